@@ -1,0 +1,15 @@
+# checkpoint/: the checkpoint format, writer and reader.
+noinst_LTLIBRARIES += libcheckpoint.la
+libcheckpoint_la_SOURCES = \
+	checkpoint/attempts.c checkpoint/attempts.h \
+	checkpoint/ckpt.c checkpoint/ckpt.h \
+	checkpoint/ckpt_dir.c checkpoint/ckpt_dir.h \
+	checkpoint/ckpt_save.c checkpoint/ckpt_save.h \
+	checkpoint/manifest.c checkpoint/manifest.h \
+	checkpoint/owner.c checkpoint/owner.h \
+	checkpoint/retention.c checkpoint/retention.h \
+	checkpoint/safetensors.c checkpoint/safetensors.h \
+	checkpoint/shard.c checkpoint/shard.h \
+	checkpoint/snapshot.h
+libcheckpoint_la_LIBADD = libcommon.la $(JANSSON_LIBS)
+# End of checkpoint.mk

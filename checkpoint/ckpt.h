@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A checkpoint opened for reading. What is read is (tensor, element range); every byte is hashed before it is used. */
+#ifndef MUSTER_CKPT_H
+#define MUSTER_CKPT_H
+
+#include <stdint.h>
+
+#include "checkpoint/ckpt_dir.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/snapshot.h"
+#include "common/err.h"
+
+struct ckpt; /* used by one thread at a time */
+
+/* What the functions below return besides 0 and -1: the bytes are not those that were saved. err is set (EXIT_DATA). */
+#define CKPT_DAMAGED (-2)
+
+/* Opens the checkpoint of `step`: manifest, sizes, headers of all shards, and that the slices of the optimizer cover
+ * each tensor they name exactly once. `io_timeout` (seconds) is how long an I/O error is retried, by opening anew,
+ * before it ends as EXIT_LOST; also in the functions below. */
+int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struct ckpt **ckpt, struct err *err);
+void ckpt_close(struct ckpt *ckpt);
+
+/* Reads every file whole and compares all hashes. */
+int ckpt_verify(struct ckpt *ckpt, struct err *err);
+
+/* Opens the newest checkpoint that verifies. Returns 1 with *ckpt, 0 when there is none (a fresh start), -1 on error.
+ * Walks from the newest step down. What does not verify, twice and on fresh opens, is set aside with a logged error and
+ * the one before is tried. An I/O error that does not pass is EXIT_LOST, and a checkpoint of a newer format version
+ * EXIT_DATA: neither sets anything aside. Only the directory's owner may call it. */
+int ckpt_open_newest(const struct ckpt_dir *dir, double io_timeout, struct ckpt **ckpt, struct err *err);
+
+const struct manifest *ckpt_manifest(const struct ckpt *ckpt);
+
+/* Name, dtype and shape of a tensor of the model, or NULL; ckpt_tensor_at for 0 ≤ index < ckpt_tensor_count. */
+const struct safetensors_tensor *ckpt_tensor_find(const struct ckpt *ckpt, const char *name);
+size_t ckpt_tensor_count(const struct ckpt *ckpt);
+const struct safetensors_tensor *ckpt_tensor_at(const struct ckpt *ckpt, size_t index);
+
+/* Reads elements [first, first + count) of a model tensor, in its dtype (whole bytes only: not F4 or F6). */
+int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64_t count, void *out, struct err *err);
+
+/* Reads elements [first, first + count) of the optimizer's state of a tensor, whichever slices and shards hold them. */
+int ckpt_read_state(struct ckpt *ckpt, enum snapshot_state state, const char *tensor, uint64_t first, uint64_t count,
+	float *out, struct err *err);
+
+#endif

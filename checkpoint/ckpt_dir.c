@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names in the checkpoint directory, and the three things that happen to step folders: listed, set aside, removed. */
+#include "checkpoint/ckpt_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/manifest.h"
+#include "checkpoint/owner.h"
+#include "checkpoint/retention.h"
+#include "common/auto.h"
+#include "common/io.h"
+#include "common/log.h"
+
+#define PROBE_BYTES 4096
+#define DAMAGED_MAX 1000
+
+/* ---- opening ---- */
+
+static int path_fault(const char *verb, const char *path, struct err *err)
+{
+	enum exit_status status = io_status(errno) == EXIT_LOST ? EXIT_LOST : EXIT_USAGE;
+	return err_fail(err, status, "checkpoint: couldn't %s %s: %m; give a directory on shared storage that you can write "
+		"to and that has room", verb, path);
+}
+
+/* Makes one folder and its name durable. */
+static int make_folder(const char *path, struct err *err)
+{
+	char parent[sizeof ((struct ckpt_dir *)0)->path];
+	if (mkdir(path, 0755) < 0)
+		return errno == EEXIST ? 0 : path_fault("make", path, err);
+	snprintf(parent, sizeof parent, "%s", path);
+	char *slash = strrchr(parent, '/');
+	if (!slash)
+		strcpy(parent, ".");
+	else
+		slash[slash == parent] = '\0';
+	AUTO_CLOSE int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd) < 0)
+		return path_fault("fsync", parent, err);
+	return 0;
+}
+
+static int make_path(const char *path, struct err *err)
+{
+	char part[sizeof ((struct ckpt_dir *)0)->path];
+	struct stat st;
+	snprintf(part, sizeof part, "%s", path);
+	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		/* Parents that exist need not be writable. */
+		if (stat(part, &st) < 0 && make_folder(part, err) < 0)
+			return -1;
+		*slash = '/';
+	}
+	return stat(path, &st) == 0 ? 0 : make_folder(path, err);
+}
+
+/* Writes a block for good: a directory that can't be written to, or has no room, is told of before the training. */
+static int probe(const struct ckpt_dir *dir, struct err *err)
+{
+	static const char block[PROBE_BYTES];
+	char name[300], host[64] = "";
+	gethostname(host, sizeof host - 1);
+	snprintf(name, sizeof name, ".probe-%s-%d", host, (int)getpid());
+	unlinkat(dir->fd, name, 0);
+	int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0)
+		return path_fault("create a file in", dir->path, err);
+	int failed = io_write_full(fd, block, sizeof block) < 0 || fsync(fd) < 0;
+	int why = errno;
+	if (close(fd) < 0 && !failed) {
+		failed = 1;
+		why = errno;
+	}
+	unlinkat(dir->fd, name, 0);
+	errno = why;
+	return failed ? path_fault("write in", dir->path, err) : 0;
+}
+
+int ckpt_dir_open(struct ckpt_dir *dir, const char *path, struct err *err)
+{
+	dir->fd = -1;
+	size_t length = strlen(path);
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	if (length == 0 || length >= sizeof dir->path)
+		return err_fail(err, EXIT_USAGE, "checkpoint: the directory's path is empty or too long");
+	snprintf(dir->path, sizeof dir->path, "%.*s", (int)length, path);
+	if (make_path(dir->path, err) < 0)
+		return -1;
+	dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir->fd < 0)
+		return path_fault("open", dir->path, err);
+	if (probe(dir, err) < 0) {
+		ckpt_dir_close(dir);
+		return -1;
+	}
+	return 0;
+}
+
+void ckpt_dir_close(struct ckpt_dir *dir)
+{
+	if (dir->fd >= 0)
+		close(dir->fd);
+	dir->fd = -1;
+}
+
+/* ---- names ---- */
+
+char *ckpt_step_name(int64_t step, char out[CKPT_STEP_NAME_SIZE])
+{
+	snprintf(out, CKPT_STEP_NAME_SIZE, "step-%08" PRId64, step);
+	return out;
+}
+
+int64_t ckpt_step_of(const char *name)
+{
+	char again[CKPT_STEP_NAME_SIZE];
+	int64_t step;
+	if (strlen(name) >= CKPT_STEP_NAME_SIZE || sscanf(name, "step-%" SCNd64, &step) != 1 || step < 0 ||
+		strcmp(ckpt_step_name(step, again), name) != 0)
+		return -1;
+	return step;
+}
+
+/* A stream of its own over the folder, so that its position is not shared. */
+static DIR *list_folder(int dirfd)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	if (!stream && fd >= 0)
+		close(fd);
+	return stream;
+}
+
+static int by_step(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+int ckpt_dir_steps(const struct ckpt_dir *dir, int64_t **steps, size_t *count, struct err *err)
+{
+	*steps = NULL;
+	*count = 0;
+	DIR *stream = list_folder(dir->fd);
+	if (!stream)
+		return err_fail(err, io_status(errno), "checkpoint: couldn't list %s: %m", dir->path);
+	struct dirent *entry;
+	while (errno = 0, (entry = readdir(stream))) {
+		int64_t step = ckpt_step_of(entry->d_name);
+		if (step < 0)
+			continue;
+		int64_t *more = realloc(*steps, (*count + 1) * sizeof **steps);
+		if (!more) {
+			errno = ENOMEM;
+			break;
+		}
+		*steps = more;
+		more[(*count)++] = step;
+	}
+	int why = errno;
+	closedir(stream);
+	if (why) {
+		free(*steps);
+		*steps = NULL;
+		errno = why;
+		return err_fail(err, io_status(why), "checkpoint: couldn't list %s: %m", dir->path);
+	}
+	if (*count > 0) /* else *steps is NULL */
+		qsort(*steps, *count, sizeof **steps, by_step);
+	return 0;
+}
+
+/* ---- set aside ---- */
+
+int ckpt_dir_set_aside(const struct ckpt_dir *dir, int64_t step, const char *why, struct err *err)
+{
+	char name[CKPT_STEP_NAME_SIZE], aside[CKPT_STEP_NAME_SIZE + 32];
+	struct stat st;
+	ckpt_step_name(step, name);
+	for (int n = 1; n <= DAMAGED_MAX; n++) {
+		snprintf(aside, sizeof aside, "%s.damaged-%d", name, n);
+		if (fstatat(dir->fd, aside, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			continue;
+		if (renameat(dir->fd, name, dir->fd, aside) == 0) {
+			log_error("checkpoint: %s/%s is DAMAGED (%s); it is kept as %s and an older one is used", dir->path, name,
+				why, aside);
+			return io_sync_dir(dir->fd, err);
+		}
+		if (errno != EEXIST && errno != ENOTEMPTY)
+			break;
+	}
+	return err_fail(err, io_status(errno), "checkpoint: couldn't set the damaged %s/%s aside: %m", dir->path, name);
+}
+
+/* ---- removing ---- */
+
+static int remove_files(int fd, const char *name, struct err *err)
+{
+	DIR *stream = list_folder(fd);
+	struct dirent *entry;
+	if (!stream)
+		return err_fail(err, io_status(errno), "checkpoint: couldn't list %s: %m", name);
+	int result = 0;
+	while ((entry = readdir(stream)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+			unlinkat(fd, entry->d_name, 0) < 0 && errno != ENOENT)
+			result = err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/%s: %m", name, entry->d_name);
+	closedir(stream);
+	return result;
+}
+
+int ckpt_remove_folder(int dirfd, const char *name, struct err *err)
+{
+	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : err_fail(err, io_status(errno), "checkpoint: couldn't open %s: %m", name);
+	/* The manifest first: what is left half removed must not look whole. */
+	if (unlinkat(fd, MANIFEST_NAME, 0) < 0 && errno != ENOENT)
+		return err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/" MANIFEST_NAME ": %m", name);
+	if (remove_files(fd, name, err) < 0)
+		return -1;
+	if (unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return err_fail(err, io_status(errno), "checkpoint: couldn't remove %s: %m", name);
+	return 0;
+}
+
+int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err)
+{
+	char name[CKPT_STEP_NAME_SIZE], away[CKPT_STEP_NAME_SIZE + 64];
+	snprintf(away, sizeof away, ".removing-%s-%s", ckpt_step_name(step, name), token);
+	if (owner_verify(dir, token, err) < 0 || ckpt_remove_folder(dir->fd, away, err) < 0)
+		return -1;
+	if (renameat(dir->fd, name, dir->fd, away) < 0)
+		return err_fail(err, io_status(errno), "checkpoint: couldn't rename %s/%s to remove it: %m", dir->path, name);
+	/* Durable before the first file goes, so that no crash brings back the name without the files. */
+	if (io_sync_dir(dir->fd, err) < 0)
+		return -1;
+	return ckpt_remove_folder(dir->fd, away, err);
+}
+
+/* What a killed process leaves behind; the temporary names of owner.json are owner_claim's to remove. */
+static bool is_leftover(const char *name, const char *token)
+{
+	static const char *const prefixes[] = { ".saving-step-", ".removing-step-", ".probe-", ".latest." };
+	size_t length = strlen(name), tail = strlen(token);
+	if (length > tail && strcmp(name + length - tail, token) == 0)
+		return false;
+	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return false;
+}
+
+int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *err)
+{
+	int removed = 0;
+	struct dirent *entry;
+	if (owner_verify(dir, token, err) < 0)
+		return -1;
+	DIR *stream = list_folder(dir->fd);
+	if (!stream)
+		return err_fail(err, io_status(errno), "checkpoint: couldn't list %s: %m", dir->path);
+	while ((entry = readdir(stream))) {
+		struct err why;
+		if (!is_leftover(entry->d_name, token))
+			continue;
+		if (unlinkat(dir->fd, entry->d_name, 0) == 0 || ckpt_remove_folder(dir->fd, entry->d_name, &why) == 0)
+			removed++;
+		else
+			log_warn("%s", why.text);
+	}
+	closedir(stream);
+	return removed;
+}
+
+int ckpt_dir_retain(const struct ckpt_dir *dir, const struct retention *policy, const char *token, struct err *err)
+{
+	AUTO_FREE int64_t *steps = NULL;
+	size_t count;
+	struct err why;
+	if (owner_verify(dir, token, err) < 0)
+		return -1;
+	if (ckpt_dir_steps(dir, &steps, &count, &why) < 0) {
+		log_warn("%s", why.text);
+		return 0;
+	}
+	AUTO_FREE int64_t *remove = calloc(count + 1, sizeof *remove);
+	size_t picked = remove ? retention_pick(policy, steps, count, remove) : 0;
+	for (size_t i = 0; i < picked; i++) {
+		if (ckpt_dir_remove(dir, remove[i], token, &why) == 0)
+			continue;
+		if (owner_verify(dir, token, err) < 0)
+			return -1;
+		log_warn("%s", why.text);
+	}
+	return 0;
+}

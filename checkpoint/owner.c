@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The owner of a checkpoint directory. owner.json is only ever replaced whole, under a lock that the kernel (on NFS: the
+ * server) takes back when its holder dies; so two claims never mix, and no stale lock has to be broken. The heartbeat is
+ * the file's modification time, set through an open file: a heartbeat that comes late touches a file that is no longer
+ * owner.json, and can't bring its writer back. */
+#include "config.h"
+#include "checkpoint/owner.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/hash.h"
+#include "common/io.h"
+#include "common/log.h"
+
+#define LOCK_NAME ".owner.lock"
+#define OWNER_VERSION 1
+#define SIZE_LIMIT 65536
+#define POLL_SECONDS 0.05
+#define SETTLE_SECONDS 2.0   /* without locks: longer than two starts at the same moment can be apart */
+#define RELEASE_SECONDS 10.0
+
+/* ---- owner.json ---- */
+
+static char *encode(const struct owner *owner)
+{
+	json_t *object = json_pack("{s:i, s:s, s:I, s:i, s:s, s:s, s:I, s:s, s:f, s:b}", "version", OWNER_VERSION,
+		"cluster", owner->cluster, "job", (json_int_t)owner->job, "attempt", owner->attempt, "token", owner->token,
+		"host", owner->host, "pid", (json_int_t)owner->pid, "process", owner->process, "time", owner->time,
+		"ended", (int)owner->ended);
+	char *text = object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+	json_decref(object);
+	return text;
+}
+
+static bool copy_text(char *out, size_t size, const json_t *json)
+{
+	const char *text = json_string_value(json);
+	return text && (size_t)snprintf(out, size, "%s", text) < size;
+}
+
+static bool decode(const json_t *object, struct owner *owner)
+{
+	const json_t *job = json_object_get(object, "job"), *attempt = json_object_get(object, "attempt");
+	struct hash128 ignored;
+	memset(owner, 0, sizeof *owner);
+	if (!json_is_integer(job) || !json_is_integer(attempt) ||
+		!copy_text(owner->cluster, sizeof owner->cluster, json_object_get(object, "cluster")) ||
+		!copy_text(owner->token, sizeof owner->token, json_object_get(object, "token")) ||
+		!copy_text(owner->host, sizeof owner->host, json_object_get(object, "host")) ||
+		!copy_text(owner->process, sizeof owner->process, json_object_get(object, "process")) ||
+		hash_parse(owner->token, &ignored) < 0)
+		return false;
+	owner->job = (uint32_t)json_integer_value(job);
+	owner->attempt = (int)json_integer_value(attempt);
+	owner->pid = json_integer_value(json_object_get(object, "pid"));
+	owner->time = json_number_value(json_object_get(object, "time"));
+	owner->ended = json_is_true(json_object_get(object, "ended"));
+	return true;
+}
+
+/* Opens and reads owner.json. Returns 1 with *fd open, 0 when there is none, -1 on error. */
+static int open_owner(const struct ckpt_dir *dir, struct owner *owner, int *fd, struct err *err)
+{
+	char text[SIZE_LIMIT];
+	ssize_t n;
+	/* A file that was replaced between its open and its read can be stale on NFS: then the new one is there. */
+	for (int attempt = 0;; attempt++) {
+		*fd = openat(dir->fd, OWNER_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		n = *fd < 0 ? -1 : io_read_full(*fd, text, sizeof text);
+		if (n >= 0 || errno != ESTALE || attempt == 3)
+			break;
+		if (*fd >= 0)
+			close(*fd);
+	}
+	if (n < 0 && *fd < 0 && errno == ENOENT)
+		return 0;
+	if (n < 0) {
+		err_fail(err, EXIT_LOST, "owner: couldn't read %s/" OWNER_NAME ": %m", dir->path);
+	} else {
+		json_t *object = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, NULL);
+		bool good = object && decode(object, owner);
+		json_decref(object);
+		if (good)
+			return 1;
+		err_fail(err, EXIT_DATA, "owner: couldn't understand %s/" OWNER_NAME "; if no run uses this directory, remove "
+			"that file", dir->path);
+	}
+	if (*fd >= 0)
+		close(*fd);
+	return -1;
+}
+
+int owner_read(const struct ckpt_dir *dir, struct owner *owner, struct err *err)
+{
+	int fd;
+	int found = open_owner(dir, owner, &fd, err);
+	if (found == 1)
+		close(fd);
+	return found;
+}
+
+static int replace(const struct ckpt_dir *dir, const struct owner *owner, struct err *err)
+{
+	AUTO_FREE char *text = encode(owner);
+	if (!text)
+		return err_set(err, "owner: couldn't encode the record: no memory, or a name is not UTF-8");
+	if (io_replace_durably(dir->fd, OWNER_NAME, text, strlen(text), err) < 0)
+		return err_prefix(err, "owner: %s", dir->path);
+	return 0;
+}
+
+/* ---- which process ---- */
+
+static void read_line(const char *path, char *out, size_t size)
+{
+	AUTO_FCLOSE FILE *file = fopen(path, "re");
+	if (!file || !fgets(out, (int)size, file))
+		out[0] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+}
+
+/* Start time of a process in clock ticks since boot, 0 if it can't be had (proc(5), field 22 of stat). */
+static unsigned long long start_time(int64_t pid)
+{
+	char path[64], line[1024];
+	unsigned long long ticks = 0;
+	snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+	read_line(path, line, sizeof line);
+	/* The name, field 2, may hold anything, also spaces and parentheses. */
+	const char *rest = strrchr(line, ')');
+	if (rest && sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		&ticks) != 1)
+		ticks = 0;
+	return ticks;
+}
+
+/* Where a pid means something: this boot of this kernel, this pid namespace. */
+static void pid_space(char *out, size_t size)
+{
+	char boot[64];
+	struct stat ns = { 0 };
+	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+	if (stat("/proc/self/ns/pid", &ns) < 0)
+		boot[0] = '\0';
+	snprintf(out, size, "%s/%llu/", boot, (unsigned long long)ns.st_ino);
+}
+
+static void describe_self(struct owner *self)
+{
+	char space[96];
+	self->pid = getpid();
+	self->time = clock_wall();
+	self->ended = false;
+	if (gethostname(self->host, sizeof self->host - 1) < 0)
+		strcpy(self->host, "unknown");
+	pid_space(space, sizeof space);
+	snprintf(self->process, sizeof self->process, "%s%llu", space, start_time(self->pid));
+}
+
+/* Whether the owner's process lives, where its pid can be looked up from here. */
+static enum owner_life process_life(const struct owner *other)
+{
+	char space[96];
+	pid_space(space, sizeof space);
+	size_t length = strlen(space);
+	if (space[0] == '/' || strncmp(other->process, space, length) != 0 || other->pid <= 0)
+		return OWNER_UNKNOWN;
+	if (kill((pid_t)other->pid, 0) < 0 && errno == ESRCH)
+		return OWNER_ENDED;
+	unsigned long long then = strtoull(other->process + length, NULL, 10), now = start_time(other->pid);
+	return then && now && then != now ? OWNER_ENDED : OWNER_RUNS;
+}
+
+/* ---- the lock ---- */
+
+/* Opens the lock file and locks it. Returns 1 locked, 0 when this file system has no locks, -1 on error. */
+static int lock(const struct ckpt_dir *dir, double timeout, int *fd, struct err *err)
+{
+	struct deadline deadline = deadline_in(timeout);
+	*fd = openat(dir->fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (*fd < 0)
+		return err_fail(err, io_status(errno), "owner: couldn't open %s/" LOCK_NAME ": %m", dir->path);
+	for (;;) {
+		struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+		if (fcntl(*fd, F_OFD_SETLK, &whole) == 0)
+			return 1;
+		if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP || errno == EINVAL) {
+			log_warn("owner: %s has no file locks (%m); two jobs that start there at the same moment are told apart by "
+				"waiting %g s", dir->path, SETTLE_SECONDS);
+			return 0;
+		}
+		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+			break;
+		if (!deadline_sleep(deadline, POLL_SECONDS)) {
+			errno = ETIMEDOUT;
+			break;
+		}
+	}
+	err_fail(err, EXIT_LOST, "owner: couldn't lock %s/" LOCK_NAME ": %m", dir->path);
+	close(*fd);
+	*fd = -1;
+	return -1;
+}
+
+/* Temporary files of replacements whose process was killed. Only under the lock: nobody else is replacing. */
+static void remove_leftovers(const struct ckpt_dir *dir)
+{
+	int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	if (!stream) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((entry = readdir(stream)))
+		if (strncmp(entry->d_name, "." OWNER_NAME ".", sizeof "." OWNER_NAME "." - 1) == 0)
+			unlinkat(dir->fd, entry->d_name, 0);
+	closedir(stream);
+}
+
+/* ---- the decision ---- */
+
+/* Age of the heartbeat. Both times are the file system's own, so that no two clocks are compared. */
+static enum owner_life heartbeat_life(const struct ckpt_dir *dir, int lock_fd)
+{
+	struct stat now, beat;
+	if (futimens(lock_fd, NULL) < 0 || fstat(lock_fd, &now) < 0 || fstatat(dir->fd, OWNER_NAME, &beat, 0) < 0)
+		return OWNER_RUNS;
+	return (double)now.st_mtime - (double)beat.st_mtime > OWNER_HEARTBEAT ? OWNER_ENDED : OWNER_RUNS;
+}
+
+static bool same_job(const struct owner *a, const struct owner *b)
+{
+	return a->job != 0 && a->job == b->job && strcmp(a->cluster, b->cluster) == 0;
+}
+
+static enum owner_life life_of(const struct ckpt_dir *dir, const struct owner *other, const struct owner *self,
+	owner_check *check, void *arg, int lock_fd)
+{
+	/* Slurm can't tell two processes of one attempt apart. */
+	enum owner_life life = check && other->job != 0 && !same_job(other, self) ? check(arg, other) : OWNER_UNKNOWN;
+	if (life == OWNER_UNKNOWN)
+		life = process_life(other);
+	if (life == OWNER_UNKNOWN)
+		life = heartbeat_life(dir, lock_fd);
+	return life;
+}
+
+static void describe(const struct owner *owner, char *out, size_t size)
+{
+	char since[32];
+	clock_iso8601(owner->time, since, sizeof since);
+	if (owner->job)
+		snprintf(out, size, "job %" PRIu32 " (attempt %d%s%s, host %s, pid %" PRId64 ", since %s)", owner->job,
+			owner->attempt, owner->cluster[0] ? ", cluster " : "", owner->cluster, owner->host, owner->pid, since);
+	else
+		snprintf(out, size, "process %" PRId64 " on host %s (since %s)", owner->pid, owner->host, since);
+}
+
+/* 0 when `self` may take over from `other`. */
+static int decide(const struct ckpt_dir *dir, const struct owner *other, const struct owner *self, owner_check *check,
+	void *arg, int lock_fd, struct err *err)
+{
+	char who[512];
+	describe(other, who, sizeof who);
+	if (same_job(other, self) && self->attempt > other->attempt)
+		return 0;
+	if (same_job(other, self) && self->attempt < other->attempt)
+		return err_fail(err, EXIT_FAULT, "owner: a later attempt owns %s: %s", dir->path, who);
+	if (other->ended || life_of(dir, other, self, check, arg, lock_fd) == OWNER_ENDED)
+		return 0;
+	return err_fail(err, EXIT_USAGE, "owner: %s is in use by %s; wait until it has ended, cancel it, or give another "
+		"directory", dir->path, who);
+}
+
+/* The lock can't be had, as with the directory of another user: whose it is helps more than the lock's own name. */
+static int name_other(const struct ckpt_dir *dir, struct err *err)
+{
+	struct owner other;
+	struct err ignored;
+	char who[512];
+	if (err->status == EXIT_LOST || owner_read(dir, &other, &ignored) != 1)
+		return -1;
+	describe(&other, who, sizeof who);
+	return err_fail(err, EXIT_USAGE, "owner: %s %s %s, and its lock is not ours to take; give another directory", dir->path,
+		other.ended ? "was used by" : "is in use by", who);
+}
+
+static int make_token(char token[MANIFEST_TOKEN_SIZE], struct err *err)
+{
+	struct hash128 random;
+	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+		return err_set(err, "owner: couldn't get random bytes: %m");
+	hash_hex(random, token);
+	return 0;
+}
+
+int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg, double timeout,
+	struct err *err)
+{
+	struct owner other;
+	AUTO_CLOSE int lock_fd = -1;
+	int locked = lock(dir, timeout, &lock_fd, err);
+	if (locked < 0)
+		return name_other(dir, err);
+	if (locked)
+		remove_leftovers(dir);
+	int found = owner_read(dir, &other, err);
+	if (found < 0 || (found && decide(dir, &other, self, check, arg, lock_fd, err) < 0))
+		return -1;
+	describe_self(self);
+	if (make_token(self->token, err) < 0 || replace(dir, self, err) < 0)
+		return -1;
+	if (!locked)
+		deadline_sleep(deadline_in(2 * SETTLE_SECONDS), SETTLE_SECONDS);
+	/* The file decides, not our memory of having written it. */
+	return owner_verify(dir, self->token, err);
+}
+
+/* ---- while owning ---- */
+
+static int not_ours(const struct ckpt_dir *dir, int found, const struct owner *other, struct err *err)
+{
+	char who[512];
+	if (!found)
+		return err_fail(err, EXIT_FAULT, "owner: %s/" OWNER_NAME " was removed; this attempt stops", dir->path);
+	describe(other, who, sizeof who);
+	return err_fail(err, EXIT_FAULT, "owner: another attempt owns %s: %s; this one stops", dir->path, who);
+}
+
+int owner_verify(const struct ckpt_dir *dir, const char *token, struct err *err)
+{
+	struct owner owner;
+	int found = owner_read(dir, &owner, err);
+	if (found < 0)
+		return -1;
+	return found && strcmp(owner.token, token) == 0 ? 0 : not_ours(dir, found, &owner, err);
+}
+
+int owner_heartbeat(const struct ckpt_dir *dir, const char *token, struct err *err)
+{
+	struct owner owner;
+	int fd;
+	int found = open_owner(dir, &owner, &fd, err);
+	if (found < 0)
+		return -1;
+	int result = 0;
+	if (!found || strcmp(owner.token, token) != 0)
+		result = not_ours(dir, found, &owner, err);
+	else if (futimens(fd, NULL) < 0)
+		result = err_fail(err, EXIT_LOST, "owner: couldn't touch %s/" OWNER_NAME ": %m", dir->path);
+	if (found)
+		close(fd);
+	return result;
+}
+
+int owner_release(const struct ckpt_dir *dir, const char *token, struct err *err)
+{
+	struct owner owner;
+	AUTO_CLOSE int lock_fd = -1;
+	if (lock(dir, RELEASE_SECONDS, &lock_fd, err) < 0)
+		return -1;
+	int found = owner_read(dir, &owner, err);
+	if (found < 0)
+		return -1;
+	if (!found || strcmp(owner.token, token) != 0)
+		return not_ours(dir, found, &owner, err);
+	owner.ended = true;
+	return replace(dir, &owner, err);
+}

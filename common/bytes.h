@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Little-endian integers at any address: the byte order of every format of ours. */
+#ifndef MUSTER_BYTES_H
+#define MUSTER_BYTES_H
+
+#include <endian.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline uint16_t bytes_le16(const void *p) { uint16_t v; memcpy(&v, p, sizeof v); return le16toh(v); }
+static inline uint32_t bytes_le32(const void *p) { uint32_t v; memcpy(&v, p, sizeof v); return le32toh(v); }
+static inline uint64_t bytes_le64(const void *p) { uint64_t v; memcpy(&v, p, sizeof v); return le64toh(v); }
+static inline void bytes_put_le16(void *p, uint16_t v) { v = htole16(v); memcpy(p, &v, sizeof v); }
+static inline void bytes_put_le32(void *p, uint32_t v) { v = htole32(v); memcpy(p, &v, sizeof v); }
+static inline void bytes_put_le64(void *p, uint64_t v) { v = htole64(v); memcpy(p, &v, sizeof v); }
+
+/* The bits of a float, as metrics and records carry them. */
+static inline uint32_t bytes_of_float(float f) { uint32_t v; memcpy(&v, &f, sizeof v); return v; }
+static inline float bytes_to_float(uint32_t v) { float f; memcpy(&f, &v, sizeof f); return f; }
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clocks. */
+#include "common/clock.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+static double seconds_of(clockid_t id)
+{
+	struct timespec ts;
+	clock_gettime(id, &ts);
+	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+static struct timespec timespec_of(double seconds)
+{
+	double whole = floor(seconds);
+	return (struct timespec){ .tv_sec = (time_t)whole, .tv_nsec = (long)((seconds - whole) * 1e9) };
+}
+
+double clock_now(void)
+{
+	return seconds_of(CLOCK_MONOTONIC);
+}
+
+double clock_wall(void)
+{
+	return seconds_of(CLOCK_REALTIME);
+}
+
+struct deadline deadline_in(double seconds)
+{
+	return (struct deadline){ clock_now() + seconds };
+}
+
+bool deadline_passed(struct deadline deadline)
+{
+	return clock_now() >= deadline.at;
+}
+
+double deadline_left(struct deadline deadline)
+{
+	double left = deadline.at - clock_now();
+	return left > 0 ? left : 0;
+}
+
+bool deadline_sleep(struct deadline deadline, double seconds)
+{
+	double left = deadline_left(deadline);
+	if (left <= 0)
+		return false;
+	struct timespec ts = timespec_of(clock_now() + (seconds < left ? seconds : left));
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+	return !deadline_passed(deadline);
+}
+
+struct timespec deadline_timespec(struct deadline deadline)
+{
+	return timespec_of(deadline.at);
+}
+
+char *clock_iso8601(double wall, char *out, size_t size)
+{
+	time_t whole = (time_t)floor(wall);
+	struct tm tm;
+	gmtime_r(&whole, &tm);
+	char date[24];
+	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(out, size, "%s.%03dZ", date, (int)((wall - (double)whole) * 1000));
+	return out;
+}

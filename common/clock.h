@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Monotonic seconds, and deadlines on that clock. */
+#ifndef MUSTER_CLOCK_H
+#define MUSTER_CLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <time.h>
+
+/* Seconds of CLOCK_MONOTONIC. */
+double clock_now(void);
+
+/* A moment of clock_now(). */
+struct deadline {
+	double at;
+};
+
+struct deadline deadline_in(double seconds);
+bool deadline_passed(struct deadline deadline);
+
+/* Seconds left, 0 when passed. */
+double deadline_left(struct deadline deadline);
+
+/* Sleeps, also across signals, but never past the deadline. Returns false when the deadline has passed. */
+bool deadline_sleep(struct deadline deadline, double seconds);
+
+/* The deadline in CLOCK_MONOTONIC terms, for pthread_cond_timedwait on such a condition. */
+struct timespec deadline_timespec(struct deadline deadline);
+
+/* Seconds since the epoch (CLOCK_REALTIME), for records that people read. */
+double clock_wall(void);
+
+/* `wall` as 2026-01-31T12:34:56.789Z; `out` holds at least 32 bytes. Returns `out`. */
+char *clock_iso8601(double wall, char *out, size_t size);
+
+#endif

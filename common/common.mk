@@ -1,0 +1,15 @@
+# common/: what every other folder may use; libc, jansson and xxhash only.
+noinst_LTLIBRARIES += libcommon.la
+libcommon_la_SOURCES = \
+	common/auto.h \
+	common/bytes.h \
+	common/clock.c common/clock.h \
+	common/err.c common/err.h \
+	common/hash.c common/hash.h \
+	common/io.c common/io.h \
+	common/log.c common/log.h \
+	common/opt.c common/opt.h \
+	common/opt_parse.c
+libcommon_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS)
+libcommon_la_SOURCES += common/ident.c common/ident.h
+# End of common.mk

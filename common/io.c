@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* File input and output that is whole and, where asked for, durable. */
+#include "common/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+
+ssize_t io_read_full(int fd, void *buffer, size_t size)
+{
+	size_t done = 0;
+	while (done < size) {
+		ssize_t n = read(fd, (char *)buffer + done, size - done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+int io_write_full(int fd, const void *buffer, size_t size)
+{
+	size_t done = 0;
+	while (done < size) {
+		ssize_t n = write(fd, (const char *)buffer + done, size - done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t *size, struct err *err)
+{
+	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0)
+		return err_fail(err, EXIT_DATA, "read: couldn't open %s: %m", name);
+	struct stat st;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		errno = EINVAL;
+		return err_fail(err, EXIT_DATA, "read: %s is not a regular file", name);
+	}
+	if ((unsigned long long)st.st_size > limit) {
+		errno = EFBIG;
+		return err_fail(err, EXIT_DATA, "read: %s has %lld bytes, more than the %zu that are plausible", name,
+			(long long)st.st_size, limit);
+	}
+	AUTO_FREE char *bytes = malloc((size_t)st.st_size + 1);
+	if (!bytes)
+		return err_set(err, "read: no memory for the %lld bytes of %s", (long long)st.st_size, name);
+	ssize_t n = io_read_full(fd, bytes, (size_t)st.st_size);
+	if (n < 0)
+		return err_fail(err, EXIT_LOST, "read: couldn't read %s: %m", name);
+	bytes[n] = '\0';
+	*size = (size_t)n;
+	*data = AUTO_TAKE(bytes);
+	return 0;
+}
+
+int io_sync_dir(int dirfd, struct err *err)
+{
+	if (fsync(dirfd) < 0)
+		return err_fail(err, io_status(errno), "write: couldn't fsync a folder: %m");
+	return 0;
+}
+
+/* Writes and fsyncs `temporary`; its close is checked too, since network file systems report there. */
+static int write_synced(int dirfd, const char *temporary, const void *data, size_t size, struct err *err)
+{
+	int fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return err_fail(err, io_status(errno), "write: couldn't create %s: %m", temporary);
+	if (io_write_full(fd, data, size) < 0 || fsync(fd) < 0) {
+		int saved = errno;
+		close(fd);
+		errno = saved;
+		return err_fail(err, io_status(saved), "write: couldn't write %s: %m", temporary);
+	}
+	if (close(fd) < 0)
+		return err_fail(err, io_status(errno), "write: couldn't close %s: %m", temporary);
+	return 0;
+}
+
+int io_replace_durably(int dirfd, const char *name, const void *data, size_t size, struct err *err)
+{
+	static unsigned int counter;
+	char temporary[300];
+	char host[64] = "";
+	gethostname(host, sizeof host - 1);
+	snprintf(temporary, sizeof temporary, ".%.150s.%.60s.%d.%u", name, host, (int)getpid(),
+		__atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED));
+	/* A name left by a killed process with our pid would make O_EXCL fail for ever. */
+	unlinkat(dirfd, temporary, 0);
+	if (write_synced(dirfd, temporary, data, size, err) < 0) {
+		unlinkat(dirfd, temporary, 0);
+		return -1;
+	}
+	if (renameat(dirfd, temporary, dirfd, name) < 0) {
+		err_fail(err, io_status(errno), "write: couldn't rename %s to %s: %m", temporary, name);
+		unlinkat(dirfd, temporary, 0);
+		return -1;
+	}
+	if (io_sync_dir(dirfd, err) < 0)
+		return err_prefix(err, "%s", name);
+	return 0;
+}
+
+enum exit_status io_status(int error_number)
+{
+	switch (error_number) {
+	case EIO: case ENOSPC: case EDQUOT: case ESTALE: case ETIMEDOUT: case EAGAIN: case ENOMEM: case EROFS:
+		return EXIT_LOST;
+	default:
+		return EXIT_FAULT;
+	}
+}

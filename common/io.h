@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole reads and writes, and the one way in which a file is replaced durably. */
+#ifndef MUSTER_IO_H
+#define MUSTER_IO_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+
+/* Read or write all `size` bytes, across short transfers and EINTR. io_read_full returns the bytes read, fewer than
+ * `size` only at the end of the file; both return -1 with errno set on an error. */
+ssize_t io_read_full(int fd, void *buffer, size_t size);
+int io_write_full(int fd, const void *buffer, size_t size);
+
+/* Reads a whole regular file of at most `limit` bytes. *data is malloc'ed, has a NUL behind its *size bytes, and is the
+ * caller's. `dirfd` may be AT_FDCWD. A file that is not there: status EXIT_DATA and errno ENOENT. */
+int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t *size, struct err *err);
+
+/* fsync of a folder, so that names created, renamed or removed in it are durable. */
+int io_sync_dir(int dirfd, struct err *err);
+
+/* Creates or replaces `name` in `dirfd` so that after a crash it holds the old bytes or the new ones, whole:
+ * temporary name, write, fsync, close, rename, fsync of the folder. On an error the old file stays and the temporary
+ * one is removed; a failed fsync is never retried on the same file. */
+int io_replace_durably(int dirfd, const char *name, const void *data, size_t size, struct err *err);
+
+/* Status of an errno of writing: EXIT_LOST for one that may pass (EIO, ENOSPC, EDQUOT, ESTALE …), else EXIT_FAULT. */
+enum exit_status io_status(int error_number);
+
+#endif

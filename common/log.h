@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log lines with a level and a rank and host tag, handed to one writer (standard error unless the program sets another). */
+#ifndef MUSTER_LOG_H
+#define MUSTER_LOG_H
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/* Receives one line without its newline. Called from any thread, one call at a time. */
+typedef void log_writer(void *arg, enum log_level level, const char *line);
+
+/* Lines above `level` are dropped. Default LOG_LEVEL_INFO. */
+void log_set_level(enum log_level level);
+
+/* Parses "error", "warn", "info" or "debug"; -1 for anything else. */
+int log_level_of(const char *name);
+
+/* The tag in front of each line, "rank 3 on node7" for instance; "" for none. Copied. */
+void log_set_tag(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Replaces the writer; NULL brings the default back. */
+void log_set_writer(log_writer *writer, void *arg);
+
+void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,26 @@
+# MUSTER_GLOO: --with-gloo=auto|yes|no|DIR probes Gloo, which carries gradients between CPU ranks.
+# Its headers need C++14; the one C++ file of the project is the shim over it.
+AC_DEFUN([MUSTER_GLOO], [
+  AC_ARG_WITH([gloo], [AS_HELP_STRING([--with-gloo=auto|yes|no|DIR], [Gloo communicator (auto)])],
+    [], [with_gloo=auto])
+  have_gloo=no GLOO_CPPFLAGS= GLOO_LIBS="-lgloo -lstdc++"
+  AS_CASE([$with_gloo], [no|yes|auto], [],
+    [GLOO_CPPFLAGS="-I$with_gloo/include"; GLOO_LIBS="-L$with_gloo/lib $GLOO_LIBS"])
+  AS_IF([test "x$with_gloo" != xno], [
+    AC_LANG_PUSH([C++])
+    save_CPPFLAGS=$CPPFLAGS; save_LIBS=$LIBS
+    CPPFLAGS="$CPPFLAGS $GLOO_CPPFLAGS"; LIBS="$GLOO_LIBS $LIBS"
+    AC_MSG_CHECKING([for Gloo])
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <gloo/rendezvous/context.h>
+      #include <gloo/transport/tcp/device.h>]],
+      [[gloo::rendezvous::Context c(0, 1); return c.size != 1;]])], [have_gloo=yes])
+    AC_MSG_RESULT([$have_gloo])
+    CPPFLAGS=$save_CPPFLAGS; LIBS=$save_LIBS
+    AC_LANG_POP([C++])
+    AS_IF([test $have_gloo = no && test "x$with_gloo" != xauto],
+      [AC_MSG_ERROR([Gloo not found: apt-get install libgloo-dev, or --with-gloo=DIR])])])
+  AS_IF([test $have_gloo = yes], [AC_DEFINE([HAVE_GLOO], [1], [Gloo is here])], [GLOO_LIBS=])
+  AM_CONDITIONAL([HAVE_GLOO], [test $have_gloo = yes])
+  AC_SUBST([GLOO_CPPFLAGS])
+  AC_SUBST([GLOO_LIBS])
+])

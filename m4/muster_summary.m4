@@ -1,0 +1,17 @@
+# MUSTER_SUMMARY: what was found, and what a build without it lacks.
+AC_DEFUN([MUSTER_SUMMARY], [
+  AC_MSG_NOTICE([
+  Muster $PACKAGE_VERSION
+    prefix .............. $prefix
+    Slurm (plugin) ...... $have_slurm
+    PMIx (rendezvous) ... $have_pmix
+    Gloo (CPU ranks) .... $have_gloo
+    oneDNN (products) ... $have_dnnl
+    CUDA ................ $have_cuda${NVCC_ARCH:+ ($with_cuda_arch)}
+    cuBLASLt ............ $have_cublas
+    NCCL ................ $have_nccl
+    unit tests .......... $have_cmocka
+    sanitizers .......... $enable_sanitize
+  Now: make -j2 && make install
+  ])
+])

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* muster-requeue: puts a job back in the queue, for the plugin (which runs it as the job's user) and for batch scripts. */
+#include <argp.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "config.h"
+#include "plugin/requeue.h"
+
+const char *argp_program_version = PACKAGE_STRING;
+
+#define RETRY_SECONDS 1.0
+#define DEFAULT_DEADLINE 300
+
+struct options {
+	long job, attempt, step, status; /* -1: not given */
+	double deadline, settle;
+	const char *final;
+	bool quiet;
+	int arguments;
+};
+
+enum { KEY_STATUS = 256, KEY_STEP, KEY_FINAL, KEY_SETTLE, KEY_DEADLINE };
+
+static const struct argp_option option_table[] = {
+	{ "status", KEY_STATUS, "N", 0, "for the end of a batch script: if N is 75, 69 or at least 128, put this job back "
+		"(SLURM_JOB_ID, SLURM_RESTART_COUNT); then exit with N", 0 },
+	{ "step", KEY_STEP, "STEP", 0, "do nothing if this step has ended for good", 0 },
+	{ "final", KEY_FINAL, "WHY", 0, "note in the job's comment that the step has ended for good, and don't put it back", 0 },
+	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before looking at the job (default 0)", 0 },
+	{ "deadline", KEY_DEADLINE, "SECONDS", 0, "give up on a controller that is away (default 300)", 0 },
+	{ "quiet", 'q', NULL, 0, "say nothing when nothing was to be done", 0 },
+	{ 0 },
+};
+
+static long number(struct argp_state *state, const char *name, const char *text, long max)
+{
+	char *end;
+	long value = strtol(text, &end, 10);
+	if (text[0] < '0' || text[0] > '9' || *end || value > max)
+		argp_error(state, "%s %s: not a number from 0 to %ld", name, text, max);
+	return value;
+}
+
+static error_t parse_argument(struct options *options, char *arg, struct argp_state *state)
+{
+	if (options->arguments == 0)
+		options->job = number(state, "JOB", arg, UINT32_MAX);
+	else if (options->arguments == 1)
+		options->attempt = number(state, "ATTEMPT", arg, INT_MAX);
+	else
+		argp_error(state, "%s: too many arguments", arg);
+	options->arguments++;
+	return 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct options *options = state->input;
+	switch (key) {
+	case KEY_STATUS:
+		options->status = number(state, "--status", arg, 255);
+		return 0;
+	case KEY_STEP:
+		options->step = number(state, "--step", arg, UINT32_MAX);
+		return 0;
+	case KEY_FINAL:
+		options->final = arg;
+		return 0;
+	case KEY_SETTLE:
+		options->settle = (double)number(state, "--settle", arg, 60);
+		return 0;
+	case KEY_DEADLINE:
+		options->deadline = (double)number(state, "--deadline", arg, 86400);
+		return 0;
+	case 'q':
+		options->quiet = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		return parse_argument(options, arg, state);
+	case ARGP_KEY_END:
+		if (options->status >= 0 ? options->arguments != 0 : options->arguments != 2)
+			argp_error(state, "give JOB and ATTEMPT, or --status N alone");
+		if (options->final && options->step < 0)
+			argp_error(state, "--final needs --step");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = option_table,
+	.parser = parse_option,
+	.args_doc = "JOB ATTEMPT",
+	.doc = "Puts a batch job back in Slurm's queue if it still is at restart number ATTEMPT.\vExit status: 0 done, or "
+		"nothing was to be done; 1 the job can't be put back; 2 usage; 69 the controller was not reached before the "
+		"deadline; with --status N: N.",
+};
+
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void say(const char *format, ...)
+{
+	char line[1200];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(line, sizeof line, format, args);
+	va_end(args);
+	fprintf(stderr, "muster-requeue: %s\n", line);
+}
+
+/* libslurm waits for a controller that is away as long as it sees fit: the deadline ends the process. */
+static void on_deadline(int signal_number)
+{
+	static const char line[] = "muster-requeue: couldn't reach the controller before the deadline: the job was not put back\n";
+	ssize_t ignored = write(STDERR_FILENO, line, sizeof line - 1);
+	(void)ignored;
+	_exit(EXIT_LOST);
+}
+
+/* Leaves a note for the ranks on other nodes that this step has ended for good. The first one is the one that counts. */
+static int note(const struct requeue_job *job, const struct options *options, const char *why, struct err *err)
+{
+	char comment[sizeof job->comment];
+	if (!requeue_note(job->comment, (int)options->attempt, (uint32_t)options->step, why, comment, sizeof comment))
+		return err_set(err, "requeue: couldn't add to the comment of job %u: it is too long", job->id);
+	return requeue_set_comment(job, comment, err);
+}
+
+static int end_for_good(const struct requeue_job *job, const struct options *options, struct err *err)
+{
+	bool first = job->attempt == options->attempt && job->state == REQUEUE_RUNNING &&
+		!requeue_noted(job->comment, (int)options->attempt, options->step);
+	if (first && note(job, options, options->final, err) < 0)
+		return -1;
+	if (first || !options->quiet)
+		say("job %u is not put back in the queue: %s", job->id, options->quiet ? "the same would come again" : options->final);
+	return EXIT_OK;
+}
+
+/* The job should come back and can't: said once, by the first rank that wants it. */
+static int refuse(const struct requeue_job *job, const struct options *options, const char *reason)
+{
+	if (options->step < 0 || !requeue_noted(job->comment, (int)options->attempt, options->step))
+		say("job %u can't be put back: %s", job->id, reason);
+	if (options->step >= 0)
+		note(job, options, reason, NULL);
+	return EXIT_FAULT;
+}
+
+/* One try. Returns an exit status, or -1. */
+static int act(const struct options *options, struct err *err)
+{
+	struct requeue_job job;
+	char reason[300];
+	if (requeue_load((uint32_t)options->job, &job, err) < 0)
+		return -1;
+	if (options->final)
+		return end_for_good(&job, options, err);
+	enum requeue_action action = requeue_decide(&job, (int)options->attempt, options->step, reason, sizeof reason);
+	if (action == REQUEUE_NOTHING) {
+		if (!options->quiet)
+			say("job %u is left as it is: %s", job.id, reason);
+		return EXIT_OK;
+	}
+	if (action == REQUEUE_REFUSED)
+		return refuse(&job, options, reason);
+	if (requeue_submit(&job, action, err) < 0)
+		return -1;
+	say("job %u is put back in the queue after attempt %ld", job.id, options->attempt);
+	return EXIT_OK;
+}
+
+/* Tries until the controller answers; every try looks at the job anew, since it may have moved on meanwhile. */
+static int run(const struct options *options)
+{
+	struct err err;
+	struct deadline deadline = deadline_in(options->deadline);
+	signal(SIGALRM, on_deadline);
+	alarm((unsigned)options->deadline + 1);
+	deadline_sleep(deadline, options->settle);
+	requeue_init();
+	int status;
+	while ((status = act(options, &err)) < 0) {
+		if (err.status != EXIT_LOST || !deadline_sleep(deadline, RETRY_SECONDS)) {
+			say("%s", err.text);
+			return err.status;
+		}
+	}
+	return status;
+}
+
+/* The job and attempt of the script that we end. */
+static int read_script_job(struct options *options)
+{
+	const char *job = getenv("SLURM_JOB_ID"), *attempt = getenv("SLURM_RESTART_COUNT");
+	char *end;
+	if (!job || !job[0]) {
+		say("SLURM_JOB_ID is not set: --status is for batch scripts");
+		return -1;
+	}
+	options->job = strtol(job, &end, 10);
+	options->attempt = attempt ? strtol(attempt, NULL, 10) : 0;
+	if (*end || options->job <= 0 || options->job > UINT32_MAX) {
+		say("SLURM_JOB_ID=%s is not a job", job);
+		return -1;
+	}
+	return 0;
+}
+
+static bool wants_requeue(long status)
+{
+	return status == EXIT_REQUEUE || status == EXIT_LOST || status >= 128;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = { .job = -1, .attempt = -1, .step = REQUEUE_ANY_STEP, .status = -1,
+		.deadline = DEFAULT_DEADLINE };
+	argp_err_exit_status = EXIT_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	if (options.status < 0)
+		return run(&options);
+	if (wants_requeue(options.status) && read_script_job(&options) == 0)
+		run(&options);
+	return (int)options.status;
+}

@@ -1,0 +1,50 @@
+# plugin/: the SPANK plugin, the launch half of libmuster (identity, rendezvous), muster-requeue, muster-rdzv.
+
+# The launch half: identity and rendezvous. Whoever links it links libcommon.la too.
+noinst_LTLIBRARIES += liblaunch.la
+liblaunch_la_SOURCES = \
+	plugin/ident_discover.c \
+	plugin/rdzv.c plugin/rdzv.h plugin/rdzv_provider.h \
+	plugin/rdzv_file.c \
+	plugin/rdzv_single.c
+liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
+liblaunch_la_LIBADD = $(PMIX_LIBS)
+if HAVE_PMIX
+liblaunch_la_SOURCES += plugin/rdzv_pmix.c
+endif
+
+bin_PROGRAMS += muster-rdzv
+muster_rdzv_SOURCES = plugin/muster_rdzv.c
+muster_rdzv_LDADD = liblaunch.la libcommon.la
+
+if HAVE_SLURM
+# The plugin holds all it needs: slurmstepd, running as root, is not made to load further libraries.
+plugindir = $(libdir)/slurm
+plugin_LTLIBRARIES = spank_muster.la
+spank_muster_la_SOURCES = \
+	common/clock.c common/clock.h \
+	common/err.c common/err.h \
+	common/ident.c common/ident.h \
+	plugin/rank_env.c plugin/rank_env.h \
+	plugin/run_as_user.c plugin/run_as_user.h \
+	plugin/spank_alloc.c plugin/spank_contexts.h \
+	plugin/spank_args.c plugin/spank_args.h \
+	plugin/spank_dispatch.c \
+	plugin/spank_job.c \
+	plugin/spank_srun.c \
+	plugin/spank_stepd.c \
+	plugin/task_end.c plugin/task_end.h
+spank_muster_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
+# SPANK_PLUGIN's variables have no visibility of their own; the version script is what hides the rest.
+spank_muster_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+spank_muster_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -Wl,--version-script=$(srcdir)/plugin/spank_muster.lds
+spank_muster_la_DEPENDENCIES = plugin/spank_muster.lds
+
+libexec_PROGRAMS = muster-requeue
+muster_requeue_SOURCES = plugin/muster_requeue.c plugin/requeue.c plugin/requeue.h
+muster_requeue_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
+muster_requeue_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
+muster_requeue_LDADD = libcommon.la $(SLURM_LIBS)
+endif
+EXTRA_DIST += plugin/spank_muster.lds
+# End of plugin.mk

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one place that calls libslurm: loads a job, decides, puts it back. */
+#include "plugin/requeue.h"
+
+#include <errno.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config.h"
+#include "plugin/job_state.h"
+
+#define NOTE_START "muster: attempt "
+#define NOTE_FORMAT NOTE_START "%d step %u ended for good: "
+
+bool requeue_noted(const char *comment, int attempt, long step)
+{
+	int noted_attempt;
+	unsigned noted_step;
+	const char *note = strstr(comment, NOTE_START);
+	return note && sscanf(note, NOTE_START "%d step %u ended for good", &noted_attempt, &noted_step) == 2 &&
+		noted_attempt == attempt && (step == REQUEUE_ANY_STEP || (long)noted_step == step);
+}
+
+bool requeue_note(const char *comment, int attempt, uint32_t step, const char *why, char *out, size_t size)
+{
+	const char *old = strstr(comment, NOTE_START);
+	int kept = old ? (int)(old - comment) : (int)strlen(comment);
+	while (kept > 0 && (comment[kept - 1] == ' ' || comment[kept - 1] == ';'))
+		kept--;
+	int n = snprintf(out, size, "%.*s%s" NOTE_FORMAT "%s", kept, comment, kept ? "; " : "", attempt, step, why);
+	return n >= 0 && (size_t)n < size;
+}
+
+enum requeue_action requeue_decide(const struct requeue_job *job, int attempt, long step, char *reason, size_t size)
+{
+	if (job->attempt != attempt)
+		snprintf(reason, size, "it is at attempt %d, not %d", job->attempt, attempt);
+	else if (job->state == REQUEUE_CANCELLED)
+		snprintf(reason, size, "it was cancelled");
+	else if (job->state == REQUEUE_WAITING)
+		snprintf(reason, size, "it is in the queue");
+	else if (job->state == REQUEUE_ENDED)
+		snprintf(reason, size, "it has ended");
+	else if (requeue_noted(job->comment, attempt, step))
+		snprintf(reason, size, "%s", strstr(job->comment, NOTE_START) + strlen("muster: "));
+	else if (!job->batch || !job->requeueable) {
+		snprintf(reason, size, "%s", job->batch ? "it was submitted with --no-requeue, or the cluster's default is that: "
+			"sbatch --requeue" : "only a job of sbatch can be put back");
+		return REQUEUE_REFUSED;
+	} else
+		return job->state == REQUEUE_TIMEOUT ? REQUEUE_REVIVE : REQUEUE_SUBMIT;
+	return REQUEUE_NOTHING;
+}
+
+void requeue_init(void)
+{
+	slurm_init(NULL);
+}
+
+static bool may_pass(int error)
+{
+	switch (error) {
+	case SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR:
+	case SLURMCTLD_COMMUNICATIONS_SEND_ERROR:
+	case SLURMCTLD_COMMUNICATIONS_RECEIVE_ERROR:
+	case SLURMCTLD_COMMUNICATIONS_SHUTDOWN_ERROR:
+	case SLURM_COMMUNICATIONS_CONNECTION_ERROR:
+	case SLURM_COMMUNICATIONS_SEND_ERROR:
+	case SLURM_COMMUNICATIONS_RECEIVE_ERROR:
+	case SLURM_COMMUNICATIONS_SHUTDOWN_ERROR:
+	case SLURM_COMMUNICATIONS_MISSING_SOCKET_ERROR:
+	case SLURM_PROTOCOL_SOCKET_IMPL_ZERO_RECV_LENGTH:
+	case SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT:
+	case ESLURM_IN_STANDBY_MODE:
+	case ESLURM_IN_STANDBY_USE_BACKUP:
+	case ECONNREFUSED:
+	case ETIMEDOUT:
+	case EAGAIN:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int controller_error(const char *verb, uint32_t id, struct err *err)
+{
+	int error = slurm_get_errno();
+	return err_fail(err, may_pass(error) ? EXIT_LOST : EXIT_FAULT, "requeue: couldn't %s job %u: %s", verb, id,
+		slurm_strerror(error));
+}
+
+static enum requeue_state state_of(uint32_t job_state)
+{
+	/* Until the last node has been cleaned up, a requeued job shows its old base state with this flag. */
+	if (job_state & (JOB_REQUEUE | JOB_REQUEUE_HOLD | JOB_SPECIAL_EXIT))
+		return REQUEUE_WAITING;
+	switch (job_state & JOB_STATE_BASE) {
+	case JOB_PENDING:
+		return REQUEUE_WAITING;
+	case JOB_RUNNING:
+	case JOB_SUSPENDED:
+		return REQUEUE_RUNNING;
+	case JOB_CANCELLED:
+		return REQUEUE_CANCELLED;
+	case JOB_TIMEOUT:
+		return REQUEUE_TIMEOUT;
+	default:
+		return REQUEUE_ENDED;
+	}
+}
+
+static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
+{
+	*job = (struct requeue_job){
+		.id = info->job_id,
+		.attempt = (int)info->restart_cnt,
+		.state = state_of(info->job_state),
+		.batch = info->batch_flag != 0,
+		.requeueable = info->requeue != 0,
+	};
+	snprintf(job->comment, sizeof job->comment, "%s", info->comment ? info->comment : "");
+}
+
+/* *leader gets the id of the het job's first component, or 0 when `id` is it or is no such job. */
+static int load_one(uint32_t id, struct requeue_job *job, uint32_t *leader, struct err *err)
+{
+	job_info_msg_t *message = NULL;
+	bool found = false;
+	if (slurm_load_job(&message, id, SHOW_DETAIL) != SLURM_SUCCESS)
+		return controller_error("look up", id, err);
+	for (uint32_t i = 0; i < message->record_count && !found; i++) {
+		const slurm_job_info_t *info = &message->job_array[i];
+		if (info->job_id != id)
+			continue;
+		read_job(info, job);
+		*leader = info->het_job_id != id ? info->het_job_id : 0;
+		found = true;
+	}
+	slurm_free_job_info_msg(message);
+	return found ? 0 : err_set(err, "requeue: couldn't look up job %u: the controller does not list it", id);
+}
+
+int requeue_load(uint32_t id, struct requeue_job *job, struct err *err)
+{
+	uint32_t leader = 0;
+	if (load_one(id, job, &leader, err) < 0)
+		return -1;
+	/* Only the leader of a heterogeneous job can be requeued; its components go with it. */
+	return leader ? load_one(leader, job, &leader, err) : 0;
+}
+
+int requeue_submit(const struct requeue_job *job, enum requeue_action action, struct err *err)
+{
+	/* Without this flag the call brings a cancelled or finished job back to life; with it, it says success and leaves a
+	 * job in TIMEOUT alone. */
+	uint32_t flags = action == REQUEUE_REVIVE ? 0 : JOB_RUNNING;
+#ifdef SLURM_REQUEUE_TAKES_STEP_ID
+	slurm_step_id_t id = { .job_id = job->id, .step_id = NO_VAL, .step_het_comp = NO_VAL };
+#else
+	uint32_t id = job->id;
+#endif
+	if (slurm_requeue(id, flags) == SLURM_SUCCESS)
+		return 0;
+	return controller_error("requeue", job->id, err);
+}
+
+int requeue_set_comment(const struct requeue_job *job, const char *comment, struct err *err)
+{
+	job_desc_msg_t change;
+	slurm_init_job_desc_msg(&change);
+	change.job_id = job->id;
+	change.comment = (char *)comment;
+	if (slurm_update_job(&change) == SLURM_SUCCESS)
+		return 0;
+	return controller_error("write the comment of", job->id, err);
+}
+
+int job_is_running(uint32_t id, struct err *err)
+{
+	job_info_msg_t *message = NULL;
+	int runs = 0;
+	requeue_init();
+	if (slurm_load_job(&message, id, SHOW_DETAIL) != SLURM_SUCCESS)
+		return slurm_get_errno() == ESLURM_INVALID_JOB_ID ? 0 : controller_error("look up", id, err);
+	for (uint32_t i = 0; i < message->record_count; i++) {
+		uint32_t state = message->job_array[i].job_state;
+		/* While a job completes, what it left on its nodes may still write. */
+		if (message->job_array[i].job_id == id)
+			runs = (state & JOB_COMPLETING) || state_of(state) == REQUEUE_RUNNING;
+	}
+	slurm_free_job_info_msg(message);
+	return runs;
+}

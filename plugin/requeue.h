@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Putting a job back in Slurm's queue: what is known of the job, what is to be done, and the calls that do it. */
+#ifndef MUSTER_REQUEUE_H
+#define MUSTER_REQUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+enum requeue_state { REQUEUE_RUNNING, REQUEUE_WAITING, REQUEUE_TIMEOUT, REQUEUE_CANCELLED, REQUEUE_ENDED };
+
+struct requeue_job {
+	uint32_t id;         /* of the het leader, where the job is a component */
+	int attempt;         /* how often it was restarted */
+	enum requeue_state state;
+	bool batch;          /* started by sbatch */
+	bool requeueable;    /* not --no-requeue */
+	char comment[4096];  /* the user's, and the note that we may have left in it */
+};
+
+enum requeue_action {
+	REQUEUE_NOTHING, /* it is not ours to bring back; the reason says why */
+	REQUEUE_REFUSED, /* it should come back and can't */
+	REQUEUE_SUBMIT,  /* put it back if it still runs */
+	REQUEUE_REVIVE,  /* its time is over: put it back though it no longer runs */
+};
+
+#define REQUEUE_ANY_STEP (-1L)
+
+/* What to do for a rank of attempt `attempt`, step `step` (or REQUEUE_ANY_STEP) that wants the job back. `reason` gets a
+ * sentence about the job for the first two. A pure function. */
+enum requeue_action requeue_decide(const struct requeue_job *job, int attempt, long step, char *reason, size_t size);
+
+/* The job's comment with a note that a step of an attempt has ended for good, and why; older notes of ours are dropped,
+ * the user's text stays. Every node sees it, so that ranks which Slurm kills because of that end don't ask for a
+ * requeue. A pure function; returns false when it doesn't fit. */
+bool requeue_note(const char *comment, int attempt, uint32_t step, const char *why, char *out, size_t size);
+
+/* Whether a comment has such a note. */
+bool requeue_noted(const char *comment, int attempt, long step);
+
+/* Calls of the controller. Status EXIT_LOST when it can't be reached, so that another try may help. */
+void requeue_init(void);
+int requeue_load(uint32_t id, struct requeue_job *job, struct err *err);
+int requeue_submit(const struct requeue_job *job, enum requeue_action action, struct err *err);
+int requeue_set_comment(const struct requeue_job *job, const char *comment, struct err *err);
+
+#endif

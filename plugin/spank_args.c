@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin's settings and options, each as a table. */
+#include "plugin/spank_args.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct key {
+	const char *name;
+	int (*set)(struct spank_args *args, const char *value); /* -1 for a bad value */
+	const char *values;
+};
+
+static int set_default(struct spank_args *args, const char *value)
+{
+	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
+		return -1;
+	args->default_on = strcmp(value, "on") == 0;
+	return 0;
+}
+
+static int set_requeue(struct spank_args *args, const char *value)
+{
+	if (strcmp(value, "off") != 0 && value[0] != '/')
+		return -1;
+	args->requeue = value[0] == '/' ? value : NULL;
+	return 0;
+}
+
+static const struct key keys[] = {
+	{ "default", set_default, "on or off" },
+	{ "requeue", set_requeue, "the absolute path of muster-requeue, or off" },
+};
+#define KEY_COUNT (sizeof keys / sizeof keys[0])
+
+static int parse_one(const char *text, struct spank_args *args, struct err *err)
+{
+	const char *equals = strchr(text, '=');
+	for (size_t i = 0; equals && i < KEY_COUNT; i++) {
+		size_t length = strlen(keys[i].name);
+		if ((size_t)(equals - text) != length || strncmp(text, keys[i].name, length) != 0)
+			continue;
+		if (keys[i].set(args, equals + 1) == 0)
+			return 0;
+		return err_set(err, "plugstack.conf: couldn't use %s: %s= takes %s", text, keys[i].name, keys[i].values);
+	}
+	return err_set(err, "plugstack.conf: couldn't use %s: the keys are default= and requeue=", text);
+}
+
+int spank_args_parse(int argc, char **argv, struct spank_args *args, struct err *err)
+{
+	int rc = 0;
+	*args = (struct spank_args){ .requeue = LIBEXECDIR "/muster-requeue" };
+	for (int i = 0; i < argc; i++)
+		if (parse_one(argv[i], args, rc == 0 ? err : NULL) < 0)
+			rc = -1;
+	return rc;
+}
+
+static enum spank_choice chosen;
+
+static int on_option(int value, const char *text, int remote)
+{
+	chosen = value;
+	return ESPANK_SUCCESS;
+}
+
+static struct spank_option options[] = {
+	{ "muster", NULL, "[muster] set the ranks' variables, use PMIx, bring the job back after an interruption", 0, CHOICE_ON,
+		on_option },
+	{ "no-muster", NULL, "[muster] leave this job alone", 0, CHOICE_OFF, on_option },
+};
+
+int spank_args_register(spank_t spank)
+{
+	for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+		if (spank_option_register(spank, &options[i]) != ESPANK_SUCCESS)
+			return -1;
+	return 0;
+}
+
+enum spank_choice spank_args_option(void)
+{
+	return chosen;
+}
+
+enum spank_choice spank_args_scan(char *const *argv, int argc)
+{
+	enum spank_choice choice = CHOICE_NONE;
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		for (size_t o = 0; o < sizeof options / sizeof options[0]; o++)
+			if (strncmp(argv[i], "--", 2) == 0 && strcmp(argv[i] + 2, options[o].name) == 0)
+				choice = options[o].val;
+	return choice;
+}
+
+#define INHERITED_PREFIX "SLURM_SPANK__SLURM_SPANK_OPTION_muster_"
+
+/* Slurm turns what can't stand in a variable's name into underscores. */
+static const char *inherited_name(enum spank_choice choice)
+{
+	return choice == CHOICE_ON ? INHERITED_PREFIX "muster" : INHERITED_PREFIX "no_muster";
+}
+
+enum spank_choice spank_args_inherited(ident_env *env, void *arg)
+{
+	if (env(inherited_name(CHOICE_OFF), arg))
+		return CHOICE_OFF;
+	return env(inherited_name(CHOICE_ON), arg) ? CHOICE_ON : CHOICE_NONE;
+}
+
+void spank_args_hand_on(enum spank_choice choice)
+{
+	unsetenv(inherited_name(CHOICE_ON));
+	unsetenv(inherited_name(CHOICE_OFF));
+	if (choice != CHOICE_NONE)
+		setenv(inherited_name(choice), "(null)", 1); /* what Slurm itself writes for an option without a value */
+}
+
+enum spank_choice spank_args_variable(const char *value)
+{
+	if (!value || !value[0])
+		return CHOICE_NONE;
+	return strcmp(value, "0") == 0 || strcmp(value, "off") == 0 || strcmp(value, "no") == 0 ? CHOICE_OFF : CHOICE_ON;
+}
+
+enum spank_choice spank_args_first(enum spank_choice first, enum spank_choice second)
+{
+	return first != CHOICE_NONE ? first : second;
+}

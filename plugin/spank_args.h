@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the administrator (plugstack.conf) and the user (options, MUSTER) have said, the same in every context. */
+#ifndef MUSTER_SPANK_ARGS_H
+#define MUSTER_SPANK_ARGS_H
+
+#include <slurm/spank.h>
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "common/ident.h"
+
+/* The arguments behind the plugin's path in plugstack.conf. */
+struct spank_args {
+	bool default_on;     /* default=on|off (off) */
+	const char *requeue; /* requeue=PATH|off (LIBEXECDIR/muster-requeue); NULL: off */
+};
+
+/* An unknown key or a bad value is an error; the rest is then still filled in. */
+int spank_args_parse(int argc, char **argv, struct spank_args *args, struct err *err);
+
+/* Registers --muster and --no-muster; only valid in slurm_spank_init. */
+int spank_args_register(spank_t spank);
+
+enum spank_choice { CHOICE_NONE, CHOICE_OFF, CHOICE_ON };
+
+/* What --muster and --no-muster say, once Slurm has processed the options. */
+enum spank_choice spank_args_option(void);
+
+/* The same from a command line that Slurm has not processed yet: the last of them before "--". */
+enum spank_choice spank_args_scan(char *const *argv, int argc);
+
+/* Slurm carries an option of sbatch to the srun commands of its script in a variable, and takes that for the option
+ * itself. `env` reads a variable. */
+enum spank_choice spank_args_inherited(ident_env *env, void *arg);
+
+/* Makes those variables of this process say `choice` and nothing else, so that Slurm hands it on to where no environment
+ * goes (--export=NONE). */
+void spank_args_hand_on(enum spank_choice choice);
+
+/* What a value of MUSTER says; NULL and "" say nothing. */
+enum spank_choice spank_args_variable(const char *value);
+
+/* The first of two choices that is one. */
+enum spank_choice spank_args_first(enum spank_choice first, enum spank_choice second);
+
+#endif

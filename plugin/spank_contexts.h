@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin's parts, one file a context; plugin/spank_dispatch.c sends Slurm's callbacks to them. Each returns 0 or -1. */
+#ifndef MUSTER_SPANK_CONTEXTS_H
+#define MUSTER_SPANK_CONTEXTS_H
+
+#include <slurm/spank.h>
+
+/* spank_srun.c: in srun */
+int spank_srun_init(spank_t spank, int argc, char **argv);
+int spank_srun_post_opt(spank_t spank);
+
+/* spank_alloc.c: in sbatch and salloc */
+int spank_alloc_init(spank_t spank, int argc, char **argv);
+int spank_alloc_post_opt(spank_t spank);
+
+/* spank_stepd.c: in slurmstepd */
+int spank_stepd_init(spank_t spank, int argc, char **argv);
+int spank_stepd_post_opt(spank_t spank);
+int spank_stepd_task_init(spank_t spank);
+int spank_stepd_task_exit(spank_t spank);
+
+/* spank_job.c: in slurmd's job prolog; always returns 0, since a failure there drains the node */
+int spank_job_prolog(spank_t spank);
+
+#endif

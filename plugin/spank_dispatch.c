@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The callbacks that Slurm looks for, sent to the file of the context in which they come. Nothing else names them. */
+#include "plugin/spank_contexts.h"
+
+SPANK_PLUGIN(muster, 1)
+
+int slurm_spank_init(spank_t spank, int argc, char **argv)
+{
+	switch (spank_context()) {
+	case S_CTX_LOCAL:
+		return spank_srun_init(spank, argc, argv);
+	case S_CTX_ALLOCATOR:
+		return spank_alloc_init(spank, argc, argv);
+	case S_CTX_REMOTE:
+		return spank_stepd_init(spank, argc, argv);
+	default:
+		return 0;
+	}
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
+{
+	switch (spank_context()) {
+	case S_CTX_LOCAL:
+		return spank_srun_post_opt(spank);
+	case S_CTX_ALLOCATOR:
+		return spank_alloc_post_opt(spank);
+	case S_CTX_REMOTE:
+		return spank_stepd_post_opt(spank);
+	default:
+		return 0;
+	}
+}
+
+int slurm_spank_task_init(spank_t spank, int argc, char **argv)
+{
+	return spank_stepd_task_init(spank);
+}
+
+int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
+{
+	return spank_stepd_task_exit(spank);
+}
+
+int slurm_spank_job_prolog(spank_t spank, int argc, char **argv)
+{
+	return spank_job_prolog(spank);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In srun: supplies the defaults that data-parallel training needs and that the user has not set. */
+#include <slurm/slurm.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "plugin/spank_args.h"
+#include "plugin/spank_contexts.h"
+
+static struct {
+	struct spank_args args;
+	bool defaults_set;
+} srun;
+
+/* srun reads these variables after slurm_spank_init and before its command line, so the user's options win. */
+static const char *const defaults[][2] = {
+	{ "SLURM_MPI_TYPE", "pmix" },
+	{ "SLURM_KILL_BAD_EXIT", "1" }, /* or the survivors of a dead rank wait in a collective for ever */
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+	{ "SLURM_GRES_FLAGS", "allow-task-sharing" }, /* or --gpus-per-task=1 hides the GPUs of peers from NCCL */
+#endif
+};
+
+/* The command line of this process. *argv points into *text; both are the caller's. Returns its length, 0 on error. */
+static int read_command_line(char **text, char ***argv)
+{
+	AUTO_FCLOSE FILE *file = fopen("/proc/self/cmdline", "re");
+	size_t size = 0;
+	int argc = 0;
+	*text = NULL;
+	*argv = NULL;
+	ssize_t length = file ? getdelim(text, &size, EOF, file) : -1;
+	if (length <= 0)
+		return 0;
+	for (ssize_t i = 0; i < length; i++)
+		argc += (*text)[i] == '\0';
+	*argv = calloc((size_t)argc + 1, sizeof **argv);
+	if (!*argv)
+		return 0;
+	char *word = *text;
+	for (int i = 0; i < argc; i++, word += strlen(word) + 1)
+		(*argv)[i] = word;
+	return argc;
+}
+
+/* Slurm has not processed the options yet when the defaults must be set. */
+static enum spank_choice scan_command_line(void)
+{
+	AUTO_FREE char *text = NULL;
+	AUTO_FREE char **argv = NULL;
+	int argc = read_command_line(&text, &argv);
+	return spank_args_scan(argv, argc);
+}
+
+static const char *own_env(const char *name, void *arg)
+{
+	return getenv(name);
+}
+
+/* The nearest word counts: this command line, then MUSTER, then what sbatch was told. */
+static enum spank_choice early_choice(void)
+{
+	enum spank_choice outer = spank_args_first(spank_args_variable(getenv("MUSTER")), spank_args_inherited(own_env, NULL));
+	return spank_args_first(scan_command_line(), outer);
+}
+
+int spank_srun_init(spank_t spank, int argc, char **argv)
+{
+	struct err err;
+	if (spank_args_parse(argc, argv, &srun.args, &err) < 0)
+		slurm_error("muster: %s", err.text);
+	if (spank_args_register(spank) < 0)
+		return -1;
+	enum spank_choice choice = early_choice();
+	spank_args_hand_on(choice);
+	srun.defaults_set = choice == CHOICE_NONE ? srun.args.default_on : choice == CHOICE_ON;
+	for (size_t i = 0; srun.defaults_set && i < sizeof defaults / sizeof defaults[0]; i++)
+		setenv(defaults[i][0], defaults[i][1], 0);
+	return 0;
+}
+
+int spank_srun_post_opt(spank_t spank)
+{
+	enum spank_choice choice = spank_args_option();
+	if (choice == CHOICE_ON && !srun.defaults_set)
+		slurm_spank_log("muster: couldn't set srun's defaults: write --muster in full, before the program's name");
+	/* The tasks, and srun commands that they start, go by the same choice. */
+	if (choice != CHOICE_NONE)
+		setenv("MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
+	return 0;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In slurmstepd: gives each task its rank variables, and looks at how each one ends.
+ *
+ * Whatever fails is reported from task_init, which only fails the step: from init and post_opt it would drain the node
+ * (spank(8)). */
+#include <slurm/slurm.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/rank_env.h"
+#include "plugin/run_as_user.h"
+#include "plugin/spank_args.h"
+#include "plugin/spank_contexts.h"
+#include "plugin/task_end.h"
+
+#define HELPER_SECONDS 10.0  /* how long the end of a task may wait for muster-requeue */
+#define HELPER_DEADLINE "9"
+#define SETTLE_SECONDS "1"   /* for the note of the rank whose failure made Slurm kill this one */
+
+static struct {
+	struct spank_args args;
+	struct err args_error;
+	bool args_failed, wanted;
+	bool end_seen; /* a task of this node has ended otherwise than with 0 */
+} stepd;
+
+static uint32_t item(spank_t spank, enum spank_item name)
+{
+	uint32_t value = 0;
+	return spank_get_item(spank, name, &value) == ESPANK_SUCCESS ? value : 0;
+}
+
+/* Of a step that srun started; the batch script, the extern and the interactive step have no ranks. */
+static bool is_task_step(spank_t spank)
+{
+	uint32_t step = item(spank, S_JOB_STEPID);
+	return step != SLURM_BATCH_SCRIPT && step != SLURM_EXTERN_CONT && step != SLURM_INTERACTIVE_STEP;
+}
+
+/* A variable of the task; NULL when it is unset. Each call has its own buffer among the last few. */
+static const char *task_env(const char *name, void *arg)
+{
+	static char buffers[16][8192];
+	static int next;
+	char *buffer = buffers[next++ % 16];
+	return spank_getenv(arg, name, buffer, sizeof buffers[0]) == ESPANK_SUCCESS ? buffer : NULL;
+}
+
+/* The item for this is 0 in the steps of a restarted job (Slurm 22.05); the variable is not set in a first attempt. */
+static uint32_t attempt_of(spank_t spank)
+{
+	const char *count = task_env("SLURM_RESTART_COUNT", spank);
+	return count ? (uint32_t)strtoul(count, NULL, 10) : 0;
+}
+
+int spank_stepd_init(spank_t spank, int argc, char **argv)
+{
+	if (spank_args_parse(argc, argv, &stepd.args, &stepd.args_error) < 0)
+		stepd.args_failed = true;
+	return spank_args_register(spank);
+}
+
+int spank_stepd_post_opt(spank_t spank)
+{
+	enum spank_choice told = spank_args_first(spank_args_option(), spank_args_variable(task_env("MUSTER", spank)));
+	/* In the batch step, Slurm 22.05 has the option in this variable only. */
+	enum spank_choice choice = spank_args_first(told, spank_args_inherited(task_env, spank));
+	stepd.wanted = choice == CHOICE_NONE ? stepd.args.default_on : choice == CHOICE_ON;
+	/* The script and its srun commands don't see sbatch's options, and with --export not its environment either. */
+	if (choice != CHOICE_NONE && item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
+		spank_setenv(spank, "MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
+	return 0;
+}
+
+static int set_task_env(const char *name, const char *value, void *arg)
+{
+	return spank_setenv(arg, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
+}
+
+int spank_stepd_task_init(spank_t spank)
+{
+	struct err err;
+	if (!stepd.wanted || !is_task_step(spank))
+		return 0;
+	if (stepd.args_failed) {
+		slurm_error("muster: %s", stepd.args_error.text);
+		return -1;
+	}
+	if (rank_env_make((int)attempt_of(spank), task_env, set_task_env, spank, &err) < 0) {
+		slurm_error("muster: %s", err.text);
+		return -1;
+	}
+	return 0;
+}
+
+/* A clean environment for the helper: it needs Slurm's configuration and nothing of the job's. */
+static void helper_env(spank_t spank, char *conf, size_t size, char **env)
+{
+	const char *path = getenv("SLURM_CONF");
+	if (!path)
+		path = task_env("SLURM_CONF", spank);
+	snprintf(conf, size, "SLURM_CONF=%s", path ? path : "");
+	env[0] = "PATH=/usr/bin:/bin";
+	env[1] = path ? conf : NULL;
+	env[2] = NULL;
+}
+
+/* Tells the user, through srun, what the helper had to say; it has a line only on the node that was first. */
+static void relay(char *output, const char *why)
+{
+	char *rest = NULL, *line = strtok_r(output, "\n", &rest);
+	if (line)
+		slurm_spank_log("muster: %s", why);
+	for (; line; line = strtok_r(NULL, "\n", &rest))
+		slurm_spank_log("%s", line);
+}
+
+static void run_helper(spank_t spank, enum task_end end, const char *why)
+{
+	char job[16], attempt[16], step[32], final[400], conf[4200], output[1000];
+	char *argv[12], *env[3];
+	int n = 0, group_count = 0;
+	gid_t *groups = NULL;
+	struct err err;
+	snprintf(job, sizeof job, "%u", item(spank, S_JOB_ID));
+	snprintf(attempt, sizeof attempt, "%u", attempt_of(spank));
+	snprintf(step, sizeof step, "--step=%u", item(spank, S_JOB_STEPID));
+	snprintf(final, sizeof final, "--final=%s", why);
+	argv[n++] = (char *)stepd.args.requeue;
+	argv[n++] = "--quiet";
+	argv[n++] = "--deadline=" HELPER_DEADLINE;
+	argv[n++] = step;
+	if (end == TASK_FINAL)
+		argv[n++] = final;
+	if (end == TASK_KILLED)
+		argv[n++] = "--settle=" SETTLE_SECONDS;
+	argv[n++] = job;
+	argv[n++] = attempt;
+	argv[n] = NULL;
+	helper_env(spank, conf, sizeof conf, env);
+	spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count);
+	struct run_user user = { item(spank, S_JOB_UID), item(spank, S_JOB_GID), groups, (size_t)group_count };
+	if (run_as_user(&user, argv, env, HELPER_SECONDS, output, sizeof output, &err) < 0)
+		slurm_spank_log("muster: %s: %s", why, err.text);
+	else
+		relay(output, why);
+}
+
+int spank_stepd_task_exit(spank_t spank)
+{
+	int status = 0;
+	char end_text[100], why[300];
+	const char *node;
+	if (!stepd.wanted || stepd.end_seen || !stepd.args.requeue || !is_task_step(spank))
+		return 0;
+	if (spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
+		return 0;
+	enum task_end end = task_end_judge(status);
+	if (end == TASK_FINISHED)
+		return 0;
+	stepd.end_seen = true;
+	node = task_env("SLURMD_NODENAME", spank);
+	snprintf(why, sizeof why, "rank %u%s%s %s", item(spank, S_TASK_GLOBAL_ID), node ? " on " : "", node ? node : "",
+		task_end_describe(status, end_text, sizeof end_text));
+	run_helper(spank, end, why);
+	return 0;
+}

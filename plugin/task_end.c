@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The exit statuses of ranks, judged. */
+#include "plugin/task_end.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "common/err.h"
+
+/* The signal that ended the task, also behind a shell; 0 for none. */
+static int signal_of(int wait_status)
+{
+	if (WIFSIGNALED(wait_status))
+		return WTERMSIG(wait_status);
+	int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 0;
+	return code > 128 && code <= 128 + SIGRTMAX ? code - 128 : 0;
+}
+
+enum task_end task_end_judge(int wait_status)
+{
+	int signal_number = signal_of(wait_status);
+	if (signal_number == SIGKILL || signal_number == SIGTERM)
+		return TASK_KILLED;
+	if (signal_number)
+		return TASK_REQUEUE;
+	switch (WEXITSTATUS(wait_status)) {
+	case EXIT_OK:
+		return TASK_FINISHED;
+	case EXIT_REQUEUE:
+	case EXIT_LOST:
+		return TASK_REQUEUE;
+	default:
+		return TASK_FINAL;
+	}
+}
+
+char *task_end_describe(int wait_status, char *out, size_t size)
+{
+	int signal_number = signal_of(wait_status);
+	int code = WEXITSTATUS(wait_status);
+	if (signal_number)
+		snprintf(out, size, "was killed by signal %d (%s)", signal_number, strsignal(signal_number));
+	else if (code == EXIT_REQUEUE)
+		snprintf(out, size, "asked to be put back in the queue (status %d)", code);
+	else if (code == EXIT_LOST)
+		snprintf(out, size, "lost a peer or its storage (status %d)", code);
+	else
+		snprintf(out, size, "exited with status %d", code);
+	return out;
+}

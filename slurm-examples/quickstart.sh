@@ -1,0 +1,185 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The main job, whole, on this machine: a private Slurm of four nodes, a GPT-2 trained on 4 × 2 tasks from English text,
+# taken away twice by jobs of higher priority, and compared bit for bit with the same training undisturbed.
+# Needs root and Debian 12. Everything it makes lies below one folder in /var/tmp and is removed at the end.
+set -u -o pipefail
+export LC_ALL=C
+
+TOP=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+WORK=${MUSTER_QUICKSTART_DIR:-/var/tmp/muster-quickstart}
+CLUSTER=$TOP/tests/cluster/cluster
+export MUSTER_CLUSTER_DIR=$WORK/cluster MUSTER_CLUSTER_GRACE=30 MUSTER_CLUSTER_KILLWAIT=10
+PREEMPTIONS=2
+STEPS=${MUSTER_QUICKSTART_STEPS:-200}
+BEGAN=$SECONDS
+
+# What both runs train: a GPT-2 of 4 layers over bytes, 32 samples of 128 tokens a step, in 8 slots.
+TRAIN_ARGS="--model gpt2 --layers 4 --width 128 --heads 4 --context 128 --vocabulary 256
+	--global-batch 32 --microbatch 4 --slots 8 --steps $STEPS --warmup-steps 10 --learning-rate 1e-3
+	--validate-every 50 --ckpt-every 25 --seed 2718"
+
+say() { printf 'quickstart: %s\n' "$*"; }
+fail() { say "FAIL: $*"; exit 1; }
+
+clean_up() {
+	local status=$?
+	trap - EXIT
+	if [ $status = 0 ]; then
+		"$CLUSTER" down >/dev/null 2>&1
+		rm -rf --one-file-system "$WORK"
+	else
+		"$CLUSTER" down --keep >/dev/null 2>&1
+		say "logs are kept in $WORK" >&3
+	fi
+	exit $status
+}
+
+# Packages to build and to run the cluster; nothing is asked of apt when all are there.
+install_packages() {
+	[ "$(id -u)" = 0 ] || { say "needs root, for packages and for the network namespaces of the cluster"; exit 2; }
+	# shellcheck source=tests/lib/packages.sh
+	. "$TOP/tests/lib/packages.sh"
+	packages_install build cluster quickstart >"$WORK/packages.log" 2>&1 ||
+		{ tail -20 "$WORK/packages.log"; fail "couldn't install packages"; }
+}
+
+# Builds outside the source tree and installs where the cluster's unprivileged user can read.
+build() {
+	say "building (log: $WORK/build.log)"
+	{
+		{ [ -x "$TOP/configure" ] || "$TOP/autogen.sh"; } &&
+		mkdir -p "$WORK/build" && cd "$WORK/build" &&
+		"$TOP/configure" --prefix="$WORK/prefix" --with-cuda=no --disable-dependency-tracking &&
+		make -j"$(nproc)" install
+	} >"$WORK/build.log" 2>&1 || { tail -30 "$WORK/build.log"; fail "the build failed"; }
+}
+
+# The Jargon File (public domain) out of Debian's dict-jargon, unpacked here and not installed.
+make_tokens() {
+	mkdir -p "$WORK/text" && cd "$WORK/text" || fail "couldn't make $WORK/text"
+	{ apt-get download -q dict-jargon || { apt-get update -q && apt-get download -q dict-jargon; }; } \
+		>"$WORK/text.log" 2>&1 && dpkg -x dict-jargon_*.deb . ||
+		{ tail -5 "$WORK/text.log"; fail "couldn't fetch the text: apt-get download dict-jargon"; }
+	zcat usr/share/dictd/jargon.dict.dz >jargon.txt || fail "couldn't unpack the text"
+	[ "$(stat -c %s jargon.txt)" -ge 1000000 ] || fail "the text is shorter than 1 MB"
+	"$WORK/prefix/bin/muster-tokens" -o "$JOBS/train.bin" --validation 0.05 \
+		--validation-output "$JOBS/validation.bin" jargon.txt || fail "couldn't make tokens"
+	chmod a+r "$JOBS"/*.bin
+}
+
+# submit NAME: queues the training as an unprivileged user would; prints the job id.
+submit() {
+	"$CLUSTER" run env PATH="$WORK/prefix/bin:$PATH" DATA="$JOBS/train.bin" VALIDATION="$JOBS/validation.bin" \
+		CKPT="$JOBS/$1" TRAIN_ARGS="$TRAIN_ARGS" \
+		sbatch --parsable --chdir="$JOBS" --output="$JOBS/$1.log" --job-name="$1" --exclusive \
+		"$JOBS/train-spot.sbatch"
+}
+
+job_state() { "$CLUSTER" run squeue -h -j "$1" -o %T 2>/dev/null; }
+
+# last_step NAME: the last step that a run has logged, 0 for none.
+last_step() {
+	cat "$JOBS/$1"/metrics-*.jsonl 2>/dev/null | sed -n 's/.*"step": *\([0-9]*\).*/\1/p' | sort -n | tail -1 | grep . || echo 0
+}
+
+# wait_until SECONDS WHAT COMMAND…: polls until the command succeeds.
+wait_until() {
+	local limit=$((SECONDS + $1)) what=$2
+	shift 2
+	until "$@"; do
+		[ $SECONDS -lt $limit ] || fail "$what did not happen in time"
+		sleep 0.3
+	done
+}
+passed_step() { [ "$(last_step "$1")" -ge "$2" ]; }
+job_gone() { [ -z "$(job_state "$1")" ]; }
+not_running() { [ "$(job_state "$1")" != RUNNING ]; }
+
+# preempt NAME JOB: an ondemand job takes all nodes at a random moment of the run, for two seconds.
+preempt() {
+	sleep "$((RANDOM % 4)).$((RANDOM % 10))"
+	say "after step $(last_step "$1"): an ondemand job takes the nodes of job $2"
+	"$CLUSTER" run sbatch --parsable --partition=ondemand --nodes=4 --exclusive --output=/dev/null --wrap 'sleep 2' >/dev/null ||
+		fail "couldn't submit the ondemand job"
+	wait_until 60 "the preemption of job $2" not_running "$2"
+}
+
+# The run that is taken away: a preemption in the first third, another after it has come back and gone on.
+run_preempted() {
+	local job resumed=0 k
+	job=$(submit preempted) || fail "couldn't submit the training"
+	for ((k = 1; k <= PREEMPTIONS; k++)); do
+		wait_until 90 "step $((resumed + 5)) of job $job" passed_step preempted $((resumed + 5))
+		preempt preempted "$job"
+		resumed=$(last_step preempted)
+	done
+	wait_until 200 "the end of job $job" job_gone "$job"
+}
+
+run_undisturbed() {
+	local job
+	job=$(submit undisturbed) || fail "couldn't submit the training"
+	wait_until 200 "the end of job $job" job_gone "$job"
+}
+
+# One line an attempt, from the records that the trainer keeps beside its checkpoints. Lost are the seconds from an
+# attempt's last finished step to the start of the next.
+print_attempts() {
+	local dir=$JOBS/preempted attempt nodes first why last lost next
+	say "attempts of the preempted run:"
+	printf '  %7s  %-8s  %5s  %5s  %-12s  %s\n' attempt nodes first last "why it ended" "seconds lost"
+	for attempt in $(record start .attempt); do
+		nodes=$(record start .nodes "$attempt")
+		first=$(record start '([.step, 0] | max) + 1' "$attempt")
+		why=$(record end .why "$attempt")
+		last=$(jq -s 'map(select(.norm != null).step) | max' "$dir/metrics-$attempt.jsonl")
+		next=$(record start .time $((attempt + 1)))
+		lost=-
+		[ -z "$next" ] || lost=$(awk -v a="$(stat -c %.3Y "$dir/metrics-$attempt.jsonl")" -v b="$next" 'BEGIN { printf "%.1f", b - a }')
+		printf '  %7s  %-8s  %5s  %5s  %-12s  %s\n' "$attempt" "$nodes" "$first" "$last" "${why:-killed}" "$lost"
+	done
+}
+
+# record EVENT FIELD [ATTEMPT]: a field of the preempted run's records of that event.
+record() {
+	jq -r "select(.event == \"$1\" and (\"${3-}\" == \"\" or .attempt == (\"${3-0}\" | tonumber))) | $2" \
+		"$JOBS/preempted/attempts.jsonl"
+}
+
+# The final checkpoints must hold the same bytes; the loss is that of the last step, of both.
+compare() {
+	local name=step-$(printf %08d "$STEPS") file curves
+	for file in "$JOBS/undisturbed/$name"/*.safetensors; do
+		cmp "$file" "$JOBS/preempted/$name/$(basename "$file")" || fail "the final weights differ: $(basename "$file")"
+	done
+	[ -n "${file##*\**}" ] || fail "the undisturbed run left no checkpoint $name"
+	curves=("$("$WORK/prefix/bin/muster-curve" "$JOBS/preempted")" "$("$WORK/prefix/bin/muster-curve" "$JOBS/undisturbed")")
+	[ "${curves[0]}" = "${curves[1]}" ] || fail "the loss curves differ"
+	[ "$(grep -c '"event": *"notice"' "$JOBS/preempted/attempts.jsonl")" -ge "$PREEMPTIONS" ] ||
+		fail "the run was preempted fewer than $PREEMPTIONS times"
+	LOSS=$(tail -1 <<<"${curves[0]}" | awk '{print $3}')
+}
+
+main() {
+	exec 3>&1 # for clean_up: an interrupted step may have standard output in its log
+	trap clean_up EXIT
+	trap 'exit 1' INT TERM HUP
+	rm -rf --one-file-system "$WORK" && mkdir -p "$WORK" && chmod 755 "$WORK" || fail "couldn't make $WORK"
+	install_packages
+	build
+	"$CLUSTER" up 4 --plugin "$WORK/prefix/lib/slurm/spank_muster.so" || fail "couldn't start the cluster"
+	JOBS=$("$CLUSTER" status jobs)
+	cp "$TOP/slurm-examples/train-spot.sbatch" "$JOBS/"
+	make_tokens
+	say "training, with $PREEMPTIONS preemptions"
+	run_preempted
+	say "training the same, undisturbed"
+	run_undisturbed
+	print_attempts
+	compare
+	say "took $((SECONDS - BEGAN)) s"
+	say "PASS: $PREEMPTIONS preemptions, final loss $LOSS, weights bit-identical to the uninterrupted run"
+}
+
+main "$@"

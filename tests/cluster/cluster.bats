@@ -1,0 +1,221 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The test cluster itself: it is a real Slurm with several nodes, and it leaves nothing behind.
+
+load helpers
+
+setup_file() {
+    export MUSTER_CLUSTER_GRACE=2 MUSTER_CLUSTER_KILLWAIT=2
+    cluster_begin 4
+}
+
+teardown_file() { cluster_end; }
+
+setup() { cluster_require; }
+
+teardown() { cluster_explain; }
+
+# A batch script that says which attempt it is and then only waits.
+waiting_job() {
+    cat >"$JOBS/wait.sh" <<'END'
+#!/bin/bash
+echo attempt ${SLURM_RESTART_COUNT:-0} on $SLURM_JOB_NODELIST
+sleep 300
+END
+    job_submit -N4 --exclusive wait.sh
+}
+
+# Everything a cluster could leave on the machine, apart from its own processes and namespaces.
+machine() {
+    ip -o link | sed 's/^[0-9]*: //; s/@.*//'
+    findmnt -rno TARGET,SOURCE
+    ls -d /var/tmp/muster-cluster* /run/netns/* 2>/dev/null || true
+    getent passwd muster-test1 muster-test2 || true
+    sha256sum /etc/hosts /etc/resolv.conf /etc/munge/munge.key /etc/slurm/*.conf 2>/dev/null || true
+}
+
+# The ids of the namespaces that the cluster's spaces live in.
+namespaces() {
+    local pid
+    for pid in "$(cluster status dir)"/pid/{ctl,n?}; do
+        stat -L -c %i /proc/"$(cat "$pid")"/ns/{net,mnt,uts}
+    done
+}
+
+# The pids of the cluster's processes, by their mounts.
+processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut -d/ -f3; }
+
+@test "four nodes are idle, and status says where things are" {
+    run cluster status
+    [ "$status" -eq 0 ]
+    [[ $output = *"state:   up"* ]]
+    [ "$(grep -c ' idle$' <<<"$output")" -eq 4 ]
+    [ -d "$(cluster status jobs)" ]
+}
+
+@test "8 PMIx tasks on 4 nodes exchange values" {
+    command -v cc >/dev/null && pkg-config --exists pmix || skip "no C compiler or no libpmix-dev"
+    # shellcheck disable=SC2046
+    cc -o "$JOBS/ring" "$MUSTER_TOP/tests/cluster/ring.c" $(pkg-config --cflags --libs pmix)
+    run cluster run timeout 60 srun -N4 --ntasks-per-node=2 --mpi=pmix ./ring
+    echo "$output"
+    [ "$status" -eq 0 ]
+    for rank in 0 1 2 3 4 5 6 7; do
+        grep -qx "rank $rank of 8 read $((100 + (rank + 1) % 8))" <<<"$output"
+    done
+}
+
+@test "nodes have a name, a /tmp and two GPUs of their own" {
+    run cluster run srun -N4 --ntasks-per-node=2 --gpus-per-task=1 \
+        bash -c 'touch /tmp/$(hostname); sleep 0.5; echo $(ls /tmp) $(hostname) $CUDA_VISIBLE_DEVICES'
+    [ "$status" -eq 0 ]
+    [ "$(sort <<<"$output")" = "$(printf '%s\n' 'n1 n1 0' 'n1 n1 1' 'n2 n2 0' 'n2 n2 1' 'n3 n3 0' 'n3 n3 1' 'n4 n4 0' 'n4 n4 1')" ]
+}
+
+@test "jobs run as one of two unprivileged users, who cannot end each other's" {
+    [ "$(cluster run srun -n1 id -un)" = muster-test1 ]
+    [ "$(cluster run --user 2 srun -n1 id -un)" = muster-test2 ]
+    id=$(waiting_job)
+    run cluster run --user 2 scancel "$id"
+    [ "$status" -ne 0 ]
+    job_end "$id"
+}
+
+@test "what root mounts below the job folder is one file system on all nodes" {
+    mkdir "$JOBS/small"
+    cluster run --user root mount -t tmpfs -o size=1m,mode=1777 small "$JOBS/small"
+    cluster run --node n1 touch small/made-on-n1
+    run cluster run srun -N4 ls small
+    [ "$(sort -u <<<"$output")" = made-on-n1 ]
+    run cluster run --node n3 dd if=/dev/zero of=small/zeros bs=1M count=2
+    [[ $output = *"No space left"* ]]
+    cluster run --user root umount "$JOBS/small"
+}
+
+@test "an ondemand job preempts a spot job, which is requeued and runs again" {
+    id=$(waiting_job)
+    job_wait_attempt "$id" 0 20
+    job_preempt "$id"
+    job_wait_attempt "$id" 1 40
+    job_end "$id"
+    grep -q '^attempt 0 on n\[1-4\]' "$(job_output "$id")"
+    grep -q '^attempt 1 on n\[1-4\]' "$(job_output "$id")"
+}
+
+@test "a killed node goes down, its job is requeued, and the node can come back" {
+    id=$(waiting_job)
+    job_wait_attempt "$id" 0 20
+    dead=$(cat "$(cluster status dir)/pid/n3")
+    cluster kill-node n3
+    [ -z "$(readlink "/proc/$dead/ns/net")" ]
+    wait_for 40 node_is n3 'down*'
+    job_wait "$id" 30 PENDING
+    cluster start-node n3
+    job_wait_attempt "$id" 1 40
+    job_end "$id"
+    run cluster run srun -w n3 hostname
+    [ "$output" = n3 ]
+}
+
+@test "a cut node reaches nobody, and everybody once it is healed" {
+    reach() { cluster run --node n2 timeout 2 bash -c ': </dev/tcp/ctl/6817'; }
+    reach
+    cluster cut n2
+    run reach
+    [ "$status" -ne 0 ]
+    cluster heal n2
+    wait_for 10 reach
+    wait_for 30 node_is n2 idle
+}
+
+@test "a shaped link carries no more than its rate" {
+    head -c 1000000 /dev/urandom >"$JOBS/bytes"
+    # Milliseconds to read 1 MB from a program on another node.
+    transfer() {
+        cluster run --node n1 timeout 20 bash -c 'exec 3<>/dev/tcp/n4/7777 || exit 1; cat <&3 | wc -c >got'
+    }
+    serve() { cluster run --node n4 timeout 20 perl -MIO::Socket -e '
+        $s = IO::Socket::INET->new(LocalPort => 7777, Listen => 1, ReuseAddr => 1) or die; $c = $s->accept;
+        open F, "<", "bytes"; local $/; print $c scalar <F>; close $c' 3>&- & }
+    listening() { cluster run --node n4 ss -tln | grep -q :7777; }
+    cluster shape n4 4mbit 0
+    serve
+    wait_for 10 listening
+    began=${EPOCHREALTIME/./}
+    transfer
+    took=$(((${EPOCHREALTIME/./} - began) / 1000))
+    cluster shape n4 off
+    [ "$(cat "$JOBS/got")" -eq 1000000 ]
+    echo "1 MB at 4 Mbit/s took $took ms"
+    # 1 MB less the bucket of 128 kB at 0.5 MB/s.
+    [ "$took" -ge 1600 ]
+}
+
+@test "jobs outlive a restart of the controller" {
+    id=$(waiting_job)
+    job_wait_attempt "$id" 0 20
+    cluster stop-controller
+    run timeout 3 "$MUSTER_TOP/tests/cluster/cluster" run squeue
+    [ "$status" -ne 0 ]
+    cluster start-controller
+    job_is "$id" RUNNING
+    job_end "$id"
+}
+
+@test "steps load the plugin that is set, with its arguments, until none is" {
+    command -v cc >/dev/null && [ -e /usr/include/slurm/spank.h ] || skip "no C compiler or no libslurm-dev"
+    cc -shared -fPIC -o "$JOBS/probe.so" "$MUSTER_TOP/tests/cluster/probe.c"
+    cluster plugin "$JOBS/probe.so" seen=1 more
+    run cluster run srun -N4 printenv PROBE
+    [ "$(sort -u <<<"$output")" = seen=1 ]
+    cluster plugin
+    run cluster run srun -N1 printenv PROBE
+    [ "$status" -ne 0 ]
+}
+
+@test "a plugin that the users cannot read is refused" {
+    : >"$BATS_TEST_TMPDIR/closed.so"
+    chmod 600 "$BATS_TEST_TMPDIR/closed.so"
+    run cluster plugin "$BATS_TEST_TMPDIR/closed.so"
+    [ "$status" -eq 1 ]
+    [[ $output = *"couldn't read the plugin"* ]]
+    cluster plugin
+}
+
+@test "up starts anew after its processes were killed at random, and after an up that was killed half-way" {
+    mapfile -t victims < <(processes | shuf -n 7)
+    kill -KILL "${victims[@]}"
+    "$MUSTER_TOP/tests/cluster/cluster" up 3 3>&- &
+    up=$!
+    sleep "0.$((RANDOM % 5))"
+    kill -KILL $up
+    cluster up 2
+    [ "$(cluster status | grep -c ' idle$')" -eq 2 ]
+    [ "$(cluster run srun -N2 hostname | sort | tr '\n' ' ')" = "n1 n2 " ]
+}
+
+@test "a folder with other things in it is neither used nor removed" {
+    mkdir /var/tmp/muster-test-other.$$
+    touch /var/tmp/muster-test-other.$$/mine
+    MUSTER_CLUSTER_DIR=/var/tmp/muster-test-other.$$ run cluster up
+    [ "$status" -eq 1 ]
+    MUSTER_CLUSTER_DIR=/var/tmp/muster-test-other.$$ run cluster down
+    [ -e /var/tmp/muster-test-other.$$/mine ]
+    rm -r /var/tmp/muster-test-other.$$
+}
+
+@test "down leaves no process, namespace, mount, link, user or file" {
+    cluster down
+    before=$(machine)
+    cluster up 3
+    job_submit -N3 --wrap 'setsid sleep 300 & srun sleep 300'
+    sleep 1
+    namespaces >"$BATS_TEST_TMPDIR/namespaces"
+    [ -n "$(processes)" ]
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/namespaces")" -eq 12 ]
+    cluster down
+    [ -z "$(processes)" ]
+    diff <(echo "$before") <(machine)
+    run bash -c 'lsns -rno NS | grep -xFf "$1"' - "$BATS_TEST_TMPDIR/namespaces"
+    [ -z "$output" ]
+}

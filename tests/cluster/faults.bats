@@ -1,0 +1,130 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Ranks and nodes that die, links that break, programs that are wrong: the job comes back and ends bit-identical, or ends
+# with a line that says why.
+
+load helpers
+load training
+
+setup_file() {
+    export MUSTER_CLUSTER_GRACE=60 MUSTER_CLUSTER_KILLWAIT=5 MUSTER_CLUSTER_DOWN_AFTER=6
+    cluster_begin 4 --plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    training_begin
+}
+
+teardown_file() { cluster_end; }
+
+setup() { cluster_require; }
+
+teardown() { cluster_explain; }
+
+# At a moment nobody planned, once the first attempt trains.
+random_moment() { wait_for 60 train_attempt_has "$1" 0 $((10 + RANDOM % 60)) && sleep "0.$((RANDOM % 10))"; }
+
+kill_rank() {
+    local name=$1 rank=$2 job node pid
+    job=$(train_submit "$name" --exclusive -- --ckpt-every 20)
+    random_moment "$name"
+    read -r node pid < <(train_rank "$job" "$rank")
+    echo "rank $rank is pid $pid on $node; step $(train_step "$name")"
+    kill -9 "$pid"
+    job_wait "$job" 120 COMPLETED
+    [ "$(job_field "$job" Restarts)" -eq 1 ]
+    train_equals_reference "$name"
+}
+
+@test "kill -9 of one rank" { kill_rank dead-rank $((1 + RANDOM % 7)); }
+
+@test "kill -9 of rank 0" { kill_rank dead-rank0 0; }
+
+@test "a whole node dies" {
+    job=$(train_submit dead-node -N2 --exclusive -- --ckpt-every 20)
+    random_moment dead-node
+    node=$(cluster run scontrol show hostnames "$(job_field "$job" NodeList)" | sed -n "$((1 + RANDOM % 2))p")
+    echo "node $node dies at step $(train_step dead-node)"
+    cluster kill-node "$node"
+    job_wait "$job" 150 COMPLETED
+    cluster start-node "$node"
+    [ "$(job_field "$job" Restarts)" -ge 1 ]
+    train_equals_reference dead-node
+}
+
+@test "a node is cut off and heals after the next attempt has begun" {
+    job=$(train_submit cut-node -N2 --exclusive -- --ckpt-every 20)
+    random_moment cut-node
+    # The first node: rank 0, whose late writes would do the most harm.
+    node=$(cluster run scontrol show hostnames "$(job_field "$job" NodeList)" | head -n 1)
+    echo "node $node is cut off at step $(train_step cut-node)"
+    cluster cut "$node"
+    wait_for 90 train_attempt_has cut-node 1 5
+    cluster heal "$node"
+    job_wait "$job" 120 COMPLETED
+    # Slurm requeued it once; what the healed node's ranks ask for is of another attempt and changes nothing.
+    [ "$(job_field "$job" Restarts)" -eq 1 ]
+    train_equals_reference cut-node
+    wait_for 60 node_is "$node" idle
+}
+
+@test "a program error at the same step each time ends the job after three attempts" {
+    cat >"$JOBS/crash-rank3" <<'END'
+#!/bin/bash
+# Rank 3 crashes once rank 0 has logged ten steps of this attempt.
+[ "$SLURM_PROCID" = 3 ] || exec "$@"
+"$@" &
+until [ "$(wc -l 2>/dev/null <"$NAME/metrics-${SLURM_RESTART_COUNT:-0}.jsonl" || echo 0)" -ge 10 ]; do
+    kill -0 $! 2>/dev/null || { wait $!; exit; }
+    sleep 0.05
+done
+kill -SEGV $!
+wait $!
+kill -SEGV $$
+END
+    chmod a+rx "$JOBS/crash-rank3"
+    job=$(train_submit crash --wrap-with ./crash-rank3 --exclusive -- --ckpt-every 100000)
+    job_wait "$job" 150 FAILED
+    cat "$JOBS/crash.log"
+    [ "$(job_field "$job" Restarts)" -eq 3 ]
+    [ "$(grep -c '"event": *"start"' "$JOBS/crash/attempts.jsonl")" -eq 3 ]
+    grep -q '3 attempts' "$JOBS/crash.log"
+}
+
+# cancel_at NAME MOMENT: one job of 2 ranks on one node, cancelled at that moment of its life.
+cancel_at() {
+    local name=$1 job wrap=()
+    [ "$2" != saving ] || wrap=(--wrap-with ./slow-rank0)
+    job=$(train_submit "$name" "${wrap[@]}" -N1 -n2 -- --ckpt-every 100000)
+    wait_for 60 train_attempt_has "$name" 0 $((2 + RANDOM % 20))
+    case $2 in
+    running) sleep "0.$((RANDOM % 10))" ;;
+    grace) cluster run scancel --signal=TERM "$job" ;;
+    saving)
+        cluster run scancel --signal=TERM "$job"
+        wait_for 40 save_under_way "$name"
+        ;;
+    saved)
+        cluster run scancel --signal=TERM "$job"
+        wait_for 40 has_checkpoint "$name" && sleep "0.$((RANDOM % 6))"
+        ;;
+    esac
+    cluster run scancel "$job"
+    echo "$job" >"$JOBS/$name.job"
+}
+
+save_under_way() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*')" ]; }
+has_checkpoint() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name 'step-*')" ]; }
+
+@test "scancel at ten random moments: none comes back" {
+    i=0
+    for moment in running running running grace saving; do i=$((i + 1)); cancel_at "cancel-$moment-$i" $moment & done
+    wait
+    for moment in grace saving saving saved saved; do i=$((i + 1)); cancel_at "cancel-$moment-$i" $moment & done
+    wait
+    sleep 8
+    [ "$(cat "$JOBS"/cancel-*.job | wc -l)" -eq 10 ]
+    for file in "$JOBS"/cancel-*.job; do
+        job=$(cat "$file")
+        echo "$file: $(job_state "$job"), restarts $(job_field "$job" Restarts)"
+        [ "$(job_state "$job")" = CANCELLED ]
+    done
+    [ -z "$(cluster run squeue -h)" ]
+}

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+# For the bats files that need a Slurm: start the cluster, submit jobs, wait for them, take their nodes away.
+# A file says  load helpers  (or  load cluster/helpers), and calls cluster_begin in its setup_file, cluster_require in
+# its setup, cluster_explain in its teardown and cluster_end in its teardown_file.
+# shellcheck shell=bash
+
+: "${MUSTER_TOP:=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}"
+export MUSTER_TOP
+
+cluster() { "$MUSTER_TOP/tests/cluster/cluster" "$@"; }
+
+# cluster_begin [N] [--plugin FILE [ARG…]]: for setup_file.
+cluster_begin() {
+    [ "$(id -u)" = 0 ] || return 0
+    cluster up "$@" >&2
+    JOBS=$(cluster status jobs)
+    export JOBS
+}
+
+# For setup (bats cannot skip from setup_file).
+cluster_require() { [ "$(id -u)" = 0 ] || skip "the test cluster needs root"; }
+
+# For teardown_file.
+cluster_end() { [ "$(id -u)" != 0 ] || cluster down; }
+
+# For teardown: when the test failed, what the cluster's logs and the newest job's output said last.
+cluster_explain() {
+    local log
+    [ -z "${BATS_TEST_COMPLETED-}" ] && [ "$(id -u)" = 0 ] || return 0
+    for log in "$(cluster status log)"/slurmctld.log "$(cluster status log)"/slurmd-n?.log \
+        "$(find "$JOBS" -name 'slurm-*.out' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 | cut -d' ' -f2)"; do
+        [ -s "$log" ] || continue
+        printf -- '--- %s\n' "${log##*/}"
+        tail -n 12 "$log"
+    done
+}
+
+# wait_for SECONDS COMMAND…: until the command succeeds; fails, and says for what it waited, when the time is over.
+wait_for() {
+    local seconds=$1 end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $end ] || { echo "waited $seconds s in vain: $*"; return 1; }
+        sleep 0.2
+    done
+}
+
+# job_submit [--user 2] SBATCH-ARGUMENT…: prints the job's id. The working folder is $JOBS.
+job_submit() {
+    local -a user=()
+    [ "$1" != --user ] || { user=(--user "$2") && shift 2; }
+    cluster run "${user[@]}" sbatch --parsable --open-mode=append "$@"
+}
+
+# job_field ID NAME: one value of scontrol's description of a job, such as Restarts, ExitCode, NodeList, Reason.
+job_field() { cluster run scontrol -o show job "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1; }
+
+# job_state ID: PENDING, RUNNING, COMPLETING, COMPLETED, FAILED, CANCELLED, …
+job_state() { job_field "$1" JobState; }
+
+# job_output ID: the path of the job's output.
+job_output() { printf '%s/slurm-%s.out' "$JOBS" "$1"; }
+
+# Whether the job's state is one of those named.
+job_is() { [[ " ${*:2} " = *" $(job_state "$1") "* ]]; }
+
+# Whether the job runs its attempt ATTEMPT (0 for the first).
+job_runs_attempt() { [ "$(job_state "$1") $(job_field "$1" Restarts)" = "RUNNING $2" ]; }
+
+# job_wait ID SECONDS STATE…
+job_wait() {
+    wait_for "$2" job_is "$1" "${@:3}" || { echo "job $1 is $(job_state "$1"), not $*"; return 1; }
+}
+
+# job_wait_attempt ID ATTEMPT SECONDS: until that attempt runs.
+job_wait_attempt() {
+    wait_for "$3" job_runs_attempt "$1" "$2" ||
+        { echo "job $1 is $(job_state "$1"), restarts $(job_field "$1" Restarts), not running attempt $2"; return 1; }
+}
+
+# job_preempt ID [HOLD]: an ondemand job takes all nodes of a running job and holds them for HOLD (1) seconds; returns
+# once it has them. A job preempts only what it needs, so it asks for all nodes of the cluster, exclusively.
+job_preempt() {
+    local nodes taker
+    nodes=$(job_field "$1" NumNodes)
+    taker=$(cluster run sbatch --parsable -p ondemand -N "$nodes" -w "$(job_field "$1" NodeList)" --exclusive \
+        -o /dev/null --wrap "sleep ${2:-1}") || return 1
+    job_wait "$taker" "${PREEMPT_DEADLINE:-90}" RUNNING COMPLETED
+}
+
+# job_end ID…: cancels jobs and waits until they are gone from their nodes.
+job_end() {
+    local id
+    for id; do cluster run --user root scancel "$id" 2>/dev/null; done
+    for id; do job_wait "$id" 60 CANCELLED COMPLETED FAILED TIMEOUT NODE_FAIL || return 1; done
+}
+
+# Whether a node's state, as sinfo prints it, is the one given ("idle", "down*", …).
+node_is() { [ "$(cluster run sinfo -h -p spot -n "$1" -o %T)" = "$2" ]; }

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# The network: a bridge in the controller's space, and for each node a veth pair from there to its eth0. The addresses
+# 10.77.0.x exist in these namespaces only, so that they may be taken outside.
+# shellcheck shell=bash
+
+NETWORK=10.77.0
+CONTROLLER_ADDRESS=$NETWORK.1
+
+# The address of node nX.
+node_address() { printf '%s.%d' "$NETWORK" $((10 + ${1#n})); }
+
+# Makes the bridge.
+links_bridge() {
+    links_ip ctl link add bridge0 type bridge &&
+        links_ip ctl address add "$CONTROLLER_ADDRESS/24" dev bridge0 &&
+        links_ip ctl link set bridge0 up || die "couldn't make the bridge" "$STATE/log/links.log"
+}
+
+# Connects the nodes given, or all, to the bridge.
+links_attach_all() {
+    local name
+    # shellcheck disable=SC2046
+    [ $# -gt 0 ] || set -- $(nodes)
+    for name; do
+        links_attach "$name" || die "couldn't connect $name to the bridge" "$STATE/log/links.log"
+    done
+}
+
+# Connects one node. On the bridge's side its link has the node's name.
+links_attach() {
+    links_ip ctl link add "$1" type veth peer name eth0 netns "$(space_pid "$1")" &&
+        links_ip ctl link set "$1" master bridge0 up &&
+        links_ip "$1" address add "$(node_address "$1")/24" dev eth0 &&
+        links_ip "$1" link set eth0 up
+}
+
+# Takes a killed node's link away; the kernel does so too, but some time later.
+links_detach() { space_run ctl ip link delete dev "$1" >/dev/null 2>&1; }
+
+# links_set NODE up|down: the bridge's side of the link.
+links_set() { links_ip ctl link set "$1" "$2" || die "couldn't set the link of $1 $2" "$STATE/log/links.log"; }
+
+# links_shape NODE RATE DELAY, or NODE off: both directions alike.
+links_shape() {
+    local name=$1 rate=$2 delay=${3-}
+    links_tc ctl qdisc delete dev "$name" root 2>/dev/null
+    links_tc "$name" qdisc delete dev eth0 root 2>/dev/null
+    [ "$rate" != off ] || return 0
+    links_limit ctl "$name" "$rate" "$delay" && links_limit "$name" eth0 "$rate" "$delay"
+}
+
+# Limits what leaves through one device. A delay takes netem, which small kernels do not have.
+links_limit() {
+    local -a discipline=(tbf rate "$3" burst 128k latency 400ms)
+    [[ $4 =~ ^0[a-z]*$ ]] || discipline=(netem rate "$3" delay "$4" limit 100000)
+    links_tc "$1" qdisc add dev "$2" root "${discipline[@]}" && return
+    [ "${discipline[0]}" = tbf ] || say "this kernel may have no netem; a delay of 0 does without" >&2
+    die "couldn't shape $2 of $1 to $3, delay $4" "$STATE/log/links.log"
+}
+
+links_ip() { space_run "$1" ip "${@:2}" >>"$STATE/log/links.log" 2>&1; }
+links_tc() { space_run "$1" tc "${@:2}" >>"$STATE/log/links.log" 2>&1; }

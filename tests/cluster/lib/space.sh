@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+# Spaces: the namespaces of the controller ("ctl") and of each node. Every process inside one sees a small tmpfs whose
+# source is named after the cluster and the space; that mark is how they are found again, also when all else is lost.
+# shellcheck shell=bash
+
+# The pid of the process that holds a space open.
+space_pid() { cat "$STATE/pid/$1" 2>/dev/null; }
+
+# Whether the space is held open, and by us: a pid alone may long be someone else's.
+space_alive() {
+    local pid
+    pid=$(space_pid "$1") && grep -qs "muster-cluster:$ID:$1 " "/proc/$pid/mountinfo"
+}
+
+# The pids of all processes in a space; without a name, of all spaces of this cluster.
+space_processes() {
+    grep -ls "muster-cluster:$ID:${1:+$1 }" /proc/[0-9]*/mountinfo | cut -d/ -f3
+}
+
+# Starts spaces and waits until each is ready. A node begins as a copy of the controller's mounts, so that file systems
+# mounted there below jobs/ are one and the same on all nodes.
+space_start_all() {
+    local name
+    for name; do
+        local -a enter=() unshare=(unshare --net --uts --mount)
+        if [ "$name" != ctl ]; then
+            enter=(nsenter "--mount=/proc/$(space_pid ctl)/ns/mnt")
+            unshare+=(--propagation unchanged)
+        fi
+        rm -f "$STATE/pid/$name"
+        spawn "$STATE/log/space-$name.log" "${enter[@]}" "${unshare[@]}" \
+            bash "$CLUSTER_HOME/lib/space-init.sh" "$STATE" "$ID" "$name" "$TOP"
+    done
+    for name; do
+        wait_until 10 space_alive "$name" ||
+            die "couldn't make the namespaces of $name within 10 s" "$STATE/log/space-$name.log"
+    done
+}
+
+# space_run NAME COMMAND…: runs a command as root inside a space.
+space_run() {
+    local pid
+    pid=$(space_pid "$1") || die "couldn't enter $1: it is not up"
+    shift
+    nsenter --target "$pid" --net --uts --mount -- "$@"
+}
+
+# Kills every process of a space (of all, without a name), again until none is left: new ones may just be forked.
+space_kill() {
+    wait_until 10 space_kill_round "${1-}" ||
+        die "couldn't kill these processes of ${1:-the cluster} within 10 s: $(space_processes "${1-}" | tr '\n' ' ')"
+    if [ -n "${1-}" ]; then rm -f "$STATE/pid/$1"; else rm -f "$STATE"/pid/*; fi
+}
+
+space_kill_all() { space_kill ""; }
+
+# Kills what is there now; succeeds when nothing was.
+space_kill_round() {
+    local -a pids
+    mapfile -t pids < <(space_processes "$1")
+    [ ${#pids[@]} -gt 0 ] || return 0
+    kill -KILL "${pids[@]}" 2>/dev/null
+    return 1
+}

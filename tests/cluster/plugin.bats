@@ -1,0 +1,346 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The launch half on a real Slurm: rank variables, rendezvous, and which ends of a task bring a job back.
+
+load helpers
+
+setup_file() {
+    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
+    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so REQUEUE=$MUSTER_PREFIX/libexec/muster-requeue
+    export RDZV=$MUSTER_PREFIX/bin/muster-rdzv
+    export MUSTER_CLUSTER_KILLWAIT=2
+    [ -e "$PLUGIN" ] || return 0
+    cluster_begin 4 --plugin "$PLUGIN"
+    [ "$(id -u)" = 0 ] || return 0
+    write_scripts
+    # Two that take a while run beside the other tests: eight requeues in a row, and the end of a time limit.
+    job --export=ALL -N1 -n2 '[ $MUSTER_ATTEMPT -lt 8 ] && exit 75; exit 0' >"$JOBS/eight"
+    # shellcheck disable=SC2016
+    job -N1 -n1 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait' >"$JOBS/limit"
+}
+
+teardown_file() { cluster_end; }
+
+setup() {
+    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
+    cluster_require
+}
+
+teardown() { cluster_explain; }
+
+write_scripts() {
+    # step.sh COMMAND: a batch script with one step, whose tasks run COMMAND.
+    cat >"$JOBS/step.sh" <<'END'
+#!/bin/bash
+echo "attempt ${SLURM_RESTART_COUNT:-0} MUSTER=${MUSTER-unset}"
+srun $STEP_OPTIONS /bin/bash -c "$1"
+END
+    # ranks: one line a task with all that the plugin sets.
+    cat >"$JOBS/ranks" <<'END'
+#!/bin/bash
+echo "task $SLURM_PROCID: ${RANK--}/${WORLD_SIZE--} local ${LOCAL_RANK--}/${LOCAL_WORLD_SIZE--}" \
+    "node ${NODE_RANK--} group ${GROUP_RANK--}/${GROUP_WORLD_SIZE--} master ${MASTER_ADDR--}:${MASTER_PORT+port}" \
+    "pmix ${PMIX_RANK--} attempt ${MUSTER_ATTEMPT--} device ${CUDA_VISIBLE_DEVICES--} threads ${OMP_NUM_THREADS--}"
+END
+    chmod 755 "$JOBS/step.sh" "$JOBS/ranks"
+}
+
+srun() { cluster run timeout 60 srun "$@"; }
+
+# job SBATCH-ARGUMENT… COMMAND: submits a job with --muster whose tasks run COMMAND; prints its id.
+job() { job_submit --muster "${@:1:$#-1}" step.sh "${*: -1}"; }
+
+# What rank K of 8 over 4 nodes must print.
+ranks_of_8() {
+    local k
+    for k in 0 1 2 3 4 5 6 7; do
+        echo "task $k: $k/8 local $((k % 2))/2 node $((k / 2)) group $((k / 2))/4 master n1:port pmix $k attempt 0" \
+            "device - threads -"
+    done
+}
+
+# Whether no line of the output has a rank variable.
+nothing_set() { [[ $output = *task* ]] && ! grep '^task' <<<"$output" | grep -v -- ': -/- local -/- node - group -/- master -: pmix - attempt -'; }
+
+# Whether all tasks have the rank that Slurm gave them, and PMIx.
+all_set() { [[ $output = *task* ]] && ! grep '^task' <<<"$output" | grep -vE '^task ([0-9]+): \1/2 .* master n[0-9]:port pmix \1 '; }
+
+# inner SBATCH-ARGUMENT…: the lines of the two tasks of a job's step. $output is theirs.
+inner() {
+    local id
+    id=$(job_submit "$@" -N2 -n2 -W step.sh ./ranks)
+    run grep '^task' "$(job_output "$id")"
+}
+
+@test "the plugin exports what Slurm looks for and nothing else" {
+    run nm -D --defined-only "$PLUGIN"
+    [ "$status" -eq 0 ]
+    run awk '{ print $3 }' <<<"$output"
+    [ "$output" = "plugin_name
+plugin_type
+plugin_version
+slurm_spank_init
+slurm_spank_init_post_opt
+slurm_spank_job_prolog
+slurm_spank_task_exit
+slurm_spank_task_init
+spank_plugin_version" ]
+}
+
+@test "srun --muster: 8 tasks on 4 nodes get their variables and PMIx" {
+    run srun --muster -N4 --ntasks-per-node=2 ./ranks
+    [ "$status" -eq 0 ]
+    [ "$(grep '^task' <<<"$output" | sort)" = "$(ranks_of_8)" ]
+}
+
+@test "all tasks of a step agree on the port, and it is outside the ephemeral range" {
+    run srun --muster -N4 --ntasks-per-node=2 bash -c 'echo port $MASTER_PORT'
+    run sed -n 's/^port //p' <<<"$output"
+    [ "${#lines[@]}" -eq 8 ] && [ "$(sort -u <<<"$output" | wc -l)" -eq 1 ]
+    [ "${lines[0]}" -ge 1024 ] && [ "${lines[0]}" -lt 32768 ]
+}
+
+@test "with one GPU a task, LOCAL_RANK is device 0; stated CPUs become threads" {
+    run srun --muster -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 ./ranks
+    [ "$status" -eq 0 ]
+    [ "$(grep -c 'local 0/2 .* threads 2$' <<<"$output")" -eq 4 ]
+    [ "$(grep -c 'device 0 ' <<<"$output")" -eq 2 ] && [ "$(grep -c 'device 1 ' <<<"$output")" -eq 2 ]
+}
+
+@test "without opting in nothing changes" {
+    run srun -N2 ./ranks && nothing_set
+    inner && nothing_set
+}
+
+@test "MUSTER=1 opts in, MUSTER=0 and --no-muster opt out" {
+    run env MUSTER=1 "$MUSTER_TOP/tests/cluster/cluster" run srun -N2 ./ranks && all_set
+    run env MUSTER=1 "$MUSTER_TOP/tests/cluster/cluster" run srun --no-muster -N2 ./ranks && nothing_set
+    run env MUSTER=0 "$MUSTER_TOP/tests/cluster/cluster" run srun -N2 ./ranks && nothing_set
+}
+
+@test "sbatch --muster reaches the srun inside, also with --export=NONE" {
+    inner --muster && all_set
+    inner --muster --export=NONE && all_set
+    STEP_OPTIONS=--no-muster inner --muster && nothing_set
+    STEP_OPTIONS=--muster inner --no-muster && all_set
+}
+
+@test "default=on opts every job in, and --no-muster out" {
+    cluster plugin "$PLUGIN" default=on
+    run srun -N2 ./ranks && all_set
+    run srun --no-muster -N2 ./ranks && nothing_set
+    inner && all_set
+    cluster plugin "$PLUGIN"
+}
+
+@test "an unknown argument in plugstack.conf is named" {
+    cluster plugin "$PLUGIN" colour=red
+    run srun -N1 true
+    cluster plugin "$PLUGIN"
+    [[ $output = *"couldn't use colour=red"* ]]
+}
+
+@test "the user's MASTER_ADDR, MASTER_PORT and --mpi win; an outer step's rank does not" {
+    run srun --muster --export=ALL,MASTER_ADDR=me,MASTER_PORT=1,RANK=77,WORLD_SIZE=99 --mpi=none -N2 ./ranks
+    [ "$(grep -c ' master me:port pmix - ' <<<"$output")" -eq 2 ]
+    [[ $output = *"task 1: 1/2 "* ]]
+}
+
+@test "muster-rdzv shows 8 ranks on 4 nodes" {
+    run srun --muster -N4 --ntasks-per-node=2 "$RDZV" --json
+    [ "$status" -eq 0 ]
+    mapfile -t lines < <(grep '^{' <<<"$output")
+    for k in 0 1 2 3 4 5 6 7; do
+        [[ ${lines[k]} = *"\"rank\":$k,\"world_size\":8,\"local_rank\":$((k % 2)),\"local_world_size\":2"* ]]
+        [[ ${lines[k]} = *"\"node\":\"n$((k / 2 + 1))\""*'"provider":"pmix"'* ]]
+    done
+    run srun --muster -N2 "$RDZV"
+    [ "$(grep -cE 'rank/size|^ +[01]/2 .* pmix ' <<<"$output")" -eq 3 ]
+}
+
+@test "muster-rdzv works over a shared folder too" {
+    run srun -N4 --ntasks-per-node=2 --export="ALL,MUSTER_RDZV_DIR=$JOBS" "$RDZV"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c ' slurm .* file ' <<<"$output")" -eq 8 ]
+    ! ls -d "$JOBS"/muster-*
+}
+
+@test "a rank that never starts is named with its node, within the deadline" {
+    local began=$SECONDS
+    run srun --muster -N4 --ntasks-per-node=2 bash -c "[ \$RANK != 5 ] || exec sleep 50; exec $RDZV -t 2"
+    [ $((SECONDS - began)) -lt 25 ]
+    [[ $output = *"couldn't meet 1 of 8 ranks within 2 s: rank 5 (on n3) did not come"* ]]
+    [[ $output = *"Exited with exit code 69"* ]]
+}
+
+@test "PMIx carries values from none to 64 KiB, and names a rank that stays away later" {
+    local test=$MUSTER_BUILD/tests/unit/test_rdzv
+    [ -x "$test" ] || skip "no test_rdzv: MUSTER_BUILD is not a build with its tests"
+    run srun --mpi=pmix -N4 -n5 "$test" values
+    echo "$output"
+    [ "$status" -eq 0 ]
+    run srun --mpi=pmix -N4 -n5 --distribution=cyclic "$test" "rank 2 (on n3) did not come"
+    [ "$(grep -c 'named the lost one' <<<"$output")" -eq 4 ]
+}
+
+@test "a step without PMIx is told the flag, in one line" {
+    run srun -N2 --ntasks-per-node=2 "$RDZV"
+    [ "$status" -eq 2 ]
+    [ "$(grep -c 'muster:' <<<"$output")" -eq 1 ]
+    [[ $output = *"srun --mpi=pmix"* ]]
+}
+
+@test "75, 69, a signal, and a signal behind a shell bring the job back" {
+    # shellcheck disable=SC2016
+    local -A ends=([75]='exit 75' [69]='exit 69' [kill]='kill -9 $$' [segv]='kill -11 $$' [shell]='bash -c "kill -9 \$\$"; exit')
+    local -A id=()
+    for end in "${!ends[@]}"; do
+        id[$end]=$(job -N2 -n2 "[ \$MUSTER_ATTEMPT != 0 ] || { [ \$RANK = 1 ] && { ${ends[$end]}; }; exec sleep 60; }")
+    done
+    for end in "${!ends[@]}"; do
+        job_wait "${id[$end]}" 90 COMPLETED
+        [ "$(job_field "${id[$end]}" Restarts)" = 1 ]
+        # Said once, by the node of the rank that was first.
+        cat "$(job_output "${id[$end]}")"
+        [ "$(grep -c 'muster: rank 1 on n. ' "$(job_output "${id[$end]}")")" -eq 1 ]
+        [ "$(grep -c 'put back in the queue after attempt 0' "$(job_output "${id[$end]}")")" -eq 1 ]
+    done
+}
+
+@test "0, 1, 2 and 65 end the job, though Slurm kills the other ranks with a signal" {
+    local -A id=()
+    for code in 0 1 2 65; do
+        # shellcheck disable=SC2016
+        id[$code]=$(job -N2 -n2 '[ $RANK = 1 ] && exit '$code'; [ '$code' = 0 ] || exec sleep 60')
+    done
+    for code in 0 1 2 65; do
+        job_wait "${id[$code]}" 60 COMPLETED FAILED
+        [ "$(job_field "${id[$code]}" Restarts)" = 0 ]
+        [ $code -eq 0 ] || grep -q "muster: rank 1 on n. exited with status $code" "$(job_output "${id[$code]}")"
+    done
+}
+
+@test "a rank that leaves PMIx without a farewell has its peers killed: its own end counts, not theirs" {
+    local test=$MUSTER_BUILD/tests/unit/test_rdzv killed exits
+    [ -x "$test" ] || skip "no test_rdzv: MUSTER_BUILD is not a build with its tests"
+    killed=$(job -N4 -n5 "exec $test killed")
+    exits=$(job -N4 -n5 "exec $test exits")
+    job_wait "$killed" 60 COMPLETED
+    [ "$(job_field "$killed" Restarts)" = 1 ]
+    grep -q 'muster: rank 2 on n. was killed by signal 9' "$(job_output "$killed")"
+    job_wait "$exits" 60 FAILED
+    [ "$(job_field "$exits" Restarts)" = 0 ]
+    grep -q 'muster: rank 2 on n. exited with status 1' "$(job_output "$exits")"
+}
+
+@test "scancel never comes back, whatever the ranks answer" {
+    local -a id=()
+    # shellcheck disable=SC2016
+    for answer in 'exit 75' 'sleep 0.7; exit 75' 'exit 69' 'trap "" TERM; sleep 60'; do
+        id+=("$(job -N1 -n2 "trap '$answer' TERM; sleep 60 & wait; wait")")
+    done
+    for k in 0 1 2 3; do job_wait "${id[k]}" 30 RUNNING; done
+    for k in 0 1 2 3; do
+        sleep 0.$((RANDOM % 10))
+        cluster run scancel "${id[k]}"
+    done
+    for k in 0 1 2 3; do job_wait "${id[k]}" 30 CANCELLED; done
+    sleep 3
+    for k in 0 1 2 3; do [ "$(job_state "${id[k]}") $(job_field "${id[k]}" Restarts)" = "CANCELLED 0" ]; done
+}
+
+@test "muster-requeue acts on the attempt that it was asked for, and on no other" {
+    id=$(job -N1 -n1 'sleep 60')
+    job_wait "$id" 30 RUNNING
+    run cluster run "$REQUEUE" "$id" 1
+    [[ $status -eq 0 && $output = *"at attempt 0, not 1"* ]]
+    [ "$(job_state "$id")" = RUNNING ]
+    run cluster run --user 2 "$REQUEUE" "$id" 0
+    [ "$status" -eq 1 ]
+    run cluster run "$REQUEUE" "$id" 0
+    [[ $status -eq 0 && $output = *"job $id is put back in the queue after attempt 0"* ]]
+    run cluster run "$REQUEUE" --quiet "$id" 0
+    [[ $status -eq 0 && -z $output ]]
+    job_wait_attempt "$id" 1 30
+    run cluster run "$REQUEUE" "$id" 0
+    [[ $status -eq 0 && $output = *"at attempt 1, not 0"* ]]
+    [ "$(job_state "$id")" = RUNNING ]
+    job_end "$id"
+    run cluster run "$REQUEUE" "$id" 1
+    [[ $status -eq 0 && $output = *"it was cancelled"* ]]
+    [ "$(job_state "$id")" = CANCELLED ]
+}
+
+@test "muster-requeue waits for a controller that is away" {
+    id=$(job -N1 -n1 'sleep 60')
+    job_wait "$id" 30 RUNNING
+    cluster stop-controller
+    (sleep 2 && cluster start-controller) 3>&- &
+    run cluster run "$REQUEUE" --deadline=60 "$id" 0
+    wait
+    [[ $status -eq 0 && $output = *"put back"* ]]
+    job_end "$id"
+}
+
+@test "muster-requeue gives up at its deadline" {
+    cluster stop-controller
+    run cluster run timeout 30 "$REQUEUE" --deadline=2 1 0
+    cluster start-controller
+    echo "$output"
+    [ "$status" -eq 69 ]
+}
+
+@test "muster-requeue --status N ends a script with N, and puts the job back where N asks for it" {
+    cat >"$JOBS/plain.sh" <<END
+#!/bin/bash
+srun bash -c 'exit \${SLURM_RESTART_COUNT:-'\$1'}' & wait \$!
+exec $REQUEUE --status \$?
+END
+    for code in 75 7; do id[code]=$(job_submit -N1 -n1 plain.sh $code); done
+    job_wait "${id[75]}" 60 FAILED
+    [ "$(job_field "${id[75]}" Restarts) $(job_field "${id[75]}" ExitCode)" = "1 1:0" ]
+    job_wait "${id[7]}" 60 FAILED
+    [ "$(job_field "${id[7]}" Restarts) $(job_field "${id[7]}" ExitCode)" = "0 7:0" ]
+}
+
+@test "what cannot be put back is said" {
+    run srun --muster -N1 bash -c 'exit 75'
+    [ "$status" -eq 75 ]
+    [[ $output = *"can't be put back: only a job of sbatch"* ]]
+    id=$(job --no-requeue -N1 -n1 'exit 75')
+    job_wait "$id" 30 FAILED
+    grep -q "can't be put back: it was submitted with --no-requeue" "$(job_output "$id")"
+}
+
+@test "a job submitted from inside a restarted one counts its own attempts" {
+    # shellcheck disable=SC2016
+    run env SLURM_RESTART_COUNT=7 "$MUSTER_TOP/tests/cluster/cluster" run sbatch --parsable --muster -N1 -n1 -W step.sh \
+        'echo it is $MUSTER_ATTEMPT'
+    grep -q '^it is 0$' "$(job_output "${lines[0]}")"
+}
+
+@test "a node that loses power brings the job back" {
+    id=$(job -N2 -n2 -w n3,n4 '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 90')
+    job_wait "$id" 30 RUNNING
+    cluster kill-node n4
+    job_wait_attempt_over "$id"
+    cluster start-node n4
+    job_wait "$id" 60 COMPLETED
+    [ "$(job_field "$id" Restarts)" = 1 ]
+}
+
+# Until the job no longer runs its first attempt.
+job_wait_attempt_over() { wait_for 60 left_first_attempt "$1"; }
+left_first_attempt() { ! job_runs_attempt "$1" 0; }
+
+@test "eight requeues in a row are never held" {
+    id=$(<"$JOBS/eight")
+    job_wait "$id" 120 COMPLETED
+    [ "$(job_field "$id" Restarts)" = 8 ]
+}
+
+@test "the end of the time limit brings the job back" {
+    id=$(<"$JOBS/limit")
+    job_wait "$id" 120 COMPLETED
+    [ "$(job_field "$id" Restarts)" = 1 ]
+}

@@ -1,0 +1,58 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A training whose nodes are taken away goes on as if nothing had happened, however often and however slowly it saves.
+
+load helpers
+STEPS=1200 # enough that eight attempts on a fast machine don't reach the end
+load training
+
+setup_file() {
+    export MUSTER_CLUSTER_GRACE=60 MUSTER_CLUSTER_KILLWAIT=5
+    cluster_begin 4 --plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    training_begin
+}
+
+teardown_file() { cluster_end; }
+
+setup() { cluster_require; }
+
+teardown() { cluster_explain; }
+
+@test "eight preemptions in a row: requeued each time, never held, bit-identical" {
+    job=$(train_submit eight --exclusive -- --ckpt-every 50)
+    for attempt in 0 1 2 3 4 5 6 7; do
+        job_wait_attempt "$job" $attempt 60
+        wait_for 60 train_attempt_has eight $attempt $((3 + RANDOM % 10))
+        job_preempt "$job" 0
+    done
+    job_wait "$job" 180 COMPLETED
+    [ "$(job_field "$job" Restarts)" -eq 8 ]
+    [ "$(train_notices eight)" -eq 8 ]
+    train_equals_reference eight
+}
+
+@test "a save that takes several times KillWait is durable, and every task ends with 75" {
+    job=$(train_submit slow --wrap-with ./slow-rank0 --exclusive -- --ckpt-every 100000)
+    wait_for 90 train_attempt_has slow 0 5
+    began=$SECONDS
+    job_preempt "$job" 0
+    took=$((SECONDS - began))
+    echo "the save and its fence took $took s, KillWait is $MUSTER_CLUSTER_KILLWAIT s"
+    [ $took -ge $((2 * MUSTER_CLUSTER_KILLWAIT)) ]
+    for rank in 0 1 2 3 4 5 6 7; do
+        [ "$(cat "$JOBS/slow.status-0-$rank")" = 75 ]
+    done
+    job_wait_attempt "$job" 1 60
+    cluster run scancel "$job"
+    ls -d "$JOBS"/slow/step-*
+}
+
+@test "the time limit's warning (USR2) saves and requeues too" {
+    job=$(train_submit warned --exclusive -- --ckpt-every 100000)
+    wait_for 60 train_attempt_has warned 0 5
+    cluster run scancel --signal=USR2 "$job"
+    job_wait_attempt "$job" 1 60
+    [ "$(train_notices warned)" -eq 1 ]
+    job_wait "$job" 180 COMPLETED
+    train_equals_reference warned
+}

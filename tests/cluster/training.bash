@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+# A small training on the test cluster: submit it, watch its steps, and compare its result with an undisturbed one.
+# A file says  load helpers  and  load training  after the cluster's helpers.
+# shellcheck shell=bash
+
+STEPS=${STEPS:-300}
+TRAIN_ARGS="--model gpt2 --layers 2 --width 64 --heads 2 --context 64 --vocabulary 256 --global-batch 16 --microbatch 2
+    --slots 8 --steps $STEPS --warmup-steps 20 --learning-rate 2e-3 --seed 11 --threads 1 --log-level warn
+    --collective-timeout 20 --rdzv-timeout 30 --keep-last 3"
+
+# For setup_file, after cluster_begin: tokens from the project's own English text, a job script, and the undisturbed
+# result, trained by one process alone (which proves on the way that the world size does not matter).
+training_begin() {
+    [ "$(id -u)" = 0 ] || return 0
+    cat "$MUSTER_TOP"/LICENSE "$MUSTER_TOP"/README.md >"$JOBS/text"
+    muster-tokens -o "$JOBS/train.bin" "$JOBS/text" >&2
+    chmod a+r "$JOBS/train.bin"
+    cat >"$JOBS/train.sh" <<'END'
+#!/bin/bash
+# train.sh NAME [OPTION…]: one rank's program is run by $WRAP where that is set.
+name=$1 && shift
+export NAME=$name OMP_WAIT_POLICY=passive
+# shellcheck disable=SC2086
+srun --gpus-per-task=1 $WRAP muster-train --data train.bin --ckpt-dir "$name" $TRAIN_ARGS "$@" &
+wait $!
+END
+    cat >"$JOBS/slow-rank0" <<'END'
+#!/bin/bash
+# Rank 0 fsyncs slowly, as on a bad disk; each rank leaves its exit status. The grace time's SIGTERM is the trainer's.
+trap : TERM
+if [ "$SLURM_PROCID" = 0 ]; then
+    strace -f -o /dev/null -e trace=fsync -e inject=fsync:delay_enter=1500000 "$@"
+else
+    "$@"
+fi
+status=$?
+echo $status >"$NAME.status-${SLURM_RESTART_COUNT:-0}-$SLURM_PROCID"
+exit $status
+END
+    chmod a+rx "$JOBS/train.sh" "$JOBS/slow-rank0"
+    # shellcheck disable=SC2086
+    cluster run muster-train --data train.bin --ckpt-dir reference $TRAIN_ARGS >&2
+}
+
+# train_submit NAME [--wrap-with PROGRAM] [SBATCH-OPTION… --] [TRAIN-OPTION…]: prints the job's id.
+train_submit() {
+    local name=$1 wrap='' options=()
+    shift
+    [ "${1-}" != --wrap-with ] || { wrap=$2 && shift 2; }
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
+    [ $# -eq 0 ] || shift
+    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP="$wrap" sbatch --parsable --open-mode=append --muster \
+        --requeue -N4 --ntasks-per-node=2 --gpus-per-task=1 -J "$name" -o "$name.log" "${options[@]}" train.sh "$name" "$@"
+}
+
+# The last step that the newest attempt has logged; 0 for none.
+train_step() {
+    cat "$JOBS/$1"/metrics-*.jsonl 2>/dev/null | sed -n 's/^{"step": *\([0-9]*\),.*/\1/p' | sort -n | tail -n 1 | grep . || echo 0
+}
+
+train_has_step() { [ "$(train_step "$1")" -ge "$2" ]; }
+
+# Whether attempt ATTEMPT of NAME has logged at least COUNT steps.
+train_attempt_has() { [ "$(wc -l 2>/dev/null <"$JOBS/$1/metrics-$2.jsonl" || echo 0)" -ge "$3" ]; }
+
+# The bytes of a run's final state: every shard of its last checkpoint.
+train_final() { (cd "$JOBS/$1/step-$(printf %08d "$STEPS")" && cat ./*.safetensors | sha256sum); }
+
+# The run ended by itself and equals the undisturbed one: weights, optimizer and the whole loss curve, byte for byte.
+train_equals_reference() {
+    [ "$(train_final "$1")" = "$(train_final reference)" ] || { echo "$1: the final state differs"; return 1; }
+    diff <(muster-curve "$JOBS/$1") <(muster-curve "$JOBS/reference") || { echo "$1: the loss curve differs"; return 1; }
+    [ -z "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' -o -maxdepth 1 -name '*.damaged-*')" ]
+}
+
+# Attempts of a run that ended after a notice.
+train_notices() { grep -c '"event": *"notice"' "$JOBS/$1/attempts.jsonl"; }
+
+# The node and the pid of a rank of a running job; prints "NODE PID".
+train_rank() {
+    local node pid
+    for node in $(cluster run scontrol show hostnames "$(job_field "$1" NodeList)"); do
+        for pid in $(pgrep -x muster-train); do
+            tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "SLURM_JOB_ID=$1" || continue
+            tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURM_PROCID=$2" || continue
+            tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURMD_NODENAME=$node" || continue
+            echo "$node $pid"
+            return 0
+        done
+    done
+    return 1
+}

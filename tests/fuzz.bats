@@ -1,0 +1,18 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A few seconds of fuzzing for each parser of what comes from outside; `make fuzz` runs longer.
+
+fuzz() {
+    run "$BATS_TEST_DIRNAME/fuzz/run.sh" 4 "$1"
+    echo "$output"
+    [ "$status" -ne 77 ] || skip "no libFuzzer: apt-get install clang"
+    [ "$status" -eq 0 ]
+}
+
+@test "the manifest's parser stands any bytes" { fuzz manifest; }
+
+@test "the safetensors parser stands any bytes" { fuzz safetensors; }
+
+@test "the .npy parser stands any bytes" { fuzz npy; }
+
+@test "the token file parser stands any bytes" { fuzz tokens; }

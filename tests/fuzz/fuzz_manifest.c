@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libFuzzer harness of the manifest: once as it is, which the hash stops, and once with its hash made right, so that all
+ * behind it is reached. What is accepted encodes to a text that stays the same; what is refused has its one line. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/manifest.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
+
+static void encode_again(const struct manifest *manifest)
+{
+	char *first, *second;
+	size_t first_size, second_size;
+	struct err err;
+	if (manifest_encode(manifest, &first, &first_size, &err) < 0)
+		abort();
+	struct manifest *again = manifest_parse(first, first_size, NULL, &err);
+	if (!again || manifest_encode(again, &second, &second_size, &err) < 0 || first_size != second_size ||
+		memcmp(first, second, first_size) != 0)
+		abort();
+	manifest_destroy(again);
+	free(first);
+	free(second);
+}
+
+static void parse(const void *text, size_t size)
+{
+	struct err err = { .text = "" };
+	struct manifest *manifest = manifest_parse(text, size, NULL, &err);
+	if (manifest)
+		encode_again(manifest);
+	else if (err.status != EXIT_DATA || !err.text[0] || strchr(err.text, '\n'))
+		abort();
+	manifest_destroy(manifest);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	char hex[HASH_HEX_SIZE];
+	char *text = malloc(size + 100);
+	parse(bytes, size);
+	memcpy(text, bytes, size);
+	int tail = sprintf(text + size, ",\n \"self\": \"%s\"\n}\n", hash_hex(hash_bytes(bytes, size), hex));
+	parse(text, size + (size_t)tail);
+	free(text);
+	return 0;
+}

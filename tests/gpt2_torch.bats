@@ -1,0 +1,27 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Our models against PyTorch's on the same weights and batches: loss, every gradient, and 50 steps of training.
+
+setup() {
+    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
+    /usr/bin/python3 -c 'import torch' 2>/dev/null || skip "no PyTorch: apt-get install python3-torch"
+}
+
+compare() {
+    run env OMP_NUM_THREADS=2 /usr/bin/python3 "$MUSTER_TOP/tests/torch_reference.py" "$1" \
+        "$MUSTER_BUILD/tests/tools/model_run" "${@:2}"
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
+
+@test "GPT-2 agrees with PyTorch" { compare gpt2; }
+
+@test "GPT-2 in plain C agrees with PyTorch" { compare gpt2 --plain; }
+
+@test "a GPT-2 of odd sizes agrees with PyTorch" { compare gpt2-odd; }
+
+@test "a GPT-2 of odd sizes in plain C agrees with PyTorch" { compare gpt2-odd --plain; }
+
+@test "the MLP agrees with PyTorch" { compare mlp; }
+
+@test "the MLP in plain C agrees with PyTorch" { compare mlp --plain; }

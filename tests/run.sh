@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tests/run.sh [PATTERN]: installs what is missing, builds, and runs every test, or those files whose path contains
+# PATTERN (a shell pattern). The last line is "N passed, N failed, N skipped"; the status is 0 only when some passed and
+# none failed. Tests that need a Slurm run as root, and are skipped otherwise.
+set -u -o pipefail
+
+MUSTER_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+MUSTER_BUILD=$MUSTER_TOP/build-tests
+# Installed where jobs of an unprivileged user on a node with its own /tmp find it, wherever this checkout lies.
+MUSTER_PREFIX=/var/tmp/muster-tests-$(id -u)-$(cksum <<<"$MUSTER_TOP" | cut -d' ' -f1)
+export MUSTER_TOP MUSTER_BUILD MUSTER_PREFIX
+export PATH=$MUSTER_PREFIX/bin:$PATH:/usr/sbin:/sbin CMOCKA_MESSAGE_OUTPUT=TAP
+# Threads that spin at barriers take the cores from the ranks and daemons of the tests.
+export OMP_WAIT_POLICY=passive
+unset "${!SLURM_@}" "${!PMIX_@}"
+
+pattern=${1-}
+limit=${MUSTER_TESTS_LIMIT:-880} # seconds for all of it
+file_limit=420                   # seconds for one file
+passed=0 failed=0 skipped=0 child= lane=
+# shellcheck source=tests/lib/packages.sh
+. "$MUSTER_TOP/tests/lib/packages.sh"
+
+# Takes the cluster down, prints the counts as the last line of the run, and ends.
+finish() {
+    take_down || failed=$((failed + 1))
+    printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
+    [ $failed -eq 0 ] && [ $passed -gt 0 ]
+    exit
+}
+
+take_down() { [ "$(id -u)" != 0 ] || "$MUSTER_TOP/tests/cluster/cluster" down; }
+
+# Leaves neither a test nor a cluster behind, however the run ends.
+clean_up() {
+    local status=$?
+    trap - EXIT
+    [ -z "$child$lane" ] || kill -TERM $child $lane 2>/dev/null
+    take_down >/dev/null 2>&1
+    rm -rf --one-file-system "$MUSTER_PREFIX"
+    exit $status
+}
+
+# One failure of what comes before the tests: its last lines, and the end.
+fail_early() {
+    tail -n 25 "$2"
+    echo "run.sh: couldn't $1: the lines above are the end of $2"
+    failed=1
+    finish
+}
+
+# The folder to build from. A source tree with a configured build in it cannot be built from elsewhere: copy its sources.
+source_folder() {
+    [ -e "$MUSTER_TOP/config.status" ] || { printf '%s' "$MUSTER_TOP" && return; }
+    local copy=$MUSTER_BUILD/source
+    mkdir -p "$copy"
+    (cd "$MUSTER_TOP" && git ls-files -z --cached --others --exclude-standard) |
+        tar -C "$MUSTER_TOP" --null -T - --ignore-failed-read -cf - 2>/dev/null | tar -C "$copy" -xf - || return 1
+    printf '%s' "$copy"
+}
+
+# Builds and installs into the staging prefix. All users must be able to read it: jobs run as one of them.
+build() {
+    local source
+    umask 022
+    source=$(source_folder) || { echo "couldn't copy the sources; run make distclean first" && return 1; }
+    [ -x "$source/configure" ] && [ "$source/configure" -nt "$source/configure.ac" ] || "$source/autogen.sh" || return 1
+    cd "$MUSTER_BUILD" || return 1
+    [ -e Makefile ] || "$source/configure" --prefix="$MUSTER_PREFIX" || return 1
+    make -s -j"$(nproc)" && make -s -j"$(nproc)" check TESTS= && make -s install
+}
+
+# The test files, one a line: unit tests by their source, so that one that was not built is missed.
+test_files() {
+    local file
+    cd "$MUSTER_TOP" || return
+    for file in tests/unit/test_*.c tests/*.bats tests/cluster/*.bats; do
+        # shellcheck disable=SC2053
+        [ ! -e "$file" ] || [[ $file != *$pattern* ]] || printf '%s\n' "$file"
+    done
+}
+
+# Runs one test file; its TAP goes to standard output.
+run_file() {
+    local program=$MUSTER_BUILD/${1%.c}
+    case $1 in
+    *.bats) exec timeout -k 10 "$2" bats --tap "$MUSTER_TOP/$1" ;;
+    esac
+    [ -x "$program" ] && cd "$MUSTER_BUILD" && exec timeout -k 10 "$2" "$program"
+    if grep -q "${1%.c}\b" "$MUSTER_TOP/tests/tests.mk"; then
+        echo "1..0 # SKIP not part of this build's configuration"
+    else
+        echo "not ok 1 tests/tests.mk does not name it"
+    fi
+}
+
+# Runs one file under its time limit, prints its line, its skips and its failures, and adds up.
+test_file() {
+    local log=$MUSTER_BUILD/log/${1//\//-}.tap left=$((limit - SECONDS)) began=${EPOCHREALTIME/./} status counts tenths
+    run_file "$1" $((left < 1 ? 1 : left < file_limit ? left : file_limit)) </dev/null >"$log" 2>&1 {lock}<&- &
+    child=$!
+    wait $child
+    status=$? child=
+    tenths=$(((${EPOCHREALTIME/./} - began) / 100000))
+    mapfile -t counts < <(awk -v status=$status -f "$MUSTER_TOP/tests/lib/tap.awk" "$log")
+    # shellcheck disable=SC2086
+    set -- "$1" ${counts[0]}
+    printf '%-44s %3d ok %3d not ok %3d skip %4d.%d s\n' "$@" $((tenths / 10)) $((tenths % 10))
+    [ ${#counts[@]} -lt 2 ] || printf '%s\n' "${counts[@]:1}"
+    add_up "${@:2}"
+}
+
+add_up() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
+
+# The cluster's tests, which mostly wait for Slurm's timers, run beside the others in a process of their own.
+cluster_lane() {
+    trap '[ -z "$child" ] || kill -TERM "$child"; exit 130' INT TERM HUP
+    trap - EXIT
+    for file; do test_file "$file"; done
+    echo "$passed $failed $skipped" >"$MUSTER_BUILD/log/cluster-counts"
+}
+
+# Waits for the cluster's tests; a lane that left no counts has failed.
+join_lane() {
+    local counts
+    wait "$lane"
+    lane=
+    read -ra counts <"$MUSTER_BUILD/log/cluster-counts" || counts=(0 1 0)
+    add_up "${counts[@]}"
+}
+
+[ $# -le 1 ] && [[ $pattern != -* ]] || { echo "usage: tests/run.sh [PATTERN]" >&2; exit 2; }
+exec {lock}<"${BASH_SOURCE[0]}"
+flock -n "$lock" || { echo "run.sh: another run of this checkout is under way" >&2; exit 1; }
+trap clean_up EXIT
+trap 'exit 130' INT TERM HUP
+
+mkdir -p "$MUSTER_BUILD/log" || exit 1
+packages_install build cluster tests >"$MUSTER_BUILD/log/packages" 2>&1 {lock}<&- ||
+    fail_early "install packages" "$MUSTER_BUILD/log/packages"
+echo "building in $MUSTER_BUILD"
+(build) >"$MUSTER_BUILD/log/build" 2>&1 </dev/null || fail_early build "$MUSTER_BUILD/log/build"
+echo "built after $SECONDS s"
+mapfile -t files < <(test_files | grep -v ^tests/cluster/)
+mapfile -t cluster_files < <(test_files | grep ^tests/cluster/)
+rm -f "$MUSTER_BUILD/log/cluster-counts"
+cluster_lane "${cluster_files[@]}" {lock}<&- &
+lane=$!
+for file in "${files[@]}"; do test_file "$file"; done
+join_lane
+echo "all took $SECONDS s; each file's output is in $MUSTER_BUILD/log"
+finish

@@ -1,0 +1,59 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The unit tests once more under sanitizers: no byte outside an object, no leak, no undefined behaviour, no data race.
+
+# test_model_bits and test_ops_threads run what test_model and test_ops run, for many numbers of threads: minutes here.
+too_long=" test_model_bits test_ops_threads "
+
+setup_file() {
+    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
+    source=$(sed -n 's/^abs_top_srcdir = //p' "$MUSTER_BUILD/Makefile") # it has the configure that made the build
+    export source MUSTER_TOP MUSTER_BUILD
+    export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=2
+}
+
+# Descriptor 3 is bats': closed, so that make's job pipe becomes 3 and 4 and not 5, which config.status takes over.
+# build NAME SANITIZERS TARGETS -- OPTIONS: configures and makes a build of its own in NAME.
+build() {
+    local name=$1 sanitizers=$2 targets=()
+    shift 2
+    while [ "$1" != -- ]; do targets+=("$1") && shift; done
+    mkdir -p "$MUSTER_BUILD/$name"
+    cd "$MUSTER_BUILD/$name"
+    {
+        [ config.status -nt "$source/configure" ] ||
+            "$source/configure" -q --enable-sanitize="$sanitizers" --without-cuda CFLAGS="-O1 -g1" CXXFLAGS="-O1 -g1" "${@:2}"
+        make -s -j"$(nproc)" "${targets[@]}"
+    } >log 2>&1 3>&- || {
+        tail -n 30 log
+        return 1
+    }
+}
+
+# run_tests NAME…: runs them where the build has them; shows what the bad ones say.
+run_tests() {
+    local name bad=0
+    for name; do
+        [[ $too_long != *" $name "* ]] && [ -x "tests/unit/$name" ] || continue
+        timeout 60 "tests/unit/$name" >"$name.out" 2>&1 </dev/null || {
+            echo "$name: status $?"
+            grep -vE '^\[ +(RUN|OK) ' "$name.out" | head -n 40
+            bad=1
+        }
+    done
+    return $bad
+}
+
+@test "addresses, leaks and undefined behaviour" {
+    build sanitize-address address,undefined check TESTS= --
+    cd "$MUSTER_BUILD/sanitize-address"
+    mapfile -t names < <(basename -s .c "$MUSTER_TOP"/tests/unit/test_*.c)
+    run_tests "${names[@]}"
+}
+
+# OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its own.
+@test "data races" {
+    build sanitize-thread thread tests/unit/test_prefetch tests/unit/test_log -- --disable-openmp
+    cd "$MUSTER_BUILD/sanitize-thread"
+    run_tests test_prefetch test_log
+}

@@ -1,0 +1,208 @@
+# tests/: unit tests (cmocka, each one program tests/unit/test_NOUN), command and cluster tests (bats).
+AM_TESTS_ENVIRONMENT = CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT;
+LOG_COMPILER = bash $(top_srcdir)/tests/lib/tap-skip.sh
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+TESTS =
+unit_tests =
+
+if HAVE_CMOCKA
+unit_tests += tests/unit/test_err
+tests_unit_test_err_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_err_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_bytes
+tests_unit_test_bytes_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_bytes_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_clock
+tests_unit_test_clock_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_clock_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_hash
+tests_unit_test_hash_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_hash_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_io
+tests_unit_test_io_SOURCES = tests/unit/test_io.c tests/unit/files.h
+tests_unit_test_io_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_io_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_log
+tests_unit_test_log_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_log_LDADD = libcommon.la $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_safetensors
+tests_unit_test_safetensors_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_safetensors_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_manifest
+tests_unit_test_manifest_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_manifest_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_attempts
+tests_unit_test_attempts_SOURCES = tests/unit/test_attempts.c tests/unit/files.h
+tests_unit_test_attempts_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_attempts_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ckpt
+tests_unit_test_ckpt_SOURCES = tests/unit/test_ckpt.c tests/unit/files.h
+tests_unit_test_ckpt_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ckpt_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ckpt_dir
+tests_unit_test_ckpt_dir_SOURCES = tests/unit/test_ckpt_dir.c tests/unit/files.h \
+	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_unit_test_ckpt_dir_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ckpt_dir_CPPFLAGS = $(AM_CPPFLAGS) -DSOURCE_DIR='"$(abs_top_srcdir)"'
+tests_unit_test_ckpt_dir_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_owner
+tests_unit_test_owner_SOURCES = tests/unit/test_owner.c tests/unit/files.h \
+	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_unit_test_owner_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_owner_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_ident
+tests_unit_test_ident_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_rdzv
+tests_unit_test_rdzv_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_rank_env
+tests_unit_test_rank_env_SOURCES = tests/unit/test_rank_env.c plugin/rank_env.c
+tests_unit_test_rank_env_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_rank_env_LDADD = libcommon.la $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_task_end
+tests_unit_test_task_end_SOURCES = tests/unit/test_task_end.c plugin/task_end.c
+tests_unit_test_task_end_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_task_end_LDADD = libcommon.la $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_run_as_user
+tests_unit_test_run_as_user_SOURCES = tests/unit/test_run_as_user.c plugin/run_as_user.c
+tests_unit_test_run_as_user_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_run_as_user_LDADD = libcommon.la $(CMOCKA_LIBS)
+
+if HAVE_SLURM
+unit_tests += tests/unit/test_requeue
+tests_unit_test_requeue_SOURCES = tests/unit/test_requeue.c plugin/requeue.c
+tests_unit_test_requeue_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
+tests_unit_test_requeue_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_requeue_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
+tests_unit_test_requeue_LDADD = libcommon.la $(SLURM_LIBS) $(CMOCKA_LIBS)
+endif
+
+unit_tests += tests/unit/test_philox
+tests_unit_test_philox_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_philox_LDADD = libtrainer.a $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_tensors
+tests_unit_test_tensors_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_tensors_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_model
+tests_unit_test_model_SOURCES = tests/unit/test_model.c tests/unit/model_fixture.c tests/unit/model_fixture.h
+tests_unit_test_model_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_model_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_model_bits
+tests_unit_test_model_bits_SOURCES = tests/unit/test_model_bits.c tests/unit/model_fixture.c tests/unit/model_fixture.h
+tests_unit_test_model_bits_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_model_bits_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_optimizer
+tests_unit_test_optimizer_SOURCES = tests/unit/test_optimizer.c tests/unit/model_fixture.c tests/unit/model_fixture.h
+tests_unit_test_optimizer_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_optimizer_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_sampler
+tests_unit_test_sampler_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_sampler_LDADD = libtrainer.a $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_dataset
+tests_unit_test_dataset_SOURCES = tests/unit/test_dataset.c tests/unit/files.h
+tests_unit_test_dataset_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_dataset_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_prefetch
+tests_unit_test_prefetch_SOURCES = tests/unit/test_prefetch.c tests/unit/files.h
+tests_unit_test_prefetch_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_prefetch_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_stop
+tests_unit_test_stop_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_stop_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_tree
+tests_unit_test_tree_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_tree_LDADD = libtrainer.a $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_comm
+tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/world_fixture.c tests/unit/world_fixture.h
+tests_unit_test_comm_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ddp
+tests_unit_test_ddp_SOURCES = tests/unit/test_ddp.c tests/unit/world_fixture.c tests/unit/world_fixture.h
+tests_unit_test_ddp_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ddp_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_opt
+tests_unit_test_opt_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_opt_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_settings
+tests_unit_test_settings_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_settings_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_metrics
+tests_unit_test_metrics_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_metrics_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ops
+tests_unit_test_ops_SOURCES = tests/unit/test_ops.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
+tests_unit_test_ops_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ops_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ops_fast
+tests_unit_test_ops_fast_SOURCES = tests/unit/test_ops_fast.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
+tests_unit_test_ops_fast_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ops_fast_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ops_isa
+tests_unit_test_ops_isa_SOURCES = tests/unit/test_ops_isa.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
+tests_unit_test_ops_isa_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ops_isa_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ops_threads
+tests_unit_test_ops_threads_SOURCES = tests/unit/test_ops_threads.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
+tests_unit_test_ops_threads_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ops_threads_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_cuda_add
+tests_unit_test_cuda_add_SOURCES = tests/unit/test_cuda_add.c tests/unit/cuda_host.cc
+tests_unit_test_cuda_add_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_unit_test_cuda_add_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_cuda_add_LDADD = $(cuda_kernels) $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_feed
+tests_unit_test_feed_SOURCES = tests/unit/test_feed.c tests/unit/files.h
+tests_unit_test_feed_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_feed_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_agree
+tests_unit_test_agree_SOURCES = tests/unit/test_agree.c tests/unit/world_fixture.c tests/unit/world_fixture.h
+tests_unit_test_agree_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_agree_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+
+check_PROGRAMS += $(unit_tests)
+TESTS += $(unit_tests)
+endif
+
+EXTRA_DIST += tests/golden tests/checkpoint_kill.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
+
+# What bats files run.
+check_PROGRAMS += tests/tools/ckpt_writer
+tests_tools_ckpt_writer_SOURCES = tests/tools/ckpt_writer.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_tools_ckpt_writer_LDADD = libcheckpoint.la
+check_PROGRAMS += tests/tools/model_run
+tests_tools_model_run_LDADD = $(trainer_LIBS)
+EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py
+
+EXTRA_DIST += tests/train.bats
+
+# The runner and the test cluster.
+EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/tap.awk
+EXTRA_DIST += \
+	tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
+	tests/cluster/plugin.bats \
+	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
+	tests/cluster/preemption.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
+	tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
+	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
+EXTRA_DIST += tests/lib/tap-skip.sh tests/tokens.bats
+
+# Fuzzing, for as long as one likes: make fuzz FUZZ_SECONDS=600
+FUZZ_SECONDS = 20
+fuzz:
+	$(top_srcdir)/tests/fuzz/run.sh $(FUZZ_SECONDS)
+.PHONY: fuzz
+EXTRA_DIST += tests/sanitize.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c tests/fuzz/seeds
+# End of tests.mk

@@ -1,0 +1,143 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# muster-tokens: what it writes is the text, whole or not at all, and bad input has its line and status.
+
+setup() {
+    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
+    tokens=$MUSTER_BUILD/muster-tokens
+    cd "$BATS_TEST_TMPDIR" || return
+}
+
+# header FILE: its magic, version and count.
+header() { od -A n -t d4 -N 12 -w12 "$1" | xargs; }
+
+# text FILE: its tokens as bytes; fails if one is above 255.
+text() { tail -c +1025 "$1" | perl -0777 -ne 'my @t = unpack "v*"; die if grep { $_ > 255 } @t; print pack "C*", @t'; }
+
+# complains STATUS WORDS ARGS…: one line with these words, that status, and nothing left behind.
+complains() {
+    local status_wanted=$1 words=$2 before after
+    before=$(ls -A)
+    run "$tokens" "${@:3}"
+    echo "$output"
+    [ "$status" -eq "$status_wanted" ]
+    [[ $output = *"muster-tokens: "*"$words"* ]]
+    [ "$status_wanted" -eq 2 ] || [ "${#lines[@]}" -eq 1 ]
+    after=$(ls -A)
+    [ "$before" = "$after" ]
+}
+
+@test "bytes of several files come back, all 256 of them" {
+    perl -e 'print map { chr } 0 .. 255' >all
+    seq 1 50000 >numbers
+    run "$tokens" -o out.bin all numbers
+    [ "$status" -eq 0 ]
+    [ "$output" = "muster-tokens: $(cat all numbers | wc -c) tokens in out.bin (bytes: vocabulary 256)" ]
+    [ "$(header out.bin)" = "20240520 1 $(cat all numbers | wc -c)" ]
+    [ "$(stat -c %s out.bin)" -eq $((1024 + 2 * $(cat all numbers | wc -c))) ]
+    cmp <(text out.bin) <(cat all numbers)
+    [ "$(od -A n -v -t d4 -j 12 -N 1012 -w4 out.bin | sort -u | xargs)" = 0 ]
+    [ "$(ls -A | xargs)" = "all numbers out.bin" ]
+}
+
+@test "standard input, alone and between files" {
+    echo b >b
+    echo a | "$tokens" -q -o one.bin
+    [ "$(text one.bin)" = a ]
+    echo a | "$tokens" -q -o two.bin b - b
+    [ "$(text two.bin | xargs)" = "b a b" ]
+}
+
+@test "the end of the text is split off, by fraction and by bytes" {
+    seq 1 100000 >numbers
+    size=$(stat -c %s numbers)
+    "$tokens" -q -o t.bin --validation=0.25 --validation-output=v.bin numbers
+    [ "$(header v.bin)" = "20240520 1 $((size / 4))" ]
+    cmp <(text t.bin; text v.bin) numbers
+    "$tokens" -q -f -o t.bin -v 100K -V v.bin <numbers
+    [ "$(header v.bin)" = "20240520 1 102400" ]
+    [ "$(stat -c %s t.bin)" -eq $((1024 + 2 * (size - 102400))) ]
+    cmp <(text t.bin; text v.bin) numbers
+}
+
+@test "a name in .u16 gets raw tokens" {
+    printf abc | "$tokens" -q -o raw.u16
+    [ "$(od -A n -t d2 raw.u16 | xargs)" = "97 98 99" ]
+}
+
+@test "an existing file is kept unless --force says otherwise" {
+    echo old >out.bin
+    echo new >text
+    complains 2 "out.bin: it exists; --force replaces it" -o out.bin text
+    [ "$(cat out.bin)" = old ]
+    "$tokens" -q --force -o out.bin text
+    [ "$(text out.bin)" = new ]
+}
+
+@test "one file as both outputs is refused, however it is spelt" {
+    echo text >text
+    complains 2 "name one file" -o out.bin -v 1 -V ./out.bin text
+}
+
+@test "wrong usage" {
+    echo text >text
+    complains 2 "--output is missing" text
+    complains 2 "go together" -o out.bin -v 0.1 text
+    complains 2 "go together" -o out.bin -V v.bin text
+    for size in 0 0.0 1.5 -3 -0.5 ten 10Q 1KK 99999999999999999999 20000000000000G; do
+        complains 2 "--validation=$size is neither" -o out.bin --validation=$size -V v.bin text
+    done
+    complains 2 "unrecognized option" -o out.bin --colour text
+    complains 2 "not a regular file" --force -o /dev/null text
+    run "$tokens" --help
+    [ "$status" -eq 0 ]
+    [[ $output = *"(default: refuse)"* ]]
+}
+
+@test "texts that can't be used" {
+    : >empty
+    echo text >text
+    complains 65 "couldn't open none: No such file" -o out.bin text none
+    complains 65 "Is a directory" -o out.bin text .
+    complains 65 "the text is empty" -o out.bin empty
+    complains 65 "couldn't split off 5 of 5 tokens" -o out.bin -v 9 -V v.bin text
+    complains 65 "couldn't split off 0 of 5 tokens" -o out.bin -v 0.1 -V v.bin text
+    complains 1 "couldn't open the folder none: No such file" -o none/out.bin text
+}
+
+@test "more tokens than an int32 counts are refused before they are read" {
+    truncate -s 2147483648 huge
+    complains 65 "2147483647 at most" -o out.bin huge
+    complains 65 "v.bin: its header counts in an int32" -o out.bin -v 2147483649 -V v.bin huge huge
+}
+
+@test "a full disk leaves neither file" {
+    seq 1 100000 >numbers
+    run bash -c 'trap "" XFSZ; ulimit -f 200; exec "$0" "$@"' "$tokens" -o out.bin numbers
+    echo "$output"
+    [ "$status" -eq 1 ] # EFBIG; a full disk is ENOSPC and 69
+    [[ $output = *"couldn't write out.bin: File too large"* ]]
+    [ "$(ls -A)" = numbers ]
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "a disk to fill needs root"
+    run unshare -m bash -c 'mkdir disk && mount -t tmpfs -o size=64k none disk && "$0" -o disk/out.bin numbers; s=$?
+        ls -A disk; exit $s' "$tokens"
+    echo "$output"
+    [ "$status" -eq 69 ]
+    [ "$output" = "muster-tokens: write: couldn't write disk/out.bin: No space left on device" ]
+}
+
+@test "a signal leaves nothing behind" {
+    mkfifo pipe
+    for signal in INT TERM HUP; do
+        (exec env --default-signal="$signal" "$tokens" -o out.bin pipe) 3>&- &
+        pid=$!
+        exec 4>pipe
+        echo text >&4
+        until ls -A | grep -q '^\.out\.bin\.'; do sleep 0.01; done
+        kill -s "$signal" $pid
+        run wait $pid
+        exec 4>&-
+        [ "$status" -gt 128 ]
+        [ "$(ls -A)" = pipe ]
+    done
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small training state whose every value is a function of its step: what tests save, and compare with what they read.
+ * The golden checkpoints hold it, so its values never change. */
+#ifndef MUSTER_TESTS_CKPT_SAMPLE_H
+#define MUSTER_TESTS_CKPT_SAMPLE_H
+
+#include "checkpoint/ckpt.h"
+#include "checkpoint/snapshot.h"
+
+#define CKPT_SAMPLE_TENSORS 3
+#define CKPT_SAMPLE_SLICES 3
+#define CKPT_SAMPLE_ELEMENTS 64 /* more than any tensor has */
+
+struct ckpt_sample {
+	struct snapshot snapshot;
+	struct snapshot_tensor tensors[CKPT_SAMPLE_TENSORS];
+	struct snapshot_slice slices[CKPT_SAMPLE_SLICES];
+	float matrix[35], vector[5];
+	uint16_t half[3];
+	float state[SNAPSHOT_STATES][2][CKPT_SAMPLE_ELEMENTS]; /* of matrix and vector */
+};
+
+/* Fills in the state after `step` steps. */
+void ckpt_sample_fill(struct ckpt_sample *sample, int64_t step);
+
+/* Whether `ckpt` holds, bit for bit, the state after `step` steps; else says what differs. */
+int ckpt_sample_check(struct ckpt *ckpt, int64_t step, struct err *err);
+
+#endif

@@ -1,0 +1,373 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# muster-train on one machine: a world of one, and several local processes that meet in a folder. What is compared is the
+# final checkpoint's hashes and the merged loss curve: an interrupted run must equal the undisturbed one bit for bit.
+
+setup_file() {
+    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
+    export PATH=$MUSTER_BUILD:$PATH OMP_NUM_THREADS=1
+    unset "${!SLURM_@}" "${!PMIX_@}" "${!MUSTER_RDZV@}"
+    perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 0 .. 20000' >"$BATS_FILE_TMPDIR/tokens.u16"
+    perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 5000 .. 6000' >"$BATS_FILE_TMPDIR/valid.u16"
+    # The run that nobody disturbs.
+    cd "$BATS_FILE_TMPDIR" && train whole >whole.out 2>&1
+}
+
+setup() { cd "$BATS_FILE_TMPDIR" || return; }
+
+# One rank of a training of the small model in directory $1. In the background with REPLACE=exec, so that $! is its pid.
+train() {
+    local dir=$1
+    shift
+    ${REPLACE-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 2 --width 64 --heads 2 --context 64 --vocabulary 64 \
+        --global-batch 8 --microbatch 1 --learning-rate 0.01 --min-learning-rate 0.001 --warmup-steps 3 --threads 1 \
+        --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
+}
+
+several_ranks() { ldd "$(command -v muster-train)" | grep -q gloo || skip "this build has no communicator for several ranks"; }
+
+# train_world N DIR OPTION…: N ranks on this machine; the status of rank 0, once all are gone. Their pids are in PIDS.
+train_world() {
+    start_world "$@"
+    end_world
+}
+
+start_world() {
+    local n=$1 rank meeting=$$-$EPOCHREALTIME
+    shift
+    PIDS=()
+    rm -f rank*.out
+    mkdir -p meet
+    for ((rank = 0; rank < n; rank++)); do
+        RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$n MUSTER_RDZV_DIR=meet \
+            MUSTER_RDZV_ID=$meeting REPLACE=exec train "$@" >"rank$rank.out" 2>&1 3>&- &
+        PIDS+=($!)
+    done
+}
+
+# Waits for all ranks; STATUSES are their exit statuses.
+end_world() {
+    local pid
+    STATUSES=()
+    for pid in "${PIDS[@]}"; do
+        wait "$pid" && STATUSES+=(0) || STATUSES+=($?)
+    done
+    cat rank*.out
+    return "${STATUSES[0]}"
+}
+
+# Name and hash of every tensor file of a checkpoint.
+hashes() {
+    python3 - "$1/manifest.json" <<'END'
+import json, sys
+for f in json.load(open(sys.argv[1]))["files"]:
+    if f["name"].endswith(".safetensors"):
+        print(f["name"], f["xxh3_128"])
+END
+}
+
+same_as_whole() {
+    diff <(hashes "whole/step-00000100") <(hashes "$1/step-00000100")
+    diff <(muster-curve whole) <(muster-curve "$1")
+}
+
+# wait_step DIR STEP: until any attempt in DIR has done that step.
+wait_step() {
+    local end=$((SECONDS + 20))
+    until cat "$1"/metrics-*.jsonl 2>/dev/null | grep -q "\"step\": $2,"; do
+        [ $SECONDS -lt $end ] || { echo "step $2 of $1 never came"; return 1; }
+        sleep 0.02
+    done
+}
+
+# wait_for_lines N FILE: until it has so many.
+wait_for_lines() {
+    local end=$((SECONDS + 20))
+    until [ -e "$2" ] && [ "$(wc -l <"$2")" -ge "$1" ]; do
+        [ $SECONDS -lt $end ] || { echo "$2 never had $1 lines"; return 1; }
+        sleep 0.01
+    done
+}
+
+# fails STATUS WORDS COMMAND…: the command ends with that status, and its output has the words.
+fails() {
+    local want=$1 words=$2
+    shift 2
+    run "$@"
+    echo "$output"
+    [ "$status" -eq "$want" ] || { echo "status $status, not $want"; return 1; }
+    grep -qF -- "$words" <<<"$output" || { echo "nothing said: $words"; return 1; }
+}
+
+@test "the loss falls, and every step has its line" {
+    local first last
+    [ "$(muster-curve whole | wc -l)" -eq 100 ]
+    first=$(muster-curve whole | awk 'NR == 1 { print $3 }')
+    last=$(muster-curve whole | awk 'END { print $3 }')
+    awk -v a="$first" -v b="$last" 'BEGIN { exit !(a > 4 && a < 4.4 && b < 0.8 * a) }'
+    [ "$(grep -c '^step ' whole.out)" -eq 100 ]
+    grep -q 'identity  ' whole.out
+}
+
+@test "a notice stops it with 75, and the next attempt ends bit-identical" {
+    local signal pid status attempt=0
+    for signal in TERM USR2 INT; do
+        REPLACE=exec train notice >>notice.out 2>&1 3>&- &
+        pid=$!
+        wait_for_lines $((RANDOM % 20 + 1)) notice/metrics-$((attempt++)).jsonl
+        kill -s $signal $pid
+        kill -s $signal $pid 2>/dev/null || :
+        status=0
+        wait $pid || status=$?
+        [ $status -eq 75 ]
+        grep -q "\"notice\".*SIG$signal" notice/attempts.jsonl
+    done
+    train notice
+    same_as_whole notice
+}
+
+@test "a kill at random moments: the same bits and the same curve" {
+    local pid i
+    for i in 1 2 3 4; do
+        REPLACE=exec train killed --ckpt-every 7 >>killed.out 2>&1 3>&- &
+        pid=$!
+        sleep "0.$((RANDOM % 40 + 10))"
+        kill -9 $pid 2>/dev/null || :
+        wait $pid || :
+    done
+    train killed
+    same_as_whole killed
+}
+
+@test "three attempts of a job without progress: the fourth ends with 1 and says why" {
+    local attempt pid
+    export SLURM_JOB_ID=77 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1 \
+        SLURM_CLUSTER_NAME=none SLURMD_NODENAME=n1 MUSTER_ATTEMPT=0
+    for attempt in 0 1 2; do
+        SLURM_RESTART_COUNT=$attempt REPLACE=exec train loop --steps 100000 --ckpt-every 0 >loop.out 2>&1 3>&- &
+        pid=$!
+        wait_for_lines 3 loop/metrics-$attempt.jsonl
+        kill -9 $pid
+        wait $pid || :
+    done
+    export SLURM_RESTART_COUNT=3
+    fails 1 "crash loop: the last 3 attempts of job 77 brought no newer checkpoint" train loop --steps 100000
+    export SLURM_JOB_ID=78 SLURM_RESTART_COUNT=0 # somebody has mended it and submits it anew
+    train loop --steps 3
+}
+
+@test "worlds of 1, 2, 4 and 8 ranks give the same bits" {
+    several_ranks
+    local n
+    for n in 2 4 8; do
+        train_world $n "world$n" || return 1
+        same_as_whole "world$n"
+    done
+}
+
+@test "a stop and a kill between different world sizes change nothing" {
+    several_ranks
+    start_world 4 mixed
+    wait_step mixed 30
+    kill "${PIDS[2]}"
+    end_world || [ $? -eq 75 ]
+    [ "${STATUSES[*]}" = "75 75 75 75" ]
+    start_world 2 mixed
+    wait_step mixed 62
+    kill -9 "${PIDS[@]}"
+    end_world || :
+    train_world 8 mixed
+    same_as_whole mixed
+}
+
+@test "a rank that dies makes the others leave with 69, and they say whom they lost" {
+    several_ranks
+    start_world 4 lost --steps 100000 --ckpt-every 0
+    wait_step lost 5
+    kill -9 "${PIDS[3]}"
+    end_world || :
+    [ "${STATUSES[*]}" = "69 69 69 137" ]
+    grep -q "rank 3" rank0.out
+}
+
+@test "threads, bucket size and read-only options change no bit" {
+    train operation --threads 3 --bucket-mb 1 --ckpt-every 0 --validation-data valid.u16 --validate-every 50
+    diff <(hashes whole/step-00000100) <(hashes operation/step-00000100)
+}
+
+@test "validation losses are those of the undisturbed run, at every world size" {
+    several_ranks
+    local pid
+    train validated --validation-data valid.u16 --validate-every 10
+    [ "$(muster-curve validated | awk 'NF == 7' | wc -l)" -eq 10 ]
+    REPLACE=exec train revalidated --validation-data valid.u16 --validate-every 10 >revalidated.out 2>&1 3>&- &
+    pid=$!
+    wait_step revalidated 25
+    kill $pid
+    wait $pid || [ $? -eq 75 ]
+    train_world 4 revalidated --validation-data valid.u16 --validate-every 10
+    diff <(muster-curve validated) <(muster-curve revalidated)
+}
+
+@test "a finished run says so and ends with 0" {
+    cp -r whole finished
+    run train finished
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output = *"is finished: step 100 of 100"* ]]
+}
+
+@test "another identity is refused with both values, a schedule needs --change" {
+    cp -r whole other
+    fails 2 "--seed is 7, but the run in this --ckpt-dir was begun with 1" train other --seed 7
+    fails 2 "--layers is 3" train other --layers 3
+    perl -e 'print pack("v", $_ % 64) for 0 .. 20000' >other.u16
+    fails 2 "--data" train other --data other.u16
+    fails 2 "--change steps" train other --steps 104
+    train other --steps 104 --change steps
+    python3 -c 'import json; c = json.load(open("other/step-00000104/manifest.json"))["config"]["changes"]
+assert c == [{"step": 100, "name": "steps", "from": "100", "to": "104"}], c'
+    mv tokens.u16 moved.u16
+    run train other --steps 104 --data moved.u16
+    mv moved.u16 tokens.u16
+    [ "$status" -eq 0 ]
+}
+
+@test "--fresh wants a directory without a run" {
+    train begun --fresh --steps 2
+    fails 2 "holds a run already" train begun --fresh --steps 2
+}
+
+@test "other numerics are named and recorded, or refused" {
+    cp -r whole numerics
+    fails 65 "isa was" train numerics --steps 102 --change steps --cpu-isa default --require-identical
+    run train numerics --steps 102 --change steps --cpu-isa default
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output = *"isa was "*", now default"* ]]
+    python3 -c 'import json; c = json.load(open("numerics/step-00000102/manifest.json"))["config"]["changes"]
+assert [x["name"] for x in c][-1] == "isa", c'
+}
+
+@test "a loss that is not finite ends the run with its step and tensor, and nothing of it is saved" {
+    local wild=(--learning-rate 1000 --min-learning-rate 1000 --weight-decay 1000 --clip 0 --warmup-steps 0)
+    fails 1 "not finite: " train wild "${wild[@]}" --ckpt-every 1
+    grep -Eq 'step [0-9]+: not finite: .*first in the' <<<"$output"
+    local last
+    last=$(muster-curve wild | awk 'END { print $1 }')
+    [ "$last" -lt 100 ]
+    [ ! -e "$(printf 'wild/step-%08d' "$last")" ]
+    train skipped "${wild[@]}" --on-nonfinite skip
+    [ "$(grep -c '"skipped": true' skipped/metrics-0.jsonl)" -gt 0 ]
+    [ -e skipped/step-00000100 ]
+}
+
+@test "bad data is named and ends with 65" {
+    : >empty.u16
+    fails 65 missing.bin train bad1 --data missing.bin
+    fails 65 empty.u16 train bad1 --data empty.u16
+    perl -e 'print pack("l<256", 20240520, 1, 20000), "ab" x 100' >short.bin
+    fails 65 short.bin train bad1 --data short.bin
+    perl -e 'print pack("l<256", 20240521, 1, 100), pack("v", 1) x 100' >magic.bin
+    perl -e 'print pack("l<256", 20240520, 9, 100), pack("v", 1) x 100' >version.bin
+    fails 65 version.bin train bad1 --data version.bin
+    perl -e 'print pack("v", $_ == 700 ? 99 : 5) for 0 .. 20000' >vocabulary.u16
+    fails 65 vocabulary.u16 train bad1 --data vocabulary.u16 --steps 1000
+    grep -q 99 <<<"$output"
+    perl -e 'print pack("v", 5) for 0 .. 260' >small.u16
+    fails 65 "--global-batch" train bad1 --data small.u16
+}
+
+@test "bad data on one rank in mid-run ends all of them with 65" {
+    several_ranks
+    perl -e 'print pack("v", $_ == 15000 ? 99 : 5) for 0 .. 20000' >late.u16
+    run train_world 4 late --data late.u16 --steps 1000 --ckpt-every 0
+    echo "$output"
+    [ "$status" -eq 65 ]
+    ! grep -q "lost" <<<"$output"
+}
+
+@test "a world size that does not fit is refused with what fits" {
+    local n
+    for n in 3 16; do
+        run train_world $n badworld
+        echo "$output"
+        [ "$status" -eq 2 ]
+        [[ $output = *"$n ranks can't share the 8 slots"* ]]
+    done
+}
+
+@test "a rank that never starts is named within the deadline" {
+    mkdir -p meet
+    export RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=absent-$$
+    local began=$SECONDS
+    fails 69 "rank 1" train absent --rdzv-timeout 2
+    [ $((SECONDS - began)) -le 10 ]
+}
+
+@test "a checkpoint directory that can't be used is refused with its name" {
+    : >file
+    fails 2 file train file
+    fails 2 "file/below" train file/below
+}
+
+@test "a damaged checkpoint is set aside and the one before is used" {
+    cp -r whole damaged
+    rm -r damaged/step-00000100
+    printf x | dd of=damaged/step-00000080/"$(cd whole/step-00000080 && ls model-*.safetensors)" bs=1 seek=5000 conv=notrunc
+    run train damaged
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output = *"step 60 from"* ]]
+    ls -d damaged/step-00000080.damaged-*
+    same_as_whole damaged
+}
+
+@test "a second run on the same directory is refused while the first lives" {
+    local pid
+    REPLACE=exec train shared --steps 100000 >shared.out 2>&1 3>&- &
+    pid=$!
+    wait_step shared 1
+    fails 2 shared train shared --steps 100000
+    kill $pid
+    wait $pid || [ $? -eq 75 ]
+}
+
+@test "a disk that is full in mid-run is reported, and training goes on" {
+    [ "$(id -u)" = 0 ] || skip "mounting a small file system needs root"
+    mkdir -p disk
+    run unshare -m bash -c "$(declare -f train wait_step); mount -t tmpfs -o size=6m none disk || exit 99
+        train disk/run --steps 1500 --ckpt-every 50 --keep-last 1 >disk.out 2>&1 3>&- & pid=\$!
+        wait_step disk/run 75
+        cat /dev/zero >disk/filler 2>/dev/null
+        SECONDS=0
+        until grep -q 'save step' disk.out; do [ \$SECONDS -lt 20 ] || exit 98; sleep 0.1; done
+        rm disk/filler
+        wait \$pid || exit \$?
+        muster-curve disk/run | wc -l"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "${lines[-1]}" -eq 1500 ]
+    grep -q 'the last good one is step' disk.out
+}
+
+@test "a full directory at the start is refused with its name" {
+    [ "$(id -u)" = 0 ] || skip "mounting a small file system needs root"
+    mkdir -p full
+    run unshare -m bash -c "$(declare -f train); mount -t tmpfs -o size=64k none full || exit 99
+        cat /dev/zero >full/filler 2>/dev/null; train full/run"
+    echo "$output"
+    [ "$status" -eq 69 ]
+    [[ $output = *full* ]]
+}
+
+@test "wrong options are refused in one line with the remedy" {
+    fails 2 "did you mean --steps?" train usage --stepz 5
+    fails 2 "--heads takes a whole number" train usage --heads x
+    fails 2 "--data is missing" muster-train
+    run muster-train --stepz 5
+    [ ${#lines[@]} -eq 1 ]
+    run muster-train --help
+    [ "$status" -eq 0 ]
+    [[ $output = *--require-identical* ]]
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bytes: little-endian at any address, and the bits of floats. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/bytes.h"
+
+static void integers_are_little_endian_at_any_address(void **state)
+{
+	static const unsigned char wanted[8] = { 0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x81 };
+	for (size_t shift = 0; shift < 8; shift++) {
+		unsigned char memory[24];
+		memset(memory, 0xee, sizeof memory);
+		bytes_put_le64(memory + 1 + shift, UINT64_C(0x8102030405060708));
+		assert_memory_equal(memory + 1 + shift, wanted, 8);
+		assert_int_equal(memory[shift], 0xee);
+		assert_int_equal(memory[9 + shift], 0xee);
+		assert_true(bytes_le64(memory + 1 + shift) == UINT64_C(0x8102030405060708));
+		assert_int_equal(bytes_le32(memory + 1 + shift), 0x05060708);
+		assert_int_equal(bytes_le16(memory + 1 + shift), 0x0708);
+		bytes_put_le32(memory + 1 + shift, 0xa1a2a3a4);
+		bytes_put_le16(memory + 1 + shift, 0xb1b2);
+		assert_true(bytes_le64(memory + 1 + shift) == UINT64_C(0x81020304a1a2b1b2));
+	}
+}
+
+static void floats_keep_their_bits(void **state)
+{
+	assert_int_equal(bytes_of_float(1.0f), 0x3f800000);
+	assert_int_equal(bytes_of_float(-0.0f), 0x80000000);
+	assert_int_equal(bytes_of_float(-INFINITY), 0xff800000);
+	assert_int_equal(bytes_of_float(bytes_to_float(0x00000001)), 0x00000001);
+	assert_true(isnan(bytes_to_float(0x7fc12345)));
+	assert_int_equal(bytes_of_float(bytes_to_float(0x7fc12345)), 0x7fc12345);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(integers_are_little_endian_at_any_address),
+		cmocka_unit_test(floats_keep_their_bits),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The communicator among real processes: what it carries, in which order, and that nothing ever hangs when a rank dies,
+ * stops or gives up. Where a rank is lost, every other one has to name it. */
+#include "config.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "tests/unit/world_fixture.h"
+
+#define MEGABYTE ((size_t)1 << 20)
+
+static unsigned char pattern(int from, int to, size_t at)
+{
+	return (unsigned char)(from * 31 + to * 7 + at * 13 + (at >> 11));
+}
+
+static void fill(unsigned char *bytes, size_t size, int from, int to)
+{
+	for (size_t i = 0; i < size; i++)
+		bytes[i] = pattern(from, to, i);
+}
+
+static int verify(const unsigned char *bytes, size_t size, int from, int to, struct err *err)
+{
+	for (size_t i = 0; i < size; i++)
+		if (bytes[i] != pattern(from, to, i))
+			return err_set(err, "byte %zu of %zu from rank %d to %d is wrong", i, size, from, to);
+	return 0;
+}
+
+/* ---- what it carries ---- */
+
+/* Every rank sends every other its own bytes; sizes straddle Gloo's chunks, 0 among them. */
+static int exchange_all(struct comm *comm, size_t size, struct err *err)
+{
+	int world = comm_size(comm), me = comm_rank(comm), count = 0;
+	struct comm_transfer transfers[2 * WORLD_MAX];
+	unsigned char *memory = malloc(2 * (size_t)world * (size + 1));
+
+	for (int peer = 0; peer < world; peer++) {
+		unsigned char *out = memory + (size_t)(2 * peer) * (size + 1), *in = out + size + 1;
+
+		if (peer == me)
+			continue;
+		fill(out, size, me, peer);
+		transfers[count++] = (struct comm_transfer){ peer, out, size, 0 };
+		transfers[count++] = (struct comm_transfer){ peer, in, size, 1 };
+	}
+	int rc = comm_wait(comm, comm_exchange(comm, "test", transfers, count, NULL, NULL), err);
+	for (int peer = 0; rc == 0 && peer < world; peer++)
+		if (peer != me)
+			rc = verify(memory + (size_t)(2 * peer + 1) * (size + 1), size, peer, me, err);
+	free(memory);
+	return rc;
+}
+
+static int body_exchange(struct comm *comm, void *arg, struct err *err)
+{
+	static const size_t sizes[] = { 0, 1, 1000, MEGABYTE - 1, MEGABYTE, 3 * MEGABYTE + 17, 0, 5 };
+
+	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+		if (exchange_all(comm, sizes[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+static int body_collectives(struct comm *comm, void *arg, struct err *err)
+{
+	static const size_t sizes[] = { 1, 24, 65536, 65537, 2 * MEGABYTE + 3 };
+	int world = comm_size(comm), me = comm_rank(comm);
+	unsigned char *all = malloc((size_t)world * sizes[4]);
+	unsigned char *mine = malloc(sizes[4]);
+	float *sums = malloc(MEGABYTE);
+
+	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+		fill(mine, sizes[i], me, 99);
+		memset(all, 0, (size_t)world * sizes[i]);
+		if (comm_wait(comm, comm_allgather(comm, "test", mine, all, sizes[i]), err) < 0)
+			return -1;
+		for (int from = 0; from < world; from++)
+			if (verify(all + (size_t)from * sizes[i], sizes[i], from, 99, err) < 0)
+				return err_prefix(err, "all-gather");
+		for (int root = 0; root < world; root++) {
+			memset(all, 0, sizes[i]);
+			if (me == root)
+				fill(all, sizes[i], root, 77);
+			if (comm_wait(comm, comm_broadcast(comm, "test", all, sizes[i], root), err) < 0)
+				return -1;
+			if (verify(all, sizes[i], root, 77, err) < 0)
+				return err_prefix(err, "broadcast");
+		}
+	}
+	for (size_t count = 1; count <= MEGABYTE / sizeof(float); count *= 7) {
+		for (size_t i = 0; i < count; i++)
+			sums[i] = (float)(me + 1) * (float)(i % 100);
+		if (comm_wait(comm, comm_allreduce(comm, "test", sums, count), err) < 0)
+			return -1;
+		for (size_t i = 0; i < count; i++)
+			WORLD_CHECK(sums[i] == (float)(world * (world + 1) / 2) * (float)(i % 100));
+	}
+	free(all);
+	free(mine);
+	free(sums);
+	return 0;
+}
+
+static void run_ok(int size, world_body *body, void *arg)
+{
+	struct world_rank ranks[WORLD_MAX];
+
+	world_run(size, 20, 60, body, arg, ranks);
+	world_assert_ok(size, ranks);
+}
+
+static void test_exchange(void **state)
+{
+	world_need_several();
+	for (int size = 1; size <= 4; size++)
+		run_ok(size, body_exchange, NULL);
+}
+
+static void test_collectives(void **state)
+{
+	world_need_several();
+	for (int size = 1; size <= 5; size += 2)
+		run_ok(size, body_collectives, NULL);
+}
+
+/* ---- order ---- */
+
+#define CALLS 200
+
+struct sequence {
+	int next;
+};
+
+struct call {
+	struct sequence *sequence;
+	int number;
+};
+
+static int take_turn(void *arg, struct err *err)
+{
+	struct call *call = arg;
+
+	WORLD_CHECK(call->sequence->next == call->number);
+	call->sequence->next++;
+	return 0;
+}
+
+/* Operations of all kinds, queued at once: each one's work runs in its turn and before its ticket is done. */
+static int body_order(struct comm *comm, void *arg, struct err *err)
+{
+	struct sequence sequence = { 0 };
+	struct call calls[CALLS];
+	comm_ticket tickets[CALLS];
+	int world = comm_size(comm), me = comm_rank(comm);
+	int sent = me, received[CALLS], all[WORLD_MAX];
+
+	for (int i = 0; i < CALLS; i++) {
+		calls[i] = (struct call){ &sequence, i };
+		struct comm_transfer ring[2] = {
+			{ (me + 1) % world, &sent, sizeof sent, 0 },
+			{ (me + world - 1) % world, &received[i], sizeof received[i], 1 },
+		};
+		if (i % 5 == 3)
+			comm_allgather(comm, "between", &me, all, sizeof me);
+		tickets[i] = i % 2 ? comm_call(comm, "call", take_turn, &calls[i]) :
+			comm_exchange(comm, "ring", ring, world > 1 ? 2 : 0, take_turn, &calls[i]);
+		WORLD_CHECK(i == 0 || tickets[i] > tickets[i - 1]);
+	}
+	if (comm_wait(comm, tickets[CALLS / 2], err) < 0)
+		return -1;
+	if (comm_wait(comm, tickets[CALLS - 1], err) < 0)
+		return -1;
+	WORLD_CHECK(sequence.next == CALLS);
+	WORLD_CHECK(comm_standing(comm).operation == NULL);
+	for (int i = 0; i < CALLS && world > 1; i += 2)
+		WORLD_CHECK(received[i] == (me + world - 1) % world);
+	return comm_wait(comm, tickets[0], err);
+}
+
+static void test_order(void **state)
+{
+	world_need_several();
+	for (int size = 1; size <= 3; size++)
+		run_ok(size, body_order, NULL);
+}
+
+/* Ranks that leave at different times: who is done first does not fail the others. */
+static int body_uneven_end(struct comm *comm, void *arg, struct err *err)
+{
+	int all[WORLD_MAX], me = comm_rank(comm);
+
+	for (int i = 0; i < 20; i++)
+		if (comm_wait(comm, comm_allgather(comm, "last", &me, all, sizeof me), err) < 0)
+			return -1;
+	usleep((useconds_t)me * 150000);
+	struct err late;
+	WORLD_CHECK(comm_wait(comm, 1, &late) == 0);
+	return 0;
+}
+
+static void test_uneven_end(void **state)
+{
+	world_need_several();
+	struct world_rank ranks[4];
+
+	world_run(4, 20, 30, body_uneven_end, NULL, ranks);
+	world_assert_ok(4, ranks);
+}
+
+/* ---- failures ---- */
+
+enum when { BEFORE, DURING };
+
+struct doom {
+	int victim, signal;
+	enum when when;
+	int allreduce;
+};
+
+static void *strike(void *arg)
+{
+	usleep(30000);
+	raise(*(int *)arg);
+	return NULL;
+}
+
+/* Large exchanges (or all-reduces) for ever; the victim dies or stops at its third, or in the midst of them. */
+static int body_doom(struct comm *comm, void *arg, struct err *err)
+{
+	struct doom *doom = arg;
+	int world = comm_size(comm), me = comm_rank(comm);
+	size_t size = 8 * MEGABYTE;
+	float *memory = calloc(2, (size_t)world * size);
+	pthread_t striker;
+
+	for (int i = 0; i < 1000; i++) {
+		char label[64];
+		struct comm_transfer transfers[2 * WORLD_MAX];
+		int count = 0;
+
+		snprintf(label, sizeof label, "bucket %d of step 17", i);
+		if (me == doom->victim && i == 3 && doom->when == BEFORE)
+			raise(doom->signal);
+		if (me == doom->victim && i == 3 && doom->when == DURING)
+			pthread_create(&striker, NULL, strike, &doom->signal);
+		for (int peer = 0; peer < world; peer++) {
+			char *out = (char *)memory + (size_t)(2 * peer) * size;
+			if (peer == me)
+				continue;
+			transfers[count++] = (struct comm_transfer){ peer, out, size, 0 };
+			transfers[count++] = (struct comm_transfer){ peer, out + size, size, 1 };
+		}
+		comm_ticket ticket = doom->allreduce ? comm_allreduce(comm, label, memory, size / sizeof(float)) :
+			comm_exchange(comm, label, transfers, count, NULL, NULL);
+		if (comm_wait(comm, ticket, err) < 0) {
+			struct err again;
+			int rc = comm_wait(comm, comm_call(comm, "later", NULL, NULL), &again);
+			if (rc == 0 || strcmp(again.text, err->text) != 0)
+				return err_set(err, "the first error did not stay: %s", again.text);
+			return -1;
+		}
+	}
+	free(memory);
+	return 0;
+}
+
+static void assert_names(const struct world_rank *rank, const char *word)
+{
+	if (!strstr(rank->err.text, word))
+		fail_msg("\"%s\" is not in: %s", word, rank->err.text);
+}
+
+/* All but the victim have ended with EXIT_LOST, naming it, what they stood in, and in time. */
+static void check_doom(int size, double deadline, double limit, struct doom doom, bool name_always)
+{
+	struct world_rank ranks[WORLD_MAX];
+	char victim[20];
+
+	snprintf(victim, sizeof victim, "rank %d on here", doom.victim);
+	world_run(size, deadline, limit + 5, body_doom, &doom, ranks);
+	for (int i = 0; i < size; i++) {
+		if (i == doom.victim)
+			continue;
+		print_message("# rank %d after %.1f s: %s\n", i, ranks[i].seconds, ranks[i].err.text);
+		assert_int_equal(ranks[i].signal, 0);
+		assert_int_equal(ranks[i].rc, -1);
+		assert_int_equal(ranks[i].err.status, EXIT_LOST);
+		if (name_always)
+			assert_names(&ranks[i], victim);
+		assert_names(&ranks[i], "of step 17");
+		assert_names(&ranks[i], doom.allreduce ? "all-reduce" : "exchange");
+		assert_true(ranks[i].seconds < limit);
+	}
+}
+
+/* Long before the deadline: the connection tells. */
+static void test_killed_before(void **state)
+{
+	world_need_several();
+	check_doom(4, 30, 10, (struct doom){ 2, SIGKILL, BEFORE, 0 }, true);
+}
+
+static void test_killed_during(void **state)
+{
+	world_need_several();
+	check_doom(4, 30, 10, (struct doom){ 1, SIGKILL, DURING, 0 }, true);
+	check_doom(2, 30, 10, (struct doom){ 0, SIGKILL, DURING, 0 }, true);
+}
+
+static void test_stopped(void **state)
+{
+	world_need_several();
+	check_doom(4, 1.5, 8, (struct doom){ 2, SIGSTOP, BEFORE, 0 }, true);
+	check_doom(3, 1.5, 8, (struct doom){ 0, SIGSTOP, DURING, 0 }, true);
+}
+
+/* In a ring a rank may wait for one that waits itself: with a stopped one not all can name it, but all end. */
+static void test_allreduce_fails(void **state)
+{
+	world_need_several();
+	check_doom(3, 30, 10, (struct doom){ 2, SIGKILL, DURING, 1 }, true);
+	check_doom(3, 1.5, 10, (struct doom){ 2, SIGSTOP, BEFORE, 1 }, false);
+}
+
+/* Rank 1 gives up; the others wait for it and hear why. */
+static int body_abort(struct comm *comm, void *arg, struct err *err)
+{
+	int all[WORLD_MAX], me = comm_rank(comm);
+
+	if (me == 1) {
+		usleep(100000);
+		comm_abort(comm, "the disk is on fire");
+	}
+	return comm_wait(comm, comm_allgather(comm, "control of step 3", &me, all, sizeof me), err);
+}
+
+static int fail_work(void *arg, struct err *err)
+{
+	return err_fail(err, EXIT_DATA, "the disk is on fire");
+}
+
+static int body_failing_work(struct comm *comm, void *arg, struct err *err)
+{
+	int all[WORLD_MAX], me = comm_rank(comm);
+
+	if (me == 1)
+		comm_call(comm, "combination", fail_work, NULL);
+	return comm_wait(comm, comm_allgather(comm, "control of step 3", &me, all, sizeof me), err);
+}
+
+static void check_told(world_body *body, enum exit_status own)
+{
+	struct world_rank ranks[4];
+
+	world_run(4, 30, 15, body, NULL, ranks);
+	for (int i = 0; i < 4; i++) {
+		print_message("# rank %d after %.1f s: %s\n", i, ranks[i].seconds, ranks[i].err.text);
+		assert_int_equal(ranks[i].signal, 0);
+		assert_int_equal(ranks[i].rc, -1);
+		assert_int_equal(ranks[i].err.status, i == 1 ? own : EXIT_LOST);
+		assert_names(&ranks[i], "the disk is on fire");
+		if (i != 1)
+			assert_names(&ranks[i], "rank 1 on here");
+		assert_true(ranks[i].seconds < 6);
+	}
+}
+
+static void test_abort(void **state)
+{
+	world_need_several();
+	check_told(body_abort, EXIT_LOST);
+}
+
+static void test_failing_work(void **state)
+{
+	world_need_several();
+	check_told(body_failing_work, EXIT_DATA);
+}
+
+/* ---- opening ---- */
+
+static void test_providers(void **state)
+{
+	struct ident one = { .world_size = 1, .local_world_size = 1, .node_count = 1, .node = "here" };
+	struct ident two = { .world_size = 2, .local_world_size = 2, .node_count = 1, .node = "here" };
+	struct err err;
+	struct comm *comm = comm_open(&one, NULL, NULL, 5, &err);
+
+	assert_non_null(comm);
+	assert_string_equal(comm_provider(comm), "single");
+	assert_int_equal(comm_wait(comm, 7, &err), -1);
+	comm_close(comm);
+	comm_close(NULL);
+	assert_null(comm_open(&two, NULL, "single", 5, &err));
+	assert_int_equal(err.status, EXIT_USAGE);
+	assert_null(comm_open(&one, NULL, "pigeon", 5, &err));
+	assert_int_equal(err.status, EXIT_USAGE);
+#ifndef HAVE_GLOO
+	assert_null(comm_open(&two, NULL, NULL, 5, &err));
+	assert_int_equal(err.status, EXIT_USAGE);
+	assert_non_null(strstr(err.text, "libgloo-dev"));
+#endif
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_providers),
+		cmocka_unit_test(test_exchange),
+		cmocka_unit_test(test_collectives),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_uneven_end),
+		cmocka_unit_test(test_killed_before),
+		cmocka_unit_test(test_killed_during),
+		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_allreduce_fails),
+		cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_failing_work),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data parallelism over real processes: gradients, loss and norm have the same bits at every world size, for every bucket
+ * size, and they are those of the recursive tree, computed directly. And a rank that goes its own way is found out. */
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/world_fixture.h"
+#include "trainer/ddp.h"
+#include "trainer/ddp_plan.h"
+#include "trainer/tree.h"
+
+#define LAYERS 4
+#define STEPS 2
+#define VALID 37 /* tokens counted in a slot; slot s has VALID + s */
+
+/* What a world computes, and what must come out; filled in before the fork. */
+struct job {
+	struct tensor_table table;
+	struct ops *ops;
+	int slots;
+	size_t bucket_bytes;
+	int native;
+	float *grads[STEPS];    /* the direct sums */
+	float *magnitude;       /* sum of |g| of step 0, the scale of rounding errors */
+	double loss, norm[STEPS];
+	int64_t valid;
+};
+
+static void add_row(struct tensor_table *table, const char *name, int64_t rows, int64_t columns, int64_t padded, int layer)
+{
+	struct tensor row = { .dims = 2, .shape = { rows, columns }, .padded = { padded, columns }, .layer = layer };
+	struct err err;
+
+	snprintf(row.name, sizeof row.name, "%s", name);
+	if (tensor_table_add(table, &row, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+/* Odd sizes, a tensor of several norm blocks, one of exactly one block, padded rows, several tensors in a layer. */
+static void make_table(struct tensor_table *table)
+{
+	add_row(table, "norm.weight", 1, 33, 1, 0);
+	add_row(table, "head.weight", 123, 777, 128, 0);
+	add_row(table, "fc.weight", 256, 256, 256, 1);
+	add_row(table, "fc.bias", 1, 1, 1, 1);
+	add_row(table, "attn.weight", 401, 1000, 401, 2);
+	add_row(table, "embedding.weight", 1001, 33, 1024, 3);
+}
+
+/* A gradient whose sums round: magnitudes over many powers of two. */
+static float gradient(uint64_t step, int slot, size_t at)
+{
+	uint64_t v = (at + 1) * 0x9e3779b97f4a7c15u + (uint64_t)slot * 0xff51afd7ed558ccdu + step * 0xc4ceb9fe1a85ec53u;
+
+	v ^= v >> 33;
+	v *= 0xff51afd7ed558ccdu;
+	v ^= v >> 29;
+	return ldexpf((float)((int32_t)(v >> 32)) / 2147483648.0f, (int)(v % 9) - 4);
+}
+
+static double slot_loss(uint64_t step, int slot)
+{
+	return 100.0 + gradient(step, slot, 12345) / 3.0;
+}
+
+static void fill_layer(const struct tensor_table *table, float *arena, uint64_t step, int slot, int layer)
+{
+	for (int i = 0; i < table->count; i++) {
+		const struct tensor *row = &table->rows[i];
+
+		for (size_t j = row->offset; row->layer == layer && j < row->offset + row->count; j++)
+			arena[j] = gradient(step, slot, j);
+	}
+}
+
+/* Node (level, index) of the tree, word for word, over whole arenas. */
+static float *direct(const struct job *job, uint64_t step, int level, int index)
+{
+	size_t elements = job->table.elements;
+
+	if (level == 0) {
+		float *leaf = calloc(elements, sizeof *leaf);
+		for (int layer = 0; layer < LAYERS; layer++)
+			fill_layer(&job->table, leaf, step, index, layer);
+		return leaf;
+	}
+	float *left = direct(job, step, level - 1, 2 * index);
+	if ((2 * index + 1) << (level - 1) < job->slots) {
+		float *right = direct(job, step, level - 1, 2 * index + 1);
+		for (size_t i = 0; i < elements; i++)
+			left[i] = left[i] + right[i];
+		free(right);
+	}
+	return left;
+}
+
+/* Blocks of the logical elements of each tensor, added in order. */
+static double direct_norm(const struct job *job, const float *grads)
+{
+	double squares = 0;
+
+	for (int i = 0; i < job->table.count; i++) {
+		const struct tensor *row = &job->table.rows[i];
+		for (size_t at = 0; at < row->count; at += NORM_BLOCK) {
+			double block;
+			job->ops->square_sums(job->ops, &block, grads + row->offset + at,
+				row->count - at < NORM_BLOCK ? row->count - at : NORM_BLOCK);
+			squares += block;
+		}
+	}
+	return sqrt(squares);
+}
+
+static void make_job(struct job *job, int slots, size_t bucket_bytes, int native)
+{
+	struct err err;
+	int level = 0;
+
+	memset(job, 0, sizeof *job);
+	make_table(&job->table);
+	job->ops = ops_cpu_create(true, &err);
+	assert_non_null(job->ops);
+	job->slots = slots;
+	job->bucket_bytes = bucket_bytes;
+	job->native = native;
+	while (1 << level < slots)
+		level++;
+	for (uint64_t step = 0; step < STEPS; step++) {
+		job->grads[step] = direct(job, step, level, 0);
+		job->norm[step] = direct_norm(job, job->grads[step]);
+	}
+	job->magnitude = calloc(job->table.elements, sizeof(float));
+	for (int slot = 0; slot < slots; slot++) {
+		for (size_t i = 0; i < job->table.elements; i++)
+			job->magnitude[i] += fabsf(gradient(0, slot, i));
+		job->valid += VALID + slot;
+	}
+}
+
+static void free_job(struct job *job)
+{
+	job->ops->destroy(job->ops);
+	tensor_table_clear(&job->table);
+	for (int step = 0; step < STEPS; step++)
+		free(job->grads[step]);
+	free(job->magnitude);
+}
+
+/* ---- one step as the training loop does it ---- */
+
+static void train_slot(struct ddp *ddp, const struct job *job, uint64_t step, int slot)
+{
+	float *grads = ddp_slot_grads(ddp, slot);
+
+	for (int layer = 0; layer < LAYERS; layer++) {
+		fill_layer(&job->table, grads, step, slot, layer);
+		ddp_ready(ddp, layer);
+	}
+	ddp_slot_end(ddp, slot_loss(step, slot), VALID + slot);
+}
+
+static int run_step(struct ddp *ddp, const struct job *job, uint64_t step, struct ddp_control control,
+	struct ddp_result *result, struct err *err)
+{
+	int first = ddp_first_slot(ddp), count = ddp_slot_count(ddp);
+
+	ddp_begin(ddp, step);
+	for (int slot = first; slot < first + count; slot++)
+		train_slot(ddp, job, step, slot);
+	return ddp_finish(ddp, &control, result, err);
+}
+
+static struct ddp *create(struct comm *comm, const struct job *job, struct err *err)
+{
+	struct ddp_config config = { .slots = job->slots, .bucket_bytes = job->bucket_bytes, .native = job->native };
+
+	return ddp_create(comm, job->ops, &job->table, &config, err);
+}
+
+static struct ddp_control control_for(struct comm *comm, uint64_t step)
+{
+	return (struct ddp_control){ .step = step, .sample_hash = 1000 + (uint64_t)comm_rank(comm) };
+}
+
+static int body_canonical(struct comm *comm, void *arg, struct err *err)
+{
+	struct job *job = arg;
+	uint64_t world = (uint64_t)comm_size(comm);
+	struct ddp *ddp = create(comm, job, err);
+
+	if (!ddp)
+		return -1;
+	for (uint64_t step = 0; step < STEPS; step++) {
+		struct ddp_result result;
+		double loss = 0;
+
+		if (run_step(ddp, job, step, control_for(comm, step), &result, err) < 0)
+			return -1;
+		for (int slot = 0; slot < job->slots; slot++)
+			loss += slot_loss(step, slot);
+		for (size_t i = 0; i < job->table.elements; i++)
+			if (memcmp(&ddp_grads(ddp)[i], &job->grads[step][i], sizeof(float)) != 0)
+				return err_set(err, "element %zu of step %d is %a, not %a", i, (int)step, (double)ddp_grads(ddp)[i],
+					(double)job->grads[step][i]);
+		WORLD_CHECK(result.norm == job->norm[step]);
+		WORLD_CHECK(result.loss == loss / (double)job->valid);
+		WORLD_CHECK(result.valid == job->valid);
+		WORLD_CHECK(result.stop == 0 && result.fault == 0 && result.fault_rank == -1);
+		WORLD_CHECK(result.sample_hash == 1000 * world + world * (world - 1) / 2);
+	}
+	ddp_destroy(ddp);
+	return 0;
+}
+
+static void check_worlds(int slots, size_t bucket_bytes, const int *worlds, int count)
+{
+	struct world_rank ranks[WORLD_MAX];
+	struct job job;
+
+	make_job(&job, slots, bucket_bytes, 0);
+	for (int i = 0; i < count; i++) {
+		world_run(worlds[i], 30, 60, body_canonical, &job, ranks);
+		world_assert_ok(worlds[i], ranks);
+	}
+	free_job(&job);
+}
+
+#define WORLDS(...) (const int[]){ __VA_ARGS__ }, sizeof (const int[]){ __VA_ARGS__ } / sizeof(int)
+
+static void test_single(void **state)
+{
+	for (int slots = 1; slots <= 8; slots++)
+		check_worlds(slots, 300000, WORLDS(1));
+}
+
+static void test_powers_of_two(void **state)
+{
+	world_need_several();
+	check_worlds(8, 25 << 20, WORLDS(1, 2, 4, 8));
+	check_worlds(8, 70000, WORLDS(2, 4, 8));
+	check_worlds(16, 500000, WORLDS(4));
+}
+
+/* Several pieces a rank, and ranks with unequal numbers of slots. */
+static void test_any_world(void **state)
+{
+	world_need_several();
+	check_worlds(8, 300000, WORLDS(3, 5, 6, 7));
+	check_worlds(7, 25 << 20, WORLDS(2, 3, 7));
+	check_worlds(12, 200000, WORLDS(5));
+	check_worlds(27, 1 << 20, WORLDS(4));
+}
+
+static int body_native(struct comm *comm, void *arg, struct err *err)
+{
+	struct job *job = arg;
+	struct ddp *ddp = create(comm, job, err);
+	struct ddp_result result;
+
+	if (!ddp || run_step(ddp, job, 0, control_for(comm, 0), &result, err) < 0)
+		return -1;
+	for (size_t i = 0; i < job->table.elements; i++)
+		WORLD_CHECK(fabsf(ddp_grads(ddp)[i] - job->grads[0][i]) <= 1e-5f * job->magnitude[i]);
+	WORLD_CHECK(fabs(result.norm - job->norm[0]) < 1e-6 * job->norm[0]);
+	ddp_destroy(ddp);
+	return 0;
+}
+
+static void test_native_is_close(void **state)
+{
+	world_need_several();
+	struct world_rank ranks[WORLD_MAX];
+	struct job job;
+
+	make_job(&job, 8, 200000, 1);
+	for (int size = 1; size <= 4; size++) {
+		world_run(size, 30, 60, body_native, &job, ranks);
+		world_assert_ok(size, ranks);
+	}
+	free_job(&job);
+}
+
+/* ---- while the backward pass goes on ---- */
+
+/* With the last slot's first two layers ready, their buckets are reduced before the other layers exist. */
+static int body_overlap(struct comm *comm, void *arg, struct err *err)
+{
+	struct job *job = arg;
+	struct ddp *ddp = create(comm, job, err);
+	size_t early = 0;
+
+	if (!ddp)
+		return -1;
+	int first = ddp_first_slot(ddp), last = first + ddp_slot_count(ddp) - 1;
+	ddp_begin(ddp, 0);
+	for (int slot = first; slot < last; slot++)
+		train_slot(ddp, job, 0, slot);
+	float *grads = ddp_slot_grads(ddp, last);
+	for (int layer = 0; layer < LAYERS; layer++) {
+		fill_layer(&job->table, grads, 0, last, layer);
+		ddp_ready(ddp, layer);
+		if (layer == 1) {
+			if (comm_wait(comm, comm_call(comm, "marker", NULL, NULL), err) < 0)
+				return -1;
+			while (early < job->table.elements && ddp_grads(ddp)[early] == job->grads[0][early])
+				early++;
+			WORLD_CHECK(early >= job->table.rows[1].offset + job->table.rows[1].count);
+			WORLD_CHECK(early < job->table.rows[4].offset + job->table.rows[4].count);
+		}
+	}
+	ddp_slot_end(ddp, 0, 1);
+	struct ddp_control control = control_for(comm, 0);
+	struct ddp_result result;
+	if (ddp_finish(ddp, &control, &result, err) < 0)
+		return -1;
+	ddp_destroy(ddp);
+	return 0;
+}
+
+static void test_overlap(void **state)
+{
+	world_need_several();
+	struct world_rank ranks[WORLD_MAX];
+	struct job job;
+
+	make_job(&job, 4, 100000, 0);
+	world_run(2, 30, 60, body_overlap, &job, ranks);
+	world_assert_ok(2, ranks);
+	free_job(&job);
+}
+
+/* ---- flags, faults, and ranks that differ ---- */
+
+/* Rank 1 can't read its data and skips its slots: all learn it, nobody waits. */
+static int body_fault(struct comm *comm, void *arg, struct err *err)
+{
+	struct job *job = arg;
+	struct ddp *ddp = create(comm, job, err);
+	struct ddp_control control = control_for(comm, 5);
+	struct ddp_result result;
+
+	if (!ddp)
+		return -1;
+	ddp_begin(ddp, 5);
+	if (comm_rank(comm) == 1) {
+		control.fault = EXIT_DATA;
+		control.stop = 1;
+	} else {
+		for (int slot = 0; slot < ddp_slot_count(ddp); slot++)
+			train_slot(ddp, job, 5, ddp_first_slot(ddp) + slot);
+	}
+	if (ddp_finish(ddp, &control, &result, err) < 0)
+		return -1;
+	WORLD_CHECK(result.fault == EXIT_DATA && result.fault_rank == 1 && result.stop == 1);
+	ddp_destroy(ddp);
+	return 0;
+}
+
+static void test_fault(void **state)
+{
+	world_need_several();
+	struct world_rank ranks[WORLD_MAX];
+	struct job job;
+
+	make_job(&job, 7, 300000, 0);
+	world_run(3, 30, 60, body_fault, &job, ranks);
+	world_assert_ok(3, ranks);
+	free_job(&job);
+}
+
+enum oddity { ODD_STEP, SAME_SAMPLES, ODD_SLOTS, ODD_TABLE, DEATH };
+
+struct odd_job {
+	struct job job;
+	enum oddity oddity;
+};
+
+static int body_odd(struct comm *comm, void *arg, struct err *err)
+{
+	struct odd_job *odd = arg;
+	struct ddp_control control = control_for(comm, 9);
+	struct ddp_result result;
+	int me = comm_rank(comm);
+
+	if (odd->oddity == ODD_SLOTS && me == 1)
+		odd->job.slots = 16;
+	if (odd->oddity == ODD_TABLE && me == 1)
+		odd->job.table.rows[2].name[0] = 'F';
+	if (odd->oddity == ODD_STEP && me == 1)
+		control.step = 10;
+	if (odd->oddity == SAME_SAMPLES)
+		control.sample_hash = 77;
+	struct ddp *ddp = create(comm, &odd->job, err);
+	if (!ddp)
+		return -1;
+	if (odd->oddity == DEATH && me == 1)
+		raise(SIGKILL);
+	int rc = run_step(ddp, &odd->job, 9, control, &result, err);
+	ddp_destroy(ddp);
+	return rc;
+}
+
+static void check_odd(enum oddity oddity, enum exit_status status, const char *const *words)
+{
+	struct world_rank ranks[WORLD_MAX];
+	struct odd_job odd = { .oddity = oddity };
+
+	make_job(&odd.job, 8, 300000, 0);
+	world_run(3, 30, 60, body_odd, &odd, ranks);
+	for (int i = 0; i < 3; i++) {
+		if (oddity == DEATH && i == 1)
+			continue;
+		print_message("# rank %d: %s\n", i, ranks[i].err.text);
+		assert_int_equal(ranks[i].signal, 0);
+		assert_int_equal(ranks[i].rc, -1);
+		assert_int_equal(ranks[i].err.status, status);
+		for (const char *const *word = words; *word; word++)
+			if (!strstr(ranks[i].err.text, *word))
+				fail_msg("\"%s\" is not in: %s", *word, ranks[i].err.text);
+	}
+	free_job(&odd.job);
+}
+
+static void test_oddities(void **state)
+{
+	world_need_several();
+	check_odd(ODD_STEP, EXIT_FAULT, (const char *[]){ "rank 1 at step 10", "rank 0 is at step 9", NULL });
+	check_odd(SAME_SAMPLES, EXIT_FAULT, (const char *[]){ "all 3 ranks read the same samples", "step 9", NULL });
+	check_odd(ODD_SLOTS, EXIT_USAGE, (const char *[]){ "--slots is 8 on rank 0 and 16 on rank 1", NULL });
+	check_odd(ODD_TABLE, EXIT_USAGE, (const char *[]){ "hash of the tensors", "rank 1", NULL });
+	check_odd(DEATH, EXIT_LOST, (const char *[]){ "rank 1 on here", NULL });
+}
+
+/* The step is given up with buckets in flight: the gradients go away only after them, and the peers are told. */
+static int body_given_up(struct comm *comm, void *arg, struct err *err)
+{
+	struct job *job = arg;
+	struct ddp *ddp = create(comm, job, err);
+	struct ddp_control control = control_for(comm, 0);
+	struct ddp_result result;
+
+	if (!ddp)
+		return -1;
+	if (comm_rank(comm) == 1) {
+		ddp_begin(ddp, 0);
+		train_slot(ddp, job, 0, ddp_first_slot(ddp));
+		ddp_destroy(ddp);
+		return 0;
+	}
+	int rc = run_step(ddp, job, 0, control, &result, err);
+	ddp_destroy(ddp);
+	WORLD_CHECK(rc < 0 && err->status == EXIT_LOST);
+	WORLD_CHECK(strstr(err->text, "rank 1 on here") && strstr(err->text, "the step was given up"));
+	return 0;
+}
+
+static void test_given_up(void **state)
+{
+	world_need_several();
+	struct world_rank ranks[WORLD_MAX];
+	struct job job;
+
+	make_job(&job, 3, 100000, 0);
+	world_run(3, 30, 60, body_given_up, &job, ranks);
+	world_assert_ok(3, ranks);
+	free_job(&job);
+}
+
+static int body_too_many(struct comm *comm, void *arg, struct err *err)
+{
+	struct ddp *ddp = create(comm, arg, err);
+
+	WORLD_CHECK(!ddp);
+	WORLD_CHECK(err->status == EXIT_USAGE);
+	WORLD_CHECK(strstr(err->text, "at most 3 ranks") && strstr(err->text, "--slots 4"));
+	return 0;
+}
+
+static void test_too_many_ranks(void **state)
+{
+	world_need_several();
+	struct world_rank ranks[WORLD_MAX];
+	struct job job;
+
+	make_job(&job, 3, 300000, 0);
+	world_run(4, 30, 60, body_too_many, &job, ranks);
+	world_assert_ok(4, ranks);
+	free_job(&job);
+}
+
+/* ---- the plan ---- */
+
+/* Buckets tile the arena, keep their limits and become ready in order; segments tile each bucket. */
+static void test_buckets(void **state)
+{
+	static const size_t limits[] = { 1, 70000, 300000, 1 << 20, 25 << 20 };
+	struct tensor_table table = { 0 };
+
+	make_table(&table);
+	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++) {
+		int count;
+		struct ddp_bucket *buckets = ddp_buckets_make(&table, limits[k], &count);
+		size_t next = 0, limit = limits[k] > 1024 ? limits[k] : 1024;
+
+		for (int i = 0; i < count; i++) {
+			assert_int_equal(buckets[i].first, next);
+			assert_true(buckets[i].count > 0);
+			assert_true(buckets[i].count * sizeof(float) <= (i || limit < DDP_FIRST_BUCKET ? limit : DDP_FIRST_BUCKET));
+			assert_true(i == 0 || buckets[i].layer >= buckets[i - 1].layer);
+			next += buckets[i].count;
+			for (int t = 0; t < table.count; t++)
+				if (table.rows[t].offset < next)
+					assert_true(buckets[i].layer >= table.rows[t].layer);
+			for (int world = 1; world <= 9; world++) {
+				size_t at = buckets[i].first, part;
+				for (int rank = 0; rank < world; rank++) {
+					size_t first = ddp_segment(&buckets[i], world, rank, &part);
+					assert_true(part == 0 || first == at);
+					at += part;
+				}
+				assert_int_equal(at, buckets[i].first + buckets[i].count);
+			}
+		}
+		assert_int_equal(next, table.elements);
+		assert_int_equal(buckets[count - 1].layer, LAYERS - 1);
+		free(buckets);
+	}
+	tensor_table_clear(&table);
+}
+
+/* A counter of 2^k slots needs k + 1 arenas, the result is in arena 0, and each slot is added away but the pieces. */
+static void test_plan(void **state)
+{
+	for (int slots = 1; slots <= 64; slots++)
+		for (int world = 1; world <= slots; world++)
+			for (int rank = 0; rank < world; rank++) {
+				struct ddp_plan plan;
+				struct err err;
+
+				assert_int_equal(ddp_plan_make(&plan, slots, world, rank, false, &err), 0);
+				assert_int_equal(plan.arena_of[0], 0);
+				assert_int_equal(plan.piece_arena[0], 0);
+				assert_int_equal(plan.pieces, plan.piece_start[rank + 1] - plan.piece_start[rank]);
+				assert_int_equal(plan.merge_end[plan.count - 1], plan.count - plan.pieces);
+				if (world == 1 && (slots & (slots - 1)) == 0)
+					assert_int_equal(1 << (plan.arenas - 1), slots);
+				ddp_plan_clear(&plan);
+			}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_buckets),
+		cmocka_unit_test(test_plan),
+		cmocka_unit_test(test_single),
+		cmocka_unit_test(test_powers_of_two),
+		cmocka_unit_test(test_any_world),
+		cmocka_unit_test(test_native_is_close),
+		cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_oddities),
+		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_too_many_ranks),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a job is put back, and the note that keeps it from being put back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plugin/requeue.h"
+
+static struct requeue_job job_in(enum requeue_state state)
+{
+	return (struct requeue_job){ .id = 12, .attempt = 3, .state = state, .batch = true, .requeueable = true };
+}
+
+static enum requeue_action decide(const struct requeue_job *job, int attempt, long step, const char *word)
+{
+	char reason[300] = "";
+	enum requeue_action action = requeue_decide(job, attempt, step, reason, sizeof reason);
+	assert_non_null(strstr(reason, word));
+	return action;
+}
+
+static void each_state_has_its_action(void **state)
+{
+	static const struct { enum requeue_state state; enum requeue_action action; const char *word; } cases[] = {
+		{ REQUEUE_RUNNING, REQUEUE_SUBMIT, "" }, { REQUEUE_TIMEOUT, REQUEUE_REVIVE, "" },
+		{ REQUEUE_CANCELLED, REQUEUE_NOTHING, "cancelled" }, { REQUEUE_WAITING, REQUEUE_NOTHING, "queue" },
+		{ REQUEUE_ENDED, REQUEUE_NOTHING, "ended" },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct requeue_job job = job_in(cases[i].state);
+		assert_int_equal(decide(&job, 3, 0, cases[i].word), cases[i].action);
+		/* A node that was cut off and speaks for an older attempt never touches the job, whatever its state. */
+		assert_int_equal(decide(&job, 2, 0, "attempt 3, not 2"), REQUEUE_NOTHING);
+		assert_int_equal(decide(&job, 4, 0, "attempt 3, not 4"), REQUEUE_NOTHING);
+	}
+}
+
+static void what_cannot_be_put_back_is_refused(void **state)
+{
+	struct requeue_job job = job_in(REQUEUE_RUNNING);
+	job.requeueable = false;
+	assert_int_equal(decide(&job, 3, 0, "--no-requeue"), REQUEUE_REFUSED);
+	job.batch = false;
+	assert_int_equal(decide(&job, 3, 0, "sbatch"), REQUEUE_REFUSED);
+	job.state = REQUEUE_CANCELLED;
+	assert_int_equal(decide(&job, 3, 0, "cancelled"), REQUEUE_NOTHING);
+}
+
+static void a_step_that_ended_for_good_stays_ended(void **state)
+{
+	struct requeue_job job = job_in(REQUEUE_RUNNING);
+	assert_true(requeue_note("", 3, 1, "rank 2 exited with status 1", job.comment, sizeof job.comment));
+	assert_int_equal(decide(&job, 3, 1, "rank 2 exited with status 1"), REQUEUE_NOTHING);
+	assert_int_equal(decide(&job, 3, REQUEUE_ANY_STEP, "rank 2"), REQUEUE_NOTHING);
+	/* Not so a later step of the script, nor the next attempt. */
+	assert_int_equal(decide(&job, 3, 2, ""), REQUEUE_SUBMIT);
+	job.attempt = 4;
+	assert_int_equal(decide(&job, 4, 1, ""), REQUEUE_SUBMIT);
+}
+
+static void a_note_keeps_the_users_comment_and_replaces_older_notes(void **state)
+{
+	char once[400], twice[400];
+	assert_true(requeue_note("mine; and more", 0, 1, "why", once, sizeof once));
+	assert_string_equal(once, "mine; and more; muster: attempt 0 step 1 ended for good: why");
+	assert_true(requeue_note(once, 1, 0, "again", twice, sizeof twice));
+	assert_string_equal(twice, "mine; and more; muster: attempt 1 step 0 ended for good: again");
+	assert_false(requeue_noted(twice, 0, 1));
+	assert_true(requeue_noted(twice, 1, 0));
+	assert_false(requeue_noted("mine", 0, 0));
+	assert_false(requeue_noted("muster: attempt of mine", 0, 0));
+	assert_false(requeue_note(once, 1, 0, "again", twice, 20));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_state_has_its_action),
+		cmocka_unit_test(what_cannot_be_put_back_is_refused),
+		cmocka_unit_test(a_step_that_ended_for_good_stays_ended),
+		cmocka_unit_test(a_note_keeps_the_users_comment_and_replaces_older_notes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running the helper: its output, its parent, its privileges, and the time that it gets. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "plugin/run_as_user.h"
+
+static char output[200];
+static struct err err;
+
+static int shell(const char *script, double seconds)
+{
+	gid_t groups[] = { 7, 8 };
+	struct run_user user = { 65534, 65533, groups, 2 };
+	char *argv[] = { "/bin/sh", "-c", (char *)script, NULL };
+	char *env[] = { "COLOUR=red", NULL };
+	memset(&err, 0, sizeof err);
+	return run_as_user(&user, argv, env, seconds, output, sizeof output, &err);
+}
+
+static void output_comes_back(void **state)
+{
+	assert_int_equal(shell("echo out $COLOUR $HOME; echo err >&2; exit 3", 10), 0);
+	assert_string_equal(output, "out red\nerr\n");
+}
+
+static void long_output_is_cut_not_blocked_on(void **state)
+{
+	assert_int_equal(shell("i=0; while [ $i -lt 20000 ]; do echo 1234567; i=$((i+1)); done", 20), 0);
+	assert_int_equal(strlen(output), sizeof output - 1);
+}
+
+static void one_that_takes_too_long_is_ended_and_not_waited_for(void **state)
+{
+	double start = clock_now();
+	int pid;
+	assert_int_equal(shell("echo $$; exec sleep 30", 0.3), -1);
+	assert_true(clock_now() - start < 5);
+	assert_non_null(strstr(err.text, "more than 0.3 s"));
+	assert_int_equal(sscanf(output, "%d", &pid), 1);
+	struct deadline deadline = deadline_in(5);
+	while (kill(pid, 0) == 0)
+		assert_true(deadline_sleep(deadline, 0.02));
+}
+
+static void it_is_nobodys_child_and_stands_polite_signals(void **state)
+{
+	char *rest = output;
+	assert_int_equal(shell("kill -TERM $$; kill -HUP $$; kill -INT $$; echo $$ $PPID", 10), 0);
+	int pid = (int)strtol(output, &rest, 10), parent = (int)strtol(rest, NULL, 10);
+	assert_true(pid > 1);
+	assert_int_not_equal(parent, getpid());
+}
+
+static void no_descriptor_of_ours_is_left_open(void **state)
+{
+	assert_int_equal(shell("ls /proc/self/fd | tr '\\n' ' '", 10), 0);
+	/* 3 is the folder that ls reads. */
+	assert_string_equal(output, "0 1 2 3 ");
+}
+
+static void all_privileges_are_dropped(void **state)
+{
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(shell("grep -E '^(Uid|Gid|Groups|CapEff)' /proc/self/status | tr -s '\\t ' ' '", 10), 0);
+	assert_string_equal(output, "Uid: 65534 65534 65534 65534\nGid: 65533 65533 65533 65533\nGroups: 7 8 \n"
+		"CapEff: 0000000000000000\n");
+}
+
+static void one_that_is_missing_is_an_error(void **state)
+{
+	struct run_user user = { getuid(), getgid(), NULL, 0 };
+	char *argv[] = { "/nonexistent/helper", NULL }, *env[] = { NULL };
+	assert_int_equal(run_as_user(&user, argv, env, 5, output, sizeof output, &err), -1);
+	assert_non_null(strstr(err.text, "/nonexistent/helper"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(output_comes_back),
+		cmocka_unit_test(long_output_is_cut_not_blocked_on),
+		cmocka_unit_test(one_that_takes_too_long_is_ended_and_not_waited_for),
+		cmocka_unit_test(it_is_nobodys_child_and_stands_polite_signals),
+		cmocka_unit_test(no_descriptor_of_ours_is_left_open),
+		cmocka_unit_test(all_privileges_are_dropped),
+		cmocka_unit_test(one_that_is_missing_is_an_error),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

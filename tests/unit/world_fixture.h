@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A world of processes on this machine: forks one a rank, each with its identity, rendezvous and communicator. */
+#ifndef MUSTER_WORLD_FIXTURE_H
+#define MUSTER_WORLD_FIXTURE_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "common/ident.h"
+#include "trainer/comm.h"
+
+#define WORLD_MAX 16
+
+/* What became of a rank, as its parent sees it. */
+struct world_rank {
+	int finished;     /* the body returned */
+	int rc;           /* what it returned */
+	struct err err;   /* what it left there */
+	double seconds;   /* from the opening of its communicator */
+	int signal;       /* that ended the process, 0 for none */
+};
+
+/* Runs in the rank's own process. 0, or -1 with `err`. The communicator is closed afterwards. */
+typedef int world_body(struct comm *comm, void *arg, struct err *err);
+
+/* Runs a world of `size` ranks with that deadline of the communicator and returns when each has ended; after `limit`
+ * seconds all that are left are killed. `ranks` has room for them. */
+void world_run(int size, double deadline, double limit, world_body *body, void *arg, struct world_rank *ranks);
+
+/* Skips the test where the build has no communicator for several ranks. To be called first. */
+void world_need_several(void);
+
+/* Fails the test with the first error text unless every rank returned 0. */
+void world_assert_ok(int size, const struct world_rank *ranks);
+
+/* In a body: leave with a message unless `condition` holds. */
+#define WORLD_CHECK(condition) \
+	do { \
+		if (!(condition)) \
+			return err_set(err, "%s:%d: %s", __FILE__, __LINE__, #condition); \
+	} while (0)
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How ranks talk: grouped send and receive, all-gather, all-reduce and broadcast, executed in the order of the calls on
+ * the communicator's own thread (Gloo) or stream (NCCL). Each call returns at once with a ticket, its done event. */
+#ifndef MUSTER_COMM_H
+#define MUSTER_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "common/ident.h"
+#include "plugin/rdzv.h"
+
+struct comm;
+typedef uint64_t comm_ticket;
+
+/* A one-way transfer within a group; 0-byte ones are allowed. */
+struct comm_transfer {
+	int peer;
+	void *buffer;
+	size_t bytes;
+	int receive; /* 0: send */
+};
+
+/* What a rank stands in, for the message when a deadline passes. The label is the caller's: "bucket 3 of step 17". */
+struct comm_record {
+	char label[64];
+	const char *operation; /* "exchange", "all-gather", …; NULL when idle */
+	double entered;        /* clock_now() */
+};
+
+/* `provider`: "gloo", "single" (a world of one only) or NULL for the fitting one. `deadline` in seconds bounds each
+ * operation's wait for progress. NULL on error (EXIT_LOST names the ranks that did not come). */
+struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char *provider, double deadline,
+	struct err *err);
+/* Ends the thread and the connections; an operation in flight fails. NULL is allowed. */
+void comm_close(struct comm *comm);
+const char *comm_provider(const struct comm *comm);
+int comm_rank(const struct comm *comm);
+int comm_size(const struct comm *comm);
+
+/* The buffers belong to the operation until its ticket is done. `work`, when not NULL, runs on the communicator's thread
+ * right after the operation (the canonical addition, for instance), before the ticket is done. The data must be ready at
+ * the call (a start event of another device comes with that device). */
+typedef int comm_work(void *arg, struct err *err);
+comm_ticket comm_exchange(struct comm *comm, const char *label, const struct comm_transfer *transfers, int count,
+	comm_work *work, void *arg);
+/* all[size · bytes] gets every rank's bytes in rank order; `mine` may be its place in `all`. */
+comm_ticket comm_allgather(struct comm *comm, const char *label, const void *mine, void *all, size_t bytes);
+/* Sum over a ring (for --reduction native; the bits depend on the world size). */
+comm_ticket comm_allreduce(struct comm *comm, const char *label, float *buffer, size_t count);
+comm_ticket comm_broadcast(struct comm *comm, const char *label, void *buffer, size_t bytes, int root);
+/* Only the work, in its turn. */
+comm_ticket comm_call(struct comm *comm, const char *label, comm_work *work, void *arg);
+
+/* Waits for a ticket and all before it. After a failure every call and wait gives the first error. Status EXIT_LOST
+ * names operation, label, seconds and the peers that did not answer, as far as the provider knows. */
+int comm_wait(struct comm *comm, comm_ticket ticket, struct err *err);
+/* Fails what is in flight and all that follows; the text is the reason. */
+void comm_abort(struct comm *comm, const char *why);
+/* What the communicator's thread stands in now. */
+struct comm_record comm_standing(struct comm *comm);
+
+#endif

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The communicator over Gloo's TCP transport: a connection between any two ranks, and unbound buffers on them. The one
+ * C++ file, since Gloo's interface is; nothing of C++ leaves it.
+ *
+ * What Gloo (2022-05) does not do, and this file does:
+ *  - A wait that times out closes every connection, so waits here have no timeout; other threads abort them.
+ *  - A peer's death reaches only buffers of which no byte has moved yet. So one byte that nobody sends is awaited from
+ *    each peer (`deaths`), and check() looks whether that has failed.
+ *  - Its all-reduce can't be aborted at all, so comm_op.c has one over exchange.
+ *  - A rank that gives up looks to its peers as if it had died. So it says goodbye with its reason, which a thread of
+ *    each rank awaits (`hear`), and the ranks that follow name the true cause. */
+#include <gloo/common/error.h>
+#include <gloo/context.h>
+#include <gloo/transport/address.h>
+#include <gloo/transport/context.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+extern "C" {
+#include "trainer/comm_address.h"
+#include "trainer/comm_provider.h"
+}
+
+namespace {
+
+using gloo::transport::UnboundBuffer;
+using std::chrono::milliseconds;
+using Buffer = std::unique_ptr<UnboundBuffer>;
+using Lock = std::unique_lock<std::mutex>;
+
+constexpr milliseconds FOREVER = std::chrono::hours(10000);
+constexpr milliseconds FAILED_LINGER(1000), ORDERLY_LINGER(5000), GOODBYE_GRACE(200);
+constexpr size_t CHUNK = 1 << 20; /* what counts as progress */
+constexpr size_t VALUE_MAX = 64 << 10; /* of a rendezvous value */
+enum Slot : uint64_t { SLOT_DATA = 1, SLOT_DEATH, SLOT_GOODBYE };
+
+/* What a rank says when it leaves. */
+struct Goodbye {
+	int32_t failed; /* 0: it has finished */
+	char why[700];
+};
+
+enum class Peer { ALIVE, FINISHED, FAILED };
+
+/* A context whose connections are made from one value a rank and one fence. */
+class Mesh : public gloo::Context {
+public:
+	Mesh(int rank, int size) : gloo::Context(rank, size) {}
+
+	/* Opens a listening socket for each peer; their addresses in rank order, without this rank's. */
+	std::vector<char> listen(const char *address, milliseconds timeout)
+	{
+		gloo::transport::tcp::attr attr(address);
+		device_ = gloo::transport::tcp::CreateDevice(attr);
+		transportContext_ = device_->createContext(rank, size);
+		/* a pair waits five times this long for its connection */
+		transportContext_->setTimeout(timeout / 5);
+		std::vector<char> all;
+		for (int peer = 0; peer < size; peer++) {
+			if (peer == rank)
+				continue;
+			auto &pair = transportContext_->createPair(peer);
+			pair->setLocalRank(0);
+			auto bytes = pair->address().bytes();
+			all.insert(all.end(), bytes.begin(), bytes.end());
+		}
+		return all;
+	}
+
+	/* `all` is what the peer's listen() returned. */
+	void connect(int peer, const std::vector<char> &all)
+	{
+		size_t each = all.size() / static_cast<size_t>(size - 1);
+		size_t place = static_cast<size_t>(rank > peer ? rank - 1 : rank);
+		auto begin = all.begin() + static_cast<ptrdiff_t>(place * each);
+		getPair(peer)->connect(std::vector<char>(begin, begin + static_cast<ptrdiff_t>(each)));
+	}
+};
+
+/* Gloo writes to sockets without MSG_NOSIGNAL; on its own threads all signals are blocked, here SIGPIPE is. */
+class QuietPipe {
+public:
+	QuietPipe()
+	{
+		sigemptyset(&pipe_);
+		sigaddset(&pipe_, SIGPIPE);
+		pthread_sigmask(SIG_BLOCK, &pipe_, &old_);
+	}
+	~QuietPipe()
+	{
+		struct timespec none = {};
+		if (!sigismember(&old_, SIGPIPE)) {
+			while (sigtimedwait(&pipe_, nullptr, &none) > 0)
+				;
+		}
+		pthread_sigmask(SIG_SETMASK, &old_, nullptr);
+	}
+
+private:
+	sigset_t pipe_, old_;
+};
+
+struct State {
+	int rank = 0, size = 1;
+	milliseconds deadline{0};
+	struct comm_events events = {};
+	std::shared_ptr<Mesh> mesh;
+	std::vector<std::string> names; /* "rank 3 on node7" */
+
+	std::mutex lock; /* of the fields below; never held while Gloo is called, but to abort a wait */
+	std::condition_variable changed;
+	std::vector<Peer> peers;
+	std::string told;              /* the first reason heard from a peer that gave up */
+	UnboundBuffer *waiting = nullptr; /* what the communicator's thread waits for */
+	bool waiting_send = false, interrupted = false;
+
+	std::mutex checking; /* one look at `deaths` at a time */
+	Buffer deaths;
+	std::vector<Buffer> spent; /* those before it: Gloo may still look at one */
+	std::vector<char> death_bytes;
+
+	std::thread hearer;
+	Buffer heard;
+	Goodbye heard_words = {};
+
+	std::once_flag said;
+	Goodbye words = {};
+	Buffer saying;
+	std::vector<Buffer> wreck; /* of the operation that failed: kept until the connections are closed */
+};
+
+/* Gloo's messages begin with "[file:line] ". */
+std::string reason_of(const std::exception &e)
+{
+	std::string text = e.what();
+	size_t end = text.find("] ");
+	return text[0] == '[' && end != std::string::npos ? text.substr(end + 2) : text;
+}
+
+/* ---- peers that are gone ---- */
+
+/* Awaits a byte that nobody sends from each living peer. Returns the ranks whose connection is closed already. */
+std::vector<int> arm_deaths(State *s)
+{
+	std::vector<int> closed;
+	QuietPipe quiet;
+
+	Buffer armed = s->mesh->createUnboundBuffer(s->death_bytes.data(), s->death_bytes.size());
+	for (int peer = 0; peer < s->size; peer++) {
+		if (peer == s->rank)
+			continue;
+		try {
+			armed->recv(peer, SLOT_DEATH, static_cast<size_t>(peer), 1);
+		} catch (const std::exception &) {
+			closed.push_back(peer);
+		}
+	}
+	s->spent.push_back(std::move(s->deaths));
+	s->deaths = std::move(armed);
+	return closed;
+}
+
+/* The ranks whose connection is closed. Aborting the wait beforehand makes it a look: Gloo tests for an exception first. */
+std::vector<int> closed_peers(State *s)
+{
+	std::lock_guard<std::mutex> one(s->checking);
+	try {
+		s->deaths->abortWaitRecv();
+		s->deaths->waitRecv(nullptr, FOREVER);
+		return {};
+	} catch (const std::exception &) {
+		return arm_deaths(s);
+	}
+}
+
+/* Of the closed ones, those that had not finished, with the first reason given in a goodbye. */
+std::string blame(State *s, const std::vector<int> &closed)
+{
+	Lock hold(s->lock);
+	std::string lost;
+
+	/* A goodbye comes before the end of its connection, but through another thread. */
+	s->changed.wait_for(hold, GOODBYE_GRACE, [&] {
+		for (int peer : closed)
+			if (s->peers[static_cast<size_t>(peer)] == Peer::ALIVE)
+				return false;
+		return true;
+	});
+	for (int peer : closed) {
+		auto at = static_cast<size_t>(peer);
+		if (s->peers[at] == Peer::FAILED && !s->told.empty())
+			return s->told;
+		if (s->peers[at] == Peer::ALIVE)
+			lost += (lost.empty() ? "" : ", ") + s->names[at];
+	}
+	return lost.empty() ? lost : lost + " is gone (connection closed)";
+}
+
+void gloo_interrupt(void *state)
+{
+	auto s = static_cast<State *>(state);
+	Lock hold(s->lock);
+
+	s->interrupted = true;
+	if (s->waiting && s->waiting_send)
+		s->waiting->abortWaitSend();
+	else if (s->waiting)
+		s->waiting->abortWaitRecv();
+}
+
+/* ---- goodbyes ---- */
+
+void await_goodbye(State *s)
+{
+	std::vector<int> all;
+
+	for (int peer = 0; peer < s->size; peer++)
+		if (peer != s->rank)
+			all.push_back(peer);
+	s->heard->recv(all, SLOT_GOODBYE, 0, sizeof s->heard_words);
+}
+
+void on_goodbye(State *s, int peer, const Goodbye &words)
+{
+	{
+		Lock hold(s->lock);
+		s->peers[static_cast<size_t>(peer)] = words.failed ? Peer::FAILED : Peer::FINISHED;
+		if (words.failed && s->told.empty())
+			s->told = words.why;
+		s->changed.notify_all();
+	}
+	if (words.failed) {
+		s->events.lost(s->events.arg, words.why);
+		gloo_interrupt(s);
+	}
+}
+
+/* The thread that hears goodbyes, one at a time, until it is told to stop. */
+void hear(State *s)
+{
+	int peer = -1;
+
+	try {
+		while (s->heard->waitRecv(&peer, FOREVER)) {
+			Goodbye words = s->heard_words;
+			words.why[sizeof words.why - 1] = '\0';
+			on_goodbye(s, peer, words);
+			await_goodbye(s);
+		}
+	} catch (const std::exception &) {
+		/* the connections are closed: nothing more to hear */
+	}
+}
+
+/* Tells all peers, once. `why` NULL: finished. */
+void say_goodbye(State *s, const char *why)
+{
+	std::call_once(s->said, [&] {
+		QuietPipe quiet;
+
+		s->words.failed = why != nullptr;
+		if (why && std::strstr(why, "gave up: "))
+			std::snprintf(s->words.why, sizeof s->words.why, "%.600s", why);
+		else if (why)
+			std::snprintf(s->words.why, sizeof s->words.why, "%.100s gave up: %.500s",
+				s->names[static_cast<size_t>(s->rank)].c_str(), why);
+		s->saying = s->mesh->createUnboundBuffer(&s->words, sizeof s->words);
+		for (int peer = 0; peer < s->size; peer++) {
+			try {
+				if (peer != s->rank)
+					s->saying->send(peer, SLOT_GOODBYE, 0, sizeof s->words);
+			} catch (const std::exception &) {
+				/* it is gone */
+			}
+		}
+	});
+}
+
+/* Waits until every peer has left as well or is gone: then nobody needs this rank any more. False when not all have. */
+bool linger(State *s, milliseconds limit)
+{
+	auto end = std::chrono::steady_clock::now() + limit;
+	auto all_gone = [&] {
+		for (int peer = 0; peer < s->size; peer++)
+			if (peer != s->rank && s->peers[static_cast<size_t>(peer)] == Peer::ALIVE)
+				return false;
+		return true;
+	};
+	for (;;) {
+		auto closed = closed_peers(s);
+		Lock hold(s->lock);
+
+		for (int peer : closed)
+			if (s->peers[static_cast<size_t>(peer)] == Peer::ALIVE)
+				s->peers[static_cast<size_t>(peer)] = Peer::FAILED;
+		if (s->changed.wait_for(hold, milliseconds(20), all_gone))
+			return true;
+		if (std::chrono::steady_clock::now() > end)
+			return false;
+	}
+}
+
+/* ---- operations ---- */
+
+/* One transfer: a buffer of Gloo's and how many chunks it has yet to see. */
+struct Flight {
+	Buffer buffer;
+	int peer;
+	bool send;
+	size_t chunks;
+};
+
+/* Waits for one chunk. False when interrupted; throws when the connection is closed. */
+bool wait_chunk(State *s, const Flight &flight)
+{
+	{
+		Lock hold(s->lock);
+		if (s->interrupted)
+			return false;
+		s->waiting = flight.buffer.get();
+		s->waiting_send = flight.send;
+	}
+	struct Clear {
+		State *s;
+		~Clear()
+		{
+			Lock hold(s->lock);
+			s->waiting = nullptr;
+		}
+	} clear{s};
+	return flight.send ? flight.buffer->waitSend(nullptr, FOREVER) : flight.buffer->waitRecv(nullptr, FOREVER);
+}
+
+/* After an interrupt: whether a transfer is complete. A helper aborts each wait; a complete one does not wait. */
+bool is_complete(Flight &flight)
+{
+	bool complete = false;
+
+	for (int attempt = 0; attempt < 2 && !complete; attempt++) {
+		std::atomic<bool> over{false};
+		std::thread helper([&] {
+			while (!over) {
+				std::this_thread::sleep_for(milliseconds(2));
+				if (!over)
+					flight.send ? flight.buffer->abortWaitSend() : flight.buffer->abortWaitRecv();
+			}
+		});
+		try {
+			complete = true;
+			while (flight.chunks > 0 && complete) {
+				complete = flight.send ? flight.buffer->waitSend(nullptr, FOREVER) :
+					flight.buffer->waitRecv(nullptr, FOREVER);
+				if (complete)
+					flight.chunks--;
+			}
+		} catch (const std::exception &) {
+			complete = false;
+			attempt = 2;
+		}
+		over = true;
+		helper.join();
+	}
+	return complete;
+}
+
+/* "waiting for rank 2 on node7, rank 3 on node8" */
+std::string missing(State *s, std::vector<Flight> &flights)
+{
+	std::vector<bool> named(static_cast<size_t>(s->size));
+	std::string text;
+
+	for (auto &flight : flights) {
+		auto peer = static_cast<size_t>(flight.peer);
+		if (named[peer] || is_complete(flight))
+			continue;
+		named[peer] = true;
+		text += (text.empty() ? "waiting for " : ", ") + s->names[peer];
+	}
+	return text.empty() ? "all transfers complete" : text;
+}
+
+void post(State *s, const struct comm_transfer *transfers, int count, bool send, std::vector<Flight> &flights)
+{
+	for (int i = 0; i < count; i++) {
+		const auto &t = transfers[i];
+		if (send == (t.receive != 0))
+			continue;
+		flights.push_back({s->mesh->createUnboundBuffer(t.buffer, t.bytes), t.peer, send, 0});
+		Flight &flight = flights.back();
+		for (size_t at = 0; at < t.bytes; at += CHUNK) {
+			size_t bytes = std::min(CHUNK, t.bytes - at);
+			if (send)
+				flight.buffer->send(t.peer, SLOT_DATA, at, bytes);
+			else
+				flight.buffer->recv(t.peer, SLOT_DATA, at, bytes);
+			flight.chunks++;
+		}
+	}
+}
+
+/* A connection was closed under an operation: by whom, if that can be told. */
+std::string explain_closed(State *s, const std::string &otherwise)
+{
+	{
+		Lock hold(s->lock);
+		if (!s->told.empty())
+			return s->told;
+	}
+	/* The operation may have heard before `deaths` has, so this asks the connections themselves. */
+	std::vector<int> closed;
+	{
+		std::lock_guard<std::mutex> one(s->checking);
+		closed = arm_deaths(s);
+	}
+	std::string lost = blame(s, closed);
+	return lost.empty() ? otherwise : lost;
+}
+
+/* False when interrupted. */
+bool wait_all(State *s, std::vector<Flight> &flights)
+{
+	for (auto &flight : flights)
+		for (; flight.chunks > 0; flight.chunks--) {
+			if (!wait_chunk(s, flight))
+				return false;
+			s->events.progress(s->events.arg);
+		}
+	return true;
+}
+
+int gloo_exchange(void *state, const struct comm_transfer *transfers, int count, struct err *err)
+{
+	auto s = static_cast<State *>(state);
+	std::vector<Flight> flights;
+	std::string why;
+
+	flights.reserve(static_cast<size_t>(count));
+	try {
+		post(s, transfers, count, false, flights);
+		post(s, transfers, count, true, flights);
+		if (wait_all(s, flights))
+			return 0;
+		why = missing(s, flights);
+	} catch (const std::exception &e) {
+		why = explain_closed(s, reason_of(e));
+	}
+	for (auto &flight : flights)
+		s->wreck.push_back(std::move(flight.buffer));
+	return err_fail(err, EXIT_LOST, "%s", why.c_str());
+}
+
+/* ---- ways out ---- */
+
+int gloo_check(void *state, struct err *err)
+{
+	auto s = static_cast<State *>(state);
+	auto closed = closed_peers(s);
+
+	if (closed.empty())
+		return 0;
+	std::string lost = blame(s, closed);
+	return lost.empty() ? 0 : err_fail(err, EXIT_LOST, "%s", lost.c_str());
+}
+
+void gloo_leave(void *state, const char *why)
+{
+	auto s = static_cast<State *>(state);
+
+	say_goodbye(s, why);
+	bool alone = linger(s, why ? FAILED_LINGER : ORDERLY_LINGER);
+	s->heard->abortWaitRecv();
+	if (s->hearer.joinable())
+		s->hearer.join();
+	/* A hard close, which drops what is not sent yet. Otherwise the end of `mesh` closes them, softly. */
+	if (why || alone)
+		s->mesh->closeConnections();
+	s->wreck.clear();
+}
+
+void gloo_close(void *state)
+{
+	delete static_cast<State *>(state);
+}
+
+/* ---- opening ---- */
+
+/* What each rank publishes: 'A', its node's name, NUL, addresses; or 'E' and why it can't take part. */
+std::string own_value(State *s, const struct ident *ident, std::string *failure)
+{
+	char address[COMM_ADDRESS_SIZE];
+	struct err err = {};
+
+	if (comm_address(ident, address, &err) < 0) {
+		*failure = err.text;
+		return "E" + *failure;
+	}
+	try {
+		auto addresses = s->mesh->listen(address, s->deadline);
+		std::string value = "A" + std::string(ident->node) + '\0' + std::string(addresses.begin(), addresses.end());
+		if (value.size() <= VALUE_MAX)
+			return value;
+		*failure = "comm: couldn't publish the addresses for " + std::to_string(s->size) + " ranks: more than 64 KiB";
+	} catch (const std::exception &e) {
+		*failure = std::string("comm: couldn't listen on ") + address + ": " + reason_of(e);
+	}
+	return "E" + *failure;
+}
+
+/* Reads a peer's value and connects to it. */
+int connect_peer(State *s, struct rdzv *rdzv, const char *key, int peer, struct err *err)
+{
+	void *value = nullptr;
+	size_t size = 0;
+
+	if (rdzv_get(rdzv, peer, key, &value, &size, 0, err) < 0)
+		return err_prefix(err, "comm: couldn't get the address of rank %d", peer);
+	std::string text(static_cast<char *>(value), size);
+	free(value);
+	auto &name = s->names[static_cast<size_t>(peer)];
+	if (text.substr(0, 1) == "E")
+		return err_fail(err, EXIT_LOST, "comm: couldn't connect: %s gave up: %s", name.c_str(), text.c_str() + 1);
+	size_t end = text.find('\0');
+	if (text.substr(0, 1) != "A" || end == std::string::npos || (text.size() - end - 1) % static_cast<size_t>(s->size - 1))
+		return err_set(err, "comm: couldn't read the address of rank %d", peer);
+	name += " on " + text.substr(1, end - 1);
+	try {
+		s->mesh->connect(peer, std::vector<char>(text.begin() + static_cast<ptrdiff_t>(end) + 1, text.end()));
+	} catch (const std::exception &e) {
+		return err_fail(err, EXIT_LOST, "comm: couldn't connect to %s: %s", name.c_str(), reason_of(e).c_str());
+	}
+	return 0;
+}
+
+int connect_all(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err)
+{
+	static std::atomic<int> opened{0}; /* a key is used once */
+	std::string key = "comm.gloo." + std::to_string(opened++), failure;
+	std::string value = own_value(s, ident, &failure);
+
+	if (rdzv_put(rdzv, key.c_str(), value.data(), value.size(), err) < 0 || rdzv_fence(rdzv, 0, err) < 0)
+		return err_prefix(err, "comm: couldn't exchange addresses");
+	if (!failure.empty())
+		return err_fail(err, EXIT_USAGE, "%s", failure.c_str());
+	for (int peer = 0; peer < s->size; peer++)
+		if (peer != s->rank && connect_peer(s, rdzv, key.c_str(), peer, err) < 0)
+			return -1;
+	s->names[static_cast<size_t>(s->rank)] += std::string(" on ") + ident->node;
+	return 0;
+}
+
+int open_state(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err)
+{
+	s->mesh = std::make_shared<Mesh>(s->rank, s->size);
+	s->peers.assign(static_cast<size_t>(s->size), Peer::ALIVE);
+	s->death_bytes.assign(static_cast<size_t>(s->size), 0);
+	for (int rank = 0; rank < s->size; rank++)
+		s->names.push_back("rank " + std::to_string(rank));
+	if (connect_all(s, ident, rdzv, err) < 0)
+		return -1;
+	arm_deaths(s);
+	s->heard = s->mesh->createUnboundBuffer(&s->heard_words, sizeof s->heard_words);
+	await_goodbye(s);
+	s->hearer = std::thread(hear, s);
+	return 0;
+}
+
+void *gloo_open(const struct ident *ident, struct rdzv *rdzv, double deadline, const struct comm_events *events,
+	struct err *err)
+{
+	State *s = nullptr;
+
+	try {
+		s = new State;
+		s->rank = ident->rank;
+		s->size = ident->world_size;
+		s->deadline = milliseconds(static_cast<long>(deadline * 1000));
+		s->events = *events;
+		if (open_state(s, ident, rdzv, err) == 0)
+			return s;
+	} catch (const std::exception &e) {
+		err_set(err, "comm: couldn't start Gloo: %s", reason_of(e).c_str());
+	}
+	delete s;
+	return nullptr;
+}
+
+} // namespace
+
+extern "C" const struct comm_provider comm_gloo = {
+	"gloo", gloo_open, gloo_exchange, gloo_interrupt, gloo_check, gloo_leave, gloo_close,
+};

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations over a provider's exchange. The all-gather sends each rank's bytes straight to every other: as many bytes
+ * as a ring, in one step. The all-reduce is the ring of Patarasuk and Yuan (JPDC 2009). The broadcast of much is a
+ * scatter and an all-gather, so that the root sends it about once. */
+#include "trainer/comm_op.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+
+#define BROADCAST_DIRECT 65536 /* bytes up to which the root sends everything itself */
+#define SEGMENT_ALIGN 64
+
+static struct comm_op *new_op(const char *operation, const char *label, int rank, int size, int transfers)
+{
+	struct comm_op *op = calloc(1, sizeof *op + (size_t)transfers * sizeof op->transfers[0]);
+
+	if (!op)
+		return NULL;
+	op->operation = operation;
+	snprintf(op->label, sizeof op->label, "%s", label);
+	op->rank = rank;
+	op->size = size;
+	return op;
+}
+
+static void add_transfer(struct comm_op *op, int peer, void *buffer, size_t bytes, int receive)
+{
+	if (bytes > 0)
+		op->transfers[op->count++] = (struct comm_transfer){ peer, buffer, bytes, receive };
+}
+
+static int run_exchange(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+{
+	for (int i = 0; i < op->count; i++)
+		if (op->transfers[i].peer < 0 || op->transfers[i].peer >= op->size || op->transfers[i].peer == op->rank)
+			return err_set(err, "rank %d can't exchange with rank %d of %d", op->rank, op->transfers[i].peer, op->size);
+	return op->count ? provider->exchange(state, op->transfers, op->count, err) : 0;
+}
+
+struct comm_op *comm_op_exchange(int rank, int size, const char *label, const struct comm_transfer *transfers, int count,
+	comm_work *work, void *arg)
+{
+	struct comm_op *op = new_op(count ? "exchange" : "call", label, rank, size, count);
+
+	if (!op)
+		return NULL;
+	for (int i = 0; i < count; i++)
+		add_transfer(op, transfers[i].peer, transfers[i].buffer, transfers[i].bytes, transfers[i].receive);
+	op->run = run_exchange;
+	op->work = work;
+	op->arg = arg;
+	return op;
+}
+
+static int run_allgather(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+{
+	char *all = op->buffer, *own = all + (size_t)op->rank * op->bytes;
+
+	if (op->source != own)
+		memmove(own, op->source, op->bytes);
+	for (int step = 1; step < op->size; step++) {
+		int to = (op->rank + step) % op->size, from = (op->rank - step + op->size) % op->size;
+
+		add_transfer(op, from, all + (size_t)from * op->bytes, op->bytes, 1);
+		add_transfer(op, to, own, op->bytes, 0);
+	}
+	return run_exchange(op, provider, state, err);
+}
+
+struct comm_op *comm_op_allgather(int rank, int size, const char *label, const void *mine, void *all, size_t bytes)
+{
+	struct comm_op *op = new_op("all-gather", label, rank, size, 2 * (size - 1));
+
+	if (!op)
+		return NULL;
+	op->run = run_allgather;
+	op->source = mine;
+	op->buffer = all;
+	op->bytes = bytes;
+	return op;
+}
+
+/* The part of the buffer that is `rank`'s to sum or to pass on. */
+static char *segment(const struct comm_op *op, int rank, size_t *bytes)
+{
+	size_t each = (op->bytes / (size_t)op->size + SEGMENT_ALIGN) / SEGMENT_ALIGN * SEGMENT_ALIGN;
+	size_t begin = each * (size_t)rank, end = begin + each;
+
+	begin = begin < op->bytes ? begin : op->bytes;
+	end = end < op->bytes ? end : op->bytes;
+	*bytes = end - begin;
+	return (char *)op->buffer + begin;
+}
+
+/* One step round the ring: sends one segment on and receives the one before it. */
+static int pass_on(struct comm_op *op, int send, void *into, const struct comm_provider *provider, void *state,
+	struct err *err)
+{
+	int receive = (send - 1 + op->size) % op->size;
+	size_t sent, received;
+	char *out = segment(op, send, &sent);
+
+	segment(op, receive, &received);
+	op->count = 0;
+	add_transfer(op, (op->rank - 1 + op->size) % op->size, into, received, 1);
+	add_transfer(op, (op->rank + 1) % op->size, out, sent, 0);
+	return run_exchange(op, provider, state, err);
+}
+
+static int run_allreduce(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+{
+	int size = op->size, rank = op->rank;
+	size_t bytes;
+
+	segment(op, 0, &bytes); /* the longest */
+	AUTO_FREE float *theirs = malloc(bytes + 1);
+	if (!theirs)
+		return err_set(err, "out of memory");
+	for (int step = 0; step < size - 1; step++) {
+		int send = (rank - step + size) % size;
+
+		if (pass_on(op, send, theirs, provider, state, err) < 0)
+			return -1;
+		float *sum = (float *)(void *)segment(op, (send - 1 + size) % size, &bytes);
+		for (size_t i = 0; i < bytes / sizeof *sum; i++)
+			sum[i] += theirs[i];
+	}
+	for (int step = 0; step < size - 1; step++) {
+		int send = (rank + 1 - step + size) % size;
+		char *into = segment(op, (send - 1 + size) % size, &bytes);
+
+		if (pass_on(op, send, into, provider, state, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *buffer, size_t count)
+{
+	struct comm_op *op = new_op("all-reduce", label, rank, size, 2);
+
+	if (!op)
+		return NULL;
+	op->run = run_allreduce;
+	op->buffer = buffer;
+	op->bytes = count * sizeof *buffer;
+	return op;
+}
+
+static int run_scatter(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+{
+	size_t bytes;
+	char *part;
+
+	op->count = 0;
+	if (op->rank != op->root) {
+		part = segment(op, op->rank, &bytes);
+		add_transfer(op, op->root, part, bytes, 1);
+	}
+	for (int to = 0; op->rank == op->root && to < op->size; to++) {
+		part = segment(op, to, &bytes);
+		if (to != op->root)
+			add_transfer(op, to, part, bytes, 0);
+	}
+	return run_exchange(op, provider, state, err);
+}
+
+/* Everyone passes its part on to all who have not got it: the root has everything. */
+static int run_spread(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+{
+	size_t bytes;
+	char *part;
+
+	op->count = 0;
+	for (int step = 1; step < op->size; step++) {
+		int to = (op->rank + step) % op->size, from = (op->rank - step + op->size) % op->size;
+
+		part = segment(op, from, &bytes);
+		if (op->rank != op->root)
+			add_transfer(op, from, part, bytes, 1);
+		part = segment(op, op->rank, &bytes);
+		if (to != op->root)
+			add_transfer(op, to, part, bytes, 0);
+	}
+	return run_exchange(op, provider, state, err);
+}
+
+static int run_broadcast(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+{
+	if (op->root < 0 || op->root >= op->size)
+		return err_set(err, "there is no root rank %d of %d", op->root, op->size);
+	if (op->bytes > BROADCAST_DIRECT) {
+		if (run_scatter(op, provider, state, err) < 0)
+			return -1;
+		return run_spread(op, provider, state, err);
+	}
+	if (op->rank != op->root)
+		add_transfer(op, op->root, op->buffer, op->bytes, 1);
+	for (int to = 0; op->rank == op->root && to < op->size; to++)
+		if (to != op->root)
+			add_transfer(op, to, op->buffer, op->bytes, 0);
+	return run_exchange(op, provider, state, err);
+}
+
+struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *buffer, size_t bytes, int root)
+{
+	struct comm_op *op = new_op("broadcast", label, rank, size, 2 * (size - 1));
+
+	if (!op)
+		return NULL;
+	op->run = run_broadcast;
+	op->buffer = buffer;
+	op->bytes = bytes;
+	op->root = root;
+	return op;
+}

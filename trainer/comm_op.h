@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One queued operation of a communicator: all-gather, all-reduce and broadcast are composed here of a provider's exchanges. */
+#ifndef MUSTER_COMM_OP_H
+#define MUSTER_COMM_OP_H
+
+#include "trainer/comm.h"
+#include "trainer/comm_provider.h"
+
+struct comm_op {
+	struct comm_op *next;
+	comm_ticket ticket;
+	const char *operation;
+	char label[64];
+	int (*run)(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err);
+	comm_work *work;
+	void *arg;
+	int rank, size, root;
+	const void *source;
+	void *buffer;
+	size_t bytes;
+	int count;
+	struct comm_transfer transfers[]; /* copied, or composed in the run */
+};
+
+/* Each is malloc'ed, freed by free(); NULL when out of memory. The arguments are those of comm.h. */
+struct comm_op *comm_op_exchange(int rank, int size, const char *label, const struct comm_transfer *transfers, int count,
+	comm_work *work, void *arg);
+struct comm_op *comm_op_allgather(int rank, int size, const char *label, const void *mine, void *all, size_t bytes);
+struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *buffer, size_t count);
+struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *buffer, size_t bytes, int root);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a communicator's provider does: blocking operations for the communicator's thread, and ways out of them for the
+ * others. The queue, the tickets, the deadline and the errors' wording are comm.c's. */
+#ifndef MUSTER_COMM_PROVIDER_H
+#define MUSTER_COMM_PROVIDER_H
+
+#include <stddef.h>
+
+#include "common/err.h"
+#include "common/ident.h"
+#include "plugin/rdzv.h"
+#include "trainer/comm.h"
+
+/* What a provider reports. Both may be called from any of its threads, also before its open has returned, but never while
+ * it holds a lock of its own. */
+struct comm_events {
+	void *arg;
+	void (*progress)(void *arg);                /* bytes have moved: the deadline starts anew */
+	void (*lost)(void *arg, const char *why);   /* peers are gone; the provider interrupts itself */
+};
+
+/* All but interrupt and check are called from one thread at a time. */
+struct comm_provider {
+	const char *name;
+	/* NULL on error; status EXIT_LOST names the ranks that did not come. */
+	void *(*open)(const struct ident *ident, struct rdzv *rdzv, double deadline, const struct comm_events *events,
+		struct err *err);
+	/* Runs transfers with other ranks, none of 0 bytes, to their end. On a failure `err` says which peers are missing;
+	 * after an interrupt its text is "waiting for …". Buffers may be in use until leave() returns. */
+	int (*exchange)(void *state, const struct comm_transfer *transfers, int count, struct err *err);
+	/* Any thread: makes the operation in flight, and all that follow, fail soon. */
+	void (*interrupt)(void *state);
+	/* Any thread: -1 with the reason in `err` when a peer is known to be gone. */
+	int (*check)(void *state, struct err *err);
+	/* Takes leave of the peers: orderly (`why` NULL) or with the reason. Bounded to a few seconds; nothing is called
+	 * afterwards but close. */
+	void (*leave)(void *state, const char *why);
+	void (*close)(void *state);
+};
+
+extern const struct comm_provider comm_single;
+extern const struct comm_provider comm_gloo; /* only where HAVE_GLOO is defined */
+
+#endif

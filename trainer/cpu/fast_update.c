@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AdamW, the blocks of the gradient norm and additions over threads: the bits of plain_update.c. */
+#include "config.h"
+
+#include "trainer/cpu/cpu.h"
+#include "trainer/cpu/kernels.h"
+
+static size_t at_most(size_t a, size_t b) { return a < b ? a : b; }
+
+static void adamw(struct ops *ops, float *master, float *compute, const float *grad, float *m, float *v, size_t count,
+	int decay)
+{
+	const struct kernels *kernels = cpu_of(ops)->kernels;
+	const struct step_params *params = ops->params;
+
+	if (params->masked)
+		return;
+#pragma omp parallel for if (count > ELEMENTS)
+	for (size_t i = 0; i < count; i += ELEMENTS)
+		kernels->adamw(params, master + i, compute + i, grad + i, m + i, v + i, at_most(count - i, ELEMENTS),
+			decay ? params->weight_decay : 0);
+}
+
+static void square_sums(struct ops *ops, double *sums, const float *x, size_t count)
+{
+	const struct kernels *kernels = cpu_of(ops)->kernels;
+
+#pragma omp parallel for if (count > NORM_BLOCK)
+	for (size_t i = 0; i < count; i += NORM_BLOCK)
+		sums[i / NORM_BLOCK] = kernels->square_sum(x + i, at_most(count - i, NORM_BLOCK));
+}
+
+static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)
+{
+	const struct kernels *kernels = cpu_of(ops)->kernels;
+
+#pragma omp parallel for if (count > ELEMENTS)
+	for (size_t i = 0; i < count; i += ELEMENTS)
+		kernels->add(out + i, a + i, b + i, at_most(count - i, ELEMENTS));
+}
+
+void fast_update_install(struct ops *ops)
+{
+	ops->adamw = adamw;
+	ops->square_sums = square_sums;
+	ops->add = add;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the CPU's table of operations: memory, state, and the choice between the plain and the fast functions. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/cpu/cpu.h"
+#include "trainer/cpu/isa.h"
+#include "trainer/cpu/kernels.h"
+#include "trainer/cpu/product.h"
+
+void *cpu_alloc(size_t bytes)
+{
+	size_t rounded = (bytes + 63) / 64 * 64;
+	void *p = aligned_alloc(64, rounded ? rounded : 64);
+
+	if (p)
+		memset(p, 0, rounded);
+	return p;
+}
+
+static void *ops_cpu_alloc(struct ops *ops, size_t bytes)
+{
+	return cpu_alloc(bytes);
+}
+
+static void ops_cpu_release(struct ops *ops, void *p)
+{
+	free(p);
+}
+
+static int plain_prepare(struct ops *ops, const struct ops_shapes *shapes, struct err *err)
+{
+	struct cpu *cpu = cpu_of(ops);
+
+	free(cpu->logits);
+	cpu->shapes = *shapes;
+	cpu->logits = cpu_alloc((size_t)shapes->vocabulary * sizeof(float));
+	if (!cpu->logits)
+		return err_set(err, "ops: couldn't prepare: out of memory");
+	return 0;
+}
+
+static int fast_prepare(struct ops *ops, const struct ops_shapes *shapes, struct err *err)
+{
+	struct cpu *cpu = cpu_of(ops);
+	size_t rows = (size_t)shapes->batch * (size_t)(shapes->positions ? shapes->positions : 1);
+	size_t blocks = (rows + LAYERNORM_ROWS - 1) / LAYERNORM_ROWS;
+
+	free(cpu->logits);
+	free(cpu->norms);
+	cpu->shapes = *shapes;
+	cpu->logits = cpu_alloc((rows < HEAD_ROWS ? rows : HEAD_ROWS) * (size_t)shapes->vocabulary * sizeof(float));
+	cpu->norms = cpu_alloc(blocks * 2 * (size_t)shapes->width * sizeof(float));
+	if (!cpu->logits || !cpu->norms)
+		return err_set(err, "ops: couldn't prepare: out of memory");
+	if (shapes->heads && shapes->width / shapes->heads > ATTENTION_SIZE_MAX)
+		plain_attention_install(ops);
+	else
+		fast_attention_install(ops);
+	return 0;
+}
+
+static void plain_install(struct ops *ops)
+{
+	ops->name = "cpu-plain";
+	ops->prepare = plain_prepare;
+	plain_linear_install(ops);
+	plain_norm_install(ops);
+	plain_attention_install(ops);
+	plain_loss_install(ops);
+	plain_update_install(ops);
+}
+
+static void fast_install(struct ops *ops)
+{
+	ops->name = strcmp(product_provider(), "dnnl") ? "cpu" : "cpu-dnnl";
+	ops->prepare = fast_prepare;
+	cpu_of(ops)->kernels = kernels_now();
+	fast_linear_install(ops);
+	fast_norm_install(ops);
+	fast_attention_install(ops);
+	fast_loss_install(ops);
+	fast_update_install(ops);
+}
+
+static void ops_cpu_destroy(struct ops *ops)
+{
+	if (!ops)
+		return;
+	free(cpu_of(ops)->logits);
+	free(cpu_of(ops)->norms);
+	free(ops->state);
+	free(ops);
+}
+
+struct ops *ops_cpu_create(bool plain, struct err *err)
+{
+	struct ops *ops;
+	struct cpu *cpu;
+
+	if (!plain && cpu_isa_settle(err))
+		return NULL;
+	ops = calloc(1, sizeof(*ops));
+	cpu = calloc(1, sizeof(*cpu));
+	if (!ops || !cpu) {
+		free(ops);
+		free(cpu);
+		err_set(err, "ops: couldn't create: out of memory");
+		return NULL;
+	}
+	ops->state = cpu;
+	ops->params = &cpu->params;
+	ops->alloc = ops_cpu_alloc;
+	ops->release = ops_cpu_release;
+	ops->destroy = ops_cpu_destroy;
+	if (plain)
+		plain_install(ops);
+	else
+		fast_install(ops);
+	return ops;
+}

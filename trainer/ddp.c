@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One step of data parallelism, as the training loop sees it. */
+#include "trainer/ddp.h"
+
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "trainer/ddp_private.h"
+
+static int alloc_arenas(struct ddp *ddp, struct err *err)
+{
+	size_t bytes = ddp->table->elements * sizeof(float);
+
+	ddp->arenas = calloc((size_t)ddp->plan.arenas, sizeof *ddp->arenas);
+	for (int i = 0; ddp->arenas && i < ddp->plan.arenas; i++) {
+		ddp->arenas[i] = ddp->ops->alloc(ddp->ops, bytes);
+		if (!ddp->arenas[i])
+			return err_set(err, "ddp: couldn't allocate %d gradient arenas of %.1f MB: out of memory; fewer --slots need "
+				"fewer of them", ddp->plan.arenas, (double)bytes * 1e-6);
+	}
+	return ddp->arenas ? 0 : err_set(err, "ddp: couldn't allocate the gradients: out of memory");
+}
+
+static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err *err)
+{
+	if (ddp_plan_make(&ddp->plan, config->slots, comm_size(ddp->comm), comm_rank(ddp->comm), ddp->native, err) < 0)
+		return -1;
+	ddp->buckets = ddp_buckets_make(ddp->table, config->bucket_bytes, &ddp->bucket_count);
+	if (ddp->buckets)
+		ddp->jobs = calloc((size_t)ddp->bucket_count + 1, sizeof *ddp->jobs);
+	if (!ddp->jobs)
+		return err_set(err, "ddp: couldn't cut the gradients into buckets: out of memory");
+	if (ddp_agree(ddp, config, err) < 0 || alloc_arenas(ddp, err) < 0)
+		return -1;
+	return ddp_reduce_prepare(ddp, err) < 0 || ddp_control_prepare(ddp, err) < 0 ? -1 : 0;
+}
+
+static void log_memory(const struct ddp *ddp)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+
+	if (plan->rank != 0)
+		return;
+	log_info("ddp: %s reduction of %d slots over %d ranks; rank 0 has %d slot%s in %d piece%s: %d gradient arena%s of %.1f MB "
+		"(%d for the counter of slots) and %.1f MB for pieces of others; it sends %.1f MB a step",
+		ddp->native ? "native" : "canonical", plan->slots, plan->world, plan->count, plan->count == 1 ? "" : "s", plan->pieces,
+		plan->pieces == 1 ? "" : "s", plan->arenas, plan->arenas == 1 ? "" : "s",
+		(double)(ddp->table->elements * sizeof(float)) * 1e-6, plan->arenas - 1,
+		(double)(ddp->staging_pieces * ddp->segment_max * sizeof(float)) * 1e-6, (double)ddp_traffic(ddp) * 1e-6);
+	if (ddp->native)
+		log_warn("ddp: with --reduction native the bits of the result depend on the world size");
+}
+
+struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_table *table, const struct ddp_config *config,
+	struct err *err)
+{
+	struct ddp *ddp = calloc(1, sizeof *ddp);
+
+	if (!ddp) {
+		err_set(err, "ddp: couldn't begin: out of memory");
+		return NULL;
+	}
+	ddp->comm = comm;
+	ddp->ops = ops;
+	ddp->table = table;
+	ddp->native = config->native != 0;
+	if (prepare(ddp, config, err) < 0) {
+		ddp_destroy(ddp);
+		return NULL;
+	}
+	log_memory(ddp);
+	return ddp;
+}
+
+void ddp_destroy(struct ddp *ddp)
+{
+	if (!ddp)
+		return;
+	/* A step that was given up half-way: nothing may be in flight over memory that goes away. */
+	if (ddp->last && !ddp->settled) {
+		struct err ignored;
+		comm_abort(ddp->comm, "the step was given up");
+		comm_wait(ddp->comm, ddp->last, &ignored);
+	}
+	for (int i = 0; ddp->arenas && i < ddp->plan.arenas; i++)
+		if (ddp->arenas[i])
+			ddp->ops->release(ddp->ops, ddp->arenas[i]);
+	if (ddp->staging)
+		ddp->ops->release(ddp->ops, ddp->staging);
+	free(ddp->arenas);
+	free(ddp->buckets);
+	free(ddp->jobs);
+	free(ddp->piece_at);
+	free(ddp->transfers);
+	free(ddp->block_start);
+	free(ddp->own_message);
+	free(ddp->messages);
+	ddp_plan_clear(&ddp->plan);
+	free(ddp);
+}
+
+int ddp_first_slot(const struct ddp *ddp)
+{
+	return ddp->plan.first;
+}
+
+int ddp_slot_count(const struct ddp *ddp)
+{
+	return ddp->plan.count;
+}
+
+void ddp_begin(struct ddp *ddp, uint64_t step)
+{
+	ddp->step = step;
+	ddp->ended = 0;
+	ddp->launched = 0;
+	ddp->last = 0;
+	ddp->settled = false;
+}
+
+float *ddp_slot_grads(struct ddp *ddp, int slot)
+{
+	return ddp->arenas[ddp->plan.arena_of[slot - ddp->plan.first]];
+}
+
+/* Only the last slot's gradients complete a bucket. */
+void ddp_ready(void *arg, int layer)
+{
+	struct ddp *ddp = arg;
+
+	if (ddp->ended != ddp->plan.count - 1)
+		return;
+	while (ddp->launched < ddp->bucket_count && ddp->buckets[ddp->launched].layer <= layer)
+		ddp_launch(ddp);
+}
+
+static void launch_rest(struct ddp *ddp)
+{
+	while (ddp->launched < ddp->bucket_count)
+		ddp_launch(ddp);
+}
+
+void ddp_slot_end(struct ddp *ddp, double loss_sum, int64_t valid)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	int slot = ddp->ended, from = slot > 0 ? plan->merge_end[slot - 1] : 0;
+
+	ddp->slot_sums[slot] = (struct ddp_slot_sum){ loss_sum, valid };
+	if (slot == plan->count - 1)
+		launch_rest(ddp);
+	else
+		for (int i = from; i < plan->merge_end[slot]; i++) {
+			float *left = ddp->arenas[plan->merges[i].left];
+			ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->merges[i].right], ddp->table->elements);
+		}
+	ddp->ended++;
+}
+
+int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
+{
+	*result = (struct ddp_result){ .fault_rank = -1 };
+	if (ddp->ended != ddp->plan.count && !mine->fault)
+		return err_set(err, "ddp: couldn't finish the step: %d of this rank's %d slots have ended", ddp->ended,
+			ddp->plan.count);
+	launch_rest(ddp); /* a faulty rank takes part all the same, or the others would wait */
+	double begun = clock_now();
+	int rc = comm_wait(ddp->comm, ddp->last, err);
+	ddp->settled = true;
+	if (rc < 0)
+		return -1;
+	result->exposed = clock_now() - begun;
+	return ddp_control_run(ddp, mine, result, err);
+}
+
+const float *ddp_grads(const struct ddp *ddp)
+{
+	return ddp->arenas[0];
+}
+
+size_t ddp_memory(const struct ddp *ddp)
+{
+	size_t arenas = (size_t)ddp->plan.arenas * ddp->table->elements;
+
+	return (arenas + ddp->staging_pieces * ddp->segment_max) * sizeof(float);
+}
+
+size_t ddp_traffic(const struct ddp *ddp)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < ddp->bucket_count; i++)
+		bytes += ddp_bucket_traffic(ddp, &ddp->buckets[i]);
+	return bytes;
+}
+
+int ddp_buckets(const struct ddp *ddp)
+{
+	return ddp->bucket_count;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data parallelism: the gradients of all slots, summed over one fixed tree, bucket by bucket while the backward pass
+ * goes on. The result is bit-identical at every world size. */
+#ifndef MUSTER_DDP_H
+#define MUSTER_DDP_H
+
+#include "trainer/comm.h"
+#include "trainer/model.h"
+#include "trainer/ops.h"
+#include "trainer/tensors.h"
+
+struct ddp;
+
+struct ddp_config {
+	int slots;           /* S; the same at every world size */
+	size_t bucket_bytes; /* 25 MB; the first bucket is at most 1 MiB */
+	int native;          /* 1: the sum over ranks is the library's all-reduce (--reduction native), else canonical */
+};
+
+/* What every rank contributes to the one control all-gather of a step. */
+struct ddp_control {
+	uint64_t step;
+	uint64_t sample_hash; /* of the sample indices this rank read in this step; 0: not told */
+	int32_t stop;         /* the signal that asked for a stop here; 0 for none */
+	int32_t fault;        /* exit status of a rank that can't go on (its data, say); 0 for none. Its gradients are void */
+};
+
+/* Result of a step, equal on every rank. */
+struct ddp_result {
+	double loss;         /* sum of the slot losses in slot order ÷ valid tokens */
+	double norm;         /* of the reduced gradients */
+	int64_t valid;       /* tokens counted in the global batch */
+	int stop;            /* the highest of the ranks' stop signals; 0 for none */
+	int fault;           /* the lowest faulty rank's exit status, 0 for none; then the other fields but stop are void */
+	int fault_rank;      /* that rank; -1 for none */
+	uint64_t sample_hash; /* sum of all ranks', modulo 2^64 */
+	double exposed;      /* seconds this rank waited for communication */
+};
+
+/* Fails with EXIT_USAGE when the world size does not fit the slots (the message says what does). The memory that the
+ * slot counter needs is logged. */
+struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_table *table, const struct ddp_config *config,
+	struct err *err);
+/* Before comm_close; with a step not finished the communicator is aborted. */
+void ddp_destroy(struct ddp *ddp);
+
+/* This rank's slots. */
+int ddp_first_slot(const struct ddp *ddp);
+int ddp_slot_count(const struct ddp *ddp);
+
+/* One step:  ddp_begin; for each own slot in order: g = ddp_slot_grads; train its microbatches into g, passing
+ * ddp_ready as the model's ready callback for the slot's last microbatch; ddp_slot_end; then ddp_finish. */
+void ddp_begin(struct ddp *ddp, uint64_t step);
+float *ddp_slot_grads(struct ddp *ddp, int slot);
+void ddp_ready(void *ddp, int layer);
+void ddp_slot_end(struct ddp *ddp, double loss_sum, int64_t valid);
+/* Waits for the last bucket, all-gathers control, block sums and slot losses, folds them in fixed order. */
+int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err);
+
+/* The reduced gradients, valid from ddp_finish to the next ddp_begin. */
+const float *ddp_grads(const struct ddp *ddp);
+size_t ddp_memory(const struct ddp *ddp); /* bytes of its arenas and of what it receives into */
+size_t ddp_traffic(const struct ddp *ddp); /* bytes this rank sends a step for the gradients */
+int ddp_buckets(const struct ddp *ddp);
+
+#endif

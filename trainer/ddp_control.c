@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one small all-gather of a step: loss, norm, flags and cross-checks, folded by every rank in the same order, so that
+ * the numbers are the same bits everywhere and at every world size. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/hash.h"
+#include "trainer/ddp_private.h"
+
+/* A rank's message: struct ddp_control, slots_max slot sums, blocks_max block sums. */
+static struct ddp_control *control_of(const struct ddp *ddp, char *message)
+{
+	return (struct ddp_control *)(void *)message;
+}
+
+static struct ddp_slot_sum *slots_of(const struct ddp *ddp, char *message)
+{
+	return (struct ddp_slot_sum *)(void *)(message + sizeof(struct ddp_control));
+}
+
+static double *blocks_of(const struct ddp *ddp, char *message)
+{
+	return (double *)(void *)(message + sizeof(struct ddp_control) + ddp->slots_max * sizeof(struct ddp_slot_sum));
+}
+
+static char *message_of(const struct ddp *ddp, int rank)
+{
+	return ddp->messages + (size_t)rank * ddp->message_bytes;
+}
+
+/* The first of the norm's blocks that `rank` computes; rank + 1 gives their end. The gradients are the same everywhere by
+ * then, so it does not matter who computes a block. */
+static size_t first_block(const struct ddp *ddp, int rank)
+{
+	return ddp->block_start[ddp->table->count] * (size_t)rank / (size_t)ddp->plan.world;
+}
+
+int ddp_control_prepare(struct ddp *ddp, struct err *err)
+{
+	const struct tensor_table *table = ddp->table;
+	int most;
+
+	ddp->block_start = calloc((size_t)table->count + 1, sizeof *ddp->block_start);
+	if (!ddp->block_start)
+		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
+	for (int i = 0; i < table->count; i++)
+		ddp->block_start[i + 1] = ddp->block_start[i] + (table->rows[i].count + NORM_BLOCK - 1) / NORM_BLOCK;
+	tree_rank_slots(ddp->plan.slots, ddp->plan.world, 0, &most);
+	ddp->slots_max = (size_t)most;
+	ddp->blocks_max = ddp->block_start[table->count] / (size_t)ddp->plan.world + 1;
+	ddp->message_bytes = sizeof(struct ddp_control) + ddp->slots_max * sizeof(struct ddp_slot_sum) +
+		ddp->blocks_max * sizeof(double);
+	ddp->own_message = calloc(1, ddp->message_bytes);
+	ddp->messages = calloc((size_t)ddp->plan.world, ddp->message_bytes);
+	if (!ddp->own_message || !ddp->messages)
+		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
+	ddp->slot_sums = slots_of(ddp, ddp->own_message);
+	return 0;
+}
+
+static void sum_blocks(struct ddp *ddp, double *sums)
+{
+	size_t begin = first_block(ddp, ddp->plan.rank), end = first_block(ddp, ddp->plan.rank + 1);
+
+	for (int i = 0; i < ddp->table->count; i++) {
+		const struct tensor *row = &ddp->table->rows[i];
+		size_t from = ddp->block_start[i], to = ddp->block_start[i + 1];
+
+		from = from > begin ? from : begin;
+		to = to < end ? to : end;
+		if (from >= to)
+			continue;
+		size_t first = (from - ddp->block_start[i]) * NORM_BLOCK, last = (to - ddp->block_start[i]) * NORM_BLOCK;
+		last = last < row->count ? last : row->count;
+		ddp->ops->square_sums(ddp->ops, sums + (from - begin), ddp->arenas[0] + row->offset + first, last - first);
+	}
+}
+
+/* Faults, flags and hashes. */
+static void fold_flags(struct ddp *ddp, struct ddp_result *result)
+{
+	result->fault_rank = -1;
+	for (int rank = 0; rank < ddp->plan.world; rank++) {
+		const struct ddp_control *control = control_of(ddp, message_of(ddp, rank));
+
+		if (control->fault && !result->fault) {
+			result->fault = control->fault;
+			result->fault_rank = rank;
+		}
+		result->stop = control->stop > result->stop ? control->stop : result->stop;
+		result->sample_hash += control->sample_hash;
+	}
+}
+
+/* Slots and blocks stand in rank order, so this is slot order and block order. */
+static void fold_sums(struct ddp *ddp, struct ddp_result *result)
+{
+	double loss = 0, squares = 0;
+
+	for (int rank = 0; rank < ddp->plan.world; rank++) {
+		const struct ddp_slot_sum *slots = slots_of(ddp, message_of(ddp, rank));
+		const double *blocks = blocks_of(ddp, message_of(ddp, rank));
+		size_t block_count = first_block(ddp, rank + 1) - first_block(ddp, rank);
+		int slot_count;
+
+		tree_rank_slots(ddp->plan.slots, ddp->plan.world, rank, &slot_count);
+		for (int i = 0; i < slot_count; i++) {
+			loss += slots[i].loss;
+			result->valid += slots[i].valid;
+		}
+		for (size_t i = 0; i < block_count; i++)
+			squares += blocks[i];
+	}
+	result->loss = result->valid ? loss / (double)result->valid : 0;
+	result->norm = sqrt(squares);
+}
+
+static int cross_check(struct ddp *ddp, struct err *err)
+{
+	const struct ddp_control *first = control_of(ddp, message_of(ddp, 0));
+	int same_samples = 1;
+
+	for (int rank = 1; rank < ddp->plan.world; rank++) {
+		const struct ddp_control *control = control_of(ddp, message_of(ddp, rank));
+
+		if (control->step != first->step)
+			return err_set(err, "ddp: couldn't finish step %" PRIu64 ": rank 0 is at step %" PRIu64 " and rank %d at step %"
+				PRIu64, ddp->step, first->step, rank, control->step);
+		same_samples += control->sample_hash == first->sample_hash;
+	}
+	if (ddp->plan.world > 1 && first->sample_hash && same_samples == ddp->plan.world)
+		return err_set(err, "ddp: couldn't finish step %" PRIu64 ": all %d ranks read the same samples (hash %016" PRIx64 ")",
+			ddp->step, ddp->plan.world, first->sample_hash);
+	return 0;
+}
+
+int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
+{
+	char label[64];
+
+	*control_of(ddp, ddp->own_message) = *mine;
+	sum_blocks(ddp, blocks_of(ddp, ddp->own_message));
+	snprintf(label, sizeof label, "control of step %" PRIu64, ddp->step);
+	double begun = clock_now();
+	comm_ticket ticket = comm_allgather(ddp->comm, label, ddp->own_message, ddp->messages, ddp->message_bytes);
+	if (comm_wait(ddp->comm, ticket, err) < 0)
+		return -1;
+	result->exposed += clock_now() - begun;
+	fold_flags(ddp, result);
+	if (result->fault)
+		return 0;
+	fold_sums(ddp, result);
+	return cross_check(ddp, err);
+}
+
+/* ---- at creation ---- */
+
+enum { AGREE_SLOTS, AGREE_BUCKET, AGREE_NATIVE, AGREE_ELEMENTS, AGREE_TENSORS, AGREE_LAYOUT, AGREE_COUNT };
+
+static const char *const agree_names[AGREE_COUNT] = {
+	"--slots", "bytes of a bucket", "native reduction", "elements of the gradients", "number of tensors", "hash of the tensors",
+};
+
+/* A hash of what is where, without the bytes between the members. */
+static uint64_t layout_hash(const struct tensor_table *table)
+{
+	struct hasher *hasher = hasher_create();
+
+	if (!hasher)
+		return 0;
+	for (int i = 0; i < table->count; i++) {
+		const struct tensor *row = &table->rows[i];
+		int64_t numbers[] = { row->dims, row->shape[0], row->shape[1], row->padded[0], row->padded[1], row->layer,
+			(int64_t)row->offset, (int64_t)row->count };
+
+		hasher_add(hasher, row->name, strnlen(row->name, sizeof row->name));
+		hasher_add(hasher, numbers, sizeof numbers);
+	}
+	uint64_t value = hasher_value(hasher).low;
+	hasher_destroy(hasher);
+	return value;
+}
+
+int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
+{
+	const uint64_t mine[AGREE_COUNT] = {
+		[AGREE_SLOTS] = (uint64_t)config->slots,
+		[AGREE_BUCKET] = config->bucket_bytes,
+		[AGREE_NATIVE] = config->native != 0,
+		[AGREE_ELEMENTS] = ddp->table->elements,
+		[AGREE_TENSORS] = (uint64_t)ddp->table->count,
+		[AGREE_LAYOUT] = layout_hash(ddp->table),
+	};
+	AUTO_FREE uint64_t *all = calloc((size_t)ddp->plan.world, sizeof mine);
+
+	if (!all)
+		return err_set(err, "ddp: couldn't compare the ranks: out of memory");
+	if (comm_wait(ddp->comm, comm_allgather(ddp->comm, "the comparison of the ranks", mine, all, sizeof mine), err) < 0)
+		return -1;
+	for (int rank = 1; rank < ddp->plan.world; rank++)
+		for (int i = 0; i < AGREE_COUNT; i++)
+			if (all[rank * AGREE_COUNT + i] != all[i])
+				return err_fail(err, EXIT_USAGE, "ddp: couldn't train together: %s is %" PRIu64 " on rank 0 and %" PRIu64
+					" on rank %d; start all ranks with the same options", agree_names[i], all[i],
+					all[rank * AGREE_COUNT + i], rank);
+	return 0;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan of a rank's arenas and buckets: arithmetic only, nothing is sent. */
+#include "trainer/ddp_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SEGMENT_ALIGN 64 /* elements */
+
+/* Which arenas are taken while the counter is played. */
+struct player {
+	struct ddp_plan *plan;
+	bool *taken;
+	int merges;
+};
+
+static int take_arena(struct player *player)
+{
+	int arena = 0;
+
+	while (player->taken[arena])
+		arena++;
+	player->taken[arena] = true;
+	if (arena >= player->plan->arenas)
+		player->plan->arenas = arena + 1;
+	return arena;
+}
+
+static void merge(void *arg, int left, int right)
+{
+	struct player *player = arg;
+
+	player->plan->merges[player->merges++] = (struct ddp_merge){ left, right };
+	player->taken[right] = false;
+}
+
+static void play(struct ddp_plan *plan, bool *taken, bool one_piece)
+{
+	struct player player = { .plan = plan, .taken = taken };
+	struct tree_counter counter = { .slots = plan->slots };
+
+	for (int i = 0; i < plan->count; i++) {
+		plan->arena_of[i] = take_arena(&player);
+		tree_counter_push(&counter, (struct tree_node){ 0, plan->first + i }, plan->arena_of[i], merge, &player);
+		plan->merge_end[i] = player.merges;
+	}
+	for (; one_piece && counter.count > 1; counter.count--)
+		merge(&player, counter.tags[counter.count - 2], counter.tags[counter.count - 1]);
+	plan->merge_end[plan->count - 1] = player.merges;
+	plan->pieces = counter.count;
+	memcpy(plan->piece_arena, counter.tags, sizeof plan->piece_arena);
+}
+
+static void number_pieces(struct ddp_plan *plan, bool one_piece)
+{
+	struct tree_node pieces[TREE_PIECES_MAX];
+	int total = 0;
+
+	for (int rank = 0; rank < plan->world; rank++) {
+		plan->piece_start[rank] = total;
+		total += one_piece ? 1 : tree_pieces(plan->slots, plan->world, rank, pieces);
+	}
+	plan->piece_start[plan->world] = total;
+}
+
+int ddp_plan_make(struct ddp_plan *plan, int slots, int world, int rank, bool one_piece, struct err *err)
+{
+	memset(plan, 0, sizeof *plan);
+	if (slots < 1 || slots > TREE_SLOTS_MAX)
+		return err_fail(err, EXIT_USAGE, "ddp: couldn't use --slots %d: it must be between 1 and %d", slots, TREE_SLOTS_MAX);
+	if (world > slots)
+		return err_fail(err, EXIT_USAGE, "ddp: couldn't split %d slots over %d ranks: some would have none; use at most %d "
+			"ranks, or a new run with --slots %d or more", slots, world, slots, world);
+	plan->slots = slots;
+	plan->world = world;
+	plan->rank = rank;
+	plan->first = tree_rank_slots(slots, world, rank, &plan->count);
+	size_t count = (size_t)plan->count;
+	plan->arena_of = calloc(count, sizeof *plan->arena_of);
+	plan->merges = calloc(count, sizeof *plan->merges);
+	plan->merge_end = calloc(count, sizeof *plan->merge_end);
+	plan->piece_start = calloc((size_t)world + 1, sizeof *plan->piece_start);
+	bool *taken = calloc(count, sizeof *taken);
+	int rc = 0;
+	if (plan->arena_of && plan->merges && plan->merge_end && plan->piece_start && taken) {
+		play(plan, taken, one_piece);
+		number_pieces(plan, one_piece);
+	} else {
+		rc = err_set(err, "ddp: couldn't plan the slots: out of memory");
+	}
+	free(taken);
+	return rc;
+}
+
+void ddp_plan_clear(struct ddp_plan *plan)
+{
+	free(plan->arena_of);
+	free(plan->merges);
+	free(plan->merge_end);
+	free(plan->piece_start);
+	memset(plan, 0, sizeof *plan);
+}
+
+/* Where the next bucket ends: at most `limit` elements after `first`, at the end of a layer if that is not far back. */
+static size_t bucket_end(const struct tensor_table *table, size_t first, size_t limit)
+{
+	size_t end = first + limit;
+
+	if (end >= table->elements)
+		return table->elements;
+	for (int i = table->count - 1; i > 0; i--) {
+		const struct tensor *row = &table->rows[i];
+
+		if (row->offset <= end && row->offset > first + limit / 2 && row->layer != row[-1].layer)
+			return row->offset;
+	}
+	return end;
+}
+
+/* The layer that holds the element before `end`. */
+static int layer_before(const struct tensor_table *table, size_t end)
+{
+	int i = table->count - 1;
+
+	while (i > 0 && table->rows[i].offset >= end)
+		i--;
+	return table->rows[i].layer;
+}
+
+struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t bytes, int *count)
+{
+	size_t limit = bytes / sizeof(float) / TENSOR_ALIGN * TENSOR_ALIGN, first = 0;
+	size_t smallest = DDP_FIRST_BUCKET / sizeof(float);
+
+	limit = limit > TENSOR_ALIGN ? limit : TENSOR_ALIGN;
+	smallest = smallest < limit ? smallest : limit;
+	/* cuts at layers leave buckets at least half full */
+	struct ddp_bucket *buckets = calloc(2 * (table->elements / limit) + 4, sizeof *buckets);
+	if (!buckets)
+		return NULL;
+	for (*count = 0; first < table->elements; ++*count) {
+		size_t end = bucket_end(table, first, *count == 0 ? smallest : limit);
+
+		buckets[*count] = (struct ddp_bucket){ first, end - first, layer_before(table, end) };
+		first = end;
+	}
+	return buckets;
+}
+
+size_t ddp_segment(const struct ddp_bucket *bucket, int world, int rank, size_t *count)
+{
+	size_t each = (bucket->count + (size_t)world - 1) / (size_t)world;
+	each = (each + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN * SEGMENT_ALIGN;
+	size_t begin = each * (size_t)rank, end = begin + each;
+
+	begin = begin < bucket->count ? begin : bucket->count;
+	end = end < bucket->count ? end : bucket->count;
+	*count = end - begin;
+	return bucket->first + begin;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What data parallelism decides once: the arenas of a rank's slots, the additions between them, and the buckets. */
+#ifndef MUSTER_DDP_PLAN_H
+#define MUSTER_DDP_PLAN_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+#include "trainer/tensors.h"
+#include "trainer/tree.h"
+
+#define DDP_FIRST_BUCKET ((size_t)1 << 20) /* bytes of bucket 0: the first to travel should be ready early */
+
+/* Arena `right` is added to arena `left` and is free again. */
+struct ddp_merge {
+	int left, right;
+};
+
+/* The binary counter over a rank's slots, played once. Arena 0 ends up with the leftmost piece, and with the result. */
+struct ddp_plan {
+	int slots, world, rank;
+	int first, count;           /* this rank's slots */
+	int arenas;                 /* gradient arenas that the counter needs */
+	int *arena_of;              /* [count] where slot first + i is trained */
+	struct ddp_merge *merges;   /* in order */
+	int *merge_end;             /* [count] merges after slot first + i end here; they begin at the previous one's end */
+	int pieces;                 /* of this rank: */
+	int piece_arena[TREE_PIECES_MAX];
+	int *piece_start;           /* [world + 1] number of a rank's first piece among all */
+};
+
+/* `one_piece` adds a rank's pieces up, whatever the tree says (for --reduction native). EXIT_USAGE when there are more
+ * ranks than slots. Freed by ddp_plan_clear, also after an error. */
+int ddp_plan_make(struct ddp_plan *plan, int slots, int world, int rank, bool one_piece, struct err *err);
+void ddp_plan_clear(struct ddp_plan *plan);
+
+/* A run of the arena, ready when the gradients of layers up to `layer` are. */
+struct ddp_bucket {
+	size_t first, count; /* elements */
+	int layer;
+};
+
+/* Cuts the arena, first to last: bucket 0 has at most 1 MiB, the others at most `bytes`. A cut that falls into the second
+ * half of a bucket moves back to the end of a layer, if there is one: so the bucket need not wait for the next layer.
+ * malloc'ed; NULL when out of memory. */
+struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t bytes, int *count);
+
+/* The part of a bucket that `rank` combines; the same on all ranks. */
+size_t ddp_segment(const struct ddp_bucket *bucket, int world, int rank, size_t *count);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of struct ddp, shared by its files. */
+#ifndef MUSTER_DDP_PRIVATE_H
+#define MUSTER_DDP_PRIVATE_H
+
+#include "trainer/ddp.h"
+#include "trainer/ddp_plan.h"
+
+/* What the communicator's thread is given with a bucket. */
+struct ddp_job {
+	struct ddp *ddp;
+	const struct ddp_bucket *bucket;
+};
+
+/* One slot's contribution to the loss. */
+struct ddp_slot_sum {
+	double loss;
+	int64_t valid;
+};
+
+struct ddp {
+	struct comm *comm;
+	struct ops *ops;
+	const struct tensor_table *table;
+	bool native;
+	struct ddp_plan plan;
+	struct ddp_bucket *buckets;
+	struct ddp_job *jobs;          /* [bucket_count] */
+	int bucket_count;
+	float **arenas;                /* [plan.arenas]; the reduced gradients are in arena 0 */
+	float *staging;                /* the others' pieces of one segment */
+	size_t staging_pieces, segment_max; /* its shape, the latter in elements */
+	float **piece_at;              /* [all pieces] where each lies while a segment is combined */
+	struct comm_transfer *transfers;
+
+	/* the step */
+	uint64_t step;
+	int ended;                     /* slots of this step */
+	int launched;                  /* buckets of this step */
+	comm_ticket last;              /* of the latest bucket */
+	bool settled;                  /* it was waited for */
+
+	/* the control all-gather: control, slot sums and block sums of each rank */
+	size_t *block_start;           /* [table->count + 1] number of a tensor's first block */
+	size_t slots_max, blocks_max;  /* of one rank */
+	size_t message_bytes;
+	char *own_message, *messages;
+	struct ddp_slot_sum *slot_sums; /* inside own_message */
+};
+
+/* Queues the reduction of the next bucket (ddp_reduce.c). */
+void ddp_launch(struct ddp *ddp);
+/* Allocates what ddp_launch needs. */
+int ddp_reduce_prepare(struct ddp *ddp, struct err *err);
+/* Bytes that one bucket makes this rank send. */
+size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket);
+
+/* The control all-gather (ddp_control.c): allocation, and its run after the last bucket. */
+int ddp_control_prepare(struct ddp *ddp, struct err *err);
+int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err);
+/* Makes sure that all ranks run the same thing. */
+int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err);
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reduction of one bucket. Canonical: the last slot's additions, then every rank gets all pieces of its segment, adds
+ * them in the tree's order, and sends the sum to all. Only sends and receives, so that no library chooses an order. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "trainer/ddp_private.h"
+
+/* The additions on the communicator's thread take one core: the others belong to the backward pass. */
+static void limit_threads(void)
+{
+#ifdef _OPENMP
+	omp_set_num_threads(1); /* of teams that this thread makes */
+#endif
+}
+
+/* The last slot's part of the binary counter, for this bucket only. */
+static int merge_bucket(void *arg, struct err *err)
+{
+	struct ddp_job *job = arg;
+	struct ddp *ddp = job->ddp;
+	const struct ddp_plan *plan = &ddp->plan;
+	int from = plan->count > 1 ? plan->merge_end[plan->count - 2] : 0;
+
+	limit_threads();
+	for (int i = from; i < plan->merge_end[plan->count - 1]; i++) {
+		float *left = ddp->arenas[plan->merges[i].left] + job->bucket->first;
+		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->merges[i].right] + job->bucket->first, job->bucket->count);
+	}
+	return 0;
+}
+
+/* Where piece `number` of another rank is received: this rank's own have no place there. */
+static float *staging_at(const struct ddp *ddp, int number)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	int place = number < plan->piece_start[plan->rank] ? number : number - plan->pieces;
+
+	return ddp->staging + (size_t)place * ddp->segment_max;
+}
+
+struct combination {
+	struct ddp *ddp;
+	float *result;
+	size_t count;
+	int left; /* additions still to do; the last one writes the result */
+};
+
+static void add_piece(void *arg, int left, int right)
+{
+	struct combination *c = arg;
+	float **at = c->ddp->piece_at;
+
+	c->ddp->ops->add(c->ddp->ops, --c->left == 0 ? c->result : at[left], at[left], at[right], c->count);
+}
+
+/* Runs when all pieces of this rank's segment are here. */
+static int combine(void *arg, struct err *err)
+{
+	struct ddp_job *job = arg;
+	struct ddp *ddp = job->ddp;
+	const struct ddp_plan *plan = &ddp->plan;
+	int total = plan->piece_start[plan->world];
+	struct combination c = { .ddp = ddp, .left = total - 1 };
+	size_t first = ddp_segment(job->bucket, plan->world, plan->rank, &c.count);
+
+	limit_threads();
+	c.result = ddp->arenas[0] + first;
+	for (int number = 0; number < total; number++) {
+		int own = number - plan->piece_start[plan->rank];
+		ddp->piece_at[number] = own >= 0 && own < plan->pieces ? ddp->arenas[plan->piece_arena[own]] + first :
+			staging_at(ddp, number);
+	}
+	if (c.count > 0)
+		tree_combine(plan->slots, plan->world, add_piece, &c);
+	return 0;
+}
+
+static void add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t elements, int receive)
+{
+	ddp->transfers[(*count)++] = (struct comm_transfer){ peer, at, elements * sizeof *at, receive };
+}
+
+/* Every rank's pieces go to the owners of the segments. */
+static comm_ticket exchange_pieces(struct ddp *ddp, struct ddp_job *job, const char *label)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	size_t own_count, peer_count;
+	int count = 0;
+
+	ddp_segment(job->bucket, plan->world, plan->rank, &own_count);
+	for (int step = 1; step < plan->world; step++) {
+		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
+		size_t first = ddp_segment(job->bucket, plan->world, to, &peer_count);
+
+		for (int i = 0; i < plan->pieces; i++)
+			add_transfer(ddp, &count, to, ddp->arenas[plan->piece_arena[i]] + first, peer_count, 0);
+		for (int number = plan->piece_start[from]; number < plan->piece_start[from + 1]; number++)
+			add_transfer(ddp, &count, from, staging_at(ddp, number), own_count, 1);
+	}
+	return comm_exchange(ddp->comm, label, ddp->transfers, count, combine, job);
+}
+
+/* Every rank's segment, now reduced, goes to all others, into place. */
+static comm_ticket spread_segments(struct ddp *ddp, struct ddp_job *job, const char *label)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	size_t own_count, peer_count;
+	size_t own = ddp_segment(job->bucket, plan->world, plan->rank, &own_count);
+	int count = 0;
+
+	for (int step = 1; step < plan->world; step++) {
+		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
+		size_t first = ddp_segment(job->bucket, plan->world, from, &peer_count);
+
+		add_transfer(ddp, &count, to, ddp->arenas[0] + own, own_count, 0);
+		add_transfer(ddp, &count, from, ddp->arenas[0] + first, peer_count, 1);
+	}
+	return comm_exchange(ddp->comm, label, ddp->transfers, count, NULL, NULL);
+}
+
+void ddp_launch(struct ddp *ddp)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	struct ddp_job *job = &ddp->jobs[ddp->launched];
+	int before = plan->count > 1 ? plan->merge_end[plan->count - 2] : 0;
+	char label[64];
+
+	snprintf(label, sizeof label, "bucket %d of step %" PRIu64, ddp->launched++, ddp->step);
+	if (plan->merge_end[plan->count - 1] > before)
+		ddp->last = comm_call(ddp->comm, label, merge_bucket, job);
+	if (plan->world == 1)
+		return;
+	if (ddp->native) {
+		ddp->last = comm_allreduce(ddp->comm, label, ddp->arenas[0] + job->bucket->first, job->bucket->count);
+		return;
+	}
+	exchange_pieces(ddp, job, label);
+	ddp->last = spread_segments(ddp, job, label);
+}
+
+/* A bucket is owned in equal segments, so both halves send this rank's share of what is not its own. */
+size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	size_t own;
+
+	if (plan->world == 1)
+		return 0;
+	ddp_segment(bucket, plan->world, plan->rank, &own);
+	size_t pieces = (bucket->count - own) * (size_t)plan->pieces, result = own * (size_t)(plan->world - 1);
+	return (pieces + result) * sizeof(float);
+}
+
+int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	size_t total = (size_t)plan->piece_start[plan->world], own = (size_t)plan->pieces, count;
+
+	for (int i = 0; i < ddp->bucket_count; i++) {
+		ddp->jobs[i] = (struct ddp_job){ ddp, &ddp->buckets[i] };
+		ddp_segment(&ddp->buckets[i], plan->world, 0, &count); /* the first is the longest */
+		ddp->segment_max = count > ddp->segment_max ? count : ddp->segment_max;
+	}
+	ddp->piece_at = calloc(total, sizeof *ddp->piece_at);
+	size_t sends = own > 1 ? own : 1, receives = total - own > 1 ? total - own : 1;
+	ddp->transfers = calloc((sends + 1) * (size_t)plan->world + receives, sizeof *ddp->transfers);
+	if (!ddp->piece_at || !ddp->transfers)
+		return err_set(err, "ddp: couldn't prepare the reduction: out of memory");
+	ddp->staging_pieces = plan->world > 1 && !ddp->native ? total - own : 0;
+	if (ddp->staging_pieces == 0)
+		return 0;
+	ddp->staging = ddp->ops->alloc(ddp->ops, ddp->staging_pieces * ddp->segment_max * sizeof(float));
+	if (!ddp->staging)
+		return err_set(err, "ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
+			(double)(ddp->staging_pieces * ddp->segment_max * sizeof(float)) * 1e-6);
+	return 0;
+}

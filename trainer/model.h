@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model: its tensor table, and forward and backward of one microbatch over struct ops. */
+#ifndef MUSTER_MODEL_H
+#define MUSTER_MODEL_H
+
+#include "common/err.h"
+#include "trainer/batch.h"
+#include "trainer/ops.h"
+#include "trainer/tensors.h"
+
+enum model_kind { MODEL_GPT2, MODEL_MLP };
+
+struct model_config {
+	enum model_kind kind;
+	int layers, width, heads, context, vocabulary; /* gpt2 */
+	int inputs, hidden, classes;                   /* mlp: Linear(inputs, hidden) – ReLU – Linear(hidden, classes) */
+};
+
+struct model;
+
+/* Called by model_backward when the gradients of all tensors of layers 0 … `layer` (tensor.layer) are final for this
+ * microbatch. */
+typedef void model_ready(void *arg, int layer);
+
+/* Checks the configuration (status EXIT_USAGE, naming the flag) and makes the tensor table; no memory for arenas yet. */
+struct model *model_create(const struct model_config *config, struct err *err);
+void model_destroy(struct model *model);
+const struct model_config *model_config_of(const struct model *model);
+const struct tensor_table *model_tensors(const struct model *model);
+int model_layers(const struct model *model); /* number of distinct tensor.layer values */
+
+/* Prepares `ops` for microbatches of up to `batch` samples and allocates activations. Once. */
+int model_prepare(struct model *model, struct ops *ops, int batch, struct err *err);
+
+/* Where the weights are (an arena by the table's offsets); must be called before forward. */
+void model_bind(struct model *model, const float *weights);
+
+/* Losses of the batch (sum over valid targets, in index order, fp64) and the number of valid targets. */
+void model_loss(struct model *model, const struct batch *batch, double *loss_sum, int64_t *valid);
+
+/* Forward and backward: gradients of (sum of losses × params->loss_scale) into the arena `grads`, accumulate 0 for the
+ * first microbatch of a slot (overwrites), else 1. `ready` may be NULL. Only what the batch can reach is written: padding,
+ * and positions behind the batch's (at most the model's context), keep the zeros that the arena was allocated with. */
+void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate, double *loss_sum,
+	int64_t *valid, model_ready *ready, void *arg);
+
+/* Floating-point operations of forward and backward of one sample: 6·parameters·positions + attention
+ * (12·layers·width·positions²; the formula of the PaLM paper, appendix B). */
+double model_flops(const struct model *model);
+
+/* Writes config.json as Hugging Face's GPT2LMHeadModel reads it (gpt2), or a plain record (mlp); malloc'ed JSON text. */
+char *model_config_json(const struct model *model);
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPT-2 (Radford et al., 2019) exactly as Hugging Face's GPT2LMHeadModel: learned positions, layer norm in front of each
+ * part, GELU in its tanh form, weights [in, out], the head tied to the token embedding. Names and layouts are theirs, so
+ * that a checkpoint is a plain copy. M = samples × positions, C = width, V = vocabulary. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trainer/model_kind.h"
+
+#define INIT_STD 0.02
+#define VOCABULARY_ALIGN 128 /* rows of the embedding: whole tiles of a matrix product */
+#define WIDTH_LIMIT (1 << 18)
+#define COUNT_LIMIT (1 << 24)
+
+/* Offsets of a block's tensors in every arena. */
+struct block_tensors {
+	size_t ln_1_weight, ln_1_bias, c_attn_weight, c_attn_bias, attn_proj_weight, attn_proj_bias;
+	size_t ln_2_weight, ln_2_bias, c_fc_weight, c_fc_bias, mlp_proj_weight, mlp_proj_bias;
+};
+
+/* What a layer norm keeps for its backward pass. */
+struct norm {
+	float *y;          /* [M, C] */
+	float *mean, *rstd; /* [M] */
+};
+
+/* What a block keeps for its backward pass. */
+struct block {
+	float *input;          /* [M, C] the residual stream */
+	struct norm ln_1;
+	float *qkv;            /* [M, 3C] */
+	float *lse;            /* [B, H, T] */
+	float *attended;       /* [M, C] */
+	float *middle;         /* [M, C] the residual stream after attention */
+	struct norm ln_2;
+	float *pre, *hidden;   /* [M, 4C] before and after GELU */
+};
+
+struct gpt2 {
+	size_t wte, wpe, ln_f_weight, ln_f_bias;
+	float *output;         /* [M, C] the residual stream after the last block */
+	struct norm ln_f;
+	float *part;           /* [M, C] what a part adds to the residual stream; backward: gradient of a part's input */
+	float *dresidual;      /* [M, C] */
+	float *dwide;          /* [M, 4C] gradient of hidden or of qkv */
+	struct block *blocks;  /* [layers], behind `tensors` in the same allocation */
+	struct block_tensors tensors[];
+};
+
+/* The shapes of one batch. */
+struct extent {
+	int B, T, C, H, M, V;
+};
+
+static struct extent extent_of(const struct model *model, const struct batch *batch)
+{
+	const struct model_config *c = &model->config;
+	return (struct extent){ .B = batch->samples, .T = batch->positions, .C = c->width, .H = c->heads,
+		.M = batch->samples * batch->positions, .V = c->vocabulary };
+}
+
+static int check(const struct model_config *c, struct err *err)
+{
+	if (model_check("--layers", c->layers, 1000, err) < 0 || model_check("--width", c->width, WIDTH_LIMIT, err) < 0
+		|| model_check("--heads", c->heads, c->width, err) < 0
+		|| model_check("--context", c->context, COUNT_LIMIT, err) < 0
+		|| model_check("--vocabulary", c->vocabulary, COUNT_LIMIT, err) < 0)
+		return -1;
+	if (c->width % c->heads != 0)
+		return err_fail(err, EXIT_USAGE, "model: couldn't divide --width %d among --heads %d: it must be a multiple",
+			c->width, c->heads);
+	return 0;
+}
+
+static int add_vector(struct model *model, int layer, enum tensor_init init, int count, size_t *offset, struct err *err,
+	const char *prefix, const char *name)
+{
+	struct tensor row = { .dims = 1, .shape = { count }, .layer = layer, .init = init };
+	snprintf(row.name, sizeof row.name, "%s%s", prefix, name);
+	return model_add(model, &row, offset, err);
+}
+
+static int add_matrix(struct model *model, int layer, double std, int rows, int columns, size_t *offset, struct err *err,
+	const char *prefix, const char *name)
+{
+	struct tensor row = { .dims = 2, .shape = { rows, columns }, .decay = true, .layer = layer, .init = TENSOR_NORMAL,
+		.init_std = (float)std };
+	snprintf(row.name, sizeof row.name, "%s%s", prefix, name);
+	return model_add(model, &row, offset, err);
+}
+
+/* The rows of a block, last part first. */
+static int add_block(struct model *model, int index, int layer, struct err *err)
+{
+	struct block_tensors *t = &((struct gpt2 *)model->kind)->tensors[index];
+	const int C = model->config.width;
+	/* Each block adds twice to the residual stream; its variance must not grow with depth. */
+	const double residual_std = INIT_STD / sqrt(2.0 * model->config.layers);
+	char prefix[40];
+	snprintf(prefix, sizeof prefix, "transformer.h.%d.", index);
+#define MATRIX(field, std, rows, columns, name) \
+	add_matrix(model, layer, std, rows, columns, &t->field, err, prefix, name) < 0
+#define VECTOR(field, init, count, name) add_vector(model, layer, init, count, &t->field, err, prefix, name) < 0
+	if (MATRIX(mlp_proj_weight, residual_std, 4 * C, C, "mlp.c_proj.weight")
+		|| VECTOR(mlp_proj_bias, TENSOR_ZERO, C, "mlp.c_proj.bias")
+		|| MATRIX(c_fc_weight, INIT_STD, C, 4 * C, "mlp.c_fc.weight")
+		|| VECTOR(c_fc_bias, TENSOR_ZERO, 4 * C, "mlp.c_fc.bias")
+		|| VECTOR(ln_2_weight, TENSOR_ONE, C, "ln_2.weight")
+		|| VECTOR(ln_2_bias, TENSOR_ZERO, C, "ln_2.bias")
+		|| MATRIX(attn_proj_weight, residual_std, C, C, "attn.c_proj.weight")
+		|| VECTOR(attn_proj_bias, TENSOR_ZERO, C, "attn.c_proj.bias")
+		|| MATRIX(c_attn_weight, INIT_STD, C, 3 * C, "attn.c_attn.weight")
+		|| VECTOR(c_attn_bias, TENSOR_ZERO, 3 * C, "attn.c_attn.bias")
+		|| VECTOR(ln_1_weight, TENSOR_ONE, C, "ln_1.weight")
+		|| VECTOR(ln_1_bias, TENSOR_ZERO, C, "ln_1.bias"))
+		return -1;
+#undef MATRIX
+#undef VECTOR
+	return 0;
+}
+
+static int add_embeddings(struct model *model, int layer, struct err *err)
+{
+	struct gpt2 *g = model->kind;
+	const struct model_config *c = &model->config;
+	const int64_t rows = ((int64_t)c->vocabulary + VOCABULARY_ALIGN - 1) / VOCABULARY_ALIGN * VOCABULARY_ALIGN;
+	const struct tensor wte = { .name = "transformer.wte.weight", .dims = 2, .shape = { c->vocabulary, c->width },
+		.padded = { rows, c->width }, .decay = true, .layer = layer, .init = TENSOR_NORMAL, .init_std = INIT_STD };
+	if (model_add(model, &wte, &g->wte, err) < 0)
+		return -1;
+	return add_matrix(model, layer, INIT_STD, c->context, c->width, &g->wpe, err, "transformer.", "wpe.weight");
+}
+
+static int build(struct model *model, struct err *err)
+{
+	const struct model_config *c = &model->config;
+	if (check(c, err) < 0)
+		return -1;
+	size_t layers = (size_t)c->layers;
+	struct gpt2 *g = calloc(1, sizeof *g + layers * (sizeof *g->tensors + sizeof *g->blocks));
+	if (!g)
+		return err_set(err, "model: couldn't make the model: out of memory");
+	g->blocks = (struct block *)(g->tensors + layers);
+	model->kind = g;
+	if (add_vector(model, 0, TENSOR_ONE, c->width, &g->ln_f_weight, err, "transformer.", "ln_f.weight") < 0
+		|| add_vector(model, 0, TENSOR_ZERO, c->width, &g->ln_f_bias, err, "transformer.", "ln_f.bias") < 0)
+		return -1;
+	for (int i = c->layers - 1; i >= 0; i--)
+		if (add_block(model, i, c->layers - i, err) < 0)
+			return -1;
+	return add_embeddings(model, c->layers + 1, err);
+}
+
+static void shapes(const struct model *model, int batch, struct ops_shapes *shapes)
+{
+	const struct model_config *c = &model->config;
+	*shapes = (struct ops_shapes){ .batch = batch, .positions = c->context, .width = c->width, .heads = c->heads,
+		.vocabulary = c->vocabulary, .hidden = 4 * c->width };
+}
+
+static void lay_out_norm(struct slicer *slicer, struct norm *norm, size_t M, size_t C)
+{
+	norm->y = slice(slicer, M * C);
+	norm->mean = slice(slicer, M);
+	norm->rstd = slice(slicer, M);
+}
+
+static size_t lay_out(struct model *model, int batch, float *base)
+{
+	struct gpt2 *g = model->kind;
+	const struct model_config *c = &model->config;
+	struct slicer slicer = { .base = base };
+	const size_t M = (size_t)batch * (size_t)c->context, C = (size_t)c->width;
+	for (int i = 0; i < c->layers; i++) {
+		struct block *b = &g->blocks[i];
+		b->input = slice(&slicer, M * C);
+		lay_out_norm(&slicer, &b->ln_1, M, C);
+		b->qkv = slice(&slicer, M * 3 * C);
+		b->lse = slice(&slicer, M * (size_t)c->heads);
+		b->attended = slice(&slicer, M * C);
+		b->middle = slice(&slicer, M * C);
+		lay_out_norm(&slicer, &b->ln_2, M, C);
+		b->pre = slice(&slicer, M * 4 * C);
+		b->hidden = slice(&slicer, M * 4 * C);
+	}
+	g->output = slice(&slicer, M * C);
+	lay_out_norm(&slicer, &g->ln_f, M, C);
+	g->part = slice(&slicer, M * C);
+	g->dresidual = slice(&slicer, M * C);
+	g->dwide = slice(&slicer, M * 4 * C);
+	model->losses = slice(&slicer, M);
+	return slicer.used;
+}
+
+/* sum = x + add (add may be NULL: then x is the stream itself) and its norm. */
+static void norm_forward(struct model *model, struct norm *norm, float *sum, const float *x, const float *add,
+	size_t weight, size_t bias, const struct extent *e)
+{
+	const float *w = model->weights;
+	model->ops->layernorm(model->ops, sum, norm->y, norm->mean, norm->rstd, x, add, w + weight, w + bias, e->M, e->C);
+}
+
+/* From b->ln_1 to g->part, what the block's MLP adds to b->middle. */
+static void block_forward(struct model *model, int index, const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	struct ops *ops = model->ops;
+	struct block *b = &g->blocks[index];
+	const struct block_tensors *t = &g->tensors[index];
+	const float *w = model->weights;
+	const int C = e->C;
+	ops->linear(ops, b->qkv, b->ln_1.y, w + t->c_attn_weight, w + t->c_attn_bias, e->M, C, 3 * C);
+	ops->attention(ops, b->attended, b->lse, b->qkv, e->B, e->T, C, e->H);
+	ops->linear(ops, g->part, b->attended, w + t->attn_proj_weight, w + t->attn_proj_bias, e->M, C, C);
+	norm_forward(model, &b->ln_2, b->middle, b->input, g->part, t->ln_2_weight, t->ln_2_bias, e);
+	ops->linear_gelu(ops, b->hidden, b->pre, b->ln_2.y, w + t->c_fc_weight, w + t->c_fc_bias, e->M, C, 4 * C);
+	ops->linear(ops, g->part, b->hidden, w + t->mlp_proj_weight, w + t->mlp_proj_bias, e->M, 4 * C, C);
+}
+
+/* From tokens to g->ln_f. The addition to the residual stream is made by the norm that reads it next. */
+static void forward(struct model *model, const struct batch *batch, const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	struct block *first = &g->blocks[0];
+	const float *w = model->weights;
+	model->ops->embedding(model->ops, first->input, batch->tokens, w + g->wte, w + g->wpe, e->B, e->T, e->C);
+	norm_forward(model, &first->ln_1, first->input, first->input, NULL, g->tensors[0].ln_1_weight,
+		g->tensors[0].ln_1_bias, e);
+	block_forward(model, 0, e);
+	for (int i = 1; i < model->config.layers; i++) {
+		struct block *b = &g->blocks[i];
+		const struct block_tensors *t = &g->tensors[i];
+		norm_forward(model, &b->ln_1, b->input, b[-1].middle, g->part, t->ln_1_weight, t->ln_1_bias, e);
+		block_forward(model, i, e);
+	}
+	norm_forward(model, &g->ln_f, g->output, g->blocks[model->config.layers - 1].middle, g->part, g->ln_f_weight,
+		g->ln_f_bias, e);
+}
+
+/* g->part holds the gradient of norm->y; g->dresidual gets (accumulate_dx 1: more of) that of x. */
+static void norm_backward(struct model *model, const struct model_pass *pass, const struct norm *norm, const float *x,
+	size_t weight, size_t bias, int accumulate_dx, const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	model->ops->layernorm_backward(model->ops, g->dresidual, pass->grads + weight, pass->grads + bias, g->part, x,
+		model->weights + weight, norm->mean, norm->rstd, e->M, e->C, accumulate_dx, pass->accumulate);
+}
+
+/* g->dresidual: from the gradient of the block's output to that of b->middle. */
+static void mlp_backward(struct model *model, int index, const struct model_pass *pass, const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	struct ops *ops = model->ops;
+	const struct block *b = &g->blocks[index];
+	const struct block_tensors *t = &g->tensors[index];
+	const float *w = model->weights;
+	float *grads = pass->grads;
+	const int M = e->M, C = e->C;
+	ops->linear_backward_weight(ops, grads + t->mlp_proj_weight, grads + t->mlp_proj_bias, b->hidden, g->dresidual,
+		M, 4 * C, C, pass->accumulate);
+	ops->linear_backward_input_gelu(ops, g->dwide, g->dresidual, w + t->mlp_proj_weight, b->pre, M, 4 * C, C);
+	ops->linear_backward_weight(ops, grads + t->c_fc_weight, grads + t->c_fc_bias, b->ln_2.y, g->dwide, M, C, 4 * C,
+		pass->accumulate);
+	ops->linear_backward_input(ops, g->part, g->dwide, w + t->c_fc_weight, M, C, 4 * C);
+	norm_backward(model, pass, &b->ln_2, b->middle, t->ln_2_weight, t->ln_2_bias, 1, e);
+}
+
+/* g->dresidual: from the gradient of b->middle to that of b->input. */
+static void attention_backward(struct model *model, int index, const struct model_pass *pass, const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	struct ops *ops = model->ops;
+	const struct block *b = &g->blocks[index];
+	const struct block_tensors *t = &g->tensors[index];
+	const float *w = model->weights;
+	float *grads = pass->grads;
+	const int M = e->M, C = e->C;
+	ops->linear_backward_weight(ops, grads + t->attn_proj_weight, grads + t->attn_proj_bias, b->attended, g->dresidual,
+		M, C, C, pass->accumulate);
+	ops->linear_backward_input(ops, g->part, g->dresidual, w + t->attn_proj_weight, M, C, C);
+	ops->attention_backward(ops, g->dwide, g->part, b->qkv, b->attended, b->lse, e->B, e->T, C, e->H);
+	ops->linear_backward_weight(ops, grads + t->c_attn_weight, grads + t->c_attn_bias, b->ln_1.y, g->dwide, M, C, 3 * C,
+		pass->accumulate);
+	ops->linear_backward_input(ops, g->part, g->dwide, w + t->c_attn_weight, M, C, 3 * C);
+	norm_backward(model, pass, &b->ln_1, b->input, t->ln_1_weight, t->ln_1_bias, 1, e);
+}
+
+static void tell_ready(const struct model_pass *pass, int layer)
+{
+	if (pass->ready)
+		pass->ready(pass->arg, layer);
+}
+
+/* After the head: g->part holds the gradient of ln_f.y, and wte's gradient has the head's share. */
+static void backward(struct model *model, const struct batch *batch, const struct model_pass *pass,
+	const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	const int layers = model->config.layers;
+	norm_backward(model, pass, &g->ln_f, g->output, g->ln_f_weight, g->ln_f_bias, 0, e);
+	tell_ready(pass, 0);
+	for (int i = layers - 1; i >= 0; i--) {
+		mlp_backward(model, i, pass, e);
+		attention_backward(model, i, pass, e);
+		tell_ready(pass, layers - i);
+	}
+	model->ops->embedding_backward(model->ops, pass->grads + g->wte, pass->grads + g->wpe, g->dresidual, batch->tokens,
+		e->B, e->T, e->C, e->V, pass->accumulate);
+	tell_ready(pass, layers + 1);
+}
+
+static void run(struct model *model, const struct batch *batch, const struct model_pass *pass)
+{
+	struct gpt2 *g = model->kind;
+	struct ops *ops = model->ops;
+	const struct extent e = extent_of(model, batch);
+	forward(model, batch, &e);
+	ops->head_loss(ops, model->losses, pass->grads ? g->part : NULL, pass->grads ? pass->grads + g->wte : NULL, g->ln_f.y,
+		model->weights + g->wte, batch->targets, e.M, e.C, e.V, pass->accumulate);
+	if (pass->grads)
+		backward(model, batch, pass, &e);
+}
+
+static size_t targets(const struct batch *batch)
+{
+	return (size_t)batch->samples * (size_t)batch->positions;
+}
+
+static double flops(const struct model *model)
+{
+	const struct model_config *c = &model->config;
+	const double positions = c->context;
+	return 6.0 * (double)model->table.parameters * positions + 12.0 * c->layers * c->width * positions * positions;
+}
+
+/* https://huggingface.co/docs/transformers/model_doc/gpt2, GPT2Config; the dropouts are those of this training: none. */
+static json_t *config_json(const struct model *model)
+{
+	const struct model_config *c = &model->config;
+	const int end_of_text = 50256; /* GPT-2's own vocabulary; another one has none that we know of */
+	json_t *end = c->vocabulary > end_of_text ? json_integer(end_of_text) : json_null();
+	return json_pack("{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:n, s:i, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:s, s:O, s:o}",
+		"architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
+		"n_layer", c->layers, "n_embd", c->width, "n_head", c->heads, "n_positions", c->context, "n_ctx", c->context,
+		"n_inner", "vocab_size", c->vocabulary, "layer_norm_epsilon", 1e-5, "initializer_range", INIT_STD,
+		"attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "scale_attn_weights", 1, "tie_word_embeddings", 1,
+		"torch_dtype", "float32", "bos_token_id", end, "eos_token_id", end);
+}
+
+const struct model_methods model_gpt2 = {
+	.build = build,
+	.shapes = shapes,
+	.lay_out = lay_out,
+	.run = run,
+	.targets = targets,
+	.flops = flops,
+	.config_json = config_json,
+};

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files model*.c share: a model's common part and the functions that each kind of model brings. */
+#ifndef MUSTER_MODEL_KIND_H
+#define MUSTER_MODEL_KIND_H
+
+#include <jansson.h>
+
+#include "trainer/model.h"
+
+/* Where the losses of a microbatch end up; ready may be NULL. */
+struct model_pass {
+	float *grads;   /* NULL: loss only */
+	int accumulate;
+	model_ready *ready;
+	void *arg;
+};
+
+struct model_methods {
+	/* Checks the configuration, adds the rows to the table and sets model->kind, malloc'ed. */
+	int (*build)(struct model *model, struct err *err);
+	/* The shapes of microbatches of `batch` samples, and where their activations lie in a block that begins at `base`.
+	 * Returns the floats of that block; with base NULL only that. */
+	void (*shapes)(const struct model *model, int batch, struct ops_shapes *shapes);
+	size_t (*lay_out)(struct model *model, int batch, float *base);
+	/* One pass; leaves the loss of each target in model->losses. */
+	void (*run)(struct model *model, const struct batch *batch, const struct model_pass *pass);
+	/* Targets of a batch. */
+	size_t (*targets)(const struct batch *batch);
+	double (*flops)(const struct model *model);
+	json_t *(*config_json)(const struct model *model);
+};
+
+extern const struct model_methods model_gpt2, model_mlp;
+
+struct model {
+	struct model_config config;
+	const struct model_methods *methods;
+	struct tensor_table table;
+	struct ops *ops;      /* the caller's */
+	const float *weights; /* the caller's arena */
+	float *losses;        /* of each target of a microbatch, inside `block` */
+	float *block;         /* activations, one allocation of ops */
+	int batch;            /* samples the block is made for */
+	void *kind;           /* the kind's own: offsets of tensors and places of activations */
+};
+
+/* Takes consecutive arrays out of a block; with base NULL it only counts. */
+struct slicer {
+	float *base;
+	size_t used;
+};
+
+float *slice(struct slicer *slicer, size_t floats);
+
+/* Adds a row and gives its offset. */
+int model_add(struct model *model, const struct tensor *row, size_t *offset, struct err *err);
+
+/* A number of the configuration that must be in [1, limit]; the message names the flag. */
+int model_check(const char *flag, int value, int limit, struct err *err);
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* muster-train: one attempt of a training, from the command line to the exit status, as a ladder of stages. A stage in
+ * which ranks may fail alone ends with an agreement, so that all leave together. */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "trainer/agree.h"
+#include "trainer/numerics.h"
+#include "trainer/report.h"
+#include "trainer/requeue_ask.h"
+#include "trainer/resume.h"
+#include "trainer/run.h"
+#include "trainer/stop.h"
+#include "trainer/threads.h"
+#include "trainer/train_loop.h"
+
+#define IO_SECONDS 60.0     /* how long an I/O error at the start is retried */
+#define LEAVE_SECONDS 2.0   /* between the words of a lost rank and its end, so that they are read */
+
+/* Whether the launcher calls this process rank 0, before anything is checked: only that one speaks of a wrong command
+ * line, which is the same for all. */
+static bool speaks(void)
+{
+	static const char *const names[] = { "PMIX_RANK", "SLURM_PROCID", "RANK" };
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (getenv(names[i]))
+			return strcmp(getenv(names[i]), "0") == 0;
+	return true;
+}
+
+static int usage_error(const struct err *err)
+{
+	if (speaks())
+		log_error("%s", err->text);
+	else
+		sleep(1); /* srun ends all tasks at the first that fails: let it be the one that speaks */
+	return (int)err->status;
+}
+
+/* Who am I, and where are the others. */
+static int meet(struct run *run, struct err *err)
+{
+	const struct settings *settings = &run->settings;
+	if (ident_discover(&run->ident, err) < 0)
+		return -1;
+	if (run->ident.world_size > 1)
+		log_set_tag("rank %d on %s", run->ident.rank, run->ident.node);
+	if (run->ident.world_size > settings->slots || settings->slots % run->ident.world_size) {
+		err_fail(err, EXIT_USAGE, "%d ranks can't share the %lld slots of a step evenly: start 1 to %lld ranks, a divisor of "
+			"--slots", run->ident.world_size, (long long)settings->slots, (long long)settings->slots);
+		return ERR_SHARED;
+	}
+	run->rdzv = rdzv_open(&run->ident, settings->rendezvous, settings->rdzv_timeout, err);
+	if (!run->rdzv)
+		return err->status == EXIT_USAGE ? ERR_SHARED : -1; /* the way a step is started is the same for all ranks */
+	run->comm = comm_open(&run->ident, run->rdzv, NULL, settings->collective_timeout, err);
+	return run->comm ? 0 : -1;
+}
+
+/* Rank 0 takes the checkpoint directory; the number of the attempt then names its metrics. */
+static int open_folder(struct run *run, struct err *err)
+{
+	const struct settings *settings = &run->settings;
+	if (run->ident.rank != 0 || !settings->ckpt_dir)
+		return 0;
+	run->folder = folder_open(settings->ckpt_dir, &run->ident, settings->fresh, IO_SECONDS, err);
+	if (!run->folder)
+		return -1;
+	run->metrics = metrics_open(folder_dir(run->folder)->fd, folder_attempt(run->folder), err);
+	return run->metrics ? 0 : -1;
+}
+
+static struct dataset *open_dataset(const struct settings *settings, const char *data, const char *labels, struct err *err)
+{
+	return settings->model == MODEL_GPT2 ? dataset_open_tokens(data, (int)settings->context, err)
+		: dataset_open_table(data, labels, err);
+}
+
+static int open_data(struct run *run, struct err *err)
+{
+	const struct settings *settings = &run->settings;
+	run->data = open_dataset(settings, settings->data, settings->labels, err);
+	if (!run->data)
+		return -1;
+	run->sampler = (struct sampler){
+		.seed = (uint64_t)settings->seed,
+		.count = dataset_samples(run->data),
+		.global_batch = (uint64_t)settings->global_batch,
+		.complete = settings->last_batch == LAST_BATCH_PAD,
+		.shuffle = settings->order == ORDER_SHUFFLED,
+	};
+	if (run->sampler.count == 0 || sampler_epoch_steps(&run->sampler) == 0)
+		return err_fail(err, EXIT_DATA, "data: %s holds %" PRIu64 " samples, fewer than one --global-batch of %lld: give more "
+			"data, a smaller batch, or --last-batch pad", settings->data, run->sampler.count,
+			(long long)settings->global_batch);
+	if (!settings->validate_every)
+		return 0;
+	run->validation_data = open_dataset(settings, settings->validation_data, settings->validation_labels, err);
+	if (!run->validation_data)
+		return -1;
+	if (dataset_samples(run->validation_data) == 0)
+		return err_fail(err, EXIT_DATA, "data: %s holds no sample: give more validation data", settings->validation_data);
+	if (dataset_features(run->validation_data) != dataset_features(run->data))
+		return err_fail(err, EXIT_DATA, "data: %s has %d columns, %s has %d: give validation data of the same kind",
+			settings->validation_data, dataset_features(run->validation_data), settings->data, dataset_features(run->data));
+	return 0;
+}
+
+static uint64_t validation_samples(const struct run *run)
+{
+	uint64_t all = dataset_samples(run->validation_data);
+	uint64_t wanted = (uint64_t)run->settings.validate_batches * (uint64_t)run->settings.global_batch;
+	return wanted && wanted < all ? wanted : all;
+}
+
+static int build_model(struct run *run, struct err *err)
+{
+	const struct settings *settings = &run->settings;
+	const struct model_config config = settings_model(settings, dataset_features(run->data));
+	run->model = model_create(&config, err);
+	if (!run->model)
+		return -1;
+	run->ops = ops_cpu_create(false, err);
+	if (!run->ops || model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0)
+		return -1;
+	if (state_alloc(&run->state, run->ops, model_tensors(run->model), err) < 0)
+		return -1;
+	const struct ddp_config ddp = { .slots = (int)settings->slots, .bucket_bytes = (size_t)settings->bucket_mb << 20,
+		.native = settings->reduction == REDUCTION_NATIVE };
+	run->ddp = ddp_create(run->comm, run->ops, model_tensors(run->model), &ddp, err);
+	if (!run->ddp)
+		return -1;
+	if (run->validation_data && !(run->validation = validation_create(run->validation_data, run->model, run->comm,
+		validation_samples(run), (int)settings->microbatch, run_vocabulary(run), err)))
+		return -1;
+	run->numerics = numerics_record(settings, run->ops, run->comm);
+	return run->numerics ? 0 : err_set(err, "numerics: out of memory");
+}
+
+static int start_saver(struct run *run, struct err *err)
+{
+	const struct settings *settings = &run->settings;
+	if (!run->folder)
+		return 0;
+	const struct saver_plan plan = {
+		.dir = folder_dir(run->folder),
+		.token = folder_token(run->folder),
+		.attempt = run->ident.attempt,
+		.world_size = run->ident.world_size,
+		.seed = (uint64_t)settings->seed,
+		.global_batch = (uint64_t)settings->global_batch,
+		.config_json = run->config_json,
+		.numerics_json = run->numerics_json,
+		.model_json = run->model_json,
+		.retention = { .keep_last = (size_t)settings->keep_last },
+		.newest = run->state.step ? (int64_t)run->state.step : -1,
+		.patience = settings->collective_timeout / 2,
+		.last_patience = settings->save_timeout,
+	};
+	run->saver = saver_start(&plan, &run->state, err);
+	return run->saver ? 0 : -1;
+}
+
+static int restore(struct run *run, struct err *err)
+{
+	if (run->ident.rank != 0)
+		return 0;
+	if (resume_apply(run, err) < 0)
+		return -1;
+	return start_saver(run, err);
+}
+
+/* The same data on every rank, or their gradients would be of different things. */
+static int compare_data(struct run *run, struct err *err)
+{
+	struct hash128 mine = dataset_identity(run->data);
+	AUTO_FREE struct hash128 *all = calloc((size_t)run->ident.world_size, sizeof *all);
+	if (!all)
+		return err_set(err, "data: out of memory");
+	if (comm_wait(run->comm, comm_allgather(run->comm, "data identity", &mine, all, sizeof mine), err) < 0)
+		return -1;
+	for (int rank = 1; rank < run->ident.world_size; rank++)
+		if (!hash_equal(all[rank], all[0])) {
+			err_fail(err, EXIT_DATA, "data: rank %d and rank 0 see different data under %s: give all nodes the same file", rank,
+				run->settings.data);
+			return ERR_SHARED;
+		}
+	return 0;
+}
+
+#define STAGE(name, call) agree(run->comm, name, run->ident.node, (call), err)
+
+/* Everything before the first step. */
+static int prepare(struct run *run, struct err *err)
+{
+	int rc = meet(run, err);
+	if (rc < 0)
+		return rc;
+	run->threads = run->settings.threads > 0 ? (int)run->settings.threads : threads_default(&run->ident);
+	threads_set(run->threads);
+	if ((rc = STAGE("checkpoint directory", open_folder(run, err))) < 0
+		|| (rc = STAGE("data", open_data(run, err))) < 0
+		|| (rc = compare_data(run, err)) < 0
+		|| (rc = STAGE("model", build_model(run, err))) < 0
+		|| (rc = numerics_agree(run->comm, run->numerics, run->settings.require_identical, err)) < 0
+		|| (rc = STAGE("resume", restore(run, err))) < 0)
+		return rc;
+	return state_share(&run->state, run->comm, err);
+}
+
+/* Rank 0's part of the end: the last save, and what is recorded. Returns the status of all ranks. */
+static int close_folder(struct run *run, const struct train_end *end)
+{
+	struct err err = { 0 };
+	uint64_t step = run->state.step;
+	int status = end->stop ? EXIT_REQUEUE : EXIT_OK;
+	const char *why = end->stop ? stop_signal_name(end->stop) : "finished";
+	if (!run->folder) {
+		if (end->stop)
+			log_warn("%s: stopped after step %" PRIu64 "; nothing was saved, since there is no --ckpt-dir", why, step);
+		return status;
+	}
+	if (end->stop) {
+		log_info("%s: all ranks stop after step %" PRIu64 " and save", why, step);
+		if (folder_notice(run->folder, end->stop, &err) < 0)
+			log_warn("checkpoint directory: couldn't record the notice: %s", err.text);
+	}
+	if (metrics_sync(run->metrics, &err) < 0)
+		log_warn("%s", err.text);
+	saver_save(run->saver, &run->state, end->loss, true);
+	if (saver_wait(run->saver, step, &err) < 0) {
+		log_error("step %" PRIu64 " could not be saved: %s", step, err.text);
+		status = saver_fault(run->saver) ? saver_fault(run->saver) : EXIT_LOST;
+		why = "the last save failed";
+	}
+	if (folder_end(run->folder, step, why, status, &err) < 0)
+		log_warn("checkpoint directory: couldn't record the end: %s", err.text);
+	if (status == EXIT_REQUEUE || status == EXIT_LOST)
+		requeue_ask(&run->ident);
+	return status;
+}
+
+/* No rank leaves before the last save is durable: the first bad exit would make srun end the others. Rank 0's status goes
+ * the way on which its success would be told. */
+static int close_run(struct run *run, const struct train_end *end, struct err *err)
+{
+	AUTO_FREE void *value = NULL;
+	size_t size;
+	int32_t status = 0;
+	if (run->ident.rank == 0) {
+		status = close_folder(run, end);
+		if (rdzv_put(run->rdzv, "closing", &status, sizeof status, err) < 0)
+			return -1;
+	}
+	/* Rank 0 may wait for the save before the last one, too. */
+	if (rdzv_fence(run->rdzv, 2 * run->settings.save_timeout + run->settings.rdzv_timeout, err) < 0)
+		return -1;
+	if (rdzv_get(run->rdzv, 0, "closing", &value, &size, run->settings.rdzv_timeout, err) < 0)
+		return -1;
+	if (size != sizeof status)
+		return err_set(err, "closing: rank 0 sent %zu bytes instead of its status", size);
+	memcpy(&status, value, sizeof status);
+	return status;
+}
+
+static int finished_already(const struct run *run)
+{
+	if (run->state.step < (uint64_t)run->settings.steps)
+		return 0;
+	if (run->ident.rank == 0) {
+		struct err err;
+		log_info("the run in %s is finished: step %" PRIu64 " of %lld is saved; nothing is left to do", run->settings.ckpt_dir,
+			run->state.step, (long long)run->settings.steps);
+		if (folder_end(run->folder, run->state.step, "finished already", EXIT_OK, &err) < 0)
+			log_warn("checkpoint directory: couldn't record the end: %s", err.text);
+	}
+	return 1;
+}
+
+static void release(struct run *run, bool orderly)
+{
+	saver_stop(run->saver);
+	metrics_close(run->metrics);
+	folder_close(run->folder, true);
+	if (!orderly)
+		return; /* the threads of a broken communicator may stand anywhere: the exit of the process ends them */
+	validation_destroy(run->validation);
+	ddp_destroy(run->ddp);
+	comm_close(run->comm);
+	if (run->state.weights)
+		state_free(&run->state);
+	model_destroy(run->model);
+	if (run->ops)
+		run->ops->destroy(run->ops);
+	if (run->validation_data)
+		dataset_close(run->validation_data);
+	if (run->data)
+		dataset_close(run->data);
+	json_decref(run->numerics);
+	free(run->config_json);
+	free(run->numerics_json);
+	free(run->model_json);
+}
+
+/* What went wrong is said and recorded; the peers are told as far as they can be. Ends the process. */
+static int fail(struct run *run, int rc, const struct err *err)
+{
+	struct err ignored;
+	bool shared = rc == ERR_SHARED;
+	if (!shared || run->ident.rank == 0)
+		log_error("%s", err->text);
+	else if (!run->comm)
+		sleep(1); /* as in usage_error: nothing else keeps rank 0 from being ended before it speaks */
+	if (run->folder)
+		folder_end(run->folder, run->state.step, err->text, (int)err->status, &ignored);
+	if (run->comm && !shared)
+		comm_abort(run->comm, err->text);
+	if (err->status == EXIT_LOST && run->ident.rank == 0)
+		requeue_ask(&run->ident);
+	release(run, shared);
+	if (err->status == EXIT_LOST && !shared && run->ident.world_size > 1)
+		deadline_sleep(deadline_in(LEAVE_SECONDS), LEAVE_SECONDS);
+	rdzv_close(run->rdzv, shared);
+	fflush(NULL);
+	_exit((int)err->status);
+}
+
+int main(int argc, char **argv)
+{
+	static struct run run;
+	struct err err = { 0 };
+	struct train_end end = { 0 };
+	static const char *const isas[] = { "auto", "avx512", "avx2", "default" };
+	if (stop_install(&err) < 0 || settings_parse(&run.settings, argc, argv, &err) < 0)
+		return usage_error(&err);
+	log_set_level((enum log_level)run.settings.log_level);
+	int rc = ops_cpu_pin_isa(isas[run.settings.cpu_isa], &err);
+	if (rc == 0)
+		rc = prepare(&run, &err);
+	if (rc < 0)
+		return fail(&run, rc, &err);
+	int status = EXIT_OK;
+	if (!finished_already(&run)) {
+		if (run.ident.rank == 0)
+			report_start(&run);
+		if ((rc = train_loop(&run, &end, &err)) < 0 || (status = rc = close_run(&run, &end, &err)) < 0)
+			return fail(&run, rc, &err);
+	}
+	release(&run, true);
+	rdzv_close(run.rdzv, 1);
+	return status;
+}

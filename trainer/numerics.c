@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The numerics record: made, compared in time and across ranks. */
+#include "config.h"
+
+#include "trainer/numerics.h"
+
+#include <elf.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/log.h"
+#include "trainer/agree.h"
+
+#define TEXT_BYTES 2048 /* of a record, as ranks exchange it */
+
+struct build_id {
+	char hex[65];
+};
+
+/* The notes of one segment: name size, description size, type, then both padded to 4 bytes (ELF specification). */
+static int find_note(const char *note, const char *end, struct build_id *id)
+{
+	while (note + sizeof(ElfW(Nhdr)) <= end) {
+		const ElfW(Nhdr) *header = (const void *)note;
+		const char *name = note + sizeof *header;
+		const unsigned char *bytes = (const unsigned char *)name + ((header->n_namesz + 3u) & ~3u);
+		if (header->n_type == NT_GNU_BUILD_ID && header->n_namesz == 4 && memcmp(name, "GNU", 4) == 0) {
+			for (unsigned i = 0; i < header->n_descsz && i < 32; i++)
+				snprintf(id->hex + 2 * i, 3, "%02x", bytes[i]);
+			return 1;
+		}
+		note = (const char *)bytes + ((header->n_descsz + 3u) & ~3u);
+	}
+	return 0;
+}
+
+/* The first object is the program itself. */
+static int look_at_program(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+		const char *start = (const char *)(info->dlpi_addr + header->p_vaddr);
+		if (header->p_type == PT_NOTE && find_note(start, start + header->p_memsz, arg))
+			break;
+	}
+	return 1;
+}
+
+const char *numerics_build_id(void)
+{
+	static struct build_id id;
+	if (!id.hex[0]) {
+		snprintf(id.hex, sizeof id.hex, "none");
+		dl_iterate_phdr(look_at_program, &id);
+	}
+	return id.hex;
+}
+
+json_t *numerics_record(const struct settings *settings, const struct ops *ops, const struct comm *comm)
+{
+	bool native = settings->reduction == REDUCTION_NATIVE;
+	json_t *record = json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s}", "reduction", native ? "native" : "canonical",
+		"slots", (json_int_t)settings->slots, "microbatch", (json_int_t)settings->microbatch, "device", ops->name,
+		"isa", ops_cpu_isa(), "libraries", ops_cpu_versions(), "build", numerics_build_id());
+	if (record && native && (json_object_set_new(record, "communicator", json_string(comm_provider(comm))) < 0
+		|| json_object_set_new(record, "world_size", json_integer(comm_size(comm))) < 0
+		|| json_object_set_new(record, "bucket_mb", json_integer(settings->bucket_mb)) < 0)) {
+		json_decref(record);
+		return NULL;
+	}
+	return record;
+}
+
+/* A value of a record as people read it. */
+static const char *value_text(const json_t *value, char out[200])
+{
+	if (json_is_string(value))
+		snprintf(out, 200, "%s", json_string_value(value));
+	else if (json_is_integer(value))
+		snprintf(out, 200, "%lld", (long long)json_integer_value(value));
+	else
+		snprintf(out, 200, "nothing");
+	return out;
+}
+
+static int note_difference(const char *name, const json_t *old, const json_t *new, bool refuse, uint64_t step,
+	json_t *changes, struct err *err)
+{
+	char from[200], to[200];
+	if (refuse)
+		return err_fail(err, EXIT_DATA, "resume: the numerics differ: %s was %s, now %s; --require-identical refuses that",
+			name, value_text(old, from), value_text(new, to));
+	log_warn("resume: the numerics differ, so bits may: %s was %s, now %s", name, value_text(old, from),
+		value_text(new, to));
+	json_t *change = json_pack("{s:I, s:s, s:s, s:s}", "step", (json_int_t)step, "name", name, "from", from, "to", to);
+	if (!change || json_array_append_new(changes, change) < 0)
+		return err_set(err, "resume: out of memory");
+	return 0;
+}
+
+int numerics_compare(const json_t *recorded, const json_t *present, bool refuse, uint64_t step, json_t *changes,
+	struct err *err)
+{
+	const char *name;
+	json_t *value;
+	json_object_foreach((json_t *)present, name, value) {
+		const json_t *old = json_object_get(recorded, name);
+		if (!json_equal(old, value) && note_difference(name, old, value, refuse, step, changes, err) < 0)
+			return -1;
+	}
+	json_object_foreach((json_t *)recorded, name, value)
+		if (!json_object_get(present, name) && note_difference(name, value, NULL, refuse, step, changes, err) < 0)
+			return -1;
+	return 0;
+}
+
+int numerics_agree(struct comm *comm, const json_t *present, bool refuse, struct err *err)
+{
+	char mine[TEXT_BYTES] = "";
+	int size = comm_size(comm);
+	AUTO_FREE char *all = calloc((size_t)size, sizeof mine);
+	AUTO_FREE char *text = json_dumps(present, JSON_COMPACT | JSON_SORT_KEYS);
+	if (!all || !text)
+		return err_set(err, "numerics: out of memory");
+	snprintf(mine, sizeof mine, "%s", text);
+	if (comm_wait(comm, comm_allgather(comm, "numerics", mine, all, sizeof mine), err) < 0)
+		return -1;
+	for (int rank = 1; rank < size; rank++) {
+		const char *theirs = all + (size_t)rank * sizeof mine;
+		if (memcmp(theirs, all, strnlen(all, sizeof mine - 1) + 1) == 0)
+			continue;
+		if (refuse) {
+			err_fail(err, EXIT_DATA, "numerics: rank %d has %s, rank 0 has %s; --require-identical refuses that", rank,
+				theirs, all);
+			return ERR_SHARED;
+		}
+		if (comm_rank(comm) == 0)
+			log_warn("numerics: rank %d has %s, rank 0 has %s: bits depend on which rank computes what", rank, theirs, all);
+	}
+	return 0;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the bits of a run depend on beyond its configuration. Equal records, equal bits. */
+#ifndef MUSTER_NUMERICS_H
+#define MUSTER_NUMERICS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "trainer/comm.h"
+#include "trainer/ops.h"
+#include "trainer/settings.h"
+
+/* reduction, slots, microbatch, device, isa, libraries, build; with the native reduction also communicator, world_size
+ * and bucket_mb. NULL when out of memory. */
+json_t *numerics_record(const struct settings *settings, const struct ops *ops, const struct comm *comm);
+
+/* Logs one line for each value that differs and appends {"step", "name", "from", "to"} to `changes`; with `refuse` the
+ * first difference is an error with status EXIT_DATA. */
+int numerics_compare(const json_t *recorded, const json_t *present, bool refuse, uint64_t step, json_t *changes,
+	struct err *err);
+
+/* Collective: compares all ranks' records with rank 0's; a difference is a line of rank 0, or with `refuse` an error of
+ * all (ERR_SHARED). */
+int numerics_agree(struct comm *comm, const json_t *present, bool refuse, struct err *err);
+
+/* The linker's build id of this program in hex, "none" without one. */
+const char *numerics_build_id(void);
+
+#endif

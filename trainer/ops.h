@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a device can compute: the operations that every model is written in. Two tables of functions implement it,
+ * trainer/cpu/ and trainer/cuda/.
+ *
+ * The contract:
+ *  - no op takes a scalar of the step by value: those lie in one struct step_params, written once a step;
+ *  - after ops_prepare() no op allocates, synchronises with the host or chooses an algorithm;
+ *  - a backward op writes to the fp32 destination that the caller names; `accumulate` 1 adds to it, 0 overwrites it;
+ *  - the bits of a result depend on the shapes and the inputs, never on the number of threads.
+ * Shapes: M = rows (batch × positions), C = width, K/N = inputs/outputs of a linear layer, V = vocabulary, B = batch,
+ * T = positions, H = heads, D = C / H. All matrices are row-major; weights are [in, out] as in Hugging Face's Conv1D.
+ * Tensors are fp32 here; the compute type of another device is its own concern. */
+#ifndef MUSTER_OPS_H
+#define MUSTER_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+/* The numbers of one step, in the device's memory. */
+struct step_params {
+	uint64_t step;           /* counted from 1 */
+	float learning_rate;
+	float beta1, beta2, epsilon, weight_decay;
+	float bias1, bias2;      /* 1 / (1 - beta^step) */
+	float clip;              /* factor of the gradients: min(1, max_norm / norm) */
+	float loss_scale;        /* 1 / valid tokens of the global batch */
+	int32_t masked;          /* 1: the norm or the loss is not finite, adamw changes nothing */
+};
+
+/* The largest shapes that will be asked for; 0 for what a model does not use. */
+struct ops_shapes {
+	int batch, positions, width, heads, vocabulary, hidden;
+};
+
+/* Elements of one block of the gradient norm: one fp64 sum of squares each. */
+#define NORM_BLOCK 65536
+
+struct ops {
+	const char *name; /* "cpu-dnnl", "cpu-plain", "cuda" */
+	void *state;      /* the implementation's own */
+	struct step_params *params; /* in the device's memory; on the CPU the trainer writes it directly */
+
+	int (*prepare)(struct ops *ops, const struct ops_shapes *shapes, struct err *err);
+	void (*destroy)(struct ops *ops);
+	void *(*alloc)(struct ops *ops, size_t bytes);  /* zeroed, 64-byte aligned; NULL when out of memory */
+	void (*release)(struct ops *ops, void *p);
+
+	/* out[M,C] = wte[tokens[m],:] + wpe[m % T,:]; M = B·T */
+	void (*embedding)(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe,
+		int B, int T, int C);
+	/* dwte[V,C] += dout at tokens; dwpe[T,C] = or += the sum over B. Rows of dwte that no token names are left alone.
+	 * Sums run in ascending m. dwte always accumulates (the head wrote it before); accumulate is for dwpe. */
+	void (*embedding_backward)(struct ops *ops, float *dwte, float *dwpe, const float *dout, const int32_t *tokens,
+		int B, int T, int C, int V, int accumulate);
+
+	/* y[M,C] = (x - mean)·rstd·gamma + beta over C, epsilon 1e-5; saves mean[M] and rstd[M]. With `add` not NULL first
+	 * sum[M,C] = x + add and the norm is of sum (residual + layernorm in one pass); sum may be x. */
+	void (*layernorm)(struct ops *ops, float *sum, float *y, float *mean, float *rstd, const float *x, const float *add,
+		const float *gamma, const float *beta, int M, int C);
+	/* dx[M,C] = or += (accumulate_dx), dgamma[C] and dbeta[C] = or += (accumulate). x is what the norm was of. */
+	void (*layernorm_backward)(struct ops *ops, float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
+		const float *gamma, const float *mean, const float *rstd, int M, int C, int accumulate_dx, int accumulate);
+
+	/* y[M,N] = x[M,K] · w[K,N] + bias[N] (bias may be NULL) */
+	void (*linear)(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N);
+	/* pre[M,N] = x·w + bias, y = GELU(pre), tanh form as in GPT-2 */
+	void (*linear_gelu)(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias,
+		int M, int K, int N);
+	/* y = max(0, x·w + bias) */
+	void (*linear_relu)(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N);
+	/* dx[M,K] = dy[M,N] · wᵀ */
+	void (*linear_backward_input)(struct ops *ops, float *dx, const float *dy, const float *w, int M, int K, int N);
+	/* dx[M,K] = (dy · wᵀ) ⊙ GELU'(pre[M,K]) */
+	void (*linear_backward_input_gelu)(struct ops *ops, float *dx, const float *dy, const float *w, const float *pre,
+		int M, int K, int N);
+	/* dx[M,K] = (dy · wᵀ) where y[M,K] > 0, else 0 */
+	void (*linear_backward_input_relu)(struct ops *ops, float *dx, const float *dy, const float *w, const float *y,
+		int M, int K, int N);
+	/* dw[K,N] = or += xᵀ · dy; dbias[N] = or += the column sums of dy (dbias may be NULL) */
+	void (*linear_backward_weight)(struct ops *ops, float *dw, float *dbias, const float *x, const float *dy,
+		int M, int K, int N, int accumulate);
+
+	/* Causal self-attention. qkv[B,T,3C] holds q, k, v side by side, heads within each; y[B,T,C];
+	 * lse[B,H,T] saves the logarithm of the sum of exponentials. Scale 1/sqrt(D). */
+	void (*attention)(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C, int H);
+	void (*attention_backward)(struct ops *ops, float *dqkv, const float *dy, const float *qkv, const float *y,
+		const float *lse, int B, int T, int C, int H);
+
+	/* The tied head and its loss in one: logits = x[M,C] · wte[V,C]ᵀ, losses[m] = cross-entropy at targets[m] (0 where
+	 * targets[m] < 0: no such token). With dx not NULL also the gradients, each times params->loss_scale:
+	 * dx[M,C] = …, dwte[V,C] = or += …. The logits need not exist as a whole. */
+	void (*head_loss)(struct ops *ops, float *losses, float *dx, float *dwte, const float *x, const float *wte,
+		const int32_t *targets, int M, int C, int V, int accumulate);
+	/* losses[m] from logits[M,V]; with `gradient` the logits are overwritten by their gradient times loss_scale. */
+	void (*cross_entropy)(struct ops *ops, float *losses, float *logits, const int32_t *targets, int M, int V,
+		bool gradient);
+
+	/* AdamW (Loshchilov and Hutter, arXiv 1711.05101) on `count` elements, with explicit fma; decay 0 for tensors that
+	 * do not decay. g = grad·clip; m, v, master updated; `compute` (may be master) gets the new weights. */
+	void (*adamw)(struct ops *ops, float *master, float *compute, const float *grad, float *m, float *v, size_t count,
+		int decay);
+	/* sums[i] = fp64 sum of squares of elements [i·NORM_BLOCK, (i+1)·NORM_BLOCK) of x[count], by a fixed tree. */
+	void (*square_sums)(struct ops *ops, double *sums, const float *x, size_t count);
+	/* out[i] = a[i] + b[i], the one addition of the canonical reduction; out may be a or b. */
+	void (*add)(struct ops *ops, float *out, const float *a, const float *b, size_t count);
+};
+
+/* The CPU's ops: oneDNN's products where it was found at build time and `plain` is false, else plain C throughout.
+ * NULL when out of memory. Freed by ops->destroy. */
+struct ops *ops_cpu_create(bool plain, struct err *err);
+
+/* Chooses the instruction set of the CPU's kernels: "auto" (the best this CPU has), "avx512", "avx2" or "default" (any
+ * x86-64). Call it before the first ops_cpu_create; fails with EXIT_USAGE where the name is unknown or the CPU has not
+ * got it. */
+int ops_cpu_pin_isa(const char *name, struct err *err);
+/* The one in effect: "avx512", "avx2" or "default". */
+const char *ops_cpu_isa(void);
+/* What else the bits may depend on, such as "oneDNN 2.6.3, glibc 2.36"; static text. */
+const char *ops_cpu_versions(void);
+
+#endif

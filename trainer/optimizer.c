@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedule, clipping and the update of all tensors. */
+#include "trainer/optimizer.h"
+
+#include <math.h>
+
+double optimizer_learning_rate(const struct optimizer_config *config, uint64_t step)
+{
+	const double highest = config->learning_rate, minimum = config->minimal_learning_rate;
+	if (step <= config->warmup)
+		return highest * (double)step / (double)config->warmup;
+	if (step > config->steps)
+		return minimum;
+	double progress = (double)(step - 1 - config->warmup) / (double)(config->steps - config->warmup);
+	return minimum + (highest - minimum) * 0.5 * (1.0 + cos(M_PI * progress));
+}
+
+static float bias_correction(double beta, uint64_t step)
+{
+	return (float)(1.0 / (1.0 - pow(beta, (double)step)));
+}
+
+void optimizer_begin(const struct optimizer_config *config, uint64_t step, int64_t valid, struct step_params *params)
+{
+	*params = (struct step_params){
+		.step = step,
+		.learning_rate = (float)optimizer_learning_rate(config, step),
+		.beta1 = (float)config->beta1,
+		.beta2 = (float)config->beta2,
+		.epsilon = (float)config->epsilon,
+		.weight_decay = (float)config->weight_decay,
+		.bias1 = bias_correction(config->beta1, step),
+		.bias2 = bias_correction(config->beta2, step),
+		.clip = 1.0f,
+		.loss_scale = valid > 0 ? (float)(1.0 / (double)valid) : 0.0f,
+	};
+}
+
+bool optimizer_clip(const struct optimizer_config *config, double loss, double norm, struct step_params *params)
+{
+	params->masked = !isfinite(loss) || !isfinite(norm);
+	params->clip = config->clip > 0 && norm > config->clip ? (float)(config->clip / norm) : 1.0f;
+	return !params->masked;
+}
+
+void optimizer_update(struct ops *ops, const struct tensor_table *table, float *master, float *compute,
+	const float *grads, float *m, float *v)
+{
+	for (int i = 0; i < table->count; i++) {
+		const struct tensor *row = &table->rows[i];
+		const size_t at = row->offset;
+		ops->adamw(ops, master + at, compute + at, grads + at, m + at, v + at, row->count, row->decay);
+	}
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The start-up table and the aligned lines of the steps. */
+#include "trainer/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "trainer/numerics.h"
+
+static void line(const char *name, const char *value)
+{
+	printf("  %-20s %s\n", name, value);
+}
+
+static void report_memory(const struct run *run)
+{
+	char text[200];
+	struct rusage usage;
+	double copy = run->settings.ckpt_dir ? (double)state_bytes(&run->state) : 0;
+	getrusage(RUSAGE_SELF, &usage);
+	snprintf(text, sizeof text, "%.1f MB weights and moments, %.1f MB gradients, %.1f MB copy for saves on rank 0; %.1f MB "
+		"resident now", (double)state_bytes(&run->state) * 1e-6, (double)ddp_memory(run->ddp) * 1e-6, copy * 1e-6,
+		(double)usage.ru_maxrss * 1.024e-3);
+	line("memory of a rank", text);
+}
+
+void report_start(const struct run *run)
+{
+	const struct settings *settings = &run->settings;
+	char text[300], hex[HASH_HEX_SIZE];
+	printf("Parameters in force\n");
+	settings_print(settings, stdout);
+	printf("This run\n");
+	snprintf(text, sizeof text, "%d rank%s on %d node%s (from %s), attempt %d, rendezvous %s, communicator %s, %d thread%s "
+		"a rank", run->ident.world_size, run->ident.world_size == 1 ? "" : "s", run->ident.node_count,
+		run->ident.node_count == 1 ? "" : "s", run->ident.source, run->ident.attempt, rdzv_provider(run->rdzv),
+		comm_provider(run->comm), run->threads, run->threads == 1 ? "" : "s");
+	line("identity", text);
+	snprintf(text, sizeof text, "%zu in %d tensors, %.3g floating-point operations a sample",
+		run->state.tensors->parameters, run->state.tensors->count, model_flops(run->model));
+	line("parameters", text);
+	snprintf(text, sizeof text, "%" PRIu64 " samples, %" PRIu64 " steps an epoch, identity %s", dataset_samples(run->data),
+		sampler_epoch_steps(&run->sampler), hash_hex(dataset_identity(run->data), hex));
+	line("data", text);
+	snprintf(text, sizeof text, "%lld slots of %lld x %lld samples, %d bucket%s", (long long)settings->slots,
+		(long long)settings->slot_microbatches, (long long)settings->microbatch, ddp_buckets(run->ddp),
+		ddp_buckets(run->ddp) == 1 ? "" : "s");
+	line("step", text);
+	snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, ops_cpu_isa(), ops_cpu_versions(),
+		numerics_build_id());
+	line("numerics", text);
+	report_memory(run);
+	snprintf(text, sizeof text, "step %" PRIu64 " of %lld", run->state.step + 1, (long long)settings->steps);
+	line("begins with", text);
+	fflush(stdout);
+}
+
+static int digits(uint64_t number)
+{
+	return snprintf(NULL, 0, "%" PRIu64, number);
+}
+
+void report_step(const struct run *run, const struct metrics_step *step)
+{
+	printf("step %*" PRIu64 "/%lld  loss %9.6f  norm %9.4f  lr %.3e  %s %8.0f  ms %8.1f%s\n",
+		digits((uint64_t)run->settings.steps), step->step, (long long)run->settings.steps, (double)step->loss,
+		(double)step->norm, (double)step->learning_rate, run->settings.model == MODEL_GPT2 ? "tokens/s" : "samples/s",
+		step->tokens_per_second, step->milliseconds, step->skipped ? "  skipped: not finite" : "");
+	fflush(stdout);
+}
+
+void report_validation(const struct run *run, uint64_t step, float loss)
+{
+	printf("step %*" PRIu64 "/%lld  validation loss %9.6f\n", digits((uint64_t)run->settings.steps), step,
+		(long long)run->settings.steps, (double)loss);
+	fflush(stdout);
+}

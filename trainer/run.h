@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All that is alive during one attempt. Made stage by stage by muster_train.c, used by the loop, resume and the report. */
+#ifndef MUSTER_RUN_H
+#define MUSTER_RUN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ident.h"
+#include "plugin/rdzv.h"
+#include "trainer/comm.h"
+#include "trainer/dataset.h"
+#include "trainer/ddp.h"
+#include "trainer/folder.h"
+#include "trainer/metrics.h"
+#include "trainer/model.h"
+#include "trainer/ops.h"
+#include "trainer/sampler.h"
+#include "trainer/saver.h"
+#include "trainer/settings.h"
+#include "trainer/state.h"
+#include "trainer/validate.h"
+
+struct run {
+	struct settings settings;
+	struct ident ident;
+	struct rdzv *rdzv;
+	struct comm *comm;
+	int threads;
+
+	struct dataset *data, *validation_data;
+	struct sampler sampler;
+	struct ops *ops;
+	struct model *model;
+	struct ddp *ddp;
+	struct validation *validation; /* NULL without */
+	struct state state;
+	json_t *numerics;
+
+	/* rank 0 with --ckpt-dir only, else NULL */
+	struct folder *folder;
+	struct metrics *metrics;
+	struct saver *saver;
+	char *config_json, *numerics_json, *model_json; /* what every checkpoint records */
+	bool metrics_failed;           /* the last line could not be written, and that was said */
+};
+
+/* Tokens or classes there are. */
+static inline int run_vocabulary(const struct run *run)
+{
+	return (int)(run->settings.model == MODEL_GPT2 ? run->settings.vocabulary : run->settings.classes);
+}
+
+/* Targets of one sample. */
+static inline int run_positions(const struct run *run)
+{
+	return run->settings.model == MODEL_GPT2 ? (int)run->settings.context : 1;
+}
+
+#endif

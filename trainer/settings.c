@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What may be said on muster-train's command line, and what follows from it. */
+#include "trainer/settings.h"
+
+#include <argp.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/opt.h"
+#include "config.h"
+#include "trainer/tree.h"
+
+#define AT(field) offsetof(struct settings, field)
+#define COUNT(name, kind, field, default, from, to, says) \
+	{ name, kind, OPT_COUNT, AT(field), default, from, to, .argument = "N", .help = says }
+#define COUNT_OR_AUTO(name, kind, field, from, to, says) \
+	{ name, kind, OPT_COUNT, AT(field), "auto", from, to, .automatic = true, .argument = "N", .help = says }
+#define REAL(name, kind, field, default, from, to, says) \
+	{ name, kind, OPT_REAL, AT(field), default, from, to, .argument = "X", .help = says }
+#define TEXT(name, kind, field, default, arg, says) \
+	{ name, kind, OPT_TEXT, AT(field), default, .argument = arg, .help = says }
+#define CHOICE(name, kind, field, default, words, says) \
+	{ name, kind, OPT_CHOICE, AT(field), default, .choices = words, .help = says }
+#define SWITCH(name, kind, field, says) { name, kind, OPT_SWITCH, AT(field), .help = says }
+
+static const struct opt table[] = {
+	{ "model", OPT_IDENTITY, OPT_CHOICE, AT(model), "gpt2", .choices = "gpt2|mlp", .group = "Model:",
+		.help = "GPT-2 on tokens, or Linear-ReLU-Linear on tables" },
+	{ "layers", OPT_IDENTITY, OPT_COUNT, AT(layers), "12", 1, 1000, .argument = "N", .mode = "gpt2",
+		.help = "gpt2: transformer blocks" },
+	{ "width", OPT_IDENTITY, OPT_COUNT, AT(width), "768", 1, 65536, .argument = "N", .mode = "gpt2",
+		.help = "gpt2: width of the residual stream" },
+	{ "heads", OPT_IDENTITY, OPT_COUNT, AT(heads), "12", 1, 1024, .argument = "N", .mode = "gpt2",
+		.help = "gpt2: attention heads" },
+	{ "context", OPT_IDENTITY, OPT_COUNT, AT(context), "1024", 1, 65536, .argument = "N", .mode = "gpt2",
+		.help = "gpt2: tokens of a sample" },
+	{ "vocabulary", OPT_IDENTITY, OPT_COUNT, AT(vocabulary), "50257", 2, 65536, .argument = "N", .mode = "gpt2",
+		.help = "gpt2: number of tokens there are" },
+	{ "hidden", OPT_IDENTITY, OPT_COUNT, AT(hidden), "256", 1, 1048576, .argument = "N", .mode = "mlp",
+		.help = "mlp: units of the hidden layer" },
+	{ "classes", OPT_IDENTITY, OPT_COUNT, AT(classes), "10", 2, 65536, .argument = "N", .mode = "mlp",
+		.help = "mlp: classes" },
+	COUNT("seed", OPT_IDENTITY, seed, "1", 0, 9e15, "of the initial weights and the order of samples"),
+
+	{ "data", OPT_OPERATION, OPT_TEXT, AT(data), .argument = "FILE", .group = "Data:",
+		.help = "tokens (llm.c's .bin or raw uint16), or a table's features (.npy); the content is part of the identity" },
+	{ "labels", OPT_OPERATION, OPT_TEXT, AT(labels), .argument = "FILE", .mode = "mlp",
+		.help = "mlp: the table's classes (.npy)" },
+	TEXT("validation-data", OPT_OPERATION, validation_data, NULL, "FILE", "the same for the validation loss"),
+	{ "validation-labels", OPT_OPERATION, OPT_TEXT, AT(validation_labels), .argument = "FILE", .mode = "mlp",
+		.help = "mlp: classes of the validation data" },
+	CHOICE("order", OPT_IDENTITY, order, "shuffled", "shuffled|file", "order of the samples in an epoch"),
+	CHOICE("last-batch", OPT_IDENTITY, last_batch, "drop", "drop|pad",
+		"the last, partial batch of an epoch: drop it, or use it padded with places that do not count"),
+
+	{ "global-batch", OPT_IDENTITY, OPT_COUNT, AT(global_batch), "32", 1, 1048576, .argument = "N", .group = "Batch:",
+		.help = "samples of a step, over all ranks" },
+	COUNT("microbatch", OPT_OPERATION, microbatch, "4", 1, 65536,
+		"samples that are computed at once; part of the numerics record"),
+	COUNT_OR_AUTO("slots", OPT_IDENTITY, slots, 1, TREE_SLOTS_MAX,
+		"parts in which a step is summed, the largest world size; auto: the largest power of two that divides the "
+		"microbatches of a step, at most 64"),
+
+	{ "steps", OPT_SCHEDULE, OPT_COUNT, AT(steps), "1000", 1, 9e15, .argument = "N", .group = "Schedule:",
+		.help = "steps of the whole run" },
+	REAL("learning-rate", OPT_SCHEDULE, learning_rate, "0.0006", 0, 1e3, "after the warm-up"),
+	REAL("min-learning-rate", OPT_SCHEDULE, min_learning_rate, "6e-05", 0, 1e3, "at the end of the cosine decay"),
+	COUNT("warmup-steps", OPT_SCHEDULE, warmup_steps, "0", 0, 9e15, "steps of linear warm-up"),
+	COUNT_OR_AUTO("decay-steps", OPT_SCHEDULE, decay_steps, 1, 9e15, "step at which the decay ends; auto: --steps"),
+	REAL("weight-decay", OPT_SCHEDULE, weight_decay, "0.1", 0, 1e3, "AdamW's decoupled decay, on matrices only"),
+	REAL("beta1", OPT_SCHEDULE, beta1, "0.9", 0, 0.9999999, "AdamW"),
+	REAL("beta2", OPT_SCHEDULE, beta2, "0.95", 0, 0.9999999, "AdamW"),
+	REAL("epsilon", OPT_SCHEDULE, epsilon, "1e-08", 1e-30, 1, "AdamW"),
+	REAL("clip", OPT_SCHEDULE, clip, "1", 0, 1e30, "largest gradient norm; 0: no clipping"),
+	TEXT("change", OPT_OPERATION, change, NULL, "NAME[,NAME]", "allow these schedule options to differ from the "
+		"checkpoint's; recorded with the step"),
+
+	{ "ckpt-dir", OPT_OPERATION, OPT_TEXT, AT(ckpt_dir), .argument = "DIR", .group = "Checkpoint and resume:",
+		.help = "where checkpoints, metrics and attempts are kept; the newest valid checkpoint there is resumed" },
+	COUNT("ckpt-every", OPT_OPERATION, ckpt_every, "100", 0, 9e15, "steps between checkpoints; 0: only at a stop and at the end"),
+	COUNT("keep-last", OPT_OPERATION, keep_last, "3", 1, 1e6, "checkpoints that are kept"),
+	SWITCH("fresh", OPT_OPERATION, fresh, "begin at step 0; refused where --ckpt-dir holds a run already"),
+	SWITCH("require-identical", OPT_OPERATION, require_identical,
+		"refuse to resume where the numerics differ, and ranks whose numerics differ"),
+	REAL("save-timeout", OPT_OPERATION, save_timeout, "3600", 1, 1e6, "seconds that a closing save may take"),
+
+	{ "validate-every", OPT_OPERATION, OPT_COUNT, AT(validate_every), "0", 0, 9e15, .argument = "N",
+		.group = "Validation:", .help = "steps between validation losses; 0: none" },
+	COUNT("validate-batches", OPT_OPERATION, validate_batches, "0", 0, 1e12,
+		"global batches of validation data that are used; 0: all"),
+
+	{ "reduction", OPT_OPERATION, OPT_CHOICE, AT(reduction), "canonical", .choices = "canonical|native",
+		.group = "Operation:", .help = "canonical: the same bits at every world size; native: the library's order" },
+	CHOICE("on-nonfinite", OPT_OPERATION, on_nonfinite, "stop", "stop|skip",
+		"a loss or gradient norm that is not finite: end the run, or leave the step out"),
+	CHOICE("device", OPT_OPERATION, device, "auto", "auto|cpu|cuda", "where to compute"),
+	COUNT_OR_AUTO("threads", OPT_OPERATION, threads, 1, 4096, "compute threads of a rank; auto: its share of the CPUs"),
+	CHOICE("cpu-isa", OPT_OPERATION, cpu_isa, "auto", "auto|avx512|avx2|default",
+		"pins the instruction set, so that different CPUs give the same bits"),
+	COUNT("bucket-mb", OPT_OPERATION, bucket_mb, "25", 1, 4096, "MB of gradients that are reduced in one collective"),
+	REAL("collective-timeout", OPT_OPERATION, collective_timeout, "600", 0.1, 1e6,
+		"seconds after which a collective without progress fails"),
+	TEXT("rendezvous", OPT_OPERATION, rendezvous, NULL, "NAME", "pmix, file or single; else the first that fits"),
+	REAL("rdzv-timeout", OPT_OPERATION, rdzv_timeout, "120", 0.1, 1e6, "seconds within which all ranks must have come"),
+	CHOICE("log-level", OPT_OPERATION, log_level, "info", "error|warn|info|debug", "what is logged"),
+	{ 0 }
+};
+
+#define ROWS (sizeof table / sizeof table[0])
+
+static const char doc[] = "Trains a model, data-parallel over all tasks of the job step.\v"
+	"A change of an identity option is refused when a run is resumed; a change of a schedule option is refused unless "
+	"--change names it. All others are free.\n"
+	"Exit status: 0 finished, 1 fault, 2 usage, 65 bad data or checkpoint, 69 peer lost or deadline passed, "
+	"75 checkpointed, to be requeued.";
+
+const char *settings_mode(const struct settings *settings)
+{
+	return settings->model == MODEL_GPT2 ? "gpt2" : "mlp";
+}
+
+int64_t settings_decay_steps(const struct settings *settings)
+{
+	return settings->decay_steps == OPT_AUTO ? settings->steps : settings->decay_steps;
+}
+
+static int check_mode(const struct settings *settings, const bool *given, struct err *err)
+{
+	for (int i = 0; table[i].name; i++)
+		if (given[i] && table[i].mode && strcmp(table[i].mode, settings_mode(settings)) != 0)
+			return err_fail(err, EXIT_USAGE, "--%s belongs to --model %s: leave it out or change --model",
+				table[i].name, table[i].mode);
+	return 0;
+}
+
+static int check_data(const struct settings *settings, struct err *err)
+{
+	bool tables = settings->model == MODEL_MLP;
+	if (!settings->data)
+		return err_fail(err, EXIT_USAGE, "--data is missing: give the training data, as muster-tokens makes it from text");
+	if (tables && !settings->labels)
+		return err_fail(err, EXIT_USAGE, "--labels is missing: --model mlp needs the classes of --data");
+	if (tables && settings->validation_data && !settings->validation_labels)
+		return err_fail(err, EXIT_USAGE, "--validation-labels is missing: give the classes of --validation-data");
+	if (settings->validate_every && !settings->validation_data)
+		return err_fail(err, EXIT_USAGE, "--validate-every %lld has no data: give --validation-data",
+			(long long)settings->validate_every);
+	return 0;
+}
+
+/* microbatches, slots and what follows from them. */
+static int derive_slots(struct settings *settings, struct err *err)
+{
+	if (settings->global_batch % settings->microbatch)
+		return err_fail(err, EXIT_USAGE, "--global-batch %lld is no multiple of --microbatch %lld: change one of them",
+			(long long)settings->global_batch, (long long)settings->microbatch);
+	settings->microbatches = settings->global_batch / settings->microbatch;
+	if (settings->slots == OPT_AUTO)
+		for (settings->slots = 1; settings->slots < 64 && settings->microbatches % (settings->slots * 2) == 0;)
+			settings->slots *= 2;
+	if (settings->microbatches % settings->slots)
+		return err_fail(err, EXIT_USAGE, "--slots %lld does not divide the %lld microbatches of a step (--global-batch "
+			"%lld in microbatches of %lld): give a divisor", (long long)settings->slots, (long long)settings->microbatches,
+			(long long)settings->global_batch, (long long)settings->microbatch);
+	settings->slot_microbatches = settings->microbatches / settings->slots;
+	return 0;
+}
+
+static int check_schedule(const struct settings *settings, struct err *err)
+{
+	if (settings->min_learning_rate > settings->learning_rate)
+		return err_fail(err, EXIT_USAGE, "--min-learning-rate %g is above --learning-rate %g: lower it",
+			settings->min_learning_rate, settings->learning_rate);
+	return 0;
+}
+
+static bool names(const char *list, const char *name)
+{
+	size_t length = strlen(name);
+	for (const char *p = list; p && *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
+		if (strcspn(p, ",") == length && strncmp(p, name, length) == 0)
+			return true;
+	return false;
+}
+
+/* Every name of --change is a schedule option. */
+static int check_change(const struct settings *settings, struct err *err)
+{
+	for (const char *p = settings->change; p && *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ',')) {
+		char name[64];
+		snprintf(name, sizeof name, "%.*s", (int)strcspn(p, ","), p);
+		int row = opt_find(table, name);
+		if (row < 0)
+			return err_fail(err, EXIT_USAGE, "--change names \"%s\", which is no option: give it without dashes", name);
+		if (table[row].kind == OPT_IDENTITY)
+			return err_fail(err, EXIT_USAGE, "--change %s: it is part of the run's identity and never changes; "
+				"start a new run in another --ckpt-dir", name);
+		if (table[row].kind == OPT_OPERATION)
+			return err_fail(err, EXIT_USAGE, "--change %s: that one may change at any time; leave --change out", name);
+	}
+	return 0;
+}
+
+static int check(struct settings *settings, const bool *given, struct err *err)
+{
+	if (check_mode(settings, given, err) < 0 || check_data(settings, err) < 0 || derive_slots(settings, err) < 0
+		|| check_schedule(settings, err) < 0 || check_change(settings, err) < 0)
+		return -1;
+	if (settings->device == DEVICE_CUDA)
+		return err_fail(err, EXIT_USAGE, "--device cuda: this build computes on the CPU only; use --device cpu or auto");
+	if (settings->fresh && !settings->ckpt_dir)
+		return err_fail(err, EXIT_USAGE, "--fresh has no directory: give --ckpt-dir, or leave it out");
+	return 0;
+}
+
+int settings_parse(struct settings *settings, int argc, char **argv, struct err *err)
+{
+	bool given[ROWS];
+	argp_program_version = PACKAGE_STRING;
+	memset(settings, 0, sizeof *settings);
+	if (opt_parse(table, doc, argc, argv, settings, given, err) < 0)
+		return -1;
+	return check(settings, given, err);
+}
+
+struct model_config settings_model(const struct settings *settings, int features)
+{
+	if (settings->model == MODEL_MLP)
+		return (struct model_config){ .kind = MODEL_MLP, .inputs = features, .hidden = (int)settings->hidden,
+			.classes = (int)settings->classes };
+	return (struct model_config){ .kind = MODEL_GPT2, .layers = (int)settings->layers, .width = (int)settings->width,
+		.heads = (int)settings->heads, .context = (int)settings->context, .vocabulary = (int)settings->vocabulary };
+}
+
+json_t *settings_record(const struct settings *settings, struct hash128 data)
+{
+	char hex[HASH_HEX_SIZE];
+	json_t *identity = opt_record(table, OPT_IDENTITY, settings_mode(settings), settings);
+	json_t *schedule = opt_record(table, OPT_SCHEDULE, settings_mode(settings), settings);
+	json_t *operation = opt_record(table, OPT_OPERATION, settings_mode(settings), settings);
+	/* "o" hands the references over, also when packing fails. */
+	if (identity)
+		json_object_set_new(identity, "data", json_string(hash_hex(data, hex)));
+	return json_pack("{s:o, s:o, s:o}", "identity", identity, "schedule", schedule, "operation", operation);
+}
+
+struct compare {
+	const struct settings *settings;
+	uint64_t step;
+	json_t *changes;
+};
+
+static int refuse_identity(void *arg, const struct opt *opt, const char *recorded, const char *present, struct err *err)
+{
+	(void)arg;
+	return err_fail(err, EXIT_USAGE, "resume: --%s is %s, but the run in this --ckpt-dir was begun with %s: give the old "
+		"value, or start a new run in another directory", opt->name, present, recorded);
+}
+
+static int record_change(void *arg, const struct opt *opt, const char *recorded, const char *present, struct err *err)
+{
+	struct compare *compare = arg;
+	if (!names(compare->settings->change, opt->name))
+		return err_fail(err, EXIT_USAGE, "resume: --%s is %s, but the checkpoint of step %llu has %s: give the old value, "
+			"or --change %s to go on with the new one", opt->name, present, (unsigned long long)compare->step, recorded,
+			opt->name);
+	log_info("resume: --%s changes from %s to %s after step %llu", opt->name, recorded, present,
+		(unsigned long long)compare->step);
+	json_t *change = json_pack("{s:I, s:s, s:s, s:s}", "step", (json_int_t)compare->step, "name", opt->name, "from",
+		recorded, "to", present);
+	if (!change || json_array_append_new(compare->changes, change) < 0)
+		return err_set(err, "resume: out of memory");
+	return 0;
+}
+
+int settings_compare(const struct settings *settings, struct hash128 data, const json_t *record, uint64_t step, json_t *changes,
+	struct err *err)
+{
+	struct compare compare = { settings, step, changes };
+	char hex[HASH_HEX_SIZE];
+	const json_t *recorded = json_object_get(record, "identity");
+	const char *recorded_data = json_string_value(json_object_get(recorded, "data"));
+	json_t *identity = json_copy((json_t *)recorded);
+	json_object_del(identity, "data");
+	int rc = opt_compare(table, OPT_IDENTITY, settings_mode(settings), identity, settings, refuse_identity, &compare, err);
+	json_decref(identity);
+	if (rc < 0)
+		return -1;
+	if (!recorded_data || strcmp(recorded_data, hash_hex(data, hex)) != 0)
+		return err_fail(err, EXIT_USAGE, "resume: --data has the identity %s, but the run in this --ckpt-dir was begun "
+			"with data of %s: give the old data, or start a new run in another directory", hex,
+			recorded_data ? recorded_data : "no identity");
+	return opt_compare(table, OPT_SCHEDULE, settings_mode(settings), json_object_get(record, "schedule"), settings,
+		record_change, &compare, err);
+}
+
+void settings_print(const struct settings *settings, FILE *out)
+{
+	static const char *const kinds[] = { "identity", "schedule", "" };
+	for (const struct opt *opt = table; opt->name; opt++) {
+		char text[300];
+		if (opt->mode && strcmp(opt->mode, settings_mode(settings)) != 0)
+			continue;
+		opt_text(opt, settings, text, sizeof text);
+		fprintf(out, "  %-20s %-24s %s\n", opt->name, *text ? text : "-", kinds[opt->kind]);
+	}
+}

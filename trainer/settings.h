@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parameters of a run: the option table of muster-train, what is derived from it, and how a resumed run's
+ * parameters are held against the recorded ones. */
+#ifndef MUSTER_SETTINGS_H
+#define MUSTER_SETTINGS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/err.h"
+#include "common/hash.h"
+#include "trainer/model.h"
+
+enum settings_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+enum settings_reduction { REDUCTION_CANONICAL, REDUCTION_NATIVE };
+enum settings_nonfinite { NONFINITE_STOP, NONFINITE_SKIP };
+enum settings_last_batch { LAST_BATCH_DROP, LAST_BATCH_PAD };
+enum settings_isa { ISA_AUTO, ISA_AVX512, ISA_AVX2, ISA_DEFAULT };
+enum settings_order { ORDER_SHUFFLED, ORDER_FILE };
+
+struct settings {
+	/* identity */
+	int model; /* enum model_kind */
+	int64_t layers, width, heads, context, vocabulary; /* gpt2 */
+	int64_t hidden, classes;                           /* mlp */
+	int64_t seed, global_batch, slots;
+	int last_batch, order;
+	/* schedule */
+	int64_t steps, warmup_steps, decay_steps; /* decay_steps may be OPT_AUTO: settings_decay_steps() */
+	double learning_rate, min_learning_rate, weight_decay, beta1, beta2, epsilon, clip;
+	/* operation */
+	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *change, *rendezvous;
+	int64_t microbatch, validate_every, validate_batches, ckpt_every, keep_last, threads, bucket_mb;
+	double collective_timeout, rdzv_timeout, save_timeout;
+	bool fresh, require_identical;
+	int reduction, device, on_nonfinite, log_level, cpu_isa;
+	/* derived */
+	int64_t microbatches;      /* of a step, over all ranks */
+	int64_t slot_microbatches; /* of a slot */
+};
+
+/* Parses and checks the command line; status EXIT_USAGE names the flag and the remedy. --help and --version exit. */
+int settings_parse(struct settings *settings, int argc, char **argv, struct err *err);
+
+/* The word of --model, which decides which options count. */
+const char *settings_mode(const struct settings *settings);
+int64_t settings_decay_steps(const struct settings *settings);
+
+/* The model's dimensions; `features` are the columns of a table, 0 for tokens. */
+struct model_config settings_model(const struct settings *settings, int features);
+
+/* What a checkpoint records: {"identity": {…, "data": HASH}, "schedule": {…}, "operation": {…}}. NULL when out of memory. */
+json_t *settings_record(const struct settings *settings, struct hash128 data);
+
+/* Holds the present parameters against a record. An identity that differs is refused with both values (EXIT_USAGE); so
+ * is a schedule, unless --change names it: then {"step", "name", "from", "to"} is appended to `changes`. */
+int settings_compare(const struct settings *settings, struct hash128 data, const json_t *record, uint64_t step, json_t *changes,
+	struct err *err);
+
+/* The table of parameters in force, one line each: name, value, kind. */
+void settings_print(const struct settings *settings, FILE *out);
+
+#endif

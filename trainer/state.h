@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of a training: weights, both moments of AdamW, and the step after which they stand. Nothing else is kept
+ * from step to step. */
+#ifndef MUSTER_STATE_H
+#define MUSTER_STATE_H
+
+#include <stdint.h>
+
+#include "common/err.h"
+#include "trainer/comm.h"
+#include "trainer/ops.h"
+#include "trainer/tensors.h"
+
+struct state {
+	const struct tensor_table *tensors;
+	struct ops *ops;
+	uint64_t step;              /* steps done */
+	float *weights, *m, *v;     /* arenas of the table's offsets */
+};
+
+/* Allocates zeroed arenas from `ops`. */
+int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors, struct err *err);
+void state_free(struct state *state);
+size_t state_bytes(const struct state *state);
+
+/* Step 0: the initial weights of `seed`. */
+void state_init(struct state *state, uint64_t seed);
+
+/* Collective: every rank gets rank 0's state; then all compare step and hash. A rank whose bytes differ is named
+ * (ERR_SHARED). */
+int state_share(struct state *state, struct comm *comm, struct err *err);
+
+/* The first tensor of the gradients that holds a value that is not finite; NULL when there is none. */
+const char *state_find_nonfinite(const struct state *state, const float *grads);
+
+#endif

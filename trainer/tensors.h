@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensor table: one row a parameter. It drives initialisation, buckets, the optimizer, snapshot, resume and the
+ * names in the files. */
+#ifndef MUSTER_TENSORS_H
+#define MUSTER_TENSORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+#define TENSOR_ALIGN 256 /* element offsets are multiples of this */
+#define TENSOR_DIMS 2
+
+enum tensor_init { TENSOR_ZERO, TENSOR_ONE, TENSOR_NORMAL /* mean 0, deviation init_std */, TENSOR_UNIFORM /* ± init_std */ };
+
+struct tensor {
+	char name[96];               /* Hugging Face's, such as transformer.h.0.attn.c_attn.weight */
+	int dims;                    /* 1 or 2 */
+	int64_t shape[TENSOR_DIMS];  /* logical */
+	int64_t padded[TENSOR_DIMS]; /* ≥ shape; only the first dimension (rows) may be padded, padding stays zero */
+	bool decay;                  /* matrices decay, vectors do not */
+	int layer;                   /* what becomes ready together in the backward pass; 0 is first */
+	size_t offset;               /* first element in every arena */
+	size_t count;                /* logical elements */
+	enum tensor_init init;
+	float init_std;
+};
+
+/* Rows stand in the order in which the backward pass finishes their gradients, so a bucket is a contiguous run. */
+struct tensor_table {
+	struct tensor *rows;
+	int count;
+	size_t elements;      /* of one arena, with padding */
+	size_t parameters;    /* sum of the logical counts */
+};
+
+/* Appends a row and computes its offset and count; a padded dimension of 0 means as its shape. Refuses a name that is
+ * taken and a layer below the last row's. rows are the table's; tensor_table_clear frees them. */
+int tensor_table_add(struct tensor_table *table, const struct tensor *row, struct err *err);
+void tensor_table_clear(struct tensor_table *table);
+/* NULL when there is none of that name. */
+const struct tensor *tensor_table_find(const struct tensor_table *table, const char *name);
+
+/* Writes the initial weights of logical element (tensor, index) as a pure function of (seed, the row's place, index):
+ * Philox 4x32-10 (Salmon et al., SC'11), normal values by Box–Muller. Padding does not shift them. `arena` is host memory. */
+void tensor_table_init(const struct tensor_table *table, uint64_t seed, float *arena);
+
+#endif

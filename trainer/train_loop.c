@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One step after the other. */
+#include "trainer/train_loop.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "trainer/agree.h"
+#include "trainer/feed.h"
+#include "trainer/optimizer.h"
+#include "trainer/report.h"
+#include "trainer/stop.h"
+
+struct loop {
+	struct run *run;
+	struct feed *feed;
+	struct optimizer_config optimizer;
+	int fault;               /* exit status of this rank when it can't go on */
+	struct ddp_result result;
+	bool changed;            /* the step changed the weights */
+};
+
+static struct optimizer_config optimizer_of(const struct settings *settings)
+{
+	return (struct optimizer_config){
+		.learning_rate = settings->learning_rate,
+		.minimal_learning_rate = settings->min_learning_rate,
+		.warmup = (uint64_t)settings->warmup_steps,
+		.steps = (uint64_t)settings_decay_steps(settings),
+		.beta1 = settings->beta1,
+		.beta2 = settings->beta2,
+		.epsilon = settings->epsilon,
+		.weight_decay = settings->weight_decay,
+		.clip = settings->clip,
+	};
+}
+
+static struct feed *start_feed(struct run *run, struct err *err)
+{
+	const struct settings *settings = &run->settings;
+	const struct feed_plan plan = {
+		.sampler = run->sampler,
+		.vocabulary = run_vocabulary(run),
+		.microbatch = (int)settings->microbatch,
+		.slot_microbatches = (int)settings->slot_microbatches,
+		.first_slot = ddp_first_slot(run->ddp),
+		.slots = ddp_slot_count(run->ddp),
+		.first_step = run->state.step + 1,
+		.last_step = (uint64_t)settings->steps,
+	};
+	return feed_start(run->data, &plan, err);
+}
+
+/* This rank's data can't be read: it says so and goes on without gradients, so that all learn it at the end of the step. */
+static void give_up_slot(struct loop *loop, const struct err *err)
+{
+	struct run *run = loop->run;
+	if (!loop->fault)
+		log_error("step %" PRIu64 ": %s", run->state.step + 1, err->text);
+	loop->fault = (int)err->status;
+	ddp_ready(run->ddp, model_layers(run->model) - 1);
+	ddp_slot_end(run->ddp, 0, 0);
+}
+
+static void train_slot(struct loop *loop, int slot)
+{
+	struct run *run = loop->run;
+	int64_t microbatches = run->settings.slot_microbatches, valid = 0;
+	double loss = 0;
+	struct err err = { .status = (enum exit_status)loop->fault };
+	float *grads = ddp_slot_grads(run->ddp, slot);
+	for (int64_t i = 0; i < microbatches; i++) {
+		double microbatch_loss;
+		int64_t microbatch_valid;
+		const struct batch *batch = loop->fault ? NULL : feed_next(loop->feed, &err);
+		if (!batch) {
+			give_up_slot(loop, &err);
+			return;
+		}
+		model_train(run->model, batch, grads, i > 0, &microbatch_loss, &microbatch_valid,
+			i == microbatches - 1 ? ddp_ready : NULL, run->ddp);
+		loss += microbatch_loss;
+		valid += microbatch_valid;
+	}
+	ddp_slot_end(run->ddp, loss, valid);
+}
+
+/* The exit status for which this rank must end the run, 0 for none. */
+static int own_fault(const struct loop *loop)
+{
+	const struct run *run = loop->run;
+	if (loop->fault)
+		return loop->fault;
+	if (run->saver && saver_fault(run->saver))
+		return saver_fault(run->saver);
+	return run->folder && folder_lost(run->folder) ? EXIT_FAULT : 0;
+}
+
+/* Forward, backward and reduction. */
+static int compute(struct loop *loop, uint64_t step, struct err *err)
+{
+	struct run *run = loop->run;
+	int64_t targets = (int64_t)feed_step_samples(&run->sampler, step) * run_positions(run);
+	optimizer_begin(&loop->optimizer, step, targets, run->ops->params);
+	ddp_begin(run->ddp, step);
+	int first = ddp_first_slot(run->ddp);
+	for (int slot = first; slot < first + ddp_slot_count(run->ddp); slot++)
+		train_slot(loop, slot);
+	struct ddp_control control = { .step = step, .sample_hash = feed_hash(loop->feed), .stop = stop_signal(),
+		.fault = own_fault(loop) };
+	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
+		return -1;
+	if (loop->result.fault) {
+		err_fail(err, (enum exit_status)loop->result.fault, "step %" PRIu64 ": rank %d can't go on: all ranks end with "
+			"status %d; nothing is saved after step %" PRIu64, step, loop->result.fault_rank, loop->result.fault, step - 1);
+		return ERR_SHARED;
+	}
+	if (loop->result.valid != targets) {
+		err_fail(err, EXIT_DATA, "step %" PRIu64 ": %" PRId64 " targets were counted where the data should hold %" PRId64,
+			step, loop->result.valid, targets);
+		return ERR_SHARED;
+	}
+	return 0;
+}
+
+/* The update; a step that is not finite changes nothing. */
+static void update(struct loop *loop, uint64_t step)
+{
+	struct run *run = loop->run;
+	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
+	optimizer_update(run->ops, run->state.tensors, run->state.weights, run->state.weights, ddp_grads(run->ddp),
+		run->state.m, run->state.v);
+	run->state.step = step;
+}
+
+/* A metrics file that can't be written is said once, until it can be written again. */
+static void note_metrics(struct run *run, int rc, const struct err *err)
+{
+	if (rc < 0 && !run->metrics_failed)
+		log_warn("%s; the lines are kept and written later", err->text);
+	run->metrics_failed = rc < 0;
+}
+
+static void tell_step(struct loop *loop, uint64_t step, double seconds)
+{
+	struct run *run = loop->run;
+	struct err err;
+	const struct metrics_step line = {
+		.step = step,
+		.loss = (float)loop->result.loss,
+		.norm = (float)loop->result.norm,
+		.learning_rate = run->ops->params->learning_rate,
+		.tokens_per_second = (double)loop->result.valid / seconds,
+		.milliseconds = seconds * 1e3,
+		.exposed = loop->result.exposed,
+		.skipped = !loop->changed,
+	};
+	if (run->ident.rank != 0)
+		return;
+	report_step(run, &line);
+	if (!run->folder)
+		return;
+	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);
+	folder_progress(run->folder, step);
+}
+
+/* Ends a run whose loss or norm is not finite, unless such steps are to be left out. */
+static int check_finite(struct loop *loop, uint64_t step, struct err *err)
+{
+	struct run *run = loop->run;
+	if (loop->changed || run->settings.on_nonfinite == NONFINITE_SKIP)
+		return 0;
+	const char *tensor = state_find_nonfinite(&run->state, ddp_grads(run->ddp));
+	err_set(err, "step %" PRIu64 ": not finite: loss %g, gradient norm %g, first in %s%s; this step changed nothing and nothing "
+		"was saved: lower --learning-rate (with --change learning-rate), or leave such steps out with --on-nonfinite skip",
+		step, loop->result.loss, loop->result.norm, tensor ? "the gradient of " : "the loss", tensor ? tensor : "");
+	return ERR_SHARED;
+}
+
+static int validate(struct run *run, uint64_t step, struct err *err)
+{
+	double loss;
+	struct err warning;
+	if (!run->validation || step == 0 || step % (uint64_t)run->settings.validate_every)
+		return 0;
+	int rc = validation_loss(run->validation, &loss, err);
+	if (rc < 0)
+		return rc;
+	if (run->ident.rank == 0)
+		report_validation(run, step, (float)loss);
+	if (run->metrics)
+		note_metrics(run, metrics_validation(run->metrics, step, (float)loss, &warning), &warning);
+	return 0;
+}
+
+/* The last step is saved by the closing of the run. */
+static void save_if_due(struct run *run, uint64_t step, double loss)
+{
+	struct err err;
+	uint64_t every = (uint64_t)run->settings.ckpt_every;
+	if (!run->saver || !every || step % every || step == (uint64_t)run->settings.steps)
+		return;
+	note_metrics(run, metrics_sync(run->metrics, &err), &err);
+	saver_save(run->saver, &run->state, loss, false);
+}
+
+static int one_step(struct loop *loop, uint64_t step, struct err *err)
+{
+	double began = clock_now();
+	int rc = compute(loop, step, err);
+	if (rc < 0)
+		return rc;
+	update(loop, step);
+	tell_step(loop, step, clock_now() - began);
+	rc = check_finite(loop, step, err);
+	/* A notice leaves little time: the validation of this step is then done by the next attempt, at its start. */
+	bool stopping = loop->result.stop && step < (uint64_t)loop->run->settings.steps;
+	if (rc == 0 && !stopping)
+		rc = validate(loop->run, step, err);
+	if (rc == 0 && !stopping)
+		save_if_due(loop->run, step, loop->result.loss);
+	return rc;
+}
+
+int train_loop(struct run *run, struct train_end *end, struct err *err)
+{
+	struct loop loop = { .run = run, .optimizer = optimizer_of(&run->settings) };
+	uint64_t steps = (uint64_t)run->settings.steps;
+	*end = (struct train_end){ .loss = NAN };
+	model_bind(run->model, run->state.weights);
+	int rc = validate(run, run->state.step, err);
+	if (rc < 0)
+		return rc;
+	loop.feed = start_feed(run, err);
+	if (!loop.feed)
+		return -1;
+	while (rc == 0 && run->state.step < steps && !end->stop) {
+		rc = one_step(&loop, run->state.step + 1, err);
+		end->loss = loop.result.loss;
+		end->stop = run->state.step < steps ? loop.result.stop : 0;
+	}
+	feed_stop(loop.feed);
+	return rc;
+}

@@ -1,0 +1,114 @@
+# trainer/: muster-train and muster-tokens.
+noinst_LIBRARIES += libtrainer.a
+libtrainer_a_SOURCES =
+# random numbers, tensor table, models, optimizer
+libtrainer_a_SOURCES += trainer/batch.h \
+	trainer/model.c trainer/model.h trainer/model_kind.h \
+	trainer/model_gpt2.c \
+	trainer/model_mlp.c \
+	trainer/optimizer.c trainer/optimizer.h \
+	trainer/philox.c trainer/philox.h \
+	trainer/tensors.c trainer/tensors.h
+# the CPU's operations; what links libtrainer.a links trainer_LIBS
+AM_CPPFLAGS += $(DNNL_CPPFLAGS)
+trainer_LIBS = libtrainer.a liblaunch.la libcommon.la $(DNNL_LIBS)
+libtrainer_a_SOURCES += trainer/ops.h \
+	trainer/cpu/cpu.h \
+	trainer/cpu/fast_attention.c \
+	trainer/cpu/fast_linear.c \
+	trainer/cpu/fast_loss.c \
+	trainer/cpu/fast_norm.c \
+	trainer/cpu/fast_update.c \
+	trainer/cpu/kernels.h trainer/cpu/kernels_product.h trainer/cpu/kernels_rows.h trainer/cpu/kernels_tiles.h \
+	trainer/cpu/vec.h \
+	trainer/cpu/kernels_avx2.c \
+	trainer/cpu/kernels_avx512.c \
+	trainer/cpu/kernels_default.c \
+	trainer/cpu/isa.c trainer/cpu/isa.h \
+	trainer/cpu/ops_cpu.c \
+	trainer/cpu/plain_attention.c \
+	trainer/cpu/plain_linear.c \
+	trainer/cpu/plain_loss.c \
+	trainer/cpu/plain_norm.c \
+	trainer/cpu/plain_update.c \
+	trainer/cpu/product.c trainer/cpu/product.h
+# samples and data
+libtrainer_a_SOURCES += trainer/sampler.c trainer/sampler.h \
+	trainer/dataset.c trainer/dataset.h trainer/dataset_private.h \
+	trainer/dataset_table.c \
+	trainer/dataset_tokens.c \
+	trainer/mapping.c trainer/mapping.h \
+	trainer/npy.c trainer/npy.h \
+	trainer/prefetch.c \
+	trainer/token_file.c trainer/token_file.h \
+	trainer/token_writer.c trainer/token_writer.h
+bin_PROGRAMS += muster-tokens
+muster_tokens_SOURCES = trainer/muster_tokens.c
+muster_tokens_LDADD = libtrainer.a libcommon.la
+# data parallelism
+libtrainer_a_SOURCES += trainer/tree.c trainer/tree.h \
+	trainer/comm.c trainer/comm.h trainer/comm_provider.h \
+	trainer/comm_address.c trainer/comm_address.h \
+	trainer/comm_op.c trainer/comm_op.h \
+	trainer/comm_single.c \
+	trainer/ddp.c trainer/ddp.h trainer/ddp_private.h \
+	trainer/ddp_control.c \
+	trainer/ddp_plan.c trainer/ddp_plan.h \
+	trainer/ddp_reduce.c
+if HAVE_GLOO
+AM_CPPFLAGS += $(GLOO_CPPFLAGS)
+trainer_LIBS += $(GLOO_LIBS)
+libtrainer_a_SOURCES += trainer/comm_gloo.cc
+endif
+# the run itself
+libtrainer_a_SOURCES += \
+	trainer/agree.c trainer/agree.h \
+	trainer/curve.c trainer/curve.h \
+	trainer/feed.c trainer/feed.h \
+	trainer/folder.c trainer/folder.h \
+	trainer/metrics.c trainer/metrics.h \
+	trainer/numerics.c trainer/numerics.h \
+	trainer/report.c trainer/report.h \
+	trainer/resume.c trainer/resume.h \
+	trainer/run.h \
+	trainer/saver.c trainer/saver.h \
+	trainer/settings.c trainer/settings.h \
+	trainer/state.c trainer/state.h \
+	trainer/stop.c trainer/stop.h \
+	trainer/threads.c trainer/threads.h \
+	trainer/train_loop.c trainer/train_loop.h \
+	trainer/validate.c trainer/validate.h
+bin_PROGRAMS += muster-train
+muster_train_SOURCES = trainer/muster_train.c trainer/requeue_ask.c trainer/requeue_ask.h plugin/job_state.h
+muster_train_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
+muster_train_LDADD = $(trainer_LIBS) libcheckpoint.la liblaunch.la libcommon.la
+if HAVE_SLURM
+muster_train_SOURCES += plugin/requeue.c plugin/requeue.h
+muster_train_CPPFLAGS += $(SLURM_CPPFLAGS)
+muster_train_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
+muster_train_LDADD += $(SLURM_LIBS)
+else
+muster_train_SOURCES += plugin/job_state_none.c
+endif
+bin_PROGRAMS += muster-curve
+muster_curve_SOURCES = trainer/muster_curve.c
+muster_curve_LDADD = $(trainer_LIBS)
+# CUDA kernels; what links them links cuda_kernels. No fused multiply-add unless a kernel asks for it: bits are promised.
+cuda_kernels =
+EXTRA_DIST += trainer/cuda/add.cu trainer/cuda/add.h trainer/cuda/launch.h
+if HAVE_CUDA
+NVCCFLAGS = -O3 -std=c++17 --fmad=false -Xcompiler -Wall,-fstack-protector-strong
+SUFFIXES = .cu
+.cu.o:
+	@$(MKDIR_P) $(@D)
+	$(AM_V_NVCC)$(NVCC) $(NVCC_ARCH) $(NVCCFLAGS) -I$(top_srcdir) -c -o $@ $<
+AM_V_NVCC = $(am__v_NVCC_@AM_V@)
+am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
+am__v_NVCC_0 = @echo "  NVCC    " $@;
+am__v_NVCC_1 =
+trainer/cuda/add.o: trainer/cuda/add.h trainer/cuda/launch.h
+noinst_LIBRARIES += libcudakernels.a
+libcudakernels_a_SOURCES = trainer/cuda/add.cu
+cuda_kernels += libcudakernels.a $(CUDA_LIBS) -lstdc++
+endif
+# End of trainer.mk
