@@ -10,6 +10,7 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/retention.c checkpoint/retention.h \
 	checkpoint/safetensors.c checkpoint/safetensors.h \
 	checkpoint/shard.c checkpoint/shard.h \
+	checkpoint/cadence.h checkpoint/ckptd_client.h checkpoint/shard_plan.h checkpoint/snapshot_memory.h \
 	checkpoint/snapshot.h
 libcheckpoint_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 # End of checkpoint.mk

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -296,8 +297,11 @@ int ckpt_dir_retain(const struct ckpt_dir *dir, const struct retention *policy, 
 		log_warn("%s", why.text);
 		return 0;
 	}
+	AUTO_FREE struct retention_item *items = calloc(count + 1, sizeof *items);
 	AUTO_FREE int64_t *remove = calloc(count + 1, sizeof *remove);
-	size_t picked = remove ? retention_pick(policy, steps, count, remove) : 0;
+	for (size_t i = 0; items && i < count; i++)
+		items[i] = (struct retention_item){ .step = steps[i], .validation_loss = NAN };
+	size_t picked = items && remove ? retention_pick(policy, items, count, remove) : 0;
 	for (size_t i = 0; i < picked; i++) {
 		if (ckpt_dir_remove(dir, remove[i], token, &why) == 0)
 			continue;

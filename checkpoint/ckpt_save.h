@@ -5,6 +5,8 @@
 #define MUSTER_CKPT_SAVE_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "checkpoint/ckpt_dir.h"
 #include "checkpoint/snapshot.h"
@@ -12,15 +14,46 @@
 
 struct ckpt_saved {
 	uint64_t bytes;    /* written, of all files */
-	double seconds;    /* from the first system call to the commit */
+	double seconds;    /* from the first system call to the commit (of a part: until it is durable) */
 	bool taken;        /* a valid checkpoint of this step was there already; ours was discarded */
 };
 
-/* Writes `snapshot` in .saving-step-…-TOKEN/, makes it durable and commits it by renaming the folder. On an error (the
- * disk is full, an I/O error: EXIT_LOST; the directory has another owner: EXIT_FAULT; the snapshot is wrong:
- * EXIT_FAULT) nothing is renamed, the temporary folder is removed, and the checkpoints that are there stay. The
- * caller may go on and save again later. `saved` may be NULL. */
+/* How files are written; NULL or all zero: the defaults. */
+struct ckpt_save_options {
+	int threads;       /* that write; 0: the default (2); 1: all system calls come from the calling thread, in a fixed order */
+	bool buffered;     /* through the page cache; else O_DIRECT where the file system can, which falls back by itself */
+	/* Called now and then from the thread that called, with the bytes written of `total`. May be NULL. */
+	void (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *arg;
+};
+
+/* Saves a snapshot of one part. Writes it in .saving-step-…-TOKEN/, makes it durable and commits it by renaming the folder.
+ * On an error (the disk is full, an I/O error: EXIT_LOST; the directory has another owner: EXIT_FAULT; the snapshot is
+ * wrong: EXIT_FAULT) nothing is renamed, the temporary folder is removed, and the checkpoints that are there stay. The
+ * caller may go on and save again later. `options` and `saved` may be NULL. */
 int ckpt_save(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
-	struct ckpt_saved *saved, struct err *err);
+	const struct ckpt_save_options *options, struct ckpt_saved *saved, struct err *err);
+
+/* Several writers: writes the files of snapshot->part and then, durably, part-IIIII-of-NNNNN.json. *text (malloc'ed, the caller's)
+ * is that file's text. On an error the files of this part are removed, and nothing of another's. */
+int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
+	const struct ckpt_save_options *options, char **text, size_t *size, struct ckpt_saved *saved, struct err *err);
+
+/* Whether the text is part `part` (from 0) of `parts` of the save of `step` by the owner of `token`: a pure function that
+ * trusts nothing. The message says what is wrong (EXIT_DATA). */
+int ckpt_part_check(const char *text, size_t size, int64_t step, const char *token, int part, int parts, struct err *err);
+
+/* Commits a save of which all parts are durable: writes the manifest from their texts, and goes on as ckpt_save does. Whoever
+ * does it writes the same bytes. */
+int ckpt_commit(const struct ckpt_dir *dir, int64_t step, const char *token, int parts, char *const *texts,
+	const size_t *sizes, struct ckpt_saved *saved, struct err *err);
+
+/* Gives a save up: removes .saving-step-…-TOKEN/ with all parts in it. One that is not there is no error. */
+int ckpt_discard(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err);
+
+/* At the start of an attempt, by the owner only, before ckpt_dir_clean: commits what earlier owners left complete but
+ * uncommitted (a valid manifest, or all parts, with every file verified) if it is newer than the newest step folder. What is
+ * not complete or not valid is left to ckpt_dir_clean. Returns how many were committed, -1 on error. */
+int ckpt_finish(const struct ckpt_dir *dir, const char *token, double io_timeout, struct err *err);
 
 #endif

@@ -15,7 +15,8 @@ struct snapshot_tensor {
 	enum safetensors_dtype dtype;
 	int dims;
 	int64_t shape[SAFETENSORS_DIMS];
-	const void *data;
+	int writer;                        /* which of the snapshot's parts writes it, from 0 */
+	const void *data;                  /* NULL where another part has it */
 };
 
 /* The optimizer's states, each fp32 and element by element with the tensor they belong to. */
@@ -25,7 +26,8 @@ enum snapshot_state { SNAPSHOT_MASTER, SNAPSHOT_M, SNAPSHOT_V, SNAPSHOT_STATES }
 struct snapshot_slice {
 	const char *tensor;                /* a name of the model's tensors */
 	uint64_t first, count;
-	const float *state[SNAPSHOT_STATES];
+	int writer;                        /* as above */
+	const float *state[SNAPSHOT_STATES]; /* NULL where another part has it */
 };
 
 struct snapshot {
@@ -35,6 +37,7 @@ struct snapshot {
 	uint64_t seed;
 	uint64_t cursor;                   /* the sampler's position, below 2^63 */
 	double loss;                       /* NAN: not known */
+	double validation_loss;            /* measured at this very step; NAN: not measured */
 	const char *config_json;           /* {"identity": {…}, "schedule": {…}, "operation": {…}} */
 	const char *numerics_json;         /* {…} */
 	const char *model_json;            /* the text of config.json */
@@ -42,6 +45,9 @@ struct snapshot {
 	size_t tensor_count;
 	const struct snapshot_slice *slices;
 	size_t slice_count;
+	/* All parts list the same tensors and slices, in the same order, and plan the same files (checkpoint/shard_plan.h). */
+	int part, parts;                   /* this one, from 0, of how many; parts 0 counts as 1 */
+	uint64_t shard_size;               /* bytes of a shard's data at most (a larger tensor has a file of its own); 0: no limit */
 };
 
 /* "master", "m", "v". */

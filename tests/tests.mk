@@ -46,6 +46,9 @@ tests_unit_test_ckpt_dir_SOURCES = tests/unit/test_ckpt_dir.c tests/unit/files.h
 tests_unit_test_ckpt_dir_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckpt_dir_CPPFLAGS = $(AM_CPPFLAGS) -DSOURCE_DIR='"$(abs_top_srcdir)"'
 tests_unit_test_ckpt_dir_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_retention
+tests_unit_test_retention_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_retention_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_owner
 tests_unit_test_owner_SOURCES = tests/unit/test_owner.c tests/unit/files.h \
 	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h

@@ -54,7 +54,7 @@ static void save_once(struct saver *saver)
 	struct ckpt_saved saved;
 	struct err err = { 0 };
 	int64_t step = saver->snapshot.step;
-	int rc = ckpt_save(saver->plan.dir, &saver->snapshot, saver->plan.token, &saved, &err);
+	int rc = ckpt_save(saver->plan.dir, &saver->snapshot, saver->plan.token, NULL, &saved, &err);
 	if (rc == 0) {
 		log_info("checkpoint: step %lld is durable: %.1f MB in %.2f s", (long long)step, (double)saved.bytes * 1e-6,
 			saved.seconds);

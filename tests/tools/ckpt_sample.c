@@ -3,6 +3,7 @@
 #include "tests/tools/ckpt_sample.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 #define MATRIX "transformer.wte.weight"
@@ -43,15 +44,15 @@ void ckpt_sample_fill(struct ckpt_sample *sample, int64_t step)
 	memset(sample, 0, sizeof *sample);
 	fill_values(sample, step);
 	/* The narrow one first and the slices out of order: the writer and the reader must not care. */
-	sample->tensors[0] = (struct snapshot_tensor){ HALF, SAFETENSORS_BF16, 1, { 3 }, sample->half };
-	sample->tensors[1] = (struct snapshot_tensor){ MATRIX, SAFETENSORS_F32, 2, { 7, 5 }, sample->matrix };
-	sample->tensors[2] = (struct snapshot_tensor){ VECTOR, SAFETENSORS_F32, 1, { 5 }, sample->vector };
+	sample->tensors[0] = (struct snapshot_tensor){ HALF, SAFETENSORS_BF16, 1, { 3 }, 0, sample->half };
+	sample->tensors[1] = (struct snapshot_tensor){ MATRIX, SAFETENSORS_F32, 2, { 7, 5 }, 0, sample->matrix };
+	sample->tensors[2] = (struct snapshot_tensor){ VECTOR, SAFETENSORS_F32, 1, { 5 }, 0, sample->vector };
 	add_slice(sample, 0, MATRIX, 0, 20, 15);
 	add_slice(sample, 1, VECTOR, 1, 0, 5);
 	add_slice(sample, 2, MATRIX, 0, 0, 20);
 	sample->snapshot = (struct snapshot){
 		.step = step, .attempt = 2, .world_size = 4, .seed = 18446744073709551557ull, .cursor = (uint64_t)step * 16,
-		.loss = 1.0 / (double)(step + 3),
+		.loss = 1.0 / (double)(step + 3), .validation_loss = NAN,
 		.config_json = "{\"identity\": {\"model\": \"gpt2\", \"slots\": 8}, \"schedule\": {\"lr\": 0.0003}, \"operation\": {}}",
 		.numerics_json = "{\"reduction\": \"canonical\"}",
 		.model_json = "{\"model_type\": \"gpt2\"}\n",

@@ -38,7 +38,7 @@ static int save(const struct ckpt_dir *dir, const char *token, int64_t first, in
 	for (int64_t step = first; step <= last; step++) {
 		ckpt_sample_fill(&sample, step);
 		mark(MARK_BEGIN);
-		int result = ckpt_save(dir, &sample.snapshot, token, NULL, &err);
+		int result = ckpt_save(dir, &sample.snapshot, token, NULL, NULL, &err);
 		if (result < 0)
 			status = fail(&err);
 		else if (ckpt_dir_retain(dir, &policy, token, &err) < 0)

@@ -171,11 +171,11 @@ static void who_has_lost_the_directory_stops(void **state)
 	open_dir(&dir, "lost");
 	claims(&dir, &old, NULL);
 	ckpt_sample_fill(&sample, 1);
-	assert_int_equal(ckpt_save(&dir, &sample.snapshot, old.token, NULL, &err), 0);
+	assert_int_equal(ckpt_save(&dir, &sample.snapshot, old.token, NULL, NULL, &err), 0);
 	assert_int_equal(owner_heartbeat(&dir, old.token, &err), 0);
 	claims(&dir, &new, NULL);
 	ckpt_sample_fill(&sample, 2);
-	assert_int_equal(ckpt_save(&dir, &sample.snapshot, old.token, NULL, &err), -1);
+	assert_int_equal(ckpt_save(&dir, &sample.snapshot, old.token, NULL, NULL, &err), -1);
 	assert_int_equal(err.status, EXIT_FAULT);
 	assert_int_equal(ckpt_dir_remove(&dir, 1, old.token, &err), -1);
 	assert_int_equal(ckpt_dir_clean(&dir, old.token, &err), -1);

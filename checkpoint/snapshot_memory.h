@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory of snapshots: one or two slots, each a memfd sealed against resizing, which the trainer fills and the
+ * checkpoint service maps read-only. It lives as long as either of them holds it. */
+#ifndef MUSTER_SNAPSHOT_MEMORY_H
+#define MUSTER_SNAPSHOT_MEMORY_H
+
+#include <stddef.h>
+
+#include "common/err.h"
+
+#define SNAPSHOT_SLOTS 2 /* at most */
+
+/* A value; zeroed means none. */
+struct snapshot_memory {
+	int slots;
+	size_t bytes;                /* of each slot, a multiple of the page size */
+	int fd[SNAPSHOT_SLOTS];
+	void *base[SNAPSHOT_SLOTS];  /* page-aligned */
+};
+
+/* Creates and maps `slots` slots of at least `bytes` bytes, writable. */
+int snapshot_memory_create(struct snapshot_memory *memory, int slots, size_t bytes, struct err *err);
+
+/* Maps slots that came from another process, read-only; takes over the descriptors, also on an error. Refuses what is not
+ * a memfd, can still be resized, or is smaller than `bytes`. */
+int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int slots, size_t bytes, struct err *err);
+
+void snapshot_memory_release(struct snapshot_memory *memory);
+
+/* Bytes that this process's cgroup (v1 or v2) still allows, or the machine has available, whichever is less. 0: not known. */
+size_t snapshot_memory_available(void);
+
+#endif
