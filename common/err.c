@@ -14,16 +14,21 @@ static void keep_one_line(char *text)
 			*text = '?';
 }
 
+static void fill(struct err *err, enum exit_status status, const char *format, va_list args)
+{
+	vsnprintf(err->text, sizeof err->text, format, args);
+	keep_one_line(err->text);
+	err->status = status;
+}
+
 int err_set(struct err *err, const char *format, ...)
 {
 	if (!err)
 		return -1;
 	va_list args;
 	va_start(args, format);
-	vsnprintf(err->text, sizeof err->text, format, args);
+	fill(err, EXIT_FAULT, format, args);
 	va_end(args);
-	keep_one_line(err->text);
-	err->status = EXIT_FAULT;
 	return -1;
 }
 
@@ -33,10 +38,8 @@ int err_fail(struct err *err, enum exit_status status, const char *format, ...)
 		return -1;
 	va_list args;
 	va_start(args, format);
-	vsnprintf(err->text, sizeof err->text, format, args);
+	fill(err, status, format, args);
 	va_end(args);
-	keep_one_line(err->text);
-	err->status = status;
 	return -1;
 }
 
