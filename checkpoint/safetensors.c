@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,6 +199,9 @@ static int parse_tensor(const char *name, const json_t *info, struct safetensors
 {
 	int64_t offsets[2];
 	const char *dtype = json_string_value(json_object_get(info, "dtype"));
+	/* A member that we don't know may say that the bytes mean something else. */
+	if (json_object_size(info) > 3)
+		return err_fail(err, EXIT_DATA, "safetensors: tensor %s has more members than dtype, shape and data_offsets", name);
 	if (!dtype || safetensors_dtype_parse(dtype, &tensor->dtype) < 0)
 		return err_fail(err, EXIT_DATA, "safetensors: tensor %s has no known dtype", name);
 	tensor->dims = parse_integers(json_object_get(info, "shape"), tensor->shape, SAFETENSORS_DIMS);
@@ -268,6 +272,22 @@ static int check_layout(struct safetensors *file, uint64_t file_size, struct err
 	return 0;
 }
 
+/* Whether a minus sign stands outside of the strings: jansson reads -0 as 0, which the reference parser refuses. `text` is
+ * valid JSON. */
+static bool has_minus(const char *text, size_t size)
+{
+	bool inside = false;
+	for (size_t i = 0; i < size; i++) {
+		if (inside && text[i] == '\\')
+			i++;
+		else if (text[i] == '"')
+			inside = !inside;
+		else if (!inside && text[i] == '-')
+			return true;
+	}
+	return false;
+}
+
 static int parse_header(struct safetensors *file, json_t *header, struct err *err)
 {
 	const char *name;
@@ -288,6 +308,19 @@ static int parse_header(struct safetensors *file, json_t *header, struct err *er
 	return 0;
 }
 
+static json_t *load_header(const char *text, size_t size, struct err *err)
+{
+	json_error_t why;
+	if (size == 0 || text[0] != '{') {
+		err_fail(err, EXIT_DATA, "safetensors: the header does not begin with '{'");
+		return NULL;
+	}
+	json_t *header = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
+	if (!header)
+		err_fail(err, EXIT_DATA, "safetensors: the header is not valid: %s (byte %d)", why.text, why.position);
+	return header;
+}
+
 struct safetensors *safetensors_parse(const void *bytes, size_t size, uint64_t file_size, struct err *err)
 {
 	uint64_t prefix;
@@ -302,28 +335,24 @@ struct safetensors *safetensors_parse(const void *bytes, size_t size, uint64_t f
 		return NULL;
 	}
 	const char *text = (const char *)bytes + 8;
-	if (prefix == 8 || text[0] != '{') {
-		err_fail(err, EXIT_DATA, "safetensors: the header does not begin with '{'");
+	json_t *header = load_header(text, (size_t)prefix - 8, err);
+	if (!header)
 		return NULL;
-	}
-	json_error_t why;
-	json_t *header = json_loadb(text, prefix - 8, JSON_REJECT_DUPLICATES, &why);
-	if (!header) {
-		err_fail(err, EXIT_DATA, "safetensors: the header is not valid: %s (byte %d)", why.text, why.position);
-		return NULL;
-	}
 	struct safetensors *file = calloc(1, sizeof *file);
-	if (!file)
-		err_set(err, "safetensors: no memory");
-	else
+	int result = file ? 0 : err_set(err, "safetensors: no memory");
+	if (file) {
 		file->data_start = prefix;
-	if (!file || parse_header(file, header, err) < 0 || check_layout(file, file_size, err) < 0) {
-		json_decref(header);
-		safetensors_destroy(file);
-		return NULL;
+		result = parse_header(file, header, err);
 	}
+	if (result == 0 && has_minus(text, (size_t)prefix - 8))
+		result = err_fail(err, EXIT_DATA, "safetensors: the header has a negative number");
+	if (result == 0)
+		result = check_layout(file, file_size, err);
 	json_decref(header);
-	return file;
+	if (result == 0)
+		return file;
+	safetensors_destroy(file);
+	return NULL;
 }
 
 void safetensors_destroy(struct safetensors *file)
