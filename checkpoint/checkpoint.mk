@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += libcheckpoint.la
 libcheckpoint_la_SOURCES = \
 	checkpoint/attempts.c checkpoint/attempts.h \
+	checkpoint/cadence.c checkpoint/cadence.h \
 	checkpoint/ckpt.c checkpoint/ckpt.h \
 	checkpoint/ckpt_dir.c checkpoint/ckpt_dir.h \
 	checkpoint/ckpt_save.c checkpoint/ckpt_save.h \
@@ -10,7 +11,7 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/retention.c checkpoint/retention.h \
 	checkpoint/safetensors.c checkpoint/safetensors.h \
 	checkpoint/shard.c checkpoint/shard.h \
-	checkpoint/cadence.h checkpoint/ckptd_client.h checkpoint/shard_plan.h checkpoint/snapshot_memory.h \
+	checkpoint/ckptd_client.h checkpoint/shard_plan.h checkpoint/snapshot_memory.h \
 	checkpoint/snapshot.h
-libcheckpoint_la_LIBADD = libcommon.la $(JANSSON_LIBS)
+libcheckpoint_la_LIBADD = libcommon.la $(JANSSON_LIBS) -lm
 # End of checkpoint.mk
