@@ -7,11 +7,14 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/ckpt_dir.c checkpoint/ckpt_dir.h \
 	checkpoint/ckpt_save.c checkpoint/ckpt_save.h \
 	checkpoint/manifest.c checkpoint/manifest.h \
+	checkpoint/memory_limit.c checkpoint/memory_limit.h \
 	checkpoint/owner.c checkpoint/owner.h \
 	checkpoint/retention.c checkpoint/retention.h \
 	checkpoint/safetensors.c checkpoint/safetensors.h \
 	checkpoint/shard.c checkpoint/shard.h \
-	checkpoint/ckptd_client.h checkpoint/shard_plan.h checkpoint/snapshot_memory.h \
+	checkpoint/shard_plan.c checkpoint/shard_plan.h \
+	checkpoint/snapshot_memory.c checkpoint/snapshot_memory.h \
+	checkpoint/ckptd_client.h \
 	checkpoint/snapshot.h
 libcheckpoint_la_LIBADD = libcommon.la $(JANSSON_LIBS) -lm
 # End of checkpoint.mk

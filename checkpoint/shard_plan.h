@@ -15,7 +15,7 @@ struct shard_group {
 };
 
 /* Gives each of `count` items of bytes[i] a writer in [0, writers): contiguous runs in ascending order, as even as whole items
- * allow (the largest run is as small as possible). */
+ * allow (the largest run is as small as possible); where there are as many items as writers, each has one. */
 void shard_plan_assign(const uint64_t *bytes, size_t count, int writers, int *writer);
 
 /* Cuts the list into groups: consecutive items of one writer, at most `limit` bytes a group (0: no limit) unless a single

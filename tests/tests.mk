@@ -52,6 +52,17 @@ tests_unit_test_ckpt_dir_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_retention
 tests_unit_test_retention_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_retention_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_shard_plan
+tests_unit_test_shard_plan_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_shard_plan_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_snapshot_memory
+tests_unit_test_snapshot_memory_SOURCES = tests/unit/test_snapshot_memory.c tests/unit/files.h
+tests_unit_test_snapshot_memory_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_snapshot_memory_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_memory_limit
+tests_unit_test_memory_limit_SOURCES = tests/unit/test_memory_limit.c tests/unit/files.h
+tests_unit_test_memory_limit_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_memory_limit_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_owner
 tests_unit_test_owner_SOURCES = tests/unit/test_owner.c tests/unit/files.h \
 	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
