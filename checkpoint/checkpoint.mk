@@ -9,6 +9,7 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/manifest.c checkpoint/manifest.h \
 	checkpoint/memory_limit.c checkpoint/memory_limit.h \
 	checkpoint/owner.c checkpoint/owner.h \
+	checkpoint/pin.c checkpoint/pin.h \
 	checkpoint/retention.c checkpoint/retention.h \
 	checkpoint/safetensors.c checkpoint/safetensors.h \
 	checkpoint/shard.c checkpoint/shard.h \

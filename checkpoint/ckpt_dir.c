@@ -16,6 +16,7 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/pin.h"
 #include "checkpoint/retention.h"
 #include "common/auto.h"
 #include "common/io.h"
@@ -237,6 +238,15 @@ int ckpt_remove_folder(int dirfd, const char *name, struct err *err)
 	return 0;
 }
 
+/* Gives a folder that was renamed to be removed its name back. A newer one that has the name by now stays. */
+static int rename_back(const struct ckpt_dir *dir, const char *away, const char *name, struct err *err)
+{
+	if (renameat(dir->fd, away, dir->fd, name) < 0)
+		return err_fail(err, io_status(errno), "checkpoint: couldn't rename the pinned %s/%s back to %s: %m", dir->path, away,
+			name);
+	return io_sync_dir(dir->fd, err);
+}
+
 int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err)
 {
 	char name[CKPT_STEP_NAME_SIZE], away[CKPT_STEP_NAME_SIZE + 64];
@@ -248,6 +258,9 @@ int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token,
 	/* Durable before the first file goes, so that no crash brings back the name without the files. */
 	if (io_sync_dir(dir->fd, err) < 0)
 		return -1;
+	/* Only now: a pin that comes later finds that the name is gone (pin.c). */
+	if (pin_is_set(dir->fd, away, err) != 0)
+		return rename_back(dir, away, name, err) < 0 ? -1 : 1;
 	return ckpt_remove_folder(dir->fd, away, err);
 }
 
@@ -264,6 +277,33 @@ static bool is_leftover(const char *name, const char *token)
 	return false;
 }
 
+static bool holds_manifest(int dirfd, const char *folder)
+{
+	char path[CKPT_STEP_NAME_SIZE + 64 + sizeof "/" MANIFEST_NAME];
+	snprintf(path, sizeof path, "%s/" MANIFEST_NAME, folder);
+	return faccessat(dirfd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Whether `away` is what a removal that was killed before it could look for a pin has left of a checkpoint that has one. It
+ * gets its name back, or at least stays. */
+static bool is_saved_by_pin(const struct ckpt_dir *dir, const char *away)
+{
+	static const char prefix[] = ".removing-";
+	char name[CKPT_STEP_NAME_SIZE];
+	struct stat st;
+	struct err why;
+	const char *step = away + sizeof prefix - 1, *end = strrchr(away, '-');
+	if (strncmp(away, prefix, sizeof prefix - 1) != 0 || end <= step || end - step >= CKPT_STEP_NAME_SIZE)
+		return false;
+	snprintf(name, sizeof name, "%.*s", (int)(end - step), step);
+	if (ckpt_step_of(name) < 0 || !holds_manifest(dir->fd, away) || pin_is_set(dir->fd, away, NULL) == 0
+		|| fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return false;
+	if (rename_back(dir, away, name, &why) < 0)
+		log_warn("%s", why.text);
+	return true;
+}
+
 int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *err)
 {
 	int removed = 0;
@@ -275,7 +315,7 @@ int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *er
 		return err_fail(err, io_status(errno), "checkpoint: couldn't list %s: %m", dir->path);
 	while ((entry = readdir(stream))) {
 		struct err why;
-		if (!is_leftover(entry->d_name, token))
+		if (!is_leftover(entry->d_name, token) || is_saved_by_pin(dir, entry->d_name))
 			continue;
 		if (unlinkat(dir->fd, entry->d_name, 0) == 0 || ckpt_remove_folder(dir->fd, entry->d_name, &why) == 0)
 			removed++;
@@ -284,6 +324,28 @@ int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *er
 	}
 	closedir(stream);
 	return removed;
+}
+
+/* What retention asks about a checkpoint. One that can't be looked at now counts as pinned, until the next time. */
+static struct retention_item describe(const struct ckpt_dir *dir, int64_t step, bool losses)
+{
+	char name[CKPT_STEP_NAME_SIZE], path[CKPT_STEP_NAME_SIZE + sizeof "/" MANIFEST_NAME];
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	struct retention_item item = { .step = step, .validation_loss = NAN };
+	item.pinned = pin_is_set(dir->fd, ckpt_step_name(step, name), NULL) != 0;
+	if (!losses)
+		return item;
+	snprintf(path, sizeof path, "%s/" MANIFEST_NAME, name);
+	if (io_read_file(dir->fd, path, MANIFEST_SIZE_MAX, &text, &size, NULL) < 0) {
+		item.pinned |= errno != ENOENT;
+		return item;
+	}
+	struct manifest *manifest = manifest_parse(text, size, NULL, NULL);
+	if (manifest)
+		item.validation_loss = manifest->validation_loss;
+	manifest_destroy(manifest);
+	return item;
 }
 
 int ckpt_dir_retain(const struct ckpt_dir *dir, const struct retention *policy, const char *token, struct err *err)
@@ -300,10 +362,10 @@ int ckpt_dir_retain(const struct ckpt_dir *dir, const struct retention *policy, 
 	AUTO_FREE struct retention_item *items = calloc(count + 1, sizeof *items);
 	AUTO_FREE int64_t *remove = calloc(count + 1, sizeof *remove);
 	for (size_t i = 0; items && i < count; i++)
-		items[i] = (struct retention_item){ .step = steps[i], .validation_loss = NAN };
+		items[i] = describe(dir, steps[i], policy->keep_best > 0);
 	size_t picked = items && remove ? retention_pick(policy, items, count, remove) : 0;
 	for (size_t i = 0; i < picked; i++) {
-		if (ckpt_dir_remove(dir, remove[i], token, &why) == 0)
+		if (ckpt_dir_remove(dir, remove[i], token, &why) >= 0)
 			continue;
 		if (owner_verify(dir, token, err) < 0)
 			return -1;

@@ -35,7 +35,7 @@ int ckpt_dir_steps(const struct ckpt_dir *dir, int64_t **steps, size_t *count, s
 int ckpt_dir_set_aside(const struct ckpt_dir *dir, int64_t step, const char *why, struct err *err);
 
 /* Removes the folder of `step`: renamed out of the way, then manifest first, then data. Refuses (EXIT_FAULT) when the
- * owner's token is no longer `token`. */
+ * owner's token is no longer `token`. Returns 1 when it stays because it is pinned. */
 int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err);
 
 /* Removes unfinished saves and removals of other attempts. Only the owner may call it, at start. Returns how many were

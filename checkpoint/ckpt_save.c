@@ -202,6 +202,7 @@ static int start_manifest(struct saving *saving, const char *token, struct err *
 	manifest->seed = snapshot->seed;
 	manifest->cursor = snapshot->cursor;
 	manifest->loss = snapshot->loss;
+	manifest->validation_loss = snapshot->validation_loss;
 	snprintf(manifest->token, sizeof manifest->token, "%s", token);
 	manifest->config = parse_group("configuration", snapshot->config_json, err);
 	manifest->numerics = manifest->config ? parse_group("numerics", snapshot->numerics_json, err) : NULL;

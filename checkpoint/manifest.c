@@ -32,7 +32,7 @@ struct manifest *manifest_create(void)
 {
 	struct manifest *manifest = calloc(1, sizeof *manifest);
 	if (manifest)
-		manifest->loss = NAN;
+		manifest->loss = manifest->validation_loss = NAN;
 	return manifest;
 }
 
@@ -113,6 +113,8 @@ static const char *fault_of(const struct manifest *manifest)
 		return "cursor";
 	if (isinf(manifest->loss))
 		return "loss";
+	if (isinf(manifest->validation_loss))
+		return "validation_loss";
 	if (!valid_config(manifest->config))
 		return "config";
 	if (!json_is_object(manifest->numerics))
@@ -144,6 +146,11 @@ static json_t *encode_file(const struct manifest_file *file)
 		"size", (json_int_t)file->size, "xxh3_128", encode_hash(file->hash), "chunks", chunks);
 }
 
+static json_t *encode_loss(double loss)
+{
+	return isnan(loss) ? json_null() : json_real(loss);
+}
+
 static json_t *encode_object(const struct manifest *manifest)
 {
 	char seed[24];
@@ -151,11 +158,11 @@ static json_t *encode_object(const struct manifest *manifest)
 	json_t *files = json_array();
 	for (size_t i = 0; i < manifest->file_count; i++)
 		json_array_append_new(files, encode_file(&manifest->files[i]));
-	json_t *loss = isnan(manifest->loss) ? json_null() : json_real(manifest->loss);
-	return json_pack("{s:s, s:i, s:I, s:i, s:s, s:i, s:f, s:s, s:I, s:o, s:O, s:O, s:i, s:o}",
+	return json_pack("{s:s, s:i, s:I, s:i, s:s, s:i, s:f, s:s, s:I, s:o, s:o, s:O, s:O, s:i, s:o}",
 		"format", FORMAT, "version", MANIFEST_VERSION, "step", (json_int_t)manifest->step,
 		"attempt", manifest->attempt, "token", manifest->token, "world_size", manifest->world_size,
-		"time", manifest->time, "seed", seed, "cursor", (json_int_t)manifest->cursor, "loss", loss,
+		"time", manifest->time, "seed", seed, "cursor", (json_int_t)manifest->cursor,
+		"loss", encode_loss(manifest->loss), "validation_loss", encode_loss(manifest->validation_loss),
 		"config", manifest->config, "numerics", manifest->numerics, "chunk_size", (int)MANIFEST_CHUNK,
 		"files", files);
 }
@@ -281,6 +288,7 @@ static int parse_numbers(struct manifest *manifest, const json_t *object, struct
 {
 	int64_t attempt, world_size, cursor, chunk_size;
 	const json_t *time = json_object_get(object, "time"), *loss = json_object_get(object, "loss");
+	const json_t *validation_loss = json_object_get(object, "validation_loss");
 	if (get_integer(object, "step", 0, INT64_MAX, &manifest->step, err) < 0 ||
 		get_integer(object, "attempt", 0, INT32_MAX, &attempt, err) < 0 ||
 		get_integer(object, "world_size", 1, INT32_MAX, &world_size, err) < 0 ||
@@ -290,11 +298,14 @@ static int parse_numbers(struct manifest *manifest, const json_t *object, struct
 		return -1;
 	if (!json_is_number(time) || !(json_is_number(loss) || json_is_null(loss)))
 		return err_fail(err, EXIT_DATA, "manifest: time or loss is missing");
+	if (validation_loss && !json_is_number(validation_loss) && !json_is_null(validation_loss))
+		return err_fail(err, EXIT_DATA, "manifest: validation_loss is malformed");
 	manifest->attempt = (int)attempt;
 	manifest->world_size = (int)world_size;
 	manifest->cursor = (uint64_t)cursor;
 	manifest->time = json_number_value(time);
 	manifest->loss = json_is_null(loss) ? NAN : json_number_value(loss);
+	manifest->validation_loss = json_is_number(validation_loss) ? json_number_value(validation_loss) : NAN;
 	return 0;
 }
 

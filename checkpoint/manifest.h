@@ -38,6 +38,7 @@ struct manifest {
 	uint64_t seed;
 	uint64_t cursor;              /* the sampler's position, below 2^63 */
 	double loss;                  /* of the step; NAN: not known, null in the file */
+	double validation_loss;       /* measured at this step; NAN: not known, null in the file or not there */
 	json_t *config;               /* object of three objects: identity, schedule, operation */
 	json_t *numerics;             /* object: what the bits depend on */
 	struct manifest_file *files;
@@ -53,7 +54,7 @@ int manifest_encode(const struct manifest *manifest, char **text, size_t *size, 
 struct manifest *manifest_parse(const void *text, size_t size, bool *newer, struct err *err);
 void manifest_destroy(struct manifest *manifest);
 
-/* An empty manifest with loss NAN; NULL when out of memory. */
+/* An empty manifest with both losses NAN; NULL when out of memory. */
 struct manifest *manifest_create(void);
 
 /* Appends a file that has `size` bytes and makes room for its chunk hashes. NULL when out of memory. */

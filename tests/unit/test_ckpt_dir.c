@@ -3,6 +3,8 @@
  * or can't be had is told apart. */
 #include "config.h"
 
+#include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +16,7 @@
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_save.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/pin.h"
 #include "checkpoint/retention.h"
 #include "common/auto.h"
 #include "common/io.h"
@@ -390,6 +393,119 @@ static void retention_removes_folders(void **state)
 	ckpt_dir_close(&run.dir);
 }
 
+static void save_with_loss(struct run *run, int64_t step, double validation_loss)
+{
+	struct ckpt_sample sample;
+	struct err err;
+	ckpt_sample_fill(&sample, step);
+	sample.snapshot.validation_loss = validation_loss;
+	if (ckpt_save(&run->dir, &sample.snapshot, run->owner.token, NULL, NULL, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+static void steps_are(struct run *run, const int64_t *want, size_t count)
+{
+	AUTO_FREE int64_t *steps = NULL;
+	size_t found;
+	assert_int_equal(ckpt_dir_steps(&run->dir, &steps, &found, NULL), 0);
+	assert_int_equal(found, count);
+	assert_memory_equal(steps, want, count * sizeof *want);
+}
+
+static void the_best_and_the_pinned_stay(void **state)
+{
+	struct run run;
+	struct err err;
+	struct retention policy = { .keep_last = 2, .keep_best = 1 };
+	run_open(&run, "best");
+	save_with_loss(&run, 1, NAN);
+	save_with_loss(&run, 2, 0.25);
+	save_with_loss(&run, 3, 0.5);
+	save_with_loss(&run, 4, NAN);
+	save_with_loss(&run, 5, 1.5);
+	save_with_loss(&run, 6, NAN);
+	assert_int_equal(pin_set(&run.dir, 3, &err), 0);
+	assert_int_equal(pin_set(&run.dir, 3, &err), 0);
+	assert_int_equal(pin_is_set(run.dir.fd, "step-00000003", &err), 1);
+	assert_int_equal(ckpt_dir_remove(&run.dir, 3, run.owner.token, &err), 1);
+	assert_int_equal(ckpt_dir_retain(&run.dir, &policy, run.owner.token, NULL), 0);
+	steps_are(&run, (int64_t[]){ 2, 3, 5, 6 }, 4);
+	/* What can't be read now may be the best: it stays. */
+	assert_int_equal(pin_clear(&run.dir, 3, &err), 0);
+	assert_int_equal(pin_clear(&run.dir, 3, &err), 0);
+	assert_int_equal(unlinkat(run.dir.fd, in_step(3, "manifest.json"), 0), 0);
+	assert_int_equal(mkdirat(run.dir.fd, in_step(3, "manifest.json"), 0755), 0);
+	assert_int_equal(ckpt_dir_retain(&run.dir, &policy, run.owner.token, NULL), 0);
+	steps_are(&run, (int64_t[]){ 2, 3, 5, 6 }, 4);
+	assert_int_equal(unlinkat(run.dir.fd, in_step(3, "manifest.json"), AT_REMOVEDIR), 0);
+	assert_int_equal(ckpt_dir_retain(&run.dir, &policy, run.owner.token, NULL), 0);
+	steps_are(&run, (int64_t[]){ 2, 5, 6 }, 3);
+	assert_int_equal(pin_set(&run.dir, 4, &err), -1);
+	assert_int_equal(err.status, EXIT_USAGE);
+	assert_int_equal(errors_logged, 0);
+	ckpt_dir_close(&run.dir);
+}
+
+/* Killed behind the rename: the next owner brings a pinned checkpoint back, and removes one that is not. */
+static void a_pinned_one_comes_back_from_a_killed_removal(void **state)
+{
+	struct run run;
+	struct owner next = { .attempt = 1 };
+	char away[2][100];
+	run_open(&run, "killed");
+	for (int64_t step = 1; step <= 3; step++)
+		run_save(&run, step);
+	assert_int_equal(pin_set(&run.dir, 2, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		char name[CKPT_STEP_NAME_SIZE];
+		snprintf(away[i], sizeof away[i], ".removing-%s-%s", ckpt_step_name(i + 1, name), run.owner.token);
+		assert_int_equal(renameat(run.dir.fd, name, run.dir.fd, away[i]), 0);
+	}
+	assert_int_equal(owner_release(&run.dir, run.owner.token, NULL), 0);
+	assert_int_equal(owner_claim(&run.dir, &next, NULL, NULL, 5, NULL), 0);
+	assert_int_equal(ckpt_dir_clean(&run.dir, next.token, NULL), 1);
+	steps_are(&run, (int64_t[]){ 2, 3 }, 2);
+	assert_false(exists(&run, away[0]) || exists(&run, away[1]));
+	ckpt_dir_close(&run.dir);
+}
+
+/* One thread pins and unpins, this one removes: what pin_set said to be pinned is there afterwards. */
+struct race {
+	struct ckpt_dir *dir;
+	int pinned;
+};
+
+static void *pin_it(void *arg)
+{
+	struct race *race = arg;
+	race->pinned = pin_set(race->dir, 1, NULL) == 0;
+	return NULL;
+}
+
+static void a_pin_that_was_set_holds_against_a_removal_under_way(void **state)
+{
+	struct run run;
+	int kept = 0;
+	run_open(&run, "race");
+	for (int i = 0; i < 60; i++) {
+		struct race race = { .dir = &run.dir };
+		pthread_t thread;
+		if (!exists(&run, "step-00000001"))
+			run_save(&run, 1);
+		assert_int_equal(pin_clear(&run.dir, 1, NULL), 0);
+		assert_int_equal(pthread_create(&thread, NULL, pin_it, &race), 0);
+		usleep((useconds_t)i * 3);
+		int removed = ckpt_dir_remove(&run.dir, 1, run.owner.token, NULL);
+		pthread_join(thread, NULL);
+		if (race.pinned)
+			assert_true(removed != 0 && exists(&run, "step-00000001/pinned"));
+		kept += race.pinned;
+	}
+	print_message("# %d of 60 pins came in time\n", kept);
+	assert_true(kept > 0);
+	ckpt_dir_close(&run.dir);
+}
+
 /* The golden checkpoints of every format version are read for ever. */
 static void golden_checkpoints_are_read(void **state)
 {
@@ -424,6 +540,9 @@ int main(void)
 		cmocka_unit_test(wrong_snapshots_are_refused),
 		cmocka_unit_test(a_directory_that_cannot_be_used_is_told_of),
 		cmocka_unit_test(retention_removes_folders),
+		cmocka_unit_test(the_best_and_the_pinned_stay),
+		cmocka_unit_test(a_pinned_one_comes_back_from_a_killed_removal),
+		cmocka_unit_test(a_pin_that_was_set_holds_against_a_removal_under_way),
 		cmocka_unit_test(golden_checkpoints_are_read),
 	};
 	log_set_writer(count_errors, NULL);

@@ -27,6 +27,7 @@ static struct manifest *sample(void)
 	manifest->seed = UINT64_MAX;
 	manifest->cursor = 16000;
 	manifest->loss = 0.1;
+	manifest->validation_loss = 0.3;
 	manifest->config = json_pack("{s:{s:s, s:f}, s:{}, s:{}}", "identity", "model", "gpt2", "dropout", 0.1, "schedule",
 		"operation");
 	manifest->numerics = json_pack("{s:s}", "reduction", "canonical");
@@ -68,6 +69,7 @@ static void encoded_text_parses_back(void **state)
 	assert_true(found->seed == want->seed);
 	assert_int_equal(found->cursor, want->cursor);
 	assert_true(found->loss == want->loss);
+	assert_true(found->validation_loss == want->validation_loss);
 	assert_true(json_equal(found->config, want->config));
 	assert_true(json_equal(found->numerics, want->numerics));
 	assert_int_equal(found->file_count, 2);
@@ -98,12 +100,13 @@ static void an_unknown_loss_is_null(void **state)
 	size_t size;
 	struct err err;
 	struct manifest *manifest = sample();
-	manifest->loss = NAN;
+	manifest->loss = manifest->validation_loss = NAN;
 	assert_int_equal(manifest_encode(manifest, &text, &size, &err), 0);
 	manifest_destroy(manifest);
 	assert_non_null(strstr(text, "\"loss\": null"));
+	assert_non_null(strstr(text, "\"validation_loss\": null"));
 	manifest = manifest_parse(text, size, NULL, &err);
-	assert_true(isnan(manifest->loss));
+	assert_true(isnan(manifest->loss) && isnan(manifest->validation_loss));
 	manifest_destroy(manifest);
 }
 
@@ -183,6 +186,7 @@ static void wrong_content_is_refused(void **state)
 	refuses("\"18446744073709551615\"", "\"007\"", "seed");
 	refuses("\"18446744073709551615\"", "7", "seed");
 	refuses("\"cursor\": 16000", "\"cursor\": -16000", "cursor");
+	refuses("\"validation_loss\": 0", "\"validation_loss\": \"x\", \"x\": 0", "validation_loss");
 	refuses("\"schedule\"", "\"shedule\"", "config");
 	refuses("\"numerics\"", "\"numerix\"", "numerics");
 	refuses("\"files\"", "\"file\"", "files");
@@ -222,6 +226,18 @@ static void unknown_members_are_ignored(void **state)
 	manifest_destroy(found);
 }
 
+/* As in checkpoints from before there was one. */
+static void a_missing_validation_loss_is_not_known(void **state)
+{
+	size_t size;
+	struct err err;
+	AUTO_FREE char *text = altered("\"validation_loss\"", "\"another\"", &size);
+	struct manifest *found = manifest_parse(text, size, NULL, &err);
+	assert_non_null(found);
+	assert_true(isnan(found->validation_loss));
+	manifest_destroy(found);
+}
+
 static void encode_refuses_what_parse_would(void **state)
 {
 	char *text;
@@ -249,6 +265,7 @@ int main(void)
 		cmocka_unit_test(wrong_content_is_refused),
 		cmocka_unit_test(a_newer_version_is_no_damage),
 		cmocka_unit_test(unknown_members_are_ignored),
+		cmocka_unit_test(a_missing_validation_loss_is_not_known),
 		cmocka_unit_test(encode_refuses_what_parse_would),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
