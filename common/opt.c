@@ -88,6 +88,37 @@ static int set_real(const struct opt *opt, double *value, const char *text, stru
 	return 0;
 }
 
+/* Binary ones first, largest first: that is the order in which a value is shown. */
+static const struct { const char *name; int64_t bytes; } size_units[] = {
+	{ "TiB", (int64_t)1 << 40 }, { "GiB", 1 << 30 }, { "MiB", 1 << 20 }, { "KiB", 1 << 10 }, { "", 1 }, { "B", 1 },
+	{ "T", (int64_t)1 << 40 }, { "G", 1 << 30 }, { "M", 1 << 20 }, { "K", 1 << 10 },
+	{ "TB", 1000000000000 }, { "GB", 1000000000 }, { "MB", 1000000 }, { "KB", 1000 }, { "kB", 1000 },
+};
+
+static int set_size(const struct opt *opt, int64_t *value, const char *text, struct err *err)
+{
+	char *end;
+	int64_t bytes;
+	errno = 0;
+	long long number = strtoll(text, &end, 10);
+	for (size_t i = 0; !errno && end != text && i < sizeof size_units / sizeof size_units[0]; i++)
+		if (strcmp(end, size_units[i].name) == 0 && !__builtin_mul_overflow(number, size_units[i].bytes, &bytes)
+			&& (double)bytes >= opt->least && (double)bytes <= opt->most) {
+			*value = bytes;
+			return 0;
+		}
+	return err_fail(err, EXIT_USAGE, "--%s takes a size from %.0f bytes up, such as 4GiB or 500MB, not \"%s\"", opt->name,
+		opt->least, text);
+}
+
+static void size_text(int64_t value, char *out, size_t size)
+{
+	size_t unit = 0;
+	while (value % size_units[unit].bytes || (value == 0 && size_units[unit].bytes > 1))
+		unit++;
+	snprintf(out, size, "%lld%s", (long long)(value / size_units[unit].bytes), size_units[unit].name);
+}
+
 static int set_switch(const struct opt *opt, bool *value, const char *text, struct err *err)
 {
 	if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0)
@@ -112,6 +143,8 @@ int opt_set(const struct opt *opt, void *values, const char *text, struct err *e
 		return set_switch(opt, value_of(opt, values), text, err);
 	case OPT_COUNT:
 		return set_count(opt, value_of(opt, values), text, err);
+	case OPT_SIZE:
+		return set_size(opt, value_of(opt, values), text, err);
 	case OPT_REAL:
 		return set_real(opt, value_of(opt, values), text, err);
 	case OPT_CHOICE:
@@ -168,6 +201,9 @@ char *opt_text(const struct opt *opt, const void *values, char *out, size_t size
 			snprintf(out, size, "auto");
 		else
 			snprintf(out, size, "%lld", (long long)*(const int64_t *)value);
+		break;
+	case OPT_SIZE:
+		size_text(*(const int64_t *)value, out, size);
 		break;
 	case OPT_REAL:
 		real_text(*(const double *)value, out, size);

@@ -22,6 +22,7 @@ enum opt_type {
 	OPT_SWITCH, /* bool; the option takes no argument */
 	OPT_COUNT,  /* int64_t, `least` to `most`; OPT_AUTO where `automatic` allows the word "auto" */
 	OPT_REAL,   /* double, `least` to `most` */
+	OPT_SIZE,   /* int64_t bytes, `least` to `most`: "4GiB", "500MB", "4096"; a bare K, M, G or T is binary */
 	OPT_TEXT,   /* const char *, NULL when not given; points into argv or the table */
 	OPT_CHOICE, /* int, the index of a word of `choices` */
 };

@@ -126,7 +126,7 @@ run_undisturbed() {
 # One line an attempt, from the records that the trainer keeps beside its checkpoints. Lost are the seconds from an
 # attempt's last finished step to the start of the next.
 print_attempts() {
-	local dir=$JOBS/preempted attempt nodes first why last lost next
+	local dir=$JOBS/preempted attempt nodes first why last lost next ended
 	say "attempts of the preempted run:"
 	printf '  %7s  %-8s  %5s  %5s  %-12s  %s\n' attempt nodes first last "why it ended" "seconds lost"
 	for attempt in $(record start .attempt); do
@@ -136,7 +136,8 @@ print_attempts() {
 		last=$(jq -s 'map(select(.norm != null).step) | max' "$dir/metrics-$attempt.jsonl")
 		next=$(record start .time $((attempt + 1)))
 		lost=-
-		[ -z "$next" ] || lost=$(awk -v a="$(stat -c %.3Y "$dir/metrics-$attempt.jsonl")" -v b="$next" 'BEGIN { printf "%.1f", b - a }')
+		ended=$(date -d "$(jq -rs 'map(select(.norm != null).time) | last' "$dir/metrics-$attempt.jsonl")" +%s.%N)
+		[ -z "$next" ] || lost=$(awk -v a="$ended" -v b="$next" 'BEGIN { printf "%.1f", b - a }')
 		printf '  %7s  %-8s  %5s  %5s  %-12s  %s\n' "$attempt" "$nodes" "$first" "$last" "${why:-killed}" "$lost"
 	done
 }

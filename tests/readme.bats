@@ -21,7 +21,7 @@ pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N;
             "$program" --help | grep -q -- "$option\b"
         done
     done
-    for option in --require-identical --cpu-isa --reduction --slots; do
+    for option in --require-identical --cpu-isa --reduction --slots --ckpt-every --keep-last --keep-every --keep-best; do
         grep -q -- "$option" "$MUSTER_TOP/README.md"
         muster-train --help | grep -q -- "$option\b"
     done

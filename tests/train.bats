@@ -209,6 +209,25 @@ fails() {
     diff <(muster-curve validated) <(muster-curve revalidated)
 }
 
+# Steps of the checkpoints that a run has left, one a line.
+saved_steps() { (cd "$1" && ls -d step-????????) | sed 's/step-0*//'; }
+
+@test "saves by seconds and by what they cost: there are some, and they change no bit" {
+    train seconds --ckpt-every 0.05s --keep-last 0
+    [ "$(saved_steps seconds | wc -l)" -ge 3 ]
+    same_as_whole seconds
+    train auto --ckpt-every auto --keep-last 0 2>auto.err
+    cat auto.err
+    [ "$(saved_steps auto | wc -l)" -ge 2 ]
+    [ "$(saved_steps auto | head -n 1)" -le 10 ] # the one that measures
+    grep -Eq 'checkpoint: one every [0-9]+ s from now on' auto.err
+    same_as_whole auto
+    # What each has cost is in the metrics, which are a curve all the same.
+    [ "$(grep -c '"checkpoint": {"stall": ' auto/metrics-0.jsonl)" -eq "$(saved_steps auto | wc -l)" ]
+    train never --ckpt-every 0
+    [ "$(saved_steps never)" = 100 ]
+}
+
 @test "a finished run says so and ends with 0" {
     cp -r whole finished
     run train finished
@@ -259,7 +278,7 @@ assert [x["name"] for x in c][-1] == "isa", c'
     [ ! -e "$(printf 'wild/step-%08d' "$last")" ]
     train skipped "${wild[@]}" --on-nonfinite skip
     [ "$(grep -c '"skipped": true' skipped/metrics-0.jsonl)" -gt 0 ]
-    [ -e skipped/step-00000100 ]
+    [ "$(saved_steps skipped | xargs)" = "60 80 100" ]
 }
 
 @test "bad data is named and ends with 65" {

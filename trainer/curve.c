@@ -64,6 +64,8 @@ static int take_line(struct curve *curve, const json_t *line, bool *first)
 	if (!json_is_integer(number) || json_integer_value(number) < 0)
 		return -1;
 	uint64_t step = (uint64_t)json_integer_value(number);
+	if (json_is_object(json_object_get(line, "checkpoint")))
+		return 0; /* of a save; no point of the curve */
 	bool is_step = bits_of(line, "loss_bits", &loss) == 0 && bits_of(line, "norm_bits", &norm) == 0;
 	bool is_validation = !is_step && bits_of(line, "validation_loss_bits", &validation) == 0;
 	if (!is_step && !is_validation)

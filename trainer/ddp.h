@@ -22,6 +22,7 @@ struct ddp_control {
 	uint64_t step;
 	uint64_t sample_hash; /* of the sample indices this rank read in this step; 0: not told */
 	int32_t stop;         /* the signal that asked for a stop here; 0 for none */
+	int32_t save;         /* rank 0: whether the state after this step is to be saved; the others' word does not count */
 	int32_t fault;        /* exit status of a rank that can't go on (its data, say); 0 for none. Its gradients are void */
 };
 
@@ -31,6 +32,7 @@ struct ddp_result {
 	double norm;         /* of the reduced gradients */
 	int64_t valid;       /* tokens counted in the global batch */
 	int stop;            /* the highest of the ranks' stop signals; 0 for none */
+	int save;            /* rank 0's word */
 	int fault;           /* the lowest faulty rank's exit status, 0 for none; then the other fields but stop are void */
 	int fault_rank;      /* that rank; -1 for none */
 	uint64_t sample_hash; /* sum of all ranks', modulo 2^64 */

@@ -85,6 +85,7 @@ static void sum_blocks(struct ddp *ddp, double *sums)
 static void fold_flags(struct ddp *ddp, struct ddp_result *result)
 {
 	result->fault_rank = -1;
+	result->save = control_of(ddp, message_of(ddp, 0))->save;
 	for (int rank = 0; rank < ddp->plan.world; rank++) {
 		const struct ddp_control *control = control_of(ddp, message_of(ddp, rank));
 

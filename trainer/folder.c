@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "checkpoint/attempts.h"
+#include "checkpoint/cadence.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -28,6 +29,8 @@ struct folder {
 	struct ident ident;
 	struct ckpt *checkpoint;
 	int attempt;
+	struct attempts_record *records; /* up to this attempt's start */
+	size_t record_count;
 	int64_t began;      /* the step resumed from, -1 for a fresh start */
 	bool opened, owned, watching;
 
@@ -88,16 +91,16 @@ static int claim(struct folder *folder, struct err *err)
 /* Counts the attempts so far and ends a crash loop. */
 static int look_back(struct folder *folder, struct err *err)
 {
-	AUTO_FREE struct attempts_record *records = NULL;
 	AUTO_FREE int64_t *steps = NULL;
-	size_t count, step_count;
-	if (attempts_read(&folder->dir, &records, &count, err) < 0
+	size_t step_count;
+	if (attempts_read(&folder->dir, &folder->records, &folder->record_count, err) < 0
 		|| ckpt_dir_steps(&folder->dir, &steps, &step_count, err) < 0)
 		return -1;
-	for (size_t i = 0; i < count; i++)
-		folder->attempt += records[i].event == ATTEMPTS_START;
+	for (size_t i = 0; i < folder->record_count; i++)
+		folder->attempt += folder->records[i].event == ATTEMPTS_START;
 	int64_t newest = step_count ? steps[step_count - 1] : -1;
-	int vain = attempts_without_progress(records, count, folder->ident.cluster, folder->ident.job, newest);
+	int vain = attempts_without_progress(folder->records, folder->record_count, folder->ident.cluster,
+		folder->ident.job, newest);
 	if (vain < ATTEMPTS_CRASH_LOOP)
 		return 0;
 	char step[40] = "none";
@@ -124,6 +127,18 @@ static int append(struct folder *folder, struct attempts_record *record, struct 
 	return attempts_append(&folder->dir, record, err);
 }
 
+/* The start is part of the record that folder_mean_time_between looks at. */
+static int remember(struct folder *folder, struct attempts_record *start, struct err *err)
+{
+	struct attempts_record *more = realloc(folder->records, (folder->record_count + 1) * sizeof *more);
+	if (!more)
+		return err_set(err, "checkpoint directory: out of memory");
+	start->time = clock_wall();
+	folder->records = more;
+	more[folder->record_count++] = *start;
+	return 0;
+}
+
 static int append_start(struct folder *folder, struct err *err)
 {
 	folder->began = folder->checkpoint ? ckpt_manifest(folder->checkpoint)->step : -1;
@@ -131,7 +146,7 @@ static int append_start(struct folder *folder, struct err *err)
 	struct attempts_record record = { .event = ATTEMPTS_START, .world_size = folder->ident.world_size,
 		.step = folder->began };
 	snprintf(record.nodes, sizeof record.nodes, "%s", node_list(&folder->ident));
-	return append(folder, &record, err);
+	return append(folder, &record, err) < 0 ? -1 : remember(folder, &record, err);
 }
 
 /* With the lock held, which is let go while the disk is at work. A notice is recorded once; who comes second waits until
@@ -257,6 +272,11 @@ void folder_drop_checkpoint(struct folder *folder)
 	folder->checkpoint = NULL;
 }
 
+double folder_mean_time_between(const struct folder *folder)
+{
+	return cadence_mean_time_between(folder->records, folder->record_count, clock_wall());
+}
+
 void folder_progress(struct folder *folder, uint64_t step)
 {
 	pthread_mutex_lock(&folder->lock);
@@ -307,5 +327,6 @@ void folder_close(struct folder *folder, bool orderly)
 		log_warn("checkpoint directory: %s", err.text);
 	if (folder->opened)
 		ckpt_dir_close(&folder->dir);
+	free(folder->records);
 	free(folder);
 }

@@ -30,6 +30,9 @@ int folder_attempt(const struct folder *folder);
 struct ckpt *folder_checkpoint(struct folder *folder);
 void folder_drop_checkpoint(struct folder *folder);
 
+/* Mean seconds between interruptions of this run up to now, from its record (checkpoint/cadence.h). */
+double folder_mean_time_between(const struct folder *folder);
+
 /* Tells the last step that was done. */
 void folder_progress(struct folder *folder, uint64_t step);
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 struct metrics {
 	int fd;
 	char name[64];
+	pthread_mutex_t lock; /* over what follows; not held while the disk is waited for */
 	char *pending; /* lines that are not written yet */
 	size_t size, room;
 };
@@ -28,6 +30,7 @@ struct metrics *metrics_open(int dirfd, int attempt, struct err *err)
 		err_set(err, "metrics: out of memory");
 		return NULL;
 	}
+	pthread_mutex_init(&metrics->lock, NULL);
 	snprintf(metrics->name, sizeof metrics->name, "metrics-%d.jsonl", attempt);
 	metrics->fd = openat(dirfd, metrics->name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 	if (metrics->fd < 0) {
@@ -57,7 +60,7 @@ static int flush(struct metrics *metrics, struct err *err)
 	return metrics->size ? -1 : 0;
 }
 
-static int append(struct metrics *metrics, const char *line, struct err *err)
+static int append_locked(struct metrics *metrics, const char *line, struct err *err)
 {
 	size_t length = strlen(line);
 	if (metrics->size + length > metrics->room) {
@@ -71,6 +74,14 @@ static int append(struct metrics *metrics, const char *line, struct err *err)
 	memcpy(metrics->pending + metrics->size, line, length);
 	metrics->size += length;
 	return flush(metrics, err);
+}
+
+static int append(struct metrics *metrics, const char *line, struct err *err)
+{
+	pthread_mutex_lock(&metrics->lock);
+	int rc = append_locked(metrics, line, err);
+	pthread_mutex_unlock(&metrics->lock);
+	return rc;
 }
 
 /* A number as JSON has it: there is no NaN and no infinity there. The bits tell which it was. */
@@ -103,9 +114,21 @@ int metrics_validation(struct metrics *metrics, uint64_t step, float loss, struc
 	return append(metrics, line, err);
 }
 
+int metrics_checkpoint(struct metrics *metrics, const struct metrics_checkpoint *checkpoint, struct err *err)
+{
+	char line[256], time[32];
+	snprintf(line, sizeof line, "{\"step\": %lld, \"checkpoint\": {\"stall\": %.6f, \"flush\": %.6f, \"bytes\": %llu}, "
+		"\"time\": \"%s\"}\n", (long long)checkpoint->step, checkpoint->stall, checkpoint->flush,
+		(unsigned long long)checkpoint->bytes, clock_iso8601(clock_wall(), time, sizeof time));
+	return append(metrics, line, err);
+}
+
 int metrics_sync(struct metrics *metrics, struct err *err)
 {
-	if (flush(metrics, err) < 0)
+	pthread_mutex_lock(&metrics->lock);
+	int rc = flush(metrics, err);
+	pthread_mutex_unlock(&metrics->lock);
+	if (rc < 0)
 		return -1;
 	if (fsync(metrics->fd) < 0)
 		return err_fail(err, io_status(errno), "metrics: couldn't fsync %s: %m", metrics->name);
@@ -118,6 +141,7 @@ void metrics_close(struct metrics *metrics)
 		return;
 	flush(metrics, NULL);
 	close(metrics->fd);
+	pthread_mutex_destroy(&metrics->lock);
 	free(metrics->pending);
 	free(metrics);
 }

@@ -160,7 +160,8 @@ static int start_saver(struct run *run, struct err *err)
 		.config_json = run->config_json,
 		.numerics_json = run->numerics_json,
 		.model_json = run->model_json,
-		.retention = { .keep_last = (size_t)settings->keep_last },
+		.retention = { .keep_last = (size_t)settings->keep_last, .keep_every = settings->keep_every,
+			.keep_best = (size_t)settings->keep_best },
 		.newest = run->state.step ? (int64_t)run->state.step : -1,
 		.patience = settings->collective_timeout / 2,
 		.last_patience = settings->save_timeout,
@@ -235,12 +236,13 @@ static int close_folder(struct run *run, const struct train_end *end)
 	}
 	if (metrics_sync(run->metrics, &err) < 0)
 		log_warn("%s", err.text);
-	saver_save(run->saver, &run->state, end->loss, true);
+	saver_save(run->saver, &run->state, &end->losses, true);
 	if (saver_wait(run->saver, step, &err) < 0) {
 		log_error("step %" PRIu64 " could not be saved: %s", step, err.text);
 		status = saver_fault(run->saver) ? saver_fault(run->saver) : EXIT_LOST;
 		why = "the last save failed";
 	}
+	train_loop_take_saves(run);
 	if (folder_end(run->folder, step, why, status, &err) < 0)
 		log_warn("checkpoint directory: couldn't record the end: %s", err.text);
 	if (status == EXIT_REQUEUE || status == EXIT_LOST)

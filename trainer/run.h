@@ -16,6 +16,7 @@
 #include "trainer/metrics.h"
 #include "trainer/model.h"
 #include "trainer/ops.h"
+#include "trainer/pace.h"
 #include "trainer/sampler.h"
 #include "trainer/saver.h"
 #include "trainer/settings.h"
@@ -42,6 +43,7 @@ struct run {
 	struct folder *folder;
 	struct metrics *metrics;
 	struct saver *saver;
+	struct pace pace;
 	char *config_json, *numerics_json, *model_json; /* what every checkpoint records */
 	bool metrics_failed;           /* the last line could not be written, and that was said */
 };

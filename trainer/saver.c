@@ -2,6 +2,7 @@
 /* The copy of the state, and the thread that writes it. */
 #include "trainer/saver.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include "checkpoint/snapshot.h"
 #include "common/clock.h"
 #include "common/log.h"
+
+#define UNTOLD 16 /* saves that saver_take has not been asked for; older ones are forgotten */
 
 struct saver {
 	struct saver_plan plan;
@@ -28,6 +31,9 @@ struct saver {
 	int64_t newest;                    /* durable */
 	int fault;
 	struct err err;                    /* of the last save, when it failed */
+	double stall;                      /* of the last save */
+	struct saver_saved untold[UNTOLD];
+	int untold_count;
 };
 
 static void describe(struct saver *saver)
@@ -51,7 +57,7 @@ static void describe(struct saver *saver)
 
 static void save_once(struct saver *saver)
 {
-	struct ckpt_saved saved;
+	struct ckpt_saved saved = { 0 };
 	struct err err = { 0 };
 	int64_t step = saver->snapshot.step;
 	int rc = ckpt_save(saver->plan.dir, &saver->snapshot, saver->plan.token, NULL, &saved, &err);
@@ -65,10 +71,13 @@ static void save_once(struct saver *saver)
 			saver->newest < 0 ? "none, " : "step ", (long long)saver->newest);
 	}
 	struct err owner;
+	const struct saver_saved told = { .step = step, .bytes = saved.bytes, .stall = saver->stall, .flush = saved.seconds };
 	bool lost = rc < 0 && owner_verify(saver->plan.dir, saver->plan.token, &owner) < 0 && owner.status == EXIT_FAULT;
 	pthread_mutex_lock(&saver->lock);
 	if (rc == 0)
 		saver->newest = step;
+	if (rc == 0 && saver->untold_count < UNTOLD)
+		saver->untold[saver->untold_count++] = told;
 	if (lost)
 		saver->fault = EXIT_FAULT;
 	saver->err = err;
@@ -160,7 +169,7 @@ static bool wait_idle(struct saver *saver, double patience)
 }
 
 /* With the lock held and no save in flight. */
-static void begin(struct saver *saver, const struct state *state, double loss)
+static void begin(struct saver *saver, const struct state *state, const struct saver_losses *losses)
 {
 	size_t bytes = state->tensors->elements * sizeof(float);
 	if (saver->newest == (int64_t)state->step)
@@ -170,12 +179,14 @@ static void begin(struct saver *saver, const struct state *state, double loss)
 	memcpy(saver->v, state->v, bytes);
 	saver->snapshot.step = (int64_t)state->step;
 	saver->snapshot.cursor = state->step * saver->plan.global_batch;
-	saver->snapshot.loss = loss;
+	/* A step that was left out changed nothing: its state is good though its loss is not. */
+	saver->snapshot.loss = isfinite(losses->training) ? losses->training : NAN;
+	saver->snapshot.validation_loss = isfinite(losses->validation) ? losses->validation : NAN;
 	saver->busy = true;
 	pthread_cond_broadcast(&saver->changed);
 }
 
-void saver_save(struct saver *saver, const struct state *state, double loss, bool last)
+void saver_save(struct saver *saver, const struct state *state, const struct saver_losses *losses, bool last)
 {
 	double began = clock_now();
 	pthread_mutex_lock(&saver->lock);
@@ -189,8 +200,10 @@ void saver_save(struct saver *saver, const struct state *state, double loss, boo
 	else if (clock_now() - began > 1)
 		log_info("checkpoint: training waited %.1f s for the save before; a larger --ckpt-every avoids that",
 			clock_now() - began);
-	if (!saver->busy)
-		begin(saver, state, loss);
+	if (!saver->busy) {
+		begin(saver, state, losses);
+		saver->stall = clock_now() - began;
+	}
 	pthread_mutex_unlock(&saver->lock);
 }
 
@@ -209,12 +222,16 @@ int saver_wait(struct saver *saver, uint64_t step, struct err *err)
 	return rc;
 }
 
-int64_t saver_newest(struct saver *saver)
+bool saver_take(struct saver *saver, struct saver_saved *saved)
 {
 	pthread_mutex_lock(&saver->lock);
-	int64_t newest = saver->newest;
+	bool any = saver->untold_count > 0;
+	if (any) {
+		*saved = saver->untold[0];
+		memmove(saver->untold, saver->untold + 1, (size_t)--saver->untold_count * sizeof *saved);
+	}
 	pthread_mutex_unlock(&saver->lock);
-	return newest;
+	return any;
 }
 
 int saver_fault(struct saver *saver)

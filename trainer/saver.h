@@ -27,6 +27,18 @@ struct saver_plan {
 
 struct saver;
 
+/* The numbers of a step that its checkpoint records; NAN: not known. */
+struct saver_losses {
+	double training, validation;
+};
+
+/* A save that has become durable. */
+struct saver_saved {
+	int64_t step;
+	uint64_t bytes;
+	double stall, flush; /* seconds that training stood still for it, and from the hand-over until it was durable */
+};
+
 /* Allocates the copy of the state and starts the thread. */
 struct saver *saver_start(const struct saver_plan *plan, const struct state *state, struct err *err);
 
@@ -34,14 +46,14 @@ struct saver *saver_start(const struct saver_plan *plan, const struct state *sta
  * the save before is still under way this waits with the plan's patience (`last`: last_patience), and then the step is not
  * saved. A save that fails is reported by a log line; the checkpoints that are there stay and training
  * may go on. */
-void saver_save(struct saver *saver, const struct state *state, double loss, bool last);
+void saver_save(struct saver *saver, const struct state *state, const struct saver_losses *losses, bool last);
+
+/* Takes the oldest save that has become durable and was not asked for yet. */
+bool saver_take(struct saver *saver, struct saver_saved *saved);
 
 /* Waits for the save in flight, with last_patience. 0 when `step` is durable, else the error of its save, or EXIT_LOST
  * when it still runs. */
 int saver_wait(struct saver *saver, uint64_t step, struct err *err);
-
-/* The newest durable step, -1 for none. */
-int64_t saver_newest(struct saver *saver);
 
 /* Exit status for this attempt when the directory has another owner now, 0 while it is ours. */
 int saver_fault(struct saver *saver);

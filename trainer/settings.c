@@ -78,8 +78,13 @@ static const struct opt table[] = {
 
 	{ "ckpt-dir", OPT_OPERATION, OPT_TEXT, AT(ckpt_dir), .argument = "DIR", .group = "Checkpoint and resume:",
 		.help = "where checkpoints, metrics and attempts are kept; the newest valid checkpoint there is resumed" },
-	COUNT("ckpt-every", OPT_OPERATION, ckpt_every, "100", 0, 9e15, "steps between checkpoints; 0: only at a stop and at the end"),
-	COUNT("keep-last", OPT_OPERATION, keep_last, "3", 1, 1e6, "checkpoints that are kept"),
+	TEXT("ckpt-every", OPT_OPERATION, ckpt_every, "100", "N[steps|s|m|h]|auto", "steps or time between checkpoints; auto: from "
+		"what a save costs and how often the run was interrupted; 0: only at a stop and at the end"),
+	COUNT("keep-last", OPT_OPERATION, keep_last, "3", 0, 1e6, "newest checkpoints that are kept; 0: all"),
+	COUNT("keep-every", OPT_OPERATION, keep_every, "0", 0, 9e15,
+		"checkpoints of steps that are multiples of this are kept for ever; 0: none"),
+	COUNT("keep-best", OPT_OPERATION, keep_best, "0", 0, 1e6,
+		"checkpoints with the lowest validation loss, measured at their very step, that are kept; 0: none"),
 	SWITCH("fresh", OPT_OPERATION, fresh, "begin at step 0; refused where --ckpt-dir holds a run already"),
 	SWITCH("require-identical", OPT_OPERATION, require_identical,
 		"refuse to resume where the numerics differ, and ranks whose numerics differ"),
@@ -202,15 +207,25 @@ static int check_change(const struct settings *settings, struct err *err)
 	return 0;
 }
 
+static int check_checkpoints(struct settings *settings, struct err *err)
+{
+	if (cadence_parse(settings->ckpt_every, &settings->cadence, err) < 0)
+		return -1;
+	if (settings->keep_best && !settings->validate_every)
+		return err_fail(err, EXIT_USAGE, "--keep-best %lld has no validation loss to go by: give --validation-data and "
+			"--validate-every", (long long)settings->keep_best);
+	if (settings->fresh && !settings->ckpt_dir)
+		return err_fail(err, EXIT_USAGE, "--fresh has no directory: give --ckpt-dir, or leave it out");
+	return 0;
+}
+
 static int check(struct settings *settings, const bool *given, struct err *err)
 {
 	if (check_mode(settings, given, err) < 0 || check_data(settings, err) < 0 || derive_slots(settings, err) < 0
-		|| check_schedule(settings, err) < 0 || check_change(settings, err) < 0)
+		|| check_schedule(settings, err) < 0 || check_change(settings, err) < 0 || check_checkpoints(settings, err) < 0)
 		return -1;
 	if (settings->device == DEVICE_CUDA)
 		return err_fail(err, EXIT_USAGE, "--device cuda: this build computes on the CPU only; use --device cpu or auto");
-	if (settings->fresh && !settings->ckpt_dir)
-		return err_fail(err, EXIT_USAGE, "--fresh has no directory: give --ckpt-dir, or leave it out");
 	return 0;
 }
 

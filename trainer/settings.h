@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "checkpoint/cadence.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "trainer/model.h"
@@ -31,14 +32,15 @@ struct settings {
 	int64_t steps, warmup_steps, decay_steps; /* decay_steps may be OPT_AUTO: settings_decay_steps() */
 	double learning_rate, min_learning_rate, weight_decay, beta1, beta2, epsilon, clip;
 	/* operation */
-	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *change, *rendezvous;
-	int64_t microbatch, validate_every, validate_batches, ckpt_every, keep_last, threads, bucket_mb;
+	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *ckpt_every, *change, *rendezvous;
+	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best, threads, bucket_mb;
 	double collective_timeout, rdzv_timeout, save_timeout;
 	bool fresh, require_identical;
 	int reduction, device, on_nonfinite, log_level, cpu_isa;
 	/* derived */
 	int64_t microbatches;      /* of a step, over all ranks */
 	int64_t slot_microbatches; /* of a slot */
+	struct cadence cadence;    /* ckpt_every */
 };
 
 /* Parses and checks the command line; status EXIT_USAGE names the flag and the remedy. --help and --version exit. */

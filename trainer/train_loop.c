@@ -21,6 +21,8 @@ struct loop {
 	int fault;               /* exit status of this rank when it can't go on */
 	struct ddp_result result;
 	bool changed;            /* the step changed the weights */
+	double validation_loss;  /* measured after the step; NAN: it was not */
+	bool copying;            /* the state of the step before is being copied */
 };
 
 static struct optimizer_config optimizer_of(const struct settings *settings)
@@ -99,6 +101,12 @@ static int own_fault(const struct loop *loop)
 	return run->folder && folder_lost(run->folder) ? EXIT_FAULT : 0;
 }
 
+/* Rank 0 decides for all which steps are saved, and says so with its flags. The last step is saved by the closing of the run. */
+static bool save_is_due(const struct run *run, uint64_t step)
+{
+	return run->saver && step < (uint64_t)run->settings.steps && pace_due(&run->pace, (int64_t)step, clock_now());
+}
+
 /* Forward, backward and reduction. */
 static int compute(struct loop *loop, uint64_t step, struct err *err)
 {
@@ -110,7 +118,7 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	for (int slot = first; slot < first + ddp_slot_count(run->ddp); slot++)
 		train_slot(loop, slot);
 	struct ddp_control control = { .step = step, .sample_hash = feed_hash(loop->feed), .stop = stop_signal(),
-		.fault = own_fault(loop) };
+		.save = save_is_due(run, step), .fault = own_fault(loop) };
 	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
 		return -1;
 	if (loop->result.fault) {
@@ -165,6 +173,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		return;
 	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);
 	folder_progress(run->folder, step);
+	pace_step(&run->pace, seconds, loop->copying);
 }
 
 /* Ends a run whose loss or norm is not finite, unless such steps are to be left out. */
@@ -180,48 +189,69 @@ static int check_finite(struct loop *loop, uint64_t step, struct err *err)
 	return ERR_SHARED;
 }
 
-static int validate(struct run *run, uint64_t step, struct err *err)
+/* *loss becomes NAN when no validation is due. */
+static int validate(struct run *run, uint64_t step, double *loss, struct err *err)
 {
-	double loss;
 	struct err warning;
+	*loss = NAN;
 	if (!run->validation || step == 0 || step % (uint64_t)run->settings.validate_every)
 		return 0;
-	int rc = validation_loss(run->validation, &loss, err);
+	int rc = validation_loss(run->validation, loss, err);
 	if (rc < 0)
 		return rc;
 	if (run->ident.rank == 0)
-		report_validation(run, step, (float)loss);
+		report_validation(run, step, (float)*loss);
 	if (run->metrics)
-		note_metrics(run, metrics_validation(run->metrics, step, (float)loss, &warning), &warning);
+		note_metrics(run, metrics_validation(run->metrics, step, (float)*loss, &warning), &warning);
 	return 0;
 }
 
-/* The last step is saved by the closing of the run. */
-static void save_if_due(struct run *run, uint64_t step, double loss)
+void train_loop_take_saves(struct run *run)
 {
+	struct saver_saved saved;
 	struct err err;
-	uint64_t every = (uint64_t)run->settings.ckpt_every;
-	if (!run->saver || !every || step % every || step == (uint64_t)run->settings.steps)
+	while (run->saver && saver_take(run->saver, &saved)) {
+		const struct metrics_checkpoint line = { .step = saved.step, .stall = saved.stall, .flush = saved.flush,
+			.bytes = saved.bytes };
+		note_metrics(run, metrics_checkpoint(run->metrics, &line, &err), &err);
+		if (pace_saved(&run->pace, saved.stall, saved.flush, folder_mean_time_between(run->folder)))
+			log_info("checkpoint: one every %.0f s from now on: a save makes a step %.3f s longer and takes %.2f s, and the "
+				"run is interrupted every %.1f h", run->pace.interval, pace_cost(&run->pace), run->pace.flush,
+				folder_mean_time_between(run->folder) / 3600);
+	}
+}
+
+static void save(struct loop *loop)
+{
+	struct run *run = loop->run;
+	struct err err;
+	const struct saver_losses losses = { loop->result.loss, loop->validation_loss };
+	loop->copying = run->saver;
+	if (!run->saver)
 		return;
 	note_metrics(run, metrics_sync(run->metrics, &err), &err);
-	saver_save(run->saver, &run->state, loss, false);
+	pace_save(&run->pace, clock_now());
+	saver_save(run->saver, &run->state, &losses, false);
 }
 
 static int one_step(struct loop *loop, uint64_t step, struct err *err)
 {
 	double began = clock_now();
+	loop->validation_loss = NAN;
 	int rc = compute(loop, step, err);
 	if (rc < 0)
 		return rc;
 	update(loop, step);
 	tell_step(loop, step, clock_now() - began);
+	loop->copying = false;
+	train_loop_take_saves(loop->run);
 	rc = check_finite(loop, step, err);
 	/* A notice leaves little time: the validation of this step is then done by the next attempt, at its start. */
 	bool stopping = loop->result.stop && step < (uint64_t)loop->run->settings.steps;
 	if (rc == 0 && !stopping)
-		rc = validate(loop->run, step, err);
-	if (rc == 0 && !stopping)
-		save_if_due(loop->run, step, loop->result.loss);
+		rc = validate(loop->run, step, &loop->validation_loss, err);
+	if (rc == 0 && !stopping && loop->result.save)
+		save(loop);
 	return rc;
 }
 
@@ -229,17 +259,18 @@ int train_loop(struct run *run, struct train_end *end, struct err *err)
 {
 	struct loop loop = { .run = run, .optimizer = optimizer_of(&run->settings) };
 	uint64_t steps = (uint64_t)run->settings.steps;
-	*end = (struct train_end){ .loss = NAN };
+	*end = (struct train_end){ .losses = { NAN, NAN } };
 	model_bind(run->model, run->state.weights);
-	int rc = validate(run, run->state.step, err);
+	int rc = validate(run, run->state.step, &loop.validation_loss, err);
 	if (rc < 0)
 		return rc;
 	loop.feed = start_feed(run, err);
 	if (!loop.feed)
 		return -1;
+	pace_begin(&run->pace, &run->settings.cadence, clock_now());
 	while (rc == 0 && run->state.step < steps && !end->stop) {
 		rc = one_step(&loop, run->state.step + 1, err);
-		end->loss = loop.result.loss;
+		end->losses = (struct saver_losses){ loop.result.loss, loop.validation_loss };
 		end->stop = run->state.step < steps ? loop.result.stop : 0;
 	}
 	feed_stop(loop.feed);

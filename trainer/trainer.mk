@@ -68,6 +68,7 @@ libtrainer_a_SOURCES += \
 	trainer/folder.c trainer/folder.h \
 	trainer/metrics.c trainer/metrics.h \
 	trainer/numerics.c trainer/numerics.h \
+	trainer/pace.c trainer/pace.h \
 	trainer/report.c trainer/report.h \
 	trainer/resume.c trainer/resume.h \
 	trainer/run.h \

@@ -12,6 +12,7 @@
 struct values {
 	int mode;
 	int64_t layers, units, every;
+	int64_t most;
 	double rate;
 	const char *path;
 	bool loud;
@@ -26,11 +27,12 @@ static const struct opt table[] = {
 	{ "rate", OPT_SCHEDULE, OPT_REAL, AT(rate), "0.1", 0, 10, .argument = "X", .help = "rate" },
 	{ "every", OPT_SCHEDULE, OPT_COUNT, AT(every), "auto", 1, 9e15, .automatic = true, .argument = "N", .help = "every" },
 	{ "path", OPT_OPERATION, OPT_TEXT, AT(path), .argument = "FILE", .group = "Rest:", .help = "path" },
+	{ "most", OPT_SCHEDULE, OPT_SIZE, AT(most), "4GiB", 1, 1e15, .argument = "SIZE", .help = "most" },
 	{ "loud", OPT_OPERATION, OPT_SWITCH, AT(loud), .help = "loud" },
 	{ 0 }
 };
 
-#define ROWS 7
+#define ROWS 8
 
 static int parse(struct values *values, struct err *err, ...)
 {
@@ -94,6 +96,30 @@ static void bad_values_are_refused_by_name(void **state)
 	refused("\"3\"", "3", NULL);
 }
 
+static void sizes_have_units(void **state)
+{
+	static const struct { const char *text; int64_t bytes; const char *shown; } cases[] = {
+		{ "1", 1, "1" }, { "4096", 4096, "4KiB" }, { "5B", 5, "5" }, { "1K", 1024, "1KiB" }, { "3M", 3 << 20, "3MiB" },
+		{ "4GiB", (int64_t)4 << 30, "4GiB" }, { "4096MiB", (int64_t)4 << 30, "4GiB" }, { "2T", (int64_t)2 << 40, "2TiB" },
+		{ "500MB", 500000000, "500000000" }, { "1GB", 1000000000, "1000000000" }, { "1kB", 1000, "1000" },
+	};
+	static const char *const bad[] = { "", "GiB", "0", "-1", "1.5G", "4 GiB", "4gib", "4GiBs", "9999999TiB", "99999999999999999999",
+		NULL };
+	const struct opt *row = &table[opt_find(table, "most")];
+	struct values v;
+	struct err err;
+	char text[100];
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		assert_int_equal(parse(&v, &err, "--most", cases[i].text, NULL), 0);
+		assert_int_equal(v.most, cases[i].bytes);
+		assert_string_equal(opt_text(row, &v, text, sizeof text), cases[i].shown);
+		assert_int_equal(opt_set(row, &v, cases[i].shown, &err), 0);
+		assert_int_equal(v.most, cases[i].bytes);
+	}
+	for (int i = 0; bad[i]; i++)
+		refused("--most", "--most", bad[i]);
+}
+
 static int collect(void *arg, const struct opt *opt, const char *recorded, const char *present, struct err *err)
 {
 	char *text = arg;
@@ -114,9 +140,10 @@ static void record_and_comparison(void **state)
 	assert_int_equal(opt_compare(table, OPT_SCHEDULE, "deep", back, &v, collect, found, &err), 0);
 	assert_string_equal(found, "");
 	v.rate = 2;
+	v.most = 1000;
 	v.every = 5;
 	assert_int_equal(opt_compare(table, OPT_SCHEDULE, "deep", back, &v, collect, found, &err), 0);
-	assert_string_equal(found, "rate:0.30000000000000004>2 every:auto>5 ");
+	assert_string_equal(found, "rate:0.30000000000000004>2 every:auto>5 most:4GiB>1000 ");
 	free(text);
 	json_decref(back);
 	json_decref(record);
@@ -160,6 +187,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(defaults_and_values_are_taken),
 		cmocka_unit_test(bad_values_are_refused_by_name),
+		cmocka_unit_test(sizes_have_units),
 		cmocka_unit_test(record_and_comparison),
 		cmocka_unit_test(comparison_knows_modes_and_refusals),
 		cmocka_unit_test(unknown_names_of_a_record_are_refused),

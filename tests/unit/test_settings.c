@@ -60,11 +60,28 @@ static void bad_combinations_name_the_flag(void **state)
 	refused("--data x --validate-every 5", "--validation-data");
 	refused("--data x --device cuda", "--device cuda");
 	refused("--data x --fresh", "--ckpt-dir");
+	refused("--data x --ckpt-every 5days", "5days");
+	refused("--data x --keep-best 2", "--validation-data");
+	refused("--data x --keep-best 2 --validation-data y", "--validate-every");
 	refused("--data x --min-learning-rate 1", "--min-learning-rate");
 	refused("--data x --change seed", "identity");
 	refused("--data x --change threads", "any time");
 	refused("--data x --change --steps", "\"--steps\"");
 	refused("--data x --change clip,colour", "colour");
+}
+
+static void the_cadence_is_understood(void **state)
+{
+	struct settings s;
+	struct err err;
+	assert_int_equal(parse(&s, "--data x", &err), 0);
+	assert_int_equal(s.cadence.unit, CADENCE_STEPS);
+	assert_true(s.cadence.every == 100);
+	assert_int_equal(parse(&s, "--data x --ckpt-every 5m", &err), 0);
+	assert_int_equal(s.cadence.unit, CADENCE_SECONDS);
+	assert_true(s.cadence.every == 300);
+	assert_int_equal(parse(&s, "--data x --ckpt-every auto --keep-best 2 --validation-data y --validate-every 5", &err), 0);
+	assert_int_equal(s.cadence.unit, CADENCE_AUTO);
 }
 
 static const struct hash128 data = { 1, 2 };
@@ -149,6 +166,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slots_are_the_largest_power_of_two),
 		cmocka_unit_test(bad_combinations_name_the_flag),
+		cmocka_unit_test(the_cadence_is_understood),
 		cmocka_unit_test(operation_is_free),
 		cmocka_unit_test(identity_is_refused_with_both_values),
 		cmocka_unit_test(schedule_needs_its_name),
