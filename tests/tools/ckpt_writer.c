@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves and checks sample checkpoints, for tests that kill it or make its system calls fail.
- *   ckpt_writer save DIR FIRST LAST   claims DIR and saves the steps FIRST to LAST; status 0 only if all were saved
+/* Saves and checks sample checkpoints, for tests that kill it, make its system calls fail or cut the power.
+ *   ckpt_writer save DIR FIRST LAST   claims DIR and saves the steps FIRST to LAST; status 0 only if all were saved. Prints
+ *                                     "attempt" and "step K" as soon as the record of the attempt and each step are durable
  *   ckpt_writer newest DIR            claims DIR, prints the newest step that verifies and holds its state, or "none"
+ *   ckpt_writer resume DIR            the same, then prints the number of attempts on record, and saves the next step
  *   ckpt_writer race DIR              claims DIR, prints "won" or the refusal, and stays its owner until its input ends */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/attempts.h"
 #include "checkpoint/ckpt_save.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/retention.h"
@@ -29,6 +32,27 @@ static int fail(const struct err *err)
 	return err->status;
 }
 
+/* Outside the marks: it is no part of what is tested. */
+static void tell_durable(int64_t step)
+{
+	mark(MARK_END);
+	printf("step %" PRId64 "\n", step);
+	fflush(stdout);
+	mark(MARK_BEGIN);
+}
+
+static int begin_attempt(const struct ckpt_dir *dir, const struct owner *owner)
+{
+	const struct attempts_record start = { .event = ATTEMPTS_START, .cluster = "test", .job = 1,
+		.attempt = owner->attempt, .step = -1, .world_size = 1 };
+	struct err err;
+	if (attempts_append(dir, &start, &err) < 0)
+		return fail(&err);
+	puts("attempt");
+	fflush(stdout);
+	return 0;
+}
+
 static int save(const struct ckpt_dir *dir, const char *token, int64_t first, int64_t last)
 {
 	const struct retention policy = { .keep_last = 2 };
@@ -39,6 +63,8 @@ static int save(const struct ckpt_dir *dir, const char *token, int64_t first, in
 		ckpt_sample_fill(&sample, step);
 		mark(MARK_BEGIN);
 		int result = ckpt_save(dir, &sample.snapshot, token, NULL, NULL, &err);
+		if (result == 0)
+			tell_durable(step);
 		if (result < 0)
 			status = fail(&err);
 		else if (ckpt_dir_retain(dir, &policy, token, &err) < 0)
@@ -48,10 +74,12 @@ static int save(const struct ckpt_dir *dir, const char *token, int64_t first, in
 	return status;
 }
 
-static int newest(const struct ckpt_dir *dir, const char *token)
+/* *step is -1 where there is none. */
+static int newest(const struct ckpt_dir *dir, const char *token, int64_t *step)
 {
 	struct ckpt *ckpt;
 	struct err err;
+	*step = -1;
 	if (ckpt_dir_clean(dir, token, &err) < 0)
 		return fail(&err);
 	mark(MARK_BEGIN);
@@ -61,12 +89,35 @@ static int newest(const struct ckpt_dir *dir, const char *token)
 		return fail(&err);
 	if (!found)
 		return puts("none") < 0;
-	int64_t step = ckpt_manifest(ckpt)->step;
-	if (ckpt_sample_check(ckpt, step, &err) < 0)
+	*step = ckpt_manifest(ckpt)->step;
+	if (ckpt_sample_check(ckpt, *step, &err) < 0)
 		return fail(&err);
-	printf("%" PRId64 "\n", step);
+	printf("%" PRId64 "\n", *step);
 	ckpt_close(ckpt);
 	return 0;
+}
+
+static int count_attempts(const struct ckpt_dir *dir)
+{
+	struct attempts_record *records;
+	size_t count;
+	struct err err;
+	if (attempts_read(dir, &records, &count, &err) < 0)
+		return fail(&err);
+	printf("%zu\n", count);
+	free(records);
+	return 0;
+}
+
+static int resume(const struct ckpt_dir *dir, const struct owner *owner)
+{
+	int64_t step;
+	int status = newest(dir, owner->token, &step);
+	if (status == 0)
+		status = count_attempts(dir);
+	if (status == 0)
+		status = begin_attempt(dir, owner);
+	return status ? status : save(dir, owner->token, step + 1, step + 1);
 }
 
 static int race(void)
@@ -84,23 +135,26 @@ int main(int argc, char **argv)
 	struct ckpt_dir dir;
 	struct err err;
 	/* Every start is a higher attempt of one job, as after a requeue; in a race they are two jobs. */
-	struct owner owner = { .cluster = "test", .job = 1 };
-	if (argc < 3) {
-		fprintf(stderr, "usage: ckpt_writer save DIR FIRST LAST | newest DIR | race DIR\n");
+	struct owner owner = { .cluster = "test", .job = 1 }, last;
+	const char *what = argc < 3 ? "" : argv[1];
+	int64_t step;
+	if (argc != (strcmp(what, "save") == 0 ? 5 : 3)) {
+		fprintf(stderr, "usage: ckpt_writer save DIR FIRST LAST | newest DIR | resume DIR | race DIR\n");
 		return EXIT_USAGE;
 	}
 	if (ckpt_dir_open(&dir, argv[2], &err) < 0)
 		return fail(&err);
-	struct owner last;
-	if (strcmp(argv[1], "race") == 0)
+	if (strcmp(what, "race") == 0)
 		owner.job = (uint32_t)getpid();
 	else if (owner_read(&dir, &last, &err) == 1)
 		owner.attempt = last.attempt + 1;
 	if (owner_claim(&dir, &owner, NULL, NULL, 10, &err) < 0)
 		return fail(&err);
-	if (strcmp(argv[1], "save") == 0 && argc == 5)
-		return save(&dir, owner.token, atoll(argv[3]), atoll(argv[4]));
-	if (strcmp(argv[1], "race") == 0)
+	if (strcmp(what, "save") == 0) {
+		int status = begin_attempt(&dir, &owner);
+		return status ? status : save(&dir, owner.token, atoll(argv[3]), atoll(argv[4]));
+	}
+	if (strcmp(what, "race") == 0)
 		return race();
-	return newest(&dir, owner.token);
+	return strcmp(what, "resume") == 0 ? resume(&dir, &owner) : newest(&dir, owner.token, &step);
 }

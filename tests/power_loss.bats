@@ -1,0 +1,111 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The power goes while steps are saved: before each system call that changes something. tests/tools/power_loss.c knows
+# what was synced by then, and power_cut makes what may be found: only that, or all names but not all bytes, or a mixture.
+# Whatever is found, no step that was told to be durable is lost, nothing is torn, and training goes on.
+
+setup() {
+    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
+    tools=$MUSTER_BUILD/tests/tools
+    writer=$tools/ckpt_writer
+    # In memory where possible: the disk itself has no part in this.
+    place=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "$BATS_TEST_TMPDIR")" muster-power.XXXXXX)
+    cd "$place" || return
+    mkdir empty
+    local status=0
+    "$tools/power_cut" none empty || status=$?
+    [ $status -ne 77 ] || skip "this file system has no file handles"
+    "$tools/kill_at" 1 true || status=$?
+    [ $status -ne 77 ] || skip "processes can't be traced here"
+    points=0 cuts=0
+}
+
+teardown() { rm -rf --one-file-system "$place"; }
+
+# watch UNDER COMMAND…: with the layer over UNDER.
+watch() { POWER_LOSS_UNDER=$place/$1 LD_PRELOAD=$tools/.libs/power_loss.so "${@:2}"; }
+
+complain() {
+    echo "$*"
+    cat said told 2>/dev/null
+    ls -laR under found 2>/dev/null
+    return 1
+}
+
+# found_is LEAST MOST ATTEMPTS: the folder `found` has a newest step in [LEAST, MOST], where 0 is none, and at least so
+# many attempts on record; nothing in it is damaged; it goes on with the next step; and when the power goes again, that
+# step is there.
+found_is() {
+    local least=$1 most=$2 attempts=$3 latest=step-00000000 step records next
+    [ ! -e found/a/run/latest ] || read -r latest <found/a/run/latest || :
+    [[ $latest =~ ^step-[0-9]{8}$ ]] || { complain "latest is torn"; return; }
+    watch found "$writer" resume found/a/run >said 2>complaints || { complain "can't go on: $(<complaints)"; return; }
+    { read -r step && read -r records && read -r next && read -r next; } <said
+    [ ! -s complaints ] || { complain "said: $(<complaints)"; return; }
+    [ "$step" != none ] || step=0
+    [ "$step" -ge "$least" ] && [ "$step" -le "$most" ] || { complain "found $step, not $least to $most"; return; }
+    [ "$records" -ge "$attempts" ] || { complain "$records attempts on record, not $attempts"; return; }
+    ! compgen -G 'found/a/run/*damaged*' >/dev/null && ! compgen -G 'found/a/run/.[sr]*ing-*' >/dev/null ||
+        { complain "left behind"; return; }
+    "$tools/power_cut" strict found again || return
+    watch again "$writer" newest again/a/run >said 2>&1 && read -r step <said && [ "step $step" = "$next" ] ||
+        complain "lost the next step"
+}
+
+# What the killed writer told: `durable` is the last step and `attempts` the number of attempts begun.
+read_told() {
+    local line
+    durable=0 attempts=0
+    while read -r line; do
+        case $line in
+        attempt) attempts=1 ;;
+        step*) durable=${line#step } ;;
+        esac
+    done <told
+}
+
+# cut_everywhere BASE FIRST LAST [HOW…]: saves the steps FIRST to LAST on top of the folder BASE, once for each call that
+# changes something, with the power cut before it, in each of the ways HOW (power_cut.c; `seed` is one that no other call
+# has). SWALLOW is what the layer forgets.
+cut_everywhere() {
+    local base=$1 first=$2 last=$3 n how status durable attempts
+    shift 3
+    [ $# -gt 0 ] || set -- strict ahead seed
+    for ((n = 1; ; n++)); do
+        rm -rf under && cp -r "$base" under && "$tools/power_cut" none under || return
+        status=0
+        POWER_LOSS_SWALLOW=${SWALLOW-} watch under "$tools/kill_at" "$n" "$writer" save under/a/run "$first" "$last" \
+            >told 2>&1 || status=$?
+        [ $status -eq 137 ] || break
+        read_told
+        [ "$durable" -gt 0 ] || durable=$((first - 1))
+        [ "$first" -eq 1 ] || attempts=$((attempts + 1))
+        for how; do
+            "$tools/power_cut" "${how/seed/$((first * 1000 + n))}" under found || return
+            found_is "$durable" "$last" "$attempts" || { echo "call $n, $how"; return 1; }
+            cuts=$((cuts + 1))
+        done
+        points=$((points + 1))
+    done
+    [ $status -eq 0 ] || complain "the save itself failed: $status"
+}
+
+@test "whenever the power goes, what was durable is found, whole" {
+    cut_everywhere empty 1 3
+    cp -r under before
+    cut_everywhere before 4 4
+    echo "# cut the power at $points points, in $cuts ways" >&3
+    [ "$points" -gt 150 ]
+}
+
+@test "each fsync that is left out is found" {
+    local pattern SWALLOW
+    "$writer" save before/a/run 1 2
+    for pattern in a/ a/run/ 'a/run/.saving-*/' '*/manifest.json' '*/model-*' '*/model.safetensors.index.json' \
+        '*/config.json' '*/optimizer-*' '*/attempts.jsonl' '*/.owner.json.*' '*/.latest.*'; do
+        SWALLOW=$pattern
+        if [ "$pattern" = a/ ]; then set -- empty 1 1; else set -- before 3 3; fi
+        ! cut_everywhere "$@" strict >out 2>&1 || { echo "without the fsync of $pattern nothing was found"; return 1; }
+        echo "# without the fsync of $pattern: $(tail -n 1 out): $(head -n 1 out)" >&3
+    done
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kills a program, with all its threads and children, before the N-th system call that changes a file system.
+ *   kill_at N PROGRAM ARGUMENT…
+ * Status 137 when that many came, else the program's own; 77 where processes can't be traced. A filter (seccomp) has only
+ * those calls stop, so that all else runs at full speed. Calls between the marks of power_store.h don't count. */
+#include "config.h"
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/tools/power_store.h"
+
+#define TASKS 4096
+#define LOW_WORD(index) (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (index))
+
+enum kind { CHANGE = 1, MARK };
+
+/* Calls that change a file system whatever their arguments; openat and close are looked at. */
+static const int changes[] = {
+	SYS_write, SYS_pwrite64, SYS_writev, SYS_pwritev, SYS_pwritev2, SYS_fallocate, SYS_ftruncate, SYS_truncate,
+	SYS_fsync, SYS_fdatasync, SYS_syncfs, SYS_sync_file_range, SYS_copy_file_range, SYS_sendfile, SYS_splice,
+	SYS_mkdirat, SYS_unlinkat, SYS_linkat, SYS_symlinkat, SYS_renameat2, SYS_utimensat, SYS_io_uring_enter, SYS_msync,
+	SYS_exit_group,
+#ifdef SYS_renameat
+	SYS_renameat,
+#endif
+#ifdef SYS_rename
+	SYS_rename, SYS_mkdir, SYS_rmdir, SYS_unlink, SYS_link, SYS_symlink, SYS_creat,
+#endif
+};
+
+#define CHANGES (sizeof changes / sizeof changes[0])
+
+/* A process or thread that is traced. */
+struct task {
+	pid_t id;
+	bool paused; /* does what doesn't count */
+};
+
+static struct task tasks[TASKS];
+static size_t task_count;
+
+static _Noreturn void give_up(const char *what)
+{
+	fprintf(stderr, "kill_at: couldn't %s: %m\n", what);
+	exit(77);
+}
+
+/* ---- the program ---- */
+
+/* Jumps over the next instruction unless the loaded word is `value`. */
+#define UNLESS(value) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(value), 0, 1)
+#define STOP(kind) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE | (kind))
+#define GO_ON BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define LOAD(offset) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(offset))
+
+static void filter(void)
+{
+	struct sock_filter code[2 * CHANGES + 20];
+	unsigned short n = 0;
+	code[n++] = (struct sock_filter)LOAD(offsetof(struct seccomp_data, nr));
+	for (size_t i = 0; i < CHANGES; i++) {
+		code[n++] = (struct sock_filter)UNLESS(changes[i]);
+		code[n++] = (struct sock_filter)STOP(CHANGE);
+	}
+	const struct sock_filter rest[] = {
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 4),
+		LOAD(LOW_WORD(2)),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_CREAT, 0, 1),
+		STOP(CHANGE),
+		GO_ON,
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 0, 4),
+		LOAD(LOW_WORD(0)),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 1000000, 0, 2),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x80000000u, 1, 0),
+		STOP(MARK),
+		GO_ON,
+	};
+	memcpy(code + n, rest, sizeof rest);
+	struct sock_fprog program = { (unsigned short)(n + sizeof rest / sizeof rest[0]), code };
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		give_up("set the filter");
+}
+
+static pid_t start(char **argv)
+{
+	int gate[2];
+	char byte = 0;
+	if (pipe(gate) < 0)
+		give_up("make a pipe");
+	pid_t child = fork();
+	if (child < 0)
+		give_up("fork");
+	if (child > 0) {
+		const int follow = PTRACE_O_TRACESECCOMP | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
+			PTRACE_O_EXITKILL;
+		if (ptrace(PTRACE_SEIZE, child, NULL, follow) < 0)
+			give_up("trace");
+		if (write(gate[1], &byte, 1) != 1)
+			give_up("write to a pipe");
+		close(gate[0]);
+		close(gate[1]);
+		return child;
+	}
+	if (read(gate[0], &byte, 1) != 1)
+		_exit(77);
+	close(gate[0]);
+	close(gate[1]);
+	filter();
+	execvp(argv[0], argv);
+	give_up("run the program");
+}
+
+/* ---- the tracer ---- */
+
+static struct task *find_task(pid_t id)
+{
+	for (size_t i = 0; i < task_count; i++)
+		if (tasks[i].id == id)
+			return &tasks[i];
+	if (task_count == TASKS)
+		give_up("remember so many tasks");
+	tasks[task_count] = (struct task){ .id = id };
+	return &tasks[task_count++];
+}
+
+/* Whether the task is about to do what counts. */
+static bool counts(struct task *task)
+{
+	struct __ptrace_syscall_info info;
+	unsigned long kind;
+	if (ptrace(PTRACE_GETEVENTMSG, task->id, NULL, &kind) < 0)
+		return false; /* it has been killed */
+	if (kind == CHANGE)
+		return !task->paused;
+	if (ptrace(PTRACE_GET_SYSCALL_INFO, task->id, sizeof info, &info) < 0)
+		return false;
+	if (info.seccomp.args[0] == POWER_MARK_PAUSE)
+		task->paused = true;
+	else if (info.seccomp.args[0] == POWER_MARK_RESUME)
+		task->paused = false;
+	return false;
+}
+
+static void go_on(pid_t id, int status)
+{
+	int event = status >> 16, sent = WSTOPSIG(status);
+	ptrace(PTRACE_CONT, id, NULL, event ? 0L : (long)sent);
+}
+
+/* Until nobody is left. */
+static void kill_all(void)
+{
+	int status;
+	pid_t id;
+	for (size_t i = 0; i < task_count; i++)
+		kill(tasks[i].id, SIGKILL);
+	while ((id = waitpid(-1, &status, __WALL)) > 0)
+		if (WIFSTOPPED(status)) {
+			kill(id, SIGKILL);
+			ptrace(PTRACE_CONT, id, NULL, 0L);
+		}
+}
+
+/* Drops a task that has ended, so that its number may be used again. */
+static void forget(pid_t id)
+{
+	struct task *task = find_task(id);
+	*task = tasks[--task_count];
+}
+
+int main(int argc, char **argv)
+{
+	long left = argc > 2 ? strtol(argv[1], NULL, 10) : 0;
+	int status, result = 77;
+	pid_t id;
+	if (left < 1) {
+		fprintf(stderr, "usage: kill_at N PROGRAM ARGUMENT…\n");
+		return 2;
+	}
+	pid_t child = start(argv + 2);
+	while ((id = waitpid(-1, &status, __WALL)) > 0) {
+		if (!WIFSTOPPED(status)) {
+			if (id == child)
+				result = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+			forget(id);
+			continue;
+		}
+		struct task *task = find_task(id);
+		if (status >> 8 == (SIGTRAP | PTRACE_EVENT_SECCOMP << 8) && counts(task) && --left == 0) {
+			kill_all();
+			return 137;
+		}
+		go_on(id, status);
+	}
+	return result;
+}
