@@ -18,4 +18,15 @@ static inline void bytes_put_le64(void *p, uint64_t v) { v = htole64(v); memcpy(
 static inline uint32_t bytes_of_float(float f) { uint32_t v; memcpy(&v, &f, sizeof v); return v; }
 static inline float bytes_to_float(uint32_t v) { float f; memcpy(&f, &v, sizeof f); return f; }
 
+/* The half-precision formats of weight files as floats, without rounding: bfloat16 is the upper half of one, IEEE 754 binary16
+ * has 5 bits of exponent and 10 of fraction. */
+static inline float bytes_bf16_to_float(uint16_t v) { return bytes_to_float((uint32_t)v << 16); }
+static inline float bytes_f16_to_float(uint16_t v)
+{
+	const uint32_t sign = (uint32_t)(v >> 15) << 31, exponent = v >> 10 & 31, fraction = v & 1023;
+	if (exponent == 0)
+		return bytes_to_float(sign | bytes_of_float((float)fraction * 0x1p-24f));
+	return bytes_to_float(sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13);
+}
+
 #endif

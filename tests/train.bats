@@ -252,6 +252,55 @@ assert c == [{"step": 100, "name": "steps", "from": "100", "to": "104"}], c'
     [ "$status" -eq 0 ]
 }
 
+# The bytes of the tensors of a checkpoint's only model file, by name, as little-endian words of WIDTH bits in hexadecimal.
+model_words() {
+    python3 - "$1"/model-00001-of-00001.safetensors "$2" <<'END'
+import json, struct, sys
+b, n = open(sys.argv[1], "rb").read(), int(sys.argv[2]) // 8
+h = struct.unpack("<Q", b[:8])[0]
+for name, t in sorted(json.loads(b[8:8 + h]).items()):
+    if name != "__metadata__":
+        i, j = (8 + h + x for x in t["data_offsets"])
+        print(name, *(b[k:k + n][::-1].hex() for k in range(i, j, n)))
+END
+}
+
+@test "an imported model is where a run begins: its weights in any precision, and nothing else of it" {
+    local still=(--learning-rate 0 --min-learning-rate 0 --steps 1)
+    for type in F32 BF16 F16; do
+        "$MUSTER_BUILD/tests/tools/ckpt_import" whole 100 "imported$type" $type
+        fails 2 "--layers is 3, but the imported model in this --ckpt-dir has 2" train "imported$type" --layers 3
+        train "imported$type" "${still[@]}" --seed 77 --keep-last 0 >imported.out 2>&1
+        grep -q 'begins with the imported model' imported.out
+        grep -q '^step 1/1 ' imported.out
+    done
+    # Nothing was learnt in that one step: the weights are the imported ones, in fp32.
+    model_words whole/step-00000100 32 >words
+    model_words importedF32/step-00000001 32 | cmp - words
+    sed -E 's/ (.{4}).{4}/ \1/g' words >halves
+    model_words importedBF16/step-00000000 16 | cmp - halves
+    sed -E 's/ (.{4})/ \10000/g' halves >wide
+    model_words importedBF16/step-00000001 32 | cmp - wide
+    python3 - <(model_words importedF16/step-00000000 16) <(model_words importedF16/step-00000001 32) <<'END'
+import struct, sys
+for a, b in zip(*(open(f) for f in sys.argv[1:])):
+    for half, word in zip(a.split()[1:], b.split()[1:]):
+        assert struct.unpack(">e", bytes.fromhex(half)) == struct.unpack(">f", bytes.fromhex(word)), (half, word)
+END
+    # The moments began at zero: after one step m is 0.1 g and v is 0.05 g².
+    python3 - importedF32/step-00000001/optimizer-00001-of-00001.safetensors <<'END'
+import array, json, struct, sys
+b = open(sys.argv[1], "rb").read()
+h = struct.unpack("<Q", b[:8])[0]
+t = json.loads(b[8:8 + h])
+m, v = (array.array("f", b[slice(*(8 + h + x for x in t[k]["data_offsets"]))]) for k in "mv")
+assert max(m) > 1e-4 and all(abs(x * x - 0.2 * y) <= 1e-5 * y + 1e-30 for x, y in zip(m, v))
+END
+    # From then on it is a run like any other.
+    train importedF32 --steps 3 --seed 77 --change steps,learning-rate,min-learning-rate >>imported.out 2>&1
+    grep -q 'step 1 from' imported.out
+}
+
 @test "--fresh wants a directory without a run" {
     train begun --fresh --steps 2
     fails 2 "holds a run already" train begun --fresh --steps 2

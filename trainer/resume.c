@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/auto.h"
+#include "common/bytes.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "trainer/numerics.h"
@@ -39,6 +41,47 @@ static int read_state(struct run *run, struct ckpt *ckpt, struct err *err)
 				return err_prefix(err, "resume");
 	}
 	return 0;
+}
+
+/* A model tensor in whatever precision it was imported, as fp32. */
+static int read_tensor(struct ckpt *ckpt, const struct tensor *row, float *out, struct err *err)
+{
+	enum safetensors_dtype dtype = ckpt_tensor_find(ckpt, row->name)->dtype;
+	if (dtype == SAFETENSORS_F32)
+		return ckpt_read_tensor(ckpt, row->name, 0, row->count, out, err);
+	if (dtype != SAFETENSORS_F16 && dtype != SAFETENSORS_BF16)
+		return err_fail(err, EXIT_DATA, "tensor %s of the checkpoint has type %s, which can't be trained: import it as F32, F16 "
+			"or BF16", row->name, safetensors_dtype_name(dtype));
+	AUTO_FREE uint16_t *halves = calloc(row->count, sizeof *halves);
+	if (!halves)
+		return err_set(err, "out of memory");
+	int rc = ckpt_read_tensor(ckpt, row->name, 0, row->count, halves, err);
+	for (size_t i = 0; rc == 0 && i < row->count; i++)
+		out[i] = dtype == SAFETENSORS_F16 ? bytes_f16_to_float(bytes_le16(&halves[i])) : bytes_bf16_to_float(bytes_le16(&halves[i]));
+	return rc;
+}
+
+/* Weights from elsewhere: the run begins with them instead of random ones, and else as a fresh one. */
+static int read_imported(struct run *run, struct ckpt *ckpt, struct err *err)
+{
+	struct state *state = &run->state;
+	if (ckpt_tensor_count(ckpt) != (size_t)state->tensors->count)
+		return err_fail(err, EXIT_DATA, "resume: the imported model has %zu tensors, not the %d of this one",
+			ckpt_tensor_count(ckpt), state->tensors->count);
+	for (int i = 0; i < state->tensors->count; i++) {
+		const struct tensor *row = &state->tensors->rows[i];
+		if (check_tensor(ckpt, row, err) < 0)
+			return -1;
+		if (read_tensor(ckpt, row, state->weights + row->offset, err) != 0)
+			return err_prefix(err, "resume");
+	}
+	log_info("resume: the run begins with the imported model in %s/step-00000000", folder_dir(run->folder)->path);
+	return 0;
+}
+
+static bool is_imported(const struct manifest *manifest)
+{
+	return manifest->step == 0 && json_is_true(json_object_get(manifest->config, "imported"));
 }
 
 /* The checkpoint's own parameters against the present ones; the differences that are allowed go to `changes`. */
@@ -80,6 +123,8 @@ static int apply(struct run *run, json_t *changes, struct err *err)
 		return 0;
 	}
 	const struct manifest *manifest = ckpt_manifest(ckpt);
+	if (is_imported(manifest))
+		return settings_compare_model(&run->settings, manifest->config, err) < 0 ? -1 : read_imported(run, ckpt, err);
 	if (compare(run, manifest, changes, err) < 0 || read_state(run, ckpt, err) < 0)
 		return -1;
 	run->state.step = (uint64_t)manifest->step;

@@ -8,7 +8,8 @@
 
 /* Rank 0's part, once all of the run stands: the newest checkpoint (run->folder) or the initial weights go into
  * run->state, and the records that later checkpoints carry are made. A difference of identity or an unnamed one of the
- * schedule: EXIT_USAGE; a checkpoint of another shape: EXIT_DATA. */
+ * schedule: EXIT_USAGE; a checkpoint of another shape: EXIT_DATA. Of an imported model (step 0, "imported" in its configuration)
+ * only the weights count, in fp32, fp16 or bf16, and the identity that its record names. */
 int resume_apply(struct run *run, struct err *err);
 
 #endif

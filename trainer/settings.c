@@ -310,6 +310,26 @@ int settings_compare(const struct settings *settings, struct hash128 data, const
 		record_change, &compare, err);
 }
 
+static int refuse_model(void *arg, const struct opt *opt, const char *recorded, const char *present, struct err *err)
+{
+	(void)arg;
+	return err_fail(err, EXIT_USAGE, "resume: --%s is %s, but the imported model in this --ckpt-dir has %s: give its value",
+		opt->name, present, recorded);
+}
+
+int settings_compare_model(const struct settings *settings, const json_t *record, struct err *err)
+{
+	/* What the record does not name is as it is now. */
+	json_t *merged = opt_record(table, OPT_IDENTITY, settings_mode(settings), settings);
+	if (!merged || json_object_update(merged, json_object_get(record, "identity")) < 0) {
+		json_decref(merged);
+		return err_set(err, "resume: couldn't look at the imported model's configuration");
+	}
+	int rc = opt_compare(table, OPT_IDENTITY, settings_mode(settings), merged, settings, refuse_model, NULL, err);
+	json_decref(merged);
+	return rc;
+}
+
 void settings_print(const struct settings *settings, FILE *out)
 {
 	static const char *const kinds[] = { "identity", "schedule", "" };

@@ -61,6 +61,10 @@ json_t *settings_record(const struct settings *settings, struct hash128 data);
 int settings_compare(const struct settings *settings, struct hash128 data, const json_t *record, uint64_t step, json_t *changes,
 	struct err *err);
 
+/* Holds the present model against that of an imported checkpoint: only what its record names counts. A difference is
+ * refused with both values (EXIT_USAGE). */
+int settings_compare_model(const struct settings *settings, const json_t *record, struct err *err);
+
 /* The table of parameters in force, one line each: name, value, kind. */
 void settings_print(const struct settings *settings, FILE *out);
 

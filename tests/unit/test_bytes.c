@@ -39,11 +39,29 @@ static void floats_keep_their_bits(void **state)
 	assert_int_equal(bytes_of_float(bytes_to_float(0x7fc12345)), 0x7fc12345);
 }
 
+static void halves_become_floats(void **state)
+{
+	static const struct { uint16_t half; float value; } f16[] = {
+		{ 0x0000, 0.0f }, { 0x3c00, 1.0f }, { 0xc000, -2.0f }, { 0x3555, 0x1.554p-2f }, { 0x7bff, 65504.0f },
+		{ 0x0400, 0x1p-14f }, { 0x03ff, 0x1.ff8p-15f }, { 0x8001, -0x1p-24f }, { 0x7c00, INFINITY }, { 0xfc00, -INFINITY },
+	};
+	for (size_t i = 0; i < sizeof f16 / sizeof f16[0]; i++)
+		assert_true(bytes_f16_to_float(f16[i].half) == f16[i].value);
+	assert_int_equal(bytes_of_float(bytes_f16_to_float(0x8000)), 0x80000000);
+	assert_true(isnan(bytes_f16_to_float(0x7e00)));
+	assert_true(bytes_bf16_to_float(0x3f80) == 1.0f);
+	assert_int_equal(bytes_of_float(bytes_bf16_to_float(0xff81)), 0xff810000);
+	/* Every number grows with its bits. */
+	for (uint16_t half = 1; half <= 0x7c00; half++)
+		assert_true(bytes_f16_to_float(half) > bytes_f16_to_float((uint16_t)(half - 1)));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(integers_are_little_endian_at_any_address),
 		cmocka_unit_test(floats_keep_their_bits),
+		cmocka_unit_test(halves_become_floats),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
