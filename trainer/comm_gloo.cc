@@ -40,7 +40,7 @@ using Buffer = std::unique_ptr<UnboundBuffer>;
 using Lock = std::unique_lock<std::mutex>;
 
 constexpr milliseconds FOREVER = std::chrono::hours(10000);
-constexpr milliseconds FAILED_LINGER(1000), ORDERLY_LINGER(5000), GOODBYE_GRACE(200);
+constexpr milliseconds FAILED_LINGER(1000), ORDERLY_LINGER(5000), GOODBYE_GRACE(200), LISTEN_AGAIN(10);
 constexpr size_t CHUNK = 1 << 20; /* what counts as progress */
 constexpr size_t VALUE_MAX = 64 << 10; /* of a rendezvous value */
 enum Slot : uint64_t { SLOT_DATA = 1, SLOT_DEATH, SLOT_GOODBYE };
@@ -49,6 +49,7 @@ enum Slot : uint64_t { SLOT_DATA = 1, SLOT_DEATH, SLOT_GOODBYE };
 struct Goodbye {
 	int32_t failed; /* 0: it has finished */
 	char why[700];
+	int32_t said;   /* 1: this one has come */
 };
 
 enum class Peer { ALIVE, FINISHED, FAILED };
@@ -131,8 +132,9 @@ struct State {
 	std::vector<char> death_bytes;
 
 	std::thread hearer;
+	std::atomic<bool> deaf{false}; /* the hearer is to end */
+	std::vector<Goodbye> heard_words; /* by rank */
 	Buffer heard;
-	Goodbye heard_words = {};
 
 	std::once_flag said;
 	Goodbye words = {};
@@ -221,14 +223,21 @@ void gloo_interrupt(void *state)
 
 /* ---- goodbyes ---- */
 
-void await_goodbye(State *s)
+/* Each peer's goodbye has its place from the beginning, so it is sent in one go, and neither its sender's end nor another
+ * peer's can keep it back. (A receive from any peer is settled peer by peer with the sender; one that closes its
+ * connection meanwhile makes it fail for all, and ranks that did not hear each other's goodbye then wait in vain.) */
+void await_goodbyes(State *s)
 {
-	std::vector<int> all;
-
-	for (int peer = 0; peer < s->size; peer++)
-		if (peer != s->rank)
-			all.push_back(peer);
-	s->heard->recv(all, SLOT_GOODBYE, 0, sizeof s->heard_words);
+	s->heard_words.assign(static_cast<size_t>(s->size), Goodbye{});
+	s->heard = s->mesh->createUnboundBuffer(s->heard_words.data(), s->heard_words.size() * sizeof(Goodbye));
+	for (int peer = 0; peer < s->size; peer++) {
+		try {
+			if (peer != s->rank)
+				s->heard->recv(peer, SLOT_GOODBYE, static_cast<size_t>(peer) * sizeof(Goodbye), sizeof(Goodbye));
+		} catch (const std::exception &) {
+			/* it is gone, which the first operation will tell */
+		}
+	}
 }
 
 void on_goodbye(State *s, int peer, const Goodbye &words)
@@ -246,20 +255,33 @@ void on_goodbye(State *s, int peer, const Goodbye &words)
 	}
 }
 
-/* The thread that hears goodbyes, one at a time, until it is told to stop. */
+/* Of several receives that are complete Gloo names the last one's rank only, so this looks for one that has come. */
+void take_goodbye(State *s, std::vector<bool> &taken)
+{
+	for (size_t peer = 0; peer < taken.size(); peer++) {
+		if (taken[peer] || !s->heard_words[peer].said)
+			continue;
+		Goodbye words = s->heard_words[peer];
+		words.why[sizeof words.why - 1] = '\0';
+		taken[peer] = true;
+		on_goodbye(s, static_cast<int>(peer), words);
+		return;
+	}
+}
+
+/* The thread that hears goodbyes until it is told to stop. Once a peer has ended without one, every wait that is not over
+ * at once throws; the other peers' goodbyes come all the same. */
 void hear(State *s)
 {
-	int peer = -1;
+	std::vector<bool> taken(static_cast<size_t>(s->size));
 
-	try {
-		while (s->heard->waitRecv(&peer, FOREVER)) {
-			Goodbye words = s->heard_words;
-			words.why[sizeof words.why - 1] = '\0';
-			on_goodbye(s, peer, words);
-			await_goodbye(s);
+	while (!s->deaf) {
+		try {
+			if (s->heard->waitRecv(nullptr, FOREVER))
+				take_goodbye(s, taken);
+		} catch (const std::exception &) {
+			std::this_thread::sleep_for(LISTEN_AGAIN);
 		}
-	} catch (const std::exception &) {
-		/* the connections are closed: nothing more to hear */
 	}
 }
 
@@ -270,6 +292,7 @@ void say_goodbye(State *s, const char *why)
 		QuietPipe quiet;
 
 		s->words.failed = why != nullptr;
+		s->words.said = 1;
 		if (why && std::strstr(why, "gave up: "))
 			std::snprintf(s->words.why, sizeof s->words.why, "%.600s", why);
 		else if (why)
@@ -479,6 +502,7 @@ void gloo_leave(void *state, const char *why)
 
 	say_goodbye(s, why);
 	bool alone = linger(s, why ? FAILED_LINGER : ORDERLY_LINGER);
+	s->deaf = true;
 	s->heard->abortWaitRecv();
 	if (s->hearer.joinable())
 		s->hearer.join();
@@ -569,8 +593,7 @@ int open_state(State *s, const struct ident *ident, struct rdzv *rdzv, struct er
 	if (connect_all(s, ident, rdzv, err) < 0)
 		return -1;
 	arm_deaths(s);
-	s->heard = s->mesh->createUnboundBuffer(&s->heard_words, sizeof s->heard_words);
-	await_goodbye(s);
+	await_goodbyes(s);
 	s->hearer = std::thread(hear, s);
 	return 0;
 }

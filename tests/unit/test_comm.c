@@ -222,6 +222,27 @@ static void test_uneven_end(void **state)
 	world_assert_ok(4, ranks);
 }
 
+static int body_meet_once(struct comm *comm, void *arg, struct err *err)
+{
+	int all[WORLD_MAX], me = comm_rank(comm);
+	return comm_wait(comm, comm_allgather(comm, "only", &me, all, sizeof me), err);
+}
+
+/* Ranks that leave at the same moment hear each other do so, whoever closes his connections first: none waits in vain for
+ * the 5 s in which srun may have killed it. */
+static void test_common_end(void **state)
+{
+	world_need_several();
+	struct world_rank ranks[16];
+
+	for (int i = 0; i < 6; i++) {
+		double begun = clock_now();
+		world_run(16, 20, 60, body_meet_once, NULL, ranks);
+		world_assert_ok(16, ranks);
+		assert_true(clock_now() - begun < 5);
+	}
+}
+
 /* ---- failures ---- */
 
 enum when { BEFORE, DURING };
@@ -425,6 +446,7 @@ int main(void)
 		cmocka_unit_test(test_collectives),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_uneven_end),
+		cmocka_unit_test(test_common_end),
 		cmocka_unit_test(test_killed_before),
 		cmocka_unit_test(test_killed_during),
 		cmocka_unit_test(test_stopped),
