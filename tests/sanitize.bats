@@ -9,6 +9,7 @@ setup_file() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
     source=$(sed -n 's/^abs_top_srcdir = //p' "$MUSTER_BUILD/Makefile") # it has the configure that made the build
     export source MUSTER_TOP MUSTER_BUILD
+    export MUSTER_TEST_SHARE=50 # of test_damage: one in so many
     export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=2
 }
 

@@ -49,6 +49,10 @@ tests_unit_test_ckpt_dir_SOURCES = tests/unit/test_ckpt_dir.c tests/unit/files.h
 tests_unit_test_ckpt_dir_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckpt_dir_CPPFLAGS = $(AM_CPPFLAGS) -DSOURCE_DIR='"$(abs_top_srcdir)"'
 tests_unit_test_ckpt_dir_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_damage
+tests_unit_test_damage_SOURCES = tests/unit/test_damage.c tests/unit/files.h
+tests_unit_test_damage_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_damage_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_retention
 tests_unit_test_retention_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_retention_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
