@@ -24,15 +24,16 @@ struct options {
 	long job, attempt, step, status; /* -1: not given */
 	double deadline, settle;
 	const char *final;
-	bool quiet;
+	bool quiet, running;
 	int arguments;
 };
 
-enum { KEY_STATUS = 256, KEY_STEP, KEY_FINAL, KEY_SETTLE, KEY_DEADLINE };
+enum { KEY_STATUS = 256, KEY_RUNNING, KEY_STEP, KEY_FINAL, KEY_SETTLE, KEY_DEADLINE };
 
 static const struct argp_option option_table[] = {
 	{ "status", KEY_STATUS, "N", 0, "for the end of a batch script: if N is 75, 69 or at least 128, put this job back "
 		"(SLURM_JOB_ID, SLURM_RESTART_COUNT); then exit with N", 0 },
+	{ "running", KEY_RUNNING, NULL, 0, "change nothing: exit with 0 if that attempt runs or completes, with 1 if not", 0 },
 	{ "step", KEY_STEP, "STEP", 0, "do nothing if this step has ended for good", 0 },
 	{ "final", KEY_FINAL, "WHY", 0, "note in the job's comment that the step has ended for good, and don't put it back", 0 },
 	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before looking at the job (default 0)", 0 },
@@ -69,6 +70,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_STATUS:
 		options->status = number(state, "--status", arg, 255);
 		return 0;
+	case KEY_RUNNING:
+		options->running = true;
+		return 0;
 	case KEY_STEP:
 		options->step = number(state, "--step", arg, UINT32_MAX);
 		return 0;
@@ -91,6 +95,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "give JOB and ATTEMPT, or --status N alone");
 		if (options->final && options->step < 0)
 			argp_error(state, "--final needs --step");
+		if (options->running && (options->status >= 0 || options->step >= 0))
+			argp_error(state, "--running goes with JOB and ATTEMPT alone");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -102,8 +108,8 @@ static const struct argp argp = {
 	.parser = parse_option,
 	.args_doc = "JOB ATTEMPT",
 	.doc = "Puts a batch job back in Slurm's queue if it still is at restart number ATTEMPT.\vExit status: 0 done, or "
-		"nothing was to be done; 1 the job can't be put back; 2 usage; 69 the controller was not reached before the "
-		"deadline; with --status N: N.",
+		"nothing was to be done; 1 the job can't be put back, or with --running: does not run; 2 usage; 69 the controller "
+		"was not reached before the deadline; with --status N: N.",
 };
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -121,7 +127,7 @@ static void say(const char *format, ...)
 /* libslurm waits for a controller that is away as long as it sees fit: the deadline ends the process. */
 static void on_deadline(int signal_number)
 {
-	static const char line[] = "muster-requeue: couldn't reach the controller before the deadline: the job was not put back\n";
+	static const char line[] = "muster-requeue: couldn't reach the controller before the deadline\n";
 	ssize_t ignored = write(STDERR_FILENO, line, sizeof line - 1);
 	(void)ignored;
 	_exit(EXIT_LOST);
@@ -180,6 +186,22 @@ static int act(const struct options *options, struct err *err)
 	return EXIT_OK;
 }
 
+/* Looks once: who asks does so again and again. What can't be known is neither yes nor no. */
+static int look(const struct options *options)
+{
+	struct requeue_job job;
+	struct err err;
+	signal(SIGALRM, on_deadline);
+	alarm((unsigned)options->deadline + 1);
+	requeue_init();
+	int found = requeue_find((uint32_t)options->job, &job, &err);
+	if (found < 0) {
+		say("%s", err.text);
+		return EXIT_LOST;
+	}
+	return found && requeue_attempt_runs(&job, (int)options->attempt) ? EXIT_OK : EXIT_FAULT;
+}
+
 /* Tries until the controller answers; every try looks at the job anew, since it may have moved on meanwhile. */
 static int run(const struct options *options)
 {
@@ -228,6 +250,8 @@ int main(int argc, char **argv)
 		.deadline = DEFAULT_DEADLINE };
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	if (options.running)
+		return look(&options);
 	if (options.status < 0)
 		return run(&options);
 	if (wants_requeue(options.status) && read_script_job(&options) == 0)

@@ -54,6 +54,11 @@ enum requeue_action requeue_decide(const struct requeue_job *job, int attempt, l
 	return REQUEUE_NOTHING;
 }
 
+bool requeue_attempt_runs(const struct requeue_job *job, int attempt)
+{
+	return job->attempt == attempt && (job->completing || job->state == REQUEUE_RUNNING);
+}
+
 void requeue_init(void)
 {
 	slurm_init(NULL);
@@ -119,36 +124,47 @@ static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 		.state = state_of(info->job_state),
 		.batch = info->batch_flag != 0,
 		.requeueable = info->requeue != 0,
+		.completing = (info->job_state & JOB_COMPLETING) != 0,
 	};
 	snprintf(job->comment, sizeof job->comment, "%s", info->comment ? info->comment : "");
 }
 
-/* *leader gets the id of the het job's first component, or 0 when `id` is it or is no such job. */
-static int load_one(uint32_t id, struct requeue_job *job, uint32_t *leader, struct err *err)
+/* As requeue_find. *leader gets the id of the het job's first component, or 0 when `id` is it or is no such job. */
+static int find_one(uint32_t id, struct requeue_job *job, uint32_t *leader, struct err *err)
 {
 	job_info_msg_t *message = NULL;
-	bool found = false;
+	int found = 0;
+	*leader = 0;
 	if (slurm_load_job(&message, id, SHOW_DETAIL) != SLURM_SUCCESS)
-		return controller_error("look up", id, err);
+		return slurm_get_errno() == ESLURM_INVALID_JOB_ID ? 0 : controller_error("look up", id, err);
 	for (uint32_t i = 0; i < message->record_count && !found; i++) {
 		const slurm_job_info_t *info = &message->job_array[i];
 		if (info->job_id != id)
 			continue;
 		read_job(info, job);
 		*leader = info->het_job_id != id ? info->het_job_id : 0;
-		found = true;
+		found = 1;
 	}
 	slurm_free_job_info_msg(message);
-	return found ? 0 : err_set(err, "requeue: couldn't look up job %u: the controller does not list it", id);
+	return found;
+}
+
+int requeue_find(uint32_t id, struct requeue_job *job, struct err *err)
+{
+	uint32_t leader;
+	return find_one(id, job, &leader, err);
 }
 
 int requeue_load(uint32_t id, struct requeue_job *job, struct err *err)
 {
-	uint32_t leader = 0;
-	if (load_one(id, job, &leader, err) < 0)
-		return -1;
+	uint32_t leader;
+	int found = find_one(id, job, &leader, err);
 	/* Only the leader of a heterogeneous job can be requeued; its components go with it. */
-	return leader ? load_one(leader, job, &leader, err) : 0;
+	if (found > 0 && leader)
+		found = find_one(leader, job, &leader, err);
+	if (found == 0)
+		return err_set(err, "requeue: couldn't look up job %u: the controller does not know it", id);
+	return found < 0 ? -1 : 0;
 }
 
 int requeue_submit(const struct requeue_job *job, enum requeue_action action, struct err *err)
@@ -179,17 +195,9 @@ int requeue_set_comment(const struct requeue_job *job, const char *comment, stru
 
 int job_is_running(uint32_t id, struct err *err)
 {
-	job_info_msg_t *message = NULL;
-	int runs = 0;
+	struct requeue_job job;
 	requeue_init();
-	if (slurm_load_job(&message, id, SHOW_DETAIL) != SLURM_SUCCESS)
-		return slurm_get_errno() == ESLURM_INVALID_JOB_ID ? 0 : controller_error("look up", id, err);
-	for (uint32_t i = 0; i < message->record_count; i++) {
-		uint32_t state = message->job_array[i].job_state;
-		/* While a job completes, what it left on its nodes may still write. */
-		if (message->job_array[i].job_id == id)
-			runs = (state & JOB_COMPLETING) || state_of(state) == REQUEUE_RUNNING;
-	}
-	slurm_free_job_info_msg(message);
-	return runs;
+	int found = requeue_find(id, &job, err);
+	/* While a job completes, what it left on its nodes may still write. */
+	return found > 0 ? requeue_attempt_runs(&job, job.attempt) : found;
 }

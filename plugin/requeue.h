@@ -17,6 +17,7 @@ struct requeue_job {
 	enum requeue_state state;
 	bool batch;          /* started by sbatch */
 	bool requeueable;    /* not --no-requeue */
+	bool completing;     /* something of its present attempt still runs on its nodes */
 	char comment[4096];  /* the user's, and the note that we may have left in it */
 };
 
@@ -41,10 +42,17 @@ bool requeue_note(const char *comment, int attempt, uint32_t step, const char *w
 /* Whether a comment has such a note. */
 bool requeue_noted(const char *comment, int attempt, long step);
 
+/* Whether something of attempt `attempt` may run on the job's nodes: until its epilogs are through. A pure function. */
+bool requeue_attempt_runs(const struct requeue_job *job, int attempt);
+
 /* Calls of the controller. Status EXIT_LOST when it can't be reached, so that another try may help. */
 void requeue_init(void);
 int requeue_load(uint32_t id, struct requeue_job *job, struct err *err);
 int requeue_submit(const struct requeue_job *job, enum requeue_action action, struct err *err);
+
+/* The job itself, also where it is a component of a het job. Returns 1 with *job, 0 when the controller does not know it (any
+ * more), -1 on error. */
+int requeue_find(uint32_t id, struct requeue_job *job, struct err *err);
 int requeue_set_comment(const struct requeue_job *job, const char *comment, struct err *err);
 
 #endif

@@ -252,6 +252,9 @@ spank_plugin_version" ]
 @test "muster-requeue acts on the attempt that it was asked for, and on no other" {
     id=$(job -N1 -n1 'sleep 60')
     job_wait "$id" 30 RUNNING
+    cluster run "$REQUEUE" --running "$id" 0
+    run cluster run "$REQUEUE" --running "$id" 1
+    [[ $status -eq 1 && -z $output ]]
     run cluster run "$REQUEUE" "$id" 1
     [[ $status -eq 0 && $output = *"at attempt 0, not 1"* ]]
     [ "$(job_state "$id")" = RUNNING ]
@@ -265,7 +268,13 @@ spank_plugin_version" ]
     run cluster run "$REQUEUE" "$id" 0
     [[ $status -eq 0 && $output = *"at attempt 1, not 0"* ]]
     [ "$(job_state "$id")" = RUNNING ]
+    run cluster run "$REQUEUE" --running "$id" 0
+    [ "$status" -eq 1 ]
     job_end "$id"
+    run cluster run "$REQUEUE" --running "$id" 1
+    [[ $status -eq 1 && -z $output ]]
+    run cluster run "$REQUEUE" --running 999999 0
+    [[ $status -eq 1 && -z $output ]]
     run cluster run "$REQUEUE" "$id" 1
     [[ $status -eq 0 && $output = *"it was cancelled"* ]]
     [ "$(job_state "$id")" = CANCELLED ]
@@ -285,9 +294,11 @@ spank_plugin_version" ]
 @test "muster-requeue gives up at its deadline" {
     cluster stop-controller
     run cluster run timeout 30 "$REQUEUE" --deadline=2 1 0
+    acted=$status
+    run cluster run timeout 30 "$REQUEUE" --deadline=2 --running 1 0
     cluster start-controller
     echo "$output"
-    [ "$status" -eq 69 ]
+    [ "$acted $status" = "69 69" ]
 }
 
 @test "muster-requeue --status N ends a script with N, and puts the job back where N asks for it" {

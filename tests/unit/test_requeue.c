@@ -77,12 +77,27 @@ static void a_note_keeps_the_users_comment_and_replaces_older_notes(void **state
 	assert_false(requeue_note(once, 1, 0, "again", twice, 20));
 }
 
+static void an_attempt_runs_until_its_nodes_are_clean(void **state)
+{
+	static const enum requeue_state states[] = { REQUEUE_RUNNING, REQUEUE_WAITING, REQUEUE_TIMEOUT, REQUEUE_CANCELLED,
+		REQUEUE_ENDED };
+	for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+		struct requeue_job job = job_in(states[i]);
+		assert_int_equal(requeue_attempt_runs(&job, 3), states[i] == REQUEUE_RUNNING);
+		job.completing = true;
+		assert_true(requeue_attempt_runs(&job, 3));
+		assert_false(requeue_attempt_runs(&job, 2));
+		assert_false(requeue_attempt_runs(&job, 4));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_state_has_its_action),
 		cmocka_unit_test(what_cannot_be_put_back_is_refused),
 		cmocka_unit_test(a_step_that_ended_for_good_stays_ended),
+		cmocka_unit_test(an_attempt_runs_until_its_nodes_are_clean),
 		cmocka_unit_test(a_note_keeps_the_users_comment_and_replaces_older_notes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
