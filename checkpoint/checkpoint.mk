@@ -5,6 +5,10 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/cadence.c checkpoint/cadence.h \
 	checkpoint/ckpt.c checkpoint/ckpt.h \
 	checkpoint/ckpt_dir.c checkpoint/ckpt_dir.h \
+	checkpoint/ckpt_commit.c \
+	checkpoint/ckpt_files.c checkpoint/ckpt_files.h \
+	checkpoint/ckpt_finish.c \
+	checkpoint/ckpt_part.c checkpoint/ckpt_part.h \
 	checkpoint/ckpt_save.c checkpoint/ckpt_save.h \
 	checkpoint/manifest.c checkpoint/manifest.h \
 	checkpoint/memory_limit.c checkpoint/memory_limit.h \
@@ -12,8 +16,10 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/pin.c checkpoint/pin.h \
 	checkpoint/retention.c checkpoint/retention.h \
 	checkpoint/safetensors.c checkpoint/safetensors.h \
+	checkpoint/saving.c checkpoint/saving.h \
 	checkpoint/shard.c checkpoint/shard.h \
 	checkpoint/shard_plan.c checkpoint/shard_plan.h \
+	checkpoint/shard_write.c checkpoint/shard_write.h \
 	checkpoint/snapshot_memory.c checkpoint/snapshot_memory.h \
 	checkpoint/ckptd_client.h \
 	checkpoint/snapshot.h

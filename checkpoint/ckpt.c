@@ -44,7 +44,7 @@ struct slice {
 
 struct ckpt {
 	int fd;                       /* of the checkpoint's folder */
-	char name[CKPT_STEP_NAME_SIZE];
+	char name[CKPT_STEP_NAME_SIZE + 64];
 	struct manifest *manifest;
 	struct shard_cache cache;
 	struct source *sources;       /* one for each file of the manifest, in its order */
@@ -303,9 +303,10 @@ void ckpt_close(struct ckpt *ckpt)
 	free(ckpt);
 }
 
-static int fill(struct ckpt *ckpt, const struct ckpt_dir *dir, int64_t step, double io_timeout, struct err *err)
+static int fill(struct ckpt *ckpt, const struct ckpt_dir *dir, const char *folder, int64_t step, double io_timeout,
+	struct err *err)
 {
-	ckpt_step_name(step, ckpt->name);
+	snprintf(ckpt->name, sizeof ckpt->name, "%s", folder);
 	ckpt->fd = openat(dir->fd, ckpt->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (ckpt->fd < 0)
 		return open_fault(ckpt->name, err);
@@ -321,6 +322,13 @@ static int fill(struct ckpt *ckpt, const struct ckpt_dir *dir, int64_t step, dou
 
 int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struct ckpt **ckpt, struct err *err)
 {
+	char name[CKPT_STEP_NAME_SIZE];
+	return ckpt_open_folder(dir, ckpt_step_name(step, name), step, io_timeout, ckpt, err);
+}
+
+int ckpt_open_folder(const struct ckpt_dir *dir, const char *folder, int64_t step, double io_timeout, struct ckpt **ckpt,
+	struct err *err)
+{
 	struct err own;
 	struct deadline deadline = deadline_in(io_timeout);
 	int mismatches = 0;
@@ -330,7 +338,7 @@ int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struc
 		if (!opened)
 			return err_set(err, "checkpoint: no memory");
 		opened->fd = -1;
-		int result = fill(opened, dir, step, io_timeout, err);
+		int result = fill(opened, dir, folder, step, io_timeout, err);
 		if (result == 0) {
 			*ckpt = opened;
 			return 0;

@@ -20,6 +20,10 @@ struct ckpt; /* used by one thread at a time */
  * each tensor they name exactly once. `io_timeout` (seconds) is how long an I/O error is retried, by opening anew,
  * before it ends as EXIT_LOST; also in the functions below. */
 int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struct ckpt **ckpt, struct err *err);
+
+/* The same for a folder of any name: a save that is not committed. */
+int ckpt_open_folder(const struct ckpt_dir *dir, const char *folder, int64_t step, double io_timeout, struct ckpt **ckpt,
+	struct err *err);
 void ckpt_close(struct ckpt *ckpt);
 
 /* Reads every file whole and compares all hashes. */

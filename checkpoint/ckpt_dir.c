@@ -18,12 +18,14 @@
 #include "checkpoint/owner.h"
 #include "checkpoint/pin.h"
 #include "checkpoint/retention.h"
+#include "checkpoint/saving.h"
 #include "common/auto.h"
 #include "common/io.h"
 #include "common/log.h"
 
 #define PROBE_BYTES 4096
 #define DAMAGED_MAX 1000
+#define REMOVING_PREFIX ".removing-"
 
 /* ---- opening ---- */
 
@@ -247,14 +249,35 @@ static int rename_back(const struct ckpt_dir *dir, const char *away, const char 
 	return io_sync_dir(dir->fd, err);
 }
 
+/* Renames `name` to `away`, which is to be removed. Returns 1, 0 if it is not there, -1 on error. */
+static int move_away(const struct ckpt_dir *dir, const char *name, const char *away, struct err *err)
+{
+	if (ckpt_remove_folder(dir->fd, away, err) < 0)
+		return -1;
+	if (renameat(dir->fd, name, dir->fd, away) == 0)
+		return 1;
+	return errno == ENOENT ? 0 : err_fail(err, io_status(errno), "checkpoint: couldn't rename %s/%s to remove it: %m",
+		dir->path, name);
+}
+
+int ckpt_dir_take_away(const struct ckpt_dir *dir, const char *name, struct err *err)
+{
+	char away[CKPT_STEP_NAME_SIZE + 80];
+	const char *rest = strchr(name, '-');
+	snprintf(away, sizeof away, REMOVING_PREFIX "%s", rest ? rest + 1 : name);
+	int moved = move_away(dir, name, away, err);
+	return moved <= 0 ? moved : ckpt_remove_folder(dir->fd, away, err) < 0 ? -1 : 1;
+}
+
 int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err)
 {
 	char name[CKPT_STEP_NAME_SIZE], away[CKPT_STEP_NAME_SIZE + 64];
-	snprintf(away, sizeof away, ".removing-%s-%s", ckpt_step_name(step, name), token);
-	if (owner_verify(dir, token, err) < 0 || ckpt_remove_folder(dir->fd, away, err) < 0)
+	snprintf(away, sizeof away, REMOVING_PREFIX "%s-%s", ckpt_step_name(step, name), token);
+	if (owner_verify(dir, token, err) < 0)
 		return -1;
-	if (renameat(dir->fd, name, dir->fd, away) < 0)
-		return err_fail(err, io_status(errno), "checkpoint: couldn't rename %s/%s to remove it: %m", dir->path, name);
+	int moved = move_away(dir, name, away, err);
+	if (moved <= 0)
+		return moved < 0 ? -1 : err_fail(err, EXIT_FAULT, "checkpoint: there is no %s/%s to remove", dir->path, name);
 	/* Durable before the first file goes, so that no crash brings back the name without the files. */
 	if (io_sync_dir(dir->fd, err) < 0)
 		return -1;
@@ -267,7 +290,7 @@ int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token,
 /* What a killed process leaves behind; the temporary names of owner.json are owner_claim's to remove. */
 static bool is_leftover(const char *name, const char *token)
 {
-	static const char *const prefixes[] = { ".saving-step-", ".removing-step-", ".probe-", ".latest." };
+	static const char *const prefixes[] = { SAVING_PREFIX "step-", REMOVING_PREFIX "step-", ".probe-", ".latest." };
 	size_t length = strlen(name), tail = strlen(token);
 	if (length > tail && strcmp(name + length - tail, token) == 0)
 		return false;
@@ -288,7 +311,7 @@ static bool holds_manifest(int dirfd, const char *folder)
  * gets its name back, or at least stays. */
 static bool is_saved_by_pin(const struct ckpt_dir *dir, const char *away)
 {
-	static const char prefix[] = ".removing-";
+	static const char prefix[] = REMOVING_PREFIX;
 	char name[CKPT_STEP_NAME_SIZE];
 	struct stat st;
 	struct err why;
@@ -304,6 +327,13 @@ static bool is_saved_by_pin(const struct ckpt_dir *dir, const char *away)
 	return true;
 }
 
+static int remove_leftover(const struct ckpt_dir *dir, const char *name, struct err *err)
+{
+	if (strncmp(name, SAVING_PREFIX, sizeof SAVING_PREFIX - 1) == 0)
+		return ckpt_dir_take_away(dir, name, err) < 0 ? -1 : 0;
+	return ckpt_remove_folder(dir->fd, name, err);
+}
+
 int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *err)
 {
 	int removed = 0;
@@ -317,7 +347,7 @@ int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *er
 		struct err why;
 		if (!is_leftover(entry->d_name, token) || is_saved_by_pin(dir, entry->d_name))
 			continue;
-		if (unlinkat(dir->fd, entry->d_name, 0) == 0 || ckpt_remove_folder(dir->fd, entry->d_name, &why) == 0)
+		if (unlinkat(dir->fd, entry->d_name, 0) == 0 || remove_leftover(dir, entry->d_name, &why) == 0)
 			removed++;
 		else
 			log_warn("%s", why.text);

@@ -42,6 +42,10 @@ int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token,
  * removed, or -1. */
 int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *err);
 
+/* Removes `name`, the hidden folder of a save, by renaming it first: of two processes that meet over it, one that commits it
+ * and one that removes it, exactly one has it. Returns 1 if it was there, 0 if not, -1 on error. */
+int ckpt_dir_take_away(const struct ckpt_dir *dir, const char *name, struct err *err);
+
 /* Removes the folder `name` of `dirfd` with its files. A name that is not there is no error. */
 int ckpt_remove_folder(int dirfd, const char *name, struct err *err);
 

@@ -35,7 +35,8 @@ int ckpt_save(const struct ckpt_dir *dir, const struct snapshot *snapshot, const
 	const struct ckpt_save_options *options, struct ckpt_saved *saved, struct err *err);
 
 /* Several writers: writes the files of snapshot->part and then, durably, part-IIIII-of-NNNNN.json. *text (malloc'ed, the caller's)
- * is that file's text. On an error the files of this part are removed, and nothing of another's. */
+ * is that file's text. A part of the same step and token that is there already is replaced. On an error (EXIT_LOST too when
+ * ckpt_discard came in between) the files of this part are removed, and nothing of another's. */
 int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
 	const struct ckpt_save_options *options, char **text, size_t *size, struct ckpt_saved *saved, struct err *err);
 
@@ -43,8 +44,9 @@ int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, 
  * trusts nothing. The message says what is wrong (EXIT_DATA). */
 int ckpt_part_check(const char *text, size_t size, int64_t step, const char *token, int part, int parts, struct err *err);
 
-/* Commits a save of which all parts are durable: writes the manifest from their texts, and goes on as ckpt_save does. Whoever
- * does it writes the same bytes. */
+/* Commits a save of which all parts are durable: writes the manifest from their texts, and goes on as ckpt_save does; on an error
+ * up to the rename the save is over and its folder is removed with all parts. Whoever does it writes the same bytes, and
+ * who comes second finds it done: 0. */
 int ckpt_commit(const struct ckpt_dir *dir, int64_t step, const char *token, int parts, char *const *texts,
 	const size_t *sizes, struct ckpt_saved *saved, struct err *err);
 
@@ -52,8 +54,9 @@ int ckpt_commit(const struct ckpt_dir *dir, int64_t step, const char *token, int
 int ckpt_discard(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err);
 
 /* At the start of an attempt, by the owner only, before ckpt_dir_clean: commits what earlier owners left complete but
- * uncommitted (a valid manifest, or all parts, with every file verified) if it is newer than the newest step folder. What is
- * not complete or not valid is left to ckpt_dir_clean. Returns how many were committed, -1 on error. */
+ * uncommitted (a valid manifest, or all parts, with every file verified) if it is newer than the newest step folder; of several the
+ * newest. What is not complete or not valid is left to ckpt_dir_clean. Returns how many were committed, -1 on error (an I/O
+ * error is retried for `io_timeout` seconds and then EXIT_LOST). */
 int ckpt_finish(const struct ckpt_dir *dir, const char *token, double io_timeout, struct err *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include "common/auto.h"
 
 #define FORMAT "muster-checkpoint"
+#define PART_FORMAT "muster-checkpoint-part"
 
 /* The text ends with this, 32 digits, and SELF_CLOSE; the hash is that of all bytes before SELF_OPEN. */
 #define SELF_OPEN ",\n \"self\": \""
@@ -115,6 +116,8 @@ static const char *fault_of(const struct manifest *manifest)
 		return "loss";
 	if (isinf(manifest->validation_loss))
 		return "validation_loss";
+	if (manifest->parts < 0 || (manifest->parts > 0 && (manifest->part < 0 || manifest->part >= manifest->parts)))
+		return "part";
 	if (!valid_config(manifest->config))
 		return "config";
 	if (!json_is_object(manifest->numerics))
@@ -151,6 +154,16 @@ static json_t *encode_loss(double loss)
 	return isnan(loss) ? json_null() : json_real(loss);
 }
 
+/* The members in front of "step". */
+static json_t *encode_format(const struct manifest *manifest)
+{
+	if (manifest->parts == 0)
+		return json_pack("{s:s, s:i}", "format", FORMAT, "version", MANIFEST_VERSION);
+	return json_pack("{s:s, s:i, s:i, s:i}", "format", PART_FORMAT, "version", MANIFEST_VERSION,
+		"part", manifest->part + 1, "parts", manifest->parts);
+}
+
+/* NULL when out of memory or a text is not UTF-8. */
 static json_t *encode_object(const struct manifest *manifest)
 {
 	char seed[24];
@@ -158,13 +171,19 @@ static json_t *encode_object(const struct manifest *manifest)
 	json_t *files = json_array();
 	for (size_t i = 0; i < manifest->file_count; i++)
 		json_array_append_new(files, encode_file(&manifest->files[i]));
-	return json_pack("{s:s, s:i, s:I, s:i, s:s, s:i, s:f, s:s, s:I, s:o, s:o, s:O, s:O, s:i, s:o}",
-		"format", FORMAT, "version", MANIFEST_VERSION, "step", (json_int_t)manifest->step,
-		"attempt", manifest->attempt, "token", manifest->token, "world_size", manifest->world_size,
-		"time", manifest->time, "seed", seed, "cursor", (json_int_t)manifest->cursor,
-		"loss", encode_loss(manifest->loss), "validation_loss", encode_loss(manifest->validation_loss),
-		"config", manifest->config, "numerics", manifest->numerics, "chunk_size", (int)MANIFEST_CHUNK,
-		"files", files);
+	json_t *object = encode_format(manifest);
+	json_t *rest = json_pack("{s:I, s:i, s:s, s:i, s:f, s:s, s:I, s:o, s:o, s:O, s:O, s:i, s:o}",
+		"step", (json_int_t)manifest->step, "attempt", manifest->attempt, "token", manifest->token,
+		"world_size", manifest->world_size, "time", manifest->time, "seed", seed,
+		"cursor", (json_int_t)manifest->cursor, "loss", encode_loss(manifest->loss),
+		"validation_loss", encode_loss(manifest->validation_loss), "config", manifest->config,
+		"numerics", manifest->numerics, "chunk_size", (int)MANIFEST_CHUNK, "files", files);
+	if (!object || !rest || json_object_update(object, rest) < 0) {
+		json_decref(object);
+		object = NULL;
+	}
+	json_decref(rest);
+	return object;
 }
 
 /* Replaces the closing "\n}" of `body` by the line with its own hash. */
@@ -331,11 +350,11 @@ static int parse_members(struct manifest *manifest, json_t *object, struct err *
 	return 0;
 }
 
-static int check_version(const json_t *object, bool *newer, struct err *err)
+static int check_version(const json_t *object, const char *format, bool *newer, struct err *err)
 {
-	const char *format = json_string_value(json_object_get(object, "format"));
+	const char *found = json_string_value(json_object_get(object, "format"));
 	int64_t version;
-	if (!format || strcmp(format, FORMAT) != 0)
+	if (!found || strcmp(found, format) != 0)
 		return err_fail(err, EXIT_DATA, "manifest: it is not one of a checkpoint");
 	if (get_integer(object, "version", 1, INT64_MAX, &version, err) < 0)
 		return -1;
@@ -347,10 +366,19 @@ static int check_version(const json_t *object, bool *newer, struct err *err)
 	return 0;
 }
 
-struct manifest *manifest_parse(const void *text, size_t size, bool *newer, struct err *err)
+static int parse_part(struct manifest *manifest, const json_t *object, struct err *err)
 {
-	bool ignored;
-	newer = newer ? newer : &ignored;
+	int64_t part, parts;
+	if (get_integer(object, "parts", 1, INT32_MAX, &parts, err) < 0 ||
+		get_integer(object, "part", 1, parts, &part, err) < 0)
+		return -1;
+	manifest->part = (int)part - 1;
+	manifest->parts = (int)parts;
+	return 0;
+}
+
+static struct manifest *parse_text(const void *text, size_t size, const char *format, bool *newer, struct err *err)
+{
 	*newer = false;
 	if (check_self(text, size, err) < 0)
 		return NULL;
@@ -361,12 +389,28 @@ struct manifest *manifest_parse(const void *text, size_t size, bool *newer, stru
 		return NULL;
 	}
 	struct manifest *manifest = manifest_create();
-	if (!manifest)
-		err_set(err, "manifest: no memory");
-	if (!manifest || check_version(object, newer, err) < 0 || parse_members(manifest, object, err) < 0) {
-		manifest_destroy(manifest);
-		manifest = NULL;
-	}
+	int result = manifest ? 0 : err_set(err, "manifest: no memory");
+	if (result == 0)
+		result = check_version(object, format, newer, err);
+	if (result == 0 && strcmp(format, PART_FORMAT) == 0)
+		result = parse_part(manifest, object, err);
+	if (result == 0)
+		result = parse_members(manifest, object, err);
 	json_decref(object);
-	return manifest;
+	if (result == 0)
+		return manifest;
+	manifest_destroy(manifest);
+	return NULL;
+}
+
+struct manifest *manifest_parse(const void *text, size_t size, bool *newer, struct err *err)
+{
+	bool ignored;
+	return parse_text(text, size, FORMAT, newer ? newer : &ignored, err);
+}
+
+struct manifest *manifest_parse_part(const void *text, size_t size, struct err *err)
+{
+	bool ignored;
+	return parse_text(text, size, PART_FORMAT, &ignored, err);
 }

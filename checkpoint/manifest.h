@@ -43,18 +43,22 @@ struct manifest {
 	json_t *numerics;             /* object: what the bits depend on */
 	struct manifest_file *files;
 	size_t file_count;
+	int part, parts;              /* parts > 0: the text is that of part `part`, from 0, of a save by several writers */
 };
 
 /* Encodes with the trailing "self" hash, so that any change of the text is found. *text is malloc'ed, the caller's, and
  * has a NUL behind its *size bytes. The same manifest gives the same bytes. */
 int manifest_encode(const struct manifest *manifest, char **text, size_t *size, struct err *err);
 
-/* Parses and validates. NULL on error, status EXIT_DATA. *newer (may be NULL) becomes true when the text is whole but of
+/* Parses and validates a manifest, not a part. NULL on error, status EXIT_DATA. *newer (may be NULL) becomes true when the text is whole but of
  * a format version that this program does not know: then nothing is damaged and nothing may be set aside. */
 struct manifest *manifest_parse(const void *text, size_t size, bool *newer, struct err *err);
 void manifest_destroy(struct manifest *manifest);
 
-/* An empty manifest with both losses NAN; NULL when out of memory. */
+/* The same for the text of a part (doc/checkpoint-format.md, section 5.2). */
+struct manifest *manifest_parse_part(const void *text, size_t size, struct err *err);
+
+/* An empty manifest with losses NAN; NULL when out of memory. */
 struct manifest *manifest_create(void);
 
 /* Appends a file that has `size` bytes and makes room for its chunk hashes. NULL when out of memory. */

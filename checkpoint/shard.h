@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shard: one file of a checkpoint. Written once, hashed on the way; read back in ranges, each chunk hashed before any of
- * its bytes are used. */
+/* A shard: one file of a checkpoint, read in ranges, each chunk hashed before any of its bytes are used. */
 #ifndef MUSTER_SHARD_H
 #define MUSTER_SHARD_H
 
@@ -9,23 +8,6 @@
 
 #include "checkpoint/manifest.h"
 #include "common/err.h"
-
-/* ---- writing ---- */
-
-struct shard_writer;
-
-/* Creates `file->name` in `dirfd` for exactly file->size bytes; its hashes go into `file`, which must stay where it is
- * until shard_commit. NULL on error. */
-struct shard_writer *shard_create(int dirfd, struct manifest_file *file, struct err *err);
-int shard_write(struct shard_writer *writer, const void *data, size_t size, struct err *err);
-
-/* fsync and close, both checked. The writer is freed in any case. */
-int shard_commit(struct shard_writer *writer, struct err *err);
-
-/* Closes without durability, for a save that is given up. NULL is allowed. */
-void shard_abandon(struct shard_writer *writer);
-
-/* ---- reading ---- */
 
 /* The bytes are not those that were written (EXIT_DATA); seen twice, the second time on a fresh open. */
 #define SHARD_DAMAGED (-2)

@@ -92,11 +92,12 @@ complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
         !inside || committed { if (committed && !after) { after = $0 }; next }
         /^mkdirat\(.*\.saving-/ { made = 1 }
         /^openat\(.*\.saving-.*= [0-9]+$/ && made { folder = $NF }
-        /^openat\(.*O_CREAT.*= [0-9]+$/ { state[$NF] = "open"; files++ }
+        /^openat\(.*O_CREAT.*= [0-9]+$/ { state[$NF] = "open"; state[fd_of($0)] = "changed"; files++ }
+        /^renameat\(.*"manifest.json"/ { state[fd_of($0)] = "changed" }
         /^write\(/ { state[fd_of($0)] = "written" }
         /^fsync\(/ { state[fd_of($0)] = "synced" }
         /^close\(/ { fd = fd_of($0); if (fd in state && state[fd] != "synced") bad = $0 }
-        /^renameat\(.*\.saving-/ { committed = 1; dir = fd_of($0) }
+        /^renameat\(.*\.saving-.*"step-/ { committed = 1; dir = fd_of($0) }
         END {
             for (fd in state) if (state[fd] != "synced") bad = fd
             exit !(committed && files == 5 && state[folder] == "synced" && !bad && after ~ "^fsync[(]" dir "[)]")

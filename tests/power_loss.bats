@@ -101,7 +101,7 @@ cut_everywhere() {
 @test "each fsync that is left out is found" {
     local pattern SWALLOW
     "$writer" save before/a/run 1 2
-    for pattern in a/ a/run/ 'a/run/.saving-*/' '*/manifest.json' '*/model-*' '*/model.safetensors.index.json' \
+    for pattern in a/ a/run/ 'a/run/.saving-*/' '*/.manifest.json.*' '*/model-*' '*/model.safetensors.index.json' \
         '*/config.json' '*/optimizer-*' '*/attempts.jsonl' '*/.owner.json.*' '*/.latest.*'; do
         SWALLOW=$pattern
         if [ "$pattern" = a/ ]; then set -- empty 1 1; else set -- before 3 3; fi

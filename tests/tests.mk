@@ -53,6 +53,11 @@ unit_tests += tests/unit/test_damage
 tests_unit_test_damage_SOURCES = tests/unit/test_damage.c tests/unit/files.h
 tests_unit_test_damage_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_damage_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ckpt_save
+tests_unit_test_ckpt_save_SOURCES = tests/unit/test_ckpt_save.c tests/unit/files.h \
+	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_unit_test_ckpt_save_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ckpt_save_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_retention
 tests_unit_test_retention_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_retention_LDADD = libcheckpoint.la $(CMOCKA_LIBS)

@@ -13,6 +13,7 @@
 
 #include "checkpoint/attempts.h"
 #include "checkpoint/cadence.h"
+#include "checkpoint/ckpt_save.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -76,7 +77,8 @@ static int check_fresh(const struct folder *folder, struct err *err)
 	return 0;
 }
 
-static int claim(struct folder *folder, struct err *err)
+/* What the attempt before left complete is committed before what it left unfinished goes. */
+static int claim(struct folder *folder, double timeout, struct err *err)
 {
 	struct owner *owner = &folder->owner;
 	snprintf(owner->cluster, sizeof owner->cluster, "%s", folder->ident.cluster);
@@ -85,6 +87,8 @@ static int claim(struct folder *folder, struct err *err)
 	if (owner_claim(&folder->dir, owner, ask_slurm, &folder->ident, CLAIM_SECONDS, err) < 0)
 		return -1;
 	folder->owned = true;
+	if (ckpt_finish(&folder->dir, owner->token, timeout, err) < 0)
+		return -1;
 	return ckpt_dir_clean(&folder->dir, owner->token, err) < 0 ? -1 : 0;
 }
 
@@ -223,7 +227,7 @@ static int open_stages(struct folder *folder, const char *path, bool fresh, doub
 	folder->opened = true;
 	if (fresh && check_fresh(folder, err) < 0)
 		return -1;
-	if (claim(folder, err) < 0 || start_watch(folder, err) < 0 || look_back(folder, err) < 0)
+	if (claim(folder, timeout, err) < 0 || start_watch(folder, err) < 0 || look_back(folder, err) < 0)
 		return -1;
 	if (ckpt_open_newest(&folder->dir, timeout, &folder->checkpoint, err) < 0)
 		return -1;

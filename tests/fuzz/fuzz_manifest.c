@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the manifest: once as it is, which the hash stops, and once with its hash made right, so that all
+/* libFuzzer harness of the manifest and of the text of a part: once as it is, which the hash stops, and once with its hash made right, so that all
  * behind it is reached. What is accepted encodes to a text that stays the same; what is refused has its one line. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +9,21 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
-static void encode_again(const struct manifest *manifest)
+typedef struct manifest *parser(const void *text, size_t size, struct err *err);
+
+static struct manifest *parse_whole(const void *text, size_t size, struct err *err)
+{
+	return manifest_parse(text, size, NULL, err);
+}
+
+static void encode_again(const struct manifest *manifest, parser *parse)
 {
 	char *first, *second;
 	size_t first_size, second_size;
 	struct err err;
 	if (manifest_encode(manifest, &first, &first_size, &err) < 0)
 		abort();
-	struct manifest *again = manifest_parse(first, first_size, NULL, &err);
+	struct manifest *again = parse(first, first_size, &err);
 	if (!again || manifest_encode(again, &second, &second_size, &err) < 0 || first_size != second_size ||
 		memcmp(first, second, first_size) != 0)
 		abort();
@@ -25,12 +32,12 @@ static void encode_again(const struct manifest *manifest)
 	free(second);
 }
 
-static void parse(const void *text, size_t size)
+static void try(const void *text, size_t size, parser *parse)
 {
 	struct err err = { .text = "" };
-	struct manifest *manifest = manifest_parse(text, size, NULL, &err);
+	struct manifest *manifest = parse(text, size, &err);
 	if (manifest)
-		encode_again(manifest);
+		encode_again(manifest, parse);
 	else if (err.status != EXIT_DATA || !err.text[0] || strchr(err.text, '\n'))
 		abort();
 	manifest_destroy(manifest);
@@ -40,10 +47,11 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	char hex[HASH_HEX_SIZE];
 	char *text = malloc(size + 100);
-	parse(bytes, size);
+	try(bytes, size, parse_whole);
 	memcpy(text, bytes, size);
 	int tail = sprintf(text + size, ",\n \"self\": \"%s\"\n}\n", hash_hex(hash_bytes(bytes, size), hex));
-	parse(text, size + (size_t)tail);
+	try(text, size + (size_t)tail, parse_whole);
+	try(text, size + (size_t)tail, manifest_parse_part);
 	free(text);
 	return 0;
 }

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "checkpoint/shard_plan.h"
+
 #define MATRIX "transformer.wte.weight"
 #define VECTOR "transformer.ln_f.bias"
 #define HALF "transformer.h.0.attn.c_attn.bias"
@@ -52,13 +54,38 @@ void ckpt_sample_fill(struct ckpt_sample *sample, int64_t step)
 	add_slice(sample, 2, MATRIX, 0, 0, 20);
 	sample->snapshot = (struct snapshot){
 		.step = step, .attempt = 2, .world_size = 4, .seed = 18446744073709551557ull, .cursor = (uint64_t)step * 16,
-		.loss = 1.0 / (double)(step + 3), .validation_loss = NAN,
+		.loss = 1.0 / (double)(step + 3), .validation_loss = step % 2 ? NAN : 2.0 / (double)(step + 3),
 		.config_json = "{\"identity\": {\"model\": \"gpt2\", \"slots\": 8}, \"schedule\": {\"lr\": 0.0003}, \"operation\": {}}",
 		.numerics_json = "{\"reduction\": \"canonical\"}",
 		.model_json = "{\"model_type\": \"gpt2\"}\n",
 		.tensors = sample->tensors, .tensor_count = CKPT_SAMPLE_TENSORS,
 		.slices = sample->slices, .slice_count = CKPT_SAMPLE_SLICES,
 	};
+}
+
+void ckpt_sample_part(struct ckpt_sample *sample, int part, int parts, uint64_t shard_size)
+{
+	uint64_t bytes[CKPT_SAMPLE_TENSORS + CKPT_SAMPLE_SLICES];
+	int writer[CKPT_SAMPLE_TENSORS + CKPT_SAMPLE_SLICES];
+	for (size_t i = 0; i < CKPT_SAMPLE_TENSORS; i++)
+		safetensors_elements(sample->tensors[i].shape, sample->tensors[i].dims, &bytes[i]);
+	shard_plan_assign(bytes, CKPT_SAMPLE_TENSORS, parts, writer);
+	for (size_t i = 0; i < CKPT_SAMPLE_TENSORS; i++) {
+		sample->tensors[i].writer = writer[i];
+		if (writer[i] != part)
+			sample->tensors[i].data = NULL;
+	}
+	for (size_t i = 0; i < CKPT_SAMPLE_SLICES; i++)
+		bytes[i] = sample->slices[i].count;
+	shard_plan_assign(bytes, CKPT_SAMPLE_SLICES, parts, writer);
+	for (size_t i = 0; i < CKPT_SAMPLE_SLICES; i++) {
+		sample->slices[i].writer = writer[i];
+		if (writer[i] != part)
+			memset(sample->slices[i].state, 0, sizeof sample->slices[i].state);
+	}
+	sample->snapshot.part = part;
+	sample->snapshot.parts = parts;
+	sample->snapshot.shard_size = shard_size;
 }
 
 static int check_weights(struct ckpt *ckpt, const struct ckpt_sample *want, struct err *err)
@@ -100,6 +127,11 @@ static int check_states(struct ckpt *ckpt, const struct ckpt_sample *want, struc
 	return 0;
 }
 
+static int same_loss(double one, double other)
+{
+	return one == other || (isnan(one) && isnan(other));
+}
+
 static int same_json(const json_t *found, const char *want)
 {
 	json_t *object = json_loads(want, 0, NULL);
@@ -116,7 +148,8 @@ int ckpt_sample_check(struct ckpt *ckpt, int64_t step, struct err *err)
 	const struct snapshot *snapshot = &want.snapshot;
 	if (manifest->step != step || manifest->attempt != snapshot->attempt || manifest->seed != snapshot->seed ||
 		manifest->world_size != snapshot->world_size || manifest->cursor != snapshot->cursor ||
-		manifest->loss != snapshot->loss || !same_json(manifest->config, snapshot->config_json) ||
+		manifest->loss != snapshot->loss || !same_loss(manifest->validation_loss, snapshot->validation_loss) ||
+		!same_json(manifest->config, snapshot->config_json) ||
 		!same_json(manifest->numerics, snapshot->numerics_json))
 		return err_set(err, "the manifest is not that of step %lld", (long long)step);
 	if (check_weights(ckpt, &want, err) < 0)

@@ -23,6 +23,9 @@ struct ckpt_sample {
 /* Fills in the state after `step` steps. */
 void ckpt_sample_fill(struct ckpt_sample *sample, int64_t step);
 
+/* Makes it part `part` of `parts`: what others write has no data. */
+void ckpt_sample_part(struct ckpt_sample *sample, int part, int parts, uint64_t shard_size);
+
 /* Whether `ckpt` holds, bit for bit, the state after `step` steps; else says what differs. */
 int ckpt_sample_check(struct ckpt *ckpt, int64_t step, struct err *err);
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/shard.h"
+#include "checkpoint/shard_write.h"
 #include "common/auto.h"
 #include "tests/unit/files.h"
 
@@ -51,13 +51,11 @@ static void add(struct made *made, const char *name, struct safetensors_tensor *
 	assert_int_equal(safetensors_encode(tensors, count, &note, slices ? 1 : 0, &prefix, &prefix_size, &data, &err), 0);
 	struct manifest_file *file = manifest_add_file(made->manifest, name, slices ? MANIFEST_OPTIMIZER : MANIFEST_MODEL,
 		prefix_size + data);
-	struct shard_writer *writer = shard_create(made->fd, file, &err);
-	assert_int_equal(shard_write(writer, prefix, prefix_size, &err), 0);
-	for (uint64_t i = 0; i < data / 4; i++) {
-		float value = base + (float)i;
-		assert_int_equal(shard_write(writer, &value, 4, &err), 0);
-	}
-	assert_int_equal(shard_commit(writer, &err), 0);
+	AUTO_FREE float *values = calloc(data / 4 + 1, sizeof *values);
+	for (uint64_t i = 0; i < data / 4; i++)
+		values[i] = base + (float)i;
+	const struct shard_piece pieces[] = { { prefix, prefix_size }, { values, data } };
+	assert_int_equal(shard_write(made->fd, file, pieces, 2, NULL, &err), 0);
 }
 
 static void add_model(struct made *made, const char *name, const char *tensor, int64_t count, float base)

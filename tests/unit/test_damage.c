@@ -67,7 +67,7 @@ static void save(int64_t step)
 	const struct snapshot snapshot = { .step = step, .world_size = 1, .loss = 0.5, .validation_loss = NAN,
 		.config_json = "{\"identity\": {}, \"schedule\": {}, \"operation\": {}}", .numerics_json = "{}",
 		.model_json = "{\"model_type\": \"gpt2\"}\n", .tensors = tensors, .tensor_count = TENSORS,
-		.slices = slices, .slice_count = TENSORS, .shard_size = 2 * ELEMENTS * sizeof(float) };
+		.slices = slices, .slice_count = TENSORS, .shard_size = 2 * SNAPSHOT_STATES * ELEMENTS * sizeof(float) };
 	if (ckpt_save(&dir, &snapshot, token, NULL, NULL, &err) < 0)
 		fail_msg("%s", err.text);
 }

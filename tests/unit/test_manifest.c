@@ -94,6 +94,23 @@ static void encoded_text_parses_back(void **state)
 	json_decref(json);
 }
 
+/* The sample's text with `from` replaced by `to` and its own hash made anew. */
+static char *altered(const char *from, const char *to, size_t *size)
+{
+	size_t old_size;
+	AUTO_FREE char *text = sample_text(&old_size);
+	char *at = strstr(text, from), hex[HASH_HEX_SIZE];
+	if (!at)
+		fail_msg("there is no %s", from);
+	char *out = malloc(old_size + strlen(to) + 1);
+	sprintf(out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+	*size = strlen(out);
+	char *self = strstr(out, ",\n \"self\"");
+	hash_hex(hash_bytes(out, (size_t)(self - out)), hex);
+	memcpy(self + strlen(",\n \"self\": \""), hex, HASH_HEX_SIZE - 1);
+	return out;
+}
+
 static void an_unknown_loss_is_null(void **state)
 {
 	AUTO_FREE char *text = NULL;
@@ -108,6 +125,29 @@ static void an_unknown_loss_is_null(void **state)
 	manifest = manifest_parse(text, size, NULL, &err);
 	assert_true(isnan(manifest->loss) && isnan(manifest->validation_loss));
 	manifest_destroy(manifest);
+}
+
+static void a_part_is_no_manifest_and_has_its_number(void **state)
+{
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	struct err err;
+	struct manifest *manifest = sample();
+	manifest->part = 1;
+	manifest->parts = 4;
+	assert_int_equal(manifest_encode(manifest, &text, &size, &err), 0);
+	assert_null(manifest_parse(text, size, NULL, &err));
+	struct manifest *found = manifest_parse_part(text, size, &err);
+	assert_non_null(found);
+	assert_int_equal(found->part, 1);
+	assert_int_equal(found->parts, 4);
+	manifest_destroy(found);
+	manifest->part = 4;
+	assert_int_equal(manifest_encode(manifest, &text, &size, &err), -1);
+	manifest_destroy(manifest);
+	free(AUTO_TAKE(text));
+	text = sample_text(&size);
+	assert_null(manifest_parse_part(text, size, &err));
 }
 
 static void every_flipped_bit_is_found(void **state)
@@ -135,23 +175,6 @@ static void every_shortened_text_is_found(void **state)
 		memcpy(part, text, cut);
 		assert_null(manifest_parse(part, cut, NULL, &err));
 	}
-}
-
-/* The sample's text with `from` replaced by `to` and its own hash made anew. */
-static char *altered(const char *from, const char *to, size_t *size)
-{
-	size_t old_size;
-	AUTO_FREE char *text = sample_text(&old_size);
-	char *at = strstr(text, from), hex[HASH_HEX_SIZE];
-	if (!at)
-		fail_msg("there is no %s", from);
-	char *out = malloc(old_size + strlen(to) + 1);
-	sprintf(out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
-	*size = strlen(out);
-	char *self = strstr(out, ",\n \"self\"");
-	hash_hex(hash_bytes(out, (size_t)(self - out)), hex);
-	memcpy(self + strlen(",\n \"self\": \""), hex, HASH_HEX_SIZE - 1);
-	return out;
 }
 
 static void refuses(const char *from, const char *to, const char *why)
@@ -260,6 +283,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(encoded_text_parses_back),
 		cmocka_unit_test(an_unknown_loss_is_null),
+		cmocka_unit_test(a_part_is_no_manifest_and_has_its_number),
 		cmocka_unit_test(every_flipped_bit_is_found),
 		cmocka_unit_test(every_shortened_text_is_found),
 		cmocka_unit_test(wrong_content_is_refused),
