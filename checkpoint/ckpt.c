@@ -264,14 +264,17 @@ static int by_tensor(const void *a, const void *b)
 
 static int index_slices(struct ckpt *ckpt, struct err *err)
 {
+	/* A list also where there is no optimizer. */
+	ckpt->slices = calloc(1, sizeof *ckpt->slices);
+	if (!ckpt->slices)
+		return err_set(err, "checkpoint: no memory");
 	for (size_t i = 0; i < ckpt->manifest->file_count; i++) {
 		int result = ckpt->manifest->files[i].role == MANIFEST_OPTIMIZER ?
 			add_slices(ckpt, &ckpt->sources[i], err) : 0;
 		if (result < 0)
 			return result;
 	}
-	if (ckpt->slice_count)
-		qsort(ckpt->slices, ckpt->slice_count, sizeof *ckpt->slices, by_tensor);
+	qsort(ckpt->slices, ckpt->slice_count, sizeof *ckpt->slices, by_tensor);
 	uint64_t next = 0;
 	for (size_t i = 0; i < ckpt->slice_count; i++) {
 		const struct slice *slice = &ckpt->slices[i];

@@ -9,6 +9,12 @@ fuzz() {
     [ "$status" -eq 0 ]
 }
 
+@test "the record of attempts stands any bytes" { fuzz attempts; }
+
+@test "the reader of checkpoints stands any headers" { fuzz checkpoint; }
+
+@test "the reader of owner.json stands any bytes" { fuzz owner; }
+
 @test "the manifest's parser stands any bytes" { fuzz manifest; }
 
 @test "the safetensors parser stands any bytes" { fuzz safetensors; }

@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/fuzz/run.sh [SECONDS [NAME…]]: builds each fuzz_NAME.c with libFuzzer and runs it from its seeds for that long
-# (20). Inputs that it finds go to a folder of its own, not to the seeds. Needs clang; status 77 without libFuzzer.
+# (20). Inputs that it finds go to a folder of its own, not to the seeds: $FUZZ_CORPUS/NAME where that is set. Needs clang;
+# status 77 without libFuzzer.
 set -eu
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- manifest npy safetensors tokens
+[ $# -gt 0 ] || set -- attempts checkpoint manifest npy owner safetensors tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# library NAME: all sources of libNAME.
+library() { sed -n "/^lib$1_la_SOURCES/,/[^\\\\]\$/p" "$1/$1.mk" | grep -o "$1/[a-z0-9_]*\.c"; }
+
 # The sources that a harness needs.
 sources() {
     case $1 in
+    attempts) echo checkpoint/attempts.c common/{clock,err,io}.c -ljansson ;;
+    checkpoint) library checkpoint && library common && echo -ljansson -lxxhash -lm -lpthread ;;
+    owner) echo checkpoint/owner.c common/{clock,err,hash,io,log}.c -ljansson -lxxhash ;;
     manifest) echo checkpoint/manifest.c common/err.c common/hash.c -ljansson -lxxhash ;;
     npy) echo trainer/npy.c common/err.c ;;
     safetensors) echo checkpoint/safetensors.c common/err.c -ljansson ;;
@@ -23,6 +30,7 @@ sources() {
     esac
 }
 
+echo '#define _GNU_SOURCE 1' >"$work/config.h"
 echo 'int LLVMFuzzerTestOneInput(const unsigned char *b, unsigned long n) { return 0; }' >"$work/probe.c"
 "$compiler" -fsanitize=fuzzer -o "$work/probe" "$work/probe.c" 2>"$work/log" || {
     echo "fuzz: $compiler can't build with -fsanitize=fuzzer: apt-get install clang"
@@ -33,12 +41,16 @@ cd "$top"
 for name; do
     mapfile -t files < <(sources "$name" | tr ' ' '\n')
     [ ${#files[@]} -gt 0 ] || exit 2
-    "$compiler" -g -O1 -std=gnu11 -I"$top" -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+    "$compiler" -g -O1 -std=gnu11 -I"$top" -I"$work" -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
         -o "$work/fuzz_$name" "tests/fuzz/fuzz_$name.c" "${files[@]}"
-    mkdir "$work/found_$name"
+    corpus=${FUZZ_CORPUS-$work/found}/$name
+    mkdir -p "$corpus" "$work/place_$name"
+    options=(-max_total_time="$seconds" -max_len=4096 -artifact_prefix="${FUZZ_ARTIFACTS:-$work}/")
+    [ ! -e "tests/fuzz/dictionaries/$name" ] || options+=(-dict="$top/tests/fuzz/dictionaries/$name")
+    [ -n "${FUZZ_CORPUS-}" ] || options+=(-verbosity=0)
     echo "fuzz: $name for $seconds s"
-    (cd "$work" && "./fuzz_$name" -max_total_time="$seconds" -max_len=4096 -print_final_stats=0 -verbosity=0 \
-        -artifact_prefix="${FUZZ_ARTIFACTS:-$PWD}/" "found_$name" "$top/tests/fuzz/seeds/$name") || {
+    # In a folder of its own, for those that read files.
+    (cd "$work/place_$name" && "../fuzz_$name" "${options[@]}" "$corpus" "$top/tests/fuzz/seeds/$name") || {
         echo "fuzz: $name failed; the input stands above in base64, or in \$FUZZ_ARTIFACTS where that is set"
         exit 1
     }

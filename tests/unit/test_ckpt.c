@@ -175,12 +175,28 @@ static void a_tensor_in_two_shards_is_damage(void **state)
 	assert_non_null(strstr(err.text, "there twice"));
 }
 
+static void without_an_optimizer_there_is_no_state_to_read(void **state)
+{
+	struct made made;
+	struct ckpt *ckpt;
+	struct err err;
+	float out[5];
+	begin(&made, "weights");
+	add_model(&made, "model", "a", 5, 0);
+	assert_int_equal(end(&made, &ckpt, &err), 0);
+	assert_int_equal(ckpt_read_tensor(ckpt, "a", 0, 5, out, &err), 0);
+	assert_int_equal(ckpt_read_state(ckpt, SNAPSHOT_M, "a", 0, 5, out, &err), -1);
+	assert_non_null(strstr(err.text, "no elements 0 to 5 of the m of a"));
+	ckpt_close(ckpt);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_number_of_shards_is_read),
 		cmocka_unit_test(slices_must_cover_each_tensor_once),
 		cmocka_unit_test(a_tensor_in_two_shards_is_damage),
+		cmocka_unit_test(without_an_optimizer_there_is_no_state_to_read),
 	};
 	return cmocka_run_group_tests(tests, files_setup, files_teardown);
 }
