@@ -21,7 +21,18 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/shard_plan.c checkpoint/shard_plan.h \
 	checkpoint/shard_write.c checkpoint/shard_write.h \
 	checkpoint/snapshot_memory.c checkpoint/snapshot_memory.h \
-	checkpoint/ckptd_client.h \
 	checkpoint/snapshot.h
 libcheckpoint_la_LIBADD = libcommon.la $(JANSSON_LIBS) -lm
+
+# The checkpoint service: what its process and its clients share. Whoever links it links libcheckpoint.la too.
+noinst_LTLIBRARIES += libckptd.la
+libckptd_la_SOURCES = \
+	checkpoint/ckptd_attach.c checkpoint/ckptd_attach.h \
+	checkpoint/ckptd_conn.c checkpoint/ckptd_conn.h \
+	checkpoint/ckptd_fields.c checkpoint/ckptd_fields.h \
+	checkpoint/ckptd_proto.c checkpoint/ckptd_proto.h \
+	checkpoint/ckptd_tcp.c checkpoint/ckptd_tcp.h
+EXTRA_DIST += checkpoint/ckptd_client.h
+libckptd_la_CPPFLAGS = $(AM_CPPFLAGS) -DBINDIR='"$(bindir)"'
+libckptd_la_LIBADD = libcheckpoint.la
 # End of checkpoint.mk

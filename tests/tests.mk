@@ -78,6 +78,10 @@ tests_unit_test_owner_SOURCES = tests/unit/test_owner.c tests/unit/files.h \
 tests_unit_test_owner_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_owner_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_ckptd_proto
+tests_unit_test_ckptd_proto_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ckptd_proto_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
+
 unit_tests += tests/unit/test_ident
 tests_unit_test_ident_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
