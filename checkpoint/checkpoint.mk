@@ -27,12 +27,29 @@ libcheckpoint_la_LIBADD = libcommon.la $(JANSSON_LIBS) -lm
 # The checkpoint service: what its process and its clients share. Whoever links it links libcheckpoint.la too.
 noinst_LTLIBRARIES += libckptd.la
 libckptd_la_SOURCES = \
+	checkpoint/ckptd_alive.c checkpoint/ckptd_alive.h \
+	checkpoint/ckptd_already.c checkpoint/ckptd_already.h \
 	checkpoint/ckptd_attach.c checkpoint/ckptd_attach.h \
+	checkpoint/ckptd_client.c checkpoint/ckptd_client.h \
 	checkpoint/ckptd_conn.c checkpoint/ckptd_conn.h \
+	checkpoint/ckptd_control.c checkpoint/ckptd_control.h \
 	checkpoint/ckptd_fields.c checkpoint/ckptd_fields.h \
+	checkpoint/ckptd_hear.c checkpoint/ckptd_hear.h \
+	checkpoint/ckptd_parts.c checkpoint/ckptd_parts.h \
+	checkpoint/ckptd_polls.h \
+	checkpoint/ckptd_process.c checkpoint/ckptd_process.h \
 	checkpoint/ckptd_proto.c checkpoint/ckptd_proto.h \
-	checkpoint/ckptd_tcp.c checkpoint/ckptd_tcp.h
-EXTRA_DIST += checkpoint/ckptd_client.h
+	checkpoint/ckptd_report.c checkpoint/ckptd_report.h \
+	checkpoint/ckptd_server.c checkpoint/ckptd_server.h \
+	checkpoint/ckptd_session.c checkpoint/ckptd_session.h \
+	checkpoint/ckptd_socket.c checkpoint/ckptd_socket.h \
+	checkpoint/ckptd_start.c checkpoint/ckptd_start.h \
+	checkpoint/ckptd_tcp.c checkpoint/ckptd_tcp.h \
+	checkpoint/ckptd_worker.c checkpoint/ckptd_worker.h
 libckptd_la_CPPFLAGS = $(AM_CPPFLAGS) -DBINDIR='"$(bindir)"'
 libckptd_la_LIBADD = libcheckpoint.la
+
+bin_PROGRAMS += muster-ckptd
+muster_ckptd_SOURCES = checkpoint/muster_ckptd.c
+muster_ckptd_LDADD = libckptd.la libcheckpoint.la libcommon.la
 # End of checkpoint.mk

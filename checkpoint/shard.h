@@ -17,7 +17,6 @@ struct shard_cache {
 	const struct shard *shard;
 	size_t chunk;
 	char *data;
-	size_t room;
 };
 
 struct shard {

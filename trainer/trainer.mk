@@ -82,7 +82,7 @@ libtrainer_a_SOURCES += \
 bin_PROGRAMS += muster-train
 muster_train_SOURCES = trainer/muster_train.c trainer/requeue_ask.c trainer/requeue_ask.h plugin/job_state.h
 muster_train_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
-muster_train_LDADD = $(trainer_LIBS) libcheckpoint.la liblaunch.la libcommon.la
+muster_train_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la
 if HAVE_SLURM
 muster_train_SOURCES += plugin/requeue.c plugin/requeue.h
 muster_train_CPPFLAGS += $(SLURM_CPPFLAGS)

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command runs beside the service, never in its way. */
+#include "checkpoint/ckptd_alive.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/log.h"
+
+#define LONGEST 60.0 /* seconds that the command may take */
+#define LOOK 0.2     /* seconds between looks at the one that runs */
+
+extern char **environ;
+
+/* The service ignores signals, and what it starts would inherit that. */
+static pid_t start(const char *command)
+{
+	char *const argv[] = { "sh", "-c", (char *)(uintptr_t)command, NULL };
+	posix_spawnattr_t attributes;
+	sigset_t all, none;
+	pid_t pid;
+	sigfillset(&all);
+	sigemptyset(&none);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+	posix_spawnattr_setsigdefault(&attributes, &all);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	int error = posix_spawn(&pid, "/bin/sh", NULL, &attributes, argv, environ);
+	posix_spawnattr_destroy(&attributes);
+	if (error)
+		log_warn("service: couldn't ask whether the job is there: %s", strerror(error));
+	return error ? 0 : pid;
+}
+
+static bool look(struct ckptd_alive *alive, double now)
+{
+	int status;
+	pid_t ended = waitpid(alive->pid, &status, WNOHANG);
+	if (ended == 0 && now < alive->until)
+		return false;
+	if (ended == 0) {
+		kill(alive->pid, SIGKILL);
+		waitpid(alive->pid, &status, 0);
+	}
+	alive->pid = 0;
+	return ended > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
+bool ckptd_alive_step(struct ckptd_alive *alive, bool ask)
+{
+	double now = clock_now();
+	if (!alive->command)
+		return false;
+	if (alive->pid > 0)
+		return look(alive, now) && ask;
+	if (!ask || alive->next == 0)
+		alive->next = now + alive->every;
+	if (now < alive->next)
+		return false;
+	alive->next = now + alive->every;
+	alive->until = now + LONGEST;
+	alive->pid = start(alive->command);
+	return false;
+}
+
+void ckptd_alive_poll(struct ckptd_alive *alive, struct ckptd_polls *polls)
+{
+	if (!alive->command)
+		return;
+	if (alive->pid > 0)
+		ckptd_polls_within(polls, LOOK);
+	else if (alive->next > 0)
+		ckptd_polls_within(polls, alive->next - clock_now());
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stranger gets no further than one small frame: who has not said the secret within ten seconds is dropped. */
+#include "config.h"
+#include "checkpoint/ckptd_hear.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "checkpoint/ckpt_save.h"
+#include "checkpoint/ckptd_tcp.h"
+#include "common/auto.h"
+#include "common/log.h"
+
+#define STRANGERS_MAX 64      /* connections that have not said the secret */
+#define STRANGER_SECONDS 10.0
+#define REMEMBERED 16         /* committed steps whose parts may be told again */
+
+struct peer {
+	struct peer *next;
+	struct ckptd_conn conn;
+	int part;             /* -1: a stranger */
+	double since;
+};
+
+struct ckptd_hear {
+	const struct ckptd_attach *attach;
+	ckptd_hear_part *part;
+	void *arg;
+	int fd, port;
+	struct peer *peers;
+	int strangers;
+	int64_t committed[REMEMBERED];
+	size_t next_committed;
+};
+
+/* ---- listening ---- */
+
+static int listen_on(struct ckptd_hear *hear, int port, struct err *err)
+{
+	struct sockaddr_storage address;
+	socklen_t size;
+	const int on = 1;
+	if (ckptd_tcp_address(hear->attach->host, port, &address, &size, err) < 0)
+		return -1;
+	AUTO_CLOSE int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) < 0 || listen(fd, SOMAXCONN) < 0)
+		return err_fail(err, EXIT_LOST, "service: couldn't listen on %s port %d: %m", hear->attach->host, port);
+	if (getsockname(fd, (struct sockaddr *)&address, &size) < 0)
+		return err_set(err, "service: couldn't learn a port: %m");
+	hear->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port :
+		((struct sockaddr_in6 *)&address)->sin6_port);
+	hear->fd = fd;
+	fd = -1;
+	return 0;
+}
+
+struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach, ckptd_hear_part *part, void *arg, struct err *err)
+{
+	struct ckptd_hear *hear = calloc(1, sizeof *hear);
+	if (!hear) {
+		err_set(err, "service: no memory");
+		return NULL;
+	}
+	*hear = (struct ckptd_hear){ .attach = attach, .part = part, .arg = arg, .fd = -1 };
+	memset(hear->committed, 0xff, sizeof hear->committed);
+	int rc = listen_on(hear, (int)attach->port, err);
+	if (rc < 0 && attach->port > 0 && errno == EADDRINUSE) {
+		log_error("%s; the other parts' services won't find this one", err->text);
+		rc = listen_on(hear, 0, err);
+	}
+	if (rc == 0)
+		return hear;
+	free(hear);
+	return NULL;
+}
+
+int ckptd_hear_port(const struct ckptd_hear *hear)
+{
+	return hear->port;
+}
+
+static void accept_all(struct ckptd_hear *hear)
+{
+	while (hear->strangers < STRANGERS_MAX) {
+		int fd = accept4(hear->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		struct peer *peer = fd >= 0 ? calloc(1, sizeof *peer) : NULL;
+		if (!peer) {
+			if (fd >= 0)
+				close(fd);
+			return;
+		}
+		ckptd_conn_open(&peer->conn, fd);
+		ckptd_tcp_keep(fd);
+		peer->conn.limit = CKPTD_HELLO_MAX;
+		peer->part = -1;
+		peer->since = clock_now();
+		peer->next = hear->peers;
+		hear->peers = peer;
+		hear->strangers++;
+	}
+}
+
+/* ---- what is told ---- */
+
+/* The time it takes does not tell how much of it was right. */
+static bool same_token(const char *a, const char *b)
+{
+	unsigned char differ = 0;
+	for (int i = 0; i < 32; i++)
+		differ |= (unsigned char)(a[i] ^ b[i]);
+	return differ == 0;
+}
+
+static int hear_hello(struct ckptd_hear *hear, struct peer *peer, const struct ckptd_message *message, struct err *err)
+{
+	const struct ckptd_hello *hello = &message->hello;
+	if (message->type != CKPTD_HELLO || !same_token(hello->secret, hear->attach->secret))
+		return err_fail(err, EXIT_USAGE, "service: who connects here has to say the secret first");
+	if (!same_token(hello->token, hear->attach->token) || hello->parts != hear->attach->parts)
+		return err_fail(err, EXIT_DATA, "service: part %lld of %lld is not of this attempt's saves of %lld parts",
+			(long long)hello->part + 1, (long long)hello->parts, (long long)hear->attach->parts);
+	peer->part = (int)hello->part;
+	peer->conn.limit = 0;
+	hear->strangers--;
+	return 0;
+}
+
+static bool is_committed(const struct ckptd_hear *hear, int64_t step)
+{
+	for (size_t i = 0; i < REMEMBERED; i++)
+		if (hear->committed[i] == step)
+			return true;
+	return false;
+}
+
+/* Passes it on; a text that is not what it should be is a fault of its part. */
+static int pass_on(struct ckptd_hear *hear, const struct peer *peer, const struct ckptd_part *told, struct err *err)
+{
+	const struct ckptd_attach *attach = hear->attach;
+	struct err fault = { 0 };
+	char *text = NULL;
+	size_t size = told->text ? strlen(told->text) : 0;
+	if (!told->text)
+		err_fail(&fault, (enum exit_status)told->status, "%s", told->fault);
+	else if (ckpt_part_check(told->text, size, told->step, attach->token, peer->part, (int)attach->parts, &fault) == 0)
+		text = strdup(told->text);
+	if (!text && !fault.text[0])
+		return err_fail(err, EXIT_LOST, "service: no memory");
+	if (!text)
+		err_prefix(&fault, "part %d of %d", peer->part + 1, (int)attach->parts);
+	return hear->part(hear->arg, told->step, peer->part, text, size, &fault) == 0 ? 0 :
+		err_fail(err, EXIT_LOST, "service: too many saves are under way");
+}
+
+static int hear_part(struct ckptd_hear *hear, struct peer *peer, const struct ckptd_message *message, struct err *err)
+{
+	struct ckptd_message answer = { .type = CKPTD_PART_TAKEN, .decided.step = message->part.step };
+	bool committed = message->type == CKPTD_PART && is_committed(hear, message->part.step);
+	if (message->type != CKPTD_PART)
+		return err_fail(err, EXIT_DATA, "protocol: %s came where PART should", ckptd_type_name(message->type));
+	if (!committed && pass_on(hear, peer, &message->part, err) < 0)
+		return -1;
+	if (ckptd_conn_send(&peer->conn, &answer, NULL, 0, err) < 0)
+		return -1;
+	answer.type = CKPTD_DECIDED;
+	answer.decided.committed = true;
+	return committed ? ckptd_conn_send(&peer->conn, &answer, NULL, 0, err) : 0;
+}
+
+/* Returns -1 when the connection is to be closed. */
+static int listen_to(struct ckptd_hear *hear, struct peer *peer, struct err *err)
+{
+	struct ckptd_message message;
+	int rc;
+	if (ckptd_conn_flush(&peer->conn, err) < 0)
+		return -1;
+	while ((rc = ckptd_conn_receive(&peer->conn, &message, err)) > 0) {
+		rc = peer->part < 0 ? hear_hello(hear, peer, &message, err) : hear_part(hear, peer, &message, err);
+		ckptd_message_release(&message);
+		if (rc < 0)
+			break;
+	}
+	if (rc == 0 && peer->part < 0 && clock_now() - peer->since > STRANGER_SECONDS)
+		return err_fail(err, EXIT_LOST, "service: it said nothing");
+	return rc;
+}
+
+/* Says why, where that was no end of the connection, and to a stranger only on the wire. */
+static void refuse(struct ckptd_hear *hear, struct peer *peer, const struct err *why)
+{
+	const struct ckptd_message refused = { .type = CKPTD_REFUSED, .refused = { why->status, why->text } };
+	if (peer->part < 0)
+		hear->strangers--;
+	else if (why->status != EXIT_LOST)
+		log_warn("service: part %d: %s", peer->part + 1, why->text);
+	if (why->status != EXIT_LOST)
+		ckptd_conn_send(&peer->conn, &refused, NULL, 0, NULL);
+	ckptd_conn_close(&peer->conn);
+}
+
+void ckptd_hear_step(struct ckptd_hear *hear)
+{
+	struct err why;
+	accept_all(hear);
+	for (struct peer **at = &hear->peers; *at;) {
+		struct peer *peer = *at;
+		if (listen_to(hear, peer, &why) == 0) {
+			at = &peer->next;
+			continue;
+		}
+		refuse(hear, peer, &why);
+		*at = peer->next;
+		free(peer);
+	}
+}
+
+void ckptd_hear_poll(const struct ckptd_hear *hear, struct ckptd_polls *polls)
+{
+	if (hear->strangers < STRANGERS_MAX)
+		ckptd_polls_add(polls, hear->fd, POLLIN);
+	if (hear->strangers > 0)
+		ckptd_polls_within(polls, STRANGER_SECONDS);
+	for (const struct peer *peer = hear->peers; peer; peer = peer->next)
+		ckptd_polls_conn(polls, &peer->conn);
+}
+
+void ckptd_hear_decided(struct ckptd_hear *hear, int64_t step, bool committed)
+{
+	const struct ckptd_message message = { .type = CKPTD_DECIDED, .decided = { step, committed } };
+	if (committed)
+		hear->committed[hear->next_committed++ % REMEMBERED] = step;
+	/* A connection that is broken shows it when it is read. */
+	for (struct peer *peer = hear->peers; peer; peer = peer->next)
+		if (peer->part >= 0)
+			ckptd_conn_send(&peer->conn, &message, NULL, 0, NULL);
+}
+
+void ckptd_hear_close(struct ckptd_hear *hear)
+{
+	if (!hear)
+		return;
+	while (hear->peers) {
+		struct peer *peer = hear->peers;
+		hear->peers = peer->next;
+		ckptd_conn_close(&peer->conn);
+		free(peer);
+	}
+	close(hear->fd);
+	free(hear);
+}

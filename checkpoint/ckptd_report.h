@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a part from 1 on is told to part 0's service: over TCP, again after every break, until the save is decided. */
+#ifndef MUSTER_CKPTD_REPORT_H
+#define MUSTER_CKPTD_REPORT_H
+
+#include "checkpoint/ckptd_polls.h"
+#include "checkpoint/ckptd_proto.h"
+#include "common/err.h"
+
+/* What is told. */
+struct ckptd_told {
+	struct ckptd_told *next;
+	int64_t step;
+	int slot;                /* that the client waits for; -1: none, or given back */
+	uint64_t bytes;
+	double seconds;
+	char *text;              /* of the part's file; NULL: it failed */
+	struct err fault;
+	bool sent, taken;
+	double since, until;     /* clock_now(): told first, given up */
+};
+
+/* Part 0 has taken word of the part, or the client has waited long enough for that. */
+typedef void ckptd_report_taken(void *arg, const struct ckptd_told *told);
+
+struct ckptd_report;
+
+/* `attach` is borrowed; `patience` in seconds. */
+struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double patience, ckptd_report_taken *taken, void *arg,
+	struct err *err);
+
+/* Tells a part, whose text is taken over. -1: no memory. */
+int ckptd_report_tell(struct ckptd_report *report, const struct ckptd_told *told);
+
+void ckptd_report_poll(const struct ckptd_report *report, struct ckptd_polls *polls);
+
+/* Does what can be done without waiting. */
+void ckptd_report_step(struct ckptd_report *report);
+
+/* Whether something is not decided; after ckptd_report_hurry: not taken, and its time is not over. */
+bool ckptd_report_busy(const struct ckptd_report *report);
+void ckptd_report_hurry(struct ckptd_report *report, struct deadline deadline);
+
+/* One call for each part that was not taken. */
+void ckptd_report_list(const struct ckptd_report *report, void (*line)(void *arg, const char *text), void *arg);
+
+/* NULL is allowed. */
+void ckptd_report_close(struct ckptd_report *report);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder is opened and looked at once, and everything after goes by that descriptor: no name is resolved twice, and a
+ * path may be longer than a socket's address. */
+#include "config.h"
+#include "checkpoint/ckptd_socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+
+#define LOCK_SECONDS 5.0
+#define CONNECT_SECONDS 5
+#define BACKLOG 64
+
+/* ---- the folder ---- */
+
+static int split(const char *path, char *folder, size_t size, char name[CKPTD_NAME_MAX + 1], struct err *err)
+{
+	const char *slash = strrchr(path, '/');
+	size_t length = slash ? (size_t)(slash - path) : 0;
+	const char *base = slash ? slash + 1 : path;
+	if (!base[0] || strcmp(base, ".") == 0 || strcmp(base, "..") == 0 || strlen(base) > CKPTD_NAME_MAX || length >= size)
+		return err_fail(err, EXIT_USAGE, "service: %s is no path of a socket, or too long", path);
+	strcpy(name, base);
+	if (!slash)
+		strcpy(folder, ".");
+	else
+		snprintf(folder, size, "%.*s", (int)(length ? length : 1), path);
+	return 0;
+}
+
+/* Returns the folder's descriptor. */
+static int open_folder(const char *path, char name[CKPTD_NAME_MAX + 1], struct err *err)
+{
+	char folder[4096];
+	struct stat st;
+	if (split(path, folder, sizeof folder, name, err) < 0)
+		return -1;
+	AUTO_CLOSE int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return err_fail(err, EXIT_LOST, "service: the folder %s is not there", folder);
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
+		return err_fail(err, EXIT_USAGE, "service: %s is a link or no folder: name a real one", folder);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_fail(err, EXIT_USAGE, "service: couldn't open the folder %s: %m", folder);
+	if (st.st_uid != geteuid())
+		return err_fail(err, EXIT_USAGE, "service: the folder %s belongs to user %u, not to %u", folder, (unsigned)st.st_uid,
+			(unsigned)geteuid());
+	if ((st.st_mode & 0777) != 0700)
+		return err_fail(err, EXIT_USAGE, "service: the folder %s has mode %04o: chmod 700 %s", folder,
+			(unsigned)(st.st_mode & 07777), folder);
+	int taken = fd;
+	fd = -1;
+	return taken;
+}
+
+static void address_of(int folder, const char *name, struct sockaddr_un *address)
+{
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/%s", folder, name);
+}
+
+/* ---- who is there ---- */
+
+int ckptd_socket_check_peer(int fd, pid_t *pid, struct err *err)
+{
+	struct ucred peer;
+	socklen_t size = sizeof peer;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		return err_set(err, "service: couldn't ask who is at the other end: %m");
+	*pid = peer.pid;
+	if (peer.uid != geteuid())
+		return err_fail(err, EXIT_USAGE, "service: process %d at the other end belongs to user %u, not to %u", (int)peer.pid,
+			(unsigned)peer.uid, (unsigned)geteuid());
+	return 0;
+}
+
+/* Returns a connected descriptor, or -1 with errno. */
+static int connect_in(int folder, const char *name)
+{
+	struct sockaddr_un address;
+	struct timeval limit = { .tv_sec = CONNECT_SECONDS };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	address_of(folder, name, &address);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+	if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+		return fd;
+	int why = errno;
+	close(fd);
+	errno = why;
+	return -1;
+}
+
+int ckptd_socket_connect(const char *path, pid_t *pid, struct err *err)
+{
+	char name[CKPTD_NAME_MAX + 1];
+	AUTO_CLOSE int folder = open_folder(path, name, err);
+	if (folder < 0)
+		return -1;
+	AUTO_CLOSE int fd = connect_in(folder, name);
+	if (fd < 0)
+		return err_fail(err, EXIT_LOST, "service: couldn't reach the one at %s: %m", path);
+	if (ckptd_socket_check_peer(fd, pid, err) < 0)
+		return -1;
+	int taken = fd;
+	fd = -1;
+	return taken;
+}
+
+/* ---- listening ---- */
+
+/* So that of two services that start at once one sees the other. */
+static int lock(int folder, const char *path, struct err *err)
+{
+	struct deadline deadline = deadline_in(LOCK_SECONDS);
+	while (flock(folder, LOCK_EX | LOCK_NB) < 0)
+		if (!deadline_sleep(deadline, 0.02))
+			return err_fail(err, EXIT_LOST, "service: couldn't lock the folder of %s: %m", path);
+	return 0;
+}
+
+static int clear_name(int folder, const char *name, const char *path, struct err *err)
+{
+	struct stat st;
+	if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : err_set(err, "service: couldn't look at %s: %m", path);
+	if (!S_ISSOCK(st.st_mode))
+		return err_fail(err, EXIT_USAGE, "service: %s is there and no socket: remove it, or name another", path);
+	AUTO_CLOSE int fd = connect_in(folder, name);
+	if (fd >= 0 || errno != ECONNREFUSED)
+		return err_fail(err, EXIT_USAGE, "service: another one listens on %s", path);
+	if (unlinkat(folder, name, 0) < 0)
+		return err_set(err, "service: couldn't remove the dead socket %s: %m", path);
+	return 0;
+}
+
+static int make(struct ckptd_socket *listening, const char *path, struct err *err)
+{
+	struct sockaddr_un address;
+	struct stat st;
+	if (lock(listening->folder, path, err) < 0 || clear_name(listening->folder, listening->name, path, err) < 0)
+		return -1;
+	address_of(listening->folder, listening->name, &address);
+	listening->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (listening->fd < 0 || bind(listening->fd, (struct sockaddr *)&address, sizeof address) < 0 ||
+		listen(listening->fd, BACKLOG) < 0 || fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_set(err, "service: couldn't listen on %s: %m", path);
+	listening->inode = st.st_ino;
+	flock(listening->folder, LOCK_UN);
+	return 0;
+}
+
+int ckptd_socket_listen(struct ckptd_socket *listening, const char *path, struct err *err)
+{
+	*listening = (struct ckptd_socket){ .fd = -1 };
+	listening->folder = open_folder(path, listening->name, err);
+	if (listening->folder < 0)
+		return -1;
+	if (make(listening, path, err) == 0)
+		return 0;
+	ckptd_socket_close(listening);
+	return -1;
+}
+
+bool ckptd_socket_is_there(const struct ckptd_socket *listening)
+{
+	struct stat st;
+	return fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == listening->inode;
+}
+
+void ckptd_socket_close(struct ckptd_socket *listening)
+{
+	if (listening->inode && ckptd_socket_is_there(listening))
+		unlinkat(listening->folder, listening->name, 0);
+	if (listening->fd >= 0)
+		close(listening->fd);
+	if (listening->folder >= 0)
+		close(listening->folder);
+	*listening = (struct ckptd_socket){ .fd = -1, .folder = -1 };
+}

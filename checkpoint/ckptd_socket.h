@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The service's Unix socket: a name in a folder that belongs to its user alone. */
+#ifndef MUSTER_CKPTD_SOCKET_H
+#define MUSTER_CKPTD_SOCKET_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+
+#define CKPTD_NAME_MAX 64 /* bytes of the socket's name in its folder */
+
+struct ckptd_socket {
+	int fd;                    /* listens; -1: none */
+	int folder;
+	char name[CKPTD_NAME_MAX + 1];
+	ino_t inode;
+};
+
+/* Makes the socket and listens. Its folder must be a real directory of the caller with mode 0700. A socket on which nobody listens is
+ * replaced; one of a living service, and anything else of that name, is refused (EXIT_USAGE). */
+int ckptd_socket_listen(struct ckptd_socket *listening, const char *path, struct err *err);
+
+/* Whether a client still finds it under its path. */
+bool ckptd_socket_is_there(const struct ckptd_socket *listening);
+
+/* Removes the socket, if it is still this one, and closes. */
+void ckptd_socket_close(struct ckptd_socket *listening);
+
+/* Connects to the service at `path` and returns the descriptor; *pid is its process. The same is asked of the folder, and the service
+ * must run as the caller's user. A socket that is not there, or on which nobody listens: EXIT_LOST. */
+int ckptd_socket_connect(const char *path, pid_t *pid, struct err *err);
+
+/* Whether the process at the other end of a Unix socket runs as our user; else says who it is. */
+int ckptd_socket_check_peer(int fd, pid_t *pid, struct err *err);
+
+#endif
