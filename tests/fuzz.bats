@@ -17,6 +17,8 @@ fuzz() {
 
 @test "the manifest's parser stands any bytes" { fuzz manifest; }
 
+@test "what joins the parts of a save stands any bytes" { fuzz part; }
+
 @test "the safetensors parser stands any bytes" { fuzz safetensors; }
 
 @test "the .npy parser stands any bytes" { fuzz npy; }

@@ -8,7 +8,7 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint manifest npy owner safetensors tokens
+[ $# -gt 0 ] || set -- attempts checkpoint manifest npy owner part safetensors tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -23,6 +23,7 @@ sources() {
     checkpoint) library checkpoint && library common && echo -ljansson -lxxhash -lm -lpthread ;;
     owner) echo checkpoint/owner.c common/{clock,err,hash,io,log}.c -ljansson -lxxhash ;;
     manifest) echo checkpoint/manifest.c common/err.c common/hash.c -ljansson -lxxhash ;;
+    part) echo checkpoint/{ckpt_part,manifest}.c common/{err,hash}.c -ljansson -lxxhash ;;
     npy) echo trainer/npy.c common/err.c ;;
     safetensors) echo checkpoint/safetensors.c common/err.c -ljansson ;;
     tokens) echo trainer/token_file.c common/err.c ;;
