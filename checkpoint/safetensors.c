@@ -315,6 +315,8 @@ static json_t *load_header(const char *text, size_t size, struct err *err)
 		err_fail(err, EXIT_DATA, "safetensors: the header does not begin with '{'");
 		return NULL;
 	}
+	while (text[size - 1] == ' ') /* the padding is most of a small file's header */
+		size--;
 	json_t *header = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
 	if (!header)
 		err_fail(err, EXIT_DATA, "safetensors: the header is not valid: %s (byte %d)", why.text, why.position);

@@ -117,9 +117,16 @@ static int fill_cache(struct shard *shard, size_t chunk, struct err *err)
 	struct shard_cache *cache = shard->cache;
 	if (cache->shard == shard && cache->chunk == chunk)
 		return 0;
-	if (!cache->data && !(cache->data = malloc(MANIFEST_CHUNK)))
-		return err_set(err, "checkpoint: no memory for a chunk of %u bytes", MANIFEST_CHUNK);
 	cache->shard = NULL;
+	if (cache->room < chunk_size(shard, chunk)) {
+		free(cache->data);
+		cache->room = chunk_size(shard, chunk);
+		cache->data = malloc(cache->room);
+	}
+	if (!cache->data) {
+		cache->room = 0;
+		return err_set(err, "checkpoint: no memory for a chunk of %u bytes", MANIFEST_CHUNK);
+	}
 	int result = read_chunk(shard, chunk, cache->data, err);
 	if (result == 0) {
 		cache->shard = shard;

@@ -17,6 +17,7 @@ struct shard_cache {
 	const struct shard *shard;
 	size_t chunk;
 	char *data;
+	size_t room;
 };
 
 struct shard {

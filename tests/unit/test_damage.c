@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Damage: whatever happens to the bytes of a checkpoint behind our back, a load sets it aside and uses the one before, and a
  * verification says so. Every bit of the manifest, of all headers and small files; bits of the data at random; every length.
- * MUSTER_TEST_SHARE=N tries one in N. */
+ * All is tried with MUSTER_TEST_SHARE=0. Without it, of a second and third shard of a kind one bit of the header in seven, and
+ * not each bit by both (the load verifies too); with MUSTER_TEST_SHARE=N one in N of all. */
 #include "config.h"
 
 #include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -46,6 +48,7 @@ static struct ckpt_dir dir;
 static char token[MANIFEST_TOKEN_SIZE];
 static struct damaged_file files[FILES];
 static size_t file_count, tries, share = 1;
+static bool all;
 
 /* ---- the checkpoints ---- */
 
@@ -114,6 +117,7 @@ static int set_up(void **state)
 	/* In memory where that can be had. */
 	if (access("/dev/shm", W_OK) == 0)
 		setenv("TMPDIR", "/dev/shm", 1);
+	all = every && atoi(every) == 0;
 	if (every && atoi(every) > 0)
 		share = (size_t)atoi(every);
 	log_set_writer(drop_line, NULL);
@@ -203,8 +207,8 @@ static void is_found(const char *what, const char *file, size_t at, int bit)
 	now.file = file;
 	now.at = at;
 	now.bit = bit;
-	tries++;
-	verification_finds_it();
+	if (tries++ % 8 == 0 || all)
+		verification_finds_it();
 	load_finds_it();
 }
 
@@ -230,7 +234,7 @@ static void flip(struct damaged_file *file, size_t at, int bit)
 static void told(const char *what)
 {
 	all_is_well();
-	print_message("# %zu %s, each found by a verification and by a load\n", tries, what);
+	print_message("# %zu %s: each was found\n", tries, what);
 	tries = 0;
 }
 
@@ -238,9 +242,12 @@ static void told(const char *what)
 
 static void every_bit_before_the_data(void **state)
 {
-	for (size_t i = 0; i < file_count; i++)
-		for (size_t bit = i % share; bit < 8 * files[i].prefix; bit += share)
+	for (size_t i = 0; i < file_count; i++) {
+		bool first = !strchr(files[i].name, '-') || strstr(files[i].name, "-00001-of-");
+		size_t stride = first || all ? share : 7 * share;
+		for (size_t bit = i % stride; bit < 8 * files[i].prefix; bit += stride)
 			flip(&files[i], bit / 8, (int)(bit % 8));
+	}
 	told("bits of manifest, index, configuration and headers");
 }
 
@@ -275,7 +282,8 @@ static void every_length(void **state)
 {
 	for (size_t i = 0; i < file_count; i++) {
 		struct damaged_file *file = &files[i];
-		for (size_t size = 0; size < file->size; size += file->prefix < file->size ? PAGE : 1)
+		size_t stride = file->prefix < file->size ? PAGE : share;
+		for (size_t size = 0; size < file->size; size += stride)
 			cut(file, size);
 		cut(file, file->size - 1);
 		for (size_t more = 1; more <= 2 * PAGE; more *= 2) {
@@ -296,12 +304,12 @@ static void wrong_pages(void **state)
 		struct damaged_file *file = &files[i];
 		char old[PAGE];
 		snprintf(path, sizeof path, "%s/%s", ckpt_step_name(VICTIM - 1, folder), file->name);
-		int fd = openat(dir.fd, path, O_RDONLY | O_CLOEXEC);
+		int fd = openat(dir.fd, path, O_RDONLY | O_CLOEXEC); /* none where that one has fewer shards */
 		for (size_t at = 0; at < file->size; at += PAGE) {
 			size_t n = file->size - at < PAGE ? file->size - at : PAGE;
 			const char *pages[] = { zeros, file->bytes + (at + PAGE < file->size ? 0 : at), old };
-			assert_true(pread(fd, old, n, (off_t)at) >= 0);
-			for (int p = 0; p < 3; p++) {
+			bool there = pread(fd, old, n, (off_t)at) == (ssize_t)n;
+			for (int p = 0; p < (there ? 3 : 2); p++) {
 				if (memcmp(pages[p], file->bytes + at, n) == 0)
 					continue;
 				put(file, at, pages[p], n);
@@ -309,7 +317,8 @@ static void wrong_pages(void **state)
 				put_back(file, at, n);
 			}
 		}
-		close(fd);
+		if (fd >= 0)
+			close(fd);
 	}
 	told("wrong pages");
 }
