@@ -47,8 +47,12 @@ unit_tests += tests/unit/test_ckpt_dir
 tests_unit_test_ckpt_dir_SOURCES = tests/unit/test_ckpt_dir.c tests/unit/files.h \
 	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_ckpt_dir_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-tests_unit_test_ckpt_dir_CPPFLAGS = $(AM_CPPFLAGS) -DSOURCE_DIR='"$(abs_top_srcdir)"'
 tests_unit_test_ckpt_dir_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_golden
+tests_unit_test_golden_SOURCES = tests/unit/test_golden.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_unit_test_golden_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_golden_CPPFLAGS = $(AM_CPPFLAGS) -DSOURCE_DIR='"$(abs_top_srcdir)"'
+tests_unit_test_golden_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_damage
 tests_unit_test_damage_SOURCES = tests/unit/test_damage.c tests/unit/files.h
 tests_unit_test_damage_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
@@ -231,6 +235,9 @@ EXTRA_DIST += tests/power_loss.bats
 check_PROGRAMS += tests/tools/ckpt_import
 tests_tools_ckpt_import_SOURCES = tests/tools/ckpt_import.c
 tests_tools_ckpt_import_LDADD = libcheckpoint.la
+check_PROGRAMS += tests/tools/ckpt_golden
+tests_tools_ckpt_golden_SOURCES = tests/tools/ckpt_golden.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_tools_ckpt_golden_LDADD = libcheckpoint.la
 check_PROGRAMS += tests/tools/model_run
 tests_tools_model_run_LDADD = $(trainer_LIBS)
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py

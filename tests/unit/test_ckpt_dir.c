@@ -506,23 +506,6 @@ static void a_pin_that_was_set_holds_against_a_removal_under_way(void **state)
 	ckpt_dir_close(&run.dir);
 }
 
-/* The golden checkpoints of every format version are read for ever. */
-static void golden_checkpoints_are_read(void **state)
-{
-	struct ckpt_dir dir = { .fd = -1 };
-	struct ckpt *ckpt;
-	struct err err;
-	const char *top = getenv("srcdir");
-	snprintf(dir.path, sizeof dir.path, "%s/tests/golden/v1", top ? top : SOURCE_DIR);
-	dir.fd = open(dir.path, O_RDONLY | O_DIRECTORY);
-	assert_true(dir.fd >= 0);
-	if (ckpt_open(&dir, 3, IO_TIMEOUT, &ckpt, &err) < 0 || ckpt_verify(ckpt, &err) < 0 ||
-		ckpt_sample_check(ckpt, 3, &err) < 0)
-		fail_msg("%s", err.text);
-	ckpt_close(ckpt);
-	ckpt_dir_close(&dir);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -543,7 +526,6 @@ int main(void)
 		cmocka_unit_test(the_best_and_the_pinned_stay),
 		cmocka_unit_test(a_pinned_one_comes_back_from_a_killed_removal),
 		cmocka_unit_test(a_pin_that_was_set_holds_against_a_removal_under_way),
-		cmocka_unit_test(golden_checkpoints_are_read),
 	};
 	log_set_writer(count_errors, NULL);
 	return cmocka_run_group_tests(tests, files_setup, files_teardown);
