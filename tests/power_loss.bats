@@ -32,22 +32,22 @@ complain() {
     return 1
 }
 
-# found_is LEAST MOST ATTEMPTS: the folder `found` has a newest step in [LEAST, MOST], where 0 is none, and at least so
-# many attempts on record; nothing in it is damaged; it goes on with the next step; and when the power goes again, that
-# step is there.
+# found_is FOLDER LEAST MOST ATTEMPTS: the folder has a newest step in [LEAST, MOST], where 0 is none, and at least so many
+# attempts on record; nothing in it is damaged; it goes on with the next step; and when the power goes then, that step
+# is there.
 found_is() {
-    local least=$1 most=$2 attempts=$3 latest=step-00000000 step records next
-    [ ! -e found/a/run/latest ] || read -r latest <found/a/run/latest || :
+    local folder=$1 least=$2 most=$3 attempts=$4 latest=step-00000000 step records next
+    [ ! -e "$folder/a/run/latest" ] || read -r latest <"$folder/a/run/latest" || :
     [[ $latest =~ ^step-[0-9]{8}$ ]] || { complain "latest is torn"; return; }
-    watch found "$writer" resume found/a/run >said 2>complaints || { complain "can't go on: $(<complaints)"; return; }
+    watch "$folder" "$writer" resume "$folder/a/run" >said 2>complaints || { complain "can't go on: $(<complaints)"; return; }
     { read -r step && read -r records && read -r next && read -r next; } <said
     [ ! -s complaints ] || { complain "said: $(<complaints)"; return; }
     [ "$step" != none ] || step=0
     [ "$step" -ge "$least" ] && [ "$step" -le "$most" ] || { complain "found $step, not $least to $most"; return; }
     [ "$records" -ge "$attempts" ] || { complain "$records attempts on record, not $attempts"; return; }
-    ! compgen -G 'found/a/run/*damaged*' >/dev/null && ! compgen -G 'found/a/run/.[sr]*ing-*' >/dev/null ||
+    ! compgen -G "$folder/a/run/*damaged*" >/dev/null && ! compgen -G "$folder/a/run/.[sr]*ing-*" >/dev/null ||
         { complain "left behind"; return; }
-    "$tools/power_cut" strict found again || return
+    "$tools/power_cut" strict "$folder" again || return
     watch again "$writer" newest again/a/run >said 2>&1 && read -r step <said && [ "step $step" = "$next" ] ||
         complain "lost the next step"
 }
@@ -65,12 +65,12 @@ read_told() {
 }
 
 # cut_everywhere BASE FIRST LAST [HOW…]: saves the steps FIRST to LAST on top of the folder BASE, once for each call that
-# changes something, with the power cut before it, in each of the ways HOW (power_cut.c; `seed` is one that no other call
-# has). SWALLOW is what the layer forgets.
+# changes something, with the power cut before it, in each of the ways HOW: power_cut's (`seed` is one that no other call
+# has), or, as the last one, `killed`: the power stays, and goes only after the next step. SWALLOW is what the layer forgets.
 cut_everywhere() {
-    local base=$1 first=$2 last=$3 n how status durable attempts
+    local base=$1 first=$2 last=$3 n how folder status durable attempts
     shift 3
-    [ $# -gt 0 ] || set -- strict ahead seed
+    [ $# -gt 0 ] || set -- strict ahead seed killed
     for ((n = 1; ; n++)); do
         rm -rf under && cp -r "$base" under && "$tools/power_cut" none under || return
         status=0
@@ -81,8 +81,13 @@ cut_everywhere() {
         [ "$durable" -gt 0 ] || durable=$((first - 1))
         [ "$first" -eq 1 ] || attempts=$((attempts + 1))
         for how; do
-            "$tools/power_cut" "${how/seed/$((first * 1000 + n))}" under found || return
-            found_is "$durable" "$last" "$attempts" || { echo "call $n, $how"; return 1; }
+            folder=found
+            if [ "$how" = killed ]; then
+                folder=under
+            else
+                "$tools/power_cut" "${how/seed/$((first * 1000 + n))}" under found || return
+            fi
+            found_is $folder "$durable" "$last" "$attempts" || { echo "call $n, $how"; return 1; }
             cuts=$((cuts + 1))
         done
         points=$((points + 1))
