@@ -58,7 +58,7 @@ complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
 @test "with any call failing, a save says so or succeeds, and leaves step 3 or step 2" {
     fresh
     strace -o trace "$writer" save run 3 3
-    points trace openat mkdirat fallocate write fsync close renameat unlinkat getdents64 read >points
+    points trace openat mkdirat fallocate write pwrite64 fsync close renameat unlinkat getdents64 read >points
     local tried=0 failed=0 name when error status found
     while read -r name when; do
         for error in EIO ENOSPC; do
@@ -94,7 +94,7 @@ complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
         /^openat\(.*\.saving-.*= [0-9]+$/ && made { folder = $NF }
         /^openat\(.*O_CREAT.*= [0-9]+$/ { state[$NF] = "open"; state[fd_of($0)] = "changed"; files++ }
         /^renameat\(.*"manifest.json"/ { state[fd_of($0)] = "changed" }
-        /^write\(/ { state[fd_of($0)] = "written" }
+        /^(write|pwrite64)\(/ { state[fd_of($0)] = "written" }
         /^fsync\(/ { state[fd_of($0)] = "synced" }
         /^close\(/ { fd = fd_of($0); if (fd in state && state[fd] != "synced") bad = $0 }
         /^renameat\(.*\.saving-.*"step-/ { committed = 1; dir = fd_of($0) }

@@ -96,9 +96,9 @@ cut_everywhere() {
 }
 
 @test "whenever the power goes, what was durable is found, whole" {
-    cut_everywhere empty 1 3
+    cut_everywhere empty 1 4
     cp -r under before
-    cut_everywhere before 4 4
+    cut_everywhere before 5 5
     echo "# cut the power at $points points, in $cuts ways" >&3
     [ "$points" -gt 150 ]
 }
