@@ -40,6 +40,8 @@ static char *encode(const struct owner *owner)
 		"cluster", owner->cluster, "job", (json_int_t)owner->job, "attempt", owner->attempt, "token", owner->token,
 		"host", owner->host, "pid", (json_int_t)owner->pid, "process", owner->process, "time", owner->time,
 		"ended", (int)owner->ended);
+	if (object && owner->brief)
+		json_object_set_new(object, "brief", json_true());
 	char *text = object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
 	json_decref(object);
 	return text;
@@ -68,6 +70,7 @@ static bool decode(const json_t *object, struct owner *owner)
 	owner->pid = json_integer_value(json_object_get(object, "pid"));
 	owner->time = json_number_value(json_object_get(object, "time"));
 	owner->ended = json_is_true(json_object_get(object, "ended"));
+	owner->brief = json_is_true(json_object_get(object, "brief"));
 	return true;
 }
 
@@ -283,6 +286,8 @@ static int decide(const struct ckpt_dir *dir, const struct owner *other, const s
 		return err_fail(err, EXIT_FAULT, "owner: a later attempt owns %s: %s", dir->path, who);
 	if (other->ended || life_of(dir, other, self, check, arg, lock_fd) == OWNER_ENDED)
 		return 0;
+	if (other->brief)
+		return err_fail(err, EXIT_LOST, "owner: %s is looked after by a tool, %s, and it does not end", dir->path, who);
 	return err_fail(err, EXIT_USAGE, "owner: %s is in use by %s; wait until it has ended, cancel it, or give another "
 		"directory", dir->path, who);
 }
@@ -309,18 +314,18 @@ static int make_token(char token[MANIFEST_TOKEN_SIZE], struct err *err)
 	return 0;
 }
 
-int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg, double timeout,
-	struct err *err)
+static int try_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg, struct deadline deadline,
+	struct owner *other, struct err *err)
 {
-	struct owner other;
 	AUTO_CLOSE int lock_fd = -1;
-	int locked = lock(dir, timeout, &lock_fd, err);
+	other->brief = false;
+	int locked = lock(dir, deadline_left(deadline), &lock_fd, err);
 	if (locked < 0)
 		return name_other(dir, err);
 	if (locked)
 		remove_leftovers(dir);
-	int found = owner_read(dir, &other, err);
-	if (found < 0 || (found && decide(dir, &other, self, check, arg, lock_fd, err) < 0))
+	int found = owner_read(dir, other, err);
+	if (found < 0 || (found && decide(dir, other, self, check, arg, lock_fd, err) < 0))
 		return -1;
 	describe_self(self);
 	if (make_token(self->token, err) < 0 || replace(dir, self, err) < 0)
@@ -329,6 +334,21 @@ int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *che
 		deadline_sleep(deadline_in(2 * SETTLE_SECONDS), SETTLE_SECONDS);
 	/* The file decides, not our memory of having written it. */
 	return owner_verify(dir, self->token, err);
+}
+
+int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg, double timeout,
+	struct err *err)
+{
+	struct err own;
+	struct owner other;
+	struct deadline deadline = deadline_in(timeout);
+	err = err ? err : &own;
+	/* The lock is let go in between: a brief owner needs it to leave. */
+	for (;;) {
+		int result = try_claim(dir, self, check, arg, deadline, &other, err);
+		if (result == 0 || !other.brief || err->status != EXIT_LOST || !deadline_sleep(deadline, POLL_SECONDS))
+			return result;
+	}
 }
 
 /* ---- while owning ---- */

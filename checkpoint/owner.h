@@ -23,6 +23,7 @@ struct owner {
 	char process[128];               /* what makes pid unique: boot id, pid namespace, start time */
 	double time;                     /* of the claim, seconds since the epoch */
 	bool ended;                      /* left in order by owner_release */
+	bool brief;                      /* a tool's, over in a moment: others wait for it instead of being refused */
 };
 
 enum owner_life { OWNER_UNKNOWN, OWNER_RUNS, OWNER_ENDED };
@@ -30,10 +31,10 @@ enum owner_life { OWNER_UNKNOWN, OWNER_RUNS, OWNER_ENDED };
 /* Whether Slurm says that the job of `other` runs. OWNER_UNKNOWN where Slurm can't be asked: then the heartbeat counts. */
 typedef enum owner_life owner_check(void *arg, const struct owner *other);
 
-/* Makes the caller the owner of `dir`, durably. He fills in cluster, job and attempt; the rest of `self` is filled in
+/* Makes the caller the owner of `dir`, durably. He fills in cluster, job, attempt and brief; the rest of `self` is filled in
  * here. A higher attempt of the same job takes over at once; anybody else is refused (EXIT_USAGE, the line names the
  * owner) while the owner lives. Of two that start at the same moment exactly one wins. `check` may be NULL. `timeout`
- * in seconds bounds the wait for the lock. */
+ * in seconds bounds the wait for the lock, and that for a brief owner to leave (then EXIT_LOST). */
 int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg, double timeout,
 	struct err *err);
 
