@@ -52,4 +52,25 @@ libckptd_la_LIBADD = libcheckpoint.la
 bin_PROGRAMS += muster-ckptd
 muster_ckptd_SOURCES = checkpoint/muster_ckptd.c
 muster_ckptd_LDADD = libckptd.la libcheckpoint.la libcommon.la
+
+# muster-ckpt, the command for people
+libcheckpoint_la_SOURCES += checkpoint/gpt2.c checkpoint/gpt2.h
+bin_PROGRAMS += muster-ckpt
+noinst_LTLIBRARIES += libckptcmd.la
+libckptcmd_la_SOURCES = \
+	checkpoint/ckpt_check.c checkpoint/ckpt_check.h \
+	checkpoint/ckpt_diff.c checkpoint/ckpt_diff.h \
+	checkpoint/hf_export.c checkpoint/hf_export.h \
+	checkpoint/hf_model.c \
+	checkpoint/history.c checkpoint/history.h \
+	checkpoint/llmc_model.c \
+	checkpoint/model_source.c checkpoint/model_source.h \
+	checkpoint/narrow.c checkpoint/narrow.h \
+	checkpoint/progress.c checkpoint/progress.h
+libckptcmd_la_LIBADD = libcheckpoint.la
+muster_ckpt_SOURCES = checkpoint/muster_ckpt.c checkpoint/ckpt_cmd.c checkpoint/ckpt_cmd.h \
+	checkpoint/ckpt_cmd_diff.c checkpoint/ckpt_cmd_export.c checkpoint/ckpt_cmd_history.c checkpoint/ckpt_cmd_import.c \
+	checkpoint/ckpt_cmd_list.c checkpoint/ckpt_cmd_pin.c checkpoint/ckpt_cmd_prune.c checkpoint/ckpt_cmd_show.c \
+	checkpoint/ckpt_cmd_verify.c
+muster_ckpt_LDADD = libckptcmd.la
 # End of checkpoint.mk

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ struct slice {
 
 struct ckpt {
 	int fd;                       /* of the checkpoint's folder */
-	char name[CKPT_STEP_NAME_SIZE + 64];
+	char name[NAME_MAX + 1];
 	struct manifest *manifest;
 	struct shard_cache cache;
 	struct source *sources;       /* one for each file of the manifest, in its order */
@@ -111,7 +112,7 @@ static int read_manifest(struct ckpt *ckpt, int64_t step, struct err *err)
 		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 		return newer || err->status != EXIT_DATA ? -1 : CKPT_DAMAGED;
 	}
-	if (ckpt->manifest->step != step)
+	if (step >= 0 && ckpt->manifest->step != step)
 		return damaged(err, "its manifest is that of step %" PRId64, ckpt->manifest->step);
 	return 0;
 }
@@ -447,6 +448,12 @@ static size_t find_slice(const struct ckpt *ckpt, const char *tensor, uint64_t f
 			high = middle;
 	}
 	return low;
+}
+
+bool ckpt_has_state(const struct ckpt *ckpt, const char *tensor)
+{
+	size_t i = find_slice(ckpt, tensor, 0);
+	return i < ckpt->slice_count && strcmp(ckpt->slices[i].tensor->name, tensor) == 0;
 }
 
 int ckpt_read_state(struct ckpt *ckpt, enum snapshot_state state, const char *tensor, uint64_t first, uint64_t count,

@@ -3,6 +3,7 @@
 #ifndef MUSTER_CKPT_H
 #define MUSTER_CKPT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "checkpoint/ckpt_dir.h"
@@ -21,7 +22,7 @@ struct ckpt; /* used by one thread at a time */
  * before it ends as EXIT_LOST; also in the functions below. */
 int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struct ckpt **ckpt, struct err *err);
 
-/* The same for a folder of any name: a save that is not committed. */
+/* The same for a folder of any name: a save that is not committed, or what people have copied. `step` -1: of any step. */
 int ckpt_open_folder(const struct ckpt_dir *dir, const char *folder, int64_t step, double io_timeout, struct ckpt **ckpt,
 	struct err *err);
 void ckpt_close(struct ckpt *ckpt);
@@ -44,6 +45,9 @@ const struct safetensors_tensor *ckpt_tensor_at(const struct ckpt *ckpt, size_t 
 
 /* Reads elements [first, first + count) of a model tensor, in its dtype (whole bytes only: not F4 or F6). */
 int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64_t count, void *out, struct err *err);
+
+/* Whether there is optimizer state of a tensor. */
+bool ckpt_has_state(const struct ckpt *ckpt, const char *tensor);
 
 /* Reads elements [first, first + count) of the optimizer's state of a tensor, whichever slices and shards hold them. */
 int ckpt_read_state(struct ckpt *ckpt, enum snapshot_state state, const char *tensor, uint64_t first, uint64_t count,

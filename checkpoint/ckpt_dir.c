@@ -91,7 +91,8 @@ static int probe(const struct ckpt_dir *dir, struct err *err)
 	return failed ? path_fault("write in", dir->path, err) : 0;
 }
 
-int ckpt_dir_open(struct ckpt_dir *dir, const char *path, struct err *err)
+/* Takes the path over, without slashes at its end. */
+static int set_path(struct ckpt_dir *dir, const char *path, struct err *err)
 {
 	dir->fd = -1;
 	size_t length = strlen(path);
@@ -100,7 +101,23 @@ int ckpt_dir_open(struct ckpt_dir *dir, const char *path, struct err *err)
 	if (length == 0 || length >= sizeof dir->path)
 		return err_fail(err, EXIT_USAGE, "checkpoint: the directory's path is empty or too long");
 	snprintf(dir->path, sizeof dir->path, "%.*s", (int)length, path);
-	if (make_path(dir->path, err) < 0)
+	return 0;
+}
+
+int ckpt_dir_open_existing(struct ckpt_dir *dir, const char *path, struct err *err)
+{
+	if (set_path(dir, path, err) < 0)
+		return -1;
+	dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir->fd < 0)
+		return err_fail(err, io_status(errno) == EXIT_LOST ? EXIT_LOST : EXIT_USAGE, "checkpoint: couldn't open %s: %m; give a "
+			"checkpoint directory", dir->path);
+	return 0;
+}
+
+int ckpt_dir_open(struct ckpt_dir *dir, const char *path, struct err *err)
+{
+	if (set_path(dir, path, err) < 0 || make_path(dir->path, err) < 0)
 		return -1;
 	dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
@@ -184,6 +201,19 @@ int ckpt_dir_steps(const struct ckpt_dir *dir, int64_t **steps, size_t *count, s
 	if (*count > 0) /* else *steps is NULL */
 		qsort(*steps, *count, sizeof **steps, by_step);
 	return 0;
+}
+
+struct manifest *ckpt_dir_manifest(const struct ckpt_dir *dir, int64_t step, struct err *err)
+{
+	char name[CKPT_STEP_NAME_SIZE], path[CKPT_STEP_NAME_SIZE + sizeof "/" MANIFEST_NAME];
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	snprintf(path, sizeof path, "%s/" MANIFEST_NAME, ckpt_step_name(step, name));
+	if (io_read_file(dir->fd, path, MANIFEST_SIZE_MAX, &text, &size, err) < 0)
+		return NULL;
+	struct manifest *manifest = manifest_parse(text, size, NULL, err);
+	errno = 0;
+	return manifest;
 }
 
 /* ---- set aside ---- */
@@ -359,21 +389,14 @@ int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *er
 /* What retention asks about a checkpoint. One that can't be looked at now counts as pinned, until the next time. */
 static struct retention_item describe(const struct ckpt_dir *dir, int64_t step, bool losses)
 {
-	char name[CKPT_STEP_NAME_SIZE], path[CKPT_STEP_NAME_SIZE + sizeof "/" MANIFEST_NAME];
-	AUTO_FREE char *text = NULL;
-	size_t size;
+	char name[CKPT_STEP_NAME_SIZE];
 	struct retention_item item = { .step = step, .validation_loss = NAN };
 	item.pinned = pin_is_set(dir->fd, ckpt_step_name(step, name), NULL) != 0;
-	if (!losses)
-		return item;
-	snprintf(path, sizeof path, "%s/" MANIFEST_NAME, name);
-	if (io_read_file(dir->fd, path, MANIFEST_SIZE_MAX, &text, &size, NULL) < 0) {
-		item.pinned |= errno != ENOENT;
-		return item;
-	}
-	struct manifest *manifest = manifest_parse(text, size, NULL, NULL);
+	struct manifest *manifest = losses ? ckpt_dir_manifest(dir, step, NULL) : NULL;
 	if (manifest)
 		item.validation_loss = manifest->validation_loss;
+	else if (losses)
+		item.pinned |= errno != 0 && errno != ENOENT;
 	manifest_destroy(manifest);
 	return item;
 }

@@ -1,5 +1,5 @@
 # doc/
-dist_man1_MANS += doc/muster-curve.1 doc/muster-tokens.1 doc/muster-train.1
+dist_man1_MANS += doc/muster-ckpt.1 doc/muster-curve.1 doc/muster-tokens.1 doc/muster-train.1
 EXTRA_DIST += doc/exit-status.md doc/checkpoint-format.md doc/ckptd-protocol.md
 dist_man1_MANS += doc/muster-rdzv.1
 dist_man8_MANS += doc/muster-ckptd.8 doc/muster-requeue.8 doc/spank_muster.8

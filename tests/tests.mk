@@ -95,6 +95,24 @@ tests_unit_test_ckptd_SOURCES = tests/unit/test_ckptd.c tests/unit/files.h \
 tests_unit_test_ckptd_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckptd_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_narrow
+tests_unit_test_narrow_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_narrow_LDADD = libckptcmd.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_progress
+tests_unit_test_progress_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_progress_LDADD = libckptcmd.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_history
+tests_unit_test_history_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_history_LDADD = libckptcmd.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_gpt2
+tests_unit_test_gpt2_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_gpt2_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ckpt_diff
+tests_unit_test_ckpt_diff_SOURCES = tests/unit/test_ckpt_diff.c tests/unit/files.h \
+	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_unit_test_ckpt_diff_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ckpt_diff_LDADD = libckptcmd.la $(CMOCKA_LIBS)
+
 unit_tests += tests/unit/test_ident
 tests_unit_test_ident_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
@@ -222,7 +240,7 @@ check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 endif
 
-EXTRA_DIST += tests/golden tests/checkpoint_kill.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
+EXTRA_DIST += tests/golden tests/checkpoint_kill.bats tests/ckpt_command.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
 
 # What bats files run.
 check_PROGRAMS += tests/tools/ckpt_writer

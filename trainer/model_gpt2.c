@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "checkpoint/gpt2.h"
 #include "trainer/model_kind.h"
 
 #define INIT_STD 0.02
@@ -335,18 +336,14 @@ static double flops(const struct model *model)
 	return 6.0 * (double)model->table.parameters * positions + 12.0 * c->layers * c->width * positions * positions;
 }
 
-/* https://huggingface.co/docs/transformers/model_doc/gpt2, GPT2Config; the dropouts are those of this training: none. */
 static json_t *config_json(const struct model *model)
 {
 	const struct model_config *c = &model->config;
 	const int end_of_text = 50256; /* GPT-2's own vocabulary; another one has none that we know of */
-	json_t *end = c->vocabulary > end_of_text ? json_integer(end_of_text) : json_null();
-	return json_pack("{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:n, s:i, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:s, s:O, s:o}",
-		"architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
-		"n_layer", c->layers, "n_embd", c->width, "n_head", c->heads, "n_positions", c->context, "n_ctx", c->context,
-		"n_inner", "vocab_size", c->vocabulary, "layer_norm_epsilon", 1e-5, "initializer_range", INIT_STD,
-		"attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "scale_attn_weights", 1, "tie_word_embeddings", 1,
-		"torch_dtype", "float32", "bos_token_id", end, "eos_token_id", end);
+	const int64_t end = c->vocabulary > end_of_text ? end_of_text : -1;
+	const struct gpt2_config config = { .layers = c->layers, .width = c->width, .heads = c->heads, .context = c->context,
+		.vocabulary = c->vocabulary, .begin = end, .end = end };
+	return gpt2_config_json(&config, "float32");
 }
 
 const struct model_methods model_gpt2 = {

@@ -11,7 +11,7 @@ libtrainer_a_SOURCES += trainer/batch.h \
 	trainer/tensors.c trainer/tensors.h
 # the CPU's operations; what links libtrainer.a links trainer_LIBS
 AM_CPPFLAGS += $(DNNL_CPPFLAGS)
-trainer_LIBS = libtrainer.a liblaunch.la libcommon.la $(DNNL_LIBS)
+trainer_LIBS = libtrainer.a libcheckpoint.la liblaunch.la libcommon.la $(DNNL_LIBS)
 libtrainer_a_SOURCES += trainer/ops.h \
 	trainer/cpu/cpu.h \
 	trainer/cpu/fast_attention.c \

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Unlike a load, which stops at the first wrong byte, this goes on to the end: people want to know how much is lost. The
+ * order is from what needs no trust to what does: the manifest by its own hash, sizes, bytes, then what they mean. */
+#include "checkpoint/ckpt_check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_dir.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/shard.h"
+#include "common/auto.h"
+#include "common/io.h"
+
+#define IO_TIMEOUT 1.0 /* seconds of retries while the headers are read */
+
+struct checking {
+	const struct ckpt_check *check;
+	int folder;
+	char *chunk;            /* MANIFEST_CHUNK bytes */
+	struct err *err;
+	bool faulty, unknown;
+};
+
+/* The first fault is kept in err; one that makes the answer unknown only as long as there is none. */
+static void add_fault(struct checking *c, const char *file, uint64_t first, uint64_t size, const char *what)
+{
+	if (!c->faulty && size)
+		err_fail(c->err, EXIT_DATA, "%s, bytes %" PRIu64 " to %" PRIu64 ": %s", file, first, first + size - 1, what);
+	else if (!c->faulty)
+		err_fail(c->err, EXIT_DATA, "%s: %s", file, what);
+	c->faulty = true;
+	if (c->check->fault)
+		c->check->fault(c->check->arg, file, first, size, what);
+}
+
+static void add_unknown(struct checking *c, enum exit_status status, const char *text)
+{
+	if (!c->faulty && !c->unknown)
+		err_fail(c->err, status, "%s", text);
+	c->unknown = true;
+}
+
+/* errno of opening or reading: damage, or no answer. */
+static void add_errno(struct checking *c, const char *file, const char *verb)
+{
+	char text[400];
+	enum shard_fault fault = shard_fault_of(errno);
+	snprintf(text, sizeof text, "couldn't %s it: %s", verb, strerror(errno));
+	if (fault == SHARD_FAULT_DATA) {
+		add_fault(c, file, 0, 0, text);
+		return;
+	}
+	snprintf(text, sizeof text, "checkpoint: couldn't %s %s: %s", verb, file, strerror(errno));
+	add_unknown(c, fault == SHARD_FAULT_IO ? EXIT_LOST : EXIT_FAULT, text);
+}
+
+/* ---- the manifest ---- */
+
+static struct manifest *read_manifest(struct checking *c)
+{
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	bool newer;
+	struct err why;
+	if (io_read_file(c->folder, MANIFEST_NAME, MANIFEST_SIZE_MAX, &text, &size, &why) < 0) {
+		if (errno == EINVAL || errno == EFBIG)
+			add_fault(c, MANIFEST_NAME, 0, 0, why.text);
+		else
+			add_errno(c, MANIFEST_NAME, "read");
+		return NULL;
+	}
+	struct manifest *manifest = manifest_parse(text, size, &newer, &why);
+	if (!manifest && (newer || why.status != EXIT_DATA))
+		add_unknown(c, why.status, why.text);
+	else if (!manifest)
+		add_fault(c, MANIFEST_NAME, 0, 0, why.text);
+	return manifest;
+}
+
+/* ---- bytes ---- */
+
+/* Whether the chunk has its hash: 1, 0, or -1 with errno. */
+static int try_chunk(struct checking *c, int fd, const struct manifest_file *file, size_t chunk, size_t size)
+{
+	off_t offset = (off_t)chunk * MANIFEST_CHUNK;
+	ssize_t n = lseek(fd, offset, SEEK_SET) < 0 ? -1 : io_read_full(fd, c->chunk, size);
+	if (n < 0)
+		return -1;
+	return (size_t)n == size && hash_equal(hash_bytes(c->chunk, size), file->chunks[chunk]);
+}
+
+/* A second look comes from the storage, not from this machine's memory of the first. */
+static int look_again(struct checking *c, const struct manifest_file *file, size_t chunk, size_t size)
+{
+	AUTO_CLOSE int fd = openat(c->folder, file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return -1;
+	posix_fadvise(fd, (off_t)chunk * MANIFEST_CHUNK, (off_t)size, POSIX_FADV_DONTNEED);
+	return try_chunk(c, fd, file, chunk, size);
+}
+
+static void check_bytes(struct checking *c, int fd, const struct manifest_file *file)
+{
+	char what[80];
+	struct hasher *whole = hasher_create();
+	bool good = true;
+	if (!whole)
+		add_unknown(c, EXIT_FAULT, "checkpoint: no memory");
+	for (size_t i = 0; whole && i < file->chunk_count; i++) {
+		uint64_t first = (uint64_t)i * MANIFEST_CHUNK, left = file->size - first;
+		size_t size = left < MANIFEST_CHUNK ? (size_t)left : MANIFEST_CHUNK;
+		int same = try_chunk(c, fd, file, i, size);
+		if (same != 1)
+			same = look_again(c, file, i, size);
+		if (same < 0)
+			add_errno(c, file->name, "read");
+		snprintf(what, sizeof what, "chunk %zu does not have its hash", i);
+		if (same == 0)
+			add_fault(c, file->name, first, size, what);
+		good &= same == 1;
+		hasher_add(whole, c->chunk, size);
+		if (c->check->progress)
+			c->check->progress(c->check->arg, size);
+	}
+	if (whole && good && !hash_equal(hasher_value(whole), file->hash))
+		add_fault(c, file->name, 0, 0, "it does not have its hash as a whole");
+	hasher_destroy(whole);
+}
+
+static void check_file(struct checking *c, const struct manifest_file *file)
+{
+	struct stat st;
+	char what[120];
+	AUTO_CLOSE int fd = openat(c->folder, file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		add_errno(c, file->name, "open");
+		return;
+	}
+	snprintf(what, sizeof what, "it has %lld bytes, not %" PRIu64, (long long)st.st_size, file->size);
+	if (!S_ISREG(st.st_mode))
+		add_fault(c, file->name, 0, 0, "it is no regular file");
+	else if ((uint64_t)st.st_size != file->size)
+		add_fault(c, file->name, 0, 0, what);
+	else if (c->check->deep)
+		check_bytes(c, fd, file);
+}
+
+/* ---- what the bytes mean ---- */
+
+static void check_meaning(struct checking *c, const struct ckpt_dir *dir, const char *name)
+{
+	struct ckpt *ckpt;
+	struct err why;
+	int result = ckpt_open_folder(dir, name, ckpt_step_of(name), IO_TIMEOUT, &ckpt, &why);
+	if (result == 0)
+		ckpt_close(ckpt);
+	else if (result == CKPT_DAMAGED)
+		add_fault(c, name, 0, 0, why.text);
+	else
+		add_unknown(c, why.status, why.text);
+}
+
+static void check_folder(struct checking *c, const struct ckpt_dir *dir, const char *name)
+{
+	struct manifest *manifest = read_manifest(c);
+	if (!manifest)
+		return;
+	for (size_t i = 0; i < manifest->file_count; i++)
+		check_file(c, &manifest->files[i]);
+	manifest_destroy(manifest);
+	if (!c->faulty && !c->unknown)
+		check_meaning(c, dir, name);
+}
+
+enum ckpt_verdict ckpt_check(const struct ckpt_dir *dir, const char *name, const struct ckpt_check *check, struct err *err)
+{
+	AUTO_CLOSE int folder = openat(dir->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	AUTO_FREE char *chunk = check->deep ? malloc(MANIFEST_CHUNK) : NULL;
+	struct checking c = { .check = check, .folder = folder, .chunk = chunk, .err = err };
+	if (folder < 0)
+		add_errno(&c, name, "open");
+	else if (check->deep && !chunk)
+		add_unknown(&c, EXIT_FAULT, "checkpoint: no memory");
+	else
+		check_folder(&c, dir, name);
+	if ((c.faulty || c.unknown) && faccessat(dir->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
+		err_fail(err, EXIT_USAGE, "checkpoint: %s is not there, or was removed meanwhile", name);
+		return CKPT_GONE;
+	}
+	return c.faulty ? CKPT_FAULTY : c.unknown ? CKPT_UNKNOWN : CKPT_VALID;
+}
+
+uint64_t ckpt_check_bytes(const struct ckpt_dir *dir, const char *name)
+{
+	char path[NAME_MAX + 32];
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	uint64_t total = 0;
+	snprintf(path, sizeof path, "%s/" MANIFEST_NAME, name);
+	if (io_read_file(dir->fd, path, MANIFEST_SIZE_MAX, &text, &size, NULL) < 0)
+		return 0;
+	struct manifest *manifest = manifest_parse(text, size, NULL, NULL);
+	for (size_t i = 0; manifest && i < manifest->file_count; i++)
+		total += manifest->files[i].size;
+	manifest_destroy(manifest);
+	return total;
+}
