@@ -3,6 +3,7 @@
 #include "config.h"
 #include "checkpoint/ckptd_session.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -124,11 +125,16 @@ static bool is_to_be_logged(const struct ckptd_session *session)
 	return !session->service->quiet || session->conn.fd < 0;
 }
 
-static void log_durable(const struct ckptd_session *session, const struct ckptd_news *news, const char *what)
+static void log_durable(const struct ckptd_session *session, const struct ckptd_news *news)
 {
-	if (is_to_be_logged(session) && news->bytes > 0)
-		log_info("checkpoint: step %" PRId64 " of %s %s: %.1f MB in %.2f s, %.2f GB/s", news->step, attach_of(session)->path,
-			what, (double)news->bytes * 1e-6, news->seconds, (double)news->bytes * 1e-9 / fmax(news->seconds, 1e-9));
+	const struct ckptd_attach *attach = attach_of(session);
+	char what[60] = "";
+	if (!is_to_be_logged(session) || news->bytes == 0)
+		return;
+	if (news->type != NEWS_DURABLE)
+		snprintf(what, sizeof what, "part %d of %d of ", (int)attach->part + 1, (int)attach->parts);
+	log_info("checkpoint: %sstep %" PRId64 " of %s is durable: %.1f MB in %.2f s, %.2f GB/s", what, news->step, attach->path,
+		(double)news->bytes * 1e-6, news->seconds, (double)news->bytes * 1e-9 / fmax(news->seconds, 1e-9));
 }
 
 static void on_failed(struct ckptd_session *session, const struct ckptd_news *news)
@@ -148,7 +154,7 @@ static void on_durable(struct ckptd_session *session, const struct ckptd_news *n
 	const struct ckptd_message durable = { .type = CKPTD_SAVE_DURABLE, .durable = { news->step, (int64_t)news->bytes,
 		news->seconds, news->taken } };
 	session->newest = news->step;
-	log_durable(session, news, "is durable");
+	log_durable(session, news);
 	answer(session, &durable);
 }
 
@@ -186,11 +192,11 @@ static void on_news(struct ckptd_session *session, struct ckptd_news *news)
 		on_progress(session, news);
 		break;
 	case NEWS_PART:
-		log_durable(session, news, "has this part durable");
+		log_durable(session, news);
 		report(session, news);
 		break;
 	case NEWS_WRITTEN:
-		log_durable(session, news, "has this part durable");
+		log_durable(session, news);
 		tell_written(session, news->step, news->bytes, news->seconds);
 		break;
 	case NEWS_DURABLE:
@@ -224,11 +230,21 @@ static void on_taken(void *arg, const struct ckptd_told *told)
 
 /* ---- life ---- */
 
+/* Without a word to a file server, which may hang. */
+static int check_directory(const struct ckptd_session *session, struct err *err)
+{
+	struct statx st;
+	if (statx(session->dir.fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
+		return err_set(err, "service: couldn't look at the directory %s: %m", session->dir.path);
+	if (!S_ISDIR(st.stx_mode))
+		return err_fail(err, EXIT_DATA, "protocol: ATTACH: what was handed over as %s is no directory", session->dir.path);
+	return 0;
+}
+
 static int adopt(struct ckptd_session *session, struct err *err)
 {
 	const struct ckptd_attach *attach = attach_of(session);
 	int descriptors[CKPTD_DESCRIPTORS];
-	struct stat st;
 	int count = ckptd_conn_take(&session->conn, descriptors);
 	session->dir.fd = descriptors[0];
 	snprintf(session->dir.path, sizeof session->dir.path, "%s", attach->path);
@@ -239,9 +255,7 @@ static int adopt(struct ckptd_session *session, struct err *err)
 	}
 	if (snapshot_memory_adopt(&session->memory, descriptors + 1, (int)attach->slots, (size_t)attach->slot_bytes, err) < 0)
 		return -1;
-	if (fstat(session->dir.fd, &st) < 0 || !S_ISDIR(st.st_mode))
-		return err_fail(err, EXIT_DATA, "protocol: ATTACH: what was handed over as %s is no directory", attach->path);
-	return 0;
+	return check_directory(session, err);
 }
 
 static int begin(struct ckptd_session *session, struct err *err)
@@ -339,6 +353,8 @@ bool ckptd_session_is(const struct ckptd_session *session, const struct ckptd_at
 void ckptd_session_finish(struct ckptd_session *session, struct deadline deadline)
 {
 	double report = deadline_left(deadline);
+	/* What is in the socket was handed over before. */
+	hear_client(session);
 	session->finishing = true;
 	ckptd_worker_hurry(session->worker, deadline);
 	if (session->report)

@@ -89,9 +89,18 @@ tests_unit_test_owner_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_proto
 tests_unit_test_ckptd_proto_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckptd_proto_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
+ckptd_fixture = tests/unit/files.h tests/unit/ckptd_fixture.c tests/unit/ckptd_fixture.h \
+	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+unit_tests += tests/unit/test_ckptd_parts
+tests_unit_test_ckptd_parts_SOURCES = tests/unit/test_ckptd_parts.c $(ckptd_fixture)
+tests_unit_test_ckptd_parts_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ckptd_parts_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ckptd_node
+tests_unit_test_ckptd_node_SOURCES = tests/unit/test_ckptd_node.c $(ckptd_fixture)
+tests_unit_test_ckptd_node_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ckptd_node_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd
-tests_unit_test_ckptd_SOURCES = tests/unit/test_ckptd.c tests/unit/files.h \
-	tests/unit/ckptd_fixture.c tests/unit/ckptd_fixture.h tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_unit_test_ckptd_SOURCES = tests/unit/test_ckptd.c $(ckptd_fixture)
 tests_unit_test_ckptd_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckptd_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 

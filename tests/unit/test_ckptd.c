@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -260,6 +261,26 @@ static void a_full_disk_is_said_and_outlived(void **state)
 	umount2(path, MNT_DETACH);
 }
 
+/* A limit of the user's, whose signal would end the service. */
+static void a_file_that_may_not_grow_is_said_and_outlived(void **state)
+{
+	struct ckptd_fixture fixture;
+	struct err err;
+	ckptd_fixture_make(&fixture, files_path("limit"), 4 << 20, 0, 1, NULL);
+	ckptd_fixture_open(&fixture);
+	pid_t service = (pid_t)ckptd_client_service(fixture.client);
+	struct rlimit limit = { 1 << 20, RLIM_INFINITY }, none = { RLIM_INFINITY, RLIM_INFINITY };
+	assert_int_equal(prlimit(service, RLIMIT_FSIZE, &limit, NULL), 0);
+	ckptd_fixture_save(&fixture, 1);
+	assert_int_equal(ckptd_client_wait(fixture.client, 1, 20, &err), -1);
+	assert_non_null(strstr(err.text, "File too large"));
+	assert_int_equal(prlimit(service, RLIMIT_FSIZE, &none, NULL), 0);
+	ckptd_fixture_durable(&fixture, 2);
+	assert_int_equal(ckptd_client_service(fixture.client), service);
+	ckptd_fixture_check(&fixture, 2);
+	ckptd_fixture_end(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,6 +293,7 @@ int main(void)
 		cmocka_unit_test(services_that_die_one_after_the_other_end_the_save),
 		cmocka_unit_test(another_owner_ends_a_save),
 		cmocka_unit_test(a_full_disk_is_said_and_outlived),
+		cmocka_unit_test(a_file_that_may_not_grow_is_said_and_outlived),
 	};
 	unsetenv("MUSTER_CKPTD");
 	ckptd_program();

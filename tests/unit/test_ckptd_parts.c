@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Saves of several parts: ckptd_parts decides them, and two services over TCP make them whole whoever of them dies. */
+#include "config.h"
+
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "checkpoint/ckptd_conn.h"
+#include "checkpoint/ckptd_parts.h"
+#include "checkpoint/ckptd_tcp.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "tests/unit/ckptd_fixture.h"
+#include "tests/unit/files.h"
+
+#define LARGE (64u << 20)
+
+/* ---- deciding ---- */
+
+static void tell(struct ckptd_parts *parts, int64_t step, int part, const char *text, double now)
+{
+	const struct err fault = { EXIT_LOST, "it broke" };
+	assert_int_equal(ckptd_parts_tell(parts, step, part, text ? strdup(text) : NULL, text ? strlen(text) : 0, &fault, now), 0);
+}
+
+/* The next save that is over has to be this one. */
+static void expect(struct ckptd_parts *parts, double now, enum ckptd_parts_verdict verdict, int64_t step)
+{
+	struct ckptd_parts_step *over;
+	assert_int_equal(ckptd_parts_over(parts, now, &over), verdict);
+	if (verdict == PARTS_WAIT)
+		return;
+	assert_int_equal(over->step, step);
+	ckptd_parts_free(parts, over);
+}
+
+static void a_save_is_complete_when_all_parts_are_told(void **state)
+{
+	/* In every order of three parts. */
+	static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+	for (int o = 0; o < 6; o++) {
+		struct ckptd_parts *parts = ckptd_parts_create(3, 10);
+		struct ckptd_parts_step *over;
+		for (int i = 0; i < 3; i++) {
+			expect(parts, 1e9, PARTS_WAIT, 0);
+			tell(parts, 7, orders[o][i], "abc" + orders[o][i], 1e9);
+			tell(parts, 7, orders[o][i], "again", 1e9);
+		}
+		assert_int_equal(ckptd_parts_over(parts, 1e9, &over), PARTS_COMPLETE);
+		for (int i = 0; i < 3; i++) {
+			assert_string_equal(over->texts[i], "abc" + i);
+			assert_int_equal(over->sizes[i], 3 - i);
+		}
+		assert_true(over->own && !over->own_failed);
+		ckptd_parts_free(parts, over);
+		expect(parts, 1e9, PARTS_WAIT, 0);
+		ckptd_parts_destroy(parts);
+	}
+}
+
+static void saves_fail_late_overtaken_or_by_a_part(void **state)
+{
+	struct ckptd_parts *parts = ckptd_parts_create(3, 10);
+	char missing[40];
+	/* A part failed: over when all are told. */
+	tell(parts, 1, 1, NULL, 0);
+	tell(parts, 1, 0, "a", 1);
+	expect(parts, 10.9, PARTS_WAIT, 0);
+	tell(parts, 1, 2, "c", 2);
+	expect(parts, 3, PARTS_FAILED, 1);
+	/* Not told in time, which begins with part 0's own. */
+	tell(parts, 2, 1, "b", 3);
+	assert_true(ckptd_parts_next(parts) == 0);
+	expect(parts, 1e9, PARTS_WAIT, 0);
+	assert_int_equal(ckptd_parts_begin(parts, 2, 50), 0);
+	expect(parts, 1e9, PARTS_WAIT, 0);
+	tell(parts, 2, 0, "a", 100);
+	assert_true(ckptd_parts_next(parts) == 110);
+	assert_string_equal(ckptd_parts_missing(parts, ckptd_parts_first(parts), missing, sizeof missing), "3");
+	expect(parts, 109, PARTS_WAIT, 0);
+	expect(parts, 110, PARTS_LATE, 2);
+	/* Overtaken by a later one that is complete, and in their order. */
+	tell(parts, 5, 2, "c", 200);
+	tell(parts, 4, 0, "a", 200);
+	tell(parts, 5, 1, "b", 200);
+	tell(parts, 3, 0, NULL, 200);
+	expect(parts, 201, PARTS_WAIT, 0);
+	tell(parts, 5, 0, "a", 201);
+	expect(parts, 202, PARTS_OVERTAKEN, 3);
+	expect(parts, 202, PARTS_OVERTAKEN, 4);
+	expect(parts, 202, PARTS_COMPLETE, 5);
+	/* In a hurry everything is late sooner, what comes later too. */
+	tell(parts, 6, 0, "a", 300);
+	tell(parts, 7, 1, "b", 300);
+	ckptd_parts_hurry(parts, 302);
+	tell(parts, 8, 0, "a", 301);
+	expect(parts, 301, PARTS_WAIT, 0);
+	expect(parts, 302, PARTS_LATE, 6);
+	expect(parts, 302, PARTS_LATE, 7);
+	expect(parts, 302, PARTS_LATE, 8);
+	ckptd_parts_destroy(parts);
+}
+
+static void what_is_kept_is_bounded(void **state)
+{
+	struct ckptd_parts *parts = ckptd_parts_create(10, 10);
+	const struct err fault = { EXIT_LOST, "it broke" };
+	char missing[60];
+	int64_t step = 0;
+	while (ckptd_parts_tell(parts, step, 1, NULL, 0, &fault, 0) == 0)
+		step++;
+	assert_true(step > 10 && step < 1000);
+	assert_int_equal(ckptd_parts_begin(parts, step, 0), -1);
+	assert_string_equal(ckptd_parts_missing(parts, ckptd_parts_first(parts), missing, sizeof missing), "1, 3, 4, 5 and 5 others");
+	ckptd_parts_destroy(parts);
+}
+
+/* ---- two services ---- */
+
+struct two {
+	struct ckptd_fixture a, b;
+	char address[200];
+};
+
+static void open_two(struct two *two, const char *name, size_t ballast)
+{
+	ckptd_fixture_make(&two->a, files_path(name), ballast, 0, 2, NULL);
+	ckptd_fixture_open(&two->a);
+	snprintf(two->address, sizeof two->address, "%s", ckptd_client_address(two->a.client));
+	ckptd_fixture_make(&two->b, files_path(name), ballast, 1, 2, two->a.token);
+	two->b.plan.first = two->address;
+	ckptd_fixture_open(&two->b);
+	assert_string_equal(ckptd_client_address(two->b.client), "");
+}
+
+static void close_two(struct two *two)
+{
+	ckptd_fixture_end(&two->a);
+	ckptd_fixture_end(&two->b);
+}
+
+static void wait_both(struct two *two, int64_t step)
+{
+	struct err err;
+	if (ckptd_client_wait(two->b.client, step, 20, &err) < 0 || ckptd_client_wait(two->a.client, step, 20, &err) < 0)
+		fail_msg("%s", err.text);
+	ckptd_fixture_check(&two->a, step);
+}
+
+static void two_parts_become_one_checkpoint(void **state)
+{
+	struct two two;
+	open_two(&two, "two", 1 << 20);
+	for (int64_t step = 1; step <= 4; step++) {
+		ckptd_fixture_save(step % 2 ? &two.a : &two.b, step);
+		ckptd_fixture_save(step % 2 ? &two.b : &two.a, step);
+	}
+	for (int64_t step = 1; step <= 4; step++)
+		wait_both(&two, step);
+	for (int64_t step = 1; step <= 4; step++) {
+		assert_int_equal(ckptd_fixture_events(&two.a, CKPTD_WRITTEN, step), 1);
+		assert_int_equal(ckptd_fixture_events(&two.a, CKPTD_DURABLE, step), 1);
+		assert_int_equal(ckptd_fixture_events(&two.b, CKPTD_WRITTEN, step), 1);
+		assert_false(ckptd_fixture_saving(&two.a, step));
+	}
+	assert_int_equal(two.a.count, 8);
+	assert_int_equal(two.b.count, 4);
+	close_two(&two);
+}
+
+/* Nobody is told anything by the trainers any more: the services finish by themselves. */
+static void two_dead_trainers_lose_nothing(void **state)
+{
+	struct two two;
+	open_two(&two, "dead", LARGE);
+	ckptd_fixture_save(&two.b, 1);
+	ckptd_fixture_save(&two.a, 1);
+	ckptd_client_close(two.a.client);
+	ckptd_client_close(two.b.client);
+	two.a.client = two.b.client = NULL;
+	CKPTD_UNTIL(ckptd_fixture_has(&two.a, 1));
+	ckptd_fixture_check(&two.a, 1);
+	close_two(&two);
+}
+
+static void the_first_part_s_service_is_replaced(void **state)
+{
+	struct two two;
+	open_two(&two, "first", LARGE);
+	/* Before the other part is told. */
+	kill((pid_t)ckptd_client_service(two.b.client), SIGSTOP);
+	ckptd_fixture_save(&two.b, 1);
+	ckptd_fixture_save(&two.a, 1);
+	ckptd_fixture_await(&two.a, CKPTD_WRITTEN, 1);
+	kill((pid_t)ckptd_client_service(two.a.client), SIGKILL);
+	ckptd_fixture_await(&two.a, CKPTD_RESTARTED, -1);
+	assert_string_equal(ckptd_client_address(two.a.client), two.address);
+	kill((pid_t)ckptd_client_service(two.b.client), SIGCONT);
+	wait_both(&two, 1);
+	assert_int_equal(ckptd_fixture_events(&two.a, CKPTD_WRITTEN, 1), 1);
+	/* And after: part 1 is told again to the service that took over. */
+	kill((pid_t)ckptd_client_service(two.a.client), SIGSTOP);
+	ckptd_fixture_save(&two.a, 2);
+	ckptd_fixture_save(&two.b, 2);
+	deadline_sleep(deadline_in(5), 0.2);
+	kill((pid_t)ckptd_client_service(two.a.client), SIGKILL);
+	wait_both(&two, 2);
+	/* It had taken the part, and died with the word of it. */
+	ckptd_fixture_save(&two.b, 3);
+	ckptd_fixture_await(&two.b, CKPTD_WRITTEN, 3);
+	kill((pid_t)ckptd_client_service(two.a.client), SIGKILL);
+	CKPTD_UNTIL(ckptd_fixture_events(&two.a, CKPTD_RESTARTED, -1) == 3);
+	ckptd_fixture_save(&two.a, 3);
+	wait_both(&two, 3);
+	assert_int_equal(ckptd_fixture_events(&two.a, CKPTD_FAILED, -1), 0);
+	close_two(&two);
+}
+
+static void part_file(const struct ckptd_fixture *fixture, int64_t step, char path[600])
+{
+	snprintf(path, 600, "%s/.saving-step-%08lld-%s/part-00002-of-00002.json", fixture->dir.path, (long long)step, fixture->token);
+}
+
+static void the_other_part_s_service_is_replaced(void **state)
+{
+	struct two two;
+	char path[600];
+	open_two(&two, "other", LARGE);
+	/* In mid-write. */
+	ckptd_fixture_save(&two.b, 1);
+	CKPTD_UNTIL(ckptd_fixture_saving(&two.a, 1));
+	kill((pid_t)ckptd_client_service(two.b.client), SIGKILL);
+	ckptd_fixture_save(&two.a, 1);
+	wait_both(&two, 1);
+	/* With its part durable and not told: it is told, and not written again. */
+	kill((pid_t)ckptd_client_service(two.a.client), SIGSTOP);
+	ckptd_fixture_save(&two.b, 2);
+	part_file(&two.b, 2, path);
+	struct stat before, after;
+	CKPTD_UNTIL(stat(path, &before) == 0);
+	deadline_sleep(deadline_in(5), 0.1);
+	kill((pid_t)ckptd_client_service(two.b.client), SIGKILL);
+	CKPTD_UNTIL(ckptd_fixture_events(&two.b, CKPTD_RESTARTED, -1) == 2);
+	deadline_sleep(deadline_in(5), 0.3);
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	kill((pid_t)ckptd_client_service(two.a.client), SIGCONT);
+	ckptd_fixture_save(&two.a, 2);
+	wait_both(&two, 2);
+	close_two(&two);
+}
+
+static void a_failed_part_fails_the_save_and_no_other(void **state)
+{
+	struct two two;
+	struct err err;
+	open_two(&two, "failed", 0);
+	/* The second part's shard can't be made: a folder has its name. */
+	char path[600], shard[700];
+	part_file(&two.b, 1, path);
+	*strrchr(path, '/') = '\0';
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(shard, sizeof shard, "%s/part-00002-of-00002.json", path);
+	assert_int_equal(mkdir(shard, 0755), 0);
+	ckptd_fixture_save(&two.a, 1);
+	ckptd_fixture_await(&two.a, CKPTD_WRITTEN, 1);
+	ckptd_fixture_save(&two.b, 1);
+	assert_int_equal(ckptd_client_wait(two.b.client, 1, 20, &err), -1);
+	assert_int_equal(ckptd_client_wait(two.a.client, 1, 20, &err), -1);
+	assert_non_null(strstr(err.text, "part 2 of 2"));
+	rmdir(shard);
+	CKPTD_UNTIL(!ckptd_fixture_saving(&two.a, 1) || rmdir(path) == 0);
+	assert_false(ckptd_fixture_has(&two.a, 1));
+	/* The same step once more. */
+	ckptd_fixture_save(&two.a, 1);
+	ckptd_fixture_save(&two.b, 1);
+	wait_both(&two, 1);
+	close_two(&two);
+}
+
+static void a_part_that_never_comes_is_overtaken(void **state)
+{
+	struct two two;
+	struct err err;
+	open_two(&two, "overtaken", 0);
+	ckptd_fixture_save(&two.a, 1);
+	ckptd_fixture_save(&two.a, 2);
+	ckptd_fixture_save(&two.b, 2);
+	wait_both(&two, 2);
+	assert_int_equal(ckptd_client_wait(two.a.client, 1, 20, &err), -1);
+	assert_non_null(strstr(err.text, "part 2 of 2"));
+	assert_int_equal(ckptd_fixture_events(&two.a, CKPTD_FAILED, 1), 1);
+	assert_false(ckptd_fixture_saving(&two.a, 1));
+	close_two(&two);
+}
+
+/* ---- strangers ---- */
+
+static void dial(struct ckptd_conn *conn, const struct ckptd_address *address)
+{
+	struct sockaddr_storage to;
+	socklen_t size;
+	assert_int_equal(ckptd_tcp_address(address->host, address->port, &to, &size, NULL), 0);
+	int fd = socket(to.ss_family, SOCK_STREAM, 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, size), 0);
+	ckptd_conn_open(conn, fd);
+}
+
+/* Says it, and has to be sent away. */
+static void is_sent_away(const struct ckptd_address *address, const struct ckptd_message *said)
+{
+	struct ckptd_conn conn;
+	struct ckptd_message answer;
+	struct err err;
+	dial(&conn, address);
+	assert_int_equal(ckptd_conn_send(&conn, said, NULL, 0, &err), 0);
+	int rc = ckptd_conn_await(&conn, &answer, deadline_in(5), &err);
+	if (rc == 1) {
+		assert_int_equal(answer.type, CKPTD_REFUSED);
+		ckptd_message_release(&answer);
+		rc = ckptd_conn_await(&conn, &answer, deadline_in(5), &err);
+	}
+	assert_int_equal(rc, -1);
+	assert_null(strstr(err.text, "no answer"));
+	ckptd_conn_close(&conn);
+}
+
+static void who_does_not_know_the_secret_is_sent_away(void **state)
+{
+	static const char *const wrong = "00000000000000000000000000000000";
+	struct two two;
+	struct ckptd_address address;
+	open_two(&two, "secret", 0);
+	assert_int_equal(ckptd_address_parse(two.address, &address, NULL), 0);
+	const struct ckptd_message said[] = {
+		{ .type = CKPTD_HELLO, .hello = { wrong, two.a.token, 1, 2 } },
+		{ .type = CKPTD_HELLO, .hello = { address.secret, wrong, 1, 2 } },
+		{ .type = CKPTD_HELLO, .hello = { address.secret, two.a.token, 1, 3 } },
+		{ .type = CKPTD_PART, .part = { 1, "{}", 0, NULL } },
+		{ .type = CKPTD_FINISH, .finish = { 0 } },
+	};
+	for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
+		is_sent_away(&address, &said[i]);
+	/* A large first frame is not read. */
+	char *large = malloc(100000);
+	memset(large, 'x', 99999);
+	large[99999] = '\0';
+	const struct ckptd_message heavy = { .type = CKPTD_PART, .part = { 1, large, 0, NULL } };
+	is_sent_away(&address, &heavy);
+	free(large);
+	ckptd_fixture_save(&two.a, 1);
+	ckptd_fixture_save(&two.b, 1);
+	wait_both(&two, 1);
+	close_two(&two);
+}
+
+/* One who knows the secret and tells nonsense makes a save fail, and no more. */
+static void a_part_s_text_is_looked_at(void **state)
+{
+	struct two two;
+	struct ckptd_address address;
+	struct ckptd_conn conn;
+	struct err err;
+	open_two(&two, "text", 0);
+	assert_int_equal(ckptd_address_parse(two.address, &address, NULL), 0);
+	dial(&conn, &address);
+	const struct ckptd_message hello = { .type = CKPTD_HELLO, .hello = { address.secret, two.a.token, 1, 2 } };
+	const struct ckptd_message part = { .type = CKPTD_PART, .part = { 1, "{\"part\": 1}", 0, NULL } };
+	assert_int_equal(ckptd_conn_send(&conn, &hello, NULL, 0, &err), 0);
+	assert_int_equal(ckptd_conn_send(&conn, &part, NULL, 0, &err), 0);
+	ckptd_fixture_save(&two.a, 1);
+	assert_int_equal(ckptd_client_wait(two.a.client, 1, 20, &err), -1);
+	assert_non_null(strstr(err.text, "part 2 of 2"));
+	assert_false(ckptd_fixture_has(&two.a, 1));
+	ckptd_conn_close(&conn);
+	ckptd_fixture_save(&two.a, 2);
+	ckptd_fixture_save(&two.b, 2);
+	wait_both(&two, 2);
+	close_two(&two);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_save_is_complete_when_all_parts_are_told),
+		cmocka_unit_test(saves_fail_late_overtaken_or_by_a_part),
+		cmocka_unit_test(what_is_kept_is_bounded),
+		cmocka_unit_test(two_parts_become_one_checkpoint),
+		cmocka_unit_test(two_dead_trainers_lose_nothing),
+		cmocka_unit_test(the_first_part_s_service_is_replaced),
+		cmocka_unit_test(the_other_part_s_service_is_replaced),
+		cmocka_unit_test(a_failed_part_fails_the_save_and_no_other),
+		cmocka_unit_test(a_part_that_never_comes_is_overtaken),
+		cmocka_unit_test(who_does_not_know_the_secret_is_sent_away),
+		cmocka_unit_test(a_part_s_text_is_looked_at),
+	};
+	unsetenv("MUSTER_CKPTD");
+	ckptd_program();
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	return cmocka_run_group_tests(tests, files_setup, files_teardown);
+}
