@@ -56,6 +56,9 @@ enum requeue_action requeue_decide(const struct requeue_job *job, int attempt, l
 
 bool requeue_attempt_runs(const struct requeue_job *job, int attempt)
 {
+	/* A requeue counts at once, while the nodes of the attempt before it are still being cleaned up. */
+	if (job->completing && job->attempt == attempt + 1)
+		return true;
 	return job->attempt == attempt && (job->completing || job->state == REQUEUE_RUNNING);
 }
 

@@ -42,7 +42,8 @@ bool requeue_note(const char *comment, int attempt, uint32_t step, const char *w
 /* Whether a comment has such a note. */
 bool requeue_noted(const char *comment, int attempt, long step);
 
-/* Whether something of attempt `attempt` may run on the job's nodes: until its epilogs are through. A pure function. */
+/* Whether something of attempt `attempt` may still run on the job's nodes: until all their epilogs are through. A pure
+ * function. */
 bool requeue_attempt_runs(const struct requeue_job *job, int attempt);
 
 /* Calls of the controller. Status EXIT_LOST when it can't be reached, so that another try may help. */

@@ -84,9 +84,11 @@ static void an_attempt_runs_until_its_nodes_are_clean(void **state)
 	for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
 		struct requeue_job job = job_in(states[i]);
 		assert_int_equal(requeue_attempt_runs(&job, 3), states[i] == REQUEUE_RUNNING);
+		assert_false(requeue_attempt_runs(&job, 2));
 		job.completing = true;
 		assert_true(requeue_attempt_runs(&job, 3));
-		assert_false(requeue_attempt_runs(&job, 2));
+		assert_true(requeue_attempt_runs(&job, 2));
+		assert_false(requeue_attempt_runs(&job, 1));
 		assert_false(requeue_attempt_runs(&job, 4));
 	}
 }
