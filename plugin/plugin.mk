@@ -25,6 +25,9 @@ spank_muster_la_SOURCES = \
 	common/clock.c common/clock.h \
 	common/err.c common/err.h \
 	common/ident.c common/ident.h \
+	plugin/job_folder.c plugin/job_folder.h \
+	plugin/job_service.c plugin/job_service.h \
+	plugin/process.c plugin/process.h \
 	plugin/rank_env.c plugin/rank_env.h \
 	plugin/run_as_user.c plugin/run_as_user.h \
 	plugin/spank_alloc.c plugin/spank_contexts.h \
@@ -34,7 +37,8 @@ spank_muster_la_SOURCES = \
 	plugin/spank_srun.c \
 	plugin/spank_stepd.c \
 	plugin/task_end.c plugin/task_end.h
-spank_muster_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
+spank_muster_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
+	-DBINDIR='"$(bindir)"'
 # SPANK_PLUGIN's variables have no visibility of their own; the version script is what hides the rest.
 spank_muster_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 spank_muster_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -Wl,--version-script=$(srcdir)/plugin/spank_muster.lds

@@ -26,6 +26,7 @@ int spank_alloc_post_opt(spank_t spank)
 		unsetenv("SLURM_RESTART_COUNT");
 	if (choice == CHOICE_NONE)
 		return 0;
+	spank_args_tell_job(spank, choice);
 	setenv("MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
 	/* With --export=NONE only SLURM_* goes to the job: this does, and the batch step makes MUSTER of it. */
 	spank_args_hand_on(choice);

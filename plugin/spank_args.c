@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugin/job_folder.h"
+
+#define DRAIN_MAX 86400
+
 struct key {
 	const char *name;
 	int (*set)(struct spank_args *args, const char *value); /* -1 for a bad value */
@@ -19,17 +23,49 @@ static int set_default(struct spank_args *args, const char *value)
 	return 0;
 }
 
-static int set_requeue(struct spank_args *args, const char *value)
+static int set_program(const char **program, const char *value)
 {
 	if (strcmp(value, "off") != 0 && value[0] != '/')
 		return -1;
-	args->requeue = value[0] == '/' ? value : NULL;
+	*program = value[0] == '/' ? value : NULL;
+	return 0;
+}
+
+static int set_requeue(struct spank_args *args, const char *value)
+{
+	return set_program(&args->requeue, value);
+}
+
+static int set_ckptd(struct spank_args *args, const char *value)
+{
+	return set_program(&args->ckptd, value);
+}
+
+static int set_run(struct spank_args *args, const char *value)
+{
+	size_t length = strlen(value);
+	if (value[0] != '/' || value[length - 1] == '/' || length > JOB_FOLDER_RUN_MAX)
+		return -1;
+	args->run = value;
+	return 0;
+}
+
+static int set_drain(struct spank_args *args, const char *value)
+{
+	char *end;
+	long seconds = strtol(value, &end, 10);
+	if (value[0] < '0' || value[0] > '9' || *end || seconds > DRAIN_MAX)
+		return -1;
+	args->drain = (int)seconds;
 	return 0;
 }
 
 static const struct key keys[] = {
 	{ "default", set_default, "on or off" },
 	{ "requeue", set_requeue, "the absolute path of muster-requeue, or off" },
+	{ "ckptd", set_ckptd, "the absolute path of muster-ckptd, or off" },
+	{ "run", set_run, "an absolute path of at most 60 characters, without a slash at its end" },
+	{ "drain", set_drain, "seconds, from 0 to 86400" },
 };
 #define KEY_COUNT (sizeof keys / sizeof keys[0])
 
@@ -44,13 +80,15 @@ static int parse_one(const char *text, struct spank_args *args, struct err *err)
 			return 0;
 		return err_set(err, "plugstack.conf: couldn't use %s: %s= takes %s", text, keys[i].name, keys[i].values);
 	}
-	return err_set(err, "plugstack.conf: couldn't use %s: the keys are default= and requeue=", text);
+	return err_set(err, "plugstack.conf: couldn't use %s: the keys are default=, requeue=, ckptd=, run= and drain=",
+		text);
 }
 
 int spank_args_parse(int argc, char **argv, struct spank_args *args, struct err *err)
 {
 	int rc = 0;
-	*args = (struct spank_args){ .requeue = LIBEXECDIR "/muster-requeue" };
+	*args = (struct spank_args){ .requeue = SPANK_ARGS_REQUEUE, .ckptd = SPANK_ARGS_CKPTD, .run = JOB_FOLDER_RUN,
+		.drain = 300 };
 	for (int i = 0; i < argc; i++)
 		if (parse_one(argv[i], args, rc == 0 ? err : NULL) < 0)
 			rc = -1;
@@ -107,6 +145,22 @@ enum spank_choice spank_args_inherited(ident_env *env, void *arg)
 	if (env(inherited_name(CHOICE_OFF), arg))
 		return CHOICE_OFF;
 	return env(inherited_name(CHOICE_ON), arg) ? CHOICE_ON : CHOICE_NONE;
+}
+
+/* Slurm puts SPANK_ in front of what the job's maker hands on: it is a prolog's environment, and the maker is a user. */
+enum spank_choice spank_args_job(spank_t spank)
+{
+	enum spank_choice told = spank_args_variable(getenv("SPANK_MUSTER"));
+	for (size_t o = 0; told == CHOICE_NONE && o < sizeof options / sizeof options[0]; o++)
+		if (spank_option_getopt(spank, &options[o], NULL) == ESPANK_SUCCESS)
+			told = options[o].val;
+	return told;
+}
+
+void spank_args_tell_job(spank_t spank, enum spank_choice choice)
+{
+	if (choice != CHOICE_NONE)
+		spank_job_control_setenv(spank, "MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
 }
 
 void spank_args_hand_on(enum spank_choice choice)

@@ -9,10 +9,16 @@
 #include "common/err.h"
 #include "common/ident.h"
 
+#define SPANK_ARGS_REQUEUE LIBEXECDIR "/muster-requeue"
+#define SPANK_ARGS_CKPTD BINDIR "/muster-ckptd"
+
 /* The arguments behind the plugin's path in plugstack.conf. */
 struct spank_args {
 	bool default_on;     /* default=on|off (off) */
 	const char *requeue; /* requeue=PATH|off (LIBEXECDIR/muster-requeue); NULL: off */
+	const char *ckptd;   /* ckptd=PATH|off (BINDIR/muster-ckptd); NULL: off */
+	const char *run;     /* run=DIR (/run/muster), without a slash at its end */
+	int drain;           /* drain=SECONDS (300) */
 };
 
 /* An unknown key or a bad value is an error; the rest is then still filled in. */
@@ -32,6 +38,12 @@ enum spank_choice spank_args_scan(char *const *argv, int argc);
 /* Slurm carries an option of sbatch to the srun commands of its script in a variable, and takes that for the option
  * itself. `env` reads a variable. */
 enum spank_choice spank_args_inherited(ident_env *env, void *arg);
+
+/* What they and MUSTER said to the command that made the job; only valid in slurm_spank_job_prolog. */
+enum spank_choice spank_args_job(spank_t spank);
+
+/* Hands the choice of the command that makes a job on to its prologs. */
+void spank_args_tell_job(spank_t spank, enum spank_choice choice);
 
 /* Makes those variables of this process say `choice` and nothing else, so that Slurm hands it on to where no environment
  * goes (--export=NONE). */

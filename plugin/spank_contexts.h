@@ -19,7 +19,8 @@ int spank_stepd_post_opt(spank_t spank);
 int spank_stepd_task_init(spank_t spank);
 int spank_stepd_task_exit(spank_t spank);
 
-/* spank_job.c: in slurmd's job prolog; always returns 0, since a failure there drains the node */
-int spank_job_prolog(spank_t spank);
+/* spank_job.c: in slurmd's job prolog and epilog; always return 0, since a failure there drains the node */
+int spank_job_prolog(spank_t spank, int argc, char **argv);
+int spank_job_epilog(spank_t spank, int argc, char **argv);
 
 #endif

@@ -44,5 +44,10 @@ int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
 
 int slurm_spank_job_prolog(spank_t spank, int argc, char **argv)
 {
-	return spank_job_prolog(spank);
+	return spank_job_prolog(spank, argc, argv);
+}
+
+int slurm_spank_job_epilog(spank_t spank, int argc, char **argv)
+{
+	return spank_job_epilog(spank, argc, argv);
 }

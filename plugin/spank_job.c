@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In slurmd's job prolog (root, on each node, before the job's first step): clears what a power failure left behind.
+/* In slurmd's job prolog (root, on each node, before the job's first step): clears what a power failure left behind, and
+ * starts the job's checkpoint service. In the epilog, after the last step: has the service finish. Until the epilog returns,
+ * the job is COMPLETING: nobody else gets the node, nor does the job's own next attempt start.
  *
- * slurmstepd's PMIx server listens on SPOOL/stepd.slurm.pmix.JOB.STEP. A requeued job has the same ids again, and on a
+ * What a power failure leaves: slurmstepd's PMIx server listens on SPOOL/stepd.slurm.pmix.JOB.STEP. A requeued job has the same ids again, and on a
  * node that died under its last attempt the old socket is still there: Slurm 22.05 then fails with "Address already in
  * use", the step does not start, and srun even exits with 0. */
 #include "config.h"
@@ -13,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,6 +23,8 @@
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "plugin/job_service.h"
+#include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 
 /* SlurmdSpoolDir as a pattern: %n and %h, which stand for this node, match any, since only dead sockets are removed.
@@ -54,19 +59,91 @@ static bool is_dead_socket(const char *path)
 	return fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) < 0 && errno == ECONNREFUSED;
 }
 
-int spank_job_prolog(spank_t spank)
+static void remove_dead_sockets(uint32_t job)
 {
-	uint32_t job;
 	char spool[400], pattern[500];
 	glob_t found = { 0 };
-	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS || !spool_pattern(spool, sizeof spool))
-		return 0;
+	if (!spool_pattern(spool, sizeof spool))
+		return;
 	snprintf(pattern, sizeof pattern, "%s/stepd.slurm.pmix.%u.*", spool, job);
 	if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
-		return 0;
+		return;
 	for (size_t i = 0; i < found.gl_pathc; i++)
 		if (is_dead_socket(found.gl_pathv[i]) && unlink(found.gl_pathv[i]) == 0)
 			slurm_info("muster: removed %s, left by an earlier attempt of this job", found.gl_pathv[i]);
 	globfree(&found);
+}
+
+/* ---- the checkpoint service ---- */
+
+/* -1: Slurm doesn't say. */
+static int attempt_of_job(void)
+{
+	const char *count = getenv("SLURM_JOB_RESTART_COUNT");
+	return count ? (int)strtol(count, NULL, 10) : -1;
+}
+
+static int read_plan(spank_t spank, int argc, char **argv, struct spank_args *args, struct job_service *plan)
+{
+	struct err err;
+	if (spank_args_parse(argc, argv, args, &err) < 0)
+		slurm_error("muster: %s", err.text);
+	/* A service is ended, and asks after its job, though none is started or nothing put back any more. */
+	*plan = (struct job_service){ .program = args->ckptd ? args->ckptd : SPANK_ARGS_CKPTD, .run = args->run, .drain = args->drain,
+		.requeue = args->requeue ? args->requeue : SPANK_ARGS_REQUEUE, .conf = getenv("SLURM_CONF"),
+		.attempt = attempt_of_job() };
+	return spank_get_item(spank, S_JOB_ID, &plan->job) == ESPANK_SUCCESS &&
+		spank_get_item(spank, S_JOB_UID, &plan->uid) == ESPANK_SUCCESS &&
+		spank_get_item(spank, S_JOB_GID, &plan->gid) == ESPANK_SUCCESS ? 0 : -1;
+}
+
+static void say(void *arg, const char *line)
+{
+	slurm_error("muster: job %u: %s", *(const uint32_t *)arg, line);
+}
+
+static void finish_service(struct job_service *plan)
+{
+	struct err err;
+	int rc = job_service_finish(plan, say, &plan->job, &err);
+	if (rc < 0)
+		slurm_error("muster: job %u: %s", plan->job, err.text);
+	else if (rc > 0)
+		slurm_info("muster: job %u: its checkpoint service has ended", plan->job);
+}
+
+static void start_service(struct job_service *plan)
+{
+	struct err err;
+	struct process service;
+	if (job_service_start(plan, &service, say, &plan->job, &err) < 0)
+		slurm_error("muster: job %u: its checkpoint service was not started, so each step starts its own: %s", plan->job,
+			err.text);
+	else
+		slurm_info("muster: job %u: its checkpoint service is process %d of user %u", plan->job, (int)service.pid,
+			(unsigned)plan->uid);
+}
+
+int spank_job_prolog(spank_t spank, int argc, char **argv)
+{
+	struct spank_args args;
+	struct job_service plan;
+	if (read_plan(spank, argc, argv, &args, &plan) < 0)
+		return 0;
+	remove_dead_sockets(plan.job);
+	enum spank_choice choice = spank_args_job(spank);
+	if (args.ckptd && (choice == CHOICE_NONE ? args.default_on : choice == CHOICE_ON))
+		start_service(&plan);
+	else
+		finish_service(&plan); /* of a job that had this id before, where the controller counts anew */
+	return 0;
+}
+
+int spank_job_epilog(spank_t spank, int argc, char **argv)
+{
+	struct spank_args args;
+	struct job_service plan;
+	if (read_plan(spank, argc, argv, &args, &plan) == 0)
+		finish_service(&plan);
 	return 0;
 }

@@ -12,6 +12,7 @@
 
 static struct {
 	struct spank_args args;
+	enum spank_choice early;
 	bool defaults_set;
 } srun;
 
@@ -74,7 +75,7 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 		slurm_error("muster: %s", err.text);
 	if (spank_args_register(spank) < 0)
 		return -1;
-	enum spank_choice choice = early_choice();
+	enum spank_choice choice = srun.early = early_choice();
 	spank_args_hand_on(choice);
 	srun.defaults_set = choice == CHOICE_NONE ? srun.args.default_on : choice == CHOICE_ON;
 	for (size_t i = 0; srun.defaults_set && i < sizeof defaults / sizeof defaults[0]; i++)
@@ -87,6 +88,7 @@ int spank_srun_post_opt(spank_t spank)
 	enum spank_choice choice = spank_args_option();
 	if (choice == CHOICE_ON && !srun.defaults_set)
 		slurm_spank_log("muster: couldn't set srun's defaults: write --muster in full, before the program's name");
+	spank_args_tell_job(spank, spank_args_first(choice, srun.early));
 	/* The tasks, and srun commands that they start, go by the same choice. */
 	if (choice != CHOICE_NONE)
 		setenv("MUSTER", choice == CHOICE_ON ? "1" : "0", 1);

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "plugin/job_folder.h"
 #include "plugin/rank_env.h"
 #include "plugin/run_as_user.h"
 #include "plugin/spank_args.h"
@@ -79,6 +81,22 @@ static int set_task_env(const char *name, const char *value, void *arg)
 	return spank_setenv(arg, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
 }
 
+/* Where the node's checkpoint service of this job listens. A task that was started from inside another job must not take
+ * that one's. */
+static int set_service(spank_t spank)
+{
+	char path[JOB_FOLDER_SOCKET_SIZE];
+	struct stat st;
+	const char *inherited = task_env("MUSTER_CKPTD", spank);
+	size_t length = strlen(stepd.args.run);
+	job_folder_socket(stepd.args.run, item(spank, S_JOB_ID), path);
+	if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
+		return set_task_env("MUSTER_CKPTD", path, spank);
+	if (inherited && strncmp(inherited, stepd.args.run, length) == 0 && inherited[length] == '/')
+		spank_unsetenv(spank, "MUSTER_CKPTD");
+	return 0;
+}
+
 int spank_stepd_task_init(spank_t spank)
 {
 	struct err err;
@@ -92,7 +110,7 @@ int spank_stepd_task_init(spank_t spank)
 		slurm_error("muster: %s", err.text);
 		return -1;
 	}
-	return 0;
+	return set_service(spank);
 }
 
 /* A clean environment for the helper: it needs Slurm's configuration and nothing of the job's. */

@@ -145,6 +145,22 @@ tests_unit_test_run_as_user_SOURCES = tests/unit/test_run_as_user.c plugin/run_a
 tests_unit_test_run_as_user_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_run_as_user_LDADD = libcommon.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_process
+tests_unit_test_process_SOURCES = tests/unit/test_process.c plugin/process.c
+tests_unit_test_process_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_process_LDADD = libcommon.la $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_job_folder
+tests_unit_test_job_folder_SOURCES = tests/unit/test_job_folder.c plugin/job_folder.c plugin/process.c
+tests_unit_test_job_folder_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_job_folder_LDADD = libcommon.la $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_job_service
+tests_unit_test_job_service_SOURCES = tests/unit/test_job_service.c plugin/job_service.c plugin/job_folder.c \
+	plugin/process.c plugin/run_as_user.c
+tests_unit_test_job_service_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_job_service_LDADD = libcommon.la $(CMOCKA_LIBS)
+
 if HAVE_SLURM
 unit_tests += tests/unit/test_requeue
 tests_unit_test_requeue_SOURCES = tests/unit/test_requeue.c plugin/requeue.c

@@ -81,6 +81,7 @@ plugin_type
 plugin_version
 slurm_spank_init
 slurm_spank_init_post_opt
+slurm_spank_job_epilog
 slurm_spank_job_prolog
 slurm_spank_task_exit
 slurm_spank_task_init

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -86,6 +87,51 @@ static void one_that_is_missing_is_an_error(void **state)
 	assert_non_null(strstr(err.text, "/nonexistent/helper"));
 }
 
+static void one_that_stays_is_not_waited_for(void **state)
+{
+	struct run_user user = { getuid(), getgid(), NULL, 0 };
+	char *argv[] = { "/bin/sleep", "30", NULL }, *env[] = { NULL };
+	pid_t pid = 0;
+	double start = clock_now();
+	assert_int_equal(start_as_user(&user, argv, env, 10, &pid, &err), 0);
+	assert_true(clock_now() - start < 5);
+	assert_true(pid > 1);
+	assert_int_equal(getsid(pid), pid);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	argv[0] = "/nonexistent/service";
+	assert_int_equal(start_as_user(&user, argv, env, 5, &pid, &err), -1);
+	assert_non_null(strstr(err.text, "/nonexistent/service"));
+}
+
+static void a_program_starts_though_the_streams_are_closed(void **state)
+{
+	/* As Slurm's prolog process, which has closed its standard input. */
+	int saved = dup(0);
+	close(0);
+	assert_int_equal(shell("echo out; ls /proc/self/fd | tr '\\n' ' '", 10), 0);
+	dup2(saved, 0);
+	close(saved);
+	assert_string_equal(output, "out\n0 1 2 3 ");
+}
+
+static void the_groups_of_a_user_are_those_of_the_database(void **state)
+{
+	gid_t *groups;
+	size_t count;
+	assert_int_equal(run_user_groups(getuid(), 4242, &groups, &count, &err), 0);
+	assert_true(count >= 1);
+	bool found = false;
+	for (size_t i = 0; i < count; i++)
+		found |= groups[i] == 4242;
+	assert_true(found);
+	free(groups);
+	assert_int_equal(run_user_groups(3999999999u, 4242, &groups, &count, &err), -1);
+	assert_non_null(strstr(err.text, "3999999999"));
+	assert_int_equal(count, 1);
+	assert_int_equal(groups[0], 4242);
+	free(groups);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -96,6 +142,9 @@ int main(void)
 		cmocka_unit_test(no_descriptor_of_ours_is_left_open),
 		cmocka_unit_test(all_privileges_are_dropped),
 		cmocka_unit_test(one_that_is_missing_is_an_error),
+		cmocka_unit_test(one_that_stays_is_not_waited_for),
+		cmocka_unit_test(a_program_starts_though_the_streams_are_closed),
+		cmocka_unit_test(the_groups_of_a_user_are_those_of_the_database),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

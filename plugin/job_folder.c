@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every step goes from an open folder to a name in it, with O_NOFOLLOW. */
+#include "config.h"
+
+#include "plugin/job_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#if __has_include(<linux/openat2.h>)
+#include <linux/openat2.h>
+#endif
+
+#include "common/auto.h"
+
+#define USER_NAME "ckptd"
+#define NOTE_NAME "service"
+#define DEEPEST 32 /* folders in each other that are removed; a service makes none */
+#define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+char *job_folder_socket(const char *run, uint32_t job, char out[JOB_FOLDER_SOCKET_SIZE])
+{
+	snprintf(out, JOB_FOLDER_SOCKET_SIZE, "%.*s/job-%u/" USER_NAME "/socket", JOB_FOLDER_RUN_MAX, run, job);
+	return out;
+}
+
+/* ---- root's part ---- */
+
+/* A folder that only the caller can change. -1 with errno; ENOENT where it is missing. */
+static int open_own(int at, const char *name)
+{
+	struct stat st;
+	AUTO_CLOSE int fd = openat(at, name, FOLDER_FLAGS);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -1;
+	if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH))) {
+		errno = EPERM;
+		return -1;
+	}
+	int own = fd;
+	fd = -1;
+	return own;
+}
+
+static int open_run(const char *run, struct err *err)
+{
+	int fd = open_own(AT_FDCWD, run);
+	if (fd < 0 && errno == EPERM)
+		return err_set(err, "folder: couldn't trust %s: it must be root's, and writable by nobody else; mend it, or give "
+			"another run= in plugstack.conf", run);
+	return fd < 0 ? err_set(err, "folder: couldn't open %s: %m", run) : fd;
+}
+
+static char *job_name(uint32_t job, char out[20])
+{
+	snprintf(out, 20, "job-%u", job);
+	return out;
+}
+
+/* The open folder of the job; -1 with errno ENOENT when there is none. */
+static int open_job(const char *run, uint32_t job, struct err *err)
+{
+	char name[20];
+	AUTO_CLOSE int at = open_own(AT_FDCWD, run);
+	if (at < 0 && errno != ENOENT) {
+		open_run(run, err);
+		errno = EPERM;
+		return -1;
+	}
+	int fd = at < 0 ? -1 : open_own(at, job_name(job, name));
+	if (fd < 0) {
+		int why = errno;
+		err_set(err, "folder: couldn't open %s/%s: %m", run, job_name(job, name));
+		errno = why;
+	}
+	return fd;
+}
+
+/* A new folder of exactly that mode and owner, whatever the umask. */
+static int make_folder(int at, const char *name, mode_t mode, uid_t uid, gid_t gid)
+{
+	if (mkdirat(at, name, 0700) < 0)
+		return -1;
+	AUTO_CLOSE int fd = openat(at, name, FOLDER_FLAGS);
+	return fd < 0 || fchown(fd, uid, gid) < 0 || fchmod(fd, mode) < 0 ? -1 : 0;
+}
+
+int job_folder_make(const char *run, uint32_t job, uid_t uid, gid_t gid, struct err *err)
+{
+	char name[20];
+	if (make_folder(AT_FDCWD, run, 0755, geteuid(), getegid()) < 0 && errno != EEXIST)
+		return err_set(err, "folder: couldn't make %s: %m", run);
+	AUTO_CLOSE int at = open_run(run, err);
+	if (at < 0)
+		return -1;
+	if (make_folder(at, job_name(job, name), 0755, geteuid(), getegid()) < 0)
+		return err_set(err, "folder: couldn't make %s/%s: %m", run, name);
+	AUTO_CLOSE int fd = open_job(run, job, err);
+	if (fd < 0)
+		return -1;
+	if (make_folder(fd, USER_NAME, 0700, uid, gid) < 0)
+		return err_set(err, "folder: couldn't make %s/%s/" USER_NAME ": %m", run, name);
+	return 0;
+}
+
+int job_folder_exists(const char *run, uint32_t job, struct err *err)
+{
+	AUTO_CLOSE int fd = open_job(run, job, err);
+	return fd >= 0 ? 1 : errno == ENOENT ? 0 : -1;
+}
+
+/* ---- removing ---- */
+
+/* A folder of the user's, but nothing that he has mounted there: his file system could keep root waiting for ever. */
+static int open_users(int at, const char *name)
+{
+#ifdef RESOLVE_NO_XDEV
+	const struct open_how how = { .flags = FOLDER_FLAGS, .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS };
+	int fd = (int)syscall(SYS_openat2, at, name, &how, sizeof how);
+	if (fd >= 0 || errno != ENOSYS)
+		return fd;
+#endif
+	return openat(at, name, FOLDER_FLAGS);
+}
+
+static int remove_entry(int at, const char *name, int depth);
+
+/* Empties an open folder, which it takes over. Made root's first: nobody puts anything in any more. */
+static int empty(int fd, int depth)
+{
+	struct dirent *entry;
+	int rc = fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, 0700) < 0 ? -1 : 0;
+	DIR *stream = fdopendir(fd);
+	if (!stream) {
+		close(fd);
+		return -1;
+	}
+	while (rc == 0 && (errno = 0, entry = readdir(stream)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			rc = remove_entry(dirfd(stream), entry->d_name, depth);
+	if (rc == 0 && errno)
+		rc = -1;
+	int why = errno;
+	closedir(stream);
+	errno = why;
+	return rc;
+}
+
+/* A file or link, or a folder with all in it. */
+static int remove_entry(int at, const char *name, int depth)
+{
+	if (unlinkat(at, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EISDIR && errno != EPERM)
+		return -1;
+	if (depth > DEEPEST) {
+		errno = ELOOP;
+		return -1;
+	}
+	int fd = open_users(at, name);
+	if (fd < 0 || empty(fd, depth + 1) < 0)
+		return -1;
+	return unlinkat(at, name, AT_REMOVEDIR);
+}
+
+int job_folder_remove(const char *run, uint32_t job, struct err *err)
+{
+	char name[20];
+	AUTO_CLOSE int at = open_own(AT_FDCWD, run);
+	if (at < 0 && errno == ENOENT)
+		return 0;
+	if (at < 0)
+		return open_run(run, err);
+	if (remove_entry(at, job_name(job, name), 0) < 0)
+		return err_set(err, "folder: couldn't remove %s/%s: %m", run, name);
+	return 0;
+}
+
+/* ---- the service's ---- */
+
+bool job_folder_has_socket(const char *run, uint32_t job)
+{
+	struct stat st;
+	AUTO_CLOSE int at = open_job(run, job, NULL);
+	AUTO_CLOSE int fd = at < 0 ? -1 : open_users(at, USER_NAME);
+	return fd >= 0 && fstatat(fd, "socket", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode);
+}
+
+int job_folder_write_note(const char *run, uint32_t job, const struct job_note *note, struct err *err)
+{
+	AUTO_CLOSE int at = open_job(run, job, err);
+	if (at < 0)
+		return -1;
+	AUTO_CLOSE int fd = openat(at, NOTE_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0 || dprintf(fd, "pid %d start %llu attempt %d\n", (int)note->service.pid, note->service.start, note->attempt) < 0)
+		return err_set(err, "folder: couldn't write %s/job-%u/" NOTE_NAME ": %m", run, job);
+	return 0;
+}
+
+bool job_folder_read_note(const char *run, uint32_t job, struct job_note *note)
+{
+	char text[100];
+	int pid;
+	AUTO_CLOSE int at = open_job(run, job, NULL);
+	AUTO_CLOSE int fd = at < 0 ? -1 : openat(at, NOTE_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	if (size <= 0)
+		return false;
+	text[size] = '\0';
+	if (sscanf(text, "pid %d start %llu attempt %d", &pid, &note->service.start, &note->attempt) != 3)
+		return false;
+	note->service.pid = pid;
+	return true;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder of one job on this node, RUN/job-ID: root's, so that nobody else can put anything in its place, with a folder of
+ * the job's user in it, where his checkpoint service has its socket, and root's note about that service.
+ *
+ * Whatever is below the user's folder is his: root opens nothing there but folders to empty, and follows no link. */
+#ifndef MUSTER_JOB_FOLDER_H
+#define MUSTER_JOB_FOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/err.h"
+#include "plugin/process.h"
+
+#define JOB_FOLDER_RUN "/run/muster"
+#define JOB_FOLDER_RUN_MAX 60 /* bytes: a socket's path has 107 at most */
+#define JOB_FOLDER_SOCKET_SIZE 108
+
+/* RUN/job-ID/ckptd/socket; returns `out`. */
+char *job_folder_socket(const char *run, uint32_t job, char out[JOB_FOLDER_SOCKET_SIZE]);
+
+/* For root: whether there is a socket of that name. */
+bool job_folder_has_socket(const char *run, uint32_t job);
+
+/* Makes RUN where it is missing (0755), RUN/job-ID (0755) and RUN/job-ID/ckptd (0700, of that user). Refuses a RUN that is a
+ * link, not the caller's, or writable by others, and a folder that is there. */
+int job_folder_make(const char *run, uint32_t job, uid_t uid, gid_t gid, struct err *err);
+
+/* Returns 1 when the folder of the job is there, 0 when it is not, -1 when RUN can't be trusted. */
+int job_folder_exists(const char *run, uint32_t job, struct err *err);
+
+/* Removes it with all that is in it. One that is not there is no error. */
+int job_folder_remove(const char *run, uint32_t job, struct err *err);
+
+/* The service that was started for attempt `attempt` of the job. */
+struct job_note {
+	struct process service;
+	int attempt;
+};
+
+int job_folder_write_note(const char *run, uint32_t job, const struct job_note *note, struct err *err);
+
+/* False when there is none, or it can't be read. */
+bool job_folder_read_note(const char *run, uint32_t job, struct job_note *note);
+
+#endif
