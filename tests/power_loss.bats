@@ -66,7 +66,8 @@ read_told() {
 
 # cut_everywhere BASE FIRST LAST [HOW…]: saves the steps FIRST to LAST on top of the folder BASE, once for each call that
 # changes something, with the power cut before it, in each of the ways HOW: power_cut's (`seed` is one that no other call
-# has), or, as the last one, `killed`: the power stays, and goes only after the next step. SWALLOW is what the layer forgets.
+# has), or, as the last one, `killed`: the power stays, and goes only after the next step. SWALLOW is what the layer forgets,
+# SAVE the program that saves in place of ckpt_writer, PARTS its number of writers.
 cut_everywhere() {
     local base=$1 first=$2 last=$3 n how folder status durable attempts
     shift 3
@@ -74,8 +75,9 @@ cut_everywhere() {
     for ((n = 1; ; n++)); do
         rm -rf under && cp -r "$base" under && "$tools/power_cut" none under || return
         status=0
-        POWER_LOSS_SWALLOW=${SWALLOW-} watch under "$tools/kill_at" "$n" "$writer" save under/a/run "$first" "$last" \
-            >told 2>&1 || status=$?
+        # shellcheck disable=SC2086
+        POWER_LOSS_SWALLOW=${SWALLOW-} watch under "$tools/kill_at" "$n" ${SAVE-$writer save} under/a/run "$first" "$last" \
+            ${PARTS-} >told 2>&1 || status=$?
         [ $status -eq 137 ] || break
         read_told
         [ "$durable" -gt 0 ] || durable=$((first - 1))
@@ -103,6 +105,18 @@ cut_everywhere() {
     [ "$points" -gt 150 ]
 }
 
+@test "the same with the service as the writer, and with four of them" {
+    local SAVE=$tools/ckptd_writer PARTS=
+    unset MUSTER_CKPTD
+    export MUSTER_CKPTD_PROGRAM=$MUSTER_BUILD/muster-ckptd
+    "$writer" save before/a/run 1 2
+    cut_everywhere before 3 3
+    PARTS=4
+    cut_everywhere before 3 3 strict seed
+    echo "# cut the power of services at $points points, in $cuts ways" >&3
+    [ "$points" -gt 100 ]
+}
+
 @test "each fsync that is left out is found" {
     local pattern SWALLOW
     "$writer" save before/a/run 1 2
@@ -111,6 +125,6 @@ cut_everywhere() {
         SWALLOW=$pattern
         if [ "$pattern" = a/ ]; then set -- empty 1 1; else set -- before 3 3; fi
         ! cut_everywhere "$@" strict >out 2>&1 || { echo "without the fsync of $pattern nothing was found"; return 1; }
-        echo "# without the fsync of $pattern: $(tail -n 1 out): $(head -n 1 out)" >&3
+        echo "# without the fsync of $pattern: $(tail -n 1 out): $(head -n 1 out)" | cut -c -150 >&3
     done
 }

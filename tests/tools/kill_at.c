@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kills a program, with all its threads and children, before the N-th system call that changes a file system.
- *   kill_at N PROGRAM ARGUMENT…
- * Status 137 when that many came, else the program's own; 77 where processes can't be traced. A filter (seccomp) has only
- * those calls stop, so that all else runs at full speed. Calls between the marks of power_store.h don't count. */
+ *   kill_at N PROGRAM ARGUMENT…             status 137 when that many came, else the program's own
+ *   kill_at N=EIO PROGRAM ARGUMENT…         has that call fail instead (also ENOSPC, EDQUOT), counting every close behind
+ *                                           the first of the others too; the program's own status. Prints the call's number
+ *                                           ("call 74 fails") on standard error when that many came
+ * Status 77 where processes can't be traced. A filter (seccomp) has only those calls stop, so that all else runs at full
+ * speed. Calls between the marks of power_store.h don't count. */
 #include "config.h"
+
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,15 +22,17 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/tools/power_store.h"
 
 #define TASKS 4096
+#define MARKS 1000000 /* descriptors from here on are none */
 #define LOW_WORD(index) (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (index))
 
-enum kind { CHANGE = 1, MARK };
+enum kind { CHANGE = 1, MARK, CLOSE /* which may be a mark */ };
 
 /* Calls that change a file system whatever their arguments; openat and close are looked at. */
 static const int changes[] = {
@@ -66,14 +73,18 @@ static _Noreturn void give_up(const char *what)
 #define GO_ON BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define LOAD(offset) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(offset))
 
-static void filter(void)
+static void filter(bool closes)
 {
-	struct sock_filter code[2 * CHANGES + 20];
+	struct sock_filter code[2 * CHANGES + 24];
 	unsigned short n = 0;
 	code[n++] = (struct sock_filter)LOAD(offsetof(struct seccomp_data, nr));
 	for (size_t i = 0; i < CHANGES; i++) {
 		code[n++] = (struct sock_filter)UNLESS(changes[i]);
 		code[n++] = (struct sock_filter)STOP(CHANGE);
+	}
+	if (closes) {
+		code[n++] = (struct sock_filter)UNLESS(SYS_close);
+		code[n++] = (struct sock_filter)STOP(CLOSE);
 	}
 	const struct sock_filter rest[] = {
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 4),
@@ -83,7 +94,7 @@ static void filter(void)
 		GO_ON,
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 0, 4),
 		LOAD(LOW_WORD(0)),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 1000000, 0, 2),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, MARKS, 0, 2),
 		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x80000000u, 1, 0),
 		STOP(MARK),
 		GO_ON,
@@ -94,7 +105,7 @@ static void filter(void)
 		give_up("set the filter");
 }
 
-static pid_t start(char **argv)
+static pid_t start(char **argv, bool closes)
 {
 	int gate[2];
 	char byte = 0;
@@ -118,7 +129,7 @@ static pid_t start(char **argv)
 		_exit(77);
 	close(gate[0]);
 	close(gate[1]);
-	filter();
+	filter(closes);
 	execvp(argv[0], argv);
 	give_up("run the program");
 }
@@ -136,22 +147,51 @@ static struct task *find_task(pid_t id)
 	return &tasks[task_count++];
 }
 
-/* Whether the task is about to do what counts. */
+/* Whether the descriptor is one of a file system: what wakes another thread changes nothing. */
+static bool is_file(pid_t id, uint64_t fd)
+{
+	char path[64], target[2];
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)id, (int)fd);
+	return readlink(path, target, sizeof target) > 0 && target[0] == '/';
+}
+
+/* Whether the task is about to do what counts. What a program closes while it is loaded does not. */
 static bool counts(struct task *task)
 {
+	static bool loaded;
 	struct __ptrace_syscall_info info;
 	unsigned long kind;
-	if (ptrace(PTRACE_GETEVENTMSG, task->id, NULL, &kind) < 0)
+	if (ptrace(PTRACE_GETEVENTMSG, task->id, NULL, &kind) < 0 ||
+		ptrace(PTRACE_GET_SYSCALL_INFO, task->id, sizeof info, &info) < 0)
 		return false; /* it has been killed */
-	if (kind == CHANGE)
-		return !task->paused;
-	if (ptrace(PTRACE_GET_SYSCALL_INFO, task->id, sizeof info, &info) < 0)
-		return false;
-	if (info.seccomp.args[0] == POWER_MARK_PAUSE)
+	uint64_t fd = info.seccomp.args[0];
+	if (kind != CHANGE && fd == POWER_MARK_PAUSE)
 		task->paused = true;
-	else if (info.seccomp.args[0] == POWER_MARK_RESUME)
+	if (kind != CHANGE && fd == POWER_MARK_RESUME)
 		task->paused = false;
-	return false;
+	if (task->paused || (kind != CHANGE && fd >= MARKS))
+		return false;
+	if ((info.seccomp.nr == SYS_write || info.seccomp.nr == SYS_close) && !is_file(task->id, fd))
+		return false;
+	loaded |= kind == CHANGE;
+	return loaded;
+}
+
+/* Has the call that the task is about to do fail without being done. */
+static void fail_call(pid_t id, int error)
+{
+#ifdef __x86_64__
+	struct user_regs_struct registers;
+	if (ptrace(PTRACE_GETREGS, id, NULL, &registers) < 0)
+		give_up("read registers");
+	fprintf(stderr, "call %lld fails\n", (long long)registers.orig_rax);
+	registers.orig_rax = ~0ull;
+	registers.rax = (unsigned long long)-(long long)error;
+	if (ptrace(PTRACE_SETREGS, id, NULL, &registers) == 0)
+		return;
+#endif
+	(void)id, (void)error;
+	give_up("change registers on this machine");
 }
 
 static void go_on(pid_t id, int status)
@@ -181,16 +221,28 @@ static void forget(pid_t id)
 	*task = tasks[--task_count];
 }
 
-int main(int argc, char **argv)
+/* Returns 0 for what stands behind no number. */
+static long parse(const char *text, int *error)
 {
-	long left = argc > 2 ? strtol(argv[1], NULL, 10) : 0;
+	static const struct {
+		const char *name;
+		int error;
+	} errors[] = { { "", 0 }, { "=EIO", EIO }, { "=ENOSPC", ENOSPC }, { "=EDQUOT", EDQUOT } };
+	char *end;
+	long n = strtol(text, &end, 10);
+	for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
+		if (strcmp(end, errors[i].name) == 0) {
+			*error = errors[i].error;
+			return n;
+		}
+	return 0;
+}
+
+/* Lets all run until they have ended or, without `error`, the `left`-th call is due. The status of `child`. */
+static int trace(pid_t child, long left, int error)
+{
 	int status, result = 77;
 	pid_t id;
-	if (left < 1) {
-		fprintf(stderr, "usage: kill_at N PROGRAM ARGUMENT…\n");
-		return 2;
-	}
-	pid_t child = start(argv + 2);
 	while ((id = waitpid(-1, &status, __WALL)) > 0) {
 		if (!WIFSTOPPED(status)) {
 			if (id == child)
@@ -200,10 +252,24 @@ int main(int argc, char **argv)
 		}
 		struct task *task = find_task(id);
 		if (status >> 8 == (SIGTRAP | PTRACE_EVENT_SECCOMP << 8) && counts(task) && --left == 0) {
-			kill_all();
-			return 137;
+			if (!error) {
+				kill_all();
+				return 137;
+			}
+			fail_call(id, error);
 		}
 		go_on(id, status);
 	}
 	return result;
+}
+
+int main(int argc, char **argv)
+{
+	int error = 0;
+	long n = argc > 2 ? parse(argv[1], &error) : 0;
+	if (n < 1) {
+		fprintf(stderr, "usage: kill_at N[=EIO|=ENOSPC|=EDQUOT] PROGRAM ARGUMENT…\n");
+		return 2;
+	}
+	return trace(start(argv + 2, error != 0), n, error);
 }
