@@ -290,6 +290,10 @@ tests_tools_ckpt_golden_SOURCES = tests/tools/ckpt_golden.c tests/tools/ckpt_sam
 tests_tools_ckpt_golden_LDADD = libcheckpoint.la
 check_PROGRAMS += tests/tools/model_run
 tests_tools_model_run_LDADD = $(trainer_LIBS)
+check_PROGRAMS += tests/tools/model_logits tests/tools/safetensors_check
+tests_tools_model_logits_LDADD = $(trainer_LIBS)
+tests_tools_safetensors_check_LDADD = libcheckpoint.la
+EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py
 
 EXTRA_DIST += tests/train.bats
