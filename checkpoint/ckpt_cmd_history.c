@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* muster-ckpt history: the attempts of a run as a table. */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "checkpoint/ckpt_cmd.h"
 #include "checkpoint/history.h"
-#include "checkpoint/owner.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -55,15 +52,6 @@ struct history {
 	size_t count;
 };
 
-/* Whether the last attempt may still run. */
-static bool in_use(const struct ckpt_dir *dir)
-{
-	struct owner owner;
-	struct stat st;
-	return owner_read(dir, &owner, NULL) == 1 && !owner.ended && fstatat(dir->fd, OWNER_NAME, &st, 0) == 0
-		&& clock_wall() - (double)st.st_mtime < OWNER_HEARTBEAT;
-}
-
 /* A metrics file that can't be read leaves its attempt without steps. */
 static int read_steps(const struct ckpt_dir *dir, size_t number, struct history_steps *steps, struct err *err)
 {
@@ -94,7 +82,7 @@ static int read_history(const struct ckpt_dir *dir, struct history *history, str
 	for (size_t n = 0; n < starts; n++)
 		if (read_steps(dir, n, &history->steps[n], err) < 0)
 			return -1;
-	history_rows(history->records, history->record_count, history->steps, in_use(dir), clock_wall(), history->rows);
+	history_rows(history->records, history->record_count, history->steps, ckpt_cmd_in_use(dir), clock_wall(), history->rows);
 	return 0;
 }
 

@@ -2,15 +2,12 @@
 /* muster-ckpt prune: what retention does during a training, for people and afterwards. It owns the directory while it removes,
  * so that nothing is taken away under a running training, and it reads the newest checkpoint whole before it removes
  * any other: what stays must be good for something. */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "checkpoint/ckpt_check.h"
 #include "checkpoint/ckpt_cmd.h"
@@ -20,7 +17,6 @@
 #include "checkpoint/progress.h"
 #include "checkpoint/retention.h"
 #include "common/auto.h"
-#include "common/clock.h"
 
 #define CLAIM_SECONDS 10.0
 
@@ -156,42 +152,14 @@ static int verify_newest(const struct pruning *p, struct err *err)
 
 /* ---- is it in use ---- */
 
-/* Seconds since something in the folder was written last. */
-static double age_of(int dirfd, const char *name)
+/* A checkpoint service may still be writing for a trainer that is gone, and says so by the owner's heartbeat: becoming the
+ * owner would take that save away. */
+static int check_use(const struct ckpt_dir *dir, struct err *err)
 {
-	double newest = 0;
-	struct dirent *entry;
-	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	if (!stream && fd >= 0)
-		close(fd);
-	while (stream && (entry = readdir(stream))) {
-		struct stat st;
-		if (strcmp(entry->d_name, "..") != 0 && fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0
-			&& (double)st.st_mtime > newest)
-			newest = (double)st.st_mtime;
-	}
-	if (stream)
-		closedir(stream);
-	return clock_wall() - newest;
-}
-
-/* A checkpoint service may still be writing for a trainer that is gone: becoming the owner would take that save away. */
-static int check_saves(const struct ckpt_dir *dir, struct err *err)
-{
-	int result = 0;
-	struct dirent *entry;
-	int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	if (!stream && fd >= 0)
-		close(fd);
-	while (stream && result == 0 && (entry = readdir(stream)))
-		if (strncmp(entry->d_name, ".saving-step-", 13) == 0 && age_of(dir->fd, entry->d_name) < OWNER_HEARTBEAT)
-			result = err_fail(err, EXIT_USAGE, "prune: %s/%s is being written: try again when it is done, or in a minute",
-				dir->path, entry->d_name);
-	if (stream)
-		closedir(stream);
-	return result;
+	if (!ckpt_cmd_in_use(dir))
+		return 0;
+	return err_fail(err, EXIT_USAGE, "prune: %s is in use, or was a moment ago: try again when its training has ended (one that "
+		"was killed has after %g s)", dir->path, OWNER_HEARTBEAT);
 }
 
 /* ---- removing ---- */
@@ -221,7 +189,7 @@ static int claim_and_remove(struct pruning *p, struct err *err)
 {
 	struct owner self = { .brief = true };
 	struct err ignored;
-	if (verify_newest(p, err) < 0 || check_saves(&p->dir, err) < 0 ||
+	if (check_use(&p->dir, err) < 0 || verify_newest(p, err) < 0 || check_use(&p->dir, err) < 0 ||
 		owner_claim(&p->dir, &self, NULL, NULL, CLAIM_SECONDS, err) < 0)
 		return -1;
 	int result = remove_picked(p, self.token, err);

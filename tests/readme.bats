@@ -21,6 +21,12 @@ pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N;
             "$program" --help | grep -q -- "$option\b"
         done
     done
+    while read -r _ command rest; do
+        for option in $(grep -o -- '--[a-z-]*' <<<"$rest"); do
+            echo "muster-ckpt $command $option"
+            muster-ckpt "$command" --help | grep -q -- "$option\b"
+        done
+    done < <(pasted | grep '^muster-ckpt ')
     for option in --require-identical --cpu-isa --reduction --slots --ckpt-every --keep-last --keep-every --keep-best; do
         grep -q -- "$option" "$MUSTER_TOP/README.md"
         muster-train --help | grep -q -- "$option\b"
@@ -41,7 +47,17 @@ pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N;
     train=$(pasted | grep '^muster-train ')
     curve=$(pasted | grep '^muster-curve ')
     eval "$tokens"
-    eval "${train/--steps 200/--steps 4}"
+    eval "${train/--steps 200/--steps 4 --ckpt-every 2}"
     [ "$(eval "$curve" | wc -l)" -eq 4 ]
     [ -e run1/attempts.jsonl ]
+    # The lines about checkpoints, with the steps that there are.
+    lines=$(pasted | grep '^muster-ckpt ' | sed 's/step-00000100/step-00000002/; s/step-00000200/step-00000004/; s/ 100$/ 2/')
+    [ "$(wc -l <<<"$lines")" -eq 9 ]
+    while read -r line; do
+        echo "$line"
+        run eval "$line" </dev/null
+        echo "$output"
+        [[ $line = *" diff "* ]] && [ "$status" -eq 1 ] || [ "$status" -eq 0 ]
+    done <<<"$lines"
+    [ -e run1/step-00000002/pinned ] && [ -e run1/step-00000004 ] && [ -e run2/step-00000000 ]
 }
