@@ -13,6 +13,8 @@ fuzz() {
 
 @test "the reader of checkpoints stands any headers" { fuzz checkpoint; }
 
+@test "the protocol of the checkpoint service stands any bytes" { fuzz ckptd_proto; }
+
 @test "the reader of owner.json stands any bytes" { fuzz owner; }
 
 @test "the manifest's parser stands any bytes" { fuzz manifest; }

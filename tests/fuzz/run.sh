@@ -8,7 +8,7 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint manifest npy owner part safetensors tokens
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto manifest npy owner part safetensors tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -21,6 +21,9 @@ sources() {
     case $1 in
     attempts) echo checkpoint/attempts.c common/{clock,err,io}.c -ljansson ;;
     checkpoint) library checkpoint && library common && echo -ljansson -lxxhash -lm -lpthread ;;
+    ckptd_proto)
+        echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c common/{clock,err,hash}.c -ljansson -lxxhash
+        ;;
     owner) echo checkpoint/owner.c common/{clock,err,hash,io,log}.c -ljansson -lxxhash ;;
     manifest) echo checkpoint/manifest.c common/err.c common/hash.c -ljansson -lxxhash ;;
     part) echo checkpoint/{ckpt_part,manifest}.c common/{err,hash}.c -ljansson -lxxhash ;;
