@@ -44,9 +44,10 @@ static void on_event(void *arg, const struct ckptd_event *event)
 		snprintf(fixture->texts[fixture->count], sizeof fixture->texts[0], "%s", event->text ? event->text : "");
 		fixture->count++;
 	}
+	ckptd_fixture_event *also = fixture->also;
 	pthread_mutex_unlock(&fixture->lock);
-	if (fixture->on_event)
-		fixture->on_event(fixture, event);
+	if (also)
+		also(fixture, event);
 }
 
 /* Part 0 writes the first tensor and the slices of it; the last part the others. */
@@ -85,6 +86,13 @@ void ckptd_fixture_make(struct ckptd_fixture *fixture, const char *path, size_t 
 	lay_out(fixture, part, parts);
 	fixture->plan = (struct ckptd_plan){ .dir = &fixture->dir, .token = fixture->token, .memory = &fixture->memory,
 		.snapshot = &fixture->snapshot, .timeout = 20, .host = "127.0.0.1", .event = on_event, .arg = fixture };
+}
+
+void ckptd_fixture_also(struct ckptd_fixture *fixture, ckptd_fixture_event *also)
+{
+	pthread_mutex_lock(&fixture->lock);
+	fixture->also = also;
+	pthread_mutex_unlock(&fixture->lock);
 }
 
 void ckptd_fixture_open(struct ckptd_fixture *fixture)

@@ -13,6 +13,9 @@
 
 #define CKPTD_EVENTS 64
 
+struct ckptd_fixture;
+typedef void ckptd_fixture_event(struct ckptd_fixture *fixture, const struct ckptd_event *event);
+
 struct ckptd_fixture {
 	struct ckpt_dir dir;
 	char token[33];
@@ -27,7 +30,7 @@ struct ckptd_fixture {
 	struct ckptd_event events[CKPTD_EVENTS];
 	char texts[CKPTD_EVENTS][400];
 	int count;
-	void (*on_event)(struct ckptd_fixture *, const struct ckptd_event *); /* from the client's thread */
+	ckptd_fixture_event *also;
 };
 
 /* The program under test, from where the test's own lies; sets MUSTER_CKPTD_PROGRAM to it. */
@@ -36,6 +39,9 @@ const char *ckptd_program(void);
 /* A trainer whose checkpoint directory is `path`, with `ballast` bytes besides the sample state, that has part `part` of `parts`. Part 0
  * claims the directory; the others have `token`, of part 0's. Fails the test on errors. */
 void ckptd_fixture_make(struct ckptd_fixture *fixture, const char *path, size_t ballast, int part, int parts, const char *token);
+
+/* What is called with each event besides, from the client's thread; NULL: nothing. */
+void ckptd_fixture_also(struct ckptd_fixture *fixture, ckptd_fixture_event *also);
 
 /* Opens the client; the plan may be changed before. */
 void ckptd_fixture_open(struct ckptd_fixture *fixture);
