@@ -7,7 +7,7 @@
 #include "checkpoint/ckptd_start.h"
 
 #define ANSWER_SECONDS 5.0 /* a service that lives answers at once, whatever its disk does */
-#define END_SECONDS 10.0
+#define END_SECONDS 2.0
 
 static int ask(struct ckptd_link *link, const struct ckptd_message *question, enum ckptd_type type, double seconds,
 	struct ckptd_message *answer, struct err *err)

@@ -2,12 +2,15 @@
 /* ckptd_client and the service that it starts: what was handed over is durable whoever dies, and what can't be saved is said. */
 #include "config.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -87,6 +90,60 @@ static void modes_are_those_of_the_client(void **state)
 	assert_int_equal(st.st_mode & 0777, 0750);
 	assert_int_equal(stat(files_path("modes/step-00000001/manifest.json"), &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0640);
+	ckptd_fixture_end(&fixture);
+}
+
+/* One value of /proc/PID/status. */
+static unsigned long long status_of(pid_t pid, const char *name)
+{
+	char path[60], line[256];
+	unsigned long long value = 0;
+	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+	FILE *status = fopen(path, "r");
+	assert_non_null(status);
+	while (fgets(line, sizeof line, status))
+		if (strncmp(line, name, strlen(name)) == 0)
+			value = strtoull(line + strlen(name) + 1, NULL, 16);
+	fclose(status);
+	return value;
+}
+
+static int descriptors_of(pid_t pid)
+{
+	char path[60];
+	int count = 0;
+	snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+	DIR *folder = opendir(path);
+	assert_non_null(folder);
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count - 2;
+}
+
+static void a_service_inherits_nothing(void **state)
+{
+	static const int ignored[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE };
+	struct ckptd_fixture fixture;
+	sigset_t all, old;
+	int leaked[40];
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	for (int i = 0; i < 40; i++)
+		leaked[i] = dup(0);
+	ckptd_fixture_make(&fixture, files_path("nothing"), 0, 0, 1, NULL);
+	ckptd_fixture_open(&fixture);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pid_t service = (pid_t)ckptd_client_service(fixture.client);
+	assert_int_equal(status_of(service, "SigBlk:"), 0);
+	for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
+		assert_true(status_of(service, "SigIgn:") >> (ignored[i] - 1) & 1);
+	assert_int_equal(getsid(service), service);
+	/* The standard streams, the connection, an eventfd, the directory and the two slots: who runs as root may look. */
+	if (geteuid() == 0)
+		assert_int_equal(descriptors_of(service), 8);
+	for (int i = 0; i < 40; i++)
+		close(leaked[i]);
 	ckptd_fixture_end(&fixture);
 }
 
@@ -287,6 +344,7 @@ int main(void)
 		cmocka_unit_test(what_is_handed_over_comes_back),
 		cmocka_unit_test(a_slot_is_handed_over_once),
 		cmocka_unit_test(modes_are_those_of_the_client),
+		cmocka_unit_test(a_service_inherits_nothing),
 		cmocka_unit_test(a_dead_trainer_loses_nothing_that_it_handed_over),
 		cmocka_unit_test(a_dead_service_is_replaced_in_mid_save),
 		cmocka_unit_test(a_service_that_cant_be_replaced_is_looked_for_again),

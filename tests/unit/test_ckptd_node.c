@@ -410,6 +410,51 @@ static void another_user_gets_nowhere(void **state)
 	end_of(pid);
 }
 
+/* Root can do all to a user's service but speak with it: what comes from another user is refused, whoever that is. */
+static void root_is_another_user_too(void **state)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	if (geteuid() != 0) {
+		print_message("only root can be another user\n");
+		skip();
+	}
+	const char *path = make_folder("root");
+	chmod(files_dir, 0755);
+	assert_int_equal(chown(files_path("root"), OTHER_USER, OTHER_USER), 0);
+	files_write("log", "", 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		int log = open(files_path("log"), O_WRONLY);
+		dup2(log, 2);
+		if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0)
+			_exit(100);
+		execl(ckptd_program(), "muster-ckptd", "--socket", path, NULL);
+		_exit(101);
+	}
+	int status;
+	CKPTD_UNTIL(is_there(path) || waitpid(pid, &status, WNOHANG) == pid);
+	if (!is_there(path)) {
+		print_message("another user can't execute %s\n", ckptd_program());
+		skip();
+	}
+	pid_t ignored;
+	struct err err;
+	assert_int_equal(ckptd_socket_connect(path, &ignored, &err), -1);
+	strcpy(address.sun_path, path);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct ckptd_conn conn;
+	struct ckptd_message answer;
+	const struct ckptd_message question = { .type = CKPTD_STATUS };
+	CKPTD_UNTIL(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
+	ckptd_conn_open(&conn, fd);
+	ckptd_conn_send(&conn, &question, NULL, 0, NULL);
+	assert_int_equal(ckptd_conn_await(&conn, &answer, deadline_in(5), NULL), -1);
+	ckptd_conn_close(&conn);
+	CKPTD_UNTIL(says("log", "belongs to user 0"));
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+}
+
 /* ---- clients that do what they must not ---- */
 
 static const struct ckptd_message *attach_message(void)
@@ -555,6 +600,7 @@ int main(void)
 		cmocka_unit_test(folders_and_names_are_looked_at),
 		cmocka_unit_test(commands_are_looked_at),
 		cmocka_unit_test(another_user_gets_nowhere),
+		cmocka_unit_test(root_is_another_user_too),
 		cmocka_unit_test(clients_that_break_the_rules_are_sent_away),
 		cmocka_unit_test(a_slot_in_flight_is_refused),
 	};
