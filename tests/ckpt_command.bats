@@ -141,7 +141,10 @@ steps() { (cd "$1" && echo step-*[0-9]); }
 
 @test "an error of the disk is no damage" {
     strace -o probe true 2>/dev/null || skip "strace can't trace here"
-    check 69 strace -o /dev/null -e trace=read -e inject=read:error=EIO:when=8+ muster-ckpt verify --deep run/step-00000002
+    # From the first read of the manifest on.
+    strace -o trace -e trace=read,openat muster-ckpt verify --deep run/step-00000002
+    first=$(awk '/manifest.json/ { exit } /^read/ { n++ } END { print n + 1 }' trace)
+    check 69 strace -o /dev/null -e trace=read -e inject=read:error=EIO:when="$first"+ muster-ckpt verify --deep run/step-00000002
     [[ $output = *"UNKNOWN"*"Input/output error"* ]]
 }
 
