@@ -116,6 +116,6 @@ read_told() {
         newest_is "$durable" 4 || { echo "call $n"; return 1; }
         [ "$durable" -eq 4 ] || kept=$((kept + 1))
     done
-    echo "# killed four writers and their services at $moments moments among $total calls, $kept before the last step was told" >&3
+    echo "# killed four writers and their services at $moments moments among $total calls, $kept before the last step" >&3
     [ $kept -gt $((moments / 2)) ]
 }

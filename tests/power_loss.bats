@@ -39,7 +39,8 @@ found_is() {
     local folder=$1 least=$2 most=$3 attempts=$4 latest=step-00000000 step records next
     [ ! -e "$folder/a/run/latest" ] || read -r latest <"$folder/a/run/latest" || :
     [[ $latest =~ ^step-[0-9]{8}$ ]] || { complain "latest is torn"; return; }
-    watch "$folder" "$writer" resume "$folder/a/run" >said 2>complaints || { complain "can't go on: $(<complaints)"; return; }
+    watch "$folder" "$writer" resume "$folder/a/run" >said 2>complaints ||
+        { complain "can't go on: $(<complaints)"; return; }
     { read -r step && read -r records && read -r next && read -r next; } <said
     [ ! -s complaints ] || { complain "said: $(<complaints)"; return; }
     [ "$step" != none ] || step=0

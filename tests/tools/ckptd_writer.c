@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves sample checkpoints by way of the checkpoint service, as a trainer does, for tests that kill it, make its system calls
- * fail or cut the power.
+/* Saves sample checkpoints by way of the checkpoint service, as a trainer does, for tests that kill it, make its system
+ * calls fail or cut the power.
  *   ckptd_writer DIR FIRST LAST [PARTS]
  * claims DIR and hands over the steps FIRST to LAST, in PARTS parts with a service each. Prints "attempt" when that is on
  * record, "step K" as soon as step K is durable, "failed K: WHY", and "service: WHY" when one was lost. Status 0 only if
