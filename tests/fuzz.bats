@@ -17,6 +17,8 @@ fuzz() {
 
 @test "the reader of owner.json stands any bytes" { fuzz owner; }
 
+@test "the readers of models from elsewhere stand any files" { fuzz import; }
+
 @test "the manifest's parser stands any bytes" { fuzz manifest; }
 
 @test "what joins the parts of a save stands any bytes" { fuzz part; }

@@ -8,7 +8,7 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto manifest npy owner part safetensors tokens
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto import manifest npy owner part safetensors tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -25,6 +25,7 @@ sources() {
         echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c common/{clock,err,hash}.c -ljansson -lxxhash
         ;;
     owner) echo checkpoint/owner.c common/{clock,err,hash,io,log}.c -ljansson -lxxhash ;;
+    import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c common/{err,io}.c -ljansson -lm ;;
     manifest) echo checkpoint/manifest.c common/err.c common/hash.c -ljansson -lxxhash ;;
     part) echo checkpoint/{ckpt_part,manifest}.c common/{err,hash}.c -ljansson -lxxhash ;;
     npy) echo trainer/npy.c common/err.c ;;
