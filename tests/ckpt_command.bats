@@ -248,6 +248,19 @@ steps() { (cd "$1" && echo step-*[0-9]); }
     check 2 muster-ckpt history "$BATS_TEST_TMPDIR"
 }
 
+@test "a history names the notice that stopped an attempt" {
+    d=$BATS_TEST_TMPDIR/stopped
+    train "$d" --steps 100000000 &
+    # The training itself, not the shell around it.
+    for _ in $(seq 200); do grep -q '"step": 3' "$d/metrics-0.jsonl" 2>/dev/null && break || sleep 0.05; done
+    kill -TERM "$(sed -n 's/.*"pid": \([0-9]*\),.*/\1/p' "$d/owner.json")"
+    status=0
+    wait $! || status=$?
+    check 0 muster-ckpt history "$d"
+    [[ ${lines[1]} =~ ^\ *0\ .*\ 1\ +fresh\ +[0-9]+\ +stopped\ +SIGTERM\ +[0-9.]+\ +-\ +. ]]
+    [[ ${lines[2]} = "1 attempt, 1 interruption, one in "* ]]
+}
+
 @test "what is exported is imported again bit for bit" {
     out=$BATS_TEST_TMPDIR
     check 0 muster-ckpt export run/step-00000004 "$out/hf"
