@@ -3,7 +3,7 @@
 # A few seconds of fuzzing for each parser of what comes from outside; `make fuzz` runs longer.
 
 fuzz() {
-    run "$BATS_TEST_DIRNAME/fuzz/run.sh" 4 "$1"
+    run "$BATS_TEST_DIRNAME/fuzz/run.sh" 2 "$1"
     echo "$output"
     [ "$status" -ne 77 ] || skip "no libFuzzer: apt-get install clang"
     [ "$status" -eq 0 ]
