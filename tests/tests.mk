@@ -225,6 +225,12 @@ tests_unit_test_settings_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_pace
 tests_unit_test_pace_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_pace_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_copier
+tests_unit_test_copier_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_copier_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_layout
+tests_unit_test_layout_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_layout_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_metrics
 tests_unit_test_metrics_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_metrics_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
@@ -296,7 +302,7 @@ tests_tools_safetensors_check_LDADD = libcheckpoint.la
 EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py
 
-EXTRA_DIST += tests/train.bats
+EXTRA_DIST += tests/train.bats tests/saving.bats tests/small_run.bash
 
 # The runner and the test cluster.
 EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/tap.awk

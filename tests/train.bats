@@ -3,101 +3,11 @@
 # muster-train on one machine: a world of one, and several local processes that meet in a folder. What is compared is the
 # final checkpoint's hashes and the merged loss curve: an interrupted run must equal the undisturbed one bit for bit.
 
-setup_file() {
-    : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    export PATH=$MUSTER_BUILD:$PATH OMP_NUM_THREADS=1
-    unset "${!SLURM_@}" "${!PMIX_@}" "${!MUSTER_RDZV@}"
-    perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 0 .. 20000' >"$BATS_FILE_TMPDIR/tokens.u16"
-    perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 5000 .. 6000' >"$BATS_FILE_TMPDIR/valid.u16"
-    # The run that nobody disturbs.
-    cd "$BATS_FILE_TMPDIR" && train whole >whole.out 2>&1
-}
+load small_run
+
+setup_file() { small_run_begin; }
 
 setup() { cd "$BATS_FILE_TMPDIR" || return; }
-
-# One rank of a training of the small model in directory $1. In the background with REPLACE=exec, so that $! is its pid.
-train() {
-    local dir=$1
-    shift
-    ${REPLACE-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 2 --width 64 --heads 2 --context 64 --vocabulary 64 \
-        --global-batch 8 --microbatch 1 --learning-rate 0.01 --min-learning-rate 0.001 --warmup-steps 3 --threads 1 \
-        --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
-}
-
-several_ranks() { ldd "$(command -v muster-train)" | grep -q gloo || skip "this build has no communicator for several ranks"; }
-
-# train_world N DIR OPTION…: N ranks on this machine; the status of rank 0, once all are gone. Their pids are in PIDS.
-train_world() {
-    start_world "$@"
-    end_world
-}
-
-start_world() {
-    local n=$1 rank meeting=$$-$EPOCHREALTIME
-    shift
-    PIDS=()
-    rm -f rank*.out
-    mkdir -p meet
-    for ((rank = 0; rank < n; rank++)); do
-        RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$n MUSTER_RDZV_DIR=meet \
-            MUSTER_RDZV_ID=$meeting REPLACE=exec train "$@" >"rank$rank.out" 2>&1 3>&- &
-        PIDS+=($!)
-    done
-}
-
-# Waits for all ranks; STATUSES are their exit statuses.
-end_world() {
-    local pid
-    STATUSES=()
-    for pid in "${PIDS[@]}"; do
-        wait "$pid" && STATUSES+=(0) || STATUSES+=($?)
-    done
-    cat rank*.out
-    return "${STATUSES[0]}"
-}
-
-# Name and hash of every tensor file of a checkpoint.
-hashes() {
-    python3 - "$1/manifest.json" <<'END'
-import json, sys
-for f in json.load(open(sys.argv[1]))["files"]:
-    if f["name"].endswith(".safetensors"):
-        print(f["name"], f["xxh3_128"])
-END
-}
-
-same_as_whole() {
-    diff <(hashes "whole/step-00000100") <(hashes "$1/step-00000100")
-    diff <(muster-curve whole) <(muster-curve "$1")
-}
-
-# wait_step DIR STEP: until any attempt in DIR has done that step.
-wait_step() {
-    local end=$((SECONDS + 20))
-    until cat "$1"/metrics-*.jsonl 2>/dev/null | grep -q "\"step\": $2,"; do
-        [ $SECONDS -lt $end ] || { echo "step $2 of $1 never came"; return 1; }
-        sleep 0.02
-    done
-}
-
-# wait_for_lines N FILE: until it has so many.
-wait_for_lines() {
-    local end=$((SECONDS + 20))
-    until [ -e "$2" ] && [ "$(wc -l <"$2")" -ge "$1" ]; do
-        [ $SECONDS -lt $end ] || { echo "$2 never had $1 lines"; return 1; }
-        sleep 0.01
-    done
-}
-
-# fails STATUS WORDS COMMAND…: the command ends with that status, and its output has the words.
-fails() {
-    local want=$1 words=$2
-    shift 2
-    run "$@"
-    echo "$output"
-    [ "$status" -eq "$want" ] || { echo "status $status, not $want"; return 1; }
-    grep -qF -- "$words" <<<"$output" || { echo "nothing said: $words"; return 1; }
-}
 
 @test "the loss falls, and every step has its line" {
     local first last
@@ -208,9 +118,6 @@ fails() {
     train_world 4 revalidated --validation-data valid.u16 --validate-every 10
     diff <(muster-curve validated) <(muster-curve revalidated)
 }
-
-# Steps of the checkpoints that a run has left, one a line.
-saved_steps() { (cd "$1" && ls -d step-????????) | sed 's/step-0*//'; }
 
 @test "saves by seconds and by what they cost: there are some, and they change no bit" {
     train seconds --ckpt-every 0.05s --keep-last 0
@@ -404,9 +311,9 @@ assert [x["name"] for x in c][-1] == "isa", c'
 @test "a disk that is full in mid-run is reported, and training goes on" {
     [ "$(id -u)" = 0 ] || skip "mounting a small file system needs root"
     mkdir -p disk
-    run unshare -m bash -c "$(declare -f train wait_step); mount -t tmpfs -o size=6m none disk || exit 99
+    run unshare -m bash -c "$(declare -f train wait_log); mount -t tmpfs -o size=6m none disk || exit 99
         train disk/run --steps 1500 --ckpt-every 50 --keep-last 1 >disk.out 2>&1 3>&- & pid=\$!
-        wait_step disk/run 75
+        wait_log disk.out 'step [0-9]* is durable'
         cat /dev/zero >disk/filler 2>/dev/null
         SECONDS=0
         until grep -q 'save step' disk.out; do [ \$SECONDS -lt 20 ] || exit 98; sleep 0.1; done

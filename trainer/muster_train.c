@@ -18,6 +18,7 @@
 #include "trainer/requeue_ask.h"
 #include "trainer/resume.h"
 #include "trainer/run.h"
+#include "trainer/savers.h"
 #include "trainer/stop.h"
 #include "trainer/threads.h"
 #include "trainer/train_loop.h"
@@ -145,38 +146,9 @@ static int build_model(struct run *run, struct err *err)
 	return run->numerics ? 0 : err_set(err, "numerics: out of memory");
 }
 
-static int start_saver(struct run *run, struct err *err)
-{
-	const struct settings *settings = &run->settings;
-	if (!run->folder)
-		return 0;
-	const struct saver_plan plan = {
-		.dir = folder_dir(run->folder),
-		.token = folder_token(run->folder),
-		.attempt = run->ident.attempt,
-		.world_size = run->ident.world_size,
-		.seed = (uint64_t)settings->seed,
-		.global_batch = (uint64_t)settings->global_batch,
-		.config_json = run->config_json,
-		.numerics_json = run->numerics_json,
-		.model_json = run->model_json,
-		.retention = { .keep_last = (size_t)settings->keep_last, .keep_every = settings->keep_every,
-			.keep_best = (size_t)settings->keep_best },
-		.newest = run->state.step ? (int64_t)run->state.step : -1,
-		.patience = settings->collective_timeout / 2,
-		.last_patience = settings->save_timeout,
-	};
-	run->saver = saver_start(&plan, &run->state, err);
-	return run->saver ? 0 : -1;
-}
-
 static int restore(struct run *run, struct err *err)
 {
-	if (run->ident.rank != 0)
-		return 0;
-	if (resume_apply(run, err) < 0)
-		return -1;
-	return start_saver(run, err);
+	return run->ident.rank == 0 ? resume_apply(run, err) : 0;
 }
 
 /* The same data on every rank, or their gradients would be of different things. */
@@ -197,6 +169,11 @@ static int compare_data(struct run *run, struct err *err)
 	return 0;
 }
 
+static bool is_finished(const struct run *run)
+{
+	return run->state.step >= (uint64_t)run->settings.steps;
+}
+
 #define STAGE(name, call) agree(run->comm, name, run->ident.node, (call), err)
 
 /* Everything before the first step. */
@@ -212,9 +189,10 @@ static int prepare(struct run *run, struct err *err)
 		|| (rc = compare_data(run, err)) < 0
 		|| (rc = STAGE("model", build_model(run, err))) < 0
 		|| (rc = numerics_agree(run->comm, run->numerics, run->settings.require_identical, err)) < 0
-		|| (rc = STAGE("resume", restore(run, err))) < 0)
+		|| (rc = STAGE("resume", restore(run, err))) < 0
+		|| (rc = state_share(&run->state, run->comm, err)) < 0)
 		return rc;
-	return state_share(&run->state, run->comm, err);
+	return is_finished(run) ? 0 : savers_start(run, err);
 }
 
 /* Rank 0's part of the end: the last save, and what is recorded. Returns the status of all ranks. */
@@ -234,8 +212,6 @@ static int close_folder(struct run *run, const struct train_end *end)
 		if (folder_notice(run->folder, end->stop, &err) < 0)
 			log_warn("checkpoint directory: couldn't record the notice: %s", err.text);
 	}
-	if (metrics_sync(run->metrics, &err) < 0)
-		log_warn("%s", err.text);
 	saver_save(run->saver, &run->state, &end->losses, true);
 	if (saver_wait(run->saver, step, &err) < 0) {
 		log_error("step %" PRIu64 " could not be saved: %s", step, err.text);
@@ -250,6 +226,17 @@ static int close_folder(struct run *run, const struct train_end *end)
 	return status;
 }
 
+/* The other designated ranks' part of it: rank 0 hears of their failures through the services. */
+static void close_part(struct run *run, const struct train_end *end)
+{
+	struct err err = { 0 };
+	if (!run->saver)
+		return;
+	saver_save(run->saver, &run->state, &end->losses, true);
+	if (saver_wait(run->saver, run->state.step, &err) < 0)
+		log_error("step %" PRIu64 " could not be saved: %s", run->state.step, err.text);
+}
+
 /* No rank leaves before the last save is durable: the first bad exit would make srun end the others. Rank 0's status goes
  * the way on which its success would be told. */
 static int close_run(struct run *run, const struct train_end *end, struct err *err)
@@ -261,6 +248,8 @@ static int close_run(struct run *run, const struct train_end *end, struct err *e
 		status = close_folder(run, end);
 		if (rdzv_put(run->rdzv, "closing", &status, sizeof status, err) < 0)
 			return -1;
+	} else {
+		close_part(run, end);
 	}
 	/* Rank 0 may wait for the save before the last one, too. */
 	if (rdzv_fence(run->rdzv, 2 * run->settings.save_timeout + run->settings.rdzv_timeout, err) < 0)
@@ -275,7 +264,7 @@ static int close_run(struct run *run, const struct train_end *end, struct err *e
 
 static int finished_already(const struct run *run)
 {
-	if (run->state.step < (uint64_t)run->settings.steps)
+	if (!is_finished(run))
 		return 0;
 	if (run->ident.rank == 0) {
 		struct err err;
@@ -292,6 +281,8 @@ static void release(struct run *run, bool orderly)
 	saver_stop(run->saver);
 	metrics_close(run->metrics);
 	folder_close(run->folder, true);
+	if (run->ckpt_dir_opened)
+		ckpt_dir_close(&run->ckpt_dir);
 	if (!orderly)
 		return; /* the threads of a broken communicator may stand anywhere: the exit of the process ends them */
 	validation_destroy(run->validation);
@@ -307,6 +298,7 @@ static void release(struct run *run, bool orderly)
 	if (run->data)
 		dataset_close(run->data);
 	json_decref(run->numerics);
+	free(run->token);
 	free(run->config_json);
 	free(run->numerics_json);
 	free(run->model_json);

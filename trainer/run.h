@@ -42,10 +42,15 @@ struct run {
 	/* rank 0 with --ckpt-dir only, else NULL */
 	struct folder *folder;
 	struct metrics *metrics;
-	struct saver *saver;
 	struct pace pace;
-	char *config_json, *numerics_json, *model_json; /* what every checkpoint records */
 	bool metrics_failed;           /* the last line could not be written, and that was said */
+
+	/* designated ranks with --ckpt-dir only, else NULL; the records on rank 0, too */
+	struct saver *saver;
+	struct ckpt_dir ckpt_dir;      /* rank 0: the folder's */
+	bool ckpt_dir_opened;          /* it is this rank's own */
+	char *token;                   /* of the directory's owner */
+	char *config_json, *numerics_json, *model_json; /* what every checkpoint records */
 };
 
 /* Tokens or classes there are. */

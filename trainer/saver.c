@@ -1,125 +1,258 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The copy of the state, and the thread that writes it. */
+/* Two threads beside the one that trains: the copier fills a slot, and the one here hands it over once it is whole. What
+ * becomes of it then is heard from the client's own thread. */
 #include "trainer/saver.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_save.h"
+#include "checkpoint/ckptd_client.h"
 #include "checkpoint/owner.h"
-#include "checkpoint/snapshot.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "trainer/copier.h"
+#include "trainer/layout.h"
 
 #define UNTOLD 16 /* saves that saver_take has not been asked for; older ones are forgotten */
+#define RECENT 8  /* saves whose stall is remembered */
 
 struct saver {
 	struct saver_plan plan;
-	const struct tensor_table *tensors;
-	float *weights, *m, *v;            /* the copy */
-	struct snapshot snapshot;
-	struct snapshot_tensor *rows;
-	struct snapshot_slice *slices;
-
+	struct layout layout;
+	struct snapshot snapshot;           /* the layout, as the service is told it */
+	struct snapshot_memory memory;
+	struct copier_piece *pieces[SNAPSHOT_SLOTS], *zeros;
+	size_t piece_count, zero_count;
+	struct copier *copier;
+	struct ckptd_client *client;
+	bool running, copying;              /* copying: for the thread that trains */
 	pthread_t thread;
-	pthread_mutex_t lock;
+
+	pthread_mutex_t lock;               /* over what follows */
 	pthread_cond_t changed;
-	bool busy, ending;
-	int64_t newest;                    /* durable */
+	bool busy, ending;                  /* busy: `next` is being copied or handed over */
+	struct ckptd_step next;
+	int slot;                           /* of `next` */
+	int64_t writing[SNAPSHOT_SLOTS];    /* steps whose slots the service holds; -1: none */
+	int64_t newest;                     /* durable; of parts from 1 on: written */
+	int64_t begun;                      /* the newest step whose save was begun and has not failed */
 	int fault;
-	struct err err;                    /* of the last save, when it failed */
-	double stall;                      /* of the last save */
+	struct err err;                     /* of the last save that failed */
+	struct saver_saved recent[RECENT];  /* begun, by turns; only step and stall */
+	unsigned turn;
 	struct saver_saved untold[UNTOLD];
 	int untold_count;
 };
 
-static void describe(struct saver *saver)
+static bool is_first(const struct saver *saver)
 {
-	for (int i = 0; i < saver->tensors->count; i++) {
-		const struct tensor *row = &saver->tensors->rows[i];
-		struct snapshot_tensor *tensor = &saver->rows[i];
-		*tensor = (struct snapshot_tensor){ .name = row->name, .dtype = SAFETENSORS_F32, .dims = row->dims,
-			.data = saver->weights + row->offset };
-		for (int d = 0; d < row->dims; d++)
-			tensor->shape[d] = row->shape[d];
-		saver->slices[i] = (struct snapshot_slice){ .tensor = row->name, .count = row->count, .state = {
-			[SNAPSHOT_MASTER] = saver->weights + row->offset, [SNAPSHOT_M] = saver->m + row->offset,
-			[SNAPSHOT_V] = saver->v + row->offset } };
-	}
-	saver->snapshot = (struct snapshot){ .attempt = saver->plan.attempt, .world_size = saver->plan.world_size,
-		.seed = saver->plan.seed, .config_json = saver->plan.config_json, .numerics_json = saver->plan.numerics_json,
-		.model_json = saver->plan.model_json, .tensors = saver->rows, .tensor_count = (size_t)saver->tensors->count,
-		.slices = saver->slices, .slice_count = (size_t)saver->tensors->count };
+	return saver->layout.part == 0;
 }
 
-static void save_once(struct saver *saver)
+/* ---- what the service says ---- */
+
+/* With the lock held. */
+static double stall_of(const struct saver *saver, int64_t step)
 {
-	struct ckpt_saved saved = { 0 };
-	struct err err = { 0 };
-	int64_t step = saver->snapshot.step;
-	int rc = ckpt_save(saver->plan.dir, &saver->snapshot, saver->plan.token, NULL, &saved, &err);
-	if (rc == 0) {
-		log_info("checkpoint: step %lld is durable: %.1f MB in %.2f s", (long long)step, (double)saved.bytes * 1e-6,
-			saved.seconds);
-		if (ckpt_dir_retain(saver->plan.dir, &saver->plan.retention, saver->plan.token, &err) < 0)
-			log_error("checkpoint: %s", err.text);
-	} else {
-		log_error("checkpoint: couldn't save step %lld: %s; the last good one is %s%lld", (long long)step, err.text,
-			saver->newest < 0 ? "none, " : "step ", (long long)saver->newest);
-	}
-	struct err owner;
-	const struct saver_saved told = { .step = step, .bytes = saved.bytes, .stall = saver->stall, .flush = saved.seconds };
-	bool lost = rc < 0 && owner_verify(saver->plan.dir, saver->plan.token, &owner) < 0 && owner.status == EXIT_FAULT;
+	for (int i = 0; i < RECENT; i++)
+		if (saver->recent[i].step == step)
+			return saver->recent[i].stall;
+	return 0;
+}
+
+/* With the lock held. */
+static void set_writing(struct saver *saver, int64_t from, int64_t to)
+{
+	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
+		if (saver->writing[i] == from) {
+			saver->writing[i] = to;
+			return;
+		}
+}
+
+/* With the lock held. */
+static bool is_writing(const struct saver *saver)
+{
+	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
+		if (saver->writing[i] >= 0)
+			return true;
+	return false;
+}
+
+static void note_durable(struct saver *saver, const struct ckptd_event *event)
+{
+	log_info("checkpoint: step %lld is durable: %.1f MB in %.2f s", (long long)event->step, (double)event->bytes * 1e-6,
+		event->seconds);
 	pthread_mutex_lock(&saver->lock);
-	if (rc == 0)
-		saver->newest = step;
-	if (rc == 0 && saver->untold_count < UNTOLD)
-		saver->untold[saver->untold_count++] = told;
-	if (lost)
-		saver->fault = EXIT_FAULT;
-	saver->err = err;
-	saver->busy = false;
+	saver->newest = event->step;
+	set_writing(saver, event->step, -1);
+	if (saver->untold_count == UNTOLD)
+		memmove(saver->untold, saver->untold + 1, (size_t)--saver->untold_count * sizeof saver->untold[0]);
+	saver->untold[saver->untold_count++] = (struct saver_saved){ .step = event->step, .bytes = event->bytes,
+		.stall = stall_of(saver, event->step), .flush = event->seconds };
 	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);
+}
+
+static void note_written(struct saver *saver, const struct ckptd_event *event)
+{
+	pthread_mutex_lock(&saver->lock);
+	set_writing(saver, event->step, -1);
+	if (!is_first(saver))
+		saver->newest = event->step;
+	pthread_cond_broadcast(&saver->changed);
+	pthread_mutex_unlock(&saver->lock);
+}
+
+/* Rank 0 speaks for all: it hears of the parts that fail. */
+static void tell_failed(struct saver *saver, int64_t step, const char *text)
+{
+	pthread_mutex_lock(&saver->lock);
+	long long newest = saver->newest;
+	pthread_mutex_unlock(&saver->lock);
+	if (is_first(saver) && newest < 0)
+		log_error("checkpoint: couldn't save step %lld: %s; there is no good one yet", (long long)step, text);
+	else if (is_first(saver))
+		log_error("checkpoint: couldn't save step %lld: %s; the last good one is step %lld", (long long)step, text, newest);
+	else
+		log_warn("checkpoint: couldn't write part %d of step %lld: %s", saver->layout.part + 1, (long long)step, text);
+}
+
+static void note_failed(struct saver *saver, int64_t step, enum exit_status status, const char *text)
+{
+	struct err owner;
+	tell_failed(saver, step, text);
+	bool lost = status == EXIT_FAULT && owner_verify(saver->plan.dir, saver->plan.token, &owner) < 0
+		&& owner.status == EXIT_FAULT;
+	pthread_mutex_lock(&saver->lock);
+	err_fail(&saver->err, status, "%s", text);
+	set_writing(saver, step, -1);
+	if (saver->begun == step)
+		saver->begun = saver->newest;
+	if (lost)
+		saver->fault = EXIT_FAULT;
+	pthread_cond_broadcast(&saver->changed);
+	pthread_mutex_unlock(&saver->lock);
+}
+
+static void take_event(void *arg, const struct ckptd_event *event)
+{
+	struct saver *saver = arg;
+	switch (event->type) {
+	case CKPTD_WRITTEN:
+		note_written(saver, event);
+		break;
+	case CKPTD_DURABLE:
+		note_durable(saver, event);
+		break;
+	case CKPTD_FAILED:
+		note_failed(saver, event->step, event->status, event->text);
+		break;
+	case CKPTD_RESTARTED:
+	case CKPTD_GONE:
+		log_warn("checkpoint: %s; training goes on", event->text);
+		break;
+	}
+}
+
+/* ---- the thread that hands over ---- */
+
+static void hand_over(struct saver *saver)
+{
+	struct err err;
+	copier_wait(saver->copier);
+	if (saver->plan.before)
+		saver->plan.before(saver->plan.arg);
+	/* Counted before, since the end of a save may be heard of at once. */
+	pthread_mutex_lock(&saver->lock);
+	set_writing(saver, -1, saver->next.step);
+	pthread_mutex_unlock(&saver->lock);
+	if (ckptd_client_save(saver->client, saver->slot, &saver->next, &err) < 0)
+		note_failed(saver, saver->next.step, err.status, err.text);
+	else
+		log_debug("checkpoint: step %lld is handed over", (long long)saver->next.step);
 }
 
 static void *run(void *arg)
 {
 	struct saver *saver = arg;
+	pthread_mutex_lock(&saver->lock);
 	for (;;) {
-		pthread_mutex_lock(&saver->lock);
 		while (!saver->busy && !saver->ending)
 			pthread_cond_wait(&saver->changed, &saver->lock);
-		bool work = saver->busy;
+		if (!saver->busy)
+			break;
 		pthread_mutex_unlock(&saver->lock);
-		if (!work)
-			return NULL;
-		save_once(saver);
+		hand_over(saver);
+		pthread_mutex_lock(&saver->lock);
+		saver->busy = false;
+		pthread_cond_broadcast(&saver->changed);
 	}
+	pthread_mutex_unlock(&saver->lock);
+	return NULL;
 }
 
-static int alloc(struct saver *saver)
+/* ---- start ---- */
+
+/* Two slots unless they do not fit. */
+static int choose_slots(const struct saver *saver)
 {
-	size_t bytes = saver->tensors->elements * sizeof(float), count = (size_t)saver->tensors->count;
-	saver->weights = malloc(bytes);
-	saver->m = malloc(bytes);
-	saver->v = malloc(bytes);
-	saver->rows = calloc(count, sizeof *saver->rows);
-	saver->slices = calloc(count, sizeof *saver->slices);
-	return saver->weights && saver->m && saver->v && saver->rows && saver->slices ? 0 : -1;
+	const struct saver_plan *plan = &saver->plan;
+	size_t available = snapshot_memory_available();
+	size_t needed = SNAPSHOT_SLOTS * saver->layout.bytes * (size_t)plan->sharers + plan->reserve;
+	if (plan->slots)
+		return plan->slots;
+	if (!available || needed <= available)
+		return SNAPSHOT_SLOTS;
+	log_warn("checkpoint: only one snapshot is kept in memory, since %.0f MB are left where two of %.0f MB each and the gradients "
+		"need %.0f MB: a save waits for the one before (--ckpt-slots 2 insists on two)", (double)available * 1e-6,
+		(double)saver->layout.bytes * 1e-6, (double)needed * 1e-6);
+	return 1;
 }
 
-static void release(struct saver *saver)
+/* The slots' pages, so that the first saves find them there. */
+static int list_zeros(struct saver *saver, struct err *err)
 {
-	free(saver->weights);
-	free(saver->m);
-	free(saver->v);
-	free(saver->rows);
-	free(saver->slices);
-	free(saver);
+	size_t each = (saver->memory.bytes + COPIER_PIECE - 1) / COPIER_PIECE;
+	saver->zeros = calloc(each * (size_t)saver->memory.slots, sizeof *saver->zeros);
+	if (!saver->zeros)
+		return err_set(err, "checkpoint: out of memory");
+	for (int slot = 0; slot < saver->memory.slots; slot++)
+		for (size_t at = 0; at < saver->memory.bytes; at += COPIER_PIECE)
+			saver->zeros[saver->zero_count++] = (struct copier_piece){ .to = (char *)saver->memory.base[slot] + at,
+				.bytes = saver->memory.bytes - at < COPIER_PIECE ? saver->memory.bytes - at : COPIER_PIECE };
+	return 0;
+}
+
+static int make_memory(struct saver *saver, const struct state *state, struct err *err)
+{
+	if (snapshot_memory_create(&saver->memory, choose_slots(saver), saver->layout.bytes, err) < 0)
+		return -1;
+	layout_place(&saver->layout, saver->memory.base[0]);
+	for (int slot = 0; slot < saver->memory.slots; slot++) {
+		saver->pieces[slot] = layout_pieces(&saver->layout, state, saver->memory.base[slot], &saver->piece_count);
+		if (!saver->pieces[slot])
+			return err_set(err, "checkpoint: out of memory");
+	}
+	return list_zeros(saver, err);
+}
+
+static int open_client(struct saver *saver, struct err *err)
+{
+	const struct saver_plan *plan = &saver->plan;
+	const struct layout *layout = &saver->layout;
+	saver->snapshot = (struct snapshot){ .attempt = plan->attempt, .world_size = plan->world_size, .seed = plan->seed,
+		.config_json = plan->config_json, .numerics_json = plan->numerics_json, .model_json = plan->model_json,
+		.tensors = layout->tensors, .tensor_count = (size_t)layout->table->count, .slices = layout->slices,
+		.slice_count = (size_t)layout->table->count, .part = layout->part, .parts = layout->parts,
+		.shard_size = plan->shard_size };
+	const struct ckptd_plan service = { .dir = plan->dir, .token = plan->token, .memory = &saver->memory,
+		.snapshot = &saver->snapshot, .retention = plan->retention, .host = layout->parts > 1 ? plan->host : NULL,
+		.first = plan->first, .timeout = plan->start_timeout, .event = take_event, .arg = saver };
+	saver->client = ckptd_client_open(&service, err);
+	return saver->client ? 0 : -1;
 }
 
 static void init_monotonic(pthread_cond_t *condition)
@@ -131,95 +264,148 @@ static void init_monotonic(pthread_cond_t *condition)
 	pthread_condattr_destroy(&attributes);
 }
 
-struct saver *saver_start(const struct saver_plan *plan, const struct state *state, struct err *err)
+static int start_stages(struct saver *saver, const struct state *state, struct err *err)
 {
-	struct saver *saver = calloc(1, sizeof *saver);
-	if (!saver) {
-		err_set(err, "checkpoint: out of memory");
-		return NULL;
-	}
-	saver->plan = *plan;
-	saver->tensors = state->tensors;
-	saver->newest = plan->newest;
-	if (alloc(saver) < 0) {
-		err_set(err, "checkpoint: couldn't get %zu MB for the copy of the state: out of memory", state_bytes(state) >> 20);
-		release(saver);
-		return NULL;
-	}
-	describe(saver);
-	pthread_mutex_init(&saver->lock, NULL);
-	init_monotonic(&saver->changed);
+	if (make_memory(saver, state, err) < 0)
+		return -1;
+	saver->copier = copier_start(err);
+	if (!saver->copier || open_client(saver, err) < 0)
+		return -1;
+	log_info("checkpoint: the service is pid %lld; this rank gives it %.1f MB of each save, with room for %d at once",
+		(long long)ckptd_client_service(saver->client), (double)saver->layout.bytes * 1e-6, saver->memory.slots);
+	copier_begin(saver->copier, saver->zeros, saver->zero_count);
 	int error = pthread_create(&saver->thread, NULL, run, saver);
-	if (error) {
-		err_set(err, "checkpoint: couldn't start the thread that saves: %s", strerror(error));
-		release(saver);
-		return NULL;
-	}
-	return saver;
+	if (error)
+		return err_set(err, "checkpoint: couldn't start the thread that saves: %s", strerror(error));
+	saver->running = true;
+	return 0;
 }
 
-/* With the lock held. False when the save in flight was not over in time. */
-static bool wait_idle(struct saver *saver, double patience)
+int saver_start(struct saver **out, const struct saver_plan *plan, const struct state *state, struct err *err)
+{
+	struct saver *saver = calloc(1, sizeof *saver);
+	*out = NULL;
+	if (!saver)
+		return err_set(err, "checkpoint: out of memory");
+	saver->plan = *plan;
+	saver->newest = saver->begun = plan->newest;
+	for (int i = 0; i < RECENT; i++)
+		saver->recent[i].step = -1;
+	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
+		saver->writing[i] = -1;
+	pthread_mutex_init(&saver->lock, NULL);
+	init_monotonic(&saver->changed);
+	int rc = layout_make(&saver->layout, state->tensors, plan->part, plan->writers, plan->shard_size, err);
+	bool idle = rc == 0 && saver->layout.part < 0;
+	if (rc == 0 && !idle)
+		rc = start_stages(saver, state, err);
+	if (rc < 0 || idle)
+		saver_stop(saver);
+	else
+		*out = saver;
+	return rc;
+}
+
+const char *saver_address(const struct saver *saver)
+{
+	return ckptd_client_address(saver->client);
+}
+
+size_t saver_memory(const struct saver *saver)
+{
+	return saver->memory.bytes * (size_t)saver->memory.slots;
+}
+
+/* ---- a save ---- */
+
+/* Until what was copied is handed over, and with `written` until no slot is being written; false when that takes longer. */
+static bool wait_idle(struct saver *saver, bool written, double patience)
 {
 	struct deadline deadline = deadline_in(patience);
 	struct timespec until = deadline_timespec(deadline);
-	while (saver->busy && !deadline_passed(deadline))
+	pthread_mutex_lock(&saver->lock);
+	while ((saver->busy || (written && is_writing(saver))) && !deadline_passed(deadline))
 		pthread_cond_timedwait(&saver->changed, &saver->lock, &until);
-	return !saver->busy;
+	bool idle = !saver->busy;
+	pthread_mutex_unlock(&saver->lock);
+	return idle;
 }
 
-/* With the lock held and no save in flight. */
-static void begin(struct saver *saver, const struct state *state, const struct saver_losses *losses)
+/* A free slot, or -1: said in the log, as is a wait that is felt. */
+static int wait_for_slot(struct saver *saver, int64_t step, double patience)
 {
-	size_t bytes = state->tensors->elements * sizeof(float);
-	if (saver->newest == (int64_t)state->step)
-		return;
-	memcpy(saver->weights, state->weights, bytes);
-	memcpy(saver->m, state->m, bytes);
-	memcpy(saver->v, state->v, bytes);
-	saver->snapshot.step = (int64_t)state->step;
-	saver->snapshot.cursor = state->step * saver->plan.global_batch;
-	/* A step that was left out changed nothing: its state is good though its loss is not. */
-	saver->snapshot.loss = isfinite(losses->training) ? losses->training : NAN;
-	saver->snapshot.validation_loss = isfinite(losses->validation) ? losses->validation : NAN;
-	saver->busy = true;
-	pthread_cond_broadcast(&saver->changed);
+	double began = clock_now();
+	int slot = -1;
+	if (wait_idle(saver, false, patience))
+		slot = ckptd_client_slot(saver->client, patience - (clock_now() - began));
+	if (slot < 0)
+		log_warn("checkpoint: step %lld is not saved: the save of step %lld still runs; a larger --ckpt-every avoids that",
+			(long long)step, (long long)saver->next.step);
+	else if (clock_now() - began > 1)
+		log_info("checkpoint: training waited %.1f s for the save before; a larger --ckpt-every avoids that",
+			clock_now() - began);
+	return slot;
+}
+
+static double known(double loss)
+{
+	return isfinite(loss) ? loss : NAN; /* a step that was left out changed nothing: its state is good though its loss is not */
 }
 
 void saver_save(struct saver *saver, const struct state *state, const struct saver_losses *losses, bool last)
 {
 	double began = clock_now();
+	int64_t step = (int64_t)state->step;
 	pthread_mutex_lock(&saver->lock);
-	if (saver->busy && saver->snapshot.step == (int64_t)state->step) {
-		pthread_mutex_unlock(&saver->lock);
+	bool begun = saver->begun == step;
+	pthread_mutex_unlock(&saver->lock);
+	if (begun)
 		return;
-	}
-	if (!wait_idle(saver, last ? saver->plan.last_patience : saver->plan.patience))
-		log_warn("checkpoint: step %llu is not saved: the save of step %lld still runs; a larger --ckpt-every avoids that",
-			(unsigned long long)state->step, (long long)saver->snapshot.step);
-	else if (clock_now() - began > 1)
-		log_info("checkpoint: training waited %.1f s for the save before; a larger --ckpt-every avoids that",
-			clock_now() - began);
-	if (!saver->busy) {
-		begin(saver, state, losses);
-		saver->stall = clock_now() - began;
-	}
+	int slot = wait_for_slot(saver, step, last ? saver->plan.last_patience : saver->plan.patience);
+	if (slot < 0)
+		return;
+	log_debug("checkpoint: copying the state after step %lld", (long long)step);
+	copier_begin(saver->copier, saver->pieces[slot], saver->piece_count);
+	saver->copying = true;
+	pthread_mutex_lock(&saver->lock);
+	saver->next = (struct ckptd_step){ .step = step, .cursor = state->step * saver->plan.global_batch,
+		.loss = known(losses->training), .validation_loss = known(losses->validation) };
+	saver->slot = slot;
+	saver->begun = step;
+	saver->recent[++saver->turn % RECENT] = (struct saver_saved){ .step = step, .stall = clock_now() - began };
+	saver->busy = true;
+	pthread_cond_broadcast(&saver->changed);
+	pthread_mutex_unlock(&saver->lock);
+}
+
+void saver_settle(struct saver *saver)
+{
+	if (!saver || !saver->copying)
+		return;
+	double began = clock_now();
+	saver->copying = false;
+	copier_finish(saver->copier);
+	pthread_mutex_lock(&saver->lock);
+	saver->recent[saver->turn % RECENT].stall += clock_now() - began;
 	pthread_mutex_unlock(&saver->lock);
 }
 
 int saver_wait(struct saver *saver, uint64_t step, struct err *err)
 {
-	int rc = 0;
+	double patience = saver->plan.last_patience;
+	saver_settle(saver);
+	bool idle = wait_idle(saver, false, patience);
 	pthread_mutex_lock(&saver->lock);
-	if (!wait_idle(saver, saver->plan.last_patience)) {
-		rc = err_fail(err, EXIT_LOST, "checkpoint: the save of step %lld still runs after %.0f s", (long long)step,
-			saver->plan.last_patience);
-	} else if (saver->newest != (int64_t)step) {
+	bool durable = saver->newest == (int64_t)step, begun = saver->begun == (int64_t)step;
+	if (!durable && !begun)
 		*err = saver->err;
-		rc = -1;
-	}
 	pthread_mutex_unlock(&saver->lock);
-	return rc;
+	if (durable)
+		return 0;
+	if (!idle || (!begun && !err->text[0]))
+		return err_fail(err, EXIT_LOST, "checkpoint: the save of step %lld still runs after %.0f s",
+			(long long)saver->next.step, patience);
+	return begun ? ckptd_client_wait(saver->client, (int64_t)step, patience, err) : -1;
 }
 
 bool saver_take(struct saver *saver, struct saver_saved *saved)
@@ -242,19 +428,39 @@ int saver_fault(struct saver *saver)
 	return fault;
 }
 
+/* ---- end ---- */
+
+/* Ends the thread once what it has is handed over, and tries to see it written: a service that was started inside the job's
+ * step ends with it. False when the hand-over takes too long. */
+static bool end_thread(struct saver *saver)
+{
+	if (!saver->running)
+		return true;
+	saver_settle(saver);
+	pthread_mutex_lock(&saver->lock);
+	saver->ending = true;
+	pthread_cond_broadcast(&saver->changed);
+	pthread_mutex_unlock(&saver->lock);
+	bool idle = wait_idle(saver, true, saver->plan.last_patience);
+	if (idle)
+		pthread_join(saver->thread, NULL);
+	return idle;
+}
+
 void saver_stop(struct saver *saver)
 {
 	if (!saver)
 		return;
-	pthread_mutex_lock(&saver->lock);
-	saver->ending = true;
-	pthread_cond_broadcast(&saver->changed);
-	bool idle = wait_idle(saver, saver->plan.last_patience);
-	pthread_mutex_unlock(&saver->lock);
-	if (!idle)
-		return; /* it hangs in the file system: the process ends without it */
-	pthread_join(saver->thread, NULL);
+	if (!end_thread(saver))
+		return; /* it hangs: the process ends without it */
+	ckptd_client_close(saver->client);
+	copier_stop(saver->copier);
+	snapshot_memory_release(&saver->memory);
+	for (int slot = 0; slot < SNAPSHOT_SLOTS; slot++)
+		free(saver->pieces[slot]);
+	free(saver->zeros);
+	layout_clear(&saver->layout);
 	pthread_cond_destroy(&saver->changed);
 	pthread_mutex_destroy(&saver->lock);
-	release(saver);
+	free(saver);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0's saves: the state is copied between two steps and written by a thread while training goes on. One save is in
- * flight at a time. */
+/* A designated rank's saves: its part of the state is copied into a free slot of the snapshots' memory while training goes
+ * on, and the slot is handed over to the checkpoint service, which makes it durable whatever becomes of this process. */
 #ifndef MUSTER_SAVER_H
 #define MUSTER_SAVER_H
 
@@ -20,9 +20,20 @@ struct saver_plan {
 	uint64_t seed, global_batch;
 	const char *config_json, *numerics_json, *model_json;
 	struct retention retention;
+	uint64_t shard_size;
+	int part, writers;           /* this rank's number among the designated ranks, and how many there are; fewer write when
+	                              * there are fewer tensors */
+	int slots;                   /* 1 or 2; 0: as many as fit into the memory */
+	size_t reserve;              /* bytes that the ranks of this node have yet to touch, for that choice */
+	int sharers;                 /* ranks of this node that make the same choice from the same memory */
+	const char *host;            /* part 0 of several: where the other nodes reach this one */
+	const char *first;           /* the others: saver_address of part 0 */
 	int64_t newest;              /* the newest durable step, -1 for none */
 	double patience;             /* seconds that training waits for the save before, while all ranks wait with it */
 	double last_patience;        /* the same for the last save, and for its end */
+	double start_timeout;        /* seconds to find or start the service */
+	void (*before)(void *arg);   /* called from the saver's thread before each hand-over; may be NULL */
+	void *arg;
 };
 
 struct saver;
@@ -39,26 +50,35 @@ struct saver_saved {
 	double stall, flush; /* seconds that training stood still for it, and from the hand-over until it was durable */
 };
 
-/* Allocates the copy of the state and starts the thread. */
-struct saver *saver_start(const struct saver_plan *plan, const struct state *state, struct err *err);
+/* Makes the memory, starts the threads and finds or starts the service. *saver becomes NULL when there is nothing for this
+ * part to write. */
+int saver_start(struct saver **saver, const struct saver_plan *plan, const struct state *state, struct err *err);
 
-/* Copies the state and begins to save it. A step that is durable already, or is being saved, is not saved again. While
- * the save before is still under way this waits with the plan's patience (`last`: last_patience), and then the step is not
- * saved. A save that fails is reported by a log line; the checkpoints that are there stay and training
- * may go on. */
+/* Part 0 of several: where the others' services report to; else "". */
+const char *saver_address(const struct saver *saver);
+
+/* Bytes of the slots' memory. */
+size_t saver_memory(const struct saver *saver);
+
+/* Begins to copy the state, which must not change until saver_settle has returned. A step that is durable or on its way is
+ * not saved again. While no slot is free this waits with the plan's patience (`last`: last_patience), and then the step is
+ * not saved. A save that fails is reported by a log line; the checkpoints that are there stay and training may go on. */
 void saver_save(struct saver *saver, const struct state *state, const struct saver_losses *losses, bool last);
 
-/* Takes the oldest save that has become durable and was not asked for yet. */
-bool saver_take(struct saver *saver, struct saver_saved *saved);
+/* Before the state changes: the copy is whole when this returns. NULL is allowed. */
+void saver_settle(struct saver *saver);
 
-/* Waits for the save in flight, with last_patience. 0 when `step` is durable, else the error of its save, or EXIT_LOST
- * when it still runs. */
+/* Waits for the save of `step`, with last_patience: until it is committed (part 0) or its part is written (the others). 0
+ * when it is, else the error of its save, or EXIT_LOST when it still runs. */
 int saver_wait(struct saver *saver, uint64_t step, struct err *err);
+
+/* Takes the oldest save that has become durable and was not asked for yet; part 0 only. */
+bool saver_take(struct saver *saver, struct saver_saved *saved);
 
 /* Exit status for this attempt when the directory has another owner now, 0 while it is ours. */
 int saver_fault(struct saver *saver);
 
-/* Waits for the save in flight, with last_patience, and ends the thread. NULL is allowed. */
+/* Waits for the save in flight, with last_patience, and ends the threads. NULL is allowed. */
 void saver_stop(struct saver *saver);
 
 #endif

@@ -85,6 +85,12 @@ static const struct opt table[] = {
 		"checkpoints of steps that are multiples of this are kept for ever; 0: none"),
 	COUNT("keep-best", OPT_OPERATION, keep_best, "0", 0, 1e6,
 		"checkpoints with the lowest validation loss, measured at their very step, that are kept; 0: none"),
+	CHOICE("ckpt-writers", OPT_OPERATION, ckpt_writers, "rank0", "rank0|node|all",
+		"who writes the shards of a checkpoint, all in parallel: rank 0, the first rank of each node, or every rank"),
+	{ "shard-size", OPT_OPERATION, OPT_SIZE, AT(shard_size), "4GiB", 1, 9e15, .argument = "SIZE",
+		.help = "bytes of a checkpoint's file at most; a tensor that is larger has one of its own" },
+	COUNT_OR_AUTO("ckpt-slots", OPT_OPERATION, ckpt_slots, 1, 2, "snapshots that are kept in memory; with 1 a save waits until the "
+		"one before is written; auto: 2 where they fit"),
 	SWITCH("fresh", OPT_OPERATION, fresh, "begin at step 0; refused where --ckpt-dir holds a run already"),
 	SWITCH("require-identical", OPT_OPERATION, require_identical,
 		"refuse to resume where the numerics differ, and ranks whose numerics differ"),

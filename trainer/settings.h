@@ -19,6 +19,7 @@ enum settings_reduction { REDUCTION_CANONICAL, REDUCTION_NATIVE };
 enum settings_nonfinite { NONFINITE_STOP, NONFINITE_SKIP };
 enum settings_last_batch { LAST_BATCH_DROP, LAST_BATCH_PAD };
 enum settings_isa { ISA_AUTO, ISA_AVX512, ISA_AVX2, ISA_DEFAULT };
+enum settings_writers { WRITERS_RANK0, WRITERS_NODE, WRITERS_ALL };
 enum settings_order { ORDER_SHUFFLED, ORDER_FILE };
 
 struct settings {
@@ -33,10 +34,11 @@ struct settings {
 	double learning_rate, min_learning_rate, weight_decay, beta1, beta2, epsilon, clip;
 	/* operation */
 	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *ckpt_every, *change, *rendezvous;
-	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best, threads, bucket_mb;
+	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best, shard_size, ckpt_slots;
+	int64_t threads, bucket_mb;
 	double collective_timeout, rdzv_timeout, save_timeout;
 	bool fresh, require_identical;
-	int reduction, device, on_nonfinite, log_level, cpu_isa;
+	int reduction, device, on_nonfinite, log_level, cpu_isa, ckpt_writers;
 	/* derived */
 	int64_t microbatches;      /* of a step, over all ranks */
 	int64_t slot_microbatches; /* of a slot */

@@ -104,7 +104,7 @@ static int own_fault(const struct loop *loop)
 /* Rank 0 decides for all which steps are saved, and says so with its flags. The last step is saved by the closing of the run. */
 static bool save_is_due(const struct run *run, uint64_t step)
 {
-	return run->saver && step < (uint64_t)run->settings.steps && pace_due(&run->pace, (int64_t)step, clock_now());
+	return run->folder && step < (uint64_t)run->settings.steps && pace_due(&run->pace, (int64_t)step, clock_now());
 }
 
 /* Forward, backward and reduction. */
@@ -138,6 +138,7 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 static void update(struct loop *loop, uint64_t step)
 {
 	struct run *run = loop->run;
+	saver_settle(run->saver);
 	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
 	optimizer_update(run->ops, run->state.tensors, run->state.weights, run->state.weights, ddp_grads(run->ddp),
 		run->state.m, run->state.v);
@@ -224,12 +225,10 @@ void train_loop_take_saves(struct run *run)
 static void save(struct loop *loop)
 {
 	struct run *run = loop->run;
-	struct err err;
 	const struct saver_losses losses = { loop->result.loss, loop->validation_loss };
-	loop->copying = run->saver;
+	loop->copying = true;
 	if (!run->saver)
 		return;
-	note_metrics(run, metrics_sync(run->metrics, &err), &err);
 	pace_save(&run->pace, clock_now());
 	saver_save(run->saver, &run->state, &losses, false);
 }

@@ -63,9 +63,11 @@ endif
 # the run itself
 libtrainer_a_SOURCES += \
 	trainer/agree.c trainer/agree.h \
+	trainer/copier.c trainer/copier.h \
 	trainer/curve.c trainer/curve.h \
 	trainer/feed.c trainer/feed.h \
 	trainer/folder.c trainer/folder.h \
+	trainer/layout.c trainer/layout.h \
 	trainer/metrics.c trainer/metrics.h \
 	trainer/numerics.c trainer/numerics.h \
 	trainer/pace.c trainer/pace.h \
@@ -73,6 +75,7 @@ libtrainer_a_SOURCES += \
 	trainer/resume.c trainer/resume.h \
 	trainer/run.h \
 	trainer/saver.c trainer/saver.h \
+	trainer/savers.c trainer/savers.h \
 	trainer/settings.c trainer/settings.h \
 	trainer/state.c trainer/state.h \
 	trainer/stop.c trainer/stop.h \

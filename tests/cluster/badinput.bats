@@ -139,11 +139,11 @@ mend_filling() { cluster run --user root rm filling/filler; }
     disk_fails filling "No space left on device"
 }
 
-# A file system can't be remounted read-only while the metrics are open, so rank 0's calls answer as on one that the
-# kernel has made so after an error.
+# A file system can't be remounted read-only while the metrics are open, so the calls of rank 0's checkpoint service answer as
+# on one that the kernel has made so after an error.
 break_readonly() {
     local pid
-    read -r _ pid < <(train_rank "$job" 0)
+    pid=$(sed -n 's/.*checkpoint: the service is pid \([0-9]*\);.*/\1/p' "$JOBS/readonly.log" | tail -n 1)
     strace -f -p "$pid" -o /dev/null -e trace=mkdirat,renameat,renameat2,fsync,unlinkat \
         -e inject=mkdirat,renameat,renameat2,fsync,unlinkat:error=EROFS 2>/dev/null 3>&- &
     tracer=$!

@@ -26,8 +26,10 @@ wait $!
 END
     cat >"$JOBS/slow-rank0" <<'END'
 #!/bin/bash
-# Rank 0 fsyncs slowly, as on a bad disk; each rank leaves its exit status. The grace time's SIGTERM is the trainer's.
+# Rank 0 and the checkpoint service that it starts fsync slowly, as on a bad disk; each rank leaves its exit status. The grace
+# time's SIGTERM is the trainer's.
 trap : TERM
+unset MUSTER_CKPTD
 if [ "$SLURM_PROCID" = 0 ]; then
     strace -f -o /dev/null -e trace=fsync -e inject=fsync:delay_enter=1500000 "$@"
 else

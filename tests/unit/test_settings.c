@@ -62,6 +62,9 @@ static void bad_combinations_name_the_flag(void **state)
 	refused("--data x --fresh", "--ckpt-dir");
 	refused("--data x --ckpt-every 5days", "5days");
 	refused("--data x --keep-best 2", "--validation-data");
+	refused("--data x --ckpt-writers some", "rank0|node|all");
+	refused("--data x --shard-size 0", "--shard-size");
+	refused("--data x --ckpt-slots 3", "--ckpt-slots");
 	refused("--data x --keep-best 2 --validation-data y", "--validate-every");
 	refused("--data x --min-learning-rate 1", "--min-learning-rate");
 	refused("--data x --change seed", "identity");

@@ -1,0 +1,263 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# How training saves: through a service that outlives it, from one rank or several, in one file or many. Whoever is killed and
+# whenever, the newest durable checkpoint is the last that was handed over whole, and the run ends with the undisturbed bits.
+
+load small_run
+
+setup_file() { small_run_begin; }
+
+setup() { cd "$BATS_FILE_TMPDIR" || return; }
+
+# Every tensor of a checkpoint with the hash of its weights and moments, whatever files they are in.
+state_of() {
+    python3 - "$1" <<'END'
+import hashlib, json, os, struct, sys
+state = {}
+for f in json.load(open(os.path.join(sys.argv[1], "manifest.json")))["files"]:
+    if not f["name"].endswith(".safetensors"):
+        continue
+    b = open(os.path.join(sys.argv[1], f["name"]), "rb").read()
+    n = 8 + struct.unpack("<Q", b[:8])[0]
+    h = json.loads(b[8:n])
+    slices = json.loads(h.get("__metadata__", {}).get("slices", "[]"))
+    for name, t in h.items():
+        if name == "__metadata__":
+            continue
+        at, end = (n + x for x in t["data_offsets"])
+        if f["role"] == "model":
+            assert name not in state, name
+            state[name] = b[at:end]
+            continue
+        for tensor, first, count in slices:
+            key = (tensor, name, first)
+            assert key not in state, key
+            state[key], at = b[at:at + 4 * count], at + 4 * count
+        assert at == end
+for key in sorted(state, key=str):
+    print(key, hashlib.sha256(state[key]).hexdigest())
+END
+}
+
+same_state_as_whole() {
+    diff <(state_of whole/step-00000100) <(state_of "$1/step-00000100")
+    diff <(muster-curve whole) <(muster-curve "$1")
+}
+
+# The pid of the service that a process has started.
+service_of() {
+    local end=$((SECONDS + 10)) pid
+    until pid=$(pgrep -x muster-ckptd -P "$1"); do
+        [ $SECONDS -lt $end ] || { echo "process $1 has no service"; return 1; }
+        sleep 0.05
+    done
+    echo "$pid"
+}
+
+wait_saved() {
+    local end=$((SECONDS + 30))
+    until [ -e "$1/$(printf step-%08d "$2")" ]; do
+        [ $SECONDS -lt $end ] || { echo "step $2 of $1 was never durable"; return 1; }
+        sleep 0.02
+    done
+}
+
+# slow_disk SECONDS PID…: each fsync of these processes takes longer from now on.
+slow_disk() {
+    local seconds=$1 pid
+    shift
+    for pid; do
+        strace -f -p "$pid" -o /dev/null -e trace=fsync -e "inject=fsync:delay_enter=${seconds}s" 2>/dev/null 3>&- &
+    done
+    sleep 0.5
+}
+
+@test "one file or many, from one rank or all: the same state, and it is resumed by any world" {
+    several_ranks
+    local writers n
+    for writers in all node; do
+        n=$([ $writers = all ] && echo 4 || echo 2)
+        export PER_NODE=2 MUSTER_IFNAME=lo
+        start_world 4 "$writers" --ckpt-writers $writers --shard-size 50KiB --keep-last 0
+        unset PER_NODE
+        wait_step "$writers" 30
+        kill "${PIDS[1]}"
+        end_world || [ $? -eq 75 ]
+        [ "${STATUSES[*]}" = "75 75 75 75" ]
+        [ "$(grep -l 'checkpoint: the service is pid' rank*.out | wc -l)" -eq $n ]
+        [ "$(find "$writers"/step-* -name 'model-*' | wc -l)" -gt 10 ]
+        train_world 2 "$writers" --ckpt-writers all --shard-size 1MiB --keep-last 0
+        same_state_as_whole "$writers"
+        # The last one has the state of the undisturbed run in other files; one rank alone goes on from an older one of them.
+        rm -r "$writers/step-00000100"
+        train "$writers"
+        same_as_whole "$writers"
+    done
+}
+
+@test "several writers of few tensors: no more of them write than there are tensors" {
+    several_ranks
+    python3 - <<'END'
+import struct
+def npy(name, descr, shape, data):
+    h = ("{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)).encode()
+    h += b" " * (63 - (10 + len(h)) % 64) + b"\n"
+    open(name, "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h + data)
+npy("x.npy", "<f4", (64, 4), struct.pack("<256f", *(i % 7 - 3 for i in range(256))))
+npy("y.npy", "<i4", (64,), struct.pack("<64i", *(i % 3 for i in range(64))))
+END
+    mlp() {
+        ${REPLACE-} muster-train --model mlp --data x.npy --labels y.npy --hidden 8 --classes 3 --global-batch 8 --microbatch 1 --threads 1 \
+            --steps 20 --ckpt-every 5 --rdzv-timeout 20 --collective-timeout 20 \
+            --ckpt-dir "$@"
+    }
+    mlp few-alone
+    train() { mlp "$@"; }
+    train_world 8 few --ckpt-writers all
+    diff <(state_of few-alone/step-00000020) <(state_of few/step-00000020)
+}
+
+@test "the service is killed in mid-training: another takes over, no step is lost, saves go on" {
+    local pid service
+    REPLACE=exec train orphaned --steps 400 >orphaned.out 2>&1 3>&- &
+    pid=$!
+    wait_step orphaned 50
+    service=$(service_of $pid)
+    kill -9 "$service"
+    wait $pid
+    cat orphaned.out
+    grep -q 'took over.*training goes on' orphaned.out
+    [ "$(muster-curve orphaned | wc -l)" -eq 400 ]
+    [ "$(saved_steps orphaned | xargs)" = "360 380 400" ]
+    [ "$(grep -c 'is durable' orphaned.out)" -ge 19 ]
+    [ -z "$(find orphaned -name '.saving-*')" ]
+}
+
+# Kills all of PIDS once rank 0's log has the words; then their services finish what they have, and are gone.
+kill_at_words() {
+    local services=() pid end
+    wait_log rank0.out "checkpoint: the service is pid"
+    for pid in "${PIDS[@]}"; do services+=($(pgrep -x muster-ckptd -P "$pid" || :)); done
+    slow_disk 0.1 "${services[@]}"
+    wait_log rank0.out "$1"
+    kill -9 "${PIDS[@]}"
+    end_world >/dev/null || :
+    end=$((SECONDS + 30))
+    for pid in "${services[@]}"; do
+        while kill -0 "$pid" 2>/dev/null; do
+            [ $SECONDS -lt $end ] || { echo "service $pid never ended"; return 1; }
+            sleep 0.05
+        done
+    done
+}
+
+@test "the trainer is killed right after the hand-over: that step is durable" {
+    several_ranks
+    local n
+    for n in 1 4; do
+        start_world $n "handed$n" --ckpt-writers all --ckpt-every 40 --log-level debug
+        kill_at_words 'step 40 is handed over'
+        cat rank*.out
+        [ "$(saved_steps "handed$n" | tail -n 1)" -ge 40 ]
+        [ -z "$(find "handed$n" -name '.saving-step-00000040*')" ]
+        train "handed$n"
+        same_as_whole "handed$n"
+    done
+}
+
+# Steps long enough that a kill finds them copying: all on one processor, on which the copy only gets what computing leaves.
+large() {
+    local dir=$1
+    shift
+    ${REPLACE-} taskset -c 0 muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 4 --width 512 --heads 4 --context 64 \
+        --vocabulary 64 --global-batch 8 --microbatch 4 --threads 1 --steps 6 --ckpt-every 2 --rdzv-timeout 20 \
+        --collective-timeout 20 --log-level debug "$@"
+}
+
+@test "the trainer is killed in mid-copy: the step before is durable" {
+    several_ranks
+    local writers n
+    large large >large.out 2>&1
+    train() { large "$@"; }
+    for writers in rank0 all; do
+        n=$([ $writers = all ] && echo 2 || echo 1)
+        start_world $n "torn$n" --ckpt-writers $writers
+        wait_log rank0.out 'copying the state after step 4'
+        kill -9 "${PIDS[@]}"
+        end_world >torn.out || :
+        grep checkpoint: torn.out
+        ! grep -q 'step 4 is handed over' torn.out
+        wait_saved "torn$n" 2
+        sleep 0.5
+        [ "$(saved_steps "torn$n")" = 2 ]
+        large "torn$n" >>torn.out 2>&1
+        diff <(state_of large/step-00000006) <(state_of "torn$n/step-00000006")
+        diff <(muster-curve large) <(muster-curve "torn$n")
+    done
+}
+
+@test "a slow disk keeps training waiting only when it is lapped" {
+    local pid
+    REPLACE=exec train slow --steps 600 --ckpt-every 200 >slow.out 2>&1 3>&- &
+    pid=$!
+    slow_disk 0.1 "$(service_of $pid)"
+    wait $pid
+    grep checkpoint: slow.out
+    # Each save took longer than some of the steps that went on beside it.
+    python3 - slow/metrics-0.jsonl <<'END'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+saves = [line["checkpoint"] for line in lines if "checkpoint" in line]
+assert len(saves) == 3
+print(saves)
+assert all(s["flush"] > 0.5 and s["stall"] < 0.1 for s in saves)
+END
+    REPLACE=exec train lapped --ckpt-every 2 --ckpt-slots 1 --steps 20 >lapped.out 2>&1 3>&- &
+    pid=$!
+    slow_disk 0.2 "$(service_of $pid)"
+    wait $pid
+    grep -q 'training waited [0-9.]* s for the save before' lapped.out
+    # Without patience for that, a step goes unsaved instead.
+    REPLACE=exec train impatient --ckpt-every 2 --ckpt-slots 1 --steps 20 --collective-timeout 0.5 >impatient.out 2>&1 3>&- &
+    pid=$!
+    slow_disk 0.2 "$(service_of $pid)"
+    wait $pid
+    grep -q 'is not saved: the save of step [0-9]* still runs' impatient.out
+    [ -e impatient/step-00000020 ]
+}
+
+@test "the validation loss reaches the manifest, and the best checkpoints stay" {
+    train best --validation-data valid.u16 --validate-every 20 --ckpt-every 10 --keep-last 1 --keep-best 2 --learning-rate 0.05
+    python3 - best <<'END'
+import glob, json, os, sys
+loss = {}
+for line in map(json.loads, open(os.path.join(sys.argv[1], "metrics-0.jsonl"))):
+    if "validation_loss" in line:
+        loss[line["step"]] = line["validation_loss"]
+print(loss)
+best = set(sorted(loss, key=loss.get)[:2]) | {100}
+kept = {}
+for path in glob.glob(os.path.join(sys.argv[1], "step-*", "manifest.json")):
+    m = json.load(open(path))
+    kept[m["step"]] = m["validation_loss"]
+print(kept)
+assert set(kept) == best, best
+assert all(abs(kept[k] - loss[k]) < 1e-6 for k in kept)
+END
+    train unmeasured --ckpt-every 30 --validation-data valid.u16 --validate-every 20 --keep-last 0
+    grep -q '"validation_loss": null' unmeasured/step-00000030/manifest.json
+    ! grep -q '"validation_loss": null' unmeasured/step-00000060/manifest.json
+}
+
+@test "where two snapshots do not fit into memory one is kept, and one line says so" {
+    local group=/sys/fs/cgroup/memory/muster-test-$$
+    mkdir "$group" 2>/dev/null || skip "there is no memory cgroup to make"
+    echo 190M >"$group/memory.limit_in_bytes"
+    run bash -c "$(declare -f train); echo \$\$ >$group/cgroup.procs
+        train tight --width 256 --layers 4 --steps 4 --ckpt-every 1 --keep-last 0"
+    rmdir "$group"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c 'only one snapshot is kept in memory' <<<"$output")" -eq 1 ]
+    [ "$(saved_steps tight | wc -l)" -eq 4 ]
+}
