@@ -23,8 +23,8 @@ enum ckpt_verdict { CKPT_VALID, CKPT_FAULTY, CKPT_UNKNOWN, CKPT_GONE };
 
 /* Checks the folder `name` of `dir`, which must be of its step if it has a step's name. FAULTY: `err` (EXIT_DATA) holds the
  * first fault. UNKNOWN: it can't be told; `err` says why (EXIT_LOST: an I/O error; else no access, no memory, or a newer
- * format). GONE: the folder lost its name meanwhile, as when retention removes it. What is read twice and differs from its hash
- * only the first time is no fault. */
+ * format). GONE: the folder lost its name meanwhile, as when retention removes it. What is read twice and differs from
+ * its hash only the first time is no fault. */
 enum ckpt_verdict ckpt_check(const struct ckpt_dir *dir, const char *name, const struct ckpt_check *check, struct err *err);
 
 /* Bytes that a deep check of the folder reads, 0 when it has no valid manifest. */

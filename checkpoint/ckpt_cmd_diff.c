@@ -42,9 +42,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "A B",
-	.doc = "Compares two checkpoints, tensor by tensor: the weights and the optimizer's states (master, m, v). A and B are step "
-	"folders, or checkpoint directories whose newest ones are taken. A cell says \"same\" where all bits are, else the largest "
-	"absolute and relative difference.\vDifferences of the configuration are listed and do not count.\n\n"
+	.doc = "Compares two checkpoints, tensor by tensor: the weights and the optimizer's states (master, m, v). A and B are "
+	"step folders, or checkpoint directories whose newest ones are taken. A cell says \"same\" where all bits are, else the "
+	"largest absolute and relative difference.\vDifferences of the configuration are listed and do not count.\n\n"
 	"Exit status: 0 all tensors and states are the same bits, 1 they differ, 65 one of them is damaged." };
 
 struct comparison {
@@ -59,7 +59,8 @@ struct comparison {
 
 static const char *const part_names[CKPT_DIFF_PARTS] = { "weights", "master", "m", "v" };
 
-static void add_cell(struct ckpt_table *table, enum ckpt_diff_kind kind, const struct ckpt_difference *difference, bool dtypes)
+static void add_cell(struct ckpt_table *table, enum ckpt_diff_kind kind, const struct ckpt_difference *difference,
+	bool dtypes)
 {
 	if (kind == CKPT_DIFF_ONLY_A || kind == CKPT_DIFF_ONLY_B)
 		ckpt_table_add(table, "only in %c", kind == CKPT_DIFF_ONLY_A ? 'A' : 'B');
@@ -117,8 +118,8 @@ static json_t *settings_of(const struct ckpt *ckpt)
 	const struct manifest *m = ckpt_manifest(ckpt);
 	char seed[24];
 	snprintf(seed, sizeof seed, "%" PRIu64, m->seed);
-	return json_pack("{s:I, s:I, s:s, s:i, s:o, s:O, s:O}", "step", (json_int_t)m->step, "cursor", (json_int_t)m->cursor, "seed",
-		seed, "world_size", m->world_size, "loss", ckpt_cmd_number(m->loss), "config", m->config, "numerics", m->numerics);
+	return json_pack("{s:I, s:I, s:s, s:i, s:o, s:O, s:O}", "step", (json_int_t)m->step, "cursor", (json_int_t)m->cursor,
+		"seed", seed, "world_size", m->world_size, "loss", ckpt_cmd_number(m->loss), "config", m->config, "numerics", m->numerics);
 }
 
 static json_t *compare_settings(const struct comparison *c)

@@ -79,8 +79,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR|STEPDIR OUT",
-	.doc = "Makes the directory OUT with only the model of a checkpoint: config.json and model.safetensors, or shards with their "
-	"index. Hugging Face's from_pretrained opens it. OUT must not exist." };
+	.doc = "Makes the directory OUT with only the model of a checkpoint: config.json and model.safetensors, or shards with "
+	"their index. Hugging Face's from_pretrained opens it. OUT must not exist." };
 
 static volatile sig_atomic_t caught;
 

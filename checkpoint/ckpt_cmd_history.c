@@ -41,8 +41,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR",
-	.doc = "Lists the attempts of the run in DIR: where and from which step each ran, what ended it, and how many seconds of it "
-	"the next one had to do again." };
+	.doc = "Lists the attempts of the run in DIR: where and from which step each ran, what ended it, and how many seconds of "
+	"it the next one had to do again." };
 
 struct history {
 	struct attempts_record *records;
@@ -123,8 +123,8 @@ static void add_row(struct ckpt_table *table, const struct history_row *row)
 
 static int print_text(const struct history *history)
 {
-	static const char *const titles[] = { "attempt", "began", "nodes", "ranks", "from", "last", "end", "notice", "seconds", "lost",
-		"why" };
+	static const char *const titles[] = { "attempt", "began", "nodes", "ranks", "from", "last", "end", "notice", "seconds",
+		"lost", "why" };
 	const int columns = (int)(sizeof titles / sizeof titles[0]);
 	struct ckpt_table table = { .columns = columns, .right = 0x338 };
 	for (int i = 0; i < columns; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt prune: what retention does during a training, for people and afterwards. It owns the directory while it removes,
- * so that nothing is taken away under a running training, and it reads the newest checkpoint whole before it removes
- * any other: what stays must be good for something. */
+/* muster-ckpt prune: what retention does during a training, for people and afterwards. It owns the directory while it
+ * removes, so that nothing is taken away under a running training, and it reads the newest checkpoint whole before it
+ * removes any other: what stays must be good for something. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -158,8 +158,8 @@ static int check_use(const struct ckpt_dir *dir, struct err *err)
 {
 	if (!ckpt_cmd_in_use(dir))
 		return 0;
-	return err_fail(err, EXIT_USAGE, "prune: %s is in use, or was a moment ago: try again when its training has ended (one that "
-		"was killed has after %g s)", dir->path, OWNER_HEARTBEAT);
+	return err_fail(err, EXIT_USAGE, "prune: %s is in use, or was a moment ago: try again when its training has ended (one "
+		"that was killed has after %g s)", dir->path, OWNER_HEARTBEAT);
 }
 
 /* ---- removing ---- */

@@ -148,8 +148,8 @@ static int compare_all(struct comparing *c, ckpt_diff_tensor *tensor, struct err
 	}
 }
 
-int ckpt_diff(struct ckpt *a, struct ckpt *b, ckpt_diff_tensor *tensor, void (*progress)(void *arg, uint64_t bytes), void *arg,
-	struct err *err)
+int ckpt_diff(struct ckpt *a, struct ckpt *b, ckpt_diff_tensor *tensor, void (*progress)(void *arg, uint64_t bytes),
+	void *arg, struct err *err)
 {
 	AUTO_FREE float *values = malloc(2 * BLOCK * sizeof *values);
 	AUTO_FREE void *raw = malloc(BLOCK * sizeof *values);

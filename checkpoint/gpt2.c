@@ -103,8 +103,9 @@ int gpt2_check(const struct gpt2_config *config, const char *where, struct err *
 
 /* Members that must be missing or have this value, or the model is another one. */
 static const char must_be[] =
-	"{\"model_type\": [\"gpt2\"], \"activation_function\": [\"gelu_new\", \"gelu_pytorch_tanh\"], \"scale_attn_weights\": [true],"
-	" \"scale_attn_by_inverse_layer_idx\": [false], \"add_cross_attention\": [false], \"tie_word_embeddings\": [true]}";
+	"{\"model_type\": [\"gpt2\"], \"activation_function\": [\"gelu_new\", \"gelu_pytorch_tanh\"],"
+	" \"scale_attn_weights\": [true], \"scale_attn_by_inverse_layer_idx\": [false],"
+	" \"add_cross_attention\": [false], \"tie_word_embeddings\": [true]}";
 
 static int check_member(const char *name, const json_t *value, const json_t *allowed, struct err *err)
 {

@@ -40,8 +40,8 @@ int gpt2_tensors(const struct gpt2_config *config, struct gpt2_tensor **tensors,
 /* Whether a model has `part` once for each layer. */
 int gpt2_is_of_block(enum gpt2_part part);
 
-/* Reads config.json's text. Refuses (EXIT_DATA) a model that is no GPT-2, or one that computes something else than ours: another
- * activation, an untied head and so on; the line names the member. */
+/* Reads config.json's text. Refuses (EXIT_DATA) a model that is no GPT-2, or one that computes something else than ours:
+ * another activation, an untied head and so on; the line names the member. */
 int gpt2_config_parse(const char *text, size_t size, struct gpt2_config *config, struct err *err);
 
 /* config.json for a model with weights of `dtype` ("float32"). NULL when out of memory. */

@@ -98,7 +98,8 @@ static size_t convert(struct exporting *e, size_t count)
 	return 2 * count;
 }
 
-static int write_tensor(struct exporting *e, int fd, const char *name, const struct safetensors_tensor *tensor, struct err *err)
+static int write_tensor(struct exporting *e, int fd, const char *name, const struct safetensors_tensor *tensor,
+	struct err *err)
 {
 	uint64_t elements = 0;
 	safetensors_elements(tensor->shape, tensor->dims, &elements);

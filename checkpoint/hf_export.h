@@ -18,8 +18,8 @@ struct hf_export {
 	void *arg;
 };
 
-/* Writes model.safetensors (or shards and their index) and config.json into the empty folder `dirfd`, each durable. *files is the
- * number of shards, *bytes that of all bytes of tensors. fp32 is taken from the optimizer's master where the weights are
+/* Writes model.safetensors (or shards and their index) and config.json into the empty folder `dirfd`, each durable. *files
+ * is the number of shards, *bytes that of all bytes of tensors. fp32 is taken from the optimizer's master where the weights are
  * narrower. Returns 0, -1 or CKPT_DAMAGED. */
 int hf_export(struct ckpt *ckpt, int dirfd, const struct hf_export *export, size_t *files, uint64_t *bytes, struct err *err);
 

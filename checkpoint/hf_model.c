@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPT-2 of Hugging Face's. Names come with and without the prefix "transformer." (GPT2LMHeadModel and GPT2Model); buffers of
- * older versions are left out, and so is a head that is the token embedding once more. All else must be what a GPT-2 has. */
+/* A GPT-2 of Hugging Face's. Names come with and without the prefix "transformer." (GPT2LMHeadModel and GPT2Model);
+ * buffers of older versions are left out, and so is a head that is the token embedding once more. All else must be what a
+ * GPT-2 has. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -207,7 +208,8 @@ static int check_tensor(const struct hf_model *model, const struct gpt2_tensor *
 	if (!narrow_is_float(found->dtype))
 		return err_fail(err, EXIT_DATA, "import: tensor %s is of type %s; F32, F16 and BF16 can be read", found->name,
 			safetensors_dtype_name(found->dtype));
-	if (found->dims != want->dims || found->shape[0] != want->shape[0] || (want->dims == 2 && found->shape[1] != want->shape[1]))
+	if (found->dims != want->dims || found->shape[0] != want->shape[0]
+		|| (want->dims == 2 && found->shape[1] != want->shape[1]))
 		return err_fail(err, EXIT_DATA, "import: tensor %s does not have the shape that config.json gives it", found->name);
 	return 0;
 }
@@ -239,7 +241,8 @@ static int check_head(struct hf_model *model, const struct shard_file *file, con
 		return -1;
 	if (same && memcmp(a, b, (size_t)wte->elements * sizeof *a) == 0)
 		return 0;
-	return err_fail(err, EXIT_DATA, "import: " HEAD " is not the token embedding: muster-train only has models with a tied head");
+	return err_fail(err, EXIT_DATA, "import: " HEAD " is not the token embedding: muster-train only has models with a tied "
+		"head");
 }
 
 static int check_file(struct hf_model *model, const struct shard_file *file, const struct gpt2_tensor *all, size_t count,

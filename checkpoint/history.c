@@ -94,7 +94,7 @@ static bool same_attempt(const struct attempts_record *a, const struct attempts_
 	return a->job == b->job && a->attempt == b->attempt && strcmp(a->cluster, b->cluster) == 0;
 }
 
-/* What the records behind the start tell of the same attempt, up to its next start (attempts outside Slurm all have number 0). */
+/* What the records behind the start tell of the same attempt, up to its next start: outside Slurm all are called 0. */
 static void follow(struct history_row *row, const struct attempts_record *records, size_t start, size_t count)
 {
 	for (size_t i = start + 1; i < count; i++) {
@@ -173,7 +173,7 @@ struct history_sum history_sum(const struct history_row *rows, size_t count)
 
 const char *history_end_name(enum history_end end)
 {
-	static const char *const names[] = { [HISTORY_FINISHED] = "finished", [HISTORY_STOPPED] = "stopped", [HISTORY_LOST] = "lost",
-		[HISTORY_FAILED] = "failed", [HISTORY_KILLED] = "killed", [HISTORY_RUNNING] = "running" };
+	static const char *const names[] = { [HISTORY_FINISHED] = "finished", [HISTORY_STOPPED] = "stopped",
+		[HISTORY_LOST] = "lost", [HISTORY_FAILED] = "failed", [HISTORY_KILLED] = "killed", [HISTORY_RUNNING] = "running" };
 	return names[end];
 }

@@ -43,8 +43,8 @@ struct history_steps {
 	int64_t from;             /* the step in front of seconds[0] */
 };
 
-/* Reads the lines of metrics-N.jsonl: a pure function. `steps->seconds` is malloc'ed; freed by history_steps_clear. Lines that
- * are torn or not understood are left out. -1 when out of memory. */
+/* Reads the lines of metrics-N.jsonl: a pure function. `steps->seconds` is malloc'ed; freed by history_steps_clear. Lines
+ * that are torn or not understood are left out. -1 when out of memory. */
 int history_steps_parse(const char *text, size_t size, struct history_steps *steps);
 void history_steps_clear(struct history_steps *steps);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* llm.c's model file (karpathy/llm.c, train_gpt2.py: write_model): 256 int32 (magic, version, context, vocabulary, layers,
  * heads, width, padded vocabulary, zeros), then the tensors, each for all layers in one run: the order of enum
- * gpt2_part. Version 3 is fp32, version 5 BF16. Its matrices are [out, in]; the token embedding has padding rows at its end. */
+ * gpt2_part. Version 3 is fp32, version 5 BF16. Its matrices are [out, in]; the token embedding has padding rows at the
+ * end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -13,8 +13,8 @@ struct model_source {
 	void (*close)(struct model_source *source);
 };
 
-/* Opens the directory or file `path` by what it is. NULL on error: status EXIT_DATA names what can't be used and how it could
- * be, EXIT_USAGE a path that is not there. Freed by source->close. */
+/* Opens the directory or file `path` by what it is. NULL on error: status EXIT_DATA names what can't be used and how it
+ * could be, EXIT_USAGE a path that is not there. Freed by source->close. */
 struct model_source *model_source_open(const char *path, struct err *err);
 
 /* A directory as Hugging Face's save_pretrained leaves it: config.json and model.safetensors, or shards and their index. */

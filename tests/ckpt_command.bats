@@ -144,7 +144,8 @@ steps() { (cd "$1" && echo step-*[0-9]); }
     # From the first read of the manifest on.
     strace -o trace -e trace=read,openat muster-ckpt verify --deep run/step-00000002
     first=$(awk '/manifest.json/ { exit } /^read/ { n++ } END { print n + 1 }' trace)
-    check 69 strace -o /dev/null -e trace=read -e inject=read:error=EIO:when="$first"+ muster-ckpt verify --deep run/step-00000002
+    check 69 strace -o /dev/null -e trace=read -e inject=read:error=EIO:when="$first"+ \
+        muster-ckpt verify --deep run/step-00000002
     [[ $output = *"UNKNOWN"*"Input/output error"* ]]
 }
 
@@ -355,7 +356,8 @@ steps() { (cd "$1" && echo step-*[0-9]); }
     command -v script >/dev/null || skip "no script(1): apt-get install bsdutils"
     strace -o probe true 2>/dev/null || skip "strace can't trace here"
     big "$BATS_TEST_TMPDIR/big"
-    slowly="strace -o /dev/null -e trace=read -e inject=read:delay_enter=60000 muster-ckpt verify --deep $BATS_TEST_TMPDIR/big"
+    slowly="strace -o /dev/null -e trace=read -e inject=read:delay_enter=60000"
+    slowly="$slowly muster-ckpt verify --deep $BATS_TEST_TMPDIR/big"
     $slowly 2>err >/dev/null
     [ ! -s err ]
     script -qec "$slowly" typescript >/dev/null

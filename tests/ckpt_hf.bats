@@ -27,8 +27,9 @@ setup_file() {
     hf make . || return
     cat "$MUSTER_TOP"/doc/*.md >book.txt
     muster-tokens -q -o train.bin book.txt
-    muster-train --data train.bin --vocabulary 256 --layers 2 --width 48 --heads 3 --context 24 --global-batch 4 --microbatch 2 \
-        --learning-rate 0.01 --steps 8 --ckpt-every 8 --ckpt-dir run 2>train.log || { cat train.log; return 1; }
+    muster-train --data train.bin --vocabulary 256 --layers 2 --width 48 --heads 3 --context 24 --global-batch 4 \
+        --microbatch 2 --learning-rate 0.01 --steps 8 --ckpt-every 8 --ckpt-dir run 2>train.log ||
+        { cat train.log; return 1; }
 }
 
 setup() {

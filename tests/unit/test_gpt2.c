@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpt2: the tensors of the files are those of the trainer's table, and a configuration that means another model is refused. */
+/* gpt2: the tensors of the files are those of the trainer's table, and a configuration that means another model is
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

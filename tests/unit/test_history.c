@@ -13,7 +13,8 @@
 
 #define START 1767225600.0 /* 2026-01-01T00:00:00Z */
 
-static struct attempts_record record(enum attempts_event event, int attempt, double time, int64_t step, const char *why, int status)
+static struct attempts_record record(enum attempts_event event, int attempt, double time, int64_t step, const char *why,
+	int status)
 {
 	struct attempts_record r = { .event = event, .attempt = attempt, .job = 7, .time = START + time, .step = step,
 		.status = status, .world_size = 8 };
@@ -67,7 +68,8 @@ static void attempts_are_put_together(void **state)
 
 static void the_last_one_may_still_run(void **state)
 {
-	const struct attempts_record records[] = { record(ATTEMPTS_START, 0, 0, -1, "", 0), record(ATTEMPTS_START, 1, 10, -1, "", 0) };
+	const struct attempts_record records[] = { record(ATTEMPTS_START, 0, 0, -1, "", 0),
+		record(ATTEMPTS_START, 1, 10, -1, "", 0) };
 	struct history_steps steps[] = { { .last = -1, .from = -1 }, { .last = -1, .from = -1 } };
 	struct history_row rows[2];
 	assert_int_equal(history_rows(records, 2, steps, true, START + 25, rows), 2);
