@@ -3,7 +3,7 @@ noinst_LTLIBRARIES += libcheckpoint.la
 libcheckpoint_la_SOURCES = \
 	checkpoint/attempts.c checkpoint/attempts.h \
 	checkpoint/cadence.c checkpoint/cadence.h \
-	checkpoint/ckpt.c checkpoint/ckpt.h \
+	checkpoint/ckpt.c checkpoint/ckpt.h checkpoint/ckpt_private.h checkpoint/ckpt_read.c \
 	checkpoint/ckpt_dir.c checkpoint/ckpt_dir.h \
 	checkpoint/ckpt_commit.c \
 	checkpoint/ckpt_files.c checkpoint/ckpt_files.h \
@@ -17,7 +17,7 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/retention.c checkpoint/retention.h \
 	checkpoint/safetensors.c checkpoint/safetensors.h \
 	checkpoint/saving.c checkpoint/saving.h \
-	checkpoint/shard.c checkpoint/shard.h \
+	checkpoint/shard.c checkpoint/shard.h checkpoint/shard_scan.c \
 	checkpoint/shard_plan.c checkpoint/shard_plan.h \
 	checkpoint/shard_write.c checkpoint/shard_write.h \
 	checkpoint/snapshot_memory.c checkpoint/snapshot_memory.h \

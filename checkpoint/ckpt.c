@@ -16,44 +16,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/shard.h"
+#include "checkpoint/ckpt_private.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
 #include "common/log.h"
 
 #define RETRY_SECONDS 0.5
-
-/* A file of the model or the optimizer. */
-struct source {
-	struct shard shard;
-	struct safetensors *header;
-};
-
-/* A model tensor and the file it lies in. */
-struct place {
-	const struct safetensors_tensor *tensor;
-	struct source *source;
-};
-
-/* Elements [first, first + count) of a tensor's optimizer state, `base` elements into the flat arrays of a file. */
-struct slice {
-	const struct safetensors_tensor *tensor;
-	uint64_t first, count, base;
-	struct source *source;
-};
-
-struct ckpt {
-	int fd;                       /* of the checkpoint's folder */
-	char name[NAME_MAX + 1];
-	struct manifest *manifest;
-	struct shard_cache cache;
-	struct source *sources;       /* one for each file of the manifest, in its order */
-	struct place *places;         /* by name */
-	size_t place_count;
-	struct slice *slices;         /* by tensor and first element */
-	size_t slice_count;
-};
 
 static int damaged(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int damaged(struct err *err, const char *format, ...)
@@ -187,14 +156,14 @@ static int index_tensors(struct ckpt *ckpt, struct err *err)
 	return 0;
 }
 
-static struct place *find_place(const struct ckpt *ckpt, const char *name)
+struct place *ckpt_place_find(const struct ckpt *ckpt, const char *name)
 {
 	struct safetensors_tensor key_tensor = { .name = (char *)name };
 	struct place key = { &key_tensor, NULL };
 	return bsearch(&key, ckpt->places, ckpt->place_count, sizeof key, by_name);
 }
 
-static uint64_t elements_of(const struct safetensors_tensor *tensor)
+uint64_t ckpt_elements(const struct safetensors_tensor *tensor)
 {
 	uint64_t elements = 0;
 	safetensors_elements(tensor->shape, tensor->dims, &elements);
@@ -206,13 +175,13 @@ static int add_slice(struct ckpt *ckpt, struct source *source, const json_t *ent
 {
 	const char *name = json_string_value(json_array_get(entry, 0));
 	const json_t *first = json_array_get(entry, 1), *count = json_array_get(entry, 2);
-	struct place *place = name ? find_place(ckpt, name) : NULL;
+	struct place *place = name ? ckpt_place_find(ckpt, name) : NULL;
 	if (!place || !json_is_integer(first) || !json_is_integer(count) || json_integer_value(first) < 0 ||
 		json_integer_value(count) < 0)
 		return damaged(err, "a slice of %s is not valid", source->shard.file->name);
 	struct slice slice = { place->tensor, (uint64_t)json_integer_value(first), (uint64_t)json_integer_value(count),
 		*base, source };
-	uint64_t elements = elements_of(place->tensor);
+	uint64_t elements = ckpt_elements(place->tensor);
 	if (slice.first > elements || slice.count > elements - slice.first ||
 		__builtin_add_overflow(*base, slice.count, base))
 		return damaged(err, "a slice of tensor %s is out of range", name);
@@ -225,7 +194,7 @@ static int check_states(const struct source *source, uint64_t elements, struct e
 {
 	for (int s = 0; s < SNAPSHOT_STATES; s++) {
 		const struct safetensors_tensor *state = safetensors_find(source->header, snapshot_state_name(s));
-		if (!state || state->dtype != SAFETENSORS_F32 || elements_of(state) != elements)
+		if (!state || state->dtype != SAFETENSORS_F32 || ckpt_elements(state) != elements)
 			return damaged(err, "%s has no array %s of %" PRIu64 " elements in F32", source->shard.file->name,
 				snapshot_state_name(s), elements);
 	}
@@ -280,7 +249,7 @@ static int index_slices(struct ckpt *ckpt, struct err *err)
 	for (size_t i = 0; i < ckpt->slice_count; i++) {
 		const struct slice *slice = &ckpt->slices[i];
 		bool last = i + 1 == ckpt->slice_count || ckpt->slices[i + 1].tensor != slice->tensor;
-		if (slice->first != next || (last && slice->first + slice->count != elements_of(slice->tensor)))
+		if (slice->first != next || (last && slice->first + slice->count != ckpt_elements(slice->tensor)))
 			return damaged(err, "the slices of tensor %s do not cover it exactly once", slice->tensor->name);
 		next = last ? 0 : slice->first + slice->count;
 	}
@@ -355,17 +324,7 @@ int ckpt_open_folder(const struct ckpt_dir *dir, const char *folder, int64_t ste
 	}
 }
 
-int ckpt_verify(struct ckpt *ckpt, struct err *err)
-{
-	for (size_t i = 0; i < ckpt->manifest->file_count; i++) {
-		int result = shard_verify(&ckpt->sources[i].shard, err);
-		if (result < 0)
-			return result;
-	}
-	return 0;
-}
-
-int ckpt_open_newest(const struct ckpt_dir *dir, double io_timeout, struct ckpt **ckpt, struct err *err)
+int ckpt_open_below(const struct ckpt_dir *dir, int64_t below, double io_timeout, struct ckpt **ckpt, struct err *err)
 {
 	struct err own;
 	AUTO_FREE int64_t *steps = NULL;
@@ -375,12 +334,11 @@ int ckpt_open_newest(const struct ckpt_dir *dir, double io_timeout, struct ckpt 
 	if (ckpt_dir_steps(dir, &steps, &count, err) < 0)
 		return -1;
 	for (size_t i = count; i-- > 0;) {
+		if (steps[i] >= below)
+			continue;
 		int result = ckpt_open(dir, steps[i], io_timeout, ckpt, err);
 		if (result == 0)
-			result = ckpt_verify(*ckpt, err);
-		if (result == 0)
 			return 1;
-		ckpt_close(*ckpt);
 		*ckpt = NULL;
 		if (result != CKPT_DAMAGED)
 			return err_prefix(err, "checkpoint: %s/step %" PRId64, dir->path, steps[i]);
@@ -391,89 +349,24 @@ int ckpt_open_newest(const struct ckpt_dir *dir, double io_timeout, struct ckpt 
 	return 0;
 }
 
-/* ---- reading ---- */
-
-const struct manifest *ckpt_manifest(const struct ckpt *ckpt)
+int ckpt_open_newest(const struct ckpt_dir *dir, double io_timeout, struct ckpt **ckpt, struct err *err)
 {
-	return ckpt->manifest;
-}
-
-const struct safetensors_tensor *ckpt_tensor_find(const struct ckpt *ckpt, const char *name)
-{
-	const struct place *place = find_place(ckpt, name);
-	return place ? place->tensor : NULL;
-}
-
-size_t ckpt_tensor_count(const struct ckpt *ckpt)
-{
-	return ckpt->place_count;
-}
-
-const struct safetensors_tensor *ckpt_tensor_at(const struct ckpt *ckpt, size_t index)
-{
-	return ckpt->places[index].tensor;
-}
-
-static int no_range(const struct ckpt *ckpt, const char *what, const char *tensor, uint64_t first, uint64_t count,
-	struct err *err)
-{
-	return err_fail(err, EXIT_DATA, "checkpoint: %s has no elements %" PRIu64 " to %" PRIu64 " of the %s of %s",
-		ckpt->name, first, first + count, what, tensor);
-}
-
-int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64_t count, void *out, struct err *err)
-{
-	struct place *place = find_place(ckpt, name);
-	uint64_t elements = place ? elements_of(place->tensor) : 0;
-	if (!place || first > elements || count > elements - first)
-		return no_range(ckpt, "weights", name, first, count, err);
-	unsigned bits = safetensors_dtype_bits(place->tensor->dtype);
-	if (bits % 8)
-		return err_set(err, "checkpoint: tensor %s has elements of %u bits, which can't be read in part", name, bits);
-	uint64_t offset = place->source->header->data_start + place->tensor->begin + first * (bits / 8);
-	return shard_read(&place->source->shard, offset, out, (size_t)(count * (bits / 8)), err);
-}
-
-/* First slice of `tensor` that ends behind `first`, or slice_count. */
-static size_t find_slice(const struct ckpt *ckpt, const char *tensor, uint64_t first)
-{
-	size_t low = 0, high = ckpt->slice_count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		const struct slice *slice = &ckpt->slices[middle];
-		int order = strcmp(slice->tensor->name, tensor);
-		if (order < 0 || (order == 0 && slice->first + slice->count <= first))
-			low = middle + 1;
-		else
-			high = middle;
+	struct err own, why;
+	err = err ? err : &own;
+	for (int64_t below = INT64_MAX;;) {
+		int found = ckpt_open_below(dir, below, io_timeout, ckpt, err);
+		if (found <= 0)
+			return found;
+		int result = ckpt_verify(*ckpt, &why);
+		if (result == 0)
+			return 1;
+		below = (*ckpt)->manifest->step;
+		ckpt_close(*ckpt);
+		*ckpt = NULL;
+		*err = why;
+		if (result != CKPT_DAMAGED)
+			return err_prefix(err, "checkpoint: %s/step %" PRId64, dir->path, below);
+		if (ckpt_dir_set_aside(dir, below, why.text, err) < 0)
+			return -1;
 	}
-	return low;
-}
-
-bool ckpt_has_state(const struct ckpt *ckpt, const char *tensor)
-{
-	size_t i = find_slice(ckpt, tensor, 0);
-	return i < ckpt->slice_count && strcmp(ckpt->slices[i].tensor->name, tensor) == 0;
-}
-
-int ckpt_read_state(struct ckpt *ckpt, enum snapshot_state state, const char *tensor, uint64_t first, uint64_t count,
-	float *out, struct err *err)
-{
-	const char *name = snapshot_state_name(state);
-	for (size_t i = find_slice(ckpt, tensor, first); count > 0; i++) {
-		const struct slice *slice = &ckpt->slices[i];
-		if (i == ckpt->slice_count || strcmp(slice->tensor->name, tensor) != 0 || slice->first > first)
-			return no_range(ckpt, name, tensor, first, count, err);
-		uint64_t skip = first - slice->first, have = slice->count - skip, n = count < have ? count : have;
-		const struct safetensors *header = slice->source->header;
-		uint64_t offset = header->data_start + safetensors_find(header, name)->begin +
-			(slice->base + skip) * sizeof(float);
-		int result = shard_read(&slice->source->shard, offset, out, (size_t)(n * sizeof(float)), err);
-		if (result < 0)
-			return result;
-		first += n;
-		out += n;
-		count -= n;
-	}
-	return 0;
 }

@@ -30,11 +30,27 @@ void ckpt_close(struct ckpt *ckpt);
 /* Reads every file whole and compares all hashes. */
 int ckpt_verify(struct ckpt *ckpt, struct err *err);
 
+/* Elements [first, first + count) of the optimizer's state of a tensor, and where they go. */
+struct ckpt_want {
+	enum snapshot_state state;
+	const char *tensor;
+	uint64_t first, count;
+	float *out;
+};
+
+/* The same as ckpt_verify, and what is wanted goes where it is wanted on the way: each byte is read once. Other than 0: what was
+ * delivered until then is worth nothing. */
+int ckpt_load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err);
+
 /* Opens the newest checkpoint that verifies. Returns 1 with *ckpt, 0 when there is none (a fresh start), -1 on error.
  * Walks from the newest step down. What does not verify, twice and on fresh opens, is set aside with a logged error and
  * the one before is tried. An I/O error that does not pass is EXIT_LOST, and a checkpoint of a newer format version
  * EXIT_DATA: neither sets anything aside. Only the directory's owner may call it. */
 int ckpt_open_newest(const struct ckpt_dir *dir, double io_timeout, struct ckpt **ckpt, struct err *err);
+
+/* The first half of that: opens the newest checkpoint below step `below` that ckpt_open takes, and sets aside what it does not.
+ * Whose ckpt_load finds damage then calls ckpt_dir_set_aside and goes on below. */
+int ckpt_open_below(const struct ckpt_dir *dir, int64_t below, double io_timeout, struct ckpt **ckpt, struct err *err);
 
 const struct manifest *ckpt_manifest(const struct ckpt *ckpt);
 

@@ -17,6 +17,9 @@
 #include "common/io.h"
 
 #define RETRY_SECONDS 0.5 /* between two attempts after an I/O error */
+#define PAGE ((size_t)4096)
+#define DIRECT_LEAST ((uint64_t)1 << 20)         /* bytes of a file that is read with O_DIRECT */
+#define AHEAD_LEAST (2 * (size_t)MANIFEST_CHUNK) /* bytes that are worth threads */
 
 enum shard_fault shard_fault_of(int error_number)
 {
@@ -53,12 +56,23 @@ static int read_fault(const struct shard *shard, const char *verb, struct err *e
 	return fault == SHARD_FAULT_DATA ? SHARD_DAMAGED : -1;
 }
 
-static int open_shard(struct shard *shard, struct err *err)
+/* Small files come through the page cache, where they may be already. */
+static bool is_direct(const struct shard *shard)
 {
+	return !shard->buffered && shard->file->size >= DIRECT_LEAST;
+}
+
+int shard_open(struct shard *shard, struct err *err)
+{
+	const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 	struct stat st;
 	if (shard->fd >= 0)
 		return 0;
-	shard->fd = openat(shard->dirfd, shard->file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	shard->fd = openat(shard->dirfd, shard->file->name, is_direct(shard) ? flags | O_DIRECT : flags);
+	if (shard->fd < 0 && errno == EINVAL && is_direct(shard)) {
+		shard->buffered = true;
+		shard->fd = openat(shard->dirfd, shard->file->name, flags);
+	}
 	if (shard->fd < 0 || fstat(shard->fd, &st) < 0)
 		return read_fault(shard, "open", err);
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != shard->file->size)
@@ -66,13 +80,54 @@ static int open_shard(struct shard *shard, struct err *err)
 	return 0;
 }
 
-static int try_chunk(struct shard *shard, size_t chunk, void *out, size_t size, struct err *err)
+size_t shard_chunk_size(const struct shard *shard, size_t chunk)
 {
-	int result = open_shard(shard, err);
+	uint64_t left = shard->file->size - (uint64_t)chunk * MANIFEST_CHUNK;
+	return left < MANIFEST_CHUNK ? (size_t)left : MANIFEST_CHUNK;
+}
+
+static size_t whole_pages(size_t size)
+{
+	return (size + PAGE - 1) / PAGE * PAGE;
+}
+
+char *shard_buffer(const struct shard *shard)
+{
+	void *buffer;
+	size_t size = whole_pages(shard->file->chunk_count > 0 ? shard_chunk_size(shard, 0) : 1);
+	return posix_memalign(&buffer, PAGE, size) == 0 ? buffer : NULL;
+}
+
+/* Like io_read_full, in whole pages: the file may end in the last one. */
+static ssize_t read_pages(int fd, char *out, size_t size, off_t offset)
+{
+	size_t done = 0;
+	while (done < size) {
+		ssize_t n = pread(fd, out + done, whole_pages(size) - done, offset + (off_t)done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)(done < size ? done : size);
+}
+
+static int try_chunk(struct shard *shard, size_t chunk, char *out, struct err *err)
+{
+	size_t size = shard_chunk_size(shard, chunk);
+	int result = shard_open(shard, err);
 	if (result < 0)
 		return result;
-	off_t offset = (off_t)chunk * MANIFEST_CHUNK;
-	ssize_t n = lseek(shard->fd, offset, SEEK_SET) < 0 ? -1 : io_read_full(shard->fd, out, size);
+	ssize_t n = read_pages(shard->fd, out, size, (off_t)chunk * MANIFEST_CHUNK);
+	if (n < 0 && errno == EINVAL && is_direct(shard)) {
+		/* It could be opened with O_DIRECT, but not be read so. */
+		shard->buffered = true;
+		shard_close(shard);
+		return try_chunk(shard, chunk, out, err);
+	}
 	if (n < 0)
 		return read_fault(shard, "read", err);
 	if ((size_t)n != size)
@@ -90,18 +145,12 @@ static void forget(struct shard *shard)
 	shard_close(shard);
 }
 
-static size_t chunk_size(const struct shard *shard, size_t chunk)
-{
-	uint64_t left = shard->file->size - (uint64_t)chunk * MANIFEST_CHUNK;
-	return left < MANIFEST_CHUNK ? (size_t)left : MANIFEST_CHUNK;
-}
-
-static int read_chunk(struct shard *shard, size_t chunk, void *out, struct err *err)
+int shard_read_chunk(struct shard *shard, size_t chunk, char *out, struct err *err)
 {
 	struct deadline deadline = deadline_in(shard->io_timeout);
 	int mismatches = 0;
 	for (;;) {
-		int result = try_chunk(shard, chunk, out, chunk_size(shard, chunk), err);
+		int result = try_chunk(shard, chunk, out, err);
 		if (result == 0)
 			return 0;
 		forget(shard);
@@ -112,22 +161,20 @@ static int read_chunk(struct shard *shard, size_t chunk, void *out, struct err *
 	}
 }
 
-static int fill_cache(struct shard *shard, size_t chunk, struct err *err)
+int shard_fill_cache(struct shard *shard, size_t chunk, struct err *err)
 {
 	struct shard_cache *cache = shard->cache;
 	if (cache->shard == shard && cache->chunk == chunk)
 		return 0;
 	cache->shard = NULL;
-	if (cache->room < chunk_size(shard, chunk)) {
+	if (cache->room < shard_chunk_size(shard, chunk)) {
 		free(cache->data);
-		cache->room = chunk_size(shard, chunk);
-		cache->data = malloc(cache->room);
+		cache->data = shard_buffer(shard);
+		cache->room = cache->data ? shard_chunk_size(shard, 0) : 0;
 	}
-	if (!cache->data) {
-		cache->room = 0;
+	if (!cache->data)
 		return err_set(err, "checkpoint: no memory for a chunk of %u bytes", MANIFEST_CHUNK);
-	}
-	int result = read_chunk(shard, chunk, cache->data, err);
+	int result = shard_read_chunk(shard, chunk, cache->data, err);
 	if (result == 0) {
 		cache->shard = shard;
 		cache->chunk = chunk;
@@ -135,46 +182,37 @@ static int fill_cache(struct shard *shard, size_t chunk, struct err *err)
 	return result;
 }
 
+/* Where a range that is being read goes. */
+struct range {
+	uint64_t offset, size;
+	char *out;
+};
+
+static void copy_range(void *arg, uint64_t offset, const char *data, size_t size)
+{
+	const struct range *range = arg;
+	uint64_t begin = offset > range->offset ? offset : range->offset;
+	uint64_t end = offset + size, range_end = range->offset + range->size;
+	end = end < range_end ? end : range_end;
+	if (begin < end)
+		memcpy(range->out + (begin - range->offset), data + (begin - offset), end - begin);
+}
+
 int shard_read(struct shard *shard, uint64_t offset, void *out, size_t size, struct err *err)
 {
 	struct err own;
-	char *to = out;
+	struct range range = { offset, size, out };
 	err = err ? err : &own;
 	if (offset > shard->file->size || size > shard->file->size - offset)
 		return err_set(err, "checkpoint: a read past the end of %s", shard->file->name);
-	while (size > 0) {
-		size_t chunk = (size_t)(offset / MANIFEST_CHUNK), skip = (size_t)(offset % MANIFEST_CHUNK);
-		size_t have = chunk_size(shard, chunk) - skip;
-		size_t n = size < have ? size : have;
-		bool whole = skip == 0 && n == chunk_size(shard, chunk);
-		int result = whole ? read_chunk(shard, chunk, to, err) : fill_cache(shard, chunk, err);
+	if (size > AHEAD_LEAST)
+		return shard_scan(shard, offset, size, copy_range, &range, err);
+	for (uint64_t at = offset; at < offset + size; at = (at / MANIFEST_CHUNK + 1) * MANIFEST_CHUNK) {
+		size_t chunk = (size_t)(at / MANIFEST_CHUNK);
+		int result = shard_fill_cache(shard, chunk, err);
 		if (result < 0)
 			return result;
-		if (!whole)
-			memcpy(to, shard->cache->data + skip, n);
-		to += n;
-		offset += n;
-		size -= n;
+		copy_range(&range, (uint64_t)chunk * MANIFEST_CHUNK, shard->cache->data, shard_chunk_size(shard, chunk));
 	}
 	return 0;
-}
-
-int shard_verify(struct shard *shard, struct err *err)
-{
-	struct err own;
-	err = err ? err : &own;
-	struct hasher *whole = hasher_create();
-	int result = whole ? 0 : err_set(err, "checkpoint: no memory");
-	/* An empty file has no chunks; opening it still checks that it is there. */
-	if (result == 0 && shard->file->chunk_count == 0)
-		result = open_shard(shard, err);
-	for (size_t chunk = 0; result == 0 && chunk < shard->file->chunk_count; chunk++) {
-		result = fill_cache(shard, chunk, err);
-		if (result == 0)
-			hasher_add(whole, shard->cache->data, chunk_size(shard, chunk));
-	}
-	if (result == 0 && !hash_equal(hasher_value(whole), shard->file->hash))
-		result = damaged(err, shard, "does not have its hash as a whole");
-	hasher_destroy(whole);
-	return result;
 }

@@ -118,17 +118,20 @@ complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
             { grep -q "Input/output error" said && found=3; } || complain "$name $when"
         [ "$found" = 3 ] && ! ls -d run/*damaged* 2>/dev/null || complain "$name $when: $found"
         tried=$((tried + 1))
-    done < <(points trace openat read)
+    done < <(points trace openat read pread64)
     echo "# failed $tried calls of a load" >&3
     [ "$tried" -gt 10 ]
-    # For good: every read from the first one behind the mark.
-    when=$(points trace read | head -n 1)
-    fresh
-    status=0
-    strace -o /dev/null -e trace=read -e inject="read:error=EIO:when=${when#* }+" "$writer" newest run >out 2>&1 || status=$?
-    cat out
-    [ $status -eq 69 ]
-    [ -d run/step-00000003 ] && ! ls -d run/*damaged* 2>/dev/null
+    # For good: every read from the first one behind the mark, of small files and of chunks.
+    for name in read pread64; do
+        when=$(points trace $name | head -n 1)
+        fresh
+        status=0
+        strace -o /dev/null -e trace=$name -e inject="$name:error=EIO:when=${when#* }+" "$writer" newest run >out 2>&1 ||
+            status=$?
+        cat out
+        [ $status -eq 69 ]
+        [ -d run/step-00000003 ] && ! ls -d run/*damaged* 2>/dev/null
+    done
 }
 
 @test "a full disk and a read-only one are told of and cost nothing" {

@@ -62,6 +62,10 @@ tests_unit_test_ckpt_save_SOURCES = tests/unit/test_ckpt_save.c tests/unit/files
 	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_ckpt_save_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckpt_save_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_shard
+tests_unit_test_shard_SOURCES = tests/unit/test_shard.c tests/unit/files.h
+tests_unit_test_shard_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_shard_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_shard_write
 tests_unit_test_shard_write_SOURCES = tests/unit/test_shard_write.c tests/unit/files.h
 tests_unit_test_shard_write_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)

@@ -32,6 +32,7 @@ struct folder {
 	int attempt;
 	struct attempts_record *records; /* up to this attempt's start */
 	size_t record_count;
+	double timeout;     /* seconds that an I/O error is retried */
 	int64_t began;      /* the step resumed from, -1 for a fresh start */
 	bool opened, owned, watching;
 
@@ -143,10 +144,16 @@ static int remember(struct folder *folder, struct attempts_record *start, struct
 	return 0;
 }
 
-static int append_start(struct folder *folder, struct err *err)
+static void note_beginning(struct folder *folder)
 {
 	folder->began = folder->checkpoint ? ckpt_manifest(folder->checkpoint)->step : -1;
 	folder_progress(folder, folder->began > 0 ? (uint64_t)folder->began : 0);
+}
+
+/* Before the state is read: an attempt that ends in that has been one. */
+static int append_start(struct folder *folder, struct err *err)
+{
+	note_beginning(folder);
 	struct attempts_record record = { .event = ATTEMPTS_START, .world_size = folder->ident.world_size,
 		.step = folder->began };
 	snprintf(record.nodes, sizeof record.nodes, "%s", node_list(&folder->ident));
@@ -229,7 +236,8 @@ static int open_stages(struct folder *folder, const char *path, bool fresh, doub
 		return -1;
 	if (claim(folder, timeout, err) < 0 || start_watch(folder, err) < 0 || look_back(folder, err) < 0)
 		return -1;
-	if (ckpt_open_newest(&folder->dir, timeout, &folder->checkpoint, err) < 0)
+	folder->timeout = timeout;
+	if (ckpt_open_below(&folder->dir, INT64_MAX, timeout, &folder->checkpoint, err) < 0)
 		return -1;
 	return append_start(folder, err);
 }
@@ -267,6 +275,18 @@ int folder_attempt(const struct folder *folder)
 struct ckpt *folder_checkpoint(struct folder *folder)
 {
 	return folder->checkpoint;
+}
+
+int folder_refuse_checkpoint(struct folder *folder, const char *why, struct err *err)
+{
+	int64_t step = ckpt_manifest(folder->checkpoint)->step;
+	folder_drop_checkpoint(folder);
+	if (ckpt_dir_set_aside(&folder->dir, step, why, err) < 0)
+		return -1;
+	int found = ckpt_open_below(&folder->dir, step, folder->timeout, &folder->checkpoint, err);
+	if (found >= 0)
+		note_beginning(folder);
+	return found;
 }
 
 void folder_drop_checkpoint(struct folder *folder)

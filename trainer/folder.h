@@ -16,7 +16,7 @@
 struct folder;
 
 /* Opens and claims `path`, clears what other attempts left unfinished, ends a crash loop (EXIT_FAULT, with the reason),
- * verifies the newest checkpoint and appends this attempt's start. With `fresh` a directory that holds another job's run
+ * opens the newest checkpoint and appends this attempt's start. With `fresh` a directory that holds another job's run
  * is refused. `timeout` bounds the retries of an I/O error. */
 struct folder *folder_open(const char *path, const struct ident *ident, bool fresh, double timeout, struct err *err);
 
@@ -26,8 +26,14 @@ const char *folder_token(const struct folder *folder);
 /* Number of this attempt among all of this directory, from 0; it names the metrics file. */
 int folder_attempt(const struct folder *folder);
 
-/* The newest valid checkpoint, NULL when there is none; the folder's until folder_drop_checkpoint. */
+/* The newest checkpoint, NULL when there is none; the folder's until folder_drop_checkpoint. Its manifest and headers are
+ * valid; what its files hold is compared when it is read. */
 struct ckpt *folder_checkpoint(struct folder *folder);
+
+/* It was found to be damaged: sets it aside, and the one before takes its place. Returns 1, 0 when there is none before it,
+ * -1 on error. */
+int folder_refuse_checkpoint(struct folder *folder, const char *why, struct err *err);
+
 void folder_drop_checkpoint(struct folder *folder);
 
 /* Mean seconds between interruptions of this run up to now, from its record (checkpoint/cadence.h). */

@@ -27,20 +27,25 @@ static int check_tensor(struct ckpt *ckpt, const struct tensor *row, struct err 
 	return 0;
 }
 
+/* Everything is verified, and each byte read once. */
 static int read_state(struct run *run, struct ckpt *ckpt, struct err *err)
 {
 	struct state *state = &run->state;
 	float *arenas[SNAPSHOT_STATES] = { [SNAPSHOT_MASTER] = state->weights, [SNAPSHOT_M] = state->m,
 		[SNAPSHOT_V] = state->v };
+	size_t count = 0;
+	AUTO_FREE struct ckpt_want *wants = calloc(SNAPSHOT_STATES * (size_t)state->tensors->count, sizeof *wants);
+	if (!wants)
+		return err_set(err, "resume: out of memory");
 	for (int i = 0; i < state->tensors->count; i++) {
 		const struct tensor *row = &state->tensors->rows[i];
 		if (check_tensor(ckpt, row, err) < 0)
 			return -1;
 		for (int s = 0; s < SNAPSHOT_STATES; s++)
-			if (ckpt_read_state(ckpt, (enum snapshot_state)s, row->name, 0, row->count, arenas[s] + row->offset, err) != 0)
-				return err_prefix(err, "resume");
+			wants[count++] = (struct ckpt_want){ (enum snapshot_state)s, row->name, 0, row->count, arenas[s] + row->offset };
 	}
-	return 0;
+	int rc = ckpt_load(ckpt, wants, count, err);
+	return rc == -1 ? err_prefix(err, "resume") : rc;
 }
 
 /* A model tensor in whatever precision it was imported, as fp32. */
@@ -65,6 +70,9 @@ static int read_tensor(struct ckpt *ckpt, const struct tensor *row, float *out, 
 static int read_imported(struct run *run, struct ckpt *ckpt, struct err *err)
 {
 	struct state *state = &run->state;
+	int verified = ckpt_verify(ckpt, err);
+	if (verified < 0)
+		return verified;
 	if (ckpt_tensor_count(ckpt) != (size_t)state->tensors->count)
 		return err_fail(err, EXIT_DATA, "resume: the imported model has %zu tensors, not the %d of this one",
 			ckpt_tensor_count(ckpt), state->tensors->count);
@@ -114,10 +122,12 @@ static int make_records(struct run *run, json_t *changes, struct err *err)
 	return 0;
 }
 
-static int apply(struct run *run, json_t *changes, struct err *err)
+/* From the newest checkpoint there is, if any. CKPT_DAMAGED: not from this one. */
+static int apply_newest(struct run *run, json_t *changes, struct err *err)
 {
 	struct ckpt *ckpt = run->folder ? folder_checkpoint(run->folder) : NULL;
 	double began = clock_now();
+	int rc;
 	if (!ckpt) {
 		state_init(&run->state, (uint64_t)run->settings.seed);
 		return 0;
@@ -125,13 +135,28 @@ static int apply(struct run *run, json_t *changes, struct err *err)
 	const struct manifest *manifest = ckpt_manifest(ckpt);
 	if (is_imported(manifest))
 		return settings_compare_model(&run->settings, manifest->config, err) < 0 ? -1 : read_imported(run, ckpt, err);
-	if (compare(run, manifest, changes, err) < 0 || read_state(run, ckpt, err) < 0)
+	if (compare(run, manifest, changes, err) < 0)
 		return -1;
+	if ((rc = read_state(run, ckpt, err)) < 0)
+		return rc;
 	run->state.step = (uint64_t)manifest->step;
 	log_info("resume: step %" PRIu64 " from %s, saved by attempt %d with %d rank%s; read in %.2f s", run->state.step,
 		folder_dir(run->folder)->path, manifest->attempt, manifest->world_size, manifest->world_size == 1 ? "" : "s",
 		clock_now() - began);
 	return 0;
+}
+
+static int apply(struct run *run, json_t *changes, struct err *err)
+{
+	for (;;) {
+		int rc = apply_newest(run, changes, err);
+		if (rc != CKPT_DAMAGED)
+			return rc;
+		struct err why = *err;
+		if (folder_refuse_checkpoint(run->folder, why.text, err) < 0)
+			return -1;
+		json_array_clear(changes);
+	}
 }
 
 int resume_apply(struct run *run, struct err *err)

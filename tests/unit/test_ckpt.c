@@ -118,6 +118,18 @@ static void any_number_of_shards_is_read(void **state)
 		}
 	assert_int_equal(ckpt_read_state(ckpt, SNAPSHOT_V, "b", 0, 5, out, &err), 0);
 	assert_true(out[0] == 1028 && out[4] == 1032);
+	/* The same on the way of a verification, some of it twice. */
+	float whole[10], part[3], b[5];
+	const struct ckpt_want wants[] = { { SNAPSHOT_V, "b", 0, 5, b }, { SNAPSHOT_M, "a", 0, 10, whole },
+		{ SNAPSHOT_M, "a", 2, 3, part }, { SNAPSHOT_M, "a", 5, 0, NULL } };
+	if (ckpt_load(ckpt, wants, 4, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_memory_equal(whole, want, sizeof want);
+	assert_memory_equal(part, want + 2, sizeof part);
+	assert_true(b[0] == 1028 && b[4] == 1032);
+	const struct ckpt_want unknown[] = { { SNAPSHOT_V, "b", 3, 3, b }, { SNAPSHOT_V, "c", 0, 1, b } };
+	assert_int_equal(ckpt_load(ckpt, unknown, 1, &err), -1);
+	assert_int_equal(ckpt_load(ckpt, unknown + 1, 1, &err), -1);
 	ckpt_close(ckpt);
 }
 

@@ -184,7 +184,7 @@ static void a_failed_write_ends_the_file(void **state)
 			way = PLAIN;
 			assert_int_equal(err.status, EXIT_LOST);
 			assert_non_null(strstr(err.text, "couldn't write shard: Input/output error"));
-			assert_true(calls < 3 + threads);
+			assert_true(threads > 1 || calls == 3);
 			/* Its name is taken: nothing is written over. */
 			assert_int_equal(shard_write(folder, file, &piece, 1, &how, &err), -1);
 			assert_non_null(strstr(err.text, "couldn't create shard: File exists"));
