@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +87,11 @@ static void copy_text(char *out, size_t size, const json_t *json)
 	snprintf(out, size, "%s", text ? text : "");
 }
 
+static bool in_range(const json_t *value, json_int_t least, json_int_t most)
+{
+	return json_is_integer(value) && json_integer_value(value) >= least && json_integer_value(value) <= most;
+}
+
 static bool decode(const json_t *object, struct attempts_record *record)
 {
 	const char *event = json_string_value(json_object_get(object, "event"));
@@ -94,7 +100,8 @@ static bool decode(const json_t *object, struct attempts_record *record)
 	size_t kind = 0;
 	while (event && kind < EVENTS && strcmp(events[kind], event) != 0)
 		kind++;
-	if (!event || kind == EVENTS || !json_is_integer(attempt) || !json_is_integer(job) || !json_is_integer(step))
+	if (!event || kind == EVENTS || !in_range(attempt, 0, INT_MAX) || !in_range(job, 0, UINT32_MAX) ||
+		!in_range(step, -1, INT64_MAX))
 		return false;
 	*record = (struct attempts_record){
 		.event = (enum attempts_event)kind,

@@ -157,9 +157,10 @@ char *ckpt_cmd_loss(double value, char out[24])
 
 char *ckpt_cmd_time(double wall, char out[32])
 {
-	time_t seconds = (time_t)wall;
+	/* It may be anything in a file from elsewhere. */
+	time_t seconds = wall > 0 && wall < 1e15 ? (time_t)wall : 0;
 	struct tm tm;
-	if (wall <= 0 || !localtime_r(&seconds, &tm) || strftime(out, 32, "%Y-%m-%d %H:%M:%S", &tm) == 0)
+	if (seconds == 0 || !localtime_r(&seconds, &tm) || strftime(out, 32, "%Y-%m-%d %H:%M:%S", &tm) == 0)
 		snprintf(out, 32, "-");
 	return out;
 }

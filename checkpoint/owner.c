@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,12 +54,17 @@ static bool copy_text(char *out, size_t size, const json_t *json)
 	return text && (size_t)snprintf(out, size, "%s", text) < size;
 }
 
+static bool in_range(const json_t *value, json_int_t most)
+{
+	return json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) <= most;
+}
+
 static bool decode(const json_t *object, struct owner *owner)
 {
 	const json_t *job = json_object_get(object, "job"), *attempt = json_object_get(object, "attempt");
 	struct hash128 ignored;
 	memset(owner, 0, sizeof *owner);
-	if (!json_is_integer(job) || !json_is_integer(attempt) ||
+	if (!in_range(job, UINT32_MAX) || !in_range(attempt, INT_MAX) ||
 		!copy_text(owner->cluster, sizeof owner->cluster, json_object_get(object, "cluster")) ||
 		!copy_text(owner->token, sizeof owner->token, json_object_get(object, "token")) ||
 		!copy_text(owner->host, sizeof owner->host, json_object_get(object, "host")) ||

@@ -63,6 +63,11 @@ struct timespec deadline_timespec(struct deadline deadline)
 
 char *clock_iso8601(double wall, char *out, size_t size)
 {
+	const double last = 253402300799.0; /* of the year 9999 */
+	if (!(wall >= 0))
+		wall = 0;
+	if (wall > last)
+		wall = last;
 	time_t whole = (time_t)floor(wall);
 	struct tm tm;
 	gmtime_r(&whole, &tm);

@@ -30,7 +30,8 @@ struct timespec deadline_timespec(struct deadline deadline);
 /* Seconds since the epoch (CLOCK_REALTIME), for records that people read. */
 double clock_wall(void);
 
-/* `wall` as 2026-01-31T12:34:56.789Z; `out` holds at least 32 bytes. Returns `out`. */
+/* `wall` as 2026-01-31T12:34:56.789Z; `out` holds at least 32 bytes. Returns `out`. What is no time from 1970 to 9999, as a
+ * file from elsewhere may have it, becomes the nearest one. */
 char *clock_iso8601(double wall, char *out, size_t size);
 
 #endif

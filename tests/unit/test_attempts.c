@@ -82,6 +82,9 @@ static void a_torn_line_costs_only_itself(void **state)
 static void rubbish_is_skipped(void **state)
 {
 	static const char text[] = "\n[]\n{}\n{\"event\":\"dance\",\"attempt\":1,\"job\":1,\"step\":1}\nnull\n\xff\n"
+		"{\"event\":\"end\",\"attempt\":1,\"job\":4294967297,\"step\":1}\n"
+		"{\"event\":\"end\",\"attempt\":4294967297,\"job\":1,\"step\":1}\n"
+		"{\"event\":\"end\",\"attempt\":1,\"job\":1,\"step\":-2}\n"
 		"{\"event\":\"end\",\"attempt\":1,\"job\":1,\"step\":1,\"later\":true}\n{\"event\":\"end\"";
 	AUTO_FREE struct attempts_record *found = NULL;
 	size_t count;

@@ -198,9 +198,16 @@ static void a_damaged_record_is_told_of(void **state)
 {
 	struct ckpt_dir dir;
 	struct owner self = job(7, 0);
+	static const char *const records[] = { "", "{}", "[]", "{\"job\": 7, \"attempt\": 0",
+		"{\"cluster\": \"big\", \"job\": 4294967303, \"attempt\": 0, \"token\": \"0123456789abcdef0123456789abcdef\", "
+			"\"host\": \"\", \"process\": \"\"}",
+		"{\"cluster\": \"big\", \"job\": 7, \"attempt\": -1, \"token\": \"0123456789abcdef0123456789abcdef\", "
+			"\"host\": \"\", \"process\": \"\"}" };
 	open_dir(&dir, "damaged");
-	assert_int_equal(io_replace_durably(dir.fd, OWNER_NAME, "{}", 2, NULL), 0);
-	refused(&dir, &self, NULL, EXIT_DATA, "remove that file");
+	for (size_t i = 0; i < sizeof records / sizeof records[0]; i++) {
+		assert_int_equal(io_replace_durably(dir.fd, OWNER_NAME, records[i], strlen(records[i]), NULL), 0);
+		refused(&dir, &self, NULL, EXIT_DATA, "remove that file");
+	}
 	ckpt_dir_close(&dir);
 }
 
