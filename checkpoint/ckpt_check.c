@@ -156,29 +156,30 @@ static void check_file(struct checking *c, const struct manifest_file *file)
 
 /* ---- what the bytes mean ---- */
 
-static void check_meaning(struct checking *c, const struct ckpt_dir *dir, const char *name)
+static void add_meaning(struct checking *c, const char *name, int result, const struct err *why)
 {
-	struct ckpt *ckpt;
-	struct err why;
-	int result = ckpt_open_folder(dir, name, ckpt_step_of(name), IO_TIMEOUT, &ckpt, &why);
-	if (result == 0)
-		ckpt_close(ckpt);
-	else if (result == CKPT_DAMAGED)
-		add_fault(c, name, 0, 0, why.text);
-	else
-		add_unknown(c, why.status, why.text);
+	if (result == CKPT_DAMAGED)
+		add_fault(c, name, 0, 0, why->text);
+	else if (result < 0)
+		add_unknown(c, why->status, why->text);
 }
 
 static void check_folder(struct checking *c, const struct ckpt_dir *dir, const char *name)
 {
+	struct ckpt *ckpt = NULL;
+	struct err why;
 	struct manifest *manifest = read_manifest(c);
 	if (!manifest)
 		return;
+	/* Open from now on, as by any reader, so that retention leaves it alone. What it says counts if the bytes are right. */
+	int result = ckpt_open_folder(dir, name, ckpt_step_of(name), IO_TIMEOUT, &ckpt, &why);
 	for (size_t i = 0; i < manifest->file_count; i++)
 		check_file(c, &manifest->files[i]);
-	manifest_destroy(manifest);
 	if (!c->faulty && !c->unknown)
-		check_meaning(c, dir, name);
+		add_meaning(c, name, result, &why);
+	manifest_destroy(manifest);
+	if (result == 0)
+		ckpt_close(ckpt);
 }
 
 enum ckpt_verdict ckpt_check(const struct ckpt_dir *dir, const char *name, const struct ckpt_check *check, struct err *err)
