@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt_private.h"
+#include "checkpoint/removable.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -69,9 +70,11 @@ static int read_manifest(struct ckpt *ckpt, int64_t step, struct err *err)
 	AUTO_FREE char *text = NULL;
 	size_t size = 0;
 	bool newer;
-	AUTO_CLOSE int fd = openat(ckpt->fd, MANIFEST_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	int fd = ckpt->manifest_fd = openat(ckpt->fd, MANIFEST_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return open_fault(MANIFEST_NAME, err);
+	if (removable_hold(fd, err) < 0)
+		return -1;
 	int result = read_text(fd, &text, &size, err);
 	if (result < 0)
 		return result;
@@ -266,6 +269,8 @@ void ckpt_close(struct ckpt *ckpt)
 		shard_close(&ckpt->sources[i].shard);
 		safetensors_destroy(ckpt->sources[i].header);
 	}
+	if (ckpt->manifest_fd >= 0)
+		close(ckpt->manifest_fd);
 	if (ckpt->fd >= 0)
 		close(ckpt->fd);
 	manifest_destroy(ckpt->manifest);
@@ -310,7 +315,7 @@ int ckpt_open_folder(const struct ckpt_dir *dir, const char *folder, int64_t ste
 		struct ckpt *opened = calloc(1, sizeof *opened);
 		if (!opened)
 			return err_set(err, "checkpoint: no memory");
-		opened->fd = -1;
+		opened->fd = opened->manifest_fd = -1;
 		int result = fill(opened, dir, folder, step, io_timeout, err);
 		if (result == 0) {
 			*ckpt = opened;

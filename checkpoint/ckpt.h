@@ -19,7 +19,8 @@ struct ckpt; /* used by one thread at a time */
 
 /* Opens the checkpoint of `step`: manifest, sizes, headers of all shards, and that the slices of the optimizer cover
  * each tensor they name exactly once. `io_timeout` (seconds) is how long an I/O error is retried, by opening anew,
- * before it ends as EXIT_LOST; also in the functions below. */
+ * before it ends as EXIT_LOST; also in the functions below. Until it is closed nobody removes it, where the file system has
+ * locks. */
 int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struct ckpt **ckpt, struct err *err);
 
 /* The same for a folder of any name: a save that is not committed, or what people have copied. `step` -1: of any step. */

@@ -17,6 +17,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/pin.h"
+#include "checkpoint/removable.h"
 #include "checkpoint/retention.h"
 #include "checkpoint/saving.h"
 #include "common/auto.h"
@@ -302,9 +303,12 @@ int ckpt_dir_take_away(const struct ckpt_dir *dir, const char *name, struct err 
 int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err)
 {
 	char name[CKPT_STEP_NAME_SIZE], away[CKPT_STEP_NAME_SIZE + 64];
+	AUTO_CLOSE int lock = -1;
 	snprintf(away, sizeof away, REMOVING_PREFIX "%s-%s", ckpt_step_name(step, name), token);
 	if (owner_verify(dir, token, err) < 0)
 		return -1;
+	if (!removable_check(dir, step, &lock, err))
+		return 1;
 	int moved = move_away(dir, name, away, err);
 	if (moved <= 0)
 		return moved < 0 ? -1 : err_fail(err, EXIT_FAULT, "checkpoint: there is no %s/%s to remove", dir->path, name);
@@ -312,8 +316,12 @@ int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token,
 	if (io_sync_dir(dir->fd, err) < 0)
 		return -1;
 	/* Only now: a pin that comes later finds that the name is gone (pin.c). */
-	if (pin_is_set(dir->fd, away, err) != 0)
-		return rename_back(dir, away, name, err) < 0 ? -1 : 1;
+	if (pin_is_set(dir->fd, away, err) != 0) {
+		if (rename_back(dir, away, name, err) < 0)
+			return -1;
+		err_set(err, "checkpoint: step %" PRId64 " stays: it is pinned", step);
+		return 1;
+	}
 	return ckpt_remove_folder(dir->fd, away, err);
 }
 

@@ -44,7 +44,8 @@ struct manifest *ckpt_dir_manifest(const struct ckpt_dir *dir, int64_t step, str
 int ckpt_dir_set_aside(const struct ckpt_dir *dir, int64_t step, const char *why, struct err *err);
 
 /* Removes the folder of `step`: renamed out of the way, then manifest first, then data. Refuses (EXIT_FAULT) when the
- * owner's token is no longer `token`. Returns 1 when it stays because it is pinned. */
+ * owner's token is no longer `token`. Returns 1 when it stays, and err says why: it is pinned, it is being read (ckpt_open to
+ * ckpt_close, by any process), or no newer one is whole. */
 int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err);
 
 /* Removes unfinished saves and removals of other attempts. Only the owner may call it, at start. Returns how many were

@@ -29,6 +29,7 @@ struct slice {
 
 struct ckpt {
 	int fd;                       /* of the checkpoint's folder */
+	int manifest_fd;              /* locked while it is open, so that nobody removes the checkpoint */
 	char name[NAME_MAX + 1];
 	struct manifest *manifest;
 	struct shard_cache cache;

@@ -66,6 +66,11 @@ unit_tests += tests/unit/test_shard
 tests_unit_test_shard_SOURCES = tests/unit/test_shard.c tests/unit/files.h
 tests_unit_test_shard_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_shard_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_removable
+tests_unit_test_removable_SOURCES = tests/unit/test_removable.c tests/unit/files.h \
+	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+tests_unit_test_removable_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_removable_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_shard_write
 tests_unit_test_shard_write_SOURCES = tests/unit/test_shard_write.c tests/unit/files.h
 tests_unit_test_shard_write_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)

@@ -487,6 +487,7 @@ static void a_pin_that_was_set_holds_against_a_removal_under_way(void **state)
 	struct run run;
 	int kept = 0;
 	run_open(&run, "race");
+	run_save(&run, 2); /* without a newer one it would stay */
 	for (int i = 0; i < 60; i++) {
 		struct race race = { .dir = &run.dir };
 		pthread_t thread;
@@ -494,7 +495,7 @@ static void a_pin_that_was_set_holds_against_a_removal_under_way(void **state)
 			run_save(&run, 1);
 		assert_int_equal(pin_clear(&run.dir, 1, NULL), 0);
 		assert_int_equal(pthread_create(&thread, NULL, pin_it, &race), 0);
-		usleep((useconds_t)i * 3);
+		usleep((useconds_t)i * 5);
 		int removed = ckpt_dir_remove(&run.dir, 1, run.owner.token, NULL);
 		pthread_join(thread, NULL);
 		if (race.pinned)
