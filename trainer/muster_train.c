@@ -26,23 +26,32 @@
 #define IO_SECONDS 60.0     /* how long an I/O error at the start is retried */
 #define LEAVE_SECONDS 2.0   /* between the words of a lost rank and its end, so that they are read */
 
-/* Whether the launcher calls this process rank 0, before anything is checked: only that one speaks of a wrong command
- * line, which is the same for all. */
-static bool speaks(void)
+/* This process's rank as the launcher gave it, before anything is checked; NULL without a launcher. */
+static const char *launched_as(void)
 {
 	static const char *const names[] = { "PMIX_RANK", "SLURM_PROCID", "RANK" };
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		if (getenv(names[i]))
-			return strcmp(getenv(names[i]), "0") == 0;
-	return true;
+			return getenv(names[i]);
+	return NULL;
+}
+
+/* What all ranks find wrong alike, before they have met: rank 0 alone speaks. srun ends all tasks at the first that fails,
+ * also one that it has hardly started: so rank 0 leaves when the others had time to come up, and they leave after it, at
+ * srun's SIGTERM. */
+static void speak_for_all(bool speaker, bool alone, const struct err *err)
+{
+	struct deadline leave = deadline_in(speaker ? 1 : 2);
+	if (speaker)
+		log_error("%s", err->text);
+	while (!alone && (speaker || !stop_signal()) && deadline_sleep(leave, 0.05))
+		;
 }
 
 static int usage_error(const struct err *err)
 {
-	if (speaks())
-		log_error("%s", err->text);
-	else
-		sleep(1); /* srun ends all tasks at the first that fails: let it be the one that speaks */
+	const char *rank = launched_as();
+	speak_for_all(!rank || strcmp(rank, "0") == 0, !rank, err);
 	return (int)err->status;
 }
 
@@ -309,10 +318,10 @@ static int fail(struct run *run, int rc, const struct err *err)
 {
 	struct err ignored;
 	bool shared = rc == ERR_SHARED;
-	if (!shared || run->ident.rank == 0)
+	if (shared && !run->comm)
+		speak_for_all(run->ident.rank == 0, run->ident.world_size == 1, err);
+	else if (!shared || run->ident.rank == 0)
 		log_error("%s", err->text);
-	else if (!run->comm)
-		sleep(1); /* as in usage_error: nothing else keeps rank 0 from being ended before it speaks */
 	if (run->folder)
 		folder_end(run->folder, run->state.step, err->text, (int)err->status, &ignored);
 	if (run->comm && !shared)
