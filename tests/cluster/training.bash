@@ -78,17 +78,18 @@ train_equals_reference() {
 # Attempts of a run that ended after a notice.
 train_notices() { grep -c '"event": *"notice"' "$JOBS/$1/attempts.jsonl"; }
 
-# The node and the pid of a rank of a running job; prints "NODE PID".
+# The node and the pid of a rank of a running job of this cluster; prints "NODE PID". It starts no other program for each
+# process that it looks at: a short training is over before many have run.
 train_rank() {
-    local node pid
-    for node in $(cluster run scontrol show hostnames "$(job_field "$1" NodeList)"); do
-        for pid in $(pgrep -x muster-train); do
-            tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "SLURM_JOB_ID=$1" || continue
-            tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURM_PROCID=$2" || continue
-            tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURMD_NODENAME=$node" || continue
-            echo "$node $pid"
-            return 0
-        done
+    local pid variables
+    for pid in $(pgrep -x muster-train); do
+        [ "/proc/$pid/cwd" -ef "$JOBS" ] || continue
+        mapfile -d '' -t variables 2>/dev/null <"/proc/$pid/environ" || continue
+        variables=" ${variables[*]} "
+        [[ $variables = *" SLURM_JOB_ID=$1 "* && $variables = *" SLURM_PROCID=$2 "* ]] || continue
+        [[ $variables =~ " SLURMD_NODENAME="([^ ]*) ]] || continue
+        echo "${BASH_REMATCH[1]} $pid"
+        return 0
     done
     return 1
 }
