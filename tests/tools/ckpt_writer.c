@@ -2,6 +2,9 @@
 /* Saves and checks sample checkpoints, for tests that kill it, make its system calls fail or cut the power.
  *   ckpt_writer save DIR FIRST LAST   claims DIR and saves the steps FIRST to LAST; status 0 only if all were saved. Prints
  *                                     "attempt" and "step K" as soon as the record of the attempt and each step are durable
+ *   ckpt_writer save DIR FIRST LAST PARTS THREADS WAY
+ *                                     the same with a tensor of 400 kB, in PARTS parts, each by a process and THREADS threads of its
+ *                                     own, through the page cache where WAY is "buffered"
  *   ckpt_writer newest DIR            claims DIR, finishes what is complete, prints the newest step that verifies and holds
  *                                     its state, or "none"
  *   ckpt_writer resume DIR            the same, then prints the number of attempts on record, and saves the next step
@@ -10,12 +13,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "checkpoint/attempts.h"
 #include "checkpoint/ckpt_save.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/retention.h"
+#include "common/io.h"
 #include "common/log.h"
 #include "tests/tools/ckpt_sample.h"
 
@@ -55,7 +60,113 @@ static int begin_attempt(const struct ckpt_dir *dir, const struct owner *owner)
 	return 0;
 }
 
-static int save(const struct ckpt_dir *dir, const char *token, int64_t first, int64_t last)
+/* The sample with a tensor that takes several requests, each of them several pages, to write. */
+#define BIG "big"
+#define BIG_ELEMENTS 100003
+
+struct big_sample {
+	struct ckpt_sample sample;
+	struct snapshot_tensor tensors[CKPT_SAMPLE_TENSORS + 1];
+	uint32_t values[BIG_ELEMENTS];
+};
+
+static uint32_t big_value(int64_t step, size_t element)
+{
+	return (uint32_t)(element + 1) * 2654435761u ^ (uint32_t)step;
+}
+
+static void fill_big(struct big_sample *big, int64_t step, int part, int parts)
+{
+	ckpt_sample_fill(&big->sample, step);
+	ckpt_sample_part(&big->sample, part, parts, 100);
+	for (size_t i = 0; i < BIG_ELEMENTS; i++)
+		big->values[i] = big_value(step, i);
+	memcpy(big->tensors, big->sample.tensors, sizeof big->sample.tensors);
+	big->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor){ BIG, SAFETENSORS_U32, 1, { BIG_ELEMENTS }, parts - 1,
+		part == parts - 1 ? big->values : NULL };
+	big->sample.snapshot.tensors = big->tensors;
+	big->sample.snapshot.tensor_count++;
+}
+
+static int check_big(struct ckpt *ckpt, int64_t step, struct err *err)
+{
+	static uint32_t found[BIG_ELEMENTS];
+	if (!ckpt_tensor_find(ckpt, BIG))
+		return 0;
+	if (ckpt_read_tensor(ckpt, BIG, 0, BIG_ELEMENTS, found, err) < 0)
+		return -1;
+	for (size_t i = 0; i < BIG_ELEMENTS; i++)
+		if (found[i] != big_value(step, i))
+			return err_set(err, "element %zu of " BIG " differs", i);
+	return 0;
+}
+
+#define PARTS_MAX 16
+
+/* One part, by a process of its own, which sends its text. */
+static pid_t start_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
+	const struct ckpt_save_options *options, int *from)
+{
+	int ends[2];
+	char *text;
+	size_t size;
+	struct err err;
+	if (pipe(ends) < 0)
+		return -1;
+	*from = ends[0];
+	pid_t child = fork();
+	if (child == 0) {
+		int result = ckpt_save_part(dir, snapshot, token, options, &text, &size, NULL, &err);
+		if (result == 0)
+			result = io_write_full(ends[1], text, size);
+		_exit(result < 0 ? fail(&err) : 0);
+	}
+	close(ends[1]);
+	return child;
+}
+
+static int save_parts(const struct ckpt_dir *dir, const char *token, int64_t step, int parts,
+	const struct ckpt_save_options *options, struct err *err)
+{
+	static struct big_sample big[PARTS_MAX];
+	static char room[PARTS_MAX][1 << 16];
+	char *texts[PARTS_MAX];
+	size_t sizes[PARTS_MAX];
+	pid_t children[PARTS_MAX];
+	int from[PARTS_MAX], result = 0, status;
+	for (int i = 0; i < parts; i++) {
+		fill_big(&big[i], step, i, parts);
+		children[i] = start_part(dir, &big[i].sample.snapshot, token, options, &from[i]);
+	}
+	for (int i = 0; i < parts; i++) {
+		ssize_t n = children[i] > 0 ? io_read_full(from[i], room[i], sizeof room[i]) : -1;
+		texts[i] = room[i];
+		sizes[i] = n > 0 ? (size_t)n : 0;
+		if (children[i] <= 0 || waitpid(children[i], &status, 0) < 0 || status != 0)
+			result = err_fail(err, EXIT_LOST, "part %d failed", i + 1);
+		close(from[i]);
+	}
+	if (result == 0)
+		return ckpt_commit(dir, step, token, parts, texts, sizes, NULL, err);
+	ckpt_discard(dir, step, token, NULL);
+	return -1;
+}
+
+static int save_how(const struct ckpt_dir *dir, const char *token, int64_t step, char **how, struct err *err)
+{
+	static struct big_sample big;
+	const struct ckpt_save_options options = { .threads = atoi(how[1]), .buffered = strcmp(how[2], "buffered") == 0 };
+	int parts = atoi(how[0]);
+	if (parts < 1 || parts > PARTS_MAX)
+		return err_fail(err, EXIT_USAGE, "PARTS is 1 to %d", PARTS_MAX);
+	if (parts > 1)
+		return save_parts(dir, token, step, parts, &options, err);
+	fill_big(&big, step, 0, 1);
+	return ckpt_save(dir, &big.sample.snapshot, token, &options, NULL, err);
+}
+
+/* `how`: PARTS, THREADS and WAY; NULL: as it is done by default. */
+static int save(const struct ckpt_dir *dir, const char *token, int64_t first, int64_t last, char **how)
 {
 	const struct retention policy = { .keep_last = 2 };
 	struct ckpt_sample sample;
@@ -64,7 +175,8 @@ static int save(const struct ckpt_dir *dir, const char *token, int64_t first, in
 	for (int64_t step = first; step <= last; step++) {
 		ckpt_sample_fill(&sample, step);
 		mark(MARK_BEGIN);
-		int result = ckpt_save(dir, &sample.snapshot, token, NULL, NULL, &err);
+		int result = how ? save_how(dir, token, step, how, &err) :
+			ckpt_save(dir, &sample.snapshot, token, NULL, NULL, &err);
 		if (result == 0)
 			tell_durable(step);
 		if (result < 0)
@@ -92,7 +204,7 @@ static int newest(const struct ckpt_dir *dir, const char *token, int64_t *step)
 	if (!found)
 		return puts("none") < 0;
 	*step = ckpt_manifest(ckpt)->step;
-	if (ckpt_sample_check(ckpt, *step, &err) < 0)
+	if (ckpt_sample_check(ckpt, *step, &err) < 0 || check_big(ckpt, *step, &err) < 0)
 		return fail(&err);
 	printf("%" PRId64 "\n", *step);
 	ckpt_close(ckpt);
@@ -119,7 +231,7 @@ static int resume(const struct ckpt_dir *dir, const struct owner *owner)
 		status = count_attempts(dir);
 	if (status == 0)
 		status = begin_attempt(dir, owner);
-	return status ? status : save(dir, owner->token, step + 1, step + 1);
+	return status ? status : save(dir, owner->token, step + 1, step + 1, NULL);
 }
 
 static int race(void)
@@ -140,8 +252,9 @@ int main(int argc, char **argv)
 	struct owner owner = { .cluster = "test", .job = 1 }, last;
 	const char *what = argc < 3 ? "" : argv[1];
 	int64_t step;
-	if (argc != (strcmp(what, "save") == 0 ? 5 : 3)) {
-		fprintf(stderr, "usage: ckpt_writer save DIR FIRST LAST | newest DIR | resume DIR | race DIR\n");
+	bool saves = strcmp(what, "save") == 0;
+	if (argc != (saves ? 5 : 3) && !(saves && argc == 8)) {
+		fprintf(stderr, "usage: ckpt_writer save DIR FIRST LAST [PARTS THREADS WAY] | newest DIR | resume DIR | race DIR\n");
 		return EXIT_USAGE;
 	}
 	log_set_level(LOG_LEVEL_WARN); /* what was finished is no complaint */
@@ -155,7 +268,7 @@ int main(int argc, char **argv)
 		return fail(&err);
 	if (strcmp(what, "save") == 0) {
 		int status = begin_attempt(&dir, &owner);
-		return status ? status : save(&dir, owner.token, atoll(argv[3]), atoll(argv[4]));
+		return status ? status : save(&dir, owner.token, atoll(argv[3]), atoll(argv[4]), argc == 8 ? argv + 5 : NULL);
 	}
 	if (strcmp(what, "race") == 0)
 		return race();
