@@ -16,7 +16,7 @@ export OMP_WAIT_POLICY=passive
 unset "${!SLURM_@}" "${!PMIX_@}"
 
 pattern=${1-}
-limit=${MUSTER_TESTS_LIMIT:-880} # seconds for all of it
+limit=${MUSTER_TESTS_LIMIT:-1800} # seconds for all of it
 file_limit=420                   # seconds for one file
 passed=0 failed=0 skipped=0 child= lane=
 # shellcheck source=tests/lib/packages.sh
