@@ -35,7 +35,13 @@ struct metrics *metrics_open(int dirfd, int attempt, struct err *err)
 	metrics->fd = openat(dirfd, metrics->name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 	if (metrics->fd < 0) {
 		err_fail(err, io_status(errno), "metrics: couldn't create %s: %m", metrics->name);
-		free(metrics);
+		metrics_close(metrics);
+		return NULL;
+	}
+	/* Its name, once for all: lines that metrics_sync makes durable must be found again. */
+	if (io_sync_dir(dirfd, err) < 0) {
+		err_prefix(err, "metrics: %s", metrics->name);
+		metrics_close(metrics);
 		return NULL;
 	}
 	return metrics;
@@ -139,8 +145,10 @@ void metrics_close(struct metrics *metrics)
 {
 	if (!metrics)
 		return;
-	flush(metrics, NULL);
-	close(metrics->fd);
+	if (metrics->fd >= 0) {
+		flush(metrics, NULL);
+		close(metrics->fd);
+	}
 	pthread_mutex_destroy(&metrics->lock);
 	free(metrics->pending);
 	free(metrics);

@@ -24,7 +24,7 @@ struct metrics_checkpoint {
 
 struct metrics;
 
-/* Creates `metrics-ATTEMPT.jsonl` in the folder. */
+/* Creates `metrics-ATTEMPT.jsonl` in the folder, durably. */
 struct metrics *metrics_open(int dirfd, int attempt, struct err *err);
 
 /* Appends a line. When the file can't be written the lines are kept in memory and written by a later call; the error is
