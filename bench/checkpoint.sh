@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# bench/checkpoint.sh [--build DIR] [--cache DIR] [--dir DIR] [--threads N] [--saves N] [--every STEPS] [--rounds N] [--only PART]…
+# What saving 2 GiB of training state costs, and how fast it is written and read: muster-train with its service, torch.save
+# and PyTorch's asynchronous DCP, beside one memcpy of the state and fio on the same disk. PART is ours, torch, dcp or fio;
+# all by default. --dir is where the checkpoints go (default: a folder in the cache): the disk that is measured.
+# PyTorch goes into a virtual environment in --cache (default: build-bench in the source tree; 6 GB), once. As root, all of
+# the page cache is dropped before each read, else the files read.
+set -eu -o pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$top/build cache=$top/build-bench folder='' threads=$(nproc)
+pass=() only=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --build) build=$2; shift 2 ;;
+    --cache) cache=$2; shift 2 ;;
+    --dir) folder=$2; shift 2 ;;
+    --threads) threads=$2; shift 2 ;;
+    --only) only+=" $2"; pass+=("$1" "$2"); shift 2 ;;
+    --saves | --every | --rounds) pass+=("$1" "$2"); shift 2 ;;
+    *) sed -n 's/^# \(bench.*\)/usage: \1/p' "$0" >&2; exit 2 ;;
+    esac
+done
+
+if [[ -z $only || $only == *fio* ]] && ! command -v fio >/dev/null; then
+    echo "checkpoint: fio is missing: apt-get install fio, or leave it out with --only ours --only torch --only dcp" >&2
+    exit 1
+fi
+if [ ! -e "$build/Makefile" ]; then
+    [ -x "$top/configure" ] || (cd "$top" && ./autogen.sh)
+    mkdir -p "$build" && (cd "$build" && "$top/configure" --enable-silent-rules)
+fi
+make -C "$build" -s all bench/copy_state >&2
+
+python=python3
+if [[ -z $only || $only == *torch* || $only == *dcp* ]]; then
+    python=$cache/venv/bin/python
+    if [ ! -x "$python" ] || ! "$python" -c 'import torch, numpy' 2>/dev/null; then
+        echo "checkpoint: installing PyTorch into $cache/venv" >&2
+        python3 -m venv "$cache/venv"
+        "$cache/venv/bin/pip" install -q --upgrade torch numpy >&2
+    fi
+fi
+
+mkdir -p "${folder:-$cache}"
+folder=$(mktemp -d "${folder:-$cache}/checkpoint.XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+"$python" "$top/bench/checkpoint.py" --build "$build" --folder "$folder" --threads "$threads" ${pass[@]+"${pass[@]}"}
