@@ -125,7 +125,7 @@ static int finish(const struct options *options)
 	}
 	size_t lost = finished.finished.count;
 	for (size_t i = 0; i < lost; i++)
-		printf("%s\n", finished.finished.lines[i]);
+		printf("lost: %s\n", finished.finished.lines[i]);
 	ckptd_message_release(&finished);
 	return lost > 0 ? EXIT_LOST : EXIT_OK;
 }

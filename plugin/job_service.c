@@ -52,8 +52,8 @@ static void ask_to_finish(const struct job_service *plan, job_service_say *say, 
 		say(arg, err.text);
 }
 
-/* Ends the service, if it runs, with what was handed over to it on the disk. One that does not answer (its user may have
- * taken its socket away) may still be at work: it gets the same time. */
+/* Ends the service, if it runs, with what was handed over to it on the disk. One that could not be asked (its user has taken
+ * its socket away, the program has moved) ends by itself when its folder is gone and nothing is left to write. */
 static void end_service(const struct job_service *plan, const struct process *service, job_service_say *say, void *arg)
 {
 	char line[100];
@@ -63,8 +63,10 @@ static void end_service(const struct job_service *plan, const struct process *se
 		return;
 	}
 	ask_to_finish(plan, say, arg);
-	double left = deadline_left(deadline);
-	if (process_wait(service, left > LEAVE_SECONDS ? left : LEAVE_SECONDS))
+	if (process_wait(service, LEAVE_SECONDS))
+		return;
+	job_folder_remove(plan->run, plan->job, NULL);
+	if (process_wait(service, deadline_left(deadline)))
 		return;
 	snprintf(line, sizeof line, "the service did not end within %d s (drain=) and is killed", plan->drain);
 	say(arg, line);

@@ -29,7 +29,7 @@ END
 machine() {
     ip -o link | sed 's/^[0-9]*: //; s/@.*//'
     findmnt -rno TARGET,SOURCE
-    ls -d /var/tmp/muster-cluster* /run/netns/* 2>/dev/null || true
+    ls -d /var/tmp/muster-cluster* /run/netns/* /sys/fs/cgroup/freezer/muster-* 2>/dev/null || true
     getent passwd muster-test1 muster-test2 || true
     sha256sum /etc/hosts /etc/resolv.conf /etc/munge/munge.key /etc/slurm/*.conf 2>/dev/null || true
 }

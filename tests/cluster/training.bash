@@ -21,7 +21,7 @@ training_begin() {
 name=$1 && shift
 export NAME=$name OMP_WAIT_POLICY=passive
 # shellcheck disable=SC2086
-srun --gpus-per-task=1 $WRAP muster-train --data train.bin --ckpt-dir "$name" $TRAIN_ARGS "$@" &
+srun ${SRUN_OPTIONS---gpus-per-task=1} $WRAP muster-train --data train.bin --ckpt-dir "$name" $TRAIN_ARGS "$@" &
 wait $!
 END
     cat >"$JOBS/slow-rank0" <<'END'

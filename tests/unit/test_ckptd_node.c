@@ -158,7 +158,7 @@ static void what_is_not_finished_in_time_is_said(void **state)
 	deadline_sleep(deadline_in(5), 0.2);
 	kill(pid, SIGCONT);
 	assert_int_equal(end_of(finish), EXIT_LOST);
-	assert_true(says("finish", "step 1 of") && says("finish", "step 2 of"));
+	assert_true(says("finish", "lost: step 1 of") && says("finish", "lost: step 2 of"));
 	end_of(pid);
 	assert_false(ckptd_fixture_has(&fixture, 2));
 	ckptd_fixture_end(&fixture);

@@ -21,7 +21,7 @@
 #include "common/clock.h"
 #include "plugin/job_service.h"
 
-enum { ORDINARY = 1, LOSES, DEAF, ENDS_AT_ONCE, NO_SOCKET, SLOW };
+enum { ORDINARY = 1, LOSES, DEAF, ENDS_AT_ONCE, NO_SOCKET, SLOW, WATCHES };
 
 /* ---- the stand-in for muster-ckptd ---- */
 
@@ -44,7 +44,9 @@ static int serve(int argc, char **argv)
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 5) < 0)
 		return 1;
-	int client = accept(fd, NULL, NULL);
+	while (job == WATCHES && access(argv[2], F_OK) == 0)
+		usleep(20000);
+	int client = job == WATCHES ? -1 : accept(fd, NULL, NULL);
 	if (job == DEAF)
 		return (int)sleep(30);
 	if (job == SLOW)
@@ -265,6 +267,21 @@ static void one_without_its_socket_is_ended_too(void **state)
 	nothing_is_left(ORDINARY);
 }
 
+static void one_that_cannot_be_asked_ends_when_its_folder_is_gone(void **state)
+{
+	struct job_service plan = plan_of(WATCHES, 0);
+	plan.drain = 60;
+	assert_int_equal(start(WATCHES, 0), 0);
+	plan.program = "/nonexistent/ckptd";
+	double begun = clock_now();
+	told[0] = '\0';
+	assert_int_equal(job_service_finish(&plan, say, NULL, &err), 1);
+	assert_true(clock_now() - begun < 20);
+	assert_non_null(strstr(told, "couldn't start /nonexistent/ckptd"));
+	assert_null(strstr(told, "killed"));
+	nothing_is_left(WATCHES);
+}
+
 static void one_that_has_ended_is_told_and_no_other_process_is_touched(void **state)
 {
 	assert_int_equal(start(ORDINARY, 0), 0);
@@ -304,6 +321,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(one_that_is_slow_is_waited_for, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_does_not_end_is_killed_after_the_drain, begin, end),
 		cmocka_unit_test_setup_teardown(one_without_its_socket_is_ended_too, begin, end),
+		cmocka_unit_test_setup_teardown(one_that_cannot_be_asked_ends_when_its_folder_is_gone, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_has_ended_is_told_and_no_other_process_is_touched, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_does_not_start_leaves_nothing, begin, end),
 	};

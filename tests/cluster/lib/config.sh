@@ -49,11 +49,14 @@ config_gpus() {
     printf 'Name=gpu File=%s\n' "$files" >"$STATE/etc/gres.conf"
 }
 
-# No cgroups: slurmd must start in containers too, with either version of them or none.
+# How Slurm tracks the processes of a step.
+proctrack() { printf '%s' "${MUSTER_CLUSTER_PROCTRACK:-linuxproc}"; }
+
+# No cgroups unless asked for: slurmd must start in containers too, with either version of them or none.
 config_cgroup() {
     local version
     version=$(slurmd -V | sed 's/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1\2/')
-    if [ "$version" -ge 2311 ]; then
+    if [ "$version" -ge 2311 ] && [ "$(proctrack)" != cgroup ]; then
         printf 'CgroupPlugin=disabled\n'
     else
         printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n'
@@ -82,7 +85,7 @@ JobCompType=jobcomp/filetxt
 JobCompLoc=$STATE/log/jobs-ended
 MinJobAge=7200
 MpiDefault=none
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/$(proctrack)
 TaskPlugin=task/none
 SlurmdParameters=config_overrides
 ReturnToService=2

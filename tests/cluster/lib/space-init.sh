@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The first program of a space (see space.sh): gives it a name, a loopback and its own mounts, then only holds it open.
-# Arguments: the cluster's folder and id, the name of the space, the source tree.
+# Arguments: the cluster's folder and id, the name of the space, the source tree, and the folder of its control groups or
+# nothing.
 # shellcheck shell=bash
 set -eu
 
-state=$1 id=$2 name=$3 top=$4
+state=$1 id=$2 name=$3 top=$4 groups=${5-}
 own=$state/own
 
 # A tmpfs of the space's own at $own: the mark by which its processes are found, and the place of its munge socket.
@@ -56,6 +57,8 @@ else
     cover /tmp 1777
     cover /run 755
     cover /dev/shm 1777
+    # Each node has groups of its own where Slurm looks for them.
+    [ -z "$groups" ] || mount --bind "$groups" "${groups%/*}"
 fi
 bind_names
 cd /

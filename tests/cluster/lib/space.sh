@@ -28,8 +28,9 @@ space_start_all() {
             unshare+=(--propagation unchanged)
         fi
         rm -f "$STATE/pid/$name"
+        groups_make "$name"
         spawn "$STATE/log/space-$name.log" "${enter[@]}" "${unshare[@]}" \
-            bash "$CLUSTER_HOME/lib/space-init.sh" "$STATE" "$ID" "$name" "$TOP"
+            bash "$CLUSTER_HOME/lib/space-init.sh" "$STATE" "$ID" "$name" "$TOP" "$(groups_folder "$name")"
     done
     for name; do
         wait_until 10 space_alive "$name" ||
@@ -50,6 +51,7 @@ space_kill() {
     wait_until 10 space_kill_round "${1-}" ||
         die "couldn't kill these processes of ${1:-the cluster} within 10 s: $(space_processes "${1-}" | tr '\n' ' ')"
     if [ -n "${1-}" ]; then rm -f "$STATE/pid/$1"; else rm -f "$STATE"/pid/*; fi
+    groups_remove "${1-}"
 }
 
 space_kill_all() { space_kill ""; }
@@ -61,4 +63,37 @@ space_kill_round() {
     [ ${#pids[@]} -gt 0 ] || return 0
     kill -KILL "${pids[@]}" 2>/dev/null
     return 1
+}
+
+# ---- control groups: a subtree of the freezer's (version 1) for each node, where Slurm tracks steps with them ----
+
+FREEZER=/sys/fs/cgroup/freezer
+
+# Ends `up` where they can't be had.
+need_groups() {
+    [ "$(proctrack)" = cgroup ] || return 0
+    [ -e "$FREEZER/cgroup.procs" ] && mkdir "$FREEZER/muster-try-$$" 2>/dev/null && rmdir "$FREEZER/muster-try-$$" ||
+        die "couldn't use proctrack/cgroup: there is no freezer of cgroup version 1 at $FREEZER that may be changed"
+}
+
+# The folder of a node's groups; nothing for the controller, or where steps are tracked without.
+groups_folder() { [ "$(proctrack)" != cgroup ] || [ "$1" = ctl ] || printf '%s' "$FREEZER/muster-cluster-$ID-$1"; }
+
+groups_make() {
+    local folder
+    folder=$(groups_folder "$1")
+    [ -z "$folder" ] || mkdir -p "$folder" || die "couldn't make $folder"
+}
+
+# Removes the groups of a node (of all, without a name), from the innermost out. Their processes have ended, but may not have
+# left them yet.
+groups_remove() { wait_until 5 groups_removed "${1:-*}" || say "couldn't remove the groups below $FREEZER" >&2; }
+
+groups_removed() {
+    local folder left=
+    for folder in "$FREEZER/muster-cluster-$ID-"$1; do
+        [ -d "$folder" ] || continue
+        find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null || left=yes
+    done
+    [ -z "$left" ]
 }

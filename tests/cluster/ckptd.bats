@@ -1,0 +1,286 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The checkpoint service of a job: who it is, that it outlives the step and not the job, and that what was handed over to it
+# reaches the disk before anybody else gets the nodes. All of it with a drain longer than UnkillableStepTimeout.
+
+load helpers
+STEPS=150
+load training
+export SRUN_OPTIONS= # four ranks share a node of two GPUs
+
+PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so
+
+setup_file() {
+    export MUSTER_CLUSTER_GRACE=3 MUSTER_CLUSTER_KILLWAIT=2
+    export MUSTER_CLUSTER_CONF="UnkillableStepTimeout=5"
+    cluster_begin 4 --plugin "$PLUGIN" drain=60
+    training_begin 2>/dev/null
+}
+
+teardown_file() { cluster_end; }
+
+setup() { cluster_require; }
+
+teardown() {
+    slow_end
+    cluster_explain
+}
+
+as() { cluster run --user "$1" --node "$2" "${@:3}"; }
+
+# service NODE JOB: the pid of a job's service, as root has noted it.
+service() { as root "$1" sed -n 's/^pid \([0-9]*\) .*/\1/p' "/run/muster/job-$2/service" 2>/dev/null; }
+has_service() { kill -0 "$(service "$1" "$2")" 2>/dev/null; }
+
+# Whether nothing of any service is left on any node.
+nothing_left() {
+    local pid node
+    for pid in $(pgrep -x muster-ckptd); do
+        ! grep -qs "$(cluster status dir)/own " "/proc/$pid/mountinfo" || return 1
+    done
+    for node in n1 n2 n3 n4; do [ -z "$(as root "$node" find /run/muster -mindepth 1 2>/dev/null)" ] || return 1; done
+}
+
+# slow MILLISECONDS JOB NODE…: from now on each fsync of the job's services takes so long.
+slow() {
+    local time=$1 job=$2 node pid
+    for node in "${@:3}"; do
+        pid=$(service "$node" "$job")
+        strace -f -p "$pid" -o /dev/null -e trace=fsync,fdatasync \
+            -e inject=fsync,fdatasync:delay_enter=${time}000 2>/dev/null 3>&- &
+        echo $! >>"$BATS_TEST_TMPDIR/slow"
+        wait_for 10 traced "$pid"
+    done
+}
+traced() { ! grep -q '^TracerPid:[[:space:]]*0$' "/proc/$1/status"; }
+slow_end() { [ ! -e "$BATS_TEST_TMPDIR/slow" ] || kill $(cat "$BATS_TEST_TMPDIR/slow") 2>/dev/null || :; }
+
+node_log() { grep "muster: job $2: " "$(cluster status log)/slurmd-$1.log"; }
+no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
+saving() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' 2>/dev/null)" ]; }
+saved() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name 'step-*' 2>/dev/null)" ]; }
+no_trainer() { ! pgrep -u muster-test1 -f "muster-train .*--ckpt-dir $1 " >/dev/null; }
+
+# The step that attempt ATTEMPT of a run began with, and when it did.
+began_with() { began "$1" "$2" step; }
+began() { sed -n "s/.*\"event\": *\"start\".*\"attempt\": *$2[,}].*/&/p" "$JOBS/$1/attempts.jsonl" | sed "s/.*\"$3\": *\([0-9.-]*\).*/\1/"; }
+
+waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLURMD_NODENAME \$MUSTER_CKPTD; sleep 100"'; }
+
+@test "one service a node: the user's, with no privilege, deaf to signals; nobody else gets at it" {
+    id=$(waiting -N2 -w n1,n2)
+    job_wait "$id" 20 RUNNING
+    socket=/run/muster/job-$id/ckptd/socket
+    wait_for 10 grep -q "n2 $socket" "$(job_output "$id")"
+    [ "$(grep -c " $socket\$" "$(job_output "$id")")" -eq 2 ]
+    [ "$(as root n1 find /run/muster -printf '%M %u %g %P\n' | sort)" = "$(printf '%s\n' "-rw------- root root job-$id/service" \
+        "drwx------ muster-test1 muster-test1 job-$id/ckptd" "drwxr-xr-x root root " "drwxr-xr-x root root job-$id" \
+        "srwx------ muster-test1 muster-test1 job-$id/ckptd/socket")" ]
+    for node in n1 n2; do
+        pid=$(service $node "$id")
+        status=$(tr -s '\t ' ' ' <"/proc/$pid/status")
+        grep -qx "Uid:$(printf ' %s' $(for i in 1 2 3 4; do id -u muster-test1; done))" <<<"$status"
+        [ "$(grep -cE '^Cap(Inh|Prm|Eff|Amb): 0+$' <<<"$status")" -eq 4 ]
+        grep -qx 'NoNewPrivs: 1' <<<"$status"
+        [ "$(ps -o sid= -p "$pid" | tr -d ' ')" = "$pid" ]
+        kill -TERM "$pid" && kill -INT "$pid" && kill -HUP "$pid" && kill -USR1 "$pid" && kill -USR2 "$pid"
+    done
+    has_service n1 "$id" && has_service n2 "$id"
+    as 1 n1 muster-ckptd --status "$socket" | grep -q "job $id"
+
+    # The second user, and the first user's other processes.
+    run as 2 n1 muster-ckptd --status "$socket"
+    [ "$status" -ne 0 ]
+    for user in 1 2; do
+        run as $user n1 ls "/proc/$(service n1 "$id")/fd"
+        [[ $status -ne 0 && $output = *"Permission denied"* ]]
+        run as $user n1 ln -s "$JOBS" "/run/muster/job-$((id + 1))"
+        [[ $status -ne 0 && $output = *"Permission denied"* ]]
+        run as $user n1 mv "/run/muster/job-$id/ckptd" "/run/muster/job-$id/mine"
+        [[ $status -ne 0 && $output = *"Permission denied"* ]]
+    done
+
+    # What the user plants in his own folder harms nobody when root empties it.
+    mkdir "$JOBS/others" && echo theirs >"$JOBS/others/file" && chown -R muster-test2 "$JOBS/others"
+    as 1 n1 sh -c "cd /run/muster/job-$id/ckptd && ln -s $JOBS/others link && ln -s /etc etc && mkdir -p a/b && ln -s / a/b/root &&
+        mkfifo pipe && chmod 0 a/b"
+    cluster run scancel "$id"
+    wait_for 20 nothing_left
+    [ "$(cat "$JOBS/others/file") $(stat -c %U "$JOBS/others")" = "theirs muster-test2" ]
+    [ -e /etc/passwd ]
+    node_log n1 "$id" | grep -q 'its checkpoint service has ended'
+    no_node_drained
+}
+
+@test "a job has one when it asked for Muster, in whatever way; leftovers of a node that died are not in its way" {
+    # shellcheck disable=SC2016
+    show='echo got $MUSTER_CKPTD'
+    run cluster run srun --muster bash -c "$show"
+    [[ $output = *"got /run/muster/job-"*/ckptd/socket* ]]
+    run env MUSTER=1 "$MUSTER_TOP/tests/cluster/cluster" run srun bash -c "$show"
+    [[ $output = *"got /run/muster/job-"* ]]
+    run cluster run salloc --muster srun bash -c "$show"
+    [[ $output = *"got /run/muster/job-"* ]]
+    run cluster run srun bash -c "$show"
+    [[ $output = *got* && $output != */run/muster* ]]
+    run env MUSTER=1 "$MUSTER_TOP/tests/cluster/cluster" run srun --no-muster bash -c "$show"
+    [[ $output = *got* && $output != */run/muster* ]]
+    cluster plugin "$PLUGIN" default=on
+    run cluster run srun bash -c "$show"
+    [[ $output = *"got /run/muster/job-"* ]]
+    # One from outside is not taken for this job's own, and a service that can't be started fails nothing.
+    cluster plugin "$PLUGIN" ckptd=/nonexistent
+    run cluster run srun --muster --export=ALL,MUSTER_CKPTD=/run/muster/job-1/ckptd/socket bash -c "$show"
+    cluster plugin "$PLUGIN" drain=60
+    [[ $output = *got* && $output != */run/muster* ]]
+    grep -q "was not started.*couldn't start /nonexistent" "$(cluster status log)"/slurmd-n?.log
+    no_node_drained
+    wait_for 10 nothing_left
+
+    id=$(waiting -N2 -w n1,n2)
+    next=$((id + 1))
+    job_wait "$id" 20 RUNNING
+    wait_for 10 has_service n2 "$id"
+    pid=$(service n2 "$id")
+    cluster kill-node n2
+    ! kill -0 "$pid" 2>/dev/null
+    cluster run --user root scancel "$id"
+    cluster start-node n2
+    as root n2 sh -c "mkdir -p /run/muster/job-$next/ckptd/deep && ln -s $JOBS/others /run/muster/job-$next/ckptd/link &&
+        echo pid 1 start 0 attempt 0 >/run/muster/job-$next/service && chmod 0755 /run/muster /run/muster/job-$next"
+    [ "$(waiting -N2 -w n1,n2)" = "$next" ]
+    wait_for 20 node_log n2 "$next" | grep 'its checkpoint service is process'
+    has_service n2 "$next"
+    [ -z "$(as root n2 find "/run/muster/job-$next" -name deep)" ]
+    wait_for 20 job_is "$id" CANCELLED
+    job_end "$next"
+    wait_for 20 nothing_left
+}
+
+# The run ended by itself with the state and the curve of the undisturbed one, however its files are cut.
+equals_reference() {
+    muster-ckpt diff "$JOBS/reference" "$JOBS/$1" || { echo "$1: the final state differs"; return 1; }
+    diff <(muster-curve "$JOBS/$1") <(muster-curve "$JOBS/reference")
+    [ -z "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' -o -maxdepth 1 -name '*.damaged-*')" ]
+}
+
+# train NAME NODES TASKS WRITERS MILLISECONDS [OPTION…]: submits a training on those nodes, so many tasks on each; an fsync of its
+# services takes so long. Prints the job's id.
+train() {
+    local nodes=${2//,/ } node job
+    # shellcheck disable=SC2086
+    job=$(train_submit "$1" "-N$(wc -w <<<"$nodes")" -w "$2" "--ntasks-per-node=$3" --gpus-per-task=0 --exclusive -- \
+        --ckpt-writers "$4" --ckpt-slots 1 --log-level info "${@:6}")
+    for node in $nodes; do wait_for 20 has_service "$node" "$job" >&2; done
+    # shellcheck disable=SC2086
+    slow "$5" "$job" $nodes >&2
+    echo "$job"
+}
+
+# pause NAME JOB: its rank 0 stands still after some steps, until Slurm sends SIGCONT and SIGTERM to it.
+pause() {
+    local node pid
+    wait_for 60 train_attempt_has "$1" 0 5
+    read -r node pid < <(train_rank "$2" 0)
+    kill -STOP "$pid"
+}
+
+newest() { find "$JOBS/$1" -maxdepth 1 -name 'step-*' | sort | tail -n 1 | sed 's/.*step-0*//'; }
+
+# resumed NAME JOB STEP: the next attempt has begun with that checkpoint.
+resumed() {
+    wait_for 60 train_attempt_has "$1" 1 1
+    [ "$(began_with "$1" 1)" -eq "$3" ] || { cat "$JOBS/$1/attempts.jsonl"; return 1; }
+    [ "$(job_field "$2" Restarts)" -eq 1 ]
+    no_node_drained
+}
+
+# It ends as if nothing had been.
+ends_as_reference() { job_wait "$2" 90 COMPLETED && equals_reference "$1"; }
+
+# take NODES: an ondemand job that needs them; prints its id.
+take() { cluster run sbatch --parsable -p ondemand -N2 -w "$1" --exclusive -o /dev/null --wrap true; }
+
+# killed_in_grace NAME JOB TAKER: a save that takes longer than the grace time is under way when Slurm kills the step.
+killed_in_grace() {
+    wait_for 30 saving "$1"
+    wait_for 30 no_trainer "$1"
+    ! saved "$1"
+    [ "$(job_state "$3")" = PENDING ]
+    cluster run "$MUSTER_PREFIX/libexec/muster-requeue" --running "$2" 0
+}
+
+# taken_when_durable NAME TAKER: whoever sees the other job start sees the checkpoint. Prints its step.
+taken_when_durable() {
+    job_wait "$2" 60 RUNNING COMPLETED >&2
+    newest "$1" | grep .
+}
+
+@test "the whole step is killed while one service, or two, write: durable before anybody starts, resumed, bit-identical" {
+    one=$(train one n1,n2 1 rank0 3000 --ckpt-every 100000)
+    four=$(train four n3,n4 2 all 3000 --ckpt-every 100000)
+    pause one "$one"
+    pause four "$four"
+    take_one=$(take n1,n2)
+    take_four=$(take n3,n4)
+    killed_in_grace one "$one" "$take_one"
+    killed_in_grace four "$four" "$take_four"
+    step_one=$(taken_when_durable one "$take_one")
+    step_four=$(taken_when_durable four "$take_four")
+    resumed one "$one" "$step_one"
+    resumed four "$four" "$step_four"
+    ends_as_reference one "$one"
+    ends_as_reference four "$four"
+}
+
+# From here on Slurm tracks steps with cgroups, where this machine has them.
+@test "proctrack/cgroup: a service is in no step's group" {
+    mkdir "$BATS_FILE_TMPDIR/training"
+    (cd "$JOBS" && cp -a train.bin train.sh reference "$BATS_FILE_TMPDIR/training")
+    MUSTER_CLUSTER_PROCTRACK=cgroup cluster up 4 --plugin "$PLUGIN" drain=60 || why=$output
+    [ -z "${why-}" ] || cluster up 4 --plugin "$PLUGIN" drain=60
+    cp -a "$BATS_FILE_TMPDIR"/training/* "$JOBS"
+    grep -q ProctrackType=proctrack/cgroup "$(cluster status conf)" || skip "no freezer of cgroup version 1 that may be used"
+    id=$(waiting -N2 -w n1,n2)
+    wait_for 20 grep -q "n2 /run" "$(job_output "$id")"
+    grep -q "freezer.*/job_$id/step_" "/proc/$(pgrep -u muster-test1 -f '^sleep 100$' | head -n 1)/cgroup"
+    ! grep step_ "/proc/$(service n1 "$id")/cgroup"
+    job_end "$id"
+    wait_for 20 nothing_left
+}
+
+# kill_trainer NAME JOB: SIGKILL for rank 0 as soon as its service writes what it has handed over.
+kill_trainer() {
+    local node pid
+    wait_for 60 saving "$1"
+    read -r node pid < <(train_rank "$2" 0)
+    kill -KILL "$pid"
+}
+
+@test "trainers killed right after the hand-over, and a step at the end of its grace time: all is durable and resumed from" {
+    grace=$(train grace n1,n2 2 all 3000 --ckpt-every 100000)
+    pause grace "$grace"
+    taker=$(take n1,n2)
+    one=$(train killed-one n3 2 rank0 1000 --ckpt-every 40)
+    four=$(train killed-four n4 4 all 1000 --ckpt-every 40)
+    kill_trainer killed-one "$one"
+    kill_trainer killed-four "$four"
+    ! saved killed-four
+    killed_in_grace grace "$grace" "$taker"
+    step=$(taken_when_durable grace "$taker")
+    resumed killed-one "$one" 40
+    resumed killed-four "$four" 40
+    resumed grace "$grace" "$step"
+    ends_as_reference killed-four "$four"
+    ends_as_reference grace "$grace"
+}
+
+@test "a drain shorter than the write: told, no node drained, and the job comes back from the checkpoint before" {
+    cluster plugin "$PLUGIN" drain=1
+    job=$(train short n1 2 rank0 1000 --ckpt-every 40 --collective-timeout 60)
+    wait_for 60 saved short
+    kill_trainer short "$job"
+    resumed short "$job" 40
+    node_log n1 "$job"
+    node_log n1 "$job" | grep -q 'error.* lost: step [0-9]* '
+}
