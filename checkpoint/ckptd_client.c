@@ -38,6 +38,7 @@ struct entry {
 	enum state state;
 	bool sent;                  /* to the service that is there now */
 	bool handed;                /* to any: it is not refused any more */
+	bool decided;               /* of parts from 1 on: the whole save is over, so that no service need know of the part */
 	double since;
 	struct err err;             /* of FAILED and REFUSED */
 };
@@ -64,10 +65,17 @@ struct ckptd_client {
 
 /* ---- entries, with the lock held ---- */
 
+/* For who waits for it. */
 static bool is_over(const struct ckptd_client *client, const struct entry *entry)
 {
 	return entry->state == DURABLE || entry->state == FAILED || entry->state == REFUSED ||
 		(entry->state == WRITTEN && client->attach.attach.part > 0);
+}
+
+/* For a service that takes over: part 0's may have lost word of a part that is written. */
+static bool is_done(const struct ckptd_client *client, const struct entry *entry)
+{
+	return is_over(client, entry) && (entry->state != WRITTEN || entry->decided);
 }
 
 static struct entry *find(struct ckptd_client *client, int64_t step)
@@ -91,7 +99,7 @@ static int count_pending(const struct ckptd_client *client)
 {
 	int count = 0;
 	for (const struct entry *entry = client->entries; entry; entry = entry->next)
-		count += !is_over(client, entry);
+		count += !is_done(client, entry);
 	return count;
 }
 
@@ -103,7 +111,7 @@ static void forget_old(struct ckptd_client *client)
 		over++;
 	for (struct entry **at = &client->entries; *at && over > REMEMBERED;) {
 		struct entry *entry = *at;
-		if (!is_over(client, entry)) {
+		if (!is_done(client, entry)) {
 			at = &entry->next;
 			continue;
 		}
@@ -286,6 +294,8 @@ static void give_up(struct ckptd_client *client)
 		client->why.text);
 	while ((entry = first_pending(client)))
 		end_entry(client, entry, FAILED, 0, &err);
+	for (entry = client->entries; entry; entry = entry->next)
+		entry->decided = true;
 	client->deaths = DEATHS_MAX - 1;
 	client->next_try = clock_now() + RETRY_SECONDS;
 	client->gone = true;
@@ -337,7 +347,7 @@ static void lose_service(struct ckptd_client *client, const struct err *why)
 static int send_saves(struct ckptd_client *client, struct err *err)
 {
 	for (struct entry *entry = client->entries; entry; entry = entry->next) {
-		if (entry->sent || is_over(client, entry))
+		if (entry->sent || is_done(client, entry))
 			continue;
 		const struct ckptd_step *step = &entry->step;
 		const struct ckptd_message save = { .type = CKPTD_SAVE, .save = { entry->slot, step->step, (int64_t)step->cursor,
@@ -355,6 +365,14 @@ static int send_saves(struct ckptd_client *client, struct err *err)
 	return 0;
 }
 
+/* The save is over for all, or this part of it is gone with it. */
+static void on_decided(struct ckptd_client *client, int64_t step)
+{
+	for (struct entry *entry = client->entries; entry; entry = entry->next)
+		entry->decided |= entry->step.step == step && entry->state == WRITTEN && is_over(client, entry);
+	forget_old(client);
+}
+
 static void on_end(struct ckptd_client *client, int64_t step, enum state state, int64_t bytes, const struct err *err)
 {
 	struct entry *entry = client->entries;
@@ -364,6 +382,8 @@ static void on_end(struct ckptd_client *client, int64_t step, enum state state, 
 	/* A part that was written by the service before is told once. */
 	if (entry && entry->state != state)
 		end_entry(client, entry, state, (uint64_t)bytes, err);
+	if (state == FAILED)
+		on_decided(client, step);
 }
 
 static int on_message(struct ckptd_client *client, const struct ckptd_message *message, struct err *err)
@@ -384,6 +404,9 @@ static int on_message(struct ckptd_client *client, const struct ckptd_message *m
 	case CKPTD_SAVE_FAILED:
 		err_fail(&failed, (enum exit_status)message->failed.status, "%s", message->failed.text);
 		on_end(client, message->failed.step, FAILED, 0, &failed);
+		return 0;
+	case CKPTD_DECIDED:
+		on_decided(client, message->decided.step);
 		return 0;
 	case CKPTD_REFUSED:
 		return err_fail(err, EXIT_DATA, "refused: %s", message->refused.text);

@@ -19,14 +19,13 @@
 #define CONNECT_SECONDS 10.0
 #define CLIENT_SECONDS 10.0  /* for so long the client's slot waits for part 0 */
 #define FIRST_PAUSE 0.1
-#define LONGEST_PAUSE 3.0
+#define LONGEST_PAUSE 1.0
 
 struct ckptd_report {
 	const struct ckptd_attach *attach;
 	struct ckptd_address address;
 	double patience;
-	ckptd_report_taken *taken;
-	void *arg;
+	struct ckptd_report_news news;
 	struct ckptd_conn conn;
 	bool connecting;
 	double until, next_try, pause; /* of a connection that is being made; clock_now() of the next; seconds before the one after */
@@ -35,7 +34,7 @@ struct ckptd_report {
 	struct err why;                /* the last connection ended */
 };
 
-struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double patience, ckptd_report_taken *taken, void *arg,
+struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double patience, const struct ckptd_report_news *news,
 	struct err *err)
 {
 	struct sockaddr_storage ignored;
@@ -45,7 +44,7 @@ struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double
 		err_set(err, "service: no memory");
 		return NULL;
 	}
-	*report = (struct ckptd_report){ .attach = attach, .patience = patience, .taken = taken, .arg = arg, .conn.fd = -1,
+	*report = (struct ckptd_report){ .attach = attach, .patience = patience, .news = *news, .conn.fd = -1,
 		.pause = FIRST_PAUSE };
 	if (ckptd_address_parse(attach->first, &report->address, err) == 0 &&
 		ckptd_tcp_address(report->address.host, report->address.port, &ignored, &size, err) == 0)
@@ -122,9 +121,9 @@ static int send_parts(struct ckptd_report *report, struct err *err)
 
 static void give_back(struct ckptd_report *report, struct ckptd_told *told)
 {
-	if (told->text && told->slot >= 0)
-		report->taken(report->arg, told);
-	told->slot = -1;
+	if (told->owed)
+		report->news.taken(report->news.arg, told);
+	told->owed = false;
 }
 
 static void free_told(struct ckptd_told *told)
@@ -148,10 +147,11 @@ int ckptd_report_tell(struct ckptd_report *report, const struct ckptd_told *told
 	return 0;
 }
 
-static void drop(struct ckptd_report *report, struct ckptd_told **at)
+static void drop(struct ckptd_report *report, struct ckptd_told **at, bool committed)
 {
 	struct ckptd_told *told = *at;
 	give_back(report, told);
+	report->news.decided(report->news.arg, told->step, committed);
 	*at = told->next;
 	free_told(told);
 }
@@ -170,7 +170,7 @@ static int hear(struct ckptd_report *report, const struct ckptd_message *message
 		(*at)->taken = true;
 		give_back(report, *at);
 		if (message->type == CKPTD_DECIDED)
-			drop(report, at);
+			drop(report, at, message->decided.committed);
 		break;
 	}
 	return 0;
@@ -213,7 +213,7 @@ static void look_at_time(struct ckptd_report *report, double now)
 			log_error("checkpoint: step %" PRId64 " of %s: no word of part %d of %d reached part 0's service at %s port %d: %s",
 				told->step, report->attach->path, (int)report->attach->part + 1, (int)report->attach->parts,
 				report->address.host, report->address.port, report->why.text);
-		drop(report, at);
+		drop(report, at, false);
 	}
 }
 
@@ -242,7 +242,7 @@ void ckptd_report_poll(const struct ckptd_report *report, struct ckptd_polls *po
 	else if (report->first)
 		ckptd_polls_within(polls, report->next_try - now);
 	for (const struct ckptd_told *told = report->first; told; told = told->next) {
-		if (told->slot >= 0)
+		if (told->owed)
 			ckptd_polls_within(polls, told->since + CLIENT_SECONDS - now);
 		if (now < told->until)
 			ckptd_polls_within(polls, told->until - now);

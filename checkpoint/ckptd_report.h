@@ -11,7 +11,8 @@
 struct ckptd_told {
 	struct ckptd_told *next;
 	int64_t step;
-	int slot;                /* that the client waits for; -1: none, or given back */
+	int slot;                /* that the client gets back; -1: none */
+	bool owed;               /* the client has not heard that its part is written */
 	uint64_t bytes;
 	double seconds;
 	char *text;              /* of the part's file; NULL: it failed */
@@ -20,13 +21,19 @@ struct ckptd_told {
 	double since, until;     /* clock_now(): told first, given up */
 };
 
-/* Part 0 has taken word of the part, or the client has waited long enough for that. */
-typedef void ckptd_report_taken(void *arg, const struct ckptd_told *told);
+/* Who tells the client. */
+struct ckptd_report_news {
+	/* Part 0 has taken word of the part, or the client has waited long enough for that. */
+	void (*taken)(void *arg, const struct ckptd_told *told);
+	/* The save is over, or part 0 is not told any more. */
+	void (*decided)(void *arg, int64_t step, bool committed);
+	void *arg;
+};
 
 struct ckptd_report;
 
 /* `attach` is borrowed; `patience` in seconds. */
-struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double patience, ckptd_report_taken *taken, void *arg,
+struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double patience, const struct ckptd_report_news *news,
 	struct err *err);
 
 /* Tells a part, whose text is taken over. -1: no memory. */

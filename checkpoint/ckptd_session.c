@@ -158,6 +158,12 @@ static void on_durable(struct ckptd_session *session, const struct ckptd_news *n
 	answer(session, &durable);
 }
 
+static void tell_decided(void *arg, int64_t step, bool committed)
+{
+	const struct ckptd_message decided = { .type = CKPTD_DECIDED, .decided = { step, committed } };
+	answer(arg, &decided);
+}
+
 static void tell_written(struct ckptd_session *session, int64_t step, uint64_t bytes, double seconds)
 {
 	const struct ckptd_message written = { .type = CKPTD_SAVE_WRITTEN, .durable = { step, (int64_t)bytes, seconds, false } };
@@ -175,7 +181,7 @@ static void on_progress(struct ckptd_session *session, const struct ckptd_news *
 /* A part from 1 on has its end, good or bad: part 0 is to hear of it. */
 static void report(struct ckptd_session *session, struct ckptd_news *news)
 {
-	struct ckptd_told told = { .step = news->step, .slot = news->text ? news->slot : -1, .bytes = news->bytes,
+	struct ckptd_told told = { .step = news->step, .slot = news->slot, .owed = news->text, .bytes = news->bytes,
 		.seconds = news->seconds, .text = news->text, .fault = news->err };
 	while (ckptd_report_tell(session->report, &told) < 0)
 		deadline_sleep(deadline_in(1), 0.1);
@@ -198,6 +204,8 @@ static void on_news(struct ckptd_session *session, struct ckptd_news *news)
 	case NEWS_WRITTEN:
 		log_durable(session, news);
 		tell_written(session, news->step, news->bytes, news->seconds);
+		if (session->report)
+			tell_decided(session, news->step, true);
 		break;
 	case NEWS_DURABLE:
 		on_durable(session, news);
@@ -224,7 +232,8 @@ static int on_part(void *arg, int64_t step, int part, char *text, size_t size, c
 static void on_taken(void *arg, const struct ckptd_told *told)
 {
 	struct ckptd_session *session = arg;
-	session->busy[told->slot] = false;
+	if (told->slot >= 0)
+		session->busy[told->slot] = false;
 	tell_written(session, told->step, told->bytes, told->seconds);
 }
 
@@ -266,7 +275,8 @@ static int begin(struct ckptd_session *session, struct err *err)
 		return -1;
 	if (attach->host && !(session->hear = ckptd_hear_open(attach, on_part, session, err)))
 		return -1;
-	if (attach->first && !(session->report = ckptd_report_open(attach, service->patience, on_taken, session, err)))
+	const struct ckptd_report_news news = { on_taken, tell_decided, session };
+	if (attach->first && !(session->report = ckptd_report_open(attach, service->patience, &news, err)))
 		return -1;
 	const struct ckptd_worker_plan plan = { attach, session->dir, &session->memory, service->patience, service->wake };
 	session->worker = ckptd_worker_start(&plan, err);

@@ -50,7 +50,7 @@ static void on_event(void *arg, const struct ckptd_event *event)
 		also(fixture, event);
 }
 
-/* Part 0 writes the first tensor and the slices of it; the last part the others. */
+/* Tensors and slices are dealt out in their order; the ballast is the last part's. */
 static void lay_out(struct ckptd_fixture *fixture, int part, int parts)
 {
 	struct ckpt_sample *sample = fixture->memory.base[0];
@@ -60,10 +60,10 @@ static void lay_out(struct ckptd_fixture *fixture, int part, int parts)
 	memcpy(fixture->slices, sample->slices, sizeof sample->slices);
 	fixture->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor){ .name = BALLAST, .dtype = SAFETENSORS_U8, .dims = 1,
 		.shape = { (int64_t)fixture->ballast }, .data = sample + 1 };
-	for (size_t i = 1; i <= CKPT_SAMPLE_TENSORS; i++)
-		fixture->tensors[i].writer = parts - 1;
-	for (size_t i = 0; i < CKPT_SAMPLE_SLICES; i++)
-		fixture->slices[i].writer = i == 0 ? 0 : parts - 1;
+	for (int i = 0; i <= CKPT_SAMPLE_TENSORS; i++)
+		fixture->tensors[i].writer = i * parts / (CKPT_SAMPLE_TENSORS + 1);
+	for (int i = 0; i < CKPT_SAMPLE_SLICES; i++)
+		fixture->slices[i].writer = i * parts / CKPT_SAMPLE_SLICES;
 	fixture->snapshot.tensors = fixture->tensors;
 	fixture->snapshot.tensor_count = CKPT_SAMPLE_TENSORS + (fixture->ballast > 0);
 	fixture->snapshot.slices = fixture->slices;

@@ -11,7 +11,7 @@
 #include "checkpoint/owner.h"
 #include "tests/tools/ckpt_sample.h"
 
-#define CKPTD_EVENTS 64
+#define CKPTD_EVENTS 1024
 
 struct ckptd_fixture;
 typedef void ckptd_fixture_event(struct ckptd_fixture *fixture, const struct ckptd_event *event);

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -305,6 +306,90 @@ static void a_part_that_never_comes_is_overtaken(void **state)
 	close_two(&two);
 }
 
+/* ---- many deaths ---- */
+
+#define MANY 3
+#define STEPS 120
+#define DEATHS 24
+
+struct killing {
+	struct ckptd_fixture fixtures[MANY];
+	pthread_t thread;
+	unsigned seed;
+	int kills;
+	bool over;
+	pthread_mutex_t lock;
+};
+
+static bool is_over(struct killing *killing)
+{
+	pthread_mutex_lock(&killing->lock);
+	bool over = killing->over;
+	pthread_mutex_unlock(&killing->lock);
+	return over;
+}
+
+/* One of them, at random moments; but none so often that its client gives up. */
+static void *kill_some(void *arg)
+{
+	struct killing *killing = arg;
+	int ends[MANY] = { 0 };
+	while (!is_over(killing) && killing->kills < DEATHS) {
+		deadline_sleep(deadline_in(1), (double)(rand_r(&killing->seed) % 150) * 1e-3);
+		int i = rand_r(&killing->seed) % MANY;
+		int now = ckptd_fixture_events(&killing->fixtures[i], CKPTD_WRITTEN, -1);
+		pid_t pid = (pid_t)ckptd_client_service(killing->fixtures[i].client);
+		if (pid > 0 && now > ends[i]) {
+			kill(pid, SIGKILL);
+			killing->kills++;
+			ends[i] = now;
+		}
+	}
+	return NULL;
+}
+
+static void services_that_die_at_random_moments_lose_nothing(void **state)
+{
+	static struct killing killing = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct ckptd_fixture *fixtures = killing.fixtures;
+	char address[200];
+	struct err err;
+	killing.seed = (unsigned)getpid();
+	print_message("seed %u\n", killing.seed);
+	for (int i = 0; i < MANY; i++) {
+		ckptd_fixture_make(&fixtures[i], files_path("many"), 2 << 20, i, MANY, fixtures[0].token);
+		fixtures[i].plan.first = i > 0 ? address : NULL;
+		fixtures[i].plan.retention.keep_last = 3;
+		ckptd_fixture_open(&fixtures[i]);
+		snprintf(address, sizeof address, "%s", ckptd_client_address(fixtures[0].client));
+	}
+	assert_int_equal(pthread_create(&killing.thread, NULL, kill_some, &killing), 0);
+	for (int64_t step = 1; step <= STEPS; step++) {
+		for (int i = 0; i < MANY; i++)
+			ckptd_fixture_save(&fixtures[i], step);
+		if (step % 3 == 0 && ckptd_client_wait(fixtures[0].client, step, 30, &err) < 0)
+			fail_msg("%s", err.text);
+		if (step % 3 == 0)
+			ckptd_fixture_check(&fixtures[0], step);
+	}
+	pthread_mutex_lock(&killing.lock);
+	killing.over = true;
+	pthread_mutex_unlock(&killing.lock);
+	pthread_join(killing.thread, NULL);
+	print_message("%d services died\n", killing.kills);
+	assert_true(killing.kills > 3);
+	for (int64_t step = 1; step <= STEPS; step++)
+		assert_int_equal(ckptd_fixture_events(&fixtures[0], CKPTD_DURABLE, step), 1);
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(ckptd_fixture_events(&fixtures[i], CKPTD_FAILED, -1), 0);
+		assert_int_equal(ckptd_fixture_events(&fixtures[i], CKPTD_GONE, -1), 0);
+		for (int64_t step = 1; step <= STEPS; step++)
+			assert_true(ckptd_fixture_events(&fixtures[i], CKPTD_WRITTEN, step) <= 1);
+	}
+	for (int i = 0; i < MANY; i++)
+		ckptd_fixture_end(&fixtures[i]);
+}
+
 /* ---- strangers ---- */
 
 static void dial(struct ckptd_conn *conn, const struct ckptd_address *address)
@@ -402,6 +487,7 @@ int main(void)
 		cmocka_unit_test(the_other_part_s_service_is_replaced),
 		cmocka_unit_test(a_failed_part_fails_the_save_and_no_other),
 		cmocka_unit_test(a_part_that_never_comes_is_overtaken),
+		cmocka_unit_test(services_that_die_at_random_moments_lose_nothing),
 		cmocka_unit_test(who_does_not_know_the_secret_is_sent_away),
 		cmocka_unit_test(a_part_s_text_is_looked_at),
 	};
