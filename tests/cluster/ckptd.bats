@@ -15,6 +15,16 @@ setup_file() {
     export MUSTER_CLUSTER_CONF="UnkillableStepTimeout=5"
     cluster_begin 4 --plugin "$PLUGIN" drain=60
     training_begin 2>/dev/null
+    cat >"$JOBS/pausing" <<'END'
+#!/bin/bash
+# Rank 0 of the first attempt stops itself after some steps: whoever watched it from afar might come too late.
+if [ "$SLURM_PROCID${SLURM_RESTART_COUNT-}" = 0 ]; then
+    (until [ "$(wc -l 2>/dev/null <"$NAME/metrics-0.jsonl" || echo 0)" -ge 5 ]; do sleep 0.02; done
+    kill -STOP $$) </dev/null >/dev/null 2>&1 &
+fi
+exec "$@"
+END
+    chmod a+rx "$JOBS/pausing"
 }
 
 teardown_file() { cluster_end; }
@@ -164,12 +174,15 @@ equals_reference() {
     [ -z "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' -o -maxdepth 1 -name '*.damaged-*')" ]
 }
 
-# train NAME NODES TASKS WRITERS MILLISECONDS [OPTION…]: submits a training on those nodes, so many tasks on each; an fsync of its
-# services takes so long. Prints the job's id.
+# train [--pausing] NAME NODES TASKS WRITERS MILLISECONDS [OPTION…]: submits a training on those nodes, so many tasks on each; an
+# fsync of its services takes so long. Prints the job's id. With --pausing its rank 0 stands still after some steps, until Slurm
+# sends SIGCONT and SIGTERM to it.
 train() {
+    local wrap=()
+    [ "$1" != --pausing ] || { wrap=(--wrap-with ./pausing) && shift; }
     local nodes=${2//,/ } node job
     # shellcheck disable=SC2086
-    job=$(train_submit "$1" "-N$(wc -w <<<"$nodes")" -w "$2" "--ntasks-per-node=$3" --gpus-per-task=0 --exclusive -- \
+    job=$(train_submit "$1" "${wrap[@]}" "-N$(wc -w <<<"$nodes")" -w "$2" "--ntasks-per-node=$3" --gpus-per-task=0 --exclusive -- \
         --ckpt-writers "$4" --ckpt-slots 1 --log-level info "${@:6}")
     for node in $nodes; do wait_for 20 has_service "$node" "$job" >&2; done
     # shellcheck disable=SC2086
@@ -177,12 +190,10 @@ train() {
     echo "$job"
 }
 
-# pause NAME JOB: its rank 0 stands still after some steps, until Slurm sends SIGCONT and SIGTERM to it.
-pause() {
-    local node pid
-    wait_for 60 train_attempt_has "$1" 0 5
-    read -r node pid < <(train_rank "$2" 0)
-    kill -STOP "$pid"
+# stands_still NAME JOB: whether its rank 0 does.
+stands_still() {
+    local pid
+    read -r _ pid < <(train_rank "$2" 0) && grep -q '^State:[[:space:]]*T' "/proc/$pid/status"
 }
 
 newest() { find "$JOBS/$1" -maxdepth 1 -name 'step-*' | sort | tail -n 1 | sed 's/.*step-0*//'; }
@@ -217,10 +228,10 @@ taken_when_durable() {
 }
 
 @test "the whole step is killed while one service, or two, write: durable before anybody starts, resumed, bit-identical" {
-    one=$(train one n1,n2 1 rank0 3000 --ckpt-every 100000)
-    four=$(train four n3,n4 2 all 3000 --ckpt-every 100000)
-    pause one "$one"
-    pause four "$four"
+    one=$(train --pausing one n1,n2 1 rank0 3000 --ckpt-every 100000)
+    four=$(train --pausing four n3,n4 2 all 3000 --ckpt-every 100000)
+    wait_for 60 stands_still one "$one"
+    wait_for 60 stands_still four "$four"
     take_one=$(take n1,n2)
     take_four=$(take n3,n4)
     killed_in_grace one "$one" "$take_one"
@@ -258,8 +269,8 @@ kill_trainer() {
 }
 
 @test "trainers killed right after the hand-over, and a step at the end of its grace time: all is durable and resumed from" {
-    grace=$(train grace n1,n2 2 all 3000 --ckpt-every 100000)
-    pause grace "$grace"
+    grace=$(train --pausing grace n1,n2 2 all 3000 --ckpt-every 100000)
+    wait_for 60 stands_still grace "$grace"
     taker=$(take n1,n2)
     one=$(train killed-one n3 2 rank0 1000 --ckpt-every 40)
     four=$(train killed-four n4 4 all 1000 --ckpt-every 40)
