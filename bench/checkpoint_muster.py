@@ -134,10 +134,10 @@ def resume(build, folder, shape, threads):
 
 
 def verify(build, folder):
-    """Seconds of `muster-ckpt verify --deep` from a cold cache, and the bytes of the checkpoint."""
+    """The bytes of the newest checkpoint, and the seconds of `muster-ckpt verify --deep` from a cold cache."""
     path = newest(folder)
     size = sum(os.path.getsize(os.path.join(path, name)) for name in os.listdir(path))
     forget(path)
     begin = time.time()
     subprocess.run([os.path.join(build, "muster-ckpt"), "verify", "--deep", path], check=True, stdout=subprocess.DEVNULL)
-    return time.time() - begin, size
+    return size, time.time() - begin
