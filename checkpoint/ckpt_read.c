@@ -169,7 +169,9 @@ static void deliver(void *arg, uint64_t offset, const char *data, size_t size)
 /* The routes of one file, from those behind the files before it. */
 static struct routes routes_of(const struct source *source, const struct routes *all, size_t from)
 {
-	struct routes mine = { .routes = all->routes + from };
+	struct routes mine = { 0 };
+	if (all->count > from) /* without routes there is no array to point into */
+		mine.routes = all->routes + from;
 	while (from + mine.count < all->count && mine.routes[mine.count].source == source)
 		mine.count++;
 	return mine;

@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 sources() {
     case $1 in
     attempts) echo checkpoint/attempts.c common/{clock,err,io}.c -ljansson ;;
-    checkpoint) echo checkpoint/{ckpt,ckpt_dir,manifest,owner,pin,retention,safetensors,shard}.c \
+    checkpoint) echo checkpoint/{ckpt,ckpt_dir,ckpt_read,manifest,owner,pin,removable,retention,safetensors,shard,shard_scan}.c \
         common/{clock,err,hash,io,log}.c -ljansson -lxxhash -lm ;;
     ckptd_proto)
         echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c common/{clock,err,hash}.c -ljansson -lxxhash
