@@ -320,6 +320,7 @@ EXTRA_DIST += \
 	tests/cluster/plugin.bats \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
 	tests/cluster/preemption.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
+	tests/cluster/ckptd.bats \
 	tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
 	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
 EXTRA_DIST += tests/lib/tap-skip.sh tests/tokens.bats

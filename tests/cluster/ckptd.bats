@@ -68,6 +68,7 @@ slow_end() { [ ! -e "$BATS_TEST_TMPDIR/slow" ] || kill $(cat "$BATS_TEST_TMPDIR/
 node_log() { grep "muster: job $2: " "$(cluster status log)/slurmd-$1.log"; }
 no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 saving() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' 2>/dev/null)" ]; }
+idle() { ! saving "$1"; }
 saved() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name 'step-*' 2>/dev/null)" ]; }
 no_trainer() { ! pgrep -u muster-test1 -f "muster-train .*--ckpt-dir $1 " >/dev/null; }
 
@@ -186,7 +187,7 @@ train() {
         --ckpt-writers "$4" --ckpt-slots 1 --log-level info "${@:6}")
     for node in $nodes; do wait_for 20 has_service "$node" "$job" >&2; done
     # shellcheck disable=SC2086
-    slow "$5" "$job" $nodes >&2
+    [ "$5" = 0 ] || slow "$5" "$job" $nodes >&2
     echo "$job"
 }
 
@@ -247,7 +248,7 @@ taken_when_durable() {
 # From here on Slurm tracks steps with cgroups, where this machine has them.
 @test "proctrack/cgroup: a service is in no step's group" {
     mkdir "$BATS_FILE_TMPDIR/training"
-    (cd "$JOBS" && cp -a train.bin train.sh reference "$BATS_FILE_TMPDIR/training")
+    (cd "$JOBS" && cp -a train.bin train.sh pausing reference "$BATS_FILE_TMPDIR/training")
     MUSTER_CLUSTER_PROCTRACK=cgroup cluster up 4 --plugin "$PLUGIN" drain=60 || why=$output
     [ -z "${why-}" ] || cluster up 4 --plugin "$PLUGIN" drain=60
     cp -a "$BATS_FILE_TMPDIR"/training/* "$JOBS"
@@ -288,10 +289,18 @@ kill_trainer() {
 
 @test "a drain shorter than the write: told, no node drained, and the job comes back from the checkpoint before" {
     cluster plugin "$PLUGIN" drain=1
-    job=$(train short n1 2 rank0 1000 --ckpt-every 40 --collective-timeout 60)
-    wait_for 60 saved short
+    job=$(train --pausing short n1 2 rank0 0 --ckpt-every 5 --steps 5000)
+    wait_for 60 stands_still short "$job"
+    wait_for 10 saved short
+    wait_for 10 idle short
+    step=$(newest short)
+    # So slow that no file of the save after it is complete when the drain is over: the next attempt would commit that.
+    slow 3000 "$job" n1
+    read -r _ pid < <(train_rank "$job" 0)
+    kill -CONT "$pid"
     kill_trainer short "$job"
-    resumed short "$job" 40
+    resumed short "$job" "$step"
     node_log n1 "$job"
     node_log n1 "$job" | grep -q 'error.* lost: step [0-9]* '
+    job_end "$job"
 }
