@@ -32,8 +32,7 @@ struct peer {
 
 struct ckptd_hear {
 	const struct ckptd_attach *attach;
-	ckptd_hear_part *part;
-	void *arg;
+	struct ckptd_hear_news news;
 	int fd, port;
 	struct peer *peers;
 	int strangers;
@@ -64,14 +63,14 @@ static int listen_on(struct ckptd_hear *hear, int port, struct err *err)
 	return 0;
 }
 
-struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach, ckptd_hear_part *part, void *arg, struct err *err)
+struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach, const struct ckptd_hear_news *news, struct err *err)
 {
 	struct ckptd_hear *hear = calloc(1, sizeof *hear);
 	if (!hear) {
 		err_set(err, "service: no memory");
 		return NULL;
 	}
-	*hear = (struct ckptd_hear){ .attach = attach, .part = part, .arg = arg, .fd = -1 };
+	*hear = (struct ckptd_hear){ .attach = attach, .news = *news, .fd = -1 };
 	memset(hear->committed, 0xff, sizeof hear->committed);
 	int rc = listen_on(hear, (int)attach->port, err);
 	if (rc < 0 && attach->port > 0 && errno == EADDRINUSE) {
@@ -158,16 +157,14 @@ static int pass_on(struct ckptd_hear *hear, const struct peer *peer, const struc
 		return err_fail(err, EXIT_LOST, "service: no memory");
 	if (!text)
 		err_prefix(&fault, "part %d of %d", peer->part + 1, (int)attach->parts);
-	return hear->part(hear->arg, told->step, peer->part, text, size, &fault) == 0 ? 0 :
+	return hear->news.part(hear->news.arg, told->step, peer->part, text, size, &fault) == 0 ? 0 :
 		err_fail(err, EXIT_LOST, "service: too many saves are under way");
 }
 
 static int hear_part(struct ckptd_hear *hear, struct peer *peer, const struct ckptd_message *message, struct err *err)
 {
 	struct ckptd_message answer = { .type = CKPTD_PART_TAKEN, .decided.step = message->part.step };
-	bool committed = message->type == CKPTD_PART && is_committed(hear, message->part.step);
-	if (message->type != CKPTD_PART)
-		return err_fail(err, EXIT_DATA, "protocol: %s came where PART should", ckptd_type_name(message->type));
+	bool committed = is_committed(hear, message->part.step);
 	if (!committed && pass_on(hear, peer, &message->part, err) < 0)
 		return -1;
 	if (ckptd_conn_send(&peer->conn, &answer, NULL, 0, err) < 0)
@@ -175,6 +172,24 @@ static int hear_part(struct ckptd_hear *hear, struct peer *peer, const struct ck
 	answer.type = CKPTD_DECIDED;
 	answer.decided.committed = true;
 	return committed ? ckptd_conn_send(&peer->conn, &answer, NULL, 0, err) : 0;
+}
+
+static int hear_left(struct ckptd_hear *hear, struct peer *peer, const struct ckptd_message *message, struct err *err)
+{
+	const struct ckptd_message answer = { .type = CKPTD_PART_TAKEN, .decided.step = message->decided.step };
+	hear->news.left(hear->news.arg, message->decided.step, peer->part);
+	return ckptd_conn_send(&peer->conn, &answer, NULL, 0, err);
+}
+
+static int hear_message(struct ckptd_hear *hear, struct peer *peer, const struct ckptd_message *message, struct err *err)
+{
+	if (peer->part < 0)
+		return hear_hello(hear, peer, message, err);
+	if (message->type == CKPTD_PART)
+		return hear_part(hear, peer, message, err);
+	if (message->type == CKPTD_LEFT)
+		return hear_left(hear, peer, message, err);
+	return err_fail(err, EXIT_DATA, "protocol: %s came where PART or LEFT should", ckptd_type_name(message->type));
 }
 
 /* Returns -1 when the connection is to be closed. */
@@ -185,7 +200,7 @@ static int listen_to(struct ckptd_hear *hear, struct peer *peer, struct err *err
 	if (ckptd_conn_flush(&peer->conn, err) < 0)
 		return -1;
 	while ((rc = ckptd_conn_receive(&peer->conn, &message, err)) > 0) {
-		rc = peer->part < 0 ? hear_hello(hear, peer, &message, err) : hear_part(hear, peer, &message, err);
+		rc = hear_message(hear, peer, &message, err);
 		ckptd_message_release(&message);
 		if (rc < 0)
 			break;

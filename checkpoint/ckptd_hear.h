@@ -10,10 +10,20 @@
 /* A part of `step` was told, and its text checked: `text` is the receiver's, or NULL with a fault. -1: he can't take it. */
 typedef int ckptd_hear_part(void *arg, int64_t step, int part, char *text, size_t size, const struct err *fault);
 
+/* No part of `step` or a later one will be told. */
+typedef void ckptd_hear_left(void *arg, int64_t step, int part);
+
 struct ckptd_hear;
 
+/* Who is told what is heard. */
+struct ckptd_hear_news {
+	ckptd_hear_part *part;
+	ckptd_hear_left *left;
+	void *arg;
+};
+
 /* Listens as `attach` says, which is borrowed. A port that is not free is replaced by another, and that is logged. */
-struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach, ckptd_hear_part *part, void *arg, struct err *err);
+struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach, const struct ckptd_hear_news *news, struct err *err);
 int ckptd_hear_port(const struct ckptd_hear *hear);
 
 void ckptd_hear_poll(const struct ckptd_hear *hear, struct ckptd_polls *polls);

@@ -13,6 +13,7 @@ struct ckptd_parts {
 	int parts;
 	double patience;
 	double hurry;      /* 0: none */
+	int64_t *left;     /* [parts] the first step that does not come any more; INT64_MAX: none */
 	struct ckptd_parts_step *first;
 	size_t count;
 };
@@ -20,8 +21,15 @@ struct ckptd_parts {
 struct ckptd_parts *ckptd_parts_create(int parts, double patience)
 {
 	struct ckptd_parts *self = calloc(1, sizeof *self);
-	if (self)
-		*self = (struct ckptd_parts){ .parts = parts, .patience = patience };
+	int64_t *left = calloc((size_t)parts, sizeof *left);
+	if (!self || !left) {
+		free(self);
+		free(left);
+		return NULL;
+	}
+	for (int i = 0; i < parts; i++)
+		left[i] = INT64_MAX;
+	*self = (struct ckptd_parts){ .parts = parts, .patience = patience, .left = left };
 	return self;
 }
 
@@ -46,6 +54,7 @@ void ckptd_parts_destroy(struct ckptd_parts *parts)
 		parts->first = step->next;
 		ckptd_parts_free(parts, step);
 	}
+	free(parts->left);
 	free(parts);
 }
 
@@ -73,6 +82,24 @@ static struct ckptd_parts_step *make_step(struct ckptd_parts *parts, int64_t ste
 	return made;
 }
 
+static void note_fault(struct ckptd_parts_step *save, int part, const struct err *fault)
+{
+	save->told[part] = true;
+	save->count++;
+	if (!save->fault.text[0])
+		save->fault = *fault;
+}
+
+/* A part that its client did not hand over before it went. */
+static void note_left(struct ckptd_parts *parts, struct ckptd_parts_step *save, int part)
+{
+	struct err fault;
+	if (save->step < parts->left[part] || save->told[part])
+		return;
+	err_fail(&fault, EXIT_LOST, "checkpoint: part %d of %d was not handed over before its rank ended", part + 1, parts->parts);
+	note_fault(save, part, &fault);
+}
+
 /* The save of `step`, made and put in its place if need be. */
 static struct ckptd_parts_step *get_step(struct ckptd_parts *parts, int64_t step, double now)
 {
@@ -87,6 +114,8 @@ static struct ckptd_parts_step *get_step(struct ckptd_parts *parts, int64_t step
 	made->next = *at;
 	*at = made;
 	parts->count++;
+	for (int part = 0; part < parts->parts; part++)
+		note_left(parts, made, part);
 	return made;
 }
 
@@ -107,18 +136,27 @@ int ckptd_parts_tell(struct ckptd_parts *parts, int64_t step, int part, char *te
 		free(text);
 		return save ? 0 : -1;
 	}
-	save->told[part] = true;
-	save->texts[part] = text;
-	save->sizes[part] = size;
-	save->count++;
-	if (!text && !save->fault.text[0])
-		save->fault = *fault;
+	if (text) {
+		save->told[part] = true;
+		save->texts[part] = text;
+		save->sizes[part] = size;
+		save->count++;
+	} else {
+		note_fault(save, part, fault);
+	}
 	if (part == 0) {
 		save->own = true;
 		save->own_failed = !text;
 		save->until = until(parts, now + parts->patience);
 	}
 	return 0;
+}
+
+void ckptd_parts_left(struct ckptd_parts *parts, int part, int64_t step)
+{
+	parts->left[part] = step;
+	for (struct ckptd_parts_step *save = parts->first; save; save = save->next)
+		note_left(parts, save, part);
 }
 
 void ckptd_parts_hurry(struct ckptd_parts *parts, double at)

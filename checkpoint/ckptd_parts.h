@@ -46,6 +46,9 @@ int ckptd_parts_begin(struct ckptd_parts *parts, int64_t step, double now);
 int ckptd_parts_tell(struct ckptd_parts *parts, int64_t step, int part, char *text, size_t size, const struct err *fault,
 	double now);
 
+/* The client of a part has gone: its parts of `step` and of later ones do not come, and fail those saves. */
+void ckptd_parts_left(struct ckptd_parts *parts, int part, int64_t step);
+
 /* From now on a save is late at `at`, if it is not earlier. */
 void ckptd_parts_hurry(struct ckptd_parts *parts, double at);
 

@@ -178,6 +178,7 @@ static const struct type {
 	[CKPTD_PART_TAKEN] = { "PART_TAKEN", part_taken_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
 	[CKPTD_DECIDED] = { "DECIDED", decided_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
 	[CKPTD_REFUSED] = { "REFUSED", refused_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
+	[CKPTD_LEFT] = { "LEFT", part_taken_fields, CKPTD_PAYLOAD_MAX, 0, 0 },
 };
 
 const char *ckptd_type_name(enum ckptd_type type)

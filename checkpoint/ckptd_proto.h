@@ -25,7 +25,7 @@
 enum ckptd_type {
 	CKPTD_ATTACH = 1, CKPTD_ATTACHED, CKPTD_SAVE, CKPTD_PROGRESS, CKPTD_SAVE_WRITTEN, CKPTD_SAVE_DURABLE, CKPTD_SAVE_FAILED,
 	CKPTD_STATUS, CKPTD_STATE, CKPTD_FINISH, CKPTD_FINISHED, CKPTD_HELLO, CKPTD_PART, CKPTD_PART_TAKEN, CKPTD_DECIDED,
-	CKPTD_REFUSED, CKPTD_TYPES
+	CKPTD_REFUSED, CKPTD_LEFT, CKPTD_TYPES
 };
 
 /* "ATTACH" and so on. */
@@ -84,7 +84,7 @@ struct ckptd_lines { int64_t pid; const char *job; const char **lines; size_t co
 struct ckptd_finish { int64_t seconds; };
 struct ckptd_hello { const char *secret, *token; int64_t part, parts; };
 struct ckptd_part { int64_t step; const char *text; int64_t status; const char *fault; };
-struct ckptd_decided { int64_t step; bool committed; };                           /* also of PART_TAKEN, without committed */
+struct ckptd_decided { int64_t step; bool committed; };                           /* also of PART_TAKEN and LEFT, without committed */
 struct ckptd_refused { int64_t status; const char *text; };
 
 struct ckptd_message {

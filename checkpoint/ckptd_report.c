@@ -53,6 +53,12 @@ struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double
 	return NULL;
 }
 
+static void free_told(struct ckptd_told *told)
+{
+	free(told->text);
+	free(told);
+}
+
 /* ---- the connection ---- */
 
 static void disconnect(struct ckptd_report *report)
@@ -61,8 +67,16 @@ static void disconnect(struct ckptd_report *report)
 	report->connecting = false;
 	report->next_try = clock_now() + report->pause;
 	report->pause = report->pause * 2 < LONGEST_PAUSE ? report->pause * 2 : LONGEST_PAUSE;
-	for (struct ckptd_told *told = report->first; told; told = told->next)
+	for (struct ckptd_told **at = &report->first; *at;) {
+		struct ckptd_told *told = *at;
 		told->sent = false;
+		if (!told->left) {
+			at = &told->next;
+			continue;
+		}
+		*at = told->next; /* another service will not have the save that this would end */
+		free_told(told);
+	}
 }
 
 static int start_connecting(struct ckptd_report *report, struct err *err)
@@ -108,9 +122,10 @@ static int say_hello(struct ckptd_report *report, struct err *err)
 static int send_parts(struct ckptd_report *report, struct err *err)
 {
 	for (struct ckptd_told *told = report->first; told; told = told->next) {
+		const struct ckptd_message left = { .type = CKPTD_LEFT, .decided.step = told->step };
 		const struct ckptd_message part = { .type = CKPTD_PART, .part = { told->step, told->text,
 			told->text ? EXIT_OK : told->fault.status, told->text ? NULL : told->fault.text } };
-		if (!told->sent && ckptd_conn_send(&report->conn, &part, NULL, 0, err) < 0)
+		if (!told->sent && ckptd_conn_send(&report->conn, told->left ? &left : &part, NULL, 0, err) < 0)
 			return -1;
 		told->sent = true;
 	}
@@ -124,12 +139,6 @@ static void give_back(struct ckptd_report *report, struct ckptd_told *told)
 	if (told->owed)
 		report->news.taken(report->news.arg, told);
 	told->owed = false;
-}
-
-static void free_told(struct ckptd_told *told)
-{
-	free(told->text);
-	free(told);
 }
 
 int ckptd_report_tell(struct ckptd_report *report, const struct ckptd_told *told)
@@ -151,7 +160,8 @@ static void drop(struct ckptd_report *report, struct ckptd_told **at, bool commi
 {
 	struct ckptd_told *told = *at;
 	give_back(report, told);
-	report->news.decided(report->news.arg, told->step, committed);
+	if (!told->left)
+		report->news.decided(report->news.arg, told->step, committed);
 	*at = told->next;
 	free_told(told);
 }
@@ -169,7 +179,7 @@ static int hear(struct ckptd_report *report, const struct ckptd_message *message
 		report->pause = FIRST_PAUSE;
 		(*at)->taken = true;
 		give_back(report, *at);
-		if (message->type == CKPTD_DECIDED)
+		if (message->type == CKPTD_DECIDED || (*at)->left)
 			drop(report, at, message->decided.committed);
 		break;
 	}
@@ -209,7 +219,7 @@ static void look_at_time(struct ckptd_report *report, double now)
 			at = &told->next;
 			continue;
 		}
-		if (!told->taken)
+		if (!told->taken && !told->left)
 			log_error("checkpoint: step %" PRId64 " of %s: no word of part %d of %d reached part 0's service at %s port %d: %s",
 				told->step, report->attach->path, (int)report->attach->part + 1, (int)report->attach->parts,
 				report->address.host, report->address.port, report->why.text);
@@ -253,17 +263,26 @@ bool ckptd_report_busy(const struct ckptd_report *report)
 {
 	const struct ckptd_told *told = report->first;
 	double now = clock_now();
-	while (told && report->hurried && (told->taken || !told->text || now >= told->until))
+	while (told && report->hurried && (told->taken || (!told->text && !told->left) || now >= told->until))
 		told = told->next;
 	return told;
 }
 
-void ckptd_report_hurry(struct ckptd_report *report, struct deadline deadline)
+void ckptd_report_hurry(struct ckptd_report *report, double seconds)
 {
+	double until = clock_now() + seconds;
 	report->hurried = true;
+	if (report->patience > seconds)
+		report->patience = seconds;
 	for (struct ckptd_told *told = report->first; told; told = told->next)
-		if (told->until > deadline.at)
-			told->until = deadline.at;
+		if (told->until > until)
+			told->until = until;
+}
+
+void ckptd_report_left(struct ckptd_report *report, int64_t step, double seconds)
+{
+	ckptd_report_hurry(report, seconds);
+	ckptd_report_tell(report, &(struct ckptd_told){ .step = step, .slot = -1, .left = true });
 }
 
 void ckptd_report_list(const struct ckptd_report *report, void (*line)(void *arg, const char *text), void *arg)

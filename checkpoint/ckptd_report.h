@@ -16,6 +16,7 @@ struct ckptd_told {
 	uint64_t bytes;
 	double seconds;
 	char *text;              /* of the part's file; NULL: it failed */
+	bool left;               /* no part, but that from this step on none will come */
 	struct err fault;
 	bool sent, taken;
 	double since, until;     /* clock_now(): told first, given up */
@@ -39,14 +40,19 @@ struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double
 /* Tells a part, whose text is taken over. -1: no memory. */
 int ckptd_report_tell(struct ckptd_report *report, const struct ckptd_told *told);
 
+/* The client has gone and has handed over no part of `step` or a later one: that is said once, to the service that is there. For
+ * the parts that are under way, part 0's service is tried for `seconds` more. */
+void ckptd_report_left(struct ckptd_report *report, int64_t step, double seconds);
+
 void ckptd_report_poll(const struct ckptd_report *report, struct ckptd_polls *polls);
 
 /* Does what can be done without waiting. */
 void ckptd_report_step(struct ckptd_report *report);
 
-/* Whether something is not decided; after ckptd_report_hurry: not taken, and its time is not over. */
+/* Whether something is not decided; after ckptd_report_left and ckptd_report_hurry: not taken, and its time is not over. */
 bool ckptd_report_busy(const struct ckptd_report *report);
-void ckptd_report_hurry(struct ckptd_report *report, struct deadline deadline);
+/* What is told, or will be, is given up after so many seconds. */
+void ckptd_report_hurry(struct ckptd_report *report, double seconds);
 
 /* One call for each part that was not taken. */
 void ckptd_report_list(const struct ckptd_report *report, void (*line)(void *arg, const char *text), void *arg);

@@ -232,6 +232,13 @@ static void step_visitors(struct server *server)
 
 /* ---- sessions ---- */
 
+/* What part 0's service has not taken. */
+static void log_line(void *arg, const char *text)
+{
+	(void)arg;
+	log_warn("checkpoint: %s; the next attempt uses it if all parts are there", text);
+}
+
 static void step_sessions(struct server *server)
 {
 	for (struct session **at = &server->sessions; *at;) {
@@ -241,6 +248,7 @@ static void step_sessions(struct server *server)
 			at = &entry->next;
 			continue;
 		}
+		ckptd_session_list(entry->session, log_line, NULL);
 		ckptd_session_close(entry->session);
 		*at = entry->next;
 		server->session_count--;

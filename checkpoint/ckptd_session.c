@@ -18,6 +18,7 @@
 #include "common/log.h"
 
 #define REPORT_SECONDS 15.0 /* for so long a service that is to end tries to reach part 0's */
+#define LEFT_SECONDS 5.0    /* the same of one whose client has gone, as part 0's may have */
 
 struct ckptd_session {
 	const struct ckptd_service *service;
@@ -30,6 +31,7 @@ struct ckptd_session {
 	struct ckptd_report *report;      /* parts from 1 on */
 	bool busy[SNAPSHOT_SLOTS];        /* slots that were handed over */
 	bool finishing;
+	int64_t handed;                   /* step that was handed over last; -1: none */
 	int64_t newest;                   /* step that was durable last; -1: none */
 };
 
@@ -45,6 +47,8 @@ static void leave(struct ckptd_session *session)
 {
 	ckptd_conn_close(&session->conn);
 	ckptd_worker_alone(session->worker);
+	if (session->report)
+		ckptd_report_left(session->report, session->handed + 1, LEFT_SECONDS);
 }
 
 static void send_away(struct ckptd_session *session, const struct err *why)
@@ -88,6 +92,8 @@ static int take_save(struct ckptd_session *session, const struct ckptd_save *sav
 		return err_fail(err, EXIT_LOST, "service: no memory");
 	if (save->slot >= 0)
 		session->busy[save->slot] = true;
+	if (save->step > session->handed)
+		session->handed = save->step;
 	return 0;
 }
 
@@ -229,6 +235,12 @@ static int on_part(void *arg, int64_t step, int part, char *text, size_t size, c
 	return ckptd_worker_tell(session->worker, step, part, text, size, fault);
 }
 
+static void on_left(void *arg, int64_t step, int part)
+{
+	struct ckptd_session *session = arg;
+	ckptd_worker_left(session->worker, part, step);
+}
+
 static void on_taken(void *arg, const struct ckptd_told *told)
 {
 	struct ckptd_session *session = arg;
@@ -273,7 +285,8 @@ static int begin(struct ckptd_session *session, struct err *err)
 	const struct ckptd_service *service = session->service;
 	if (adopt(session, err) < 0)
 		return -1;
-	if (attach->host && !(session->hear = ckptd_hear_open(attach, on_part, session, err)))
+	const struct ckptd_hear_news heard = { on_part, on_left, session };
+	if (attach->host && !(session->hear = ckptd_hear_open(attach, &heard, err)))
 		return -1;
 	const struct ckptd_report_news news = { on_taken, tell_decided, session };
 	if (attach->first && !(session->report = ckptd_report_open(attach, service->patience, &news, err)))
@@ -306,7 +319,8 @@ struct ckptd_session *ckptd_session_open(const struct ckptd_service *service, st
 		ckptd_message_release(attach);
 		return NULL;
 	}
-	*session = (struct ckptd_session){ .service = service, .conn = *conn, .message = *attach, .dir.fd = -1, .newest = -1 };
+	*session = (struct ckptd_session){ .service = service, .conn = *conn, .message = *attach, .dir.fd = -1, .handed = -1,
+		.newest = -1 };
 	*conn = (struct ckptd_conn){ .fd = -1 };
 	*attach = (struct ckptd_message){ 0 };
 	if (begin(session, err) == 0) {
@@ -368,7 +382,7 @@ void ckptd_session_finish(struct ckptd_session *session, struct deadline deadlin
 	session->finishing = true;
 	ckptd_worker_hurry(session->worker, deadline);
 	if (session->report)
-		ckptd_report_hurry(session->report, deadline_in(report < REPORT_SECONDS ? report : REPORT_SECONDS));
+		ckptd_report_hurry(session->report, report < REPORT_SECONDS ? report : REPORT_SECONDS);
 }
 
 void ckptd_session_describe(const struct ckptd_session *session, char *line, size_t size)

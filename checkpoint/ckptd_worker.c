@@ -463,6 +463,14 @@ int ckptd_worker_tell(struct ckptd_worker *worker, int64_t step, int part, char 
 	return rc;
 }
 
+void ckptd_worker_left(struct ckptd_worker *worker, int part, int64_t step)
+{
+	pthread_mutex_lock(&worker->lock);
+	ckptd_parts_left(worker->parts, part, step);
+	pthread_cond_signal(&worker->changed);
+	pthread_mutex_unlock(&worker->lock);
+}
+
 static bool is_busy(const struct ckptd_worker *worker)
 {
 	const struct ckptd_parts_step *save = worker->parts ? ckptd_parts_first(worker->parts) : NULL;

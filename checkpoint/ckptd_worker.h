@@ -50,6 +50,9 @@ int ckptd_worker_save(struct ckptd_worker *worker, const struct ckptd_save *save
 /* Another part was told, to part 0: `text` is taken over, or NULL with a fault. -1: there is no room for it. */
 int ckptd_worker_tell(struct ckptd_worker *worker, int64_t step, int part, char *text, size_t size, const struct err *fault);
 
+/* That part's client has gone: no part of `step` or a later one will be told. */
+void ckptd_worker_left(struct ckptd_worker *worker, int part, int64_t step);
+
 /* The next piece of news, or NULL; the caller's, to be freed with ckptd_news_free. */
 struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker);
 void ckptd_news_free(struct ckptd_news *news);

@@ -133,13 +133,13 @@ END
     [ -z "$(find orphaned -name '.saving-*')" ]
 }
 
-# Kills all of PIDS once rank 0's log has the words; then their services finish what they have, and are gone.
+# Kills all of PIDS once every rank's log has the words; then their services finish what they have, and are gone.
 kill_at_words() {
-    local services=() pid end
+    local services=() pid end rank
     wait_log rank0.out "checkpoint: the service is pid"
     for pid in "${PIDS[@]}"; do services+=($(pgrep -x muster-ckptd -P "$pid" || :)); done
     slow_disk 0.1 "${services[@]}"
-    wait_log rank0.out "$1"
+    for rank in "${!PIDS[@]}"; do wait_log "rank$rank.out" "$1"; done
     kill -9 "${PIDS[@]}"
     end_world >/dev/null || :
     end=$((SECONDS + 30))

@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -101,6 +102,18 @@ static void saves_fail_late_overtaken_or_by_a_part(void **state)
 	expect(parts, 202, PARTS_OVERTAKEN, 3);
 	expect(parts, 202, PARTS_OVERTAKEN, 4);
 	expect(parts, 202, PARTS_COMPLETE, 5);
+	/* Who has left fails what he did not tell, also what begins later, and nothing that he told. */
+	struct ckptd_parts *left = ckptd_parts_create(2, 10);
+	tell(left, 4, 1, "b", 0);
+	tell(left, 5, 0, "a", 0);
+	ckptd_parts_left(left, 1, 5);
+	expect(left, 1, PARTS_FAILED, 5);
+	tell(left, 6, 0, "a", 1);
+	expect(left, 1, PARTS_FAILED, 6);
+	expect(left, 1, PARTS_WAIT, 0);
+	tell(left, 4, 0, "a", 1);
+	expect(left, 1, PARTS_COMPLETE, 4);
+	ckptd_parts_destroy(left);
 	/* In a hurry everything is late sooner, what comes later too. */
 	tell(parts, 6, 0, "a", 300);
 	tell(parts, 7, 1, "b", 300);
@@ -306,6 +319,55 @@ static void a_part_that_never_comes_is_overtaken(void **state)
 	close_two(&two);
 }
 
+static void a_rank_that_ends_before_its_part_fails_the_save(void **state)
+{
+	struct two two;
+	struct err err;
+	open_two(&two, "left", 0);
+	ckptd_fixture_save(&two.a, 1);
+	ckptd_fixture_save(&two.b, 1);
+	wait_both(&two, 1);
+	/* Both begun before, and begun after the rank has ended. */
+	ckptd_fixture_save(&two.a, 2);
+	ckptd_fixture_await(&two.a, CKPTD_WRITTEN, 2);
+	ckptd_client_close(two.b.client);
+	two.b.client = NULL;
+	for (int64_t step = 2; step <= 3; step++) {
+		assert_int_equal(ckptd_client_wait(two.a.client, step, 20, &err), -1);
+		assert_non_null(strstr(err.text, "part 2 of 2 was not handed over"));
+		assert_false(ckptd_fixture_saving(&two.a, step));
+		if (step == 2)
+			ckptd_fixture_save(&two.a, 3);
+	}
+	ckptd_fixture_check(&two.a, 1);
+	close_two(&two);
+}
+
+static bool has_ended(pid_t service)
+{
+	return waitpid(service, NULL, WNOHANG) != 0;
+}
+
+/* Whichever of two ranks ends without having handed over its part: neither service waits for it. */
+static void services_end_with_their_ranks(void **state)
+{
+	for (int late = 0; late < 2; late++) {
+		struct two two;
+		open_two(&two, late ? "end-a" : "end-b", 0);
+		struct ckptd_fixture *alone = late ? &two.a : &two.b;
+		pid_t a = (pid_t)ckptd_client_service(two.a.client), b = (pid_t)ckptd_client_service(two.b.client);
+		ckptd_fixture_save(alone, 1);
+		deadline_sleep(deadline_in(5), 0.2);
+		ckptd_client_close(two.a.client);
+		ckptd_client_close(two.b.client);
+		two.a.client = two.b.client = NULL;
+		CKPTD_UNTIL(has_ended(a));
+		CKPTD_UNTIL(has_ended(b));
+		assert_false(ckptd_fixture_has(&two.a, 1));
+		close_two(&two);
+	}
+}
+
 /* ---- many deaths ---- */
 
 #define MANY 3
@@ -487,6 +549,8 @@ int main(void)
 		cmocka_unit_test(the_other_part_s_service_is_replaced),
 		cmocka_unit_test(a_failed_part_fails_the_save_and_no_other),
 		cmocka_unit_test(a_part_that_never_comes_is_overtaken),
+		cmocka_unit_test(a_rank_that_ends_before_its_part_fails_the_save),
+		cmocka_unit_test(services_end_with_their_ranks),
 		cmocka_unit_test(services_that_die_at_random_moments_lose_nothing),
 		cmocka_unit_test(who_does_not_know_the_secret_is_sent_away),
 		cmocka_unit_test(a_part_s_text_is_looked_at),

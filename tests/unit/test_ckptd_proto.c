@@ -58,6 +58,7 @@ static const struct ckptd_message samples[] = {
 	{ .type = CKPTD_PART_TAKEN, .decided = { 5, false } },
 	{ .type = CKPTD_DECIDED, .decided = { 5, true } },
 	{ .type = CKPTD_REFUSED, .refused = { EXIT_DATA, "no" } },
+	{ .type = CKPTD_LEFT, .decided = { 5, false } },
 };
 
 #define SAMPLES (sizeof samples / sizeof samples[0])
