@@ -17,9 +17,12 @@ setup_file() {
     training_begin 2>/dev/null
     cat >"$JOBS/pausing" <<'END'
 #!/bin/bash
-# Rank 0 of the first attempt stops itself after some steps: whoever watched it from afar might come too late.
+# Rank 0 of the first attempt stops itself after some steps, and where it saves every few of them after a save: whoever
+# watched it from afar might come too late.
+trained() { [ "$(wc -l 2>/dev/null <"$NAME/metrics-0.jsonl" || echo 0)" -ge 5 ]; }
+saved() { [[ " $* " != *" --ckpt-every 5 "* ]] || compgen -G "$NAME/step-*" >/dev/null; }
 if [ "$SLURM_PROCID${SLURM_RESTART_COUNT-}" = 0 ]; then
-    (until [ "$(wc -l 2>/dev/null <"$NAME/metrics-0.jsonl" || echo 0)" -ge 5 ]; do sleep 0.02; done
+    (until trained && saved "$@"; do sleep 0.02; done
     kill -STOP $$) </dev/null >/dev/null 2>&1 &
 fi
 exec "$@"
