@@ -70,6 +70,7 @@ libckptcmd_la_SOURCES = \
 	checkpoint/progress.c checkpoint/progress.h
 libckptcmd_la_LIBADD = libcheckpoint.la
 muster_ckpt_SOURCES = checkpoint/muster_ckpt.c checkpoint/ckpt_cmd.c checkpoint/ckpt_cmd.h \
+	checkpoint/ckpt_words.c checkpoint/ckpt_words.h \
 	checkpoint/ckpt_cmd_diff.c checkpoint/ckpt_cmd_export.c checkpoint/ckpt_cmd_history.c checkpoint/ckpt_cmd_import.c \
 	checkpoint/ckpt_cmd_list.c checkpoint/ckpt_cmd_pin.c checkpoint/ckpt_cmd_prune.c checkpoint/ckpt_cmd_show.c \
 	checkpoint/ckpt_cmd_verify.c

@@ -7,38 +7,29 @@
 
 #include "checkpoint/ckpt_cmd.h"
 #include "checkpoint/ckpt_diff.h"
+#include "checkpoint/ckpt_words.h"
 #include "checkpoint/progress.h"
 
 #define EXIT_DIFFERENT 1 /* as diff(1) */
 
 struct options {
-	const char *paths[2];
-	bool all, json;
+	struct ckpt_words words;
+	bool all;
 };
 
 static const struct argp_option option_rows[] = {
 	{ "all", 'a', NULL, 0, "list the tensors that are the same too (default: those that differ)", 0 },
-	{ "json", 'j', NULL, 0, "print a JSON object", 0 },
+	CKPT_WORDS_JSON,
 	{ 0 },
 };
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *options = state->input;
-	switch (key) {
-	case 'a': options->all = true; return 0;
-	case 'j': options->json = true; return 0;
-	case ARGP_KEY_ARG:
-		if (state->arg_num >= 2)
-			argp_error(state, "%s: two checkpoints at a time", arg);
-		options->paths[state->arg_num] = arg;
-		return 0;
-	case ARGP_KEY_END:
-		if (state->arg_num < 2)
-			argp_error(state, "give two step folders");
-		return 0;
-	default: return ARGP_ERR_UNKNOWN;
-	}
+	if (key != 'a')
+		return ckpt_words_parse(key, arg, state);
+	options->all = true;
+	return 0;
 }
 
 static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "A B",
@@ -164,7 +155,7 @@ static int print_result(struct comparison *c)
 {
 	json_t *settings = compare_settings(c);
 	int printed;
-	if (c->options->json) {
+	if (c->options->words.json) {
 		printed = ckpt_cmd_print_json(json_pack("{s:b, s:I, s:I, s:o, s:O}", "identical", (int)(c->different == 0), "same_tensors",
 			(json_int_t)c->same, "different_tensors", (json_int_t)c->different, "settings", settings, "tensors", c->tensors));
 	} else {
@@ -184,7 +175,7 @@ static int print_result(struct comparison *c)
 static int open_both(struct comparison *c, struct err *err)
 {
 	for (int i = 0; i < 2; i++) {
-		if (ckpt_place_open(&c->place[i], c->options->paths[i], NULL, err) < 0)
+		if (ckpt_place_open(&c->place[i], c->options->words.word[i], NULL, err) < 0)
 			return -1;
 		const struct ckpt_place *place = &c->place[i];
 		if (ckpt_open_folder(&place->dir, place->name, ckpt_step_of(place->name), CKPT_CMD_IO_TIMEOUT, &c->ckpt[i], err) < 0)
@@ -206,7 +197,7 @@ static int compare(struct comparison *c, struct err *err)
 
 int ckpt_cmd_diff(int argc, char **argv)
 {
-	struct options options = { 0 };
+	struct options options = { .words = { .least = 2, .most = 2, .what = "two step folders" } };
 	struct err err;
 	struct comparison c = { .options = &options, .place = { { .dir.fd = -1 }, { .dir.fd = -1 } }, .table.columns =
 		1 + CKPT_DIFF_PARTS, .tensors = json_array() };

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt_cmd.h"
+#include "checkpoint/ckpt_words.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/progress.h"
 #include "common/auto.h"
@@ -22,10 +23,10 @@
 #define CONFIG_LIMIT (1u << 20)
 
 struct options {
-	const char *path, *step, *out;
+	struct ckpt_words words; /* the checkpoint, and the directory to make */
+	const char *step;
 	enum safetensors_dtype dtype;
 	uint64_t shard_size;
-	bool json;
 };
 
 static const struct argp_option option_rows[] = {
@@ -33,7 +34,7 @@ static const struct argp_option option_rows[] = {
 	{ "dtype", 't', "fp32|bf16", 0, "type of the weights (default: fp32). bf16 is rounded to the nearest, ties to even", 0 },
 	{ "shard-size", 'S', "SIZE", 0, "bytes of a file at most, with K, M or G for powers of 1024; 0: one file (default: "
 		"5000000000)", 0 },
-	{ "json", 'j', NULL, 0, "print a JSON object", 0 },
+	CKPT_WORDS_JSON,
 	{ 0 },
 };
 
@@ -50,31 +51,21 @@ static uint64_t parse_size(const char *text, struct argp_state *state)
 	return size;
 }
 
+static enum safetensors_dtype parse_dtype(const char *text, struct argp_state *state)
+{
+	if (strcmp(text, "fp32") != 0 && strcmp(text, "bf16") != 0)
+		argp_error(state, "--dtype=%s: give fp32 or bf16", text);
+	return strcmp(text, "fp32") == 0 ? SAFETENSORS_F32 : SAFETENSORS_BF16;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *options = state->input;
 	switch (key) {
 	case 's': options->step = arg; return 0;
 	case 'S': options->shard_size = parse_size(arg, state); return 0;
-	case 'j': options->json = true; return 0;
-	case 't':
-		if (strcmp(arg, "fp32") != 0 && strcmp(arg, "bf16") != 0)
-			argp_error(state, "--dtype=%s: give fp32 or bf16", arg);
-		options->dtype = strcmp(arg, "fp32") == 0 ? SAFETENSORS_F32 : SAFETENSORS_BF16;
-		return 0;
-	case ARGP_KEY_ARG:
-		if (options->out)
-			argp_error(state, "%s: give one checkpoint and one directory", arg);
-		if (options->path)
-			options->out = arg;
-		else
-			options->path = arg;
-		return 0;
-	case ARGP_KEY_END:
-		if (!options->out)
-			argp_error(state, "give the checkpoint and the directory to make");
-		return 0;
-	default: return ARGP_ERR_UNKNOWN;
+	case 't': options->dtype = parse_dtype(arg, state); return 0;
+	default: return ckpt_words_parse(key, arg, state);
 	}
 }
 
@@ -141,16 +132,16 @@ static int open_parent(struct exporting *e, struct err *err)
 {
 	char path[sizeof e->parent.path];
 	struct stat st;
-	size_t length = strlen(e->options->out);
-	while (length > 1 && e->options->out[length - 1] == '/')
+	size_t length = strlen(e->options->words.word[1]);
+	while (length > 1 && e->options->words.word[1][length - 1] == '/')
 		length--;
 	if (length >= sizeof path)
 		return err_fail(err, EXIT_USAGE, "export: the path of OUT is too long");
-	snprintf(path, sizeof path, "%.*s", (int)length, e->options->out);
+	snprintf(path, sizeof path, "%.*s", (int)length, e->options->words.word[1]);
 	char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : path;
 	if (!name[0] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strlen(name) >= sizeof e->name)
-		return err_fail(err, EXIT_USAGE, "export: %s is no name for a new directory", e->options->out);
+		return err_fail(err, EXIT_USAGE, "export: %s is no name for a new directory", e->options->words.word[1]);
 	snprintf(e->name, sizeof e->name, "%s", name);
 	snprintf(e->temporary, sizeof e->temporary, ".%.200s.export-%d", name, (int)getpid());
 	if (slash)
@@ -158,7 +149,7 @@ static int open_parent(struct exporting *e, struct err *err)
 	if (ckpt_dir_open_existing(&e->parent, slash ? path : ".", err) < 0)
 		return -1;
 	if (fstatat(e->parent.fd, e->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return err_fail(err, EXIT_USAGE, "export: %s exists: give a new name, or remove it", e->options->out);
+		return err_fail(err, EXIT_USAGE, "export: %s exists: give a new name, or remove it", e->options->words.word[1]);
 	return 0;
 }
 
@@ -198,7 +189,7 @@ static int run(struct exporting *e, struct err *err)
 {
 	AUTO_FREE char *config = NULL;
 	struct err ignored;
-	if (ckpt_place_open(&e->place, e->options->path, e->options->step, err) < 0 || open_parent(e, err) < 0)
+	if (ckpt_place_open(&e->place, e->options->words.word[0], e->options->step, err) < 0 || open_parent(e, err) < 0)
 		return -1;
 	if (ckpt_open_folder(&e->place.dir, e->place.name, ckpt_step_of(e->place.name), CKPT_CMD_IO_TIMEOUT, &e->ckpt, err) < 0)
 		return err_prefix(err, "%s/%s", e->place.dir.path, e->place.name);
@@ -218,17 +209,19 @@ static int print_result(const struct exporting *e)
 {
 	char size[16];
 	const char *dtype = e->options->dtype == SAFETENSORS_F32 ? "fp32" : "bf16";
-	if (e->options->json)
+	const char *out = e->options->words.word[1];
+	if (e->options->words.json)
 		return ckpt_cmd_print_json(json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "directory", e->place.dir.path, "folder",
-			e->place.name, "out", e->options->out, "dtype", dtype, "files", (json_int_t)e->files, "bytes", (json_int_t)e->bytes));
-	printf("%s: %s of weights in %s, %zu file%s, from %s/%s\n", e->options->out, progress_bytes((double)e->bytes, size), dtype,
+			e->place.name, "out", out, "dtype", dtype, "files", (json_int_t)e->files, "bytes", (json_int_t)e->bytes));
+	printf("%s: %s of weights in %s, %zu file%s, from %s/%s\n", out, progress_bytes((double)e->bytes, size), dtype,
 		e->files, e->files == 1 ? "" : "s", e->place.dir.path, e->place.name);
 	return ckpt_cmd_flush();
 }
 
 int ckpt_cmd_export(int argc, char **argv)
 {
-	struct options options = { .dtype = SAFETENSORS_F32, .shard_size = SHARD_SIZE };
+	struct options options = { .words = { .least = 2, .most = 2, .what = "the checkpoint and the directory to make" },
+		.dtype = SAFETENSORS_F32, .shard_size = SHARD_SIZE };
 	struct exporting e = { .options = &options, .place.dir.fd = -1, .parent.fd = -1 };
 	struct err err;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/ckpt_cmd.h"
+#include "checkpoint/ckpt_words.h"
 #include "checkpoint/history.h"
 #include "common/auto.h"
 #include "common/clock.h"
@@ -13,34 +14,12 @@
 
 #define METRICS_LIMIT ((size_t)4 << 30)
 
-struct options {
-	const char *path;
-	bool json;
-};
-
 static const struct argp_option option_rows[] = {
-	{ "json", 'j', NULL, 0, "print a JSON object", 0 },
+	CKPT_WORDS_JSON,
 	{ 0 },
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-	struct options *options = state->input;
-	switch (key) {
-	case 'j': options->json = true; return 0;
-	case ARGP_KEY_ARG:
-		if (options->path)
-			argp_error(state, "%s: one directory at a time", arg);
-		options->path = arg;
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "give the checkpoint directory");
-		return 0;
-	default: return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR",
+static const struct argp argp = { .options = option_rows, .parser = ckpt_words_parse, .args_doc = "DIR",
 	.doc = "Lists the attempts of the run in DIR: where and from which step each ran, what ended it, and how many seconds of "
 	"it the next one had to do again." };
 
@@ -164,16 +143,16 @@ static int print_json(const struct ckpt_dir *dir, const struct history *history)
 
 int ckpt_cmd_history(int argc, char **argv)
 {
-	struct options options = { 0 };
+	struct ckpt_words words = { .least = 1, .most = 1, .what = "the checkpoint directory" };
 	struct history history = { 0 };
 	struct ckpt_dir dir;
 	struct err err;
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	argp_parse(&argp, argc, argv, 0, NULL, &words);
 	int status;
-	if (ckpt_dir_open_existing(&dir, options.path, &err) < 0 || read_history(&dir, &history, &err) < 0)
+	if (ckpt_dir_open_existing(&dir, words.word[0], &err) < 0 || read_history(&dir, &history, &err) < 0)
 		status = ckpt_cmd_fail(&err);
 	else
-		status = options.json ? print_json(&dir, &history) : print_text(&history);
+		status = words.json ? print_json(&dir, &history) : print_text(&history);
 	ckpt_dir_close(&dir);
 	for (size_t n = 0; n < history.count; n++)
 		history_steps_clear(&history.steps[n]);

@@ -11,6 +11,7 @@
 #include "checkpoint/attempts.h"
 #include "checkpoint/ckpt_cmd.h"
 #include "checkpoint/ckpt_save.h"
+#include "checkpoint/ckpt_words.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/progress.h"
@@ -18,45 +19,19 @@
 
 #define CLAIM_SECONDS 10.0
 
-struct options {
-	const char *source, *path;
-	bool json;
-};
-
 static const struct argp_option option_rows[] = {
-	{ "json", 'j', NULL, 0, "print a JSON object", 0 },
+	CKPT_WORDS_JSON,
 	{ 0 },
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-	struct options *options = state->input;
-	switch (key) {
-	case 'j': options->json = true; return 0;
-	case ARGP_KEY_ARG:
-		if (options->path)
-			argp_error(state, "%s: give one source and one directory", arg);
-		if (options->source)
-			options->path = arg;
-		else
-			options->source = arg;
-		return 0;
-	case ARGP_KEY_END:
-		if (!options->path)
-			argp_error(state, "give the source and the checkpoint directory to make");
-		return 0;
-	default: return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "SRC DIR",
+static const struct argp argp = { .options = option_rows, .parser = ckpt_words_parse, .args_doc = "SRC DIR",
 	.doc = "Makes a checkpoint of step 0 in DIR from a GPT-2 in SRC: a directory of Hugging Face's (config.json and "
 	"model.safetensors, in one file or in shards, in F32, F16 or BF16) or a model file of llm.c (.bin, version 3 or 5). "
 	"muster-train then begins with its weights." };
 
 /* What is under way. */
 struct import {
-	const struct options *options;
+	const struct ckpt_words *words;
 	struct model_source *source;
 	struct gpt2_tensor *tensors;
 	size_t count;
@@ -165,7 +140,7 @@ static int claim_and_save(struct import *import, struct err *err)
 {
 	struct owner self = { 0 };
 	struct err ignored;
-	if (ckpt_dir_open(&import->dir, import->options->path, err) < 0 || check_empty(&import->dir, err) < 0
+	if (ckpt_dir_open(&import->dir, import->words->word[1], err) < 0 || check_empty(&import->dir, err) < 0
 		|| owner_claim(&import->dir, &self, NULL, NULL, CLAIM_SECONDS, err) < 0)
 		return -1;
 	int result = ckpt_dir_clean(&import->dir, self.token, err) < 0 ? -1 : save(import, self.token, err);
@@ -175,7 +150,7 @@ static int claim_and_save(struct import *import, struct err *err)
 
 static int run(struct import *import, struct err *err)
 {
-	import->source = model_source_open(import->options->source, err);
+	import->source = model_source_open(import->words->word[0], err);
 	if (!import->source || allocate(import, err) < 0 || read_weights(import, err) < 0 || make_texts(import, err) < 0)
 		return -1;
 	return claim_and_save(import, err);
@@ -186,24 +161,24 @@ static int print_result(const struct import *import)
 	const struct gpt2_config *c = &import->source->config;
 	char name[CKPT_STEP_NAME_SIZE];
 	ckpt_step_name(0, name);
-	if (import->options->json)
+	if (import->words->json)
 		return ckpt_cmd_print_json(json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "directory", import->dir.path,
 			"folder", name, "parameters", (json_int_t)import->parameters, "layers", (json_int_t)c->layers, "width",
 			(json_int_t)c->width, "heads", (json_int_t)c->heads, "context", (json_int_t)c->context, "vocabulary",
 			(json_int_t)c->vocabulary, "bytes", (json_int_t)import->saved.bytes, "seconds", import->saved.seconds));
-	printf("%s/%s: %" PRIu64 " parameters from %s\n", import->dir.path, name, import->parameters, import->options->source);
+	printf("%s/%s: %" PRIu64 " parameters from %s\n", import->dir.path, name, import->parameters, import->words->word[0]);
 	printf("train it with: muster-train --ckpt-dir %s --layers %" PRId64 " --width %" PRId64 " --heads %" PRId64
-		" --context %" PRId64 " --vocabulary %" PRId64 " --data ...\n", import->options->path, c->layers, c->width, c->heads,
+		" --context %" PRId64 " --vocabulary %" PRId64 " --data ...\n", import->words->word[1], c->layers, c->width, c->heads,
 		c->context, c->vocabulary);
 	return ckpt_cmd_flush();
 }
 
 int ckpt_cmd_import(int argc, char **argv)
 {
-	struct options options = { 0 };
-	struct import import = { .options = &options, .dir.fd = -1 };
+	struct ckpt_words words = { .least = 2, .most = 2, .what = "the source and the checkpoint directory to make" };
+	struct import import = { .words = &words, .dir.fd = -1 };
 	struct err err;
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	argp_parse(&argp, argc, argv, 0, NULL, &words);
 	int status = run(&import, &err) < 0 ? ckpt_cmd_fail(&err) : print_result(&import);
 	if (import.source)
 		import.source->close(import.source);

@@ -11,38 +11,30 @@
 
 #include "checkpoint/ckpt_check.h"
 #include "checkpoint/ckpt_cmd.h"
+#include "checkpoint/ckpt_words.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/pin.h"
 #include "checkpoint/progress.h"
 #include "common/auto.h"
 
 struct options {
-	const char *path;
-	bool deep, json;
+	struct ckpt_words words;
+	bool deep;
 };
 
 static const struct argp_option option_rows[] = {
 	{ "deep", 'd', NULL, 0, "read every byte and compare all hashes (default: manifest, sizes and headers)", 0 },
-	{ "json", 'j', NULL, 0, "print a JSON object", 0 },
+	CKPT_WORDS_JSON,
 	{ 0 },
 };
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *options = state->input;
-	switch (key) {
-	case 'd': options->deep = true; return 0;
-	case 'j': options->json = true; return 0;
-	case ARGP_KEY_ARG:
-		if (options->path)
-			argp_error(state, "%s: one directory at a time", arg);
-		options->path = arg;
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "give the checkpoint directory");
-		return 0;
-	default: return ARGP_ERR_UNKNOWN;
-	}
+	if (key != 'd')
+		return ckpt_words_parse(key, arg, state);
+	options->deep = true;
+	return 0;
 }
 
 static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR",
@@ -190,7 +182,7 @@ static int print_listing(const struct ckpt_dir *dir, const struct listing *listi
 
 int ckpt_cmd_ls(int argc, char **argv)
 {
-	struct options options = { 0 };
+	struct options options = { .words = { .least = 1, .most = 1, .what = "the checkpoint directory" } };
 	struct ckpt_dir dir;
 	struct err err;
 	AUTO_FREE int64_t *steps = NULL;
@@ -202,14 +194,14 @@ int ckpt_cmd_ls(int argc, char **argv)
 	for (int i = 0; i < 8; i++)
 		ckpt_table_add(&listing.table, "%s", titles[i]);
 	int status = EXIT_OK;
-	if (ckpt_dir_open_existing(&dir, options.path, &err) < 0)
+	if (ckpt_dir_open_existing(&dir, options.words.word[0], &err) < 0)
 		status = ckpt_cmd_fail(&err);
 	else if (ckpt_dir_steps(&dir, &steps, &count, &err) < 0)
 		status = ckpt_cmd_fail(&err);
 	if (status == EXIT_OK) {
 		list_steps(&dir, steps, count, options.deep, &listing);
 		list_others(&dir, listing.set_aside, listing.unfinished);
-		status = print_listing(&dir, &listing, options.json);
+		status = print_listing(&dir, &listing, options.words.json);
 	}
 	ckpt_dir_close(&dir);
 	ckpt_table_clear(&listing.table);

@@ -4,49 +4,24 @@
 #include <stdio.h>
 
 #include "checkpoint/ckpt_cmd.h"
+#include "checkpoint/ckpt_words.h"
 #include "checkpoint/pin.h"
 
-struct options {
-	const char *path, *step;
-	bool json;
-};
-
 static const struct argp_option option_rows[] = {
-	{ "json", 'j', NULL, 0, "print a JSON object", 0 },
+	CKPT_WORDS_JSON,
 	{ 0 },
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-	struct options *options = state->input;
-	switch (key) {
-	case 'j': options->json = true; return 0;
-	case ARGP_KEY_ARG:
-		if (options->step)
-			argp_error(state, "%s: one step at a time", arg);
-		if (options->path)
-			options->step = arg;
-		else
-			options->path = arg;
-		return 0;
-	case ARGP_KEY_END:
-		if (!options->step)
-			argp_error(state, "give the checkpoint directory and the step");
-		return 0;
-	default: return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static int change(const struct options *options, int (*set)(const struct ckpt_dir *, int64_t, struct err *), bool pinned)
+static int change(const struct ckpt_words *words, int (*set)(const struct ckpt_dir *, int64_t, struct err *), bool pinned)
 {
 	struct ckpt_place place;
 	struct err err;
-	if (ckpt_place_open(&place, options->path, options->step, &err) < 0)
+	if (ckpt_place_open(&place, words->word[0], words->word[1], &err) < 0)
 		return ckpt_cmd_fail(&err);
 	int status = EXIT_OK;
 	if (set(&place.dir, ckpt_step_of(place.name), &err) < 0)
 		status = ckpt_cmd_fail(&err);
-	else if (options->json)
+	else if (words->json)
 		status = ckpt_cmd_print_json(json_pack("{s:s, s:s, s:b}", "directory", place.dir.path, "folder", place.name, "pinned",
 			(int)pinned));
 	else
@@ -57,18 +32,18 @@ static int change(const struct options *options, int (*set)(const struct ckpt_di
 
 int ckpt_cmd_pin(int argc, char **argv)
 {
-	static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR STEP",
+	static const struct argp argp = { .options = option_rows, .parser = ckpt_words_parse, .args_doc = "DIR STEP",
 		.doc = "Pins the checkpoint of STEP in DIR: it is never removed until it is unpinned. A training may be running." };
-	struct options options = { 0 };
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	return change(&options, pin_set, true);
+	struct ckpt_words words = { .least = 2, .most = 2, .what = "the checkpoint directory and the step" };
+	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	return change(&words, pin_set, true);
 }
 
 int ckpt_cmd_unpin(int argc, char **argv)
 {
-	static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR STEP",
+	static const struct argp argp = { .options = option_rows, .parser = ckpt_words_parse, .args_doc = "DIR STEP",
 		.doc = "Takes the pin of STEP in DIR away: retention may remove the checkpoint again." };
-	struct options options = { 0 };
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	return change(&options, pin_clear, false);
+	struct ckpt_words words = { .least = 2, .most = 2, .what = "the checkpoint directory and the step" };
+	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	return change(&words, pin_clear, false);
 }

@@ -11,6 +11,7 @@
 
 #include "checkpoint/ckpt_check.h"
 #include "checkpoint/ckpt_cmd.h"
+#include "checkpoint/ckpt_words.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/pin.h"
@@ -21,9 +22,9 @@
 #define CLAIM_SECONDS 10.0
 
 struct options {
-	const char *path;
+	struct ckpt_words words;
 	struct retention policy;
-	bool dry_run, json;
+	bool dry_run;
 };
 
 static const struct argp_option option_rows[] = {
@@ -31,7 +32,7 @@ static const struct argp_option option_rows[] = {
 	{ "keep-every", 'k', "K", 0, "steps that are multiples of K stay (default: none does so)", 0 },
 	{ "keep-best", 'b', "N", 0, "the N with the lowest validation loss stay (default: none does so)", 0 },
 	{ "dry-run", 'd', NULL, 0, "remove nothing, only say what would go", 0 },
-	{ "json", 'j', NULL, 0, "print a JSON object", 0 },
+	CKPT_WORDS_JSON,
 	{ 0 },
 };
 
@@ -53,19 +54,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'k': options->policy.keep_every = parse_count("keep-every", arg, 0, state); return 0;
 	case 'b': options->policy.keep_best = (size_t)parse_count("keep-best", arg, 0, state); return 0;
 	case 'd': options->dry_run = true; return 0;
-	case 'j': options->json = true; return 0;
-	case ARGP_KEY_ARG:
-		if (options->path)
-			argp_error(state, "%s: one directory at a time", arg);
-		options->path = arg;
-		return 0;
-	case ARGP_KEY_END:
-		if (!options->path)
-			argp_error(state, "give the checkpoint directory");
+	case ARGP_KEY_SUCCESS:
 		if (options->policy.keep_last == 0)
 			argp_error(state, "--keep-last is missing: say how many of the newest stay");
 		return 0;
-	default: return ARGP_ERR_UNKNOWN;
+	default: return ckpt_words_parse(key, arg, state);
 	}
 }
 
@@ -238,16 +231,16 @@ static int print_text(struct pruning *p)
 
 int ckpt_cmd_prune(int argc, char **argv)
 {
-	struct options options = { 0 };
+	struct options options = { .words = { .least = 1, .most = 1, .what = "the checkpoint directory" } };
 	struct pruning p = { .options = &options };
 	struct err err;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	int result = ckpt_dir_open_existing(&p.dir, options.path, &err);
+	int result = ckpt_dir_open_existing(&p.dir, options.words.word[0], &err);
 	if (result == 0)
 		result = survey(&p, &err);
 	if (result == 0 && p.picked > 0 && !options.dry_run)
 		result = claim_and_remove(&p, &err);
-	int status = result < 0 ? ckpt_cmd_fail(&err) : options.json ? print_json(&p) : print_text(&p);
+	int status = result < 0 ? ckpt_cmd_fail(&err) : options.words.json ? print_json(&p) : print_text(&p);
 	ckpt_dir_close(&p.dir);
 	free(p.items);
 	free(p.entries);

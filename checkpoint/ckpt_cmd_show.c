@@ -7,40 +7,16 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_cmd.h"
+#include "checkpoint/ckpt_words.h"
 #include "checkpoint/pin.h"
 #include "checkpoint/progress.h"
 
-struct options {
-	const char *path, *step;
-	bool json;
-};
-
 static const struct argp_option option_rows[] = {
-	{ "json", 'j', NULL, 0, "print a JSON object", 0 },
+	CKPT_WORDS_JSON,
 	{ 0 },
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-	struct options *options = state->input;
-	switch (key) {
-	case 'j': options->json = true; return 0;
-	case ARGP_KEY_ARG:
-		if (options->step)
-			argp_error(state, "%s: one step at a time", arg);
-		if (options->path)
-			options->step = arg;
-		else
-			options->path = arg;
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "give a checkpoint directory or a step folder");
-		return 0;
-	default: return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR|STEPDIR [STEP]",
+static const struct argp argp = { .options = option_rows, .parser = ckpt_words_parse, .args_doc = "DIR|STEPDIR [STEP]",
 	.doc = "Shows the newest checkpoint in DIR, that of STEP, or the one in STEPDIR: when and by whom it was saved, the "
 	"configuration, what its bits depend on, its files and tensors." };
 
@@ -191,19 +167,19 @@ static int show_text(const struct ckpt_place *place, const struct ckpt *ckpt)
 
 int ckpt_cmd_show(int argc, char **argv)
 {
-	struct options options = { 0 };
+	struct ckpt_words words = { .least = 1, .most = 2, .what = "a checkpoint directory and a step, or a step folder" };
 	struct ckpt_place place;
 	struct ckpt *ckpt;
 	struct err err;
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	if (ckpt_place_open(&place, options.path, options.step, &err) < 0)
+	argp_parse(&argp, argc, argv, 0, NULL, &words);
+	if (ckpt_place_open(&place, words.word[0], words.word[1], &err) < 0)
 		return ckpt_cmd_fail(&err);
 	int status;
 	if (ckpt_open_folder(&place.dir, place.name, ckpt_step_of(place.name), CKPT_CMD_IO_TIMEOUT, &ckpt, &err) < 0) {
 		err_prefix(&err, "%s/%s", place.dir.path, place.name);
 		status = ckpt_cmd_fail(&err);
 	} else {
-		status = options.json ? show_json(&place, ckpt) : show_text(&place, ckpt);
+		status = words.json ? show_json(&place, ckpt) : show_text(&place, ckpt);
 		ckpt_close(ckpt);
 	}
 	ckpt_place_close(&place);
