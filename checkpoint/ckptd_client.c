@@ -534,15 +534,6 @@ static int describe(struct ckptd_client *client, struct err *err)
 	return ckptd_attach_describe(attach, plan->snapshot, plan->memory, err);
 }
 
-static void init_monotonic(pthread_cond_t *condition)
-{
-	pthread_condattr_t attributes;
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(condition, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
 static void release(struct ckptd_client *client)
 {
 	while (client->entries) {
@@ -582,7 +573,7 @@ struct ckptd_client *ckptd_client_open(const struct ckptd_plan *plan, struct err
 	}
 	*client = (struct ckptd_client){ .plan = *plan, .wake = -1, .progress_step = -1, .link = { .conn.fd = -1, .process.fd = -1 } };
 	pthread_mutex_init(&client->lock, NULL);
-	init_monotonic(&client->changed);
+	deadline_condition(&client->changed);
 	if (start(client, err) == 0)
 		return client;
 	release(client);

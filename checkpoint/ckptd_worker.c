@@ -381,15 +381,6 @@ static void *run(void *arg)
 
 /* ---- the owner's side ---- */
 
-static void init_monotonic(pthread_cond_t *condition)
-{
-	pthread_condattr_t attributes;
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(condition, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
 static void release(struct ckptd_worker *worker)
 {
 	struct ckptd_news *news;
@@ -432,7 +423,7 @@ struct ckptd_worker *ckptd_worker_start(const struct ckptd_worker_plan *plan, st
 		.keep_every = plan->attach->keep_every, .keep_best = (size_t)plan->attach->keep_best };
 	worker->left_over = -1;
 	pthread_mutex_init(&worker->lock, NULL);
-	init_monotonic(&worker->changed);
+	deadline_condition(&worker->changed);
 	if (fill(worker, err) == 0)
 		return worker;
 	release(worker);

@@ -56,6 +56,15 @@ bool deadline_sleep(struct deadline deadline, double seconds)
 	return !deadline_passed(deadline);
 }
 
+void deadline_condition(pthread_cond_t *condition)
+{
+	pthread_condattr_t attributes;
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(condition, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
 struct timespec deadline_timespec(struct deadline deadline)
 {
 	return timespec_of(deadline.at);

@@ -3,6 +3,7 @@
 #ifndef MUSTER_CLOCK_H
 #define MUSTER_CLOCK_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <time.h>
@@ -24,7 +25,10 @@ double deadline_left(struct deadline deadline);
 /* Sleeps, also across signals, but never past the deadline. Returns false when the deadline has passed. */
 bool deadline_sleep(struct deadline deadline, double seconds);
 
-/* The deadline in CLOCK_MONOTONIC terms, for pthread_cond_timedwait on such a condition. */
+/* Makes a condition whose clock is CLOCK_MONOTONIC; pthread_cond_destroy ends it. */
+void deadline_condition(pthread_cond_t *condition);
+
+/* The deadline as pthread_cond_timedwait on such a condition wants it. */
 struct timespec deadline_timespec(struct deadline deadline);
 
 /* Seconds since the epoch (CLOCK_REALTIME), for records that people read. */

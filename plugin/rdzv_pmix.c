@@ -58,11 +58,7 @@ static struct answer *answer_create(struct err *err)
 		err_set(err, "rendezvous: no memory");
 		return NULL;
 	}
-	pthread_condattr_t attr;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&answer->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	deadline_condition(&answer->changed);
 	pthread_mutex_init(&answer->lock, NULL);
 	answer->references = 2;
 	return answer;

@@ -340,7 +340,6 @@ static void free_comm(struct comm *comm)
 static struct comm *alloc_comm(const struct ident *ident, double deadline)
 {
 	struct comm *comm = calloc(1, sizeof *comm);
-	pthread_condattr_t monotonic;
 
 	if (!comm)
 		return NULL;
@@ -348,11 +347,8 @@ static struct comm *alloc_comm(const struct ident *ident, double deadline)
 	comm->size = ident->world_size;
 	comm->deadline = deadline;
 	pthread_mutex_init(&comm->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&comm->wake, NULL);
-	pthread_cond_init(&comm->settled, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	deadline_condition(&comm->settled);
 	return comm;
 }
 

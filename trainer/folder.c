@@ -214,12 +214,8 @@ static void *watch(void *arg)
 
 static int start_watch(struct folder *folder, struct err *err)
 {
-	pthread_condattr_t attributes;
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_mutex_init(&folder->lock, NULL);
-	pthread_cond_init(&folder->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	deadline_condition(&folder->changed);
 	int error = pthread_create(&folder->thread, NULL, watch, folder);
 	if (error)
 		return err_set(err, "checkpoint directory: couldn't start its thread: %s", strerror(error));

@@ -73,11 +73,7 @@ static void destroy(struct prefetch *prefetch)
 
 static void init_locks(struct prefetch *prefetch)
 {
-	pthread_condattr_t attr;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&prefetch->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	deadline_condition(&prefetch->changed);
 	pthread_mutex_init(&prefetch->lock, NULL);
 }
 

@@ -255,15 +255,6 @@ static int open_client(struct saver *saver, struct err *err)
 	return saver->client ? 0 : -1;
 }
 
-static void init_monotonic(pthread_cond_t *condition)
-{
-	pthread_condattr_t attributes;
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(condition, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
 static int start_stages(struct saver *saver, const struct state *state, struct err *err)
 {
 	if (make_memory(saver, state, err) < 0)
@@ -294,7 +285,7 @@ int saver_start(struct saver **out, const struct saver_plan *plan, const struct 
 	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
 		saver->writing[i] = -1;
 	pthread_mutex_init(&saver->lock, NULL);
-	init_monotonic(&saver->changed);
+	deadline_condition(&saver->changed);
 	int rc = layout_make(&saver->layout, state->tensors, plan->part, plan->writers, plan->shard_size, err);
 	bool idle = rc == 0 && saver->layout.part < 0;
 	if (rc == 0 && !idle)

@@ -55,11 +55,8 @@ static void sleeps_across_signals(void **state)
 static void bounds_a_wait_on_a_condition(void **state)
 {
 	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	pthread_condattr_t attr;
 	pthread_cond_t never;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&never, &attr);
+	deadline_condition(&never);
 	struct deadline deadline = deadline_in(0.02);
 	struct timespec until = deadline_timespec(deadline);
 	assert_true(until.tv_nsec >= 0 && until.tv_nsec < 1000000000);
@@ -73,7 +70,6 @@ static void bounds_a_wait_on_a_condition(void **state)
 	/* timespec has whole nanoseconds; the double may be one later */
 	assert_true(clock_now() >= deadline.at - 1e-6);
 	pthread_cond_destroy(&never);
-	pthread_condattr_destroy(&attr);
 }
 
 static void wall_times_read_as_utc(void **state)
