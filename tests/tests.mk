@@ -7,280 +7,198 @@ unit_tests =
 
 if HAVE_CMOCKA
 unit_tests += tests/unit/test_err
-tests_unit_test_err_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_err_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_bytes
-tests_unit_test_bytes_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_bytes_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_clock
-tests_unit_test_clock_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_clock_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_hash
-tests_unit_test_hash_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_hash_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_io
-tests_unit_test_io_SOURCES = tests/unit/test_io.c tests/unit/files.h
-tests_unit_test_io_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_io_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_log
-tests_unit_test_log_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_log_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_safetensors
-tests_unit_test_safetensors_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_safetensors_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_manifest
-tests_unit_test_manifest_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_manifest_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_attempts
-tests_unit_test_attempts_SOURCES = tests/unit/test_attempts.c tests/unit/files.h
-tests_unit_test_attempts_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_attempts_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_cadence
-tests_unit_test_cadence_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_cadence_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckpt
-tests_unit_test_ckpt_SOURCES = tests/unit/test_ckpt.c tests/unit/files.h
-tests_unit_test_ckpt_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckpt_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckpt_dir
-tests_unit_test_ckpt_dir_SOURCES = tests/unit/test_ckpt_dir.c tests/unit/files.h \
-	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
-tests_unit_test_ckpt_dir_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ckpt_dir_SOURCES = tests/unit/test_ckpt_dir.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_ckpt_dir_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_golden
 tests_unit_test_golden_SOURCES = tests/unit/test_golden.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
-tests_unit_test_golden_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_golden_CPPFLAGS = $(AM_CPPFLAGS) -DSOURCE_DIR='"$(abs_top_srcdir)"'
 tests_unit_test_golden_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_damage
-tests_unit_test_damage_SOURCES = tests/unit/test_damage.c tests/unit/files.h
-tests_unit_test_damage_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_damage_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckpt_save
-tests_unit_test_ckpt_save_SOURCES = tests/unit/test_ckpt_save.c tests/unit/files.h \
-	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
-tests_unit_test_ckpt_save_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ckpt_save_SOURCES = tests/unit/test_ckpt_save.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_ckpt_save_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_shard
-tests_unit_test_shard_SOURCES = tests/unit/test_shard.c tests/unit/files.h
-tests_unit_test_shard_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_shard_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_removable
-tests_unit_test_removable_SOURCES = tests/unit/test_removable.c tests/unit/files.h \
-	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
-tests_unit_test_removable_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_removable_SOURCES = tests/unit/test_removable.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_removable_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_shard_write
-tests_unit_test_shard_write_SOURCES = tests/unit/test_shard_write.c tests/unit/files.h
-tests_unit_test_shard_write_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_shard_write_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_retention
-tests_unit_test_retention_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_retention_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_shard_plan
-tests_unit_test_shard_plan_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_shard_plan_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_snapshot_memory
-tests_unit_test_snapshot_memory_SOURCES = tests/unit/test_snapshot_memory.c tests/unit/files.h
-tests_unit_test_snapshot_memory_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_snapshot_memory_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_memory_limit
-tests_unit_test_memory_limit_SOURCES = tests/unit/test_memory_limit.c tests/unit/files.h
-tests_unit_test_memory_limit_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_memory_limit_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_owner
-tests_unit_test_owner_SOURCES = tests/unit/test_owner.c tests/unit/files.h \
-	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
-tests_unit_test_owner_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_owner_SOURCES = tests/unit/test_owner.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_owner_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_ckptd_proto
-tests_unit_test_ckptd_proto_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckptd_proto_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
-ckptd_fixture = tests/unit/files.h tests/unit/ckptd_fixture.c tests/unit/ckptd_fixture.h \
+ckptd_fixture = tests/unit/ckptd_fixture.c tests/unit/ckptd_fixture.h \
 	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 unit_tests += tests/unit/test_ckptd_parts
 tests_unit_test_ckptd_parts_SOURCES = tests/unit/test_ckptd_parts.c $(ckptd_fixture)
-tests_unit_test_ckptd_parts_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckptd_parts_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_node
 tests_unit_test_ckptd_node_SOURCES = tests/unit/test_ckptd_node.c $(ckptd_fixture)
-tests_unit_test_ckptd_node_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckptd_node_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd
 tests_unit_test_ckptd_SOURCES = tests/unit/test_ckptd.c $(ckptd_fixture)
-tests_unit_test_ckptd_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ckptd_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_narrow
-tests_unit_test_narrow_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_narrow_LDADD = libckptcmd.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_progress
-tests_unit_test_progress_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_progress_LDADD = libckptcmd.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_history
-tests_unit_test_history_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_history_LDADD = libckptcmd.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_gpt2
-tests_unit_test_gpt2_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_gpt2_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckpt_diff
-tests_unit_test_ckpt_diff_SOURCES = tests/unit/test_ckpt_diff.c tests/unit/files.h \
-	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
-tests_unit_test_ckpt_diff_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_test_ckpt_diff_SOURCES = tests/unit/test_ckpt_diff.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_ckpt_diff_LDADD = libckptcmd.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_ident
-tests_unit_test_ident_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_rdzv
-tests_unit_test_rdzv_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_rank_env
 tests_unit_test_rank_env_SOURCES = tests/unit/test_rank_env.c plugin/rank_env.c
-tests_unit_test_rank_env_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_rank_env_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_task_end
 tests_unit_test_task_end_SOURCES = tests/unit/test_task_end.c plugin/task_end.c
-tests_unit_test_task_end_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_task_end_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_run_as_user
 tests_unit_test_run_as_user_SOURCES = tests/unit/test_run_as_user.c plugin/run_as_user.c
-tests_unit_test_run_as_user_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_run_as_user_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_process
 tests_unit_test_process_SOURCES = tests/unit/test_process.c plugin/process.c
-tests_unit_test_process_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_process_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_job_folder
 tests_unit_test_job_folder_SOURCES = tests/unit/test_job_folder.c plugin/job_folder.c plugin/process.c
-tests_unit_test_job_folder_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_job_folder_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_job_service
 tests_unit_test_job_service_SOURCES = tests/unit/test_job_service.c plugin/job_service.c plugin/job_folder.c \
 	plugin/process.c plugin/run_as_user.c
-tests_unit_test_job_service_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_job_service_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 if HAVE_SLURM
 unit_tests += tests/unit/test_requeue
 tests_unit_test_requeue_SOURCES = tests/unit/test_requeue.c plugin/requeue.c
 tests_unit_test_requeue_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
-tests_unit_test_requeue_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_requeue_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
 tests_unit_test_requeue_LDADD = libcommon.la $(SLURM_LIBS) $(CMOCKA_LIBS)
 endif
 
 unit_tests += tests/unit/test_philox
-tests_unit_test_philox_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_philox_LDADD = libtrainer.a $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_tensors
-tests_unit_test_tensors_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_tensors_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_model
 tests_unit_test_model_SOURCES = tests/unit/test_model.c tests/unit/model_fixture.c tests/unit/model_fixture.h
-tests_unit_test_model_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_model_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_model_bits
 tests_unit_test_model_bits_SOURCES = tests/unit/test_model_bits.c tests/unit/model_fixture.c tests/unit/model_fixture.h
-tests_unit_test_model_bits_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_model_bits_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_optimizer
 tests_unit_test_optimizer_SOURCES = tests/unit/test_optimizer.c tests/unit/model_fixture.c tests/unit/model_fixture.h
-tests_unit_test_optimizer_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_optimizer_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_sampler
-tests_unit_test_sampler_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_sampler_LDADD = libtrainer.a $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_dataset
-tests_unit_test_dataset_SOURCES = tests/unit/test_dataset.c tests/unit/files.h
-tests_unit_test_dataset_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_dataset_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_prefetch
-tests_unit_test_prefetch_SOURCES = tests/unit/test_prefetch.c tests/unit/files.h
-tests_unit_test_prefetch_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_prefetch_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_stop
-tests_unit_test_stop_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_stop_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_tree
-tests_unit_test_tree_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_tree_LDADD = libtrainer.a $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_comm
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/world_fixture.c tests/unit/world_fixture.h
-tests_unit_test_comm_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ddp
 tests_unit_test_ddp_SOURCES = tests/unit/test_ddp.c tests/unit/world_fixture.c tests/unit/world_fixture.h
-tests_unit_test_ddp_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ddp_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_opt
-tests_unit_test_opt_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_opt_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_settings
-tests_unit_test_settings_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_settings_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_pace
-tests_unit_test_pace_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_pace_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_copier
-tests_unit_test_copier_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_copier_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_layout
-tests_unit_test_layout_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_layout_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_metrics
-tests_unit_test_metrics_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_metrics_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ops
 tests_unit_test_ops_SOURCES = tests/unit/test_ops.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
-tests_unit_test_ops_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ops_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ops_fast
 tests_unit_test_ops_fast_SOURCES = tests/unit/test_ops_fast.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
-tests_unit_test_ops_fast_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ops_fast_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ops_isa
 tests_unit_test_ops_isa_SOURCES = tests/unit/test_ops_isa.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
-tests_unit_test_ops_isa_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ops_isa_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ops_threads
 tests_unit_test_ops_threads_SOURCES = tests/unit/test_ops_threads.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
-tests_unit_test_ops_threads_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_ops_threads_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_cuda_add
 tests_unit_test_cuda_add_SOURCES = tests/unit/test_cuda_add.c tests/unit/cuda_host.cc
 tests_unit_test_cuda_add_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-tests_unit_test_cuda_add_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_cuda_add_LDADD = $(cuda_kernels) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_feed
-tests_unit_test_feed_SOURCES = tests/unit/test_feed.c tests/unit/files.h
-tests_unit_test_feed_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_feed_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_agree
 tests_unit_test_agree_SOURCES = tests/unit/test_agree.c tests/unit/world_fixture.c tests/unit/world_fixture.h
-tests_unit_test_agree_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_test_agree_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 endif
 
-EXTRA_DIST += tests/golden tests/checkpoint_kill.bats tests/ckpt_command.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
+EXTRA_DIST += tests/unit/files.h tests/golden tests/checkpoint_kill.bats tests/ckpt_command.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
 
 # What bats files run.
 check_PROGRAMS += tests/tools/ckpt_writer
