@@ -22,6 +22,7 @@
 #include "common/log.h"
 
 #define PROGRESS_SECONDS 0.25
+#define UNTIDY 16
 #define BEAT_SECONDS (OWNER_HEARTBEAT / 4)
 
 /* A save that waits. */
@@ -37,6 +38,8 @@ struct ckptd_worker {
 	pthread_t thread;
 	double next_progress, next_beat;  /* the thread's own */
 	int64_t left_over;                /* the same: a failed save whose files may be complete; -1: none */
+	int64_t untidy[UNTIDY];           /* the same: failed saves whose files could perhaps not be removed */
+	size_t untidy_count;
 
 	pthread_mutex_t lock;             /* of all below */
 	pthread_cond_t changed;
@@ -168,16 +171,36 @@ static void retain(struct ckptd_worker *worker)
 		log_error("checkpoint: %s", err.text);
 }
 
+/* A disk on which a save failed may have refused to remove its files, too. What is too much is left to the next attempt. */
+static void note_untidy(struct ckptd_worker *worker, int64_t step)
+{
+	if (worker->untidy_count < UNTIDY)
+		worker->untidy[worker->untidy_count++] = step;
+}
+
+/* The disk is good again. */
+static void tidy(struct ckptd_worker *worker)
+{
+	size_t kept = 0;
+	struct err err;
+	for (size_t i = 0; i < worker->untidy_count; i++)
+		if (ckpt_discard(&worker->plan.dir, worker->untidy[i], worker->plan.attach->token, &err) < 0)
+			worker->untidy[kept++] = worker->untidy[i];
+	worker->untidy_count = kept;
+}
+
 static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *save)
 {
 	const struct ckpt_save_options options = { .progress = on_progress, .arg = worker };
 	struct ckpt_saved saved;
 	struct err err = { 0 };
 	if (ckpt_save(&worker->plan.dir, snapshot_of(worker, save), worker->plan.attach->token, &options, &saved, &err) < 0) {
+		note_untidy(worker, save->step);
 		post_failed(worker, save->step, (int)save->slot, &err);
 		return;
 	}
 	post_saved(worker, NEWS_DURABLE, save->step, (int)save->slot, &saved);
+	tidy(worker);
 	retain(worker);
 }
 

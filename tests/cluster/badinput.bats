@@ -140,12 +140,12 @@ mend_filling() { cluster run --user root rm filling/filler; }
 }
 
 # A file system can't be remounted read-only while the metrics are open, so the calls of rank 0's checkpoint service answer as
-# on one that the kernel has made so after an error.
+# on one that the kernel has made so after an error: in mid-save, so that a folder stays which could not be removed then.
 break_readonly() {
     local pid
     pid=$(sed -n 's/.*checkpoint: the service is pid \([0-9]*\);.*/\1/p' "$JOBS/readonly.log" | tail -n 1)
     strace -f -p "$pid" -o /dev/null -e trace=mkdirat,renameat,renameat2,fsync,unlinkat \
-        -e inject=mkdirat,renameat,renameat2,fsync,unlinkat:error=EROFS 2>/dev/null 3>&- &
+        -e inject=renameat,renameat2,fsync,unlinkat:error=EROFS -e inject=mkdirat:error=EROFS:when=2+ 2>/dev/null 3>&- &
     tracer=$!
 }
 mend_readonly() { kill "$tracer" && wait "$tracer" || :; }
