@@ -91,8 +91,7 @@ static struct manifest *read_manifest(struct checking *c)
 /* Whether the chunk has its hash: 1, 0, or -1 with errno. */
 static int try_chunk(struct checking *c, int fd, const struct manifest_file *file, size_t chunk, size_t size)
 {
-	off_t offset = (off_t)chunk * MANIFEST_CHUNK;
-	ssize_t n = lseek(fd, offset, SEEK_SET) < 0 ? -1 : io_read_full(fd, c->chunk, size);
+	ssize_t n = io_read_at(fd, c->chunk, size, (off_t)chunk * MANIFEST_CHUNK);
 	if (n < 0)
 		return -1;
 	return (size_t)n == size && hash_equal(hash_bytes(c->chunk, size), file->chunks[chunk]);

@@ -68,7 +68,7 @@ static int read_fault(const struct hf_model *model, const char *name, struct err
 static int read_at(const struct hf_model *model, const struct shard_file *file, uint64_t offset, void *out, size_t size,
 	struct err *err)
 {
-	ssize_t n = lseek(file->fd, (off_t)offset, SEEK_SET) < 0 ? -1 : io_read_full(file->fd, out, size);
+	ssize_t n = io_read_at(file->fd, out, size, (off_t)offset);
 	if (n < 0)
 		return read_fault(model, file->name, err);
 	if ((size_t)n != size)

@@ -92,8 +92,7 @@ static int read_floats(const struct llmc_model *model, const struct gpt2_tensor 
 	AUTO_FREE char *raw = malloc(bytes);
 	if (!raw)
 		return err_set(err, "import: no memory for tensor %s", tensor->name);
-	ssize_t n = lseek(model->fd, (off_t)(HEADER_BYTES + first * width_of(model)), SEEK_SET) < 0 ? -1
-		: io_read_full(model->fd, raw, bytes);
+	ssize_t n = io_read_at(model->fd, raw, bytes, (off_t)(HEADER_BYTES + first * width_of(model)));
 	if (n < 0)
 		return err_fail(err, EXIT_LOST, "import: couldn't read tensor %s: %m", tensor->name);
 	if ((size_t)n != bytes)

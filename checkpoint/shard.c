@@ -98,30 +98,14 @@ char *shard_buffer(const struct shard *shard)
 	return posix_memalign(&buffer, PAGE, size) == 0 ? buffer : NULL;
 }
 
-/* Like io_read_full, in whole pages: the file may end in the last one. */
-static ssize_t read_pages(int fd, char *out, size_t size, off_t offset)
-{
-	size_t done = 0;
-	while (done < size) {
-		ssize_t n = pread(fd, out + done, whole_pages(size) - done, offset + (off_t)done);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
-		if (n == 0)
-			break;
-		done += (size_t)n;
-	}
-	return (ssize_t)(done < size ? done : size);
-}
-
 static int try_chunk(struct shard *shard, size_t chunk, char *out, struct err *err)
 {
 	size_t size = shard_chunk_size(shard, chunk);
 	int result = shard_open(shard, err);
 	if (result < 0)
 		return result;
-	ssize_t n = read_pages(shard->fd, out, size, (off_t)chunk * MANIFEST_CHUNK);
+	/* In whole pages, as O_DIRECT wants it: the file may end in the last one. */
+	ssize_t n = io_read_within(shard->fd, out, size, whole_pages(size), (off_t)chunk * MANIFEST_CHUNK);
 	if (n < 0 && errno == EINVAL && is_direct(shard)) {
 		/* It could be opened with O_DIRECT, but not be read so. */
 		shard->buffered = true;
@@ -130,7 +114,7 @@ static int try_chunk(struct shard *shard, size_t chunk, char *out, struct err *e
 	}
 	if (n < 0)
 		return read_fault(shard, "read", err);
-	if ((size_t)n != size)
+	if ((size_t)n < size)
 		return damaged(err, shard, "ends too early");
 	if (!hash_equal(hash_bytes(out, size), shard->file->chunks[chunk]))
 		return damaged(err, shard, "does not have its hash");

@@ -12,11 +12,13 @@
 
 #include "common/auto.h"
 
-ssize_t io_read_full(int fd, void *buffer, size_t size)
+/* An offset of -1: from where the descriptor stands. */
+static ssize_t read_until(int fd, void *buffer, size_t size, size_t room, off_t offset)
 {
 	size_t done = 0;
 	while (done < size) {
-		ssize_t n = read(fd, (char *)buffer + done, size - done);
+		char *to = (char *)buffer + done;
+		ssize_t n = offset < 0 ? read(fd, to, room - done) : pread(fd, to, room - done, offset + (off_t)done);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -26,6 +28,21 @@ ssize_t io_read_full(int fd, void *buffer, size_t size)
 		done += (size_t)n;
 	}
 	return (ssize_t)done;
+}
+
+ssize_t io_read_full(int fd, void *buffer, size_t size)
+{
+	return read_until(fd, buffer, size, size, -1);
+}
+
+ssize_t io_read_at(int fd, void *buffer, size_t size, off_t offset)
+{
+	return read_until(fd, buffer, size, size, offset);
+}
+
+ssize_t io_read_within(int fd, void *buffer, size_t size, size_t room, off_t offset)
+{
+	return read_until(fd, buffer, size, room, offset);
 }
 
 int io_write_full(int fd, const void *buffer, size_t size)

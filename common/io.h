@@ -8,10 +8,15 @@
 
 #include "common/err.h"
 
-/* Read or write all `size` bytes, across short transfers and EINTR. io_read_full returns the bytes read, fewer than
- * `size` only at the end of the file; both return -1 with errno set on an error. */
+/* Read or write all `size` bytes, across short transfers and EINTR. The readers return the bytes read, fewer than `size`
+ * only at the end of the file; all return -1 with errno set on an error. */
 ssize_t io_read_full(int fd, void *buffer, size_t size);
+ssize_t io_read_at(int fd, void *buffer, size_t size, off_t offset);
 int io_write_full(int fd, const void *buffer, size_t size);
+
+/* The same where requests have to reach to the end of a page (O_DIRECT): each asks for all that is missing of `room` bytes,
+ * and none follows once there are `size`. May return more than `size`. */
+ssize_t io_read_within(int fd, void *buffer, size_t size, size_t room, off_t offset);
 
 /* Reads a whole regular file of at most `limit` bytes. *data is malloc'ed, has a NUL behind its *size bytes, and is the
  * caller's. `dirfd` may be AT_FDCWD. A file that is not there: status EXIT_DATA and errno ENOENT. */

@@ -356,7 +356,7 @@ steps() { (cd "$1" && echo step-*[0-9]); }
     command -v script >/dev/null || skip "no script(1): apt-get install bsdutils"
     strace -o probe true 2>/dev/null || skip "strace can't trace here"
     big "$BATS_TEST_TMPDIR/big"
-    slowly="strace -o /dev/null -e trace=read -e inject=read:delay_enter=60000"
+    slowly="strace -o /dev/null -e trace=pread64 -e inject=pread64:delay_enter=60000"
     slowly="$slowly muster-ckpt verify --deep $BATS_TEST_TMPDIR/big"
     $slowly 2>err >/dev/null
     [ ! -s err ]

@@ -302,6 +302,26 @@ static void full_reads_end_at_the_end(void **state)
 	close(full);
 }
 
+/* Where a descriptor stands is of no concern, and stays. */
+static void reads_at_a_place_leave_the_descriptor_alone(void **state)
+{
+	char out[10] = "";
+	files_write("f", "0123456789", 10);
+	int fd = open(files_path("f"), O_RDONLY);
+	assert_int_equal(io_read_at(fd, out, 4, 3), 4);
+	assert_memory_equal(out, "3456", 4);
+	assert_int_equal(io_read_at(fd, out, 4, 8), 2);
+	assert_int_equal(io_read_at(fd, out, 4, 10), 0);
+	assert_int_equal(io_read_within(fd, out, 3, 8, 1), 8);
+	assert_memory_equal(out, "12345678", 8);
+	assert_int_equal(io_read_within(fd, out, 3, 8, 6), 4);
+	assert_int_equal(io_read_within(fd, out, 6, 8, 6), 4); /* less than `size` only at the end */
+	assert_int_equal(lseek(fd, 0, SEEK_CUR), 0);
+	close(fd);
+	assert_int_equal(io_read_at(fd, out, 4, 0), -1);
+	assert_int_equal(errno, EBADF);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -313,6 +333,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_kill_leaves_a_whole_file, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(reads_are_checked, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(full_reads_end_at_the_end, files_setup, files_teardown),
+		cmocka_unit_test_setup_teardown(reads_at_a_place_leave_the_descriptor_alone, files_setup, files_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
