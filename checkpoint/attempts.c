@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/record.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -81,17 +82,6 @@ int attempts_append(const struct ckpt_dir *dir, const struct attempts_record *re
 
 /* ---- read ---- */
 
-static void copy_text(char *out, size_t size, const json_t *json)
-{
-	const char *text = json_string_value(json);
-	snprintf(out, size, "%s", text ? text : "");
-}
-
-static bool in_range(const json_t *value, json_int_t least, json_int_t most)
-{
-	return json_is_integer(value) && json_integer_value(value) >= least && json_integer_value(value) <= most;
-}
-
 static bool decode(const json_t *object, struct attempts_record *record)
 {
 	const char *event = json_string_value(json_object_get(object, "event"));
@@ -100,8 +90,8 @@ static bool decode(const json_t *object, struct attempts_record *record)
 	size_t kind = 0;
 	while (event && kind < EVENTS && strcmp(events[kind], event) != 0)
 		kind++;
-	if (!event || kind == EVENTS || !in_range(attempt, 0, INT_MAX) || !in_range(job, 0, UINT32_MAX) ||
-		!in_range(step, -1, INT64_MAX))
+	if (!event || kind == EVENTS || !record_in_range(attempt, 0, INT_MAX) || !record_in_range(job, 0, UINT32_MAX) ||
+		!record_in_range(step, -1, INT64_MAX))
 		return false;
 	*record = (struct attempts_record){
 		.event = (enum attempts_event)kind,
@@ -112,9 +102,9 @@ static bool decode(const json_t *object, struct attempts_record *record)
 		.world_size = (int)json_integer_value(json_object_get(object, "world_size")),
 		.status = (int)json_integer_value(json_object_get(object, "status")),
 	};
-	copy_text(record->cluster, sizeof record->cluster, json_object_get(object, "cluster"));
-	copy_text(record->nodes, sizeof record->nodes, json_object_get(object, "nodes"));
-	copy_text(record->why, sizeof record->why, json_object_get(object, "why"));
+	record_text(record->cluster, sizeof record->cluster, json_object_get(object, "cluster"));
+	record_text(record->nodes, sizeof record->nodes, json_object_get(object, "nodes"));
+	record_text(record->why, sizeof record->why, json_object_get(object, "why"));
 	return true;
 }
 

@@ -14,6 +14,7 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/memory_limit.c checkpoint/memory_limit.h \
 	checkpoint/owner.c checkpoint/owner.h \
 	checkpoint/pin.c checkpoint/pin.h \
+	checkpoint/record.c checkpoint/record.h \
 	checkpoint/removable.c checkpoint/removable.h \
 	checkpoint/retention.c checkpoint/retention.h \
 	checkpoint/safetensors.c checkpoint/safetensors.h \

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/record.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/hash.h"
@@ -48,27 +49,16 @@ static char *encode(const struct owner *owner)
 	return text;
 }
 
-static bool copy_text(char *out, size_t size, const json_t *json)
-{
-	const char *text = json_string_value(json);
-	return text && (size_t)snprintf(out, size, "%s", text) < size;
-}
-
-static bool in_range(const json_t *value, json_int_t most)
-{
-	return json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) <= most;
-}
-
 static bool decode(const json_t *object, struct owner *owner)
 {
 	const json_t *job = json_object_get(object, "job"), *attempt = json_object_get(object, "attempt");
 	struct hash128 ignored;
 	memset(owner, 0, sizeof *owner);
-	if (!in_range(job, UINT32_MAX) || !in_range(attempt, INT_MAX) ||
-		!copy_text(owner->cluster, sizeof owner->cluster, json_object_get(object, "cluster")) ||
-		!copy_text(owner->token, sizeof owner->token, json_object_get(object, "token")) ||
-		!copy_text(owner->host, sizeof owner->host, json_object_get(object, "host")) ||
-		!copy_text(owner->process, sizeof owner->process, json_object_get(object, "process")) ||
+	if (!record_in_range(job, 0, UINT32_MAX) || !record_in_range(attempt, 0, INT_MAX) ||
+		!record_text(owner->cluster, sizeof owner->cluster, json_object_get(object, "cluster")) ||
+		!record_text(owner->token, sizeof owner->token, json_object_get(object, "token")) ||
+		!record_text(owner->host, sizeof owner->host, json_object_get(object, "host")) ||
+		!record_text(owner->process, sizeof owner->process, json_object_get(object, "process")) ||
 		hash_parse(owner->token, &ignored) < 0)
 		return false;
 	owner->job = (uint32_t)json_integer_value(job);
