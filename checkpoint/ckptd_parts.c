@@ -131,6 +131,8 @@ int ckptd_parts_begin(struct ckptd_parts *parts, int64_t step, double now)
 int ckptd_parts_tell(struct ckptd_parts *parts, int64_t step, int part, char *text, size_t size, const struct err *fault,
 	double now)
 {
+	if (text && step >= parts->left[part])
+		parts->left[part] = INT64_MAX; /* it has come back by another service */
 	struct ckptd_parts_step *save = get_step(parts, step, now);
 	if (!save || save->told[part]) {
 		free(text);

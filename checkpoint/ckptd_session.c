@@ -48,7 +48,7 @@ static void leave(struct ckptd_session *session)
 	ckptd_conn_close(&session->conn);
 	ckptd_worker_alone(session->worker);
 	if (session->report)
-		ckptd_report_left(session->report, session->handed + 1, LEFT_SECONDS);
+		ckptd_report_left(session->report, session->handed < INT64_MAX ? session->handed + 1 : INT64_MAX, LEFT_SECONDS);
 }
 
 static void send_away(struct ckptd_session *session, const struct err *why)

@@ -113,6 +113,10 @@ static void saves_fail_late_overtaken_or_by_a_part(void **state)
 	expect(left, 1, PARTS_WAIT, 0);
 	tell(left, 4, 0, "a", 1);
 	expect(left, 1, PARTS_COMPLETE, 4);
+	/* Until he is heard of again. */
+	tell(left, 7, 1, "b", 2);
+	tell(left, 7, 0, "a", 2);
+	expect(left, 2, PARTS_COMPLETE, 7);
 	ckptd_parts_destroy(left);
 	/* In a hurry everything is late sooner, what comes later too. */
 	tell(parts, 6, 0, "a", 300);
