@@ -164,29 +164,32 @@ static const struct snapshot *snapshot_of(struct ckptd_worker *worker, const str
 	return snapshot;
 }
 
-static void retain(struct ckptd_worker *worker)
-{
-	struct err err;
-	if (ckpt_dir_retain(&worker->plan.dir, &worker->retention, worker->plan.attach->token, &err) < 0)
-		log_error("checkpoint: %s", err.text);
-}
-
-/* A disk on which a save failed may have refused to remove its files, too. What is too much is left to the next attempt. */
+/* A disk on which a save failed may refuse to remove its files, too. What is too much is left to the next attempt. */
 static void note_untidy(struct ckptd_worker *worker, int64_t step)
 {
 	if (worker->untidy_count < UNTIDY)
 		worker->untidy[worker->untidy_count++] = step;
 }
 
-/* The disk is good again. */
-static void tidy(struct ckptd_worker *worker)
+/* A save is durable: the disk is good. Its step, if it failed before, has no unfinished files any more. */
+static void tidy(struct ckptd_worker *worker, int64_t durable)
 {
 	size_t kept = 0;
 	struct err err;
 	for (size_t i = 0; i < worker->untidy_count; i++)
-		if (ckpt_discard(&worker->plan.dir, worker->untidy[i], worker->plan.attach->token, &err) < 0)
+		if (worker->untidy[i] != durable &&
+			ckpt_discard(&worker->plan.dir, worker->untidy[i], worker->plan.attach->token, &err) < 0)
 			worker->untidy[kept++] = worker->untidy[i];
 	worker->untidy_count = kept;
+}
+
+/* What a durable save makes superfluous goes. */
+static void clean_up(struct ckptd_worker *worker, int64_t durable)
+{
+	struct err err;
+	tidy(worker, durable);
+	if (ckpt_dir_retain(&worker->plan.dir, &worker->retention, worker->plan.attach->token, &err) < 0)
+		log_error("checkpoint: %s", err.text);
 }
 
 static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *save)
@@ -200,8 +203,7 @@ static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *sav
 		return;
 	}
 	post_saved(worker, NEWS_DURABLE, save->step, (int)save->slot, &saved);
-	tidy(worker);
-	retain(worker);
+	clean_up(worker, save->step);
 }
 
 /* The text of this part's file, durable; NULL on error. */
@@ -286,8 +288,10 @@ static void do_save(struct ckptd_worker *worker, const struct ckptd_save *save)
 static void discard(struct ckptd_worker *worker, int64_t step)
 {
 	struct err err;
-	if (step >= 0 && ckpt_discard(&worker->plan.dir, step, worker->plan.attach->token, &err) < 0)
-		log_warn("checkpoint: couldn't remove an unfinished save: %s", err.text);
+	if (step < 0 || ckpt_discard(&worker->plan.dir, step, worker->plan.attach->token, &err) == 0)
+		return;
+	log_warn("checkpoint: couldn't remove an unfinished save, and tries again behind the next: %s", err.text);
+	note_untidy(worker, step);
 }
 
 static int commit(struct ckptd_worker *worker, const struct ckptd_parts_step *save, struct err *err)
@@ -334,7 +338,7 @@ static void decide(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict
 		worker->left_over = verdict == PARTS_LATE ? save->step : -1;
 	}
 	if (committed)
-		retain(worker);
+		clean_up(worker, save->step);
 }
 
 /* With the lock held, which it gives up meanwhile. Returns false when no save is over. */
