@@ -17,9 +17,9 @@
 #include "checkpoint/owner.h"
 #include "common/auto.h"
 #include "common/io.h"
-#include "common/log.h"
 #include "tests/tools/ckpt_sample.h"
 #include "tests/unit/files.h"
+#include "tests/unit/quiet.h"
 
 #define IO_TIMEOUT 0.2
 #define PARTS_MAX 5
@@ -532,10 +532,6 @@ static void names_of_parts(void **state)
 		assert_int_equal(ckpt_part_count(wrong[i]), 0);
 }
 
-static void drop_line(void *arg, enum log_level level, const char *line)
-{
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -551,6 +547,6 @@ int main(void)
 		cmocka_unit_test(wrong_snapshots_are_refused),
 		cmocka_unit_test(names_of_parts),
 	};
-	log_set_writer(drop_line, NULL);
+	quiet_log();
 	return cmocka_run_group_tests(tests, files_setup, files_teardown);
 }

@@ -20,8 +20,8 @@
 #include "checkpoint/ckpt_save.h"
 #include "checkpoint/owner.h"
 #include "common/io.h"
-#include "common/log.h"
 #include "tests/unit/files.h"
+#include "tests/unit/quiet.h"
 
 #define PAGE 4096
 #define VICTIM 2             /* the step that is damaged; the one before stays whole */
@@ -100,11 +100,6 @@ static void remember_file(const char *name, bool shard)
 	file->prefix = prefix;
 }
 
-static void drop_line(void *arg, enum log_level level, const char *line)
-{
-	(void)arg, (void)level, (void)line;
-}
-
 static int set_up(void **state)
 {
 	const char *every = getenv("MUSTER_TEST_SHARE");
@@ -120,7 +115,7 @@ static int set_up(void **state)
 	all = every && atoi(every) == 0;
 	if (every && atoi(every) > 0)
 		share = (size_t)atoi(every);
-	log_set_writer(drop_line, NULL);
+	quiet_log();
 	if (files_setup(state) < 0 || ckpt_dir_open(&dir, files_path("run"), &err) < 0 ||
 		owner_claim(&dir, &owner, NULL, NULL, 5, &err) < 0)
 		return -1;

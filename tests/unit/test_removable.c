@@ -17,9 +17,9 @@
 #include "checkpoint/owner.h"
 #include "checkpoint/removable.h"
 #include "checkpoint/retention.h"
-#include "common/log.h"
 #include "tests/tools/ckpt_sample.h"
 #include "tests/unit/files.h"
+#include "tests/unit/quiet.h"
 
 static struct ckpt_dir dir;
 static struct owner owner;
@@ -140,10 +140,6 @@ static void the_last_whole_one_stays(void **state)
 	ckpt_dir_close(&dir);
 }
 
-static void drop_line(void *arg, enum log_level level, const char *line)
-{
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -152,6 +148,6 @@ int main(void)
 		cmocka_unit_test(who_comes_while_it_is_removed_does_not_get_it),
 		cmocka_unit_test(the_last_whole_one_stays),
 	};
-	log_set_writer(drop_line, NULL);
+	quiet_log();
 	return cmocka_run_group_tests_name("removable", tests, files_setup, files_teardown);
 }
