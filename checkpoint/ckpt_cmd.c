@@ -18,17 +18,16 @@
 #include "checkpoint/owner.h"
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/number.h"
 
 /* ---- places ---- */
 
 int64_t ckpt_cmd_step(const char *text)
 {
-	char *end;
+	int64_t step;
 	if (strncmp(text, "step-", 5) == 0)
 		return ckpt_step_of(text);
-	errno = 0;
-	long long step = strtoll(text, &end, 10);
-	return errno || end == text || *end || text[0] < '0' || text[0] > '9' ? -1 : step;
+	return number_whole(text, 0, INT64_MAX, &step) ? step : -1;
 }
 
 static const char *base_name(const char *path)

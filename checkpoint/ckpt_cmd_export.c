@@ -18,6 +18,7 @@
 #include "checkpoint/progress.h"
 #include "common/auto.h"
 #include "common/io.h"
+#include "common/number.h"
 
 #define SHARD_SIZE UINT64_C(5000000000) /* save_pretrained's */
 #define CONFIG_LIMIT (1u << 20)
@@ -40,15 +41,10 @@ static const struct argp_option option_rows[] = {
 
 static uint64_t parse_size(const char *text, struct argp_state *state)
 {
-	static const char units[] = "KMG";
-	char *end;
-	errno = 0;
-	unsigned long long size = strtoull(text, &end, 10);
-	const char *unit = *end ? strchr(units, *end) : NULL;
-	bool good = !errno && end != text && text[0] >= '0' && text[0] <= '9' && (!*end || (unit && !end[1]));
-	if (!good || (unit && __builtin_mul_overflow(size, 1ull << 10 * (unit - units + 1), &size)))
-		argp_error(state, "--shard-size=%s is no size: give bytes, such as 5000000000, or 4G", text);
-	return size;
+	int64_t size = 0;
+	if (!number_bytes(text, 0, INT64_MAX, &size))
+		argp_error(state, "--shard-size=%s is no size: give bytes, such as 5000000000, or 4GiB", text);
+	return (uint64_t)size;
 }
 
 static enum safetensors_dtype parse_dtype(const char *text, struct argp_state *state)

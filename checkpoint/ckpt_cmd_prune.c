@@ -18,6 +18,7 @@
 #include "checkpoint/progress.h"
 #include "checkpoint/retention.h"
 #include "common/auto.h"
+#include "common/number.h"
 
 #define CLAIM_SECONDS 10.0
 
@@ -38,10 +39,8 @@ static const struct argp_option option_rows[] = {
 
 static int64_t parse_count(const char *name, const char *text, int64_t low, struct argp_state *state)
 {
-	char *end;
-	errno = 0;
-	long long value = strtoll(text, &end, 10);
-	if (errno || end == text || *end || value < low)
+	int64_t value = 0;
+	if (!number_whole(text, low, INT64_MAX, &value))
 		argp_error(state, "--%s=%s is no whole number of at least %lld", name, text, (long long)low);
 	return value;
 }

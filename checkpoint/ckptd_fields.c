@@ -10,6 +10,7 @@
 
 #include "checkpoint/ckptd_proto.h"
 #include "common/hash.h"
+#include "common/number.h"
 
 /* ---- encode ---- */
 
@@ -120,13 +121,9 @@ static int decode_integer(const struct ckptd_field *field, const json_t *value, 
 static int decode_u64(const struct ckptd_field *field, const json_t *value, uint64_t *out, struct err *err)
 {
 	const char *text = json_string_value(value);
-	size_t length = text ? strspn(text, "0123456789") : 0;
 	*out = 0;
-	if (length == 0 || text[length] || (text[0] == '0' && length > 1))
-		return wrong(field, "is not a number as text", err);
-	for (; *text; text++)
-		if (__builtin_mul_overflow(*out, 10, out) || __builtin_add_overflow(*out, (uint64_t)(*text - '0'), out))
-			return wrong(field, "is out of its range", err);
+	if (!text || !number_u64(text, out))
+		return wrong(field, "is not a number of 64 bits as text", err);
 	return 0;
 }
 

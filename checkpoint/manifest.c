@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/number.h"
 
 #define FORMAT "muster-checkpoint"
 #define PART_FORMAT "muster-checkpoint-part"
@@ -288,18 +289,11 @@ static int parse_file(struct manifest *manifest, const json_t *json, struct err 
 	return 0;
 }
 
-/* Decimal digits of an unsigned 64-bit number, without sign or leading zeros. */
 static int parse_seed(const json_t *json, uint64_t *seed, struct err *err)
 {
 	const char *text = json_string_value(json);
-	uint64_t value = 0;
-	if (!text || !text[0] || (text[0] == '0' && text[1]))
+	if (!text || !number_u64(text, seed))
 		return err_fail(err, EXIT_DATA, "manifest: seed is missing or malformed");
-	for (; *text; text++)
-		if (*text < '0' || *text > '9' || __builtin_mul_overflow(value, 10, &value) ||
-			__builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
-			return err_fail(err, EXIT_DATA, "manifest: seed is missing or malformed");
-	*seed = value;
 	return 0;
 }
 

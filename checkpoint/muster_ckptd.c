@@ -20,6 +20,7 @@
 #include "checkpoint/ckptd_server.h"
 #include "common/io.h"
 #include "common/log.h"
+#include "common/number.h"
 
 const char *argp_program_version = PACKAGE_STRING;
 
@@ -62,9 +63,8 @@ static const struct argp_option option_table[] = {
 
 static double number(struct argp_state *state, const char *name, const char *text, double most)
 {
-	char *end;
-	double value = strtod(text, &end);
-	if (end == text || *end || !(value >= 0 && value <= most))
+	double value = 0;
+	if (!number_real(text, 0, most, &value))
 		argp_error(state, "--%s %s: not a number from 0 to %g", name, text, most);
 	return value;
 }

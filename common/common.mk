@@ -8,6 +8,7 @@ libcommon_la_SOURCES = \
 	common/hash.c common/hash.h \
 	common/io.c common/io.h \
 	common/log.c common/log.h \
+	common/number.c common/number.h \
 	common/opt.c common/opt.h \
 	common/opt_parse.c
 libcommon_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/number.h"
 
 #define TEXT_BYTES 4200 /* the longest value that is compared or shown: a path */
 
@@ -67,56 +68,26 @@ static int set_count(const struct opt *opt, int64_t *value, const char *text, st
 		*value = OPT_AUTO;
 		return 0;
 	}
-	char *end;
-	errno = 0;
-	long long number = strtoll(text, &end, 10);
-	if (errno || end == text || *end || number < opt->least || number > opt->most)
+	if (!number_whole(text, (int64_t)opt->least, (int64_t)opt->most, value))
 		return err_fail(err, EXIT_USAGE, "--%s takes a whole number from %.0f to %.0f%s, not \"%s\"", opt->name,
 			opt->least, opt->most, opt->automatic ? " or auto" : "", text);
-	*value = number;
 	return 0;
 }
 
 static int set_real(const struct opt *opt, double *value, const char *text, struct err *err)
 {
-	char *end;
-	double number = strtod(text, &end);
-	if (end == text || *end || !isfinite(number) || number < opt->least || number > opt->most)
+	if (!number_real(text, opt->least, opt->most, value))
 		return err_fail(err, EXIT_USAGE, "--%s takes a number from %g to %g, not \"%s\"", opt->name, opt->least,
 			opt->most, text);
-	*value = number;
 	return 0;
 }
 
-/* Binary ones first, largest first: that is the order in which a value is shown. */
-static const struct { const char *name; int64_t bytes; } size_units[] = {
-	{ "TiB", (int64_t)1 << 40 }, { "GiB", 1 << 30 }, { "MiB", 1 << 20 }, { "KiB", 1 << 10 }, { "", 1 }, { "B", 1 },
-	{ "T", (int64_t)1 << 40 }, { "G", 1 << 30 }, { "M", 1 << 20 }, { "K", 1 << 10 },
-	{ "TB", 1000000000000 }, { "GB", 1000000000 }, { "MB", 1000000 }, { "KB", 1000 }, { "kB", 1000 },
-};
-
 static int set_size(const struct opt *opt, int64_t *value, const char *text, struct err *err)
 {
-	char *end;
-	int64_t bytes;
-	errno = 0;
-	long long number = strtoll(text, &end, 10);
-	for (size_t i = 0; !errno && end != text && i < sizeof size_units / sizeof size_units[0]; i++)
-		if (strcmp(end, size_units[i].name) == 0 && !__builtin_mul_overflow(number, size_units[i].bytes, &bytes)
-			&& (double)bytes >= opt->least && (double)bytes <= opt->most) {
-			*value = bytes;
-			return 0;
-		}
-	return err_fail(err, EXIT_USAGE, "--%s takes a size from %.0f bytes up, such as 4GiB or 500MB, not \"%s\"", opt->name,
-		opt->least, text);
-}
-
-static void size_text(int64_t value, char *out, size_t size)
-{
-	size_t unit = 0;
-	while (value % size_units[unit].bytes || (value == 0 && size_units[unit].bytes > 1))
-		unit++;
-	snprintf(out, size, "%lld%s", (long long)(value / size_units[unit].bytes), size_units[unit].name);
+	if (!number_bytes(text, (int64_t)opt->least, (int64_t)opt->most, value))
+		return err_fail(err, EXIT_USAGE, "--%s takes a size from %.0f bytes up, such as 4GiB or 500MB, not \"%s\"", opt->name,
+			opt->least, text);
+	return 0;
 }
 
 static int set_switch(const struct opt *opt, bool *value, const char *text, struct err *err)
@@ -203,7 +174,7 @@ char *opt_text(const struct opt *opt, const void *values, char *out, size_t size
 			snprintf(out, size, "%lld", (long long)*(const int64_t *)value);
 		break;
 	case OPT_SIZE:
-		size_text(*(const int64_t *)value, out, size);
+		number_bytes_text(*(const int64_t *)value, out, size);
 		break;
 	case OPT_REAL:
 		real_text(*(const double *)value, out, size);

@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/ident.h"
 #include "common/log.h"
+#include "common/number.h"
 #include "config.h"
 #include "plugin/rdzv.h"
 
@@ -41,15 +42,13 @@ static const struct argp_option option_table[] = {
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *options = state->input;
-	char *end;
 	switch (key) {
 	case 'p':
 		options->provider = arg;
 		return 0;
 	case 't':
-		options->timeout = strtod(arg, &end);
-		if (end == arg || *end || !(options->timeout > 0))
-			argp_error(state, "--timeout=%s: not a number of seconds above 0", arg);
+		if (!number_real(arg, 0.001, 86400, &options->timeout))
+			argp_error(state, "--timeout=%s: not a number of seconds from 0.001 to 86400", arg);
 		return 0;
 	case 'j':
 		options->json = true;

@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/number.h"
 #include "config.h"
 #include "plugin/requeue.h"
 
@@ -44,9 +45,8 @@ static const struct argp_option option_table[] = {
 
 static long number(struct argp_state *state, const char *name, const char *text, long max)
 {
-	char *end;
-	long value = strtol(text, &end, 10);
-	if (text[0] < '0' || text[0] > '9' || *end || value > max)
+	int64_t value = 0;
+	if (!number_whole(text, 0, max, &value))
 		argp_error(state, "%s %s: not a number from 0 to %ld", name, text, max);
 	return value;
 }
@@ -225,17 +225,21 @@ static int run(const struct options *options)
 static int read_script_job(struct options *options)
 {
 	const char *job = getenv("SLURM_JOB_ID"), *attempt = getenv("SLURM_RESTART_COUNT");
-	char *end;
+	int64_t number;
 	if (!job || !job[0]) {
 		say("SLURM_JOB_ID is not set: --status is for batch scripts");
 		return -1;
 	}
-	options->job = strtol(job, &end, 10);
-	options->attempt = attempt ? strtol(attempt, NULL, 10) : 0;
-	if (*end || options->job <= 0 || options->job > UINT32_MAX) {
+	if (!number_whole(job, 1, UINT32_MAX, &number)) {
 		say("SLURM_JOB_ID=%s is not a job", job);
 		return -1;
 	}
+	options->job = number;
+	if (attempt && !number_whole(attempt, 0, INT_MAX, &number)) {
+		say("SLURM_RESTART_COUNT=%s is no count of restarts", attempt);
+		return -1;
+	}
+	options->attempt = attempt ? number : 0;
 	return 0;
 }
 

@@ -25,6 +25,7 @@ spank_muster_la_SOURCES = \
 	common/clock.c common/clock.h \
 	common/err.c common/err.h \
 	common/ident.c common/ident.h \
+	common/number.c common/number.h \
 	plugin/job_folder.c plugin/job_folder.h \
 	plugin/job_service.c plugin/job_service.h \
 	plugin/process.c plugin/process.h \

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/number.h"
 #include "plugin/job_folder.h"
 
 #define DRAIN_MAX 86400
@@ -52,9 +53,8 @@ static int set_run(struct spank_args *args, const char *value)
 
 static int set_drain(struct spank_args *args, const char *value)
 {
-	char *end;
-	long seconds = strtol(value, &end, 10);
-	if (value[0] < '0' || value[0] > '9' || *end || seconds > DRAIN_MAX)
+	int64_t seconds;
+	if (!number_whole(value, 0, DRAIN_MAX, &seconds))
 		return -1;
 	args->drain = (int)seconds;
 	return 0;

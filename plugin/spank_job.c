@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <glob.h>
+#include <limits.h>
 #include <slurm/slurm.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "common/number.h"
 #include "plugin/job_service.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
@@ -80,7 +82,8 @@ static void remove_dead_sockets(uint32_t job)
 static int attempt_of_job(void)
 {
 	const char *count = getenv("SLURM_JOB_RESTART_COUNT");
-	return count ? (int)strtol(count, NULL, 10) : -1;
+	int64_t attempt;
+	return count && number_whole(count, 0, INT_MAX, &attempt) ? (int)attempt : -1;
 }
 
 static int read_plan(spank_t spank, int argc, char **argv, struct spank_args *args, struct job_service *plan)

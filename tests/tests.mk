@@ -18,6 +18,8 @@ unit_tests += tests/unit/test_io
 tests_unit_test_io_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_log
 tests_unit_test_log_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_number
+tests_unit_test_number_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_safetensors
 tests_unit_test_safetensors_LDADD = libcheckpoint.la $(CMOCKA_LIBS)

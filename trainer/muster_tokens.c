@@ -16,6 +16,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/number.h"
 #include "trainer/token_writer.h"
 
 #define READ_BYTES (1 << 20)
@@ -60,20 +61,14 @@ static void catch_signals(void)
 /* "0.1" is a fraction; "100000", "64K", "2M" and "1G" are bytes. */
 static int parse_validation(const char *text, struct options *options)
 {
-	char *end;
+	int64_t bytes;
 	options->validation = true;
-	if (strchr(text, '.')) {
-		options->fraction = strtod(text, &end);
-		return *end == '\0' && options->fraction > 0 && options->fraction < 1 ? 0 : -1;
-	}
-	errno = 0;
-	options->bytes = strtoull(text, &end, 10);
-	if (errno || end == text || *text == '-' || options->bytes == 0)
+	if (strchr(text, '.'))
+		return number_real(text, 0, 1, &options->fraction) && options->fraction > 0 && options->fraction < 1 ? 0 : -1;
+	if (!number_bytes(text, 1, INT64_MAX, &bytes))
 		return -1;
-	const char *units = "KMG", *unit = *end ? strchr(units, *end) : NULL;
-	if (unit && end[1] == '\0')
-		return __builtin_mul_overflow(options->bytes, UINT64_C(1) << 10 * (unit - units + 1), &options->bytes) ? -1 : 0;
-	return *end == '\0' ? 0 : -1;
+	options->bytes = (uint64_t)bytes;
+	return 0;
 }
 
 static const struct argp_option option_rows[] = {
