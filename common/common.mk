@@ -6,6 +6,7 @@ libcommon_la_SOURCES = \
 	common/clock.c common/clock.h \
 	common/err.c common/err.h \
 	common/hash.c common/hash.h \
+	common/hash_avx2.c common/hash_xxh3.h \
 	common/io.c common/io.h \
 	common/log.c common/log.h \
 	common/number.c common/number.h \

@@ -4,7 +4,29 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
+
+#include "common/hash_xxh3.h"
+
+static XXH128_hash_t plain_bytes(const void *data, size_t size)
+{
+	return XXH3_128bits(data, size);
+}
+
+static void plain_add(XXH3_state_t *state, const void *data, size_t size)
+{
+	XXH3_128bits_update(state, data, size);
+}
+
+const struct hash_xxh3 hash_plain = { plain_bytes, plain_add };
+
+const struct hash_xxh3 *hash_xxh3_choose(void)
+{
+#ifdef __x86_64__
+	if (hash_avx2.add && __builtin_cpu_supports("avx2"))
+		return &hash_avx2;
+#endif
+	return &hash_plain;
+}
 
 static struct hash128 from_xxh(XXH128_hash_t h)
 {
@@ -13,7 +35,7 @@ static struct hash128 from_xxh(XXH128_hash_t h)
 
 struct hash128 hash_bytes(const void *data, size_t size)
 {
-	return from_xxh(XXH3_128bits(data, size));
+	return from_xxh(hash_xxh3_choose()->bytes(data, size));
 }
 
 bool hash_equal(struct hash128 a, struct hash128 b)
@@ -61,7 +83,7 @@ struct hasher *hasher_create(void)
 
 void hasher_add(struct hasher *hasher, const void *data, size_t size)
 {
-	XXH3_128bits_update((XXH3_state_t *)hasher, data, size);
+	hash_xxh3_choose()->add((XXH3_state_t *)hasher, data, size);
 }
 
 struct hash128 hasher_value(const struct hasher *hasher)

@@ -18,14 +18,14 @@ sources() {
     case $1 in
     attempts) echo checkpoint/attempts.c common/{clock,err,io}.c -ljansson ;;
     checkpoint) echo checkpoint/{ckpt,ckpt_dir,ckpt_read,manifest,owner,pin,removable,retention,safetensors,shard,shard_scan}.c \
-        common/{clock,err,hash,io,log}.c -ljansson -lxxhash -lm ;;
+        common/{clock,err,hash,hash_avx2,io,log}.c -ljansson -lxxhash -lm ;;
     ckptd_proto)
-        echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c common/{clock,err,hash}.c -ljansson -lxxhash
+        echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c common/{clock,err,hash,hash_avx2}.c -ljansson -lxxhash
         ;;
-    owner) echo checkpoint/owner.c common/{clock,err,hash,io,log}.c -ljansson -lxxhash ;;
+    owner) echo checkpoint/owner.c common/{clock,err,hash,hash_avx2,io,log}.c -ljansson -lxxhash ;;
     import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c common/{err,io}.c -ljansson -lm ;;
-    manifest) echo checkpoint/manifest.c common/err.c common/hash.c -ljansson -lxxhash ;;
-    part) echo checkpoint/{ckpt_part,manifest}.c common/{err,hash}.c -ljansson -lxxhash ;;
+    manifest) echo checkpoint/manifest.c common/err.c common/hash.c common/hash_avx2.c -ljansson -lxxhash ;;
+    part) echo checkpoint/{ckpt_part,manifest}.c common/{err,hash,hash_avx2}.c -ljansson -lxxhash ;;
     npy) echo trainer/npy.c common/err.c ;;
     safetensors) echo checkpoint/safetensors.c common/err.c -ljansson ;;
     tokens) echo trainer/token_file.c common/err.c ;;

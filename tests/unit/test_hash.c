@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/hash.h"
+#include "common/hash_xxh3.h"
 
 /* xxHash's own sanity check: its buffer and its answers for seed 0. */
 static const struct {
@@ -66,6 +67,35 @@ static void pieces_give_the_whole(void **state)
 	hasher_destroy(NULL);
 }
 
+/* A hash of 70 KB by one way, in one piece and in many. */
+static void compare_ways(const struct hash_xxh3 *one, const struct hash_xxh3 *other)
+{
+	static unsigned char data[70000];
+	XXH3_state_t *state = XXH3_createState();
+	assert_non_null(state);
+	for (size_t i = 0; i < sizeof data; i++)
+		data[i] = (unsigned char)(buffer[i % sizeof buffer] ^ i >> 8);
+	for (size_t size = 0; size <= sizeof data; size += size < 2100 ? 1 : 1931) {
+		const XXH128_hash_t hash = one->bytes(data, size);
+		assert_true(XXH128_isEqual(hash, other->bytes(data, size)));
+		XXH3_128bits_reset(state);
+		for (size_t at = 0, step = 1; at < size; at += step, step = step * 3 % 5003) {
+			size_t left = size - at;
+			other->add(state, data + at, left < step ? left : step);
+		}
+		assert_true(XXH128_isEqual(hash, XXH3_128bits_digest(state)));
+	}
+	XXH3_freeState(state);
+}
+
+static void every_way_gives_the_same(void **state)
+{
+	const struct hash_xxh3 *best = hash_xxh3_choose();
+	assert_non_null(best->add);
+	compare_ways(&hash_plain, best);
+	compare_ways(best, &hash_plain);
+}
+
 static void digits_go_there_and_back(void **state)
 {
 	char text[HASH_HEX_SIZE];
@@ -93,6 +123,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_answers),
 		cmocka_unit_test(pieces_give_the_whole),
+		cmocka_unit_test(every_way_gives_the_same),
 		cmocka_unit_test(digits_go_there_and_back),
 		cmocka_unit_test(other_text_is_refused),
 	};
