@@ -7,6 +7,7 @@ libcommon_la_SOURCES = \
 	common/err.c common/err.h \
 	common/hash.c common/hash.h \
 	common/hash_avx2.c common/hash_xxh3.h \
+	common/hostlist.c common/hostlist.h \
 	common/io.c common/io.h \
 	common/log.c common/log.h \
 	common/number.c common/number.h \

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/hostlist.h"
+
 #define UNSAID (-1)
 
 /* The environment as a source of numbers; the first malformed one is kept as the error. */
@@ -92,6 +94,15 @@ int ident_tasks_on_node(const char *coded, int node)
 	return -1;
 }
 
+/* The place of this node in SLURM_STEP_TASKS_PER_NODE. Slurm sorts that by name together with the list of nodes, while the
+ * nodes of a heterogeneous step are numbered component by component (22.05 and 25.11). */
+static int place_of_node(struct reader *reader, const struct claim *claim)
+{
+	const char *nodes = text_of(reader, "SLURM_STEP_NODELIST"), *name = text_of(reader, "SLURMD_NODENAME");
+	long place = nodes && name ? hostlist_find(nodes, name) : -1;
+	return (int)(place < 0 ? claim->node_rank : place);
+}
+
 /* What Slurm says of a task of a step; false outside a step (a batch script has no SLURM_STEP_NUM_TASKS). */
 static bool read_slurm_step(struct reader *reader, struct claim *claim)
 {
@@ -107,7 +118,7 @@ static bool read_slurm_step(struct reader *reader, struct claim *claim)
 	const char *coded = text_of(reader, "SLURM_STEP_TASKS_PER_NODE");
 	if (!coded || claim->node_rank == UNSAID || reader->failed)
 		return true;
-	claim->local_world_size = ident_tasks_on_node(coded, (int)claim->node_rank);
+	claim->local_world_size = ident_tasks_on_node(coded, place_of_node(reader, claim));
 	if (claim->local_world_size < 0) {
 		err_fail(reader->err, EXIT_USAGE, "identity: couldn't find node %ld in SLURM_STEP_TASKS_PER_NODE=%s",
 			claim->node_rank, coded);

@@ -24,6 +24,7 @@ plugin_LTLIBRARIES = spank_muster.la
 spank_muster_la_SOURCES = \
 	common/clock.c common/clock.h \
 	common/err.c common/err.h \
+	common/hostlist.c common/hostlist.h \
 	common/ident.c common/ident.h \
 	common/number.c common/number.h \
 	plugin/job_folder.c plugin/job_folder.h \

@@ -88,6 +88,8 @@ unit_tests += tests/unit/test_ckpt_diff
 tests_unit_test_ckpt_diff_SOURCES = tests/unit/test_ckpt_diff.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_ckpt_diff_LDADD = libckptcmd.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_hostlist
+tests_unit_test_hostlist_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ident
 tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
 

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists come from the environment: whatever they hold, no more than HOSTS_MAX names are looked at. */
+#include "common/hostlist.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define HOSTS_MAX (1L << 20)
+#define NAME_SIZE 256
+
+struct range {
+	long first, last;
+	int width; /* digits of the first number */
+};
+
+static int read_number(const char **at, const char *end, long *value)
+{
+	const char *start = *at;
+	*value = 0;
+	for (; *at < end && **at >= '0' && **at <= '9'; ++*at) {
+		*value = *value * 10 + (**at - '0');
+		if (*at - start >= 15)
+			return -1;
+	}
+	return (int)(*at - start);
+}
+
+/* The range at *at, which moves behind it and its comma. */
+static int read_range(const char **at, const char *end, struct range *range)
+{
+	range->width = read_number(at, end, &range->first);
+	range->last = range->first;
+	if (range->width <= 0)
+		return -1;
+	if (*at < end && **at == '-') {
+		++*at;
+		if (read_number(at, end, &range->last) <= 0 || range->last < range->first)
+			return -1;
+	}
+	if (*at == end)
+		return 0;
+	return *(*at)++ == ',' && *at < end ? 0 : -1;
+}
+
+/* How many numbers stand between two brackets, -1 if malformed. Number `index` of them is printed to `out`, unless that is
+ * NULL; it has room for any. */
+static long read_bracket(const char *at, const char *end, long index, char *out)
+{
+	long count = 0;
+	struct range range;
+	do {
+		if (read_range(&at, end, &range) < 0)
+			return -1;
+		long size = range.last - range.first + 1;
+		if (out && index >= count && index - count < size)
+			sprintf(out, "%0*ld", range.width, range.first + index - count);
+		count += size;
+	} while (at < end && count <= HOSTS_MAX);
+	return count <= HOSTS_MAX ? count : -1;
+}
+
+/* The end of the item that begins here: a comma outside brackets, or the end of the list. */
+static const char *item_end(const char *at)
+{
+	for (bool inside = false; *at && (inside || *at != ','); at++)
+		inside = *at == '[' || (inside && *at != ']');
+	return at;
+}
+
+/* How many names an item stands for; -1 if it is malformed. */
+static long item_count(const char *at, const char *end)
+{
+	long count = at < end ? 1 : -1;
+	for (; count > 0 && at < end; at++) {
+		if (*at == ']')
+			return -1;
+		if (*at != '[')
+			continue;
+		const char *close = memchr(at, ']', (size_t)(end - at));
+		long here = close ? read_bracket(at + 1, close, 0, NULL) : -1;
+		if (here < 0 || here * count > HOSTS_MAX)
+			return -1;
+		count *= here;
+		at = close;
+	}
+	return count;
+}
+
+/* Name `index` of the `count` names of a well-formed item: of several brackets the last counts fastest. */
+static int item_name(const char *at, const char *end, long index, long count, char *out, size_t size)
+{
+	size_t length = 0;
+	for (; at < end; at++) {
+		char piece[32] = { *at };
+		if (*at == '[') {
+			const char *close = memchr(at, ']', (size_t)(end - at));
+			count /= read_bracket(at + 1, close, 0, NULL);
+			read_bracket(at + 1, close, index / count, piece);
+			index %= count;
+			at = close;
+		}
+		size_t more = strlen(piece);
+		if (length + more >= size)
+			return -1;
+		memcpy(out + length, piece, more);
+		length += more;
+	}
+	out[length] = '\0';
+	return 0;
+}
+
+int hostlist_nth(const char *list, long index, char *out, size_t size)
+{
+	while (index >= 0 && *list) {
+		const char *end = item_end(list);
+		long count = item_count(list, end);
+		if (count < 0)
+			return -1;
+		if (index < count)
+			return item_name(list, end, index, count, out, size);
+		index -= count;
+		list = *end ? end + 1 : end;
+	}
+	return -1;
+}
+
+long hostlist_find(const char *list, const char *name)
+{
+	char candidate[NAME_SIZE];
+	long place = 0;
+	while (*list) {
+		const char *end = item_end(list);
+		long count = item_count(list, end);
+		if (count < 0 || place + count > HOSTS_MAX)
+			return -1;
+		for (long i = 0; i < count; i++)
+			if (item_name(list, end, i, count, candidate, sizeof candidate) == 0 && strcmp(candidate, name) == 0)
+				return place + i;
+		place += count;
+		list = *end ? end + 1 : end;
+	}
+	return -1;
+}
