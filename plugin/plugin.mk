@@ -38,6 +38,7 @@ spank_muster_la_SOURCES = \
 	plugin/spank_job.c \
 	plugin/spank_srun.c \
 	plugin/spank_stepd.c \
+	plugin/step_layout.c plugin/step_layout.h \
 	plugin/task_end.c plugin/task_end.h
 spank_muster_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
 	-DBINDIR='"$(bindir)"'

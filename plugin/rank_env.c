@@ -5,41 +5,24 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What of the user's variables we have set, for a step that is started from inside this one. */
+#define DEFAULTS "MUSTER_DEFAULTS"
 #define PORT_FIRST 20000
 #define PORT_COUNT 12000
 
-/* The environment as Slurm made it: what an outer launcher left of our own names is not part of it. */
-struct view {
+struct task {
 	ident_env *env;
-	void *arg;
+	rank_env_set *set;
+	void *arg; /* of both */
+	struct ident ident;
+	bool one_device;
 };
 
+/* The environment as Slurm made it: what an outer launcher left of our own names is not part of it. */
 static const char *slurm_only(const char *name, void *arg)
 {
-	const struct view *view = arg;
-	return strncmp(name, "SLURM", 5) == 0 ? view->env(name, view->arg) : NULL;
-}
-
-int rank_env_first_host(const char *list, char *out, size_t size)
-{
-	size_t length = 0;
-	while (*list && *list != ',') {
-		if (*list == '[') {
-			size_t digits = strspn(list + 1, "0123456789");
-			const char *close = strchr(list, ']');
-			if (digits == 0 || !close || length + digits >= size)
-				return -1;
-			memcpy(out + length, list + 1, digits);
-			length += digits;
-			list = close + 1;
-		} else {
-			if (length + 1 >= size)
-				return -1;
-			out[length++] = *list++;
-		}
-	}
-	out[length] = '\0';
-	return length > 0 ? 0 : -1;
+	const struct task *task = arg;
+	return strncmp(name, "SLURM", 5) == 0 ? task->env(name, task->arg) : NULL;
 }
 
 int rank_env_port(uint32_t job, uint32_t step, int attempt)
@@ -53,19 +36,17 @@ int rank_env_port(uint32_t job, uint32_t step, int attempt)
 	return PORT_FIRST + (int)(hash % PORT_COUNT);
 }
 
+int rank_env_second_port(int port)
+{
+	return PORT_FIRST + (port - PORT_FIRST + PORT_COUNT / 2) % PORT_COUNT;
+}
+
 bool rank_env_one_device(const char *devices)
 {
 	/* Slurm's words for "none". */
 	if (!devices || !devices[0] || strcmp(devices, "-1") == 0 || strcmp(devices, "NoDevFiles") == 0)
 		return false;
 	return !strchr(devices, ',');
-}
-
-static int set_number(rank_env_set *set, const char *name, int value, void *arg)
-{
-	char text[16];
-	snprintf(text, sizeof text, "%d", value);
-	return set(name, text, arg);
 }
 
 /* A task that sees one device must use device 0, whatever its index on the node. */
@@ -75,66 +56,132 @@ static bool sees_one_device(ident_env *env, void *arg)
 	return rank_env_one_device(devices ? devices : env("ROCR_VISIBLE_DEVICES", arg));
 }
 
-static int set_ranks(const struct ident *ident, int attempt, ident_env *env, rank_env_set *set, void *arg)
+static int set_ranks(const struct task *task, int attempt)
 {
+	const struct ident *ident = &task->ident;
 	const struct { const char *name; int value; } rows[] = {
 		{ "RANK", ident->rank },
 		{ "WORLD_SIZE", ident->world_size },
-		{ "LOCAL_RANK", sees_one_device(env, arg) ? 0 : ident->local_rank },
+		{ "LOCAL_RANK", task->one_device ? 0 : ident->local_rank },
 		{ "LOCAL_WORLD_SIZE", ident->local_world_size },
 		{ "NODE_RANK", ident->node_rank },
 		{ "GROUP_RANK", ident->node_rank },
 		{ "GROUP_WORLD_SIZE", ident->node_count },
+		{ "ROLE_RANK", ident->rank },
+		{ "ROLE_WORLD_SIZE", ident->world_size },
 		{ "MUSTER", 1 },
 		{ "MUSTER_ATTEMPT", attempt },
 		{ "MUSTER_LOCAL_RANK", ident->local_rank },
 	};
-	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-		if (set_number(set, rows[i].name, rows[i].value, arg) < 0)
+	char text[16];
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		snprintf(text, sizeof text, "%d", rows[i].value);
+		if (task->set(rows[i].name, text, task->arg) < 0)
 			return -1;
-	return 0;
-}
-
-static bool same(const char *a, const char *b)
-{
-	return a && b && strcmp(a, b) == 0;
-}
-
-/* The user's MASTER_ADDR and MASTER_PORT win. Ours, inherited from an outer step, are known by MUSTER_MASTER. */
-static int set_master(const struct ident *ident, int attempt, const char *nodes, ident_env *env, rank_env_set *set,
-	void *arg)
-{
-	char host[256], port[16], both[300];
-	const char *user_host = env("MASTER_ADDR", arg), *user_port = env("MASTER_PORT", arg);
-	if (user_host && user_port) {
-		snprintf(both, sizeof both, "%s:%s", user_host, user_port);
-		if (same(both, env("MUSTER_MASTER", arg)))
-			user_host = user_port = NULL;
 	}
-	if (rank_env_first_host(nodes, host, sizeof host) < 0)
-		return -1;
-	snprintf(port, sizeof port, "%d", rank_env_port(ident->job, ident->step, attempt));
-	snprintf(both, sizeof both, "%s:%s", host, port);
-	if (!user_host && set("MASTER_ADDR", host, arg) < 0)
-		return -1;
-	if (!user_port && set("MASTER_PORT", port, arg) < 0)
-		return -1;
-	return user_host || user_port ? 0 : set("MUSTER_MASTER", both, arg);
+	return task->set("ROLE_NAME", "default", task->arg);
 }
 
-int rank_env_make(int attempt, ident_env *env, rank_env_set *set, void *arg, struct err *err)
+/* ---- what the user may have set, and then wins ---- */
+
+struct default_value {
+	const char *name;
+	const char *value; /* NULL: none in this step */
+};
+
+static const char *value_of(const struct task *task, const char *name)
 {
-	struct view view = { env, arg };
-	struct ident ident;
-	if (ident_decide(&ident, NULL, slurm_only, &view, err) < 0)
-		return -1;
-	const char *nodes = env("SLURM_STEP_NODELIST", arg), *cpus = env("SLURM_CPUS_PER_TASK", arg);
-	if (strcmp(ident.source, "slurm") != 0 || !nodes)
-		return err_set(err, "ranks: couldn't read this task's place: SLURM_PROCID, SLURM_STEP_NUM_TASKS or "
-			"SLURM_STEP_NODELIST is not set");
-	if (set_ranks(&ident, attempt, env, set, arg) < 0 || set_master(&ident, attempt, nodes, env, set, arg) < 0)
-		return err_set(err, "ranks: couldn't set the rank variables (SLURM_STEP_NODELIST=%s)", nodes);
-	if (cpus && !env("OMP_NUM_THREADS", arg) && set("OMP_NUM_THREADS", cpus, arg) < 0)
-		return err_set(err, "ranks: couldn't set OMP_NUM_THREADS");
+	return task->env(name, task->arg);
+}
+
+/* Whether MUSTER_DEFAULTS, words of the form NAME=VALUE, says that we have set a variable to this value. */
+static bool is_ours(const char *ours, const char *name, const char *value)
+{
+	size_t name_length = strlen(name), value_length = strlen(value);
+	for (; ours && *ours; ours += strcspn(ours, " "), ours += strspn(ours, " "))
+		if (strncmp(ours, name, name_length) == 0 && ours[name_length] == '=' &&
+			strncmp(ours + name_length + 1, value, value_length) == 0 &&
+			strchr(" ", ours[name_length + 1 + value_length])) /* a space or the end */
+			return true;
+	return false;
+}
+
+static const char *users_own(const struct task *task, const char *name)
+{
+	const char *value = value_of(task, name);
+	return value && !is_ours(value_of(task, DEFAULTS), name, value) ? value : NULL;
+}
+
+static int set_defaults(const struct task *task, const struct default_value *rows, size_t count)
+{
+	char ours[1024] = "";
+	size_t used = 0;
+	for (size_t i = 0; i < count; i++) {
+		const char *name = rows[i].name, *value = rows[i].value;
+		if (users_own(task, name))
+			continue;
+		if (value)
+			used += (size_t)snprintf(ours + used, sizeof ours - used, "%s%s=%s", used ? " " : "", name, value);
+		if (used >= sizeof ours)
+			return -1;
+		if ((value || value_of(task, name)) && task->set(name, value, task->arg) < 0)
+			return -1;
+	}
+	return task->set(DEFAULTS, ours, task->arg);
+}
+
+/* Whether all nodes have as many tasks: Slurm's code is then a single run, 2(x4). Lightning insists on SLURM_NTASKS_PER_NODE
+ * where a step has several tasks, though Slurm sets it only for who gave the option. */
+static bool is_even(const struct task *task)
+{
+	const char *coded = value_of(task, "SLURM_STEP_TASKS_PER_NODE");
+	return coded && !strchr(coded, ',');
+}
+
+/* JAX's service is on rank 0's host too, so what the user says of that counts for both. */
+static int write_coordinator(const struct task *task, const char *host, const char *port, char *out, size_t size)
+{
+	bool ipv6 = strchr(host, ':') != NULL;
+	const char *users_port = users_own(task, "JAX_COORDINATOR_PORT");
+	int length = snprintf(out, size, "%s%s%s:%s", ipv6 ? "[" : "", host, ipv6 ? "]" : "", users_port ? users_port : port);
+	return length < (int)size ? 0 : -1;
+}
+
+static int set_meeting(const struct task *task, const struct rank_env_place *place, struct err *err)
+{
+	const char *users_host = users_own(task, "MASTER_ADDR"), *host = users_host ? users_host : place->master;
+	int port = rank_env_port(task->ident.job, task->ident.step, place->attempt);
+	char first[16], second[16], tasks[16], coordinator[300];
+	if (!host)
+		return err_set(err, "%s", place->unknown);
+	snprintf(first, sizeof first, "%d", port);
+	snprintf(second, sizeof second, "%d", rank_env_second_port(port));
+	snprintf(tasks, sizeof tasks, "%d", task->ident.local_world_size);
+	if (write_coordinator(task, host, second, coordinator, sizeof coordinator) < 0)
+		return err_set(err, "ranks: couldn't use MASTER_ADDR with JAX_COORDINATOR_PORT: too long: %.100s…", host);
+	const struct default_value rows[] = {
+		{ "MASTER_ADDR", place->master },
+		{ "MASTER_PORT", first },
+		{ "JAX_COORDINATOR_ADDRESS", coordinator },
+		{ "JAX_COORDINATOR_PORT", second },
+		{ "JAX_LOCAL_DEVICE_IDS", task->one_device ? "0" : NULL },
+		{ "OMP_NUM_THREADS", value_of(task, "SLURM_CPUS_PER_TASK") },
+		{ "SLURM_NTASKS_PER_NODE", is_even(task) ? tasks : NULL },
+	};
+	if (set_defaults(task, rows, sizeof rows / sizeof rows[0]) < 0)
+		return err_set(err, "ranks: couldn't set MASTER_ADDR=%.200s and the variables beside it", host);
 	return 0;
+}
+
+int rank_env_make(const struct rank_env_place *place, ident_env *env, rank_env_set *set, void *arg, struct err *err)
+{
+	struct task task = { .env = env, .set = set, .arg = arg, .one_device = sees_one_device(env, arg) };
+	if (ident_decide(&task.ident, NULL, slurm_only, &task, err) < 0)
+		return -1;
+	if (strcmp(task.ident.source, "slurm") != 0)
+		return err_set(err, "ranks: couldn't read this task's place: SLURM_PROCID, SLURM_STEP_ID or SLURM_STEP_NUM_TASKS "
+			"is not set");
+	if (set_ranks(&task, place->attempt) < 0)
+		return err_set(err, "ranks: couldn't set RANK and the variables beside it");
+	return set_meeting(&task, place, err);
 }

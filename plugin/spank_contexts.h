@@ -16,6 +16,7 @@ int spank_alloc_post_opt(spank_t spank);
 /* spank_stepd.c: in slurmstepd */
 int spank_stepd_init(spank_t spank, int argc, char **argv);
 int spank_stepd_post_opt(spank_t spank);
+int spank_stepd_user_init(spank_t spank);
 int spank_stepd_task_init(spank_t spank);
 int spank_stepd_task_exit(spank_t spank);
 

@@ -32,6 +32,11 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	}
 }
 
+int slurm_spank_user_init(spank_t spank, int argc, char **argv)
+{
+	return spank_stepd_user_init(spank);
+}
+
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
 	return spank_stepd_task_init(spank);

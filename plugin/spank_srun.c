@@ -47,12 +47,14 @@ static int read_command_line(char **text, char ***argv)
 	return argc;
 }
 
-/* Slurm has not processed the options yet when the defaults must be set. */
-static enum spank_choice scan_command_line(void)
+/* Slurm has not processed the options yet when the defaults must be set. *interactive: this is the srun by which salloc
+ * starts the user's shell on a node (LaunchParameters=use_interactive_step). */
+static enum spank_choice scan_command_line(bool *interactive)
 {
 	AUTO_FREE char *text = NULL;
 	AUTO_FREE char **argv = NULL;
 	int argc = read_command_line(&text, &argv);
+	*interactive = argc > 1 && strcmp(argv[1], "--interactive") == 0;
 	return spank_args_scan(argv, argc);
 }
 
@@ -62,10 +64,10 @@ static const char *own_env(const char *name, void *arg)
 }
 
 /* The nearest word counts: this command line, then MUSTER, then what sbatch was told. */
-static enum spank_choice early_choice(void)
+static enum spank_choice early_choice(bool *interactive)
 {
 	enum spank_choice outer = spank_args_first(spank_args_variable(getenv("MUSTER")), spank_args_inherited(own_env, NULL));
-	return spank_args_first(scan_command_line(), outer);
+	return spank_args_first(scan_command_line(interactive), outer);
 }
 
 int spank_srun_init(spank_t spank, int argc, char **argv)
@@ -75,10 +77,12 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 		slurm_error("muster: %s", err.text);
 	if (spank_args_register(spank) < 0)
 		return -1;
-	enum spank_choice choice = srun.early = early_choice();
+	bool interactive;
+	enum spank_choice choice = srun.early = early_choice(&interactive);
 	spank_args_hand_on(choice);
 	srun.defaults_set = choice == CHOICE_NONE ? srun.args.default_on : choice == CHOICE_ON;
-	for (size_t i = 0; srun.defaults_set && i < sizeof defaults / sizeof defaults[0]; i++)
+	/* The shell would hand them to each srun that is started from it, also to one with --no-muster. */
+	for (size_t i = 0; srun.defaults_set && !interactive && i < sizeof defaults / sizeof defaults[0]; i++)
 		setenv(defaults[i][0], defaults[i][1], 0);
 	return 0;
 }

@@ -10,11 +10,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/hostlist.h"
 #include "plugin/job_folder.h"
 #include "plugin/rank_env.h"
 #include "plugin/run_as_user.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
+#include "plugin/step_layout.h"
 #include "plugin/task_end.h"
 
 #define HELPER_SECONDS 10.0  /* how long the end of a task may wait for muster-requeue */
@@ -25,6 +27,8 @@ static struct {
 	struct spank_args args;
 	struct err args_error;
 	bool args_failed, wanted;
+	char master[256]; /* the host of rank 0; "" where that couldn't be found */
+	struct err master_error;
 	bool end_seen; /* a task of this node has ended otherwise than with 0 */
 } stepd;
 
@@ -76,9 +80,42 @@ int spank_stepd_post_opt(spank_t spank)
 	return 0;
 }
 
+/* Whether the list of the step's nodes doesn't begin with that of rank 0: the user gave an order, or the step has other
+ * components, which Slurm counts separately. */
+static bool is_out_of_order(spank_t spank)
+{
+	const char *distribution = task_env("SLURM_DISTRIBUTION", spank), *nodes = task_env("SLURM_STEP_NUM_NODES", spank);
+	return (distribution && strncmp(distribution, "arbitrary", 9) == 0) ||
+		(nodes && strtoul(nodes, NULL, 10) != item(spank, S_JOB_NNODES));
+}
+
+static int first_node(spank_t spank, char *out, size_t size, struct err *err)
+{
+	const char *nodes = task_env("SLURM_STEP_NODELIST", spank), *job = task_env("SLURM_JOB_ID", spank);
+	if (!nodes || !job)
+		return err_set(err, "ranks: couldn't find rank 0's node: SLURM_STEP_NODELIST or SLURM_JOB_ID is not set");
+	if (is_out_of_order(spank)) {
+		struct step_layout_step step = { (uint32_t)strtoul(job, NULL, 10), item(spank, S_JOB_ID),
+			item(spank, S_JOB_STEPID), nodes };
+		return step_layout_first_node(&step, out, size, err);
+	}
+	if (hostlist_nth(nodes, 0, out, size) < 0)
+		return err_set(err, "ranks: couldn't read the first host of SLURM_STEP_NODELIST=%.200s", nodes);
+	return 0;
+}
+
+/* Before the node's first task starts, as the user. A failure is reported by the tasks. */
+int spank_stepd_user_init(spank_t spank)
+{
+	char node[256];
+	if (stepd.wanted && is_task_step(spank) && first_node(spank, node, sizeof node, &stepd.master_error) == 0)
+		step_layout_address(node, stepd.master, sizeof stepd.master);
+	return 0;
+}
+
 static int set_task_env(const char *name, const char *value, void *arg)
 {
-	return spank_setenv(arg, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
+	return (value ? spank_setenv(arg, name, value, 1) : spank_unsetenv(arg, name)) == ESPANK_SUCCESS ? 0 : -1;
 }
 
 /* Where the node's checkpoint service of this job listens. A task that was started from inside another job must not take
@@ -100,13 +137,14 @@ static int set_service(spank_t spank)
 int spank_stepd_task_init(spank_t spank)
 {
 	struct err err;
+	struct rank_env_place place = { (int)attempt_of(spank), stepd.master[0] ? stepd.master : NULL, stepd.master_error.text };
 	if (!stepd.wanted || !is_task_step(spank))
 		return 0;
 	if (stepd.args_failed) {
 		slurm_error("muster: %s", stepd.args_error.text);
 		return -1;
 	}
-	if (rank_env_make((int)attempt_of(spank), task_env, set_task_env, spank, &err) < 0) {
+	if (rank_env_make(&place, task_env, set_task_env, spank, &err) < 0) {
 		slurm_error("muster: %s", err.text);
 		return -1;
 	}

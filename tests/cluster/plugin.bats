@@ -54,7 +54,7 @@ job() { job_submit --muster "${@:1:$#-1}" step.sh "${*: -1}"; }
 ranks_of_8() {
     local k
     for k in 0 1 2 3 4 5 6 7; do
-        echo "task $k: $k/8 local $((k % 2))/2 node $((k / 2)) group $((k / 2))/4 master n1:port pmix $k attempt 0" \
+        echo "task $k: $k/8 local $((k % 2))/2 node $((k / 2)) group $((k / 2))/4 master 10.77.0.11:port pmix $k attempt 0" \
             "device - threads -"
     done
 }
@@ -63,7 +63,7 @@ ranks_of_8() {
 nothing_set() { [[ $output = *task* ]] && ! grep '^task' <<<"$output" | grep -v -- ': -/- local -/- node - group -/- master -: pmix - attempt -'; }
 
 # Whether all tasks have the rank that Slurm gave them, and PMIx.
-all_set() { [[ $output = *task* ]] && ! grep '^task' <<<"$output" | grep -vE '^task ([0-9]+): \1/2 .* master n[0-9]:port pmix \1 '; }
+all_set() { [[ $output = *task* ]] && ! grep '^task' <<<"$output" | grep -vE '^task ([0-9]+): \1/2 .* master 10\.77\.0\.1[1-4]:port pmix \1 '; }
 
 # inner SBATCH-ARGUMENT…: the lines of the two tasks of a job's step. $output is theirs.
 inner() {
@@ -85,6 +85,7 @@ slurm_spank_job_epilog
 slurm_spank_job_prolog
 slurm_spank_task_exit
 slurm_spank_task_init
+slurm_spank_user_init
 spank_plugin_version" ]
 }
 
