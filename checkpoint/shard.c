@@ -15,9 +15,9 @@
 
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/pages.h"
 
 #define RETRY_SECONDS 0.5 /* between two attempts after an I/O error */
-#define PAGE ((size_t)4096)
 #define DIRECT_LEAST ((uint64_t)1 << 20)         /* bytes of a file that is read with O_DIRECT */
 #define AHEAD_LEAST (2 * (size_t)MANIFEST_CHUNK) /* bytes that are worth threads */
 
@@ -86,16 +86,9 @@ size_t shard_chunk_size(const struct shard *shard, size_t chunk)
 	return left < MANIFEST_CHUNK ? (size_t)left : MANIFEST_CHUNK;
 }
 
-static size_t whole_pages(size_t size)
-{
-	return (size + PAGE - 1) / PAGE * PAGE;
-}
-
 char *shard_buffer(const struct shard *shard)
 {
-	void *buffer;
-	size_t size = whole_pages(shard->file->chunk_count > 0 ? shard_chunk_size(shard, 0) : 1);
-	return posix_memalign(&buffer, PAGE, size) == 0 ? buffer : NULL;
+	return pages_alloc(shard->file->chunk_count > 0 ? shard_chunk_size(shard, 0) : 1);
 }
 
 static int try_chunk(struct shard *shard, size_t chunk, char *out, struct err *err)
@@ -105,7 +98,7 @@ static int try_chunk(struct shard *shard, size_t chunk, char *out, struct err *e
 	if (result < 0)
 		return result;
 	/* In whole pages, as O_DIRECT wants it: the file may end in the last one. */
-	ssize_t n = io_read_within(shard->fd, out, size, whole_pages(size), (off_t)chunk * MANIFEST_CHUNK);
+	ssize_t n = io_read_within(shard->fd, out, size, pages_round(size), (off_t)chunk * MANIFEST_CHUNK);
 	if (n < 0 && errno == EINVAL && is_direct(shard)) {
 		/* It could be opened with O_DIRECT, but not be read so. */
 		shard->buffered = true;

@@ -12,7 +12,8 @@ libcommon_la_SOURCES = \
 	common/log.c common/log.h \
 	common/number.c common/number.h \
 	common/opt.c common/opt.h \
-	common/opt_parse.c
+	common/opt_parse.c \
+	common/pages.c common/pages.h
 libcommon_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS)
 libcommon_la_SOURCES += common/ident.c common/ident.h
 # End of common.mk

@@ -163,6 +163,8 @@ tests_unit_test_ddp_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_opt
 tests_unit_test_opt_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_pages
+tests_unit_test_pages_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_settings
 tests_unit_test_settings_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_pace

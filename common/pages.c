@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel is asked for huge pages: where it has none, or is set not to give any, all works as well, only slower. */
+#include "config.h"
+#include "common/pages.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define HUGE ((size_t)2 << 20) /* of x86 and of Arm with pages of 4 KiB; a multiple of the page everywhere else */
+
+size_t pages_round(size_t size)
+{
+	return (size + PAGES_ONE - 1) / PAGES_ONE * PAGES_ONE;
+}
+
+void *pages_alloc(size_t size)
+{
+	void *memory;
+	size_t whole = size > 0 ? pages_round(size) : PAGES_ONE;
+	if (posix_memalign(&memory, whole < HUGE ? PAGES_ONE : HUGE, whole) != 0)
+		return NULL;
+	if (whole >= HUGE)
+		madvise(memory, whole, MADV_HUGEPAGE);
+	return memory;
+}
