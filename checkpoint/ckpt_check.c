@@ -20,12 +20,11 @@
 #include "common/auto.h"
 #include "common/io.h"
 
-#define IO_TIMEOUT 1.0 /* seconds of retries while the headers are read */
+#define IO_TIMEOUT 1.0 /* seconds of retries, once for the headers and once for each file */
 
 struct checking {
 	const struct ckpt_check *check;
 	int folder;
-	char *chunk;            /* MANIFEST_CHUNK bytes */
 	struct err *err;
 	bool faulty, unknown;
 };
@@ -88,51 +87,43 @@ static struct manifest *read_manifest(struct checking *c)
 
 /* ---- bytes ---- */
 
-/* Whether the chunk has its hash: 1, 0, or -1 with errno. */
-static int try_chunk(struct checking *c, int fd, const struct manifest_file *file, size_t chunk, size_t size)
-{
-	ssize_t n = io_read_at(fd, c->chunk, size, (off_t)chunk * MANIFEST_CHUNK);
-	if (n < 0)
-		return -1;
-	return (size_t)n == size && hash_equal(hash_bytes(c->chunk, size), file->chunks[chunk]);
-}
+/* One file that is read whole. */
+struct reading {
+	struct checking *checking;
+	const struct manifest_file *file;
+	bool missed;            /* some chunk can't be had */
+};
 
-/* A second look comes from the storage, not from this machine's memory of the first. */
-static int look_again(struct checking *c, const struct manifest_file *file, size_t chunk, size_t size)
-{
-	AUTO_CLOSE int fd = openat(c->folder, file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return -1;
-	posix_fadvise(fd, (off_t)chunk * MANIFEST_CHUNK, (off_t)size, POSIX_FADV_DONTNEED);
-	return try_chunk(c, fd, file, chunk, size);
-}
-
-static void check_bytes(struct checking *c, int fd, const struct manifest_file *file)
+static bool add_chunk(void *arg, size_t chunk, int result, const struct err *why)
 {
 	char what[80];
-	struct hasher *whole = hasher_create();
-	bool good = true;
-	if (!whole)
-		add_unknown(c, EXIT_FAULT, "checkpoint: no memory");
-	for (size_t i = 0; whole && i < file->chunk_count; i++) {
-		uint64_t first = (uint64_t)i * MANIFEST_CHUNK, left = file->size - first;
-		size_t size = left < MANIFEST_CHUNK ? (size_t)left : MANIFEST_CHUNK;
-		int same = try_chunk(c, fd, file, i, size);
-		if (same != 1)
-			same = look_again(c, file, i, size);
-		if (same < 0)
-			add_errno(c, file->name, "read");
-		snprintf(what, sizeof what, "chunk %zu does not have its hash", i);
-		if (same == 0)
-			add_fault(c, file->name, first, size, what);
-		good &= same == 1;
-		hasher_add(whole, c->chunk, size);
-		if (c->check->progress)
-			c->check->progress(c->check->arg, size);
-	}
-	if (whole && good && !hash_equal(hasher_value(whole), file->hash))
+	struct reading *reading = arg;
+	struct checking *c = reading->checking;
+	uint64_t first = (uint64_t)chunk * MANIFEST_CHUNK, left = reading->file->size - first;
+	uint64_t size = left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK;
+	snprintf(what, sizeof what, "chunk %zu does not have its hash", chunk);
+	if (result == SHARD_DAMAGED)
+		add_fault(c, reading->file->name, first, size, what);
+	else if (result < 0)
+		add_unknown(c, why->status, why->text);
+	reading->missed |= result < 0;
+	if (c->check->progress)
+		c->check->progress(c->check->arg, size);
+	return true;
+}
+
+static void check_bytes(struct checking *c, const struct manifest_file *file)
+{
+	struct err why;
+	struct reading reading = { .checking = c, .file = file };
+	struct shard shard = { .dirfd = c->folder, .file = file, .io_timeout = IO_TIMEOUT, .fd = -1 };
+	const struct shard_scanning how = { .told = add_chunk, .arg = &reading };
+	int result = shard_scan(&shard, 0, file->size, &how, &why);
+	shard_close(&shard);
+	if (result == SHARD_DAMAGED && !reading.missed)
 		add_fault(c, file->name, 0, 0, "it does not have its hash as a whole");
-	hasher_destroy(whole);
+	else if (result < 0 && !reading.missed)
+		add_unknown(c, why.status, why.text);
 }
 
 static void check_file(struct checking *c, const struct manifest_file *file)
@@ -150,7 +141,7 @@ static void check_file(struct checking *c, const struct manifest_file *file)
 	else if ((uint64_t)st.st_size != file->size)
 		add_fault(c, file->name, 0, 0, what);
 	else if (c->check->deep)
-		check_bytes(c, fd, file);
+		check_bytes(c, file);
 }
 
 /* ---- what the bytes mean ---- */
@@ -184,12 +175,9 @@ static void check_folder(struct checking *c, const struct ckpt_dir *dir, const c
 enum ckpt_verdict ckpt_check(const struct ckpt_dir *dir, const char *name, const struct ckpt_check *check, struct err *err)
 {
 	AUTO_CLOSE int folder = openat(dir->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	AUTO_FREE char *chunk = check->deep ? malloc(MANIFEST_CHUNK) : NULL;
-	struct checking c = { .check = check, .folder = folder, .chunk = chunk, .err = err };
+	struct checking c = { .check = check, .folder = folder, .err = err };
 	if (folder < 0)
 		add_errno(&c, name, "open");
-	else if (check->deep && !chunk)
-		add_unknown(&c, EXIT_FAULT, "checkpoint: no memory");
 	else
 		check_folder(&c, dir, name);
 	if ((c.faulty || c.unknown) && faccessat(dir->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {

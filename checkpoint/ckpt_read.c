@@ -183,7 +183,8 @@ static int scan_all(struct ckpt *ckpt, const struct routes *all, struct err *err
 	for (size_t i = 0; i < ckpt->manifest->file_count; i++) {
 		struct source *source = &ckpt->sources[i];
 		struct routes mine = routes_of(source, all, from);
-		int result = shard_scan(&source->shard, 0, source->shard.file->size, mine.count ? deliver : NULL, &mine, err);
+		const struct shard_scanning how = { .sink = mine.count ? deliver : NULL, .arg = &mine };
+		int result = shard_scan(&source->shard, 0, source->shard.file->size, &how, err);
 		if (result < 0)
 			return result;
 		from += mine.count;

@@ -183,7 +183,7 @@ int shard_read(struct shard *shard, uint64_t offset, void *out, size_t size, str
 	if (offset > shard->file->size || size > shard->file->size - offset)
 		return err_set(err, "checkpoint: a read past the end of %s", shard->file->name);
 	if (size > AHEAD_LEAST)
-		return shard_scan(shard, offset, size, copy_range, &range, err);
+		return shard_scan(shard, offset, size, &(struct shard_scanning){ .sink = copy_range, .arg = &range }, err);
 	for (uint64_t at = offset; at < offset + size; at = (at / MANIFEST_CHUNK + 1) * MANIFEST_CHUNK) {
 		size_t chunk = (size_t)(at / MANIFEST_CHUNK);
 		int result = shard_fill_cache(shard, chunk, err);

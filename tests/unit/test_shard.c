@@ -22,9 +22,9 @@
 #define MOST (4 * CHUNK + 12345)
 
 /* What the kernel's pread does in this test. */
-static enum { PLAIN, NO_DIRECT, SHORT, INTERRUPTED, PASSING, FAILING } way;
-static off_t fault_at; /* PASSING and FAILING: reads that hold this byte; PASSING only the first */
-static int calls, faults;
+static enum { PLAIN, NO_DIRECT, SHORT, INTERRUPTED, PASSING, FAILING, DEAD } way;
+static off_t fault_at; /* PASSING and FAILING: of reads that hold this byte, only the first or all; DEAD: of all reads */
+static int calls, held; /* of pread; those that held this byte */
 
 ssize_t pread(int fd, void *data, size_t size, off_t offset)
 {
@@ -38,7 +38,8 @@ ssize_t pread(int fd, void *data, size_t size, off_t offset)
 		errno = EINTR;
 		return -1;
 	}
-	if (here && (way == FAILING || (way == PASSING && __atomic_add_fetch(&faults, 1, __ATOMIC_RELAXED) == 1))) {
+	int nth = here ? __atomic_add_fetch(&held, 1, __ATOMIC_RELAXED) : 0;
+	if (way == DEAD || (way == FAILING && here) || (way == PASSING && nth == 1)) {
 		errno = EIO;
 		return -1;
 	}
@@ -108,12 +109,12 @@ static void scan_all(struct shard *shard)
 	size_t size = (size_t)shard->file->size;
 	memset(seen, 0, sizeof seen);
 	memset(out, 0, MOST);
-	if (shard_scan(shard, 0, size, note, NULL, &err) < 0)
+	if (shard_scan(shard, 0, size, &(struct shard_scanning){ .sink = note }, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_memory_equal(out, bytes, size);
 	for (size_t c = 0; c < sizeof seen / sizeof seen[0]; c++)
 		assert_int_equal(seen[c], c < shard->file->chunk_count);
-	assert_int_equal(shard_scan(shard, 0, size, NULL, NULL, &err), 0);
+	assert_int_equal(shard_scan(shard, 0, size, NULL, &err), 0);
 }
 
 static void files_of_any_size_come_back(void **state)
@@ -171,7 +172,7 @@ static void damage_in_any_chunk_is_found(void **state)
 	for (size_t chunk = 0; chunk < shard.file->chunk_count; chunk++) {
 		off_t byte = (off_t)(chunk * CHUNK + 777 * chunk);
 		flip(byte);
-		assert_int_equal(shard_scan(&shard, 0, MOST, NULL, NULL, &err), SHARD_DAMAGED);
+		assert_int_equal(shard_scan(&shard, 0, MOST, NULL, &err), SHARD_DAMAGED);
 		assert_int_equal(err.status, EXIT_DATA);
 		assert_non_null(strstr(err.text, "does not have its hash"));
 		cache.shard = NULL;
@@ -182,7 +183,7 @@ static void damage_in_any_chunk_is_found(void **state)
 	scan_all(&shard);
 	shard_close(&shard);
 	assert_int_equal(truncate(files_path("shard"), MOST - 1), 0);
-	assert_int_equal(shard_scan(&shard, 0, MOST, NULL, NULL, &err), SHARD_DAMAGED);
+	assert_int_equal(shard_scan(&shard, 0, MOST, NULL, &err), SHARD_DAMAGED);
 	end(&shard);
 }
 
@@ -192,9 +193,9 @@ static void the_hash_of_the_whole_is_compared_too(void **state)
 		struct shard shard = begin(size);
 		struct err err;
 		manifest->files[0].hash.low ^= 1;
-		assert_int_equal(shard_scan(&shard, 0, size, NULL, NULL, &err), SHARD_DAMAGED);
+		assert_int_equal(shard_scan(&shard, 0, size, NULL, &err), SHARD_DAMAGED);
 		assert_non_null(strstr(err.text, "as a whole"));
-		assert_int_equal(shard_scan(&shard, 0, size - 1, NULL, NULL, &err), 0);
+		assert_int_equal(shard_scan(&shard, 0, size - 1, NULL, &err), 0);
 		end(&shard);
 	}
 }
@@ -207,17 +208,88 @@ static void a_fault_is_retried(void **state)
 	for (size_t chunk = 0; chunk < shard.file->chunk_count; chunk += 2) {
 		fault_at = (off_t)(chunk * CHUNK + 5);
 		way = PASSING;
-		faults = 0;
+		held = 0;
 		scan_all(&shard);
-		assert_true(faults > 1);
+		assert_true(held > 1);
 		way = FAILING;
 		shard.io_timeout = 0.1;
-		assert_int_equal(shard_scan(&shard, 0, MOST, NULL, NULL, &err), -1);
+		assert_int_equal(shard_scan(&shard, 0, MOST, NULL, &err), -1);
 		assert_int_equal(err.status, EXIT_LOST);
 		assert_non_null(strstr(err.text, "couldn't read shard: Input/output error"));
 		way = PLAIN;
 		shard.io_timeout = 3;
 	}
+	end(&shard);
+}
+
+/* What a scan told of the chunks, in the order in which it did. */
+static struct {
+	size_t count, until; /* it is to end behind so many */
+	int results[MOST / CHUNK + 1];
+	char first[200];     /* why the first of them can't be had */
+} heard;
+
+static bool hear(void *arg, size_t chunk, int result, const struct err *err)
+{
+	assert_int_equal(chunk, heard.count);
+	if (result < 0 && !heard.first[0])
+		snprintf(heard.first, sizeof heard.first, "%s", err->text);
+	heard.results[heard.count++] = result;
+	return heard.count < heard.until;
+}
+
+static int scan_and_hear(struct shard *shard, size_t until, struct err *err)
+{
+	static const struct shard_scanning how = { .sink = note, .told = hear };
+	memset(seen, 0, sizeof seen);
+	memset(&heard, 0, sizeof heard);
+	heard.until = until;
+	return shard_scan(shard, 0, MOST, &how, err);
+}
+
+/* Who wants to know of every chunk is told in order, also behind those that can't be had; the rest goes to the sink. */
+static void a_scan_can_go_on_behind_what_is_bad(void **state)
+{
+	struct shard shard = begin(MOST);
+	struct err err;
+	const size_t count = shard.file->chunk_count;
+	assert_int_equal(scan_and_hear(&shard, count, &err), 0);
+	assert_int_equal(heard.count, count);
+	for (size_t bad = 0; bad + 2 < count; bad++) {
+		flip((off_t)(bad * CHUNK + 9));
+		fault_at = (off_t)((bad + 2) * CHUNK + 9);
+		way = FAILING;
+		shard.io_timeout = 0.1;
+		assert_int_equal(scan_and_hear(&shard, count, &err), SHARD_DAMAGED);
+		assert_int_equal(heard.count, count);
+		assert_string_equal(heard.first, err.text);
+		for (size_t chunk = 0; chunk < count; chunk++) {
+			assert_int_equal(heard.results[chunk], chunk == bad ? SHARD_DAMAGED : chunk == bad + 2 ? -1 : 0);
+			assert_int_equal(seen[chunk], chunk != bad && chunk != bad + 2);
+		}
+		way = PLAIN;
+		assert_int_equal(scan_and_hear(&shard, bad + 1, &err), SHARD_DAMAGED);
+		assert_int_equal(heard.count, bad + 1);
+		flip((off_t)(bad * CHUNK + 9));
+	}
+	end(&shard);
+}
+
+/* A dead disk is waited for once, not once for each chunk. There are more chunks than threads, so the last is taken when
+ * another has been waited for. */
+static void errors_of_a_whole_file_are_waited_for_once(void **state)
+{
+	struct shard shard = begin(MOST);
+	struct err err;
+	way = DEAD;
+	fault_at = MOST - 1;
+	held = 0;
+	shard.io_timeout = 0.2;
+	assert_int_equal(scan_and_hear(&shard, shard.file->chunk_count, &err), -1);
+	assert_int_equal(err.status, EXIT_LOST);
+	assert_int_equal(heard.count, shard.file->chunk_count);
+	assert_int_equal(held, 1);
+	way = PLAIN;
 	end(&shard);
 }
 
@@ -230,6 +302,8 @@ int main(void)
 		cmocka_unit_test(damage_in_any_chunk_is_found),
 		cmocka_unit_test(the_hash_of_the_whole_is_compared_too),
 		cmocka_unit_test(a_fault_is_retried),
+		cmocka_unit_test(a_scan_can_go_on_behind_what_is_bad),
+		cmocka_unit_test(errors_of_a_whole_file_are_waited_for_once),
 	};
 	return cmocka_run_group_tests_name("shard", tests, setup, teardown);
 }
