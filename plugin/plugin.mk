@@ -48,7 +48,7 @@ spank_muster_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -Wl,--version-scr
 spank_muster_la_DEPENDENCIES = plugin/spank_muster.lds
 
 libexec_PROGRAMS = muster-requeue
-muster_requeue_SOURCES = plugin/muster_requeue.c plugin/requeue.c plugin/requeue.h
+muster_requeue_SOURCES = plugin/muster_requeue.c plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h
 muster_requeue_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 muster_requeue_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
 muster_requeue_LDADD = libcommon.la $(SLURM_LIBS)

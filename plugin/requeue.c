@@ -4,12 +4,12 @@
 
 #include <errno.h>
 #include <slurm/slurm.h>
-#include <slurm/slurm_errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "config.h"
 #include "plugin/job_state.h"
+#include "plugin/slurm_compat.h"
 
 #define NOTE_START "muster: attempt "
 #define NOTE_FORMAT NOTE_START "%d step %u ended for good: "
@@ -67,35 +67,10 @@ void requeue_init(void)
 	slurm_init(NULL);
 }
 
-static bool may_pass(int error)
-{
-	switch (error) {
-	case SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR:
-	case SLURMCTLD_COMMUNICATIONS_SEND_ERROR:
-	case SLURMCTLD_COMMUNICATIONS_RECEIVE_ERROR:
-	case SLURMCTLD_COMMUNICATIONS_SHUTDOWN_ERROR:
-	case SLURM_COMMUNICATIONS_CONNECTION_ERROR:
-	case SLURM_COMMUNICATIONS_SEND_ERROR:
-	case SLURM_COMMUNICATIONS_RECEIVE_ERROR:
-	case SLURM_COMMUNICATIONS_SHUTDOWN_ERROR:
-	case SLURM_COMMUNICATIONS_MISSING_SOCKET_ERROR:
-	case SLURM_PROTOCOL_SOCKET_IMPL_ZERO_RECV_LENGTH:
-	case SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT:
-	case ESLURM_IN_STANDBY_MODE:
-	case ESLURM_IN_STANDBY_USE_BACKUP:
-	case ECONNREFUSED:
-	case ETIMEDOUT:
-	case EAGAIN:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static int controller_error(const char *verb, uint32_t id, struct err *err)
 {
-	int error = slurm_get_errno();
-	return err_fail(err, may_pass(error) ? EXIT_LOST : EXIT_FAULT, "requeue: couldn't %s job %u: %s", verb, id,
+	int error = errno;
+	return err_fail(err, slurm_compat_may_pass(error) ? EXIT_LOST : EXIT_FAULT, "requeue: couldn't %s job %u: %s", verb, id,
 		slurm_strerror(error));
 }
 
@@ -138,8 +113,8 @@ static int find_one(uint32_t id, struct requeue_job *job, uint32_t *leader, stru
 	job_info_msg_t *message = NULL;
 	int found = 0;
 	*leader = 0;
-	if (slurm_load_job(&message, id, SHOW_DETAIL) != SLURM_SUCCESS)
-		return slurm_get_errno() == ESLURM_INVALID_JOB_ID ? 0 : controller_error("look up", id, err);
+	if (slurm_load_job(&message, slurm_compat_job(id), SHOW_DETAIL) != SLURM_SUCCESS)
+		return errno == ESLURM_INVALID_JOB_ID ? 0 : controller_error("look up", id, err);
 	for (uint32_t i = 0; i < message->record_count && !found; i++) {
 		const slurm_job_info_t *info = &message->job_array[i];
 		if (info->job_id != id)
@@ -175,12 +150,7 @@ int requeue_submit(const struct requeue_job *job, enum requeue_action action, st
 	/* Without this flag the call brings a cancelled or finished job back to life; with it, it says success and leaves a
 	 * job in TIMEOUT alone. */
 	uint32_t flags = action == REQUEUE_REVIVE ? 0 : JOB_RUNNING;
-#ifdef SLURM_REQUEUE_TAKES_STEP_ID
-	slurm_step_id_t id = { .job_id = job->id, .step_id = NO_VAL, .step_het_comp = NO_VAL };
-#else
-	uint32_t id = job->id;
-#endif
-	if (slurm_requeue(id, flags) == SLURM_SUCCESS)
+	if (slurm_requeue(slurm_compat_job(job->id), flags) == SLURM_SUCCESS)
 		return 0;
 	return controller_error("requeue", job->id, err);
 }
@@ -189,7 +159,7 @@ int requeue_set_comment(const struct requeue_job *job, const char *comment, stru
 {
 	job_desc_msg_t change;
 	slurm_init_job_desc_msg(&change);
-	change.job_id = job->id;
+	slurm_compat_describe(&change, job->id);
 	change.comment = (char *)comment;
 	if (slurm_update_job(&change) == SLURM_SUCCESS)
 		return 0;

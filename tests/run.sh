@@ -1,14 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/run.sh [PATTERN]: installs what is missing, builds, and runs every test, or those files whose path contains
-# PATTERN (a shell pattern). The last line is "N passed, N failed, N skipped"; the status is 0 only when some passed and
-# none failed. Tests that need a Slurm run as root, and are skipped otherwise.
+# tests/run.sh [--slurm DIR] [PATTERN]: installs what is missing, builds, and runs every test, or those files whose path
+# contains PATTERN (a shell pattern). The last line is "N passed, N failed, N skipped"; the status is 0 only when some
+# passed and none failed. Tests that need a Slurm run as root, and are skipped otherwise. --slurm takes the Slurm that is
+# installed in DIR (its --prefix) in place of Debian's, and runs the tests that start one.
 set -u -o pipefail
 
 MUSTER_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 MUSTER_BUILD=$MUSTER_TOP/build-tests
+slurm=
+if [ "${1-}" = --slurm ]; then
+    slurm=$(readlink -f "${2-}/.") && [ -x "$slurm/sbin/slurmd" ] && [ -x "$slurm/bin/srun" ] || {
+        echo "run.sh: couldn't use the Slurm in '${2-}': no sbin/slurmd and bin/srun there" >&2 && exit 2
+    }
+    shift 2
+    [ $# -gt 0 ] || set -- tests/cluster/
+    MUSTER_BUILD=$MUSTER_BUILD-$(basename "$slurm")
+    PATH=$slurm/bin:$slurm/sbin:$PATH
+    export CPATH=$slurm/include # for what the tests compile themselves
+fi
 # Installed where jobs of an unprivileged user on a node with its own /tmp find it, wherever this checkout lies.
-MUSTER_PREFIX=/var/tmp/muster-tests-$(id -u)-$(cksum <<<"$MUSTER_TOP" | cut -d' ' -f1)
+MUSTER_PREFIX=/var/tmp/muster-tests-$(id -u)-$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)
 export MUSTER_TOP MUSTER_BUILD MUSTER_PREFIX
 export PATH=$MUSTER_PREFIX/bin:$PATH:/usr/sbin:/sbin CMOCKA_MESSAGE_OUTPUT=TAP
 # Threads that spin at barriers take the cores from the ranks and daemons of the tests.
@@ -67,7 +79,7 @@ build() {
     source=$(source_folder) || { echo "couldn't copy the sources; run make distclean first" && return 1; }
     [ -x "$source/configure" ] && [ "$source/configure" -nt "$source/configure.ac" ] || "$source/autogen.sh" || return 1
     cd "$MUSTER_BUILD" || return 1
-    [ -e Makefile ] || "$source/configure" --prefix="$MUSTER_PREFIX" || return 1
+    [ -e Makefile ] || "$source/configure" --prefix="$MUSTER_PREFIX" ${slurm:+"--with-slurm=$slurm"} || return 1
     make -s -j"$(nproc)" && make -s -j"$(nproc)" check TESTS= && make -s install
 }
 
@@ -130,7 +142,7 @@ join_lane() {
     add_up "${counts[@]}"
 }
 
-[ $# -le 1 ] && [[ $pattern != -* ]] || { echo "usage: tests/run.sh [PATTERN]" >&2; exit 2; }
+[ $# -le 1 ] && [[ $pattern != -* ]] || { echo "usage: tests/run.sh [--slurm DIR] [PATTERN]" >&2; exit 2; }
 exec {lock}<"${BASH_SOURCE[0]}"
 flock -n "$lock" || { echo "run.sh: another run of this checkout is under way" >&2; exit 1; }
 trap clean_up EXIT

@@ -87,7 +87,7 @@ muster_train_SOURCES = trainer/muster_train.c trainer/requeue_ask.c trainer/requ
 muster_train_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
 muster_train_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la
 if HAVE_SLURM
-muster_train_SOURCES += plugin/requeue.c plugin/requeue.h
+muster_train_SOURCES += plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h
 muster_train_CPPFLAGS += $(SLURM_CPPFLAGS)
 muster_train_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
 muster_train_LDADD += $(SLURM_LIBS)
