@@ -1,17 +1,21 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # A save is killed at each of its system calls, and each of its calls is made to fail: whatever happens while step 3 is
-# saved, the newest checkpoint that verifies is that of step 3 or of step 2, and the next save goes well.
+# saved, the newest checkpoint that verifies is that of step 3 or of step 2, and the next save goes well. So is the next
+# attempt, while it finishes a save that was left complete.
 
 setup() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
     writer=$MUSTER_BUILD/tests/tools/ckpt_writer
-    cd "$BATS_TEST_TMPDIR" || return
+    kill_at=$MUSTER_BUILD/tests/tools/kill_at
+    # In memory where possible: the disk itself has no part in this.
+    place=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "$BATS_TEST_TMPDIR")" muster-kill.XXXXXX)
+    cd "$place" || return
     strace -o probe true 2>/dev/null || skip "strace can't trace here"
     "$writer" save before 1 2
 }
 
-teardown() { [ -z "${place-}" ] || rm -rf --one-file-system "$place"; }
+teardown() { rm -rf --one-file-system "$place"; }
 
 # fresh: `run` is the directory with steps 1 and 2, as before step 3 is saved. Its owner is gone.
 fresh() { rm -rf run && cp -a before run; }
@@ -57,48 +61,66 @@ complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
     [ "$tried" -gt 60 ] && [ "$kept" -gt 30 ] && [ "$kept" -lt "$tried" ]
 }
 
-@test "with any call failing, a save says so or succeeds, and leaves step 3 or step 2" {
-    fresh
-    strace -o trace "$writer" save run 3 3
-    points trace openat mkdirat fallocate write pwrite64 fsync close renameat unlinkat getdents64 read >points
-    local tried=0 failed=0 name when error status found
-    while read -r name when; do
-        for error in EIO ENOSPC; do
-            fresh
-            status=0
-            strace -o /dev/null -e trace="$name" -e inject="$name:error=$error:when=$when" "$writer" save run 3 3 \
-                >out 2>&1 || status=$?
-            [ $status -eq 0 ] || [ $status -eq 69 ] || { cat out; complain "$name $when $error: status $status"; }
-            ! ls -d run/.saving-* 2>/dev/null || complain "$name $when $error: left behind"
-            [ $status -eq 0 ] || grep -q "Input/output error\|No space left" out || complain "$name $when $error: $(cat out)"
-            found=$(newest) || complain "$name $when $error"
-            [ $status -ne 0 ] || [ "$found" = 3 ] || complain "$name $when $error: said to be saved, but $found"
-            [ "$found" = 3 ] || [ "$found" = 2 ] || complain "$name $when $error: $found"
-            ! ls -d run/*damaged* 2>/dev/null || complain "$name $when $error"
-            tried=$((tried + 1))
-            [ $status -eq 0 ] || failed=$((failed + 1))
-        done
-    done <points
-    echo "# made $tried calls fail: $failed saves were given up, $((tried - failed)) went on" >&3
-    [ "$tried" -gt 100 ] && [ "$failed" -gt 60 ]
+# calls [=ERROR] COMMAND…: how many calls kill_at counts in it.
+calls() {
+    local count
+    count=$("$kill_at" "0${1-}" "${@:2}" 2>&1 >/dev/null) && echo "${count% calls}"
 }
 
-# kill_at kills all threads and processes of a save at once. In memory where possible: the disk itself has no part in this.
+# save_failing WHERE COMMAND…: a save of step 3 on top of `run` with a fault at WHERE says so or succeeds, and training goes
+# on from step 3 or step 2. `outcome` is "failed" or "went on".
+save_failing() {
+    local where=$1 status=0 found next
+    shift
+    "$@" >out 2>&1 || status=$?
+    [ $status -eq 0 ] || [ $status -eq 69 ] || { cat out; complain "$where: status $status"; return; }
+    ! compgen -G 'run/.saving-*' || { complain "$where: left behind"; return; }
+    [ $status -eq 0 ] || grep -q "Input/output error\|No space left\|quota exceeded" out || { complain "$where: $(<out)"; return; }
+    "$writer" resume run >resumed 2>said || { complain "$where: can't go on"; return; }
+    { read -r found && read -r next && read -r next && read -r next; } <resumed
+    [ "$found" = 3 ] || { [ "$found" = 2 ] && [ $status -ne 0 ]; } || { complain "$where: status $status, found $found"; return; }
+    [ "$next" = "step $((found + 1))" ] || { complain "$where: $next is the next one"; return; }
+    ! compgen -G 'run/*damaged*' || { complain "$where"; return; }
+    [ $status -eq 0 ] && outcome="went on" || outcome=failed
+}
+
+@test "with any call failing, a save says so or succeeds, and leaves step 3 or step 2" {
+    local tried=0 failed=0 name when error n outcome
+    for error in EIO ENOSPC EDQUOT; do
+        for ((n = 1; ; n++)); do
+            fresh
+            save_failing "call $n, $error" "$kill_at" "$n=$error" "$writer" save run 3 3
+            grep -q '^call .* fails' out || break
+            tried=$((tried + 1))
+            [ "$outcome" != failed ] || failed=$((failed + 1))
+        done
+    done
+    # And those that only look.
+    fresh
+    strace -o trace "$writer" save run 3 3
+    points trace openat getdents64 read newfstatat >points
+    while read -r name when; do
+        fresh
+        save_failing "$name $when" strace -o /dev/null -e trace="$name" -e inject="$name:error=EIO:when=$when" \
+            "$writer" save run 3 3
+        tried=$((tried + 1))
+        [ "$outcome" != failed ] || failed=$((failed + 1))
+    done <points
+    echo "# made $tried calls fail: $failed saves were given up, $((tried - failed)) went on" >&3
+    [ "$tried" -gt 250 ] && [ "$failed" -gt 120 ]
+}
+
+# PARTS THREADS WAY of ckpt_writer in which the calls come in another order each time.
+ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
+
+# kill_at kills all threads and processes of a save at once.
 @test "killed at 1,000 random moments, saves by threads, with O_DIRECT and by four writers leave step 3 or step 2" {
-    local kill_at=$MUSTER_BUILD/tests/tools/kill_at way n calls status found tried=0 new=0
-    place=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "$BATS_TEST_TMPDIR")" muster-kill.XXXXXX)
-    cp -a before "$place" && cd "$place"
+    local way n calls found tried=0 new=0
     RANDOM=4711
-    for way in "1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct"; do
+    for way in "${ways[@]}"; do
         fresh
         # shellcheck disable=SC2086
-        for ((calls = 20; ; calls += 20)); do
-            fresh
-            status=0
-            "$kill_at" $calls "$writer" save run 3 3 $way >/dev/null 2>&1 || status=$?
-            [ $status -eq 137 ] || break
-        done
-        [ $status -eq 0 ] || complain "$way: status $status"
+        calls=$(calls "" "$writer" save run 3 3 $way)
         for ((n = 0; n < 250; n++)); do
             fresh
             # shellcheck disable=SC2086
@@ -112,6 +134,97 @@ complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
     done
     echo "# killed at $tried random moments: $((tried - new)) times step 2 was the newest, $new times step 3" >&3
     [ $tried -eq 1000 ] && [ $new -gt 100 ] && [ $new -lt 900 ]
+}
+
+@test "with a random call failing, saves by threads, with O_DIRECT and by four writers say so or succeed" {
+    local moments=${MUSTER_TEST_MOMENTS-240} errors=(EIO ENOSPC EDQUOT) error way n calls tried=0 failed=0 outcome
+    RANDOM=4712
+    for way in "${ways[@]}"; do
+        fresh
+        # shellcheck disable=SC2086
+        calls=$(calls =EIO "$writer" save run 3 3 $way)
+        for ((n = 0; n < moments / 4; n++)); do
+            fresh
+            error=${errors[n % 3]}
+            # shellcheck disable=SC2086
+            save_failing "$way: $n, $error" "$kill_at" $((RANDOM % calls + 1))=$error "$writer" save run 3 3 $way
+            grep -q '^call .* fails' out || continue
+            tried=$((tried + 1))
+            [ "$outcome" != failed ] || failed=$((failed + 1))
+        done
+    done
+    echo "# made $tried random calls fail: $failed saves were given up, $((tried - failed)) went on" >&3
+    [ $tried -gt $((moments * 9 / 10)) ] && [ $failed -gt $((moments / 3)) ]
+}
+
+# written PARTS THREADS WAY: `before` becomes a directory in which the save of step 3 is complete, but not committed: killed
+# just before the rename, or where there are several parts before there is a manifest.
+written() {
+    local n
+    fresh
+    for ((n = $(calls "" "$writer" save run 3 3 "$@"); n > 0; n--)); do
+        fresh
+        "$kill_at" "$n" "$writer" save run 3 3 "$@" >/dev/null 2>&1 || :
+        [ ! -e run/step-00000003 ] || continue
+        [ "$1" -eq 1 ] || ! compgen -G 'run/.saving-*/manifest.json' >/dev/null || continue
+        rm -rf before && cp -a run before
+        return
+    done
+    complain "never written"
+}
+
+@test "killed at any system call, the attempt that finishes a save leaves it to the next one" {
+    local way name when tried=0
+    cp -a before once
+    for way in "4 1 direct" "1 1 direct"; do
+        rm -rf before && cp -a once before
+        # shellcheck disable=SC2086
+        written $way
+        fresh
+        strace -o trace "$writer" newest run
+        points trace >points
+        while read -r name when; do
+            fresh
+            strace -o /dev/null -e trace="$name" -e inject="$name:signal=KILL:when=$when" "$writer" newest run >/dev/null 2>&1 &&
+                complain "$way: not killed at $name $when"
+            "$writer" resume run >resumed 2>said || complain "$way: killed at $name $when"
+            [ "$(head -n 1 resumed) $(tail -n 1 resumed)" = "3 step 4" ] ||
+                complain "$way: killed at $name $when: $(<resumed)"
+            ! compgen -G 'run/*damaged*' && ! compgen -G 'run/.[sr]*ing-*' || complain "$way: killed at $name $when"
+            tried=$((tried + 1))
+        done <points
+    done
+    echo "# killed the attempt that finishes a save at $tried points" >&3
+    [ $tried -gt 200 ]
+}
+
+@test "with any call failing, the attempt that finishes a save does so, or says that it can't and leaves it to the next" {
+    local way error n status out tried=0 failed=0
+    cp -a before once
+    for way in "4 1 direct" "1 1 direct"; do
+        rm -rf before && cp -a once before
+        # shellcheck disable=SC2086
+        written $way
+        for error in EIO ENOSPC EDQUOT; do
+            for ((n = 1; ; n++)); do
+                fresh
+                status=0
+                # By way of a pipe: what is printed to a file would count.
+                out=$("$kill_at" "$n=$error" "$writer" newest run 2>&1) || status=$?
+                grep -q '^call .* fails' <<<"$out" || break
+                [ $status -eq 0 ] || { [ $status -eq 69 ] && grep -q "Input/output error\|No space left\|quota exceeded" <<<"$out"; } ||
+                    complain "$way: call $n, $error: status $status: $out"
+                [ $status -ne 0 ] || grep -qx 3 <<<"$out" || complain "$way: call $n, $error: $out"
+                "$writer" resume run >resumed 2>said || complain "$way: call $n, $error"
+                [ "$(head -n 1 resumed) $(tail -n 1 resumed)" = "3 step 4" ] || complain "$way: call $n, $error: $(<resumed)"
+                ! compgen -G 'run/*damaged*' && ! compgen -G 'run/.[sr]*ing-*' || complain "$way: call $n, $error"
+                tried=$((tried + 1))
+                [ $status -eq 0 ] || failed=$((failed + 1))
+            done
+        done
+    done
+    echo "# made $tried calls fail while a save was finished: $failed attempts ended by it" >&3
+    [ $tried -gt 200 ] && [ $failed -gt 80 ]
 }
 
 @test "all is on the disk before the rename that commits, and the rename before the next step" {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kills a program, with all its threads and children, before the N-th system call that changes a file system.
  *   kill_at N PROGRAM ARGUMENT…             status 137 when that many came, else the program's own
- *   kill_at N=EIO PROGRAM ARGUMENT…         has that call fail instead (also ENOSPC, EDQUOT), counting every close behind
- *                                           the first of the others too; the program's own status. Prints the call's number
- *                                           ("call 74 fails") on standard error when that many came
+ *   kill_at N=EIO PROGRAM ARGUMENT…         has that call fail instead (also ENOSPC, EDQUOT, EROFS), counting every close
+ *                                           behind the first of the others too, and no exit; the program's own status.
+ *                                           Prints the call's number ("call 74 fails") on standard error when that many came
+ *   kill_at N-M=EROFS PROGRAM ARGUMENT…     the same with the N-th to the M-th call
+ *   kill_at 0[=EIO] PROGRAM ARGUMENT…       prints how many calls count ("133 calls") on standard error
  * Status 77 where processes can't be traced. A filter (seccomp) has only those calls stop, so that all else runs at full
  * speed. Calls between the marks of power_store.h don't count. */
 #include "config.h"
@@ -49,6 +51,12 @@ static const int changes[] = {
 };
 
 #define CHANGES (sizeof changes / sizeof changes[0])
+
+/* Which calls are meant, and what becomes of them: 0 is the end of all. */
+struct order {
+	long first, last;
+	int error;
+};
 
 /* A process or thread that is traced. */
 struct task {
@@ -155,8 +163,8 @@ static bool is_file(pid_t id, uint64_t fd)
 	return readlink(path, target, sizeof target) > 0 && target[0] == '/';
 }
 
-/* Whether the task is about to do what counts. What a program closes while it is loaded does not. */
-static bool counts(struct task *task)
+/* Whether the task is about to do what counts. What a program closes while it is loaded does not; an exit can't fail. */
+static bool counts(struct task *task, bool may_exit)
 {
 	static bool loaded;
 	struct __ptrace_syscall_info info;
@@ -174,7 +182,7 @@ static bool counts(struct task *task)
 	if ((info.seccomp.nr == SYS_write || info.seccomp.nr == SYS_close) && !is_file(task->id, fd))
 		return false;
 	loaded |= kind == CHANGE;
-	return loaded;
+	return loaded && (may_exit || info.seccomp.nr != SYS_exit_group);
 }
 
 /* Has the call that the task is about to do fail without being done. */
@@ -221,27 +229,30 @@ static void forget(pid_t id)
 	*task = tasks[--task_count];
 }
 
-/* Returns 0 for what stands behind no number. */
-static long parse(const char *text, int *error)
+static bool parse(const char *text, struct order *order)
 {
 	static const struct {
 		const char *name;
 		int error;
-	} errors[] = { { "", 0 }, { "=EIO", EIO }, { "=ENOSPC", ENOSPC }, { "=EDQUOT", EDQUOT } };
+	} errors[] = { { "", 0 }, { "=EIO", EIO }, { "=ENOSPC", ENOSPC }, { "=EDQUOT", EDQUOT }, { "=EROFS", EROFS } };
 	char *end;
-	long n = strtol(text, &end, 10);
+	order->first = order->last = strtol(text, &end, 10);
+	bool number = end > text;
+	if (*end == '-')
+		order->last = strtol(end + 1, &end, 10);
 	for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
 		if (strcmp(end, errors[i].name) == 0) {
-			*error = errors[i].error;
-			return n;
+			order->error = errors[i].error;
+			return number && order->first >= 0;
 		}
-	return 0;
+	return false;
 }
 
-/* Lets all run until they have ended or, without `error`, the `left`-th call is due. The status of `child`. */
-static int trace(pid_t child, long left, int error)
+/* Lets all run until they have ended or, without an error to give, the first call is due. The status of `child`. */
+static int trace(pid_t child, const struct order *order)
 {
 	int status, result = 77;
+	long n = 0;
 	pid_t id;
 	while ((id = waitpid(-1, &status, __WALL)) > 0) {
 		if (!WIFSTOPPED(status)) {
@@ -251,25 +262,27 @@ static int trace(pid_t child, long left, int error)
 			continue;
 		}
 		struct task *task = find_task(id);
-		if (status >> 8 == (SIGTRAP | PTRACE_EVENT_SECCOMP << 8) && counts(task) && --left == 0) {
-			if (!error) {
+		if (status >> 8 == (SIGTRAP | PTRACE_EVENT_SECCOMP << 8) && counts(task, !order->error) && ++n >= order->first &&
+			n <= order->last) { /* never where both are 0 */
+			if (!order->error) {
 				kill_all();
 				return 137;
 			}
-			fail_call(id, error);
+			fail_call(id, order->error);
 		}
 		go_on(id, status);
 	}
+	if (order->first == 0)
+		fprintf(stderr, "%ld calls\n", n);
 	return result;
 }
 
 int main(int argc, char **argv)
 {
-	int error = 0;
-	long n = argc > 2 ? parse(argv[1], &error) : 0;
-	if (n < 1) {
-		fprintf(stderr, "usage: kill_at N[=EIO|=ENOSPC|=EDQUOT] PROGRAM ARGUMENT…\n");
+	struct order order;
+	if (argc < 3 || !parse(argv[1], &order)) {
+		fprintf(stderr, "usage: kill_at N[-M][=EIO|=ENOSPC|=EDQUOT|=EROFS] PROGRAM ARGUMENT…\n");
 		return 2;
 	}
-	return trace(start(argv + 2, error != 0), n, error);
+	return trace(start(argv + 2, order.error != 0), &order);
 }
