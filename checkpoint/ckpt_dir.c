@@ -314,7 +314,7 @@ int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token,
 		return moved < 0 ? -1 : err_fail(err, EXIT_FAULT, "checkpoint: there is no %s/%s to remove", dir->path, name);
 	/* Durable before the first file goes, so that no crash brings back the name without the files. */
 	if (io_sync_dir(dir->fd, err) < 0)
-		return -1;
+		return err_prefix(err, "checkpoint: %s: %s", dir->path, name);
 	/* Only now: a pin that comes later finds that the name is gone (pin.c). */
 	if (pin_is_set(dir->fd, away, err) != 0) {
 		if (rename_back(dir, away, name, err) < 0)
@@ -392,6 +392,37 @@ int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *er
 	}
 	closedir(stream);
 	return removed;
+}
+
+/* The step of `name` if it is the hidden folder of a save or of a removal by the owner of `token`; else -1. */
+static int64_t own_leftover(const char *name, const char *token)
+{
+	static const char *const prefixes[] = { SAVING_PREFIX, REMOVING_PREFIX };
+	char folder[CKPT_STEP_NAME_SIZE], own[CKPT_STEP_NAME_SIZE + 64];
+	int64_t step;
+	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+		size_t length = strlen(prefixes[i]);
+		if (strncmp(name, prefixes[i], length) != 0 || sscanf(name + length, "step-%" SCNd64, &step) != 1 || step < 0)
+			continue;
+		snprintf(own, sizeof own, "%s%s-%s", prefixes[i], ckpt_step_name(step, folder), token);
+		return strcmp(name, own) == 0 ? step : -1;
+	}
+	return -1;
+}
+
+void ckpt_dir_tidy(const struct ckpt_dir *dir, int64_t step, const char *token)
+{
+	struct dirent *entry;
+	struct err why;
+	DIR *stream = list_folder(dir->fd);
+	while (stream && (entry = readdir(stream))) {
+		int64_t left = own_leftover(entry->d_name, token);
+		if (left >= 0 && left <= step && !is_saved_by_pin(dir, entry->d_name) &&
+			remove_leftover(dir, entry->d_name, &why) < 0)
+			log_warn("%s", why.text);
+	}
+	if (stream)
+		closedir(stream);
 }
 
 /* What retention asks about a checkpoint. One that can't be looked at now counts as pinned, until the next time. */

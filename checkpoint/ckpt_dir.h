@@ -52,6 +52,10 @@ int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token,
  * removed, or -1. */
 int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *err);
 
+/* Behind a durable `step`, by the owner only: removes what saves of his up to it, and removals, have left where the disk refused
+ * to remove it then. Faults are logged. */
+void ckpt_dir_tidy(const struct ckpt_dir *dir, int64_t step, const char *token);
+
 /* Removes `name`, the hidden folder of a save, by renaming it first: of two processes that meet over it, one that commits it
  * and one that removes it, exactly one has it. Returns 1 if it was there, 0 if not, -1 on error. */
 int ckpt_dir_take_away(const struct ckpt_dir *dir, const char *name, struct err *err);

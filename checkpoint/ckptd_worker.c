@@ -22,7 +22,6 @@
 #include "common/log.h"
 
 #define PROGRESS_SECONDS 0.25
-#define UNTIDY 16
 #define BEAT_SECONDS (OWNER_HEARTBEAT / 4)
 
 /* A save that waits. */
@@ -38,8 +37,6 @@ struct ckptd_worker {
 	pthread_t thread;
 	double next_progress, next_beat;  /* the thread's own */
 	int64_t left_over;                /* the same: a failed save whose files may be complete; -1: none */
-	int64_t untidy[UNTIDY];           /* the same: failed saves whose files could perhaps not be removed */
-	size_t untidy_count;
 
 	pthread_mutex_t lock;             /* of all below */
 	pthread_cond_t changed;
@@ -164,31 +161,14 @@ static const struct snapshot *snapshot_of(struct ckptd_worker *worker, const str
 	return snapshot;
 }
 
-/* A disk on which a save failed may refuse to remove its files, too. What is too much is left to the next attempt. */
-static void note_untidy(struct ckptd_worker *worker, int64_t step)
-{
-	if (worker->untidy_count < UNTIDY)
-		worker->untidy[worker->untidy_count++] = step;
-}
-
-/* A save is durable: the disk is good. Its step, if it failed before, has no unfinished files any more. */
-static void tidy(struct ckptd_worker *worker, int64_t durable)
-{
-	size_t kept = 0;
-	struct err err;
-	for (size_t i = 0; i < worker->untidy_count; i++)
-		if (worker->untidy[i] != durable &&
-			ckpt_discard(&worker->plan.dir, worker->untidy[i], worker->plan.attach->token, &err) < 0)
-			worker->untidy[kept++] = worker->untidy[i];
-	worker->untidy_count = kept;
-}
-
 /* What a durable save makes superfluous goes. */
 static void clean_up(struct ckptd_worker *worker, int64_t durable)
 {
 	struct err err;
-	tidy(worker, durable);
-	if (ckpt_dir_retain(&worker->plan.dir, &worker->retention, worker->plan.attach->token, &err) < 0)
+	const char *token = worker->plan.attach->token;
+	/* A disk on which a save or a removal failed may have refused to remove its files, too. Now it is good. */
+	ckpt_dir_tidy(&worker->plan.dir, durable, token);
+	if (ckpt_dir_retain(&worker->plan.dir, &worker->retention, token, &err) < 0)
 		log_error("checkpoint: %s", err.text);
 }
 
@@ -198,7 +178,6 @@ static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *sav
 	struct ckpt_saved saved;
 	struct err err = { 0 };
 	if (ckpt_save(&worker->plan.dir, snapshot_of(worker, save), worker->plan.attach->token, &options, &saved, &err) < 0) {
-		note_untidy(worker, save->step);
 		post_failed(worker, save->step, (int)save->slot, &err);
 		return;
 	}
@@ -288,10 +267,8 @@ static void do_save(struct ckptd_worker *worker, const struct ckptd_save *save)
 static void discard(struct ckptd_worker *worker, int64_t step)
 {
 	struct err err;
-	if (step < 0 || ckpt_discard(&worker->plan.dir, step, worker->plan.attach->token, &err) == 0)
-		return;
-	log_warn("checkpoint: couldn't remove an unfinished save, and tries again behind the next: %s", err.text);
-	note_untidy(worker, step);
+	if (step >= 0 && ckpt_discard(&worker->plan.dir, step, worker->plan.attach->token, &err) < 0)
+		log_warn("checkpoint: couldn't remove an unfinished save, and tries again behind the next: %s", err.text);
 }
 
 static int commit(struct ckptd_worker *worker, const struct ckptd_parts_step *save, struct err *err)

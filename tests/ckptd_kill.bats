@@ -97,6 +97,27 @@ read_told() {
     [ "$tried" -gt 300 ] && [ "$failures" -gt 100 ]
 }
 
+# Behind a good save nothing is left of failed ones and of removals that failed, without waiting for the next attempt.
+@test "a disk that is read-only for a while, from any call of the service on: nothing is left of what failed then" {
+    local n calls failures=0 status
+    # From any call of two saves on; the disk is good again in the fifth at the latest.
+    rm -rf run && cp -r before run && echo 0=EROFS >when
+    "$tools/ckptd_writer" run 3 4 >told
+    calls=$(sed -n 's/ calls$//p' kill_at.log)
+    for ((n = 1; n <= calls; n++)); do
+        rm -rf run && cp -r before run && echo "$n-$((n + 3))=EROFS" >when
+        status=0
+        "$tools/ckptd_writer" run 3 7 >told 2>complaints || status=$?
+        grep -qx "step 7" told || { complain "call $n"; return 1; }
+        [ $status -eq 0 ] || grep -q '^failed [3456]: .*Read-only file system' told || { complain "call $n: status $status"; return 1; }
+        [ $status -eq 0 ] || failures=$((failures + 1))
+        ! compgen -G 'run/.[sr]*ing-*' || { complain "call $n: left behind"; return 1; }
+        newest_is 7 7 || { echo "call $n"; return 1; }
+    done
+    echo "# made the disk read-only at $calls calls: $failures times saves were given up, and nothing was left of them" >&3
+    [ "$calls" -gt 100 ] && [ "$failures" -gt 50 ]
+}
+
 @test "four writers that are all killed at any moment leave a whole step" {
     local moments=${MUSTER_TEST_MOMENTS-100} total n i kept=0 status durable
     # How many calls there are, from a first run.

@@ -128,6 +128,7 @@ disk_fails() {
     # The disk is mounted in the cluster's namespaces only.
     cluster run cp -a "$name" "$name-end"
     train_equals_reference "$name-end"
+    ! compgen -G "$JOBS/$name-end/.removing-*"
 }
 
 break_filling() { fill filling; }
@@ -140,12 +141,13 @@ mend_filling() { cluster run --user root rm filling/filler; }
 }
 
 # A file system can't be remounted read-only while the metrics are open, so the calls of rank 0's checkpoint service answer as
-# on one that the kernel has made so after an error: in mid-save, so that a folder stays which could not be removed then.
+# on one that the kernel has made so after an error: in mid-save, so that something stays that could not be removed then. A
+# save first renames what one before it may have left: that has to work once, or no folder would be made.
 break_readonly() {
     local pid
     pid=$(sed -n 's/.*checkpoint: the service is pid \([0-9]*\);.*/\1/p' "$JOBS/readonly.log" | tail -n 1)
-    strace -f -p "$pid" -o /dev/null -e trace=mkdirat,renameat,renameat2,fsync,unlinkat \
-        -e inject=renameat,renameat2,fsync,unlinkat:error=EROFS -e inject=mkdirat:error=EROFS:when=2+ 2>/dev/null 3>&- &
+    strace -f -p "$pid" -o /dev/null -e trace=mkdirat,renameat,fsync,unlinkat \
+        -e inject=fsync,unlinkat:error=EROFS -e inject=mkdirat,renameat:error=EROFS:when=2+ 2>/dev/null 3>&- &
     tracer=$!
 }
 mend_readonly() { kill "$tracer" && wait "$tracer" || :; }

@@ -469,6 +469,35 @@ static void a_pinned_one_comes_back_from_a_killed_removal(void **state)
 	ckpt_dir_close(&run.dir);
 }
 
+/* What a disk refused to remove, behind step 3: of this owner only, nothing of a later save, and a pin is honoured. */
+static void own_leftovers_are_tidied(void **state)
+{
+	static const char *const names[] = { ".saving-step-00000002-", ".saving-step-00000003-", ".removing-step-00000001-",
+		".saving-step-00000004-", ".removing-step-00000009-" };
+	struct run run;
+	struct err err;
+	char name[100];
+	run_open(&run, "tidy");
+	run_save(&run, 2);
+	run_save(&run, 3);
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		snprintf(name, sizeof name, "%s%s", names[i], run.owner.token);
+		assert_int_equal(mkdirat(run.dir.fd, name, 0755), 0);
+	}
+	assert_int_equal(mkdirat(run.dir.fd, ".saving-step-00000002-00", 0755), 0);
+	assert_int_equal(pin_set(&run.dir, 2, &err), 0);
+	snprintf(name, sizeof name, ".removing-step-00000002-%s", run.owner.token);
+	assert_int_equal(renameat(run.dir.fd, "step-00000002", run.dir.fd, name), 0);
+	ckpt_dir_tidy(&run.dir, 3, run.owner.token);
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		snprintf(name, sizeof name, "%s%s", names[i], run.owner.token);
+		assert_int_equal(exists(&run, name), i >= 3);
+	}
+	assert_true(exists(&run, ".saving-step-00000002-00"));
+	steps_are(&run, (int64_t[]){ 2, 3 }, 2);
+	ckpt_dir_close(&run.dir);
+}
+
 /* One thread pins and unpins, this one removes: what pin_set said to be pinned is there afterwards. */
 struct race {
 	struct ckpt_dir *dir;
@@ -518,6 +547,7 @@ int main(void)
 		cmocka_unit_test(a_moved_checkpoint_is_not_another_step),
 		cmocka_unit_test(other_names_are_ignored),
 		cmocka_unit_test(leftovers_of_others_are_removed),
+		cmocka_unit_test(own_leftovers_are_tidied),
 		cmocka_unit_test(a_taken_name_keeps_what_has_it),
 		cmocka_unit_test(a_newer_format_is_refused_not_set_aside),
 		cmocka_unit_test(a_save_that_is_not_the_owners_leaves_nothing),
