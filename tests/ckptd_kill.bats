@@ -20,6 +20,8 @@ setup() {
 if [ -e "$place/when" ]; then
     read -r when <"$place/when"
     rm "$place/when"
+    exec 9>"$place/lock"
+    flock 9
     exec "$tools/kill_at" "\$when" "$MUSTER_BUILD/muster-ckptd" "\$@" 2>>"$place/kill_at.log"
 fi
 exec "$MUSTER_BUILD/muster-ckptd" "\$@"
@@ -36,6 +38,9 @@ complain() {
     ls -laR run
     return 1
 }
+
+# Until the first service, and who traces it, have ended: what they do last, their client does not wait for.
+wait_traced() { flock -w 20 lock true || complain "the service never ended"; }
 
 # newest_is LEAST MOST: found by the next attempt, which leaves nothing unfinished behind and sees no damage.
 newest_is() {
@@ -78,6 +83,7 @@ read_told() {
             : >kill_at.log
             status=0
             "$tools/ckptd_writer" run 3 4 >told 2>complaints || status=$?
+            wait_traced || return
             [ -s kill_at.log ] || break
             read_told
             if grep -q '^failed 3: .*\(Input/output error\|No space left\|quota exceeded\)' told; then
@@ -103,6 +109,7 @@ read_told() {
     # From any call of two saves on; the disk is good again in the fifth at the latest.
     rm -rf run && cp -r before run && echo 0=EROFS >when
     "$tools/ckptd_writer" run 3 4 >told
+    wait_traced
     calls=$(sed -n 's/ calls$//p' kill_at.log)
     for ((n = 1; n <= calls; n++)); do
         rm -rf run && cp -r before run && echo "$n-$((n + 3))=EROFS" >when
@@ -111,6 +118,7 @@ read_told() {
         grep -qx "step 7" told || { complain "call $n"; return 1; }
         [ $status -eq 0 ] || grep -q '^failed [3456]: .*Read-only file system' told || { complain "call $n: status $status"; return 1; }
         [ $status -eq 0 ] || failures=$((failures + 1))
+        wait_traced || return
         ! compgen -G 'run/.[sr]*ing-*' || { complain "call $n: left behind"; return 1; }
         newest_is 7 7 || { echo "call $n"; return 1; }
     done
