@@ -15,17 +15,18 @@ trap 'rm -rf "$work"' EXIT
 
 # The sources that a harness needs.
 sources() {
+    local base=(common/{clock,err,hash,hash_avx2,io,log,number}.c -ljansson -lxxhash -lm)
     case $1 in
-    attempts) echo checkpoint/attempts.c common/{clock,err,io}.c -ljansson ;;
-    checkpoint) echo checkpoint/{ckpt,ckpt_dir,ckpt_read,manifest,owner,pin,removable,retention,safetensors,shard,shard_scan}.c \
-        common/{clock,err,hash,hash_avx2,io,log}.c -ljansson -lxxhash -lm ;;
-    ckptd_proto)
-        echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c common/{clock,err,hash,hash_avx2}.c -ljansson -lxxhash
+    attempts) echo checkpoint/{attempts,record}.c "${base[@]}" ;;
+    checkpoint)
+        echo checkpoint/{ckpt,ckpt_dir,ckpt_read,manifest,owner,pin,record,removable,retention,safetensors,shard,shard_scan}.c \
+            common/pages.c "${base[@]}"
         ;;
-    owner) echo checkpoint/owner.c common/{clock,err,hash,hash_avx2,io,log}.c -ljansson -lxxhash ;;
-    import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c common/{err,io}.c -ljansson -lm ;;
-    manifest) echo checkpoint/manifest.c common/err.c common/hash.c common/hash_avx2.c -ljansson -lxxhash ;;
-    part) echo checkpoint/{ckpt_part,manifest}.c common/{err,hash,hash_avx2}.c -ljansson -lxxhash ;;
+    ckptd_proto) echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c "${base[@]}" ;;
+    owner) echo checkpoint/{owner,record}.c "${base[@]}" ;;
+    import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c "${base[@]}" ;;
+    manifest) echo checkpoint/manifest.c "${base[@]}" ;;
+    part) echo checkpoint/{ckpt_part,manifest}.c "${base[@]}" ;;
     npy) echo trainer/npy.c common/err.c ;;
     safetensors) echo checkpoint/safetensors.c common/err.c -ljansson ;;
     tokens) echo trainer/token_file.c common/err.c ;;
