@@ -173,6 +173,19 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     [ "$status" -ne 0 ]
 }
 
+@test "a plugin that was built for another release of Slurm is passed over: jobs run, no node is drained" {
+    command -v cc >/dev/null && [ -e /usr/include/slurm/spank.h ] || skip "no C compiler or no libslurm-dev"
+    cc -DOTHER_RELEASE -shared -fPIC -o "$JOBS/other.so" "$MUSTER_TOP/tests/cluster/probe.c"
+    cluster plugin "$JOBS/other.so" seen=1
+    run cluster run srun -N4 bash -c 'echo ${PROBE-unset}'
+    [ "$status" -eq 0 ]
+    [ "$(grep -cx unset <<<"$output")" -eq 4 ]
+    cluster run sbatch -W -o /dev/null --wrap true
+    cluster plugin
+    grep -q "Incompatible Slurm plugin $JOBS/other.so" "$(cluster status log)"/slurmd-n1.log
+    [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]
+}
+
 @test "a plugin that the users cannot read is refused" {
     : >"$BATS_TEST_TMPDIR/closed.so"
     chmod 600 "$BATS_TEST_TMPDIR/closed.so"
