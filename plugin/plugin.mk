@@ -17,6 +17,30 @@ bin_PROGRAMS += muster-rdzv
 muster_rdzv_SOURCES = plugin/muster_rdzv.c
 muster_rdzv_LDADD = liblaunch.la libcommon.la
 
+# What a launch can have wrong: facts, the table of checks, the judge. The plugin takes the same sources.
+launch_checks = \
+	plugin/check.c plugin/check.h plugin/check_node.c plugin/check_site.c plugin/check_task.c \
+	plugin/facts.c plugin/facts.h \
+	plugin/facts_probe.c plugin/facts_probe.h \
+	plugin/findings.c \
+	plugin/listen.c plugin/listen.h
+noinst_LTLIBRARIES += libdoctor.la
+libdoctor_la_SOURCES = $(launch_checks) \
+	plugin/doctor_dir.c plugin/doctor_dir.h \
+	plugin/doctor_meet.c plugin/doctor_meet.h \
+	plugin/doctor_print.c plugin/doctor_print.h \
+	plugin/doctor_way.c plugin/doctor_way.h \
+	plugin/facts_json.c plugin/facts_json.h \
+	plugin/facts_versions.c \
+	plugin/run_as_user.c plugin/run_as_user.h \
+	plugin/site.c plugin/site.h plugin/site_saves.c
+# Objects of its own: tests build some of these files by themselves.
+libdoctor_la_CPPFLAGS = $(AM_CPPFLAGS)
+libdoctor_la_LIBADD = liblaunch.la libcommon.la
+bin_PROGRAMS += muster-doctor
+muster_doctor_SOURCES = plugin/muster_doctor.c
+muster_doctor_LDADD = libdoctor.la liblaunch.la libcommon.la
+
 if HAVE_SLURM
 # The plugin holds all it needs: slurmstepd, running as root, is not made to load further libraries.
 plugindir = $(libdir)/slurm

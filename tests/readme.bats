@@ -27,6 +27,10 @@ pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N;
             muster-ckpt "$command" --help | grep -q -- "$option\b"
         done
     done < <(pasted | grep '^muster-ckpt ')
+    for option in $(pasted | grep -o 'muster-doctor .*' | grep -o -- ' --[a-z-]*') --list --json; do
+        echo "muster-doctor $option"
+        muster-doctor --help | grep -q -- "$option\b"
+    done
     for option in --require-identical --cpu-isa --reduction --slots --ckpt-every --keep-last --keep-every --keep-best \
         --ckpt-writers --shard-size; do
         grep -q -- "$option" "$MUSTER_TOP/README.md"

@@ -100,6 +100,13 @@ unit_tests += tests/unit/test_rank_env
 tests_unit_test_rank_env_SOURCES = tests/unit/test_rank_env.c plugin/rank_env.c
 tests_unit_test_rank_env_LDADD = libcommon.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_facts
+tests_unit_test_facts_LDADD = libdoctor.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_site
+tests_unit_test_site_LDADD = libdoctor.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_check
+tests_unit_test_check_LDADD = libdoctor.la $(CMOCKA_LIBS)
+
 unit_tests += tests/unit/test_task_end
 tests_unit_test_task_end_SOURCES = tests/unit/test_task_end.c plugin/task_end.c
 tests_unit_test_task_end_LDADD = libcommon.la $(CMOCKA_LIBS)
@@ -244,7 +251,7 @@ EXTRA_DIST += \
 	tests/cluster/plugin.bats tests/cluster/environment.bats tests/cluster/world.py \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
 	tests/cluster/preemption.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
-	tests/cluster/ckptd.bats \
+	tests/cluster/ckptd.bats tests/cluster/doctor.bats tests/doctor.bats \
 	tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
 	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
 EXTRA_DIST += tests/lib/tap-skip.sh tests/tokens.bats

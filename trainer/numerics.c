@@ -4,68 +4,23 @@
 
 #include "trainer/numerics.h"
 
-#include <elf.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/build_id.h"
 #include "common/log.h"
 #include "trainer/agree.h"
 
 #define TEXT_BYTES 2048 /* of a record, as ranks exchange it */
-
-struct build_id {
-	char hex[65];
-};
-
-/* The notes of one segment: name size, description size, type, then both padded to 4 bytes (ELF specification). */
-static int find_note(const char *note, const char *end, struct build_id *id)
-{
-	while (note + sizeof(ElfW(Nhdr)) <= end) {
-		const ElfW(Nhdr) *header = (const void *)note;
-		const char *name = note + sizeof *header;
-		const unsigned char *bytes = (const unsigned char *)name + ((header->n_namesz + 3u) & ~3u);
-		if (header->n_type == NT_GNU_BUILD_ID && header->n_namesz == 4 && memcmp(name, "GNU", 4) == 0) {
-			for (unsigned i = 0; i < header->n_descsz && i < 32; i++)
-				snprintf(id->hex + 2 * i, 3, "%02x", bytes[i]);
-			return 1;
-		}
-		note = (const char *)bytes + ((header->n_descsz + 3u) & ~3u);
-	}
-	return 0;
-}
-
-/* The first object is the program itself. */
-static int look_at_program(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	(void)size;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-		const char *start = (const char *)(info->dlpi_addr + header->p_vaddr);
-		if (header->p_type == PT_NOTE && find_note(start, start + header->p_memsz, arg))
-			break;
-	}
-	return 1;
-}
-
-const char *numerics_build_id(void)
-{
-	static struct build_id id;
-	if (!id.hex[0]) {
-		snprintf(id.hex, sizeof id.hex, "none");
-		dl_iterate_phdr(look_at_program, &id);
-	}
-	return id.hex;
-}
 
 json_t *numerics_record(const struct settings *settings, const struct ops *ops, const struct comm *comm)
 {
 	bool native = settings->reduction == REDUCTION_NATIVE;
 	json_t *record = json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s}", "reduction", native ? "native" : "canonical",
 		"slots", (json_int_t)settings->slots, "microbatch", (json_int_t)settings->microbatch, "device", ops->name,
-		"isa", ops_cpu_isa(), "libraries", ops_cpu_versions(), "build", numerics_build_id());
+		"isa", ops_cpu_isa(), "libraries", ops_cpu_versions(), "build", build_id());
 	if (record && native && (json_object_set_new(record, "communicator", json_string(comm_provider(comm))) < 0
 		|| json_object_set_new(record, "world_size", json_integer(comm_size(comm))) < 0
 		|| json_object_set_new(record, "bucket_mb", json_integer(settings->bucket_mb)) < 0)) {

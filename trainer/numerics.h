@@ -25,7 +25,4 @@ int numerics_compare(const json_t *recorded, const json_t *present, bool refuse,
  * all (ERR_SHARED). */
 int numerics_agree(struct comm *comm, const json_t *present, bool refuse, struct err *err);
 
-/* The linker's build id of this program in hex, "none" without one. */
-const char *numerics_build_id(void);
-
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+#include "common/build_id.h"
 #include "trainer/numerics.h"
 
 static void line(const char *name, const char *value)
@@ -48,7 +49,7 @@ void report_start(const struct run *run)
 		ddp_buckets(run->ddp) == 1 ? "" : "s");
 	line("step", text);
 	snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, ops_cpu_isa(), ops_cpu_versions(),
-		numerics_build_id());
+		build_id());
 	line("numerics", text);
 	report_memory(run);
 	snprintf(text, sizeof text, "step %" PRIu64 " of %lld", run->state.step + 1, (long long)settings->steps);

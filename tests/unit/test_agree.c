@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "common/build_id.h"
 #include "tests/unit/world_fixture.h"
 #include "trainer/agree.h"
 #include "trainer/numerics.h"
@@ -168,10 +169,10 @@ static void differences_of_numerics_are_recorded_both_ways(void **state)
 
 static void the_program_has_a_build_id(void **state)
 {
-	const char *id = numerics_build_id();
+	const char *id = build_id();
 	assert_true(strlen(id) >= 16 || strcmp(id, "none") == 0);
 	assert_int_equal(strspn(id, "0123456789abcdefno"), strlen(id));
-	assert_string_equal(id, numerics_build_id());
+	assert_string_equal(id, build_id());
 }
 
 int main(void)

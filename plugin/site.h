@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What Slurm says of itself, of the job and of its partition; and what the job's checkpoint directory says of its
+ * saves. Asked once a job, not by each task. */
+#ifndef MUSTER_SITE_H
+#define MUSTER_SITE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+/* Numbers are -1, and texts "", where nothing is known. */
+struct site {
+	char silent[200];        /* why Slurm could not be asked */
+
+	/* scontrol show config */
+	int kill_wait;           /* seconds */
+	int cred_expire;         /* AuthInfo's; -1: not set there, so Slurm's default */
+	bool file_append;        /* JobFileAppend */
+	bool config_known;
+
+	char mpi[256];           /* what srun --mpi=list lists, separated by spaces */
+
+	/* scontrol show job */
+	bool job_known, batch, requeue;
+	int job_tasks;
+	bool append;             /* --open-mode=append; from the job's environment */
+
+	/* scontrol show partition */
+	char partition[128];
+	int grace;               /* seconds */
+	char preempt_mode[32];   /* of the partition */
+
+	/* the longest save in the newest record of them; seconds, -1: no save is recorded */
+	double save_stall, save_flush;
+	int64_t save_bytes;
+	int64_t need_bytes;      /* what the shared directory must hold */
+	char dir[1024];          /* the shared directory */
+};
+
+/* Nothing known. */
+void site_init(struct site *site);
+
+/* Each takes what one command printed. */
+void site_read_config(struct site *site, const char *text);
+void site_read_job(struct site *site, const char *text);
+void site_read_partition(struct site *site, const char *text);
+void site_read_mpi(struct site *site, const char *text);
+
+/* Asks Slurm's commands, as they are found in PATH. `job` 0: there is none; `partition` is then the one to ask about,
+ * or NULL for the default one. What doesn't answer within `seconds` is left out, and site->silent says why. */
+void site_ask(struct site *site, uint32_t job, const char *partition, double seconds);
+
+/* Reads what metrics-*.jsonl in `dir` (doc/metrics-format.md) say of saves. No record is no error. */
+void site_read_saves(struct site *site, const char *dir);
+
+/* The same from the bytes of one file; false when it tells of none. */
+bool site_read_metrics(struct site *site, const char *text, size_t size);
+
+#endif

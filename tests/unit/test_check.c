@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The judge: a launch without fault has no finding; each fault has the one that is meant, with the ranks that it
+ * concerns. */
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plugin/check.h"
+
+#define RANKS 8
+
+/* 8 ranks on 4 nodes, one of two GPUs each, and a Slurm as it should be. */
+struct world {
+	struct facts tasks[RANKS];
+	struct site site;
+};
+
+static bool provoked[64]; /* the rows of the table that a test has seen at work */
+
+static struct world healthy(void)
+{
+	struct world world;
+	site_init(&world.site);
+	for (int i = 0; i < RANKS; i++) {
+		struct facts *task = &world.tasks[i];
+		*task = (struct facts){ .rank = i, .world_size = RANKS, .local_rank = i % 2, .local_world_size = 2, .node_rank = i / 2,
+			.node_count = 4, .in_step = true, .can_meet = true, .job_nodes = 4, .job_tasks = RANKS, .gpus = 2, .gpus_in_job = true,
+			.devices_present = 3, .devices_open = 3, .cpus_per_task = 4, .cpus_of_job = 8, .cpus_online = 8,
+			.locked_memory = INT64_MAX, .rdma = true, .port = 23456, .dir_free = 1 << 30, .met_before = 1000, .met_after = 1000.01 };
+		snprintf(task->node, sizeof task->node, "n%d", i / 2 + 1);
+		snprintf(task->visible, sizeof task->visible, "%d", i % 2);
+		snprintf(task->driver, sizeof task->driver, "550.54.14");
+		snprintf(task->cuda, sizeof task->cuda, "12.4");
+		snprintf(task->nccl, sizeof task->nccl, "2.28.9");
+		snprintf(task->muster, sizeof task->muster, "0.1.0");
+		snprintf(task->master, sizeof task->master, "n1");
+		task->cpus[0] = i % 2 ? 0xf0 : 0x0f;
+	}
+	world.site.config_known = world.site.job_known = world.site.batch = world.site.requeue = world.site.append = true;
+	world.site.kill_wait = 60;
+	world.site.cred_expire = 5;
+	world.site.job_tasks = RANKS;
+	world.site.grace = 120;
+	snprintf(world.site.mpi, sizeof world.site.mpi, "none pmi2 pmix");
+	snprintf(world.site.partition, sizeof world.site.partition, "spot");
+	snprintf(world.site.preempt_mode, sizeof world.site.preempt_mode, "REQUEUE");
+	snprintf(world.site.dir, sizeof world.site.dir, "/shared/run1");
+	world.site.save_stall = 0.5;
+	world.site.save_flush = 20;
+	world.site.need_bytes = 1 << 20;
+	return world;
+}
+
+static char said[20][1200];
+
+/* Judges; *said[0] and so on are the lines. Returns how many. */
+static int judge(const struct world *world, int count, bool preflight)
+{
+	const struct checkup checkup = { world->tasks, count, &world->site };
+	struct findings findings = { 0 };
+	check_run(&checkup, preflight, &findings);
+	assert_false(findings.incomplete);
+	assert_in_range(findings.count, 0, 20);
+	int lines = findings.count;
+	for (int i = 0; i < lines; i++) {
+		finding_line(&findings.list[i], &checkup, said[i], sizeof said[i]);
+		provoked[findings.list[i].check - checks] = true;
+		assert_null(strchr(said[i], '\n'));
+		assert_null(strstr(said[i], "{}"));
+	}
+	findings_clear(&findings);
+	return lines;
+}
+
+/* There is just one line, which begins and goes on so. */
+static void says(const struct world *world, const char *begin, const char *part)
+{
+	int lines = judge(world, RANKS, false);
+	if (lines != 1 || strncmp(said[0], begin, strlen(begin)) != 0 || !strstr(said[0], part))
+		for (int i = 0; i < lines; i++)
+			print_message("said: %s\n", said[i]);
+	assert_int_equal(lines, 1);
+	assert_int_equal(strncmp(said[0], begin, strlen(begin)), 0);
+	assert_non_null(strstr(said[0], part));
+}
+
+static void a_launch_without_fault_has_no_finding(void **state)
+{
+	struct world world = healthy();
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	/* All GPUs visible to all: each rank takes the one at its place. */
+	for (int i = 0; i < RANKS; i++)
+		strcpy(world.tasks[i].visible, "0,1");
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	/* Two each. */
+	for (int i = 0; i < RANKS; i++) {
+		world.tasks[i].gpus = 4;
+		world.tasks[i].devices_present = world.tasks[i].devices_open = 15;
+		strcpy(world.tasks[i].visible, i % 2 ? "2,3" : "0,1");
+	}
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	/* None at all. */
+	for (int i = 0; i < RANKS; i++) {
+		world.tasks[i].gpus = -1;
+		world.tasks[i].gpus_in_job = false;
+		world.tasks[i].devices_present = world.tasks[i].devices_open = 0;
+		world.tasks[i].visible[0] = '\0';
+	}
+	assert_int_equal(judge(&world, RANKS, false), 0);
+}
+
+static void gpus_are_counted_and_compared(void **state)
+{
+	struct world world = healthy();
+	world.tasks[3].visible[0] = '\0';
+	world.tasks[3].gpus_hidden = true;
+	says(&world, "error: gpu-none: rank 3 on n2: ", "leave CUDA_VISIBLE_DEVICES to Slurm");
+	world = healthy();
+	for (int i = 0; i < RANKS; i++) {
+		world.tasks[i].gpus = -1;
+		world.tasks[i].visible[0] = '\0';
+	}
+	says(&world, "warning: gpu-step: ranks 0-7 on n1, n2, n3, n4: ", "--gpus-per-task=1");
+	world = healthy();
+	world.tasks[4].gpus = world.tasks[5].gpus = 1;
+	strcpy(world.tasks[5].visible, "0");
+	says(&world, "error: gpu-too-few: ranks 4-5 on n3: 2 tasks a node and 1 GPU: ", "--ntasks-per-node=1");
+	world.tasks[4].gpus_may_share = world.tasks[5].gpus_may_share = true;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world = healthy();
+	for (int i = 0; i < RANKS; i++)
+		world.tasks[i].gpus = 8;
+	strcpy(world.tasks[0].visible, "0,1,2,3,4,5,6,7");
+	says(&world, "warning: gpu-idle: ranks 0-7 on n1, n2, n3, n4: 2 tasks a node and 8 GPUs: ", "--ntasks-per-node=8");
+	world = healthy();
+	strcpy(world.tasks[7].visible, "0");
+	strcpy(world.tasks[1].visible, "0");
+	says(&world, "error: gpu-shared: ranks 0-1, 6-7 on n1, n4: GPU 0 of the node", "--gpus-per-task=1");
+	strcpy(world.tasks[1].visible, "GPU-8a1c");
+	strcpy(world.tasks[0].visible, "GPU-8a1c");
+	assert_int_equal(judge(&world, RANKS, false), 2);
+}
+
+/* Where the cgroup hides GPUs, every task calls its own number 0. */
+static void a_hidden_gpu_is_no_shared_one(void **state)
+{
+	struct world world = healthy();
+	for (int i = 0; i < RANKS; i++) {
+		strcpy(world.tasks[i].visible, "0");
+		world.tasks[i].devices_open = 1 << i % 2;
+	}
+	says(&world, "warning: gpu-hidden: ranks 0-7 on n1, n2, n3, n4: ", "--gpus-per-node=2");
+	assert_non_null(strstr(said[0], "allow-task-sharing"));
+}
+
+static void cpus_are_counted_and_compared(void **state)
+{
+	struct world world = healthy();
+	world.tasks[2].cpus[0] = 1;
+	world.tasks[3].cpus[0] = 2;
+	says(&world, "warning: cpu-few: ranks 2-3 on n2: may use 1 CPU of 4 asked for: ", "--cpus-per-task=4");
+	for (int i = 2; i < 4; i++)
+		world.tasks[i].cpus_per_task = -1;
+	says(&world, "warning: cpu-few: ranks 2-3 on n2: may use 1 CPU of 4 that the job has for it: ", "--cpus-per-task=4");
+	world = healthy();
+	world.tasks[7].cpus[0] = 0x0f;
+	says(&world, "warning: cpu-overlap: ranks 6-7 on n4: 2 ranks of a node are bound to CPU 0-3: ", "--cpu-bind=cores");
+	/* Not bound at all, and more asked for than there are. */
+	for (int i = 0; i < RANKS; i++) {
+		world.tasks[i].cpus[0] = 0xff;
+		world.tasks[i].cpus_per_task = 100;
+	}
+	assert_int_equal(judge(&world, RANKS, false), 0);
+}
+
+static void the_step_is_compared_with_the_job(void **state)
+{
+	struct world world = healthy();
+	for (int i = 0; i < RANKS; i++)
+		world.tasks[i].job_nodes = 6;
+	world.site.job_tasks = 12;
+	says(&world, "warning: step-nodes: the step runs on 4 of the job's 6 nodes: ", "--nodes=6");
+	world = healthy();
+	world.site.job_tasks = 12;
+	says(&world, "warning: step-tasks: the world size is 8, and the job was submitted for 12", "--ntasks=12");
+	world = healthy();
+	world.tasks[0].can_meet = world.tasks[1].can_meet = false;
+	says(&world, "error: pmix-step: ranks 0-1 on n1: this step was started without PMIx: ", "srun --mpi=pmix");
+	world = healthy();
+	strcpy(world.site.mpi, "none pmi2");
+	says(&world, "error: pmix-missing: srun --mpi=list has no pmix, only none pmi2: ", "MUSTER_RDZV_DIR");
+}
+
+static void nodes_are_compared_with_most(void **state)
+{
+	struct world world = healthy();
+	strcpy(world.tasks[2].driver, "535.1");
+	says(&world, "warning: driver-differs: rank 2 on n2: driver 535.1 here, 550.54.14 on most: ", "driver 550.54.14");
+	world = healthy();
+	strcpy(world.tasks[0].cuda, "");
+	says(&world, "warning: cuda-differs: rank 0 on n1: no CUDA here, 12.4 on most: ", "CUDA 12.4");
+	world = healthy();
+	strcpy(world.tasks[6].nccl, "2.27.3");
+	strcpy(world.tasks[7].nccl, "2.27.3");
+	says(&world, "error: nccl-differs: ranks 6-7 on n4: NCCL 2.27.3 here, 2.28.9 on most: ", "NCCL 2.28.9");
+	world = healthy();
+	strcpy(world.tasks[6].muster, "0.0.9");
+	says(&world, "error: muster-differs: rank 6 on n4: Muster 0.0.9 here, 0.1.0 on most: ", "same package");
+	/* One that has what nobody else has. */
+	world = healthy();
+	for (int i = 0; i < 7; i++)
+		strcpy(world.tasks[i].nccl, "");
+	says(&world, "error: nccl-differs: rank 7 on n4: NCCL 2.28.9 here, none on most: ", "LD_LIBRARY_PATH");
+}
+
+static void ways_and_clocks(void **state)
+{
+	struct world world = healthy();
+	strcpy(world.tasks[0].port_error, "Address already in use");
+	says(&world, "error: port-taken: rank 0 on n1: can't listen on MASTER_PORT=23456: Address already in use: ", "MASTER_PORT");
+	world = healthy();
+	strcpy(world.tasks[4].master_error, "127.0.1.1 port 23456: Connection refused");
+	says(&world, "error: master-unreachable: rank 4 on n3: can't reach rank 0 at n1: 127.0.1.1", "an address of n1 that");
+	world = healthy();
+	world.tasks[6].met_before += 5;
+	world.tasks[6].met_after += 5;
+	says(&world, "warning: clocks-apart: rank 6 on n4: the clock is 5 s ahead of that of rank 0 on n1: ", "chrony");
+	world.tasks[6].met_before -= 65;
+	world.tasks[6].met_after -= 65;
+	says(&world, "warning: clocks-apart: rank 6 on n4: the clock is 60 s behind that of rank 0 on n1: ", "chrony");
+}
+
+/* However long it took a rank to come or to leave, its clock is not blamed for it. */
+static void a_slow_rank_has_no_wrong_clock(void **state)
+{
+	struct world world = healthy();
+	world.tasks[3].met_before -= 50; /* came early and waited */
+	world.tasks[5].met_after += 50;  /* left late */
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.tasks[0].met_before -= 50;
+	world.tasks[0].met_after += 50;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	for (int i = 0; i < RANKS; i++)
+		world.tasks[i].met_before = world.tasks[i].met_after = 0;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+}
+
+static void the_shared_directory(void **state)
+{
+	struct world world = healthy();
+	strcpy(world.tasks[2].dir_error, "couldn't write in /shared: Permission denied");
+	says(&world, "error: dir-unusable: rank 2 on n2: couldn't write in /shared: Permission denied: ", "owner and mode");
+	world = healthy();
+	world.tasks[2].dir_differs = true;
+	says(&world, "error: dir-not-shared: rank 2 on n2: /shared/run1 is not the directory that rank 0 on n1 has there: ",
+		"every node mounts");
+	world = healthy();
+	strcpy(world.tasks[2].dir_error, "couldn't write in /shared: No space left on device");
+	world.tasks[2].dir_full = true;
+	says(&world, "error: dir-full: rank 2 on n2: couldn't write in /shared: No space left on device: ", "prune");
+	world = healthy();
+	world.tasks[0].dir_free = 3 << 19;
+	world.tasks[2].dir_free = (3 << 19) - 4096; /* somebody wrote meanwhile */
+	world.site.need_bytes = 2 << 20;
+	says(&world, "error: dir-full: ranks 0, 2 on n1, n2: /shared/run1 has 1.5 MiB free, and two checkpoints need 2.0 MiB: ",
+		"quota");
+	world.site.need_bytes = -1;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+}
+
+static void limits(void **state)
+{
+	struct world world = healthy();
+	world.tasks[1].locked_memory = 64 << 10;
+	says(&world, "warning: locked-memory: rank 1 on n1: locked memory is limited to 64 KiB", "LimitMEMLOCK=infinity");
+	world.tasks[1].rdma = false;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+}
+
+static void what_slurm_says_of_a_job_that_comes_back(void **state)
+{
+	struct world world = healthy();
+	world.site.requeue = false;
+	says(&world, "warning: no-requeue: ", "sbatch --requeue");
+	world = healthy();
+	world.site.batch = false;
+	says(&world, "note: no-batch: ", "sbatch");
+	world = healthy();
+	world.site.append = false;
+	says(&world, "warning: no-append: ", "--open-mode=append");
+	world.site.file_append = true;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world = healthy();
+	world.site.cred_expire = -1;
+	says(&world, "warning: credentials-linger: a requeued job waits 120 s", "AuthInfo=cred_expire=5");
+	world = healthy();
+	strcpy(world.site.preempt_mode, "CANCEL");
+	says(&world, "warning: preempt-cancels: partition spot has PreemptMode=CANCEL: ", "PreemptMode=REQUEUE");
+	world = healthy();
+	strcpy(world.site.silent, "scontrol show config: no answer");
+	says(&world, "note: slurm-silent: scontrol show config: no answer: ", "scontrol");
+}
+
+static void times_are_compared_with_the_measured_save(void **state)
+{
+	struct world world = healthy();
+	world.site.grace = 20;
+	says(&world, "warning: grace-short: GraceTime of partition spot is 20 s, and a save took 20.5 s: ", "GraceTime=41");
+	world.site.grace = 21;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.site.kill_wait = 20;
+	says(&world, "warning: killwait-short: KillWait is 20 s, and a save took 20.5 s: ", "KillWait=41");
+	world.site.grace = 0;
+	assert_int_equal(judge(&world, RANKS, false), 2);
+	/* A service outlives the step: only the copy has to be in time. */
+	for (int i = 0; i < RANKS; i++)
+		world.tasks[i].service = true;
+	world.site.grace = world.site.kill_wait = 1;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.site.save_stall = 1.5;
+	assert_int_equal(judge(&world, RANKS, false), 2);
+	world.tasks[5].service = false;
+	assert_int_equal(judge(&world, RANKS, false), 2);
+	world.site.save_stall = -1;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+}
+
+static void one_task_alone_is_judged_too(void **state)
+{
+	struct world world = healthy();
+	struct site *site = &world.site;
+	world.tasks[0] = (struct facts){ .world_size = 1, .local_world_size = 1, .node_count = 1, .gpus = -1, .job_nodes = -1,
+		.job_tasks = -1, .cpus_per_task = -1, .cpus_of_job = -1, .cpus_online = 8, .locked_memory = 65536, .port = -1,
+		.dir_free = -1, .node = "login" };
+	site->job_known = false;
+	assert_int_equal(judge(&world, 1, false), 0);
+	site->cred_expire = 120;
+	world.tasks[0].rdma = true;
+	assert_int_equal(judge(&world, 1, false), 2);
+	assert_int_equal(strncmp(said[0], "warning: locked-memory: login: ", 31), 0);
+}
+
+static void the_preflight_keeps_to_what_it_can_see(void **state)
+{
+	struct world world = healthy();
+	world.site.cred_expire = -1;
+	strcpy(world.tasks[2].driver, "535.1");
+	world.tasks[0].gpus = 1;
+	assert_int_equal(judge(&world, 1, true), 1);
+	assert_int_equal(strncmp(said[0], "error: gpu-too-few: rank 0 on n1: ", 34), 0);
+}
+
+/* A thousand ranks on as many nodes fit into one line. */
+static void many_ranks_are_one_line(void **state)
+{
+	static struct facts tasks[1024];
+	char line[600];
+	struct findings findings = { 0 };
+	for (int i = 0; i < 1024; i++) {
+		tasks[i] = (struct facts){ .rank = i, .world_size = 1024, .local_world_size = 1, .node_count = 1024, .in_step = true,
+			.can_meet = i % 2, .gpus = -1 };
+		snprintf(tasks[i].node, sizeof tasks[i].node, "node%04d", i);
+	}
+	const struct checkup checkup = { tasks, 1024, NULL };
+	check_run(&checkup, false, &findings);
+	assert_int_equal(findings.count, 1);
+	finding_line(&findings.list[0], &checkup, line, sizeof line);
+	assert_non_null(strstr(line, "ranks 0, 2, 4, 6, 8, 10, 12, 14 and more on node0000, node0002, "));
+	assert_non_null(strstr(line, " and 504 more: this step"));
+	assert_int_equal(findings_worst(&findings), CHECK_ERROR);
+	findings_clear(&findings);
+}
+
+static void what_came_from_outside_stays_in_its_line(void **state)
+{
+	struct world world = healthy();
+	strcpy(world.tasks[1].nccl, "2\n1\x1b[2J");
+	says(&world, "error: nccl-differs: rank 1 on n1: NCCL 2?1?[2J here", "2.28.9");
+}
+
+static void every_check_has_been_seen_at_work(void **state)
+{
+	for (int i = 0; checks[i].name; i++)
+		if (!provoked[i])
+			fail_msg("no test provokes %s", checks[i].name);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_launch_without_fault_has_no_finding),
+		cmocka_unit_test(gpus_are_counted_and_compared),
+		cmocka_unit_test(a_hidden_gpu_is_no_shared_one),
+		cmocka_unit_test(cpus_are_counted_and_compared),
+		cmocka_unit_test(the_step_is_compared_with_the_job),
+		cmocka_unit_test(nodes_are_compared_with_most),
+		cmocka_unit_test(ways_and_clocks),
+		cmocka_unit_test(a_slow_rank_has_no_wrong_clock),
+		cmocka_unit_test(the_shared_directory),
+		cmocka_unit_test(limits),
+		cmocka_unit_test(what_slurm_says_of_a_job_that_comes_back),
+		cmocka_unit_test(times_are_compared_with_the_measured_save),
+		cmocka_unit_test(one_task_alone_is_judged_too),
+		cmocka_unit_test(the_preflight_keeps_to_what_it_can_see),
+		cmocka_unit_test(many_ranks_are_one_line),
+		cmocka_unit_test(what_came_from_outside_stays_in_its_line),
+		cmocka_unit_test(every_check_has_been_seen_at_work),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

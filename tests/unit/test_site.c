@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What Slurm's commands print, as seen in Slurm 22.05 and 25.11, and what a run records of its saves. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plugin/site.h"
+
+static struct site fresh(void)
+{
+	struct site site;
+	site_init(&site);
+	return site;
+}
+
+static void the_configuration(void **state)
+{
+	struct site site = fresh();
+	site_read_config(&site, "Configuration data as of 2026-11-21T16:06:06\n"
+		"AuthAltParameters       = (null)\n"
+		"AuthInfo                = socket=/run/munge/munge.socket.2,cred_expire=5\n"
+		"JobFileAppend           = 1\n"
+		"UnkillableKillWait      = 7 sec\n"
+		"KillWait                = 30 sec\n");
+	assert_true(site.config_known && site.file_append);
+	assert_int_equal(site.cred_expire, 5);
+	assert_int_equal(site.kill_wait, 30);
+	site_read_config(&site, "AuthInfo                = (null)\nKillWait = 5 sec\nJobFileAppend = 0\n");
+	assert_int_equal(site.cred_expire, -1);
+	assert_false(site.file_append);
+	site_read_config(&site, "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n");
+	assert_false(site.config_known);
+}
+
+static void the_job(void **state)
+{
+	struct site site = fresh();
+	site_read_job(&site, "JobId=1 JobName=Requeue=0\n   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n"
+		"   Partition=spot AllocNode:Sid=ctl:27523\n   NumNodes=2 NumCPUs=8 NumTasks=4 CPUs/Task=2\n");
+	assert_true(site.job_known && site.batch && site.requeue);
+	assert_int_equal(site.job_tasks, 4);
+	assert_string_equal(site.partition, "spot");
+	site_read_job(&site, "slurm_load_jobs error: Invalid job id specified\n");
+	assert_false(site.job_known || site.batch || site.requeue);
+	assert_string_equal(site.partition, "");
+}
+
+static const char partitions[] =
+	"PartitionName=spot AllowGroups=ALL Default=NO QoS=N/A DefaultTime=NONE GraceTime=15 PriorityTier=1 PreemptMode=REQUEUE\n"
+	"PartitionName=ondemand AllowGroups=ALL Default=YES GraceTime=0 PriorityTier=10 PreemptMode=OFF State=UP\n";
+
+static void the_partition_of_the_job_or_the_default_one(void **state)
+{
+	struct site site = fresh();
+	strcpy(site.partition, "spot");
+	site_read_partition(&site, partitions);
+	assert_int_equal(site.grace, 15);
+	assert_string_equal(site.preempt_mode, "REQUEUE");
+	site = fresh();
+	site_read_partition(&site, partitions);
+	assert_string_equal(site.partition, "ondemand");
+	assert_int_equal(site.grace, 0);
+	assert_string_equal(site.preempt_mode, "OFF");
+	site = fresh();
+	strcpy(site.partition, "gone");
+	site_read_partition(&site, partitions);
+	assert_int_equal(site.grace, -1);
+}
+
+static void kinds_of_mpi(void **state)
+{
+	struct site site = fresh();
+	site_read_mpi(&site, "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n");
+	assert_string_equal(site.mpi, "pmix none pmi2");
+	site_read_mpi(&site, "srun: MPI types are...\nsrun: none\nsrun: pmi2\n");
+	assert_string_equal(site.mpi, "none pmi2");
+	site_read_mpi(&site, "srun: fatal: nothing\n");
+	assert_string_equal(site.mpi, "");
+}
+
+static void the_longest_save_of_a_run(void **state)
+{
+	struct site site = fresh();
+	static const char text[] = "{\"step\":1,\"loss\":2.5,\"loss_bits\":\"40200000\"}\n"
+		"{\"step\":1,\"checkpoint\":{\"stall\":0.25,\"flush\":1.5,\"bytes\":1000},\"time\":\"x\"}\n"
+		"{\"step\":2,\"checkpoint\":{\"stall\":0.5,\"flush\":4,\"bytes\":900}}\n"
+		"{\"step\":3,\"checkpoint\":{\"stall\":0.1,\"flush\":1,\"bytes\":\"many\"}}\n"
+		"{\"step\":3,\"checkpoint\":\n"
+		"{\"step\":4,\"checkpoint\":{\"stall\":9,\"flush\":9,\"bytes\":9000}}";
+	assert_true(site_read_metrics(&site, text, strlen(text)));
+	assert_true(site.save_stall == 0.5 && site.save_flush == 4);
+	assert_int_equal(site.save_bytes, 1000);
+	site = fresh();
+	assert_false(site_read_metrics(&site, text, 40));
+	assert_false(site_read_metrics(&site, "", 0));
+	assert_true(site.save_stall < 0);
+	site_read_saves(&site, "/nonexistent");
+	assert_true(site.save_stall < 0);
+}
+
+static void a_slurm_that_is_not_there(void **state)
+{
+	struct site site = fresh();
+	assert_int_equal(setenv("PATH", "/nonexistent", 1), 0);
+	site_ask(&site, 7, NULL, 5);
+	assert_non_null(strstr(site.silent, "scontrol show config: "));
+	assert_false(site.config_known || site.job_known);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_configuration),
+		cmocka_unit_test(the_job),
+		cmocka_unit_test(the_partition_of_the_job_or_the_default_one),
+		cmocka_unit_test(kinds_of_mpi),
+		cmocka_unit_test(the_longest_save_of_a_run),
+		cmocka_unit_test(a_slurm_that_is_not_there),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
