@@ -68,7 +68,7 @@ read_told() {
 # cut_everywhere BASE FIRST LAST [HOW…]: saves the steps FIRST to LAST on top of the folder BASE, once for each call that
 # changes something, with the power cut before it, in each of the ways HOW: power_cut's (`seed` is one that no other call
 # has), or, as the last one, `killed`: the power stays, and goes only after the next step. SWALLOW is what the layer forgets,
-# SAVE the program that saves in place of ckpt_writer, PARTS its number of writers.
+# SAVE the program that saves in place of ckpt_writer, PARTS its number of writers, or what else it takes.
 cut_everywhere() {
     local base=$1 first=$2 last=$3 n how folder status durable attempts
     shift 3
@@ -116,6 +116,24 @@ cut_everywhere() {
     cut_everywhere before 3 3 strict seed
     echo "# cut the power of services at $points points, in $cuts ways" >&3
     [ "$points" -gt 100 ]
+}
+
+# PARTS is ckpt_writer's "PARTS THREADS WAY" here, and one tensor is large enough for threads and O_DIRECT.
+@test "the same with writing by threads, with O_DIRECT, through the page cache, and by four writers with threads" {
+    local PARTS
+    "$writer" save before/a/run 1 2
+    PARTS="1 4 direct"
+    cut_everywhere before 3 3
+    PARTS="1 4 buffered"
+    cut_everywhere before 3 3 strict
+    PARTS="4 3 direct"
+    cut_everywhere before 3 3 seed
+    echo "# cut the power of threads at $points points, in $cuts ways" >&3
+    [ "$points" -gt 150 ]
+    PARTS="1 4 direct"
+    SWALLOW='*/model-00004-*'
+    ! cut_everywhere before 3 3 strict >out 2>&1 || { echo "without the fsync of an O_DIRECT file nothing was found"; return 1; }
+    grep -q DAMAGED out
 }
 
 @test "each fsync that is left out is found" {
