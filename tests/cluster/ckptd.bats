@@ -218,7 +218,11 @@ restarted_at_end() { grep -c "_job_complete: requeue JobId=$1 " "$(cluster statu
 ends_as_reference() { job_wait "$2" 90 COMPLETED && equals_reference "$1"; }
 
 # take NODES: an ondemand job that needs them; prints its id.
-take() { cluster run sbatch --parsable -p ondemand -N2 -w "$1" --exclusive -o /dev/null --wrap true; }
+take() {
+    local nodes=${1//,/ }
+    # shellcheck disable=SC2086
+    cluster run sbatch --parsable -p ondemand "-N$(wc -w <<<"$nodes")" -w "$1" --exclusive -o /dev/null --wrap true
+}
 
 # killed_in_grace NAME JOB TAKER: a save that takes longer than the grace time is under way when Slurm kills the step.
 killed_in_grace() {
@@ -276,22 +280,29 @@ kill_trainer() {
     kill -KILL "$pid"
 }
 
-@test "trainers killed right after the hand-over, and a step at the end of its grace time: all is durable and resumed from" {
-    grace=$(train --pausing grace n1,n2 2 all 3000 --ckpt-every 100000)
-    wait_for 60 stands_still grace "$grace"
-    taker=$(take n1,n2)
+@test "trainers killed right after the hand-over, and steps at the end of their grace time: all is durable and resumed from" {
+    grace_one=$(train --pausing grace-one n1 2 rank0 3000 --ckpt-every 100000)
+    grace_four=$(train --pausing grace-four n2 4 all 3000 --ckpt-every 100000)
+    wait_for 60 stands_still grace-one "$grace_one"
+    wait_for 60 stands_still grace-four "$grace_four"
+    take_one=$(take n1)
+    take_four=$(take n2)
     one=$(train killed-one n3 2 rank0 1000 --ckpt-every 40)
     four=$(train killed-four n4 4 all 1000 --ckpt-every 40)
     kill_trainer killed-one "$one"
     kill_trainer killed-four "$four"
     ! saved killed-four
-    killed_in_grace grace "$grace" "$taker"
-    step=$(taken_when_durable grace "$taker")
+    killed_in_grace grace-one "$grace_one" "$take_one"
+    killed_in_grace grace-four "$grace_four" "$take_four"
+    step_one=$(taken_when_durable grace-one "$take_one")
+    step_four=$(taken_when_durable grace-four "$take_four")
     resumed killed-one "$one" 40
     resumed killed-four "$four" 40
-    resumed grace "$grace" "$step"
+    resumed grace-one "$grace_one" "$step_one"
+    resumed grace-four "$grace_four" "$step_four"
     ends_as_reference killed-four "$four"
-    ends_as_reference grace "$grace"
+    ends_as_reference grace-one "$grace_one"
+    ends_as_reference grace-four "$grace_four"
 }
 
 @test "a drain shorter than the write: told, no node drained, and the job comes back from the checkpoint before" {
