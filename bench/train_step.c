@@ -23,7 +23,8 @@ struct run {
 	struct model *model;
 	const struct tensor_table *table;
 	struct batch batch;
-	float *weights, *grads, *m, *v;
+	struct adamw_state state;
+	float *grads;
 	double *squares;
 	uint64_t step;
 };
@@ -57,13 +58,13 @@ static void open_run(struct run *r, const struct model_config *config, int batch
 	if (!r->model || model_prepare(r->model, r->ops, batch, &err))
 		die(err.text);
 	r->table = model_tensors(r->model);
-	r->weights = get(r, r->table->elements * sizeof(float));
+	r->state.weights = get(r, r->table->elements * sizeof(float));
+	r->state.m = get(r, r->table->elements * sizeof(float));
+	r->state.v = get(r, r->table->elements * sizeof(float));
 	r->grads = get(r, r->table->elements * sizeof(float));
-	r->m = get(r, r->table->elements * sizeof(float));
-	r->v = get(r, r->table->elements * sizeof(float));
 	r->squares = get(r, (r->table->elements / NORM_BLOCK + 1) * sizeof(double));
-	tensor_table_init(r->table, 1, r->weights);
-	model_bind(r->model, r->weights);
+	tensor_table_init(r->table, 1, r->state.weights);
+	model_bind(r->model, r->state.weights);
 	r->batch = (struct batch){ .samples = batch, .positions = config->context,
 		.tokens = get(r, (size_t)tokens * sizeof(int32_t)), .targets = get(r, (size_t)tokens * sizeof(int32_t)) };
 	for (int i = 0; i < tokens; i++) {
@@ -97,7 +98,7 @@ static double train(struct run *r)
 	model_train(r->model, &r->batch, r->grads, 0, &loss, &valid, NULL, NULL);
 	if (!optimizer_clip(&schedule, loss, norm_of(r), r->ops->params))
 		die("the loss is not finite");
-	optimizer_update(r->ops, r->table, r->weights, r->weights, r->grads, r->m, r->v);
+	optimizer_update(r->ops, r->table, &r->state, &r->state, r->grads);
 	return clock_now() - start;
 }
 

@@ -615,25 +615,25 @@ static bool wait_for_change(struct ckptd_client *client, struct deadline deadlin
 	return pthread_cond_timedwait(&client->changed, &client->lock, &until) != ETIMEDOUT && !deadline_passed(deadline);
 }
 
-static int free_slot(const struct ckptd_client *client)
+static int free_slot(const struct ckptd_client *client, int live)
 {
-	for (int slot = 0; slot < client->plan.memory->slots; slot++)
-		if (is_free(client, slot))
+	for (int slot = 0; slot < client->plan.memory->slots && (live < 0 || is_free(client, live)); slot++)
+		if (slot != live && is_free(client, slot))
 			return slot;
 	return -1;
 }
 
-int ckptd_client_slot(struct ckptd_client *client, double seconds)
+int ckptd_client_slot(struct ckptd_client *client, int live, double seconds)
 {
 	struct deadline deadline = deadline_in(seconds);
 	int slot;
 	pthread_mutex_lock(&client->lock);
 	/* All slots hold saves that no service has: a look for one is all that helps. */
-	if (free_slot(client) < 0 && !client->connected) {
+	if (free_slot(client, live) < 0 && !client->connected) {
 		client->wanted = true;
 		wake(client);
 	}
-	while ((slot = free_slot(client)) < 0 && wait_for_change(client, deadline))
+	while ((slot = free_slot(client, live)) < 0 && wait_for_change(client, deadline))
 		;
 	pthread_mutex_unlock(&client->lock);
 	return slot;

@@ -62,8 +62,9 @@ const char *ckptd_client_address(const struct ckptd_client *client);
 /* Pid of the service, for tests and messages. */
 int64_t ckptd_client_service(const struct ckptd_client *client);
 
-/* A slot that is neither being written nor handed over, waiting up to `seconds`; -1 when there is none. */
-int ckptd_client_slot(struct ckptd_client *client, double seconds);
+/* A slot other than `live` that is neither being written nor handed over, once `live` is not either (-1: none such), waiting up
+ * to `seconds`; -1 when there is none. */
+int ckptd_client_slot(struct ckptd_client *client, int live, double seconds);
 
 /* What of a snapshot changes from step to step. */
 struct ckptd_step {

@@ -14,7 +14,7 @@
 #include "checkpoint/snapshot_memory.h"
 #include "common/err.h"
 
-#define CKPTD_VERSION 1
+#define CKPTD_VERSION 2
 #define CKPTD_HEADER_SIZE 16
 #define CKPTD_PAYLOAD_MAX (16u << 20)
 #define CKPTD_HELLO_MAX 4096u              /* what a stranger can make a service keep */

@@ -31,6 +31,8 @@ static int map_slot(struct snapshot_memory *memory, int slot, int protection, st
 	void *base = mmap(NULL, memory->bytes, protection, MAP_SHARED, memory->fd[slot], 0);
 	if (base == MAP_FAILED)
 		return err_set(err, "snapshot: couldn't map %zu MB of memory: %m", memory->bytes >> 20);
+	/* Where the kernel has large pages for shared memory, and leaves the choice to programs. */
+	madvise(base, memory->bytes, MADV_HUGEPAGE);
 	memory->base[slot] = base;
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of snapshots: one or two slots, each a memfd sealed against resizing, which the trainer fills and the
- * checkpoint service maps read-only. It lives as long as either of them holds it. */
+/* The memory of snapshots: a few slots, each a memfd sealed against resizing, which the trainer fills and the checkpoint
+ * service maps read-only. It lives as long as either of them holds it. */
 #ifndef MUSTER_SNAPSHOT_MEMORY_H
 #define MUSTER_SNAPSHOT_MEMORY_H
 
@@ -8,7 +8,7 @@
 
 #include "common/err.h"
 
-#define SNAPSHOT_SLOTS 2 /* at most */
+#define SNAPSHOT_SLOTS 3 /* at most: two snapshots, and the state that training changes */
 
 /* A value; zeroed means none. */
 struct snapshot_memory {

@@ -30,6 +30,11 @@ struct step_params {
 	int32_t masked;          /* 1: the norm or the loss is not finite, adamw changes nothing */
 };
 
+/* What AdamW keeps of each element. */
+struct adamw_state {
+	float *weights, *m, *v;
+};
+
 /* The largest shapes that will be asked for; 0 for what a model does not use. */
 struct ops_shapes {
 	int batch, positions, width, heads, vocabulary, hidden;
@@ -99,9 +104,10 @@ struct ops {
 		bool gradient);
 
 	/* AdamW (Loshchilov and Hutter, arXiv 1711.05101) on `count` elements, with explicit fma; decay 0 for tensors that
-	 * do not decay. g = grad·clip; m, v, master updated; `compute` (may be master) gets the new weights. */
-	void (*adamw)(struct ops *ops, float *master, float *compute, const float *grad, float *m, float *v, size_t count,
-		int decay);
+	 * do not decay. g = grad·clip; `to` (may be `from`) gets what becomes of `from`, `compute` (may be to->weights) the
+	 * new weights. A masked step leaves `to` as it is. */
+	void (*adamw)(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
+		const float *grad, size_t count, int decay);
 	/* sums[i] = fp64 sum of squares of elements [i·NORM_BLOCK, (i+1)·NORM_BLOCK) of x[count], by a fixed tree. */
 	void (*square_sums)(struct ops *ops, double *sums, const float *x, size_t count);
 	/* out[i] = a[i] + b[i], the one addition of the canonical reduction; out may be a or b. */

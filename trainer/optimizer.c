@@ -43,12 +43,17 @@ bool optimizer_clip(const struct optimizer_config *config, double loss, double n
 	return !params->masked;
 }
 
-void optimizer_update(struct ops *ops, const struct tensor_table *table, float *master, float *compute,
-	const float *grads, float *m, float *v)
+static struct adamw_state at(const struct adamw_state *arenas, size_t offset)
+{
+	return (struct adamw_state){ arenas->weights + offset, arenas->m + offset, arenas->v + offset };
+}
+
+void optimizer_update(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
+	const struct adamw_state *from, const float *grads)
 {
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
-		const size_t at = row->offset;
-		ops->adamw(ops, master + at, compute + at, grads + at, m + at, v + at, row->count, row->decay);
+		const struct adamw_state row_to = at(to, row->offset), row_from = at(from, row->offset);
+		ops->adamw(ops, &row_to, &row_from, row_to.weights, grads + row->offset, row->count, row->decay);
 	}
 }

@@ -29,9 +29,9 @@ void pace_save(struct pace *pace, double now)
 	pace->began = now;
 }
 
-void pace_step(struct pace *pace, double seconds, bool copying)
+void pace_step(struct pace *pace, double seconds, bool behind_save)
 {
-	smooth(copying ? &pace->saving : &pace->ordinary, seconds);
+	smooth(behind_save ? &pace->saving : &pace->ordinary, seconds);
 	pace->steps++;
 }
 

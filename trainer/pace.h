@@ -13,7 +13,7 @@
 struct pace {
 	struct cadence cadence;
 	double began;            /* when the last save was begun, or training */
-	double ordinary, saving; /* seconds of a step during which nothing, and the state, was copied; smoothed, 0: not known */
+	double ordinary, saving; /* seconds of an ordinary step, and of one behind a save; smoothed, 0: not known */
 	double stall;            /* seconds that training stood still for a save, smoothed */
 	double flush;            /* seconds from the hand-over of a save until it was durable; smoothed, 0: not known */
 	double interval;         /* of CADENCE_AUTO; 0: not known */
@@ -29,10 +29,10 @@ bool pace_due(const struct pace *pace, int64_t step, double now);
 /* A save begins. */
 void pace_save(struct pace *pace, double now);
 
-/* A step took so long; `copying`: while the state of the one before was copied. */
-void pace_step(struct pace *pace, double seconds, bool copying);
+/* A step took so long; `behind_save`: the one before was saved. */
+void pace_step(struct pace *pace, double seconds, bool behind_save);
 
-/* What a save costs: the seconds by which its copy makes a step longer, but no less than those for which training stood. */
+/* What a save costs: the seconds by which it makes the step behind it longer, but no less than those for which training stood. */
 double pace_cost(const struct pace *pace);
 
 /* A save has become durable. `mean` seconds between interruptions (cadence_mean_time_between). Returns true when the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two threads beside the one that trains: the copier fills a slot, and the one here hands it over once it is whole. What
- * becomes of it then is heard from the client's own thread. */
+/* The live set of arenas becomes the service's, and the next update writes into another: nothing is copied. A thread beside the
+ * one that trains hands it over; what becomes of it then is heard from the client's own thread. */
 #include "trainer/saver.h"
 
 #include <math.h>
@@ -12,9 +12,10 @@
 #include "checkpoint/owner.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "trainer/copier.h"
 #include "trainer/layout.h"
+#include "trainer/rotation.h"
 
+#define SNAPSHOTS (SNAPSHOT_SLOTS - 1)
 #define UNTOLD 16 /* saves that saver_take has not been asked for; older ones are forgotten */
 #define RECENT 8  /* saves whose stall is remembered */
 
@@ -22,17 +23,14 @@ struct saver {
 	struct saver_plan plan;
 	struct layout layout;
 	struct snapshot snapshot;           /* the layout, as the service is told it */
-	struct snapshot_memory memory;
-	struct copier_piece *pieces[SNAPSHOT_SLOTS], *zeros;
-	size_t piece_count, zero_count;
-	struct copier *copier;
+	struct rotation rotation;
 	struct ckptd_client *client;
-	bool running, copying;              /* copying: for the thread that trains */
+	bool running;
 	pthread_t thread;
 
 	pthread_mutex_t lock;               /* over what follows */
 	pthread_cond_t changed;
-	bool busy, ending;                  /* busy: `next` is being copied or handed over */
+	bool busy, ending;                  /* busy: `next` is being handed over */
 	struct ckptd_step next;
 	int slot;                           /* of `next` */
 	int64_t writing[SNAPSHOT_SLOTS];    /* steps whose slots the service holds; -1: none */
@@ -162,7 +160,6 @@ static void take_event(void *arg, const struct ckptd_event *event)
 static void hand_over(struct saver *saver)
 {
 	struct err err;
-	copier_wait(saver->copier);
 	if (saver->plan.before)
 		saver->plan.before(saver->plan.arg);
 	/* Counted before, since the end of a save may be heard of at once. */
@@ -196,47 +193,20 @@ static void *run(void *arg)
 
 /* ---- start ---- */
 
-/* Two slots unless they do not fit. */
+/* Two snapshots unless they do not fit. The state itself has its memory already. */
 static int choose_slots(const struct saver *saver)
 {
 	const struct saver_plan *plan = &saver->plan;
-	size_t available = snapshot_memory_available();
-	size_t needed = SNAPSHOT_SLOTS * saver->layout.bytes * (size_t)plan->sharers + plan->reserve;
+	size_t available = snapshot_memory_available(), own = layout_own_bytes(&saver->layout);
+	size_t needed = SNAPSHOTS * own * (size_t)plan->sharers + plan->reserve;
 	if (plan->slots)
 		return plan->slots;
 	if (!available || needed <= available)
-		return SNAPSHOT_SLOTS;
+		return SNAPSHOTS;
 	log_warn("checkpoint: only one snapshot is kept in memory, since %.0f MB are left where two of %.0f MB each and the gradients "
 		"need %.0f MB: a save waits for the one before (--ckpt-slots 2 insists on two)", (double)available * 1e-6,
-		(double)saver->layout.bytes * 1e-6, (double)needed * 1e-6);
+		(double)own * 1e-6, (double)needed * 1e-6);
 	return 1;
-}
-
-/* The slots' pages, so that the first saves find them there. */
-static int list_zeros(struct saver *saver, struct err *err)
-{
-	size_t each = (saver->memory.bytes + COPIER_PIECE - 1) / COPIER_PIECE;
-	saver->zeros = calloc(each * (size_t)saver->memory.slots, sizeof *saver->zeros);
-	if (!saver->zeros)
-		return err_set(err, "checkpoint: out of memory");
-	for (int slot = 0; slot < saver->memory.slots; slot++)
-		for (size_t at = 0; at < saver->memory.bytes; at += COPIER_PIECE)
-			saver->zeros[saver->zero_count++] = (struct copier_piece){ .to = (char *)saver->memory.base[slot] + at,
-				.bytes = saver->memory.bytes - at < COPIER_PIECE ? saver->memory.bytes - at : COPIER_PIECE };
-	return 0;
-}
-
-static int make_memory(struct saver *saver, const struct state *state, struct err *err)
-{
-	if (snapshot_memory_create(&saver->memory, choose_slots(saver), saver->layout.bytes, err) < 0)
-		return -1;
-	layout_place(&saver->layout, saver->memory.base[0]);
-	for (int slot = 0; slot < saver->memory.slots; slot++) {
-		saver->pieces[slot] = layout_pieces(&saver->layout, state, saver->memory.base[slot], &saver->piece_count);
-		if (!saver->pieces[slot])
-			return err_set(err, "checkpoint: out of memory");
-	}
-	return list_zeros(saver, err);
 }
 
 static int open_client(struct saver *saver, struct err *err)
@@ -248,23 +218,23 @@ static int open_client(struct saver *saver, struct err *err)
 		.tensors = layout->tensors, .tensor_count = (size_t)layout->table->count, .slices = layout->slices,
 		.slice_count = (size_t)layout->table->count, .part = layout->part, .parts = layout->parts,
 		.shard_size = plan->shard_size };
-	const struct ckptd_plan service = { .dir = plan->dir, .token = plan->token, .memory = &saver->memory,
+	const struct ckptd_plan service = { .dir = plan->dir, .token = plan->token, .memory = &saver->rotation.memory,
 		.snapshot = &saver->snapshot, .retention = plan->retention, .host = layout->parts > 1 ? plan->host : NULL,
 		.first = plan->first, .timeout = plan->start_timeout, .event = take_event, .arg = saver };
 	saver->client = ckptd_client_open(&service, err);
 	return saver->client ? 0 : -1;
 }
 
-static int start_stages(struct saver *saver, const struct state *state, struct err *err)
+static int start_stages(struct saver *saver, struct state *state, struct err *err)
 {
-	if (make_memory(saver, state, err) < 0)
+	if (rotation_start(&saver->rotation, state, &saver->layout, choose_slots(saver) + 1, err) < 0)
 		return -1;
-	saver->copier = copier_start(err);
-	if (!saver->copier || open_client(saver, err) < 0)
+	layout_place(&saver->layout, saver->rotation.memory.base[0]);
+	if (open_client(saver, err) < 0)
 		return -1;
 	log_info("checkpoint: the service is pid %lld; this rank gives it %.1f MB of each save, with room for %d at once",
-		(long long)ckptd_client_service(saver->client), (double)saver->layout.bytes * 1e-6, saver->memory.slots);
-	copier_begin(saver->copier, saver->zeros, saver->zero_count);
+		(long long)ckptd_client_service(saver->client), (double)layout_own_bytes(&saver->layout) * 1e-6,
+		saver->rotation.memory.slots - 1);
 	int error = pthread_create(&saver->thread, NULL, run, saver);
 	if (error)
 		return err_set(err, "checkpoint: couldn't start the thread that saves: %s", strerror(error));
@@ -272,7 +242,7 @@ static int start_stages(struct saver *saver, const struct state *state, struct e
 	return 0;
 }
 
-int saver_start(struct saver **out, const struct saver_plan *plan, const struct state *state, struct err *err)
+int saver_start(struct saver **out, const struct saver_plan *plan, struct state *state, struct err *err)
 {
 	struct saver *saver = calloc(1, sizeof *saver);
 	*out = NULL;
@@ -286,7 +256,7 @@ int saver_start(struct saver **out, const struct saver_plan *plan, const struct 
 		saver->writing[i] = -1;
 	pthread_mutex_init(&saver->lock, NULL);
 	deadline_condition(&saver->changed);
-	int rc = layout_make(&saver->layout, state->tensors, plan->part, plan->writers, plan->shard_size, err);
+	int rc = layout_make(&saver->layout, state->tensors, plan->part, plan->writers, err);
 	bool idle = rc == 0 && saver->layout.part < 0;
 	if (rc == 0 && !idle)
 		rc = start_stages(saver, state, err);
@@ -304,12 +274,12 @@ const char *saver_address(const struct saver *saver)
 
 size_t saver_memory(const struct saver *saver)
 {
-	return saver->memory.bytes * (size_t)saver->memory.slots;
+	return layout_own_bytes(&saver->layout) * (size_t)(saver->rotation.memory.slots - 1);
 }
 
 /* ---- a save ---- */
 
-/* Until what was copied is handed over, and with `written` until no slot is being written; false when that takes longer. */
+/* Until what was begun is handed over, and with `written` until no slot is being written; false when that takes longer. */
 static bool wait_idle(struct saver *saver, bool written, double patience)
 {
 	struct deadline deadline = deadline_in(patience);
@@ -322,13 +292,13 @@ static bool wait_idle(struct saver *saver, bool written, double patience)
 	return idle;
 }
 
-/* A free slot, or -1: said in the log, as is a wait that is felt. */
+/* A free slot for the next update, or -1: said in the log, as is a wait that is felt. */
 static int wait_for_slot(struct saver *saver, int64_t step, double patience)
 {
 	double began = clock_now();
 	int slot = -1;
 	if (wait_idle(saver, false, patience))
-		slot = ckptd_client_slot(saver->client, patience - (clock_now() - began));
+		slot = ckptd_client_slot(saver->client, rotation_live(&saver->rotation), patience - (clock_now() - began));
 	if (slot < 0)
 		log_warn("checkpoint: step %lld is not saved: the save of step %lld still runs; a larger --ckpt-every avoids that",
 			(long long)step, (long long)saver->next.step);
@@ -355,13 +325,13 @@ void saver_save(struct saver *saver, const struct state *state, const struct sav
 	int slot = wait_for_slot(saver, step, last ? saver->plan.last_patience : saver->plan.patience);
 	if (slot < 0)
 		return;
-	log_debug("checkpoint: copying the state after step %lld", (long long)step);
-	copier_begin(saver->copier, saver->pieces[slot], saver->piece_count);
-	saver->copying = true;
+	log_debug("checkpoint: giving away the state after step %lld", (long long)step);
+	int live = rotation_live(&saver->rotation);
+	rotation_turn(&saver->rotation, slot);
 	pthread_mutex_lock(&saver->lock);
 	saver->next = (struct ckptd_step){ .step = step, .cursor = state->step * saver->plan.global_batch,
 		.loss = known(losses->training), .validation_loss = known(losses->validation) };
-	saver->slot = slot;
+	saver->slot = live;
 	saver->begun = step;
 	saver->recent[++saver->turn % RECENT] = (struct saver_saved){ .step = step, .stall = clock_now() - began };
 	saver->busy = true;
@@ -369,22 +339,9 @@ void saver_save(struct saver *saver, const struct state *state, const struct sav
 	pthread_mutex_unlock(&saver->lock);
 }
 
-void saver_settle(struct saver *saver)
-{
-	if (!saver || !saver->copying)
-		return;
-	double began = clock_now();
-	saver->copying = false;
-	copier_finish(saver->copier);
-	pthread_mutex_lock(&saver->lock);
-	saver->recent[saver->turn % RECENT].stall += clock_now() - began;
-	pthread_mutex_unlock(&saver->lock);
-}
-
 int saver_wait(struct saver *saver, uint64_t step, struct err *err)
 {
 	double patience = saver->plan.last_patience;
-	saver_settle(saver);
 	bool idle = wait_idle(saver, false, patience);
 	pthread_mutex_lock(&saver->lock);
 	bool durable = saver->newest == (int64_t)step, begun = saver->begun == (int64_t)step;
@@ -427,7 +384,6 @@ static bool end_thread(struct saver *saver)
 {
 	if (!saver->running)
 		return true;
-	saver_settle(saver);
 	pthread_mutex_lock(&saver->lock);
 	saver->ending = true;
 	pthread_cond_broadcast(&saver->changed);
@@ -445,11 +401,7 @@ void saver_stop(struct saver *saver)
 	if (!end_thread(saver))
 		return; /* it hangs: the process ends without it */
 	ckptd_client_close(saver->client);
-	copier_stop(saver->copier);
-	snapshot_memory_release(&saver->memory);
-	for (int slot = 0; slot < SNAPSHOT_SLOTS; slot++)
-		free(saver->pieces[slot]);
-	free(saver->zeros);
+	rotation_stop(&saver->rotation);
 	layout_clear(&saver->layout);
 	pthread_cond_destroy(&saver->changed);
 	pthread_mutex_destroy(&saver->lock);

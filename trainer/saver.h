@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A designated rank's saves: its part of the state is copied into a free slot of the snapshots' memory while training goes
- * on, and the slot is handed over to the checkpoint service, which makes it durable whatever becomes of this process. */
+/* A designated rank's saves: the memory that holds the state is handed over to the checkpoint service, which makes this rank's
+ * part of it durable whatever becomes of this process, and training goes on in other memory. */
 #ifndef MUSTER_SAVER_H
 #define MUSTER_SAVER_H
 
@@ -23,7 +23,7 @@ struct saver_plan {
 	uint64_t shard_size;
 	int part, writers;           /* this rank's number among the designated ranks, and how many there are; fewer write when
 	                              * there are fewer tensors */
-	int slots;                   /* 1 or 2; 0: as many as fit into the memory */
+	int slots;                   /* snapshots at once, 1 or 2; 0: as many as fit into the memory */
 	size_t reserve;              /* bytes that the ranks of this node have yet to touch, for that choice */
 	int sharers;                 /* ranks of this node that make the same choice from the same memory */
 	const char *host;            /* part 0 of several: where the other nodes reach this one */
@@ -50,23 +50,20 @@ struct saver_saved {
 	double stall, flush; /* seconds that training stood still for it, and from the hand-over until it was durable */
 };
 
-/* Makes the memory, starts the threads and finds or starts the service. *saver becomes NULL when there is nothing for this
- * part to write. */
-int saver_start(struct saver **saver, const struct saver_plan *plan, const struct state *state, struct err *err);
+/* Makes the memory, moves the state into it, starts the thread and finds or starts the service. *saver becomes NULL when there
+ * is nothing for this part to write. */
+int saver_start(struct saver **saver, const struct saver_plan *plan, struct state *state, struct err *err);
 
 /* Part 0 of several: where the others' services report to; else "". */
 const char *saver_address(const struct saver *saver);
 
-/* Bytes of the slots' memory. */
+/* Bytes of memory that the snapshots take beside the state. */
 size_t saver_memory(const struct saver *saver);
 
-/* Begins to copy the state, which must not change until saver_settle has returned. A step that is durable or on its way is
- * not saved again. While no slot is free this waits with the plan's patience (`last`: last_patience), and then the step is
- * not saved. A save that fails is reported by a log line; the checkpoints that are there stay and training may go on. */
+/* Begins to hand the state over; the next state_update leaves it as it is and goes on elsewhere. A step that is durable or on its
+ * way is not saved again. While there is no memory for that this waits with the plan's patience (`last`: last_patience), and then
+ * the step is not saved. A save that fails is reported by a log line; the checkpoints that are there stay and training may go on. */
 void saver_save(struct saver *saver, const struct state *state, const struct saver_losses *losses, bool last);
-
-/* Before the state changes: the copy is whole when this returns. NULL is allowed. */
-void saver_settle(struct saver *saver);
 
 /* Waits for the save of `step`, with last_patience: until it is committed (part 0) or its part is written (the others). 0
  * when it is, else the error of its save, or EXIT_LOST when it still runs. */
@@ -78,7 +75,7 @@ bool saver_take(struct saver *saver, struct saver_saved *saved);
 /* Exit status for this attempt when the directory has another owner now, 0 while it is ours. */
 int saver_fault(struct saver *saver);
 
-/* Waits for the save in flight, with last_patience, and ends the threads. NULL is allowed. */
+/* Waits for the save in flight, with last_patience, and ends the thread. The state is gone then. NULL is allowed. */
 void saver_stop(struct saver *saver);
 
 #endif

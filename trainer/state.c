@@ -9,8 +9,9 @@
 #include "common/auto.h"
 #include "common/hash.h"
 #include "trainer/agree.h"
+#include "trainer/optimizer.h"
 
-#define CHUNK_BYTES ((size_t)16 << 20) /* of a broadcast: small enough for a deadline by progress */
+#define CHUNK_BYTES ((size_t)16 << 20) /* of a broadcast (small enough for a deadline by progress), and of a copy by one thread */
 
 int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors, struct err *err)
 {
@@ -30,10 +31,32 @@ void state_free(struct state *state)
 {
 	float **arenas[] = { &state->weights, &state->m, &state->v };
 	for (int i = 0; i < 3; i++) {
-		if (*arenas[i])
+		if (*arenas[i] && !state->lent)
 			state->ops->release(state->ops, *arenas[i]);
 		*arenas[i] = NULL;
 	}
+	state->next = (struct adamw_state){ 0 };
+	state->lent = false;
+}
+
+static void copy(float *to, const float *from, size_t bytes)
+{
+#pragma omp parallel for schedule(dynamic)
+	for (size_t at = 0; at < bytes; at += CHUNK_BYTES)
+		memcpy((char *)to + at, (const char *)from + at, bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
+}
+
+/* One arena after the other, so that there is no more than one of them twice. */
+void state_move(struct state *state, const struct adamw_state *to)
+{
+	float **arenas[] = { &state->weights, &state->m, &state->v }, *const places[] = { to->weights, to->m, to->v };
+	for (int i = 0; i < 3; i++) {
+		copy(places[i], *arenas[i], state->tensors->elements * sizeof(float));
+		if (!state->lent)
+			state->ops->release(state->ops, *arenas[i]);
+		*arenas[i] = places[i];
+	}
+	state->lent = true;
 }
 
 size_t state_bytes(const struct state *state)
@@ -103,6 +126,19 @@ int state_share(struct state *state, struct comm *comm, struct err *err)
 			return ERR_SHARED;
 		}
 	return 0;
+}
+
+void state_update(struct state *state, const float *grads, bool changes)
+{
+	const struct adamw_state from = { state->weights, state->m, state->v };
+	const struct adamw_state to = changes && state->next.weights ? state->next : from;
+	optimizer_update(state->ops, state->tensors, &to, &from, grads);
+	if (to.weights == from.weights)
+		return;
+	state->weights = to.weights;
+	state->m = to.m;
+	state->v = to.v;
+	state->next = (struct adamw_state){ 0 };
 }
 
 const char *state_find_nonfinite(const struct state *state, const float *grads)

@@ -4,6 +4,7 @@
 #ifndef MUSTER_STATE_H
 #define MUSTER_STATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/err.h"
@@ -16,6 +17,8 @@ struct state {
 	struct ops *ops;
 	uint64_t step;              /* steps done */
 	float *weights, *m, *v;     /* arenas of the table's offsets */
+	struct adamw_state next;    /* where the next update writes instead of in place; NULL: in place */
+	bool lent;                  /* the arenas are not of `ops` */
 };
 
 /* Allocates zeroed arenas from `ops`. */
@@ -23,12 +26,19 @@ int state_alloc(struct state *state, struct ops *ops, const struct tensor_table 
 void state_free(struct state *state);
 size_t state_bytes(const struct state *state);
 
+/* Moves the state to arenas of the caller, in host memory like those of `ops` then, who keeps them until state_free. */
+void state_move(struct state *state, const struct adamw_state *to);
+
 /* Step 0: the initial weights of `seed`. */
 void state_init(struct state *state, uint64_t seed);
 
 /* Collective: every rank gets rank 0's state; then all compare step and hash. A rank whose bytes differ is named
  * (ERR_SHARED). */
 int state_share(struct state *state, struct comm *comm, struct err *err);
+
+/* The update by the reduced gradients; without `changes` it is masked. The weights may lie elsewhere afterwards, and what was
+ * there before stays as it is. */
+void state_update(struct state *state, const float *grads, bool changes);
 
 /* The first tensor of the gradients that holds a value that is not finite; NULL when there is none. */
 const char *state_find_nonfinite(const struct state *state, const float *grads);

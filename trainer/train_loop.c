@@ -22,7 +22,7 @@ struct loop {
 	struct ddp_result result;
 	bool changed;            /* the step changed the weights */
 	double validation_loss;  /* measured after the step; NAN: it was not */
-	bool copying;            /* the state of the step before is being copied */
+	bool behind_save;        /* the step before is being saved */
 };
 
 static struct optimizer_config optimizer_of(const struct settings *settings)
@@ -138,10 +138,9 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 static void update(struct loop *loop, uint64_t step)
 {
 	struct run *run = loop->run;
-	saver_settle(run->saver);
 	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
-	optimizer_update(run->ops, run->state.tensors, run->state.weights, run->state.weights, ddp_grads(run->ddp),
-		run->state.m, run->state.v);
+	state_update(&run->state, ddp_grads(run->ddp), loop->changed);
+	model_bind(run->model, run->state.weights);
 	run->state.step = step;
 }
 
@@ -174,7 +173,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		return;
 	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);
 	folder_progress(run->folder, step);
-	pace_step(&run->pace, seconds, loop->copying);
+	pace_step(&run->pace, seconds, loop->behind_save);
 }
 
 /* Ends a run whose loss or norm is not finite, unless such steps are to be left out. */
@@ -226,7 +225,7 @@ static void save(struct loop *loop)
 {
 	struct run *run = loop->run;
 	const struct saver_losses losses = { loop->result.loss, loop->validation_loss };
-	loop->copying = true;
+	loop->behind_save = true;
 	if (!run->saver)
 		return;
 	pace_save(&run->pace, clock_now());
@@ -242,7 +241,7 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 		return rc;
 	update(loop, step);
 	tell_step(loop, step, clock_now() - began);
-	loop->copying = false;
+	loop->behind_save = false;
 	train_loop_take_saves(loop->run);
 	rc = check_finite(loop, step, err);
 	/* A notice leaves little time: the validation of this step is then done by the next attempt, at its start. */

@@ -63,7 +63,6 @@ endif
 # the run itself
 libtrainer_a_SOURCES += \
 	trainer/agree.c trainer/agree.h \
-	trainer/copier.c trainer/copier.h \
 	trainer/curve.c trainer/curve.h \
 	trainer/feed.c trainer/feed.h \
 	trainer/folder.c trainer/folder.h \
@@ -73,6 +72,7 @@ libtrainer_a_SOURCES += \
 	trainer/pace.c trainer/pace.h \
 	trainer/report.c trainer/report.h \
 	trainer/resume.c trainer/resume.h \
+	trainer/rotation.c trainer/rotation.h \
 	trainer/run.h \
 	trainer/saver.c trainer/saver.h \
 	trainer/savers.c trainer/savers.h \

@@ -193,6 +193,7 @@ static void train(struct run *run, const struct records *in, FILE *out)
 	const size_t steps = (size_t)run->setup.steps;
 	AUTO_FREE double *curve = calloc(steps, sizeof *curve);
 	AUTO_FREE double *norms = calloc(steps, sizeof *norms);
+	const struct adamw_state state = { run->weights, run->m, run->v };
 	for (size_t i = 0; i < steps; i++) {
 		const struct batch batch = batch_of(run, in, (int)i);
 		curve[i] = train_step(run, &batch, i + 1, &norms[i]);
@@ -200,7 +201,7 @@ static void train(struct run *run, const struct records *in, FILE *out)
 			write_record(out, "loss", curve, sizeof *curve);
 			write_gradients(run, out);
 		}
-		optimizer_update(run->ops, run->table, run->weights, run->weights, run->grads, run->m, run->v);
+		optimizer_update(run->ops, run->table, &state, &state, run->grads);
 	}
 	write_record(out, "curve", curve, steps * sizeof *curve);
 	write_record(out, "norms", norms, steps * sizeof *norms);

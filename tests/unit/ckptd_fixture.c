@@ -118,7 +118,7 @@ static unsigned char ballast_of(int64_t step)
 
 int ckptd_fixture_fill(struct ckptd_fixture *fixture, int64_t step)
 {
-	int slot = ckptd_client_slot(fixture->client, 20);
+	int slot = ckptd_client_slot(fixture->client, -1, 20);
 	assert_true(slot >= 0);
 	struct ckpt_sample *sample = fixture->memory.base[slot];
 	ckpt_sample_fill(sample, step);

@@ -69,7 +69,7 @@ static void a_slot_is_handed_over_once(void **state)
 	assert_int_equal(ckptd_client_save(fixture.client, 2, &step, &err), -1);
 	assert_int_equal(ckptd_client_save(fixture.client, -1, &step, &err), -1);
 	ckptd_fixture_save(&fixture, 2);
-	assert_int_equal(ckptd_client_slot(fixture.client, 0.05), -1);
+	assert_int_equal(ckptd_client_slot(fixture.client, -1, 0.05), -1);
 	assert_int_equal(ckptd_client_wait(fixture.client, 1, 0.05, &err), -1);
 	assert_int_equal(err.status, EXIT_LOST);
 	kill((pid_t)ckptd_client_service(fixture.client), SIGCONT);
@@ -237,7 +237,7 @@ static void a_service_that_cant_be_replaced_is_looked_for_again(void **state)
 	assert_int_equal(ckptd_client_save(fixture.client, slot, &step, &err), -1);
 	assert_non_null(strstr(err.text, "/nonexistent"));
 	assert_int_equal(ckptd_client_wait(fixture.client, 1, 0.01, &err), -1);
-	assert_int_equal(ckptd_client_slot(fixture.client, 0), slot);
+	assert_int_equal(ckptd_client_slot(fixture.client, -1, 0), slot);
 	assert_int_equal(ckptd_fixture_events(&fixture, CKPTD_GONE, -1), 1);
 	ckptd_program();
 	ckptd_fixture_durable(&fixture, 2);

@@ -207,6 +207,64 @@ static void rows_at_every_isa(void **state)
 	}
 }
 
+/* Whether the new weights and moments go elsewhere or stay in place, they have the same bits; the old ones stay, and nothing
+ * behind the last element is written. Aligned or not, which decides how they are stored. */
+static void update_goes_elsewhere(struct ops *ops, size_t n, size_t shift)
+{
+	enum { BEHIND = 16 };
+	float *g = fixture_floats(n, 3, 1), *start[3], *in_place[3], *block = aligned_alloc(64, (3 * (n + 64) * 4 + 63) / 64 * 64);
+	struct adamw_state from, to, same;
+
+	for (int a = 0; a < 3; a++) {
+		start[a] = fixture_floats(n, 1, 2 + (uint32_t)a), in_place[a] = fixture_floats(n, 1, 2 + (uint32_t)a);
+		for (size_t e = 0; e < n; e++)
+			start[a][e] = in_place[a][e] = fabsf(start[a][e]);
+	}
+	from = (struct adamw_state){ start[0], start[1], start[2] };
+	same = (struct adamw_state){ in_place[0], in_place[1], in_place[2] };
+	to.weights = block + shift;
+	to.m = to.weights + (n + BEHIND + 15) / 16 * 16;
+	to.v = to.m + (n + BEHIND + 15) / 16 * 16;
+	float *const places[] = { to.weights, to.m, to.v };
+	for (int a = 0; a < 3; a++)
+		for (size_t e = 0; e < n + BEHIND; e++)
+			places[a][e] = 7;
+	ops->params->masked = 1;
+	ops->adamw(ops, &to, &from, to.weights, g, n, 1);
+	assert_true(to.weights[0] == 7 && to.m[n - 1] == 7 && to.v[n / 2] == 7);
+	ops->params->masked = 0;
+	ops->adamw(ops, &to, &from, to.weights, g, n, 1);
+	ops->adamw(ops, &same, &same, same.weights, g, n, 1);
+	for (int a = 0; a < 3; a++) {
+		fixture_same_bits("elsewhere", places[a], in_place[a], n * sizeof(float));
+		float *again = fixture_floats(n, 1, 2 + (uint32_t)a);
+		for (size_t e = 0; e < n; e++)
+			assert_true(start[a][e] == fabsf(again[e]));
+		for (size_t e = n; e < n + BEHIND; e++)
+			assert_true(places[a][e] == 7);
+		free(start[a]), free(in_place[a]), free(again);
+	}
+	free(block), free(g);
+}
+
+static void updates_go_elsewhere(void **state)
+{
+	static const size_t counts[] = { 1, 16, 255, ELEMENTS + 3, 2 * ELEMENTS };
+	struct ops *ops[2] = { fixture_ops(true, 1, 1, 4, 1, 4), fixture_ops(false, 1, 1, 4, 1, 4) };
+
+	for (int j = 0; j < 2; j++)
+		for (int t = 0; t <= (j ? (int)cpu_isa() : 0); t++)
+			for (size_t i = 0; i < 2 * sizeof(counts) / sizeof(*counts); i++) {
+				if (j)
+					use(ops[j], t);
+				*ops[j]->params = (struct step_params){ .learning_rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f,
+					.epsilon = 1e-8f, .weight_decay = 0.1f, .bias1 = 1.25f, .bias2 = 3, .clip = 0.7f };
+				update_goes_elsewhere(ops[j], counts[i / 2], i % 2 * 3);
+			}
+	ops[0]->destroy(ops[0]);
+	ops[1]->destroy(ops[1]);
+}
+
 /* The update's bits are the plain ones, at every instruction set and count. */
 static void updates_have_the_plain_bits(void **state)
 {
@@ -227,7 +285,8 @@ static void updates_have_the_plain_bits(void **state)
 					v[j][e] = fabsf(v[j][e]);
 				*ops[j]->params = (struct step_params){ .learning_rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f,
 					.epsilon = 1e-8f, .weight_decay = 0.1f, .bias1 = 1.25f, .bias2 = 3, .clip = 0.7f };
-				ops[j]->adamw(ops[j], w[j], w[j], g, m[j], v[j], n, 1);
+				const struct adamw_state state_of = { w[j], m[j], v[j] };
+				ops[j]->adamw(ops[j], &state_of, &state_of, w[j], g, n, 1);
 				ops[j]->add(ops[j], sum[j], sum[j], g, n);
 				ops[j]->square_sums(ops[j], squares[j], g, n);
 			}
@@ -283,7 +342,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(linear_sizes), cmocka_unit_test(tile_products), cmocka_unit_test(block_products),
 		cmocka_unit_test(rows_at_every_isa),
-		cmocka_unit_test(updates_have_the_plain_bits), cmocka_unit_test(not_finite_stays_visible),
+		cmocka_unit_test(updates_go_elsewhere), cmocka_unit_test(updates_have_the_plain_bits),
+		cmocka_unit_test(not_finite_stays_visible),
 	};
 
 	return cmocka_run_group_tests_name("ops_fast", tests, NULL, NULL);

@@ -100,13 +100,13 @@ static void what_is_no_sealed_memory_is_refused(void **state)
 static void too_many_slots_are_refused(void **state)
 {
 	struct snapshot_memory memory;
-	int fds[3];
-	for (int i = 0; i < 3; i++)
+	int fds[SNAPSHOT_SLOTS + 1];
+	for (int i = 0; i <= SNAPSHOT_SLOTS; i++)
 		fds[i] = memory_file(4096, F_SEAL_SHRINK | F_SEAL_GROW);
-	assert_int_equal(snapshot_memory_adopt(&memory, fds, 3, 4096, NULL), -1);
-	for (int i = 0; i < 3; i++)
+	assert_int_equal(snapshot_memory_adopt(&memory, fds, SNAPSHOT_SLOTS + 1, 4096, NULL), -1);
+	for (int i = 0; i <= SNAPSHOT_SLOTS; i++)
 		assert_int_equal(fcntl(fds[i], F_GETFD), -1);
-	assert_int_equal(snapshot_memory_create(&memory, 3, 4096, NULL), -1);
+	assert_int_equal(snapshot_memory_create(&memory, SNAPSHOT_SLOTS + 1, 4096, NULL), -1);
 	assert_int_equal(snapshot_memory_create(&memory, 0, 4096, NULL), -1);
 	assert_int_equal(snapshot_memory_create(&memory, 1, 0, NULL), -1);
 	snapshot_memory_release(&memory);

@@ -7,8 +7,13 @@
 
 static size_t at_most(size_t a, size_t b) { return a < b ? a : b; }
 
-static void adamw(struct ops *ops, float *master, float *compute, const float *grad, float *m, float *v, size_t count,
-	int decay)
+static struct adamw_state behind(const struct adamw_state *state, size_t count)
+{
+	return (struct adamw_state){ state->weights + count, state->m + count, state->v + count };
+}
+
+static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
+	const float *grad, size_t count, int decay)
 {
 	const struct kernels *kernels = cpu_of(ops)->kernels;
 	const struct step_params *params = ops->params;
@@ -16,9 +21,12 @@ static void adamw(struct ops *ops, float *master, float *compute, const float *g
 	if (params->masked)
 		return;
 #pragma omp parallel for if (count > ELEMENTS)
-	for (size_t i = 0; i < count; i += ELEMENTS)
-		kernels->adamw(params, master + i, compute + i, grad + i, m + i, v + i, at_most(count - i, ELEMENTS),
+	for (size_t i = 0; i < count; i += ELEMENTS) {
+		const struct adamw_state part_to = behind(to, i), part_from = behind(from, i);
+
+		kernels->adamw(params, &part_to, &part_from, compute + i, grad + i, at_most(count - i, ELEMENTS),
 			decay ? params->weight_decay : 0);
+	}
 }
 
 static void square_sums(struct ops *ops, double *sums, const float *x, size_t count)

@@ -62,8 +62,8 @@ struct kernels {
 	void (*attention)(const struct attention_head *head);
 	void (*attention_backward)(const struct attention_head *head);
 
-	void (*adamw)(const struct step_params *params, float *master, float *compute, const float *grad, float *m, float *v,
-		size_t count, float weight_decay);
+	void (*adamw)(const struct step_params *params, const struct adamw_state *to, const struct adamw_state *from,
+		float *compute, const float *grad, size_t count, float weight_decay);
 	double (*square_sum)(const float *x, size_t count);
 	void (*add)(float *out, const float *a, const float *b, size_t count);
 };

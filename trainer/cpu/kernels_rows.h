@@ -258,26 +258,40 @@ static float cross_entropy_row(float *logits, int target, int vocabulary, bool g
 	return loss;
 }
 
-static void adamw_run(const struct step_params *p, float *master, float *compute, const float *grad, float *m, float *v,
-	size_t count, float weight_decay)
+/* With `stream` whole vectors of `to` go past the caches: memory that is only written need not be read first. */
+static inline void adamw_loop(const struct step_params *p, const struct adamw_state *to, const struct adamw_state *from,
+	float *compute, const float *grad, size_t count, float weight_decay, const bool stream)
 {
 	vec first = v_set(1.0f - p->beta1), second = v_set(1.0f - p->beta2), rate = v_set(-p->learning_rate);
 
 	for (size_t i = 0; i < count; i += VL) {
 		int n = count - i < VL ? (int)(count - i) : VL;
-		vec g = v_load_upto(grad + i, n) * v_set(p->clip), w = v_load_upto(master + i, n);
-		vec a = v_load_upto(m + i, n), b = v_load_upto(v + i, n), direction;
+		vec g = v_load_upto(grad + i, n) * v_set(p->clip), w = v_load_upto(from->weights + i, n);
+		vec a = v_load_upto(from->m + i, n), b = v_load_upto(from->v + i, n), direction;
 
 		a = v_fma(first, g - a, a);
 		b = v_fma(second, g * g - b, b);
 		direction = a * v_set(p->bias1) / (v_sqrt(b * v_set(p->bias2)) + v_set(p->epsilon));
 		w = v_fma(rate, v_fma(v_set(weight_decay), w, direction), w);
-		v_store_upto(m + i, a, n);
-		v_store_upto(v + i, b, n);
-		v_store_upto(master + i, w, n);
-		if (compute != master)
+		v_store_past(to->m + i, a, n, stream);
+		v_store_past(to->v + i, b, n, stream);
+		v_store_past(to->weights + i, w, n, stream);
+		if (compute != to->weights)
 			v_store_upto(compute + i, w, n);
 	}
+	if (stream)
+		v_stream_end();
+}
+
+static void adamw_run(const struct step_params *p, const struct adamw_state *to, const struct adamw_state *from,
+	float *compute, const float *grad, size_t count, float weight_decay)
+{
+	uintptr_t places = (uintptr_t)to->weights | (uintptr_t)to->m | (uintptr_t)to->v;
+
+	if (to->weights != from->weights && places % sizeof(vec) == 0)
+		adamw_loop(p, to, from, compute, grad, count, weight_decay, true);
+	else
+		adamw_loop(p, to, from, compute, grad, count, weight_decay, false);
 }
 
 /* The tree of plain_update.c. */

@@ -7,8 +7,8 @@
 
 #include "trainer/cpu/cpu.h"
 
-static void adamw(struct ops *ops, float *master, float *compute, const float *grad, float *m, float *v, size_t count,
-	int decay)
+static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
+	const float *grad, size_t count, int decay)
 {
 	const struct step_params *p = ops->params;
 	float weight_decay = decay ? p->weight_decay : 0;
@@ -16,14 +16,15 @@ static void adamw(struct ops *ops, float *master, float *compute, const float *g
 	if (p->masked)
 		return;
 	for (size_t i = 0; i < count; i++) {
-		float g = grad[i] * p->clip;
+		float g = grad[i] * p->clip, w = from->weights[i];
+		float m = fmaf(1.0f - p->beta1, g - from->m[i], from->m[i]);
+		float v = fmaf(1.0f - p->beta2, g * g - from->v[i], from->v[i]);
+		float direction = m * p->bias1 / (sqrtf(v * p->bias2) + p->epsilon);
 
-		m[i] = fmaf(1.0f - p->beta1, g - m[i], m[i]);
-		v[i] = fmaf(1.0f - p->beta2, g * g - v[i], v[i]);
-		float direction = m[i] * p->bias1 / (sqrtf(v[i] * p->bias2) + p->epsilon);
-
-		master[i] = fmaf(-p->learning_rate, fmaf(weight_decay, master[i], direction), master[i]);
-		compute[i] = master[i];
+		to->m[i] = m;
+		to->v[i] = v;
+		to->weights[i] = fmaf(-p->learning_rate, fmaf(weight_decay, w, direction), w);
+		compute[i] = to->weights[i];
 	}
 }
 

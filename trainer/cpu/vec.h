@@ -16,6 +16,8 @@
 typedef __m512 vec;
 static inline vec v_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void v_store(float *p, vec a) { _mm512_storeu_ps(p, a); }
+static inline void v_stream(float *p, vec a) { _mm512_stream_ps(p, a); }
+static inline void v_stream_end(void) { _mm_sfence(); }
 static inline vec v_set(float a) { return _mm512_set1_ps(a); }
 static inline vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vec v_max(vec a, vec b) { return _mm512_max_ps(a, b); }
@@ -36,6 +38,8 @@ static inline vec v_power(vec biased)
 typedef __m256 vec;
 static inline vec v_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void v_store(float *p, vec a) { _mm256_storeu_ps(p, a); }
+static inline void v_stream(float *p, vec a) { _mm256_stream_ps(p, a); }
+static inline void v_stream_end(void) { _mm_sfence(); }
 static inline vec v_set(float a) { return _mm256_set1_ps(a); }
 static inline vec v_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vec v_max(vec a, vec b) { return _mm256_max_ps(a, b); }
@@ -55,6 +59,8 @@ typedef float vec __attribute__((vector_size(16)));
 typedef int32_t vec_bits __attribute__((vector_size(16)));
 static inline vec v_load(const float *p) { vec a; memcpy(&a, p, sizeof(a)); return a; }
 static inline void v_store(float *p, vec a) { memcpy(p, &a, sizeof(a)); }
+static inline void v_stream(float *p, vec a) { v_store(p, a); }
+static inline void v_stream_end(void) {}
 static inline vec v_set(float a) { return (vec){ a, a, a, a }; }
 static inline vec v_fma(vec a, vec b, vec c)
 {
@@ -97,6 +103,16 @@ static inline void v_store_upto(float *p, vec a, int n)
 		v_store(p, a);
 	else
 		v_store_part(p, a, n);
+}
+
+/* The same; with `stream` a whole vector goes past the caches, to a place that is aligned to its size. Other threads see it after
+ * v_stream_end. */
+static inline void v_store_past(float *p, vec a, int n, const bool stream)
+{
+	if (stream && n >= VL)
+		v_stream(p, a);
+	else
+		v_store_upto(p, a, n);
 }
 
 /* The sum of LANES lanes: the upper half is added to the lower half until one is left. */
