@@ -10,7 +10,7 @@ AC_DEFUN([MUSTER_CUDA], [
       [AC_PATH_PROG([NVCC], [nvcc], [no], [$with_cuda/bin])])
     AS_IF([test "$NVCC" != no], [
       cuda_dir=$(dirname "$(dirname "$(readlink -f "$NVCC")")")
-      CUDA_CPPFLAGS="-I$cuda_dir/include"
+      CUDA_CPPFLAGS="-isystem $cuda_dir/include" # its warnings are not ours
       cuda_lib=$cuda_dir/lib64
       CUDA_LIBS="-L$cuda_lib -Wl,-rpath,$cuda_lib -lcudart"
       save_CPPFLAGS=$CPPFLAGS; save_LIBS=$LIBS

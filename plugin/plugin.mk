@@ -4,6 +4,7 @@
 noinst_LTLIBRARIES += liblaunch.la
 liblaunch_la_SOURCES = \
 	plugin/ident_discover.c \
+	plugin/nccl_exchange.c plugin/nccl_exchange.h \
 	plugin/rdzv.c plugin/rdzv.h plugin/rdzv_provider.h \
 	plugin/rdzv_file.c \
 	plugin/rdzv_single.c
@@ -11,6 +12,15 @@ liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 liblaunch_la_LIBADD = $(PMIX_LIBS)
 if HAVE_PMIX
 liblaunch_la_SOURCES += plugin/rdzv_pmix.c
+endif
+
+# The NCCL communicator over it, for those who make one. NCCL itself is loaded when it is needed.
+if HAVE_NCCL
+noinst_LTLIBRARIES += libncclbootstrap.la
+libncclbootstrap_la_SOURCES = \
+	plugin/nccl_bootstrap.c plugin/nccl_bootstrap.h \
+	plugin/nccl_library.c plugin/nccl_library.h
+libncclbootstrap_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS)
 endif
 
 bin_PROGRAMS += muster-rdzv

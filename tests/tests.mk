@@ -96,6 +96,23 @@ tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_rdzv
 tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 
+EXTRA_DIST += tests/cluster/libmuster.bats
+unit_tests += tests/unit/test_nccl_exchange
+tests_unit_test_nccl_exchange_SOURCES = tests/unit/test_nccl_exchange.c \
+	tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h
+tests_unit_test_nccl_exchange_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS)
+tests_unit_test_nccl_exchange_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH)
+tests_unit_test_nccl_exchange_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+if HAVE_NCCL
+tests_unit_test_nccl_exchange_LDADD += libncclbootstrap.la
+unit_tests += tests/unit/test_nccl_bootstrap
+tests_unit_test_nccl_bootstrap_SOURCES = tests/unit/test_nccl_bootstrap.c \
+	tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h
+tests_unit_test_nccl_bootstrap_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS)
+tests_unit_test_nccl_bootstrap_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH)
+tests_unit_test_nccl_bootstrap_LDADD = libncclbootstrap.la liblaunch.la libcommon.la $(CMOCKA_LIBS)
+endif
+
 unit_tests += tests/unit/test_rank_env
 tests_unit_test_rank_env_SOURCES = tests/unit/test_rank_env.c plugin/rank_env.c
 tests_unit_test_rank_env_LDADD = libcommon.la $(CMOCKA_LIBS)

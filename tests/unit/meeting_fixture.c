@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Results come back through shared memory. */
+#include "tests/unit/meeting_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+
+#define LIMIT_SECONDS 60
+
+static void be_rank(int rank, int size, meeting_body *body, struct meeting_rank *mine)
+{
+	struct ident ident = { .rank = rank, .world_size = size, .local_world_size = 1, .node_rank = rank, .node_count = size,
+		.source = "torchrun" };
+	snprintf(ident.node, sizeof ident.node, "n%d", rank);
+	alarm(LIMIT_SECONDS);
+	struct rdzv *rdzv = rdzv_open(&ident, "file", 30, &mine->err);
+	if (!rdzv)
+		return;
+	double began = clock_now();
+	mine->rc = body(rdzv, &ident, mine, &mine->err);
+	mine->seconds = clock_now() - began;
+	rdzv_close(rdzv, 1);
+}
+
+void meeting_run(int size, meeting_body *body, struct meeting_rank *ranks)
+{
+	char folder[] = "/tmp/muster-meeting-XXXXXX", command[100];
+	pid_t pids[MEETING_MAX];
+	assert_in_range(size, 1, MEETING_MAX);
+	assert_non_null(mkdtemp(folder));
+	setenv("MUSTER_RDZV_DIR", folder, 1);
+	setenv("MUSTER_RDZV_ID", "meeting", 1);
+	struct meeting_rank *shared = mmap(NULL, sizeof *shared * (size_t)size, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(shared != MAP_FAILED);
+	fflush(NULL);
+	for (int rank = 0; rank < size; rank++) {
+		shared[rank].rc = 1;
+		if ((pids[rank] = fork()) == 0) {
+			be_rank(rank, size, body, &shared[rank]);
+			_exit(0);
+		}
+		assert_true(pids[rank] > 0);
+	}
+	for (int rank = 0; rank < size; rank++) {
+		int status;
+		assert_int_equal(waitpid(pids[rank], &status, 0), pids[rank]);
+		shared[rank].signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	}
+	memcpy(ranks, shared, sizeof *shared * (size_t)size);
+	munmap(shared, sizeof *shared * (size_t)size);
+	snprintf(command, sizeof command, "rm -rf %s", folder);
+	assert_int_equal(system(command), 0);
+}
