@@ -65,7 +65,9 @@ int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t 
 	if (fd < 0)
 		return err_fail(err, EXIT_DATA, "read: couldn't open %s: %m", name);
 	struct stat st;
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+	if (fstat(fd, &st) < 0)
+		return err_fail(err, EXIT_LOST, "read: couldn't look at %s: %m", name);
+	if (!S_ISREG(st.st_mode)) {
 		errno = EINVAL;
 		return err_fail(err, EXIT_DATA, "read: %s is not a regular file", name);
 	}

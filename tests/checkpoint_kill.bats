@@ -264,7 +264,7 @@ written() {
             { grep -q "Input/output error" said && found=3; } || complain "$name $when"
         [ "$found" = 3 ] && ! ls -d run/*damaged* 2>/dev/null || complain "$name $when: $found"
         tried=$((tried + 1))
-    done < <(points trace openat read pread64)
+    done < <(points trace openat read pread64 newfstatat)
     echo "# failed $tried calls of a load" >&3
     [ "$tried" -gt 10 ]
     # For good: every read from the first one behind the mark, of small files and of chunks.

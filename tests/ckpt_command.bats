@@ -147,6 +147,15 @@ steps() { (cd "$1" && echo step-*[0-9]); }
     check 69 strace -o /dev/null -e trace=read -e inject=read:error=EIO:when="$first"+ \
         muster-ckpt verify --deep run/step-00000002
     [[ $output = *"UNKNOWN"*"Input/output error"* ]]
+    # And any one look or read from the first that opens the checkpoint on: it is valid, or it can't be told.
+    strace -o trace muster-ckpt verify --deep run/step-00000002
+    awk 'match($0, /^[a-z0-9]+\(/) { name = substr($0, 1, RLENGTH - 1); seen[name]++ } /"step-00000002"/ { inside = 1 }
+        inside && name ~ /^(read|newfstatat)$/ { print name, seen[name] }' trace >points
+    [ "$(wc -l <points)" -gt 8 ]
+    while read -r name n; do
+        run strace -o /dev/null -e trace="$name" -e inject="$name:error=EIO:when=$n" muster-ckpt verify --deep run/step-00000002
+        [[ $status$output != 65* && $output != *DAMAGED* ]] || { echo "$name $n: $status $output"; return 1; }
+    done <points
 }
 
 @test "two trainings of the same kind do not differ, two steps do" {
