@@ -268,7 +268,7 @@ assert [x["name"] for x in c][-1] == "isa", c'
         run train_world $n badworld
         echo "$output"
         [ "$status" -eq 2 ]
-        [[ $output = *"$n ranks can't share the 8 slots"* ]]
+        [[ $output = *"muster: error: $n ranks can't share the 8 slots"* ]]
     done
 }
 
@@ -284,6 +284,13 @@ assert [x["name"] for x in c][-1] == "isa", c'
     : >file
     fails 2 file train file
     fails 2 "file/below" train file/below
+    # Of several ranks, one says whose fault it is, and once.
+    several_ranks
+    run train_world 2 file/below
+    echo "$output"
+    [ "$status" -eq 2 ]
+    [ "$(grep -c 'rank' <<<"$output")" -eq 1 ]
+    grep -q '^muster: error: rank 0 on [^:]*: checkpoint: .* file/below: ' <<<"$output"
 }
 
 @test "a damaged checkpoint is set aside and the one before is used" {

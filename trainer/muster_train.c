@@ -318,6 +318,8 @@ static int fail(struct run *run, int rc, const struct err *err)
 {
 	struct err ignored;
 	bool shared = rc == ERR_SHARED;
+	if (shared)
+		log_set_tag("%s", ""); /* all of them say it; whose fault it is stands in the text */
 	if (shared && !run->comm)
 		speak_for_all(run->ident.rank == 0, run->ident.world_size == 1, err);
 	else if (!shared || run->ident.rank == 0)

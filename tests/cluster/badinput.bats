@@ -35,7 +35,7 @@ refused() {
     run train_now "$@"
     echo "$output"
     [ "$status" -eq "$want" ] || { echo "status $status, not $want"; return 1; }
-    [ "$(grep -c '^muster: \[rank .* error: ' <<<"$output")" -eq 1 ] || { echo "not one line"; return 1; }
+    [ "$(grep -cE '^muster: (\[rank .*\] )?error: ' <<<"$output")" -eq 1 ] || { echo "not one line"; return 1; }
     grep -F 'error: ' <<<"$output" | grep -qF -- "$words" || { echo "nothing said: $words"; return 1; }
 }
 
