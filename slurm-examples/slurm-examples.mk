@@ -1,4 +1,12 @@
 # slurm-examples/: what a user or an administrator copies, and the quickstart.
-EXTRA_DIST += slurm-examples/quickstart.sh slurm-examples/train-spot.sbatch \
-	slurm-examples/plugstack.conf slurm-examples/slurm.conf
+EXTRA_DIST += slurm-examples/quickstart.sh slurm-examples/plugstack.conf slurm-examples/slurm.conf \
+	slurm-examples/ranks.sbatch \
+	slurm-examples/scaling.sbatch \
+	slurm-examples/torch-ddp.sbatch slurm-examples/torch_ddp.py \
+	slurm-examples/train-array.sbatch \
+	slurm-examples/train-elastic.sbatch \
+	slurm-examples/train-no-plugin.sbatch \
+	slurm-examples/train-node.sbatch \
+	slurm-examples/train-nodes.sbatch \
+	slurm-examples/train-spot.sbatch
 # End of slurm-examples.mk

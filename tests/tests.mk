@@ -265,7 +265,7 @@ EXTRA_DIST += tests/train.bats tests/saving.bats tests/small_run.bash
 EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/tap.awk
 EXTRA_DIST += \
 	tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
-	tests/cluster/plugin.bats tests/cluster/environment.bats tests/cluster/world.py \
+	tests/cluster/plugin.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
 	tests/cluster/preemption.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
 	tests/cluster/ckptd.bats tests/cluster/doctor.bats tests/doctor.bats \

@@ -1,0 +1,166 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Every line of the README's examples does what it says, as it is pasted.
+
+load helpers
+STEPS=200
+load training
+
+setup_file() {
+    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so MUSTER_CLUSTER_GRACE=30
+    [ -e "$PLUGIN" ] || return 0
+    cluster_begin 4 --plugin "$PLUGIN"
+    [ "$(id -u)" = 0 ] || return 0
+    training_begin
+    cp -r "$MUSTER_TOP/slurm-examples" "$JOBS/"
+    mkdir -m 777 "$JOBS/shared"
+    # Debian's python3, which has PyTorch, wherever this shell finds another one.
+    export EXAMPLE_PATH=$MUSTER_PREFIX/bin:/usr/bin:/bin OMP_WAIT_POLICY=passive
+}
+
+teardown_file() { cluster_end; }
+
+setup() {
+    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
+    cluster_require
+}
+
+teardown() {
+    cluster_explain
+    # What a failed test has left would keep nodes from the next.
+    [ -n "${BATS_TEST_COMPLETED-}" ] || [ ! -e "$PLUGIN" ] || cluster run --user root scancel --user=muster-test1
+}
+
+# The lines of the README's examples.
+lines() { sed -n '/^## Examples/,/^## When/s/^    \([^#].*\)/\1/p' "$MUSTER_TOP/README.md"; }
+
+# paste SCRIPT: the README's line for that script; prints the job's id. /shared is a folder of this cluster.
+paste_line() {
+    local line
+    line=$(lines | grep "slurm-examples/$1\$") || return 1
+    cluster run env PATH="$EXAMPLE_PATH" TRAIN_ARGS="$TRAIN_ARGS" SBATCH_OUTPUT=slurm-%j.out bash -c \
+        "${line//\/shared/$JOBS\/shared}" | sed -n 's/^Submitted batch job //p'
+}
+
+# The same run, as far as its folder tells.
+finished() { job_wait "$1" 90 COMPLETED && train_equals_reference "shared/$2"; }
+
+@test "the README has a line for every script, and no other" {
+    diff <(lines | sed 's/.*slurm-examples\///' | sort) <(cd "$MUSTER_TOP/slurm-examples" && ls ./*.sbatch | cut -c3- | sort)
+}
+
+@test "ranks" {
+    id=$(paste_line ranks.sbatch)
+    job_wait "$id" 60 COMPLETED
+    cat "$(job_output "$id")"
+    [ "$(grep -cE '^ +[0-7]/8 .* pmix ' "$(job_output "$id")")" -eq 8 ]
+    for k in 0 1 2 3 4 5 6 7; do
+        grep -q "^$k: rank $k of 8, local $((k % 2)) of 2, node $((k / 2)) (n$((k / 2 + 1))), meeting at 10.77.0.11:" \
+            "$(job_output "$id")"
+    done
+}
+
+@test "one node, several, several that may be taken away: the same bits" {
+    for name in node nodes spot; do
+        id=$(paste_line train-$name.sbatch)
+        finished "$id" $name
+    done
+}
+
+@test "a run for each learning rate, each another" {
+    id=$(paste_line train-array.sbatch)
+    wait_for 90 array_ended "$id"
+    [ "$(cat "$JOBS"/shared/rates/rate-*/curve.txt | grep -c "^ *$STEPS ")" -eq 4 ]
+    [ "$(tail -qn 1 "$JOBS"/shared/rates/rate-*/curve.txt | awk '{ print $3 }' | sort -u | wc -l)" -eq 4 ]
+}
+array_ended() { [ -z "$(cluster run squeue -h -j "$1" 2>/dev/null)" ]; }
+
+@test "a scaling study, with its table" {
+    id=$(paste_line scaling.sbatch)
+    job_wait "$id" 120 COMPLETED
+    cat "$(job_output "$id")"
+    [ "$(grep -cE '^ +[124] +[1-9][0-9]* +[0-9]+\.[0-9][0-9]$' "$(job_output "$id")")" -eq 3 ]
+    grep -q '^ *1 .* 1\.00$' "$(job_output "$id")"
+}
+
+@test "from four nodes to those that are left, and the same bits" {
+    id=$(paste_line train-elastic.sbatch)
+    wait_for 60 train_attempt_has shared/elastic 0 5
+    [ "$(job_field "$id" NumNodes)" = 4 ]
+    taker=$(cluster run sbatch --parsable -p ondemand -N2 --exclusive -o /dev/null --wrap 'sleep 100')
+    job_wait_attempt "$id" 1 60
+    # One, where the epilog on the other was not through yet.
+    [ "$(job_field "$id" NumNodes)" -le 2 ]
+    finished "$id" elastic
+    [ "$(job_field "$id" Restarts)" = 1 ]
+    job_end "$taker"
+}
+
+# ---- PyTorch ----
+
+need_torch() { /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null || skip "no python3-torch"; }
+
+# torch_alike FILE FILE: the same epoch, step, weights and optimizer state. Not to the last bit: DDP sums its first step
+# after a start in buckets of another shape.
+torch_alike() {
+    (cd "$JOBS" && /usr/bin/python3 - "$@" <<'END2'
+import sys, torch
+a, b = (torch.load(name) for name in sys.argv[1:])
+assert (a["epoch"], a["step"]) == (b["epoch"], b["step"])
+flat = [torch.cat([t.flatten() for t in s["model"].values()] + [t.flatten() for state in s["optimizer"]["state"].values()
+                                                               for t in state.values()]) for s in (a, b)]
+difference = (flat[0] - flat[1]).abs().max().item()
+print("largest difference", difference)
+assert len(flat[0]) > 6000 and difference < 1e-5
+END2
+    )
+}
+
+@test "a PyTorch script by plain srun, and preempted in the middle: the same result" {
+    need_torch
+    line=$(sed -n 's/^    \(srun .*torch_ddp.py .*\)/\1/p' "$MUSTER_TOP/README.md")
+    [ -n "$line" ]
+    line="${line/--checkpoint/--epochs 6 --checkpoint}"
+    run cluster run env PATH="$EXAMPLE_PATH" OMP_NUM_THREADS=1 timeout 100 bash -c "${line//\/shared\//}"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c '^epoch . of 6, 8 ranks, loss ' <<<"$output")" -eq 6 ]
+    awk '/^epoch/ { last = $NF; if (!first) first = last } END { exit !(4 * last < first) }' <<<"$output" # it learns
+    export OMP_NUM_THREADS=1
+    id=$(cluster run env PATH="$EXAMPLE_PATH" CKPT="$JOBS/shared/ddp.pt" SCRIPT=slurm-examples/torch_ddp.py \
+        sbatch --parsable slurm-examples/torch-ddp.sbatch --epochs 6)
+    wait_for 90 grep -q '^epoch 2 of 6' "$(job_output "$id")"
+    job_preempt "$id" 0
+    job_wait_attempt "$id" 1 60
+    job_wait "$id" 90 COMPLETED
+    cat "$(job_output "$id")"
+    grep -q '^resumed at epoch ' "$(job_output "$id")"
+    [ "$(job_field "$id" Restarts)" = 1 ]
+    torch_alike ddp.pt shared/ddp.pt
+}
+
+# ---- what the administrator copies ----
+
+@test "the line of plugstack.conf is one that the plugin takes" {
+    read -r kind file arguments < <(grep -v '^#' "$MUSTER_TOP/slurm-examples/plugstack.conf")
+    [ "$kind $file" = "optional spank_muster.so" ]
+    # shellcheck disable=SC2086
+    cluster plugin "$PLUGIN" $arguments
+    run cluster run srun --muster -n1 printenv RANK
+    cluster plugin "$PLUGIN"
+    [ "$status $output" = "0 0" ]
+}
+
+@test "Slurm takes the lines of slurm.conf" {
+    mine=$JOBS/slurm-try.conf
+    keys=$(grep -v '^#' "$MUSTER_TOP/slurm-examples/slurm.conf" | sed -n 's/=.*//p' | sort -u | paste -sd '|')
+    { grep -vE "^($keys)=" "$(cluster status conf)"; cat "$MUSTER_TOP/slurm-examples/slurm.conf"; } >"$mine"
+    # The cluster's munge is not where the machine's is.
+    sed -i "s|^AuthInfo=|&socket=$(cluster status dir)/own/munge.socket,|" "$mine"
+    run cluster run bash -c "SLURM_CONF=$mine sinfo -h -o %P"
+    echo "$output"
+    [ "$status" -eq 0 ] && [[ $output != *error* ]]
+    echo 'NoSuchKey=1' >>"$mine"
+    run cluster run bash -c "SLURM_CONF=$mine sinfo -h -o %P"
+    [ "$status" -ne 0 ]
+}
