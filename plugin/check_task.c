@@ -28,7 +28,8 @@ void check_gpu_none(const struct check *check, const struct checkup *checkup, st
 {
 	for (int i = 0; i < checkup->count; i++) {
 		const struct facts *task = &checkup->tasks[i];
-		if (task->gpus > 0 && (task->gpus_hidden || (!task->visible[0] && task->in_step)))
+		/* A site may leave the list unset (gres.conf, Flags=no_gpu_env): then what may be opened is visible. */
+		if (task->gpus > 0 && (task->gpus_hidden || (!task->visible[0] && !task->devices_open && task->in_step)))
 			findings_add(findings, check, i, NULL, "sees none of the step's GPUs (%s)",
 				task->gpus_hidden ? "CUDA_VISIBLE_DEVICES names none" : "CUDA_VISIBLE_DEVICES is not set");
 	}

@@ -55,7 +55,7 @@ if HAVE_SLURM
 # The plugin holds all it needs: slurmstepd, running as root, is not made to load further libraries.
 plugindir = $(libdir)/slurm
 plugin_LTLIBRARIES = spank_muster.la
-spank_muster_la_SOURCES = \
+spank_muster_la_SOURCES = $(launch_checks) \
 	common/clock.c common/clock.h \
 	common/err.c common/err.h \
 	common/hostlist.c common/hostlist.h \
@@ -63,9 +63,11 @@ spank_muster_la_SOURCES = \
 	common/number.c common/number.h \
 	plugin/job_folder.c plugin/job_folder.h \
 	plugin/job_service.c plugin/job_service.h \
+	plugin/preflight.c plugin/preflight.h \
 	plugin/process.c plugin/process.h \
 	plugin/rank_env.c plugin/rank_env.h \
 	plugin/run_as_user.c plugin/run_as_user.h \
+	plugin/site.c plugin/site.h plugin/site_pmix.c \
 	plugin/spank_alloc.c plugin/spank_contexts.h \
 	plugin/spank_args.c plugin/spank_args.h \
 	plugin/spank_dispatch.c \

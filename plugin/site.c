@@ -131,6 +131,17 @@ static void be_silent(struct site *site, const char *command, const char *answer
 
 #define ENV "/usr/bin/env"
 
+/* Our own plugin in that srun has nothing to do. */
+void site_ask_mpi(struct site *site, double seconds)
+{
+	char *text = malloc(OUTPUT_BYTES);
+	if (!text)
+		return;
+	ask((char *[]){ ENV, "MUSTER=0", "srun", "--mpi=list", NULL }, seconds, text);
+	site_read_mpi(site, text);
+	free(text);
+}
+
 void site_ask(struct site *site, uint32_t job, const char *partition, double seconds)
 {
 	char *text = malloc(OUTPUT_BYTES), id[16];
@@ -152,9 +163,7 @@ void site_ask(struct site *site, uint32_t job, const char *partition, double sec
 	if (site->config_known) {
 		ask((char *[]){ ENV, "scontrol", "-o", "show", "partition", NULL }, seconds, text);
 		site_read_partition(site, text);
-		/* Our own plugin in that srun has nothing to do. */
-		ask((char *[]){ ENV, "MUSTER=0", "srun", "--mpi=list", NULL }, seconds, text);
-		site_read_mpi(site, text);
+		site_ask_mpi(site, seconds);
 	}
 	free(text);
 }

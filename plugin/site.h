@@ -52,6 +52,12 @@ void site_read_mpi(struct site *site, const char *text);
  * or NULL for the default one. What doesn't answer within `seconds` is left out, and site->silent says why. */
 void site_ask(struct site *site, uint32_t job, const char *partition, double seconds);
 
+/* Asks only for the types of MPI. */
+void site_ask_mpi(struct site *site, double seconds);
+
+/* In srun: whether its PMIx plugin is where it looks for plugins. False also where it can't be told. */
+bool site_pmix_installed(void);
+
 /* Reads what metrics-*.jsonl in `dir` (doc/metrics-format.md) say of saves. No record is no error. */
 void site_read_saves(struct site *site, const char *dir);
 

@@ -60,12 +60,22 @@ static int set_drain(struct spank_args *args, const char *value)
 	return 0;
 }
 
+static int set_preflight(struct spank_args *args, const char *value)
+{
+	int mode = preflight_mode_of(value);
+	if (mode < 0)
+		return -1;
+	args->preflight = (enum preflight_mode)mode;
+	return 0;
+}
+
 static const struct key keys[] = {
 	{ "default", set_default, "on or off" },
 	{ "requeue", set_requeue, "the absolute path of muster-requeue, or off" },
 	{ "ckptd", set_ckptd, "the absolute path of muster-ckptd, or off" },
 	{ "run", set_run, "an absolute path of at most 60 characters, without a slash at its end" },
 	{ "drain", set_drain, "seconds, from 0 to 86400" },
+	{ "preflight", set_preflight, "on, warn or off" },
 };
 #define KEY_COUNT (sizeof keys / sizeof keys[0])
 
@@ -80,7 +90,8 @@ static int parse_one(const char *text, struct spank_args *args, struct err *err)
 			return 0;
 		return err_set(err, "plugstack.conf: couldn't use %s: %s= takes %s", text, keys[i].name, keys[i].values);
 	}
-	return err_set(err, "plugstack.conf: couldn't use %s: the keys are default=, requeue=, ckptd=, run= and drain=",
+	return err_set(err, "plugstack.conf: couldn't use %s: the keys are default=, requeue=, ckptd=, run=, drain= and "
+		"preflight=",
 		text);
 }
 
@@ -88,7 +99,7 @@ int spank_args_parse(int argc, char **argv, struct spank_args *args, struct err 
 {
 	int rc = 0;
 	*args = (struct spank_args){ .requeue = SPANK_ARGS_REQUEUE, .ckptd = SPANK_ARGS_CKPTD, .run = JOB_FOLDER_RUN,
-		.drain = 300 };
+		.drain = 300, .preflight = PREFLIGHT_MODE_ON };
 	for (int i = 0; i < argc; i++)
 		if (parse_one(argv[i], args, rc == 0 ? err : NULL) < 0)
 			rc = -1;

@@ -8,6 +8,7 @@
 
 #include "common/err.h"
 #include "common/ident.h"
+#include "plugin/preflight.h"
 
 #define SPANK_ARGS_REQUEUE LIBEXECDIR "/muster-requeue"
 #define SPANK_ARGS_CKPTD BINDIR "/muster-ckptd"
@@ -19,6 +20,7 @@ struct spank_args {
 	const char *ckptd;   /* ckptd=PATH|off (BINDIR/muster-ckptd); NULL: off */
 	const char *run;     /* run=DIR (/run/muster), without a slash at its end */
 	int drain;           /* drain=SECONDS (300) */
+	enum preflight_mode preflight; /* preflight=on|warn|off (on) */
 };
 
 /* An unknown key or a bad value is an error; the rest is then still filled in. */

@@ -18,7 +18,7 @@ static struct {
 
 /* srun reads these variables after slurm_spank_init and before its command line, so the user's options win. */
 static const char *const defaults[][2] = {
-	{ "SLURM_MPI_TYPE", "pmix" },
+	{ "SLURM_MPI_TYPE", "pmix" }, /* the first: left out where Slurm has no PMIx */
 	{ "SLURM_KILL_BAD_EXIT", "1" }, /* or the survivors of a dead rank wait in a collective for ever */
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
 	{ "SLURM_GRES_FLAGS", "allow-task-sharing" }, /* or --gpus-per-task=1 hides the GPUs of peers from NCCL */
@@ -48,13 +48,16 @@ static int read_command_line(char **text, char ***argv)
 }
 
 /* Slurm has not processed the options yet when the defaults must be set. *interactive: this is the srun by which salloc
- * starts the user's shell on a node (LaunchParameters=use_interactive_step). */
-static enum spank_choice scan_command_line(bool *interactive)
+ * starts the user's shell on a node (LaunchParameters=use_interactive_step). *mpi: the user has chosen a type of MPI. */
+static enum spank_choice scan_command_line(bool *interactive, bool *mpi)
 {
 	AUTO_FREE char *text = NULL;
 	AUTO_FREE char **argv = NULL;
 	int argc = read_command_line(&text, &argv);
 	*interactive = argc > 1 && strcmp(argv[1], "--interactive") == 0;
+	*mpi = false;
+	for (int i = 1; i < argc; i++)
+		*mpi |= strncmp(argv[i], "--mpi", 5) == 0;
 	return spank_args_scan(argv, argc);
 }
 
@@ -64,10 +67,37 @@ static const char *own_env(const char *name, void *arg)
 }
 
 /* The nearest word counts: this command line, then MUSTER, then what sbatch was told. */
-static enum spank_choice early_choice(bool *interactive)
+static enum spank_choice early_choice(bool *interactive, bool *mpi)
 {
 	enum spank_choice outer = spank_args_first(spank_args_variable(getenv("MUSTER")), spank_args_inherited(own_env, NULL));
-	return spank_args_first(scan_command_line(interactive), outer);
+	return spank_args_first(scan_command_line(interactive, mpi), outer);
+}
+
+static void say(void *arg, const char *line)
+{
+	slurm_spank_log("muster: %s", line);
+}
+
+/* A step starts without PMIx where Slurm has none: not every program needs it. */
+static bool has_pmix(bool mpi)
+{
+	return mpi || getenv("SLURM_MPI_TYPE") || srun.args.preflight == PREFLIGHT_MODE_OFF || preflight_pmix(say, NULL);
+}
+
+static void set_defaults(bool mpi)
+{
+	for (size_t i = has_pmix(mpi) ? 0 : 1; i < sizeof defaults / sizeof defaults[0]; i++)
+		setenv(defaults[i][0], defaults[i][1], 0);
+}
+
+/* For the tasks, which see only the step's own number: what the script or the shell of the job has. */
+static void tell_job_tasks(void)
+{
+	const char *tasks = getenv("SLURM_NTASKS");
+	if (!getenv("SLURM_JOB_ID"))
+		unsetenv("MUSTER_JOB_TASKS");
+	else if (!getenv("SLURM_STEP_ID") && tasks)
+		setenv("MUSTER_JOB_TASKS", tasks, 1);
 }
 
 int spank_srun_init(spank_t spank, int argc, char **argv)
@@ -77,13 +107,15 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 		slurm_error("muster: %s", err.text);
 	if (spank_args_register(spank) < 0)
 		return -1;
-	bool interactive;
-	enum spank_choice choice = srun.early = early_choice(&interactive);
+	bool interactive, mpi;
+	enum spank_choice choice = srun.early = early_choice(&interactive, &mpi);
 	spank_args_hand_on(choice);
 	srun.defaults_set = choice == CHOICE_NONE ? srun.args.default_on : choice == CHOICE_ON;
 	/* The shell would hand them to each srun that is started from it, also to one with --no-muster. */
-	for (size_t i = 0; srun.defaults_set && !interactive && i < sizeof defaults / sizeof defaults[0]; i++)
-		setenv(defaults[i][0], defaults[i][1], 0);
+	if (srun.defaults_set && !interactive)
+		set_defaults(mpi);
+	if (srun.defaults_set)
+		tell_job_tasks();
 	return 0;
 }
 

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/hostlist.h"
 #include "plugin/job_folder.h"
+#include "plugin/preflight.h"
 #include "plugin/rank_env.h"
 #include "plugin/run_as_user.h"
 #include "plugin/spank_args.h"
@@ -29,6 +31,7 @@ static struct {
 	bool args_failed, wanted;
 	char master[256]; /* the host of rank 0; "" where that couldn't be found */
 	struct err master_error;
+	struct preflight *preflight; /* NULL: not made */
 	bool end_seen; /* a task of this node has ended otherwise than with 0 */
 } stepd;
 
@@ -108,6 +111,8 @@ static int first_node(spank_t spank, char *out, size_t size, struct err *err)
 int spank_stepd_user_init(spank_t spank)
 {
 	char node[256];
+	if (stepd.wanted && is_task_step(spank))
+		stepd.preflight = preflight_share((int)item(spank, S_JOB_LOCAL_TASK_COUNT));
 	if (stepd.wanted && is_task_step(spank) && first_node(spank, node, sizeof node, &stepd.master_error) == 0)
 		step_layout_address(node, stepd.master, sizeof stepd.master);
 	return 0;
@@ -134,6 +139,19 @@ static int set_service(spank_t spank)
 	return 0;
 }
 
+static void say(void *arg, const char *line)
+{
+	slurm_spank_log("muster: %s", line);
+}
+
+/* What the user says counts; a word that is none does not. */
+static enum preflight_mode preflight_mode(spank_t spank)
+{
+	const char *word = task_env("MUSTER_PREFLIGHT", spank);
+	int mode = word ? preflight_mode_of(word) : -1;
+	return mode < 0 ? stepd.args.preflight : (enum preflight_mode)mode;
+}
+
 int spank_stepd_task_init(spank_t spank)
 {
 	struct err err;
@@ -148,7 +166,12 @@ int spank_stepd_task_init(spank_t spank)
 		slurm_error("muster: %s", err.text);
 		return -1;
 	}
-	return set_service(spank);
+	if (set_service(spank) < 0)
+		return -1;
+	/* This is the task's own process: its end is the task's, with a status that says so. */
+	if (!preflight_task(stepd.preflight, preflight_mode(spank), task_env, say, spank))
+		_exit(EXIT_USAGE);
+	return 0;
 }
 
 /* A clean environment for the helper: it needs Slurm's configuration and nothing of the job's. */

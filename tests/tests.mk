@@ -124,6 +124,10 @@ tests_unit_test_site_LDADD = libdoctor.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_check
 tests_unit_test_check_LDADD = libdoctor.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_preflight
+tests_unit_test_preflight_SOURCES = tests/unit/test_preflight.c plugin/preflight.c plugin/site_pmix.c
+tests_unit_test_preflight_LDADD = libdoctor.la $(CMOCKA_LIBS)
+
 unit_tests += tests/unit/test_task_end
 tests_unit_test_task_end_SOURCES = tests/unit/test_task_end.c plugin/task_end.c
 tests_unit_test_task_end_LDADD = libcommon.la $(CMOCKA_LIBS)

@@ -69,6 +69,22 @@ found() {
     [ "$status" -eq "$want" ] || { echo "$output"; echo "status $status, not $want"; return 1; }
 }
 
+# What the plugin said in the same step: line by line what the doctor says of the check.
+also_said() {
+    local line
+    line=$(grep "^[a-z]*: $1: " <<<"$output")
+    grep -qF "muster: $line" <<<"$output" || { echo "$output"; echo "the plugin did not say: $line"; return 1; }
+}
+
+# plugin_says STATUS COUNT LINE SRUN-ARGUMENT…: a step with --muster ends so, and the plugin says that line so often.
+plugin_says() {
+    local want=$1 count=$2 line=$3
+    shift 3
+    run cluster run timeout 60 srun --muster "$@"
+    echo "$output"
+    [ "$(grep -cF -- "$line" <<<"$output")" -eq "$count" ] && [ "$status" -eq "$want" ]
+}
+
 # How many faults were found, notes apart.
 faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
 
@@ -96,6 +112,27 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     found 1 error gpu-none "rank 1 on n1:" "leave CUDA_VISIBLE_DEVICES to Slurm"
     told gpu-step
     found 3 warning gpu-step "ranks 0-1 on n1:" --gpus-per-task=1
+    also_said gpu-step
+}
+
+@test "the plugin does not begin a step whose ranks would share a GPU, and drains no node" {
+    too_few="muster: error: gpu-too-few: ranks 0-2 on n1: 3 tasks a node and 1 GPU: start one task a GPU: --ntasks-per-node=1"
+    plugin_says 2 1 "$too_few (the step ends here" -N1 -w n1 -n3 --gres=gpu:1 echo began
+    [[ $output != *$'\n'began* ]]
+    MUSTER_PREFLIGHT=warn plugin_says 0 1 "$too_few" -N1 -w n1 -n3 --gres=gpu:1 echo began
+    [ "$(grep -c ^began <<<"$output")" -eq 3 ]
+    MUSTER_PREFLIGHT=off plugin_says 0 0 muster: -N1 -w n1 -n3 --gres=gpu:1 echo began
+    plugin_says 2 1 "muster: error: gpu-shared: ranks 0-1 on n1: GPU 0 of the node" -N2 -w n1,n2 --ntasks-per-node=2 --gres=gpu:2 \
+        --gpu-bind=map_gpu:0,0 echo began
+    grep -q "gpu-shared: ranks 2-3 on n2:" <<<"$output"
+    # What only warns is said once, not by each node.
+    plugin_says 0 1 "muster: warning: gpu-idle: rank 0 on n1: 1 task a node and 2 GPUs" -N4 -n4 --gres=gpu:2 true
+    [ "$(grep -c gpu-idle <<<"$output")" -eq 1 ]
+    plugin_says 0 0 muster: -N4 --ntasks-per-node=2 --gpus-per-task=1 true
+    cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so" preflight=off
+    plugin_says 0 0 muster: -N1 -w n1 -n3 --gres=gpu:1 true
+    cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    for node in n1 n2 n3 n4; do wait_for 10 node_is $node idle; done
 }
 
 # The device cgroup is faked by a device file that the user may not open: access(2) says the same of both.
@@ -134,9 +171,11 @@ END
 @test "a step that is smaller than the job" {
     told few-nodes
     found 3 warning step-nodes "2 of the job's 4 nodes" --nodes=4
+    also_said step-nodes
     [ "$(faults)" -eq 1 ]
     told few-tasks
     found 3 warning step-tasks "the world size is 4" "8 tasks" --ntasks=8
+    also_said step-tasks
 }
 
 @test "no PMIx: in the step, and in all of Slurm" {
@@ -150,15 +189,27 @@ END
     { cat "$(cluster status conf)" && echo "PluginDir=$JOBS/plugins"; } >"$JOBS/nopmix.conf"
     run cluster run env SLURM_CONF="$JOBS/nopmix.conf" muster-doctor
     found 1 error pmix-missing "has no pmix, only" MUSTER_RDZV_DIR
+    # The plugin says the same, and the step begins without.
+    line="muster: ${lines[0]}"
+    run cluster run env SLURM_CONF="$JOBS/nopmix.conf" srun --muster -N2 -n2 echo began
+    echo "$output"
+    [ "$status" -eq 0 ] && [ "$(grep -c ^began <<<"$output")" -eq 2 ]
+    [ "$(grep -cF "$line" <<<"$output")" -eq 1 ]
+    run cluster run env SLURM_CONF="$JOBS/nopmix.conf" srun --muster --mpi=none -N1 echo began
+    [ "$status $output" = "0 began" ]
 }
 
 @test "MASTER_PORT taken, MASTER_ADDR not reached" {
     cluster run --node n1 /usr/bin/python3 -c 'import socket, time
 s = socket.create_server(("", 25999))
 time.sleep(50)' 3>&- &
+    listener=$!
     wait_for 10 cluster run --node n1 bash -c ': </dev/tcp/n1/25999' 2>/dev/null
     step -N2 -w n1,n2 --export=ALL,MASTER_PORT=25999 muster-doctor
-    kill $!
+    doctors=$output
+    plugin_says 0 1 "muster: $(grep '^error: port-taken: ' <<<"$doctors")" -N2 -w n1,n2 --export=ALL,MASTER_PORT=25999 true
+    kill "$listener"
+    output=$doctors status=1
     found 1 error port-taken "rank 0 on n1: can't listen on MASTER_PORT=25999: Address already in use" "set MASTER_PORT"
     [ "$(faults)" -eq 1 ]
     # shellcheck disable=SC2016

@@ -121,6 +121,10 @@ static void gpus_are_counted_and_compared(void **state)
 	world.tasks[3].visible[0] = '\0';
 	world.tasks[3].gpus_hidden = true;
 	says(&world, "error: gpu-none: rank 3 on n2: ", "leave CUDA_VISIBLE_DEVICES to Slurm");
+	world.tasks[3].gpus_hidden = false;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.tasks[3].devices_present = world.tasks[3].devices_open = 0;
+	says(&world, "error: gpu-none: rank 3 on n2: sees none of the step's GPUs (CUDA_VISIBLE_DEVICES is not set): ", "leave");
 	world = healthy();
 	for (int i = 0; i < RANKS; i++) {
 		world.tasks[i].gpus = -1;
