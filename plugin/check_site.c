@@ -15,6 +15,20 @@ void check_slurm_silent(const struct check *check, const struct checkup *checkup
 		findings_add(findings, check, -1, NULL, "%s", checkup->site->silent);
 }
 
+/* Slurm compares major and minor. */
+void check_plugin(const struct check *check, const struct checkup *checkup, struct findings *findings)
+{
+	const struct site *site = checkup->site;
+	if (!site || !site->plugin[0])
+		return;
+	uint32_t built = site->plugin_release, slurm = site->release;
+	if (site->plugin_missing)
+		findings_add(findings, check, -1, NULL, "%.300s can't be read", site->plugin);
+	else if (built && slurm && built >> 8 != slurm >> 8)
+		findings_add(findings, check, -1, NULL, "%.300s was built for Slurm %u.%02u, and this is %u.%02u", site->plugin,
+			built >> 16, built >> 8 & 0xff, slurm >> 16, slurm >> 8 & 0xff);
+}
+
 /* Whether the job can come back at all; without a job, one that is yet to be submitted. */
 static bool comes_back(const struct checkup *checkup)
 {

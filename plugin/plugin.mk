@@ -43,7 +43,7 @@ libdoctor_la_SOURCES = $(launch_checks) \
 	plugin/facts_json.c plugin/facts_json.h \
 	plugin/facts_versions.c \
 	plugin/run_as_user.c plugin/run_as_user.h \
-	plugin/site.c plugin/site.h plugin/site_saves.c
+	plugin/site.c plugin/site.h plugin/site_plugin.c plugin/site_saves.c
 # Objects of its own: tests build some of these files by themselves.
 libdoctor_la_CPPFLAGS = $(AM_CPPFLAGS)
 libdoctor_la_LIBADD = liblaunch.la libcommon.la

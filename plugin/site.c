@@ -51,6 +51,16 @@ static int number_of(const char *text, const char *name)
 	return end == value || number < 0 || number > 1 << 30 ? -1 : (int)number;
 }
 
+/* "22.05.8" or "24.11.0-0rc1", as Slurm numbers its releases in a plugin. */
+static uint32_t read_release(const char *text)
+{
+	char value[64];
+	unsigned major, minor, micro;
+	if (!value_of(text, "SLURM_VERSION", value, sizeof value) || sscanf(value, "%2u.%2u.%2u", &major, &minor, &micro) != 3)
+		return 0;
+	return major << 16 | minor << 8 | micro;
+}
+
 void site_read_config(struct site *site, const char *text)
 {
 	char value[512];
@@ -58,6 +68,11 @@ void site_read_config(struct site *site, const char *text)
 	site->file_append = number_of(text, "JobFileAppend") == 1;
 	site->cred_expire = -1;
 	site->config_known = site->kill_wait >= 0;
+	site->release = read_release(text);
+	if (!value_of(text, "PlugStackConfig", site->plug_stack, sizeof site->plug_stack))
+		site->plug_stack[0] = '\0';
+	if (!value_of(text, "PluginDir", site->plugin_dir, sizeof site->plugin_dir))
+		site->plugin_dir[0] = '\0';
 	if (!value_of(text, "AuthInfo", value, sizeof value))
 		return;
 	const char *expire = strstr(value, "cred_expire=");

@@ -19,6 +19,13 @@ struct site {
 	int cred_expire;         /* AuthInfo's; -1: not set there, so Slurm's default */
 	bool file_append;        /* JobFileAppend */
 	bool config_known;
+	uint32_t release;        /* Slurm's: 22.05.8 is 0x160508; 0: not known */
+	char plug_stack[1024], plugin_dir[1024];
+
+	/* our plugin, on the machine that asks */
+	char plugin[1024];       /* as plugstack.conf has it */
+	bool plugin_missing;     /* there is no such file, or it can't be read */
+	uint32_t plugin_release; /* the one that it was built for; 0: not known */
 
 	char mpi[256];           /* what srun --mpi=list lists, separated by spaces */
 
@@ -57,6 +64,15 @@ void site_ask_mpi(struct site *site, double seconds);
 
 /* In srun: whether its PMIx plugin is where it looks for plugins. False also where it can't be told. */
 bool site_pmix_installed(void);
+
+/* Finds our plugin in plugstack.conf and what that includes. `folder` is Slurm's PluginDir. False where it isn't. */
+bool site_find_plugin(const char *conf, const char *folder, char *out, size_t size);
+
+/* The release of Slurm that a plugin was built for, from the bytes of its file; 0 where they don't tell. */
+uint32_t site_plugin_release(const char *data, size_t size);
+
+/* Both, into `site`. */
+void site_look_at_plugin(struct site *site, const char *conf, const char *folder);
 
 /* Reads what metrics-*.jsonl in `dir` (doc/metrics-format.md) say of saves. No record is no error. */
 void site_read_saves(struct site *site, const char *dir);

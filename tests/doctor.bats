@@ -28,19 +28,19 @@ setup() { export SLURM_CONF=$BATS_TEST_TMPDIR/none; }
 }
 
 @test "without a Slurm it says so, and looks at the rest" {
-    run muster-doctor --dir "$BATS_TEST_TMPDIR"
+    run muster-doctor --slurm-timeout 1 --dir "$BATS_TEST_TMPDIR"
     echo "$output"
     [ "$status" -eq 0 ]
     [[ $output = "note: slurm-silent: "* ]]
     [ "$(ls -A "$BATS_TEST_TMPDIR" | grep -c muster-doctor)" -eq 0 ]
-    run muster-doctor --dir /proc/none
+    run muster-doctor --slurm-timeout 1 --dir /proc/none
     echo "$output"
     [ "$status" -eq 1 ]
     [[ $output = "error: dir-unusable: "*"couldn't write in /proc: "* ]]
 }
 
 @test "--json is one line that says the same" {
-    run muster-doctor --json --dir /proc/none
+    run muster-doctor --slurm-timeout 1 --json --dir /proc/none
     echo "$output"
     [ "$status" -eq 1 ] && [ "${#lines[@]}" -eq 1 ]
     [[ $output = '{"ranks":1,"nodes":1,"worst":"error","findings":[{"check":"dir-unusable","severity":"error","ranks":[0],"nodes":["'* ]]

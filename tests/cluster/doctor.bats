@@ -319,6 +319,19 @@ END
     [[ $output != *grace-short* ]]
 }
 
+@test "a plugin that Slurm can't load" {
+    mkdir "$JOBS/other"
+    gcc -shared -fPIC -x c -o "$JOBS/other/spank_muster.so" - <<<'const char plugin_name[] = "muster", plugin_type[] = "spank";
+const unsigned int plugin_version = 0x140b00, spank_plugin_version = 1;'
+    cluster plugin "$JOBS/other/spank_muster.so"
+    run cluster run muster-doctor
+    found 3 warning plugin-unloaded "other/spank_muster.so was built for Slurm 20.11, and this is" --with-slurm
+    rm "$JOBS/other/spank_muster.so"
+    run cluster run muster-doctor
+    cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    found 3 warning plugin-unloaded "other/spank_muster.so can't be read" "on every node"
+}
+
 @test "credentials that linger" {
     conf=$(cluster status conf)
     sed -i 's/,cred_expire=5//' "$conf"

@@ -307,6 +307,17 @@ static void what_slurm_says_of_a_job_that_comes_back(void **state)
 	strcpy(world.site.preempt_mode, "CANCEL");
 	says(&world, "warning: preempt-cancels: partition spot has PreemptMode=CANCEL: ", "PreemptMode=REQUEUE");
 	world = healthy();
+	strcpy(world.site.plugin, "/usr/lib/slurm/spank_muster.so");
+	world.site.release = world.site.plugin_release = 0x160508;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.site.release = 0x16050a;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.site.release = 0x190b07;
+	says(&world, "warning: plugin-unloaded: /usr/lib/slurm/spank_muster.so was built for Slurm 22.05, and this is 25.11: ",
+		"--with-slurm");
+	world.site.plugin_missing = true;
+	says(&world, "warning: plugin-unloaded: /usr/lib/slurm/spank_muster.so can't be read: ", "readable by all");
+	world = healthy();
 	strcpy(world.site.silent, "scontrol show config: no answer");
 	says(&world, "note: slurm-silent: scontrol show config: no answer: ", "scontrol");
 }

@@ -4,11 +4,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "common/auto.h"
+#include "common/io.h"
 #include "plugin/site.h"
 
 static struct site fresh(void)
@@ -26,7 +31,11 @@ static void the_configuration(void **state)
 		"AuthInfo                = socket=/run/munge/munge.socket.2,cred_expire=5\n"
 		"JobFileAppend           = 1\n"
 		"UnkillableKillWait      = 7 sec\n"
-		"KillWait                = 30 sec\n");
+		"KillWait                = 30 sec\n"
+		"PlugStackConfig         = /etc/slurm/plugstack.conf\n"
+		"SLURM_VERSION           = 22.05.8\n");
+	assert_int_equal(site.release, 0x160508);
+	assert_string_equal(site.plug_stack, "/etc/slurm/plugstack.conf");
 	assert_true(site.config_known && site.file_append);
 	assert_int_equal(site.cred_expire, 5);
 	assert_int_equal(site.kill_wait, 30);
@@ -35,6 +44,72 @@ static void the_configuration(void **state)
 	assert_false(site.file_append);
 	site_read_config(&site, "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n");
 	assert_false(site.config_known);
+}
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void the_plugin_in_plugstack_conf(void **state)
+{
+	char folder[] = "/tmp/test_site.XXXXXX", path[100], text[300], out[200];
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof path, "%s/more.conf", folder);
+	write_file(path, "optional /opt/x.so\nrequired spank_muster.so default=on\n");
+	snprintf(path, sizeof path, "%s/plugstack.conf", folder);
+	snprintf(text, sizeof text, "# optional /a/spank_muster.so\n\ninclude %s/*.none\ninclude %s/m*.conf\n", folder, folder);
+	write_file(path, text);
+	assert_true(site_find_plugin(path, "/usr/lib/slurm", out, sizeof out));
+	assert_string_equal(out, "/usr/lib/slurm/spank_muster.so");
+	write_file(path, "optional  /b/spank_muster.so");
+	assert_true(site_find_plugin(path, "", out, sizeof out));
+	assert_string_equal(out, "/b/spank_muster.so");
+	/* One that includes itself. */
+	snprintf(text, sizeof text, "include %s\n", path);
+	write_file(path, text);
+	assert_false(site_find_plugin(path, "", out, sizeof out));
+	struct site site = fresh();
+	write_file(path, "optional /nonexistent/spank_muster.so\n");
+	site_look_at_plugin(&site, path, "");
+	assert_true(site.plugin_missing);
+	unlink(path);
+	snprintf(path, sizeof path, "%s/more.conf", folder);
+	unlink(path);
+	rmdir(folder);
+}
+
+/* This program stands for a plugin. */
+__attribute__((visibility("default"))) extern const unsigned int plugin_version;
+const unsigned int plugin_version = 0x190b07;
+
+static void the_release_of_a_plugin_is_read_from_its_file(void **state)
+{
+	AUTO_FREE char *data = NULL;
+	size_t size;
+	struct err err;
+	assert_int_equal(io_read_file(AT_FDCWD, "/proc/self/exe", 64 << 20, &data, &size, &err), 0);
+	assert_int_equal(site_plugin_release(data, size), plugin_version);
+	/* A file that is cut or spoilt anywhere tells nothing wrong, and is never read beyond its end. */
+	unsigned seed = 1;
+	for (int i = 0; i < 300; i++) {
+		size_t cut = size * (size_t)i / 300;
+		AUTO_FREE char *less = malloc(cut + 1);
+		memcpy(less, data, cut);
+		assert_int_equal(site_plugin_release(less, cut), 0);
+		if (cut > 4096) {
+			less[rand_r(&seed) % 4096] ^= (char)rand_r(&seed);
+			site_plugin_release(less, cut);
+		}
+		char kept = data[i];
+		data[i] = (char)rand_r(&seed);
+		site_plugin_release(data, size);
+		data[i] = kept;
+	}
+	assert_int_equal(site_plugin_release("", 0), 0);
 }
 
 static void the_job(void **state)
@@ -116,6 +191,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_configuration),
+		cmocka_unit_test(the_plugin_in_plugstack_conf),
+		cmocka_unit_test(the_release_of_a_plugin_is_read_from_its_file),
 		cmocka_unit_test(the_job),
 		cmocka_unit_test(the_partition_of_the_job_or_the_default_one),
 		cmocka_unit_test(kinds_of_mpi),
