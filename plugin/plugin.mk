@@ -74,7 +74,6 @@ spank_muster_la_SOURCES = $(launch_checks) \
 	plugin/spank_job.c \
 	plugin/spank_srun.c \
 	plugin/spank_stepd.c \
-	plugin/step_layout.c plugin/step_layout.h \
 	plugin/task_end.c plugin/task_end.h
 spank_muster_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
 	-DBINDIR='"$(bindir)"'
@@ -83,11 +82,16 @@ spank_muster_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 spank_muster_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -Wl,--version-script=$(srcdir)/plugin/spank_muster.lds
 spank_muster_la_DEPENDENCIES = plugin/spank_muster.lds
 
-libexec_PROGRAMS = muster-requeue
+libexec_PROGRAMS = muster-first-node muster-requeue
 muster_requeue_SOURCES = plugin/muster_requeue.c plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h
 muster_requeue_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 muster_requeue_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
 muster_requeue_LDADD = libcommon.la $(SLURM_LIBS)
+
+muster_first_node_SOURCES = plugin/muster_first_node.c plugin/step_layout.c plugin/step_layout.h
+muster_first_node_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
+muster_first_node_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
+muster_first_node_LDADD = libcommon.la $(SLURM_LIBS)
 endif
 EXTRA_DIST += plugin/spank_muster.lds
 # End of plugin.mk

@@ -11,6 +11,7 @@
 #include "plugin/preflight.h"
 
 #define SPANK_ARGS_REQUEUE LIBEXECDIR "/muster-requeue"
+#define SPANK_ARGS_FIRST_NODE LIBEXECDIR "/muster-first-node"
 #define SPANK_ARGS_CKPTD BINDIR "/muster-ckptd"
 
 /* The arguments behind the plugin's path in plugstack.conf. */

@@ -3,6 +3,7 @@
  *
  * Whatever fails is reported from task_init, which only fails the step: from init and post_opt it would drain the node
  * (spank(8)). */
+#include <dlfcn.h>
 #include <slurm/slurm.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,11 +19,11 @@
 #include "plugin/run_as_user.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
-#include "plugin/step_layout.h"
 #include "plugin/task_end.h"
 
 #define HELPER_SECONDS 10.0  /* how long the end of a task may wait for muster-requeue */
 #define HELPER_DEADLINE "9"
+#define FIRST_NODE_SECONDS 10.0 /* how long the start of a step may wait for the controller's answer */
 #define SETTLE_SECONDS "1"   /* for the note of the rank whose failure made Slurm kill this one */
 
 static struct {
@@ -71,17 +72,31 @@ int spank_stepd_init(spank_t spank, int argc, char **argv)
 	return spank_args_register(spank);
 }
 
-int spank_stepd_post_opt(spank_t spank)
+/* A clean environment for a helper: it needs Slurm's configuration and nothing of the job's. */
+static void helper_env(spank_t spank, char *conf, size_t size, char **env)
 {
-	enum spank_choice told = spank_args_first(spank_args_option(), spank_args_variable(task_env("MUSTER", spank)));
-	/* In the batch step, Slurm 22.05 has the option in this variable only. */
-	enum spank_choice choice = spank_args_first(told, spank_args_inherited(task_env, spank));
-	stepd.wanted = choice == CHOICE_NONE ? stepd.args.default_on : choice == CHOICE_ON;
-	/* The script and its srun commands don't see sbatch's options, and with --export not its environment either. */
-	if (choice != CHOICE_NONE && item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
-		spank_setenv(spank, "MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
-	return 0;
+	const char *path = getenv("SLURM_CONF");
+	if (!path)
+		path = task_env("SLURM_CONF", spank);
+	snprintf(conf, size, "SLURM_CONF=%s", path ? path : "");
+	env[0] = "PATH=/usr/bin:/bin";
+	env[1] = path ? conf : NULL;
+	env[2] = NULL;
 }
+
+/* Runs a helper as the job's user. */
+static int run_helper(spank_t spank, char **argv, double seconds, char *output, size_t size, struct err *err)
+{
+	char conf[4200], *env[3];
+	int group_count = 0;
+	gid_t *groups = NULL;
+	helper_env(spank, conf, sizeof conf, env);
+	spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count);
+	struct run_user user = { item(spank, S_JOB_UID), item(spank, S_JOB_GID), groups, (size_t)group_count };
+	return run_as_user(&user, argv, env, seconds, output, size, err);
+}
+
+/* ---- where rank 0 is ---- */
 
 /* Whether the list of the step's nodes doesn't begin with that of rank 0: the user gave an order, or the step has other
  * components, which Slurm counts separately. */
@@ -92,29 +107,71 @@ static bool is_out_of_order(spank_t spank)
 		(nodes && strtoul(nodes, NULL, 10) != item(spank, S_JOB_NNODES));
 }
 
+/* A process of its own asks the controller: from within slurmstepd the call may end that (Slurm 26.05). */
+static int ask_first_node(spank_t spank, const char *leader, const char *nodes, char *out, size_t size, struct err *err)
+{
+	char job[16], step[16], answer[600];
+	char *argv[] = { (char *)SPANK_ARGS_FIRST_NODE, (char *)leader, job, step, (char *)nodes, NULL };
+	snprintf(job, sizeof job, "%u", item(spank, S_JOB_ID));
+	snprintf(step, sizeof step, "%u", item(spank, S_JOB_STEPID));
+	if (run_helper(spank, argv, FIRST_NODE_SECONDS, answer, sizeof answer, err) < 0)
+		return -1;
+	answer[strcspn(answer, "\n")] = '\0';
+	if (strncmp(answer, "node ", 5) != 0 || strlen(answer + 5) >= size)
+		return err_set(err, "%s", answer[0] ? answer : SPANK_ARGS_FIRST_NODE " said nothing");
+	strcpy(out, answer + 5);
+	return 0;
+}
+
 static int first_node(spank_t spank, char *out, size_t size, struct err *err)
 {
 	const char *nodes = task_env("SLURM_STEP_NODELIST", spank), *job = task_env("SLURM_JOB_ID", spank);
 	if (!nodes || !job)
 		return err_set(err, "ranks: couldn't find rank 0's node: SLURM_STEP_NODELIST or SLURM_JOB_ID is not set");
-	if (is_out_of_order(spank)) {
-		struct step_layout_step step = { (uint32_t)strtoul(job, NULL, 10), item(spank, S_JOB_ID),
-			item(spank, S_JOB_STEPID), nodes };
-		return step_layout_first_node(&step, out, size, err);
-	}
+	if (is_out_of_order(spank))
+		return ask_first_node(spank, job, nodes, out, size, err);
 	if (hostlist_nth(nodes, 0, out, size) < 0)
 		return err_set(err, "ranks: couldn't read the first host of SLURM_STEP_NODELIST=%.200s", nodes);
 	return 0;
 }
 
-/* Before the node's first task starts, as the user. A failure is reported by the tasks. */
-int spank_stepd_user_init(spank_t spank)
+/* What Slurm's daemons use to reach a node, NodeAddr in slurm.conf, else its name. slurm_conf_get_address is no public
+ * symbol, but mpi/pmix finds its peers by it, and the plugin only loads into the release that it was built for. What it
+ * returns can't be freed from here: some bytes a step. */
+static void address_of_node(const char *node, char *out, size_t size)
+{
+	char *(*address_of)(const char *) = (char *(*)(const char *))dlsym(RTLD_DEFAULT, "slurm_conf_get_address");
+	const char *address = address_of ? address_of(node) : NULL;
+	snprintf(out, size, "%s", address && address[0] ? address : node);
+}
+
+/* Still as root, before the first task of the node. A failure is reported by the tasks. */
+static void find_master(spank_t spank)
 {
 	char node[256];
+	if (first_node(spank, node, sizeof node, &stepd.master_error) == 0)
+		address_of_node(node, stepd.master, sizeof stepd.master);
+}
+
+int spank_stepd_post_opt(spank_t spank)
+{
+	enum spank_choice told = spank_args_first(spank_args_option(), spank_args_variable(task_env("MUSTER", spank)));
+	/* In the batch step, Slurm 22.05 has the option in this variable only. */
+	enum spank_choice choice = spank_args_first(told, spank_args_inherited(task_env, spank));
+	stepd.wanted = choice == CHOICE_NONE ? stepd.args.default_on : choice == CHOICE_ON;
+	/* The script and its srun commands don't see sbatch's options, and with --export not its environment either. */
+	if (choice != CHOICE_NONE && item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
+		spank_setenv(spank, "MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
+	if (stepd.wanted && is_task_step(spank))
+		find_master(spank);
+	return 0;
+}
+
+/* Before the node's first task starts, as the user. */
+int spank_stepd_user_init(spank_t spank)
+{
 	if (stepd.wanted && is_task_step(spank))
 		stepd.preflight = preflight_share((int)item(spank, S_JOB_LOCAL_TASK_COUNT));
-	if (stepd.wanted && is_task_step(spank) && first_node(spank, node, sizeof node, &stepd.master_error) == 0)
-		step_layout_address(node, stepd.master, sizeof stepd.master);
 	return 0;
 }
 
@@ -174,18 +231,6 @@ int spank_stepd_task_init(spank_t spank)
 	return 0;
 }
 
-/* A clean environment for the helper: it needs Slurm's configuration and nothing of the job's. */
-static void helper_env(spank_t spank, char *conf, size_t size, char **env)
-{
-	const char *path = getenv("SLURM_CONF");
-	if (!path)
-		path = task_env("SLURM_CONF", spank);
-	snprintf(conf, size, "SLURM_CONF=%s", path ? path : "");
-	env[0] = "PATH=/usr/bin:/bin";
-	env[1] = path ? conf : NULL;
-	env[2] = NULL;
-}
-
 /* Tells the user, through srun, what the helper had to say; it has a line only on the node that was first. */
 static void relay(char *output, const char *why)
 {
@@ -196,12 +241,11 @@ static void relay(char *output, const char *why)
 		slurm_spank_log("%s", line);
 }
 
-static void run_helper(spank_t spank, enum task_end end, const char *why)
+static void ask_requeue(spank_t spank, enum task_end end, const char *why)
 {
-	char job[16], attempt[16], step[32], final[400], conf[4200], output[1000];
-	char *argv[12], *env[3];
-	int n = 0, group_count = 0;
-	gid_t *groups = NULL;
+	char job[16], attempt[16], step[32], final[400], output[1000];
+	char *argv[12];
+	int n = 0;
 	struct err err;
 	snprintf(job, sizeof job, "%u", item(spank, S_JOB_ID));
 	snprintf(attempt, sizeof attempt, "%u", attempt_of(spank));
@@ -218,10 +262,7 @@ static void run_helper(spank_t spank, enum task_end end, const char *why)
 	argv[n++] = job;
 	argv[n++] = attempt;
 	argv[n] = NULL;
-	helper_env(spank, conf, sizeof conf, env);
-	spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count);
-	struct run_user user = { item(spank, S_JOB_UID), item(spank, S_JOB_GID), groups, (size_t)group_count };
-	if (run_as_user(&user, argv, env, HELPER_SECONDS, output, sizeof output, &err) < 0)
+	if (run_helper(spank, argv, HELPER_SECONDS, output, sizeof output, &err) < 0)
 		slurm_spank_log("muster: %s: %s", why, err.text);
 	else
 		relay(output, why);
@@ -243,6 +284,6 @@ int spank_stepd_task_exit(spank_t spank)
 	node = task_env("SLURMD_NODENAME", spank);
 	snprintf(why, sizeof why, "rank %u%s%s %s", item(spank, S_TASK_GLOBAL_ID), node ? " on " : "", node ? node : "",
 		task_end_describe(status, end_text, sizeof end_text));
-	run_helper(spank, end, why);
+	ask_requeue(spank, end, why);
 	return 0;
 }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Only for steps of which the environment doesn't tell where rank 0 is: SLURM_STEP_NODELIST is sorted by name, and so is not
- * in the order of the ranks where the user gave that (--distribution=arbitrary) or a step has several components. */
+/* SLURM_STEP_NODELIST is sorted by name, and so is not in the order of the ranks where the user gave that
+ * (--distribution=arbitrary) or a step has several components. */
 #include "plugin/step_layout.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "common/hostlist.h"
 
@@ -47,15 +45,7 @@ int step_layout_first_node(const struct step_layout_step *step, char *out, size_
 	}
 	if (found > 0)
 		return 0;
-	return err_set(err, "ranks: couldn't learn from Slurm's controller on which node rank 0 is: %s: set MASTER_ADDR to it",
+	return err_fail(err, found < 0 ? EXIT_LOST : EXIT_FAULT,
+		"ranks: couldn't learn from Slurm's controller on which node rank 0 is: %s: set MASTER_ADDR to it",
 		found < 0 ? slurm_strerror(errno) : "it knows no such step");
-}
-
-/* slurm_conf_get_address is no public symbol, but mpi/pmix finds its peers by it, and the plugin only loads into the release
- * that it was built for. What it returns can't be freed from here: some bytes a step. */
-void step_layout_address(const char *node, char *out, size_t size)
-{
-	char *(*address_of)(const char *) = (char *(*)(const char *))dlsym(RTLD_DEFAULT, "slurm_conf_get_address");
-	const char *address = address_of ? address_of(node) : NULL;
-	snprintf(out, size, "%s", address && address[0] ? address : node);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only Slurm itself knows of a step: where its first task runs, and by which address its nodes reach each other. */
+/* Where a step's first task runs, as Slurm's controller knows it. */
 #ifndef MUSTER_STEP_LAYOUT_H
 #define MUSTER_STEP_LAYOUT_H
 
@@ -15,11 +15,7 @@ struct step_layout_step {
 	const char *nodes; /* all of them, as SLURM_STEP_NODELIST has them */
 };
 
-/* The name of the node of rank 0. Asks the controller, once or a few times, as the job's user. */
+/* The name of the node of rank 0. Asks the controller, once or a few times. Status EXIT_LOST when it can't be asked. */
 int step_layout_first_node(const struct step_layout_step *step, char *out, size_t size, struct err *err);
-
-/* The name or address that Slurm's daemons use for a node (NodeAddr in slurm.conf); the node's name where Slurm doesn't
- * tell. */
-void step_layout_address(const char *node, char *out, size_t size);
 
 #endif
