@@ -124,7 +124,7 @@ disk_fails() {
     before=$(grep -c 'is durable' "$JOBS/$name.log")
     wait_for 30 log_has "$name" $((before + 2)) "is durable"
     job_wait "$job" 60 COMPLETED
-    [ "$(job_field "$job" Restarts)" -eq 0 ]
+    [ "$(job_restarts "$job")" -eq 0 ]
     # The disk is mounted in the cluster's namespaces only.
     cluster run cp -a "$name" "$name-end"
     train_equals_reference "$name-end"

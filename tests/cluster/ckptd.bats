@@ -206,13 +206,9 @@ newest() { find "$JOBS/$1" -maxdepth 1 -name 'step-*' | sort | tail -n 1 | sed '
 resumed() {
     wait_for 60 train_attempt_has "$1" 1 1
     [ "$(began_with "$1" 1)" -eq "$3" ] || { cat "$JOBS/$1/attempts.jsonl"; return 1; }
-    [ $(($(job_field "$2" Restarts) - $(restarted_at_end "$2"))) -eq 1 ]
+    [ "$(job_restarts "$2")" -eq 1 ]
     no_node_drained
 }
-
-# How often Slurm put a job back that had ended by itself: newer releases take the end of the attempt that follows a grace
-# period for an answer to it (the run then says that it is finished).
-restarted_at_end() { grep -c "_job_complete: requeue JobId=$1 " "$(cluster status log)/slurmctld.log"; }
 
 # It ends as if nothing had been.
 ends_as_reference() { job_wait "$2" 90 COMPLETED && equals_reference "$1"; }

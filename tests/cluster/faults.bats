@@ -29,7 +29,7 @@ kill_rank() {
     echo "rank $rank is pid $pid on $node; step $(train_step "$name")"
     kill -9 "$pid"
     job_wait "$job" 120 COMPLETED
-    [ "$(job_field "$job" Restarts)" -eq 1 ]
+    [ "$(job_restarts "$job")" -eq 1 ]
     train_equals_reference "$name"
 }
 
@@ -45,7 +45,7 @@ kill_rank() {
     cluster kill-node "$node"
     job_wait "$job" 150 COMPLETED
     cluster start-node "$node"
-    [ "$(job_field "$job" Restarts)" -ge 1 ]
+    [ "$(job_restarts "$job")" -ge 1 ]
     train_equals_reference dead-node
 }
 
@@ -60,7 +60,7 @@ kill_rank() {
     cluster heal "$node"
     job_wait "$job" 120 COMPLETED
     # Slurm requeued it once; what the healed node's ranks ask for is of another attempt and changes nothing.
-    [ "$(job_field "$job" Restarts)" -eq 1 ]
+    [ "$(job_restarts "$job")" -eq 1 ]
     train_equals_reference cut-node
     wait_for 60 node_is "$node" idle
 }
@@ -85,7 +85,7 @@ END
     job=$(train_submit crash --wrap-with ./crash-rank3 --exclusive -- --ckpt-every 100000)
     job_wait "$job" 150 FAILED
     cat "$JOBS/crash.log"
-    [ "$(job_field "$job" Restarts)" -eq 3 ]
+    [ "$(job_restarts "$job")" -eq 3 ]
     [ "$(grep -c '"event": *"start"' "$JOBS/crash/attempts.jsonl")" -eq 3 ]
     grep -q '3 attempts' "$JOBS/crash.log"
 }
@@ -125,7 +125,7 @@ has_checkpoint() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name 'step-*')" ]; }
     [ "$(cat "$JOBS"/cancel-*.job | wc -l)" -eq 10 ]
     for file in "$JOBS"/cancel-*.job; do
         job=$(cat "$file")
-        echo "$file: $(job_state "$job"), restarts $(job_field "$job" Restarts)"
+        echo "$file: $(job_state "$job"), restarts $(job_restarts "$job")"
         [ "$(job_state "$job")" = CANCELLED ]
     done
     [ -z "$(cluster run squeue -h)" ]

@@ -58,6 +58,17 @@ job_field() { cluster run scontrol -o show job "$1" | tr ' ' '\n' | sed -n "s/^$
 # job_state ID: PENDING, RUNNING, COMPLETING, COMPLETED, FAILED, CANCELLED, …
 job_state() { job_field "$1" JobState; }
 
+# job_restarts ID: how often the job was put back, less what Slurm adds from 24.05 on: the attempt behind a preemption may
+# end well, and is taken for one more answer to that preemption (the job then runs once more, and a training says that it
+# has finished).
+job_restarts() {
+    local added
+    added=$(awk -v job="JobId=$1" '$0 ~ job " WEXITSTATUS 0" { ended = 1; next }
+        ended && $0 ~ "_job_complete: requeue " job " " { n++ } $0 ~ job " " { ended = 0 } END { print n + 0 }' \
+        "$(cluster status log)/slurmctld.log")
+    echo $(($(job_field "$1" Restarts) - added))
+}
+
 # job_output ID: the path of the job's output.
 job_output() { printf '%s/slurm-%s.out' "$JOBS" "$1"; }
 

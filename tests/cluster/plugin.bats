@@ -29,11 +29,12 @@ setup() {
 teardown() { cluster_explain; }
 
 write_scripts() {
-    # step.sh COMMAND: a batch script with one step, whose tasks run COMMAND.
-    cat >"$JOBS/step.sh" <<'END'
+    # step.sh COMMAND: a batch script with one step, whose tasks run COMMAND. With --export=NONE it has the system's PATH,
+    # and that may lead to another Slurm.
+    cat >"$JOBS/step.sh" <<END
 #!/bin/bash
-echo "attempt ${SLURM_RESTART_COUNT:-0} MUSTER=${MUSTER-unset}"
-srun $STEP_OPTIONS /bin/bash -c "$1"
+echo "attempt \${SLURM_RESTART_COUNT:-0} MUSTER=\${MUSTER-unset}"
+$(type -P srun) \$STEP_OPTIONS /bin/bash -c "\$1"
 END
     # ranks: one line a task with all that the plugin sets.
     cat >"$JOBS/ranks" <<'END'
@@ -201,7 +202,7 @@ spank_plugin_version" ]
     done
     for end in "${!ends[@]}"; do
         job_wait "${id[$end]}" 90 COMPLETED
-        [ "$(job_field "${id[$end]}" Restarts)" = 1 ]
+        [ "$(job_restarts "${id[$end]}")" = 1 ]
         # Said once, by the node of the rank that was first.
         cat "$(job_output "${id[$end]}")"
         [ "$(grep -c 'muster: rank 1 on n. ' "$(job_output "${id[$end]}")")" -eq 1 ]
@@ -217,7 +218,7 @@ spank_plugin_version" ]
     done
     for code in 0 1 2 65; do
         job_wait "${id[$code]}" 60 COMPLETED FAILED
-        [ "$(job_field "${id[$code]}" Restarts)" = 0 ]
+        [ "$(job_restarts "${id[$code]}")" = 0 ]
         [ $code -eq 0 ] || grep -q "muster: rank 1 on n. exited with status $code" "$(job_output "${id[$code]}")"
     done
 }
@@ -228,10 +229,10 @@ spank_plugin_version" ]
     killed=$(job -N4 -n5 "exec $test killed")
     exits=$(job -N4 -n5 "exec $test exits")
     job_wait "$killed" 60 COMPLETED
-    [ "$(job_field "$killed" Restarts)" = 1 ]
+    [ "$(job_restarts "$killed")" = 1 ]
     grep -q 'muster: rank 2 on n. was killed by signal 9' "$(job_output "$killed")"
     job_wait "$exits" 60 FAILED
-    [ "$(job_field "$exits" Restarts)" = 0 ]
+    [ "$(job_restarts "$exits")" = 0 ]
     grep -q 'muster: rank 2 on n. exited with status 1' "$(job_output "$exits")"
 }
 
@@ -248,7 +249,7 @@ spank_plugin_version" ]
     done
     for k in 0 1 2 3; do job_wait "${id[k]}" 30 CANCELLED; done
     sleep 3
-    for k in 0 1 2 3; do [ "$(job_state "${id[k]}") $(job_field "${id[k]}" Restarts)" = "CANCELLED 0" ]; done
+    for k in 0 1 2 3; do [ "$(job_state "${id[k]}") $(job_restarts "${id[k]}")" = "CANCELLED 0" ]; done
 }
 
 @test "muster-requeue acts on the attempt that it was asked for, and on no other" {
@@ -311,9 +312,9 @@ exec $REQUEUE --status \$?
 END
     for code in 75 7; do id[code]=$(job_submit -N1 -n1 plain.sh $code); done
     job_wait "${id[75]}" 60 FAILED
-    [ "$(job_field "${id[75]}" Restarts) $(job_field "${id[75]}" ExitCode)" = "1 1:0" ]
+    [ "$(job_restarts "${id[75]}") $(job_field "${id[75]}" ExitCode)" = "1 1:0" ]
     job_wait "${id[7]}" 60 FAILED
-    [ "$(job_field "${id[7]}" Restarts) $(job_field "${id[7]}" ExitCode)" = "0 7:0" ]
+    [ "$(job_restarts "${id[7]}") $(job_field "${id[7]}" ExitCode)" = "0 7:0" ]
 }
 
 @test "what cannot be put back is said" {
@@ -339,7 +340,7 @@ END
     job_wait_attempt_over "$id"
     cluster start-node n4
     job_wait "$id" 60 COMPLETED
-    [ "$(job_field "$id" Restarts)" = 1 ]
+    [ "$(job_restarts "$id")" = 1 ]
 }
 
 # Until the job no longer runs its first attempt.
@@ -349,11 +350,11 @@ left_first_attempt() { ! job_runs_attempt "$1" 0; }
 @test "eight requeues in a row are never held" {
     id=$(<"$JOBS/eight")
     job_wait "$id" 120 COMPLETED
-    [ "$(job_field "$id" Restarts)" = 8 ]
+    [ "$(job_restarts "$id")" = 8 ]
 }
 
 @test "the end of the time limit brings the job back" {
     id=$(<"$JOBS/limit")
     job_wait "$id" 120 COMPLETED
-    [ "$(job_field "$id" Restarts)" = 1 ]
+    [ "$(job_restarts "$id")" = 1 ]
 }

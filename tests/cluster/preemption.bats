@@ -26,7 +26,7 @@ teardown() { cluster_explain; }
         job_preempt "$job" 0
     done
     job_wait "$job" 180 COMPLETED
-    [ "$(job_field "$job" Restarts)" -eq 8 ]
+    [ "$(job_restarts "$job")" -eq 8 ]
     [ "$(train_notices eight)" -eq 8 ]
     train_equals_reference eight
 }
