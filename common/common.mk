@@ -11,6 +11,7 @@ libcommon_la_SOURCES = \
 	common/hostlist.c common/hostlist.h \
 	common/io.c common/io.h \
 	common/log.c common/log.h \
+	common/notice.c common/notice.h \
 	common/number.c common/number.h \
 	common/opt.c common/opt.h \
 	common/opt_parse.c \

@@ -5,9 +5,11 @@ noinst_LTLIBRARIES += liblaunch.la
 liblaunch_la_SOURCES = \
 	plugin/ident_discover.c \
 	plugin/nccl_exchange.c plugin/nccl_exchange.h \
+	plugin/requeue_ask.c plugin/requeue_ask.h \
 	plugin/rdzv.c plugin/rdzv.h plugin/rdzv_provider.h \
 	plugin/rdzv_file.c \
 	plugin/rdzv_single.c
+liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
 liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 liblaunch_la_LIBADD = $(PMIX_LIBS)
 if HAVE_PMIX

@@ -1,6 +1,7 @@
 # slurm-examples/: what a user or an administrator copies, and the quickstart.
 EXTRA_DIST += slurm-examples/quickstart.sh slurm-examples/plugstack.conf slurm-examples/slurm.conf \
 	slurm-examples/ranks.sbatch \
+	slurm-examples/ring.c slurm-examples/ring.sbatch \
 	slurm-examples/scaling.sbatch \
 	slurm-examples/torch-ddp.sbatch slurm-examples/torch_ddp.py \
 	slurm-examples/train-array.sbatch \

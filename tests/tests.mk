@@ -96,7 +96,9 @@ tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_rdzv
 tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 
-EXTRA_DIST += tests/cluster/libmuster.bats
+EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats
+unit_tests += tests/unit/test_muster
+tests_unit_test_muster_LDADD = libmuster.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_nccl_exchange
 tests_unit_test_nccl_exchange_SOURCES = tests/unit/test_nccl_exchange.c \
 	tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h
@@ -180,8 +182,8 @@ tests_unit_test_dataset_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_prefetch
 tests_unit_test_prefetch_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 
-unit_tests += tests/unit/test_stop
-tests_unit_test_stop_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_notice
+tests_unit_test_notice_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_tree
 tests_unit_test_tree_LDADD = libtrainer.a $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_comm

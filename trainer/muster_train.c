@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,14 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/notice.h"
+#include "plugin/requeue_ask.h"
 #include "trainer/agree.h"
 #include "trainer/numerics.h"
 #include "trainer/report.h"
-#include "trainer/requeue_ask.h"
 #include "trainer/resume.h"
 #include "trainer/run.h"
 #include "trainer/savers.h"
-#include "trainer/stop.h"
 #include "trainer/threads.h"
 #include "trainer/train_loop.h"
 
@@ -44,7 +45,7 @@ static void speak_for_all(bool speaker, bool alone, const struct err *err)
 	struct deadline leave = deadline_in(speaker ? 1 : 2);
 	if (speaker)
 		log_error("%s", err->text);
-	while (!alone && (speaker || !stop_signal()) && deadline_sleep(leave, 0.05))
+	while (!alone && (speaker || !notice_signal()) && deadline_sleep(leave, 0.05))
 		;
 }
 
@@ -210,7 +211,7 @@ static int close_folder(struct run *run, const struct train_end *end)
 	struct err err = { 0 };
 	uint64_t step = run->state.step;
 	int status = end->stop ? EXIT_REQUEUE : EXIT_OK;
-	const char *why = end->stop ? stop_signal_name(end->stop) : "finished";
+	const char *why = end->stop ? notice_name(end->stop) : "finished";
 	if (!run->folder) {
 		if (end->stop)
 			log_warn("%s: stopped after step %" PRIu64 "; nothing was saved, since there is no --ckpt-dir", why, step);
@@ -344,7 +345,8 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	struct train_end end = { 0 };
 	static const char *const isas[] = { "auto", "avx512", "avx2", "default" };
-	if (stop_install(&err) < 0 || settings_parse(&run.settings, argc, argv, &err) < 0)
+	signal(SIGPIPE, SIG_IGN); /* a reader of our output that went away must not end the training */
+	if (notice_take(&err) < 0 || settings_parse(&run.settings, argc, argv, &err) < 0)
 		return usage_error(&err);
 	log_set_level((enum log_level)run.settings.log_level);
 	int rc = ops_cpu_pin_isa(isas[run.settings.cpu_isa], &err);

@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 #include "common/ident.h"
+#include "lib/folder.h"
 #include "plugin/rdzv.h"
 #include "trainer/comm.h"
 #include "trainer/dataset.h"
 #include "trainer/ddp.h"
-#include "trainer/folder.h"
 #include "trainer/metrics.h"
 #include "trainer/model.h"
 #include "trainer/ops.h"

@@ -8,11 +8,11 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/notice.h"
 #include "trainer/agree.h"
 #include "trainer/feed.h"
 #include "trainer/optimizer.h"
 #include "trainer/report.h"
-#include "trainer/stop.h"
 
 struct loop {
 	struct run *run;
@@ -117,7 +117,7 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	int first = ddp_first_slot(run->ddp);
 	for (int slot = first; slot < first + ddp_slot_count(run->ddp); slot++)
 		train_slot(loop, slot);
-	struct ddp_control control = { .step = step, .sample_hash = feed_hash(loop->feed), .stop = stop_signal(),
+	struct ddp_control control = { .step = step, .sample_hash = feed_hash(loop->feed), .stop = notice_signal(),
 		.save = save_is_due(run, step), .fault = own_fault(loop) };
 	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
 		return -1;

@@ -11,7 +11,7 @@ libtrainer_a_SOURCES += trainer/batch.h \
 	trainer/tensors.c trainer/tensors.h
 # the CPU's operations; what links libtrainer.a links trainer_LIBS
 AM_CPPFLAGS += $(DNNL_CPPFLAGS)
-trainer_LIBS = libtrainer.a libcheckpoint.la liblaunch.la libcommon.la $(DNNL_LIBS)
+trainer_LIBS = libtrainer.a librun.la libcheckpoint.la liblaunch.la libcommon.la $(DNNL_LIBS)
 libtrainer_a_SOURCES += trainer/ops.h \
 	trainer/cpu/cpu.h \
 	trainer/cpu/fast_attention.c \
@@ -65,7 +65,6 @@ libtrainer_a_SOURCES += \
 	trainer/agree.c trainer/agree.h \
 	trainer/curve.c trainer/curve.h \
 	trainer/feed.c trainer/feed.h \
-	trainer/folder.c trainer/folder.h \
 	trainer/layout.c trainer/layout.h \
 	trainer/metrics.c trainer/metrics.h \
 	trainer/numerics.c trainer/numerics.h \
@@ -78,17 +77,15 @@ libtrainer_a_SOURCES += \
 	trainer/savers.c trainer/savers.h \
 	trainer/settings.c trainer/settings.h \
 	trainer/state.c trainer/state.h \
-	trainer/stop.c trainer/stop.h \
 	trainer/threads.c trainer/threads.h \
 	trainer/train_loop.c trainer/train_loop.h \
 	trainer/validate.c trainer/validate.h
 bin_PROGRAMS += muster-train
-muster_train_SOURCES = trainer/muster_train.c trainer/requeue_ask.c trainer/requeue_ask.h plugin/job_state.h
-muster_train_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
+muster_train_SOURCES = trainer/muster_train.c plugin/job_state.h
 muster_train_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la
 if HAVE_SLURM
 muster_train_SOURCES += plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h
-muster_train_CPPFLAGS += $(SLURM_CPPFLAGS)
+muster_train_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 muster_train_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
 muster_train_LDADD += $(SLURM_LIBS)
 else

@@ -9,6 +9,13 @@ setup_file() {
     export EXCHANGE=$MUSTER_BUILD/tests/unit/test_nccl_exchange
     export MUSTER_CLUSTER_GRACE=30 MUSTER_CLUSTER_KILLWAIT=5
     cluster_begin 4 --plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    [ "$(id -u)" = 0 ] || return 0
+    # As a user builds it, with the checks of a careful one.
+    export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig
+    # shellcheck disable=SC2046
+    cc -std=c99 -pedantic -Wall -Wextra -Werror "$MUSTER_TOP/slurm-examples/ring.c" $(pkg-config --cflags --libs muster) \
+        -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/ring"
+    cp "$MUSTER_TOP/slurm-examples/ring.sbatch" "$JOBS/"
 }
 
 teardown_file() { cluster_end; }
@@ -16,6 +23,22 @@ teardown_file() { cluster_end; }
 setup() { cluster_require; }
 
 teardown() { cluster_explain; }
+
+# ring_result STEPS RANKS: the line that the example ends with, computed without it.
+ring_result() {
+    awk -v steps="$1" -v ranks="$2" 'BEGIN {
+        for (i = 0; i < ranks; i++) x[i] = i + 1
+        for (s = 0; s < steps; s++) {
+            for (i = 0; i < ranks; i++) y[i] = (x[i] + x[(i + ranks - 1) % ranks]) % 1000003
+            for (i = 0; i < ranks; i++) x[i] = y[i]
+        }
+        printf "ring: after step %d:", steps
+        for (i = 0; i < ranks; i++) printf " %d", x[i]
+    }'
+}
+
+# Whether the run in folder $JOBS/$1 has a checkpoint of a step that its attempt $2 has made.
+has_saved() { [ "$(muster-ckpt ls --json "$JOBS/$1" 2>/dev/null | grep -c "\"attempt\": *$2")" -gt 0 ]; }
 
 srun() { cluster run timeout 60 srun "$@"; }
 
@@ -36,4 +59,34 @@ srun() { cluster run timeout 60 srun "$@"; }
     echo "$output"
     [ $((SECONDS - began)) -lt 15 ]
     [ "$(grep -c '^rank 1 (on n2): nccl: couldn.t find a GPU: ask for one$' <<<"$output")" -eq 4 ]
+}
+
+@test "the example in C: preempted, requeued, resumed, and the right result" {
+    job=$(STEPS=120 CKPT=$JOBS/ring.ckpt job_submit --exclusive ring.sbatch)
+    job_wait_attempt "$job" 0 60
+    wait_for 60 has_saved ring.ckpt 0
+    job_preempt "$job" 0
+    job_wait "$job" 120 COMPLETED
+    cat "$(job_output "$job")"
+    [ "$(job_field "$job" Restarts)" -eq 1 ]
+    [ "$(grep -c 'ring: attempt 0: 8 ranks begin behind step 0$' "$(job_output "$job")")" -eq 1 ]
+    resumed=$(sed -n 's/ring: attempt 1: 8 ranks begin behind step //p' "$(job_output "$job")")
+    [ "$resumed" -ge 20 ] && [ "$resumed" -lt 120 ]
+    # It stopped and went on at the very step, and nobody else's.
+    grep -qFx "$(ring_result "$resumed" 8)" "$(job_output "$job")"
+    grep -qFx "$(ring_result 120 8)" "$(job_output "$job")"
+    grep -q '"event":"notice".*"why":"SIGTERM"' "$JOBS/ring.ckpt/attempts.jsonl"
+    muster-ckpt verify "$JOBS/ring.ckpt"
+}
+
+@test "the example without the plugin: its own request brings it back" {
+    sed '/--muster/d; s/srun /srun --mpi=pmix --kill-on-bad-exit /' "$JOBS/ring.sbatch" >"$JOBS/ring-plain.sbatch"
+    job=$(STEPS=80 CKPT=$JOBS/plain.ckpt job_submit --no-muster --exclusive -N2 --ntasks-per-node=1 ring-plain.sbatch)
+    job_wait_attempt "$job" 0 60
+    wait_for 60 has_saved plain.ckpt 0
+    cluster run scancel --signal=USR2 "$job"
+    job_wait_attempt "$job" 1 60
+    job_wait "$job" 60 COMPLETED
+    cat "$(job_output "$job")"
+    grep -qFx "$(ring_result 80 2)" "$(job_output "$job")"
 }

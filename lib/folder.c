@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rank 0 does to the checkpoint directory at the start and the end of an attempt. */
-#include "trainer/folder.h"
+#include "lib/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +17,8 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/notice.h"
 #include "plugin/job_state.h"
-#include "trainer/stop.h"
 
 #define HEARTBEAT_SECONDS (OWNER_HEARTBEAT / 4)
 #define CLAIM_SECONDS 30.0
@@ -170,7 +170,7 @@ static int note(struct folder *folder, int signal, struct err *err)
 	if (folder->noticed)
 		return 0;
 	folder->noticed = folder->noting = true;
-	snprintf(record.why, sizeof record.why, "%s", stop_signal_name(signal));
+	snprintf(record.why, sizeof record.why, "%s", notice_name(signal));
 	pthread_mutex_unlock(&folder->lock);
 	int rc = append(folder, &record, err);
 	pthread_mutex_lock(&folder->lock);
@@ -201,7 +201,7 @@ static void *watch(void *arg)
 		struct err err;
 		struct timespec until = deadline_timespec(deadline_in(WATCH_SECONDS));
 		pthread_cond_timedwait(&folder->changed, &folder->lock, &until);
-		if (stop_signal() && !folder->ending && note(folder, stop_signal(), &err) < 0)
+		if (notice_signal() && !folder->ending && note(folder, notice_signal(), &err) < 0)
 			log_warn("checkpoint directory: couldn't record the notice: %s", err.text);
 		if (!folder->ending && deadline_passed(next)) {
 			beat_once(folder);

@@ -2,7 +2,7 @@
 /* A child that speaks to the controller: libslurm may end its process, which must not be ours. */
 #include "config.h"
 
-#include "trainer/requeue_ask.h"
+#include "plugin/requeue_ask.h"
 
 #include <signal.h>
 #include <spawn.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stop: a notice sets the flag, however often it comes, and never runs on a thread that computes. */
+/* notice: it sets the flag, however often it comes, and never runs on a thread that computes. */
 #include <dirent.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "trainer/stop.h"
+#include "common/notice.h"
 
 /* Threads of this process that have not blocked `signal`, by /proc. */
 static int threads_open_to(int signal)
@@ -39,12 +40,15 @@ static int threads_open_to(int signal)
 static void notices_are_taken_and_no_thread_is_interrupted(void **state)
 {
 	struct err err;
-	static const int signals[] = { SIGTERM, SIGUSR2, SIGINT };
+	static const int signals[] = { SIGTERM, SIGUSR1, SIGUSR2, SIGINT };
 	/* As under a parent that ignores it: nohup, or a shell with a trap. */
 	signal(SIGUSR2, SIG_IGN);
-	assert_int_equal(stop_install(&err), 0);
-	assert_int_equal(stop_signal(), 0);
-	for (int i = 0; i < 3; i++) {
+	assert_int_equal(notice_fd(), -1);
+	assert_int_equal(notice_take(&err), 0);
+	assert_int_equal(notice_signal(), 0);
+	struct pollfd comes = { .fd = notice_fd(), .events = POLLIN };
+	assert_int_equal(poll(&comes, 1, 0), 0);
+	for (int i = 0; i < 4; i++) {
 		struct sigaction action;
 		sigaction(signals[i], NULL, &action);
 		assert_true(action.sa_handler == SIG_DFL);
@@ -54,15 +58,18 @@ static void notices_are_taken_and_no_thread_is_interrupted(void **state)
 	for (int i = 0; i < 20; i++) {
 		assert_int_equal(kill(getpid(), SIGUSR2), 0);
 		struct deadline deadline = deadline_in(5);
-		while (!stop_signal() && deadline_sleep(deadline, 0.001))
+		while (!notice_signal() && deadline_sleep(deadline, 0.001))
 			;
-		assert_int_equal(stop_signal(), SIGUSR2);
+		assert_int_equal(notice_signal(), SIGUSR2);
 	}
+	assert_int_equal(poll(&comes, 1, 5000), 1);
+	assert_int_equal(notice_take(&err), 0);
+	assert_int_equal(notice_fd(), comes.fd);
 	/* The first one counts. */
 	assert_int_equal(kill(getpid(), SIGTERM), 0);
 	deadline_sleep(deadline_in(1), 0.1);
-	assert_int_equal(stop_signal(), SIGUSR2);
-	assert_string_equal(stop_signal_name(stop_signal()), "SIGUSR2");
+	assert_int_equal(notice_signal(), SIGUSR2);
+	assert_string_equal(notice_name(notice_signal()), "SIGUSR2");
 }
 
 int main(void)

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The last error of each thread, and where log lines go. */
+#include "config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/log.h"
+#include "lib/muster_private.h"
+
+static _Thread_local struct err last;
+
+int muster_failed(const struct err *err)
+{
+	last = *err;
+	return (int)err->status;
+}
+
+const char *muster_error(void)
+{
+	return last.text;
+}
+
+const char *muster_version(void)
+{
+	return PACKAGE_VERSION;
+}
+
+static void (*user_write)(void *arg, int level, const char *line);
+static bool chosen; /* the program has said where lines go */
+
+static void write_line(void *arg, enum log_level level, const char *line)
+{
+	if (user_write)
+		user_write(arg, (int)level, line);
+}
+
+void muster_set_log(void (*write)(void *arg, int level, const char *line), void *arg)
+{
+	user_write = write;
+	chosen = true;
+	log_set_level(LOG_LEVEL_DEBUG);
+	log_set_writer(write_line, arg);
+}
+
+void muster_log_begin(void)
+{
+	if (!chosen)
+		log_set_level(LOG_LEVEL_WARN);
+}

@@ -1,0 +1,27 @@
+# lib/: libmuster, what a C program gets; and the checkpoint directory during an attempt, which muster-train uses too.
+noinst_LTLIBRARIES += librun.la
+librun_la_SOURCES = lib/folder.c lib/folder.h plugin/job_state.h
+
+# All of it is inside: a program links libmuster and nothing else of ours. Not libslurm, which is bound to one release of
+# Slurm: whether another job that owns a checkpoint directory still runs is then told by its heartbeat.
+lib_LTLIBRARIES = libmuster.la
+include_HEADERS = lib/muster.h
+libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
+	lib/ckpt.c \
+	lib/error.c \
+	lib/nccl.c \
+	lib/notice.c \
+	lib/rank.c \
+	plugin/job_state_none.c
+libmuster_la_CFLAGS = $(MUSTER_CFLAGS)
+libmuster_la_LIBADD = librun.la liblaunch.la libckptd.la # which holds libcheckpoint and libcommon
+libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 0:0:0 -no-undefined \
+	-Wl,--version-script=$(srcdir)/lib/libmuster.lds
+libmuster_la_DEPENDENCIES = $(libmuster_la_LIBADD) lib/libmuster.lds
+if HAVE_NCCL
+libmuster_la_LIBADD += libncclbootstrap.la
+endif
+pkgconfigdir = $(libdir)/pkgconfig
+nodist_pkgconfig_DATA = lib/muster.pc
+EXTRA_DIST += lib/libmuster.lds
+# End of lib.mk

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libmuster: for C and C++ programs that srun starts, one process a rank: who am I, where are the others, an NCCL communicator,
+ * notices that the nodes are taken away, and checkpoints that outlive the process. See muster(3) for an overview.
+ *
+ * Errors: a function of type int returns one of enum muster_status, whose numbers are the exit statuses that bring a job back
+ * or not (0: it worked); muster_error() then has the reason and the remedy, in one line. What a function hands out through a
+ * pointer is NULL when it fails. No function exits or aborts the process; what is said unasked goes where muster_set_log says.
+ *
+ * Time: seconds, as double. Memory: what you give is borrowed during the call unless it says otherwise.
+ * Threads: a struct muster and a struct muster_ckpt are used by one thread at a time; different ones by different threads at
+ * once. muster_error is the calling thread's. muster_notice, muster_notice_fd and muster_notice_name may be called by any
+ * thread at any time.
+ *
+ * ABI: programs that were built with an earlier libmuster of the same soname (libmuster.so.0) go on working with a later one.
+ * What exists keeps its meaning; functions are added under a new symbol version, members behind those of a struct that begins
+ * with its size. An incompatible change raises the soname. */
+#ifndef MUSTER_H
+#define MUSTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define MUSTER_API __attribute__((visibility("default")))
+#else
+#define MUSTER_API
+#endif
+
+enum muster_status {
+	MUSTER_OK = 0,       /* ended well */
+	MUSTER_FAULT = 1,    /* a fault of the program or its machine */
+	MUSTER_USAGE = 2,    /* the program, or the way it was started, asks for what can't be */
+	MUSTER_DATA = 65,    /* bad data, or a checkpoint that can't be used */
+	MUSTER_LOST = 69,    /* a peer was lost, a deadline passed, an I/O error that may pass: the job comes back */
+	MUSTER_REQUEUE = 75  /* as exit status: checkpointed, the job comes back */
+};
+
+/* Why the last function that failed in this thread did: valid until the next one fails. "" if none has. */
+MUSTER_API const char *muster_error(void);
+
+/* "0.1.0": of the library that runs, not of this header. Never to be freed. */
+MUSTER_API const char *muster_version(void);
+
+/* Where lines about what goes on behind the calls go (a checkpoint service that was lost, a checkpoint that is set aside): level 0
+ * is an error, 1 a warning, 2 information, 3 detail; no newline. `write` is called from any thread, one call at a time. Default:
+ * errors and warnings on standard error. `write` NULL: nowhere. May be called before anything else. */
+MUSTER_API void muster_set_log(void (*write)(void *arg, int level, const char *line), void *arg);
+
+/* ---- ranks and their rendezvous ---- */
+
+/* This process as one rank of the job step. */
+struct muster;
+
+/* Collective over all ranks: finds out who this process is (PMIx, Slurm, the torchrun variables, else a world of one) and meets
+ * the others. `timeout`: the deadline of this call and the default for later ones; 0: 60 s. *muster is ended by muster_close.
+ * MUSTER_USAGE where the identity is contradictory or nothing says where the ranks meet (the same line on each of them),
+ * MUSTER_LOST when ranks did not come: they are named with their nodes. Once a process. */
+MUSTER_API int muster_open(struct muster **muster, double timeout);
+
+/* Leaves. `orderly` 0 where a rank is known to be lost: then nobody is waited for. Under Slurm's PMIx a rank that leaves the step
+ * with a bad status, or without this call, has the others killed: meet (muster_fence) before leaving. NULL is allowed. */
+MUSTER_API void muster_close(struct muster *muster, int orderly);
+
+/* 0 ≤ rank < world size, 0 ≤ local rank < local world size (the ranks of this node), 0 ≤ node rank < number of nodes. */
+MUSTER_API int muster_rank(const struct muster *muster);
+MUSTER_API int muster_world_size(const struct muster *muster);
+MUSTER_API int muster_local_rank(const struct muster *muster);
+MUSTER_API int muster_local_world_size(const struct muster *muster);
+MUSTER_API int muster_node_rank(const struct muster *muster);
+MUSTER_API int muster_node_count(const struct muster *muster);
+
+/* How often the job was started before: 0 for the first time (SLURM_RESTART_COUNT). */
+MUSTER_API int muster_attempt(const struct muster *muster);
+
+/* Slurm's job id, 0 outside Slurm. */
+MUSTER_API uint32_t muster_job(const struct muster *muster);
+
+/* Name of the node that a rank runs on; it belongs to `muster`. NULL with muster_error where there is no such rank. */
+MUSTER_API const char *muster_node(struct muster *muster, int rank);
+
+/* Publishes a value of this rank, for the others after the next fence. `key`: 1 to 60 characters of A-Z a-z 0-9 . _ -, each used
+ * once by a rank; `size` up to 64 KiB. */
+MUSTER_API int muster_put(struct muster *muster, const char *key, const void *value, size_t size);
+
+/* Collective: waits for all ranks; what each put before it can be read behind it. `timeout` 0: that of muster_open. MUSTER_LOST
+ * names the ranks that did not come; the rendezvous is of no use then. */
+MUSTER_API int muster_fence(struct muster *muster, double timeout);
+
+/* What `rank` put under `key` before the last fence. *value ends with a NUL that *size does not count; freed by muster_free. */
+MUSTER_API int muster_get(struct muster *muster, int rank, const char *key, void **value, size_t *size);
+
+/* Frees what this library allocated for you. NULL is allowed. */
+MUSTER_API void muster_free(void *memory);
+
+/* Asks the launcher to end the whole step with `status`. Returns where it can't, or has yet to do so. */
+MUSTER_API void muster_abort(struct muster *muster, int status, const char *why);
+
+/* ---- an NCCL communicator of all ranks ---- */
+
+/* As in nccl.h, which is not needed here: ncclComm_t is struct ncclComm *. */
+struct ncclComm;
+
+/* Collective: makes a communicator on the calling thread's current CUDA device, as ncclCommInitRankConfig does with blocking = 0
+ * (so NCCL's calls on it may return ncclInProgress). `timeout` (0: that of muster_open) bounds the exchange of the id and the
+ * connecting, each; behind it the half-made communicator is aborted. When a rank can't take part (no NCCL, no GPU, another
+ * version of NCCL, a GPU that another rank uses) all ranks fail at once with the same line, which names it and its node:
+ * MUSTER_USAGE. MUSTER_LOST: not all connected in time. MUSTER_USAGE too where the library was built without NCCL. */
+MUSTER_API int muster_nccl_comm(struct muster *muster, double timeout, struct ncclComm **comm);
+
+/* Ends a communicator. `orderly`: by all ranks, once what they have begun is done, at most `timeout` (0: that of muster_open)
+ * later; else, or behind that, it is aborted. It is gone in any case. */
+MUSTER_API int muster_nccl_end(struct muster *muster, struct ncclComm *comm, int orderly, double timeout);
+
+/* ---- notices: the nodes will be taken away ---- */
+
+/* From now on SIGTERM (preemption), SIGUSR1, SIGUSR2 (sbatch --signal) and SIGINT only set a flag. They are blocked in the calling
+ * thread and in those it starts and taken by a thread of the library: call this first in main. Again: no effect. */
+MUSTER_API int muster_notice_begin(void);
+
+/* The number of the first signal that came, 0 for none. */
+MUSTER_API int muster_notice(void);
+
+/* Readable for poll, select and epoll once a notice came; -1 before muster_notice_begin. Not to be read or closed. */
+MUSTER_API int muster_notice_fd(void);
+
+/* "SIGTERM", …; not to be freed. */
+MUSTER_API const char *muster_notice_name(int signal);
+
+/* ---- checkpoints ---- */
+
+/* An array in host memory that belongs to the program's state: row-major, without padding. */
+struct muster_tensor {
+	const char *name;  /* copied */
+	const char *dtype; /* as in safetensors: "F32", "F64", "BF16", "F16", "I64", "I32", "U64", "U8", "BOOL", … */
+	int dims;          /* 0 (a scalar) to 8 */
+	int64_t shape[8];  /* elements */
+	void *data;        /* yours, until muster_ckpt_close: read by muster_ckpt_save, written by muster_ckpt_load */
+};
+
+/* Zeroed, then filled in. */
+struct muster_ckpt_plan {
+	size_t size;                         /* sizeof(struct muster_ckpt_plan) */
+	const char *dir;                     /* the checkpoint directory, on storage that every attempt sees; made if missing */
+	const struct muster_tensor *tensors; /* all that is saved */
+	size_t tensor_count;
+	size_t keep_last;                    /* so many newest checkpoints stay; 0: all */
+	int64_t keep_every;                  /* so do steps that are a multiple of this; 0: none for that */
+	double timeout;                      /* of the retries of an I/O error, and of waits; 0: 60 s */
+};
+
+/* A checkpoint directory that this rank owns. */
+struct muster_ckpt;
+
+/* On one rank, commonly rank 0: takes the directory as its owner (a later attempt of the same job takes it over; another
+ * job is refused while this one lives: MUSTER_USAGE), finishes what the attempt before left complete, records the start
+ * in attempts.jsonl, keeps room for two snapshots where the memory allows it, and finds the node's muster-ckptd or starts one.
+ * After three attempts in a row without progress: MUSTER_FAULT, "crash loop". */
+MUSTER_API int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *plan, struct muster_ckpt **ckpt);
+
+/* Fills the tensors from the newest checkpoint that verifies; *step becomes its step, or -1 where there is none and nothing was
+ * changed. What is damaged is set aside, and the one before is taken. MUSTER_DATA where it has other tensors than the
+ * plan. After an error the tensors hold anything. To be called before the first save, if at all. */
+MUSTER_API int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step);
+
+/* Copies the tensors as the state after `step` (≥ 0) and hands them over to muster-ckptd, which writes them though this process
+ * should die; returns then, before they are durable. `loss` is recorded: NAN where there is none. Waits for room while two
+ * saves are being written. A step that is not above the newest one saved is not saved again: MUSTER_OK. A save that fails
+ * later says so by a log line and to muster_ckpt_wait, and may be repeated; the earlier checkpoints stay.
+ * MUSTER_FAULT: another attempt owns the directory now. */
+MUSTER_API int muster_ckpt_save(struct muster_ckpt *ckpt, int64_t step, double loss);
+
+/* Waits until the save of `step` is durable, at most `timeout` (0: the plan's); else its error, MUSTER_LOST when it still runs. */
+MUSTER_API int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout);
+
+/* Waits for the save in flight as muster_ckpt_wait does, records `why` this attempt ends ("finished", "preempted") and with which
+ * exit `status`, and gives the directory back. With MUSTER_REQUEUE or MUSTER_LOST, in a job without the plugin, it also
+ * asks Slurm to put the job back in the queue; with the plugin it is the exit status that does so. NULL is allowed: nothing
+ * is done. *ckpt is gone in any case. */
+MUSTER_API int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

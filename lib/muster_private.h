@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of libmuster share. */
+#ifndef MUSTER_PRIVATE_H
+#define MUSTER_PRIVATE_H
+
+#include "common/err.h"
+#include "common/ident.h"
+#include "lib/muster.h"
+#include "plugin/rdzv.h"
+
+struct muster {
+	struct ident ident;
+	struct rdzv *rdzv;
+	double timeout;
+	int communicators; /* that were begun: each exchange has keys of its own */
+	char **nodes;      /* of ranks that were asked for; NULL: not yet */
+};
+
+/* Keeps `err` for muster_error and returns its status. */
+int muster_failed(const struct err *err);
+
+/* Unless the program has said where lines go: only what can't be ignored is said unasked. */
+void muster_log_begin(void);
+
+/* 0 → `otherwise`. */
+static inline double muster_or(double timeout, double otherwise)
+{
+	return timeout > 0 ? timeout : otherwise;
+}
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Identity and rendezvous. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "lib/muster_private.h"
+
+#define DEFAULT_SECONDS 60.0
+#define NODE_KEY "muster-node"
+#define USER_KEY "u.%s" /* the program's keys never meet ours */
+#define KEY_MAX 60
+
+static int meet(struct muster *muster, struct err *err)
+{
+	struct ident *ident = &muster->ident;
+	if (ident_discover(ident, err) < 0)
+		return -1;
+	if (ident->world_size > 1)
+		log_set_tag("rank %d on %s", ident->rank, ident->node);
+	muster->nodes = calloc((size_t)ident->world_size, sizeof *muster->nodes);
+	if (!muster->nodes)
+		return err_set(err, "rendezvous: no memory for %d ranks", ident->world_size);
+	muster->rdzv = rdzv_open(ident, NULL, muster->timeout, err);
+	if (!muster->rdzv || rdzv_put(muster->rdzv, NODE_KEY, ident->node, strlen(ident->node), err) < 0)
+		return -1;
+	return rdzv_fence(muster->rdzv, 0, err);
+}
+
+int muster_open(struct muster **out, double timeout)
+{
+	struct err err;
+	struct muster *muster = calloc(1, sizeof *muster);
+	*out = NULL;
+	muster_log_begin();
+	if (!muster) {
+		err_set(&err, "rendezvous: no memory");
+		return muster_failed(&err);
+	}
+	muster->timeout = muster_or(timeout, DEFAULT_SECONDS);
+	if (meet(muster, &err) < 0) {
+		muster_close(muster, err.status != EXIT_LOST);
+		return muster_failed(&err);
+	}
+	*out = muster;
+	return MUSTER_OK;
+}
+
+void muster_close(struct muster *muster, int orderly)
+{
+	if (!muster)
+		return;
+	rdzv_close(muster->rdzv, orderly);
+	for (int rank = 0; muster->nodes && rank < muster->ident.world_size; rank++)
+		free(muster->nodes[rank]);
+	free(muster->nodes);
+	free(muster);
+}
+
+int muster_rank(const struct muster *muster) { return muster->ident.rank; }
+int muster_world_size(const struct muster *muster) { return muster->ident.world_size; }
+int muster_local_rank(const struct muster *muster) { return muster->ident.local_rank; }
+int muster_local_world_size(const struct muster *muster) { return muster->ident.local_world_size; }
+int muster_node_rank(const struct muster *muster) { return muster->ident.node_rank; }
+int muster_node_count(const struct muster *muster) { return muster->ident.node_count; }
+int muster_attempt(const struct muster *muster) { return muster->ident.attempt; }
+uint32_t muster_job(const struct muster *muster) { return muster->ident.job; }
+
+const char *muster_node(struct muster *muster, int rank)
+{
+	struct err err;
+	void *name;
+	size_t size;
+	bool there = rank >= 0 && rank < muster->ident.world_size;
+	if (there && muster->nodes[rank])
+		return muster->nodes[rank];
+	if (rdzv_get(muster->rdzv, rank, NODE_KEY, &name, &size, 0, &err) < 0) {
+		muster_failed(&err);
+		return NULL;
+	}
+	return muster->nodes[rank] = name;
+}
+
+static int full_key(const char *key, char full[KEY_MAX + 4], struct err *err)
+{
+	size_t length = strlen(key);
+	if (length == 0 || length > KEY_MAX)
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the key '%.80s': it has 1 to %d characters", key, KEY_MAX);
+	snprintf(full, KEY_MAX + 4, USER_KEY, key);
+	return 0;
+}
+
+int muster_put(struct muster *muster, const char *key, const void *value, size_t size)
+{
+	struct err err;
+	char full[KEY_MAX + 4];
+	if (full_key(key, full, &err) < 0 || rdzv_put(muster->rdzv, full, value, size, &err) < 0)
+		return muster_failed(&err);
+	return MUSTER_OK;
+}
+
+int muster_fence(struct muster *muster, double timeout)
+{
+	struct err err;
+	return rdzv_fence(muster->rdzv, timeout, &err) < 0 ? muster_failed(&err) : MUSTER_OK;
+}
+
+int muster_get(struct muster *muster, int rank, const char *key, void **value, size_t *size)
+{
+	struct err err;
+	char full[KEY_MAX + 4];
+	*value = NULL;
+	if (full_key(key, full, &err) < 0 || rdzv_get(muster->rdzv, rank, full, value, size, 0, &err) < 0)
+		return muster_failed(&err);
+	return MUSTER_OK;
+}
+
+void muster_free(void *memory)
+{
+	free(memory);
+}
+
+void muster_abort(struct muster *muster, int status, const char *why)
+{
+	rdzv_abort(muster->rdzv, status, why);
+}

@@ -1,0 +1,91 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# libmuster as it is installed: what it exports, how a program is built with it, and the example as a world of one.
+
+: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+
+setup() {
+    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
+    export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig
+    cd "$BATS_TEST_TMPDIR"
+}
+
+# build COMPILER… -o PROGRAM SOURCE, as a user does.
+build() {
+    local libdir
+    libdir=$(pkg-config --variable=libdir muster)
+    # shellcheck disable=SC2046
+    "$@" $(pkg-config --cflags --libs muster) -Wl,-rpath,"$libdir"
+}
+
+# The functions that the header declares, one a line.
+declared() { sed -n 's/^MUSTER_API .*\b\(muster_[a-z_]*\)(.*/\1/p' "$MUSTER_PREFIX/include/muster.h" | sort; }
+
+@test "the library exports what the header declares, under its symbol version, and nothing else" {
+    run nm -D --defined-only "$MUSTER_PREFIX/lib/libmuster.so"
+    [ "$status" -eq 0 ]
+    [ "$(awk '$3 != "MUSTER_0.1" { print $3 }' <<<"$output" | sort)" = "$(declared | sed 's/$/@@MUSTER_0.1/')" ]
+    [ "$(declared | wc -l)" -eq 30 ]
+    objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -q 'SONAME *libmuster.so.0$'
+    # Programs that make no communicator run where there is no NCCL, and none is bound to a release of Slurm.
+    ! objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -E 'NEEDED.*(nccl|cuda|slurm|gomp|gloo)'
+}
+
+@test "every function of the header is in muster(3)" {
+    for name in $(declared); do
+        echo "$name"
+        grep -q "\b$name(" "$MUSTER_TOP/doc/muster.3"
+    done
+    [ -e "$MUSTER_PREFIX/share/man/man3/muster.3" ]
+}
+
+@test "a program compiles as strict C99, as C++, and without warnings" {
+    cat >prog.c <<'END'
+#include <muster.h>
+#include <stdio.h>
+int main(void)
+{
+	struct muster *muster;
+	int status = muster_open(&muster, 10);
+	if (status) {
+		fprintf(stderr, "%s\n", muster_error());
+		return status;
+	}
+	printf("rank %d of %d, %s\n", muster_rank(muster), muster_world_size(muster), muster_version());
+	muster_close(muster, 1);
+	return 0;
+}
+END
+    build cc -std=c99 -pedantic -Wall -Wextra -Werror -o c prog.c
+    run ./c
+    [ "$output" = "rank 0 of 1, $(pkg-config --modversion muster)" ]
+    cp prog.c prog.cc
+    build c++ -std=c++11 -pedantic -Wall -Wextra -Werror -o cc prog.cc
+    run ./cc
+    [ "$output" = "rank 0 of 1, $(pkg-config --modversion muster)" ]
+    # The program and nccl.h, where there is one, agree on the type of a communicator.
+    printf '#include <nccl.h>\n#include <muster.h>\nint main(void) { ncclComm_t c; return muster_nccl_comm(NULL, 0, &c); }\n' >n.c
+    if echo '#include <nccl.h>' | cc -isystem /usr/local/cuda/include -E - >/dev/null 2>&1; then
+        cc -std=c99 -Wall -Werror -isystem /usr/local/cuda/include "-I$MUSTER_PREFIX/include" -fsyntax-only n.c
+    fi
+}
+
+@test "the example stops at a notice with 75, resumes, and comes to the right result" {
+    build cc -std=c99 -pedantic -Wall -Wextra -Werror -o ring "$MUSTER_TOP/slurm-examples/ring.c"
+    ./ring 60 run >first 2>&1 &
+    until grep -qs 'begin behind' first; do sleep 0.05; done
+    sleep 0.3
+    kill -TERM $!
+    status=0
+    wait $! || status=$?
+    cat first
+    [ $status -eq 75 ]
+    ./ring 60 run | tee second
+    step=$(sed -n 's/.*1 ranks begin behind step //p' second)
+    [ "$step" -gt 0 ] && [ "$step" -lt 60 ]
+    grep -qx "ring: after step $step: $(awk -v n="$step" 'BEGIN { x = 1; while (n--) x = x * 2 % 1000003; print x }')" first
+    grep -qx "ring: after step 60: $(awk 'BEGIN { x = 1; n = 60; while (n--) x = x * 2 % 1000003; print x }')" second
+    # An error is one line with its status.
+    run ./ring 60 /proc/nowhere
+    [ "$status" -eq 2 ] && [ "${#lines[@]}" -eq 1 ] && [[ $output = "ring: "*"/proc/nowhere"* ]]
+}
