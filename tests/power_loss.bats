@@ -136,6 +136,24 @@ cut_everywhere() {
     grep -q DAMAGED out
 }
 
+@test "the power goes while an attempt finishes what one before has written: the step is there" {
+    local SAVE=./finish n=200
+    "$writer" save before/a/run 1 2
+    # All four parts of step 3, and neither manifest nor commit.
+    until [ "$(compgen -G 'under/a/run/.saving-*/part-*' | wc -l)" -eq 4 ] && ! compgen -G 'under/a/run/.saving-*/manifest.json'; do
+        n=$((n - 1))
+        [ $n -gt 0 ]
+        rm -rf under && cp -r before under
+        "$tools/kill_at" $n "$writer" save under/a/run 3 3 4 1 direct >/dev/null 2>&1 || :
+    done
+    cp -r under written
+    printf '#!/bin/sh\nexec %q newest "$1"\n' "$writer" >finish
+    chmod +x finish
+    cut_everywhere written 4 4 strict seed
+    echo "# cut the power at $points points of finishing a save, in $cuts ways" >&3
+    [ "$points" -ge 15 ]
+}
+
 @test "each fsync that is left out is found" {
     local pattern SWALLOW
     "$writer" save before/a/run 1 2

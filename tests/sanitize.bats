@@ -56,9 +56,9 @@ run_tests() {
 
 # OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its own.
 @test "data races" {
-    build sanitize-thread thread tests/unit/test_prefetch tests/unit/test_log tests/unit/test_shard \
-        tests/unit/test_shard_write tests/unit/test_ckptd_parts muster-ckptd -- --disable-openmp
+    local names=(test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_parts)
+    build sanitize-thread thread "${names[@]/#/tests/unit/}" muster-ckptd -- --disable-openmp
     cd "$MUSTER_BUILD/sanitize-thread"
-    run_tests test_prefetch test_log test_shard test_shard_write test_ckptd_parts
+    run_tests "${names[@]}"
     ! grep -E 'Sanitizer:' -- *.out
 }
