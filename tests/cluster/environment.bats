@@ -30,7 +30,7 @@ write_scripts() {
     # world FOLDER: a task whose variables are held against what is so.
     printf '#!/bin/sh\nexec /usr/bin/python3 world.py task "$1"\n' >"$JOBS/world"
     # alone: what is no task notes its variables.
-    printf '#!/bin/sh\nenv -0 >alone.env\nsleep 1\n' >"$JOBS/alone"
+    printf '#!/bin/sh\nenv -0 >alone.env\nsleep ${1-0}\n' >"$JOBS/alone"
     # array.sh: a step of each job of an array.
     cat >"$JOBS/array.sh" <<'END2'
 #!/bin/sh
@@ -188,7 +188,7 @@ left_alone() {
     left_alone alone.env
     ! tr '\0' '\n' <"$JOBS/alone.env" | grep -E '^(SLURM_MPI_TYPE=pmix|SLURM_KILL_BAD_EXIT=|PMIX_)'
     rm "$JOBS/alone.env"
-    id=$(job_submit --muster -N2 alone)
+    id=$(job_submit --muster -N2 alone 3)
     job_wait "$id" 30 RUNNING
     wait_for 10 extern_noted "$id"
     left_alone extern.env
@@ -196,12 +196,12 @@ left_alone() {
     left_alone alone.env
 }
 
-# Notes the variables of the extern step of a job: one idle sleep of slurmstepd's.
+# Notes the variables of the extern step of a job: one idle sleep of slurmstepd's, if it has a process at all.
 extern_noted() {
     local parent pid
     for parent in $(pgrep -f "^slurmstepd: \[$1\.extern\]"); do
-        grep -qs "$(cluster status dir)/own " "/proc/$parent/mountinfo" && pid=$(pgrep -P "$parent") &&
-            cp "/proc/$pid/environ" "$JOBS/extern.env" && return 0
+        grep -qs "$(cluster status dir)/own " "/proc/$parent/mountinfo" || continue
+        if pid=$(pgrep -P "$parent"); then cat "/proc/$pid/environ"; else echo "none=here"; fi >"$JOBS/extern.env" && return 0
     done
     return 1
 }

@@ -1,0 +1,82 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A cluster whose administrator has not installed the plugin: what its users copy, slurm-examples/train-no-plugin.sbatch,
+# brings the job back after each interruption, bit for bit, and only then.
+
+load helpers
+STEPS=900
+load training
+
+setup_file() {
+    export MUSTER_CLUSTER_GRACE=60 MUSTER_CLUSTER_KILLWAIT=5
+    cluster_begin 4
+    training_begin
+    [ "$(id -u)" = 0 ] || return 0
+    cp "$MUSTER_TOP/slurm-examples/train-no-plugin.sbatch" "$JOBS/"
+}
+
+teardown_file() { cluster_end; }
+
+setup() {
+    cluster_require
+    [ -e "$MUSTER_PREFIX/libexec/muster-requeue" ] || skip "this build has no muster-requeue: no Slurm headers"
+}
+
+teardown() { cluster_explain; }
+
+# plain_submit NAME [SBATCH-OPTION…]: with $MORE for muster-train; prints the job's id.
+plain_submit() {
+    cluster run env PATH="$PATH" OMP_WAIT_POLICY=passive DATA=train.bin CKPT="$1" TRAIN_ARGS="$TRAIN_ARGS ${MORE-}" \
+        sbatch --parsable --exclusive -o "$1.log" "${@:2}" train-no-plugin.sbatch
+}
+
+# Waits until an attempt trains, and some steps longer.
+wait_attempt() {
+    job_wait_attempt "$2" "$3" 60
+    wait_for 60 train_attempt_has "$1" "$3" $((25 + RANDOM % 20))
+}
+
+kill_rank() {
+    local node pid
+    read -r node pid < <(train_rank "$1" "$2")
+    echo "rank $2 is pid $pid on $node"
+    kill -9 "$pid"
+}
+
+@test "preempted twice, rank 0 killed, another rank killed: requeued and resumed each time, bit-identical" {
+    job=$(MORE="--ckpt-every 20" plain_submit plain)
+    wait_attempt plain "$job" 0
+    ! grep -q . "$(cluster status dir)/etc/plugstack.conf"
+    job_preempt "$job" 0
+    wait_attempt plain "$job" 1
+    kill_rank "$job" 0
+    wait_attempt plain "$job" 2
+    job_preempt "$job" 0
+    wait_attempt plain "$job" 3
+    kill_rank "$job" $((1 + RANDOM % 7))
+    job_wait_attempt "$job" 4 60
+    job_wait "$job" 120 COMPLETED
+    [ "$(job_field "$job" Restarts)" -eq 4 ]
+    cat "$JOBS/plain/attempts.jsonl"
+    for attempt in 0 2; do
+        grep -q "\"event\":\"notice\".*\"attempt\":$attempt,.*SIGTERM" "$JOBS/plain/attempts.jsonl"
+        grep -q "\"event\":\"end\".*\"attempt\":$attempt,.*\"status\":75" "$JOBS/plain/attempts.jsonl"
+    done
+    # Each attempt went on from a later step than the one before.
+    run sed -n 's/.*"event": *"start".*"step": *\([0-9]*\).*/\1/p' "$JOBS/plain/attempts.jsonl"
+    echo "resumed from: $output"
+    [ "${#lines[@]}" -ge 4 ] && [ "$output" = "$(sort -nu <<<"$output")" ]
+    train_equals_reference plain
+}
+
+@test "a wrong option ends the job, and so does scancel" {
+    wrong=$(MORE="--global-batch 17" plain_submit wrong)
+    cancelled=$(plain_submit cancelled --nodes=1)
+    job_wait "$wrong" 60 FAILED
+    [ "$(job_field "$wrong" Restarts) $(job_field "$wrong" ExitCode)" = "0 2:0" ]
+    wait_for 60 train_attempt_has cancelled 0 3
+    cluster run scancel "$cancelled"
+    job_wait "$cancelled" 30 CANCELLED
+    sleep 3
+    [ "$(job_state "$cancelled") $(job_field "$cancelled" Restarts)" = "CANCELLED 0" ]
+}
