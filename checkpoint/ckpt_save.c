@@ -85,7 +85,7 @@ static void advance(void *arg, uint64_t bytes)
 static int write_files(struct work *work, struct err *err)
 {
 	const struct shard_writing how = { .threads = work->options->threads, .buffered = work->options->buffered,
-		.advance = advance, .arg = work };
+		.spare = deadline_in(work->options->spare), .advance = advance, .arg = work };
 	for (size_t i = 0; i < work->files.count; i++) {
 		const struct ckpt_file *file = &work->files.files[i];
 		if (shard_write(work->saving.fd, &work->manifest->files[i], file->pieces, file->count, &how, err) < 0)

@@ -22,6 +22,7 @@ struct ckpt_saved {
 struct ckpt_save_options {
 	int threads;       /* that write; 0: the default (4); 1: all system calls come from the calling thread, in a fixed order */
 	bool buffered;     /* through the page cache; else O_DIRECT where the file system can, which falls back by itself */
+	double spare;      /* so many seconds long only with processor time that nobody else wants */
 	/* Called now and then from the thread that called, with the bytes written of `total`. May be NULL. */
 	void (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *arg;

@@ -77,7 +77,9 @@ static int spawn(const char *program, int client, pid_t *pid)
 	posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
 	posix_spawn_file_actions_adddup2(&actions, client, CLIENT_FD);
 	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+	/* Not a session of its own: Linux shares processors out by sessions first (sched_autogroup), and threads of the service that
+	 * give way would only do so to one another. It ignores what a terminal sends. */
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 	posix_spawnattr_setsigdefault(&attributes, &all);
 	posix_spawnattr_setsigmask(&attributes, &none);
 	int error = posix_spawn(pid, program, &actions, &attributes, argv, environ);

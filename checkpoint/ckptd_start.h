@@ -15,7 +15,7 @@ struct ckptd_link {
 /* Connects to the service at `path`. */
 int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *err);
 
-/* Starts a service for this client alone: in a session of its own, with no signal blocked, none of this process's descriptors but
+/* Starts a service for this client alone: in a process group of its own, with no signal blocked, none of this process's descriptors but
  * standard error, and without a copy of its memory. It is a child of this process and outlives it. Safe in a process with threads. */
 int ckptd_start_own(struct ckptd_link *link, struct err *err);
 

@@ -22,6 +22,8 @@
 #include "common/log.h"
 
 #define PROGRESS_SECONDS 0.25
+#define SPARE_SECONDS 5.0              /* for so long a save takes only the processor time that training leaves */
+#define SPARE_LEAST ((size_t)64 << 20) /* bytes of a snapshot that are worth that */
 #define BEAT_SECONDS (OWNER_HEARTBEAT / 4)
 
 /* A save that waits. */
@@ -172,9 +174,18 @@ static void clean_up(struct ckptd_worker *worker, int64_t durable)
 		log_error("checkpoint: %s", err.text);
 }
 
+/* As long as the client lives it trains, or waits for this save and leaves the processors to it. */
+static struct ckpt_save_options options_for(struct ckptd_worker *worker)
+{
+	pthread_mutex_lock(&worker->lock);
+	bool spare = !worker->alone && !worker->ending && worker->plan.memory->bytes >= SPARE_LEAST;
+	pthread_mutex_unlock(&worker->lock);
+	return (struct ckpt_save_options){ .spare = spare ? SPARE_SECONDS : 0, .progress = on_progress, .arg = worker };
+}
+
 static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *save)
 {
-	const struct ckpt_save_options options = { .progress = on_progress, .arg = worker };
+	const struct ckpt_save_options options = options_for(worker);
 	struct ckpt_saved saved;
 	struct err err = { 0 };
 	if (ckpt_save(&worker->plan.dir, snapshot_of(worker, save), worker->plan.attach->token, &options, &saved, &err) < 0) {
@@ -189,7 +200,7 @@ static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *sav
 static char *write_part(struct ckptd_worker *worker, const struct ckptd_save *save, size_t *size, struct ckpt_saved *saved,
 	struct err *err)
 {
-	const struct ckpt_save_options options = { .progress = on_progress, .arg = worker };
+	const struct ckpt_save_options options = options_for(worker);
 	const struct ckptd_attach *attach = worker->plan.attach;
 	const struct ckpt_dir *dir = &worker->plan.dir;
 	char *text = ckptd_already_part(dir, save->step, attach->token, (int)attach->part, (int)attach->parts, size);

@@ -2,7 +2,10 @@
 /* Threads take the file's requests one behind the other: who takes one hashes it under the lock, so that the hashes see the
  * bytes in order, and writes it without, so that the disk always has some in flight. With O_DIRECT a request goes from the
  * snapshot's memory to the disk as it is where it lies there in one run; else it is put together in a buffer, in blocks small
- * enough to be hashed while they are in the cache. */
+ * enough to be hashed while they are in the cache.
+ *
+ * With `spare` the calling thread leaves the work to the others, which give way to everyone, until that deadline: a program
+ * that trains on all processors would else stand still for as long as they hash. */
 #include "config.h"
 #include "checkpoint/shard_write.h"
 
@@ -10,6 +13,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,6 +29,7 @@
 #define BLOCK ((size_t)128 << 10)       /* bytes that are copied and hashed at once */
 #define THREADS_DEFAULT 4               /* while one hashes, the others' requests keep the disk busy */
 #define THREADS_MOST 64
+#define TOLD_SECONDS 0.1                /* between the calls of advance() by a thread that waits */
 
 struct stream {
 	int fd;
@@ -39,6 +44,8 @@ struct stream {
 	size_t request;
 
 	pthread_mutex_t lock;
+	pthread_cond_t ended;             /* a helper has */
+	int helpers;                      /* that are at work */
 	uint64_t next;                    /* offset that nobody has taken yet */
 	uint64_t written, told;           /* bytes; of them those that `advance` knows of */
 	struct hasher *whole, *chunk;
@@ -146,6 +153,18 @@ static int write_at(const struct stream *stream, const char *from, size_t size, 
 	return 0;
 }
 
+/* With the lock held, which it gives up meanwhile. */
+static void tell(struct stream *stream)
+{
+	uint64_t more = stream->written - stream->told;
+	if (!stream->how->advance || more == 0)
+		return;
+	stream->told = stream->written;
+	pthread_mutex_unlock(&stream->lock);
+	stream->how->advance(stream->how->arg, more);
+	pthread_mutex_lock(&stream->lock);
+}
+
 /* Takes and writes requests until there is none. `calling`: of the thread that may call advance(). */
 static void work(struct stream *stream, char *buffer, bool calling)
 {
@@ -166,13 +185,8 @@ static void work(struct stream *stream, char *buffer, bool calling)
 			stream->result = -1;
 			stream->err = err;
 		}
-		if (!calling || !stream->how->advance)
-			continue;
-		uint64_t more = stream->written - stream->told;
-		stream->told = stream->written;
-		pthread_mutex_unlock(&stream->lock);
-		stream->how->advance(stream->how->arg, more);
-		pthread_mutex_lock(&stream->lock);
+		if (calling)
+			tell(stream);
 	}
 	pthread_mutex_unlock(&stream->lock);
 }
@@ -183,15 +197,43 @@ static char *make_buffer(const struct stream *stream)
 	return posix_memalign(&buffer, PAGE, (stream->request + PAGE - 1) / PAGE * PAGE) == 0 ? buffer : NULL;
 }
 
+/* For good: only root could take it back. Where it is refused, it is an ordinary thread. */
+static void give_way(void)
+{
+#ifdef SCHED_IDLE
+	const struct sched_param none = { 0 };
+	pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
+#endif
+}
+
 static void *run_helper(void *arg)
 {
 	struct stream *stream = arg;
 	char *buffer = make_buffer(stream);
+	if (!deadline_passed(stream->how->spare))
+		give_way();
 	/* Without memory or threads fewer do the work. */
 	if (buffer)
 		work(stream, buffer, false);
 	free(buffer);
+	pthread_mutex_lock(&stream->lock);
+	stream->helpers--;
+	pthread_cond_signal(&stream->ended);
+	pthread_mutex_unlock(&stream->lock);
 	return NULL;
+}
+
+/* Until the helpers have done it all, or `spare` is over. */
+static void leave_it_to_helpers(struct stream *stream)
+{
+	pthread_mutex_lock(&stream->lock);
+	while (stream->helpers > 0 && !deadline_passed(stream->how->spare)) {
+		double left = deadline_left(stream->how->spare);
+		struct timespec until = deadline_timespec(deadline_in(left < TOLD_SECONDS ? left : TOLD_SECONDS));
+		pthread_cond_timedwait(&stream->ended, &stream->lock, &until);
+		tell(stream);
+	}
+	pthread_mutex_unlock(&stream->lock);
 }
 
 static int write_requests(struct stream *stream, char *buffer, int threads, struct err *err)
@@ -202,6 +244,10 @@ static int write_requests(struct stream *stream, char *buffer, int threads, stru
 	while (started + 1 < threads && (uint64_t)started + 1 < requests &&
 		pthread_create(&helpers[started], NULL, run_helper, stream) == 0)
 		started++;
+	pthread_mutex_lock(&stream->lock);
+	stream->helpers += started; /* less those that have ended before */
+	pthread_mutex_unlock(&stream->lock);
+	leave_it_to_helpers(stream);
 	work(stream, buffer, true);
 	for (int i = 0; i < started; i++)
 		pthread_join(helpers[i], NULL);
@@ -321,11 +367,13 @@ int shard_write(int dirfd, struct manifest_file *file, const struct shard_piece 
 	static const struct shard_writing defaults;
 	struct stream stream = { .fd = -1, .file = file, .how = how ? how : &defaults, .pieces = pieces, .count = count,
 		.lock = PTHREAD_MUTEX_INITIALIZER, .whole = hasher_create(), .chunk = hasher_create() };
+	deadline_condition(&stream.ended);
 	stream.direct = !stream.how->buffered && file->size >= DIRECT_LEAST;
 	int result = write_stream(&stream, dirfd, err);
 	/* Network file systems report a full disk at close too. A failed close has closed: never again. */
 	if (stream.fd >= 0 && close(stream.fd) < 0 && result == 0)
 		result = write_fault(&stream, "close", err);
+	pthread_cond_destroy(&stream.ended);
 	hasher_destroy(stream.whole);
 	hasher_destroy(stream.chunk);
 	return result;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "checkpoint/manifest.h"
+#include "common/clock.h"
 #include "common/err.h"
 
 /* A run of bytes of the file, in memory. */
@@ -20,6 +21,8 @@ struct shard_piece {
 struct shard_writing {
 	int threads;                                /* 0: the default; 1: only the calling thread */
 	bool buffered;                              /* not with O_DIRECT */
+	struct deadline spare;                      /* until then only the processor time that nobody else wants is taken, as far as
+	                                             * there are threads for that; zero: at once all that is needed */
 	void (*advance)(void *arg, uint64_t bytes); /* so many more are written; from the calling thread. May be NULL */
 	void *arg;
 };

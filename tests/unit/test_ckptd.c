@@ -138,7 +138,7 @@ static void a_service_inherits_nothing(void **state)
 	assert_int_equal(status_of(service, "SigBlk:"), 0);
 	for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
 		assert_true(status_of(service, "SigIgn:") >> (ignored[i] - 1) & 1);
-	assert_int_equal(getsid(service), service);
+	assert_int_equal(getpgid(service), service);
 	/* The standard streams, the connection, an eventfd, the directory and the two slots: who runs as root may look. */
 	if (geteuid() == 0)
 		assert_int_equal(descriptors_of(service), 8);

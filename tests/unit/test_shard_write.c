@@ -97,13 +97,14 @@ static void advance(void *arg, uint64_t bytes)
 	advanced += bytes;
 }
 
-static void write_and_check(const struct shard_piece *pieces, size_t count, int threads, bool buffered)
+static void write_and_check(const struct shard_piece *pieces, size_t count, int threads, bool buffered, double spare)
 {
 	struct err err;
 	pthread_t self = pthread_self();
 	struct manifest *manifest = manifest_create();
 	struct manifest_file *file = file_of(manifest, pieces, count);
-	const struct shard_writing how = { .threads = threads, .buffered = buffered, .advance = advance, .arg = &self };
+	const struct shard_writing how = { .threads = threads, .buffered = buffered, .spare = deadline_in(spare),
+		.advance = advance, .arg = &self };
 	advanced = 0;
 	if (shard_write(folder, file, pieces, count, &how, &err) < 0)
 		fail_msg("%s", err.text);
@@ -117,7 +118,7 @@ static void every_way(const struct shard_piece *pieces, size_t count)
 {
 	for (int threads = 0; threads <= 5; threads += threads ? 2 : 1)
 		for (int buffered = 0; buffered < 2; buffered++)
-			write_and_check(pieces, count, threads, buffered);
+			write_and_check(pieces, count, threads, buffered, 0);
 }
 
 static void any_size_is_written(void **state)
@@ -205,10 +206,22 @@ static void sizes_must_add_up(void **state)
 	manifest_destroy(manifest);
 }
 
+/* The others do it all, or until a moment that may come anywhere; one thread has nobody to leave it to. */
+static void time_is_spared(void **state)
+{
+	static const double spare[] = { 60, 0.003, 0.001, 1e-4 };
+	const struct shard_piece piece = { memory, MOST - 5 };
+	for (size_t i = 0; i < 2 * sizeof spare / sizeof spare[0]; i++)
+		write_and_check(&piece, 1, 4, i % 2, spare[i / 2]);
+	write_and_check(&piece, 1, 1, false, 60);
+	write_and_check(&(struct shard_piece){ memory, 5 }, 1, 4, false, 60);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_size_is_written),
+		cmocka_unit_test(time_is_spared),
 		cmocka_unit_test(pieces_may_lie_anywhere),
 		cmocka_unit_test(what_the_kernel_refuses_is_done_otherwise),
 		cmocka_unit_test(a_failed_write_ends_the_file),
