@@ -14,6 +14,7 @@
 
 #include "checkpoint/ckptd_client.h"
 #include "common/log.h"
+#include "common/notice.h"
 #include "lib/folder.h"
 #include "lib/muster_private.h"
 #include "plugin/requeue_ask.h"
@@ -283,9 +284,18 @@ static void set_begun(struct muster_ckpt *ckpt, int64_t step)
 	pthread_mutex_unlock(&ckpt->lock);
 }
 
+/* The folder's own thread looks a few times a second: a program that stops at once would leave no record of why. */
+static void record_notice(struct muster_ckpt *ckpt)
+{
+	struct err err;
+	if (notice_signal() && folder_notice(ckpt->folder, notice_signal(), &err) < 0)
+		log_warn("checkpoint: couldn't record the notice: %s", err.text);
+}
+
 static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err *err)
 {
 	int64_t before = newest(ckpt, true);
+	record_notice(ckpt);
 	int slot = ckptd_client_slot(ckpt->client, -1, ckpt->timeout);
 	if (slot < 0)
 		return err_fail(err, EXIT_LOST, "checkpoint: couldn't save step %" PRId64 ": the save of step %" PRId64 " still runs after "
@@ -330,6 +340,7 @@ int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why)
 	struct err err;
 	if (!ckpt)
 		return MUSTER_OK;
+	record_notice(ckpt);
 	int64_t last = newest(ckpt, true);
 	int rc = last >= 0 ? muster_ckpt_wait(ckpt, last, 0) : MUSTER_OK;
 	last = newest(ckpt, false);

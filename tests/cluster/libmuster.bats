@@ -15,7 +15,8 @@ setup_file() {
     # shellcheck disable=SC2046
     cc -std=c99 -pedantic -Wall -Wextra -Werror "$MUSTER_TOP/slurm-examples/ring.c" $(pkg-config --cflags --libs muster) \
         -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/ring"
-    cp "$MUSTER_TOP/slurm-examples/ring.sbatch" "$JOBS/"
+    mkdir "$JOBS/slurm-examples"
+    cp "$MUSTER_TOP/slurm-examples/ring.sbatch" "$JOBS/slurm-examples/"
 }
 
 teardown_file() { cluster_end; }
@@ -62,9 +63,13 @@ srun() { cluster run timeout 60 srun "$@"; }
 }
 
 @test "the example in C: preempted, requeued, resumed, and the right result" {
-    job=$(STEPS=120 CKPT=$JOBS/ring.ckpt job_submit --exclusive ring.sbatch)
+    # The README's line, with fewer steps.
+    line=$(sed -n 's/^    \(STEPS=.* sbatch slurm-examples\/ring.sbatch\)$/\1/p' "$MUSTER_TOP/README.md")
+    line=${line/1000/120}
+    job=$(cluster run env SBATCH_EXCLUSIVE=exclusive SBATCH_OUTPUT=slurm-%j.out bash -c "${line//\/shared/$JOBS}" |
+        sed -n 's/^Submitted batch job //p')
     job_wait_attempt "$job" 0 60
-    wait_for 60 has_saved ring.ckpt 0
+    wait_for 60 has_saved ring-run 0
     job_preempt "$job" 0
     job_wait "$job" 120 COMPLETED
     cat "$(job_output "$job")"
@@ -75,12 +80,12 @@ srun() { cluster run timeout 60 srun "$@"; }
     # It stopped and went on at the very step, and nobody else's.
     grep -qFx "$(ring_result "$resumed" 8)" "$(job_output "$job")"
     grep -qFx "$(ring_result 120 8)" "$(job_output "$job")"
-    grep -q '"event":"notice".*"why":"SIGTERM"' "$JOBS/ring.ckpt/attempts.jsonl"
-    muster-ckpt verify "$JOBS/ring.ckpt"
+    grep -q '"event":"notice".*"why":"SIGTERM"' "$JOBS/ring-run/attempts.jsonl"
+    muster-ckpt verify "$JOBS/ring-run"
 }
 
 @test "the example without the plugin: its own request brings it back" {
-    sed '/--muster/d; s/srun /srun --mpi=pmix --kill-on-bad-exit /' "$JOBS/ring.sbatch" >"$JOBS/ring-plain.sbatch"
+    sed '/--muster/d; s/srun /srun --mpi=pmix --kill-on-bad-exit /' "$JOBS/slurm-examples/ring.sbatch" >"$JOBS/ring-plain.sbatch"
     job=$(STEPS=80 CKPT=$JOBS/plain.ckpt job_submit --no-muster --exclusive -N2 --ntasks-per-node=1 ring-plain.sbatch)
     job_wait_attempt "$job" 0 60
     wait_for 60 has_saved plain.ckpt 0

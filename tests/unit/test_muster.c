@@ -95,22 +95,6 @@ static void a_rank_without_a_meeting_place_is_told_the_remedy(void **state)
 	assert_null(other);
 }
 
-/* ---- notices ---- */
-
-static void a_notice_is_seen_and_can_be_waited_for(void **state)
-{
-	assert_int_equal(muster_notice_fd(), -1);
-	assert_ok(muster_notice_begin());
-	assert_ok(muster_notice_begin());
-	struct pollfd comes = { .fd = muster_notice_fd(), .events = POLLIN };
-	assert_int_equal(poll(&comes, 1, 0), 0);
-	assert_int_equal(muster_notice(), 0);
-	assert_int_equal(kill(getpid(), SIGUSR1), 0);
-	assert_int_equal(poll(&comes, 1, 10000), 1);
-	assert_int_equal(muster_notice(), SIGUSR1);
-	assert_string_equal(muster_notice_name(muster_notice()), "SIGUSR1");
-}
-
 /* ---- NCCL ---- */
 
 static void without_a_gpu_a_communicator_is_refused_with_the_reason(void **state)
@@ -324,6 +308,42 @@ static void a_directory_has_one_owner(void **state)
 	assert_ok(muster_ckpt_close(ckpt, MUSTER_OK, "finished"));
 }
 
+/* ---- notices ---- */
+
+static void a_notice_is_seen_and_can_be_waited_for(void **state)
+{
+	assert_int_equal(muster_notice_fd(), -1);
+	assert_ok(muster_notice_begin());
+	assert_ok(muster_notice_begin());
+	struct pollfd comes = { .fd = muster_notice_fd(), .events = POLLIN };
+	assert_int_equal(poll(&comes, 1, 0), 0);
+	assert_int_equal(muster_notice(), 0);
+	assert_int_equal(kill(getpid(), SIGUSR1), 0);
+	assert_int_equal(poll(&comes, 1, 10000), 1);
+	assert_int_equal(muster_notice(), SIGUSR1);
+	assert_string_equal(muster_notice_name(muster_notice()), "SIGUSR1");
+}
+
+/* However soon the program ends behind it: an attempt that a notice ended is no crash. */
+static void a_notice_is_recorded_before_the_end(void **state)
+{
+	char text[4096];
+	for (int i = 0; i < 3; i++) {
+		struct muster_ckpt *ckpt = open_run("noticed");
+		save_steps(ckpt, i, i);
+		assert_ok(muster_ckpt_close(ckpt, MUSTER_REQUEUE, "SIGUSR1"));
+	}
+	FILE *file = fopen(files_path("noticed/attempts.jsonl"), "r");
+	assert_non_null(file);
+	text[fread(text, 1, sizeof text - 1, file)] = '\0';
+	fclose(file);
+	char *at = text;
+	for (int i = 0; i < 3; i++) {
+		assert_non_null(at = strstr(at, "\"event\":\"notice\""));
+		assert_non_null(at = strstr(at, "\"event\":\"end\""));
+	}
+}
+
 static int begin(void **state)
 {
 	char service[PATH_MAX];
@@ -357,6 +377,7 @@ int main(void)
 		cmocka_unit_test(a_plan_that_can_not_be_is_refused),
 		cmocka_unit_test(a_directory_has_one_owner),
 		cmocka_unit_test(a_notice_is_seen_and_can_be_waited_for),
+		cmocka_unit_test(a_notice_is_recorded_before_the_end),
 	};
 	return cmocka_run_group_tests(tests, begin, end);
 }
