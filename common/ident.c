@@ -296,7 +296,8 @@ static void copy_text(char *to, size_t size, const char *from)
 static int read_job(struct ident *ident, struct reader *reader)
 {
 	long job = number_of(reader, "SLURM_JOB_ID", UINT32_MAX);
-	long step = number_of(reader, "SLURM_STEP_ID", UINT32_MAX);
+	/* Outside the steps of srun a batch script has -5 there (Slurm 26.05). */
+	long step = text_of(reader, "SLURM_STEP_NUM_TASKS") ? number_of(reader, "SLURM_STEP_ID", UINT32_MAX) : UNSAID;
 	long attempt = count_of(reader, text_of(reader, "SLURM_RESTART_COUNT") ? "SLURM_RESTART_COUNT" : "MUSTER_ATTEMPT");
 	if (reader->failed)
 		return -1;
