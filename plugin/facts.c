@@ -87,7 +87,9 @@ void facts_from_env(struct facts *facts, const struct ident *ident, ident_env *e
 		.local_world_size = ident->local_world_size, .node_rank = ident->node_rank, .node_count = ident->node_count,
 		.locked_memory = -1, .dir_free = -1, .cpus_online = -1 };
 	snprintf(facts->node, sizeof facts->node, "%s", ident->node);
-	facts->in_step = is_set(&source, "SLURM_STEP_ID") && is_set(&source, "SLURM_PROCID");
+	/* A batch script has the others too in Slurm 26.05. */
+	facts->in_step = is_set(&source, "SLURM_STEP_ID") && is_set(&source, "SLURM_PROCID") &&
+		is_set(&source, "SLURM_STEP_NUM_TASKS");
 	facts->can_meet = is_set(&source, "PMIX_NAMESPACE") || is_set(&source, "MUSTER_RDZV_DIR");
 	facts->job_nodes = number_of(&source, "SLURM_JOB_NUM_NODES");
 	facts->job_tasks = number_of(&source, "MUSTER_JOB_TASKS");

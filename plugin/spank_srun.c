@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/number.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 
@@ -90,14 +91,30 @@ static void set_defaults(bool mpi)
 		setenv(defaults[i][0], defaults[i][1], 0);
 }
 
-/* For the tasks, which see only the step's own number: what the script or the shell of the job has. */
+static bool read_number(const char *name, int64_t *value)
+{
+	const char *text = getenv(name);
+	return text && number_whole(text, 1, 1 << 24, value);
+}
+
+/* For the tasks, which see only the step's own number: what the script or the shell of the job has. Newer releases of Slurm
+ * leave SLURM_NTASKS unset where only --ntasks-per-node was given. */
 static void tell_job_tasks(void)
 {
-	const char *tasks = getenv("SLURM_NTASKS");
+	char text[24];
+	int64_t tasks, nodes;
+	if (getenv("SLURM_STEP_NUM_TASKS"))
+		return; /* inside a step */
+	unsetenv("MUSTER_JOB_TASKS");
 	if (!getenv("SLURM_JOB_ID"))
-		unsetenv("MUSTER_JOB_TASKS");
-	else if (!getenv("SLURM_STEP_ID") && tasks)
-		setenv("MUSTER_JOB_TASKS", tasks, 1);
+		return;
+	if (!read_number("SLURM_NTASKS", &tasks)) {
+		if (!read_number("SLURM_NTASKS_PER_NODE", &tasks) || !read_number("SLURM_JOB_NUM_NODES", &nodes))
+			return;
+		tasks *= nodes;
+	}
+	snprintf(text, sizeof text, "%lld", (long long)tasks);
+	setenv("MUSTER_JOB_TASKS", text, 1);
 }
 
 int spank_srun_init(spank_t spank, int argc, char **argv)

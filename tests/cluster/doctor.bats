@@ -132,7 +132,7 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so" preflight=off
     plugin_says 0 0 muster: -N1 -w n1 -n3 --gres=gpu:1 true
     cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
-    for node in n1 n2 n3 n4; do wait_for 10 node_is $node idle; done
+    for node in n1 n2 n3 n4; do wait_for 30 node_is $node idle; done
 }
 
 # The device cgroup is faked by a device file that the user may not open: access(2) says the same of both.

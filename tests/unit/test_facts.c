@@ -34,7 +34,7 @@ static struct facts from(const char *const *table)
 
 static void a_task_of_a_step(void **state)
 {
-	const char *const table[] = { "SLURM_STEP_ID", "0", "SLURM_PROCID", "3", "PMIX_NAMESPACE", "slurm.pmix.1.0",
+	const char *const table[] = { "SLURM_STEP_ID", "0", "SLURM_PROCID", "3", "SLURM_STEP_NUM_TASKS", "8", "PMIX_NAMESPACE", "slurm.pmix.1.0",
 		"SLURM_JOB_NUM_NODES", "4", "SLURM_STEP_GPUS", "1", "SLURM_GPUS_ON_NODE", "2", "CUDA_VISIBLE_DEVICES", "1",
 		"SLURM_CPUS_PER_TASK", "2", "SLURM_JOB_CPUS_PER_NODE", "4(x4)", "SLURM_STEP_NODELIST", "n[1-4]", "MASTER_PORT", "23456",
 		"MUSTER_JOB_TASKS", "16", "MUSTER_CKPTD", "/run/muster/job-1/ckptd/socket", NULL };
@@ -51,6 +51,12 @@ static void a_task_of_a_step(void **state)
 	assert_int_equal(facts.cpus_of_job, 4);
 	assert_string_equal(facts.master, "n1");
 	assert_int_equal(facts.port, 23456);
+}
+
+static void a_batch_script_is_no_task(void **state)
+{
+	const char *const table[] = { "SLURM_STEP_ID", "-5", "SLURM_PROCID", "0", "SLURM_JOB_ID", "7", NULL };
+	assert_false(from(table).in_step);
 }
 
 static void nothing_said_is_nothing_known(void **state)
@@ -188,6 +194,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_task_of_a_step),
+		cmocka_unit_test(a_batch_script_is_no_task),
 		cmocka_unit_test(nothing_said_is_nothing_known),
 		cmocka_unit_test(hostile_values_are_nothing_known),
 		cmocka_unit_test(words_for_no_device),
