@@ -10,6 +10,7 @@ libcommon_la_SOURCES = \
 	common/hash_avx2.c common/hash_xxh3.h \
 	common/hostlist.c common/hostlist.h \
 	common/io.c common/io.h \
+	common/last_words.c common/last_words.h \
 	common/log.c common/log.h \
 	common/notice.c common/notice.h \
 	common/number.c common/number.h \

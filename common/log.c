@@ -5,8 +5,11 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "common/last_words.h"
 
 #define LINE_MAX_BYTES 4096
 
@@ -17,6 +20,7 @@ static enum log_level threshold = LOG_LEVEL_INFO;
 static char tag[300];
 static log_writer *writer = write_stderr;
 static void *writer_arg;
+static struct last_words last_words = { .fd = -1 };
 
 static const char *const level_names[] = { "error", "warn", "info", "debug" };
 
@@ -64,6 +68,13 @@ void log_set_writer(log_writer *new_writer, void *arg)
 	pthread_mutex_unlock(&lock);
 }
 
+void log_keep_last(void)
+{
+	pthread_mutex_lock(&lock);
+	last_words = last_words_open(getenv(LAST_WORDS_VARIABLE));
+	pthread_mutex_unlock(&lock);
+}
+
 static void log_line(enum log_level level, const char *format, va_list args)
 {
 	if (level > threshold)
@@ -71,6 +82,7 @@ static void log_line(enum log_level level, const char *format, va_list args)
 	char line[LINE_MAX_BYTES];
 	vsnprintf(line, sizeof line, format, args);
 	pthread_mutex_lock(&lock);
+	last_words_write(&last_words, line);
 	writer(writer_arg, level, line);
 	pthread_mutex_unlock(&lock);
 }

@@ -20,6 +20,10 @@ void log_set_tag(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Replaces the writer; NULL brings the default back. */
 void log_set_writer(log_writer *writer, void *arg);
 
+/* From now on each line that is logged is also kept where slurmstepd finds it if this task is the first to fail, if it was
+ * started by one that asks for that (common/last_words.h). */
+void log_keep_last(void);
+
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));

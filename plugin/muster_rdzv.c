@@ -200,6 +200,7 @@ int main(int argc, char **argv)
 	struct ident ident;
 	struct times times;
 	struct err err;
+	log_keep_last();
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (ident_discover(&ident, &err) < 0)

@@ -62,7 +62,10 @@ spank_muster_la_SOURCES = $(launch_checks) \
 	common/err.c common/err.h \
 	common/hostlist.c common/hostlist.h \
 	common/ident.c common/ident.h \
+	common/last_words.c common/last_words.h \
 	common/number.c common/number.h \
+	plugin/end_channel.c plugin/end_channel.h \
+	plugin/first_end.c plugin/first_end.h \
 	plugin/job_folder.c plugin/job_folder.h \
 	plugin/job_service.c plugin/job_service.h \
 	plugin/preflight.c plugin/preflight.h \
@@ -73,6 +76,7 @@ spank_muster_la_SOURCES = $(launch_checks) \
 	plugin/spank_alloc.c plugin/spank_contexts.h \
 	plugin/spank_args.c plugin/spank_args.h \
 	plugin/spank_dispatch.c \
+	plugin/spank_end.c plugin/spank_end.h \
 	plugin/spank_job.c \
 	plugin/spank_srun.c \
 	plugin/spank_stepd.c \

@@ -8,6 +8,7 @@
 /* spank_srun.c: in srun */
 int spank_srun_init(spank_t spank, int argc, char **argv);
 int spank_srun_post_opt(spank_t spank);
+int spank_srun_exit(void);
 
 /* spank_alloc.c: in sbatch and salloc */
 int spank_alloc_init(spank_t spank, int argc, char **argv);

@@ -47,6 +47,11 @@ int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
 	return spank_stepd_task_exit(spank);
 }
 
+int slurm_spank_exit(spank_t spank, int argc, char **argv)
+{
+	return spank_context() == S_CTX_LOCAL ? spank_srun_exit() : 0;
+}
+
 int slurm_spank_job_prolog(spank_t spank, int argc, char **argv)
 {
 	return spank_job_prolog(spank, argc, argv);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In srun: supplies the defaults that data-parallel training needs and that the user has not set. */
+/* In srun: supplies the defaults that data-parallel training needs and that the user has not set, and says at the end which
+ * rank was the first to fail. */
+#include "config.h"
+
+#include <dlfcn.h>
 #include <slurm/slurm.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,14 +12,18 @@
 
 #include "common/auto.h"
 #include "common/number.h"
+#include "plugin/end_channel.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
+
+#define COLLECT_SECONDS 1.0 /* what came is there; strangers may have come, too */
 
 static struct {
 	struct spank_args args;
 	enum spank_choice early;
-	bool defaults_set;
-} srun;
+	bool defaults_set, interactive;
+	struct end_channel ends;
+} srun = { .ends.fd = -1 };
 
 /* srun reads these variables after slurm_spank_init and before its command line, so the user's options win. */
 static const char *const defaults[][2] = {
@@ -124,16 +132,40 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 		slurm_error("muster: %s", err.text);
 	if (spank_args_register(spank) < 0)
 		return -1;
-	bool interactive, mpi;
-	enum spank_choice choice = srun.early = early_choice(&interactive, &mpi);
+	bool mpi;
+	enum spank_choice choice = srun.early = early_choice(&srun.interactive, &mpi);
 	spank_args_hand_on(choice);
 	srun.defaults_set = choice == CHOICE_NONE ? srun.args.default_on : choice == CHOICE_ON;
 	/* The shell would hand them to each srun that is started from it, also to one with --no-muster. */
-	if (srun.defaults_set && !interactive)
+	if (srun.defaults_set && !srun.interactive)
 		set_defaults(mpi);
 	if (srun.defaults_set)
 		tell_job_tasks();
 	return 0;
+}
+
+/* The ports that the site lets srun listen on; NULL: any. slurm_conf is no public symbol, but the plugin only loads into the
+ * Slurm release that it was built for. */
+static const uint16_t *port_range(void)
+{
+	const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
+	return conf ? conf->srun_port_range : NULL;
+}
+
+/* From before the step is made, since a step of several components takes the environment of this moment. */
+static void await_ends(enum spank_choice choice)
+{
+	char value[END_CHANNEL_VALUE_SIZE];
+	struct err err;
+	if (srun.ends.fd >= 0)
+		return; /* Slurm calls once a component */
+	unsetenv(END_CHANNEL_VARIABLE);
+	if (srun.interactive || (choice == CHOICE_NONE ? !srun.args.default_on : choice == CHOICE_OFF))
+		return;
+	if (end_channel_open(&srun.ends, port_range(), value, &err) < 0)
+		slurm_spank_log("muster: %s; the first failure will not be named", err.text);
+	else
+		setenv(END_CHANNEL_VARIABLE, value, 1);
 }
 
 int spank_srun_post_opt(spank_t spank)
@@ -142,8 +174,19 @@ int spank_srun_post_opt(spank_t spank)
 	if (choice == CHOICE_ON && !srun.defaults_set)
 		slurm_spank_log("muster: couldn't set srun's defaults: write --muster in full, before the program's name");
 	spank_args_tell_job(spank, spank_args_first(choice, srun.early));
+	await_ends(spank_args_first(choice, srun.early));
 	/* The tasks, and srun commands that they start, go by the same choice. */
 	if (choice != CHOICE_NONE)
 		setenv("MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
+	return 0;
+}
+
+int spank_srun_exit(void)
+{
+	struct first_end state = { 0 };
+	char line[600];
+	end_channel_collect(&srun.ends, COLLECT_SECONDS, &state);
+	if (first_end_line(&state, line, sizeof line))
+		slurm_spank_log("muster: %s", line);
 	return 0;
 }

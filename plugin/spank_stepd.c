@@ -19,6 +19,7 @@
 #include "plugin/run_as_user.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
+#include "plugin/spank_end.h"
 #include "plugin/task_end.h"
 
 #define HELPER_SECONDS 10.0  /* how long the end of a task may wait for muster-requeue */
@@ -162,8 +163,10 @@ int spank_stepd_post_opt(spank_t spank)
 	/* The script and its srun commands don't see sbatch's options, and with --export not its environment either. */
 	if (choice != CHOICE_NONE && item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
 		spank_setenv(spank, "MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
-	if (stepd.wanted && is_task_step(spank))
-		find_master(spank);
+	if (!stepd.wanted || !is_task_step(spank))
+		return 0;
+	find_master(spank);
+	spank_end_begin(spank);
 	return 0;
 }
 
@@ -225,6 +228,7 @@ int spank_stepd_task_init(spank_t spank)
 	}
 	if (set_service(spank) < 0)
 		return -1;
+	spank_end_task_init(spank);
 	/* This is the task's own process: its end is the task's, with a status that says so. */
 	if (!preflight_task(stepd.preflight, preflight_mode(spank), task_env, say, spank))
 		_exit(EXIT_USAGE);
@@ -235,13 +239,14 @@ int spank_stepd_task_init(spank_t spank)
 static void relay(char *output, const char *why)
 {
 	char *rest = NULL, *line = strtok_r(output, "\n", &rest);
-	if (line)
+	if (line && why)
 		slurm_spank_log("muster: %s", why);
 	for (; line; line = strtok_r(NULL, "\n", &rest))
 		slurm_spank_log("%s", line);
 }
 
-static void ask_requeue(spank_t spank, enum task_end end, const char *why)
+/* `known`: srun names the first rank itself. It does so where the job ran when the rank failed: the helper then has a line. */
+static void ask_requeue(spank_t spank, enum task_end end, const char *why, bool known)
 {
 	char job[16], attempt[16], step[32], final[400], output[1000];
 	char *argv[12];
@@ -262,10 +267,13 @@ static void ask_requeue(spank_t spank, enum task_end end, const char *why)
 	argv[n++] = job;
 	argv[n++] = attempt;
 	argv[n] = NULL;
-	if (run_helper(spank, argv, HELPER_SECONDS, output, sizeof output, &err) < 0)
+	int rc = run_helper(spank, argv, HELPER_SECONDS, output, sizeof output, &err);
+	if (rc < 0)
 		slurm_spank_log("muster: %s: %s", why, err.text);
-	else
-		relay(output, why);
+	if (rc < 0 || output[0])
+		spank_end_running(spank);
+	if (rc == 0)
+		relay(output, known ? NULL : why);
 }
 
 int spank_stepd_task_exit(spank_t spank)
@@ -273,17 +281,22 @@ int spank_stepd_task_exit(spank_t spank)
 	int status = 0;
 	char end_text[100], why[300];
 	const char *node;
-	if (!stepd.wanted || stepd.end_seen || !stepd.args.requeue || !is_task_step(spank))
-		return 0;
-	if (spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
+	if (!stepd.wanted || !is_task_step(spank) || spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
 		return 0;
 	enum task_end end = task_end_judge(status);
 	if (end == TASK_FINISHED)
 		return 0;
+	bool known = spank_end_tell(spank, status);
+	if (stepd.end_seen)
+		return 0;
 	stepd.end_seen = true;
+	if (!stepd.args.requeue) {
+		spank_end_running(spank);
+		return 0;
+	}
 	node = task_env("SLURMD_NODENAME", spank);
-	snprintf(why, sizeof why, "rank %u%s%s %s", item(spank, S_TASK_GLOBAL_ID), node ? " on " : "", node ? node : "",
+	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "", node ? node : "",
 		task_end_describe(status, end_text, sizeof end_text));
-	ask_requeue(spank, end, why);
+	ask_requeue(spank, end, why, known);
 	return 0;
 }

@@ -36,6 +36,26 @@ enum task_end task_end_judge(int wait_status)
 	}
 }
 
+enum task_blame task_end_blame(int wait_status)
+{
+	switch (signal_of(wait_status)) {
+	case 0:
+		break;
+	case SIGKILL:
+		return TASK_BLAME_KILLED;
+	case SIGHUP:
+	case SIGINT:
+	case SIGTERM:
+	case SIGUSR1:
+	case SIGUSR2:
+		return TASK_BLAME_TOLD;
+	default:
+		return TASK_BLAME_OWN;
+	}
+	int code = WEXITSTATUS(wait_status);
+	return code == EXIT_REQUEUE ? TASK_BLAME_TOLD : code == EXIT_LOST ? TASK_BLAME_LOST : TASK_BLAME_OWN;
+}
+
 char *task_end_describe(int wait_status, char *out, size_t size)
 {
 	int signal_number = signal_of(wait_status);

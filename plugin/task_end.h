@@ -15,6 +15,17 @@ enum task_end {
 /* A shell in front of the program turns death by signal N into status 128 + N: it counts as the same. */
 enum task_end task_end_judge(int wait_status);
 
+/* Whose doing an end is. */
+enum task_blame {
+	TASK_BLAME_OWN,    /* the task's */
+	TASK_BLAME_LOST,   /* most likely a peer's: status 69 */
+	TASK_BLAME_KILLED, /* SIGKILL: by a user or for its memory, or by Slurm since another task has failed */
+	TASK_BLAME_TOLD,   /* nobody's: it was told to end, by SIGTERM for instance, or has seen a notice (status 75) */
+};
+
+/* For statuses other than that of TASK_FINISHED. */
+enum task_blame task_end_blame(int wait_status);
+
 /* "exited with status 1", "was killed by signal 9 (Killed)" … into `out`; returns it. */
 char *task_end_describe(int wait_status, char *out, size_t size);
 

@@ -15,6 +15,8 @@ fuzz() {
 
 @test "the protocol of the checkpoint service stands any bytes" { fuzz ckptd_proto; }
 
+@test "what anybody may send to srun stands any bytes" { fuzz first_end; }
+
 @test "the reader of owner.json stands any bytes" { fuzz owner; }
 
 @test "the readers of models from elsewhere stand any files" { fuzz import; }

@@ -132,6 +132,15 @@ unit_tests += tests/unit/test_preflight
 tests_unit_test_preflight_SOURCES = tests/unit/test_preflight.c plugin/preflight.c plugin/site_pmix.c
 tests_unit_test_preflight_LDADD = libdoctor.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_last_words
+tests_unit_test_last_words_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_first_end
+tests_unit_test_first_end_SOURCES = tests/unit/test_first_end.c plugin/first_end.c plugin/task_end.c
+tests_unit_test_first_end_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_end_channel
+tests_unit_test_end_channel_SOURCES = tests/unit/test_end_channel.c plugin/end_channel.c plugin/first_end.c \
+	plugin/listen.c plugin/task_end.c
+tests_unit_test_end_channel_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_task_end
 tests_unit_test_task_end_SOURCES = tests/unit/test_task_end.c plugin/task_end.c
 tests_unit_test_task_end_LDADD = libcommon.la $(CMOCKA_LIBS)
@@ -276,7 +285,7 @@ EXTRA_DIST += \
 	tests/cluster/plugin.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
 	tests/cluster/without_plugin.bats \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
-	tests/cluster/preemption.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
+	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
 	tests/cluster/ckptd.bats tests/cluster/doctor.bats tests/doctor.bats \
 	tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
 	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
@@ -288,7 +297,7 @@ fuzz:
 	$(top_srcdir)/tests/fuzz/run.sh $(FUZZ_SECONDS)
 .PHONY: fuzz
 EXTRA_DIST += tests/sanitize.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c \
-	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_import.c \
+	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/seeds \
 	tests/fuzz/dictionaries
 # End of tests.mk

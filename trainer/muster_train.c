@@ -345,6 +345,7 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	struct train_end end = { 0 };
 	static const char *const isas[] = { "auto", "avx512", "avx2", "default" };
+	log_keep_last();
 	signal(SIGPIPE, SIG_IGN); /* a reader of our output that went away must not end the training */
 	if (notice_take(&err) < 0 || settings_parse(&run.settings, argc, argv, &err) < 0)
 		return usage_error(&err);

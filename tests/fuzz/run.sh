@@ -8,14 +8,14 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto import manifest npy owner part safetensors tokens
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto first_end import manifest npy owner part safetensors tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # The sources that a harness needs.
 sources() {
-    local base=(common/{clock,err,hash,hash_avx2,io,log,number}.c -ljansson -lxxhash -lm)
+    local base=(common/{clock,err,hash,hash_avx2,io,last_words,log,number}.c -ljansson -lxxhash -lm)
     case $1 in
     attempts) echo checkpoint/{attempts,record}.c "${base[@]}" ;;
     checkpoint)
@@ -23,6 +23,7 @@ sources() {
             common/pages.c "${base[@]}"
         ;;
     ckptd_proto) echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c "${base[@]}" ;;
+    first_end) echo plugin/{first_end,task_end}.c common/{last_words,number}.c -lm ;;
     owner) echo checkpoint/{owner,record}.c "${base[@]}" ;;
     import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c "${base[@]}" ;;
     manifest) echo checkpoint/manifest.c "${base[@]}" ;;

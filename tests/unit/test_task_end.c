@@ -33,6 +33,19 @@ static void every_signal_brings_the_job_back(void **state)
 	}
 }
 
+static void an_end_is_somebodys_doing(void **state)
+{
+	static const struct { int status; enum task_blame want; } cases[] = {
+		{ EXITED(1), TASK_BLAME_OWN }, { EXITED(2), TASK_BLAME_OWN }, { EXITED(65), TASK_BLAME_OWN }, { EXITED(255), TASK_BLAME_OWN },
+		{ SIGSEGV, TASK_BLAME_OWN }, { SIGABRT | 0x80, TASK_BLAME_OWN }, { EXITED(139), TASK_BLAME_OWN },
+		{ EXITED(69), TASK_BLAME_LOST }, { EXITED(75), TASK_BLAME_TOLD },
+		{ SIGKILL, TASK_BLAME_KILLED }, { EXITED(137), TASK_BLAME_KILLED },
+		{ SIGTERM, TASK_BLAME_TOLD }, { EXITED(143), TASK_BLAME_TOLD }, { SIGINT, TASK_BLAME_TOLD }, { SIGUSR2, TASK_BLAME_TOLD },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+		assert_int_equal(task_end_blame(cases[i].status), cases[i].want);
+}
+
 static void the_user_is_told_in_words(void **state)
 {
 	char text[100];
@@ -47,6 +60,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(statuses_are_judged_as_documented),
 		cmocka_unit_test(every_signal_brings_the_job_back),
+		cmocka_unit_test(an_end_is_somebodys_doing),
 		cmocka_unit_test(the_user_is_told_in_words),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One message a connection. */
+#include "config.h"
+
+#include "plugin/end_channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/number.h"
+#include "plugin/listen.h"
+
+#define BATCH 64           /* connections that are read at once */
+#define READ_SECONDS 0.2   /* what came is there: who has sent nothing yet may stay away */
+
+/* ---- in srun ---- */
+
+static int make_secret(char out[END_SECRET_SIZE])
+{
+	unsigned char bytes[(END_SECRET_SIZE - 1) / 2];
+	if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+		return -1;
+	for (size_t i = 0; i < sizeof bytes; i++)
+		snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+	return 0;
+}
+
+static int listen_within(const uint16_t *range, int *port)
+{
+	if (!range)
+		return listen_any(0, port);
+	for (int want = range[0]; want <= range[1]; want++) {
+		int fd = listen_any(want, port);
+		if (fd >= 0 || errno != EADDRINUSE)
+			return fd;
+	}
+	return -1;
+}
+
+int end_channel_open(struct end_channel *channel, const uint16_t *range, char value[END_CHANNEL_VALUE_SIZE],
+	struct err *err)
+{
+	int port;
+	channel->fd = -1;
+	AUTO_CLOSE int fd = listen_within(range, &port);
+	if (fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || make_secret(channel->secret) < 0)
+		return err_set(err, "couldn't listen for the ends of tasks: %m");
+	snprintf(value, END_CHANNEL_VALUE_SIZE, "%d:%s", port, channel->secret);
+	channel->fd = fd;
+	fd = -1;
+	return 0;
+}
+
+/* A connection and what it has sent. */
+struct visitor {
+	int fd;
+	size_t used;
+	char bytes[END_MESSAGE_MAX + 1];
+	bool done;
+};
+
+/* Reads what is there; done when that is a line, too much for one, or all there will be. */
+static void listen_to(struct visitor *visitor)
+{
+	while (!visitor->done) {
+		ssize_t n = read(visitor->fd, visitor->bytes + visitor->used, sizeof visitor->bytes - visitor->used);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		visitor->used += n > 0 ? (size_t)n : 0;
+		visitor->done = n <= 0 || visitor->used == sizeof visitor->bytes ||
+			visitor->bytes[visitor->used - 1] == '\n';
+	}
+}
+
+static void listen_to_all(struct visitor *visitors, int count, struct deadline deadline)
+{
+	for (;;) {
+		struct pollfd polled[BATCH];
+		int waiting = 0;
+		for (int i = 0; i < count; i++) {
+			listen_to(&visitors[i]);
+			polled[i] = (struct pollfd){ visitors[i].done ? -1 : visitors[i].fd, POLLIN, 0 };
+			waiting += !visitors[i].done;
+		}
+		if (!waiting || deadline_passed(deadline))
+			return;
+		poll(polled, (nfds_t)count, (int)(deadline_left(deadline) * 1e3) + 1);
+	}
+}
+
+/* Accepts up to BATCH connections and takes in their messages. Returns how many there were. */
+static int take_batch(const struct end_channel *channel, struct deadline end, struct first_end *state)
+{
+	static struct visitor visitors[BATCH];
+	struct task_report report;
+	int count = 0;
+	double seconds = deadline_left(end);
+	for (int fd; count < BATCH && (fd = accept4(channel->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0; count++)
+		visitors[count] = (struct visitor){ .fd = fd };
+	listen_to_all(visitors, count, deadline_in(seconds < READ_SECONDS ? seconds : READ_SECONDS));
+	for (int i = 0; i < count; i++) {
+		enum end_message kind = end_read(visitors[i].bytes, visitors[i].used, channel->secret, &report);
+		if (kind == END_REPORT)
+			first_end_add(state, &report);
+		state->running |= kind == END_RUNNING;
+		close(visitors[i].fd);
+	}
+	return count;
+}
+
+void end_channel_collect(struct end_channel *channel, double seconds, struct first_end *state)
+{
+	struct deadline end = deadline_in(seconds);
+	while (channel->fd >= 0 && take_batch(channel, end, state) > 0 && !deadline_passed(end))
+		;
+	if (channel->fd >= 0)
+		close(channel->fd);
+	channel->fd = -1;
+}
+
+/* ---- in slurmstepd ---- */
+
+bool end_address_read(const char *host, const char *value, struct end_address *address)
+{
+	int64_t port;
+	const char *secret = value ? strchr(value, ':') : NULL;
+	size_t digits = secret ? (size_t)(secret - value) : 0;
+	if (!host || !secret || strlen(host) >= sizeof address->host || digits >= sizeof address->port)
+		return false;
+	if (strspn(++secret, "0123456789abcdef") != END_SECRET_SIZE - 1 || secret[END_SECRET_SIZE - 1])
+		return false;
+	strcpy(address->host, host);
+	strcpy(address->secret, secret);
+	snprintf(address->port, sizeof address->port, "%.*s", (int)digits, value);
+	return number_whole(address->port, 1, 65535, &port);
+}
+
+/* A socket that is the user's, also for a firewall. The raw call changes this thread alone, and a root process can change
+ * back what it changes. */
+static int socket_of(uid_t uid, int family)
+{
+	uid_t self = geteuid();
+	if (self != uid && syscall(SYS_setresuid, -1, uid, -1) < 0)
+		return -1;
+	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (self != uid && syscall(SYS_setresuid, -1, self, -1) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static bool wait_to_write(int fd, struct deadline deadline)
+{
+	struct pollfd polled = { fd, POLLOUT, 0 };
+	int n;
+	while ((n = poll(&polled, 1, (int)(deadline_left(deadline) * 1e3) + 1)) < 0 && errno == EINTR)
+		;
+	return n > 0;
+}
+
+static int connect_to(const struct addrinfo *to, uid_t uid, struct deadline deadline)
+{
+	int error = 0;
+	socklen_t size = sizeof error;
+	AUTO_CLOSE int fd = socket_of(uid, to->ai_family);
+	if (fd < 0 || (connect(fd, to->ai_addr, to->ai_addrlen) < 0 && errno != EINPROGRESS) || !wait_to_write(fd, deadline))
+		return -1;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error)
+		return -1;
+	int connected = fd;
+	fd = -1;
+	return connected;
+}
+
+int end_channel_tell(const struct end_address *address, uid_t uid, const char *message, size_t size, double seconds)
+{
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
+	struct addrinfo *to = NULL;
+	if (getaddrinfo(address->host, address->port, &hints, &to) != 0)
+		return -1;
+	AUTO_CLOSE int fd = connect_to(to, uid, deadline_in(seconds));
+	freeaddrinfo(to);
+	/* It fits in the socket's buffer. */
+	return fd >= 0 && send(fd, message, size, MSG_NOSIGNAL) == (ssize_t)size ? 0 : -1;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In slurmstepd: the end of a task, told to srun. */
+#include "config.h"
+
+#include "plugin/spank_end.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/clock.h"
+#include "common/last_words.h"
+#include "plugin/end_channel.h"
+#include "plugin/task_end.h"
+
+#define TELL_SECONDS 0.4 /* a message; there are two at most, or three where the second is of a task that failed by itself */
+/* Where another rank's end may have been the cause, that one's message is to come first. */
+#define ECHO_SECONDS 0.05
+
+static struct {
+	int words;         /* the tasks' last words; -1: none */
+	int *first_rank;   /* shared with the tasks: by how much their ranks are higher than this component counts them */
+	bool told, told_own, known;
+} end = { .words = -1 };
+
+static uint32_t item(spank_t spank, enum spank_item name)
+{
+	uint32_t value = 0;
+	return spank_get_item(spank, name, &value) == ESPANK_SUCCESS ? value : 0;
+}
+
+static bool variable(spank_t spank, const char *name, char *out, size_t size)
+{
+	return spank_getenv(spank, name, out, (int)size) == ESPANK_SUCCESS;
+}
+
+void spank_end_begin(spank_t spank)
+{
+	int *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared != MAP_FAILED)
+		end.first_rank = shared;
+	end.words = last_words_make((int)item(spank, S_JOB_LOCAL_TASK_COUNT));
+}
+
+void spank_end_task_init(spank_t spank)
+{
+	char value[100];
+	/* A step that is started from inside this one has an srun of its own. */
+	spank_unsetenv(spank, END_CHANNEL_VARIABLE);
+	spank_unsetenv(spank, LAST_WORDS_VARIABLE);
+	if (end.first_rank && variable(spank, "SLURM_PROCID", value, sizeof value))
+		*end.first_rank = atoi(value) - (int)item(spank, S_TASK_GLOBAL_ID);
+	if (end.words >= 0 && last_words_hand_on(end.words, (int)item(spank, S_TASK_ID), value, sizeof value) == 0)
+		spank_setenv(spank, LAST_WORDS_VARIABLE, value, 1);
+}
+
+int spank_end_rank(spank_t spank)
+{
+	return (int)item(spank, S_TASK_GLOBAL_ID) + (end.first_rank ? *end.first_rank : 0);
+}
+
+static bool find_launcher(spank_t spank, struct end_address *address)
+{
+	char host[sizeof address->host], value[END_CHANNEL_VALUE_SIZE];
+	return variable(spank, "SLURM_SRUN_COMM_HOST", host, sizeof host) &&
+		variable(spank, END_CHANNEL_VARIABLE, value, sizeof value) && end_address_read(host, value, address);
+}
+
+static void fill_in(spank_t spank, int status, struct task_report *report)
+{
+	char world[16] = "";
+	*report = (struct task_report){ .rank = spank_end_rank(spank), .wait_status = status };
+	variable(spank, "SLURM_STEP_NUM_TASKS", world, sizeof world);
+	report->world = atoi(world);
+	if (!variable(spank, "SLURMD_NODENAME", report->node, sizeof report->node))
+		report->node[0] = '\0';
+	if (end.words >= 0)
+		last_words_read(end.words, (int)item(spank, S_TASK_ID), report->words);
+}
+
+bool spank_end_tell(spank_t spank, int status)
+{
+	struct end_address address;
+	struct task_report report;
+	char message[END_MESSAGE_MAX];
+	enum task_blame blame = task_end_blame(status);
+	bool own = blame == TASK_BLAME_OWN;
+	if (end.told_own || (end.told && !own) || !find_launcher(spank, &address))
+		return end.known;
+	end.told = true;
+	end.told_own = own;
+	fill_in(spank, status, &report);
+	if (!own)
+		deadline_sleep(deadline_in(1), ECHO_SECONDS);
+	size_t size = end_write_report(address.secret, &report, message);
+	bool sent = end_channel_tell(&address, item(spank, S_JOB_UID), message, size, TELL_SECONDS) == 0;
+	end.known |= sent && blame != TASK_BLAME_TOLD;
+	return end.known;
+}
+
+void spank_end_running(spank_t spank)
+{
+	struct end_address address;
+	char message[END_MESSAGE_MAX];
+	if (end.told && find_launcher(spank, &address))
+		end_channel_tell(&address, item(spank, S_JOB_UID), message, end_write_running(address.secret, message), TELL_SECONDS);
+}

@@ -1,0 +1,134 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# srun's user sees in one line which rank was the first to fail; and none where nobody has.
+
+load helpers
+
+setup_file() {
+    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
+    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so
+    export MUSTER_CLUSTER_KILLWAIT=2 MUSTER_CLUSTER_GRACE=3
+    [ -e "$PLUGIN" ] || return 0
+    cluster_begin 4 --plugin "$PLUGIN"
+    [ "$(id -u)" = 0 ] || return 0
+    # step.sh COMMAND: a batch script with one step, whose tasks run COMMAND.
+    printf '#!/bin/bash\nsrun /bin/bash -c "$1"\n' >"$JOBS/step.sh"
+    chmod 755 "$JOBS/step.sh"
+}
+
+teardown_file() { cluster_end; }
+
+setup() {
+    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
+    cluster_require
+}
+
+teardown() { cluster_explain; }
+
+# begin NAME SRUN-ARGUMENT…: a step in the background, its output in $JOBS/NAME.
+begin() { cluster run timeout 60 srun --muster "${@:2}" >"$JOBS/$1" 2>&1 3>&- & }
+
+# said NAME LINE: the step's output has that line about a rank, and no other.
+said() {
+    local line
+    line=$(grep '^muster: rank ' "$JOBS/$1") || :
+    # shellcheck disable=SC2053
+    [[ $line = "muster: rank "$2 ]] || { cat "$JOBS/$1" && echo "not: $2" && return 1; }
+}
+
+# silent FILE…: none of these outputs has a line about a rank.
+silent() { ! grep -H '^muster: rank ' "$@"; }
+
+others=", the first of 4 ranks to fail; the 3 others were stopped for it"
+
+@test "a kill, a crash, an exit and an exception are named with rank and node, once" {
+    # shellcheck disable=SC2016
+    local -A ends=([kill]='kill -9 $$' [segv]='kill -11 $$' [one]='exit 1'
+        [python]='exec python3 -c "raise ValueError()"' [behind]='exit 3')
+    for end in "${!ends[@]}"; do
+        begin "$end" -N2 --ntasks-per-node=2 bash -c "[ \$RANK = 2 ] && { ${ends[$end]}; }
+            [ $end:\$RANK = behind:0 ] && { trap 'exit 69' TERM; sleep 40 & wait; }; exec sleep 40"
+    done
+    wait
+    said kill "2 on n? was killed by signal 9 (Killed)$others"
+    said segv "2 on n? was killed by signal 11 (Segmentation fault)$others"
+    said one "2 on n? exited with status 1$others"
+    said python "2 on n? exited with status 1$others"
+    grep -q ValueError "$JOBS/python"
+    said behind "2 on n? exited with status 3$others"
+    grep -q 'task 0: Exited with exit code 69' "$JOBS/behind"
+}
+
+@test "the line has what a program of ours said last, also when it is killed" {
+    begin alone -n1 muster-train --data missing.bin --ckpt-dir run
+    begin late -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 40; exec muster-rdzv -t 1'
+    begin plain -n1 --export=NONE /bin/bash -c 'exit 7'
+    wait
+    said alone '0 on n? exited with status 65; it last said "*missing.bin*"'
+    said late '0 on n? lost a peer*; it last said "rendezvous: couldn'"'"'t meet 1 of 2 ranks within 1 s: rank 1 (on n?) did not come"'
+    said plain '0 on n? exited with status 7'
+}
+
+@test "a step of several components counts its ranks through; steps of one job name their own" {
+    cluster run timeout 60 salloc -N1 -n1 : -N2 -n2 srun --muster --het-group=0,1 \
+        bash -c '[ $RANK = 2 ] && exit 3; exec sleep 40' >"$JOBS/het" 2>&1 3>&- &
+    cat >"$JOBS/two.sh" <<'END'
+#!/bin/bash
+for code in 4 5; do
+    srun --muster --exclusive -N1 -n2 bash -c '[ $RANK = 1 ] && exit '$code'; exec sleep 40' >two-$code 2>&1 &
+done
+wait
+END
+    chmod 755 "$JOBS/two.sh"
+    job_submit -N2 --ntasks-per-node=2 -W two.sh || :
+    wait
+    said het "2 on n? exited with status 3, the first of 3 ranks to fail; the 2 others were stopped for it"
+    for code in 4 5; do
+        said two-$code "1 on n? exited with status $code, the first of 2 ranks to fail; the other was stopped for it"
+    done
+}
+
+@test "nobody has failed: a notice, success, a step without --muster, a job that is cancelled" {
+    begin notice -N2 -n4 bash -c 'exit 75'
+    begin success -N2 -n4 true
+    cluster run timeout 60 srun -N2 -n4 bash -c 'exit 1' >"$JOBS/without" 2>&1 3>&- &
+    # shellcheck disable=SC2016
+    for answer in : 'trap "" TERM' 'trap "exit 1" TERM' 'trap "exit 69" TERM'; do
+        ids+=("$(job_submit --muster -N2 -n2 step.sh "$answer; sleep 40 & wait; wait")")
+    done
+    for id in "${ids[@]}"; do job_wait "$id" 30 RUNNING; done
+    sleep 1
+    cluster run scancel "${ids[@]}"
+    for id in "${ids[@]}"; do job_wait "$id" 30 CANCELLED; done
+    wait
+    grep -q 'asked to be put back' "$JOBS/notice" # which is no failure, and stands there as before
+    silent "$JOBS"/success "$JOBS"/without
+    [ "$(grep -c '^muster: rank' "$JOBS/notice")" -eq 1 ]
+    for id in "${ids[@]}"; do silent "$(job_output "$id")"; done
+}
+
+@test "nobody has failed: a job that is preempted" {
+    # The first ends in its grace time by SIGTERM, the second when that is over by SIGKILL.
+    id=$(job_submit --muster -N2 -n2 step.sh '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 60')
+    job_wait "$id" 30 RUNNING && sleep 1
+    job_preempt "$id"
+    id2=$(job_submit --muster -N2 -n2 step.sh '[ $MUSTER_ATTEMPT != 0 ] || { trap "" TERM; sleep 60 & wait; wait; }')
+    job_wait "$id2" 60 RUNNING && sleep 1
+    job_preempt "$id2"
+    job_end "$id" "$id2"
+    cat "$(job_output "$id")" "$(job_output "$id2")"
+    ! grep 'the first of' "$(job_output "$id")" "$(job_output "$id2")"
+}
+
+@test "nobody has failed: a node dies" {
+    id=$(job_submit --muster -N2 -n2 -w n3,n4 step.sh '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 90')
+    job_wait "$id" 30 RUNNING && sleep 1
+    cluster kill-node n4
+    wait_for 60 left_first_attempt "$id"
+    cluster start-node n4
+    job_end "$id"
+    cat "$(job_output "$id")"
+    silent "$(job_output "$id")"
+}
+
+left_first_attempt() { ! job_runs_attempt "$1" 0; }

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libFuzzer harness of what anybody may send to srun: what is accepted prints as one line, and is read again as it was. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/first_end.h"
+
+#define SECRET "0123456789abcdef0123456789abcdef"
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
+
+static void check(const struct task_report *report)
+{
+	char message[END_MESSAGE_MAX], line[600];
+	struct task_report again;
+	struct first_end end = { .running = true };
+	size_t size = end_write_report(SECRET, report, message);
+	if (size >= END_MESSAGE_MAX || end_read(message, size, SECRET, &again) != END_REPORT || again.rank != report->rank ||
+		again.wait_status != report->wait_status || strcmp(again.words, report->words) != 0 ||
+		strcmp(again.node, report->node) != 0)
+		abort();
+	first_end_add(&end, report);
+	if (!first_end_line(&end, line, sizeof line))
+		return;
+	for (const char *p = line; *p; p++)
+		if (*p < ' ' || *p > '~')
+			abort();
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct task_report report;
+	if (end_read((const char *)bytes, size, SECRET, &report) == END_REPORT)
+		check(&report);
+	return 0;
+}

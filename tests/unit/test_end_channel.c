@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* end_channel: messages are taken in the order in which they came; what strangers send, or don't, changes nothing. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "plugin/end_channel.h"
+
+#define EXITED(code) ((code) << 8)
+
+static struct end_channel channel;
+static struct end_address address;
+
+static int begin(void **state)
+{
+	char value[END_CHANNEL_VALUE_SIZE];
+	struct err err;
+	return end_channel_open(&channel, NULL, value, &err) < 0 || !end_address_read("127.0.0.1", value, &address);
+}
+
+static void tell(int rank, int wait_status)
+{
+	char message[END_MESSAGE_MAX];
+	const struct task_report report = { rank, 8, wait_status, "n1", "" };
+	size_t size = end_write_report(address.secret, &report, message);
+	assert_int_equal(end_channel_tell(&address, geteuid(), message, size, 1), 0);
+}
+
+static void tell_running(void)
+{
+	char message[END_MESSAGE_MAX];
+	assert_int_equal(end_channel_tell(&address, geteuid(), message, end_write_running(address.secret, message), 1), 0);
+}
+
+/* A connection of somebody else's, which stays open. */
+static int visit(const void *bytes, size_t size)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0), port;
+	sscanf(address.port, "%d", &port);
+	to.sin_port = htons((uint16_t)port);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+	assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
+	return fd;
+}
+
+static void the_order_of_arrival_is_kept(void **state)
+{
+	struct first_end end = { 0 };
+	for (int rank = 7; rank > 0; rank--)
+		tell(rank, SIGKILL);
+	end_channel_collect(&channel, 1, &end);
+	assert_true(end.found);
+	assert_int_equal(end.first.rank, 7);
+	assert_false(end.running);
+	assert_int_equal(channel.fd, -1);
+}
+
+static void more_than_a_batch_is_taken(void **state)
+{
+	struct first_end end = { 0 };
+	for (int rank = 0; rank < 100; rank++)
+		tell(rank % 8, SIGTERM);
+	tell(3, EXITED(1));
+	tell_running();
+	end_channel_collect(&channel, 1, &end);
+	assert_int_equal(end.first.rank, 3);
+	assert_true(end.running);
+}
+
+static void strangers_change_nothing(void **state)
+{
+	static char noise[100000];
+	struct first_end end = { 0 };
+	int open[40], n = 0;
+	double began = clock_now();
+	memset(noise, 'a', sizeof noise);
+	for (int i = 0; i < 30; i++)
+		open[n++] = visit("", 0); /* says nothing, and stays */
+	open[n++] = visit(noise, sizeof noise);
+	open[n++] = visit("muster-end 1 ", 13);
+	open[n++] = visit("GET / HTTP/1.0\r\n\r\n", 18);
+	open[n++] = visit("muster-end 1 00000000000000000000000000000000 end 1 8 9 n9 \n", 60);
+	open[n++] = visit("muster-end 1 00000000000000000000000000000000 running\n", 54);
+	tell(5, EXITED(1));
+	end_channel_collect(&channel, 1, &end);
+	assert_int_equal(end.first.rank, 5);
+	assert_string_equal(end.first.node, "n1");
+	assert_false(end.running);
+	assert_true(clock_now() - began < 1.5);
+	while (n > 0)
+		close(open[--n]);
+}
+
+static void nobody_waits_for_an_srun_that_is_gone(void **state)
+{
+	struct first_end end = { 0 };
+	double began = clock_now();
+	end_channel_collect(&channel, 1, &end);
+	assert_false(end.found);
+	assert_int_equal(end_channel_tell(&address, geteuid(), "x", 1, 1), -1);
+	assert_true(clock_now() - began < 0.5);
+	strcpy(address.host, "no.number.example");
+	assert_int_equal(end_channel_tell(&address, geteuid(), "x", 1, 1), -1);
+	end_channel_collect(&channel, 1, &end); /* closed: nothing to do */
+}
+
+static void a_port_of_the_site_is_taken(void **state)
+{
+	char value[END_CHANNEL_VALUE_SIZE];
+	struct end_channel first, second, third;
+	struct err err;
+	int port, got;
+	sscanf(address.port, "%d", &port);
+	const uint16_t taken[] = { (uint16_t)port, (uint16_t)port };
+	const uint16_t both[] = { (uint16_t)port, (uint16_t)(port + 20) };
+	assert_int_equal(end_channel_open(&first, taken, value, &err), -1);
+	assert_int_equal(first.fd, -1);
+	assert_int_equal(end_channel_open(&second, both, value, &err), 0);
+	assert_true(end_address_read("127.0.0.1", value, &address));
+
+	sscanf(address.port, "%d", &got);
+	assert_in_range(got, port + 1, port + 20);
+	assert_int_equal(end_channel_open(&third, NULL, value, &err), 0);
+	close(second.fd);
+	close(third.fd);
+	close(channel.fd);
+}
+
+static void addresses_are_checked(void **state)
+{
+	static const char *const bad[] = { "", ":", "1", "1:", ":0123456789abcdef0123456789abcdef",
+		"0:0123456789abcdef0123456789abcdef", "65536:0123456789abcdef0123456789abcdef", "1:0123456789abcdef0123456789abcde",
+		"1:0123456789abcdef0123456789abcdef0", "1:0123456789abcdeX0123456789abcdef", "1x:0123456789abcdef0123456789abcdef",
+		"11111111111111:0123456789abcdef0123456789abcdef" };
+	struct end_address read;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+		assert_false(end_address_read("127.0.0.1", bad[i], &read));
+	assert_false(end_address_read(NULL, "1:0123456789abcdef0123456789abcdef", &read));
+	assert_false(end_address_read("127.0.0.1", NULL, &read));
+	assert_true(end_address_read("127.0.0.1", "1:0123456789abcdef0123456789abcdef", &read));
+	assert_string_equal(read.port, "1");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(the_order_of_arrival_is_kept, begin),
+		cmocka_unit_test_setup(more_than_a_batch_is_taken, begin),
+		cmocka_unit_test_setup(strangers_change_nothing, begin),
+		cmocka_unit_test_setup(nobody_waits_for_an_srun_that_is_gone, begin),
+		cmocka_unit_test_setup(a_port_of_the_site_is_taken, begin),
+		cmocka_unit_test(addresses_are_checked),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
