@@ -42,6 +42,7 @@ struct muster_ckpt {
 	struct snapshot snapshot;
 	struct snapshot_memory memory;
 	struct ckptd_client *client;
+	bool begun_here;                 /* what the run begins with is decided: it was loaded, or saved */
 
 	pthread_mutex_t lock;            /* over what follows */
 	int64_t begun, durable;          /* the newest of each; -1: none */
@@ -256,10 +257,15 @@ static int load(struct muster_ckpt *ckpt, int64_t *step, struct err *err)
 int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step)
 {
 	struct err err;
+	if (ckpt->begun_here) {
+		err_fail(&err, EXIT_USAGE, "resume: couldn't load: this attempt has loaded or saved already");
+		return muster_failed(&err);
+	}
 	int rc = load(ckpt, step, &err);
 	folder_drop_checkpoint(ckpt->folder);
 	if (rc < 0)
 		return muster_failed(&err);
+	ckpt->begun_here = true;
 	pthread_mutex_lock(&ckpt->lock);
 	ckpt->begun = ckpt->durable = *step;
 	pthread_mutex_unlock(&ckpt->lock);
@@ -311,20 +317,31 @@ static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err 
 	return -1;
 }
 
+/* Whether a save of that step makes sense; a run that goes over another one's checkpoints would never come back to its own. */
+static int check_save(struct muster_ckpt *ckpt, int64_t step, struct err *err)
+{
+	const struct ckpt *there = ckpt->begun_here ? NULL : folder_checkpoint(ckpt->folder);
+	const char *path = folder_dir(ckpt->folder)->path;
+	if (step < 0)
+		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't save step %" PRId64 ": steps count from 0", step);
+	if (there)
+		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't save step %" PRId64 ": %s holds step %" PRId64 " already: load that "
+			"first, or use a directory of its own", step, path, ckpt_manifest(there)->step);
+	if (folder_lost(ckpt->folder))
+		return err_set(err, "checkpoint: couldn't save step %" PRId64 ": another attempt owns %s now", step, path);
+	return 0;
+}
+
 int muster_ckpt_save(struct muster_ckpt *ckpt, int64_t step, double loss)
 {
 	struct err err;
-	folder_drop_checkpoint(ckpt->folder);
-	if (step < 0)
-		err_fail(&err, EXIT_USAGE, "checkpoint: couldn't save step %" PRId64 ": steps count from 0", step);
-	else if (folder_lost(ckpt->folder))
-		err_set(&err, "checkpoint: couldn't save step %" PRId64 ": another attempt owns %s now", step,
-			folder_dir(ckpt->folder)->path);
-	else if (step <= newest(ckpt, true) || save(ckpt, step, loss, &err) == 0) {
-		folder_progress(ckpt->folder, (uint64_t)step);
-		return MUSTER_OK;
-	}
-	return muster_failed(&err);
+	if (check_save(ckpt, step, &err) < 0)
+		return muster_failed(&err);
+	ckpt->begun_here = true;
+	folder_progress(ckpt->folder, (uint64_t)step);
+	if (step > newest(ckpt, true) && save(ckpt, step, loss, &err) < 0)
+		return muster_failed(&err);
+	return MUSTER_OK;
 }
 
 int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)

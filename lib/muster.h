@@ -163,14 +163,14 @@ MUSTER_API int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_
 
 /* Fills the tensors from the newest checkpoint that verifies; *step becomes its step, or -1 where there is none and nothing was
  * changed. What is damaged is set aside, and the one before is taken. MUSTER_DATA where it has other tensors than the
- * plan. After an error the tensors hold anything. To be called before the first save, if at all. */
+ * plan. After an error the tensors hold anything. Once, before the first save. */
 MUSTER_API int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step);
 
 /* Copies the tensors as the state after `step` (≥ 0) and hands them over to muster-ckptd, which writes them though this process
  * should die; returns then, before they are durable. `loss` is recorded: NAN where there is none. Waits for room while two
  * saves are being written. A step that is not above the newest one saved is not saved again: MUSTER_OK. A save that fails
  * later says so by a log line and to muster_ckpt_wait, and may be repeated; the earlier checkpoints stay.
- * MUSTER_FAULT: another attempt owns the directory now. */
+ * MUSTER_FAULT: another attempt owns the directory now. MUSTER_USAGE: it holds a checkpoint that was not loaded. */
 MUSTER_API int muster_ckpt_save(struct muster_ckpt *ckpt, int64_t step, double loss);
 
 /* Waits until the save of `step` is durable, at most `timeout` (0: the plan's); else its error, MUSTER_LOST when it still runs. */

@@ -25,7 +25,8 @@ int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size,
  * missing ranks are named with their nodes as far as they are known, status EXIT_LOST. */
 int rdzv_fence(struct rdzv *rdzv, double timeout, struct err *err);
 
-/* Reads what `rank` put under `key` before the last fence; *value is malloc'ed and the caller's. */
+/* Reads what `rank` put under `key` before the last fence; *value is malloc'ed, has a NUL behind
+ * its *size bytes, and is the caller's. */
 int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err);
 
 /* Name of the provider: "pmix", "file" or "single". */

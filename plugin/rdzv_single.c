@@ -63,6 +63,7 @@ static int single_get(void *state, int rank, const char *key, void **value, size
 	if (!*value)
 		return err_set(err, "rendezvous: no memory for %zu bytes", entry->size);
 	memcpy(*value, entry->value, entry->size);
+	((char *)*value)[entry->size] = '\0';
 	*size = entry->size;
 	return 0;
 }

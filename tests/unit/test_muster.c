@@ -38,6 +38,26 @@ static void assert_refused(int status, int wanted, const char *words)
 		fail_msg("'%s' is not in: %s", words, muster_error());
 }
 
+/* What programs have compiled in: a member that moves breaks them. */
+static void the_structs_are_those_of_the_first_release(void **state)
+{
+	if (sizeof(void *) != 8)
+		skip();
+	assert_int_equal(offsetof(struct muster_tensor, dtype), 8);
+	assert_int_equal(offsetof(struct muster_tensor, dims), 16);
+	assert_int_equal(offsetof(struct muster_tensor, shape), 24);
+	assert_int_equal(offsetof(struct muster_tensor, data), 88);
+	assert_int_equal(sizeof(struct muster_tensor), 96); /* arrays of it are handed over */
+	assert_int_equal(offsetof(struct muster_ckpt_plan, dir), 8);
+	assert_int_equal(offsetof(struct muster_ckpt_plan, tensors), 16);
+	assert_int_equal(offsetof(struct muster_ckpt_plan, tensor_count), 24);
+	assert_int_equal(offsetof(struct muster_ckpt_plan, keep_last), 32);
+	assert_int_equal(offsetof(struct muster_ckpt_plan, keep_every), 40);
+	assert_int_equal(offsetof(struct muster_ckpt_plan, timeout), 48);
+	assert_int_equal(MUSTER_REQUEUE, 75);
+	assert_int_equal(MUSTER_LOST, 69);
+}
+
 /* ---- ranks ---- */
 
 static void a_program_by_itself_is_a_world_of_one(void **state)
@@ -187,8 +207,10 @@ static void what_was_saved_is_loaded(void **state)
 	assert_ok(muster_ckpt_save(ckpt, 3, NAN)); /* an old step: nothing to do */
 	assert_refused(muster_ckpt_save(ckpt, -1, NAN), MUSTER_USAGE, "steps count from 0");
 	assert_refused(muster_ckpt_wait(ckpt, 9, 1), MUSTER_FAULT, "step 9 was not handed over");
+	assert_refused(muster_ckpt_load(ckpt, &step), MUSTER_USAGE, "loaded or saved already");
 	assert_ok(muster_ckpt_close(ckpt, MUSTER_OK, "finished"));
 	ckpt = open_run("run");
+	assert_refused(muster_ckpt_save(ckpt, 1, NAN), MUSTER_USAGE, "run holds step 4 already: load that first");
 	assert_loaded(ckpt, 4);
 	save_steps(ckpt, 5, 5);
 	assert_ok(muster_ckpt_close(ckpt, MUSTER_OK, "finished")); /* waits */
@@ -329,7 +351,10 @@ static void a_notice_is_recorded_before_the_end(void **state)
 {
 	char text[4096];
 	for (int i = 0; i < 3; i++) {
+		int64_t step;
 		struct muster_ckpt *ckpt = open_run("noticed");
+		assert_ok(muster_ckpt_load(ckpt, &step));
+		assert_int_equal(step, i - 1);
 		save_steps(ckpt, i, i);
 		assert_ok(muster_ckpt_close(ckpt, MUSTER_REQUEUE, "SIGUSR1"));
 	}
@@ -367,6 +392,7 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_structs_are_those_of_the_first_release),
 		cmocka_unit_test(a_program_by_itself_is_a_world_of_one),
 		cmocka_unit_test(values_are_published_once_and_read),
 		cmocka_unit_test(a_rank_without_a_meeting_place_is_told_the_remedy),

@@ -91,7 +91,7 @@ static int exchange_values(const struct ident *ident, const char *provider)
 			void *value;
 			size_t size, want = value_of(peer, mine);
 			CHECK(rdzv_get(rdzv, peer, key, &value, &size, 0, &err) == 0);
-			CHECK(size == want && memcmp(value, mine, want) == 0);
+			CHECK(size == want && memcmp(value, mine, want) == 0 && ((char *)value)[size] == '\0');
 			free(value);
 		}
 	}
@@ -249,6 +249,16 @@ static void single_keeps_its_own_values(void **state)
 	free(value);
 	assert_int_equal(rdzv_get(rdzv, 0, "b", &value, &size, 0, &err), 0);
 	assert_int_equal(size, 0);
+	free(value);
+	/* A text can be used as it comes, whatever the memory held before. */
+	char text[200], *used = malloc(sizeof text + 1);
+	memset(text, 'x', sizeof text);
+	assert_int_equal(rdzv_put(rdzv, "text", text, sizeof text, &err), 0);
+	for (size_t i = 0; i <= sizeof text; i++)
+		((volatile char *)used)[i] = 'x';
+	free(used);
+	assert_int_equal(rdzv_get(rdzv, 0, "text", &value, &size, 0, &err), 0);
+	assert_int_equal(((char *)value)[size], '\0');
 	free(value);
 	assert_int_equal(rdzv_get(rdzv, 1, "a", &value, &size, 0, &err), -1);
 	assert_int_equal(rdzv_get(rdzv, 0, "c", &value, &size, 0, &err), -1);
