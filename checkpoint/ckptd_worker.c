@@ -38,6 +38,8 @@ struct ckptd_worker {
 	struct snapshot snapshots[SNAPSHOT_SLOTS];
 	pthread_t thread;
 	double next_progress, next_beat;  /* the thread's own */
+	int mapped_slot;                  /* the same: slots in front of it, and bytes in it, that are mapped */
+	size_t mapped;
 	int64_t left_over;                /* the same: a failed save whose files may be complete; -1: none */
 
 	pthread_mutex_t lock;             /* of all below */
@@ -367,6 +369,23 @@ static bool save_next(struct ckptd_worker *worker)
 	return true;
 }
 
+/* With the lock held, as above, while there is nothing else to do: a first save may be one in a hurry, and the state is there
+ * long before it. */
+static bool map_next(struct ckptd_worker *worker)
+{
+	const struct snapshot_memory *memory = worker->plan.memory;
+	if (worker->mapped_slot == memory->slots)
+		return false;
+	pthread_mutex_unlock(&worker->lock);
+	worker->mapped = snapshot_memory_map_ahead(memory, worker->mapped_slot, worker->mapped);
+	if (worker->mapped == memory->bytes) {
+		worker->mapped_slot++;
+		worker->mapped = 0;
+	}
+	pthread_mutex_lock(&worker->lock);
+	return true;
+}
+
 static void wait_for_work(struct ckptd_worker *worker)
 {
 	double next = worker->parts ? ckptd_parts_next(worker->parts) : 0;
@@ -385,7 +404,7 @@ static void *run(void *arg)
 		umask((mode_t)worker->plan.attach->umask);
 	pthread_mutex_lock(&worker->lock);
 	while (!worker->ending || worker->jobs)
-		if (!decide_next(worker) && !save_next(worker)) {
+		if (!decide_next(worker) && !save_next(worker) && !map_next(worker)) {
 			wake_owner(worker);
 			if (!worker->ending)
 				wait_for_work(worker);

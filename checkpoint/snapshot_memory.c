@@ -15,6 +15,8 @@
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
+#define AHEAD ((off_t)64 << 20) /* bytes that are mapped at once */
+
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u /* Linux 6.3; where sysctl vm.memfd_noexec is 2, no other kind can be made */
 #endif
@@ -93,6 +95,21 @@ int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int sl
 	if (result < 0)
 		snapshot_memory_release(memory);
 	return result;
+}
+
+/* MADV_POPULATE_READ would make what is not there, and takes longer. */
+size_t snapshot_memory_map_ahead(const struct snapshot_memory *memory, int slot, size_t from)
+{
+	off_t page = sysconf(_SC_PAGESIZE), end = (off_t)memory->bytes;
+	off_t at = lseek(memory->fd[slot], (off_t)from, SEEK_DATA);
+	if (at < 0 || at >= end)
+		return memory->bytes;
+	off_t hole = lseek(memory->fd[slot], at, SEEK_HOLE), most = at + AHEAD;
+	end = hole > at && hole < end ? hole : end;
+	end = most < end ? most : end;
+	for (; at < end; at += page)
+		*((const volatile char *)memory->base[slot] + at);
+	return (size_t)end;
 }
 
 void snapshot_memory_release(struct snapshot_memory *memory)

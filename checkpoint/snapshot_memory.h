@@ -25,6 +25,10 @@ int snapshot_memory_create(struct snapshot_memory *memory, int slots, size_t byt
  * a memfd, can still be resized, or is smaller than `bytes`. */
 int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int slots, size_t bytes, struct err *err);
 
+/* Maps some of the pages of a slot that are there already, from `from` on, so that who reads them does not wait at each.
+ * Nothing is allocated. Returns where to go on; memory->bytes: there are no more. */
+size_t snapshot_memory_map_ahead(const struct snapshot_memory *memory, int slot, size_t from);
+
 void snapshot_memory_release(struct snapshot_memory *memory);
 
 /* Bytes that this process's cgroup (v1 or v2) still allows, or the machine has available, whichever is less. 0: not known. */

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "checkpoint/snapshot_memory.h"
@@ -57,6 +58,42 @@ static void nobody_can_resize_a_slot(void **state)
 	assert_int_equal(fcntl(memory.fd[0], F_ADD_SEALS, F_SEAL_WRITE), -1);
 	assert_true(fcntl(memory.fd[0], F_GETFD) & FD_CLOEXEC);
 	snapshot_memory_release(&memory);
+}
+
+/* Pages of this process that the kernel has had to map until now. */
+static long faults(void)
+{
+	struct rusage usage;
+	assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+	return usage.ru_minflt;
+}
+
+/* Of a slot whose middle is not there: the rest can be read without a fault, and the middle is still not there. */
+static void what_is_there_is_mapped_ahead(void **state)
+{
+	const size_t part = (size_t)80 << 20;
+	struct snapshot_memory mine, theirs;
+	struct stat before, after;
+	char sum = 0;
+	assert_int_equal(snapshot_memory_create(&mine, 1, 3 * part, NULL), 0);
+	memset(mine.base[0], 1, part);
+	memset((char *)mine.base[0] + 2 * part, 1, part);
+	assert_int_equal(fstat(mine.fd[0], &before), 0);
+	int fd = dup(mine.fd[0]);
+	assert_int_equal(snapshot_memory_adopt(&theirs, &fd, 1, mine.bytes, NULL), 0);
+	for (size_t at = 0, next; at < theirs.bytes; at = next) {
+		next = snapshot_memory_map_ahead(&theirs, 0, at);
+		assert_true(next > at && next <= theirs.bytes);
+	}
+	assert_int_equal(fstat(mine.fd[0], &after), 0);
+	assert_int_equal(after.st_blocks, before.st_blocks);
+	long mapped = faults();
+	for (size_t at = 0; at < theirs.bytes; at += 4096)
+		sum += at / part == 1 ? 0 : ((const volatile char *)theirs.base[0])[at];
+	assert_int_equal(sum, (char)(2 * part / 4096));
+	assert_true(faults() - mapped < 100);
+	snapshot_memory_release(&mine);
+	snapshot_memory_release(&theirs);
 }
 
 /* Takes over the descriptor, too. */
@@ -124,6 +161,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_sides_see_the_same_bytes),
 		cmocka_unit_test(nobody_can_resize_a_slot),
+		cmocka_unit_test(what_is_there_is_mapped_ahead),
 		cmocka_unit_test(what_is_no_sealed_memory_is_refused),
 		cmocka_unit_test(too_many_slots_are_refused),
 		cmocka_unit_test(this_machine_has_memory),
