@@ -62,6 +62,39 @@ srun() { cluster run timeout 60 srun "$@"; }
     [ "$(grep -c '^rank 1 (on n2): nccl: couldn.t find a GPU: ask for one$' <<<"$output")" -eq 4 ]
 }
 
+@test "without GPUs every rank of a program says so at once, in the same line" {
+    [ ! -e /dev/nvidiactl ] || skip "this machine has a GPU"
+    cat >"$JOBS/comm.c" <<'END'
+#include <muster.h>
+#include <stdio.h>
+int main(void)
+{
+	struct muster *muster;
+	struct ncclComm *comm;
+	int status = muster_open(&muster, 30);
+	if (!status) {
+		status = muster_nccl_comm(muster, 30, &comm);
+		printf("node %s: %s\n", muster_node(muster, (muster_rank(muster) + 1) % muster_world_size(muster)), muster_error());
+		fflush(stdout);
+		muster_fence(muster, 0);
+		muster_close(muster, 1);
+	}
+	return status;
+}
+END
+    # shellcheck disable=SC2046
+    cc -std=c99 -pedantic -Wall -Werror "$JOBS/comm.c" $(pkg-config --cflags --libs muster) \
+        -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/comm"
+    local began=$SECONDS
+    run srun --mpi=pmix --kill-on-bad-exit=0 -N4 --ntasks-per-node=2 "$JOBS/comm"
+    echo "$output"
+    [ $((SECONDS - began)) -lt 15 ]
+    [ "$status" -eq 2 ]
+    # Each knows its neighbour's node, too.
+    [ "$(sed -n 's/^node \(n[1-4]\): .*nccl: couldn.t .*/\1/p' <<<"$output" | sort | tr -d '\n')" = n1n1n2n2n3n3n4n4 ]
+    [ "$(sed -n 's/^node n[1-4]: //p' <<<"$output" | sort -u | wc -l)" -eq 1 ]
+}
+
 @test "the example in C: preempted, requeued, resumed, and the right result" {
     # The README's line, with fewer steps.
     line=$(sed -n 's/^    \(STEPS=.* sbatch slurm-examples\/ring.sbatch\)$/\1/p' "$MUSTER_TOP/README.md")
