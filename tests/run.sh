@@ -42,7 +42,15 @@ finish() {
     exit
 }
 
-take_down() { [ "$(id -u)" != 0 ] || "$MUSTER_TOP/tests/cluster/cluster" down; }
+# Where the files of each lane's cluster are.
+lane_folder() { printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)" "$1"; }
+
+take_down() {
+    local lane status=0
+    [ "$(id -u)" = 0 ] || return 0
+    for lane in 1 2; do MUSTER_CLUSTER_DIR=$(lane_folder $lane) "$MUSTER_TOP/tests/cluster/cluster" down || status=1; done
+    return $status
+}
 
 # Leaves neither a test nor a cluster behind, however the run ends.
 clean_up() {
@@ -125,21 +133,58 @@ test_file() {
 
 add_up() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
 
-# The cluster's tests, which mostly wait for Slurm's timers, run beside the others in a process of their own.
-cluster_lane() {
-    trap '[ -z "$child" ] || kill -TERM "$child"; exit 130' INT TERM HUP
-    trap - EXIT
-    for file; do test_file "$file"; done
-    echo "$passed $failed $skipped" >"$MUSTER_BUILD/log/cluster-counts"
+# The cluster's tests mostly wait for Slurm's timers: two lanes, each with a cluster of its own, run them beside the others.
+# ALONE compares the machine before and after a cluster, so it comes before the second lane begins.
+ALONE=tests/cluster/cluster.bats
+
+# The next of the lanes' files; fails when none is left.
+next_file() {
+    local queue=$MUSTER_BUILD/log/cluster-queue
+    (flock 9 && [ -s "$queue" ] && head -n 1 "$queue" && sed -i 1d "$queue") 9<"$MUSTER_BUILD/log"
 }
 
-# Waits for the cluster's tests; a lane that left no counts has failed.
-join_lane() {
+# run_queue LANE: runs files until none is left, and leaves the counts.
+run_queue() {
+    local file
+    MUSTER_CLUSTER_DIR=$(lane_folder "$1")
+    export MUSTER_CLUSTER_DIR
+    while file=$(next_file); do test_file "$file"; done
+    echo "$passed $failed $skipped" >"$MUSTER_BUILD/log/cluster-counts-$1"
+}
+
+# add_lane LANE: waits for its process, and adds its counts. One that left none has failed.
+add_lane() {
     local counts
     wait "$lane"
     lane=
-    read -ra counts <"$MUSTER_BUILD/log/cluster-counts" || counts=(0 1 0)
+    read -ra counts <"$MUSTER_BUILD/log/cluster-counts-$1" || counts=(0 1 0)
     add_up "${counts[@]}"
+}
+
+# What a lane does when it is told to end.
+end_lane() {
+    [ -z "$child$lane" ] || kill -TERM $child $lane
+    exit 130
+}
+
+second_lane() {
+    trap end_lane INT TERM HUP
+    passed=0 failed=0 skipped=0 lane=
+    run_queue 2
+}
+
+# first_lane FILE…
+first_lane() {
+    trap end_lane INT TERM HUP
+    trap - EXIT
+    rm -f "$MUSTER_BUILD"/log/cluster-counts-?
+    printf '%s\n' "$@" | grep -x $ALONE >"$MUSTER_BUILD/log/cluster-queue" && run_queue 1
+    printf '%s\n' "$@" | grep -vx -e $ALONE -e '' >"$MUSTER_BUILD/log/cluster-queue"
+    second_lane &
+    lane=$!
+    run_queue 1
+    add_lane 2
+    echo "$passed $failed $skipped" >"$MUSTER_BUILD/log/cluster-counts-1"
 }
 
 [ $# -le 1 ] && [[ $pattern != -* ]] || { echo "usage: tests/run.sh [--slurm DIR] [PATTERN]" >&2; exit 2; }
@@ -156,10 +201,9 @@ echo "building in $MUSTER_BUILD"
 echo "built after $SECONDS s"
 mapfile -t files < <(test_files | grep -v ^tests/cluster/)
 mapfile -t cluster_files < <(test_files | grep ^tests/cluster/)
-rm -f "$MUSTER_BUILD/log/cluster-counts"
-cluster_lane "${cluster_files[@]}" {lock}<&- &
+first_lane "${cluster_files[@]}" {lock}<&- &
 lane=$!
 for file in "${files[@]}"; do test_file "$file"; done
-join_lane
+add_lane 1
 echo "all took $SECONDS s; each file's output is in $MUSTER_BUILD/log"
 finish

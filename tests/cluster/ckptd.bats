@@ -79,7 +79,7 @@ no_trainer() { ! pgrep -u muster-test1 -f "muster-train .*--ckpt-dir $1 " >/dev/
 began_with() { began "$1" "$2" step; }
 began() { sed -n "s/.*\"event\": *\"start\".*\"attempt\": *$2[,}].*/&/p" "$JOBS/$1/attempts.jsonl" | sed "s/.*\"$3\": *\([0-9.-]*\).*/\1/"; }
 
-waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLURMD_NODENAME \$MUSTER_CKPTD; sleep 100"'; }
+waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLURMD_NODENAME \$MUSTER_CKPTD; sleep 100.5"'; }
 
 @test "one service a node: the user's, with no privilege, deaf to signals; nobody else gets at it" {
     id=$(waiting -N2 -w n1,n2)
@@ -262,7 +262,7 @@ taken_when_durable() {
     grep -q ProctrackType=proctrack/cgroup "$(cluster status conf)" || skip "no freezer of cgroup version 1 that may be used"
     id=$(waiting -N2 -w n1,n2)
     wait_for 20 grep -q "n2 /run" "$(job_output "$id")"
-    grep -q "freezer.*/job_$id/step_" "/proc/$(pgrep -u muster-test1 -f '^sleep 100$' | head -n 1)/cgroup"
+    grep -q "freezer.*/job_$id/step_" "/proc/$(pgrep -u muster-test1 -f '^sleep 100.5$' | head -n 1)/cgroup"
     ! grep step_ "/proc/$(service n1 "$id")/cgroup"
     job_end "$id"
     wait_for 20 nothing_left
