@@ -2,6 +2,8 @@
 /* The table of checks. doc/muster-doctor.1 lists the same rows; tests/doctor.bats compares the two. */
 #include "plugin/check.h"
 
+#include "plugin/rdzv.h"
+
 const struct check checks[] = {
 	{ "gpu-none", CHECK_ERROR, PREFLIGHT_SAY, "The step has GPUs and a task sees none.",
 		"leave CUDA_VISIBLE_DEVICES to Slurm: set it neither in the script nor with --export", check_gpu_none },
@@ -31,7 +33,7 @@ const struct check checks[] = {
 		"install Slurm's plugin mpi/pmix (built --with-pmix); until then set MUSTER_RDZV_DIR to a folder that all nodes share",
 		check_pmix_missing },
 	{ "pmix-step", CHECK_ERROR, PREFLIGHT_SILENT, "A step of several ranks was started without PMIx.",
-		"start it with srun --mpi=pmix (or srun --muster)", check_pmix_step },
+		RDZV_WITH_PMIX, check_pmix_step },
 	{ "port-taken", CHECK_ERROR, PREFLIGHT_SAY, "Another process listens on MASTER_PORT, on the node of rank 0.",
 		"set MASTER_PORT to a free port, or leave it to the plugin", check_port },
 	{ "master-unreachable", CHECK_ERROR, PREFLIGHT_SILENT, "A node can't reach rank 0 at MASTER_ADDR.",

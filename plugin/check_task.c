@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "plugin/check.h"
+#include "plugin/rdzv.h"
 
 static bool same_node(const struct facts *a, const struct facts *b)
 {
@@ -181,5 +182,5 @@ void check_pmix_step(const struct check *check, const struct checkup *checkup, s
 {
 	for (int i = 0; i < checkup->count; i++)
 		if (checkup->tasks[i].in_step && checkup->tasks[i].world_size > 1 && !checkup->tasks[i].can_meet)
-			findings_add(findings, check, i, NULL, "this step was started without PMIx");
+			findings_add(findings, check, i, NULL, RDZV_NO_PMIX);
 }

@@ -44,8 +44,8 @@ static int no_meeting_place(const struct ident *ident, const char *wanted, struc
 		reason = "this build of Muster has no PMIx";
 		remedy = "build it with --with-pmix, or set MUSTER_RDZV_DIR to a folder that all nodes share";
 	} else if (strcmp(ident->source, "slurm") == 0) {
-		reason = "this step was started without PMIx";
-		remedy = "start it with srun --mpi=pmix (or srun --muster); srun --mpi=list shows what this Slurm has";
+		reason = RDZV_NO_PMIX;
+		remedy = RDZV_WITH_PMIX "; srun --mpi=list shows what this Slurm has";
 	} else {
 		reason = wanted ? "this process was not started under PMIx" : "nothing says where they meet";
 		remedy = "start the ranks with srun --mpi=pmix or mpirun, or set MUSTER_RDZV_DIR to a folder that all nodes share";

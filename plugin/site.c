@@ -178,6 +178,10 @@ void site_ask(struct site *site, uint32_t job, const char *partition, double sec
 	if (site->config_known) {
 		ask((char *[]){ ENV, "scontrol", "-o", "show", "partition", NULL }, seconds, text);
 		site_read_partition(site, text);
+		if (partition && site->grace < 0) {
+			snprintf(text, OUTPUT_BYTES, "there is no partition %s", partition);
+			be_silent(site, "scontrol show partition", text);
+		}
 		site_ask_mpi(site, seconds);
 	}
 	free(text);

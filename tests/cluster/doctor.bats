@@ -32,6 +32,7 @@ END
     STEP='' WORDS='' job no-requeue -N1 --no-requeue
     STEP='' WORDS='' job truncate -N1 --open-mode=truncate
     STEP='' WORDS='--dir slow' job slow -N1
+    cluster run sbatch --muster --open-mode=append -o script.out --parsable --wrap muster-doctor >"$JOBS/script.id"
     STEP='--gres=none' WORDS='' job gpu-step -N1 -w n1 -n2 --gres=gpu:2
 }
 
@@ -96,6 +97,10 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     told one-a-node
     echo "$output"
     [ "$status $output" = "0 muster-doctor: 4 ranks on 4 nodes: no fault found" ]
+    # In the script itself, and without a job.
+    told script
+    echo "$output"
+    [[ $status = 0 && $output = "muster-doctor: n"[1-4]": no fault found" ]]
     run cluster run muster-doctor
     echo "$output"
     [ "$status $output" = "0 muster-doctor: ctl: no fault found" ]
@@ -308,6 +313,8 @@ END
     found 0 note no-batch "submit it with sbatch"
     run cluster run muster-doctor --partition cancels
     found 3 warning preempt-cancels "partition cancels has PreemptMode=CANCEL"
+    run cluster run muster-doctor --partition nosuch
+    found 0 note slurm-silent "there is no partition nosuch"
 }
 
 @test "times that are shorter than a save" {
