@@ -68,12 +68,17 @@ static void a_slot_is_handed_over_once(void **state)
 	assert_int_equal(ckptd_client_save(fixture.client, 0, &step, &err), -1);
 	assert_int_equal(ckptd_client_save(fixture.client, 2, &step, &err), -1);
 	assert_int_equal(ckptd_client_save(fixture.client, -1, &step, &err), -1);
+	/* Beside a live slot: not while that one is handed over, and never that one. */
+	assert_int_equal(ckptd_client_slot(fixture.client, 0, 0.05), -1);
+	assert_int_equal(ckptd_client_slot(fixture.client, 1, 0.05), -1);
 	ckptd_fixture_save(&fixture, 2);
 	assert_int_equal(ckptd_client_slot(fixture.client, -1, 0.05), -1);
 	assert_int_equal(ckptd_client_wait(fixture.client, 1, 0.05, &err), -1);
 	assert_int_equal(err.status, EXIT_LOST);
 	kill((pid_t)ckptd_client_service(fixture.client), SIGCONT);
 	assert_int_equal(ckptd_client_wait(fixture.client, 2, 20, &err), 0);
+	assert_int_equal(ckptd_client_slot(fixture.client, 0, 0), 1);
+	assert_int_equal(ckptd_client_slot(fixture.client, 1, 0), 0);
 	ckptd_fixture_end(&fixture);
 }
 
