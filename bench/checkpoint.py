@@ -5,7 +5,8 @@ Everybody trains a GPT-2 of the same size and has the same state: weights and tw
 wall time from one step's end to the next one's, so that nothing between steps is missed. A step is quiet when no save is in
 flight in it. The stall of a save is the time that the step in which it begins takes beyond the median quiet step; what all
 steps until the next save take beyond it is told, too, since our service leaves busy processors to training for the first five
-seconds of a save, for which --every must leave time. The first save of each contestant warms up and does not count. Rates are bytes in files over the seconds from the save's begin to durability. Loads begin with a cold page cache."""
+seconds of a save, for which --every must leave time. The first save of each contestant warms up and does not count. Rates are
+bytes in files over the seconds from the save's begin to durability. Loads begin with a cold page cache."""
 import argparse
 import atexit
 import json
