@@ -327,6 +327,9 @@ static int wait_fence(const struct pmix *pmix, struct answer *answer, const char
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
 	if (!seen)
 		return err_set(err, "rendezvous: no memory for %d ranks", pmix->world_size);
+	/* Not asked: the server of this node does not even answer for its own ranks while it looks for one whose node has none. */
+	if (client.self.rank < (pmix_rank_t)pmix->world_size)
+		seen[client.self.rank] = true;
 	for (;;) {
 		if (answer_wait(answer, deadline_in(shorter(pause, deadline_left(deadline)))) == PMIX_SUCCESS)
 			return 0;

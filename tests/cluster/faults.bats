@@ -65,6 +65,19 @@ kill_rank() {
     wait_for 60 node_is "$node" idle
 }
 
+@test "a slurmd is killed in training and stays away: the job resumes elsewhere" {
+    job=$(train_submit dead-slurmd -N2 --exclusive -- --ckpt-every 20)
+    random_moment dead-slurmd
+    node=$(cluster run scontrol show hostnames "$(job_field "$job" NodeList)" | tail -n 1)
+    echo "the slurmd of $node dies at step $(train_step dead-slurmd)"
+    cluster kill-slurmd "$node"
+    job_wait "$job" 150 COMPLETED
+    cluster start-slurmd "$node"
+    cat "$JOBS/dead-slurmd.log"
+    train_equals_reference dead-slurmd
+    wait_for 60 node_is "$node" idle
+}
+
 @test "a program error at the same step each time ends the job after three attempts" {
     cat >"$JOBS/crash-rank3" <<'END'
 #!/bin/bash

@@ -10,12 +10,12 @@ daemon_start() {
     spawn "$log" env "SLURM_CONF=$STATE/etc/slurm.conf" nsenter --target "$pid" --net --uts --mount -- "$@"
 }
 
-# daemon_stop NAME SPACE: ends a daemon by its pid, in order, so that it saves its state.
+# daemon_stop NAME SPACE [SIGNAL]: ends a daemon by its pid, in order, so that it saves its state, if it is not killed.
 daemon_stop() {
     local pid
     # No pipe: it would fail, as if the daemon were not there, when any process of the machine ends in mid-search.
     pid=$(cat "$STATE/pid/$1" 2>/dev/null) && grep -qx "$pid" < <(space_processes "$2") || return 0
-    kill -TERM "$pid" 2>/dev/null
+    kill "-${3-TERM}" "$pid" 2>/dev/null
     wait_until 30 process_gone "$pid" || die "couldn't stop $1 (pid $pid) within 30 s" "$STATE/log/$1.log"
 }
 
