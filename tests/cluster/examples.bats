@@ -15,7 +15,8 @@ setup_file() {
     cp -r "$MUSTER_TOP/slurm-examples" "$JOBS/"
     mkdir -m 777 "$JOBS/shared"
     # Debian's python3, which has PyTorch, wherever this shell finds another one.
-    export EXAMPLE_PATH=$MUSTER_PREFIX/bin:/usr/bin:/bin OMP_WAIT_POLICY=passive
+    EXAMPLE_PATH=$MUSTER_PREFIX/bin:$(dirname "$(command -v sbatch)"):/usr/bin:/bin
+    export EXAMPLE_PATH OMP_WAIT_POLICY=passive
 }
 
 teardown_file() { cluster_end; }
@@ -39,7 +40,7 @@ paste_line() {
     local line
     line=$(lines | grep "slurm-examples/$1\$") || return 1
     cluster run env PATH="$EXAMPLE_PATH" TRAIN_ARGS="$TRAIN_ARGS" SBATCH_OUTPUT=slurm-%j.out bash -c \
-        "${line//\/shared/$JOBS\/shared}" | sed -n 's/^Submitted batch job //p'
+        "${line//\/shared/$JOBS\/shared}" | sed -n 's/^Submitted batch job //p' | grep .
 }
 
 # The same run, as far as its folder tells.
@@ -92,7 +93,7 @@ array_ended() { [ -z "$(cluster run squeue -h -j "$1" 2>/dev/null)" ]; }
     # One, where the epilog on the other was not through yet.
     [ "$(job_field "$id" NumNodes)" -le 2 ]
     finished "$id" elastic
-    [ "$(job_field "$id" Restarts)" = 1 ]
+    [ "$(job_restarts "$id")" = 1 ]
     job_end "$taker"
 }
 
@@ -135,7 +136,7 @@ END2
     job_wait "$id" 90 COMPLETED
     cat "$(job_output "$id")"
     grep -q '^resumed at epoch ' "$(job_output "$id")"
-    [ "$(job_field "$id" Restarts)" = 1 ]
+    [ "$(job_restarts "$id")" = 1 ]
     torch_alike ddp.pt shared/ddp.pt
 }
 

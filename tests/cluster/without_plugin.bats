@@ -56,8 +56,8 @@ kill_rank() {
     kill_rank "$job" $((1 + RANDOM % 7))
     job_wait_attempt "$job" 4 60
     job_wait "$job" 120 COMPLETED
-    [ "$(job_field "$job" Restarts)" -eq 4 ]
     cat "$JOBS/plain/attempts.jsonl"
+    [ "$(job_restarts "$job")" -eq 4 ]
     for attempt in 0 2; do
         grep -q "\"event\":\"notice\".*\"attempt\":$attempt,.*SIGTERM" "$JOBS/plain/attempts.jsonl"
         grep -q "\"event\":\"end\".*\"attempt\":$attempt,.*\"status\":75" "$JOBS/plain/attempts.jsonl"
