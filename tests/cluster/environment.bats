@@ -201,7 +201,8 @@ extern_noted() {
     local parent pid
     for parent in $(pgrep -f "^slurmstepd: \[$1\.extern\]"); do
         grep -qs "$(cluster status dir)/own " "/proc/$parent/mountinfo" || continue
-        if pid=$(pgrep -P "$parent"); then cat "/proc/$pid/environ"; else echo "none=here"; fi >"$JOBS/extern.env" && return 0
+        { if pid=$(pgrep -P "$parent"); then cat "/proc/$pid/environ"; else echo "none=here"; fi } >"$JOBS/extern.env"
+        return
     done
     return 1
 }
