@@ -65,6 +65,28 @@ kill_rank() {
     wait_for 60 node_is "$node" idle
 }
 
+@test "slurmctld is away while the ranks meet; it and a slurmd are killed while they train: the job goes on" {
+    job=$(train_submit daemons --exclusive -- --ckpt-every 50)
+    # A launch that is on its way when the controller stops is lost: Slurm requeues the job, which then waits for minutes.
+    wait_for 30 test -e "$JOBS/daemons.log"
+    cluster stop-controller
+    sleep 1
+    cluster start-controller
+    wait_for 60 train_attempt_has daemons 0 5
+    # Stopped, for no longer than a collective may take: the training is not over before the daemons are back.
+    read -r _ pid < <(train_rank "$job" 5)
+    kill -STOP "$pid"
+    # What the controller has to know of the job it has written down when it was stopped: some seconds are lost at a kill.
+    cluster kill-slurmd n2
+    cluster kill-controller
+    cluster start-slurmd n2
+    cluster start-controller
+    kill -CONT "$pid"
+    job_wait "$job" 120 COMPLETED
+    [ "$(job_field "$job" Restarts)" -eq 0 ]
+    train_equals_reference daemons
+}
+
 @test "a slurmd is killed in training and stays away: the job resumes elsewhere" {
     job=$(train_submit dead-slurmd -N2 --exclusive -- --ckpt-every 20)
     random_moment dead-slurmd
