@@ -9,14 +9,17 @@ libcommon_la_SOURCES = \
 	common/hash.c common/hash.h \
 	common/hash_avx2.c common/hash_xxh3.h \
 	common/hostlist.c common/hostlist.h \
+	common/ident.c common/ident.h \
 	common/io.c common/io.h \
 	common/last_words.c common/last_words.h \
+	common/listen.c common/listen.h \
 	common/log.c common/log.h \
 	common/notice.c common/notice.h \
 	common/number.c common/number.h \
 	common/opt.c common/opt.h \
 	common/opt_parse.c \
-	common/pages.c common/pages.h
+	common/pages.c common/pages.h \
+	common/process.c common/process.h \
+	common/run_as_user.c common/run_as_user.h
 libcommon_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS)
-libcommon_la_SOURCES += common/ident.c common/ident.h
 # End of common.mk

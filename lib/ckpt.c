@@ -15,9 +15,9 @@
 #include "checkpoint/ckptd_client.h"
 #include "common/log.h"
 #include "common/notice.h"
+#include "launch/requeue_ask.h"
 #include "lib/folder.h"
 #include "lib/muster_private.h"
-#include "plugin/requeue_ask.h"
 
 #define DEFAULT_SECONDS 60.0
 #define START_SECONDS 30.0 /* to find or start a checkpoint service */

@@ -18,7 +18,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/notice.h"
-#include "plugin/job_state.h"
+#include "launch/job_state.h"
 
 #define HEARTBEAT_SECONDS (OWNER_HEARTBEAT / 4)
 #define CLAIM_SECONDS 30.0

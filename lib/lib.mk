@@ -1,6 +1,6 @@
 # lib/: libmuster, what a C program gets; and the checkpoint directory during an attempt, which muster-train uses too.
 noinst_LTLIBRARIES += librun.la
-librun_la_SOURCES = lib/folder.c lib/folder.h plugin/job_state.h
+librun_la_SOURCES = lib/folder.c lib/folder.h launch/job_state.h
 
 # All of it is inside: a program links libmuster and nothing else of ours. Not libslurm, which is bound to one release of
 # Slurm: whether another job that owns a checkpoint directory still runs is then told by its heartbeat.
@@ -12,7 +12,7 @@ libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/nccl.c \
 	lib/notice.c \
 	lib/rank.c \
-	plugin/job_state_none.c
+	launch/job_state_none.c
 libmuster_la_CFLAGS = $(MUSTER_CFLAGS)
 libmuster_la_LIBADD = librun.la liblaunch.la libckptd.la # which holds libcheckpoint and libcommon
 libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 0:0:0 -no-undefined \

@@ -5,8 +5,8 @@
 
 #include "common/err.h"
 #include "common/ident.h"
+#include "launch/rdzv.h"
 #include "lib/muster.h"
-#include "plugin/rdzv.h"
 
 struct muster {
 	struct ident ident;

@@ -2,8 +2,8 @@
 /* The NCCL communicator, where the build has NCCL. */
 #include "config.h"
 
+#include "launch/nccl_bootstrap.h"
 #include "lib/muster_private.h"
-#include "plugin/nccl_bootstrap.h"
 
 #ifdef HAVE_NCCL
 int muster_nccl_comm(struct muster *muster, double timeout, struct ncclComm **out)

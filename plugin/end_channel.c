@@ -18,8 +18,8 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/listen.h"
 #include "common/number.h"
-#include "plugin/listen.h"
 
 #define BATCH 64           /* connections that are read at once */
 #define READ_SECONDS 0.2   /* what came is there: who has sent nothing yet may stay away */

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "common/err.h"
-#include "plugin/process.h"
+#include "common/process.h"
 
 #define JOB_FOLDER_RUN "/run/muster"
 #define JOB_FOLDER_RUN_MAX 60 /* bytes: a socket's path has 107 at most */

@@ -10,7 +10,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
-#include "plugin/run_as_user.h"
+#include "common/run_as_user.h"
 
 #define START_SECONDS 4.0  /* to its execution, and from there to the socket; the job's first step waits for it */
 #define POLL_SECONDS 0.02

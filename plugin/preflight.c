@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 
 #include "common/clock.h"
-#include "plugin/check.h"
-#include "plugin/facts_probe.h"
-#include "plugin/site.h"
+#include "doctor/check.h"
+#include "doctor/facts_probe.h"
+#include "doctor/site.h"
 
 #define TASKS_MOST 4096
 #define WAIT_SECONDS 5.0 /* for a task that is not even started */

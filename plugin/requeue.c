@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "config.h"
-#include "plugin/job_state.h"
+#include "launch/job_state.h"
 #include "plugin/slurm_compat.h"
 
 #define NOTE_START "muster: attempt "

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "common/hostlist.h"
-#include "plugin/job_folder.h"
+#include "common/run_as_user.h"
 #include "plugin/preflight.h"
+#include "plugin/job_folder.h"
 #include "plugin/rank_env.h"
-#include "plugin/run_as_user.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 #include "plugin/spank_end.h"

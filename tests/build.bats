@@ -38,3 +38,26 @@ setup() {
         AM_DISTCHECK_CONFIGURE_FLAGS="--without-cuda --disable-dependency-tracking" >distcheck.out 2>&1 || { tail -30 distcheck.out; return 1; }
     grep -q 'ready for distribution' distcheck.out || { tail -5 distcheck.out; return 1; }
 }
+
+# may FOLDER FOLDER…: the first includes nothing of ours but itself and the others.
+may() {
+    local own=$1 others
+    others=$(IFS='|' && echo "$*")
+    ! grep -nE '^ *# *include "' "$MUSTER_TOP/$own" -r --include=*.[ch] --include=*.cc --include=*.cu --include=*.cuh |
+        grep -vE "\"($others)/|\"config.h\""
+}
+
+@test "each folder includes only what stands below it" {
+    may common
+    may launch common
+    may doctor common launch
+    may plugin common launch doctor
+    may checkpoint common
+    may lib common launch checkpoint
+    may trainer common launch checkpoint lib
+    # Foreign headers that are kept in one place.
+    [ "$(cd "$MUSTER_TOP" && grep -rlE 'slurm/spank\.h' --include=*.[ch] plugin | grep -v '^plugin/spank_')" = "" ]
+    [ "$(cd "$MUSTER_TOP" && grep -rl '<pmix' --include=*.[ch] common launch doctor plugin checkpoint lib trainer)" = launch/rdzv_pmix.c ]
+    [ "$(cd "$MUSTER_TOP" && grep -rlE '<nccl' --include=*.[ch] common launch doctor plugin checkpoint lib trainer |
+        grep -vE '^launch/nccl_|^trainer/comm_nccl')" = "" ]
+}

@@ -129,7 +129,7 @@ unit_tests += tests/unit/test_check
 tests_unit_test_check_LDADD = libdoctor.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_preflight
-tests_unit_test_preflight_SOURCES = tests/unit/test_preflight.c plugin/preflight.c plugin/site_pmix.c
+tests_unit_test_preflight_SOURCES = tests/unit/test_preflight.c plugin/preflight.c doctor/site_pmix.c
 tests_unit_test_preflight_LDADD = libdoctor.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_last_words
@@ -139,27 +139,24 @@ tests_unit_test_first_end_SOURCES = tests/unit/test_first_end.c plugin/first_end
 tests_unit_test_first_end_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_end_channel
 tests_unit_test_end_channel_SOURCES = tests/unit/test_end_channel.c plugin/end_channel.c plugin/first_end.c \
-	plugin/listen.c plugin/task_end.c
+	plugin/task_end.c
 tests_unit_test_end_channel_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_task_end
 tests_unit_test_task_end_SOURCES = tests/unit/test_task_end.c plugin/task_end.c
 tests_unit_test_task_end_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_run_as_user
-tests_unit_test_run_as_user_SOURCES = tests/unit/test_run_as_user.c plugin/run_as_user.c
 tests_unit_test_run_as_user_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_process
-tests_unit_test_process_SOURCES = tests/unit/test_process.c plugin/process.c
 tests_unit_test_process_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_job_folder
-tests_unit_test_job_folder_SOURCES = tests/unit/test_job_folder.c plugin/job_folder.c plugin/process.c
+tests_unit_test_job_folder_SOURCES = tests/unit/test_job_folder.c plugin/job_folder.c
 tests_unit_test_job_folder_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_job_service
-tests_unit_test_job_service_SOURCES = tests/unit/test_job_service.c plugin/job_service.c plugin/job_folder.c \
-	plugin/process.c plugin/run_as_user.c
+tests_unit_test_job_service_SOURCES = tests/unit/test_job_service.c plugin/job_service.c plugin/job_folder.c
 tests_unit_test_job_service_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 if HAVE_SLURM

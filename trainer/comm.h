@@ -9,7 +9,7 @@
 
 #include "common/err.h"
 #include "common/ident.h"
-#include "plugin/rdzv.h"
+#include "launch/rdzv.h"
 
 struct comm;
 typedef uint64_t comm_ticket;

@@ -8,7 +8,7 @@
 
 #include "common/err.h"
 #include "common/ident.h"
-#include "plugin/rdzv.h"
+#include "launch/rdzv.h"
 #include "trainer/comm.h"
 
 /* What a provider reports. Both may be called from any of its threads, also before its open has returned, but never while

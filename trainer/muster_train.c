@@ -14,7 +14,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/notice.h"
-#include "plugin/requeue_ask.h"
+#include "launch/requeue_ask.h"
 #include "trainer/agree.h"
 #include "trainer/numerics.h"
 #include "trainer/report.h"

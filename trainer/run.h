@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "common/ident.h"
+#include "launch/rdzv.h"
 #include "lib/folder.h"
-#include "plugin/rdzv.h"
 #include "trainer/comm.h"
 #include "trainer/dataset.h"
 #include "trainer/ddp.h"

@@ -81,7 +81,7 @@ libtrainer_a_SOURCES += \
 	trainer/train_loop.c trainer/train_loop.h \
 	trainer/validate.c trainer/validate.h
 bin_PROGRAMS += muster-train
-muster_train_SOURCES = trainer/muster_train.c plugin/job_state.h
+muster_train_SOURCES = trainer/muster_train.c launch/job_state.h
 muster_train_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la
 if HAVE_SLURM
 muster_train_SOURCES += plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h
@@ -89,7 +89,7 @@ muster_train_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 muster_train_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
 muster_train_LDADD += $(SLURM_LIBS)
 else
-muster_train_SOURCES += plugin/job_state_none.c
+muster_train_SOURCES += launch/job_state_none.c
 endif
 bin_PROGRAMS += muster-curve
 muster_curve_SOURCES = trainer/muster_curve.c

@@ -5,7 +5,7 @@
 
 #include "common/err.h"
 #include "common/ident.h"
-#include "plugin/rdzv.h"
+#include "launch/rdzv.h"
 
 #define MEETING_MAX 8
 

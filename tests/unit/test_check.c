@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "plugin/check.h"
+#include "doctor/check.h"
 
 #define RANKS 8
 

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "plugin/facts.h"
-#include "plugin/facts_json.h"
-#include "plugin/facts_probe.h"
+#include "doctor/facts.h"
+#include "doctor/facts_json.h"
+#include "doctor/facts_probe.h"
 
 /* Pairs of name and value, NULL at the end. */
 static const char *table_env(const char *name, void *arg)

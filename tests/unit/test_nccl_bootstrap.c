@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "plugin/nccl_bootstrap.h"
-#include "plugin/nccl_library.h"
+#include "launch/nccl_bootstrap.h"
+#include "launch/nccl_library.h"
 #include "tests/unit/meeting_fixture.h"
 
 #define WORLD 4

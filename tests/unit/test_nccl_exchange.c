@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
-#include "plugin/nccl_exchange.h"
+#include "launch/nccl_exchange.h"
 #include "tests/unit/meeting_fixture.h"
 #ifdef HAVE_NCCL
-#include "plugin/nccl_library.h"
+#include "launch/nccl_library.h"
 #endif
 
 #define WORLD 5

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "plugin/process.h"
+#include "common/process.h"
 
 static pid_t sleeper(void)
 {

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "plugin/rdzv.h"
+#include "launch/rdzv.h"
 
 #define WORLD 5
 

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-#include "plugin/run_as_user.h"
+#include "common/run_as_user.h"
 
 static char output[200];
 static struct err err;

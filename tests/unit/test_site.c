@@ -14,7 +14,7 @@
 
 #include "common/auto.h"
 #include "common/io.h"
-#include "plugin/site.h"
+#include "doctor/site.h"
 
 static struct site fresh(void)
 {

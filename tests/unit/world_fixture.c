@@ -20,7 +20,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "plugin/rdzv.h"
+#include "launch/rdzv.h"
 
 static int be_rank(int rank, int size, double deadline, world_body *body, void *arg, struct world_rank *result)
 {

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* As the store of PyTorch listens, so that what fails there fails here. */
+#include "config.h"
+
+#include "common/listen.h"
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+
+static int bind_any(int fd, bool six, int port)
+{
+	const struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
+	const struct sockaddr_in b = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	return six ? bind(fd, (const struct sockaddr *)&a, sizeof a) : bind(fd, (const struct sockaddr *)&b, sizeof b);
+}
+
+int listen_any(int port, int *got)
+{
+	struct sockaddr_storage address;
+	socklen_t size = sizeof address;
+	AUTO_CLOSE int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool six = fd >= 0;
+	if (!six)
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+	if (bind_any(fd, six, port) < 0 || listen(fd, SOMAXCONN) < 0 || getsockname(fd, (struct sockaddr *)&address, &size) < 0)
+		return -1;
+	*got = ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port : ((struct sockaddr_in *)&address)->sin_port);
+	int kept = fd;
+	fd = -1;
+	return kept;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* /proc/PID/stat for the identity, a pidfd so that the check and the signal are of one process. */
+#include "config.h"
+
+#include "common/process.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+
+#define POLL_SECONDS 0.02
+
+bool process_find(pid_t pid, struct process *process)
+{
+	char path[40], text[1024], state;
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	AUTO_FCLOSE FILE *file = fopen(path, "re");
+	if (!file || !fgets(text, sizeof text, file))
+		return false;
+	/* Fields 3 and 22 (proc(5)); the name in field 2 may hold spaces and parentheses. */
+	const char *rest = strrchr(text, ')');
+	if (!rest || sscanf(rest + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &state,
+		&process->start) != 2)
+		return false;
+	process->pid = pid;
+	return state != 'Z' && state != 'X';
+}
+
+bool process_runs(const struct process *process)
+{
+	struct process now;
+	return process->pid > 1 && process_find(process->pid, &now) && now.start == process->start;
+}
+
+bool process_wait(const struct process *process, double seconds)
+{
+	struct deadline deadline = deadline_in(seconds);
+	while (process_runs(process))
+		if (!deadline_sleep(deadline, POLL_SECONDS))
+			return !process_runs(process);
+	return true;
+}
+
+void process_kill(const struct process *process)
+{
+	if (process->pid <= 1)
+		return;
+	AUTO_CLOSE int fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+	if (!process_runs(process))
+		return;
+	if (fd >= 0)
+		syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+	else
+		kill(process->pid, SIGKILL); /* Linux before 5.3 */
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One accepting thread; one connecting call that tries every address of a name. */
+#include "config.h"
+
+#include "doctor/doctor_way.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/listen.h"
+
+#define WORD_SIZE 64
+
+struct way {
+	int fd, stop[2]; /* the thread ends when stop's other end is closed */
+	pthread_t thread;
+	char word[WORD_SIZE];
+};
+
+/* ---- rank 0 ---- */
+
+static void *serve(void *arg)
+{
+	struct way *way = arg;
+	for (;;) {
+		struct pollfd wait[2] = { { .fd = way->fd, .events = POLLIN }, { .fd = way->stop[0], .events = POLLIN } };
+		if (poll(wait, 2, -1) < 0 && errno != EINTR)
+			return NULL;
+		if (wait[1].revents)
+			return NULL;
+		AUTO_CLOSE int peer = wait[0].revents ? accept4(way->fd, NULL, NULL, SOCK_CLOEXEC) : -1;
+		if (peer >= 0 && send(peer, way->word, WORD_SIZE, MSG_NOSIGNAL) < 0)
+			continue;
+	}
+}
+
+struct way *way_open(int port, const char *word, int *got, struct err *err)
+{
+	struct way *way = calloc(1, sizeof *way);
+	if (!way) {
+		err_set(err, "way: no memory");
+		return NULL;
+	}
+	way->stop[0] = way->stop[1] = -1;
+	snprintf(way->word, sizeof way->word, "%s", word);
+	way->fd = port > 0 && port <= 65535 ? listen_any(port, got) : -1;
+	if (way->fd < 0)
+		way->fd = listen_any(0, got);
+	if (way->fd < 0 || pipe2(way->stop, O_CLOEXEC) < 0 || pthread_create(&way->thread, NULL, serve, way) != 0) {
+		err_set(err, "way: couldn't listen: %m");
+		for (int i = 0; i < 2; i++)
+			if (way->stop[i] >= 0)
+				close(way->stop[i]);
+		if (way->fd >= 0)
+			close(way->fd);
+		free(way);
+		return NULL;
+	}
+	return way;
+}
+
+void way_close(struct way *way)
+{
+	if (!way)
+		return;
+	close(way->stop[1]);
+	pthread_join(way->thread, NULL);
+	close(way->stop[0]);
+	close(way->fd);
+	free(way);
+}
+
+/* ---- the others ---- */
+
+static bool wait_for(int fd, short events, struct deadline deadline)
+{
+	for (;;) {
+		struct pollfd wait = { .fd = fd, .events = events };
+		int ready = poll(&wait, 1, (int)(deadline_left(deadline) * 1000) + 1);
+		if (ready > 0)
+			return true;
+		if (deadline_passed(deadline)) {
+			errno = ETIMEDOUT;
+			return false;
+		}
+	}
+}
+
+/* Returns 0, or -1 with errno; EBADMSG when somebody else answered. */
+static int hear(const struct addrinfo *address, const char *word, struct deadline deadline)
+{
+	char heard[WORD_SIZE] = "";
+	size_t used = 0;
+	int error = 0;
+	socklen_t size = sizeof error;
+	AUTO_CLOSE int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || (connect(fd, address->ai_addr, address->ai_addrlen) < 0 && errno != EINPROGRESS))
+		return -1;
+	if (!wait_for(fd, POLLOUT, deadline) || getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+		return -1;
+	errno = error;
+	while (!error && used < sizeof heard && wait_for(fd, POLLIN, deadline)) {
+		ssize_t n = recv(fd, heard + used, sizeof heard - used, 0);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		if (n <= 0)
+			break;
+		used += (size_t)n;
+	}
+	if (used == sizeof heard && strncmp(heard, word, sizeof heard) == 0)
+		return 0;
+	if (used > 0 || errno == 0)
+		errno = EBADMSG;
+	return -1;
+}
+
+static int explain(const struct addrinfo *address, int port, int error, struct err *err)
+{
+	char text[INET6_ADDRSTRLEN] = "?";
+	if (address)
+		getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST);
+	return err_set(err, "%s port %d: %s", text, port, error == EBADMSG ? "another program answers" : strerror(error));
+}
+
+int way_try(const char *host, int port, const char *word, double seconds, struct err *err)
+{
+	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+	struct addrinfo *list = NULL, *last = NULL;
+	struct deadline deadline = deadline_in(seconds);
+	char service[16];
+	int error = ENOENT;
+	snprintf(service, sizeof service, "%d", port);
+	int rc = getaddrinfo(host, service, &hints, &list);
+	if (rc != 0)
+		return err_set(err, "%s", gai_strerror(rc));
+	for (struct addrinfo *one = list; one; one = one->ai_next) {
+		if (hear(one, word, deadline) == 0) {
+			freeaddrinfo(list);
+			return 0;
+		}
+		error = errno;
+		last = one;
+	}
+	explain(last, port, error, err);
+	freeaddrinfo(list);
+	return -1;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Facts as they travel between ranks: a JSON object. */
+#ifndef MUSTER_FACTS_JSON_H
+#define MUSTER_FACTS_JSON_H
+
+#include <stddef.h>
+
+#include "common/err.h"
+#include "doctor/facts.h"
+
+/* malloc'ed, the caller's; NULL on error. A text that is not UTF-8 travels with '?' for its other bytes. */
+char *facts_encode(const struct facts *facts, struct err *err);
+
+/* Keys that are missing are left as they are in *facts, keys that are unknown are ignored: ranks may have different
+ * builds. */
+int facts_decode(const char *text, size_t size, struct facts *facts, struct err *err);
+
+#endif

@@ -1,0 +1,31 @@
+# launch/: the launch half of libmuster (identity, rendezvous, NCCL bootstrap), and muster-rdzv.
+
+# Whoever links it links libcommon.la too.
+noinst_LTLIBRARIES += liblaunch.la
+liblaunch_la_SOURCES = \
+	launch/ident_discover.c \
+	launch/nccl_exchange.c launch/nccl_exchange.h \
+	launch/requeue_ask.c launch/requeue_ask.h \
+	launch/rdzv.c launch/rdzv.h launch/rdzv_provider.h \
+	launch/rdzv_file.c \
+	launch/rdzv_single.c
+liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
+liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
+liblaunch_la_LIBADD = $(PMIX_LIBS)
+if HAVE_PMIX
+liblaunch_la_SOURCES += launch/rdzv_pmix.c
+endif
+
+# The NCCL communicator over it, for those who make one. NCCL itself is loaded when it is needed.
+if HAVE_NCCL
+noinst_LTLIBRARIES += libncclbootstrap.la
+libncclbootstrap_la_SOURCES = \
+	launch/nccl_bootstrap.c launch/nccl_bootstrap.h \
+	launch/nccl_library.c launch/nccl_library.h
+libncclbootstrap_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS)
+endif
+
+bin_PROGRAMS += muster-rdzv
+muster_rdzv_SOURCES = launch/muster_rdzv.c
+muster_rdzv_LDADD = liblaunch.la libcommon.la
+# End of launch.mk

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses the provider of a rendezvous, and checks what goes to it. */
+#include "launch/rdzv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "launch/rdzv_provider.h"
+
+#define KEY_MAX 64
+#define VALUE_MAX (64 * 1024)
+
+struct rdzv {
+	const struct rdzv_provider *provider;
+	struct ident ident;
+	double timeout;
+	void *state;
+};
+
+static const struct rdzv_provider *const providers[] = {
+#ifdef HAVE_PMIX
+	&rdzv_pmix,
+#endif
+	&rdzv_file,
+	&rdzv_single,
+};
+#define PROVIDER_COUNT ((int)(sizeof providers / sizeof providers[0]))
+
+static const struct rdzv_provider *find(const char *name)
+{
+	for (int i = 0; i < PROVIDER_COUNT; i++)
+		if (strcmp(providers[i]->name, name) == 0)
+			return providers[i];
+	return NULL;
+}
+
+static int no_meeting_place(const struct ident *ident, const char *wanted, struct err *err)
+{
+	const char *reason, *remedy;
+	if (!find("pmix")) {
+		reason = "this build of Muster has no PMIx";
+		remedy = "build it with --with-pmix, or set MUSTER_RDZV_DIR to a folder that all nodes share";
+	} else if (strcmp(ident->source, "slurm") == 0) {
+		reason = RDZV_NO_PMIX;
+		remedy = RDZV_WITH_PMIX "; srun --mpi=list shows what this Slurm has";
+	} else {
+		reason = wanted ? "this process was not started under PMIx" : "nothing says where they meet";
+		remedy = "start the ranks with srun --mpi=pmix or mpirun, or set MUSTER_RDZV_DIR to a folder that all nodes share";
+	}
+	return err_fail(err, EXIT_USAGE, "rendezvous: couldn't look for the other ranks of %d: %s: %s",
+		ident->world_size, reason, remedy);
+}
+
+/* A provider that was asked for by name must fit, too. */
+static const struct rdzv_provider *choose_named(const struct ident *ident, const char *name, struct err *err)
+{
+	const struct rdzv_provider *provider = find(name);
+	if (strcmp(name, "pmix") == 0 && (!provider || strcmp(ident->source, "pmix") != 0)) {
+		no_meeting_place(ident, name, err);
+		return NULL;
+	}
+	if (!provider) {
+		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the provider %s: it is one of pmix, file, single", name);
+		return NULL;
+	}
+	if (provider == &rdzv_single && ident->world_size > 1) {
+		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the provider single for %d ranks: leave it out",
+			ident->world_size);
+		return NULL;
+	}
+	return provider;
+}
+
+static const char *set(const char *name)
+{
+	const char *value = getenv(name);
+	return value && value[0] ? value : NULL;
+}
+
+static const struct rdzv_provider *choose(const struct ident *ident, const char *name, struct err *err)
+{
+	if (!name)
+		name = set("MUSTER_RDZV");
+	if (name)
+		return choose_named(ident, name, err);
+	if (strcmp(ident->source, "pmix") == 0 && find("pmix"))
+		return find("pmix");
+	if (set("MUSTER_RDZV_DIR"))
+		return &rdzv_file;
+	if (ident->world_size == 1)
+		return &rdzv_single;
+	no_meeting_place(ident, NULL, err);
+	return NULL;
+}
+
+struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double timeout, struct err *err)
+{
+	if (!(timeout > 0) || isinf(timeout)) {
+		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use a timeout of %g s: it must be above 0", timeout);
+		return NULL;
+	}
+	const struct rdzv_provider *chosen = choose(ident, provider, err);
+	if (!chosen)
+		return NULL;
+	struct rdzv *rdzv = calloc(1, sizeof *rdzv);
+	if (!rdzv) {
+		err_set(err, "rendezvous: no memory");
+		return NULL;
+	}
+	*rdzv = (struct rdzv){ .provider = chosen, .ident = *ident, .timeout = timeout };
+	rdzv->state = chosen->open(&rdzv->ident, timeout, err);
+	if (!rdzv->state) {
+		free(rdzv);
+		return NULL;
+	}
+	return rdzv;
+}
+
+static int check_key(const char *key, struct err *err)
+{
+	size_t length = strlen(key);
+	if (length > 0 && length <= KEY_MAX && strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+		== length)
+		return 0;
+	return err_set(err, "rendezvous: couldn't use the key '%.80s': 1 to %d characters of A-Z a-z 0-9 . _ -", key, KEY_MAX);
+}
+
+int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size, struct err *err)
+{
+	if (check_key(key, err) < 0)
+		return -1;
+	if (size > VALUE_MAX)
+		return err_set(err, "rendezvous: couldn't put %zu bytes under %s: at most %d", size, key, VALUE_MAX);
+	return rdzv->provider->put(rdzv->state, key, value, size, err);
+}
+
+static double or_default(const struct rdzv *rdzv, double timeout)
+{
+	return timeout > 0 ? timeout : rdzv->timeout;
+}
+
+int rdzv_fence(struct rdzv *rdzv, double timeout, struct err *err)
+{
+	return rdzv->provider->fence(rdzv->state, or_default(rdzv, timeout), err);
+}
+
+int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err)
+{
+	if (check_key(key, err) < 0)
+		return -1;
+	if (rank < 0 || rank >= rdzv->ident.world_size)
+		return err_set(err, "rendezvous: couldn't get %s of rank %d: the world has %d", key, rank, rdzv->ident.world_size);
+	return rdzv->provider->get(rdzv->state, rank, key, value, size, or_default(rdzv, timeout), err);
+}
+
+const char *rdzv_provider(const struct rdzv *rdzv)
+{
+	return rdzv->provider->name;
+}
+
+void rdzv_abort(struct rdzv *rdzv, int status, const char *why)
+{
+	rdzv->provider->abort(rdzv->state, status, why);
+}
+
+void rdzv_close(struct rdzv *rdzv, int orderly)
+{
+	if (!rdzv)
+		return;
+	rdzv->provider->close(rdzv->state, orderly);
+	free(rdzv);
+}
+
+void rank_list_add(struct rank_list *list, int rank, const char *node)
+{
+	size_t used = strlen(list->text);
+	list->count++;
+	if (used + 320 > sizeof list->text) {
+		list->left_out++;
+		return;
+	}
+	int n = snprintf(list->text + used, sizeof list->text - used, "%srank %d", used ? ", " : "", rank);
+	if (node && node[0])
+		snprintf(list->text + used + n, sizeof list->text - used - (size_t)n, " (on %.255s)", node);
+}
+
+int rank_list_error(const struct rank_list *missing, int world_size, double timeout, struct err *err)
+{
+	char more[40] = "";
+	if (missing->left_out)
+		snprintf(more, sizeof more, " and %d more", missing->left_out);
+	if (missing->count == 0)
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't meet all %d ranks within %g s, though each was heard of",
+			world_size, timeout);
+	return err_fail(err, EXIT_LOST, "rendezvous: couldn't meet %d of %d ranks within %g s: %s%s did not come",
+		missing->count, world_size, timeout, missing->text, more);
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rendezvous through a folder that all ranks share (MUSTER_RDZV_DIR), for launchers without PMIx.
+ *
+ * Each run has its own folder in it, named by the run and its attempt:
+ *   here.RANK      "WORLD_SIZE NODE", made when a rank opens; must not exist before
+ *   put.KEY.RANK   a value; replaced durably, so never seen in part
+ *   fence.N.RANK   RANK has reached its N-th fence
+ *   abort.RANK     why RANK gave up; ends every fence
+ *   bye.RANK       RANK has closed; when all have, rank 0 removes the folder */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/io.h"
+#include "launch/rdzv_provider.h"
+
+#define FIRST_SLEEP 0.001
+#define LONGEST_SLEEP 0.1
+#define FAREWELL_SECONDS 5.0
+#define VALUE_LIMIT (64 * 1024)
+
+struct file {
+	int base, dir;      /* MUSTER_RDZV_DIR and the run's folder in it */
+	char name[200];     /* of the run's folder */
+	char path[600];     /* for messages */
+	int rank, world_size, fences;
+	char (*nodes)[256]; /* of each rank, "" until it was read */
+};
+
+/* What names this run and no other: a stale folder must never match. */
+static int run_name(const struct ident *ident, char *name, size_t size, struct err *err)
+{
+	const char *id = getenv("MUSTER_RDZV_ID"), *torch_id = getenv("TORCHELASTIC_RUN_ID");
+	const char *restarts = getenv("TORCHELASTIC_RESTART_COUNT");
+	char slurm_id[128];
+	snprintf(slurm_id, sizeof slurm_id, "%s-%u.%u", ident->cluster, ident->job, ident->step);
+	if (!id || !id[0])
+		id = ident->job ? slurm_id : torch_id && strcmp(torch_id, "none") != 0 ? torch_id : NULL;
+	if (!id || !id[0])
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't tell this run from earlier ones in MUSTER_RDZV_DIR: "
+			"set MUSTER_RDZV_ID to a value that is the same on all ranks and new for each run");
+	int n = snprintf(name, size, "muster-%s-%d.%s", id, ident->attempt, restarts ? restarts : "0");
+	if (n < 0 || (size_t)n >= size)
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use MUSTER_RDZV_ID: longer than %zu characters", size - 40);
+	for (char *c = name; *c; c++)
+		if (*c == '/' || (unsigned char)*c < 0x20)
+			*c = '_';
+	return 0;
+}
+
+static int open_folder(struct file *file, const char *base, struct err *err)
+{
+	file->base = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (file->base < 0)
+		return err_set(err, "rendezvous: couldn't open MUSTER_RDZV_DIR=%s: %m", base);
+	if (mkdirat(file->base, file->name, 0700) < 0 && errno != EEXIST)
+		return err_set(err, "rendezvous: couldn't make a folder in MUSTER_RDZV_DIR=%s: %m", base);
+	file->dir = openat(file->base, file->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (file->dir < 0)
+		return err_set(err, "rendezvous: couldn't open %s: %m", file->path);
+	struct stat st;
+	if (fstat(file->dir, &st) < 0 || st.st_uid != geteuid())
+		return err_set(err, "rendezvous: couldn't trust %s: it belongs to user %u", file->path,
+			(unsigned)st.st_uid);
+	return 0;
+}
+
+/* Makes a file that must not exist yet. It gets its name when it is whole, so that nobody reads half of it. */
+static int make_file(struct file *file, const char *name, const char *text, struct err *err)
+{
+	char temporary[64];
+	snprintf(temporary, sizeof temporary, ".%s", name);
+	AUTO_CLOSE int fd = openat(file->dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return err_fail(err, io_status(errno), "rendezvous: couldn't create %s/%s: %m", file->path, temporary);
+	if (io_write_full(fd, text, strlen(text)) < 0 || fsync(fd) < 0)
+		return err_fail(err, io_status(errno), "rendezvous: couldn't write %s/%s: %m", file->path, temporary);
+	int rc = linkat(file->dir, temporary, file->dir, name, 0), error = errno;
+	unlinkat(file->dir, temporary, 0);
+	if (rc < 0 && error == EEXIST)
+		return err_set(err, "rendezvous: couldn't meet in %s: an earlier run met there: set a new MUSTER_RDZV_ID, or remove the "
+			"folder", file->path);
+	if (rc < 0)
+		return err_fail(err, io_status(error), "rendezvous: couldn't create %s/%s: %s", file->path, name, strerror(error));
+	return 0;
+}
+
+static int rank_in_name(const char *name, const char *prefix, int world_size)
+{
+	size_t length = strlen(prefix);
+	int rank, end = 0;
+	if (strncmp(name, prefix, length) != 0 || sscanf(name + length, "%d%n", &rank, &end) != 1 || name[length + (size_t)end])
+		return -1;
+	return rank >= 0 && rank < world_size ? rank : -1;
+}
+
+/* Marks in `seen` whose PREFIX.RANK exists. A folder opened anew is what makes NFS look again.
+ * Returns how many, or -1 when a rank has aborted. */
+static int scan(struct file *file, const char *prefix, bool *seen, struct err *err)
+{
+	int fd = openat(file->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't list %s: %m", file->path);
+	}
+	int count = 0, aborted = -1;
+	memset(seen, 0, (size_t)file->world_size);
+	for (struct dirent *entry; (entry = readdir(dir));) {
+		int rank = rank_in_name(entry->d_name, prefix, file->world_size);
+		if (rank >= 0 && !seen[rank]) {
+			seen[rank] = true;
+			count++;
+		}
+		if (aborted < 0)
+			aborted = rank_in_name(entry->d_name, "abort.", file->world_size);
+	}
+	closedir(dir);
+	if (aborted < 0)
+		return count;
+	char name[32];
+	AUTO_FREE char *why = NULL;
+	size_t size;
+	snprintf(name, sizeof name, "abort.%d", aborted);
+	if (io_read_file(file->dir, name, 1000, &why, &size, NULL) < 0)
+		why = NULL;
+	return err_fail(err, EXIT_LOST, "rendezvous: rank %d gave up: %s", aborted, why && why[0] ? why : "it gave no reason");
+}
+
+/* Waits until every rank has its PREFIX.RANK. */
+static int wait_for_all(struct file *file, const char *prefix, double timeout, struct err *err)
+{
+	struct deadline deadline = deadline_in(timeout);
+	double pause = FIRST_SLEEP;
+	AUTO_FREE bool *seen = calloc((size_t)file->world_size, sizeof *seen);
+	if (!seen)
+		return err_set(err, "rendezvous: no memory");
+	for (;;) {
+		int count = scan(file, prefix, seen, err);
+		if (count < 0)
+			return -1;
+		if (count == file->world_size)
+			return 0;
+		if (!deadline_sleep(deadline, pause))
+			break;
+		pause = pause * 2 < LONGEST_SLEEP ? pause * 2 : LONGEST_SLEEP;
+	}
+	struct rank_list missing = { 0 };
+	for (int rank = 0; rank < file->world_size; rank++)
+		if (!seen[rank])
+			rank_list_add(&missing, rank, file->nodes[rank]);
+	return rank_list_error(&missing, file->world_size, timeout, err);
+}
+
+static int read_here(struct file *file, int rank, struct err *err)
+{
+	char name[32];
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	int world_size = 0;
+	snprintf(name, sizeof name, "here.%d", rank);
+	if (io_read_file(file->dir, name, 1000, &text, &size, err) < 0)
+		return err_prefix(err, "rendezvous");
+	if (sscanf(text, "%d %255s", &world_size, file->nodes[rank]) != 2)
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't read %s/%s: not ours", file->path, name);
+	if (world_size != file->world_size)
+		return err_set(err, "rendezvous: couldn't agree on the world size: rank %d says %d, rank %d says %d",
+			rank, world_size, file->rank, file->world_size);
+	return 0;
+}
+
+static void file_free(struct file *file)
+{
+	if (file->dir >= 0)
+		close(file->dir);
+	if (file->base >= 0)
+		close(file->base);
+	free(file->nodes);
+	free(file);
+}
+
+static int meet(struct file *file, const struct ident *ident, double timeout, struct err *err)
+{
+	char name[32], text[300];
+	snprintf(name, sizeof name, "here.%d", file->rank);
+	snprintf(text, sizeof text, "%d %s\n", file->world_size, ident->node[0] ? ident->node : "?");
+	if (make_file(file, name, text, err) < 0)
+		return -1;
+	if (wait_for_all(file, "here.", timeout, err) < 0)
+		return -1;
+	for (int rank = 0; rank < file->world_size; rank++)
+		if (read_here(file, rank, err) < 0)
+			return -1;
+	return 0;
+}
+
+static void *file_open(const struct ident *ident, double timeout, struct err *err)
+{
+	const char *base = getenv("MUSTER_RDZV_DIR");
+	if (!base || !base[0]) {
+		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the provider file: set MUSTER_RDZV_DIR to a folder that all nodes "
+			"share");
+		return NULL;
+	}
+	struct file *file = calloc(1, sizeof *file);
+	if (!file) {
+		err_set(err, "rendezvous: no memory");
+		return NULL;
+	}
+	file->base = file->dir = -1;
+	file->rank = ident->rank;
+	file->world_size = ident->world_size;
+	file->nodes = calloc((size_t)ident->world_size, sizeof *file->nodes);
+	if (!file->nodes)
+		err_set(err, "rendezvous: no memory for %d ranks", ident->world_size);
+	else if (run_name(ident, file->name, sizeof file->name, err) == 0) {
+		snprintf(file->path, sizeof file->path, "%s/%s", base, file->name);
+		if (open_folder(file, base, err) == 0 && meet(file, ident, timeout, err) == 0)
+			return file;
+	}
+	file_free(file);
+	return NULL;
+}
+
+static void value_name(char *name, size_t size, const char *key, int rank)
+{
+	snprintf(name, size, "put.%s.%d", key, rank);
+}
+
+static int file_put(void *state, const char *key, const void *value, size_t size, struct err *err)
+{
+	struct file *file = state;
+	char name[100];
+	value_name(name, sizeof name, key, file->rank);
+	if (faccessat(file->dir, name, F_OK, 0) == 0)
+		return err_set(err, "rendezvous: couldn't put %s: it was put before", key);
+	if (io_replace_durably(file->dir, name, value, size, err) < 0)
+		return err_prefix(err, "rendezvous");
+	return 0;
+}
+
+static int file_fence(void *state, double timeout, struct err *err)
+{
+	struct file *file = state;
+	char prefix[32], name[48];
+	snprintf(prefix, sizeof prefix, "fence.%d.", file->fences);
+	snprintf(name, sizeof name, "%s%d", prefix, file->rank);
+	file->fences++;
+	if (make_file(file, name, "", err) < 0)
+		return -1;
+	return wait_for_all(file, prefix, timeout, err);
+}
+
+static int file_get(void *state, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err)
+{
+	struct file *file = state;
+	struct deadline deadline = deadline_in(timeout);
+	char name[100];
+	char *text = NULL;
+	value_name(name, sizeof name, key, rank);
+	/* After a fence the file is there; a network file system may need a moment to show it. */
+	while (io_read_file(file->dir, name, VALUE_LIMIT, &text, size, err) < 0) {
+		if (errno != ENOENT && errno != ESTALE)
+			return err_prefix(err, "rendezvous");
+		if (!deadline_sleep(deadline, LONGEST_SLEEP))
+			return err_fail(err, EXIT_LOST, "rendezvous: couldn't get %s of rank %d (on %s) within %g s: it was not put", key,
+				rank, file->nodes[rank], timeout);
+	}
+	*value = text;
+	return 0;
+}
+
+static void file_abort(void *state, int status, const char *why)
+{
+	struct file *file = state;
+	char name[32], text[900];
+	snprintf(name, sizeof name, "abort.%d", file->rank);
+	snprintf(text, sizeof text, "%s", why);
+	io_replace_durably(file->dir, name, text, strlen(text), NULL);
+}
+
+static void remove_folder(struct file *file)
+{
+	int fd = openat(file->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	for (struct dirent *entry; (entry = readdir(dir));)
+		if (entry->d_name[0] != '.' || strlen(entry->d_name) > 2)
+			unlinkat(file->dir, entry->d_name, 0);
+	closedir(dir);
+	unlinkat(file->base, file->name, AT_REMOVEDIR);
+}
+
+static void file_close(void *state, int orderly)
+{
+	struct file *file = state;
+	char name[32];
+	snprintf(name, sizeof name, "bye.%d", file->rank);
+	if (orderly && make_file(file, name, "", NULL) == 0 && file->rank == 0 &&
+		wait_for_all(file, "bye.", FAREWELL_SECONDS, NULL) == 0)
+		remove_folder(file);
+	file_free(file);
+}
+
+const struct rdzv_provider rdzv_file = {
+	.name = "file",
+	.open = file_open,
+	.put = file_put,
+	.fence = file_fence,
+	.get = file_get,
+	.abort = file_abort,
+	.close = file_close,
+};

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rendezvous through the PMIx server of the launcher (Slurm's mpi/pmix, prterun): the only file that speaks PMIx.
+ *
+ * No call of PMIx is waited for by PMIx itself: Slurm ignores PMIX_TIMEOUT, and a fence that does not complete names
+ * nobody. The calls are the non-blocking ones, waited for with our own deadline; what returns too late finds its
+ * struct answer still there, since the caller and the callback each hold a reference to it.
+ *
+ * In Slurm 22.05 a fence can hang for ever: while slurmstepd has dropped privileges to start its tasks, its PMIx thread
+ * can't decode the credential of a peer, rejects the connection, and what came over it is lost. Two things help. The first
+ * fence comes no earlier than a moment after this process was started: by then the tasks of the other nodes are started,
+ * too. And a fence is over when every rank has published its key for that fence; PMIx's own fence is only the fast way to
+ * learn that: when it takes long, the ranks are asked one by one. */
+#include <pmix.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "launch/rdzv_provider.h"
+
+#define INIT_SECONDS 60.0
+#define LOCAL_SECONDS 10.0
+#define PATIENCE_SECONDS 5.0 /* with PMIx's own fence, before the ranks are asked one by one */
+#define INQUEST_SECONDS 5.0  /* for their answers */
+#define LONGEST_PAUSE 16.0   /* between two rounds of asking */
+#define RETRY_SECONDS 0.1
+#define SETTLE_SECONDS 0.3   /* from the start of this process to its first fence, under Slurm */
+#define PUT_KEY "muster.%s"
+#define FENCE_KEY "muster-fence.%d"
+
+/* PMIx can be initialised once in a process; identity and rendezvous share it. */
+static struct {
+	bool open, lost;
+	bool fences_lost; /* one has not completed: those after it would not either */
+	pmix_proc_t self;
+} client;
+
+struct answer {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int references;
+	bool done;
+	pmix_status_t status;
+	long number;   /* of an integer value */
+	char *bytes;   /* of a string or byte object, with a NUL behind */
+	size_t size;
+	pmix_info_t info; /* of the call: PMIx reads it after the call has returned */
+};
+
+static struct answer *answer_create(struct err *err)
+{
+	struct answer *answer = calloc(1, sizeof *answer);
+	if (!answer) {
+		err_set(err, "rendezvous: no memory");
+		return NULL;
+	}
+	deadline_condition(&answer->changed);
+	pthread_mutex_init(&answer->lock, NULL);
+	answer->references = 2;
+	return answer;
+}
+
+static void answer_drop(struct answer *answer)
+{
+	pthread_mutex_lock(&answer->lock);
+	int left = --answer->references;
+	pthread_mutex_unlock(&answer->lock);
+	if (left > 0)
+		return;
+	pthread_cond_destroy(&answer->changed);
+	pthread_mutex_destroy(&answer->lock);
+	free(answer->bytes);
+	free(answer);
+}
+
+/* The callback's side: from now on `status` counts. */
+static void answer_give(struct answer *answer, pmix_status_t status)
+{
+	pthread_mutex_lock(&answer->lock);
+	answer->status = status;
+	answer->done = true;
+	pthread_cond_signal(&answer->changed);
+	pthread_mutex_unlock(&answer->lock);
+	answer_drop(answer);
+}
+
+/* The caller's side: PMIX_ERR_TIMEOUT when the deadline passes first. */
+static pmix_status_t answer_wait(struct answer *answer, struct deadline deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	pthread_mutex_lock(&answer->lock);
+	while (!answer->done && pthread_cond_timedwait(&answer->changed, &answer->lock, &until) == 0)
+		;
+	pmix_status_t status = answer->done ? answer->status : PMIX_ERR_TIMEOUT;
+	pthread_mutex_unlock(&answer->lock);
+	return status;
+}
+
+static char *copy_bytes(const char *from, size_t size)
+{
+	char *copy = malloc(size + 1);
+	if (!copy)
+		return NULL;
+	if (size)
+		memcpy(copy, from, size);
+	copy[size] = '\0';
+	return copy;
+}
+
+static pmix_status_t copy_value(struct answer *answer, const pmix_value_t *value)
+{
+	switch (value->type) {
+	case PMIX_UINT16: answer->number = value->data.uint16; return PMIX_SUCCESS;
+	case PMIX_UINT32: answer->number = value->data.uint32; return PMIX_SUCCESS;
+	case PMIX_PROC_RANK: answer->number = value->data.rank; return PMIX_SUCCESS;
+	case PMIX_STRING:
+		answer->size = strlen(value->data.string);
+		answer->bytes = copy_bytes(value->data.string, answer->size);
+		return answer->bytes ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
+	case PMIX_BYTE_OBJECT:
+		answer->size = value->data.bo.size;
+		answer->bytes = copy_bytes(value->data.bo.bytes, answer->size);
+		return answer->bytes ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
+	default:
+		return PMIX_ERR_TYPE_MISMATCH;
+	}
+}
+
+static void on_value(pmix_status_t status, pmix_value_t *value, void *arg)
+{
+	struct answer *answer = arg;
+	if (status == PMIX_SUCCESS)
+		status = value ? copy_value(answer, value) : PMIX_ERR_NOT_FOUND;
+	answer_give(answer, status);
+}
+
+/* Asks for a key of a rank (PMIX_RANK_WILDCARD: of the job). NULL on error; else answer_wait() and answer_drop(). With
+ * `refresh` the rank itself is asked again for what it has published since. */
+static struct answer *ask(pmix_rank_t rank, const char *key, bool refresh, struct err *err)
+{
+	struct answer *answer = answer_create(err);
+	if (!answer)
+		return NULL;
+	pmix_proc_t proc;
+	PMIX_LOAD_PROCID(&proc, client.self.nspace, rank);
+	PMIX_INFO_LOAD(&answer->info, PMIX_GET_REFRESH_CACHE, &refresh, PMIX_BOOL);
+	pmix_status_t status = PMIx_Get_nb(&proc, key, refresh ? &answer->info : NULL, refresh, on_value, answer);
+	if (status != PMIX_SUCCESS)
+		answer_give(answer, status);
+	return answer;
+}
+
+/* A number that the server has told us at start; -1 when it has not. */
+static int ask_number(pmix_rank_t rank, const char *key)
+{
+	struct answer *answer = ask(rank, key, false, NULL);
+	if (!answer)
+		return -1;
+	int number = answer_wait(answer, deadline_in(LOCAL_SECONDS)) == PMIX_SUCCESS && !answer->bytes ? (int)answer->number : -1;
+	answer_drop(answer);
+	return number;
+}
+
+static void *init_thread(void *arg)
+{
+	struct answer *answer = arg;
+	answer_give(answer, PMIx_Init(&client.self, NULL, 0));
+	return NULL;
+}
+
+/* A client that dies without PMIx_Finalize has its whole step killed by Slurm, also when it only had a usage error. */
+static void finalize_at_exit(void)
+{
+	if (client.open && !client.lost)
+		PMIx_Finalize(NULL, 0);
+	client.open = false;
+}
+
+static int init_client(struct err *err)
+{
+	if (client.open)
+		return 0;
+	struct answer *answer = answer_create(err);
+	if (!answer)
+		return -1;
+	pthread_t thread;
+	if (pthread_create(&thread, NULL, init_thread, answer) != 0)
+		answer_give(answer, PMIX_ERR_OUT_OF_RESOURCE);
+	else
+		pthread_detach(thread);
+	pmix_status_t status = answer_wait(answer, deadline_in(INIT_SECONDS));
+	answer_drop(answer);
+	if (status != PMIX_SUCCESS)
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't reach the PMIx server of this node: %s",
+			PMIx_Error_string(status));
+	client.open = true;
+	atexit(finalize_at_exit);
+	return 0;
+}
+
+int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
+{
+	if (init_client(err) < 0)
+		return -1;
+	pmix_rank_t self = client.self.rank;
+	*pmix = (struct ident_pmix){
+		.rank = (int)self,
+		.world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE),
+		.local_rank = ask_number(self, PMIX_LOCAL_RANK),
+		.local_world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE),
+		.node_rank = ask_number(self, PMIX_NODEID),
+		.node_count = ask_number(PMIX_RANK_WILDCARD, PMIX_NUM_NODES),
+	};
+	snprintf(pmix->nspace, sizeof pmix->nspace, "%s", client.self.nspace);
+	if (pmix->world_size < 1)
+		return err_set(err, "identity: couldn't learn the world size from the PMIx server of %s", pmix->nspace);
+	return 1;
+}
+
+struct pmix {
+	int world_size, fences;
+};
+
+/* Where a rank runs, from the map that the server gave us at start. */
+static void node_of(int rank, char *node, size_t size)
+{
+	node[0] = '\0';
+	struct answer *answer = ask((pmix_rank_t)rank, PMIX_HOSTNAME, false, NULL);
+	if (!answer)
+		return;
+	if (answer_wait(answer, deadline_in(1)) == PMIX_SUCCESS && answer->bytes)
+		snprintf(node, size, "%s", answer->bytes);
+	answer_drop(answer);
+}
+
+static int publish(const char *key, const void *value, size_t size, struct err *err)
+{
+	pmix_value_t packed;
+	/* One byte more than the value, since an empty byte object is not a value to PMIx. */
+	char *bytes = copy_bytes(value, size);
+	if (!bytes)
+		return err_set(err, "rendezvous: no memory for %zu bytes", size);
+	PMIX_VALUE_CONSTRUCT(&packed);
+	packed.type = PMIX_BYTE_OBJECT;
+	packed.data.bo.bytes = bytes;
+	packed.data.bo.size = size + 1;
+	pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &packed);
+	PMIX_VALUE_DESTRUCT(&packed);
+	if (status == PMIX_SUCCESS)
+		status = PMIx_Commit();
+	if (status != PMIX_SUCCESS)
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key, PMIx_Error_string(status));
+	return 0;
+}
+
+/* Asks all ranks not yet in `seen` at once whether they have come to a fence. Returns whether all have. */
+static bool all_came(const struct pmix *pmix, const char *key, bool *seen, double seconds)
+{
+	struct deadline deadline = deadline_in(seconds);
+	bool all = true;
+	struct answer **answers = calloc((size_t)pmix->world_size, sizeof *answers);
+	if (!answers)
+		return false;
+	for (int rank = 0; rank < pmix->world_size; rank++)
+		if (!seen[rank])
+			answers[rank] = ask((pmix_rank_t)rank, key, true, NULL);
+	for (int rank = 0; rank < pmix->world_size; rank++) {
+		if (answers[rank]) {
+			seen[rank] = answer_wait(answers[rank], deadline) == PMIX_SUCCESS;
+			answer_drop(answers[rank]);
+		}
+		all = all && seen[rank];
+	}
+	free(answers);
+	return all;
+}
+
+static int missing_error(const struct pmix *pmix, const bool *seen, double timeout, struct err *err)
+{
+	struct rank_list missing = { 0 };
+	char node[256];
+	for (int rank = 0; rank < pmix->world_size; rank++) {
+		if (seen[rank])
+			continue;
+		node_of(rank, node, sizeof node);
+		rank_list_add(&missing, rank, node);
+	}
+	client.lost = true;
+	return rank_list_error(&missing, pmix->world_size, timeout, err);
+}
+
+static void on_fence(pmix_status_t status, void *arg)
+{
+	answer_give(arg, status);
+}
+
+/* Starts PMIx's own fence. Where that is of no use any more, the answer never comes. */
+static struct answer *start_fence(struct err *err)
+{
+	struct answer *answer = answer_create(err);
+	if (!answer || client.fences_lost)
+		return answer;
+	bool collect = true;
+	PMIX_INFO_LOAD(&answer->info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+	pmix_status_t status = PMIx_Fence_nb(NULL, 0, &answer->info, 1, on_fence, answer);
+	if (status != PMIX_SUCCESS)
+		answer_give(answer, status);
+	return answer;
+}
+
+static double shorter(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+/* Until PMIx's fence completes, or all ranks say that they have come. */
+static int wait_fence(const struct pmix *pmix, struct answer *answer, const char *key, double timeout, struct err *err)
+{
+	/* The last round of asking is part of the time, so that those who are missing are named within it. */
+	double inquest = shorter(INQUEST_SECONDS, timeout / 5);
+	struct deadline deadline = deadline_in(timeout - inquest);
+	double pause = client.fences_lost ? RETRY_SECONDS : shorter(PATIENCE_SECONDS, timeout / 2);
+	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
+	if (!seen)
+		return err_set(err, "rendezvous: no memory for %d ranks", pmix->world_size);
+	/* Not asked: the server of this node does not even answer for its own ranks while it looks for one whose node has none. */
+	if (client.self.rank < (pmix_rank_t)pmix->world_size)
+		seen[client.self.rank] = true;
+	for (;;) {
+		if (answer_wait(answer, deadline_in(shorter(pause, deadline_left(deadline)))) == PMIX_SUCCESS)
+			return 0;
+		bool last = deadline_passed(deadline);
+		if (all_came(pmix, key, seen, last ? inquest : shorter(INQUEST_SECONDS, deadline_left(deadline)))) {
+			client.fences_lost = true;
+			return 0;
+		}
+		if (last)
+			return missing_error(pmix, seen, timeout, err);
+		/* A fence that has failed at once must not be asked about at once again and again. */
+		deadline_sleep(deadline, RETRY_SECONDS);
+		pause = shorter(pause * 2, LONGEST_PAUSE);
+	}
+}
+
+static int pmix_fence(void *state, double timeout, struct err *err)
+{
+	struct pmix *pmix = state;
+	char key[48];
+	snprintf(key, sizeof key, FENCE_KEY, pmix->fences++);
+	if (publish(key, "", 0, err) < 0)
+		return -1;
+	struct answer *answer = start_fence(err);
+	if (!answer)
+		return -1;
+	int rc = wait_fence(pmix, answer, key, timeout, err);
+	answer_drop(answer);
+	return rc;
+}
+
+/* Seconds since this process was started; 0 where that can't be told. */
+static double process_age(void)
+{
+	struct timespec now;
+	unsigned long long start;
+	char text[1024];
+	AUTO_FCLOSE FILE *file = fopen("/proc/self/stat", "re");
+	if (!file || !fgets(text, sizeof text, file) || clock_gettime(CLOCK_BOOTTIME, &now) < 0)
+		return 0;
+	/* Field 22 (proc(5)); the name in field 2 may hold spaces and parentheses. */
+	const char *rest = strrchr(text, ')');
+	if (!rest || sscanf(rest + 1, " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &start)
+		!= 1)
+		return 0;
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)start / (double)sysconf(_SC_CLK_TCK);
+}
+
+static void *pmix_open(const struct ident *ident, double timeout, struct err *err)
+{
+	if (init_client(err) < 0)
+		return NULL;
+	if (ident->node_count > 1 && strncmp(client.self.nspace, "slurm.", 6) == 0)
+		deadline_sleep(deadline_in(timeout / 2), SETTLE_SECONDS - process_age());
+	struct pmix *pmix = calloc(1, sizeof *pmix);
+	if (!pmix) {
+		err_set(err, "rendezvous: no memory");
+		return NULL;
+	}
+	pmix->world_size = ident->world_size;
+	if (pmix_fence(pmix, timeout, err) < 0) {
+		free(pmix);
+		return NULL;
+	}
+	return pmix;
+}
+
+static int pmix_put(void *state, const char *key, const void *value, size_t size, struct err *err)
+{
+	char full[PMIX_MAX_KEYLEN + 1];
+	snprintf(full, sizeof full, PUT_KEY, key);
+	return publish(full, value, size, err);
+}
+
+/* Takes the value out of an answer; false when it isn't one. */
+static bool take_value(struct answer *answer, void **value, size_t *size)
+{
+	if (!answer->bytes || answer->size == 0)
+		return false;
+	*value = answer->bytes;
+	*size = answer->size - 1;
+	answer->bytes = NULL;
+	return true;
+}
+
+/* The fence has brought all values here; where it has not, the rank itself is asked until the deadline. */
+static int pmix_get(void *state, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err)
+{
+	struct deadline deadline = deadline_in(timeout);
+	char full[PMIX_MAX_KEYLEN + 1], node[256];
+	pmix_status_t status;
+	bool found = false, refresh = false;
+	snprintf(full, sizeof full, PUT_KEY, key);
+	do {
+		struct answer *answer = ask((pmix_rank_t)rank, full, refresh, err);
+		if (!answer)
+			return -1;
+		status = answer_wait(answer, deadline);
+		found = status == PMIX_SUCCESS && take_value(answer, value, size);
+		answer_drop(answer);
+		refresh = true;
+	} while (!found && deadline_sleep(deadline, RETRY_SECONDS));
+	if (found)
+		return 0;
+	node_of(rank, node, sizeof node);
+	return err_fail(err, EXIT_LOST, "rendezvous: couldn't get %s of rank %d (on %s) within %g s: %s", key, rank,
+		node[0] ? node : "an unknown node", timeout, PMIx_Error_string(status));
+}
+
+static void pmix_abort(void *state, int status, const char *why)
+{
+	client.lost = true;
+	PMIx_Abort(status, why, NULL, 0);
+}
+
+static void pmix_close(void *state, int orderly)
+{
+	if (!orderly)
+		client.lost = true;
+	finalize_at_exit();
+	free(state);
+}
+
+const struct rdzv_provider rdzv_pmix = {
+	.name = "pmix",
+	.open = pmix_open,
+	.put = pmix_put,
+	.fence = pmix_fence,
+	.get = pmix_get,
+	.abort = pmix_abort,
+	.close = pmix_close,
+};

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A child that speaks to the controller: libslurm may end its process, which must not be ours. */
+#include "config.h"
+
+#include "launch/requeue_ask.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+
+#define PROGRAM LIBEXECDIR "/muster-requeue"
+#define ANSWER_SECONDS "10"
+#define WAIT_SECONDS 15.0
+
+extern char **environ;
+
+static void wait_for_child(pid_t child)
+{
+	struct deadline deadline = deadline_in(WAIT_SECONDS);
+	int status;
+	pid_t ended;
+	while ((ended = waitpid(child, &status, WNOHANG)) == 0 && deadline_sleep(deadline, 0.02))
+		;
+	if (ended == child) {
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+			log_warn("requeue: %s did not put the job back: it comes back only if its script asks for it", PROGRAM);
+		return;
+	}
+	log_warn("requeue: %s did not answer for %.0f s", PROGRAM, WAIT_SECONDS);
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+}
+
+/* The child takes signals as usual, though we block some. */
+static int spawn(pid_t *child, char **argv)
+{
+	posix_spawnattr_t attributes;
+	sigset_t none;
+	int error = posix_spawnattr_init(&attributes);
+	if (error)
+		return error;
+	sigemptyset(&none);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+	error = posix_spawn(child, PROGRAM, NULL, &attributes, argv, environ);
+	posix_spawnattr_destroy(&attributes);
+	return error;
+}
+
+void requeue_ask(const struct ident *ident)
+{
+	char job[16], attempt[16];
+	char *argv[] = { (char *)"muster-requeue", (char *)"--deadline", (char *)ANSWER_SECONDS, job, attempt, NULL };
+	pid_t child;
+	if (!ident->job || getenv("MUSTER_ATTEMPT"))
+		return;
+	snprintf(job, sizeof job, "%u", ident->job);
+	snprintf(attempt, sizeof attempt, "%d", ident->attempt);
+	int error = spawn(&child, argv);
+	if (error)
+		log_warn("requeue: couldn't run %s: %s", PROGRAM, strerror(error));
+	else
+		wait_for_child(child);
+}
