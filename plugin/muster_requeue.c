@@ -2,6 +2,7 @@
 /* muster-requeue: puts a job back in the queue, for the plugin (which runs it as the job's user) and for batch scripts. */
 #include <argp.h>
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -22,14 +23,15 @@ const char *argp_program_version = PACKAGE_STRING;
 #define DEFAULT_DEADLINE 300
 
 struct options {
-	long job, attempt, step, status; /* -1: not given */
+	long job, status; /* -1: not given */
+	struct requeue_end end;
 	double deadline, settle;
 	const char *final;
 	bool quiet, running;
 	int arguments;
 };
 
-enum { KEY_STATUS = 256, KEY_RUNNING, KEY_STEP, KEY_FINAL, KEY_SETTLE, KEY_DEADLINE };
+enum { KEY_STATUS = 256, KEY_RUNNING, KEY_STEP, KEY_FINAL, KEY_WHEN, KEY_SETTLE, KEY_DEADLINE };
 
 static const struct argp_option option_table[] = {
 	{ "status", KEY_STATUS, "N", 0, "for the end of a batch script: if N is 75, 69 or at least 128, put this job back "
@@ -37,6 +39,8 @@ static const struct argp_option option_table[] = {
 	{ "running", KEY_RUNNING, NULL, 0, "change nothing: exit with 0 if that attempt runs or completes, with 1 if not", 0 },
 	{ "step", KEY_STEP, "STEP", 0, "do nothing if this step has ended for good", 0 },
 	{ "final", KEY_FINAL, "WHY", 0, "note in the job's comment that the step has ended for good, and don't put it back", 0 },
+	{ "when", KEY_WHEN, "SECONDS", 0, "when the rank ended, since the epoch: only an end before that, or within 0.1 s of it, counts "
+		"as that of the step (default: any)", 0 },
 	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before looking at the job (default 0)", 0 },
 	{ "deadline", KEY_DEADLINE, "SECONDS", 0, "give up on a controller that is away (default 300)", 0 },
 	{ "quiet", 'q', NULL, 0, "say nothing when nothing was to be done", 0 },
@@ -56,7 +60,7 @@ static error_t parse_argument(struct options *options, char *arg, struct argp_st
 	if (options->arguments == 0)
 		options->job = number(state, "JOB", arg, UINT32_MAX);
 	else if (options->arguments == 1)
-		options->attempt = number(state, "ATTEMPT", arg, INT_MAX);
+		options->end.attempt = (int)number(state, "ATTEMPT", arg, INT_MAX);
 	else
 		argp_error(state, "%s: too many arguments", arg);
 	options->arguments++;
@@ -74,10 +78,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		options->running = true;
 		return 0;
 	case KEY_STEP:
-		options->step = number(state, "--step", arg, UINT32_MAX);
+		options->end.step = number(state, "--step", arg, UINT32_MAX);
 		return 0;
 	case KEY_FINAL:
 		options->final = arg;
+		return 0;
+	case KEY_WHEN:
+		if (!number_real(arg, 0, 1e12, &options->end.when))
+			argp_error(state, "--when %s: not a number of seconds", arg);
 		return 0;
 	case KEY_SETTLE:
 		options->settle = (double)number(state, "--settle", arg, 60);
@@ -93,9 +101,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (options->status >= 0 ? options->arguments != 0 : options->arguments != 2)
 			argp_error(state, "give JOB and ATTEMPT, or --status N alone");
-		if (options->final && options->step < 0)
+		if (options->final && options->end.step < 0)
 			argp_error(state, "--final needs --step");
-		if (options->running && (options->status >= 0 || options->step >= 0))
+		if (options->running && (options->status >= 0 || options->end.step >= 0))
 			argp_error(state, "--running goes with JOB and ATTEMPT alone");
 		return 0;
 	default:
@@ -137,15 +145,18 @@ static void on_deadline(int signal_number)
 static int note(const struct requeue_job *job, const struct options *options, const char *why, struct err *err)
 {
 	char comment[sizeof job->comment];
-	if (!requeue_note(job->comment, (int)options->attempt, (uint32_t)options->step, why, comment, sizeof comment))
+	struct requeue_end end = options->end;
+	if (isinf(end.when))
+		end.when = clock_wall();
+	if (!requeue_note(job->comment, &end, why, comment, sizeof comment))
 		return err_set(err, "requeue: couldn't add to the comment of job %u: it is too long", job->id);
 	return requeue_set_comment(job, comment, err);
 }
 
 static int end_for_good(const struct requeue_job *job, const struct options *options, struct err *err)
 {
-	bool first = job->attempt == options->attempt && job->state == REQUEUE_RUNNING &&
-		!requeue_noted(job->comment, (int)options->attempt, options->step);
+	bool first = job->attempt == options->end.attempt && job->state == REQUEUE_RUNNING &&
+		!requeue_noted(job->comment, &options->end);
 	if (first && note(job, options, options->final, err) < 0)
 		return -1;
 	if (first || !options->quiet)
@@ -156,9 +167,9 @@ static int end_for_good(const struct requeue_job *job, const struct options *opt
 /* The job should come back and can't: said once, by the first rank that wants it. */
 static int refuse(const struct requeue_job *job, const struct options *options, const char *reason)
 {
-	if (options->step < 0 || !requeue_noted(job->comment, (int)options->attempt, options->step))
+	if (options->end.step < 0 || !requeue_noted(job->comment, &options->end))
 		say("job %u can't be put back: %s", job->id, reason);
-	if (options->step >= 0)
+	if (options->end.step >= 0)
 		note(job, options, reason, NULL);
 	return EXIT_FAULT;
 }
@@ -172,7 +183,7 @@ static int act(const struct options *options, struct err *err)
 		return -1;
 	if (options->final)
 		return end_for_good(&job, options, err);
-	enum requeue_action action = requeue_decide(&job, (int)options->attempt, options->step, reason, sizeof reason);
+	enum requeue_action action = requeue_decide(&job, &options->end, reason, sizeof reason);
 	if (action == REQUEUE_NOTHING) {
 		if (!options->quiet)
 			say("job %u is left as it is: %s", job.id, reason);
@@ -182,7 +193,7 @@ static int act(const struct options *options, struct err *err)
 		return refuse(&job, options, reason);
 	if (requeue_submit(&job, action, err) < 0)
 		return -1;
-	say("job %u is put back in the queue after attempt %ld", job.id, options->attempt);
+	say("job %u is put back in the queue after attempt %d", job.id, options->end.attempt);
 	return EXIT_OK;
 }
 
@@ -199,7 +210,7 @@ static int look(const struct options *options)
 		say("%s", err.text);
 		return EXIT_LOST;
 	}
-	return found && requeue_attempt_runs(&job, (int)options->attempt) ? EXIT_OK : EXIT_FAULT;
+	return found && requeue_attempt_runs(&job, options->end.attempt) ? EXIT_OK : EXIT_FAULT;
 }
 
 /* Tries until the controller answers; every try looks at the job anew, since it may have moved on meanwhile. */
@@ -239,7 +250,7 @@ static int read_script_job(struct options *options)
 		say("SLURM_RESTART_COUNT=%s is no count of restarts", attempt);
 		return -1;
 	}
-	options->attempt = attempt ? number : 0;
+	options->end.attempt = attempt ? (int)number : 0;
 	return 0;
 }
 
@@ -250,7 +261,7 @@ static bool wants_requeue(long status)
 
 int main(int argc, char **argv)
 {
-	struct options options = { .job = -1, .attempt = -1, .step = REQUEUE_ANY_STEP, .status = -1,
+	struct options options = { .job = -1, .status = -1, .end = { -1, REQUEUE_ANY_STEP, INFINITY },
 		.deadline = DEFAULT_DEADLINE };
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);

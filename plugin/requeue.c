@@ -12,38 +12,42 @@
 #include "plugin/slurm_compat.h"
 
 #define NOTE_START "muster: attempt "
-#define NOTE_FORMAT NOTE_START "%d step %u ended for good: "
+#define NOTE_FORMAT NOTE_START "%d step %u ended for good at %.3f: "
+#define CLOCKS_DIFFER 0.1 /* seconds, at most */
 
-bool requeue_noted(const char *comment, int attempt, long step)
+bool requeue_noted(const char *comment, const struct requeue_end *end)
 {
-	int noted_attempt;
-	unsigned noted_step;
+	int attempt;
+	unsigned step;
+	double when;
 	const char *note = strstr(comment, NOTE_START);
-	return note && sscanf(note, NOTE_START "%d step %u ended for good", &noted_attempt, &noted_step) == 2 &&
-		noted_attempt == attempt && (step == REQUEUE_ANY_STEP || (long)noted_step == step);
+	return note && sscanf(note, NOTE_START "%d step %u ended for good at %lf", &attempt, &step, &when) == 3 &&
+		attempt == end->attempt && (end->step == REQUEUE_ANY_STEP || (long)step == end->step) &&
+		when <= end->when + CLOCKS_DIFFER;
 }
 
-bool requeue_note(const char *comment, int attempt, uint32_t step, const char *why, char *out, size_t size)
+bool requeue_note(const char *comment, const struct requeue_end *end, const char *why, char *out, size_t size)
 {
 	const char *old = strstr(comment, NOTE_START);
 	int kept = old ? (int)(old - comment) : (int)strlen(comment);
 	while (kept > 0 && (comment[kept - 1] == ' ' || comment[kept - 1] == ';'))
 		kept--;
-	int n = snprintf(out, size, "%.*s%s" NOTE_FORMAT "%s", kept, comment, kept ? "; " : "", attempt, step, why);
+	int n = snprintf(out, size, "%.*s%s" NOTE_FORMAT "%s", kept, comment, kept ? "; " : "", end->attempt, (unsigned)end->step,
+		end->when, why);
 	return n >= 0 && (size_t)n < size;
 }
 
-enum requeue_action requeue_decide(const struct requeue_job *job, int attempt, long step, char *reason, size_t size)
+enum requeue_action requeue_decide(const struct requeue_job *job, const struct requeue_end *end, char *reason, size_t size)
 {
-	if (job->attempt != attempt)
-		snprintf(reason, size, "it is at attempt %d, not %d", job->attempt, attempt);
+	if (job->attempt != end->attempt)
+		snprintf(reason, size, "it is at attempt %d, not %d", job->attempt, end->attempt);
 	else if (job->state == REQUEUE_CANCELLED)
 		snprintf(reason, size, "it was cancelled");
 	else if (job->state == REQUEUE_WAITING)
 		snprintf(reason, size, "it is in the queue");
 	else if (job->state == REQUEUE_ENDED)
 		snprintf(reason, size, "it has ended");
-	else if (requeue_noted(job->comment, attempt, step))
+	else if (requeue_noted(job->comment, end))
 		snprintf(reason, size, "%s", strstr(job->comment, NOTE_START) + strlen("muster: "));
 	else if (!job->batch || !job->requeueable) {
 		snprintf(reason, size, "%s", job->batch ? "it was submitted with --no-requeue, or the cluster's default is that: "

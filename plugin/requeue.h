@@ -30,17 +30,25 @@ enum requeue_action {
 
 #define REQUEUE_ANY_STEP (-1L)
 
-/* What to do for a rank of attempt `attempt`, step `step` (or REQUEUE_ANY_STEP) that wants the job back. `reason` gets a
- * sentence about the job for the first two. A pure function. */
-enum requeue_action requeue_decide(const struct requeue_job *job, int attempt, long step, char *reason, size_t size);
+/* The end of a rank, for which the job is to come back or not. */
+struct requeue_end {
+	int attempt;
+	long step;   /* or REQUEUE_ANY_STEP */
+	double when; /* seconds since the epoch, by its node's clock; INFINITY where that isn't known: behind all others */
+};
 
-/* The job's comment with a note that a step of an attempt has ended for good, and why; older notes of ours are dropped,
- * the user's text stays. Every node sees it, so that ranks which Slurm kills because of that end don't ask for a
+/* What to do for a rank that wants the job back. `reason` gets a sentence about the job for the first two. A pure
+ * function. */
+enum requeue_action requeue_decide(const struct requeue_job *job, const struct requeue_end *end, char *reason, size_t size);
+
+/* The job's comment with a note that a step of an attempt has ended for good, when, and why; older notes of ours are
+ * dropped, the user's text stays. Every node sees it, so that ranks which Slurm kills because of that end don't ask for a
  * requeue. A pure function; returns false when it doesn't fit. */
-bool requeue_note(const char *comment, int attempt, uint32_t step, const char *why, char *out, size_t size);
+bool requeue_note(const char *comment, const struct requeue_end *end, const char *why, char *out, size_t size);
 
-/* Whether a comment has such a note. */
-bool requeue_noted(const char *comment, int attempt, long step);
+/* Whether a comment has such a note, of an end before this one. A rank that fails since another one was killed must not
+ * keep the job from coming back. Where both are within the 0.1 s by which clocks may differ, the note counts. */
+bool requeue_noted(const char *comment, const struct requeue_end *end);
 
 /* Whether something of attempt `attempt` may still run on the job's nodes: until all their epilogs are through. A pure
  * function. */

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/hostlist.h"
 #include "common/run_as_user.h"
 #include "plugin/preflight.h"
@@ -246,20 +247,22 @@ static void relay(char *output, const char *why)
 }
 
 /* `known`: srun names the first rank itself. It does so where the job ran when the rank failed: the helper then has a line. */
-static void ask_requeue(spank_t spank, enum task_end end, const char *why, bool known)
+static void ask_requeue(spank_t spank, enum task_end end, double when, const char *why, bool known)
 {
-	char job[16], attempt[16], step[32], final[400], output[1000];
+	char job[16], attempt[16], step[32], ended[40], final[400], output[1000];
 	char *argv[12];
 	int n = 0;
 	struct err err;
 	snprintf(job, sizeof job, "%u", item(spank, S_JOB_ID));
 	snprintf(attempt, sizeof attempt, "%u", attempt_of(spank));
 	snprintf(step, sizeof step, "--step=%u", item(spank, S_JOB_STEPID));
+	snprintf(ended, sizeof ended, "--when=%.3f", when);
 	snprintf(final, sizeof final, "--final=%s", why);
 	argv[n++] = (char *)stepd.args.requeue;
 	argv[n++] = "--quiet";
 	argv[n++] = "--deadline=" HELPER_DEADLINE;
 	argv[n++] = step;
+	argv[n++] = ended;
 	if (end == TASK_FINAL)
 		argv[n++] = final;
 	if (end == TASK_KILLED)
@@ -279,6 +282,7 @@ static void ask_requeue(spank_t spank, enum task_end end, const char *why, bool 
 int spank_stepd_task_exit(spank_t spank)
 {
 	int status = 0;
+	double when = clock_wall();
 	char end_text[100], why[300];
 	const char *node;
 	if (!stepd.wanted || !is_task_step(spank) || spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
@@ -297,6 +301,6 @@ int spank_stepd_task_exit(spank_t spank)
 	node = task_env("SLURMD_NODENAME", spank);
 	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "", node ? node : "",
 		task_end_describe(status, end_text, sizeof end_text));
-	ask_requeue(spank, end, why, known);
+	ask_requeue(spank, end, when, why, known);
 	return 0;
 }

@@ -237,6 +237,17 @@ spank_plugin_version" ]
     grep -q 'muster: rank 2 on n. exited with status 1' "$(job_output "$exits")"
 }
 
+@test "a rank that fails because another one was killed does not keep the job from coming back" {
+    # As PyTorch does: rank 1 sees that rank 0 is gone, and ends with an error of its own.
+    # shellcheck disable=SC2016
+    id=$(job -N2 -n2 'cd '"$JOBS"'; [ $MUSTER_ATTEMPT = 0 ] || exit 0
+        if [ $RANK = 0 ]; then echo >gone.$SLURM_JOB_ID; kill -9 $$; fi
+        until [ -e gone.$SLURM_JOB_ID ]; do sleep 0.02; done
+        trap "" TERM; sleep 0.4; exit 1')
+    job_wait "$id" 60 COMPLETED
+    [ "$(job_restarts "$id")" = 1 ]
+}
+
 @test "scancel never comes back, whatever the ranks answer" {
     local -a id=()
     # shellcheck disable=SC2016

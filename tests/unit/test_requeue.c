@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a job is put back, and the note that keeps it from being put back. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,7 @@ static struct requeue_job job_in(enum requeue_state state)
 static enum requeue_action decide(const struct requeue_job *job, int attempt, long step, const char *word)
 {
 	char reason[300] = "";
-	enum requeue_action action = requeue_decide(job, attempt, step, reason, sizeof reason);
+	enum requeue_action action = requeue_decide(job, &(struct requeue_end){ attempt, step, INFINITY }, reason, sizeof reason);
 	assert_non_null(strstr(reason, word));
 	return action;
 }
@@ -54,7 +55,8 @@ static void what_cannot_be_put_back_is_refused(void **state)
 static void a_step_that_ended_for_good_stays_ended(void **state)
 {
 	struct requeue_job job = job_in(REQUEUE_RUNNING);
-	assert_true(requeue_note("", 3, 1, "rank 2 exited with status 1", job.comment, sizeof job.comment));
+	const struct requeue_end end = { 3, 1, 1763740000.5 };
+	assert_true(requeue_note("", &end, "rank 2 exited with status 1", job.comment, sizeof job.comment));
 	assert_int_equal(decide(&job, 3, 1, "rank 2 exited with status 1"), REQUEUE_NOTHING);
 	assert_int_equal(decide(&job, 3, REQUEUE_ANY_STEP, "rank 2"), REQUEUE_NOTHING);
 	/* Not so a later step of the script, nor the next attempt. */
@@ -63,18 +65,37 @@ static void a_step_that_ended_for_good_stays_ended(void **state)
 	assert_int_equal(decide(&job, 4, 1, ""), REQUEUE_SUBMIT);
 }
 
+static bool noted(const char *comment, int attempt, long step, double when)
+{
+	return requeue_noted(comment, &(struct requeue_end){ attempt, step, when });
+}
+
+/* It failed because that one was killed, not the other way round. */
+static void an_end_counts_for_later_ones(void **state)
+{
+	char comment[400];
+	assert_true(requeue_note("", &(struct requeue_end){ 0, 2, 1763740000.5 }, "why", comment, sizeof comment));
+	assert_true(noted(comment, 0, 2, 1763740000.5));
+	assert_true(noted(comment, 0, 2, 1763740009));
+	assert_true(noted(comment, 0, 2, 1763740000.45)); /* clocks differ by so much */
+	assert_false(noted(comment, 0, 2, 1763740000.3));
+	assert_false(noted(comment, 0, REQUEUE_ANY_STEP, 1763739000));
+	assert_true(noted(comment, 0, REQUEUE_ANY_STEP, INFINITY));
+}
+
 static void a_note_keeps_the_users_comment_and_replaces_older_notes(void **state)
 {
+	const struct requeue_end first = { 0, 1, 7.25 }, second = { 1, 0, 8 };
 	char once[400], twice[400];
-	assert_true(requeue_note("mine; and more", 0, 1, "why", once, sizeof once));
-	assert_string_equal(once, "mine; and more; muster: attempt 0 step 1 ended for good: why");
-	assert_true(requeue_note(once, 1, 0, "again", twice, sizeof twice));
-	assert_string_equal(twice, "mine; and more; muster: attempt 1 step 0 ended for good: again");
-	assert_false(requeue_noted(twice, 0, 1));
-	assert_true(requeue_noted(twice, 1, 0));
-	assert_false(requeue_noted("mine", 0, 0));
-	assert_false(requeue_noted("muster: attempt of mine", 0, 0));
-	assert_false(requeue_note(once, 1, 0, "again", twice, 20));
+	assert_true(requeue_note("mine; and more", &first, "why", once, sizeof once));
+	assert_string_equal(once, "mine; and more; muster: attempt 0 step 1 ended for good at 7.250: why");
+	assert_true(requeue_note(once, &second, "again", twice, sizeof twice));
+	assert_string_equal(twice, "mine; and more; muster: attempt 1 step 0 ended for good at 8.000: again");
+	assert_false(noted(twice, 0, 1, INFINITY));
+	assert_true(noted(twice, 1, 0, INFINITY));
+	assert_false(noted("mine", 0, 0, INFINITY));
+	assert_false(noted("muster: attempt of mine", 0, 0, INFINITY));
+	assert_false(requeue_note(once, &second, "again", twice, 20));
 }
 
 static void an_attempt_runs_until_its_nodes_are_clean(void **state)
@@ -99,6 +120,7 @@ int main(void)
 		cmocka_unit_test(each_state_has_its_action),
 		cmocka_unit_test(what_cannot_be_put_back_is_refused),
 		cmocka_unit_test(a_step_that_ended_for_good_stays_ended),
+		cmocka_unit_test(an_end_counts_for_later_ones),
 		cmocka_unit_test(an_attempt_runs_until_its_nodes_are_clean),
 		cmocka_unit_test(a_note_keeps_the_users_comment_and_replaces_older_notes),
 	};
