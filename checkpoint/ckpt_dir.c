@@ -280,10 +280,38 @@ static int rename_back(const struct ckpt_dir *dir, const char *away, const char 
 	return io_sync_dir(dir->fd, err);
 }
 
+static bool holds_manifest(int dirfd, const char *folder)
+{
+	char path[CKPT_STEP_NAME_SIZE + 64 + sizeof "/" MANIFEST_NAME];
+	snprintf(path, sizeof path, "%s/" MANIFEST_NAME, folder);
+	return faccessat(dirfd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Whether `away` is what a removal that was killed before it could look for a pin has left of a checkpoint that has one. It
+ * gets its name back, or at least stays. */
+static bool is_saved_by_pin(const struct ckpt_dir *dir, const char *away)
+{
+	static const char prefix[] = REMOVING_PREFIX;
+	char name[CKPT_STEP_NAME_SIZE];
+	struct stat st;
+	struct err why;
+	const char *step = away + sizeof prefix - 1, *end = strrchr(away, '-');
+	if (strncmp(away, prefix, sizeof prefix - 1) != 0 || end <= step || end - step >= CKPT_STEP_NAME_SIZE)
+		return false;
+	snprintf(name, sizeof name, "%.*s", (int)(end - step), step);
+	if (ckpt_step_of(name) < 0 || !holds_manifest(dir->fd, away) || pin_is_set(dir->fd, away, NULL) == 0
+		|| fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return false;
+	if (rename_back(dir, away, name, &why) < 0)
+		log_warn("%s", why.text);
+	return true;
+}
+
 /* Renames `name` to `away`, which is to be removed. Returns 1, 0 if it is not there, -1 on error. */
 static int move_away(const struct ckpt_dir *dir, const char *name, const char *away, struct err *err)
 {
-	if (ckpt_remove_folder(dir->fd, away, err) < 0)
+	/* A killed removal may have left a checkpoint there that is pinned: it gets its name back, or is in the way. */
+	if (!is_saved_by_pin(dir, away) && ckpt_remove_folder(dir->fd, away, err) < 0)
 		return -1;
 	if (renameat(dir->fd, name, dir->fd, away) == 0)
 		return 1;
@@ -336,33 +364,6 @@ static bool is_leftover(const char *name, const char *token)
 		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
 			return true;
 	return false;
-}
-
-static bool holds_manifest(int dirfd, const char *folder)
-{
-	char path[CKPT_STEP_NAME_SIZE + 64 + sizeof "/" MANIFEST_NAME];
-	snprintf(path, sizeof path, "%s/" MANIFEST_NAME, folder);
-	return faccessat(dirfd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-/* Whether `away` is what a removal that was killed before it could look for a pin has left of a checkpoint that has one. It
- * gets its name back, or at least stays. */
-static bool is_saved_by_pin(const struct ckpt_dir *dir, const char *away)
-{
-	static const char prefix[] = REMOVING_PREFIX;
-	char name[CKPT_STEP_NAME_SIZE];
-	struct stat st;
-	struct err why;
-	const char *step = away + sizeof prefix - 1, *end = strrchr(away, '-');
-	if (strncmp(away, prefix, sizeof prefix - 1) != 0 || end <= step || end - step >= CKPT_STEP_NAME_SIZE)
-		return false;
-	snprintf(name, sizeof name, "%.*s", (int)(end - step), step);
-	if (ckpt_step_of(name) < 0 || !holds_manifest(dir->fd, away) || pin_is_set(dir->fd, away, NULL) == 0
-		|| fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return false;
-	if (rename_back(dir, away, name, &why) < 0)
-		log_warn("%s", why.text);
-	return true;
 }
 
 static int remove_leftover(const struct ckpt_dir *dir, const char *name, struct err *err)

@@ -10,7 +10,8 @@ setup_file() {
     source=$(sed -n 's/^abs_top_srcdir = //p' "$MUSTER_BUILD/Makefile") # it has the configure that made the build
     export source MUSTER_TOP MUSTER_BUILD
     export MUSTER_TEST_SHARE=50 # of test_damage: one in so many
-    export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=2
+    export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
+    export TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=2
 }
 
 # Descriptor 3 is bats': closed, so that make's job pipe becomes 3 and 4 and not 5, which config.status takes over.

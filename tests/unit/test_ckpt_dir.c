@@ -469,6 +469,25 @@ static void a_pinned_one_comes_back_from_a_killed_removal(void **state)
 	ckpt_dir_close(&run.dir);
 }
 
+/* It is still under the name that the folder of an unfinished save of the same step gets in order to be removed. */
+static void a_pinned_one_is_not_removed_for_an_unfinished_save(void **state)
+{
+	struct run run;
+	char saving[100], away[100];
+	run_open(&run, "twice");
+	run_save(&run, 2);
+	run_save(&run, 3);
+	assert_int_equal(pin_set(&run.dir, 2, NULL), 0);
+	snprintf(away, sizeof away, ".removing-step-00000002-%s", run.owner.token);
+	snprintf(saving, sizeof saving, ".saving-step-00000002-%s", run.owner.token);
+	assert_int_equal(renameat(run.dir.fd, "step-00000002", run.dir.fd, away), 0);
+	assert_int_equal(mkdirat(run.dir.fd, saving, 0755), 0);
+	assert_int_equal(ckpt_dir_take_away(&run.dir, saving, NULL), 1);
+	assert_false(exists(&run, saving) || exists(&run, away));
+	steps_are(&run, (int64_t[]){ 2, 3 }, 2);
+	ckpt_dir_close(&run.dir);
+}
+
 /* What a disk refused to remove, behind step 3: of this owner only, nothing of a later save, and a pin is honoured. */
 static void own_leftovers_are_tidied(void **state)
 {
@@ -524,7 +543,7 @@ static void a_pin_that_was_set_holds_against_a_removal_under_way(void **state)
 			run_save(&run, 1);
 		assert_int_equal(pin_clear(&run.dir, 1, NULL), 0);
 		assert_int_equal(pthread_create(&thread, NULL, pin_it, &race), 0);
-		usleep((useconds_t)i * 5);
+		usleep((useconds_t)i * 50);
 		int removed = ckpt_dir_remove(&run.dir, 1, run.owner.token, NULL);
 		pthread_join(thread, NULL);
 		if (race.pinned)
@@ -547,6 +566,7 @@ int main(void)
 		cmocka_unit_test(a_moved_checkpoint_is_not_another_step),
 		cmocka_unit_test(other_names_are_ignored),
 		cmocka_unit_test(leftovers_of_others_are_removed),
+		cmocka_unit_test(a_pinned_one_is_not_removed_for_an_unfinished_save),
 		cmocka_unit_test(own_leftovers_are_tidied),
 		cmocka_unit_test(a_taken_name_keeps_what_has_it),
 		cmocka_unit_test(a_newer_format_is_refused_not_set_aside),
