@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/ident.h"
@@ -58,18 +57,6 @@ static const char *real_env(const char *name, void *arg)
 	return getenv(name);
 }
 
-/* Slurm's PMIx kills the step as soon as one rank has left after a loss: the others need a moment to say their line too. */
-#define LAST_WORDS_SECONDS 2
-
-static int fail(struct rdzv *rdzv, const struct err *err)
-{
-	log_error("%s", err->text);
-	if (err->status == EXIT_LOST)
-		sleep(LAST_WORDS_SECONDS);
-	rdzv_close(rdzv, err->status != EXIT_LOST);
-	return err->status;
-}
-
 static void ask_site(struct site *site, const struct ident *ident, const struct options *options)
 {
 	const char *mode = getenv("SLURM_OPEN_MODE");
@@ -99,7 +86,7 @@ static int conclude(const struct checkup *checkup, bool summary, const struct op
 	if (incomplete)
 		rc = err_set(&err, "muster-doctor: no memory for all findings");
 	if (rc < 0)
-		return fail(NULL, &err);
+		return rdzv_leave(NULL, &err);
 	return worst == CHECK_ERROR ? EXIT_FAULT : worst == CHECK_WARNING ? EXIT_WARNED : EXIT_OK;
 }
 
@@ -126,7 +113,7 @@ static int judge_together(struct rdzv *rdzv, struct facts *own, const struct ide
 	AUTO_FREE struct facts *all = NULL;
 	int status = EXIT_OK;
 	if (doctor_meet(rdzv, own, options->dir, &all, &err) < 0)
-		return fail(rdzv, &err);
+		return rdzv_leave(rdzv, &err);
 	if (own->rank == 0) {
 		ask_site(&site, ident, options);
 		const struct checkup checkup = { all, own->world_size, &site };
@@ -134,7 +121,7 @@ static int judge_together(struct rdzv *rdzv, struct facts *own, const struct ide
 	}
 	/* A rank that leaves with a bad status has the others killed: they leave first. */
 	if (rdzv_fence(rdzv, 0, &err) < 0)
-		return fail(rdzv, &err);
+		return rdzv_leave(rdzv, &err);
 	rdzv_close(rdzv, 1);
 	return status;
 }
@@ -145,7 +132,7 @@ static int examine(const struct options *options)
 	struct facts own;
 	struct err err;
 	if (ident_discover(&ident, &err) < 0)
-		return fail(NULL, &err);
+		return rdzv_leave(NULL, &err);
 	log_set_tag("rank %d on %s", ident.rank, ident.node);
 	facts_from_env(&own, &ident, real_env, NULL);
 	facts_probe_devices(&own);
@@ -157,7 +144,7 @@ static int examine(const struct options *options)
 	struct rdzv *rdzv = rdzv_open(&ident, NULL, options->timeout, &err);
 	if (!rdzv && err.status == EXIT_USAGE)
 		return judge_alone(&own, &ident, options);
-	return rdzv ? judge_together(rdzv, &own, &ident, options) : fail(NULL, &err);
+	return rdzv ? judge_together(rdzv, &own, &ident, options) : rdzv_leave(NULL, &err);
 }
 
 int main(int argc, char **argv)
@@ -166,8 +153,8 @@ int main(int argc, char **argv)
 	bool given[sizeof table / sizeof table[0]];
 	struct err err;
 	if (opt_defaults(table, &options, &err) < 0 || opt_parse(table, doc, argc, argv, &options, given, &err) < 0)
-		return fail(NULL, &err);
+		return rdzv_leave(NULL, &err);
 	if (options.list)
-		return doctor_print_checks(&err) < 0 ? fail(NULL, &err) : EXIT_OK;
+		return doctor_print_checks(&err) < 0 ? rdzv_leave(NULL, &err) : EXIT_OK;
 	return examine(&options);
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/clock.h"
@@ -182,18 +181,6 @@ static int report(struct rdzv *rdzv, const struct ident *ident, const struct tim
 	return rdzv_fence(rdzv, 0, err);
 }
 
-/* Slurm's PMIx kills the step as soon as one rank has left after a loss: the others need a moment to say their line too. */
-#define LAST_WORDS_SECONDS 2
-
-static int fail(struct rdzv *rdzv, const struct err *err)
-{
-	log_error("%s", err->text);
-	if (err->status == EXIT_LOST)
-		sleep(LAST_WORDS_SECONDS);
-	rdzv_close(rdzv, err->status != EXIT_LOST);
-	return err->status;
-}
-
 int main(int argc, char **argv)
 {
 	struct options options = { .timeout = 60 };
@@ -204,17 +191,17 @@ int main(int argc, char **argv)
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (ident_discover(&ident, &err) < 0)
-		return fail(NULL, &err);
+		return rdzv_leave(NULL, &err);
 	log_set_tag("rank %d on %s", ident.rank, ident.node);
 	double start = clock_now();
 	struct rdzv *rdzv = rdzv_open(&ident, options.provider, options.timeout, &err);
 	if (!rdzv && err.status == EXIT_USAGE && ident.rank != 0)
 		return err.status; /* rank 0 says the same */
 	if (!rdzv)
-		return fail(NULL, &err);
+		return rdzv_leave(NULL, &err);
 	times.open = clock_now() - start;
 	if (measure(rdzv, &ident, &times, &err) < 0 || report(rdzv, &ident, &times, options.json, &err) < 0)
-		return fail(rdzv, &err);
+		return rdzv_leave(rdzv, &err);
 	rdzv_close(rdzv, 1);
 	return EXIT_OK;
 }

@@ -6,12 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/log.h"
 #include "config.h"
 #include "launch/rdzv_provider.h"
 
 #define KEY_MAX 64
 #define VALUE_MAX (64 * 1024)
+/* Slurm's PMIx kills the step as soon as one rank has left after a loss. */
+#define LAST_WORDS_SECONDS 2
 
 struct rdzv {
 	const struct rdzv_provider *provider;
@@ -172,6 +176,15 @@ void rdzv_close(struct rdzv *rdzv, int orderly)
 		return;
 	rdzv->provider->close(rdzv->state, orderly);
 	free(rdzv);
+}
+
+int rdzv_leave(struct rdzv *rdzv, const struct err *err)
+{
+	log_error("%s", err->text);
+	if (err->status == EXIT_LOST)
+		sleep(LAST_WORDS_SECONDS);
+	rdzv_close(rdzv, err->status != EXIT_LOST);
+	return err->status;
 }
 
 void rank_list_add(struct rank_list *list, int rank, const char *node)

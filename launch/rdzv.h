@@ -42,4 +42,8 @@ void rdzv_abort(struct rdzv *rdzv, int status, const char *why);
 /* Leaves. `orderly` false when a peer is known to be lost: then nothing is waited for (no PMIx_Finalize). NULL is allowed. */
 void rdzv_close(struct rdzv *rdzv, int orderly);
 
+/* Leaves because of a fault: logs it, and where a peer is lost gives the other ranks two seconds to log theirs. Returns the
+ * exit status. */
+int rdzv_leave(struct rdzv *rdzv, const struct err *err);
+
 #endif
