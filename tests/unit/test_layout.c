@@ -10,27 +10,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/unit/odd_table.h"
 #include "trainer/layout.h"
-
-static void add(struct tensor_table *table, int64_t rows, int64_t columns, int64_t padded)
-{
-	struct tensor row = { .dims = 2, .shape = { rows, columns }, .padded = { padded, columns } };
-	struct err err;
-	snprintf(row.name, sizeof row.name, "tensor.%d", table->count);
-	if (tensor_table_add(table, &row, &err) < 0)
-		fail_msg("%s", err.text);
-}
-
-/* Odd sizes, padding, one tensor larger than all others. */
-static void make(struct tensor_table *table)
-{
-	add(table, 1, 33, 1);
-	add(table, 123, 77, 128);
-	add(table, 1, 1, 1);
-	add(table, 301, 1000, 301);
-	add(table, 64, 64, 64);
-	add(table, 5, 7, 8);
-}
 
 /* A slot whose elements are numbered. */
 static float *make_slot(const struct tensor_table *table)
@@ -86,7 +67,7 @@ static void check(const struct tensor_table *table, int writers, const float *sl
 static void every_tensor_has_one_writer(void **unused)
 {
 	struct tensor_table table = { 0 };
-	make(&table);
+	odd_table_make(&table);
 	float *slot = make_slot(&table);
 	for (int writers = 1; writers <= table.count + 2; writers++)
 		check(&table, writers, slot);

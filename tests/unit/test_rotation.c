@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/unit/odd_table.h"
 #include "trainer/optimizer.h"
 #include "trainer/rotation.h"
 
@@ -22,27 +23,6 @@
 
 static const struct optimizer_config schedule = { .learning_rate = 0.1, .minimal_learning_rate = 0.01, .steps = STEPS,
 	.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 1 };
-
-static void add(struct tensor_table *table, int64_t rows, int64_t columns, int64_t padded)
-{
-	struct tensor row = { .dims = 2, .shape = { rows, columns }, .padded = { padded, columns }, .decay = rows > 1,
-		.init = TENSOR_NORMAL, .init_std = 1 };
-	struct err err;
-	snprintf(row.name, sizeof row.name, "tensor.%d", table->count);
-	if (tensor_table_add(table, &row, &err) < 0)
-		fail_msg("%s", err.text);
-}
-
-/* Odd sizes and padding; tensors that share a page, and some of many pages. */
-static void make_table(struct tensor_table *table)
-{
-	add(table, 1, 33, 1);
-	add(table, 123, 77, 128);
-	add(table, 1, 1, 1);
-	add(table, 301, 1000, 301);
-	add(table, 64, 64, 64);
-	add(table, 5, 7, 8);
-}
 
 /* One training with gradients that are a function of the step; NAN in those that are masked. */
 struct training {
@@ -56,7 +36,7 @@ static void begin(struct training *training)
 {
 	struct err err;
 	*training = (struct training){ 0 };
-	make_table(&training->table);
+	odd_table_make(&training->table);
 	training->ops = ops_cpu_create(false, &err);
 	assert_non_null(training->ops);
 	assert_int_equal(state_alloc(&training->state, training->ops, &training->table, &err), 0);
