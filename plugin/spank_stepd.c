@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In slurmstepd: gives each task its rank variables, and looks at how each one ends.
  *
- * Whatever fails is reported from task_init, which only fails the step: from init and post_opt it would drain the node
+ * Whatever fails is reported from task_init, which ends the task: from init and post_opt it would drain the node
  * (spank(8)). */
 #include <dlfcn.h>
 #include <slurm/slurm.h>
@@ -186,7 +186,7 @@ static int set_task_env(const char *name, const char *value, void *arg)
 
 /* Where the node's checkpoint service of this job listens. A task that was started from inside another job must not take
  * that one's. */
-static int set_service(spank_t spank)
+static void set_service(spank_t spank)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE];
 	struct stat st;
@@ -194,10 +194,9 @@ static int set_service(spank_t spank)
 	size_t length = strlen(stepd.args.run);
 	job_folder_socket(stepd.args.run, item(spank, S_JOB_ID), path);
 	if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
-		return set_task_env("MUSTER_CKPTD", path, spank);
-	if (inherited && strncmp(inherited, stepd.args.run, length) == 0 && inherited[length] == '/')
+		spank_setenv(spank, "MUSTER_CKPTD", path, 1);
+	else if (inherited && strncmp(inherited, stepd.args.run, length) == 0 && inherited[length] == '/')
 		spank_unsetenv(spank, "MUSTER_CKPTD");
-	return 0;
 }
 
 static void say(void *arg, const char *line)
@@ -213,24 +212,26 @@ static enum preflight_mode preflight_mode(spank_t spank)
 	return mode < 0 ? stepd.args.preflight : (enum preflight_mode)mode;
 }
 
+/* This is the task's own process: its end is the task's, with a status that says so. An error that is returned would not stop the
+ * task, since the plugin is optional, and without its rank it would take itself for a world of one. */
+static _Noreturn void stop_task(const struct err *why)
+{
+	slurm_error("muster: %s", why->text);
+	_exit(EXIT_USAGE);
+}
+
 int spank_stepd_task_init(spank_t spank)
 {
 	struct err err;
 	struct rank_env_place place = { (int)attempt_of(spank), stepd.master[0] ? stepd.master : NULL, stepd.master_error.text };
 	if (!stepd.wanted || !is_task_step(spank))
 		return 0;
-	if (stepd.args_failed) {
-		slurm_error("muster: %s", stepd.args_error.text);
-		return -1;
-	}
-	if (rank_env_make(&place, task_env, set_task_env, spank, &err) < 0) {
-		slurm_error("muster: %s", err.text);
-		return -1;
-	}
-	if (set_service(spank) < 0)
-		return -1;
+	if (stepd.args_failed)
+		stop_task(&stepd.args_error);
+	if (rank_env_make(&place, task_env, set_task_env, spank, &err) < 0)
+		stop_task(&err);
+	set_service(spank);
 	spank_end_task_init(spank);
-	/* This is the task's own process: its end is the task's, with a status that says so. */
 	if (!preflight_task(stepd.preflight, preflight_mode(spank), task_env, say, spank))
 		_exit(EXIT_USAGE);
 	return 0;

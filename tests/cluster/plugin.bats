@@ -140,8 +140,12 @@ spank_plugin_version" ]
 @test "an unknown argument in plugstack.conf is named" {
     cluster plugin "$PLUGIN" colour=red
     run srun -N1 true
-    cluster plugin "$PLUGIN"
     [[ $output = *"couldn't use colour=red"* ]]
+    # A task without its rank would take itself for a world of one.
+    run srun --muster -N1 echo started
+    cluster plugin "$PLUGIN"
+    [ "$status" -eq 2 ]
+    [[ $output = *"couldn't use colour=red"* && $output != *started* ]]
 }
 
 @test "the user's MASTER_ADDR, MASTER_PORT and --mpi win; an outer step's rank does not" {
