@@ -57,7 +57,7 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     command -v cc >/dev/null && pkg-config --exists pmix || skip "no C compiler or no libpmix-dev"
     # shellcheck disable=SC2046
     cc -o "$JOBS/ring" "$MUSTER_TOP/tests/cluster/ring.c" $(pkg-config --cflags --libs pmix)
-    run cluster run timeout 60 srun -N4 --ntasks-per-node=2 --mpi=pmix ./ring
+    run cluster run timeout -k 10 60 srun -N4 --ntasks-per-node=2 --mpi=pmix ./ring
     echo "$output"
     [ "$status" -eq 0 ]
     for rank in 0 1 2 3 4 5 6 7; do
@@ -118,7 +118,7 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
 }
 
 @test "a cut node reaches nobody, and everybody once it is healed" {
-    reach() { cluster run --node n2 timeout 2 bash -c ': </dev/tcp/ctl/6817'; }
+    reach() { cluster run --node n2 timeout -k 10 2 bash -c ': </dev/tcp/ctl/6817'; }
     reach
     cluster cut n2
     run reach
@@ -132,9 +132,9 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     head -c 1000000 /dev/urandom >"$JOBS/bytes"
     # Milliseconds to read 1 MB from a program on another node.
     transfer() {
-        cluster run --node n1 timeout 20 bash -c 'exec 3<>/dev/tcp/n4/7777 || exit 1; cat <&3 | wc -c >got'
+        cluster run --node n1 timeout -k 10 20 bash -c 'exec 3<>/dev/tcp/n4/7777 || exit 1; cat <&3 | wc -c >got'
     }
-    serve() { cluster run --node n4 timeout 20 perl -MIO::Socket -e '
+    serve() { cluster run --node n4 timeout -k 10 20 perl -MIO::Socket -e '
         $s = IO::Socket::INET->new(LocalPort => 7777, Listen => 1, ReuseAddr => 1) or die; $c = $s->accept;
         open F, "<", "bytes"; local $/; print $c scalar <F>; close $c' 3>&- & }
     listening() { cluster run --node n4 ss -tln | grep -q :7777; }
@@ -155,7 +155,7 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     id=$(waiting_job)
     job_wait_attempt "$id" 0 20
     cluster stop-controller
-    run timeout 3 "$MUSTER_TOP/tests/cluster/cluster" run squeue
+    run timeout -k 10 3 "$MUSTER_TOP/tests/cluster/cluster" run squeue
     [ "$status" -ne 0 ]
     cluster start-controller
     job_is "$id" RUNNING

@@ -59,7 +59,7 @@ teardown() { cluster_explain; }
 on_node() { cluster run --user root --node "$1" sh -c "$2"; }
 
 # step SRUN-OPTION…: runs the doctor in a step, without our plugin in srun.
-step() { run cluster run timeout 60 srun --mpi=pmix "$@"; }
+step() { run cluster run timeout -k 10 60 srun --mpi=pmix "$@"; }
 
 # found STATUS SEVERITY CHECK PART…: there is one line of this check, with all the parts, and the status was this.
 found() {
@@ -81,7 +81,7 @@ also_said() {
 plugin_says() {
     local want=$1 count=$2 line=$3
     shift 3
-    run cluster run timeout 60 srun --muster "$@"
+    run cluster run timeout -k 10 60 srun --muster "$@"
     echo "$output"
     [ "$(grep -cF -- "$line" <<<"$output")" -eq "$count" ] && [ "$status" -eq "$want" ]
 }

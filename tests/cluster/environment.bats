@@ -61,7 +61,7 @@ world() {
         *) words+=("$word") ;;
         esac
     done
-    run cluster run timeout 60 "${words[@]}"
+    run cluster run timeout -k 10 60 "${words[@]}"
     echo "$output"
     [ "$status" -eq 0 ] && python3 "$MUSTER_TOP/tests/cluster/world.py" check "$LAST_WORLD" "$tasks"
 }
@@ -130,7 +130,7 @@ print(*sorted({str(json.load(open(path))["env"].get(sys.argv[2])) for path in gl
 @test "the user's own values win, each alone" {
     for own in MASTER_ADDR=n1 MASTER_PORT=9999 JAX_COORDINATOR_ADDRESS=n1:9998 JAX_COORDINATOR_PORT=9998 \
         JAX_LOCAL_DEVICE_IDS=1 OMP_NUM_THREADS=5 SLURM_NTASKS_PER_NODE=2; do
-        run cluster run timeout 60 srun --muster -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 --export="ALL,$own" \
+        run cluster run timeout -k 10 60 srun --muster -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 --export="ALL,$own" \
             bash -c 'echo "task: $MASTER_ADDR $MASTER_PORT $JAX_COORDINATOR_ADDRESS $JAX_COORDINATOR_PORT" \
                 "$JAX_LOCAL_DEVICE_IDS $OMP_NUM_THREADS $SLURM_NTASKS_PER_NODE"; env | grep "^'"${own%%=*}"'="'
         echo "$output"
@@ -163,7 +163,7 @@ names() { tr '\0' '\n' <"$JOBS/$1" | sed -n 's/^\([A-Za-z_][A-Za-z_0-9]*\)=.*/\1
     noting='[ $SLURM_PROCID != 0 ] || env -0 >"$0"'
     for own in with without; do
         option=--muster && [ $own = with ] || option=--no-muster
-        cluster run timeout 60 srun $option --mpi=pmix -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 sh -c "$noting" $own.env
+        cluster run timeout -k 10 60 srun $option --mpi=pmix -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 sh -c "$noting" $own.env
     done
     # MUSTER itself is "0" in the one without.
     set_names=$({ comm -23 <(names with.env) <(names without.env); echo MUSTER; echo SLURM_NTASKS_PER_NODE; } | sort)
@@ -184,7 +184,7 @@ left_alone() {
 @test "a batch step, an interactive one and the extern step are left alone" {
     sed -n '/^lB l l l\.$/,/^\.TE$/p' "$MUSTER_TOP/doc/muster-environment.7" | sed '1,2d; $d' | cut -f1 | tr -d ',' |
         tr ' ' '\n' | sort >"$BATS_FILE_TMPDIR/told"
-    cluster run timeout 30 salloc --muster -N2 -n4
+    cluster run timeout -k 10 30 salloc --muster -N2 -n4
     left_alone alone.env
     ! tr '\0' '\n' <"$JOBS/alone.env" | grep -E '^(SLURM_MPI_TYPE=pmix|SLURM_KILL_BAD_EXIT=|PMIX_)'
     rm "$JOBS/alone.env"

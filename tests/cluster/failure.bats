@@ -26,7 +26,7 @@ setup() {
 teardown() { cluster_explain; }
 
 # begin NAME SRUN-ARGUMENT…: a step in the background, its output in $JOBS/NAME.
-begin() { cluster run timeout 60 srun --muster "${@:2}" >"$JOBS/$1" 2>&1 3>&- & }
+begin() { cluster run timeout -k 10 60 srun --muster "${@:2}" >"$JOBS/$1" 2>&1 3>&- & }
 
 # said NAME LINE: the step's output has that line about a rank, and no other.
 said() {
@@ -70,7 +70,7 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
 }
 
 @test "a step of several components counts its ranks through; steps of one job name their own" {
-    cluster run timeout 60 salloc -N1 -n1 : -N2 -n2 srun --muster --het-group=0,1 \
+    cluster run timeout -k 10 60 salloc -N1 -n1 : -N2 -n2 srun --muster --het-group=0,1 \
         bash -c '[ $RANK = 2 ] && exit 3; exec sleep 40' >"$JOBS/het" 2>&1 3>&- &
     cat >"$JOBS/two.sh" <<'END'
 #!/bin/bash
@@ -136,7 +136,7 @@ END
 @test "nobody has failed: a notice, success, a step without --muster, a job that is cancelled" {
     begin notice -N2 -n4 bash -c 'exit 75'
     begin success -N2 -n4 true
-    cluster run timeout 60 srun -N2 -n4 bash -c 'exit 1' >"$JOBS/without" 2>&1 3>&- &
+    cluster run timeout -k 10 60 srun -N2 -n4 bash -c 'exit 1' >"$JOBS/without" 2>&1 3>&- &
     # shellcheck disable=SC2016
     for answer in : 'trap "" TERM' 'trap "exit 1" TERM' 'trap "exit 69" TERM'; do
         ids+=("$(job_submit --muster -N2 -n2 step.sh "$answer; sleep 40 & wait; wait")")

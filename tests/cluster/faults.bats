@@ -116,7 +116,7 @@ kill -SEGV $$
 END
     chmod a+rx "$JOBS/crash-rank3"
     # A node that was cut off before reaches the others again.
-    wait_for 60 cluster run timeout 30 srun --muster -p spot -N4 -n4 muster-rdzv
+    wait_for 60 cluster run timeout -k 10 30 srun --muster -p spot -N4 -n4 muster-rdzv
     job=$(train_submit crash --wrap-with ./crash-rank3 --exclusive -- --ckpt-every 100000)
     job_wait "$job" 150 FAILED
     cat "$JOBS/crash.log"

@@ -46,7 +46,7 @@ END
     chmod 755 "$JOBS/step.sh" "$JOBS/ranks"
 }
 
-srun() { cluster run timeout 60 srun "$@"; }
+srun() { cluster run timeout -k 10 60 srun "$@"; }
 
 # job SBATCH-ARGUMENT… COMMAND: submits a job with --muster whose tasks run COMMAND; prints its id.
 job() { job_submit --muster "${@:1:$#-1}" step.sh "${*: -1}"; }
@@ -312,9 +312,9 @@ spank_plugin_version" ]
 
 @test "muster-requeue gives up at its deadline" {
     cluster stop-controller
-    run cluster run timeout 30 "$REQUEUE" --deadline=2 1 0
+    run cluster run timeout -k 10 30 "$REQUEUE" --deadline=2 1 0
     acted=$status
-    run cluster run timeout 30 "$REQUEUE" --deadline=2 --running 1 0
+    run cluster run timeout -k 10 30 "$REQUEUE" --deadline=2 --running 1 0
     cluster start-controller
     echo "$output"
     [ "$acted $status" = "69 69" ]
