@@ -1,15 +1,13 @@
-# MUSTER_WARNINGS: the warning and hardening flags of every C file; --enable-werror makes warnings fatal.
+# MUSTER_WARNINGS: the warnings of every C file; --enable-werror makes them fatal.
 # The floating-point flags belong to the results: no contraction, no reassociation (see trainer/ops.h).
 AC_DEFUN([MUSTER_WARNINGS], [
   AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [make compiler warnings fatal])],
     [], [enable_werror=no])
   MUSTER_CFLAGS="-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wno-unused-parameter -Wno-format-truncation"
-  MUSTER_CFLAGS="$MUSTER_CFLAGS -fstack-protector-strong -ffp-contract=off -fvisibility=hidden"
-  MUSTER_CXXFLAGS="-Wall -Wextra -fstack-protector-strong -ffp-contract=off"
-  MUSTER_LDFLAGS="-Wl,-z,relro -Wl,-z,now"
+  MUSTER_CFLAGS="$MUSTER_CFLAGS -ffp-contract=off -fvisibility=hidden"
+  MUSTER_CXXFLAGS="-Wall -Wextra -ffp-contract=off"
   AS_IF([test "x$enable_werror" = xyes], [
     MUSTER_CFLAGS="$MUSTER_CFLAGS -Werror"; MUSTER_CXXFLAGS="$MUSTER_CXXFLAGS -Werror"])
   AC_SUBST([MUSTER_CFLAGS])
   AC_SUBST([MUSTER_CXXFLAGS])
-  AC_SUBST([MUSTER_LDFLAGS])
 ])

@@ -73,24 +73,6 @@ inner() {
     run grep '^task' "$(job_output "$id")"
 }
 
-@test "the plugin exports what Slurm looks for and nothing else" {
-    run nm -D --defined-only "$PLUGIN"
-    [ "$status" -eq 0 ]
-    run awk '{ print $3 }' <<<"$output"
-    [ "$output" = "plugin_name
-plugin_type
-plugin_version
-slurm_spank_exit
-slurm_spank_init
-slurm_spank_init_post_opt
-slurm_spank_job_epilog
-slurm_spank_job_prolog
-slurm_spank_task_exit
-slurm_spank_task_init
-slurm_spank_user_init
-spank_plugin_version" ]
-}
-
 @test "srun --muster: 8 tasks on 4 nodes get their variables and PMIx" {
     run srun --muster -N4 --ntasks-per-node=2 ./ranks
     [ "$status" -eq 0 ]

@@ -398,11 +398,11 @@ static void another_user_gets_nowhere(void **state)
 	assert_int_equal(as_another_user(attack_openly, socket, pid), 0);
 	CKPTD_UNTIL(says("log", "belongs to user 65534"));
 	/* Nor does a client believe in a service that another user has put there. */
-	chown(folder, OTHER_USER, OTHER_USER);
+	assert_int_equal(chown(folder, OTHER_USER, OTHER_USER), 0);
 	struct err err;
 	pid_t ignored;
 	assert_int_equal(ckptd_socket_connect(socket, &ignored, &err), -1);
-	chown(folder, 0, 0);
+	assert_int_equal(chown(folder, 0, 0), 0);
 	chmod(folder, 0700);
 	ckptd_fixture_durable(&fixture, 2);
 	ckptd_fixture_end(&fixture);
