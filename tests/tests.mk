@@ -185,6 +185,8 @@ unit_tests += tests/unit/test_sampler
 tests_unit_test_sampler_LDADD = libtrainer.a $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_dataset
 tests_unit_test_dataset_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_file_list
+tests_unit_test_file_list_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_prefetch
 tests_unit_test_prefetch_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 
@@ -233,6 +235,11 @@ tests_unit_test_cuda_add_LDADD = $(cuda_kernels) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_feed
 tests_unit_test_feed_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+
+unit_tests += tests/unit/test_validate
+tests_unit_test_validate_SOURCES = tests/unit/test_validate.c tests/unit/model_fixture.c tests/unit/model_fixture.h \
+	tests/unit/world_fixture.c tests/unit/world_fixture.h
+tests_unit_test_validate_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_agree
 tests_unit_test_agree_SOURCES = tests/unit/test_agree.c tests/unit/world_fixture.c tests/unit/world_fixture.h

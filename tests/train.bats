@@ -253,6 +253,28 @@ assert [x["name"] for x in c][-1] == "isa", c'
     fails 65 "--global-batch" train bad1 --data small.u16
 }
 
+@test "several files are one data set, in the order of their names, whatever names them" {
+    several_ranks
+    head -c 10000 tokens.u16 >part-1.u16
+    tail -c +10001 tokens.u16 | head -c 3000 >part-2.u16
+    tail -c +13001 tokens.u16 >part-3.u16
+    split -b 1000 valid.u16 --additional-suffix .u16 valid-
+    fails 65 "valid-ac.u16: its 1 tokens are too few" train shards --data 'part-*.u16' --validation-data 'valid-*.u16' \
+        --validate-every 20
+    rm -r valid-ac.u16 shards
+    train shards --data 'part-*.u16' --steps 20 --validation-data 'valid-*.u16' --validate-every 20 --decay-steps 20 >shards.out
+    grep -q ' samples in 3 files, ' shards.out
+    train_world 4 listed --data part-3.u16,part-1.u16,part-2.u16 --steps 10 --decay-steps 20
+    train_world 2 listed --data 'part-[23].u16,part-1.u16' --steps 20 --decay-steps 20 --change steps
+    diff <(hashes shards/step-00000020) <(hashes listed/step-00000020)
+    fails 2 "in quotes" train listed --data part-1.u16 part-2.u16 part-3.u16 --steps 30 --change steps
+    fails 2 "--data has the identity" train listed --data 'part-[12].u16'
+    fails 65 "parts-*: no file has a name like that" train listed --data 'parts-*' --steps 30
+    perl -e 'print pack("v", 99) x 300' >part-4.u16
+    fails 65 "part-4.u16" train other-shards --data 'part-*.u16' --steps 400
+    grep -q "token 99 of sample [0-4] " <<<"$output"
+}
+
 @test "bad data on one rank in mid-run ends all of them with 65" {
     several_ranks
     perl -e 'print pack("v", $_ == 15000 ? 99 : 5) for 0 .. 20000' >late.u16

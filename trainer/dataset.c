@@ -12,15 +12,21 @@
 #define WINDOWS 64
 #define WINDOW_BYTES 65536
 
-struct dataset *dataset_create(struct err *err)
+struct dataset *dataset_create(const char *name, size_t shards, int shard_files, struct err *err)
 {
 	struct dataset *dataset = calloc(1, sizeof *dataset);
-	if (!dataset) {
-		err_set(err, "data: no memory for a data set");
-		return NULL;
+	if (dataset) {
+		dataset->references = 1;
+		dataset->name = strdup(name);
+		dataset->shards = calloc(shards, sizeof *dataset->shards);
+		dataset->shard_count = shards;
+		dataset->shard_files = shard_files;
 	}
-	dataset->references = 1;
-	return dataset;
+	if (dataset && dataset->name && dataset->shards)
+		return dataset;
+	dataset_close(dataset);
+	err_set(err, "data: no memory for a data set");
+	return NULL;
 }
 
 const struct dataset *dataset_hold(const struct dataset *dataset)
@@ -33,35 +39,50 @@ void dataset_close(struct dataset *dataset)
 {
 	if (!dataset || __atomic_sub_fetch(&dataset->references, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
-	for (int i = 0; i < 2; i++)
-		mapping_close(&dataset->files[i]);
+	for (size_t i = 0; dataset->shards && i < dataset->shard_count; i++)
+		for (int file = 0; file < 2; file++)
+			mapping_close(&dataset->shards[i].files[file]);
+	free(dataset->shards);
+	free(dataset->name);
 	free(dataset);
 }
 
-static void hash_file(struct hasher *hasher, const struct mapping *file, size_t header)
+static void hash_file(struct hasher *hasher, const struct mapping *file, size_t header, uint64_t windows)
 {
 	unsigned char size[8];
 	bytes_put_le64(size, file->size);
 	hasher_add(hasher, size, sizeof size);
 	hasher_add(hasher, file->bytes, header);
-	if (file->size <= WINDOWS * WINDOW_BYTES) {
+	if (file->size <= windows * WINDOW_BYTES) {
 		hasher_add(hasher, file->bytes, file->size);
 		return;
 	}
-	for (uint64_t i = 0; i < WINDOWS; i++)
-		hasher_add(hasher, file->bytes + i * (file->size - WINDOW_BYTES) / (WINDOWS - 1), WINDOW_BYTES);
+	for (uint64_t i = 0; i < windows; i++)
+		hasher_add(hasher, file->bytes + i * (file->size - WINDOW_BYTES) / (windows - 1), WINDOW_BYTES);
 }
 
-int dataset_identify(struct dataset *dataset, struct err *err)
+static int identify(struct dataset *dataset, struct err *err)
 {
+	uint64_t windows = WINDOWS / dataset->shard_count;
 	struct hasher *hasher = hasher_create();
 	if (!hasher)
-		return err_set(err, "data: no memory to hash %s", dataset->files[0].path);
-	for (int i = 0; i < dataset->file_count; i++)
-		hash_file(hasher, &dataset->files[i], dataset->headers[i]);
+		return err_set(err, "data: no memory to hash %s", dataset->name);
+	windows = windows > 2 ? windows : 2;
+	for (size_t i = 0; i < dataset->shard_count; i++)
+		for (int file = 0; file < dataset->shard_files; file++)
+			hash_file(hasher, &dataset->shards[i].files[file], dataset->shards[i].headers[file], windows);
 	dataset->identity = hasher_value(hasher);
 	hasher_destroy(hasher);
 	return 0;
+}
+
+int dataset_complete(struct dataset *dataset, struct err *err)
+{
+	for (size_t i = 0; i < dataset->shard_count; i++) {
+		dataset->shards[i].first = dataset->samples;
+		dataset->samples += dataset->shards[i].samples;
+	}
+	return identify(dataset, err);
 }
 
 struct hash128 dataset_identity(const struct dataset *dataset)
@@ -72,6 +93,11 @@ struct hash128 dataset_identity(const struct dataset *dataset)
 uint64_t dataset_samples(const struct dataset *dataset)
 {
 	return dataset->samples;
+}
+
+size_t dataset_shards(const struct dataset *dataset)
+{
+	return dataset->shard_count;
 }
 
 int dataset_features(const struct dataset *dataset)
@@ -138,6 +164,32 @@ static void clear_row(struct batch *batch, int row)
 		batch->targets[(size_t)row * positions + i] = -1;
 }
 
+/* The shard that holds a sample: the last one that begins at it or before it. None is empty. */
+static const struct dataset_shard *shard_of(const struct dataset *dataset, uint64_t sample)
+{
+	size_t low = 0, high = dataset->shard_count;
+	while (high - low > 1) {
+		size_t middle = low + (high - low) / 2;
+		if (dataset->shards[middle].first <= sample)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &dataset->shards[low];
+}
+
+static int read_sample(const struct dataset *dataset, uint64_t sample, int vocabulary, struct batch *batch, int row,
+	struct err *err)
+{
+	if (sample >= dataset->samples)
+		return err_set(err, "data: sample %llu of %s does not exist; it has %llu", (unsigned long long)sample, dataset->name,
+			(unsigned long long)dataset->samples);
+	const struct dataset_shard *shard = shard_of(dataset, sample);
+	sample -= shard->first;
+	return dataset->features ? dataset_read_table(dataset, shard, sample, vocabulary, batch, row, err)
+		: dataset_read_tokens(dataset, shard, sample, vocabulary, batch, row, err);
+}
+
 int dataset_read(const struct dataset *dataset, const uint64_t *samples, int count, int vocabulary, struct batch *batch,
 	struct err *err)
 {
@@ -145,16 +197,9 @@ int dataset_read(const struct dataset *dataset, const uint64_t *samples, int cou
 		return err_set(err, "data: %d samples do not go into a batch of %d", count, batch->samples);
 	for (int row = 0; row < batch->samples; row++) {
 		uint64_t sample = row < count ? samples[row] : SAMPLER_NONE;
-		if (sample == SAMPLER_NONE) {
+		if (sample == SAMPLER_NONE)
 			clear_row(batch, row);
-			continue;
-		}
-		if (sample >= dataset->samples)
-			return err_set(err, "data: sample %llu of %s does not exist; it has %llu", (unsigned long long)sample,
-				dataset->files[0].path, (unsigned long long)dataset->samples);
-		int rc = dataset->features ? dataset_read_table(dataset, sample, vocabulary, batch, row, err)
-			: dataset_read_tokens(dataset, sample, vocabulary, batch, row, err);
-		if (rc < 0)
+		else if (read_sample(dataset, sample, vocabulary, batch, row, err) < 0)
 			return -1;
 	}
 	return 0;

@@ -161,21 +161,33 @@ static int restore(struct run *run, struct err *err)
 	return run->ident.rank == 0 ? resume_apply(run, err) : 0;
 }
 
+/* What a rank sees as the data. */
+struct view {
+	struct hash128 identity;
+	uint64_t files;
+};
+
 /* The same data on every rank, or their gradients would be of different things. */
 static int compare_data(struct run *run, struct err *err)
 {
-	struct hash128 mine = dataset_identity(run->data);
-	AUTO_FREE struct hash128 *all = calloc((size_t)run->ident.world_size, sizeof *all);
+	const struct view mine = { dataset_identity(run->data), dataset_shards(run->data) };
+	AUTO_FREE struct view *all = calloc((size_t)run->ident.world_size, sizeof *all);
 	if (!all)
 		return err_set(err, "data: out of memory");
 	if (comm_wait(run->comm, comm_allgather(run->comm, "data identity", &mine, all, sizeof mine), err) < 0)
 		return -1;
-	for (int rank = 1; rank < run->ident.world_size; rank++)
-		if (!hash_equal(all[rank], all[0])) {
+	for (int rank = 1; rank < run->ident.world_size; rank++) {
+		if (all[rank].files != all[0].files) {
+			err_fail(err, EXIT_DATA, "data: rank %d finds %" PRIu64 " files under %s, and rank 0 finds %" PRIu64 ": give all nodes "
+				"the same files", rank, all[rank].files, run->settings.data, all[0].files);
+			return ERR_SHARED;
+		}
+		if (!hash_equal(all[rank].identity, all[0].identity)) {
 			err_fail(err, EXIT_DATA, "data: rank %d and rank 0 see different data under %s: give all nodes the same file", rank,
 				run->settings.data);
 			return ERR_SHARED;
 		}
+	}
 	return 0;
 }
 

@@ -148,7 +148,7 @@ const struct batch *prefetch_next(struct prefetch *prefetch, struct err *err)
 	if (prefetch->taken == prefetch->pushed) {
 		err_set(err, "data: no batch was asked for");
 	} else if (!wait_until_read(prefetch, prefetch->taken)) {
-		err_fail(err, EXIT_LOST, "data: couldn't read %s: no answer within %d s", prefetch->dataset->files[0].path,
+		err_fail(err, EXIT_LOST, "data: couldn't read %s: no answer within %d s", prefetch->dataset->name,
 			READ_SECONDS);
 	} else {
 		prefetch->taken++;

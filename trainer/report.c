@@ -29,7 +29,7 @@ static void report_memory(const struct run *run)
 void report_start(const struct run *run)
 {
 	const struct settings *settings = &run->settings;
-	char text[300], hex[HASH_HEX_SIZE];
+	char text[300], hex[HASH_HEX_SIZE], files[40] = "";
 	printf("Parameters in force\n");
 	settings_print(settings, stdout);
 	printf("This run\n");
@@ -41,8 +41,10 @@ void report_start(const struct run *run)
 	snprintf(text, sizeof text, "%zu in %d tensors, %.3g floating-point operations a sample",
 		run->state.tensors->parameters, run->state.tensors->count, model_flops(run->model));
 	line("parameters", text);
-	snprintf(text, sizeof text, "%" PRIu64 " samples, %" PRIu64 " steps an epoch, identity %s", dataset_samples(run->data),
-		sampler_epoch_steps(&run->sampler), hash_hex(dataset_identity(run->data), hex));
+	if (dataset_shards(run->data) > 1)
+		snprintf(files, sizeof files, " in %zu files", dataset_shards(run->data));
+	snprintf(text, sizeof text, "%" PRIu64 " samples%s, %" PRIu64 " steps an epoch, identity %s", dataset_samples(run->data),
+		files, sampler_epoch_steps(&run->sampler), hash_hex(dataset_identity(run->data), hex));
 	line("data", text);
 	snprintf(text, sizeof text, "%lld slots of %lld x %lld samples, %d bucket%s", (long long)settings->slots,
 		(long long)settings->slot_microbatches, (long long)settings->microbatch, ddp_buckets(run->ddp),

@@ -43,12 +43,13 @@ static const struct opt table[] = {
 		.help = "mlp: classes" },
 	COUNT("seed", OPT_IDENTITY, seed, "1", 0, 9e15, "of the initial weights and the order of samples"),
 
-	{ "data", OPT_OPERATION, OPT_TEXT, AT(data), .argument = "FILE", .group = "Data:",
-		.help = "tokens (llm.c's .bin or raw uint16), or a table's features (.npy); the content is part of the identity" },
-	{ "labels", OPT_OPERATION, OPT_TEXT, AT(labels), .argument = "FILE", .mode = "mlp",
+	{ "data", OPT_OPERATION, OPT_TEXT, AT(data), .argument = "FILES", .group = "Data:",
+		.help = "tokens (llm.c's .bin or raw uint16), or a table's features (.npy): a file, a pattern in quotes, or several of both "
+			"between commas, in the order of their names; the content is part of the identity" },
+	{ "labels", OPT_OPERATION, OPT_TEXT, AT(labels), .argument = "FILES", .mode = "mlp",
 		.help = "mlp: the table's classes (.npy)" },
-	TEXT("validation-data", OPT_OPERATION, validation_data, NULL, "FILE", "the same for the validation loss"),
-	{ "validation-labels", OPT_OPERATION, OPT_TEXT, AT(validation_labels), .argument = "FILE", .mode = "mlp",
+	TEXT("validation-data", OPT_OPERATION, validation_data, NULL, "FILES", "the same for the validation loss"),
+	{ "validation-labels", OPT_OPERATION, OPT_TEXT, AT(validation_labels), .argument = "FILES", .mode = "mlp",
 		.help = "mlp: classes of the validation data" },
 	CHOICE("order", OPT_IDENTITY, order, "shuffled", "shuffled|file", "order of the samples in an epoch"),
 	CHOICE("last-batch", OPT_IDENTITY, last_batch, "drop", "drop|pad",

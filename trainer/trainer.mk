@@ -37,6 +37,7 @@ libtrainer_a_SOURCES += trainer/sampler.c trainer/sampler.h \
 	trainer/dataset.c trainer/dataset.h trainer/dataset_private.h \
 	trainer/dataset_table.c \
 	trainer/dataset_tokens.c \
+	trainer/file_list.c trainer/file_list.h \
 	trainer/mapping.c trainer/mapping.h \
 	trainer/npy.c trainer/npy.h \
 	trainer/prefetch.c \

@@ -206,6 +206,92 @@ static void identity_is_as_defined(void **state)
 	assert_false(hash_equal(before, identity_of(buffer, small - 2)));
 }
 
+/* `count` tokens from `first` on, without a header. */
+static void write_raw(const char *name, int first, int count)
+{
+	for (int i = 0; i < count; i++)
+		bytes_put_le16(buffer + 2 * i, (uint16_t)(first + i));
+	files_write(name, buffer, 2 * (size_t)count);
+}
+
+/* Each begins anew, and what is left behind its last sample is not used. */
+static void several_files_are_one_data_set(void **state)
+{
+	static const int32_t begins[] = { 0, 8, 16, 100, 200, 208 };
+	struct err err;
+	write_raw("s-1.u16", 0, 25);
+	write_raw("s-2.u16", 100, 16);
+	write_raw("s-3.u16", 200, 17);
+	struct dataset *data = dataset_open_tokens(files_path("s-?.u16"), 8, &err);
+	if (!data)
+		fail_msg("%s", err.text);
+	assert_int_equal(dataset_shards(data), 3);
+	assert_int_equal(dataset_samples(data), 6);
+	assert_int_equal(dataset_tokens(data), 58);
+	struct batch *batch = batch_alloc(data, 1, &err);
+	for (uint64_t i = 0; i < 6; i++) {
+		assert_int_equal(dataset_read(data, &i, 1, 300, batch, &err), 0);
+		for (int k = 0; k < 8; k++) {
+			assert_int_equal(batch->tokens[k], begins[i] + k);
+			assert_int_equal(batch->targets[k], begins[i] + k + 1);
+		}
+	}
+	assert_int_equal(dataset_read(data, (uint64_t[]){ 6 }, 1, 300, batch, &err), -1);
+	assert_int_equal(dataset_read(data, (uint64_t[]){ 5 }, 1, 210, batch, &err), -1);
+	assert_non_null(strstr(err.text, "token 210 of sample 1 (place 2) in "));
+	assert_non_null(strstr(err.text, "s-3.u16"));
+	batch_free(batch);
+	dataset_close(data);
+	write_raw("s-2.u16", 0, 8);
+	assert_null(dataset_open_tokens(files_path("s-?.u16"), 8, &err));
+	assert_non_null(strstr(err.text, "s-2.u16: its 8 tokens are too few"));
+}
+
+static struct hash128 identity_named(const char *names)
+{
+	struct err err;
+	struct dataset *data = dataset_open_tokens(names, 10, &err);
+	if (!data)
+		fail_msg("%s", err.text);
+	struct hash128 identity = dataset_identity(data);
+	dataset_close(data);
+	return identity;
+}
+
+/* 25 files: two windows each, the first bytes and the last ones. A swap of two is another data set. */
+static void identity_of_several_is_as_defined(void **state)
+{
+	struct hasher *hasher = hasher_create();
+	char name[40];
+	for (int i = 0; i < 25; i++) {
+		size_t size = i % 2 ? 4000 : 300000;
+		unsigned char size_bytes[8];
+		snprintf(name, sizeof name, "id-%02d.u16", i);
+		write_raw(name, i, (int)size / 2);
+		bytes_put_le64(size_bytes, size);
+		hasher_add(hasher, size_bytes, 8);
+		if (size == 4000)
+			hasher_add(hasher, buffer, size);
+		for (int w = 0; size > 4000 && w < 2; w++)
+			hasher_add(hasher, buffer + (w ? size - 65536 : 0), 65536);
+	}
+	struct hash128 before = identity_named(files_path("id-*.u16"));
+	assert_true(hash_equal(before, hasher_value(hasher)));
+	hasher_destroy(hasher);
+	assert_int_equal(rename(files_path("id-01.u16"), files_path("away")), 0);
+	assert_int_equal(rename(files_path("id-03.u16"), files_path("id-01.u16")), 0);
+	assert_int_equal(rename(files_path("away"), files_path("id-03.u16")), 0);
+	assert_false(hash_equal(before, identity_named(files_path("id-*.u16"))));
+}
+
+/* Of a file alone it stands in checkpoints: these values, made by the first version, may never change. */
+static void identity_is_the_recorded_one(void **state)
+{
+	char hex[HASH_HEX_SIZE];
+	assert_string_equal(hash_hex(identity_of(buffer, make_tokens(1000)), hex), "a170b6966c2095c81bf99959a6c38ae7");
+	assert_string_equal(hash_hex(identity_of(buffer, make_tokens(5000000)), hex), "113054b02e688357a338fba2276521b7");
+}
+
 /* An .npy file in `buffer` with that dictionary, padded as numpy does it. Returns the offset of its data. */
 static size_t make_npy(int version, const char *dictionary)
 {
@@ -267,6 +353,39 @@ static void reads_tables(void **state)
 		batch_free(batch);
 		dataset_close(data);
 	}
+}
+
+static void several_tables_are_one_data_set(void **state)
+{
+	static const int32_t i4[2] = { 3, 2 };
+	static const uint8_t classes[4] = { 0, 1, 2, 1 };
+	struct err err;
+	write_npy("xs-1.npy", 1, features_header, table, sizeof table);
+	write_npy("xs-2.npy", 2, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", table[1], 2 * sizeof table[0]);
+	write_npy("ys-1.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }", classes, sizeof classes);
+	write_npy("ys-2.npy", 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }", i4, sizeof i4);
+	struct dataset *data = dataset_open_table(files_path("xs-*.npy"), files_path("ys-*.npy"), &err);
+	if (!data)
+		fail_msg("%s", err.text);
+	assert_int_equal(dataset_shards(data), 2);
+	assert_int_equal(dataset_samples(data), 6);
+	struct batch *batch = batch_alloc(data, 2, &err);
+	assert_int_equal(dataset_read(data, (uint64_t[]){ 5, 3 }, 2, 4, batch, &err), 0);
+	static const float want[6] = { 7, 8, 9, 10, 11, 12 };
+	assert_memory_equal(batch->inputs, want, sizeof want);
+	assert_int_equal(batch->targets[0], 2);
+	assert_int_equal(batch->targets[1], 1);
+	assert_int_equal(dataset_read(data, (uint64_t[]){ 4 }, 1, 3, batch, &err), -1);
+	assert_non_null(strstr(err.text, "class 3 of sample 0 in "));
+	assert_non_null(strstr(err.text, "ys-2.npy"));
+	batch_free(batch);
+	dataset_close(data);
+
+	assert_null(dataset_open_table(files_path("xs-*.npy"), files_path("ys-1.npy"), &err));
+	assert_non_null(strstr(err.text, "names 2 files of features, but "));
+	write_npy("xs-2.npy", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }", table, 32);
+	assert_null(dataset_open_table(files_path("xs-*.npy"), files_path("ys-*.npy"), &err));
+	assert_non_null(strstr(err.text, "xs-2.npy has 4 columns, but "));
 }
 
 static void refuses_negative_class(void **state)
@@ -343,7 +462,11 @@ int main(void)
 		cmocka_unit_test(refuses_bad_token_files),
 		cmocka_unit_test(names_the_token_out_of_vocabulary),
 		cmocka_unit_test(identity_is_as_defined),
+		cmocka_unit_test(several_files_are_one_data_set),
+		cmocka_unit_test(identity_of_several_is_as_defined),
+		cmocka_unit_test(identity_is_the_recorded_one),
 		cmocka_unit_test(reads_tables),
+		cmocka_unit_test(several_tables_are_one_data_set),
 		cmocka_unit_test(refuses_negative_class),
 		cmocka_unit_test(refuses_bad_tables),
 	};

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feed: over any world size, and over a change of it in mid-epoch, the batches that ranks really get hold every sample
- * exactly once an epoch. */
+/* feed: what the ranks of a run really get, whatever the size of the data, the slots, the world sizes and the moments at which
+ * one takes over from another: every sample exactly once an epoch, each at the place where a world of one that nobody disturbs
+ * reads it. */
 #include "config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -14,25 +16,37 @@
 #include "trainer/feed.h"
 #include "trainer/tree.h"
 
-#define SAMPLES 101
-#define POSITIONS 4
-#define BATCH 24
-#define MICROBATCH 3
-#define SLOTS 8
+#define SAMPLES 30000
+#define POSITIONS 2
+#define EPOCHS 2
+#define NOTHING UINT32_MAX /* of a place that holds no sample */
 
 static struct dataset *dataset;
-static unsigned int times[SAMPLES];
 
-/* Sample i is the tokens 4i, 4i+1, …: its first token tells which it is. */
+/* Samples [first, end) in a file of its own. Sample i is the two halves of i; one token more is the last target. */
+static void write_shard(const char *name, uint32_t first, uint32_t end)
+{
+	static uint16_t tokens[SAMPLES * POSITIONS + 1];
+	size_t count = 0;
+	for (uint32_t i = first; i < end; i++) {
+		tokens[count++] = (uint16_t)i;
+		tokens[count++] = (uint16_t)(i >> 16);
+	}
+	tokens[count++] = 7;
+	files_write(name, tokens, count * sizeof tokens[0]);
+}
+
+/* Files of different sizes, the first few so small that each run meets their borders. */
 static int open_samples(void **state)
 {
-	uint16_t tokens[SAMPLES * POSITIONS + 1];
 	if (files_setup(state) < 0)
 		return -1;
-	for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++)
-		tokens[i] = (uint16_t)i;
-	dataset = dataset_open_tokens(files_write("count.u16", tokens, sizeof tokens), POSITIONS, NULL);
-	return dataset ? 0 : -1;
+	write_shard("part-1.u16", 0, 1);
+	write_shard("part-2.u16", 1, 6);
+	write_shard("part-3.u16", 6, 9);
+	write_shard("part-4.u16", 9, SAMPLES);
+	dataset = dataset_open_tokens(files_path("part-*.u16"), POSITIONS, NULL);
+	return dataset && dataset_samples(dataset) == SAMPLES ? 0 : -1;
 }
 
 static int close_samples(void **state)
@@ -41,87 +55,187 @@ static int close_samples(void **state)
 	return files_teardown(state);
 }
 
-static void count_batch(const struct batch *batch)
+/* The first `count` samples, and how a step is divided. */
+struct job {
+	uint64_t count;
+	int microbatch, slot_microbatches, slots;
+	bool complete, shuffle;
+};
+
+static uint64_t batch_of(const struct job *job)
 {
-	for (int i = 0; i < batch->samples; i++)
-		if (batch->targets[i * POSITIONS] >= 0)
-			times[batch->tokens[i * POSITIONS] / POSITIONS]++;
+	return (uint64_t)job->microbatch * (uint64_t)job->slot_microbatches * (uint64_t)job->slots;
 }
 
-static struct sampler sampler_of(bool complete)
+static struct sampler sampler_of(const struct job *job)
 {
-	return (struct sampler){ .seed = 7, .count = SAMPLES, .global_batch = BATCH, .complete = complete, .shuffle = true };
+	return (struct sampler){ .seed = 7, .count = job->count, .global_batch = batch_of(job), .complete = job->complete,
+		.shuffle = job->shuffle };
 }
 
-/* What all ranks of a world read in steps [first, last], added to `times`. */
-static void read_steps(bool complete, int world, uint64_t first, uint64_t last)
+static struct feed_plan plan_of(const struct job *job, int world, int rank, uint64_t first, uint64_t last)
 {
-	for (int rank = 0; rank < world; rank++) {
-		struct feed_plan plan = { .sampler = sampler_of(complete), .vocabulary = 65536, .microbatch = MICROBATCH,
-			.slot_microbatches = BATCH / MICROBATCH / SLOTS, .first_step = first, .last_step = last };
-		plan.first_slot = tree_rank_slots(SLOTS, world, rank, &plan.slots);
-		struct err err;
-		struct feed *feed = feed_start(dataset, &plan, &err);
-		assert_non_null(feed);
-		for (uint64_t i = 0; i < (last - first + 1) * (uint64_t)(plan.slots * plan.slot_microbatches); i++) {
+	struct feed_plan plan = { .sampler = sampler_of(job), .vocabulary = 65536, .microbatch = job->microbatch,
+		.slot_microbatches = job->slot_microbatches, .first_step = first, .last_step = last };
+	plan.first_slot = tree_rank_slots(job->slots, world, rank, &plan.slots);
+	return plan;
+}
+
+static uint32_t sample_in(const struct batch *batch, int row)
+{
+	const int32_t *tokens = batch->tokens + (size_t)row * POSITIONS;
+	return batch->targets[(size_t)row * POSITIONS] < 0 ? NOTHING : (uint32_t)tokens[0] | (uint32_t)tokens[1] << 16;
+}
+
+/* What one rank gets in steps [first, last], at its places of them. */
+static void read_rank(const struct job *job, int world, int rank, uint64_t first, uint64_t last, uint32_t *places)
+{
+	struct err err;
+	const struct feed_plan plan = plan_of(job, world, rank, first, last);
+	struct feed *feed = feed_start(dataset, &plan, &err);
+	assert_non_null(feed);
+	for (uint64_t step = first; step <= last; step++) {
+		uint32_t *to = places + (step - first) * batch_of(job)
+			+ (size_t)(plan.first_slot * plan.slot_microbatches * plan.microbatch);
+		for (int i = 0; i < plan.slots * plan.slot_microbatches; i++) {
 			const struct batch *batch = feed_next(feed, &err);
 			assert_non_null(batch);
-			count_batch(batch);
-		}
-		feed_stop(feed);
-	}
-}
-
-static void every_sample_once_for_every_world(void **state)
-{
-	const uint64_t steps = (SAMPLES + BATCH - 1) / BATCH;
-	for (int world = 1; world <= SLOTS; world++) {
-		for (uint64_t epoch = 0; epoch < 2; epoch++) {
-			memset(times, 0, sizeof times);
-			read_steps(true, world, epoch * steps + 1, epoch * steps + steps);
-			for (int i = 0; i < SAMPLES; i++)
-				assert_int_equal(times[i], 1);
+			for (int row = 0; row < batch->samples; row++)
+				*to++ = sample_in(batch, row);
 		}
 	}
+	feed_stop(feed);
 }
 
-static void every_sample_once_over_a_resume_with_another_world(void **state)
+static void read_steps(const struct job *job, int world, uint64_t first, uint64_t last, uint32_t *places)
 {
-	const uint64_t steps = (SAMPLES + BATCH - 1) / BATCH;
-	for (int before = 1; before <= SLOTS; before++) {
-		memset(times, 0, sizeof times);
-		read_steps(true, before, 1, 2);
-		read_steps(true, SLOTS + 1 - before, 3, steps);
-		for (int i = 0; i < SAMPLES; i++)
-			assert_int_equal(times[i], 1);
+	for (int rank = 0; rank < world; rank++)
+		read_rank(job, world, rank, first, last, places);
+}
+
+/* One epoch: all samples, or as many as fill whole batches, none twice; places without one only at the end. */
+static void check_epoch(const struct job *job, const uint32_t *places, uint64_t steps)
+{
+	static unsigned char seen[SAMPLES];
+	uint64_t want = job->complete ? job->count : job->count / batch_of(job) * batch_of(job);
+	memset(seen, 0, job->count);
+	for (uint64_t i = 0; i < steps * batch_of(job); i++) {
+		if (i >= want) {
+			assert_true(places[i] == NOTHING);
+			continue;
+		}
+		assert_true(places[i] < job->count);
+		assert_int_equal(seen[places[i]]++, 0);
+		if (!job->shuffle)
+			assert_int_equal(places[i], i);
 	}
 }
 
-static void a_dropped_batch_is_not_read(void **state)
+static uint64_t epoch_steps(const struct job *job)
 {
-	unsigned int sum = 0;
-	memset(times, 0, sizeof times);
-	read_steps(false, 3, 1, SAMPLES / BATCH);
-	for (int i = 0; i < SAMPLES; i++) {
-		assert_true(times[i] <= 1);
-		sum += times[i];
+	struct sampler sampler = sampler_of(job);
+	return sampler_epoch_steps(&sampler);
+}
+
+/* The order of all epochs, malloc'ed: what a world of one reads. */
+static uint32_t *whole_order(const struct job *job)
+{
+	uint64_t steps = epoch_steps(job);
+	uint32_t *order = malloc(EPOCHS * steps * batch_of(job) * sizeof *order);
+	assert_non_null(order);
+	read_steps(job, 1, 1, EPOCHS * steps, order);
+	for (uint64_t epoch = 0; epoch < EPOCHS; epoch++)
+		check_epoch(job, order + epoch * steps * batch_of(job), steps);
+	return order;
+}
+
+/* A world takes over behind step `done` and goes on to step `last`. */
+static void check_segment(const struct job *job, int world, uint64_t done, uint64_t last, const uint32_t *order,
+	uint32_t *places)
+{
+	size_t count = (last - done) * batch_of(job);
+	memset(places, 0xee, count * sizeof *places);
+	read_steps(job, world, done + 1, last, places);
+	assert_memory_equal(places, order + done * batch_of(job), count * sizeof *places);
+}
+
+/* Any chain of worlds is made of such segments, so this is every chain of these jobs. */
+static void check_every_resume(const struct job *job)
+{
+	uint64_t steps = EPOCHS * epoch_steps(job);
+	if (steps == 0)
+		return;
+	uint32_t *order = whole_order(job), *places = malloc(steps * batch_of(job) * sizeof *places);
+	for (int world = 1; world <= job->slots; world++)
+		for (uint64_t done = 0; done < steps; done++)
+			check_segment(job, world, done, steps, order, places);
+	free(order);
+	free(places);
+}
+
+static void small_jobs_resume_anywhere_with_any_world(void **state)
+{
+	struct job job;
+	for (job.count = 1; job.count <= 12; job.count++)
+		for (job.slots = 1; job.slots <= 5; job.slots++)
+			for (int variant = 0; variant < 16; variant++) {
+				job.microbatch = 1 + (variant & 1);
+				job.slot_microbatches = 1 + (variant >> 1 & 1);
+				job.complete = variant & 4;
+				job.shuffle = variant & 8;
+				check_every_resume(&job);
+			}
+}
+
+static uint64_t draw(uint64_t *state, uint64_t below)
+{
+	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (*state >> 33) % below;
+}
+
+/* One run: the worlds and the moments at which they follow one another are drawn. */
+static void check_chain(const struct job *job, uint64_t *random)
+{
+	uint64_t steps = EPOCHS * epoch_steps(job), done = 0;
+	if (steps == 0)
+		return;
+	uint32_t *order = whole_order(job), *places = malloc(steps * batch_of(job) * sizeof *places);
+	while (done < steps) {
+		uint64_t last = done + 1 + draw(random, steps / 3 + 1);
+		last = last < steps ? last : steps;
+		check_segment(job, 1 + (int)draw(random, (uint64_t)job->slots), done, last, order, places);
+		done = last;
 	}
-	assert_int_equal(sum, SAMPLES / BATCH * BATCH);
+	free(order);
+	free(places);
+}
+
+static void large_jobs_over_chains_of_worlds(void **state)
+{
+	uint64_t random = 20;
+	for (int i = 0; i < 16; i++) {
+		const struct job job = { .count = 1 + draw(&random, SAMPLES), .microbatch = 1 + (int)draw(&random, 7),
+			.slot_microbatches = 1 + (int)draw(&random, 5), .slots = 1 + (int)draw(&random, 48),
+			.complete = draw(&random, 4) > 0, .shuffle = draw(&random, 4) > 0 };
+		check_chain(&job, &random);
+	}
 }
 
 static void counted_samples_of_a_step(void **state)
 {
-	struct sampler whole = sampler_of(false), padded = sampler_of(true);
-	assert_int_equal(feed_step_samples(&whole, 5), BATCH);
-	assert_int_equal(feed_step_samples(&padded, 4), BATCH);
-	assert_int_equal(feed_step_samples(&padded, 5), SAMPLES % BATCH);
-	assert_int_equal(feed_step_samples(&padded, 6), BATCH);
+	const struct job dropping = { .count = 101, .microbatch = 3, .slot_microbatches = 1, .slots = 8, .shuffle = true };
+	struct sampler whole = sampler_of(&dropping), padded = whole;
+	padded.complete = true;
+	assert_int_equal(feed_step_samples(&whole, 5), 24);
+	assert_int_equal(feed_step_samples(&padded, 4), 24);
+	assert_int_equal(feed_step_samples(&padded, 5), 101 % 24);
+	assert_int_equal(feed_step_samples(&padded, 6), 24);
 }
 
 static void hash_tells_the_samples_of_a_step(void **state)
 {
-	struct feed_plan plan = { .sampler = sampler_of(true), .vocabulary = 65536, .microbatch = MICROBATCH,
-		.slot_microbatches = 1, .slots = 1, .first_step = 1, .last_step = 9 };
+	const struct job job = { .count = 101, .microbatch = 3, .slot_microbatches = 1, .slots = 1, .shuffle = true };
+	const struct feed_plan plan = plan_of(&job, 1, 0, 1, 9);
 	uint64_t hashes[2][3];
 	for (int run = 0; run < 2; run++) {
 		struct feed *feed = feed_start(dataset, &plan, NULL);
@@ -138,9 +252,8 @@ static void hash_tells_the_samples_of_a_step(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_sample_once_for_every_world),
-		cmocka_unit_test(every_sample_once_over_a_resume_with_another_world),
-		cmocka_unit_test(a_dropped_batch_is_not_read),
+		cmocka_unit_test(small_jobs_resume_anywhere_with_any_world),
+		cmocka_unit_test(large_jobs_over_chains_of_worlds),
 		cmocka_unit_test(counted_samples_of_a_step),
 		cmocka_unit_test(hash_tells_the_samples_of_a_step),
 	};
