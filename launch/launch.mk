@@ -5,6 +5,7 @@ noinst_LTLIBRARIES += liblaunch.la
 liblaunch_la_SOURCES = \
 	launch/ident_discover.c \
 	launch/nccl_exchange.c launch/nccl_exchange.h \
+	launch/rank_word.c launch/rank_word.h \
 	launch/requeue_ask.c launch/requeue_ask.h \
 	launch/rdzv.c launch/rdzv.h launch/rdzv_provider.h \
 	launch/rdzv_file.c \

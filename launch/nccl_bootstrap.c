@@ -10,6 +10,8 @@
 
 #define FIRST_PAUSE 0.0005 /* between two looks at a communicator in the making */
 #define LONGEST_PAUSE 0.02
+#define FIRST_LOOK 0.00002 /* between two looks at a collective, which steps wait for */
+#define LONGEST_LOOK 0.001
 #define SETTLE_SECONDS 10.0 /* for ranks that reach their deadline a little later */
 
 _Static_assert(sizeof(ncclUniqueId) == NCCL_EXCHANGE_ID, "the size of NCCL's unique id");
@@ -112,6 +114,45 @@ int nccl_bootstrap(struct rdzv *rdzv, const struct ident *ident, const struct nc
 	}
 	*out = comm;
 	return 0;
+}
+
+/* The error of a communicator that was whole before: the other ranks are asked to look at themselves, not at their GPUs. */
+static int wait_error(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t result, double timeout, struct err *err)
+{
+	if (result == ncclInProgress)
+		return err_fail(err, EXIT_LOST, "nccl: couldn't finish a collective within %g s: a rank is gone, stopped, or in another call",
+			timeout);
+	return err_fail(err, result == ncclRemoteError ? EXIT_LOST : EXIT_FAULT, "nccl: couldn't go on: %s (%.300s)",
+		nccl->get_error_string(result), nccl->get_last_error(comm));
+}
+
+/* One look: 1 when all has ended, 0 when not yet. NCCL is asked first, since a stream whose collective failed never ends. */
+static int look(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t *result, void *stream, struct err *err)
+{
+	ncclResult_t asked = nccl->get_async_error(comm, result);
+	*result = asked == ncclSuccess ? *result : asked;
+	if (*result == ncclInProgress)
+		return 0;
+	return *result == ncclSuccess ? nccl->stream_ended(stream, err) : wait_error(nccl, comm, *result, 0, err);
+}
+
+int nccl_bootstrap_wait(const struct nccl_library *nccl, void *comm, int begun, void *stream, double timeout, struct err *err)
+{
+	ncclResult_t result = (ncclResult_t)begun;
+	struct deadline deadline = deadline_in(timeout);
+	double pause = FIRST_LOOK;
+	if (find_library(&nccl, err) < 0)
+		return -1;
+	if (result != ncclSuccess && result != ncclInProgress)
+		return wait_error(nccl, comm, result, timeout, err);
+	for (;;) {
+		int rc = look(nccl, comm, &result, stream, err);
+		if (rc != 0)
+			return rc < 0 ? -1 : 0;
+		if (!deadline_sleep(deadline, pause))
+			return wait_error(nccl, comm, ncclInProgress, timeout, err);
+		pause = pause * 2 < LONGEST_LOOK ? pause * 2 : LONGEST_LOOK;
+	}
 }
 
 int nccl_bootstrap_end(const struct nccl_library *nccl, void *comm, int orderly, double timeout, struct err *err)

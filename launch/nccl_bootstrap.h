@@ -18,6 +18,12 @@ struct nccl_library; /* launch/nccl_library.h */
 int nccl_bootstrap(struct rdzv *rdzv, const struct ident *ident, const struct nccl_library *library, int number,
 	double timeout, void **comm, struct err *err);
 
+/* Waits until the calls on a communicator have begun (`result` is what the last one returned) and what they have queued on
+ * `stream` (CUstream, of the current context) has ended, at most `timeout` seconds. EXIT_LOST: that passed, or NCCL says that a rank
+ * is gone. After an error the communicator can only be ended, without order. */
+int nccl_bootstrap_wait(const struct nccl_library *library, void *comm, int result, void *stream, double timeout,
+	struct err *err);
+
 /* Ends it. `orderly`: all ranks do so now, and what they have begun is finished first, within `timeout` seconds; else it is
  * aborted. -1: it was aborted because that took longer or failed. */
 int nccl_bootstrap_end(const struct nccl_library *library, void *comm, int orderly, double timeout, struct err *err);

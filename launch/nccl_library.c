@@ -12,24 +12,43 @@
 
 _Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym's result is copied to a function pointer");
 
+#define CUDA_NOT_READY 600 /* CUDA_ERROR_NOT_READY */
+
 /* The driver is asked, not the runtime: every node with a GPU has it, and a program need not link the runtime for us. */
+static int find_in_driver(const char *name, void *function, struct err *err)
+{
+	void *driver = dlopen(DRIVER_SONAME, RTLD_NOW | RTLD_LOCAL);
+	void *symbol = driver ? dlsym(driver, name) : NULL;
+	if (!symbol)
+		return err_fail(err, EXIT_USAGE, "nccl: couldn't find a GPU: this node has no CUDA driver (%s): choose nodes with GPUs, "
+			"for instance by --gpus-per-task=1", dlerror());
+	memcpy(function, &symbol, sizeof symbol);
+	return 0;
+}
+
 static int count_gpus(struct err *err)
 {
 	int (*init)(unsigned flags) = NULL, (*count)(int *) = NULL, gpus = 0, rc;
-	void *driver = dlopen(DRIVER_SONAME, RTLD_NOW | RTLD_LOCAL);
-	void *symbols[] = { driver ? dlsym(driver, "cuInit") : NULL, driver ? dlsym(driver, "cuDeviceGetCount") : NULL };
-	if (!symbols[0] || !symbols[1])
-		return err_fail(err, EXIT_USAGE, "nccl: couldn't find a GPU: this node has no CUDA driver (%s): choose nodes with GPUs, "
-			"for instance by --gpus-per-task=1", dlerror());
-	memcpy(&init, &symbols[0], sizeof init);
-	memcpy(&count, &symbols[1], sizeof count);
+	if (find_in_driver("cuInit", &init, err) < 0 || find_in_driver("cuDeviceGetCount", &count, err) < 0)
+		return -1;
 	if ((rc = init(0)) != 0 || (rc = count(&gpus)) != 0)
 		return err_fail(err, EXIT_USAGE, "nccl: couldn't find a GPU: the CUDA driver says error %d: is one given to this task, for "
 			"instance by --gpus-per-task=1?", rc);
 	return gpus;
 }
 
-static struct nccl_library library = { .count_gpus = count_gpus };
+static int stream_ended(void *stream, struct err *err)
+{
+	int (*query)(void *) = NULL;
+	if (find_in_driver("cuStreamQuery", &query, err) < 0)
+		return -1;
+	int rc = query(stream);
+	if (rc == 0 || rc == CUDA_NOT_READY)
+		return rc == 0;
+	return err_set(err, "nccl: couldn't wait for the GPU: the CUDA driver says error %d", rc);
+}
+
+static struct nccl_library library = { .count_gpus = count_gpus, .stream_ended = stream_ended };
 static struct err load_error;
 static void *loaded;
 

@@ -20,6 +20,8 @@ struct nccl_library {
 	const char *(*get_last_error)(ncclComm_t comm);
 	/* GPUs that this process sees; -1 with err: the driver can't be asked. */
 	int (*count_gpus)(struct err *err);
+	/* Whether what was queued on a stream (a CUstream of the current context) has ended: 1, 0 not yet, -1 with err. */
+	int (*stream_ended)(void *stream, struct err *err);
 };
 
 /* libnccl.so.2 of this process; it stays loaded. NULL on error: the text says what the dynamic linker said, and the remedy. */

@@ -129,7 +129,7 @@ static int check_key(const char *key, struct err *err)
 	if (length > 0 && length <= KEY_MAX && strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 		== length)
 		return 0;
-	return err_set(err, "rendezvous: couldn't use the key '%.80s': 1 to %d characters of A-Z a-z 0-9 . _ -", key, KEY_MAX);
+	return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the key '%.80s': 1 to %d characters of A-Z a-z 0-9 . _ -", key, KEY_MAX);
 }
 
 int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size, struct err *err)
@@ -137,7 +137,7 @@ int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size,
 	if (check_key(key, err) < 0)
 		return -1;
 	if (size > VALUE_MAX)
-		return err_set(err, "rendezvous: couldn't put %zu bytes under %s: at most %d", size, key, VALUE_MAX);
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't put %zu bytes under %s: at most %d", size, key, VALUE_MAX);
 	return rdzv->provider->put(rdzv->state, key, value, size, err);
 }
 
@@ -156,7 +156,8 @@ int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t 
 	if (check_key(key, err) < 0)
 		return -1;
 	if (rank < 0 || rank >= rdzv->ident.world_size)
-		return err_set(err, "rendezvous: couldn't get %s of rank %d: the world has %d", key, rank, rdzv->ident.world_size);
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't get %s of rank %d: the world has %d", key, rank,
+			rdzv->ident.world_size);
 	return rdzv->provider->get(rdzv->state, rank, key, value, size, or_default(rdzv, timeout), err);
 }
 

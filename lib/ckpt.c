@@ -93,10 +93,14 @@ static int describe(struct muster_ckpt *ckpt, const struct muster_ckpt_plan *pla
 static int check_plan(const struct muster_ckpt_plan *given, struct muster_ckpt_plan *plan, struct err *err)
 {
 	*plan = (struct muster_ckpt_plan){ 0 };
+	if (muster_check_given(given, "the plan", err) < 0)
+		return -1;
 	if (given->size < offsetof(struct muster_ckpt_plan, timeout) + sizeof given->timeout || given->size > sizeof *plan)
 		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use a plan of %zu bytes: set its size to sizeof(struct "
 			"muster_ckpt_plan), and run with a libmuster that is not older than the header", given->size);
 	memcpy(plan, given, given->size);
+	if (muster_check_timeout(plan->timeout, err) < 0)
+		return -1;
 	if (!plan->dir || !plan->dir[0] || !plan->tensors || plan->tensor_count == 0)
 		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use the plan: it needs a directory and at least one tensor");
 	return 0;
@@ -183,8 +187,10 @@ int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given
 {
 	struct err err;
 	struct muster_ckpt_plan plan;
+	if (muster_check_given(out, "the place for the struct muster_ckpt", &err) < 0)
+		return muster_failed(&err);
 	*out = NULL;
-	if (check_plan(given, &plan, &err) < 0)
+	if (muster_check(muster, 0, &err) < 0 || check_plan(given, &plan, &err) < 0)
 		return muster_failed(&err);
 	struct muster_ckpt *ckpt = calloc(1, sizeof *ckpt);
 	if (!ckpt) {
@@ -257,6 +263,11 @@ static int load(struct muster_ckpt *ckpt, int64_t *step, struct err *err)
 int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step)
 {
 	struct err err;
+	if (muster_check_given(step, "the place for the step", &err) < 0)
+		return muster_failed(&err);
+	*step = -1;
+	if (!ckpt)
+		return MUSTER_OK;
 	if (ckpt->begun_here) {
 		err_fail(&err, EXIT_USAGE, "resume: couldn't load: this attempt has loaded or saved already");
 		return muster_failed(&err);
@@ -335,6 +346,8 @@ static int check_save(struct muster_ckpt *ckpt, int64_t step, struct err *err)
 int muster_ckpt_save(struct muster_ckpt *ckpt, int64_t step, double loss)
 {
 	struct err err;
+	if (!ckpt)
+		return MUSTER_OK;
 	if (check_save(ckpt, step, &err) < 0)
 		return muster_failed(&err);
 	ckpt->begun_here = true;
@@ -347,6 +360,10 @@ int muster_ckpt_save(struct muster_ckpt *ckpt, int64_t step, double loss)
 int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
 {
 	struct err err;
+	if (!ckpt)
+		return MUSTER_OK;
+	if (muster_check_timeout(timeout, &err) < 0)
+		return muster_failed(&err);
 	if (step <= newest(ckpt, false) || ckptd_client_wait(ckpt->client, step, muster_or(timeout, ckpt->timeout), &err) == 0)
 		return MUSTER_OK;
 	return muster_failed(&err);

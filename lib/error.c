@@ -8,12 +8,34 @@
 #include "common/log.h"
 #include "lib/muster_private.h"
 
+#define LONGEST_SECONDS 1e9
+
 static _Thread_local struct err last;
 
 int muster_failed(const struct err *err)
 {
 	last = *err;
 	return (int)err->status;
+}
+
+int muster_check_timeout(double timeout, struct err *err)
+{
+	if (timeout >= 0 && timeout <= LONGEST_SECONDS)
+		return 0;
+	return err_fail(err, EXIT_USAGE, "libmuster: couldn't use a timeout of %g s: give up to %g s, or 0 for the default", timeout,
+		LONGEST_SECONDS);
+}
+
+int muster_check_given(const void *given, const char *what, struct err *err)
+{
+	return given ? 0 : err_fail(err, EXIT_USAGE, "libmuster: couldn't use NULL as %s", what);
+}
+
+int muster_check(const struct muster *muster, double timeout, struct err *err)
+{
+	if (!muster)
+		return err_fail(err, EXIT_USAGE, "libmuster: couldn't use NULL as the struct muster: muster_open gives one, or says why not");
+	return muster_check_timeout(timeout, err);
 }
 
 const char *muster_error(void)

@@ -8,6 +8,7 @@ lib_LTLIBRARIES = libmuster.la
 include_HEADERS = lib/muster.h
 libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/ckpt.c \
+	lib/collective.c \
 	lib/error.c \
 	lib/nccl.c \
 	lib/notice.c \

@@ -4,7 +4,8 @@
  *
  * Errors: a function of type int returns one of enum muster_status, whose numbers are the exit statuses that bring a job back
  * or not (0: it worked); muster_error() then has the reason and the remedy, in one line. What a function hands out through a
- * pointer is NULL when it fails. No function exits or aborts the process; what is said unasked goes where muster_set_log says.
+ * pointer is NULL when it fails. Arguments that can't be (NULL where it isn't allowed, a negative timeout) are MUSTER_USAGE. No
+ * function exits or aborts the process; what is said unasked goes where muster_set_log says.
  *
  * Time: seconds, as double. Memory: what you give is borrowed during the call unless it says otherwise.
  * Threads: a struct muster and a struct muster_ckpt are used by one thread at a time; different ones by different threads at
@@ -93,6 +94,23 @@ MUSTER_API int muster_fence(struct muster *muster, double timeout);
 /* What `rank` put under `key` before the last fence. *value ends with a NUL that *size does not count; freed by muster_free. */
 MUSTER_API int muster_get(struct muster *muster, int rank, const char *key, void **value, size_t *size);
 
+/* ---- small collectives of all ranks over the rendezvous ----
+ * All ranks make the same calls in the same order, with the same sizes; `timeout` as that of muster_fence. They are for the
+ * control of a run: what is shared (`size` up to 65,000 bytes a rank) is kept by the rendezvous until its end.
+ *
+ * A rank that can't go on says so by muster_agree, in whichever of these calls the others stand: all of them return its status
+ * then, and muster_error is the same line on all, with its rank and node. So nobody waits for it. */
+
+/* Collective: MUSTER_OK when all ranks give `status` 0. Else the status of the first rank with a reason of its own, and where all
+ * have merely lost others (MUSTER_LOST) or stop (MUSTER_REQUEUE), theirs. `why`: this rank's reason, one line; NULL: muster_error's. */
+MUSTER_API int muster_agree(struct muster *muster, int status, const char *why, double timeout);
+
+/* Collective: `all` gets the `size` bytes of each rank, in rank order. `mine` may be within it. */
+MUSTER_API int muster_allgather(struct muster *muster, const void *mine, void *all, size_t size, double timeout);
+
+/* Collective: `data` becomes that of `root`. */
+MUSTER_API int muster_broadcast(struct muster *muster, int root, void *data, size_t size, double timeout);
+
 /* Frees what this library allocated for you. NULL is allowed. */
 MUSTER_API void muster_free(void *memory);
 
@@ -101,8 +119,9 @@ MUSTER_API void muster_abort(struct muster *muster, int status, const char *why)
 
 /* ---- an NCCL communicator of all ranks ---- */
 
-/* As in nccl.h, which is not needed here: ncclComm_t is struct ncclComm *. */
+/* As in nccl.h and cuda.h, which are not needed here: ncclComm_t is struct ncclComm *, cudaStream_t is struct CUstream_st *. */
 struct ncclComm;
+struct CUstream_st;
 
 /* Collective: makes a communicator on the calling thread's current CUDA device, as ncclCommInitRankConfig does with blocking = 0
  * (so NCCL's calls on it may return ncclInProgress). `timeout` (0: that of muster_open) bounds the exchange of the id and the
@@ -111,8 +130,16 @@ struct ncclComm;
  * MUSTER_USAGE. MUSTER_LOST: not all connected in time. MUSTER_USAGE too where the library was built without NCCL. */
 MUSTER_API int muster_nccl_comm(struct muster *muster, double timeout, struct ncclComm **comm);
 
+/* Waits until the calls on `comm` have begun and all that is queued on `stream` (NULL: the default one) of the current device
+ * has ended, at most `timeout` (0: that of muster_open). `result` is what NCCL's call returned:
+ *     status = muster_nccl_wait(muster, comm, ncclAllReduce(…, comm, stream), stream, 0);
+ * MUSTER_LOST: a rank is gone, or that took longer; cudaStreamSynchronize would wait for ever. MUSTER_FAULT: another error of NCCL or
+ * of the GPU. After either of them the communicator is to be ended with `orderly` 0. */
+MUSTER_API int muster_nccl_wait(struct muster *muster, struct ncclComm *comm, int result, struct CUstream_st *stream,
+	double timeout);
+
 /* Ends a communicator. `orderly`: by all ranks, once what they have begun is done, at most `timeout` (0: that of muster_open)
- * later; else, or behind that, it is aborted. It is gone in any case. */
+ * later; else, or behind that, it is aborted. It is gone in any case. NULL is allowed: nothing is done. */
 MUSTER_API int muster_nccl_end(struct muster *muster, struct ncclComm *comm, int orderly, double timeout);
 
 /* ---- notices: the nodes will be taken away ---- */
@@ -152,7 +179,8 @@ struct muster_ckpt_plan {
 	double timeout;                      /* of the retries of an I/O error, and of waits; 0: 60 s */
 };
 
-/* A checkpoint directory that this rank owns. */
+/* A checkpoint directory that this rank owns. A rank that owns none has NULL, which the calls below but muster_ckpt_open allow: they
+ * do nothing, and return MUSTER_OK. */
 struct muster_ckpt;
 
 /* On one rank, commonly rank 0: takes the directory as its owner (a later attempt of the same job takes it over; another
@@ -178,8 +206,8 @@ MUSTER_API int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double t
 
 /* Waits for the save in flight as muster_ckpt_wait does, records `why` this attempt ends ("finished", "preempted") and with which
  * exit `status`, and gives the directory back. With MUSTER_REQUEUE or MUSTER_LOST, in a job without the plugin, it also
- * asks Slurm to put the job back in the queue; with the plugin it is the exit status that does so. NULL is allowed: nothing
- * is done. *ckpt is gone in any case. */
+ * asks Slurm to put the job back in the queue; with the plugin it is the exit status that does so. *ckpt is gone in any
+ * case. */
 MUSTER_API int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why);
 
 #ifdef __cplusplus

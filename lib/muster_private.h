@@ -13,11 +13,17 @@ struct muster {
 	struct rdzv *rdzv;
 	double timeout;
 	int communicators; /* that were begun: each exchange has keys of its own */
+	unsigned meetings; /* as many, of lib/collective.c's */
 	char **nodes;      /* of ranks that were asked for; NULL: not yet */
 };
 
 /* Keeps `err` for muster_error and returns its status. */
 int muster_failed(const struct err *err);
+
+/* What a call checks before it does anything; status EXIT_USAGE. A timeout of 0 is the default. */
+int muster_check_given(const void *given, const char *what, struct err *err);
+int muster_check_timeout(double timeout, struct err *err);
+int muster_check(const struct muster *muster, double timeout, struct err *err);
 
 /* Unless the program has said where lines go: only what can't be ignored is said unasked. */
 void muster_log_begin(void);

@@ -10,17 +10,34 @@ int muster_nccl_comm(struct muster *muster, double timeout, struct ncclComm **ou
 {
 	struct err err;
 	void *comm = NULL;
-	int rc = nccl_bootstrap(muster->rdzv, &muster->ident, NULL, muster->communicators++, muster_or(timeout, muster->timeout),
-		&comm, &err);
+	if (muster_check_given(out, "the place for a communicator", &err) < 0)
+		return muster_failed(&err);
+	*out = NULL;
+	if (muster_check(muster, timeout, &err) < 0 || nccl_bootstrap(muster->rdzv, &muster->ident, NULL, muster->communicators++,
+			muster_or(timeout, muster->timeout), &comm, &err) < 0)
+		return muster_failed(&err);
 	*out = comm;
-	return rc < 0 ? muster_failed(&err) : MUSTER_OK;
+	return MUSTER_OK;
+}
+
+int muster_nccl_wait(struct muster *muster, struct ncclComm *comm, int result, struct CUstream_st *stream, double timeout)
+{
+	struct err err;
+	if (muster_check(muster, timeout, &err) < 0 || muster_check_given(comm, "the communicator", &err) < 0
+		|| nccl_bootstrap_wait(NULL, comm, result, stream, muster_or(timeout, muster->timeout), &err) < 0)
+		return muster_failed(&err);
+	return MUSTER_OK;
 }
 
 int muster_nccl_end(struct muster *muster, struct ncclComm *comm, int orderly, double timeout)
 {
 	struct err err;
-	int rc = nccl_bootstrap_end(NULL, comm, orderly, muster_or(timeout, muster->timeout), &err);
-	return rc < 0 ? muster_failed(&err) : MUSTER_OK;
+	if (!comm)
+		return MUSTER_OK;
+	if (muster_check(muster, timeout, &err) < 0
+		|| nccl_bootstrap_end(NULL, comm, orderly, muster_or(timeout, muster->timeout), &err) < 0)
+		return muster_failed(&err);
+	return MUSTER_OK;
 }
 #else
 static int without(void)
@@ -33,12 +50,18 @@ static int without(void)
 
 int muster_nccl_comm(struct muster *muster, double timeout, struct ncclComm **out)
 {
-	*out = NULL;
+	if (out)
+		*out = NULL;
+	return without();
+}
+
+int muster_nccl_wait(struct muster *muster, struct ncclComm *comm, int result, struct CUstream_st *stream, double timeout)
+{
 	return without();
 }
 
 int muster_nccl_end(struct muster *muster, struct ncclComm *comm, int orderly, double timeout)
 {
-	return without();
+	return comm ? without() : MUSTER_OK;
 }
 #endif

@@ -32,9 +32,13 @@ static int meet(struct muster *muster, struct err *err)
 int muster_open(struct muster **out, double timeout)
 {
 	struct err err;
-	struct muster *muster = calloc(1, sizeof *muster);
-	*out = NULL;
 	muster_log_begin();
+	if (muster_check_given(out, "the place for the struct muster", &err) < 0)
+		return muster_failed(&err);
+	*out = NULL;
+	if (muster_check_timeout(timeout, &err) < 0)
+		return muster_failed(&err);
+	struct muster *muster = calloc(1, sizeof *muster);
 	if (!muster) {
 		err_set(&err, "rendezvous: no memory");
 		return muster_failed(&err);
@@ -59,24 +63,24 @@ void muster_close(struct muster *muster, int orderly)
 	free(muster);
 }
 
-int muster_rank(const struct muster *muster) { return muster->ident.rank; }
-int muster_world_size(const struct muster *muster) { return muster->ident.world_size; }
-int muster_local_rank(const struct muster *muster) { return muster->ident.local_rank; }
-int muster_local_world_size(const struct muster *muster) { return muster->ident.local_world_size; }
-int muster_node_rank(const struct muster *muster) { return muster->ident.node_rank; }
-int muster_node_count(const struct muster *muster) { return muster->ident.node_count; }
-int muster_attempt(const struct muster *muster) { return muster->ident.attempt; }
-uint32_t muster_job(const struct muster *muster) { return muster->ident.job; }
+int muster_rank(const struct muster *muster) { return muster ? muster->ident.rank : -1; }
+int muster_world_size(const struct muster *muster) { return muster ? muster->ident.world_size : -1; }
+int muster_local_rank(const struct muster *muster) { return muster ? muster->ident.local_rank : -1; }
+int muster_local_world_size(const struct muster *muster) { return muster ? muster->ident.local_world_size : -1; }
+int muster_node_rank(const struct muster *muster) { return muster ? muster->ident.node_rank : -1; }
+int muster_node_count(const struct muster *muster) { return muster ? muster->ident.node_count : -1; }
+int muster_attempt(const struct muster *muster) { return muster ? muster->ident.attempt : -1; }
+uint32_t muster_job(const struct muster *muster) { return muster ? muster->ident.job : 0; }
 
 const char *muster_node(struct muster *muster, int rank)
 {
 	struct err err;
 	void *name;
 	size_t size;
-	bool there = rank >= 0 && rank < muster->ident.world_size;
+	bool there = muster && rank >= 0 && rank < muster->ident.world_size;
 	if (there && muster->nodes[rank])
 		return muster->nodes[rank];
-	if (rdzv_get(muster->rdzv, rank, NODE_KEY, &name, &size, 0, &err) < 0) {
+	if (muster_check(muster, 0, &err) < 0 || rdzv_get(muster->rdzv, rank, NODE_KEY, &name, &size, 0, &err) < 0) {
 		muster_failed(&err);
 		return NULL;
 	}
@@ -85,9 +89,10 @@ const char *muster_node(struct muster *muster, int rank)
 
 static int full_key(const char *key, char full[KEY_MAX + 4], struct err *err)
 {
-	size_t length = strlen(key);
+	size_t length = key ? strlen(key) : 0;
 	if (length == 0 || length > KEY_MAX)
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the key '%.80s': it has 1 to %d characters", key, KEY_MAX);
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the key '%.80s': it has 1 to %d characters", key ? key : "",
+			KEY_MAX);
 	snprintf(full, KEY_MAX + 4, USER_KEY, key);
 	return 0;
 }
@@ -96,7 +101,9 @@ int muster_put(struct muster *muster, const char *key, const void *value, size_t
 {
 	struct err err;
 	char full[KEY_MAX + 4];
-	if (full_key(key, full, &err) < 0 || rdzv_put(muster->rdzv, full, value, size, &err) < 0)
+	if (muster_check(muster, 0, &err) < 0 || full_key(key, full, &err) < 0
+		|| (size > 0 && muster_check_given(value, "a value that is not empty", &err) < 0)
+		|| rdzv_put(muster->rdzv, full, size ? value : "", size, &err) < 0)
 		return muster_failed(&err);
 	return MUSTER_OK;
 }
@@ -104,15 +111,20 @@ int muster_put(struct muster *muster, const char *key, const void *value, size_t
 int muster_fence(struct muster *muster, double timeout)
 {
 	struct err err;
-	return rdzv_fence(muster->rdzv, timeout, &err) < 0 ? muster_failed(&err) : MUSTER_OK;
+	if (muster_check(muster, timeout, &err) < 0 || rdzv_fence(muster->rdzv, timeout, &err) < 0)
+		return muster_failed(&err);
+	return MUSTER_OK;
 }
 
 int muster_get(struct muster *muster, int rank, const char *key, void **value, size_t *size)
 {
 	struct err err;
 	char full[KEY_MAX + 4];
-	*value = NULL;
-	if (full_key(key, full, &err) < 0 || rdzv_get(muster->rdzv, rank, full, value, size, 0, &err) < 0)
+	if (value)
+		*value = NULL;
+	if (muster_check(muster, 0, &err) < 0 || muster_check_given(value, "the place for a value", &err) < 0
+		|| muster_check_given(size, "the place for its size", &err) < 0 || full_key(key, full, &err) < 0
+		|| rdzv_get(muster->rdzv, rank, full, value, size, 0, &err) < 0)
 		return muster_failed(&err);
 	return MUSTER_OK;
 }
@@ -124,5 +136,6 @@ void muster_free(void *memory)
 
 void muster_abort(struct muster *muster, int status, const char *why)
 {
-	rdzv_abort(muster->rdzv, status, why);
+	if (muster)
+		rdzv_abort(muster->rdzv, status, why ? why : "");
 }

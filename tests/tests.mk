@@ -99,6 +99,8 @@ tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats
 unit_tests += tests/unit/test_muster
 tests_unit_test_muster_LDADD = libmuster.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_collective
+tests_unit_test_collective_LDADD = libmuster.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_nccl_exchange
 tests_unit_test_nccl_exchange_SOURCES = tests/unit/test_nccl_exchange.c \
 	tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h

@@ -115,6 +115,43 @@ static void a_rank_without_a_meeting_place_is_told_the_remedy(void **state)
 	assert_null(other);
 }
 
+/* Each function, with what it can't take: a line and MUSTER_USAGE, and no harm. */
+static void bad_arguments_have_a_line(void **state)
+{
+	void *value = "";
+	size_t size;
+	const double bad[] = { -1, NAN, INFINITY, 1e300 };
+	struct muster *other = muster;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		assert_refused(muster_open(&other, bad[i]), MUSTER_USAGE, "libmuster: couldn't use a timeout of");
+		assert_null(other);
+		assert_refused(muster_fence(muster, bad[i]), MUSTER_USAGE, "libmuster: couldn't use a timeout of");
+	}
+	assert_refused(muster_open(NULL, 1), MUSTER_USAGE, "couldn't use NULL as the place for the struct muster");
+	assert_refused(muster_fence(NULL, 1), MUSTER_USAGE, "muster_open gives one");
+	assert_refused(muster_put(NULL, "key", "x", 1), MUSTER_USAGE, "muster_open gives one");
+	assert_refused(muster_put(muster, NULL, "x", 1), MUSTER_USAGE, "1 to 60 characters");
+	assert_refused(muster_put(muster, "a b", "x", 1), MUSTER_USAGE, "characters of A-Z");
+	assert_refused(muster_put(muster, "key", NULL, 1), MUSTER_USAGE, "couldn't use NULL as a value");
+	assert_refused(muster_put(muster, "key", muster, 65537), MUSTER_USAGE, "at most 65536");
+	assert_refused(muster_get(NULL, 0, "key", &value, &size), MUSTER_USAGE, "muster_open gives one");
+	assert_null(value);
+	assert_refused(muster_get(muster, 0, "key", NULL, &size), MUSTER_USAGE, "NULL as the place for a value");
+	assert_refused(muster_get(muster, 0, "key", &value, NULL), MUSTER_USAGE, "NULL as the place for its size");
+	assert_refused(muster_get(muster, 0, NULL, &value, &size), MUSTER_USAGE, "1 to 60 characters");
+	assert_refused(muster_get(muster, 1, "key", &value, &size), MUSTER_USAGE, "the world has 1");
+	assert_ok(muster_put(muster, "nothing", NULL, 0));
+	assert_int_equal(muster_rank(NULL), -1);
+	assert_int_equal(muster_world_size(NULL), -1);
+	assert_int_equal(muster_local_rank(NULL) + muster_local_world_size(NULL) + muster_node_rank(NULL), -3);
+	assert_int_equal(muster_node_count(NULL) + muster_attempt(NULL), -2);
+	assert_int_equal(muster_job(NULL), 0);
+	assert_null(muster_node(NULL, 0));
+	assert_string_equal(muster_notice_name(-1), "a signal");
+	muster_abort(NULL, 1, NULL);
+	muster_close(NULL, 1);
+}
+
 /* ---- NCCL ---- */
 
 static void without_a_gpu_a_communicator_is_refused_with_the_reason(void **state)
@@ -124,6 +161,17 @@ static void without_a_gpu_a_communicator_is_refused_with_the_reason(void **state
 		skip();
 	assert_refused(muster_nccl_comm(muster, 5, &comm), MUSTER_USAGE, "nccl: couldn't");
 	assert_null(comm);
+}
+
+static void what_is_no_communicator_is_refused(void **state)
+{
+	struct ncclComm *comm = (struct ncclComm *)(void *)&muster;
+	assert_int_equal(muster_nccl_comm(NULL, 1, &comm), MUSTER_USAGE);
+	assert_null(comm);
+	assert_int_equal(muster_nccl_comm(muster, 1, NULL), MUSTER_USAGE);
+	assert_int_equal(muster_nccl_comm(muster, -1, &comm), MUSTER_USAGE);
+	assert_int_equal(muster_nccl_wait(muster, NULL, 0, NULL, 1), MUSTER_USAGE);
+	assert_ok(muster_nccl_end(muster, NULL, 1, 1));
 }
 
 /* ---- checkpoints ---- */
@@ -286,10 +334,28 @@ static void refuse_plan(struct muster_ckpt_plan plan, const char *words)
 	assert_null(ckpt);
 }
 
+static void a_rank_without_a_directory_may_call_all_the_same(void **state)
+{
+	int64_t step = 77;
+	assert_ok(muster_ckpt_load(NULL, &step));
+	assert_int_equal(step, -1);
+	assert_ok(muster_ckpt_save(NULL, 5, NAN));
+	assert_ok(muster_ckpt_wait(NULL, 5, 0));
+	assert_refused(muster_ckpt_load(NULL, NULL), MUSTER_USAGE, "NULL as the place for the step");
+}
+
 static void a_plan_that_can_not_be_is_refused(void **state)
 {
+	struct muster_ckpt *ckpt;
 	struct muster_tensor odd = tensors[0];
 	struct muster_ckpt_plan plan = plan_of("plan"), wrong = plan;
+	assert_refused(muster_ckpt_open(muster, NULL, &ckpt), MUSTER_USAGE, "couldn't use NULL as the plan");
+	assert_refused(muster_ckpt_open(muster, &plan, NULL), MUSTER_USAGE, "NULL as the place for the struct muster_ckpt");
+	assert_refused(muster_ckpt_open(NULL, &plan, &ckpt), MUSTER_USAGE, "muster_open gives one");
+	assert_null(ckpt);
+	wrong.timeout = -3;
+	refuse_plan(wrong, "couldn't use a timeout of -3 s");
+	wrong = plan;
 	wrong.size = sizeof wrong + 8;
 	refuse_plan(wrong, "sizeof(struct muster_ckpt_plan)");
 	wrong.size = 0;
@@ -396,10 +462,13 @@ int main(void)
 		cmocka_unit_test(a_program_by_itself_is_a_world_of_one),
 		cmocka_unit_test(values_are_published_once_and_read),
 		cmocka_unit_test(a_rank_without_a_meeting_place_is_told_the_remedy),
+		cmocka_unit_test(bad_arguments_have_a_line),
+		cmocka_unit_test(what_is_no_communicator_is_refused),
 		cmocka_unit_test(without_a_gpu_a_communicator_is_refused_with_the_reason),
 		cmocka_unit_test(what_was_saved_is_loaded),
 		cmocka_unit_test(a_damaged_checkpoint_is_set_aside_and_the_one_before_is_loaded),
 		cmocka_unit_test(the_checkpoint_of_another_program_is_refused),
+		cmocka_unit_test(a_rank_without_a_directory_may_call_all_the_same),
 		cmocka_unit_test(a_plan_that_can_not_be_is_refused),
 		cmocka_unit_test(a_directory_has_one_owner),
 		cmocka_unit_test(a_notice_is_seen_and_can_be_waited_for),

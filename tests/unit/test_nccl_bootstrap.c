@@ -93,8 +93,13 @@ static int count_gpus(struct err *err)
 	return script.gpus < 0 ? err_fail(err, EXIT_USAGE, "no driver") : script.gpus;
 }
 
+static int stream_ended(void *stream, struct err *err)
+{
+	return clock_now() >= *(double *)stream;
+}
+
 static const struct nccl_library scripted = { get_version, get_unique_id, init, get_async_error, finalize, destroy, end_at_once,
-	get_error_string, get_last_error, count_gpus };
+	get_error_string, get_last_error, count_gpus, stream_ended };
 
 /* The case: what all ranks do but one. */
 static struct script others, odd;
@@ -236,6 +241,36 @@ static void an_end_that_hangs_becomes_an_abort(void **state)
 	assert_int_equal(made.destroyed, 1);
 }
 
+static double wait_for(double stream, ncclResult_t begun, ncclResult_t later, double seconds, struct err *err)
+{
+	double began = clock_now();
+	script = good;
+	script.connected = later;
+	made.ready = began + 0.05;
+	stream += began;
+	err->status = nccl_bootstrap_wait(&scripted, &made, begun, &stream, seconds, err) < 0 ? err->status : EXIT_OK;
+	return clock_now() - began;
+}
+
+static void a_collective_is_waited_for_until_the_deadline(void **state)
+{
+	struct err err;
+	assert_in_range(1000 * wait_for(0.2, ncclInProgress, ncclSuccess, 5, &err), 200, 1500);
+	assert_int_equal(err.status, EXIT_OK);
+	assert_in_range(1000 * wait_for(60, ncclSuccess, ncclSuccess, 0.3, &err), 300, 1500);
+	assert_int_equal(err.status, EXIT_LOST);
+	assert_non_null(strstr(err.text, "nccl: couldn't finish a collective within 0.3 s: a rank is gone"));
+	assert_in_range(1000 * wait_for(0, ncclInProgress, ncclInProgress, 0.3, &err), 300, 1500);
+	assert_int_equal(err.status, EXIT_LOST);
+	/* What NCCL knows is told at once, not at the deadline. */
+	assert_true(wait_for(60, ncclSuccess, ncclRemoteError, 20, &err) < 5);
+	assert_int_equal(err.status, EXIT_LOST);
+	assert_non_null(strstr(err.text, "remote process exited (what NCCL says)"));
+	assert_true(wait_for(60, ncclInvalidUsage, ncclSuccess, 20, &err) < 5);
+	assert_int_equal(err.status, EXIT_FAULT);
+	assert_non_null(strstr(err.text, "nccl: couldn't go on: invalid usage"));
+}
+
 /* The real library, on whatever machine this is: it loads or says why not, and so does the driver. */
 static void the_real_library_is_found_or_its_absence_explained(void **state)
 {
@@ -261,6 +296,7 @@ int main(void)
 		cmocka_unit_test(a_connecting_that_never_ends_is_aborted),
 		cmocka_unit_test(a_dead_rank_is_named_by_the_deadline),
 		cmocka_unit_test(an_end_that_hangs_becomes_an_abort),
+		cmocka_unit_test(a_collective_is_waited_for_until_the_deadline),
 		cmocka_unit_test(the_real_library_is_found_or_its_absence_explained),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

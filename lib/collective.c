@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small collectives over the rendezvous. They share one row of keys, so a rank that fails and says so (muster_agree) is heard by
+ * the others in whichever of them they stand. */
+#include <stdio.h>
+#include <string.h>
+
+#include "launch/rank_word.h"
+#include "lib/muster_private.h"
+
+/* The number of a word says in which call a rank stands; behind BROADCAST, from which root. */
+enum { AGREE, ALLGATHER, BROADCAST };
+
+struct call_name {
+	char text[60];
+};
+
+static struct call_name call_name(int number)
+{
+	struct call_name name;
+	if (number < BROADCAST)
+		snprintf(name.text, sizeof name.text, "%s", number == ALLGATHER ? "muster_allgather" : "muster_agree");
+	else
+		snprintf(name.text, sizeof name.text, "muster_broadcast from rank %d", number - BROADCAST);
+	return name;
+}
+
+static int check_calls(const struct rank_word *words, int count, struct err *err)
+{
+	for (int rank = 1; rank < count; rank++)
+		if (words[rank].number != words[0].number)
+			return err_fail(err, EXIT_USAGE, "rendezvous: couldn't go on: %s is in %s, %s in %s: all ranks have to make the same calls "
+				"in the same order", rank_word_name(words, rank).text, call_name(words[rank].number).text,
+				rank_word_name(words, 0).text, call_name(words[0].number).text);
+	return 0;
+}
+
+/* All ranks in this call: their words; NULL where one has failed, or stands in another call. */
+static struct rank_word *meet(struct muster *muster, const struct rank_word_own *own, double timeout, struct err *err)
+{
+	char key[32];
+	int count = muster->ident.world_size;
+	snprintf(key, sizeof key, "all.%u", muster->meetings++);
+	struct rank_word *words = rank_words_exchange(muster->rdzv, &muster->ident, key, own, timeout, err);
+	if (words && rank_words_check(words, count, err) == 0 && check_calls(words, count, err) == 0)
+		return words;
+	rank_words_free(words, count);
+	return NULL;
+}
+
+static int check_size(const struct rank_word *words, int rank, size_t size, struct err *err)
+{
+	if (words[rank].size == size)
+		return 0;
+	return err_fail(err, EXIT_USAGE, "rendezvous: couldn't take the %zu bytes of %s: this rank expects %zu", words[rank].size,
+		rank_word_name(words, rank).text, size);
+}
+
+static int check_memory(const void *memory, size_t size, struct err *err)
+{
+	if (size > RANK_WORD_DATA)
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't share %zu bytes: at most %d, and more by NCCL or MPI", size,
+			RANK_WORD_DATA);
+	return memory || size == 0 ? 0 : err_fail(err, EXIT_USAGE, "rendezvous: couldn't share %zu bytes at NULL", size);
+}
+
+int muster_agree(struct muster *muster, int status, const char *why, double timeout)
+{
+	struct err err, failure;
+	if (muster_check(muster, timeout, &err) < 0)
+		return muster_failed(&err);
+	const struct rank_word_own own = { .failure = status ? &failure : NULL, .number = AGREE };
+	err_fail(&failure, (enum exit_status)status, "%s", why ? why : muster_error());
+	if (!failure.text[0])
+		err_fail(&failure, (enum exit_status)status, "it gave up with status %d", status);
+	struct rank_word *words = meet(muster, &own, timeout, &err);
+	if (!words)
+		return muster_failed(&err);
+	rank_words_free(words, muster->ident.world_size);
+	return MUSTER_OK;
+}
+
+int muster_allgather(struct muster *muster, const void *mine, void *all, size_t size, double timeout)
+{
+	struct err err;
+	int rc = 0;
+	if (muster_check(muster, timeout, &err) < 0 || check_memory(mine, size, &err) < 0 || check_memory(all, size, &err) < 0)
+		return muster_failed(&err);
+	const struct rank_word_own own = { .number = ALLGATHER, .data = mine, .size = size };
+	int count = muster->ident.world_size;
+	struct rank_word *words = meet(muster, &own, timeout, &err);
+	if (!words)
+		return muster_failed(&err);
+	for (int rank = 0; rank < count && rc == 0; rank++)
+		rc = check_size(words, rank, size, &err);
+	for (int rank = 0; rank < count && rc == 0 && size; rank++)
+		memcpy((char *)all + (size_t)rank * size, words[rank].data, size);
+	rank_words_free(words, count);
+	return rc < 0 ? muster_failed(&err) : MUSTER_OK;
+}
+
+int muster_broadcast(struct muster *muster, int root, void *data, size_t size, double timeout)
+{
+	struct err err;
+	if (muster_check(muster, timeout, &err) < 0 || check_memory(data, size, &err) < 0)
+		return muster_failed(&err);
+	const struct ident *ident = &muster->ident;
+	if (root < 0 || root >= ident->world_size) {
+		err_fail(&err, EXIT_USAGE, "rendezvous: couldn't broadcast from rank %d: the world has %d", root, ident->world_size);
+		return muster_failed(&err);
+	}
+	const struct rank_word_own own = { .number = BROADCAST + root, .data = data, .size = ident->rank == root ? size : 0 };
+	struct rank_word *words = meet(muster, &own, timeout, &err);
+	if (!words)
+		return muster_failed(&err);
+	int rc = check_size(words, root, size, &err);
+	if (rc == 0 && size)
+		memcpy(data, words[root].data, size);
+	rank_words_free(words, ident->world_size);
+	return rc < 0 ? muster_failed(&err) : MUSTER_OK;
+}
