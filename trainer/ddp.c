@@ -22,6 +22,34 @@ static int alloc_arenas(struct ddp *ddp, struct err *err)
 	return ddp->arenas ? 0 : err_set(err, "ddp: couldn't allocate the gradients: out of memory");
 }
 
+/* Bytes that a rank with so many pieces sends in a step. */
+static size_t traffic(const struct ddp *ddp, int rank, int pieces)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < ddp->bucket_count; i++)
+		bytes += ddp_bucket_traffic(ddp, &ddp->buckets[i], rank, pieces);
+	return bytes;
+}
+
+static struct ddp_cost cost_of(const struct ddp *ddp)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	struct ddp_cost cost = { 0 };
+
+	tree_rank_slots(plan->slots, plan->world, 0, &cost.most);
+	tree_rank_slots(plan->slots, plan->world, plan->world - 1, &cost.least);
+	cost.uneven = (double)cost.most * plan->world / plan->slots - 1;
+	for (int rank = 0; rank < plan->world; rank++) {
+		size_t sent = traffic(ddp, rank, plan->piece_start[rank + 1] - plan->piece_start[rank]);
+		size_t ring = traffic(ddp, rank, 1);
+
+		cost.sent = sent > cost.sent ? sent : cost.sent;
+		cost.ring = ring > cost.ring ? ring : cost.ring;
+	}
+	return cost;
+}
+
 static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 {
 	if (ddp_plan_make(&ddp->plan, config->slots, comm_size(ddp->comm), comm_rank(ddp->comm), ddp->native, err) < 0)
@@ -31,6 +59,7 @@ static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err 
 		ddp->jobs = calloc((size_t)ddp->bucket_count + 1, sizeof *ddp->jobs);
 	if (!ddp->jobs)
 		return err_set(err, "ddp: couldn't cut the gradients into buckets: out of memory");
+	ddp->cost = cost_of(ddp);
 	if (ddp_agree(ddp, config, err) < 0 || alloc_arenas(ddp, err) < 0)
 		return -1;
 	return ddp_reduce_prepare(ddp, err) < 0 || ddp_control_prepare(ddp, err) < 0 ? -1 : 0;
@@ -43,11 +72,11 @@ static void log_memory(const struct ddp *ddp)
 	if (plan->rank != 0)
 		return;
 	log_info("ddp: %s reduction of %d slots over %d ranks; rank 0 has %d slot%s in %d piece%s: %d gradient arena%s of %.1f MB "
-		"(%d for the counter of slots) and %.1f MB for pieces of others; it sends %.1f MB a step",
+		"(%d for the counter of slots) and %.1f MB for pieces of others",
 		ddp->native ? "native" : "canonical", plan->slots, plan->world, plan->count, plan->count == 1 ? "" : "s", plan->pieces,
 		plan->pieces == 1 ? "" : "s", plan->arenas, plan->arenas == 1 ? "" : "s",
 		(double)(ddp->table->elements * sizeof(float)) * 1e-6, plan->arenas - 1,
-		(double)(ddp->staging_pieces * ddp->segment_max * sizeof(float)) * 1e-6, (double)ddp_traffic(ddp) * 1e-6);
+		(double)ddp_staging_bytes(ddp) * 1e-6);
 	if (ddp->native)
 		log_warn("ddp: with --reduction native the bits of the result depend on the world size");
 }
@@ -88,10 +117,14 @@ void ddp_destroy(struct ddp *ddp)
 			ddp->ops->release(ddp->ops, ddp->arenas[i]);
 	if (ddp->staging)
 		ddp->ops->release(ddp->ops, ddp->staging);
+	if (ddp->early)
+		ddp->ops->release(ddp->ops, ddp->early);
 	free(ddp->arenas);
 	free(ddp->buckets);
 	free(ddp->jobs);
 	free(ddp->piece_at);
+	free(ddp->early_place);
+	free(ddp->share_start);
 	free(ddp->transfers);
 	free(ddp->block_start);
 	free(ddp->own_message);
@@ -114,6 +147,7 @@ void ddp_begin(struct ddp *ddp, uint64_t step)
 {
 	ddp->step = step;
 	ddp->ended = 0;
+	ddp->travelled = 0;
 	ddp->launched = 0;
 	ddp->last = 0;
 	ddp->settled = false;
@@ -147,14 +181,16 @@ void ddp_slot_end(struct ddp *ddp, double loss_sum, int64_t valid)
 	int slot = ddp->ended, from = slot > 0 ? plan->merge_end[slot - 1] : 0;
 
 	ddp->slot_sums[slot] = (struct ddp_slot_sum){ loss_sum, valid };
-	if (slot == plan->count - 1)
-		launch_rest(ddp);
-	else
-		for (int i = from; i < plan->merge_end[slot]; i++) {
-			float *left = ddp->arenas[plan->merges[i].left];
-			ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->merges[i].right], ddp->table->elements);
-		}
 	ddp->ended++;
+	if (ddp->ended == plan->count) {
+		launch_rest(ddp);
+		return;
+	}
+	for (int i = from; i < plan->merge_end[slot]; i++) {
+		float *left = ddp->arenas[plan->merges[i].left];
+		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->merges[i].right], ddp->table->elements);
+	}
+	ddp_early_launch(ddp, ddp->ended);
 }
 
 int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
@@ -180,18 +216,12 @@ const float *ddp_grads(const struct ddp *ddp)
 
 size_t ddp_memory(const struct ddp *ddp)
 {
-	size_t arenas = (size_t)ddp->plan.arenas * ddp->table->elements;
-
-	return (arenas + ddp->staging_pieces * ddp->segment_max) * sizeof(float);
+	return (size_t)ddp->plan.arenas * ddp->table->elements * sizeof(float) + ddp_staging_bytes(ddp);
 }
 
-size_t ddp_traffic(const struct ddp *ddp)
+struct ddp_cost ddp_cost(const struct ddp *ddp)
 {
-	size_t bytes = 0;
-
-	for (int i = 0; i < ddp->bucket_count; i++)
-		bytes += ddp_bucket_traffic(ddp, &ddp->buckets[i]);
-	return bytes;
+	return ddp->cost;
 }
 
 int ddp_buckets(const struct ddp *ddp)

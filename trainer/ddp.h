@@ -39,6 +39,13 @@ struct ddp_result {
 	double exposed;      /* seconds this rank waited for communication */
 };
 
+/* What this number of ranks costs, against one that divides the slots into one piece a rank. The same on every rank. */
+struct ddp_cost {
+	int most, least;   /* slots of a rank */
+	double uneven;     /* by how much the ranks with the most slots compute longer than an even share: 0.125 for 3 of 8 on 3 */
+	size_t sent, ring; /* bytes for the gradients of a step, of the rank that sends most, and of any rank in a ring */
+};
+
 /* Fails with EXIT_USAGE when the world size does not fit the slots (the message says what does). The memory that the
  * slot counter needs is logged. */
 struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_table *table, const struct ddp_config *config,
@@ -62,7 +69,7 @@ int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_resul
 /* The reduced gradients, valid from ddp_finish to the next ddp_begin. */
 const float *ddp_grads(const struct ddp *ddp);
 size_t ddp_memory(const struct ddp *ddp); /* bytes of its arenas and of what it receives into */
-size_t ddp_traffic(const struct ddp *ddp); /* bytes this rank sends a step for the gradients */
+struct ddp_cost ddp_cost(const struct ddp *ddp);
 int ddp_buckets(const struct ddp *ddp);
 
 #endif

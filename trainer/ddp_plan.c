@@ -51,7 +51,7 @@ static void play(struct ddp_plan *plan, bool *taken, bool one_piece)
 	memcpy(plan->piece_arena, counter.tags, sizeof plan->piece_arena);
 }
 
-static void number_pieces(struct ddp_plan *plan, bool one_piece)
+static int number_pieces(struct ddp_plan *plan, bool one_piece)
 {
 	struct tree_node pieces[TREE_PIECES_MAX];
 	int total = 0;
@@ -61,6 +61,23 @@ static void number_pieces(struct ddp_plan *plan, bool one_piece)
 		total += one_piece ? 1 : tree_pieces(plan->slots, plan->world, rank, pieces);
 	}
 	plan->piece_start[plan->world] = total;
+	plan->piece_after = calloc((size_t)total, sizeof *plan->piece_after);
+	return plan->piece_after ? 0 : -1;
+}
+
+static void time_pieces(struct ddp_plan *plan, bool one_piece)
+{
+	struct tree_node pieces[TREE_PIECES_MAX];
+
+	for (int rank = 0; rank < plan->world; rank++) {
+		int slots, first = tree_rank_slots(plan->slots, plan->world, rank, &slots);
+		int *after = plan->piece_after + plan->piece_start[rank];
+		int count = one_piece ? 0 : tree_pieces(plan->slots, plan->world, rank, pieces);
+
+		after[0] = slots;
+		for (int i = 0; i < count; i++)
+			after[i] = tree_node_end(pieces[i], plan->slots) - first;
+	}
 }
 
 int ddp_plan_make(struct ddp_plan *plan, int slots, int world, int rank, bool one_piece, struct err *err)
@@ -81,15 +98,15 @@ int ddp_plan_make(struct ddp_plan *plan, int slots, int world, int rank, bool on
 	plan->merge_end = calloc(count, sizeof *plan->merge_end);
 	plan->piece_start = calloc((size_t)world + 1, sizeof *plan->piece_start);
 	bool *taken = calloc(count, sizeof *taken);
-	int rc = 0;
+	int rc = -1;
 	if (plan->arena_of && plan->merges && plan->merge_end && plan->piece_start && taken) {
 		play(plan, taken, one_piece);
-		number_pieces(plan, one_piece);
-	} else {
-		rc = err_set(err, "ddp: couldn't plan the slots: out of memory");
+		rc = number_pieces(plan, one_piece);
 	}
+	if (rc == 0)
+		time_pieces(plan, one_piece);
 	free(taken);
-	return rc;
+	return rc == 0 ? 0 : err_set(err, "ddp: couldn't plan the slots: out of memory");
 }
 
 void ddp_plan_clear(struct ddp_plan *plan)
@@ -98,6 +115,7 @@ void ddp_plan_clear(struct ddp_plan *plan)
 	free(plan->merges);
 	free(plan->merge_end);
 	free(plan->piece_start);
+	free(plan->piece_after);
 	memset(plan, 0, sizeof *plan);
 }
 

@@ -27,12 +27,19 @@ struct ddp_plan {
 	int pieces;                 /* of this rank: */
 	int piece_arena[TREE_PIECES_MAX];
 	int *piece_start;           /* [world + 1] number of a rank's first piece among all */
+	int *piece_after;           /* [all pieces] how many slots of its rank have ended when it is finished */
 };
 
 /* `one_piece` adds a rank's pieces up, whatever the tree says (for --reduction native). EXIT_USAGE when there are more
  * ranks than slots. Freed by ddp_plan_clear, also after an error. */
 int ddp_plan_make(struct ddp_plan *plan, int slots, int world, int rank, bool one_piece, struct err *err);
 void ddp_plan_clear(struct ddp_plan *plan);
+
+/* Whether a piece of `rank`, by its number among all, is finished before that rank's last slot: all but its last one are. */
+static inline bool ddp_plan_is_early(const struct ddp_plan *plan, int rank, int number)
+{
+	return number + 1 < plan->piece_start[rank + 1];
+}
 
 /* A run of the arena, ready when the gradients of layers up to `layer` are. */
 struct ddp_bucket {

@@ -27,15 +27,22 @@ struct ddp {
 	struct ddp_bucket *buckets;
 	struct ddp_job *jobs;          /* [bucket_count] */
 	int bucket_count;
+	struct ddp_cost cost;
 	float **arenas;                /* [plan.arenas]; the reduced gradients are in arena 0 */
-	float *staging;                /* the others' pieces of one segment */
-	size_t staging_pieces, segment_max; /* its shape, the latter in elements */
+	float *staging;                /* [world - 1][segment_max] the others' last pieces of one segment */
+	size_t segment_max;            /* elements */
+	float *early;                  /* [early_pieces][share] the others' early pieces of all of this rank's segments */
+	int early_pieces;
+	size_t share;                  /* elements of this rank's segments of all buckets, */
+	size_t *share_start;           /* [bucket_count] and where each begins among them */
+	int *early_place;              /* [all pieces] */
 	float **piece_at;              /* [all pieces] where each lies while a segment is combined */
-	struct comm_transfer *transfers;
+	struct comm_transfer *transfers; /* of one exchange */
 
 	/* the step */
 	uint64_t step;
 	int ended;                     /* slots of this step */
+	int travelled;                 /* early pieces of the step were launched as far as they are finished after so many slots */
 	int launched;                  /* buckets of this step */
 	comm_ticket last;              /* of the latest bucket */
 	bool settled;                  /* it was waited for */
@@ -52,8 +59,19 @@ struct ddp {
 void ddp_launch(struct ddp *ddp);
 /* Allocates what ddp_launch needs. */
 int ddp_reduce_prepare(struct ddp *ddp, struct err *err);
-/* Bytes that one bucket makes this rank send. */
-size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket);
+void ddp_add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t elements, int receive);
+/* Bytes to receive others' pieces into. */
+size_t ddp_staging_bytes(const struct ddp *ddp);
+
+/* Queues the exchange of all ranks' early pieces that are finished when so many slots of their ranks have ended
+ * (ddp_early.c), as far as it was not queued before. Every rank does so at the end of each slot but its last, and for the
+ * rest of all before its first bucket: so the order of all exchanges is the same on all ranks. */
+void ddp_early_launch(struct ddp *ddp, int ended);
+/* Where an early piece of another rank is received, its part of a bucket. */
+float *ddp_early_at(const struct ddp *ddp, int number, const struct ddp_bucket *bucket);
+int ddp_early_prepare(struct ddp *ddp, struct err *err);
+/* Bytes that one bucket makes a rank with so many pieces send. */
+size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int pieces);
 
 /* The control all-gather (ddp_control.c): allocation, and its run after the last bucket. */
 int ddp_control_prepare(struct ddp *ddp, struct err *err);

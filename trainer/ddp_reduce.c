@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reduction of one bucket. Canonical: the last slot's additions, then every rank gets all pieces of its segment, adds
- * them in the tree's order, and sends the sum to all. Only sends and receives, so that no library chooses an order. */
+/* The reduction of one bucket. Canonical: the last slot's additions, then every rank gets the others' last pieces of its
+ * segment (the early ones are there), adds all in the tree's order, and sends the sum to all. Only sends and receives, so that no library chooses an order. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,13 +34,10 @@ static int merge_bucket(void *arg, struct err *err)
 	return 0;
 }
 
-/* Where piece `number` of another rank is received: this rank's own have no place there. */
-static float *staging_at(const struct ddp *ddp, int number)
+/* Where another rank's last piece of a segment is received: this rank's own has no place there. */
+static float *staging_at(const struct ddp *ddp, int rank)
 {
-	const struct ddp_plan *plan = &ddp->plan;
-	int place = number < plan->piece_start[plan->rank] ? number : number - plan->pieces;
-
-	return ddp->staging + (size_t)place * ddp->segment_max;
+	return ddp->staging + (size_t)(rank < ddp->plan.rank ? rank : rank - 1) * ddp->segment_max;
 }
 
 struct combination {
@@ -58,37 +55,45 @@ static void add_piece(void *arg, int left, int right)
 	c->ddp->ops->add(c->ddp->ops, --c->left == 0 ? c->result : at[left], at[left], at[right], c->count);
 }
 
+/* Where piece `number` of a segment lies, `first` being the segment's place in an arena. */
+static float *piece_at(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int number, size_t first)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+
+	if (rank == plan->rank)
+		return ddp->arenas[plan->piece_arena[number - plan->piece_start[rank]]] + first;
+	return ddp_plan_is_early(plan, rank, number) ? ddp_early_at(ddp, number, bucket) : staging_at(ddp, rank);
+}
+
 /* Runs when all pieces of this rank's segment are here. */
 static int combine(void *arg, struct err *err)
 {
 	struct ddp_job *job = arg;
 	struct ddp *ddp = job->ddp;
 	const struct ddp_plan *plan = &ddp->plan;
-	int total = plan->piece_start[plan->world];
-	struct combination c = { .ddp = ddp, .left = total - 1 };
+	struct combination c = { .ddp = ddp, .left = plan->piece_start[plan->world] - 1 };
 	size_t first = ddp_segment(job->bucket, plan->world, plan->rank, &c.count);
 
 	limit_threads();
 	c.result = ddp->arenas[0] + first;
-	for (int number = 0; number < total; number++) {
-		int own = number - plan->piece_start[plan->rank];
-		ddp->piece_at[number] = own >= 0 && own < plan->pieces ? ddp->arenas[plan->piece_arena[own]] + first :
-			staging_at(ddp, number);
-	}
+	for (int rank = 0; rank < plan->world; rank++)
+		for (int number = plan->piece_start[rank]; number < plan->piece_start[rank + 1]; number++)
+			ddp->piece_at[number] = piece_at(ddp, job->bucket, rank, number, first);
 	if (c.count > 0)
 		tree_combine(plan->slots, plan->world, add_piece, &c);
 	return 0;
 }
 
-static void add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t elements, int receive)
+void ddp_add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t elements, int receive)
 {
 	ddp->transfers[(*count)++] = (struct comm_transfer){ peer, at, elements * sizeof *at, receive };
 }
 
-/* Every rank's pieces go to the owners of the segments. */
+/* Every rank's last piece goes to the owners of the segments. */
 static comm_ticket exchange_pieces(struct ddp *ddp, struct ddp_job *job, const char *label)
 {
 	const struct ddp_plan *plan = &ddp->plan;
+	float *own = ddp->arenas[plan->piece_arena[plan->pieces - 1]];
 	size_t own_count, peer_count;
 	int count = 0;
 
@@ -97,10 +102,8 @@ static comm_ticket exchange_pieces(struct ddp *ddp, struct ddp_job *job, const c
 		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
 		size_t first = ddp_segment(job->bucket, plan->world, to, &peer_count);
 
-		for (int i = 0; i < plan->pieces; i++)
-			add_transfer(ddp, &count, to, ddp->arenas[plan->piece_arena[i]] + first, peer_count, 0);
-		for (int number = plan->piece_start[from]; number < plan->piece_start[from + 1]; number++)
-			add_transfer(ddp, &count, from, staging_at(ddp, number), own_count, 1);
+		ddp_add_transfer(ddp, &count, to, own + first, peer_count, 0);
+		ddp_add_transfer(ddp, &count, from, staging_at(ddp, from), own_count, 1);
 	}
 	return comm_exchange(ddp->comm, label, ddp->transfers, count, combine, job);
 }
@@ -117,8 +120,8 @@ static comm_ticket spread_segments(struct ddp *ddp, struct ddp_job *job, const c
 		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
 		size_t first = ddp_segment(job->bucket, plan->world, from, &peer_count);
 
-		add_transfer(ddp, &count, to, ddp->arenas[0] + own, own_count, 0);
-		add_transfer(ddp, &count, from, ddp->arenas[0] + first, peer_count, 1);
+		ddp_add_transfer(ddp, &count, to, ddp->arenas[0] + own, own_count, 0);
+		ddp_add_transfer(ddp, &count, from, ddp->arenas[0] + first, peer_count, 1);
 	}
 	return comm_exchange(ddp->comm, label, ddp->transfers, count, NULL, NULL);
 }
@@ -130,6 +133,7 @@ void ddp_launch(struct ddp *ddp)
 	int before = plan->count > 1 ? plan->merge_end[plan->count - 2] : 0;
 	char label[64];
 
+	ddp_early_launch(ddp, plan->slots);
 	snprintf(label, sizeof label, "bucket %d of step %" PRIu64, ddp->launched++, ddp->step);
 	if (plan->merge_end[plan->count - 1] > before)
 		ddp->last = comm_call(ddp->comm, label, merge_bucket, job);
@@ -143,40 +147,41 @@ void ddp_launch(struct ddp *ddp)
 	ddp->last = spread_segments(ddp, job, label);
 }
 
-/* A bucket is owned in equal segments, so both halves send this rank's share of what is not its own. */
-size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket)
+/* Its pieces of the segments that it does not own, and its own segment to all others. */
+size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int pieces)
 {
-	const struct ddp_plan *plan = &ddp->plan;
-	size_t own;
+	size_t world = (size_t)ddp->plan.world, own;
 
-	if (plan->world == 1)
-		return 0;
-	ddp_segment(bucket, plan->world, plan->rank, &own);
-	size_t pieces = (bucket->count - own) * (size_t)plan->pieces, result = own * (size_t)(plan->world - 1);
-	return (pieces + result) * sizeof(float);
+	ddp_segment(bucket, ddp->plan.world, rank, &own);
+	return ((bucket->count - own) * (size_t)pieces + own * (world - 1)) * sizeof(float);
+}
+
+size_t ddp_staging_bytes(const struct ddp *ddp)
+{
+	size_t last = ddp->staging ? (size_t)(ddp->plan.world - 1) * ddp->segment_max : 0;
+
+	return (last + (size_t)ddp->early_pieces * ddp->share) * sizeof(float);
 }
 
 int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 {
 	const struct ddp_plan *plan = &ddp->plan;
-	size_t total = (size_t)plan->piece_start[plan->world], own = (size_t)plan->pieces, count;
+	size_t world = (size_t)plan->world, count;
 
 	for (int i = 0; i < ddp->bucket_count; i++) {
 		ddp->jobs[i] = (struct ddp_job){ ddp, &ddp->buckets[i] };
 		ddp_segment(&ddp->buckets[i], plan->world, 0, &count); /* the first is the longest */
 		ddp->segment_max = count > ddp->segment_max ? count : ddp->segment_max;
 	}
-	ddp->piece_at = calloc(total, sizeof *ddp->piece_at);
-	size_t sends = own > 1 ? own : 1, receives = total - own > 1 ? total - own : 1;
-	ddp->transfers = calloc((sends + 1) * (size_t)plan->world + receives, sizeof *ddp->transfers);
+	ddp->piece_at = calloc((size_t)plan->piece_start[world], sizeof *ddp->piece_at);
+	ddp->transfers = calloc(2 * world, sizeof *ddp->transfers); /* to and from each other rank */
 	if (!ddp->piece_at || !ddp->transfers)
 		return err_set(err, "ddp: couldn't prepare the reduction: out of memory");
-	ddp->staging_pieces = plan->world > 1 && !ddp->native ? total - own : 0;
-	if (ddp->staging_pieces == 0)
+	if (world == 1 || ddp->native)
 		return 0;
-	ddp->staging = ddp->ops->alloc(ddp->ops, ddp->staging_pieces * ddp->segment_max * sizeof(float));
+	ddp->staging = ddp->ops->alloc(ddp->ops, (world - 1) * ddp->segment_max * sizeof(float));
 	if (!ddp->staging)
 		return err_set(err, "ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
-			(double)(ddp->staging_pieces * ddp->segment_max * sizeof(float)) * 1e-6);
-	return 0;
+			(double)((world - 1) * ddp->segment_max * sizeof(float)) * 1e-6);
+	return ddp_early_prepare(ddp, err);
 }

@@ -54,6 +54,7 @@ libtrainer_a_SOURCES += trainer/tree.c trainer/tree.h \
 	trainer/comm_single.c \
 	trainer/ddp.c trainer/ddp.h trainer/ddp_private.h \
 	trainer/ddp_control.c \
+	trainer/ddp_early.c \
 	trainer/ddp_plan.c trainer/ddp_plan.h \
 	trainer/ddp_reduce.c
 if HAVE_GLOO

@@ -13,13 +13,12 @@ int tree_rank_slots(int slots, int world, int rank, int *count)
 	return rank * base + (rank < longer ? rank : longer);
 }
 
-/* First slot of a node, and one past its last. */
 static int node_begin(struct tree_node node)
 {
 	return node.index << node.level;
 }
 
-static int node_end(struct tree_node node, int slots)
+int tree_node_end(struct tree_node node, int slots)
 {
 	int end = (node.index + 1) << node.level;
 	return end < slots ? end : slots;
@@ -28,7 +27,7 @@ static int node_end(struct tree_node node, int slots)
 /* A left child without a sibling is the same sum as its parent. The root is no one's child. */
 static bool is_only_child(struct tree_node node, int slots)
 {
-	return node.index % 2 == 0 && node_end(node, slots) == slots && node_begin(node) > 0;
+	return node.index % 2 == 0 && tree_node_end(node, slots) == slots && node_begin(node) > 0;
 }
 
 static struct tree_node node_parent(struct tree_node node)
@@ -45,11 +44,11 @@ int tree_pieces(int slots, int world, int rank, struct tree_node pieces[TREE_PIE
 	while (at < end) {
 		struct tree_node node = { .level = 0, .index = at };
 
-		while (node.index % 2 == 0 && node_end(node_parent(node), slots) <= end &&
-			node_end(node, slots) - node_begin(node) < slots)
+		while (node.index % 2 == 0 && tree_node_end(node_parent(node), slots) <= end &&
+			tree_node_end(node, slots) - node_begin(node) < slots)
 			node = node_parent(node);
 		pieces[pieces_count++] = node;
-		at = node_end(node, slots);
+		at = tree_node_end(node, slots);
 	}
 	return pieces_count;
 }

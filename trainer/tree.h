@@ -18,6 +18,9 @@ int tree_rank_slots(int slots, int world, int rank, int *count);
 /* The maximal nodes inside a rank's slots, left to right. Returns their number (≤ TREE_PIECES_MAX). */
 int tree_pieces(int slots, int world, int rank, struct tree_node pieces[TREE_PIECES_MAX]);
 
+/* One past the last slot of a node. */
+int tree_node_end(struct tree_node node, int slots);
+
 /* Left to right, nodes are pushed and merge with their left siblings as in a binary counter. Each carries a tag of the
  * caller's (an arena, a piece's number); a merged node keeps that of its left child. Begin with { .slots = S }. */
 struct tree_counter {

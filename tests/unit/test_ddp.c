@@ -261,6 +261,7 @@ static void test_any_world(void **state)
 	check_worlds(7, 25 << 20, WORLDS(2, 3, 7));
 	check_worlds(12, 200000, WORLDS(5));
 	check_worlds(27, 1 << 20, WORLDS(4));
+	check_worlds(16, 500000, WORLDS(3, 5));
 }
 
 static int body_native(struct comm *comm, void *arg, struct err *err)
@@ -339,6 +340,87 @@ static void test_overlap(void **state)
 	world_run(2, 30, 60, body_overlap, &job, ranks);
 	world_assert_ok(2, ranks);
 	free_job(&job);
+}
+
+/* 16 slots on 3 ranks are 6, 5 and 5: after one slot rank 2 has finished [11], after two rank 1 [6, 8), after four rank 0
+ * [0, 4) and rank 1 [8, 10). All of that travels without anyone's last slot. */
+static int body_early(struct comm *comm, void *arg, struct err *err)
+{
+	struct job *job = arg;
+	struct ddp *ddp = create(comm, job, err);
+	struct ddp_control control = control_for(comm, 0);
+	struct ddp_result result;
+
+	if (!ddp)
+		return -1;
+	int first = ddp_first_slot(ddp), last = first + ddp_slot_count(ddp) - 1;
+	comm_ticket before = comm_call(comm, "before", NULL, NULL);
+	ddp_begin(ddp, 0);
+	for (int slot = first; slot < last; slot++)
+		train_slot(ddp, job, 0, slot);
+	comm_ticket after = comm_call(comm, "after", NULL, NULL);
+	WORLD_CHECK(after - before == 1 + 3 * (comm_ticket)ddp_buckets(ddp));
+	/* Nobody begins the last slot before all have what was sent until now. */
+	char all[3] = "";
+	if (comm_wait(comm, comm_allgather(comm, "arrived", "x", all, 1), err) < 0)
+		return -1;
+	train_slot(ddp, job, 0, last);
+	if (ddp_finish(ddp, &control, &result, err) < 0)
+		return -1;
+	WORLD_CHECK(memcmp(ddp_grads(ddp), job->grads[0], job->table.elements * sizeof(float)) == 0);
+	ddp_destroy(ddp);
+	return 0;
+}
+
+static void test_early_pieces(void **state)
+{
+	world_need_several();
+	struct world_rank ranks[WORLD_MAX];
+	struct job job;
+
+	make_job(&job, 16, 500000, 0);
+	world_run(3, 30, 60, body_early, &job, ranks);
+	world_assert_ok(3, ranks);
+	free_job(&job);
+}
+
+/* Where a rank has one piece it sends the bytes of a ring; 8 slots on 3 ranks are 3, 3, 2 in 2, 2 and 1 pieces, and half of
+ * a ring's bytes are pieces. */
+static int body_cost(struct comm *comm, void *arg, struct err *err)
+{
+	struct job *job = arg;
+	int world = comm_size(comm);
+	struct ddp *ddp = create(comm, job, err);
+
+	if (!ddp)
+		return -1;
+	struct ddp_cost cost = ddp_cost(ddp);
+	double arena = (double)(job->table.elements * sizeof(float)), ring = 2.0 * (world - 1) / world * arena;
+	bool uneven = world == 3;
+
+	WORLD_CHECK(cost.most == (uneven ? 3 : 8 / world) && cost.least == (uneven ? 2 : 8 / world));
+	WORLD_CHECK(fabs(cost.uneven - (uneven ? 0.125 : 0)) < 1e-12);
+	WORLD_CHECK(fabs((double)cost.ring - ring) < 0.01 * ring);
+	WORLD_CHECK(uneven && !job->native ? fabs((double)cost.sent - 1.5 * ring) < 0.01 * ring : cost.sent == cost.ring);
+	ddp_destroy(ddp);
+	return 0;
+}
+
+static void test_cost(void **state)
+{
+	world_need_several();
+	struct world_rank ranks[WORLD_MAX];
+
+	for (int native = 0; native <= 1; native++) {
+		struct job job;
+
+		make_job(&job, 8, 1 << 20, native);
+		for (int world = 2; world <= 4; world++) {
+			world_run(world, 30, 60, body_cost, &job, ranks);
+			world_assert_ok(world, ranks);
+		}
+		free_job(&job);
+	}
 }
 
 /* ---- flags, faults, and ranks that differ ---- */
@@ -555,6 +637,11 @@ static void test_plan(void **state)
 				assert_int_equal(plan.piece_arena[0], 0);
 				assert_int_equal(plan.pieces, plan.piece_start[rank + 1] - plan.piece_start[rank]);
 				assert_int_equal(plan.merge_end[plan.count - 1], plan.count - plan.pieces);
+				for (int i = plan.piece_start[rank]; i < plan.piece_start[rank + 1]; i++) {
+					bool last = i + 1 == plan.piece_start[rank + 1];
+					assert_int_equal(ddp_plan_is_early(&plan, rank, i), !last);
+					assert_true(last ? plan.piece_after[i] == plan.count : plan.piece_after[i] < plan.piece_after[i + 1]);
+				}
 				if (world == 1 && (slots & (slots - 1)) == 0)
 					assert_int_equal(1 << (plan.arenas - 1), slots);
 				ddp_plan_clear(&plan);
@@ -571,6 +658,8 @@ int main(void)
 		cmocka_unit_test(test_any_world),
 		cmocka_unit_test(test_native_is_close),
 		cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_early_pieces),
+		cmocka_unit_test(test_cost),
 		cmocka_unit_test(test_fault),
 		cmocka_unit_test(test_oddities),
 		cmocka_unit_test(test_given_up),
