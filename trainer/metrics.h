@@ -8,11 +8,13 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "trainer/ddp.h"
 
 struct metrics_step {
 	uint64_t step;
 	float loss, norm, learning_rate;
 	double tokens_per_second, milliseconds, exposed;
+	struct ddp_cost cost;
 	bool skipped; /* the update was left out, the loss or the norm is not finite */
 };
 

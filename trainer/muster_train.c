@@ -64,9 +64,10 @@ static int meet(struct run *run, struct err *err)
 		return -1;
 	if (run->ident.world_size > 1)
 		log_set_tag("rank %d on %s", run->ident.rank, run->ident.node);
-	if (run->ident.world_size > settings->slots || settings->slots % run->ident.world_size) {
-		err_fail(err, EXIT_USAGE, "%d ranks can't share the %lld slots of a step evenly: start 1 to %lld ranks, a divisor of "
-			"--slots", run->ident.world_size, (long long)settings->slots, (long long)settings->slots);
+	if (run->ident.world_size > settings->slots) {
+		err_fail(err, EXIT_USAGE, "%d ranks can't share the %lld slots of a step, some would have none: start 1 to %lld ranks, "
+			"or a new run with --slots %d or more", run->ident.world_size, (long long)settings->slots,
+			(long long)settings->slots, run->ident.world_size);
 		return ERR_SHARED;
 	}
 	run->rdzv = rdzv_open(&run->ident, settings->rendezvous, settings->rdzv_timeout, err);

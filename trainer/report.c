@@ -26,6 +26,32 @@ static void report_memory(const struct run *run)
 	line("memory of a rank", text);
 }
 
+/* What the number of ranks costs, where it costs something. */
+static const char *cost_text(const struct ddp_cost *cost, char out[100])
+{
+	int n = 0;
+	*out = '\0';
+	if (cost->most > cost->least)
+		n += snprintf(out, 100, "  uneven +%.3g%%", cost->uneven * 100);
+	if (cost->sent > cost->ring)
+		snprintf(out + n, (size_t)(100 - n), "  sent %.1f MB +%.3g%%", (double)cost->sent * 1e-6,
+			((double)cost->sent / (double)cost->ring - 1) * 100);
+	return out;
+}
+
+static void report_cost(const struct run *run)
+{
+	const struct ddp_cost cost = ddp_cost(run->ddp);
+	char text[200];
+	int n = 0;
+	if (cost.most > cost.least)
+		n = snprintf(text, sizeof text, "some ranks have %d slots, some %d: %.3g%% longer than an even share; ", cost.most,
+			cost.least, cost.uneven * 100);
+	snprintf(text + n, sizeof text - (size_t)n, "a rank sends up to %.1f MB a step, %.1f MB in a ring",
+		(double)cost.sent * 1e-6, (double)cost.ring * 1e-6);
+	line("shares", text);
+}
+
 void report_start(const struct run *run)
 {
 	const struct settings *settings = &run->settings;
@@ -50,6 +76,7 @@ void report_start(const struct run *run)
 		(long long)settings->slot_microbatches, (long long)settings->microbatch, ddp_buckets(run->ddp),
 		ddp_buckets(run->ddp) == 1 ? "" : "s");
 	line("step", text);
+	report_cost(run);
 	snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, ops_cpu_isa(), ops_cpu_versions(),
 		build_id());
 	line("numerics", text);
@@ -66,10 +93,11 @@ static int digits(uint64_t number)
 
 void report_step(const struct run *run, const struct metrics_step *step)
 {
-	printf("step %*" PRIu64 "/%lld  loss %9.6f  norm %9.4f  lr %.3e  %s %8.0f  ms %8.1f%s\n",
+	char cost[100];
+	printf("step %*" PRIu64 "/%lld  loss %9.6f  norm %9.4f  lr %.3e  %s %8.0f  ms %8.1f%s%s\n",
 		digits((uint64_t)run->settings.steps), step->step, (long long)run->settings.steps, (double)step->loss,
 		(double)step->norm, (double)step->learning_rate, run->settings.model == MODEL_GPT2 ? "tokens/s" : "samples/s",
-		step->tokens_per_second, step->milliseconds, step->skipped ? "  skipped: not finite" : "");
+		step->tokens_per_second, step->milliseconds, cost_text(&step->cost, cost), step->skipped ? "  skipped: not finite" : "");
 	fflush(stdout);
 }
 

@@ -164,6 +164,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		.tokens_per_second = (double)loop->result.valid / seconds,
 		.milliseconds = seconds * 1e3,
 		.exposed = loop->result.exposed,
+		.cost = ddp_cost(run->ddp),
 		.skipped = !loop->changed,
 	};
 	if (run->ident.rank != 0)

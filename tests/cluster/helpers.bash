@@ -75,8 +75,12 @@ job_output() { printf '%s/slurm-%s.out' "$JOBS" "$1"; }
 # Whether the job's state is one of those named.
 job_is() { [[ " ${*:2} " = *" $(job_state "$1") "* ]]; }
 
-# Whether the job runs its attempt ATTEMPT (0 for the first).
-job_runs_attempt() { [ "$(job_state "$1") $(job_field "$1" Restarts)" = "RUNNING $2" ]; }
+# Whether the job runs its attempt ATTEMPT (0 for the first). One look: it may be put back between two.
+job_runs_attempt() {
+    local shown
+    shown=$(cluster run scontrol -o show job "$1")
+    [[ $shown = *" JobState=RUNNING "* && $shown = *" Restarts=$2 "* ]]
+}
 
 # job_wait ID SECONDS STATE…
 job_wait() {
