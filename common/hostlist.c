@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists come from the environment: whatever they hold, no more than HOSTS_MAX names are looked at. */
+/* Lists come from the environment: whatever they hold, no more than HOSTS_MAX names are looked at, which is more than Slurm has
+ * nodes. */
 #include "common/hostlist.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#define HOSTS_MAX (1L << 20)
+#define HOSTS_MAX (1L << 17)
 #define NAME_SIZE 256
 
 struct range {
@@ -125,18 +126,54 @@ int hostlist_nth(const char *list, long index, char *out, size_t size)
 	return -1;
 }
 
-long hostlist_find(const char *list, const char *name)
+/* The place among the numbers between two brackets of the one that is written as these digits; -1 if it is not there. */
+static long place_in_bracket(const char *at, const char *end, const char *digits, int length)
+{
+	const char *rest = digits;
+	struct range range;
+	long value, count = 0;
+	if (length <= 0 || read_number(&rest, digits + length, &value) != length)
+		return -1;
+	while (at < end && read_range(&at, end, &range) == 0) {
+		bool alike = length == range.width || (length > range.width && digits[0] != '0');
+		if (alike && value >= range.first && value <= range.last)
+			return count + value - range.first;
+		count += range.last - range.first + 1;
+	}
+	return -1;
+}
+
+/* The place of a name among the `count` names of a well-formed item; -1 if it is not there. */
+static long item_find(const char *at, const char *end, long count, const char *name)
 {
 	char candidate[NAME_SIZE];
+	const char *open = memchr(at, '[', (size_t)(end - at)), *close = open ? memchr(open, ']', (size_t)(end - open)) : NULL;
+	if (open && !memchr(close, '[', (size_t)(end - close))) {
+		/* Thousands of nodes are written so: their names are not made one by one. */
+		size_t before = (size_t)(open - at), behind = (size_t)(end - close - 1), length = strlen(name);
+		if (length < before + behind || strncmp(name, at, before) != 0 || strncmp(name + length - behind, close + 1, behind) != 0)
+			return -1;
+		return place_in_bracket(open + 1, close, name + before, (int)(length - before - behind));
+	}
+	for (long i = 0; i < count; i++)
+		if (item_name(at, end, i, count, candidate, sizeof candidate) == 0 && strcmp(candidate, name) == 0)
+			return i;
+	return -1;
+}
+
+long hostlist_find(const char *list, const char *name)
+{
 	long place = 0;
+	if (strlen(name) >= NAME_SIZE)
+		return -1;
 	while (*list) {
 		const char *end = item_end(list);
 		long count = item_count(list, end);
 		if (count < 0 || place + count > HOSTS_MAX)
 			return -1;
-		for (long i = 0; i < count; i++)
-			if (item_name(list, end, i, count, candidate, sizeof candidate) == 0 && strcmp(candidate, name) == 0)
-				return place + i;
+		long found = item_find(list, end, count, name);
+		if (found >= 0)
+			return place + found;
 		place += count;
 		list = *end ? end + 1 : end;
 	}

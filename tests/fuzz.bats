@@ -17,6 +17,14 @@ fuzz() {
 
 @test "what anybody may send to srun stands any bytes" { fuzz first_end; }
 
+@test "lists of hosts stand any bytes" { fuzz hostlist; }
+
+@test "where tasks are stands any code and any layout" { fuzz layout; }
+
+@test "what task_init makes of an environment stands any environment" { fuzz rank_env; }
+
+@test "the plugin's arguments and options stand any words" { fuzz spank_args; }
+
 @test "the reader of owner.json stands any bytes" { fuzz owner; }
 
 @test "the readers of models from elsewhere stand any files" { fuzz import; }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of what anybody may send to srun: what is accepted prints as one line, and is read again as it was. */
+/* libFuzzer harness of what anybody may send to srun: what is accepted prints as one line, and is read again as it was. And of where
+ * a user may say that srun listens: HOST, a zero byte, VALUE; and where a task's last words go. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugin/end_channel.h"
 #include "plugin/first_end.h"
 
 #define SECRET "0123456789abcdef0123456789abcdef"
@@ -27,9 +29,28 @@ static void check(const struct task_report *report)
 			abort();
 }
 
+static void check_address(const unsigned char *bytes, size_t size)
+{
+	struct end_address address;
+	char *text = malloc(size + 1);
+	if (!text)
+		return;
+	memcpy(text, bytes, size);
+	text[size] = '\0';
+	size_t host = strlen(text);
+	if (end_address_read(text, host < size ? text + host + 1 : NULL, &address) &&
+		(strcmp(address.host, text) != 0 || atoi(address.port) < 1 || atoi(address.port) > 65535 ||
+		strlen(address.secret) != END_SECRET_SIZE - 1))
+		abort();
+	if (last_words_open(text).fd >= 0) /* nobody has handed any on */
+		abort();
+	free(text);
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct task_report report;
+	check_address(bytes, size);
 	if (end_read((const char *)bytes, size, SECRET, &report) == END_REPORT)
 		check(&report);
 	return 0;

@@ -8,7 +8,8 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto first_end import manifest npy owner part safetensors tokens
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto first_end hostlist import layout manifest npy owner part rank_env safetensors \
+    spank_args tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -23,7 +24,15 @@ sources() {
             common/pages.c "${base[@]}"
         ;;
     ckptd_proto) echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c "${base[@]}" ;;
-    first_end) echo plugin/{first_end,task_end}.c common/{last_words,number}.c -lm ;;
+    first_end) echo plugin/{end_channel,first_end,task_end}.c common/{clock,err,last_words,listen,number}.c -lm ;;
+    hostlist) echo common/hostlist.c ;;
+    layout) echo plugin/step_layout.c common/{err,hostlist,ident}.c ;;
+    rank_env) echo plugin/rank_env.c doctor/{check,check_node,check_site,check_task,facts,findings}.c common/{err,hostlist,ident}.c -lm ;;
+    spank_args)
+        echo plugin/{preflight,spank_args}.c \
+            doctor/{check,check_node,check_site,check_task,facts,facts_probe,findings,site,site_pmix}.c \
+            common/{clock,err,hostlist,ident,listen,number,run_as_user}.c -lm
+        ;;
     owner) echo checkpoint/{owner,record}.c "${base[@]}" ;;
     import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c "${base[@]}" ;;
     manifest) echo checkpoint/manifest.c "${base[@]}" ;;
@@ -42,11 +51,14 @@ echo 'int LLVMFuzzerTestOneInput(const unsigned char *b, unsigned long n) { retu
     exit 77
 }
 
+# As the build says it.
+where=(-DBINDIR='"/usr/bin"' -DLIBEXECDIR='"/usr/libexec"')
+
 cd "$top"
 for name; do
     mapfile -t files < <(sources "$name" | tr ' ' '\n')
     [ ${#files[@]} -gt 0 ] || exit 2
-    "$compiler" -g -O1 -std=gnu11 -I"$top" -I"$work" -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+    "$compiler" -g -O1 -std=gnu11 -I"$top" -I"$work" "${where[@]}" -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
         -o "$work/fuzz_$name" "tests/fuzz/fuzz_$name.c" "${files[@]}"
     corpus=${FUZZ_CORPUS-$work/found}/$name
     mkdir -p "$corpus" "$work/place_$name"

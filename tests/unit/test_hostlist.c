@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "common/clock.h"
 #include "common/hostlist.h"
 
 static const struct { const char *list, *names; } lists[] = {
@@ -60,12 +61,34 @@ static void a_name_that_does_not_fit_is_refused(void **state)
 	assert_int_equal(hostlist_find("n[1-9999]", "n9999"), 9998);
 }
 
+/* The names of a large cluster with gaps, as a machine with 10,000 nodes has them. */
+static void a_name_among_thousands_is_found_at_once(void **state)
+{
+	static char list[20 + 5000 * 6];
+	char name[32];
+	size_t used = (size_t)sprintf(list, "n[");
+	for (int i = 1; i < 5000; i++)
+		used += (size_t)sprintf(list + used, "%05d,", 2 * i);
+	sprintf(list + used, "10000-60000]x");
+	double start = clock_now();
+	for (long place = 0; place < 50000; place += 97) {
+		assert_int_equal(hostlist_nth(list, place, name, sizeof name), 0);
+		assert_int_equal(hostlist_find(list, name), place);
+	}
+	assert_int_equal(hostlist_find(list, "n00003x"), -1);
+	assert_int_equal(hostlist_find(list, "n2x"), -1);
+	assert_int_equal(hostlist_find(list, "n000002x"), -1);
+	assert_int_equal(hostlist_find(list, "n99999999999999999999x"), -1);
+	assert_true(clock_now() - start < 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_name_is_at_its_place),
 		cmocka_unit_test(malformed_lists_are_refused),
 		cmocka_unit_test(a_name_that_does_not_fit_is_refused),
+		cmocka_unit_test(a_name_among_thousands_is_found_at_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
