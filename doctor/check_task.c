@@ -38,9 +38,12 @@ void check_gpu_none(const struct check *check, const struct checkup *checkup, st
 
 void check_gpu_step(const struct check *check, const struct checkup *checkup, struct findings *findings)
 {
-	for (int i = 0; i < checkup->count; i++)
-		if (checkup->tasks[i].in_step && checkup->tasks[i].gpus_in_job && checkup->tasks[i].gpus <= 0)
-			findings_add(findings, check, i, NULL, "the job has GPUs and this step has none");
+	for (int i = 0; i < checkup->count; i++) {
+		const struct facts *task = &checkup->tasks[i];
+		bool asked = task->gpus_asked || (checkup->site && checkup->site->job_gpus);
+		if (task->in_step && asked && task->gpus <= 0)
+			findings_add(findings, check, i, NULL, "the job asked for GPUs and this step has none");
+	}
 }
 
 static bool too_few(const struct facts *task)
@@ -114,7 +117,7 @@ void check_gpu_hidden(const struct check *check, const struct checkup *checkup, 
 static int cpus_wanted(const struct facts *task)
 {
 	int wanted = task->cpus_per_task > 0 ? task->cpus_per_task
-		: task->cpus_of_job > 0 ? task->cpus_of_job / task->local_world_size : 0;
+		: task->cpus_on_node > 0 ? task->cpus_on_node / task->local_world_size : 0;
 	return task->cpus_online > 0 && wanted > task->cpus_online ? task->cpus_online : wanted;
 }
 
@@ -126,7 +129,7 @@ void check_cpu_few(const struct check *check, const struct checkup *checkup, str
 		bool asked = task->cpus_per_task > 0;
 		if (task->in_step && usable > 0 && usable < wanted && (asked || usable == 1))
 			findings_add(findings, check, i, number(asked ? task->cpus_per_task : wanted).text, "may use %d CPU%s of %d%s", usable,
-				usable == 1 ? "" : "s", asked ? task->cpus_per_task : wanted, asked ? " asked for" : " that the job has for it");
+				usable == 1 ? "" : "s", asked ? task->cpus_per_task : wanted, asked ? " asked for" : " that the step has for it");
 	}
 }
 
@@ -158,7 +161,7 @@ void check_cpu_overlap(const struct check *check, const struct checkup *checkup,
 void check_step_nodes(const struct check *check, const struct checkup *checkup, struct findings *findings)
 {
 	const struct facts *task = checkup->tasks;
-	if (task->in_step && task->job_nodes > task->node_count)
+	if (task->in_step && task->job_tasks != 0 && task->job_nodes > task->node_count)
 		findings_add(findings, check, -1, number(task->job_nodes).text, "the step runs on %d of the job's %d nodes",
 			task->node_count, task->job_nodes);
 }
@@ -167,7 +170,7 @@ void check_step_tasks(const struct check *check, const struct checkup *checkup, 
 {
 	const struct facts *task = checkup->tasks;
 	int submitted = checkup->site && checkup->site->job_known ? checkup->site->job_tasks : task->job_tasks;
-	if (task->in_step && submitted > task->world_size && task->job_nodes <= task->node_count)
+	if (task->in_step && task->job_tasks != 0 && submitted > task->world_size && task->job_nodes <= task->node_count)
 		findings_add(findings, check, -1, number(submitted).text, "the world size is %d, and the job was submitted for %d tasks",
 			task->world_size, submitted);
 }

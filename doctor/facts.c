@@ -52,7 +52,8 @@ static bool names_no_device(const char *list)
 
 static void read_gpus(struct facts *facts, const struct source *source)
 {
-	static const char *const asked[] = { "SLURM_JOB_GPUS", "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK" };
+	/* Not SLURM_JOB_GPUS: a job with whole nodes (--exclusive) is given their GPUs unasked. */
+	static const char *const asked[] = { "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_SOCKET", "SLURM_GPUS_PER_TASK" };
 	static const char *const shared[] = { "SLURM_SHARDS_ON_NODE", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "NCCL_HOSTID",
 		"NCCL_MULTI_RANK_GPU_ENABLE" };
 	const char *list = source->env("CUDA_VISIBLE_DEVICES", source->arg);
@@ -65,9 +66,8 @@ static void read_gpus(struct facts *facts, const struct source *source)
 	facts->gpus = number_of(source, "SLURM_GPUS_ON_NODE");
 	if (facts->gpus < 0 && is_set(source, "SLURM_STEP_GPUS"))
 		facts->gpus = entries(text_of(source, "SLURM_STEP_GPUS"));
-	facts->gpus_in_job = facts->gpus > 0;
 	for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
-		facts->gpus_in_job |= is_set(source, asked[i]);
+		facts->gpus_asked |= is_set(source, asked[i]);
 	for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
 		facts->gpus_may_share |= is_set(source, shared[i]);
 }
@@ -95,7 +95,7 @@ void facts_from_env(struct facts *facts, const struct ident *ident, ident_env *e
 	facts->job_tasks = number_of(&source, "MUSTER_JOB_TASKS");
 	facts->service = is_set(&source, "MUSTER_CKPTD");
 	facts->cpus_per_task = number_of(&source, "SLURM_CPUS_PER_TASK");
-	facts->cpus_of_job = number_of(&source, "SLURM_JOB_CPUS_PER_NODE");
+	facts->cpus_on_node = number_of(&source, "SLURM_CPUS_ON_NODE");
 	read_gpus(facts, &source);
 	read_master(facts, &source);
 }

@@ -20,12 +20,12 @@ struct facts {
 	bool in_step;            /* a task that srun started */
 	bool can_meet;           /* under PMIx, or told of a folder to meet in */
 	int job_nodes;           /* nodes of the whole job */
-	int job_tasks;           /* tasks that the job was submitted with */
+	int job_tasks;           /* tasks that the job was submitted with; 0: the step is a part of it on purpose */
 	bool service;            /* the job has a checkpoint service on this node */
 
 	/* GPUs */
 	int gpus;                /* that the step has on this node */
-	bool gpus_in_job;        /* the job was given some */
+	bool gpus_asked;         /* the job, or the step, asked for some by an option that Slurm hands on (--gpus…, not --gres) */
 	bool gpus_hidden;        /* a list of devices is set, and it names none */
 	bool gpus_may_share;     /* shards, MPS, or NCCL was told that ranks share one */
 	char visible[1024];      /* CUDA_VISIBLE_DEVICES, else ROCR_VISIBLE_DEVICES: numbers or UUIDs */
@@ -33,7 +33,7 @@ struct facts {
 
 	/* CPUs and memory */
 	int cpus_per_task;       /* as asked for */
-	int cpus_of_job;         /* the job's on this node */
+	int cpus_on_node;        /* the step's, on this node */
 	int cpus_online;
 	uint8_t cpus[FACTS_CPU_BYTES]; /* those it may run on; all zero: not known */
 	int64_t locked_memory;   /* limit in bytes; INT64_MAX: none */

@@ -80,11 +80,23 @@ void site_read_config(struct site *site, const char *text)
 		site->cred_expire = atoi(expire + strlen("cred_expire="));
 }
 
+/* "TresPerNode=gres:gpu:2", "TresPerTask=gres/gpu=1" …: what a job asked for; with whole nodes it may have been given more. */
+static bool asks_for_gpus(const char *text)
+{
+	static const char *const names[] = { "TresPerJob", "TresPerNode", "TresPerSocket", "TresPerTask" };
+	char value[256];
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (value_of(text, names[i], value, sizeof value) && strstr(value, "gpu"))
+			return true;
+	return false;
+}
+
 void site_read_job(struct site *site, const char *text)
 {
 	site->job_known = number_of(text, "JobId") >= 0;
 	site->batch = number_of(text, "BatchFlag") > 0;
 	site->requeue = number_of(text, "Requeue") > 0;
+	site->job_gpus = asks_for_gpus(text);
 	site->job_tasks = number_of(text, "NumTasks");
 	if (!value_of(text, "Partition", site->partition, sizeof site->partition))
 		site->partition[0] = '\0';

@@ -31,6 +31,7 @@ struct site {
 
 	/* scontrol show job */
 	bool job_known, batch, requeue;
+	bool job_gpus;           /* it asked for some */
 	int job_tasks;
 	bool append;             /* --open-mode=append; from the job's environment */
 

@@ -22,6 +22,7 @@ static struct {
 	struct spank_args args;
 	enum spank_choice early;
 	bool defaults_set, interactive;
+	bool is_part; /* the step is to be a part of its job */
 	struct end_channel ends;
 } srun = { .ends.fd = -1 };
 
@@ -56,6 +57,16 @@ static int read_command_line(char **text, char ***argv)
 	return argc;
 }
 
+/* Whether an option is for one of several steps that share a job, or chooses some of its nodes. */
+static bool makes_part(const char *word)
+{
+	static const char *const words[] = { "--exact", "--exclusive", "--overlap", "--nodelist", "--relative", "-w", "-r" };
+	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+		if (strncmp(word, words[i], strlen(words[i])) == 0)
+			return true;
+	return false;
+}
+
 /* Slurm has not processed the options yet when the defaults must be set. *interactive: this is the srun by which salloc
  * starts the user's shell on a node (LaunchParameters=use_interactive_step). *mpi: the user has chosen a type of MPI. */
 static enum spank_choice scan_command_line(bool *interactive, bool *mpi)
@@ -65,8 +76,10 @@ static enum spank_choice scan_command_line(bool *interactive, bool *mpi)
 	int argc = read_command_line(&text, &argv);
 	*interactive = argc > 1 && strcmp(argv[1], "--interactive") == 0;
 	*mpi = false;
-	for (int i = 1; i < argc; i++)
+	for (int i = 1; i < argc; i++) {
 		*mpi |= strncmp(argv[i], "--mpi", 5) == 0;
+		srun.is_part |= makes_part(argv[i]);
+	}
 	return spank_args_scan(argv, argc);
 }
 
@@ -106,7 +119,7 @@ static bool read_number(const char *name, int64_t *value)
 }
 
 /* For the tasks, which see only the step's own number: what the script or the shell of the job has. Newer releases of Slurm
- * leave SLURM_NTASKS unset where only --ntasks-per-node was given. */
+ * leave SLURM_NTASKS unset where only --ntasks-per-node was given. 0: the step is smaller on purpose. */
 static void tell_job_tasks(void)
 {
 	char text[24];
@@ -116,6 +129,10 @@ static void tell_job_tasks(void)
 	unsetenv("MUSTER_JOB_TASKS");
 	if (!getenv("SLURM_JOB_ID"))
 		return;
+	if (srun.is_part) {
+		setenv("MUSTER_JOB_TASKS", "0", 1);
+		return;
+	}
 	if (!read_number("SLURM_NTASKS", &tasks)) {
 		if (!read_number("SLURM_NTASKS_PER_NODE", &tasks) || !read_number("SLURM_JOB_NUM_NODES", &nodes))
 			return;
@@ -139,7 +156,7 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 	/* The shell would hand them to each srun that is started from it, also to one with --no-muster. */
 	if (srun.defaults_set && !srun.interactive)
 		set_defaults(mpi);
-	if (srun.defaults_set)
+	if (srun.defaults_set && !srun.interactive)
 		tell_job_tasks();
 	return 0;
 }

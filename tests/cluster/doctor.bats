@@ -34,6 +34,8 @@ END
     STEP='' WORDS='--dir slow' job slow -N1
     cluster run sbatch --muster --open-mode=append -o script.out --parsable --wrap muster-doctor >"$JOBS/script.id"
     STEP='--gres=none' WORDS='' job gpu-step -N1 -w n1 -n2 --gres=gpu:2
+    STEP='--gpus-per-node=0' WORDS='' job gpu-left -N1 -w n1 -n2 --gpus-per-node=2
+    STEP='--exact -N1 -n2' WORDS='' job part -N2 -n4 --exclusive
 }
 
 # job NAME SBATCH-ARGUMENT…: runs it in a batch job, with srun's options in STEP and its own in WORDS.
@@ -97,6 +99,10 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     told one-a-node
     echo "$output"
     [ "$status $output" = "0 muster-doctor: 4 ranks on 4 nodes: no fault found" ]
+    # One of several steps of a job, which has whole nodes and so their GPUs, and uses none.
+    told part
+    echo "$output"
+    [ "$status $output" = "0 muster-doctor: 2 ranks on 1 node: no fault found" ]
     # In the script itself, and without a job.
     told script
     echo "$output"
@@ -116,6 +122,8 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     step -N1 -w n1 -n2 --gpus-per-task=1 ./as 1 env CUDA_VISIBLE_DEVICES=
     found 1 error gpu-none "rank 1 on n1:" "leave CUDA_VISIBLE_DEVICES to Slurm"
     told gpu-step
+    found 3 warning gpu-step "ranks 0-1 on n1:" --gpus-per-task=1
+    told gpu-left
     found 3 warning gpu-step "ranks 0-1 on n1:" --gpus-per-task=1
     also_said gpu-step
 }
@@ -137,6 +145,10 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so" preflight=off
     plugin_says 0 0 muster: -N1 -w n1 -n3 --gres=gpu:1 true
     cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    # One task prepares something for the others.
+    run cluster run timeout 60 salloc -N2 -n4 --gres=gpu:2 srun --muster -N1 -n1 true
+    echo "$output"
+    [[ $status = 0 && $output != *muster* ]]
     for node in n1 n2 n3 n4; do wait_for 30 node_is $node idle; done
 }
 
@@ -171,6 +183,13 @@ END
     step -N2 -w n1,n2 --ntasks-per-node=2 -c2 taskset -c 0 muster-doctor
     found 3 warning cpu-few "ranks 0-3 on n1, n2: may use 1 CPU of 2" --cpus-per-task=2
     found 3 warning cpu-overlap "ranks 0-3 on n1, n2: 2 ranks of a node are bound to CPU 0" --cpu-bind=cores
+    # A step has the CPUs of slurmd here; elsewhere it is Slurm that binds the tasks before the plugin looks.
+    slurmd=$(cat "$(cluster status dir)/pid/slurmd-n1")
+    all=$(taskset -pc "$slurmd" | sed 's/.*: //')
+    taskset -pc 0 "$slurmd" >/dev/null
+    plugin_says 0 1 "muster: warning: cpu-few: ranks 0-1 on n1: may use 1 CPU of 2 asked for: srun --cpus-per-task=2" -N1 -w n1 -n2 -c2 true
+    taskset -pc "$all" "$slurmd" >/dev/null
+    plugin_says 0 0 muster: -N1 -w n1 -n2 -c2 true
 }
 
 @test "a step that is smaller than the job" {

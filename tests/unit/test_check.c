@@ -30,8 +30,8 @@ static struct world healthy(void)
 	for (int i = 0; i < RANKS; i++) {
 		struct facts *task = &world.tasks[i];
 		*task = (struct facts){ .rank = i, .world_size = RANKS, .local_rank = i % 2, .local_world_size = 2, .node_rank = i / 2,
-			.node_count = 4, .in_step = true, .can_meet = true, .job_nodes = 4, .job_tasks = RANKS, .gpus = 2, .gpus_in_job = true,
-			.devices_present = 3, .devices_open = 3, .cpus_per_task = 4, .cpus_of_job = 8, .cpus_online = 8,
+			.node_count = 4, .in_step = true, .can_meet = true, .job_nodes = 4, .job_tasks = RANKS, .gpus = 2, .gpus_asked = true,
+			.devices_present = 3, .devices_open = 3, .cpus_per_task = 4, .cpus_on_node = 8, .cpus_online = 8,
 			.locked_memory = INT64_MAX, .rdma = true, .port = 23456, .dir_free = 1 << 30, .met_before = 1000, .met_after = 1000.01 };
 		snprintf(task->node, sizeof task->node, "n%d", i / 2 + 1);
 		snprintf(task->visible, sizeof task->visible, "%d", i % 2);
@@ -108,7 +108,7 @@ static void a_launch_without_fault_has_no_finding(void **state)
 	/* None at all. */
 	for (int i = 0; i < RANKS; i++) {
 		world.tasks[i].gpus = -1;
-		world.tasks[i].gpus_in_job = false;
+		world.tasks[i].gpus_asked = false;
 		world.tasks[i].devices_present = world.tasks[i].devices_open = 0;
 		world.tasks[i].visible[0] = '\0';
 	}
@@ -131,6 +131,12 @@ static void gpus_are_counted_and_compared(void **state)
 		world.tasks[i].visible[0] = '\0';
 	}
 	says(&world, "warning: gpu-step: ranks 0-7 on n1, n2, n3, n4: ", "--gpus-per-task=1");
+	/* By --gres, which only the controller tells; and with whole nodes, by nobody. */
+	for (int i = 0; i < RANKS; i++)
+		world.tasks[i].gpus_asked = false;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.site.job_gpus = true;
+	says(&world, "warning: gpu-step: ranks 0-7 on n1, n2, n3, n4: ", "--gres=none");
 	world = healthy();
 	world.tasks[4].gpus = world.tasks[5].gpus = 1;
 	strcpy(world.tasks[5].visible, "0");
@@ -171,7 +177,7 @@ static void cpus_are_counted_and_compared(void **state)
 	says(&world, "warning: cpu-few: ranks 2-3 on n2: may use 1 CPU of 4 asked for: ", "--cpus-per-task=4");
 	for (int i = 2; i < 4; i++)
 		world.tasks[i].cpus_per_task = -1;
-	says(&world, "warning: cpu-few: ranks 2-3 on n2: may use 1 CPU of 4 that the job has for it: ", "--cpus-per-task=4");
+	says(&world, "warning: cpu-few: ranks 2-3 on n2: may use 1 CPU of 4 that the step has for it: ", "--cpus-per-task=4");
 	world = healthy();
 	world.tasks[7].cpus[0] = 0x0f;
 	says(&world, "warning: cpu-overlap: ranks 6-7 on n4: 2 ranks of a node are bound to CPU 0-3: ", "--cpu-bind=cores");
@@ -193,6 +199,13 @@ static void the_step_is_compared_with_the_job(void **state)
 	world = healthy();
 	world.site.job_tasks = 12;
 	says(&world, "warning: step-tasks: the world size is 8, and the job was submitted for 12", "--ntasks=12");
+	/* A part of the job on purpose. */
+	for (int i = 0; i < RANKS; i++)
+		world.tasks[i].job_tasks = 0;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	for (int i = 0; i < RANKS; i++)
+		world.tasks[i].job_nodes = 6;
+	assert_int_equal(judge(&world, RANKS, false), 0);
 	world = healthy();
 	world.tasks[0].can_meet = world.tasks[1].can_meet = false;
 	says(&world, "error: pmix-step: ranks 0-1 on n1: this step was started without PMIx: ", "srun --mpi=pmix");
@@ -351,7 +364,7 @@ static void one_task_alone_is_judged_too(void **state)
 	struct world world = healthy();
 	struct site *site = &world.site;
 	world.tasks[0] = (struct facts){ .world_size = 1, .local_world_size = 1, .node_count = 1, .gpus = -1, .job_nodes = -1,
-		.job_tasks = -1, .cpus_per_task = -1, .cpus_of_job = -1, .cpus_online = 8, .locked_memory = 65536, .port = -1,
+		.job_tasks = -1, .cpus_per_task = -1, .cpus_on_node = -1, .cpus_online = 8, .locked_memory = 65536, .port = -1,
 		.dir_free = -1, .node = "login" };
 	site->job_known = false;
 	assert_int_equal(judge(&world, 1, false), 0);

@@ -35,11 +35,11 @@ static struct facts from(const char *const *table)
 static void a_task_of_a_step(void **state)
 {
 	const char *const table[] = { "SLURM_STEP_ID", "0", "SLURM_PROCID", "3", "SLURM_STEP_NUM_TASKS", "8", "PMIX_NAMESPACE", "slurm.pmix.1.0",
-		"SLURM_JOB_NUM_NODES", "4", "SLURM_STEP_GPUS", "1", "SLURM_GPUS_ON_NODE", "2", "CUDA_VISIBLE_DEVICES", "1",
-		"SLURM_CPUS_PER_TASK", "2", "SLURM_JOB_CPUS_PER_NODE", "4(x4)", "SLURM_STEP_NODELIST", "n[1-4]", "MASTER_PORT", "23456",
+		"SLURM_JOB_NUM_NODES", "4", "SLURM_GPUS_PER_TASK", "1", "SLURM_STEP_GPUS", "1", "SLURM_GPUS_ON_NODE", "2", "CUDA_VISIBLE_DEVICES", "1",
+		"SLURM_CPUS_PER_TASK", "2", "SLURM_CPUS_ON_NODE", "4", "SLURM_STEP_NODELIST", "n[1-4]", "MASTER_PORT", "23456",
 		"MUSTER_JOB_TASKS", "16", "MUSTER_CKPTD", "/run/muster/job-1/ckptd/socket", NULL };
 	struct facts facts = from(table);
-	assert_true(facts.in_step && facts.can_meet && facts.gpus_in_job && facts.service);
+	assert_true(facts.in_step && facts.can_meet && facts.gpus_asked && facts.service);
 	assert_false(facts.gpus_hidden || facts.gpus_may_share);
 	assert_int_equal(facts.rank, 3);
 	assert_string_equal(facts.node, "n2");
@@ -48,7 +48,7 @@ static void a_task_of_a_step(void **state)
 	assert_int_equal(facts.gpus, 2);
 	assert_string_equal(facts.visible, "1");
 	assert_int_equal(facts.cpus_per_task, 2);
-	assert_int_equal(facts.cpus_of_job, 4);
+	assert_int_equal(facts.cpus_on_node, 4);
 	assert_string_equal(facts.master, "n1");
 	assert_int_equal(facts.port, 23456);
 }
@@ -63,7 +63,7 @@ static void nothing_said_is_nothing_known(void **state)
 {
 	const char *const table[] = { NULL };
 	struct facts facts = from(table);
-	assert_false(facts.in_step || facts.can_meet || facts.gpus_in_job || facts.gpus_hidden || facts.service);
+	assert_false(facts.in_step || facts.can_meet || facts.gpus_asked || facts.gpus_hidden || facts.service);
 	assert_int_equal(facts.gpus, -1);
 	assert_int_equal(facts.job_nodes, -1);
 	assert_int_equal(facts.port, -1);
@@ -85,6 +85,15 @@ static void hostile_values_are_nothing_known(void **state)
 	assert_int_equal(facts.cpus_per_task, -1);
 	assert_string_equal(facts.master, "");
 	assert_int_equal(strlen(facts.visible), sizeof facts.visible - 1);
+}
+
+/* Whole nodes come with their GPUs, whoever wants them. */
+static void gpus_that_nobody_asked_for(void **state)
+{
+	const char *const given[] = { "SLURM_JOB_GPUS", "0,1", NULL }, *const asked[] = { "SLURM_GPUS_PER_NODE", "2", NULL };
+	assert_false(from(given).gpus_asked);
+	assert_int_equal(from(given).gpus, -1);
+	assert_true(from(asked).gpus_asked);
 }
 
 static void words_for_no_device(void **state)
@@ -197,6 +206,7 @@ int main(void)
 		cmocka_unit_test(a_batch_script_is_no_task),
 		cmocka_unit_test(nothing_said_is_nothing_known),
 		cmocka_unit_test(hostile_values_are_nothing_known),
+		cmocka_unit_test(gpus_that_nobody_asked_for),
 		cmocka_unit_test(words_for_no_device),
 		cmocka_unit_test(the_gpu_that_a_rank_is_to_use),
 		cmocka_unit_test(cpus_as_a_list),

@@ -116,12 +116,16 @@ static void the_job(void **state)
 {
 	struct site site = fresh();
 	site_read_job(&site, "JobId=1 JobName=Requeue=0\n   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n"
-		"   Partition=spot AllocNode:Sid=ctl:27523\n   NumNodes=2 NumCPUs=8 NumTasks=4 CPUs/Task=2\n");
-	assert_true(site.job_known && site.batch && site.requeue);
+		"   Partition=spot AllocNode:Sid=ctl:27523\n   NumNodes=2 NumCPUs=8 NumTasks=4 CPUs/Task=2\n   TresPerNode=gres:gpu:2\n");
+	assert_true(site.job_known && site.batch && site.requeue && site.job_gpus);
 	assert_int_equal(site.job_tasks, 4);
 	assert_string_equal(site.partition, "spot");
 	site_read_job(&site, "slurm_load_jobs error: Invalid job id specified\n");
-	assert_false(site.job_known || site.batch || site.requeue);
+	assert_false(site.job_known || site.batch || site.requeue || site.job_gpus);
+	site_read_job(&site, "JobId=1 TresPerTask=cpu=2,gres/gpu=1\n");
+	assert_true(site.job_gpus);
+	site_read_job(&site, "JobId=1 TRES=cpu=8,node=2,gres/gpu=4 TresPerNode=gres:craynetwork:1\n");
+	assert_false(site.job_gpus);
 	assert_string_equal(site.partition, "");
 }
 
