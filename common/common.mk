@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += libcommon.la
 libcommon_la_SOURCES = \
 	common/auto.h \
+	common/base64.c common/base64.h \
 	common/build_id.c common/build_id.h \
 	common/bytes.h \
 	common/clock.c common/clock.h \

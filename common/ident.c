@@ -127,6 +127,30 @@ static bool read_slurm_step(struct reader *reader, struct claim *claim)
 	return true;
 }
 
+/* Slurm's mpi/pmi2 calls a step JOB.STEP; in a heterogeneous job JOB is the leader's id, SLURM_JOB_ID the component's. A step
+ * without PMI2 that was started from inside one with it inherits variables which are not its own. */
+static bool pmi2_is_ours(struct reader *reader)
+{
+	char job[32], step[32];
+	int end = 0;
+	const char *name = text_of(reader, "PMI_JOBID"), *own_job = text_of(reader, "SLURM_JOB_ID");
+	if (!name || !own_job || sscanf(name, "%31[0-9].%31[0-9]%n", job, step, &end) != 2 || name[end])
+		return false;
+	return strcmp(step, text_of(reader, "SLURM_STEP_ID")) == 0 &&
+		(text_of(reader, "SLURM_HET_SIZE") || strcmp(job, own_job) == 0);
+}
+
+/* What PMI2 says of a task of a step; false outside of it. */
+static bool read_pmi2(struct reader *reader, bool in_step, struct claim *claim)
+{
+	*claim = NOTHING_SAID;
+	if (!in_step || !text_of(reader, "PMI_FD") || !pmi2_is_ours(reader))
+		return false;
+	claim->rank = count_of(reader, "PMI_RANK");
+	claim->world_size = count_of(reader, "PMI_SIZE");
+	return true;
+}
+
 /* torchrun's variables, which many other launchers set too; false where RANK and WORLD_SIZE are not both there. */
 static bool read_torchrun(struct reader *reader, struct claim *claim)
 {
@@ -173,6 +197,16 @@ static int compare_slurm(const struct claim *pmix, const struct claim *slurm, st
 	};
 	return compare(rows, sizeof rows / sizeof rows[0], "PMIx",
 		"start the program with srun itself, without changing SLURM_* or PMIX_* on the way", err);
+}
+
+static int compare_pmi2(const struct claim *pmi2, const struct claim *slurm, struct err *err)
+{
+	const struct compared rows[] = {
+		{ "world size", "SLURM_STEP_NUM_TASKS", pmi2->world_size, slurm->world_size },
+		{ "rank", "SLURM_PROCID", pmi2->rank, slurm->rank },
+	};
+	return compare(rows, sizeof rows / sizeof rows[0], "PMI2",
+		"start the program with srun itself, without changing SLURM_* or PMI_* on the way", err);
 }
 
 /* RANK and WORLD_SIZE that another launcher or an outer shell left behind would silently change who reads what. */
@@ -267,8 +301,9 @@ static int refuse_halves(const struct claim *torchrun, struct err *err)
 
 static int decide_claim(struct claim *claim, const char **source, const struct ident_pmix *pmix, struct reader *reader)
 {
-	struct claim slurm, torchrun;
+	struct claim slurm, pmi2, torchrun;
 	bool in_step = read_slurm_step(reader, &slurm);
+	bool have_pmi2 = read_pmi2(reader, in_step, &pmi2);
 	bool have_torchrun = read_torchrun(reader, &torchrun);
 	if (reader->failed)
 		return -1;
@@ -279,8 +314,10 @@ static int decide_claim(struct claim *claim, const char **source, const struct i
 		return decide_pmix(claim, pmix, &slurm, in_step, &torchrun, have_torchrun, reader->err);
 	}
 	if (in_step && !torchrun_launched) {
-		*source = "slurm";
+		*source = have_pmi2 ? "pmi2" : "slurm";
 		*claim = slurm;
+		if (have_pmi2 && compare_pmi2(&pmi2, &slurm, reader->err) < 0)
+			return -1;
 		return have_torchrun ? compare_torchrun(claim, "Slurm's step", &torchrun, reader->err) : 0;
 	}
 	*source = have_torchrun ? "torchrun" : "single";

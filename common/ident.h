@@ -15,7 +15,7 @@ struct ident {
 	int attempt;                      /* SLURM_RESTART_COUNT, 0 for the first run */
 	char cluster[64];                 /* SLURM_CLUSTER_NAME, "" outside Slurm */
 	char node[256];                   /* SLURMD_NODENAME or the host name */
-	const char *source;               /* "pmix", "slurm", "torchrun" or "single": who said so */
+	const char *source;               /* "pmix", "pmi2", "slurm", "torchrun" or "single": who said so */
 };
 
 /* The name of an environment variable to its value, or NULL; getenv in real use, a table in tests. */
@@ -29,10 +29,11 @@ struct ident_pmix {
 	char nspace[256];
 };
 
-/* Decides the identity: PMIx (NULL if none) cross-checked with SLURM_*; else SLURM_* of a step; else the torchrun
- * variables (RANK, WORLD_SIZE, LOCAL_RANK, …), which come first where torchrun itself is the launcher
- * (TORCHELASTIC_RUN_ID); else a world of one. A contradiction between two sources is an error that names both values and
- * where they come from; status EXIT_USAGE. A pure function of its arguments; `node` is "" where SLURMD_NODENAME is unset. */
+/* Decides the identity: PMIx (NULL if none) cross-checked with SLURM_*; else SLURM_* of a step, cross-checked with PMI_* where
+ * it was started with PMI2; else the torchrun variables (RANK, WORLD_SIZE, LOCAL_RANK, …), which come first where torchrun
+ * itself is the launcher (TORCHELASTIC_RUN_ID); else a world of one. A contradiction between two sources is an error that names
+ * both values and where they come from; status EXIT_USAGE. A pure function of its arguments; `node` is "" where
+ * SLURMD_NODENAME is unset. */
 int ident_decide(struct ident *ident, const struct ident_pmix *pmix, ident_env *env, void *arg, struct err *err);
 
 /* Tasks on node number `node` of a step, from Slurm's run-length code, "8(x2),4" for instance; -1 if that is malformed or

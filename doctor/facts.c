@@ -90,7 +90,7 @@ void facts_from_env(struct facts *facts, const struct ident *ident, ident_env *e
 	/* A batch script has the others too in Slurm 26.05. */
 	facts->in_step = is_set(&source, "SLURM_STEP_ID") && is_set(&source, "SLURM_PROCID") &&
 		is_set(&source, "SLURM_STEP_NUM_TASKS");
-	facts->can_meet = is_set(&source, "PMIX_NAMESPACE") || is_set(&source, "MUSTER_RDZV_DIR");
+	facts->can_meet = is_set(&source, "PMIX_NAMESPACE") || is_set(&source, "PMI_FD") || is_set(&source, "MUSTER_RDZV_DIR");
 	facts->job_nodes = number_of(&source, "SLURM_JOB_NUM_NODES");
 	facts->job_tasks = number_of(&source, "MUSTER_JOB_TASKS");
 	facts->service = is_set(&source, "MUSTER_CKPTD");

@@ -18,7 +18,7 @@ struct facts {
 	int rank, world_size, local_rank, local_world_size, node_rank, node_count;
 	char node[256];
 	bool in_step;            /* a task that srun started */
-	bool can_meet;           /* under PMIx, or told of a folder to meet in */
+	bool can_meet;           /* under PMIx or PMI2, or told of a folder to meet in */
 	int job_nodes;           /* nodes of the whole job */
 	int job_tasks;           /* tasks that the job was submitted with; 0: the step is a part of it on purpose */
 	bool service;            /* the job has a checkpoint service on this node */

@@ -5,10 +5,12 @@ noinst_LTLIBRARIES += liblaunch.la
 liblaunch_la_SOURCES = \
 	launch/ident_discover.c \
 	launch/nccl_exchange.c launch/nccl_exchange.h \
+	launch/pmi2_wire.c launch/pmi2_wire.h \
 	launch/rank_word.c launch/rank_word.h \
 	launch/requeue_ask.c launch/requeue_ask.h \
 	launch/rdzv.c launch/rdzv.h launch/rdzv_provider.h \
 	launch/rdzv_file.c \
+	launch/rdzv_pmi2.c \
 	launch/rdzv_single.c
 liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
 liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)

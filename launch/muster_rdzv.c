@@ -32,7 +32,7 @@ struct times {
 #define TIMES_KEY "times"
 
 static const struct argp_option option_table[] = {
-	{ "provider", 'p', "NAME", 0, "pmix, file or single (default: the first that fits)", 0 },
+	{ "provider", 'p', "NAME", 0, "pmix, pmi2, file or single (default: the first that fits)", 0 },
 	{ "timeout", 't', "SECONDS", 0, "deadline of each call (default 60)", 0 },
 	{ "json", 'j', NULL, 0, "one JSON object a rank, on rank 0's standard output", 0 },
 	{ 0 },

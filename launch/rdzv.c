@@ -3,6 +3,7 @@
 #include "launch/rdzv.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ static const struct rdzv_provider *const providers[] = {
 #ifdef HAVE_PMIX
 	&rdzv_pmix,
 #endif
+	&rdzv_pmi2,
 	&rdzv_file,
 	&rdzv_single,
 };
@@ -41,33 +43,46 @@ static const struct rdzv_provider *find(const char *name)
 	return NULL;
 }
 
+/* The launcher hosts these; who the ranks are comes from there, too, and ident->source has the same name. */
+static bool is_hosted(const char *name)
+{
+	return strcmp(name, "pmix") == 0 || strcmp(name, "pmi2") == 0;
+}
+
+static const char *why_none(const struct ident *ident, const char *wanted)
+{
+	if (wanted && strcmp(wanted, "pmi2") == 0)
+		return "this process was not started under PMI2";
+	if (!find("pmix"))
+		return "this build of Muster has no PMIx";
+	if (strcmp(ident->source, "slurm") == 0)
+		return RDZV_NO_PMIX;
+	return wanted ? "this process was not started under PMIx" : "nothing says where they meet";
+}
+
 static int no_meeting_place(const struct ident *ident, const char *wanted, struct err *err)
 {
-	const char *reason, *remedy;
-	if (!find("pmix")) {
-		reason = "this build of Muster has no PMIx";
-		remedy = "build it with --with-pmix, or set MUSTER_RDZV_DIR to a folder that all nodes share";
-	} else if (strcmp(ident->source, "slurm") == 0) {
-		reason = RDZV_NO_PMIX;
+	const char *remedy = "start the ranks with srun --mpi=pmix or mpirun, or set MUSTER_RDZV_DIR to a folder that all nodes "
+		"share";
+	if (!find("pmix"))
+		remedy = "start the ranks with srun --mpi=pmi2, build it with --with-pmix, or set MUSTER_RDZV_DIR to a folder that all "
+			"nodes share";
+	else if (strcmp(ident->source, "slurm") == 0)
 		remedy = RDZV_WITH_PMIX "; srun --mpi=list shows what this Slurm has";
-	} else {
-		reason = wanted ? "this process was not started under PMIx" : "nothing says where they meet";
-		remedy = "start the ranks with srun --mpi=pmix or mpirun, or set MUSTER_RDZV_DIR to a folder that all nodes share";
-	}
 	return err_fail(err, EXIT_USAGE, "rendezvous: couldn't look for the other ranks of %d: %s: %s",
-		ident->world_size, reason, remedy);
+		ident->world_size, why_none(ident, wanted), remedy);
 }
 
 /* A provider that was asked for by name must fit, too. */
 static const struct rdzv_provider *choose_named(const struct ident *ident, const char *name, struct err *err)
 {
 	const struct rdzv_provider *provider = find(name);
-	if (strcmp(name, "pmix") == 0 && (!provider || strcmp(ident->source, "pmix") != 0)) {
+	if (is_hosted(name) && (!provider || strcmp(ident->source, name) != 0)) {
 		no_meeting_place(ident, name, err);
 		return NULL;
 	}
 	if (!provider) {
-		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the provider %s: it is one of pmix, file, single", name);
+		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the provider %s: it is one of pmix, pmi2, file, single", name);
 		return NULL;
 	}
 	if (provider == &rdzv_single && ident->world_size > 1) {
@@ -90,8 +105,8 @@ static const struct rdzv_provider *choose(const struct ident *ident, const char 
 		name = set("MUSTER_RDZV");
 	if (name)
 		return choose_named(ident, name, err);
-	if (strcmp(ident->source, "pmix") == 0 && find("pmix"))
-		return find("pmix");
+	if (is_hosted(ident->source) && find(ident->source))
+		return find(ident->source);
 	if (set("MUSTER_RDZV_DIR"))
 		return &rdzv_file;
 	if (ident->world_size == 1)

@@ -10,13 +10,13 @@
 
 /* The fault and its remedy, in the words of whoever finds it. */
 #define RDZV_NO_PMIX "this step was started without PMIx"
-#define RDZV_WITH_PMIX "start it with srun --mpi=pmix (or srun --muster)"
+#define RDZV_WITH_PMIX "start it with srun --mpi=pmix (or srun --muster), where Slurm has none with srun --mpi=pmi2"
 
 struct rdzv; /* one per process; its calls come from one thread at a time */
 
-/* Opens the rendezvous of `ident`. `provider` is "pmix", "file", "single" or NULL: then MUSTER_RDZV names it, else the
- * first that fits (PMIx when this process was started under it, file when MUSTER_RDZV_DIR is set, single for a world of
- * one). It meets all ranks once. `timeout` in seconds bounds this call and is the default for the others. NULL on error:
+/* Opens the rendezvous of `ident`. `provider` is "pmix", "pmi2", "file", "single" or NULL: then MUSTER_RDZV names it, else
+ * the first that fits (PMIx or PMI2 when this process was started under it, file when MUSTER_RDZV_DIR is set, single for a world
+ * of one). It meets all ranks once. `timeout` in seconds bounds this call and is the default for the others. NULL on error:
  * status EXIT_USAGE when no provider fits (the message says what to do, and is the same on every rank, so that rank 0
  * alone needs to print it), EXIT_LOST when peers did not come (they are named). */
 struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double timeout, struct err *err);
@@ -33,7 +33,7 @@ int rdzv_fence(struct rdzv *rdzv, double timeout, struct err *err);
  * its *size bytes, and is the caller's. */
 int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err);
 
-/* Name of the provider: "pmix", "file" or "single". */
+/* Name of the provider: "pmix", "pmi2", "file" or "single". */
 const char *rdzv_provider(const struct rdzv *rdzv);
 
 /* Asks the launcher to end the whole job step with `status`; returns when it can't. */

@@ -21,7 +21,7 @@ struct rdzv_provider {
 	void (*close)(void *state, int orderly);
 };
 
-extern const struct rdzv_provider rdzv_single, rdzv_file, rdzv_pmix;
+extern const struct rdzv_provider rdzv_single, rdzv_file, rdzv_pmi2, rdzv_pmix;
 
 /* Ranks that did not come, as text: "rank 3 (on n2), rank 5 and 7 more". Zero-initialised before the first. */
 struct rank_list {

@@ -56,10 +56,10 @@ MUSTER_API void muster_set_log(void (*write)(void *arg, int level, const char *l
 /* This process as one rank of the job step. */
 struct muster;
 
-/* Collective over all ranks: finds out who this process is (PMIx, Slurm, the torchrun variables, else a world of one) and meets
- * the others. `timeout`: the deadline of this call and the default for later ones; 0: 60 s. *muster is ended by muster_close.
- * MUSTER_USAGE where the identity is contradictory or nothing says where the ranks meet (the same line on each of them),
- * MUSTER_LOST when ranks did not come: they are named with their nodes. Once a process. */
+/* Collective over all ranks: finds out who this process is (PMIx, PMI2, Slurm, the torchrun variables, else a world of one) and
+ * meets the others. `timeout`: the deadline of this call and the default for later ones; 0: 60 s. *muster is ended by
+ * muster_close. MUSTER_USAGE where the identity is contradictory or nothing says where the ranks meet (the same line on each of
+ * them), MUSTER_LOST when ranks did not come: they are named with their nodes. Once a process. */
 MUSTER_API int muster_open(struct muster **muster, double timeout);
 
 /* Leaves. `orderly` 0 where a rank is known to be lost: then nobody is waited for. Under Slurm's PMIx a rank that leaves the step

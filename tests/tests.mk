@@ -95,6 +95,12 @@ tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_rdzv
 tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_rdzv_pmi2
+tests_unit_test_rdzv_pmi2_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_pmi2_wire
+tests_unit_test_pmi2_wire_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_base64
+tests_unit_test_base64_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats
 unit_tests += tests/unit/test_muster
@@ -288,7 +294,7 @@ EXTRA_DIST += tests/train.bats tests/saving.bats tests/small_run.bash
 EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/tap.awk
 EXTRA_DIST += \
 	tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
-	tests/cluster/plugin.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
+	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
 	tests/cluster/without_plugin.bats \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
 	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \

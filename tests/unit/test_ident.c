@@ -36,6 +36,8 @@ static const char *table_env(const char *name, void *arg)
 	"SLURM_LOCALID=" #local, "SLURM_NODEID=" #node, "SLURM_STEP_NUM_NODES=" #nodes, \
 	"SLURM_STEP_TASKS_PER_NODE=" coded, "SLURMD_NODENAME=n1", "SLURM_NTASKS=64"
 
+#define PMI2(rank, size, job) "PMI_FD=9", "PMI_RANK=" #rank, "PMI_SIZE=" #size, "PMI_JOBID=" job
+
 static const struct ident_pmix slurm_pmix = { 3, 8, 1, 2, 1, 4, "slurm.pmix.77.2" };
 static const struct ident_pmix sparse_pmix = { 3, 8, -1, -1, -1, -1, "slurm.pmix.77.2" };
 static const struct ident_pmix mpirun_pmix = { 3, 8, 3, 8, 0, 1, "prterun-host-1234@1" };
@@ -60,6 +62,17 @@ static const struct row rows[] = {
 		{ 3, 8, 3, 8, 0, 1, .job = 77, .step = 2, .node = "n1", .source = "pmix" }, NULL },
 	{ "a step without PMIx", NULL, { STEP(5, 12, 1, 1, 3, "4(x3)") },
 		{ 5, 12, 1, 4, 1, 3, .job = 77, .step = 2, .node = "n1", .source = "slurm" }, NULL },
+	{ "a step with PMI2", NULL, { STEP(5, 12, 1, 1, 3, "4(x3)"), PMI2(5, 12, "77.2") },
+		{ 5, 12, 1, 4, 1, 3, .job = 77, .step = 2, .node = "n1", .source = "pmi2" }, NULL },
+	{ "a heterogeneous step with PMI2", NULL, { STEP(5, 12, 1, 1, 3, "4(x3)"), PMI2(5, 12, "76.2"), "SLURM_HET_SIZE=2" },
+		{ 5, 12, 1, 4, 1, 3, .job = 77, .step = 2, .node = "n1", .source = "pmi2" }, NULL },
+	{ "PMI2 of an outer step is not ours", NULL, { STEP(5, 12, 1, 1, 3, "4(x3)"), PMI2(0, 1, "77.1") },
+		{ 5, 12, 1, 4, 1, 3, .job = 77, .step = 2, .node = "n1", .source = "slurm" }, NULL },
+	{ "nor that of another job", NULL, { STEP(5, 12, 1, 1, 3, "4(x3)"), PMI2(0, 1, "76.2") },
+		{ 5, 12, 1, 4, 1, 3, .job = 77, .step = 2, .node = "n1", .source = "slurm" }, NULL },
+	{ "nor one that is not Slurm's", NULL, { STEP(5, 12, 1, 1, 3, "4(x3)"), PMI2(0, 1, "77.2x") },
+		{ 5, 12, 1, 4, 1, 3, .job = 77, .step = 2, .node = "n1", .source = "slurm" }, NULL },
+	{ "PMI2 outside a step is not ours", NULL, { PMI2(3, 4, "77.2") }, { 0, 1, 0, 1, 0, 1, .source = "single" }, NULL },
 	{ "uneven nodes", NULL, { STEP(17, 20, 1, 2, 3, "8(x2),4") },
 		{ 17, 20, 1, 4, 2, 3, .job = 77, .step = 2, .node = "n1", .source = "slurm" }, NULL },
 	{ "components in another order than their names", NULL,
@@ -88,6 +101,12 @@ static const struct row rows[] = {
 		"PMIx says 1\tSLURM_LOCALID says 0" },
 	{ "PMIx against Slurm: tasks here", &slurm_pmix, { STEP(3, 8, 1, 1, 4, "2,3,2,1") }, { 0 },
 		"PMIx says 2\tSLURM_STEP_TASKS_PER_NODE says 3" },
+	{ "PMI2 against Slurm: rank", NULL, { STEP(4, 8, 1, 1, 4, "2(x4)"), PMI2(3, 8, "77.2") }, { 0 },
+		"PMI2 says 3\tSLURM_PROCID says 4" },
+	{ "PMI2 against Slurm: size", NULL, { STEP(3, 8, 1, 1, 4, "2(x4)"), PMI2(3, 6, "77.2") }, { 0 },
+		"PMI2 says 6\tSLURM_STEP_NUM_TASKS says 8" },
+	{ "PMI2 with a rank that is none", NULL, { STEP(3, 8, 1, 1, 4, "2(x4)"), PMI2(x, 8, "77.2") }, { 0 },
+		"PMI_RANK=x\tnot a number" },
 	{ "PMIx against RANK", &slurm_pmix, { STEP(3, 8, 1, 1, 4, "2(x4)"), "RANK=1", "WORLD_SIZE=8" }, { 0 },
 		"PMIx says 3\tRANK says 1" },
 	{ "one task, eight workers of a script", NULL, { STEP(0, 1, 0, 0, 1, "1"), "RANK=7", "WORLD_SIZE=8" }, { 0 },

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -283,7 +284,10 @@ static void what_does_not_fit_is_refused_with_a_remedy(void **state)
 	refused("torchrun", 8, "single", "8 ranks");
 	refused("torchrun", 8, "file", "set MUSTER_RDZV_DIR");
 	refused("torchrun", 8, "pmix", "PMIx");
-	refused("single", 1, "carrier-pigeon", "one of pmix, file, single");
+	refused("slurm", 8, NULL, "--mpi=pmi2");
+	refused("slurm", 8, "pmi2", "not started under PMI2");
+	refused("pmi2", 8, "pmix", "PMIx");
+	refused("single", 1, "carrier-pigeon", "one of pmix, pmi2, file, single");
 	setenv("MUSTER_RDZV", "semaphore", 1);
 	refused("single", 1, NULL, "semaphore");
 	unsetenv("MUSTER_RDZV");
@@ -305,7 +309,7 @@ static int leave_suddenly(const struct ident *ident, int killed)
 	return 0;
 }
 
-/* Under srun --mpi=pmix (tests/cluster/plugin.bats): this process is one of five ranks. */
+/* Under srun --mpi=pmix or pmi2 (tests/cluster/plugin.bats, pmi2.bats): this process is one of five ranks. */
 static int as_launched(const char *mode)
 {
 	struct err err = { 0 };
@@ -313,12 +317,13 @@ static int as_launched(const char *mode)
 	CHECK(ident_discover(&ident, &err) == 0);
 	CHECK(ident.world_size == WORLD);
 	if (strcmp(mode, "values") == 0)
-		return exchange_values(&ident, "pmix");
+		return exchange_values(&ident, ident.source);
 	if (strcmp(mode, "killed") == 0 || strcmp(mode, "exits") == 0)
 		return leave_suddenly(&ident, strcmp(mode, "killed") == 0);
-	int rc = lose_rank_2(&ident, mode, 9);
-	/* The first one that leaves has its peers killed: let all of them look. */
-	sleep(2);
+	bool killed = strcmp(ident.source, "pmix") == 0;
+	int rc = lose_rank_2(&ident, mode, killed ? 9 : 0);
+	/* The first one that leaves PMIx has its peers killed: let all of them look. */
+	sleep(killed ? 2 : 0);
 	if (ident.rank != 2 && rc == 0)
 		printf("rank %d named the lost one\n", ident.rank);
 	return rc;

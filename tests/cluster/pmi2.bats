@@ -1,0 +1,83 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that meet over PMI2, as on a Slurm without PMIx: srun --mpi=pmi2.
+
+load helpers
+STEPS=60
+load training
+
+setup_file() {
+    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
+    export RDZV=$MUSTER_PREFIX/bin/muster-rdzv MUSTER_CLUSTER_KILLWAIT=2
+    cluster_begin 4
+    training_begin
+}
+
+teardown_file() { cluster_end; }
+
+setup() { cluster_require; }
+
+teardown() { cluster_explain; }
+
+step() { run cluster run timeout 60 srun --mpi=pmi2 "$@" && echo "$output"; }
+
+# rows RANK NODE…: whether the table has these rows, and no others.
+rows() {
+    local world=$#
+    for node; do
+        grep -qE "^ +$((world - $#))/$world .* $node +pmi2 +pmi2 " <<<"$output" ||
+            { echo "rank $((world - $#)) is not on $node"; return 1; }
+        shift
+    done
+    [ "$(grep -cE '^ +[0-9]+/[0-9]+ ' <<<"$output")" -eq "$world" ]
+}
+
+@test "8 ranks on 4 nodes, in order, in turn, and of a heterogeneous job" {
+    step -N4 --ntasks-per-node=2 "$RDZV"
+    [ "$status" -eq 0 ] && rows n1 n1 n2 n2 n3 n3 n4 n4
+    step -N4 -n5 --distribution=cyclic "$RDZV" --provider pmi2
+    [ "$status" -eq 0 ] && rows n1 n2 n3 n4 n1
+    step -N1 -n2 "$RDZV" : -N2 -n3 "$RDZV"
+    [ "$status" -eq 0 ] && rows n1 n1 n2 n2 n3
+}
+
+@test "values from none to 64 KiB arrive, and a rank that stays away later is named" {
+    local test=$MUSTER_BUILD/tests/unit/test_rdzv
+    [ -x "$test" ] || skip "no test_rdzv: MUSTER_BUILD is not a build with its tests"
+    step -N4 -n5 "$test" values
+    [ "$status" -eq 0 ]
+    step -N4 -n5 --distribution=cyclic "$test" "rank 2 (on n3) did not come"
+    [ "$(grep -c 'named the lost one' <<<"$output")" -eq 4 ]
+}
+
+@test "ranks that never come are named with their nodes within the deadline, and nothing is left" {
+    local began=$SECONDS
+    # One of two on a node; all of a node; one that comes late is not blamed.
+    step --kill-on-bad-exit=1 -N4 --ntasks-per-node=2 bash -c "case \$SLURM_PROCID in
+        2 | 6 | 7) exec sleep 1234 ;; 5) sleep 1 ;; esac; exec $RDZV -t 4"
+    [ $((SECONDS - began)) -le 15 ]
+    [ "$(grep -c "couldn't meet 3 of 8 ranks within 4 s: rank 2 (on n2), rank 6 (on n4), rank 7 (on n4) did not come" \
+        <<<"$output")" -eq 5 ]
+    [ "$(grep -c '^muster: ' <<<"$output")" -eq 5 ]
+    [[ $output = *"Exited with exit code 69"* ]]
+    [ -z "$(pgrep -u muster-test1 -f 'sleep 1234|muster-rdzv')" ]
+}
+
+@test "a training over PMI2 equals that of one rank, bit for bit" {
+    # shellcheck disable=SC2086
+    step --kill-on-bad-exit=1 -N4 --ntasks-per-node=2 --export=ALL,OMP_WAIT_POLICY=passive muster-train --data train.bin \
+        --ckpt-dir pmi2 $TRAIN_ARGS --rendezvous pmi2
+    [ "$status" -eq 0 ]
+    train_equals_reference pmi2
+}
+
+@test "the server serves one program of a task, and says so to the next" {
+    step -N1 -n2 bash -c "$RDZV && exec $RDZV"
+    [ "$status" -eq 2 ]
+    rows n1 n1
+    [ "$(grep -c 'it serves one program of a task: start each with an srun of its own' <<<"$output")" -eq 1 ]
+    # A step with another type of MPI inside such a step has no part in it.
+    step --overlap -N1 -n2 bash -c "[ \$SLURM_PROCID != 0 ] || exec srun --overlap --mpi=none -n2 $RDZV"
+    [ "$status" -eq 2 ]
+    [[ $output = *"started without PMIx"*"--mpi=pmi2"* ]]
+}
