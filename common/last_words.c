@@ -17,6 +17,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SLOT_BYTES 256
+#define RESULT_OFFSET 252 /* of the process id in the slot */
 #define FIRST_DESCRIPTOR 200 /* out of the way of scripts, which number theirs by hand */
 
 int last_words_make(int slots)
@@ -53,6 +54,13 @@ void last_words_read(int memory, int slot, char out[LAST_WORDS_MAX + 1])
 	last_words_make_printable(out);
 }
 
+pid_t last_words_result_of(int memory, int slot)
+{
+	int32_t pid = 0;
+	ssize_t size = pread(memory, &pid, sizeof pid, (off_t)slot * SLOT_BYTES + RESULT_OFFSET);
+	return size == sizeof pid ? pid : 0;
+}
+
 struct last_words last_words_open(const char *value)
 {
 	const struct last_words none = { .fd = -1 };
@@ -79,4 +87,13 @@ void last_words_write(const struct last_words *words, const char *line)
 	ssize_t ignored = pwrite(words->fd, slot, sizeof slot, words->offset);
 	(void)ignored;
 	errno = saved;
+}
+
+void last_words_say_result(const struct last_words *words)
+{
+	int32_t pid = getpid();
+	if (words->fd < 0)
+		return;
+	ssize_t ignored = pwrite(words->fd, &pid, sizeof pid, words->offset + RESULT_OFFSET);
+	(void)ignored;
 }

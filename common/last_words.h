@@ -22,6 +22,9 @@ int last_words_hand_on(int memory, int slot, char *value, size_t size);
 /* What the task of a slot has said last; "" for nothing. Whatever it wrote, `out` is one line of printable ASCII. */
 void last_words_read(int memory, int slot, char out[LAST_WORDS_MAX + 1]);
 
+/* The process that has said last_words_say_result in that slot; 0 for none. */
+pid_t last_words_result_of(int memory, int slot);
+
 /* Replaces whatever is not printable ASCII. */
 void last_words_make_printable(char *text);
 
@@ -37,5 +40,8 @@ struct last_words {
 struct last_words last_words_open(const char *value);
 
 void last_words_write(const struct last_words *words, const char *line);
+
+/* The status that this process is about to end with is what it was started to find out, and no failure. */
+void last_words_say_result(const struct last_words *words);
 
 #endif

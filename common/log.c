@@ -75,6 +75,20 @@ void log_keep_last(void)
 	pthread_mutex_unlock(&lock);
 }
 
+void log_remember(const char *line)
+{
+	pthread_mutex_lock(&lock);
+	last_words_write(&last_words, line);
+	pthread_mutex_unlock(&lock);
+}
+
+void log_status_is_result(void)
+{
+	pthread_mutex_lock(&lock);
+	last_words_say_result(&last_words);
+	pthread_mutex_unlock(&lock);
+}
+
 static void log_line(enum log_level level, const char *format, va_list args)
 {
 	if (level > threshold)

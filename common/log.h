@@ -24,6 +24,12 @@ void log_set_writer(log_writer *writer, void *arg);
  * started by one that asks for that (common/last_words.h). */
 void log_keep_last(void);
 
+/* Keeps a line so that is not logged; for a library, whose errors its program may print. */
+void log_remember(const char *line);
+
+/* Says there, too, that the status that this process is about to end with is no failure (common/last_words.h). */
+void log_status_is_result(void);
+
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));

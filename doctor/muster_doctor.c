@@ -87,6 +87,7 @@ static int conclude(const struct checkup *checkup, bool summary, const struct op
 		rc = err_set(&err, "muster-doctor: no memory for all findings");
 	if (rc < 0)
 		return rdzv_leave(NULL, &err);
+	log_status_is_result();
 	return worst == CHECK_ERROR ? EXIT_FAULT : worst == CHECK_WARNING ? EXIT_WARNED : EXIT_OK;
 }
 
@@ -152,6 +153,7 @@ int main(int argc, char **argv)
 	struct options options;
 	bool given[sizeof table / sizeof table[0]];
 	struct err err;
+	log_keep_last();
 	if (opt_defaults(table, &options, &err) < 0 || opt_parse(table, doc, argc, argv, &options, given, &err) < 0)
 		return rdzv_leave(NULL, &err);
 	if (options.list)

@@ -14,6 +14,7 @@ static _Thread_local struct err last;
 
 int muster_failed(const struct err *err)
 {
+	log_remember(err->text);
 	last = *err;
 	return (int)err->status;
 }
@@ -67,6 +68,7 @@ void muster_set_log(void (*write)(void *arg, int level, const char *line), void 
 
 void muster_log_begin(void)
 {
+	log_keep_last();
 	if (!chosen)
 		log_set_level(LOG_LEVEL_WARN);
 }

@@ -25,7 +25,8 @@ int muster_check_given(const void *given, const char *what, struct err *err);
 int muster_check_timeout(double timeout, struct err *err);
 int muster_check(const struct muster *muster, double timeout, struct err *err);
 
-/* Unless the program has said where lines go: only what can't be ignored is said unasked. */
+/* Unless the program has said where lines go: only what can't be ignored is said unasked. What is said is kept for the line about
+ * the first rank that fails. */
 void muster_log_begin(void);
 
 /* 0 → `otherwise`. */

@@ -159,8 +159,9 @@ static int end_for_good(const struct requeue_job *job, const struct options *opt
 		!requeue_noted(job->comment, &options->end);
 	if (first && note(job, options, options->final, err) < 0)
 		return -1;
+	/* Not that the job stays: another rank may have been killed before, and bring it back. */
 	if (first || !options->quiet)
-		say("job %u is not put back in the queue: %s", job->id, options->quiet ? "the same would come again" : options->final);
+		say("%s, which does not put job %u back in the queue: the same would come again", options->final, job->id);
 	return EXIT_OK;
 }
 

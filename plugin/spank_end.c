@@ -61,6 +61,14 @@ int spank_end_rank(spank_t spank)
 	return (int)item(spank, S_TASK_GLOBAL_ID) + (end.first_rank ? *end.first_rank : 0);
 }
 
+bool spank_end_is_result(spank_t spank)
+{
+	pid_t pid = 0;
+	/* By the task's own process: a shell in front of it may go on to something else. */
+	return end.words >= 0 && spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS && pid > 0 &&
+		last_words_result_of(end.words, (int)item(spank, S_TASK_ID)) == pid;
+}
+
 static bool find_launcher(spank_t spank, struct end_address *address)
 {
 	char host[sizeof address->host], value[END_CHANNEL_VALUE_SIZE];

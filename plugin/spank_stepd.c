@@ -289,7 +289,7 @@ int spank_stepd_task_exit(spank_t spank)
 	if (!stepd.wanted || !is_task_step(spank) || spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
 		return 0;
 	enum task_end end = task_end_judge(status);
-	if (end == TASK_FINISHED)
+	if (end == TASK_FINISHED || (end == TASK_FINAL && spank_end_is_result(spank)))
 		return 0;
 	bool known = spank_end_tell(spank, status);
 	if (stepd.end_seen)

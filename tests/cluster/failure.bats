@@ -63,10 +63,17 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
     begin alone -n1 muster-train --data missing.bin --ckpt-dir run
     begin late -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 40; exec muster-rdzv -t 1'
     begin plain -n1 --export=NONE /bin/bash -c 'exit 7'
+    gcc -x c -I"$MUSTER_PREFIX/include" -o "$JOBS/silent" - -L"$MUSTER_PREFIX/lib" -lmuster -Wl,-rpath,"$MUSTER_PREFIX/lib" <<'END'
+#include <muster.h>
+int main(void) { struct muster *muster; return muster_open(&muster, 1); }
+END
+    begin library -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 40; exec ./silent'
     wait
     said alone '0 on n? exited with status 65; it last said "*missing.bin*"'
     said late '0 on n? lost a peer*; it last said "rendezvous: couldn'"'"'t meet 1 of 2 ranks within 1 s: rank 1 (on n?) did not come"'
     said plain '0 on n? exited with status 7'
+    # libmuster says nothing itself; the program may.
+    said library '0 on n? lost a peer*; it last said "rendezvous: couldn'"'"'t meet 1 of 2 ranks within 1 s: rank 1 (on n?) did not come"'
 }
 
 @test "a step of several components counts its ranks through; steps of one job name their own" {
@@ -150,6 +157,19 @@ END
     silent "$JOBS"/success "$JOBS"/without
     [ "$(grep -c '^muster: rank' "$JOBS/notice")" -eq 1 ]
     for id in "${ids[@]}"; do silent "$(job_output "$id")"; done
+}
+
+@test "nobody has failed: muster-doctor has found something" {
+    id=$(job_submit --muster -N2 -n2 step.sh 'MUSTER_RDZV_DIR=. exec muster-doctor --dir /tmp/none')
+    job_wait "$id" 30 FAILED
+    cat "$(job_output "$id")"
+    grep -q '^error: dir-not-shared: ' "$(job_output "$id")"
+    ! grep '^muster' "$(job_output "$id")" | grep -v '^muster-doctor: '
+    [[ $(job_field "$id" Comment) != *muster* ]]
+    # What a shell does after it is its own.
+    begin behind -n1 bash -c 'muster-doctor --dir /proc/none; exit 4'
+    wait
+    said behind '0 on n? exited with status 4*'
 }
 
 @test "nobody has failed: a job that is preempted" {

@@ -232,6 +232,11 @@ inner() {
         trap "" TERM; sleep 0.4; exit 1')
     job_wait "$id" 60 COMPLETED
     [ "$(job_restarts "$id")" = 1 ]
+    cat "$(job_output "$id")"
+    # What is said of rank 1 stays true of the job.
+    grep -q "muster-requeue: rank 1 on n. exited with status 1, which does not put job $id back" "$(job_output "$id")"
+    grep -q "muster-requeue: job $id is put back in the queue after attempt 0" "$(job_output "$id")"
+    ! grep "job $id is not put back\|can't be put back" "$(job_output "$id")"
 }
 
 @test "scancel never comes back, whatever the ranks answer" {

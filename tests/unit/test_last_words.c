@@ -101,12 +101,40 @@ static void another_descriptor_is_left_alone(void **state)
 	assert_int_equal(last_words_open(NULL).fd, -1);
 }
 
+/* Only what the task itself says: a program that a shell has run before is another process. */
+static void a_status_that_is_a_result(void **state)
+{
+	int status;
+	char line[1000];
+	memset(line, 'a', sizeof line - 1);
+	line[sizeof line - 1] = '\0';
+	assert_int_equal(last_words_result_of(memory, 1), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		setenv(LAST_WORDS_VARIABLE, value, 1);
+		log_set_writer(ignore, NULL);
+		log_keep_last();
+		log_status_is_result();
+		log_error("%s", line);
+		log_remember("kept, and not logged");
+		_exit(3);
+	}
+	waitpid(pid, &status, 0);
+	assert_int_equal(last_words_result_of(memory, 1), pid);
+	assert_int_equal(last_words_result_of(memory, 0), 0);
+	assert_int_equal(last_words_result_of(memory, 2), 0);
+	assert_int_equal(last_words_result_of(memory, 1000), 0);
+	assert_int_equal(last_words_result_of(-1, 0), 0);
+	assert_string_equal(said(1), "kept, and not logged");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_killed_task_is_heard, begin),
 		cmocka_unit_test_setup(lines_are_cut_and_made_printable, begin),
 		cmocka_unit_test_setup(the_memory_keeps_its_size, begin),
+		cmocka_unit_test_setup(a_status_that_is_a_result, begin),
 		cmocka_unit_test_setup(another_descriptor_is_left_alone, begin),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
