@@ -21,6 +21,7 @@ libcommon_la_SOURCES = \
 	common/opt_parse.c \
 	common/pages.c common/pages.h \
 	common/process.c common/process.h \
-	common/run_as_user.c common/run_as_user.h
+	common/run_as_user.c common/run_as_user.h \
+	common/siphash.c common/siphash.h
 libcommon_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS)
 # End of common.mk

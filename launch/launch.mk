@@ -11,7 +11,8 @@ liblaunch_la_SOURCES = \
 	launch/rdzv.c launch/rdzv.h launch/rdzv_provider.h \
 	launch/rdzv_file.c \
 	launch/rdzv_pmi2.c \
-	launch/rdzv_single.c
+	launch/rdzv_single.c \
+	launch/roll_call.c launch/roll_call.h
 liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
 liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 liblaunch_la_LIBADD = $(PMIX_LIBS)

@@ -9,7 +9,10 @@
  * can't decode the credential of a peer, rejects the connection, and what came over it is lost. Two things help. The first
  * fence comes no earlier than a moment after this process was started: by then the tasks of the other nodes are started,
  * too. And a fence is over when every rank has published its key for that fence; PMIx's own fence is only the fast way to
- * learn that: when it takes long, the ranks are asked one by one. */
+ * learn that: when it takes long, the ranks are asked one by one.
+ *
+ * While Slurm's server of a node looks for a node that does not answer, it gives no answers for the others either. Who is
+ * missing is therefore also asked among the ranks themselves (launch/roll_call.h). */
 #include <pmix.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -20,10 +23,14 @@
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "common/log.h"
+#include "common/process.h"
 #include "launch/rdzv_provider.h"
+#include "launch/roll_call.h"
 
 #define INIT_SECONDS 60.0
 #define LOCAL_SECONDS 10.0
+#define ROLL_SECONDS 1.0     /* with PMIx's own fence, before the ranks call the roll */
 #define PATIENCE_SECONDS 5.0 /* with PMIx's own fence, before the ranks are asked one by one */
 #define INQUEST_SECONDS 5.0  /* for their answers */
 #define LONGEST_PAUSE 16.0   /* between two rounds of asking */
@@ -31,6 +38,7 @@
 #define SETTLE_SECONDS 0.3   /* from the start of this process to its first fence, under Slurm */
 #define PUT_KEY "muster.%s"
 #define FENCE_KEY "muster-fence.%d"
+#define NODE_SIZE 256
 
 /* PMIx can be initialised once in a process; identity and rendezvous share it. */
 static struct {
@@ -222,7 +230,9 @@ int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
 }
 
 struct pmix {
-	int world_size, fences;
+	int world_size, attempt, fences;
+	bool roll_tried;
+	struct roll_call *roll; /* NULL: none was needed yet, or none can be had */
 };
 
 /* Where a rank runs, from the map that the server gave us at start. */
@@ -279,10 +289,50 @@ static bool all_came(const struct pmix *pmix, const char *key, bool *seen, doubl
 	return all;
 }
 
-static int missing_error(const struct pmix *pmix, const bool *seen, double timeout, struct err *err)
+/* ---- the roll call ---- */
+
+/* The names of all ranks' nodes, as one piece of memory that is the caller's; NULL where the server has not told them. */
+static const char **all_nodes(int world_size)
+{
+	size_t size = (size_t)world_size * (sizeof(char *) + NODE_SIZE);
+	const char **nodes = malloc(size);
+	if (!nodes)
+		return NULL;
+	char *text = (char *)(nodes + world_size);
+	for (int rank = 0; rank < world_size; rank++, text += NODE_SIZE) {
+		nodes[rank] = text;
+		node_of(rank, text, NODE_SIZE);
+		if (!text[0]) {
+			free(nodes);
+			return NULL;
+		}
+	}
+	return nodes;
+}
+
+/* Tells the others, from now on, that this rank has come to a fence. Where that can't be done PMIx alone is asked. */
+static void call_roll(struct pmix *pmix, int fence)
+{
+	struct err err;
+	char run[PMIX_MAX_NSLEN + 40];
+	if (!pmix->roll_tried) {
+		AUTO_FREE const char **nodes = pmix->world_size <= ROLL_CALL_WORLD_MAX ? all_nodes(pmix->world_size) : NULL;
+		snprintf(run, sizeof run, "%s %d %d", client.self.nspace, pmix->attempt, pmix->world_size);
+		const struct roll_call_plan plan = { .rank = (int)client.self.rank, .world_size = pmix->world_size, .nodes = nodes,
+			.run = run, .key = getenv(ROLL_CALL_KEY) };
+		pmix->roll_tried = true;
+		pmix->roll = nodes ? roll_call_begin(&plan, &err) : NULL;
+		if (nodes && !pmix->roll)
+			log_warn("%s", err.text);
+	}
+	roll_call_reach(pmix->roll, (uint32_t)fence);
+}
+
+static int missing_error(const struct pmix *pmix, int fence, bool *seen, double timeout, struct err *err)
 {
 	struct rank_list missing = { 0 };
-	char node[256];
+	char node[NODE_SIZE];
+	roll_call_mark(pmix->roll, (uint32_t)fence, seen);
 	for (int rank = 0; rank < pmix->world_size; rank++) {
 		if (seen[rank])
 			continue;
@@ -318,7 +368,8 @@ static double shorter(double a, double b)
 }
 
 /* Until PMIx's fence completes, or all ranks say that they have come. */
-static int wait_fence(const struct pmix *pmix, struct answer *answer, const char *key, double timeout, struct err *err)
+static int wait_fence(struct pmix *pmix, int fence, struct answer *answer, const char *key, double timeout,
+	struct err *err)
 {
 	/* The last round of asking is part of the time, so that those who are missing are named within it. */
 	double inquest = shorter(INQUEST_SECONDS, timeout / 5);
@@ -330,16 +381,22 @@ static int wait_fence(const struct pmix *pmix, struct answer *answer, const char
 	/* Not asked: the server of this node does not even answer for its own ranks while it looks for one whose node has none. */
 	if (client.self.rank < (pmix_rank_t)pmix->world_size)
 		seen[client.self.rank] = true;
+	if (answer_wait(answer, deadline_in(shorter(ROLL_SECONDS, pause / 5))) == PMIX_SUCCESS)
+		return 0;
+	call_roll(pmix, fence);
 	for (;;) {
 		if (answer_wait(answer, deadline_in(shorter(pause, deadline_left(deadline)))) == PMIX_SUCCESS)
 			return 0;
 		bool last = deadline_passed(deadline);
+		/* Nobody is told by a stranger that all have come. */
+		if (roll_call_is_keyed(pmix->roll))
+			roll_call_mark(pmix->roll, (uint32_t)fence, seen);
 		if (all_came(pmix, key, seen, last ? inquest : shorter(INQUEST_SECONDS, deadline_left(deadline)))) {
 			client.fences_lost = true;
 			return 0;
 		}
 		if (last)
-			return missing_error(pmix, seen, timeout, err);
+			return missing_error(pmix, fence, seen, timeout, err);
 		/* A fence that has failed at once must not be asked about at once again and again. */
 		deadline_sleep(deadline, RETRY_SECONDS);
 		pause = shorter(pause * 2, LONGEST_PAUSE);
@@ -350,13 +407,14 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 {
 	struct pmix *pmix = state;
 	char key[48];
-	snprintf(key, sizeof key, FENCE_KEY, pmix->fences++);
+	int fence = pmix->fences++;
+	snprintf(key, sizeof key, FENCE_KEY, fence);
 	if (publish(key, "", 0, err) < 0)
 		return -1;
 	struct answer *answer = start_fence(err);
 	if (!answer)
 		return -1;
-	int rc = wait_fence(pmix, answer, key, timeout, err);
+	int rc = wait_fence(pmix, fence, answer, key, timeout, err);
 	answer_drop(answer);
 	return rc;
 }
@@ -365,17 +423,10 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 static double process_age(void)
 {
 	struct timespec now;
-	unsigned long long start;
-	char text[1024];
-	AUTO_FCLOSE FILE *file = fopen("/proc/self/stat", "re");
-	if (!file || !fgets(text, sizeof text, file) || clock_gettime(CLOCK_BOOTTIME, &now) < 0)
+	struct process self;
+	if (!process_find(getpid(), &self) || clock_gettime(CLOCK_BOOTTIME, &now) < 0)
 		return 0;
-	/* Field 22 (proc(5)); the name in field 2 may hold spaces and parentheses. */
-	const char *rest = strrchr(text, ')');
-	if (!rest || sscanf(rest + 1, " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &start)
-		!= 1)
-		return 0;
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)start / (double)sysconf(_SC_CLK_TCK);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)self.start / (double)sysconf(_SC_CLK_TCK);
 }
 
 static void *pmix_open(const struct ident *ident, double timeout, struct err *err)
@@ -390,7 +441,9 @@ static void *pmix_open(const struct ident *ident, double timeout, struct err *er
 		return NULL;
 	}
 	pmix->world_size = ident->world_size;
+	pmix->attempt = ident->attempt;
 	if (pmix_fence(pmix, timeout, err) < 0) {
+		/* The roll call lives on in its thread: others may have longer to wait. */
 		free(pmix);
 		return NULL;
 	}
@@ -419,7 +472,7 @@ static bool take_value(struct answer *answer, void **value, size_t *size)
 static int pmix_get(void *state, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err)
 {
 	struct deadline deadline = deadline_in(timeout);
-	char full[PMIX_MAX_KEYLEN + 1], node[256];
+	char full[PMIX_MAX_KEYLEN + 1], node[NODE_SIZE];
 	pmix_status_t status;
 	bool found = false, refresh = false;
 	snprintf(full, sizeof full, PUT_KEY, key);
@@ -447,8 +500,10 @@ static void pmix_abort(void *state, int status, const char *why)
 
 static void pmix_close(void *state, int orderly)
 {
+	struct pmix *pmix = state;
 	if (!orderly)
 		client.lost = true;
+	roll_call_end(pmix->roll);
 	finalize_at_exit();
 	free(state);
 }

@@ -14,6 +14,7 @@ spank_muster_la_SOURCES = $(launch_checks) doctor/site.c doctor/site.h doctor/si
 	common/number.c common/number.h \
 	common/process.c common/process.h \
 	common/run_as_user.c common/run_as_user.h \
+	common/siphash.c common/siphash.h \
 	plugin/end_channel.c plugin/end_channel.h \
 	plugin/first_end.c plugin/first_end.h \
 	plugin/job_folder.c plugin/job_folder.h \

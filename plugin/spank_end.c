@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/last_words.h"
+#include "common/siphash.h"
 #include "plugin/end_channel.h"
 #include "plugin/task_end.h"
 
@@ -44,9 +45,34 @@ void spank_end_begin(spank_t spank)
 	end.words = last_words_make((int)item(spank, S_JOB_LOCAL_TASK_COUNT));
 }
 
+static bool find_launcher(spank_t spank, struct end_address *address)
+{
+	char host[sizeof address->host], value[END_CHANNEL_VALUE_SIZE];
+	return variable(spank, "SLURM_SRUN_COMM_HOST", host, sizeof host) &&
+		variable(spank, END_CHANNEL_VARIABLE, value, sizeof value) && end_address_read(host, value, address);
+}
+
+/* The key of the ranks' roll call (doc/roll-call.md) is made of what nobody but this step's nodes knows. The tasks don't get
+ * the secret itself. */
+static void set_step_key(spank_t spank)
+{
+	struct end_address address;
+	unsigned long long half[2];
+	char text[60];
+	if (!find_launcher(spank, &address))
+		return;
+	for (int i = 0; i < 2; i++) {
+		int length = snprintf(text, sizeof text, "roll call %d %s", i, address.secret + 16);
+		half[i] = siphash((const unsigned char *)address.secret, text, (size_t)length);
+	}
+	snprintf(text, sizeof text, "%016llx%016llx", half[0], half[1]);
+	spank_setenv(spank, "MUSTER_STEP_KEY", text, 1);
+}
+
 void spank_end_task_init(spank_t spank)
 {
 	char value[100];
+	set_step_key(spank);
 	/* A step that is started from inside this one has an srun of its own. */
 	spank_unsetenv(spank, END_CHANNEL_VARIABLE);
 	spank_unsetenv(spank, LAST_WORDS_VARIABLE);
@@ -67,13 +93,6 @@ bool spank_end_is_result(spank_t spank)
 	/* By the task's own process: a shell in front of it may go on to something else. */
 	return end.words >= 0 && spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS && pid > 0 &&
 		last_words_result_of(end.words, (int)item(spank, S_TASK_ID)) == pid;
-}
-
-static bool find_launcher(spank_t spank, struct end_address *address)
-{
-	char host[sizeof address->host], value[END_CHANNEL_VALUE_SIZE];
-	return variable(spank, "SLURM_SRUN_COMM_HOST", host, sizeof host) &&
-		variable(spank, END_CHANNEL_VARIABLE, value, sizeof value) && end_address_read(host, value, address);
 }
 
 static void fill_in(spank_t spank, int status, struct task_report *report)

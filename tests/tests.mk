@@ -14,6 +14,8 @@ unit_tests += tests/unit/test_clock
 tests_unit_test_clock_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_hash
 tests_unit_test_hash_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_siphash
+tests_unit_test_siphash_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_io
 tests_unit_test_io_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_log
@@ -93,6 +95,8 @@ tests_unit_test_hostlist_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ident
 tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_roll_call
+tests_unit_test_roll_call_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_rdzv
 tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_rdzv_pmi2
@@ -297,7 +301,7 @@ EXTRA_DIST += \
 	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
 	tests/cluster/without_plugin.bats \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
-	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
+	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/rendezvous.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
 	tests/cluster/ckptd.bats tests/cluster/doctor.bats tests/doctor.bats \
 	tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
 	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh

@@ -95,51 +95,6 @@ END
     done
 }
 
-# Until the steps have told all they have to, and no process of theirs is left.
-nothing_left() { ! pgrep -u muster-test1 -f "$MUSTER_PREFIX/bin/muster-rdzv|sleep 43.21" >/dev/null; }
-
-@test "before they have met, a rank that stops, sleeps, dies or miscounts ends all of them by the deadline, and is named" {
-    local rdzv="exec $MUSTER_PREFIX/bin/muster-rdzv -t 3" began=$SECONDS
-    # shellcheck disable=SC2016
-    local -A does=([stops]='kill -STOP $$' [sleeps]='exec sleep 43.21' [dies]='kill -9 $$' [ends]='exit 0')
-    for case in "${!does[@]}"; do
-        # Where Slurm does not end the others, the deadline has to; where a rank does not end by itself, Slurm has to.
-        [[ $case = sleeps || $case = stops ]] && bad=1 || bad=0
-        begin "$case" --kill-on-bad-exit="$bad" -N2 -n2 bash -c "[ \$RANK = 0 ] || { ${does[$case]}; }; $rdzv"
-    done
-    begin miscounts -N2 -n2 bash -c "[ \$RANK = 0 ] || export SLURM_STEP_NUM_TASKS=3; $rdzv"
-    wait
-    for case in "${!does[@]}"; do
-        grep -q "couldn't meet 1 of 2 ranks within 3 s: rank 1 (on n[1-4]) did not come" "$JOBS/$case" ||
-            { cat "$JOBS/$case" && echo "$case: not named" && return 1; }
-    done
-    [ $((SECONDS - began)) -lt 25 ]
-    grep -q 'couldn.t tell the world size: PMIx says 2, SLURM_STEP_NUM_TASKS says 3' "$JOBS/miscounts"
-    said miscounts '1 on n? exited with status 2, the first of 2 ranks to fail; it last said "identity: *"; the other was stopped*'
-    said dies '1 on n? was killed by signal 9 (Killed), the first of 2*'
-    wait_for 10 nothing_left
-}
-
-@test "before they have met, a rank that can't be reached ends all of them by the deadline, and is named" {
-    cat >"$JOBS/meet.sh" <<END
-#!/bin/bash
-touch up-\$RANK
-until [ -e go ]; do sleep 0.1; done
-exec $MUSTER_PREFIX/bin/muster-rdzv -t 3
-END
-    chmod 755 "$JOBS/meet.sh"
-    begin cut -N2 -n2 -w n3,n4 ./meet.sh
-    wait_for 20 test -e "$JOBS/up-0" -a -e "$JOBS/up-1"
-    cluster cut n4
-    touch "$JOBS/go"
-    wait_for 8 grep -q "couldn't meet 1 of 2 ranks within 3 s: rank 1 (on n4) did not come" "$JOBS/cut"
-    wait_for 8 nothing_left # also on n4, where rank 1 can't reach the others, nor Slurm it
-    cluster heal n4
-    wait
-    grep -q "couldn't meet 1 of 2 ranks within 3 s: rank 0 (on n3) did not come" "$JOBS/cut"
-    wait_for 60 node_is n4 idle
-}
-
 @test "nobody has failed: a notice, success, a step without --muster, a job that is cancelled" {
     begin notice -N2 -n4 bash -c 'exit 75'
     begin success -N2 -n4 true
