@@ -177,8 +177,16 @@ void check_step_tasks(const struct check *check, const struct checkup *checkup, 
 
 void check_pmix_missing(const struct check *check, const struct checkup *checkup, struct findings *findings)
 {
-	if (checkup->site && checkup->site->mpi[0] && !strstr(checkup->site->mpi, "pmix"))
-		findings_add(findings, check, -1, NULL, "srun --mpi=list has no pmix, only %s", checkup->site->mpi);
+	const char *types = checkup->site ? checkup->site->mpi : "";
+	if (types[0] && !strstr(types, "pmix") && !strstr(types, "pmi2"))
+		findings_add(findings, check, -1, NULL, "srun --mpi=list has neither pmix nor pmi2, only %s", types);
+}
+
+void check_pmi2_only(const struct check *check, const struct checkup *checkup, struct findings *findings)
+{
+	const char *types = checkup->site ? checkup->site->mpi : "";
+	if (strstr(types, "pmi2") && !strstr(types, "pmix"))
+		findings_add(findings, check, -1, NULL, "srun --mpi=list has no pmix, only %s", types);
 }
 
 void check_pmix_step(const struct check *check, const struct checkup *checkup, struct findings *findings)

@@ -63,8 +63,9 @@ void site_ask(struct site *site, uint32_t job, const char *partition, double sec
 /* Asks only for the types of MPI. */
 void site_ask_mpi(struct site *site, double seconds);
 
-/* In srun: whether its PMIx plugin is where it looks for plugins. False also where it can't be told. */
-bool site_pmix_installed(void);
+/* In srun: whether its plugin for a type of MPI ("pmix", also where its name has a version behind) is where it looks for
+ * plugins. False also where it can't be told. */
+bool site_mpi_installed(const char *type);
 
 /* Finds our plugin in plugstack.conf and what that includes. `folder` is Slurm's PluginDir. False where it isn't. */
 bool site_find_plugin(const char *conf, const char *folder, char *out, size_t size);

@@ -4,7 +4,7 @@ if HAVE_SLURM
 # The plugin holds all it needs: slurmstepd, running as root, is not made to load further libraries.
 plugindir = $(libdir)/slurm
 plugin_LTLIBRARIES = spank_muster.la
-spank_muster_la_SOURCES = $(launch_checks) doctor/site.c doctor/site.h doctor/site_pmix.c \
+spank_muster_la_SOURCES = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c \
 	common/clock.c common/clock.h \
 	common/err.c common/err.h \
 	common/hostlist.c common/hostlist.h \

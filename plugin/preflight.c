@@ -140,15 +140,15 @@ bool preflight_task(struct preflight *shared, enum preflight_mode mode, ident_en
 
 /* ---- srun ---- */
 
-bool preflight_pmix(preflight_say *say, void *arg)
+const char *preflight_mpi(preflight_say *say, void *arg)
 {
 	struct site site;
 	const struct facts none = { .gpus = -1, .job_nodes = -1, .job_tasks = -1 };
 	const struct checkup checkup = { &none, 1, &site };
 	struct findings findings = { 0 };
 	char line[1200];
-	if (site_pmix_installed())
-		return true;
+	if (site_mpi_installed("pmix") || site_mpi_installed("pmi2"))
+		return site_mpi_installed("pmix") ? "pmix" : "pmi2";
 	site_init(&site);
 	site_ask_mpi(&site, MPI_LIST_SECONDS);
 	check_run(&checkup, true, &findings);
@@ -156,5 +156,5 @@ bool preflight_pmix(preflight_say *say, void *arg)
 		say(arg, finding_line(&findings.list[i], &checkup, line, sizeof line));
 	bool has = findings.count == 0;
 	findings_clear(&findings);
-	return has;
+	return !has ? NULL : strstr(site.mpi, "pmi2") && !strstr(site.mpi, "pmix") ? "pmi2" : "pmix";
 }

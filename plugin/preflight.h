@@ -24,7 +24,8 @@ typedef void preflight_say(void *arg, const char *line);
  * first node. Returns false when the task is to end with EXIT_USAGE. `arg` goes to both functions. */
 bool preflight_task(struct preflight *shared, enum preflight_mode mode, ident_env *env, preflight_say *say, void *arg);
 
-/* In srun: whether this Slurm has PMIx; where it has none, says so. */
-bool preflight_pmix(preflight_say *say, void *arg);
+/* In srun: the type of MPI by which ranks are to meet, "pmix" or, where this Slurm has none, "pmi2". NULL where it has neither,
+ * which is said. */
+const char *preflight_mpi(preflight_say *say, void *arg);
 
 #endif

@@ -28,7 +28,6 @@ static struct {
 
 /* srun reads these variables after slurm_spank_init and before its command line, so the user's options win. */
 static const char *const defaults[][2] = {
-	{ "SLURM_MPI_TYPE", "pmix" }, /* the first: left out where Slurm has no PMIx */
 	{ "SLURM_KILL_BAD_EXIT", "1" }, /* or the survivors of a dead rank wait in a collective for ever */
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
 	{ "SLURM_GRES_FLAGS", "allow-task-sharing" }, /* or --gpus-per-task=1 hides the GPUs of peers from NCCL */
@@ -100,15 +99,23 @@ static void say(void *arg, const char *line)
 	slurm_spank_log("muster: %s", line);
 }
 
-/* A step starts without PMIx where Slurm has none: not every program needs it. */
-static bool has_pmix(bool mpi)
+static void say_nothing(void *arg, const char *line)
 {
-	return mpi || getenv("SLURM_MPI_TYPE") || srun.args.preflight == PREFLIGHT_MODE_OFF || preflight_pmix(say, NULL);
+}
+
+/* A step starts without PMIx and PMI2 where Slurm has neither: not every program needs them. */
+static void choose_mpi(void)
+{
+	const char *type = preflight_mpi(srun.args.preflight == PREFLIGHT_MODE_OFF ? say_nothing : say, NULL);
+	if (type)
+		setenv("SLURM_MPI_TYPE", type, 0);
 }
 
 static void set_defaults(bool mpi)
 {
-	for (size_t i = has_pmix(mpi) ? 0 : 1; i < sizeof defaults / sizeof defaults[0]; i++)
+	if (!mpi && !getenv("SLURM_MPI_TYPE"))
+		choose_mpi();
+	for (size_t i = 0; i < sizeof defaults / sizeof defaults[0]; i++)
 		setenv(defaults[i][0], defaults[i][1], 0);
 }
 

@@ -202,7 +202,7 @@ END
     also_said step-tasks
 }
 
-@test "no PMIx: in the step, and in all of Slurm" {
+@test "no PMIx: in the step, and in all of Slurm; no PMI2 either" {
     run cluster run srun --mpi=none -N2 -w n1,n2 muster-doctor
     found 1 error pmix-step "rank 0 on n1: this step was started without PMIx" "srun --mpi=pmix"
     [ "$(grep -c 'started without PMIx' <<<"$output")" -eq 1 ]
@@ -212,7 +212,15 @@ END
     rm "$JOBS"/plugins/mpi_pmix*
     { cat "$(cluster status conf)" && echo "PluginDir=$JOBS/plugins"; } >"$JOBS/nopmix.conf"
     run cluster run env SLURM_CONF="$JOBS/nopmix.conf" muster-doctor
-    found 1 error pmix-missing "has no pmix, only" MUSTER_RDZV_DIR
+    found 0 note pmi2-only "has no pmix, only" --mpi=pmi2
+    # The plugin takes PMI2 and says nothing of it.
+    run cluster run env SLURM_CONF="$JOBS/nopmix.conf" srun --muster -N2 -n2 muster-rdzv
+    echo "$output"
+    [ "$status" -eq 0 ] && [ "$(grep -cE '^ +[01]/2 .* pmi2 +pmi2 ' <<<"$output")" -eq 2 ]
+    [[ $output != *muster:* ]]
+    rm "$JOBS"/plugins/mpi_pmi2*
+    run cluster run env SLURM_CONF="$JOBS/nopmix.conf" muster-doctor
+    found 1 error pmix-missing "has neither pmix nor pmi2, only" MUSTER_RDZV_DIR
     # The plugin says the same, and the step begins without.
     line="muster: ${lines[0]}"
     run cluster run env SLURM_CONF="$JOBS/nopmix.conf" srun --muster -N2 -n2 echo began

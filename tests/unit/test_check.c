@@ -210,8 +210,10 @@ static void the_step_is_compared_with_the_job(void **state)
 	world.tasks[0].can_meet = world.tasks[1].can_meet = false;
 	says(&world, "error: pmix-step: ranks 0-1 on n1: this step was started without PMIx: ", "srun --mpi=pmix");
 	world = healthy();
+	strcpy(world.site.mpi, "none cray_shasta");
+	says(&world, "error: pmix-missing: srun --mpi=list has neither pmix nor pmi2, only none cray_shasta: ", "MUSTER_RDZV_DIR");
 	strcpy(world.site.mpi, "none pmi2");
-	says(&world, "error: pmix-missing: srun --mpi=list has no pmix, only none pmi2: ", "MUSTER_RDZV_DIR");
+	says(&world, "note: pmi2-only: srun --mpi=list has no pmix, only none pmi2: ", "srun --mpi=pmi2");
 }
 
 static void nodes_are_compared_with_most(void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether Slurm's PMIx plugin lies where srun loads its plugins from. That costs nothing, where srun --mpi=list takes
- * as long as an srun; it is only asked when the file is not found. */
+/* Whether Slurm's plugin for a type of MPI lies where srun loads its plugins from. That costs nothing, where srun --mpi=list
+ * takes as long as an srun; it is only asked when the file is not found. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -39,7 +39,7 @@ static void guess_folder(char *out, size_t size)
 	snprintf(out, size, "%.*s", slash ? (int)(slash - path) : 0, path);
 }
 
-bool site_pmix_installed(void)
+bool site_mpi_installed(const char *type)
 {
 	char folders[PATH_MAX], pattern[PATH_MAX + 20], *rest = NULL;
 	bool found = false;
@@ -47,7 +47,7 @@ bool site_pmix_installed(void)
 		guess_folder(folders, sizeof folders);
 	for (char *folder = strtok_r(folders, ":", &rest); folder && !found; folder = strtok_r(NULL, ":", &rest)) {
 		glob_t files = { 0 };
-		snprintf(pattern, sizeof pattern, "%s/mpi_pmix*.so", folder);
+		snprintf(pattern, sizeof pattern, "%s/mpi_%s*.so", folder, type);
 		found = glob(pattern, 0, NULL, &files) == 0 && files.gl_pathc > 0;
 		globfree(&files);
 	}
