@@ -45,6 +45,16 @@ wait_for() {
     done
 }
 
+# ended_by_hang STATUS: whether that is timeout's word on an srun of several components which may have hung behind the end of
+# its tasks. Before 24.05.4 each component stops the one abort agent of Slurm's PMIx plugin without a lock, and may wait for a
+# thread that is gone.
+ended_by_hang() {
+    local release
+    [ "$1" -eq 124 ] || [ "$1" -eq 137 ] || return 1
+    release=$(srun --version | grep -o '[0-9.]*$')
+    [ "$release" != 24.05.4 ] && [ "$(printf '%s\n' "$release" 24.05.4 | sort -V | head -n 1)" = "$release" ]
+}
+
 # job_submit [--user 2] SBATCH-ARGUMENT…: prints the job's id. The working folder is $JOBS.
 job_submit() {
     local -a user=()
