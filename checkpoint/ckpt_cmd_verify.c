@@ -50,7 +50,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR|STEPDIR [STEP...]",
 	.doc = "Looks at the checkpoints in DIR, or at those of the STEPs, or at the one in STEPDIR, and names what is damaged: "
 	"the file, its chunk and the bytes. Nothing is renamed or removed.\vExit status: 0 all are valid, 65 some are damaged, "
-	"69 some couldn't be read." };
+	"69 some couldn't be read now (an I/O error), 1 you may not read some." };
 
 /* One checkpoint under examination. */
 struct report {

@@ -139,6 +139,39 @@ steps() { (cd "$1" && echo step-*[0-9]); }
     check 0 muster-ckpt verify "$d"
 }
 
+# as_nobody COMMAND…: as a user that no file belongs to.
+as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+
+@test "a file that the user may not read is no damage, and no reason to try again" {
+    [ "$(id -u)" = 0 ] || skip "only root can be another user"
+    copy
+    chmod -R a+rX "$d" && chmod a+x "$BATS_TEST_TMPDIR" "$BATS_FILE_TMPDIR" "$BATS_SUITE_TMPDIR" "$BATS_RUN_TMPDIR"
+    as_nobody test -r "$d/step-00000001/$model" || skip "another user does not reach the tests' folder"
+    for file in "$model" "$optimizer" manifest.json; do
+        chmod 600 "$d/step-00000001/$file"
+        for deep in "" --deep; do
+            check 1 as_nobody muster-ckpt verify $deep "$d"
+            [[ $output = "step-00000001: UNKNOWN: "*"$file"*": Permission denied"* && $output != *DAMAGED* ]]
+            [[ $output = *"5 valid, 0 damaged, 1 could not be read" ]]
+        done
+        chmod 644 "$d/step-00000001/$file"
+    done
+    chmod 700 "$d/step-00000002"
+    check 1 as_nobody muster-ckpt verify "$d" 2
+    # Damage that was found counts before what can't be told.
+    truncate -s -1 "$d/step-00000003/$optimizer"
+    check 65 as_nobody muster-ckpt verify "$d"
+    [[ $output = *"4 valid, 1 damaged, 1 could not be read" ]]
+    # The other commands that read it.
+    chmod 600 "$d/step-00000001/$model"
+    check 1 as_nobody muster-ckpt diff "$d/step-00000001" "$d/step-00000004"
+    mkdir -m 777 "$BATS_TEST_TMPDIR/out"
+    check 1 as_nobody muster-ckpt export "$d/step-00000001" "$BATS_TEST_TMPDIR/out/model"
+    [[ $output = *"$model: Permission denied"* ]]
+    chmod 700 "$d"
+    check 2 as_nobody muster-ckpt verify "$d"
+}
+
 @test "an error of the disk is no damage" {
     strace -o probe true 2>/dev/null || skip "strace can't trace here"
     # From the first read of the manifest on.
