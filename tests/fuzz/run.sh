@@ -30,7 +30,7 @@ sources() {
     rank_env) echo plugin/rank_env.c doctor/{check,check_node,check_site,check_task,facts,findings}.c common/{err,hostlist,ident}.c -lm ;;
     spank_args)
         echo plugin/{preflight,spank_args}.c \
-            doctor/{check,check_node,check_site,check_task,facts,facts_probe,findings,site,site_pmix}.c \
+            doctor/{check,check_node,check_site,check_task,facts,facts_probe,findings,site,site_mpi}.c \
             common/{clock,err,hostlist,ident,listen,number,run_as_user}.c -lm
         ;;
     owner) echo checkpoint/{owner,record}.c "${base[@]}" ;;
