@@ -3,14 +3,18 @@
 # run of it that nobody disturbs, and local processes that meet in a folder.
 # shellcheck shell=bash
 
-# For setup_file: data, and the undisturbed run in "whole".
-small_run_begin() {
+# For setup_file: the environment and the data.
+small_run_prepare() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    export MUSTER_TOP MUSTER_BUILD PATH=$MUSTER_BUILD:$PATH OMP_NUM_THREADS=1
+    export MUSTER_TOP MUSTER_BUILD PATH=$MUSTER_BUILD:$PATH OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
     unset "${!SLURM_@}" "${!PMIX_@}" "${!MUSTER_RDZV@}"
     perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 0 .. 20000' >"$BATS_FILE_TMPDIR/tokens.u16"
     perl -e 'print pack("v", (7 * $_ + int($_ / 50)) % 64) for 5000 .. 6000' >"$BATS_FILE_TMPDIR/valid.u16"
-    # The run that nobody disturbs.
+}
+
+# For setup_file: these, and the undisturbed run in "whole".
+small_run_begin() {
+    small_run_prepare
     cd "$BATS_FILE_TMPDIR" && train whole >whole.out 2>&1
 }
 

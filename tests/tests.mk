@@ -292,7 +292,7 @@ tests_tools_safetensors_check_LDADD = libcheckpoint.la
 EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py
 
-EXTRA_DIST += tests/train.bats tests/saving.bats tests/small_run.bash
+EXTRA_DIST += tests/train.bats tests/elastic.bats tests/saving.bats tests/small_run.bash
 
 # The runner and the test cluster.
 EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/tap.awk

@@ -31,6 +31,27 @@ teardown() { cluster_explain; }
     train_equals_reference eight
 }
 
+@test "preempted on 8 ranks, gone on with 3, preempted, and ended by 5: bit-identical" {
+    cat >"$JOBS/elastic.sh" <<'EOF'
+#!/bin/bash
+sizes=(8 3 5 5)
+export SRUN_OPTIONS="-n ${sizes[${SLURM_RESTART_COUNT:-0}]} --gpus-per-task=1"
+exec ./train.sh "$@"
+EOF
+    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" sbatch --parsable --open-mode=append --muster --requeue -N4 \
+        --exclusive --gpus-per-node=2 -J sizes -o sizes.log elastic.sh sizes --ckpt-every 50)
+    for attempt in 0 1; do
+        job_wait_attempt "$job" $attempt 60
+        wait_for 60 train_attempt_has sizes $attempt $((3 + RANDOM % 10))
+        job_preempt "$job" 0
+    done
+    job_wait "$job" 180 COMPLETED
+    ranks=$(sed -n 's/.*"event": *"start".*"world_size": *\([0-9]*\).*/\1/p' "$JOBS/sizes/attempts.jsonl" | xargs)
+    echo "ranks of the attempts: $ranks"
+    [[ $ranks = "8 3 5"* ]] # from Slurm 24.05 on there may be one more, which finds the run finished
+    train_equals_reference sizes
+}
+
 @test "a save that takes several times KillWait is durable, and every task ends with 75" {
     job=$(train_submit slow --wrap-with ./slow-rank0 --exclusive -- --ckpt-every 100000)
     wait_for 90 train_attempt_has slow 0 5
