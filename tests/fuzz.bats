@@ -33,6 +33,8 @@ fuzz() {
 
 @test "what joins the parts of a save stands any bytes" { fuzz part; }
 
+@test "the wire protocol of PMI2 stands any bytes" { fuzz pmi2_wire; }
+
 @test "the safetensors parser stands any bytes" { fuzz safetensors; }
 
 @test "the .npy parser stands any bytes" { fuzz npy; }

@@ -292,7 +292,7 @@ tests_tools_safetensors_check_LDADD = libcheckpoint.la
 EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py
 
-EXTRA_DIST += tests/train.bats tests/elastic.bats tests/saving.bats tests/small_run.bash
+EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats tests/small_run.bash
 
 # The runner and the test cluster.
 EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/tap.awk
@@ -315,6 +315,6 @@ fuzz:
 EXTRA_DIST += tests/sanitize.bats tests/hardening.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c \
 	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c \
-	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/seeds \
+	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/seeds \
 	tests/fuzz/dictionaries
 # End of tests.mk

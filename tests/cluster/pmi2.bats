@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that meet over PMI2, as on a Slurm without PMIx: srun --mpi=pmi2.
+# Ranks that meet without Slurm's PMIx: over PMI2 (srun --mpi=pmi2), and over the PMIx of an mpirun in a job.
 
 load helpers
 STEPS=60
@@ -80,4 +80,12 @@ rows() {
     step --overlap -N1 -n2 bash -c "[ \$SLURM_PROCID != 0 ] || exec srun --overlap --mpi=none -n2 $RDZV"
     [ "$status" -eq 2 ]
     [[ $output = *"started without PMIx"*"--mpi=pmi2"* ]]
+}
+
+@test "the ranks of an mpirun in a job meet over its own PMIx" {
+    mpirun --version 2>/dev/null | grep -q 'Open MPI' || skip "no mpirun of Open MPI"
+    printf '#!/bin/bash\nexec timeout 40 mpirun -n 4 --oversubscribe %s\n' "$RDZV" >"$JOBS/mpirun.sh"
+    job_wait "$(job_submit -N2 --ntasks-per-node=2 -o mpirun.out mpirun.sh)" 60 COMPLETED
+    cat "$JOBS/mpirun.out"
+    [ "$(grep -cE '^ +[0-3]/4 +[01]/2 +[01]/2 +n[12] +pmix +pmix ' "$JOBS/mpirun.out")" -eq 4 ]
 }

@@ -8,8 +8,8 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto first_end hostlist import layout manifest npy owner part rank_env safetensors \
-    spank_args tokens
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto first_end hostlist import layout manifest npy owner part pmi2_wire \
+    rank_env safetensors spank_args tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -36,6 +36,7 @@ sources() {
     owner) echo checkpoint/{owner,record}.c "${base[@]}" ;;
     import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c "${base[@]}" ;;
     manifest) echo checkpoint/manifest.c "${base[@]}" ;;
+    pmi2_wire) echo launch/pmi2_wire.c common/{base64,clock,err,number}.c -lm ;;
     part) echo checkpoint/{ckpt_part,manifest}.c "${base[@]}" ;;
     npy) echo trainer/npy.c common/err.c ;;
     safetensors) echo checkpoint/safetensors.c common/err.c -ljansson ;;
