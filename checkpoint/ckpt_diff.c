@@ -15,9 +15,9 @@
 
 /* ---- values ---- */
 
-static void add_value(struct ckpt_difference *difference, float a, float b)
+static void add_distance(struct ckpt_difference *difference, double x, double y)
 {
-	double x = (double)a, y = (double)b, absolute = fabs(x - y);
+	double absolute = fabs(x - y);
 	double larger = fabs(x) > fabs(y) ? fabs(x) : fabs(y);
 	if (!isfinite(absolute))
 		difference->absolute = difference->relative = INFINITY;
@@ -35,7 +35,7 @@ void ckpt_diff_floats(struct ckpt_difference *difference, const float *a, const 
 	for (size_t i = 0; i < count; i++)
 		if (bytes_of_float(a[i]) != bytes_of_float(b[i])) {
 			difference->differing++;
-			add_value(difference, a[i], b[i]);
+			add_distance(difference, (double)a[i], (double)b[i]);
 		}
 }
 
@@ -90,6 +90,39 @@ static int compare_part(struct comparing *c, int part, const struct safetensors_
 	return 0;
 }
 
+static int64_t count_at(const void *raw, size_t i)
+{
+	return (int64_t)bytes_le64((const unsigned char *)raw + 8 * i);
+}
+
+/* Whole numbers (a model counts batches in them) are compared as such: fp32 does not hold them all. */
+static int compare_counts(struct comparing *c, const struct safetensors_tensor *const tensors[2],
+	struct ckpt_difference *difference, struct err *err)
+{
+	void *raw[2] = { c->values[0], c->values[1] };
+	uint64_t elements = 0;
+	safetensors_elements(tensors[0]->shape, tensors[0]->dims, &elements);
+	for (uint64_t first = 0; first < elements; first += BLOCK / 2) {
+		size_t count = elements - first < BLOCK / 2 ? (size_t)(elements - first) : BLOCK / 2;
+		for (int side = 0; side < 2; side++) {
+			int result = ckpt_read_tensor(c->ckpt[side], tensors[side]->name, first, count, raw[side], err);
+			if (result != 0) {
+				err_prefix(err, side ? "B" : "A");
+				return result;
+			}
+			if (c->progress)
+				c->progress(c->arg, 8 * count);
+		}
+		for (size_t i = 0; i < count; i++)
+			if (count_at(raw[0], i) != count_at(raw[1], i)) {
+				difference->same = false;
+				difference->differing++;
+				add_distance(difference, (double)count_at(raw[0], i), (double)count_at(raw[1], i));
+			}
+	}
+	return 0;
+}
+
 static bool has_part(struct ckpt *ckpt, int part, const struct safetensors_tensor *tensor)
 {
 	return tensor && (part == 0 || ckpt_has_state(ckpt, tensor->name));
@@ -100,21 +133,29 @@ static bool same_shape(const struct safetensors_tensor *a, const struct safetens
 	return a->dims == b->dims && memcmp(a->shape, b->shape, (size_t)a->dims * sizeof a->shape[0]) == 0;
 }
 
+static bool is_count(const struct safetensors_tensor *tensor)
+{
+	return tensor->dtype == SAFETENSORS_I64;
+}
+
 static int compare_tensor(struct comparing *c, const struct safetensors_tensor *const tensors[2],
 	struct ckpt_tensor_diff *diff, struct err *err)
 {
 	const struct safetensors_tensor *a = tensors[0], *b = tensors[1];
 	*diff = (struct ckpt_tensor_diff){ .name = a ? a->name : b->name, .dtypes_differ = a && b && a->dtype != b->dtype };
 	for (int side = 0; side < 2; side++)
-		if (tensors[side] && !narrow_is_float(tensors[side]->dtype))
+		if (tensors[side] && !narrow_is_float(tensors[side]->dtype) && tensors[side]->dtype != SAFETENSORS_I64)
 			return err_fail(err, EXIT_DATA, "diff: tensor %s has elements of type %s, which can't be compared", diff->name,
 				safetensors_dtype_name(tensors[side]->dtype));
 	for (int p = 0; p < CKPT_DIFF_PARTS; p++) {
 		bool in_a = has_part(c->ckpt[0], p, a), in_b = has_part(c->ckpt[1], p, b);
 		diff->difference[p].same = true;
 		diff->kind[p] = !in_a && !in_b ? CKPT_DIFF_NONE : !in_b ? CKPT_DIFF_ONLY_A : !in_a ? CKPT_DIFF_ONLY_B
-			: !same_shape(a, b) ? CKPT_DIFF_SHAPE : CKPT_DIFF_COMPARED;
-		int result = diff->kind[p] == CKPT_DIFF_COMPARED ? compare_part(c, p, tensors, &diff->difference[p], err) : 0;
+			: !same_shape(a, b) || is_count(a) != is_count(b) ? CKPT_DIFF_SHAPE : CKPT_DIFF_COMPARED;
+		int result = 0;
+		if (diff->kind[p] == CKPT_DIFF_COMPARED)
+			result = p == 0 && is_count(a) ? compare_counts(c, tensors, &diff->difference[p], err)
+				: compare_part(c, p, tensors, &diff->difference[p], err);
 		if (result != 0)
 			return result;
 	}

@@ -74,6 +74,24 @@ static char *file_name(const struct exporting *e, size_t file, char out[64])
 
 /* ---- tensors ---- */
 
+/* A model counts batches in whole numbers: they stay what they are. */
+static bool stays(const struct safetensors_tensor *tensor)
+{
+	return tensor->dtype == SAFETENSORS_I64;
+}
+
+/* Tensor i of a file. The wider elements come first, so that each tensor is aligned to its own. */
+static const struct safetensors_tensor *tensor_of(const struct exporting *e, const struct shard_group *group, size_t i)
+{
+	for (int pass = 0; pass < 2; pass++)
+		for (size_t k = 0; k < group->count; k++) {
+			const struct safetensors_tensor *tensor = ckpt_tensor_at(e->ckpt, group->first + k);
+			if (stays(tensor) == (pass == 0) && i-- == 0)
+				return tensor;
+		}
+	return NULL;
+}
+
 static int read_block(struct exporting *e, const struct safetensors_tensor *tensor, uint64_t first, size_t count,
 	struct err *err)
 {
@@ -98,17 +116,28 @@ static size_t convert(struct exporting *e, size_t count)
 	return 2 * count;
 }
 
+/* The next elements of the tensor into e->raw, as they are to be. */
+static int fill_block(struct exporting *e, const struct safetensors_tensor *tensor, uint64_t first, size_t count,
+	size_t *bytes, struct err *err)
+{
+	int result = stays(tensor) ? ckpt_read_tensor(e->ckpt, tensor->name, first, count, e->raw, err)
+		: read_block(e, tensor, first, count, err);
+	if (result == 0)
+		*bytes = stays(tensor) ? 8 * count : convert(e, count);
+	return result;
+}
+
 static int write_tensor(struct exporting *e, int fd, const char *name, const struct safetensors_tensor *tensor,
 	struct err *err)
 {
 	uint64_t elements = 0;
 	safetensors_elements(tensor->shape, tensor->dims, &elements);
-	for (uint64_t first = 0; first < elements; first += BLOCK) {
-		size_t count = elements - first < BLOCK ? (size_t)(elements - first) : BLOCK;
-		int result = read_block(e, tensor, first, count, err);
+	size_t most = stays(tensor) ? BLOCK / 2 : BLOCK, bytes;
+	for (uint64_t first = 0; first < elements; first += most) {
+		size_t count = elements - first < most ? (size_t)(elements - first) : most;
+		int result = fill_block(e, tensor, first, count, &bytes, err);
 		if (result != 0)
 			return result;
-		size_t bytes = convert(e, count);
 		if (io_write_full(fd, e->raw, bytes) < 0)
 			return write_fault("write", name, err);
 		e->bytes += bytes;
@@ -122,7 +151,7 @@ static int write_tensors(struct exporting *e, int fd, const char *name, const st
 {
 	int result = 0;
 	for (size_t i = 0; result == 0 && i < group->count; i++)
-		result = write_tensor(e, fd, name, ckpt_tensor_at(e->ckpt, group->first + i), err);
+		result = write_tensor(e, fd, name, tensor_of(e, group, i), err);
 	return result;
 }
 
@@ -135,8 +164,9 @@ static int encode_header(struct exporting *e, const struct shard_group *group, c
 	if (!tensors)
 		return err_set(err, "export: no memory");
 	for (size_t i = 0; i < group->count; i++) {
-		tensors[i] = *ckpt_tensor_at(e->ckpt, group->first + i);
-		tensors[i].dtype = e->export->dtype;
+		tensors[i] = *tensor_of(e, group, i);
+		if (!stays(&tensors[i]))
+			tensors[i].dtype = e->export->dtype;
 	}
 	return safetensors_encode(tensors, group->count, &format, 1, prefix, size, &data, err);
 }
@@ -193,11 +223,11 @@ static int plan(struct exporting *e, struct err *err)
 	for (size_t i = 0; i < count; i++) {
 		const struct safetensors_tensor *tensor = ckpt_tensor_at(e->ckpt, i);
 		uint64_t elements = 0;
-		if (!narrow_is_float(tensor->dtype))
+		if (!narrow_is_float(tensor->dtype) && !stays(tensor))
 			return err_fail(err, EXIT_DATA, "export: tensor %s has elements of type %s, which can't be converted", tensor->name,
 				safetensors_dtype_name(tensor->dtype));
 		safetensors_elements(tensor->shape, tensor->dims, &elements);
-		bytes[i] = elements * safetensors_dtype_bits(e->export->dtype) / 8;
+		bytes[i] = elements * safetensors_dtype_bits(stays(tensor) ? tensor->dtype : e->export->dtype) / 8;
 	}
 	e->files = shard_plan_group(bytes, writer, count, e->export->shard_size, e->groups);
 	return e->files ? 0 : err_fail(err, EXIT_DATA, "export: the checkpoint has no tensors");

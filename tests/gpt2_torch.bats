@@ -25,3 +25,7 @@ compare() {
 @test "the MLP agrees with PyTorch" { compare mlp; }
 
 @test "the MLP in plain C agrees with PyTorch" { compare mlp --plain; }
+
+@test "the MLP with batch normalisation agrees with PyTorch, in its running statistics too" { compare mlp-batchnorm; }
+
+@test "the MLP with batch normalisation in plain C agrees with PyTorch" { compare mlp-batchnorm --plain; }

@@ -248,6 +248,10 @@ tests_unit_test_cuda_add_LDADD = $(cuda_kernels) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_feed
 tests_unit_test_feed_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_batchnorm
+tests_unit_test_batchnorm_SOURCES = tests/unit/test_batchnorm.c tests/unit/model_fixture.c tests/unit/model_fixture.h \
+	tests/unit/ops_fixture.c tests/unit/ops_fixture.h tests/unit/world_fixture.c tests/unit/world_fixture.h
+tests_unit_test_batchnorm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_validate
 tests_unit_test_validate_SOURCES = tests/unit/test_validate.c tests/unit/model_fixture.c tests/unit/model_fixture.h \
 	tests/unit/world_fixture.c tests/unit/world_fixture.h
@@ -290,7 +294,7 @@ check_PROGRAMS += tests/tools/model_logits tests/tools/safetensors_check
 tests_tools_model_logits_LDADD = $(trainer_LIBS)
 tests_tools_safetensors_check_LDADD = libcheckpoint.la
 EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
-EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py
+EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py tests/batchnorm.bats
 
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats tests/small_run.bash
 

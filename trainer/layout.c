@@ -9,16 +9,27 @@
 #include "checkpoint/shard_plan.h"
 #include "common/auto.h"
 
+/* A counter is one int64 in the files. */
+static void describe_tensor(const struct tensor *row, struct snapshot_tensor *tensor)
+{
+	*tensor = (struct snapshot_tensor){ .name = row->name, .dtype = SAFETENSORS_I64 };
+	if (row->role == TENSOR_COUNTER)
+		return;
+	tensor->dtype = SAFETENSORS_F32;
+	tensor->dims = row->dims;
+	for (int d = 0; d < row->dims; d++)
+		tensor->shape[d] = row->shape[d];
+}
+
 static void describe(struct layout *layout, const int *writer)
 {
 	for (int i = 0; i < layout->table->count; i++) {
 		const struct tensor *row = &layout->table->rows[i];
-		struct snapshot_tensor *tensor = &layout->tensors[i];
-		*tensor = (struct snapshot_tensor){ .name = row->name, .dtype = SAFETENSORS_F32, .dims = row->dims,
-			.writer = writer[i] };
-		for (int d = 0; d < row->dims; d++)
-			tensor->shape[d] = row->shape[d];
-		layout->slices[i] = (struct snapshot_slice){ .tensor = row->name, .count = row->count, .writer = writer[i] };
+		describe_tensor(row, &layout->tensors[i]);
+		layout->tensors[i].writer = writer[i];
+		if (row->role == TENSOR_PARAMETER)
+			layout->slices[layout->slice_count++] = (struct snapshot_slice){ .tensor = row->name, .count = row->count,
+				.writer = writer[i] };
 	}
 }
 
@@ -78,12 +89,14 @@ void layout_clear(struct layout *layout)
 
 void layout_place(struct layout *layout, const void *base)
 {
+	struct snapshot_slice *slice = layout->slices;
 	for (int i = 0; i < layout->table->count; i++) {
+		const struct tensor *row = &layout->table->rows[i];
+		struct snapshot_slice *own = row->role == TENSOR_PARAMETER ? slice++ : NULL;
 		if (!is_own(layout, i))
 			continue;
-		for (int s = 0; s < SNAPSHOT_STATES; s++)
-			layout->slices[i].state[s] = (const float *)base + (size_t)s * layout->table->elements
-				+ layout->table->rows[i].offset;
-		layout->tensors[i].data = layout->slices[i].state[SNAPSHOT_MASTER];
+		layout->tensors[i].data = (const float *)base + row->offset;
+		for (int s = 0; own && s < SNAPSHOT_STATES; s++)
+			own->state[s] = (const float *)base + (size_t)s * layout->table->elements + row->offset;
 	}
 }

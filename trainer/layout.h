@@ -14,7 +14,8 @@ struct layout {
 	const struct tensor_table *table; /* borrowed */
 	int part, parts;
 	struct snapshot_tensor *tensors;  /* [table->count] with writers; data NULL until layout_place, and of other parts */
-	struct snapshot_slice *slices;    /* [table->count] */
+	struct snapshot_slice *slices;    /* [slice_count] one a parameter: statistics are in the model's files only */
+	size_t slice_count;
 	size_t first, end;                /* elements of the part in each arena; its tensors stand side by side */
 };
 

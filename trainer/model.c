@@ -73,6 +73,7 @@ void model_destroy(struct model *model)
 	if (model->block)
 		model->ops->release(model->ops, model->block);
 	tensor_table_clear(&model->table);
+	batchnorm_destroy(model->batchnorm);
 	free(model->kind);
 	free(model);
 }
@@ -121,9 +122,27 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 	return 0;
 }
 
+int model_join(struct model *model, struct comm *comm, struct err *err)
+{
+	return model->batchnorm ? batchnorm_join(model->batchnorm, comm, err) : 0;
+}
+
 void model_bind(struct model *model, const float *weights)
 {
 	model->weights = weights;
+	if (model->batchnorm)
+		batchnorm_bind(model->batchnorm, weights);
+}
+
+void model_settle(const struct model *model, float *weights)
+{
+	if (model->batchnorm)
+		batchnorm_settle(model->batchnorm, weights);
+}
+
+double model_waited(struct model *model)
+{
+	return model->batchnorm ? batchnorm_waited(model->batchnorm) : 0;
 }
 
 static void run(struct model *model, const struct batch *batch, const struct model_pass *pass, double *loss_sum,
@@ -152,6 +171,15 @@ void model_train(struct model *model, const struct batch *batch, float *grads, i
 {
 	const struct model_pass pass = { .grads = grads, .accumulate = accumulate, .ready = ready, .arg = arg };
 	run(model, batch, &pass, loss_sum, valid);
+}
+
+void model_absent(struct model *model, model_ready *ready, void *arg)
+{
+	const struct model_pass pass = { .ready = ready, .arg = arg };
+	if (model->methods->absent)
+		model->methods->absent(model, &pass);
+	else if (ready)
+		ready(arg, model_layers(model) - 1);
 }
 
 double model_flops(const struct model *model)

@@ -3,8 +3,11 @@
 #ifndef MUSTER_MODEL_H
 #define MUSTER_MODEL_H
 
+#include <stdbool.h>
+
 #include "common/err.h"
 #include "trainer/batch.h"
+#include "trainer/comm.h"
 #include "trainer/ops.h"
 #include "trainer/tensors.h"
 
@@ -14,6 +17,7 @@ struct model_config {
 	enum model_kind kind;
 	int layers, width, heads, context, vocabulary; /* gpt2 */
 	int inputs, hidden, classes;                   /* mlp: Linear(inputs, hidden) – ReLU – Linear(hidden, classes) */
+	bool batchnorm;                                /* mlp: BatchNorm(hidden) before the ReLU */
 };
 
 struct model;
@@ -32,10 +36,21 @@ int model_layers(const struct model *model); /* number of distinct tensor.layer 
 /* Prepares `ops` for microbatches of up to `batch` samples and allocates activations. Once. */
 int model_prepare(struct model *model, struct ops *ops, int batch, struct err *err);
 
+/* A model with batch normalisation exchanges something in each model_train with all ranks of `comm`, which must outlive it: they
+ * have to train the same number of microbatches, and one that can't calls model_absent. Without this it is alone. */
+int model_join(struct model *model, struct comm *comm, struct err *err);
+
 /* Where the weights are (an arena by the table's offsets); must be called before forward. */
 void model_bind(struct model *model, const float *weights);
 
-/* Losses of the batch (sum over valid targets, in index order, fp64) and the number of valid targets. */
+/* Writes the statistics that have been counted since model_bind into the arena that is to be bound next. */
+void model_settle(const struct model *model, float *weights);
+
+/* Seconds that model_train has waited for other ranks since the last call. */
+double model_waited(struct model *model);
+
+/* Losses of the batch (sum over valid targets, in index order, fp64) and the number of valid targets. Batches are normalised by
+ * the running statistics. */
 void model_loss(struct model *model, const struct batch *batch, double *loss_sum, int64_t *valid);
 
 /* Forward and backward: gradients of (sum of losses × params->loss_scale) into the arena `grads`, accumulate 0 for the
@@ -43,6 +58,10 @@ void model_loss(struct model *model, const struct batch *batch, double *loss_sum
  * and positions behind the batch's (at most the model's context), keep the zeros that the arena was allocated with. */
 void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate, double *loss_sum,
 	int64_t *valid, model_ready *ready, void *arg);
+
+/* In the place of model_train: takes part in what the ranks exchange, and calls `ready` (which may be NULL) at the same moments,
+ * without a batch. No gradient is written. */
+void model_absent(struct model *model, model_ready *ready, void *arg);
 
 /* Floating-point operations of forward and backward of one sample: 6·parameters·positions + attention
  * (12·layers·width·positions²; the formula of the PaLM paper, appendix B). */

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "trainer/batchnorm.h"
 #include "trainer/model.h"
 
 /* Where the losses of a microbatch end up; ready may be NULL. */
@@ -24,6 +25,8 @@ struct model_methods {
 	size_t (*lay_out)(struct model *model, int batch, float *base);
 	/* One pass; leaves the loss of each target in model->losses. */
 	void (*run)(struct model *model, const struct batch *batch, const struct model_pass *pass);
+	/* What model_absent does; NULL: nothing but to say at once that all is ready. */
+	void (*absent)(struct model *model, const struct model_pass *pass);
 	/* Targets of a batch. */
 	size_t (*targets)(const struct batch *batch);
 	double (*flops)(const struct model *model);
@@ -37,6 +40,7 @@ struct model {
 	const struct model_methods *methods;
 	struct tensor_table table;
 	struct ops *ops;      /* the caller's */
+	struct batchnorm *batchnorm; /* NULL: there is none */
 	const float *weights; /* the caller's arena */
 	float *losses;        /* of each target of a microbatch, inside `block` */
 	float *block;         /* activations, one allocation of ops */

@@ -56,6 +56,21 @@ static int usage_error(const struct err *err)
 	return (int)err->status;
 }
 
+/* Whether so many ranks can share a step. */
+static int check_world(const struct settings *settings, int ranks, struct err *err)
+{
+	if (ranks > settings->slots)
+		return err_fail(err, EXIT_USAGE, "%d ranks can't share the %lld slots of a step, some would have none: start 1 to %lld "
+			"ranks, or a new run with --slots %d or more", ranks, (long long)settings->slots, (long long)settings->slots, ranks);
+	if (settings->batchnorm && settings->slots % ranks)
+		return err_fail(err, EXIT_USAGE, "%d ranks can't share the %lld slots of a step evenly, and with --batchnorm all have to "
+			"normalise as many batches: start a number of ranks that divides --slots", ranks, (long long)settings->slots);
+	if (settings->batchnorm && settings->microbatch * ranks < 2)
+		return err_fail(err, EXIT_USAGE, "--batchnorm has nothing to normalise over with one rank and --microbatch 1: give a "
+			"larger --microbatch, or start more ranks");
+	return 0;
+}
+
 /* Who am I, and where are the others. */
 static int meet(struct run *run, struct err *err)
 {
@@ -64,12 +79,8 @@ static int meet(struct run *run, struct err *err)
 		return -1;
 	if (run->ident.world_size > 1)
 		log_set_tag("rank %d on %s", run->ident.rank, run->ident.node);
-	if (run->ident.world_size > settings->slots) {
-		err_fail(err, EXIT_USAGE, "%d ranks can't share the %lld slots of a step, some would have none: start 1 to %lld ranks, "
-			"or a new run with --slots %d or more", run->ident.world_size, (long long)settings->slots,
-			(long long)settings->slots, run->ident.world_size);
+	if (check_world(settings, run->ident.world_size, err) < 0)
 		return ERR_SHARED;
-	}
 	run->rdzv = rdzv_open(&run->ident, settings->rendezvous, settings->rdzv_timeout, err);
 	if (!run->rdzv)
 		return err->status == EXIT_USAGE ? ERR_SHARED : -1; /* the way a step is started is the same for all ranks */
@@ -141,7 +152,8 @@ static int build_model(struct run *run, struct err *err)
 	if (!run->model)
 		return -1;
 	run->ops = ops_cpu_create(false, err);
-	if (!run->ops || model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0)
+	if (!run->ops || model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0
+		|| model_join(run->model, run->comm, err) < 0)
 		return -1;
 	if (state_alloc(&run->state, run->ops, model_tensors(run->model), err) < 0)
 		return -1;

@@ -27,6 +27,8 @@ json_t *numerics_record(const struct settings *settings, const struct ops *ops, 
 		json_decref(record);
 		return NULL;
 	}
+	if (record && settings->batchnorm)
+		json_object_set_new(record, "world_size", json_integer(comm_size(comm)));
 	return record;
 }
 

@@ -69,6 +69,21 @@ struct ops {
 	void (*layernorm_backward)(struct ops *ops, float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
 		const float *gamma, const float *mean, const float *rstd, int M, int C, int accumulate_dx, int accumulate);
 
+	/* Batch normalisation over the rows, in parts: between them ranks join what they have (batchnorm.h). Rows m with
+	 * targets[m] < 0 do not count. Sums are fp64.
+	 * moments[2,C]: the mean over the rows, and the sum of the squared distances from it. */
+	void (*batchnorm_moments)(struct ops *ops, double *moments, const float *x, const int32_t *targets, int M, int C);
+	/* y[M,C] = max(0, (x - mean)·rstd·gamma + beta), all of these [C] */
+	void (*batchnorm_relu)(struct ops *ops, float *y, const float *x, const float *mean, const float *rstd,
+		const float *gamma, const float *beta, int M, int C);
+	/* sums[2,C]: of dy·n, n = (x - mean)·rstd, and of dy; dgamma[C] and dbeta[C] = or += the same */
+	void (*batchnorm_sums)(struct ops *ops, double *sums, float *dgamma, float *dbeta, const float *dy, const float *x,
+		const float *mean, const float *rstd, const int32_t *targets, int M, int C, int accumulate);
+	/* dx[M,C] = (dy - means[1] - n·means[0])·gamma·rstd with means[2,C], the sums over all ranks ÷ their rows; 0 in rows that do
+	 * not count. dx may be dy. */
+	void (*batchnorm_backward)(struct ops *ops, float *dx, const float *dy, const float *x, const float *mean,
+		const float *rstd, const float *gamma, const float *means, const int32_t *targets, int M, int C);
+
 	/* y[M,N] = x[M,K] · w[K,N] + bias[N] (bias may be NULL) */
 	void (*linear)(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N);
 	/* pre[M,N] = x·w + bias, y = GELU(pre), tanh form as in GPT-2 */

@@ -3,6 +3,7 @@
 #include "trainer/optimizer.h"
 
 #include <math.h>
+#include <string.h>
 
 double optimizer_learning_rate(const struct optimizer_config *config, uint64_t step)
 {
@@ -54,6 +55,10 @@ void optimizer_update(struct ops *ops, const struct tensor_table *table, const s
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
 		const struct adamw_state row_to = at(to, row->offset), row_from = at(from, row->offset);
+		if (row->role != TENSOR_PARAMETER) {
+			memmove(row_to.weights, row_from.weights, row->count * sizeof *row_to.weights);
+			continue;
+		}
 		ops->adamw(ops, &row_to, &row_from, row_to.weights, grads + row->offset, row->count, row->decay);
 	}
 }

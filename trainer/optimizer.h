@@ -30,8 +30,8 @@ void optimizer_begin(const struct optimizer_config *config, uint64_t step, int64
  * whether the step changes the weights. */
 bool optimizer_clip(const struct optimizer_config *config, double loss, double norm, struct step_params *params);
 
-/* AdamW over all tensors, from the arenas of `from` to those of `to`, which may be the same; matrices (tensor.decay) decay. The
- * arenas have the table's offsets. Padding is not touched. */
+/* AdamW over all parameters, from the arenas of `from` to those of `to`, which may be the same; matrices (tensor.decay) decay.
+ * Statistics stay as they are. The arenas have the table's offsets. Padding is not touched. */
 void optimizer_update(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
 	const struct adamw_state *from, const float *grads);
 

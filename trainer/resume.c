@@ -17,13 +17,34 @@
 static int check_tensor(struct ckpt *ckpt, const struct tensor *row, struct err *err)
 {
 	const struct safetensors_tensor *found = ckpt_tensor_find(ckpt, row->name);
+	int dims = row->role == TENSOR_COUNTER ? 0 : row->dims;
 	if (!found)
 		return err_fail(err, EXIT_DATA, "resume: the checkpoint has no tensor %s", row->name);
-	bool same = found->dims == row->dims;
-	for (int d = 0; same && d < row->dims; d++)
+	bool same = found->dims == dims;
+	for (int d = 0; same && d < dims; d++)
 		same = found->shape[d] == row->shape[d];
 	if (!same)
 		return err_fail(err, EXIT_DATA, "resume: tensor %s of the checkpoint has another shape", row->name);
+	enum safetensors_dtype want = row->role == TENSOR_COUNTER ? SAFETENSORS_I64 : SAFETENSORS_F32;
+	if (row->role != TENSOR_PARAMETER && found->dtype != want)
+		return err_fail(err, EXIT_DATA, "resume: tensor %s of the checkpoint is %s, not %s", row->name,
+			safetensors_dtype_name(found->dtype), safetensors_dtype_name(want));
+	return 0;
+}
+
+/* What the model counts stands beside its weights: few numbers, after everything has been verified. */
+static int read_statistics(struct run *run, struct ckpt *ckpt, struct err *err)
+{
+	struct state *state = &run->state;
+	for (int i = 0; i < state->tensors->count; i++) {
+		const struct tensor *row = &state->tensors->rows[i];
+		int rc = 0;
+		if (row->role != TENSOR_PARAMETER)
+			rc = ckpt_read_tensor(ckpt, row->name, 0, row->role == TENSOR_COUNTER ? 1 : row->count,
+				state->weights + row->offset, err);
+		if (rc < 0)
+			return rc == -1 ? err_prefix(err, "resume") : rc;
+	}
 	return 0;
 }
 
@@ -41,10 +62,12 @@ static int read_state(struct run *run, struct ckpt *ckpt, struct err *err)
 		const struct tensor *row = &state->tensors->rows[i];
 		if (check_tensor(ckpt, row, err) < 0)
 			return -1;
-		for (int s = 0; s < SNAPSHOT_STATES; s++)
+		for (int s = 0; row->role == TENSOR_PARAMETER && s < SNAPSHOT_STATES; s++)
 			wants[count++] = (struct ckpt_want){ (enum snapshot_state)s, row->name, 0, row->count, arenas[s] + row->offset };
 	}
 	int rc = ckpt_load(ckpt, wants, count, err);
+	if (rc == 0)
+		return read_statistics(run, ckpt, err);
 	return rc == -1 ? err_prefix(err, "resume") : rc;
 }
 
@@ -92,6 +115,23 @@ static bool is_imported(const struct manifest *manifest)
 	return manifest->step == 0 && json_is_true(json_object_get(manifest->config, "imported"));
 }
 
+/* What is normalised together depends on what each rank holds at once, so neither may change. */
+static int compare_batches(const struct settings *settings, int world_size, const struct manifest *manifest, struct err *err)
+{
+	json_int_t microbatch = json_integer_value(json_object_get(manifest->numerics, "microbatch"));
+	if (!settings->batchnorm)
+		return 0;
+	if (world_size != manifest->world_size)
+		return err_fail(err, EXIT_USAGE, "resume: there %s %d rank%s, but the run in this --ckpt-dir was begun with %d, and "
+			"--batchnorm normalises over them: start %d, or a new run in another directory", world_size == 1 ? "is" : "are",
+			world_size, world_size == 1 ? "" : "s", manifest->world_size, manifest->world_size);
+	if (microbatch != settings->microbatch)
+		return err_fail(err, EXIT_USAGE, "resume: --microbatch is %lld, but the run in this --ckpt-dir was begun with %lld, and "
+			"--batchnorm normalises over it: give the old value, or start a new run in another directory",
+			(long long)settings->microbatch, (long long)microbatch);
+	return 0;
+}
+
 /* The checkpoint's own parameters against the present ones; the differences that are allowed go to `changes`. */
 static int compare(struct run *run, const struct manifest *manifest, json_t *changes, struct err *err)
 {
@@ -105,6 +145,8 @@ static int compare(struct run *run, const struct manifest *manifest, json_t *cha
 	if (manifest->cursor != step * (uint64_t)settings->global_batch)
 		return err_fail(err, EXIT_DATA, "resume: the checkpoint of step %" PRIu64 " stands at sample %" PRIu64 ", not at %"
 			PRIu64, step, manifest->cursor, step * (uint64_t)settings->global_batch);
+	if (compare_batches(settings, run->ident.world_size, manifest, err) < 0)
+		return -1;
 	return numerics_compare(manifest->numerics, run->numerics, settings->require_identical, step, changes, err);
 }
 

@@ -216,7 +216,7 @@ static int open_client(struct saver *saver, struct err *err)
 	saver->snapshot = (struct snapshot){ .attempt = plan->attempt, .world_size = plan->world_size, .seed = plan->seed,
 		.config_json = plan->config_json, .numerics_json = plan->numerics_json, .model_json = plan->model_json,
 		.tensors = layout->tensors, .tensor_count = (size_t)layout->table->count, .slices = layout->slices,
-		.slice_count = (size_t)layout->table->count, .part = layout->part, .parts = layout->parts,
+		.slice_count = layout->slice_count, .part = layout->part, .parts = layout->parts,
 		.shard_size = plan->shard_size };
 	const struct ckptd_plan service = { .dir = plan->dir, .token = plan->token, .memory = &saver->rotation.memory,
 		.snapshot = &saver->snapshot, .retention = plan->retention, .host = layout->parts > 1 ? plan->host : NULL,

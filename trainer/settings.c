@@ -41,6 +41,8 @@ static const struct opt table[] = {
 		.help = "mlp: units of the hidden layer" },
 	{ "classes", OPT_IDENTITY, OPT_COUNT, AT(classes), "10", 2, 65536, .argument = "N", .mode = "mlp",
 		.help = "mlp: classes" },
+	{ "batchnorm", OPT_IDENTITY, OPT_SWITCH, AT(batchnorm), .mode = "mlp",
+		.help = "mlp: normalise the hidden layer over the microbatches that all ranks have in hand; the number of ranks stays as it is" },
 	COUNT("seed", OPT_IDENTITY, seed, "1", 0, 9e15, "of the initial weights and the order of samples"),
 
 	{ "data", OPT_OPERATION, OPT_TEXT, AT(data), .argument = "FILES", .group = "Data:",
@@ -250,7 +252,7 @@ struct model_config settings_model(const struct settings *settings, int features
 {
 	if (settings->model == MODEL_MLP)
 		return (struct model_config){ .kind = MODEL_MLP, .inputs = features, .hidden = (int)settings->hidden,
-			.classes = (int)settings->classes };
+			.classes = (int)settings->classes, .batchnorm = settings->batchnorm };
 	return (struct model_config){ .kind = MODEL_GPT2, .layers = (int)settings->layers, .width = (int)settings->width,
 		.heads = (int)settings->heads, .context = (int)settings->context, .vocabulary = (int)settings->vocabulary };
 }

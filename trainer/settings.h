@@ -29,6 +29,7 @@ struct settings {
 	int64_t hidden, classes;                           /* mlp */
 	int64_t seed, global_batch, slots;
 	int last_batch, order;
+	bool batchnorm;                                    /* mlp */
 	/* schedule */
 	int64_t steps, warmup_steps, decay_steps; /* decay_steps may be OPT_AUTO: settings_decay_steps() */
 	double learning_rate, min_learning_rate, weight_decay, beta1, beta2, epsilon, clip;

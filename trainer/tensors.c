@@ -57,7 +57,7 @@ int tensor_table_add(struct tensor_table *table, const struct tensor *row, struc
 	added.offset = table->elements;
 	added.count = (size_t)(added.shape[0] * added.shape[1]);
 	table->elements = align_up(added.offset + (size_t)(added.padded[0] * added.padded[1]));
-	table->parameters += added.count;
+	table->parameters += added.role == TENSOR_PARAMETER ? added.count : 0;
 	rows[table->count++] = added;
 	return 0;
 }

@@ -15,6 +15,13 @@
 
 enum tensor_init { TENSOR_ZERO, TENSOR_ONE, TENSOR_NORMAL /* mean 0, deviation init_std */, TENSOR_UNIFORM /* ± init_std */ };
 
+/* What is not a parameter has no gradient and no optimizer's state: the model counts it, and it is saved with the weights. */
+enum tensor_role {
+	TENSOR_PARAMETER,
+	TENSOR_STATISTIC,  /* fp32 */
+	TENSOR_COUNTER,    /* one int64, a scalar in files, in the place of two fp32: shape [2] */
+};
+
 struct tensor {
 	char name[96];               /* Hugging Face's, such as transformer.h.0.attn.c_attn.weight */
 	int dims;                    /* 1 or 2 */
@@ -26,6 +33,7 @@ struct tensor {
 	size_t count;                /* logical elements */
 	enum tensor_init init;
 	float init_std;
+	enum tensor_role role;
 };
 
 /* Rows stand in the order in which the backward pass finishes their gradients, so a bucket is a contiguous run. */
@@ -33,7 +41,7 @@ struct tensor_table {
 	struct tensor *rows;
 	int count;
 	size_t elements;      /* of one arena, with padding */
-	size_t parameters;    /* sum of the logical counts */
+	size_t parameters;    /* sum of the logical counts of those */
 };
 
 /* Appends a row and computes its offset and count; a padded dimension of 0 means as its shape. Refuses a name that is

@@ -56,14 +56,16 @@ static struct feed *start_feed(struct run *run, struct err *err)
 	return feed_start(run->data, &plan, err);
 }
 
-/* This rank's data can't be read: it says so and goes on without gradients, so that all learn it at the end of the step. */
-static void give_up_slot(struct loop *loop, const struct err *err)
+/* This rank's data can't be read: it says so and goes on without gradients, so that all learn it at the end of the step. `left`
+ * microbatches of the slot are not trained. */
+static void give_up_slot(struct loop *loop, int64_t left, const struct err *err)
 {
 	struct run *run = loop->run;
 	if (!loop->fault)
 		log_error("step %" PRIu64 ": %s", run->state.step + 1, err->text);
 	loop->fault = (int)err->status;
-	ddp_ready(run->ddp, model_layers(run->model) - 1);
+	for (; left > 0; left--)
+		model_absent(run->model, left == 1 ? ddp_ready : NULL, run->ddp);
 	ddp_slot_end(run->ddp, 0, 0);
 }
 
@@ -79,7 +81,7 @@ static void train_slot(struct loop *loop, int slot)
 		int64_t microbatch_valid;
 		const struct batch *batch = loop->fault ? NULL : feed_next(loop->feed, &err);
 		if (!batch) {
-			give_up_slot(loop, &err);
+			give_up_slot(loop, microbatches - i, &err);
 			return;
 		}
 		model_train(run->model, batch, grads, i > 0, &microbatch_loss, &microbatch_valid,
@@ -121,6 +123,7 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 		.save = save_is_due(run, step), .fault = own_fault(loop) };
 	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
 		return -1;
+	loop->result.exposed += model_waited(run->model);
 	if (loop->result.fault) {
 		err_fail(err, (enum exit_status)loop->result.fault, "step %" PRIu64 ": rank %d can't go on: all ranks end with "
 			"status %d; nothing is saved after step %" PRIu64, step, loop->result.fault_rank, loop->result.fault, step - 1);
@@ -140,6 +143,8 @@ static void update(struct loop *loop, uint64_t step)
 	struct run *run = loop->run;
 	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
 	state_update(&run->state, ddp_grads(run->ddp), loop->changed);
+	if (loop->changed)
+		model_settle(run->model, run->state.weights);
 	model_bind(run->model, run->state.weights);
 	run->state.step = step;
 }

@@ -3,6 +3,7 @@ noinst_LIBRARIES += libtrainer.a
 libtrainer_a_SOURCES =
 # random numbers, tensor table, models, optimizer
 libtrainer_a_SOURCES += trainer/batch.h \
+	trainer/batchnorm.c trainer/batchnorm.h \
 	trainer/model.c trainer/model.h trainer/model_kind.h \
 	trainer/model_gpt2.c \
 	trainer/model_mlp.c \
@@ -15,11 +16,13 @@ trainer_LIBS = libtrainer.a librun.la libcheckpoint.la liblaunch.la libcommon.la
 libtrainer_a_SOURCES += trainer/ops.h \
 	trainer/cpu/cpu.h \
 	trainer/cpu/fast_attention.c \
+	trainer/cpu/fast_batchnorm.c \
 	trainer/cpu/fast_linear.c \
 	trainer/cpu/fast_loss.c \
 	trainer/cpu/fast_norm.c \
 	trainer/cpu/fast_update.c \
-	trainer/cpu/kernels.h trainer/cpu/kernels_product.h trainer/cpu/kernels_rows.h trainer/cpu/kernels_tiles.h \
+	trainer/cpu/kernels.h trainer/cpu/kernels_batchnorm.h trainer/cpu/kernels_product.h \
+	trainer/cpu/kernels_rows.h trainer/cpu/kernels_tiles.h \
 	trainer/cpu/vec.h \
 	trainer/cpu/kernels_avx2.c \
 	trainer/cpu/kernels_avx512.c \
@@ -27,6 +30,7 @@ libtrainer_a_SOURCES += trainer/ops.h \
 	trainer/cpu/isa.c trainer/cpu/isa.h \
 	trainer/cpu/ops_cpu.c \
 	trainer/cpu/plain_attention.c \
+	trainer/cpu/plain_batchnorm.c \
 	trainer/cpu/plain_linear.c \
 	trainer/cpu/plain_loss.c \
 	trainer/cpu/plain_norm.c \

@@ -2,10 +2,11 @@
 /* Runs a model on weights and batches out of a file, for a comparison with another implementation:
  *     model_run [--plain] INPUT OUTPUT
  * Both files are records: name (96 bytes, NUL-padded), size (uint64), data; little-endian.
- * INPUT: config (int32: kind, layers, width, heads, context, vocabulary, inputs, hidden, classes, samples, steps),
+ * INPUT: config (int32: kind, layers, width, heads, context, vocabulary, inputs, hidden, classes, samples, batchnorm, steps),
  * schedule (float64: learning rate, minimum, warmup, beta1, beta2, epsilon, decay, clip), one record of fp32 a tensor, and
  * of all steps tokens (int32) or inputs (fp32), and targets (int32).
- * OUTPUT: loss (float64), the gradients of the first batch a tensor (fp32), curve and norms (float64 a step). */
+ * OUTPUT: loss (float64), the gradients of the first batch a tensor (fp32), curve and norms (float64 a step), the loss of the
+ * first batch at the end without training (float64), and the statistics at the end a tensor (fp32, a counter as int64). */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,7 +34,7 @@ struct records {
 };
 
 struct setup {
-	int32_t kind, layers, width, heads, context, vocabulary, inputs, hidden, classes, samples, steps;
+	int32_t kind, layers, width, heads, context, vocabulary, inputs, hidden, classes, samples, batchnorm, steps;
 };
 
 struct schedule {
@@ -94,7 +95,7 @@ static struct model *create(const struct setup *s, struct err *err)
 {
 	const struct model_config config = { .kind = s->kind ? MODEL_MLP : MODEL_GPT2, .layers = s->layers,
 		.width = s->width, .heads = s->heads, .context = s->context, .vocabulary = s->vocabulary, .inputs = s->inputs,
-		.hidden = s->hidden, .classes = s->classes };
+		.hidden = s->hidden, .classes = s->classes, .batchnorm = s->batchnorm };
 	return model_create(&config, err);
 }
 
@@ -180,12 +181,25 @@ static double train_step(struct run *run, const struct batch *batch, uint64_t st
 	return loss;
 }
 
-static void write_gradients(const struct run *run, FILE *file)
+/* Of the parameters, or of the others. */
+static void write_tensors(const struct run *run, bool parameters, const float *from, FILE *file)
 {
 	for (int i = 0; i < run->table->count; i++) {
 		const struct tensor *row = &run->table->rows[i];
-		write_record(file, row->name, run->grads + row->offset, row->count * sizeof(float));
+		if ((row->role == TENSOR_PARAMETER) == parameters)
+			write_record(file, row->name, from + row->offset, row->count * sizeof(float));
 	}
+}
+
+static void write_end(struct run *run, const struct records *in, FILE *out)
+{
+	const struct batch batch = batch_of(run, in, 0);
+	double loss;
+	int64_t valid;
+	model_loss(run->model, &batch, &loss, &valid);
+	loss /= (double)valid;
+	write_record(out, "evaluated", &loss, sizeof loss);
+	write_tensors(run, false, run->weights, out);
 }
 
 static void train(struct run *run, const struct records *in, FILE *out)
@@ -199,9 +213,11 @@ static void train(struct run *run, const struct records *in, FILE *out)
 		curve[i] = train_step(run, &batch, i + 1, &norms[i]);
 		if (i == 0) {
 			write_record(out, "loss", curve, sizeof *curve);
-			write_gradients(run, out);
+			write_tensors(run, true, run->grads, out);
 		}
 		optimizer_update(run->ops, run->table, &state, &state, run->grads);
+		model_settle(run->model, run->weights);
+		model_bind(run->model, run->weights);
 	}
 	write_record(out, "curve", curve, steps * sizeof *curve);
 	write_record(out, "norms", norms, steps * sizeof *norms);
@@ -229,6 +245,7 @@ int main(int argc, char **argv)
 		die("open the output");
 	open_run(&run, &in, plain);
 	train(&run, &in, out);
+	write_end(&run, &in, out);
 	printf("%s\n", run.ops->name);
 	close_run(&run);
 	for (int i = 0; i < in.count; i++)

@@ -38,7 +38,7 @@ static void randomise(const struct fixture *f)
 		const struct tensor *row = &f->table->rows[i];
 		const double middle = row->init == TENSOR_ONE ? 1.0 : 0.0, half = row->dims == 2 ? 0.6 : 0.4;
 		for (size_t k = 0; k < row->count; k++)
-			f->weights[row->offset + k] =
+			f->weights[row->offset + k] = row->role != TENSOR_PARAMETER ? (float)middle :
 				(float)(middle + half * (2 * fixture_unit(7, (uint32_t)i, (uint32_t)k) - 1));
 	}
 }

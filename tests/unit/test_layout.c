@@ -75,9 +75,48 @@ static void every_tensor_has_one_writer(void **unused)
 	tensor_table_clear(&table);
 }
 
+/* What a model counts is saved with its weights and has no optimizer's state; a counter is one int64. */
+static void statistics_have_no_slices(void **state)
+{
+	struct tensor_table table = { 0 };
+	struct tensor rows[] = {
+		{ .name = "1.weight", .dims = 1, .shape = { 5 } },
+		{ .name = "1.running_mean", .dims = 1, .shape = { 5 }, .role = TENSOR_STATISTIC },
+		{ .name = "1.num_batches_tracked", .dims = 1, .shape = { 2 }, .role = TENSOR_COUNTER },
+		{ .name = "0.weight", .dims = 2, .shape = { 3, 5 } },
+	};
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(tensor_table_add(&table, &rows[i], NULL), 0);
+	assert_int_equal(table.parameters, 20);
+	float *slot = make_slot(&table);
+	for (int part = 0; part < 3; part++) {
+		struct layout layout;
+		assert_int_equal(layout_make(&layout, &table, part, 3, NULL), 0);
+		layout_place(&layout, slot);
+		assert_int_equal(layout.slice_count, 2);
+		assert_string_equal(layout.slices[0].tensor, "1.weight");
+		assert_string_equal(layout.slices[1].tensor, "0.weight");
+		assert_int_equal(layout.tensors[1].dtype, SAFETENSORS_F32);
+		assert_int_equal(layout.tensors[1].dims, 1);
+		assert_int_equal(layout.tensors[2].dtype, SAFETENSORS_I64);
+		assert_int_equal(layout.tensors[2].dims, 0);
+		for (int i = 0; i < 4; i++)
+			assert_ptr_equal(layout.tensors[i].data, layout.tensors[i].writer == layout.part
+				? slot + table.rows[i].offset : NULL);
+		for (int i = 0; i < 2; i++)
+			for (size_t s = 0; s < SNAPSHOT_STATES; s++)
+				assert_ptr_equal(layout.slices[i].state[s], layout.slices[i].writer == layout.part
+					? slot + s * table.elements + table.rows[3 * i].offset : NULL);
+		layout_clear(&layout);
+	}
+	free(slot);
+	tensor_table_clear(&table);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(statistics_have_no_slices),
 		cmocka_unit_test(every_tensor_has_one_writer),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,6 +136,36 @@ static void masked_step_changes_nothing(void **state)
 	fixture_close(&f);
 }
 
+/* Whatever stands in the place of their gradients. */
+static void statistics_go_along_unchanged(void **state)
+{
+	const struct model_config config = { .kind = MODEL_MLP, .inputs = 9, .hidden = 11, .classes = 5, .batchnorm = true };
+	struct fixture f = fixture_open(&config, false, 2);
+	float *from[3] = { f.weights, fixture_arena(&f), fixture_arena(&f) }, *to[3];
+	const struct tensor *var = tensor_table_find(f.table, "1.running_var");
+	const struct tensor *batches = tensor_table_find(f.table, "1.num_batches_tracked");
+	const int64_t count = INT64_C(123456789012345);
+	for (int i = 0; i < 3; i++)
+		to[i] = fixture_arena(&f);
+	for (size_t k = 0; k < f.table->elements; k++)
+		f.grads[k] = 1;
+	f.weights[var->offset + 3] = 0.625f;
+	memcpy(f.weights + batches->offset, &count, sizeof count);
+	optimizer_begin(&example, 1, 1, f.ops->params);
+	optimizer_update(f.ops, f.table, &(struct adamw_state){ to[0], to[1], to[2] },
+		&(struct adamw_state){ from[0], from[1], from[2] }, f.grads);
+	for (int r = 0; r < f.table->count; r++) {
+		const struct tensor *row = &f.table->rows[r];
+		bool same = memcmp(to[0] + row->offset, f.weights + row->offset, row->count * sizeof(float)) == 0;
+		assert_int_equal(same, row->role != TENSOR_PARAMETER);
+	}
+	for (int i = 0; i < 3; i++)
+		f.ops->release(f.ops, to[i]);
+	f.ops->release(f.ops, from[1]);
+	f.ops->release(f.ops, from[2]);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -145,6 +175,7 @@ int main(void)
 		cmocka_unit_test(clip_limits_the_norm),
 		cmocka_unit_test(update_is_adamw_with_decay_on_matrices),
 		cmocka_unit_test(masked_step_changes_nothing),
+		cmocka_unit_test(statistics_go_along_unchanged),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

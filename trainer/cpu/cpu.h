@@ -33,6 +33,7 @@ void *cpu_alloc(size_t bytes);
 /* Each fills its entries of the table with simple loops: the oracle that every other implementation is held against. */
 void plain_linear_install(struct ops *ops);
 void plain_norm_install(struct ops *ops);
+void plain_batchnorm_install(struct ops *ops);
 void plain_attention_install(struct ops *ops);
 void plain_loss_install(struct ops *ops);
 void plain_update_install(struct ops *ops);
@@ -40,6 +41,7 @@ void plain_update_install(struct ops *ops);
 /* The same over vector kernels and threads. */
 void fast_linear_install(struct ops *ops);
 void fast_norm_install(struct ops *ops);
+void fast_batchnorm_install(struct ops *ops);
 void fast_attention_install(struct ops *ops);
 void fast_loss_install(struct ops *ops);
 void fast_update_install(struct ops *ops);

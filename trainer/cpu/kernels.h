@@ -54,6 +54,16 @@ struct kernels {
 	void (*layernorm_backward)(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
 		const float *gamma, const float *mean, const float *rstd, int rows, int width, bool accumulate_dx);
 
+	/* The parts of batch normalisation (kernels_batchnorm.h): sums of up to COLUMNS columns, and one row of the rest. */
+	void (*batchnorm_moments)(double *mean, double *squares, const float *x, const int32_t *targets, int rows, int cols,
+		size_t ld);
+	void (*batchnorm_relu)(float *y, const float *x, const float *mean, const float *rstd, const float *gamma,
+		const float *beta, int width);
+	void (*batchnorm_sums)(double *sum_dyn, double *sum_dy, const float *dy, const float *x, const float *mean,
+		const float *rstd, const int32_t *targets, int rows, int cols, size_t ld);
+	void (*batchnorm_backward)(float *dx, const float *dy, const float *x, const float *mean, const float *rstd,
+		const float *gamma, const float *mean_dyn, const float *mean_dy, bool counts, int width);
+
 	/* The loss of one row of logits; with `gradient` they become (softmax - one at target)·scale. */
 	float (*cross_entropy)(float *logits, int target, int vocabulary, bool gradient, float scale);
 

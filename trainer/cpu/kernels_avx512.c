@@ -11,6 +11,7 @@
 #define VEC_BITS 512
 #define KERNELS kernels_avx512
 #include "trainer/cpu/vec.h"
+#include "trainer/cpu/kernels_batchnorm.h"
 #include "trainer/cpu/kernels_rows.h"
 #include "trainer/cpu/kernels_tiles.h"
 #include "trainer/cpu/kernels_product.h"

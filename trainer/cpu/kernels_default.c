@@ -9,6 +9,7 @@
 #define VEC_BITS 128
 #define KERNELS kernels_default
 #include "trainer/cpu/vec.h"
+#include "trainer/cpu/kernels_batchnorm.h"
 #include "trainer/cpu/kernels_rows.h"
 #include "trainer/cpu/kernels_tiles.h"
 #include "trainer/cpu/kernels_product.h"

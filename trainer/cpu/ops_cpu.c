@@ -68,6 +68,7 @@ static void plain_install(struct ops *ops)
 	ops->prepare = plain_prepare;
 	plain_linear_install(ops);
 	plain_norm_install(ops);
+	plain_batchnorm_install(ops);
 	plain_attention_install(ops);
 	plain_loss_install(ops);
 	plain_update_install(ops);
@@ -80,6 +81,7 @@ static void fast_install(struct ops *ops)
 	cpu_of(ops)->kernels = kernels_now();
 	fast_linear_install(ops);
 	fast_norm_install(ops);
+	fast_batchnorm_install(ops);
 	fast_attention_install(ops);
 	fast_loss_install(ops);
 	fast_update_install(ops);
