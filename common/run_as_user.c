@@ -21,10 +21,11 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/process.h"
 
 #define REPORT 3 /* the descriptor on which a program's start is reported; closed by a successful execve */
 #define ABOVE_STREAMS 10
-#define HIGHEST_DESCRIPTOR 1024
+#define HIGHEST_DESCRIPTOR 65536
 #define PASSWD_BYTES 65536
 
 /* What is to become of the second child. */
@@ -118,18 +119,17 @@ static void set_oom_score(void)
 }
 
 /* /dev/null or the output as streams, the report, and nothing else. One of these may be a descriptor below 3 itself. */
-static void set_descriptors(const struct program *program)
+static bool set_descriptors(const struct program *program)
 {
 	int null = open("/dev/null", O_RDWR);
 	int output = fcntl(program->output < 0 ? null : program->output, F_DUPFD_CLOEXEC, ABOVE_STREAMS);
 	int report = fcntl(program->report, F_DUPFD_CLOEXEC, ABOVE_STREAMS);
-	dup2(null, 0);
-	dup2(output, 1);
-	dup2(output, 2);
-	dup3(report, REPORT, O_CLOEXEC);
+	if (dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0 || dup3(report, REPORT, O_CLOEXEC) < 0)
+		return false;
 	if (close_range(REPORT + 1, ~0u, 0) < 0)
 		for (int fd = REPORT + 1; fd < HIGHEST_DESCRIPTOR; fd++)
 			close(fd);
+	return true;
 }
 
 static _Noreturn void give_up(const char *message)
@@ -146,9 +146,8 @@ static _Noreturn void become(const struct program *program)
 	setsid();
 	set_signals(program->seconds);
 	set_oom_score();
-	set_descriptors(program);
 	umask(077);
-	if (write(REPORT, &self, sizeof self) != sizeof self)
+	if (!set_descriptors(program) || write(REPORT, &self, sizeof self) != sizeof self)
 		_exit(1);
 	if (chdir("/") < 0 || !drop_privileges(program->user))
 		give_up("its privileges can't be dropped");
@@ -199,6 +198,16 @@ static int reap(pid_t pid, struct err *err)
 	return 0;
 }
 
+/* What has reported its pid, and then nothing: it hangs in execve. */
+static void kill_late(const char *report)
+{
+	struct process process;
+	pid_t pid;
+	memcpy(&pid, report, sizeof pid);
+	if (process_find(pid, &process))
+		process_kill(&process);
+}
+
 /* Forks the program and reads how its start went. The write ends of `program` are the caller's to close. */
 static int launch(const struct program *program, int report, struct deadline deadline, pid_t *pid, struct err *err)
 {
@@ -212,8 +221,11 @@ static int launch(const struct program *program, int report, struct deadline dea
 		return err_set(err, "run: couldn't fork: %m");
 	if (reap(between, err) < 0)
 		return -1;
-	if (!read_all(report, deadline, text, sizeof text, &used))
+	if (!read_all(report, deadline, text, sizeof text, &used)) {
+		if (used >= sizeof *pid)
+			kill_late(text);
 		return err_set(err, "run: couldn't start %s: it took too long", program->argv[0]);
+	}
 	if (used != sizeof *pid)
 		return err_set(err, "run: couldn't start %s as user %u: %s", program->argv[0], (unsigned)program->user->uid,
 			used > sizeof *pid ? text + sizeof *pid : "its process ended at once");
@@ -226,6 +238,7 @@ int run_as_user(const struct run_user *user, char *const *argv, char *const *env
 {
 	int ends[2], report[2];
 	pid_t pid;
+	struct process helper;
 	size_t used;
 	struct deadline deadline = deadline_in(seconds);
 	output[0] = '\0';
@@ -239,10 +252,14 @@ int run_as_user(const struct run_user *user, char *const *argv, char *const *env
 	const struct program program = { user, argv, env, to, report[1], seconds };
 	if (launch(&program, news, deadline, &pid, err) < 0)
 		return -1;
+	bool runs = process_find(pid, &helper);
 	close(to);
 	to = -1;
-	if (!read_all(from, deadline, output, size, &used))
+	if (!read_all(from, deadline, output, size, &used)) {
+		if (runs) /* its user may have stopped it: then SIGALRM waits, too */
+			process_kill(&helper);
 		return err_set(err, "run: couldn't wait for %s: it took more than %g s", argv[0], seconds);
+	}
 	return 0;
 }
 

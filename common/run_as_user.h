@@ -24,7 +24,7 @@ int run_user_groups(uid_t uid, gid_t gid, gid_t **groups, size_t *count, struct 
  * session of its own and is no descendant of the caller, so that Slurm, which kills all descendants of a step's
  * slurmstepd, does not kill it; its exit status is not known. */
 
-/* Whatever the program prints goes to `output`, cut to size - 1 bytes. After `seconds` SIGALRM ends it. Returns 0 when it
+/* Whatever the program prints goes to `output`, cut to size - 1 bytes. After `seconds` it is killed. Returns 0 when it
  * has closed its output, -1 when it did not start or took too long. */
 int run_as_user(const struct run_user *user, char *const *argv, char *const *env, double seconds, char *output,
 	size_t size, struct err *err);

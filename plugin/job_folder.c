@@ -90,6 +90,13 @@ static int make_folder(int at, const char *name, mode_t mode, uid_t uid, gid_t g
 	return fd < 0 || fchown(fd, uid, gid) < 0 || fchmod(fd, mode) < 0 ? -1 : 0;
 }
 
+/* RUN as it is left where whoever made it was cut short: nobody could enter it, for ever. */
+static int open_for_all(int fd)
+{
+	struct stat st;
+	return fstat(fd, &st) < 0 || ((st.st_mode & 0111) != 0111 && fchmod(fd, 0755) < 0) ? -1 : 0;
+}
+
 int job_folder_make(const char *run, uint32_t job, uid_t uid, gid_t gid, struct err *err)
 {
 	char name[20];
@@ -98,6 +105,8 @@ int job_folder_make(const char *run, uint32_t job, uid_t uid, gid_t gid, struct 
 	AUTO_CLOSE int at = open_run(run, err);
 	if (at < 0)
 		return -1;
+	if (open_for_all(at) < 0)
+		return err_set(err, "folder: couldn't let all users into %s: %m", run);
 	if (make_folder(at, job_name(job, name), 0755, geteuid(), getegid()) < 0)
 		return err_set(err, "folder: couldn't make %s/%s: %m", run, name);
 	AUTO_CLOSE int fd = open_job(run, job, err);

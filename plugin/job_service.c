@@ -10,6 +10,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/last_words.h"
 #include "common/run_as_user.h"
 
 #define START_SECONDS 4.0  /* to its execution, and from there to the socket; the job's first step waits for it */
@@ -31,8 +32,11 @@ static void service_env(const struct job_service *plan, char *conf, size_t size,
 static void say_lines(char *text, job_service_say *say, void *arg)
 {
 	char *rest = NULL;
-	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+	/* They go to the administrator's log, and the user may be who wrote them. */
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		last_words_make_printable(line);
 		say(arg, line);
+	}
 }
 
 /* Asks the service to finish and waits for its answer. */

@@ -4,7 +4,7 @@ if HAVE_SLURM
 # The plugin holds all it needs: slurmstepd, running as root, is not made to load further libraries.
 plugindir = $(libdir)/slurm
 plugin_LTLIBRARIES = spank_muster.la
-spank_muster_la_SOURCES = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c \
+plugin_sources = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c \
 	common/clock.c common/clock.h \
 	common/err.c common/err.h \
 	common/hostlist.c common/hostlist.h \
@@ -29,6 +29,7 @@ spank_muster_la_SOURCES = $(launch_checks) doctor/site.c doctor/site.h doctor/si
 	plugin/spank_srun.c \
 	plugin/spank_stepd.c \
 	plugin/task_end.c plugin/task_end.h
+spank_muster_la_SOURCES = $(plugin_sources)
 spank_muster_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
 	-DBINDIR='"$(bindir)"'
 # SPANK_PLUGIN's variables have no visibility of their own; the version script is what hides the rest.

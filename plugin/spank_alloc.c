@@ -14,7 +14,9 @@ int spank_alloc_init(spank_t spank, int argc, char **argv)
 		slurm_error("muster: %s", err.text);
 	/* What an outer job was told must not count as this command's option. */
 	spank_args_hand_on(CHOICE_NONE);
-	return spank_args_register(spank);
+	if (spank_args_register(spank, &err) < 0)
+		slurm_error("muster: %s", err.text);
+	return 0;
 }
 
 int spank_alloc_post_opt(spank_t spank)

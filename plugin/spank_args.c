@@ -120,11 +120,11 @@ static struct spank_option options[] = {
 	{ "no-muster", NULL, "[muster] leave this job alone", 0, CHOICE_OFF, on_option },
 };
 
-int spank_args_register(spank_t spank)
+int spank_args_register(spank_t spank, struct err *err)
 {
 	for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
 		if (spank_option_register(spank, &options[i]) != ESPANK_SUCCESS)
-			return -1;
+			return err_set(err, "options: couldn't add --%s to Slurm's: another plugin may have one of that name", options[i].name);
 	return 0;
 }
 

@@ -28,7 +28,7 @@ struct spank_args {
 int spank_args_parse(int argc, char **argv, struct spank_args *args, struct err *err);
 
 /* Registers --muster and --no-muster; only valid in slurm_spank_init. */
-int spank_args_register(spank_t spank);
+int spank_args_register(spank_t spank, struct err *err);
 
 enum spank_choice { CHOICE_NONE, CHOICE_OFF, CHOICE_ON };
 

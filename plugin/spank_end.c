@@ -6,12 +6,12 @@
 
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "common/clock.h"
 #include "common/last_words.h"
+#include "common/number.h"
 #include "common/siphash.h"
 #include "plugin/end_channel.h"
 #include "plugin/task_end.h"
@@ -35,6 +35,14 @@ static uint32_t item(spank_t spank, enum spank_item name)
 static bool variable(spank_t spank, const char *name, char *out, size_t size)
 {
 	return spank_getenv(spank, name, out, (int)size) == ESPANK_SUCCESS;
+}
+
+/* A number that Slurm gives a task, which its user may have changed; -1 where it is none. */
+static int number(spank_t spank, const char *name)
+{
+	char text[16];
+	int64_t value;
+	return variable(spank, name, text, sizeof text) && number_whole(text, 0, 1 << 24, &value) ? (int)value : -1;
 }
 
 void spank_end_begin(spank_t spank)
@@ -76,8 +84,9 @@ void spank_end_task_init(spank_t spank)
 	/* A step that is started from inside this one has an srun of its own. */
 	spank_unsetenv(spank, END_CHANNEL_VARIABLE);
 	spank_unsetenv(spank, LAST_WORDS_VARIABLE);
-	if (end.first_rank && variable(spank, "SLURM_PROCID", value, sizeof value))
-		*end.first_rank = atoi(value) - (int)item(spank, S_TASK_GLOBAL_ID);
+	int rank = number(spank, "SLURM_PROCID");
+	if (end.first_rank && rank >= 0)
+		*end.first_rank = rank - (int)item(spank, S_TASK_GLOBAL_ID);
 	if (end.words >= 0 && last_words_hand_on(end.words, (int)item(spank, S_TASK_ID), value, sizeof value) == 0)
 		spank_setenv(spank, LAST_WORDS_VARIABLE, value, 1);
 }
@@ -97,10 +106,8 @@ bool spank_end_is_result(spank_t spank)
 
 static void fill_in(spank_t spank, int status, struct task_report *report)
 {
-	char world[16] = "";
 	*report = (struct task_report){ .rank = spank_end_rank(spank), .wait_status = status };
-	variable(spank, "SLURM_STEP_NUM_TASKS", world, sizeof world);
-	report->world = atoi(world);
+	report->world = number(spank, "SLURM_STEP_NUM_TASKS");
 	if (!variable(spank, "SLURMD_NODENAME", report->node, sizeof report->node))
 		report->node[0] = '\0';
 	if (end.words >= 0)

@@ -8,8 +8,10 @@
  * use", the step does not start, and srun even exits with 0. */
 #include "config.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
 #include <slurm/slurm.h>
@@ -49,30 +51,58 @@ static bool spool_pattern(char *pattern, size_t size)
 	return true;
 }
 
-/* Whether a path is a socket on which nobody listens. */
-static bool is_dead_socket(const char *path)
+/* Whether a name in a folder is a socket on which nobody listens. */
+static bool is_dead_socket(int folder, const char *name)
 {
 	struct stat st;
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode) || strlen(path) >= sizeof address.sun_path)
+	if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISSOCK(st.st_mode))
 		return false;
-	strcpy(address.sun_path, path);
+	if ((size_t)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", folder, name) >= sizeof address.sun_path)
+		return false;
 	AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	return fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) < 0 && errno == ECONNREFUSED;
 }
 
+/* Slurm's own folder: one that a user can put something into, or has made to match the pattern, is none. */
+static DIR *open_spool(const char *path)
+{
+	const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
+	struct stat st;
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
+		return NULL;
+	if (st.st_uid != geteuid() && st.st_uid != conf->slurm_user_id && st.st_uid != conf->slurmd_user_id)
+		return NULL;
+	DIR *folder = fdopendir(fd);
+	if (folder)
+		fd = -1;
+	return folder;
+}
+
+static void remove_dead_in(const char *spool, uint32_t job)
+{
+	char start[60];
+	struct dirent *entry;
+	DIR *folder = open_spool(spool);
+	if (!folder)
+		return;
+	size_t length = (size_t)snprintf(start, sizeof start, "stepd.slurm.pmix.%u.", job);
+	while ((entry = readdir(folder)))
+		if (strncmp(entry->d_name, start, length) == 0 && is_dead_socket(dirfd(folder), entry->d_name) &&
+			unlinkat(dirfd(folder), entry->d_name, 0) == 0)
+			slurm_info("muster: removed %s/%s, left by an earlier attempt of this job", spool, entry->d_name);
+	closedir(folder);
+}
+
 static void remove_dead_sockets(uint32_t job)
 {
-	char spool[400], pattern[500];
+	char spool[400];
 	glob_t found = { 0 };
-	if (!spool_pattern(spool, sizeof spool))
-		return;
-	snprintf(pattern, sizeof pattern, "%s/stepd.slurm.pmix.%u.*", spool, job);
-	if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+	if (!spool_pattern(spool, sizeof spool) || glob(spool, GLOB_NOSORT, NULL, &found) != 0)
 		return;
 	for (size_t i = 0; i < found.gl_pathc; i++)
-		if (is_dead_socket(found.gl_pathv[i]) && unlink(found.gl_pathv[i]) == 0)
-			slurm_info("muster: removed %s, left by an earlier attempt of this job", found.gl_pathv[i]);
+		remove_dead_in(found.gl_pathv[i], job);
 	globfree(&found);
 }
 

@@ -154,8 +154,8 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 	struct err err;
 	if (spank_args_parse(argc, argv, &srun.args, &err) < 0)
 		slurm_error("muster: %s", err.text);
-	if (spank_args_register(spank) < 0)
-		return -1;
+	if (spank_args_register(spank, &err) < 0)
+		slurm_error("muster: %s", err.text);
 	bool mpi;
 	enum spank_choice choice = srun.early = early_choice(&srun.interactive, &mpi);
 	spank_args_hand_on(choice);

@@ -51,13 +51,27 @@ static bool is_task_step(spank_t spank)
 	return step != SLURM_BATCH_SCRIPT && step != SLURM_EXTERN_CONT && step != SLURM_INTERACTIVE_STEP;
 }
 
-/* A variable of the task; NULL when it is unset. Each call has its own buffer among the last few. */
+#define VARIABLE_MAX (1 << 17) /* bytes: Linux lets no program start with a longer one */
+
+/* A variable of the task; NULL when it is unset. Each call has its own buffer among the last few: the list of the nodes of a
+ * large step is long. */
 static const char *task_env(const char *name, void *arg)
 {
-	static char buffers[16][8192];
+	static struct { char *text; size_t size; } held[16];
 	static int next;
-	char *buffer = buffers[next++ % 16];
-	return spank_getenv(arg, name, buffer, sizeof buffers[0]) == ESPANK_SUCCESS ? buffer : NULL;
+	char **text = &held[next].text;
+	size_t *size = &held[next].size;
+	next = (next + 1) % 16;
+	for (;;) {
+		spank_err_t rc = *size ? spank_getenv(arg, name, *text, (int)*size) : ESPANK_NOSPACE;
+		if (rc != ESPANK_NOSPACE || *size >= VARIABLE_MAX)
+			return rc == ESPANK_SUCCESS ? *text : NULL;
+		char *larger = realloc(*text, *size ? *size * 4 : 512);
+		if (!larger)
+			return NULL;
+		*text = larger;
+		*size = *size ? *size * 4 : 512;
+	}
 }
 
 /* The item for this is 0 in the steps of a restarted job (Slurm 22.05); the variable is not set in a first attempt. */
@@ -69,17 +83,19 @@ static uint32_t attempt_of(spank_t spank)
 
 int spank_stepd_init(spank_t spank, int argc, char **argv)
 {
-	if (spank_args_parse(argc, argv, &stepd.args, &stepd.args_error) < 0)
-		stepd.args_failed = true;
-	return spank_args_register(spank);
+	struct err err;
+	bool good = spank_args_parse(argc, argv, &stepd.args, &stepd.args_error) == 0;
+	if (spank_args_register(spank, &err) < 0 && good)
+		stepd.args_error = err, good = false;
+	stepd.args_failed = !good;
+	return 0;
 }
 
-/* A clean environment for a helper: it needs Slurm's configuration and nothing of the job's. */
-static void helper_env(spank_t spank, char *conf, size_t size, char **env)
+/* A clean environment for a helper: it needs Slurm's configuration and nothing of the job's. Not the job's SLURM_CONF either: it
+ * would name the libraries that the helper loads, and no limit of the job's holds that one. */
+static void helper_env(char *conf, size_t size, char **env)
 {
 	const char *path = getenv("SLURM_CONF");
-	if (!path)
-		path = task_env("SLURM_CONF", spank);
 	snprintf(conf, size, "SLURM_CONF=%s", path ? path : "");
 	env[0] = "PATH=/usr/bin:/bin";
 	env[1] = path ? conf : NULL;
@@ -92,7 +108,7 @@ static int run_helper(spank_t spank, char **argv, double seconds, char *output, 
 	char conf[4200], *env[3];
 	int group_count = 0;
 	gid_t *groups = NULL;
-	helper_env(spank, conf, sizeof conf, env);
+	helper_env(conf, sizeof conf, env);
 	spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count);
 	struct run_user user = { item(spank, S_JOB_UID), item(spank, S_JOB_GID), groups, (size_t)group_count };
 	return run_as_user(&user, argv, env, seconds, output, size, err);

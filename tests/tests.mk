@@ -276,6 +276,22 @@ tests_tools_libpower_la_SOURCES = tests/tools/power_store.c tests/tools/power_st
 tests_tools_libpower_la_LIBADD = libcommon.la
 tests_tools_power_loss_la_LIBADD = tests/tools/libpower.la
 tests_tools_power_loss_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+if HAVE_SLURM
+# The plugin with calls that fail.
+check_LTLIBRARIES += tests/tools/spank_faulty.la
+tests_tools_spank_faulty_la_SOURCES = tests/tools/spank_faulty.c $(plugin_sources)
+tests_tools_spank_faulty_la_CPPFLAGS = $(spank_muster_la_CPPFLAGS)
+tests_tools_spank_faulty_la_CFLAGS = $(spank_muster_la_CFLAGS)
+wrap = -Wl,--wrap=
+tests_tools_spank_faulty_la_LDFLAGS = $(spank_muster_la_LDFLAGS) -shared -rpath /nowhere $(wrap)spank_args_parse \
+	$(wrap)spank_srun_init $(wrap)spank_srun_post_opt $(wrap)spank_srun_exit $(wrap)spank_alloc_init $(wrap)spank_alloc_post_opt \
+	$(wrap)spank_stepd_init $(wrap)spank_stepd_post_opt $(wrap)spank_stepd_user_init $(wrap)spank_stepd_task_init \
+	$(wrap)spank_stepd_task_exit $(wrap)spank_job_prolog $(wrap)spank_job_epilog \
+	$(wrap)fork $(wrap)pipe2 $(wrap)socket $(wrap)mmap $(wrap)memfd_create $(wrap)mkdirat $(wrap)fchown $(wrap)unlinkat \
+	$(wrap)calloc $(wrap)malloc $(wrap)realloc $(wrap)getpwuid_r $(wrap)setresuid $(wrap)setgroups $(wrap)dlsym $(wrap)execve \
+	$(wrap)spank_option_register $(wrap)spank_getenv $(wrap)spank_setenv $(wrap)spank_job_control_setenv $(wrap)spank_get_item
+tests_tools_spank_faulty_la_DEPENDENCIES = $(spank_muster_la_DEPENDENCIES)
+endif
 check_PROGRAMS += tests/tools/power_cut tests/tools/kill_at
 tests_tools_power_cut_LDADD = tests/tools/libpower.la
 EXTRA_DIST += tests/power_loss.bats tests/ckptd_kill.bats tests/train_kill.bats
@@ -303,7 +319,7 @@ EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/p
 EXTRA_DIST += \
 	tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
 	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
-	tests/cluster/without_plugin.bats \
+	tests/cluster/without_plugin.bats tests/cluster/safety.bats \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
 	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/rendezvous.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
 	tests/cluster/ckptd.bats tests/cluster/doctor.bats tests/doctor.bats \

@@ -31,7 +31,7 @@ sources() {
     spank_args)
         echo plugin/{preflight,spank_args}.c \
             doctor/{check,check_node,check_site,check_task,facts,facts_probe,findings,site,site_mpi}.c \
-            common/{clock,err,hostlist,ident,listen,number,run_as_user}.c -lm
+            common/{clock,err,hostlist,ident,listen,number,process,run_as_user}.c -lm
         ;;
     owner) echo checkpoint/{owner,record}.c "${base[@]}" ;;
     import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c "${base[@]}" ;;

@@ -88,6 +88,13 @@ static void its_modes_do_not_follow_the_umask(void **state)
 	assert_non_null(strstr(err.text, "File exists"));
 }
 
+static void a_run_that_was_made_by_half_is_completed(void **state)
+{
+	shell("mkdir -m 700 run");
+	assert_int_equal(job_folder_make(run, 7, user(), group(), &err), 0);
+	is_folder("run", 0755, geteuid());
+}
+
 static void a_run_that_others_can_change_is_refused(void **state)
 {
 	static const char *const faults[] = { "mkdir run && chmod 0777 run", "mkdir run && chmod 0775 run",
@@ -183,6 +190,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(its_modes_do_not_follow_the_umask, begin, end),
+		cmocka_unit_test_setup_teardown(a_run_that_was_made_by_half_is_completed, begin, end),
 		cmocka_unit_test_setup_teardown(a_run_that_others_can_change_is_refused, begin, end),
 		cmocka_unit_test_setup_teardown(a_job_folder_of_somebody_else_is_refused, begin, end),
 		cmocka_unit_test_setup_teardown(removing_touches_nothing_else, begin, end),

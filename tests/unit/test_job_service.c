@@ -51,7 +51,7 @@ static int serve(int argc, char **argv)
 		return (int)sleep(30);
 	if (job == SLOW)
 		sleep(1);
-	if (job == LOSES && write(client, "step 7 is lost\nstep 8 too\n", 26) < 0)
+	if (job == LOSES && write(client, "step 7 is lost\033[2J\nstep 8 too\n", 30) < 0)
 		return 1;
 	return 0;
 }
@@ -229,7 +229,7 @@ static void what_is_lost_is_told(void **state)
 {
 	assert_int_equal(start(LOSES, 0), 0);
 	assert_int_equal(end_job(LOSES), 1);
-	assert_string_equal(told, "step 7 is lost\nstep 8 too\n");
+	assert_string_equal(told, "step 7 is lost?[2J\nstep 8 too\n");
 	nothing_is_left(LOSES);
 }
 

@@ -54,6 +54,16 @@ static void one_that_takes_too_long_is_ended_and_not_waited_for(void **state)
 		assert_true(deadline_sleep(deadline, 0.02));
 }
 
+static void one_that_its_user_has_stopped_is_ended_too(void **state)
+{
+	int pid;
+	assert_int_equal(shell("echo $$; kill -STOP $$", 0.3), -1);
+	assert_int_equal(sscanf(output, "%d", &pid), 1);
+	struct deadline deadline = deadline_in(5);
+	while (kill(pid, 0) == 0)
+		assert_true(deadline_sleep(deadline, 0.02));
+}
+
 static void it_is_nobodys_child_and_stands_polite_signals(void **state)
 {
 	char *rest = output;
@@ -138,6 +148,7 @@ int main(void)
 		cmocka_unit_test(output_comes_back),
 		cmocka_unit_test(long_output_is_cut_not_blocked_on),
 		cmocka_unit_test(one_that_takes_too_long_is_ended_and_not_waited_for),
+		cmocka_unit_test(one_that_its_user_has_stopped_is_ended_too),
 		cmocka_unit_test(it_is_nobodys_child_and_stands_polite_signals),
 		cmocka_unit_test(no_descriptor_of_ours_is_left_open),
 		cmocka_unit_test(all_privileges_are_dropped),
