@@ -17,6 +17,7 @@ libcheckpoint_la_SOURCES = \
 	checkpoint/record.c checkpoint/record.h \
 	checkpoint/removable.c checkpoint/removable.h \
 	checkpoint/retention.c checkpoint/retention.h \
+	checkpoint/narrow.c checkpoint/narrow.h \
 	checkpoint/safetensors.c checkpoint/safetensors.h \
 	checkpoint/saving.c checkpoint/saving.h \
 	checkpoint/shard.c checkpoint/shard.h checkpoint/shard_scan.c \
@@ -67,7 +68,6 @@ libckptcmd_la_SOURCES = \
 	checkpoint/history.c checkpoint/history.h \
 	checkpoint/llmc_model.c \
 	checkpoint/model_source.c checkpoint/model_source.h \
-	checkpoint/narrow.c checkpoint/narrow.h \
 	checkpoint/progress.c checkpoint/progress.h
 libckptcmd_la_LIBADD = libcheckpoint.la
 muster_ckpt_SOURCES = checkpoint/muster_ckpt.c checkpoint/ckpt_cmd.c checkpoint/ckpt_cmd.h \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Floating-point numbers narrower than fp32: BF16 (the upper half of fp32) and F16 (IEEE 754 binary16). */
+/* Floating-point numbers narrower than fp32, in weight files and on the way between ranks: BF16 (the upper half of fp32) and
+ * F16 (IEEE 754 binary16). */
 #ifndef MUSTER_NARROW_H
 #define MUSTER_NARROW_H
 

@@ -59,3 +59,17 @@ largest_difference() {
     echo "largest difference: $difference"
     awk -v d="$difference" 'BEGIN { exit !(d > 0 && d < 1e-5) }'
 }
+
+@test "native in bf16: close to fp32, and half the bytes" {
+    local difference
+    fails 2 "give --reduction native too" train refused --grad-dtype bf16
+    train_world 4 native4 --reduction native >native4.out || { cat native4.out; return 1; }
+    train_world 4 bf16 --reduction native --grad-dtype bf16 >bf16.out || { cat bf16.out; return 1; }
+    grep -q -- '--grad-dtype bf16 rounds the sums on their way' bf16.out
+    difference=$(largest_difference native4 bf16)
+    echo "largest difference: $difference"
+    awk -v d="$difference" 'BEGIN { exit !(d > 1e-6 && d < 0.02) }'
+    sent() { sed -n '1s/.*"sent_bytes": \([0-9]*\).*/\1/p' "$1/metrics-0.jsonl"; }
+    [ "$(sent native4)" -eq $((2 * $(sent bf16))) ]
+    grep -q '"grad_dtype": *"bf16"' bf16/step-00000015/manifest.json
+}

@@ -209,6 +209,11 @@ comm_ticket comm_allreduce(struct comm *comm, const char *label, float *buffer, 
 	return enqueue(comm, comm_op_allreduce(comm->rank, comm->size, label, buffer, count));
 }
 
+comm_ticket comm_allreduce_bf16(struct comm *comm, const char *label, float *buffer, size_t count)
+{
+	return enqueue(comm, comm_op_allreduce_bf16(comm->rank, comm->size, label, buffer, count));
+}
+
 comm_ticket comm_broadcast(struct comm *comm, const char *label, void *buffer, size_t bytes, int root)
 {
 	return enqueue(comm, comm_op_broadcast(comm->rank, comm->size, label, buffer, bytes, root));

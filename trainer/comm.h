@@ -49,6 +49,8 @@ comm_ticket comm_exchange(struct comm *comm, const char *label, const struct com
 comm_ticket comm_allgather(struct comm *comm, const char *label, const void *mine, void *all, size_t bytes);
 /* Sum over a ring (for --reduction native; the bits depend on the world size). */
 comm_ticket comm_allreduce(struct comm *comm, const char *label, float *buffer, size_t count);
+/* The same with half the bytes: partial sums are rounded to bf16 wherever they travel, and the result everywhere alike. */
+comm_ticket comm_allreduce_bf16(struct comm *comm, const char *label, float *buffer, size_t count);
 comm_ticket comm_broadcast(struct comm *comm, const char *label, void *buffer, size_t bytes, int root);
 /* Only the work, in its turn. */
 comm_ticket comm_call(struct comm *comm, const char *label, comm_work *work, void *arg);

@@ -4,11 +4,14 @@
  * scatter and an all-gather, so that the root sends it about once. */
 #include "trainer/comm_op.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/narrow.h"
 #include "common/auto.h"
+#include "common/bytes.h"
 
 #define BROADCAST_DIRECT 65536 /* bytes up to which the root sends everything itself */
 #define SEGMENT_ALIGN 64
@@ -147,6 +150,57 @@ struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *
 	op->run = run_allreduce;
 	op->buffer = buffer;
 	op->bytes = count * sizeof *buffer;
+	return op;
+}
+
+/* One step round the ring in bf16: the segment `send` is narrowed into `out` and sent, the one before it comes into `in`. */
+static int pass_narrow(struct comm_op *op, int send, uint16_t *out, uint16_t *in, const struct comm_provider *provider,
+	void *state, struct err *err)
+{
+	size_t sent, received;
+	const float *from = (const float *)(void *)segment(op, send, &sent);
+
+	segment(op, (send - 1 + op->size) % op->size, &received);
+	for (size_t i = 0; i < sent / sizeof *from; i++)
+		out[i] = narrow_to_bf16(from[i]);
+	op->count = 0;
+	add_transfer(op, (op->rank - 1 + op->size) % op->size, in, received / 2, 1);
+	add_transfer(op, (op->rank + 1) % op->size, out, sent / 2, 0);
+	return run_exchange(op, provider, state, err);
+}
+
+static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+{
+	int size = op->size, rank = op->rank;
+	size_t bytes, longest;
+
+	segment(op, 0, &longest);
+	AUTO_FREE uint16_t *out = malloc(longest + 1); /* two segments in bf16 */
+	if (!out)
+		return err_set(err, "out of memory");
+	uint16_t *in = out + longest / sizeof(float);
+	for (int step = 0; step < 2 * (size - 1); step++) {
+		int send = (rank - step + 2 * size) % size;
+		bool gathers = step >= size - 1;
+
+		if (pass_narrow(op, send, out, in, provider, state, err) < 0)
+			return -1;
+		float *to = (float *)(void *)segment(op, send, &bytes);
+		for (size_t i = 0; gathers && i < bytes / sizeof *to; i++)
+			to[i] = bytes_bf16_to_float(out[i]); /* the owner rounds its own, too */
+		to = (float *)(void *)segment(op, (send - 1 + size) % size, &bytes);
+		for (size_t i = 0; i < bytes / sizeof *to; i++)
+			to[i] = bytes_bf16_to_float(in[i]) + (gathers ? 0 : to[i]);
+	}
+	return 0;
+}
+
+struct comm_op *comm_op_allreduce_bf16(int rank, int size, const char *label, float *buffer, size_t count)
+{
+	struct comm_op *op = comm_op_allreduce(rank, size, label, buffer, count);
+
+	if (op)
+		op->run = run_allreduce_bf16;
 	return op;
 }
 

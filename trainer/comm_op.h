@@ -27,6 +27,7 @@ struct comm_op *comm_op_exchange(int rank, int size, const char *label, const st
 	comm_work *work, void *arg);
 struct comm_op *comm_op_allgather(int rank, int size, const char *label, const void *mine, void *all, size_t bytes);
 struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *buffer, size_t count);
+struct comm_op *comm_op_allreduce_bf16(int rank, int size, const char *label, float *buffer, size_t count);
 struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *buffer, size_t bytes, int root);
 
 #endif

@@ -78,7 +78,8 @@ static void log_memory(const struct ddp *ddp)
 		(double)(ddp->table->elements * sizeof(float)) * 1e-6, plan->arenas - 1,
 		(double)ddp_staging_bytes(ddp) * 1e-6);
 	if (ddp->native)
-		log_warn("ddp: with --reduction native the bits of the result depend on the world size");
+		log_warn("ddp: with --reduction native the bits of the result depend on the world size%s", ddp->bf16 ?
+			", and --grad-dtype bf16 rounds the sums on their way" : "");
 }
 
 struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_table *table, const struct ddp_config *config,
@@ -94,6 +95,7 @@ struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_t
 	ddp->ops = ops;
 	ddp->table = table;
 	ddp->native = config->native != 0;
+	ddp->bf16 = config->bf16 != 0;
 	if (prepare(ddp, config, err) < 0) {
 		ddp_destroy(ddp);
 		return NULL;

@@ -15,6 +15,7 @@ struct ddp_config {
 	int slots;           /* S; the same at every world size */
 	size_t bucket_bytes; /* 25 MB; the first bucket is at most 1 MiB */
 	int native;          /* 1: the sum over ranks is the library's all-reduce (--reduction native), else canonical */
+	int bf16;            /* 1: with native, gradients travel in bf16 */
 };
 
 /* What every rank contributes to the one control all-gather of a step. */

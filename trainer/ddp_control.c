@@ -161,10 +161,11 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 
 /* ---- at creation ---- */
 
-enum { AGREE_SLOTS, AGREE_BUCKET, AGREE_NATIVE, AGREE_ELEMENTS, AGREE_TENSORS, AGREE_LAYOUT, AGREE_COUNT };
+enum { AGREE_SLOTS, AGREE_BUCKET, AGREE_NATIVE, AGREE_BF16, AGREE_ELEMENTS, AGREE_TENSORS, AGREE_LAYOUT, AGREE_COUNT };
 
 static const char *const agree_names[AGREE_COUNT] = {
-	"--slots", "bytes of a bucket", "native reduction", "elements of the gradients", "number of tensors", "hash of the tensors",
+	"--slots", "bytes of a bucket", "native reduction", "--grad-dtype bf16",
+	"elements of the gradients", "number of tensors", "hash of the tensors",
 };
 
 /* A hash of what is where, without the bytes between the members. */
@@ -193,6 +194,7 @@ int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 		[AGREE_SLOTS] = (uint64_t)config->slots,
 		[AGREE_BUCKET] = config->bucket_bytes,
 		[AGREE_NATIVE] = config->native != 0,
+		[AGREE_BF16] = config->bf16 != 0,
 		[AGREE_ELEMENTS] = ddp->table->elements,
 		[AGREE_TENSORS] = (uint64_t)ddp->table->count,
 		[AGREE_LAYOUT] = layout_hash(ddp->table),

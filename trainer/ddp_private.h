@@ -22,7 +22,7 @@ struct ddp {
 	struct comm *comm;
 	struct ops *ops;
 	const struct tensor_table *table;
-	bool native;
+	bool native, bf16;
 	struct ddp_plan plan;
 	struct ddp_bucket *buckets;
 	struct ddp_job *jobs;          /* [bucket_count] */

@@ -140,7 +140,8 @@ void ddp_launch(struct ddp *ddp)
 	if (plan->world == 1)
 		return;
 	if (ddp->native) {
-		ddp->last = comm_allreduce(ddp->comm, label, ddp->arenas[0] + job->bucket->first, job->bucket->count);
+		comm_ticket (*reduce)(struct comm *, const char *, float *, size_t) = ddp->bf16 ? comm_allreduce_bf16 : comm_allreduce;
+		ddp->last = reduce(ddp->comm, label, ddp->arenas[0] + job->bucket->first, job->bucket->count);
 		return;
 	}
 	exchange_pieces(ddp, job, label);
@@ -153,7 +154,7 @@ size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket
 	size_t world = (size_t)ddp->plan.world, own;
 
 	ddp_segment(bucket, ddp->plan.world, rank, &own);
-	return ((bucket->count - own) * (size_t)pieces + own * (world - 1)) * sizeof(float);
+	return ((bucket->count - own) * (size_t)pieces + own * (world - 1)) * (ddp->bf16 ? 2 : sizeof(float));
 }
 
 size_t ddp_staging_bytes(const struct ddp *ddp)

@@ -23,7 +23,8 @@ json_t *numerics_record(const struct settings *settings, const struct ops *ops, 
 		"isa", ops_cpu_isa(), "libraries", ops_cpu_versions(), "build", build_id());
 	if (record && native && (json_object_set_new(record, "communicator", json_string(comm_provider(comm))) < 0
 		|| json_object_set_new(record, "world_size", json_integer(comm_size(comm))) < 0
-		|| json_object_set_new(record, "bucket_mb", json_integer(settings->bucket_mb)) < 0)) {
+		|| json_object_set_new(record, "bucket_mb", json_integer(settings->bucket_mb)) < 0
+		|| (settings->grad_dtype == GRAD_BF16 && json_object_set_new(record, "grad_dtype", json_string("bf16")) < 0))) {
 		json_decref(record);
 		return NULL;
 	}

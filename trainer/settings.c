@@ -106,6 +106,8 @@ static const struct opt table[] = {
 
 	{ "reduction", OPT_OPERATION, OPT_CHOICE, AT(reduction), "canonical", .choices = "canonical|native",
 		.group = "Operation:", .help = "canonical: the same bits at every world size; native: the library's order" },
+	CHOICE("grad-dtype", OPT_OPERATION, grad_dtype, "fp32", "fp32|bf16",
+		"of the gradients on their way between ranks; bf16 with --reduction native only"),
 	CHOICE("on-nonfinite", OPT_OPERATION, on_nonfinite, "stop", "stop|skip",
 		"a loss or gradient norm that is not finite: end the run, or leave the step out"),
 	CHOICE("device", OPT_OPERATION, device, "auto", "auto|cpu|cuda", "where to compute"),
@@ -228,10 +230,19 @@ static int check_checkpoints(struct settings *settings, struct err *err)
 	return 0;
 }
 
+static int check_reduction(const struct settings *settings, struct err *err)
+{
+	if (settings->grad_dtype == GRAD_BF16 && settings->reduction != REDUCTION_NATIVE)
+		return err_fail(err, EXIT_USAGE, "--grad-dtype bf16 rounds sums on their way, so that bits depend on the number of ranks: "
+			"give --reduction native too, or leave it out");
+	return 0;
+}
+
 static int check(struct settings *settings, const bool *given, struct err *err)
 {
 	if (check_mode(settings, given, err) < 0 || check_data(settings, err) < 0 || derive_slots(settings, err) < 0
-		|| check_schedule(settings, err) < 0 || check_change(settings, err) < 0 || check_checkpoints(settings, err) < 0)
+		|| check_schedule(settings, err) < 0 || check_change(settings, err) < 0 || check_checkpoints(settings, err) < 0
+		|| check_reduction(settings, err) < 0)
 		return -1;
 	if (settings->device == DEVICE_CUDA)
 		return err_fail(err, EXIT_USAGE, "--device cuda: this build computes on the CPU only; use --device cpu or auto");

@@ -16,6 +16,7 @@
 
 enum settings_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum settings_reduction { REDUCTION_CANONICAL, REDUCTION_NATIVE };
+enum settings_grad_dtype { GRAD_FP32, GRAD_BF16 };
 enum settings_nonfinite { NONFINITE_STOP, NONFINITE_SKIP };
 enum settings_last_batch { LAST_BATCH_DROP, LAST_BATCH_PAD };
 enum settings_isa { ISA_AUTO, ISA_AVX512, ISA_AVX2, ISA_DEFAULT };
@@ -39,7 +40,7 @@ struct settings {
 	int64_t threads, bucket_mb;
 	double collective_timeout, rdzv_timeout, save_timeout;
 	bool fresh, require_identical;
-	int reduction, device, on_nonfinite, log_level, cpu_isa, ckpt_writers;
+	int reduction, grad_dtype, device, on_nonfinite, log_level, cpu_isa, ckpt_writers;
 	/* derived */
 	int64_t microbatches;      /* of a step, over all ranks */
 	int64_t slot_microbatches; /* of a slot */

@@ -3,6 +3,7 @@
  * stops or gives up. Where a rank is lost, every other one has to name it. */
 #include "config.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -110,6 +111,23 @@ static int body_collectives(struct comm *comm, void *arg, struct err *err)
 		for (size_t i = 0; i < count; i++)
 			WORLD_CHECK(sums[i] == (float)(world * (world + 1) / 2) * (float)(i % 100));
 	}
+	/* Of the first four bits or so nothing is lost, and all ranks have the same bits. */
+	for (size_t i = 0; i < 1001; i++)
+		sums[i] = (float)sin((double)(me + 1) * (double)(i + 1));
+	if (comm_wait(comm, comm_allreduce_bf16(comm, "test", sums, 1001), err) < 0)
+		return -1;
+	for (size_t i = 0; i < 1001; i++) {
+		double exact = 0;
+		for (int rank = 0; rank < world; rank++)
+			exact += (float)sin((double)(rank + 1) * (double)(i + 1));
+		WORLD_CHECK(fabs((double)sums[i] - exact) <= 0.004 * (double)world * (double)world);
+	}
+	float *everyones = calloc((size_t)world, 1001 * sizeof *everyones);
+	if (comm_wait(comm, comm_allgather(comm, "sums", sums, everyones, 1001 * sizeof *sums), err) < 0)
+		return -1;
+	for (int rank = 0; rank < world; rank++)
+		WORLD_CHECK(memcmp(everyones + (size_t)rank * 1001, sums, 1001 * sizeof *sums) == 0);
+	free(everyones);
 	free(all);
 	free(mine);
 	free(sums);

@@ -60,6 +60,7 @@ static void bad_combinations_name_the_flag(void **state)
 	refused("--data x --validate-every 5", "--validation-data");
 	refused("--data x --device cuda", "--device cuda");
 	refused("--data x --fresh", "--ckpt-dir");
+	refused("--data x --grad-dtype bf16", "--reduction native");
 	refused("--data x --ckpt-every 5days", "5days");
 	refused("--data x --keep-best 2", "--validation-data");
 	refused("--data x --ckpt-writers some", "rank0|node|all");
