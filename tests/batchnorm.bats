@@ -90,6 +90,28 @@ worst_loss() {
     [[ $(tensors whole/step-00000100/model-*.safetensors) = *"1.running_var F32 [24]"* ]]
 }
 
+@test "pieces that travel early do not come between the batches" {
+    several_ranks
+    local differ
+    train_world 4 thirds --global-batch 24 --slots 12 # three slots a rank: two pieces, finished after other slots on each
+    train_world 4 native --global-batch 24 --slots 12 --reduction native
+    differ=$(worst_loss thirds native)
+    echo "worst difference of a loss: $differ"
+    awk "BEGIN { exit !($differ < 1e-5) }"
+}
+
+@test "a rank that stops is waited for no longer than the deadline, and all say where they stand" {
+    several_ranks
+    start_world 3 stopped --slots 3 --global-batch 12 --microbatch 4 --steps 1000000 --ckpt-every 0 --collective-timeout 2
+    wait_step stopped 5
+    kill -STOP "${PIDS[1]}"
+    wait "${PIDS[0]}" && false || [ $? -eq 69 ]
+    wait "${PIDS[2]}" && false || [ $? -eq 69 ]
+    kill -KILL "${PIDS[1]}"
+    wait "${PIDS[1]}" || :
+    grep -E "couldn't complete .* of (batch (statistics|gradients)|bucket 0|control) of step [0-9]+ after" rank0.out
+}
+
 @test "what is counted can be compared and exported" {
     train alone --slots 1 --microbatch 16 --keep-last 0 --ckpt-every 20
     muster-ckpt diff alone/step-00000040 alone/step-00000040
