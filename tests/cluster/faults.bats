@@ -96,6 +96,7 @@ kill_rank() {
     job_wait "$job" 150 COMPLETED
     cluster start-slurmd "$node"
     cat "$JOBS/dead-slurmd.log"
+    [ "$(job_restarts "$job")" -ge 1 ]
     train_equals_reference dead-slurmd
     wait_for 60 node_is "$node" idle
 }
