@@ -176,6 +176,11 @@ int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t 
 	return rdzv->provider->get(rdzv->state, rank, key, value, size, or_default(rdzv, timeout), err);
 }
 
+double rdzv_timeout(const struct rdzv *rdzv)
+{
+	return rdzv->timeout;
+}
+
 const char *rdzv_provider(const struct rdzv *rdzv)
 {
 	return rdzv->provider->name;

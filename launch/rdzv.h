@@ -33,6 +33,9 @@ int rdzv_fence(struct rdzv *rdzv, double timeout, struct err *err);
  * its *size bytes, and is the caller's. */
 int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err);
 
+/* The default deadline, in seconds. */
+double rdzv_timeout(const struct rdzv *rdzv);
+
 /* Name of the provider: "pmix", "pmi2", "file" or "single". */
 const char *rdzv_provider(const struct rdzv *rdzv);
 

@@ -362,7 +362,7 @@ static int start(struct comm *comm, const struct ident *ident, struct rdzv *rdzv
 {
 	struct comm_events events = { .arg = comm, .progress = on_progress, .lost = on_lost };
 
-	comm->state = comm->provider->open(ident, rdzv, comm->deadline, &events, err);
+	comm->state = comm->provider->open(ident, rdzv, &events, err);
 	if (!comm->state)
 		return -1;
 	int rc = pthread_create(&comm->thread, NULL, run_thread, comm);

@@ -30,7 +30,8 @@ struct comm_record {
 };
 
 /* `provider`: "gloo", "single" (a world of one only) or NULL for the fitting one. `deadline` in seconds bounds each
- * operation's wait for progress. NULL on error (EXIT_LOST names the ranks that did not come). */
+ * operation's wait for progress; opening it takes no longer than twice the deadline of `rdzv`. NULL on error (EXIT_LOST
+ * names the ranks that did not come). */
 struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char *provider, double deadline,
 	struct err *err);
 /* Ends the thread and the connections; an operation in flight fails. NULL is allowed. */

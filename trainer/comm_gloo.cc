@@ -28,6 +28,7 @@
 #include <vector>
 
 extern "C" {
+#include "common/clock.h"
 #include "trainer/comm_address.h"
 #include "trainer/comm_provider.h"
 }
@@ -41,6 +42,7 @@ using Lock = std::unique_lock<std::mutex>;
 
 constexpr milliseconds FOREVER = std::chrono::hours(10000);
 constexpr milliseconds FAILED_LINGER(1000), ORDERLY_LINGER(5000), GOODBYE_GRACE(200), LISTEN_AGAIN(10);
+constexpr double CONNECT_SHARE = 0.5; /* of the rendezvous' deadline; the rest is for finding out who is missing */
 constexpr size_t CHUNK = 1 << 20; /* what counts as progress */
 constexpr size_t VALUE_MAX = 64 << 10; /* of a rendezvous value */
 enum Slot : uint64_t { SLOT_DATA = 1, SLOT_DEATH, SLOT_GOODBYE };
@@ -114,7 +116,6 @@ private:
 
 struct State {
 	int rank = 0, size = 1;
-	milliseconds deadline{0};
 	struct comm_events events = {};
 	std::shared_ptr<Mesh> mesh;
 	std::vector<std::string> names; /* "rank 3 on node7" */
@@ -520,7 +521,7 @@ void gloo_close(void *state)
 /* ---- opening ---- */
 
 /* What each rank publishes: 'A', its node's name, NUL, addresses; or 'E' and why it can't take part. */
-std::string own_value(State *s, const struct ident *ident, std::string *failure)
+std::string own_value(State *s, const struct ident *ident, double seconds, std::string *failure)
 {
 	char address[COMM_ADDRESS_SIZE];
 	struct err err = {};
@@ -530,7 +531,7 @@ std::string own_value(State *s, const struct ident *ident, std::string *failure)
 		return "E" + *failure;
 	}
 	try {
-		auto addresses = s->mesh->listen(address, s->deadline);
+		auto addresses = s->mesh->listen(address, milliseconds(static_cast<long>(seconds * 1000)));
 		std::string value = "A" + std::string(ident->node) + '\0' + std::string(addresses.begin(), addresses.end());
 		if (value.size() <= VALUE_MAX)
 			return value;
@@ -541,8 +542,8 @@ std::string own_value(State *s, const struct ident *ident, std::string *failure)
 	return "E" + *failure;
 }
 
-/* Reads a peer's value and connects to it. */
-int connect_peer(State *s, struct rdzv *rdzv, const char *key, int peer, struct err *err)
+/* Reads a peer's value: its node and the addresses that it listens on. */
+int read_peer(State *s, struct rdzv *rdzv, const char *key, int peer, std::vector<char> *addresses, struct err *err)
 {
 	void *value = nullptr;
 	size_t size = 0;
@@ -558,27 +559,76 @@ int connect_peer(State *s, struct rdzv *rdzv, const char *key, int peer, struct 
 	if (text.substr(0, 1) != "A" || end == std::string::npos || (text.size() - end - 1) % static_cast<size_t>(s->size - 1))
 		return err_set(err, "comm: couldn't read the address of rank %d", peer);
 	name += " on " + text.substr(1, end - 1);
-	try {
-		s->mesh->connect(peer, std::vector<char>(text.begin() + static_cast<ptrdiff_t>(end) + 1, text.end()));
-	} catch (const std::exception &e) {
-		return err_fail(err, EXIT_LOST, "comm: couldn't connect to %s: %s", name.c_str(), reason_of(e).c_str());
+	addresses->assign(text.begin() + static_cast<ptrdiff_t>(end) + 1, text.end());
+	return 0;
+}
+
+/* Connects to all; or gives up at the first that can't be reached, and `why` says so. */
+void connect_peers(State *s, const std::vector<std::vector<char>> &addresses, struct err *why)
+{
+	for (int peer = 0; peer < s->size; peer++) {
+		try {
+			if (peer != s->rank)
+				s->mesh->connect(peer, addresses[static_cast<size_t>(peer)]);
+		} catch (const std::exception &e) {
+			err_fail(why, EXIT_LOST, "comm: couldn't connect to %s: %s", s->names[static_cast<size_t>(peer)].c_str(),
+				reason_of(e).c_str());
+			return;
+		}
 	}
+}
+
+/* Why the first rank that has given up did. */
+int read_failure(State *s, struct rdzv *rdzv, const char *key, int peer, struct err *err)
+{
+	void *value = nullptr;
+	size_t size = 0;
+
+	if (rdzv_get(rdzv, peer, key, &value, &size, 0, err) < 0)
+		return err_prefix(err, "comm: couldn't learn whether rank %d is connected", peer);
+	std::string text(static_cast<char *>(value), size);
+	free(value);
+	return text.empty() ? 0 : err_fail(err, EXIT_LOST, "comm: couldn't connect: %s gave up: %s",
+		s->names[static_cast<size_t>(peer)].c_str(), text.c_str());
+}
+
+/* All ranks meet once more before the first operation. One that was lost on the way is named by the rendezvous, where those
+ * that wait for it would blame each other: a connection needs both ends. */
+int meet_connected(State *s, struct rdzv *rdzv, const char *key, const struct err *why, double seconds, struct err *err)
+{
+	if (rdzv_put(rdzv, key, why->text, std::strlen(why->text), err) < 0 || rdzv_fence(rdzv, seconds, err) < 0)
+		return err_prefix(err, "comm: couldn't connect");
+	if (why->text[0]) {
+		*err = *why;
+		return -1;
+	}
+	for (int peer = 0; peer < s->size; peer++)
+		if (peer != s->rank && read_failure(s, rdzv, key, peer, err) < 0)
+			return -1;
 	return 0;
 }
 
 int connect_all(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err)
 {
 	static std::atomic<int> opened{0}; /* a key is used once */
+	const double timeout = rdzv_timeout(rdzv);
 	std::string key = "comm.gloo." + std::to_string(opened++), failure;
-	std::string value = own_value(s, ident, &failure);
+	std::string value = own_value(s, ident, CONNECT_SHARE * timeout, &failure);
+	std::vector<std::vector<char>> addresses(static_cast<size_t>(s->size));
+	struct err why = {};
 
 	if (rdzv_put(rdzv, key.c_str(), value.data(), value.size(), err) < 0 || rdzv_fence(rdzv, 0, err) < 0)
 		return err_prefix(err, "comm: couldn't exchange addresses");
 	if (!failure.empty())
 		return err_fail(err, EXIT_USAGE, "%s", failure.c_str());
+	struct deadline deadline = deadline_in(timeout);
 	for (int peer = 0; peer < s->size; peer++)
-		if (peer != s->rank && connect_peer(s, rdzv, key.c_str(), peer, err) < 0)
+		if (peer != s->rank && read_peer(s, rdzv, key.c_str(), peer, &addresses[static_cast<size_t>(peer)], err) < 0)
 			return -1;
+	connect_peers(s, addresses, &why);
+	double left = std::max(deadline_left(deadline), (1 - CONNECT_SHARE) / 2 * timeout);
+	if (meet_connected(s, rdzv, (key + ".connected").c_str(), &why, left, err) < 0)
+		return -1;
 	s->names[static_cast<size_t>(s->rank)] += std::string(" on ") + ident->node;
 	return 0;
 }
@@ -598,8 +648,7 @@ int open_state(State *s, const struct ident *ident, struct rdzv *rdzv, struct er
 	return 0;
 }
 
-void *gloo_open(const struct ident *ident, struct rdzv *rdzv, double deadline, const struct comm_events *events,
-	struct err *err)
+void *gloo_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events, struct err *err)
 {
 	State *s = nullptr;
 
@@ -607,7 +656,6 @@ void *gloo_open(const struct ident *ident, struct rdzv *rdzv, double deadline, c
 		s = new State;
 		s->rank = ident->rank;
 		s->size = ident->world_size;
-		s->deadline = milliseconds(static_cast<long>(deadline * 1000));
 		s->events = *events;
 		if (open_state(s, ident, rdzv, err) == 0)
 			return s;

@@ -23,8 +23,7 @@ struct comm_events {
 struct comm_provider {
 	const char *name;
 	/* NULL on error; status EXIT_LOST names the ranks that did not come. */
-	void *(*open)(const struct ident *ident, struct rdzv *rdzv, double deadline, const struct comm_events *events,
-		struct err *err);
+	void *(*open)(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events, struct err *err);
 	/* Runs transfers with other ranks, none of 0 bytes, to their end. On a failure `err` says which peers are missing;
 	 * after an interrupt its text is "waiting for …". Buffers may be in use until leave() returns. */
 	int (*exchange)(void *state, const struct comm_transfer *transfers, int count, struct err *err);

@@ -2,7 +2,7 @@
 /* The communicator of a world of one: there is no one to talk to. */
 #include "trainer/comm_provider.h"
 
-static void *open_state(const struct ident *ident, struct rdzv *rdzv, double deadline, const struct comm_events *events,
+static void *open_state(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events,
 	struct err *err)
 {
 	static char nothing;

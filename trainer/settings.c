@@ -118,7 +118,7 @@ static const struct opt table[] = {
 	REAL("collective-timeout", OPT_OPERATION, collective_timeout, "600", 0.1, 1e6,
 		"seconds after which a collective without progress fails"),
 	TEXT("rendezvous", OPT_OPERATION, rendezvous, NULL, "NAME", "pmix, pmi2, file or single; else the first that fits"),
-	REAL("rdzv-timeout", OPT_OPERATION, rdzv_timeout, "120", 0.1, 1e6, "seconds within which all ranks must have come"),
+	REAL("rdzv-timeout", OPT_OPERATION, rdzv_timeout, "60", 0.1, 1e6, "seconds within which all ranks must have come"),
 	CHOICE("log-level", OPT_OPERATION, log_level, "info", "error|warn|info|debug", "what is logged"),
 	{ 0 }
 };

@@ -1,9 +1,10 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Ranks that can't meet: whatever one of them does instead, all end within the deadline, with its name and its node's, and
-# nothing is left.
+# nothing is left. And Slurm's daemons, killed while the ranks meet: the job goes on, or resumes.
 
 load helpers
+STEPS=60
 load training
 
 setup_file() {
@@ -12,6 +13,63 @@ setup_file() {
     export MUSTER_CLUSTER_KILLWAIT=2
     [ -e "$PLUGIN" ] || return 0
     cluster_begin 4 --plugin "$PLUGIN"
+    training_begin
+    [ "$(id -u)" = 0 ] || return 0
+    cat >"$JOBS/rank.sh" <<'END'
+#!/bin/bash
+# rank.sh CASE PROGRAM ARGUMENT…: what a rank does instead, or before.
+case=$1 && shift
+touch "up-$case-$SLURM_PROCID-${SLURM_RESTART_COUNT:-0}"
+case $case:$SLURM_PROCID in
+stops:2) kill -STOP $$ ;;
+sleeps:2) exec sleep 43.21 ;;
+dies:2) kill -9 $$ ;;
+ends:2) exit 0 ;;
+miscounts:2) export SLURM_STEP_NUM_TASKS=3 ;;
+connecting:3 | accepting:0) export LD_PRELOAD=$PWD/at_connection.so AT_CONNECTION=19 ;;
+killed:2) export LD_PRELOAD=$PWD/at_connection.so AT_CONNECTION=9 ;;
+cut*) until [ -e "go-cut" ]; do sleep 0.1; done ;;
+held*:3) until [ -e "go-$case" ] || [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; do sleep 0.1; done ;;
+esac
+exec "$@"
+END
+    cat >"$JOBS/at_connection.c" <<'END'
+/* Between the rendezvous and the first connection that is made with what was exchanged there, the process gets a signal. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static volatile int listens;
+
+static void signal_here(void)
+{
+	if (listens)
+		kill(getpid(), atoi(getenv("AT_CONNECTION")));
+}
+
+int listen(int fd, int backlog)
+{
+	listens = 1;
+	return syscall(SYS_listen, fd, backlog);
+}
+
+int connect(int fd, const struct sockaddr *to, socklen_t size)
+{
+	signal_here();
+	return syscall(SYS_connect, fd, to, size);
+}
+
+int accept(int fd, struct sockaddr *from, socklen_t *size)
+{
+	signal_here();
+	return syscall(SYS_accept, fd, from, size);
+}
+END
+    chmod 755 "$JOBS/rank.sh"
+    cc -shared -fPIC -o "$JOBS/at_connection.so" "$JOBS/at_connection.c"
 }
 
 teardown_file() { cluster_end; }
@@ -23,60 +81,135 @@ setup() {
 
 teardown() { cluster_explain; }
 
-# begin NAME SRUN-ARGUMENT…: a step in the background, its output in $JOBS/NAME.
-begin() { cluster run timeout 60 srun "${@:2}" >"$JOBS/$1" 2>&1 3>&- & }
-
-# named NAME COUNT WORDS: so many ranks of the step have told exactly this of who is missing.
-named() {
-    local lines
-    lines=$(grep -cE "\] error: rendezvous: couldn't meet $3 did not come\$" "$JOBS/$1")
-    [ "$lines" -eq "$2" ] || { echo "$1: $lines ranks, not $2, said: $3" && cat "$JOBS/$1" && return 1; }
+# step CASE SRUN-ARGUMENT… -- PROGRAM…: one in the background whose ranks do CASE; its output is in $JOBS/CASE.
+step() {
+    local case=$1 options=()
+    shift
+    while [ "$1" != -- ]; do options+=("$1") && shift; done
+    cluster run timeout 60 srun "${options[@]}" ./rank.sh "$case" "${@:2}" >"$JOBS/$case" 2>&1 3>&- &
 }
 
-# Until the steps have told all they have to, and no process of theirs is left, on any node.
-nothing_left() { ! pgrep -u muster-test1 -f "$MUSTER_PREFIX/bin/muster-(rdzv|train)|sleep 43.21" >/dev/null; }
+# meet CASE SECONDS SRUN-ARGUMENT…: with muster-rdzv. train CASE SECONDS SRUN-ARGUMENT…: with muster-train.
+meet() { step "$1" "${@:3}" -- muster-rdzv -t "$2"; }
+# shellcheck disable=SC2086
+train() { step "$1" "${@:3}" -- muster-train --data train.bin $TRAIN_ARGS --rdzv-timeout "$2"; }
+
+# named CASE RANKS WORDS: each of these ranks, a pattern, has told exactly this of who is missing.
+named() {
+    local rank text
+    for rank in $2; do
+        text=$(sed -nE "s/^muster: \[rank $rank on n[1-4]\] error: (.*: )?rendezvous: couldn't meet //p" "$JOBS/$1")
+        # shellcheck disable=SC2053
+        [[ $text = $3" did not come" ]] || { echo "$1: rank $rank told '$text', not: $3" && cat "$JOBS/$1" && return 1; }
+    done
+}
+
+# Whether no process of the ranks is left, on any node.
+nothing_left() {
+    local pid
+    for pid in $(pgrep -x 'muster-train|muster-rdzv|sleep|rank.sh'); do
+        [ ! "/proc/$pid/cwd" -ef "$JOBS" ] || return 1
+    done
+}
 
 @test "a rank that stops, sleeps, dies, ends or miscounts before it has met the others" {
-    local rdzv="exec $MUSTER_PREFIX/bin/muster-rdzv -t 3" began=$SECONDS
-    # shellcheck disable=SC2016
-    local -A does=([stops]='kill -STOP $$' [sleeps]='exec sleep 43.21' [dies]='kill -9 $$' [ends]='exit 0')
-    for case in "${!does[@]}"; do
-        # Where Slurm does not end the others, the deadline has to; where a rank does not end by itself, Slurm has to.
-        [[ $case = sleeps || $case = stops ]] && bad=1 || bad=0
-        begin "$case" --muster --kill-on-bad-exit="$bad" -N4 -n4 bash -c "[ \$RANK = 2 ] && { ${does[$case]}; }; $rdzv"
+    # Where Slurm does not end the others, the deadline has to; where a rank does not end by itself, Slurm has to.
+    for case in stops sleeps; do meet $case 3 --muster --kill-on-bad-exit=1 -N4 -n4; done
+    for case in dies ends; do meet $case 3 --muster --kill-on-bad-exit=0 -N4 -n4; done
+    wait
+    wait_for 5 nothing_left
+    for case in stops sleeps dies ends; do
+        named $case "0 1 3" "1 of 4 ranks within 3 s: rank 2 (on n3)"
+        grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case"
     done
-    wait
-    for case in "${!does[@]}"; do named "$case" 3 '1 of 4 ranks within 3 s: rank 2 \(on n3\)'; done
-    [ $((SECONDS - began)) -lt 25 ]
-    begin miscounts --muster -N2 -n2 bash -c "[ \$RANK = 0 ] || export SLURM_STEP_NUM_TASKS=3; $rdzv"
-    wait
-    grep -q 'couldn.t tell the world size: PMIx says 2, SLURM_STEP_NUM_TASKS says 3' "$JOBS/miscounts"
-    grep -q '^muster: rank 1 on n2 exited with status 2, .*; it last said "identity: ' "$JOBS/miscounts"
     grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/dies"
-    wait_for 10 nothing_left
+    meet miscounts 3 --muster -N4 -n4
+    wait
+    grep -q 'couldn.t tell the world size: PMIx says 4, SLURM_STEP_NUM_TASKS says 3' "$JOBS/miscounts"
+    grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' "$JOBS/miscounts"
+}
+
+@test "muster-train: the same" {
+    for case in stops sleeps; do train $case 4 --muster --kill-on-bad-exit=1 -N4 -n4; done
+    for case in dies miscounts; do train $case 4 --muster --kill-on-bad-exit=0 -N4 -n4; done
+    wait
+    wait_for 5 nothing_left
+    for case in stops sleeps dies miscounts; do
+        named $case "0 1 3" "1 of 4 ranks within 4 s: rank 2 (on n3)"
+        grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case"
+    done
+    grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/dies"
+    grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' "$JOBS/miscounts"
+}
+
+@test "muster-train: a rank that stops or dies after the rendezvous, while they connect" {
+    # Those of higher addresses connect to those of lower ones, which accept.
+    for case in connecting accepting; do train $case 4 --muster --kill-on-bad-exit=1 -N4 -n4; done
+    train killed 4 --muster --kill-on-bad-exit=0 -N4 -n4
+    wait
+    wait_for 5 nothing_left
+    named connecting "0 1 2" "1 of 4 ranks within * s: rank 3 (on n4)"
+    named accepting "1 2 3" "1 of 4 ranks within * s: rank 0 (on n1)"
+    grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/connecting"
+    grep -q 'n4: task.* 3.*: Exited with exit code 69' "$JOBS/accepting"
+    # Slurm's PMIx ends the others.
+    grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/killed"
 }
 
 @test "a node that can't be reached: each of the others names its ranks and no other, with the plugin and without" {
-    cat >"$JOBS/meet.sh" <<END
-#!/bin/bash
-touch up-\$1-\$SLURM_PROCID
-until [ -e go ]; do sleep 0.1; done
-exec $MUSTER_PREFIX/bin/muster-rdzv -t 4
-END
-    chmod 755 "$JOBS/meet.sh"
-    begin cut --muster -N4 --ntasks-per-node=2 ./meet.sh cut
-    begin cut-plain --no-muster --mpi=pmix -N4 --ntasks-per-node=2 ./meet.sh cut-plain
-    for rank in 0 1 2 3 4 5 6 7; do wait_for 20 test -e "$JOBS/up-cut-$rank" -a -e "$JOBS/up-cut-plain-$rank"; done
+    local ours='2 of 8 ranks within 4 s: rank 6 (on n4), rank 7 (on n4)' theirs='6 of 8 ranks within 4 s: rank 0 (on n1)'
+    for rank in 1 2 3 4 5; do theirs+=", rank $rank (on n$((rank / 2 + 1)))"; done
+    train cut 4 --muster -N4 --ntasks-per-node=2
+    meet cut-plain 4 --no-muster --mpi=pmix -N4 --ntasks-per-node=2
+    for rank in 0 1 2 3 4 5 6 7; do wait_for 20 test -e "$JOBS/up-cut-$rank-0" -a -e "$JOBS/up-cut-plain-$rank-0"; done
     cluster cut n4
-    touch "$JOBS/go"
-    began=$SECONDS
+    touch "$JOBS/go-cut"
     wait_for 12 nothing_left # also on n4, whose ranks can't reach the others, nor Slurm them
-    echo "nothing is left after $((SECONDS - began)) s"
     cluster heal n4
     wait
     for case in cut cut-plain; do
-        named $case 6 '2 of 8 ranks within 4 s: rank 6 \(on n4\), rank 7 \(on n4\)'
-        named $case 2 '6 of 8 ranks within 4 s: rank 0 \(on n1\), rank 1 \(on n1\), rank 2 .*, rank 5 \(on n3\)'
+        named $case "0 1 2 3 4 5" "$ours"
+        named $case "6 7" "$theirs"
+        grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case"
     done
     wait_for 60 node_is n4 idle
+}
+
+# Whether the controller has written down what it knew when the file was made.
+is_saved() { [ "$(cluster status dir)/controller/job_state" -nt "$1" ]; }
+
+# submit_held NAME: a training of four ranks on two nodes; rank 3 of its first attempt does not come before go-NAME is there.
+submit_held() { train_submit "$1" --wrap-with "./rank.sh $1" -N2 --exclusive -- --ckpt-every 20 --rdzv-timeout 90; }
+
+# is_up NAME ATTEMPT: whether all of its ranks have been started.
+is_up() { for rank in 0 1 2 3; do [ -e "$JOBS/up-$1-$rank-$2" ] || return 1; done; }
+
+last_node() { cluster run scontrol show hostnames "$(job_field "$1" NodeList)" | tail -n 1; }
+
+@test "while the ranks meet, slurmctld is killed, a slurmd is killed and comes back, another stays away" {
+    stays=$(submit_held held-stays)
+    leaves=$(submit_held held-leaves)
+    for name in held-stays held-leaves; do wait_for 40 is_up $name 0; done
+    touch "$JOBS/now"
+    cluster run scontrol update "jobid=$stays" comment=held # so that there is something to write
+    wait_for 15 is_saved "$JOBS/now"
+    back=$(last_node "$stays") away=$(last_node "$leaves")
+    cluster kill-controller
+    cluster kill-slurmd "$back"
+    cluster kill-slurmd "$away"
+    cluster start-slurmd "$back"
+    cluster start-controller
+    [ "$(job_state "$stays") $(job_state "$leaves")" = "RUNNING RUNNING" ]
+    touch "$JOBS/go-held-stays"
+    job_wait "$stays" 60 COMPLETED
+    [ "$(job_field "$stays" Restarts)" -eq 0 ]
+    train_equals_reference held-stays
+    # Slurm promises that a job whose node fails is put back, and runs elsewhere.
+    job_wait "$leaves" 90 COMPLETED
+    grep "JobId=$leaves" "$(cluster status log)/slurmctld.log" | grep -q "due to failure of node $away"
+    [ "$(job_restarts "$leaves")" -ge 1 ]
+    [ -e "$JOBS/up-held-leaves-3-1" ]
+    train_equals_reference held-leaves
+    cluster start-slurmd "$away"
+    wait_for 60 node_is "$away" idle
 }
