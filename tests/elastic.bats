@@ -73,3 +73,14 @@ largest_difference() {
     [ "$(sent native4)" -eq $((2 * $(sent bf16))) ]
     grep -q '"grad_dtype": *"bf16"' bf16/step-00000015/manifest.json
 }
+
+@test "a split embedding: the same bits on 1, 3 and 8 ranks, and no other run may take it up" {
+    local n
+    train split1 --split-embedding >split1.out 2>&1
+    awk -v d="$(largest_difference one split1)" 'BEGIN { exit !(d < 1e-4) }'
+    for n in 3 8; do
+        train_world $n "split$n" --split-embedding --bucket-mb 1 >out || { cat out; return 1; }
+        diff <(hashes split1/step-00000015) <(hashes "split$n/step-00000015")
+    done
+    fails 2 "--split-embedding is off, but the run in this --ckpt-dir was begun with on" train split1 --steps 16 --change steps
+}

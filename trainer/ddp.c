@@ -10,7 +10,7 @@
 
 static int alloc_arenas(struct ddp *ddp, struct err *err)
 {
-	size_t bytes = ddp->table->elements * sizeof(float);
+	size_t bytes = tensor_table_gradients(ddp->table) * sizeof(float);
 
 	ddp->arenas = calloc((size_t)ddp->plan.arenas, sizeof *ddp->arenas);
 	for (int i = 0; ddp->arenas && i < ddp->plan.arenas; i++) {
@@ -75,7 +75,7 @@ static void log_memory(const struct ddp *ddp)
 		"(%d for the counter of slots) and %.1f MB for pieces of others",
 		ddp->native ? "native" : "canonical", plan->slots, plan->world, plan->count, plan->count == 1 ? "" : "s", plan->pieces,
 		plan->pieces == 1 ? "" : "s", plan->arenas, plan->arenas == 1 ? "" : "s",
-		(double)(ddp->table->elements * sizeof(float)) * 1e-6, plan->arenas - 1,
+		(double)(tensor_table_gradients(ddp->table) * sizeof(float)) * 1e-6, plan->arenas - 1,
 		(double)ddp_staging_bytes(ddp) * 1e-6);
 	if (ddp->native)
 		log_warn("ddp: with --reduction native the bits of the result depend on the world size%s", ddp->bf16 ?
@@ -190,9 +190,20 @@ void ddp_slot_end(struct ddp *ddp, double loss_sum, int64_t valid)
 	}
 	for (int i = from; i < plan->merge_end[slot]; i++) {
 		float *left = ddp->arenas[plan->merges[i].left];
-		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->merges[i].right], ddp->table->elements);
+		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->merges[i].right],
+			tensor_table_gradients(ddp->table));
 	}
 	ddp_early_launch(ddp, ddp->ended);
+}
+
+/* The one more addition of a split embedding: head first, as where it is not split. */
+static void join_split(struct ddp *ddp)
+{
+	const struct tensor_table *table = ddp->table;
+	float *whole = ddp->arenas[0] + table->split_offset, *head = ddp->arenas[0] + table->elements;
+
+	if (table->split_count)
+		ddp->ops->add(ddp->ops, whole, head, whole, table->split_count);
 }
 
 int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
@@ -208,6 +219,7 @@ int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_resul
 	if (rc < 0)
 		return -1;
 	result->exposed = clock_now() - begun;
+	join_split(ddp);
 	return ddp_control_run(ddp, mine, result, err);
 }
 
@@ -218,7 +230,7 @@ const float *ddp_grads(const struct ddp *ddp)
 
 size_t ddp_memory(const struct ddp *ddp)
 {
-	return (size_t)ddp->plan.arenas * ddp->table->elements * sizeof(float) + ddp_staging_bytes(ddp);
+	return (size_t)ddp->plan.arenas * tensor_table_gradients(ddp->table) * sizeof(float) + ddp_staging_bytes(ddp);
 }
 
 struct ddp_cost ddp_cost(const struct ddp *ddp)

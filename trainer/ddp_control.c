@@ -195,7 +195,7 @@ int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 		[AGREE_BUCKET] = config->bucket_bytes,
 		[AGREE_NATIVE] = config->native != 0,
 		[AGREE_BF16] = config->bf16 != 0,
-		[AGREE_ELEMENTS] = ddp->table->elements,
+		[AGREE_ELEMENTS] = tensor_table_gradients(ddp->table),
 		[AGREE_TENSORS] = (uint64_t)ddp->table->count,
 		[AGREE_LAYOUT] = layout_hash(ddp->table),
 	};

@@ -145,22 +145,26 @@ static int layer_before(const struct tensor_table *table, size_t end)
 	return table->rows[i].layer;
 }
 
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
 struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t bytes, int *count)
 {
-	size_t limit = bytes / sizeof(float) / TENSOR_ALIGN * TENSOR_ALIGN, first = 0;
-	size_t smallest = DDP_FIRST_BUCKET / sizeof(float);
+	size_t limit = bytes / sizeof(float) / TENSOR_ALIGN * TENSOR_ALIGN;
 
 	limit = limit > TENSOR_ALIGN ? limit : TENSOR_ALIGN;
-	smallest = smallest < limit ? smallest : limit;
 	/* cuts at layers leave buckets at least half full */
-	struct ddp_bucket *buckets = calloc(2 * (table->elements / limit) + 4, sizeof *buckets);
+	struct ddp_bucket *buckets = calloc(2 * (tensor_table_gradients(table) / limit) + 5, sizeof *buckets);
 	if (!buckets)
 		return NULL;
-	for (*count = 0; first < table->elements; ++*count) {
-		size_t end = bucket_end(table, first, *count == 0 ? smallest : limit);
-
-		buckets[*count] = (struct ddp_bucket){ first, end - first, layer_before(table, end) };
-		first = end;
+	size_t next = smaller(DDP_FIRST_BUCKET / sizeof(float), limit); /* limit of the next bucket */
+	*count = 0;
+	for (size_t first = table->elements, end; first < tensor_table_gradients(table); first = end, next = limit) {
+		end = smaller(first + next, tensor_table_gradients(table));
+		buckets[(*count)++] = (struct ddp_bucket){ first, end - first, 0 };
+	}
+	for (size_t first = 0, end; first < table->elements; first = end, next = limit) {
+		end = bucket_end(table, first, next);
+		buckets[(*count)++] = (struct ddp_bucket){ first, end - first, layer_before(table, end) };
 	}
 	return buckets;
 }

@@ -47,7 +47,7 @@ struct ddp_bucket {
 	int layer;
 };
 
-/* Cuts the arena, first to last: bucket 0 has at most 1 MiB, the others at most `bytes`. A cut that falls into the second
+/* Cuts an arena of gradients, first to last, but the head's part of a split embedding before all: bucket 0 has at most 1 MiB, the others at most `bytes`. A cut that falls into the second
  * half of a bucket moves back to the end of a layer, if there is one: so the bucket need not wait for the next layer.
  * malloc'ed; NULL when out of memory. */
 struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t bytes, int *count);

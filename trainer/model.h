@@ -16,6 +16,7 @@ enum model_kind { MODEL_GPT2, MODEL_MLP };
 struct model_config {
 	enum model_kind kind;
 	int layers, width, heads, context, vocabulary; /* gpt2 */
+	bool split_embedding; /* gpt2: the head's gradient is kept apart from the embedding's, see struct tensor_table */
 	int inputs, hidden, classes;                   /* mlp: Linear(inputs, hidden) – ReLU – Linear(hidden, classes) */
 	bool batchnorm;                                /* mlp: BatchNorm(hidden) before the ReLU */
 };
@@ -53,9 +54,10 @@ double model_waited(struct model *model);
  * the running statistics. */
 void model_loss(struct model *model, const struct batch *batch, double *loss_sum, int64_t *valid);
 
-/* Forward and backward: gradients of (sum of losses × params->loss_scale) into the arena `grads`, accumulate 0 for the
- * first microbatch of a slot (overwrites), else 1. `ready` may be NULL. Only what the batch can reach is written: padding,
- * and positions behind the batch's (at most the model's context), keep the zeros that the arena was allocated with. */
+/* Forward and backward: gradients of (sum of losses × params->loss_scale) into the arena `grads`, which has
+ * tensor_table_gradients() elements; accumulate 0 for the first microbatch of a slot (overwrites), else 1. `ready` may be NULL.
+ * Only what the batch can reach is written: padding, and positions behind the batch's (at most the model's context), keep the
+ * zeros that the arena was allocated with. */
 void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate, double *loss_sum,
 	int64_t *valid, model_ready *ready, void *arg);
 

@@ -41,6 +41,7 @@ struct block {
 
 struct gpt2 {
 	size_t wte, wpe, ln_f_weight, ln_f_bias;
+	size_t head;           /* where in an arena of gradients the head's part of wte's begins: at wte where it is not split */
 	float *output;         /* [M, C] the residual stream after the last block */
 	struct norm ln_f;
 	float *part;           /* [M, C] what a part adds to the residual stream; backward: gradient of a part's input */
@@ -129,9 +130,16 @@ static int add_embeddings(struct model *model, int layer, struct err *err)
 	const int64_t rows = ((int64_t)c->vocabulary + VOCABULARY_ALIGN - 1) / VOCABULARY_ALIGN * VOCABULARY_ALIGN;
 	const struct tensor wte = { .name = "transformer.wte.weight", .dims = 2, .shape = { c->vocabulary, c->width },
 		.padded = { rows, c->width }, .decay = true, .layer = layer, .init = TENSOR_NORMAL, .init_std = INIT_STD };
-	if (model_add(model, &wte, &g->wte, err) < 0)
+	if (model_add(model, &wte, &g->wte, err) < 0
+		|| add_matrix(model, layer, INIT_STD, c->context, c->width, &g->wpe, err, "transformer.", "wpe.weight") < 0)
 		return -1;
-	return add_matrix(model, layer, INIT_STD, c->context, c->width, &g->wpe, err, "transformer.", "wpe.weight");
+	g->head = g->wte;
+	if (c->split_embedding) {
+		g->head = model->table.elements;
+		model->table.split_offset = g->wte;
+		model->table.split_count = (size_t)(rows * c->width);
+	}
+	return 0;
 }
 
 static int build(struct model *model, struct err *err)
@@ -294,7 +302,19 @@ static void tell_ready(const struct model_pass *pass, int layer)
 		pass->ready(pass->arg, layer);
 }
 
-/* After the head: g->part holds the gradient of ln_f.y, and wte's gradient has the head's share. */
+/* wte's gradient has the head's part already, or that one has its own place. */
+static void embedding_backward(struct model *model, const struct batch *batch, const struct model_pass *pass,
+	const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	float *grads = pass->grads;
+	if (g->head != g->wte && !pass->accumulate)
+		model->ops->zero(model->ops, grads + g->wte, (size_t)e->V * (size_t)e->C);
+	model->ops->embedding_backward(model->ops, grads + g->wte, grads + g->wpe, g->dresidual, batch->tokens, e->B, e->T, e->C,
+		e->V, pass->accumulate);
+}
+
+/* After the head: g->part holds the gradient of ln_f.y. */
 static void backward(struct model *model, const struct batch *batch, const struct model_pass *pass,
 	const struct extent *e)
 {
@@ -307,8 +327,7 @@ static void backward(struct model *model, const struct batch *batch, const struc
 		attention_backward(model, i, pass, e);
 		tell_ready(pass, layers - i);
 	}
-	model->ops->embedding_backward(model->ops, pass->grads + g->wte, pass->grads + g->wpe, g->dresidual, batch->tokens,
-		e->B, e->T, e->C, e->V, pass->accumulate);
+	embedding_backward(model, batch, pass, e);
 	tell_ready(pass, layers + 1);
 }
 
@@ -318,7 +337,7 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	struct ops *ops = model->ops;
 	const struct extent e = extent_of(model, batch);
 	forward(model, batch, &e);
-	ops->head_loss(ops, model->losses, pass->grads ? g->part : NULL, pass->grads ? pass->grads + g->wte : NULL, g->ln_f.y,
+	ops->head_loss(ops, model->losses, pass->grads ? g->part : NULL, pass->grads ? pass->grads + g->head : NULL, g->ln_f.y,
 		model->weights + g->wte, batch->targets, e.M, e.C, e.V, pass->accumulate);
 	if (pass->grads)
 		backward(model, batch, pass, &e);

@@ -127,6 +127,8 @@ struct ops {
 	void (*square_sums)(struct ops *ops, double *sums, const float *x, size_t count);
 	/* out[i] = a[i] + b[i], the one addition of the canonical reduction; out may be a or b. */
 	void (*add)(struct ops *ops, float *out, const float *a, const float *b, size_t count);
+	/* out[i] = 0 */
+	void (*zero)(struct ops *ops, float *out, size_t count);
 };
 
 /* The CPU's ops: oneDNN's products where it was found at build time and `plain` is false, else plain C throughout.

@@ -37,6 +37,8 @@ static const struct opt table[] = {
 		.help = "gpt2: tokens of a sample" },
 	{ "vocabulary", OPT_IDENTITY, OPT_COUNT, AT(vocabulary), "50257", 2, 65536, .argument = "N", .mode = "gpt2",
 		.help = "gpt2: number of tokens there are" },
+	{ "split-embedding", OPT_IDENTITY, OPT_SWITCH, AT(split_embedding), .mode = "gpt2",
+		.help = "gpt2: the head's gradient travels early, apart from the tied embedding's; one more addition" },
 	{ "hidden", OPT_IDENTITY, OPT_COUNT, AT(hidden), "256", 1, 1048576, .argument = "N", .mode = "mlp",
 		.help = "mlp: units of the hidden layer" },
 	{ "classes", OPT_IDENTITY, OPT_COUNT, AT(classes), "10", 2, 65536, .argument = "N", .mode = "mlp",
@@ -265,7 +267,8 @@ struct model_config settings_model(const struct settings *settings, int features
 		return (struct model_config){ .kind = MODEL_MLP, .inputs = features, .hidden = (int)settings->hidden,
 			.classes = (int)settings->classes, .batchnorm = settings->batchnorm };
 	return (struct model_config){ .kind = MODEL_GPT2, .layers = (int)settings->layers, .width = (int)settings->width,
-		.heads = (int)settings->heads, .context = (int)settings->context, .vocabulary = (int)settings->vocabulary };
+		.heads = (int)settings->heads, .context = (int)settings->context, .vocabulary = (int)settings->vocabulary,
+		.split_embedding = settings->split_embedding };
 }
 
 json_t *settings_record(const struct settings *settings, struct hash128 data)

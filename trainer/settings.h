@@ -29,6 +29,7 @@ struct settings {
 	int64_t layers, width, heads, context, vocabulary; /* gpt2 */
 	int64_t hidden, classes;                           /* mlp */
 	int64_t seed, global_batch, slots;
+	bool split_embedding;                              /* gpt2 */
 	int last_batch, order;
 	bool batchnorm;                                    /* mlp */
 	/* schedule */

@@ -42,7 +42,16 @@ struct tensor_table {
 	int count;
 	size_t elements;      /* of one arena, with padding */
 	size_t parameters;    /* sum of the logical counts of those */
+	/* With a split embedding the head's part of its gradient is ready in layer 0 and lies behind the rows in an arena of
+	 * gradients: that many elements, which are added to those at split_offset once both are reduced. 0 without. */
+	size_t split_count, split_offset;
 };
+
+/* Elements of an arena of gradients. */
+static inline size_t tensor_table_gradients(const struct tensor_table *table)
+{
+	return table->elements + table->split_count;
+}
 
 /* Appends a row and computes its offset and count; a padded dimension of 0 means as its shape. Refuses a name that is
  * taken and a layer below the last row's. rows are the table's; tensor_table_clear frees them. */

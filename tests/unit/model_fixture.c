@@ -26,7 +26,7 @@ double fixture_unit(uint64_t seed, uint32_t a, uint32_t b)
 
 float *fixture_arena(const struct fixture *f)
 {
-	float *arena = f->ops->alloc(f->ops, f->table->elements * sizeof *arena);
+	float *arena = f->ops->alloc(f->ops, tensor_table_gradients(f->table) * sizeof *arena);
 	assert_non_null(arena);
 	return arena;
 }

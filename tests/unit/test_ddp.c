@@ -74,6 +74,10 @@ static double slot_loss(uint64_t step, int slot)
 
 static void fill_layer(const struct tensor_table *table, float *arena, uint64_t step, int slot, int layer)
 {
+	size_t head = table->split_count ? table->rows[table->count - 1].count : 0; /* padding stays zero here, too */
+
+	for (size_t j = table->elements; layer == 0 && j < table->elements + head; j++)
+		arena[j] = gradient(step, slot, j);
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
 
@@ -85,7 +89,7 @@ static void fill_layer(const struct tensor_table *table, float *arena, uint64_t 
 /* Node (level, index) of the tree, word for word, over whole arenas. */
 static float *direct(const struct job *job, uint64_t step, int level, int index)
 {
-	size_t elements = job->table.elements;
+	size_t elements = tensor_table_gradients(&job->table);
 
 	if (level == 0) {
 		float *leaf = calloc(elements, sizeof *leaf);
@@ -120,13 +124,24 @@ static double direct_norm(const struct job *job, const float *grads)
 	return sqrt(squares);
 }
 
-static void make_job(struct job *job, int slots, size_t bucket_bytes, int native)
+/* The last tensor is an embedding whose head has a gradient of its own. */
+static void split_last(struct tensor_table *table)
+{
+	const struct tensor *last = &table->rows[table->count - 1];
+
+	table->split_offset = last->offset;
+	table->split_count = (size_t)(last->padded[0] * last->padded[1]);
+}
+
+static void make_split_job(struct job *job, int slots, size_t bucket_bytes, int native, bool split)
 {
 	struct err err;
 	int level = 0;
 
 	memset(job, 0, sizeof *job);
 	make_table(&job->table);
+	if (split)
+		split_last(&job->table);
 	job->ops = ops_cpu_create(true, &err);
 	assert_non_null(job->ops);
 	job->slots = slots;
@@ -136,6 +151,8 @@ static void make_job(struct job *job, int slots, size_t bucket_bytes, int native
 		level++;
 	for (uint64_t step = 0; step < STEPS; step++) {
 		job->grads[step] = direct(job, step, level, 0);
+		for (size_t i = 0; i < job->table.split_count; i++)
+			job->grads[step][job->table.split_offset + i] += job->grads[step][job->table.elements + i];
 		job->norm[step] = direct_norm(job, job->grads[step]);
 	}
 	job->magnitude = calloc(job->table.elements, sizeof(float));
@@ -144,6 +161,11 @@ static void make_job(struct job *job, int slots, size_t bucket_bytes, int native
 			job->magnitude[i] += fabsf(gradient(0, slot, i));
 		job->valid += VALID + slot;
 	}
+}
+
+static void make_job(struct job *job, int slots, size_t bucket_bytes, int native)
+{
+	make_split_job(job, slots, bucket_bytes, native, false);
 }
 
 static void free_job(struct job *job)
@@ -262,6 +284,21 @@ static void test_any_world(void **state)
 	check_worlds(12, 200000, WORLDS(5));
 	check_worlds(27, 1 << 20, WORLDS(4));
 	check_worlds(16, 500000, WORLDS(3, 5));
+}
+
+/* The head's part of an embedding is summed by itself, and added at every world size. */
+static void test_split_embedding(void **state)
+{
+	world_need_several();
+	struct world_rank ranks[WORLD_MAX];
+	struct job job;
+
+	make_split_job(&job, 8, 60000, 0, true);
+	for (int world = 1; world <= 5; world += 2) {
+		world_run(world, 30, 60, body_canonical, &job, ranks);
+		world_assert_ok(world, ranks);
+	}
+	free_job(&job);
 }
 
 static int body_native(struct comm *comm, void *arg, struct err *err)
@@ -585,41 +622,60 @@ static void test_too_many_ranks(void **state)
 
 /* ---- the plan ---- */
 
-/* Buckets tile the arena, keep their limits and become ready in order; segments tile each bucket. */
+static void check_segments(const struct ddp_bucket *bucket)
+{
+	for (int world = 1; world <= 9; world++) {
+		size_t at = bucket->first, part;
+		for (int rank = 0; rank < world; rank++) {
+			size_t first = ddp_segment(bucket, world, rank, &part);
+			assert_true(part == 0 || first == at);
+			at += part;
+		}
+		assert_int_equal(at, bucket->first + bucket->count);
+	}
+}
+
+/* Buckets tile the arena, the head's part of a split embedding first, keep their limits and become ready in order; segments
+ * tile each bucket. */
+static void check_buckets(const struct tensor_table *table, size_t bytes)
+{
+	int count;
+	struct ddp_bucket *buckets = ddp_buckets_make(table, bytes, &count);
+	size_t end = tensor_table_gradients(table), next = table->split_count ? table->elements : 0;
+	size_t limit = bytes > 1024 ? bytes : 1024;
+
+	for (int i = 0; i < count; i++) {
+		assert_int_equal(buckets[i].first, next);
+		assert_true(buckets[i].count > 0);
+		assert_true(buckets[i].count * sizeof(float) <= (i || limit < DDP_FIRST_BUCKET ? limit : DDP_FIRST_BUCKET));
+		assert_true(i == 0 || buckets[i].layer >= buckets[i - 1].layer);
+		next += buckets[i].count;
+		for (int t = 0; t < table->count; t++)
+			if (next <= table->elements && table->rows[t].offset < next)
+				assert_true(buckets[i].layer >= table->rows[t].layer);
+		check_segments(&buckets[i]);
+		if (next == end && table->split_count) {
+			assert_int_equal(buckets[i].layer, 0);
+			next = 0;
+			end = 0;
+		}
+	}
+	assert_int_equal(next, table->elements);
+	assert_int_equal(buckets[count - 1].layer, LAYERS - 1);
+	free(buckets);
+}
+
 static void test_buckets(void **state)
 {
 	static const size_t limits[] = { 1, 70000, 300000, 1 << 20, 25 << 20 };
 	struct tensor_table table = { 0 };
 
 	make_table(&table);
-	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++) {
-		int count;
-		struct ddp_bucket *buckets = ddp_buckets_make(&table, limits[k], &count);
-		size_t next = 0, limit = limits[k] > 1024 ? limits[k] : 1024;
-
-		for (int i = 0; i < count; i++) {
-			assert_int_equal(buckets[i].first, next);
-			assert_true(buckets[i].count > 0);
-			assert_true(buckets[i].count * sizeof(float) <= (i || limit < DDP_FIRST_BUCKET ? limit : DDP_FIRST_BUCKET));
-			assert_true(i == 0 || buckets[i].layer >= buckets[i - 1].layer);
-			next += buckets[i].count;
-			for (int t = 0; t < table.count; t++)
-				if (table.rows[t].offset < next)
-					assert_true(buckets[i].layer >= table.rows[t].layer);
-			for (int world = 1; world <= 9; world++) {
-				size_t at = buckets[i].first, part;
-				for (int rank = 0; rank < world; rank++) {
-					size_t first = ddp_segment(&buckets[i], world, rank, &part);
-					assert_true(part == 0 || first == at);
-					at += part;
-				}
-				assert_int_equal(at, buckets[i].first + buckets[i].count);
-			}
-		}
-		assert_int_equal(next, table.elements);
-		assert_int_equal(buckets[count - 1].layer, LAYERS - 1);
-		free(buckets);
-	}
+	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
+		check_buckets(&table, limits[k]);
+	split_last(&table);
+	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
+		check_buckets(&table, limits[k]);
 	tensor_table_clear(&table);
 }
 
@@ -656,6 +712,7 @@ int main(void)
 		cmocka_unit_test(test_single),
 		cmocka_unit_test(test_powers_of_two),
 		cmocka_unit_test(test_any_world),
+		cmocka_unit_test(test_split_embedding),
 		cmocka_unit_test(test_native_is_close),
 		cmocka_unit_test(test_overlap),
 		cmocka_unit_test(test_early_pieces),

@@ -147,6 +147,53 @@ static void accumulate_adds_and_its_absence_overwrites(void **state)
 	}
 }
 
+/* A split embedding's two parts, each overwritten or accumulated, add up to the tied gradient, and the head's is final first. */
+struct head {
+	const struct tensor_table *table;
+	const float *grads;
+	float *seen;
+};
+
+static void see_head(void *arg, int layer)
+{
+	struct head *head = arg;
+	if (layer == 0)
+		memcpy(head->seen, head->grads + head->table->elements, head->table->split_count * sizeof *head->seen);
+}
+
+static void a_split_embedding_adds_up(void **state)
+{
+	struct model_config config = fixture_gpt2;
+	config.split_embedding = true;
+	for (int plain = 0; plain <= 1; plain++) {
+		struct fixture tied = fixture_open(&fixture_gpt2, plain, 3), split = fixture_open(&config, plain, 3);
+		struct batch a = fixture_batch(&tied, 3, 1), b = fixture_batch(&tied, 3, 2);
+		const struct tensor *wte = tensor_table_find(tied.table, "transformer.wte.weight");
+		struct head head = { split.table, split.grads, fixture_arena(&split) };
+		double loss;
+		int64_t valid;
+		assert_int_equal(split.table->elements, tied.table->elements);
+		assert_int_equal(split.table->split_offset, wte->offset);
+		spoil(&split, split.grads);
+		memset(split.grads + split.table->elements, 0xff, wte->count * sizeof *split.grads);
+		train(&tied, &a, tied.grads, 0);
+		train(&tied, &b, tied.grads, 1);
+		train(&split, &a, split.grads, 0);
+		model_train(split.model, &b, split.grads, 1, &loss, &valid, see_head, &head);
+		assert_memory_equal(head.seen, split.grads + split.table->elements, split.table->split_count * sizeof *head.seen);
+		for (size_t i = 0; i < split.table->split_count; i++)
+			split.grads[wte->offset + i] += head.seen[i];
+		for (int r = 0; r < tied.table->count; r++)
+			if (!(fixture_distance(&tied.table->rows[r], split.grads, tied.grads) < (r == (int)(wte - tied.table->rows) ? 1e-6 : 1e-30)))
+				fail_msg("%s: not the same gradient", tied.table->rows[r].name);
+		split.ops->release(split.ops, head.seen);
+		fixture_free_batch(&a);
+		fixture_free_batch(&b);
+		fixture_close(&tied);
+		fixture_close(&split);
+	}
+}
+
 /* What the ready callback saw: a copy of each group's gradients at the moment they were said to be final. */
 struct seen {
 	const struct fixture *f;
@@ -352,6 +399,7 @@ int main(void)
 		cmocka_unit_test(gradients_match_differences),
 		cmocka_unit_test(gradients_scale_with_loss_scale),
 		cmocka_unit_test(accumulate_adds_and_its_absence_overwrites),
+		cmocka_unit_test(a_split_embedding_adds_up),
 		cmocka_unit_test(ready_comes_in_order_and_only_when_final),
 		cmocka_unit_test(split_batch_gives_the_same_sum),
 		cmocka_unit_test(missing_samples_count_nothing),

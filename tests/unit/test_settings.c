@@ -118,7 +118,7 @@ static void operation_is_free(void **state)
 static void identity_is_refused_with_both_values(void **state)
 {
 	static const char *const options[] = { "--seed 99", "--layers 99", "--global-batch 96", "--order file",
-		"--last-batch pad", "--context 99", "--slots 4", "--model mlp --labels y" };
+		"--last-batch pad", "--context 99", "--slots 4", "--split-embedding", "--model mlp --labels y" };
 	for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
 		struct err err;
 		char after[200], *changes;

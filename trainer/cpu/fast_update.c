@@ -2,6 +2,8 @@
 /* AdamW, the blocks of the gradient norm and additions over threads: the bits of plain_update.c. */
 #include "config.h"
 
+#include <string.h>
+
 #include "trainer/cpu/cpu.h"
 #include "trainer/cpu/kernels.h"
 
@@ -47,9 +49,17 @@ static void add(struct ops *ops, float *out, const float *a, const float *b, siz
 		kernels->add(out + i, a + i, b + i, at_most(count - i, ELEMENTS));
 }
 
+static void zero(struct ops *ops, float *out, size_t count)
+{
+#pragma omp parallel for if (count > ELEMENTS)
+	for (size_t i = 0; i < count; i += ELEMENTS)
+		memset(out + i, 0, at_most(count - i, ELEMENTS) * sizeof *out);
+}
+
 void fast_update_install(struct ops *ops)
 {
 	ops->adamw = adamw;
 	ops->square_sums = square_sums;
 	ops->add = add;
+	ops->zero = zero;
 }

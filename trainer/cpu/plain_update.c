@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "trainer/cpu/cpu.h"
 
@@ -54,9 +55,15 @@ static void add(struct ops *ops, float *out, const float *a, const float *b, siz
 		out[i] = a[i] + b[i];
 }
 
+static void zero(struct ops *ops, float *out, size_t count)
+{
+	memset(out, 0, count * sizeof *out);
+}
+
 void plain_update_install(struct ops *ops)
 {
 	ops->adamw = adamw;
 	ops->square_sums = square_sums;
 	ops->add = add;
+	ops->zero = zero;
 }
