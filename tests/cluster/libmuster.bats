@@ -106,7 +106,7 @@ END
     job_preempt "$job" 0
     job_wait "$job" 120 COMPLETED
     cat "$(job_output "$job")"
-    [ "$(job_field "$job" Restarts)" -eq 1 ]
+    [ "$(job_restarts "$job")" -eq 1 ]
     [ "$(grep -c 'ring: attempt 0: 8 ranks begin behind step 0$' "$(job_output "$job")")" -eq 1 ]
     resumed=$(sed -n 's/ring: attempt 1: 8 ranks begin behind step //p' "$(job_output "$job")")
     [ "$resumed" -ge 20 ] && [ "$resumed" -lt 120 ]
