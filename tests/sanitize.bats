@@ -37,7 +37,7 @@ run_tests() {
     local name bad=0
     for name; do
         [[ $too_long != *" $name "* ]] && [ -x "tests/unit/$name" ] || continue
-        timeout 60 "tests/unit/$name" >"$name.out" 2>&1 </dev/null || {
+        timeout 120 "tests/unit/$name" >"$name.out" 2>&1 </dev/null || {
             echo "$name: status $?"
             grep -vE '^\[ +(RUN|OK) ' "$name.out" | head -n 40
             bad=1
@@ -58,8 +58,19 @@ run_tests() {
 # OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its own.
 @test "data races" {
     local names=(test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_parts)
-    build sanitize-thread thread "${names[@]/#/tests/unit/}" muster-ckptd -- --disable-openmp
+    build sanitize-thread thread "${names[@]/#/tests/unit/}" tests/unit/test_comm muster-ckptd -- --disable-openmp
     cd "$MUSTER_BUILD/sanitize-thread"
+    communicate 3>&- &
     run_tests "${names[@]}"
+    wait $!
     ! grep -E 'Sanitizer:' -- *.out
+}
+
+# The communication thread, Gloo's and those that wait for them. It mostly waits, so the others run beside it; the deadlines of its
+# cases are those of a program that runs at full speed, so that here only what the sanitizer says counts, to the last case.
+communicate() {
+    TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" CMOCKA_MESSAGE_OUTPUT=TAP \
+        timeout 120 tests/unit/test_comm >test_comm.out 2>&1 </dev/null || :
+    grep -A 30 'Sanitizer:' test_comm.out || :
+    [ "$(grep -cE '^(not )?ok ' test_comm.out)" -eq "$(sed -n 's/^1\.\.//p' test_comm.out)" ]
 }

@@ -325,7 +325,7 @@ EXTRA_DIST += \
 	tests/cluster/ckptd.bats tests/cluster/doctor.bats tests/doctor.bats \
 	tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
 	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
-EXTRA_DIST += tests/lib/tap-skip.sh tests/tokens.bats tests/manuals.bats
+EXTRA_DIST += tests/lib/tsan-gloo.txt tests/lib/tap-skip.sh tests/tokens.bats tests/manuals.bats
 
 # Fuzzing, for as long as one likes: make fuzz FUZZ_SECONDS=600
 FUZZ_SECONDS = 20

@@ -256,30 +256,56 @@ void on_goodbye(State *s, int peer, const Goodbye &words)
 	}
 }
 
-/* Of several receives that are complete Gloo names the last one's rank only, so this looks for one that has come. */
-void take_goodbye(State *s, std::vector<bool> &taken)
+/* Whether a goodbye has come, asked while Gloo may be receiving it: the flag is its last word. */
+__attribute__((noinline, no_sanitize("thread"))) bool has_come(const Goodbye &words)
 {
-	for (size_t peer = 0; peer < taken.size(); peer++) {
-		if (taken[peer] || !s->heard_words[peer].said)
-			continue;
-		Goodbye words = s->heard_words[peer];
-		words.why[sizeof words.why - 1] = '\0';
-		taken[peer] = true;
-		on_goodbye(s, static_cast<int>(peer), words);
+	return *const_cast<const volatile int32_t *>(&words.said) != 0;
+}
+
+/* The goodbyes that the hearer has taken, and how many more are complete without a name. */
+struct Heard {
+	std::vector<bool> taken;
+	size_t unnamed;
+};
+
+void take_goodbye(State *s, size_t peer, Heard *heard)
+{
+	Goodbye words = s->heard_words[peer];
+	words.why[sizeof words.why - 1] = '\0';
+	heard->taken[peer] = true;
+	on_goodbye(s, static_cast<int>(peer), words);
+}
+
+/* One more receive is complete. Where several are, Gloo names the last one's rank for each: a rank that is named again stands for
+ * one that was not. Who that is their flags tell, once no goodbye is under way that has its flag already. */
+void take_goodbyes(State *s, size_t named, Heard *heard)
+{
+	if (!heard->taken[named])
+		take_goodbye(s, named, heard);
+	else
+		heard->unnamed++;
+	std::vector<size_t> come;
+	for (size_t peer = 0; peer < heard->taken.size() && heard->unnamed > 0; peer++)
+		if (!heard->taken[peer] && has_come(s->heard_words[peer]))
+			come.push_back(peer);
+	if (come.size() != heard->unnamed)
 		return;
-	}
+	for (size_t peer : come)
+		take_goodbye(s, peer, heard);
+	heard->unnamed = 0;
 }
 
 /* The thread that hears goodbyes until it is told to stop. Once a peer has ended without one, every wait that is not over
  * at once throws; the other peers' goodbyes come all the same. */
 void hear(State *s)
 {
-	std::vector<bool> taken(static_cast<size_t>(s->size));
+	Heard heard{std::vector<bool>(static_cast<size_t>(s->size)), 0};
 
 	while (!s->deaf) {
 		try {
-			if (s->heard->waitRecv(nullptr, FOREVER))
-				take_goodbye(s, taken);
+			int peer = s->rank;
+			if (s->heard->waitRecv(&peer, FOREVER))
+				take_goodbyes(s, static_cast<size_t>(peer), &heard);
 		} catch (const std::exception &) {
 			std::this_thread::sleep_for(LISTEN_AGAIN);
 		}
