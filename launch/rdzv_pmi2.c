@@ -35,6 +35,7 @@
 #define NODE_KEY "a node" /* with a blank: no key of the caller's */
 #define PATIENCE_SECONDS 1.0 /* with a fence, before srun is told who has come */
 #define INQUEST_SECONDS 2.0  /* for asking who has not */
+#define LEAST_SECONDS 1.0    /* for either, though the deadline be nearer: a busy node is slow to answer */
 #define NODE_SECONDS 1.0     /* for where they run */
 #define FAREWELL_SECONDS 1.0
 #define POLL_SECONDS 0.05
@@ -369,13 +370,19 @@ static double shorter(double a, double b)
 	return a < b ? a : b;
 }
 
+static struct deadline at_least(struct deadline deadline)
+{
+	struct deadline least = deadline_in(LEAST_SECONDS);
+	return deadline.at > least.at ? deadline : least;
+}
+
 /* The last part of a fence that takes too long: looks who is missing, while it may still be over. */
 static int end_fence(const struct pmi2 *pmi2, double timeout, struct deadline end, struct err *err)
 {
 	AUTO_FREE bool *came = calloc((size_t)pmi2->ident.world_size, sizeof *came);
 	if (!came)
 		return err_set(err, "rendezvous: no memory for %d ranks", pmi2->ident.world_size);
-	bool known = look_everywhere(pmi2, came, end);
+	bool known = look_everywhere(pmi2, came, at_least(end));
 	int rc = client.wire.lost ? 0 : pmi2_wire_fence(&client.wire, end, err);
 	if (rc > 0)
 		return 0;
@@ -396,7 +403,7 @@ static int wait_fence(const struct pmi2 *pmi2, double timeout, struct err *err)
 		return -1;
 	int rc = pmi2_wire_fence(&client.wire, deadline_in(shorter(PATIENCE_SECONDS, timeout / 5)), err);
 	if (rc == 0) {
-		tell_srun(pmi2, last_part);
+		tell_srun(pmi2, at_least(last_part));
 		rc = pmi2_wire_fence(&client.wire, last_part, err);
 	}
 	if (rc == 0)

@@ -25,6 +25,14 @@ launch() {
     for k in 0 1 2 3; do grep -qE "^ +$k/4 +$k/4 +0/1 .* pmix +pmix " <<<"$output"; done
 }
 
+@test "values from none to 64 KiB arrive with one fence each round" {
+    local test=$MUSTER_BUILD/tests/unit/test_rdzv
+    [ -x "$test" ] || skip "no test_rdzv: MUSTER_BUILD is not a build with its tests"
+    run launch -n 5 "$test" values
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
+
 @test "a training by mpirun equals that of one process, bit for bit" {
     several_ranks
     export -f train

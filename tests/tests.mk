@@ -99,6 +99,10 @@ unit_tests += tests/unit/test_roll_call
 tests_unit_test_roll_call_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_rdzv
 tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+if HAVE_PMIX
+tests_unit_test_rdzv_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
+tests_unit_test_rdzv_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=PMIx_Fence_nb
+endif
 unit_tests += tests/unit/test_rdzv_pmi2
 tests_unit_test_rdzv_pmi2_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_pmi2_wire

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rendezvous without a launcher: the file provider among forked processes, the single one, and the choice of provider. */
+#include "config.h"
+
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,6 +19,9 @@
 
 #include "common/clock.h"
 #include "launch/rdzv.h"
+#ifdef HAVE_PMIX
+#include <pmix.h>
+#endif
 
 #define WORLD 5
 
@@ -76,6 +81,20 @@ static size_t value_of(int rank, unsigned char *value)
 	return sizes[rank];
 }
 
+/* Fences of PMIx: the linker leads its name here (--wrap). */
+static int pmix_fences;
+#ifdef HAVE_PMIX
+pmix_status_t __real_PMIx_Fence_nb(const pmix_proc_t *, size_t, const pmix_info_t *, size_t, pmix_op_cbfunc_t, void *);
+pmix_status_t __wrap_PMIx_Fence_nb(const pmix_proc_t *, size_t, const pmix_info_t *, size_t, pmix_op_cbfunc_t, void *);
+
+pmix_status_t __wrap_PMIx_Fence_nb(const pmix_proc_t *procs, size_t count, const pmix_info_t *info, size_t infos,
+	pmix_op_cbfunc_t done, void *arg)
+{
+	pmix_fences++;
+	return __real_PMIx_Fence_nb(procs, count, info, infos, done, arg);
+}
+#endif
+
 static int exchange_values(const struct ident *ident, const char *provider)
 {
 	static unsigned char mine[65536];
@@ -96,6 +115,8 @@ static int exchange_values(const struct ident *ident, const char *provider)
 			free(value);
 		}
 	}
+	/* One to open, and one a round, whatever the values and the world. */
+	CHECK(pmix_fences == (strcmp(provider, "pmix") == 0 ? 4 : 0));
 	rdzv_close(rdzv, 1);
 	return 0;
 }
