@@ -255,7 +255,7 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     check 0 muster-ckpt ls "$d"
     [ "$(grep -c ' yes  *yes$' <<<"$output")" -eq 1 ]
     exec 9>&-
-    wait
+    wait $! || :
     # Its process is gone, and a service may still be writing for it: not before its heartbeat is old.
     touch "$d/owner.json"
     check 2 muster-ckpt prune --keep-last 1 "$d"
