@@ -231,6 +231,8 @@ int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
 
 struct pmix {
 	int world_size, attempt, fences;
+	double timeout;        /* of a put */
+	struct deadline until; /* of the fence that this rank stands in */
 	bool roll_tried;
 	struct roll_call *roll; /* NULL: none was needed yet, or none can be had */
 };
@@ -247,7 +249,29 @@ static void node_of(int rank, char *node, size_t size)
 	answer_drop(answer);
 }
 
-static int publish(const char *key, const void *value, size_t size, struct err *err)
+static void *commit_thread(void *arg)
+{
+	answer_give(arg, PMIx_Commit());
+	return NULL;
+}
+
+/* PMIx_Commit waits for the server's answer (4.2), and has no form that does not. */
+static pmix_status_t commit(double timeout)
+{
+	pthread_t thread;
+	struct answer *answer = answer_create(NULL);
+	if (!answer)
+		return PMIX_ERR_NOMEM;
+	if (pthread_create(&thread, NULL, commit_thread, answer) != 0)
+		answer_give(answer, PMIX_ERR_OUT_OF_RESOURCE);
+	else
+		pthread_detach(thread);
+	pmix_status_t status = answer_wait(answer, deadline_in(timeout));
+	answer_drop(answer);
+	return status;
+}
+
+static int publish(const char *key, const void *value, size_t size, double timeout, struct err *err)
 {
 	pmix_value_t packed;
 	/* One byte more than the value, since an empty byte object is not a value to PMIx. */
@@ -261,7 +285,12 @@ static int publish(const char *key, const void *value, size_t size, struct err *
 	pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &packed);
 	PMIX_VALUE_DESTRUCT(&packed);
 	if (status == PMIX_SUCCESS)
-		status = PMIx_Commit();
+		status = commit(timeout);
+	if (status == PMIX_ERR_TIMEOUT) {
+		client.lost = true;
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: the PMIx server of this node gave no answer "
+			"within %g s: its slurmstepd, or mpirun's daemon, hangs", key, timeout);
+	}
 	if (status != PMIX_SUCCESS)
 		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key, PMIx_Error_string(status));
 	return 0;
@@ -373,7 +402,7 @@ static int wait_fence(struct pmix *pmix, int fence, struct answer *answer, const
 {
 	/* The last round of asking is part of the time, so that those who are missing are named within it. */
 	double inquest = shorter(INQUEST_SECONDS, timeout / 5);
-	struct deadline deadline = deadline_in(timeout - inquest);
+	struct deadline deadline = { pmix->until.at - inquest };
 	double pause = client.fences_lost ? RETRY_SECONDS : shorter(PATIENCE_SECONDS, timeout / 2);
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
 	if (!seen)
@@ -409,7 +438,8 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 	char key[48];
 	int fence = pmix->fences++;
 	snprintf(key, sizeof key, FENCE_KEY, fence);
-	if (publish(key, "", 0, err) < 0)
+	pmix->until = deadline_in(timeout);
+	if (publish(key, "", 0, timeout, err) < 0)
 		return -1;
 	struct answer *answer = start_fence(err);
 	if (!answer)
@@ -442,6 +472,7 @@ static void *pmix_open(const struct ident *ident, double timeout, struct err *er
 	}
 	pmix->world_size = ident->world_size;
 	pmix->attempt = ident->attempt;
+	pmix->timeout = timeout;
 	if (pmix_fence(pmix, timeout, err) < 0) {
 		/* The roll call lives on in its thread: others may have longer to wait. */
 		free(pmix);
@@ -454,7 +485,7 @@ static int pmix_put(void *state, const char *key, const void *value, size_t size
 {
 	char full[PMIX_MAX_KEYLEN + 1];
 	snprintf(full, sizeof full, PUT_KEY, key);
-	return publish(full, value, size, err);
+	return publish(full, value, size, ((struct pmix *)state)->timeout, err);
 }
 
 /* Takes the value out of an answer; false when it isn't one. */

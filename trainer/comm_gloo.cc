@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <csignal>
 #include <cstring>
@@ -652,7 +653,7 @@ int connect_all(State *s, const struct ident *ident, struct rdzv *rdzv, struct e
 		if (peer != s->rank && read_peer(s, rdzv, key.c_str(), peer, &addresses[static_cast<size_t>(peer)], err) < 0)
 			return -1;
 	connect_peers(s, addresses, &why);
-	double left = std::max(deadline_left(deadline), (1 - CONNECT_SHARE) / 2 * timeout);
+	double left = std::max(std::ceil(deadline_left(deadline)), (1 - CONNECT_SHARE) / 2 * timeout);
 	if (meet_connected(s, rdzv, (key + ".connected").c_str(), &why, left, err) < 0)
 		return -1;
 	s->names[static_cast<size_t>(s->rank)] += std::string(" on ") + ident->node;

@@ -81,12 +81,12 @@ setup() {
 
 teardown() { cluster_explain; }
 
-# step CASE SRUN-ARGUMENT… -- PROGRAM…: one in the background whose ranks do CASE; its output is in $JOBS/CASE.
+# step CASE SRUN-ARGUMENT… -- PROGRAM…: one in the background whose ranks do CASE; its output is in $JOBS/CASE.out.
 step() {
     local case=$1 options=()
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
-    cluster run timeout 60 srun "${options[@]}" ./rank.sh "$case" "${@:2}" >"$JOBS/$case" 2>&1 3>&- &
+    cluster run timeout 60 srun "${options[@]}" ./rank.sh "$case" "${@:2}" >"$JOBS/$case.out" 2>&1 3>&- &
 }
 
 # meet CASE SECONDS SRUN-ARGUMENT…: with muster-rdzv. train CASE SECONDS SRUN-ARGUMENT…: with muster-train.
@@ -98,16 +98,16 @@ train() { step "$1" "${@:3}" -- muster-train --data train.bin $TRAIN_ARGS --rdzv
 named() {
     local rank text
     for rank in $2; do
-        text=$(sed -nE "s/^muster: \[rank $rank on n[1-4]\] error: (.*: )?rendezvous: couldn't meet //p" "$JOBS/$1")
+        text=$(sed -nE "s/^muster: \[rank $rank on n[1-4]\] error: (.*: )?rendezvous: couldn't meet //p" "$JOBS/$1.out")
         # shellcheck disable=SC2053
-        [[ $text = $3" did not come" ]] || { echo "$1: rank $rank told '$text', not: $3" && cat "$JOBS/$1" && return 1; }
+        [[ $text = $3" did not come" ]] || { echo "$1: rank $rank told '$text', not: $3" && cat "$JOBS/$1.out" && return 1; }
     done
 }
 
 # Whether no process of the ranks is left, on any node.
 nothing_left() {
     local pid
-    for pid in $(pgrep -x 'muster-train|muster-rdzv|sleep|rank.sh'); do
+    for pid in $(pgrep -x 'muster-train|muster-rdzv|hold|sleep|rank.sh'); do
         [ ! "/proc/$pid/cwd" -ef "$JOBS" ] || return 1
     done
 }
@@ -120,26 +120,27 @@ nothing_left() {
     wait_for 5 nothing_left
     for case in stops sleeps dies ends; do
         named $case "0 1 3" "1 of 4 ranks within 3 s: rank 2 (on n3)"
-        grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case"
+        grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case.out"
     done
-    grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/dies"
+    grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/dies.out"
     meet miscounts 3 --muster -N4 -n4
     wait
-    grep -q 'couldn.t tell the world size: PMIx says 4, SLURM_STEP_NUM_TASKS says 3' "$JOBS/miscounts"
-    grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' "$JOBS/miscounts"
+    grep -q 'couldn.t tell the world size: PMIx says 4, SLURM_STEP_NUM_TASKS says 3' "$JOBS/miscounts.out"
+    grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' "$JOBS/miscounts.out"
 }
 
 @test "muster-train: the same" {
     for case in stops sleeps; do train $case 4 --muster --kill-on-bad-exit=1 -N4 -n4; done
-    for case in dies miscounts; do train $case 4 --muster --kill-on-bad-exit=0 -N4 -n4; done
+    train dies 4 --muster --kill-on-bad-exit=0 -N4 -n4
+    train miscounts 4 --muster -N4 -n4
     wait
     wait_for 5 nothing_left
-    for case in stops sleeps dies miscounts; do
+    for case in stops sleeps dies; do
         named $case "0 1 3" "1 of 4 ranks within 4 s: rank 2 (on n3)"
-        grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case"
+        grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case.out"
     done
-    grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/dies"
-    grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' "$JOBS/miscounts"
+    grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/dies.out"
+    grep -q '^muster: rank 2 on n3 exited with status 2, .*; it last said "identity: ' "$JOBS/miscounts.out"
 }
 
 @test "muster-train: a rank that stops or dies after the rendezvous, while they connect" {
@@ -148,12 +149,12 @@ nothing_left() {
     train killed 4 --muster --kill-on-bad-exit=0 -N4 -n4
     wait
     wait_for 5 nothing_left
-    named connecting "0 1 2" "1 of 4 ranks within * s: rank 3 (on n4)"
-    named accepting "1 2 3" "1 of 4 ranks within * s: rank 0 (on n1)"
-    grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/connecting"
-    grep -q 'n4: task.* 3.*: Exited with exit code 69' "$JOBS/accepting"
+    named connecting "0 1 2" "1 of 4 ranks within [1-4] s: rank 3 (on n4)"
+    named accepting "1 2 3" "1 of 4 ranks within [1-4] s: rank 0 (on n1)"
+    grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/connecting.out"
+    grep -q 'n4: task.* 3.*: Exited with exit code 69' "$JOBS/accepting.out"
     # Slurm's PMIx ends the others.
-    grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/killed"
+    grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/killed.out"
 }
 
 @test "a node that can't be reached: each of the others names its ranks and no other, with the plugin and without" {
@@ -170,9 +171,58 @@ nothing_left() {
     for case in cut cut-plain; do
         named $case "0 1 2 3 4 5" "$ours"
         named $case "6 7" "$theirs"
-        grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case"
+        grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case.out"
     done
     wait_for 60 node_is n4 idle
+}
+
+# The process in which Slurm's PMIx server of a node lives, by a task that it has started.
+step_daemon() {
+    local pid
+    for pid in $(pgrep -x hold); do
+        [ ! "/proc/$pid/cwd" -ef "$JOBS" ] || ! tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "SLURMD_NODENAME=$1" ||
+            { sed -n 's/^PPid:\t//p' "/proc/$pid/status" && return; }
+    done
+    return 1
+}
+
+@test "the PMIx server of a node hangs: its rank ends as well, and the other names it" {
+    cat >"$JOBS/hold.c" <<'END'
+#include <muster.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void)
+{
+	struct muster *muster;
+	char up[24];
+	int rc;
+	if (muster_open(&muster, 3) != MUSTER_OK)
+		return 1;
+	snprintf(up, sizeof up, "met-%d", muster_rank(muster));
+	fclose(fopen(up, "w"));
+	while (access("go-hold", F_OK) != 0)
+		usleep(50000);
+	rc = muster_put(muster, "key", "value", 5) == MUSTER_OK ? muster_fence(muster, 0) : MUSTER_LOST;
+	fprintf(stderr, "rank %d: %d: %s\n", muster_rank(muster), rc, muster_error());
+	muster_close(muster, rc == MUSTER_OK);
+	return rc;
+}
+END
+    # shellcheck disable=SC2046
+    (export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig && cc -Wall -Werror "$JOBS/hold.c" $(pkg-config --cflags --libs muster) \
+        -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/hold")
+    step hold --muster --kill-on-bad-exit=0 -N2 -n2 -- ./hold
+    wait_for 20 test -e "$JOBS/met-0" -a -e "$JOBS/met-1"
+    daemon=$(step_daemon n2)
+    kill -STOP "$daemon"
+    touch "$JOBS/go-hold"
+    wait_for 10 grep -q "^rank 0: .*couldn't meet 1 of 2 ranks within 3 s: rank 1 (on n2) did not come" "$JOBS/hold.out"
+    sleep 1
+    kill -CONT "$daemon"
+    wait
+    cat "$JOBS/hold.out"
+    grep -q "^rank 1: .*couldn't put .*: the PMIx server of this node gave no answer within 3 s" "$JOBS/hold.out"
 }
 
 # Whether the controller has written down what it knew when the file was made.
