@@ -39,8 +39,14 @@ static int split(const char *path, char *folder, size_t size, char name[CKPTD_NA
 	return 0;
 }
 
-/* Returns the folder's descriptor. */
-static int open_folder(const char *path, char name[CKPTD_NAME_MAX + 1], struct err *err)
+/* Where only root can put anything, what is there is for us. */
+static bool is_roots(const struct stat *st)
+{
+	return st->st_uid == 0 && !(st->st_mode & (S_IWGRP | S_IWOTH)) && geteuid() != 0;
+}
+
+/* Returns the folder's descriptor. `roots`: it may be root's. */
+static int open_folder(const char *path, bool roots, char name[CKPTD_NAME_MAX + 1], struct err *err)
 {
 	char folder[4096];
 	struct stat st;
@@ -53,10 +59,11 @@ static int open_folder(const char *path, char name[CKPTD_NAME_MAX + 1], struct e
 		return err_fail(err, EXIT_USAGE, "service: %s is a link or no folder: name a real one", folder);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_fail(err, EXIT_USAGE, "service: couldn't open the folder %s: %m", folder);
-	if (st.st_uid != geteuid())
+	bool good = roots && is_roots(&st);
+	if (!good && st.st_uid != geteuid())
 		return err_fail(err, EXIT_USAGE, "service: the folder %s belongs to user %u, not to %u", folder, (unsigned)st.st_uid,
 			(unsigned)geteuid());
-	if ((st.st_mode & 0777) != 0700)
+	if (!good && (st.st_mode & 0777) != 0700)
 		return err_fail(err, EXIT_USAGE, "service: the folder %s has mode %04o: chmod 700 %s", folder,
 			(unsigned)(st.st_mode & 07777), folder);
 	int taken = fd;
@@ -106,7 +113,7 @@ static int connect_in(int folder, const char *name)
 int ckptd_socket_connect(const char *path, pid_t *pid, struct err *err)
 {
 	char name[CKPTD_NAME_MAX + 1];
-	AUTO_CLOSE int folder = open_folder(path, name, err);
+	AUTO_CLOSE int folder = open_folder(path, true, name, err);
 	if (folder < 0)
 		return -1;
 	AUTO_CLOSE int fd = connect_in(folder, name);
@@ -165,11 +172,29 @@ static int make(struct ckptd_socket *listening, const char *path, struct err *er
 int ckptd_socket_listen(struct ckptd_socket *listening, const char *path, struct err *err)
 {
 	*listening = (struct ckptd_socket){ .fd = -1 };
-	listening->folder = open_folder(path, listening->name, err);
+	listening->folder = open_folder(path, false, listening->name, err);
 	if (listening->folder < 0)
 		return -1;
 	if (make(listening, path, err) == 0)
 		return 0;
+	ckptd_socket_close(listening);
+	return -1;
+}
+
+int ckptd_socket_take(struct ckptd_socket *listening, const char *path, int bound, struct err *err)
+{
+	struct stat st;
+	*listening = (struct ckptd_socket){ .fd = bound };
+	listening->folder = open_folder(path, true, listening->name, err);
+	if (listening->folder < 0)
+		return -1;
+	/* From now on the kernel names this process to those who connect. */
+	if (fcntl(bound, F_SETFL, O_NONBLOCK) == 0 && listen(bound, BACKLOG) == 0 &&
+		fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+		listening->inode = st.st_ino;
+		return 0;
+	}
+	err_fail(err, EXIT_USAGE, "service: couldn't listen on %s, which --bound says is the standard input: %m", path);
 	ckptd_socket_close(listening);
 	return -1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The service's Unix socket: a name in a folder that belongs to its user alone. */
+/* The service's Unix socket: a name in a folder in which nobody but its user, or root, can put anything. */
 #ifndef MUSTER_CKPTD_SOCKET_H
 #define MUSTER_CKPTD_SOCKET_H
 
@@ -21,14 +21,18 @@ struct ckptd_socket {
  * replaced; one of a living service, and anything else of that name, is refused (EXIT_USAGE). */
 int ckptd_socket_listen(struct ckptd_socket *listening, const char *path, struct err *err);
 
+/* Listens on the socket `bound`, which root has made at `path` for us, in a folder of root's in which nobody else can put
+ * anything. Takes the descriptor over. */
+int ckptd_socket_take(struct ckptd_socket *listening, const char *path, int bound, struct err *err);
+
 /* Whether a client still finds it under its path. */
 bool ckptd_socket_is_there(const struct ckptd_socket *listening);
 
 /* Removes the socket, if it is still this one, and closes. */
 void ckptd_socket_close(struct ckptd_socket *listening);
 
-/* Connects to the service at `path` and returns the descriptor; *pid is its process. The same is asked of the folder, and the service
- * must run as the caller's user. A socket that is not there, or on which nobody listens: EXIT_LOST. */
+/* Connects to the service at `path` and returns the descriptor; *pid is its process. The folder is one for either of the
+ * above, and the service must run as the caller's user. A socket that is not there, or on which nobody listens: EXIT_LOST. */
 int ckptd_socket_connect(const char *path, pid_t *pid, struct err *err);
 
 /* Whether the process at the other end of a Unix socket runs as our user; else says who it is. */

@@ -34,10 +34,10 @@ struct options {
 	int client;                           /* -1: not given */
 	const char *job, *alive;
 	double alive_every, part_timeout, timeout;
-	bool syslog, detach, allow_root;
+	bool bound, syslog, detach, allow_root;
 };
 
-enum { KEY_SOCKET = 256, KEY_CLIENT, KEY_JOB, KEY_SYSLOG, KEY_DETACH, KEY_ALIVE, KEY_ALIVE_EVERY, KEY_PART_TIMEOUT,
+enum { KEY_SOCKET = 256, KEY_CLIENT, KEY_BOUND, KEY_JOB, KEY_SYSLOG, KEY_DETACH, KEY_ALIVE, KEY_ALIVE_EVERY, KEY_PART_TIMEOUT,
 	KEY_ALLOW_ROOT, KEY_FINISH, KEY_TIMEOUT, KEY_STATUS };
 
 static const struct argp_option option_table[] = {
@@ -47,6 +47,7 @@ static const struct argp_option option_table[] = {
 	{ "finish", KEY_FINISH, "PATH", 0, "have the service at PATH finish and end; print what was lost", 0 },
 	{ "status", KEY_STATUS, "PATH", 0, "print what the service at PATH holds", 0 },
 	{ NULL, 0, NULL, 0, "With --socket:", 2 },
+	{ "bound", KEY_BOUND, NULL, 0, "the socket is there already: it is the standard input, and its folder root's", 0 },
 	{ "job", KEY_JOB, "ID", 0, "the job's name in the log and for --status", 0 },
 	{ "detach", KEY_DETACH, NULL, 0, "listen, then go on in the background, with the log in syslog", 0 },
 	{ "alive", KEY_ALIVE, "COMMAND", 0, "ask this shell command while there is nothing to do: status 1 means that the job is "
@@ -77,6 +78,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_CLIENT: options->client = (int)number(state, "client-fd", arg, HIGHEST_DESCRIPTOR); return 0;
 	case KEY_FINISH: options->finish = arg; return 0;
 	case KEY_STATUS: options->status = arg; return 0;
+	case KEY_BOUND: options->bound = true; return 0;
 	case KEY_JOB: options->job = arg; return 0;
 	case KEY_SYSLOG: options->syslog = true; return 0;
 	case KEY_DETACH: options->detach = true; return 0;
@@ -89,8 +91,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!!options->socket + !!options->finish + !!options->status + (options->client >= 0) != 1)
 			argp_error(state, "give one of --socket, --client-fd, --finish and --status");
-		if ((options->detach || options->alive || options->job[0]) && !options->socket)
-			argp_error(state, "--job, --detach and --alive go with --socket");
+		if ((options->bound || options->detach || options->alive || options->job[0]) && !options->socket)
+			argp_error(state, "--bound, --job, --detach and --alive go with --socket");
+		if (options->bound && options->detach)
+			argp_error(state, "--bound and --detach don't go together");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -221,11 +225,23 @@ static void set_up_process(const struct options *options)
 	}
 }
 
+/* The socket that is the standard input moves out of its way. */
+static int take_bound(struct ckptd_socket *listening, const char *path, struct err *err)
+{
+	int bound = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (bound < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0)
+		return err_set(err, "service: couldn't take the socket at the standard input: %m");
+	close(null);
+	return ckptd_socket_take(listening, path, bound, err);
+}
+
 /* In the process that serves; `ready` is told, by one line or by nothing, how its start went. */
 static int run(const struct options *options, int ready, struct err *err)
 {
 	struct ckptd_socket listening;
-	if (options->socket && ckptd_socket_listen(&listening, options->socket, err) < 0)
+	if (options->bound && take_bound(&listening, options->socket, err) < 0)
+		return -1;
+	if (options->socket && !options->bound && ckptd_socket_listen(&listening, options->socket, err) < 0)
 		return -1;
 	if (ready >= 0) {
 		int null = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -32,7 +32,7 @@
 struct program {
 	const struct run_user *user;
 	char *const *argv, *const *env;
-	int output;     /* -1: /dev/null */
+	int input, output; /* -1: /dev/null */
 	int report;     /* gets the pid, and a message if the start fails */
 	double seconds; /* 0: it stays */
 };
@@ -118,13 +118,14 @@ static void set_oom_score(void)
 		close(fd);
 }
 
-/* /dev/null or the output as streams, the report, and nothing else. One of these may be a descriptor below 3 itself. */
+/* /dev/null or the input and output as streams, the report, and nothing else. One of these may be a descriptor below 3 itself. */
 static bool set_descriptors(const struct program *program)
 {
 	int null = open("/dev/null", O_RDWR);
+	int input = fcntl(program->input < 0 ? null : program->input, F_DUPFD_CLOEXEC, ABOVE_STREAMS);
 	int output = fcntl(program->output < 0 ? null : program->output, F_DUPFD_CLOEXEC, ABOVE_STREAMS);
 	int report = fcntl(program->report, F_DUPFD_CLOEXEC, ABOVE_STREAMS);
-	if (dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0 || dup3(report, REPORT, O_CLOEXEC) < 0)
+	if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0 || dup3(report, REPORT, O_CLOEXEC) < 0)
 		return false;
 	if (close_range(REPORT + 1, ~0u, 0) < 0)
 		for (int fd = REPORT + 1; fd < HIGHEST_DESCRIPTOR; fd++)
@@ -249,7 +250,7 @@ int run_as_user(const struct run_user *user, char *const *argv, char *const *env
 	if (pipe2(report, O_CLOEXEC) < 0)
 		return err_set(err, "run: couldn't make a pipe: %m");
 	AUTO_CLOSE int news = report[0];
-	const struct program program = { user, argv, env, to, report[1], seconds };
+	const struct program program = { user, argv, env, -1, to, report[1], seconds };
 	if (launch(&program, news, deadline, &pid, err) < 0)
 		return -1;
 	bool runs = process_find(pid, &helper);
@@ -263,13 +264,13 @@ int run_as_user(const struct run_user *user, char *const *argv, char *const *env
 	return 0;
 }
 
-int start_as_user(const struct run_user *user, char *const *argv, char *const *env, double seconds, pid_t *pid,
+int start_as_user(const struct run_user *user, char *const *argv, char *const *env, int input, double seconds, pid_t *pid,
 	struct err *err)
 {
 	int report[2];
 	if (pipe2(report, O_CLOEXEC) < 0)
 		return err_set(err, "run: couldn't make a pipe: %m");
 	AUTO_CLOSE int news = report[0];
-	const struct program program = { user, argv, env, -1, report[1], 0 };
+	const struct program program = { user, argv, env, input, -1, report[1], 0 };
 	return launch(&program, news, deadline_in(seconds), pid, err);
 }

@@ -9,8 +9,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 #if __has_include(<linux/openat2.h>)
 #include <linux/openat2.h>
@@ -18,14 +20,15 @@
 
 #include "common/auto.h"
 
-#define USER_NAME "ckptd"
+#define SERVICE_NAME "ckptd"
+#define SOCKET_NAME "socket"
 #define NOTE_NAME "service"
 #define DEEPEST 32 /* folders in each other that are removed; a service makes none */
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 char *job_folder_socket(const char *run, uint32_t job, char out[JOB_FOLDER_SOCKET_SIZE])
 {
-	snprintf(out, JOB_FOLDER_SOCKET_SIZE, "%.*s/job-%u/" USER_NAME "/socket", JOB_FOLDER_RUN_MAX, run, job);
+	snprintf(out, JOB_FOLDER_SOCKET_SIZE, "%.*s/job-%u/" SERVICE_NAME "/" SOCKET_NAME, JOB_FOLDER_RUN_MAX, run, job);
 	return out;
 }
 
@@ -81,13 +84,13 @@ static int open_job(const char *run, uint32_t job, struct err *err)
 	return fd;
 }
 
-/* A new folder of exactly that mode and owner, whatever the umask. */
-static int make_folder(int at, const char *name, mode_t mode, uid_t uid, gid_t gid)
+/* A new folder of the caller's that all may enter, whatever the umask. */
+static int make_folder(int at, const char *name)
 {
 	if (mkdirat(at, name, 0700) < 0)
 		return -1;
 	AUTO_CLOSE int fd = openat(at, name, FOLDER_FLAGS);
-	return fd < 0 || fchown(fd, uid, gid) < 0 || fchmod(fd, mode) < 0 ? -1 : 0;
+	return fd < 0 || fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, 0755) < 0 ? -1 : 0;
 }
 
 /* RUN as it is left where whoever made it was cut short: nobody could enter it, for ever. */
@@ -97,24 +100,51 @@ static int open_for_all(int fd)
 	return fstat(fd, &st) < 0 || ((st.st_mode & 0111) != 0111 && fchmod(fd, 0755) < 0) ? -1 : 0;
 }
 
-int job_folder_make(const char *run, uint32_t job, uid_t uid, gid_t gid, struct err *err)
+int job_folder_make(const char *run, uint32_t job, struct err *err)
 {
 	char name[20];
-	if (make_folder(AT_FDCWD, run, 0755, geteuid(), getegid()) < 0 && errno != EEXIST)
+	if (make_folder(AT_FDCWD, run) < 0 && errno != EEXIST)
 		return err_set(err, "folder: couldn't make %s: %m", run);
 	AUTO_CLOSE int at = open_run(run, err);
 	if (at < 0)
 		return -1;
 	if (open_for_all(at) < 0)
 		return err_set(err, "folder: couldn't let all users into %s: %m", run);
-	if (make_folder(at, job_name(job, name), 0755, geteuid(), getegid()) < 0)
+	if (make_folder(at, job_name(job, name)) < 0)
 		return err_set(err, "folder: couldn't make %s/%s: %m", run, name);
 	AUTO_CLOSE int fd = open_job(run, job, err);
 	if (fd < 0)
 		return -1;
-	if (make_folder(fd, USER_NAME, 0700, uid, gid) < 0)
-		return err_set(err, "folder: couldn't make %s/%s/" USER_NAME ": %m", run, name);
+	if (make_folder(fd, SERVICE_NAME) < 0)
+		return err_set(err, "folder: couldn't make %s/%s/" SERVICE_NAME ": %m", run, name);
 	return 0;
+}
+
+/* In an open folder, which nobody else can change, so that the name stays what it is. */
+static int bind_in(int folder, uid_t uid, gid_t gid)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/" SOCKET_NAME, folder);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0)
+		return -1;
+	if (fchmodat(folder, SOCKET_NAME, 0600, 0) < 0 || fchownat(folder, SOCKET_NAME, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+		return -1;
+	int bound = fd;
+	fd = -1;
+	return bound;
+}
+
+int job_folder_bind(const char *run, uint32_t job, uid_t uid, gid_t gid, struct err *err)
+{
+	AUTO_CLOSE int at = open_job(run, job, err);
+	if (at < 0)
+		return -1;
+	AUTO_CLOSE int folder = open_own(at, SERVICE_NAME);
+	int fd = folder < 0 ? -1 : bind_in(folder, uid, gid);
+	if (fd < 0)
+		return err_set(err, "folder: couldn't make %s/job-%u/" SERVICE_NAME "/" SOCKET_NAME ": %m", run, job);
+	return fd;
 }
 
 int job_folder_exists(const char *run, uint32_t job, struct err *err)
@@ -196,8 +226,8 @@ bool job_folder_has_socket(const char *run, uint32_t job)
 {
 	struct stat st;
 	AUTO_CLOSE int at = open_job(run, job, NULL);
-	AUTO_CLOSE int fd = at < 0 ? -1 : open_users(at, USER_NAME);
-	return fd >= 0 && fstatat(fd, "socket", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode);
+	AUTO_CLOSE int fd = at < 0 ? -1 : open_users(at, SERVICE_NAME);
+	return fd >= 0 && fstatat(fd, SOCKET_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode);
 }
 
 int job_folder_write_note(const char *run, uint32_t job, const struct job_note *note, struct err *err)

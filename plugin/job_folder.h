@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder of one job on this node, RUN/job-ID: root's, so that nobody else can put anything in its place, with a folder of
- * the job's user in it, where his checkpoint service has its socket, and root's note about that service.
+/* The folder of one job on this node, RUN/job-ID: root's, so that nobody else can put anything in it, or in its place; in it, in
+ * a folder of root's too, the socket of the job's user at which his checkpoint service listens, and root's note about that service.
+ * A folder of the user's own would let him fill /run.
  *
- * Whatever is below the user's folder is his: root opens nothing there but folders to empty, and follows no link. */
+ * Whatever is there all the same: root opens nothing but folders to empty, and follows no link. */
 #ifndef MUSTER_JOB_FOLDER_H
 #define MUSTER_JOB_FOLDER_H
 
@@ -24,9 +25,12 @@ char *job_folder_socket(const char *run, uint32_t job, char out[JOB_FOLDER_SOCKE
 /* For root: whether there is a socket of that name. */
 bool job_folder_has_socket(const char *run, uint32_t job);
 
-/* Makes RUN where it is missing (0755), RUN/job-ID (0755) and RUN/job-ID/ckptd (0700, of that user). Refuses a RUN that is a
- * link, not the caller's, or writable by others, and a folder that is there. */
-int job_folder_make(const char *run, uint32_t job, uid_t uid, gid_t gid, struct err *err);
+/* Makes RUN where it is missing, RUN/job-ID and RUN/job-ID/ckptd, all 0755. Refuses a RUN that is a link, not the caller's, or
+ * writable by others, and a folder that is there. */
+int job_folder_make(const char *run, uint32_t job, struct err *err);
+
+/* Makes the socket (0600, of that user) in it. Returns its descriptor, on which nobody listens yet; -1 on error. */
+int job_folder_bind(const char *run, uint32_t job, uid_t uid, gid_t gid, struct err *err);
 
 /* Returns 1 when the folder of the job is there, 0 when it is not, -1 when RUN can't be trusted. */
 int job_folder_exists(const char *run, uint32_t job, struct err *err);

@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/last_words.h"
 #include "common/run_as_user.h"
 
-#define START_SECONDS 4.0  /* to its execution, and from there to the socket; the job's first step waits for it */
+#define START_SECONDS 4.0  /* to its execution, and from there until it listens; the job's first step waits for it */
 #define POLL_SECONDS 0.02
 #define ANSWER_SECONDS 10  /* more than drain, for muster-ckptd --finish to tell what it knows */
 #define LEAVE_SECONDS 2.0  /* from its last answer, or from a SIGKILL, to the end of the process */
@@ -56,8 +57,8 @@ static void ask_to_finish(const struct job_service *plan, job_service_say *say, 
 		say(arg, err.text);
 }
 
-/* Ends the service, if it runs, with what was handed over to it on the disk. One that could not be asked (its user has taken
- * its socket away, the program has moved) ends by itself when its folder is gone and nothing is left to write. */
+/* Ends the service, if it runs, with what was handed over to it on the disk. One that could not be asked (its user has stopped
+ * it, the program has moved) ends by itself when its folder is gone and nothing is left to write. */
 static void end_service(const struct job_service *plan, const struct process *service, job_service_say *say, void *arg)
 {
 	char line[100];
@@ -97,10 +98,11 @@ static int ended_at_once(const struct job_service *plan, struct err *err)
 	return err_set(err, "service: %s ended at once: its lines in the system's log say why", plan->program);
 }
 
-static int launch(const struct job_service *plan, struct job_note *note, job_service_say *say, void *arg, struct err *err)
+/* `bound` is the socket at which it is to listen. */
+static int launch(const struct job_service *plan, int bound, struct job_note *note, job_service_say *say, void *arg, struct err *err)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE], job[16], conf[4200], alive[4200];
-	char *argv[10], *env[3];
+	char *argv[12], *env[3];
 	int n = 0;
 	pid_t pid;
 	struct run_user user = { .uid = plan->uid, .gid = plan->gid };
@@ -112,6 +114,7 @@ static int launch(const struct job_service *plan, struct job_note *note, job_ser
 	argv[n++] = "--job";
 	argv[n++] = job;
 	argv[n++] = "--syslog";
+	argv[n++] = "--bound";
 	if (plan->attempt >= 0) {
 		snprintf(alive, sizeof alive, "exec '%s' --deadline=30 --running %u %d", plan->requeue, plan->job, plan->attempt);
 		argv[n++] = "--alive";
@@ -122,7 +125,7 @@ static int launch(const struct job_service *plan, struct job_note *note, job_ser
 	if (run_user_groups(plan->uid, plan->gid, &groups, &user.group_count, err) < 0)
 		say(arg, err->text); /* and goes on with the one that is known */
 	user.groups = groups;
-	if (start_as_user(&user, argv, env, START_SECONDS, &pid, err) < 0)
+	if (start_as_user(&user, argv, env, bound, START_SECONDS, &pid, err) < 0)
 		return -1;
 	*note = (struct job_note){ .attempt = plan->attempt };
 	if (!process_find(pid, &note->service))
@@ -130,23 +133,31 @@ static int launch(const struct job_service *plan, struct job_note *note, job_ser
 	return job_folder_write_note(plan->run, plan->job, note, err);
 }
 
-static int wait_for_socket(const struct job_service *plan, const struct process *service, struct err *err)
+static bool listens(int fd)
+{
+	int value = 0;
+	socklen_t size = sizeof value;
+	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &size) == 0 && value;
+}
+
+static int wait_until_it_listens(const struct job_service *plan, int bound, const struct process *service, struct err *err)
 {
 	struct deadline deadline = deadline_in(START_SECONDS);
-	while (!job_folder_has_socket(plan->run, plan->job)) {
+	while (!listens(bound)) {
 		if (!process_runs(service))
 			return ended_at_once(plan, err);
 		if (!deadline_sleep(deadline, POLL_SECONDS))
-			return err_set(err, "service: %s has made no socket within %g s", plan->program, START_SECONDS);
+			return err_set(err, "service: %s does not listen after %g s", plan->program, START_SECONDS);
 	}
 	return 0;
 }
 
 static int start(const struct job_service *plan, struct job_note *note, job_service_say *say, void *arg, struct err *err)
 {
-	if (job_folder_make(plan->run, plan->job, plan->uid, plan->gid, err) < 0)
+	if (job_folder_make(plan->run, plan->job, err) < 0)
 		return -1;
-	if (launch(plan, note, say, arg, err) == 0 && wait_for_socket(plan, &note->service, err) == 0)
+	AUTO_CLOSE int bound = job_folder_bind(plan->run, plan->job, plan->uid, plan->gid, err);
+	if (bound >= 0 && launch(plan, bound, note, say, arg, err) == 0 && wait_until_it_listens(plan, bound, &note->service, err) == 0)
 		return 0;
 	process_kill(&note->service);
 	job_folder_remove(plan->run, plan->job, NULL);

@@ -88,8 +88,8 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     wait_for 10 grep -q "n2 $socket" "$(job_output "$id")"
     [ "$(grep -c " $socket\$" "$(job_output "$id")")" -eq 2 ]
     [ "$(as root n1 find /run/muster -printf '%M %u %g %P\n' | sort)" = "$(printf '%s\n' "-rw------- root root job-$id/service" \
-        "drwx------ muster-test1 muster-test1 job-$id/ckptd" "drwxr-xr-x root root " "drwxr-xr-x root root job-$id" \
-        "srwx------ muster-test1 muster-test1 job-$id/ckptd/socket")" ]
+        "drwxr-xr-x root root " "drwxr-xr-x root root job-$id" "drwxr-xr-x root root job-$id/ckptd" \
+        "srw------- muster-test1 muster-test1 job-$id/ckptd/socket")" ]
     for node in n1 n2; do
         pid=$(service $node "$id")
         status=$(tr -s '\t ' ' ' <"/proc/$pid/status")
@@ -114,10 +114,15 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
         [[ $status -ne 0 && $output = *"Permission denied"* ]]
     done
 
-    # What the user plants in his own folder harms nobody when root empties it.
+    # The user can put nothing there, nor take his socket away: /run would be his to fill.
+    for command in 'touch file' 'mkdir folder' 'ln -s / root' 'mkfifo pipe' 'rm -f socket' 'mv socket mine' 'chmod 777 .'; do
+        run as 1 n1 sh -c "cd /run/muster/job-$id/ckptd && $command"
+        [[ $status -ne 0 && $output = *"ermi"* ]] || { echo "$command: $status $output" && return 1; }
+    done
+    # What is there all the same harms nobody when root empties the folder.
     mkdir "$JOBS/others" && echo theirs >"$JOBS/others/file" && chown -R muster-test2 "$JOBS/others"
-    as 1 n1 sh -c "cd /run/muster/job-$id/ckptd && ln -s $JOBS/others link && ln -s /etc etc && mkdir -p a/b && ln -s / a/b/root &&
-        mkfifo pipe && chmod 0 a/b"
+    as root n1 sh -c "cd /run/muster/job-$id/ckptd && ln -s $JOBS/others link && ln -s /etc etc && mkdir -p a/b && ln -s / a/b/root &&
+        mkfifo pipe && chmod 0 a/b && chown -R muster-test1 a"
     cluster run scancel "$id"
     wait_for 20 nothing_left
     [ "$(cat "$JOBS/others/file") $(stat -c %U "$JOBS/others")" = "theirs muster-test2" ]

@@ -30,6 +30,9 @@ teardown() {
     cluster_explain
 }
 
+# Whether a command fails; a bare "!" would not fail the test.
+not() { ! "$@"; }
+
 as() { cluster run --user "$1" --node "$2" "${@:3}"; }
 srun() { cluster run timeout 60 srun "$@"; }
 no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
@@ -87,8 +90,6 @@ fault() {
     [[ $output = *"couldn't fork"* ]]
     fault task_exit:setresuid runs
     [[ $output = *"its privileges can't be dropped"* ]]
-    fault task_exit:execve runs
-    [[ $output = *"it took too long"* ]]
     wait_for 20 idle
     wait_for 20 nothing_left
     wait_for 5 no_services
@@ -118,4 +119,159 @@ fault() {
         as root n1 rm -r /run/muster
         as root n2 rm -r /run/muster
     done
+}
+
+# service NODE JOB: the pid of a job's service, as root has noted it.
+service() { as root "$1" sed -n 's/^pid \([0-9]*\) .*/\1/p' "/run/muster/job-$2/service" 2>/dev/null; }
+has_service() { kill -0 "$(service "$1" "$2")" 2>/dev/null; }
+
+# is_plain_user PID USER: whether the process, or the file with its /proc/PID/status, has that user's ids and groups, no capability,
+# and no way to another.
+is_plain_user() {
+    local status uid gid
+    status=$(tr -s '\t ' ' ' <"$1")
+    uid=$(id -u "$2") gid=$(id -g "$2")
+    grep -qx "Uid: $uid $uid $uid $uid" <<<"$status" && grep -qx "Gid: $gid $gid $gid $gid" <<<"$status" || return 1
+    [ "$(sed -n 's/^Groups: \(.*[0-9]\) *$/\1/p' <<<"$status")" = "$(id -G "$2")" ] || return 1
+    [ "$(grep -cE '^Cap(Inh|Prm|Eff|Amb): 0+$' <<<"$status")" -eq 4 ] && grep -qx 'NoNewPrivs: 1' <<<"$status"
+}
+
+@test "what is started for a user has nothing of root's: no id, group, capability, descriptor, folder or variable" {
+    cat >"$JOBS/probe" <<END
+#!/bin/sh
+cp /proc/\$\$/status $JOBS/seen.status
+tr '\\0' '\\n' </proc/\$\$/environ >$JOBS/seen.environ
+{ readlink /proc/\$\$/cwd; cat /proc/\$\$/oom_score_adj; ps -o sid= -p \$\$ | tr -d ' '; echo \$\$; } >$JOBS/seen.rest
+ls -l /proc/\$\$/fd | sed -n 's/.* \\([0-9]*\\) -> /\\1 /p' >$JOBS/seen.fd
+END
+    chmod 755 "$JOBS/probe"
+    plugin optional "$PLUGIN" "requeue=$JOBS/probe"
+    conf=$(cluster status conf)
+    run srun -w n1 -n1 "--export=ALL,SLURM_CONF=$JOBS/evil,LD_PRELOAD=,SECRET=1" ./fails.sh
+    echo "$output"
+    [ "$status" -eq 7 ]
+    cat "$JOBS"/seen.*
+    is_plain_user "$JOBS/seen.status" muster-test1
+    # Not the task's configuration, which could name libraries.
+    [ "$(sort "$JOBS/seen.environ" | grep -v '^PWD=')" = "$(printf '%s\n' PATH=/usr/bin:/bin "SLURM_CONF=$conf")" ]
+    mapfile -t rest <"$JOBS/seen.rest"
+    [ "${rest[0]} ${rest[1]}" = "/ 0" ] && [ "${rest[2]}" = "${rest[3]}" ]
+    # 10 is the shell's own: the script.
+    not grep -vE '^(0 /dev/null|[12] pipe:.*|10 .*/probe)$' "$JOBS/seen.fd"
+
+    plugin optional "$PLUGIN"
+    id=$(job_submit -N1 -w n1 --wrap 'sleep 50')
+    job_wait "$id" 20 RUNNING
+    wait_for 10 has_service n1 "$id"
+    pid=$(service n1 "$id")
+    is_plain_user "/proc/$pid/status" muster-test1
+    [ "$(readlink "/proc/$pid/cwd") $(cat "/proc/$pid/oom_score_adj")" = "/ 0" ]
+    [ "$(tr '\0' '\n' <"/proc/$pid/environ" | sort)" = "$(printf '%s\n' PATH=/usr/bin:/bin "SLURM_CONF=$conf")" ]
+    [ -z "$(find "/proc/$pid/fd" -mindepth 1 -printf '%l\n' | grep -vE '^(/dev/null|/dev/log|socket:.*|pipe:.*|anon_inode:.*|/run/muster/job-[0-9]+/ckptd)$')" ]
+    job_end "$id"
+}
+
+@test "no file that a user names is looked at by root" {
+    # All that runs below slurmd on that node, from the prolog to the epilog.
+    slurmd=$(cat "$(dirname "$(cluster status conf)")/../pid/slurmd-n1")
+    strace -f -q -p "$slurmd" -e trace=%file -o "$BATS_TEST_TMPDIR/files" 2>/dev/null 3>&- &
+    tracer=$!
+    echo $tracer >>"$BATS_TEST_TMPDIR/pids"
+    until grep -q "^TracerPid:[[:space:]]*$tracer$" "/proc/$slurmd/status"; do sleep 0.05; done
+    evil=$JOBS/evil-place/x
+    export HOME=$evil MUSTER_CKPTD=$evil MUSTER_CKPTD_PROGRAM=$evil MUSTER_RDZV_DIR=$evil MUSTER_LAST_WORDS=$evil MUSTER_DEFAULTS=$evil \
+        MASTER_ADDR=$evil MUSTER_PREFLIGHT=$evil SLURM_RESTART_COUNT=$evil MUSTER_JOB_TASKS=$evil
+    run srun -w n1 -n1 "--export=ALL,SLURM_CONF=$evil,SLURM_JOB_NODELIST=$evil,SLURM_MUSTER_LAUNCHER=$evil" /bin/sh -c 'exit 7'
+    echo "$output"
+    wait_for 20 node_is n1 idle
+    kill $tracer && wait $tracer || :
+    [ "$(grep -c 'muster-ckptd' "$BATS_TEST_TMPDIR/files")" -gt 0 ] && [ "$(grep -c 'spank_muster.so' "$BATS_TEST_TMPDIR/files")" -gt 0 ]
+    not grep evil-place "$BATS_TEST_TMPDIR/files"
+}
+
+@test "ten thousand variables, large values, control characters and percent signs change nothing" {
+    # A name that ends a line, one that a printf would read, and terminal codes.
+    odd=$'line\nmuster: 100%n%s\e[31m\x01'
+    hostile() {
+        python3 - "$@" <<'END'
+import os, sys
+odd = "line\nmuster: 100%n%s\x1b[31m\x01"
+env = dict(os.environ)
+env.update({"HOSTILE_%d" % i: odd for i in range(10000)})
+env.update({odd: odd, "%n%n%s": odd, "LARGE_1": "%n" * 60000, "LARGE_2": "x" * 120000, "SLURM_HOSTILE": "[" * 100000})
+os.execvpe(sys.argv[1], sys.argv[1:], env)
+END
+    }
+    run hostile "$MUSTER_TOP/tests/cluster/cluster" run timeout 60 srun -J "$odd" -N2 -n2 --kill-on-bad-exit=0 ./fails.sh
+    echo "$output" | cut -c1-300 | head -n 30
+    [[ $status -eq 7 && $output = *"ran 0 of 2"* && $output = *"ran 1 of 2"* ]]
+    # What a task is told by its user's variables is its user's; a bad number is an error of one line.
+    for own in MASTER_ADDR MASTER_PORT JAX_COORDINATOR_PORT OMP_NUM_THREADS MUSTER_PREFLIGHT MUSTER_DEFAULTS MUSTER_CKPTD \
+        CUDA_VISIBLE_DEVICES; do
+        odds=${odds-},$own=$odd
+    done
+    run srun -w n2 -n1 "--export=ALL$odds" ./fails.sh
+    [[ $status -eq 7 && $output = *"ran 0 of 1"* ]] || { echo "$output" && return 1; }
+    run srun -w n2 -n1 "--export=ALL,MASTER_ADDR=$(head -c 100000 /dev/zero | tr '\0' %)" ./fails.sh
+    [[ $status -eq 2 && $output = *"couldn't use MASTER_ADDR"* ]]
+    [ -z "$(nodes_log | grep -aE $'muster.*(\e|\x01)')" ]
+    no_node_drained
+}
+
+# stop_helpers FILE: while the file is there, each helper of an epilog on this cluster is stopped as soon as it is seen.
+stop_helpers() {
+    local pid
+    while [ -e "$1" ]; do
+        for pid in $(pgrep -u muster-test1 -f '^[^ ]*muster-ckptd --finish'); do
+            ! grep -qs "$(cluster status dir)/own " "/proc/$pid/mountinfo" || kill -STOP "$pid"
+        done
+        sleep 0.05
+    done
+}
+
+@test "a user who stops the service and the helpers holds up his step for 10 s and his node for drain=, no longer" {
+    # shellcheck disable=SC2016
+    printf '#!/bin/sh\necho $$ >"%s/stopped"\nkill -STOP $$\n' "$JOBS" >"$JOBS/stops"
+    chmod 755 "$JOBS/stops"
+    plugin optional "$PLUGIN" drain=2 "requeue=$JOBS/stops"
+    id=$(job_submit -N1 -w n1 --wrap 'sleep 50')
+    job_wait "$id" 20 RUNNING
+    wait_for 10 has_service n1 "$id"
+    kill -STOP "$(service n1 "$id")"
+    touch "$BATS_TEST_TMPDIR/stopping"
+    stop_helpers "$BATS_TEST_TMPDIR/stopping" 3>&- &
+    echo $! >>"$BATS_TEST_TMPDIR/pids"
+    cluster run scancel "$id"
+    began=$SECONDS
+    run srun -w n2 -n1 ./fails.sh
+    echo "$output"
+    echo "the step took $((SECONDS - began)) s"
+    [[ $status -eq 7 && $output = *"it took more than 10 s"* ]] && [ $((SECONDS - began)) -lt 16 ]
+    wait_for 5 not kill -0 "$(cat "$JOBS/stopped")" # it is nobody's child, and may be a corpse for a moment
+    # drain, what the helper gets on top, and what the service gets to leave in.
+    wait_for $((began + 25 - SECONDS)) node_is n1 idle
+    rm "$BATS_TEST_TMPDIR/stopping"
+    wait_for 10 no_services
+    wait_for 10 nothing_left
+    no_node_drained
+}
+
+@test "a full /run, or one of somebody else in the place of ours: the job runs without a service" {
+    plugin optional "$PLUGIN"
+    for fault in full foreign link; do
+        case $fault in
+        full) as root n1 sh -c 'rm -rf /run/muster; i=0; mount -o remount,nr_inodes=40 /run; while mkdir /run/fill-$i 2>/dev/null; do i=$((i + 1)); done' ;;
+        foreign) as root n1 sh -c 'mkdir /run/muster && chown muster-test1 /run/muster' ;;
+        link) as root n1 sh -c "ln -s $JOBS /run/muster" ;;
+        esac
+        run srun -w n1 -n1 ./fails.sh
+        echo "$fault: $status $output"
+        [[ $status -eq 7 && $output = *"ran 0 of 1"* ]]
+        wait_for 20 node_is n1 idle
+        as root n1 sh -c 'rm -rf /run/muster /run/fill-*; mount -o remount,nr_inodes=0 /run'
+        no_node_drained
+    done
+    nodes_log | grep -q "was not started.*couldn't make /run/muster.*: No space left on device"
+    nodes_log | grep -q "was not started.*couldn't trust /run/muster"
+    [ -z "$(find "$JOBS" -name 'job-*')" ]
 }

@@ -74,24 +74,48 @@ static void its_modes_do_not_follow_the_umask(void **state)
 {
 	assert_int_equal(job_folder_exists(run, 7, &err), 0);
 	umask(0);
-	assert_int_equal(job_folder_make(run, 7, user(), group(), &err), 0);
+	assert_int_equal(job_folder_make(run, 7, &err), 0);
 	umask(077);
-	assert_int_equal(job_folder_make(run, 8, user(), group(), &err), 0);
+	assert_int_equal(job_folder_make(run, 8, &err), 0);
 	is_folder("run", 0755, geteuid());
 	is_folder("run/job-7", 0755, geteuid());
 	is_folder("run/job-8", 0755, geteuid());
-	is_folder("run/job-8/ckptd", 0700, user());
+	is_folder("run/job-8/ckptd", 0755, geteuid());
 	assert_int_equal(job_folder_exists(run, 7, &err), 1);
 	assert_int_equal(job_folder_exists(run, 9, &err), 0);
 	/* One that is there is not taken over. */
-	assert_int_equal(job_folder_make(run, 7, user(), group(), &err), -1);
+	assert_int_equal(job_folder_make(run, 7, &err), -1);
 	assert_non_null(strstr(err.text, "File exists"));
+}
+
+static void its_socket_is_the_users_and_nothing_else(void **state)
+{
+	struct stat st;
+	umask(0);
+	assert_int_equal(job_folder_make(run, 7, &err), 0);
+	assert_int_equal(job_folder_make(run, 8, &err), 0);
+	assert_false(job_folder_has_socket(run, 7));
+	int fd = job_folder_bind(run, 7, user(), group(), &err);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_true(job_folder_has_socket(run, 7));
+	assert_int_equal(lstat(below("run/job-7/ckptd/socket"), &st), 0);
+	assert_int_equal(st.st_mode, S_IFSOCK | 0600);
+	assert_int_equal(st.st_uid, user());
+	assert_int_equal(st.st_gid, group());
+	is_folder("run/job-7/ckptd", 0755, geteuid());
+	assert_int_equal(job_folder_bind(run, 7, user(), group(), &err), -1);
+	assert_non_null(strstr(err.text, "Address already in use"));
+	/* A name in a folder that others can change may become another file before it is given away. */
+	shell("chmod 0777 run/job-8/ckptd");
+	assert_int_equal(job_folder_bind(run, 8, user(), group(), &err), -1);
+	shell("[ ! -e run/job-8/ckptd/socket ]");
 }
 
 static void a_run_that_was_made_by_half_is_completed(void **state)
 {
 	shell("mkdir -m 700 run");
-	assert_int_equal(job_folder_make(run, 7, user(), group(), &err), 0);
+	assert_int_equal(job_folder_make(run, 7, &err), 0);
 	is_folder("run", 0755, geteuid());
 }
 
@@ -103,7 +127,7 @@ static void a_run_that_others_can_change_is_refused(void **state)
 		if (i == 4 && geteuid() != 0)
 			continue;
 		shell(faults[i]);
-		assert_int_equal(job_folder_make(run, 7, user(), group(), &err), -1);
+		assert_int_equal(job_folder_make(run, 7, &err), -1);
 		assert_non_null(strstr(err.text, "/run"));
 		shell("mkdir -p real/job-7; [ -L run ] || [ -f run ] || mkdir run/job-7");
 		assert_int_equal(job_folder_exists(run, 7, &err), -1);
@@ -116,7 +140,7 @@ static void a_job_folder_of_somebody_else_is_refused(void **state)
 {
 	shell("mkdir run real && ln -s ../real run/job-7");
 	assert_int_equal(job_folder_exists(run, 7, &err), -1);
-	assert_int_equal(job_folder_make(run, 7, user(), group(), &err), -1);
+	assert_int_equal(job_folder_make(run, 7, &err), -1);
 	/* The link itself may go. */
 	assert_int_equal(job_folder_remove(run, 7, &err), 0);
 	shell("[ -d real ] && [ ! -L run/job-7 ]");
@@ -124,7 +148,7 @@ static void a_job_folder_of_somebody_else_is_refused(void **state)
 
 static void removing_touches_nothing_else(void **state)
 {
-	assert_int_equal(job_folder_make(run, 7, user(), group(), &err), 0);
+	assert_int_equal(job_folder_make(run, 7, &err), 0);
 	shell("mkdir -p mine/deep && echo 1 >mine/deep/file && echo 2 >single && chmod 700 mine"
 		" && cd run/job-7/ckptd && ln -s ../../../mine folder-link && ln -s ../../../single link && ln -s / root"
 		" && ln ../../../single hard && mkdir -p a/b/c/d && touch a/b/c/d/e a/.hidden && mkfifo a/pipe"
@@ -143,7 +167,7 @@ static void removing_touches_nothing_else(void **state)
 
 static void one_that_is_too_deep_is_an_error(void **state)
 {
-	assert_int_equal(job_folder_make(run, 7, user(), group(), &err), 0);
+	assert_int_equal(job_folder_make(run, 7, &err), 0);
 	shell("cd run/job-7/ckptd && i=0 && while [ $i -lt 300 ]; do mkdir d && cd d && i=$((i+1)) || exit 1; done");
 	assert_int_equal(job_folder_remove(run, 7, &err), -1);
 	assert_non_null(strstr(err.text, "couldn't remove"));
@@ -153,7 +177,7 @@ static void a_socket_is_one_and_no_link_to_one(void **state)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE];
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	assert_int_equal(job_folder_make(run, 7, user(), group(), &err), 0);
+	assert_int_equal(job_folder_make(run, 7, &err), 0);
 	assert_false(job_folder_has_socket(run, 7));
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	snprintf(address.sun_path, sizeof address.sun_path, "%s/elsewhere", top);
@@ -173,7 +197,7 @@ static void a_note_comes_back_and_a_wrong_one_does_not(void **state)
 {
 	struct job_note note = { { 123, 45678901234567ULL }, 3 }, back;
 	assert_int_equal(job_folder_write_note(run, 7, &note, &err), -1);
-	assert_int_equal(job_folder_make(run, 7, user(), group(), &err), 0);
+	assert_int_equal(job_folder_make(run, 7, &err), 0);
 	assert_false(job_folder_read_note(run, 7, &back));
 	assert_int_equal(job_folder_write_note(run, 7, &note, &err), 0);
 	assert_true(job_folder_read_note(run, 7, &back));
@@ -190,6 +214,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(its_modes_do_not_follow_the_umask, begin, end),
+		cmocka_unit_test_setup_teardown(its_socket_is_the_users_and_nothing_else, begin, end),
 		cmocka_unit_test_setup_teardown(a_run_that_was_made_by_half_is_completed, begin, end),
 		cmocka_unit_test_setup_teardown(a_run_that_others_can_change_is_refused, begin, end),
 		cmocka_unit_test_setup_teardown(a_job_folder_of_somebody_else_is_refused, begin, end),

@@ -103,13 +103,13 @@ static void one_that_stays_is_not_waited_for(void **state)
 	char *argv[] = { "/bin/sleep", "30", NULL }, *env[] = { NULL };
 	pid_t pid = 0;
 	double start = clock_now();
-	assert_int_equal(start_as_user(&user, argv, env, 10, &pid, &err), 0);
+	assert_int_equal(start_as_user(&user, argv, env, -1, 10, &pid, &err), 0);
 	assert_true(clock_now() - start < 5);
 	assert_true(pid > 1);
 	assert_int_equal(getsid(pid), pid);
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	argv[0] = "/nonexistent/service";
-	assert_int_equal(start_as_user(&user, argv, env, 5, &pid, &err), -1);
+	assert_int_equal(start_as_user(&user, argv, env, -1, 5, &pid, &err), -1);
 	assert_non_null(strstr(err.text, "/nonexistent/service"));
 }
 
