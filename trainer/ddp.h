@@ -22,6 +22,7 @@ struct ddp_config {
 struct ddp_control {
 	uint64_t step;
 	uint64_t sample_hash; /* of the sample indices this rank read in this step; 0: not told */
+	uint64_t weights_hash; /* of the weights before this step; 0: not told, or on every rank alike */
 	int32_t stop;         /* the signal that asked for a stop here; 0 for none */
 	int32_t save;         /* rank 0: whether the state after this step is to be saved; the others' word does not count */
 	int32_t fault;        /* exit status of a rank that can't go on (its data, say); 0 for none. Its gradients are void */
@@ -37,6 +38,8 @@ struct ddp_result {
 	int fault;           /* the lowest faulty rank's exit status, 0 for none; then the other fields but stop are void */
 	int fault_rank;      /* that rank; -1 for none */
 	uint64_t sample_hash; /* sum of all ranks', modulo 2^64 */
+	char drifted[128];   /* "rank 3", "rank 3, 5": whose weights are not those of most ranks; "" when all are equal */
+	int drift_here;      /* this rank is one of them */
 	double exposed;      /* seconds this rank waited for communication */
 };
 

@@ -12,6 +12,8 @@
 #include "common/hash.h"
 #include "trainer/ddp_private.h"
 
+#define DRIFT_NAMED 4 /* ranks that drifted; of more only the number is told */
+
 /* A rank's message: struct ddp_control, slots_max slot sums, blocks_max block sums. */
 static struct ddp_control *control_of(const struct ddp *ddp, char *message)
 {
@@ -98,6 +100,59 @@ static void fold_flags(struct ddp *ddp, struct ddp_result *result)
 	}
 }
 
+static uint64_t weights_of(const struct ddp *ddp, int rank)
+{
+	return control_of(ddp, message_of(ddp, rank))->weights_hash;
+}
+
+/* How many ranks have the hash. */
+static int with_weights(const struct ddp *ddp, uint64_t hash)
+{
+	int count = 0;
+
+	for (int rank = 0; rank < ddp->plan.world; rank++)
+		count += weights_of(ddp, rank) == hash;
+	return count;
+}
+
+/* The hash that most ranks have; of several such the one of the lowest rank. */
+static uint64_t common_weights(const struct ddp *ddp, int *most)
+{
+	uint64_t best = weights_of(ddp, 0);
+
+	*most = with_weights(ddp, best);
+	for (int rank = 1; rank < ddp->plan.world && *most < ddp->plan.world - rank; rank++) {
+		int same = with_weights(ddp, weights_of(ddp, rank));
+
+		if (same > *most) {
+			*most = same;
+			best = weights_of(ddp, rank);
+		}
+	}
+	return best;
+}
+
+static void fold_weights(struct ddp *ddp, struct ddp_result *result)
+{
+	char *out = result->drifted;
+	const size_t size = sizeof result->drifted;
+	int most, named = 0, world = ddp->plan.world;
+	uint64_t hash = common_weights(ddp, &most);
+
+	for (int rank = 0; rank < world && most < world; rank++) {
+		if (weights_of(ddp, rank) == hash)
+			continue;
+		result->drift_here |= rank == ddp->plan.rank;
+		if (named < DRIFT_NAMED)
+			snprintf(out + strlen(out), size - strlen(out), "%s%d", named == 0 ? "rank " : ", ", rank);
+		named++;
+	}
+	if (named > DRIFT_NAMED)
+		snprintf(out + strlen(out), size - strlen(out), " and %d more", named - DRIFT_NAMED);
+	if (2 * most <= world)
+		snprintf(out + strlen(out), size - strlen(out), " (or the others: no more than half of the ranks agree)");
+}
+
 /* Slots and blocks stand in rank order, so this is slot order and block order. */
 static void fold_sums(struct ddp *ddp, struct ddp_result *result)
 {
@@ -156,6 +211,7 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 	if (result->fault)
 		return 0;
 	fold_sums(ddp, result);
+	fold_weights(ddp, result);
 	return cross_check(ddp, err);
 }
 

@@ -128,6 +128,11 @@ int state_share(struct state *state, struct comm *comm, struct err *err)
 	return 0;
 }
 
+uint64_t state_weights_hash(const struct state *state)
+{
+	return hash_bytes(state->weights, state->tensors->elements * sizeof(float)).low | 1;
+}
+
 void state_update(struct state *state, const float *grads, bool changes)
 {
 	const struct adamw_state from = { state->weights, state->m, state->v };

@@ -36,6 +36,9 @@ void state_init(struct state *state, uint64_t seed);
  * (ERR_SHARED). */
 int state_share(struct state *state, struct comm *comm, struct err *err);
 
+/* Of the weights, for a comparison of ranks; never 0. */
+uint64_t state_weights_hash(const struct state *state);
+
 /* The update by the reduced gradients; without `changes` it is masked. The weights may lie elsewhere afterwards, and what was
  * there before stays as it is. */
 void state_update(struct state *state, const float *grads, bool changes);

@@ -23,6 +23,7 @@ struct loop {
 	bool changed;            /* the step changed the weights */
 	double validation_loss;  /* measured after the step; NAN: it was not */
 	bool behind_save;        /* the step before is being saved */
+	uint64_t agreed;         /* the last step after which all ranks were seen to have the same weights */
 };
 
 static struct optimizer_config optimizer_of(const struct settings *settings)
@@ -109,6 +110,32 @@ static bool save_is_due(const struct run *run, uint64_t step)
 	return run->folder && step < (uint64_t)run->settings.steps && pace_due(&run->pace, (int64_t)step, clock_now());
 }
 
+/* The weights before this step are compared with those of the other ranks. */
+static bool check_is_due(const struct loop *loop)
+{
+	const struct run *run = loop->run;
+	uint64_t every = (uint64_t)run->settings.check_replicas, step = run->state.step;
+	return every && run->ident.world_size > 1 && step % every == 0 && step != loop->agreed;
+}
+
+/* A memory or a processor that errs, or an update that differs between ranks: no rank can go on from that. */
+static int check_replicas(struct loop *loop, struct err *err)
+{
+	struct run *run = loop->run;
+	uint64_t step = run->state.step;
+	if (!loop->result.drifted[0]) {
+		if (check_is_due(loop))
+			loop->agreed = step;
+		return 0;
+	}
+	if (loop->result.drift_here)
+		log_error("the weights here differ from those of other ranks after step %" PRIu64, step);
+	err_set(err, "step %" PRIu64 ": the replicas have drifted apart: after step %" PRIu64 " the weights of %s differ from those of "
+		"the other ranks; after step %" PRIu64 " all were equal: have the memory and the device of that node checked, move "
+		"checkpoints of later steps away, and start again", step + 1, step, loop->result.drifted, loop->agreed);
+	return ERR_SHARED;
+}
+
 /* Forward, backward and reduction. */
 static int compute(struct loop *loop, uint64_t step, struct err *err)
 {
@@ -120,7 +147,8 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	for (int slot = first; slot < first + ddp_slot_count(run->ddp); slot++)
 		train_slot(loop, slot);
 	struct ddp_control control = { .step = step, .sample_hash = feed_hash(loop->feed), .stop = notice_signal(),
-		.save = save_is_due(run, step), .fault = own_fault(loop) };
+		.save = save_is_due(run, step), .fault = own_fault(loop),
+		.weights_hash = check_is_due(loop) ? state_weights_hash(&run->state) : 0 };
 	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
 		return -1;
 	loop->result.exposed += model_waited(run->model);
@@ -129,6 +157,8 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 			"status %d; nothing is saved after step %" PRIu64, step, loop->result.fault_rank, loop->result.fault, step - 1);
 		return ERR_SHARED;
 	}
+	if (check_replicas(loop, err) < 0)
+		return ERR_SHARED;
 	if (loop->result.valid != targets) {
 		err_fail(err, EXIT_DATA, "step %" PRIu64 ": %" PRId64 " targets were counted where the data should hold %" PRId64,
 			step, loop->result.valid, targets);
@@ -261,7 +291,7 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 
 int train_loop(struct run *run, struct train_end *end, struct err *err)
 {
-	struct loop loop = { .run = run, .optimizer = optimizer_of(&run->settings) };
+	struct loop loop = { .run = run, .optimizer = optimizer_of(&run->settings), .agreed = run->state.step };
 	uint64_t steps = (uint64_t)run->settings.steps;
 	*end = (struct train_end){ .losses = { NAN, NAN } };
 	model_bind(run->model, run->state.weights);

@@ -562,6 +562,63 @@ static void test_oddities(void **state)
 	check_odd(DEATH, EXIT_LOST, (const char *[]){ "rank 1 on here", NULL });
 }
 
+/* Which ranks' weights differ, and what is said of it. */
+struct drift_case {
+	int world;
+	uint64_t hashes[8];
+	const char *said;
+};
+
+static const struct drift_case drift_cases[] = {
+	{ 3, { 0, 0, 0 }, "" },
+	{ 3, { 5, 5, 5 }, "" },
+	{ 3, { 5, 6, 5 }, "rank 1" },
+	{ 3, { 6, 5, 5 }, "rank 0" },
+	{ 5, { 5, 7, 5, 6, 5 }, "rank 1, 3" },
+	{ 2, { 5, 6 }, "rank 1 (or the others: no more than half of the ranks agree)" },
+	{ 4, { 6, 5, 7, 5 }, "rank 0, 2 (or the others: no more than half of the ranks agree)" },
+	{ 8, { 1, 2, 3, 4, 5, 6, 7, 8 }, "rank 1, 2, 3, 4 and 3 more (or the others: no more than half of the ranks agree)" },
+};
+
+struct drift_job {
+	struct job job;
+	const struct drift_case *drift;
+};
+
+static int body_drift(struct comm *comm, void *arg, struct err *err)
+{
+	struct drift_job *drift = arg;
+	struct ddp_control control = control_for(comm, 9);
+	struct ddp_result result;
+	int me = comm_rank(comm);
+
+	control.weights_hash = drift->drift->hashes[me];
+	struct ddp *ddp = create(comm, &drift->job, err);
+	if (!ddp || run_step(ddp, &drift->job, 9, control, &result, err) < 0)
+		return -1;
+	ddp_destroy(ddp);
+	if (strcmp(result.drifted, drift->drift->said) != 0)
+		return err_set(err, "said '%s', not '%s'", result.drifted, drift->drift->said);
+	WORLD_CHECK(!result.drift_here || result.drifted[0]);
+	WORLD_CHECK(drift->drift->world != 3 || !result.drifted[0] || result.drift_here == (result.drifted[5] == '0' + me));
+	return 0;
+}
+
+static void test_drift(void **state)
+{
+	struct world_rank ranks[WORLD_MAX];
+
+	world_need_several();
+	for (size_t i = 0; i < sizeof drift_cases / sizeof drift_cases[0]; i++) {
+		struct drift_job drift = { .drift = &drift_cases[i] };
+
+		make_job(&drift.job, 8, 300000, 0);
+		world_run(drift.drift->world, 30, 60, body_drift, &drift, ranks);
+		world_assert_ok(drift.drift->world, ranks);
+		free_job(&drift.job);
+	}
+}
+
 /* The step is given up with buckets in flight: the gradients go away only after them, and the peers are told. */
 static int body_given_up(struct comm *comm, void *arg, struct err *err)
 {
@@ -719,6 +776,7 @@ int main(void)
 		cmocka_unit_test(test_cost),
 		cmocka_unit_test(test_fault),
 		cmocka_unit_test(test_oddities),
+		cmocka_unit_test(test_drift),
 		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_too_many_ranks),
 	};
