@@ -73,7 +73,7 @@ EOF
     chmod a+rx "$JOBS/sleep-rank3"
     for node in n1 n2; do wait_for 20 node_is $node idle; done # the jobs before may still be cleaned up there
     began=$SECONDS
-    WRAP=./sleep-rank3 train_now absent --muster -w n1,n2 -n4 -- --rdzv-timeout -k 10 5 >"$JOBS/absent.log" 3>&- &
+    WRAP=./sleep-rank3 train_now absent --muster -w n1,n2 -n4 -- --rdzv-timeout 5 >"$JOBS/absent.log" 3>&- &
     wait_for 10 log_has absent 1 "couldn't meet 1 of 4 ranks within 5 s: rank 3 (on n2) did not come"
     # The deadline, and what srun takes to start on a busy machine.
     [ $((SECONDS - began)) -le 8 ]
