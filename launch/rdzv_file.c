@@ -3,10 +3,15 @@
  *
  * Each run has its own folder in it, named by the run and its attempt:
  *   here.RANK      "WORLD_SIZE NODE", made when a rank opens; must not exist before
+ *   world          what all of these say, one a line; made by rank 0 when all are there
  *   put.KEY.RANK   a value; replaced durably, so never seen in part
  *   fence.N.RANK   RANK has reached its N-th fence
- *   abort.RANK     why RANK gave up; ends every fence
- *   bye.RANK       RANK has closed; when all have, rank 0 removes the folder */
+ *   all.N          all have; made by rank 0
+ *   abort          "RANK WHY" of the first that gave up; ends every fence
+ *   bye.RANK       RANK has closed; when all have, rank 0 removes the folder
+ *
+ * Only rank 0 lists the folder, over and over; the others look for one name, so that a larger world does not cost each of them
+ * more. When rank 0 fails them, they list it themselves once the time is over. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +28,10 @@
 
 #define FIRST_SLEEP 0.001
 #define LONGEST_SLEEP 0.1
+#define LONGEST_SLEEP_OF_RANK_0 0.02 /* all the others wait for it */
 #define FAREWELL_SECONDS 5.0
 #define VALUE_LIMIT (64 * 1024)
+#define LINE_LIMIT 300
 
 struct file {
 	int base, dir;      /* MUSTER_RDZV_DIR and the run's folder in it */
@@ -72,11 +79,28 @@ static int open_folder(struct file *file, const char *base, struct err *err)
 	return 0;
 }
 
+static int taken(const struct file *file, struct err *err)
+{
+	return err_set(err, "rendezvous: couldn't meet in %s: an earlier run met there: set a new MUSTER_RDZV_ID, or remove the "
+		"folder", file->path);
+}
+
+/* Makes an empty file that must not exist yet. */
+static int make_mark(struct file *file, const char *name, struct err *err)
+{
+	AUTO_CLOSE int fd = openat(file->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 && errno == EEXIST)
+		return taken(file, err);
+	if (fd < 0)
+		return err_fail(err, io_status(errno), "rendezvous: couldn't create %s/%s: %m", file->path, name);
+	return 0;
+}
+
 /* Makes a file that must not exist yet. It gets its name when it is whole, so that nobody reads half of it. */
 static int make_file(struct file *file, const char *name, const char *text, struct err *err)
 {
 	char temporary[64];
-	snprintf(temporary, sizeof temporary, ".%s", name);
+	snprintf(temporary, sizeof temporary, ".%s.%d", name, file->rank);
 	AUTO_CLOSE int fd = openat(file->dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_fail(err, io_status(errno), "rendezvous: couldn't create %s/%s: %m", file->path, temporary);
@@ -85,8 +109,7 @@ static int make_file(struct file *file, const char *name, const char *text, stru
 	int rc = linkat(file->dir, temporary, file->dir, name, 0), error = errno;
 	unlinkat(file->dir, temporary, 0);
 	if (rc < 0 && error == EEXIST)
-		return err_set(err, "rendezvous: couldn't meet in %s: an earlier run met there: set a new MUSTER_RDZV_ID, or remove the "
-			"folder", file->path);
+		return taken(file, err);
 	if (rc < 0)
 		return err_fail(err, io_status(error), "rendezvous: couldn't create %s/%s: %s", file->path, name, strerror(error));
 	return 0;
@@ -101,18 +124,45 @@ static int rank_in_name(const char *name, const char *prefix, int world_size)
 	return rank >= 0 && rank < world_size ? rank : -1;
 }
 
-/* Marks in `seen` whose PREFIX.RANK exists. A folder opened anew is what makes NFS look again.
- * Returns how many, or -1 when a rank has aborted. */
-static int scan(struct file *file, const char *prefix, bool *seen, struct err *err)
+/* Returns 0, or -1 with the reason of a rank that has given up. `dir` is the run's folder. */
+static int hear_abort(const struct file *file, int dir, struct err *err)
 {
-	int fd = openat(file->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	int rank, end = 0;
+	if (faccessat(dir, "abort", F_OK, 0) < 0)
+		return 0;
+	if (io_read_file(dir, "abort", 1000, &text, &size, NULL) < 0 || sscanf(text, "%d %n", &rank, &end) != 1 || end == 0)
+		return err_fail(err, EXIT_LOST, "rendezvous: a rank gave up, and %s/abort doesn't say why", file->path);
+	return err_fail(err, EXIT_LOST, "rendezvous: rank %d gave up: %s", rank, text[end] ? text + end : "it gave no reason");
+}
+
+/* A folder opened anew is what makes NFS look again. */
+static int reopen(const struct file *file, struct err *err)
+{
+	int dir = openat(file->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return dir >= 0 ? dir : err_fail(err, EXIT_LOST, "rendezvous: couldn't list %s: %m", file->path);
+}
+
+/* Returns whether `name` is there, -1 when a rank has given up. */
+static int look(const struct file *file, const char *name, struct err *err)
+{
+	AUTO_CLOSE int dir = reopen(file, err);
+	if (dir < 0)
+		return -1;
+	return faccessat(dir, name, F_OK, 0) == 0 ? 1 : hear_abort(file, dir, err);
+}
+
+/* Marks in `seen` whose PREFIX.RANK exists. Returns whether all do, -1 when a rank has given up. */
+static int list(const struct file *file, const char *prefix, bool *seen, struct err *err)
+{
+	int fd = reopen(file, err), count = 0;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	if (!dir) {
 		if (fd >= 0)
 			close(fd);
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't list %s: %m", file->path);
+		return -1;
 	}
-	int count = 0, aborted = -1;
 	memset(seen, 0, (size_t)file->world_size);
 	for (struct dirent *entry; (entry = readdir(dir));) {
 		int rank = rank_in_name(entry->d_name, prefix, file->world_size);
@@ -120,39 +170,31 @@ static int scan(struct file *file, const char *prefix, bool *seen, struct err *e
 			seen[rank] = true;
 			count++;
 		}
-		if (aborted < 0)
-			aborted = rank_in_name(entry->d_name, "abort.", file->world_size);
 	}
+	int rc = count == file->world_size ? 1 : hear_abort(file, fd, err);
 	closedir(dir);
-	if (aborted < 0)
-		return count;
-	char name[32];
-	AUTO_FREE char *why = NULL;
-	size_t size;
-	snprintf(name, sizeof name, "abort.%d", aborted);
-	if (io_read_file(file->dir, name, 1000, &why, &size, NULL) < 0)
-		why = NULL;
-	return err_fail(err, EXIT_LOST, "rendezvous: rank %d gave up: %s", aborted, why && why[0] ? why : "it gave no reason");
+	return rc;
 }
 
-/* Waits until every rank has its PREFIX.RANK. */
-static int wait_for_all(struct file *file, const char *prefix, double timeout, struct err *err)
+/* Waits until every rank has its PREFIX.RANK, or rank 0 says so by the name `all`. */
+static int wait_for_all(const struct file *file, const char *prefix, const char *all, double timeout, struct err *err)
 {
 	struct deadline deadline = deadline_in(timeout);
-	double pause = FIRST_SLEEP;
+	double pause = FIRST_SLEEP, longest = file->rank == 0 ? LONGEST_SLEEP_OF_RANK_0 : LONGEST_SLEEP;
 	AUTO_FREE bool *seen = calloc((size_t)file->world_size, sizeof *seen);
 	if (!seen)
 		return err_set(err, "rendezvous: no memory");
 	for (;;) {
-		int count = scan(file, prefix, seen, err);
-		if (count < 0)
-			return -1;
-		if (count == file->world_size)
-			return 0;
+		int rc = file->rank == 0 ? list(file, prefix, seen, err) : look(file, all, err);
+		if (rc != 0)
+			return rc < 0 ? -1 : 0;
 		if (!deadline_sleep(deadline, pause))
 			break;
-		pause = pause * 2 < LONGEST_SLEEP ? pause * 2 : LONGEST_SLEEP;
+		pause = pause * 2 < longest ? pause * 2 : longest;
 	}
+	int rc = list(file, prefix, seen, err);
+	if (rc != 0)
+		return rc < 0 ? -1 : 0;
 	struct rank_list missing = { 0 };
 	for (int rank = 0; rank < file->world_size; rank++)
 		if (!seen[rank])
@@ -160,21 +202,82 @@ static int wait_for_all(struct file *file, const char *prefix, double timeout, s
 	return rank_list_error(&missing, file->world_size, timeout, err);
 }
 
-static int read_here(struct file *file, int rank, struct err *err)
+/* ---- opening ---- */
+
+/* What `rank` has said of itself. */
+static int read_line(struct file *file, int rank, const char *line, struct err *err)
 {
-	char name[32];
-	AUTO_FREE char *text = NULL;
-	size_t size;
 	int world_size = 0;
-	snprintf(name, sizeof name, "here.%d", rank);
-	if (io_read_file(file->dir, name, 1000, &text, &size, err) < 0)
-		return err_prefix(err, "rendezvous");
-	if (sscanf(text, "%d %255s", &world_size, file->nodes[rank]) != 2)
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't read %s/%s: not ours", file->path, name);
+	if (sscanf(line, "%d %255s", &world_size, file->nodes[rank]) != 2)
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't read what rank %d says in %s: not ours", rank, file->path);
 	if (world_size != file->world_size)
 		return err_set(err, "rendezvous: couldn't agree on the world size: rank %d says %d, rank %d says %d",
 			rank, world_size, file->rank, file->world_size);
 	return 0;
+}
+
+/* Reads what each rank has said; the lines go to `world`. */
+static int read_each(struct file *file, FILE *world, struct err *err)
+{
+	for (int rank = 0; rank < file->world_size; rank++) {
+		char name[32];
+		AUTO_FREE char *line = NULL;
+		size_t size;
+		snprintf(name, sizeof name, "here.%d", rank);
+		if (io_read_file(file->dir, name, LINE_LIMIT, &line, &size, err) < 0)
+			return err_prefix(err, "rendezvous");
+		if (read_line(file, rank, line, err) < 0)
+			return -1;
+		fputs(line, world);
+	}
+	return 0;
+}
+
+/* Reads what rank 0 has gathered. Ranks that disagree about the world size find that in its first line. */
+static int read_world(struct file *file, const char *text, struct err *err)
+{
+	for (int rank = 0; rank < file->world_size; rank++) {
+		if (read_line(file, rank, text, err) < 0)
+			return -1;
+		text += strcspn(text, "\n");
+		text += *text == '\n';
+	}
+	return 0;
+}
+
+/* By rank 0, and by all where it has failed: reads what each has said, and makes `world`, which may be there already. */
+static int gather(struct file *file, struct err *err)
+{
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	FILE *world = open_memstream(&text, &size);
+	if (!world)
+		return err_set(err, "rendezvous: no memory");
+	int rc = read_each(file, world, err);
+	if (fclose(world) != 0 && rc == 0)
+		rc = err_set(err, "rendezvous: no memory");
+	if (rc == 0 && file->rank == 0)
+		rc = make_file(file, "world", text, err);
+	return rc;
+}
+
+static void file_abort(void *state, int status, const char *why);
+
+static int meet(struct file *file, const struct ident *ident, double timeout, struct err *err)
+{
+	char name[32], line[LINE_LIMIT];
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	snprintf(name, sizeof name, "here.%d", file->rank);
+	snprintf(line, sizeof line, "%d %s\n", file->world_size, ident->node[0] ? ident->node : "?");
+	if (make_file(file, name, line, err) < 0 || wait_for_all(file, "here.", "world", timeout, err) < 0)
+		return -1;
+	if (file->rank != 0 && io_read_file(file->dir, "world", LINE_LIMIT * (size_t)file->world_size, &text, &size, NULL) == 0)
+		return read_world(file, text, err);
+	if (gather(file, err) == 0)
+		return 0;
+	file_abort(file, err->status, err->text);
+	return -1;
 }
 
 static void file_free(struct file *file)
@@ -185,21 +288,6 @@ static void file_free(struct file *file)
 		close(file->base);
 	free(file->nodes);
 	free(file);
-}
-
-static int meet(struct file *file, const struct ident *ident, double timeout, struct err *err)
-{
-	char name[32], text[300];
-	snprintf(name, sizeof name, "here.%d", file->rank);
-	snprintf(text, sizeof text, "%d %s\n", file->world_size, ident->node[0] ? ident->node : "?");
-	if (make_file(file, name, text, err) < 0)
-		return -1;
-	if (wait_for_all(file, "here.", timeout, err) < 0)
-		return -1;
-	for (int rank = 0; rank < file->world_size; rank++)
-		if (read_here(file, rank, err) < 0)
-			return -1;
-	return 0;
 }
 
 static void *file_open(const struct ident *ident, double timeout, struct err *err)
@@ -250,13 +338,14 @@ static int file_put(void *state, const char *key, const void *value, size_t size
 static int file_fence(void *state, double timeout, struct err *err)
 {
 	struct file *file = state;
-	char prefix[32], name[48];
+	char prefix[32], name[48], all[32];
 	snprintf(prefix, sizeof prefix, "fence.%d.", file->fences);
 	snprintf(name, sizeof name, "%s%d", prefix, file->rank);
+	snprintf(all, sizeof all, "all.%d", file->fences);
 	file->fences++;
-	if (make_file(file, name, "", err) < 0)
+	if (make_mark(file, name, err) < 0 || wait_for_all(file, prefix, all, timeout, err) < 0)
 		return -1;
-	return wait_for_all(file, prefix, timeout, err);
+	return file->rank == 0 ? make_mark(file, all, err) : 0;
 }
 
 static int file_get(void *state, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err)
@@ -278,13 +367,13 @@ static int file_get(void *state, int rank, const char *key, void **value, size_t
 	return 0;
 }
 
+/* Where another has given up before, that is the reason. */
 static void file_abort(void *state, int status, const char *why)
 {
 	struct file *file = state;
-	char name[32], text[900];
-	snprintf(name, sizeof name, "abort.%d", file->rank);
-	snprintf(text, sizeof text, "%s", why);
-	io_replace_durably(file->dir, name, text, strlen(text), NULL);
+	char text[900];
+	snprintf(text, sizeof text, "%d %s", file->rank, why);
+	make_file(file, "abort", text, NULL);
 }
 
 static void remove_folder(struct file *file)
@@ -308,8 +397,8 @@ static void file_close(void *state, int orderly)
 	struct file *file = state;
 	char name[32];
 	snprintf(name, sizeof name, "bye.%d", file->rank);
-	if (orderly && make_file(file, name, "", NULL) == 0 && file->rank == 0 &&
-		wait_for_all(file, "bye.", FAREWELL_SECONDS, NULL) == 0)
+	if (orderly && make_mark(file, name, NULL) == 0 && file->rank == 0 &&
+		wait_for_all(file, "bye.", NULL, FAREWELL_SECONDS, NULL) == 0)
 		remove_folder(file);
 	file_free(file);
 }

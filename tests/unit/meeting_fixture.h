@@ -19,6 +19,13 @@ struct meeting_rank {
 
 typedef int meeting_body(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err);
 
+/* What a rank has put and how often it has met the others so far. */
+struct meeting_count {
+	int puts, fences;
+};
+
+struct meeting_count meeting_count(int rank);
+
 /* Runs the ranks and waits for all; nodes are named n0, n1, … */
 void meeting_run(int size, meeting_body *body, struct meeting_rank *ranks);
 

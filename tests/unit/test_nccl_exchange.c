@@ -67,6 +67,31 @@ static int share_id(struct rdzv *rdzv, const struct ident *ident, struct meeting
 	return nccl_settle(rdzv, ident, 0, NULL, 20, err);
 }
 
+static int count_one(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+{
+	unsigned char id[NCCL_EXCHANGE_ID] = { 1 };
+	const struct nccl_offer offer = { .version = OWN_VERSION, .id = ident->rank == 0 ? id : NULL };
+	struct meeting_count before = meeting_count(ident->rank);
+	if (nccl_exchange(rdzv, ident, 0, &offer, 20, mine->value, err) < 0)
+		return -1;
+	struct meeting_count after = meeting_count(ident->rank);
+	if (before.puts != 0 || before.fences != 0 || after.puts != 1 || after.fences != 1)
+		return err_set(err, "%d puts and %d fences", after.puts - before.puts, after.fences - before.fences);
+	/* Nobody removes the folder while another counts. */
+	return rdzv_fence(rdzv, 20, err);
+}
+
+static void the_exchange_is_one_put_and_one_fence_in_any_world(void **state)
+{
+	struct meeting_rank ranks[MEETING_MAX];
+	for (int size = 1; size <= MEETING_MAX; size *= 2) {
+		meeting_run(size, count_one, ranks);
+		for (int rank = 0; rank < size; rank++)
+			if (ranks[rank].rc != 0)
+				fail_msg("rank %d of %d: %s", rank, size, ranks[rank].err.text);
+	}
+}
+
 static void every_rank_gets_the_id_of_rank_0(void **state)
 {
 	static const unsigned char none[NCCL_EXCHANGE_ID];
@@ -235,6 +260,7 @@ int main(int argc, char **argv)
 	setenv("NCCL_SOCKET_IFNAME", "lo", 1);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_rank_gets_the_id_of_rank_0),
+		cmocka_unit_test(the_exchange_is_one_put_and_one_fence_in_any_world),
 		cmocka_unit_test(a_failure_of_rank_0_is_the_failure_of_all),
 		cmocka_unit_test(so_is_that_of_another_rank),
 		cmocka_unit_test(another_version_is_refused_with_both_named),

@@ -223,6 +223,50 @@ static void different_world_sizes_are_told_apart(void **state)
 	rdzv_close(rdzv, 0);
 }
 
+/* Rank 2 believes in a world of four. */
+static int one_disagrees(int rank)
+{
+	struct err err = { 0 };
+	struct ident ident = ident_of(rank, rank == 2 ? 4 : 3);
+	double start = clock_now();
+	CHECK(!rdzv_open(&ident, NULL, 20, &err));
+	CHECK(clock_now() - start < 10);
+	CHECK(strstr(err.text, "couldn't agree on the world size: rank 2 says 4, rank 0 says 3"));
+	CHECK(rank == 0 ? err.status == EXIT_FAULT : strstr(err.text, "rank 0 gave up: ") != NULL);
+	return 0;
+}
+
+static void a_disagreement_ends_all_at_once(void **state)
+{
+	as_ranks(3, -1, one_disagrees);
+}
+
+/* Rank 0 comes to the second fence and dies before it can say that all have. */
+static int fence_without_a_leader(int rank)
+{
+	struct err err = { 0 };
+	struct ident ident = ident_of(rank, 3);
+	struct rdzv *rdzv = rdzv_open(&ident, NULL, 20, &err);
+	CHECK(rdzv && rdzv_fence(rdzv, 0, &err) == 0);
+	if (rank == 0) {
+		char path[200];
+		snprintf(path, sizeof path, "%s/muster-run1-0.0/fence.1.0", folder);
+		CHECK(mknod(path, S_IFREG | 0600, 0) == 0);
+		return 0;
+	}
+	CHECK(rdzv_fence(rdzv, 1, &err) == 0);
+	/* To the next one it does not come. */
+	CHECK(rdzv_fence(rdzv, 0.5, &err) == -1);
+	CHECK(strstr(err.text, "1 of 3 ranks") && strstr(err.text, "rank 0 (on node0) did not come"));
+	rdzv_close(rdzv, 0);
+	return 0;
+}
+
+static void the_others_can_do_without_rank_0(void **state)
+{
+	as_ranks(3, -1, fence_without_a_leader);
+}
+
 static void a_used_id_is_refused_and_a_new_attempt_is_not(void **state)
 {
 	struct ident ident = ident_of(0, 1);
@@ -360,6 +404,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(a_rank_lost_later_is_named_with_its_node, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(an_abort_ends_the_fences_of_the_others, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(different_world_sizes_are_told_apart, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_disagreement_ends_all_at_once, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_others_can_do_without_rank_0, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_used_id_is_refused_and_a_new_attempt_is_not, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(without_an_id_nothing_is_guessed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(single_keeps_its_own_values, set_up, tear_down),

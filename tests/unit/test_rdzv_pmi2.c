@@ -33,6 +33,7 @@ struct instead {
 
 struct server {
 	int fd, stored, fences, puts;
+	char aborted[300]; /* the request */
 	const struct instead *instead;
 	struct { char name[100], value[1100]; } store[STORE_MAX];
 };
@@ -130,7 +131,9 @@ static void serve(struct server *server, const char *body)
 		get(server, body, command, "name");
 	else if (fence || strcmp(command, "finalize") == 0)
 		answer(server, "cmd=%s-response;rc=0;", command);
-	else if (strcmp(command, "abort") != 0)
+	else if (strcmp(command, "abort") == 0)
+		snprintf(server->aborted, sizeof server->aborted, "%s", body);
+	else
 		get(server, body, command, "key");
 }
 
@@ -285,6 +288,21 @@ static void a_value_that_was_not_put_is_said(void **state)
 	run(AS_IT_SHOULD, get_what_is_not_there);
 }
 
+static void give_up(struct ident *ident, struct err *errp)
+{
+	struct err err = { .text = "" };
+	struct rdzv *rdzv = rdzv_open(ident, NULL, 5, &err);
+	CHECK(rdzv);
+	rdzv_abort(rdzv, 1, "out; of\ntokens=0");
+	CHECK(rdzv_fence(rdzv, 5, &err) == -1);
+	rdzv_close(rdzv, 1);
+}
+
+static void an_abort_is_of_the_whole_step(void **state)
+{
+	assert_string_equal(run(AS_IT_SHOULD, give_up)->aborted, "cmd=abort;isworld=TRUE;msg=out, of,tokens=0;");
+}
+
 /* ---- ranks that do not come ---- */
 
 static const char *words;
@@ -382,6 +400,7 @@ int main(void)
 		cmocka_unit_test(values_of_all_sizes_travel_in_one_fence),
 		cmocka_unit_test(a_value_that_is_not_ours_is_refused),
 		cmocka_unit_test(a_value_that_was_not_put_is_said),
+		cmocka_unit_test(an_abort_is_of_the_whole_step),
 		cmocka_unit_test(a_rank_that_stays_away_is_named_with_its_node),
 		cmocka_unit_test(a_server_that_knows_no_names_blames_nobody),
 		cmocka_unit_test(who_is_not_who_it_was_told_is_refused),
