@@ -58,7 +58,9 @@ complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
     done <points
     echo "# killed at $tried points: $kept times step 2 was the newest, $((tried - kept)) times step 3" >&3
     # Both outcomes were seen, and the commit lies between them.
-    [ "$tried" -gt 60 ] && [ "$kept" -gt 30 ] && [ "$kept" -lt "$tried" ]
+    [ "$tried" -gt 60 ]
+    [ "$kept" -gt 30 ]
+    [ "$kept" -lt "$tried" ]
 }
 
 # calls [=ERROR] COMMAND…: how many calls kill_at counts in it.
@@ -107,7 +109,8 @@ save_failing() {
         [ "$outcome" != failed ] || failed=$((failed + 1))
     done <points
     echo "# made $tried calls fail: $failed saves were given up, $((tried - failed)) went on" >&3
-    [ "$tried" -gt 250 ] && [ "$failed" -gt 120 ]
+    [ "$tried" -gt 250 ]
+    [ "$failed" -gt 120 ]
 }
 
 # PARTS THREADS WAY of ckpt_writer in which the calls come in another order each time.
@@ -133,7 +136,9 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
         done
     done
     echo "# killed at $tried random moments: $((tried - new)) times step 2 was the newest, $new times step 3" >&3
-    [ $tried -eq 1000 ] && [ $new -gt 100 ] && [ $new -lt 900 ]
+    [ $tried -eq 1000 ]
+    [ $new -gt 100 ]
+    [ $new -lt 900 ]
 }
 
 @test "with a random call failing, saves by threads, with O_DIRECT and by four writers say so or succeed" {
@@ -154,7 +159,8 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
         done
     done
     echo "# made $tried random calls fail: $failed saves were given up, $((tried - failed)) went on" >&3
-    [ $tried -gt $((moments * 9 / 10)) ] && [ $failed -gt $((moments / 3)) ]
+    [ $tried -gt $((moments * 9 / 10)) ]
+    [ $failed -gt $((moments / 3)) ]
 }
 
 # written PARTS THREADS WAY: `before` becomes a directory in which the save of step 3 is complete, but not committed: killed
@@ -226,7 +232,8 @@ written() {
         errors=(EIO) # the same calls follow, without the parts
     done
     echo "# made $tried calls fail while a save was finished: $failed attempts ended by it" >&3
-    [ $tried -gt 200 ] && [ $failed -gt 50 ]
+    [ $tried -gt 200 ]
+    [ $failed -gt 50 ]
 }
 
 @test "all is on the disk before the rename that commits, and the rename before the next step" {

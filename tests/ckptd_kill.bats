@@ -100,7 +100,8 @@ read_told() {
         done
     done
     echo "# made $tried calls of the service fail: $failures saves were given up and told of" >&3
-    [ "$tried" -gt 300 ] && [ "$failures" -gt 100 ]
+    [ "$tried" -gt 300 ]
+    [ "$failures" -gt 100 ]
 }
 
 # Behind a good save nothing is left of failed ones and of removals that failed, without waiting for the next attempt.
@@ -123,7 +124,8 @@ read_told() {
         newest_is 7 7 || { echo "call $n"; return 1; }
     done
     echo "# made the disk read-only at $calls calls: $failures times saves were given up, and nothing was left of them" >&3
-    [ "$calls" -gt 100 ] && [ "$failures" -gt 50 ]
+    [ "$calls" -gt 100 ]
+    [ "$failures" -gt 50 ]
 }
 
 @test "four writers that are all killed at any moment leave a whole step" {

@@ -42,7 +42,8 @@ setup() { export SLURM_CONF=$BATS_TEST_TMPDIR/none; }
 @test "--json is one line that says the same" {
     run muster-doctor --slurm-timeout 1 --json --dir /proc/none
     echo "$output"
-    [ "$status" -eq 1 ] && [ "${#lines[@]}" -eq 1 ]
+    [ "$status" -eq 1 ]
+    [ "${#lines[@]}" -eq 1 ]
     [[ $output = '{"ranks":1,"nodes":1,"worst":"error","findings":[{"check":"dir-unusable","severity":"error","ranks":[0],"nodes":["'* ]]
 }
 
@@ -51,6 +52,7 @@ setup() { export SLURM_CONF=$BATS_TEST_TMPDIR/none; }
         # shellcheck disable=SC2086
         run muster-doctor $words
         echo "$output"
-        [ "$status" -eq 2 ] && [ "${#lines[@]}" -eq 1 ]
+        [ "$status" -eq 2 ]
+        [ "${#lines[@]}" -eq 1 ]
     done
 }

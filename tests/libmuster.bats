@@ -108,7 +108,8 @@ END
     [ $status -eq 75 ]
     ./ring 60 run | tee second
     step=$(sed -n 's/.*1 ranks begin behind step //p' second)
-    [ "$step" -gt 0 ] && [ "$step" -lt 60 ]
+    [ "$step" -gt 0 ]
+    [ "$step" -lt 60 ]
     grep -qx "ring: after step $step: $(awk -v n="$step" 'BEGIN { x = 1; while (n--) x = x * 2 % 1000003; print x }')" first
     grep -qx "ring: after step 60: $(awk 'BEGIN { x = 1; n = 60; while (n--) x = x * 2 % 1000003; print x }')" second
     # Of the four saves two stay, once the service has got to it.
@@ -116,8 +117,11 @@ END
         [ "$(ls -d run/step-* | wc -l)" -eq 2 ] && break
         sleep 0.1
     done
-    [ "$(ls -d run/step-* | wc -l)" -eq 2 ] && [ -e run/step-00000060 ]
+    [ "$(ls -d run/step-* | wc -l)" -eq 2 ]
+    [ -e run/step-00000060 ]
     # An error is one line with its status.
     run ./ring 60 /proc/nowhere
-    [ "$status" -eq 2 ] && [ "${#lines[@]}" -eq 1 ] && [[ $output = "ring: "*"/proc/nowhere"* ]]
+    [ "$status" -eq 2 ]
+    [ "${#lines[@]}" -eq 1 ]
+    [[ $output = "ring: "*"/proc/nowhere"* ]]
 }

@@ -64,5 +64,7 @@ pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N;
         echo "$output"
         [[ $line = *" diff "* ]] && [ "$status" -eq 1 ] || [ "$status" -eq 0 ]
     done <<<"$lines"
-    [ -e run1/step-00000002/pinned ] && [ -e run1/step-00000004 ] && [ -e run2/step-00000000 ]
+    [ -e run1/step-00000002/pinned ]
+    [ -e run1/step-00000004 ]
+    [ -e run2/step-00000000 ]
 }

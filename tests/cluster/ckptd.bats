@@ -162,7 +162,7 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     wait_for 10 has_service n2 "$id"
     pid=$(service n2 "$id")
     cluster kill-node n2
-    ! kill -0 "$pid" 2>/dev/null
+    wait_for 10 test ! -d "/proc/$pid"
     cluster run --user root scancel "$id"
     cluster start-node n2
     as root n2 sh -c "mkdir -p /run/muster/job-$next/ckptd/deep && ln -s $JOBS/others /run/muster/job-$next/ckptd/link &&
@@ -268,7 +268,7 @@ taken_when_durable() {
     id=$(waiting -N2 -w n1,n2)
     wait_for 20 grep -q "n2 /run" "$(job_output "$id")"
     grep -q "freezer.*/job_$id/step_" "/proc/$(pgrep -u muster-test1 -f '^sleep 100.5$' | head -n 1)/cgroup"
-    ! grep step_ "/proc/$(service n1 "$id")/cgroup"
+    if grep step_ "/proc/$(service n1 "$id")/cgroup"; then false; fi
     job_end "$id"
     wait_for 20 nothing_left
 }

@@ -193,7 +193,7 @@ left_alone() {
         tr ' ' '\n' | sort >"$BATS_FILE_TMPDIR/told"
     cluster run timeout -k 10 30 salloc --muster -N2 -n4
     left_alone alone.env
-    ! tr '\0' '\n' <"$JOBS/alone.env" | grep -E '^(SLURM_MPI_TYPE=pmix|SLURM_KILL_BAD_EXIT=|PMIX_)'
+    if tr '\0' '\n' <"$JOBS/alone.env" | grep -E '^(SLURM_MPI_TYPE=pmix|SLURM_KILL_BAD_EXIT=|PMIX_)'; then false; fi
     rm "$JOBS/alone.env"
     id=$(job_submit --muster -N2 alone 3)
     job_wait "$id" 30 RUNNING

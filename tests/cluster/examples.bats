@@ -164,7 +164,8 @@ END2
     sed -i "s|^AuthInfo=|&socket=$(cluster status dir)/own/munge.socket,|" "$mine"
     run cluster run bash -c "SLURM_CONF=$mine sinfo -h -o %P"
     echo "$output"
-    [ "$status" -eq 0 ] && [[ $output != *error* ]]
+    [ "$status" -eq 0 ]
+    [[ $output != *error* ]]
     echo 'NoSuchKey=1' >>"$mine"
     run cluster run bash -c "SLURM_CONF=$mine sinfo -h -o %P"
     [ "$status" -ne 0 ]

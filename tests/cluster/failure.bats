@@ -126,7 +126,7 @@ END
     job_wait "$id" 30 FAILED
     cat "$(job_output "$id")"
     grep -q '^error: dir-not-shared: ' "$(job_output "$id")"
-    ! grep '^muster' "$(job_output "$id")" | grep -v '^muster-doctor: '
+    if grep '^muster' "$(job_output "$id")" | grep -v '^muster-doctor: '; then false; fi
     [[ $(job_field "$id" Comment) != *muster* ]]
     # What a shell does after it is its own.
     begin behind -n1 bash -c 'muster-doctor --dir /proc/none; exit 4'

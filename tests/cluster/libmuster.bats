@@ -109,7 +109,8 @@ END
     [ "$(job_restarts "$job")" -eq 1 ]
     [ "$(grep -c 'ring: attempt 0: 8 ranks begin behind step 0$' "$(job_output "$job")")" -eq 1 ]
     resumed=$(sed -n 's/ring: attempt 1: 8 ranks begin behind step //p' "$(job_output "$job")")
-    [ "$resumed" -ge 20 ] && [ "$resumed" -lt 120 ]
+    [ "$resumed" -ge 20 ]
+    [ "$resumed" -lt 120 ]
     # It stopped and went on at the very step, and nobody else's.
     grep -qFx "$(ring_result "$resumed" 8)" "$(job_output "$job")"
     grep -qFx "$(ring_result 120 8)" "$(job_output "$job")"

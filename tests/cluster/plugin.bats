@@ -82,15 +82,18 @@ inner() {
 @test "all tasks of a step agree on the port, and it is outside the ephemeral range" {
     run srun --muster -N4 --ntasks-per-node=2 bash -c 'echo port $MASTER_PORT'
     run sed -n 's/^port //p' <<<"$output"
-    [ "${#lines[@]}" -eq 8 ] && [ "$(sort -u <<<"$output" | wc -l)" -eq 1 ]
-    [ "${lines[0]}" -ge 1024 ] && [ "${lines[0]}" -lt 32768 ]
+    [ "${#lines[@]}" -eq 8 ]
+    [ "$(sort -u <<<"$output" | wc -l)" -eq 1 ]
+    [ "${lines[0]}" -ge 1024 ]
+    [ "${lines[0]}" -lt 32768 ]
 }
 
 @test "with one GPU a task, LOCAL_RANK is device 0; stated CPUs become threads" {
     run srun --muster -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 ./ranks
     [ "$status" -eq 0 ]
     [ "$(grep -c 'local 0/2 .* threads 2$' <<<"$output")" -eq 4 ]
-    [ "$(grep -c 'device 0 ' <<<"$output")" -eq 2 ] && [ "$(grep -c 'device 1 ' <<<"$output")" -eq 2 ]
+    [ "$(grep -c 'device 0 ' <<<"$output")" -eq 2 ]
+    [ "$(grep -c 'device 1 ' <<<"$output")" -eq 2 ]
 }
 
 @test "without opting in nothing changes" {

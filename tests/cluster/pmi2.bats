@@ -34,11 +34,14 @@ rows() {
 
 @test "8 ranks on 4 nodes, in order, in turn, and of a heterogeneous job" {
     step -N4 --ntasks-per-node=2 "$RDZV"
-    [ "$status" -eq 0 ] && rows n1 n1 n2 n2 n3 n3 n4 n4
+    [ "$status" -eq 0 ]
+    rows n1 n1 n2 n2 n3 n3 n4 n4
     step -N4 -n5 --distribution=cyclic "$RDZV" --provider pmi2
-    [ "$status" -eq 0 ] && rows n1 n2 n3 n4 n1
+    [ "$status" -eq 0 ]
+    rows n1 n2 n3 n4 n1
     step -N1 -n2 "$RDZV" : -N2 -n3 "$RDZV"
-    [ "$status" -eq 0 ] && rows n1 n1 n2 n2 n3
+    [ "$status" -eq 0 ]
+    rows n1 n1 n2 n2 n3
 }
 
 @test "values from none to 64 KiB arrive, and a rank that stays away later is named" {
