@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times the reduction of gradients alone, nothing being computed, for reduction.sh: the canonical one, native and native in
+ * bf16, in turns. One process a rank, which meet in a folder:
+ *     reduce_step MEGABYTES SLOTS ROUNDS STEPS
+ * Rank 0 prints a line for each: its name, the seconds of a step in the fastest round (what else the machine does can only slow
+ * one down), the CPU seconds of all ranks, the bytes that crossed the loopback interface, and what the rank that sends most
+ * should send. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "common/clock.h"
+#include "common/ident.h"
+#include "common/log.h"
+#include "launch/rdzv.h"
+#include "trainer/ddp.h"
+
+#define LAYERS 8
+#define KINDS 3
+#define ROUNDS_MAX 1000
+
+struct bench {
+	struct comm *comm;
+	struct ops *ops;
+	struct tensor_table table;
+	struct ddp *ddp[KINDS];
+	double seconds[KINDS][ROUNDS_MAX], cpu[KINDS], bytes[KINDS]; /* the latter two of all rounds */
+	uint64_t step;
+};
+
+static const char *const names[KINDS] = { "canonical", "native", "native-bf16" };
+
+static void die(const struct err *err)
+{
+	fprintf(stderr, "reduce_step: %s\n", err->text);
+	_Exit(1);
+}
+
+/* What the loopback interface has sent. */
+static double loopback_bytes(void)
+{
+	char line[400];
+	double sent = 0;
+	FILE *file = fopen("/proc/net/dev", "r");
+
+	while (file && fgets(line, sizeof line, file))
+		sscanf(line, " lo: %*s %*s %*s %*s %*s %*s %*s %*s %lf", &sent);
+	if (file)
+		fclose(file);
+	return sent;
+}
+
+static double cpu_seconds(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+		(double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+static void barrier(struct bench *b)
+{
+	struct err err;
+	char all[1024];
+
+	if (comm_wait(b->comm, comm_allgather(b->comm, "barrier", "x", all, 1), &err) < 0)
+		die(&err);
+}
+
+static void step(struct bench *b, struct ddp *ddp)
+{
+	struct ddp_control control = { .step = ++b->step };
+	struct ddp_result result;
+	struct err err;
+
+	ddp_begin(ddp, b->step);
+	for (int slot = 0; slot < ddp_slot_count(ddp); slot++) {
+		for (int layer = 0; layer < LAYERS; layer++)
+			ddp_ready(ddp, layer);
+		ddp_slot_end(ddp, 1, 1);
+	}
+	if (ddp_finish(ddp, &control, &result, &err) < 0)
+		die(&err);
+}
+
+static void open_bench(struct bench *b, size_t megabytes, int slots)
+{
+	static struct ident ident;
+	struct err err;
+
+	if (ident_discover(&ident, &err) < 0)
+		die(&err);
+	struct rdzv *rdzv = rdzv_open(&ident, NULL, 30, &err);
+	b->comm = rdzv ? comm_open(&ident, rdzv, NULL, 60, &err) : NULL;
+	b->ops = b->comm ? ops_cpu_create(false, &err) : NULL;
+	if (!b->ops)
+		die(&err);
+	for (int layer = 0; layer < LAYERS; layer++) {
+		struct tensor row = { .dims = 1, .shape = { (int64_t)(megabytes * 1000000 / sizeof(float) / LAYERS) }, .layer = layer };
+
+		snprintf(row.name, sizeof row.name, "layer.%d", layer);
+		if (tensor_table_add(&b->table, &row, &err) < 0)
+			die(&err);
+	}
+	for (int kind = 0; kind < KINDS; kind++) {
+		const struct ddp_config config = { .slots = slots, .bucket_bytes = 25 << 20, .native = kind > 0, .bf16 = kind > 1 };
+
+		b->ddp[kind] = ddp_create(b->comm, b->ops, &b->table, &config, &err);
+		if (!b->ddp[kind])
+			die(&err);
+		step(b, b->ddp[kind]);
+	}
+}
+
+static void measure(struct bench *b, int kind, int round, int steps)
+{
+	barrier(b);
+	double begun = clock_now(), sent = loopback_bytes(), cpu = cpu_seconds();
+
+	for (int i = 0; i < steps; i++)
+		step(b, b->ddp[kind]);
+	barrier(b);
+	b->seconds[kind][round] = (clock_now() - begun) / steps;
+	b->cpu[kind] += cpu_seconds() - cpu;
+	b->bytes[kind] += loopback_bytes() - sent;
+}
+
+/* Of all ranks. */
+static void sum_cpu(struct bench *b)
+{
+	double all[1024][KINDS];
+	struct err err;
+
+	if (comm_wait(b->comm, comm_allgather(b->comm, "cpu", b->cpu, all, sizeof b->cpu), &err) < 0)
+		die(&err);
+	for (int kind = 0; kind < KINDS; kind++) {
+		b->cpu[kind] = 0;
+		for (int rank = 0; rank < comm_size(b->comm); rank++)
+			b->cpu[kind] += all[rank][kind];
+	}
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+int main(int argc, char **argv)
+{
+	static struct bench b;
+
+	if (argc != 5 || atoi(argv[3]) < 1 || atoi(argv[3]) > ROUNDS_MAX) {
+		fprintf(stderr, "usage: reduce_step MEGABYTES SLOTS ROUNDS STEPS\n");
+		return 2;
+	}
+	int rounds = atoi(argv[3]);
+	log_set_level(LOG_LEVEL_ERROR);
+	open_bench(&b, (size_t)atoi(argv[1]), atoi(argv[2]));
+	for (int round = 0; round < rounds; round++)
+		for (int kind = 0; kind < KINDS; kind++)
+			measure(&b, (kind + round) % KINDS, round, atoi(argv[4]));
+	sum_cpu(&b);
+	for (int kind = 0; kind < KINDS && comm_rank(b.comm) == 0; kind++) {
+		double steps = (double)rounds * atoi(argv[4]);
+
+		qsort(b.seconds[kind], (size_t)rounds, sizeof(double), ascending);
+		printf("%s %.6f %.6f %.0f %zu\n", names[kind], b.seconds[kind][0], b.cpu[kind] / steps, b.bytes[kind] / steps,
+			ddp_cost(b.ddp[kind]).sent);
+	}
+	fflush(stdout);
+	barrier(&b);
+	_Exit(0);
+}
