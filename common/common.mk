@@ -1,6 +1,7 @@
 # common/: what every other folder may use; libc, jansson and xxhash only.
 noinst_LTLIBRARIES += libcommon.la
 libcommon_la_SOURCES = \
+	common/alone.c common/alone.h \
 	common/auto.h \
 	common/base64.c common/base64.h \
 	common/build_id.c common/build_id.h \

@@ -44,4 +44,7 @@ int ident_tasks_on_node(const char *coded, int node);
  * Defined in launch/ident_discover.c, since only launch/rdzv_pmix.c may speak PMIx. */
 int ident_discover(struct ident *ident, struct err *err);
 
+/* Steps from this number on are none that srun has made: salloc's shell, a batch script (slurm.h). */
+#define IDENT_SPECIAL_STEPS 0xfffffff0u
+
 #endif

@@ -2,6 +2,7 @@
 /* The table of checks. doc/muster-doctor.1 lists the same rows; tests/doctor.bats compares the two. */
 #include "doctor/check.h"
 
+#include "common/alone.h"
 #include "launch/rdzv.h"
 
 const struct check checks[] = {
@@ -17,6 +18,9 @@ const struct check checks[] = {
 	{ "gpu-shared", CHECK_ERROR, PREFLIGHT_STOP, "Two ranks use one GPU; NCCL refuses that.",
 		"give each rank its own: srun --gpus-per-task=1 without --gpu-bind (if it is meant: NCCL_MULTI_RANK_GPU_ENABLE=1)",
 		check_gpu_shared },
+	{ "gpu-number", CHECK_ERROR, PREFLIGHT_SAY,
+		"A task sees one GPU, number 0 to it, and LOCAL_RANK or JAX_LOCAL_DEVICE_IDS names another: invalid device ordinal.",
+		"leave {} to the plugin, or set it to 0", check_gpu_number },
 	{ "gpu-hidden", CHECK_WARNING, PREFLIGHT_SILENT,
 		"The device cgroup hides a rank's GPU from the other ranks of its node: NCCL fails, or goes without NVLink.",
 		"srun --gres-flags=allow-task-sharing (Slurm 23.11 on); before that --gpus-per-node={} in place of --gpus-per-task",
@@ -26,6 +30,9 @@ const struct check checks[] = {
 		"srun --cpus-per-task={} (srun does not take it from sbatch in Slurm 22.05 to 23.02)", check_cpu_few },
 	{ "cpu-overlap", CHECK_WARNING, PREFLIGHT_SILENT, "Ranks of a node are bound to the same CPUs.",
 		"srun --cpu-bind=cores --cpus-per-task={}, and no binding in the script", check_cpu_overlap },
+	{ "srun-missing", CHECK_NOTE, PREFLIGHT_SILENT,
+		"The program was started in the job's script or shell, not by srun, and the job has more nodes or tasks.",
+		ALONE_REMEDY, check_srun_missing },
 	{ "step-nodes", CHECK_WARNING, PREFLIGHT_SAY, "The step runs on some of the job's nodes only.",
 		"srun --nodes={}, or leave --nodes and --nodelist out", check_step_nodes },
 	{ "step-tasks", CHECK_WARNING, PREFLIGHT_SAY, "The step has fewer tasks than the job was submitted for.",
@@ -41,6 +48,15 @@ const struct check checks[] = {
 		"set MASTER_PORT to a free port, or leave it to the plugin", check_port },
 	{ "master-unreachable", CHECK_ERROR, PREFLIGHT_SILENT, "A node can't reach rank 0 at MASTER_ADDR.",
 		"set MASTER_ADDR to an address of {} that every node reaches, or mend that name in /etc/hosts or DNS", check_master },
+	{ "interface-missing", CHECK_ERROR, PREFLIGHT_SAY,
+		"NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names an interface that a node does not have.",
+		"name one that every node has, or leave {} unset", check_interface_missing },
+	{ "nccl-interface", CHECK_ERROR, PREFLIGHT_SILENT,
+		"NCCL takes an interface of a node by which another node can't reach it: ncclCommInitRank hangs.",
+		"set NCCL_SOCKET_IFNAME to the interface by which all nodes reach each other {}", check_nccl_interface },
+	{ "gloo-interface", CHECK_WARNING, PREFLIGHT_SILENT,
+		"PyTorch's Gloo takes an address of a node at which another node can't reach it: init_process_group fails.",
+		"set GLOO_SOCKET_IFNAME to the interface by which all nodes reach each other {}", check_gloo_interface },
 	{ "clocks-apart", CHECK_WARNING, PREFLIGHT_SILENT, "The clocks of two nodes differ by more than a second.",
 		"run chrony or ntpd on every node: chronyc tracking", check_clock },
 	{ "driver-differs", CHECK_WARNING, PREFLIGHT_SILENT, "Nodes have different versions of the NVIDIA driver.",

@@ -80,6 +80,7 @@ char *finding_line(const struct finding *finding, const struct checkup *checkup,
 /* The judges, grouped by what they look at. */
 typedef void check_judge(const struct check *check, const struct checkup *checkup, struct findings *findings);
 check_judge check_gpu_none, check_gpu_step, check_gpu_too_few, check_gpu_idle, check_gpu_shared, check_gpu_hidden;
+check_judge check_gpu_number, check_srun_missing, check_interface_missing, check_nccl_interface, check_gloo_interface;
 check_judge check_cpu_few, check_cpu_overlap, check_step_nodes, check_step_tasks, check_pmix_step, check_port, check_memory;
 check_judge check_driver, check_cuda, check_nccl, check_muster, check_master, check_clock;
 check_judge check_dir, check_dir_shared, check_dir_space;

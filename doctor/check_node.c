@@ -68,7 +68,7 @@ void check_muster(const struct check *check, const struct checkup *checkup, stru
 	compare_versions(check, checkup, findings, "Muster", offsetof(struct facts, muster));
 }
 
-/* ---- ways and clocks ---- */
+/* ---- ways ---- */
 
 void check_port(const struct check *check, const struct checkup *checkup, struct findings *findings)
 {
@@ -85,6 +85,64 @@ void check_master(const struct check *check, const struct checkup *checkup, stru
 			findings_add(findings, check, i, checkup->tasks[0].node, "can't reach rank 0 at %s: %s", checkup->tasks[i].master,
 				checkup->tasks[i].master_error);
 }
+
+/* ---- network interfaces ---- */
+
+/* Any of the words will do for NCCL; Gloo wants each. */
+static bool has_wanted(const char *wanted, const char *interfaces, bool each)
+{
+	char list[sizeof((struct facts *)0)->interfaces], words[sizeof((struct facts *)0)->nccl_wanted + 1], *rest = NULL;
+	bool any = false;
+	snprintf(list, sizeof list, "%s", interfaces);
+	for (char *name = strtok_r(list, " ", &rest); name && !each; name = strtok_r(NULL, " ", &rest))
+		any |= facts_takes_interface(wanted, name);
+	for (const char *at = wanted; each && *at; at += strcspn(at, ","), at += *at == ',') {
+		snprintf(words, sizeof words, "=%.*s", (int)strcspn(at, ","), at);
+		if (!has_wanted(words, interfaces, false))
+			return false;
+		any = true;
+	}
+	return any;
+}
+
+void check_interface_missing(const struct check *check, const struct checkup *checkup, struct findings *findings)
+{
+	for (int i = 0; i < checkup->count; i++) {
+		const struct facts *task = &checkup->tasks[i];
+		const struct { const char *name, *wanted; bool each; } rows[] = {
+			{ "NCCL_SOCKET_IFNAME", task->nccl_wanted, false }, { "GLOO_SOCKET_IFNAME", task->gloo_wanted, true },
+		};
+		for (int row = 0; task->interfaces[0] && row < 2; row++)
+			if (rows[row].wanted[0] && !has_wanted(rows[row].wanted, task->interfaces, rows[row].each))
+				findings_add(findings, check, i, rows[row].name, "%s=%s, and the node has %s", rows[row].name, rows[row].wanted,
+					task->interfaces);
+	}
+}
+
+static void judge_interface(const struct check *check, struct findings *findings, const struct facts *task, int number,
+	const char *error)
+{
+	char value[80] = "(ip -brief address shows them)";
+	if (task->interface[0])
+		snprintf(value, sizeof value, "(%s has the address of this node's name)", task->interface);
+	if (error[0])
+		findings_add(findings, check, number, value, "can't reach %s", error);
+}
+
+void check_nccl_interface(const struct check *check, const struct checkup *checkup, struct findings *findings)
+{
+	for (int i = 0; i < checkup->count; i++)
+		if (checkup->tasks[i].gpus > 0 || checkup->tasks[i].nccl_wanted[0])
+			judge_interface(check, findings, &checkup->tasks[i], i, checkup->tasks[i].nccl_error);
+}
+
+void check_gloo_interface(const struct check *check, const struct checkup *checkup, struct findings *findings)
+{
+	for (int i = 0; i < checkup->count; i++)
+		judge_interface(check, findings, &checkup->tasks[i], i, checkup->tasks[i].gloo_error);
+}
+
+/* ---- clocks ---- */
 
 /* Every task came before any could leave. So however long they were on their way, task i's clock is ahead of the first
  * one's by at least its "before" minus the first one's "after", and at most the other way round. */

@@ -97,6 +97,24 @@ void check_gpu_shared(const struct check *check, const struct checkup *checkup, 
 	}
 }
 
+/* Where the task sees several, the script may count its own. */
+static void judge_number(const struct check *check, struct findings *findings, int task, const char *name, const char *value)
+{
+	if (value[0] && strcmp(value, "0") != 0)
+		findings_add(findings, check, task, name, "%s=%s, and the task sees one GPU, which is number 0 to it", name, value);
+}
+
+void check_gpu_number(const struct check *check, const struct checkup *checkup, struct findings *findings)
+{
+	for (int i = 0; i < checkup->count; i++) {
+		const struct facts *task = &checkup->tasks[i];
+		if (!task->in_step || task->gpus <= 0 || seen(task) != 1)
+			continue;
+		judge_number(check, findings, i, "LOCAL_RANK", task->device_told);
+		judge_number(check, findings, i, "JAX_LOCAL_DEVICE_IDS", task->jax_devices);
+	}
+}
+
 void check_gpu_hidden(const struct check *check, const struct checkup *checkup, struct findings *findings)
 {
 	for (int i = 0; i < checkup->count; i++) {
@@ -157,6 +175,13 @@ void check_cpu_overlap(const struct check *check, const struct checkup *checkup,
 }
 
 /* ---- the step's size, and PMIx ---- */
+
+void check_srun_missing(const struct check *check, const struct checkup *checkup, struct findings *findings)
+{
+	for (int i = 0; i < checkup->count; i++)
+		if (checkup->tasks[i].alone[0])
+			findings_add(findings, check, -1, NULL, "%s", checkup->tasks[i].alone);
+}
 
 void check_step_nodes(const struct check *check, const struct checkup *checkup, struct findings *findings)
 {

@@ -13,6 +13,7 @@ libdoctor_la_SOURCES = $(launch_checks) \
 	doctor/doctor_print.c doctor/doctor_print.h \
 	doctor/doctor_way.c doctor/doctor_way.h \
 	doctor/facts_json.c doctor/facts_json.h \
+	doctor/facts_network.c \
 	doctor/facts_versions.c \
 	doctor/site.c doctor/site.h doctor/site_plugin.c doctor/site_saves.c
 # Objects of its own: tests build some of these files by themselves.

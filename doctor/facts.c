@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/alone.h"
 #include "common/hostlist.h"
 
 struct source {
@@ -22,6 +23,11 @@ static const char *text_of(const struct source *source, const char *name)
 static bool is_set(const struct source *source, const char *name)
 {
 	return text_of(source, name)[0] != '\0';
+}
+
+static void copy(char *out, size_t size, const struct source *source, const char *name)
+{
+	snprintf(out, size, "%s", text_of(source, name));
 }
 
 /* The digits that a value begins with: "4(x2)" is 4. */
@@ -59,6 +65,8 @@ static void read_gpus(struct facts *facts, const struct source *source)
 	const char *list = source->env("CUDA_VISIBLE_DEVICES", source->arg);
 	if (!list)
 		list = source->env("ROCR_VISIBLE_DEVICES", source->arg);
+	copy(facts->device_told, sizeof facts->device_told, source, "LOCAL_RANK");
+	copy(facts->jax_devices, sizeof facts->jax_devices, source, "JAX_LOCAL_DEVICE_IDS");
 	facts->gpus_hidden = list && names_no_device(list);
 	if (list && !facts->gpus_hidden)
 		snprintf(facts->visible, sizeof facts->visible, "%s", list);
@@ -89,13 +97,17 @@ void facts_from_env(struct facts *facts, const struct ident *ident, ident_env *e
 	snprintf(facts->node, sizeof facts->node, "%s", ident->node);
 	/* A batch script has the others too in Slurm 26.05. */
 	facts->in_step = is_set(&source, "SLURM_STEP_ID") && is_set(&source, "SLURM_PROCID") &&
-		is_set(&source, "SLURM_STEP_NUM_TASKS");
+		is_set(&source, "SLURM_STEP_NUM_TASKS") && ident->step < IDENT_SPECIAL_STEPS;
+	if (!alone_in_job(ident, env, arg, facts->alone, sizeof facts->alone))
+		facts->alone[0] = '\0';
 	facts->can_meet = is_set(&source, "PMIX_NAMESPACE") || is_set(&source, "PMI_FD") || is_set(&source, "MUSTER_RDZV_DIR");
 	facts->job_nodes = number_of(&source, "SLURM_JOB_NUM_NODES");
 	facts->job_tasks = number_of(&source, "MUSTER_JOB_TASKS");
 	facts->service = is_set(&source, "MUSTER_CKPTD");
 	facts->cpus_per_task = number_of(&source, "SLURM_CPUS_PER_TASK");
 	facts->cpus_on_node = number_of(&source, "SLURM_CPUS_ON_NODE");
+	copy(facts->nccl_wanted, sizeof facts->nccl_wanted, &source, "NCCL_SOCKET_IFNAME");
+	copy(facts->gloo_wanted, sizeof facts->gloo_wanted, &source, "GLOO_SOCKET_IFNAME");
 	read_gpus(facts, &source);
 	read_master(facts, &source);
 }
@@ -129,6 +141,20 @@ const char *facts_gpu(const struct facts *facts, char *out, size_t size)
 		snprintf(out, size, "%.*s", length, entry);
 	}
 	return out;
+}
+
+bool facts_takes_interface(const char *words, const char *name)
+{
+	bool others = words[0] == '^', whole, match = false;
+	words += others;
+	whole = words[0] == '=';
+	words += whole;
+	for (; *words; words += strcspn(words, ","), words += *words == ',') {
+		size_t length = strcspn(words, ":,");
+		if (length > 0 && strncmp(name, words, length) == 0 && (!whole || !name[length]))
+			match = true;
+	}
+	return match != others;
 }
 
 static bool has_cpu(const uint8_t *cpus, int cpu)

@@ -18,6 +18,7 @@ struct facts {
 	int rank, world_size, local_rank, local_world_size, node_rank, node_count;
 	char node[256];
 	bool in_step;            /* a task that srun started */
+	char alone[300];         /* a process beside the steps of a larger job: what is so */
 	bool can_meet;           /* under PMIx or PMI2, or told of a folder to meet in */
 	int job_nodes;           /* nodes of the whole job */
 	int job_tasks;           /* tasks that the job was submitted with; 0: the step is a part of it on purpose */
@@ -29,6 +30,8 @@ struct facts {
 	bool gpus_hidden;        /* a list of devices is set, and it names none */
 	bool gpus_may_share;     /* shards, MPS, or NCCL was told that ranks share one */
 	char visible[1024];      /* CUDA_VISIBLE_DEVICES, else ROCR_VISIBLE_DEVICES: numbers or UUIDs */
+	char device_told[64];    /* LOCAL_RANK, by which PyTorch scripts choose theirs */
+	char jax_devices[64];    /* JAX_LOCAL_DEVICE_IDS */
 	int64_t devices_present, devices_open; /* bit N: /dev/nvidiaN is there; this task may open it */
 
 	/* CPUs and memory */
@@ -48,6 +51,13 @@ struct facts {
 	char port_error[160];    /* rank 0's: why it can't listen there */
 	char master_error[300];  /* why rank 0 can't be reached from here; on the first task of each node */
 
+	/* the network interfaces; lists of words, "eth0=10.0.0.1" where they have an address */
+	char nccl_wanted[128], gloo_wanted[128]; /* NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME */
+	char interfaces[256];    /* names of all that are up and have an address */
+	char nccl_ways[400], gloo_ways[400]; /* what NCCL and PyTorch's Gloo take */
+	char interface[32];      /* the one that has the address of the node's name */
+	char nccl_error[300], gloo_error[300]; /* why another node can't be reached so; on the first task of each node */
+
 	/* the shared directory */
 	char dir_error[300];     /* why it can't be used */
 	bool dir_full;           /* it is full: dir_error says of what */
@@ -66,6 +76,10 @@ void facts_from_env(struct facts *facts, const struct ident *ident, ident_env *e
 const char *facts_gpu(const struct facts *facts, char *out, size_t size);
 
 int facts_cpu_count(const struct facts *facts);
+
+/* Whether NCCL takes an interface of that name where NCCL_SOCKET_IFNAME is `words`: names that may end early ("eth"), or
+ * whole ones behind "="; all others behind "^"; a port may stand behind a colon. */
+bool facts_takes_interface(const char *words, const char *name);
 
 /* A set of CPUs as "0-3,8"; cut to `size`. Returns `out`. */
 char *facts_cpu_list(const uint8_t *cpus, char *out, size_t size);

@@ -18,12 +18,16 @@ struct field {
 
 static const struct field fields[] = {
 	FIELD(INT, rank), FIELD(INT, world_size), FIELD(INT, local_rank), FIELD(INT, local_world_size), FIELD(INT, node_rank),
-	FIELD(INT, node_count), FIELD(TEXT, node), FIELD(BOOL, in_step), FIELD(BOOL, can_meet), FIELD(INT, job_nodes),
-	FIELD(INT, job_tasks), FIELD(BOOL, service), FIELD(INT, gpus), FIELD(BOOL, gpus_asked), FIELD(BOOL, gpus_hidden),
-	FIELD(BOOL, gpus_may_share), FIELD(TEXT, visible), FIELD(LONG, devices_present), FIELD(LONG, devices_open),
+	FIELD(INT, node_count), FIELD(TEXT, node), FIELD(BOOL, in_step), FIELD(TEXT, alone), FIELD(BOOL, can_meet),
+	FIELD(INT, job_nodes), FIELD(INT, job_tasks), FIELD(BOOL, service), FIELD(INT, gpus), FIELD(BOOL, gpus_asked),
+	FIELD(BOOL, gpus_hidden),
+	FIELD(BOOL, gpus_may_share), FIELD(TEXT, visible), FIELD(TEXT, device_told), FIELD(TEXT, jax_devices),
+	FIELD(LONG, devices_present), FIELD(LONG, devices_open),
 	FIELD(INT, cpus_per_task), FIELD(INT, cpus_on_node), FIELD(INT, cpus_online), FIELD(CPUS, cpus), FIELD(LONG, locked_memory),
 	FIELD(BOOL, rdma), FIELD(TEXT, driver), FIELD(TEXT, cuda), FIELD(TEXT, nccl), FIELD(TEXT, muster), FIELD(TEXT, master),
-	FIELD(INT, port), FIELD(TEXT, port_error), FIELD(TEXT, master_error), FIELD(TEXT, dir_error), FIELD(BOOL, dir_full),
+	FIELD(INT, port), FIELD(TEXT, port_error), FIELD(TEXT, master_error), FIELD(TEXT, nccl_wanted), FIELD(TEXT, gloo_wanted),
+	FIELD(TEXT, interfaces), FIELD(TEXT, nccl_ways), FIELD(TEXT, gloo_ways), FIELD(TEXT, interface), FIELD(TEXT, nccl_error),
+	FIELD(TEXT, gloo_error), FIELD(TEXT, dir_error), FIELD(BOOL, dir_full),
 	FIELD(BOOL, dir_differs), FIELD(LONG, dir_free), FIELD(REAL, met_before), FIELD(REAL, met_after),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])

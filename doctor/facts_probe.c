@@ -7,10 +7,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,6 +61,31 @@ void facts_probe_limits(struct facts *facts)
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0)
 		facts->locked_memory = limit.rlim_cur == RLIM_INFINITY ? INT64_MAX : (int64_t)limit.rlim_cur;
 	facts->rdma = any_in("/sys/class/infiniband");
+}
+
+static bool is_listed(const char *list, const char *name)
+{
+	size_t length = strlen(name);
+	for (; *list; list += strcspn(list, " "), list += *list == ' ')
+		if (strncmp(list, name, length) == 0 && (list[length] == ' ' || !list[length]))
+			return true;
+	return false;
+}
+
+void facts_probe_interfaces(struct facts *facts)
+{
+	struct ifaddrs *list = NULL;
+	char *out = facts->interfaces;
+	if (getifaddrs(&list) < 0)
+		return;
+	for (const struct ifaddrs *at = list; at; at = at->ifa_next) {
+		size_t used = strlen(out);
+		bool has_address = at->ifa_addr && (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6);
+		if (has_address && at->ifa_flags & IFF_UP && !is_listed(out, at->ifa_name) &&
+			used + strlen(at->ifa_name) + 2 < sizeof facts->interfaces)
+			snprintf(out + used, sizeof facts->interfaces - used, "%s%s", used ? " " : "", at->ifa_name);
+	}
+	freeifaddrs(list);
 }
 
 void facts_probe_port(struct facts *facts)

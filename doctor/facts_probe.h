@@ -15,6 +15,12 @@ void facts_probe_limits(struct facts *facts);
  * them. */
 void facts_probe_versions(struct facts *facts);
 
+/* The names of the interfaces that are up and have an address. */
+void facts_probe_interfaces(struct facts *facts);
+
+/* What NCCL and PyTorch's Gloo would take of them. Asks for addresses of names. */
+void facts_probe_network(struct facts *facts);
+
 /* Whether rank 0 can listen on its MASTER_PORT; says why not in facts->port_error. */
 void facts_probe_port(struct facts *facts);
 

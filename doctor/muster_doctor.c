@@ -138,6 +138,8 @@ static int examine(const struct options *options)
 	facts_from_env(&own, &ident, real_env, NULL);
 	facts_probe_devices(&own);
 	facts_probe_limits(&own);
+	facts_probe_interfaces(&own);
+	facts_probe_network(&own);
 	facts_probe_versions(&own);
 	facts_probe_port(&own);
 	if (ident.world_size == 1 && !own.in_step)

@@ -80,7 +80,8 @@ void site_read_config(struct site *site, const char *text)
 		site->cred_expire = atoi(expire + strlen("cred_expire="));
 }
 
-/* "TresPerNode=gres:gpu:2", "TresPerTask=gres/gpu=1" …: what a job asked for; with whole nodes it may have been given more. */
+/* "TresPerNode=gres:gpu:2", "TresPerTask=gres/gpu=1" …: what a job asked for; with whole nodes it may have been given
+ * more. */
 static bool asks_for_gpus(const char *text)
 {
 	static const char *const names[] = { "TresPerJob", "TresPerNode", "TresPerSocket", "TresPerTask" };

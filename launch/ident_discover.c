@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/alone.h"
 #include "common/ident.h"
+#include "common/log.h"
 #include "config.h"
 #include "launch/rdzv_provider.h"
 
@@ -59,4 +61,11 @@ int ident_discover(struct ident *ident, struct err *err)
 	if (!ident->node[0] && gethostname(ident->node, sizeof ident->node - 1) < 0)
 		return err_set(err, "identity: couldn't read the host's name: %m");
 	return 0;
+}
+
+void alone_warn(const struct ident *ident)
+{
+	char what[400];
+	if (alone_in_job(ident, real_env, NULL, what, sizeof what))
+		log_warn("%s: " ALONE_REMEDY, what);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/alone.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/ident.h"
@@ -192,6 +193,7 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (ident_discover(&ident, &err) < 0)
 		return rdzv_leave(NULL, &err);
+	alone_warn(&ident);
 	log_set_tag("rank %d on %s", ident.rank, ident.node);
 	double start = clock_now();
 	struct rdzv *rdzv = rdzv_open(&ident, options.provider, options.timeout, &err);

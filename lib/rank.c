@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/alone.h"
 #include "common/log.h"
 #include "lib/muster_private.h"
 
@@ -18,6 +19,7 @@ static int meet(struct muster *muster, struct err *err)
 	struct ident *ident = &muster->ident;
 	if (ident_discover(ident, err) < 0)
 		return -1;
+	alone_warn(ident);
 	if (ident->world_size > 1)
 		log_set_tag("rank %d on %s", ident->rank, ident->node);
 	muster->nodes = calloc((size_t)ident->world_size, sizeof *muster->nodes);

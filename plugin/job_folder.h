@@ -38,6 +38,12 @@ int job_folder_exists(const char *run, uint32_t job, struct err *err);
 /* Removes it with all that is in it. One that is not there is no error. */
 int job_folder_remove(const char *run, uint32_t job, struct err *err);
 
+/* In srun, as the user: marks the socket, which is his: the job has had a step. Does nothing where there is none. */
+void job_folder_mark_step(const char *run, uint32_t job);
+
+/* For root: whether it is marked so. 1: yes; 0: no; -1: the job has no socket. */
+int job_folder_had_step(const char *run, uint32_t job);
+
 /* The service that was started for attempt `attempt` of the job. */
 struct job_note {
 	struct process service;

@@ -5,6 +5,7 @@ if HAVE_SLURM
 plugindir = $(libdir)/slurm
 plugin_LTLIBRARIES = spank_muster.la
 plugin_sources = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c \
+	common/alone.c common/alone.h \
 	common/clock.c common/clock.h \
 	common/err.c common/err.h \
 	common/hostlist.c common/hostlist.h \

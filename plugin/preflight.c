@@ -74,6 +74,7 @@ static bool look(struct task *task, struct facts *facts)
 	facts_from_env(facts, &ident, task->env, task->arg);
 	facts_probe_devices(facts);
 	facts_probe_limits(facts);
+	facts_probe_interfaces(facts);
 	facts_probe_port(facts);
 	/* A single task in a larger job is meant so: it prepares something. */
 	if (facts->world_size == 1 && (facts->job_nodes > 1 || facts->job_tasks > 1)) {

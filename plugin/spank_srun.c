@@ -13,6 +13,7 @@
 #include "common/auto.h"
 #include "common/number.h"
 #include "plugin/end_channel.h"
+#include "plugin/job_folder.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 
@@ -149,6 +150,15 @@ static void tell_job_tasks(void)
 	setenv("MUSTER_JOB_TASKS", text, 1);
 }
 
+/* For the end of the job's script, which may have forgotten srun. Steps of all kinds count, but not srun --mpi=list. */
+static void mark_step(void)
+{
+	const char *text = getenv("SLURM_JOB_ID");
+	int64_t job;
+	if (text && number_whole(text, 1, UINT32_MAX, &job))
+		job_folder_mark_step(srun.args.run, (uint32_t)job);
+}
+
 int spank_srun_init(spank_t spank, int argc, char **argv)
 {
 	struct err err;
@@ -195,6 +205,8 @@ static void await_ends(enum spank_choice choice)
 int spank_srun_post_opt(spank_t spank)
 {
 	enum spank_choice choice = spank_args_option();
+	if (!srun.interactive)
+		mark_step();
 	if (choice == CHOICE_ON && !srun.defaults_set)
 		slurm_spank_log("muster: couldn't set srun's defaults: write --muster in full, before the program's name");
 	spank_args_tell_job(spank, spank_args_first(choice, srun.early));

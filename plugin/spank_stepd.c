@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/alone.h"
 #include "common/clock.h"
 #include "common/hostlist.h"
 #include "common/run_as_user.h"
@@ -296,12 +298,30 @@ static void ask_requeue(spank_t spank, enum task_end end, double when, const cha
 		relay(output, known ? NULL : why);
 }
 
+/* Of a script that has ended by itself: with several nodes or tasks and without any step, all that it started was started
+ * once. A script that was cancelled may not have come to its srun. */
+static void look_for_srun(spank_t spank)
+{
+	int status = 0;
+	char given[60];
+	const char *node = task_env("SLURMD_NODENAME", spank);
+	if (spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS || !WIFEXITED(status) || WEXITSTATUS(status) > 128)
+		return;
+	if (preflight_mode(spank) == PREFLIGHT_MODE_OFF || !alone_job_is_larger(task_env, spank, given, sizeof given))
+		return;
+	if (job_folder_had_step(stepd.args.run, item(spank, S_JOB_ID)) == 0)
+		slurm_spank_log("muster: warning: srun-missing: the job's script has ended without srun: what it started ran once, on %s "
+			"alone, and the job has %s: " ALONE_REMEDY, node ? node : "its node", given);
+}
+
 int spank_stepd_task_exit(spank_t spank)
 {
 	int status = 0;
 	double when = clock_wall();
 	char end_text[100], why[300];
 	const char *node;
+	if (stepd.wanted && item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
+		look_for_srun(spank);
 	if (!stepd.wanted || !is_task_step(spank) || spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
 		return 0;
 	enum task_end end = task_end_judge(status);

@@ -37,6 +37,28 @@ shown() { LC_ALL=C.UTF-8 MANWIDTH=80 MAN_KEEP_FORMATTING= man -l --warnings=all 
     made=$(sed -n 's/^\t{ "\([a-z-]*\)", .*PREFLIGHT_S\(AY\|TOP\),.*/\1/p' "$MUSTER_TOP/doctor/check.c" | sort)
     told=$(sed -n '/^\.SH PREFLIGHT/,/^\.SH/p' "$MUSTER_TOP/doc/spank_muster.8" | grep -A1 '^\.TP' | grep '^\.BR\? [a-z]' |
         sed 's/^\.BR\? //; s/", "//g' | tr -s ' ' '\n' | sort)
-    diff <(echo "$made") <(echo "$told")
+    # One is looked for at the end of the script.
+    diff <(printf '%s\n' "$made" srun-missing | sort) <(echo "$told")
     [ "$(wc -l <<<"$made")" -ge 9 ]
+}
+
+@test "each of the ten faults of doc/launch-faults.md has its line and its test" {
+    rows=$(sed -n 's/^| \([0-9]*\) | .* | \(.*\) |$/\1 \2/p' "$MUSTER_TOP/doc/launch-faults.md")
+    places=$(sed -n 's/^# *\([0-9][0-9]*\)  \([a-z_]*\.bats\): /\1 \2 /p' "$MUSTER_TOP/tests/cluster/pains.bats")
+    [ "$(cut -d' ' -f1 <<<"$rows" | tr '\n' ' ')" = "1 2 3 4 5 6 7 8 9 10 " ]
+    [ "$(cut -d' ' -f1 <<<"$places" | sort -nu | tr '\n' ' ')" = "1 2 3 4 5 6 7 8 9 10 " ]
+    while read -r number file name; do
+        echo "$number: $file: $name"
+        grep -qF "@test \"$name\"" "$MUSTER_TOP/tests/cluster/$file"
+    done <<<"$places"
+    # A word in backquotes that looks like a check is one, and a test of that row provokes it.
+    known=$(sed -n 's/^\t{ "\([a-z-]*\)", CHECK_.*/\1/p' "$MUSTER_TOP/doctor/check.c")
+    while read -r number text; do
+        for word in $(grep -oE '`[a-z]+(-[a-z]+)+`' <<<"$text" | tr -d '`' | grep -vx allow-task-sharing); do
+            echo "$number: $word"
+            grep -qx -- "$word" <<<"$known"
+            files=$(sed -n "s/^$number \([^ ]*\) .*/\1/p" <<<"$places" | sort -u)
+            (cd "$MUSTER_TOP/tests/cluster" && cat $files) | grep -qF -- "$word"
+        done
+    done <<<"$rows"
 }

@@ -10,12 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/alone.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/notice.h"
 #include "launch/requeue_ask.h"
 #include "trainer/agree.h"
+#include "trainer/comm_address.h"
 #include "trainer/numerics.h"
 #include "trainer/report.h"
 #include "trainer/resume.h"
@@ -71,12 +73,24 @@ static int check_world(const struct settings *settings, int ranks, struct err *e
 	return 0;
 }
 
+/* Where the ranks have met and then can't connect, it is most likely by a network that they don't share. */
+static void name_interface(const struct ident *ident, struct err *err)
+{
+	char address[COMM_ADDRESS_SIZE];
+	struct err why = *err;
+	if (ident->node_count == 1 || !strstr(why.text, "couldn't connect to ") || comm_address(ident, address, NULL) < 0)
+		return;
+	err_fail(err, why.status, "%s: MUSTER_IFNAME names an interface by which all nodes reach each other (this rank is at %s)",
+		why.text, address);
+}
+
 /* Who am I, and where are the others. */
 static int meet(struct run *run, struct err *err)
 {
 	const struct settings *settings = &run->settings;
 	if (ident_discover(&run->ident, err) < 0)
 		return -1;
+	alone_warn(&run->ident);
 	if (run->ident.world_size > 1)
 		log_set_tag("rank %d on %s", run->ident.rank, run->ident.node);
 	if (check_world(settings, run->ident.world_size, err) < 0)
@@ -85,6 +99,8 @@ static int meet(struct run *run, struct err *err)
 	if (!run->rdzv)
 		return err->status == EXIT_USAGE ? ERR_SHARED : -1; /* the way a step is started is the same for all ranks */
 	run->comm = comm_open(&run->ident, run->rdzv, NULL, settings->collective_timeout, err);
+	if (!run->comm)
+		name_interface(&run->ident, err);
 	return run->comm ? 0 : -1;
 }
 

@@ -157,6 +157,64 @@ static void gpus_are_counted_and_compared(void **state)
 	assert_int_equal(judge(&world, RANKS, false), 2);
 }
 
+static void a_device_that_is_not_there(void **state)
+{
+	struct world world = healthy();
+	strcpy(world.tasks[3].device_told, "1");
+	says(&world, "error: gpu-number: rank 3 on n2: LOCAL_RANK=1, and the task sees one GPU", "leave LOCAL_RANK to the plugin");
+	strcpy(world.tasks[3].device_told, "0");
+	strcpy(world.tasks[5].jax_devices, "1");
+	says(&world, "error: gpu-number: rank 5 on n3: JAX_LOCAL_DEVICE_IDS=1, and", "leave JAX_LOCAL_DEVICE_IDS to the plugin");
+	/* It sees both, and takes the one at its place. */
+	for (int i = 0; i < RANKS; i++) {
+		strcpy(world.tasks[i].visible, "0,1");
+		strcpy(world.tasks[i].device_told, i % 2 ? "1" : "0");
+	}
+	assert_int_equal(judge(&world, RANKS, false), 0);
+}
+
+static void network_interfaces(void **state)
+{
+	struct world world = healthy();
+	for (int i = 0; i < RANKS; i++) {
+		strcpy(world.tasks[i].interfaces, "lo eth0 ib0 docker0");
+		strcpy(world.tasks[i].nccl_wanted, "ib,eth");
+		strcpy(world.tasks[i].gloo_wanted, "eth0");
+	}
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	strcpy(world.tasks[6].interfaces, "lo enp1s0");
+	assert_int_equal(judge(&world, RANKS, false), 2);
+	strcpy(world.tasks[6].gloo_wanted, "enp1s0");
+	says(&world, "error: interface-missing: rank 6 on n4: NCCL_SOCKET_IFNAME=ib,eth, and the node has lo enp1s0: ",
+		"leave NCCL_SOCKET_IFNAME");
+	strcpy(world.tasks[6].gloo_wanted, "enp1s0,eth0");
+	strcpy(world.tasks[6].nccl_wanted, "^lo");
+	says(&world, "error: interface-missing: rank 6 on n4: GLOO_SOCKET_IFNAME=enp1s0,eth0, and", "leave GLOO_SOCKET_IFNAME");
+	world = healthy();
+	strcpy(world.tasks[2].nccl_error, "n3 by eth1, which is 192.168.7.3 there: No route to host");
+	says(&world, "error: nccl-interface: rank 2 on n2: can't reach n3 by eth1, which is 192.168.7.3 there: No route to host: ",
+		"ip -brief address");
+	strcpy(world.tasks[2].interface, "eth0");
+	says(&world, "error: nccl-interface: rank 2 on n2: ", "each other (eth0 has the address of this node's name)");
+	/* Nobody is going to use NCCL. */
+	world.tasks[2].gpus = -1;
+	world.tasks[2].gpus_asked = false;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	strcpy(world.tasks[2].gloo_error, "n3 by n3, which is 127.0.1.1 there: a loopback address");
+	says(&world, "warning: gloo-interface: rank 2 on n2: can't reach n3 by n3, which is 127.0.1.1 there: ", "GLOO_SOCKET_IFNAME");
+}
+
+static void a_forgotten_srun(void **state)
+{
+	struct world world = healthy();
+	strcpy(world.tasks[0].alone, "this process runs alone on n1, outside of the steps of job 7, which has 4 nodes");
+	world.tasks[0].in_step = false;
+	world.tasks[0].world_size = world.tasks[0].local_world_size = world.tasks[0].node_count = 1;
+	assert_int_equal(judge(&world, 1, false), 1);
+	assert_int_equal(strncmp(said[0], "note: srun-missing: this process runs alone on n1, ", 50), 0);
+	assert_non_null(strstr(said[0], "write srun before it"));
+}
+
 /* Where the cgroup hides GPUs, every task calls its own number 0. */
 static void a_hidden_gpu_is_no_shared_one(void **state)
 {
@@ -426,6 +484,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_launch_without_fault_has_no_finding),
 		cmocka_unit_test(gpus_are_counted_and_compared),
+		cmocka_unit_test(a_device_that_is_not_there),
+		cmocka_unit_test(network_interfaces),
+		cmocka_unit_test(a_forgotten_srun),
 		cmocka_unit_test(a_hidden_gpu_is_no_shared_one),
 		cmocka_unit_test(cpus_are_counted_and_compared),
 		cmocka_unit_test(the_step_is_compared_with_the_job),

@@ -23,7 +23,7 @@ static const char *table_env(const char *name, void *arg)
 }
 
 static const struct ident ident = { .rank = 3, .world_size = 8, .local_rank = 1, .local_world_size = 2, .node_rank = 1,
-	.node_count = 4, .node = "n2" };
+	.node_count = 4, .node = "n2", .source = "slurm" };
 
 static struct facts from(const char *const *table)
 {
@@ -34,8 +34,9 @@ static struct facts from(const char *const *table)
 
 static void a_task_of_a_step(void **state)
 {
-	const char *const table[] = { "SLURM_STEP_ID", "0", "SLURM_PROCID", "3", "SLURM_STEP_NUM_TASKS", "8", "PMIX_NAMESPACE", "slurm.pmix.1.0",
-		"SLURM_JOB_NUM_NODES", "4", "SLURM_GPUS_PER_TASK", "1", "SLURM_STEP_GPUS", "1", "SLURM_GPUS_ON_NODE", "2", "CUDA_VISIBLE_DEVICES", "1",
+	const char *const table[] = { "SLURM_STEP_ID", "0", "SLURM_PROCID", "3", "SLURM_STEP_NUM_TASKS", "8",
+		"PMIX_NAMESPACE", "slurm.pmix.1.0", "SLURM_JOB_NUM_NODES", "4", "SLURM_GPUS_PER_TASK", "1", "SLURM_STEP_GPUS", "1",
+		"SLURM_GPUS_ON_NODE", "2", "CUDA_VISIBLE_DEVICES", "1",
 		"SLURM_CPUS_PER_TASK", "2", "SLURM_CPUS_ON_NODE", "4", "SLURM_STEP_NODELIST", "n[1-4]", "MASTER_PORT", "23456",
 		"MUSTER_JOB_TASKS", "16", "MUSTER_CKPTD", "/run/muster/job-1/ckptd/socket", NULL };
 	struct facts facts = from(table);
@@ -133,6 +134,39 @@ static void the_gpu_that_a_rank_is_to_use(void **state)
 	assert_string_equal(facts_gpu(&beyond, out, sizeof out), "");
 }
 
+static void interfaces_as_nccl_takes_them(void **state)
+{
+	static const struct { const char *words, *name; bool takes; } rows[] = {
+		{ "eth", "eth0", true }, { "eth", "ethernet", true }, { "eth", "lo", false }, { "=eth", "eth0", false },
+		{ "=eth0", "eth0", true }, { "=eth0", "eth01", false }, { "ib,eth1", "eth1", true }, { "ib,eth1", "eth0", false },
+		{ "^docker,lo", "eth0", true }, { "^docker,lo", "lo", false }, { "^=docker", "docker0", true },
+		{ "eth0:4000,ib0", "ib0", true }, { "eth0:4000", "eth0", true }, { ",", "eth0", false }, { "", "eth0", false },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+		assert_int_equal(facts_takes_interface(rows[i].words, rows[i].name), rows[i].takes);
+}
+
+/* This machine has a loopback, if nothing else. */
+static void the_interfaces_of_this_machine(void **state)
+{
+	const char *const table[] = { "NCCL_SOCKET_IFNAME", "=lo", "GLOO_SOCKET_IFNAME", "lo", NULL };
+	struct facts facts = from(table);
+	facts_probe_interfaces(&facts);
+	facts_probe_network(&facts);
+	assert_non_null(strstr(facts.interfaces, "lo"));
+	assert_string_equal(facts.nccl_ways, "lo=127.0.0.1");
+	assert_string_equal(facts.gloo_ways, "lo=127.0.0.1");
+	const char *const none[] = { "NCCL_SOCKET_IFNAME", "=none", "GLOO_SOCKET_IFNAME", "none", NULL };
+	facts = from(none);
+	facts_probe_network(&facts);
+	assert_string_equal(facts.nccl_ways, "");
+	assert_string_equal(facts.gloo_ways, "");
+	const char *const unset[] = { NULL };
+	facts = from(unset);
+	facts_probe_network(&facts);
+	assert_true(facts.nccl_ways[0] && facts.gloo_ways[0]);
+}
+
 static void cpus_as_a_list(void **state)
 {
 	char out[30];
@@ -209,6 +243,8 @@ int main(void)
 		cmocka_unit_test(gpus_that_nobody_asked_for),
 		cmocka_unit_test(words_for_no_device),
 		cmocka_unit_test(the_gpu_that_a_rank_is_to_use),
+		cmocka_unit_test(interfaces_as_nccl_takes_them),
+		cmocka_unit_test(the_interfaces_of_this_machine),
 		cmocka_unit_test(cpus_as_a_list),
 		cmocka_unit_test(the_wire_keeps_every_field),
 		cmocka_unit_test(what_is_not_understood_is_refused),

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -193,6 +194,35 @@ static void a_socket_is_one_and_no_link_to_one(void **state)
 	assert_false(job_folder_has_socket(run, 7));
 }
 
+static void a_step_is_marked_by_the_user(void **state)
+{
+	job_folder_mark_step(run, 7); /* not a job of ours */
+	assert_int_equal(job_folder_had_step(run, 7), -1);
+	assert_int_equal(job_folder_make(run, 7, &err), 0);
+	assert_int_equal(job_folder_had_step(run, 7), -1);
+	close(job_folder_bind(run, 7, user(), group(), &err));
+	assert_int_equal(job_folder_had_step(run, 7), 0);
+	job_folder_mark_step(run, 8);
+	assert_int_equal(job_folder_had_step(run, 7), 0);
+	/* As the user himself. */
+	pid_t pid = fork();
+	if (pid == 0) {
+		chmod(top, 0755);
+		if (geteuid() == 0 && setuid(user()) < 0)
+			_exit(1);
+		job_folder_mark_step(run, 7);
+		job_folder_mark_step(run, 7);
+		_exit(0);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(job_folder_had_step(run, 7), 1);
+	assert_true(job_folder_has_socket(run, 7));
+	assert_int_equal(job_folder_remove(run, 7, &err), 0);
+	assert_int_equal(job_folder_had_step(run, 7), -1);
+}
+
 static void a_note_comes_back_and_a_wrong_one_does_not(void **state)
 {
 	struct job_note note = { { 123, 45678901234567ULL }, 3 }, back;
@@ -221,6 +251,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(removing_touches_nothing_else, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_is_too_deep_is_an_error, begin, end),
 		cmocka_unit_test_setup_teardown(a_socket_is_one_and_no_link_to_one, begin, end),
+		cmocka_unit_test_setup_teardown(a_step_is_marked_by_the_user, begin, end),
 		cmocka_unit_test_setup_teardown(a_note_comes_back_and_a_wrong_one_does_not, begin, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

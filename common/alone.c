@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who was started by mpirun, torchrun or a step of srun has said so in `ident`. */
+#include "common/alone.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/number.h"
+
+#define MOST (1 << 24)
+
+/* 0 where there is no such number. */
+static int64_t number_of(const char *name, ident_env *env, void *arg)
+{
+	const char *text = env(name, arg);
+	int64_t value;
+	return text && number_whole(text, 1, MOST, &value) ? value : 0;
+}
+
+bool alone_job_is_larger(ident_env *env, void *arg, char *out, size_t size)
+{
+	int64_t nodes = number_of("SLURM_JOB_NUM_NODES", env, arg), tasks = number_of("SLURM_NTASKS", env, arg);
+	/* Newer releases leave SLURM_NTASKS unset where only the tasks of a node were given. */
+	if (!tasks)
+		tasks = nodes * number_of("SLURM_NTASKS_PER_NODE", env, arg);
+	if (tasks < nodes)
+		tasks = nodes;
+	snprintf(out, size, "%lld node%s and %lld task%s", (long long)nodes, nodes == 1 ? "" : "s", (long long)tasks,
+		tasks == 1 ? "" : "s");
+	return nodes > 0 && tasks > 1;
+}
+
+bool alone_in_job(const struct ident *ident, ident_env *env, void *arg, char *out, size_t size)
+{
+	char given[60];
+	bool in_step = strcmp(ident->source, "single") != 0 && ident->step < IDENT_SPECIAL_STEPS;
+	if (!ident->job || in_step || ident->world_size > 1 || !alone_job_is_larger(env, arg, given, sizeof given))
+		return false;
+	snprintf(out, size, "this process runs alone on %.200s, outside of the steps of job %u, which has %s", ident->node,
+		ident->job, given);
+	return true;
+}
