@@ -8,7 +8,8 @@ setup_file() {
     : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
     export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so REQUEUE=$MUSTER_PREFIX/libexec/muster-requeue
     export RDZV=$MUSTER_PREFIX/bin/muster-rdzv
-    export MUSTER_CLUSTER_KILLWAIT=2
+    # Longer than the controller is ever away here: a job that reaches its limit meanwhile has so long to ask for its requeue.
+    export MUSTER_CLUSTER_KILLWAIT=6
     [ -e "$PLUGIN" ] || return 0
     cluster_begin 4 --plugin "$PLUGIN"
     [ "$(id -u)" = 0 ] || return 0
@@ -16,7 +17,7 @@ setup_file() {
     # Two that take a while run beside the other tests: eight requeues in a row, and the end of a time limit.
     job --export=ALL -N1 -n2 '[ $MUSTER_ATTEMPT -lt 8 ] && exit 75; exit 0' >"$JOBS/eight"
     # shellcheck disable=SC2016
-    job -N1 -n1 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait' >"$JOBS/limit"
+    job -N1 -n1 -w n1 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait' >"$JOBS/limit"
 }
 
 teardown_file() { cluster_end; }
@@ -302,9 +303,9 @@ inner() {
 
 @test "muster-requeue gives up at its deadline" {
     cluster stop-controller
-    run cluster run timeout -k 10 30 "$REQUEUE" --deadline=2 1 0
-    acted=$status
+    cluster run timeout -k 10 30 "$REQUEUE" --deadline=2 1 0 3>&- &
     run cluster run timeout -k 10 30 "$REQUEUE" --deadline=2 --running 1 0
+    wait $! && acted=0 || acted=$?
     cluster start-controller
     echo "$output"
     [ "$acted $status" = "69 69" ]
@@ -360,7 +361,11 @@ left_first_attempt() { ! job_runs_attempt "$1" 0; }
 }
 
 @test "the end of the time limit brings the job back" {
+    # Slurm looks for such jobs every 30 s.
     id=$(<"$JOBS/limit")
-    job_wait "$id" 120 COMPLETED
+    job_wait "$id" 180 COMPLETED
+    cat "$(job_output "$id")"
     [ "$(job_restarts "$id")" = 1 ]
+    grep -q "DUE TO TIME LIMIT" "$(job_output "$id")"
+    grep -q "muster-requeue: job $id is put back in the queue after attempt 0" "$(job_output "$id")"
 }
