@@ -62,3 +62,13 @@ shown() { LC_ALL=C.UTF-8 MANWIDTH=80 MAN_KEEP_FORMATTING= man -l --warnings=all 
         done
     done <<<"$rows"
 }
+
+@test "every variable of ours that the programs and the plugin read or set stands in a manual" {
+    names=$(cd "$MUSTER_TOP" && grep -rhoE '"MUSTER_[A-Z_]+[="]' --include=*.[ch] --include=*.cc common launch doctor plugin checkpoint lib \
+        trainer | grep -oE '[A-Z_]+' | sort -u)
+    [ "$(wc -l <<<"$names")" -ge 10 ]
+    for name in $names; do
+        echo "$name"
+        grep -qw -- "$name" "$MUSTER_TOP"/doc/*.[1-9]
+    done
+}
