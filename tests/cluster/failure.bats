@@ -44,10 +44,10 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
 @test "a kill, a crash, an exit and an exception are named with rank and node, once" {
     # shellcheck disable=SC2016
     local -A ends=([kill]='kill -9 $$' [segv]='kill -11 $$' [one]='exit 1'
-        [python]='exec python3 -c "raise ValueError()"' [behind]='exit 3')
+        [python]='exec python3 -c "raise ValueError()"' [behind]='until [ -e trapped ]; do sleep 0.1; done; exit 3')
     for end in "${!ends[@]}"; do
         begin "$end" -N2 --ntasks-per-node=2 bash -c "[ \$RANK = 2 ] && { ${ends[$end]}; }
-            [ $end:\$RANK = behind:0 ] && { trap 'exit 69' TERM; sleep 40 & wait; }; exec sleep 40"
+            [ $end:\$RANK = behind:0 ] && { trap 'exit 69' TERM; touch trapped; sleep 40 & wait; }; exec sleep 40"
     done
     wait
     said kill "2 on n? was killed by signal 9 (Killed)$others"
