@@ -256,7 +256,7 @@ static int fence_without_a_leader(int rank)
 	}
 	CHECK(rdzv_fence(rdzv, 1, &err) == 0);
 	/* To the next one it does not come. */
-	CHECK(rdzv_fence(rdzv, 0.5, &err) == -1);
+	CHECK(rdzv_fence(rdzv, 1.5, &err) == -1);
 	CHECK(strstr(err.text, "1 of 3 ranks") && strstr(err.text, "rank 0 (on node0) did not come"));
 	rdzv_close(rdzv, 0);
 	return 0;
