@@ -251,6 +251,9 @@ tests_unit_test_cuda_add_SOURCES = tests/unit/test_cuda_add.c tests/unit/cuda_ho
 tests_unit_test_cuda_add_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_cuda_add_LDADD = $(cuda_kernels) $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_advice
+tests_unit_test_advice_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+
 unit_tests += tests/unit/test_feed
 tests_unit_test_feed_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 

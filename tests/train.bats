@@ -79,6 +79,9 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     [ "$(grep -c '"uneven": 0.1250, "sent_bytes": ' world3/metrics-0.jsonl)" -eq 100 ]
     [ "$(grep -c '^step .*  uneven +25%$' world5.out)" -eq 100 ]
     ! grep uneven world2.out world8.out
+    # Eight ranks on a machine of this size wait for each other most of the time.
+    grep 'scaling: [0-9]*% of a step waits .*--global-batch' world8.out
+    ! grep 'scaling:' whole.out
 }
 
 @test "a stop and a kill between different world sizes change nothing" {

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/notice.h"
+#include "trainer/advice.h"
 #include "trainer/agree.h"
 #include "trainer/feed.h"
 #include "trainer/optimizer.h"
@@ -23,6 +24,7 @@ struct loop {
 	bool changed;            /* the step changed the weights */
 	double validation_loss;  /* measured after the step; NAN: it was not */
 	bool behind_save;        /* the step before is being saved */
+	struct advice advice;    /* rank 0 */
 	uint64_t agreed;         /* the last step after which all ranks were seen to have the same weights */
 };
 
@@ -187,6 +189,21 @@ static void note_metrics(struct run *run, int rc, const struct err *err)
 	run->metrics_failed = rc < 0;
 }
 
+static void advise(struct loop *loop, const struct metrics_step *line)
+{
+	const struct settings *settings = &loop->run->settings;
+	const struct advice_facts facts = {
+		.uneven = line->cost.most > line->cost.least,
+		.tied = settings->model == MODEL_GPT2,
+		.split = settings->split_embedding,
+		.native = settings->reduction == REDUCTION_NATIVE,
+		.bf16 = settings->grad_dtype == GRAD_BF16,
+	};
+	char text[500];
+	if (loop->run->ident.world_size > 1 && advice_step(&loop->advice, &facts, line->milliseconds * 1e-3, line->exposed, text))
+		log_info("%s", text);
+}
+
 static void tell_step(struct loop *loop, uint64_t step, double seconds)
 {
 	struct run *run = loop->run;
@@ -205,6 +222,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 	if (run->ident.rank != 0)
 		return;
 	report_step(run, &line);
+	advise(loop, &line);
 	if (!run->folder)
 		return;
 	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);

@@ -70,6 +70,7 @@ endif
 libtrainer_a_SOURCES += \
 	trainer/agree.c trainer/agree.h \
 	trainer/curve.c trainer/curve.h \
+	trainer/advice.c trainer/advice.h \
 	trainer/feed.c trainer/feed.h \
 	trainer/layout.c trainer/layout.h \
 	trainer/metrics.c trainer/metrics.h \
