@@ -88,14 +88,18 @@ kill_rank() {
 }
 
 @test "a slurmd is killed in training and stays away: the job resumes elsewhere" {
-    job=$(train_submit dead-slurmd -N2 --exclusive -- --ckpt-every 20)
+    job=$(train_submit dead-slurmd -N2 --exclusive -- --ckpt-every 20 --collective-timeout 90)
     random_moment dead-slurmd
     node=$(cluster run scontrol show hostnames "$(job_field "$job" NodeList)" | tail -n 1)
+    # Stopped, or the training would be over before Slurm takes the node for dead.
+    read -r _ pid < <(train_rank "$job" 0)
+    kill -STOP "$pid"
     echo "the slurmd of $node dies at step $(train_step dead-slurmd)"
     cluster kill-slurmd "$node"
     job_wait "$job" 150 COMPLETED
     cluster start-slurmd "$node"
     cat "$JOBS/dead-slurmd.log"
+    grep "JobId=$job " "$(cluster status log)/slurmctld.log" | grep -q "due to failure of node $node"
     [ "$(job_restarts "$job")" -ge 1 ]
     train_equals_reference dead-slurmd
     wait_for 60 node_is "$node" idle

@@ -256,7 +256,7 @@ last_node() { cluster run scontrol show hostnames "$(job_field "$1" NodeList)" |
     train_equals_reference held-stays
     # Slurm promises that a job whose node fails is put back, and runs elsewhere.
     job_wait "$leaves" 90 COMPLETED
-    grep "JobId=$leaves" "$(cluster status log)/slurmctld.log" | grep -q "due to failure of node $away"
+    grep "JobId=$leaves " "$(cluster status log)/slurmctld.log" | grep -q "due to failure of node $away"
     [ "$(job_restarts "$leaves")" -ge 1 ]
     [ -e "$JOBS/up-held-leaves-3-1" ]
     train_equals_reference held-leaves
