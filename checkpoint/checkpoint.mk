@@ -76,4 +76,12 @@ muster_ckpt_SOURCES = checkpoint/muster_ckpt.c checkpoint/ckpt_cmd.c checkpoint/
 	checkpoint/ckpt_cmd_list.c checkpoint/ckpt_cmd_pin.c checkpoint/ckpt_cmd_prune.c checkpoint/ckpt_cmd_show.c \
 	checkpoint/ckpt_cmd_verify.c
 muster_ckpt_LDADD = libckptcmd.la
+# What the plugin starts for a user runs outside the limits of his job. A program that he can't read, he can't trace either: so none
+# of his processes takes it over.
+unreadable = $(bindir)/muster-ckptd
+if HAVE_SLURM
+unreadable += $(libexecdir)/muster-first-node $(libexecdir)/muster-requeue
+endif
+install-exec-hook:
+	for file in $(unreadable); do chmod 711 "$(DESTDIR)$$file" || exit 1; done
 # End of checkpoint.mk

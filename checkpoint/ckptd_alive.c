@@ -2,23 +2,39 @@
 /* The command runs beside the service, never in its way. */
 #include "checkpoint/ckptd_alive.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/auto.h"
 #include "common/log.h"
 
+#define WORDS_MAX 16
 #define LONGEST 60.0 /* seconds that the command may take */
 #define LOOK 0.2     /* seconds between looks at the one that runs */
 
 extern char **environ;
 
+/* The words of a command, which point into *text; that is the caller's. */
+static void split(const char *command, char **text, char *words[WORDS_MAX + 1])
+{
+	char *rest = NULL;
+	int n = 0;
+	*text = strdup(command);
+	for (char *word = *text ? strtok_r(*text, " ", &rest) : NULL; word && n < WORDS_MAX; word = strtok_r(NULL, " ", &rest))
+		words[n++] = word;
+	words[n] = NULL;
+}
+
 /* The service ignores signals, and what it starts would inherit that. */
 static pid_t start(const char *command)
 {
-	char *const argv[] = { "sh", "-c", (char *)(uintptr_t)command, NULL };
+	AUTO_FREE char *text = NULL;
+	char *argv[WORDS_MAX + 1];
 	posix_spawnattr_t attributes;
 	sigset_t all, none;
 	pid_t pid;
@@ -28,7 +44,8 @@ static pid_t start(const char *command)
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
 	posix_spawnattr_setsigdefault(&attributes, &all);
 	posix_spawnattr_setsigmask(&attributes, &none);
-	int error = posix_spawn(&pid, "/bin/sh", NULL, &attributes, argv, environ);
+	split(command, &text, argv);
+	int error = argv[0] ? posix_spawn(&pid, argv[0], NULL, &attributes, argv, environ) : ENOENT;
 	posix_spawnattr_destroy(&attributes);
 	if (error)
 		log_warn("service: couldn't ask whether the job is there: %s", strerror(error));

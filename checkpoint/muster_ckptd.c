@@ -50,8 +50,8 @@ static const struct argp_option option_table[] = {
 	{ "bound", KEY_BOUND, NULL, 0, "the socket is there already: it is the standard input, and its folder root's", 0 },
 	{ "job", KEY_JOB, "ID", 0, "the job's name in the log and for --status", 0 },
 	{ "detach", KEY_DETACH, NULL, 0, "listen, then go on in the background, with the log in syslog", 0 },
-	{ "alive", KEY_ALIVE, "COMMAND", 0, "ask this shell command while there is nothing to do: status 1 means that the job is "
-		"gone, and ends the service", 0 },
+	{ "alive", KEY_ALIVE, "COMMAND", 0, "ask this program, with its arguments behind spaces, while there is nothing to do: status 1 "
+		"means that the job is gone, and ends the service", 0 },
 	{ "alive-every", KEY_ALIVE_EVERY, "SECONDS", 0, "how often to ask (default 60)", 0 },
 	{ "allow-root", KEY_ALLOW_ROOT, NULL, 0, "run as root all the same: root's clients only", 0 },
 	{ NULL, 0, NULL, 0, "With --socket and --client-fd:", 3 },

@@ -3,6 +3,7 @@
 #include <slurm/slurm.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 
 #include "common/err.h"
 #include "common/number.h"
@@ -31,6 +32,7 @@ int main(int argc, char **argv)
 	if (read_id(argv[1], &step.leader) < 0 || read_id(argv[2], &step.job) < 0 || read_id(argv[3], &step.step) < 0)
 		return EXIT_USAGE;
 	step.nodes = argv[4];
+	prctl(PR_SET_DUMPABLE, 0); /* as in muster-requeue */
 	slurm_init(NULL);
 	if (step_layout_first_node(&step, node, sizeof node, &err) < 0) {
 		printf("%s\n", err.text);

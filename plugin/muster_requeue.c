@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -264,6 +265,9 @@ int main(int argc, char **argv)
 {
 	struct options options = { .job = -1, .status = -1, .end = { -1, REQUEUE_ANY_STEP, INFINITY },
 		.deadline = DEFAULT_DEADLINE };
+	/* Started by the plugin, it runs where none of the job's limits hold: no other process of the user's may take it over. The
+	 * mode of the installed file sees to it until here. */
+	prctl(PR_SET_DUMPABLE, 0);
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (options.running)

@@ -59,6 +59,12 @@ indirect_targets() { [ "$(objdump -d --no-show-raw-insn "$1" | grep -c 'endbr64'
     if built_with -fcf-protection; then for_all "no marks for jumps" indirect_targets; fi
 }
 
+@test "what runs for a user outside the limits of his job is nothing that he can read, and so trace" {
+    [ "$(stat -c %a "$MUSTER_PREFIX/bin/muster-ckptd")" = 711 ]
+    [ -e "$PLUGIN" ] || return 0
+    [ "$(stat -c %a "$MUSTER_PREFIX"/libexec/muster-{first-node,requeue} | sort -u)" = 711 ]
+}
+
 @test "the plugin exports what Slurm looks for and nothing else, and loads no library but the C library" {
     [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
     run nm -D --defined-only "$PLUGIN"

@@ -159,6 +159,16 @@ END
     # 10 is the shell's own: the script.
     not grep -vE '^(0 /dev/null|[12] pipe:.*|10 .*/probe)$' "$JOBS/seen.fd"
 
+    # Nor can another process of the user's take a helper over.
+    as 1 n1 "$MUSTER_PREFIX/libexec/muster-requeue" --settle=3 --deadline=4242 1 0 >/dev/null 2>&1 3>&- &
+    wait_for 10 pgrep -f '^[^ ]*muster-requeue --settle=3 --deadline=4242'
+    pid=$(pgrep -f '^[^ ]*muster-requeue --settle=3 --deadline=4242')
+    run as 1 n1 ls "/proc/$pid/fd"
+    [[ $status -ne 0 && $output = *"Permission denied"* ]]
+    run as 1 n1 strace -qq -o /dev/null -p "$pid"
+    [[ $status -ne 0 && $output = *"Operation not permitted"* ]]
+    kill "$pid"
+
     plugin optional "$PLUGIN"
     id=$(job_submit -N1 -w n1 --wrap 'sleep 50')
     job_wait "$id" 20 RUNNING

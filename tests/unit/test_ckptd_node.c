@@ -233,8 +233,12 @@ static void it_ends_when_its_job_or_its_folder_is_gone(void **state)
 	struct ckptd_fixture fixture;
 	const char *socket = make_folder("alive");
 	char command[500];
-	snprintf(command, sizeof command, "echo >>%s; test -e %s", files_path("asked"), files_path("job"));
+	int length = snprintf(command, sizeof command, "#!/bin/sh\n[ \"$*\" = 'of the job' ] && echo >>%s; test -e %s\n", files_path("asked"),
+		files_path("job"));
 	files_write("job", "", 0);
+	files_write("ask", command, (size_t)length);
+	assert_int_equal(chmod(files_path("ask"), 0755), 0);
+	snprintf(command, sizeof command, "%s of the  job", files_path("ask"));
 	pid_t pid = START("log", "--socket", socket, "--allow-root", "--alive", command, "--alive-every", "0.1");
 	CKPTD_UNTIL(says("asked", "\n\n\n"));
 	ckptd_fixture_make(&fixture, files_path("alive.run"), 0, 0, 1, NULL);
