@@ -95,6 +95,9 @@ kill_rank() {
     read -r _ pid < <(train_rank "$job" 0)
     kill -STOP "$pid"
     echo "the slurmd of $node dies at step $(train_step dead-slurmd)"
+    # A rank that stands still: else the training may end before Slurm has missed the node.
+    read -r _ pid < <(train_rank "$job" 1)
+    kill -STOP "$pid"
     cluster kill-slurmd "$node"
     job_wait "$job" 150 COMPLETED
     cluster start-slurmd "$node"
