@@ -2,9 +2,9 @@
 /* Times the reduction of gradients alone, nothing being computed, for reduction.sh: the canonical one, native and native in
  * bf16, in turns. One process a rank, which meet in a folder:
  *     reduce_step MEGABYTES SLOTS ROUNDS STEPS
- * Rank 0 prints a line for each: its name, the seconds of a step in the fastest round (what else the machine does can only slow
- * one down), the CPU seconds of all ranks, the bytes that crossed the loopback interface, and what the rank that sends most
- * should send. */
+ * Rank 0 prints a line for each: its name, the seconds of a step in the fastest round (what else the machine does can only
+ * slow one down), the CPU seconds of all ranks, the bytes that crossed the loopback interface, and what the rank that sends
+ * most should send. */
 #include "config.h"
 
 #include <stdio.h>

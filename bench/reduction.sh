@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # bench/reduction.sh [--build DIR] [--megabytes N] [--slots N] [--rounds N] [--steps N] [--rate RATE] [RANKS…]
-# What the canonical reduction costs against native, and native in bf16: seconds (of the fastest round) and bytes of a step in
-# which nothing is computed, 2, 3, 4 and 8 ranks of this machine over loopback, in turns. --rate (2gbit; as root) gives the
+# What the canonical reduction costs against native, and native in bf16: seconds (of the fastest round) and bytes of a step
+# in which nothing is computed, 2, 3, 4 and 8 ranks of this machine over loopback, in turns. --rate (2gbit; as root) gives the
 # loopback that rate, all ranks together, so that bytes count as they do between nodes.
 # With computation it costs less: all but a rank's last piece travel while later slots are computed.
 set -eu -o pipefail
@@ -61,5 +61,6 @@ for n in ${worlds[@]+"${worlds[@]}"} $([ ${#worlds[@]} -gt 0 ] || echo 2 3 4 8);
               time = seconds["canonical"] / seconds["native"]
               printf "bench: reduction-%d-bytes %.2f x native\n", n, wire
               printf "bench: reduction-%d-cpu %.2f x native, all ranks\n", n, cpu["canonical"] / cpu["native"]
-              printf "bench: reduction-%d-time %.2f x native, aim <= %.2f: %s\n", n, time, aim, time <= aim ? "met" : "missed" }'
+              met = time <= aim ? "met" : "missed"
+              printf "bench: reduction-%d-time %.2f x native, aim <= %.2f: %s\n", n, time, aim, met }'
 done
