@@ -16,9 +16,9 @@ struct rdzv; /* one per process; its calls come from one thread at a time */
 
 /* Opens the rendezvous of `ident`. `provider` is "pmix", "pmi2", "file", "single" or NULL: then MUSTER_RDZV names it, else
  * the first that fits (PMIx or PMI2 when this process was started under it, file when MUSTER_RDZV_DIR is set, single for a world
- * of one). It meets all ranks once. `timeout` in seconds bounds this call and is the default for the others. NULL on error:
- * status EXIT_USAGE when no provider fits (the message says what to do, and is the same on every rank, so that rank 0
- * alone needs to print it), EXIT_LOST when peers did not come (they are named). */
+ * of one). It meets all ranks once, or leaves that to the first fence (pmix). `timeout` in seconds bounds this call and is the
+ * default for the others. NULL on error: status EXIT_USAGE when no provider fits (the message says what to do, and is the
+ * same on every rank, so that rank 0 alone needs to print it), EXIT_LOST when peers did not come (they are named). */
 struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double timeout, struct err *err);
 
 /* Publishes a value of this rank; visible to the others after the next fence. `key` up to 64 characters of [A-Za-z0-9._-],

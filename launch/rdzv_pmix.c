@@ -5,11 +5,15 @@
  * nobody. The calls are the non-blocking ones, waited for with our own deadline; what returns too late finds its
  * struct answer still there, since the caller and the callback each hold a reference to it.
  *
- * In Slurm 22.05 a fence can hang for ever: while slurmstepd has dropped privileges to start its tasks, its PMIx thread
- * can't decode the credential of a peer, rejects the connection, and what came over it is lost. Two things help. The first
- * fence comes no earlier than a moment after this process was started: by then the tasks of the other nodes are started,
- * too. And a fence is over when every rank has published its key for that fence; PMIx's own fence is only the fast way to
- * learn that: when it takes long, the ranks are asked one by one.
+ * In Slurm (22.05 to 26.05) a fence can hang for ever. Its data goes round a ring of the nodes, and a slurmstepd hands on
+ * what comes also while it still forks its own tasks, for which it has dropped its privileges: then it can't decode the
+ * credential of the node it hands it to, rejects the connection that it has asked for, and all that is to go there stays
+ * where it is. (Its other way, SLURM_PMIX_FENCE=tree, waits for nobody: seen in 22.05.) To ask a rank for what it has
+ * published is safe: of two nodes the one that asked decodes, and its tasks run; a rank on another node answers once it has
+ * published. So in a small world the first fence is made of such questions. In a large one, where they would be too many, it
+ * comes no earlier than a moment after this process was started: by then the tasks of the other nodes are started, too. And
+ * any fence is over when every rank has published its key for it; PMIx's own fence is only the fast way to learn that: when
+ * it takes long, the ranks are asked.
  *
  * While Slurm's server of a node looks for a node that does not answer, it gives no answers for the others either. Who is
  * missing is therefore also asked among the ranks themselves (launch/roll_call.h). */
@@ -35,7 +39,10 @@
 #define INQUEST_SECONDS 5.0  /* for their answers */
 #define LONGEST_PAUSE 16.0   /* between two rounds of asking */
 #define RETRY_SECONDS 0.1
-#define SETTLE_SECONDS 0.3   /* from the start of this process to its first fence, under Slurm */
+#define LOCAL_RETRY_SECONDS 0.002 /* at first */
+#define SETTLE_SECONDS 0.3   /* from the start of this process to its first fence, in a large world under Slurm */
+#define SMALL_WORLD 64       /* ranks; each asks all others */
+#define SMALL_WORLD_NODES 8  /* the first question to another node takes up to 40 ms, one after the other */
 #define PUT_KEY "muster.%s"
 #define FENCE_KEY "muster-fence.%d"
 #define NODE_SIZE 256
@@ -231,7 +238,7 @@ int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
 
 struct pmix {
 	int world_size, attempt, fences;
-	double timeout;        /* of a put */
+	bool ask_first;        /* the first fence is made of questions */
 	struct deadline until; /* of the fence that this rank stands in */
 	bool roll_tried;
 	struct roll_call *roll; /* NULL: none was needed yet, or none can be had */
@@ -271,7 +278,8 @@ static pmix_status_t commit(double timeout)
 	return status;
 }
 
-static int publish(const char *key, const void *value, size_t size, double timeout, struct err *err)
+/* For the next fence to publish. */
+static int put(const char *key, const void *value, size_t size, struct err *err)
 {
 	pmix_value_t packed;
 	/* One byte more than the value, since an empty byte object is not a value to PMIx. */
@@ -284,20 +292,30 @@ static int publish(const char *key, const void *value, size_t size, double timeo
 	packed.data.bo.size = size + 1;
 	pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &packed);
 	PMIX_VALUE_DESTRUCT(&packed);
-	if (status == PMIX_SUCCESS)
-		status = commit(timeout);
-	if (status == PMIX_ERR_TIMEOUT) {
-		client.lost = true;
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: the PMIx server of this node gave no answer "
-			"within %g s: its slurmstepd, or mpirun's daemon, hangs", key, timeout);
-	}
 	if (status != PMIX_SUCCESS)
 		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key, PMIx_Error_string(status));
 	return 0;
 }
 
-/* Asks all ranks not yet in `seen` at once whether they have come to a fence. Returns whether all have. */
-static bool all_came(const struct pmix *pmix, const char *key, bool *seen, double seconds)
+/* All that was put, and with it that this rank has come to a fence. */
+static int publish(const char *fence, double timeout, struct err *err)
+{
+	if (put(fence, "", 0, err) < 0)
+		return -1;
+	pmix_status_t status = commit(timeout);
+	if (status == PMIX_ERR_TIMEOUT) {
+		client.lost = true;
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: the PMIx server of this node gave no answer "
+			"within %g s: its slurmstepd, or mpirun's daemon, hangs", fence, timeout);
+	}
+	if (status != PMIX_SUCCESS)
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", fence, PMIx_Error_string(status));
+	return 0;
+}
+
+/* Asks all ranks not yet in `seen` at once whether they have come to a fence. Returns whether all have. `again`: they may
+ * have published something before. */
+static bool all_came(const struct pmix *pmix, const char *key, bool *seen, bool again, double seconds)
 {
 	struct deadline deadline = deadline_in(seconds);
 	bool all = true;
@@ -306,7 +324,7 @@ static bool all_came(const struct pmix *pmix, const char *key, bool *seen, doubl
 		return false;
 	for (int rank = 0; rank < pmix->world_size; rank++)
 		if (!seen[rank])
-			answers[rank] = ask((pmix_rank_t)rank, key, true, NULL);
+			answers[rank] = ask((pmix_rank_t)rank, key, again, NULL);
 	for (int rank = 0; rank < pmix->world_size; rank++) {
 		if (answers[rank]) {
 			seen[rank] = answer_wait(answers[rank], deadline) == PMIX_SUCCESS;
@@ -377,11 +395,11 @@ static void on_fence(pmix_status_t status, void *arg)
 	answer_give(arg, status);
 }
 
-/* Starts PMIx's own fence. Where that is of no use any more, the answer never comes. */
-static struct answer *start_fence(struct err *err)
+/* Starts PMIx's own fence. Where that is of no use, the answer never comes. */
+static struct answer *start_fence(bool of_use, struct err *err)
 {
 	struct answer *answer = answer_create(err);
-	if (!answer || client.fences_lost)
+	if (!answer || !of_use)
 		return answer;
 	bool collect = true;
 	PMIX_INFO_LOAD(&answer->info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
@@ -396,8 +414,51 @@ static double shorter(double a, double b)
 	return a < b ? a : b;
 }
 
-/* Until PMIx's fence completes, or all ranks say that they have come. */
-static int wait_fence(struct pmix *pmix, int fence, struct answer *answer, const char *key, double timeout,
+/* Marks the ranks of this node, which the server lists as "2,3". */
+static void mark_near(const struct pmix *pmix, bool *near)
+{
+	struct answer *answer = ask(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, false, NULL);
+	if (!answer)
+		return;
+	if (answer_wait(answer, deadline_in(LOCAL_SECONDS)) == PMIX_SUCCESS && answer->bytes)
+		for (char *at = answer->bytes; *at; at += *at == ',') {
+			long rank = strtol(at, &at, 10);
+			if (rank >= 0 && rank < pmix->world_size)
+				near[rank] = true;
+			if (*at && *at != ',')
+				break;
+		}
+	answer_drop(answer);
+}
+
+/* Waits for the ranks of this node: of them PMIx says at once that they have yet to publish. */
+static bool near_came(const struct pmix *pmix, const char *key, bool *seen, struct deadline deadline)
+{
+	AUTO_FREE bool *others = calloc((size_t)pmix->world_size, sizeof *others);
+	if (!others)
+		return false;
+	mark_near(pmix, others);
+	for (int rank = 0; rank < pmix->world_size; rank++)
+		others[rank] = !others[rank] || seen[rank];
+	double retry = LOCAL_RETRY_SECONDS;
+	for (bool again = false; !all_came(pmix, key, others, again, deadline_left(deadline)); again = true) {
+		if (!deadline_sleep(deadline, retry))
+			return false;
+		retry = shorter(retry * 2, RETRY_SECONDS);
+	}
+	return true;
+}
+
+/* The first fence of a small world. The node's own ranks come first: while the server of a node asks another one, they can't
+ * publish. For a rank on another node PMIx waits. */
+static bool came_soon(const struct pmix *pmix, const char *key, bool *seen, double seconds)
+{
+	struct deadline deadline = deadline_in(seconds);
+	return near_came(pmix, key, seen, deadline) && all_came(pmix, key, seen, false, deadline_left(deadline));
+}
+
+/* Until PMIx's fence completes, or all ranks say that they have come: asked after a while, or at once (`ask_first`). */
+static int wait_fence(struct pmix *pmix, int fence, bool ask_first, struct answer *answer, const char *key, double timeout,
 	struct err *err)
 {
 	/* The last round of asking is part of the time, so that those who are missing are named within it. */
@@ -410,8 +471,11 @@ static int wait_fence(struct pmix *pmix, int fence, struct answer *answer, const
 	/* Not asked: the server of this node does not even answer for its own ranks while it looks for one whose node has none. */
 	if (client.self.rank < (pmix_rank_t)pmix->world_size)
 		seen[client.self.rank] = true;
-	if (answer_wait(answer, deadline_in(shorter(ROLL_SECONDS, pause / 5))) == PMIX_SUCCESS)
+	double soon = shorter(ROLL_SECONDS, pause / 5);
+	if (ask_first ? came_soon(pmix, key, seen, soon) : answer_wait(answer, deadline_in(soon)) == PMIX_SUCCESS)
 		return 0;
+	if (ask_first)
+		pause = 0;
 	call_roll(pmix, fence);
 	for (;;) {
 		if (answer_wait(answer, deadline_in(shorter(pause, deadline_left(deadline)))) == PMIX_SUCCESS)
@@ -420,8 +484,8 @@ static int wait_fence(struct pmix *pmix, int fence, struct answer *answer, const
 		/* Nobody is told by a stranger that all have come. */
 		if (roll_call_is_keyed(pmix->roll))
 			roll_call_mark(pmix->roll, (uint32_t)fence, seen);
-		if (all_came(pmix, key, seen, last ? inquest : shorter(INQUEST_SECONDS, deadline_left(deadline)))) {
-			client.fences_lost = true;
+		if (all_came(pmix, key, seen, true, last ? inquest : shorter(INQUEST_SECONDS, deadline_left(deadline)))) {
+			client.fences_lost |= !ask_first;
 			return 0;
 		}
 		if (last)
@@ -437,14 +501,15 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 	struct pmix *pmix = state;
 	char key[48];
 	int fence = pmix->fences++;
+	bool ask_first = pmix->ask_first && fence == 0;
 	snprintf(key, sizeof key, FENCE_KEY, fence);
 	pmix->until = deadline_in(timeout);
-	if (publish(key, "", 0, timeout, err) < 0)
+	if (publish(key, timeout, err) < 0)
 		return -1;
-	struct answer *answer = start_fence(err);
+	struct answer *answer = start_fence(!ask_first && !client.fences_lost, err);
 	if (!answer)
 		return -1;
-	int rc = wait_fence(pmix, fence, answer, key, timeout, err);
+	int rc = wait_fence(pmix, fence, ask_first, answer, key, timeout, err);
 	answer_drop(answer);
 	return rc;
 }
@@ -459,25 +524,21 @@ static double process_age(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)self.start / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* Meets nobody: that is for the first fence. */
 static void *pmix_open(const struct ident *ident, double timeout, struct err *err)
 {
 	if (init_client(err) < 0)
 		return NULL;
-	if (ident->node_count > 1 && strncmp(client.self.nspace, "slurm.", 6) == 0)
+	bool can_hang = ident->node_count > 1 && strncmp(client.self.nspace, "slurm.", 6) == 0;
+	bool small = ident->world_size <= SMALL_WORLD && ident->node_count <= SMALL_WORLD_NODES;
+	if (can_hang && !small)
 		deadline_sleep(deadline_in(timeout / 2), SETTLE_SECONDS - process_age());
 	struct pmix *pmix = calloc(1, sizeof *pmix);
 	if (!pmix) {
 		err_set(err, "rendezvous: no memory");
 		return NULL;
 	}
-	pmix->world_size = ident->world_size;
-	pmix->attempt = ident->attempt;
-	pmix->timeout = timeout;
-	if (pmix_fence(pmix, timeout, err) < 0) {
-		/* The roll call lives on in its thread: others may have longer to wait. */
-		free(pmix);
-		return NULL;
-	}
+	*pmix = (struct pmix){ .world_size = ident->world_size, .attempt = ident->attempt, .ask_first = can_hang && small };
 	return pmix;
 }
 
@@ -485,7 +546,7 @@ static int pmix_put(void *state, const char *key, const void *value, size_t size
 {
 	char full[PMIX_MAX_KEYLEN + 1];
 	snprintf(full, sizeof full, PUT_KEY, key);
-	return publish(full, value, size, ((struct pmix *)state)->timeout, err);
+	return put(full, value, size, err);
 }
 
 /* Takes the value out of an answer; false when it isn't one. */

@@ -12,7 +12,7 @@
 /* Keys, sizes and timeouts are checked before a provider sees them. `state` is what open returned. */
 struct rdzv_provider {
 	const char *name;
-	/* Meets all other ranks once. NULL on error. */
+	/* Meets all other ranks once, or leaves that to the first fence. NULL on error. */
 	void *(*open)(const struct ident *ident, double timeout, struct err *err);
 	int (*put)(void *state, const char *key, const void *value, size_t size, struct err *err);
 	int (*fence)(void *state, double timeout, struct err *err);
