@@ -17,12 +17,14 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <csignal>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -46,6 +48,7 @@ constexpr milliseconds FAILED_LINGER(1000), ORDERLY_LINGER(5000), GOODBYE_GRACE(
 constexpr double CONNECT_SHARE = 0.5; /* of the rendezvous' deadline; the rest is for finding out who is missing */
 constexpr size_t CHUNK = 1 << 20; /* what counts as progress */
 constexpr size_t VALUE_MAX = 64 << 10; /* of a rendezvous value */
+constexpr int CONNECT_AT_ONCE = 64;
 enum Slot : uint64_t { SLOT_DATA = 1, SLOT_DEATH, SLOT_GOODBYE };
 
 /* What a rank says when it leaves. */
@@ -590,18 +593,43 @@ int read_peer(State *s, struct rdzv *rdzv, const char *key, int peer, std::vecto
 	return 0;
 }
 
-/* Connects to all; or gives up at the first that can't be reached, and `why` says so. */
+/* Threads that are waited for where the block is left, whatever way. */
+struct Crew {
+	std::vector<std::thread> threads;
+	~Crew()
+	{
+		for (auto &thread : threads)
+			thread.join();
+	}
+};
+
+void try_connect(State *s, int peer, const std::vector<char> &addresses, std::string *failure)
+{
+	try {
+		s->mesh->connect(peer, addresses);
+	} catch (const std::exception &e) {
+		*failure = s->names[static_cast<size_t>(peer)] + ": " + reason_of(e);
+	}
+}
+
+/* Connects to all, many at a time: to begin a connection Gloo waits for its own thread, which may sleep for 10 ms. Any two
+ * ranks come to each other in the end, since all go through their peers in rank order. Or gives up when some can't be
+ * reached, and `why` names the first. */
 void connect_peers(State *s, const std::vector<std::vector<char>> &addresses, struct err *why)
 {
-	for (int peer = 0; peer < s->size; peer++) {
-		try {
-			if (peer != s->rank)
-				s->mesh->connect(peer, addresses[static_cast<size_t>(peer)]);
-		} catch (const std::exception &e) {
-			err_fail(why, EXIT_LOST, "comm: couldn't connect to %s: %s", s->names[static_cast<size_t>(peer)].c_str(),
-				reason_of(e).c_str());
-			return;
+	std::vector<std::string> failures(addresses.size());
+
+	for (int first = 0; first < s->size && !why->text[0]; first += CONNECT_AT_ONCE) {
+		{
+			Crew crew;
+			for (int peer = first; peer < std::min(first + CONNECT_AT_ONCE, s->size); peer++)
+				if (peer != s->rank)
+					crew.threads.emplace_back(try_connect, s, peer, std::cref(addresses[static_cast<size_t>(peer)]),
+						&failures[static_cast<size_t>(peer)]);
 		}
+		auto failure = std::find_if(failures.begin(), failures.end(), [](const std::string &one) { return !one.empty(); });
+		if (failure != failures.end())
+			err_fail(why, EXIT_LOST, "comm: couldn't connect to %s", failure->c_str());
 	}
 }
 
