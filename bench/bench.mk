@@ -1,11 +1,18 @@
 # bench/: side-by-side measurements against peers; built by the scripts that need them.
-EXTRA_PROGRAMS += bench/copy_state bench/train_step bench/reduce_step
+EXTRA_PROGRAMS += bench/copy_state bench/train_step bench/reduce_step bench/launch_start bench/launch_ours
 bench_copy_state_LDADD = libcommon.la
 bench_reduce_step_LDADD = $(trainer_LIBS)
 EXTRA_DIST += bench/reduction.sh bench/results/reduction-2026-11-21.txt
 bench_train_step_LDADD = $(trainer_LIBS)
+bench_launch_ours_LDADD = $(trainer_LIBS)
+if HAVE_PMIX
+EXTRA_PROGRAMS += bench/launch_fence
+bench_launch_fence_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
+bench_launch_fence_LDADD = $(PMIX_LIBS)
+endif
 EXTRA_DIST += bench/train-cpu.sh bench/train_cpu.py bench/train_torch.py
 EXTRA_DIST += bench/checkpoint.sh bench/checkpoint.py bench/checkpoint_disk.py bench/checkpoint_memory.py \
 	bench/checkpoint_muster.py bench/checkpoint_torch.py
+EXTRA_DIST += bench/launch.sh bench/launch.py bench/launch_torch.py
 EXTRA_DIST += bench/results/train-cpu-2026-11-21.txt bench/results/checkpoint-2026-11-21.txt
 # End of bench.mk

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures how long the ranks of a step take to find each other: called by launch.sh, which has the usage.
+
+Every program is started by launch_start, which notes the moment before its exec; the figure of a run is the latest moment at
+which a rank could use what it had opened, less the earliest exec of a task: so Slurm starting some tasks later than others is
+part of it, for all alike. Beside it stands the time since the last exec, which that does not touch. A run that takes longer
+than LIMIT hangs; it is counted and left out of the medians. Contestants take turns."""
+import argparse
+import atexit
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CLUSTER = os.path.join(HERE, "..", "tests", "cluster", "cluster")
+PARTS = ("small", "torch", "scale")
+NODES, RANKS = 4, 8
+LIMIT, LARGE_LIMIT = 15, 240
+MESH_RANKS = 64  # n (n - 1) / 2 connections on one machine: beyond that only the rendezvous is measured
+AIM_FENCE, AIM_TORCH = 1.2, 5
+
+
+def cluster(*command):
+    return subprocess.run([CLUSTER, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False)
+
+
+def bring_up(nodes, ranks):
+    os.environ["MUSTER_CLUSTER_NODES_CPUS"] = str(-(-ranks // nodes))
+    done = cluster("up", nodes)
+    if done.returncode:
+        sys.exit(f"launch: couldn't bring up {nodes} nodes:\n{done.stderr}")
+
+
+def run(nodes, ranks, command, limit=LIMIT, user=1):
+    """The rows that the ranks printed; None when the run hung. Ends the program when it failed."""
+    layout = [f"-n{ranks}", "--distribution=block"] if user == 1 else ["--ntasks-per-node=1"]
+    begin = ["timeout", "-k", "20", str(limit), "srun", "-Q", "-p", "ondemand", f"-N{nodes}", *layout]
+    done = cluster("run", "--user", user, *begin, *command)
+    if done.returncode == 124:
+        return None
+    rows = [dict(field.split("=") for field in line.split()[2:]) for line in done.stdout.splitlines()
+            if line.startswith(f"rank {ranks} ")]
+    if done.returncode or len(rows) != ranks:
+        sys.exit(f"launch: {' '.join(map(str, command))} ended with {done.returncode}, {len(rows)} of {ranks} ranks:\n" +
+                 done.stderr[-2000:])
+    return rows
+
+
+class Contestant:
+    def __init__(self, name, nodes, ranks, command, limit=LIMIT, user=1):
+        self.name, self.nodes, self.ranks, self.command = name, nodes, ranks, command
+        self.limit, self.user = limit, user
+        self.runs, self.hung = [], 0
+
+    def round(self):
+        rows = run(self.nodes, self.ranks, self.command, self.limit, self.user)
+        if rows is None:
+            self.hung += 1
+        else:
+            self.runs.append(rows)
+
+    def between(self, begin, end="usable", first=min):
+        """Of each run: from the first (or last) rank's `begin` to the last one's `end`."""
+        return [max(float(row[end]) for row in rows) - first(float(row[begin]) for row in rows) for rows in self.runs]
+
+    def median(self, begin, end="usable", first=min):
+        return statistics.median(self.between(begin, end, first))
+
+    def report(self):
+        if not self.runs:
+            print(f"  {self.name:26s} hung in all {self.hung} runs", flush=True)
+            return
+        whole = self.between("exec")
+        print(f"  {self.name:26s} {statistics.median(whole):7.3f} s ({min(whole):.3f} to {max(whole):.3f}, median of {len(whole)})"
+              f"  since the last exec {self.median('exec', first=max):.3f} s" +
+              (f"; hung in {self.hung} of {self.hung + len(whole)} runs" if self.hung else ""), flush=True)
+
+
+def programs(build):
+    bench = os.path.join(os.path.abspath(build), "bench")
+    start = ["--mpi=pmix", os.path.join(bench, "launch_start"), "BENCH_EXEC"]
+    return {"mesh": [*start, os.path.join(bench, "launch_ours"), "mesh"],
+            "meet": [*start, os.path.join(bench, "launch_ours"), "meet"],
+            "fence": [*start, os.path.join(bench, "launch_fence")],
+            "start": os.path.join(bench, "launch_start")}
+
+
+def torchrun(programs_of):
+    """torchrun once a node; launch_start notes its exec and that of its workers. It runs as root, since the Python of the
+    virtual environment may lie in root's home."""
+    python = sys.executable
+    return ["--mpi=none", programs_of["start"], "BENCH_EXEC", python, "-m", "torch.distributed.run", "--nnodes", str(NODES),
+            "--nproc-per-node", str(RANKS // NODES), "--rdzv-backend", "c10d", "--rdzv-endpoint", "n1:29511", "--rdzv-id", "bench",
+            "--no-python", programs_of["start"], "BENCH_WORKER", python, os.path.join(HERE, "launch_torch.py")]
+
+
+def verdict(name, value, unit, aim, holds):
+    print(f"bench: launch-{name} {value:.2f} {unit}, aim {aim}: {'met' if holds else 'missed'}", flush=True)
+
+
+def measure_small(options, parts):
+    named = programs(options.build)
+    ours = Contestant("muster, identity to mesh", NODES, RANKS, named["mesh"])
+    meet = Contestant("muster, rendezvous alone", NODES, RANKS, named["meet"])
+    fence = Contestant("bare PMIx fence", NODES, RANKS, named["fence"])
+    peer = Contestant("torchrun, c10d, gloo", NODES, RANKS, torchrun(named), 300, "root")
+    bring_up(NODES, RANKS)
+    print(f"{RANKS} ranks on {NODES} nodes; load {os.getloadavg()[0]:.1f}", flush=True)
+    for number in range(options.rounds):
+        for one in (fence, ours, meet) if number % 2 else (meet, ours, fence):
+            one.round()
+    for number in range(options.torch_rounds if "torch" in parts else 0):
+        peer.round()
+    for one in (ours, meet, fence):
+        one.report()
+    if peer.runs:
+        peer.report()
+        print(f"  {'':26s} {peer.median('worker'):7.3f} s since the first worker's exec, {peer.median('imported'):.3f} s since the "
+              f"first import, {peer.median('imported', first=max):.3f} s since the last; PyTorch {peer.runs[0][0]['version']}")
+    print(f"  load {os.getloadavg()[0]:.1f}", flush=True)
+    if fence.runs:
+        ratio = ours.median("exec") / fence.median("exec")
+        verdict("fence", ratio, "x the bare PMIx fence", f"<= {AIM_FENCE}", ratio <= AIM_FENCE)
+        least = min(ours.between("exec")) / min(fence.between("exec"))
+        print(f"  the fastest run of each: {least:.2f}; without the connections: {meet.median('exec') / fence.median('exec'):.2f}")
+    if peer.runs:
+        ratio = peer.median("exec") / ours.median("exec")
+        verdict("torchrun", ratio, "x faster than torchrun", f">= {AIM_TORCH}", ratio >= AIM_TORCH)
+        print(f"  than its workers alone, from their exec: {peer.median('worker') / ours.median('exec'):.1f}; than init_process_group "
+              f"alone, from the last import: {peer.median('imported', first=max) / ours.median('exec'):.2f}")
+
+
+def measure_scale(options):
+    named = programs(options.build)
+    table = []
+    for ranks in options.sizes:
+        bring_up(options.nodes, ranks)
+        limit = LIMIT if ranks <= 64 else LARGE_LIMIT
+        rows = [Contestant(f"muster, rendezvous, {ranks}", options.nodes, ranks, named["meet"], limit),
+                Contestant(f"bare PMIx fence, {ranks}", options.nodes, ranks, named["fence"], limit)]
+        if ranks <= MESH_RANKS:
+            rows.append(Contestant(f"muster, mesh, {ranks}", options.nodes, ranks, named["mesh"], limit))
+        print(f"{ranks} ranks on {options.nodes} nodes; load {os.getloadavg()[0]:.1f}", flush=True)
+        for _ in range(options.rounds if ranks <= 64 else max(3, options.rounds // 4)):
+            for one in rows:
+                one.round()
+        for one in rows:
+            one.report()
+        table.append([ranks] + [one.median("exec") if one.runs else None for one in rows])
+        if rows[0].runs and rows[1].runs:
+            print(f"  muster / bare fence: {table[-1][1] / table[-1][2]:.2f}", flush=True)
+    return table
+
+
+def draw(table, nodes, path):
+    with tempfile.NamedTemporaryFile("w", suffix=".dat", encoding="utf-8") as data:
+        for row in table:
+            print(*(("?" if value is None else value) for value in row + [None] * (4 - len(row))), file=data)
+        data.flush()
+        script = f"""set terminal svg size 640,420 font 'sans,13'
+set output '{path}'
+set datafile missing '?'
+set logscale xy 2
+set xlabel 'ranks on {nodes} nodes of one machine'
+set ylabel 'seconds from the first exec'
+set key left top
+set grid
+set xtics ({', '.join(str(row[0]) for row in table)})
+plot '{data.name}' using 1:2 with linespoints lw 2 title 'muster, rendezvous', \\
+     '{data.name}' using 1:3 with linespoints lw 2 title 'bare PMIx fence', \\
+     '{data.name}' using 1:4 with linespoints lw 2 title 'muster, rendezvous and mesh'
+"""
+        subprocess.run(["gnuplot"], input=script, text=True, check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--torch-rounds", type=int, default=3)
+    parser.add_argument("--sizes", type=lambda text: [int(each) for each in text.split(",")], default=[16, 64, 256, 1024])
+    parser.add_argument("--nodes", type=int, default=16)
+    parser.add_argument("--draw")
+    parser.add_argument("--only", choices=PARTS, action="append")
+    options = parser.parse_args()
+    parts = options.only or PARTS
+    os.environ["MUSTER_CLUSTER_DIR"] = f"/var/tmp/muster-bench-launch-{os.getuid()}"
+    atexit.register(cluster, "down")
+    if "small" in parts or "torch" in parts:
+        measure_small(options, parts)
+    if "scale" in parts:
+        table = measure_scale(options)
+        if options.draw:
+            draw(table, options.nodes, os.path.abspath(options.draw))
+
+
+if __name__ == "__main__":
+    main()
