@@ -69,6 +69,7 @@ traced() { ! grep -q '^TracerPid:[[:space:]]*0$' "/proc/$1/status"; }
 slow_end() { [ ! -e "$BATS_TEST_TMPDIR/slow" ] || kill $(cat "$BATS_TEST_TMPDIR/slow") 2>/dev/null || :; }
 
 node_log() { grep "muster: job $2: " "$(cluster status log)/slurmd-$1.log"; }
+service_was_started() { node_log "$1" "$2" | grep 'its checkpoint service is process'; }
 no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 saving() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' 2>/dev/null)" ]; }
 idle() { ! saving "$1"; }
@@ -168,7 +169,7 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     as root n2 sh -c "mkdir -p /run/muster/job-$next/ckptd/deep && ln -s $JOBS/others /run/muster/job-$next/ckptd/link &&
         echo pid 1 start 0 attempt 0 >/run/muster/job-$next/service && chmod 0755 /run/muster /run/muster/job-$next"
     [ "$(waiting -N2 -w n1,n2)" = "$next" ]
-    wait_for 20 node_log n2 "$next" | grep 'its checkpoint service is process'
+    wait_for 20 service_was_started n2 "$next"
     has_service n2 "$next"
     [ -z "$(as root n2 find "/run/muster/job-$next" -name deep)" ]
     wait_for 20 job_is "$id" CANCELLED
