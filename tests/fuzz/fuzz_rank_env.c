@@ -80,6 +80,7 @@ static void check_findings(struct world *world, const struct ident *ident)
 	struct findings findings = { 0 };
 	char line[1200];
 	facts_from_env(&facts, ident, env, world);
+	strcpy(facts.interfaces, "lo eth0 ib0");
 	const struct checkup checkup = { &facts, 1, NULL };
 	check_run(&checkup, true, &findings);
 	for (int i = 0; i < findings.count; i++)

@@ -27,11 +27,11 @@ sources() {
     first_end) echo plugin/{end_channel,first_end,task_end}.c common/{clock,err,last_words,listen,number}.c -lm ;;
     hostlist) echo common/hostlist.c ;;
     layout) echo plugin/step_layout.c common/{err,hostlist,ident}.c ;;
-    rank_env) echo plugin/rank_env.c doctor/{check,check_node,check_site,check_task,facts,findings}.c common/{err,hostlist,ident}.c -lm ;;
+    rank_env) echo plugin/rank_env.c doctor/{check,check_node,check_site,check_task,facts,findings}.c common/{alone,err,hostlist,ident,number}.c -lm ;;
     spank_args)
         echo plugin/{preflight,spank_args}.c \
             doctor/{check,check_node,check_site,check_task,facts,facts_probe,findings,site,site_mpi}.c \
-            common/{clock,err,hostlist,ident,listen,number,process,run_as_user}.c -lm
+            common/{alone,clock,err,hostlist,ident,listen,number,process,run_as_user}.c -lm
         ;;
     owner) echo checkpoint/{owner,record}.c "${base[@]}" ;;
     import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c "${base[@]}" ;;
