@@ -269,6 +269,9 @@ tests_unit_test_validate_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_agree
 tests_unit_test_agree_SOURCES = tests/unit/test_agree.c tests/unit/world_fixture.c tests/unit/world_fixture.h
 tests_unit_test_agree_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_trace
+tests_unit_test_trace_SOURCES = tests/unit/test_trace.c tests/unit/world_fixture.c tests/unit/world_fixture.h
+tests_unit_test_trace_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
@@ -321,6 +324,7 @@ tests_tools_safetensors_check_LDADD = libcheckpoint.la
 EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py tests/batchnorm.bats
 
+EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats tests/small_run.bash
 
 # The runner and the test cluster.

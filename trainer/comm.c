@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "trainer/comm_op.h"
 #include "trainer/comm_provider.h"
+#include "trainer/trace.h"
 
 #define WATCH_SECONDS 0.05 /* between two looks of a waiter at peers and deadline */
 #define LEAVE_SECONDS 10.0 /* a thread that has not left by then is given up by the waiters */
@@ -35,6 +36,8 @@ struct comm {
 	struct comm_record standing;
 	const char *latest;    /* the operation begun last; its label is still in `standing` */
 	double progress;       /* when bytes moved last */
+	double busy;           /* seconds of all operations that are done */
+	struct trace *trace;   /* NULL: none */
 	bool closing, worded, left;
 	enum failure failure;
 	double failed_at;
@@ -119,6 +122,7 @@ static void word_failure(struct comm *comm, const struct err *err)
 static void end_op(struct comm *comm, const struct comm_op *op, int rc, enum failure failure, const struct err *err)
 {
 	pthread_mutex_lock(&comm->lock);
+	comm->busy += clock_now() - comm->standing.entered;
 	if (rc < 0) {
 		record_failure(comm, failure, err->status, err->text);
 		word_failure(comm, err);
@@ -130,15 +134,32 @@ static void end_op(struct comm *comm, const struct comm_op *op, int rc, enum fai
 	pthread_mutex_unlock(&comm->lock);
 }
 
+/* The part of an operation from `begin` until now. Returns the end. */
+static double trace_part(struct comm *comm, const struct comm_op *op, const char *part, double begin, uint64_t bytes)
+{
+	struct trace_span span = { .begin = begin, .ready = op->queued, .bytes = bytes, .thread = TRACE_COMMUNICATION };
+
+	if (begin <= 0)
+		return 0;
+	span.end = clock_now();
+	snprintf(span.name, sizeof span.name, "%s: %s", part, op->label);
+	trace_add(comm->trace, &span);
+	return span.end;
+}
+
 static void run_op(struct comm *comm, struct comm_op *op)
 {
 	struct err err = { .status = EXIT_FAULT };
 	enum failure failure = FAILURE_LOST;
+	double begin = trace_begin(comm->trace);
 	int rc = op->run(op, comm->provider, comm->state, &err);
 
+	if (strcmp(op->operation, "call") != 0)
+		begin = trace_part(comm, op, op->operation, begin, op->sent);
 	if (rc == 0 && op->work) {
 		failure = FAILURE_FAULT;
 		rc = op->work(op->arg, &err);
+		trace_part(comm, op, "add", begin, 0);
 	}
 	end_op(comm, op, rc, failure, &err);
 }
@@ -183,6 +204,7 @@ static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
 		return ticket;
 	}
 	op->ticket = ticket;
+	op->queued = trace_begin(comm->trace);
 	if (comm->tail)
 		comm->tail->next = op;
 	else
@@ -250,6 +272,7 @@ static void wait_settled(struct comm *comm)
 
 int comm_wait(struct comm *comm, comm_ticket ticket, struct err *err)
 {
+	double begin = trace_begin(comm->trace);
 	int rc = -1;
 
 	pthread_mutex_lock(&comm->lock);
@@ -275,7 +298,23 @@ int comm_wait(struct comm *comm, comm_ticket ticket, struct err *err)
 		pthread_mutex_lock(&comm->lock);
 	}
 	pthread_mutex_unlock(&comm->lock);
+	trace_end(comm->trace, begin, "wait");
 	return rc;
+}
+
+void comm_trace(struct comm *comm, struct trace *trace)
+{
+	pthread_mutex_lock(&comm->lock);
+	comm->trace = trace;
+	pthread_mutex_unlock(&comm->lock);
+}
+
+double comm_busy(struct comm *comm)
+{
+	pthread_mutex_lock(&comm->lock);
+	double busy = comm->busy;
+	pthread_mutex_unlock(&comm->lock);
+	return busy;
 }
 
 void comm_abort(struct comm *comm, const char *why)

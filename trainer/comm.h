@@ -12,6 +12,7 @@
 #include "launch/rdzv.h"
 
 struct comm;
+struct trace;
 typedef uint64_t comm_ticket;
 
 /* A one-way transfer within a group; 0-byte ones are allowed. */
@@ -61,6 +62,11 @@ comm_ticket comm_call(struct comm *comm, const char *label, comm_work *work, voi
 int comm_wait(struct comm *comm, comm_ticket ticket, struct err *err);
 /* Fails what is in flight and all that follows; the text is the reason. */
 void comm_abort(struct comm *comm, const char *why);
+/* Records each operation, each work and each comm_wait of the training's thread from now on; NULL: no more. Not while an
+ * operation is in flight. */
+void comm_trace(struct comm *comm, struct trace *trace);
+/* Seconds that operations and works have taken so far, on the communicator's thread. */
+double comm_busy(struct comm *comm);
 /* What the communicator's thread stands in now. */
 struct comm_record comm_standing(struct comm *comm);
 

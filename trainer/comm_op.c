@@ -38,6 +38,8 @@ static int run_exchange(struct comm_op *op, const struct comm_provider *provider
 	for (int i = 0; i < op->count; i++)
 		if (op->transfers[i].peer < 0 || op->transfers[i].peer >= op->size || op->transfers[i].peer == op->rank)
 			return err_set(err, "rank %d can't exchange with rank %d of %d", op->rank, op->transfers[i].peer, op->size);
+	for (int i = 0; i < op->count; i++)
+		op->sent += op->transfers[i].receive ? 0 : op->transfers[i].bytes;
 	return op->count ? provider->exchange(state, op->transfers, op->count, err) : 0;
 }
 

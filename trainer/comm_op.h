@@ -18,6 +18,8 @@ struct comm_op {
 	const void *source;
 	void *buffer;
 	size_t bytes;
+	uint64_t sent;  /* bytes, when it has run */
+	double queued;  /* clock_now() where operations are traced, else 0 */
 	int count;
 	struct comm_transfer transfers[]; /* copied, or composed in the run */
 };

@@ -145,6 +145,7 @@ void ddp_launch(struct ddp *ddp)
 		return;
 	}
 	exchange_pieces(ddp, job, label);
+	snprintf(label, sizeof label, "sum of bucket %d of step %" PRIu64, ddp->launched - 1, ddp->step);
 	ddp->last = spread_segments(ddp, job, label);
 }
 

@@ -23,8 +23,9 @@ struct model_config {
 
 struct model;
 
-/* Called by model_backward when the gradients of all tensors of layers 0 … `layer` (tensor.layer) are final for this
- * microbatch. */
+/* Called by model_train when the gradients of all tensors of layers 0 … `layer` (tensor.layer) are final for this
+ * microbatch; and before that with MODEL_FORWARD_DONE, below all layers, when nothing but the loss is missing. */
+#define MODEL_FORWARD_DONE (-1)
 typedef void model_ready(void *arg, int layer);
 
 /* Checks the configuration (status EXIT_USAGE, naming the flag) and makes the tensor table; no memory for arenas yet. */

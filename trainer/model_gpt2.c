@@ -337,6 +337,7 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	struct ops *ops = model->ops;
 	const struct extent e = extent_of(model, batch);
 	forward(model, batch, &e);
+	tell_ready(pass, MODEL_FORWARD_DONE);
 	ops->head_loss(ops, model->losses, pass->grads ? g->part : NULL, pass->grads ? pass->grads + g->head : NULL, g->ln_f.y,
 		model->weights + g->wte, batch->targets, e.M, e.C, e.V, pass->accumulate);
 	if (pass->grads)

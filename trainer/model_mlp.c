@@ -172,6 +172,7 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	const int M = batch->samples;
 	forward_hidden(model, batch, pass->grads != NULL);
 	ops->linear(ops, mlp->logits, mlp->hidden, w + mlp->weight_2, w + mlp->bias_2, M, c->hidden, c->classes);
+	tell_ready(pass, MODEL_FORWARD_DONE);
 	ops->cross_entropy(ops, model->losses, mlp->logits, batch->targets, M, c->classes, pass->grads != NULL);
 	if (pass->grads)
 		backward(model, batch, pass);

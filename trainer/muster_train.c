@@ -27,6 +27,7 @@
 #include "trainer/train_loop.h"
 
 #define IO_SECONDS 60.0     /* how long an I/O error at the start is retried */
+#define TRACE_DEFAULT_STEPS 10
 #define LEAVE_SECONDS 2.0   /* between the words of a lost rank and its end, so that they are read */
 
 /* This process's rank as the launcher gave it, before anything is checked; NULL without a launcher. */
@@ -185,35 +186,60 @@ static int build_model(struct run *run, struct err *err)
 	return run->numerics ? 0 : err_set(err, "numerics: out of memory");
 }
 
+static int open_trace(struct run *run, struct err *err)
+{
+	const struct settings *settings = &run->settings;
+	uint64_t first = run->state.step + 1, last = first + TRACE_DEFAULT_STEPS - 1, steps = (uint64_t)settings->steps;
+	if (!settings->trace)
+		return 0;
+	if (settings->trace_steps) {
+		first = (uint64_t)settings->trace_first;
+		last = (uint64_t)settings->trace_last;
+	}
+	run->trace_file = trace_file_open(settings->trace, run->ident.node, first, last < steps ? last : steps, run->comm, err);
+	run->trace = trace_file_recorder(run->trace_file);
+	comm_trace(run->comm, run->trace);
+	return run->trace_file ? 0 : -1;
+}
+
 static int restore(struct run *run, struct err *err)
 {
 	return run->ident.rank == 0 ? resume_apply(run, err) : 0;
 }
 
-/* What a rank sees as the data. */
+/* What a rank sees as the data; and what it is to trace, since that is done together, too. */
 struct view {
 	struct hash128 identity;
 	uint64_t files;
+	int64_t trace, trace_first, trace_last;
 };
 
 /* The same data on every rank, or their gradients would be of different things. */
 static int compare_data(struct run *run, struct err *err)
 {
-	const struct view mine = { dataset_identity(run->data), dataset_shards(run->data) };
+	const struct settings *settings = &run->settings;
+	const struct view mine = { dataset_identity(run->data), dataset_shards(run->data), settings->trace != NULL,
+		settings->trace_first, settings->trace_last };
 	AUTO_FREE struct view *all = calloc((size_t)run->ident.world_size, sizeof *all);
 	if (!all)
 		return err_set(err, "data: out of memory");
 	if (comm_wait(run->comm, comm_allgather(run->comm, "data identity", &mine, all, sizeof mine), err) < 0)
 		return -1;
 	for (int rank = 1; rank < run->ident.world_size; rank++) {
+		if (all[rank].trace != all[0].trace || all[rank].trace_first != all[0].trace_first
+			|| all[rank].trace_last != all[0].trace_last) {
+			err_fail(err, EXIT_USAGE, "trace: rank %d has another --trace or --trace-steps than rank 0: start all ranks with the "
+				"same options", rank);
+			return ERR_SHARED;
+		}
 		if (all[rank].files != all[0].files) {
 			err_fail(err, EXIT_DATA, "data: rank %d finds %" PRIu64 " files under %s, and rank 0 finds %" PRIu64 ": give all nodes "
-				"the same files", rank, all[rank].files, run->settings.data, all[0].files);
+				"the same files", rank, all[rank].files, settings->data, all[0].files);
 			return ERR_SHARED;
 		}
 		if (!hash_equal(all[rank].identity, all[0].identity)) {
 			err_fail(err, EXIT_DATA, "data: rank %d and rank 0 see different data under %s: give all nodes the same file", rank,
-				run->settings.data);
+				settings->data);
 			return ERR_SHARED;
 		}
 	}
@@ -243,7 +269,10 @@ static int prepare(struct run *run, struct err *err)
 		|| (rc = STAGE("resume", restore(run, err))) < 0
 		|| (rc = state_share(&run->state, run->comm, err)) < 0)
 		return rc;
-	return is_finished(run) ? 0 : savers_start(run, err);
+	if (is_finished(run))
+		return 0;
+	rc = STAGE("trace", open_trace(run, err));
+	return rc < 0 ? rc : savers_start(run, err);
 }
 
 /* Rank 0's part of the end: the last save, and what is recorded. Returns the status of all ranks. */
@@ -313,6 +342,14 @@ static int close_run(struct run *run, const struct train_end *end, struct err *e
 	return status;
 }
 
+/* A trace of a run that ended before the last step that was asked for. What is saved is more urgent, so it comes after that. */
+static void end_trace(struct run *run)
+{
+	struct err err;
+	if (trace_file_finish(run->trace_file, run->state.step, true, &err) < 0)
+		log_warn("trace: nothing was written: %s", err.text);
+}
+
 static int finished_already(const struct run *run)
 {
 	if (!is_finished(run))
@@ -339,6 +376,7 @@ static void release(struct run *run, bool orderly)
 	validation_destroy(run->validation);
 	ddp_destroy(run->ddp);
 	comm_close(run->comm);
+	trace_file_close(run->trace_file);
 	if (run->state.weights)
 		state_free(&run->state);
 	model_destroy(run->model);
@@ -402,6 +440,7 @@ int main(int argc, char **argv)
 			report_start(&run);
 		if ((rc = train_loop(&run, &end, &err)) < 0 || (status = rc = close_run(&run, &end, &err)) < 0)
 			return fail(&run, rc, &err);
+		end_trace(&run);
 	}
 	release(&run, true);
 	rdzv_close(run.rdzv, 1);

@@ -21,6 +21,7 @@
 #include "trainer/saver.h"
 #include "trainer/settings.h"
 #include "trainer/state.h"
+#include "trainer/trace_file.h"
 #include "trainer/validate.h"
 
 struct run {
@@ -38,6 +39,8 @@ struct run {
 	struct validation *validation; /* NULL without */
 	struct state state;
 	json_t *numerics;
+	struct trace_file *trace_file; /* NULL without --trace */
+	struct trace *trace;
 
 	/* rank 0 with --ckpt-dir only, else NULL */
 	struct folder *folder;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/number.h"
 #include "common/opt.h"
 #include "config.h"
 #include "trainer/tree.h"
@@ -123,6 +124,9 @@ static const struct opt table[] = {
 		"steps between comparisons of all ranks' weights, which end a run whose replicas have drifted apart; 0: none"),
 	TEXT("rendezvous", OPT_OPERATION, rendezvous, NULL, "NAME", "pmix, pmi2, file or single; else the first that fits"),
 	REAL("rdzv-timeout", OPT_OPERATION, rdzv_timeout, "60", 0.1, 1e6, "seconds within which all ranks must have come"),
+	TEXT("trace", OPT_OPERATION, trace, NULL, "FILE", "what each rank computes and sends when, on one time axis, "
+		"as Perfetto and chrome://tracing show it"),
+	TEXT("trace-steps", OPT_OPERATION, trace_steps, NULL, "A-B", "steps of --trace; else the first ten of the attempt"),
 	CHOICE("log-level", OPT_OPERATION, log_level, "info", "error|warn|info|debug", "what is logged"),
 	{ 0 }
 };
@@ -234,6 +238,23 @@ static int check_checkpoints(struct settings *settings, struct err *err)
 	return 0;
 }
 
+/* --trace-steps, "A-B" or one step. */
+static int check_trace(struct settings *settings, struct err *err)
+{
+	char first[24];
+	const char *text = settings->trace_steps, *dash = text ? strchr(text, '-') : NULL;
+	if (!text)
+		return 0;
+	if (!settings->trace)
+		return err_fail(err, EXIT_USAGE, "--trace-steps %s has no file: give --trace FILE", text);
+	snprintf(first, sizeof first, "%.*s", dash ? (int)(dash - text < 23 ? dash - text : 23) : 23, text);
+	if (!number_whole(first, 1, (int64_t)9e15, &settings->trace_first)
+		|| !number_whole(dash ? dash + 1 : first, settings->trace_first, (int64_t)9e15, &settings->trace_last))
+		return err_fail(err, EXIT_USAGE, "--trace-steps \"%s\" is no range of steps: give the first and the last, such as 11-20",
+			text);
+	return 0;
+}
+
 static int check_reduction(const struct settings *settings, struct err *err)
 {
 	if (settings->grad_dtype == GRAD_BF16 && settings->reduction != REDUCTION_NATIVE)
@@ -246,7 +267,7 @@ static int check(struct settings *settings, const bool *given, struct err *err)
 {
 	if (check_mode(settings, given, err) < 0 || check_data(settings, err) < 0 || derive_slots(settings, err) < 0
 		|| check_schedule(settings, err) < 0 || check_change(settings, err) < 0 || check_checkpoints(settings, err) < 0
-		|| check_reduction(settings, err) < 0)
+		|| check_reduction(settings, err) < 0 || check_trace(settings, err) < 0)
 		return -1;
 	if (settings->device == DEVICE_CUDA)
 		return err_fail(err, EXIT_USAGE, "--device cuda: this build computes on the CPU only; use --device cpu or auto");

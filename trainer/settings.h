@@ -36,7 +36,7 @@ struct settings {
 	int64_t steps, warmup_steps, decay_steps; /* decay_steps may be OPT_AUTO: settings_decay_steps() */
 	double learning_rate, min_learning_rate, weight_decay, beta1, beta2, epsilon, clip;
 	/* operation */
-	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *ckpt_every, *change, *rendezvous;
+	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *ckpt_every, *change, *rendezvous, *trace, *trace_steps;
 	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best, shard_size, ckpt_slots;
 	int64_t threads, bucket_mb, check_replicas;
 	double collective_timeout, rdzv_timeout, save_timeout;
@@ -46,6 +46,7 @@ struct settings {
 	int64_t microbatches;      /* of a step, over all ranks */
 	int64_t slot_microbatches; /* of a slot */
 	struct cadence cadence;    /* ckpt_every */
+	int64_t trace_first, trace_last; /* trace_steps; 0: the first ones of the attempt */
 };
 
 /* Parses and checks the command line; status EXIT_USAGE names the flag and the remedy. --help and --version exit. */

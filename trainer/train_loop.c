@@ -26,6 +26,9 @@ struct loop {
 	bool behind_save;        /* the step before is being saved */
 	struct advice advice;    /* rank 0 */
 	uint64_t agreed;         /* the last step after which all ranks were seen to have the same weights */
+	double communicated;     /* comm_busy() when the step began */
+	double since;            /* trace: when the part of the pass that is being computed began */
+	bool last_pass;          /* it is the slot's last microbatch */
 };
 
 static struct optimizer_config optimizer_of(const struct settings *settings)
@@ -72,6 +75,35 @@ static void give_up_slot(struct loop *loop, int64_t left, const struct err *err)
 	ddp_slot_end(run->ddp, 0, 0);
 }
 
+/* The model's ready callback: each call ends a part of the pass. */
+static void part_done(void *arg, int layer)
+{
+	struct loop *loop = arg;
+	struct trace *trace = loop->run->trace;
+	if (layer == MODEL_FORWARD_DONE)
+		trace_end(trace, loop->since, "forward");
+	else
+		trace_end(trace, loop->since, "backward of layer %d", layer);
+	if (loop->last_pass)
+		ddp_ready(loop->run->ddp, layer);
+	loop->since = trace_begin(trace);
+}
+
+static const struct batch *next_batch(struct loop *loop, struct err *err)
+{
+	double begin = trace_begin(loop->run->trace);
+	const struct batch *batch = feed_next(loop->feed, err);
+	trace_end(loop->run->trace, begin, "data");
+	return batch;
+}
+
+static void end_slot(struct loop *loop, int slot, double loss, int64_t valid)
+{
+	double begin = trace_begin(loop->run->trace);
+	ddp_slot_end(loop->run->ddp, loss, valid);
+	trace_end(loop->run->trace, begin, "end of slot %d", slot);
+}
+
 static void train_slot(struct loop *loop, int slot)
 {
 	struct run *run = loop->run;
@@ -82,17 +114,18 @@ static void train_slot(struct loop *loop, int slot)
 	for (int64_t i = 0; i < microbatches; i++) {
 		double microbatch_loss;
 		int64_t microbatch_valid;
-		const struct batch *batch = loop->fault ? NULL : feed_next(loop->feed, &err);
+		const struct batch *batch = loop->fault ? NULL : next_batch(loop, &err);
 		if (!batch) {
 			give_up_slot(loop, microbatches - i, &err);
 			return;
 		}
-		model_train(run->model, batch, grads, i > 0, &microbatch_loss, &microbatch_valid,
-			i == microbatches - 1 ? ddp_ready : NULL, run->ddp);
+		loop->last_pass = i == microbatches - 1;
+		loop->since = trace_begin(run->trace);
+		model_train(run->model, batch, grads, i > 0, &microbatch_loss, &microbatch_valid, part_done, loop);
 		loss += microbatch_loss;
 		valid += microbatch_valid;
 	}
-	ddp_slot_end(run->ddp, loss, valid);
+	end_slot(loop, slot, loss, valid);
 }
 
 /* The exit status for which this rank must end the run, 0 for none. */
@@ -146,8 +179,11 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	optimizer_begin(&loop->optimizer, step, targets, run->ops->params);
 	ddp_begin(run->ddp, step);
 	int first = ddp_first_slot(run->ddp);
-	for (int slot = first; slot < first + ddp_slot_count(run->ddp); slot++)
+	for (int slot = first; slot < first + ddp_slot_count(run->ddp); slot++) {
+		double begin = trace_begin(run->trace);
 		train_slot(loop, slot);
+		trace_end(run->trace, begin, "slot %d", slot);
+	}
 	struct ddp_control control = { .step = step, .sample_hash = feed_hash(loop->feed), .stop = notice_signal(),
 		.save = save_is_due(run, step), .fault = own_fault(loop),
 		.weights_hash = check_is_due(loop) ? state_weights_hash(&run->state) : 0 };
@@ -173,12 +209,14 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 static void update(struct loop *loop, uint64_t step)
 {
 	struct run *run = loop->run;
+	double begin = trace_begin(run->trace);
 	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
 	state_update(&run->state, ddp_grads(run->ddp), loop->changed);
 	if (loop->changed)
 		model_settle(run->model, run->state.weights);
 	model_bind(run->model, run->state.weights);
 	run->state.step = step;
+	trace_end(run->trace, begin, "update");
 }
 
 /* A metrics file that can't be written is said once, until it can be written again. */
@@ -216,6 +254,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		.tokens_per_second = (double)loop->result.valid / seconds,
 		.milliseconds = seconds * 1e3,
 		.exposed = loop->result.exposed,
+		.communication = comm_busy(run->comm) - loop->communicated,
 		.cost = ddp_cost(run->ddp),
 		.skipped = !loop->changed,
 	};
@@ -250,7 +289,9 @@ static int validate(struct run *run, uint64_t step, double *loss, struct err *er
 	*loss = NAN;
 	if (!run->validation || step == 0 || step % (uint64_t)run->settings.validate_every)
 		return 0;
+	double begin = trace_begin(run->trace);
 	int rc = validation_loss(run->validation, loss, err);
+	trace_end(run->trace, begin, "validation");
 	if (rc < 0)
 		return rc;
 	if (run->ident.rank == 0)
@@ -283,27 +324,36 @@ static void save(struct loop *loop)
 	if (!run->saver)
 		return;
 	pace_save(&run->pace, clock_now());
+	double begin = trace_begin(run->trace);
 	saver_save(run->saver, &run->state, &losses, false);
+	trace_end(run->trace, begin, "hand-over of the save");
 }
 
 static int one_step(struct loop *loop, uint64_t step, struct err *err)
 {
-	double began = clock_now();
+	struct run *run = loop->run;
+	if (trace_file_step(run->trace_file, step, err) < 0)
+		return -1;
+	double began = clock_now(), begin = trace_begin(run->trace);
 	loop->validation_loss = NAN;
+	loop->communicated = comm_busy(run->comm);
 	int rc = compute(loop, step, err);
 	if (rc < 0)
 		return rc;
 	update(loop, step);
+	trace_end(run->trace, begin, "step %" PRIu64, step);
 	tell_step(loop, step, clock_now() - began);
 	loop->behind_save = false;
 	train_loop_take_saves(loop->run);
 	rc = check_finite(loop, step, err);
 	/* A notice leaves little time: the validation of this step is then done by the next attempt, at its start. */
-	bool stopping = loop->result.stop && step < (uint64_t)loop->run->settings.steps;
+	bool stopping = loop->result.stop && step < (uint64_t)run->settings.steps;
 	if (rc == 0 && !stopping)
-		rc = validate(loop->run, step, &loop->validation_loss, err);
+		rc = validate(run, step, &loop->validation_loss, err);
 	if (rc == 0 && !stopping && loop->result.save)
 		save(loop);
+	if (rc == 0 && !stopping)
+		rc = trace_file_finish(run->trace_file, step, false, err);
 	return rc;
 }
 

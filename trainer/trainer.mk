@@ -85,6 +85,9 @@ libtrainer_a_SOURCES += \
 	trainer/settings.c trainer/settings.h \
 	trainer/state.c trainer/state.h \
 	trainer/threads.c trainer/threads.h \
+	trainer/trace.c trainer/trace.h \
+	trainer/trace_clock.c trainer/trace_clock.h \
+	trainer/trace_file.c trainer/trace_file.h \
 	trainer/train_loop.c trainer/train_loop.h \
 	trainer/validate.c trainer/validate.h
 bin_PROGRAMS += muster-train

@@ -58,6 +58,13 @@ static void bad_combinations_name_the_flag(void **state)
 	refused("--data x --model mlp", "--labels");
 	refused("--data x --model mlp --labels y --layers 3", "--layers belongs to --model gpt2");
 	refused("--data x --validate-every 5", "--validation-data");
+	refused("--data x --trace-steps 3-5", "--trace-steps 3-5 has no file: give --trace FILE");
+	for (int i = 0; i < 8; i++) {
+		static const char *const bad[] = { "5-3", "0-3", "-3", "3-", "3-x", "3-4-5", "x", "3-99999999999999999999999999" };
+		char line[200];
+		snprintf(line, sizeof line, "--data x --trace t --trace-steps=%s", bad[i]);
+		refused(line, "is no range of steps");
+	}
 	refused("--data x --device cuda", "--device cuda");
 	refused("--data x --fresh", "--ckpt-dir");
 	refused("--data x --grad-dtype bf16", "--reduction native");

@@ -1,0 +1,84 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# --trace: one file with all ranks' spans on one time axis, whenever the run ends in order; and what metrics say of communication.
+
+load small_run
+
+setup_file() { small_run_prepare; }
+
+setup() { cd "$BATS_FILE_TMPDIR" || return; }
+
+# check_trace FILE RANKS FIRST LAST SLOTS: it is whole and consistent; prints how many spans it has.
+check_trace() { python3 "$MUSTER_TOP/tests/tools/check_trace.py" "$@"; }
+
+@test "three ranks, two slots and buckets each: every span is there, nested, and in time" {
+    several_ranks
+    valid=(--validation-data valid.u16 --validate-every 2)
+    train_world 3 traced --steps 6 --width 128 --vocabulary 8192 --bucket-mb 1 --ckpt-every 2 --trace traced.json --trace-steps 2-5 \
+        "${valid[@]}"
+    check_trace traced.json 3 2 5 8 several
+    grep -q 'steps 2 to 5 are in traced.json, [0-9]* spans' rank0.out
+    # The same bits with and without.
+    train plain --steps 6 --width 128 --vocabulary 8192 --ckpt-every 2 "${valid[@]}"
+    diff <(muster-curve plain) <(muster-curve traced)
+    # Rank 0's line says the same of a step as its spans do.
+    python3 - <<'END'
+import json
+lines = {l["step"]: l for l in map(json.loads, open("traced/metrics-0.jsonl")) if "loss" in l}
+spans = [e for e in json.load(open("traced.json"))["traceEvents"] if e["ph"] == "X" and e["pid"] == 0]
+for step in 2, 3, 4, 5:
+    whole = next(e for e in spans if e["name"] == f"step {step}")
+    inside = [e for e in spans if e["args"]["step"] == step and e["ts"] >= whole["ts"] and e["ts"] + e["dur"] <= whole["ts"] + whole["dur"]]
+    busy = sum(e["dur"] for e in inside if e["tid"] == 1) / 1e3
+    waited = sum(e["dur"] for e in inside if e["name"] == "wait") / 1e3
+    line = lines[step]
+    print(step, line["milliseconds"], whole["dur"] / 1e3, "communication", line["communication_milliseconds"], busy,
+          "exposed", line["exposed_milliseconds"], waited)
+    assert abs(line["milliseconds"] - whole["dur"] / 1e3) < 1
+    assert busy <= line["communication_milliseconds"] + 0.5 and line["communication_milliseconds"] < busy * 1.2 + 2
+    assert abs(line["exposed_milliseconds"] - waited) < 1
+    assert 0 < line["exposed_milliseconds"] <= line["milliseconds"]
+END
+}
+
+@test "the first ten steps are the default; one rank alone; a run that is shorter" {
+    train alone --steps 12 --trace alone.json >alone.out
+    check_trace alone.json 1 1 10 8
+    train alone --steps 15 --change steps --trace later.json
+    check_trace later.json 1 13 15 8
+}
+
+@test "a notice ends the run within the steps: the file has those that were done" {
+    several_ranks
+    start_world 2 noticed --steps 100000 --trace noticed.json --trace-steps 3-90000
+    wait_step noticed 5
+    [ ! -e noticed.json ]
+    kill -TERM "${PIDS[@]}"
+    end_world || [ $? -eq 75 ]
+    last=$(muster-curve noticed | tail -n 1 | cut -d' ' -f1)
+    check_trace noticed.json 2 3 "$last" 8
+    [ -d "noticed/step-$(printf %08d "$last")" ]
+}
+
+@test "ranks that are to trace something else each are told apart" {
+    several_ranks
+    export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME
+    mkdir -p meet
+    RANK=1 LOCAL_RANK=1 train apart --trace apart.json --trace-steps 2-3 >apart1.out 2>&1 3>&- &
+    RANK=0 LOCAL_RANK=0 fails 2 "rank 1 has another --trace or --trace-steps than rank 0" train apart --trace apart.json
+    wait $! && return 1 || [ $? -eq 2 ]
+}
+
+@test "what can't be is said at once, and a full disk costs the trace only" {
+    fails 2 "trace: couldn't create nowhere/t.json.part: No such file" train wrong --trace nowhere/t.json
+    fails 2 '--trace-steps 3-5 has no file' train wrong --trace-steps 3-5
+    fails 2 '--trace-steps "5-3" is no range' train wrong --trace t.json --trace-steps 5-3
+    [ ! -e t.json.part ]
+    train early --steps 3 --trace early.json --trace-steps 50-60 >early.out 2>&1
+    grep -q 'none of the steps 50 to' early.out
+    [ ! -e early.json ] && [ ! -e early.json.part ]
+    ln -s /dev/full full.json.part
+    train full --steps 3 --trace full.json >full.out 2>&1
+    grep -q "trace: couldn't write full.json: No space left on device; the training goes on" full.out
+    [ ! -e full.json ]
+}
