@@ -128,7 +128,7 @@ disk_fails() {
     # The disk is mounted in the cluster's namespaces only.
     cluster run cp -a "$name" "$name-end"
     train_equals_reference "$name-end"
-    ! compgen -G "$JOBS/$name-end/.removing-*"
+    ! compgen -G "$JOBS/$name-end/.removing-*" || false
 }
 
 break_filling() { fill filling; }

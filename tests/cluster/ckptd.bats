@@ -230,7 +230,7 @@ take() {
 killed_in_grace() {
     wait_for 30 saving "$1"
     wait_for 30 no_trainer "$1"
-    ! saved "$1"
+    ! saved "$1" || false
     [ "$(job_state "$3")" = PENDING ]
     cluster run "$MUSTER_PREFIX/libexec/muster-requeue" --running "$2" 0
 }
@@ -293,7 +293,7 @@ kill_trainer() {
     four=$(train killed-four n4 4 all 1000 --ckpt-every 40)
     kill_trainer killed-one "$one"
     kill_trainer killed-four "$four"
-    ! saved killed-four
+    ! saved killed-four || false
     killed_in_grace grace-one "$grace_one" "$take_one"
     killed_in_grace grace-four "$grace_four" "$take_four"
     step_one=$(taken_when_durable grace-one "$take_one")
