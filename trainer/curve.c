@@ -115,8 +115,7 @@ static int compare_ints(const void *a, const void *b)
 	return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
 }
 
-/* The N of all metrics-N.jsonl, ascending, malloc'ed. */
-static int list_attempts(int dirfd, int **attempts, size_t *count, struct err *err)
+int curve_attempts(int dirfd, int **attempts, size_t *count, struct err *err)
 {
 	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -151,7 +150,7 @@ int curve_read(int dirfd, struct curve *curve, struct err *err)
 	AUTO_FREE int *attempts = NULL;
 	size_t count;
 	*curve = (struct curve){ 0 };
-	if (list_attempts(dirfd, &attempts, &count, err) < 0)
+	if (curve_attempts(dirfd, &attempts, &count, err) < 0)
 		return -1;
 	for (size_t i = 0; i < count; i++) {
 		if (read_attempt(dirfd, attempts[i], curve, err) < 0) {

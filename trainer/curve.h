@@ -24,6 +24,8 @@ struct curve {
 /* Reads every metrics-N.jsonl of the folder in the order of N. Status EXIT_DATA names file and line of what can't be
  * read, except the last line of a file. */
 int curve_read(int dirfd, struct curve *curve, struct err *err);
+/* The N of all metrics-N.jsonl of the folder, ascending, malloc'ed; NULL when there are none. */
+int curve_attempts(int dirfd, int **attempts, size_t *count, struct err *err);
 void curve_clear(struct curve *curve);
 
 /* "step loss-bits loss norm-bits norm [validation-bits validation]", one line a step. */

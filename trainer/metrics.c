@@ -104,10 +104,10 @@ int metrics_step(struct metrics *metrics, const struct metrics_step *step, struc
 	char line[704], loss[32], norm[32], rate[32], time[32];
 	snprintf(line, sizeof line, "{\"step\": %llu, \"loss\": %s, \"loss_bits\": \"%08x\", \"norm\": %s, \"norm_bits\": "
 		"\"%08x\", \"learning_rate\": %s, \"tokens_per_second\": %.1f, \"milliseconds\": %.3f, \"exposed_milliseconds\": "
-		"%.3f, \"communication_milliseconds\": %.3f, \"uneven\": %.4f, \"sent_bytes\": %zu, \"ring_bytes\": %zu, \"skipped\": %s, \"time\": \"%s\"}\n",
+		"%.3f, \"communication_milliseconds\": %.3f, \"ranks\": %d, \"uneven\": %.4f, \"sent_bytes\": %zu, \"ring_bytes\": %zu, \"skipped\": %s, \"time\": \"%s\"}\n",
 		(unsigned long long)step->step, number(step->loss, loss), bytes_of_float(step->loss), number(step->norm, norm),
 		bytes_of_float(step->norm), number(step->learning_rate, rate), step->tokens_per_second, step->milliseconds,
-		step->exposed * 1e3, step->communication * 1e3, step->cost.uneven, step->cost.sent, step->cost.ring, step->skipped ? "true" : "false",
+		step->exposed * 1e3, step->communication * 1e3, step->ranks, step->cost.uneven, step->cost.sent, step->cost.ring, step->skipped ? "true" : "false",
 		clock_iso8601(clock_wall(), time, sizeof time));
 	return append(metrics, line, err);
 }

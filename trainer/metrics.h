@@ -14,6 +14,7 @@ struct metrics_step {
 	uint64_t step;
 	float loss, norm, learning_rate;
 	double tokens_per_second, milliseconds, exposed, communication; /* the last two in seconds */
+	int ranks;
 	struct ddp_cost cost;
 	bool skipped; /* the update was left out, the loss or the norm is not finite */
 };

@@ -255,6 +255,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		.milliseconds = seconds * 1e3,
 		.exposed = loop->result.exposed,
 		.communication = comm_busy(run->comm) - loop->communicated,
+		.ranks = run->ident.world_size,
 		.cost = ddp_cost(run->ddp),
 		.skipped = !loop->changed,
 	};

@@ -82,6 +82,7 @@ libtrainer_a_SOURCES += \
 	trainer/run.h \
 	trainer/saver.c trainer/saver.h \
 	trainer/savers.c trainer/savers.h \
+	trainer/scaling.c trainer/scaling.h \
 	trainer/settings.c trainer/settings.h \
 	trainer/state.c trainer/state.h \
 	trainer/threads.c trainer/threads.h \

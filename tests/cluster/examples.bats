@@ -76,12 +76,34 @@ finished() { job_wait "$1" 90 COMPLETED && train_equals_reference "shared/$2"; }
 }
 array_ended() { [ -z "$(cluster run squeue -h -j "$1" 2>/dev/null)" ]; }
 
-@test "a scaling study, with its table" {
+@test "a scaling study: table, JSON and plot say what the metrics say" {
     id=$(paste_line scaling.sbatch)
     job_wait "$id" 120 COMPLETED
     cat "$(job_output "$id")"
-    [ "$(grep -cE '^ +[124] +[1-9][0-9]* +[0-9]+\.[0-9][0-9]$' "$(job_output "$id")")" -eq 3 ]
-    grep -q '^ *1 .* 1\.00$' "$(job_output "$id")"
+    grep -q '^ranks  tokens/s  speedup  efficiency ' "$(job_output "$id")"
+    command -v gnuplot >/dev/null && [ -s "$JOBS/shared/scaling/scaling.png" ] ||
+        [ "$(grep -cE '^ +[248]  #+\.*  [0-9.]+%$' "$(job_output "$id")")" -eq 3 ]
+    python3 - "$JOBS/shared/scaling" "$(job_output "$id")" <<'END2'
+import json, re, statistics, sys
+runs = json.load(open(sys.argv[1] + "/scaling.json"))["runs"]
+table = [line.split() for line in open(sys.argv[2]) if re.match(r" +\d+ +\d+ +\d+\.\d\d +\d", line)]
+assert [run["ranks"] for run in runs] == [2, 4, 8] == [int(row[0]) for row in table], (runs, table)
+for run, row, nodes in zip(runs, table, (1, 2, 4)):
+    lines = [json.loads(line) for line in open(f"{sys.argv[1]}/nodes-{nodes}/metrics-0.jsonl")]
+    lines = [line for line in lines if "loss" in line][10:]
+    median = lambda of: statistics.median(map(of, lines))
+    near = lambda a, b: abs(a - b) <= 1e-6 * abs(b) + 1e-9
+    assert len(lines) == run["steps"] > 100 and {line["ranks"] for line in lines} == {run["ranks"]}
+    assert near(run["tokens_per_second"], median(lambda l: l["tokens_per_second"]))
+    for name in "milliseconds", "communication_milliseconds", "exposed_milliseconds":
+        assert near(run[name], median(lambda l: l[name])) and run[name] > 0, (name, run)
+    assert near(run["hidden_milliseconds"], median(lambda l: max(l["communication_milliseconds"] - l["exposed_milliseconds"], 0)))
+    assert near(run["speedup"], run["tokens_per_second"] / runs[0]["tokens_per_second"])
+    assert near(run["efficiency"], run["speedup"] * 2 / run["ranks"])
+    assert row[1] == "%.0f" % run["tokens_per_second"] and row[3] == "%.1f%%" % (100 * run["efficiency"]), row
+    assert row[4:] == ["%.1f" % run["milliseconds"]] + ["%.2f" % run[k + "_milliseconds"]
+                                                      for k in ("communication", "hidden", "exposed")], row
+END2
 }
 
 @test "from four nodes to the three that are left, and the same bits" {
