@@ -464,14 +464,16 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask_first, struct answe
 	/* The last round of asking is part of the time, so that those who are missing are named within it. */
 	double inquest = shorter(INQUEST_SECONDS, timeout / 5);
 	struct deadline deadline = { pmix->until.at - inquest };
-	double pause = client.fences_lost ? RETRY_SECONDS : shorter(PATIENCE_SECONDS, timeout / 2);
+	/* All asking all is more than the servers of a large world can answer while it starts: it must rarely come to that. */
+	double scale = 1 + pmix->world_size / SMALL_WORLD;
+	double pause = client.fences_lost ? RETRY_SECONDS : shorter(scale * PATIENCE_SECONDS, timeout / 2);
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
 	if (!seen)
 		return err_set(err, "rendezvous: no memory for %d ranks", pmix->world_size);
 	/* Not asked: the server of this node does not even answer for its own ranks while it looks for one whose node has none. */
 	if (client.self.rank < (pmix_rank_t)pmix->world_size)
 		seen[client.self.rank] = true;
-	double soon = shorter(ROLL_SECONDS, pause / 5);
+	double soon = shorter(scale * ROLL_SECONDS, pause / 5);
 	if (ask_first ? came_soon(pmix, key, seen, soon) : answer_wait(answer, deadline_in(soon)) == PMIX_SUCCESS)
 		return 0;
 	if (ask_first)
