@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CLUSTER = os.path.join(HERE, "..", "tests", "cluster", "cluster")
 PARTS = ("small", "torch", "scale")
 NODES, RANKS = 4, 8
-LIMIT, LARGE_LIMIT = 15, 240
+LIMIT, LARGE_LIMIT = 15, 120
 MESH_RANKS = 64  # n (n - 1) / 2 connections on one machine: beyond that only the rendezvous is measured
 AIM_FENCE, AIM_TORCH = 1.2, 5
 
@@ -45,7 +45,7 @@ def run(nodes, ranks, command, limit=LIMIT, user=1):
             if line.startswith(f"rank {ranks} ")]
     if done.returncode or len(rows) != ranks:
         sys.exit(f"launch: {' '.join(map(str, command))} ended with {done.returncode}, {len(rows)} of {ranks} ranks:\n" +
-                 done.stderr[-2000:])
+                 done.stderr[:2000])
     return rows
 
 
@@ -144,7 +144,7 @@ def measure_scale(options):
         if ranks <= MESH_RANKS:
             rows.append(Contestant(f"muster, mesh, {ranks}", options.nodes, ranks, named["mesh"], limit))
         print(f"{ranks} ranks on {options.nodes} nodes; load {os.getloadavg()[0]:.1f}", flush=True)
-        for _ in range(options.rounds if ranks <= 64 else max(3, options.rounds // 4)):
+        for _ in range(options.rounds if ranks <= 64 else min(3 if ranks <= 256 else 2, options.rounds)):
             for one in rows:
                 one.round()
         for one in rows:

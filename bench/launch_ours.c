@@ -9,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/auto.h"
 #include "launch/rdzv.h"
 #include "trainer/comm.h"
 
-#define TIMEOUT 60
+#define TIMEOUT 240
+#define LEAVE_MICROSECONDS 10000 /* after the rank before: a PMIx server too busy to hear a farewell for 2 s has the step killed */
 
 static double now(void)
 {
@@ -89,6 +91,7 @@ int main(int argc, char **argv)
 	printf("rank %d exec=%.6f main=%.6f identity=%.6f open=%.6f usable=%.6f\n", ident.world_size, 1e-9 * atof(exec), stages.main,
 		stages.identity, stages.open, stages.usable);
 	fflush(stdout);
+	usleep((useconds_t)ident.rank * LEAVE_MICROSECONDS);
 	rdzv_close(rdzv, 1);
 	return EXIT_OK;
 }
