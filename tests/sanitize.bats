@@ -58,7 +58,7 @@ run_tests() {
 # OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its own.
 @test "data races" {
     local names=(test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_parts)
-    build sanitize-thread thread "${names[@]/#/tests/unit/}" tests/unit/test_comm muster-ckptd -- --disable-openmp
+    build sanitize-thread thread "${names[@]/#/tests/unit/}" tests/unit/test_comm tests/unit/test_trace muster-ckptd -- --disable-openmp
     cd "$MUSTER_BUILD/sanitize-thread"
     communicate 3>&- &
     run_tests "${names[@]}"
@@ -71,6 +71,8 @@ run_tests() {
 communicate() {
     TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" CMOCKA_MESSAGE_OUTPUT=TAP \
         timeout 120 tests/unit/test_comm >test_comm.out 2>&1 </dev/null || :
+    TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" timeout 60 tests/unit/test_trace >test_trace.out 2>&1 \
+        </dev/null || tail -n 30 test_trace.out
     grep -A 30 'Sanitizer:' test_comm.out || :
     [ "$(grep -cE '^(not )?ok ' test_comm.out)" -eq "$(sed -n 's/^1\.\.//p' test_comm.out)" ]
 }

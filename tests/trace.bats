@@ -82,3 +82,22 @@ END
     grep -q "trace: couldn't write full.json: No space left on device; the training goes on" full.out
     [ ! -e full.json ]
 }
+
+@test "muster-curve --scaling: one rank against two, and what it refuses" {
+    several_ranks
+    train scale1 --steps 20 >/dev/null 2>&1
+    train_world 2 scale2 --steps 20 >/dev/null 2>&1
+    run muster-curve --scaling --bars --skip 5 --json scaling.json scale1 scale2
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ ${lines[1]} =~ ^' '+1\ +[0-9]+\ +1\.00\ +100\.0% && ${lines[2]} =~ ^' '+2' ' && ${lines[4]} = *' 100.0%' ]]
+    python3 -c 'import json; r = json.load(open("scaling.json"))["runs"]; assert [(x["ranks"], x["steps"]) for x in r] == [(1, 15), (2, 15)]
+assert r[0]["efficiency"] == 1 and r[1]["communication_milliseconds"] > 0'
+    fails 65 "scale2: scaling: metrics-0.jsonl has 20 steps with all numbers, of which the first 20" \
+        muster-curve --scaling --skip 20 scale2
+    fails 65 "couldn't open the folder nowhere" muster-curve --scaling scale1 nowhere
+    fails 1 "couldn't write nowhere/x.json: No such file" muster-curve --scaling --json nowhere/x.json scale1
+    fails 2 "give one checkpoint directory" muster-curve scale1 scale2
+    fails 2 "--json and --bars go with --scaling" muster-curve --bars scale1
+    fails 2 "--skip x is no number" muster-curve --scaling --skip x scale1
+}

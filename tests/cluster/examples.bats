@@ -77,8 +77,14 @@ finished() { job_wait "$1" 90 COMPLETED && train_equals_reference "shared/$2"; }
 array_ended() { [ -z "$(cluster run squeue -h -j "$1" 2>/dev/null)" ]; }
 
 @test "a scaling study: table, JSON and plot say what the metrics say" {
+    # The last of its three steps is the one whose trace is left: eight ranks on four nodes.
+    TRAIN_ARGS+=" --trace shared/scaling/trace.json"
     id=$(paste_line scaling.sbatch)
     job_wait "$id" 120 COMPLETED
+    python3 "$MUSTER_TOP/tests/tools/check_trace.py" "$JOBS/shared/scaling/trace.json" 8 1 10 8
+    for k in 0 1 2 3 4 5 6 7; do
+        grep -q "\"process_name\", \"args\": {\"name\": \"rank $k on n$((k / 2 + 1))\"}" "$JOBS/shared/scaling/trace.json"
+    done
     cat "$(job_output "$id")"
     grep -q '^ranks  tokens/s  speedup  efficiency ' "$(job_output "$id")"
     command -v gnuplot >/dev/null && [ -s "$JOBS/shared/scaling/scaling.png" ] ||
