@@ -21,7 +21,7 @@ struct ident {
 /* The name of an environment variable to its value, or NULL; getenv in real use, a table in tests. */
 typedef const char *ident_env(const char *name, void *arg);
 
-/* What the PMIx server said of this process; filled in by launch/rdzv_pmix.c. */
+/* What the PMIx server said of this process; filled in by launch/pmix_client.c. */
 struct ident_pmix {
 	int rank, world_size;
 	int local_rank, local_world_size; /* -1: not said */
@@ -41,7 +41,7 @@ int ident_decide(struct ident *ident, const struct ident_pmix *pmix, ident_env *
 int ident_tasks_on_node(const char *coded, int node);
 
 /* ident_decide() over the real environment, asking the PMIx server this process was started under (if any).
- * Defined in launch/ident_discover.c, since only launch/rdzv_pmix.c may speak PMIx. */
+ * Defined in launch/ident_discover.c, since only launch/ may speak PMIx. */
 int ident_discover(struct ident *ident, struct err *err);
 
 /* Steps from this number on are none that srun has made: salloc's shell, a batch script (slurm.h). */

@@ -17,7 +17,7 @@ liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
 liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 liblaunch_la_LIBADD = $(PMIX_LIBS)
 if HAVE_PMIX
-liblaunch_la_SOURCES += launch/rdzv_pmix.c
+liblaunch_la_SOURCES += launch/rdzv_pmix.c launch/pmix_client.c launch/pmix_client.h
 endif
 
 # The NCCL communicator over it, for those who make one. NCCL itself is loaded when it is needed.

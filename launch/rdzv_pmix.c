@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous through the PMIx server of the launcher (Slurm's mpi/pmix, prterun): the only file that speaks PMIx.
- *
- * No call of PMIx is waited for by PMIx itself: Slurm ignores PMIX_TIMEOUT, and a fence that does not complete names
- * nobody. The calls are the non-blocking ones, waited for with our own deadline; what returns too late finds its
- * struct answer still there, since the caller and the callback each hold a reference to it.
+/* Rendezvous through the PMIx server of the launcher (Slurm's mpi/pmix, prterun).
  *
  * In Slurm (22.05 to 26.05) a fence can hang for ever. Its data goes round a ring of the nodes, and a slurmstepd hands on
  * what comes also while it still forks its own tasks, for which it has dropped its privileges: then it can't decode the
@@ -17,8 +13,6 @@
  *
  * While Slurm's server of a node looks for a node that does not answer, it gives no answers for the others either. Who is
  * missing is therefore also asked among the ranks themselves (launch/roll_call.h). */
-#include <pmix.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,11 +23,10 @@
 #include "common/auto.h"
 #include "common/log.h"
 #include "common/process.h"
+#include "launch/pmix_client.h"
 #include "launch/rdzv_provider.h"
 #include "launch/roll_call.h"
 
-#define INIT_SECONDS 60.0
-#define LOCAL_SECONDS 10.0
 #define ROLL_SECONDS 1.0     /* with PMIx's own fence, before the ranks call the roll */
 #define PATIENCE_SECONDS 5.0 /* with PMIx's own fence, before the ranks are asked one by one */
 #define INQUEST_SECONDS 5.0  /* for their answers */
@@ -47,195 +40,6 @@
 #define FENCE_KEY "muster-fence.%d"
 #define NODE_SIZE 256
 
-/* PMIx can be initialised once in a process; identity and rendezvous share it. */
-static struct {
-	bool open, lost;
-	bool fences_lost; /* one has not completed: those after it would not either */
-	pmix_proc_t self;
-} client;
-
-struct answer {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	int references;
-	bool done;
-	pmix_status_t status;
-	long number;   /* of an integer value */
-	char *bytes;   /* of a string or byte object, with a NUL behind */
-	size_t size;
-	pmix_info_t info; /* of the call: PMIx reads it after the call has returned */
-};
-
-static struct answer *answer_create(struct err *err)
-{
-	struct answer *answer = calloc(1, sizeof *answer);
-	if (!answer) {
-		err_set(err, "rendezvous: no memory");
-		return NULL;
-	}
-	deadline_condition(&answer->changed);
-	pthread_mutex_init(&answer->lock, NULL);
-	answer->references = 2;
-	return answer;
-}
-
-static void answer_drop(struct answer *answer)
-{
-	pthread_mutex_lock(&answer->lock);
-	int left = --answer->references;
-	pthread_mutex_unlock(&answer->lock);
-	if (left > 0)
-		return;
-	pthread_cond_destroy(&answer->changed);
-	pthread_mutex_destroy(&answer->lock);
-	free(answer->bytes);
-	free(answer);
-}
-
-/* The callback's side: from now on `status` counts. */
-static void answer_give(struct answer *answer, pmix_status_t status)
-{
-	pthread_mutex_lock(&answer->lock);
-	answer->status = status;
-	answer->done = true;
-	pthread_cond_signal(&answer->changed);
-	pthread_mutex_unlock(&answer->lock);
-	answer_drop(answer);
-}
-
-/* The caller's side: PMIX_ERR_TIMEOUT when the deadline passes first. */
-static pmix_status_t answer_wait(struct answer *answer, struct deadline deadline)
-{
-	struct timespec until = deadline_timespec(deadline);
-	pthread_mutex_lock(&answer->lock);
-	while (!answer->done && pthread_cond_timedwait(&answer->changed, &answer->lock, &until) == 0)
-		;
-	pmix_status_t status = answer->done ? answer->status : PMIX_ERR_TIMEOUT;
-	pthread_mutex_unlock(&answer->lock);
-	return status;
-}
-
-static char *copy_bytes(const char *from, size_t size)
-{
-	char *copy = malloc(size + 1);
-	if (!copy)
-		return NULL;
-	if (size)
-		memcpy(copy, from, size);
-	copy[size] = '\0';
-	return copy;
-}
-
-static pmix_status_t copy_value(struct answer *answer, const pmix_value_t *value)
-{
-	switch (value->type) {
-	case PMIX_UINT16: answer->number = value->data.uint16; return PMIX_SUCCESS;
-	case PMIX_UINT32: answer->number = value->data.uint32; return PMIX_SUCCESS;
-	case PMIX_PROC_RANK: answer->number = value->data.rank; return PMIX_SUCCESS;
-	case PMIX_STRING:
-		answer->size = strlen(value->data.string);
-		answer->bytes = copy_bytes(value->data.string, answer->size);
-		return answer->bytes ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
-	case PMIX_BYTE_OBJECT:
-		answer->size = value->data.bo.size;
-		answer->bytes = copy_bytes(value->data.bo.bytes, answer->size);
-		return answer->bytes ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
-	default:
-		return PMIX_ERR_TYPE_MISMATCH;
-	}
-}
-
-static void on_value(pmix_status_t status, pmix_value_t *value, void *arg)
-{
-	struct answer *answer = arg;
-	if (status == PMIX_SUCCESS)
-		status = value ? copy_value(answer, value) : PMIX_ERR_NOT_FOUND;
-	answer_give(answer, status);
-}
-
-/* Asks for a key of a rank (PMIX_RANK_WILDCARD: of the job). NULL on error; else answer_wait() and answer_drop(). With
- * `refresh` the rank itself is asked again for what it has published since. */
-static struct answer *ask(pmix_rank_t rank, const char *key, bool refresh, struct err *err)
-{
-	struct answer *answer = answer_create(err);
-	if (!answer)
-		return NULL;
-	pmix_proc_t proc;
-	PMIX_LOAD_PROCID(&proc, client.self.nspace, rank);
-	PMIX_INFO_LOAD(&answer->info, PMIX_GET_REFRESH_CACHE, &refresh, PMIX_BOOL);
-	pmix_status_t status = PMIx_Get_nb(&proc, key, refresh ? &answer->info : NULL, refresh, on_value, answer);
-	if (status != PMIX_SUCCESS)
-		answer_give(answer, status);
-	return answer;
-}
-
-/* A number that the server has told us at start; -1 when it has not. */
-static int ask_number(pmix_rank_t rank, const char *key)
-{
-	struct answer *answer = ask(rank, key, false, NULL);
-	if (!answer)
-		return -1;
-	int number = answer_wait(answer, deadline_in(LOCAL_SECONDS)) == PMIX_SUCCESS && !answer->bytes ? (int)answer->number : -1;
-	answer_drop(answer);
-	return number;
-}
-
-static void *init_thread(void *arg)
-{
-	struct answer *answer = arg;
-	answer_give(answer, PMIx_Init(&client.self, NULL, 0));
-	return NULL;
-}
-
-/* A client that dies without PMIx_Finalize has its whole step killed by Slurm, also when it only had a usage error. */
-static void finalize_at_exit(void)
-{
-	if (client.open && !client.lost)
-		PMIx_Finalize(NULL, 0);
-	client.open = false;
-}
-
-static int init_client(struct err *err)
-{
-	if (client.open)
-		return 0;
-	struct answer *answer = answer_create(err);
-	if (!answer)
-		return -1;
-	pthread_t thread;
-	if (pthread_create(&thread, NULL, init_thread, answer) != 0)
-		answer_give(answer, PMIX_ERR_OUT_OF_RESOURCE);
-	else
-		pthread_detach(thread);
-	pmix_status_t status = answer_wait(answer, deadline_in(INIT_SECONDS));
-	answer_drop(answer);
-	if (status != PMIX_SUCCESS)
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't reach the PMIx server of this node: %s",
-			PMIx_Error_string(status));
-	client.open = true;
-	atexit(finalize_at_exit);
-	return 0;
-}
-
-int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
-{
-	if (init_client(err) < 0)
-		return -1;
-	pmix_rank_t self = client.self.rank;
-	*pmix = (struct ident_pmix){
-		.rank = (int)self,
-		.world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE),
-		.local_rank = ask_number(self, PMIX_LOCAL_RANK),
-		.local_world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE),
-		.node_rank = ask_number(self, PMIX_NODEID),
-		.node_count = ask_number(PMIX_RANK_WILDCARD, PMIX_NUM_NODES),
-	};
-	snprintf(pmix->nspace, sizeof pmix->nspace, "%s", client.self.nspace);
-	if (pmix->world_size < 1)
-		return err_set(err, "identity: couldn't learn the world size from the PMIx server of %s", pmix->nspace);
-	return 1;
-}
-
 struct pmix {
 	int world_size, attempt, fences;
 	bool ask_first;        /* the first fence is made of questions */
@@ -248,7 +52,7 @@ struct pmix {
 static void node_of(int rank, char *node, size_t size)
 {
 	node[0] = '\0';
-	struct answer *answer = ask((pmix_rank_t)rank, PMIX_HOSTNAME, false, NULL);
+	struct answer *answer = pmix_client_ask((pmix_rank_t)rank, PMIX_HOSTNAME, false, NULL);
 	if (!answer)
 		return;
 	if (answer_wait(answer, deadline_in(1)) == PMIX_SUCCESS && answer->bytes)
@@ -256,34 +60,12 @@ static void node_of(int rank, char *node, size_t size)
 	answer_drop(answer);
 }
 
-static void *commit_thread(void *arg)
-{
-	answer_give(arg, PMIx_Commit());
-	return NULL;
-}
-
-/* PMIx_Commit waits for the server's answer (4.2), and has no form that does not. */
-static pmix_status_t commit(double timeout)
-{
-	pthread_t thread;
-	struct answer *answer = answer_create(NULL);
-	if (!answer)
-		return PMIX_ERR_NOMEM;
-	if (pthread_create(&thread, NULL, commit_thread, answer) != 0)
-		answer_give(answer, PMIX_ERR_OUT_OF_RESOURCE);
-	else
-		pthread_detach(thread);
-	pmix_status_t status = answer_wait(answer, deadline_in(timeout));
-	answer_drop(answer);
-	return status;
-}
-
 /* For the next fence to publish. */
 static int put(const char *key, const void *value, size_t size, struct err *err)
 {
 	pmix_value_t packed;
 	/* One byte more than the value, since an empty byte object is not a value to PMIx. */
-	char *bytes = copy_bytes(value, size);
+	char *bytes = pmix_client_copy(value, size);
 	if (!bytes)
 		return err_set(err, "rendezvous: no memory for %zu bytes", size);
 	PMIX_VALUE_CONSTRUCT(&packed);
@@ -302,9 +84,9 @@ static int publish(const char *fence, double timeout, struct err *err)
 {
 	if (put(fence, "", 0, err) < 0)
 		return -1;
-	pmix_status_t status = commit(timeout);
+	pmix_status_t status = pmix_client_commit(timeout);
 	if (status == PMIX_ERR_TIMEOUT) {
-		client.lost = true;
+		pmix_client.lost = true;
 		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: the PMIx server of this node gave no answer "
 			"within %g s: its slurmstepd, or mpirun's daemon, hangs", fence, timeout);
 	}
@@ -324,7 +106,7 @@ static bool all_came(const struct pmix *pmix, const char *key, bool *seen, bool 
 		return false;
 	for (int rank = 0; rank < pmix->world_size; rank++)
 		if (!seen[rank])
-			answers[rank] = ask((pmix_rank_t)rank, key, again, NULL);
+			answers[rank] = pmix_client_ask((pmix_rank_t)rank, key, again, NULL);
 	for (int rank = 0; rank < pmix->world_size; rank++) {
 		if (answers[rank]) {
 			seen[rank] = answer_wait(answers[rank], deadline) == PMIX_SUCCESS;
@@ -364,8 +146,8 @@ static void call_roll(struct pmix *pmix, int fence)
 	char run[PMIX_MAX_NSLEN + 40];
 	if (!pmix->roll_tried) {
 		AUTO_FREE const char **nodes = pmix->world_size <= ROLL_CALL_WORLD_MAX ? all_nodes(pmix->world_size) : NULL;
-		snprintf(run, sizeof run, "%s %d %d", client.self.nspace, pmix->attempt, pmix->world_size);
-		const struct roll_call_plan plan = { .rank = (int)client.self.rank, .world_size = pmix->world_size, .nodes = nodes,
+		snprintf(run, sizeof run, "%s %d %d", pmix_client.self.nspace, pmix->attempt, pmix->world_size);
+		const struct roll_call_plan plan = { .rank = (int)pmix_client.self.rank, .world_size = pmix->world_size, .nodes = nodes,
 			.run = run, .key = getenv(ROLL_CALL_KEY) };
 		pmix->roll_tried = true;
 		pmix->roll = nodes ? roll_call_begin(&plan, &err) : NULL;
@@ -386,7 +168,7 @@ static int missing_error(const struct pmix *pmix, int fence, bool *seen, double 
 		node_of(rank, node, sizeof node);
 		rank_list_add(&missing, rank, node);
 	}
-	client.lost = true;
+	pmix_client.lost = true;
 	return rank_list_error(&missing, pmix->world_size, timeout, err);
 }
 
@@ -417,10 +199,10 @@ static double shorter(double a, double b)
 /* Marks the ranks of this node, which the server lists as "2,3". */
 static void mark_near(const struct pmix *pmix, bool *near)
 {
-	struct answer *answer = ask(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, false, NULL);
+	struct answer *answer = pmix_client_ask(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, false, NULL);
 	if (!answer)
 		return;
-	if (answer_wait(answer, deadline_in(LOCAL_SECONDS)) == PMIX_SUCCESS && answer->bytes)
+	if (answer_wait(answer, deadline_in(PMIX_LOCAL_SECONDS)) == PMIX_SUCCESS && answer->bytes)
 		for (char *at = answer->bytes; *at; at += *at == ',') {
 			long rank = strtol(at, &at, 10);
 			if (rank >= 0 && rank < pmix->world_size)
@@ -466,13 +248,13 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask_first, struct answe
 	struct deadline deadline = { pmix->until.at - inquest };
 	/* All asking all is more than the servers of a large world can answer while it starts: it must rarely come to that. */
 	double scale = 1 + pmix->world_size / SMALL_WORLD;
-	double pause = client.fences_lost ? RETRY_SECONDS : shorter(scale * PATIENCE_SECONDS, timeout / 2);
+	double pause = pmix_client.fences_lost ? RETRY_SECONDS : shorter(scale * PATIENCE_SECONDS, timeout / 2);
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
 	if (!seen)
 		return err_set(err, "rendezvous: no memory for %d ranks", pmix->world_size);
 	/* Not asked: the server of this node does not even answer for its own ranks while it looks for one whose node has none. */
-	if (client.self.rank < (pmix_rank_t)pmix->world_size)
-		seen[client.self.rank] = true;
+	if (pmix_client.self.rank < (pmix_rank_t)pmix->world_size)
+		seen[pmix_client.self.rank] = true;
 	double soon = shorter(scale * ROLL_SECONDS, pause / 5);
 	if (ask_first ? came_soon(pmix, key, seen, soon) : answer_wait(answer, deadline_in(soon)) == PMIX_SUCCESS)
 		return 0;
@@ -487,7 +269,7 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask_first, struct answe
 		if (roll_call_is_keyed(pmix->roll))
 			roll_call_mark(pmix->roll, (uint32_t)fence, seen);
 		if (all_came(pmix, key, seen, true, last ? inquest : shorter(INQUEST_SECONDS, deadline_left(deadline)))) {
-			client.fences_lost |= !ask_first;
+			pmix_client.fences_lost |= !ask_first;
 			return 0;
 		}
 		if (last)
@@ -508,7 +290,7 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 	pmix->until = deadline_in(timeout);
 	if (publish(key, timeout, err) < 0)
 		return -1;
-	struct answer *answer = start_fence(!ask_first && !client.fences_lost, err);
+	struct answer *answer = start_fence(!ask_first && !pmix_client.fences_lost, err);
 	if (!answer)
 		return -1;
 	int rc = wait_fence(pmix, fence, ask_first, answer, key, timeout, err);
@@ -529,9 +311,9 @@ static double process_age(void)
 /* Meets nobody: that is for the first fence. */
 static void *pmix_open(const struct ident *ident, double timeout, struct err *err)
 {
-	if (init_client(err) < 0)
+	if (pmix_client_open(err) < 0)
 		return NULL;
-	bool can_hang = ident->node_count > 1 && strncmp(client.self.nspace, "slurm.", 6) == 0;
+	bool can_hang = ident->node_count > 1 && strncmp(pmix_client.self.nspace, "slurm.", 6) == 0;
 	bool small = ident->world_size <= SMALL_WORLD && ident->node_count <= SMALL_WORLD_NODES;
 	if (can_hang && !small)
 		deadline_sleep(deadline_in(timeout / 2), SETTLE_SECONDS - process_age());
@@ -571,7 +353,7 @@ static int pmix_get(void *state, int rank, const char *key, void **value, size_t
 	bool found = false, refresh = false;
 	snprintf(full, sizeof full, PUT_KEY, key);
 	do {
-		struct answer *answer = ask((pmix_rank_t)rank, full, refresh, err);
+		struct answer *answer = pmix_client_ask((pmix_rank_t)rank, full, refresh, err);
 		if (!answer)
 			return -1;
 		status = answer_wait(answer, deadline);
@@ -588,7 +370,7 @@ static int pmix_get(void *state, int rank, const char *key, void **value, size_t
 
 static void pmix_abort(void *state, int status, const char *why)
 {
-	client.lost = true;
+	pmix_client.lost = true;
 	PMIx_Abort(status, why, NULL, 0);
 }
 
@@ -596,9 +378,9 @@ static void pmix_close(void *state, int orderly)
 {
 	struct pmix *pmix = state;
 	if (!orderly)
-		client.lost = true;
+		pmix_client.lost = true;
 	roll_call_end(pmix->roll);
-	finalize_at_exit();
+	pmix_client_close();
 	free(state);
 }
 

@@ -57,7 +57,7 @@ may() {
     may trainer common launch checkpoint lib
     # Foreign headers that are kept in one place.
     [ "$(cd "$MUSTER_TOP" && grep -rlE 'slurm/spank\.h' --include=*.[ch] plugin | grep -v '^plugin/spank_')" = "" ]
-    [ "$(cd "$MUSTER_TOP" && grep -rl '<pmix' --include=*.[ch] common launch doctor plugin checkpoint lib trainer)" = launch/rdzv_pmix.c ]
+    [ "$(cd "$MUSTER_TOP" && grep -rl '<pmix' --include=*.[ch] common launch doctor plugin checkpoint lib trainer)" = launch/pmix_client.h ]
     [ "$(cd "$MUSTER_TOP" && grep -rlE '<nccl' --include=*.[ch] common launch doctor plugin checkpoint lib trainer |
         grep -vE '^launch/nccl_|^trainer/comm_nccl')" = "" ]
 }

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/pmix_client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/ident.h"
+#include "launch/rdzv_provider.h"
+
+#define INIT_SECONDS 60.0
+
+struct pmix_client pmix_client;
+
+struct answer *answer_create(struct err *err)
+{
+	struct answer *answer = calloc(1, sizeof *answer);
+	if (!answer) {
+		err_set(err, "rendezvous: no memory");
+		return NULL;
+	}
+	deadline_condition(&answer->changed);
+	pthread_mutex_init(&answer->lock, NULL);
+	answer->references = 2;
+	return answer;
+}
+
+void answer_drop(struct answer *answer)
+{
+	pthread_mutex_lock(&answer->lock);
+	int left = --answer->references;
+	pthread_mutex_unlock(&answer->lock);
+	if (left > 0)
+		return;
+	pthread_cond_destroy(&answer->changed);
+	pthread_mutex_destroy(&answer->lock);
+	free(answer->bytes);
+	free(answer);
+}
+
+void answer_give(struct answer *answer, pmix_status_t status)
+{
+	pthread_mutex_lock(&answer->lock);
+	answer->status = status;
+	answer->done = true;
+	pthread_cond_signal(&answer->changed);
+	pthread_mutex_unlock(&answer->lock);
+	answer_drop(answer);
+}
+
+pmix_status_t answer_wait(struct answer *answer, struct deadline deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	pthread_mutex_lock(&answer->lock);
+	while (!answer->done && pthread_cond_timedwait(&answer->changed, &answer->lock, &until) == 0)
+		;
+	pmix_status_t status = answer->done ? answer->status : PMIX_ERR_TIMEOUT;
+	pthread_mutex_unlock(&answer->lock);
+	return status;
+}
+
+char *pmix_client_copy(const char *from, size_t size)
+{
+	char *copy = malloc(size + 1);
+	if (!copy)
+		return NULL;
+	if (size)
+		memcpy(copy, from, size);
+	copy[size] = '\0';
+	return copy;
+}
+
+static pmix_status_t copy_value(struct answer *answer, const pmix_value_t *value)
+{
+	switch (value->type) {
+	case PMIX_UINT16: answer->number = value->data.uint16; return PMIX_SUCCESS;
+	case PMIX_UINT32: answer->number = value->data.uint32; return PMIX_SUCCESS;
+	case PMIX_PROC_RANK: answer->number = value->data.rank; return PMIX_SUCCESS;
+	case PMIX_STRING:
+		answer->size = strlen(value->data.string);
+		answer->bytes = pmix_client_copy(value->data.string, answer->size);
+		return answer->bytes ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
+	case PMIX_BYTE_OBJECT:
+		answer->size = value->data.bo.size;
+		answer->bytes = pmix_client_copy(value->data.bo.bytes, answer->size);
+		return answer->bytes ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
+	default:
+		return PMIX_ERR_TYPE_MISMATCH;
+	}
+}
+
+static void on_value(pmix_status_t status, pmix_value_t *value, void *arg)
+{
+	struct answer *answer = arg;
+	if (status == PMIX_SUCCESS)
+		status = value ? copy_value(answer, value) : PMIX_ERR_NOT_FOUND;
+	answer_give(answer, status);
+}
+
+struct answer *pmix_client_ask(pmix_rank_t rank, const char *key, bool refresh, struct err *err)
+{
+	struct answer *answer = answer_create(err);
+	if (!answer)
+		return NULL;
+	pmix_proc_t proc;
+	PMIX_LOAD_PROCID(&proc, pmix_client.self.nspace, rank);
+	PMIX_INFO_LOAD(&answer->info, PMIX_GET_REFRESH_CACHE, &refresh, PMIX_BOOL);
+	pmix_status_t status = PMIx_Get_nb(&proc, key, refresh ? &answer->info : NULL, refresh, on_value, answer);
+	if (status != PMIX_SUCCESS)
+		answer_give(answer, status);
+	return answer;
+}
+
+/* A number that the server has told us at start; -1 when it has not. */
+static int ask_number(pmix_rank_t rank, const char *key)
+{
+	struct answer *answer = pmix_client_ask(rank, key, false, NULL);
+	if (!answer)
+		return -1;
+	int number = answer_wait(answer, deadline_in(PMIX_LOCAL_SECONDS)) == PMIX_SUCCESS && !answer->bytes ? (int)answer->number : -1;
+	answer_drop(answer);
+	return number;
+}
+
+static void *init_thread(void *arg)
+{
+	struct answer *answer = arg;
+	answer_give(answer, PMIx_Init(&pmix_client.self, NULL, 0));
+	return NULL;
+}
+
+void pmix_client_close(void)
+{
+	if (pmix_client.open && !pmix_client.lost)
+		PMIx_Finalize(NULL, 0);
+	pmix_client.open = false;
+}
+
+int pmix_client_open(struct err *err)
+{
+	if (pmix_client.open)
+		return 0;
+	struct answer *answer = answer_create(err);
+	if (!answer)
+		return -1;
+	pthread_t thread;
+	if (pthread_create(&thread, NULL, init_thread, answer) != 0)
+		answer_give(answer, PMIX_ERR_OUT_OF_RESOURCE);
+	else
+		pthread_detach(thread);
+	pmix_status_t status = answer_wait(answer, deadline_in(INIT_SECONDS));
+	answer_drop(answer);
+	if (status != PMIX_SUCCESS)
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't reach the PMIx server of this node: %s",
+			PMIx_Error_string(status));
+	pmix_client.open = true;
+	atexit(pmix_client_close);
+	return 0;
+}
+
+int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
+{
+	if (pmix_client_open(err) < 0)
+		return -1;
+	pmix_rank_t self = pmix_client.self.rank;
+	*pmix = (struct ident_pmix){
+		.rank = (int)self,
+		.world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE),
+		.local_rank = ask_number(self, PMIX_LOCAL_RANK),
+		.local_world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE),
+		.node_rank = ask_number(self, PMIX_NODEID),
+		.node_count = ask_number(PMIX_RANK_WILDCARD, PMIX_NUM_NODES),
+	};
+	snprintf(pmix->nspace, sizeof pmix->nspace, "%s", pmix_client.self.nspace);
+	if (pmix->world_size < 1)
+		return err_set(err, "identity: couldn't learn the world size from the PMIx server of %s", pmix->nspace);
+	return 1;
+}
+
+static void *commit_thread(void *arg)
+{
+	answer_give(arg, PMIx_Commit());
+	return NULL;
+}
+
+/* PMIx_Commit waits for the server's answer (4.2), and has no form that does not. */
+pmix_status_t pmix_client_commit(double timeout)
+{
+	pthread_t thread;
+	struct answer *answer = answer_create(NULL);
+	if (!answer)
+		return PMIX_ERR_NOMEM;
+	if (pthread_create(&thread, NULL, commit_thread, answer) != 0)
+		answer_give(answer, PMIX_ERR_OUT_OF_RESOURCE);
+	else
+		pthread_detach(thread);
+	pmix_status_t status = answer_wait(answer, deadline_in(timeout));
+	answer_drop(answer);
+	return status;
+}
