@@ -149,7 +149,8 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     run cluster run timeout 60 salloc -N2 -n4 --gres=gpu:2 srun --muster -N1 -n1 true
     echo "$output"
     [[ $status = 0 && $output != *muster* ]]
-    for node in n1 n2 n3 n4; do wait_for 30 node_is $node idle; done
+    # From 25.05 on a node may stay COMPLETING until slurmctld asks it again, half a minute later.
+    for node in n1 n2 n3 n4; do wait_for 60 node_is $node idle; done
 }
 
 # The device cgroup is faked by a device file that the user may not open: access(2) says the same of both.
