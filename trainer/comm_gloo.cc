@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator over Gloo's TCP transport: a connection between any two ranks, and unbound buffers on them. The one
- * C++ file, since Gloo's interface is; nothing of C++ leaves it.
+/* The communicator over Gloo's TCP transport: a connection between any two ranks, and unbound buffers on them.
  *
  * What Gloo (2022-05) does not do, and this file does:
  *  - A wait that times out closes every connection, so waits here have no timeout; other threads abort them.
@@ -9,91 +8,26 @@
  *  - Its all-reduce can't be aborted at all, so comm_op.c has one over exchange.
  *  - A rank that gives up looks to its peers as if it had died. So it says goodbye with its reason, which a thread of
  *    each rank awaits (`hear`), and the ranks that follow name the true cause. */
+#include "trainer/comm_gloo.h"
+
 #include <gloo/common/error.h>
-#include <gloo/context.h>
-#include <gloo/transport/address.h>
-#include <gloo/transport/context.h>
 #include <gloo/transport/pair.h>
-#include <gloo/transport/tcp/device.h>
-#include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cmath>
-#include <condition_variable>
 #include <csignal>
 #include <cstring>
-#include <functional>
-#include <mutex>
-#include <string>
-#include <thread>
-#include <vector>
-
-extern "C" {
-#include "common/clock.h"
-#include "trainer/comm_address.h"
-#include "trainer/comm_provider.h"
-}
 
 namespace {
 
 using gloo::transport::UnboundBuffer;
 using std::chrono::milliseconds;
-using Buffer = std::unique_ptr<UnboundBuffer>;
+using namespace muster_gloo;
 using Lock = std::unique_lock<std::mutex>;
 
 constexpr milliseconds FOREVER = std::chrono::hours(10000);
 constexpr milliseconds FAILED_LINGER(1000), ORDERLY_LINGER(5000), GOODBYE_GRACE(200), LISTEN_AGAIN(10);
-constexpr double CONNECT_SHARE = 0.5; /* of the rendezvous' deadline; the rest is for finding out who is missing */
 constexpr size_t CHUNK = 1 << 20; /* what counts as progress */
-constexpr size_t VALUE_MAX = 64 << 10; /* of a rendezvous value */
-constexpr int CONNECT_AT_ONCE = 64;
 enum Slot : uint64_t { SLOT_DATA = 1, SLOT_DEATH, SLOT_GOODBYE };
-
-/* What a rank says when it leaves. */
-struct Goodbye {
-	int32_t failed; /* 0: it has finished */
-	char why[700];
-	int32_t said;   /* 1: this one has come */
-};
-
-enum class Peer { ALIVE, FINISHED, FAILED };
-
-/* A context whose connections are made from one value a rank and one fence. */
-class Mesh : public gloo::Context {
-public:
-	Mesh(int rank, int size) : gloo::Context(rank, size) {}
-
-	/* Opens a listening socket for each peer; their addresses in rank order, without this rank's. */
-	std::vector<char> listen(const char *address, milliseconds timeout)
-	{
-		gloo::transport::tcp::attr attr(address);
-		device_ = gloo::transport::tcp::CreateDevice(attr);
-		transportContext_ = device_->createContext(rank, size);
-		/* a pair waits five times this long for its connection */
-		transportContext_->setTimeout(timeout / 5);
-		std::vector<char> all;
-		for (int peer = 0; peer < size; peer++) {
-			if (peer == rank)
-				continue;
-			auto &pair = transportContext_->createPair(peer);
-			pair->setLocalRank(0);
-			auto bytes = pair->address().bytes();
-			all.insert(all.end(), bytes.begin(), bytes.end());
-		}
-		return all;
-	}
-
-	/* `all` is what the peer's listen() returned. */
-	void connect(int peer, const std::vector<char> &all)
-	{
-		size_t each = all.size() / static_cast<size_t>(size - 1);
-		size_t place = static_cast<size_t>(rank > peer ? rank - 1 : rank);
-		auto begin = all.begin() + static_cast<ptrdiff_t>(place * each);
-		getPair(peer)->connect(std::vector<char>(begin, begin + static_cast<ptrdiff_t>(each)));
-	}
-};
 
 /* Gloo writes to sockets without MSG_NOSIGNAL; on its own threads all signals are blocked, here SIGPIPE is. */
 class QuietPipe {
@@ -117,43 +51,6 @@ public:
 private:
 	sigset_t pipe_, old_;
 };
-
-struct State {
-	int rank = 0, size = 1;
-	struct comm_events events = {};
-	std::shared_ptr<Mesh> mesh;
-	std::vector<std::string> names; /* "rank 3 on node7" */
-
-	std::mutex lock; /* of the fields below; never held while Gloo is called, but to abort a wait */
-	std::condition_variable changed;
-	std::vector<Peer> peers;
-	std::string told;              /* the first reason heard from a peer that gave up */
-	UnboundBuffer *waiting = nullptr; /* what the communicator's thread waits for */
-	bool waiting_send = false, interrupted = false;
-
-	std::mutex checking; /* one look at `deaths` at a time */
-	Buffer deaths;
-	std::vector<Buffer> spent; /* those before it: Gloo may still look at one */
-	std::vector<char> death_bytes;
-
-	std::thread hearer;
-	std::atomic<bool> deaf{false}; /* the hearer is to end */
-	std::vector<Goodbye> heard_words; /* by rank */
-	Buffer heard;
-
-	std::once_flag said;
-	Goodbye words = {};
-	Buffer saying;
-	std::vector<Buffer> wreck; /* of the operation that failed: kept until the connections are closed */
-};
-
-/* Gloo's messages begin with "[file:line] ". */
-std::string reason_of(const std::exception &e)
-{
-	std::string text = e.what();
-	size_t end = text.find("] ");
-	return text[0] == '[' && end != std::string::npos ? text.substr(end + 2) : text;
-}
 
 /* ---- peers that are gone ---- */
 
@@ -549,144 +446,6 @@ void gloo_close(void *state)
 }
 
 /* ---- opening ---- */
-
-/* What each rank publishes: 'A', its node's name, NUL, addresses; or 'E' and why it can't take part. */
-std::string own_value(State *s, const struct ident *ident, double seconds, std::string *failure)
-{
-	char address[COMM_ADDRESS_SIZE];
-	struct err err = {};
-
-	if (comm_address(ident, address, &err) < 0) {
-		*failure = err.text;
-		return "E" + *failure;
-	}
-	try {
-		auto addresses = s->mesh->listen(address, milliseconds(static_cast<long>(seconds * 1000)));
-		std::string value = "A" + std::string(ident->node) + '\0' + std::string(addresses.begin(), addresses.end());
-		if (value.size() <= VALUE_MAX)
-			return value;
-		*failure = "comm: couldn't publish the addresses for " + std::to_string(s->size) + " ranks: more than 64 KiB";
-	} catch (const std::exception &e) {
-		*failure = std::string("comm: couldn't listen on ") + address + ": " + reason_of(e);
-	}
-	return "E" + *failure;
-}
-
-/* Reads a peer's value: its node and the addresses that it listens on. */
-int read_peer(State *s, struct rdzv *rdzv, const char *key, int peer, std::vector<char> *addresses, struct err *err)
-{
-	void *value = nullptr;
-	size_t size = 0;
-
-	if (rdzv_get(rdzv, peer, key, &value, &size, 0, err) < 0)
-		return err_prefix(err, "comm: couldn't get the address of rank %d", peer);
-	std::string text(static_cast<char *>(value), size);
-	free(value);
-	auto &name = s->names[static_cast<size_t>(peer)];
-	if (text.substr(0, 1) == "E")
-		return err_fail(err, EXIT_LOST, "comm: couldn't connect: %s gave up: %s", name.c_str(), text.c_str() + 1);
-	size_t end = text.find('\0');
-	if (text.substr(0, 1) != "A" || end == std::string::npos || (text.size() - end - 1) % static_cast<size_t>(s->size - 1))
-		return err_set(err, "comm: couldn't read the address of rank %d", peer);
-	name += " on " + text.substr(1, end - 1);
-	addresses->assign(text.begin() + static_cast<ptrdiff_t>(end) + 1, text.end());
-	return 0;
-}
-
-/* Threads that are waited for where the block is left, whatever way. */
-struct Crew {
-	std::vector<std::thread> threads;
-	~Crew()
-	{
-		for (auto &thread : threads)
-			thread.join();
-	}
-};
-
-void try_connect(State *s, int peer, const std::vector<char> &addresses, std::string *failure)
-{
-	try {
-		s->mesh->connect(peer, addresses);
-	} catch (const std::exception &e) {
-		*failure = s->names[static_cast<size_t>(peer)] + ": " + reason_of(e);
-	}
-}
-
-/* Connects to all, many at a time: to begin a connection Gloo waits for its own thread, which may sleep for 10 ms. Any two
- * ranks come to each other in the end, since all go through their peers in rank order. Or gives up when some can't be
- * reached, and `why` names the first. */
-void connect_peers(State *s, const std::vector<std::vector<char>> &addresses, struct err *why)
-{
-	std::vector<std::string> failures(addresses.size());
-
-	for (int first = 0; first < s->size && !why->text[0]; first += CONNECT_AT_ONCE) {
-		{
-			Crew crew;
-			for (int peer = first; peer < std::min(first + CONNECT_AT_ONCE, s->size); peer++)
-				if (peer != s->rank)
-					crew.threads.emplace_back(try_connect, s, peer, std::cref(addresses[static_cast<size_t>(peer)]),
-						&failures[static_cast<size_t>(peer)]);
-		}
-		auto failure = std::find_if(failures.begin(), failures.end(), [](const std::string &one) { return !one.empty(); });
-		if (failure != failures.end())
-			err_fail(why, EXIT_LOST, "comm: couldn't connect to %s", failure->c_str());
-	}
-}
-
-/* Why the first rank that has given up did. */
-int read_failure(State *s, struct rdzv *rdzv, const char *key, int peer, struct err *err)
-{
-	void *value = nullptr;
-	size_t size = 0;
-
-	if (rdzv_get(rdzv, peer, key, &value, &size, 0, err) < 0)
-		return err_prefix(err, "comm: couldn't learn whether rank %d is connected", peer);
-	std::string text(static_cast<char *>(value), size);
-	free(value);
-	return text.empty() ? 0 : err_fail(err, EXIT_LOST, "comm: couldn't connect: %s gave up: %s",
-		s->names[static_cast<size_t>(peer)].c_str(), text.c_str());
-}
-
-/* All ranks meet once more before the first operation. One that was lost on the way is named by the rendezvous, where those
- * that wait for it would blame each other: a connection needs both ends. */
-int meet_connected(State *s, struct rdzv *rdzv, const char *key, const struct err *why, double seconds, struct err *err)
-{
-	if (rdzv_put(rdzv, key, why->text, std::strlen(why->text), err) < 0 || rdzv_fence(rdzv, seconds, err) < 0)
-		return err_prefix(err, "comm: couldn't connect");
-	if (why->text[0]) {
-		*err = *why;
-		return -1;
-	}
-	for (int peer = 0; peer < s->size; peer++)
-		if (peer != s->rank && read_failure(s, rdzv, key, peer, err) < 0)
-			return -1;
-	return 0;
-}
-
-int connect_all(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err)
-{
-	static std::atomic<int> opened{0}; /* a key is used once */
-	const double timeout = rdzv_timeout(rdzv);
-	std::string key = "comm.gloo." + std::to_string(opened++), failure;
-	std::string value = own_value(s, ident, CONNECT_SHARE * timeout, &failure);
-	std::vector<std::vector<char>> addresses(static_cast<size_t>(s->size));
-	struct err why = {};
-
-	if (rdzv_put(rdzv, key.c_str(), value.data(), value.size(), err) < 0 || rdzv_fence(rdzv, 0, err) < 0)
-		return err_prefix(err, "comm: couldn't exchange addresses");
-	if (!failure.empty())
-		return err_fail(err, EXIT_USAGE, "%s", failure.c_str());
-	struct deadline deadline = deadline_in(timeout);
-	for (int peer = 0; peer < s->size; peer++)
-		if (peer != s->rank && read_peer(s, rdzv, key.c_str(), peer, &addresses[static_cast<size_t>(peer)], err) < 0)
-			return -1;
-	connect_peers(s, addresses, &why);
-	double left = std::max(std::ceil(deadline_left(deadline)), (1 - CONNECT_SHARE) / 2 * timeout);
-	if (meet_connected(s, rdzv, (key + ".connected").c_str(), &why, left, err) < 0)
-		return -1;
-	s->names[static_cast<size_t>(s->rank)] += std::string(" on ") + ident->node;
-	return 0;
-}
 
 int open_state(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err)
 {

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two halves of the communicator over Gloo share: comm_gloo.cc, which talks, and comm_gloo_connect.cc, which makes the
+ * connections. The only C++, since Gloo's interface is; nothing of it leaves them. */
+#ifndef MUSTER_COMM_GLOO_H
+#define MUSTER_COMM_GLOO_H
+
+#include <gloo/context.h>
+#include <gloo/transport/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+extern "C" {
+#include "trainer/comm_provider.h"
+}
+
+namespace muster_gloo {
+
+using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+
+/* What a rank says when it leaves. */
+struct Goodbye {
+	int32_t failed; /* 0: it has finished */
+	char why[700];
+	int32_t said;   /* 1: this one has come */
+};
+
+enum class Peer { ALIVE, FINISHED, FAILED };
+
+/* A context whose connections are made from one value a rank and one fence. */
+class Mesh : public gloo::Context {
+public:
+	Mesh(int rank, int size) : gloo::Context(rank, size) {}
+
+	/* Opens a listening socket for each peer; their addresses in rank order, without this rank's. */
+	std::vector<char> listen(const char *address, std::chrono::milliseconds timeout);
+
+	/* `all` is what the peer's listen() returned. */
+	void connect(int peer, const std::vector<char> &all);
+};
+
+struct State {
+	int rank = 0, size = 1;
+	struct comm_events events = {};
+	std::shared_ptr<Mesh> mesh;
+	std::vector<std::string> names; /* "rank 3 on node7" */
+
+	std::mutex lock; /* of the fields below; never held while Gloo is called, but to abort a wait */
+	std::condition_variable changed;
+	std::vector<Peer> peers;
+	std::string told;              /* the first reason heard from a peer that gave up */
+	gloo::transport::UnboundBuffer *waiting = nullptr; /* what the communicator's thread waits for */
+	bool waiting_send = false, interrupted = false;
+
+	std::mutex checking; /* one look at `deaths` at a time */
+	Buffer deaths;
+	std::vector<Buffer> spent; /* those before it: Gloo may still look at one */
+	std::vector<char> death_bytes;
+
+	std::thread hearer;
+	std::atomic<bool> deaf{false}; /* the hearer is to end */
+	std::vector<Goodbye> heard_words; /* by rank */
+	Buffer heard;
+
+	std::once_flag said;
+	Goodbye words = {};
+	Buffer saying;
+	std::vector<Buffer> wreck; /* of the operation that failed: kept until the connections are closed */
+};
+
+/* What Gloo says, without the place in its source. */
+std::string reason_of(const std::exception &e);
+
+/* Connects to all other ranks, within the rendezvous' deadline; fills in their names. Status EXIT_LOST names who is missing. */
+int connect_all(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err);
+
+} // namespace muster_gloo
+
+#endif
