@@ -32,7 +32,7 @@ pasted() { sed -n 's/^    //p' "$MUSTER_TOP/README.md" | sed -e ':a' -e '/\\$/N;
         muster-doctor --help | grep -q -- "$option\b"
     done
     for option in --require-identical --cpu-isa --reduction --slots --ckpt-every --keep-last --keep-every --keep-best \
-        --ckpt-writers --shard-size --trace --trace-steps; do
+        --ckpt-writers --shard-size --trace --trace-steps --zero; do
         grep -q -- "$option" "$MUSTER_TOP/README.md"
         muster-train --help | grep -q -- "$option\b"
     done

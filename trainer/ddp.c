@@ -59,6 +59,8 @@ static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err 
 		ddp->jobs = calloc((size_t)ddp->bucket_count + 1, sizeof *ddp->jobs);
 	if (!ddp->jobs)
 		return err_set(err, "ddp: couldn't cut the gradients into buckets: out of memory");
+	if (ddp->zero && ddp_zero_prepare(ddp, err) < 0)
+		return -1;
 	ddp->cost = cost_of(ddp);
 	if (ddp_agree(ddp, config, err) < 0 || alloc_arenas(ddp, err) < 0)
 		return -1;
@@ -96,6 +98,7 @@ struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_t
 	ddp->table = table;
 	ddp->native = config->native != 0;
 	ddp->bf16 = config->bf16 != 0;
+	ddp->zero = config->zero != 0;
 	if (prepare(ddp, config, err) < 0) {
 		ddp_destroy(ddp);
 		return NULL;
@@ -124,6 +127,11 @@ void ddp_destroy(struct ddp *ddp)
 	free(ddp->arenas);
 	free(ddp->buckets);
 	free(ddp->jobs);
+	free(ddp->cuts);
+	free(ddp->shards);
+	free(ddp->shards_of);
+	free(ddp->runs);
+	free(ddp->cursors);
 	free(ddp->piece_at);
 	free(ddp->early_place);
 	free(ddp->share_start);
@@ -208,7 +216,7 @@ static void join_split(struct ddp *ddp)
 
 int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
 {
-	*result = (struct ddp_result){ .fault_rank = -1 };
+	*result = (struct ddp_result){ .fault_rank = -1, .nonfinite = -1 };
 	if (ddp->ended != ddp->plan.count && !mine->fault)
 		return err_set(err, "ddp: couldn't finish the step: %d of this rank's %d slots have ended", ddp->ended,
 			ddp->plan.count);

@@ -7,6 +7,7 @@
 #include "trainer/comm.h"
 #include "trainer/model.h"
 #include "trainer/ops.h"
+#include "trainer/shard.h"
 #include "trainer/tensors.h"
 
 struct ddp;
@@ -16,6 +17,7 @@ struct ddp_config {
 	size_t bucket_bytes; /* 25 MB; the first bucket is at most 1 MiB */
 	int native;          /* 1: the sum over ranks is the library's all-reduce (--reduction native), else canonical */
 	int bf16;            /* 1: with native, gradients travel in bf16 */
+	int zero;            /* 1: with canonical, the reduced gradients stay with the ranks that own them (--zero 1) */
 };
 
 /* What every rank contributes to the one control all-gather of a step. */
@@ -40,6 +42,7 @@ struct ddp_result {
 	uint64_t sample_hash; /* sum of all ranks', modulo 2^64 */
 	char drifted[128];   /* "rank 3", "rank 3, 5": whose weights are not those of most ranks; "" when all are equal */
 	int drift_here;      /* this rank is one of them */
+	int nonfinite;       /* number of the first tensor whose gradient is not finite; -1 for none */
 	double exposed;      /* seconds this rank waited for communication */
 };
 
@@ -70,8 +73,19 @@ void ddp_slot_end(struct ddp *ddp, double loss_sum, int64_t valid);
 /* Waits for the last bucket, all-gathers control, block sums and slot losses, folds them in fixed order. */
 int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err);
 
-/* The reduced gradients, valid from ddp_finish to the next ddp_begin. */
+/* The reduced gradients, valid from ddp_finish to the next ddp_begin; with `zero` those of the own elements only. */
 const float *ddp_grads(const struct ddp *ddp);
+
+/* With `zero`: which rank owns which elements, by rank and then by place, each element of the rows once; NULL without. The
+ * own ones are ddp_own. Borrowed. */
+const struct shard *ddp_shards(const struct ddp *ddp, size_t *count);
+const struct shard *ddp_own(const struct ddp *ddp, size_t *count);
+/* With `zero`, collective: every rank's own elements of the arena go to all others, into place. `exposed` grows by the
+ * seconds that took. */
+int ddp_spread(struct ddp *ddp, float *arena, double *exposed, struct err *err);
+/* With `zero`, collective: every rank gets its own elements of the arena from rank 0. */
+int ddp_scatter(struct ddp *ddp, float *arena, struct err *err);
+
 size_t ddp_memory(const struct ddp *ddp); /* bytes of its arenas and of what it receives into */
 struct ddp_cost ddp_cost(const struct ddp *ddp);
 int ddp_buckets(const struct ddp *ddp);

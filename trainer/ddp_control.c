@@ -35,11 +35,51 @@ static char *message_of(const struct ddp *ddp, int rank)
 	return ddp->messages + (size_t)rank * ddp->message_bytes;
 }
 
-/* The first of the norm's blocks that `rank` computes; rank + 1 gives their end. The gradients are the same everywhere by
- * then, so it does not matter who computes a block. */
-static size_t first_block(const struct ddp *ddp, int rank)
+/* How many of the norm's blocks begin before an element. */
+static size_t blocks_before(const struct ddp *ddp, size_t element)
 {
-	return ddp->block_start[ddp->table->count] * (size_t)rank / (size_t)ddp->plan.world;
+	int i = ddp->table->count;
+
+	while (i > 0 && ddp->table->rows[i - 1].offset >= element)
+		i--;
+	if (i == 0)
+		return 0;
+	size_t blocks = (element - ddp->table->rows[i - 1].offset + NORM_BLOCK - 1) / NORM_BLOCK;
+	size_t first = ddp->block_start[i - 1], count = ddp->block_start[i] - first;
+	return first + (blocks < count ? blocks : count);
+}
+
+/* With zero a rank sums what it owns. Without, the gradients are the same everywhere by then, so it does not matter who
+ * sums a block. */
+static void assign_blocks(struct ddp *ddp)
+{
+	size_t world = (size_t)ddp->plan.world, all = ddp->block_start[ddp->table->count], count;
+
+	for (int rank = 0; rank < ddp->plan.world && !ddp->zero; rank++)
+		ddp->runs[ddp->run_count++] = (struct ddp_blocks){ rank, all * (size_t)rank / world,
+			all * ((size_t)rank + 1) / world };
+	for (int i = 0; i < ddp->bucket_count && ddp->zero; i++)
+		for (int rank = 0; rank < ddp->plan.world; rank++) {
+			size_t first = ddp_segment(&ddp->buckets[i], ddp->plan.world, rank, &count);
+
+			ddp->runs[ddp->run_count++] = (struct ddp_blocks){ rank, blocks_before(ddp, first),
+				blocks_before(ddp, first + count) };
+		}
+}
+
+/* Blocks of the rank that has most. */
+static size_t most_blocks(const struct ddp *ddp)
+{
+	size_t most = 0;
+
+	for (int rank = 0; rank < ddp->plan.world; rank++) {
+		size_t blocks = 0;
+
+		for (size_t i = 0; i < ddp->run_count; i++)
+			blocks += ddp->runs[i].rank == rank ? ddp->runs[i].end - ddp->runs[i].begin : 0;
+		most = blocks > most ? blocks : most;
+	}
+	return most;
 }
 
 int ddp_control_prepare(struct ddp *ddp, struct err *err)
@@ -48,13 +88,16 @@ int ddp_control_prepare(struct ddp *ddp, struct err *err)
 	int most;
 
 	ddp->block_start = calloc((size_t)table->count + 1, sizeof *ddp->block_start);
-	if (!ddp->block_start)
+	ddp->runs = calloc((size_t)ddp->plan.world * (size_t)(ddp->zero ? ddp->bucket_count : 1), sizeof *ddp->runs);
+	ddp->cursors = calloc((size_t)ddp->plan.world, sizeof *ddp->cursors);
+	if (!ddp->block_start || !ddp->runs || !ddp->cursors)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	for (int i = 0; i < table->count; i++)
 		ddp->block_start[i + 1] = ddp->block_start[i] + (table->rows[i].count + NORM_BLOCK - 1) / NORM_BLOCK;
 	tree_rank_slots(ddp->plan.slots, ddp->plan.world, 0, &most);
 	ddp->slots_max = (size_t)most;
-	ddp->blocks_max = ddp->block_start[table->count] / (size_t)ddp->plan.world + 1;
+	assign_blocks(ddp);
+	ddp->blocks_max = most_blocks(ddp);
 	ddp->message_bytes = sizeof(struct ddp_control) + ddp->slots_max * sizeof(struct ddp_slot_sum) +
 		ddp->blocks_max * sizeof(double);
 	ddp->own_message = calloc(1, ddp->message_bytes);
@@ -65,10 +108,8 @@ int ddp_control_prepare(struct ddp *ddp, struct err *err)
 	return 0;
 }
 
-static void sum_blocks(struct ddp *ddp, double *sums)
+static void sum_run(struct ddp *ddp, size_t begin, size_t end, double *sums)
 {
-	size_t begin = first_block(ddp, ddp->plan.rank), end = first_block(ddp, ddp->plan.rank + 1);
-
 	for (int i = 0; i < ddp->table->count; i++) {
 		const struct tensor *row = &ddp->table->rows[i];
 		size_t from = ddp->block_start[i], to = ddp->block_start[i + 1];
@@ -80,6 +121,18 @@ static void sum_blocks(struct ddp *ddp, double *sums)
 		size_t first = (from - ddp->block_start[i]) * NORM_BLOCK, last = (to - ddp->block_start[i]) * NORM_BLOCK;
 		last = last < row->count ? last : row->count;
 		ddp->ops->square_sums(ddp->ops, sums + (from - begin), ddp->arenas[0] + row->offset + first, last - first);
+	}
+}
+
+static void sum_blocks(struct ddp *ddp, double *sums)
+{
+	for (size_t i = 0; i < ddp->run_count; i++) {
+		const struct ddp_blocks *run = &ddp->runs[i];
+
+		if (run->rank != ddp->plan.rank)
+			continue;
+		sum_run(ddp, run->begin, run->end, sums);
+		sums += run->end - run->begin;
 	}
 }
 
@@ -153,15 +206,37 @@ static void fold_weights(struct ddp *ddp, struct ddp_result *result)
 		snprintf(out + strlen(out), size - strlen(out), " (or the others: no more than half of the ranks agree)");
 }
 
-/* Slots and blocks stand in rank order, so this is slot order and block order. */
-static void fold_sums(struct ddp *ddp, struct ddp_result *result)
+/* In block order; the first tensor that has a value that is not finite is in the first such block. */
+static void fold_blocks(struct ddp *ddp, struct ddp_result *result)
 {
-	double loss = 0, squares = 0;
+	double squares = 0;
+	int tensor = 0;
+
+	memset(ddp->cursors, 0, (size_t)ddp->plan.world * sizeof *ddp->cursors);
+	for (size_t i = 0; i < ddp->run_count; i++) {
+		const struct ddp_blocks *run = &ddp->runs[i];
+		const double *blocks = blocks_of(ddp, message_of(ddp, run->rank));
+
+		for (size_t block = run->begin; block < run->end; block++) {
+			double sum = blocks[ddp->cursors[run->rank]++];
+
+			while (ddp->block_start[tensor + 1] <= block)
+				tensor++;
+			if (!isfinite(sum) && result->nonfinite < 0)
+				result->nonfinite = tensor;
+			squares += sum;
+		}
+	}
+	result->norm = sqrt(squares);
+}
+
+/* Slots stand in rank order, so this is slot order. */
+static void fold_losses(struct ddp *ddp, struct ddp_result *result)
+{
+	double loss = 0;
 
 	for (int rank = 0; rank < ddp->plan.world; rank++) {
 		const struct ddp_slot_sum *slots = slots_of(ddp, message_of(ddp, rank));
-		const double *blocks = blocks_of(ddp, message_of(ddp, rank));
-		size_t block_count = first_block(ddp, rank + 1) - first_block(ddp, rank);
 		int slot_count;
 
 		tree_rank_slots(ddp->plan.slots, ddp->plan.world, rank, &slot_count);
@@ -169,11 +244,8 @@ static void fold_sums(struct ddp *ddp, struct ddp_result *result)
 			loss += slots[i].loss;
 			result->valid += slots[i].valid;
 		}
-		for (size_t i = 0; i < block_count; i++)
-			squares += blocks[i];
 	}
 	result->loss = result->valid ? loss / (double)result->valid : 0;
-	result->norm = sqrt(squares);
 }
 
 static int cross_check(struct ddp *ddp, struct err *err)
@@ -210,17 +282,18 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 	fold_flags(ddp, result);
 	if (result->fault)
 		return 0;
-	fold_sums(ddp, result);
+	fold_losses(ddp, result);
+	fold_blocks(ddp, result);
 	fold_weights(ddp, result);
 	return cross_check(ddp, err);
 }
 
 /* ---- at creation ---- */
 
-enum { AGREE_SLOTS, AGREE_BUCKET, AGREE_NATIVE, AGREE_BF16, AGREE_ELEMENTS, AGREE_TENSORS, AGREE_LAYOUT, AGREE_COUNT };
+enum { AGREE_SLOTS, AGREE_BUCKET, AGREE_NATIVE, AGREE_BF16, AGREE_ZERO, AGREE_ELEMENTS, AGREE_TENSORS, AGREE_LAYOUT, AGREE_COUNT };
 
 static const char *const agree_names[AGREE_COUNT] = {
-	"--slots", "bytes of a bucket", "native reduction", "--grad-dtype bf16",
+	"--slots", "bytes of a bucket", "native reduction", "--grad-dtype bf16", "--zero",
 	"elements of the gradients", "number of tensors", "hash of the tensors",
 };
 
@@ -251,6 +324,7 @@ int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 		[AGREE_BUCKET] = config->bucket_bytes,
 		[AGREE_NATIVE] = config->native != 0,
 		[AGREE_BF16] = config->bf16 != 0,
+		[AGREE_ZERO] = config->zero != 0,
 		[AGREE_ELEMENTS] = tensor_table_gradients(ddp->table),
 		[AGREE_TENSORS] = (uint64_t)ddp->table->count,
 		[AGREE_LAYOUT] = layout_hash(ddp->table),

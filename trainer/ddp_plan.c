@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/ops.h"
+
 #define SEGMENT_ALIGN 64 /* elements */
 
 /* Which arenas are taken while the counter is played. */
@@ -160,17 +162,85 @@ struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t byt
 	*count = 0;
 	for (size_t first = table->elements, end; first < tensor_table_gradients(table); first = end, next = limit) {
 		end = smaller(first + next, tensor_table_gradients(table));
-		buckets[(*count)++] = (struct ddp_bucket){ first, end - first, 0 };
+		buckets[(*count)++] = (struct ddp_bucket){ first, end - first, 0, NULL };
 	}
 	for (size_t first = 0, end; first < table->elements; first = end, next = limit) {
 		end = bucket_end(table, first, next);
-		buckets[(*count)++] = (struct ddp_bucket){ first, end - first, layer_before(table, end) };
+		buckets[(*count)++] = (struct ddp_bucket){ first, end - first, layer_before(table, end), NULL };
 	}
 	return buckets;
 }
 
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Where the norm's block that holds element `at` begins, and in *end the next one. */
+static size_t block_around(const struct tensor_table *table, size_t at, size_t *end)
+{
+	int i = table->count - 1;
+
+	if (at >= table->elements)
+		return *end = table->elements;
+	while (i > 0 && table->rows[i].offset > at)
+		i--;
+	const struct tensor *row = &table->rows[i];
+	size_t block = smaller((at - row->offset) / NORM_BLOCK, (row->count - 1) / NORM_BLOCK);
+	bool last = (block + 1) * NORM_BLOCK >= row->count;
+
+	*end = row->offset + (block + 1) * NORM_BLOCK;
+	if (last) /* padding belongs to it */
+		*end = i + 1 < table->count ? table->rows[i + 1].offset : table->elements;
+	return row->offset + block * NORM_BLOCK;
+}
+
+static size_t nearest_block(const struct tensor_table *table, size_t at)
+{
+	size_t end, begin = block_around(table, at, &end);
+
+	return at - begin <= end - at ? begin : end;
+}
+
+/* The buckets cover the arena; those that become empty go. */
+static void align_buckets(const struct tensor_table *table, struct ddp_bucket *buckets, int *count)
+{
+	int kept = 0;
+
+	for (size_t i = 0, first = 0, end, ignored; i < (size_t)*count; i++) {
+		end = block_around(table, buckets[i].first + buckets[i].count, &ignored);
+		if (end <= first)
+			continue;
+		buckets[kept++] = (struct ddp_bucket){ first, end - first, layer_before(table, end), NULL };
+		first = end;
+	}
+	*count = kept;
+}
+
+size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket *buckets, int *count, int world)
+{
+	size_t stride = (size_t)world + 1, *cuts = calloc((size_t)*count, stride * sizeof *cuts);
+
+	if (!cuts)
+		return NULL;
+	align_buckets(table, buckets, count);
+	for (int i = 0; i < *count; i++) {
+		struct ddp_bucket *bucket = &buckets[i];
+		size_t *at = cuts + (size_t)i * stride, end = bucket->first + bucket->count;
+
+		bucket->cuts = at;
+		at[0] = bucket->first;
+		for (int rank = 1; rank < world; rank++)
+			at[rank] = smaller(larger(nearest_block(table, bucket->first + bucket->count * (size_t)rank / (size_t)world),
+				at[rank - 1]), end);
+		at[world] = end;
+	}
+	return cuts;
+}
+
 size_t ddp_segment(const struct ddp_bucket *bucket, int world, int rank, size_t *count)
 {
+	if (bucket->cuts) {
+		*count = bucket->cuts[rank + 1] - bucket->cuts[rank];
+		return bucket->cuts[rank];
+	}
 	size_t each = (bucket->count + (size_t)world - 1) / (size_t)world;
 	each = (each + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN * SEGMENT_ALIGN;
 	size_t begin = each * (size_t)rank, end = begin + each;

@@ -45,12 +45,18 @@ static inline bool ddp_plan_is_early(const struct ddp_plan *plan, int rank, int 
 struct ddp_bucket {
 	size_t first, count; /* elements */
 	int layer;
+	const size_t *cuts;  /* [world + 1] where the ranks' segments begin; NULL: even ones */
 };
 
 /* Cuts an arena of gradients, first to last, but the head's part of a split embedding before all: bucket 0 has at most 1 MiB, the others at most `bytes`. A cut that falls into the second
  * half of a bucket moves back to the end of a layer, if there is one: so the bucket need not wait for the next layer.
  * malloc'ed; NULL when out of memory. */
 struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t bytes, int *count);
+
+/* Moves the cuts between buckets, and those between the segments of `world` ranks, to the beginnings of the norm's blocks, so
+ * that each block is one rank's. A bucket may become longer by a block. The table has no split embedding. Returns the
+ * segments' cuts, malloc'ed, which the buckets then point into; NULL when out of memory. */
+size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket *buckets, int *count, int world);
 
 /* The part of a bucket that `rank` combines; the same on all ranks. */
 size_t ddp_segment(const struct ddp_bucket *bucket, int world, int rank, size_t *count);

@@ -18,15 +18,25 @@ struct ddp_slot_sum {
 	int64_t valid;
 };
 
+/* Blocks of the norm that a rank sums. */
+struct ddp_blocks {
+	int rank;
+	size_t begin, end;
+};
+
 struct ddp {
 	struct comm *comm;
 	struct ops *ops;
 	const struct tensor_table *table;
-	bool native, bf16;
+	bool native, bf16, zero;
 	struct ddp_plan plan;
 	struct ddp_bucket *buckets;
 	struct ddp_job *jobs;          /* [bucket_count] */
 	int bucket_count;
+	size_t *cuts;                  /* with zero: the buckets' */
+	struct shard *shards;          /* with zero */
+	size_t shard_count;
+	size_t *shards_of;             /* [world + 1] a rank's first one */
 	struct ddp_cost cost;
 	float **arenas;                /* [plan.arenas]; the reduced gradients are in arena 0 */
 	float *staging;                /* [world - 1][segment_max] the others' last pieces of one segment */
@@ -49,6 +59,9 @@ struct ddp {
 
 	/* the control all-gather: control, slot sums and block sums of each rank */
 	size_t *block_start;           /* [table->count + 1] number of a tensor's first block */
+	struct ddp_blocks *runs;       /* [run_count] who sums which blocks, in their order */
+	size_t run_count;
+	size_t *cursors;               /* [world] while block sums are folded */
 	size_t slots_max, blocks_max;  /* of one rank */
 	size_t message_bytes;
 	char *own_message, *messages;
@@ -72,6 +85,11 @@ float *ddp_early_at(const struct ddp *ddp, int number, const struct ddp_bucket *
 int ddp_early_prepare(struct ddp *ddp, struct err *err);
 /* Bytes that one bucket makes a rank with so many pieces send. */
 size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int pieces);
+
+/* Ownership with zero (ddp_zero.c): the buckets are cut by blocks. */
+int ddp_zero_prepare(struct ddp *ddp, struct err *err);
+/* Every rank's segment of a bucket goes to all others, into place. */
+comm_ticket ddp_spread_segments(struct ddp *ddp, const struct ddp_bucket *bucket, float *arena, const char *label);
 
 /* The control all-gather (ddp_control.c): allocation, and its run after the last bucket. */
 int ddp_control_prepare(struct ddp *ddp, struct err *err);

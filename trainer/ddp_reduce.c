@@ -108,20 +108,19 @@ static comm_ticket exchange_pieces(struct ddp *ddp, struct ddp_job *job, const c
 	return comm_exchange(ddp->comm, label, ddp->transfers, count, combine, job);
 }
 
-/* Every rank's segment, now reduced, goes to all others, into place. */
-static comm_ticket spread_segments(struct ddp *ddp, struct ddp_job *job, const char *label)
+comm_ticket ddp_spread_segments(struct ddp *ddp, const struct ddp_bucket *bucket, float *arena, const char *label)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 	size_t own_count, peer_count;
-	size_t own = ddp_segment(job->bucket, plan->world, plan->rank, &own_count);
+	size_t own = ddp_segment(bucket, plan->world, plan->rank, &own_count);
 	int count = 0;
 
 	for (int step = 1; step < plan->world; step++) {
 		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
-		size_t first = ddp_segment(job->bucket, plan->world, from, &peer_count);
+		size_t first = ddp_segment(bucket, plan->world, from, &peer_count);
 
-		ddp_add_transfer(ddp, &count, to, ddp->arenas[0] + own, own_count, 0);
-		ddp_add_transfer(ddp, &count, from, ddp->arenas[0] + first, peer_count, 1);
+		ddp_add_transfer(ddp, &count, to, arena + own, own_count, 0);
+		ddp_add_transfer(ddp, &count, from, arena + first, peer_count, 1);
 	}
 	return comm_exchange(ddp->comm, label, ddp->transfers, count, NULL, NULL);
 }
@@ -144,9 +143,11 @@ void ddp_launch(struct ddp *ddp)
 		ddp->last = reduce(ddp->comm, label, ddp->arenas[0] + job->bucket->first, job->bucket->count);
 		return;
 	}
-	exchange_pieces(ddp, job, label);
+	ddp->last = exchange_pieces(ddp, job, label);
+	if (ddp->zero)
+		return;
 	snprintf(label, sizeof label, "sum of bucket %d of step %" PRIu64, ddp->launched - 1, ddp->step);
-	ddp->last = spread_segments(ddp, job, label);
+	ddp->last = ddp_spread_segments(ddp, job->bucket, ddp->arenas[0], label);
 }
 
 /* Its pieces of the segments that it does not own, and its own segment to all others. */
@@ -172,7 +173,7 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 
 	for (int i = 0; i < ddp->bucket_count; i++) {
 		ddp->jobs[i] = (struct ddp_job){ ddp, &ddp->buckets[i] };
-		ddp_segment(&ddp->buckets[i], plan->world, 0, &count); /* the first is the longest */
+		ddp_segment(&ddp->buckets[i], plan->world, plan->rank, &count);
 		ddp->segment_max = count > ddp->segment_max ? count : ddp->segment_max;
 	}
 	ddp->piece_at = calloc((size_t)plan->piece_start[world], sizeof *ddp->piece_at);

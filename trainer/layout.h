@@ -8,6 +8,7 @@
 
 #include "checkpoint/snapshot.h"
 #include "common/err.h"
+#include "trainer/shard.h"
 #include "trainer/tensors.h"
 
 struct layout {
@@ -16,7 +17,11 @@ struct layout {
 	struct snapshot_tensor *tensors;  /* [table->count] with writers; data NULL until layout_place, and of other parts */
 	struct snapshot_slice *slices;    /* [slice_count] one a parameter: statistics are in the model's files only */
 	size_t slice_count;
-	size_t first, end;                /* elements of the part in each arena; its tensors stand side by side */
+	size_t *slice_at;                 /* [slice_count] where each begins in the arenas */
+	size_t first, end;                /* elements of the part's tensors in each arena; they stand side by side */
+	/* What this part saves of each arena, by place: of the weights its tensors and its slices, of the moments its slices. */
+	struct shard *kept[SNAPSHOT_STATES];
+	size_t kept_count[SNAPSHOT_STATES];
 };
 
 /* Bytes of one arena. */
@@ -32,14 +37,12 @@ static inline size_t layout_bytes(const struct layout *layout)
 }
 
 /* Bytes of what is this part's in a slot. */
-static inline size_t layout_own_bytes(const struct layout *layout)
-{
-	return SNAPSHOT_STATES * (layout->end - layout->first) * sizeof(float);
-}
+size_t layout_own_bytes(const struct layout *layout);
 
 /* Divides the tensors among as many of `writers` as there is something to write for (layout->parts); layout->part is -1 where
- * nothing is left for number `part`. */
-int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers, struct err *err);
+ * nothing is left for number `part`. With `shards`, by writer and then by place, the slices are these instead of whole tensors. */
+int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers, const struct shard *shards,
+	size_t shard_count, struct err *err);
 void layout_clear(struct layout *layout);
 
 /* Points tensors and slices of this part into the slot at `base`. */

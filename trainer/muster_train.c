@@ -161,6 +161,15 @@ static uint64_t validation_samples(const struct run *run)
 	return wanted && wanted < all ? wanted : all;
 }
 
+static int alloc_state(struct run *run, struct err *err)
+{
+	const struct tensor_table *tensors = model_tensors(run->model);
+	size_t count;
+	const struct shard *own = ddp_own(run->ddp, &count);
+	return run->settings.zero ? state_alloc_shards(&run->state, run->ops, tensors, own, count, err)
+		: state_alloc(&run->state, run->ops, tensors, err);
+}
+
 static int build_model(struct run *run, struct err *err)
 {
 	const struct settings *settings = &run->settings;
@@ -172,12 +181,11 @@ static int build_model(struct run *run, struct err *err)
 	if (!run->ops || model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0
 		|| model_join(run->model, run->comm, err) < 0)
 		return -1;
-	if (state_alloc(&run->state, run->ops, model_tensors(run->model), err) < 0)
-		return -1;
 	const struct ddp_config ddp = { .slots = (int)settings->slots, .bucket_bytes = (size_t)settings->bucket_mb << 20,
-		.native = settings->reduction == REDUCTION_NATIVE, .bf16 = settings->grad_dtype == GRAD_BF16 };
+		.native = settings->reduction == REDUCTION_NATIVE, .bf16 = settings->grad_dtype == GRAD_BF16,
+		.zero = settings->zero != 0 };
 	run->ddp = ddp_create(run->comm, run->ops, model_tensors(run->model), &ddp, err);
-	if (!run->ddp)
+	if (!run->ddp || alloc_state(run, err) < 0)
 		return -1;
 	if (run->validation_data && !(run->validation = validation_create(run->validation_data, run->model, run->comm,
 		validation_samples(run), (int)settings->microbatch, run_vocabulary(run), err)))
@@ -205,6 +213,18 @@ static int open_trace(struct run *run, struct err *err)
 static int restore(struct run *run, struct err *err)
 {
 	return run->ident.rank == 0 ? resume_apply(run, err) : 0;
+}
+
+/* Rank 0 read all moments; from here on each rank has its own only. */
+static int share_state(struct run *run, struct err *err)
+{
+	int rc = state_share(&run->state, run->comm, err);
+	if (rc < 0 || !run->settings.zero)
+		return rc;
+	if (ddp_scatter(run->ddp, run->state.m, err) < 0 || ddp_scatter(run->ddp, run->state.v, err) < 0)
+		return -1;
+	state_drop_others(&run->state);
+	return 0;
 }
 
 /* What a rank sees as the data; and what it is to trace, since that is done together, too. */
@@ -267,7 +287,7 @@ static int prepare(struct run *run, struct err *err)
 		|| (rc = STAGE("model", build_model(run, err))) < 0
 		|| (rc = numerics_agree(run->comm, run->numerics, run->settings.require_identical, err)) < 0
 		|| (rc = STAGE("resume", restore(run, err))) < 0
-		|| (rc = state_share(&run->state, run->comm, err)) < 0)
+		|| (rc = share_state(run, err)) < 0)
 		return rc;
 	if (is_finished(run))
 		return 0;

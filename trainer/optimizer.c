@@ -49,16 +49,32 @@ static struct adamw_state at(const struct adamw_state *arenas, size_t offset)
 	return (struct adamw_state){ arenas->weights + offset, arenas->m + offset, arenas->v + offset };
 }
 
-void optimizer_update(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
-	const struct adamw_state *from, const float *grads)
+void optimizer_update_run(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
+	const struct adamw_state *from, const float *grads, size_t first, size_t end)
 {
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
-		const struct adamw_state row_to = at(to, row->offset), row_from = at(from, row->offset);
-		if (row->role != TENSOR_PARAMETER) {
-			memmove(row_to.weights, row_from.weights, row->count * sizeof *row_to.weights);
+		size_t begin = row->offset > first ? row->offset : first;
+		size_t stop = row->offset + row->count < end ? row->offset + row->count : end;
+		if (row->role != TENSOR_PARAMETER || begin >= stop)
 			continue;
-		}
-		ops->adamw(ops, &row_to, &row_from, row_to.weights, grads + row->offset, row->count, row->decay);
+		const struct adamw_state run_to = at(to, begin), run_from = at(from, begin);
+		ops->adamw(ops, &run_to, &run_from, run_to.weights, grads + begin, stop - begin, row->decay);
 	}
+}
+
+void optimizer_keep(const struct tensor_table *table, const struct adamw_state *to, const struct adamw_state *from)
+{
+	for (int i = 0; i < table->count; i++) {
+		const struct tensor *row = &table->rows[i];
+		if (row->role != TENSOR_PARAMETER)
+			memmove(to->weights + row->offset, from->weights + row->offset, row->count * sizeof *to->weights);
+	}
+}
+
+void optimizer_update(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
+	const struct adamw_state *from, const float *grads)
+{
+	optimizer_update_run(ops, table, to, from, grads, 0, table->elements);
+	optimizer_keep(table, to, from);
 }

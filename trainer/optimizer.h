@@ -35,4 +35,9 @@ bool optimizer_clip(const struct optimizer_config *config, double loss, double n
 void optimizer_update(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
 	const struct adamw_state *from, const float *grads);
 
+/* Its two parts: elements [first, end) of the parameters, and what is no parameter. */
+void optimizer_update_run(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
+	const struct adamw_state *from, const float *grads, size_t first, size_t end);
+void optimizer_keep(const struct tensor_table *table, const struct adamw_state *to, const struct adamw_state *from);
+
 #endif

@@ -20,8 +20,9 @@ static void report_memory(const struct run *run)
 	struct rusage usage;
 	double copy = run->saver ? (double)saver_memory(run->saver) : 0;
 	getrusage(RUSAGE_SELF, &usage);
-	snprintf(text, sizeof text, "%.1f MB weights and moments, %.1f MB gradients, %.1f MB snapshots on rank 0; %.1f MB "
-		"resident now", (double)state_bytes(&run->state) * 1e-6, (double)ddp_memory(run->ddp) * 1e-6, copy * 1e-6,
+	snprintf(text, sizeof text, "%.1f MB weights, %.1f MB moments, %.1f MB gradients, %.1f MB snapshots on rank 0; %.1f MB "
+		"resident now", (double)(state_bytes(&run->state) - state_moment_bytes(&run->state)) * 1e-6,
+		(double)state_moment_bytes(&run->state) * 1e-6, (double)ddp_memory(run->ddp) * 1e-6, copy * 1e-6,
 		(double)usage.ru_maxrss * 1.024e-3);
 	line("memory of a rank", text);
 }

@@ -38,13 +38,14 @@ static int share(const struct snapshot_memory *memory, int slot, size_t from, si
 
 static int share_rest(const struct snapshot_memory *memory, int slot, const struct layout *layout, struct err *err)
 {
-	size_t behind = 0; /* the part's share of the arena before */
-	for (size_t s = 0; s < SNAPSHOT_STATES; s++) {
-		size_t arena = s * layout_arena(layout);
-		if (share(memory, slot, behind, arena + layout->first * sizeof(float), err) < 0)
-			return -1;
-		behind = arena + layout->end * sizeof(float);
-	}
+	size_t behind = 0; /* what is kept before */
+	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
+		for (size_t i = 0; i < layout->kept_count[s]; i++) {
+			size_t arena = s * layout_arena(layout);
+			if (share(memory, slot, behind, arena + layout->kept[s][i].first * sizeof(float), err) < 0)
+				return -1;
+			behind = arena + layout->kept[s][i].end * sizeof(float);
+		}
 	return share(memory, slot, behind, memory->bytes, err);
 }
 
@@ -58,16 +59,21 @@ static void populate(char *from, size_t bytes)
 	memset(from, 0, bytes);
 }
 
-static void populate_own(const struct snapshot_memory *memory, int slot, const struct layout *layout)
+static void populate_run(char *base, size_t from, size_t to)
 {
 	size_t page = page_size();
-	for (size_t s = 0; s < SNAPSHOT_STATES; s++) {
-		size_t from = (s * layout_arena(layout) + layout->first * sizeof(float)) / page * page;
-		size_t to = s * layout_arena(layout) + layout->end * sizeof(float);
+	from = from / page * page;
 #pragma omp parallel for schedule(dynamic)
-		for (size_t at = from; at < to; at += PIECE)
-			populate((char *)memory->base[slot] + at, to - at < PIECE ? (to - at + page - 1) / page * page : PIECE);
-	}
+	for (size_t at = from; at < to; at += PIECE)
+		populate(base + at, to - at < PIECE ? (to - at + page - 1) / page * page : PIECE);
+}
+
+static void populate_own(const struct snapshot_memory *memory, int slot, const struct layout *layout)
+{
+	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
+		for (size_t i = 0; i < layout->kept_count[s]; i++)
+			populate_run(memory->base[slot], s * layout_arena(layout) + layout->kept[s][i].first * sizeof(float),
+				s * layout_arena(layout) + layout->kept[s][i].end * sizeof(float));
 }
 
 int rotation_start(struct rotation *rotation, struct state *state, const struct layout *layout, int sets, struct err *err)

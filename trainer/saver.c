@@ -256,7 +256,7 @@ int saver_start(struct saver **out, const struct saver_plan *plan, struct state 
 		saver->writing[i] = -1;
 	pthread_mutex_init(&saver->lock, NULL);
 	deadline_condition(&saver->changed);
-	int rc = layout_make(&saver->layout, state->tensors, plan->part, plan->writers, err);
+	int rc = layout_make(&saver->layout, state->tensors, plan->part, plan->writers, plan->shards, plan->shard_count, err);
 	bool idle = rc == 0 && saver->layout.part < 0;
 	if (rc == 0 && !idle)
 		rc = start_stages(saver, state, err);

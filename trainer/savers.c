@@ -60,6 +60,8 @@ static int start(struct run *run, const struct place *place, const char *first, 
 	char host[COMM_ADDRESS_SIZE] = "";
 	if (place->part == 0 && place->writers > 1 && comm_address(&run->ident, host, err) < 0)
 		return -1;
+	size_t shard_count;
+	const struct shard *shards = ddp_shards(run->ddp, &shard_count);
 	const struct saver_plan plan = {
 		.dir = &run->ckpt_dir,
 		.token = run->token,
@@ -75,6 +77,8 @@ static int start(struct run *run, const struct place *place, const char *first, 
 		.shard_size = (uint64_t)settings->shard_size,
 		.part = place->part,
 		.writers = place->writers,
+		.shards = shards,
+		.shard_count = shard_count,
 		.slots = settings->ckpt_slots == OPT_AUTO ? 0 : (int)settings->ckpt_slots,
 		.reserve = ddp_memory(run->ddp) * (size_t)run->ident.local_world_size,
 		.sharers = place->sharers,

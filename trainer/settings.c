@@ -111,6 +111,8 @@ static const struct opt table[] = {
 		.group = "Operation:", .help = "canonical: the same bits at every world size; native: the library's order" },
 	CHOICE("grad-dtype", OPT_OPERATION, grad_dtype, "fp32", "fp32|bf16",
 		"of the gradients on their way between ranks; bf16 with --reduction native only"),
+	COUNT("zero", OPT_OPERATION, zero, "0", 0, 1, "1: each rank keeps and saves its share of the optimizer's state only "
+		"(ZeRO-1); the bits stay the same"),
 	CHOICE("on-nonfinite", OPT_OPERATION, on_nonfinite, "stop", "stop|skip",
 		"a loss or gradient norm that is not finite: end the run, or leave the step out"),
 	CHOICE("device", OPT_OPERATION, device, "auto", "auto|cpu|cuda", "where to compute"),
@@ -263,11 +265,27 @@ static int check_reduction(const struct settings *settings, struct err *err)
 	return 0;
 }
 
+/* What a rank alone has, it alone can write. */
+static int check_zero(struct settings *settings, const bool *given, struct err *err)
+{
+	if (!settings->zero)
+		return 0;
+	if (settings->reduction != REDUCTION_CANONICAL)
+		return err_fail(err, EXIT_USAGE, "--zero 1 shares out what --reduction canonical sums: leave --reduction native out, or "
+			"--zero");
+	if (settings->split_embedding)
+		return err_fail(err, EXIT_USAGE, "--zero 1 can't share out the parts of a --split-embedding: leave one of them out");
+	if (given[opt_find(table, "ckpt-writers")] && settings->ckpt_writers != WRITERS_ALL)
+		return err_fail(err, EXIT_USAGE, "--zero 1 makes every rank write what it alone has: leave --ckpt-writers out");
+	settings->ckpt_writers = WRITERS_ALL;
+	return 0;
+}
+
 static int check(struct settings *settings, const bool *given, struct err *err)
 {
 	if (check_mode(settings, given, err) < 0 || check_data(settings, err) < 0 || derive_slots(settings, err) < 0
 		|| check_schedule(settings, err) < 0 || check_change(settings, err) < 0 || check_checkpoints(settings, err) < 0
-		|| check_reduction(settings, err) < 0 || check_trace(settings, err) < 0)
+		|| check_reduction(settings, err) < 0 || check_trace(settings, err) < 0 || check_zero(settings, given, err) < 0)
 		return -1;
 	if (settings->device == DEVICE_CUDA)
 		return err_fail(err, EXIT_USAGE, "--device cuda: this build computes on the CPU only; use --device cpu or auto");

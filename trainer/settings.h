@@ -38,7 +38,7 @@ struct settings {
 	/* operation */
 	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *ckpt_every, *change, *rendezvous, *trace, *trace_steps;
 	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best, shard_size, ckpt_slots;
-	int64_t threads, bucket_mb, check_replicas;
+	int64_t threads, bucket_mb, zero, check_replicas;
 	double collective_timeout, rdzv_timeout, save_timeout;
 	bool fresh, require_identical;
 	int reduction, grad_dtype, device, on_nonfinite, log_level, cpu_isa, ckpt_writers;

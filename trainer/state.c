@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arenas of a training and their way from rank 0 to all ranks. */
+#include "config.h"
 #include "trainer/state.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/hash.h"
@@ -13,26 +15,66 @@
 
 #define CHUNK_BYTES ((size_t)16 << 20) /* of a broadcast (small enough for a deadline by progress), and of a copy by one thread */
 
-int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors, struct err *err)
+static size_t arena_bytes(const struct state *state)
 {
-	size_t bytes = tensors->elements * sizeof(float);
-	*state = (struct state){ .tensors = tensors, .ops = ops };
-	state->weights = ops->alloc(ops, bytes);
-	state->m = ops->alloc(ops, bytes);
-	state->v = ops->alloc(ops, bytes);
+	return state->tensors->elements * sizeof(float);
+}
+
+/* Pages that are there when they are written to. Small ones: a huge page would hold other ranks' elements, too. */
+static float *alloc_sparse(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, bytes, MADV_NOHUGEPAGE);
+	return p;
+}
+
+static float *alloc_moments(struct state *state)
+{
+	return state->sharded ? alloc_sparse(arena_bytes(state)) : state->ops->alloc(state->ops, arena_bytes(state));
+}
+
+static int alloc_all(struct state *state, struct err *err)
+{
+	state->weights = state->ops->alloc(state->ops, arena_bytes(state));
+	state->m = alloc_moments(state);
+	state->v = alloc_moments(state);
 	if (state->weights && state->m && state->v)
 		return 0;
 	state_free(state);
 	return err_set(err, "memory: couldn't get 3 x %zu MB for weights and moments: use a smaller model, or more memory",
-		bytes >> 20);
+		arena_bytes(state) >> 20);
+}
+
+int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors, struct err *err)
+{
+	*state = (struct state){ .tensors = tensors, .ops = ops };
+	return alloc_all(state, err);
+}
+
+int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors, const struct shard *own,
+	size_t count, struct err *err)
+{
+	*state = (struct state){ .tensors = tensors, .ops = ops, .own = own, .own_count = count, .sharded = true };
+	return alloc_all(state, err);
+}
+
+static void release(struct state *state, float *arena, bool moments)
+{
+	if (!arena || state->lent)
+		return;
+	if (moments && state->sharded)
+		munmap(arena, arena_bytes(state));
+	else
+		state->ops->release(state->ops, arena);
 }
 
 void state_free(struct state *state)
 {
 	float **arenas[] = { &state->weights, &state->m, &state->v };
 	for (int i = 0; i < 3; i++) {
-		if (*arenas[i] && !state->lent)
-			state->ops->release(state->ops, *arenas[i]);
+		release(state, *arenas[i], i > 0);
 		*arenas[i] = NULL;
 	}
 	state->next = (struct adamw_state){ 0 };
@@ -46,22 +88,60 @@ static void copy(float *to, const float *from, size_t bytes)
 		memcpy((char *)to + at, (const char *)from + at, bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
 }
 
+static void copy_own(const struct state *state, float *to, const float *from)
+{
+	for (size_t i = 0; i < state->own_count; i++)
+		copy(to + state->own[i].first, from + state->own[i].first,
+			(state->own[i].end - state->own[i].first) * sizeof *to);
+}
+
 /* One arena after the other, so that there is no more than one of them twice. */
 void state_move(struct state *state, const struct adamw_state *to)
 {
 	float **arenas[] = { &state->weights, &state->m, &state->v }, *const places[] = { to->weights, to->m, to->v };
 	for (int i = 0; i < 3; i++) {
-		copy(places[i], *arenas[i], state->tensors->elements * sizeof(float));
-		if (!state->lent)
-			state->ops->release(state->ops, *arenas[i]);
+		if (i > 0 && state->sharded)
+			copy_own(state, places[i], *arenas[i]);
+		else
+			copy(places[i], *arenas[i], arena_bytes(state));
+		release(state, *arenas[i], i > 0);
 		*arenas[i] = places[i];
 	}
 	state->lent = true;
 }
 
+size_t state_moment_bytes(const struct state *state)
+{
+	size_t elements = state->sharded ? 0 : state->tensors->elements;
+	for (size_t i = 0; i < state->own_count; i++)
+		elements += state->own[i].end - state->own[i].first;
+	return 2 * elements * sizeof(float);
+}
+
 size_t state_bytes(const struct state *state)
 {
-	return 3 * state->tensors->elements * sizeof(float);
+	return arena_bytes(state) + state_moment_bytes(state);
+}
+
+/* Whole pages between two addresses. */
+static void drop(char *from, char *to)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	from += (page - (uintptr_t)from % page) % page;
+	to -= (uintptr_t)to % page;
+	if (from < to)
+		madvise(from, (size_t)(to - from), MADV_DONTNEED);
+}
+
+void state_drop_others(struct state *state)
+{
+	float *const arenas[] = { state->m, state->v };
+	for (int i = 0; i < 2 && state->sharded; i++) {
+		size_t at = 0;
+		for (size_t k = 0; k < state->own_count; at = state->own[k++].end)
+			drop((char *)(arenas[i] + at), (char *)(arenas[i] + state->own[k].first));
+		drop((char *)(arenas[i] + at), (char *)(arenas[i] + state->tensors->elements));
+	}
 }
 
 void state_init(struct state *state, uint64_t seed)
@@ -95,8 +175,10 @@ static int hash_state(const struct state *state, struct stand *stand, struct err
 	if (!hasher)
 		return err_set(err, "resume: out of memory");
 	hasher_add(hasher, state->weights, bytes);
-	hasher_add(hasher, state->m, bytes);
-	hasher_add(hasher, state->v, bytes);
+	if (!state->sharded) {
+		hasher_add(hasher, state->m, bytes);
+		hasher_add(hasher, state->v, bytes);
+	}
 	*stand = (struct stand){ state->step, hasher_value(hasher) };
 	hasher_destroy(hasher);
 	return 0;
@@ -112,7 +194,7 @@ int state_share(struct state *state, struct comm *comm, struct err *err)
 		return err_set(err, "resume: out of memory");
 	if (comm_wait(comm, comm_broadcast(comm, "step", &state->step, sizeof state->step, 0), err) < 0)
 		return -1;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < (state->sharded ? 1 : 3); i++)
 		if (share_arena(arenas[i], bytes, comm, err) < 0)
 			return -1;
 	if (hash_state(state, &mine, err) < 0)
@@ -137,22 +219,16 @@ void state_update(struct state *state, const float *grads, bool changes)
 {
 	const struct adamw_state from = { state->weights, state->m, state->v };
 	const struct adamw_state to = changes && state->next.weights ? state->next : from;
-	optimizer_update(state->ops, state->tensors, &to, &from, grads);
+	if (!state->sharded)
+		optimizer_update(state->ops, state->tensors, &to, &from, grads);
+	for (size_t i = 0; i < state->own_count; i++)
+		optimizer_update_run(state->ops, state->tensors, &to, &from, grads, state->own[i].first, state->own[i].end);
+	if (state->sharded)
+		optimizer_keep(state->tensors, &to, &from);
 	if (to.weights == from.weights)
 		return;
 	state->weights = to.weights;
 	state->m = to.m;
 	state->v = to.v;
 	state->next = (struct adamw_state){ 0 };
-}
-
-const char *state_find_nonfinite(const struct state *state, const float *grads)
-{
-	for (int i = 0; i < state->tensors->count; i++) {
-		const struct tensor *row = &state->tensors->rows[i];
-		for (size_t j = 0; j < row->count; j++)
-			if (!isfinite(grads[row->offset + j]))
-				return row->name;
-	}
-	return NULL;
 }

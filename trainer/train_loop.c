@@ -205,18 +205,31 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	return 0;
 }
 
+/* Everybody gets the weights that others have updated. */
+static int spread(struct loop *loop, struct err *err)
+{
+	struct run *run = loop->run;
+	double begin = trace_begin(run->trace);
+	int rc = ddp_spread(run->ddp, run->state.weights, &loop->result.exposed, err);
+	trace_end(run->trace, begin, "wait for weights");
+	return rc;
+}
+
 /* The update; a step that is not finite changes nothing. */
-static void update(struct loop *loop, uint64_t step)
+static int update(struct loop *loop, uint64_t step, struct err *err)
 {
 	struct run *run = loop->run;
 	double begin = trace_begin(run->trace);
 	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
 	state_update(&run->state, ddp_grads(run->ddp), loop->changed);
+	trace_end(run->trace, begin, "update");
+	if (run->settings.zero && loop->changed && spread(loop, err) < 0)
+		return -1;
 	if (loop->changed)
 		model_settle(run->model, run->state.weights);
 	model_bind(run->model, run->state.weights);
 	run->state.step = step;
-	trace_end(run->trace, begin, "update");
+	return 0;
 }
 
 /* A metrics file that can't be written is said once, until it can be written again. */
@@ -276,7 +289,8 @@ static int check_finite(struct loop *loop, uint64_t step, struct err *err)
 	struct run *run = loop->run;
 	if (loop->changed || run->settings.on_nonfinite == NONFINITE_SKIP)
 		return 0;
-	const char *tensor = state_find_nonfinite(&run->state, ddp_grads(run->ddp));
+	int nonfinite = loop->result.nonfinite;
+	const char *tensor = nonfinite < 0 ? NULL : run->state.tensors->rows[nonfinite].name;
 	err_set(err, "step %" PRIu64 ": not finite: loss %g, gradient norm %g, first in %s%s; this step changed nothing and nothing "
 		"was saved: lower --learning-rate (with --change learning-rate), or leave such steps out with --on-nonfinite skip",
 		step, loop->result.loss, loop->result.norm, tensor ? "the gradient of " : "the loss", tensor ? tensor : "");
@@ -339,9 +353,8 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	loop->validation_loss = NAN;
 	loop->communicated = comm_busy(run->comm);
 	int rc = compute(loop, step, err);
-	if (rc < 0)
+	if (rc < 0 || (rc = update(loop, step, err)) < 0)
 		return rc;
-	update(loop, step);
 	trace_end(run->trace, begin, "step %" PRIu64, step);
 	tell_step(loop, step, clock_now() - began);
 	loop->behind_save = false;

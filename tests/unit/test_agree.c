@@ -103,24 +103,6 @@ static void everybody_gets_the_state_of_rank_0(void **state)
 	tensor_table_clear(&table);
 }
 
-static void first_tensor_that_is_not_finite_is_found(void **state)
-{
-	struct tensor_table table = { 0 };
-	struct tensor row = { .name = "a", .dims = 1, .shape = { 300 }, .padded = { 300 } };
-	assert_int_equal(tensor_table_add(&table, &row, NULL), 0);
-	strcpy(row.name, "b");
-	assert_int_equal(tensor_table_add(&table, &row, NULL), 0);
-	struct state training = { .tensors = &table };
-	float grads[1024] = { 0 };
-	assert_true(table.elements <= 1024);
-	assert_null(state_find_nonfinite(&training, grads));
-	grads[table.rows[0].offset + 300] = NAN; /* between the tensors */
-	assert_null(state_find_nonfinite(&training, grads));
-	grads[table.rows[1].offset + 299] = -INFINITY;
-	assert_string_equal(state_find_nonfinite(&training, grads), "b");
-	tensor_table_clear(&table);
-}
-
 static int numerics_body(struct comm *comm, void *arg, struct err *err)
 {
 	bool refuse = *(bool *)arg;
@@ -181,7 +163,6 @@ int main(void)
 		cmocka_unit_test(all_ranks_end_as_the_lowest_that_failed),
 		cmocka_unit_test(same_words_are_counted_not_repeated),
 		cmocka_unit_test(everybody_gets_the_state_of_rank_0),
-		cmocka_unit_test(first_tensor_that_is_not_finite_is_found),
 		cmocka_unit_test(ranks_with_other_numerics_are_refused_if_asked),
 		cmocka_unit_test(differences_of_numerics_are_recorded_both_ways),
 		cmocka_unit_test(the_program_has_a_build_id),

@@ -28,7 +28,7 @@ struct job {
 	struct ops *ops;
 	int slots;
 	size_t bucket_bytes;
-	int native;
+	int native, zero;
 	float *grads[STEPS];    /* the direct sums */
 	float *magnitude;       /* sum of |g| of step 0, the scale of rounding errors */
 	double loss, norm[STEPS];
@@ -203,7 +203,8 @@ static int run_step(struct ddp *ddp, const struct job *job, uint64_t step, struc
 
 static struct ddp *create(struct comm *comm, const struct job *job, struct err *err)
 {
-	struct ddp_config config = { .slots = job->slots, .bucket_bytes = job->bucket_bytes, .native = job->native };
+	struct ddp_config config = { .slots = job->slots, .bucket_bytes = job->bucket_bytes, .native = job->native,
+		.zero = job->zero };
 
 	return ddp_create(comm, job->ops, &job->table, &config, err);
 }
@@ -211,6 +212,34 @@ static struct ddp *create(struct comm *comm, const struct job *job, struct err *
 static struct ddp_control control_for(struct comm *comm, uint64_t step)
 {
 	return (struct ddp_control){ .step = step, .sample_hash = 1000 + (uint64_t)comm_rank(comm) };
+}
+
+/* The own elements are reduced; spread they are everywhere, and what rank 0 has comes back to their owners only. */
+static int check_zero(struct ddp *ddp, struct comm *comm, const struct job *job, uint64_t step, struct err *err)
+{
+	size_t elements = job->table.elements, bytes = elements * sizeof(float), count;
+	const struct shard *own = ddp_own(ddp, &count);
+	float *all = calloc(elements, sizeof *all), *back = calloc(elements, sizeof *back), *want = calloc(elements, sizeof *want);
+	double exposed = 0;
+
+	WORLD_CHECK(own && all && back && want);
+	for (size_t i = 0; i < count; i++) {
+		WORLD_CHECK(own[i].rank == comm_rank(comm) && own[i].first < own[i].end && own[i].end <= elements);
+		memcpy(all + own[i].first, ddp_grads(ddp) + own[i].first, (own[i].end - own[i].first) * sizeof *all);
+		memcpy(want + own[i].first, job->grads[step] + own[i].first, (own[i].end - own[i].first) * sizeof *want);
+	}
+	if (ddp_spread(ddp, all, &exposed, err) < 0)
+		return -1;
+	WORLD_CHECK(memcmp(all, job->grads[step], bytes) == 0 && exposed >= 0);
+	if (comm_rank(comm) == 0)
+		memcpy(back, all, bytes);
+	if (ddp_scatter(ddp, back, err) < 0)
+		return -1;
+	WORLD_CHECK(memcmp(back, comm_rank(comm) == 0 ? all : want, bytes) == 0);
+	free(all);
+	free(back);
+	free(want);
+	return 0;
 }
 
 static int body_canonical(struct comm *comm, void *arg, struct err *err)
@@ -232,11 +261,13 @@ static int body_canonical(struct comm *comm, void *arg, struct err *err)
 		WORLD_CHECK(result.save == (step == 1));
 		for (int slot = 0; slot < job->slots; slot++)
 			loss += slot_loss(step, slot);
-		for (size_t i = 0; i < job->table.elements; i++)
+		if (job->zero && check_zero(ddp, comm, job, step, err) < 0)
+			return -1;
+		for (size_t i = 0; !job->zero && i < job->table.elements; i++)
 			if (memcmp(&ddp_grads(ddp)[i], &job->grads[step][i], sizeof(float)) != 0)
 				return err_set(err, "element %zu of step %d is %a, not %a", i, (int)step, (double)ddp_grads(ddp)[i],
 					(double)job->grads[step][i]);
-		WORLD_CHECK(result.norm == job->norm[step]);
+		WORLD_CHECK(result.norm == job->norm[step] && result.nonfinite == -1);
 		WORLD_CHECK(result.loss == loss / (double)job->valid);
 		WORLD_CHECK(result.valid == job->valid);
 		WORLD_CHECK(result.stop == 0 && result.fault == 0 && result.fault_rank == -1);
@@ -284,6 +315,71 @@ static void test_any_world(void **state)
 	check_worlds(12, 200000, WORLDS(5));
 	check_worlds(27, 1 << 20, WORLDS(4));
 	check_worlds(16, 500000, WORLDS(3, 5));
+}
+
+/* With zero each rank has the same bits of what it owns, and the same norm, wherever buckets and segments are cut. */
+static void test_zero(void **state)
+{
+	static const struct { int slots; size_t bucket; int world; } cases[] = {
+		{ 8, 25 << 20, 1 }, { 8, 25 << 20, 4 }, { 8, 70000, 2 }, { 8, 300000, 3 }, { 16, 500000, 5 }, { 8, 1, 8 },
+	};
+	struct world_rank ranks[WORLD_MAX];
+
+	world_need_several();
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct job job;
+
+		make_job(&job, cases[i].slots, cases[i].bucket, 0);
+		job.zero = 1;
+		world_run(cases[i].world, 30, 60, body_canonical, &job, ranks);
+		world_assert_ok(cases[i].world, ranks);
+		free_job(&job);
+	}
+}
+
+static int body_nonfinite(struct comm *comm, void *arg, struct err *err)
+{
+	const struct job *job = arg;
+	const struct tensor *row = &job->table.rows[4];
+	struct ddp *ddp = create(comm, job, err);
+	struct ddp_result result;
+	int first;
+
+	if (!ddp)
+		return -1;
+	first = ddp_first_slot(ddp);
+	ddp_begin(ddp, 0);
+	for (int slot = first; slot < first + ddp_slot_count(ddp); slot++) {
+		float *grads = ddp_slot_grads(ddp, slot);
+
+		for (int layer = 0; layer < LAYERS; layer++)
+			fill_layer(&job->table, grads, 0, slot, layer);
+		grads[job->table.rows[1].offset + job->table.rows[1].count] = NAN; /* padding does not count */
+		if (slot == job->slots - 1)
+			grads[row->offset + row->count - 1] = -INFINITY;
+		ddp_slot_end(ddp, slot_loss(0, slot), VALID + slot);
+	}
+	struct ddp_control control = control_for(comm, 0);
+	if (ddp_finish(ddp, &control, &result, err) < 0)
+		return -1;
+	WORLD_CHECK(!isfinite(result.norm) && result.nonfinite == 4);
+	ddp_destroy(ddp);
+	return 0;
+}
+
+/* Whoever owns it, all ranks know the first tensor whose gradient is not finite. */
+static void test_nonfinite(void **state)
+{
+	struct world_rank ranks[WORLD_MAX];
+	struct job job;
+
+	world_need_several();
+	make_job(&job, 4, 300000, 0);
+	for (job.zero = 0; job.zero < 2; job.zero++) {
+		world_run(3, 30, 60, body_nonfinite, &job, ranks);
+		world_assert_ok(3, ranks);
+	}
+	free_job(&job);
 }
 
 /* The head's part of an embedding is summed by itself, and added at every world size. */
@@ -722,6 +818,41 @@ static void check_buckets(const struct tensor_table *table, size_t bytes)
 	free(buckets);
 }
 
+static bool starts_block(const struct tensor_table *table, size_t at)
+{
+	bool found = at == table->elements;
+
+	for (int i = 0; i < table->count; i++)
+		found |= at >= table->rows[i].offset && at < table->rows[i].offset + table->rows[i].count &&
+			(at - table->rows[i].offset) % NORM_BLOCK == 0;
+	return found;
+}
+
+/* Cut by blocks: buckets and segments tile the arena as before, and no norm's block has two owners. */
+static void check_aligned(const struct tensor_table *table, size_t bytes, int world)
+{
+	int count;
+	struct ddp_bucket *buckets = ddp_buckets_make(table, bytes, &count);
+	size_t *cuts = ddp_buckets_align(table, buckets, &count, world), next = 0, part;
+	size_t limit = bytes / sizeof(float) + NORM_BLOCK + TENSOR_ALIGN;
+
+	for (int i = 0; i < count; i++) {
+		assert_int_equal(buckets[i].first, next);
+		assert_true(buckets[i].count > 0 && buckets[i].count <= limit);
+		for (int rank = 0; rank < world; rank++) {
+			assert_int_equal(ddp_segment(&buckets[i], world, rank, &part), next);
+			assert_true(starts_block(table, next));
+			next += part;
+		}
+		assert_int_equal(next, buckets[i].first + buckets[i].count);
+		for (int t = 0; t < table->count; t++)
+			assert_true(table->rows[t].offset >= next || buckets[i].layer >= table->rows[t].layer);
+	}
+	assert_int_equal(next, table->elements);
+	free(cuts);
+	free(buckets);
+}
+
 static void test_buckets(void **state)
 {
 	static const size_t limits[] = { 1, 70000, 300000, 1 << 20, 25 << 20 };
@@ -730,6 +861,9 @@ static void test_buckets(void **state)
 	make_table(&table);
 	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
 		check_buckets(&table, limits[k]);
+	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
+		for (int world = 1; world <= 9; world++)
+			check_aligned(&table, limits[k], world);
 	split_last(&table);
 	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
 		check_buckets(&table, limits[k]);
@@ -769,6 +903,8 @@ int main(void)
 		cmocka_unit_test(test_single),
 		cmocka_unit_test(test_powers_of_two),
 		cmocka_unit_test(test_any_world),
+		cmocka_unit_test(test_zero),
+		cmocka_unit_test(test_nonfinite),
 		cmocka_unit_test(test_split_embedding),
 		cmocka_unit_test(test_native_is_close),
 		cmocka_unit_test(test_overlap),

@@ -47,7 +47,7 @@ static void check(const struct tensor_table *table, int writers, const float *sl
 	for (int part = 0; part < writers; part++) {
 		struct layout layout;
 		struct err err;
-		assert_int_equal(layout_make(&layout, table, part, writers, &err), 0);
+		assert_int_equal(layout_make(&layout, table, part, writers, NULL, 0, &err), 0);
 		assert_int_equal(layout.parts, writers < table->count ? writers : table->count);
 		assert_int_equal(layout.part, part < layout.parts ? part : -1);
 		assert_int_equal(layout_bytes(&layout), SNAPSHOT_STATES * table->elements * sizeof(float));
@@ -91,7 +91,7 @@ static void statistics_have_no_slices(void **state)
 	float *slot = make_slot(&table);
 	for (int part = 0; part < 3; part++) {
 		struct layout layout;
-		assert_int_equal(layout_make(&layout, &table, part, 3, NULL), 0);
+		assert_int_equal(layout_make(&layout, &table, part, 3, NULL, 0, NULL), 0);
 		layout_place(&layout, slot);
 		assert_int_equal(layout.slice_count, 2);
 		assert_string_equal(layout.slices[0].tensor, "1.weight");
@@ -113,11 +113,50 @@ static void statistics_have_no_slices(void **state)
 	tensor_table_clear(&table);
 }
 
+/* Shards: over all parts the slices cover each parameter once and lie where they should; what is kept is what is saved. */
+static void shards_become_slices(void **state)
+{
+	struct tensor_table table = { 0 };
+	odd_table_make(&table);
+	float *slot = make_slot(&table);
+	size_t big = table.rows[3].offset, slices = 0, elements = 0;
+	const struct shard shards[] = { { 0, 0, big + 65536 }, { 1, big + 65536, big + 131072 }, { 1, table.rows[4].offset, table.elements },
+		{ 2, big + 131072, table.rows[4].offset } };
+	for (int part = 0; part < 4; part++) {
+		struct layout layout;
+		struct err err;
+		size_t own = 0;
+		assert_int_equal(layout_make(&layout, &table, part, 4, shards, 4, &err), 0);
+		layout_place(&layout, slot);
+		for (size_t i = 0; i < layout.slice_count; i++) {
+			const struct snapshot_slice *slice = &layout.slices[i];
+			const struct tensor *row = tensor_table_find(&table, slice->tensor);
+			assert_true(i == 0 || slice->writer >= layout.slices[i - 1].writer);
+			assert_true(slice->first + slice->count <= row->count);
+			for (size_t s = 0; s < SNAPSHOT_STATES; s++)
+				assert_ptr_equal(slice->state[s], slice->writer == part
+					? slot + s * table.elements + row->offset + slice->first : NULL);
+			own += slice->writer == part ? slice->count : 0;
+		}
+		slices += own;
+		for (size_t i = 0; i < layout.kept_count[SNAPSHOT_M]; i++)
+			elements += layout.kept[SNAPSHOT_M][i].end - layout.kept[SNAPSHOT_M][i].first;
+		for (int i = 0; i < table.count; i++)
+			assert_int_equal(layout.tensors[i].data != NULL, layout.tensors[i].writer == part);
+		layout_clear(&layout);
+	}
+	assert_int_equal(slices, table.parameters);
+	assert_int_equal(elements, table.elements);
+	free(slot);
+	tensor_table_clear(&table);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(statistics_have_no_slices),
 		cmocka_unit_test(every_tensor_has_one_writer),
+		cmocka_unit_test(shards_become_slices),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static void train_beside(int part, int writers, int sets)
 	float *given[SNAPSHOT_SLOTS] = { NULL };
 	begin(&plain);
 	begin(&turning);
-	assert_int_equal(layout_make(&layout, &turning.table, part, writers, &err), 0);
+	assert_int_equal(layout_make(&layout, &turning.table, part, writers, NULL, 0, &err), 0);
 	if (rotation_start(&rotation, &turning.state, &layout, sets, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_int_equal(rotation_live(&rotation), 0);
@@ -158,7 +158,7 @@ static void the_rest_is_there_once(void **unused)
 	struct err err;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	begin(&training);
-	assert_int_equal(layout_make(&layout, &training.table, 1, 3, &err), 0);
+	assert_int_equal(layout_make(&layout, &training.table, 1, 3, NULL, 0, &err), 0);
 	assert_int_equal(rotation_start(&rotation, &training.state, &layout, 3, &err), 0);
 	for (int i = 0; i < 4; i++) {
 		rotation_turn(&rotation, (rotation_live(&rotation) + 1) % 3);
@@ -175,11 +175,55 @@ static void the_rest_is_there_once(void **unused)
 	end(&training);
 }
 
+/* With shards: the moments of others are never there, and the own ones are those of a whole state. */
+static void moments_of_others_are_not_there(void **unused)
+{
+	struct training plain, sharded;
+	struct rotation rotation;
+	struct layout layout;
+	struct err err;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	begin(&plain);
+	begin(&sharded);
+	size_t big = sharded.table.rows[3].offset, end_at = sharded.table.rows[4].offset;
+	const struct shard shards[] = { { 0, 0, big + 65536 }, { 0, big + 131072, sharded.table.elements }, { 1, big + 65536, big + 131072 } };
+	assert_true(big + 131072 < end_at);
+	state_free(&sharded.state);
+	assert_int_equal(state_alloc_shards(&sharded.state, sharded.ops, &sharded.table, shards + 2, 1, &err), 0);
+	state_init(&sharded.state, 7);
+	state_drop_others(&sharded.state);
+	assert_int_equal(state_moment_bytes(&sharded.state), 2 * 65536 * sizeof(float));
+	assert_int_equal(layout_make(&layout, &sharded.table, 1, 2, shards, 3, &err), 0);
+	assert_int_equal(rotation_start(&rotation, &sharded.state, &layout, 3, &err), 0);
+	for (int i = 0; i < 4; i++) {
+		rotation_turn(&rotation, (rotation_live(&rotation) + 1) % 3);
+		step(&plain, false);
+		step(&sharded, false);
+		/* what the others would send */
+		memcpy(sharded.state.weights, plain.state.weights, (big + 65536) * sizeof(float));
+		memcpy(sharded.state.weights + big + 131072, plain.state.weights + big + 131072,
+			(sharded.table.elements - big - 131072) * sizeof(float));
+		size_t at = big + 65536;
+		assert_memory_equal(sharded.state.weights, plain.state.weights, sharded.table.elements * sizeof(float));
+		assert_memory_equal(sharded.state.m + at, plain.state.m + at, 65536 * sizeof(float));
+		assert_memory_equal(sharded.state.v + at, plain.state.v + at, 65536 * sizeof(float));
+	}
+	size_t weights = sharded.table.elements * sizeof(float), moments = 2 * 65536 * sizeof(float);
+	assert_in_range(resident(rotation.memory.fd[0]), weights + moments, weights + moments + 8 * page);
+	for (int slot = 1; slot < 3; slot++)
+		assert_in_range(resident(rotation.memory.fd[slot]), layout_own_bytes(&layout), layout_own_bytes(&layout) + 8 * page);
+	rotation_stop(&rotation);
+	layout_clear(&layout);
+	end(&plain);
+	end(&sharded);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_given_away_stays),
 		cmocka_unit_test(the_rest_is_there_once),
+		cmocka_unit_test(moments_of_others_are_not_there),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
