@@ -13,6 +13,7 @@ endif
 EXTRA_DIST += bench/train-cpu.sh bench/train_cpu.py bench/train_torch.py
 EXTRA_DIST += bench/checkpoint.sh bench/checkpoint.py bench/checkpoint_disk.py bench/checkpoint_memory.py \
 	bench/checkpoint_muster.py bench/checkpoint_torch.py
-EXTRA_DIST += bench/launch.sh bench/launch.py bench/launch_torch.py
+EXTRA_DIST += bench/launch.sh bench/launch.py bench/launch_torch.py \
+	bench/results/launch-2026-11-21.txt bench/results/launch-2026-11-21.svg
 EXTRA_DIST += bench/results/train-cpu-2026-11-21.txt bench/results/checkpoint-2026-11-21.txt
 # End of bench.mk
