@@ -208,6 +208,11 @@ static int remove_entry(int at, const char *name, int depth)
 	return unlinkat(at, name, AT_REMOVEDIR);
 }
 
+int job_folder_remove_users(int at, const char *name)
+{
+	return remove_entry(at, name, 0);
+}
+
 int job_folder_remove(const char *run, uint32_t job, struct err *err)
 {
 	char name[20];

@@ -38,6 +38,10 @@ int job_folder_exists(const char *run, uint32_t job, struct err *err);
 /* Removes it with all that is in it. One that is not there is no error. */
 int job_folder_remove(const char *run, uint32_t job, struct err *err);
 
+/* Removes a file or folder that may be a user's from the open folder `at`: no link is followed and no mount entered. -1 with
+ * errno: something of it is still there. */
+int job_folder_remove_users(int at, const char *name);
+
 /* In srun, as the user: marks the socket, which is his: the job has had a step. Does nothing where there is none. */
 void job_folder_mark_step(const char *run, uint32_t job);
 

@@ -3,9 +3,10 @@
  * starts the job's checkpoint service. In the epilog, after the last step: has the service finish. Until the epilog returns,
  * the job is COMPLETING: nobody else gets the node, nor does the job's own next attempt start.
  *
- * What a power failure leaves: slurmstepd's PMIx server listens on SPOOL/stepd.slurm.pmix.JOB.STEP. A requeued job has the same ids again, and on a
- * node that died under its last attempt the old socket is still there: Slurm 22.05 then fails with "Address already in
- * use", the step does not start, and srun even exits with 0. */
+ * What a power failure leaves: slurmstepd's PMIx server listens on SPOOL/stepd.slurm.pmix.JOB.STEP, and has a folder
+ * SPOOL/pmix.JOB.STEP. A requeued job has the same ids again, and on a node that died under its last attempt both are still
+ * there: Slurm 22.05 then fails with "Address already in use" (and srun even exits with 0), 26.05 with "Cannot create
+ * directory: File exists". The step does not start. */
 #include "config.h"
 
 #include <dirent.h>
@@ -27,9 +28,12 @@
 
 #include "common/auto.h"
 #include "common/number.h"
+#include "plugin/job_folder.h"
 #include "plugin/job_service.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
+
+#define SOCKET_PREFIX "stepd.slurm." /* before the name of the server's folder */
 
 /* SlurmdSpoolDir as a pattern: %n and %h, which stand for this node, match any, since only dead sockets are removed.
  * slurm_conf is no public symbol, but the plugin only loads into the Slurm release that it was built for. */
@@ -80,6 +84,15 @@ static DIR *open_spool(const char *path)
 	return folder;
 }
 
+/* The folder of a server that is dead goes before its socket, by which it is found. */
+static void remove_left(DIR *folder, const char *spool, const char *name)
+{
+	if (job_folder_remove_users(dirfd(folder), name + strlen(SOCKET_PREFIX)) == 0 && unlinkat(dirfd(folder), name, 0) == 0)
+		slurm_info("muster: removed %s/%s, left by an earlier attempt of this job", spool, name);
+	else
+		slurm_error("muster: couldn't remove %s/%s, left by an earlier attempt of this job: %m", spool, name);
+}
+
 static void remove_dead_in(const char *spool, uint32_t job)
 {
 	char start[60];
@@ -87,11 +100,10 @@ static void remove_dead_in(const char *spool, uint32_t job)
 	DIR *folder = open_spool(spool);
 	if (!folder)
 		return;
-	size_t length = (size_t)snprintf(start, sizeof start, "stepd.slurm.pmix.%u.", job);
+	size_t length = (size_t)snprintf(start, sizeof start, SOCKET_PREFIX "pmix.%u.", job);
 	while ((entry = readdir(folder)))
-		if (strncmp(entry->d_name, start, length) == 0 && is_dead_socket(dirfd(folder), entry->d_name) &&
-			unlinkat(dirfd(folder), entry->d_name, 0) == 0)
-			slurm_info("muster: removed %s/%s, left by an earlier attempt of this job", spool, entry->d_name);
+		if (strncmp(entry->d_name, start, length) == 0 && is_dead_socket(dirfd(folder), entry->d_name))
+			remove_left(folder, spool, entry->d_name);
 	closedir(folder);
 }
 
