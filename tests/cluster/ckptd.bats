@@ -274,12 +274,13 @@ taken_when_durable() {
     wait_for 20 nothing_left
 }
 
-# kill_trainer NAME JOB: SIGKILL for rank 0 as soon as its service writes what it has handed over.
+# kill_trainer NAME JOB: SIGKILL for rank 0 as soon as its service writes what it has handed over, long before that is durable.
 kill_trainer() {
     local node pid
     wait_for 60 saving "$1"
     read -r node pid < <(train_rank "$2" 0)
     kill -KILL "$pid"
+    ! saved "$1"
 }
 
 @test "trainers killed right after the hand-over, and steps at the end of their grace time: all is durable and resumed from" {
@@ -291,9 +292,9 @@ kill_trainer() {
     take_four=$(take n2)
     one=$(train killed-one n3 2 rank0 1000 --ckpt-every 40)
     four=$(train killed-four n4 4 all 1000 --ckpt-every 40)
-    kill_trainer killed-one "$one"
+    kill_trainer killed-one "$one" 3>&- &
     kill_trainer killed-four "$four"
-    ! saved killed-four || false
+    wait $!
     killed_in_grace grace-one "$grace_one" "$take_one"
     killed_in_grace grace-four "$grace_four" "$take_four"
     step_one=$(taken_when_durable grace-one "$take_one")
