@@ -7,7 +7,7 @@
 #include "trainer/comm.h"
 #include "trainer/model.h"
 #include "trainer/ops.h"
-#include "trainer/shard.h"
+#include "trainer/zero_shard.h"
 #include "trainer/tensors.h"
 
 struct ddp;
@@ -78,8 +78,8 @@ const float *ddp_grads(const struct ddp *ddp);
 
 /* With `zero`: which rank owns which elements, by rank and then by place, each element of the rows once; NULL without. The
  * own ones are ddp_own. Borrowed. */
-const struct shard *ddp_shards(const struct ddp *ddp, size_t *count);
-const struct shard *ddp_own(const struct ddp *ddp, size_t *count);
+const struct zero_shard *ddp_shards(const struct ddp *ddp, size_t *count);
+const struct zero_shard *ddp_own(const struct ddp *ddp, size_t *count);
 /* With `zero`, collective: every rank's own elements of the arena go to all others, into place. `exposed` grows by the
  * seconds that took. */
 int ddp_spread(struct ddp *ddp, float *arena, double *exposed, struct err *err);

@@ -34,7 +34,7 @@ struct ddp {
 	struct ddp_job *jobs;          /* [bucket_count] */
 	int bucket_count;
 	size_t *cuts;                  /* with zero: the buckets' */
-	struct shard *shards;          /* with zero */
+	struct zero_shard *shards;          /* with zero */
 	size_t shard_count;
 	size_t *shards_of;             /* [world + 1] a rank's first one */
 	struct ddp_cost cost;

@@ -11,14 +11,14 @@
 /* Neighbours of one rank become one. */
 static void add_shard(struct ddp *ddp, int rank, size_t first, size_t count)
 {
-	struct shard *last = ddp->shard_count > 0 ? &ddp->shards[ddp->shard_count - 1] : NULL;
+	struct zero_shard *last = ddp->shard_count > 0 ? &ddp->shards[ddp->shard_count - 1] : NULL;
 
 	if (count == 0)
 		return;
 	if (last && last->rank == rank && last->end == first)
 		last->end += count;
 	else
-		ddp->shards[ddp->shard_count++] = (struct shard){ rank, first, first + count };
+		ddp->shards[ddp->shard_count++] = (struct zero_shard){ rank, first, first + count };
 }
 
 static void list_shards(struct ddp *ddp)
@@ -52,13 +52,13 @@ int ddp_zero_prepare(struct ddp *ddp, struct err *err)
 	return 0;
 }
 
-const struct shard *ddp_shards(const struct ddp *ddp, size_t *count)
+const struct zero_shard *ddp_shards(const struct ddp *ddp, size_t *count)
 {
 	*count = ddp->shard_count;
 	return ddp->shards;
 }
 
-const struct shard *ddp_own(const struct ddp *ddp, size_t *count)
+const struct zero_shard *ddp_own(const struct ddp *ddp, size_t *count)
 {
 	*count = 0;
 	if (!ddp->zero)

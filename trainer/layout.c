@@ -29,7 +29,7 @@ static void add_slice(struct layout *layout, const struct tensor *row, size_t fi
 }
 
 /* What a shard has of the parameters. */
-static void add_shard(struct layout *layout, const struct shard *shard)
+static void add_shard(struct layout *layout, const struct zero_shard *shard)
 {
 	for (int i = 0; i < layout->table->count; i++) {
 		const struct tensor *row = &layout->table->rows[i];
@@ -40,7 +40,7 @@ static void add_shard(struct layout *layout, const struct shard *shard)
 	}
 }
 
-static void describe(struct layout *layout, const int *writer, const struct shard *shards, size_t shard_count)
+static void describe(struct layout *layout, const int *writer, const struct zero_shard *shards, size_t shard_count)
 {
 	for (int i = 0; i < layout->table->count; i++) {
 		const struct tensor *row = &layout->table->rows[i];
@@ -73,20 +73,20 @@ static void find_own(struct layout *layout)
 
 static int by_place(const void *a, const void *b)
 {
-	const struct shard *one = a, *other = b;
+	const struct zero_shard *one = a, *other = b;
 	return one->first < other->first ? -1 : one->first > other->first;
 }
 
 static void keep(struct layout *layout, int s, size_t first, size_t end)
 {
 	if (first < end)
-		layout->kept[s][layout->kept_count[s]++] = (struct shard){ layout->part, first, end };
+		layout->kept[s][layout->kept_count[s]++] = (struct zero_shard){ layout->part, first, end };
 }
 
 /* Sorts what is kept of an arena, and joins what overlaps or touches. */
 static void join_kept(struct layout *layout, int s)
 {
-	struct shard *kept = layout->kept[s];
+	struct zero_shard *kept = layout->kept[s];
 	size_t joined = 0;
 	qsort(kept, layout->kept_count[s], sizeof *kept, by_place);
 	for (size_t i = 0; i < layout->kept_count[s]; i++) {
@@ -98,7 +98,7 @@ static void join_kept(struct layout *layout, int s)
 	layout->kept_count[s] = joined;
 }
 
-static int find_kept(struct layout *layout, const struct shard *shards, size_t shard_count)
+static int find_kept(struct layout *layout, const struct zero_shard *shards, size_t shard_count)
 {
 	for (int s = 0; s < SNAPSHOT_STATES; s++) {
 		layout->kept[s] = calloc(shard_count + 1, sizeof *layout->kept[s]);
@@ -114,7 +114,7 @@ static int find_kept(struct layout *layout, const struct shard *shards, size_t s
 	return 0;
 }
 
-static int divide(struct layout *layout, int writers, const struct shard *shards, size_t shard_count)
+static int divide(struct layout *layout, int writers, const struct zero_shard *shards, size_t shard_count)
 {
 	size_t count = (size_t)layout->table->count;
 	AUTO_FREE uint64_t *bytes = calloc(count, sizeof *bytes);
@@ -134,7 +134,7 @@ static int divide(struct layout *layout, int writers, const struct shard *shards
 	return find_kept(layout, shards, shard_count);
 }
 
-int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers, const struct shard *shards,
+int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers, const struct zero_shard *shards,
 	size_t shard_count, struct err *err)
 {
 	/* Each row and each shard ends at most one slice. */

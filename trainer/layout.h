@@ -8,7 +8,7 @@
 
 #include "checkpoint/snapshot.h"
 #include "common/err.h"
-#include "trainer/shard.h"
+#include "trainer/zero_shard.h"
 #include "trainer/tensors.h"
 
 struct layout {
@@ -20,7 +20,7 @@ struct layout {
 	size_t *slice_at;                 /* [slice_count] where each begins in the arenas */
 	size_t first, end;                /* elements of the part's tensors in each arena; they stand side by side */
 	/* What this part saves of each arena, by place: of the weights its tensors and its slices, of the moments its slices. */
-	struct shard *kept[SNAPSHOT_STATES];
+	struct zero_shard *kept[SNAPSHOT_STATES];
 	size_t kept_count[SNAPSHOT_STATES];
 };
 
@@ -41,7 +41,7 @@ size_t layout_own_bytes(const struct layout *layout);
 
 /* Divides the tensors among as many of `writers` as there is something to write for (layout->parts); layout->part is -1 where
  * nothing is left for number `part`. With `shards`, by writer and then by place, the slices are these instead of whole tensors. */
-int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers, const struct shard *shards,
+int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers, const struct zero_shard *shards,
 	size_t shard_count, struct err *err);
 void layout_clear(struct layout *layout);
 

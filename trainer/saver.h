@@ -23,7 +23,7 @@ struct saver_plan {
 	uint64_t shard_size;
 	int part, writers;           /* this rank's number among the designated ranks, and how many there are; fewer write when
 	                              * there are fewer tensors */
-	const struct shard *shards;  /* NULL, or who keeps which elements of the optimizer's state: rank by rank, each a writer */
+	const struct zero_shard *shards;  /* NULL, or who keeps which elements of the optimizer's state: rank by rank, each a writer */
 	size_t shard_count;
 	int slots;                   /* snapshots at once, 1 or 2; 0: as many as fit into the memory */
 	size_t reserve;              /* bytes that the ranks of this node have yet to touch, for that choice */

@@ -61,7 +61,7 @@ static int start(struct run *run, const struct place *place, const char *first, 
 	if (place->part == 0 && place->writers > 1 && comm_address(&run->ident, host, err) < 0)
 		return -1;
 	size_t shard_count;
-	const struct shard *shards = ddp_shards(run->ddp, &shard_count);
+	const struct zero_shard *shards = ddp_shards(run->ddp, &shard_count);
 	const struct saver_plan plan = {
 		.dir = &run->ckpt_dir,
 		.token = run->token,

@@ -53,7 +53,7 @@ int state_alloc(struct state *state, struct ops *ops, const struct tensor_table 
 	return alloc_all(state, err);
 }
 
-int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors, const struct shard *own,
+int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors, const struct zero_shard *own,
 	size_t count, struct err *err)
 {
 	*state = (struct state){ .tensors = tensors, .ops = ops, .own = own, .own_count = count, .sharded = true };

@@ -10,7 +10,7 @@
 #include "common/err.h"
 #include "trainer/comm.h"
 #include "trainer/ops.h"
-#include "trainer/shard.h"
+#include "trainer/zero_shard.h"
 #include "trainer/tensors.h"
 
 struct state {
@@ -20,7 +20,7 @@ struct state {
 	float *weights, *m, *v;     /* arenas of the table's offsets */
 	struct adamw_state next;    /* where the next update writes instead of in place; NULL: in place */
 	bool lent;                  /* the arenas are not of `ops` */
-	const struct shard *own;    /* [own_count] the elements whose moments are kept here: memory behind the others' is never touched */
+	const struct zero_shard *own;    /* [own_count] the elements whose moments are kept here: memory behind the others' is never touched */
 	size_t own_count;
 	bool sharded;               /* `own` is not everything */
 };
@@ -28,7 +28,7 @@ struct state {
 /* Allocates zeroed arenas from `ops`. */
 int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors, struct err *err);
 /* The same with the moments of `own` elements only; borrowed until state_free. The addresses of all are there, in host memory. */
-int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors, const struct shard *own,
+int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors, const struct zero_shard *own,
 	size_t count, struct err *err);
 void state_free(struct state *state);
 size_t state_bytes(const struct state *state);

@@ -61,7 +61,7 @@ libtrainer_a_SOURCES += trainer/tree.c trainer/tree.h \
 	trainer/ddp_early.c \
 	trainer/ddp_plan.c trainer/ddp_plan.h \
 	trainer/ddp_reduce.c \
-	trainer/ddp_zero.c
+	trainer/ddp_zero.c trainer/zero_shard.h
 if HAVE_GLOO
 AM_CPPFLAGS += $(GLOO_CPPFLAGS)
 trainer_LIBS += $(GLOO_LIBS)

@@ -218,7 +218,7 @@ static struct ddp_control control_for(struct comm *comm, uint64_t step)
 static int check_zero(struct ddp *ddp, struct comm *comm, const struct job *job, uint64_t step, struct err *err)
 {
 	size_t elements = job->table.elements, bytes = elements * sizeof(float), count;
-	const struct shard *own = ddp_own(ddp, &count);
+	const struct zero_shard *own = ddp_own(ddp, &count);
 	float *all = calloc(elements, sizeof *all), *back = calloc(elements, sizeof *back), *want = calloc(elements, sizeof *want);
 	double exposed = 0;
 

@@ -120,7 +120,7 @@ static void shards_become_slices(void **state)
 	odd_table_make(&table);
 	float *slot = make_slot(&table);
 	size_t big = table.rows[3].offset, slices = 0, elements = 0;
-	const struct shard shards[] = { { 0, 0, big + 65536 }, { 1, big + 65536, big + 131072 }, { 1, table.rows[4].offset, table.elements },
+	const struct zero_shard shards[] = { { 0, 0, big + 65536 }, { 1, big + 65536, big + 131072 }, { 1, table.rows[4].offset, table.elements },
 		{ 2, big + 131072, table.rows[4].offset } };
 	for (int part = 0; part < 4; part++) {
 		struct layout layout;

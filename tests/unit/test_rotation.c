@@ -186,7 +186,7 @@ static void moments_of_others_are_not_there(void **unused)
 	begin(&plain);
 	begin(&sharded);
 	size_t big = sharded.table.rows[3].offset, end_at = sharded.table.rows[4].offset;
-	const struct shard shards[] = { { 0, 0, big + 65536 }, { 0, big + 131072, sharded.table.elements }, { 1, big + 65536, big + 131072 } };
+	const struct zero_shard shards[] = { { 0, 0, big + 65536 }, { 0, big + 131072, sharded.table.elements }, { 1, big + 65536, big + 131072 } };
 	assert_true(big + 131072 < end_at);
 	state_free(&sharded.state);
 	assert_int_equal(state_alloc_shards(&sharded.state, sharded.ops, &sharded.table, shards + 2, 1, &err), 0);
