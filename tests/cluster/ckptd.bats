@@ -274,12 +274,17 @@ taken_when_durable() {
     wait_for 20 nothing_left
 }
 
-# kill_trainer NAME JOB: SIGKILL for rank 0 as soon as its service writes what it has handed over, long before that is durable.
+# kill_trainer NAME JOB: SIGKILL for rank 0 as soon as its service writes what it has handed over.
 kill_trainer() {
     local node pid
     wait_for 60 saving "$1"
     read -r node pid < <(train_rank "$2" 0)
     kill -KILL "$pid"
+}
+
+# kill_unsaved NAME JOB: the same in a run that has no checkpoint before.
+kill_unsaved() {
+    kill_trainer "$@"
     ! saved "$1"
 }
 
@@ -292,8 +297,8 @@ kill_trainer() {
     take_four=$(take n2)
     one=$(train killed-one n3 2 rank0 1000 --ckpt-every 40)
     four=$(train killed-four n4 4 all 1000 --ckpt-every 40)
-    kill_trainer killed-one "$one" 3>&- &
-    kill_trainer killed-four "$four"
+    kill_unsaved killed-one "$one" 3>&- &
+    kill_unsaved killed-four "$four"
     wait $!
     killed_in_grace grace-one "$grace_one" "$take_one"
     killed_in_grace grace-four "$grace_four" "$take_four"

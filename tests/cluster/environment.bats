@@ -56,7 +56,7 @@ world() {
     echo "--- $*"
     for word; do
         case $word in
-        srun) words+=(timeout -k 5 60 srun) ;;
+        srun) words+=("${BOUNDED[@]}" srun) ;;
         @) words+=(./world "$folder") ;;
         @*) words+=("./${word#@}" "$folder") ;;
         *) words+=("$word") ;;

@@ -77,10 +77,12 @@ END
 }
 
 fail_in_components() {
+    local try status
     for try in 1 2 3; do
-        cluster run salloc -N1 -n1 : -N2 -n2 timeout -k 5 60 srun --muster --het-group=0,1 \
-            bash -c '[ $RANK = 2 ] && exit 3; exec sleep 40' >"$JOBS/het" 2>&1 3>&-
-        ended_by_hang $? || return 0
+        status=0
+        cluster run salloc -N1 -n1 : -N2 -n2 "${BOUNDED[@]}" srun --muster --het-group=0,1 \
+            bash -c '[ $RANK = 2 ] && exit 3; exec sleep 40' >"$JOBS/het" 2>&1 3>&- || status=$?
+        ended_by_hang $status || return 0
     done
 }
 

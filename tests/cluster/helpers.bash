@@ -49,6 +49,9 @@ wait_for() {
     done
 }
 
+# "${BOUNDED[@]}" COMMAND…: under salloc, which takes a killed command for the user's wish and ends with 0.
+BOUNDED=(bash -c 'timeout -k 5 60 "$@"; exit $?' bounded)
+
 # ended_by_hang STATUS: whether that is timeout's word on an srun of several components which may have hung behind the end of
 # its tasks. Before 24.05.4 each component stops the one abort agent of Slurm's PMIx plugin without a lock, and may wait for a
 # thread that is gone.
