@@ -95,6 +95,14 @@ pmix_status_t __wrap_PMIx_Fence_nb(const pmix_proc_t *procs, size_t count, const
 }
 #endif
 
+/* One a round, whatever the values; but for the first under Slurm, where so few ranks on several nodes ask each other. */
+static int fences_expected(const struct ident *ident, const char *provider)
+{
+	const char *namespace = getenv("PMIX_NAMESPACE");
+	bool asked = namespace && strncmp(namespace, "slurm.", 6) == 0 && ident->node_count > 1;
+	return strcmp(provider, "pmix") != 0 ? 0 : asked ? 2 : 3;
+}
+
 static int exchange_values(const struct ident *ident, const char *provider)
 {
 	static unsigned char mine[65536];
@@ -115,8 +123,7 @@ static int exchange_values(const struct ident *ident, const char *provider)
 			free(value);
 		}
 	}
-	/* One a round, whatever the values; but for the first, where so few ranks ask each other. */
-	CHECK(pmix_fences == (strcmp(provider, "pmix") == 0 ? 2 : 0));
+	CHECK(pmix_fences == fences_expected(ident, provider));
 	rdzv_close(rdzv, 1);
 	return 0;
 }
