@@ -105,7 +105,7 @@ print(*sorted({str(json.load(open(path))["env"].get(sys.argv[2])) for path in gl
 
 @test "shapes that nobody has chosen" {
     for try in 1 2 3 4; do
-        nodes=$((1 + RANDOM % 4)) tasks=$((nodes + RANDOM % 9))
+        nodes=$((1 + RANDOM % 4)) tasks=$((nodes + RANDOM % 8))
         distributions=(block cyclic plane=2 block:cyclic arbitrary)
         distribution=${distributions[RANDOM % 5]}
         # Each node at least once, and then any.
