@@ -165,5 +165,6 @@ char *finding_line(const struct finding *finding, const struct checkup *checkup,
 		add(&line, ": ");
 	}
 	add(&line, "%s: %s", finding->text, finding->remedy);
+	keep_one_line(out);
 	return out;
 }

@@ -470,6 +470,8 @@ static void what_came_from_outside_stays_in_its_line(void **state)
 	struct world world = healthy();
 	strcpy(world.tasks[1].nccl, "2\n1\x1b[2J");
 	says(&world, "error: nccl-differs: rank 1 on n1: NCCL 2?1?[2J here", "2.28.9");
+	strcpy(world.tasks[1].node, "n\n1");
+	says(&world, "error: nccl-differs: rank 1 on n?1: NCCL 2?1?[2J here", "2.28.9");
 }
 
 static void every_check_has_been_seen_at_work(void **state)
