@@ -136,20 +136,27 @@ void pmix_client_close(void)
 	pmix_client.open = false;
 }
 
+/* A call that has no form that does not wait: in a thread of its own, which gives the answer. */
+static pmix_status_t call(void *(*body)(void *answer), double timeout)
+{
+	pthread_t thread;
+	struct answer *answer = answer_create(NULL);
+	if (!answer)
+		return PMIX_ERR_NOMEM;
+	if (pthread_create(&thread, NULL, body, answer) != 0)
+		answer_give(answer, PMIX_ERR_OUT_OF_RESOURCE);
+	else
+		pthread_detach(thread);
+	pmix_status_t status = answer_wait(answer, deadline_in(timeout));
+	answer_drop(answer);
+	return status;
+}
+
 int pmix_client_open(struct err *err)
 {
 	if (pmix_client.open)
 		return 0;
-	struct answer *answer = answer_create(err);
-	if (!answer)
-		return -1;
-	pthread_t thread;
-	if (pthread_create(&thread, NULL, init_thread, answer) != 0)
-		answer_give(answer, PMIX_ERR_OUT_OF_RESOURCE);
-	else
-		pthread_detach(thread);
-	pmix_status_t status = answer_wait(answer, deadline_in(INIT_SECONDS));
-	answer_drop(answer);
+	pmix_status_t status = call(init_thread, INIT_SECONDS);
 	if (status != PMIX_SUCCESS)
 		return err_fail(err, EXIT_LOST, "rendezvous: couldn't reach the PMIx server of this node: %s",
 			PMIx_Error_string(status));
@@ -183,18 +190,8 @@ static void *commit_thread(void *arg)
 	return NULL;
 }
 
-/* PMIx_Commit waits for the server's answer (4.2), and has no form that does not. */
+/* PMIx_Commit waits for the server's answer (4.2). */
 pmix_status_t pmix_client_commit(double timeout)
 {
-	pthread_t thread;
-	struct answer *answer = answer_create(NULL);
-	if (!answer)
-		return PMIX_ERR_NOMEM;
-	if (pthread_create(&thread, NULL, commit_thread, answer) != 0)
-		answer_give(answer, PMIX_ERR_OUT_OF_RESOURCE);
-	else
-		pthread_detach(thread);
-	pmix_status_t status = answer_wait(answer, deadline_in(timeout));
-	answer_drop(answer);
-	return status;
+	return call(commit_thread, timeout);
 }
