@@ -61,6 +61,19 @@ end_world() {
     return "${STATUSES[0]}"
 }
 
+# interrupt_worlds DIR OPTION…: four ranks with the options are stopped, and then three without them are killed.
+interrupt_worlds() {
+    start_world 4 "$@"
+    wait_step "$1" 30
+    kill "${PIDS[2]}"
+    end_world || [ $? -eq 75 ]
+    [ "${STATUSES[*]}" = "75 75 75 75" ]
+    start_world 3 "$1"
+    wait_step "$1" 62
+    kill -9 "${PIDS[@]}"
+    end_world || :
+}
+
 # Name and hash of every tensor file of a checkpoint.
 hashes() {
     python3 - "$1/manifest.json" <<'END'

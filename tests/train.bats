@@ -86,15 +86,7 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 
 @test "a stop and a kill between different world sizes change nothing" {
     several_ranks
-    start_world 4 mixed
-    wait_step mixed 30
-    kill "${PIDS[2]}"
-    end_world || [ $? -eq 75 ]
-    [ "${STATUSES[*]}" = "75 75 75 75" ]
-    start_world 3 mixed
-    wait_step mixed 62
-    kill -9 "${PIDS[@]}"
-    end_world || :
+    interrupt_worlds mixed
     train_world 5 mixed
     same_as_whole mixed
 }

@@ -27,15 +27,7 @@ equal_to_whole() {
 }
 
 @test "saved with it and resumed without, and the other way round, on other numbers of ranks" {
-    start_world 4 mixed --zero 1
-    wait_step mixed 30
-    kill "${PIDS[2]}"
-    end_world || [ $? -eq 75 ]
-    [ "${STATUSES[*]}" = "75 75 75 75" ]
-    start_world 3 mixed
-    wait_step mixed 62
-    kill -9 "${PIDS[@]}"
-    end_world || :
+    interrupt_worlds mixed --zero 1
     train_world 5 mixed --zero 1 >mixed.out || { cat mixed.out; return 1; }
     grep -F 'resume: step ' mixed.out | grep -F ' with 3 ranks'
     equal_to_whole mixed
