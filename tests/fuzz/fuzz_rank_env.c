@@ -2,6 +2,8 @@
 /* libFuzzer harness of what task_init makes of a task's environment: words of the form NAME=VALUE with zero bytes between. What is
  * accepted has ranks within their world and a place to meet, also for a step that is started from inside that task; what is
  * refused has its one line; and what preflight says of it are single lines. */
+#include "config.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
