@@ -215,8 +215,12 @@ tests_unit_test_tree_LDADD = libtrainer.a $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_comm
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/world_fixture.c tests/unit/world_fixture.h
 tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ddp_plan
+tests_unit_test_ddp_plan_SOURCES = tests/unit/test_ddp_plan.c tests/unit/ddp_table.h
+tests_unit_test_ddp_plan_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+
 unit_tests += tests/unit/test_ddp
-tests_unit_test_ddp_SOURCES = tests/unit/test_ddp.c tests/unit/world_fixture.c tests/unit/world_fixture.h
+tests_unit_test_ddp_SOURCES = tests/unit/test_ddp.c tests/unit/ddp_table.h tests/unit/world_fixture.c tests/unit/world_fixture.h
 tests_unit_test_ddp_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_opt
