@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "checkpoint/ckptd_service.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "checkpoint/ckptd_attach.h"
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+
+/* ---- what a service is told ---- */
+
+/* The files' modes are to be as if this process made them. Asking for the umask by umask() would change it for a moment. */
+static int64_t own_umask(void)
+{
+	AUTO_FCLOSE FILE *status = fopen("/proc/self/status", "re");
+	unsigned mask = 022;
+	char line[256];
+	while (status && fgets(line, sizeof line, status))
+		if (sscanf(line, "Umask: %o", &mask) == 1)
+			break;
+	return (int64_t)(mask & 0777);
+}
+
+/* JSON holds UTF-8 only; the path is for messages. */
+static char *path_as_text(const char *path)
+{
+	json_t *text = json_string(path);
+	char *copy = strdup(path);
+	for (char *c = copy; c && *c && !text; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+	json_decref(text);
+	return copy;
+}
+
+static int make_secret(char secret[33], struct err *err)
+{
+	unsigned char bytes[16];
+	if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+		return err_set(err, "service: couldn't get random bytes: %m");
+	for (size_t i = 0; i < sizeof bytes; i++)
+		snprintf(secret + 2 * i, 3, "%02x", bytes[i]);
+	return 0;
+}
+
+int ckptd_service_init(struct ckptd_service *service, const struct ckptd_plan *plan, struct err *err)
+{
+	*service = (struct ckptd_service){ .plan = plan, .attach.type = CKPTD_ATTACH,
+		.link = { .conn.fd = -1, .process.fd = -1 } };
+	struct ckptd_attach *attach = &service->attach.attach;
+	service->path = path_as_text(plan->dir->path);
+	attach->token = plan->token;
+	attach->path = service->path;
+	attach->keep_last = (int64_t)plan->retention.keep_last;
+	attach->keep_every = plan->retention.keep_every;
+	attach->keep_best = (int64_t)plan->retention.keep_best;
+	attach->umask = own_umask();
+	if (!service->path)
+		return err_set(err, "service: no memory");
+	if (make_secret(service->secret, err) < 0)
+		return -1;
+	if (plan->snapshot->parts > 1 && plan->snapshot->part == 0) {
+		attach->host = plan->host;
+		attach->secret = service->secret;
+	} else if (plan->snapshot->parts > 1) {
+		attach->first = plan->first;
+	}
+	return ckptd_attach_describe(attach, plan->snapshot, plan->memory, err);
+}
+
+/* ---- attaching ---- */
+
+static int send_attach(struct ckptd_service *service, struct err *err)
+{
+	const struct snapshot_memory *memory = service->plan->memory;
+	int descriptors[CKPTD_DESCRIPTORS] = { service->plan->dir->fd };
+	for (int i = 0; i < memory->slots; i++)
+		descriptors[1 + i] = memory->fd[i];
+	return ckptd_conn_send(&service->link.conn, &service->attach, descriptors, 1 + memory->slots, err);
+}
+
+static int hear_attached(struct ckptd_service *service, const struct ckptd_message *answer, struct err *err)
+{
+	struct ckptd_attach *attach = &service->attach.attach;
+	if (answer->type == CKPTD_REFUSED)
+		return err_fail(err, (enum exit_status)answer->refused.status, "refused: %s", answer->refused.text);
+	if (answer->type != CKPTD_ATTACHED)
+		return err_fail(err, EXIT_DATA, "protocol: %s came where ATTACHED should", ckptd_type_name(answer->type));
+	if (!attach->host || answer->attached.port == attach->port)
+		return 0;
+	if (attach->port > 0) {
+		log_error("checkpoint: the service that took over couldn't take port %d: the other parts' services won't find it",
+			(int)attach->port);
+		return 0;
+	}
+	attach->port = answer->attached.port;
+	snprintf(service->address, sizeof service->address, "%s:%d:%s", attach->host, (int)attach->port, service->secret);
+	return 0;
+}
+
+static int attach_to(struct ckptd_service *service, struct err *err)
+{
+	struct ckptd_message answer;
+	if (send_attach(service, err) < 0 ||
+		ckptd_conn_await(&service->link.conn, &answer, deadline_in(service->plan->timeout), err) < 0)
+		return -1;
+	int rc = hear_attached(service, &answer, err);
+	ckptd_message_release(&answer);
+	return rc;
+}
+
+static int use_the_node_s(struct ckptd_service *service, const char *path, struct err *err)
+{
+	if (ckptd_start_connect(path, &service->link, err) < 0)
+		return -1;
+	if (attach_to(service, err) == 0)
+		return 0;
+	ckptd_start_leave(&service->link);
+	return -1;
+}
+
+static int start_own(struct ckptd_service *service, struct err *err)
+{
+	struct ckptd_process *process = &service->link.process;
+	char fate[60];
+	if (ckptd_start_own(&service->link, err) < 0)
+		return -1;
+	if (attach_to(service, err) == 0)
+		return 0;
+	/* It may take a moment from its last word to its end. */
+	ckptd_conn_close(&service->link.conn);
+	ckptd_process_wait(process, deadline_in(1));
+	err_prefix(err, "service: the one that was started %s", ckptd_process_fate(process, fate, sizeof fate));
+	ckptd_process_kill(process, deadline_in(service->plan->timeout));
+	ckptd_start_leave(&service->link);
+	return -1;
+}
+
+/* ---- one after the other ---- */
+
+/* The service that is lost must not write any more when another begins to: two of them in one folder would tear its files.
+ * One of our own is killed; the node's can only be gone, or be found again. */
+static int retire(struct ckptd_service *service, bool *lives, struct err *err)
+{
+	struct ckptd_process *process = &service->link.process;
+	*lives = ckptd_process_alive(process);
+	if (*lives && process->child) {
+		*lives = false;
+		if (!ckptd_process_kill(process, deadline_in(service->plan->timeout)))
+			return err_fail(err, EXIT_LOST, "service: pid %d hangs and can't be killed", (int)process->pid);
+	}
+	if (!*lives)
+		ckptd_process_close(process);
+	return 0;
+}
+
+int ckptd_service_find(struct ckptd_service *service, struct err *err)
+{
+	const char *path = service->plan->socket ? service->plan->socket : getenv("MUSTER_CKPTD");
+	bool lives;
+	if (retire(service, &lives, err) < 0)
+		return -1;
+	struct ckptd_process old = service->link.process;
+	err_fail(err, EXIT_LOST, "service: pid %d still runs, but can't be reached", (int)old.pid);
+	if (path && path[0]) {
+		if (use_the_node_s(service, path, err) == 0) {
+			ckptd_process_close(&old);
+			return 0;
+		}
+		service->link.process = old;
+		if (!lives)
+			log_warn("checkpoint: %s: starting a service of its own, which ends with the step", err->text);
+	}
+	return lives ? -1 : start_own(service, err);
+}
+
+void ckptd_service_lose(struct ckptd_service *service, const struct err *why, struct err *said)
+{
+	struct ckptd_process *process = &service->link.process;
+	char fate[60];
+	ckptd_conn_close(&service->link.conn);
+	if (why->status == EXIT_LOST)
+		ckptd_process_wait(process, deadline_in(0.2));
+	err_fail(said, EXIT_LOST, "the service, pid %d, %s (%.500s)", (int)process->pid,
+		ckptd_process_fate(process, fate, sizeof fate), why->text);
+}
+
+void ckptd_service_release(struct ckptd_service *service)
+{
+	ckptd_start_leave(&service->link);
+	ckptd_message_release(&service->attach);
+	free(service->path);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The service that a client is attached to: the node's, or one of its own; and the next one, once that is lost. Used by one
+ * thread at a time. */
+#ifndef MUSTER_CKPTD_SERVICE_H
+#define MUSTER_CKPTD_SERVICE_H
+
+#include "checkpoint/ckptd_client.h"
+#include "checkpoint/ckptd_proto.h"
+#include "checkpoint/ckptd_start.h"
+#include "checkpoint/ckptd_tcp.h"
+#include "common/err.h"
+
+struct ckptd_service {
+	const struct ckptd_plan *plan;    /* borrowed */
+	struct ckptd_message attach;      /* what every service is told at first */
+	char *path;                       /* of the directory, in UTF-8 */
+	char secret[33];                  /* of the other parts' services; 32 digits */
+	char address[CKPTD_ADDRESS_SIZE]; /* where they report to; "" with one part */
+	struct ckptd_link link;
+};
+
+/* Prepares what a service is told of the plan, which is borrowed. Nothing is connected yet. */
+int ckptd_service_init(struct ckptd_service *service, const struct ckptd_plan *plan, struct err *err);
+
+/* Finds the node's service or starts one, and attaches to it, within the plan's timeout each. One that was lost before does not
+ * write any more when it returns 0. On an error, EXIT_LOST mostly, it may be called again. */
+int ckptd_service_find(struct ckptd_service *service, struct err *err);
+
+/* The connection broke, of which `why` is the error: `said` tells what became of the process. */
+void ckptd_service_lose(struct ckptd_service *service, const struct err *why, struct err *said);
+
+/* Leaves the service, which finishes what it was handed. Also after an init that failed. */
+void ckptd_service_release(struct ckptd_service *service);
+
+#endif
