@@ -39,6 +39,7 @@ libckptd_la_SOURCES = \
 	checkpoint/ckptd_entries.c checkpoint/ckptd_entries.h \
 	checkpoint/ckptd_fields.c checkpoint/ckptd_fields.h \
 	checkpoint/ckptd_hear.c checkpoint/ckptd_hear.h \
+	checkpoint/ckptd_news.c checkpoint/ckptd_news.h \
 	checkpoint/ckptd_parts.c checkpoint/ckptd_parts.h \
 	checkpoint/ckptd_polls.h \
 	checkpoint/ckptd_process.c checkpoint/ckptd_process.h \
@@ -50,7 +51,9 @@ libckptd_la_SOURCES = \
 	checkpoint/ckptd_socket.c checkpoint/ckptd_socket.h \
 	checkpoint/ckptd_start.c checkpoint/ckptd_start.h \
 	checkpoint/ckptd_tcp.c checkpoint/ckptd_tcp.h \
-	checkpoint/ckptd_worker.c checkpoint/ckptd_worker.h
+	checkpoint/ckptd_worker.c checkpoint/ckptd_worker.h checkpoint/ckptd_worker_private.h \
+	checkpoint/ckptd_worker_decide.c \
+	checkpoint/ckptd_worker_save.c
 libckptd_la_CPPFLAGS = $(AM_CPPFLAGS) -DBINDIR='"$(bindir)"'
 libckptd_la_LIBADD = libcheckpoint.la
 

@@ -5,32 +5,11 @@
 #define MUSTER_CKPTD_WORKER_H
 
 #include "checkpoint/ckpt_dir.h"
+#include "checkpoint/ckptd_news.h"
 #include "checkpoint/ckptd_proto.h"
 #include "checkpoint/snapshot_memory.h"
 #include "common/clock.h"
 #include "common/err.h"
-
-enum ckptd_news_type {
-	NEWS_PROGRESS,
-	NEWS_PART,      /* a part from 1 on is durable: `text` is its file's, for part 0 */
-	NEWS_WRITTEN,   /* nobody needs the slot any more; part 0 of several, or a part whose save is committed already */
-	NEWS_DURABLE,
-	NEWS_FAILED,
-	NEWS_DECIDED,   /* several parts: the save of `step` is over; `taken`: it is committed */
-};
-
-struct ckptd_news {
-	struct ckptd_news *next;
-	enum ckptd_news_type type;
-	int64_t step;
-	int slot;                  /* that is free now; -1: none */
-	uint64_t bytes, total;
-	double seconds;
-	bool taken;
-	struct err err;            /* of FAILED */
-	char *text;                /* of PART */
-	size_t size;
-};
 
 struct ckptd_worker_plan {
 	const struct ckptd_attach *attach; /* borrowed */
@@ -55,7 +34,6 @@ void ckptd_worker_left(struct ckptd_worker *worker, int part, int64_t step);
 
 /* The next piece of news, or NULL; the caller's, to be freed with ckptd_news_free. */
 struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker);
-void ckptd_news_free(struct ckptd_news *news);
 
 /* Whether something that was handed over has not had its end. */
 bool ckptd_worker_busy(struct ckptd_worker *worker);

@@ -68,6 +68,8 @@ unit_tests += tests/unit/test_ckptd_proto
 tests_unit_test_ckptd_proto_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_entries
 tests_unit_test_ckptd_entries_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ckptd_news
+tests_unit_test_ckptd_news_LDADD = libckptd.la libcheckpoint.la libcommon.la $(CMOCKA_LIBS)
 ckptd_fixture = tests/unit/ckptd_fixture.c tests/unit/ckptd_fixture.h \
 	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 unit_tests += tests/unit/test_ckptd_parts
