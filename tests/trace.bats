@@ -60,6 +60,59 @@ END
     [ -d "noticed/step-$(printf %08d "$last")" ]
 }
 
+@test "--comm none computes without exchanging, replay exchanges without computing, and the trace tells both" {
+    several_ranks
+    # measure MODE OPTION…: two ranks, no directory.
+    measure() {
+        local mode=$1 rank pids=()
+        shift
+        export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME
+        mkdir -p meet
+        for rank in 0 1; do
+            RANK=$rank LOCAL_RANK=$rank muster-train --data tokens.u16 --layers 2 --width 128 --heads 2 --context 64 \
+                --vocabulary 8192 --global-batch 8 --microbatch 1 --threads 1 --steps 4 --bucket-mb 1 --comm "$mode" \
+                --trace "$mode.json" "$@" >"$mode$rank.out" 2>&1 3>&- &
+            pids+=($!)
+        done
+        for rank in "${pids[@]}"; do wait "$rank"; done
+        [ "$(grep -c "not trained: --comm $mode" "${mode}0.out")" -eq 4 ]
+    }
+    for more in --slots=8 --zero=1 "--reduction=native"; do
+        measure none "$more"
+        measure replay "$more"
+        python3 - <<'END'
+import collections, json
+spans = {}
+for mode in "none", "replay":
+    spans[mode] = [e for e in json.load(open(mode + ".json"))["traceEvents"] if e["ph"] == "X"]
+compute = [e for e in spans["none"] if e["name"].startswith("backward of layer")]
+ready = collections.Counter((e["pid"], e["args"]["step"], e["name"]) for e in spans["none"] if e["name"].startswith("ready: bucket"))
+steps, buckets = range(1, 5), {name.split()[-1] for _, _, name in ready}
+assert len(buckets) > 2 and len(compute) == 2 * 4 * 4 * 4, (buckets, len(compute))
+assert all(ready[rank, step, f"ready: bucket {k}"] == 1 for rank in (0, 1) for step in steps for k in buckets), ready
+moved = {e["name"] for e in spans["none"] if e["tid"] == 1 and e["args"].get("bytes") and "bucket" in e["name"]}
+assert not moved, moved
+# Something is ready before the last layer is done.
+first = next(e for e in spans["none"] if e["name"] == "ready: bucket 0" and e["pid"] == 0 and e["args"]["step"] == 2)
+last = max(e["ts"] for e in compute if e["pid"] == 0 and e["args"]["step"] == 2)
+assert first["args"]["ready"] < last, (first, last)
+assert not any(e["name"].startswith(("backward", "forward")) for e in spans["replay"])
+sent = collections.Counter()
+for e in spans["replay"]:
+    if e["name"].split(": ")[-1].startswith(("bucket", "sum of bucket", "weights of bucket")):
+        sent[e["pid"], e["args"]["step"], e["name"].split()[-1]] += e["args"].get("bytes", 0)
+assert all(sent[rank, step, k] > 0 for rank in (0, 1) for step in steps for k in buckets), sent
+END
+    done
+    fails 2 "--comm none measures a step and trains no model, so there is nothing for --ckpt-dir" train kept --comm none
+    # Ranks of which only one computes would spoil each other's sums.
+    export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME
+    small=(--data tokens.u16 --layers 1 --width 64 --heads 2 --context 64 --vocabulary 64 --global-batch 8 --microbatch 1 --threads 1)
+    RANK=1 LOCAL_RANK=1 muster-train "${small[@]}" --comm replay >apart1.out 2>&1 3>&- &
+    RANK=0 LOCAL_RANK=0 fails 2 "--comm is 0 on rank 0 and 2 on rank 1" muster-train "${small[@]}" --check-replicas 0
+    wait $! && return 1 || [ $? -eq 2 ]
+}
+
 @test "ranks that are to trace something else each are told apart" {
     several_ranks
     export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME

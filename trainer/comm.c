@@ -246,6 +246,15 @@ comm_ticket comm_call(struct comm *comm, const char *label, comm_work *work, voi
 	return enqueue(comm, comm_op_exchange(comm->rank, comm->size, label, NULL, 0, work, arg));
 }
 
+comm_ticket comm_mark(struct comm *comm, const char *label)
+{
+	struct comm_op *op = comm_op_exchange(comm->rank, comm->size, label, NULL, 0, NULL, NULL);
+
+	if (op)
+		op->operation = "ready";
+	return enqueue(comm, op);
+}
+
 /* One look at what can end a wait, without the lock held. */
 static void watch(struct comm *comm, bool running, double progress)
 {

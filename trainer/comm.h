@@ -56,6 +56,8 @@ comm_ticket comm_allreduce_bf16(struct comm *comm, const char *label, float *buf
 comm_ticket comm_broadcast(struct comm *comm, const char *label, void *buffer, size_t bytes, int root);
 /* Only the work, in its turn. */
 comm_ticket comm_call(struct comm *comm, const char *label, comm_work *work, void *arg);
+/* Nothing, in its turn: the trace tells when it would have been queued. */
+comm_ticket comm_mark(struct comm *comm, const char *label);
 
 /* Waits for a ticket and all before it. After a failure every call and wait gives the first error. Status EXIT_LOST
  * names operation, label, seconds and the peers that did not answer, as far as the provider knows. */

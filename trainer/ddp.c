@@ -52,7 +52,8 @@ static struct ddp_cost cost_of(const struct ddp *ddp)
 
 static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 {
-	if (ddp_plan_make(&ddp->plan, config->slots, comm_size(ddp->comm), comm_rank(ddp->comm), ddp->native, err) < 0)
+	if (ddp_plan_make(&ddp->plan, config->slots, comm_size(ddp->comm), comm_rank(ddp->comm),
+		ddp->native || ddp->alone, err) < 0)
 		return -1;
 	ddp->buckets = ddp_buckets_make(ddp->table, config->bucket_bytes, &ddp->bucket_count);
 	if (ddp->buckets)
@@ -99,6 +100,7 @@ struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_t
 	ddp->native = config->native != 0;
 	ddp->bf16 = config->bf16 != 0;
 	ddp->zero = config->zero != 0;
+	ddp->alone = config->comm == DDP_COMM_NONE;
 	if (prepare(ddp, config, err) < 0) {
 		ddp_destroy(ddp);
 		return NULL;

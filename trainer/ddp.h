@@ -12,12 +12,17 @@
 
 struct ddp;
 
+/* What of a step is done (--comm): all of it; no exchange of gradients and weights, so that each rank goes on with its own sums;
+ * or, by a caller that computes nothing, all exchanges. The latter two are for measuring. */
+enum ddp_comm { DDP_COMM_REAL, DDP_COMM_NONE, DDP_COMM_REPLAY };
+
 struct ddp_config {
 	int slots;           /* S; the same at every world size */
 	size_t bucket_bytes; /* 25 MB; the first bucket is at most 1 MiB */
 	int native;          /* 1: the sum over ranks is the library's all-reduce (--reduction native), else canonical */
 	int bf16;            /* 1: with native, gradients travel in bf16 */
 	int zero;            /* 1: with canonical, the reduced gradients stay with the ranks that own them (--zero 1) */
+	enum ddp_comm comm;  /* the same on all ranks */
 };
 
 /* What every rank contributes to the one control all-gather of a step. */

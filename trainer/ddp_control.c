@@ -290,10 +290,10 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 
 /* ---- at creation ---- */
 
-enum { AGREE_SLOTS, AGREE_BUCKET, AGREE_NATIVE, AGREE_BF16, AGREE_ZERO, AGREE_ELEMENTS, AGREE_TENSORS, AGREE_LAYOUT, AGREE_COUNT };
+enum { AGREE_SLOTS, AGREE_BUCKET, AGREE_NATIVE, AGREE_BF16, AGREE_ZERO, AGREE_COMM, AGREE_ELEMENTS, AGREE_TENSORS, AGREE_LAYOUT, AGREE_COUNT };
 
 static const char *const agree_names[AGREE_COUNT] = {
-	"--slots", "bytes of a bucket", "native reduction", "--grad-dtype bf16", "--zero",
+	"--slots", "bytes of a bucket", "native reduction", "--grad-dtype bf16", "--zero", "--comm",
 	"elements of the gradients", "number of tensors", "hash of the tensors",
 };
 
@@ -325,6 +325,7 @@ int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 		[AGREE_NATIVE] = config->native != 0,
 		[AGREE_BF16] = config->bf16 != 0,
 		[AGREE_ZERO] = config->zero != 0,
+		[AGREE_COMM] = (uint64_t)config->comm,
 		[AGREE_ELEMENTS] = tensor_table_gradients(ddp->table),
 		[AGREE_TENSORS] = (uint64_t)ddp->table->count,
 		[AGREE_LAYOUT] = layout_hash(ddp->table),

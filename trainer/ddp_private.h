@@ -29,6 +29,7 @@ struct ddp {
 	struct ops *ops;
 	const struct tensor_table *table;
 	bool native, bf16, zero;
+	bool alone;                    /* DDP_COMM_NONE */
 	struct ddp_plan plan;
 	struct ddp_bucket *buckets;
 	struct ddp_job *jobs;          /* [bucket_count] */

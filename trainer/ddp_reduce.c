@@ -138,6 +138,10 @@ void ddp_launch(struct ddp *ddp)
 		ddp->last = comm_call(ddp->comm, label, merge_bucket, job);
 	if (plan->world == 1)
 		return;
+	if (ddp->alone) {
+		ddp->last = comm_mark(ddp->comm, label);
+		return;
+	}
 	if (ddp->native) {
 		comm_ticket (*reduce)(struct comm *, const char *, float *, size_t) = ddp->bf16 ? comm_allreduce_bf16 : comm_allreduce;
 		ddp->last = reduce(ddp->comm, label, ddp->arenas[0] + job->bucket->first, job->bucket->count);
@@ -180,7 +184,7 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 	ddp->transfers = calloc(2 * world, sizeof *ddp->transfers); /* to and from each other rank */
 	if (!ddp->piece_at || !ddp->transfers)
 		return err_set(err, "ddp: couldn't prepare the reduction: out of memory");
-	if (world == 1 || ddp->native)
+	if (world == 1 || ddp->native || ddp->alone)
 		return 0;
 	ddp->staging = ddp->ops->alloc(ddp->ops, (world - 1) * ddp->segment_max * sizeof(float));
 	if (!ddp->staging)

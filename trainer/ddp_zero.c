@@ -74,7 +74,7 @@ int ddp_spread(struct ddp *ddp, float *arena, double *exposed, struct err *err)
 	comm_ticket last = 0;
 	char label[64];
 
-	if (ddp->plan.world == 1)
+	if (ddp->plan.world == 1 || ddp->alone)
 		return 0;
 	for (int i = 0; i < ddp->bucket_count; i++) {
 		snprintf(label, sizeof label, "weights of bucket %d of step %" PRIu64, i, ddp->step);

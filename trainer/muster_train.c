@@ -183,7 +183,7 @@ static int build_model(struct run *run, struct err *err)
 		return -1;
 	const struct ddp_config ddp = { .slots = (int)settings->slots, .bucket_bytes = (size_t)settings->bucket_mb << 20,
 		.native = settings->reduction == REDUCTION_NATIVE, .bf16 = settings->grad_dtype == GRAD_BF16,
-		.zero = settings->zero != 0 };
+		.zero = settings->zero != 0, .comm = (enum ddp_comm)settings->comm };
 	run->ddp = ddp_create(run->comm, run->ops, model_tensors(run->model), &ddp, err);
 	if (!run->ddp || alloc_state(run, err) < 0)
 		return -1;

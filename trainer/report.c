@@ -84,6 +84,10 @@ void report_start(const struct run *run)
 	report_memory(run);
 	snprintf(text, sizeof text, "step %" PRIu64 " of %lld", run->state.step + 1, (long long)settings->steps);
 	line("begins with", text);
+	if (settings->comm == DDP_COMM_NONE)
+		line("measurement", "--comm none: every rank goes on with its own sums, nothing is trained or saved");
+	if (settings->comm == DDP_COMM_REPLAY)
+		line("measurement", "--comm replay: exchanges without a model, nothing is trained or saved");
 	fflush(stdout);
 }
 
@@ -92,13 +96,21 @@ static int digits(uint64_t number)
 	return snprintf(NULL, 0, "%" PRIu64, number);
 }
 
+/* Behind every line of what is no training. */
+static const char *measured(const struct run *run)
+{
+	static const char *const marks[] = { "", "  not trained: --comm none", "  not trained: --comm replay" };
+	return marks[run->settings.comm];
+}
+
 void report_step(const struct run *run, const struct metrics_step *step)
 {
 	char cost[100];
-	printf("step %*" PRIu64 "/%lld  loss %9.6f  norm %9.4f  lr %.3e  %s %8.0f  ms %8.1f%s%s\n",
+	printf("step %*" PRIu64 "/%lld  loss %9.6f  norm %9.4f  lr %.3e  %s %8.0f  ms %8.1f%s%s%s\n",
 		digits((uint64_t)run->settings.steps), step->step, (long long)run->settings.steps, (double)step->loss,
 		(double)step->norm, (double)step->learning_rate, run->settings.model == MODEL_GPT2 ? "tokens/s" : "samples/s",
-		step->tokens_per_second, step->milliseconds, cost_text(&step->cost, cost), step->skipped ? "  skipped: not finite" : "");
+		step->tokens_per_second, step->milliseconds, cost_text(&step->cost, cost), step->skipped ? "  skipped: not finite" : "",
+		measured(run));
 	fflush(stdout);
 }
 

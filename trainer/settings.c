@@ -10,6 +10,7 @@
 #include "common/number.h"
 #include "common/opt.h"
 #include "config.h"
+#include "trainer/ddp.h"
 #include "trainer/tree.h"
 
 #define AT(field) offsetof(struct settings, field)
@@ -119,6 +120,8 @@ static const struct opt table[] = {
 	COUNT_OR_AUTO("threads", OPT_OPERATION, threads, 1, 4096, "compute threads of a rank; auto: its share of the CPUs"),
 	CHOICE("cpu-isa", OPT_OPERATION, cpu_isa, "auto", "auto|avx512|avx2|default",
 		"pins the instruction set, so that different CPUs give the same bits"),
+	CHOICE("comm", OPT_OPERATION, comm, "real", "real|none|replay", "real: a training; for measuring, none: the same without any "
+		"exchange of gradients, replay: the exchanges alone"),
 	COUNT("bucket-mb", OPT_OPERATION, bucket_mb, "25", 1, 4096, "MB of gradients that are reduced in one collective"),
 	REAL("collective-timeout", OPT_OPERATION, collective_timeout, "600", 0.1, 1e6,
 		"seconds after which a collective without progress fails"),
@@ -281,11 +284,27 @@ static int check_zero(struct settings *settings, const bool *given, struct err *
 	return 0;
 }
 
+/* What is only measured has no result that could be kept, judged or compared. */
+static int check_comm(struct settings *settings, const bool *given, struct err *err)
+{
+	static const char *const senseless[] = { "ckpt-dir", "validate-every", "check-replicas" };
+	const char *word = settings->comm == DDP_COMM_NONE ? "none" : "replay";
+	if (settings->comm == DDP_COMM_REAL)
+		return 0;
+	for (size_t i = 0; i < sizeof senseless / sizeof senseless[0]; i++)
+		if (given[opt_find(table, senseless[i])])
+			return err_fail(err, EXIT_USAGE, "--comm %s measures a step and trains no model, so there is nothing for --%s: leave "
+				"one of them out", word, senseless[i]);
+	settings->check_replicas = 0;
+	return 0;
+}
+
 static int check(struct settings *settings, const bool *given, struct err *err)
 {
 	if (check_mode(settings, given, err) < 0 || check_data(settings, err) < 0 || derive_slots(settings, err) < 0
 		|| check_schedule(settings, err) < 0 || check_change(settings, err) < 0 || check_checkpoints(settings, err) < 0
-		|| check_reduction(settings, err) < 0 || check_trace(settings, err) < 0 || check_zero(settings, given, err) < 0)
+		|| check_reduction(settings, err) < 0 || check_trace(settings, err) < 0 || check_zero(settings, given, err) < 0
+		|| check_comm(settings, given, err) < 0)
 		return -1;
 	if (settings->device == DEVICE_CUDA)
 		return err_fail(err, EXIT_USAGE, "--device cuda: this build computes on the CPU only; use --device cpu or auto");

@@ -42,6 +42,7 @@ struct settings {
 	double collective_timeout, rdzv_timeout, save_timeout;
 	bool fresh, require_identical;
 	int reduction, grad_dtype, device, on_nonfinite, log_level, cpu_isa, ckpt_writers;
+	int comm; /* enum ddp_comm */
 	/* derived */
 	int64_t microbatches;      /* of a step, over all ranks */
 	int64_t slot_microbatches; /* of a slot */

@@ -62,17 +62,21 @@ static struct feed *start_feed(struct run *run, struct err *err)
 	return feed_start(run->data, &plan, err);
 }
 
-/* This rank's data can't be read: it says so and goes on without gradients, so that all learn it at the end of the step. `left`
- * microbatches of the slot are not trained. */
-static void give_up_slot(struct loop *loop, int64_t left, const struct err *err)
+/* The rest of a slot, `left` microbatches, is not trained, but this rank takes part in all that the ranks exchange. */
+static void leave_out(struct run *run, int64_t left)
 {
-	struct run *run = loop->run;
-	if (!loop->fault)
-		log_error("step %" PRIu64 ": %s", run->state.step + 1, err->text);
-	loop->fault = (int)err->status;
 	for (; left > 0; left--)
 		model_absent(run->model, left == 1 ? ddp_ready : NULL, run->ddp);
 	ddp_slot_end(run->ddp, 0, 0);
+}
+
+/* This rank's data can't be read: it says so and goes on without gradients, so that all learn it at the end of the step. */
+static void give_up_slot(struct loop *loop, int64_t left, const struct err *err)
+{
+	if (!loop->fault)
+		log_error("step %" PRIu64 ": %s", loop->run->state.step + 1, err->text);
+	loop->fault = (int)err->status;
+	leave_out(loop->run, left);
 }
 
 /* The model's ready callback: each call ends a part of the pass. */
@@ -171,6 +175,11 @@ static int check_replicas(struct loop *loop, struct err *err)
 	return ERR_SHARED;
 }
 
+static bool replays(const struct run *run)
+{
+	return run->settings.comm == DDP_COMM_REPLAY;
+}
+
 /* Forward, backward and reduction. */
 static int compute(struct loop *loop, uint64_t step, struct err *err)
 {
@@ -181,10 +190,13 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	int first = ddp_first_slot(run->ddp);
 	for (int slot = first; slot < first + ddp_slot_count(run->ddp); slot++) {
 		double begin = trace_begin(run->trace);
-		train_slot(loop, slot);
+		if (replays(run))
+			leave_out(run, run->settings.slot_microbatches);
+		else
+			train_slot(loop, slot);
 		trace_end(run->trace, begin, "slot %d", slot);
 	}
-	struct ddp_control control = { .step = step, .sample_hash = feed_hash(loop->feed), .stop = notice_signal(),
+	struct ddp_control control = { .step = step, .sample_hash = replays(run) ? 0 : feed_hash(loop->feed), .stop = notice_signal(),
 		.save = save_is_due(run, step), .fault = own_fault(loop),
 		.weights_hash = check_is_due(loop) ? state_weights_hash(&run->state) : 0 };
 	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
@@ -197,7 +209,7 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	}
 	if (check_replicas(loop, err) < 0)
 		return ERR_SHARED;
-	if (loop->result.valid != targets) {
+	if (loop->result.valid != targets && !replays(run)) {
 		err_fail(err, EXIT_DATA, "step %" PRIu64 ": %" PRId64 " targets were counted where the data should hold %" PRId64,
 			step, loop->result.valid, targets);
 		return ERR_SHARED;
@@ -251,7 +263,9 @@ static void advise(struct loop *loop, const struct metrics_step *line)
 		.bf16 = settings->grad_dtype == GRAD_BF16,
 	};
 	char text[500];
-	if (loop->run->ident.world_size > 1 && advice_step(&loop->advice, &facts, line->milliseconds * 1e-3, line->exposed, text))
+	if (settings->comm != DDP_COMM_REAL || loop->run->ident.world_size == 1)
+		return;
+	if (advice_step(&loop->advice, &facts, line->milliseconds * 1e-3, line->exposed, text))
 		log_info("%s", text);
 }
 

@@ -396,6 +396,52 @@ static void test_native_is_close(void **state)
 	free_job(&job);
 }
 
+/* ---- measuring ---- */
+
+/* Each rank ends up with the sum of its own slots, whatever the other ranks have, and still learns losses and flags of all. */
+static int body_alone(struct comm *comm, void *arg, struct err *err)
+{
+	struct job *job = arg;
+	struct ddp_config config = { .slots = job->slots, .bucket_bytes = job->bucket_bytes, .native = job->native,
+		.comm = DDP_COMM_NONE };
+	struct ddp *ddp = ddp_create(comm, job->ops, &job->table, &config, err);
+	struct ddp_control control = control_for(comm, 0);
+	struct ddp_result result;
+
+	control.stop = comm_rank(comm) == 1 ? SIGTERM : 0;
+	if (!ddp || run_step(ddp, job, 0, control, &result, err) < 0)
+		return -1;
+	WORLD_CHECK(result.valid == job->valid && result.stop == SIGTERM && ddp_grads(ddp));
+	int first = ddp_first_slot(ddp), end = first + ddp_slot_count(ddp);
+	for (size_t i = 0; i < job->table.elements; i++) {
+		double sum = 0, magnitude = 0;
+
+		for (int slot = first; slot < end && job->grads[0][i] != 0; slot++) {
+			sum += (double)gradient(0, slot, i);
+			magnitude += fabs((double)gradient(0, slot, i));
+		}
+		WORLD_CHECK(fabs((double)ddp_grads(ddp)[i] - sum) <= 1e-6 * magnitude);
+	}
+	ddp_destroy(ddp);
+	return 0;
+}
+
+static void test_alone(void **state)
+{
+	static const struct { int slots, native, world; } cases[] = { { 8, 0, 2 }, { 8, 0, 3 }, { 8, 1, 3 } };
+	struct world_rank ranks[WORLD_MAX];
+
+	world_need_several();
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct job job;
+
+		make_job(&job, cases[i].slots, 300000, cases[i].native);
+		world_run(cases[i].world, 30, 60, body_alone, &job, ranks);
+		world_assert_ok(cases[i].world, ranks);
+		free_job(&job);
+	}
+}
+
 /* ---- while the backward pass goes on ---- */
 
 /* With the last slot's first two layers ready, their buckets are reduced before the other layers exist. */
@@ -753,6 +799,7 @@ int main(void)
 		cmocka_unit_test(test_nonfinite),
 		cmocka_unit_test(test_split_embedding),
 		cmocka_unit_test(test_native_is_close),
+		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_overlap),
 		cmocka_unit_test(test_early_pieces),
 		cmocka_unit_test(test_cost),

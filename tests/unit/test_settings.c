@@ -66,6 +66,12 @@ static void bad_combinations_name_the_flag(void **state)
 		refused(line, "is no range of steps");
 	}
 	refused("--data x --device cuda", "--device cuda");
+	refused("--data x --comm half", "real|none|replay");
+	refused("--data x --comm none --ckpt-dir y", "--comm none measures a step and trains no model, so there is nothing for "
+		"--ckpt-dir");
+	refused("--data x --comm replay --ckpt-dir y", "--comm replay measures");
+	refused("--data x --comm replay --check-replicas 5", "nothing for --check-replicas");
+	refused("--data x --comm none --validation-data y --validate-every 5", "nothing for --validate-every");
 	refused("--data x --fresh", "--ckpt-dir");
 	refused("--data x --grad-dtype bf16", "--reduction native");
 	refused("--data x --ckpt-every 5days", "5days");
