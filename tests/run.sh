@@ -28,8 +28,8 @@ export OMP_WAIT_POLICY=passive
 unset "${!SLURM_@}" "${!PMIX_@}"
 
 pattern=${1-}
-limit=${MUSTER_TESTS_LIMIT:-1800} # seconds for all of it
-file_limit=600                   # seconds for one file
+limit=${MUSTER_TESTS_LIMIT:-2400} # seconds for all of it
+file_limit=900                   # seconds for one file
 export BATS_TEST_TIMEOUT=330     # for one test of bats: its file still says what it found
 passed=0 failed=0 skipped=0 child= lane=
 # shellcheck source=tests/lib/packages.sh

@@ -46,8 +46,12 @@ run_tests() {
     return $bad
 }
 
-@test "addresses, leaks and undefined behaviour" {
+# Apart from the runs, so that each has the time of a test.
+@test "a build with the address sanitizer" {
     build sanitize-address address,undefined check TESTS= --
+}
+
+@test "addresses, leaks and undefined behaviour" {
     cd "$MUSTER_BUILD/sanitize-address"
     mapfile -t names < <(basename -s .c "$MUSTER_TOP"/tests/unit/test_*.c)
     run_tests "${names[@]}"
@@ -56,12 +60,18 @@ run_tests() {
 }
 
 # OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its own.
+threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_parts"
+
+@test "a build with the thread sanitizer" {
+    # shellcheck disable=SC2086
+    build sanitize-thread thread muster-ckptd $(printf 'tests/unit/%s ' test_comm test_trace $threaded) -- --disable-openmp
+}
+
 @test "data races" {
-    local names=(test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_parts)
-    build sanitize-thread thread "${names[@]/#/tests/unit/}" tests/unit/test_comm tests/unit/test_trace muster-ckptd -- --disable-openmp
     cd "$MUSTER_BUILD/sanitize-thread"
     communicate 3>&- &
-    run_tests "${names[@]}"
+    # shellcheck disable=SC2086
+    run_tests $threaded
     wait $!
     ! grep -E 'Sanitizer:' -- *.out || false
 }
