@@ -334,7 +334,7 @@ tests_tools_safetensors_check_LDADD = libcheckpoint.la
 EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py tests/batchnorm.bats tests/zero.bats
 
-EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py
+EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats tests/small_run.bash
 
 # The runner and the test cluster.

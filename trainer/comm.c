@@ -354,6 +354,11 @@ int comm_size(const struct comm *comm)
 	return comm->size;
 }
 
+const char *comm_peer(const struct comm *comm, int rank)
+{
+	return comm->provider->peer(comm->state, rank);
+}
+
 /* The provider by name, or the fitting one. */
 static const struct comm_provider *choose(const char *name, int world_size, struct err *err)
 {

@@ -40,6 +40,8 @@ void comm_close(struct comm *comm);
 const char *comm_provider(const struct comm *comm);
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);
+/* "rank 3 on node7", for messages. Borrowed. */
+const char *comm_peer(const struct comm *comm, int rank);
 
 /* The buffers belong to the operation until its ticket is done. `work`, when not NULL, runs on the communicator's thread
  * right after the operation (the canonical addition, for instance), before the ticket is done. The data must be ready at

@@ -445,6 +445,11 @@ void gloo_close(void *state)
 	delete static_cast<State *>(state);
 }
 
+const char *gloo_peer(void *state, int rank)
+{
+	return static_cast<State *>(state)->names[static_cast<size_t>(rank)].c_str();
+}
+
 /* ---- opening ---- */
 
 int open_state(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err)
@@ -484,4 +489,5 @@ void *gloo_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_
 
 extern "C" const struct comm_provider comm_gloo = {
 	"gloo", gloo_open, gloo_exchange, gloo_interrupt, gloo_check, gloo_leave, gloo_close,
+	gloo_peer,
 };

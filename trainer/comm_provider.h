@@ -19,7 +19,7 @@ struct comm_events {
 	void (*lost)(void *arg, const char *why);   /* peers are gone; the provider interrupts itself */
 };
 
-/* All but interrupt and check are called from one thread at a time. */
+/* All but interrupt, check and peer are called from one thread at a time. */
 struct comm_provider {
 	const char *name;
 	/* NULL on error; status EXIT_LOST names the ranks that did not come. */
@@ -35,6 +35,8 @@ struct comm_provider {
 	 * afterwards but close. */
 	void (*leave)(void *state, const char *why);
 	void (*close)(void *state);
+	/* Any thread: "rank 3 on node7"; lives as long as the state. */
+	const char *(*peer)(void *state, int rank);
 };
 
 extern const struct comm_provider comm_single;

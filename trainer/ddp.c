@@ -134,6 +134,7 @@ void ddp_destroy(struct ddp *ddp)
 	free(ddp->shards_of);
 	free(ddp->runs);
 	free(ddp->cursors);
+	free(ddp->hashes);
 	free(ddp->piece_at);
 	free(ddp->early_place);
 	free(ddp->share_start);

@@ -28,12 +28,14 @@ struct ddp_config {
 /* What every rank contributes to the one control all-gather of a step. */
 struct ddp_control {
 	uint64_t step;
-	uint64_t sample_hash; /* of the sample indices this rank read in this step; 0: not told */
+	uint64_t sample_hash; /* of the sample indices this rank read in this step; 0: it read none, or does not tell */
 	uint64_t weights_hash; /* of the weights before this step; 0: not told, or on every rank alike */
 	int32_t stop;         /* the signal that asked for a stop here; 0 for none */
 	int32_t save;         /* rank 0: whether the state after this step is to be saved; the others' word does not count */
 	int32_t fault;        /* exit status of a rank that can't go on (its data, say); 0 for none. Its gradients are void */
 };
+
+#define DDP_NAMES 400 /* bytes for the names of some ranks */
 
 /* Result of a step, equal on every rank. */
 struct ddp_result {
@@ -45,7 +47,8 @@ struct ddp_result {
 	int fault;           /* the lowest faulty rank's exit status, 0 for none; then the other fields but stop are void */
 	int fault_rank;      /* that rank; -1 for none */
 	uint64_t sample_hash; /* sum of all ranks', modulo 2^64 */
-	char drifted[128];   /* "rank 3", "rank 3, 5": whose weights are not those of most ranks; "" when all are equal */
+	char same_samples[DDP_NAMES]; /* "rank 1 on n1, rank 3 on n2": who read the same samples as another; "" when each had its own */
+	char drifted[DDP_NAMES]; /* in the same way: whose weights are not those of most ranks; "" when all are equal */
 	int drift_here;      /* this rank is one of them */
 	int nonfinite;       /* number of the first tensor whose gradient is not finite; -1 for none */
 	double exposed;      /* seconds this rank waited for communication */

@@ -3,6 +3,7 @@
  * the numbers are the same bits everywhere and at every world size. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "common/hash.h"
 #include "trainer/ddp_private.h"
 
-#define DRIFT_NAMED 4 /* ranks that drifted; of more only the number is told */
+#define NAMED 4 /* ranks; of more only the number is told */
 
 /* A rank's message: struct ddp_control, slots_max slot sums, blocks_max block sums. */
 static struct ddp_control *control_of(const struct ddp *ddp, char *message)
@@ -90,7 +91,8 @@ int ddp_control_prepare(struct ddp *ddp, struct err *err)
 	ddp->block_start = calloc((size_t)table->count + 1, sizeof *ddp->block_start);
 	ddp->runs = calloc((size_t)ddp->plan.world * (size_t)(ddp->zero ? ddp->bucket_count : 1), sizeof *ddp->runs);
 	ddp->cursors = calloc((size_t)ddp->plan.world, sizeof *ddp->cursors);
-	if (!ddp->block_start || !ddp->runs || !ddp->cursors)
+	ddp->hashes = calloc((size_t)ddp->plan.world, sizeof *ddp->hashes);
+	if (!ddp->block_start || !ddp->runs || !ddp->cursors || !ddp->hashes)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	for (int i = 0; i < table->count; i++)
 		ddp->block_start[i + 1] = ddp->block_start[i] + (table->rows[i].count + NORM_BLOCK - 1) / NORM_BLOCK;
@@ -149,7 +151,6 @@ static void fold_flags(struct ddp *ddp, struct ddp_result *result)
 			result->fault_rank = rank;
 		}
 		result->stop = control->stop > result->stop ? control->stop : result->stop;
-		result->sample_hash += control->sample_hash;
 	}
 }
 
@@ -185,25 +186,101 @@ static uint64_t common_weights(const struct ddp *ddp, int *most)
 	return best;
 }
 
+/* A list of ranks as people read it. */
+struct names {
+	char *out; /* DDP_NAMES */
+	int count;
+};
+
+__attribute__((format(printf, 2, 3))) static void add_text(struct names *names, const char *format, ...)
+{
+	size_t used = strlen(names->out);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(names->out + used, DDP_NAMES - used, format, args);
+	va_end(args);
+}
+
+/* Node names are cut, so that a remark behind the list has room. */
+static void add_name(struct names *names, const struct ddp *ddp, int rank)
+{
+	if (names->count++ < NAMED)
+		add_text(names, "%s%.64s", names->count > 1 ? ", " : "", comm_peer(ddp->comm, rank));
+}
+
+static void end_names(struct names *names)
+{
+	if (names->count > NAMED)
+		add_text(names, " and %d more", names->count - NAMED);
+}
+
 static void fold_weights(struct ddp *ddp, struct ddp_result *result)
 {
-	char *out = result->drifted;
-	const size_t size = sizeof result->drifted;
-	int most, named = 0, world = ddp->plan.world;
+	struct names names = { result->drifted, 0 };
+	int most, world = ddp->plan.world;
 	uint64_t hash = common_weights(ddp, &most);
 
 	for (int rank = 0; rank < world && most < world; rank++) {
 		if (weights_of(ddp, rank) == hash)
 			continue;
 		result->drift_here |= rank == ddp->plan.rank;
-		if (named < DRIFT_NAMED)
-			snprintf(out + strlen(out), size - strlen(out), "%s%d", named == 0 ? "rank " : ", ", rank);
-		named++;
+		add_name(&names, ddp, rank);
 	}
-	if (named > DRIFT_NAMED)
-		snprintf(out + strlen(out), size - strlen(out), " and %d more", named - DRIFT_NAMED);
+	end_names(&names);
 	if (2 * most <= world)
-		snprintf(out + strlen(out), size - strlen(out), " (or the others: no more than half of the ranks agree)");
+		add_text(&names, " (or the others: no more than half of the ranks agree)");
+}
+
+static uint64_t samples_of(const struct ddp *ddp, int rank)
+{
+	return control_of(ddp, message_of(ddp, rank))->sample_hash;
+}
+
+static int compare_hashes(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Whether two ranks told the same hash, other than 0. Sorted, since this is done in each step of any number of ranks. */
+static bool have_twins(struct ddp *ddp)
+{
+	int world = ddp->plan.world;
+
+	for (int rank = 0; rank < world; rank++)
+		ddp->hashes[rank] = samples_of(ddp, rank);
+	qsort(ddp->hashes, (size_t)world, sizeof *ddp->hashes, compare_hashes);
+	for (int i = 1; i < world; i++)
+		if (ddp->hashes[i] && ddp->hashes[i] == ddp->hashes[i - 1])
+			return true;
+	return false;
+}
+
+static bool has_twin(const struct ddp *ddp, int rank)
+{
+	for (int other = 0; other < ddp->plan.world; other++)
+		if (other != rank && samples_of(ddp, rank) && samples_of(ddp, other) == samples_of(ddp, rank))
+			return true;
+	return false;
+}
+
+/* Every sample is read once in a step, by one rank. */
+static void fold_samples(struct ddp *ddp, struct ddp_result *result)
+{
+	struct names names = { result->same_samples, 0 };
+
+	for (int rank = 0; rank < ddp->plan.world; rank++)
+		result->sample_hash += samples_of(ddp, rank);
+	if (!have_twins(ddp))
+		return;
+	for (int rank = 0; rank < ddp->plan.world; rank++)
+		if (has_twin(ddp, rank))
+			add_name(&names, ddp, rank);
+	end_names(&names);
+	if (names.count == ddp->plan.world)
+		add_text(&names, " (all ranks)");
 }
 
 /* In block order; the first tensor that has a value that is not finite is in the first such block. */
@@ -251,7 +328,6 @@ static void fold_losses(struct ddp *ddp, struct ddp_result *result)
 static int cross_check(struct ddp *ddp, struct err *err)
 {
 	const struct ddp_control *first = control_of(ddp, message_of(ddp, 0));
-	int same_samples = 1;
 
 	for (int rank = 1; rank < ddp->plan.world; rank++) {
 		const struct ddp_control *control = control_of(ddp, message_of(ddp, rank));
@@ -259,11 +335,7 @@ static int cross_check(struct ddp *ddp, struct err *err)
 		if (control->step != first->step)
 			return err_set(err, "ddp: couldn't finish step %" PRIu64 ": rank 0 is at step %" PRIu64 " and rank %d at step %"
 				PRIu64, ddp->step, first->step, rank, control->step);
-		same_samples += control->sample_hash == first->sample_hash;
 	}
-	if (ddp->plan.world > 1 && first->sample_hash && same_samples == ddp->plan.world)
-		return err_set(err, "ddp: couldn't finish step %" PRIu64 ": all %d ranks read the same samples (hash %016" PRIx64 ")",
-			ddp->step, ddp->plan.world, first->sample_hash);
 	return 0;
 }
 
@@ -285,6 +357,7 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 	fold_losses(ddp, result);
 	fold_blocks(ddp, result);
 	fold_weights(ddp, result);
+	fold_samples(ddp, result);
 	return cross_check(ddp, err);
 }
 

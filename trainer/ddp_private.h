@@ -63,6 +63,7 @@ struct ddp {
 	struct ddp_blocks *runs;       /* [run_count] who sums which blocks, in their order */
 	size_t run_count;
 	size_t *cursors;               /* [world] while block sums are folded */
+	uint64_t *hashes;              /* [world] while sample hashes are compared */
 	size_t slots_max, blocks_max;  /* of one rank */
 	size_t message_bytes;
 	char *own_message, *messages;

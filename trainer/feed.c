@@ -2,6 +2,7 @@
 /* Which samples a rank reads: place p of step k is the sampler's, and a rank's places are those of its slots. */
 #include "trainer/feed.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "common/hash.h"
@@ -20,6 +21,7 @@ struct feed {
 	struct cursor pushed, next;
 	uint64_t *samples; /* scratch: one microbatch */
 	struct hasher *hasher;
+	bool read_any;     /* a sample since the last feed_hash() */
 };
 
 struct feed *feed_start(const struct dataset *dataset, const struct feed_plan *plan, struct err *err)
@@ -67,13 +69,16 @@ const struct batch *feed_next(struct feed *feed, struct err *err)
 	}
 	samples_at(feed, &feed->next);
 	hasher_add(feed->hasher, feed->samples, (size_t)feed->plan.microbatch * sizeof *feed->samples);
+	for (int i = 0; i < feed->plan.microbatch; i++)
+		feed->read_any |= feed->samples[i] != SAMPLER_NONE;
 	return prefetch_next(feed->prefetch, err);
 }
 
 uint64_t feed_hash(struct feed *feed)
 {
-	uint64_t hash = hasher_value(feed->hasher).low;
+	uint64_t hash = feed->read_any ? hasher_value(feed->hasher).low | 1 : 0;
 	hasher_reset(feed->hasher);
+	feed->read_any = false;
 	return hash;
 }
 

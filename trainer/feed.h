@@ -25,7 +25,8 @@ struct feed *feed_start(const struct dataset *dataset, const struct feed_plan *p
 /* The next microbatch, valid until the following call; NULL with the error of reading it. */
 const struct batch *feed_next(struct feed *feed, struct err *err);
 
-/* Hash of the sample numbers that were read since the last call. */
+/* Hash of the sample numbers that were read since the last call; 0 where no place held a sample, as with some ranks in the last,
+ * padded step of an epoch. */
 uint64_t feed_hash(struct feed *feed);
 
 /* NULL is allowed. */

@@ -85,6 +85,15 @@ static void name_interface(const struct ident *ident, struct err *err)
 		why.text, address);
 }
 
+/* Who has not come may come late, or never on that node. */
+static void name_patience(struct err *err)
+{
+	struct err why = *err;
+	if (why.status == EXIT_LOST && strstr(why.text, "did not come"))
+		err_fail(err, why.status, "%s: look at what it does there; --rdzv-timeout waits longer, srun's --exclude leaves a node out",
+			why.text);
+}
+
 /* Who am I, and where are the others. */
 static int meet(struct run *run, struct err *err)
 {
@@ -97,12 +106,16 @@ static int meet(struct run *run, struct err *err)
 	if (check_world(settings, run->ident.world_size, err) < 0)
 		return ERR_SHARED;
 	run->rdzv = rdzv_open(&run->ident, settings->rendezvous, settings->rdzv_timeout, err);
-	if (!run->rdzv)
+	if (!run->rdzv) {
+		name_patience(err);
 		return err->status == EXIT_USAGE ? ERR_SHARED : -1; /* the way a step is started is the same for all ranks */
+	}
 	run->comm = comm_open(&run->ident, run->rdzv, NULL, settings->collective_timeout, err);
-	if (!run->comm)
-		name_interface(&run->ident, err);
-	return run->comm ? 0 : -1;
+	if (run->comm)
+		return 0;
+	name_patience(err);
+	name_interface(&run->ident, err);
+	return -1;
 }
 
 /* Rank 0 takes the checkpoint directory; the number of the attempt then names its metrics. */

@@ -170,8 +170,20 @@ static int check_replicas(struct loop *loop, struct err *err)
 	if (loop->result.drift_here)
 		log_error("the weights here differ from those of other ranks after step %" PRIu64, step);
 	err_set(err, "step %" PRIu64 ": the replicas have drifted apart: after step %" PRIu64 " the weights of %s differ from those of "
-		"the other ranks; after step %" PRIu64 " all were equal: have the memory and the device of that node checked, move "
-		"checkpoints of later steps away, and start again", step + 1, step, loop->result.drifted, loop->agreed);
+		"the other ranks; after step %" PRIu64 " all were equal: have the memory and the device of that node checked (srun's "
+		"--exclude leaves it out), move checkpoints of later steps away, and start again", step + 1, step, loop->result.drifted,
+		loop->agreed);
+	return ERR_SHARED;
+}
+
+/* The order of samples is computed on each rank, so this is a program or a processor that errs. */
+static int check_samples(const struct loop *loop, uint64_t step, struct err *err)
+{
+	if (!loop->result.same_samples[0])
+		return 0;
+	err_set(err, "step %" PRIu64 ": ranks read the same samples, where each has its own: %s: this program or a node errs; the step "
+		"changed nothing, and checkpoints are good: start again with another build, or without that node (srun's --exclude)", step,
+		loop->result.same_samples);
 	return ERR_SHARED;
 }
 
@@ -207,7 +219,7 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 			"status %d; nothing is saved after step %" PRIu64, step, loop->result.fault_rank, loop->result.fault, step - 1);
 		return ERR_SHARED;
 	}
-	if (check_replicas(loop, err) < 0)
+	if (check_replicas(loop, err) < 0 || check_samples(loop, step, err) < 0)
 		return ERR_SHARED;
 	if (loop->result.valid != targets && !replays(run)) {
 		err_fail(err, EXIT_DATA, "step %" PRIu64 ": %" PRId64 " targets were counted where the data should hold %" PRId64,

@@ -611,7 +611,7 @@ static void test_fault(void **state)
 	free_job(&job);
 }
 
-enum oddity { ODD_STEP, SAME_SAMPLES, ODD_SLOTS, ODD_TABLE, DEATH };
+enum oddity { ODD_STEP, ODD_SLOTS, ODD_TABLE, DEATH };
 
 struct odd_job {
 	struct job job;
@@ -631,8 +631,6 @@ static int body_odd(struct comm *comm, void *arg, struct err *err)
 		odd->job.table.rows[2].name[0] = 'F';
 	if (odd->oddity == ODD_STEP && me == 1)
 		control.step = 10;
-	if (odd->oddity == SAME_SAMPLES)
-		control.sample_hash = 77;
 	struct ddp *ddp = create(comm, &odd->job, err);
 	if (!ddp)
 		return -1;
@@ -668,67 +666,102 @@ static void test_oddities(void **state)
 {
 	world_need_several();
 	check_odd(ODD_STEP, EXIT_FAULT, (const char *[]){ "rank 1 at step 10", "rank 0 is at step 9", NULL });
-	check_odd(SAME_SAMPLES, EXIT_FAULT, (const char *[]){ "all 3 ranks read the same samples", "step 9", NULL });
 	check_odd(ODD_SLOTS, EXIT_USAGE, (const char *[]){ "--slots is 8 on rank 0 and 16 on rank 1", NULL });
 	check_odd(ODD_TABLE, EXIT_USAGE, (const char *[]){ "hash of the tensors", "rank 1", NULL });
 	check_odd(DEATH, EXIT_LOST, (const char *[]){ "rank 1 on here", NULL });
 }
 
-/* Which ranks' weights differ, and what is said of it. */
-struct drift_case {
+/* What the ranks tell of their weights or their samples, and who is named for it. */
+struct hash_case {
 	int world;
 	uint64_t hashes[8];
 	const char *said;
 };
 
-static const struct drift_case drift_cases[] = {
+static const struct hash_case drift_cases[] = {
 	{ 3, { 0, 0, 0 }, "" },
 	{ 3, { 5, 5, 5 }, "" },
-	{ 3, { 5, 6, 5 }, "rank 1" },
-	{ 3, { 6, 5, 5 }, "rank 0" },
-	{ 5, { 5, 7, 5, 6, 5 }, "rank 1, 3" },
-	{ 2, { 5, 6 }, "rank 1 (or the others: no more than half of the ranks agree)" },
-	{ 4, { 6, 5, 7, 5 }, "rank 0, 2 (or the others: no more than half of the ranks agree)" },
-	{ 8, { 1, 2, 3, 4, 5, 6, 7, 8 }, "rank 1, 2, 3, 4 and 3 more (or the others: no more than half of the ranks agree)" },
+	{ 3, { 5, 6, 5 }, "rank 1 on here" },
+	{ 3, { 6, 5, 5 }, "rank 0 on here" },
+	{ 5, { 5, 7, 5, 6, 5 }, "rank 1 on here, rank 3 on here" },
+	{ 2, { 5, 6 }, "rank 1 on here (or the others: no more than half of the ranks agree)" },
+	{ 4, { 6, 5, 7, 5 }, "rank 0 on here, rank 2 on here (or the others: no more than half of the ranks agree)" },
+	{ 8, { 1, 2, 3, 4, 5, 6, 7, 8 }, "rank 1 on here, rank 2 on here, rank 3 on here, rank 4 on here and 3 more (or the others: "
+		"no more than half of the ranks agree)" },
 };
 
-struct drift_job {
+struct hash_job {
 	struct job job;
-	const struct drift_case *drift;
+	const struct hash_case *told;
 };
 
 static int body_drift(struct comm *comm, void *arg, struct err *err)
 {
-	struct drift_job *drift = arg;
+	struct hash_job *drift = arg;
 	struct ddp_control control = control_for(comm, 9);
 	struct ddp_result result;
 	int me = comm_rank(comm);
 
-	control.weights_hash = drift->drift->hashes[me];
+	control.weights_hash = drift->told->hashes[me];
 	struct ddp *ddp = create(comm, &drift->job, err);
 	if (!ddp || run_step(ddp, &drift->job, 9, control, &result, err) < 0)
 		return -1;
 	ddp_destroy(ddp);
-	if (strcmp(result.drifted, drift->drift->said) != 0)
-		return err_set(err, "said '%s', not '%s'", result.drifted, drift->drift->said);
+	if (strcmp(result.drifted, drift->told->said) != 0)
+		return err_set(err, "said '%s', not '%s'", result.drifted, drift->told->said);
 	WORLD_CHECK(!result.drift_here || result.drifted[0]);
-	WORLD_CHECK(drift->drift->world != 3 || !result.drifted[0] || result.drift_here == (result.drifted[5] == '0' + me));
+	WORLD_CHECK(drift->told->world != 3 || !result.drifted[0] || result.drift_here == (result.drifted[5] == '0' + me));
 	return 0;
 }
 
-static void test_drift(void **state)
+static const struct hash_case sample_cases[] = {
+	{ 3, { 5, 6, 7 }, "" },
+	{ 3, { 0, 0, 7 }, "" }, /* ranks without a sample in the last step of an epoch */
+	{ 4, { 9, 5, 7, 5 }, "rank 1 on here, rank 3 on here" },
+	{ 5, { 9, 5, 9, 0, 5 }, "rank 0 on here, rank 1 on here, rank 2 on here, rank 4 on here" },
+	{ 3, { 5, 5, 5 }, "rank 0 on here, rank 1 on here, rank 2 on here (all ranks)" },
+	{ 8, { 5, 5, 5, 5, 5, 5, 5, 6 }, "rank 0 on here, rank 1 on here, rank 2 on here, rank 3 on here and 3 more" },
+};
+
+static int body_samples(struct comm *comm, void *arg, struct err *err)
+{
+	struct hash_job *samples = arg;
+	struct ddp_control control = control_for(comm, 9);
+	struct ddp_result result;
+
+	control.sample_hash = samples->told->hashes[comm_rank(comm)];
+	struct ddp *ddp = create(comm, &samples->job, err);
+	if (!ddp || run_step(ddp, &samples->job, 9, control, &result, err) < 0)
+		return -1;
+	ddp_destroy(ddp);
+	if (strcmp(result.same_samples, samples->told->said) != 0)
+		return err_set(err, "said '%s', not '%s'", result.same_samples, samples->told->said);
+	return 0;
+}
+
+static void run_hashes(world_body *body, const struct hash_case *cases, size_t count)
 {
 	struct world_rank ranks[WORLD_MAX];
 
 	world_need_several();
-	for (size_t i = 0; i < sizeof drift_cases / sizeof drift_cases[0]; i++) {
-		struct drift_job drift = { .drift = &drift_cases[i] };
+	for (size_t i = 0; i < count; i++) {
+		struct hash_job hashes = { .told = &cases[i] };
 
-		make_job(&drift.job, 8, 300000, 0);
-		world_run(drift.drift->world, 30, 60, body_drift, &drift, ranks);
-		world_assert_ok(drift.drift->world, ranks);
-		free_job(&drift.job);
+		make_job(&hashes.job, 8, 300000, 0);
+		world_run(cases[i].world, 30, 60, body, &hashes, ranks);
+		world_assert_ok(cases[i].world, ranks);
+		free_job(&hashes.job);
 	}
+}
+
+static void test_drift(void **state)
+{
+	run_hashes(body_drift, drift_cases, sizeof drift_cases / sizeof drift_cases[0]);
+}
+
+static void test_same_samples(void **state)
+{
+	run_hashes(body_samples, sample_cases, sizeof sample_cases / sizeof sample_cases[0]);
 }
 
 /* The step is given up with buckets in flight: the gradients go away only after them, and the peers are told. */
@@ -806,6 +839,7 @@ int main(void)
 		cmocka_unit_test(test_fault),
 		cmocka_unit_test(test_oddities),
 		cmocka_unit_test(test_drift),
+		cmocka_unit_test(test_same_samples),
 		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_too_many_ranks),
 	};

@@ -249,6 +249,26 @@ static void hash_tells_the_samples_of_a_step(void **state)
 	assert_int_not_equal(hashes[0][0], hashes[0][1]);
 }
 
+/* Ranks without a sample in the last, padded step of an epoch have all read the same: nothing. */
+static void hash_of_no_sample_is_none(void **state)
+{
+	const struct job job = { .count = 9, .microbatch = 3, .slot_microbatches = 1, .slots = 8, .complete = true, .shuffle = true };
+	uint64_t hashes[4];
+	for (int rank = 0; rank < 4; rank++) {
+		const struct feed_plan plan = plan_of(&job, 4, rank, 1, 2);
+		struct feed *feed = feed_start(dataset, &plan, NULL);
+		assert_non_null(feed_next(feed, NULL));
+		assert_non_null(feed_next(feed, NULL));
+		hashes[rank] = feed_hash(feed);
+		feed_stop(feed);
+	}
+	assert_int_not_equal(hashes[0], 0);
+	assert_int_not_equal(hashes[1], 0);
+	assert_int_not_equal(hashes[0], hashes[1]);
+	assert_int_equal(hashes[2], 0);
+	assert_int_equal(hashes[3], 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -256,6 +276,7 @@ int main(void)
 		cmocka_unit_test(large_jobs_over_chains_of_worlds),
 		cmocka_unit_test(counted_samples_of_a_step),
 		cmocka_unit_test(hash_tells_the_samples_of_a_step),
+		cmocka_unit_test(hash_of_no_sample_is_none),
 	};
 	return cmocka_run_group_tests(tests, open_samples, close_samples);
 }
