@@ -42,15 +42,35 @@ shown() { LC_ALL=C.UTF-8 MANWIDTH=80 MAN_KEEP_FORMATTING= man -l --warnings=all 
     [ "$(wc -l <<<"$made")" -ge 9 ]
 }
 
-@test "each of the ten faults of doc/launch-faults.md has its line and its test" {
-    rows=$(sed -n 's/^| \([0-9]*\) | .* | \(.*\) |$/\1 \2/p' "$MUSTER_TOP/doc/launch-faults.md")
-    places=$(sed -n 's/^# *\([0-9][0-9]*\)  \([a-z_]*\.bats\): /\1 \2 /p' "$MUSTER_TOP/tests/cluster/pains.bats")
-    [ "$(cut -d' ' -f1 <<<"$rows" | tr '\n' ' ')" = "1 2 3 4 5 6 7 8 9 10 " ]
-    [ "$(cut -d' ' -f1 <<<"$places" | sort -nu | tr '\n' ' ')" = "1 2 3 4 5 6 7 8 9 10 " ]
+# faults FILE COLUMN TESTS LAST: the rows of a table of faults, numbers from 1 to LAST with the text of a column, in $rows, and where
+# they are provoked, as the head of TESTS says, in $places: numbers, files, and names of tests, which there are.
+faults() {
+    rows=$(sed -n 's/^| \([0-9]*\) | /\1 | /p' "$MUSTER_TOP/doc/$1" | awk -F ' [|] ' -v at="$2" '{ sub(/ [|]$/, ""); print $1, $at }')
+    places=$(sed -n 's/^# *\([0-9][0-9]*\)  \([a-z_]*\.bats\): /\1 \2 /p' "$MUSTER_TOP/tests/cluster/$3")
+    [ "$(cut -d' ' -f1 <<<"$rows")" = "$(seq "$4")" ]
+    [ "$(cut -d' ' -f1 <<<"$places" | sort -nu)" = "$(seq "$4")" ]
     while read -r number file name; do
         echo "$number: $file: $name"
-        grep -qF "@test \"$name\"" "$MUSTER_TOP/tests/cluster/$file"
+        grep -qF "@test \"$name\"" "$MUSTER_TOP/tests/cluster/$file" || return 1
     done <<<"$places"
+}
+
+@test "each of the faults of doc/training-faults.md has its line and its test" {
+    faults training-faults.md 4 guards.bats 6
+    while read -r number text; do
+        files=$(sed -n "s/^$number \([^ ]*\) .*/\1/p" <<<"$places" | sort -u)
+        # Words in backquotes that are no option are in a test of that row.
+        while read -r words; do
+            echo "$number: $words"
+            # shellcheck disable=SC2086
+            (cd "$MUSTER_TOP/tests/cluster" && cat $files) | grep -qF -- "$words"
+        done < <(grep -oE '`[^`-][^`]*`' <<<"$text" | tr -d '`')
+        [[ $text = *'`'* ]]
+    done <<<"$rows"
+}
+
+@test "each of the ten faults of doc/launch-faults.md has its line and its test" {
+    faults launch-faults.md 4 pains.bats 10
     # A word in backquotes that looks like a check is one, and a test of that row provokes it.
     known=$(sed -n 's/^\t{ "\([a-z-]*\)", CHECK_.*/\1/p' "$MUSTER_TOP/doctor/check.c")
     while read -r number text; do

@@ -314,6 +314,12 @@ tests_tools_spank_faulty_la_LDFLAGS = $(spank_muster_la_LDFLAGS) -shared -rpath 
 	$(wrap)spank_option_register $(wrap)spank_getenv $(wrap)spank_setenv $(wrap)spank_job_control_setenv $(wrap)spank_get_item
 tests_tools_spank_faulty_la_DEPENDENCIES = $(spank_muster_la_DEPENDENCIES)
 endif
+# muster-train, some of whose ranks err.
+check_PROGRAMS += tests/tools/train_faulty
+tests_tools_train_faulty_SOURCES = tests/tools/train_faulty.c $(muster_train_SOURCES)
+tests_tools_train_faulty_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
+tests_tools_train_faulty_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS) -Wl,--wrap=sampler_at
+tests_tools_train_faulty_LDADD = $(muster_train_LDADD)
 check_PROGRAMS += tests/tools/power_cut tests/tools/kill_at
 tests_tools_power_cut_LDADD = tests/tools/libpower.la
 EXTRA_DIST += tests/power_loss.bats tests/ckptd_kill.bats tests/train_kill.bats
@@ -345,7 +351,7 @@ EXTRA_DIST += \
 	tests/cluster/without_plugin.bats tests/cluster/safety.bats \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
 	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/rendezvous.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
-	tests/cluster/ckptd.bats tests/cluster/doctor.bats tests/cluster/pains.bats tests/doctor.bats \
+	tests/cluster/ckptd.bats tests/cluster/doctor.bats tests/cluster/pains.bats tests/cluster/guards.bats tests/doctor.bats \
 	tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
 	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
 EXTRA_DIST += tests/lib/tsan-gloo.txt tests/lib/tap-skip.sh tests/tokens.bats tests/manuals.bats

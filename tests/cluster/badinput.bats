@@ -1,13 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What a user or a site can get wrong on a Slurm, each with its line and its exit status; and disks that fail in mid-run.
+# Checkpoint directories that can't be used, each with its line and its exit status; and disks that fail in mid-run.
 
 load helpers
 load training
 
 setup_file() {
     export MUSTER_CLUSTER_KILLWAIT=2
-    cluster_begin 4 --plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    cluster_begin 2 --plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
     training_begin 2>/dev/null
 }
 
@@ -16,31 +16,6 @@ teardown_file() { cluster_end; }
 setup() { cluster_require; }
 
 teardown() { cluster_explain; }
-
-# train_now [--user 2] DIRECTORY SRUN-OPTION… -- [TRAIN-OPTION…]: srun in the foreground, without a batch job around it.
-train_now() {
-    local user=() options=() folder
-    [ "$1" != --user ] || { user=(--user "$2") && shift 2; }
-    folder=$1 && shift
-    while [ "$1" != -- ]; do options+=("$1") && shift; done
-    shift
-    # shellcheck disable=SC2086
-    cluster run "${user[@]}" srun "${options[@]}" $WRAP muster-train --data train.bin --ckpt-dir "$folder" $TRAIN_ARGS "$@" 2>&1
-}
-
-# refused STATUS WORDS TRAIN_NOW-ARGUMENT…: ends with that status and one line of muster-train, which has the words.
-refused() {
-    local want=$1 words=$2
-    shift 2
-    run train_now "$@"
-    echo "$output"
-    [ "$status" -eq "$want" ] || { echo "status $status, not $want"; return 1; }
-    [ "$(grep -cE '^muster: (\[rank .*\] )?error: ' <<<"$output")" -eq 1 ] || { echo "not one line"; return 1; }
-    grep -F 'error: ' <<<"$output" | grep -qF -- "$words" || { echo "nothing said: $words"; return 1; }
-}
-
-# Whether the log of a run has at least COUNT lines with the words.
-log_has() { [ "$(grep -c -- "$3" "$JOBS/$1.log")" -ge "$2" ]; }
 
 # The step of the newest line that rank 0 printed; unlike the metrics, it goes on when the disk of the run does not.
 log_step() { sed -n 's/^step *\([0-9]*\)\/.*/\1/p' "$JOBS/$1.log" | tail -n 1; }
@@ -54,35 +29,6 @@ small_disk() {
 # Root, so that a reserve for root is used up as well.
 fill() { cluster run --user root sh -c 'cat /dev/zero >"$1/filler"' - "$1" 2>/dev/null || :; }
 
-@test "more ranks than slots are refused" {
-    refused 2 "16 ranks can't share the 8 slots of a step, some would have none" many --muster -N4 --ntasks-per-node=4 --
-    [ ! -e "$JOBS/many" ]
-}
-
-@test "several ranks without PMIx: the line names the fault and the flag" {
-    refused 2 "started without PMIx: start it with srun --mpi=pmix" none -N4 -n4 --mpi=none --
-    refused 2 "started without PMIx: start it with srun --mpi=pmix" none --muster -N4 -n4 --mpi=none --
-}
-
-@test "a rank that never starts is named with its node within the deadline, and nothing is left" {
-    cat >"$JOBS/sleep-rank3" <<'EOF'
-#!/bin/bash
-[ "$SLURM_PROCID" != 3 ] || exec sleep 1234
-exec "$@"
-EOF
-    chmod a+rx "$JOBS/sleep-rank3"
-    for node in n1 n2; do wait_for 20 node_is $node idle; done # the jobs before may still be cleaned up there
-    began=$SECONDS
-    WRAP=./sleep-rank3 train_now absent --muster -w n1,n2 -n4 -- --rdzv-timeout 5 >"$JOBS/absent.log" 3>&- &
-    wait_for 10 log_has absent 1 "couldn't meet 1 of 4 ranks within 5 s: rank 3 (on n2) did not come"
-    # The deadline, and what srun takes to start on a busy machine.
-    [ $((SECONDS - began)) -le 8 ]
-    wait $! || :
-    cat "$JOBS/absent.log"
-    grep -q 'n1: task.* Exited with exit code 69' "$JOBS/absent.log"
-    [ -z "$(pgrep -u muster-test1 -f 'sleep 1234|muster-train.* absent ')" ]
-}
-
 @test "a checkpoint directory that can't be written, or is on a full disk, is refused at the start" {
     mkdir "$JOBS/locked"
     refused 2 "couldn't create a file in locked: Permission denied" locked --muster -N2 -n4 --
@@ -90,19 +36,6 @@ EOF
     small_disk full size=64k
     fill full
     refused 69 "couldn't write in full/run: No space left on device" full/run --muster -N2 -n4 --
-}
-
-@test "a second job on the same checkpoint directory is refused by the name of the first, which goes on unharmed" {
-    job=$(train_submit shared -N2 --)
-    wait_for 60 train_attempt_has shared 0 5
-    refused 2 "shared is in use by job $job (attempt 0" shared --muster -N2 -n4 --
-    chmod a+rwx "$JOBS/shared"
-    refused 2 "shared is in use by job $job (attempt 0" --user 2 shared --muster -N2 -n4 --
-    [ "$(job_state "$job")" = RUNNING ]
-    job_wait "$job" 60 COMPLETED
-    [ "$(job_field "$job" ExitCode)" = 0:0 ]
-    [ "$(grep -c '"event": *"start"' "$JOBS/shared/attempts.jsonl")" -eq 1 ]
-    train_equals_reference shared
 }
 
 # Whether rank 0 has printed that many steps; unlike the metrics, they go on when the run's disk does not.

@@ -93,3 +93,28 @@ train_rank() {
     done
     return 1
 }
+
+# train_now [--user 2] DIRECTORY SRUN-OPTION… -- [TRAIN-OPTION…]: srun in the foreground, without a batch job around it.
+train_now() {
+    local user=() options=() folder
+    [ "$1" != --user ] || { user=(--user "$2") && shift 2; }
+    folder=$1 && shift
+    while [ "$1" != -- ]; do options+=("$1") && shift; done
+    shift
+    # shellcheck disable=SC2086
+    cluster run "${user[@]}" srun "${options[@]}" $WRAP muster-train --data train.bin --ckpt-dir "$folder" $TRAIN_ARGS "$@" 2>&1
+}
+
+# refused STATUS WORDS TRAIN_NOW-ARGUMENT…: ends with that status and one line of muster-train, which has the words.
+refused() {
+    local want=$1 words=$2
+    shift 2
+    run train_now "$@"
+    echo "$output"
+    [ "$status" -eq "$want" ] || { echo "status $status, not $want"; return 1; }
+    [ "$(grep -cE '^muster: (\[rank .*\] )?error: ' <<<"$output")" -eq 1 ] || { echo "not one line"; return 1; }
+    grep -F 'error: ' <<<"$output" | grep -qF -- "$words" || { echo "nothing said: $words"; return 1; }
+}
+
+# Whether the log of a run has at least COUNT lines with the words.
+log_has() { [ "$(grep -c -- "$3" "$JOBS/$1.log")" -ge "$2" ]; }
