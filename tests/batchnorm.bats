@@ -88,6 +88,13 @@ worst_loss() {
     tensors whole/step-00000100/model-*.safetensors
     [[ $(tensors whole/step-00000100/model-*.safetensors) = *"1.num_batches_tracked I64 [] 400"* ]]
     [[ $(tensors whole/step-00000100/model-*.safetensors) = *"1.running_var F32 [24]"* ]]
+    # Statistics are each rank's own while weights travel.
+    start_world 2 shared --zero 1 --steps 100
+    wait_step shared 20
+    kill "${PIDS[0]}"
+    end_world || [ $? -eq 75 ]
+    train_world 2 shared --zero 1 --validation-data x.npy --validation-labels y.npy --validate-every 30 --steps 100
+    muster-ckpt diff whole/step-00000100 shared/step-00000100
 }
 
 @test "pieces that travel early do not come between the batches" {

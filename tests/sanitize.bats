@@ -64,7 +64,7 @@ threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckpt
 
 @test "a build with the thread sanitizer" {
     # shellcheck disable=SC2086
-    build sanitize-thread thread muster-ckptd $(printf 'tests/unit/%s ' test_comm test_trace $threaded) -- --disable-openmp
+    build sanitize-thread thread muster-ckptd $(printf 'tests/unit/%s ' test_comm test_trace test_ddp_zero $threaded) -- --disable-openmp
 }
 
 @test "data races" {
@@ -83,6 +83,8 @@ communicate() {
         timeout 120 tests/unit/test_comm >test_comm.out 2>&1 </dev/null || :
     TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" timeout 60 tests/unit/test_trace >test_trace.out 2>&1 \
         </dev/null || tail -n 30 test_trace.out
+    TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" timeout 60 tests/unit/test_ddp_zero >test_ddp_zero.out \
+        2>&1 </dev/null || tail -n 30 test_ddp_zero.out
     grep -A 30 'Sanitizer:' test_comm.out || :
     [ "$(grep -cE '^(not )?ok ' test_comm.out)" -eq "$(sed -n 's/^1\.\.//p' test_comm.out)" ]
 }

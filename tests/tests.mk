@@ -226,6 +226,10 @@ tests_unit_test_ddp_plan_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ddp
 tests_unit_test_ddp_SOURCES = tests/unit/test_ddp.c tests/unit/ddp_table.h tests/unit/world_fixture.c tests/unit/world_fixture.h
 tests_unit_test_ddp_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ddp_zero
+tests_unit_test_ddp_zero_SOURCES = tests/unit/test_ddp_zero.c tests/unit/ddp_table.h tests/unit/world_fixture.c \
+	tests/unit/world_fixture.h
+tests_unit_test_ddp_zero_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_opt
 tests_unit_test_opt_LDADD = libcommon.la $(CMOCKA_LIBS)

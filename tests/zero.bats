@@ -8,9 +8,25 @@ load small_run
 setup_file() {
     small_run_begin
     several_ranks
+    cat >slow_rank0 <<'END'
+#!/bin/bash
+# Each write to a socket of rank 0 takes 5 ms longer, as on a slow link; what it computes does not.
+[ "$RANK" = 0 ] || exec "$@"
+exec strace -f --seccomp-bpf -qq -o /dev/null -e trace=writev,sendmsg,sendto -e inject=writev,sendmsg,sendto:delay_enter=5000 "$@"
+END
+    chmod +x slow_rank0
 }
 
 setup() { cd "$BATS_FILE_TMPDIR" || return; }
+
+# In place of small_run's: 600,000 parameters, which are two buckets, or three with --bucket-mb 1. Run by $WRAP where that is set.
+train() {
+    local dir=$1
+    shift
+    ${REPLACE-} ${WRAP-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 3 --width 128 --heads 4 --context 8 --vocabulary 64 \
+        --global-batch 8 --microbatch 1 --learning-rate 0.003 --min-learning-rate 0.001 --warmup-steps 3 --threads 1 \
+        --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
+}
 
 # The same tensors, moments and curve as the undisturbed run of one rank, in whatever files.
 equal_to_whole() {
@@ -18,9 +34,9 @@ equal_to_whole() {
     diff <(muster-curve whole) <(muster-curve "$1")
 }
 
-@test "worlds of 1, 3 and 8 ranks have the bits of a run without it" {
+@test "worlds of 1, 3, 5 and 8 ranks have the bits of a run without it" {
     local n
-    for n in 1 3 8; do
+    for n in 1 3 5 8; do
         train_world $n "zero$n" --zero 1 --bucket-mb $((n % 3 * 12 + 1)) >"zero$n.out" || { cat "zero$n.out"; return 1; }
         equal_to_whole "zero$n"
     done
@@ -31,6 +47,57 @@ equal_to_whole() {
     train_world 5 mixed --zero 1 >mixed.out || { cat mixed.out; return 1; }
     grep -F 'resume: step ' mixed.out | grep -F ' with 3 ranks'
     equal_to_whole mixed
+}
+
+@test "weights travel while the next step computes, and a step says what it waited" {
+    WRAP=./slow_rank0 train_world 2 traced --zero 1 --layers 6 --bucket-mb 1 --steps 5 --ckpt-every 4 --trace traced.json \
+        --trace-steps 2-5
+    python3 - <<'END'
+import json
+lines = {l["step"]: l for l in map(json.loads, open("traced/metrics-0.jsonl")) if "loss" in l}
+spans = [e for e in json.load(open("traced.json"))["traceEvents"] if e["ph"] == "X"]
+end = lambda e: e["ts"] + e["dur"]
+inside = lambda e, whole: whole["ts"] <= e["ts"] and end(e) <= end(whole)
+shared = lambda e, f: max(0, min(end(e), end(f)) - max(e["ts"], f["ts"]))
+for rank in 0, 1:
+    mine = sorted((e for e in spans if e["pid"] == rank), key=lambda e: e["ts"])
+    steps = {step: next(e for e in mine if e["name"] == f"step {step}") for step in range(2, 6)}
+    for step, whole in steps.items():
+        waits = [e for e in mine if e["name"] == "wait" and inside(e, whole)]
+        weights = [e for e in mine if "weights of bucket" in e["name"] and e["args"]["step"] == step]
+        buckets = [int(e["name"].split()[-1]) for e in weights]
+        assert buckets == sorted(range(len(buckets)), reverse=True) and len(buckets) > 4, buckets
+        # What is saved and what ends the run is whole; otherwise they come when the step is over.
+        assert all(inside(e, whole) for e in weights) == (step >= 4), step
+        if rank == 0:
+            waited, line = sum(e["dur"] for e in waits) / 1e3, lines[step]
+            print(step, "exposed", line["exposed_milliseconds"], "waited", waited)
+            assert abs(line["exposed_milliseconds"] - waited) < 1 and line["exposed_milliseconds"] <= line["milliseconds"]
+        if step not in (3, 4):
+            continue
+        forward = next(e for e in mine if e["name"] == "forward" and inside(e, whole))
+        gates = [e for e in waits if inside(e, forward)]
+        before = [e for e in mine if "weights of bucket" in e["name"] and e["args"]["step"] == step - 1]
+        # The first layer is computed while weights of later ones have not even begun to travel.
+        assert len(gates) > 1 and before[-1]["ts"] > end(gates[0]) and end(before[-1]) <= end(gates[-1])
+        computing = sum(shared(e, forward) - sum(shared(e, gate) for gate in gates) for e in before)
+        print("rank", rank, "step", step, "computed", computing / 1e3, "ms of its forward pass while weights travelled")
+        assert computing > 0
+END
+    train plain --layers 6 --steps 5 --ckpt-every 4
+    muster-ckpt diff plain/step-00000005 traced/step-00000005
+}
+
+@test "a rank killed while weights travel: the others say so, and other ranks go on" {
+    WRAP=./slow_rank0 start_world 3 killed --zero 1 --bucket-mb 1 --ckpt-every 2
+    wait_step killed 3 # said when the weights of this step have begun to travel
+    kill -9 "${PIDS[1]}"
+    end_world || [ $? -eq 69 ]
+    [ "${STATUSES[*]}" = "69 137 69" ]
+    grep "couldn't complete exchange of weights of bucket [0-2] of step 3 " rank0.out rank2.out
+    train_world 4 killed --zero 1 >killed.out || { cat killed.out; return 1; }
+    grep -F 'resume: step 2 from killed' killed.out
+    equal_to_whole killed
 }
 
 # moments PID: bytes of memory that a rank has for the moments, in the set of arenas that is there whole but for those of others.

@@ -143,6 +143,9 @@ static double trace_part(struct comm *comm, const struct comm_op *op, const char
 		return 0;
 	span.end = clock_now();
 	snprintf(span.name, sizeof span.name, "%s: %s", part, op->label);
+	const char *step = strstr(op->label, TRACE_OF_STEP); /* weights may travel in the step behind theirs */
+	if (step)
+		span.step = strtoull(step + strlen(TRACE_OF_STEP), NULL, 10);
 	trace_add(comm->trace, &span);
 	return span.end;
 }

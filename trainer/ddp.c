@@ -114,7 +114,7 @@ void ddp_destroy(struct ddp *ddp)
 	if (!ddp)
 		return;
 	/* A step that was given up half-way: nothing may be in flight over memory that goes away. */
-	if (ddp->last && !ddp->settled) {
+	if ((ddp->last && !ddp->settled) || ddp->whole < ddp->spread) {
 		struct err ignored;
 		comm_abort(ddp->comm, "the step was given up");
 		comm_wait(ddp->comm, ddp->last, &ignored);
@@ -132,6 +132,7 @@ void ddp_destroy(struct ddp *ddp)
 	free(ddp->cuts);
 	free(ddp->shards);
 	free(ddp->shards_of);
+	free(ddp->spreads);
 	free(ddp->runs);
 	free(ddp->cursors);
 	free(ddp->hashes);
@@ -164,6 +165,7 @@ void ddp_begin(struct ddp *ddp, uint64_t step)
 	ddp->launched = 0;
 	ddp->last = 0;
 	ddp->settled = false;
+	ddp->waited = 0;
 }
 
 float *ddp_slot_grads(struct ddp *ddp, int slot)
@@ -229,7 +231,7 @@ int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_resul
 	ddp->settled = true;
 	if (rc < 0)
 		return -1;
-	result->exposed = clock_now() - begun;
+	result->exposed = ddp->waited + clock_now() - begun;
 	join_split(ddp);
 	return ddp_control_run(ddp, mine, result, err);
 }

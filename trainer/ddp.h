@@ -51,7 +51,7 @@ struct ddp_result {
 	char drifted[DDP_NAMES]; /* in the same way: whose weights are not those of most ranks; "" when all are equal */
 	int drift_here;      /* this rank is one of them */
 	int nonfinite;       /* number of the first tensor whose gradient is not finite; -1 for none */
-	double exposed;      /* seconds this rank waited for communication */
+	double exposed;      /* seconds this rank waited for communication, from ddp_begin on */
 };
 
 /* What this number of ranks costs, against one that divides the slots into one piece a rank. The same on every rank. */
@@ -88,9 +88,14 @@ const float *ddp_grads(const struct ddp *ddp);
  * own ones are ddp_own. Borrowed. */
 const struct zero_shard *ddp_shards(const struct ddp *ddp, size_t *count);
 const struct zero_shard *ddp_own(const struct ddp *ddp, size_t *count);
-/* With `zero`, collective: every rank's own elements of the arena go to all others, into place. `exposed` grows by the
- * seconds that took. */
-int ddp_spread(struct ddp *ddp, float *arena, double *exposed, struct err *err);
+/* With `zero`, collective, behind the update: every rank's own parameters of the arena begin to travel to all others, into place,
+ * those first that a forward pass needs first. What is no parameter stays the caller's. Nothing without `zero`. */
+void ddp_spread(struct ddp *ddp, float *arena);
+/* The model's gate, with the ddp as its argument: waits until a layer's weights have come. A failure comes out of ddp_finish, as
+ * do the seconds; what is computed then is worth nothing. */
+void ddp_need(void *ddp, int layer);
+/* Waits until all have come: for whoever reads them otherwise. `exposed` grows by the seconds that took. */
+int ddp_whole(struct ddp *ddp, double *exposed, struct err *err);
 /* With `zero`, collective: every rank gets its own elements of the arena from rank 0. */
 int ddp_scatter(struct ddp *ddp, float *arena, struct err *err);
 

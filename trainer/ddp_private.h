@@ -38,6 +38,9 @@ struct ddp {
 	struct zero_shard *shards;          /* with zero */
 	size_t shard_count;
 	size_t *shards_of;             /* [world + 1] a rank's first one */
+	comm_ticket *spreads;          /* [bucket_count] of the weights on their way, in the reverse order of the buckets */
+	comm_ticket spread, whole;     /* the last of them; the last that was waited for */
+	double waited;                 /* seconds, for them, in this step */
 	struct ddp_cost cost;
 	float **arenas;                /* [plan.arenas]; the reduced gradients are in arena 0 */
 	float *staging;                /* [world - 1][segment_max] the others' last pieces of one segment */
@@ -90,8 +93,6 @@ size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket
 
 /* Ownership with zero (ddp_zero.c): the buckets are cut by blocks. */
 int ddp_zero_prepare(struct ddp *ddp, struct err *err);
-/* Every rank's segment of a bucket goes to all others, into place. */
-comm_ticket ddp_spread_segments(struct ddp *ddp, const struct ddp_bucket *bucket, float *arena, const char *label);
 
 /* The control all-gather (ddp_control.c): allocation, and its run after the last bucket. */
 int ddp_control_prepare(struct ddp *ddp, struct err *err);

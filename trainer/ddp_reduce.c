@@ -108,7 +108,8 @@ static comm_ticket exchange_pieces(struct ddp *ddp, struct ddp_job *job, const c
 	return comm_exchange(ddp->comm, label, ddp->transfers, count, combine, job);
 }
 
-comm_ticket ddp_spread_segments(struct ddp *ddp, const struct ddp_bucket *bucket, float *arena, const char *label)
+/* Every rank's sum of its segment goes to all others, into place. */
+static comm_ticket spread_sums(struct ddp *ddp, const struct ddp_bucket *bucket, const char *label)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 	size_t own_count, peer_count;
@@ -119,8 +120,8 @@ comm_ticket ddp_spread_segments(struct ddp *ddp, const struct ddp_bucket *bucket
 		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
 		size_t first = ddp_segment(bucket, plan->world, from, &peer_count);
 
-		ddp_add_transfer(ddp, &count, to, arena + own, own_count, 0);
-		ddp_add_transfer(ddp, &count, from, arena + first, peer_count, 1);
+		ddp_add_transfer(ddp, &count, to, ddp->arenas[0] + own, own_count, 0);
+		ddp_add_transfer(ddp, &count, from, ddp->arenas[0] + first, peer_count, 1);
 	}
 	return comm_exchange(ddp->comm, label, ddp->transfers, count, NULL, NULL);
 }
@@ -151,7 +152,7 @@ void ddp_launch(struct ddp *ddp)
 	if (ddp->zero)
 		return;
 	snprintf(label, sizeof label, "sum of bucket %d of step %" PRIu64, ddp->launched - 1, ddp->step);
-	ddp->last = ddp_spread_segments(ddp, job->bucket, ddp->arenas[0], label);
+	ddp->last = spread_sums(ddp, job->bucket, label);
 }
 
 /* Its pieces of the segments that it does not own, and its own segment to all others. */
@@ -181,7 +182,8 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 		ddp->segment_max = count > ddp->segment_max ? count : ddp->segment_max;
 	}
 	ddp->piece_at = calloc((size_t)plan->piece_start[world], sizeof *ddp->piece_at);
-	ddp->transfers = calloc(2 * world, sizeof *ddp->transfers); /* to and from each other rank */
+	/* To and from each other rank; of weights, the runs between rows that are no parameters. */
+	ddp->transfers = calloc(2 * world * (1 + (ddp->zero ? tensor_table_others(ddp->table) : 0)), sizeof *ddp->transfers);
 	if (!ddp->piece_at || !ddp->transfers)
 		return err_set(err, "ddp: couldn't prepare the reduction: out of memory");
 	if (world == 1 || ddp->native || ddp->alone)

@@ -46,7 +46,8 @@ int ddp_zero_prepare(struct ddp *ddp, struct err *err)
 	ddp->cuts = ddp_buckets_align(ddp->table, ddp->buckets, &ddp->bucket_count, ddp->plan.world);
 	ddp->shards = calloc((size_t)ddp->bucket_count * world, sizeof *ddp->shards);
 	ddp->shards_of = calloc(world + 1, sizeof *ddp->shards_of);
-	if (!ddp->cuts || !ddp->shards || !ddp->shards_of)
+	ddp->spreads = calloc((size_t)ddp->bucket_count, sizeof *ddp->spreads);
+	if (!ddp->cuts || !ddp->shards || !ddp->shards_of || !ddp->spreads)
 		return err_set(err, "ddp: couldn't share the optimizer out: out of memory");
 	list_shards(ddp);
 	return 0;
@@ -68,21 +69,78 @@ const struct zero_shard *ddp_own(const struct ddp *ddp, size_t *count)
 	return ddp->shards + first;
 }
 
-int ddp_spread(struct ddp *ddp, float *arena, double *exposed, struct err *err)
+/* Parameters among elements [first, end), in the runs that other rows leave of them. */
+static void add_parameters(struct ddp *ddp, int *count, int peer, float *arena, size_t first, size_t end, int receive)
 {
-	double begun = clock_now();
-	comm_ticket last = 0;
+	for (int i = 0; i < ddp->table->count; i++) {
+		const struct tensor *row = &ddp->table->rows[i];
+
+		if (row->role == TENSOR_PARAMETER || row->offset + row->count <= first || row->offset >= end)
+			continue;
+		if (row->offset > first)
+			ddp_add_transfer(ddp, count, peer, arena + first, row->offset - first, receive);
+		first = row->offset + row->count;
+	}
+	if (first < end)
+		ddp_add_transfer(ddp, count, peer, arena + first, end - first, receive);
+}
+
+/* Every rank's weights of a bucket go to all others. */
+static comm_ticket spread_bucket(struct ddp *ddp, int number, float *arena)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	const struct ddp_bucket *bucket = &ddp->buckets[number];
+	size_t own_count, peer_count, own = ddp_segment(bucket, plan->world, plan->rank, &own_count);
+	int count = 0;
 	char label[64];
 
-	if (ddp->plan.world == 1 || ddp->alone)
-		return 0;
-	for (int i = 0; i < ddp->bucket_count; i++) {
-		snprintf(label, sizeof label, "weights of bucket %d of step %" PRIu64, i, ddp->step);
-		last = ddp_spread_segments(ddp, &ddp->buckets[i], arena, label);
+	for (int step = 1; step < plan->world; step++) {
+		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
+		size_t first = ddp_segment(bucket, plan->world, from, &peer_count);
+
+		add_parameters(ddp, &count, to, arena, own, own + own_count, 0);
+		add_parameters(ddp, &count, from, arena, first, first + peer_count, 1);
 	}
-	int rc = comm_wait(ddp->comm, last, err);
-	*exposed += clock_now() - begun;
+	snprintf(label, sizeof label, "weights of bucket %d of step %" PRIu64, number, ddp->step);
+	return comm_exchange(ddp->comm, label, ddp->transfers, count, NULL, NULL);
+}
+
+void ddp_spread(struct ddp *ddp, float *arena)
+{
+	for (int i = ddp->bucket_count - 1; ddp->zero && ddp->plan.world > 1 && !ddp->alone && i >= 0; i--)
+		ddp->spread = ddp->spreads[i] = spread_bucket(ddp, i, arena);
+}
+
+static int wait_for(struct ddp *ddp, comm_ticket ticket, double *waited, struct err *err)
+{
+	double begun = clock_now();
+
+	if (ticket <= ddp->whole)
+		return 0;
+	int rc = comm_wait(ddp->comm, ticket, err);
+	*waited += clock_now() - begun;
+	if (rc == 0)
+		ddp->whole = ticket;
 	return rc;
+}
+
+/* The buckets behind the one that holds the layer's first element have travelled before it. */
+void ddp_need(void *arg, int layer)
+{
+	struct ddp *ddp = arg;
+	struct err kept; /* the communicator gives it to whoever waits next, too */
+	int first = 0;
+
+	if (ddp->whole == ddp->spread)
+		return;
+	while (ddp->buckets[first].layer < layer)
+		first++;
+	wait_for(ddp, ddp->spreads[first], &ddp->waited, &kept);
+}
+
+int ddp_whole(struct ddp *ddp, double *exposed, struct err *err)
+{
+	return wait_for(ddp, ddp->spread, exposed, err);
 }
 
 int ddp_scatter(struct ddp *ddp, float *arena, struct err *err)

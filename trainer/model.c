@@ -134,6 +134,18 @@ void model_bind(struct model *model, const float *weights)
 		batchnorm_bind(model->batchnorm, weights);
 }
 
+void model_set_gate(struct model *model, model_gate *gate, void *arg)
+{
+	model->gate = gate;
+	model->gate_arg = arg;
+}
+
+void model_need(const struct model *model, int layer)
+{
+	if (model->gate)
+		model->gate(model->gate_arg, layer);
+}
+
 void model_settle(const struct model *model, float *weights)
 {
 	if (model->batchnorm)

@@ -234,17 +234,22 @@ static void forward(struct model *model, const struct batch *batch, const struct
 	struct gpt2 *g = model->kind;
 	struct block *first = &g->blocks[0];
 	const float *w = model->weights;
+	const int layers = model->config.layers;
+	model_need(model, layers + 1); /* for the head, too */
 	model->ops->embedding(model->ops, first->input, batch->tokens, w + g->wte, w + g->wpe, e->B, e->T, e->C);
+	model_need(model, layers);
 	norm_forward(model, &first->ln_1, first->input, first->input, NULL, g->tensors[0].ln_1_weight,
 		g->tensors[0].ln_1_bias, e);
 	block_forward(model, 0, e);
-	for (int i = 1; i < model->config.layers; i++) {
+	for (int i = 1; i < layers; i++) {
 		struct block *b = &g->blocks[i];
 		const struct block_tensors *t = &g->tensors[i];
+		model_need(model, layers - i);
 		norm_forward(model, &b->ln_1, b->input, b[-1].middle, g->part, t->ln_1_weight, t->ln_1_bias, e);
 		block_forward(model, i, e);
 	}
-	norm_forward(model, &g->ln_f, g->output, g->blocks[model->config.layers - 1].middle, g->part, g->ln_f_weight,
+	model_need(model, 0);
+	norm_forward(model, &g->ln_f, g->output, g->blocks[layers - 1].middle, g->part, g->ln_f_weight,
 		g->ln_f_bias, e);
 }
 

@@ -42,6 +42,8 @@ struct model {
 	struct ops *ops;      /* the caller's */
 	struct batchnorm *batchnorm; /* NULL: there is none */
 	const float *weights; /* the caller's arena */
+	model_gate *gate;     /* NULL: none */
+	void *gate_arg;
 	float *losses;        /* of each target of a microbatch, inside `block` */
 	float *block;         /* activations, one allocation of ops */
 	int batch;            /* samples the block is made for */
@@ -58,6 +60,9 @@ float *slice(struct slicer *slicer, size_t floats);
 
 /* Adds a row and gives its offset. */
 int model_add(struct model *model, const struct tensor *row, size_t *offset, struct err *err);
+
+/* To be called before the weights of a layer are read. */
+void model_need(const struct model *model, int layer);
 
 /* A number of the configuration that must be in [1, limit]; the message names the flag. */
 int model_check(const char *flag, int value, int limit, struct err *err);

@@ -152,6 +152,7 @@ static void forward_hidden(struct model *model, const struct batch *batch, bool 
 	struct ops *ops = model->ops;
 	const float *weight = model->weights + mlp->weight_0, *bias = model->weights + mlp->bias_0;
 	const int M = batch->samples;
+	model_need(model, 1);
 	if (!model->batchnorm) {
 		ops->linear_relu(ops, mlp->hidden, batch->inputs, weight, bias, M, c->inputs, c->hidden);
 		return;
@@ -171,6 +172,7 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	const float *w = model->weights;
 	const int M = batch->samples;
 	forward_hidden(model, batch, pass->grads != NULL);
+	model_need(model, 0);
 	ops->linear(ops, mlp->logits, mlp->hidden, w + mlp->weight_2, w + mlp->bias_2, M, c->hidden, c->classes);
 	tell_ready(pass, MODEL_FORWARD_DONE);
 	ops->cross_entropy(ops, model->losses, mlp->logits, batch->targets, M, c->classes, pass->grads != NULL);

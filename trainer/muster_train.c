@@ -200,6 +200,7 @@ static int build_model(struct run *run, struct err *err)
 	run->ddp = ddp_create(run->comm, run->ops, model_tensors(run->model), &ddp, err);
 	if (!run->ddp || alloc_state(run, err) < 0)
 		return -1;
+	model_set_gate(run->model, ddp_need, run->ddp);
 	if (run->validation_data && !(run->validation = validation_create(run->validation_data, run->model, run->comm,
 		validation_samples(run), (int)settings->microbatch, run_vocabulary(run), err)))
 		return -1;

@@ -53,6 +53,16 @@ static inline size_t tensor_table_gradients(const struct tensor_table *table)
 	return table->elements + table->split_count;
 }
 
+/* Rows that are no parameters. */
+static inline size_t tensor_table_others(const struct tensor_table *table)
+{
+	size_t others = 0;
+
+	for (int i = 0; i < table->count; i++)
+		others += table->rows[i].role != TENSOR_PARAMETER;
+	return others;
+}
+
 /* Appends a row and computes its offset and count; a padded dimension of 0 means as its shape. Refuses a name that is
  * taken and a layer below the last row's. rows are the table's; tensor_table_clear frees them. */
 int tensor_table_add(struct tensor_table *table, const struct tensor *row, struct err *err);

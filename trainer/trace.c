@@ -46,8 +46,9 @@ void trace_add(struct trace *trace, const struct trace_span *span)
 	}
 	struct trace_span *kept = &trace->spans[span->thread][trace->count[span->thread]++];
 	*kept = *span;
-	kept->step = step;
-	char *suffix = strstr(kept->name, " of step ");
+	if (!kept->step)
+		kept->step = step;
+	char *suffix = strstr(kept->name, TRACE_OF_STEP);
 	if (suffix)
 		*suffix = '\0';
 }

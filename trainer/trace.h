@@ -52,7 +52,8 @@ static inline double trace_begin(struct trace *trace)
 
 /* The span from `begin`, as trace_begin gave it, until now. The name is cut at the length of its field. */
 void trace_end(struct trace *trace, double begin, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* One that is known already. The step is filled in here, and taken out of the name, where it stands as " of step N". */
+#define TRACE_OF_STEP " of step "
+/* One that is known already. A step of 0 is filled in here; in the name, where it stands as " of step N", it is taken out. */
 void trace_add(struct trace *trace, const struct trace_span *span);
 
 #endif

@@ -187,6 +187,13 @@ static int check_samples(const struct loop *loop, uint64_t step, struct err *err
 	return ERR_SHARED;
 }
 
+/* A pass has waited for all weights, but there may have been none. */
+static uint64_t weights_hash(const struct run *run)
+{
+	ddp_need(run->ddp, 0);
+	return state_weights_hash(&run->state);
+}
+
 static bool replays(const struct run *run)
 {
 	return run->settings.comm == DDP_COMM_REPLAY;
@@ -210,7 +217,7 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	}
 	struct ddp_control control = { .step = step, .sample_hash = replays(run) ? 0 : feed_hash(loop->feed), .stop = notice_signal(),
 		.save = save_is_due(run, step), .fault = own_fault(loop),
-		.weights_hash = check_is_due(loop) ? state_weights_hash(&run->state) : 0 };
+		.weights_hash = check_is_due(loop) ? weights_hash(run) : 0 };
 	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
 		return -1;
 	loop->result.exposed += model_waited(run->model);
@@ -229,31 +236,20 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	return 0;
 }
 
-/* Everybody gets the weights that others have updated. */
-static int spread(struct loop *loop, struct err *err)
-{
-	struct run *run = loop->run;
-	double begin = trace_begin(run->trace);
-	int rc = ddp_spread(run->ddp, run->state.weights, &loop->result.exposed, err);
-	trace_end(run->trace, begin, "wait for weights");
-	return rc;
-}
-
-/* The update; a step that is not finite changes nothing. */
-static int update(struct loop *loop, uint64_t step, struct err *err)
+/* The update; a step that is not finite changes nothing. With --zero 1 the weights that others have updated are on their way then. */
+static void update(struct loop *loop, uint64_t step)
 {
 	struct run *run = loop->run;
 	double begin = trace_begin(run->trace);
 	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
 	state_update(&run->state, ddp_grads(run->ddp), loop->changed);
 	trace_end(run->trace, begin, "update");
-	if (run->settings.zero && loop->changed && spread(loop, err) < 0)
-		return -1;
-	if (loop->changed)
+	if (loop->changed) {
+		ddp_spread(run->ddp, run->state.weights);
 		model_settle(run->model, run->state.weights);
+	}
 	model_bind(run->model, run->state.weights);
 	run->state.step = step;
-	return 0;
 }
 
 /* A metrics file that can't be written is said once, until it can be written again. */
@@ -323,12 +319,17 @@ static int check_finite(struct loop *loop, uint64_t step, struct err *err)
 	return ERR_SHARED;
 }
 
+static bool validation_is_due(const struct run *run, uint64_t step)
+{
+	return run->validation && step > 0 && step % (uint64_t)run->settings.validate_every == 0;
+}
+
 /* *loss becomes NAN when no validation is due. */
 static int validate(struct run *run, uint64_t step, double *loss, struct err *err)
 {
 	struct err warning;
 	*loss = NAN;
-	if (!run->validation || step == 0 || step % (uint64_t)run->settings.validate_every)
+	if (!validation_is_due(run, step))
 		return 0;
 	double begin = trace_begin(run->trace);
 	int rc = validation_loss(run->validation, loss, err);
@@ -370,6 +371,16 @@ static void save(struct loop *loop)
 	trace_end(run->trace, begin, "hand-over of the save");
 }
 
+/* Whoever reads all weights behind this step has them, and the step has waited for them. */
+static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
+{
+	const struct run *run = loop->run;
+	bool last = step == (uint64_t)run->settings.steps || loop->result.stop;
+	if (!last && !loop->result.save && !validation_is_due(run, step))
+		return 0;
+	return ddp_whole(run->ddp, &loop->result.exposed, err);
+}
+
 static int one_step(struct loop *loop, uint64_t step, struct err *err)
 {
 	struct run *run = loop->run;
@@ -379,8 +390,11 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	loop->validation_loss = NAN;
 	loop->communicated = comm_busy(run->comm);
 	int rc = compute(loop, step, err);
-	if (rc < 0 || (rc = update(loop, step, err)) < 0)
+	if (rc < 0)
 		return rc;
+	update(loop, step);
+	if (complete_weights(loop, step, err) < 0)
+		return -1;
 	trace_end(run->trace, begin, "step %" PRIu64, step);
 	tell_step(loop, step, clock_now() - began);
 	loop->behind_save = false;

@@ -31,7 +31,7 @@ static void make_table(struct tensor_table *table)
 }
 
 /* The last tensor is an embedding whose head has a gradient of its own. */
-static void split_last(struct tensor_table *table)
+static inline void split_last(struct tensor_table *table)
 {
 	const struct tensor *last = &table->rows[table->count - 1];
 

@@ -198,7 +198,8 @@ static int check_zero(struct ddp *ddp, struct comm *comm, const struct job *job,
 		memcpy(all + own[i].first, ddp_grads(ddp) + own[i].first, (own[i].end - own[i].first) * sizeof *all);
 		memcpy(want + own[i].first, job->grads[step] + own[i].first, (own[i].end - own[i].first) * sizeof *want);
 	}
-	if (ddp_spread(ddp, all, &exposed, err) < 0)
+	ddp_spread(ddp, all);
+	if (ddp_whole(ddp, &exposed, err) < 0)
 		return -1;
 	WORLD_CHECK(memcmp(all, job->grads[step], bytes) == 0 && exposed >= 0);
 	if (comm_rank(comm) == 0)

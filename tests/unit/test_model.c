@@ -236,6 +236,74 @@ static void ready_comes_in_order_and_only_when_final(void **state)
 	}
 }
 
+/* Weights that come only when a layer is asked for; until then they are NaN. */
+struct arrival {
+	const struct fixture *f;
+	float *weights;
+	int next; /* layers from here on have come */
+};
+
+static void bring(void *arg, int layer)
+{
+	struct arrival *arrival = arg;
+	if (layer >= arrival->next)
+		return;
+	assert_int_equal(layer, --arrival->next);
+	for (int r = 0; r < arrival->f->table->count; r++) {
+		const struct tensor *row = &arrival->f->table->rows[r];
+		if (row->layer == layer)
+			memcpy(arrival->weights + row->offset, arrival->f->weights + row->offset, row->count * sizeof *arrival->weights);
+	}
+}
+
+/* What is no parameter is there all the time. */
+static void await_weights(struct arrival *arrival)
+{
+	const struct fixture *f = arrival->f;
+	for (int r = 0; r < f->table->count; r++) {
+		const struct tensor *row = &f->table->rows[r];
+		if (row->role == TENSOR_PARAMETER)
+			memset(arrival->weights + row->offset, 0xff, row->count * sizeof *arrival->weights);
+		else
+			memcpy(arrival->weights + row->offset, f->weights + row->offset, row->count * sizeof *arrival->weights);
+	}
+	arrival->next = model_layers(f->model);
+	model_bind(f->model, arrival->weights);
+}
+
+static void check_gate(const struct model_config *config, bool plain)
+{
+	struct fixture f = fixture_open(config, plain, 3);
+	struct batch batch = fixture_batch(&f, 3, 1);
+	struct arrival arrival = { &f, fixture_arena(&f), 0 };
+	float *late = fixture_arena(&f);
+	double loss = loss_of(&f, &batch);
+	train(&f, &batch, f.grads, 0);
+	model_set_gate(f.model, bring, &arrival);
+	await_weights(&arrival);
+	assert_true(loss == loss_of(&f, &batch));
+	assert_int_equal(arrival.next, 0);
+	await_weights(&arrival);
+	train(&f, &batch, late, 0);
+	assert_int_equal(arrival.next, 0);
+	assert_memory_equal(late, f.grads, tensor_table_gradients(f.table) * sizeof *late);
+	f.ops->release(f.ops, late);
+	f.ops->release(f.ops, arrival.weights);
+	fixture_free_batch(&batch);
+	fixture_close(&f);
+}
+
+static void each_layer_is_asked_for_before_it_is_read(void **state)
+{
+	struct model_config split = fixture_gpt2, normal = fixture_mlp;
+	split.split_embedding = true;
+	normal.batchnorm = true;
+	for (size_t i = 0; i < CASES; i++)
+		check_gate(cases[i].config, cases[i].plain);
+	check_gate(&split, true);
+	check_gate(&normal, true);
+}
+
 /* The samples [first, first + count) of a batch; arrays are the batch's. */
 static struct batch part_of(const struct batch *batch, int first, int count)
 {
@@ -407,6 +475,7 @@ int main(void)
 		cmocka_unit_test(accumulate_adds_and_its_absence_overwrites),
 		cmocka_unit_test(a_split_embedding_adds_up),
 		cmocka_unit_test(ready_comes_in_order_and_only_when_final),
+		cmocka_unit_test(each_layer_is_asked_for_before_it_is_read),
 		cmocka_unit_test(split_batch_gives_the_same_sum),
 		cmocka_unit_test(missing_samples_count_nothing),
 		cmocka_unit_test(short_samples_and_padding_leave_zeros),
