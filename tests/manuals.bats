@@ -83,6 +83,24 @@ faults() {
     done <<<"$rows"
 }
 
+@test "every option of a program stands in its manual" {
+    local checked=0 help
+    for page in "$MUSTER_TOP"/doc/*.[18]; do
+        program=${page##*/} && program=${program%.*}
+        command -v "$program" >/dev/null || continue
+        help=$("$program" --help 2>&1) || :
+        [[ $help != *" COMMAND "* ]] || for command in $(sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' <<<"$help"); do
+            help+=$("$program" "$command" --help 2>&1) || :
+        done
+        for option in $(grep -oE '(^| )--[a-z][a-z0-9-]+' <<<"$help" | tr -d ' ' | sort -u | grep -vxE -- '--(help|usage|version)'); do
+            echo "$program $option"
+            sed 's/\\-/-/g' "$page" | grep -qE -- "$option\b"
+            checked=$((checked + 1))
+        done
+    done
+    [ $checked -ge 80 ] || { echo "only $checked" && return 1; }
+}
+
 @test "every variable of ours that the programs and the plugin read or set stands in a manual" {
     names=$(cd "$MUSTER_TOP" && grep -rhoE '"MUSTER_[A-Z_]+[="]' --include=*.[ch] --include=*.cc common launch doctor plugin checkpoint lib \
         trainer | grep -oE '[A-Z_]+' | sort -u)
