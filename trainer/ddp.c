@@ -56,12 +56,13 @@ static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err 
 		ddp->native || ddp->alone, err) < 0)
 		return -1;
 	ddp->buckets = ddp_buckets_make(ddp->table, config->bucket_bytes, &ddp->bucket_count);
-	if (ddp->buckets)
-		ddp->jobs = calloc((size_t)ddp->bucket_count + 1, sizeof *ddp->jobs);
-	if (!ddp->jobs)
+	if (!ddp->buckets)
 		return err_set(err, "ddp: couldn't cut the gradients into buckets: out of memory");
 	if (ddp->zero && ddp_zero_prepare(ddp, err) < 0)
 		return -1;
+	ddp->jobs = calloc((size_t)ddp->bucket_count, sizeof *ddp->jobs);
+	if (!ddp->jobs)
+		return err_set(err, "ddp: couldn't prepare the buckets: out of memory");
 	ddp->cost = cost_of(ddp);
 	if (ddp_agree(ddp, config, err) < 0 || alloc_arenas(ddp, err) < 0)
 		return -1;
@@ -209,14 +210,30 @@ void ddp_slot_end(struct ddp *ddp, double loss_sum, int64_t valid)
 	ddp_early_launch(ddp, ddp->ended);
 }
 
-/* The one more addition of a split embedding: head first, as where it is not split. */
-static void join_split(struct ddp *ddp)
+/* The one more addition of a split embedding, among elements [first, end): head first, as where it is not split. */
+static void join_run(struct ddp *ddp, size_t first, size_t end)
 {
 	const struct tensor_table *table = ddp->table;
-	float *whole = ddp->arenas[0] + table->split_offset, *head = ddp->arenas[0] + table->elements;
+	size_t from = table->split_offset, to = from + table->split_count;
 
-	if (table->split_count)
-		ddp->ops->add(ddp->ops, whole, head, whole, table->split_count);
+	first = first > from ? first : from;
+	end = end < to ? end : to;
+	if (first >= end)
+		return;
+	float *whole = ddp->arenas[0] + first, *head = ddp->arenas[0] + table->elements + (first - from);
+	ddp->ops->add(ddp->ops, whole, head, whole, end - first);
+}
+
+/* With zero in the own elements only. */
+static void join_split(struct ddp *ddp)
+{
+	size_t count;
+	const struct zero_shard *own = ddp_own(ddp, &count);
+
+	if (!ddp->zero)
+		join_run(ddp, 0, ddp->table->elements);
+	for (size_t i = 0; i < count; i++)
+		join_run(ddp, own[i].first, own[i].end);
 }
 
 int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)

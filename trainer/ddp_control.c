@@ -59,7 +59,7 @@ static void assign_blocks(struct ddp *ddp)
 	for (int rank = 0; rank < ddp->plan.world && !ddp->zero; rank++)
 		ddp->runs[ddp->run_count++] = (struct ddp_blocks){ rank, all * (size_t)rank / world,
 			all * ((size_t)rank + 1) / world };
-	for (int i = 0; i < ddp->bucket_count && ddp->zero; i++)
+	for (int i = ddp->heads; i < ddp->bucket_count && ddp->zero; i++)
 		for (int rank = 0; rank < ddp->plan.world; rank++) {
 			size_t first = ddp_segment(&ddp->buckets[i], ddp->plan.world, rank, &count);
 

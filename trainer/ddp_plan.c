@@ -199,39 +199,101 @@ static size_t nearest_block(const struct tensor_table *table, size_t at)
 	return at - begin <= end - at ? begin : end;
 }
 
-/* The buckets cover the arena; those that become empty go. */
-static void align_buckets(const struct tensor_table *table, struct ddp_bucket *buckets, int *count)
-{
-	int kept = 0;
+/* Buckets that are being made, one behind the other. */
+struct cutter {
+	const struct tensor_table *table;
+	struct ddp_bucket *buckets;
+	int count;
+	size_t first; /* of the next one */
+};
 
-	for (size_t i = 0, first = 0, end, ignored; i < (size_t)*count; i++) {
-		end = block_around(table, buckets[i].first + buckets[i].count, &ignored);
-		if (end <= first)
-			continue;
-		buckets[kept++] = (struct ddp_bucket){ first, end - first, layer_before(table, end), NULL };
-		first = end;
-	}
-	*count = kept;
+/* Nothing where it would be empty. */
+static void cut_at(struct cutter *cutter, size_t end)
+{
+	if (end <= cutter->first)
+		return;
+	cutter->buckets[cutter->count++] = (struct ddp_bucket){ cutter->first, end - cutter->first,
+		layer_before(cutter->table, end), NULL };
+	cutter->first = end;
 }
 
-size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket *buckets, int *count, int world)
+/* The end of the rows' elements that a split embedding takes, with those that align what follows; 0 without. */
+static size_t split_end(const struct tensor_table *table)
 {
-	size_t stride = (size_t)world + 1, *cuts = calloc((size_t)*count, stride * sizeof *cuts);
+	for (int i = 0; i + 1 < table->count && table->split_count; i++)
+		if (table->rows[i].offset == table->split_offset)
+			return table->rows[i + 1].offset;
+	return table->split_count ? table->elements : 0;
+}
 
-	if (!cuts)
-		return NULL;
-	align_buckets(table, buckets, count);
-	for (int i = 0; i < *count; i++) {
-		struct ddp_bucket *bucket = &buckets[i];
-		size_t *at = cuts + (size_t)i * stride, end = bucket->first + bucket->count;
+/* The rows' buckets, cut at blocks, and at both ends of a split embedding. */
+static void cut_rows(struct cutter *cutter, const struct ddp_bucket *buckets, int count)
+{
+	const struct tensor_table *table = cutter->table;
+	const size_t from = table->split_offset, to = split_end(table);
+	size_t ignored;
 
-		bucket->cuts = at;
-		at[0] = bucket->first;
-		for (int rank = 1; rank < world; rank++)
-			at[rank] = smaller(larger(nearest_block(table, bucket->first + bucket->count * (size_t)rank / (size_t)world),
-				at[rank - 1]), end);
-		at[world] = end;
+	for (int i = 0; i < count; i++) {
+		if (!ddp_bucket_is_of_rows(table, &buckets[i]))
+			continue;
+		size_t end = block_around(table, buckets[i].first + buckets[i].count, &ignored);
+		cut_at(cutter, smaller(from, end));
+		cut_at(cutter, smaller(to, end));
+		cut_at(cutter, end);
 	}
+}
+
+/* The segments' cuts of a bucket of rows: where blocks begin. */
+static void cut_segments(const struct tensor_table *table, const struct ddp_bucket *bucket, int world, size_t *cuts)
+{
+	size_t end = bucket->first + bucket->count;
+
+	cuts[0] = bucket->first;
+	for (int rank = 1; rank < world; rank++)
+		cuts[rank] = smaller(larger(nearest_block(table, bucket->first + bucket->count * (size_t)rank / (size_t)world),
+			cuts[rank - 1]), end);
+	cuts[world] = end;
+}
+
+/* The head's part of a bucket of the embedding's, with its cuts. */
+static struct ddp_bucket mirror(const struct tensor_table *table, const struct ddp_bucket *bucket, int world, size_t *cuts)
+{
+	const size_t end = tensor_table_gradients(table);
+
+	for (int rank = 0; rank <= world; rank++)
+		cuts[rank] = smaller(bucket->cuts[rank] - table->split_offset + table->elements, end);
+	return (struct ddp_bucket){ cuts[0], cuts[world] - cuts[0], 0, cuts };
+}
+
+size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket **buckets, int *count, int world)
+{
+	/* The rows' buckets with two more cuts, and as many of the head's, which stand in front. */
+	size_t room = 2 * ((size_t)*count + 2), stride = (size_t)world + 1, *cuts = calloc(room * stride, sizeof *cuts);
+	struct cutter cutter = { .table = table, .buckets = calloc(room, sizeof *cutter.buckets) };
+	int heads = 0;
+
+	if (!cuts || !cutter.buckets) {
+		free(cuts);
+		free(cutter.buckets);
+		return NULL;
+	}
+	cut_rows(&cutter, *buckets, *count);
+	for (int i = 0; i < cutter.count; i++)
+		heads += cutter.buckets[i].first >= table->split_offset && cutter.buckets[i].first < split_end(table);
+	memmove(cutter.buckets + heads, cutter.buckets, (size_t)cutter.count * sizeof *cutter.buckets);
+	*count = heads + cutter.count;
+	for (int i = heads, head = 0; i < *count; i++) {
+		struct ddp_bucket *bucket = &cutter.buckets[i];
+
+		cut_segments(table, bucket, world, cuts + (size_t)i * stride);
+		bucket->cuts = cuts + (size_t)i * stride;
+		if (bucket->first < table->split_offset || bucket->first >= split_end(table))
+			continue;
+		cutter.buckets[head] = mirror(table, bucket, world, cuts + (size_t)head * stride);
+		head++;
+	}
+	free(*buckets);
+	*buckets = cutter.buckets;
 	return cuts;
 }
 

@@ -54,9 +54,16 @@ struct ddp_bucket {
 struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t bytes, int *count);
 
 /* Moves the cuts between buckets, and those between the segments of `world` ranks, to the beginnings of the norm's blocks, so
- * that each block is one rank's. A bucket may become longer by a block. The table has no split embedding. Returns the
- * segments' cuts, malloc'ed, which the buckets then point into; NULL when out of memory. */
-size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket *buckets, int *count, int world);
+ * that each block is one rank's. A bucket may become longer by a block. The head's part of a split embedding is cut as the
+ * embedding is, so that the rank that has one of the two sums has the other. `buckets` is replaced. Returns the segments' cuts,
+ * malloc'ed, which the buckets then point into; NULL when out of memory. */
+size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket **buckets, int *count, int world);
+
+/* Whether a bucket is of the rows, and not of the head's part of a split embedding, which is no weight. */
+static inline bool ddp_bucket_is_of_rows(const struct tensor_table *table, const struct ddp_bucket *bucket)
+{
+	return bucket->first < table->elements;
+}
 
 /* The part of a bucket that `rank` combines; the same on all ranks. */
 size_t ddp_segment(const struct ddp_bucket *bucket, int world, int rank, size_t *count);

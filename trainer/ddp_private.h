@@ -35,6 +35,7 @@ struct ddp {
 	struct ddp_job *jobs;          /* [bucket_count] */
 	int bucket_count;
 	size_t *cuts;                  /* with zero: the buckets' */
+	int heads;                     /* with zero: the first buckets, of the head's part of a split embedding */
 	struct zero_shard *shards;          /* with zero */
 	size_t shard_count;
 	size_t *shards_of;             /* [world + 1] a rank's first one */

@@ -155,13 +155,16 @@ void ddp_launch(struct ddp *ddp)
 	ddp->last = spread_sums(ddp, job->bucket, label);
 }
 
-/* Its pieces of the segments that it does not own, and its own segment to all others. */
+/* Its pieces of the segments that it does not own, and its own segment to all others; with zero that is of the weights, which a
+ * split embedding has once. */
 size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int pieces)
 {
-	size_t world = (size_t)ddp->plan.world, own;
+	size_t others = (size_t)ddp->plan.world - 1, own;
 
+	if (ddp->zero && !ddp_bucket_is_of_rows(ddp->table, bucket))
+		others = 0;
 	ddp_segment(bucket, ddp->plan.world, rank, &own);
-	return ((bucket->count - own) * (size_t)pieces + own * (world - 1)) * (ddp->bf16 ? 2 : sizeof(float));
+	return ((bucket->count - own) * (size_t)pieces + own * others) * (ddp->bf16 ? 2 : sizeof(float));
 }
 
 size_t ddp_staging_bytes(const struct ddp *ddp)

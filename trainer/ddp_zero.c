@@ -27,7 +27,7 @@ static void list_shards(struct ddp *ddp)
 
 	for (int rank = 0; rank < world; rank++) {
 		ddp->shards_of[rank] = ddp->shard_count;
-		for (int i = 0; i < ddp->bucket_count; i++) {
+		for (int i = ddp->heads; i < ddp->bucket_count; i++) {
 			size_t count, first = ddp_segment(&ddp->buckets[i], world, rank, &count);
 
 			add_shard(ddp, rank, first, count);
@@ -40,15 +40,16 @@ int ddp_zero_prepare(struct ddp *ddp, struct err *err)
 {
 	size_t world = (size_t)ddp->plan.world;
 
-	if (ddp->native || ddp->table->split_count)
-		return err_fail(err, EXIT_USAGE, "ddp: couldn't share the optimizer out: --zero 1 goes with --reduction canonical and "
-			"without --split-embedding only");
-	ddp->cuts = ddp_buckets_align(ddp->table, ddp->buckets, &ddp->bucket_count, ddp->plan.world);
+	if (ddp->native)
+		return err_fail(err, EXIT_USAGE, "ddp: couldn't share the optimizer out: --zero 1 goes with --reduction canonical only");
+	ddp->cuts = ddp_buckets_align(ddp->table, &ddp->buckets, &ddp->bucket_count, ddp->plan.world);
 	ddp->shards = calloc((size_t)ddp->bucket_count * world, sizeof *ddp->shards);
 	ddp->shards_of = calloc(world + 1, sizeof *ddp->shards_of);
 	ddp->spreads = calloc((size_t)ddp->bucket_count, sizeof *ddp->spreads);
 	if (!ddp->cuts || !ddp->shards || !ddp->shards_of || !ddp->spreads)
 		return err_set(err, "ddp: couldn't share the optimizer out: out of memory");
+	while (!ddp_bucket_is_of_rows(ddp->table, &ddp->buckets[ddp->heads]))
+		ddp->heads++;
 	list_shards(ddp);
 	return 0;
 }
@@ -107,7 +108,7 @@ static comm_ticket spread_bucket(struct ddp *ddp, int number, float *arena)
 
 void ddp_spread(struct ddp *ddp, float *arena)
 {
-	for (int i = ddp->bucket_count - 1; ddp->zero && ddp->plan.world > 1 && !ddp->alone && i >= 0; i--)
+	for (int i = ddp->bucket_count - 1; ddp->zero && ddp->plan.world > 1 && !ddp->alone && i >= ddp->heads; i--)
 		ddp->spread = ddp->spreads[i] = spread_bucket(ddp, i, arena);
 }
 
@@ -129,7 +130,7 @@ void ddp_need(void *arg, int layer)
 {
 	struct ddp *ddp = arg;
 	struct err kept; /* the communicator gives it to whoever waits next, too */
-	int first = 0;
+	int first = ddp->heads;
 
 	if (ddp->whole == ddp->spread)
 		return;
@@ -149,7 +150,7 @@ int ddp_scatter(struct ddp *ddp, float *arena, struct err *err)
 	comm_ticket last = 0;
 	size_t elements;
 
-	for (int i = 0; i < ddp->bucket_count && plan->world > 1; i++) {
+	for (int i = ddp->heads; i < ddp->bucket_count && plan->world > 1; i++) {
 		int count = 0;
 
 		for (int rank = 1; rank < plan->world; rank++) {

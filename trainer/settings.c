@@ -276,8 +276,6 @@ static int check_zero(struct settings *settings, const bool *given, struct err *
 	if (settings->reduction != REDUCTION_CANONICAL)
 		return err_fail(err, EXIT_USAGE, "--zero 1 shares out what --reduction canonical sums: leave --reduction native out, or "
 			"--zero");
-	if (settings->split_embedding)
-		return err_fail(err, EXIT_USAGE, "--zero 1 can't share out the parts of a --split-embedding: leave one of them out");
 	if (given[opt_find(table, "ckpt-writers")] && settings->ckpt_writers != WRITERS_ALL)
 		return err_fail(err, EXIT_USAGE, "--zero 1 makes every rank write what it alone has: leave --ckpt-writers out");
 	settings->ckpt_writers = WRITERS_ALL;

@@ -66,15 +66,46 @@ static bool starts_block(const struct tensor_table *table, size_t at)
 	return found;
 }
 
+/* Who has an element of the rows. */
+static int owner(const struct ddp_bucket *buckets, int count, int world, size_t at)
+{
+	for (int i = 0; i < count; i++)
+		for (int rank = 0; rank < world; rank++)
+			if (at >= buckets[i].cuts[rank] && at < buckets[i].cuts[rank + 1])
+				return rank;
+	return -1;
+}
+
+/* Buckets and segments tile the head's part, and each element's owner is that of the one to which it is added. */
+static int check_heads(const struct tensor_table *table, const struct ddp_bucket *buckets, int count, int world)
+{
+	size_t next = table->elements, part;
+	int heads = 0;
+
+	for (; !ddp_bucket_is_of_rows(table, &buckets[heads]); heads++) {
+		assert_int_equal(buckets[heads].first, next);
+		assert_int_equal(buckets[heads].layer, 0);
+		for (int rank = 0; rank < world; rank++) {
+			assert_int_equal(ddp_segment(&buckets[heads], world, rank, &part), next);
+			for (size_t k = 0; k < part; k += 211)
+				assert_int_equal(owner(buckets, count, world, next + k - table->elements + table->split_offset), rank);
+			next += part;
+		}
+		assert_int_equal(next, buckets[heads].first + buckets[heads].count);
+	}
+	assert_int_equal(next, tensor_table_gradients(table));
+	return heads;
+}
+
 /* Cut by blocks: buckets and segments tile the arena as before, and no norm's block has two owners. */
 static void check_aligned(const struct tensor_table *table, size_t bytes, int world)
 {
 	int count;
 	struct ddp_bucket *buckets = ddp_buckets_make(table, bytes, &count);
-	size_t *cuts = ddp_buckets_align(table, buckets, &count, world), next = 0, part;
+	size_t *cuts = ddp_buckets_align(table, &buckets, &count, world), next = 0, part;
 	size_t limit = bytes / sizeof(float) + NORM_BLOCK + TENSOR_ALIGN;
 
-	for (int i = 0; i < count; i++) {
+	for (int i = check_heads(table, buckets, count, world); i < count; i++) {
 		assert_int_equal(buckets[i].first, next);
 		assert_true(buckets[i].count > 0 && buckets[i].count <= limit);
 		for (int rank = 0; rank < world; rank++) {
@@ -105,6 +136,9 @@ static void test_buckets(void **state)
 	split_last(&table);
 	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
 		check_buckets(&table, limits[k]);
+	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
+		for (int world = 1; world <= 9; world++)
+			check_aligned(&table, limits[k], world);
 	tensor_table_clear(&table);
 }
 
