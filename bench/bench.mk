@@ -1,8 +1,9 @@
 # bench/: side-by-side measurements against peers; built by the scripts that need them.
-EXTRA_PROGRAMS += bench/copy_state bench/train_step bench/reduce_step bench/launch_start bench/launch_ours
+EXTRA_PROGRAMS += bench/copy_state bench/train_step bench/reduce_step bench/hide_step bench/launch_start bench/launch_ours
 bench_copy_state_LDADD = libcommon.la
 bench_reduce_step_LDADD = $(trainer_LIBS)
-EXTRA_DIST += bench/reduction.sh bench/results/reduction-2026-11-21.txt
+bench_hide_step_LDADD = $(trainer_LIBS)
+EXTRA_DIST += bench/hiding.sh bench/reduction.sh bench/results/reduction-2026-11-21.txt
 bench_train_step_LDADD = $(trainer_LIBS)
 bench_launch_ours_LDADD = $(trainer_LIBS)
 if HAVE_PMIX

@@ -102,6 +102,7 @@ struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_t
 	ddp->bf16 = config->bf16 != 0;
 	ddp->zero = config->zero != 0;
 	ddp->alone = config->comm == DDP_COMM_NONE;
+	ddp->late = config->late != 0;
 	if (prepare(ddp, config, err) < 0) {
 		ddp_destroy(ddp);
 		return NULL;
@@ -207,7 +208,8 @@ void ddp_slot_end(struct ddp *ddp, double loss_sum, int64_t valid)
 		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->merges[i].right],
 			tensor_table_gradients(ddp->table));
 	}
-	ddp_early_launch(ddp, ddp->ended);
+	if (!ddp->late)
+		ddp_early_launch(ddp, ddp->ended);
 }
 
 /* The one more addition of a split embedding, among elements [first, end): head first, as where it is not split. */

@@ -23,6 +23,7 @@ struct ddp_config {
 	int bf16;            /* 1: with native, gradients travel in bf16 */
 	int zero;            /* 1: with canonical, the reduced gradients stay with the ranks that own them (--zero 1) */
 	enum ddp_comm comm;  /* the same on all ranks */
+	int late;            /* 1: early pieces wait for the last slot, too. Only for bench/hiding.sh, which measures what they hide */
 };
 
 /* What every rank contributes to the one control all-gather of a step. */

@@ -28,7 +28,7 @@ struct ddp {
 	struct comm *comm;
 	struct ops *ops;
 	const struct tensor_table *table;
-	bool native, bf16, zero;
+	bool native, bf16, zero, late;
 	bool alone;                    /* DDP_COMM_NONE */
 	struct ddp_plan plan;
 	struct ddp_bucket *buckets;
