@@ -37,6 +37,8 @@ fuzz() {
 
 @test "the safetensors parser stands any bytes" { fuzz safetensors; }
 
+@test "the reader of where a rank stands stands any bytes" { fuzz standing; }
+
 @test "the .npy parser stands any bytes" { fuzz npy; }
 
 @test "the token file parser stands any bytes" { fuzz tokens; }

@@ -295,6 +295,8 @@ tests_unit_test_agree_SOURCES = tests/unit/test_agree.c tests/unit/world_fixture
 tests_unit_test_agree_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_scaling
 tests_unit_test_scaling_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_standing
+tests_unit_test_standing_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_trace
 tests_unit_test_trace_SOURCES = tests/unit/test_trace.c tests/unit/world_fixture.c tests/unit/world_fixture.h
 tests_unit_test_trace_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
@@ -356,7 +358,7 @@ tests_tools_safetensors_check_LDADD = libcheckpoint.la
 EXTRA_DIST += tests/ckpt_hf.bats tests/ckpt_hf.py
 EXTRA_DIST += tests/readme.bats tests/gpt2_torch.bats tests/torch_reference.py tests/batchnorm.bats tests/zero.bats
 
-EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py
+EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.py tests/watchdog.bats
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats tests/small_run.bash
 
 # The runner and the test cluster.
@@ -380,6 +382,6 @@ fuzz:
 EXTRA_DIST += tests/sanitize.bats tests/hardening.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c \
 	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c \
-	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/seeds \
+	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_standing.c tests/fuzz/seeds \
 	tests/fuzz/dictionaries
 # End of tests.mk

@@ -33,8 +33,13 @@ struct comm {
 	pthread_cond_t settled; /* for waiters: a ticket is done, or the thread has left */
 	struct comm_op *head, *tail;
 	comm_ticket last, done;
-	struct comm_record standing;
-	const char *latest;    /* the operation begun last; its label is still in `standing` */
+	struct standing_operation now; /* its `operation` is "" when idle */
+	const char *latest;    /* the operation begun last; its label is still in `now` */
+	struct standing *standing; /* the record; NULL: none */
+	uint64_t step;         /* of the operations queued next, */
+	int bucket;            /* and their bucket */
+	unsigned char last_words[STANDING_SIZE];
+	double left_at;        /* when they were said */
 	double progress;       /* when bytes moved last */
 	double busy;           /* seconds of all operations that are done */
 	struct trace *trace;   /* NULL: none */
@@ -84,6 +89,16 @@ static void on_lost(void *arg, const char *why)
 	pthread_mutex_unlock(&comm->lock);
 }
 
+static void enter(struct comm *comm, const struct comm_op *op)
+{
+	comm->now = (struct standing_operation){ .step = op->step, .bucket = op->bucket, .bytes = comm_op_bytes(op) };
+	memcpy(comm->now.label, op->label, sizeof op->label);
+	snprintf(comm->now.operation, sizeof comm->now.operation, "%s", op->operation);
+	comm->now.entered = comm->progress = clock_now();
+	comm->latest = op->operation;
+	standing_enter(comm->standing, &comm->now);
+}
+
 /* Waits for the next operation and enters it in the record. NULL: leave. */
 static struct comm_op *next_op(struct comm *comm)
 {
@@ -97,9 +112,7 @@ static struct comm_op *next_op(struct comm *comm)
 		comm->head = op->next;
 		if (!comm->head)
 			comm->tail = NULL;
-		memcpy(comm->standing.label, op->label, sizeof op->label);
-		comm->standing.operation = comm->latest = op->operation;
-		comm->standing.entered = comm->progress = clock_now();
+		enter(comm, op);
 	}
 	pthread_mutex_unlock(&comm->lock);
 	return op;
@@ -115,20 +128,21 @@ static void word_failure(struct comm *comm, const struct err *err)
 	else
 		memcpy(why, comm->error.text, sizeof why);
 	err_fail(&comm->error, comm->error.status, "comm: couldn't complete %s of %s after %.1f s: %.800s",
-		comm->standing.operation, comm->standing.label, clock_now() - comm->standing.entered, why);
+		comm->now.operation, comm->now.label, clock_now() - comm->now.entered, why);
 	comm->worded = true;
 }
 
 static void end_op(struct comm *comm, const struct comm_op *op, int rc, enum failure failure, const struct err *err)
 {
 	pthread_mutex_lock(&comm->lock);
-	comm->busy += clock_now() - comm->standing.entered;
+	comm->busy += clock_now() - comm->now.entered;
 	if (rc < 0) {
 		record_failure(comm, failure, err->status, err->text);
 		word_failure(comm, err);
 	} else {
 		comm->done = op->ticket;
-		comm->standing.operation = NULL;
+		comm->now.operation[0] = '\0';
+		standing_finish(comm->standing);
 		pthread_cond_broadcast(&comm->settled);
 	}
 	pthread_mutex_unlock(&comm->lock);
@@ -180,12 +194,15 @@ static void *run_thread(void *arg)
 	pthread_mutex_lock(&comm->lock);
 	bool orderly = comm->failure == FAILURE_NONE;
 	if (!orderly && !comm->worded && comm->latest)
-		err_prefix(&comm->error, "comm: after %s of %s", comm->latest, comm->standing.label);
+		err_prefix(&comm->error, "comm: after %s of %s", comm->latest, comm->now.label);
 	else if (!orderly && !comm->worded)
 		err_prefix(&comm->error, "comm");
 	error = comm->error;
+	if (comm->standing)
+		standing_copy(comm->standing, comm->last_words);
+	comm->left_at = clock_now();
 	pthread_mutex_unlock(&comm->lock);
-	comm->provider->leave(comm->state, orderly ? NULL : error.text);
+	comm->provider->leave(comm->state, orderly ? NULL : error.text, comm->last_words);
 
 	pthread_mutex_lock(&comm->lock);
 	comm->left = true;
@@ -207,6 +224,8 @@ static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
 		return ticket;
 	}
 	op->ticket = ticket;
+	op->step = comm->step;
+	op->bucket = comm->bucket;
 	op->queued = trace_begin(comm->trace);
 	if (comm->tail)
 		comm->tail->next = op;
@@ -258,7 +277,15 @@ comm_ticket comm_mark(struct comm *comm, const char *label)
 	return enqueue(comm, op);
 }
 
-/* One look at what can end a wait, without the lock held. */
+void comm_place(struct comm *comm, uint64_t step, int bucket)
+{
+	pthread_mutex_lock(&comm->lock);
+	comm->step = step;
+	comm->bucket = bucket;
+	pthread_mutex_unlock(&comm->lock);
+}
+
+/* One look at what can end a wait, without the lock held. `progress`: since when nothing has moved. */
 static void watch(struct comm *comm, bool running, double progress)
 {
 	struct err err;
@@ -282,35 +309,49 @@ static void wait_settled(struct comm *comm)
 	pthread_cond_timedwait(&comm->settled, &comm->lock, &until);
 }
 
+/* With the lock held; for a look it is given back. `begun`: since when is waited. Returns as comm_wait(). */
+static int wait_done(struct comm *comm, comm_ticket ticket, double begun, struct err *err)
+{
+	for (;;) {
+		if (comm->failure == FAILURE_NONE && comm->done >= ticket)
+			return 0;
+		if (comm->failure != FAILURE_NONE && (comm->left || clock_now() - comm->failed_at > LEAVE_SECONDS))
+			return err_fail(err, comm->error.status, "%s", comm->error.text);
+		wait_settled(comm);
+		bool running = comm->now.operation[0] && comm->failure == FAILURE_NONE;
+		double progress = comm->progress > begun ? comm->progress : begun;
+
+		pthread_mutex_unlock(&comm->lock);
+		watch(comm, running, progress);
+		pthread_mutex_lock(&comm->lock);
+	}
+}
+
 int comm_wait(struct comm *comm, comm_ticket ticket, struct err *err)
 {
 	double begin = trace_begin(comm->trace);
-	int rc = -1;
 
 	pthread_mutex_lock(&comm->lock);
 	if (ticket > comm->last) {
 		pthread_mutex_unlock(&comm->lock);
 		return err_set(err, "comm: couldn't wait for ticket %llu: it was never given", (unsigned long long)ticket);
 	}
-	for (;;) {
-		if (comm->failure == FAILURE_NONE && comm->done >= ticket) {
-			rc = 0;
-			break;
-		}
-		if (comm->failure != FAILURE_NONE && (comm->left || clock_now() - comm->failed_at > LEAVE_SECONDS)) {
-			err_fail(err, comm->error.status, "%s", comm->error.text);
-			break;
-		}
-		wait_settled(comm);
-		bool running = comm->standing.operation && comm->failure == FAILURE_NONE;
-		double progress = comm->progress;
-
-		pthread_mutex_unlock(&comm->lock);
-		watch(comm, running, progress);
-		pthread_mutex_lock(&comm->lock);
-	}
+	bool waits = comm->failure == FAILURE_NONE && comm->done < ticket;
+	if (waits)
+		standing_wait(comm->standing, true);
+	int rc = wait_done(comm, ticket, clock_now(), err);
+	if (waits && rc == 0) /* else it still stands there */
+		standing_wait(comm->standing, false);
 	pthread_mutex_unlock(&comm->lock);
 	trace_end(comm->trace, begin, "wait");
+	return rc;
+}
+
+int comm_check(struct comm *comm, struct err *err)
+{
+	pthread_mutex_lock(&comm->lock);
+	int rc = comm->failure == FAILURE_NONE ? 0 : wait_done(comm, 0, clock_now(), err);
+	pthread_mutex_unlock(&comm->lock);
 	return rc;
 }
 
@@ -334,12 +375,31 @@ void comm_abort(struct comm *comm, const char *why)
 	comm_fail(comm, FAILURE_ABORT, why);
 }
 
-struct comm_record comm_standing(struct comm *comm)
+struct standing_operation comm_standing(struct comm *comm)
 {
 	pthread_mutex_lock(&comm->lock);
-	struct comm_record standing = comm->standing;
+	struct standing_operation now = comm->now;
 	pthread_mutex_unlock(&comm->lock);
-	return standing;
+	return now;
+}
+
+void comm_stand(struct comm *comm, struct standing *standing)
+{
+	pthread_mutex_lock(&comm->lock);
+	comm->standing = standing;
+	pthread_mutex_unlock(&comm->lock);
+}
+
+bool comm_last_words(struct comm *comm, int rank, unsigned char record[STANDING_SIZE], double *now)
+{
+	pthread_mutex_lock(&comm->lock);
+	bool left = comm->left;
+	pthread_mutex_unlock(&comm->lock);
+	if (!left || rank != comm->rank)
+		return left && comm->provider->said(comm->state, rank, record, now);
+	memcpy(record, comm->last_words, STANDING_SIZE);
+	*now = comm->left_at;
+	return true;
 }
 
 const char *comm_provider(const struct comm *comm)
@@ -407,6 +467,7 @@ static struct comm *alloc_comm(const struct ident *ident, double deadline)
 	comm->rank = ident->rank;
 	comm->size = ident->world_size;
 	comm->deadline = deadline;
+	comm->bucket = -1;
 	pthread_mutex_init(&comm->lock, NULL);
 	pthread_cond_init(&comm->wake, NULL);
 	deadline_condition(&comm->settled);
@@ -423,7 +484,7 @@ static int start(struct comm *comm, const struct ident *ident, struct rdzv *rdzv
 		return -1;
 	int rc = pthread_create(&comm->thread, NULL, run_thread, comm);
 	if (rc != 0) {
-		comm->provider->leave(comm->state, "its communication thread did not start");
+		comm->provider->leave(comm->state, "its communication thread did not start", comm->last_words);
 		comm->provider->close(comm->state);
 		return err_set(err, "comm: couldn't start a thread: %s", strerror(rc));
 	}

@@ -4,12 +4,14 @@
 #ifndef MUSTER_COMM_H
 #define MUSTER_COMM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/err.h"
 #include "common/ident.h"
 #include "launch/rdzv.h"
+#include "trainer/standing.h"
 
 struct comm;
 struct trace;
@@ -23,16 +25,14 @@ struct comm_transfer {
 	int receive; /* 0: send */
 };
 
-/* What a rank stands in, for the message when a deadline passes. The label is the caller's: "bucket 3 of step 17". */
-struct comm_record {
-	char label[64];
-	const char *operation; /* "exchange", "all-gather", …; NULL when idle */
-	double entered;        /* clock_now() */
-};
-
-/* `provider`: "gloo", "single" (a world of one only) or NULL for the fitting one. `deadline` in seconds bounds each
- * operation's wait for progress; opening it takes no longer than twice the deadline of `rdzv`. NULL on error (EXIT_LOST
- * names the ranks that did not come). */
+/* `provider`: "gloo", "single" (a world of one only) or NULL for the fitting one. Opening it takes no longer than twice the
+ * deadline of `rdzv`. NULL on error (EXIT_LOST names the ranks that did not come).
+ *
+ * `deadline`, in seconds, is how long this rank waits while nothing moves. It is counted only inside comm_wait(), from the latest
+ * of: the beginning of that wait; the beginning of the operation that is running; the last bytes that moved in it. So an
+ * operation that is queued early may stand for any time while its ranks compute. A peer that comes to an operation later
+ * than the others by more than the deadline ends the run, also if it lives and computes: its last words then say so
+ * (comm_last_words), where a rank that is stopped or cut off has none. */
 struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char *provider, double deadline,
 	struct err *err);
 /* Ends the thread and the connections; an operation in flight fails. NULL is allowed. */
@@ -61,9 +61,14 @@ comm_ticket comm_call(struct comm *comm, const char *label, comm_work *work, voi
 /* Nothing, in its turn: the trace tells when it would have been queued. */
 comm_ticket comm_mark(struct comm *comm, const char *label);
 
+/* Which step and bucket (-1: none) the operations belong to that the training's thread queues from now on, for the record. */
+void comm_place(struct comm *comm, uint64_t step, int bucket);
+
 /* Waits for a ticket and all before it. After a failure every call and wait gives the first error. Status EXIT_LOST
  * names operation, label, seconds and the peers that did not answer, as far as the provider knows. */
 int comm_wait(struct comm *comm, comm_ticket ticket, struct err *err);
+/* Whether nothing has failed so far; else -1 with the error, as comm_wait() gives it. For one who computes for long. */
+int comm_check(struct comm *comm, struct err *err);
 /* Fails what is in flight and all that follows; the text is the reason. */
 void comm_abort(struct comm *comm, const char *why);
 /* Records each operation, each work and each comm_wait of the training's thread from now on; NULL: no more. Not while an
@@ -72,6 +77,12 @@ void comm_trace(struct comm *comm, struct trace *trace);
 /* Seconds that operations and works have taken so far, on the communicator's thread. */
 double comm_busy(struct comm *comm);
 /* What the communicator's thread stands in now. */
-struct comm_record comm_standing(struct comm *comm);
+struct standing_operation comm_standing(struct comm *comm);
+/* Where the rank stands is written to `standing` from now on: operations by the communicator's thread, waits by that which
+ * waits. Borrowed; NULL: no more. */
+void comm_stand(struct comm *comm, struct standing *standing);
+/* After a failure, when comm_wait() has told it: the record with which a rank, this one included, took its leave, and its clock
+ * then. False where it said nothing, as one that is stopped, dead or cut off. */
+bool comm_last_words(struct comm *comm, int rank, unsigned char record[STANDING_SIZE], double *now);
 
 #endif

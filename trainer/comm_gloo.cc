@@ -17,6 +17,10 @@
 #include <csignal>
 #include <cstring>
 
+extern "C" {
+#include "common/clock.h"
+}
+
 namespace {
 
 using gloo::transport::UnboundBuffer;
@@ -214,13 +218,15 @@ void hear(State *s)
 }
 
 /* Tells all peers, once. `why` NULL: finished. */
-void say_goodbye(State *s, const char *why)
+void say_goodbye(State *s, const char *why, const unsigned char *standing)
 {
 	std::call_once(s->said, [&] {
 		QuietPipe quiet;
 
 		s->words.failed = why != nullptr;
 		s->words.said = 1;
+		s->words.now = clock_now();
+		std::memcpy(s->words.standing, standing, sizeof s->words.standing);
 		if (why && std::strstr(why, "gave up: "))
 			std::snprintf(s->words.why, sizeof s->words.why, "%.600s", why);
 		else if (why)
@@ -424,11 +430,11 @@ int gloo_check(void *state, struct err *err)
 	return lost.empty() ? 0 : err_fail(err, EXIT_LOST, "%s", lost.c_str());
 }
 
-void gloo_leave(void *state, const char *why)
+void gloo_leave(void *state, const char *why, const unsigned char *standing)
 {
 	auto s = static_cast<State *>(state);
 
-	say_goodbye(s, why);
+	say_goodbye(s, why, standing);
 	bool alone = linger(s, why ? FAILED_LINGER : ORDERLY_LINGER);
 	s->deaf = true;
 	s->heard->abortWaitRecv();
@@ -438,6 +444,18 @@ void gloo_leave(void *state, const char *why)
 	if (why || alone)
 		s->mesh->closeConnections();
 	s->wreck.clear();
+}
+
+bool gloo_said(void *state, int rank, unsigned char *standing, double *now)
+{
+	auto s = static_cast<State *>(state);
+	const Goodbye &words = s->heard_words[static_cast<size_t>(rank)];
+
+	if (!has_come(words))
+		return false;
+	std::memcpy(standing, words.standing, sizeof words.standing);
+	*now = words.now;
+	return true;
 }
 
 void gloo_close(void *state)
@@ -488,6 +506,6 @@ void *gloo_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_
 } // namespace
 
 extern "C" const struct comm_provider comm_gloo = {
-	"gloo", gloo_open, gloo_exchange, gloo_interrupt, gloo_check, gloo_leave, gloo_close,
+	"gloo", gloo_open, gloo_exchange, gloo_interrupt, gloo_check, gloo_leave, gloo_said, gloo_close,
 	gloo_peer,
 };

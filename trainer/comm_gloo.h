@@ -30,6 +30,8 @@ using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 struct Goodbye {
 	int32_t failed; /* 0: it has finished */
 	char why[700];
+	double now;     /* of its clock */
+	unsigned char standing[STANDING_SIZE]; /* where it stands */
 	int32_t said;   /* 1: this one has come */
 };
 

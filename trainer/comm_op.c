@@ -295,3 +295,16 @@ struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *b
 	op->root = root;
 	return op;
 }
+
+/* A rank's part of an all-gather has `bytes`; an exchange has nothing but its transfers. */
+size_t comm_op_bytes(const struct comm_op *op)
+{
+	size_t bytes = op->bytes;
+
+	if (strcmp(op->operation, "all-gather") == 0)
+		return bytes * (size_t)op->size;
+	if (strcmp(op->operation, "exchange") == 0)
+		for (int i = 0; i < op->count; i++)
+			bytes += op->transfers[i].bytes;
+	return bytes;
+}

@@ -19,6 +19,8 @@ struct comm_op {
 	void *buffer;
 	size_t bytes;
 	uint64_t sent;  /* bytes, when it has run */
+	uint64_t step;  /* that it belongs to, */
+	int bucket;     /* and the bucket; -1: none */
 	double queued;  /* clock_now() where operations are traced, else 0 */
 	int count;
 	struct comm_transfer transfers[]; /* copied, or composed in the run */
@@ -31,5 +33,8 @@ struct comm_op *comm_op_allgather(int rank, int size, const char *label, const v
 struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *buffer, size_t count);
 struct comm_op *comm_op_allreduce_bf16(int rank, int size, const char *label, float *buffer, size_t count);
 struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *buffer, size_t bytes, int root);
+
+/* Bytes of all its buffers on this rank. */
+size_t comm_op_bytes(const struct comm_op *op);
 
 #endif

@@ -31,9 +31,11 @@ struct comm_provider {
 	void (*interrupt)(void *state);
 	/* Any thread: -1 with the reason in `err` when a peer is known to be gone. */
 	int (*check)(void *state, struct err *err);
-	/* Takes leave of the peers: orderly (`why` NULL) or with the reason. Bounded to a few seconds; nothing is called
-	 * afterwards but close. */
-	void (*leave)(void *state, const char *why);
+	/* Takes leave of the peers: orderly (`why` NULL) or with the reason, and says where this rank stands. Bounded to a few
+	 * seconds; nothing is called afterwards but said and close. */
+	void (*leave)(void *state, const char *why, const unsigned char standing[STANDING_SIZE]);
+	/* After leave: whether another rank has taken its leave, with which record, and its clock then. */
+	bool (*said)(void *state, int rank, unsigned char standing[STANDING_SIZE], double *now);
 	void (*close)(void *state);
 	/* Any thread: "rank 3 on node7"; lives as long as the state. */
 	const char *(*peer)(void *state, int rank);

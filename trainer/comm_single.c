@@ -23,8 +23,13 @@ static int check(void *state, struct err *err)
 	return 0;
 }
 
-static void leave(void *state, const char *why)
+static void leave(void *state, const char *why, const unsigned char standing[STANDING_SIZE])
 {
+}
+
+static bool said(void *state, int rank, unsigned char standing[STANDING_SIZE], double *now)
+{
+	return false;
 }
 
 static void close_state(void *state)
@@ -43,6 +48,7 @@ const struct comm_provider comm_single = {
 	.interrupt = interrupt,
 	.check = check,
 	.leave = leave,
+	.said = said,
 	.close = close_state,
 	.peer = peer,
 };

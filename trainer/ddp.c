@@ -161,6 +161,7 @@ int ddp_slot_count(const struct ddp *ddp)
 
 void ddp_begin(struct ddp *ddp, uint64_t step)
 {
+	comm_place(ddp->comm, step, -1);
 	ddp->step = step;
 	ddp->ended = 0;
 	ddp->travelled = 0;

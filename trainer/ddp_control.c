@@ -345,6 +345,7 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 
 	*control_of(ddp, ddp->own_message) = *mine;
 	sum_blocks(ddp, blocks_of(ddp, ddp->own_message));
+	comm_place(ddp->comm, ddp->step, -1);
 	snprintf(label, sizeof label, "control of step %" PRIu64, ddp->step);
 	double begun = clock_now();
 	comm_ticket ticket = comm_allgather(ddp->comm, label, ddp->own_message, ddp->messages, ddp->message_bytes);

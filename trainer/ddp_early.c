@@ -41,6 +41,7 @@ static void exchange(struct ddp *ddp, const struct ddp_bucket *bucket, int ended
 		if (theirs >= 0)
 			ddp_add_transfer(ddp, &count, from, ddp_early_at(ddp, theirs, bucket), own_count, 1);
 	}
+	comm_place(ddp->comm, ddp->step, (int)(bucket - ddp->buckets));
 	snprintf(label, sizeof label, "early pieces of bucket %d of step %" PRIu64, (int)(bucket - ddp->buckets), ddp->step);
 	ddp->last = comm_exchange(ddp->comm, label, ddp->transfers, count, NULL, NULL);
 }

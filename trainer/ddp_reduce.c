@@ -134,6 +134,7 @@ void ddp_launch(struct ddp *ddp)
 	char label[64];
 
 	ddp_early_launch(ddp, plan->slots);
+	comm_place(ddp->comm, ddp->step, ddp->launched);
 	snprintf(label, sizeof label, "bucket %d of step %" PRIu64, ddp->launched++, ddp->step);
 	if (plan->merge_end[plan->count - 1] > before)
 		ddp->last = comm_call(ddp->comm, label, merge_bucket, job);

@@ -102,6 +102,7 @@ static comm_ticket spread_bucket(struct ddp *ddp, int number, float *arena)
 		add_parameters(ddp, &count, to, arena, own, own + own_count, 0);
 		add_parameters(ddp, &count, from, arena, first, first + peer_count, 1);
 	}
+	comm_place(ddp->comm, ddp->step, number);
 	snprintf(label, sizeof label, "weights of bucket %d of step %" PRIu64, number, ddp->step);
 	return comm_exchange(ddp->comm, label, ddp->transfers, count, NULL, NULL);
 }

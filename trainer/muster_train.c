@@ -23,6 +23,7 @@
 #include "trainer/resume.h"
 #include "trainer/run.h"
 #include "trainer/savers.h"
+#include "trainer/standing_report.h"
 #include "trainer/threads.h"
 #include "trainer/train_loop.h"
 
@@ -110,9 +111,14 @@ static int meet(struct run *run, struct err *err)
 		name_patience(err);
 		return err->status == EXIT_USAGE ? ERR_SHARED : -1; /* the way a step is started is the same for all ranks */
 	}
+	run->standing = standing_create(&run->ident, err);
+	if (!run->standing)
+		return -1;
 	run->comm = comm_open(&run->ident, run->rdzv, NULL, settings->collective_timeout, err);
-	if (run->comm)
+	if (run->comm) {
+		comm_stand(run->comm, run->standing);
 		return 0;
+	}
 	name_patience(err);
 	name_interface(&run->ident, err);
 	return -1;
@@ -128,7 +134,18 @@ static int open_folder(struct run *run, struct err *err)
 	if (!run->folder)
 		return -1;
 	run->metrics = metrics_open(folder_dir(run->folder)->fd, folder_attempt(run->folder), err);
-	return run->metrics ? 0 : -1;
+	if (!run->metrics)
+		return -1;
+	standing_files_begin(folder_dir(run->folder)->fd);
+	return 0;
+}
+
+/* Nobody needs the record to train. */
+static void keep_standing(struct run *run)
+{
+	struct err err;
+	if (standing_file_open(&run->standing_file, run->standing, &run->ident, run->settings.ckpt_dir, &err) < 0)
+		log_info("where this rank stands can't be read after it was killed: %s", err.text);
 }
 
 static struct dataset *open_dataset(const struct settings *settings, const char *data, const char *labels, struct err *err)
@@ -295,8 +312,10 @@ static int prepare(struct run *run, struct err *err)
 		return rc;
 	run->threads = run->settings.threads > 0 ? (int)run->settings.threads : threads_default(&run->ident);
 	threads_set(run->threads);
-	if ((rc = STAGE("checkpoint directory", open_folder(run, err))) < 0
-		|| (rc = STAGE("data", open_data(run, err))) < 0
+	if ((rc = STAGE("checkpoint directory", open_folder(run, err))) < 0)
+		return rc;
+	keep_standing(run);
+	if ((rc = STAGE("data", open_data(run, err))) < 0
 		|| (rc = compare_data(run, err)) < 0
 		|| (rc = STAGE("model", build_model(run, err))) < 0
 		|| (rc = numerics_agree(run->comm, run->numerics, run->settings.require_identical, err)) < 0
@@ -358,6 +377,7 @@ static int close_run(struct run *run, const struct train_end *end, struct err *e
 	AUTO_FREE void *value = NULL;
 	size_t size;
 	int32_t status = 0;
+	standing_begin(run->standing, STANDING_CLOSE, run->state.step, -1);
 	if (run->ident.rank == 0) {
 		status = close_folder(run, end);
 		if (rdzv_put(run->rdzv, "closing", &status, sizeof status, err) < 0)
@@ -410,6 +430,8 @@ static void release(struct run *run, bool orderly)
 	validation_destroy(run->validation);
 	ddp_destroy(run->ddp);
 	comm_close(run->comm);
+	standing_file_remove(&run->standing_file);
+	standing_destroy(run->standing);
 	trace_file_close(run->trace_file);
 	if (run->state.weights)
 		state_free(&run->state);
@@ -434,6 +456,8 @@ static int fail(struct run *run, int rc, const struct err *err)
 	bool shared = rc == ERR_SHARED;
 	if (shared)
 		log_set_tag("%s", ""); /* all of them say it; whose fault it is stands in the text */
+	else if (run->comm && err->status == EXIT_LOST)
+		standing_report(run); /* before the reason, which srun's user sees as the last words of a rank that fails first */
 	if (shared && !run->comm)
 		speak_for_all(run->ident.rank == 0, run->ident.world_size == 1, err);
 	else if (!shared || run->ident.rank == 0)

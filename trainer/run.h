@@ -20,6 +20,7 @@
 #include "trainer/sampler.h"
 #include "trainer/saver.h"
 #include "trainer/settings.h"
+#include "trainer/standing_files.h"
 #include "trainer/state.h"
 #include "trainer/trace_file.h"
 #include "trainer/validate.h"
@@ -29,6 +30,8 @@ struct run {
 	struct ident ident;
 	struct rdzv *rdzv;
 	struct comm *comm;
+	struct standing *standing;          /* where this rank stands, */
+	struct standing_file standing_file; /* and the file of that */
 	int threads;
 
 	struct dataset *data, *validation_data;

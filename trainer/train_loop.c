@@ -118,11 +118,13 @@ static void train_slot(struct loop *loop, int slot)
 	for (int64_t i = 0; i < microbatches; i++) {
 		double microbatch_loss;
 		int64_t microbatch_valid;
+		standing_begin(run->standing, STANDING_DATA, run->state.step + 1, slot);
 		const struct batch *batch = loop->fault ? NULL : next_batch(loop, &err);
 		if (!batch) {
 			give_up_slot(loop, microbatches - i, &err);
 			return;
 		}
+		standing_begin(run->standing, STANDING_COMPUTE, run->state.step + 1, slot);
 		loop->last_pass = i == microbatches - 1;
 		loop->since = trace_begin(run->trace);
 		model_train(run->model, batch, grads, i > 0, &microbatch_loss, &microbatch_valid, part_done, loop);
@@ -209,6 +211,8 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	int first = ddp_first_slot(run->ddp);
 	for (int slot = first; slot < first + ddp_slot_count(run->ddp); slot++) {
 		double begin = trace_begin(run->trace);
+		if (comm_check(run->comm, err) < 0)
+			return -1;
 		if (replays(run))
 			leave_out(run, run->settings.slot_microbatches);
 		else
@@ -218,6 +222,7 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	struct ddp_control control = { .step = step, .sample_hash = replays(run) ? 0 : feed_hash(loop->feed), .stop = notice_signal(),
 		.save = save_is_due(run, step), .fault = own_fault(loop),
 		.weights_hash = check_is_due(loop) ? weights_hash(run) : 0 };
+	standing_begin(run->standing, STANDING_REDUCE, step, -1);
 	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
 		return -1;
 	loop->result.exposed += model_waited(run->model);
@@ -241,6 +246,7 @@ static void update(struct loop *loop, uint64_t step)
 {
 	struct run *run = loop->run;
 	double begin = trace_begin(run->trace);
+	standing_begin(run->standing, STANDING_UPDATE, step, -1);
 	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
 	state_update(&run->state, ddp_grads(run->ddp), loop->changed);
 	trace_end(run->trace, begin, "update");
@@ -332,6 +338,7 @@ static int validate(struct run *run, uint64_t step, double *loss, struct err *er
 	if (!validation_is_due(run, step))
 		return 0;
 	double begin = trace_begin(run->trace);
+	standing_begin(run->standing, STANDING_VALIDATE, step, -1);
 	int rc = validation_loss(run->validation, loss, err);
 	trace_end(run->trace, begin, "validation");
 	if (rc < 0)
@@ -367,6 +374,7 @@ static void save(struct loop *loop)
 		return;
 	pace_save(&run->pace, clock_now());
 	double begin = trace_begin(run->trace);
+	standing_begin(run->standing, STANDING_SAVE, run->state.step, -1);
 	saver_save(run->saver, &run->state, &losses, false);
 	trace_end(run->trace, begin, "hand-over of the save");
 }

@@ -85,6 +85,11 @@ libtrainer_a_SOURCES += \
 	trainer/savers.c trainer/savers.h \
 	trainer/scaling.c trainer/scaling.h \
 	trainer/settings.c trainer/settings.h \
+	trainer/standing.c trainer/standing.h \
+	trainer/standing_files.c trainer/standing_files.h \
+	trainer/standing_read.c \
+	trainer/standing_report.c trainer/standing_report.h \
+	trainer/standing_table.c trainer/standing_table.h \
 	trainer/state.c trainer/state.h \
 	trainer/threads.c trainer/threads.h \
 	trainer/trace.c trainer/trace.h \
@@ -106,6 +111,9 @@ endif
 bin_PROGRAMS += muster-curve
 muster_curve_SOURCES = trainer/muster_curve.c
 muster_curve_LDADD = $(trainer_LIBS)
+bin_PROGRAMS += muster-where
+muster_where_SOURCES = trainer/muster_where.c
+muster_where_LDADD = libtrainer.a libcommon.la
 # CUDA kernels; what links them links cuda_kernels. No fused multiply-add unless a kernel asks for it: bits are promised.
 cuda_kernels =
 EXTRA_DIST += trainer/cuda/add.cu trainer/cuda/add.h trainer/cuda/launch.h

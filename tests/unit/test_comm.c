@@ -204,7 +204,7 @@ static int body_order(struct comm *comm, void *arg, struct err *err)
 	if (comm_wait(comm, tickets[CALLS - 1], err) < 0)
 		return -1;
 	WORLD_CHECK(sequence.next == CALLS);
-	WORLD_CHECK(comm_standing(comm).operation == NULL);
+	WORLD_CHECK(comm_standing(comm).operation[0] == '\0');
 	for (int i = 0; i < CALLS && world > 1; i += 2)
 		WORLD_CHECK(received[i] == (me + world - 1) % world);
 	return comm_wait(comm, tickets[0], err);
@@ -376,6 +376,82 @@ static void test_allreduce_fails(void **state)
 	check_doom(3, 1.5, 10, (struct doom){ 2, SIGSTOP, BEFORE, 1 }, false);
 }
 
+/* An operation that is queued early stands for longer than the deadline while its rank computes, and a little longer for its peer:
+ * the deadline is that of the wait. */
+static int body_early(struct comm *comm, void *arg, struct err *err)
+{
+	int all[WORLD_MAX], me = comm_rank(comm);
+
+	if (me != 0)
+		usleep(1900000);
+	comm_ticket ticket = comm_allgather(comm, "early pieces of bucket 0 of step 17", &me, all, sizeof me);
+	if (me == 0)
+		usleep(1500000);
+	return comm_wait(comm, ticket, err);
+}
+
+static void test_early(void **state)
+{
+	struct world_rank ranks[2];
+
+	world_need_several();
+	world_run(2, 1, 20, body_early, NULL, ranks);
+	world_assert_ok(2, ranks);
+}
+
+/* Rank 2 stops in its slot 5, rank 1 computes its slot 6 for longer than the deadline: what each of the others says is known to all
+ * but the one that says nothing. */
+static int body_last_words(struct comm *comm, void *arg, struct err *err)
+{
+	int all[WORLD_MAX], me = comm_rank(comm);
+	const struct ident ident = { .rank = me, .world_size = comm_size(comm), .node = "here" };
+	struct standing *standing = standing_create(&ident, err);
+	unsigned char record[STANDING_SIZE];
+	struct standing_view view;
+	struct err ignored;
+	char words[200];
+	double now;
+
+	WORLD_CHECK(standing);
+	comm_stand(comm, standing);
+	comm_place(comm, 17, 3);
+	standing_begin(standing, STANDING_COMPUTE, 17, 4 + me);
+	if (me == 2)
+		raise(SIGSTOP);
+	comm_ticket ticket = comm_allgather(comm, "bucket 3 of step 17", &me, all, sizeof me);
+	if (me == 1) {
+		struct deadline end = deadline_in(15);
+		while (comm_check(comm, &ignored) == 0 && deadline_sleep(end, 0.05))
+			;
+		WORLD_CHECK(!deadline_passed(end));
+	}
+	WORLD_CHECK(comm_wait(comm, ticket, err) < 0);
+	for (int rank = 0; rank < ident.world_size; rank++) {
+		bool said = comm_last_words(comm, rank, record, &now);
+
+		WORLD_CHECK(said == (rank != 2));
+		if (!said)
+			continue;
+		WORLD_CHECK(standing_read(record, sizeof record, &view, &ignored) == 0 && view.rank == rank);
+		standing_words(&view, words, sizeof words);
+		WORLD_CHECK(strcmp(words, rank == 1 ? "computing slot 5 of step 17" : "waiting in all-gather of bucket 3 of step 17") == 0);
+		WORLD_CHECK(view.now.step == 17 && view.now.bucket == 3 && view.now.bytes == 4 * sizeof me);
+		WORLD_CHECK(now > view.since && now - view.since < 20);
+	}
+	return 0;
+}
+
+static void test_last_words(void **state)
+{
+	struct world_rank ranks[4];
+
+	world_need_several();
+	world_run(4, 1.5, 8, body_last_words, NULL, ranks);
+	for (int i = 0; i < 4; i++)
+		if (i != 2 && (!ranks[i].finished || ranks[i].rc != 0))
+			fail_msg("rank %d: %s", i, ranks[i].err.text);
+}
+
 /* Rank 1 gives up; the others wait for it and hear why. */
 static int body_abort(struct comm *comm, void *arg, struct err *err)
 {
@@ -469,6 +545,8 @@ int main(void)
 		cmocka_unit_test(test_killed_during),
 		cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_allreduce_fails),
+		cmocka_unit_test(test_early),
+		cmocka_unit_test(test_last_words),
 		cmocka_unit_test(test_abort),
 		cmocka_unit_test(test_failing_work),
 	};

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a rank stands: what its training thread does, and which collective of which bucket of which step its communicator is
+ * in. Kept in memory that is a small mapped file from standing_keep() on (doc/standing-format.md), so that it can be read
+ * after the process was killed. Writing costs no system call. */
+#ifndef MUSTER_STANDING_H
+#define MUSTER_STANDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "common/ident.h"
+
+#define STANDING_SIZE 1280 /* bytes of a record, in a file and in a message */
+
+struct standing;
+
+/* What the training thread does. The numbers are the format's. */
+enum standing_phase {
+	STANDING_START = 1, /* everything before the first step */
+	STANDING_DATA,      /* it takes the next microbatch of a slot */
+	STANDING_COMPUTE,   /* forward and backward of a slot */
+	STANDING_REDUCE,    /* the end of the reduction */
+	STANDING_UPDATE,
+	STANDING_VALIDATE,
+	STANDING_SAVE,      /* it hands a save over */
+	STANDING_CLOSE,     /* the end of the run: the last save, and the meeting before all leave */
+	STANDING_PHASES
+};
+
+/* A collective. Times, here and below, are seconds of the writer's clock_now(). */
+struct standing_operation {
+	char operation[16]; /* "exchange", "all-gather", …; "" when there is none */
+	char label[64];     /* the caller's: "early pieces of bucket 3 of step 17" */
+	uint64_t step;      /* 0: outside of any */
+	int bucket;         /* -1: of none */
+	uint64_t bytes;     /* of its buffers on this rank */
+	double entered;
+};
+
+/* A record that was read. */
+struct standing_view {
+	int rank, world_size, attempt;
+	uint32_t process;
+	char node[64], run[64]; /* `run` is the same text on all ranks of an attempt */
+	double wall;            /* to be added to a time of the record for seconds since the epoch */
+
+	enum standing_phase phase; /* 0: not known */
+	uint64_t step;             /* of the phase; 0: outside of any */
+	int slot;                  /* -1: of none */
+	double since;
+	double waits;              /* since when the training thread waits for the communicator; 0: it does not */
+
+	struct standing_operation now;      /* what the communicator stands in */
+	struct standing_operation finished; /* the latest one that is complete, */
+	double finished_at;                 /* and when it was */
+};
+
+/* A record in memory of this process alone. NULL when out of memory. Where a function takes one, NULL is a run without. */
+struct standing *standing_create(const struct ident *ident, struct err *err);
+/* From now on the record is the file `name` in the folder: created, or replaced. On error it stays in memory. */
+int standing_keep(struct standing *standing, int dirfd, const char *name, struct err *err);
+void standing_destroy(struct standing *standing);
+
+/* By the training thread: what it begins. slot: -1 for none. */
+void standing_begin(struct standing *standing, enum standing_phase phase, uint64_t step, int slot);
+/* By the training thread: whether it waits for the communicator. */
+void standing_wait(struct standing *standing, bool waits);
+/* By the communicator's thread: an operation begins; the one that began last is complete. */
+void standing_enter(struct standing *standing, const struct standing_operation *operation);
+void standing_finish(struct standing *standing);
+
+/* By any thread: the record as it is now, for standing_read(). */
+void standing_copy(const struct standing *standing, unsigned char out[STANDING_SIZE]);
+
+/* Reads a record, wherever it comes from. An entry that was being written when the writer was stopped is passed over: the one
+ * before it counts. Status EXIT_DATA for what is no record, with the reason. */
+int standing_read(const void *bytes, size_t size, struct standing_view *view, struct err *err);
+
+/* Where the rank stands, without times: "computing slot 3 of step 17", "waiting in exchange of bucket 3 of step 17". Returns since
+ * when (the writer's clock), 0 where nothing is known. */
+double standing_words(const struct standing_view *view, char *out, size_t size);
+
+/* The same as one line with everything that is known at the writer's time `now`. */
+void standing_line(const struct standing_view *view, double now, char *out, size_t size);
+
+#endif
