@@ -6,23 +6,18 @@
 load helpers
 
 setup_file() {
-    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so
     export MUSTER_CLUSTER_NODES_CPUS=8 MUSTER_CLUSTER_CONF='PrologFlags=Contain
 LaunchParameters=use_interactive_step
 InteractiveStepOptions="--interactive --preserve-env ./alone"'
-    [ -e "$PLUGIN" ] || return 0
+    plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN"
-    [ "$(id -u)" = 0 ] || return 0
     cp "$MUSTER_TOP/tests/cluster/world.py" "$JOBS/"
     write_scripts
 }
 
 teardown_file() { cluster_end; }
 
-setup() {
-    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
-    cluster_require
-}
+setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 

@@ -7,10 +7,9 @@ STEPS=200
 load training
 
 setup_file() {
-    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so MUSTER_CLUSTER_GRACE=30
-    [ -e "$PLUGIN" ] || return 0
+    export MUSTER_CLUSTER_GRACE=30
+    plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN"
-    [ "$(id -u)" = 0 ] || return 0
     training_begin
     cp -r "$MUSTER_TOP/slurm-examples" "$JOBS/"
     mkdir -m 777 "$JOBS/shared"
@@ -21,10 +20,7 @@ setup_file() {
 
 teardown_file() { cluster_end; }
 
-setup() {
-    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
-    cluster_require
-}
+setup() { plugin_require; }
 
 teardown() {
     cluster_explain

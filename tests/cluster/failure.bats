@@ -5,12 +5,9 @@
 load helpers
 
 setup_file() {
-    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
-    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so
     export MUSTER_CLUSTER_KILLWAIT=2 MUSTER_CLUSTER_GRACE=3
-    [ -e "$PLUGIN" ] || return 0
+    plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN"
-    [ "$(id -u)" = 0 ] || return 0
     # step.sh COMMAND: a batch script with one step, whose tasks run COMMAND.
     printf '#!/bin/bash\nsrun /bin/bash -c "$1"\n' >"$JOBS/step.sh"
     chmod 755 "$JOBS/step.sh"
@@ -18,10 +15,7 @@ setup_file() {
 
 teardown_file() { cluster_end; }
 
-setup() {
-    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
-    cluster_require
-}
+setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 

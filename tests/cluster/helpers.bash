@@ -24,6 +24,19 @@ cluster_require() {
     [ -z "${BATS_killer_pid-}" ] || disown "$BATS_killer_pid"
 }
 
+# For setup_file: PLUGIN, this build's. Fails where the cluster is not to be started with it, and plugin_require skips the tests.
+plugin_locate() {
+    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
+    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so
+    [ -e "$PLUGIN" ] && [ "$(id -u)" = 0 ]
+}
+
+# For setup, in place of cluster_require.
+plugin_require() {
+    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
+    cluster_require
+}
+
 # For teardown_file.
 cluster_end() { [ "$(id -u)" != 0 ] || cluster down; }
 

@@ -24,11 +24,9 @@
 load helpers
 
 setup_file() {
-    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
-    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so MUSTER_CLUSTER_KILLWAIT=2
-    [ -e "$PLUGIN" ] || return 0
+    export MUSTER_CLUSTER_KILLWAIT=2
+    plugin_locate || return 0
     cluster_begin 2 --plugin "$PLUGIN"
-    [ "$(id -u)" = 0 ] || return 0
     # A second network, on which the nodes don't reach each other.
     for node in 1 2; do
         cluster run --user root --node n$node sh -c "ip link add eth1 type veth peer name far && ip link set far up &&
@@ -39,10 +37,7 @@ setup_file() {
 
 teardown_file() { cluster_end; }
 
-setup() {
-    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
-    cluster_require
-}
+setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 

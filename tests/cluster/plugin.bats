@@ -5,14 +5,12 @@
 load helpers
 
 setup_file() {
-    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
-    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so REQUEUE=$MUSTER_PREFIX/libexec/muster-requeue
+    export REQUEUE=$MUSTER_PREFIX/libexec/muster-requeue
     export RDZV=$MUSTER_PREFIX/bin/muster-rdzv
     # Longer than the controller is ever away here: a job that reaches its limit meanwhile has so long to ask for its requeue.
     export MUSTER_CLUSTER_KILLWAIT=6
-    [ -e "$PLUGIN" ] || return 0
+    plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN"
-    [ "$(id -u)" = 0 ] || return 0
     write_scripts
     # Two that take a while run beside the other tests: eight requeues in a row, and the end of a time limit.
     job --export=ALL -N1 -n2 '[ $MUSTER_ATTEMPT -lt 8 ] && exit 75; exit 0' >"$JOBS/eight"
@@ -22,10 +20,7 @@ setup_file() {
 
 teardown_file() { cluster_end; }
 
-setup() {
-    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
-    cluster_require
-}
+setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 

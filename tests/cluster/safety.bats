@@ -7,12 +7,10 @@
 load helpers
 
 setup_file() {
-    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
-    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so FAULTY=${MUSTER_BUILD-}/tests/tools/.libs/spank_faulty.so
+    export FAULTY=${MUSTER_BUILD-}/tests/tools/.libs/spank_faulty.so
     export MUSTER_CLUSTER_KILLWAIT=2 MUSTER=1
-    [ -e "$PLUGIN" ] || return 0
+    plugin_locate || return 0
     cluster_begin 2 --plugin "$PLUGIN"
-    [ "$(id -u)" = 0 ] || return 0
     # fails.sh: two tasks on two nodes say their rank; the first ends with 7.
     printf '#!/bin/sh\necho "ran ${RANK-none} of ${WORLD_SIZE-none}"\n[ "$SLURM_PROCID" != 0 ] || exit 7\nsleep 0.5\n' >"$JOBS/fails.sh"
     chmod 755 "$JOBS/fails.sh"
@@ -20,10 +18,7 @@ setup_file() {
 
 teardown_file() { cluster_end; }
 
-setup() {
-    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
-    cluster_require
-}
+setup() { plugin_require; }
 
 teardown() {
     [ ! -e "$BATS_TEST_TMPDIR/pids" ] || kill -KILL $(cat "$BATS_TEST_TMPDIR/pids") 2>/dev/null || :
