@@ -4,15 +4,18 @@
 noinst_LTLIBRARIES += liblaunch.la
 liblaunch_la_SOURCES = \
 	launch/ident_discover.c \
+	launch/gathering.c launch/gathering.h \
 	launch/nccl_exchange.c launch/nccl_exchange.h \
 	launch/pmi2_wire.c launch/pmi2_wire.h \
+	launch/put_list.c launch/put_list.h \
 	launch/rank_word.c launch/rank_word.h \
 	launch/requeue_ask.c launch/requeue_ask.h \
 	launch/rdzv.c launch/rdzv.h launch/rdzv_provider.h \
 	launch/rdzv_file.c \
 	launch/rdzv_pmi2.c \
 	launch/rdzv_single.c \
-	launch/roll_call.c launch/roll_call.h
+	launch/roll_call.c launch/roll_call.h \
+	launch/run_key.c launch/run_key.h
 liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
 liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 liblaunch_la_LIBADD = $(PMIX_LIBS)

@@ -6,10 +6,11 @@
  * credential of the node it hands it to, rejects the connection that it has asked for, and all that is to go there stays
  * where it is. (Its other way, SLURM_PMIX_FENCE=tree, waits for nobody: seen in 22.05.) To ask a rank for what it has
  * published is safe: of two nodes the one that asked decodes, and its tasks run; a rank on another node answers once it has
- * published. So in a small world the first fence is made of such questions. In a large one, where they would be too many, it
- * comes no earlier than a moment after this process was started: by then the tasks of the other nodes are started, too. And
- * any fence is over when every rank has published its key for it; PMIx's own fence is only the fast way to learn that: when
- * it takes long, the ranks are asked.
+ * published. But the first question between two nodes often takes 44 ms. So in a small world rank 0 alone is asked, and for no more
+ * than a key; with it the ranks exchange what they have put themselves (launch/gathering.h). In a large one the first fence comes
+ * no earlier than a moment after this process was started: by then the tasks of the other nodes are started, too. And any fence
+ * is over when every rank has published its key for it; the gathering and PMIx's own fence are only fast ways to learn that: when
+ * they take long, the ranks are asked.
  *
  * While Slurm's server of a node looks for a node that does not answer, it gives no answers for the others either. Who is
  * missing is therefore also asked among the ranks themselves (launch/roll_call.h). */
@@ -17,35 +18,44 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "common/bytes.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/process.h"
+#include "launch/gathering.h"
 #include "launch/pmix_client.h"
+#include "launch/put_list.h"
 #include "launch/rdzv_provider.h"
 #include "launch/roll_call.h"
+#include "launch/run_key.h"
 
-#define ROLL_SECONDS 1.0     /* with PMIx's own fence, before the ranks call the roll */
+#define ROLL_SECONDS 1.0     /* with the fast way of a fence, before the ranks call the roll */
 #define PATIENCE_SECONDS 5.0 /* with PMIx's own fence, before the ranks are asked one by one */
 #define INQUEST_SECONDS 5.0  /* for their answers */
 #define LONGEST_PAUSE 16.0   /* between two rounds of asking */
 #define RETRY_SECONDS 0.1
 #define LOCAL_RETRY_SECONDS 0.002 /* at first */
 #define SETTLE_SECONDS 0.3   /* from the start of this process to its first fence, in a large world under Slurm */
-#define SMALL_WORLD 64       /* ranks; each asks all others */
-#define SMALL_WORLD_NODES 8  /* the first question to another node takes up to 40 ms, one after the other */
+#define SMALL_WORLD GATHERING_WORLD_MAX
 #define PUT_KEY "muster.%s"
 #define FENCE_KEY "muster-fence.%d"
+#define GATHERING_KEY "muster-key" /* of rank 0: RUN_KEY_DIGITS digits; empty: nobody gathers */
 #define NODE_SIZE 256
+#define RUN_SIZE (PMIX_MAX_NSLEN + 40)
 
 struct pmix {
 	int world_size, attempt, fences;
-	bool ask_first;        /* the first fence is made of questions */
 	struct deadline until; /* of the fence that this rank stands in */
 	bool roll_tried;
 	struct roll_call *roll; /* NULL: none was needed yet, or none can be had */
+	bool gathers, has_key;  /* instead of PMIx's own fences */
+	struct gathering *gathering; /* NULL: there can be none */
+	struct put_list puts;   /* since the fence before */
 };
 
 /* Where a rank runs, from the map that the server gave us at start. */
@@ -139,16 +149,22 @@ static const char **all_nodes(int world_size)
 	return nodes;
 }
 
+/* The same text on all ranks. */
+static void name_run(const struct pmix *pmix, char run[RUN_SIZE])
+{
+	snprintf(run, RUN_SIZE, "%s %d %d", pmix_client.self.nspace, pmix->attempt, pmix->world_size);
+}
+
 /* Tells the others, from now on, that this rank has come to a fence. Where that can't be done PMIx alone is asked. */
 static void call_roll(struct pmix *pmix, int fence)
 {
 	struct err err;
-	char run[PMIX_MAX_NSLEN + 40];
+	char run[RUN_SIZE];
 	if (!pmix->roll_tried) {
 		AUTO_FREE const char **nodes = pmix->world_size <= ROLL_CALL_WORLD_MAX ? all_nodes(pmix->world_size) : NULL;
-		snprintf(run, sizeof run, "%s %d %d", pmix_client.self.nspace, pmix->attempt, pmix->world_size);
+		name_run(pmix, run);
 		const struct roll_call_plan plan = { .rank = (int)pmix_client.self.rank, .world_size = pmix->world_size, .nodes = nodes,
-			.run = run, .key = getenv(ROLL_CALL_KEY) };
+			.run = run, .key = getenv(RUN_KEY) };
 		pmix->roll_tried = true;
 		pmix->roll = nodes ? roll_call_begin(&plan, &err) : NULL;
 		if (nodes && !pmix->roll)
@@ -196,8 +212,10 @@ static double shorter(double a, double b)
 	return a < b ? a : b;
 }
 
-/* Marks the ranks of this node, which the server lists as "2,3". */
-static void mark_near(const struct pmix *pmix, bool *near)
+/* ---- the gathering ---- */
+
+/* Marks the other ranks of this node, which the server lists as "2,3", as not seen. */
+static void mark_near(const struct pmix *pmix, bool *seen)
 {
 	struct answer *answer = pmix_client_ask(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, false, NULL);
 	if (!answer)
@@ -205,8 +223,8 @@ static void mark_near(const struct pmix *pmix, bool *near)
 	if (answer_wait(answer, deadline_in(PMIX_LOCAL_SECONDS)) == PMIX_SUCCESS && answer->bytes)
 		for (char *at = answer->bytes; *at; at += *at == ',') {
 			long rank = strtol(at, &at, 10);
-			if (rank >= 0 && rank < pmix->world_size)
-				near[rank] = true;
+			if (rank >= 0 && rank < pmix->world_size && rank != (long)pmix_client.self.rank)
+				seen[rank] = false;
 			if (*at && *at != ',')
 				break;
 		}
@@ -214,16 +232,15 @@ static void mark_near(const struct pmix *pmix, bool *near)
 }
 
 /* Waits for the ranks of this node: of them PMIx says at once that they have yet to publish. */
-static bool near_came(const struct pmix *pmix, const char *key, bool *seen, struct deadline deadline)
+static bool near_came(const struct pmix *pmix, const char *key, struct deadline deadline)
 {
-	AUTO_FREE bool *others = calloc((size_t)pmix->world_size, sizeof *others);
-	if (!others)
-		return false;
-	mark_near(pmix, others);
-	for (int rank = 0; rank < pmix->world_size; rank++)
-		others[rank] = !others[rank] || seen[rank];
 	double retry = LOCAL_RETRY_SECONDS;
-	for (bool again = false; !all_came(pmix, key, others, again, deadline_left(deadline)); again = true) {
+	AUTO_FREE bool *seen = malloc((size_t)pmix->world_size);
+	if (!seen)
+		return false;
+	memset(seen, true, (size_t)pmix->world_size);
+	mark_near(pmix, seen);
+	for (bool again = false; !all_came(pmix, key, seen, again, deadline_left(deadline)); again = true) {
 		if (!deadline_sleep(deadline, retry))
 			return false;
 		retry = shorter(retry * 2, RETRY_SECONDS);
@@ -231,16 +248,102 @@ static bool near_came(const struct pmix *pmix, const char *key, bool *seen, stru
 	return true;
 }
 
-/* The first fence of a small world. The node's own ranks come first: while the server of a node asks another one, they can't
- * publish. For a rank on another node PMIx waits. */
-static bool came_soon(const struct pmix *pmix, const char *key, bool *seen, double seconds)
+/* Rank 0 publishes the key that it has drawn, or that there is none to be had. */
+static int publish_key(struct pmix *pmix, struct err *err)
 {
-	struct deadline deadline = deadline_in(seconds);
-	return near_came(pmix, key, seen, deadline) && all_came(pmix, key, seen, false, deadline_left(deadline));
+	char digits[HASH_HEX_SIZE] = "";
+	struct hash128 random;
+	unsigned char key[16];
+	if (pmix->gathering && getrandom(&random, sizeof random, 0) == (ssize_t)sizeof random &&
+		run_key_read(hash_hex(random, digits), key, err) == 0) {
+		gathering_set_key(pmix->gathering, key);
+		pmix->has_key = true;
+	}
+	return put(GATHERING_KEY, digits, strlen(digits), err);
 }
 
-/* Until PMIx's fence completes, or all ranks say that they have come: asked after a while, or at once (`ask_first`). */
-static int wait_fence(struct pmix *pmix, int fence, bool ask_first, struct answer *answer, const char *key, double timeout,
+/* Asks rank 0 for the key. The node's own ranks come first: while the server of a node asks another one, they can't publish. */
+static void ask_for_key(struct pmix *pmix, const char *fence, struct deadline deadline)
+{
+	if (!near_came(pmix, fence, deadline))
+		return;
+	double retry = LOCAL_RETRY_SECONDS;
+	unsigned char key[16];
+	for (bool again = false, found = false; !found; again = true, retry = shorter(retry * 2, RETRY_SECONDS)) {
+		struct answer *answer = pmix_client_ask(0, GATHERING_KEY, again, NULL);
+		found = answer && answer_wait(answer, deadline) == PMIX_SUCCESS && answer->bytes && answer->size > 0;
+		if (found && answer->size == 1) {
+			gathering_end(pmix->gathering);
+			pmix->gathering = NULL;
+		} else if (found && run_key_read(answer->bytes, key, NULL) == 0) {
+			gathering_set_key(pmix->gathering, key);
+			pmix->has_key = true;
+		}
+		if (answer)
+			answer_drop(answer);
+		if (!found && !deadline_sleep(deadline, retry))
+			return;
+	}
+}
+
+/* Where nothing can be had, questions do. */
+static int begin_gathering(struct pmix *pmix, struct err *err)
+{
+	char run[RUN_SIZE], here[NODE_SIZE], there[NODE_SIZE];
+	unsigned char key[16];
+	struct err why;
+	const char *digits = getenv(RUN_KEY);
+	int rank = (int)pmix_client.self.rank;
+	name_run(pmix, run);
+	node_of(rank, here, sizeof here);
+	node_of(0, there, sizeof there);
+	const struct gathering_plan plan = { .rank = rank, .world_size = pmix->world_size, .run = run,
+		.node = strcmp(here, there) == 0 ? NULL : there };
+	pmix->gathering = gathering_begin(&plan, &why);
+	if (!pmix->gathering)
+		log_info("%s; the ranks ask each other by PMIx", why.text);
+	if (!digits || run_key_read(digits, key, NULL) < 0)
+		return rank == 0 ? publish_key(pmix, err) : 0;
+	pmix->has_key = true;
+	if (pmix->gathering)
+		gathering_set_key(pmix->gathering, key);
+	return 0;
+}
+
+static void on_met(void *arg, bool all)
+{
+	answer_give(arg, all ? PMIX_SUCCESS : PMIX_ERROR);
+}
+
+/* Comes to a fence with what was put since the one before. Returns whether it is worth waiting for all to do so. */
+static bool come_to_gathering(struct pmix *pmix, int fence, struct answer *answer, const char *key, double soon)
+{
+	if (pmix->gathering) {
+		gathering_come(pmix->gathering, pmix->puts.bytes, pmix->puts.size, on_met, answer);
+		pmix->puts.size = 0;
+	}
+	if (pmix->gathering && !pmix->has_key)
+		ask_for_key(pmix, key, deadline_in(soon));
+	return pmix->gathering && gathering_complete(pmix->gathering) >= (uint32_t)fence;
+}
+
+/* The last fence's values are asked for most. */
+static bool was_gathered(const struct pmix *pmix, int rank, const char *key, void **value, size_t *size)
+{
+	for (uint32_t fence = pmix->gathering ? gathering_complete(pmix->gathering) : 0; fence-- > 0;) {
+		size_t left;
+		const unsigned char *bytes = gathering_bytes(pmix->gathering, fence, rank, &left);
+		const void *found = put_list_find(bytes, left, key, size);
+		if (found)
+			return (*value = pmix_client_copy(found, *size));
+	}
+	return false;
+}
+
+/* ---- fences ---- */
+
+/* Until the fast way has brought all together, or all ranks say that they have come: asked after a while, or at once (`ask`). */
+static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *answer, const char *key, double timeout,
 	struct err *err)
 {
 	/* The last round of asking is part of the time, so that those who are missing are named within it. */
@@ -249,16 +352,16 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask_first, struct answe
 	/* All asking all is more than the servers of a large world can answer while it starts: it must rarely come to that. */
 	double scale = 1 + pmix->world_size / SMALL_WORLD;
 	double pause = pmix_client.fences_lost ? RETRY_SECONDS : shorter(scale * PATIENCE_SECONDS, timeout / 2);
+	double soon = shorter(scale * ROLL_SECONDS, timeout / 10);
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
 	if (!seen)
 		return err_set(err, "rendezvous: no memory for %d ranks", pmix->world_size);
 	/* Not asked: the server of this node does not even answer for its own ranks while it looks for one whose node has none. */
 	if (pmix_client.self.rank < (pmix_rank_t)pmix->world_size)
 		seen[pmix_client.self.rank] = true;
-	double soon = shorter(scale * ROLL_SECONDS, pause / 5);
-	if (ask_first ? came_soon(pmix, key, seen, soon) : answer_wait(answer, deadline_in(soon)) == PMIX_SUCCESS)
+	if (ask ? all_came(pmix, key, seen, fence > 0, soon) : answer_wait(answer, deadline_in(soon)) == PMIX_SUCCESS)
 		return 0;
-	if (ask_first)
+	if (pmix->gathers)
 		pause = 0;
 	call_roll(pmix, fence);
 	for (;;) {
@@ -269,7 +372,7 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask_first, struct answe
 		if (roll_call_is_keyed(pmix->roll))
 			roll_call_mark(pmix->roll, (uint32_t)fence, seen);
 		if (all_came(pmix, key, seen, true, last ? inquest : shorter(INQUEST_SECONDS, deadline_left(deadline)))) {
-			pmix_client.fences_lost |= !ask_first;
+			pmix_client.fences_lost |= !pmix->gathers;
 			return 0;
 		}
 		if (last)
@@ -285,15 +388,15 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 	struct pmix *pmix = state;
 	char key[48];
 	int fence = pmix->fences++;
-	bool ask_first = pmix->ask_first && fence == 0;
 	snprintf(key, sizeof key, FENCE_KEY, fence);
 	pmix->until = deadline_in(timeout);
 	if (publish(key, timeout, err) < 0)
 		return -1;
-	struct answer *answer = start_fence(!ask_first && !pmix_client.fences_lost, err);
+	struct answer *answer = start_fence(!pmix->gathers && !pmix_client.fences_lost, err);
 	if (!answer)
 		return -1;
-	int rc = wait_fence(pmix, fence, ask_first, answer, key, timeout, err);
+	bool ask = pmix->gathers && !come_to_gathering(pmix, fence, answer, key, shorter(ROLL_SECONDS, timeout / 10));
+	int rc = wait_fence(pmix, fence, ask, answer, key, timeout, err);
 	answer_drop(answer);
 	return rc;
 }
@@ -308,26 +411,45 @@ static double process_age(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)self.start / (double)sysconf(_SC_CLK_TCK);
 }
 
+static void pmix_close(void *state, int orderly)
+{
+	struct pmix *pmix = state;
+	if (!orderly)
+		pmix_client.lost = true;
+	roll_call_end(pmix->roll);
+	gathering_end(pmix->gathering);
+	pmix_client_close();
+	free(pmix->puts.bytes);
+	free(pmix);
+}
+
 /* Meets nobody: that is for the first fence. */
 static void *pmix_open(const struct ident *ident, double timeout, struct err *err)
 {
 	if (pmix_client_open(err) < 0)
 		return NULL;
 	bool can_hang = ident->node_count > 1 && strncmp(pmix_client.self.nspace, "slurm.", 6) == 0;
-	bool small = ident->world_size <= SMALL_WORLD && ident->node_count <= SMALL_WORLD_NODES;
-	if (can_hang && !small)
+	bool gathers = can_hang && ident->world_size <= GATHERING_WORLD_MAX;
+	if (can_hang && !gathers)
 		deadline_sleep(deadline_in(timeout / 2), SETTLE_SECONDS - process_age());
 	struct pmix *pmix = calloc(1, sizeof *pmix);
 	if (!pmix) {
 		err_set(err, "rendezvous: no memory");
 		return NULL;
 	}
-	*pmix = (struct pmix){ .world_size = ident->world_size, .attempt = ident->attempt, .ask_first = can_hang && small };
+	*pmix = (struct pmix){ .world_size = ident->world_size, .attempt = ident->attempt, .gathers = gathers };
+	if (gathers && begin_gathering(pmix, err) < 0) {
+		pmix_close(pmix, 0);
+		return NULL;
+	}
 	return pmix;
 }
 
 static int pmix_put(void *state, const char *key, const void *value, size_t size, struct err *err)
 {
+	struct pmix *pmix = state;
+	if (pmix->gathering && put_list_add(&pmix->puts, key, value, size) < 0)
+		return err_set(err, "rendezvous: no memory for %zu bytes", size);
 	char full[PMIX_MAX_KEYLEN + 1];
 	snprintf(full, sizeof full, PUT_KEY, key);
 	return put(full, value, size, err);
@@ -351,6 +473,8 @@ static int pmix_get(void *state, int rank, const char *key, void **value, size_t
 	char full[PMIX_MAX_KEYLEN + 1], node[NODE_SIZE];
 	pmix_status_t status;
 	bool found = false, refresh = false;
+	if (was_gathered(state, rank, key, value, size))
+		return 0;
 	snprintf(full, sizeof full, PUT_KEY, key);
 	do {
 		struct answer *answer = pmix_client_ask((pmix_rank_t)rank, full, refresh, err);
@@ -372,16 +496,6 @@ static void pmix_abort(void *state, int status, const char *why)
 {
 	pmix_client.lost = true;
 	PMIx_Abort(status, why, NULL, 0);
-}
-
-static void pmix_close(void *state, int orderly)
-{
-	struct pmix *pmix = state;
-	if (!orderly)
-		pmix_client.lost = true;
-	roll_call_end(pmix->roll);
-	pmix_client_close();
-	free(state);
 }
 
 const struct rdzv_provider rdzv_pmix = {

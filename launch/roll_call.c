@@ -21,11 +21,9 @@
 #include "common/auto.h"
 #include "common/bytes.h"
 #include "common/clock.h"
-#include "common/hash.h"
 #include "common/siphash.h"
+#include "launch/run_key.h"
 
-#define PORT_FIRST 20000
-#define PORT_COUNT 12000
 #define CALLS 3              /* a round */
 #define FIRST_PAUSE 0.05     /* between two rounds, in a world of up to PAUSE_WORLD ranks */
 #define LONGEST_PAUSE 0.5
@@ -320,7 +318,7 @@ static int seat_ranks(struct roll_call *roll, const struct roll_call_plan *plan,
 		int node = node_number(roll, plan->nodes[rank]);
 		if (node < 0)
 			return -1;
-		roll->seats[rank] = (struct seat){ node, PORT_FIRST + (int)((first + (uint64_t)taken[node]++) % PORT_COUNT) };
+		roll->seats[rank] = (struct seat){ node, run_port(first, taken[node]++) };
 	}
 	return 0;
 }
@@ -355,16 +353,8 @@ static int open_socket(struct roll_call *roll, struct err *err)
 
 static int read_key(struct roll_call *roll, const char *key, struct err *err)
 {
-	struct hash128 value;
-	if (!key)
-		return 0;
-	if (hash_parse(key, &value) < 0)
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use " ROLL_CALL_KEY ": set it to 32 lower-case hexadecimal "
-			"digits, or unset it");
-	bytes_put_le64(roll->key, value.low);
-	bytes_put_le64(roll->key + 8, value.high);
-	roll->keyed = true;
-	return 0;
+	roll->keyed = key && run_key_read(key, roll->key, err) == 0;
+	return key && !roll->keyed ? -1 : 0;
 }
 
 static int start_thread(struct roll_call *roll, struct err *err)
@@ -387,14 +377,14 @@ static struct roll_call *allocate(const struct roll_call_plan *plan)
 	struct roll_call *roll = calloc(1, sizeof *roll);
 	if (!roll)
 		return NULL;
-	struct hash128 hash = hash_bytes(plan->run, strlen(plan->run));
+	const uint64_t run = run_number(plan->run);
 	const size_t count = (size_t)plan->world_size;
-	*roll = (struct roll_call){ .rank = plan->rank, .world_size = plan->world_size, .run = hash.low, .references = 1,
+	*roll = (struct roll_call){ .rank = plan->rank, .world_size = plan->world_size, .run = run, .references = 1,
 		.fd = -1, .wake = -1, .message_size = HEAD_SIZE + (count + 7) / 8 + TAG_SIZE,
 		.random = (unsigned)plan->rank + (unsigned)getpid(), .nodes = calloc(count, sizeof *roll->nodes),
 		.seats = calloc(count, sizeof *roll->seats), .come = calloc(count, sizeof *roll->come) };
 	pthread_mutex_init(&roll->lock, NULL);
-	if (seat_ranks(roll, plan, hash.low) == 0)
+	if (seat_ranks(roll, plan, run) == 0)
 		return roll;
 	release(roll);
 	return NULL;

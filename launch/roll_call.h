@@ -10,7 +10,6 @@
 #include "common/err.h"
 
 #define ROLL_CALL_WORLD_MAX 8192
-#define ROLL_CALL_KEY "MUSTER_STEP_KEY" /* the variable with the step's key, if it has one */
 
 struct roll_call;
 

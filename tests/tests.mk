@@ -113,6 +113,10 @@ tests_unit_test_alone_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ident
 tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_gathering
+tests_unit_test_gathering_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_put_list
+tests_unit_test_put_list_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_roll_call
 tests_unit_test_roll_call_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_rdzv

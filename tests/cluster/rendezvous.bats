@@ -121,7 +121,8 @@ nothing_left() {
     wait_for 5 nothing_left
     for case in stops sleeps dies ends; do
         named $case "0 1 3" "1 of 4 ranks within 3 s: rank 2 (on n3)"
-        grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case.out"
+        # The first of them to leave; srun may end the others before they do.
+        grep -qE 'n[124]: tasks? [013].*: Exited with exit code 69' "$JOBS/$case.out"
     done
     grep -q '^muster: rank 2 on n3 was killed by signal 9 (Killed), the first of 4' "$JOBS/dies.out"
     meet miscounts 3 --muster -N4 -n4
@@ -176,6 +177,38 @@ nothing_left() {
         grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case.out"
     done
     wait_for 60 node_is n4 idle
+}
+
+@test "rank 0 can't listen: the ranks ask each other, with the plugin and without" {
+    cat >"$JOBS/listen.py" <<'END'
+import os, resource, socket, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (14000, 14000))
+held = []
+for port in range(20000, 32000):
+    one = socket.socket(socket.AF_INET6)
+    try:
+        one.bind(("::", port))
+        one.listen()
+        held.append(one)
+    except OSError:
+        pass # somebody else has it
+open("listens", "w").close()
+while not os.path.exists("go-listen"):
+    time.sleep(0.1)
+END
+    cluster run --user root --node n1 bash -c "cd $JOBS && exec timeout 60 python3 listen.py" 3>&- &
+    wait_for 30 test -e "$JOBS/listens"
+    local steps=()
+    meet taken 20 --muster -N4 --ntasks-per-node=2 && steps+=($!)
+    meet taken-plain 20 --no-muster --mpi=pmix -N4 --ntasks-per-node=2 && steps+=($!)
+    wait "${steps[@]}"
+    touch "$JOBS/go-listen"
+    wait
+    for case in taken taken-plain; do
+        cat "$JOBS/$case.out"
+        [ "$(grep -cE '^ +[0-7]/8 .* pmix ' "$JOBS/$case.out")" -eq 8 ]
+        grep -q 'port .* (TCP)' "$JOBS/$case.out"
+    done
 }
 
 # The process in which Slurm's PMIx server of a node lives, by a task that it has started.

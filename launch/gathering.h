@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ranks of a small world bring what they have to rank 0, and take what all have (doc/gathering.md): the fast way of a
+ * fence, which may fail at any time. */
+#ifndef MUSTER_GATHERING_H
+#define MUSTER_GATHERING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+#define GATHERING_WORLD_MAX 64
+#define GATHERING_BYTES_MAX (8 << 20) /* of a rank at one fence */
+
+struct gathering;
+
+struct gathering_plan {
+	int rank, world_size;
+	const char *node; /* the name of rank 0's node; NULL: it is this rank's, too */
+	const char *run;  /* the same text on all ranks of this run, and on no other; both are read only during gathering_begin() */
+};
+
+/* Listens (rank 0) or looks for rank 0, in a thread of its own, once it has the key. NULL where that can't be done. */
+struct gathering *gathering_begin(const struct gathering_plan *plan, struct err *err);
+
+/* The key, which only this run's ranks know; once. */
+void gathering_set_key(struct gathering *gathering, const unsigned char key[16]);
+
+/* This rank comes to its next fence, the first being 0, with these bytes, which are copied. `met` is called once, from this
+ * call or from the thread: true when all have come, and rank 0 has nothing left to send; false when that will not be heard. */
+void gathering_come(struct gathering *gathering, const void *bytes, size_t size, void (*met)(void *arg, bool all), void *arg);
+
+/* Fences to which all have come. */
+uint32_t gathering_complete(struct gathering *gathering);
+
+/* What a rank came with to one of these fences; it belongs to the gathering. */
+const unsigned char *gathering_bytes(struct gathering *gathering, uint32_t fence, int rank, size_t *size);
+
+/* Ends the connections, and releases it; never waits. NULL is allowed. */
+void gathering_end(struct gathering *gathering);
+
+#endif

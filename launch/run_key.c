@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/run_key.h"
+
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/hash.h"
+
+/* Below the range from which Linux takes the ports of connections. */
+#define PORT_FIRST 20000
+#define PORT_COUNT 12000
+
+uint64_t run_number(const char *text)
+{
+	return hash_bytes(text, strlen(text)).low;
+}
+
+int run_port(uint64_t run, int place)
+{
+	return PORT_FIRST + (int)((run + (uint64_t)place) % PORT_COUNT);
+}
+
+int run_key_read(const char *digits, unsigned char key[16], struct err *err)
+{
+	struct hash128 value;
+	if (hash_parse(digits, &value) < 0)
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use " RUN_KEY ": set it to 32 lower-case hexadecimal "
+			"digits, or unset it");
+	bytes_put_le64(key, value.low);
+	bytes_put_le64(key + 8, value.high);
+	return 0;
+}

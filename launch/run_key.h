@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all ranks of a run work out alike, without an exchange: where they listen, and the key by which they know each other
+ * (doc/roll-call.md, doc/gathering.md). */
+#ifndef MUSTER_RUN_KEY_H
+#define MUSTER_RUN_KEY_H
+
+#include <stdint.h>
+
+#include "common/err.h"
+
+#define RUN_KEY "MUSTER_STEP_KEY" /* the variable with the step's key, if it has one */
+#define RUN_KEY_DIGITS 32
+
+/* RUN, from a text that is the same on all ranks of this run, and on no other. */
+uint64_t run_number(const char *text);
+
+/* The port, by UDP and by TCP, of the rank that has so many lower ones on its node. */
+int run_port(uint64_t run, int place);
+
+/* Reads hexadecimal digits; -1 for what is not exactly a key, with status EXIT_USAGE. */
+int run_key_read(const char *digits, unsigned char key[16], struct err *err);
+
+#endif
