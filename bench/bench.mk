@@ -11,6 +11,7 @@ EXTRA_PROGRAMS += bench/launch_fence
 bench_launch_fence_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 bench_launch_fence_LDADD = $(PMIX_LIBS)
 endif
+EXTRA_DIST += bench/setup.bash
 EXTRA_DIST += bench/train-cpu.sh bench/train_cpu.py bench/train_torch.py
 EXTRA_DIST += bench/checkpoint.sh bench/checkpoint.py bench/checkpoint_disk.py bench/checkpoint_memory.py \
 	bench/checkpoint_muster.py bench/checkpoint_torch.py

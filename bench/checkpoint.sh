@@ -9,6 +9,8 @@
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=bench/setup.bash
+. "$top/bench/setup.bash"
 build=$top/build cache=$top/build-bench folder='' threads=$(nproc)
 pass=() only=
 while [ $# -gt 0 ]; do
@@ -19,7 +21,7 @@ while [ $# -gt 0 ]; do
     --threads) threads=$2; shift 2 ;;
     --only) only+=" $2"; pass+=("$1" "$2"); shift 2 ;;
     --saves | --every | --rounds) pass+=("$1" "$2"); shift 2 ;;
-    *) sed -n 's/^# \(bench.*\)/usage: \1/p' "$0" >&2; exit 2 ;;
+    *) bench_usage "$0" ;;
     esac
 done
 
@@ -27,20 +29,11 @@ if [[ -z $only || $only == *fio* ]] && ! command -v fio >/dev/null; then
     echo "checkpoint: fio is missing: apt-get install fio, or leave it out with --only ours --only torch --only dcp" >&2
     exit 1
 fi
-if [ ! -e "$build/Makefile" ]; then
-    [ -x "$top/configure" ] || (cd "$top" && ./autogen.sh)
-    mkdir -p "$build" && (cd "$build" && "$top/configure" --enable-silent-rules)
-fi
-make -C "$build" -s all bench/copy_state >&2
+bench_build "$build" bench/copy_state
 
 python=python3
 if [[ -z $only || $only == *torch* || $only == *dcp* ]]; then
-    python=$cache/venv/bin/python
-    if [ ! -x "$python" ] || ! "$python" -c 'import torch, numpy' 2>/dev/null; then
-        echo "checkpoint: installing PyTorch into $cache/venv" >&2
-        python3 -m venv "$cache/venv"
-        "$cache/venv/bin/pip" install -q --upgrade torch numpy >&2
-    fi
+    python=$(bench_torch "$cache")
 fi
 
 mkdir -p "${folder:-$cache}"

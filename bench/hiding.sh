@@ -8,6 +8,8 @@
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=bench/setup.bash
+. "$top/bench/setup.bash"
 build=$top/build ranks=2 slots=6 rate=4gbit layers=4 width=256 context=128 vocabulary=16384 rounds=25
 while [ $# -gt 0 ]; do
     case $1 in
@@ -20,15 +22,11 @@ while [ $# -gt 0 ]; do
     --context) context=$2; shift 2 ;;
     --vocabulary) vocabulary=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
-    *) sed -n 's/^# \(bench.*\)/usage: \1/p' "$0" >&2; exit 2 ;;
+    *) bench_usage "$0" ;;
     esac
 done
 
-if [ ! -e "$build/Makefile" ]; then
-    [ -x "$top/configure" ] || (cd "$top" && ./autogen.sh)
-    mkdir -p "$build" && (cd "$build" && "$top/configure" --enable-silent-rules)
-fi
-make -C "$build" -s all bench/hide_step >&2
+bench_build "$build" bench/hide_step
 meeting=$(mktemp -d)
 trap 'rm -rf "$meeting"' EXIT
 export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 MUSTER_RDZV_DIR=$meeting

@@ -10,6 +10,8 @@
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=bench/setup.bash
+. "$top/bench/setup.bash"
 build=$top/build cache=$top/build-bench
 pass=() only=
 while [ $# -gt 0 ]; do
@@ -18,24 +20,15 @@ while [ $# -gt 0 ]; do
     --cache) cache=$2; shift 2 ;;
     --only) only+=" $2"; pass+=("$1" "$2"); shift 2 ;;
     --rounds | --torch-rounds | --sizes | --nodes | --draw) pass+=("$1" "$2"); shift 2 ;;
-    *) sed -n 's/^# \(bench.*\)/usage: \1/p' "$0" >&2; exit 2 ;;
+    *) bench_usage "$0" ;;
     esac
 done
 
 [ "$(id -u)" = 0 ] || { echo "launch: the test cluster needs root" >&2; exit 1; }
-if [ ! -e "$build/Makefile" ]; then
-    [ -x "$top/configure" ] || (cd "$top" && ./autogen.sh)
-    mkdir -p "$build" && (cd "$build" && "$top/configure" --enable-silent-rules)
-fi
-make -C "$build" -s all bench/launch_start bench/launch_ours bench/launch_fence >&2
+bench_build "$build" bench/launch_start bench/launch_ours bench/launch_fence
 
 python=python3
 if [[ -z $only || $only == *torch* ]]; then
-    python=$cache/venv/bin/python
-    if [ ! -x "$python" ] || ! "$python" -c 'import torch, numpy' 2>/dev/null; then
-        echo "launch: installing PyTorch into $cache/venv" >&2
-        python3 -m venv "$cache/venv"
-        "$cache/venv/bin/pip" install -q --upgrade torch numpy >&2
-    fi
+    python=$(bench_torch "$cache")
 fi
 exec "$python" "$top/bench/launch.py" --build "$build" ${pass[@]+"${pass[@]}"}

@@ -8,6 +8,8 @@
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=bench/setup.bash
+. "$top/bench/setup.bash"
 build=$top/build megabytes=52 slots=8 rounds=15 steps=2 rate='' worlds=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -17,16 +19,12 @@ while [ $# -gt 0 ]; do
     --rounds) rounds=$2; shift 2 ;;
     --steps) steps=$2; shift 2 ;;
     --rate) rate=$2; shift 2 ;;
-    -*) sed -n 's/^# \(bench.*\)/usage: \1/p' "$0" >&2; exit 2 ;;
+    -*) bench_usage "$0" ;;
     *) worlds+=("$1"); shift ;;
     esac
 done
 
-if [ ! -e "$build/Makefile" ]; then
-    [ -x "$top/configure" ] || (cd "$top" && ./autogen.sh)
-    mkdir -p "$build" && (cd "$build" && "$top/configure" --enable-silent-rules)
-fi
-make -C "$build" -s all bench/reduce_step >&2
+bench_build "$build" bench/reduce_step
 meeting=$(mktemp -d)
 trap 'rm -rf "$meeting"' EXIT
 export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 MUSTER_RDZV_DIR=$meeting

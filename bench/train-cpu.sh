@@ -7,6 +7,8 @@
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=bench/setup.bash
+. "$top/bench/setup.bash"
 build=$top/build cache=$top/build-bench threads=2
 pass=()
 while [ $# -gt 0 ]; do
@@ -15,24 +17,15 @@ while [ $# -gt 0 ]; do
     --cache) cache=$2; shift 2 ;;
     --threads) threads=$2; shift 2 ;;
     --rounds | --steps) pass+=("$1" "$2"); shift 2 ;;
-    -*) sed -n 's/^# \(bench.*\)/usage: \1/p' "$0" >&2; exit 2 ;;
+    -*) bench_usage "$0" ;;
     *) pass+=("$1"); shift ;;
     esac
 done
 
-if [ ! -e "$build/Makefile" ]; then
-    [ -x "$top/configure" ] || (cd "$top" && ./autogen.sh)
-    mkdir -p "$build" && (cd "$build" && "$top/configure" --enable-silent-rules)
-fi
-make -C "$build" -s all bench/train_step >&2
+bench_build "$build" bench/train_step
 
-if [ ! -x "$cache/venv/bin/python" ] || ! "$cache/venv/bin/python" -c 'import torch, numpy' 2>/dev/null; then
-    echo "train-cpu: installing PyTorch into $cache/venv" >&2
-    python3 -m venv "$cache/venv"
-    "$cache/venv/bin/pip" install -q --upgrade torch numpy >&2
-fi
-
+python=$(bench_torch "$cache")
 # The first CPUs that this process may use, one a thread.
 cpus=$(python3 -c 'import os, sys; print(*sorted(os.sched_getaffinity(0))[:int(sys.argv[1])], sep=",")' "$threads")
-exec taskset -c "$cpus" "$cache/venv/bin/python" "$top/bench/train_cpu.py" --train-step "$build/bench/train_step" \
+exec taskset -c "$cpus" "$python" "$top/bench/train_cpu.py" --train-step "$build/bench/train_step" \
     --threads "$threads" ${pass[@]+"${pass[@]}"}
