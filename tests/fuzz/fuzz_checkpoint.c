@@ -11,30 +11,11 @@
 #include "checkpoint/ckpt.h"
 #include "common/hash.h"
 #include "common/io.h"
+#include "tests/fuzz/fuzz_input.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
 #define FOLDER "step-00000001"
-
-struct input {
-	const unsigned char *at;
-	size_t left;
-};
-
-static size_t take(struct input *input, const unsigned char **bytes, size_t want)
-{
-	size_t n = want < input->left ? want : input->left;
-	*bytes = input->at;
-	input->at += n;
-	input->left -= n;
-	return n;
-}
-
-static size_t take_size(struct input *input)
-{
-	const unsigned char *bytes;
-	return take(input, &bytes, 2) == 2 ? bytes[0] | (size_t)bytes[1] << 8 : 0;
-}
 
 static void write_file(const char *name, const void *bytes, size_t size)
 {
@@ -99,18 +80,18 @@ static void read_all(struct ckpt *ckpt)
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
-	struct input input = { bytes, size };
+	struct fuzz_input input = { bytes, size };
 	const unsigned char *header[2];
 	size_t header_size[2], data_size[2];
 	struct ckpt_dir dir = { open(".", O_RDONLY | O_DIRECTORY), "." };
 	struct manifest *manifest = manifest_create();
 	mkdir(FOLDER, 0755);
 	for (int i = 0; i < 2; i++) {
-		header_size[i] = take_size(&input);
-		data_size[i] = take_size(&input) % 512;
+		header_size[i] = fuzz_take_size(&input);
+		data_size[i] = fuzz_take_size(&input) % 512;
 	}
 	for (int i = 0; i < 2; i++)
-		header_size[i] = take(&input, &header[i], header_size[i]);
+		header_size[i] = fuzz_take(&input, &header[i], header_size[i]);
 	manifest->step = manifest->world_size = 1;
 	memset(manifest->token, 'a', sizeof manifest->token - 1);
 	manifest->config = json_pack("{s:{}, s:{}, s:{}}", "identity", "schedule", "operation");

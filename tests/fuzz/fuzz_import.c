@@ -14,30 +14,11 @@
 
 #include "checkpoint/model_source.h"
 #include "common/io.h"
+#include "tests/fuzz/fuzz_input.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
 enum kind { LLMC, ONE_SHARD, INDEXED, KINDS };
-
-struct input {
-	const unsigned char *at;
-	size_t left;
-};
-
-static size_t take(struct input *input, const unsigned char **bytes, size_t want)
-{
-	size_t n = want < input->left ? want : input->left;
-	*bytes = input->at;
-	input->at += n;
-	input->left -= n;
-	return n;
-}
-
-static size_t take_size(struct input *input)
-{
-	const unsigned char *bytes;
-	return take(input, &bytes, 2) == 2 ? bytes[0] | (size_t)bytes[1] << 8 : 0;
-}
 
 /* The bytes, behind their length if `measured`, and `more` zeros. */
 static void write_file(const char *path, const void *bytes, size_t size, bool measured, size_t more)
@@ -69,12 +50,12 @@ static void read_all(struct model_source *source)
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	static const char *const paths[KINDS] = { "model.bin", "one", "indexed" };
-	struct input input = { bytes, size };
+	struct fuzz_input input = { bytes, size };
 	const unsigned char *kind_byte, *config, *index;
-	enum kind kind = take(&input, &kind_byte, 1) ? kind_byte[0] % KINDS : LLMC;
-	size_t config_size = take_size(&input), index_size = take_size(&input), more = take_size(&input) % 32768;
-	config_size = take(&input, &config, config_size);
-	index_size = take(&input, &index, index_size);
+	enum kind kind = fuzz_take(&input, &kind_byte, 1) ? kind_byte[0] % KINDS : LLMC;
+	size_t config_size = fuzz_take_size(&input), index_size = fuzz_take_size(&input), more = fuzz_take_size(&input) % 32768;
+	config_size = fuzz_take(&input, &config, config_size);
+	index_size = fuzz_take(&input, &index, index_size);
 	mkdir("one", 0755);
 	mkdir("indexed", 0755);
 	if (kind == LLMC) {
