@@ -142,3 +142,8 @@ job_end() {
 
 # Whether a node's state, as sinfo prints it, is the one given ("idle", "down*", …).
 node_is() { [ "$(cluster run sinfo -h -p spot -n "$1" -o %T)" = "$2" ]; }
+
+# Seconds within which a node is idle again whose ranks have asked those of the three others in vain. From 25.05.4 on slurmd waits
+# for its slurmstepd, and that for its PMIx server, which tries each node 7 times, one after the other: 31.5 s of pauses, and
+# 2 s a try where nothing answers. Then slurmd looks every 10 s (doc/slurm-releases.md).
+export GIVING_UP=150

@@ -162,7 +162,7 @@ nothing_left() {
 @test "a node that can't be reached: each of the others names its ranks and no other, with the plugin and without" {
     local ours='2 of 8 ranks within 4 s: rank 6 (on n4), rank 7 (on n4)' theirs='6 of 8 ranks within 4 s: rank 0 (on n1)'
     for rank in 1 2 3 4 5; do theirs+=", rank $rank (on n$((rank / 2 + 1)))"; done
-    for node in n1 n2 n3 n4; do wait_for 60 node_is $node idle; done
+    for node in n1 n2 n3 n4; do wait_for $GIVING_UP node_is $node idle; done
     train cut 4 --muster -N4 --ntasks-per-node=2
     meet cut-plain 4 --no-muster --mpi=pmix -N4 --ntasks-per-node=2
     for rank in 0 1 2 3 4 5 6 7; do wait_for 20 test -e "$JOBS/up-cut-$rank-0" -a -e "$JOBS/up-cut-plain-$rank-0"; done
@@ -176,7 +176,7 @@ nothing_left() {
         named $case "6 7" "$theirs"
         grep -q 'n1: task.* 0.*: Exited with exit code 69' "$JOBS/$case.out"
     done
-    wait_for 60 node_is n4 idle
+    wait_for $GIVING_UP node_is n4 idle
 }
 
 @test "rank 0 can't listen: the ranks ask each other, with the plugin and without" {
@@ -296,5 +296,5 @@ last_node() { cluster run scontrol show hostnames "$(job_field "$1" NodeList)" |
     [ -e "$JOBS/up-held-leaves-3-1" ]
     train_equals_reference held-leaves
     cluster start-slurmd "$away"
-    wait_for 60 node_is "$away" idle
+    wait_for $GIVING_UP node_is "$away" idle
 }
