@@ -43,6 +43,9 @@ struct ckpt_want {
  * delivered until then is worth nothing. */
 int ckpt_load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err);
 
+/* The same for what is wanted alone: only the chunks that hold some of it are read and compared, each once. */
+int ckpt_fetch(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err);
+
 /* Opens the newest checkpoint that verifies. Returns 1 with *ckpt, 0 when there is none (a fresh start), -1 on error.
  * Walks from the newest step down. What does not verify, twice and on fresh opens, is set aside with a logged error and
  * the one before is tried. An I/O error that does not pass is EXIT_LOST, and a checkpoint of a newer format version

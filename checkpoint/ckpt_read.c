@@ -177,14 +177,36 @@ static struct routes routes_of(const struct source *source, const struct routes 
 	return mine;
 }
 
-static int scan_all(struct ckpt *ckpt, const struct routes *all, struct err *err)
+/* The whole file, so that it is verified. */
+static int scan_whole(struct source *source, struct routes *mine, struct err *err)
+{
+	const struct shard_scanning how = { .sink = mine->count ? deliver : NULL, .arg = mine };
+	return shard_scan(&source->shard, 0, source->shard.file->size, &how, err);
+}
+
+/* The chunks that routes lead from; those of neighbouring chunks in one go. */
+static int scan_routes(struct source *source, struct routes *mine, struct err *err)
+{
+	const struct shard_scanning how = { .sink = deliver, .arg = mine };
+	int result = 0;
+	for (size_t i = 0; result == 0 && i < mine->count;) {
+		uint64_t begin = mine->routes[i].begin, end = mine->routes[i].end;
+		for (i++; i < mine->count && mine->routes[i].begin / MANIFEST_CHUNK <= end / MANIFEST_CHUNK; i++)
+			end = mine->routes[i].end > end ? mine->routes[i].end : end;
+		if (begin < end)
+			result = shard_scan(&source->shard, begin, end - begin, &how, err);
+	}
+	return result;
+}
+
+typedef int scan_source(struct source *source, struct routes *mine, struct err *err);
+
+static int scan_all(struct ckpt *ckpt, const struct routes *all, scan_source *scan, struct err *err)
 {
 	size_t from = 0;
 	for (size_t i = 0; i < ckpt->manifest->file_count; i++) {
-		struct source *source = &ckpt->sources[i];
-		struct routes mine = routes_of(source, all, from);
-		const struct shard_scanning how = { .sink = mine.count ? deliver : NULL, .arg = &mine };
-		int result = shard_scan(&source->shard, 0, source->shard.file->size, &how, err);
+		struct routes mine = routes_of(&ckpt->sources[i], all, from);
+		int result = scan(&ckpt->sources[i], &mine, err);
 		if (result < 0)
 			return result;
 		from += mine.count;
@@ -192,7 +214,7 @@ static int scan_all(struct ckpt *ckpt, const struct routes *all, struct err *err
 	return 0;
 }
 
-int ckpt_load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err)
+static int load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, scan_source *scan, struct err *err)
 {
 	struct err own;
 	struct routes all = { 0 };
@@ -203,9 +225,19 @@ int ckpt_load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, st
 	if (all.count > 0)
 		qsort(all.routes, all.count, sizeof *all.routes, by_place);
 	if (result == 0)
-		result = scan_all(ckpt, &all, err);
+		result = scan_all(ckpt, &all, scan, err);
 	free(all.routes);
 	return result;
+}
+
+int ckpt_load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err)
+{
+	return load(ckpt, wants, count, scan_whole, err);
+}
+
+int ckpt_fetch(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err)
+{
+	return load(ckpt, wants, count, scan_routes, err);
 }
 
 int ckpt_verify(struct ckpt *ckpt, struct err *err)

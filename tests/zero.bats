@@ -144,6 +144,19 @@ print(max(os.stat(f).st_size for f in glob.glob(f"/proc/{sys.argv[1]}/fd/*") if 
     awk -v w="$whole" -v m="$here" 'BEGIN { exit !(m > 0.45 * w && m < 0.55 * w) }'
 }
 
+@test "a rank that does not find the checkpoint is named" {
+    mkdir empty
+    cat >elsewhere <<'END'
+#!/bin/bash
+[ "$RANK" = 0 ] || set -- "$@" --ckpt-dir empty
+exec "$@"
+END
+    chmod +x elsewhere
+    train_world 2 seen --zero 1 --steps 3 >seen.out
+    WRAP=./elsewhere fails 65 "rank 1 on" train_world 2 seen --zero 1 --steps 6 --change steps,decay-steps
+    grep -F "couldn't read this rank's moments of step 3 in empty, which rank 0 has verified" <<<"$output"
+}
+
 @test "a step that is left out, and what does not go with it" {
     local wild=(--learning-rate 1000 --min-learning-rate 1000 --weight-decay 1000 --clip 0 --warmup-steps 0)
     train skipped "${wild[@]}" --on-nonfinite skip >skipped.out 2>&1

@@ -97,8 +97,6 @@ void ddp_spread(struct ddp *ddp, float *arena);
 void ddp_need(void *ddp, int layer);
 /* Waits until all have come: for whoever reads them otherwise. `exposed` grows by the seconds that took. */
 int ddp_whole(struct ddp *ddp, double *exposed, struct err *err);
-/* With `zero`, collective: every rank gets its own elements of the arena from rank 0. */
-int ddp_scatter(struct ddp *ddp, float *arena, struct err *err);
 
 size_t ddp_memory(const struct ddp *ddp); /* bytes of its arenas and of what it receives into */
 struct ddp_cost ddp_cost(const struct ddp *ddp);

@@ -144,23 +144,3 @@ int ddp_whole(struct ddp *ddp, double *exposed, struct err *err)
 {
 	return wait_for(ddp, ddp->spread, exposed, err);
 }
-
-int ddp_scatter(struct ddp *ddp, float *arena, struct err *err)
-{
-	const struct ddp_plan *plan = &ddp->plan;
-	comm_ticket last = 0;
-	size_t elements;
-
-	for (int i = ddp->heads; i < ddp->bucket_count && plan->world > 1; i++) {
-		int count = 0;
-
-		for (int rank = 1; rank < plan->world; rank++) {
-			size_t first = ddp_segment(&ddp->buckets[i], plan->world, rank, &elements);
-
-			if (plan->rank == 0 || plan->rank == rank)
-				ddp_add_transfer(ddp, &count, plan->rank == 0 ? rank : 0, arena + first, elements, plan->rank != 0);
-		}
-		last = comm_exchange(ddp->comm, "moments", ddp->transfers, count, NULL, NULL);
-	}
-	return last ? comm_wait(ddp->comm, last, err) : 0;
-}

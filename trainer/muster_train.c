@@ -246,18 +246,6 @@ static int restore(struct run *run, struct err *err)
 	return run->ident.rank == 0 ? resume_apply(run, err) : 0;
 }
 
-/* Rank 0 read all moments; from here on each rank has its own only. */
-static int share_state(struct run *run, struct err *err)
-{
-	int rc = state_share(&run->state, run->comm, err);
-	if (rc < 0 || !run->settings.zero)
-		return rc;
-	if (ddp_scatter(run->ddp, run->state.m, err) < 0 || ddp_scatter(run->ddp, run->state.v, err) < 0)
-		return -1;
-	state_drop_others(&run->state);
-	return 0;
-}
-
 /* What a rank sees as the data; and what it is to trace, since that is done together, too. */
 struct view {
 	struct hash128 identity;
@@ -320,7 +308,8 @@ static int prepare(struct run *run, struct err *err)
 		|| (rc = STAGE("model", build_model(run, err))) < 0
 		|| (rc = numerics_agree(run->comm, run->numerics, run->settings.require_identical, err)) < 0
 		|| (rc = STAGE("resume", restore(run, err))) < 0
-		|| (rc = share_state(run, err)) < 0)
+		|| (rc = state_share(&run->state, run->comm, err)) < 0
+		|| (rc = STAGE("moments", resume_moments(run, err))) < 0)
 		return rc;
 	if (is_finished(run))
 		return 0;

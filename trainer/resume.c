@@ -13,6 +13,8 @@
 #include "common/log.h"
 #include "trainer/numerics.h"
 
+#define RESUME_IO_SECONDS 60.0 /* how long an I/O error is retried */
+
 /* Name and shape of each tensor stand in the checkpoint as in the table. */
 static int check_tensor(struct ckpt *ckpt, const struct tensor *row, struct err *err)
 {
@@ -48,27 +50,93 @@ static int read_statistics(struct run *run, struct ckpt *ckpt, struct err *err)
 	return 0;
 }
 
+/* What is wanted of the checkpoint. */
+struct wants {
+	struct ckpt_want *wants;
+	size_t count;
+};
+
+/* Room for whole tensors and what shards are cut out of them. */
+static int alloc_wants(struct wants *wants, const struct state *state, struct err *err)
+{
+	wants->wants = calloc(SNAPSHOT_STATES * ((size_t)state->tensors->count + state->own_count), sizeof *wants->wants);
+	return wants->wants ? 0 : err_set(err, "resume: out of memory");
+}
+
+/* What lies at elements [first, end) of the arena, as far as it is the parameter's. */
+static void want(struct wants *wants, const struct tensor *row, enum snapshot_state s, float *arena, size_t first, size_t end)
+{
+	first = first > row->offset ? first : row->offset;
+	end = end < row->offset + row->count ? end : row->offset + row->count;
+	if (row->role == TENSOR_PARAMETER && first < end)
+		wants->wants[wants->count++] = (struct ckpt_want){ s, row->name, first - row->offset, end - first, arena + first };
+}
+
+/* Those that this rank keeps. */
+static void want_moments(struct wants *wants, const struct state *state)
+{
+	const struct zero_shard all = { 0, 0, state->tensors->elements };
+	const struct zero_shard *own = state->sharded ? state->own : &all;
+	for (int r = 0; r < state->tensors->count; r++)
+		for (size_t i = 0; i < (state->sharded ? state->own_count : 1); i++) {
+			want(wants, &state->tensors->rows[r], SNAPSHOT_M, state->m, own[i].first, own[i].end);
+			want(wants, &state->tensors->rows[r], SNAPSHOT_V, state->v, own[i].first, own[i].end);
+		}
+}
+
 /* Everything is verified, and each byte read once. */
 static int read_state(struct run *run, struct ckpt *ckpt, struct err *err)
 {
 	struct state *state = &run->state;
-	float *arenas[SNAPSHOT_STATES] = { [SNAPSHOT_MASTER] = state->weights, [SNAPSHOT_M] = state->m,
-		[SNAPSHOT_V] = state->v };
-	size_t count = 0;
-	AUTO_FREE struct ckpt_want *wants = calloc(SNAPSHOT_STATES * (size_t)state->tensors->count, sizeof *wants);
-	if (!wants)
-		return err_set(err, "resume: out of memory");
+	struct wants wants = { 0 };
+	if (alloc_wants(&wants, state, err) < 0)
+		return -1;
+	AUTO_FREE struct ckpt_want *list = wants.wants;
 	for (int i = 0; i < state->tensors->count; i++) {
 		const struct tensor *row = &state->tensors->rows[i];
 		if (check_tensor(ckpt, row, err) < 0)
 			return -1;
-		for (int s = 0; row->role == TENSOR_PARAMETER && s < SNAPSHOT_STATES; s++)
-			wants[count++] = (struct ckpt_want){ (enum snapshot_state)s, row->name, 0, row->count, arenas[s] + row->offset };
+		want(&wants, row, SNAPSHOT_MASTER, state->weights, 0, state->tensors->elements);
 	}
-	int rc = ckpt_load(ckpt, wants, count, err);
+	want_moments(&wants, state);
+	int rc = ckpt_load(ckpt, list, wants.count, err);
 	if (rc == 0)
 		return read_statistics(run, ckpt, err);
 	return rc == -1 ? err_prefix(err, "resume") : rc;
+}
+
+static int fetch_moments(const struct state *state, struct ckpt *ckpt, struct err *err)
+{
+	struct wants wants = { 0 };
+	if (alloc_wants(&wants, state, err) < 0)
+		return -1;
+	want_moments(&wants, state);
+	int rc = ckpt_fetch(ckpt, wants.wants, wants.count, err);
+	free(wants.wants);
+	return rc;
+}
+
+int resume_moments(struct run *run, struct err *err)
+{
+	const struct state *state = &run->state;
+	struct ckpt_dir dir;
+	struct ckpt *ckpt;
+	if (!state->sharded || state->step == 0 || run->ident.rank == 0)
+		return 0;
+	if (ckpt_dir_open_existing(&dir, run->settings.ckpt_dir, err) < 0)
+		return err_prefix(err, "resume");
+	int rc = ckpt_open(&dir, (int64_t)state->step, RESUME_IO_SECONDS, &ckpt, err);
+	if (rc == 0) {
+		rc = fetch_moments(state, ckpt, err);
+		ckpt_close(ckpt);
+	}
+	ckpt_dir_close(&dir);
+	if (rc == 0)
+		return 0;
+	/* Rank 0 has read the same files, and found them good. */
+	err_prefix(err, "resume: couldn't read this rank's moments of step %" PRIu64 " in %s, which rank 0 has verified (does this node "
+		"see the same directory?)", state->step, run->settings.ckpt_dir);
+	return -1;
 }
 
 /* A model tensor in whatever precision it was imported, as fp32. */

@@ -12,4 +12,9 @@
  * only the weights count, in fp32, fp16 or bf16, and the identity that its record names. */
 int resume_apply(struct run *run, struct err *err);
 
+/* The other ranks' part, where each keeps moments of its own, once run->state has rank 0's step: they are read from the same
+ * checkpoint. Chunks of its files are shared by neighbours, so that after a change of the number of ranks about twice the moments
+ * are read in all. Nothing elsewhere. */
+int resume_moments(struct run *run, struct err *err);
+
 #endif

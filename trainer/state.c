@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/hash.h"
@@ -123,34 +122,26 @@ size_t state_bytes(const struct state *state)
 	return arena_bytes(state) + state_moment_bytes(state);
 }
 
-/* Whole pages between two addresses. */
-static void drop(char *from, char *to)
+/* As far as they are kept here. */
+static void zero_moments(struct state *state)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	from += (page - (uintptr_t)from % page) % page;
-	to -= (uintptr_t)to % page;
-	if (from < to)
-		madvise(from, (size_t)(to - from), MADV_DONTNEED);
-}
-
-void state_drop_others(struct state *state)
-{
-	float *const arenas[] = { state->m, state->v };
-	for (int i = 0; i < 2 && state->sharded; i++) {
-		size_t at = 0;
-		for (size_t k = 0; k < state->own_count; at = state->own[k++].end)
-			drop((char *)(arenas[i] + at), (char *)(arenas[i] + state->own[k].first));
-		drop((char *)(arenas[i] + at), (char *)(arenas[i] + state->tensors->elements));
+	size_t bytes = arena_bytes(state);
+	if (!state->sharded) {
+		memset(state->m, 0, bytes);
+		memset(state->v, 0, bytes);
+	}
+	for (size_t i = 0; i < state->own_count; i++) {
+		const struct zero_shard *own = &state->own[i];
+		memset(state->m + own->first, 0, (own->end - own->first) * sizeof(float));
+		memset(state->v + own->first, 0, (own->end - own->first) * sizeof(float));
 	}
 }
 
 void state_init(struct state *state, uint64_t seed)
 {
-	size_t bytes = state->tensors->elements * sizeof(float);
 	state->step = 0;
 	tensor_table_init(state->tensors, seed, state->weights);
-	memset(state->m, 0, bytes);
-	memset(state->v, 0, bytes);
+	zero_moments(state);
 }
 
 static int share_arena(float *arena, size_t bytes, struct comm *comm, struct err *err)

@@ -33,8 +33,6 @@ int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor
 void state_free(struct state *state);
 size_t state_bytes(const struct state *state);
 size_t state_moment_bytes(const struct state *state);
-/* Gives back the memory of moments that are others', after a resume that read all of them. */
-void state_drop_others(struct state *state);
 
 /* Moves the state to arenas of the caller, in host memory like those of `ops` then, who keeps them until state_free. */
 void state_move(struct state *state, const struct adamw_state *to);

@@ -133,6 +133,32 @@ static void any_number_of_shards_is_read(void **state)
 	ckpt_close(ckpt);
 }
 
+/* Of a file of two chunks, of which the second is damaged and holds the end of "m" and all of "v". */
+static void only_chunks_that_hold_what_is_wanted_are_read(void **state)
+{
+	const int64_t count = 2200000;
+	struct made made;
+	struct ckpt *ckpt;
+	struct err err;
+	float begin_of_m[3], middle_of_m[2], begin_of_v[2];
+	begin(&made, "chunks");
+	add_model(&made, "model-00001-of-00001.safetensors", "a", count, 100);
+	add_optimizer(&made, "optimizer-00001-of-00001.safetensors", "[[\"a\",0,2200000]]", count, 0);
+	int fd = openat(made.fd, "optimizer-00001-of-00001.safetensors", O_WRONLY);
+	assert_int_equal(pwrite(fd, "damage", 6, 20 << 20), 6);
+	close(fd);
+	if (end(&made, &ckpt, &err) < 0)
+		fail_msg("%s", err.text);
+	const struct ckpt_want wants[] = { { SNAPSHOT_M, "a", 1000000, 2, middle_of_m }, { SNAPSHOT_M, "a", 7, 0, NULL },
+		{ SNAPSHOT_M, "a", 0, 3, begin_of_m }, { SNAPSHOT_V, "a", 0, 2, begin_of_v } };
+	if (ckpt_fetch(ckpt, wants, 3, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_true(begin_of_m[0] == 2200000 && begin_of_m[2] == 2200002 && middle_of_m[0] == 3200000 && middle_of_m[1] == 3200001);
+	assert_int_equal(ckpt_fetch(ckpt, wants, 4, &err), CKPT_DAMAGED);
+	assert_int_equal(ckpt_load(ckpt, wants, 3, &err), CKPT_DAMAGED);
+	ckpt_close(ckpt);
+}
+
 static void slices_are(const char *slices, int64_t count, const char *why)
 {
 	static int number;
@@ -206,6 +232,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_number_of_shards_is_read),
+		cmocka_unit_test(only_chunks_that_hold_what_is_wanted_are_read),
 		cmocka_unit_test(slices_must_cover_each_tensor_once),
 		cmocka_unit_test(a_tensor_in_two_shards_is_damage),
 		cmocka_unit_test(without_an_optimizer_there_is_no_state_to_read),

@@ -191,7 +191,6 @@ static void moments_of_others_are_not_there(void **unused)
 	state_free(&sharded.state);
 	assert_int_equal(state_alloc_shards(&sharded.state, sharded.ops, &sharded.table, shards + 2, 1, &err), 0);
 	state_init(&sharded.state, 7);
-	state_drop_others(&sharded.state);
 	assert_int_equal(state_moment_bytes(&sharded.state), 2 * 65536 * sizeof(float));
 	assert_int_equal(layout_make(&layout, &sharded.table, 1, 2, shards, 3, &err), 0);
 	assert_int_equal(rotation_start(&rotation, &sharded.state, &layout, 3, &err), 0);
