@@ -8,23 +8,27 @@
 #define WARM_UP 3      /* steps */
 #define WINDOW 20      /* steps that are judged */
 #define ALLOWED 0.25   /* share of a step */
-#define LINE 500
 
 __attribute__((format(printf, 2, 3))) static void add(char *out, const char *format, ...)
 {
 	size_t used = strlen(out);
 	va_list args;
 	va_start(args, format);
-	vsnprintf(out + used, LINE - used, format, args);
+	vsnprintf(out + used, ADVICE_LINE - used, format, args);
 	va_end(args);
 }
 
-static void write_line(const struct advice *advice, const struct advice_facts *facts, char *out)
+static void write_line(const struct advice *advice, const struct advice_facts *facts, const struct advice_waits *waits, char *out)
 {
+	const double step = 1e3 / WINDOW; /* seconds of all to milliseconds of one */
 	*out = '\0';
-	add(out, "scaling: %.0f%% of a step waits for communication or slower ranks (%.3g of %.3g ms, steps %d to %d of this attempt): "
-		"a larger --global-batch computes more between two exchanges", 100 * advice->exposed / advice->seconds,
-		1e3 * advice->exposed / WINDOW, 1e3 * advice->seconds / WINDOW, WARM_UP + 1, WARM_UP + WINDOW);
+	add(out, "scaling: %.0f%% of a step waits for communication or slower ranks (%.3g of %.3g ms on %s, steps %d to %d of this "
+		"attempt): ", 100 * waits->most / advice->seconds, step * waits->most, step * advice->seconds, waits->most_who, WARM_UP + 1,
+		WARM_UP + WINDOW);
+	if (!facts->uneven && waits->most - waits->least > ALLOWED * advice->seconds)
+		add(out, "%s computes %.3g ms longer than that one: look at what else uses its node and its CPUs (muster-doctor), or leave it "
+			"out (srun's --exclude); ", waits->least_who, step * (waits->most - waits->least));
+	add(out, "a larger --global-batch computes more between two exchanges");
 	if (facts->uneven)
 		add(out, "; a number of ranks that divides --slots has all ranks compute equally long");
 	if (facts->tied && !facts->split)
@@ -35,14 +39,31 @@ static void write_line(const struct advice *advice, const struct advice_facts *f
 		add(out, "; --grad-dtype=bf16 sends half the bytes");
 }
 
-bool advice_step(struct advice *advice, const struct advice_facts *facts, double seconds, double exposed, char out[LINE])
+static bool is_complete(const struct advice *advice)
 {
-	if (advice->steps >= WARM_UP + WINDOW || ++advice->steps <= WARM_UP)
-		return false;
+	return advice->steps >= WARM_UP + WINDOW;
+}
+
+void advice_step(struct advice *advice, double seconds, double exposed)
+{
+	if (is_complete(advice) || ++advice->steps <= WARM_UP)
+		return;
 	advice->seconds += seconds;
 	advice->exposed += exposed;
-	if (advice->steps < WARM_UP + WINDOW || advice->exposed <= ALLOWED * advice->seconds)
+}
+
+double advice_waited(const struct advice *advice)
+{
+	return is_complete(advice) ? advice->exposed : 0;
+}
+
+bool advice_tell(struct advice *advice, const struct advice_facts *facts, const struct advice_waits *waits, char out[ADVICE_LINE])
+{
+	if (!is_complete(advice) || advice->said)
 		return false;
-	write_line(advice, facts, out);
+	advice->said = true;
+	if (waits->most <= ALLOWED * advice->seconds)
+		return false;
+	write_line(advice, facts, waits, out);
 	return true;
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slow scaling, said once: how much of a step waits for communication, and which options shorten that. */
+/* Slow scaling, said once: how much of a step waits for communication, or for which rank, and which options shorten that. */
 #ifndef MUSTER_ADVICE_H
 #define MUSTER_ADVICE_H
 
 #include <stdbool.h>
+
+#define ADVICE_LINE 900
 
 /* What can be advised depends on these. */
 struct advice_facts {
@@ -12,14 +14,27 @@ struct advice_facts {
 	bool native, bf16;   /* --reduction, --grad-dtype */
 };
 
-/* Zeroed at the beginning of an attempt. */
+/* Zeroed at the beginning of an attempt, on each rank. */
 struct advice {
 	int steps;
 	double seconds, exposed;
+	bool said;
 };
 
-/* Adds a step of an attempt: how long it took, and for how much of that this rank waited. Returns true once, when more than a
- * quarter of the steps' time was waiting (the first steps, which warm up, do not count); `out` then has the line. */
-bool advice_step(struct advice *advice, const struct advice_facts *facts, double seconds, double exposed, char out[500]);
+/* The sums of the ranks that waited longest and shortest: all end a step together, so the one computes least and the other most. */
+struct advice_waits {
+	double most, least;               /* advice_waited() of theirs */
+	const char *most_who, *least_who; /* "rank 3 on n2" */
+};
+
+/* Adds a step of an attempt: how long it took, and for how much of that this rank waited. The first steps, which warm up, and those
+ * behind the ones that are judged do not count. */
+void advice_step(struct advice *advice, double seconds, double exposed);
+
+/* Seconds that this rank waited in the steps that are judged; 0 before all of them are done. */
+double advice_waited(const struct advice *advice);
+
+/* Returns true once, when the sums are there and a rank waited for more than a quarter of the time; `out` then has the line. */
+bool advice_tell(struct advice *advice, const struct advice_facts *facts, const struct advice_waits *waits, char out[ADVICE_LINE]);
 
 #endif

@@ -31,12 +31,19 @@ struct ddp_control {
 	uint64_t step;
 	uint64_t sample_hash; /* of the sample indices this rank read in this step; 0: it read none, or does not tell */
 	uint64_t weights_hash; /* of the weights before this step; 0: not told, or on every rank alike */
+	double waited;        /* seconds that this rank waited in some earlier steps, the same ones on all ranks */
 	int32_t stop;         /* the signal that asked for a stop here; 0 for none */
 	int32_t save;         /* rank 0: whether the state after this step is to be saved; the others' word does not count */
 	int32_t fault;        /* exit status of a rank that can't go on (its data, say); 0 for none. Its gradients are void */
 };
 
 #define DDP_NAMES 400 /* bytes for the names of some ranks */
+
+/* How long a rank waited. */
+struct ddp_waited {
+	double seconds;
+	int rank;
+};
 
 /* Result of a step, equal on every rank. */
 struct ddp_result {
@@ -53,6 +60,7 @@ struct ddp_result {
 	int drift_here;      /* this rank is one of them */
 	int nonfinite;       /* number of the first tensor whose gradient is not finite; -1 for none */
 	double exposed;      /* seconds this rank waited for communication, from ddp_begin on */
+	struct ddp_waited waited_most, waited_least; /* by what the ranks told; of several the lowest */
 };
 
 /* What this number of ranks costs, against one that divides the slots into one piece a rank. The same on every rank. */

@@ -154,6 +154,18 @@ static void fold_flags(struct ddp *ddp, struct ddp_result *result)
 	}
 }
 
+static void fold_waits(struct ddp *ddp, struct ddp_result *result)
+{
+	for (int rank = 0; rank < ddp->plan.world; rank++) {
+		const struct ddp_waited waited = { control_of(ddp, message_of(ddp, rank))->waited, rank };
+
+		if (rank == 0 || waited.seconds > result->waited_most.seconds)
+			result->waited_most = waited;
+		if (rank == 0 || waited.seconds < result->waited_least.seconds)
+			result->waited_least = waited;
+	}
+}
+
 static uint64_t weights_of(const struct ddp *ddp, int rank)
 {
 	return control_of(ddp, message_of(ddp, rank))->weights_hash;
@@ -359,6 +371,7 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 	fold_blocks(ddp, result);
 	fold_weights(ddp, result);
 	fold_samples(ddp, result);
+	fold_waits(ddp, result);
 	return cross_check(ddp, err);
 }
 

@@ -24,7 +24,7 @@ struct loop {
 	bool changed;            /* the step changed the weights */
 	double validation_loss;  /* measured after the step; NAN: it was not */
 	bool behind_save;        /* the step before is being saved */
-	struct advice advice;    /* rank 0 */
+	struct advice advice;
 	uint64_t agreed;         /* the last step after which all ranks were seen to have the same weights */
 	double communicated;     /* comm_busy() when the step began */
 	double since;            /* trace: when the part of the pass that is being computed began */
@@ -220,7 +220,7 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 		trace_end(run->trace, begin, "slot %d", slot);
 	}
 	struct ddp_control control = { .step = step, .sample_hash = replays(run) ? 0 : feed_hash(loop->feed), .stop = notice_signal(),
-		.save = save_is_due(run, step), .fault = own_fault(loop),
+		.save = save_is_due(run, step), .fault = own_fault(loop), .waited = advice_waited(&loop->advice),
 		.weights_hash = check_is_due(loop) ? weights_hash(run) : 0 };
 	standing_begin(run->standing, STANDING_REDUCE, step, -1);
 	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
@@ -276,10 +276,13 @@ static void advise(struct loop *loop, const struct metrics_step *line)
 		.native = settings->reduction == REDUCTION_NATIVE,
 		.bf16 = settings->grad_dtype == GRAD_BF16,
 	};
-	char text[500];
+	const struct ddp_result *result = &loop->result;
+	const struct advice_waits waits = { result->waited_most.seconds, result->waited_least.seconds,
+		comm_peer(loop->run->comm, result->waited_most.rank), comm_peer(loop->run->comm, result->waited_least.rank) };
+	char text[ADVICE_LINE];
 	if (settings->comm != DDP_COMM_REAL || loop->run->ident.world_size == 1)
 		return;
-	if (advice_step(&loop->advice, &facts, line->milliseconds * 1e-3, line->exposed, text))
+	if (advice_tell(&loop->advice, &facts, &waits, text))
 		log_info("%s", text);
 }
 
@@ -300,10 +303,13 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		.cost = ddp_cost(run->ddp),
 		.skipped = !loop->changed,
 	};
-	if (run->ident.rank != 0)
+	if (run->ident.rank != 0) {
+		advice_step(&loop->advice, seconds, line.exposed);
 		return;
+	}
 	report_step(run, &line);
-	advise(loop, &line);
+	advise(loop, &line); /* by what the ranks told in this step of the steps before */
+	advice_step(&loop->advice, seconds, line.exposed);
 	if (!run->folder)
 		return;
 	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);

@@ -11,6 +11,7 @@
 #  2  rendezvous.bats: a rank that stops, sleeps, dies, ends or miscounts before it has met the others
 #  3  guards.bats: ranks that read the same samples are named, and nothing of that step is kept
 #  4  guards.bats: a link too slow for the model: how much of a step waits, and which options shorten that
+#  4  guards.bats: a rank slower than the others is named, though it may be rank 0, which does not wait
 #  5  guards.bats: a second writer on the same checkpoint directory is refused by the name of the first, which goes on unharmed
 #  5  faults.bats: a node is cut off and heals after the next attempt has begun
 #  6  guards.bats: a replica that drifts apart is named, and the run goes on from where all were equal
@@ -31,7 +32,14 @@ setup_file() {
 exec "$@"
 EOF
     printf '#!/bin/bash\nshift\nexec ./train_faulty "$@"\n' >"$JOBS/faulty"
-    chmod a+rx "$JOBS/sleep-rank3" "$JOBS/faulty" "$JOBS/train_faulty"
+    cat >"$JOBS/halve-rank0" <<'EOF'
+#!/bin/bash
+# Rank 0 stands still for half of the time of some thirty steps, as if others used its CPU.
+steps() { wc -l 2>/dev/null <halved/metrics-0.jsonl || echo 0; }
+[ "$SLURM_PROCID" != 0 ] || { while [ "$(steps)" -lt 30 ] && kill -STOP $$ && sleep 0.06 && kill -CONT $$; do sleep 0.06; done & }
+exec "$@"
+EOF
+    chmod a+rx "$JOBS/sleep-rank3" "$JOBS/faulty" "$JOBS/train_faulty" "$JOBS/halve-rank0"
 }
 
 teardown_file() { cluster_end; }
@@ -138,6 +146,13 @@ same_samples() {
     [ "$(grep -c 'scaling: ' "$JOBS/link.log")" -eq 1 ]
     [ "$(job_field "$job" ExitCode)" = 0:0 ]
     train_equals_reference link
+}
+
+@test "a rank slower than the others is named, though it may be rank 0, which does not wait" {
+    WRAP=./halve-rank0 train_now halved --muster -N2 --ntasks-per-node=2 -- --log-level info >"$JOBS/halved.log"
+    grep -E 'scaling: [2-9][0-9]% of a step waits .* ms on rank [123] on n[12], .*rank 0 on n1 computes [0-9.]+ ms longer than that one' \
+        "$JOBS/halved.log"
+    train_equals_reference halved
 }
 
 @test "a second writer on the same checkpoint directory is refused by the name of the first, which goes on unharmed" {

@@ -181,7 +181,8 @@ static struct ddp *create(struct comm *comm, const struct job *job, struct err *
 
 static struct ddp_control control_for(struct comm *comm, uint64_t step)
 {
-	return (struct ddp_control){ .step = step, .sample_hash = 1000 + (uint64_t)comm_rank(comm) };
+	return (struct ddp_control){ .step = step, .sample_hash = 1000 + (uint64_t)comm_rank(comm),
+		.waited = comm_rank(comm) ? 9 - comm_rank(comm) : 3.5 };
 }
 
 /* The own elements are reduced; spread they are everywhere. */
@@ -235,6 +236,8 @@ static int body_canonical(struct comm *comm, void *arg, struct err *err)
 		WORLD_CHECK(result.valid == job->valid);
 		WORLD_CHECK(result.stop == 0 && result.fault == 0 && result.fault_rank == -1);
 		WORLD_CHECK(result.sample_hash == 1000 * world + world * (world - 1) / 2);
+		WORLD_CHECK(result.waited_most.rank == (world > 1) && result.waited_most.seconds == (world > 1 ? 8 : 3.5));
+		WORLD_CHECK(result.waited_least.rank == (world > 6 ? (int)world - 1 : 0));
 	}
 	ddp_destroy(ddp);
 	return 0;
