@@ -137,7 +137,8 @@ is_plain_user() {
 cp /proc/\$\$/status $JOBS/seen.status
 tr '\\0' '\\n' </proc/\$\$/environ >$JOBS/seen.environ
 { readlink /proc/\$\$/cwd; cat /proc/\$\$/oom_score_adj; ps -o sid= -p \$\$ | tr -d ' '; echo \$\$; } >$JOBS/seen.rest
-ls -l /proc/\$\$/fd | sed -n 's/.* \\([0-9]*\\) -> /\\1 /p' >$JOBS/seen.fd
+(ls -l /proc/\$\$/fd >$JOBS/seen.ls)
+exit 0
 END
     chmod 755 "$JOBS/probe"
     plugin optional "$PLUGIN" "requeue=$JOBS/probe"
@@ -151,7 +152,9 @@ END
     [ "$(sort "$JOBS/seen.environ" | grep -v '^PWD=')" = "$(printf '%s\n' PATH=/usr/bin:/bin "SLURM_CONF=$conf")" ]
     mapfile -t rest <"$JOBS/seen.rest"
     [ "${rest[0]} ${rest[1]}" = "/ 0" ] && [ "${rest[2]}" = "${rest[3]}" ]
-    # 10 is the shell's own: the script.
+    # 10 is the shell's own: the script. (A pipe behind ls would be another for a moment, so would its output outside of a subshell.)
+    sed -n 's/.* \([0-9]*\) -> /\1 /p' "$JOBS/seen.ls" >"$JOBS/seen.fd"
+    [ "$(wc -l <"$JOBS/seen.fd")" -ge 3 ]
     not grep -vE '^(0 /dev/null|[12] pipe:.*|10 .*/probe)$' "$JOBS/seen.fd"
 
     # Nor can another process of the user's take a helper over.
