@@ -2,6 +2,7 @@
 /* Who was started by mpirun, torchrun or a step of srun has said so in `ident`. */
 #include "common/alone.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,31 @@ static int64_t number_of(const char *name, ident_env *env, void *arg)
 	const char *text = env(name, arg);
 	int64_t value;
 	return text && number_whole(text, 1, MOST, &value) ? value : 0;
+}
+
+static bool is_of_word(char c)
+{
+	return isalnum((unsigned char)c) || c == '_' || c == '-';
+}
+
+/* As a whole word, behind whatever path. */
+static bool has_word(const char *text, const char *word)
+{
+	const size_t length = strlen(word);
+	for (const char *at = text; (at = strstr(at, word)); at++)
+		if ((at == text || (!is_of_word(at[-1]) && at[-1] != '.')) && !is_of_word(at[length]))
+			return true;
+	return false;
+}
+
+bool alone_names_launcher(const char *text)
+{
+	static const char *const words[] = { "mpirun", "mpiexec", "orterun", "prterun", "prun", "torchrun", "torch.distributed.run",
+		"torch.distributed.launch", "accelerate", "deepspeed", "horovodrun" };
+	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+		if (has_word(text, words[i]))
+			return true;
+	return false;
 }
 
 bool alone_job_is_larger(ident_env *env, void *arg, char *out, size_t size)

@@ -11,6 +11,9 @@
 
 #define ALONE_REMEDY "write srun before it (sbatch and salloc start it once)"
 
+/* Whether a text (a script, a word of a command line) names a program that starts ranks itself: mpirun, torchrun, … */
+bool alone_names_launcher(const char *text);
+
 /* Whether a job was given several nodes or tasks, as its environment says. `out` gets "4 nodes and 8 tasks". */
 bool alone_job_is_larger(ident_env *env, void *arg, char *out, size_t size);
 

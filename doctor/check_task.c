@@ -74,7 +74,7 @@ void check_gpu_idle(const struct check *check, const struct checkup *checkup, st
 	for (int i = 0; i < checkup->count; i++) {
 		const struct facts *task = &checkup->tasks[i];
 		bool spread = seen(task) > 0 && seen(task) < task->gpus && seen(task) * task->local_world_size >= task->gpus;
-		if (task->in_step && task->gpus > task->local_world_size && !spread)
+		if (task->in_step && task->gpus > task->local_world_size && !spread && !task->gpus_all_used)
 			findings_add(findings, check, i, number(task->gpus).text, "%d task%s a node and %d GPUs", task->local_world_size,
 				task->local_world_size == 1 ? "" : "s", task->gpus);
 	}

@@ -28,6 +28,7 @@ struct facts {
 	int gpus;                /* that the step has on this node */
 	bool gpus_asked;         /* the job, or the step, asked for some by an option that Slurm hands on (--gpus…, not --gres) */
 	bool gpus_hidden;        /* a list of devices is set, and it names none */
+	bool gpus_all_used;      /* whatever the number of tasks; the preflight's alone, which judges what was not asked about */
 	bool gpus_may_share;     /* shards, MPS, or NCCL was told that ranks share one */
 	char visible[1024];      /* CUDA_VISIBLE_DEVICES, else ROCR_VISIBLE_DEVICES: numbers or UUIDs */
 	char device_told[64];    /* LOCAL_RANK, by which PyTorch scripts choose theirs */

@@ -108,7 +108,7 @@ static void tell_of_others(const struct first_end *state, char *out, size_t size
 {
 	int others = state->first.world - 1;
 	out[0] = '\0';
-	if (task_end_blame(state->first.wait_status) == TASK_BLAME_LOST || state->own > 1 || others == 0)
+	if (state->others_go_on || task_end_blame(state->first.wait_status) == TASK_BLAME_LOST || state->own > 1 || others == 0)
 		return;
 	if (others == 1)
 		snprintf(out, size, "; the other was stopped for it");

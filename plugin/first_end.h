@@ -34,6 +34,7 @@ enum end_message end_read(const char *bytes, size_t size, const char *secret, st
 /* What is known of a step's end; all zero at first. A value. */
 struct first_end {
 	bool found, told, running;
+	bool others_go_on; /* the step is not ended for a failure (--kill-on-bad-exit=0) */
 	struct task_report first;
 	int own; /* nodes on which a task has failed by itself */
 };

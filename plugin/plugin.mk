@@ -10,6 +10,7 @@ plugin_sources = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c 
 	common/err.c common/err.h \
 	common/hostlist.c common/hostlist.h \
 	common/ident.c common/ident.h \
+	common/io.c common/io.h \
 	common/last_words.c common/last_words.h \
 	common/listen.c common/listen.h \
 	common/number.c common/number.h \

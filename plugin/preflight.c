@@ -57,6 +57,7 @@ struct task {
 	preflight_say *say;
 	void *arg;
 	enum preflight_mode mode;
+	bool launches;
 };
 
 /* The environment as Slurm made it: what an outer launcher left is not part of who the task is. */
@@ -76,6 +77,8 @@ static bool look(struct task *task, struct facts *facts)
 	facts_probe_limits(facts);
 	facts_probe_interfaces(facts);
 	facts_probe_port(facts);
+	/* The one task of a step may drive all GPUs: the step's size does not tell. */
+	facts->gpus_all_used = task->launches || facts->world_size == 1;
 	/* A single task in a larger job is meant so: it prepares something. */
 	if (facts->world_size == 1 && (facts->job_nodes > 1 || facts->job_tasks > 1)) {
 		facts->job_nodes = facts->job_tasks = facts->gpus = -1;
@@ -121,9 +124,9 @@ static enum verdict wait_for_verdict(struct preflight *shared)
 	return (enum verdict)verdict;
 }
 
-bool preflight_task(struct preflight *shared, enum preflight_mode mode, ident_env *env, preflight_say *say, void *arg)
+bool preflight_task(struct preflight *shared, enum preflight_mode mode, bool launches, ident_env *env, preflight_say *say, void *arg)
 {
-	struct task task = { env, say, arg, mode };
+	struct task task = { env, say, arg, mode, launches };
 	struct facts own;
 	if (!shared || mode == PREFLIGHT_MODE_OFF || !look(&task, &own) || own.local_world_size != shared->tasks)
 		return true;

@@ -143,6 +143,29 @@ enum spank_choice spank_args_scan(char *const *argv, int argc)
 	return choice;
 }
 
+/* As srun reads the value of that option: a number, where one is given. -1: another option. */
+static int kill_value(const char *word)
+{
+	static const char name[] = "--kill-on-bad-exit";
+	size_t length = strcspn(word, "=");
+	if (word[0] == '-' && word[1] == 'K')
+		return word[2] ? atoi(word + 2) != 0 : 1;
+	/* getopt_long takes a beginning that is no other option's. */
+	if (length < strlen("--kill") || length > strlen(name) || strncmp(word, name, length) != 0)
+		return -1;
+	return word[length] ? atoi(word + length + 1) != 0 : 1;
+}
+
+int spank_args_kill_on_bad_exit(char *const *argv, int argc, const char *variable)
+{
+	int kills = variable ? atoi(variable) != 0 : -1;
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		int value = kill_value(argv[i]);
+		kills = value < 0 ? kills : value;
+	}
+	return kills;
+}
+
 #define INHERITED_PREFIX "SLURM_SPANK__SLURM_SPANK_OPTION_muster_"
 
 /* Slurm turns what can't stand in a variable's name into underscores. */

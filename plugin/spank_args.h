@@ -38,6 +38,10 @@ enum spank_choice spank_args_option(void);
 /* The same from a command line that Slurm has not processed yet: the last of them before "--". */
 enum spank_choice spank_args_scan(char *const *argv, int argc);
 
+/* Whether srun is to end a step for a task's bad exit: what its command line says last, else what SLURM_KILL_BAD_EXIT does;
+ * -1: neither. NULL for a variable that is not set. */
+int spank_args_kill_on_bad_exit(char *const *argv, int argc, const char *variable);
+
 /* Slurm carries an option of sbatch to the srun commands of its script in a variable, and takes that for the option
  * itself. `env` reads a variable. */
 enum spank_choice spank_args_inherited(ident_env *env, void *arg);

@@ -24,6 +24,7 @@ static struct {
 	enum spank_choice early;
 	bool defaults_set, interactive;
 	bool is_part; /* the step is to be a part of its job */
+	int kills;    /* it ends for a task's bad exit; -1: the site says */
 	struct end_channel ends;
 } srun = { .ends.fd = -1 };
 
@@ -80,6 +81,7 @@ static enum spank_choice scan_command_line(bool *interactive, bool *mpi)
 		*mpi |= strncmp(argv[i], "--mpi", 5) == 0;
 		srun.is_part |= makes_part(argv[i]);
 	}
+	srun.kills = spank_args_kill_on_bad_exit(argv, argc, NULL);
 	return spank_args_scan(argv, argc);
 }
 
@@ -175,15 +177,27 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 		set_defaults(mpi);
 	if (srun.defaults_set && !srun.interactive)
 		tell_job_tasks();
+	if (srun.kills < 0)
+		srun.kills = spank_args_kill_on_bad_exit(NULL, 0, getenv("SLURM_KILL_BAD_EXIT"));
 	return 0;
 }
 
-/* The ports that the site lets srun listen on; NULL: any. slurm_conf is no public symbol, but the plugin only loads into the
- * Slurm release that it was built for. */
+/* slurm_conf is no public symbol, but the plugin only loads into the Slurm release that it was built for. */
+static const slurm_conf_t *site(void)
+{
+	return dlsym(RTLD_DEFAULT, "slurm_conf");
+}
+
+/* The ports that the site lets srun listen on; NULL: any. */
 static const uint16_t *port_range(void)
 {
-	const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
-	return conf ? conf->srun_port_range : NULL;
+	return site() ? site()->srun_port_range : NULL;
+}
+
+/* Whether ranks go on when another one has failed. */
+static bool others_go_on(void)
+{
+	return srun.kills < 0 ? site() && !site()->kill_on_bad_exit : !srun.kills;
 }
 
 /* From before the step is made, since a step of several components takes the environment of this moment. */
@@ -219,7 +233,7 @@ int spank_srun_post_opt(spank_t spank)
 
 int spank_srun_exit(void)
 {
-	struct first_end state = { 0 };
+	struct first_end state = { .others_go_on = others_go_on() };
 	char line[600];
 	end_channel_collect(&srun.ends, COLLECT_SECONDS, &state);
 	if (first_end_line(&state, line, sizeof line))

@@ -4,6 +4,7 @@
  * Whatever fails is reported from task_init, which ends the task: from init and post_opt it would drain the node
  * (spank(8)). */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <slurm/slurm.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,8 +15,10 @@
 #include <unistd.h>
 
 #include "common/alone.h"
+#include "common/auto.h"
 #include "common/clock.h"
 #include "common/hostlist.h"
+#include "common/io.h"
 #include "common/run_as_user.h"
 #include "plugin/preflight.h"
 #include "plugin/job_folder.h"
@@ -25,6 +28,7 @@
 #include "plugin/spank_end.h"
 #include "plugin/task_end.h"
 
+#define SCRIPT_MAX (1 << 20) /* bytes of a job's script that is looked into */
 #define HELPER_SECONDS 10.0  /* how long the end of a task may wait for muster-requeue */
 #define HELPER_DEADLINE "9"
 #define FIRST_NODE_SECONDS 10.0 /* how long the start of a step may wait for the controller's answer */
@@ -238,10 +242,28 @@ static _Noreturn void stop_task(const struct err *why)
 	_exit(EXIT_USAGE);
 }
 
+/* Whether the command line of this task, or the script that it is, starts ranks without srun. It is the user who reads it. */
+static bool starts_ranks(spank_t spank, bool is_script)
+{
+	char **argv = NULL;
+	int argc = 0;
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	if (spank_get_item(spank, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS)
+		return false;
+	for (int i = 0; i < argc; i++)
+		if (alone_names_launcher(argv[i]))
+			return true;
+	return is_script && argc > 0 && io_read_file(AT_FDCWD, argv[0], SCRIPT_MAX, &text, &size, NULL) == 0 &&
+		alone_names_launcher(text);
+}
+
 int spank_stepd_task_init(spank_t spank)
 {
 	struct err err;
 	struct rank_env_place place = { (int)attempt_of(spank), stepd.master[0] ? stepd.master : NULL, stepd.master_error.text };
+	if (stepd.wanted && item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT && starts_ranks(spank, true))
+		job_folder_mark_step(stepd.args.run, item(spank, S_JOB_ID));
 	if (!stepd.wanted || !is_task_step(spank))
 		return 0;
 	if (stepd.args_failed)
@@ -250,7 +272,7 @@ int spank_stepd_task_init(spank_t spank)
 		stop_task(&err);
 	set_service(spank);
 	spank_end_task_init(spank);
-	if (!preflight_task(stepd.preflight, preflight_mode(spank), task_env, say, spank))
+	if (!preflight_task(stepd.preflight, preflight_mode(spank), starts_ranks(spank, false), task_env, say, spank))
 		_exit(EXIT_USAGE);
 	return 0;
 }

@@ -141,6 +141,9 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     # What only warns is said once, not by each node.
     plugin_says 0 1 "muster: warning: gpu-idle: rank 0 on n1: 1 task a node and 2 GPUs" -N4 -n4 --gres=gpu:2 true
     [ "$(grep -c gpu-idle <<<"$output")" -eq 1 ]
+    # One process may drive all of them, and so may what it starts.
+    plugin_says 0 0 muster: -N1 -n1 --gres=gpu:2 true
+    plugin_says 0 0 muster: -N2 -n2 --gres=gpu:2 bash -c : torchrun
     plugin_says 0 0 muster: -N4 --ntasks-per-node=2 --gpus-per-task=1 true
     cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so" preflight=off
     plugin_says 0 0 muster: -N1 -w n1 -n3 --gres=gpu:1 true

@@ -53,6 +53,18 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
     grep -q 'task 0: Exited with exit code 69' "$JOBS/behind"
 }
 
+@test "the others of a rank that failed are not said to have been stopped where they go on" {
+    # shellcheck disable=SC2016
+    local fails='[ $RANK = 2 ] && exit 1; sleep 1'
+    begin option --kill-on-bad-exit=0 -N2 --ntasks-per-node=2 bash -c "$fails"
+    begin short -K0 -N2 --ntasks-per-node=2 bash -c "$fails"
+    SLURM_KILL_BAD_EXIT=0 begin variable -N2 --ntasks-per-node=2 bash -c "$fails"
+    SLURM_KILL_BAD_EXIT=0 begin overruled -K -N2 --ntasks-per-node=2 bash -c '[ $RANK = 2 ] && exit 1; exec sleep 40'
+    wait
+    for case in option short variable; do said $case "2 on n? exited with status 1, the first of 4 ranks to fail"; done
+    said overruled "2 on n? exited with status 1$others"
+}
+
 @test "the line has what a program of ours said last, also when it is killed" {
     begin alone -n1 muster-train --data missing.bin --ckpt-dir run
     begin late -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 40; exec muster-rdzv -t 1'

@@ -70,6 +70,10 @@ END
     # shellcheck disable=SC2086
     for each in "${!does[@]}"; do id[$each]=$(job_submit --muster -N2 -n4 script ${does[$each]}); done
     id[one]=$(job_submit --muster -N1 -n1 script muster-rdzv)
+    # It starts ranks itself, by its command or in its text.
+    id[mpirun]=$(job_submit --muster -N1 -n4 script mpirun -n 2 muster-rdzv)
+    printf '#!/bin/bash\ntorchrun() { "$@"; }\ntorchrun true\n' >"$JOBS/launcher" && chmod 755 "$JOBS/launcher"
+    id[launcher]=$(job_submit --muster -N2 -n4 launcher)
     id[killed]=$(job_submit --muster -N2 -n4 script bash -c 'kill -9 $$')
     for each in "${!id[@]}"; do
         job_wait "${id[$each]}" 60 COMPLETED FAILED
@@ -81,7 +85,8 @@ END
         *) says 0 "$alone" ;;
         esac
         case $each in
-        steps | one | killed) says 0 "srun-missing" ;;
+        mpirun) says 0 srun && says 1 " 1/2 " ;;
+        steps | one | killed | launcher) says 0 "srun-missing" ;;
         *) says 1 "$script: what it started ran once, on n1 alone, and the job has 2 nodes and 4 tasks: write srun" ;;
         esac
     done

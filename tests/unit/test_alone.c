@@ -73,12 +73,25 @@ static void what_is_meant_so(void **state)
 	assert_false(alone(hostile));
 }
 
+static void launchers_that_start_ranks_themselves(void **state)
+{
+	static const char *const named[] = { "mpirun", "/usr/bin/mpirun.openmpi", "#!/bin/sh\nexec mpiexec -n 4 ./a\n",
+		"python3 -m torch.distributed.run x.py", "torchrun --standalone x.py", "accelerate launch x.py", "(prterun -n 2 x)" };
+	static const char *const others[] = { "", "python3 train.py", "srun ./a", "my-mpirun", "mpirun_log", "notorchrun x", "accelerate_it",
+		"x.prun" };
+	for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
+		assert_true(alone_names_launcher(named[i]));
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+		assert_false(alone_names_launcher(others[i]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_script_of_a_larger_job),
 		cmocka_unit_test(the_shell_of_salloc_on_a_node),
 		cmocka_unit_test(what_is_meant_so),
+		cmocka_unit_test(launchers_that_start_ranks_themselves),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,6 +141,11 @@ static void the_line_says_it_all(void **state)
 	assert_true(first_end_line(&end, line, sizeof line));
 	assert_string_equal(line, "rank 5 on n3 was killed by signal 9 (Killed), the first of 8 ranks to fail; it last said "
 		"\"step 120\"; the 7 others were stopped for it");
+	end.others_go_on = true;
+	assert_true(first_end_line(&end, line, sizeof line));
+	assert_string_equal(line, "rank 5 on n3 was killed by signal 9 (Killed), the first of 8 ranks to fail; it last said "
+		"\"step 120\"");
+	end.others_go_on = false;
 	end.first.world = 2;
 	assert_true(first_end_line(&end, line, sizeof line));
 	assert_non_null(strstr(line, "; the other was stopped"));

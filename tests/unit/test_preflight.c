@@ -23,6 +23,7 @@ struct node {
 	const char *node_rank, *gpus, *visible[TASKS], *job_nodes, *job_tasks;
 	int absent; /* a task that never comes; -1: all come */
 	enum preflight_mode mode;
+	bool launches;
 };
 
 struct task {
@@ -69,7 +70,7 @@ static int run(const struct node *node)
 		struct task task = { node, i, lines };
 		pids[i] = fork();
 		if (pids[i] == 0)
-			_exit(i != node->absent && !preflight_task(shared, node->mode, task_env, say, &task));
+			_exit(i != node->absent && !preflight_task(shared, node->mode, node->launches, task_env, say, &task));
 	}
 	for (int i = 0; i < TASKS; i++) {
 		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
@@ -135,6 +136,16 @@ static void what_only_warns_stops_nothing(void **state)
 	assert_null(strstr(said, "MUSTER_PREFLIGHT"));
 }
 
+static void whoever_starts_ranks_itself_uses_all_gpus(void **state)
+{
+	struct node node = { .gpus = "4", .visible = { "0,1,2,3", "0,1,2,3", "0,1,2,3" }, .absent = -1, .mode = PREFLIGHT_MODE_ON };
+	assert_int_equal(run(&node), 0);
+	assert_int_equal(strncmp(said, "warning: gpu-idle: ranks 0-2 on n1: 3 tasks a node and 4 GPUs: ", 62), 0);
+	node.launches = true;
+	assert_int_equal(run(&node), 0);
+	assert_string_equal(said, "");
+}
+
 static void a_task_that_never_comes_holds_nobody_for_long(void **state)
 {
 	const struct node node = { .gpus = "2", .visible = { "0,1", "0,1", "0,1" }, .absent = 1, .mode = PREFLIGHT_MODE_ON };
@@ -152,8 +163,8 @@ static void memory_is_for_a_number_of_tasks_that_can_be(void **state)
 	/* Another number of tasks than the step says: no check. */
 	const struct node node = { .gpus = "2", .absent = -1, .mode = PREFLIGHT_MODE_ON };
 	struct task task = { &node, 2, stderr };
-	assert_true(preflight_task(preflight_share(2), PREFLIGHT_MODE_ON, task_env, say, &task));
-	assert_true(preflight_task(NULL, PREFLIGHT_MODE_ON, task_env, say, &task));
+	assert_true(preflight_task(preflight_share(2), PREFLIGHT_MODE_ON, false, task_env, say, &task));
+	assert_true(preflight_task(NULL, PREFLIGHT_MODE_ON, false, task_env, say, &task));
 }
 
 static void modes_have_words(void **state)
@@ -172,6 +183,7 @@ int main(void)
 		cmocka_unit_test(too_few_gpus_end_every_task_with_one_line),
 		cmocka_unit_test(two_of_three_on_one_gpu_are_named),
 		cmocka_unit_test(what_only_warns_stops_nothing),
+		cmocka_unit_test(whoever_starts_ranks_itself_uses_all_gpus),
 		cmocka_unit_test(a_task_that_never_comes_holds_nobody_for_long),
 		cmocka_unit_test(memory_is_for_a_number_of_tasks_that_can_be),
 		cmocka_unit_test(modes_have_words),
