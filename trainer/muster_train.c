@@ -483,9 +483,7 @@ int main(int argc, char **argv)
 		return fail(&run, rc, &err);
 	int status = EXIT_OK;
 	if (!finished_already(&run)) {
-		if (run.ident.rank == 0)
-			report_start(&run);
-		if ((rc = train_loop(&run, &end, &err)) < 0 || (status = rc = close_run(&run, &end, &err)) < 0)
+		if ((rc = report_start(&run, &err)) < 0 || (rc = train_loop(&run, &end, &err)) < 0 || (status = rc = close_run(&run, &end, &err)) < 0)
 			return fail(&run, rc, &err);
 		end_trace(&run);
 	}

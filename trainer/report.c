@@ -3,9 +3,12 @@
 #include "trainer/report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
+#include "common/auto.h"
 #include "common/build_id.h"
 #include "trainer/numerics.h"
 
@@ -14,17 +17,56 @@ static void line(const char *name, const char *value)
 	printf("  %-20s %s\n", name, value);
 }
 
-static void report_memory(const struct run *run)
+/* Bytes that a rank has for something. */
+enum { MEMORY_WEIGHTS, MEMORY_MOMENTS, MEMORY_GRADIENTS, MEMORY_SNAPSHOTS, MEMORY_RESIDENT, MEMORY_PARTS };
+
+static const char *const memory_names[MEMORY_PARTS] = { "weights", "moments", "gradients", "snapshots", "resident now" };
+
+struct memory {
+	uint64_t bytes[MEMORY_PARTS];
+};
+
+static struct memory memory_of(const struct run *run)
 {
-	char text[200];
 	struct rusage usage;
-	double copy = run->saver ? (double)saver_memory(run->saver) : 0;
 	getrusage(RUSAGE_SELF, &usage);
-	snprintf(text, sizeof text, "%.1f MB weights, %.1f MB moments, %.1f MB gradients, %.1f MB snapshots on rank 0; %.1f MB "
-		"resident now", (double)(state_bytes(&run->state) - state_moment_bytes(&run->state)) * 1e-6,
-		(double)state_moment_bytes(&run->state) * 1e-6, (double)ddp_memory(run->ddp) * 1e-6, copy * 1e-6,
-		(double)usage.ru_maxrss * 1.024e-3);
-	line("memory of a rank", text);
+	return (struct memory){ .bytes = {
+		[MEMORY_WEIGHTS] = state_bytes(&run->state) - state_moment_bytes(&run->state),
+		[MEMORY_MOMENTS] = state_moment_bytes(&run->state),
+		[MEMORY_GRADIENTS] = ddp_memory(run->ddp),
+		[MEMORY_SNAPSHOTS] = run->saver ? saver_memory(run->saver) : 0,
+		[MEMORY_RESIDENT] = (uint64_t)usage.ru_maxrss * 1024,
+	} };
+}
+
+/* "12.6 MB", or the least and the most of all ranks: "6.3 to 6.7 MB". */
+static int memory_text(const struct memory *all, int ranks, int part, char *out, size_t size)
+{
+	double least = (double)all[0].bytes[part] * 1e-6, most = least;
+	for (int rank = 1; rank < ranks; rank++) {
+		least = fmin(least, (double)all[rank].bytes[part] * 1e-6);
+		most = fmax(most, (double)all[rank].bytes[part] * 1e-6);
+	}
+	if (most - least < 0.05)
+		return snprintf(out, size, "%.1f MB %s", most, memory_names[part]);
+	return snprintf(out, size, "%.1f to %.1f MB %s", least, most, memory_names[part]);
+}
+
+/* Collective: a rank's shares of slots, moments and saves are its own. */
+static int compare_memory(const struct run *run, char *text, size_t size, struct err *err)
+{
+	const struct memory mine = memory_of(run);
+	AUTO_FREE struct memory *all = calloc((size_t)run->ident.world_size, sizeof *all);
+	size_t n = 0;
+	if (!all)
+		return err_set(err, "memory: couldn't compare the ranks: out of memory");
+	if (comm_wait(run->comm, comm_allgather(run->comm, "memory of the ranks", &mine, all, sizeof mine), err) < 0)
+		return -1;
+	for (int part = 0; part < MEMORY_PARTS && n < size; part++) {
+		n += (size_t)snprintf(text + n, size - n, "%s", part ? ", " : "");
+		n += n < size ? (size_t)memory_text(all, run->ident.world_size, part, text + n, size - n) : 0;
+	}
+	return 0;
 }
 
 /* What the number of ranks costs, where it costs something. */
@@ -53,10 +95,14 @@ static void report_cost(const struct run *run)
 	line("shares", text);
 }
 
-void report_start(const struct run *run)
+int report_start(const struct run *run, struct err *err)
 {
 	const struct settings *settings = &run->settings;
-	char text[300], hex[HASH_HEX_SIZE], files[40] = "";
+	char text[300], memory[400], hex[HASH_HEX_SIZE], files[40] = "";
+	if (compare_memory(run, memory, sizeof memory, err) < 0)
+		return -1;
+	if (run->ident.rank != 0)
+		return 0;
 	printf("Parameters in force\n");
 	settings_print(settings, stdout);
 	printf("This run\n");
@@ -81,7 +127,7 @@ void report_start(const struct run *run)
 	snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, ops_cpu_isa(), ops_cpu_versions(),
 		build_id());
 	line("numerics", text);
-	report_memory(run);
+	line("memory of a rank", memory);
 	snprintf(text, sizeof text, "step %" PRIu64 " of %lld", run->state.step + 1, (long long)settings->steps);
 	line("begins with", text);
 	if (settings->comm == DDP_COMM_NONE)
@@ -89,6 +135,7 @@ void report_start(const struct run *run)
 	if (settings->comm == DDP_COMM_REPLAY)
 		line("measurement", "--comm replay: exchanges without a model, nothing is trained or saved");
 	fflush(stdout);
+	return 0;
 }
 
 static int digits(uint64_t number)

@@ -6,7 +6,8 @@
 #include "trainer/metrics.h"
 #include "trainer/run.h"
 
-void report_start(const struct run *run);
+/* Collective, before the first step. */
+int report_start(const struct run *run, struct err *err);
 void report_step(const struct run *run, const struct metrics_step *step);
 void report_validation(const struct run *run, uint64_t step, float loss);
 
