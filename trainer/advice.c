@@ -21,9 +21,10 @@ __attribute__((format(printf, 2, 3))) static void add(char *out, const char *for
 static void write_line(const struct advice *advice, const struct advice_facts *facts, const struct advice_waits *waits, char *out)
 {
 	const double step = 1e3 / WINDOW; /* seconds of all to milliseconds of one */
+	const double share = waits->most / advice->seconds; /* of another rank's step, which may have ended a little earlier */
 	*out = '\0';
 	add(out, "scaling: %.0f%% of a step waits for communication or slower ranks (%.3g of %.3g ms on %s, steps %d to %d of this "
-		"attempt): ", 100 * waits->most / advice->seconds, step * waits->most, step * advice->seconds, waits->most_who, WARM_UP + 1,
+		"attempt): ", share < 1 ? 100 * share : 100, step * waits->most, step * advice->seconds, waits->most_who, WARM_UP + 1,
 		WARM_UP + WINDOW);
 	if (!facts->uneven && waits->most - waits->least > ALLOWED * advice->seconds)
 		add(out, "%s computes %.3g ms longer than that one: look at what else uses its node and its CPUs (muster-doctor), or leave it "
