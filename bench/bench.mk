@@ -18,4 +18,5 @@ EXTRA_DIST += bench/checkpoint.sh bench/checkpoint.py bench/checkpoint_disk.py b
 EXTRA_DIST += bench/launch.sh bench/launch.py bench/launch_torch.py \
 	bench/results/launch-2026-11-21.txt bench/results/launch-2026-11-21.svg
 EXTRA_DIST += bench/results/train-cpu-2026-11-21.txt bench/results/checkpoint-2026-11-21.txt
+EXTRA_DIST += bench/overlap.sh bench/overlap.py bench/overlap_torch.py bench/overlap_trace.py
 # End of bench.mk

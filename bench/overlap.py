@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures how much of a step's communication is hidden: called by overlap.sh, which has the usage, in network, mount and process
+namespaces of its own.
+
+A node is a network namespace; two are joined by one link, four by a switch, and each sends at a rate that is chosen so that
+communication takes a given multiple of computing, and measured with a transfer both ways. Runs take turns: --comm none
+(computing, and when each bucket is ready), --comm replay (the time of each bucket), the training itself with default buckets, the
+same with --zero 1 and small buckets (the same bits), and PyTorch's steps with and without exchange. Exposed communication is
+what a step takes longer than without any."""
+import argparse
+import os
+import random
+import re
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from overlap_trace import Bound, Trace
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SHAPE = {"layers": 4, "width": 384, "heads": 6, "context": 256, "vocabulary": 6144}
+BATCH = 6          # samples of a rank
+ZERO = ("--zero", "1", "--bucket-mb", "4")  # what is advised where communication is much
+WARM_UP = 2        # steps of a run that do not count
+LIMIT = 240        # seconds of a run
+QUEUE = 0.02       # seconds of a link's queue
+AIM_BOUND, AIM_TORCH, AIM_EXPOSED, MUCH = 1.1, 1.0, 0.5, 0.25
+
+
+def sh(*command):
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False)
+    if done.returncode:
+        sys.exit(f"overlap: {' '.join(map(str, command))}: {done.stdout.strip()}")
+
+
+class Network:
+    """Nodes n0 … with an interface "wire" each."""
+
+    def __init__(self, nodes):
+        self.nodes = nodes
+        self.ports = [(f"n{node}", "wire") for node in range(nodes)]
+        for node in range(nodes):
+            sh("ip", "netns", "add", f"n{node}")
+            sh("ip", "-n", f"n{node}", "link", "set", "lo", "up")
+        if nodes == 2:
+            sh("ip", "link", "add", "name", "wire", "netns", "n0", "type", "veth", "peer", "name", "wire", "netns", "n1")
+        else:
+            self.add_switch()
+        for node in range(nodes):
+            sh("ip", "-n", f"n{node}", "addr", "add", f"{self.address(node)}/24", "dev", "wire")
+            sh("ip", "-n", f"n{node}", "link", "set", "wire", "up")
+
+    def add_switch(self):
+        sh("ip", "netns", "add", "switch")
+        sh("ip", "-n", "switch", "link", "add", "bridge", "type", "bridge")
+        sh("ip", "-n", "switch", "link", "set", "bridge", "up")
+        for node in range(self.nodes):
+            sh("ip", "link", "add", "name", "wire", "netns", f"n{node}", "type", "veth", "peer", "name", f"port{node}", "netns",
+               "switch")
+            sh("ip", "-n", "switch", "link", "set", f"port{node}", "master", "bridge", "up")
+            self.ports.append(("switch", f"port{node}"))
+
+    @staticmethod
+    def address(node):
+        return f"10.77.0.{node + 1}"
+
+    def shape(self, rate):
+        """Every port sends at so many bytes a second."""
+        for namespace, port in self.ports:
+            sh("tc", "-n", namespace, "qdisc", "replace", "dev", port, "root", "tbf", "rate", f"{rate * 8:.0f}bit", "burst",
+               "128kb", "latency", f"{QUEUE * 1e3:.0f}ms")
+
+    def remove(self):
+        for node in range(self.nodes):
+            sh("ip", "netns", "del", f"n{node}")
+        if self.nodes > 2:
+            sh("ip", "netns", "del", "switch")
+
+    def measure(self, rate):
+        """Bytes a second that both ends of a connection between n0 and n1 receive while they send, for about a second."""
+        command = [sys.executable, os.path.abspath(__file__), "--transfer", self.address(0), str(int(rate))]
+        ends = [subprocess.Popen(["ip", "netns", "exec", f"n{node}", *command, str(node)], stdout=subprocess.PIPE, text=True)
+                for node in (0, 1)]
+        return min(float(end.communicate(timeout=60)[0]) for end in ends)
+
+
+def transfer(address, count, node):
+    """One end of Network.measure: prints the bytes a second that came."""
+    if node == 0:
+        with socket.create_server((address, 7000)) as server:
+            connection = server.accept()[0]
+    else:
+        for _ in range(100):
+            try:
+                connection = socket.create_connection((address, 7000), timeout=1)
+                break
+            except OSError:
+                time.sleep(0.05)
+    connection.settimeout(30)
+    block, got, begun = bytes(1 << 20), 0, time.perf_counter()
+    sender = threading.Thread(target=lambda: [connection.sendall(block[:count - at]) for at in range(0, count, len(block))])
+    sender.start()
+    while got < count:
+        got += len(connection.recv(1 << 20))
+    print(count / (time.perf_counter() - begun))
+    sender.join()
+
+
+class Bench:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.network, self.runs = None, 0
+        self.cpus = sorted(os.sched_getaffinity(0))
+        random.seed(1)
+        with open(self.path("tokens.u16"), "wb") as file:
+            for _ in range(400):
+                file.write(struct.pack("<1000H", *(random.randrange(SHAPE["vocabulary"]) for _ in range(1000))))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def pinned(self, node, *command):
+        return ["ip", "netns", "exec", f"n{node}", "taskset", "-c", str(self.cpus[node % len(self.cpus)]), *command]
+
+    def train(self, comm, steps, trace=True, batch=BATCH, more=()):
+        """A run of WARM_UP and `steps` steps. Returns its trace (None without), rank 0's output, and all ranks' CPU seconds."""
+        ranks = self.network.nodes
+        self.runs += 1
+        name = self.path(f"run{self.runs}")
+        command = [self.options.muster_train, "--data", self.path("tokens.u16"), "--threads", 1, "--global-batch", batch * ranks,
+                   "--microbatch", batch, "--steps", WARM_UP + steps, "--bucket-mb", self.options.bucket_mb, "--comm", comm,
+                   "--check-replicas" if comm == "real" else "--log-level", 0 if comm == "real" else "info", *more]
+        for word, value in SHAPE.items():
+            command += [f"--{word}", value]
+        if trace:
+            command += ["--trace", f"{name}.json", "--trace-steps", f"{WARM_UP + 1}-{WARM_UP + steps}"]
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1", MUSTER_IFNAME="wire",
+                           MUSTER_RDZV_DIR=self.folder, MUSTER_RDZV_ID=str(self.runs), WORLD_SIZE=str(ranks),
+                           GROUP_WORLD_SIZE=str(ranks), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
+        before = os.times()
+        processes = []
+        for rank in range(ranks):
+            with open(f"{name}.{rank}", "w", encoding="utf-8") as out:
+                processes.append(subprocess.Popen(self.pinned(rank, *map(str, command)), stdout=out, stderr=out,
+                                                  env=dict(environment, RANK=str(rank), GROUP_RANK=str(rank))))
+        for rank, process in enumerate(processes):
+            if process.wait(LIMIT):
+                with open(f"{name}.{rank}", encoding="utf-8") as out:
+                    sys.exit(f"overlap: rank {rank} of --comm {comm} ended with {process.returncode}: {out.read()[-800:]}")
+        after = os.times()
+        cpu = after.children_user + after.children_system - before.children_user - before.children_system
+        with open(f"{name}.0", encoding="utf-8") as out:
+            return Trace(f"{name}.json") if trace else None, out.read(), cpu
+
+
+class Torch:
+    """PyTorch's two ranks, which stay and answer."""
+
+    def __init__(self, bench):
+        environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OMP_WAIT_POLICY="passive",
+                           GLOO_SOCKET_IFNAME="wire")
+        command = [sys.executable, os.path.join(HERE, "overlap_torch.py"), f"tcp://{bench.network.address(0)}:7100"]
+        self.log = bench.path("torch.log")
+        shape = [*map(str, SHAPE.values()), str(BATCH)]
+        with open(self.log, "w", encoding="utf-8") as log:
+            self.processes = [subprocess.Popen(bench.pinned(rank, *command, str(rank), "2", *shape), stdin=subprocess.PIPE,
+                                               stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+                              for rank in (0, 1)]
+        self.version = self.ask("version")[0]
+        self.ask(f"ddp {WARM_UP + 1}")
+
+    def ask(self, command):
+        """Rank 0's answer."""
+        for process in self.processes:
+            try:
+                print(command, file=process.stdin, flush=True)
+            except BrokenPipeError:
+                pass
+        answers = [process.stdout.readline().split() for process in self.processes]
+        if not all(answers):
+            with open(self.log, encoding="utf-8") as log:
+                sys.exit(f"overlap: PyTorch ended on '{command}': {log.read()[-800:]}")
+        return answers[0]
+
+    def steps(self, word, count):
+        self.ask(f"{word} 1")
+        return [float(seconds) for seconds in self.ask(f"{word} {count}")]
+
+    def close(self):
+        for process in self.processes:
+            process.stdin.close()
+        for process in self.processes:
+            process.wait(60)
+
+
+def verdict(name, value, unit, aim=None, holds=True):
+    judged = f", aim {aim}: {'met' if holds else 'missed'}" if aim else ""
+    print(f"bench: overlap-{name} {value:.3g} {unit}{judged}", flush=True)
+
+
+def milliseconds(*values):
+    return " + ".join(f"{value * 1e3:.0f}" for value in values)
+
+
+class Setting:
+    """What was measured at one rate."""
+
+    def __init__(self, bench, ratio, rate, torch):
+        self.bench, self.ratio, self.rate, self.torch = bench, ratio, rate, torch
+        self.alone, self.replayed, self.real, self.zero = [], [], [], []
+        self.cpu = {"none": 0, "replay": 0, "real": 0}
+        self.torch_alone, self.torch_ddp = [], []
+
+    def run(self, rounds, steps):
+        for _ in range(rounds):
+            for comm, traces in (("none", self.alone), ("replay", self.replayed), ("real", self.real)):
+                trace, _, cpu = self.bench.train(comm, steps)
+                traces.append(trace)
+                self.cpu[comm] += cpu / rounds / (steps + WARM_UP)
+            if self.torch:
+                self.zero.append(self.bench.train("real", (steps + 1) // 2, more=ZERO)[0])
+                self.torch_alone += self.torch.steps("alone", (steps + 1) // 2)
+                self.torch_ddp += self.torch.steps("ddp", steps)
+
+    def report_bound(self, name):
+        bound = Bound(self.alone, self.replayed)
+        self.step = statistics.median(c for trace in self.real for c in trace.cycles())
+        self.without = statistics.median(c for trace in self.alone for c in trace.cycles())
+        count = sum(len(trace.cycles()) for trace in self.real)
+        order = sorted(bound.times)
+        print(f"  computing {milliseconds(bound.computing)} ms, communicating {milliseconds(bound.communicating)} ms "
+              f"({bound.communicating / bound.computing:.2f} x), norm and update {milliseconds(bound.behind)} ms")
+        print(f"  buckets ready at {milliseconds(*(bound.ready[k] for k in order)).replace(' +', ',')} ms, take "
+              f"{milliseconds(*(bound.times[k] for k in order))} ms")
+        least = bound.communicating - bound.computing + bound.ready[order[0]]
+        print(f"  step {milliseconds(self.step)} ms, median of {count}; bound {milliseconds(bound.step)} ms; exposed "
+              f"{milliseconds(self.step - self.without)} ms, of which {milliseconds(max(least, 0))} could only be hidden behind another "
+              "step")
+        ratio = self.step / bound.step
+        verdict(f"{name}-bound", ratio, "x the bound", f"<= {AIM_BOUND}", ratio <= AIM_BOUND)
+
+    def report_torch(self, name):
+        theirs, computing = statistics.median(self.torch_ddp), statistics.median(self.torch_alone)
+        exposed = theirs - computing
+        zero = statistics.median(c for trace in self.zero for c in trace.cycles())
+        print(f"  PyTorch {self.torch.version}: step {milliseconds(theirs)} ms, computing alone {milliseconds(computing)} ms, "
+              f"exposed {milliseconds(exposed)} ms = {exposed / theirs:.2f} of a step")
+        verdict(f"{name}-torch", theirs / self.step, "x faster than PyTorch's DDP", f">= {AIM_TORCH}",
+                theirs >= AIM_TORCH * self.step)
+        print(f"  with {' '.join(ZERO)}: step {milliseconds(zero)} ms, exposed {milliseconds(zero - self.without)} ms")
+        for suffix, step in (("", self.step), ("-zero", zero)):
+            ratio = (step - self.without) / exposed
+            if exposed > MUCH * theirs:
+                verdict(f"{name}-exposed{suffix}", ratio, "x PyTorch's exposed communication", f"<= {AIM_EXPOSED}",
+                        ratio <= AIM_EXPOSED)
+            else:
+                verdict(f"{name}-exposed{suffix}", ratio, "x PyTorch's exposed communication, no quarter of its step")
+
+
+def calibrate(bench):
+    """Seconds of computing and bytes sent of a step."""
+    alone, replayed = bench.train("none", 4)[0], bench.train("replay", 4)[0]
+    computing = statistics.median(alone.computing(step, 0) for step in alone.steps)
+    return computing, replayed.bytes_sent()
+
+
+def measure_two(bench):
+    options = bench.options
+    bench.network = Network(2)
+    computing, sent = calibrate(bench)
+    parameters = re.search(r"parameters +(.*? tensors)", bench.train("none", 1)[1])
+    print(f"GPT-2 of {parameters[1]}, {SHAPE['layers']} layers, {SHAPE['width']} wide, vocabulary {SHAPE['vocabulary']}; a rank "
+          f"has {BATCH}x{SHAPE['context']} tokens a step and sends {sent / 1e6:.1f} MB; --bucket-mb {options.bucket_mb}", flush=True)
+    torch = Torch(bench) if options.torch else None
+    for ratio in options.ratios:
+        rate = sent / (ratio * computing)
+        bench.network.shape(rate)
+        measured = bench.network.measure(rate)
+        print(f"\n2 nodes, {rate / 1e6:.1f} MB/s: {measured / 1e6:.1f} MB/s measured both ways; load {os.getloadavg()[0]:.1f}",
+              flush=True)
+        setting = Setting(bench, ratio, rate, torch)
+        setting.run(options.rounds, options.steps)
+        setting.report_bound(f"{ratio:g}")
+        if torch:
+            setting.report_torch(f"{ratio:g}")
+    if torch:
+        torch.close()
+
+
+def measure_trace(bench):
+    """What recording costs, in the last setting's network made fast again."""
+    for namespace, port in bench.network.ports:
+        sh("tc", "-n", namespace, "qdisc", "del", "dev", port, "root")
+    seconds = {True: [], False: []}
+    for number in range(2 * bench.options.rounds):
+        trace = number % 2 == 0
+        lines = bench.train("real", bench.options.steps, trace)[1]
+        seconds[trace] += [float(ms) / 1e3 for ms in re.findall(r"^step .* ms +([0-9.]+)", lines, re.M)][WARM_UP:]
+    with_trace, without = statistics.median(seconds[True]), statistics.median(seconds[False])
+    print(f"\n--trace: step {with_trace * 1e3:.1f} ms with, {without * 1e3:.1f} ms without, on links of no set rate")
+    verdict("trace-cost", 100 * (with_trace / without - 1), "% of a step")
+    bench.network.remove()
+
+
+def measure_four(bench):
+    bench.network = Network(4)
+    computing, sent = calibrate(bench)
+    rate = sent / computing
+    bench.network.shape(rate)
+    print(f"\n4 nodes on {len(bench.cpus)} CPUs, {rate / 1e6:.1f} MB/s, {sent / 1e6:.1f} MB a rank and step; load "
+          f"{os.getloadavg()[0]:.1f}", flush=True)
+    setting = Setting(bench, 1, rate, None)
+    setting.run(1, bench.options.steps)
+    setting.report_bound("4-nodes")
+    cpu = setting.cpu
+    print(f"  CPU of all ranks: {milliseconds(cpu['real'])} ms a step, {milliseconds(cpu['none'])} without exchange, "
+          f"{milliseconds(cpu['replay'])} for the exchanges alone")
+    verdict("4-nodes-cpu", cpu["real"] - cpu["none"], "CPU seconds a step for communication, all ranks")
+    bench.network.remove()
+
+
+def main():
+    if sys.argv[1:2] == ["--transfer"]:
+        return transfer(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--muster-train", required=True)
+    parser.add_argument("--ratios", type=lambda text: [float(word) for word in text.split(",")], default=[0.5, 1, 3])
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=11)
+    parser.add_argument("--bucket-mb", type=int, default=25)
+    parser.add_argument("--no-torch", dest="torch", action="store_false")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    if options.quick:
+        options.ratios, options.rounds = options.ratios[1:2], 1
+    os.makedirs("/run/netns", exist_ok=True)
+    sh("mount", "-t", "tmpfs", "tmpfs", "/run")  # ip's names are this bench's own
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options, folder)
+        measure_two(bench)
+        measure_trace(bench)
+        if not options.quick:
+            measure_four(bench)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

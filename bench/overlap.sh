@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# bench/overlap.sh [--build DIR] [--cache DIR] [--ratios R,…] [--rounds N] [--steps N] [--bucket-mb N] [--no-torch] [--quick]
+# How much of the communication of a step is hidden: one rank on each of two nodes (network namespaces with one link between
+# them), each pinned to a CPU, while communication takes R times as long as computing (0.5, 1 and 3). The step is held against the
+# shortest that its parts allow, measured apart (--comm none and replay), and against PyTorch's DistributedDataParallel over Gloo,
+# in turns. Then four nodes, and what --trace costs. About 7 minutes on a quiet machine of two cores; needs root, or user
+# namespaces. PyTorch goes into a virtual environment in --cache (default: build-bench in the source tree; 6 GB), once. --quick:
+# a communication of 1 time only, one round, no four nodes.
+set -eu -o pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$top/build cache=$top/build-bench torch=yes
+pass=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --build) build=$2; shift 2 ;;
+    --cache) cache=$2; shift 2 ;;
+    --no-torch) torch=''; pass+=("$1"); shift ;;
+    --quick) pass+=("$1"); shift ;;
+    --ratios | --rounds | --steps | --bucket-mb) pass+=("$1" "$2"); shift 2 ;;
+    *) sed -n 's/^# \(bench.*\)/usage: \1/p' "$0" >&2; exit 2 ;;
+    esac
+done
+
+if [ ! -e "$build/Makefile" ]; then
+    [ -x "$top/configure" ] || (cd "$top" && ./autogen.sh)
+    mkdir -p "$build" && (cd "$build" && "$top/configure" --enable-silent-rules)
+fi
+make -C "$build" -s all >&2
+
+python=python3
+if [ "$torch" ]; then
+    python=$cache/venv/bin/python
+    if [ ! -x "$python" ] || ! "$python" -c 'import torch, numpy' 2>/dev/null; then
+        echo "overlap: installing PyTorch into $cache/venv" >&2
+        python3 -m venv "$cache/venv"
+        "$cache/venv/bin/pip" install -q --upgrade torch numpy >&2
+    fi
+fi
+
+# Everything that is made lives in namespaces of its own and ends with them, however this ends.
+unset "${!SLURM_@}" "${!PMIX_@}" "${!MUSTER_@}" "${!OMP_@}" "${!MKL_@}"
+# shellcheck disable=SC2046
+exec unshare --mount --net --pid --fork --kill-child --mount-proc $([ "$(id -u)" = 0 ] || echo --map-root-user) \
+    "$python" "$top/bench/overlap.py" --muster-train "$build/muster-train" ${pass[@]+"${pass[@]}"}
