@@ -165,6 +165,26 @@ END
     [ -z "$(find runtime wrong -name '*standing*')" ]
 }
 
+@test "where the checkpoint directory is on another file system, a copy there follows" {
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root, to mount a file system"
+    mkdir -p server
+    cat >on_server <<'END'
+. "$BATS_TEST_DIRNAME/small_run.bash"
+mount -t ramfs none server
+start_world 2 server/run --steps 100000 --ckpt-every 0
+wait_step server/run 20
+kill -STOP "${PIDS[1]}"
+end=$((SECONDS + 10))
+until muster-where -a server/run | grep 'rank 0 on .*: waiting in '; do [ $SECONDS -lt $end ] && sleep 0.1 || exit 1; done
+muster-where | grep '2 of 2 ranks have a record' || exit 2
+kill -CONT "${PIDS[1]}"
+kill "${PIDS[@]}"
+end_world
+[ "${STATUSES[*]}" = "75 75" ] && [ ! -e server/run/standing ] && [ -z "$(find runtime -name 'standing-*')" ] || exit 3
+END
+    BATS_TEST_DIRNAME=$BATS_TEST_DIRNAME unshare -m bash on_server 3>&-
+}
+
 @test "what is no record is named, and the others are shown" {
     start_world 2 damaged --steps 100000 --ckpt-every 0
     wait_step damaged 5

@@ -124,7 +124,7 @@ static const struct opt table[] = {
 		"exchange of gradients, replay: the exchanges alone"),
 	COUNT("bucket-mb", OPT_OPERATION, bucket_mb, "25", 1, 4096, "MB of gradients that are reduced in one collective"),
 	REAL("collective-timeout", OPT_OPERATION, collective_timeout, "600", 0.1, 1e6,
-		"seconds after which a collective without progress fails"),
+		"seconds that a rank waits in a collective in which nothing moves, before the run ends with status 69"),
 	COUNT("check-replicas", OPT_OPERATION, check_replicas, "100", 0, 9e15,
 		"steps between comparisons of all ranks' weights, which end a run whose replicas have drifted apart; 0: none"),
 	TEXT("rendezvous", OPT_OPERATION, rendezvous, NULL, "NAME", "pmix, pmi2, file or single; else the first that fits"),

@@ -169,9 +169,8 @@ struct standing *standing_create(const struct ident *ident, struct err *err)
 	return standing;
 }
 
-/* Whole before it has its name, and with all its blocks: a store into a hole on a full disk would kill the process. Returns the
- * descriptor. */
-static int create_file(int dirfd, const char *name, const unsigned char *bytes, struct err *err)
+/* With all its blocks: a store into a hole on a full disk would kill the process. */
+int standing_create_file(int dirfd, const char *name, const unsigned char bytes[STANDING_SIZE], struct err *err)
 {
 	char fresh[256];
 	snprintf(fresh, sizeof fresh, ".%.200s.%d", name, (int)getpid());
@@ -190,7 +189,7 @@ int standing_keep(struct standing *standing, int dirfd, const char *name, struct
 {
 	unsigned char bytes[STANDING_SIZE];
 	standing_copy(standing, bytes);
-	AUTO_CLOSE int fd = create_file(dirfd, name, bytes, err);
+	AUTO_CLOSE int fd = standing_create_file(dirfd, name, bytes, err);
 	if (fd < 0)
 		return -1;
 	if (mmap(standing->map, MAPPED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)

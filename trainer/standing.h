@@ -62,6 +62,8 @@ struct standing *standing_create(const struct ident *ident, struct err *err);
 /* From now on the record is the file `name` in the folder: created, or replaced. On error it stays in memory. */
 int standing_keep(struct standing *standing, int dirfd, const char *name, struct err *err);
 void standing_destroy(struct standing *standing);
+/* Makes the file with these bytes, whole before it has its name. Returns a descriptor that reads and writes; -1 on error. */
+int standing_create_file(int dirfd, const char *name, const unsigned char bytes[STANDING_SIZE], struct err *err);
 
 /* By the training thread: what it begins. slot: -1 for none. */
 void standing_begin(struct standing *standing, enum standing_phase phase, uint64_t step, int slot);

@@ -126,34 +126,26 @@ void standing_files_begin(int ckpt_dirfd)
 
 /* ---- a rank's own ---- */
 
-static int open_in_folder(struct standing_file *file, struct standing *standing, const struct ident *ident, const char *dir,
-	struct err *err)
+/* The checkpoint directory's folder; -1 where this rank does not see it. */
+static int open_ckpt_folder(const char *dir)
 {
 	AUTO_CLOSE int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int fd = dirfd < 0 ? -1 : open_folder(dirfd, STANDING_FOLDER);
-	if (fd < 0)
-		return err_set(err, "standing: couldn't open %s/" STANDING_FOLDER ": %m", dir);
-	snprintf(file->name, sizeof file->name, FILE_PREFIX "%05d", ident->rank);
-	if (!is_local(fd)) {
-		close(fd);
-		return err_set(err, "standing: %s is on a file system that may be another machine's", dir);
-	}
+	return dirfd < 0 ? -1 : open_folder(dirfd, STANDING_FOLDER);
+}
+
+static int keep_in(struct standing_file *file, int fd, struct standing *standing, struct err *err)
+{
 	if (standing_keep(standing, fd, file->name, err) < 0) {
 		close(fd);
 		return -1;
 	}
 	file->dirfd = fd;
-	file->shared = true;
 	return 0;
 }
 
-int standing_file_open(struct standing_file *file, struct standing *standing, const struct ident *ident, const char *dir,
-	struct err *err)
+static int keep_on_node(struct standing_file *file, struct standing *standing, const struct ident *ident, struct err *err)
 {
 	char path[4200];
-	*file = (struct standing_file){ 0 };
-	if (dir && open_in_folder(file, standing, ident, dir, err) == 0)
-		return 0;
 	int fd = open_node_folder(true, path, sizeof path);
 	if (fd < 0)
 		return err_set(err, "standing: couldn't make a folder below XDG_RUNTIME_DIR, /dev/shm or /tmp");
@@ -163,25 +155,50 @@ int standing_file_open(struct standing_file *file, struct standing *standing, co
 			ident->rank);
 	else
 		snprintf(file->name, sizeof file->name, NODE_PREFIX "p%d-%05d", (int)getppid(), ident->rank);
-	if (standing_keep(standing, fd, file->name, err) < 0) {
-		close(fd);
-		return -1;
+	return keep_in(file, fd, standing, err);
+}
+
+int standing_file_open(struct standing_file *file, struct standing *standing, const struct ident *ident, const char *dir,
+	struct err *err)
+{
+	*file = (struct standing_file){ 0 };
+	int fd = dir ? open_ckpt_folder(dir) : -1;
+	snprintf(file->name, sizeof file->name, FILE_PREFIX "%05d", ident->rank);
+	if (fd >= 0 && is_local(fd)) {
+		file->shared = true;
+		return keep_in(file, fd, standing, err);
 	}
-	file->dirfd = fd;
-	return 0;
+	if (fd >= 0) {
+		file->follow = standing_follow_begin(standing, fd, file->name, err);
+		if (file->follow)
+			file->copy_dirfd = fd;
+		else
+			close(fd);
+	}
+	return keep_on_node(file, standing, ident, err);
+}
+
+/* The folder goes with the last file. */
+static void remove_folder(int dirfd)
+{
+	AUTO_CLOSE int parent = openat(dirfd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (parent >= 0)
+		unlinkat(parent, STANDING_FOLDER, AT_REMOVEDIR);
 }
 
 void standing_file_remove(struct standing_file *file)
 {
-	if (file->dirfd <= 0)
-		return;
-	unlinkat(file->dirfd, file->name, 0);
-	if (file->shared) {
-		AUTO_CLOSE int parent = openat(file->dirfd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (parent >= 0)
-			unlinkat(parent, STANDING_FOLDER, AT_REMOVEDIR); /* which the last one can */
+	if (file->follow) {
+		standing_follow_end(file->follow);
+		remove_folder(file->copy_dirfd);
+		close(file->copy_dirfd);
 	}
-	close(file->dirfd);
+	if (file->dirfd > 0) {
+		unlinkat(file->dirfd, file->name, 0);
+		if (file->shared)
+			remove_folder(file->dirfd);
+		close(file->dirfd);
+	}
 	*file = (struct standing_file){ 0 };
 }
 

@@ -6,22 +6,25 @@
 #include "common/err.h"
 #include "common/ident.h"
 #include "trainer/standing.h"
+#include "trainer/standing_follow.h"
 
 #define STANDING_FOLDER "standing"
 #define STANDING_BEFORE "standing-before"
 
 /* The file of one rank. */
 struct standing_file {
-	int dirfd; /* of its folder; 0: it has none */
+	int dirfd; /* of the folder of what is mapped; 0: it has none */
 	char name[96];
-	bool shared; /* the folder is that of a checkpoint directory */
+	bool shared; /* that folder is in the checkpoint directory */
+	int copy_dirfd;                 /* of the checkpoint directory's folder where that is on another file system, */
+	struct standing_follow *follow; /* and the copy there; NULL: none */
 };
 
 /* Rank 0, once the checkpoint directory is its own: what an attempt before has left is moved aside, and the folder made. */
 void standing_files_begin(int ckpt_dirfd);
 
 /* Makes the record a file: in the checkpoint directory `dir` (NULL: there is none) behind rank 0's standing_files_begin(), or on
- * this node. On error it stays in memory. */
+ * this node; and on this node with a copy there where that is on a file server. On error it stays in memory. */
 int standing_file_open(struct standing_file *file, struct standing *standing, const struct ident *ident, const char *dir,
 	struct err *err);
 /* Removes it, and the folder with the last one. */

@@ -87,6 +87,7 @@ libtrainer_a_SOURCES += \
 	trainer/settings.c trainer/settings.h \
 	trainer/standing.c trainer/standing.h \
 	trainer/standing_files.c trainer/standing_files.h \
+	trainer/standing_follow.c trainer/standing_follow.h \
 	trainer/standing_read.c \
 	trainer/standing_report.c trainer/standing_report.h \
 	trainer/standing_table.c trainer/standing_table.h \

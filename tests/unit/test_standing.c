@@ -237,6 +237,35 @@ static void without_a_directory_the_nodes_memory_has_it(void **state)
 	standing_destroy(standing);
 }
 
+/* Where the checkpoint directory is on a file server. */
+static void a_copy_follows(void **state)
+{
+	struct err err = { .text = "" };
+	struct standing *standing = create();
+	int dirfd = open_dir(files_dir);
+	struct standing_follow *follow = standing_follow_begin(standing, dirfd, "rank-00003", &err);
+	assert_non_null(follow);
+	for (uint64_t step = 5; step <= 6; step++) {
+		struct deadline end = deadline_in(10);
+		struct standing_view view = { 0 };
+		standing_begin(standing, STANDING_UPDATE, step, -1);
+		while (view.step != step) {
+			unsigned char bytes[STANDING_SIZE + 1];
+			int fd = openat(dirfd, "rank-00003", O_RDONLY);
+			assert_true(fd >= 0);
+			assert_int_equal(standing_read(bytes, (size_t)read(fd, bytes, sizeof bytes), &view, &err), 0);
+			close(fd);
+			assert_true(deadline_sleep(end, 0.01));
+		}
+	}
+	standing_follow_end(follow);
+	assert_int_equal(access(files_path("rank-00003"), F_OK), -1);
+	assert_null(standing_follow_begin(standing, dirfd, "no/folder", &err));
+	standing_follow_end(NULL);
+	standing_destroy(standing);
+	close(dirfd);
+}
+
 /* ---- what can't be believed ---- */
 
 static void seal(unsigned char *bytes)
@@ -438,6 +467,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_killed_process_leaves_its_place, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(who_ends_in_order_leaves_nothing, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(without_a_directory_the_nodes_memory_has_it, files_setup, files_teardown),
+		cmocka_unit_test_setup_teardown(a_copy_follows, files_setup, files_teardown),
 		cmocka_unit_test(a_torn_entry_is_passed_over),
 		cmocka_unit_test(lies_are_refused_or_dropped),
 		cmocka_unit_test(labels_are_made_printable),
