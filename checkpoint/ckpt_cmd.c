@@ -18,6 +18,7 @@
 #include "checkpoint/owner.h"
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/io.h"
 #include "common/number.h"
 
 /* ---- places ---- */
@@ -125,22 +126,20 @@ int ckpt_cmd_fail(const struct err *err)
 
 int ckpt_cmd_flush(void)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return EXIT_OK;
-	fprintf(stderr, "muster-ckpt: couldn't write to standard output: %s\n", strerror(errno));
-	return EXIT_FAULT;
+	struct err err;
+	return io_flush_output(&err) == 0 ? EXIT_OK : ckpt_cmd_fail(&err);
 }
 
 int ckpt_cmd_print_json(json_t *object)
 {
-	if (!object || json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) < 0) {
-		json_decref(object);
-		fputs("muster-ckpt: couldn't print JSON: no memory, or a text is not UTF-8\n", stderr);
-		return EXIT_FAULT;
-	}
+	struct err err;
+	bool printed = object && json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0;
 	putchar('\n');
 	json_decref(object);
-	return ckpt_cmd_flush();
+	if (printed || ferror(stdout))
+		return ckpt_cmd_flush();
+	err_set(&err, "output: couldn't print JSON: no memory, or a text is not UTF-8");
+	return ckpt_cmd_fail(&err);
 }
 
 json_t *ckpt_cmd_number(double value)

@@ -131,6 +131,8 @@ static int finish(const struct options *options)
 	for (size_t i = 0; i < lost; i++)
 		printf("lost: %s\n", finished.finished.lines[i]);
 	ckptd_message_release(&finished);
+	if (io_flush_output(&err) < 0)
+		fail(&err);
 	return lost > 0 ? EXIT_LOST : EXIT_OK;
 }
 
@@ -144,7 +146,7 @@ static int status(const struct options *options)
 	for (size_t i = 0; i < state.state.count; i++)
 		printf("%s\n", state.state.lines[i]);
 	ckptd_message_release(&state);
-	return EXIT_OK;
+	return io_flush_output(&err) < 0 ? fail(&err) : EXIT_OK;
 }
 
 /* ---- the service ---- */

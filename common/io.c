@@ -136,6 +136,11 @@ int io_replace_durably(int dirfd, const char *name, const void *data, size_t siz
 	return 0;
 }
 
+int io_flush_output(struct err *err)
+{
+	return fflush(stdout) == 0 && !ferror(stdout) ? 0 : err_set(err, "output: couldn't write to standard output: %m");
+}
+
 enum exit_status io_status(int error_number)
 {
 	switch (error_number) {

@@ -30,6 +30,9 @@ int io_sync_dir(int dirfd, struct err *err);
  * one is removed; a failed fsync is never retried on the same file. */
 int io_replace_durably(int dirfd, const char *name, const void *data, size_t size, struct err *err);
 
+/* What was printed has reached standard output; else err says why. A program's last step, or a full disk goes unnoticed. */
+int io_flush_output(struct err *err);
+
 /* Status of an errno of writing: EXIT_LOST for one that may pass (EIO, ENOSPC, EDQUOT, ESTALE …), else EXIT_FAULT. */
 enum exit_status io_status(int error_number);
 

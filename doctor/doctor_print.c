@@ -7,11 +7,7 @@
 #include <string.h>
 
 #include "common/auto.h"
-
-static int flush(struct err *err)
-{
-	return fflush(stdout) == 0 && !ferror(stdout) ? 0 : err_set(err, "muster-doctor: couldn't write the findings: %m");
-}
+#include "common/io.h"
 
 static int count_of(const struct findings *findings, enum check_severity severity)
 {
@@ -61,7 +57,7 @@ int doctor_print_text(const struct findings *findings, const struct checkup *che
 				puts(finding_line(&findings->list[i], checkup, line, sizeof line));
 	if (summary)
 		print_summary(findings, checkup);
-	return flush(err);
+	return io_flush_output(err);
 }
 
 static json_t *describe(const struct finding *finding, const struct checkup *checkup)
@@ -96,7 +92,7 @@ int doctor_print_json(const struct findings *findings, const struct checkup *che
 	if (!text)
 		return err_set(err, "muster-doctor: couldn't write the findings: a name is not UTF-8");
 	puts(text);
-	return flush(err);
+	return io_flush_output(err);
 }
 
 int doctor_print_checks(struct err *err)
@@ -104,5 +100,5 @@ int doctor_print_checks(struct err *err)
 	for (const struct check *check = checks; check->name; check++)
 		printf("%s%s\n%s\n%s\n%s\n", check == checks ? "" : "\n", check->name, check_severity_name(check->severity), check->what,
 			check->remedy);
-	return flush(err);
+	return io_flush_output(err);
 }

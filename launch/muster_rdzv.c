@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* muster-rdzv: shows who each rank is and how long it takes the ranks to meet. The first thing to run on a new cluster. */
+#include "config.h"
+
 #include <argp.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -11,9 +13,9 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/ident.h"
+#include "common/io.h"
 #include "common/log.h"
 #include "common/number.h"
-#include "config.h"
 #include "launch/rdzv.h"
 
 const char *argp_program_version = PACKAGE_STRING;
@@ -165,9 +167,7 @@ static int print_all(struct rdzv *rdzv, const struct ident *ident, bool json, st
 			print_row(row, times_text);
 		json_decref(row);
 	}
-	if (fflush(stdout) != 0)
-		return err_set(err, "muster-rdzv: couldn't write the table: %m");
-	return 0;
+	return io_flush_output(err);
 }
 
 static int report(struct rdzv *rdzv, const struct ident *ident, const struct times *times, bool json, struct err *err)

@@ -385,3 +385,19 @@ assert [x["name"] for x in c][-1] == "isa", c'
     [ "$status" -eq 0 ]
     [[ $output = *--require-identical* ]]
 }
+
+@test "a program that can't print what it was asked for says so and fails" {
+    local words status
+    mkdir -m 700 service
+    muster-ckptd --socket service/ckptd.sock --allow-root --detach
+    for words in "muster-curve whole" "muster-ckpt ls whole" "muster-ckpt show whole --json" "muster-ckpt history whole" \
+        "muster-rdzv" "muster-rdzv --json" "muster-doctor --list" "muster-where whole" "muster-ckptd --status service/ckptd.sock"; do
+        status=0
+        # shellcheck disable=SC2086
+        command $words >/dev/full 2>full.err || status=$?
+        echo "$words: $status: $(<full.err)"
+        [ $status -eq 1 ]
+        grep -q "couldn't write to standard output: No space left on device" full.err
+    done
+    muster-ckptd --finish service/ckptd.sock
+}

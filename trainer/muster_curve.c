@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* muster-curve DIR: prints the merged loss curve of a run. muster-curve --scaling DIR…: compares runs on different numbers of
  * ranks. */
+#include "config.h"
+
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,10 +13,10 @@
 
 #include "common/auto.h"
 #include "common/err.h"
+#include "common/io.h"
 #include "common/number.h"
 #include "trainer/curve.h"
 #include "trainer/scaling.h"
-#include "config.h"
 
 #define FOLDERS_MAX 64
 
@@ -126,9 +128,9 @@ int main(int argc, char **argv)
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &given);
-	if ((given.scaling ? print_scaling(&given, &err) : print_curve(given.folders[0], &err)) < 0) {
+	if ((given.scaling ? print_scaling(&given, &err) : print_curve(given.folders[0], &err)) < 0 || io_flush_output(&err) < 0) {
 		fprintf(stderr, "muster-curve: %s\n", err.text);
 		return (int)err.status;
 	}
-	return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAULT;
+	return EXIT_OK;
 }

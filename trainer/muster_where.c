@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* muster-where [DIR]: prints where the ranks of a training stand, or stood when they were killed. */
+#include "config.h"
+
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,9 +11,9 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/io.h"
 #include "trainer/standing_files.h"
 #include "trainer/standing_table.h"
-#include "config.h"
 
 struct arguments {
 	const char *dir;
@@ -117,10 +119,10 @@ int main(int argc, char **argv)
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &given);
-	if (show(&given, &err) < 0) {
+	if (show(&given, &err) < 0 || io_flush_output(&err) < 0) {
 		fflush(stdout);
 		fprintf(stderr, "muster-where: %s\n", err.text);
 		return (int)err.status;
 	}
-	return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAULT;
+	return EXIT_OK;
 }
