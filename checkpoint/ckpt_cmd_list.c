@@ -16,6 +16,7 @@
 #include "checkpoint/pin.h"
 #include "checkpoint/progress.h"
 #include "common/auto.h"
+#include "common/io.h"
 
 struct options {
 	struct ckpt_words words;
@@ -115,11 +116,8 @@ static void look_at(const struct ckpt_dir *dir, int64_t step, const struct ckpt_
 /* Names of damaged folders that were set aside, and of saves that are not committed. */
 static void list_others(const struct ckpt_dir *dir, json_t *set_aside, json_t *unfinished)
 {
-	int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	DIR *stream = io_open_list(dir->fd);
 	struct dirent *entry;
-	if (!stream && fd >= 0)
-		close(fd);
 	while (stream && (entry = readdir(stream))) {
 		if (strncmp(entry->d_name, "step-", 5) == 0 && strstr(entry->d_name, ".damaged-"))
 			json_array_append_new(set_aside, json_string(entry->d_name));

@@ -155,16 +155,6 @@ int64_t ckpt_step_of(const char *name)
 	return step;
 }
 
-/* A stream of its own over the folder, so that its position is not shared. */
-static DIR *list_folder(int dirfd)
-{
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	if (!stream && fd >= 0)
-		close(fd);
-	return stream;
-}
-
 static int by_step(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -175,7 +165,7 @@ int ckpt_dir_steps(const struct ckpt_dir *dir, int64_t **steps, size_t *count, s
 {
 	*steps = NULL;
 	*count = 0;
-	DIR *stream = list_folder(dir->fd);
+	DIR *stream = io_open_list(dir->fd);
 	if (!stream)
 		return err_fail(err, io_status(errno), "checkpoint: couldn't list %s: %m", dir->path);
 	struct dirent *entry;
@@ -243,7 +233,7 @@ int ckpt_dir_set_aside(const struct ckpt_dir *dir, int64_t step, const char *why
 
 static int remove_files(int fd, const char *name, struct err *err)
 {
-	DIR *stream = list_folder(fd);
+	DIR *stream = io_open_list(fd);
 	struct dirent *entry;
 	if (!stream)
 		return err_fail(err, io_status(errno), "checkpoint: couldn't list %s: %m", name);
@@ -379,7 +369,7 @@ int ckpt_dir_clean(const struct ckpt_dir *dir, const char *token, struct err *er
 	struct dirent *entry;
 	if (owner_verify(dir, token, err) < 0)
 		return -1;
-	DIR *stream = list_folder(dir->fd);
+	DIR *stream = io_open_list(dir->fd);
 	if (!stream)
 		return err_fail(err, io_status(errno), "checkpoint: couldn't list %s: %m", dir->path);
 	while ((entry = readdir(stream))) {
@@ -415,7 +405,7 @@ void ckpt_dir_tidy(const struct ckpt_dir *dir, int64_t step, const char *token)
 {
 	struct dirent *entry;
 	struct err why;
-	DIR *stream = list_folder(dir->fd);
+	DIR *stream = io_open_list(dir->fd);
 	while (stream && (entry = readdir(stream))) {
 		int64_t left = own_leftover(entry->d_name, token);
 		if (left >= 0 && left <= step && !is_saved_by_pin(dir, entry->d_name) &&

@@ -59,21 +59,11 @@ static int newest_first(const void *a, const void *b)
 	return strcmp(x->token, y->token);
 }
 
-/* The folder's names, one call after the other; errno is 0 at the end of the list. */
-static DIR *open_list(int dirfd)
-{
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	if (!stream && fd >= 0)
-		close(fd);
-	return stream;
-}
-
 /* All uncommitted saves, the newest first. *leftovers is malloc'ed and the caller's. */
 static int list_leftovers(const struct ckpt_dir *dir, struct leftover **leftovers, size_t *count, struct err *err)
 {
 	struct dirent *entry;
-	DIR *stream = open_list(dir->fd);
+	DIR *stream = io_open_list(dir->fd);
 	*leftovers = NULL;
 	*count = 0;
 	while (stream && (errno = 0, entry = readdir(stream))) {
@@ -112,7 +102,7 @@ static int count_parts(const struct saving *saving, struct err *err)
 {
 	struct dirent *entry;
 	int parts = 0;
-	DIR *stream = open_list(saving->fd);
+	DIR *stream = io_open_list(saving->fd);
 	while (stream && parts == 0 && (errno = 0, entry = readdir(stream)))
 		parts = ckpt_part_count(entry->d_name);
 	int why = parts > 0 ? 0 : errno;

@@ -26,6 +26,7 @@
 #include "common/hash.h"
 #include "common/io.h"
 #include "common/log.h"
+#include "common/process.h"
 
 #define LOCK_NAME ".owner.lock"
 #define OWNER_VERSION 1
@@ -131,19 +132,11 @@ static void read_line(const char *path, char *out, size_t size)
 	out[strcspn(out, "\n")] = '\0';
 }
 
-/* Start time of a process in clock ticks since boot, 0 if it can't be had (proc(5), field 22 of stat). */
+/* Start time of a process in clock ticks since boot, 0 if it can't be had. */
 static unsigned long long start_time(int64_t pid)
 {
-	char path[64], line[1024];
-	unsigned long long ticks = 0;
-	snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-	read_line(path, line, sizeof line);
-	/* The name, field 2, may hold anything, also spaces and parentheses. */
-	const char *rest = strrchr(line, ')');
-	if (rest && sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		&ticks) != 1)
-		ticks = 0;
-	return ticks;
+	struct process process;
+	return process_find((pid_t)pid, &process) ? process.start : 0;
 }
 
 /* Where a pid means something: this boot of this kernel, this pid namespace. */
@@ -217,18 +210,13 @@ static int lock(const struct ckpt_dir *dir, double timeout, int *fd, struct err 
 /* Temporary files of replacements whose process was killed. Only under the lock: nobody else is replacing. */
 static void remove_leftovers(const struct ckpt_dir *dir)
 {
-	int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	DIR *stream = io_open_list(dir->fd);
 	struct dirent *entry;
-	if (!stream) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	while ((entry = readdir(stream)))
+	while (stream && (entry = readdir(stream)))
 		if (strncmp(entry->d_name, "." OWNER_NAME ".", sizeof "." OWNER_NAME "." - 1) == 0)
 			unlinkat(dir->fd, entry->d_name, 0);
-	closedir(stream);
+	if (stream)
+		closedir(stream);
 }
 
 /* ---- the decision ---- */

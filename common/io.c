@@ -88,6 +88,17 @@ int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t 
 	return 0;
 }
 
+DIR *io_open_list(int dirfd)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	int why = errno;
+	if (!stream && fd >= 0)
+		close(fd);
+	errno = why;
+	return stream;
+}
+
 int io_sync_dir(int dirfd, struct err *err)
 {
 	if (fsync(dirfd) < 0)

@@ -3,6 +3,7 @@
 #ifndef MUSTER_IO_H
 #define MUSTER_IO_H
 
+#include <dirent.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -21,6 +22,9 @@ ssize_t io_read_within(int fd, void *buffer, size_t size, size_t room, off_t off
 /* Reads a whole regular file of at most `limit` bytes. *data is malloc'ed, has a NUL behind its *size bytes, and is the
  * caller's. `dirfd` may be AT_FDCWD. A file that is not there: status EXIT_DATA and errno ENOENT. */
 int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t *size, struct err *err);
+
+/* A stream of its own over the folder, so that no other's position is moved; closedir ends it. NULL with errno. */
+DIR *io_open_list(int dirfd);
 
 /* fsync of a folder, so that names created, renamed or removed in it are durable. */
 int io_sync_dir(int dirfd, struct err *err);

@@ -117,14 +117,9 @@ static int compare_ints(const void *a, const void *b)
 
 int curve_attempts(int dirfd, int **attempts, size_t *count, struct err *err)
 {
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	if (!dir) {
-		err_fail(err, EXIT_DATA, "curve: couldn't list the folder: %m");
-		if (fd >= 0)
-			close(fd);
-		return -1;
-	}
+	DIR *dir = io_open_list(dirfd);
+	if (!dir)
+		return err_fail(err, EXIT_DATA, "curve: couldn't list the folder: %m");
 	*attempts = NULL;
 	*count = 0;
 	for (struct dirent *entry; (entry = readdir(dir));) {

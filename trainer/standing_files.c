@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "common/io.h"
 
 #define FILE_PREFIX "rank-"
 #define NODE_PREFIX "standing-"
@@ -75,11 +76,8 @@ static int open_node_folder(bool make, char *path, size_t size)
 /* Its names; `visit` returns false to stop. */
 static void each_file(int dirfd, const char *prefix, bool (*visit)(void *arg, int dirfd, const char *name), void *arg)
 {
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	DIR *stream = io_open_list(dirfd);
 	struct dirent *entry;
-	if (!stream && fd >= 0)
-		close(fd);
 	while (stream && (entry = readdir(stream)))
 		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && !visit(arg, dirfd, entry->d_name))
 			break;
