@@ -61,3 +61,15 @@ may() {
     [ "$(cd "$MUSTER_TOP" && grep -rlE '<nccl' --include=*.[ch] common launch doctor plugin checkpoint lib trainer |
         grep -vE '^launch/nccl_|^trainer/comm_nccl')" = "" ]
 }
+
+# Of "a && b" and "! a" bash hears a failing a only where that is the last word of a test or a function.
+@test "no condition in the middle of a test goes unheard" {
+    cd "$MUSTER_TOP"
+    run awk 'FNR == 1 { held = "" }
+        held != "" && !/^ *(#.*)?$/ { if (!/^ *}/) print held; held = "" }
+        /^ +(! |\[.* \]\]? && )/ && !/ \|\| / && !/(\||\\|&&|\{)$/ { held = FILENAME ":" FNR ": " $0 }' \
+        tests/*.bats tests/*.bash tests/cluster/*.bats tests/cluster/*.bash
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+}

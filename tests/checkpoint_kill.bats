@@ -54,7 +54,7 @@ complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
         ! ls -d run/*damaged* run/.saving-* run/.removing-* 2>/dev/null || complain "killed at $name $when"
         "$writer" save run 4 4 && [ "$(newest)" = 4 ] || complain "killed at $name $when, then saved"
         tried=$((tried + 1))
-        [ "$found" = 2 ] && kept=$((kept + 1))
+        [ "$found" != 2 ] || kept=$((kept + 1))
     done <points
     echo "# killed at $tried points: $kept times step 2 was the newest, $((tried - kept)) times step 3" >&3
     # Both outcomes were seen, and the commit lies between them.
@@ -285,7 +285,8 @@ written() {
             status=$?
         cat out
         [ $status -eq 69 ]
-        [ -d run/step-00000003 ] && ! ls -d run/*damaged* 2>/dev/null
+        [ -d run/step-00000003 ]
+        ! ls -d run/*damaged* 2>/dev/null || false
     done
 }
 

@@ -326,14 +326,16 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     [ $((2 * $(stat -c %s "$out/half/model.safetensors"))) -le $(($(stat -c %s "$out/hf/model.safetensors") + 4096)) ]
     grep -q '"torch_dtype": "bfloat16"' "$out/half/config.json"
     # Rounding once more changes nothing.
-    muster-ckpt import "$out/half" "$out/half.run" && muster-ckpt export "$out/half.run" "$out/half2" --dtype bf16
+    muster-ckpt import "$out/half" "$out/half.run"
+    muster-ckpt export "$out/half.run" "$out/half2" --dtype bf16
     cmp "$out/half/model.safetensors" "$out/half2/model.safetensors"
     [ -z "$(find "$out" -name '.*' -type d ! -path "$out")" ]
 }
 
 @test "an imported model is trained" {
     out=$BATS_TEST_TMPDIR
-    muster-ckpt export run "$out/hf" && muster-ckpt import "$out/hf" "$out/new"
+    muster-ckpt export run "$out/hf"
+    muster-ckpt import "$out/hf" "$out/new"
     train "$out/new" --steps 2 --ckpt-every 1
     check 1 muster-ckpt diff "$out/new/step-00000000" "$out/new/step-00000001"
     # It is a beginning of its own: not the resumed training, and not a fresh one.

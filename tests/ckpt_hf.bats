@@ -9,7 +9,7 @@ transformers=4.49.0
 # venv: Debian's torch, and transformers and safetensors of PyPI, kept in the build folder. Says why not in `why`.
 venv() {
     venv=$MUSTER_BUILD/venv-hf
-    [ -e "$venv/has-$transformers" ] && return
+    [ ! -e "$venv/has-$transformers" ] || return 0
     /usr/bin/python3 -c 'import torch' 2>/dev/null || { why="no PyTorch: apt-get install python3-torch" && return 1; }
     rm -rf "$venv"
     /usr/bin/python3 -m venv --system-site-packages "$venv" >venv.log 2>&1 ||

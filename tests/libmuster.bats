@@ -114,7 +114,7 @@ END
     grep -qx "ring: after step 60: $(awk 'BEGIN { x = 1; n = 60; while (n--) x = x * 2 % 1000003; print x }')" second
     # Of the four saves two stay, once the service has got to it.
     for ((k = 0; k < 100; k++)); do
-        [ "$(ls -d run/step-* | wc -l)" -eq 2 ] && break
+        [ "$(ls -d run/step-* | wc -l)" -ne 2 ] || break
         sleep 0.1
     done
     [ "$(ls -d run/step-* | wc -l)" -eq 2 ]

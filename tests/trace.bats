@@ -129,7 +129,8 @@ END
     [ ! -e t.json.part ]
     train early --steps 3 --trace early.json --trace-steps 50-60 >early.out 2>&1
     grep -q 'none of the steps 50 to' early.out
-    [ ! -e early.json ] && [ ! -e early.json.part ]
+    [ ! -e early.json ]
+    [ ! -e early.json.part ]
     ln -s /dev/full full.json.part
     train full --steps 3 --trace full.json >full.out 2>&1
     grep -q "trace: couldn't write full.json: No space left on device; the training goes on" full.out

@@ -98,9 +98,10 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
         [ "$(grep -cE '^Cap(Inh|Prm|Eff|Amb): 0+$' <<<"$status")" -eq 4 ]
         grep -qx 'NoNewPrivs: 1' <<<"$status"
         [ "$(ps -o sid= -p "$pid" | tr -d ' ')" = "$pid" ]
-        kill -TERM "$pid" && kill -INT "$pid" && kill -HUP "$pid" && kill -USR1 "$pid" && kill -USR2 "$pid"
+        for signal in TERM INT HUP USR1 USR2; do kill -$signal "$pid"; done
     done
-    has_service n1 "$id" && has_service n2 "$id"
+    has_service n1 "$id"
+    has_service n2 "$id"
     as 1 n1 muster-ckptd --status "$socket" | grep -q "job $id"
 
     # The second user, and the first user's other processes.

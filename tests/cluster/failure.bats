@@ -41,7 +41,7 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
         [python]='exec python3 -c "raise ValueError()"' [behind]='until [ -e trapped ]; do sleep 0.1; done; exit 3')
     for end in "${!ends[@]}"; do
         begin "$end" -N2 --ntasks-per-node=2 bash -c "[ \$RANK = 2 ] && { ${ends[$end]}; }
-            [ $end:\$RANK = behind:0 ] && { trap 'exit 69' TERM; touch trapped; sleep 40 & wait; }; exec sleep 40"
+            if [ $end:\$RANK = behind:0 ]; then trap 'exit 69' TERM; touch trapped; sleep 40 & wait; fi; exec sleep 40"
     done
     wait
     said kill "2 on n? was killed by signal 9 (Killed)$others"
@@ -145,10 +145,12 @@ END
 @test "nobody has failed: a job that is preempted" {
     # The first ends in its grace time by SIGTERM, the second when that is over by SIGKILL.
     id=$(job_submit --muster -N2 -n2 step.sh '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 60')
-    job_wait "$id" 30 RUNNING && sleep 1
+    job_wait "$id" 30 RUNNING
+    sleep 1
     job_preempt "$id"
     id2=$(job_submit --muster -N2 -n2 step.sh '[ $MUSTER_ATTEMPT != 0 ] || { trap "" TERM; sleep 60 & wait; wait; }')
-    job_wait "$id2" 60 RUNNING && sleep 1
+    job_wait "$id2" 60 RUNNING
+    sleep 1
     job_preempt "$id2"
     job_end "$id" "$id2"
     cat "$(job_output "$id")" "$(job_output "$id2")"
@@ -157,7 +159,8 @@ END
 
 @test "nobody has failed: a node dies" {
     id=$(job_submit --muster -N2 -n2 -w n3,n4 step.sh '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 90')
-    job_wait "$id" 30 RUNNING && sleep 1
+    job_wait "$id" 30 RUNNING
+    sleep 1
     cluster kill-node n4
     wait_for 60 left_first_attempt "$id"
     cluster start-node n4

@@ -148,7 +148,8 @@ cancel_at() {
         ;;
     saved)
         cluster run scancel --signal=TERM "$job"
-        wait_for 40 has_checkpoint "$name" && sleep "0.$((RANDOM % 6))"
+        wait_for 40 has_checkpoint "$name"
+        sleep "0.$((RANDOM % 6))"
         ;;
     esac
     cluster run scancel "$job"

@@ -48,7 +48,8 @@ says() { [ "$(grep -cF -- "$2" <<<"$output")" -eq "$1" ] || { echo "not $1 times
 
 @test "a script that counts GPUs by itself, where a task sees one" {
     srun -N2 --ntasks-per-node=2 --gpus-per-task=1 bash -c 'echo "device $LOCAL_RANK $JAX_LOCAL_DEVICE_IDS"'
-    says 4 "device 0 0" && says 0 muster:
+    says 4 "device 0 0"
+    says 0 muster:
     srun -N2 --ntasks-per-node=2 --gpus-per-task=1 --export=ALL,JAX_LOCAL_DEVICE_IDS=1 true
     says 1 "muster: error: gpu-number: ranks 0-1 on n1: JAX_LOCAL_DEVICE_IDS=1, and the task sees one GPU, which is number 0"
     # shellcheck disable=SC2016
@@ -99,20 +100,26 @@ END
     unreached="by eth1, which is 192.168.7.1 there: 192.168.7.1 port"
     remedy="SOCKET_IFNAME to the interface by which all nodes reach each other (eth0 has the address of this node's name)"
     srun -N2 --ntasks-per-node=2 --export=ALL,NCCL_SOCKET_IFNAME=eth1,GLOO_SOCKET_IFNAME=eth1 muster-doctor
-    says 1 "error: nccl-interface: rank 2 on n2: can't reach n1 $unreached" && says 2 "set NCCL_$remedy"
-    says 1 "warning: gloo-interface: rank 2 on n2: can't reach n1 $unreached" && says 2 "set GLOO_$remedy"
+    says 1 "error: nccl-interface: rank 2 on n2: can't reach n1 $unreached"
+    says 2 "set NCCL_$remedy"
+    says 1 "warning: gloo-interface: rank 2 on n2: can't reach n1 $unreached"
+    says 2 "set GLOO_$remedy"
     [ "$status" -eq 1 ]
     # NCCL takes both where nobody says; nobody does without GPUs.
     srun -N2 --ntasks-per-node=2 --gpus-per-task=1 muster-doctor
-    says 2 "error: nccl-interface: rank " && says 0 gloo-interface
+    says 2 "error: nccl-interface: rank "
+    says 0 gloo-interface
     for healthy in "--export=ALL,NCCL_SOCKET_IFNAME=eth0 --gpus-per-task=1" "--ntasks-per-node=2"; do
         # shellcheck disable=SC2086
         srun -N2 --ntasks-per-node=2 $healthy muster-doctor
-        [ "$status" -eq 0 ] && says 0 -interface
+        [ "$status" -eq 0 ]
+        says 0 -interface
     done
     srun -N2 --ntasks-per-node=2 --export=ALL,NCCL_SOCKET_IFNAME=ib0,GLOO_SOCKET_IFNAME=eth0 true
     says 1 "muster: error: interface-missing: ranks 0-1 on n1: NCCL_SOCKET_IFNAME=ib0, and the node has lo eth0 eth1"
-    says 1 "muster: error: interface-missing: ranks 2-3 on n2: NCCL_SOCKET_IFNAME=ib0" && says 0 GLOO && [ "$status" -eq 0 ]
+    says 1 "muster: error: interface-missing: ranks 2-3 on n2: NCCL_SOCKET_IFNAME=ib0"
+    says 0 GLOO
+    [ "$status" -eq 0 ]
     # As Debian's installer names a host.
     cluster run --user root --node n2 sh -c \
         'sed "/ n2\$/d" /etc/hosts >/run/hosts && echo 127.0.1.1 n2 >>/run/hosts && mount --bind /run/hosts /etc/hosts'
@@ -123,9 +130,11 @@ END
 }
 
 @test "ranks that have met and can't connect" {
-    muster-tokens -o "$JOBS/train.bin" "$MUSTER_TOP/LICENSE" && chmod a+r "$JOBS/train.bin"
+    muster-tokens -o "$JOBS/train.bin" "$MUSTER_TOP/LICENSE"
+    chmod a+r "$JOBS/train.bin"
     srun -N2 -n2 --export=ALL,GLOO_SOCKET_IFNAME=eth1 muster-train --data train.bin --vocabulary 256 --layers 1 --width 32 \
         --heads 2 --context 32 --global-batch 8 --steps 2 --collective-timeout 5
-    [ "$status" -ne 0 ] && [[ $output = *"couldn't connect to rank "* ]]
+    [ "$status" -ne 0 ]
+    [[ $output = *"couldn't connect to rank "* ]]
     [[ $output = *"MUSTER_IFNAME names an interface by which all nodes reach each other (this rank is at 192.168.7."* ]]
 }

@@ -93,28 +93,40 @@ inner() {
 }
 
 @test "without opting in nothing changes" {
-    run srun -N2 ./ranks && nothing_set
-    inner && nothing_set
+    run srun -N2 ./ranks
+    nothing_set
+    inner
+    nothing_set
 }
 
 @test "MUSTER=1 opts in, MUSTER=0 and --no-muster opt out" {
-    run env MUSTER=1 "$MUSTER_TOP/tests/cluster/cluster" run srun -N2 ./ranks && all_set
-    run env MUSTER=1 "$MUSTER_TOP/tests/cluster/cluster" run srun --no-muster -N2 ./ranks && nothing_set
-    run env MUSTER=0 "$MUSTER_TOP/tests/cluster/cluster" run srun -N2 ./ranks && nothing_set
+    run env MUSTER=1 "$MUSTER_TOP/tests/cluster/cluster" run srun -N2 ./ranks
+    all_set
+    run env MUSTER=1 "$MUSTER_TOP/tests/cluster/cluster" run srun --no-muster -N2 ./ranks
+    nothing_set
+    run env MUSTER=0 "$MUSTER_TOP/tests/cluster/cluster" run srun -N2 ./ranks
+    nothing_set
 }
 
 @test "sbatch --muster reaches the srun inside, also with --export=NONE" {
-    inner --muster && all_set
-    inner --muster --export=NONE && all_set
-    STEP_OPTIONS=--no-muster inner --muster && nothing_set
-    STEP_OPTIONS=--muster inner --no-muster && all_set
+    inner --muster
+    all_set
+    inner --muster --export=NONE
+    all_set
+    STEP_OPTIONS=--no-muster inner --muster
+    nothing_set
+    STEP_OPTIONS=--muster inner --no-muster
+    all_set
 }
 
 @test "default=on opts every job in, and --no-muster out" {
     cluster plugin "$PLUGIN" default=on
-    run srun -N2 ./ranks && all_set
-    run srun --no-muster -N2 ./ranks && nothing_set
-    inner && all_set
+    run srun -N2 ./ranks
+    all_set
+    run srun --no-muster -N2 ./ranks
+    nothing_set
+    inner
+    all_set
     cluster plugin "$PLUGIN"
 }
 

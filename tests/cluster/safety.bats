@@ -151,7 +151,8 @@ END
     # Not the task's configuration, which could name libraries.
     [ "$(sort "$JOBS/seen.environ" | grep -v '^PWD=')" = "$(printf '%s\n' PATH=/usr/bin:/bin "SLURM_CONF=$conf")" ]
     mapfile -t rest <"$JOBS/seen.rest"
-    [ "${rest[0]} ${rest[1]}" = "/ 0" ] && [ "${rest[2]}" = "${rest[3]}" ]
+    [ "${rest[0]} ${rest[1]}" = "/ 0" ]
+    [ "${rest[2]}" = "${rest[3]}" ]
     # 10 is the shell's own: the script. (A pipe behind ls would be another for a moment, so would its output outside of a subshell.)
     sed -n 's/.* \([0-9]*\) -> /\1 /p' "$JOBS/seen.ls" >"$JOBS/seen.fd"
     [ "$(wc -l <"$JOBS/seen.fd")" -ge 3 ]
@@ -193,7 +194,8 @@ END
     echo "$output"
     wait_for 20 node_is n1 idle
     kill $tracer && wait $tracer || :
-    [ "$(grep -c 'muster-ckptd' "$BATS_TEST_TMPDIR/files")" -gt 0 ] && [ "$(grep -c 'spank_muster.so' "$BATS_TEST_TMPDIR/files")" -gt 0 ]
+    [ "$(grep -c 'muster-ckptd' "$BATS_TEST_TMPDIR/files")" -gt 0 ]
+    [ "$(grep -c 'spank_muster.so' "$BATS_TEST_TMPDIR/files")" -gt 0 ]
     not grep evil-place "$BATS_TEST_TMPDIR/files"
 }
 
@@ -254,7 +256,8 @@ stop_helpers() {
     run srun -w n2 -n1 ./fails.sh
     echo "$output"
     echo "the step took $((SECONDS - began)) s"
-    [[ $status -eq 7 && $output = *"it took more than 10 s"* ]] && [ $((SECONDS - began)) -lt 16 ]
+    [[ $status -eq 7 && $output = *"it took more than 10 s"* ]]
+    [ $((SECONDS - began)) -lt 16 ]
     wait_for 5 not kill -0 "$(cat "$JOBS/stopped")" # it is nobody's child, and may be a corpse for a moment
     # drain, what the helper gets on top, and what the service gets to leave in.
     wait_for $((began + 25 - SECONDS)) node_is n1 idle
