@@ -228,7 +228,7 @@ class Setting:
                 self.torch_alone += self.torch.steps("alone", (steps + 1) // 2)
                 self.torch_ddp += self.torch.steps("ddp", steps)
 
-    def report_bound(self, name):
+    def report_bound(self, name, judged=True):
         bound = Bound(self.alone, self.replayed)
         self.step = statistics.median(c for trace in self.real for c in trace.cycles())
         self.without = statistics.median(c for trace in self.alone for c in trace.cycles())
@@ -240,10 +240,10 @@ class Setting:
               f"{milliseconds(*(bound.times[k] for k in order))} ms")
         least = bound.communicating - bound.computing + bound.ready[order[0]]
         print(f"  step {milliseconds(self.step)} ms, median of {count}; bound {milliseconds(bound.step)} ms; exposed "
-              f"{milliseconds(self.step - self.without)} ms, of which {milliseconds(max(least, 0))} could only be hidden behind another "
-              "step")
+              f"{milliseconds(self.step - self.without)} ms, of which {milliseconds(max(least, 0))} could only be hidden behind "
+              "another step")
         ratio = self.step / bound.step
-        verdict(f"{name}-bound", ratio, "x the bound", f"<= {AIM_BOUND}", ratio <= AIM_BOUND)
+        verdict(f"{name}-bound", ratio, "x the bound", judged and f"<= {AIM_BOUND}", ratio <= AIM_BOUND)
 
     def report_torch(self, name):
         theirs, computing = statistics.median(self.torch_ddp), statistics.median(self.torch_alone)
@@ -276,7 +276,8 @@ def measure_two(bench):
     computing, sent = calibrate(bench)
     parameters = re.search(r"parameters +(.*? tensors)", bench.train("none", 1)[1])
     print(f"GPT-2 of {parameters[1]}, {SHAPE['layers']} layers, {SHAPE['width']} wide, vocabulary {SHAPE['vocabulary']}; a rank "
-          f"has {BATCH}x{SHAPE['context']} tokens a step and sends {sent / 1e6:.1f} MB; --bucket-mb {options.bucket_mb}", flush=True)
+          f"has {BATCH}x{SHAPE['context']} tokens a step and sends {sent / 1e6:.1f} MB; --bucket-mb {options.bucket_mb}",
+          flush=True)
     torch = Torch(bench) if options.torch else None
     for ratio in options.ratios:
         rate = sent / (ratio * computing)
@@ -317,7 +318,7 @@ def measure_four(bench):
           f"{os.getloadavg()[0]:.1f}", flush=True)
     setting = Setting(bench, 1, rate, None)
     setting.run(1, bench.options.steps)
-    setting.report_bound("4-nodes")
+    setting.report_bound("4-nodes", False)  # two ranks share a CPU, so that one computes while the other waits
     cpu = setting.cpu
     print(f"  CPU of all ranks: {milliseconds(cpu['real'])} ms a step, {milliseconds(cpu['none'])} without exchange, "
           f"{milliseconds(cpu['replay'])} for the exchanges alone")

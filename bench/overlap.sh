@@ -10,6 +10,8 @@
 set -eu -o pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=bench/setup.bash
+. "$top/bench/setup.bash"
 build=$top/build cache=$top/build-bench torch=yes
 pass=()
 while [ $# -gt 0 ]; do
@@ -19,25 +21,13 @@ while [ $# -gt 0 ]; do
     --no-torch) torch=''; pass+=("$1"); shift ;;
     --quick) pass+=("$1"); shift ;;
     --ratios | --rounds | --steps | --bucket-mb) pass+=("$1" "$2"); shift 2 ;;
-    *) sed -n 's/^# \(bench.*\)/usage: \1/p' "$0" >&2; exit 2 ;;
+    *) bench_usage "$0" ;;
     esac
 done
 
-if [ ! -e "$build/Makefile" ]; then
-    [ -x "$top/configure" ] || (cd "$top" && ./autogen.sh)
-    mkdir -p "$build" && (cd "$build" && "$top/configure" --enable-silent-rules)
-fi
-make -C "$build" -s all >&2
-
+bench_build "$build"
 python=python3
-if [ "$torch" ]; then
-    python=$cache/venv/bin/python
-    if [ ! -x "$python" ] || ! "$python" -c 'import torch, numpy' 2>/dev/null; then
-        echo "overlap: installing PyTorch into $cache/venv" >&2
-        python3 -m venv "$cache/venv"
-        "$cache/venv/bin/pip" install -q --upgrade torch numpy >&2
-    fi
-fi
+[ ! "$torch" ] || python=$(bench_torch "$cache")
 
 # Everything that is made lives in namespaces of its own and ends with them, however this ends.
 unset "${!SLURM_@}" "${!PMIX_@}" "${!MUSTER_@}" "${!OMP_@}" "${!MKL_@}"

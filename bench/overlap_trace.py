@@ -80,8 +80,8 @@ def later(tables):
 
 
 class Bound:
-    """The shortest step that its parts allow, from runs of --comm none and of --comm replay: the longer of computing and, for each
-    bucket, the wait until it is ready with its time and that of those behind it; then norm and update."""
+    """The shortest step that its parts allow, from runs of --comm none and of --comm replay: the longer of computing and, for
+    each bucket, the wait until it is ready with its time and that of those behind it; then norm and update."""
 
     def __init__(self, alone, replayed):
         each = [(trace, step) for trace in alone for step in trace.steps]

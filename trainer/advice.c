@@ -8,6 +8,7 @@
 #define WARM_UP 3      /* steps */
 #define WINDOW 20      /* steps that are judged */
 #define ALLOWED 0.25   /* share of a step */
+#define MUCH 0.5       /* communication, as a share of computing */
 
 __attribute__((format(printf, 2, 3))) static void add(char *out, const char *format, ...)
 {
@@ -34,6 +35,8 @@ static void write_line(const struct advice *advice, const struct advice_facts *f
 		add(out, "; a number of ranks that divides --slots has all ranks compute equally long");
 	if (facts->tied && !facts->split)
 		add(out, "; --split-embedding, in a new run, sends the largest gradient while the rest is computed");
+	if (!facts->native && !facts->zero && advice->communication > MUCH * (advice->seconds - advice->exposed))
+		add(out, "; --zero 1 has half of it travel while the next step computes, for the same bits");
 	if (!facts->native)
 		add(out, "; --reduction=native --grad-dtype=bf16 sends half the bytes, for bits that depend on the number of ranks");
 	else if (!facts->bf16)
@@ -45,12 +48,13 @@ static bool is_complete(const struct advice *advice)
 	return advice->steps >= WARM_UP + WINDOW;
 }
 
-void advice_step(struct advice *advice, double seconds, double exposed)
+void advice_step(struct advice *advice, double seconds, double exposed, double communication)
 {
 	if (is_complete(advice) || ++advice->steps <= WARM_UP)
 		return;
 	advice->seconds += seconds;
 	advice->exposed += exposed;
+	advice->communication += communication;
 }
 
 double advice_waited(const struct advice *advice)

@@ -12,12 +12,13 @@ struct advice_facts {
 	bool uneven;         /* some ranks have a slot more */
 	bool tied, split;    /* a tied embedding, and --split-embedding */
 	bool native, bf16;   /* --reduction, --grad-dtype */
+	bool zero;           /* --zero */
 };
 
 /* Zeroed at the beginning of an attempt, on each rank. */
 struct advice {
 	int steps;
-	double seconds, exposed;
+	double seconds, exposed, communication;
 	bool said;
 };
 
@@ -27,9 +28,9 @@ struct advice_waits {
 	const char *most_who, *least_who; /* "rank 3 on n2" */
 };
 
-/* Adds a step of an attempt: how long it took, and for how much of that this rank waited. The first steps, which warm up, and those
- * behind the ones that are judged do not count. */
-void advice_step(struct advice *advice, double seconds, double exposed);
+/* Adds a step of an attempt: how long it took, for how much of that this rank waited, and how long it communicated, hidden or not.
+ * The first steps, which warm up, and those behind the ones that are judged do not count. */
+void advice_step(struct advice *advice, double seconds, double exposed, double communication);
 
 /* Seconds that this rank waited in the steps that are judged; 0 before all of them are done. */
 double advice_waited(const struct advice *advice);

@@ -275,6 +275,7 @@ static void advise(struct loop *loop, const struct metrics_step *line)
 		.split = settings->split_embedding,
 		.native = settings->reduction == REDUCTION_NATIVE,
 		.bf16 = settings->grad_dtype == GRAD_BF16,
+		.zero = settings->zero != 0,
 	};
 	const struct ddp_result *result = &loop->result;
 	const struct advice_waits waits = { result->waited_most.seconds, result->waited_least.seconds,
@@ -304,12 +305,12 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		.skipped = !loop->changed,
 	};
 	if (run->ident.rank != 0) {
-		advice_step(&loop->advice, seconds, line.exposed);
+		advice_step(&loop->advice, seconds, line.exposed, line.communication);
 		return;
 	}
 	report_step(run, &line);
 	advise(loop, &line); /* by what the ranks told in this step of the steps before */
-	advice_step(&loop->advice, seconds, line.exposed);
+	advice_step(&loop->advice, seconds, line.exposed, line.communication);
 	if (!run->folder)
 		return;
 	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);

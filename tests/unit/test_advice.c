@@ -10,6 +10,8 @@
 
 #include "trainer/advice.h"
 
+static double communication; /* seconds of each step */
+
 /* The number of the step at which the line comes, 0 for never, of steps of a second in which this rank waits for `late` seconds (`early`
  * in the first three), and another for `least`. */
 static int comes_at(const struct advice_facts *facts, double early, double late, double least, char line[ADVICE_LINE])
@@ -25,7 +27,7 @@ static int comes_at(const struct advice_facts *facts, double early, double late,
 			assert_int_equal(at, 0);
 			at = step;
 		}
-		advice_step(&advice, 1, step <= 3 ? early : late);
+		advice_step(&advice, 1, step <= 3 ? early : late, communication);
 	}
 	return at;
 }
@@ -63,7 +65,7 @@ static void test_what(void **state)
 	char line[ADVICE_LINE];
 
 	for (int i = 0; i < 32; i++) {
-		const struct advice_facts facts = { i & 1, i & 2, i & 4, i & 8, i & 16 };
+		const struct advice_facts facts = { i & 1, i & 2, i & 4, i & 8, i & 16, false };
 		const bool expected[] = { facts.uneven, facts.tied && !facts.split, !facts.native, facts.native && !facts.bf16 };
 
 		assert_int_equal(comes_at(&facts, 0, 1, 0, line), 24);
@@ -74,12 +76,29 @@ static void test_what(void **state)
 	}
 }
 
+/* Where communication takes more than half as long as computing, and only there. */
+static void test_zero(void **state)
+{
+	char line[ADVICE_LINE];
+
+	for (int i = 0; i < 8; i++) {
+		const struct advice_facts facts = { .native = i & 1, .zero = i & 2 };
+
+		communication = i & 4 ? 0.36 : 0.34; /* of steps that compute for 0.7 s */
+		assert_int_equal(comes_at(&facts, 0, 0.3, 0.3, line), 24);
+		assert_int_equal(strstr(line, "; --zero 1 ") != NULL, i == 4);
+		assert_true(strlen(line) < ADVICE_LINE - 1);
+	}
+	communication = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_when),
 		cmocka_unit_test(test_who),
 		cmocka_unit_test(test_what),
+		cmocka_unit_test(test_zero),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
