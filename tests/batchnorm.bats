@@ -138,11 +138,14 @@ worst_loss() {
 
 @test "bad data on one rank in mid-run ends all of them with 65" {
     several_ranks
-    run train_world 4 late --labels y-late.npy --order file --steps 100
-    echo "$output"
-    [ "$status" -eq 65 ]
-    grep -q "class 9 of sample 100" <<<"$output"
-    ! grep -q "lost" <<<"$output" || false
+    local zero
+    for zero in 0 1; do
+        run train_world 4 "late$zero" --labels y-late.npy --order file --steps 100 --zero $zero
+        echo "$output"
+        [ "$status" -eq 65 ]
+        grep -q "class 9 of sample 100" <<<"$output"
+        ! grep -q "lost" <<<"$output" || false
+    done
 }
 
 @test "the golden checkpoint is resumed" {

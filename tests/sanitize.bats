@@ -64,7 +64,7 @@ threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckpt
 
 @test "a build with the thread sanitizer" {
     # shellcheck disable=SC2086
-    build sanitize-thread thread muster-ckptd $(printf 'tests/unit/%s ' test_comm test_trace test_ddp_zero $threaded) -- --disable-openmp
+    build sanitize-thread thread muster-ckptd muster-train $(printf 'tests/unit/%s ' test_comm test_trace test_ddp_zero $threaded) -- --disable-openmp
 }
 
 @test "data races" {
@@ -74,6 +74,20 @@ threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckpt
     run_tests $threaded
     wait $!
     ! grep -E 'Sanitizer:' -- *.out || false
+}
+
+# Prefetch, communication, saver and service, with weights that come while layers are computed and statistics are written.
+@test "data races of whole runs that share the moments" {
+    load small_run
+    small_run_prepare
+    cd "$BATS_FILE_TMPDIR" || return
+    PATH=$MUSTER_BUILD/sanitize-thread:$PATH
+    several_ranks
+    export TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt"
+    train_world 2 shared --zero 1 --width 128 --layers 3 --bucket-mb 1 --split-embedding --steps 8 --ckpt-every 3 --check-replicas 2 \
+        --validation-data valid.u16 --validate-every 4 --trace shared.json --trace-steps 2-7 --rdzv-timeout 60 --collective-timeout 60
+    [ "${STATUSES[*]}" = "0 0" ]
+    ! grep 'Sanitizer:' rank*.out || false
 }
 
 # The communication thread, Gloo's and those that wait for them. It mostly waits, so the others run beside it; the deadlines of its
