@@ -124,7 +124,8 @@ static enum verdict wait_for_verdict(struct preflight *shared)
 	return (enum verdict)verdict;
 }
 
-bool preflight_task(struct preflight *shared, enum preflight_mode mode, bool launches, ident_env *env, preflight_say *say, void *arg)
+bool preflight_task(struct preflight *shared, enum preflight_mode mode, bool launches, ident_env *env, preflight_say *say,
+	void *arg)
 {
 	struct task task = { env, say, arg, mode, launches };
 	struct facts own;

@@ -23,7 +23,8 @@ typedef void preflight_say(void *arg, const char *line);
  * it. The others wait for it only where it may be that the step must not begin. What only warns is said on the step's
  * first node. `launches`: the task starts ranks of its own. Returns false when the task is to end with EXIT_USAGE. `arg` goes to
  * both functions. */
-bool preflight_task(struct preflight *shared, enum preflight_mode mode, bool launches, ident_env *env, preflight_say *say, void *arg);
+bool preflight_task(struct preflight *shared, enum preflight_mode mode, bool launches, ident_env *env, preflight_say *say,
+	void *arg);
 
 /* In srun: the type of MPI by which ranks are to meet, "pmix" or, where this Slurm has none, "pmi2". NULL where it has neither,
  * which is said. */

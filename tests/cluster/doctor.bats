@@ -143,7 +143,7 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     [ "$(grep -c gpu-idle <<<"$output")" -eq 1 ]
     # One process may drive all of them, and so may what it starts.
     plugin_says 0 0 muster: -N1 -n1 --gres=gpu:2 true
-    plugin_says 0 0 muster: -N2 -n2 --gres=gpu:2 bash -c : torchrun
+    plugin_says 0 0 muster: -N2 -n2 --gres=gpu:2 true torchrun
     plugin_says 0 0 muster: -N4 --ntasks-per-node=2 --gpus-per-task=1 true
     cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so" preflight=off
     plugin_says 0 0 muster: -N1 -w n1 -n3 --gres=gpu:1 true
