@@ -27,9 +27,11 @@ def cluster(*command):
                           check=False)
 
 
-def bring_up(nodes, ranks):
+def bring_up(nodes, ranks, build):
     os.environ["MUSTER_CLUSTER_NODES_CPUS"] = str(-(-ranks // nodes))
-    done = cluster("up", nodes)
+    plugin = os.path.join(os.path.abspath(build), ".libs", "spank_muster.so")
+    # Nothing of it is installed: no checkpoint service, no requeue. Those who don't say --muster run without it.
+    done = cluster("up", nodes, "--plugin", plugin, "ckptd=off", "requeue=off")
     if done.returncode:
         sys.exit(f"launch: couldn't bring up {nodes} nodes:\n{done.stderr}")
 
@@ -82,8 +84,10 @@ class Contestant:
 def programs(build):
     bench = os.path.join(os.path.abspath(build), "bench")
     start = ["--mpi=pmix", os.path.join(bench, "launch_start"), "BENCH_EXEC"]
-    return {"mesh": [*start, os.path.join(bench, "launch_ours"), "mesh"],
-            "meet": [*start, os.path.join(bench, "launch_ours"), "meet"],
+    ours = os.path.join(bench, "launch_ours")
+    return {"mesh": ["--muster", *start, ours, "mesh"],
+            "meet": ["--muster", *start, ours, "meet"],
+            "plain": [*start, ours, "mesh"],
             "fence": [*start, os.path.join(bench, "launch_fence")],
             "start": os.path.join(bench, "launch_start")}
 
@@ -105,16 +109,17 @@ def measure_small(options, parts):
     named = programs(options.build)
     ours = Contestant("muster, identity to mesh", NODES, RANKS, named["mesh"])
     meet = Contestant("muster, rendezvous alone", NODES, RANKS, named["meet"])
+    plain = Contestant("the mesh without plugin", NODES, RANKS, named["plain"])
     fence = Contestant("bare PMIx fence", NODES, RANKS, named["fence"])
     peer = Contestant("torchrun, c10d, gloo", NODES, RANKS, torchrun(named), 300, "root")
-    bring_up(NODES, RANKS)
+    bring_up(NODES, RANKS, options.build)
     print(f"{RANKS} ranks on {NODES} nodes; load {os.getloadavg()[0]:.1f}", flush=True)
     for number in range(options.rounds):
-        for one in (fence, ours, meet) if number % 2 else (meet, ours, fence):
+        for one in (fence, ours, meet, plain) if number % 2 else (plain, meet, ours, fence):
             one.round()
     for number in range(options.torch_rounds if "torch" in parts else 0):
         peer.round()
-    for one in (ours, meet, fence):
+    for one in (ours, meet, plain, fence):
         one.report()
     if peer.runs:
         peer.report()
@@ -125,7 +130,8 @@ def measure_small(options, parts):
         ratio = ours.median("exec") / fence.median("exec")
         verdict("fence", ratio, "x the bare PMIx fence", f"<= {AIM_FENCE}", ratio <= AIM_FENCE)
         least = min(ours.between("exec")) / min(fence.between("exec"))
-        print(f"  the fastest run of each: {least:.2f}; without the connections: {meet.median('exec') / fence.median('exec'):.2f}")
+        print(f"  the fastest run of each: {least:.2f}; without the connections: {meet.median('exec') / fence.median('exec'):.2f}; "
+              f"without the plugin: {plain.median('exec') / fence.median('exec'):.2f}")
     if peer.runs:
         ratio = peer.median("exec") / ours.median("exec")
         verdict("torchrun", ratio, "x faster than torchrun", f">= {AIM_TORCH}", ratio >= AIM_TORCH)
@@ -137,7 +143,7 @@ def measure_scale(options):
     named = programs(options.build)
     table = []
     for ranks in options.sizes:
-        bring_up(options.nodes, ranks)
+        bring_up(options.nodes, ranks, options.build)
         limit = LIMIT if ranks <= 64 else LARGE_LIMIT
         rows = [Contestant(f"muster, rendezvous, {ranks}", options.nodes, ranks, named["meet"], limit),
                 Contestant(f"bare PMIx fence, {ranks}", options.nodes, ranks, named["fence"], limit)]
