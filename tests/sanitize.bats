@@ -60,7 +60,7 @@ run_tests() {
 }
 
 # OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its own.
-threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_writers"
+threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_writers test_standing"
 
 @test "a build with the thread sanitizer" {
     # shellcheck disable=SC2086

@@ -404,7 +404,9 @@ static void writing_is_cheap(void **state)
 		best = fmin(best, (clock_now() - begun) / 2000);
 	}
 	print_message("# an entry takes %.0f ns\n", best * 1e9);
+#ifndef __SANITIZE_THREAD__ /* which watches every word */
 	assert_true(best < 5e-6);
+#endif
 	standing_destroy(standing);
 }
 
