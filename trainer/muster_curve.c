@@ -21,18 +21,19 @@
 #define FOLDERS_MAX 64
 
 struct arguments {
-	const char *folders[FOLDERS_MAX], *json;
+	const char *folders[FOLDERS_MAX], *json, *plot;
 	size_t count;
 	bool scaling, bars;
 	int64_t skip;
 };
 
-enum { KEY_SCALING = 256, KEY_JSON, KEY_BARS, KEY_SKIP };
+enum { KEY_SCALING = 256, KEY_JSON, KEY_PLOT, KEY_BARS, KEY_SKIP };
 
 static const struct argp_option options[] = {
 	{ .name = "scaling", .key = KEY_SCALING, .doc = "Compares runs of one training on different numbers of ranks; the first is "
 		"what the others are held against" },
 	{ .name = "json", .key = KEY_JSON, .arg = "FILE", .doc = "--scaling: writes the same numbers there, too" },
+	{ .name = "plot", .key = KEY_PLOT, .arg = "FILE", .doc = "--scaling: draws the speedup there, as SVG" },
 	{ .name = "bars", .key = KEY_BARS, .doc = "--scaling: draws the efficiency" },
 	{ .name = "skip", .key = KEY_SKIP, .arg = "N", .doc = "--scaling: steps at the start that don't count (10)" },
 	{ 0 }
@@ -47,6 +48,9 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_JSON:
 		given->json = arg;
+		return 0;
+	case KEY_PLOT:
+		given->plot = arg;
 		return 0;
 	case KEY_BARS:
 		given->bars = true;
@@ -63,8 +67,8 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (given->count == 0 || (given->count > 1 && !given->scaling))
 			argp_error(state, "give one checkpoint directory");
-		if (!given->scaling && (given->json || given->bars))
-			argp_error(state, "--json and --bars go with --scaling");
+		if (!given->scaling && (given->json || given->plot || given->bars))
+			argp_error(state, "--json, --plot and --bars go with --scaling");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -101,6 +105,16 @@ static int write_json(const char *path, const struct scaling_run *runs, size_t c
 	return rc < 0 ? err_fail(err, EXIT_FAULT, "couldn't write %s: %s", path, strerror(why)) : 0;
 }
 
+static int write_plot(const char *path, const struct scaling_run *runs, size_t count, struct err *err)
+{
+	FILE *out = fopen(path, "we");
+	if (!out)
+		return err_fail(err, EXIT_FAULT, "couldn't write %s: %m", path);
+	scaling_plot(runs, count, out);
+	int failed = ferror(out);
+	return fclose(out) != 0 || failed ? err_fail(err, EXIT_FAULT, "couldn't write %s: %m", path) : 0;
+}
+
 static int print_scaling(const struct arguments *given, struct err *err)
 {
 	struct scaling_run runs[FOLDERS_MAX];
@@ -114,7 +128,9 @@ static int print_scaling(const struct arguments *given, struct err *err)
 	scaling_print(runs, given->count, stdout);
 	if (given->bars)
 		scaling_bars(runs, given->count, stdout);
-	return given->json ? write_json(given->json, runs, given->count, err) : 0;
+	if (given->json && write_json(given->json, runs, given->count, err) < 0)
+		return -1;
+	return given->plot ? write_plot(given->plot, runs, given->count, err) : 0;
 }
 
 int main(int argc, char **argv)

@@ -13,6 +13,14 @@
 #define METRICS_LIMIT ((size_t)4 << 30)
 #define BAR_WIDTH 50
 
+/* pixels */
+#define PLOT_WIDTH 640
+#define PLOT_HEIGHT 420
+#define PLOT_LEFT 60
+#define PLOT_RIGHT 600
+#define PLOT_TOP 30
+#define PLOT_BOTTOM 370
+
 enum column { RATE, MILLISECONDS, COMMUNICATION, HIDDEN, EXPOSED, COLUMNS };
 
 /* The values of all steps, column by column. */
@@ -148,6 +156,70 @@ void scaling_bars(const struct scaling_run *runs, size_t count, FILE *out)
 			fputc(k < length ? '#' : '.', out);
 		fprintf(out, "  %.1f%%\n", efficiency * 100);
 	}
+}
+
+/* ---- the plot ---- */
+
+/* What the axes reach to; both begin at 0. */
+struct axes {
+	double ranks, speedup;
+};
+
+static struct axes axes_of(const struct scaling_run *runs, size_t count)
+{
+	struct axes axes = { 0, 0 };
+	for (size_t i = 0; i < count; i++) {
+		axes.ranks = fmax(axes.ranks, runs[i].ranks);
+		axes.speedup = fmax(axes.speedup, scaling_speedup(runs, i));
+	}
+	axes.speedup = fmax(axes.speedup, axes.ranks / runs[0].ranks);
+	return axes;
+}
+
+static double at_x(const struct axes *axes, double ranks)
+{
+	return PLOT_LEFT + ranks / axes->ranks * (PLOT_RIGHT - PLOT_LEFT);
+}
+
+static double at_y(const struct axes *axes, double speedup)
+{
+	return PLOT_BOTTOM - speedup / axes->speedup * (PLOT_BOTTOM - PLOT_TOP);
+}
+
+static void plot_axes(const struct scaling_run *runs, size_t count, const struct axes *axes, FILE *out)
+{
+	fprintf(out, "<path d=\"M%d %dV%dH%d\" fill=\"none\" stroke=\"#444\"/>\n", PLOT_LEFT, PLOT_TOP, PLOT_BOTTOM, PLOT_RIGHT);
+	fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">ranks</text>\n", (PLOT_LEFT + PLOT_RIGHT) / 2, PLOT_HEIGHT - 10);
+	fprintf(out, "<text x=\"%d\" y=\"%d\">speedup: measured, and perfect (dashed)</text>\n", PLOT_LEFT, PLOT_TOP - 12);
+	for (size_t i = 0; i < count; i++) {
+		double perfect = (double)runs[i].ranks / runs[0].ranks;
+		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n", at_x(axes, runs[i].ranks), PLOT_BOTTOM + 18,
+			runs[i].ranks);
+		fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n", PLOT_LEFT - 6, at_y(axes, perfect) + 4, perfect);
+	}
+	fprintf(out, "<path d=\"M%d %dL%.1f %.1f\" fill=\"none\" stroke=\"#888\" stroke-dasharray=\"6 4\"/>\n", PLOT_LEFT, PLOT_BOTTOM,
+		at_x(axes, axes->ranks), at_y(axes, axes->ranks / runs[0].ranks));
+}
+
+static void plot_point(double x, double y, double efficiency, FILE *out)
+{
+	fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"#06c\"/>\n", x, y);
+	fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.1f%%</text>\n", x - 6, y - 6, 100 * efficiency);
+}
+
+void scaling_plot(const struct scaling_run *runs, size_t count, FILE *out)
+{
+	const struct axes axes = axes_of(runs, count);
+	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"13\">\n"
+		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", PLOT_WIDTH, PLOT_HEIGHT);
+	plot_axes(runs, count, &axes, out);
+	fprintf(out, "<polyline fill=\"none\" stroke=\"#06c\" stroke-width=\"2\" points=\"");
+	for (size_t i = 0; i < count; i++)
+		fprintf(out, "%s%.1f,%.1f", i ? " " : "", at_x(&axes, runs[i].ranks), at_y(&axes, scaling_speedup(runs, i)));
+	fprintf(out, "\"/>\n");
+	for (size_t i = 0; i < count; i++)
+		plot_point(at_x(&axes, runs[i].ranks), at_y(&axes, scaling_speedup(runs, i)), scaling_efficiency(runs, i), out);
+	fprintf(out, "</svg>\n");
 }
 
 json_t *scaling_json(const struct scaling_run *runs, size_t count)

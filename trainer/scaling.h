@@ -25,6 +25,8 @@ double scaling_efficiency(const struct scaling_run *runs, size_t i);
 
 /* A line with names, and one a run. */
 void scaling_print(const struct scaling_run *runs, size_t count, FILE *out);
+/* The speedup over the number of ranks beside a perfect one, as an SVG image. */
+void scaling_plot(const struct scaling_run *runs, size_t count, FILE *out);
 /* A bar for the efficiency of each. */
 void scaling_bars(const struct scaling_run *runs, size_t count, FILE *out);
 /* {"runs": [{"ranks", "steps", "tokens_per_second", "speedup", …}]}; NULL when out of memory. */
