@@ -105,8 +105,10 @@ print(*sorted({str(json.load(open(path))["env"].get(sys.argv[2])) for path in gl
         distribution=${distributions[RANDOM % 5]}
         # Each node at least once, and then any.
         for ((i = 0; i < tasks; i++)); do echo "n$((1 + (i < nodes ? i : RANDOM % nodes)))"; done | shuf >"$JOBS/shuffled"
-        [ $distribution != arbitrary ] || export SLURM_HOSTFILE=shuffled
-        world $tasks srun --muster -N$nodes -n$tasks --distribution=$distribution @
+        shape=(-N$nodes)
+        # The file says how many nodes there are: from 23.11 on srun won't be told it besides.
+        [ $distribution != arbitrary ] || { export SLURM_HOSTFILE=shuffled && shape=(); }
+        world $tasks srun --muster "${shape[@]}" -n$tasks --distribution=$distribution @
         unset SLURM_HOSTFILE
     done
 }

@@ -40,10 +40,13 @@ plugin_require() {
 # For teardown_file.
 cluster_end() { [ "$(id -u)" != 0 ] || cluster down; }
 
-# For teardown: when the test failed, what the cluster's logs and the newest job's output said last.
+# For teardown: when the test failed, what is in the queue, how the nodes are, and what the cluster's logs and the newest job's
+# output said last.
 cluster_explain() {
     local log
     [ -z "${BATS_TEST_COMPLETED-}" ] && [ "$(id -u)" = 0 ] || return 0
+    cluster run timeout 5 squeue -a -o 'job %i %T on %N (%r)' || :
+    cluster status | grep '^node:' || :
     for log in "$(cluster status log)"/slurmctld.log "$(cluster status log)"/slurmd-n?.log \
         "$(find "$JOBS" -name 'slurm-*.out' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 | cut -d' ' -f2)"; do
         [ -s "$log" ] || continue
