@@ -95,12 +95,12 @@ pmix_status_t __wrap_PMIx_Fence_nb(const pmix_proc_t *procs, size_t count, const
 }
 #endif
 
-/* One a round, whatever the values; but for the first under Slurm, where so few ranks on several nodes ask each other. */
+/* One a round, whatever the values; none under Slurm, where so few ranks on several nodes gather by themselves. */
 static int fences_expected(const struct ident *ident, const char *provider)
 {
 	const char *namespace = getenv("PMIX_NAMESPACE");
-	bool asked = namespace && strncmp(namespace, "slurm.", 6) == 0 && ident->node_count > 1;
-	return strcmp(provider, "pmix") != 0 ? 0 : asked ? 2 : 3;
+	bool gathers = namespace && strncmp(namespace, "slurm.", 6) == 0 && ident->node_count > 1;
+	return strcmp(provider, "pmix") != 0 || gathers ? 0 : 3;
 }
 
 static int exchange_values(const struct ident *ident, const char *provider)
