@@ -152,7 +152,7 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     run cluster run timeout 60 salloc -N2 -n4 --gres=gpu:2 srun --muster -N1 -n1 true
     echo "$output"
     [[ $status = 0 && $output != *muster* ]]
-    for node in n1 n2 n3 n4; do wait_for $GIVING_UP node_is $node idle; done
+    wait_for $GIVING_UP all_idle
 }
 
 # The device cgroup is faked by a device file that the user may not open: access(2) says the same of both.

@@ -145,6 +145,7 @@ job_end() {
 
 # Whether a node's state, as sinfo prints it, is the one given ("idle", "down*", …).
 node_is() { [ "$(cluster run sinfo -h -p spot -n "$1" -o %T)" = "$2" ]; }
+all_idle() { [ "$(cluster run sinfo -h -p spot -o %T | sort -u)" = idle ]; }
 
 # Seconds within which a node is idle again whose ranks have asked those of the three others in vain. From 25.05.4 on slurmd waits
 # for its slurmstepd, and that for its PMIx server, which tries each node 7 times, one after the other: 31.5 s of pauses, and

@@ -77,6 +77,7 @@ teardown_file() { cluster_end; }
 setup() {
     [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
     cluster_require
+    wait_for $GIVING_UP all_idle # or the steps of the test before keep those of this one waiting
 }
 
 teardown() { cluster_explain; }
@@ -165,7 +166,6 @@ nothing_left() {
 @test "a node that can't be reached: each of the others names its ranks and no other, with the plugin and without" {
     local ours='2 of 8 ranks within 4 s: rank 6 (on n4), rank 7 (on n4)' theirs='6 of 8 ranks within 4 s: rank 0 (on n1)'
     for rank in 1 2 3 4 5; do theirs+=", rank $rank (on n$((rank / 2 + 1)))"; done
-    for node in n1 n2 n3 n4; do wait_for $GIVING_UP node_is $node idle; done
     train cut 4 --muster -N4 --ntasks-per-node=2
     meet cut-plain 4 --no-muster --mpi=pmix -N4 --ntasks-per-node=2
     for rank in 0 1 2 3 4 5 6 7; do wait_for 20 test -e "$JOBS/up-cut-$rank-0" -a -e "$JOBS/up-cut-plain-$rank-0"; done
