@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how much of a step's communication is hidden: called by overlap.sh, which has the usage, in network, mount and process
-namespaces of its own.
+"""Measures how much of a step's communication is hidden: called by overlap.sh, which has the usage, in network, mount and
+process namespaces of its own.
 
 A node is a network namespace; two are joined by one link, four by a switch, and each sends at a rate that is chosen so that
 communication takes a given multiple of computing, and measured with a transfer both ways. Runs take turns: --comm none
-(computing, and when each bucket is ready), --comm replay (the time of each bucket), the training itself with default buckets, the
-same with --zero 1 and small buckets (the same bits), and PyTorch's steps with and without exchange. Exposed communication is
-what a step takes longer than without any."""
+(computing, and when each bucket is ready), --comm replay (the time of each bucket), the training itself with default buckets,
+the same with --zero 1 and small buckets (the same bits), and PyTorch's steps with and without exchange. Exposed communication
+is what a step takes longer than without any."""
 import argparse
 import os
 import random
@@ -24,7 +24,7 @@ from overlap_trace import Bound, Trace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHAPE = {"layers": 4, "width": 384, "heads": 6, "context": 256, "vocabulary": 6144}
-BATCH = 6          # samples of a rank
+BATCH = 5          # samples of a rank
 ZERO = ("--zero", "1", "--bucket-mb", "4")  # what is advised where communication is much
 WARM_UP = 2        # steps of a run that do not count
 LIMIT = 240        # seconds of a run
@@ -211,21 +211,22 @@ def milliseconds(*values):
 class Setting:
     """What was measured at one rate."""
 
-    def __init__(self, bench, ratio, rate, torch):
-        self.bench, self.ratio, self.rate, self.torch = bench, ratio, rate, torch
+    def __init__(self, bench, sent, rate, torch):
+        self.bench, self.sent, self.rate, self.torch = bench, sent, rate, torch
         self.alone, self.replayed, self.real, self.zero = [], [], [], []
         self.cpu = {"none": 0, "replay": 0, "real": 0}
         self.torch_alone, self.torch_ddp = [], []
 
     def run(self, rounds, steps):
-        for _ in range(rounds):
+        for number in range(rounds):
             for comm, traces in (("none", self.alone), ("replay", self.replayed), ("real", self.real)):
                 trace, _, cpu = self.bench.train(comm, steps)
                 traces.append(trace)
                 self.cpu[comm] += cpu / rounds / (steps + WARM_UP)
-            if self.torch:
-                self.zero.append(self.bench.train("real", (steps + 1) // 2, more=ZERO)[0])
+            if self.torch and number == 0:
+                self.zero.append(self.bench.train("real", steps, more=ZERO)[0])
                 self.torch_alone += self.torch.steps("alone", (steps + 1) // 2)
+            if self.torch:
                 self.torch_ddp += self.torch.steps("ddp", steps)
 
     def report_bound(self, name, judged=True):
@@ -253,7 +254,10 @@ class Setting:
               f"exposed {milliseconds(exposed)} ms = {exposed / theirs:.2f} of a step")
         verdict(f"{name}-torch", theirs / self.step, "x faster than PyTorch's DDP", f">= {AIM_TORCH}",
                 theirs >= AIM_TORCH * self.step)
-        print(f"  with {' '.join(ZERO)}: step {milliseconds(zero)} ms, exposed {milliseconds(zero - self.without)} ms")
+        wire = self.sent / self.rate
+        print(f"  with {' '.join(ZERO)}: step {milliseconds(zero)} ms, exposed {milliseconds(zero - self.without)} ms; the bytes "
+              f"alone take {milliseconds(wire)} ms, so that no schedule exposes less than "
+              f"{milliseconds(max(wire - self.without, 0))}")
         for suffix, step in (("", self.step), ("-zero", zero)):
             ratio = (step - self.without) / exposed
             if exposed > MUCH * theirs:
@@ -285,7 +289,7 @@ def measure_two(bench):
         measured = bench.network.measure(rate)
         print(f"\n2 nodes, {rate / 1e6:.1f} MB/s: {measured / 1e6:.1f} MB/s measured both ways; load {os.getloadavg()[0]:.1f}",
               flush=True)
-        setting = Setting(bench, ratio, rate, torch)
+        setting = Setting(bench, sent, rate, torch)
         setting.run(options.rounds, options.steps)
         setting.report_bound(f"{ratio:g}")
         if torch:
@@ -316,7 +320,7 @@ def measure_four(bench):
     bench.network.shape(rate)
     print(f"\n4 nodes on {len(bench.cpus)} CPUs, {rate / 1e6:.1f} MB/s, {sent / 1e6:.1f} MB a rank and step; load "
           f"{os.getloadavg()[0]:.1f}", flush=True)
-    setting = Setting(bench, 1, rate, None)
+    setting = Setting(bench, sent, rate, None)
     setting.run(1, bench.options.steps)
     setting.report_bound("4-nodes", False)  # two ranks share a CPU, so that one computes while the other waits
     cpu = setting.cpu
@@ -331,18 +335,18 @@ def main():
         return transfer(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
     parser = argparse.ArgumentParser()
     parser.add_argument("--muster-train", required=True)
-    parser.add_argument("--ratios", type=lambda text: [float(word) for word in text.split(",")], default=[0.5, 1, 3])
+    parser.add_argument("--ratios", type=lambda text: [float(word) for word in text.split(",")], default=None)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=11)
     parser.add_argument("--bucket-mb", type=int, default=25)
     parser.add_argument("--no-torch", dest="torch", action="store_false")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
+    options.ratios = options.ratios or ([1] if options.quick else [0.5, 1, 3])
     if options.quick:
-        options.ratios, options.rounds = options.ratios[1:2], 1
-    os.makedirs("/run/netns", exist_ok=True)
-    sh("mount", "-t", "tmpfs", "tmpfs", "/run")  # ip's names are this bench's own
-    with tempfile.TemporaryDirectory() as folder:
+        options.rounds = 1
+    sh("mount", "-t", "tmpfs", "tmpfs", "/run")  # names of networks and all files are this bench's own, and end with it
+    with tempfile.TemporaryDirectory(dir="/run") as folder:
         bench = Bench(options, folder)
         measure_two(bench)
         measure_trace(bench)
