@@ -35,6 +35,7 @@ libckptd_la_SOURCES = \
 	checkpoint/ckptd_attach.c checkpoint/ckptd_attach.h \
 	checkpoint/ckptd_client.c checkpoint/ckptd_client.h \
 	checkpoint/ckptd_conn.c checkpoint/ckptd_conn.h \
+	checkpoint/ckptd_contact.c checkpoint/ckptd_contact.h \
 	checkpoint/ckptd_control.c checkpoint/ckptd_control.h \
 	checkpoint/ckptd_entries.c checkpoint/ckptd_entries.h \
 	checkpoint/ckptd_fields.c checkpoint/ckptd_fields.h \
@@ -46,7 +47,6 @@ libckptd_la_SOURCES = \
 	checkpoint/ckptd_proto.c checkpoint/ckptd_proto.h \
 	checkpoint/ckptd_report.c checkpoint/ckptd_report.h \
 	checkpoint/ckptd_server.c checkpoint/ckptd_server.h \
-	checkpoint/ckptd_service.c checkpoint/ckptd_service.h \
 	checkpoint/ckptd_session.c checkpoint/ckptd_session.h \
 	checkpoint/ckptd_socket.c checkpoint/ckptd_socket.h \
 	checkpoint/ckptd_start.c checkpoint/ckptd_start.h \

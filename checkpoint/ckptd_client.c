@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckptd_entries.h"
-#include "checkpoint/ckptd_service.h"
+#include "checkpoint/ckptd_contact.h"
 #include "common/clock.h"
 
 #define DEATHS_MAX 3       /* services that are lost over the same saves */
@@ -24,7 +24,7 @@
 
 struct ckptd_client {
 	struct ckptd_plan plan;
-	struct ckptd_service service; /* the thread's own */
+	struct ckptd_contact contact; /* the thread's own */
 	int wake;
 	pthread_t thread;
 
@@ -75,10 +75,10 @@ static void get_service(struct ckptd_client *client)
 	struct err err;
 	client->wanted = false;
 	pthread_mutex_unlock(&client->lock);
-	int rc = ckptd_service_find(&client->service, &err);
+	int rc = ckptd_contact_find(&client->contact, &err);
 	pthread_mutex_lock(&client->lock);
 	client->connected = rc == 0;
-	client->pid = client->connected ? client->service.link.process.pid : 0;
+	client->pid = client->connected ? client->contact.link.process.pid : 0;
 	client->next_try = clock_now() + RETRY_SECONDS;
 	if (rc < 0)
 		client->why = err;
@@ -128,7 +128,7 @@ static void look_for_service(struct ckptd_client *client)
 /* The connection broke. What was sent over it and has not had its end is sent again over the next one. */
 static void lose_service(struct ckptd_client *client, const struct err *why)
 {
-	ckptd_service_lose(&client->service, why, &client->why);
+	ckptd_contact_lose(&client->contact, why, &client->why);
 	client->connected = false;
 	client->next_try = 0;
 	ckptd_entries_unsend(&client->entries);
@@ -140,7 +140,7 @@ static void lose_service(struct ckptd_client *client, const struct err *why)
 
 static int send_saves(struct ckptd_client *client, struct err *err)
 {
-	struct ckptd_conn *conn = &client->service.link.conn;
+	struct ckptd_conn *conn = &client->contact.link.conn;
 	for (struct ckptd_entry *entry = client->entries.first; entry; entry = entry->next) {
 		if (entry->sent || ckptd_entries_is_done(&client->entries, entry))
 			continue;
@@ -211,7 +211,7 @@ static int receive(struct ckptd_client *client, struct err *err)
 {
 	struct ckptd_message message;
 	int rc;
-	while ((rc = ckptd_conn_receive(&client->service.link.conn, &message, err)) > 0) {
+	while ((rc = ckptd_conn_receive(&client->contact.link.conn, &message, err)) > 0) {
 		rc = on_message(client, &message, err);
 		ckptd_message_release(&message);
 		if (rc < 0)
@@ -230,7 +230,7 @@ static bool is_time_to_look(const struct ckptd_client *client)
 
 static void wait_for_something(struct ckptd_client *client)
 {
-	const struct ckptd_conn *conn = &client->service.link.conn;
+	const struct ckptd_conn *conn = &client->contact.link.conn;
 	struct pollfd wait[] = { { .fd = client->wake, .events = POLLIN }, { .fd = conn->fd, .events = ckptd_conn_events(conn) } };
 	uint64_t ignored;
 	poll(wait, 2, (int)(TICK_SECONDS * 1000));
@@ -270,7 +270,7 @@ static void wake(const struct ckptd_client *client)
 static void release(struct ckptd_client *client)
 {
 	ckptd_entries_clear(&client->entries);
-	ckptd_service_release(&client->service);
+	ckptd_contact_release(&client->contact);
 	if (client->wake >= 0)
 		close(client->wake);
 	pthread_cond_destroy(&client->changed);
@@ -280,15 +280,15 @@ static void release(struct ckptd_client *client)
 
 static int start(struct ckptd_client *client, struct err *err)
 {
-	if (ckptd_service_init(&client->service, &client->plan, err) < 0)
+	if (ckptd_contact_init(&client->contact, &client->plan, err) < 0)
 		return -1;
 	client->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (client->wake < 0)
 		return err_set(err, "service: couldn't make an eventfd: %m");
-	if (ckptd_service_find(&client->service, err) < 0)
+	if (ckptd_contact_find(&client->contact, err) < 0)
 		return -1;
 	client->connected = true;
-	client->pid = client->service.link.process.pid;
+	client->pid = client->contact.link.process.pid;
 	int error = pthread_create(&client->thread, NULL, run, client);
 	return error ? err_set(err, "service: couldn't start a thread: %s", strerror(error)) : 0;
 }
@@ -326,7 +326,7 @@ void ckptd_client_close(struct ckptd_client *client)
 
 const char *ckptd_client_address(const struct ckptd_client *client)
 {
-	return client->service.address;
+	return client->contact.address;
 }
 
 int64_t ckptd_client_service(const struct ckptd_client *client)

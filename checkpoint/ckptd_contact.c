@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "checkpoint/ckptd_service.h"
+#include "checkpoint/ckptd_contact.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,25 +48,25 @@ static int make_secret(char secret[33], struct err *err)
 	return 0;
 }
 
-int ckptd_service_init(struct ckptd_service *service, const struct ckptd_plan *plan, struct err *err)
+int ckptd_contact_init(struct ckptd_contact *contact, const struct ckptd_plan *plan, struct err *err)
 {
-	*service = (struct ckptd_service){ .plan = plan, .attach.type = CKPTD_ATTACH,
+	*contact = (struct ckptd_contact){ .plan = plan, .attach.type = CKPTD_ATTACH,
 		.link = { .conn.fd = -1, .process.fd = -1 } };
-	struct ckptd_attach *attach = &service->attach.attach;
-	service->path = path_as_text(plan->dir->path);
+	struct ckptd_attach *attach = &contact->attach.attach;
+	contact->path = path_as_text(plan->dir->path);
 	attach->token = plan->token;
-	attach->path = service->path;
+	attach->path = contact->path;
 	attach->keep_last = (int64_t)plan->retention.keep_last;
 	attach->keep_every = plan->retention.keep_every;
 	attach->keep_best = (int64_t)plan->retention.keep_best;
 	attach->umask = own_umask();
-	if (!service->path)
+	if (!contact->path)
 		return err_set(err, "service: no memory");
-	if (make_secret(service->secret, err) < 0)
+	if (make_secret(contact->secret, err) < 0)
 		return -1;
 	if (plan->snapshot->parts > 1 && plan->snapshot->part == 0) {
 		attach->host = plan->host;
-		attach->secret = service->secret;
+		attach->secret = contact->secret;
 	} else if (plan->snapshot->parts > 1) {
 		attach->first = plan->first;
 	}
@@ -75,18 +75,18 @@ int ckptd_service_init(struct ckptd_service *service, const struct ckptd_plan *p
 
 /* ---- attaching ---- */
 
-static int send_attach(struct ckptd_service *service, struct err *err)
+static int send_attach(struct ckptd_contact *contact, struct err *err)
 {
-	const struct snapshot_memory *memory = service->plan->memory;
-	int descriptors[CKPTD_DESCRIPTORS] = { service->plan->dir->fd };
+	const struct snapshot_memory *memory = contact->plan->memory;
+	int descriptors[CKPTD_DESCRIPTORS] = { contact->plan->dir->fd };
 	for (int i = 0; i < memory->slots; i++)
 		descriptors[1 + i] = memory->fd[i];
-	return ckptd_conn_send(&service->link.conn, &service->attach, descriptors, 1 + memory->slots, err);
+	return ckptd_conn_send(&contact->link.conn, &contact->attach, descriptors, 1 + memory->slots, err);
 }
 
-static int hear_attached(struct ckptd_service *service, const struct ckptd_message *answer, struct err *err)
+static int hear_attached(struct ckptd_contact *contact, const struct ckptd_message *answer, struct err *err)
 {
-	struct ckptd_attach *attach = &service->attach.attach;
+	struct ckptd_attach *attach = &contact->attach.attach;
 	if (answer->type == CKPTD_REFUSED)
 		return err_fail(err, (enum exit_status)answer->refused.status, "refused: %s", answer->refused.text);
 	if (answer->type != CKPTD_ATTACHED)
@@ -99,45 +99,45 @@ static int hear_attached(struct ckptd_service *service, const struct ckptd_messa
 		return 0;
 	}
 	attach->port = answer->attached.port;
-	snprintf(service->address, sizeof service->address, "%s:%d:%s", attach->host, (int)attach->port, service->secret);
+	snprintf(contact->address, sizeof contact->address, "%s:%d:%s", attach->host, (int)attach->port, contact->secret);
 	return 0;
 }
 
-static int attach_to(struct ckptd_service *service, struct err *err)
+static int attach_to(struct ckptd_contact *contact, struct err *err)
 {
 	struct ckptd_message answer;
-	if (send_attach(service, err) < 0 ||
-		ckptd_conn_await(&service->link.conn, &answer, deadline_in(service->plan->timeout), err) < 0)
+	if (send_attach(contact, err) < 0 ||
+		ckptd_conn_await(&contact->link.conn, &answer, deadline_in(contact->plan->timeout), err) < 0)
 		return -1;
-	int rc = hear_attached(service, &answer, err);
+	int rc = hear_attached(contact, &answer, err);
 	ckptd_message_release(&answer);
 	return rc;
 }
 
-static int use_the_node_s(struct ckptd_service *service, const char *path, struct err *err)
+static int use_the_node_s(struct ckptd_contact *contact, const char *path, struct err *err)
 {
-	if (ckptd_start_connect(path, &service->link, err) < 0)
+	if (ckptd_start_connect(path, &contact->link, err) < 0)
 		return -1;
-	if (attach_to(service, err) == 0)
+	if (attach_to(contact, err) == 0)
 		return 0;
-	ckptd_start_leave(&service->link);
+	ckptd_start_leave(&contact->link);
 	return -1;
 }
 
-static int start_own(struct ckptd_service *service, struct err *err)
+static int start_own(struct ckptd_contact *contact, struct err *err)
 {
-	struct ckptd_process *process = &service->link.process;
+	struct ckptd_process *process = &contact->link.process;
 	char fate[60];
-	if (ckptd_start_own(&service->link, err) < 0)
+	if (ckptd_start_own(&contact->link, err) < 0)
 		return -1;
-	if (attach_to(service, err) == 0)
+	if (attach_to(contact, err) == 0)
 		return 0;
 	/* It may take a moment from its last word to its end. */
-	ckptd_conn_close(&service->link.conn);
+	ckptd_conn_close(&contact->link.conn);
 	ckptd_process_wait(process, deadline_in(1));
 	err_prefix(err, "service: the one that was started %s", ckptd_process_fate(process, fate, sizeof fate));
-	ckptd_process_kill(process, deadline_in(service->plan->timeout));
-	ckptd_start_leave(&service->link);
+	ckptd_process_kill(process, deadline_in(contact->plan->timeout));
+	ckptd_start_leave(&contact->link);
 	return -1;
 }
 
@@ -145,13 +145,13 @@ static int start_own(struct ckptd_service *service, struct err *err)
 
 /* The service that is lost must not write any more when another begins to: two of them in one folder would tear its files.
  * One of our own is killed; the node's can only be gone, or be found again. */
-static int retire(struct ckptd_service *service, bool *lives, struct err *err)
+static int retire(struct ckptd_contact *contact, bool *lives, struct err *err)
 {
-	struct ckptd_process *process = &service->link.process;
+	struct ckptd_process *process = &contact->link.process;
 	*lives = ckptd_process_alive(process);
 	if (*lives && process->child) {
 		*lives = false;
-		if (!ckptd_process_kill(process, deadline_in(service->plan->timeout)))
+		if (!ckptd_process_kill(process, deadline_in(contact->plan->timeout)))
 			return err_fail(err, EXIT_LOST, "service: pid %d hangs and can't be killed", (int)process->pid);
 	}
 	if (!*lives)
@@ -159,40 +159,40 @@ static int retire(struct ckptd_service *service, bool *lives, struct err *err)
 	return 0;
 }
 
-int ckptd_service_find(struct ckptd_service *service, struct err *err)
+int ckptd_contact_find(struct ckptd_contact *contact, struct err *err)
 {
-	const char *path = service->plan->socket ? service->plan->socket : getenv("MUSTER_CKPTD");
+	const char *path = contact->plan->socket ? contact->plan->socket : getenv("MUSTER_CKPTD");
 	bool lives;
-	if (retire(service, &lives, err) < 0)
+	if (retire(contact, &lives, err) < 0)
 		return -1;
-	struct ckptd_process old = service->link.process;
+	struct ckptd_process old = contact->link.process;
 	err_fail(err, EXIT_LOST, "service: pid %d still runs, but can't be reached", (int)old.pid);
 	if (path && path[0]) {
-		if (use_the_node_s(service, path, err) == 0) {
+		if (use_the_node_s(contact, path, err) == 0) {
 			ckptd_process_close(&old);
 			return 0;
 		}
-		service->link.process = old;
+		contact->link.process = old;
 		if (!lives)
 			log_warn("checkpoint: %s: starting a service of its own, which ends with the step", err->text);
 	}
-	return lives ? -1 : start_own(service, err);
+	return lives ? -1 : start_own(contact, err);
 }
 
-void ckptd_service_lose(struct ckptd_service *service, const struct err *why, struct err *said)
+void ckptd_contact_lose(struct ckptd_contact *contact, const struct err *why, struct err *said)
 {
-	struct ckptd_process *process = &service->link.process;
+	struct ckptd_process *process = &contact->link.process;
 	char fate[60];
-	ckptd_conn_close(&service->link.conn);
+	ckptd_conn_close(&contact->link.conn);
 	if (why->status == EXIT_LOST)
 		ckptd_process_wait(process, deadline_in(0.2));
 	err_fail(said, EXIT_LOST, "the service, pid %d, %s (%.500s)", (int)process->pid,
 		ckptd_process_fate(process, fate, sizeof fate), why->text);
 }
 
-void ckptd_service_release(struct ckptd_service *service)
+void ckptd_contact_release(struct ckptd_contact *contact)
 {
-	ckptd_start_leave(&service->link);
-	ckptd_message_release(&service->attach);
-	free(service->path);
+	ckptd_start_leave(&contact->link);
+	ckptd_message_release(&contact->attach);
+	free(contact->path);
 }
