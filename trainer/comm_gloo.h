@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two halves of the communicator over Gloo share: comm_gloo.cc, which talks, and comm_gloo_connect.cc, which makes the
- * connections. The only C++, since Gloo's interface is; nothing of it leaves them. */
+/* What the parts of the communicator over Gloo share: comm_gloo.cc, which talks, comm_gloo_connect.cc, which makes the
+ * connections, and comm_gloo_peers.cc, which knows who is gone. The only C++, since Gloo's interface is; nothing of it leaves them. */
 #ifndef MUSTER_COMM_GLOO_H
 #define MUSTER_COMM_GLOO_H
 
@@ -25,6 +25,10 @@ extern "C" {
 namespace muster_gloo {
 
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+using Lock = std::unique_lock<std::mutex>;
+
+constexpr std::chrono::milliseconds FOREVER = std::chrono::hours(10000);
+enum Slot : uint64_t { SLOT_DATA = 1, SLOT_DEATH, SLOT_GOODBYE };
 
 /* What a rank says when it leaves. */
 struct Goodbye {
@@ -83,6 +87,30 @@ std::string reason_of(const std::exception &e);
 
 /* Connects to all other ranks, within the rendezvous' deadline; fills in their names. Status EXIT_LOST names who is missing. */
 int connect_all(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err);
+
+/* Begins to watch the peers, once all are connected. A goodbye with a reason is told by the `lost` event, and interrupts. */
+void watch_peers(State *s);
+
+/* Ends the wait that is under way, and those that follow. From any thread. */
+void interrupt(State *s);
+
+/* The ranks whose connection is closed. */
+std::vector<int> closed_peers(State *s);
+
+/* Of the closed ones, those that had not finished, with the first reason given in a goodbye; "" where there is none. */
+std::string blame(State *s, const std::vector<int> &closed);
+
+/* A connection was closed under an operation: by whom, if that can be told, else `otherwise`. */
+std::string explain_closed(State *s, const std::string &otherwise);
+
+/* Tells all peers, once. `why` NULL: finished. */
+void say_goodbye(State *s, const char *why, const unsigned char *standing);
+
+/* Where a rank stood when it said goodbye, and its clock. False where it has not. */
+bool hear_of(State *s, int rank, unsigned char *standing, double *now);
+
+/* Waits until every peer has left as well or is gone: then nobody needs this rank any more. False when not all have. */
+bool linger(State *s, std::chrono::milliseconds limit);
 
 } // namespace muster_gloo
 

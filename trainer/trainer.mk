@@ -65,7 +65,7 @@ libtrainer_a_SOURCES += trainer/tree.c trainer/tree.h \
 if HAVE_GLOO
 AM_CPPFLAGS += $(GLOO_CPPFLAGS)
 trainer_LIBS += $(GLOO_LIBS)
-libtrainer_a_SOURCES += trainer/comm_gloo.cc trainer/comm_gloo_connect.cc trainer/comm_gloo.h
+libtrainer_a_SOURCES += trainer/comm_gloo.cc trainer/comm_gloo.h trainer/comm_gloo_connect.cc trainer/comm_gloo_peers.cc
 endif
 # the run itself
 libtrainer_a_SOURCES += \
