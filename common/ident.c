@@ -85,8 +85,6 @@ int ident_tasks_on_node(const char *coded, int node)
 		if (node < first + nodes)
 			return (int)tasks;
 		first += nodes;
-		if (*end == '\0')
-			return -1;
 		if (*end != ',')
 			return -1;
 		coded = end + 1;

@@ -22,7 +22,6 @@ static log_writer *writer = write_stderr;
 static void *writer_arg;
 static struct last_words last_words = { .fd = -1 };
 
-static const char *const level_names[] = { "error", "warn", "info", "debug" };
 
 /* One write(2) a line, so that lines of several ranks on one terminal stay whole. */
 static void write_stderr(void *arg, enum log_level level, const char *line)
@@ -40,14 +39,6 @@ static void write_stderr(void *arg, enum log_level level, const char *line)
 void log_set_level(enum log_level level)
 {
 	threshold = level;
-}
-
-int log_level_of(const char *name)
-{
-	for (int i = 0; i < 4; i++)
-		if (strcmp(name, level_names[i]) == 0)
-			return i;
-	return -1;
 }
 
 void log_set_tag(const char *format, ...)

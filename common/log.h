@@ -11,9 +11,6 @@ typedef void log_writer(void *arg, enum log_level level, const char *line);
 /* Lines above `level` are dropped. Default LOG_LEVEL_INFO. */
 void log_set_level(enum log_level level);
 
-/* Parses "error", "warn", "info" or "debug"; -1 for anything else. */
-int log_level_of(const char *name);
-
 /* The tag in front of each line, "rank 3 on node7" for instance; "" for none. Copied. */
 void log_set_tag(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -24,7 +21,7 @@ void log_set_writer(log_writer *writer, void *arg);
  * started by one that asks for that (common/last_words.h). */
 void log_keep_last(void);
 
-/* Keeps a line so that is not logged; for a library, whose errors its program may print. */
+/* Keeps in that place a line that is not logged; for a library, whose errors its program may print. */
 void log_remember(const char *line);
 
 /* Says there, too, that the status that this process is about to end with is no failure (common/last_words.h). */

@@ -29,8 +29,8 @@ int run_user_groups(uid_t uid, gid_t gid, gid_t **groups, size_t *count, struct 
 int run_as_user(const struct run_user *user, char *const *argv, char *const *env, double seconds, char *output,
 	size_t size, struct err *err);
 
-/* For a program that stays: its standard input is `input`, or /dev/null for -1; the other streams are /dev/null. Returns 0 with *pid when it has been executed, -1 when it
- * has not, also not within `seconds`. */
+/* For a program that stays: its standard input is `input`, or /dev/null for -1; the other streams are /dev/null. Returns 0 with
+ * *pid when it has been executed, -1 when it has not, also not within `seconds`. */
 int start_as_user(const struct run_user *user, char *const *argv, char *const *env, int input, double seconds, pid_t *pid,
 	struct err *err);
 

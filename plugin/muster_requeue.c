@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* muster-requeue: puts a job back in the queue, for the plugin (which runs it as the job's user) and for batch scripts. */
+#include "config.h"
+
 #include <argp.h>
 #include <limits.h>
 #include <math.h>
@@ -15,7 +17,6 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/number.h"
-#include "config.h"
 #include "plugin/requeue.h"
 
 const char *argp_program_version = PACKAGE_STRING;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one place that calls libslurm: loads a job, decides, puts it back. */
+#include "config.h"
 #include "plugin/requeue.h"
 
 #include <errno.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config.h"
 #include "launch/job_state.h"
 #include "plugin/slurm_compat.h"
 

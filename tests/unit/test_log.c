@@ -52,16 +52,6 @@ static void drops_what_is_above_the_level(void **state)
 	log_set_writer(NULL, NULL);
 }
 
-static void names_of_levels(void **state)
-{
-	assert_int_equal(log_level_of("error"), LOG_LEVEL_ERROR);
-	assert_int_equal(log_level_of("warn"), LOG_LEVEL_WARN);
-	assert_int_equal(log_level_of("info"), LOG_LEVEL_INFO);
-	assert_int_equal(log_level_of("debug"), LOG_LEVEL_DEBUG);
-	assert_int_equal(log_level_of("verbose"), -1);
-	assert_int_equal(log_level_of(""), -1);
-}
-
 static void long_lines_are_cut(void **state)
 {
 	struct seen seen = { 0 };
@@ -165,7 +155,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(drops_what_is_above_the_level),
-		cmocka_unit_test(names_of_levels),
 		cmocka_unit_test(long_lines_are_cut),
 		cmocka_unit_test(default_writer_marks_level_and_tag),
 		cmocka_unit_test(default_writer_ends_long_lines),
