@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that is alive during one attempt. Made stage by stage by muster_train.c, used by the loop, resume and the report. */
+/* All that is alive during one attempt. Made stage by stage by prepare.c, used by the loop, resume and the report. */
 #ifndef MUSTER_RUN_H
 #define MUSTER_RUN_H
 
@@ -58,6 +58,12 @@ struct run {
 	char *token;                   /* of the directory's owner */
 	char *config_json, *numerics_json, *model_json; /* what every checkpoint records */
 };
+
+/* Whether the last step is done. */
+static inline bool run_is_finished(const struct run *run)
+{
+	return run->state.step >= (uint64_t)run->settings.steps;
+}
 
 /* Tokens or classes there are. */
 static inline int run_vocabulary(const struct run *run)

@@ -77,6 +77,7 @@ libtrainer_a_SOURCES += \
 	trainer/metrics.c trainer/metrics.h \
 	trainer/numerics.c trainer/numerics.h \
 	trainer/pace.c trainer/pace.h \
+	trainer/prepare.c trainer/prepare.h \
 	trainer/report.c trainer/report.h \
 	trainer/resume.c trainer/resume.h \
 	trainer/rotation.c trainer/rotation.h \
