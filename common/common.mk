@@ -23,6 +23,7 @@ libcommon_la_SOURCES = \
 	common/pages.c common/pages.h \
 	common/process.c common/process.h \
 	common/run_as_user.c common/run_as_user.h \
-	common/siphash.c common/siphash.h
+	common/siphash.c common/siphash.h \
+	common/zero_runs.c common/zero_runs.h
 libcommon_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS)
 # End of common.mk

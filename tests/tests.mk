@@ -108,6 +108,8 @@ tests_unit_test_ckpt_diff_LDADD = libckptcmd.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_hostlist
 tests_unit_test_hostlist_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_zero_runs
+tests_unit_test_zero_runs_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_alone
 tests_unit_test_alone_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ident

@@ -14,6 +14,7 @@
 
 extern "C" {
 #include "common/clock.h"
+#include "common/zero_runs.h"
 #include "trainer/comm_address.h"
 }
 
@@ -62,7 +63,29 @@ std::string reason_of(const std::exception &e)
 
 namespace {
 
-/* What each rank publishes: 'A', its node's name, NUL, addresses; or 'E' and why it can't take part. */
+/* Gloo's addresses are of 136 bytes, most of them zero. */
+std::string pack(const std::vector<char> &addresses)
+{
+	std::string packed(zero_runs_bound(addresses.size()), '\0');
+	packed.resize(zero_runs_pack(reinterpret_cast<const unsigned char *>(addresses.data()), addresses.size(),
+		reinterpret_cast<unsigned char *>(&packed[0])));
+	return packed;
+}
+
+/* False for what is none, or not a number of bytes for each of the other ranks. */
+bool unpack(const State *s, const std::string &packed, std::vector<char> *addresses)
+{
+	auto bytes = reinterpret_cast<const unsigned char *>(packed.data());
+	long size = zero_runs_size(bytes, packed.size());
+	if (size <= 0 || size % (s->size - 1))
+		return false;
+	addresses->resize(static_cast<size_t>(size));
+	zero_runs_unpack(bytes, packed.size(), reinterpret_cast<unsigned char *>(addresses->data()));
+	return true;
+}
+
+/* What each rank publishes: 'A', its node's name, NUL, addresses as common/zero_runs.h packs them; or 'E' and why it can't take
+ * part. */
 std::string own_value(State *s, const struct ident *ident, double seconds, std::string *failure)
 {
 	char address[COMM_ADDRESS_SIZE];
@@ -74,7 +97,7 @@ std::string own_value(State *s, const struct ident *ident, double seconds, std::
 	}
 	try {
 		auto addresses = s->mesh->listen(address, milliseconds(static_cast<long>(seconds * 1000)));
-		std::string value = "A" + std::string(ident->node) + '\0' + std::string(addresses.begin(), addresses.end());
+		std::string value = "A" + std::string(ident->node) + '\0' + pack(addresses);
 		if (value.size() <= VALUE_MAX)
 			return value;
 		*failure = "comm: couldn't publish the addresses for " + std::to_string(s->size) + " ranks: more than 64 KiB";
@@ -98,10 +121,9 @@ int read_peer(State *s, struct rdzv *rdzv, const char *key, int peer, std::vecto
 	if (text.substr(0, 1) == "E")
 		return err_fail(err, EXIT_LOST, "comm: couldn't connect: %s gave up: %s", name.c_str(), text.c_str() + 1);
 	size_t end = text.find('\0');
-	if (text.substr(0, 1) != "A" || end == std::string::npos || (text.size() - end - 1) % static_cast<size_t>(s->size - 1))
+	if (text.substr(0, 1) != "A" || end == std::string::npos || !unpack(s, text.substr(end + 1), addresses))
 		return err_set(err, "comm: couldn't read the address of rank %d", peer);
 	name += " on " + text.substr(1, end - 1);
-	addresses->assign(text.begin() + static_cast<ptrdiff_t>(end) + 1, text.end());
 	return 0;
 }
 
