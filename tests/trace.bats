@@ -102,6 +102,14 @@ for e in spans["replay"]:
     if e["name"].split(": ")[-1].startswith(("bucket", "sum of bucket", "weights of bucket")):
         sent[e["pid"], e["args"]["step"], e["name"].split()[-1]] += e["args"].get("bytes", 0)
 assert all(sent[rank, step, k] > 0 for rank in (0, 1) for step in steps for k in buckets), sent
+# What bench/overlap.sh makes of them.
+import os, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.environ["MUSTER_TOP"] + "/bench")
+from overlap_trace import Bound, Trace
+bound = Bound([Trace("none.json")], [Trace("replay.json")])
+assert len(bound.times) == len(bound.ready) == len(buckets) and min(bound.times.values()) >= 0, bound.times
+assert 0 < min(bound.ready.values()) < bound.computing < bound.step and bound.communicating > 0 and bound.behind > 0, vars(bound)
 END
     done
     fails 2 "--comm none measures a step and trains no model, so there is nothing for --ckpt-dir" train kept --comm none
