@@ -164,19 +164,92 @@ static double trace_part(struct comm *comm, const struct comm_op *op, const char
 	return span.end;
 }
 
+/* An operation as it runs. */
+struct running {
+	struct comm *comm;
+	struct comm_op *op;
+	double begin;  /* of its part that is not traced yet, 0 without a trace */
+	uint64_t told; /* bytes sent that were traced */
+	bool faulty;   /* what it makes has failed */
+};
+
+/* The transfers since the part before. */
+static void trace_transfers(struct running *running)
+{
+	uint64_t sent = running->op->sent;
+
+	running->begin = trace_part(running->comm, running->op, running->op->operation, running->begin, sent - running->told);
+	running->told = sent;
+}
+
+static void prepare(struct running *running, struct comm_op *op)
+{
+	if (!op->prepare)
+		return;
+	if (op != running->op)
+		trace_transfers(running);
+	op->prepare(op->arg);
+	op->prepare = NULL;
+	running->begin = trace_part(running->comm, op, "add", running->begin, 0);
+}
+
+/* The queued operation behind `op`, or the first; only this thread takes any away. */
+static struct comm_op *queued_behind(struct comm *comm, const struct comm_op *op)
+{
+	pthread_mutex_lock(&comm->lock);
+	struct comm_op *next = comm->failure == FAILURE_NONE ? (op ? op->next : comm->head) : NULL;
+	pthread_mutex_unlock(&comm->lock);
+	return next;
+}
+
+/* Nothing is left to be made, so what comes next is begun: up to the one that is to make something itself. */
+static void begin_next(void *arg)
+{
+	struct running *running = arg;
+	struct comm *comm = running->comm;
+	struct comm_op *op = NULL;
+
+	do {
+		op = queued_behind(comm, op);
+		if (!op || !op->reduction)
+			return;
+		prepare(running, op);
+		comm_op_begin(op, comm->provider, comm->state);
+	} while (!op->make);
+}
+
+/* A run of bytes has come. */
+static int make_run(void *arg, size_t first, size_t bytes, struct err *err)
+{
+	struct running *running = arg;
+	struct comm_op *op = running->op;
+
+	trace_transfers(running);
+	int rc = op->make(op->arg, first, bytes, err);
+	running->begin = trace_part(running->comm, op, "add", running->begin, 0);
+	running->faulty = rc < 0;
+	for (int i = 0; i < op->sums.count; i++)
+		op->sent += op->sums.transfers[i].receive ? 0 : bytes;
+	return rc;
+}
+
 static void run_op(struct comm *comm, struct comm_op *op)
 {
 	struct err err = { .status = EXIT_FAULT };
-	enum failure failure = FAILURE_LOST;
-	double begin = trace_begin(comm->trace);
-	int rc = op->run(op, comm->provider, comm->state, &err);
+	struct running running = { .comm = comm, .op = op, .begin = trace_begin(comm->trace) };
 
+	op->sums.make = make_run;
+	op->sums.arg = &running;
+	op->made = op->reduction ? begin_next : NULL;
+	prepare(&running, op);
+	int rc = op->run(op, comm->provider, comm->state, &err);
+	enum failure failure = running.faulty ? FAILURE_FAULT : FAILURE_LOST;
 	if (strcmp(op->operation, "call") != 0)
-		begin = trace_part(comm, op, op->operation, begin, op->sent);
+		trace_transfers(&running);
 	if (rc == 0 && op->work) {
 		failure = FAILURE_FAULT;
 		rc = op->work(op->arg, &err);
-		trace_part(comm, op, "add", begin, 0);
+		trace_part(comm, op, "add", running.begin, 0);
 	}
 	end_op(comm, op, rc, failure, &err);
 }
@@ -241,6 +314,11 @@ comm_ticket comm_exchange(struct comm *comm, const char *label, const struct com
 	comm_work *work, void *arg)
 {
 	return enqueue(comm, comm_op_exchange(comm->rank, comm->size, label, transfers, count, work, arg));
+}
+
+comm_ticket comm_reduce(struct comm *comm, const char *label, const struct comm_reduction *reduction)
+{
+	return enqueue(comm, comm_op_reduce(comm->rank, comm->size, label, reduction));
 }
 
 comm_ticket comm_allgather(struct comm *comm, const char *label, const void *mine, void *all, size_t bytes)

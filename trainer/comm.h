@@ -49,6 +49,22 @@ const char *comm_peer(const struct comm *comm, int rank);
 typedef int comm_work(void *arg, struct err *err);
 comm_ticket comm_exchange(struct comm *comm, const char *label, const struct comm_transfer *transfers, int count,
 	comm_work *work, void *arg);
+/* A reduction, or a part of one. The pieces travel as in comm_exchange. As soon as a run of bytes has come from all who send this
+ * rank some, `make` makes the sum of that run; it goes on at once with those of the `sums` that are sent, while the next run is on
+ * its way. Runs come in ascending order, until all is made. What is received of the pieces, and what is sent of the sums, is
+ * equally long. A sum may be received where the piece of it was sent from: its owner has that by then.
+ * One behind another begins once the sums of that are made, though they still travel: so it may receive pieces where that did, but
+ * may not send what that receives. */
+typedef void comm_prepare(void *arg);
+typedef int comm_make(void *arg, size_t first, size_t bytes, struct err *err);
+struct comm_reduction {
+	const struct comm_transfer *pieces, *sums;
+	int piece_count, sum_count;
+	comm_prepare *prepare; /* on the communicator's thread before a piece is sent; NULL: nothing to do */
+	comm_make *make;       /* likewise; NULL: nothing is made */
+	void *arg;             /* of both */
+};
+comm_ticket comm_reduce(struct comm *comm, const char *label, const struct comm_reduction *reduction);
 /* all[size · bytes] gets every rank's bytes in rank order; `mine` may be its place in `all`. */
 comm_ticket comm_allgather(struct comm *comm, const char *label, const void *mine, void *all, size_t bytes);
 /* Sum over a ring (for --reduction native; the bits depend on the world size). */

@@ -27,14 +27,6 @@ void gloo_interrupt(void *state)
 
 /* ---- operations ---- */
 
-/* One transfer: a buffer of Gloo's and how many chunks it has yet to see. */
-struct Flight {
-	Buffer buffer;
-	int peer;
-	bool send;
-	size_t chunks;
-};
-
 /* Waits for one chunk. False when interrupted; throws when the connection is closed. */
 bool wait_chunk(State *s, const Flight &flight)
 {
@@ -88,39 +80,72 @@ bool is_complete(Flight &flight)
 	return complete;
 }
 
-/* "waiting for rank 2 on node7, rank 3 on node8" */
+/* "waiting for rank 2 on node7, rank 3 on node8": those whose pieces, or else whose sums are missing, since a rank that waits for
+ * a piece has no sum for others. */
 std::string missing(State *s, std::vector<Flight> &flights)
 {
 	std::vector<bool> named(static_cast<size_t>(s->size));
 	std::string text;
 
-	for (auto &flight : flights) {
-		auto peer = static_cast<size_t>(flight.peer);
-		if (named[peer] || is_complete(flight))
-			continue;
-		named[peer] = true;
-		text += (text.empty() ? "waiting for " : ", ") + s->names[peer];
-	}
+	for (int sum = 0; sum < 2 && text.empty(); sum++)
+		for (auto &flight : flights) {
+			auto peer = static_cast<size_t>(flight.peer);
+			if (flight.sum != (sum == 1) || named[peer] || is_complete(flight))
+				continue;
+			named[peer] = true;
+			text += (text.empty() ? "waiting for " : ", ") + s->names[peer];
+		}
 	return text.empty() ? "all transfers complete" : text;
 }
 
-void post(State *s, const struct comm_transfer *transfers, int count, bool send, std::vector<Flight> &flights)
+void post_chunk(Flight &flight, size_t at)
+{
+	size_t bytes = std::min(CHUNK, flight.buffer->size - at);
+
+	if (flight.send)
+		flight.buffer->send(flight.peer, SLOT_DATA, at, bytes);
+	else
+		flight.buffer->recv(flight.peer, SLOT_DATA, at, bytes);
+	flight.chunks++;
+}
+
+/* Those that are sent, or those that are received; sums are sent later. */
+void post(State *s, const struct comm_transfer *transfers, int count, bool send, bool sum, std::vector<Flight> &flights)
 {
 	for (int i = 0; i < count; i++) {
 		const auto &t = transfers[i];
 		if (send == (t.receive != 0))
 			continue;
-		flights.push_back({s->mesh->createUnboundBuffer(t.buffer, t.bytes), t.peer, send, 0});
-		Flight &flight = flights.back();
-		for (size_t at = 0; at < t.bytes; at += CHUNK) {
-			size_t bytes = std::min(CHUNK, t.bytes - at);
-			if (send)
-				flight.buffer->send(t.peer, SLOT_DATA, at, bytes);
-			else
-				flight.buffer->recv(t.peer, SLOT_DATA, at, bytes);
-			flight.chunks++;
-		}
+		flights.push_back({s->mesh->createUnboundBuffer(t.buffer, t.bytes), t.peer, send, sum, 0});
+		for (size_t at = 0; at < t.bytes && !(send && sum); at += CHUNK)
+			post_chunk(flights.back(), at);
 	}
+}
+
+/* Has the sum made of each chunk of which every piece has come, and sends it on. False when interrupted, or when it couldn't be
+ * made (`failed`). */
+bool make_sums(State *s, std::vector<Flight> &flights, const struct comm_sums *sums, bool *failed, struct err *err)
+{
+	auto first = std::find_if(flights.begin(), flights.end(), [](const Flight &f) { return !f.send && !f.sum; });
+	size_t size = first == flights.end() ? 0 : first->buffer->size;
+
+	for (size_t at = 0; at < size; at += CHUNK) {
+		for (auto &flight : flights) {
+			if (flight.send || flight.sum)
+				continue;
+			if (!wait_chunk(s, flight))
+				return false;
+			flight.chunks--;
+			s->events.progress(s->events.arg);
+		}
+		*failed = sums->make(sums->arg, at, std::min(CHUNK, size - at), err) < 0;
+		if (*failed)
+			return false;
+		for (auto &flight : flights)
+			if (flight.send && flight.sum)
+				post_chunk(flight, at);
+	}
+	return true;
 }
 
 /* False when interrupted. */
@@ -135,25 +160,71 @@ bool wait_all(State *s, std::vector<Flight> &flights)
 	return true;
 }
 
-int gloo_exchange(void *state, const struct comm_transfer *transfers, int count, struct err *err)
+/* Both sides of a connection post in the same order: pieces before sums. */
+void post_all(State *s, const struct comm_transfer *transfers, int count, const struct comm_sums *sums,
+	std::vector<Flight> &flights)
+{
+	post(s, transfers, count, false, false, flights);
+	if (sums)
+		post(s, sums->transfers, sums->count, false, true, flights);
+	post(s, transfers, count, true, false, flights);
+	if (sums)
+		post(s, sums->transfers, sums->count, true, true, flights);
+}
+
+void *gloo_begin(void *state, const struct comm_transfer *transfers, int count, const struct comm_sums *sums)
 {
 	auto s = static_cast<State *>(state);
-	std::vector<Flight> flights;
-	std::string why;
+	Exchange &exchange = *s->exchanges.emplace(s->exchanges.end());
 
-	flights.reserve(static_cast<size_t>(count));
+	exchange.flights.reserve(static_cast<size_t>(count + (sums ? sums->count : 0)));
 	try {
-		post(s, transfers, count, false, flights);
-		post(s, transfers, count, true, flights);
-		if (wait_all(s, flights))
-			return 0;
-		why = missing(s, flights);
+		post_all(s, transfers, count, sums, exchange.flights);
 	} catch (const std::exception &e) {
-		why = explain_closed(s, reason_of(e));
+		exchange.broken = reason_of(e);
 	}
-	for (auto &flight : flights)
-		s->wreck.push_back(std::move(flight.buffer));
+	return &exchange;
+}
+
+/* The reason, as far as it can be told: of a connection that was closed, or of an interrupt ("" in `closed`). */
+int explain(State *s, Exchange *exchange, const std::string &closed, struct err *err)
+{
+	std::string why = closed.empty() ? missing(s, exchange->flights) : explain_closed(s, closed);
+
 	return err_fail(err, EXIT_LOST, "%s", why.c_str());
+}
+
+int gloo_make(void *state, void *begun, const struct comm_sums *sums, struct err *err)
+{
+	auto s = static_cast<State *>(state);
+	auto exchange = static_cast<Exchange *>(begun);
+	std::string closed = exchange->broken;
+	bool failed = false;
+
+	try {
+		if (closed.empty() && make_sums(s, exchange->flights, sums, &failed, err))
+			return 0;
+	} catch (const std::exception &e) {
+		closed = reason_of(e);
+	}
+	return failed ? -1 : explain(s, exchange, closed, err);
+}
+
+int gloo_finish(void *state, void *begun, struct err *err)
+{
+	auto s = static_cast<State *>(state);
+	auto exchange = static_cast<Exchange *>(begun);
+	std::string closed = exchange->broken;
+
+	try {
+		if (closed.empty() && wait_all(s, exchange->flights)) {
+			s->exchanges.remove_if([&](const Exchange &other) { return &other == exchange; });
+			return 0;
+		}
+	} catch (const std::exception &e) {
+		closed = reason_of(e);
+	}
+	return explain(s, exchange, closed, err);
 }
 
 /* ---- ways out ---- */
@@ -182,7 +253,7 @@ void gloo_leave(void *state, const char *why, const unsigned char *standing)
 	/* A hard close, which drops what is not sent yet. Otherwise the end of `mesh` closes them, softly. */
 	if (why || alone)
 		s->mesh->closeConnections();
-	s->wreck.clear();
+	s->exchanges.clear();
 }
 
 bool gloo_said(void *state, int rank, unsigned char *standing, double *now)
@@ -236,6 +307,6 @@ void *gloo_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_
 } // namespace
 
 extern "C" const struct comm_provider comm_gloo = {
-	"gloo", gloo_open, gloo_exchange, gloo_interrupt, gloo_check, gloo_leave, gloo_said, gloo_close,
+	"gloo", gloo_open, gloo_begin, gloo_make, gloo_finish, gloo_interrupt, gloo_check, gloo_leave, gloo_said, gloo_close,
 	gloo_peer,
 };

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -40,6 +41,19 @@ struct Goodbye {
 };
 
 enum class Peer { ALIVE, FINISHED, FAILED };
+
+/* One transfer: a buffer of Gloo's and how many of the chunks that were posted it has yet to see. */
+struct Flight {
+	Buffer buffer;
+	int peer;
+	bool send, sum;
+	size_t chunks;
+};
+
+struct Exchange {
+	std::vector<Flight> flights;
+	std::string broken; /* why it couldn't even begin */
+};
 
 /* A context whose connections are made from one value a rank and one fence. */
 class Mesh : public gloo::Context {
@@ -79,7 +93,7 @@ struct State {
 	std::once_flag said;
 	Goodbye words = {};
 	Buffer saying;
-	std::vector<Buffer> wreck; /* of the operation that failed: kept until the connections are closed */
+	std::list<Exchange> exchanges; /* begun; what has failed is kept until the connections are closed */
 };
 
 /* What Gloo says, without the place in its source. */

@@ -33,14 +33,44 @@ static void add_transfer(struct comm_op *op, int peer, void *buffer, size_t byte
 		op->transfers[op->count++] = (struct comm_transfer){ peer, buffer, bytes, receive };
 }
 
-static int run_exchange(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+static void add_transfers(struct comm_op *op, const struct comm_transfer *transfers, int count)
 {
-	for (int i = 0; i < op->count; i++)
+	for (int i = 0; i < count; i++)
+		add_transfer(op, transfers[i].peer, transfers[i].buffer, transfers[i].bytes, transfers[i].receive);
+}
+
+/* A transfer with nobody; NULL: there is none. */
+static const struct comm_transfer *impossible(const struct comm_op *op)
+{
+	for (int i = 0; i < op->count + op->sums.count; i++)
 		if (op->transfers[i].peer < 0 || op->transfers[i].peer >= op->size || op->transfers[i].peer == op->rank)
-			return err_set(err, "rank %d can't exchange with rank %d of %d", op->rank, op->transfers[i].peer, op->size);
+			return &op->transfers[i];
+	return NULL;
+}
+
+void comm_op_begin(struct comm_op *op, const struct comm_provider *provider, void *state)
+{
+	if (op->exchange || op->count + op->sums.count == 0 || impossible(op))
+		return;
 	for (int i = 0; i < op->count; i++)
 		op->sent += op->transfers[i].receive ? 0 : op->transfers[i].bytes;
-	return op->count ? provider->exchange(state, op->transfers, op->count, err) : 0;
+	op->exchange = provider->begin(state, op->transfers, op->count, op->make ? &op->sums : NULL);
+}
+
+static int run_exchange(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+{
+	const struct comm_transfer *wrong = impossible(op);
+
+	if (wrong)
+		return err_set(err, "rank %d can't exchange with rank %d of %d", op->rank, wrong->peer, op->size);
+	comm_op_begin(op, provider, state);
+	void *exchange = op->exchange;
+	op->exchange = NULL;
+	if (exchange && op->make && provider->make(state, exchange, &op->sums, err) < 0)
+		return -1;
+	if (op->made)
+		op->made(op->sums.arg);
+	return exchange ? provider->finish(state, exchange, err) : 0;
 }
 
 struct comm_op *comm_op_exchange(int rank, int size, const char *label, const struct comm_transfer *transfers, int count,
@@ -50,11 +80,29 @@ struct comm_op *comm_op_exchange(int rank, int size, const char *label, const st
 
 	if (!op)
 		return NULL;
-	for (int i = 0; i < count; i++)
-		add_transfer(op, transfers[i].peer, transfers[i].buffer, transfers[i].bytes, transfers[i].receive);
+	add_transfers(op, transfers, count);
 	op->run = run_exchange;
 	op->work = work;
 	op->arg = arg;
+	return op;
+}
+
+struct comm_op *comm_op_reduce(int rank, int size, const char *label, const struct comm_reduction *reduction)
+{
+	struct comm_op *op = new_op("exchange", label, rank, size, reduction->piece_count + reduction->sum_count);
+
+	if (!op)
+		return NULL;
+	add_transfers(op, reduction->pieces, reduction->piece_count);
+	int count = op->count;
+	add_transfers(op, reduction->sums, reduction->sum_count);
+	op->sums = (struct comm_sums){ .transfers = op->transfers + count, .count = op->count - count };
+	op->count = count;
+	op->run = run_exchange;
+	op->reduction = true;
+	op->prepare = reduction->prepare;
+	op->make = reduction->make;
+	op->arg = reduction->arg;
 	return op;
 }
 
@@ -304,7 +352,7 @@ size_t comm_op_bytes(const struct comm_op *op)
 	if (strcmp(op->operation, "all-gather") == 0)
 		return bytes * (size_t)op->size;
 	if (strcmp(op->operation, "exchange") == 0)
-		for (int i = 0; i < op->count; i++)
+		for (int i = 0; i < op->count + op->sums.count; i++)
 			bytes += op->transfers[i].bytes;
 	return bytes;
 }

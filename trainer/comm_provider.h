@@ -19,14 +19,26 @@ struct comm_events {
 	void (*lost)(void *arg, const char *why);   /* peers are gone; the provider interrupts itself */
 };
 
+/* What follows from the bytes that an exchange brings. */
+struct comm_sums {
+	const struct comm_transfer *transfers; /* none of 0 bytes */
+	int count;
+	comm_make *make; /* its failure is the exchange's, `err` and all */
+	void *arg;
+};
+
 /* All but interrupt, check and peer are called from one thread at a time. */
 struct comm_provider {
 	const char *name;
 	/* NULL on error; status EXIT_LOST names the ranks that did not come. */
 	void *(*open)(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events, struct err *err);
-	/* Runs transfers with other ranks, none of 0 bytes, to their end. On a failure `err` says which peers are missing;
-	 * after an interrupt its text is "waiting for …". Buffers may be in use until leave() returns. */
-	int (*exchange)(void *state, const struct comm_transfer *transfers, int count, struct err *err);
+	/* Transfers with other ranks, none of 0 bytes, in three steps: they begin, and `sums` (NULL: none) are awaited; of what they
+	 * bring sums are made and sent; and all comes to its end. Another exchange may begin once this one's sums are made. On a
+	 * failure, of the beginning in a later step, `err` says which peers are missing; after an interrupt its text is "waiting for
+	 * …". Buffers may be in use until leave() returns. */
+	void *(*begin)(void *state, const struct comm_transfer *transfers, int count, const struct comm_sums *sums);
+	int (*make)(void *state, void *exchange, const struct comm_sums *sums, struct err *err);
+	int (*finish)(void *state, void *exchange, struct err *err);
 	/* Any thread: makes the operation in flight, and all that follow, fail soon. */
 	void (*interrupt)(void *state);
 	/* Any thread: -1 with the reason in `err` when a peer is known to be gone. */

@@ -9,9 +9,19 @@ static void *open_state(const struct ident *ident, struct rdzv *rdzv, const stru
 	return &nothing;
 }
 
-static int exchange(void *state, const struct comm_transfer *transfers, int count, struct err *err)
+static void *begin(void *state, const struct comm_transfer *transfers, int count, const struct comm_sums *sums)
 {
-	return count == 0 ? 0 : err_set(err, "a world of one has no peers");
+	return state;
+}
+
+static int make(void *state, void *exchange, const struct comm_sums *sums, struct err *err)
+{
+	return err_set(err, "a world of one has no peers");
+}
+
+static int finish(void *state, void *exchange, struct err *err)
+{
+	return make(state, exchange, NULL, err);
 }
 
 static void interrupt(void *state)
@@ -44,7 +54,9 @@ static const char *peer(void *state, int rank)
 const struct comm_provider comm_single = {
 	.name = "single",
 	.open = open_state,
-	.exchange = exchange,
+	.begin = begin,
+	.make = make,
+	.finish = finish,
 	.interrupt = interrupt,
 	.check = check,
 	.leave = leave,

@@ -43,7 +43,7 @@ static void exchange(struct ddp *ddp, const struct ddp_bucket *bucket, int ended
 	}
 	comm_place(ddp->comm, ddp->step, (int)(bucket - ddp->buckets));
 	snprintf(label, sizeof label, "early pieces of bucket %d of step %" PRIu64, (int)(bucket - ddp->buckets), ddp->step);
-	ddp->last = comm_exchange(ddp->comm, label, ddp->transfers, count, NULL, NULL);
+	ddp->last = comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = count });
 }
 
 void ddp_early_launch(struct ddp *ddp, int ended)

@@ -19,7 +19,7 @@ static void limit_threads(void)
 }
 
 /* The last slot's part of the binary counter, for this bucket only. */
-static int merge_bucket(void *arg, struct err *err)
+static void merge_bucket(void *arg)
 {
 	struct ddp_job *job = arg;
 	struct ddp *ddp = job->ddp;
@@ -31,6 +31,11 @@ static int merge_bucket(void *arg, struct err *err)
 		float *left = ddp->arenas[plan->merges[i].left] + job->bucket->first;
 		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->merges[i].right] + job->bucket->first, job->bucket->count);
 	}
+}
+
+static int merge_alone(void *arg, struct err *err)
+{
+	merge_bucket(arg);
 	return 0;
 }
 
@@ -55,7 +60,7 @@ static void add_piece(void *arg, int left, int right)
 	c->ddp->ops->add(c->ddp->ops, --c->left == 0 ? c->result : at[left], at[left], at[right], c->count);
 }
 
-/* Where piece `number` of a segment lies, `first` being the segment's place in an arena. */
+/* Where piece `number` of this rank's segment lies, `first` being the segment's place in an arena. */
 static float *piece_at(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int number, size_t first)
 {
 	const struct ddp_plan *plan = &ddp->plan;
@@ -65,22 +70,22 @@ static float *piece_at(const struct ddp *ddp, const struct ddp_bucket *bucket, i
 	return ddp_plan_is_early(plan, rank, number) ? ddp_early_at(ddp, number, bucket) : staging_at(ddp, rank);
 }
 
-/* Runs when all pieces of this rank's segment are here. */
-static int combine(void *arg, struct err *err)
+/* Runs when all pieces of these bytes of this rank's segment are here. */
+static int combine(void *arg, size_t first_byte, size_t bytes, struct err *err)
 {
 	struct ddp_job *job = arg;
 	struct ddp *ddp = job->ddp;
 	const struct ddp_plan *plan = &ddp->plan;
 	struct combination c = { .ddp = ddp, .left = plan->piece_start[plan->world] - 1 };
-	size_t first = ddp_segment(job->bucket, plan->world, plan->rank, &c.count);
+	size_t at = first_byte / sizeof(float), first = ddp_segment(job->bucket, plan->world, plan->rank, &c.count);
 
 	limit_threads();
-	c.result = ddp->arenas[0] + first;
+	c.count = bytes / sizeof(float);
+	c.result = ddp->arenas[0] + first + at;
 	for (int rank = 0; rank < plan->world; rank++)
 		for (int number = plan->piece_start[rank]; number < plan->piece_start[rank + 1]; number++)
-			ddp->piece_at[number] = piece_at(ddp, job->bucket, rank, number, first);
-	if (c.count > 0)
-		tree_combine(plan->slots, plan->world, add_piece, &c);
+			ddp->piece_at[number] = piece_at(ddp, job->bucket, rank, number, first) + at;
+	tree_combine(plan->slots, plan->world, add_piece, &c);
 	return 0;
 }
 
@@ -89,71 +94,55 @@ void ddp_add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t e
 	ddp->transfers[(*count)++] = (struct comm_transfer){ peer, at, elements * sizeof *at, receive };
 }
 
-/* Every rank's last piece goes to the owners of the segments. */
-static comm_ticket exchange_pieces(struct ddp *ddp, struct ddp_job *job, const char *label)
+/* Every rank's last piece goes to the owners of the segments, and unless the ranks keep what they own, the sums to all. */
+static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prepare *merge, const char *label)
 {
 	const struct ddp_plan *plan = &ddp->plan;
-	float *own = ddp->arenas[plan->piece_arena[plan->pieces - 1]];
-	size_t own_count, peer_count;
-	int count = 0;
-
-	ddp_segment(job->bucket, plan->world, plan->rank, &own_count);
-	for (int step = 1; step < plan->world; step++) {
-		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
-		size_t first = ddp_segment(job->bucket, plan->world, to, &peer_count);
-
-		ddp_add_transfer(ddp, &count, to, own + first, peer_count, 0);
-		ddp_add_transfer(ddp, &count, from, staging_at(ddp, from), own_count, 1);
-	}
-	return comm_exchange(ddp->comm, label, ddp->transfers, count, combine, job);
-}
-
-/* Every rank's sum of its segment goes to all others, into place. */
-static comm_ticket spread_sums(struct ddp *ddp, const struct ddp_bucket *bucket, const char *label)
-{
-	const struct ddp_plan *plan = &ddp->plan;
-	size_t own_count, peer_count;
-	size_t own = ddp_segment(bucket, plan->world, plan->rank, &own_count);
-	int count = 0;
+	float *piece = ddp->arenas[plan->piece_arena[plan->pieces - 1]];
+	size_t own_count, to_count, from_count;
+	size_t own = ddp_segment(job->bucket, plan->world, plan->rank, &own_count);
+	int pieces = 0, behind = 2 * plan->world, sums = behind; /* in ddp->transfers */
 
 	for (int step = 1; step < plan->world; step++) {
 		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
-		size_t first = ddp_segment(bucket, plan->world, from, &peer_count);
+		size_t theirs = ddp_segment(job->bucket, plan->world, to, &to_count);
 
-		ddp_add_transfer(ddp, &count, to, ddp->arenas[0] + own, own_count, 0);
-		ddp_add_transfer(ddp, &count, from, ddp->arenas[0] + first, peer_count, 1);
+		ddp_add_transfer(ddp, &pieces, to, piece + theirs, to_count, 0);
+		ddp_add_transfer(ddp, &pieces, from, staging_at(ddp, from), own_count, 1);
+		if (ddp->zero)
+			continue;
+		theirs = ddp_segment(job->bucket, plan->world, from, &from_count);
+		ddp_add_transfer(ddp, &sums, to, ddp->arenas[0] + own, own_count, 0);
+		ddp_add_transfer(ddp, &sums, from, ddp->arenas[0] + theirs, from_count, 1);
 	}
-	return comm_exchange(ddp->comm, label, ddp->transfers, count, NULL, NULL);
+	return comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = pieces,
+		.sums = ddp->transfers + behind, .sum_count = sums - behind, .prepare = merge, .make = combine, .arg = job });
 }
 
 void ddp_launch(struct ddp *ddp)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 	struct ddp_job *job = &ddp->jobs[ddp->launched];
-	int before = plan->count > 1 ? plan->merge_end[plan->count - 2] : 0;
+	bool merges = plan->merge_end[plan->count - 1] > (plan->count > 1 ? plan->merge_end[plan->count - 2] : 0);
 	char label[64];
 
 	ddp_early_launch(ddp, plan->slots);
 	comm_place(ddp->comm, ddp->step, ddp->launched);
 	snprintf(label, sizeof label, "bucket %d of step %" PRIu64, ddp->launched++, ddp->step);
-	if (plan->merge_end[plan->count - 1] > before)
-		ddp->last = comm_call(ddp->comm, label, merge_bucket, job);
+	if (plan->world > 1 && !ddp->native && !ddp->alone) {
+		ddp->last = reduce_bucket(ddp, job, merges ? merge_bucket : NULL, label);
+		return;
+	}
+	if (merges)
+		ddp->last = comm_call(ddp->comm, label, merge_alone, job);
 	if (plan->world == 1)
 		return;
 	if (ddp->alone) {
 		ddp->last = comm_mark(ddp->comm, label);
 		return;
 	}
-	if (ddp->native) {
-		comm_ticket (*reduce)(struct comm *, const char *, float *, size_t) = ddp->bf16 ? comm_allreduce_bf16 : comm_allreduce;
-		ddp->last = reduce(ddp->comm, label, ddp->arenas[0] + job->bucket->first, job->bucket->count);
-		return;
-	}
-	ddp->last = exchange_pieces(ddp, job, label);
-	if (ddp->zero)
-		return;
-	snprintf(label, sizeof label, "sum of bucket %d of step %" PRIu64, ddp->launched - 1, ddp->step);
-	ddp->last = spread_sums(ddp, job->bucket, label);
+	comm_ticket (*reduce)(struct comm *, const char *, float *, size_t) = ddp->bf16 ? comm_allreduce_bf16 : comm_allreduce;
+	ddp->last = reduce(ddp->comm, label, ddp->arenas[0] + job->bucket->first, job->bucket->count);
 }
 
 /* Its pieces of the segments that it does not own, and its own segment to all others; with zero that is of the weights, which a
@@ -186,8 +175,8 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 		ddp->segment_max = count > ddp->segment_max ? count : ddp->segment_max;
 	}
 	ddp->piece_at = calloc((size_t)plan->piece_start[world], sizeof *ddp->piece_at);
-	/* To and from each other rank; of weights, the runs between rows that are no parameters. */
-	ddp->transfers = calloc(2 * world * (1 + (ddp->zero ? tensor_table_others(ddp->table) : 0)), sizeof *ddp->transfers);
+	/* To and from each other rank, of pieces and of sums; of weights, the runs between rows that are no parameters. */
+	ddp->transfers = calloc(2 * world * (2 + (ddp->zero ? tensor_table_others(ddp->table) : 0)), sizeof *ddp->transfers);
 	if (!ddp->piece_at || !ddp->transfers)
 		return err_set(err, "ddp: couldn't prepare the reduction: out of memory");
 	if (world == 1 || ddp->native || ddp->alone)

@@ -70,15 +70,19 @@ for step in steps:
                           key=lambda e: e["ts"])[-layers:]
         ready = -1
         for bucket in range(count if ranks > 1 else 0):
-            exchange = one(rank, step, f"exchange: bucket {bucket}")
-            spread = one(rank, step, f"exchange: sum of bucket {bucket}")
+            exchanges = sorted(seen[rank, step, f"exchange: bucket {bucket}"], key=lambda e: e["ts"])
             adds = seen[rank, step, f"add: bucket {bucket}"]
-            # A bucket is ready when a layer of the last slot is done, and travels then, not before; its sum behind it.
-            told = exchange["args"]["ready"]
-            assert exchange["ts"] >= told >= ready, (exchange, ready)
+            # A bucket is ready when a layer of the last slot is done, and travels then, not before; sums behind pieces.
+            told = exchanges[0]["args"]["ready"]
+            assert exchanges[0]["ts"] >= told >= ready, (exchanges[0], ready)
             assert any(0 <= told - end(e) + LITTLE for e in backward) and told >= end(backward[0]) - LITTLE
-            assert adds and end(adds[-1]) <= spread["ts"] + LITTLE and end(exchange) <= spread["ts"] + LITTLE
-            assert end(spread) <= control["ts"] and exchange["args"]["bytes"] > 0 and spread["args"]["bytes"] > 0
+            assert len(exchanges) > 1 and all(e["args"]["ready"] == told for e in exchanges)
+            assert exchanges[0]["args"]["bytes"] > 0 and sum(e["args"].get("bytes", 0) for e in exchanges[1:]) > 0
+            # What is added between two of them is mostly the bucket's, once the next one's last slot.
+            between = adds + seen[rank, step, f"add: bucket {bucket + 1}"]
+            for before, behind in zip(exchanges, exchanges[1:]):
+                assert any(end(before) <= e["ts"] + LITTLE and end(e) <= behind["ts"] + LITTLE for e in between), (before, behind)
+            assert end(exchanges[-1]) <= control["ts"]
             ready = told
         assert end(control) <= end(whole)
         # Nobody ends an all-gather before all have begun it: this holds between ranks, so it needs the one axis.
