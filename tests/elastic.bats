@@ -74,6 +74,12 @@ over_worlds() {
     ! cmp <(hashes four-a-slot-one/step-00000006) <(hashes other-slots/step-00000006) || false
 }
 
+@test "a bucket of which each rank sums several MB, run by run, with pieces that came early: the same bits" {
+    quietly train wide-one --width 256 --vocabulary 8192 --steps 3
+    train_world 3 wide --width 256 --vocabulary 8192 --steps 3 >wide.out || { cat wide.out; return 1; }
+    same_bits wide-one wide 3
+}
+
 # largest_difference DIR DIR: of the losses of any step.
 largest_difference() {
     paste <(muster-curve "$1") <(muster-curve "$2") |
