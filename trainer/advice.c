@@ -33,8 +33,6 @@ static void write_line(const struct advice *advice, const struct advice_facts *f
 	add(out, "a larger --global-batch computes more between two exchanges");
 	if (facts->uneven)
 		add(out, "; a number of ranks that divides --slots has all ranks compute equally long");
-	if (facts->tied && !facts->split)
-		add(out, "; --split-embedding, in a new run, sends the largest gradient while the rest is computed");
 	if (!facts->native && !facts->zero && advice->communication > MUCH * (advice->seconds - advice->exposed))
 		add(out, "; --zero 1 has half of it travel while the next step computes, for the same bits");
 	if (!facts->native)

@@ -10,7 +10,6 @@
 /* What can be advised depends on these. */
 struct advice_facts {
 	bool uneven;         /* some ranks have a slot more */
-	bool tied, split;    /* a tied embedding, and --split-embedding */
 	bool native, bf16;   /* --reduction, --grad-dtype */
 	bool zero;           /* --zero */
 };

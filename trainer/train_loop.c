@@ -271,8 +271,6 @@ static void advise(struct loop *loop, const struct metrics_step *line)
 	const struct settings *settings = &loop->run->settings;
 	const struct advice_facts facts = {
 		.uneven = line->cost.most > line->cost.least,
-		.tied = settings->model == MODEL_GPT2,
-		.split = settings->split_embedding,
 		.native = settings->reduction == REDUCTION_NATIVE,
 		.bf16 = settings->grad_dtype == GRAD_BF16,
 		.zero = settings->zero != 0,
