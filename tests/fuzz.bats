@@ -17,6 +17,8 @@ fuzz() {
 
 @test "what anybody may send to srun stands any bytes" { fuzz first_end; }
 
+@test "what ranks send each other at a fence stands any bytes" { fuzz gathering; }
+
 @test "lists of hosts stand any bytes" { fuzz hostlist; }
 
 @test "where tasks are stands any code and any layout" { fuzz layout; }

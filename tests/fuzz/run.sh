@@ -8,7 +8,7 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto first_end hostlist import layout manifest npy owner part pmi2_wire \
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto first_end gathering hostlist import layout manifest npy owner part pmi2_wire \
     rank_env safetensors spank_args standing tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
@@ -25,6 +25,7 @@ sources() {
         ;;
     ckptd_proto) echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c "${base[@]}" ;;
     first_end) echo plugin/{end_channel,first_end,task_end}.c common/{clock,err,last_words,listen,number}.c -lm ;;
+    gathering) echo launch/{gathering_message,put_list}.c common/siphash.c ;;
     hostlist) echo common/hostlist.c ;;
     layout) echo plugin/step_layout.c common/{err,hostlist,ident}.c ;;
     rank_env) echo plugin/rank_env.c doctor/{check,check_node,check_site,check_task,facts,findings}.c common/{alone,err,hostlist,ident,number}.c -lm ;;

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of struct gathering, shared by its files. */
+#ifndef MUSTER_GATHERING_PRIVATE_H
+#define MUSTER_GATHERING_PRIVATE_H
+
+#include <pthread.h>
+
+#include "launch/gathering.h"
+#include "launch/gathering_message.h"
+
+#define GATHERING_STRANGERS_MAX 64 /* connections to rank 0 that have not said who they are */
+#define GATHERING_LINKS_MAX (GATHERING_WORLD_MAX + GATHERING_STRANGERS_MAX)
+
+struct body {
+	unsigned char *bytes;
+	size_t size;
+};
+
+/* One fence. */
+struct round {
+	struct body *bodies;               /* on rank 0, until all have come: of each rank */
+	struct gathering_message own, all; /* what any other rank sends, until it is answered; what rank 0 sends */
+	void (*met)(void *arg, bool all);  /* NULL: this rank has not come, or was told */
+	void *arg;
+};
+
+struct link {
+	int fd, rank;    /* -1: none; -1: it has not said */
+	unsigned long age;
+	unsigned char *in;
+	size_t have, want;
+	uint32_t out;    /* the round whose message is sent to it */
+	size_t sent;
+};
+
+struct gathering {
+	int rank, world_size, port, listener, wake;
+	struct gathering_secret secret;
+	char node[256]; /* of rank 0; "": this one */
+	unsigned long links_seen;
+	struct link links[GATHERING_LINKS_MAX];
+
+	pthread_mutex_t lock; /* over what follows, and the links once they are made */
+	int references;       /* the owner's and the thread's */
+	bool over, lost;
+	struct round **rounds;
+	uint32_t round_count;
+	uint32_t come[GATHERING_WORLD_MAX]; /* of each rank, the fences that it has come to; of others than rank 0 only the own */
+	uint32_t complete, told;            /* rounds that all have come to; that `met` was called for */
+};
+
+/* Takes a body, of `size` bytes, with which a rank has come to its next fence (gathering.c). */
+bool gathering_take_body(struct gathering *gathering, int rank, const unsigned char *body, size_t size);
+
+/* The connections (gathering_links.c); the lock is held. */
+void gathering_close_link(struct gathering *gathering, struct link *link);
+bool gathering_open_link(struct gathering *gathering, struct link *link, int fd);
+/* Takes what has come; false: the connection is of no more use. */
+bool gathering_receive(struct gathering *gathering, struct link *link);
+/* The rounds for which there is something to send; sends what can be, false: the connection is of no more use. */
+uint32_t gathering_sendable(const struct gathering *gathering, const struct link *link);
+bool gathering_send(struct gathering *gathering, struct link *link);
+/* Rank 0: takes new ones. */
+void gathering_take_connections(struct gathering *gathering);
+/* Any other rank, without the lock: a connection with rank 0's port, or -1 when there is no time for it any more. */
+int gathering_look_for_rank_0(struct gathering *gathering);
+
+#endif

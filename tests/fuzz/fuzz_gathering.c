@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libFuzzer harness of what ranks send each other at a fence: any bytes as a message, and as the body of one whose tags are right. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch/gathering_message.h"
+#include "launch/put_list.h"
+#include "tests/fuzz/fuzz_input.h"
+
+#define WORLD_MAX 64
+
+static const struct gathering_secret secret = { 0x0123456789abcdef, "sixteen bytes or" };
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
+
+/* A value lies within what it was looked for in. */
+static void check_list(const unsigned char *list, size_t size)
+{
+	size_t found = 0;
+	const unsigned char *value = put_list_find(list, size, "a", &found);
+	if (value && (value < list || found > size || value > list + size - found))
+		abort();
+}
+
+static void check_bodies(const unsigned char *bodies, size_t size, int world_size)
+{
+	if (!gathering_bodies_are_whole(bodies, size, world_size))
+		return;
+	size_t all = 0;
+	for (int rank = 0; rank < world_size; rank++) {
+		size_t one;
+		const unsigned char *body = gathering_bodies_of(bodies, rank, &one);
+		if (body < bodies || one > size || body > bodies + size - one)
+			abort();
+		check_list(body, one);
+		all += one;
+	}
+	if (gathering_bodies_size(all, (size_t)world_size) != size)
+		abort();
+}
+
+/* What is sealed is taken as it was; with one bit changed it is not. */
+static void check_message(const unsigned char *body, size_t size, int rank, uint32_t fence, size_t flip)
+{
+	struct gathering_message message = gathering_message_make(size);
+	struct gathering_head head;
+	if (!message.bytes)
+		return;
+	if (size)
+		memcpy(gathering_message_body(&message), body, size);
+	gathering_message_seal(&message, &secret, rank, fence);
+	if (!gathering_message_head(message.bytes, &secret, WORLD_MAX, size, &head) || head.rank != rank || head.fence != fence ||
+		head.size != size || !gathering_message_is_sealed(message.bytes, &secret, size))
+		abort();
+	flip %= 8 * gathering_message_length(size);
+	message.bytes[flip / 8] ^= (unsigned char)(1 << flip % 8);
+	if (gathering_message_head(message.bytes, &secret, WORLD_MAX, size, &head) &&
+		gathering_message_is_sealed(message.bytes, &secret, size))
+		abort();
+	free(message.bytes);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct fuzz_input input = { bytes, size };
+	struct gathering_head head;
+	if (size >= GATHERING_HEAD_SIZE && gathering_message_head(bytes, &secret, WORLD_MAX, size, &head) && head.size > size)
+		abort();
+	int rank = (int)(fuzz_take_size(&input) % WORLD_MAX);
+	uint32_t fence = (uint32_t)fuzz_take_size(&input);
+	check_message(input.at, input.left, rank, fence, fuzz_take_size(&input));
+	check_list(input.at, input.left);
+	check_bodies(input.at, input.left, rank + 1);
+	return 0;
+}
