@@ -50,14 +50,27 @@ static struct ddp_cost cost_of(const struct ddp *ddp)
 	return cost;
 }
 
+/* Where the ranks have segments, these begin where blocks of the norm do: who has summed one sums its squares, too. */
+static int cut_buckets(struct ddp *ddp, size_t bytes, struct err *err)
+{
+	ddp->buckets = ddp_buckets_make(ddp->table, bytes, &ddp->bucket_count);
+	if (ddp->buckets && !ddp->native)
+		ddp->cuts = ddp_buckets_align(ddp->table, &ddp->buckets, &ddp->bucket_count, ddp->plan.world);
+	if (!ddp->buckets || (!ddp->native && !ddp->cuts))
+		return err_set(err, "ddp: couldn't cut the gradients into buckets: out of memory");
+	while (ddp->cuts && !ddp_bucket_is_of_rows(ddp->table, &ddp->buckets[ddp->heads]))
+		ddp->heads++;
+	return 0;
+}
+
 static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 {
 	if (ddp_plan_make(&ddp->plan, config->slots, comm_size(ddp->comm), comm_rank(ddp->comm),
 		ddp->native || ddp->alone, err) < 0)
 		return -1;
-	ddp->buckets = ddp_buckets_make(ddp->table, config->bucket_bytes, &ddp->bucket_count);
-	if (!ddp->buckets)
-		return err_set(err, "ddp: couldn't cut the gradients into buckets: out of memory");
+	ddp->segmented = ddp->plan.world > 1 && !ddp->native && !ddp->alone;
+	if (cut_buckets(ddp, config->bucket_bytes, err) < 0)
+		return -1;
 	if (ddp->zero && ddp_zero_prepare(ddp, err) < 0)
 		return -1;
 	ddp->jobs = calloc((size_t)ddp->bucket_count, sizeof *ddp->jobs);
@@ -143,7 +156,6 @@ void ddp_destroy(struct ddp *ddp)
 	free(ddp->share_start);
 	free(ddp->transfers);
 	free(ddp->block_start);
-	free(ddp->own_message);
 	free(ddp->messages);
 	ddp_plan_clear(&ddp->plan);
 	free(ddp);
@@ -213,8 +225,7 @@ void ddp_slot_end(struct ddp *ddp, double loss_sum, int64_t valid)
 		ddp_early_launch(ddp, ddp->ended);
 }
 
-/* The one more addition of a split embedding, among elements [first, end): head first, as where it is not split. */
-static void join_run(struct ddp *ddp, size_t first, size_t end)
+void ddp_join_split(struct ddp *ddp, size_t first, size_t end)
 {
 	const struct tensor_table *table = ddp->table;
 	size_t from = table->split_offset, to = from + table->split_count;
@@ -227,16 +238,17 @@ static void join_run(struct ddp *ddp, size_t first, size_t end)
 	ddp->ops->add(ddp->ops, whole, head, whole, end - first);
 }
 
-/* With zero in the own elements only. */
-static void join_split(struct ddp *ddp)
+/* What nobody sums by segments is summed as a whole. */
+static int await_sums(struct ddp *ddp, struct ddp_result *result, struct err *err)
 {
-	size_t count;
-	const struct zero_shard *own = ddp_own(ddp, &count);
+	double begun = clock_now();
+	int rc = comm_wait(ddp->comm, ddp->last, err);
 
-	if (!ddp->zero)
-		join_run(ddp, 0, ddp->table->elements);
-	for (size_t i = 0; i < count; i++)
-		join_run(ddp, own[i].first, own[i].end);
+	ddp->settled = true;
+	result->exposed += clock_now() - begun;
+	if (rc == 0)
+		ddp_join_split(ddp, 0, ddp->table->elements);
+	return rc;
 }
 
 int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
@@ -246,13 +258,9 @@ int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_resul
 		return err_set(err, "ddp: couldn't finish the step: %d of this rank's %d slots have ended", ddp->ended,
 			ddp->plan.count);
 	launch_rest(ddp); /* a faulty rank takes part all the same, or the others would wait */
-	double begun = clock_now();
-	int rc = comm_wait(ddp->comm, ddp->last, err);
-	ddp->settled = true;
-	if (rc < 0)
+	result->exposed = ddp->waited;
+	if (!ddp->segmented && await_sums(ddp, result, err) < 0)
 		return -1;
-	result->exposed = ddp->waited + clock_now() - begun;
-	join_split(ddp);
 	return ddp_control_run(ddp, mine, result, err);
 }
 

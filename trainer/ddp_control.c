@@ -50,16 +50,15 @@ static size_t blocks_before(const struct ddp *ddp, size_t element)
 	return first + (blocks < count ? blocks : count);
 }
 
-/* With zero a rank sums what it owns. Without, the gradients are the same everywhere by then, so it does not matter who
- * sums a block. */
+/* Who has a segment sums its blocks. With native the gradients are the same everywhere by then, so it does not matter who does. */
 static void assign_blocks(struct ddp *ddp)
 {
 	size_t world = (size_t)ddp->plan.world, all = ddp->block_start[ddp->table->count], count;
 
-	for (int rank = 0; rank < ddp->plan.world && !ddp->zero; rank++)
+	for (int rank = 0; rank < ddp->plan.world && !ddp->cuts; rank++)
 		ddp->runs[ddp->run_count++] = (struct ddp_blocks){ rank, all * (size_t)rank / world,
 			all * ((size_t)rank + 1) / world };
-	for (int i = ddp->heads; i < ddp->bucket_count && ddp->zero; i++)
+	for (int i = ddp->heads; i < ddp->bucket_count && ddp->cuts; i++)
 		for (int rank = 0; rank < ddp->plan.world; rank++) {
 			size_t first = ddp_segment(&ddp->buckets[i], ddp->plan.world, rank, &count);
 
@@ -83,13 +82,29 @@ static size_t most_blocks(const struct ddp *ddp)
 	return most;
 }
 
+/* This rank's blocks of each bucket that it sums with its segment. */
+static void place_blocks(struct ddp *ddp)
+{
+	double *sums = blocks_of(ddp, ddp->own_message);
+
+	for (size_t i = 0; i < ddp->run_count && ddp->segmented; i++) {
+		struct ddp_job *job = &ddp->jobs[(size_t)ddp->heads + i / (size_t)ddp->plan.world];
+
+		if (ddp->runs[i].rank != ddp->plan.rank)
+			continue;
+		job->blocks = &ddp->runs[i];
+		job->sums = sums;
+		sums += job->blocks->end - job->blocks->begin;
+	}
+}
+
 int ddp_control_prepare(struct ddp *ddp, struct err *err)
 {
 	const struct tensor_table *table = ddp->table;
 	int most;
 
 	ddp->block_start = calloc((size_t)table->count + 1, sizeof *ddp->block_start);
-	ddp->runs = calloc((size_t)ddp->plan.world * (size_t)(ddp->zero ? ddp->bucket_count : 1), sizeof *ddp->runs);
+	ddp->runs = calloc((size_t)ddp->plan.world * (size_t)(ddp->cuts ? ddp->bucket_count : 1), sizeof *ddp->runs);
 	ddp->cursors = calloc((size_t)ddp->plan.world, sizeof *ddp->cursors);
 	ddp->hashes = calloc((size_t)ddp->plan.world, sizeof *ddp->hashes);
 	if (!ddp->block_start || !ddp->runs || !ddp->cursors || !ddp->hashes)
@@ -102,10 +117,11 @@ int ddp_control_prepare(struct ddp *ddp, struct err *err)
 	ddp->blocks_max = most_blocks(ddp);
 	ddp->message_bytes = sizeof(struct ddp_control) + ddp->slots_max * sizeof(struct ddp_slot_sum) +
 		ddp->blocks_max * sizeof(double);
-	ddp->own_message = calloc(1, ddp->message_bytes);
 	ddp->messages = calloc((size_t)ddp->plan.world, ddp->message_bytes);
-	if (!ddp->own_message || !ddp->messages)
+	if (!ddp->messages)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
+	ddp->own_message = message_of(ddp, ddp->plan.rank);
+	place_blocks(ddp);
 	ddp->slot_sums = slots_of(ddp, ddp->own_message);
 	return 0;
 }
@@ -126,7 +142,30 @@ static void sum_run(struct ddp *ddp, size_t begin, size_t end, double *sums)
 	}
 }
 
-static void sum_blocks(struct ddp *ddp, double *sums)
+/* How many of the norm's blocks have all their elements before one. */
+static size_t blocks_within(const struct ddp *ddp, size_t element)
+{
+	int i = ddp->table->count;
+
+	while (i > 0 && ddp->table->rows[i - 1].offset > element)
+		i--;
+	if (i == 0)
+		return 0;
+	size_t within = element - ddp->table->rows[i - 1].offset;
+	return within >= ddp->table->rows[i - 1].count ? ddp->block_start[i] : ddp->block_start[i - 1] + within / NORM_BLOCK;
+}
+
+void ddp_sum_blocks(struct ddp_job *job, size_t end)
+{
+	size_t until = blocks_within(job->ddp, end);
+
+	if (until <= job->next)
+		return;
+	sum_run(job->ddp, job->next, until, job->sums + (job->next - job->blocks->begin));
+	job->next = until;
+}
+
+static void sum_all_blocks(struct ddp *ddp, double *sums)
 {
 	for (size_t i = 0; i < ddp->run_count; i++) {
 		const struct ddp_blocks *run = &ddp->runs[i];
@@ -351,17 +390,37 @@ static int cross_check(struct ddp *ddp, struct err *err)
 	return 0;
 }
 
+/* Behind the sums of the last bucket, the message travels beside them. */
+static comm_ticket queue_control(struct ddp *ddp, const char *label)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	int count = 0;
+
+	if (!ddp->segmented)
+		return comm_allgather(ddp->comm, label, ddp->own_message, ddp->messages, ddp->message_bytes);
+	for (int step = 1; step < plan->world; step++) {
+		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
+
+		ddp->transfers[count++] = (struct comm_transfer){ to, ddp->own_message, ddp->message_bytes, 0 };
+		ddp->transfers[count++] = (struct comm_transfer){ from, message_of(ddp, from), ddp->message_bytes, 1 };
+	}
+	return comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = count });
+}
+
 int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
 {
 	char label[64];
 
 	*control_of(ddp, ddp->own_message) = *mine;
-	sum_blocks(ddp, blocks_of(ddp, ddp->own_message));
+	if (!ddp->segmented)
+		sum_all_blocks(ddp, blocks_of(ddp, ddp->own_message));
 	comm_place(ddp->comm, ddp->step, -1);
 	snprintf(label, sizeof label, "control of step %" PRIu64, ddp->step);
 	double begun = clock_now();
-	comm_ticket ticket = comm_allgather(ddp->comm, label, ddp->own_message, ddp->messages, ddp->message_bytes);
-	if (comm_wait(ddp->comm, ticket, err) < 0)
+	ddp->last = queue_control(ddp, label);
+	int rc = comm_wait(ddp->comm, ddp->last, err);
+	ddp->settled = true;
+	if (rc < 0)
 		return -1;
 	result->exposed += clock_now() - begun;
 	fold_flags(ddp, result);

@@ -10,6 +10,9 @@
 struct ddp_job {
 	struct ddp *ddp;
 	const struct ddp_bucket *bucket;
+	const struct ddp_blocks *blocks; /* of the norm, in this rank's segment; NULL: they are summed when all buckets are there */
+	double *sums;                    /* of these, in its message */
+	size_t next;                     /* block that is to be summed */
 };
 
 /* One slot's contribution to the loss. */
@@ -29,13 +32,14 @@ struct ddp {
 	struct ops *ops;
 	const struct tensor_table *table;
 	bool native, bf16, zero, late;
+	bool segmented;                /* each rank sums its segments of the buckets, and their blocks of the norm */
 	bool alone;                    /* DDP_COMM_NONE */
 	struct ddp_plan plan;
 	struct ddp_bucket *buckets;
 	struct ddp_job *jobs;          /* [bucket_count] */
 	int bucket_count;
-	size_t *cuts;                  /* with zero: the buckets' */
-	int heads;                     /* with zero: the first buckets, of the head's part of a split embedding */
+	size_t *cuts;                  /* the buckets'; NULL: native */
+	int heads;                     /* with cuts: the first buckets, of the head's part of a split embedding */
 	struct zero_shard *shards;          /* with zero */
 	size_t shard_count;
 	size_t *shards_of;             /* [world + 1] a rank's first one */
@@ -92,11 +96,16 @@ int ddp_early_prepare(struct ddp *ddp, struct err *err);
 /* Bytes that one bucket makes a rank with so many pieces send. */
 size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int pieces);
 
-/* Ownership with zero (ddp_zero.c): the buckets are cut by blocks. */
+/* The one more addition of a split embedding, among elements [first, end): head first, as where it is not split (ddp.c). */
+void ddp_join_split(struct ddp *ddp, size_t first, size_t end);
+
+/* Ownership with zero (ddp_zero.c). */
 int ddp_zero_prepare(struct ddp *ddp, struct err *err);
 
-/* The control all-gather (ddp_control.c): allocation, and its run after the last bucket. */
+/* The control all-gather (ddp_control.c): allocation; on the communicator's thread, the blocks of a segment that end before an
+ * element, up to which it is summed; and its run, queued behind the last bucket. */
 int ddp_control_prepare(struct ddp *ddp, struct err *err);
+void ddp_sum_blocks(struct ddp_job *job, size_t end);
 int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err);
 /* Makes sure that all ranks run the same thing. */
 int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err);

@@ -86,6 +86,10 @@ static int combine(void *arg, size_t first_byte, size_t bytes, struct err *err)
 		for (int number = plan->piece_start[rank]; number < plan->piece_start[rank + 1]; number++)
 			ddp->piece_at[number] = piece_at(ddp, job->bucket, rank, number, first) + at;
 	tree_combine(plan->slots, plan->world, add_piece, &c);
+	if (ddp_bucket_is_of_rows(ddp->table, job->bucket)) {
+		ddp_join_split(ddp, first + at, first + at + c.count);
+		ddp_sum_blocks(job, first + at + c.count);
+	}
 	return 0;
 }
 
@@ -94,7 +98,8 @@ void ddp_add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t e
 	ddp->transfers[(*count)++] = (struct comm_transfer){ peer, at, elements * sizeof *at, receive };
 }
 
-/* Every rank's last piece goes to the owners of the segments, and unless the ranks keep what they own, the sums to all. */
+/* Every rank's last piece goes to the owners of the segments, and the sums to all, unless the ranks keep what they own: with
+ * zero everything, else the head's part of a split embedding, which is in the embedding's sums. */
 static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prepare *merge, const char *label)
 {
 	const struct ddp_plan *plan = &ddp->plan;
@@ -103,13 +108,14 @@ static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prep
 	size_t own = ddp_segment(job->bucket, plan->world, plan->rank, &own_count);
 	int pieces = 0, behind = 2 * plan->world, sums = behind; /* in ddp->transfers */
 
+	job->next = job->blocks ? job->blocks->begin : 0;
 	for (int step = 1; step < plan->world; step++) {
 		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
 		size_t theirs = ddp_segment(job->bucket, plan->world, to, &to_count);
 
 		ddp_add_transfer(ddp, &pieces, to, piece + theirs, to_count, 0);
 		ddp_add_transfer(ddp, &pieces, from, staging_at(ddp, from), own_count, 1);
-		if (ddp->zero)
+		if (ddp->zero || !ddp_bucket_is_of_rows(ddp->table, job->bucket))
 			continue;
 		theirs = ddp_segment(job->bucket, plan->world, from, &from_count);
 		ddp_add_transfer(ddp, &sums, to, ddp->arenas[0] + own, own_count, 0);
@@ -129,7 +135,7 @@ void ddp_launch(struct ddp *ddp)
 	ddp_early_launch(ddp, plan->slots);
 	comm_place(ddp->comm, ddp->step, ddp->launched);
 	snprintf(label, sizeof label, "bucket %d of step %" PRIu64, ddp->launched++, ddp->step);
-	if (plan->world > 1 && !ddp->native && !ddp->alone) {
+	if (ddp->segmented) {
 		ddp->last = reduce_bucket(ddp, job, merges ? merge_bucket : NULL, label);
 		return;
 	}
@@ -145,13 +151,13 @@ void ddp_launch(struct ddp *ddp)
 	ddp->last = reduce(ddp->comm, label, ddp->arenas[0] + job->bucket->first, job->bucket->count);
 }
 
-/* Its pieces of the segments that it does not own, and its own segment to all others; with zero that is of the weights, which a
+/* Its pieces of the segments that it does not own, and its own segment to all others (with zero that is of the weights), which a
  * split embedding has once. */
 size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int pieces)
 {
 	size_t others = (size_t)ddp->plan.world - 1, own;
 
-	if (ddp->zero && !ddp_bucket_is_of_rows(ddp->table, bucket))
+	if (ddp->cuts && !ddp_bucket_is_of_rows(ddp->table, bucket))
 		others = 0;
 	ddp_segment(bucket, ddp->plan.world, rank, &own);
 	return ((bucket->count - own) * (size_t)pieces + own * others) * (ddp->bf16 ? 2 : sizeof(float));
@@ -170,7 +176,7 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 	size_t world = (size_t)plan->world, count;
 
 	for (int i = 0; i < ddp->bucket_count; i++) {
-		ddp->jobs[i] = (struct ddp_job){ ddp, &ddp->buckets[i] };
+		ddp->jobs[i] = (struct ddp_job){ .ddp = ddp, .bucket = &ddp->buckets[i] };
 		ddp_segment(&ddp->buckets[i], plan->world, plan->rank, &count);
 		ddp->segment_max = count > ddp->segment_max ? count : ddp->segment_max;
 	}
@@ -179,7 +185,7 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 	ddp->transfers = calloc(2 * world * (2 + (ddp->zero ? tensor_table_others(ddp->table) : 0)), sizeof *ddp->transfers);
 	if (!ddp->piece_at || !ddp->transfers)
 		return err_set(err, "ddp: couldn't prepare the reduction: out of memory");
-	if (world == 1 || ddp->native || ddp->alone)
+	if (!ddp->segmented)
 		return 0;
 	ddp->staging = ddp->ops->alloc(ddp->ops, (world - 1) * ddp->segment_max * sizeof(float));
 	if (!ddp->staging)

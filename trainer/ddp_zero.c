@@ -42,14 +42,11 @@ int ddp_zero_prepare(struct ddp *ddp, struct err *err)
 
 	if (ddp->native)
 		return err_fail(err, EXIT_USAGE, "ddp: couldn't share the optimizer out: --zero 1 goes with --reduction canonical only");
-	ddp->cuts = ddp_buckets_align(ddp->table, &ddp->buckets, &ddp->bucket_count, ddp->plan.world);
 	ddp->shards = calloc((size_t)ddp->bucket_count * world, sizeof *ddp->shards);
 	ddp->shards_of = calloc(world + 1, sizeof *ddp->shards_of);
 	ddp->spreads = calloc((size_t)ddp->bucket_count, sizeof *ddp->spreads);
-	if (!ddp->cuts || !ddp->shards || !ddp->shards_of || !ddp->spreads)
+	if (!ddp->shards || !ddp->shards_of || !ddp->spreads)
 		return err_set(err, "ddp: couldn't share the optimizer out: out of memory");
-	while (!ddp_bucket_is_of_rows(ddp->table, &ddp->buckets[ddp->heads]))
-		ddp->heads++;
 	list_shards(ddp);
 	return 0;
 }

@@ -41,7 +41,7 @@ struct ops_shapes {
 };
 
 /* Elements of one block of the gradient norm: one fp64 sum of squares each. */
-#define NORM_BLOCK 65536
+#define NORM_BLOCK 4096
 
 struct ops {
 	const char *name; /* "cpu-dnnl", "cpu-plain", "cuda" */

@@ -138,7 +138,7 @@ same_samples() {
     cluster shape n2 off
     job_wait "$job" 60 COMPLETED
     grep 'scaling: ' "$JOBS/link.log"
-    grep -qE 'scaling: ([4-9][0-9]|100)% of a step waits for communication or slower ranks .*--global-batch .*--split-embedding' "$JOBS/link.log"
+    grep -qE 'scaling: ([4-9][0-9]|100)% of a step waits for communication or slower ranks .*--global-batch .*--zero 1 .*--grad-dtype=bf16' "$JOBS/link.log"
     [ "$(grep -c 'scaling: ' "$JOBS/link.log")" -eq 1 ]
     [ "$(job_field "$job" ExitCode)" = 0:0 ]
     train_equals_reference link

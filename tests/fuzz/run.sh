@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 
 # The sources that a harness needs.
 sources() {
-    local base=(common/{clock,err,hash,hash_avx2,io,last_words,log,number}.c -ljansson -lxxhash -lm)
+    local base=(common/{clock,err,hash,hash_avx2,io,last_words,log,number,process}.c -ljansson -lxxhash -lm)
     case $1 in
     attempts) echo checkpoint/{attempts,record}.c "${base[@]}" ;;
     checkpoint)

@@ -19,7 +19,7 @@ static void add_row(struct tensor_table *table, const char *name, int64_t rows, 
 		fail_msg("%s", err.text);
 }
 
-/* Odd sizes, a tensor of several norm blocks, one of exactly one block, padded rows, several tensors in a layer. */
+/* Odd sizes, a tensor of several norm blocks, one of whole blocks only, one of less than one, padded rows, several tensors in a layer. */
 static void make_table(struct tensor_table *table)
 {
 	add_row(table, "norm.weight", 1, 33, 1, 0);

@@ -275,7 +275,7 @@ static void updates_have_the_plain_bits(void **state)
 		for (int t = 0; t <= (int)cpu_isa(); t++) {
 			size_t n = counts[i];
 			float *w[2], *m[2], *v[2], *g = fixture_floats(n, 3, 1), *sum[2];
-			double squares[2][4];
+			double squares[2][(ELEMENTS + 3) / NORM_BLOCK + 1];
 
 			use(ops[1], t);
 			for (int j = 0; j < 2; j++) {

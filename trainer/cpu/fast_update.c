@@ -35,7 +35,7 @@ static void square_sums(struct ops *ops, double *sums, const float *x, size_t co
 {
 	const struct kernels *kernels = cpu_of(ops)->kernels;
 
-#pragma omp parallel for if (count > NORM_BLOCK)
+#pragma omp parallel for if (count > ELEMENTS)
 	for (size_t i = 0; i < count; i += NORM_BLOCK)
 		sums[i / NORM_BLOCK] = kernels->square_sum(x + i, at_most(count - i, NORM_BLOCK));
 }
