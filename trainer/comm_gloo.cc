@@ -245,7 +245,7 @@ void gloo_leave(void *state, const char *why, const unsigned char *standing)
 	auto s = static_cast<State *>(state);
 
 	say_goodbye(s, why, standing);
-	bool alone = linger(s, why ? FAILED_LINGER : ORDERLY_LINGER);
+	bool alone = linger_on(s, why ? FAILED_LINGER : ORDERLY_LINGER);
 	s->deaf = true;
 	s->heard->abortWaitRecv();
 	if (s->hearer.joinable())

@@ -6,6 +6,7 @@
 
 #include <gloo/context.h>
 #include <gloo/transport/context.h>
+#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
 #include <atomic>
@@ -67,10 +68,26 @@ public:
 	void connect(int peer, const std::vector<char> &all);
 };
 
+/* Gloo's thread looks up every 10 ms, and who begins a connection waits for that. While this is on, it does so often. */
+class Hurry : public gloo::transport::tcp::Handler {
+public:
+	explicit Hurry(const std::shared_ptr<gloo::transport::Device> &device);
+	~Hurry() override;
+	void end(); /* at once; the device knows it until it goes away */
+	void handleEvents(int events) override;
+
+private:
+	void every(long nanoseconds);
+
+	std::shared_ptr<gloo::transport::tcp::Device> device_;
+	int timer_ = -1; /* -1: there is none, and connections take longer */
+};
+
 struct State {
 	int rank = 0, size = 1;
 	struct comm_events events = {};
 	std::shared_ptr<Mesh> mesh;
+	std::unique_ptr<Hurry> hurry;
 	std::vector<std::string> names; /* "rank 3 on node7" */
 
 	std::mutex lock; /* of the fields below; never held while Gloo is called, but to abort a wait */
@@ -124,7 +141,7 @@ void say_goodbye(State *s, const char *why, const unsigned char *standing);
 bool hear_of(State *s, int rank, unsigned char *standing, double *now);
 
 /* Waits until every peer has left as well or is gone: then nobody needs this rank any more. False when not all have. */
-bool linger(State *s, std::chrono::milliseconds limit);
+bool linger_on(State *s, std::chrono::milliseconds limit);
 
 } // namespace muster_gloo
 

@@ -7,6 +7,10 @@
 #include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -25,6 +29,7 @@ using std::chrono::milliseconds;
 constexpr double CONNECT_SHARE = 0.5; /* of the rendezvous' deadline; the rest is for finding out who is missing */
 constexpr size_t VALUE_MAX = 64 << 10; /* of a rendezvous value */
 constexpr int CONNECT_AT_ONCE = 64;
+constexpr long HURRY_NANOSECONDS = 200000;
 
 std::vector<char> Mesh::listen(const char *address, milliseconds timeout)
 {
@@ -51,6 +56,47 @@ void Mesh::connect(int peer, const std::vector<char> &all)
 	size_t place = static_cast<size_t>(rank > peer ? rank - 1 : rank);
 	auto begin = all.begin() + static_cast<ptrdiff_t>(place * each);
 	getPair(peer)->connect(std::vector<char>(begin, begin + static_cast<ptrdiff_t>(each)));
+}
+
+Hurry::Hurry(const std::shared_ptr<gloo::transport::Device> &device)
+	: device_(std::dynamic_pointer_cast<gloo::transport::tcp::Device>(device))
+{
+	if (device_)
+		timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (timer_ < 0)
+		return;
+	every(HURRY_NANOSECONDS);
+	device_->registerDescriptor(timer_, EPOLLIN, this);
+}
+
+Hurry::~Hurry()
+{
+	if (timer_ < 0)
+		return;
+	device_->unregisterDescriptor(timer_, this);
+	close(timer_);
+}
+
+/* To take the timer from the device waits for its thread once more: only its ticks end. */
+void Hurry::end()
+{
+	if (timer_ >= 0)
+		every(0);
+}
+
+void Hurry::every(long nanoseconds)
+{
+	const struct itimerspec times = { { 0, nanoseconds }, { 0, nanoseconds } };
+
+	timerfd_settime(timer_, 0, &times, nullptr);
+}
+
+void Hurry::handleEvents(int)
+{
+	uint64_t ticks;
+
+	while (read(timer_, &ticks, sizeof ticks) > 0)
+		;
 }
 
 /* Gloo's messages begin with "[file:line] ". */
@@ -146,13 +192,14 @@ void try_connect(State *s, int peer, const std::vector<char> &addresses, std::st
 	}
 }
 
-/* Connects to all, many at a time: to begin a connection Gloo waits for its own thread, which may sleep for 10 ms. Any two
+/* Connects to all, many at a time: to begin a connection Gloo waits for its own thread. Any two
  * ranks come to each other in the end, since all go through their peers in rank order. Or gives up when some can't be
  * reached, and `why` names the first. */
 void connect_peers(State *s, const std::vector<std::vector<char>> &addresses, struct err *why)
 {
 	std::vector<std::string> failures(addresses.size());
 
+	s->hurry = std::make_unique<Hurry>(s->mesh->getDevice());
 	for (int first = 0; first < s->size && !why->text[0]; first += CONNECT_AT_ONCE) {
 		{
 			Crew crew;
@@ -165,6 +212,7 @@ void connect_peers(State *s, const std::vector<std::vector<char>> &addresses, st
 		if (failure != failures.end())
 			err_fail(why, EXIT_LOST, "comm: couldn't connect to %s", failure->c_str());
 	}
+	s->hurry->end();
 }
 
 /* Why the first rank that has given up did. */

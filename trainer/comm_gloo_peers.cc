@@ -254,7 +254,7 @@ void say_goodbye(State *s, const char *why, const unsigned char *standing)
 	});
 }
 
-bool linger(State *s, milliseconds limit)
+bool linger_on(State *s, milliseconds limit)
 {
 	auto end = std::chrono::steady_clock::now() + limit;
 	auto all_gone = [&] {
