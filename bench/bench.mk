@@ -3,7 +3,7 @@ EXTRA_PROGRAMS += bench/copy_state bench/train_step bench/reduce_step bench/hide
 bench_copy_state_LDADD = libcommon.la
 bench_reduce_step_LDADD = $(trainer_LIBS)
 bench_hide_step_LDADD = $(trainer_LIBS)
-EXTRA_DIST += bench/hiding.sh bench/reduction.sh bench/results/reduction-2026-11-21.txt
+EXTRA_DIST += bench/hiding.sh bench/reduction.sh bench/results/reduction-2026-11-22.txt bench/results/overlap-2026-11-22.txt
 bench_train_step_LDADD = $(trainer_LIBS)
 bench_launch_ours_LDADD = $(trainer_LIBS)
 if HAVE_PMIX
@@ -16,7 +16,7 @@ EXTRA_DIST += bench/train-cpu.sh bench/train_cpu.py bench/train_torch.py
 EXTRA_DIST += bench/checkpoint.sh bench/checkpoint.py bench/checkpoint_disk.py bench/checkpoint_memory.py \
 	bench/checkpoint_muster.py bench/checkpoint_torch.py
 EXTRA_DIST += bench/launch.sh bench/launch.py bench/launch_torch.py \
-	bench/results/launch-2026-11-21.txt bench/results/launch-2026-11-21.svg
+	bench/results/launch-2026-11-22.txt bench/results/launch-2026-11-21.svg
 EXTRA_DIST += bench/results/train-cpu-2026-11-21.txt bench/results/checkpoint-2026-11-21.txt
 EXTRA_DIST += bench/overlap.sh bench/overlap.py bench/overlap_torch.py bench/overlap_trace.py
 # End of bench.mk
