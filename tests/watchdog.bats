@@ -69,7 +69,7 @@ table() { cat rank*.out | sed -n 's/^muster: \[rank [0-9]* on .*\] error:   //p'
     kill -STOP "${PIDS[2]}"
     # While they wait, anybody can see it.
     stands stopped 1 "waiting in .* of step .* ([0-9]* bytes)"
-    [ "$(muster-where stopped | grep -c '^  rank')" -ge 2 ]
+    [ "$(muster-where -a stopped | grep -c '^  rank [0-3] on ')" -eq 4 ]
     # The deadline, a second for the last words, two for the log; the machine may be busy.
     all_lost 10 0 1 3
     [ "$(cat rank*.out | grep -c 'where the 4 ranks stood:')" -eq 1 ]
