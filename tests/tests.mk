@@ -242,8 +242,12 @@ tests_unit_test_ddp_plan_SOURCES = tests/unit/test_ddp_plan.c tests/unit/ddp_tab
 tests_unit_test_ddp_plan_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_ddp
-tests_unit_test_ddp_SOURCES = tests/unit/test_ddp.c tests/unit/ddp_table.h tests/unit/world_fixture.c tests/unit/world_fixture.h
+ddp_world = tests/unit/ddp_work.c tests/unit/ddp_work.h tests/unit/ddp_table.h tests/unit/world_fixture.c tests/unit/world_fixture.h
+tests_unit_test_ddp_SOURCES = tests/unit/test_ddp.c $(ddp_world)
 tests_unit_test_ddp_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ddp_control
+tests_unit_test_ddp_control_SOURCES = tests/unit/test_ddp_control.c $(ddp_world)
+tests_unit_test_ddp_control_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ddp_zero
 tests_unit_test_ddp_zero_SOURCES = tests/unit/test_ddp_zero.c tests/unit/ddp_table.h tests/unit/world_fixture.c \
 	tests/unit/world_fixture.h

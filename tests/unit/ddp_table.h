@@ -9,7 +9,7 @@
 
 #define LAYERS 4
 
-static void add_row(struct tensor_table *table, const char *name, int64_t rows, int64_t columns, int64_t padded, int layer)
+static inline void add_row(struct tensor_table *table, const char *name, int64_t rows, int64_t columns, int64_t padded, int layer)
 {
 	struct tensor row = { .dims = 2, .shape = { rows, columns }, .padded = { padded, columns }, .layer = layer };
 	struct err err;
@@ -20,7 +20,7 @@ static void add_row(struct tensor_table *table, const char *name, int64_t rows, 
 }
 
 /* Odd sizes, a tensor of several norm blocks, one of whole blocks only, one of less than one, padded rows, several tensors in a layer. */
-static void make_table(struct tensor_table *table)
+static inline void make_table(struct tensor_table *table)
 {
 	add_row(table, "norm.weight", 1, 33, 1, 0);
 	add_row(table, "head.weight", 123, 777, 128, 0);

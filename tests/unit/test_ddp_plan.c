@@ -135,23 +135,25 @@ static void check_aligned(const struct tensor_table *table, size_t bytes, int wo
 	free(buckets);
 }
 
-static void test_buckets(void **state)
+static void check_limits(const struct tensor_table *table)
 {
 	static const size_t limits[] = { 1, 70000, 300000, 1 << 20, 25 << 20 };
+
+	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++) {
+		check_buckets(table, limits[k]);
+		for (int world = 1; world <= 9; world++)
+			check_aligned(table, limits[k], world);
+	}
+}
+
+static void test_buckets(void **state)
+{
 	struct tensor_table table = { 0 };
 
 	make_table(&table);
-	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
-		check_buckets(&table, limits[k]);
-	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
-		for (int world = 1; world <= 9; world++)
-			check_aligned(&table, limits[k], world);
+	check_limits(&table);
 	split_last(&table);
-	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
-		check_buckets(&table, limits[k]);
-	for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++)
-		for (int world = 1; world <= 9; world++)
-			check_aligned(&table, limits[k], world);
+	check_limits(&table);
 	tensor_table_clear(&table);
 }
 
