@@ -285,6 +285,17 @@ tests_unit_test_cuda_add_SOURCES = tests/unit/test_cuda_add.c tests/unit/cuda_ho
 tests_unit_test_cuda_add_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_cuda_add_LDADD = $(cuda_kernels) $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_cuda_check
+tests_unit_test_cuda_check_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_unit_test_cuda_check_LDADD = $(cuda_host) libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_gpu
+tests_unit_test_gpu_SOURCES = tests/unit/test_gpu.c tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h
+tests_unit_test_gpu_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_card
+tests_unit_test_card_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_estimate
+tests_unit_test_estimate_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+
 unit_tests += tests/unit/test_advice
 tests_unit_test_advice_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 

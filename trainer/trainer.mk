@@ -72,7 +72,11 @@ libtrainer_a_SOURCES += \
 	trainer/agree.c trainer/agree.h \
 	trainer/curve.c trainer/curve.h \
 	trainer/advice.c trainer/advice.h \
+	trainer/card.c trainer/card.h \
+	trainer/estimate.c trainer/estimate.h \
 	trainer/feed.c trainer/feed.h \
+	trainer/gpu.c trainer/gpu.h \
+	trainer/gpu_meet.c trainer/gpu_meet.h \
 	trainer/layout.c trainer/layout.h \
 	trainer/metrics.c trainer/metrics.h \
 	trainer/numerics.c trainer/numerics.h \
@@ -133,5 +137,14 @@ trainer/cuda/add.o: trainer/cuda/add.h trainer/cuda/launch.h
 noinst_LIBRARIES += libcudakernels.a
 libcudakernels_a_SOURCES = trainer/cuda/add.cu
 cuda_kernels += libcudakernels.a $(CUDA_LIBS) -lstdc++
+endif
+# The GPU's host side; what links it links cuda_host, then trainer_LIBS.
+cuda_host =
+EXTRA_DIST += trainer/cuda/check.c trainer/cuda/check.h
+if HAVE_CUDA
+noinst_LIBRARIES += libcudahost.a
+libcudahost_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+libcudahost_a_SOURCES = trainer/cuda/check.c trainer/cuda/check.h
+cuda_host += libcudahost.a $(CUDA_LIBS)
 endif
 # End of trainer.mk
