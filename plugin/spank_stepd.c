@@ -287,8 +287,14 @@ static void relay(char *output, const char *why)
 		slurm_spank_log("%s", line);
 }
 
-/* `known`: srun names the first rank itself. It does so where the job ran when the rank failed: the helper then has a line. */
-static void ask_requeue(spank_t spank, enum task_end end, double when, const char *why, bool known)
+/* What srun's user is to hear of an end. */
+enum telling {
+	TELL_ALL,  /* which rank it was, and what becomes of the job */
+	TELL_JOB,  /* srun names the first rank itself. It does so where the job ran when the rank failed: the helper then has a line. */
+	TELL_NONE, /* it was a result: no failure, and the job does not stay or go for it */
+};
+
+static void ask_requeue(spank_t spank, enum task_end end, double when, const char *why, enum telling telling)
 {
 	char job[16], attempt[16], step[32], ended[40], final[400], output[1000];
 	char *argv[12];
@@ -312,12 +318,14 @@ static void ask_requeue(spank_t spank, enum task_end end, double when, const cha
 	argv[n++] = attempt;
 	argv[n] = NULL;
 	int rc = run_helper(spank, argv, HELPER_SECONDS, output, sizeof output, &err);
+	if (telling == TELL_NONE)
+		return;
 	if (rc < 0)
 		slurm_spank_log("muster: %s: %s", why, err.text);
 	if (rc < 0 || output[0])
 		spank_end_running(spank);
 	if (rc == 0)
-		relay(output, known ? NULL : why);
+		relay(output, telling == TELL_ALL ? why : NULL);
 }
 
 /* Of a script that has ended by itself: with several nodes or tasks and without any step, all that it started was started
@@ -347,10 +355,12 @@ int spank_stepd_task_exit(spank_t spank)
 	if (!stepd.wanted || !is_task_step(spank) || spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
 		return 0;
 	enum task_end end = task_end_judge(status);
-	if (end == TASK_FINISHED || (end == TASK_FINAL && spank_end_is_result(spank)))
+	if (end == TASK_FINISHED)
 		return 0;
-	bool known = spank_end_tell(spank, status);
-	if (stepd.end_seen)
+	/* A result other than 0 still has srun kill the other ranks, and a job must not come back for those. */
+	bool result = end == TASK_FINAL && spank_end_is_result(spank);
+	enum telling telling = result ? TELL_NONE : spank_end_tell(spank, status) ? TELL_JOB : TELL_ALL;
+	if (stepd.end_seen || (result && item(spank, S_JOB_TOTAL_TASK_COUNT) == 1))
 		return 0;
 	stepd.end_seen = true;
 	if (!stepd.args.requeue) {
@@ -360,6 +370,6 @@ int spank_stepd_task_exit(spank_t spank)
 	node = task_env("SLURMD_NODENAME", spank);
 	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "", node ? node : "",
 		task_end_describe(status, end_text, sizeof end_text));
-	ask_requeue(spank, end, when, why, known);
+	ask_requeue(spank, end, when, why, telling);
 	return 0;
 }

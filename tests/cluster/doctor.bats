@@ -21,7 +21,19 @@ rank=$1 && shift
 [ "$SLURM_PROCID" = "$rank" ] && exec "$@" muster-doctor $WORDS
 exec muster-doctor $WORDS
 END
-    chmod 755 "$JOBS/doctor.sh" "$JOBS/as"
+    # Ranks that are not through when the doctor's status has srun kill them; the job goes on.
+    cat >"$JOBS/slow-end" <<'END'
+#!/bin/bash
+[ "$SLURM_PROCID" != 0 ] || exec muster-doctor
+muster-doctor
+exec sleep 60
+END
+    cat >"$JOBS/goes-on.sh" <<'END'
+#!/bin/bash
+srun -N4 -n4 ./slow-end
+sleep 4
+END
+    chmod 755 "$JOBS/doctor.sh" "$JOBS/as" "$JOBS/slow-end" "$JOBS/goes-on.sh"
     mkdir "$JOBS/slow"
     echo '{"step":9,"checkpoint":{"stall":4.5,"flush":100,"bytes":1000}}' >"$JOBS/slow/metrics-3.jsonl"
     # All at once: a job waits for the scheduler longer than it runs.
@@ -36,6 +48,7 @@ END
     STEP='--gres=none' WORDS='' job gpu-step -N1 -w n1 -n2 --gres=gpu:2
     STEP='--gpus-per-node=0' WORDS='' job gpu-left -N1 -w n1 -n2 --gpus-per-node=2
     STEP='--exact -N1 -n2' WORDS='' job part -N2 -n4 --exclusive
+    cluster run sbatch --muster --open-mode=append -o goes-on.out -N4 --ntasks-per-node=2 --parsable goes-on.sh >"$JOBS/goes-on.id"
 }
 
 # job NAME SBATCH-ARGUMENT…: runs it in a batch job, with srun's options in STEP and its own in WORDS.
@@ -67,7 +80,7 @@ step() { run cluster run timeout -k 10 60 srun --mpi=pmix "$@"; }
 found() {
     local want=$1 line part
     line=$(grep "^$2: $3: " <<<"$output") || { echo "$output"; echo "nothing of $3"; return 1; }
-    [ "$(wc -l <<<"$line")" -eq 1 ] || { echo "more than a line: $line"; return 1; }
+    [ "$(wc -l <<<"$line")" -eq 1 ] || { echo "$output"; echo "more than a line of $3"; return 1; }
     for part in "${@:4}"; do [[ $line = *"$part"* ]] || { echo "$line"; echo "without: $part"; return 1; }; done
     [ "$status" -eq "$want" ] || { echo "$output"; echo "status $status, not $want"; return 1; }
 }
@@ -203,6 +216,15 @@ END
     told few-tasks
     found 3 warning step-tasks "the world size is 4" "8 tasks" --ntasks=8
     also_said step-tasks
+}
+
+# A rank that Slurm kills has the job put back, but not where it was killed for another's result.
+@test "a finding does not put the job back, though srun kills the ranks that are not through" {
+    told goes-on
+    found 0 warning step-tasks "the world size is 4" "8 tasks"
+    grep -q 'Killed\|Terminated\|signal 9' <<<"$output"
+    [[ $output != *"muster: rank"* && $output != *"put back"* ]]
+    [ "$(job_field "$(<"$JOBS/goes-on.id")" Restarts)" -eq 0 ]
 }
 
 @test "no PMIx: in the step, and in all of Slurm; no PMI2 either" {
