@@ -39,11 +39,14 @@
 #define INQUEST_SECONDS 5.0  /* for their answers */
 #define LONGEST_PAUSE 16.0   /* between two rounds of asking */
 #define RETRY_SECONDS 0.1
+#define SEE_OFF_SECONDS 5.0  /* for ranks that still ask whether all have come to the last fence */
+#define LEAVE_SECONDS 0.2    /* for those that still ask whether all are through */
 #define LOCAL_RETRY_SECONDS 0.002 /* at first */
 #define SETTLE_SECONDS 0.3   /* from the start of this process to its first fence, in a large world under Slurm */
 #define SMALL_WORLD GATHERING_WORLD_MAX
 #define PUT_KEY "muster.%s"
 #define FENCE_KEY "muster-fence.%d"
+#define THROUGH_KEY "muster-through"
 #define GATHERING_KEY "muster-key" /* of rank 0: RUN_KEY_DIGITS digits; empty: nobody gathers */
 #define NODE_SIZE 256
 #define RUN_SIZE (PMIX_MAX_NSLEN + 40)
@@ -51,6 +54,7 @@
 struct pmix {
 	int world_size, attempt, fences;
 	struct deadline until; /* of the fence that this rank stands in */
+	bool asked; /* the last fence was over since each rank had said, when asked, that it had come */
 	bool roll_tried;
 	struct roll_call *roll; /* NULL: none was needed yet, or none can be had */
 	bool gathers, has_key;  /* instead of PMIx's own fences */
@@ -359,7 +363,8 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 	/* Not asked: the server of this node does not even answer for its own ranks while it looks for one whose node has none. */
 	if (pmix_client.self.rank < (pmix_rank_t)pmix->world_size)
 		seen[pmix_client.self.rank] = true;
-	if (ask ? all_came(pmix, key, seen, fence > 0, soon) : answer_wait(answer, deadline_in(soon)) == PMIX_SUCCESS)
+	pmix->asked = ask && all_came(pmix, key, seen, fence > 0, soon);
+	if (pmix->asked || (!ask && answer_wait(answer, deadline_in(soon)) == PMIX_SUCCESS))
 		return 0;
 	if (pmix->gathers)
 		pause = 0;
@@ -372,6 +377,7 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 		if (roll_call_is_keyed(pmix->roll))
 			roll_call_mark(pmix->roll, (uint32_t)fence, seen);
 		if (all_came(pmix, key, seen, true, last ? inquest : shorter(INQUEST_SECONDS, deadline_left(deadline)))) {
+			pmix->asked = true;
 			pmix_client.fences_lost |= !pmix->gathers;
 			return 0;
 		}
@@ -411,11 +417,27 @@ static double process_age(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)self.start / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* Who has all answers may be through while another still asks, and the server of its node, which gives its answer, ends with it.
+ * So it stays until all are through; those who hear of that late have lost nothing but time. */
+static void see_off(struct pmix *pmix)
+{
+	struct deadline deadline = deadline_in(SEE_OFF_SECONDS);
+	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
+	if (!seen || pmix_client.self.rank >= (pmix_rank_t)pmix->world_size || publish(THROUGH_KEY, SEE_OFF_SECONDS, NULL) < 0)
+		return;
+	seen[pmix_client.self.rank] = true;
+	while (!all_came(pmix, THROUGH_KEY, seen, true, deadline_left(deadline)) && deadline_sleep(deadline, RETRY_SECONDS))
+		;
+	deadline_sleep(deadline, LEAVE_SECONDS);
+}
+
 static void pmix_close(void *state, int orderly)
 {
 	struct pmix *pmix = state;
 	if (!orderly)
 		pmix_client.lost = true;
+	else if (pmix->asked && !pmix_client.lost)
+		see_off(pmix);
 	roll_call_end(pmix->roll);
 	gathering_end(pmix->gathering);
 	pmix_client_close();

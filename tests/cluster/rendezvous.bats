@@ -28,6 +28,7 @@ ends:2) exit 0 ;;
 miscounts:2) export SLURM_STEP_NUM_TASKS=3 ;;
 connecting:3 | accepting:0) export LD_PRELOAD=$PWD/at_connection.so AT_CONNECTION=19 ;;
 killed:2) export LD_PRELOAD=$PWD/at_connection.so AT_CONNECTION=9 ;;
+taken*:0) export LD_PRELOAD=$PWD/asks_late.so ;;
 cut*) until [ -e "go-cut" ]; do sleep 0.1; done ;;
 held*:3) until [ -e "go-$case" ] || [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; do sleep 0.1; done ;;
 esac
@@ -68,6 +69,25 @@ int accept(int fd, struct sockaddr *from, socklen_t *size)
 	return syscall(SYS_accept, fd, from, size);
 }
 END
+    cat >"$JOBS/asks_late.c" <<'END'
+/* Whoever has all answers is through before this process asks for any. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+
+int PMIx_Get_nb(const void *rank, const char *key, const void *info, size_t count, void *answer, void *arg)
+{
+	static int (*real)(const void *, const char *, const void *, size_t, void *, void *);
+	if (!real)
+		real = dlsym(RTLD_NEXT, "PMIx_Get_nb");
+	static int late;
+	if (strncmp(key, "muster-fence.", 13) == 0 && !late++)
+		sleep(2);
+	return real(rank, key, info, count, answer, arg);
+}
+END
+    cc -shared -fPIC -o "$JOBS/asks_late.so" "$JOBS/asks_late.c"
     chmod 755 "$JOBS/rank.sh"
     cc -shared -fPIC -o "$JOBS/at_connection.so" "$JOBS/at_connection.c"
 }
@@ -182,6 +202,7 @@ nothing_left() {
     wait_for $GIVING_UP node_is n4 idle
 }
 
+# Rank 0 asks later than the others are answered: none leaves before it has heard of all.
 @test "rank 0 can't listen: the ranks ask each other, with the plugin and without" {
     cat >"$JOBS/listen.py" <<'END'
 import os, resource, socket, time
