@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -12,12 +11,11 @@
 
 #include "common/auto.h"
 #include "common/log.h"
+#include "common/spawn.h"
 
 #define WORDS_MAX 16
 #define LONGEST 60.0 /* seconds that the command may take */
 #define LOOK 0.2     /* seconds between looks at the one that runs */
-
-extern char **environ;
 
 /* The words of a command, which point into *text; that is the caller's. */
 static void split(const char *command, char **text, char *words[WORDS_MAX + 1])
@@ -30,23 +28,13 @@ static void split(const char *command, char **text, char *words[WORDS_MAX + 1])
 	words[n] = NULL;
 }
 
-/* The service ignores signals, and what it starts would inherit that. */
 static pid_t start(const char *command)
 {
 	AUTO_FREE char *text = NULL;
 	char *argv[WORDS_MAX + 1];
-	posix_spawnattr_t attributes;
-	sigset_t all, none;
 	pid_t pid;
-	sigfillset(&all);
-	sigemptyset(&none);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-	posix_spawnattr_setsigdefault(&attributes, &all);
-	posix_spawnattr_setsigmask(&attributes, &none);
 	split(command, &text, argv);
-	int error = argv[0] ? posix_spawn(&pid, argv[0], NULL, &attributes, argv, environ) : ENOENT;
-	posix_spawnattr_destroy(&attributes);
+	int error = argv[0] ? spawn_program(&pid, argv[0], NULL, argv, 0) : ENOENT;
 	if (error)
 		log_warn("service: couldn't ask whether the job is there: %s", strerror(error));
 	return error ? 0 : pid;

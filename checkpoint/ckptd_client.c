@@ -17,6 +17,7 @@
 #include "checkpoint/ckptd_entries.h"
 #include "checkpoint/ckptd_contact.h"
 #include "common/clock.h"
+#include "common/thread.h"
 
 #define DEATHS_MAX 3       /* services that are lost over the same saves */
 #define RETRY_SECONDS 5.0
@@ -289,7 +290,7 @@ static int start(struct ckptd_client *client, struct err *err)
 		return -1;
 	client->connected = true;
 	client->pid = client->contact.link.process.pid;
-	int error = pthread_create(&client->thread, NULL, run, client);
+	int error = thread_start(&client->thread, run, client);
 	return error ? err_set(err, "service: couldn't start a thread: %s", strerror(error)) : 0;
 }
 

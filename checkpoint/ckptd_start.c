@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* posix_spawn, not fork: a trainer of 100 GB would pay for the copy of its page tables, and afterwards for each page that it
+/* Not by fork: a trainer of 100 GB would pay for the copy of its page tables, and afterwards for each page that it
  * writes. What a child has to clean up, muster-ckptd does itself. */
 #include "config.h"
 #include "checkpoint/ckptd_start.h"
@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +15,11 @@
 
 #include "checkpoint/ckptd_socket.h"
 #include "common/auto.h"
+#include "common/spawn.h"
 
 #define PROGRAM "muster-ckptd"
 #define CLIENT_FD 3           /* of the program; above standard error */
 #define CLEAR_OF 16           /* ours is above it, so that moving it to CLIENT_FD hits nothing */
-
-extern char **environ;
 
 int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *err)
 {
@@ -67,23 +64,14 @@ static int spawn(const char *program, int client, pid_t *pid)
 	char digits[12];
 	char *const argv[] = { (char *)PROGRAM, (char *)"--client-fd", digits, NULL };
 	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t all, none;
 	snprintf(digits, sizeof digits, "%d", CLIENT_FD);
-	sigfillset(&all);
-	sigemptyset(&none);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
 	posix_spawn_file_actions_adddup2(&actions, client, CLIENT_FD);
-	posix_spawnattr_init(&attributes);
 	/* Not a session of its own: Linux shares processors out by sessions first (sched_autogroup), and threads of the service that
 	 * give way would only do so to one another. It ignores what a terminal sends. */
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-	posix_spawnattr_setsigdefault(&attributes, &all);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	int error = posix_spawn(pid, program, &actions, &attributes, argv, environ);
-	posix_spawnattr_destroy(&attributes);
+	int error = spawn_program(pid, program, &actions, argv, POSIX_SPAWN_SETPGROUP);
 	posix_spawn_file_actions_destroy(&actions);
 	return error;
 }

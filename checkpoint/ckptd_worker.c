@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckptd_attach.h"
+#include "common/thread.h"
 
 /* ---- news ---- */
 
@@ -172,7 +173,7 @@ static int fill(struct ckptd_worker *worker, struct err *err)
 		if (!worker->parts)
 			return err_set(err, "service: no memory");
 	}
-	int error = pthread_create(&worker->thread, NULL, run, worker);
+	int error = thread_start(&worker->thread, run, worker);
 	return error ? err_set(err, "service: couldn't start a thread: %s", strerror(error)) : 0;
 }
 

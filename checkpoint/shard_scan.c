@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "common/thread.h"
+
 #define THREADS 4
 
 struct scan {
@@ -92,7 +94,7 @@ static int scan_chunks(struct scan *scan, struct err *err)
 	pthread_t helpers[THREADS];
 	size_t started = 0, chunks = scan->end - scan->next;
 	while (started + 1 < THREADS && started + 1 < chunks &&
-		pthread_create(&helpers[started], NULL, run_thread, scan) == 0)
+		thread_start(&helpers[started], run_thread, scan) == 0)
 		started++;
 	run_thread(scan);
 	for (size_t i = 0; i < started; i++)

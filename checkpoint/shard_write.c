@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "common/io.h"
+#include "common/thread.h"
 
 #define PAGE 4096u                      /* offsets and lengths of O_DIRECT are multiples of it everywhere */
 #define REQUEST_DIRECT ((size_t)8 << 20) /* bytes at most: the fastest of 0.5 to 16 MiB, with 4 threads */
@@ -242,7 +243,7 @@ static int write_requests(struct stream *stream, char *buffer, int threads, stru
 	int started = 0;
 	uint64_t requests = (stream->end + stream->request - 1) / stream->request;
 	while (started + 1 < threads && (uint64_t)started + 1 < requests &&
-		pthread_create(&helpers[started], NULL, run_helper, stream) == 0)
+		thread_start(&helpers[started], run_helper, stream) == 0)
 		started++;
 	pthread_mutex_lock(&stream->lock);
 	stream->helpers += started; /* less those that have ended before */

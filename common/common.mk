@@ -24,6 +24,8 @@ libcommon_la_SOURCES = \
 	common/process.c common/process.h \
 	common/run_as_user.c common/run_as_user.h \
 	common/siphash.c common/siphash.h \
+	common/spawn.c common/spawn.h \
+	common/thread.c common/thread.h \
 	common/zero_runs.c common/zero_runs.h
 libcommon_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS)
 # End of common.mk

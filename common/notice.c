@@ -14,6 +14,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/thread.h"
+
 static const struct { int number; const char *name; } notices[] = {
 	{ SIGTERM, "SIGTERM" },
 	{ SIGUSR1, "SIGUSR1" },
@@ -48,7 +50,6 @@ static void *take_signals(void *arg)
 static int start(struct err *err)
 {
 	sigset_t set = notice_signals();
-	pthread_t thread;
 	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fd < 0)
 		return err_set(err, "signals: couldn't make an eventfd: %m");
@@ -58,11 +59,9 @@ static int start(struct err *err)
 	atomic_store(&readable, fd);
 	int error = pthread_sigmask(SIG_BLOCK, &set, NULL);
 	if (error == 0)
-		error = pthread_create(&thread, NULL, take_signals, NULL);
-	if (error == 0) {
-		pthread_detach(thread);
+		error = thread_start(NULL, take_signals, NULL);
+	if (error == 0)
 		return 0;
-	}
 	atomic_store(&readable, -1);
 	close(fd);
 	return err_set(err, "signals: couldn't start the thread that takes them: %s", strerror(error));

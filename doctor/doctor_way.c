@@ -21,6 +21,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/listen.h"
+#include "common/thread.h"
 
 #define WORD_SIZE 64
 
@@ -59,7 +60,7 @@ struct way *way_open(int port, const char *word, int *got, struct err *err)
 	way->fd = port > 0 && port <= 65535 ? listen_any(port, got) : -1;
 	if (way->fd < 0)
 		way->fd = listen_any(0, got);
-	if (way->fd < 0 || pipe2(way->stop, O_CLOEXEC) < 0 || pthread_create(&way->thread, NULL, serve, way) != 0) {
+	if (way->fd < 0 || pipe2(way->stop, O_CLOEXEC) < 0 || (errno = thread_start(&way->thread, serve, way)) != 0) {
 		err_set(err, "way: couldn't listen: %m");
 		for (int i = 0; i < 2; i++)
 			if (way->stop[i] >= 0)

@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/listen.h"
+#include "common/thread.h"
 #include "launch/gathering_private.h"
 #include "launch/run_key.h"
 
@@ -236,18 +236,10 @@ struct gathering *gathering_begin(const struct gathering_plan *plan, struct err 
 
 void gathering_set_key(struct gathering *gathering, const unsigned char key[16])
 {
-	pthread_t thread;
-	sigset_t all, old;
 	memcpy(gathering->secret.key, key, sizeof gathering->secret.key);
 	gathering->references++;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	bool started = pthread_create(&thread, NULL, run_thread, gathering) == 0;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (started) {
-		pthread_detach(thread);
+	if (thread_start(NULL, run_thread, gathering) == 0)
 		return;
-	}
 	pthread_mutex_lock(&gathering->lock);
 	gathering->references--;
 	gathering->lost = true;

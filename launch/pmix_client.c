@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/ident.h"
+#include "common/thread.h"
 #include "launch/rdzv_provider.h"
 
 #define INIT_SECONDS 60.0
@@ -139,14 +140,11 @@ void pmix_client_close(void)
 /* A call that has no form that does not wait: in a thread of its own, which gives the answer. */
 static pmix_status_t call(void *(*body)(void *answer), double timeout)
 {
-	pthread_t thread;
 	struct answer *answer = answer_create(NULL);
 	if (!answer)
 		return PMIX_ERR_NOMEM;
-	if (pthread_create(&thread, NULL, body, answer) != 0)
+	if (thread_start(NULL, body, answer) != 0)
 		answer_give(answer, PMIX_ERR_OUT_OF_RESOURCE);
-	else
-		pthread_detach(thread);
 	pmix_status_t status = answer_wait(answer, deadline_in(timeout));
 	answer_drop(answer);
 	return status;

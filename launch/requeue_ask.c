@@ -5,7 +5,6 @@
 #include "launch/requeue_ask.h"
 
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +13,11 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/spawn.h"
 
 #define PROGRAM LIBEXECDIR "/muster-requeue"
 #define ANSWER_SECONDS "10"
 #define WAIT_SECONDS 15.0
-
-extern char **environ;
 
 static void wait_for_child(pid_t child)
 {
@@ -38,22 +36,6 @@ static void wait_for_child(pid_t child)
 	waitpid(child, &status, 0);
 }
 
-/* The child takes signals as usual, though we block some. */
-static int spawn(pid_t *child, char **argv)
-{
-	posix_spawnattr_t attributes;
-	sigset_t none;
-	int error = posix_spawnattr_init(&attributes);
-	if (error)
-		return error;
-	sigemptyset(&none);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-	error = posix_spawn(child, PROGRAM, NULL, &attributes, argv, environ);
-	posix_spawnattr_destroy(&attributes);
-	return error;
-}
-
 void requeue_ask(const struct ident *ident)
 {
 	char job[16], attempt[16];
@@ -63,7 +45,7 @@ void requeue_ask(const struct ident *ident)
 		return;
 	snprintf(job, sizeof job, "%u", ident->job);
 	snprintf(attempt, sizeof attempt, "%d", ident->attempt);
-	int error = spawn(&child, argv);
+	int error = spawn_program(&child, PROGRAM, NULL, argv, 0);
 	if (error)
 		log_warn("requeue: couldn't run %s: %s", PROGRAM, strerror(error));
 	else

@@ -10,7 +10,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "common/siphash.h"
+#include "common/thread.h"
 #include "launch/run_key.h"
 
 #define CALLS 3              /* a round */
@@ -359,17 +359,9 @@ static int read_key(struct roll_call *roll, const char *key, struct err *err)
 
 static int start_thread(struct roll_call *roll, struct err *err)
 {
-	pthread_t thread;
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	roll->references++;
-	int error = pthread_create(&thread, NULL, run_thread, roll);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (error)
-		return err_set(err, "rendezvous: couldn't call the roll: no thread: %s", strerror(error));
-	pthread_detach(thread);
-	return 0;
+	int error = thread_start(NULL, run_thread, roll);
+	return error ? err_set(err, "rendezvous: couldn't call the roll: no thread: %s", strerror(error)) : 0;
 }
 
 static struct roll_call *allocate(const struct roll_call_plan *plan)

@@ -18,6 +18,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/notice.h"
+#include "common/thread.h"
 #include "launch/job_state.h"
 
 #define HEARTBEAT_SECONDS (OWNER_HEARTBEAT / 4)
@@ -216,7 +217,7 @@ static int start_watch(struct folder *folder, struct err *err)
 {
 	pthread_mutex_init(&folder->lock, NULL);
 	deadline_condition(&folder->changed);
-	int error = pthread_create(&folder->thread, NULL, watch, folder);
+	int error = thread_start(&folder->thread, watch, folder);
 	if (error)
 		return err_set(err, "checkpoint directory: couldn't start its thread: %s", strerror(error));
 	folder->watching = true;

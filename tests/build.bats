@@ -55,6 +55,9 @@ may() {
     may checkpoint common
     may lib common launch checkpoint
     may trainer common launch checkpoint lib
+    # Threads and programs start without our signals, or with none blocked.
+    [ "$(cd "$MUSTER_TOP" && grep -rlE 'pthread_create|posix_spawnp? *\(' --include=*.c --include=*.cc common launch doctor plugin checkpoint \
+        lib trainer | sort)" = $'common/spawn.c\ncommon/thread.c' ]
     # Foreign headers that are kept in one place.
     [ "$(cd "$MUSTER_TOP" && grep -rlE 'slurm/spank\.h' --include=*.[ch] plugin | grep -v '^plugin/spank_')" = "" ]
     [ "$(cd "$MUSTER_TOP" && grep -rl '<pmix' --include=*.[ch] common launch doctor plugin checkpoint lib trainer)" = launch/pmix_client.h ]

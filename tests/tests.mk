@@ -108,6 +108,11 @@ tests_unit_test_ckpt_diff_LDADD = libckptcmd.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_hostlist
 tests_unit_test_hostlist_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_spawn
+tests_unit_test_spawn_LDADD = libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_thread
+tests_unit_test_thread_LDADD = libcommon.la $(CMOCKA_LIBS)
+tests_unit_test_thread_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pthread_create
 unit_tests += tests/unit/test_zero_runs
 tests_unit_test_zero_runs_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_alone

@@ -6,13 +6,13 @@
 #include "trainer/comm.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/thread.h"
 #include "trainer/comm_op.h"
 #include "trainer/comm_provider.h"
 #include "trainer/trace.h"
@@ -560,7 +560,7 @@ static int start(struct comm *comm, const struct ident *ident, struct rdzv *rdzv
 	comm->state = comm->provider->open(ident, rdzv, &events, err);
 	if (!comm->state)
 		return -1;
-	int rc = pthread_create(&comm->thread, NULL, run_thread, comm);
+	int rc = thread_start(&comm->thread, run_thread, comm);
 	if (rc != 0) {
 		comm->provider->leave(comm->state, "its communication thread did not start", comm->last_words);
 		comm->provider->close(comm->state);
@@ -582,12 +582,11 @@ struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char 
 	}
 	comm->provider = chosen;
 
-	/* Signals are the program's: the threads made here, the provider's too, take none. */
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
+	/* The provider's threads, too. */
+	sigset_t before;
+	thread_block_signals(&before);
 	int rc = start(comm, ident, rdzv, err);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	thread_restore_signals(&before);
 	if (rc < 0) {
 		free_comm(comm);
 		return NULL;

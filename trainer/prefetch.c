@@ -7,6 +7,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/thread.h"
 #include "trainer/dataset.h"
 #include "trainer/dataset_private.h"
 
@@ -108,7 +109,7 @@ struct prefetch *prefetch_start(const struct dataset *dataset, int samples, int 
 		.depth = depth, .slot_count = depth + 1 };
 	init_locks(prefetch);
 	int rc = alloc_slots(prefetch, err);
-	if (rc == 0 && (rc = pthread_create(&prefetch->thread, NULL, read_ahead, prefetch)) != 0)
+	if (rc == 0 && (rc = thread_start(&prefetch->thread, read_ahead, prefetch)) != 0)
 		err_set(err, "data: couldn't start a thread to read ahead: %s", strerror(rc));
 	if (rc == 0)
 		return prefetch;

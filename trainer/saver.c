@@ -12,6 +12,7 @@
 #include "checkpoint/owner.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/thread.h"
 #include "trainer/layout.h"
 #include "trainer/rotation.h"
 
@@ -235,7 +236,7 @@ static int start_stages(struct saver *saver, struct state *state, struct err *er
 	log_info("checkpoint: the service is pid %lld; this rank gives it %.1f MB of each save, with room for %d at once",
 		(long long)ckptd_client_service(saver->client), (double)layout_own_bytes(&saver->layout) * 1e-6,
 		saver->rotation.memory.slots - 1);
-	int error = pthread_create(&saver->thread, NULL, run, saver);
+	int error = thread_start(&saver->thread, run, saver);
 	if (error)
 		return err_set(err, "checkpoint: couldn't start the thread that saves: %s", strerror(error));
 	saver->running = true;

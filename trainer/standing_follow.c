@@ -5,13 +5,13 @@
 #include "trainer/standing_follow.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/thread.h"
 
 #define PAUSE 0.5 /* seconds */
 
@@ -59,17 +59,6 @@ static void release(struct standing_follow *follow)
 	free(follow);
 }
 
-/* Signals are the training's. */
-static int start_thread(struct standing_follow *follow)
-{
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int error = pthread_create(&follow->thread, NULL, run_thread, follow);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return error;
-}
-
 struct standing_follow *standing_follow_begin(const struct standing *standing, int dirfd, const char *name, struct err *err)
 {
 	struct standing_follow *follow = calloc(1, sizeof *follow);
@@ -88,7 +77,7 @@ struct standing_follow *standing_follow_begin(const struct standing *standing, i
 	}
 	pthread_mutex_init(&follow->lock, NULL);
 	deadline_condition(&follow->wake);
-	int error = start_thread(follow);
+	int error = thread_start(&follow->thread, run_thread, follow);
 	if (error == 0)
 		return follow;
 	err_set(err, "standing: couldn't start a thread: %s", strerror(error));
