@@ -56,8 +56,8 @@ may() {
     may lib common launch checkpoint
     may trainer common launch checkpoint lib
     # Threads and programs start without our signals, or with none blocked.
-    [ "$(cd "$MUSTER_TOP" && grep -rlE 'pthread_create|posix_spawnp? *\(' --include=*.c --include=*.cc common launch doctor plugin checkpoint \
-        lib trainer | sort)" = $'common/spawn.c\ncommon/thread.c' ]
+    [ "$(cd "$MUSTER_TOP" && grep -rlE 'pthread_create|posix_spawnp? *\(' --include=*.c --include=*.cc common launch doctor plugin \
+        checkpoint lib trainer | sort)" = $'common/spawn.c\ncommon/thread.c' ]
     # Foreign headers that are kept in one place.
     [ "$(cd "$MUSTER_TOP" && grep -rlE 'slurm/spank\.h' --include=*.[ch] plugin | grep -v '^plugin/spank_')" = "" ]
     [ "$(cd "$MUSTER_TOP" && grep -rl '<pmix' --include=*.[ch] common launch doctor plugin checkpoint lib trainer)" = launch/pmix_client.h ]
@@ -75,4 +75,20 @@ may() {
     echo "$output"
     [ "$status" -eq 0 ]
     [ -z "$output" ]
+}
+
+@test "without the plugin the tests that start it are skipped" {
+    local files first
+    mapfile -t files < <(grep -l -- --plugin "$MUSTER_TOP"/tests/cluster/*.bats)
+    # One of each file, since its setup is that of all.
+    first=$(for file in "${files[@]}"; do grep -m 1 '^@test' "$file"; done |
+        sed 's/^@test "\(.*\)" {.*/\1/; s/[][\.*^$()+?{}|]/\\&/g' | paste -sd '|')
+    mkdir "$BATS_TEST_TMPDIR/prefix"
+    run env -i PATH="$PATH" HOME="$HOME" MUSTER_TOP="$MUSTER_TOP" MUSTER_PREFIX="$BATS_TEST_TMPDIR/prefix" \
+        "$BATS_ROOT/bin/bats" --tap -f "^($first)\$" "${files[@]}"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "${#files[@]}" -gt 12 ]
+    [ "$(grep -c '# skip this build has no plugin: no Slurm headers$' <<<"$output")" -eq "${#files[@]}" ]
+    [ "${lines[0]}" = "1..${#files[@]}" ]
 }

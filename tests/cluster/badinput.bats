@@ -7,13 +7,14 @@ load training
 
 setup_file() {
     export MUSTER_CLUSTER_KILLWAIT=2
-    cluster_begin 2 --plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    plugin_locate || return 0
+    cluster_begin 2 --plugin "$PLUGIN"
     training_begin 2>/dev/null
 }
 
 teardown_file() { cluster_end; }
 
-setup() { cluster_require; }
+setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 

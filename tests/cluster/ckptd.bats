@@ -8,11 +8,10 @@ STEPS=150
 load training
 export SRUN_OPTIONS= # four ranks share a node of two GPUs
 
-PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so
-
 setup_file() {
     export MUSTER_CLUSTER_GRACE=3 MUSTER_CLUSTER_KILLWAIT=2
     export MUSTER_CLUSTER_CONF="UnkillableStepTimeout=5"
+    plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN" drain=60
     training_begin 2>/dev/null
     cat >"$JOBS/pausing" <<'END'
@@ -32,7 +31,7 @@ END
 
 teardown_file() { cluster_end; }
 
-setup() { cluster_require; }
+setup() { plugin_require; }
 
 teardown() {
     slow_end

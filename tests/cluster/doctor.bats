@@ -5,11 +5,10 @@
 load helpers
 
 setup_file() {
-    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
     export MUSTER_CLUSTER_KILLWAIT=2
     export MUSTER_CLUSTER_CONF="PartitionName=cancels Nodes=ALL PriorityTier=1 PreemptMode=CANCEL"
-    cluster_begin 4 --plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
-    [ "$(id -u)" = 0 ] || return 0
+    plugin_locate || return 0
+    cluster_begin 4 --plugin "$PLUGIN"
     cat >"$JOBS/doctor.sh" <<'END'
 #!/bin/bash
 srun $STEP muster-doctor $WORDS
@@ -63,10 +62,7 @@ told() {
 
 teardown_file() { cluster_end; }
 
-setup() {
-    [ -e "$MUSTER_PREFIX/lib/slurm/spank_muster.so" ] || skip "this build has no plugin: no Slurm headers"
-    cluster_require
-}
+setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 
@@ -158,9 +154,9 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     plugin_says 0 0 muster: -N1 -n1 --gres=gpu:2 true
     plugin_says 0 0 muster: -N2 -n2 --gres=gpu:2 true torchrun
     plugin_says 0 0 muster: -N4 --ntasks-per-node=2 --gpus-per-task=1 true
-    cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so" preflight=off
+    cluster plugin "$PLUGIN" preflight=off
     plugin_says 0 0 muster: -N1 -w n1 -n3 --gres=gpu:1 true
-    cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    cluster plugin "$PLUGIN"
     # One task prepares something for the others.
     run cluster run timeout 60 salloc -N2 -n4 --gres=gpu:2 srun --muster -N1 -n1 true
     echo "$output"
@@ -389,7 +385,7 @@ const unsigned int plugin_version = 0x140b00, spank_plugin_version = 1;'
     found 3 warning plugin-unloaded "other/spank_muster.so was built for Slurm 20.11, and this is" --with-slurm
     rm "$JOBS/other/spank_muster.so"
     run cluster run muster-doctor
-    cluster plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    cluster plugin "$PLUGIN"
     found 3 warning plugin-unloaded "other/spank_muster.so can't be read" "on every node"
 }
 

@@ -5,11 +5,10 @@
 load helpers
 
 setup_file() {
-    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
     export EXCHANGE=$MUSTER_BUILD/tests/unit/test_nccl_exchange
     export MUSTER_CLUSTER_GRACE=30 MUSTER_CLUSTER_KILLWAIT=5
-    cluster_begin 4 --plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
-    [ "$(id -u)" = 0 ] || return 0
+    plugin_locate || return 0
+    cluster_begin 4 --plugin "$PLUGIN"
     # As a user builds it, with the checks of a careful one.
     export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig
     # shellcheck disable=SC2046
@@ -21,7 +20,7 @@ setup_file() {
 
 teardown_file() { cluster_end; }
 
-setup() { cluster_require; }
+setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 

@@ -8,13 +8,14 @@ load training
 
 setup_file() {
     export MUSTER_CLUSTER_GRACE=60 MUSTER_CLUSTER_KILLWAIT=5
-    cluster_begin 4 --plugin "$MUSTER_PREFIX/lib/slurm/spank_muster.so"
+    plugin_locate || return 0
+    cluster_begin 4 --plugin "$PLUGIN"
     training_begin
 }
 
 teardown_file() { cluster_end; }
 
-setup() { cluster_require; }
+setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 

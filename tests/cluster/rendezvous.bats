@@ -8,13 +8,10 @@ STEPS=60
 load training
 
 setup_file() {
-    : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
-    export PLUGIN=$MUSTER_PREFIX/lib/slurm/spank_muster.so
     export MUSTER_CLUSTER_KILLWAIT=2
-    [ -e "$PLUGIN" ] || return 0
+    plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN"
     training_begin
-    [ "$(id -u)" = 0 ] || return 0
     cat >"$JOBS/rank.sh" <<'END'
 #!/bin/bash
 # rank.sh CASE PROGRAM ARGUMENT…: what a rank does instead, or before.
@@ -95,8 +92,7 @@ END
 teardown_file() { cluster_end; }
 
 setup() {
-    [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"
-    cluster_require
+    plugin_require
     wait_for $GIVING_UP all_idle # or the steps of the test before keep those of this one waiting
 }
 
