@@ -285,10 +285,38 @@ unit_tests += tests/unit/test_ops_threads
 tests_unit_test_ops_threads_SOURCES = tests/unit/test_ops_threads.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
 tests_unit_test_ops_threads_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
+# Kernels on the host, by the shim in tests/shim/ (doc/cuda-shim.md), and the same tests on the GPU.
+check_LIBRARIES = libcudashim.a
+libcudashim_a_SOURCES = tests/shim/block.c tests/shim/block.h \
+	tests/shim/cuda_math.h tests/shim/cuda_shim.h tests/shim/cuda_vectors.h \
+	tests/shim/device.h tests/shim/device_host.c tests/shim/device_tests.c \
+	tests/shim/fiber.c tests/shim/fiber.h \
+	tests/shim/grid.c tests/shim/grid.h \
+	tests/shim/shared.c tests/shim/shared.h \
+	tests/shim/warp.c tests/shim/warp.h
+libcudashim_a_LIBADD = $(cuda_sources:.cu=.host.o)
+libcudashim_a_DEPENDENCIES = $(libcudashim_a_LIBADD)
+shim_LIBS = libcudashim.a -lstdc++ $(CMOCKA_LIBS)
+SHIM_CXXFLAGS = -std=c++17 -Wno-unused-parameter -Wno-unknown-pragmas -ffp-contract=off
+.cu.host.o:
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CXX)$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) -I$(top_srcdir)/tests/shim $(CPPFLAGS) $(AM_CXXFLAGS) $(SHIM_CXXFLAGS) \
+		$(CXXFLAGS) -MMD -MF $@.d -x c++ -c -o $@ $<
+-include $(cuda_sources:.cu=.o.d) $(cuda_sources:.cu=.host.o.d) tests/shim/samples.host.o.d
+unit_tests += tests/unit/test_cuda_shim
+tests_unit_test_cuda_shim_LDADD = tests/shim/samples.host.o $(shim_LIBS)
+EXTRA_DIST += tests/shim/samples.cu tests/shim/samples.h
 unit_tests += tests/unit/test_cuda_add
-tests_unit_test_cuda_add_SOURCES = tests/unit/test_cuda_add.c tests/unit/cuda_host.cc
-tests_unit_test_cuda_add_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-tests_unit_test_cuda_add_LDADD = $(cuda_kernels) $(CMOCKA_LIBS)
+tests_unit_test_cuda_add_LDADD = $(shim_LIBS)
+if HAVE_CUDA
+check_LIBRARIES += libcudagpu.a
+libcudagpu_a_SOURCES = tests/shim/device.h tests/shim/device_gpu.c tests/shim/device_tests.c
+libcudagpu_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+gpu_LIBS = libcudagpu.a $(cuda_kernels) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_gpu_add
+tests_unit_test_gpu_add_SOURCES = tests/unit/test_cuda_add.c
+tests_unit_test_gpu_add_LDADD = $(gpu_LIBS)
+endif
 
 unit_tests += tests/unit/test_cuda_check
 tests_unit_test_cuda_check_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)

@@ -120,22 +120,26 @@ muster_curve_LDADD = $(trainer_LIBS)
 bin_PROGRAMS += muster-where
 muster_where_SOURCES = trainer/muster_where.c
 muster_where_LDADD = libtrainer.a libcommon.la
-# CUDA kernels; what links them links cuda_kernels. No fused multiply-add unless a kernel asks for it: bits are promised.
+# CUDA kernels, one line each. nvcc makes them for the GPU, the C++ compiler for the host (tests/shim/); what links the former
+# links cuda_kernels. No fused multiply-add unless a kernel asks for it: bits are promised.
+cuda_sources =
+cuda_headers = trainer/cuda/launch.h trainer/cuda/type.h
+cuda_sources += trainer/cuda/add.cu
+cuda_headers += trainer/cuda/add.h
+EXTRA_DIST += $(cuda_sources) $(cuda_headers)
 cuda_kernels =
-EXTRA_DIST += trainer/cuda/add.cu trainer/cuda/add.h trainer/cuda/launch.h
+SUFFIXES = .cu .host.o
 if HAVE_CUDA
 NVCCFLAGS = -O3 -std=c++17 --fmad=false -Xcompiler -Wall,-fstack-protector-strong
-SUFFIXES = .cu
 .cu.o:
 	@$(MKDIR_P) $(@D)
-	$(AM_V_NVCC)$(NVCC) $(NVCC_ARCH) $(NVCCFLAGS) -I$(top_srcdir) -c -o $@ $<
+	$(AM_V_NVCC)$(NVCC) $(NVCC_ARCH) $(NVCCFLAGS) -I$(top_srcdir) -MMD -MF $@.d -c -o $@ $<
 AM_V_NVCC = $(am__v_NVCC_@AM_V@)
 am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
 am__v_NVCC_0 = @echo "  NVCC    " $@;
 am__v_NVCC_1 =
-trainer/cuda/add.o: trainer/cuda/add.h trainer/cuda/launch.h
 noinst_LIBRARIES += libcudakernels.a
-libcudakernels_a_SOURCES = trainer/cuda/add.cu
+libcudakernels_a_SOURCES = $(cuda_sources)
 cuda_kernels += libcudakernels.a $(CUDA_LIBS) -lstdc++
 endif
 # The GPU's host side; what links it links cuda_host, then trainer_LIBS.

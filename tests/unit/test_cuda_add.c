@@ -1,26 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_add: the bits of the CPU's addition, on the host's shim everywhere and on the GPU where one is. */
+/* cuda_add: the bits of the CPU's addition. */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
-#ifdef HAVE_CUDA
-#include <cuda_runtime.h>
-#endif
-
+#include "tests/shim/device.h"
 #include "trainer/cuda/add.h"
 
 #define MOST 1100000 /* more than the most blocks have threads */
 
-int host_cuda_add(float *out, const float *a, const float *b, size_t count, void *stream);
-
-static float left[MOST + 2], right[MOST + 2], expected[MOST + 2], result[MOST + 2];
+static float left[MOST], right[MOST + 1], expected[MOST], result[MOST];
 static const size_t counts[] = { 0, 1, 2, 31, 32, 33, 255, 256, 257, 65537, 1048575, 1048576, 1048577, MOST };
 
 /* Any bits but those of a NaN, whose payload is the processor's choice: denormals, infinities and both zeros too. */
@@ -29,8 +19,8 @@ static int fill(void **state)
 	static const uint32_t special[] = { 0, 0x80000000, 1, 0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff, 0xff7fffff,
 		0x7f800000, 0x3f800000, 0x33800000, 0xbf800000 };
 	uint32_t bits = 1;
-	for (size_t i = 0; i < MOST + 2; i++) {
-		float *const pair[2] = { &left[i], &right[i] };
+	for (size_t i = 0; i < MOST; i++) {
+		float *const pair[2] = { &left[i], &right[i + 1] };
 		for (int k = 0; k < 2; k++) {
 			bits = bits * 1664525 + 1013904223;
 			uint32_t value = i < 144 ? special[k ? i / 12 : i % 12] : bits;
@@ -42,86 +32,58 @@ static int fill(void **state)
 	return 0;
 }
 
-static void expect(const float *a, const float *b, size_t count)
+struct addition {
+	float *out;
+	const float *a, *b;
+	size_t count;
+};
+
+static void add(void *arg)
 {
-	for (size_t i = 0; i < MOST + 2; i++)
-		expected[i] = -7; /* what lies behind the elements stays as it was */
-	for (size_t i = 0; i < count; i++)
-		expected[i] = a[i] + b[i];
+	struct addition *addition = arg;
+	assert_int_equal(cuda_add(addition->out, addition->a, addition->b, addition->count, NULL), 0);
 }
 
-static void host_has_the_bits_of_the_cpu(void **state)
+/* The second operand lies at an odd element: nothing may rely on more than 4 bytes of alignment. */
+static void bits_of_the_cpu(void **state)
 {
 	for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
-		expect(left, right + 1, counts[c]);
-		for (size_t i = 0; i < MOST + 2; i++)
-			result[i] = -7;
-		assert_int_equal(host_cuda_add(result, left, right + 1, counts[c], NULL), 0);
-		assert_memory_equal(result, expected, sizeof result);
-		memcpy(result, left, sizeof left);
-		memcpy(expected + counts[c], left + counts[c], (MOST + 2 - counts[c]) * sizeof *left);
-		assert_int_equal(host_cuda_add(result, result, right + 1, counts[c], NULL), 0);
-		assert_memory_equal(result, expected, sizeof result);
+		size_t count = counts[c], bytes = count * sizeof(float);
+		for (size_t i = 0; i < count; i++)
+			expected[i] = left[i] + right[i + 1];
+		float *out = device_make(bytes), *a = device_copy(left, bytes), *b = device_copy(right, bytes + sizeof(float));
+		device_same_in_each_order("the sum", add, &(struct addition){ out, a, b + 1, count }, result, out, bytes);
+		assert_memory_equal(result, expected, bytes);
+		add(&(struct addition){ a, a, b + 1, count });
+		device_read(result, a, bytes);
+		assert_memory_equal(result, expected, bytes);
+		device_free(out), device_free(a), device_free(b);
 	}
 }
 
-#ifdef HAVE_CUDA
-static void check_on_gpu(float *device[3], size_t count)
+/* Element numbers beyond 32 bits: the blocks of the last elements. */
+static void more_than_2_31_elements(void **state)
 {
-	/* The second operand lies at an odd element: nothing may rely on more than 4 bytes of alignment. */
-	expect(left, right + 1, count);
-	for (size_t i = 0; i < MOST + 2; i++)
-		result[i] = -7;
-	assert_int_equal(cudaMemcpy(device[0], result, sizeof result, cudaMemcpyHostToDevice), cudaSuccess);
-	assert_int_equal(cuda_add(device[0], device[1], device[2] + 1, count, NULL), 0);
-	assert_int_equal(cudaMemcpy(result, device[0], sizeof result, cudaMemcpyDeviceToHost), cudaSuccess);
-	assert_memory_equal(result, expected, sizeof result);
-	memcpy(expected + count, left + count, (MOST + 2 - count) * sizeof *left);
-	assert_int_equal(cudaMemcpy(device[0], left, sizeof left, cudaMemcpyHostToDevice), cudaSuccess);
-	assert_int_equal(cuda_add(device[0], device[0], device[2] + 1, count, NULL), 0);
-	assert_int_equal(cudaMemcpy(result, device[0], sizeof result, cudaMemcpyDeviceToHost), cudaSuccess);
-	assert_memory_equal(result, expected, sizeof result);
-}
-#endif
-
-/* Why the GPU cannot be used, or NULL. */
-static const char *missing_gpu(void)
-{
-#ifdef HAVE_CUDA
-	int devices = 0;
-	cudaError_t error = cudaGetDeviceCount(&devices);
-	return error != cudaSuccess ? cudaGetErrorString(error) : devices == 0 ? "none is visible" : NULL;
-#else
-	return "this build has no CUDA";
-#endif
-}
-
-static void gpu_has_the_bits_of_the_cpu(void **state)
-{
-	if (missing_gpu())
+	const size_t count = ((size_t)1 << 32) + 300, bytes = count * sizeof(float), block = 256, blocks = 4096;
+	float *out = device_make_sparse(bytes), *a = device_make_sparse(bytes), last[300];
+	if (!out || !a)
 		skip();
-#ifdef HAVE_CUDA
-	float *device[3];
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(cudaMalloc((void **)&device[i], sizeof left), cudaSuccess);
-	assert_int_equal(cudaMemcpy(device[1], left, sizeof left, cudaMemcpyHostToDevice), cudaSuccess);
-	assert_int_equal(cudaMemcpy(device[2], right, sizeof right, cudaMemcpyHostToDevice), cudaSuccess);
-	for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
-		check_on_gpu(device, counts[c]);
-	for (int i = 0; i < 3; i++)
-		cudaFree(device[i]);
-#endif
+	device_write(a + count - 300, left, 300 * sizeof(float));
+	device_only_blocks((count - 300) / block % blocks, 2);
+	add(&(struct addition){ out, a, a, count });
+	device_only_blocks(0, 0);
+	device_read(last, out + count - 300, sizeof last);
+	for (int i = 0; i < 300; i++)
+		expected[i] = left[i] + left[i];
+	assert_memory_equal(last, expected, sizeof last);
+	device_free_sparse(out, bytes), device_free_sparse(a, bytes);
 }
 
 int main(void)
 {
-	/* A skipped test says why in its name: that is all that cmocka prints of it. */
-	char name[300];
-	const char *why = missing_gpu();
-	snprintf(name, sizeof name, "gpu_has_the_bits_of_the_cpu%s%s", why ? ": no GPU: " : "", why ? why : "");
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(host_has_the_bits_of_the_cpu),
-		{ .name = name, .test_func = gpu_has_the_bits_of_the_cpu },
+		cmocka_unit_test(bits_of_the_cpu),
+		cmocka_unit_test(more_than_2_31_elements),
 	};
-	return cmocka_run_group_tests(tests, fill, NULL);
+	return DEVICE_RUN_TESTS(tests, fill, NULL);
 }

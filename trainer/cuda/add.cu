@@ -20,5 +20,5 @@ extern "C" int cuda_add(float *out, const float *a, const float *b, size_t count
 	size_t blocks = (count + THREADS - 1) / THREADS;
 	if (count == 0)
 		return 0;
-	return LAUNCH(add_kernel, blocks < BLOCKS_MOST ? (unsigned int)blocks : BLOCKS_MOST, THREADS, stream, out, a, b, count);
+	return LAUNCH(add_kernel, blocks < BLOCKS_MOST ? (unsigned int)blocks : BLOCKS_MOST, THREADS, 0, stream, out, a, b, count);
 }

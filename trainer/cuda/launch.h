@@ -1,40 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How kernels are launched: by nvcc's syntax, or on the host for tests where there is no GPU, thread after thread.
- * For .cu files only. On the host a kernel without barriers gives what it gives on the GPU. */
+/* How kernels are written and launched. nvcc compiles them for the GPU; any C++ compiler for the host, through the shim of
+ * the tests (doc/cuda-shim.md). For .cu files only.
+ *
+ * LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...)   0 or the cudaError_t of the launch; grid and block are
+ *                                   dim3 or numbers, stream a void *. More than 48 KiB of dynamic shared memory is asked for.
+ * SHARED(type, name, count)         in a kernel: a static array that the threads of a block share
+ * SHARED_DYNAMIC(type, name)        in a kernel: the shared_bytes of its launch, aligned to 16 bytes
+ * LAUNCH_BOUNDS(threads)            before a kernel's name: that its blocks have no more
+ * UNROLL                            before a loop of a constant length */
 #ifndef MUSTER_CUDA_LAUNCH_H
 #define MUSTER_CUDA_LAUNCH_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __CUDACC__
 
 #include <cuda_runtime.h>
 
-#define LAUNCH(kernel, blocks, threads, stream, ...) \
-	(kernel<<<(blocks), (threads), 0, (cudaStream_t)(stream)>>>(__VA_ARGS__), (int)cudaGetLastError())
+#define LAUNCH_BOUNDS(threads) __launch_bounds__(threads)
+#define SHARED(type, name, count) __shared__ type name[count]
+#define SHARED_DYNAMIC(type, name) \
+	extern __shared__ uint4 launch_dynamic[]; \
+	type *const name = reinterpret_cast<type *>(launch_dynamic)
+#define UNROLL _Pragma("unroll")
+
+/* Dynamic shared memory that needs no leave. */
+#define LAUNCH_SHARED_PLAIN ((size_t)48 << 10)
+
+template <typename... P, typename... A>
+static int launch_kernel(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, void *stream, A... arguments)
+{
+	if (shared_bytes > LAUNCH_SHARED_PLAIN) {
+		cudaError_t error = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+		if (error != cudaSuccess)
+			return (int)error;
+	}
+	kernel<<<grid, block, shared_bytes, (cudaStream_t)stream>>>(arguments...);
+	return (int)cudaGetLastError();
+}
 
 #else
 
-struct host_dim {
-	unsigned int x;
-};
+#include <cuda_shim.h> /* tests/shim/ */
 
-static host_dim blockIdx, blockDim, gridDim, threadIdx;
-
-#define __global__ static
-
-template <typename F> static int host_launch(unsigned int blocks, unsigned int threads, F body)
-{
-	gridDim.x = blocks;
-	blockDim.x = threads;
-	for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)
-		for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++)
-			body();
-	return 0;
-}
-
-#define LAUNCH(kernel, blocks, threads, stream, ...) ((void)(stream), host_launch((blocks), (threads), [&] { kernel(__VA_ARGS__); }))
+#define LAUNCH_BOUNDS(threads)
+#define UNROLL
 
 #endif
+
+#define LAUNCH(...) launch_kernel(__VA_ARGS__)
 
 #endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A launch on the host: one block of the grid after the other, in the order that is being tried. */
+#ifndef MUSTER_SHIM_GRID_H
+#define MUSTER_SHIM_GRID_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tests/shim/block.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* CUDA's numbers of what a launch can return. */
+enum grid_error { GRID_MEMORY = 2, GRID_CONFIGURATION = 9, GRID_VALUE = 1, GRID_FAILURE = 719 };
+
+#define GRID_ORDERS 5 /* ascending, descending, three random ones */
+
+/* Runs body(arg) for each thread of the grid. Returns 0 or an enum grid_error, then with a line on stderr. */
+int grid_launch(struct shim_triple grid, struct shim_triple threads, size_t shared_bytes, void (*body)(void *), void *arg);
+
+/* The order of the threads and blocks of the launches that follow, 0 … GRID_ORDERS - 1; at first 0. */
+void grid_order(int order);
+
+/* Of each launch that follows, only the blocks with these numbers (x fastest); count 0: all of them again. */
+void grid_only(uint64_t first, uint64_t count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
