@@ -29,4 +29,13 @@ static inline float bytes_f16_to_float(uint16_t v)
 	return bytes_to_float(sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13);
 }
 
+/* As bfloat16, rounded to nearest, ties to even; a NaN stays one. */
+static inline uint16_t bytes_float_to_bf16(float v)
+{
+	uint32_t bits = bytes_of_float(v);
+	if ((bits & 0x7fffffffu) > 0x7f800000u)
+		return (uint16_t)(bits >> 16 | 0x40);
+	return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
 #endif

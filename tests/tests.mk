@@ -329,6 +329,10 @@ tests_unit_test_card_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_estimate
 tests_unit_test_estimate_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_remote
+tests_unit_test_remote_SOURCES = tests/unit/test_remote.c tests/unit/remote_ops.c tests/unit/remote_ops.h \
+	tests/unit/model_fixture.c tests/unit/model_fixture.h tests/unit/world_fixture.c tests/unit/world_fixture.h
+tests_unit_test_remote_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_advice
 tests_unit_test_advice_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 

@@ -4,19 +4,30 @@
 
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/bytes.h"
 #include "trainer/model_kind.h"
 
-#define SLICE_ALIGN 16              /* floats: a cache line */
-#define SLICE_LIMIT (SIZE_MAX >> 4) /* more than any machine has; an absurd sum stops here instead of wrapping */
+#define SLICE_ALIGN 256             /* bytes: what a GPU's matrix products are chosen for */
+#define SLICE_LIMIT (SIZE_MAX >> 2) /* more than any machine has; an absurd sum stops here instead of wrapping */
 
-float *slice(struct slicer *slicer, size_t floats)
+static void *slice_bytes(struct slicer *slicer, size_t count, size_t size)
 {
-	float *p = slicer->base ? slicer->base + slicer->used : NULL;
-	slicer->used += (floats + SLICE_ALIGN - 1) / SLICE_ALIGN * SLICE_ALIGN;
-	if (slicer->used > SLICE_LIMIT)
-		slicer->used = SLICE_LIMIT;
+	void *p = slicer->base ? slicer->base + slicer->used : NULL;
+	size_t bytes = count < SLICE_LIMIT / size ? (count * size + SLICE_ALIGN - 1) / SLICE_ALIGN * SLICE_ALIGN : SLICE_LIMIT;
+	slicer->used = bytes < SLICE_LIMIT - slicer->used ? slicer->used + bytes : SLICE_LIMIT;
 	return p;
+}
+
+float *slice(struct slicer *slicer, size_t activations)
+{
+	return slice_bytes(slicer, activations, slicer->element);
+}
+
+float *slice_floats(struct slicer *slicer, size_t floats)
+{
+	return slice_bytes(slicer, floats, sizeof(float));
 }
 
 int model_add(struct model *model, const struct tensor *row, size_t *offset, struct err *err)
@@ -74,6 +85,8 @@ void model_destroy(struct model *model)
 		model->ops->release(model->ops, model->block);
 	tensor_table_clear(&model->table);
 	batchnorm_destroy(model->batchnorm);
+	free(model->host_losses);
+	free(model->halves);
 	free(model->kind);
 	free(model);
 }
@@ -103,21 +116,59 @@ static int check_batch(const struct ops_shapes *shapes, struct err *err)
 	return 0;
 }
 
+/* Where a batch is put that remote ops are to see. */
+static void lay_out_batch(struct model *model, const struct ops_shapes *shapes, struct slicer *slicer)
+{
+	size_t rows = (size_t)shapes->batch * (size_t)shapes->positions;
+	model->placed.targets = (int32_t *)(void *)slice_floats(slicer, rows);
+	if (model->config.kind == MODEL_GPT2)
+		model->placed.tokens = (int32_t *)(void *)slice_floats(slicer, rows);
+	else
+		model->placed.inputs = slice(slicer, rows * (size_t)model->config.inputs);
+}
+
+static size_t lay_out(struct model *model, const struct ops_shapes *shapes, bool remote, size_t element, void *base)
+{
+	struct slicer slicer = { .base = base, .element = element };
+	model->methods->lay_out(model, shapes->batch, &slicer);
+	if (remote)
+		lay_out_batch(model, shapes, &slicer);
+	return slicer.used;
+}
+
+size_t model_activations(struct model *model, int batch, bool remote, size_t element)
+{
+	struct ops_shapes shapes;
+	model->methods->shapes(model, batch, &shapes);
+	return lay_out(model, &shapes, remote, element, NULL);
+}
+
+static int prepare_remote(struct model *model, const struct ops_shapes *shapes, struct err *err)
+{
+	size_t rows = (size_t)shapes->batch * (size_t)shapes->positions;
+	if (model->batchnorm)
+		return err_fail(err, EXIT_USAGE, "model: couldn't normalise batches on the GPU: --batchnorm is there on the CPU only: use "
+			"--device cpu");
+	model->host_losses = calloc(rows, sizeof *model->host_losses);
+	model->halves = calloc(rows * (size_t)(model->config.inputs ? model->config.inputs : 1), sizeof *model->halves);
+	return model->host_losses && model->halves ? 0 : err_set(err, "model: couldn't prepare: out of memory");
+}
+
 int model_prepare(struct model *model, struct ops *ops, int batch, struct err *err)
 {
 	struct ops_shapes shapes;
 	model->methods->shapes(model, batch, &shapes);
 	if (check_batch(&shapes, err) < 0)
 		return -1;
-	if (ops->prepare(ops, &shapes, err) < 0)
+	if (ops->prepare(ops, &shapes, err) < 0 || (ops_is_remote(ops) && prepare_remote(model, &shapes, err) < 0))
 		return -1;
-	size_t bytes = model->methods->lay_out(model, batch, NULL) * sizeof(float);
+	size_t bytes = lay_out(model, &shapes, ops_is_remote(ops), ops->element, NULL);
 	model->ops = ops;
 	model->block = ops->alloc(ops, bytes);
 	if (!model->block)
 		return err_set(err, "model: couldn't get %zu MB for the activations of %d samples: out of memory; a smaller "
 			"microbatch needs less", bytes >> 20, batch);
-	model->methods->lay_out(model, batch, model->block);
+	lay_out(model, &shapes, ops_is_remote(ops), ops->element, model->block);
 	model->batch = batch;
 	return 0;
 }
@@ -157,16 +208,56 @@ double model_waited(struct model *model)
 	return model->batchnorm ? batchnorm_waited(model->batchnorm) : 0;
 }
 
+/* Inputs are activations, so they have the compute type. */
+static void place_inputs(struct model *model, const struct batch *batch)
+{
+	struct ops *ops = model->ops;
+	size_t count = (size_t)batch->samples * (size_t)batch->features;
+	for (size_t i = 0; ops->element == sizeof *model->halves && i < count; i++)
+		model->halves[i] = bytes_float_to_bf16(batch->inputs[i]);
+	ops->copy_in(ops, model->placed.inputs, ops->element == sizeof *model->halves ? (const void *)model->halves : batch->inputs,
+		count * ops->element);
+}
+
+/* The batch where the ops can read it: the caller's own where that is the host's memory. */
+static const struct batch *place(struct model *model, const struct batch *batch)
+{
+	struct ops *ops = model->ops;
+	struct batch *placed = &model->placed;
+	size_t rows = (size_t)batch->samples * (size_t)batch->positions;
+	if (!ops_is_remote(ops))
+		return batch;
+	placed->samples = batch->samples;
+	placed->positions = batch->positions;
+	placed->features = batch->features;
+	ops->copy_in(ops, placed->targets, batch->targets, rows * sizeof *batch->targets);
+	if (batch->tokens)
+		ops->copy_in(ops, placed->tokens, batch->tokens, rows * sizeof *batch->tokens);
+	else
+		place_inputs(model, batch);
+	return placed;
+}
+
+/* Where the host can read them. */
+static const float *losses_of(struct model *model, size_t count)
+{
+	if (!ops_is_remote(model->ops))
+		return model->losses;
+	model->ops->copy_out(model->ops, model->host_losses, model->losses, count * sizeof *model->losses);
+	return model->host_losses;
+}
+
 static void run(struct model *model, const struct batch *batch, const struct model_pass *pass, double *loss_sum,
 	int64_t *valid)
 {
 	size_t targets = model->methods->targets(batch);
 	double sum = 0;
 	int64_t counted = 0;
-	model->methods->run(model, batch, pass);
+	model->methods->run(model, place(model, batch), pass);
+	const float *losses = losses_of(model, targets);
 	for (size_t i = 0; i < targets; i++)
 		if (batch->targets[i] >= 0) {
-			sum += (double)model->losses[i];
+			sum += (double)losses[i];
 			counted++;
 		}
 	*loss_sum = sum;

@@ -35,6 +35,10 @@ const struct model_config *model_config_of(const struct model *model);
 const struct tensor_table *model_tensors(const struct model *model);
 int model_layers(const struct model *model); /* number of distinct tensor.layer values */
 
+/* Bytes of the activations of microbatches of `batch` samples, with `element` bytes of what is computed with; `remote`: on a device
+ * whose memory isn't the host's. */
+size_t model_activations(struct model *model, int batch, bool remote, size_t element);
+
 /* Prepares `ops` for microbatches of up to `batch` samples and allocates activations. Once. */
 int model_prepare(struct model *model, struct ops *ops, int batch, struct err *err);
 
@@ -42,7 +46,8 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
  * have to train the same number of microbatches, and one that can't calls model_absent. Without this it is alone. */
 int model_join(struct model *model, struct comm *comm, struct err *err);
 
-/* Where the weights are (an arena by the table's offsets); must be called before forward. */
+/* Where the weights are that passes read (an arena by the table's offsets, in the compute type of the ops); must be called before
+ * forward. */
 void model_bind(struct model *model, const float *weights);
 
 /* Called by model_train and model_loss before a pass reads the first weight of a layer (tensor.layer): it returns when they are

@@ -172,43 +172,41 @@ static void shapes(const struct model *model, int batch, struct ops_shapes *shap
 static void lay_out_norm(struct slicer *slicer, struct norm *norm, size_t M, size_t C)
 {
 	norm->y = slice(slicer, M * C);
-	norm->mean = slice(slicer, M);
-	norm->rstd = slice(slicer, M);
+	norm->mean = slice_floats(slicer, M);
+	norm->rstd = slice_floats(slicer, M);
 }
 
-static size_t lay_out(struct model *model, int batch, float *base)
+static void lay_out(struct model *model, int batch, struct slicer *slicer)
 {
 	struct gpt2 *g = model->kind;
 	const struct model_config *c = &model->config;
-	struct slicer slicer = { .base = base };
 	const size_t M = (size_t)batch * (size_t)c->context, C = (size_t)c->width;
 	for (int i = 0; i < c->layers; i++) {
 		struct block *b = &g->blocks[i];
-		b->input = slice(&slicer, M * C);
-		lay_out_norm(&slicer, &b->ln_1, M, C);
-		b->qkv = slice(&slicer, M * 3 * C);
-		b->lse = slice(&slicer, M * (size_t)c->heads);
-		b->attended = slice(&slicer, M * C);
-		b->middle = slice(&slicer, M * C);
-		lay_out_norm(&slicer, &b->ln_2, M, C);
-		b->pre = slice(&slicer, M * 4 * C);
-		b->hidden = slice(&slicer, M * 4 * C);
+		b->input = slice(slicer, M * C);
+		lay_out_norm(slicer, &b->ln_1, M, C);
+		b->qkv = slice(slicer, M * 3 * C);
+		b->lse = slice_floats(slicer, M * (size_t)c->heads);
+		b->attended = slice(slicer, M * C);
+		b->middle = slice(slicer, M * C);
+		lay_out_norm(slicer, &b->ln_2, M, C);
+		b->pre = slice(slicer, M * 4 * C);
+		b->hidden = slice(slicer, M * 4 * C);
 	}
-	g->output = slice(&slicer, M * C);
-	lay_out_norm(&slicer, &g->ln_f, M, C);
-	g->part = slice(&slicer, M * C);
-	g->dresidual = slice(&slicer, M * C);
-	g->dwide = slice(&slicer, M * 4 * C);
-	model->losses = slice(&slicer, M);
-	return slicer.used;
+	g->output = slice(slicer, M * C);
+	lay_out_norm(slicer, &g->ln_f, M, C);
+	g->part = slice(slicer, M * C);
+	g->dresidual = slice(slicer, M * C);
+	g->dwide = slice(slicer, M * 4 * C);
+	model->losses = slice_floats(slicer, M);
 }
 
 /* sum = x + add (add may be NULL: then x is the stream itself) and its norm. */
 static void norm_forward(struct model *model, struct norm *norm, float *sum, const float *x, const float *add,
 	size_t weight, size_t bias, const struct extent *e)
 {
-	const float *w = model->weights;
-	model->ops->layernorm(model->ops, sum, norm->y, norm->mean, norm->rstd, x, add, w + weight, w + bias, e->M, e->C);
+	model->ops->layernorm(model->ops, sum, norm->y, norm->mean, norm->rstd, x, add,
+		model_weight(model, weight), model_weight(model, bias), e->M, e->C);
 }
 
 /* From b->ln_1 to g->part, what the block's MLP adds to b->middle. */
@@ -218,14 +216,17 @@ static void block_forward(struct model *model, int index, const struct extent *e
 	struct ops *ops = model->ops;
 	struct block *b = &g->blocks[index];
 	const struct block_tensors *t = &g->tensors[index];
-	const float *w = model->weights;
 	const int C = e->C;
-	ops->linear(ops, b->qkv, b->ln_1.y, w + t->c_attn_weight, w + t->c_attn_bias, e->M, C, 3 * C);
+	ops->linear(ops, b->qkv, b->ln_1.y, model_weight(model, t->c_attn_weight), model_weight(model, t->c_attn_bias), e->M, C,
+		3 * C);
 	ops->attention(ops, b->attended, b->lse, b->qkv, e->B, e->T, C, e->H);
-	ops->linear(ops, g->part, b->attended, w + t->attn_proj_weight, w + t->attn_proj_bias, e->M, C, C);
+	ops->linear(ops, g->part, b->attended, model_weight(model, t->attn_proj_weight), model_weight(model, t->attn_proj_bias),
+		e->M, C, C);
 	norm_forward(model, &b->ln_2, b->middle, b->input, g->part, t->ln_2_weight, t->ln_2_bias, e);
-	ops->linear_gelu(ops, b->hidden, b->pre, b->ln_2.y, w + t->c_fc_weight, w + t->c_fc_bias, e->M, C, 4 * C);
-	ops->linear(ops, g->part, b->hidden, w + t->mlp_proj_weight, w + t->mlp_proj_bias, e->M, 4 * C, C);
+	ops->linear_gelu(ops, b->hidden, b->pre, b->ln_2.y, model_weight(model, t->c_fc_weight), model_weight(model, t->c_fc_bias),
+		e->M, C, 4 * C);
+	ops->linear(ops, g->part, b->hidden, model_weight(model, t->mlp_proj_weight), model_weight(model, t->mlp_proj_bias),
+		e->M, 4 * C, C);
 }
 
 /* From tokens to g->ln_f. The addition to the residual stream is made by the norm that reads it next. */
@@ -233,10 +234,10 @@ static void forward(struct model *model, const struct batch *batch, const struct
 {
 	struct gpt2 *g = model->kind;
 	struct block *first = &g->blocks[0];
-	const float *w = model->weights;
 	const int layers = model->config.layers;
 	model_need(model, layers + 1); /* for the head, too */
-	model->ops->embedding(model->ops, first->input, batch->tokens, w + g->wte, w + g->wpe, e->B, e->T, e->C);
+	model->ops->embedding(model->ops, first->input, batch->tokens, model_weight(model, g->wte),
+		model_weight(model, g->wpe), e->B, e->T, e->C);
 	model_need(model, layers);
 	norm_forward(model, &first->ln_1, first->input, first->input, NULL, g->tensors[0].ln_1_weight,
 		g->tensors[0].ln_1_bias, e);
@@ -259,7 +260,7 @@ static void norm_backward(struct model *model, const struct model_pass *pass, co
 {
 	struct gpt2 *g = model->kind;
 	model->ops->layernorm_backward(model->ops, g->dresidual, pass->grads + weight, pass->grads + bias, g->part, x,
-		model->weights + weight, norm->mean, norm->rstd, e->M, e->C, accumulate_dx, pass->accumulate);
+		model_weight(model, weight), norm->mean, norm->rstd, e->M, e->C, accumulate_dx, pass->accumulate);
 }
 
 /* g->dresidual: from the gradient of the block's output to that of b->middle. */
@@ -269,15 +270,15 @@ static void mlp_backward(struct model *model, int index, const struct model_pass
 	struct ops *ops = model->ops;
 	const struct block *b = &g->blocks[index];
 	const struct block_tensors *t = &g->tensors[index];
-	const float *w = model->weights;
 	float *grads = pass->grads;
 	const int M = e->M, C = e->C;
 	ops->linear_backward_weight(ops, grads + t->mlp_proj_weight, grads + t->mlp_proj_bias, b->hidden, g->dresidual,
 		M, 4 * C, C, pass->accumulate);
-	ops->linear_backward_input_gelu(ops, g->dwide, g->dresidual, w + t->mlp_proj_weight, b->pre, M, 4 * C, C);
+	ops->linear_backward_input_gelu(ops, g->dwide, g->dresidual, model_weight(model, t->mlp_proj_weight), b->pre,
+		M, 4 * C, C);
 	ops->linear_backward_weight(ops, grads + t->c_fc_weight, grads + t->c_fc_bias, b->ln_2.y, g->dwide, M, C, 4 * C,
 		pass->accumulate);
-	ops->linear_backward_input(ops, g->part, g->dwide, w + t->c_fc_weight, M, C, 4 * C);
+	ops->linear_backward_input(ops, g->part, g->dwide, model_weight(model, t->c_fc_weight), M, C, 4 * C);
 	norm_backward(model, pass, &b->ln_2, b->middle, t->ln_2_weight, t->ln_2_bias, 1, e);
 }
 
@@ -288,16 +289,15 @@ static void attention_backward(struct model *model, int index, const struct mode
 	struct ops *ops = model->ops;
 	const struct block *b = &g->blocks[index];
 	const struct block_tensors *t = &g->tensors[index];
-	const float *w = model->weights;
 	float *grads = pass->grads;
 	const int M = e->M, C = e->C;
 	ops->linear_backward_weight(ops, grads + t->attn_proj_weight, grads + t->attn_proj_bias, b->attended, g->dresidual,
 		M, C, C, pass->accumulate);
-	ops->linear_backward_input(ops, g->part, g->dresidual, w + t->attn_proj_weight, M, C, C);
+	ops->linear_backward_input(ops, g->part, g->dresidual, model_weight(model, t->attn_proj_weight), M, C, C);
 	ops->attention_backward(ops, g->dwide, g->part, b->qkv, b->attended, b->lse, e->B, e->T, C, e->H);
 	ops->linear_backward_weight(ops, grads + t->c_attn_weight, grads + t->c_attn_bias, b->ln_1.y, g->dwide, M, C, 3 * C,
 		pass->accumulate);
-	ops->linear_backward_input(ops, g->part, g->dwide, w + t->c_attn_weight, M, C, 3 * C);
+	ops->linear_backward_input(ops, g->part, g->dwide, model_weight(model, t->c_attn_weight), M, C, 3 * C);
 	norm_backward(model, pass, &b->ln_1, b->input, t->ln_1_weight, t->ln_1_bias, 1, e);
 }
 
@@ -344,7 +344,7 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	forward(model, batch, &e);
 	tell_ready(pass, MODEL_FORWARD_DONE);
 	ops->head_loss(ops, model->losses, pass->grads ? g->part : NULL, pass->grads ? pass->grads + g->head : NULL, g->ln_f.y,
-		model->weights + g->wte, batch->targets, e.M, e.C, e.V, pass->accumulate);
+		model_weight(model, g->wte), batch->targets, e.M, e.C, e.V, pass->accumulate);
 	if (pass->grads)
 		backward(model, batch, pass, &e);
 }

@@ -16,13 +16,13 @@ struct model_pass {
 	void *arg;
 };
 
+struct slicer;
 struct model_methods {
 	/* Checks the configuration, adds the rows to the table and sets model->kind, malloc'ed. */
 	int (*build)(struct model *model, struct err *err);
-	/* The shapes of microbatches of `batch` samples, and where their activations lie in a block that begins at `base`.
-	 * Returns the floats of that block; with base NULL only that. */
+	/* The shapes of microbatches of `batch` samples, and where their activations lie in a block. */
 	void (*shapes)(const struct model *model, int batch, struct ops_shapes *shapes);
-	size_t (*lay_out)(struct model *model, int batch, float *base);
+	void (*lay_out)(struct model *model, int batch, struct slicer *slicer);
 	/* One pass; leaves the loss of each target in model->losses. */
 	void (*run)(struct model *model, const struct batch *batch, const struct model_pass *pass);
 	/* What model_absent does; NULL: nothing but to say at once that all is ready. */
@@ -45,18 +45,30 @@ struct model {
 	model_gate *gate;     /* NULL: none */
 	void *gate_arg;
 	float *losses;        /* of each target of a microbatch, inside `block` */
-	float *block;         /* activations, one allocation of ops */
+	void *block;          /* activations, one allocation of ops */
 	int batch;            /* samples the block is made for */
+	struct batch placed;  /* remote ops: where a batch is put, inside `block`, */
+	float *host_losses;   /* and where its losses are read */
+	uint16_t *halves;     /* bf16: inputs on their way */
 	void *kind;           /* the kind's own: offsets of tensors and places of activations */
 };
 
 /* Takes consecutive arrays out of a block; with base NULL it only counts. */
 struct slicer {
-	float *base;
-	size_t used;
+	char *base;
+	size_t used;    /* bytes */
+	size_t element; /* of an activation */
 };
 
-float *slice(struct slicer *slicer, size_t floats);
+float *slice(struct slicer *slicer, size_t activations);
+/* What is fp32 in any compute type. */
+float *slice_floats(struct slicer *slicer, size_t floats);
+
+/* The weights at an offset of the table that a pass reads. */
+static inline const float *model_weight(const struct model *model, size_t offset)
+{
+	return (const float *)(const void *)((const char *)model->weights + offset * model->ops->element);
+}
 
 /* Adds a row and gives its offset. */
 int model_add(struct model *model, const struct tensor *row, size_t *offset, struct err *err);

@@ -79,18 +79,16 @@ static void shapes(const struct model *model, int batch, struct ops_shapes *shap
 		.vocabulary = c->classes };
 }
 
-static size_t lay_out(struct model *model, int batch, float *base)
+static void lay_out(struct model *model, int batch, struct slicer *slicer)
 {
 	struct mlp *mlp = model->kind;
 	const struct model_config *c = &model->config;
-	struct slicer slicer = { .base = base };
 	const size_t M = (size_t)batch;
-	mlp->before = c->batchnorm ? slice(&slicer, M * (size_t)c->hidden) : NULL;
-	mlp->hidden = slice(&slicer, M * (size_t)c->hidden);
-	mlp->dhidden = slice(&slicer, M * (size_t)c->hidden);
-	mlp->logits = slice(&slicer, M * (size_t)c->classes);
-	model->losses = slice(&slicer, M);
-	return slicer.used;
+	mlp->before = c->batchnorm ? slice(slicer, M * (size_t)c->hidden) : NULL;
+	mlp->hidden = slice(slicer, M * (size_t)c->hidden);
+	mlp->dhidden = slice(slicer, M * (size_t)c->hidden);
+	mlp->logits = slice(slicer, M * (size_t)c->classes);
+	model->losses = slice_floats(slicer, M);
 }
 
 static void tell_ready(const struct model_pass *pass, int layer)
@@ -119,7 +117,7 @@ static void backward(struct model *model, const struct batch *batch, const struc
 	const int M = batch->samples;
 	if (!model->batchnorm)
 		backward_last(model, batch, pass);
-	ops->linear_backward_input_relu(ops, mlp->dhidden, mlp->logits, model->weights + mlp->weight_2, mlp->hidden, M,
+	ops->linear_backward_input_relu(ops, mlp->dhidden, mlp->logits, model_weight(model, mlp->weight_2), mlp->hidden, M,
 		c->hidden, c->classes);
 	if (model->batchnorm) {
 		batchnorm_backward_begin(model->batchnorm, ops, grads, mlp->dhidden, mlp->before, batch->targets, M,
@@ -150,7 +148,7 @@ static void forward_hidden(struct model *model, const struct batch *batch, bool 
 	const struct mlp *mlp = model->kind;
 	const struct model_config *c = &model->config;
 	struct ops *ops = model->ops;
-	const float *weight = model->weights + mlp->weight_0, *bias = model->weights + mlp->bias_0;
+	const float *weight = model_weight(model, mlp->weight_0), *bias = model_weight(model, mlp->bias_0);
 	const int M = batch->samples;
 	model_need(model, 1);
 	if (!model->batchnorm) {
@@ -169,11 +167,11 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	const struct mlp *mlp = model->kind;
 	const struct model_config *c = &model->config;
 	struct ops *ops = model->ops;
-	const float *w = model->weights;
 	const int M = batch->samples;
 	forward_hidden(model, batch, pass->grads != NULL);
 	model_need(model, 0);
-	ops->linear(ops, mlp->logits, mlp->hidden, w + mlp->weight_2, w + mlp->bias_2, M, c->hidden, c->classes);
+	ops->linear(ops, mlp->logits, mlp->hidden, model_weight(model, mlp->weight_2), model_weight(model, mlp->bias_2), M,
+		c->hidden, c->classes);
 	tell_ready(pass, MODEL_FORWARD_DONE);
 	ops->cross_entropy(ops, model->losses, mlp->logits, batch->targets, M, c->classes, pass->grads != NULL);
 	if (pass->grads)

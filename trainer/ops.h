@@ -9,7 +9,11 @@
  *  - the bits of a result depend on the shapes and the inputs, never on the number of threads.
  * Shapes: M = rows (batch × positions), C = width, K/N = inputs/outputs of a linear layer, V = vocabulary, B = batch,
  * T = positions, H = heads, D = C / H. All matrices are row-major; weights are [in, out] as in Hugging Face's Conv1D.
- * Tensors are fp32 here; the compute type of another device is its own concern. */
+ *
+ * Memory is the device's: whatever `alloc` gives. Where the host can't touch that (ops_is_remote), tokens, targets and inputs are
+ * copied in first, and copied out is what the host reads; only ops that say so below take or give host memory.
+ * Activations, and the weights that passes read, have the device's compute type of `element` bytes: with 2 (bf16) a float * to them
+ * is an address and no more. Gradients of weights, master weights, moments, losses, mean, rstd and lse are fp32 always. */
 #ifndef MUSTER_OPS_H
 #define MUSTER_OPS_H
 
@@ -46,12 +50,22 @@ struct ops_shapes {
 struct ops {
 	const char *name; /* "cpu-dnnl", "cpu-plain", "cuda" */
 	void *state;      /* the implementation's own */
-	struct step_params *params; /* in the device's memory; on the CPU the trainer writes it directly */
+	size_t element;   /* bytes of an activation, 4 or 2 */
+	struct step_params *params; /* the trainer's copy, for it to write; ops see it after ops_put_params() */
 
 	int (*prepare)(struct ops *ops, const struct ops_shapes *shapes, struct err *err);
 	void (*destroy)(struct ops *ops);
 	void *(*alloc)(struct ops *ops, size_t bytes);  /* zeroed, 64-byte aligned; NULL when out of memory */
 	void (*release)(struct ops *ops, void *p);
+
+	/* NULL, all five, where memory is the host's. Copies wait for the device; the host may use its side as soon as they return. */
+	void (*copy_in)(struct ops *ops, void *device, const void *host, size_t bytes);
+	void (*copy_out)(struct ops *ops, void *host, const void *device, size_t bytes);
+	void (*put_params)(struct ops *ops);
+	/* The weights that passes read from master weights: compute[i] = weights[i] in the compute type. NULL with element 4, too. */
+	void (*narrow)(struct ops *ops, float *compute, const float *weights, size_t count);
+	/* 0, or -1 with the first error of all calls so far: ops themselves have no way to fail. */
+	int (*check)(struct ops *ops, struct err *err);
 
 	/* out[M,C] = wte[tokens[m],:] + wpe[m % T,:]; M = B·T */
 	void (*embedding)(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe,
@@ -120,16 +134,29 @@ struct ops {
 
 	/* AdamW (Loshchilov and Hutter, arXiv 1711.05101) on `count` elements, with explicit fma; decay 0 for tensors that
 	 * do not decay. g = grad·clip; `to` (may be `from`) gets what becomes of `from`, `compute` (may be to->weights) the
-	 * new weights. A masked step leaves `to` as it is. */
+	 * new weights in the compute type. A masked step leaves both as they are. */
 	void (*adamw)(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
 		const float *grad, size_t count, int decay);
-	/* sums[i] = fp64 sum of squares of elements [i·NORM_BLOCK, (i+1)·NORM_BLOCK) of x[count], by a fixed tree. */
+	/* sums[i] = fp64 sum of squares of elements [i·NORM_BLOCK, (i+1)·NORM_BLOCK) of x[count], by a fixed tree. `sums` is host memory:
+	 * the one op that waits for the device. */
 	void (*square_sums)(struct ops *ops, double *sums, const float *x, size_t count);
 	/* out[i] = a[i] + b[i], the one addition of the canonical reduction; out may be a or b. */
 	void (*add)(struct ops *ops, float *out, const float *a, const float *b, size_t count);
 	/* out[i] = 0 */
 	void (*zero)(struct ops *ops, float *out, size_t count);
 };
+
+/* Whether the host can't touch what `alloc` gives. */
+static inline bool ops_is_remote(const struct ops *ops) { return ops->copy_in != NULL; }
+
+/* From the next op on *ops->params is as it stands. */
+static inline void ops_put_params(struct ops *ops)
+{
+	if (ops->put_params)
+		ops->put_params(ops);
+}
+
+static inline int ops_check(struct ops *ops, struct err *err) { return ops->check ? ops->check(ops, err) : 0; }
 
 /* The CPU's ops: oneDNN's products where it was found at build time and `plain` is false, else plain C throughout.
  * NULL when out of memory. Freed by ops->destroy. */

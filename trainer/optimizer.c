@@ -50,7 +50,7 @@ static struct adamw_state at(const struct adamw_state *arenas, size_t offset)
 }
 
 void optimizer_update_run(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
-	const struct adamw_state *from, const float *grads, size_t first, size_t end)
+	const struct adamw_state *from, float *compute, const float *grads, size_t first, size_t end)
 {
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
@@ -59,7 +59,8 @@ void optimizer_update_run(struct ops *ops, const struct tensor_table *table, con
 		if (row->role != TENSOR_PARAMETER || begin >= stop)
 			continue;
 		const struct adamw_state run_to = at(to, begin), run_from = at(from, begin);
-		ops->adamw(ops, &run_to, &run_from, run_to.weights, grads + begin, stop - begin, row->decay);
+		float *narrow = compute ? (float *)(void *)((char *)compute + begin * ops->element) : run_to.weights;
+		ops->adamw(ops, &run_to, &run_from, narrow, grads + begin, stop - begin, row->decay);
 	}
 }
 
@@ -75,6 +76,6 @@ void optimizer_keep(const struct tensor_table *table, const struct adamw_state *
 void optimizer_update(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
 	const struct adamw_state *from, const float *grads)
 {
-	optimizer_update_run(ops, table, to, from, grads, 0, table->elements);
+	optimizer_update_run(ops, table, to, from, NULL, grads, 0, table->elements);
 	optimizer_keep(table, to, from);
 }

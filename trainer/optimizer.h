@@ -31,13 +31,15 @@ void optimizer_begin(const struct optimizer_config *config, uint64_t step, int64
 bool optimizer_clip(const struct optimizer_config *config, double loss, double norm, struct step_params *params);
 
 /* AdamW over all parameters, from the arenas of `from` to those of `to`, which may be the same; matrices (tensor.decay) decay.
- * Statistics stay as they are. The arenas have the table's offsets. Padding is not touched. */
+ * Statistics stay as they are. The arenas have the table's offsets. Padding is not touched. The ops'
+ * memory is the host's. */
 void optimizer_update(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
 	const struct adamw_state *from, const float *grads);
 
-/* Its two parts: elements [first, end) of the parameters, and what is no parameter. */
+/* Its two parts: elements [first, end) of the parameters, and what is no parameter. `compute` is the arena of the new weights in the
+ * compute type of the ops, NULL: to->weights. */
 void optimizer_update_run(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
-	const struct adamw_state *from, const float *grads, size_t first, size_t end);
+	const struct adamw_state *from, float *compute, const float *grads, size_t first, size_t end);
 void optimizer_keep(const struct tensor_table *table, const struct adamw_state *to, const struct adamw_state *from);
 
 #endif

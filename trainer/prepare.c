@@ -266,6 +266,8 @@ int prepare(struct run *run, struct err *err)
 		return rc;
 	if (run_is_finished(run))
 		return 0;
+	if (ops_is_remote(run->ops) && (rc = STAGE("memory", state_upload(&run->state, err))) < 0)
+		return rc;
 	rc = STAGE("trace", open_trace(run, err));
 	return rc < 0 ? rc : savers_start(run, err);
 }

@@ -327,6 +327,7 @@ void saver_save(struct saver *saver, const struct state *state, const struct sav
 	if (slot < 0)
 		return;
 	log_debug("checkpoint: giving away the state after step %lld", (long long)step);
+	state_fetch(saver->rotation.state);
 	int live = rotation_live(&saver->rotation);
 	rotation_turn(&saver->rotation, slot);
 	pthread_mutex_lock(&saver->lock);

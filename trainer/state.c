@@ -19,6 +19,12 @@ static size_t arena_bytes(const struct state *state)
 	return state->tensors->elements * sizeof(float);
 }
 
+/* What `ops` would put where the host can't reach it, and what has gaps, is mapped. */
+static bool is_mapped(const struct state *state, bool moments)
+{
+	return ops_is_remote(state->ops) || (moments && state->sharded);
+}
+
 /* Pages that are there when they are written to. Small ones: a huge page would hold other ranks' elements, too. */
 static float *alloc_sparse(size_t bytes)
 {
@@ -29,16 +35,16 @@ static float *alloc_sparse(size_t bytes)
 	return p;
 }
 
-static float *alloc_moments(struct state *state)
+static float *alloc_arena(struct state *state, bool moments)
 {
-	return state->sharded ? alloc_sparse(arena_bytes(state)) : state->ops->alloc(state->ops, arena_bytes(state));
+	return is_mapped(state, moments) ? alloc_sparse(arena_bytes(state)) : state->ops->alloc(state->ops, arena_bytes(state));
 }
 
 static int alloc_all(struct state *state, struct err *err)
 {
-	state->weights = state->ops->alloc(state->ops, arena_bytes(state));
-	state->m = alloc_moments(state);
-	state->v = alloc_moments(state);
+	state->weights = alloc_arena(state, false);
+	state->m = alloc_arena(state, true);
+	state->v = alloc_arena(state, true);
 	if (state->weights && state->m && state->v)
 		return 0;
 	state_free(state);
@@ -63,15 +69,27 @@ static void release(struct state *state, float *arena, bool moments)
 {
 	if (!arena || state->lent)
 		return;
-	if (moments && state->sharded)
+	if (is_mapped(state, moments))
 		munmap(arena, arena_bytes(state));
 	else
 		state->ops->release(state->ops, arena);
 }
 
+static void release_device(struct state *state)
+{
+	float *const arenas[] = { state->device.weights, state->device.m, state->device.v,
+		state->compute != state->device.weights ? state->compute : NULL };
+	for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++)
+		if (arenas[i])
+			state->ops->release(state->ops, arenas[i]);
+	state->device = (struct adamw_state){ 0 };
+	state->compute = NULL;
+}
+
 void state_free(struct state *state)
 {
 	float **arenas[] = { &state->weights, &state->m, &state->v };
+	release_device(state);
 	for (int i = 0; i < 3; i++) {
 		release(state, *arenas[i], i > 0);
 		*arenas[i] = NULL;
@@ -109,12 +127,90 @@ void state_move(struct state *state, const struct adamw_state *to)
 	state->lent = true;
 }
 
-size_t state_moment_bytes(const struct state *state)
+/* ---- where the host can't touch the memory of `ops` ---- */
+
+/* Moments that are kept here; where the next run of them begins on the device is the sum of those before. */
+static size_t own_elements(const struct state *state)
 {
 	size_t elements = state->sharded ? 0 : state->tensors->elements;
 	for (size_t i = 0; i < state->own_count; i++)
 		elements += state->own[i].end - state->own[i].first;
-	return 2 * elements * sizeof(float);
+	return elements;
+}
+
+/* Copies the moments that are kept here, into the device or out of it. */
+static void copy_moments(struct state *state, bool out)
+{
+	float *const host[] = { state->m, state->v }, *const device[] = { state->device.m, state->device.v };
+	const struct zero_shard all = { 0, 0, state->tensors->elements };
+	struct ops *ops = state->ops;
+	for (int i = 0; i < 2; i++) {
+		size_t at = 0, count = state->sharded ? state->own_count : 1;
+		const struct zero_shard *own = state->sharded ? state->own : &all;
+		for (size_t k = 0; k < count; at += own[k].end - own[k].first, k++) {
+			size_t bytes = (own[k].end - own[k].first) * sizeof(float);
+			if (out)
+				ops->copy_out(ops, host[i] + own[k].first, device[i] + at, bytes);
+			else
+				ops->copy_in(ops, device[i] + at, host[i] + own[k].first, bytes);
+		}
+	}
+}
+
+static void narrow(struct state *state)
+{
+	if (state->compute != state->device.weights)
+		state->ops->narrow(state->ops, state->compute, state->device.weights, state->tensors->elements);
+}
+
+int state_upload(struct state *state, struct err *err)
+{
+	struct ops *ops = state->ops;
+	size_t elements = state->tensors->elements, moments = own_elements(state) * sizeof(float);
+	if (!ops_is_remote(ops))
+		return 0;
+	state->device = (struct adamw_state){ ops->alloc(ops, arena_bytes(state)), ops->alloc(ops, moments), ops->alloc(ops, moments) };
+	state->compute = ops->element == sizeof(float) ? state->device.weights : ops->alloc(ops, elements * ops->element);
+	if (!state->device.weights || !state->device.m || !state->device.v || !state->compute) {
+		if (ops_check(ops, err) == 0)
+			err_set(err, "memory: couldn't get %zu MB on the device for weights and moments: use a smaller model, or --zero 1 with "
+				"several ranks", (arena_bytes(state) + 2 * moments + elements * ops->element) >> 20);
+		return -1;
+	}
+	ops->copy_in(ops, state->device.weights, state->weights, arena_bytes(state));
+	copy_moments(state, false);
+	narrow(state);
+	return ops_check(ops, err);
+}
+
+void state_fetch(struct state *state)
+{
+	if (!state->changed)
+		return;
+	state->ops->copy_out(state->ops, state->weights, state->device.weights, arena_bytes(state));
+	copy_moments(state, true);
+	state->changed = false;
+}
+
+float *state_compute(const struct state *state)
+{
+	return state->compute ? state->compute : state->weights;
+}
+
+float *state_master(const struct state *state)
+{
+	return state->device.weights ? state->device.weights : state->weights;
+}
+
+void state_spread(struct state *state)
+{
+	if (state->device.weights)
+		narrow(state);
+}
+
+size_t state_moment_bytes(const struct state *state)
+{
+	return 2 * own_elements(state) * sizeof(float);
 }
 
 size_t state_bytes(const struct state *state)
@@ -201,21 +297,48 @@ int state_share(struct state *state, struct comm *comm, struct err *err)
 	return 0;
 }
 
-uint64_t state_weights_hash(const struct state *state)
+uint64_t state_weights_hash(struct state *state)
 {
+	if (state->changed)
+		state->ops->copy_out(state->ops, state->weights, state->device.weights, arena_bytes(state));
 	return hash_bytes(state->weights, state->tensors->elements * sizeof(float)).low | 1;
+}
+
+/* In place: the copy that was handed over is in host memory. */
+static void update_device(struct state *state, const float *grads)
+{
+	const struct zero_shard all = { 0, 0, state->tensors->elements };
+	const struct zero_shard *own = state->sharded ? state->own : &all;
+	size_t at = 0, count = state->sharded ? state->own_count : 1;
+	for (size_t i = 0; i < count; at += own[i].end - own[i].first, i++) {
+		/* The optimizer adds the place in an arena, which is not where the moments of a shard lie. */
+		uintptr_t shift = (own[i].first - at) * sizeof(float);
+		const struct adamw_state shard = { state->device.weights, (float *)((uintptr_t)state->device.m - shift),
+			(float *)((uintptr_t)state->device.v - shift) };
+		optimizer_update_run(state->ops, state->tensors, &shard, &shard, state->compute, grads, own[i].first, own[i].end);
+	}
+}
+
+static void update_host(struct state *state, const struct adamw_state *to, const float *grads)
+{
+	const struct adamw_state from = { state->weights, state->m, state->v };
+	if (!state->sharded)
+		optimizer_update(state->ops, state->tensors, to, &from, grads);
+	for (size_t i = 0; i < state->own_count; i++)
+		optimizer_update_run(state->ops, state->tensors, to, &from, NULL, grads, state->own[i].first, state->own[i].end);
+	if (state->sharded)
+		optimizer_keep(state->tensors, to, &from);
 }
 
 void state_update(struct state *state, const float *grads, bool changes)
 {
 	const struct adamw_state from = { state->weights, state->m, state->v };
 	const struct adamw_state to = changes && state->next.weights ? state->next : from;
-	if (!state->sharded)
-		optimizer_update(state->ops, state->tensors, &to, &from, grads);
-	for (size_t i = 0; i < state->own_count; i++)
-		optimizer_update_run(state->ops, state->tensors, &to, &from, grads, state->own[i].first, state->own[i].end);
-	if (state->sharded)
-		optimizer_keep(state->tensors, &to, &from);
+	if (state->device.weights)
+		update_device(state, grads);
+	else
+		update_host(state, &to, grads);
+	state->changed |= changes && state->device.weights;
 	if (to.weights == from.weights)
 		return;
 	state->weights = to.weights;

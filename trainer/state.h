@@ -19,13 +19,17 @@ struct state {
 	uint64_t step;              /* steps done */
 	float *weights, *m, *v;     /* arenas of the table's offsets */
 	struct adamw_state next;    /* where the next update writes instead of in place; NULL: in place */
-	bool lent;                  /* the arenas are not of `ops` */
+	bool lent;                  /* the arenas are not this state's */
+	/* Where the host can't touch the memory of `ops`, the arenas above are the host's copy, and training goes on in these: */
+	struct adamw_state device;  /* the moments of `own` elements only, one run behind the other */
+	float *compute;             /* the weights that passes read; device.weights in fp32 */
+	bool changed;               /* since the copy was made */
 	const struct zero_shard *own;    /* [own_count] the elements whose moments are kept here: memory behind the others' is never touched */
 	size_t own_count;
 	bool sharded;               /* `own` is not everything */
 };
 
-/* Allocates zeroed arenas from `ops`. */
+/* Allocates zeroed arenas, from `ops` where that is host memory. */
 int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors, struct err *err);
 /* The same with the moments of `own` elements only; borrowed until state_free. The addresses of all are there, in host memory. */
 int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors, const struct zero_shard *own,
@@ -37,6 +41,17 @@ size_t state_moment_bytes(const struct state *state);
 /* Moves the state to arenas of the caller, in host memory like those of `ops` then, who keeps them until state_free. */
 void state_move(struct state *state, const struct adamw_state *to);
 
+/* Where the memory of `ops` is not the host's, from now on the state is there, as it is here; else nothing. Once, before the first
+ * update; until then all is in host memory. */
+int state_upload(struct state *state, struct err *err);
+/* Makes the arenas in host memory what the state is; nothing to do where it is there. */
+void state_fetch(struct state *state);
+/* The weights as passes read them, and the master weights that updates change: where `ops` have their memory. */
+float *state_compute(const struct state *state);
+float *state_master(const struct state *state);
+/* Weights of other ranks have come into the master weights. */
+void state_spread(struct state *state);
+
 /* Step 0: the initial weights of `seed`. */
 void state_init(struct state *state, uint64_t seed);
 
@@ -44,8 +59,8 @@ void state_init(struct state *state, uint64_t seed);
  * (ERR_SHARED). */
 int state_share(struct state *state, struct comm *comm, struct err *err);
 
-/* Of the weights, for a comparison of ranks; never 0. */
-uint64_t state_weights_hash(const struct state *state);
+/* Of the weights, for a comparison of ranks; never 0. Waits for the device. */
+uint64_t state_weights_hash(struct state *state);
 
 /* The update by the reduced gradients; without `changes` it is masked. The weights may lie elsewhere afterwards, and what was
  * there before stays as it is. */

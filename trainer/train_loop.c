@@ -190,7 +190,7 @@ static int check_samples(const struct loop *loop, uint64_t step, struct err *err
 }
 
 /* A pass has waited for all weights, but there may have been none. */
-static uint64_t weights_hash(const struct run *run)
+static uint64_t weights_hash(struct run *run)
 {
 	ddp_need(run->ddp, 0);
 	return state_weights_hash(&run->state);
@@ -207,6 +207,7 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	struct run *run = loop->run;
 	int64_t targets = (int64_t)feed_step_samples(&run->sampler, step) * run_positions(run);
 	optimizer_begin(&loop->optimizer, step, targets, run->ops->params);
+	ops_put_params(run->ops);
 	ddp_begin(run->ddp, step);
 	int first = ddp_first_slot(run->ddp);
 	for (int slot = first; slot < first + ddp_slot_count(run->ddp); slot++) {
@@ -248,13 +249,14 @@ static void update(struct loop *loop, uint64_t step)
 	double begin = trace_begin(run->trace);
 	standing_begin(run->standing, STANDING_UPDATE, step, -1);
 	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
+	ops_put_params(run->ops);
 	state_update(&run->state, ddp_grads(run->ddp), loop->changed);
 	trace_end(run->trace, begin, "update");
 	if (loop->changed) {
-		ddp_spread(run->ddp, run->state.weights);
+		ddp_spread(run->ddp, state_master(&run->state));
 		model_settle(run->model, run->state.weights);
 	}
-	model_bind(run->model, run->state.weights);
+	model_bind(run->model, state_compute(&run->state));
 	run->state.step = step;
 }
 
@@ -387,11 +389,16 @@ static void save(struct loop *loop)
 /* Whoever reads all weights behind this step has them, and the step has waited for them. */
 static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
 {
-	const struct run *run = loop->run;
+	struct run *run = loop->run;
 	bool last = step == (uint64_t)run->settings.steps || loop->result.stop;
-	if (!last && !loop->result.save && !validation_is_due(run, step))
+	bool narrowed = run->settings.zero && ops_is_remote(run->ops); /* what passes read is made of all of them */
+	if (!last && !narrowed && !loop->result.save && !validation_is_due(run, step))
 		return 0;
-	return ddp_whole(run->ddp, &loop->result.exposed, err);
+	if (ddp_whole(run->ddp, &loop->result.exposed, err) < 0)
+		return -1;
+	if (narrowed)
+		state_spread(&run->state);
+	return 0;
 }
 
 static int one_step(struct loop *loop, uint64_t step, struct err *err)
@@ -406,7 +413,7 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	if (rc < 0)
 		return rc;
 	update(loop, step);
-	if (complete_weights(loop, step, err) < 0)
+	if (complete_weights(loop, step, err) < 0 || ops_check(run->ops, err) < 0)
 		return -1;
 	trace_end(run->trace, begin, "step %" PRIu64, step);
 	tell_step(loop, step, clock_now() - began);
@@ -429,7 +436,7 @@ int train_loop(struct run *run, struct train_end *end, struct err *err)
 	struct loop loop = { .run = run, .optimizer = optimizer_of(&run->settings), .agreed = run->state.step };
 	uint64_t steps = (uint64_t)run->settings.steps;
 	*end = (struct train_end){ .losses = { NAN, NAN } };
-	model_bind(run->model, run->state.weights);
+	model_bind(run->model, state_compute(&run->state));
 	int rc = validate(run, run->state.step, &loop.validation_loss, err);
 	if (rc < 0)
 		return rc;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -56,12 +57,30 @@ static void halves_become_floats(void **state)
 		assert_true(bytes_f16_to_float(half) > bytes_f16_to_float((uint16_t)(half - 1)));
 }
 
+/* Every bfloat16 value comes back, halves go to the even neighbour, and what is too large becomes infinite. */
+static void bf16_is_rounded_to_nearest(void **state)
+{
+	for (uint32_t v = 0; v < 0x10000; v++) {
+		bool nan = (v & 0x7fff) > 0x7f80;
+		assert_int_equal(bytes_float_to_bf16(bytes_bf16_to_float((uint16_t)v)), nan ? v | 0x40 : v);
+		if (nan || (v & 0x7fff) == 0x7f80)
+			continue;
+		uint32_t bits = v << 16, even = v + (v & 1);
+		assert_int_equal(bytes_float_to_bf16(bytes_to_float(bits | 0x7fff)), v);
+		assert_int_equal(bytes_float_to_bf16(bytes_to_float(bits | 0x8000)), even);
+		assert_int_equal(bytes_float_to_bf16(bytes_to_float(bits | 0x8001)), v + 1);
+	}
+	assert_int_equal(bytes_float_to_bf16(bytes_to_float(0x7f7fffff)), 0x7f80);
+	assert_int_equal(bytes_float_to_bf16(bytes_to_float(0x7f800001)) & 0x7fff, 0x7fc0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(integers_are_little_endian_at_any_address),
 		cmocka_unit_test(floats_keep_their_bits),
 		cmocka_unit_test(halves_become_floats),
+		cmocka_unit_test(bf16_is_rounded_to_nearest),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,6 +114,7 @@ struct ops *ops_cpu_create(bool plain, struct err *err)
 	}
 	ops->state = cpu;
 	ops->params = &cpu->params;
+	ops->element = sizeof(float);
 	ops->alloc = ops_cpu_alloc;
 	ops->release = ops_cpu_release;
 	ops->destroy = ops_cpu_destroy;

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A training on a device whose memory the host can't touch: nothing reaches for it, and the bits are those of one on the host, with
+ * several slots, microbatches, masked steps, saves in between and shards of the moments. */
+#include "config.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/unit/model_fixture.h"
+#include "tests/unit/remote_ops.h"
+#include "tests/unit/world_fixture.h"
+#include "trainer/ddp.h"
+#include "trainer/optimizer.h"
+#include "trainer/rotation.h"
+
+#define STEPS 5
+#define SLOTS 3
+#define MICROBATCHES 2 /* of a slot */
+#define MASKED 3       /* step whose loss is not finite */
+#define SAVED 2        /* step after which the state is handed over; its copy has to stay as it is */
+
+static const struct optimizer_config schedule = { .learning_rate = 0.01, .minimal_learning_rate = 0.001, .steps = STEPS,
+	.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 0.5 };
+
+struct plan {
+	const struct model_config *config;
+	bool remote, zero, saves;
+};
+
+/* What came of it. */
+struct outcome {
+	double losses[STEPS], norms[STEPS];
+	size_t elements;
+	float *state, *saved; /* [3 · elements] */
+	uint64_t hash;
+	struct remote_traffic traffic;
+};
+
+struct training {
+	struct ops *ops;
+	struct model *model;
+	struct ddp *ddp;
+	struct state state;
+};
+
+static int begin(struct training *t, const struct plan *plan, struct comm *comm, struct err *err)
+{
+	const struct ddp_config config = { .slots = SLOTS, .bucket_bytes = 1024, .zero = plan->zero };
+	size_t count;
+	t->ops = plan->remote ? remote_ops_create(err) : ops_cpu_create(true, err);
+	t->model = model_create(plan->config, err);
+	if (!t->ops || !t->model || model_prepare(t->model, t->ops, 2, err) < 0)
+		return -1;
+	t->ddp = ddp_create(comm, t->ops, model_tensors(t->model), &config, err);
+	if (!t->ddp)
+		return -1;
+	const struct zero_shard *own = ddp_own(t->ddp, &count);
+	int rc = plan->zero ? state_alloc_shards(&t->state, t->ops, model_tensors(t->model), own, count, err)
+		: state_alloc(&t->state, t->ops, model_tensors(t->model), err);
+	if (rc < 0)
+		return -1;
+	state_init(&t->state, 5);
+	model_bind(t->model, state_compute(&t->state));
+	return state_upload(&t->state, err);
+}
+
+static void end(struct training *t)
+{
+	ddp_destroy(t->ddp);
+	if (t->state.weights)
+		state_free(&t->state);
+	model_destroy(t->model);
+	t->ops->destroy(t->ops);
+}
+
+static void train_slot(struct training *t, int slot, uint64_t step)
+{
+	const struct fixture f = { .model = t->model, .table = model_tensors(t->model) };
+	double loss = 0;
+	int64_t valid = 0;
+	for (int i = 0; i < MICROBATCHES; i++) {
+		double part;
+		int64_t counted;
+		struct batch batch = fixture_batch(&f, 2, step * 100 + (uint64_t)(slot * MICROBATCHES + i));
+		model_train(t->model, &batch, ddp_slot_grads(t->ddp, slot), i > 0, &part, &counted,
+			i == MICROBATCHES - 1 ? ddp_ready : NULL, t->ddp);
+		loss += part;
+		valid += counted;
+		fixture_free_batch(&batch);
+	}
+	ddp_slot_end(t->ddp, loss, valid);
+}
+
+static int one_step(struct training *t, uint64_t step, struct outcome *outcome, struct err *err)
+{
+	struct ddp_result result;
+	const struct ddp_control control = { .step = step };
+	optimizer_begin(&schedule, step, 40, t->ops->params);
+	ops_put_params(t->ops);
+	ddp_begin(t->ddp, step);
+	for (int slot = 0; slot < SLOTS; slot++)
+		train_slot(t, slot, step);
+	if (ddp_finish(t->ddp, &control, &result, err) < 0)
+		return -1;
+	bool changes = optimizer_clip(&schedule, step == MASKED ? (double)NAN : result.loss, result.norm, t->ops->params);
+	ops_put_params(t->ops);
+	state_update(&t->state, ddp_grads(t->ddp), changes);
+	model_bind(t->model, state_compute(&t->state));
+	t->state.step = step;
+	outcome->losses[step - 1] = result.loss;
+	outcome->norms[step - 1] = result.norm;
+	return ops_check(t->ops, err);
+}
+
+static float *copy_of(const float *weights, const float *m, const float *v, size_t elements)
+{
+	float *copy = calloc(3 * elements, sizeof *copy);
+	memcpy(copy, weights, elements * sizeof *copy);
+	memcpy(copy + elements, m, elements * sizeof *copy);
+	memcpy(copy + 2 * elements, v, elements * sizeof *copy);
+	return copy;
+}
+
+/* As saver.c does it: fetched, handed over, and from then on the next set of arenas is the state's. */
+static int run(struct comm *comm, const struct plan *plan, struct outcome *outcome, struct err *err)
+{
+	struct training t = { 0 };
+	struct layout layout = { 0 };
+	struct rotation rotation = { 0 };
+	const float *given = NULL;
+	if (begin(&t, plan, comm, err) < 0)
+		return -1;
+	outcome->elements = t.state.tensors->elements;
+	if (plan->saves && (layout_make(&layout, t.state.tensors, 0, 1, NULL, 0, err) < 0
+		|| rotation_start(&rotation, &t.state, &layout, 2, err) < 0))
+		return -1;
+	model_bind(t.model, state_compute(&t.state));
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		if (one_step(&t, step, outcome, err) < 0)
+			return -1;
+		if (!plan->saves || step != SAVED)
+			continue;
+		state_fetch(&t.state);
+		given = t.state.weights;
+		rotation_turn(&rotation, 1);
+	}
+	outcome->hash = state_weights_hash(&t.state);
+	state_fetch(&t.state);
+	outcome->state = copy_of(t.state.weights, t.state.m, t.state.v, outcome->elements);
+	if (given)
+		outcome->saved = copy_of(given, given + outcome->elements, given + 2 * outcome->elements, outcome->elements);
+	if (plan->remote)
+		outcome->traffic = remote_ops_traffic(t.ops);
+	rotation_stop(&rotation);
+	layout_clear(&layout);
+	end(&t);
+	return 0;
+}
+
+static void clear(struct outcome *outcome)
+{
+	free(outcome->state);
+	free(outcome->saved);
+}
+
+/* The same on both sides. */
+static int compare(struct comm *comm, void *arg, struct err *err)
+{
+	struct plan plan = *(const struct plan *)arg;
+	struct outcome host = { 0 }, device = { 0 };
+	plan.remote = false;
+	if (run(comm, &plan, &host, err) < 0)
+		return -1;
+	plan.remote = true;
+	if (run(comm, &plan, &device, err) < 0)
+		return -1;
+	size_t bytes = 3 * host.elements * sizeof(float);
+	WORLD_CHECK(memcmp(host.losses, device.losses, sizeof host.losses) == 0);
+	WORLD_CHECK(memcmp(host.norms, device.norms, sizeof host.norms) == 0);
+	WORLD_CHECK(host.losses[0] > 0 && host.norms[0] > 0 && host.losses[0] != host.losses[1]);
+	WORLD_CHECK(memcmp(host.state, device.state, bytes) == 0);
+	WORLD_CHECK(host.hash == device.hash);
+	WORLD_CHECK(!plan.saves || memcmp(host.saved, device.saved, bytes) == 0);
+	WORLD_CHECK(!plan.saves || memcmp(host.saved, host.state, bytes) != 0);
+	/* Nothing goes in or out step by step but batches and losses: all arenas went in once, and out at saves and for the hash. */
+	WORLD_CHECK(device.traffic.in < bytes + 20000 && device.traffic.out < (plan.saves ? 3 : 2) * bytes + 20000);
+	clear(&host);
+	clear(&device);
+	return 0;
+}
+
+static void same_bits(const struct model_config *config, bool zero, bool saves)
+{
+	struct plan plan = { .config = config, .zero = zero, .saves = saves };
+	struct world_rank ranks[1];
+	world_run(1, 30, 120, compare, &plan, ranks);
+	world_assert_ok(1, ranks);
+}
+
+static void gpt2_has_the_bits_of_the_host(void **state)
+{
+	struct model_config split = fixture_gpt2;
+	same_bits(&fixture_gpt2, false, false);
+	same_bits(&fixture_gpt2, false, true);
+	split.split_embedding = true;
+	same_bits(&split, false, true);
+}
+
+static void mlp_has_the_bits_of_the_host(void **state)
+{
+	same_bits(&fixture_mlp, false, true);
+}
+
+static void shards_have_the_bits_of_the_host(void **state)
+{
+	same_bits(&fixture_gpt2, true, false);
+	same_bits(&fixture_mlp, true, false);
+}
+
+static void what_is_not_there_is_refused(void **state)
+{
+	struct model_config config = fixture_mlp;
+	struct err err = { 0 };
+	config.batchnorm = true;
+	struct ops *ops = remote_ops_create(&err);
+	struct model *model = model_create(&config, &err);
+	assert_int_equal(model_prepare(model, ops, 2, &err), -1);
+	assert_int_equal(err.status, EXIT_USAGE);
+	assert_non_null(strstr(err.text, "--batchnorm"));
+	model_destroy(model);
+	ops->destroy(ops);
+}
+
+/* What is told before anything is allocated is what is allocated then. */
+static void activations_are_estimated(void **state)
+{
+	struct err err = { 0 };
+	struct model *model = model_create(&fixture_gpt2, &err);
+	size_t B = 4, M = B * 7, C = 12, layers = 2, vectors = M * sizeof(float);
+	size_t rounded = (vectors + 255) / 256 * 256;
+#define ROUND(bytes) (((bytes) + 255) / 256 * 256)
+	size_t block = 5 * ROUND(M * C * 4) + ROUND(M * 3 * C * 4) + 2 * ROUND(M * 4 * C * 4) + 4 * rounded + ROUND(M * 3 * 4);
+	size_t rest = 4 * ROUND(M * C * 4) + 2 * rounded + ROUND(M * 4 * C * 4) + rounded;
+	assert_int_equal(model_activations(model, (int)B, false, 4), layers * block + rest);
+	assert_int_equal(model_activations(model, (int)B, true, 4), layers * block + rest + 2 * rounded);
+	assert_true(model_activations(model, (int)B, true, 2) < model_activations(model, (int)B, true, 4));
+#undef ROUND
+	model_destroy(model);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gpt2_has_the_bits_of_the_host),
+		cmocka_unit_test(mlp_has_the_bits_of_the_host),
+		cmocka_unit_test(shards_have_the_bits_of_the_host),
+		cmocka_unit_test(what_is_not_there_is_refused),
+		cmocka_unit_test(activations_are_estimated),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
