@@ -40,7 +40,8 @@ static struct barrier {
 	uint64_t token[2]; /* of a generation: who is early at the next one must not order who is late at this */
 } barrier;
 
-static const char *const barrier_names[] = { "__syncthreads()", "__syncthreads_or()", "__syncthreads_and()", "__syncthreads_count()" };
+static const char *const barrier_names[] = { "__syncthreads()", "__syncthreads_or()", "__syncthreads_and()",
+	"__syncthreads_count()" };
 static char fault[600];
 static uint64_t begin_token, end_token; /* the caller's work before the threads', and theirs before what follows */
 

@@ -85,7 +85,7 @@ template <typename T> static inline T __shfl_xor_sync(unsigned int mask, T value
 /* --- atomics: of integers; each returns what was there. They order memory, as a fence beside them would on the GPU. --- */
 
 template <typename T> struct shim_integer {
-	static_assert((T)0.5 == (T)0 && sizeof(T) >= 4, "atomics are of integers of 4 or 8 bytes: a sum of floats depends on its order");
+	static_assert((T)0.5 == (T)0 && sizeof(T) >= 4, "atomics are of integers of 4 or 8 bytes: no sum may depend on its order");
 	typedef T type;
 };
 

@@ -18,8 +18,8 @@ const char *device_missing(void);
 void *device_make(size_t bytes);
 /* The same, filled with what is at `host`. */
 void *device_copy(const void *host, size_t bytes);
-/* Memory that reads as zeros and takes only the room of what is written to it, for tensors of more than 2^31 elements; only the
- * host has it: elsewhere, or where the system refuses it, NULL. device_free_sparse() takes it. */
+/* Memory that reads as zeros and takes only the room of what is written to it, for tensors of more than 2^31 elements; only
+ * the host has it: elsewhere, or where the system refuses it, NULL. device_free_sparse() takes it. */
 void *device_make_sparse(size_t bytes);
 
 /* Waits for the kernels before. */
@@ -40,15 +40,15 @@ void device_only_blocks(uint64_t first, uint64_t count);
 
 /* --- for both devices --- */
 
-/* Runs `run` in each order with `device` poisoned before, checks that it leaves the same bits there each time, and that those are
- * in `host`, of so many bytes, at the end. `what` names it in a failure. */
+/* Runs `run` in each order with the `bytes` at `device` poisoned before, and checks that it leaves the same bits there each
+ * time; copies them to `host`. `what` names it in a failure. */
 void device_same_in_each_order(const char *what, void (*run)(void *arg), void *arg, void *host, void *device, size_t bytes);
 
 /* Fails unless ||out - reference|| / ||reference|| <= bound, and all of `out` are numbers. */
 void device_near(const char *what, const float *out, const float *reference, size_t count, double bound);
 void device_near_double(const char *what, const float *out, const double *reference, size_t count, double bound);
 
-/* Runs the tests; where the device is missing each is skipped, with the reason in its name, which is all that cmocka prints of it. */
+/* Runs the tests; where the device is missing each is skipped, with the reason in its name: that is all that cmocka prints. */
 int device_run_tests(const struct CMUnitTest *tests, size_t count, CMFixtureFunction setup, CMFixtureFunction teardown);
 #define DEVICE_RUN_TESTS(tests, setup, teardown) device_run_tests(tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown)
 

@@ -86,7 +86,8 @@ UNWATCHED static int run_blocks(uint64_t first, uint64_t count, unsigned int thr
 	return status;
 }
 
-UNWATCHED int grid_launch(struct shim_triple grid, struct shim_triple threads, size_t shared_bytes, void (*body)(void *), void *arg)
+UNWATCHED int grid_launch(struct shim_triple grid, struct shim_triple threads, size_t shared_bytes, void (*body)(void *),
+	void *arg)
 {
 	uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, first = 0, count = blocks;
 	int error = check(grid, threads, shared_bytes);

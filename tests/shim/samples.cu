@@ -227,7 +227,10 @@ int sample_shared_past_end(float *out, unsigned int threads)
 
 __global__ void past_end(float *out, const float *in) { out[threadIdx.x] = in[threadIdx.x + 1]; }
 
-int sample_past_end(float *out, const float *in, unsigned int threads) { return LAUNCH(past_end, 1, threads, 0, NULL, out, in); }
+int sample_past_end(float *out, const float *in, unsigned int threads)
+{
+	return LAUNCH(past_end, 1, threads, 0, NULL, out, in);
+}
 
 __global__ void much_shared()
 {

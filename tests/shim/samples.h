@@ -17,8 +17,8 @@ int sample_tree_sum(float *out, const float *in, unsigned int blocks, unsigned i
 int sample_warp_sum(float *out, const float *in, unsigned int blocks, unsigned int threads);
 /* out[number of the thread in the grid] = that number, by a grid and blocks of three dimensions. */
 int sample_numbers(uint32_t *out, const unsigned int grid[3], const unsigned int block[3]);
-/* out[thread][i] by one block of `threads`: 0 … 3 the shuffles from lane `operand`, up, down and xor of it, in segments of `width`;
- * each lane brings its thread number. */
+/* out[thread][i] by one block of `threads`: 0 … 3 the shuffles from lane `operand`, up, down and xor of it, in segments of
+ * `width`; each lane brings its thread number. */
 int sample_shuffles(uint32_t *out, unsigned int threads, int operand, int width);
 /* out[thread][i]: ballot, any, all of `odd thread`, by even lanes and by odd lanes apart; then or, and, count of the block. */
 int sample_votes(uint32_t *out, unsigned int threads);

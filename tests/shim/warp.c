@@ -27,8 +27,8 @@ static struct warp {
 	struct meeting meeting[WARP_LANES];
 } warps[WARPS];
 
-static const char *const names[] = { "__syncwarp()", "__shfl_sync()", "__shfl_up_sync()", "__shfl_down_sync()", "__shfl_xor_sync()",
-	"__ballot_sync()", "__any_sync()", "__all_sync()", "__match_any_sync()", "mma", "ldmatrix" };
+static const char *const names[] = { "__syncwarp()", "__shfl_sync()", "__shfl_up_sync()", "__shfl_down_sync()",
+	"__shfl_xor_sync()", "__ballot_sync()", "__any_sync()", "__all_sync()", "__match_any_sync()", "mma", "ldmatrix" };
 
 UNWATCHED unsigned int warp_lane(void) { return block_thread() % WARP_LANES; }
 
@@ -178,9 +178,9 @@ UNWATCHED uint64_t warp_shuffle(enum warp_call call, uint32_t mask, uint64_t val
 		block_fault("calls %s with width %d, which is no power of two up to 32", names[call], width);
 	uint32_t brought[2] = { (uint32_t)value, (uint32_t)(value >> 32) };
 	unsigned int source = source_lane(call, operand, width);
+	struct meeting *meeting = meet(call, mask, brought, 2);
 	if (!(mask >> source & 1))
 		block_fault("calls %s with mask 0x%08x, which does not name lane %u that it reads", names[call], mask, source);
-	struct meeting *meeting = meet(call, mask, brought, 2);
 	const uint32_t *words = meeting->words[source];
 	value = (uint64_t)words[1] << 32 | words[0];
 	leave(meeting);

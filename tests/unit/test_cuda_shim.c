@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shim that runs kernels on the host: it gives what CUDA defines, in every order, and tells of what CUDA leaves undefined. */
+/* The shim that runs kernels on the host: it gives what CUDA defines, in every order, and tells of what CUDA leaves
+ * undefined. */
 #include "config.h"
 
 #include <math.h>
@@ -55,7 +56,8 @@ static void check_sum(int (*sum)(float *, const float *, unsigned int, unsigned 
 	for (unsigned int i = 0; i < blocks * threads; i++)
 		exact[i / threads] += (double)input[i];
 	float *device = device_make(blocks * sizeof(float)), *in = device_copy(input, blocks * threads * sizeof(float));
-	device_same_in_each_order("a sum", run_sum, &(struct summing){ sum, device, in, blocks, threads }, out, device, blocks * sizeof(float));
+	struct summing summing = { sum, device, in, blocks, threads };
+	device_same_in_each_order("a sum", run_sum, &summing, out, device, blocks * sizeof(float));
 	device_near_double("a sum", out, exact, blocks, 1e-5);
 	device_free(device), device_free(in);
 }
@@ -75,8 +77,8 @@ static void shuffles_between_barriers(void **state)
 
 static void every_thread_of_a_grid(void **state)
 {
-	static const unsigned int shapes[][2][3] = { { { 1, 1, 1 }, { 1, 1, 1 } }, { { 3, 1, 1 }, { 33, 1, 1 } }, { { 2, 3, 5 }, { 4, 3, 2 } },
-		{ { 1, 7, 2 }, { 1, 1, 64 } }, { { 5, 1, 2 }, { 16, 64, 1 } } };
+	static const unsigned int shapes[][2][3] = { { { 1, 1, 1 }, { 1, 1, 1 } }, { { 3, 1, 1 }, { 33, 1, 1 } },
+		{ { 2, 3, 5 }, { 4, 3, 2 } }, { { 1, 7, 2 }, { 1, 1, 64 } }, { { 5, 1, 2 }, { 16, 64, 1 } } };
 	for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
 		const unsigned int *grid = shapes[s][0], *block = shapes[s][1];
 		uint32_t count = grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2];
@@ -168,7 +170,8 @@ static void a_missing_barrier_is_seen_in_other_orders(void **state)
 
 static void an_order_that_counts_is_seen(void **state)
 {
-	unsigned int *counter = device_make(sizeof *counter), *out = device_make(MOST * sizeof *out), first[MOST], different = 0;
+	unsigned int *counter = device_make(sizeof *counter), *out = device_make(MOST * sizeof *out), first[MOST];
+	int different = 0;
 	IN_EACH_ORDER {
 		*counter = 0;
 		assert_int_equal(sample_arrival(out, counter, MOST), 0);

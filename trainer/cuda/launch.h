@@ -32,7 +32,8 @@ template <typename... P, typename... A>
 static int launch_kernel(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, void *stream, A... arguments)
 {
 	if (shared_bytes > LAUNCH_SHARED_PLAIN) {
-		cudaError_t error = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+		cudaError_t error =
+			cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
 		if (error != cudaSuccess)
 			return (int)error;
 	}
