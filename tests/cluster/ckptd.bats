@@ -46,10 +46,8 @@ has_service() { kill -0 "$(service "$1" "$2")" 2>/dev/null; }
 
 # Whether nothing of any service is left on any node.
 nothing_left() {
-    local pid node
-    for pid in $(pgrep -x muster-ckptd); do
-        ! grep -qs "$(cluster status dir)/own " "/proc/$pid/mountinfo" || return 1
-    done
+    local node
+    [ -z "$(cluster_pids -x muster-ckptd)" ] || return 1
     for node in n1 n2 n3 n4; do [ -z "$(as root "$node" find /run/muster -mindepth 1 2>/dev/null)" ] || return 1; done
 }
 
@@ -73,7 +71,7 @@ no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')"
 saving() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' 2>/dev/null)" ]; }
 idle() { ! saving "$1"; }
 saved() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name 'step-*' 2>/dev/null)" ]; }
-no_trainer() { ! pgrep -u muster-test1 -f "muster-train .*--ckpt-dir $1 " >/dev/null; }
+no_trainer() { [ -z "$(cluster_pids -u muster-test1 -f "muster-train .*--ckpt-dir $1 ")" ]; }
 
 # The step that attempt ATTEMPT of a run began with, and when it did.
 began_with() { began "$1" "$2" step; }
@@ -268,7 +266,7 @@ taken_when_durable() {
     grep -q ProctrackType=proctrack/cgroup "$(cluster status conf)" || skip "no freezer of cgroup version 1 that may be used"
     id=$(waiting -N2 -w n1,n2)
     wait_for 20 grep -q "n2 /run" "$(job_output "$id")"
-    grep -q "freezer.*/job_$id/step_" "/proc/$(pgrep -u muster-test1 -f '^sleep 100.5$' | head -n 1)/cgroup"
+    grep -q "freezer.*/job_$id/step_" "/proc/$(cluster_pids -u muster-test1 -f '^sleep 100.5$' | head -n 1)/cgroup"
     if grep step_ "/proc/$(service n1 "$id")/cgroup"; then false; fi
     job_end "$id"
     wait_for 20 nothing_left

@@ -203,8 +203,7 @@ left_alone() {
 # Notes the variables of the extern step of a job: one idle sleep of slurmstepd's, if it has a process at all.
 extern_noted() {
     local parent pid
-    for parent in $(pgrep -f "^slurmstepd: \[$1\.extern\]"); do
-        grep -qs "$(cluster status dir)/own " "/proc/$parent/mountinfo" || continue
+    for parent in $(cluster_pids -f "^slurmstepd: \[$1\.extern\]"); do
         { if pid=$(pgrep -P "$parent"); then cat "/proc/$pid/environ"; else echo "none=here"; fi } >"$JOBS/extern.env"
         return
     done

@@ -70,7 +70,7 @@ goes_on() {
     wait $! || :
     cat "$JOBS/absent.log"
     grep -q 'n1: task.* Exited with exit code 69' "$JOBS/absent.log"
-    [ -z "$(pgrep -u muster-test1 -f 'sleep 1234|muster-train.* absent ')" ]
+    [ -z "$(cluster_pids -u muster-test1 -f 'sleep 1234|muster-train.* absent ')" ]
     [ ! -e "$JOBS/absent" ]
 }
 

@@ -143,6 +143,13 @@ job_end() {
     for id; do job_wait "$id" 60 CANCELLED COMPLETED FAILED TIMEOUT NODE_FAIL || return 1; done
 }
 
+# cluster_pids PGREP-ARGUMENT…: those that pgrep finds in this cluster. Others may be up on the machine, and jobs of all run as the
+# same users.
+cluster_pids() {
+    local pid
+    for pid in $(pgrep "$@"); do ! grep -qs " ${JOBS%/jobs}/own " "/proc/$pid/mountinfo" || echo "$pid"; done
+}
+
 # Whether a node's state, as sinfo prints it, is the one given ("idle", "down*", …).
 node_is() { [ "$(cluster run sinfo -h -p spot -n "$1" -o %T)" = "$2" ]; }
 all_idle() { [ "$(cluster run sinfo -h -p spot -o %T | sort -u)" = idle ]; }

@@ -63,7 +63,7 @@ rows() {
         <<<"$output")" -eq 5 ]
     [ "$(grep -c '^muster: ' <<<"$output")" -eq 5 ]
     [[ $output = *"Exited with exit code 69"* ]]
-    [ -z "$(pgrep -u muster-test1 -f 'sleep 1234|muster-rdzv')" ]
+    [ -z "$(cluster_pids -u muster-test1 -f 'sleep 1234|muster-rdzv')" ]
 }
 
 @test "a training over PMI2 equals that of one rank, bit for bit" {

@@ -34,13 +34,8 @@ no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')"
 idle() { node_is n1 idle && node_is n2 idle; }
 nothing_left() { [ -z "$(as root n1 find /run/muster -mindepth 1 2>/dev/null)$(as root n2 find /run/muster -mindepth 1 2>/dev/null)" ]; }
 nodes_log() { cat "$(cluster status log)"/slurmd-n?.log; }
-# Whether none of our programs runs on a node of this cluster: others may be up.
-no_services() {
-    local pid
-    for pid in $(pgrep -f '^([^ ]*/)?muster-(ckptd|requeue|first-node)'); do
-        ! grep -qs "$(cluster status dir)/own " "/proc/$pid/mountinfo" || return 1
-    done
-}
+# Whether none of our programs runs on a node of this cluster.
+no_services() { [ -z "$(cluster_pids -f '^([^ ]*/)?muster-(ckptd|requeue|first-node)')" ]; }
 
 # plugin WORD FILE [ARG…]: as `cluster plugin`, with WORD (optional or required) in front.
 plugin() {
@@ -232,9 +227,7 @@ END
 stop_helpers() {
     local pid
     while [ -e "$1" ]; do
-        for pid in $(pgrep -u muster-test1 -f '^[^ ]*muster-ckptd --finish'); do
-            ! grep -qs "$(cluster status dir)/own " "/proc/$pid/mountinfo" || kill -STOP "$pid"
-        done
+        for pid in $(cluster_pids -u muster-test1 -f '^[^ ]*muster-ckptd --finish'); do kill -STOP "$pid"; done
         sleep 0.05
     done
 }
