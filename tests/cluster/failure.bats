@@ -39,9 +39,10 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
     # shellcheck disable=SC2016
     local -A ends=([kill]='kill -9 $$' [segv]='kill -11 $$' [one]='exit 1'
         [python]='exec python3 -c "raise ValueError()"' [behind]='until [ -e trapped ]; do sleep 0.1; done; exit 3')
+    # What waits for its sleep may see that killed a moment before it gets the signal itself.
     for end in "${!ends[@]}"; do
         begin "$end" -N2 --ntasks-per-node=2 bash -c "[ \$RANK = 2 ] && { ${ends[$end]}; }
-            if [ $end:\$RANK = behind:0 ]; then trap 'exit 69' TERM; touch trapped; sleep 40 & wait; fi; exec sleep 40"
+            if [ $end:\$RANK = behind:0 ]; then trap 'exit 69' TERM; touch trapped; sleep 40 & wait; exit 69; fi; exec sleep 40"
     done
     wait
     said kill "2 on n? was killed by signal 9 (Killed)$others"

@@ -15,7 +15,7 @@ setup_file() {
     # Two that take a while run beside the other tests: eight requeues in a row, and the end of a time limit.
     job --export=ALL -N1 -n2 '[ $MUSTER_ATTEMPT -lt 8 ] && exit 75; exit 0' >"$JOBS/eight"
     # shellcheck disable=SC2016
-    job -N1 -n1 -w n1 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait' >"$JOBS/limit"
+    job -N1 -n1 -w n1 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75' >"$JOBS/limit"
 }
 
 teardown_file() { cluster_end; }
@@ -254,7 +254,7 @@ inner() {
     local -a id=()
     # shellcheck disable=SC2016
     for answer in 'exit 75' 'sleep 0.7; exit 75' 'exit 69' 'trap "" TERM; sleep 60'; do
-        id+=("$(job -N1 -n2 "trap '$answer' TERM; sleep 60 & wait; wait")")
+        id+=("$(job -N1 -n2 "trap '$answer' TERM; sleep 60 & wait; $answer")")
     done
     for k in 0 1 2 3; do job_wait "${id[k]}" 30 RUNNING; done
     for k in 0 1 2 3; do
