@@ -23,6 +23,7 @@ const char *argp_program_version = PACKAGE_STRING;
 
 #define RETRY_SECONDS 1.0
 #define DEFAULT_DEADLINE 300
+#define NOTE_SECONDS 0.1 /* from one rank's look at a job to its note, at most */
 
 struct options {
 	long job, status; /* -1: not given */
@@ -143,26 +144,32 @@ static void on_deadline(int signal_number)
 	_exit(EXIT_LOST);
 }
 
-/* Leaves a note for the ranks on other nodes that this step has ended for good. The first one is the one that counts. */
+/* Leaves a note for the ranks on other nodes that this step has ended for good. Those who leave one at the same moment replace
+ * each other's: the last one stands. Returns 1 if that is ours, or can't be known, 0 if it isn't, -1 on error. */
 static int note(const struct requeue_job *job, const struct options *options, const char *why, struct err *err)
 {
 	char comment[sizeof job->comment];
+	struct requeue_job now;
 	struct requeue_end end = options->end;
 	if (isinf(end.when))
 		end.when = clock_wall();
 	if (!requeue_note(job->comment, &end, why, comment, sizeof comment))
 		return err_set(err, "requeue: couldn't add to the comment of job %u: it is too long", job->id);
-	return requeue_set_comment(job, comment, err);
+	if (requeue_set_comment(job, comment, err) < 0)
+		return -1;
+	deadline_sleep(deadline_in(1), NOTE_SECONDS);
+	return requeue_load(job->id, &now, NULL) < 0 || strcmp(now.comment, comment) == 0;
 }
 
 static int end_for_good(const struct requeue_job *job, const struct options *options, struct err *err)
 {
 	bool first = job->attempt == options->end.attempt && job->state == REQUEUE_RUNNING &&
 		!requeue_noted(job->comment, &options->end);
-	if (first && note(job, options, options->final, err) < 0)
+	int ours = first ? note(job, options, options->final, err) : 0;
+	if (ours < 0)
 		return -1;
 	/* Not that the job stays: another rank may have been killed before, and bring it back. */
-	if (first || !options->quiet)
+	if (ours || !options->quiet)
 		say("%s, which does not put job %u back in the queue: the same would come again", options->final, job->id);
 	return EXIT_OK;
 }
@@ -170,10 +177,8 @@ static int end_for_good(const struct requeue_job *job, const struct options *opt
 /* The job should come back and can't: said once, by the first rank that wants it. */
 static int refuse(const struct requeue_job *job, const struct options *options, const char *reason)
 {
-	if (options->end.step < 0 || !requeue_noted(job->comment, &options->end))
+	if (options->end.step < 0 || note(job, options, reason, NULL) != 0)
 		say("job %u can't be put back: %s", job->id, reason);
-	if (options->end.step >= 0)
-		note(job, options, reason, NULL);
 	return EXIT_FAULT;
 }
 

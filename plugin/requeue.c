@@ -12,7 +12,7 @@
 #include "plugin/slurm_compat.h"
 
 #define NOTE_START "muster: attempt "
-#define NOTE_FORMAT NOTE_START "%d step %u ended for good at %.3f: "
+#define NOTE_FORMAT NOTE_START "%d step %u ended for good at %.6f: "
 #define CLOCKS_DIFFER 0.1 /* seconds, at most */
 
 bool requeue_noted(const char *comment, const struct requeue_end *end)

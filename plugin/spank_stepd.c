@@ -303,7 +303,7 @@ static void ask_requeue(spank_t spank, enum task_end end, double when, const cha
 	snprintf(job, sizeof job, "%u", item(spank, S_JOB_ID));
 	snprintf(attempt, sizeof attempt, "%u", attempt_of(spank));
 	snprintf(step, sizeof step, "--step=%u", item(spank, S_JOB_STEPID));
-	snprintf(ended, sizeof ended, "--when=%.3f", when);
+	snprintf(ended, sizeof ended, "--when=%.6f", when);
 	snprintf(final, sizeof final, "--final=%s", why);
 	argv[n++] = (char *)stepd.args.requeue;
 	argv[n++] = "--quiet";

@@ -338,9 +338,16 @@ END
     run srun --muster -N1 bash -c 'exit 75'
     [ "$status" -eq 75 ]
     [[ $output = *"can't be put back: only a job of sbatch"* ]]
-    id=$(job --no-requeue -N1 -n1 'exit 75')
+    # Once, also where all ranks end at the same moment.
+    local when=$((EPOCHSECONDS + 3)) wait
+    wait="until [ \$EPOCHSECONDS -ge $when ]; do sleep 0.01; done"
+    id=$(job --no-requeue -N4 -n4 "$wait; exit 75")
+    id2=$(job -N4 -n4 "$wait; exit 1")
     job_wait "$id" 30 FAILED
-    grep -q "can't be put back: it was submitted with --no-requeue" "$(job_output "$id")"
+    job_wait "$id2" 30 FAILED
+    cat "$(job_output "$id")" "$(job_output "$id2")"
+    [ "$(grep -c "can't be put back: it was submitted with --no-requeue" "$(job_output "$id")")" -eq 1 ]
+    [ "$(grep -c "muster-requeue: rank . on n. exited with status 1, which does not put job" "$(job_output "$id2")")" -eq 1 ]
 }
 
 @test "a job submitted from inside a restarted one counts its own attempts" {

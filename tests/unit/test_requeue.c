@@ -88,9 +88,9 @@ static void a_note_keeps_the_users_comment_and_replaces_older_notes(void **state
 	const struct requeue_end first = { 0, 1, 7.25 }, second = { 1, 0, 8 };
 	char once[400], twice[400];
 	assert_true(requeue_note("mine; and more", &first, "why", once, sizeof once));
-	assert_string_equal(once, "mine; and more; muster: attempt 0 step 1 ended for good at 7.250: why");
+	assert_string_equal(once, "mine; and more; muster: attempt 0 step 1 ended for good at 7.250000: why");
 	assert_true(requeue_note(once, &second, "again", twice, sizeof twice));
-	assert_string_equal(twice, "mine; and more; muster: attempt 1 step 0 ended for good at 8.000: again");
+	assert_string_equal(twice, "mine; and more; muster: attempt 1 step 0 ended for good at 8.000000: again");
 	assert_false(noted(twice, 0, 1, INFINITY));
 	assert_true(noted(twice, 1, 0, INFINITY));
 	assert_false(noted("mine", 0, 0, INFINITY));
