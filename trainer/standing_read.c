@@ -123,38 +123,26 @@ int standing_read(const void *bytes, size_t size, struct standing_view *view, st
 
 /* ---- words ---- */
 
+/* What a rank does in a phase of a step, or of one of its slots. */
+static const struct { const char *doing; bool slot; } phases[STANDING_PHASES] = {
+	[STANDING_DATA] = { "taking data for", true },
+	[STANDING_COMPUTE] = { "computing", true },
+	[STANDING_REDUCE] = { "ending the reduction of", false },
+	[STANDING_UPDATE] = { "updating the weights of", false },
+	[STANDING_VALIDATE] = { "validating after", false },
+	[STANDING_SAVE] = { "handing over the save of", false },
+	[STANDING_CLOSE] = { "ending the run after", false },
+};
+
 static void phase_words(const struct standing_view *view, char *out, size_t size)
 {
-	uint64_t step = view->step;
-	switch (view->phase) {
-	case STANDING_START:
-		snprintf(out, size, "preparing the run");
-		return;
-	case STANDING_DATA:
-		snprintf(out, size, "taking data for slot %d of step %" PRIu64, view->slot, step);
-		return;
-	case STANDING_COMPUTE:
-		snprintf(out, size, "computing slot %d of step %" PRIu64, view->slot, step);
-		return;
-	case STANDING_REDUCE:
-		snprintf(out, size, "ending the reduction of step %" PRIu64, step);
-		return;
-	case STANDING_UPDATE:
-		snprintf(out, size, "updating the weights of step %" PRIu64, step);
-		return;
-	case STANDING_VALIDATE:
-		snprintf(out, size, "validating after step %" PRIu64, step);
-		return;
-	case STANDING_SAVE:
-		snprintf(out, size, "handing over the save of step %" PRIu64, step);
-		return;
-	case STANDING_CLOSE:
-		snprintf(out, size, "ending the run after step %" PRIu64, step);
-		return;
-	default:
-		snprintf(out, size, "where its record does not tell");
-		return;
-	}
+	const char *doing = phases[view->phase].doing;
+	if (!doing)
+		snprintf(out, size, "%s", view->phase == STANDING_START ? "preparing the run" : "where its record does not tell");
+	else if (phases[view->phase].slot)
+		snprintf(out, size, "%s slot %d of step %" PRIu64, doing, view->slot, view->step);
+	else
+		snprintf(out, size, "%s step %" PRIu64, doing, view->step);
 }
 
 double standing_words(const struct standing_view *view, char *out, size_t size)

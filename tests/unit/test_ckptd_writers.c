@@ -51,6 +51,13 @@ static void close_two(struct two *two)
 	ckptd_fixture_end(&two->b);
 }
 
+/* Both hand their parts over, that of `first` before the other. */
+static void save_both(struct two *two, struct ckptd_fixture *first, int64_t step)
+{
+	ckptd_fixture_save(first, step);
+	ckptd_fixture_save(first == &two->a ? &two->b : &two->a, step);
+}
+
 static void wait_both(struct two *two, int64_t step)
 {
 	struct err err;
@@ -59,14 +66,33 @@ static void wait_both(struct two *two, int64_t step)
 	ckptd_fixture_check(&two->a, step);
 }
 
+/* The save has no good end, and its error has these words. */
+static void assert_failed(const struct ckptd_fixture *fixture, int64_t step, const char *words)
+{
+	struct err err;
+	assert_int_equal(ckptd_client_wait(fixture->client, step, 20, &err), -1);
+	if (!strstr(err.text, words))
+		fail_msg("'%s' is not in: %s", words, err.text);
+}
+
+static void signal_service(const struct ckptd_fixture *fixture, int signal)
+{
+	assert_int_equal(kill((pid_t)ckptd_client_service(fixture->client), signal), 0);
+}
+
+/* The trainers end, without waiting for what they have handed over. */
+static void leave(struct ckptd_fixture *fixture)
+{
+	ckptd_client_close(fixture->client);
+	fixture->client = NULL;
+}
+
 static void two_parts_become_one_checkpoint(void **state)
 {
 	struct two two;
 	open_two(&two, "two", 1 << 20);
-	for (int64_t step = 1; step <= 4; step++) {
-		ckptd_fixture_save(step % 2 ? &two.a : &two.b, step);
-		ckptd_fixture_save(step % 2 ? &two.b : &two.a, step);
-	}
+	for (int64_t step = 1; step <= 4; step++)
+		save_both(&two, step % 2 ? &two.a : &two.b, step);
 	for (int64_t step = 1; step <= 4; step++)
 		wait_both(&two, step);
 	for (int64_t step = 1; step <= 4; step++) {
@@ -85,11 +111,9 @@ static void two_dead_trainers_lose_nothing(void **state)
 {
 	struct two two;
 	open_two(&two, "dead", LARGE);
-	ckptd_fixture_save(&two.b, 1);
-	ckptd_fixture_save(&two.a, 1);
-	ckptd_client_close(two.a.client);
-	ckptd_client_close(two.b.client);
-	two.a.client = two.b.client = NULL;
+	save_both(&two, &two.b, 1);
+	leave(&two.a);
+	leave(&two.b);
 	CKPTD_UNTIL(ckptd_fixture_has(&two.a, 1));
 	ckptd_fixture_check(&two.a, 1);
 	close_two(&two);
@@ -100,27 +124,25 @@ static void the_first_part_s_service_is_replaced(void **state)
 	struct two two;
 	open_two(&two, "first", LARGE);
 	/* Before the other part is told. */
-	kill((pid_t)ckptd_client_service(two.b.client), SIGSTOP);
-	ckptd_fixture_save(&two.b, 1);
-	ckptd_fixture_save(&two.a, 1);
+	signal_service(&two.b, SIGSTOP);
+	save_both(&two, &two.b, 1);
 	ckptd_fixture_await(&two.a, CKPTD_WRITTEN, 1);
-	kill((pid_t)ckptd_client_service(two.a.client), SIGKILL);
+	signal_service(&two.a, SIGKILL);
 	ckptd_fixture_await(&two.a, CKPTD_RESTARTED, -1);
 	assert_string_equal(ckptd_client_address(two.a.client), two.address);
-	kill((pid_t)ckptd_client_service(two.b.client), SIGCONT);
+	signal_service(&two.b, SIGCONT);
 	wait_both(&two, 1);
 	assert_int_equal(ckptd_fixture_events(&two.a, CKPTD_WRITTEN, 1), 1);
 	/* And after: part 1 is told again to the service that took over. */
-	kill((pid_t)ckptd_client_service(two.a.client), SIGSTOP);
-	ckptd_fixture_save(&two.a, 2);
-	ckptd_fixture_save(&two.b, 2);
+	signal_service(&two.a, SIGSTOP);
+	save_both(&two, &two.a, 2);
 	deadline_sleep(deadline_in(5), 0.2);
-	kill((pid_t)ckptd_client_service(two.a.client), SIGKILL);
+	signal_service(&two.a, SIGKILL);
 	wait_both(&two, 2);
 	/* It had taken the part, and died with the word of it. */
 	ckptd_fixture_save(&two.b, 3);
 	ckptd_fixture_await(&two.b, CKPTD_WRITTEN, 3);
-	kill((pid_t)ckptd_client_service(two.a.client), SIGKILL);
+	signal_service(&two.a, SIGKILL);
 	CKPTD_UNTIL(ckptd_fixture_events(&two.a, CKPTD_RESTARTED, -1) == 3);
 	ckptd_fixture_save(&two.a, 3);
 	wait_both(&two, 3);
@@ -141,22 +163,22 @@ static void the_other_part_s_service_is_replaced(void **state)
 	/* In mid-write. */
 	ckptd_fixture_save(&two.b, 1);
 	CKPTD_UNTIL(ckptd_fixture_saving(&two.a, 1));
-	kill((pid_t)ckptd_client_service(two.b.client), SIGKILL);
+	signal_service(&two.b, SIGKILL);
 	ckptd_fixture_save(&two.a, 1);
 	wait_both(&two, 1);
 	/* With its part durable and not told: it is told, and not written again. */
-	kill((pid_t)ckptd_client_service(two.a.client), SIGSTOP);
+	signal_service(&two.a, SIGSTOP);
 	ckptd_fixture_save(&two.b, 2);
 	part_file(&two.b, 2, path);
 	struct stat before, after;
 	CKPTD_UNTIL(stat(path, &before) == 0);
 	deadline_sleep(deadline_in(5), 0.1);
-	kill((pid_t)ckptd_client_service(two.b.client), SIGKILL);
+	signal_service(&two.b, SIGKILL);
 	CKPTD_UNTIL(ckptd_fixture_events(&two.b, CKPTD_RESTARTED, -1) == 2);
 	deadline_sleep(deadline_in(5), 0.3);
 	assert_int_equal(stat(path, &after), 0);
 	assert_int_equal(before.st_ino, after.st_ino);
-	kill((pid_t)ckptd_client_service(two.a.client), SIGCONT);
+	signal_service(&two.a, SIGCONT);
 	ckptd_fixture_save(&two.a, 2);
 	wait_both(&two, 2);
 	close_two(&two);
@@ -165,7 +187,6 @@ static void the_other_part_s_service_is_replaced(void **state)
 static void a_failed_part_fails_the_save_and_no_other(void **state)
 {
 	struct two two;
-	struct err err;
 	open_two(&two, "failed", 0);
 	/* The second part's shard can't be made: a folder has its name. */
 	char path[600], shard[700];
@@ -177,15 +198,13 @@ static void a_failed_part_fails_the_save_and_no_other(void **state)
 	ckptd_fixture_save(&two.a, 1);
 	ckptd_fixture_await(&two.a, CKPTD_WRITTEN, 1);
 	ckptd_fixture_save(&two.b, 1);
-	assert_int_equal(ckptd_client_wait(two.b.client, 1, 20, &err), -1);
-	assert_int_equal(ckptd_client_wait(two.a.client, 1, 20, &err), -1);
-	assert_non_null(strstr(err.text, "part 2 of 2"));
+	assert_failed(&two.b, 1, "");
+	assert_failed(&two.a, 1, "part 2 of 2");
 	rmdir(shard);
 	CKPTD_UNTIL(!ckptd_fixture_saving(&two.a, 1) || rmdir(path) == 0);
 	assert_false(ckptd_fixture_has(&two.a, 1));
 	/* The same step once more. */
-	ckptd_fixture_save(&two.a, 1);
-	ckptd_fixture_save(&two.b, 1);
+	save_both(&two, &two.a, 1);
 	wait_both(&two, 1);
 	close_two(&two);
 }
@@ -193,14 +212,11 @@ static void a_failed_part_fails_the_save_and_no_other(void **state)
 static void a_part_that_never_comes_is_overtaken(void **state)
 {
 	struct two two;
-	struct err err;
 	open_two(&two, "overtaken", 0);
 	ckptd_fixture_save(&two.a, 1);
-	ckptd_fixture_save(&two.a, 2);
-	ckptd_fixture_save(&two.b, 2);
+	save_both(&two, &two.a, 2);
 	wait_both(&two, 2);
-	assert_int_equal(ckptd_client_wait(two.a.client, 1, 20, &err), -1);
-	assert_non_null(strstr(err.text, "part 2 of 2"));
+	assert_failed(&two.a, 1, "part 2 of 2");
 	assert_int_equal(ckptd_fixture_events(&two.a, CKPTD_FAILED, 1), 1);
 	assert_false(ckptd_fixture_saving(&two.a, 1));
 	close_two(&two);
@@ -209,19 +225,15 @@ static void a_part_that_never_comes_is_overtaken(void **state)
 static void a_rank_that_ends_before_its_part_fails_the_save(void **state)
 {
 	struct two two;
-	struct err err;
 	open_two(&two, "left", 0);
-	ckptd_fixture_save(&two.a, 1);
-	ckptd_fixture_save(&two.b, 1);
+	save_both(&two, &two.a, 1);
 	wait_both(&two, 1);
 	/* Both begun before, and begun after the rank has ended. */
 	ckptd_fixture_save(&two.a, 2);
 	ckptd_fixture_await(&two.a, CKPTD_WRITTEN, 2);
-	ckptd_client_close(two.b.client);
-	two.b.client = NULL;
+	leave(&two.b);
 	for (int64_t step = 2; step <= 3; step++) {
-		assert_int_equal(ckptd_client_wait(two.a.client, step, 20, &err), -1);
-		assert_non_null(strstr(err.text, "part 2 of 2 was not handed over"));
+		assert_failed(&two.a, step, "part 2 of 2 was not handed over");
 		assert_false(ckptd_fixture_saving(&two.a, step));
 		if (step == 2)
 			ckptd_fixture_save(&two.a, 3);
@@ -245,9 +257,8 @@ static void services_end_with_their_ranks(void **state)
 		pid_t a = (pid_t)ckptd_client_service(two.a.client), b = (pid_t)ckptd_client_service(two.b.client);
 		ckptd_fixture_save(alone, 1);
 		deadline_sleep(deadline_in(5), 0.2);
-		ckptd_client_close(two.a.client);
-		ckptd_client_close(two.b.client);
-		two.a.client = two.b.client = NULL;
+		leave(&two.a);
+		leave(&two.b);
 		CKPTD_UNTIL(has_ended(a));
 		CKPTD_UNTIL(has_ended(b));
 		assert_false(ckptd_fixture_has(&two.a, 1));
@@ -297,6 +308,30 @@ static void *kill_some(void *arg)
 	return NULL;
 }
 
+static void open_many(struct ckptd_fixture *fixtures, char address[200])
+{
+	for (int i = 0; i < MANY; i++) {
+		ckptd_fixture_make(&fixtures[i], files_path("many"), 2 << 20, i, MANY, fixtures[0].token);
+		fixtures[i].plan.first = i > 0 ? address : NULL;
+		fixtures[i].plan.retention.keep_last = 3;
+		ckptd_fixture_open(&fixtures[i]);
+		snprintf(address, 200, "%s", ckptd_client_address(fixtures[0].client));
+	}
+}
+
+/* All saves became durable, each told once, and nobody gave up. */
+static void check_events(struct ckptd_fixture *fixtures)
+{
+	for (int64_t step = 1; step <= STEPS; step++)
+		assert_int_equal(ckptd_fixture_events(&fixtures[0], CKPTD_DURABLE, step), 1);
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(ckptd_fixture_events(&fixtures[i], CKPTD_FAILED, -1), 0);
+		assert_int_equal(ckptd_fixture_events(&fixtures[i], CKPTD_GONE, -1), 0);
+		for (int64_t step = 1; step <= STEPS; step++)
+			assert_true(ckptd_fixture_events(&fixtures[i], CKPTD_WRITTEN, step) <= 1);
+	}
+}
+
 static void services_that_die_at_random_moments_lose_nothing(void **state)
 {
 	static struct killing killing = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -305,13 +340,7 @@ static void services_that_die_at_random_moments_lose_nothing(void **state)
 	struct err err;
 	killing.seed = (unsigned)getpid();
 	print_message("seed %u\n", killing.seed);
-	for (int i = 0; i < MANY; i++) {
-		ckptd_fixture_make(&fixtures[i], files_path("many"), 2 << 20, i, MANY, fixtures[0].token);
-		fixtures[i].plan.first = i > 0 ? address : NULL;
-		fixtures[i].plan.retention.keep_last = 3;
-		ckptd_fixture_open(&fixtures[i]);
-		snprintf(address, sizeof address, "%s", ckptd_client_address(fixtures[0].client));
-	}
+	open_many(fixtures, address);
 	assert_int_equal(pthread_create(&killing.thread, NULL, kill_some, &killing), 0);
 	for (int64_t step = 1; step <= STEPS; step++) {
 		for (int i = 0; i < MANY; i++)
@@ -327,14 +356,7 @@ static void services_that_die_at_random_moments_lose_nothing(void **state)
 	pthread_join(killing.thread, NULL);
 	print_message("%d services died\n", killing.kills);
 	assert_true(killing.kills > 3);
-	for (int64_t step = 1; step <= STEPS; step++)
-		assert_int_equal(ckptd_fixture_events(&fixtures[0], CKPTD_DURABLE, step), 1);
-	for (int i = 0; i < MANY; i++) {
-		assert_int_equal(ckptd_fixture_events(&fixtures[i], CKPTD_FAILED, -1), 0);
-		assert_int_equal(ckptd_fixture_events(&fixtures[i], CKPTD_GONE, -1), 0);
-		for (int64_t step = 1; step <= STEPS; step++)
-			assert_true(ckptd_fixture_events(&fixtures[i], CKPTD_WRITTEN, step) <= 1);
-	}
+	check_events(fixtures);
 	for (int i = 0; i < MANY; i++)
 		ckptd_fixture_end(&fixtures[i]);
 }
@@ -393,8 +415,7 @@ static void who_does_not_know_the_secret_is_sent_away(void **state)
 	const struct ckptd_message heavy = { .type = CKPTD_PART, .part = { 1, large, 0, NULL } };
 	is_sent_away(&address, &heavy);
 	free(large);
-	ckptd_fixture_save(&two.a, 1);
-	ckptd_fixture_save(&two.b, 1);
+	save_both(&two, &two.a, 1);
 	wait_both(&two, 1);
 	close_two(&two);
 }
@@ -414,12 +435,10 @@ static void a_part_s_text_is_looked_at(void **state)
 	assert_int_equal(ckptd_conn_send(&conn, &hello, NULL, 0, &err), 0);
 	assert_int_equal(ckptd_conn_send(&conn, &part, NULL, 0, &err), 0);
 	ckptd_fixture_save(&two.a, 1);
-	assert_int_equal(ckptd_client_wait(two.a.client, 1, 20, &err), -1);
-	assert_non_null(strstr(err.text, "part 2 of 2"));
+	assert_failed(&two.a, 1, "part 2 of 2");
 	assert_false(ckptd_fixture_has(&two.a, 1));
 	ckptd_conn_close(&conn);
-	ckptd_fixture_save(&two.a, 2);
-	ckptd_fixture_save(&two.b, 2);
+	save_both(&two, &two.a, 2);
 	wait_both(&two, 2);
 	close_two(&two);
 }

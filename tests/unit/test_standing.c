@@ -102,6 +102,28 @@ static void what_is_written_is_read(void **state)
 	standing_destroy(standing);
 }
 
+static void each_phase_has_its_words(void **state)
+{
+	static const struct { enum standing_phase phase; const char *words; } known[] = {
+		{ STANDING_START, "preparing the run" },
+		{ STANDING_DATA, "taking data for slot 2 of step 5" },
+		{ STANDING_COMPUTE, "computing slot 2 of step 5" },
+		{ STANDING_REDUCE, "ending the reduction of step 5" },
+		{ STANDING_UPDATE, "updating the weights of step 5" },
+		{ STANDING_VALIDATE, "validating after step 5" },
+		{ STANDING_SAVE, "handing over the save of step 5" },
+		{ STANDING_CLOSE, "ending the run after step 5" },
+	};
+	struct standing *standing = create();
+	assert_int_equal(sizeof known / sizeof known[0], STANDING_PHASES - 1);
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+		standing_begin(standing, known[i].phase, 5, 2);
+		struct standing_view view = view_of(standing);
+		assert_words(&view, known[i].words);
+	}
+	standing_destroy(standing);
+}
+
 static void a_line_tells_everything(void **state)
 {
 	char line[600];
@@ -465,6 +487,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_is_read),
+		cmocka_unit_test(each_phase_has_its_words),
 		cmocka_unit_test(a_line_tells_everything),
 		cmocka_unit_test_setup_teardown(a_killed_process_leaves_its_place, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(who_ends_in_order_leaves_nothing, files_setup, files_teardown),
