@@ -31,6 +31,13 @@ struct place {
 	uint64_t elements;
 };
 
+/* A save that did not become durable. */
+struct failure {
+	struct failure *next;
+	int64_t step;
+	struct err err;
+};
+
 struct muster_ckpt {
 	struct ident ident;
 	struct folder *folder;
@@ -43,9 +50,11 @@ struct muster_ckpt {
 	struct snapshot_memory memory;
 	struct ckptd_client *client;
 	bool begun_here;                 /* what the run begins with is decided: it was loaded, or saved */
+	int64_t handed;                  /* the last save that was handed over, whatever came of it; -1: none */
 
 	pthread_mutex_t lock;            /* over what follows */
 	int64_t begun, durable;          /* the newest of each; -1: none */
+	struct failure *failures;        /* of steps that were not saved again */
 };
 
 /* ---- what is saved ---- */
@@ -108,6 +117,36 @@ static int check_plan(const struct muster_ckpt_plan *given, struct muster_ckpt_p
 
 /* ---- start ---- */
 
+/* With the lock held, as in the next two. NULL: none. */
+static struct failure *find_failure(struct muster_ckpt *ckpt, int64_t step)
+{
+	struct failure *failure = ckpt->failures;
+	while (failure && failure->step != step)
+		failure = failure->next;
+	return failure;
+}
+
+/* It is remembered: the client knows of the last few saves only. */
+static void add_failure(struct muster_ckpt *ckpt, const struct ckptd_event *event)
+{
+	struct failure *failure = malloc(sizeof *failure);
+	if (!failure)
+		return;
+	*failure = (struct failure){ .next = ckpt->failures, .step = event->step };
+	err_fail(&failure->err, event->status, "%s", event->text);
+	ckpt->failures = failure;
+}
+
+static void drop_failure(struct muster_ckpt *ckpt, int64_t step)
+{
+	struct failure **at = &ckpt->failures, *found = find_failure(ckpt, step);
+	while (found && *at != found)
+		at = &(*at)->next;
+	if (found)
+		*at = found->next;
+	free(found);
+}
+
 static void take_event(void *arg, const struct ckptd_event *event)
 {
 	struct muster_ckpt *ckpt = arg;
@@ -116,6 +155,8 @@ static void take_event(void *arg, const struct ckptd_event *event)
 		ckpt->durable = event->step;
 	else if (event->type == CKPTD_FAILED && ckpt->begun == event->step)
 		ckpt->begun = ckpt->durable;
+	if (event->type == CKPTD_FAILED)
+		add_failure(ckpt, event);
 	pthread_mutex_unlock(&ckpt->lock);
 	if (event->type == CKPTD_FAILED)
 		log_error("checkpoint: couldn't save step %" PRId64 ": %s", event->step, event->text);
@@ -179,6 +220,8 @@ static void release(struct muster_ckpt *ckpt)
 	free(ckpt->tensors);
 	free(ckpt->places);
 	free(ckpt->config_json);
+	while (ckpt->failures)
+		drop_failure(ckpt, ckpt->failures->step);
 	pthread_mutex_destroy(&ckpt->lock);
 	free(ckpt);
 }
@@ -199,7 +242,7 @@ int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given
 	}
 	ckpt->ident = muster->ident;
 	ckpt->timeout = muster_or(plan.timeout, DEFAULT_SECONDS);
-	ckpt->begun = ckpt->durable = -1;
+	ckpt->begun = ckpt->durable = ckpt->handed = -1;
 	pthread_mutex_init(&ckpt->lock, NULL);
 	if (open_stages(ckpt, &plan, &err) < 0) {
 		release(ckpt);
@@ -298,7 +341,19 @@ static void set_begun(struct muster_ckpt *ckpt, int64_t step)
 {
 	pthread_mutex_lock(&ckpt->lock);
 	ckpt->begun = step;
+	drop_failure(ckpt, step);
 	pthread_mutex_unlock(&ckpt->lock);
+}
+
+/* Whether the step has failed; then *err says why. */
+static bool has_failed(struct muster_ckpt *ckpt, int64_t step, struct err *err)
+{
+	pthread_mutex_lock(&ckpt->lock);
+	const struct failure *failure = find_failure(ckpt, step);
+	if (failure)
+		*err = failure->err;
+	pthread_mutex_unlock(&ckpt->lock);
+	return failure;
 }
 
 /* The folder's own thread looks a few times a second: a program that stops at once would leave no record of why. */
@@ -322,8 +377,10 @@ static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err 
 	const struct ckptd_step what = { .step = step, .cursor = (uint64_t)step, .loss = loss, .validation_loss = NAN };
 	/* Before, since the end of a save may be heard of at once. */
 	set_begun(ckpt, step);
-	if (ckptd_client_save(ckpt->client, slot, &what, err) == 0)
+	if (ckptd_client_save(ckpt->client, slot, &what, err) == 0) {
+		ckpt->handed = step;
 		return 0;
+	}
 	set_begun(ckpt, newest(ckpt, false));
 	return -1;
 }
@@ -364,7 +421,8 @@ int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
 		return MUSTER_OK;
 	if (muster_check_timeout(timeout, &err) < 0)
 		return muster_failed(&err);
-	if (step <= newest(ckpt, false) || ckptd_client_wait(ckpt->client, step, muster_or(timeout, ckpt->timeout), &err) == 0)
+	if (!has_failed(ckpt, step, &err)
+		&& (step <= newest(ckpt, false) || ckptd_client_wait(ckpt->client, step, muster_or(timeout, ckpt->timeout), &err) == 0))
 		return MUSTER_OK;
 	return muster_failed(&err);
 }
@@ -375,9 +433,8 @@ int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why)
 	if (!ckpt)
 		return MUSTER_OK;
 	record_notice(ckpt);
-	int64_t last = newest(ckpt, true);
-	int rc = last >= 0 ? muster_ckpt_wait(ckpt, last, 0) : MUSTER_OK;
-	last = newest(ckpt, false);
+	int rc = ckpt->handed >= 0 ? muster_ckpt_wait(ckpt, ckpt->handed, 0) : MUSTER_OK;
+	int64_t last = newest(ckpt, false);
 	if (folder_end(ckpt->folder, last > 0 ? (uint64_t)last : 0, why, status, &err) < 0 && rc == MUSTER_OK)
 		rc = muster_failed(&err);
 	if (status == MUSTER_REQUEUE || status == MUSTER_LOST)

@@ -201,13 +201,14 @@ MUSTER_API int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step);
  * MUSTER_FAULT: another attempt owns the directory now. MUSTER_USAGE: it holds a checkpoint that was not loaded. */
 MUSTER_API int muster_ckpt_save(struct muster_ckpt *ckpt, int64_t step, double loss);
 
-/* Waits until the save of `step` is durable, at most `timeout` (0: the plan's); else its error, MUSTER_LOST when it still runs. */
+/* Waits until the save of `step` is durable, at most `timeout` (0: the plan's); else its error, MUSTER_LOST when it still runs. A
+ * save that has failed keeps its error, though later ones become durable, until that step is saved again. */
 MUSTER_API int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout);
 
-/* Waits for the save in flight as muster_ckpt_wait does, records `why` this attempt ends ("finished", "preempted") and with which
- * exit `status`, and gives the directory back. With MUSTER_REQUEUE or MUSTER_LOST, in a job without the plugin, it also
- * asks Slurm to put the job back in the queue; with the plugin it is the exit status that does so. *ckpt is gone in any
- * case. */
+/* Waits for the last save that was handed over as muster_ckpt_wait does, and returns its error. Records `why` this attempt ends
+ * ("finished", "preempted") and with which exit `status`, and gives the directory back. With MUSTER_REQUEUE or MUSTER_LOST, in a
+ * job without the plugin, it also asks Slurm to put the job back in the queue; with the plugin it is the exit status that does
+ * so. *ckpt is gone in any case. */
 MUSTER_API int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why);
 
 #ifdef __cplusplus
