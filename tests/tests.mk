@@ -288,10 +288,11 @@ tests_unit_test_ops_threads_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 # Kernels on the host, by the shim in tests/shim/ (doc/cuda-shim.md), and the same tests on the GPU.
 check_LIBRARIES = libcudashim.a
 libcudashim_a_SOURCES = tests/shim/block.c tests/shim/block.h \
-	tests/shim/cuda_math.h tests/shim/cuda_shim.h tests/shim/cuda_vectors.h \
+	tests/shim/cuda_math.h tests/shim/cuda_ptx.h tests/shim/cuda_shim.h tests/shim/cuda_vectors.h \
 	tests/shim/device.h tests/shim/device_host.c tests/shim/device_tests.c \
 	tests/shim/fiber.c tests/shim/fiber.h \
 	tests/shim/grid.c tests/shim/grid.h \
+	tests/shim/ptx.c tests/shim/ptx.h \
 	tests/shim/shared.c tests/shim/shared.h \
 	tests/shim/warp.c tests/shim/warp.h
 libcudashim_a_LIBADD = $(cuda_sources:.cu=.host.o)
@@ -302,10 +303,14 @@ SHIM_CXXFLAGS = -std=c++17 -Wno-unused-parameter -Wno-unknown-pragmas -ffp-contr
 	@$(MKDIR_P) $(@D)
 	$(AM_V_CXX)$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) -I$(top_srcdir)/tests/shim $(CPPFLAGS) $(AM_CXXFLAGS) $(SHIM_CXXFLAGS) \
 		$(CXXFLAGS) -MMD -MF $@.d -x c++ -c -o $@ $<
--include $(cuda_sources:.cu=.o.d) $(cuda_sources:.cu=.host.o.d) tests/shim/samples.host.o.d
+-include $(cuda_sources:.cu=.o.d) $(cuda_sources:.cu=.host.o.d) tests/shim/samples.host.o.d \
+	tests/shim/ptx_samples.host.o.d tests/shim/ptx_samples.o.d
 unit_tests += tests/unit/test_cuda_shim
 tests_unit_test_cuda_shim_LDADD = tests/shim/samples.host.o $(shim_LIBS)
 EXTRA_DIST += tests/shim/samples.cu tests/shim/samples.h
+unit_tests += tests/unit/test_cuda_ptx
+tests_unit_test_cuda_ptx_LDADD = tests/shim/ptx_samples.host.o $(shim_LIBS)
+EXTRA_DIST += tests/shim/ptx_samples.cu tests/shim/ptx_samples.h
 unit_tests += tests/unit/test_cuda_add
 tests_unit_test_cuda_add_LDADD = $(shim_LIBS)
 if HAVE_CUDA
@@ -316,6 +321,9 @@ gpu_LIBS = libcudagpu.a $(cuda_kernels) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_gpu_add
 tests_unit_test_gpu_add_SOURCES = tests/unit/test_cuda_add.c
 tests_unit_test_gpu_add_LDADD = $(gpu_LIBS)
+unit_tests += tests/unit/test_gpu_ptx
+tests_unit_test_gpu_ptx_SOURCES = tests/unit/test_cuda_ptx.c
+tests_unit_test_gpu_ptx_LDADD = tests/shim/ptx_samples.o $(gpu_LIBS)
 endif
 
 unit_tests += tests/unit/test_cuda_check

@@ -123,7 +123,7 @@ muster_where_LDADD = libtrainer.a libcommon.la
 # CUDA kernels, one line each. nvcc makes them for the GPU, the C++ compiler for the host (tests/shim/); what links the former
 # links cuda_kernels. No fused multiply-add unless a kernel asks for it: bits are promised.
 cuda_sources =
-cuda_headers = trainer/cuda/launch.h trainer/cuda/type.h
+cuda_headers = trainer/cuda/bf16.h trainer/cuda/launch.h trainer/cuda/ptx.h trainer/cuda/type.h
 cuda_sources += trainer/cuda/add.cu
 cuda_headers += trainer/cuda/add.h
 EXTRA_DIST += $(cuda_sources) $(cuda_headers)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "tests/shim/fiber.h"
+#include "tests/shim/ptx.h"
 #include "tests/shim/warp.h"
 
 #define WORDS (FIBERS_MOST / 64)
@@ -265,6 +266,7 @@ UNWATCHED static void reset(unsigned int threads, enum block_order order, uint64
 		set_can_run(t);
 	}
 	warps_reset(threads);
+	ptx_reset();
 }
 
 UNWATCHED int block_run(unsigned int threads, enum block_order order, uint64_t seed, void (*body)(void *), void *arg)

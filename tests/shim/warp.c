@@ -23,7 +23,8 @@ struct meeting {
 static struct warp {
 	uint32_t lanes, left; /* bits: that the block has, and that have left the kernel */
 	uint32_t used;        /* bits of meetings: a lane is in one at most */
-	struct meeting *at[WARP_LANES]; /* the one that a lane waits in */
+	struct meeting *at[WARP_LANES];      /* the one that a lane waits in */
+	struct meeting *read_by[WARP_LANES]; /* and the one that it reads */
 	struct meeting meeting[WARP_LANES];
 } warps[WARPS];
 
@@ -107,7 +108,7 @@ UNWATCHED static void wake(struct warp *warp, struct meeting *meeting)
 }
 
 /* Returns when all lanes in `mask` have come. */
-UNWATCHED static struct meeting *meet(enum warp_call call, uint32_t mask, const uint32_t *brought, int words)
+UNWATCHED static const struct meeting *meet(enum warp_call call, uint32_t mask, const uint32_t *brought, int words)
 {
 	struct warp *warp = own_warp();
 	unsigned int lane = warp_lane();
@@ -124,36 +125,36 @@ UNWATCHED static struct meeting *meet(enum warp_call call, uint32_t mask, const 
 	block_sleep(names[call]);
 	if (call == WARP_SYNC)
 		fiber_acquire(&meeting->token);
-	return meeting;
+	return warp->read_by[lane] = meeting;
 }
 
-/* This lane has read what it wanted. */
-UNWATCHED static void leave(struct meeting *meeting)
+UNWATCHED void warp_leave(void)
 {
 	struct warp *warp = own_warp();
+	struct meeting *meeting = warp->read_by[warp_lane()];
 	meeting->reading &= ~(UINT32_C(1) << warp_lane());
 	if (!meeting->reading)
 		warp->used &= ~(UINT32_C(1) << (meeting - warp->meeting));
 }
 
-UNWATCHED void warp_meet(enum warp_call call, uint32_t mask, const uint32_t *brought, int words, uint32_t (*out)[WARP_WORDS])
+UNWATCHED const uint32_t (*warp_meet(enum warp_call call, uint32_t mask, const uint32_t *brought, int words))[WARP_WORDS]
 {
-	struct meeting *meeting = meet(call, mask, brought, words);
-	for (uint32_t rest = mask; rest; rest &= rest - 1)
-		for (int i = 0; i < words; i++)
-			out[lowest(rest)][i] = meeting->words[lowest(rest)][i];
-	leave(meeting);
+	return meet(call, mask, brought, words)->words;
 }
 
-UNWATCHED void warp_sync(uint32_t mask) { leave(meet(WARP_SYNC, mask, NULL, 0)); }
+UNWATCHED void warp_sync(uint32_t mask)
+{
+	meet(WARP_SYNC, mask, NULL, 0);
+	warp_leave();
+}
 
 UNWATCHED uint32_t warp_ballot(enum warp_call call, uint32_t mask, int predicate)
 {
 	uint32_t brought = predicate != 0, ballot = 0;
-	struct meeting *meeting = meet(call, mask, &brought, 1);
+	const struct meeting *meeting = meet(call, mask, &brought, 1);
 	for (uint32_t rest = mask; rest; rest &= rest - 1)
 		ballot |= meeting->words[lowest(rest)][0] << lowest(rest);
-	leave(meeting);
+	warp_leave();
 	return ballot;
 }
 
@@ -178,11 +179,11 @@ UNWATCHED uint64_t warp_shuffle(enum warp_call call, uint32_t mask, uint64_t val
 		block_fault("calls %s with width %d, which is no power of two up to 32", names[call], width);
 	uint32_t brought[2] = { (uint32_t)value, (uint32_t)(value >> 32) };
 	unsigned int source = source_lane(call, operand, width);
-	struct meeting *meeting = meet(call, mask, brought, 2);
+	const struct meeting *meeting = meet(call, mask, brought, 2);
 	if (!(mask >> source & 1))
 		block_fault("calls %s with mask 0x%08x, which does not name lane %u that it reads", names[call], mask, source);
 	const uint32_t *words = meeting->words[source];
 	value = (uint64_t)words[1] << 32 | words[0];
-	leave(meeting);
+	warp_leave();
 	return value;
 }
