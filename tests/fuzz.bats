@@ -37,6 +37,8 @@ fuzz() {
 
 @test "the wire protocol of PMI2 stands any bytes" { fuzz pmi2_wire; }
 
+@test "the algorithms of the matrix products stand any text" { fuzz products; }
+
 @test "the safetensors parser stands any bytes" { fuzz safetensors; }
 
 @test "the reader of where a rank stands stands any bytes" { fuzz standing; }

@@ -337,6 +337,8 @@ tests_unit_test_card_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_estimate
 tests_unit_test_estimate_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_products
+tests_unit_test_products_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_remote
 tests_unit_test_remote_SOURCES = tests/unit/test_remote.c tests/unit/remote_ops.c tests/unit/remote_ops.h \
 	tests/unit/model_fixture.c tests/unit/model_fixture.h tests/unit/world_fixture.c tests/unit/world_fixture.h
@@ -448,6 +450,6 @@ fuzz:
 EXTRA_DIST += tests/sanitize.bats tests/hardening.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c \
 	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_gathering.c tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c \
-	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_standing.c tests/fuzz/seeds \
+	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_products.c tests/fuzz/fuzz_standing.c tests/fuzz/seeds \
 	tests/fuzz/dictionaries
 # End of tests.mk

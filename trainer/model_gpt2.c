@@ -11,7 +11,6 @@
 #include "trainer/model_kind.h"
 
 #define INIT_STD 0.02
-#define VOCABULARY_ALIGN 128 /* rows of the embedding: whole tiles of a matrix product */
 #define WIDTH_LIMIT (1 << 18)
 #define COUNT_LIMIT (1 << 24)
 
@@ -127,7 +126,7 @@ static int add_embeddings(struct model *model, int layer, struct err *err)
 {
 	struct gpt2 *g = model->kind;
 	const struct model_config *c = &model->config;
-	const int64_t rows = ((int64_t)c->vocabulary + VOCABULARY_ALIGN - 1) / VOCABULARY_ALIGN * VOCABULARY_ALIGN;
+	const int64_t rows = OPS_VOCABULARY_ROWS((int64_t)c->vocabulary);
 	const struct tensor wte = { .name = "transformer.wte.weight", .dims = 2, .shape = { c->vocabulary, c->width },
 		.padded = { rows, c->width }, .decay = true, .layer = layer, .init = TENSOR_NORMAL, .init_std = INIT_STD };
 	if (model_add(model, &wte, &g->wte, err) < 0

@@ -47,6 +47,10 @@ struct ops_shapes {
 /* Elements of one block of the gradient norm: one fp64 sum of squares each. */
 #define NORM_BLOCK 4096
 
+/* Rows of an embedding: whole tiles of a matrix product. Those behind the vocabulary are zero. */
+#define OPS_VOCABULARY_ALIGN 128
+#define OPS_VOCABULARY_ROWS(V) (((V) + OPS_VOCABULARY_ALIGN - 1) / OPS_VOCABULARY_ALIGN * OPS_VOCABULARY_ALIGN)
+
 struct ops {
 	const char *name; /* "cpu-dnnl", "cpu-plain", "cuda" */
 	void *state;      /* the implementation's own */
@@ -125,7 +129,8 @@ struct ops {
 
 	/* The tied head and its loss in one: logits = x[M,C] · wte[V,C]ᵀ, losses[m] = cross-entropy at targets[m] (0 where
 	 * targets[m] < 0: no such token). With dx not NULL also the gradients, each times params->loss_scale:
-	 * dx[M,C] = …, dwte[V,C] = or += …. The logits need not exist as a whole. */
+	 * dx[M,C] = …, dwte[V,C] = or += …. The logits need not exist as a whole. Where memory is remote, wte and dwte have
+	 * OPS_VOCABULARY_ROWS(V) rows, and the products are of all of them. */
 	void (*head_loss)(struct ops *ops, float *losses, float *dx, float *dwte, const float *x, const float *wte,
 		const int32_t *targets, int M, int C, int V, int accumulate);
 	/* losses[m] from logits[M,V]; with `gradient` the logits are overwritten by their gradient times loss_scale. */

@@ -82,6 +82,7 @@ libtrainer_a_SOURCES += \
 	trainer/numerics.c trainer/numerics.h \
 	trainer/pace.c trainer/pace.h \
 	trainer/prepare.c trainer/prepare.h \
+	trainer/products.c trainer/products.h \
 	trainer/report.c trainer/report.h \
 	trainer/resume.c trainer/resume.h \
 	trainer/rotation.c trainer/rotation.h \

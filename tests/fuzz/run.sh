@@ -9,7 +9,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto first_end gathering hostlist import layout manifest npy owner part pmi2_wire \
-    rank_env safetensors spank_args standing tokens
+    products rank_env safetensors spank_args standing tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -39,6 +39,7 @@ sources() {
     manifest) echo checkpoint/manifest.c "${base[@]}" ;;
     pmi2_wire) echo launch/pmi2_wire.c common/{base64,clock,err,number}.c -lm ;;
     part) echo checkpoint/{ckpt_part,manifest}.c "${base[@]}" ;;
+    products) echo trainer/products.c common/err.c ;;
     npy) echo trainer/npy.c common/err.c ;;
     standing) echo trainer/standing_{read,table}.c "${base[@]}" ;;
     safetensors) echo checkpoint/safetensors.c common/err.c -ljansson ;;
