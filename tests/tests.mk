@@ -313,6 +313,9 @@ tests_unit_test_cuda_ptx_LDADD = tests/shim/ptx_samples.host.o $(shim_LIBS)
 EXTRA_DIST += tests/shim/ptx_samples.cu tests/shim/ptx_samples.h
 unit_tests += tests/unit/test_cuda_add
 tests_unit_test_cuda_add_LDADD = $(shim_LIBS)
+unit_tests += tests/unit/test_cuda_cross_entropy
+tests_unit_test_cuda_cross_entropy_SOURCES = tests/unit/test_cuda_cross_entropy.c tests/unit/cuda_floats.c tests/unit/cuda_floats.h
+tests_unit_test_cuda_cross_entropy_LDADD = $(shim_LIBS)
 if HAVE_CUDA
 check_LIBRARIES += libcudagpu.a
 libcudagpu_a_SOURCES = tests/shim/device.h tests/shim/device_gpu.c tests/shim/device_tests.c
@@ -324,6 +327,9 @@ tests_unit_test_gpu_add_LDADD = $(gpu_LIBS)
 unit_tests += tests/unit/test_gpu_ptx
 tests_unit_test_gpu_ptx_SOURCES = tests/unit/test_cuda_ptx.c
 tests_unit_test_gpu_ptx_LDADD = tests/shim/ptx_samples.o $(gpu_LIBS)
+unit_tests += tests/unit/test_gpu_cross_entropy
+tests_unit_test_gpu_cross_entropy_SOURCES = tests/unit/test_cuda_cross_entropy.c tests/unit/cuda_floats.c tests/unit/cuda_floats.h
+tests_unit_test_gpu_cross_entropy_LDADD = $(gpu_LIBS)
 endif
 
 unit_tests += tests/unit/test_cuda_check

@@ -4,6 +4,9 @@
 #ifndef MUSTER_SHIM_CUDA_PTX_H
 #define MUSTER_SHIM_CUDA_PTX_H
 
+#include <float.h>
+#include <math.h>
+
 #include "tests/shim/ptx.h"
 
 static inline void mma_m16n8k16_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) { ptx_mma(d, a, b); }
@@ -50,6 +53,12 @@ template <int groups> static inline void cp_async_wait()
 	ptx_copy copy;
 	while (ptx_finished(groups, &copy))
 		shim_copy(copy);
+}
+
+static inline float exp2_approx(float x)
+{
+	float result = exp2f(x);
+	return result < FLT_MIN ? 0 : result;
 }
 
 #endif
