@@ -145,7 +145,8 @@ static void on_deadline(int signal_number)
 }
 
 /* Leaves a note for the ranks on other nodes that this step has ended for good. Those who leave one at the same moment replace
- * each other's: the last one stands. Returns 1 if that is ours, or can't be known, 0 if it isn't, -1 on error. */
+ * each other's: the last one stands. Returns 0 if that is another one's of this step, 1 if it is ours or of another step, or if
+ * that can't be known, -1 on error. */
 static int note(const struct requeue_job *job, const struct options *options, const char *why, struct err *err)
 {
 	char comment[sizeof job->comment];
@@ -158,7 +159,8 @@ static int note(const struct requeue_job *job, const struct options *options, co
 	if (requeue_set_comment(job, comment, err) < 0)
 		return -1;
 	deadline_sleep(deadline_in(1), NOTE_SECONDS);
-	return requeue_load(job->id, &now, NULL) < 0 || strcmp(now.comment, comment) == 0;
+	end.when = INFINITY;
+	return requeue_load(job->id, &now, NULL) < 0 || strcmp(now.comment, comment) == 0 || !requeue_noted(now.comment, &end);
 }
 
 static int end_for_good(const struct requeue_job *job, const struct options *options, struct err *err)
