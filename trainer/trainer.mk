@@ -150,10 +150,14 @@ endif
 # The GPU's host side; what links it links cuda_host, then trainer_LIBS.
 cuda_host =
 EXTRA_DIST += trainer/cuda/check.c trainer/cuda/check.h
+EXTRA_DIST += trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/product.c trainer/cuda/product.h
 if HAVE_CUDA
 noinst_LIBRARIES += libcudahost.a
 libcudahost_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libcudahost_a_SOURCES = trainer/cuda/check.c trainer/cuda/check.h
+if HAVE_CUBLAS
+libcudahost_a_SOURCES += trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/product.c trainer/cuda/product.h
+endif
 cuda_host += libcudahost.a $(CUDA_LIBS)
 endif
 # End of trainer.mk

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products by cuBLASLt, each by the one algorithm that was chosen for it.
+ *
+ * cuBLASLt's matrices stand column by column, ours row by row, and the one is the other's transpose: D = X · W of ours is
+ * Dᵀ = Wᵀ · Xᵀ of theirs. So their A is our W, their B our X, their rows are our columns, and a bias of one number a row of theirs is one
+ * of ours a column. */
+#ifndef MUSTER_CUDA_PRODUCT_H
+#define MUSTER_CUDA_PRODUCT_H
+
+#include "common/err.h"
+#include "trainer/cuda/cublas.h"
+#include "trainer/products.h"
+
+struct product_engine;
+
+/* Device memory of one product; all aligned to 256 bytes but the bias. */
+struct product_operands {
+	void *d;
+	const void *x, *w;
+	const void *bias; /* with a bias */
+	void *kept;       /* [rows, columns]: what bias-gelu keeps and gelu-grad reads */
+};
+
+/* `lib` and `workspace` (PRODUCTS_WORKSPACE bytes of device memory, for one stream) are borrowed. NULL on error. */
+struct product_engine *product_engine_create(const struct cublas *lib, enum product_mode mode, const char *card, void *workspace,
+	struct err *err);
+/* NULL is allowed. */
+void product_engine_destroy(struct product_engine *engine);
+
+/* Chooses by the library's heuristics, unless it was chosen before. An epilogue that the library has none for becomes a choice of
+ * `none`; a product that it can't make at all is an error. */
+int product_choose(struct product_engine *engine, const struct product *product, struct err *err);
+/* Takes over choices: those of an earlier attempt, or rank 0's. Refuses, and then keeps none, if they do not fit or the library does
+ * not take one of them. */
+int product_adopt(struct product_engine *engine, const struct products *products, struct err *err);
+const struct products *product_choices(const struct product_engine *engine);
+
+/* Whether product_run can make it, epilogue included; chooses where that was not done. */
+bool product_is_there(struct product_engine *engine, const struct product *product, struct err *err);
+/* Queues it on the stream (cudaStream_t). */
+int product_run(struct product_engine *engine, const struct product *product, const struct product_operands *operands, void *stream,
+	struct err *err);
+
+#endif
