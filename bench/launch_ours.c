@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of an idle program that finds its peers as muster-train does, for launch.py.
- *     launch_ours mesh    identity, rendezvous, communicator; one all-reduce proves it
+ *     launch_ours mesh    identity, rendezvous, communicator; bits of each rank to each rank prove it
  *     launch_ours meet    identity, rendezvous, one value of each rank to each rank
  * Prints "rank SIZE NAME=SECONDS…": CLOCK_MONOTONIC at its exec (from launch_start) and behind each stage. */
 #include "config.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +30,24 @@ struct stages {
 	double main, identity, open, usable;
 };
 
-/* Every rank adds itself: a sum that only all of them together have. */
+static uint64_t bits_of(int rank)
+{
+	return 0x9e3779b97f4a7c15 * (uint64_t)(rank + 1);
+}
+
+/* Straight from any rank to any other, so over each connection both ways. */
 static int use(struct comm *comm, const struct ident *ident, struct err *err)
 {
-	float sum = (float)(ident->rank + 1), all = (float)ident->world_size;
-	if (comm_wait(comm, comm_allreduce(comm, "proof", &sum, 1), err) < 0)
+	AUTO_FREE uint64_t *all = calloc((size_t)ident->world_size, sizeof *all);
+	uint64_t mine = bits_of(ident->rank);
+	if (!all)
+		return err_set(err, "out of memory");
+	if (comm_wait(comm, comm_allgather(comm, "proof", &mine, all, sizeof mine), err) < 0)
 		return -1;
-	return sum == all * (all + 1) / 2 ? 0 : err_set(err, "the sum is %g", (double)sum);
+	for (int rank = 0; rank < ident->world_size; rank++)
+		if (all[rank] != bits_of(rank))
+			return err_set(err, "the bits of rank %d are %#llx", rank, (unsigned long long)all[rank]);
+	return 0;
 }
 
 static int connect_all(const struct ident *ident, struct rdzv *rdzv, struct stages *stages, struct err *err)

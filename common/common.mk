@@ -25,7 +25,6 @@ libcommon_la_SOURCES = \
 	common/run_as_user.c common/run_as_user.h \
 	common/siphash.c common/siphash.h \
 	common/spawn.c common/spawn.h \
-	common/thread.c common/thread.h \
-	common/zero_runs.c common/zero_runs.h
+	common/thread.c common/thread.h
 libcommon_la_LIBADD = $(JANSSON_LIBS) $(XXHASH_LIBS)
 # End of common.mk

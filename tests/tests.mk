@@ -113,8 +113,6 @@ tests_unit_test_spawn_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_thread
 tests_unit_test_thread_LDADD = libcommon.la $(CMOCKA_LIBS)
 tests_unit_test_thread_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pthread_create
-unit_tests += tests/unit/test_zero_runs
-tests_unit_test_zero_runs_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_alone
 tests_unit_test_alone_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ident
@@ -242,6 +240,8 @@ tests_unit_test_tree_LDADD = libtrainer.a $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_comm
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/world_fixture.c tests/unit/world_fixture.h
 tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_comm_links
+tests_unit_test_comm_links_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ddp_plan
 tests_unit_test_ddp_plan_SOURCES = tests/unit/test_ddp_plan.c tests/unit/ddp_table.h
 tests_unit_test_ddp_plan_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)

@@ -6,7 +6,6 @@
 
 #include <gloo/context.h>
 #include <gloo/transport/context.h>
-#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
 #include <atomic>
@@ -56,38 +55,19 @@ struct Exchange {
 	std::string broken; /* why it couldn't even begin */
 };
 
-/* A context whose connections are made from one value a rank and one fence. */
+/* A context whose connections are made by trainer/comm_links.h. */
 class Mesh : public gloo::Context {
 public:
-	Mesh(int rank, int size) : gloo::Context(rank, size) {}
+	Mesh(int rank, int size);
 
-	/* Opens a listening socket for each peer; their addresses in rank order, without this rank's. */
-	std::vector<char> listen(const char *address, std::chrono::milliseconds timeout);
-
-	/* `all` is what the peer's listen() returned. */
-	void connect(int peer, const std::vector<char> &all);
-};
-
-/* Gloo's thread looks up every 10 ms, and who begins a connection waits for that. While this is on, it does so often. */
-class Hurry : public gloo::transport::tcp::Handler {
-public:
-	explicit Hurry(const std::shared_ptr<gloo::transport::Device> &device);
-	~Hurry() override;
-	void end(); /* at once; the device knows it until it goes away */
-	void handleEvents(int events) override;
-
-private:
-	void every(long nanoseconds);
-
-	std::shared_ptr<gloo::transport::tcp::Device> device_;
-	int timer_ = -1; /* -1: there is none, and connections take longer */
+	/* The connection with a peer, which is Gloo's from now on. */
+	void adopt(int peer, int fd);
 };
 
 struct State {
 	int rank = 0, size = 1;
 	struct comm_events events = {};
 	std::shared_ptr<Mesh> mesh;
-	std::unique_ptr<Hurry> hurry;
 	std::vector<std::string> names; /* "rank 3 on node7" */
 
 	std::mutex lock; /* of the fields below; never held while Gloo is called, but to abort a wait */

@@ -54,6 +54,7 @@ muster_tokens_LDADD = libtrainer.a libcommon.la
 libtrainer_a_SOURCES += trainer/tree.c trainer/tree.h \
 	trainer/comm.c trainer/comm.h trainer/comm_provider.h \
 	trainer/comm_address.c trainer/comm_address.h \
+	trainer/comm_links.c trainer/comm_links.h \
 	trainer/comm_op.c trainer/comm_op.h \
 	trainer/comm_single.c \
 	trainer/ddp.c trainer/ddp.h trainer/ddp_private.h \
@@ -65,7 +66,8 @@ libtrainer_a_SOURCES += trainer/tree.c trainer/tree.h \
 if HAVE_GLOO
 AM_CPPFLAGS += $(GLOO_CPPFLAGS)
 trainer_LIBS += $(GLOO_LIBS)
-libtrainer_a_SOURCES += trainer/comm_gloo.cc trainer/comm_gloo.h trainer/comm_gloo_connect.cc trainer/comm_gloo_peers.cc
+libtrainer_a_SOURCES += trainer/comm_gloo.cc trainer/comm_gloo.h trainer/comm_gloo_connect.cc trainer/comm_gloo_peers.cc \
+	trainer/gloo-headers/gloo/common/memory.h
 endif
 # the run itself
 libtrainer_a_SOURCES += \
