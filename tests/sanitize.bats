@@ -64,7 +64,7 @@ threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckpt
 
 @test "a build with the thread sanitizer" {
     # shellcheck disable=SC2086
-    build sanitize-thread thread muster-ckptd muster-train $(printf 'tests/unit/%s ' test_comm test_trace test_ddp_zero $threaded) -- --disable-openmp
+    build sanitize-thread thread muster-ckptd muster-train shim $(printf 'tests/unit/%s ' test_comm test_trace test_ddp_zero $threaded) -- --disable-openmp
 }
 
 @test "data races" {
@@ -74,6 +74,35 @@ threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckpt
     run_tests $threaded
     wait $!
     ! grep -E 'Sanitizer:' -- *.out || false
+}
+
+# A fault of a kernel's that its results do not show: told NAME SANITIZER WHAT.
+told() {
+    run tests/tools/kernel_fault "$1"
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [[ $output = *"$2: $3"* ]]
+    [[ $output = *samples.cu* ]]
+}
+
+# Each thread of a block is a fiber, and to switch between them orders nothing: only what the kernel waits for does.
+@test "data races of kernels on the host" {
+    cd "$MUSTER_BUILD/sanitize-thread"
+    mapfile -t names < <(basename -s .c "$MUSTER_TOP"/tests/unit/test_cuda_*.c)
+    run_tests "${names[@]}"
+    ! grep -E 'Sanitizer:' -- test_cuda_*.out || false
+    [ "$(tests/tools/kernel_fault none)" = right ]
+    [ "$(tests/tools/kernel_fault none-in-a-warp)" = right ]
+    told no-barrier ThreadSanitizer 'data race'
+    told no-warp-barrier ThreadSanitizer 'data race'
+    told blocks-share ThreadSanitizer 'data race'
+}
+
+@test "kernels on the host that read past an end" {
+    cd "$MUSTER_BUILD/sanitize-address"
+    [ "$(tests/tools/kernel_fault none)" = right ]
+    told past-end AddressSanitizer heap-buffer-overflow
+    told shared-past-end AddressSanitizer use-after-poison
 }
 
 # Prefetch, communication, saver and service, with weights that come while layers are computed and statistics are written.

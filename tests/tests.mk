@@ -308,6 +308,12 @@ SHIM_CXXFLAGS = -std=c++17 -Wno-unused-parameter -Wno-unknown-pragmas -ffp-contr
 unit_tests += tests/unit/test_cuda_shim
 tests_unit_test_cuda_shim_LDADD = tests/shim/samples.host.o $(shim_LIBS)
 EXTRA_DIST += tests/shim/samples.cu tests/shim/samples.h
+check_PROGRAMS += tests/tools/kernel_fault
+tests_tools_kernel_fault_LDADD = tests/shim/samples.host.o libcudashim.a -lstdc++
+# All that runs kernels on the host.
+shim:
+	@$(MAKE) $(AM_MAKEFLAGS) tests/tools/kernel_fault `for t in $(unit_tests); do case $$t in */test_cuda_*) echo $$t;; esac; done`
+.PHONY: shim
 unit_tests += tests/unit/test_cuda_ptx
 tests_unit_test_cuda_ptx_LDADD = tests/shim/ptx_samples.host.o $(shim_LIBS)
 EXTRA_DIST += tests/shim/ptx_samples.cu tests/shim/ptx_samples.h

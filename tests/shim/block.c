@@ -126,6 +126,7 @@ UNWATCHED static void fail(const char *format, va_list list)
 	int length = snprintf(fault, sizeof fault, "block (%u, %u, %u)", blockIdx.x, blockIdx.y, blockIdx.z);
 	vsnprintf(fault + length, sizeof fault - (size_t)length, format, list);
 	block.failed = true;
+	fiber_release(&end_token);
 }
 
 __attribute__((format(printf, 1, 2))) UNWATCHED static void fail_as_block(const char *format, ...)
@@ -178,12 +179,8 @@ UNWATCHED static void go_on(struct fiber *own, bool done)
 	}
 	struct thread *thread = &block.thread[next];
 	enter(next);
-	if (!thread->fiber && FIBER_EACH_THREAD) {
-		thread->fiber = fiber_at(next, work);
-	} else if (!thread->fiber) {
-		/* On the stack that was used last: that of the one who has left. */
+	if (!thread->fiber) /* on the stack that was used last: that of the one who has left */
 		thread->fiber = block.idle_count ? block.idle[--block.idle_count] : fiber_at(block.fiber_count++, work);
-	}
 	if (!thread->fiber) {
 		fail_as_block(": couldn't map a stack for thread %u", next);
 		back_to_caller(own);
@@ -213,6 +210,7 @@ UNWATCHED void block_sleep(const char *what)
 {
 	struct thread *thread = &block.thread[block.running];
 	thread->waits_for = what;
+	fiber_release(&end_token); /* it may never go on */
 	go_on(thread->fiber, false);
 	thread->waits_for = NULL;
 }
@@ -261,7 +259,8 @@ UNWATCHED static void reset(unsigned int threads, enum block_order order, uint64
 	block.failed = false;
 	barrier.waiting = 0;
 	for (unsigned int t = 0; t < threads; t++) {
-		block.thread[t].fiber = NULL;
+		/* One that a thread of the kernel makes would come after what that thread did, for the thread sanitizer. */
+		block.thread[t].fiber = FIBER_EACH_THREAD ? fiber_at(t, work) : NULL;
 		block.thread[t].waits_for = NULL;
 		set_can_run(t);
 	}
@@ -281,6 +280,7 @@ UNWATCHED int block_run(unsigned int threads, enum block_order order, uint64_t s
 	for (unsigned int i = 0; i < WORDS; i++)
 		block.can_run[i] = 0;
 	fibers_forget();
+	blocks_end();
 	return -1;
 }
 

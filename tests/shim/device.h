@@ -34,6 +34,10 @@ void device_free_sparse(void *device, size_t bytes);
 int device_orders(void);
 void device_order(int order);
 
+/* Whether the thread sanitizer watches. It finds races in any order, so there is one order then; it is slow, and a race that a test
+ * plants ends the test. */
+bool device_watched(void);
+
 /* Of the launches that follow only these blocks run (x fastest); count 0: all again. For the last rows of a sparse tensor;
  * nothing on the GPU. */
 void device_only_blocks(uint64_t first, uint64_t count);

@@ -52,5 +52,6 @@ void device_free(void *device) { check(cudaFree(device), "free memory of the GPU
 void device_free_sparse(void *device, size_t bytes) {}
 
 int device_orders(void) { return 1; }
+bool device_watched(void) { return false; }
 void device_order(int order) {}
 void device_only_blocks(uint64_t first, uint64_t count) {}

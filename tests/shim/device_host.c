@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/shim/fiber.h"
 #include "tests/shim/grid.h"
 
 #define ALIGNMENT 256 /* cudaMalloc's */
@@ -52,6 +53,7 @@ void device_poison(void *device, size_t bytes) { memset(device, 0xff, bytes); }
 void device_free(void *device) { free(device); }
 void device_free_sparse(void *device, size_t bytes) { munmap(device, bytes); }
 
-int device_orders(void) { return GRID_ORDERS; }
+int device_orders(void) { return FIBER_EACH_THREAD ? 1 : GRID_ORDERS; }
+bool device_watched(void) { return FIBER_EACH_THREAD; }
 void device_order(int order) { grid_order(order); }
 void device_only_blocks(uint64_t first, uint64_t count) { grid_only(first, count); }

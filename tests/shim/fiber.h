@@ -26,7 +26,7 @@ struct fiber;
  * page below it that faults. NULL when out of memory. A fiber that has begun stays as it is until fibers_forget(). */
 struct fiber *fiber_at(unsigned int index, void (*entry)(void));
 
-/* The stack that the caller of a kernel is on; made at the first call. */
+/* The stack that the caller of a kernel is on. */
 struct fiber *fiber_host(void);
 
 /* Leaves `from`, which is running, and goes on in `to`. Returns when something switches back to `from`. */
