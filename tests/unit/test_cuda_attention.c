@@ -80,11 +80,11 @@ static double *doubles(const float *x, size_t count)
 	return exact;
 }
 
-/* Fills a problem: the same numbers for the reference and the device. */
-static void make(struct operands *o, struct reference *r, struct problem p)
+/* Fills a problem: the same numbers for the reference and the device, q, k and v of up to `size`. */
+static void make(struct operands *o, struct reference *r, struct problem p, float size)
 {
 	const size_t n = outputs_of(&p), rows = rows_of(&p);
-	float *qkv = cuda_floats(3 * n, 2, 1, p.type), *dy = cuda_floats(n, 1, 2, p.type);
+	float *qkv = cuda_floats(3 * n, size, 1, p.type), *dy = cuda_floats(n, 1, 2, p.type);
 
 	*r = (struct reference){ doubles(qkv, 3 * n), doubles(dy, n), doubles(NULL, n), doubles(NULL, rows),
 		doubles(NULL, 3 * n) };
@@ -144,7 +144,7 @@ static void check(struct problem p)
 	struct reference r;
 	const double bound = p.type == CUDA_BF16 ? BOUND_BF16 : BOUND_FP32;
 
-	make(&o, &r, p);
+	make(&o, &r, p, 2);
 	check_output("y", forward, &o, o.y, r.y, outputs_of(&p), p.type, bound);
 	device_poison(o.lse, rows_of(&p) * sizeof(float));
 	forward(&o);
@@ -189,6 +189,22 @@ static void bf16_of_other_widths(void **state)
 	check((struct problem){ 1, 34, 1, 136, CUDA_BF16 });
 }
 
+/* Of more than a hundred, whose exponentials overflow. */
+static void large_scores(enum cuda_type type)
+{
+	const double bound = type == CUDA_BF16 ? BOUND_BF16 : BOUND_FP32;
+	struct operands o;
+	struct reference r;
+
+	make(&o, &r, (struct problem){ 1, 130, 1, 64, type }, 10);
+	check_output("y of large scores", forward, &o, o.y, r.y, outputs_of(&o.p), type, bound);
+	check_output("dqkv of large scores", backward, &o, o.dqkv, r.dqkv, 3 * outputs_of(&o.p), type, bound);
+	done(&o, &r);
+}
+
+static void large_scores_in_fp32(void **state) { large_scores(CUDA_FP32); }
+static void large_scores_in_bf16(void **state) { large_scores(CUDA_BF16); }
+
 /* Keys in tiles that are wholly after a query are not even multiplied by 0: NaNs there leave no trace. */
 static void later_tiles_are_skipped(enum cuda_type type)
 {
@@ -229,7 +245,7 @@ static void last_sample_of_many(enum cuda_type type)
 	struct reference r;
 	unsigned char *there = malloc(3 * n * size), *here = malloc(3 * n * size);
 
-	make(&few, &r, one);
+	make(&few, &r, one, 2);
 	o.qkv = device_make_sparse(3 * B * n * size), o.dqkv = device_make_sparse(3 * B * n * size);
 	o.y = device_make_sparse(B * n * size), o.dy = device_make_sparse(B * n * size);
 	o.lse = device_make_sparse(B * 33 * sizeof(float)), o.scratch = device_make_sparse(B * 33 * sizeof(float));
@@ -266,6 +282,8 @@ int main(void)
 		cmocka_unit_test(bf16_of_each_length),
 		cmocka_unit_test(bf16_of_widths_in_eights),
 		cmocka_unit_test(bf16_of_other_widths),
+		cmocka_unit_test(large_scores_in_fp32),
+		cmocka_unit_test(large_scores_in_bf16),
 		cmocka_unit_test(later_tiles_are_skipped_in_fp32),
 		cmocka_unit_test(later_tiles_are_skipped_in_bf16),
 		cmocka_unit_test(no_rows_are_no_launch),
