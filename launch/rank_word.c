@@ -2,6 +2,7 @@
 /* A word is a line "STATUS NUMBER NODE", then the data or the text of the failure. */
 #include "launch/rank_word.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,13 @@ struct rank_word *rank_words_exchange(struct rdzv *rdzv, const struct ident *ide
 	return NULL;
 }
 
+/* Whether a failure is one that all ranks have heard of at an earlier point: it names its rank already. */
+static bool is_named(const char *text)
+{
+	int rank, end = 0;
+	return sscanf(text, "rank %d (on %*255[^)]): %n", &rank, &end) == 1 && end > 0;
+}
+
 /* The order in which failures are told: causes before consequences. */
 static int weight(int status)
 {
@@ -87,7 +95,7 @@ int rank_words_check(const struct rank_word *words, int count, struct err *err)
 	if (words[first].status == EXIT_OK)
 		return 0;
 	err_fail(err, (enum exit_status)words[first].status, "%s", words[first].data);
-	return count == 1 ? -1 : err_prefix(err, "%s", rank_word_name(words, first).text);
+	return count == 1 || is_named(words[first].data) ? -1 : err_prefix(err, "%s", rank_word_name(words, first).text);
 }
 
 void rank_words_free(struct rank_word *words, int count)

@@ -18,18 +18,10 @@
 #include "launch/requeue_ask.h"
 #include "lib/folder.h"
 #include "lib/muster_private.h"
+#include "lib/plan.h"
 
-#define DEFAULT_SECONDS 60.0
 #define START_SECONDS 30.0 /* to find or start a checkpoint service */
-#define ALIGN 64           /* of each tensor in a slot */
 #define SLOTS 2            /* a save is copied while the one before is written */
-
-/* A tensor of the program: where it is, and where in a slot its copy goes. */
-struct place {
-	void *data;
-	size_t offset, bytes;
-	uint64_t elements;
-};
 
 /* A save that did not become durable. */
 struct failure {
@@ -41,10 +33,7 @@ struct failure {
 struct muster_ckpt {
 	struct ident ident;
 	struct folder *folder;
-	double timeout;
-	struct snapshot_tensor *tensors; /* their names are ours */
-	struct place *places;
-	size_t count, bytes;             /* bytes of a slot */
+	struct plan plan;
 	char *config_json;
 	struct snapshot snapshot;
 	struct snapshot_memory memory;
@@ -56,64 +45,6 @@ struct muster_ckpt {
 	int64_t begun, durable;          /* the newest of each; -1: none */
 	struct failure *failures;        /* of steps that were not saved again */
 };
-
-/* ---- what is saved ---- */
-
-static int describe_tensor(struct muster_ckpt *ckpt, const struct muster_tensor *given, size_t i, struct err *err)
-{
-	struct snapshot_tensor *tensor = &ckpt->tensors[i];
-	struct place *place = &ckpt->places[i];
-	if (!given->name || !given->name[0] || !given->dtype || !given->data)
-		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use tensor %zu of the plan: it needs a name, a dtype and data", i);
-	if (given->dims < 0 || given->dims > SAFETENSORS_DIMS)
-		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use tensor %s: it has %d dimensions: 0 to %d are possible", given->name,
-			given->dims, SAFETENSORS_DIMS);
-	*tensor = (struct snapshot_tensor){ .name = strdup(given->name), .dims = given->dims };
-	memcpy(tensor->shape, given->shape, (size_t)given->dims * sizeof given->shape[0]);
-	if (!tensor->name)
-		return err_set(err, "checkpoint: out of memory");
-	if (safetensors_dtype_parse(given->dtype, &tensor->dtype) < 0 || safetensors_dtype_bits(tensor->dtype) % 8)
-		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use tensor %s: its type %.20s is none of F64, F32, BF16, F16, I64, I32, "
-			"U64, U8 and the other whole-byte types of safetensors", given->name, given->dtype);
-	const size_t width = safetensors_dtype_bits(tensor->dtype) / 8;
-	if (safetensors_elements(tensor->shape, tensor->dims, &place->elements) < 0 || place->elements > (SIZE_MAX >> 2) / width)
-		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use tensor %s: its shape is out of range", given->name);
-	place->data = given->data;
-	place->bytes = (size_t)place->elements * width;
-	place->offset = ckpt->bytes;
-	ckpt->bytes += (place->bytes + ALIGN - 1) / ALIGN * ALIGN;
-	return 0;
-}
-
-static int describe(struct muster_ckpt *ckpt, const struct muster_ckpt_plan *plan, struct err *err)
-{
-	ckpt->tensors = calloc(plan->tensor_count, sizeof *ckpt->tensors);
-	ckpt->places = calloc(plan->tensor_count, sizeof *ckpt->places);
-	if (!ckpt->tensors || !ckpt->places)
-		return err_set(err, "checkpoint: out of memory");
-	ckpt->count = plan->tensor_count;
-	for (size_t i = 0; i < ckpt->count; i++)
-		if (describe_tensor(ckpt, &plan->tensors[i], i, err) < 0)
-			return -1;
-	return 0;
-}
-
-/* A program of an older header has a shorter plan; of a newer one, with members that would be ignored. */
-static int check_plan(const struct muster_ckpt_plan *given, struct muster_ckpt_plan *plan, struct err *err)
-{
-	*plan = (struct muster_ckpt_plan){ 0 };
-	if (muster_check_given(given, "the plan", err) < 0)
-		return -1;
-	if (given->size < offsetof(struct muster_ckpt_plan, timeout) + sizeof given->timeout || given->size > sizeof *plan)
-		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use a plan of %zu bytes: set its size to sizeof(struct "
-			"muster_ckpt_plan), and run with a libmuster that is not older than the header", given->size);
-	memcpy(plan, given, given->size);
-	if (muster_check_timeout(plan->timeout, err) < 0)
-		return -1;
-	if (!plan->dir || !plan->dir[0] || !plan->tensors || plan->tensor_count == 0)
-		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't use the plan: it needs a directory and at least one tensor");
-	return 0;
-}
 
 /* ---- start ---- */
 
@@ -170,14 +101,13 @@ static void take_event(void *arg, const struct ckptd_event *event)
 static int make_memory(struct muster_ckpt *ckpt, struct err *err)
 {
 	size_t available = snapshot_memory_available();
-	int slots = available && available < SLOTS * ckpt->bytes ? 1 : SLOTS;
+	int slots = available && available < SLOTS * ckpt->plan.bytes ? 1 : SLOTS;
 	if (slots == 1)
 		log_warn("checkpoint: only one snapshot of %.0f MB is kept in memory, since %.0f MB are left: a save waits for the one "
-			"before", (double)ckpt->bytes * 1e-6, (double)available * 1e-6);
-	if (snapshot_memory_create(&ckpt->memory, slots, ckpt->bytes ? ckpt->bytes : ALIGN, err) < 0)
+			"before", (double)ckpt->plan.bytes * 1e-6, (double)available * 1e-6);
+	if (snapshot_memory_create(&ckpt->memory, slots, ckpt->plan.bytes ? ckpt->plan.bytes : 1, err) < 0)
 		return -1;
-	for (size_t i = 0; i < ckpt->count; i++)
-		ckpt->tensors[i].data = (const char *)ckpt->memory.base[0] + ckpt->places[i].offset;
+	plan_set_base(&ckpt->plan, ckpt->memory.base[0]);
 	return 0;
 }
 
@@ -190,21 +120,20 @@ static int describe_run(struct muster_ckpt *ckpt, struct err *err)
 	if (!ckpt->config_json)
 		return err_set(err, "checkpoint: couldn't describe this program: its name is not UTF-8, or no memory");
 	ckpt->snapshot = (struct snapshot){ .attempt = ckpt->ident.attempt, .world_size = ckpt->ident.world_size,
-		.config_json = ckpt->config_json, .numerics_json = "{}", .model_json = "{}\n", .tensors = ckpt->tensors,
-		.tensor_count = ckpt->count, .parts = 1 };
+		.config_json = ckpt->config_json, .numerics_json = "{}", .model_json = "{}\n", .tensors = ckpt->plan.tensors,
+		.tensor_count = ckpt->plan.count, .parts = 1 };
 	return 0;
 }
 
-static int open_stages(struct muster_ckpt *ckpt, const struct muster_ckpt_plan *plan, struct err *err)
+static int open_stages(struct muster_ckpt *ckpt, const char *path, struct err *err)
 {
-	if (describe(ckpt, plan, err) < 0 || make_memory(ckpt, err) < 0 || describe_run(ckpt, err) < 0)
+	if (make_memory(ckpt, err) < 0 || describe_run(ckpt, err) < 0)
 		return -1;
-	ckpt->folder = folder_open(plan->dir, &ckpt->ident, false, ckpt->timeout, err);
+	ckpt->folder = folder_open(path, &ckpt->ident, false, ckpt->plan.timeout, err);
 	if (!ckpt->folder)
 		return -1;
 	const struct ckptd_plan service = { .dir = folder_dir(ckpt->folder), .token = folder_token(ckpt->folder),
-		.memory = &ckpt->memory, .snapshot = &ckpt->snapshot,
-		.retention = { .keep_last = plan->keep_last, .keep_every = plan->keep_every }, .timeout = START_SECONDS,
+		.memory = &ckpt->memory, .snapshot = &ckpt->snapshot, .retention = ckpt->plan.retention, .timeout = START_SECONDS,
 		.event = take_event, .arg = ckpt };
 	ckpt->client = ckptd_client_open(&service, err);
 	return ckpt->client ? 0 : -1;
@@ -215,10 +144,7 @@ static void release(struct muster_ckpt *ckpt)
 	ckptd_client_close(ckpt->client);
 	folder_close(ckpt->folder, true);
 	snapshot_memory_release(&ckpt->memory);
-	for (size_t i = 0; i < ckpt->count; i++)
-		free((char *)ckpt->tensors[i].name);
-	free(ckpt->tensors);
-	free(ckpt->places);
+	plan_release(&ckpt->plan);
 	free(ckpt->config_json);
 	while (ckpt->failures)
 		drop_failure(ckpt, ckpt->failures->step);
@@ -229,22 +155,23 @@ static void release(struct muster_ckpt *ckpt)
 int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given, struct muster_ckpt **out)
 {
 	struct err err;
-	struct muster_ckpt_plan plan;
+	struct plan plan;
 	if (muster_check_given(out, "the place for the struct muster_ckpt", &err) < 0)
 		return muster_failed(&err);
 	*out = NULL;
-	if (muster_check(muster, 0, &err) < 0 || check_plan(given, &plan, &err) < 0)
+	if (muster_check(muster, 0, &err) < 0 || plan_open(&plan, given, &err) < 0)
 		return muster_failed(&err);
 	struct muster_ckpt *ckpt = calloc(1, sizeof *ckpt);
 	if (!ckpt) {
+		plan_release(&plan);
 		err_set(&err, "checkpoint: out of memory");
 		return muster_failed(&err);
 	}
 	ckpt->ident = muster->ident;
-	ckpt->timeout = muster_or(plan.timeout, DEFAULT_SECONDS);
+	ckpt->plan = plan;
 	ckpt->begun = ckpt->durable = ckpt->handed = -1;
 	pthread_mutex_init(&ckpt->lock, NULL);
-	if (open_stages(ckpt, &plan, &err) < 0) {
+	if (open_stages(ckpt, given->dir, &err) < 0) {
 		release(ckpt);
 		return muster_failed(&err);
 	}
@@ -254,43 +181,12 @@ int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given
 
 /* ---- load ---- */
 
-/* The checkpoint is of this program's state, as it is now. */
-static int check_tensors(const struct muster_ckpt *ckpt, const struct ckpt *from, struct err *err)
-{
-	int64_t step = ckpt_manifest(from)->step;
-	if (ckpt_tensor_count(from) != ckpt->count)
-		return err_fail(err, EXIT_DATA, "resume: the checkpoint of step %" PRId64 " has %zu tensors, the program %zu: give it a "
-			"directory of its own", step, ckpt_tensor_count(from), ckpt->count);
-	for (size_t i = 0; i < ckpt->count; i++) {
-		const struct snapshot_tensor *tensor = &ckpt->tensors[i];
-		const struct safetensors_tensor *found = ckpt_tensor_find(from, tensor->name);
-		if (!found || found->dtype != tensor->dtype || found->dims != tensor->dims
-			|| memcmp(found->shape, tensor->shape, (size_t)tensor->dims * sizeof tensor->shape[0]) != 0)
-			return err_fail(err, EXIT_DATA, "resume: the checkpoint of step %" PRId64 " has %s tensor %s%s: give the program a "
-				"directory of its own", step, found ? "a" : "no", tensor->name, found ? " of another type or shape" : "");
-	}
-	return 0;
-}
-
-static int read_tensors(struct muster_ckpt *ckpt, struct ckpt *from, struct err *err)
-{
-	if (check_tensors(ckpt, from, err) < 0)
-		return -1;
-	for (size_t i = 0; i < ckpt->count; i++) {
-		const struct place *place = &ckpt->places[i];
-		int rc = ckpt_read_tensor(from, ckpt->tensors[i].name, 0, place->elements, place->data, err);
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
-}
-
 /* From the newest one down, until one is whole. 0 with *step, -1: an error that is not damage. */
 static int load(struct muster_ckpt *ckpt, int64_t *step, struct err *err)
 {
 	struct ckpt *from;
 	while ((from = folder_checkpoint(ckpt->folder))) {
-		int rc = read_tensors(ckpt, from, err);
+		int rc = plan_load(&ckpt->plan, from, err);
 		if (rc != CKPT_DAMAGED) {
 			*step = ckpt_manifest(from)->step;
 			return rc;
@@ -368,12 +264,11 @@ static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err 
 {
 	int64_t before = newest(ckpt, true);
 	record_notice(ckpt);
-	int slot = ckptd_client_slot(ckpt->client, -1, ckpt->timeout);
+	int slot = ckptd_client_slot(ckpt->client, -1, ckpt->plan.timeout);
 	if (slot < 0)
 		return err_fail(err, EXIT_LOST, "checkpoint: couldn't save step %" PRId64 ": the save of step %" PRId64 " still runs after "
-			"%g s: save less often, or on faster storage", step, before, ckpt->timeout);
-	for (size_t i = 0; i < ckpt->count; i++)
-		memcpy((char *)ckpt->memory.base[slot] + ckpt->places[i].offset, ckpt->places[i].data, ckpt->places[i].bytes);
+			"%g s: save less often, or on faster storage", step, before, ckpt->plan.timeout);
+	plan_copy(&ckpt->plan, ckpt->memory.base[slot]);
 	const struct ckptd_step what = { .step = step, .cursor = (uint64_t)step, .loss = loss, .validation_loss = NAN };
 	/* Before, since the end of a save may be heard of at once. */
 	set_begun(ckpt, step);
@@ -422,9 +317,28 @@ int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
 	if (muster_check_timeout(timeout, &err) < 0)
 		return muster_failed(&err);
 	if (!has_failed(ckpt, step, &err)
-		&& (step <= newest(ckpt, false) || ckptd_client_wait(ckpt->client, step, muster_or(timeout, ckpt->timeout), &err) == 0))
+		&& (step <= newest(ckpt, false) || ckptd_client_wait(ckpt->client, step, muster_or(timeout, ckpt->plan.timeout), &err) == 0))
 		return MUSTER_OK;
 	return muster_failed(&err);
+}
+
+int muster_ckpt_drain(struct muster_ckpt *ckpt, double timeout)
+{
+	if (!ckpt)
+		return MUSTER_OK;
+	record_notice(ckpt);
+	return ckpt->handed >= 0 ? muster_ckpt_wait(ckpt, ckpt->handed, timeout) : MUSTER_OK;
+}
+
+int muster_ckpt_leave(struct muster_ckpt *ckpt, int status, const char *why, struct err *err)
+{
+	if (!ckpt)
+		return 0;
+	record_notice(ckpt);
+	int64_t last = newest(ckpt, false);
+	int rc = folder_end(ckpt->folder, last > 0 ? (uint64_t)last : 0, why, status, err);
+	release(ckpt);
+	return rc;
 }
 
 int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why)
@@ -432,13 +346,11 @@ int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why)
 	struct err err;
 	if (!ckpt)
 		return MUSTER_OK;
-	record_notice(ckpt);
-	int rc = ckpt->handed >= 0 ? muster_ckpt_wait(ckpt, ckpt->handed, 0) : MUSTER_OK;
-	int64_t last = newest(ckpt, false);
-	if (folder_end(ckpt->folder, last > 0 ? (uint64_t)last : 0, why, status, &err) < 0 && rc == MUSTER_OK)
+	const struct ident ident = ckpt->ident;
+	int rc = muster_ckpt_drain(ckpt, 0);
+	if (muster_ckpt_leave(ckpt, status, why, &err) < 0 && rc == MUSTER_OK)
 		rc = muster_failed(&err);
 	if (status == MUSTER_REQUEUE || status == MUSTER_LOST)
-		requeue_ask(&ckpt->ident);
-	release(ckpt);
+		requeue_ask(&ident);
 	return rc;
 }

@@ -8,7 +8,7 @@
 #include "lib/muster_private.h"
 
 /* The number of a word says in which call a rank stands; behind BROADCAST, from which root. */
-enum { AGREE, ALLGATHER, BROADCAST };
+enum { AGREE, ALLGATHER, END, BROADCAST };
 
 struct call_name {
 	char text[60];
@@ -16,9 +16,10 @@ struct call_name {
 
 static struct call_name call_name(int number)
 {
+	static const char *const names[] = { [AGREE] = "muster_agree", [ALLGATHER] = "muster_allgather", [END] = "muster_end" };
 	struct call_name name;
 	if (number < BROADCAST)
-		snprintf(name.text, sizeof name.text, "%s", number == ALLGATHER ? "muster_allgather" : "muster_agree");
+		snprintf(name.text, sizeof name.text, "%s", names[number < 0 ? AGREE : number]);
 	else
 		snprintf(name.text, sizeof name.text, "muster_broadcast from rank %d", number - BROADCAST);
 	return name;
@@ -34,13 +35,21 @@ static int check_calls(const struct rank_word *words, int count, struct err *err
 	return 0;
 }
 
+/* The words of all ranks, in whichever call each stands; NULL where they did not all come. */
+static struct rank_word *exchange(struct muster *muster, const struct rank_word_own *own, double timeout, struct err *err)
+{
+	char key[32];
+	snprintf(key, sizeof key, "all.%u", muster->meetings++);
+	struct rank_word *words = rank_words_exchange(muster->rdzv, &muster->ident, key, own, timeout, err);
+	muster->met = words;
+	return words;
+}
+
 /* All ranks in this call: their words; NULL where one has failed, or stands in another call. */
 static struct rank_word *meet(struct muster *muster, const struct rank_word_own *own, double timeout, struct err *err)
 {
-	char key[32];
 	int count = muster->ident.world_size;
-	snprintf(key, sizeof key, "all.%u", muster->meetings++);
-	struct rank_word *words = rank_words_exchange(muster->rdzv, &muster->ident, key, own, timeout, err);
+	struct rank_word *words = exchange(muster, own, timeout, err);
 	if (words && rank_words_check(words, count, err) == 0 && check_calls(words, count, err) == 0)
 		return words;
 	rank_words_free(words, count);
@@ -63,20 +72,40 @@ static int check_memory(const void *memory, size_t size, struct err *err)
 	return memory || size == 0 ? 0 : err_fail(err, EXIT_USAGE, "rendezvous: couldn't share %zu bytes at NULL", size);
 }
 
+/* What a rank says of itself in the call `number`. */
+static struct rank_word_own own_word(int number, int status, const char *why, struct err *failure)
+{
+	err_fail(failure, (enum exit_status)status, "%s", why ? why : muster_error());
+	if (!failure->text[0])
+		err_fail(failure, (enum exit_status)status, "it gave up with status %d", status);
+	return (struct rank_word_own){ .failure = status ? failure : NULL, .number = number };
+}
+
 int muster_agree(struct muster *muster, int status, const char *why, double timeout)
 {
 	struct err err, failure;
 	if (muster_check(muster, timeout, &err) < 0)
 		return muster_failed(&err);
-	const struct rank_word_own own = { .failure = status ? &failure : NULL, .number = AGREE };
-	err_fail(&failure, (enum exit_status)status, "%s", why ? why : muster_error());
-	if (!failure.text[0])
-		err_fail(&failure, (enum exit_status)status, "it gave up with status %d", status);
+	const struct rank_word_own own = own_word(AGREE, status, why, &failure);
 	struct rank_word *words = meet(muster, &own, timeout, &err);
 	if (!words)
 		return muster_failed(&err);
 	rank_words_free(words, muster->ident.world_size);
 	return MUSTER_OK;
+}
+
+int muster_agree_on_end(struct muster *muster, int status, const char *why, double timeout, bool *together)
+{
+	struct err err, failure;
+	int count = muster->ident.world_size;
+	const struct rank_word_own own = own_word(END, status, why, &failure);
+	struct rank_word *words = exchange(muster, &own, timeout, &err);
+	*together = words;
+	for (int rank = 0; rank < count && *together; rank++)
+		*together = words[rank].number == END;
+	bool good = words && rank_words_check(words, count, &err) == 0 && check_calls(words, count, &err) == 0;
+	rank_words_free(words, count);
+	return good ? MUSTER_OK : muster_failed(&err);
 }
 
 int muster_allgather(struct muster *muster, const void *mine, void *all, size_t size, double timeout)

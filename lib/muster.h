@@ -98,8 +98,8 @@ MUSTER_API int muster_get(struct muster *muster, int rank, const char *key, void
  * All ranks make the same calls in the same order, with the same sizes; `timeout` as that of muster_fence. They are for the
  * control of a run: what is shared (`size` up to 65,000 bytes a rank) is kept by the rendezvous until its end.
  *
- * A rank that can't go on says so by muster_agree, in whichever of these calls the others stand: all of them return its status
- * then, and muster_error is the same line on all, with its rank and node. So nobody waits for it. */
+ * A rank that can't go on says so by muster_agree or muster_end, in whichever of these calls the others stand: all of them return
+ * its status then, and muster_error is the same line on all, with its rank and node. So nobody waits for it. */
 
 /* Collective: MUSTER_OK when all ranks give `status` 0. Else the status of the first rank with a reason of its own, and where all
  * have merely lost others (MUSTER_LOST) or stop (MUSTER_REQUEUE), theirs. `why`: this rank's reason, one line; NULL: muster_error's. */
@@ -194,6 +194,15 @@ MUSTER_API int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_
  * plan. After an error the tensors hold anything. Once, before the first save. */
 MUSTER_API int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step);
 
+/* Collective, for a state of which every rank has all: rank 0 opens the directory and loads the newest checkpoint, as the two
+ * calls above do, and the others read the same one. *step becomes its step on all ranks, or -1 where there is none and nothing
+ * was changed; *ckpt is rank 0's, and NULL on the others. All ranks give the same directory and the same tensors, each its own
+ * data. `timeout` (0: that of muster_open) is how long they wait for each other, so for whoever reads longest. When a rank can't,
+ * all fail at once with the same line, which names it and its node: with the status of those calls, and MUSTER_USAGE where the
+ * plans differ or a node has another directory by that name. */
+MUSTER_API int muster_ckpt_resume(struct muster *muster, const struct muster_ckpt_plan *plan, double timeout,
+	struct muster_ckpt **ckpt, int64_t *step);
+
 /* Copies the tensors as the state after `step` (≥ 0) and hands them over to muster-ckptd, which writes them though this process
  * should die; returns then, before they are durable. `loss` is recorded: NAN where there is none. Waits for room while two
  * saves are being written. A step that is not above the newest one saved is not saved again: MUSTER_OK. A save that fails
@@ -210,6 +219,21 @@ MUSTER_API int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double t
  * job without the plugin, it also asks Slurm to put the job back in the queue; with the plugin it is the exit status that does
  * so. *ckpt is gone in any case. */
 MUSTER_API int muster_ckpt_close(struct muster_ckpt *ckpt, int status, const char *why);
+
+/* ---- the end ---- */
+
+/* Collective, a program's last call: ends what it has in place of muster_nccl_end, muster_ckpt_close and muster_close, and
+ * returns the status to exit with, the same on all ranks. `status` is what this rank came to: MUSTER_OK, it has done all;
+ * MUSTER_REQUEUE, it stopped for a notice and has handed over its last save; else that of the call that failed. Then
+ *     all ranks wait until the last save is durable; where it is not, MUSTER_OK and MUSTER_REQUEUE become its error;
+ *     the first rank with a status other than MUSTER_OK gives that of all, by the order of muster_agree, and its reason is
+ *     muster_error's on all; the communicator is ended, orderly if nothing failed;
+ *     the end is recorded in attempts.jsonl; without the plugin Slurm is asked for another attempt, if it is to come;
+ *     nobody leaves before the others may, since the first bad exit status ends the whole job step.
+ * `timeout` (0: that of muster_open) is how long the last save may take, and then how long each of the other stages. Where a rank
+ * does not come, the others return MUSTER_LOST. A status that is none of an exit (0 to 255) is MUSTER_FAULT. `ckpt` and `comm`
+ * may be NULL, and so may `muster`, where it was never opened: then `status` is returned. All three are gone in any case. */
+MUSTER_API int muster_end(struct muster *muster, struct muster_ckpt *ckpt, struct ncclComm *comm, int status, double timeout);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,8 @@
 #ifndef MUSTER_PRIVATE_H
 #define MUSTER_PRIVATE_H
 
+#include <stdbool.h>
+
 #include "common/err.h"
 #include "common/ident.h"
 #include "launch/rdzv.h"
@@ -14,6 +16,7 @@ struct muster {
 	double timeout;
 	int communicators; /* that were begun: each exchange has keys of its own */
 	unsigned meetings; /* as many, of lib/collective.c's */
+	bool met;          /* all ranks came to the last of these */
 	char **nodes;      /* of ranks that were asked for; NULL: not yet */
 };
 
@@ -28,6 +31,15 @@ int muster_check(const struct muster *muster, double timeout, struct err *err);
 /* Unless the program has said where lines go: only what can't be ignored is said unasked. What is said is kept for the line about
  * the first rank that fails. */
 void muster_log_begin(void);
+
+/* As muster_agree, in muster_end. `together`: all ranks are in there; false where some heard of a failure in another call, or did
+ * not come. */
+int muster_agree_on_end(struct muster *muster, int status, const char *why, double timeout, bool *together);
+
+/* The halves of muster_ckpt_close, NULL allowed: waits for the last save that was handed over (`timeout` 0: the plan's); records the
+ * end, gives the directory back and frees it, whatever it returns. */
+int muster_ckpt_drain(struct muster_ckpt *ckpt, double timeout);
+int muster_ckpt_leave(struct muster_ckpt *ckpt, int status, const char *why, struct err *err);
 
 /* 0 → `otherwise`. */
 static inline double muster_or(double timeout, double otherwise)

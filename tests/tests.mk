@@ -139,9 +139,18 @@ tests_unit_test_base64_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats tests/nccl.bats tests/tools/fake_gpu.c
 unit_tests += tests/unit/test_muster
+tests_unit_test_muster_SOURCES = tests/unit/test_muster.c tests/unit/blocked_save.h
 tests_unit_test_muster_LDADD = libmuster.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_collective
-tests_unit_test_collective_LDADD = libmuster.la $(CMOCKA_LIBS)
+ranks_fixture = tests/unit/ranks_fixture.c tests/unit/ranks_fixture.h
+tests_unit_test_collective_SOURCES = tests/unit/test_collective.c $(ranks_fixture)
+tests_unit_test_collective_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_resume
+tests_unit_test_resume_SOURCES = tests/unit/test_resume.c $(ranks_fixture)
+tests_unit_test_resume_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_end
+tests_unit_test_end_SOURCES = tests/unit/test_end.c tests/unit/blocked_save.h $(ranks_fixture)
+tests_unit_test_end_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_nccl_exchange
 tests_unit_test_nccl_exchange_SOURCES = tests/unit/test_nccl_exchange.c \
 	tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h

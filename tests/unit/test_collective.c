@@ -11,77 +11,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "lib/muster.h"
 #include "tests/unit/files.h"
+#include "tests/unit/ranks_fixture.h"
 
-#define WORLD 4
 #define MOST 65000
-
-/* What a rank came to. */
-static struct outcome {
-	int status;
-	char text[1000];
-} *outcomes;
-
-typedef int rank_body(struct muster *muster, int rank);
-
-static void be_rank(int rank, rank_body *body)
-{
-	struct muster *muster;
-	struct outcome *mine = &outcomes[rank];
-	char number[20];
-	snprintf(number, sizeof number, "%d", rank);
-	setenv("RANK", number, 1);
-	alarm(60);
-	if ((mine->status = muster_open(&muster, 20)) == MUSTER_OK)
-		mine->status = body(muster, rank);
-	snprintf(mine->text, sizeof mine->text, "%s", muster_error());
-	muster_close(muster, mine->status != MUSTER_LOST);
-	_exit(0);
-}
-
-static void run_ranks(rank_body *body)
-{
-	static int runs;
-	char id[20];
-	pid_t pids[WORLD];
-	snprintf(id, sizeof id, "run-%d", runs++);
-	setenv("MUSTER_RDZV_ID", id, 1);
-	fflush(NULL);
-	for (int rank = 0; rank < WORLD; rank++) {
-		outcomes[rank] = (struct outcome){ .status = -1 };
-		if ((pids[rank] = fork()) == 0)
-			be_rank(rank, body);
-	}
-	for (int rank = 0; rank < WORLD; rank++)
-		assert_int_equal(waitpid(pids[rank], NULL, 0), pids[rank]);
-}
-
-/* All ranks but `but` return `status` with the same line, which has `words` in it. */
-static void assert_all(int status, const char *words, int but)
-{
-	int first = but == 0;
-	for (int rank = 0; rank < WORLD; rank++) {
-		if (rank == but)
-			continue;
-		if (outcomes[rank].status != status || !strstr(outcomes[rank].text, words))
-			fail_msg("rank %d: status %d: %s", rank, outcomes[rank].status, outcomes[rank].text);
-		assert_string_equal(outcomes[rank].text, outcomes[first].text);
-	}
-}
 
 /* ---- what they carry ---- */
 
 static int carry(struct muster *muster, int rank)
 {
-	static unsigned char all[WORLD * MOST];
-	int32_t numbers[WORLD], root = rank == 2 ? 77 : -1;
+	static unsigned char all[RANKS * MOST];
+	int32_t numbers[RANKS], root = rank == 2 ? 77 : -1;
 	static const size_t sizes[] = { 0, 1, 4096, MOST };
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
 		size_t size = sizes[i];
@@ -89,7 +33,7 @@ static int carry(struct muster *muster, int rank)
 		memset(mine, 'a' + rank, size);
 		if (muster_allgather(muster, mine, all, size, 0))
 			return 1;
-		for (size_t at = 0; at < WORLD * size; at++)
+		for (size_t at = 0; at < RANKS * size; at++)
 			if (all[at] != 'a' + at / size)
 				return 2;
 	}
@@ -103,22 +47,22 @@ static int carry(struct muster *muster, int rank)
 
 static void every_rank_gets_what_the_others_give(void **state)
 {
-	run_ranks(carry);
-	assert_all(MUSTER_OK, "", -1);
+	ranks_run(carry, false);
+	ranks_assert(MUSTER_OK, "", -1);
 }
 
 /* ---- failures ---- */
 
 /* Each rank's status, and where a rank that has none stands. */
 static struct {
-	int statuses[WORLD];
+	int statuses[RANKS];
 	const char *why;
 	enum { IN_AGREE, IN_ALLGATHER, IN_BROADCAST, PLACES } place;
 } failing;
 
 static int fail_together(struct muster *muster, int rank)
 {
-	int64_t mine = rank, all[WORLD];
+	int64_t mine = rank, all[RANKS];
 	char why[40];
 	if (failing.statuses[rank] || failing.place == IN_AGREE) {
 		snprintf(why, sizeof why, "%s of %d", failing.why ? failing.why : "", rank);
@@ -135,27 +79,27 @@ static void a_failure_is_that_of_all_wherever_they_stand(void **state)
 	memset(failing.statuses, 0, sizeof failing.statuses);
 	failing.statuses[2] = MUSTER_DATA;
 	for (failing.place = IN_AGREE; failing.place < PLACES; failing.place++) {
-		run_ranks(fail_together);
-		assert_all(MUSTER_DATA, "): the disk of 2", -1);
-		assert_ptr_equal(strstr(outcomes[0].text, "rank 2 (on "), outcomes[0].text);
+		ranks_run(fail_together, false);
+		ranks_assert(MUSTER_DATA, "): the disk of 2", -1);
+		assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 2 (on "), ranks_outcomes[0].text);
 	}
 }
 
 static void the_cause_comes_before_the_consequences(void **state)
 {
-	static const int lost[WORLD] = { MUSTER_REQUEUE, MUSTER_LOST, 0, MUSTER_LOST };
+	static const int lost[RANKS] = { MUSTER_REQUEUE, MUSTER_LOST, 0, MUSTER_LOST };
 	failing.place = IN_AGREE;
 	failing.why = "the reason";
 	memcpy(failing.statuses, lost, sizeof lost);
-	run_ranks(fail_together);
-	assert_all(MUSTER_LOST, "): the reason of 1", -1);
+	ranks_run(fail_together, false);
+	ranks_assert(MUSTER_LOST, "): the reason of 1", -1);
 	failing.statuses[3] = MUSTER_FAULT;
-	run_ranks(fail_together);
-	assert_all(MUSTER_FAULT, "): the reason of 3", -1);
+	ranks_run(fail_together, false);
+	ranks_assert(MUSTER_FAULT, "): the reason of 3", -1);
 	failing.statuses[1] = failing.statuses[3] = 0;
 	failing.why = NULL; /* none was said, and none is known */
-	run_ranks(fail_together);
-	assert_all(MUSTER_REQUEUE, "): it gave up with status 75", -1);
+	ranks_run(fail_together, false);
+	ranks_assert(MUSTER_REQUEUE, "): it gave up with status 75", -1);
 }
 
 static int leave_out_rank_1(struct muster *muster, int rank)
@@ -165,33 +109,33 @@ static int leave_out_rank_1(struct muster *muster, int rank)
 
 static void a_rank_that_is_gone_is_named(void **state)
 {
-	run_ranks(leave_out_rank_1);
-	assert_all(MUSTER_LOST, "couldn't meet 1 of 4 ranks within 0.5 s: rank 1 (on ", 1);
+	ranks_run(leave_out_rank_1, false);
+	ranks_assert(MUSTER_LOST, "couldn't meet 1 of 4 ranks within 0.5 s: rank 1 (on ", 1);
 }
 
 /* ---- what can't be ---- */
 
 static int stand_elsewhere(struct muster *muster, int rank)
 {
-	int64_t mine = rank, all[WORLD];
+	int64_t mine = rank, all[RANKS];
 	return rank == 1 ? muster_broadcast(muster, 0, &mine, sizeof mine, 0)
 		: muster_allgather(muster, &mine, all, sizeof mine, 0);
 }
 
 static int give_another_size(struct muster *muster, int rank)
 {
-	int64_t mine = rank, all[WORLD];
+	int64_t mine = rank, all[RANKS];
 	return muster_allgather(muster, &mine, all, rank == 3 ? 4 : 8, 0);
 }
 
 static void ranks_that_call_different_things_are_told_so(void **state)
 {
-	run_ranks(stand_elsewhere);
-	assert_all(MUSTER_USAGE, "is in muster_broadcast from rank 0, rank 0 (on ", -1);
-	run_ranks(give_another_size);
-	assert_all(MUSTER_USAGE, "couldn't take the 4 bytes of rank 3 (on ", 3);
-	assert_int_equal(outcomes[3].status, MUSTER_USAGE);
-	assert_non_null(strstr(outcomes[3].text, "couldn't take the 8 bytes of rank 0 (on "));
+	ranks_run(stand_elsewhere, false);
+	ranks_assert(MUSTER_USAGE, "is in muster_broadcast from rank 0, rank 0 (on ", -1);
+	ranks_run(give_another_size, false);
+	ranks_assert(MUSTER_USAGE, "couldn't take the 4 bytes of rank 3 (on ", 3);
+	assert_int_equal(ranks_outcomes[3].status, MUSTER_USAGE);
+	assert_non_null(strstr(ranks_outcomes[3].text, "couldn't take the 8 bytes of rank 0 (on "));
 }
 
 /* A call that must be refused, with those words. */
@@ -218,28 +162,20 @@ static int refuse_all(struct muster *muster, int rank)
 	REFUSED(muster_broadcast(muster, 0, NULL, 1, 0), "1 bytes at NULL");
 	REFUSED(muster_allgather(muster, data, data, MOST + 1, 0), "at most 65000");
 	REFUSED(muster_broadcast(muster, 0, data, MOST + 1, 0), "at most 65000");
-	REFUSED(muster_broadcast(muster, WORLD, data, 1, 0), "the world has 4");
+	REFUSED(muster_broadcast(muster, RANKS, data, 1, 0), "the world has 4");
 	REFUSED(muster_broadcast(muster, -1, data, 1, 0), "the world has 4");
 	return muster_agree(muster, MUSTER_OK, NULL, 0); /* nothing of it has reached the others */
 }
 
 static void bad_arguments_have_a_line_and_reach_nobody(void **state)
 {
-	run_ranks(refuse_all);
-	assert_all(MUSTER_OK, "", -1);
+	ranks_run(refuse_all, false);
+	ranks_assert(MUSTER_OK, "", -1);
 }
 
 static int begin(void **state)
 {
-	static const char *const foreign[] = { "PMIX_RANK", "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",
-		"MUSTER_RDZV" };
-	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-		unsetenv(foreign[i]);
-	setenv("WORLD_SIZE", "4", 1);
-	outcomes = mmap(NULL, WORLD * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (outcomes == MAP_FAILED || files_setup(state) < 0)
-		return -1;
-	return setenv("MUSTER_RDZV_DIR", files_path("."), 1);
+	return files_setup(state) < 0 ? -1 : ranks_setup(files_path("."));
 }
 
 int main(void)

@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "lib/muster.h"
+#include "tests/unit/blocked_save.h"
 #include "tests/unit/files.h"
 
 static struct muster *muster;
@@ -268,40 +269,15 @@ static void what_was_saved_is_loaded(void **state)
 	assert_ok(muster_ckpt_close(NULL, MUSTER_OK, "never opened"));
 }
 
-/* The token of the run's owner. */
-static const char *token_of(const char *run)
-{
-	static char owner[600];
-	char name[100];
-	snprintf(name, sizeof name, "%s/owner.json", run);
-	FILE *file = fopen(files_path(name), "r");
-	assert_non_null(file);
-	owner[fread(owner, 1, sizeof owner - 1, file)] = '\0';
-	fclose(file);
-	const char *token = strstr(owner, "\"token\":");
-	assert_non_null(token);
-	return strchr(token + strlen("\"token\":"), '"') + 1;
-}
-
-/* Saves the step, which fails: a folder has the name of its file. Returns the status. */
+/* Saves the step, which fails. Returns the status. */
 static int fail_to_save(struct muster_ckpt *ckpt, const char *run, int64_t step)
 {
-	static const char *const states[] = { ".saving", ".removing" };
-	char names[2][200], name[300];
-	for (int i = 0; i < 2; i++)
-		snprintf(names[i], sizeof names[i], "%s/%s-step-%08lld-%.32s", run, states[i], (long long)step, token_of(run));
-	snprintf(name, sizeof name, "%s/model-00001-of-00001.safetensors", names[0]);
-	assert_int_equal(mkdir(files_path(names[0]), 0755), 0);
-	assert_int_equal(mkdir(files_path(name), 0755), 0);
+	blocked_save_begin(files_path(run), step);
 	now = state_of(step);
 	assert_ok(muster_ckpt_save(ckpt, step, NAN));
 	int status = muster_ckpt_wait(ckpt, step, 0);
-	assert_refused(status, MUSTER_FAULT, "model-00001-of-00001.safetensors");
-	for (int i = 0; i < 2; i++) {
-		snprintf(name, sizeof name, "%s/model-00001-of-00001.safetensors", names[i]);
-		rmdir(files_path(name));
-		rmdir(files_path(names[i]));
-	}
+	assert_refused(status, MUSTER_FAULT, BLOCKED_SAVE_WORDS);
+	blocked_save_end(files_path(run), step);
 	return status;
 }
 
@@ -316,14 +292,14 @@ static void a_save_that_failed_keeps_its_error(void **state)
 	for (int64_t step = FAILS + 1; step <= LAST; step++) {
 		save_steps(ckpt, step, step);
 		assert_ok(muster_ckpt_wait(ckpt, step, 0));
-		assert_refused(muster_ckpt_wait(ckpt, FAILS, 0), status, "model-00001-of-00001.safetensors");
+		assert_refused(muster_ckpt_wait(ckpt, FAILS, 0), status, BLOCKED_SAVE_WORDS);
 	}
 	assert_ok(muster_ckpt_wait(ckpt, 1, 0));
 	fail_to_save(ckpt, "failing", LAST + 1);
 	save_steps(ckpt, LAST + 1, LAST + 1); /* once more, and this time it works */
 	assert_ok(muster_ckpt_wait(ckpt, LAST + 1, 0));
 	fail_to_save(ckpt, "failing", LAST + 2);
-	assert_refused(muster_ckpt_close(ckpt, MUSTER_REQUEUE, "preempted"), status, "model-00001-of-00001.safetensors");
+	assert_refused(muster_ckpt_close(ckpt, MUSTER_REQUEUE, "preempted"), status, BLOCKED_SAVE_WORDS);
 	ckpt = open_run("failing");
 	assert_loaded(ckpt, LAST + 1);
 	assert_ok(muster_ckpt_close(ckpt, MUSTER_OK, "finished"));

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All ranks begin with the state of the newest checkpoint. Rank 0 owns the directory and finds the newest one that is whole; the
+ * others read the same one, each by itself, since what travels over the rendezvous stays there. */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "checkpoint/ckpt_dir.h"
+#include "checkpoint/manifest.h"
+#include "common/auto.h"
+#include "common/log.h"
+#include "lib/muster_private.h"
+#include "lib/plan.h"
+
+/* What rank 0 tells the others. */
+struct found {
+	int64_t step;           /* -1: there is none */
+	struct hash128 content; /* of the checkpoint's manifest */
+	struct hash128 tensors; /* of the plan's */
+};
+
+static int hash_manifest(const struct manifest *manifest, struct hash128 *hash, struct err *err)
+{
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	if (manifest_encode(manifest, &text, &size, err) < 0)
+		return -1;
+	*hash = hash_bytes(text, size);
+	return 0;
+}
+
+/* ---- rank 0 ---- */
+
+static int describe_found(const char *path, struct found *found, struct err *err)
+{
+	struct ckpt_dir dir;
+	if (found->step < 0)
+		return 0;
+	if (ckpt_dir_open_existing(&dir, path, err) < 0)
+		return -1;
+	struct manifest *manifest = ckpt_dir_manifest(&dir, found->step, err);
+	int rc = manifest ? hash_manifest(manifest, &found->content, err) : -1;
+	manifest_destroy(manifest);
+	ckpt_dir_close(&dir);
+	return rc;
+}
+
+static int find(struct muster *muster, const struct muster_ckpt_plan *given, struct found *found, struct muster_ckpt **ckpt)
+{
+	struct err err;
+	int status = muster_ckpt_open(muster, given, ckpt);
+	if (status == MUSTER_OK)
+		status = muster_ckpt_load(*ckpt, &found->step);
+	return status == MUSTER_OK && describe_found(given->dir, found, &err) < 0 ? muster_failed(&err) : status;
+}
+
+/* ---- the others ---- */
+
+static int load_from(const struct ckpt_dir *dir, const struct plan *plan, const struct found *found, struct err *err)
+{
+	struct hash128 content;
+	struct ckpt *from;
+	if (ckpt_open(dir, found->step, plan->timeout, &from, err) < 0)
+		return -1;
+	int rc = hash_manifest(ckpt_manifest(from), &content, err);
+	if (rc == 0 && !hash_equal(content, found->content))
+		rc = err_fail(err, EXIT_USAGE, "it is another one here");
+	if (rc == 0)
+		rc = plan_load(plan, from, err);
+	ckpt_close(from);
+	return rc;
+}
+
+static int read_found(const char *path, const struct plan *plan, const struct found *found, struct err *err)
+{
+	struct ckpt_dir dir;
+	if (found->step < 0)
+		return 0;
+	int rc = ckpt_dir_open_existing(&dir, path, err);
+	if (rc == 0) {
+		rc = load_from(&dir, plan, found, err);
+		ckpt_dir_close(&dir);
+	}
+	return rc == 0 ? 0 : err_prefix(err, "resume: couldn't read step %" PRId64 " in %.300s, which rank 0 has read (does this node "
+		"see the same directory?)", found->step, path);
+}
+
+/* ---- all ---- */
+
+/* Each rank's part before the ranks meet: the plan, and on rank 0 all the rest. */
+static int prepare(struct muster *muster, const struct muster_ckpt_plan *given, struct plan *plan, struct found *found,
+	struct muster_ckpt **ckpt)
+{
+	struct err err;
+	if (plan_open(plan, given, &err) < 0 || plan_hash(plan, &found->tensors, &err) < 0)
+		return muster_failed(&err);
+	return muster->ident.rank == 0 ? find(muster, given, found, ckpt) : MUSTER_OK;
+}
+
+static int share(struct muster *muster, int status, struct found *found, double timeout)
+{
+	return status ? muster_agree(muster, status, NULL, timeout) : muster_broadcast(muster, 0, found, sizeof *found, timeout);
+}
+
+static int take(const char *path, const struct plan *plan, const struct found *own, const struct found *found)
+{
+	struct err err;
+	int rc = 0;
+	if (!hash_equal(own->tensors, found->tensors))
+		rc = err_fail(&err, EXIT_USAGE, "resume: couldn't use this rank's plan: its tensors are not those of rank 0: give the same "
+			"names, types and shapes in the same order");
+	if (rc < 0 || read_found(path, plan, found, &err) < 0)
+		return muster_failed(&err);
+	return MUSTER_OK;
+}
+
+/* The stages in which all ranks go on, or fail, together. */
+static int resume(struct muster *muster, const struct muster_ckpt_plan *given, double timeout, struct muster_ckpt **ckpt,
+	struct found *found)
+{
+	struct plan plan = { 0 };
+	int status = prepare(muster, given, &plan, found, ckpt);
+	const struct found own = *found;
+	status = share(muster, status, found, timeout);
+	if (status == MUSTER_OK) {
+		status = muster->ident.rank == 0 ? MUSTER_OK : take(given->dir, &plan, &own, found);
+		status = muster_agree(muster, status, NULL, timeout);
+	}
+	plan_release(&plan);
+	return status;
+}
+
+int muster_ckpt_resume(struct muster *muster, const struct muster_ckpt_plan *plan, double timeout, struct muster_ckpt **ckpt,
+	int64_t *step)
+{
+	struct err err;
+	struct found found = { .step = -1 };
+	if (ckpt)
+		*ckpt = NULL;
+	if (step)
+		*step = -1;
+	if (muster_check_given(ckpt, "the place for the struct muster_ckpt", &err) < 0
+		|| muster_check_given(step, "the place for the step", &err) < 0 || muster_check(muster, timeout, &err) < 0)
+		return muster_failed(&err);
+	int status = resume(muster, plan, timeout, ckpt, &found);
+	if (status == MUSTER_OK) {
+		*step = found.step;
+		return MUSTER_OK;
+	}
+	if (muster_ckpt_leave(*ckpt, status, muster_error(), &err) < 0)
+		log_warn("checkpoint: couldn't record the end: %s", err.text);
+	*ckpt = NULL;
+	return status;
+}
