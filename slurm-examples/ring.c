@@ -15,111 +15,84 @@
 #endif
 
 #define MODULUS 1000003
+#define RANKS 1024 /* at most */
 #define SAVE_EVERY 20
-#define PAUSE_MS 50     /* a step's work */
-#define SAVE_SECONDS 60 /* the longest save */
-
-struct word {
-	int64_t number, notice; /* what a rank tells the others in a step */
-};
 
 static struct muster *muster;
 static struct muster_ckpt *ckpt; /* of rank 0, which saves for all */
 static struct ncclComm *comm;
 static int rank, size;
-static struct word *words;       /* one a rank */
-static int64_t *state;           /* the step, and behind it each rank's number: what is saved */
+static int64_t state[1 + RANKS]; /* what is saved: the step, and behind it each rank's number */
+static struct word { int64_t number, notice; } words[RANKS]; /* what each rank tells the others in a step */
 
 /* Every rank gets every rank's word: GPU to GPU, or over the rendezvous, which does for little. */
-static int exchange(struct word mine)
+static int exchange(const struct word *mine)
 {
 #ifdef RING_NCCL
 	static struct word *gpu; /* all words, and behind them this rank's */
-	size_t bytes = (size_t)size * sizeof mine;
 	int status;
 	if (!comm && ((status = muster_nccl_comm(muster, 0, &comm)) || (status = muster_agree(muster,
-			cudaMalloc((void **)&gpu, bytes + sizeof mine) ? MUSTER_FAULT : MUSTER_OK, "no memory on the GPU", 0))))
-		return status;
-	cudaMemcpy(gpu + size, &mine, sizeof mine, cudaMemcpyHostToDevice);
-	status = muster_nccl_wait(muster, comm, ncclAllGather(gpu + size, gpu, 2, ncclInt64, comm, NULL), NULL, 0);
-	if (status == MUSTER_OK && cudaMemcpy(words, gpu, bytes, cudaMemcpyDeviceToHost))
+			cudaMalloc((void **)&gpu, sizeof words + sizeof *mine) ? MUSTER_FAULT : MUSTER_OK, "no memory on the GPU", 0))))
+		return status; /* of the first rank that failed, whose reason all have */
+	cudaMemcpy(gpu + RANKS, mine, sizeof *mine, cudaMemcpyHostToDevice);
+	status = muster_nccl_wait(muster, comm, ncclAllGather(gpu + RANKS, gpu, 2, ncclInt64, comm, NULL), NULL, 0);
+	if (status == MUSTER_OK && cudaMemcpy(words, gpu, (size_t)size * sizeof *mine, cudaMemcpyDeviceToHost))
 		return muster_agree(muster, MUSTER_FAULT, "couldn't read from the GPU", 0);
 	return status;
 #else
-	return muster_allgather(muster, &mine, words, sizeof mine, 0);
+	return muster_allgather(muster, mine, words, sizeof *mine, 0);
 #endif
 }
 
-/* Where the newest checkpoint stands, or at step 0. */
+/* All ranks stand where the newest checkpoint does, or at step 0. */
 static int begin(const char *dir)
 {
-	struct muster_tensor tensor = { "ring.state", "I64", 1, { 0 }, NULL };
-	struct muster_ckpt_plan plan = { sizeof plan, dir, &tensor, 1, 2, 0, SAVE_SECONDS };
-	int i, status = MUSTER_OK;
+	struct muster_tensor tensor = { "ring.state", "I64", 1, { 0 }, state };
+	struct muster_ckpt_plan plan = { sizeof plan, dir, &tensor, 1, 2, 0, 0 };
 	int64_t step;
 	rank = muster_rank(muster);
-	size = muster_world_size(muster);
-	words = calloc((size_t)size, sizeof *words);
-	tensor.shape[0] = size + 1;
-	tensor.data = state = calloc((size_t)size + 1, sizeof *state);
-	if (!words || !state)
-		return muster_agree(muster, MUSTER_FAULT, "no memory", 0); /* which all ranks hear, and return */
-	for (i = 1; i <= size; i++)
+	tensor.shape[0] = 1 + (size = muster_world_size(muster));
+	if (size > RANKS)
+		return muster_agree(muster, MUSTER_USAGE, "too many ranks", 0);
+	for (int i = 1; i <= size; i++)
 		state[i] = i;
-	if (rank == 0 && (status = muster_ckpt_open(muster, &plan, &ckpt)) == MUSTER_OK)
-		status = muster_ckpt_load(ckpt, &step);
-	if ((status = muster_agree(muster, status, NULL, 0)) == MUSTER_OK)
-		status = muster_broadcast(muster, 0, state, (size_t)tensor.shape[0] * sizeof *state, 0);
-	if (rank == 0 && status == MUSTER_OK)
-		printf("ring: attempt %d: %d ranks begin behind step %lld\n", muster_attempt(muster), size, (long long)state[0]);
-	return status;
+	return muster_ckpt_resume(muster, &plan, 0, &ckpt, &step);
 }
 
 /* Until the last step, or the one in which the first rank has heard of a notice: all stop behind the same one. */
-static int run(int64_t steps, int *notice)
+static int run(int64_t steps)
 {
-	int i, status;
-	while (state[0] < steps && !*notice) {
-		struct pollfd work = { muster_notice_fd(), POLLIN, 0 }; /* a notice cuts the pause short */
-		struct word mine = { state[1 + rank], 0 };
-		poll(&work, 1, PAUSE_MS);
-		mine.notice = muster_notice();
-		if ((status = exchange(mine)))
+	int i, status, stop = 0;
+	if (rank == 0)
+		printf("ring: attempt %d: %d ranks begin behind step %lld\n", muster_attempt(muster), size, (long long)state[0]);
+	while (state[0] < steps && !stop) {
+		struct pollfd notice = { muster_notice_fd(), POLLIN, 0 };
+		poll(&notice, 1, 50); /* ms: a step's work, which a notice cuts short */
+		const struct word mine = { state[1 + rank], muster_notice() };
+		if ((status = exchange(&mine)))
 			return status;
 		for (i = 0; i < size; i++) {
 			state[1 + i] = (words[i].number + words[(i + size - 1) % size].number) % MODULUS;
-			*notice = *notice ? *notice : (int)words[i].notice;
+			stop |= words[i].notice != 0;
 		}
 		if (++state[0] % SAVE_EVERY == 0 && muster_ckpt_save(ckpt, state[0], NAN))
 			fprintf(stderr, "ring: %s\n", muster_error()); /* the next one may succeed */
 	}
-	if (rank == 0)
-		printf("ring: after step %lld:", (long long)state[0]);
-	for (i = 0; i < size && rank == 0; i++)
-		printf(i + 1 < size ? " %lld" : " %lld\n", (long long)state[1 + i]);
-	if ((status = muster_ckpt_save(ckpt, state[0], NAN)) || (status = muster_ckpt_wait(ckpt, state[0], 0)))
-		return status;
-	return *notice ? MUSTER_REQUEUE : MUSTER_OK;
+	for (i = 0; i <= size && rank == 0; i++)
+		printf(i == 0 ? "ring: after step %lld:" : i < size ? " %lld" : " %lld\n", (long long)state[i]);
+	status = muster_ckpt_save(ckpt, state[0], NAN);
+	return status || state[0] >= steps ? status : MUSTER_REQUEUE;
 }
 
 int main(int argc, char **argv)
 {
-	int status, notice = 0;
-	if (argc != 3) {
-		fprintf(stderr, "usage: ring STEPS CHECKPOINT-DIRECTORY\n");
-		return MUSTER_USAGE;
-	}
+	int status = MUSTER_USAGE;
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
-	if ((status = muster_notice_begin()) == MUSTER_OK && (status = muster_open(&muster, 60)) == MUSTER_OK
+	if (argc == 3 && (status = muster_notice_begin()) == MUSTER_OK && (status = muster_open(&muster, 60)) == MUSTER_OK
 		&& (status = begin(argv[2])) == MUSTER_OK)
-		status = run(atoll(argv[1]), &notice);
+		status = run(atoll(argv[1]));
+	status = muster_end(muster, ckpt, comm, status, 60); /* waits for the last save, and for all ranks */
 	if (status != MUSTER_OK && status != MUSTER_REQUEUE)
-		fprintf(stderr, "ring: %s\n", muster_error());
-	muster_ckpt_close(ckpt, status, notice ? muster_notice_name(notice) : status ? muster_error() : "finished");
-	/* Nobody leaves before, since the first bad exit status ends the whole job step. */
-	if (muster && status != MUSTER_LOST)
-		status = muster_agree(muster, status, NULL, 2 * SAVE_SECONDS);
-	muster_nccl_end(muster, comm, status == MUSTER_OK || status == MUSTER_REQUEUE, 0);
-	muster_close(muster, status != MUSTER_LOST);
+		fprintf(stderr, "ring: %s\n", argc == 3 ? muster_error() : "usage: ring STEPS CHECKPOINT-DIRECTORY");
 	return status;
 }
