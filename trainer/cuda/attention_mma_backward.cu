@@ -146,8 +146,8 @@ template <class S> __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_query
 	store_rows<D, M>(dqkv + head.qkv, 3 * C, results, factors, row, shape);
 }
 
-/* What belongs to the queries of one tile: -lse in powers of two, where no weight comes from a query that is not there,
- * and the row sums. A thread fetches one number at most. */
+/* What belongs to the queries of one tile: -lse in powers of two, and the row sums. 0 where there is no query: its q and dy
+ * are 0, so any weight will do. A thread fetches one number at most. */
 template <int TILE> struct query_numbers {
 	float lse[TILE], sums[TILE];
 };
@@ -158,7 +158,7 @@ template <int TILE> __device__ __forceinline__ float fetch_number(const float *l
 	static_assert(2 * TILE <= MMA_THREADS, "a thread fetches one number at most");
 	int at = tile * TILE + (int)threadIdx.x % TILE;
 	if ((int)threadIdx.x < TILE)
-		return at < shape.T ? -LOG2_E * lse[at] : -INFINITY;
+		return at < shape.T ? -LOG2_E * lse[at] : 0.0f;
 	return (int)threadIdx.x < 2 * TILE && at < shape.T ? sums[at] : 0.0f;
 }
 
