@@ -65,6 +65,25 @@ may() {
         grep -vE '^launch/nccl_|^trainer/comm_nccl')" = "" ]
 }
 
+# What the host's compiler would not understand, or would understand otherwise than nvcc.
+@test "kernels use CUDA through what the shim has, too" {
+    cd "$MUSTER_TOP"
+    run grep -nE '<<<|__shared__|__launch_bounds__|\<asm\>|# *include <(cuda|mma|coop)' trainer/cuda/*.cu tests/shim/*.cu
+    echo "$output"
+    [ -z "$output" ]
+    for kernel in trainer/cuda/*.cu; do grep -q "$kernel" trainer/trainer.mk || { echo "$kernel is not built" && return 1; }; done
+    # No sum may depend on an order.
+    cat >"$BATS_TEST_TMPDIR/sum.cu" <<<'#include "trainer/cuda/launch.h"
+        void integers(unsigned int *p) { atomicAdd(p, 1u); }
+        #ifdef FLOATS
+        void floats(float *p) { atomicAdd(p, 1.0f); }
+        #endif'
+    c++ -std=c++17 -x c++ -fsyntax-only -I. -Itests/shim "$BATS_TEST_TMPDIR/sum.cu"
+    run c++ -std=c++17 -x c++ -fsyntax-only -DFLOATS -I. -Itests/shim "$BATS_TEST_TMPDIR/sum.cu"
+    [ "$status" -ne 0 ]
+    [[ $output = *"no sum may depend on its order"* ]]
+}
+
 # Of "a && b" and "! a" bash hears a failing a only where that is the last word of a test or a function.
 @test "no condition in the middle of a test goes unheard" {
     cd "$MUSTER_TOP"

@@ -313,7 +313,8 @@ SHIM_CXXFLAGS = -std=c++17 -Wno-unused-parameter -Wno-unknown-pragmas -ffp-contr
 	$(AM_V_CXX)$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) -I$(top_srcdir)/tests/shim $(CPPFLAGS) $(AM_CXXFLAGS) $(SHIM_CXXFLAGS) \
 		$(CXXFLAGS) -MMD -MF $@.d -x c++ -c -o $@ $<
 -include $(cuda_sources:.cu=.o.d) $(cuda_sources:.cu=.host.o.d) tests/shim/samples.host.o.d \
-	tests/shim/ptx_samples.host.o.d tests/shim/ptx_samples.o.d
+	tests/shim/samples.o.d tests/shim/ptx_samples.host.o.d tests/shim/ptx_samples.o.d
+CLEANFILES += $(cuda_sources:.cu=.o.d) $(cuda_sources:.cu=.host.o.d) tests/shim/*.o.d
 unit_tests += tests/unit/test_cuda_shim
 tests_unit_test_cuda_shim_LDADD = tests/shim/samples.host.o $(shim_LIBS)
 EXTRA_DIST += tests/shim/samples.cu tests/shim/samples.h
@@ -322,7 +323,8 @@ tests_tools_kernel_fault_LDADD = tests/shim/samples.host.o libcudashim.a -lstdc+
 # All that runs kernels on the host.
 shim:
 	@$(MAKE) $(AM_MAKEFLAGS) tests/tools/kernel_fault `for t in $(unit_tests); do case $$t in */test_cuda_*) echo $$t;; esac; done`
-.PHONY: shim
+unit_tests += tests/unit/test_cuda_samples
+tests_unit_test_cuda_samples_LDADD = tests/shim/samples.host.o $(shim_LIBS)
 unit_tests += tests/unit/test_cuda_ptx
 tests_unit_test_cuda_ptx_LDADD = tests/shim/ptx_samples.host.o $(shim_LIBS)
 EXTRA_DIST += tests/shim/ptx_samples.cu tests/shim/ptx_samples.h
@@ -342,6 +344,9 @@ gpu_LIBS = libcudagpu.a $(cuda_kernels) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_gpu_add
 tests_unit_test_gpu_add_SOURCES = tests/unit/test_cuda_add.c
 tests_unit_test_gpu_add_LDADD = $(gpu_LIBS)
+unit_tests += tests/unit/test_gpu_samples
+tests_unit_test_gpu_samples_SOURCES = tests/unit/test_cuda_samples.c
+tests_unit_test_gpu_samples_LDADD = tests/shim/samples.o $(gpu_LIBS)
 unit_tests += tests/unit/test_gpu_ptx
 tests_unit_test_gpu_ptx_SOURCES = tests/unit/test_cuda_ptx.c
 tests_unit_test_gpu_ptx_LDADD = tests/shim/ptx_samples.o $(gpu_LIBS)
@@ -481,7 +486,7 @@ EXTRA_DIST += tests/lib/tsan-gloo.txt tests/lib/tap-skip.sh tests/tokens.bats te
 FUZZ_SECONDS = 20
 fuzz:
 	$(top_srcdir)/tests/fuzz/run.sh $(FUZZ_SECONDS)
-.PHONY: fuzz
+.PHONY: fuzz shim
 EXTRA_DIST += tests/sanitize.bats tests/hardening.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c \
 	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_gathering.c tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c \

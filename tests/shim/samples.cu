@@ -232,12 +232,24 @@ int sample_past_end(float *out, const float *in, unsigned int threads)
 	return LAUNCH(past_end, 1, threads, 0, NULL, out, in);
 }
 
+__global__ void far(float *out, bool narrow)
+{
+	unsigned int low = blockIdx.x * blockDim.x + threadIdx.x;
+	size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+	out[narrow ? low : i] = 1;
+}
+
+int sample_far(float *out, size_t count, bool narrow)
+{
+	return LAUNCH(far, (unsigned int)(count / 256), 256, 0, NULL, out, narrow);
+}
+
 __global__ void much_shared()
 {
 	SHARED(double, most, 48 * 1024 / sizeof(double));
 	SHARED_DYNAMIC(char, more);
 	most[threadIdx.x] = 0;
-	more[threadIdx.x] = 0;
+	more[threadIdx.x] = (char)most[threadIdx.x];
 }
 
 int sample_too_much_shared(size_t dynamic_bytes) { return LAUNCH(much_shared, 1, 1, dynamic_bytes, NULL); }

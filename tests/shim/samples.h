@@ -48,6 +48,8 @@ int sample_unwritten(float *out, unsigned int threads);
 int sample_shared_past_end(float *out, unsigned int threads);
 /* out[i] = in[i + 1]: past the end of in[threads]. */
 int sample_past_end(float *out, const float *in, unsigned int threads);
+/* out[i] = 1 for i < count, a multiple of 256; `narrow`: with a number of 32 bits. */
+int sample_far(float *out, size_t count, bool narrow);
 /* More shared memory than there is. */
 int sample_too_much_shared(size_t dynamic_bytes);
 
