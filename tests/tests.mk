@@ -358,6 +358,17 @@ tests_unit_test_gpu_cross_entropy_SOURCES = tests/unit/test_cuda_cross_entropy.c
 tests_unit_test_gpu_cross_entropy_LDADD = $(gpu_LIBS)
 endif
 
+# One op each, with the CPU's as the reference.
+kernel_fixture = tests/unit/kernel_fixture.c tests/unit/kernel_fixture.h tests/unit/ops_fixture.c tests/unit/ops_fixture.h
+unit_tests += tests/unit/test_cuda_norm
+tests_unit_test_cuda_norm_SOURCES = tests/unit/test_cuda_norm.c $(kernel_fixture)
+tests_unit_test_cuda_norm_LDADD = $(shim_LIBS) $(trainer_LIBS)
+if HAVE_CUDA
+unit_tests += tests/unit/test_gpu_norm
+tests_unit_test_gpu_norm_SOURCES = tests/unit/test_cuda_norm.c $(kernel_fixture)
+tests_unit_test_gpu_norm_LDADD = $(gpu_LIBS) $(trainer_LIBS)
+endif
+
 unit_tests += tests/unit/test_cuda_check
 tests_unit_test_cuda_check_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_cuda_check_LDADD = $(cuda_host) libcommon.la $(CMOCKA_LIBS)
