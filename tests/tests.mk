@@ -363,10 +363,16 @@ kernel_fixture = tests/unit/kernel_fixture.c tests/unit/kernel_fixture.h tests/u
 unit_tests += tests/unit/test_cuda_norm
 tests_unit_test_cuda_norm_SOURCES = tests/unit/test_cuda_norm.c $(kernel_fixture)
 tests_unit_test_cuda_norm_LDADD = $(shim_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_cuda_column_sums
+tests_unit_test_cuda_column_sums_SOURCES = tests/unit/test_cuda_column_sums.c $(kernel_fixture)
+tests_unit_test_cuda_column_sums_LDADD = $(shim_LIBS) $(trainer_LIBS)
 if HAVE_CUDA
 unit_tests += tests/unit/test_gpu_norm
 tests_unit_test_gpu_norm_SOURCES = tests/unit/test_cuda_norm.c $(kernel_fixture)
 tests_unit_test_gpu_norm_LDADD = $(gpu_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_gpu_column_sums
+tests_unit_test_gpu_column_sums_SOURCES = tests/unit/test_cuda_column_sums.c $(kernel_fixture)
+tests_unit_test_gpu_column_sums_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 endif
 
 unit_tests += tests/unit/test_cuda_check
