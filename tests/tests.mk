@@ -366,6 +366,12 @@ tests_unit_test_cuda_norm_LDADD = $(shim_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_cuda_column_sums
 tests_unit_test_cuda_column_sums_SOURCES = tests/unit/test_cuda_column_sums.c $(kernel_fixture)
 tests_unit_test_cuda_column_sums_LDADD = $(shim_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_cuda_square_sums
+tests_unit_test_cuda_square_sums_SOURCES = tests/unit/test_cuda_square_sums.c $(kernel_fixture)
+tests_unit_test_cuda_square_sums_LDADD = $(shim_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_cuda_adamw
+tests_unit_test_cuda_adamw_SOURCES = tests/unit/test_cuda_adamw.c $(kernel_fixture)
+tests_unit_test_cuda_adamw_LDADD = $(shim_LIBS) $(trainer_LIBS)
 if HAVE_CUDA
 unit_tests += tests/unit/test_gpu_norm
 tests_unit_test_gpu_norm_SOURCES = tests/unit/test_cuda_norm.c $(kernel_fixture)
@@ -373,6 +379,12 @@ tests_unit_test_gpu_norm_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_gpu_column_sums
 tests_unit_test_gpu_column_sums_SOURCES = tests/unit/test_cuda_column_sums.c $(kernel_fixture)
 tests_unit_test_gpu_column_sums_LDADD = $(gpu_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_gpu_square_sums
+tests_unit_test_gpu_square_sums_SOURCES = tests/unit/test_cuda_square_sums.c $(kernel_fixture)
+tests_unit_test_gpu_square_sums_LDADD = $(gpu_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_gpu_adamw
+tests_unit_test_gpu_adamw_SOURCES = tests/unit/test_cuda_adamw.c $(kernel_fixture)
+tests_unit_test_gpu_adamw_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 endif
 
 unit_tests += tests/unit/test_cuda_check
