@@ -372,6 +372,9 @@ tests_unit_test_cuda_square_sums_LDADD = $(shim_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_cuda_adamw
 tests_unit_test_cuda_adamw_SOURCES = tests/unit/test_cuda_adamw.c $(kernel_fixture)
 tests_unit_test_cuda_adamw_LDADD = $(shim_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_cuda_combine
+tests_unit_test_cuda_combine_SOURCES = tests/unit/test_cuda_combine.c $(kernel_fixture)
+tests_unit_test_cuda_combine_LDADD = $(shim_LIBS) $(trainer_LIBS)
 if HAVE_CUDA
 unit_tests += tests/unit/test_gpu_norm
 tests_unit_test_gpu_norm_SOURCES = tests/unit/test_cuda_norm.c $(kernel_fixture)
@@ -385,6 +388,9 @@ tests_unit_test_gpu_square_sums_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_gpu_adamw
 tests_unit_test_gpu_adamw_SOURCES = tests/unit/test_cuda_adamw.c $(kernel_fixture)
 tests_unit_test_gpu_adamw_LDADD = $(gpu_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_gpu_combine
+tests_unit_test_gpu_combine_SOURCES = tests/unit/test_cuda_combine.c $(kernel_fixture)
+tests_unit_test_gpu_combine_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 endif
 
 unit_tests += tests/unit/test_cuda_check

@@ -86,3 +86,34 @@ void tree_combine(int slots, int world, tree_add *add, void *arg)
 			tree_counter_push(&counter, pieces[i], number++, add, arg);
 	}
 }
+
+struct merge_count {
+	int *merges;
+	int most, number;
+};
+
+static void count_merge(void *arg, int left, int right)
+{
+	const struct merge_count *count = arg;
+	(void)left, (void)right;
+	if (count->number < count->most)
+		count->merges[count->number]++;
+}
+
+int tree_merges(int slots, int world, int *merges, int most)
+{
+	struct tree_counter counter = { .slots = slots };
+	struct merge_count count = { merges, most, 0 };
+
+	for (int rank = 0; rank < world; rank++) {
+		struct tree_node pieces[TREE_PIECES_MAX];
+		int of_rank = tree_pieces(slots, world, rank, pieces);
+
+		for (int i = 0; i < of_rank; i++, count.number++) {
+			if (count.number < most)
+				merges[count.number] = 0;
+			tree_counter_push(&counter, pieces[i], count.number, count_merge, &count);
+		}
+	}
+	return count.number;
+}

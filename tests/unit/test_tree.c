@@ -129,6 +129,40 @@ static void test_combine_is_the_tree(void **state)
 	}
 }
 
+struct additions {
+	int left[SLOTS], right[SLOTS], count;
+};
+
+static void note(void *arg, int left, int right)
+{
+	struct additions *a = arg;
+	a->left[a->count] = left;
+	a->right[a->count++] = right;
+}
+
+/* A stack that is told how many to merge makes the same additions in the same order. */
+static void test_merges_are_the_additions(void **state)
+{
+	for (int slots = 1; slots <= SLOTS; slots++)
+		for (int world = 1; world <= slots; world++) {
+			struct additions expected = { 0 };
+			int merges[SLOTS], stack[SLOTS], depth = 0, at = 0;
+			int pieces = tree_merges(slots, world, merges, SLOTS);
+
+			tree_combine(slots, world, note, &expected);
+			assert_int_equal(tree_merges(slots, world, NULL, 0), pieces);
+			for (int n = 0; n < pieces; n++) {
+				stack[depth++] = n;
+				for (int k = 0; k < merges[n]; k++, depth--, at++) {
+					assert_int_equal(stack[depth - 1], expected.right[at]);
+					assert_int_equal(stack[depth - 2], expected.left[at]);
+				}
+			}
+			assert_int_equal(at, expected.count);
+			assert_int_equal(depth, 1);
+		}
+}
+
 /* A power of two of slots a rank, out of a power of two: one piece each, the bytes of a ring. */
 static void test_one_piece_where_it_divides(void **state)
 {
@@ -168,6 +202,7 @@ int main(void)
 		cmocka_unit_test(test_slots_are_contiguous),
 		cmocka_unit_test(test_pieces_are_maximal),
 		cmocka_unit_test(test_combine_is_the_tree),
+		cmocka_unit_test(test_merges_are_the_additions),
 		cmocka_unit_test(test_one_piece_where_it_divides),
 		cmocka_unit_test(test_largest_fits),
 	};
