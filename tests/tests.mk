@@ -375,6 +375,9 @@ tests_unit_test_cuda_adamw_LDADD = $(shim_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_cuda_combine
 tests_unit_test_cuda_combine_SOURCES = tests/unit/test_cuda_combine.c $(kernel_fixture)
 tests_unit_test_cuda_combine_LDADD = $(shim_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_cuda_embedding
+tests_unit_test_cuda_embedding_SOURCES = tests/unit/test_cuda_embedding.c $(kernel_fixture)
+tests_unit_test_cuda_embedding_LDADD = $(shim_LIBS) $(trainer_LIBS)
 if HAVE_CUDA
 unit_tests += tests/unit/test_gpu_norm
 tests_unit_test_gpu_norm_SOURCES = tests/unit/test_cuda_norm.c $(kernel_fixture)
@@ -391,6 +394,9 @@ tests_unit_test_gpu_adamw_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_gpu_combine
 tests_unit_test_gpu_combine_SOURCES = tests/unit/test_cuda_combine.c $(kernel_fixture)
 tests_unit_test_gpu_combine_LDADD = $(gpu_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_gpu_embedding
+tests_unit_test_gpu_embedding_SOURCES = tests/unit/test_cuda_embedding.c $(kernel_fixture)
+tests_unit_test_gpu_embedding_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 endif
 
 unit_tests += tests/unit/test_cuda_check
