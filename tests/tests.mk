@@ -378,6 +378,12 @@ tests_unit_test_cuda_combine_LDADD = $(shim_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_cuda_embedding
 tests_unit_test_cuda_embedding_SOURCES = tests/unit/test_cuda_embedding.c $(kernel_fixture)
 tests_unit_test_cuda_embedding_LDADD = $(shim_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_cuda_elements
+tests_unit_test_cuda_elements_SOURCES = tests/unit/test_cuda_elements.c $(kernel_fixture)
+tests_unit_test_cuda_elements_LDADD = $(shim_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_cuda_batchnorm
+tests_unit_test_cuda_batchnorm_SOURCES = tests/unit/test_cuda_batchnorm.c $(kernel_fixture)
+tests_unit_test_cuda_batchnorm_LDADD = $(shim_LIBS) $(trainer_LIBS)
 if HAVE_CUDA
 unit_tests += tests/unit/test_gpu_norm
 tests_unit_test_gpu_norm_SOURCES = tests/unit/test_cuda_norm.c $(kernel_fixture)
@@ -397,6 +403,12 @@ tests_unit_test_gpu_combine_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 unit_tests += tests/unit/test_gpu_embedding
 tests_unit_test_gpu_embedding_SOURCES = tests/unit/test_cuda_embedding.c $(kernel_fixture)
 tests_unit_test_gpu_embedding_LDADD = $(gpu_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_gpu_elements
+tests_unit_test_gpu_elements_SOURCES = tests/unit/test_cuda_elements.c $(kernel_fixture)
+tests_unit_test_gpu_elements_LDADD = $(gpu_LIBS) $(trainer_LIBS)
+unit_tests += tests/unit/test_gpu_batchnorm
+tests_unit_test_gpu_batchnorm_SOURCES = tests/unit/test_cuda_batchnorm.c $(kernel_fixture)
+tests_unit_test_gpu_batchnorm_LDADD = $(gpu_LIBS) $(trainer_LIBS)
 endif
 
 unit_tests += tests/unit/test_cuda_check
