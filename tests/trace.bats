@@ -88,7 +88,7 @@ for mode in "none", "replay":
 compute = [e for e in spans["none"] if e["name"].startswith("backward of layer")]
 ready = collections.Counter((e["pid"], e["args"]["step"], e["name"]) for e in spans["none"] if e["name"].startswith("ready: bucket"))
 steps, buckets = range(1, 5), {name.split()[-1] for _, _, name in ready}
-assert len(buckets) > 2 and len(compute) == 2 * 4 * 4 * 4, (buckets, len(compute))
+assert len(buckets) > 2 and len(compute) == 2 * 4 * 4 * (2 + 2 * 4), (buckets, len(compute))
 assert all(ready[rank, step, f"ready: bucket {k}"] == 1 for rank in (0, 1) for step in steps for k in buckets), ready
 moved = {e["name"] for e in spans["none"] if e["tid"] == 1 and e["args"].get("bytes") and "bucket" in e["name"]}
 assert not moved, moved

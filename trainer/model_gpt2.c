@@ -14,6 +14,10 @@
 #define WIDTH_LIMIT (1 << 18)
 #define COUNT_LIMIT (1 << 24)
 
+/* What of a block becomes ready together in the backward pass, in this order; a forward pass needs the last one first. So a part
+ * travels while the next one is computed. */
+enum part { MLP_PROJ, FC_AND_NORM, ATTN_PROJ, ATTN_AND_NORM, PARTS };
+
 /* Offsets of a block's tensors in every arena. */
 struct block_tensors {
 	size_t ln_1_weight, ln_1_bias, c_attn_weight, c_attn_bias, attn_proj_weight, attn_proj_bias;
@@ -62,6 +66,17 @@ static struct extent extent_of(const struct model *model, const struct batch *ba
 		.M = batch->samples * batch->positions, .V = c->vocabulary };
 }
 
+/* tensor.layer of a block's part: the last norm is 0, and block 0's last part stands in front of the embeddings. */
+static int layer_of(const struct model *model, int block, enum part part)
+{
+	return 1 + (model->config.layers - 1 - block) * PARTS + (int)part;
+}
+
+static int embeddings_layer(const struct model *model)
+{
+	return 1 + model->config.layers * PARTS;
+}
+
 static int check(const struct model_config *c, struct err *err)
 {
 	if (model_check("--layers", c->layers, 1000, err) < 0 || model_check("--width", c->width, WIDTH_LIMIT, err) < 0
@@ -93,7 +108,7 @@ static int add_matrix(struct model *model, int layer, double std, int rows, int 
 }
 
 /* The rows of a block, last part first. */
-static int add_block(struct model *model, int index, int layer, struct err *err)
+static int add_block(struct model *model, int index, struct err *err)
 {
 	struct block_tensors *t = &((struct gpt2 *)model->kind)->tensors[index];
 	const int C = model->config.width;
@@ -101,31 +116,33 @@ static int add_block(struct model *model, int index, int layer, struct err *err)
 	const double residual_std = INIT_STD / sqrt(2.0 * model->config.layers);
 	char prefix[40];
 	snprintf(prefix, sizeof prefix, "transformer.h.%d.", index);
-#define MATRIX(field, std, rows, columns, name) \
-	add_matrix(model, layer, std, rows, columns, &t->field, err, prefix, name) < 0
-#define VECTOR(field, init, count, name) add_vector(model, layer, init, count, &t->field, err, prefix, name) < 0
-	if (MATRIX(mlp_proj_weight, residual_std, 4 * C, C, "mlp.c_proj.weight")
-		|| VECTOR(mlp_proj_bias, TENSOR_ZERO, C, "mlp.c_proj.bias")
-		|| MATRIX(c_fc_weight, INIT_STD, C, 4 * C, "mlp.c_fc.weight")
-		|| VECTOR(c_fc_bias, TENSOR_ZERO, 4 * C, "mlp.c_fc.bias")
-		|| VECTOR(ln_2_weight, TENSOR_ONE, C, "ln_2.weight")
-		|| VECTOR(ln_2_bias, TENSOR_ZERO, C, "ln_2.bias")
-		|| MATRIX(attn_proj_weight, residual_std, C, C, "attn.c_proj.weight")
-		|| VECTOR(attn_proj_bias, TENSOR_ZERO, C, "attn.c_proj.bias")
-		|| MATRIX(c_attn_weight, INIT_STD, C, 3 * C, "attn.c_attn.weight")
-		|| VECTOR(c_attn_bias, TENSOR_ZERO, 3 * C, "attn.c_attn.bias")
-		|| VECTOR(ln_1_weight, TENSOR_ONE, C, "ln_1.weight")
-		|| VECTOR(ln_1_bias, TENSOR_ZERO, C, "ln_1.bias"))
+#define MATRIX(part, field, std, rows, columns, name) \
+	add_matrix(model, layer_of(model, index, part), std, rows, columns, &t->field, err, prefix, name) < 0
+#define VECTOR(part, field, init, count, name) \
+	add_vector(model, layer_of(model, index, part), init, count, &t->field, err, prefix, name) < 0
+	if (MATRIX(MLP_PROJ, mlp_proj_weight, residual_std, 4 * C, C, "mlp.c_proj.weight")
+		|| VECTOR(MLP_PROJ, mlp_proj_bias, TENSOR_ZERO, C, "mlp.c_proj.bias")
+		|| MATRIX(FC_AND_NORM, c_fc_weight, INIT_STD, C, 4 * C, "mlp.c_fc.weight")
+		|| VECTOR(FC_AND_NORM, c_fc_bias, TENSOR_ZERO, 4 * C, "mlp.c_fc.bias")
+		|| VECTOR(FC_AND_NORM, ln_2_weight, TENSOR_ONE, C, "ln_2.weight")
+		|| VECTOR(FC_AND_NORM, ln_2_bias, TENSOR_ZERO, C, "ln_2.bias")
+		|| MATRIX(ATTN_PROJ, attn_proj_weight, residual_std, C, C, "attn.c_proj.weight")
+		|| VECTOR(ATTN_PROJ, attn_proj_bias, TENSOR_ZERO, C, "attn.c_proj.bias")
+		|| MATRIX(ATTN_AND_NORM, c_attn_weight, INIT_STD, C, 3 * C, "attn.c_attn.weight")
+		|| VECTOR(ATTN_AND_NORM, c_attn_bias, TENSOR_ZERO, 3 * C, "attn.c_attn.bias")
+		|| VECTOR(ATTN_AND_NORM, ln_1_weight, TENSOR_ONE, C, "ln_1.weight")
+		|| VECTOR(ATTN_AND_NORM, ln_1_bias, TENSOR_ZERO, C, "ln_1.bias"))
 		return -1;
 #undef MATRIX
 #undef VECTOR
 	return 0;
 }
 
-static int add_embeddings(struct model *model, int layer, struct err *err)
+static int add_embeddings(struct model *model, struct err *err)
 {
 	struct gpt2 *g = model->kind;
 	const struct model_config *c = &model->config;
+	const int layer = embeddings_layer(model);
 	const int64_t rows = OPS_VOCABULARY_ROWS((int64_t)c->vocabulary);
 	const struct tensor wte = { .name = "transformer.wte.weight", .dims = 2, .shape = { c->vocabulary, c->width },
 		.padded = { rows, c->width }, .decay = true, .layer = layer, .init = TENSOR_NORMAL, .init_std = INIT_STD };
@@ -156,9 +173,9 @@ static int build(struct model *model, struct err *err)
 		|| add_vector(model, 0, TENSOR_ZERO, c->width, &g->ln_f_bias, err, "transformer.", "ln_f.bias") < 0)
 		return -1;
 	for (int i = c->layers - 1; i >= 0; i--)
-		if (add_block(model, i, c->layers - i, err) < 0)
+		if (add_block(model, i, err) < 0)
 			return -1;
-	return add_embeddings(model, c->layers + 1, err);
+	return add_embeddings(model, err);
 }
 
 static void shapes(const struct model *model, int batch, struct ops_shapes *shapes)
@@ -208,7 +225,7 @@ static void norm_forward(struct model *model, struct norm *norm, float *sum, con
 		model_weight(model, weight), model_weight(model, bias), e->M, e->C);
 }
 
-/* From b->ln_1 to g->part, what the block's MLP adds to b->middle. */
+/* From b->ln_1 to g->part, what the block's MLP adds to b->middle. The gate lets each part in by itself. */
 static void block_forward(struct model *model, int index, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
@@ -219,11 +236,14 @@ static void block_forward(struct model *model, int index, const struct extent *e
 	ops->linear(ops, b->qkv, b->ln_1.y, model_weight(model, t->c_attn_weight), model_weight(model, t->c_attn_bias), e->M, C,
 		3 * C);
 	ops->attention(ops, b->attended, b->lse, b->qkv, e->B, e->T, C, e->H);
+	model_need(model, layer_of(model, index, ATTN_PROJ));
 	ops->linear(ops, g->part, b->attended, model_weight(model, t->attn_proj_weight), model_weight(model, t->attn_proj_bias),
 		e->M, C, C);
+	model_need(model, layer_of(model, index, FC_AND_NORM));
 	norm_forward(model, &b->ln_2, b->middle, b->input, g->part, t->ln_2_weight, t->ln_2_bias, e);
 	ops->linear_gelu(ops, b->hidden, b->pre, b->ln_2.y, model_weight(model, t->c_fc_weight), model_weight(model, t->c_fc_bias),
 		e->M, C, 4 * C);
+	model_need(model, layer_of(model, index, MLP_PROJ));
 	ops->linear(ops, g->part, b->hidden, model_weight(model, t->mlp_proj_weight), model_weight(model, t->mlp_proj_bias),
 		e->M, 4 * C, C);
 }
@@ -234,17 +254,17 @@ static void forward(struct model *model, const struct batch *batch, const struct
 	struct gpt2 *g = model->kind;
 	struct block *first = &g->blocks[0];
 	const int layers = model->config.layers;
-	model_need(model, layers + 1); /* for the head, too */
+	model_need(model, embeddings_layer(model)); /* for the head, too */
 	model->ops->embedding(model->ops, first->input, batch->tokens, model_weight(model, g->wte),
 		model_weight(model, g->wpe), e->B, e->T, e->C);
-	model_need(model, layers);
+	model_need(model, layer_of(model, 0, ATTN_AND_NORM));
 	norm_forward(model, &first->ln_1, first->input, first->input, NULL, g->tensors[0].ln_1_weight,
 		g->tensors[0].ln_1_bias, e);
 	block_forward(model, 0, e);
 	for (int i = 1; i < layers; i++) {
 		struct block *b = &g->blocks[i];
 		const struct block_tensors *t = &g->tensors[i];
-		model_need(model, layers - i);
+		model_need(model, layer_of(model, i, ATTN_AND_NORM));
 		norm_forward(model, &b->ln_1, b->input, b[-1].middle, g->part, t->ln_1_weight, t->ln_1_bias, e);
 		block_forward(model, i, e);
 	}
@@ -262,6 +282,12 @@ static void norm_backward(struct model *model, const struct model_pass *pass, co
 		model_weight(model, weight), norm->mean, norm->rstd, e->M, e->C, accumulate_dx, pass->accumulate);
 }
 
+static void tell_ready(const struct model_pass *pass, int layer)
+{
+	if (pass->ready)
+		pass->ready(pass->arg, layer);
+}
+
 /* g->dresidual: from the gradient of the block's output to that of b->middle. */
 static void mlp_backward(struct model *model, int index, const struct model_pass *pass, const struct extent *e)
 {
@@ -273,12 +299,14 @@ static void mlp_backward(struct model *model, int index, const struct model_pass
 	const int M = e->M, C = e->C;
 	ops->linear_backward_weight(ops, grads + t->mlp_proj_weight, grads + t->mlp_proj_bias, b->hidden, g->dresidual,
 		M, 4 * C, C, pass->accumulate);
+	tell_ready(pass, layer_of(model, index, MLP_PROJ));
 	ops->linear_backward_input_gelu(ops, g->dwide, g->dresidual, model_weight(model, t->mlp_proj_weight), b->pre,
 		M, 4 * C, C);
 	ops->linear_backward_weight(ops, grads + t->c_fc_weight, grads + t->c_fc_bias, b->ln_2.y, g->dwide, M, C, 4 * C,
 		pass->accumulate);
 	ops->linear_backward_input(ops, g->part, g->dwide, model_weight(model, t->c_fc_weight), M, C, 4 * C);
 	norm_backward(model, pass, &b->ln_2, b->middle, t->ln_2_weight, t->ln_2_bias, 1, e);
+	tell_ready(pass, layer_of(model, index, FC_AND_NORM));
 }
 
 /* g->dresidual: from the gradient of b->middle to that of b->input. */
@@ -292,18 +320,14 @@ static void attention_backward(struct model *model, int index, const struct mode
 	const int M = e->M, C = e->C;
 	ops->linear_backward_weight(ops, grads + t->attn_proj_weight, grads + t->attn_proj_bias, b->attended, g->dresidual,
 		M, C, C, pass->accumulate);
+	tell_ready(pass, layer_of(model, index, ATTN_PROJ));
 	ops->linear_backward_input(ops, g->part, g->dresidual, model_weight(model, t->attn_proj_weight), M, C, C);
 	ops->attention_backward(ops, g->dwide, g->part, b->qkv, b->attended, b->lse, e->B, e->T, C, e->H);
 	ops->linear_backward_weight(ops, grads + t->c_attn_weight, grads + t->c_attn_bias, b->ln_1.y, g->dwide, M, C, 3 * C,
 		pass->accumulate);
 	ops->linear_backward_input(ops, g->part, g->dwide, model_weight(model, t->c_attn_weight), M, C, 3 * C);
 	norm_backward(model, pass, &b->ln_1, b->input, t->ln_1_weight, t->ln_1_bias, 1, e);
-}
-
-static void tell_ready(const struct model_pass *pass, int layer)
-{
-	if (pass->ready)
-		pass->ready(pass->arg, layer);
+	tell_ready(pass, layer_of(model, index, ATTN_AND_NORM));
 }
 
 /* wte's gradient has the head's part already, or that one has its own place. */
@@ -323,16 +347,14 @@ static void backward(struct model *model, const struct batch *batch, const struc
 	const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
-	const int layers = model->config.layers;
 	norm_backward(model, pass, &g->ln_f, g->output, g->ln_f_weight, g->ln_f_bias, 0, e);
 	tell_ready(pass, 0);
-	for (int i = layers - 1; i >= 0; i--) {
+	for (int i = model->config.layers - 1; i >= 0; i--) {
 		mlp_backward(model, i, pass, e);
 		attention_backward(model, i, pass, e);
-		tell_ready(pass, layers - i);
 	}
 	embedding_backward(model, batch, pass, e);
-	tell_ready(pass, layers + 1);
+	tell_ready(pass, embeddings_layer(model));
 }
 
 static void run(struct model *model, const struct batch *batch, const struct model_pass *pass)
