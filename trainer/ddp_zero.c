@@ -83,7 +83,7 @@ static void add_parameters(struct ddp *ddp, int *count, int peer, float *arena, 
 		ddp_add_transfer(ddp, count, peer, arena + first, end - first, receive);
 }
 
-/* Every rank's weights of a bucket go to all others. */
+/* Every rank's weights of a bucket go to all others. Nothing is made of them, so the next bucket's begin behind them at once. */
 static comm_ticket spread_bucket(struct ddp *ddp, int number, float *arena)
 {
 	const struct ddp_plan *plan = &ddp->plan;
@@ -101,7 +101,7 @@ static comm_ticket spread_bucket(struct ddp *ddp, int number, float *arena)
 	}
 	comm_place(ddp->comm, ddp->step, number);
 	snprintf(label, sizeof label, "weights of bucket %d of step %" PRIu64, number, ddp->step);
-	return comm_exchange(ddp->comm, label, ddp->transfers, count, NULL, NULL);
+	return comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = count });
 }
 
 void ddp_spread(struct ddp *ddp, float *arena)
