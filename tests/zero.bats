@@ -19,7 +19,7 @@ END
 
 setup() { cd "$BATS_FILE_TMPDIR" || return; }
 
-# In place of small_run's: 600,000 parameters, which are two buckets, or three with --bucket-mb 1. Run by $WRAP where that is set.
+# In place of small_run's: 600,000 parameters, which are three buckets, or two with --bucket-mb 25. Run by $WRAP where that is set.
 train() {
     local dir=$1
     shift
@@ -129,7 +129,7 @@ END
 # most of it, in bytes, in $least and $most.
 share_of() {
     local pid here all=0 whole blocks
-    start_world "$1" "$2" --zero 1 --width 256 --layers 4 --steps 100000 --ckpt-every 0
+    start_world "$1" "$2" --zero 1 --width 256 --layers 4 --bucket-mb 25 --steps 100000 --ckpt-every 0
     wait_log rank0.out '^step .* loss'
     least='' most=''
     whole=$(python3 -c 'import os, sys, glob

@@ -8,6 +8,9 @@
 #include "trainer/ops.h"
 
 #define SEGMENT_ALIGN 64 /* elements */
+#define BUCKETS 16       /* as which gradients should travel, unless these got */
+#define LARGEST_MB 25    /* larger than this, */
+#define RANKS_MB 4       /* or less than a MB for so many ranks */
 
 /* Which arenas are taken while the counter is played. */
 struct player {
@@ -119,6 +122,15 @@ void ddp_plan_clear(struct ddp_plan *plan)
 	free(plan->piece_start);
 	free(plan->piece_after);
 	memset(plan, 0, sizeof *plan);
+}
+
+int ddp_bucket_mb(const struct tensor_table *table, int world)
+{
+	size_t mb = tensor_table_gradients(table) * sizeof(float) / BUCKETS >> 20;
+	size_t least = ((size_t)world + RANKS_MB - 1) / RANKS_MB;
+
+	mb = mb > least ? mb : least;
+	return (int)(mb < LARGEST_MB ? mb : LARGEST_MB);
 }
 
 /* Where the next bucket ends: at most `limit` elements after `first`, at the end of a layer if that is not far back. */

@@ -48,6 +48,10 @@ struct ddp_bucket {
 	const size_t *cuts;  /* [world + 1] where the ranks' segments begin; NULL: even ones */
 };
 
+/* What --bucket-mb is left to itself: a sixteenth of the gradients, so that little is waited for that could have travelled, at most
+ * 25, from where on that gains nothing, and at least a quarter for each rank, since what two ranks exchange of it has its price. */
+int ddp_bucket_mb(const struct tensor_table *table, int world);
+
 /* Cuts an arena of gradients, first to last, but the head's part of a split embedding before all: bucket 0 has at most 1 MiB, the others at most `bytes`. A cut that falls into the second
  * half of a bucket moves back to the end of a layer, if there is one: so the bucket need not wait for the next layer.
  * malloc'ed; NULL when out of memory. */

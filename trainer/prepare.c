@@ -9,8 +9,10 @@
 #include "common/alone.h"
 #include "common/auto.h"
 #include "common/log.h"
+#include "common/opt.h"
 #include "trainer/agree.h"
 #include "trainer/comm_address.h"
+#include "trainer/ddp_plan.h"
 #include "trainer/numerics.h"
 #include "trainer/resume.h"
 #include "trainer/savers.h"
@@ -170,6 +172,8 @@ static int build_model(struct run *run, struct err *err)
 	if (!run->ops || model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0
 		|| model_join(run->model, run->comm, err) < 0)
 		return -1;
+	if (settings->bucket_mb == OPT_AUTO)
+		run->settings.bucket_mb = ddp_bucket_mb(model_tensors(run->model), run->ident.world_size);
 	const struct ddp_config ddp = { .slots = (int)settings->slots, .bucket_bytes = (size_t)settings->bucket_mb << 20,
 		.native = settings->reduction == REDUCTION_NATIVE, .bf16 = settings->grad_dtype == GRAD_BF16,
 		.zero = settings->zero != 0, .comm = (enum ddp_comm)settings->comm };

@@ -122,7 +122,8 @@ static const struct opt table[] = {
 		"pins the instruction set, so that different CPUs give the same bits"),
 	CHOICE("comm", OPT_OPERATION, comm, "real", "real|none|replay", "real: a training; for measuring, none: the same without any "
 		"exchange of gradients, replay: the exchanges alone"),
-	COUNT("bucket-mb", OPT_OPERATION, bucket_mb, "25", 1, 4096, "MB of gradients that are reduced in one collective"),
+	COUNT_OR_AUTO("bucket-mb", OPT_OPERATION, bucket_mb, 1, 4096, "MB of gradients that are reduced in one collective; auto: a "
+		"sixteenth of them, at most 25"),
 	REAL("collective-timeout", OPT_OPERATION, collective_timeout, "600", 0.1, 1e6,
 		"seconds that a rank waits in a collective in which nothing moves, before the run ends with status 69"),
 	COUNT("check-replicas", OPT_OPERATION, check_replicas, "100", 0, 9e15,

@@ -182,11 +182,29 @@ static void test_plan(void **state)
 			}
 }
 
+/* A sixteenth of the gradients, with those of a split head; whole MB, from one for four ranks to 25. */
+static void test_bucket_mb(void **state)
+{
+	static const struct { size_t elements, split; int world, mb; } cases[] = {
+		{ 1, 0, 1, 1 }, { 600000, 0, 4, 1 }, { 600000, 0, 5, 2 }, { 8 << 20, 0, 8, 2 }, { (8 << 20) - 1, 0, 4, 1 },
+		{ 6 << 20, 2 << 20, 1, 2 }, { 124439808, 0, 2, 25 }, { 100 << 20, 0, 2, 25 }, { 96 << 20, 0, 2, 24 },
+		{ 600000, 0, 64, 16 }, { 600000, 0, 8192, 25 }, { (size_t)1 << 40, 0, 3, 25 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		const struct tensor_table table = { .elements = cases[i].elements, .split_count = cases[i].split };
+
+		assert_int_equal(ddp_bucket_mb(&table, cases[i].world), cases[i].mb);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_plan),
+		cmocka_unit_test(test_bucket_mb),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
