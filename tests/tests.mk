@@ -178,6 +178,7 @@ tests_unit_test_site_LDADD = libdoctor.la $(CMOCKA_LIBS)
 # It looks for a symbol in its own file, as in a plugin's.
 tests_unit_test_site_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
 unit_tests += tests/unit/test_check
+tests_unit_test_check_SOURCES = tests/unit/test_check.c tests/unit/check_launch.c tests/unit/check_launch.h
 tests_unit_test_check_LDADD = libdoctor.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_preflight
