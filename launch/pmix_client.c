@@ -182,6 +182,34 @@ int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
 	return 1;
 }
 
+void pmix_client_node(int rank, char *node, size_t size)
+{
+	node[0] = '\0';
+	struct answer *answer = pmix_client_ask((pmix_rank_t)rank, PMIX_HOSTNAME, false, NULL);
+	if (!answer)
+		return;
+	if (answer_wait(answer, deadline_in(1)) == PMIX_SUCCESS && answer->bytes)
+		snprintf(node, size, "%s", answer->bytes);
+	answer_drop(answer);
+}
+
+int pmix_client_put(const char *key, const void *value, size_t size, struct err *err)
+{
+	pmix_value_t packed;
+	char *bytes = pmix_client_copy(value, size);
+	if (!bytes)
+		return err_set(err, "rendezvous: no memory for %zu bytes", size);
+	PMIX_VALUE_CONSTRUCT(&packed);
+	packed.type = PMIX_BYTE_OBJECT;
+	packed.data.bo.bytes = bytes;
+	packed.data.bo.size = size + 1;
+	pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &packed);
+	PMIX_VALUE_DESTRUCT(&packed);
+	if (status != PMIX_SUCCESS)
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key, PMIx_Error_string(status));
+	return 0;
+}
+
 static void *commit_thread(void *arg)
 {
 	answer_give(arg, PMIx_Commit());
@@ -189,7 +217,15 @@ static void *commit_thread(void *arg)
 }
 
 /* PMIx_Commit waits for the server's answer (4.2). */
-pmix_status_t pmix_client_commit(double timeout)
+int pmix_client_publish(const char *key, double timeout, struct err *err)
 {
-	return call(commit_thread, timeout);
+	pmix_status_t status = call(commit_thread, timeout);
+	if (status == PMIX_ERR_TIMEOUT) {
+		pmix_client.lost = true;
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: the PMIx server of this node gave no answer "
+			"within %g s: its slurmstepd, or mpirun's daemon, hangs", key, timeout);
+	}
+	if (status != PMIX_SUCCESS)
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key, PMIx_Error_string(status));
+	return 0;
 }

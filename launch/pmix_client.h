@@ -56,8 +56,13 @@ void pmix_client_close(void);
  * `refresh` the rank itself is asked again for what it has published since. */
 struct answer *pmix_client_ask(pmix_rank_t rank, const char *key, bool refresh, struct err *err);
 
-/* PMIx_Commit with a deadline. */
-pmix_status_t pmix_client_commit(double timeout);
+/* Where a rank runs, from the map that the server gave us at start; "" where it tells nothing. */
+void pmix_client_node(int rank, char *node, size_t size);
+
+/* For pmix_client_publish(). One byte more than the value is put, since an empty byte object is not a value to PMIx. */
+int pmix_client_put(const char *key, const void *value, size_t size, struct err *err);
+/* All that was put, the last of it `key`: PMIx_Commit with a deadline. */
+int pmix_client_publish(const char *key, double timeout, struct err *err);
 
 /* malloc'ed, with a NUL behind; NULL without memory. */
 char *pmix_client_copy(const char *from, size_t size);

@@ -62,51 +62,10 @@ struct pmix {
 	struct put_list puts;   /* since the fence before */
 };
 
-/* Where a rank runs, from the map that the server gave us at start. */
-static void node_of(int rank, char *node, size_t size)
-{
-	node[0] = '\0';
-	struct answer *answer = pmix_client_ask((pmix_rank_t)rank, PMIX_HOSTNAME, false, NULL);
-	if (!answer)
-		return;
-	if (answer_wait(answer, deadline_in(1)) == PMIX_SUCCESS && answer->bytes)
-		snprintf(node, size, "%s", answer->bytes);
-	answer_drop(answer);
-}
-
-/* For the next fence to publish. */
-static int put(const char *key, const void *value, size_t size, struct err *err)
-{
-	pmix_value_t packed;
-	/* One byte more than the value, since an empty byte object is not a value to PMIx. */
-	char *bytes = pmix_client_copy(value, size);
-	if (!bytes)
-		return err_set(err, "rendezvous: no memory for %zu bytes", size);
-	PMIX_VALUE_CONSTRUCT(&packed);
-	packed.type = PMIX_BYTE_OBJECT;
-	packed.data.bo.bytes = bytes;
-	packed.data.bo.size = size + 1;
-	pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &packed);
-	PMIX_VALUE_DESTRUCT(&packed);
-	if (status != PMIX_SUCCESS)
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key, PMIx_Error_string(status));
-	return 0;
-}
-
 /* All that was put, and with it that this rank has come to a fence. */
 static int publish(const char *fence, double timeout, struct err *err)
 {
-	if (put(fence, "", 0, err) < 0)
-		return -1;
-	pmix_status_t status = pmix_client_commit(timeout);
-	if (status == PMIX_ERR_TIMEOUT) {
-		pmix_client.lost = true;
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: the PMIx server of this node gave no answer "
-			"within %g s: its slurmstepd, or mpirun's daemon, hangs", fence, timeout);
-	}
-	if (status != PMIX_SUCCESS)
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", fence, PMIx_Error_string(status));
-	return 0;
+	return pmix_client_put(fence, "", 0, err) < 0 ? -1 : pmix_client_publish(fence, timeout, err);
 }
 
 /* Asks all ranks not yet in `seen` at once whether they have come to a fence. Returns whether all have. `again`: they may
@@ -144,7 +103,7 @@ static const char **all_nodes(int world_size)
 	char *text = (char *)(nodes + world_size);
 	for (int rank = 0; rank < world_size; rank++, text += NODE_SIZE) {
 		nodes[rank] = text;
-		node_of(rank, text, NODE_SIZE);
+		pmix_client_node(rank, text, NODE_SIZE);
 		if (!text[0]) {
 			free(nodes);
 			return NULL;
@@ -185,7 +144,7 @@ static int missing_error(const struct pmix *pmix, int fence, bool *seen, double 
 	for (int rank = 0; rank < pmix->world_size; rank++) {
 		if (seen[rank])
 			continue;
-		node_of(rank, node, sizeof node);
+		pmix_client_node(rank, node, sizeof node);
 		rank_list_add(&missing, rank, node);
 	}
 	pmix_client.lost = true;
@@ -263,7 +222,7 @@ static int publish_key(struct pmix *pmix, struct err *err)
 		gathering_set_key(pmix->gathering, key);
 		pmix->has_key = true;
 	}
-	return put(GATHERING_KEY, digits, strlen(digits), err);
+	return pmix_client_put(GATHERING_KEY, digits, strlen(digits), err);
 }
 
 /* Asks rank 0 for the key. The node's own ranks come first: while the server of a node asks another one, they can't publish. */
@@ -299,8 +258,8 @@ static int begin_gathering(struct pmix *pmix, struct err *err)
 	const char *digits = getenv(RUN_KEY);
 	int rank = (int)pmix_client.self.rank;
 	name_run(pmix, run);
-	node_of(rank, here, sizeof here);
-	node_of(0, there, sizeof there);
+	pmix_client_node(rank, here, sizeof here);
+	pmix_client_node(0, there, sizeof there);
 	const struct gathering_plan plan = { .rank = rank, .world_size = pmix->world_size, .run = run,
 		.node = strcmp(here, there) == 0 ? NULL : there };
 	pmix->gathering = gathering_begin(&plan, &why);
@@ -474,7 +433,7 @@ static int pmix_put(void *state, const char *key, const void *value, size_t size
 		return err_set(err, "rendezvous: no memory for %zu bytes", size);
 	char full[PMIX_MAX_KEYLEN + 1];
 	snprintf(full, sizeof full, PUT_KEY, key);
-	return put(full, value, size, err);
+	return pmix_client_put(full, value, size, err);
 }
 
 /* Takes the value out of an answer; false when it isn't one. */
@@ -509,7 +468,7 @@ static int pmix_get(void *state, int rank, const char *key, void **value, size_t
 	} while (!found && deadline_sleep(deadline, RETRY_SECONDS));
 	if (found)
 		return 0;
-	node_of(rank, node, sizeof node);
+	pmix_client_node(rank, node, sizeof node);
 	return err_fail(err, EXIT_LOST, "rendezvous: couldn't get %s of rank %d (on %s) within %g s: %s", key, rank,
 		node[0] ? node : "an unknown node", timeout, PMIx_Error_string(status));
 }
