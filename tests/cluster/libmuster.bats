@@ -94,6 +94,40 @@ END
     [ "$(sed -n 's/^node n[1-4]: //p' <<<"$output" | sort -u | wc -l)" -eq 1 ]
 }
 
+@test "a rank that fails by itself, or whose node has another checkpoint directory, ends all with its name" {
+    cat >"$JOBS/alone.c" <<'END'
+#include <muster.h>
+#include <stdio.h>
+int main(void)
+{
+	struct muster *muster = NULL;
+	int mine = 0, all[8], step = 0, status = muster_open(&muster, 30), rank = muster_rank(muster);
+	while (!status && (rank != 5 || step++ < 3))
+		status = muster_allgather(muster, &mine, all, sizeof mine, 0);
+	status = muster_end(muster, NULL, NULL, status ? status : muster_put(muster, "bad key", "", 0), 30);
+	printf("%s\n", muster_error());
+	return status;
+}
+END
+    # shellcheck disable=SC2046
+    cc -std=c99 -pedantic -Wall -Werror "$JOBS/alone.c" $(pkg-config --cflags --libs muster) \
+        -Wl,-rpath,"$(pkg-config --variable=libdir muster)" -o "$JOBS/alone"
+    local began=$SECONDS
+    run srun --mpi=pmix -N4 --ntasks-per-node=2 "$JOBS/alone"
+    echo "$output"
+    [ $((SECONDS - began)) -lt 15 ]
+    [ "$status" -eq 2 ]
+    # Nobody was killed before it had said so.
+    [ "$(grep -c "^rank 5 (on n3): rendezvous: couldn't use the key 'u.bad key'" <<<"$output")" -eq 8 ]
+    # The first step saves on a disk of its node alone.
+    run srun --mpi=pmix -N1 -n4 -w n1 "$JOBS/ring" 5 /tmp/own
+    [ "$status" -eq 0 ]
+    run srun --mpi=pmix -N4 "$JOBS/ring" 9 /tmp/own
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [ "$(grep -c '^ring: rank 1 (on n2): resume: couldn.t read step 5 in /tmp/own, .*does this node see the same directory' <<<"$output")" -eq 4 ]
+}
+
 @test "the example in C: preempted, requeued, resumed, and the right result" {
     # The README's line, with fewer steps.
     line=$(sed -n 's/^    \(STEPS=.* sbatch slurm-examples\/ring.sbatch\)$/\1/p' "$MUSTER_TOP/README.md")
