@@ -19,9 +19,9 @@ template <class E, int N> struct alignas(sizeof(E) * N) logit_group {
 	E at[N];
 };
 
-/* For bf16 logits, whose own rounding is far coarser, by the one instruction. */
-__device__ __forceinline__ float exponential(float x, float) { return expf(x); }
-__device__ __forceinline__ float exponential(float x, bf16) { return exp2_approx(x * LOG2_E); }
+/* exp(x - most). For bf16 logits, whose own rounding is far coarser, by two instructions. */
+__device__ __forceinline__ float relative(float x, float most, float) { return expf(x - most); }
+__device__ __forceinline__ float relative(float x, float most, bf16) { return exp2_approx(fmaf(x, LOG2_E, -LOG2_E * most)); }
 
 struct softmax_part {
 	float most, sum; /* the largest logit, and the sum of exponentials relative to it */
@@ -66,20 +66,25 @@ template <class E, int N> __device__ __forceinline__ softmax_part softmax_of_thr
 		logit_group<E, N> group = *(const logit_group<E, N> *)(row + first);
 		float x[N], most = part.most;
 		UNROLL
-		for (int i = 0; i < N; i++) {
-			x[i] = first + i < V ? float_of(group.at[i]) : -INFINITY;
-			most = fmaxf(most, x[i]);
-		}
-		float sum = part.most == most ? part.sum : part.sum * exponential(part.most - most, E());
+		for (int i = 0; i < N; i++)
+			x[i] = float_of(group.at[i]);
+		if (first + N > V)
+			UNROLL
+			for (int i = 0; i < N; i++)
+				x[i] = first + i < V ? x[i] : -INFINITY;
 		UNROLL
 		for (int i = 0; i < N; i++)
-			sum += exponential(x[i] - most, E());
+			most = fmaxf(most, x[i]);
+		float sum = part.most == most ? part.sum : part.sum * expf(part.most - most);
+		UNROLL
+		for (int i = 0; i < N; i++)
+			sum += relative(x[i], most, E());
 		part = { most, sum };
 	}
 	return part;
 }
 
-/* Replaces a row of logits by its gradient; of a row that does not count `scale` is 0. */
+/* Replaces a row of logits by its gradient. */
 template <class E, int N> __device__ __forceinline__ void write_gradient(E *row, softmax_part part, int target, float scale,
 	int V, int pitch)
 {
@@ -87,13 +92,23 @@ template <class E, int N> __device__ __forceinline__ void write_gradient(E *row,
 
 #pragma unroll 4
 	for (int first = (int)threadIdx.x * N; first < pitch; first += THREADS * N) {
-		logit_group<E, N> *group = (logit_group<E, N> *)(row + first), result;
+		logit_group<E, N> group = *(const logit_group<E, N> *)(row + first);
+		float x[N];
 		UNROLL
-		for (int i = 0; i < N; i++) {
-			float p = exponential(float_of(group->at[i]) - part.most, E()) * factor;
-			result.at[i] = of_float<E>(first + i >= V ? 0.0f : first + i == target ? p - scale : p);
-		}
-		*group = result;
+		for (int i = 0; i < N; i++)
+			x[i] = relative(float_of(group.at[i]), part.most, E()) * factor;
+		if (first <= target && target < first + N)
+			UNROLL
+			for (int i = 0; i < N; i++)
+				x[i] -= first + i == target ? scale : 0.0f;
+		if (first + N > V)
+			UNROLL
+			for (int i = 0; i < N; i++)
+				x[i] = first + i < V ? x[i] : 0.0f;
+		UNROLL
+		for (int i = 0; i < N; i++)
+			group.at[i] = of_float<E>(x[i]);
+		*(logit_group<E, N> *)(row + first) = group;
 	}
 }
 
