@@ -16,6 +16,7 @@
 
 extern "C" {
 #include "common/clock.h"
+#include "launch/rank_word.h"
 #include "trainer/comm_address.h"
 #include "trainer/comm_links.h"
 }
@@ -86,96 +87,69 @@ namespace {
 
 using Links = std::unique_ptr<struct comm_links, decltype(&comm_links_close)>;
 
-/* What each rank publishes: 'A', its node's name, NUL, where it listens; or 'E' and why it can't take part. */
-std::string own_value(State *s, const struct ident *ident, Links *links, std::string *failure)
+/* What the ranks have told each other; none where they couldn't. */
+struct Words {
+	struct rank_word *all;
+	int count;
+	~Words() { rank_words_free(all, count); }
+};
+
+/* Listens where the others can reach this rank. */
+int listen(const State *s, const struct ident *ident, Links *links, struct err *err)
 {
 	char address[COMM_ADDRESS_SIZE];
-	struct err err = {};
 
-	if (comm_address(ident, address, &err) < 0) {
-		*failure = err.text;
-		return "E" + *failure;
+	if (comm_address(ident, address, err) < 0)
+		return -1;
+	links->reset(comm_links_open(s->rank, s->size, address, err));
+	return *links ? 0 : err_prefix(err, "comm: couldn't listen on %s", address);
+}
+
+/* Learns where the others listen, and their names. */
+int find_peers(State *s, const struct ident *ident, struct rdzv *rdzv, const std::string &key, Links *links, struct err *err)
+{
+	struct err failure;
+	struct rank_word_own own = {};
+
+	if (listen(s, ident, links, &failure) < 0) {
+		own.failure = &failure;
+	} else {
+		own.data = comm_links_place(links->get());
+		own.size = std::strlen(comm_links_place(links->get()));
 	}
-	links->reset(comm_links_open(s->rank, s->size, address, &err));
-	if (*links)
-		return "A" + std::string(ident->node) + '\0' + comm_links_place(links->get());
-	*failure = std::string("comm: couldn't listen on ") + address + ": " + err.text;
-	return "E" + *failure;
-}
-
-/* Reads a peer's value: its node and where it listens. */
-int read_peer(State *s, struct rdzv *rdzv, const char *key, int peer, struct comm_links *links, struct err *err)
-{
-	void *value = nullptr;
-	size_t size = 0;
-
-	if (rdzv_get(rdzv, peer, key, &value, &size, 0, err) < 0)
-		return err_prefix(err, "comm: couldn't get the address of rank %d", peer);
-	std::string text(static_cast<char *>(value), size);
-	free(value);
-	auto &name = s->names[static_cast<size_t>(peer)];
-	if (text.substr(0, 1) == "E")
-		return err_fail(err, EXIT_LOST, "comm: couldn't connect: %s gave up: %s", name.c_str(), text.c_str() + 1);
-	size_t end = text.find('\0');
-	if (text.substr(0, 1) != "A" || end == std::string::npos || comm_links_find(links, peer, text.c_str() + end + 1) < 0)
-		return err_set(err, "comm: couldn't read the address of rank %d", peer);
-	name += " on " + text.substr(1, end - 1);
-	return 0;
-}
-
-/* Why the first rank that has a reason has given up; "": none has. */
-int read_reasons(State *s, struct rdzv *rdzv, const char *key, std::string *reason, struct err *err)
-{
-	for (int peer = 0; peer < s->size && reason->empty(); peer++) {
-		void *value = nullptr;
-		size_t size = 0;
-
-		if (peer == s->rank)
-			continue;
-		if (rdzv_get(rdzv, peer, key, &value, &size, 0, err) < 0)
-			return err_prefix(err, "comm: couldn't learn why rank %d is not connected", peer);
-		std::string text(static_cast<char *>(value), size);
-		free(value);
-		if (!text.empty())
-			*reason = s->names[static_cast<size_t>(peer)] + " gave up: " + text;
+	Words words{rank_words_exchange(rdzv, ident, key.c_str(), &own, 0, err), s->size};
+	if (!words.all)
+		return err_prefix(err, "comm: couldn't exchange addresses");
+	if (rank_words_check(words.all, s->size, err) < 0)
+		return -1;
+	for (int rank = 0; rank < s->size; rank++) {
+		s->names[static_cast<size_t>(rank)] += std::string(" on ") + words.all[rank].node;
+		if (rank != s->rank && comm_links_find(links->get(), rank, words.all[rank].data) < 0)
+			return err_set(err, "comm: couldn't read the address of rank %d", rank);
 	}
 	return 0;
 }
 
 /* The ranks meet once more. One that was lost on the way is named by the rendezvous, where those that wait for it would
- * blame each other. `own` is this rank's reason; another one's comes first unless it is the best. Always -1. */
-int give_up(State *s, struct rdzv *rdzv, const char *key, const struct err *own, bool best, double seconds, struct err *err)
+ * blame each other. `why` is this rank's reason; without `knows` another one's comes first. Always -1. */
+int give_up(const State *s, const struct ident *ident, struct rdzv *rdzv, const std::string &key, const struct err &why,
+	bool knows, double seconds, struct err *err)
 {
-	std::string reason;
+	struct rank_word_own own = {};
 
-	if (rdzv_put(rdzv, key, own->text, best ? std::strlen(own->text) : 0, err) < 0 || rdzv_fence(rdzv, seconds, err) < 0)
+	own.number = knows;
+	own.data = why.text;
+	own.size = std::strlen(why.text);
+	Words words{rank_words_exchange(rdzv, ident, key.c_str(), &own, seconds, err), s->size};
+	if (!words.all)
 		return err_prefix(err, "comm: couldn't connect");
-	if (!best && read_reasons(s, rdzv, key, &reason, err) < 0)
-		return -1;
-	if (!reason.empty())
-		return err_fail(err, EXIT_LOST, "comm: couldn't connect: %s", reason.c_str());
-	*err = *own;
+	int first = 0;
+	while (first < s->size && !words.all[first].number)
+		first++;
+	if (first < s->size && !knows)
+		return err_fail(err, EXIT_LOST, "%s: %s", rank_word_name(words.all, first).text, words.all[first].data);
+	*err = why;
 	return -1;
-}
-
-/* All connections, or why not. */
-int connect_links(State *s, Links links, struct rdzv *rdzv, const char *key, struct err *err)
-{
-	struct err why = {};
-	int peer = 0;
-	const double timeout = rdzv_timeout(rdzv);
-	struct deadline deadline = deadline_in(timeout);
-	enum comm_links_end end = comm_links_connect(links.get(), CONNECT_SHARE * timeout, &peer, &why);
-
-	if (end != COMM_LINKS_ALL) {
-		err_prefix(&why, "comm: couldn't connect to %s", s->names[static_cast<size_t>(peer)].c_str());
-		double left = std::max(std::ceil(deadline_left(deadline)), (1 - CONNECT_SHARE) / 2 * timeout);
-		return give_up(s, rdzv, key, &why, end == COMM_LINKS_MISSING, left, err);
-	}
-	for (peer = 0; peer < s->size; peer++)
-		if (peer != s->rank)
-			s->mesh->adopt(peer, comm_links_take(links.get(), peer));
-	return 0;
 }
 
 } // namespace
@@ -183,20 +157,24 @@ int connect_links(State *s, Links links, struct rdzv *rdzv, const char *key, str
 int connect_all(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err)
 {
 	static std::atomic<int> opened{0}; /* a key is used once */
-	std::string key = "comm.gloo." + std::to_string(opened++), failure;
+	const std::string key = "comm.gloo." + std::to_string(opened++);
+	const double timeout = rdzv_timeout(rdzv);
 	Links links(nullptr, comm_links_close);
-	std::string value = own_value(s, ident, &links, &failure);
+	struct err why = {};
+	int peer = 0;
 
-	if (rdzv_put(rdzv, key.c_str(), value.data(), value.size(), err) < 0 || rdzv_fence(rdzv, 0, err) < 0)
-		return err_prefix(err, "comm: couldn't exchange addresses");
-	if (!failure.empty())
-		return err_fail(err, EXIT_USAGE, "%s", failure.c_str());
-	for (int peer = 0; peer < s->size; peer++)
-		if (peer != s->rank && read_peer(s, rdzv, key.c_str(), peer, links.get(), err) < 0)
-			return -1;
-	if (connect_links(s, std::move(links), rdzv, (key + ".failed").c_str(), err) < 0)
+	if (find_peers(s, ident, rdzv, key, &links, err) < 0)
 		return -1;
-	s->names[static_cast<size_t>(s->rank)] += std::string(" on ") + ident->node;
+	struct deadline deadline = deadline_in(timeout);
+	enum comm_links_end end = comm_links_connect(links.get(), CONNECT_SHARE * timeout, &peer, &why);
+	if (end != COMM_LINKS_ALL) {
+		err_prefix(&why, "comm: couldn't connect to %s", s->names[static_cast<size_t>(peer)].c_str());
+		double left = std::max(std::ceil(deadline_left(deadline)), (1 - CONNECT_SHARE) / 2 * timeout);
+		return give_up(s, ident, rdzv, key + ".failed", why, end == COMM_LINKS_MISSING, left, err);
+	}
+	for (peer = 0; peer < s->size; peer++)
+		if (peer != s->rank)
+			s->mesh->adopt(peer, comm_links_take(links.get(), peer));
 	return 0;
 }
 

@@ -726,10 +726,32 @@ static void test_providers(void **state)
 #endif
 }
 
+static int body_never(struct comm *comm, void *arg, struct err *err)
+{
+	return err_set(err, "it has opened");
+}
+
+/* Who can't take part says so where its address would have been: all end at once, and with the same line. */
+static void test_no_interface(void **state)
+{
+	struct world_rank ranks[3];
+
+	world_need_several();
+	setenv("MUSTER_IFNAME", "nowhere0", 1);
+	world_run(3, 20, 10, body_never, NULL, ranks);
+	unsetenv("MUSTER_IFNAME");
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(ranks[i].rc, -1);
+		assert_int_equal(ranks[i].err.status, EXIT_USAGE);
+		assert_names(&ranks[i], "rank 0 (on here): comm: couldn't use the interface MUSTER_IFNAME=nowhere0");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_providers),
+		cmocka_unit_test(test_no_interface),
 		cmocka_unit_test(test_exchange),
 		cmocka_unit_test(test_collectives),
 		cmocka_unit_test(test_reduce),
