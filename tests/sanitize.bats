@@ -53,7 +53,7 @@ run_tests() {
 
 @test "addresses, leaks and undefined behaviour" {
     cd "$MUSTER_BUILD/sanitize-address"
-    mapfile -t names < <(basename -s .c "$MUSTER_TOP"/tests/unit/test_*.c)
+    mapfile -t names < <(basename -s .c "$MUSTER_TOP"/tests/unit/test_*.c | grep -v '^test_cuda_')
     run_tests "${names[@]}"
     # A service that ends by one is replaced, and its test goes on.
     ! grep -E 'Sanitizer:|runtime error:' -- *.out || false
@@ -85,6 +85,16 @@ told() {
     [[ $output = *samples.cu* ]]
 }
 
+@test "addresses of kernels on the host" {
+    cd "$MUSTER_BUILD/sanitize-address"
+    mapfile -t names < <(basename -s .c "$MUSTER_TOP"/tests/unit/test_cuda_*.c)
+    run_tests "${names[@]}"
+    ! grep -E 'Sanitizer:|runtime error:' -- test_cuda_*.out || false
+    [ "$(tests/tools/kernel_fault none)" = right ]
+    told past-end AddressSanitizer heap-buffer-overflow
+    told shared-past-end AddressSanitizer use-after-poison
+}
+
 # Each thread of a block is a fiber, and to switch between them orders nothing: only what the kernel waits for does.
 @test "data races of kernels on the host" {
     cd "$MUSTER_BUILD/sanitize-thread"
@@ -96,13 +106,6 @@ told() {
     told no-barrier ThreadSanitizer 'data race'
     told no-warp-barrier ThreadSanitizer 'data race'
     told blocks-share ThreadSanitizer 'data race'
-}
-
-@test "kernels on the host that read past an end" {
-    cd "$MUSTER_BUILD/sanitize-address"
-    [ "$(tests/tools/kernel_fault none)" = right ]
-    told past-end AddressSanitizer heap-buffer-overflow
-    told shared-past-end AddressSanitizer use-after-poison
 }
 
 # Prefetch, communication, saver and service, with weights that come while layers are computed and statistics are written.
