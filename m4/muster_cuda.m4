@@ -19,6 +19,13 @@ AC_DEFUN([MUSTER_CUDA], [
       AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cuda_runtime.h>]], [[int n; return cudaGetDeviceCount(&n) == 0;]])],
         [have_cuda=yes])
       AC_MSG_RESULT([$have_cuda])
+      dnl Programs have to start on nodes without CUDA, too: with the runtime inside they need nothing of it until they use it.
+      AS_IF([test $have_cuda = yes], [
+        static_LIBS="-L$cuda_lib -Wl,-rpath,$cuda_lib -lcudart_static -ldl -lrt -lpthread"
+        LIBS="$static_LIBS $save_LIBS"
+        AC_MSG_CHECKING([for the CUDA runtime as an archive])
+        AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cuda_runtime.h>]], [[int n; return cudaGetDeviceCount(&n) == 0;]])],
+          [CUDA_LIBS=$static_LIBS; AC_MSG_RESULT([yes])], [AC_MSG_RESULT([no])])])
       CPPFLAGS=$save_CPPFLAGS; LIBS=$save_LIBS])
     AS_IF([test $have_cuda = no && test "x$with_cuda" != xauto],
       [AC_MSG_ERROR([nvcc or the CUDA runtime not found: --with-cuda=DIR names the toolkit])])])

@@ -16,6 +16,7 @@ struct metrics_step {
 	double tokens_per_second, milliseconds, exposed, communication; /* the last two in seconds */
 	int ranks;
 	struct ddp_cost cost;
+	double use;   /* of the GPUs' peak; 0: not known */
 	bool skipped; /* the update was left out, the loss or the norm is not finite */
 };
 

@@ -136,6 +136,11 @@ static size_t lay_out(struct model *model, const struct ops_shapes *shapes, bool
 	return slicer.used;
 }
 
+void model_shapes(const struct model *model, int batch, struct ops_shapes *shapes)
+{
+	model->methods->shapes(model, batch, shapes);
+}
+
 size_t model_activations(struct model *model, int batch, bool remote, size_t element)
 {
 	struct ops_shapes shapes;
@@ -165,6 +170,8 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 	size_t bytes = lay_out(model, &shapes, ops_is_remote(ops), ops->element, NULL);
 	model->ops = ops;
 	model->block = ops->alloc(ops, bytes);
+	if (!model->block && ops_check(ops, err) < 0)
+		return -1;
 	if (!model->block)
 		return err_set(err, "model: couldn't get %zu MB for the activations of %d samples: out of memory; a smaller "
 			"microbatch needs less", bytes >> 20, batch);

@@ -35,6 +35,9 @@ const struct model_config *model_config_of(const struct model *model);
 const struct tensor_table *model_tensors(const struct model *model);
 int model_layers(const struct model *model); /* number of distinct tensor.layer values */
 
+/* The shapes of microbatches of `batch` samples. */
+void model_shapes(const struct model *model, int batch, struct ops_shapes *shapes);
+
 /* Bytes of the activations of microbatches of `batch` samples, with `element` bytes of what is computed with; `remote`: on a device
  * whose memory isn't the host's. */
 size_t model_activations(struct model *model, int batch, bool remote, size_t element);

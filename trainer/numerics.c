@@ -10,12 +10,14 @@
 
 #include "common/auto.h"
 #include "common/build_id.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "trainer/agree.h"
 
 #define TEXT_BYTES 2048 /* of a record, as ranks exchange it */
+#define TEXT_TOLD 190   /* of one of its values */
 
-json_t *numerics_record(const struct settings *settings, const struct ops *ops, const struct comm *comm)
+json_t *numerics_record(const struct settings *settings, struct ops *ops, const struct comm *comm)
 {
 	bool native = settings->reduction == REDUCTION_NATIVE;
 	json_t *record = json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s}", "reduction", native ? "native" : "canonical",
@@ -28,15 +30,46 @@ json_t *numerics_record(const struct settings *settings, const struct ops *ops, 
 		json_decref(record);
 		return NULL;
 	}
+	if (record && ops->card)
+		json_object_set_new(record, "card", json_string(ops->card));
+	if (record && ops->libraries)
+		json_object_set_new(record, "libraries", json_string(ops->libraries));
+	if (record && ops->algorithms) {
+		AUTO_FREE char *text = ops->algorithms(ops);
+		json_object_set_new(record, "products", json_string(text));
+	}
 	if (record && settings->batchnorm)
 		json_object_set_new(record, "world_size", json_integer(comm_size(comm)));
 	return record;
 }
 
+/* In the place of a value that is too long to be told. */
+static void hash_text(const json_t *value, char *out, size_t size)
+{
+	char hex[HASH_HEX_SIZE];
+	snprintf(out, size, "a text with the hash %s", hash_hex(hash_bytes(json_string_value(value), json_string_length(value)), hex));
+}
+
+/* The record with such texts in their place: what ranks exchange. */
+static json_t *shorten(const json_t *record)
+{
+	json_t *copy = json_copy((json_t *)record), *value;
+	const char *name;
+	char text[200];
+	json_object_foreach((json_t *)record, name, value)
+		if (json_is_string(value) && json_string_length(value) > TEXT_TOLD) {
+			hash_text(value, text, sizeof text);
+			json_object_set_new(copy, name, json_string(text));
+		}
+	return copy;
+}
+
 /* A value of a record as people read it. */
 static const char *value_text(const json_t *value, char out[200])
 {
-	if (json_is_string(value))
+	if (json_is_string(value) && json_string_length(value) > TEXT_TOLD)
+		hash_text(value, out, 200);
+	else if (json_is_string(value))
 		snprintf(out, 200, "%s", json_string_value(value));
 	else if (json_is_integer(value))
 		snprintf(out, 200, "%lld", (long long)json_integer_value(value));
@@ -81,7 +114,9 @@ int numerics_agree(struct comm *comm, const json_t *present, bool refuse, struct
 	char mine[TEXT_BYTES] = "";
 	int size = comm_size(comm);
 	AUTO_FREE char *all = calloc((size_t)size, sizeof mine);
-	AUTO_FREE char *text = json_dumps(present, JSON_COMPACT | JSON_SORT_KEYS);
+	json_t *told = shorten(present);
+	AUTO_FREE char *text = told ? json_dumps(told, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	json_decref(told);
 	if (!all || !text)
 		return err_set(err, "numerics: out of memory");
 	snprintf(mine, sizeof mine, "%s", text);

@@ -12,9 +12,9 @@
 #include "trainer/ops.h"
 #include "trainer/settings.h"
 
-/* reduction, slots, microbatch, device, isa, libraries, build; with the native reduction also communicator, world_size
+/* reduction, slots, microbatch, device, isa, libraries, build; on a GPU also card and products (doc/products-format.md); with the native reduction also communicator, world_size
  * and bucket_mb. NULL when out of memory. */
-json_t *numerics_record(const struct settings *settings, const struct ops *ops, const struct comm *comm);
+json_t *numerics_record(const struct settings *settings, struct ops *ops, const struct comm *comm);
 
 /* Logs one line for each value that differs and appends {"step", "name", "from", "to"} to `changes`; with `refuse` the
  * first difference is an error with status EXIT_DATA. */

@@ -54,6 +54,7 @@ struct ops_shapes {
 struct ops {
 	const char *name; /* "cpu-dnnl", "cpu-plain", "cuda" */
 	void *state;      /* the implementation's own */
+	const char *card, *libraries; /* of a GPU, for the numerics record; else NULL */
 	size_t element;   /* bytes of an activation, 4 or 2 */
 	struct step_params *params; /* the trainer's copy, for it to write; ops see it after ops_put_params() */
 
@@ -62,12 +63,17 @@ struct ops {
 	void *(*alloc)(struct ops *ops, size_t bytes);  /* zeroed, 64-byte aligned; NULL when out of memory */
 	void (*release)(struct ops *ops, void *p);
 
-	/* NULL, all five, where memory is the host's. Copies wait for the device; the host may use its side as soon as they return. */
+	/* NULL, all of these, where memory is the host's. Copies wait for the device; the host may use its side as soon as they return. */
 	void (*copy_in)(struct ops *ops, void *device, const void *host, size_t bytes);
 	void (*copy_out)(struct ops *ops, void *host, const void *device, size_t bytes);
 	void (*put_params)(struct ops *ops);
 	/* The weights that passes read from master weights: compute[i] = weights[i] in the compute type. NULL with element 4, too. */
 	void (*narrow)(struct ops *ops, float *compute, const float *weights, size_t count);
+	/* Where there are algorithms to choose, else NULL: chooses for the shapes of prepare() whatever has none yet; all that were chosen,
+	 * as a malloc'ed line of text; takes over those of such a text, or refuses them. */
+	int (*choose)(struct ops *ops, struct err *err);
+	char *(*algorithms)(struct ops *ops);
+	int (*adopt)(struct ops *ops, const char *text, struct err *err);
 	/* 0, or -1 with the first error of all calls so far: ops themselves have no way to fail. */
 	int (*check)(struct ops *ops, struct err *err);
 

@@ -13,6 +13,7 @@
 #include "trainer/agree.h"
 #include "trainer/comm_address.h"
 #include "trainer/ddp_plan.h"
+#include "trainer/device.h"
 #include "trainer/numerics.h"
 #include "trainer/resume.h"
 #include "trainer/savers.h"
@@ -67,11 +68,16 @@ static int meet(struct run *run, struct err *err)
 		log_set_tag("rank %d on %s", run->ident.rank, run->ident.node);
 	if (check_world(settings, run->ident.world_size, err) < 0)
 		return ERR_SHARED;
+	struct err why = { 0 };
+	int rc = device_choose(run, &why);
 	run->rdzv = rdzv_open(&run->ident, settings->rendezvous, settings->rdzv_timeout, err);
 	if (!run->rdzv) {
 		name_patience(err);
 		return err->status == EXIT_USAGE ? ERR_SHARED : -1; /* the way a step is started is the same for all ranks */
 	}
+	*err = why;
+	if ((rc = device_agree(run, rc, err)) < 0)
+		return rc;
 	run->standing = standing_create(&run->ident, err);
 	if (!run->standing)
 		return -1;
@@ -168,12 +174,11 @@ static int build_model(struct run *run, struct err *err)
 	run->model = model_create(&config, err);
 	if (!run->model)
 		return -1;
-	run->ops = ops_cpu_create(false, err);
-	if (!run->ops || model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0
-		|| model_join(run->model, run->comm, err) < 0)
-		return -1;
 	if (settings->bucket_mb == OPT_AUTO)
 		run->settings.bucket_mb = ddp_bucket_mb(model_tensors(run->model), run->ident.world_size);
+	if (device_ops(run, err) < 0 || model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0
+		|| model_join(run->model, run->comm, err) < 0)
+		return -1;
 	const struct ddp_config ddp = { .slots = (int)settings->slots, .bucket_bytes = (size_t)settings->bucket_mb << 20,
 		.native = settings->reduction == REDUCTION_NATIVE, .bf16 = settings->grad_dtype == GRAD_BF16,
 		.zero = settings->zero != 0, .comm = (enum ddp_comm)settings->comm };
@@ -184,7 +189,12 @@ static int build_model(struct run *run, struct err *err)
 	if (run->validation_data && !(run->validation = validation_create(run->validation_data, run->model, run->comm,
 		validation_samples(run), (int)settings->microbatch, run_vocabulary(run), err)))
 		return -1;
-	run->numerics = numerics_record(settings, run->ops, run->comm);
+	return 0;
+}
+
+static int record_numerics(struct run *run, struct err *err)
+{
+	run->numerics = numerics_record(&run->settings, run->ops, run->comm);
 	return run->numerics ? 0 : err_set(err, "numerics: out of memory");
 }
 
@@ -263,6 +273,8 @@ int prepare(struct run *run, struct err *err)
 	if ((rc = STAGE("data", open_data(run, err))) < 0
 		|| (rc = compare_data(run, err)) < 0
 		|| (rc = STAGE("model", build_model(run, err))) < 0
+		|| (rc = device_algorithms(run, err)) < 0
+		|| (rc = record_numerics(run, err)) < 0
 		|| (rc = numerics_agree(run->comm, run->numerics, run->settings.require_identical, err)) < 0
 		|| (rc = STAGE("resume", restore(run, err))) < 0
 		|| (rc = state_share(&run->state, run->comm, err)) < 0

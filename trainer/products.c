@@ -2,6 +2,8 @@
 /* The list of a model's products, and the text form of what was chosen for them. */
 #include "trainer/products.h"
 
+#include "trainer/cuda/head.h" /* needs no CUDA */
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,15 +48,18 @@ static void add_linear(struct list *list, int M, int K, int N, enum product_epil
 			.adds = adds != 0 });
 }
 
-/* logits[M,V] = x[M,C] · wte[V,C]ᵀ and what goes back from them. */
+/* logits[M,V] = x[M,C] · wte[V,C]ᵀ and what goes back from them, in chunks of rows of which the last may be shorter. */
 static void add_head(struct list *list, int M, int C, int V)
 {
 	enum product_type type = list->type;
-	add(list, &(struct product){ .rows = M, .columns = V, .depth = C, .w_transposed = true, .in = type, .out = type });
-	add(list, &(struct product){ .rows = M, .columns = C, .depth = V, .in = type, .out = type });
-	for (int adds = 0; adds < 2; adds++)
-		add(list, &(struct product){ .rows = V, .columns = C, .depth = M, .x_transposed = true, .in = type, .out = PRODUCT_FP32,
-			.adds = adds != 0 });
+	int most = (int)head_chunk_rows((size_t)M, (size_t)V, type == PRODUCT_BF16 ? 2 : 4);
+	for (int rows = most; rows > 0; rows = rows == most ? M % most : 0) {
+		add(list, &(struct product){ .rows = rows, .columns = V, .depth = C, .w_transposed = true, .in = type, .out = type });
+		add(list, &(struct product){ .rows = rows, .columns = C, .depth = V, .in = type, .out = type });
+		for (int adds = 0; adds < 2; adds++)
+			add(list, &(struct product){ .rows = V, .columns = C, .depth = rows, .x_transposed = true, .in = type, .out = PRODUCT_FP32,
+				.adds = adds != 0 });
+	}
 }
 
 size_t products_of(const struct ops_shapes *shapes, enum product_mode mode, struct product *out, size_t most)

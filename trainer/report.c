@@ -124,8 +124,10 @@ int report_start(const struct run *run, struct err *err)
 		ddp_buckets(run->ddp) == 1 ? "" : "s");
 	line("step", text);
 	report_cost(run);
-	snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, ops_cpu_isa(), ops_cpu_versions(),
-		build_id());
+	if (run->on_gpu)
+		snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, run->ops->card, run->ops->libraries, build_id());
+	else
+		snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, ops_cpu_isa(), ops_cpu_versions(), build_id());
 	line("numerics", text);
 	line("memory of a rank", memory);
 	snprintf(text, sizeof text, "step %" PRIu64 " of %lld", run->state.step + 1, (long long)settings->steps);
@@ -152,11 +154,13 @@ static const char *measured(const struct run *run)
 
 void report_step(const struct run *run, const struct metrics_step *step)
 {
-	char cost[100];
-	printf("step %*" PRIu64 "/%lld  loss %9.6f  norm %9.4f  lr %.3e  %s %8.0f  ms %8.1f%s%s%s\n",
+	char cost[100], use[40] = "";
+	if (step->use > 0)
+		snprintf(use, sizeof use, "  MFU %4.1f%%", step->use * 100);
+	printf("step %*" PRIu64 "/%lld  loss %9.6f  norm %9.4f  lr %.3e  %s %8.0f  ms %8.1f%s%s%s%s\n",
 		digits((uint64_t)run->settings.steps), step->step, (long long)run->settings.steps, (double)step->loss,
 		(double)step->norm, (double)step->learning_rate, run->settings.model == MODEL_GPT2 ? "tokens/s" : "samples/s",
-		step->tokens_per_second, step->milliseconds, cost_text(&step->cost, cost), step->skipped ? "  skipped: not finite" : "",
+		step->tokens_per_second, step->milliseconds, use, cost_text(&step->cost, cost), step->skipped ? "  skipped: not finite" : "",
 		measured(run));
 	fflush(stdout);
 }

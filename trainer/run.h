@@ -13,6 +13,7 @@
 #include "trainer/comm.h"
 #include "trainer/dataset.h"
 #include "trainer/ddp.h"
+#include "trainer/gpu.h"
 #include "trainer/metrics.h"
 #include "trainer/model.h"
 #include "trainer/ops.h"
@@ -33,6 +34,9 @@ struct run {
 	struct standing *standing;          /* where this rank stands, */
 	struct standing_file standing_file; /* and the file of that */
 	int threads;
+	bool on_gpu;                        /* else on the CPU */
+	struct gpu gpu;
+	uint64_t gpu_available;             /* bytes of its memory that were free at the start */
 
 	struct dataset *data, *validation_data;
 	struct sampler sampler;

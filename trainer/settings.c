@@ -47,6 +47,8 @@ static const struct opt table[] = {
 		.help = "mlp: classes" },
 	{ "batchnorm", OPT_IDENTITY, OPT_SWITCH, AT(batchnorm), .mode = "mlp",
 		.help = "mlp: normalise the hidden layer over the microbatches that all ranks have in hand; the number of ranks stays as it is" },
+	CHOICE("precision", OPT_IDENTITY, precision, "auto", "auto|bf16|fp32|tf32", "of what is computed with; weights, gradients and the "
+		"optimizer's state are fp32 in any. auto: bf16 on GPUs, fp32 on CPUs, which have no other"),
 	COUNT("seed", OPT_IDENTITY, seed, "1", 0, 9e15, "of the initial weights and the order of samples"),
 
 	{ "data", OPT_OPERATION, OPT_TEXT, AT(data), .argument = "FILES", .group = "Data:",
@@ -116,7 +118,8 @@ static const struct opt table[] = {
 		"(ZeRO-1); the bits stay the same"),
 	CHOICE("on-nonfinite", OPT_OPERATION, on_nonfinite, "stop", "stop|skip",
 		"a loss or gradient norm that is not finite: end the run, or leave the step out"),
-	CHOICE("device", OPT_OPERATION, device, "auto", "auto|cpu|cuda", "where to compute"),
+	CHOICE("device", OPT_OPERATION, device, "auto", "auto|cpu|cuda", "where to compute; auto: on a GPU where one is visible"),
+	SWITCH("share-gpu", OPT_OPERATION, share_gpu, "let several ranks have one GPU; for tests, since each is slow then"),
 	COUNT_OR_AUTO("threads", OPT_OPERATION, threads, 1, 4096, "compute threads of a rank; auto: its share of the CPUs"),
 	CHOICE("cpu-isa", OPT_OPERATION, cpu_isa, "auto", "auto|avx512|avx2|default",
 		"pins the instruction set, so that different CPUs give the same bits"),
@@ -305,8 +308,11 @@ static int check(struct settings *settings, const bool *given, struct err *err)
 		|| check_reduction(settings, err) < 0 || check_trace(settings, err) < 0 || check_zero(settings, given, err) < 0
 		|| check_comm(settings, given, err) < 0)
 		return -1;
+#ifndef HAVE_CUBLAS
 	if (settings->device == DEVICE_CUDA)
-		return err_fail(err, EXIT_USAGE, "--device cuda: this build computes on the CPU only; use --device cpu or auto");
+		return err_fail(err, EXIT_USAGE, "--device cuda: this build computes on the CPU only: build it with --with-cuda, or use --device "
+			"cpu or auto");
+#endif
 	return 0;
 }
 
@@ -380,6 +386,8 @@ int settings_compare(const struct settings *settings, struct hash128 data, const
 	const char *recorded_data = json_string_value(json_object_get(recorded, "data"));
 	json_t *identity = json_copy((json_t *)recorded);
 	json_object_del(identity, "data");
+	if (!json_object_get(identity, "precision")) /* of a version that had no other */
+		json_object_set_new(identity, "precision", json_string("fp32"));
 	int rc = opt_compare(table, OPT_IDENTITY, settings_mode(settings), identity, settings, refuse_identity, &compare, err);
 	json_decref(identity);
 	if (rc < 0)

@@ -21,6 +21,7 @@ enum settings_nonfinite { NONFINITE_STOP, NONFINITE_SKIP };
 enum settings_last_batch { LAST_BATCH_DROP, LAST_BATCH_PAD };
 enum settings_isa { ISA_AUTO, ISA_AVX512, ISA_AVX2, ISA_DEFAULT };
 enum settings_writers { WRITERS_RANK0, WRITERS_NODE, WRITERS_ALL };
+enum settings_precision { PRECISION_AUTO, PRECISION_BF16, PRECISION_FP32, PRECISION_TF32 };
 enum settings_order { ORDER_SHUFFLED, ORDER_FILE };
 
 struct settings {
@@ -32,6 +33,7 @@ struct settings {
 	bool split_embedding;                              /* gpt2 */
 	int last_batch, order;
 	bool batchnorm;                                    /* mlp */
+	int precision;                                     /* auto until the device is chosen */
 	/* schedule */
 	int64_t steps, warmup_steps, decay_steps; /* decay_steps may be OPT_AUTO: settings_decay_steps() */
 	double learning_rate, min_learning_rate, weight_decay, beta1, beta2, epsilon, clip;
@@ -40,7 +42,7 @@ struct settings {
 	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best, shard_size, ckpt_slots;
 	int64_t threads, bucket_mb, zero, check_replicas;
 	double collective_timeout, rdzv_timeout, save_timeout;
-	bool fresh, require_identical;
+	bool fresh, require_identical, share_gpu;
 	int reduction, grad_dtype, device, on_nonfinite, log_level, cpu_isa, ckpt_writers;
 	int comm; /* enum ddp_comm */
 	/* derived */

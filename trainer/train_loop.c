@@ -11,6 +11,7 @@
 #include "common/notice.h"
 #include "trainer/advice.h"
 #include "trainer/agree.h"
+#include "trainer/device.h"
 #include "trainer/feed.h"
 #include "trainer/optimizer.h"
 #include "trainer/report.h"
@@ -303,6 +304,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		.ranks = run->ident.world_size,
 		.cost = ddp_cost(run->ddp),
 		.skipped = !loop->changed,
+		.use = device_use(run, (double)loop->result.valid / seconds),
 	};
 	if (run->ident.rank != 0) {
 		advice_step(&loop->advice, seconds, line.exposed, line.communication);

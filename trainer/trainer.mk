@@ -75,6 +75,7 @@ libtrainer_a_SOURCES += \
 	trainer/curve.c trainer/curve.h \
 	trainer/advice.c trainer/advice.h \
 	trainer/card.c trainer/card.h \
+	trainer/device.c trainer/device.h \
 	trainer/estimate.c trainer/estimate.h \
 	trainer/feed.c trainer/feed.h \
 	trainer/gpu.c trainer/gpu.h \
@@ -165,17 +166,19 @@ noinst_LIBRARIES += libcudakernels.a
 libcudakernels_a_SOURCES = $(cuda_sources)
 cuda_kernels += libcudakernels.a $(CUDA_LIBS) -lstdc++
 endif
-# The GPU's host side; what links it links cuda_host, then trainer_LIBS.
-cuda_host =
-EXTRA_DIST += trainer/cuda/check.c trainer/cuda/check.h
-EXTRA_DIST += trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/product.c trainer/cuda/product.h
+# The GPU's host side, in libtrainer.a; what uses it links cuda_kernels behind trainer_LIBS.
+cuda_ops = trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/cuda.h \
+	trainer/cuda/ops_cuda.c trainer/cuda/ops_cuda.h \
+	trainer/cuda/ops_linear.c \
+	trainer/cuda/ops_passes.c \
+	trainer/cuda/product.c trainer/cuda/product.h
+EXTRA_DIST += trainer/cuda/check.c trainer/cuda/check.h $(cuda_ops)
 if HAVE_CUDA
-noinst_LIBRARIES += libcudahost.a
-libcudahost_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-libcudahost_a_SOURCES = trainer/cuda/check.c trainer/cuda/check.h
+AM_CPPFLAGS += $(CUDA_CPPFLAGS)
+libtrainer_a_SOURCES += trainer/cuda/check.c trainer/cuda/check.h
 if HAVE_CUBLAS
-libcudahost_a_SOURCES += trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/product.c trainer/cuda/product.h
+libtrainer_a_SOURCES += $(cuda_ops)
+muster_train_LDADD += $(cuda_kernels)
 endif
-cuda_host += libcudahost.a $(CUDA_LIBS)
 endif
 # End of trainer.mk

@@ -108,7 +108,7 @@ static void check_product(struct product_engine *engine, const struct product *p
 	struct matrix kept = matrix_of(p->out, rows * columns, 4), d = matrix_of(p->out, rows * columns, 5), before = matrix_of(p->out, rows * columns, 5);
 	const struct product_operands operands = { d.at, x.at, w.at, bias.at, kept.at };
 	struct err err = { 0 };
-	if (product_run(engine, p, &operands, NULL, &err) < 0)
+	if (product_launch(engine, p, &operands, NULL, &err) < 0)
 		fail_msg("%s", err.text);
 	for (int row = 0; row < p->rows; row++)
 		for (int column = 0; column < p->columns; column++) {
@@ -203,6 +203,19 @@ static void an_epilogue_that_is_missing_is_told(void **state)
 	product_engine_destroy(engine);
 }
 
+/* cuBLASLt keeps rows of whole multiples of 8 only. */
+static void odd_widths_have_no_kept_epilogue(void **state)
+{
+	struct product_engine *engine = engine_of(PRODUCT_MODE_FP32);
+	struct product gelu = { .rows = 4, .columns = 12, .depth = 8, .epilogue = PRODUCT_BIAS_GELU };
+	struct err err;
+	assert_false(product_is_there(engine, &gelu, &err));
+	assert_int_equal(fake_cublas.heuristics, 0);
+	gelu.columns = 16;
+	assert_true(product_is_there(engine, &gelu, &err));
+	product_engine_destroy(engine);
+}
+
 /* By text, as it comes from a checkpoint or from rank 0. */
 static void choices_are_adopted(void **state)
 {
@@ -267,7 +280,7 @@ static void faults_of_the_library_are_told(void **state)
 	struct err err;
 	char memory[1024] __attribute__((aligned(256)));
 	const struct product_operands crooked = { memory, memory + 4, memory, memory, memory };
-	assert_int_equal(product_run(engine, &one, &crooked, NULL, &err), -1);
+	assert_int_equal(product_launch(engine, &one, &crooked, NULL, &err), -1);
 	assert_non_null(strstr(err.text, "cublas: couldn't run matmul("));
 	assert_non_null(strstr(err.text, "invalid value (7, trainer/cuda/product.c:"));
 	product_engine_destroy(engine);
@@ -296,6 +309,7 @@ int main(void)
 		TEST(each_is_chosen_once),
 		TEST(what_may_not_be_used_is_passed_over),
 		TEST(an_epilogue_that_is_missing_is_told),
+		TEST(odd_widths_have_no_kept_epilogue),
 		TEST(choices_are_adopted),
 		TEST(choices_that_do_not_fit_are_refused),
 		TEST(faults_of_the_library_are_told),

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* settings: slots that follow from the batch, refused combinations, and the three kinds at a resume. */
+#include "config.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +67,10 @@ static void bad_combinations_name_the_flag(void **state)
 		snprintf(line, sizeof line, "--data x --trace t --trace-steps=%s", bad[i]);
 		refused(line, "is no range of steps");
 	}
-	refused("--data x --device cuda", "--device cuda");
+#ifndef HAVE_CUBLAS
+	refused("--data x --device cuda", "--with-cuda");
+#endif
+	refused("--data x --precision fp16", "auto|bf16|fp32|tf32");
 	refused("--data x --comm half", "real|none|replay");
 	refused("--data x --comm none --ckpt-dir y", "--comm none measures a step and trains no model, so there is nothing for "
 		"--ckpt-dir");

@@ -62,7 +62,8 @@ void *cuda_check_alloc(size_t bytes, const char *purpose, struct err *err)
 			"or --zero 1 with several ranks, needs less", (double)bytes * 1e-6, purpose, (double)available * 1e-6, (double)all * 1e-6);
 		return NULL;
 	}
-	if (CUDA_CHECK(code, err) < 0 || CUDA_CHECK(cudaMemset(memory, 0, bytes), err) < 0) {
+	/* Streams that don't wait for the default one use it. */
+	if (CUDA_CHECK(code, err) < 0 || CUDA_CHECK(cudaMemset(memory, 0, bytes), err) < 0 || CUDA_CHECK(cudaDeviceSynchronize(), err) < 0) {
 		cudaFree(memory);
 		return NULL;
 	}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define ALIGNMENT 256u
+#define KEPT_MULTIPLE 8 /* columns of what an epilogue keeps or reads: cuBLASLt takes no others */
 #define CANDIDATES 8 /* of the heuristics, in their order: the first that may be used is taken */
 
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == PRODUCT_WORDS * sizeof(uint64_t), "an algorithm is so many words");
@@ -157,6 +158,8 @@ static int choose(struct product_engine *engine, struct plan *plan, const struct
 	cublasLtMatmulHeuristicResult_t results[CANDIDATES];
 	struct product_choice choice = { .product = *product, .none = true };
 	int count = 0;
+	if (keeps(product) && product->columns % KEPT_MULTIPLE != 0)
+		return keep(engine, plan, &choice, err);
 	if (describe(engine, plan, product, err) < 0)
 		return -1;
 	cublasStatus_t status = engine->lib->heuristic(engine->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, engine->preference,
@@ -191,17 +194,16 @@ static int take_over(struct product_engine *engine, struct plan *plan, const str
 {
 	cublasLtMatmulHeuristicResult_t result = { 0 };
 	char text[160];
+	if (choice->none)
+		return keep(engine, plan, choice, err);
 	if (describe(engine, plan, &choice->product, err) < 0)
 		return -1;
 	memcpy(&plan->algorithm, choice->algorithm, sizeof plan->algorithm);
-	if (!choice->none) {
-		cublasStatus_t status = engine->lib->check(engine->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, &plan->algorithm,
-			&result);
-		result.algo = plan->algorithm;
-		if (status != CUBLAS_STATUS_SUCCESS || !may_be_used(engine, &result))
-			return err_fail(err, EXIT_DATA, "products: cuBLASLt doesn't take the algorithm that was chosen for %s",
-				product_text(&choice->product, text, sizeof text));
-	}
+	cublasStatus_t status = engine->lib->check(engine->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, &plan->algorithm, &result);
+	result.algo = plan->algorithm;
+	if (status != CUBLAS_STATUS_SUCCESS || !may_be_used(engine, &result))
+		return err_fail(err, EXIT_DATA, "products: cuBLASLt doesn't take the algorithm that was chosen for %s",
+			product_text(&choice->product, text, sizeof text));
 	return keep(engine, plan, choice, err);
 }
 
@@ -247,7 +249,7 @@ bool product_is_there(struct product_engine *engine, const struct product *produ
 	return !products_find(&engine->products, product)->none;
 }
 
-int product_run(struct product_engine *engine, const struct product *product, const struct product_operands *o, void *stream,
+int product_launch(struct product_engine *engine, const struct product *product, const struct product_operands *o, void *stream,
 	struct err *err)
 {
 	static const float one = 1, zero = 0;

@@ -35,10 +35,10 @@ int product_choose(struct product_engine *engine, const struct product *product,
 int product_adopt(struct product_engine *engine, const struct products *products, struct err *err);
 const struct products *product_choices(const struct product_engine *engine);
 
-/* Whether product_run can make it, epilogue included; chooses where that was not done. */
+/* Whether product_launch can make it, epilogue included; chooses where that was not done. */
 bool product_is_there(struct product_engine *engine, const struct product *product, struct err *err);
 /* Queues it on the stream (cudaStream_t). */
-int product_run(struct product_engine *engine, const struct product *product, const struct product_operands *operands, void *stream,
+int product_launch(struct product_engine *engine, const struct product *product, const struct product_operands *operands, void *stream,
 	struct err *err);
 
 #endif

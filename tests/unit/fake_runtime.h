@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CUDA runtime on the host, as far as the GPU's ops call it: linked instead of the real one, beside kernels that run on the host.
+ * Streams finish what they are given at once. */
+#ifndef MUSTER_TESTS_FAKE_RUNTIME_H
+#define MUSTER_TESTS_FAKE_RUNTIME_H
+
+#include <stddef.h>
+
+/* What it is to do, and what it has seen. */
+struct fake_runtime {
+	size_t most;       /* bytes of memory that it has; 0: any */
+	int copies_fail;   /* cudaError_t of every copy; 0: none */
+	size_t used, peak; /* bytes that are allocated */
+	int streams;       /* alive */
+	int waits;         /* of the host for a stream */
+};
+
+extern struct fake_runtime fake_runtime;
+
+#endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The GPU's table of operations as a whole, on the host: its own kernels by the shim, a runtime and a cuBLASLt that do what their
+ * documentation says. Both models' passes and updates are held against the CPU's plain ones. Nothing here says anything of a GPU. */
+#include "config.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#ifdef HAVE_CUBLAS
+#include <cuda_runtime_api.h>
+
+#include "common/bytes.h"
+#include "tests/unit/fake_cublas.h"
+#include "tests/unit/fake_runtime.h"
+#include "tests/unit/model_fixture.h"
+#include "trainer/cuda/ops_cuda.h"
+#include "trainer/optimizer.h"
+#include "trainer/state.h"
+
+#define BATCH 3
+#define STEPS 3
+#define ALL_EPILOGUES (~(1u << FAKE_DEFAULT))
+
+static const struct gpu gpu = { .name = "Fake", .capability = 90, .processors = 132 };
+static const struct model_config wide_gpt2 = { .kind = MODEL_GPT2, .layers = 2, .width = 32, .heads = 2, .context = 9, .vocabulary = 150 };
+static const struct optimizer_config schedule = { .learning_rate = 0.01, .minimal_learning_rate = 0.001, .steps = STEPS,
+	.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 0.5 };
+
+static int set_up(void **state)
+{
+	fake_cublas = (struct fake_cublas){ 0 };
+	fake_runtime = (struct fake_runtime){ 0 };
+	return 0;
+}
+
+/* Whatever was made is given back. */
+static int tear_down(void **state)
+{
+	assert_int_equal(fake_cublas.objects, 0);
+	assert_int_equal(fake_runtime.used, 0);
+	assert_int_equal(fake_runtime.streams, 0);
+	return 0;
+}
+
+static struct ops *ops_of(enum product_mode mode)
+{
+	struct err err = { 0 };
+	struct ops *ops = ops_cuda_create_over(&fake_cublas_library, &gpu, mode, &err);
+	assert_string_equal(err.text, "");
+	return ops;
+}
+
+/* One training: the same samples and weights on either device. */
+struct training {
+	struct ops *ops;
+	struct model *model;
+	struct state state;
+	float *grads, *host_grads; /* the second NULL where they are the same */
+	double losses[STEPS];
+	int64_t valid[STEPS];
+};
+
+static void begin(struct training *t, struct ops *ops, const struct model_config *config)
+{
+	struct err err = { 0 };
+	*t = (struct training){ .ops = ops, .model = model_create(config, &err) };
+	if (model_prepare(t->model, ops, BATCH, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_int_equal(state_alloc(&t->state, ops, model_tensors(t->model), &err), 0);
+	state_init(&t->state, 3);
+	for (size_t i = 0; i < t->state.tensors->elements; i++)
+		t->state.weights[i] *= 4; /* away from zero */
+	assert_int_equal(state_upload(&t->state, &err), 0);
+	size_t bytes = tensor_table_gradients(t->state.tensors) * sizeof(float);
+	t->grads = ops->alloc(ops, bytes);
+	t->host_grads = ops_is_remote(ops) ? calloc(1, bytes) : NULL;
+}
+
+static void end(struct training *t)
+{
+	t->ops->release(t->ops, t->grads);
+	free(t->host_grads);
+	state_free(&t->state);
+	model_destroy(t->model);
+	t->ops->destroy(t->ops);
+}
+
+static const float *grads_of(struct training *t)
+{
+	if (!t->host_grads)
+		return t->grads;
+	t->ops->copy_out(t->ops, t->host_grads, t->grads, tensor_table_gradients(t->state.tensors) * sizeof(float));
+	return t->host_grads;
+}
+
+/* Two microbatches, so that everything is added to once. */
+static void pass(struct training *t, uint64_t step)
+{
+	const struct fixture f = { .model = t->model, .table = model_tensors(t->model) };
+	optimizer_begin(&schedule, step, 40, t->ops->params);
+	ops_put_params(t->ops);
+	model_bind(t->model, state_compute(&t->state));
+	for (int i = 0; i < 2; i++) {
+		double loss;
+		int64_t valid;
+		struct batch batch = fixture_batch(&f, BATCH, step * 10 + (uint64_t)i);
+		model_train(t->model, &batch, t->grads, i, &loss, &valid, NULL, NULL);
+		t->losses[step - 1] += loss;
+		t->valid[step - 1] += valid;
+		fixture_free_batch(&batch);
+	}
+}
+
+static void update(struct training *t, double norm)
+{
+	struct err err = { 0 };
+	optimizer_clip(&schedule, 1, norm, t->ops->params);
+	ops_put_params(t->ops);
+	state_update(&t->state, t->grads, true);
+	if (ops_check(t->ops, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+/* ||a - b|| / ||b|| of what the rows of a tensor hold. Of weights that were updated the matrices alone: the gradient of a key's bias is
+ * zero but for rounding, and AdamW makes steps of their full length of that. */
+static void near(const struct tensor_table *table, const float *a, const float *b, double bound, bool matrices, const char *what)
+{
+	for (int i = 0; i < table->count; i++) {
+		double distance = matrices && table->rows[i].dims < 2 ? 0 : fixture_distance(&table->rows[i], a, b);
+		if (!(distance <= bound))
+			fail_msg("%s of %s is off by %g, at most %g allowed", what, table->rows[i].name, distance, bound);
+	}
+}
+
+/* Padding is never touched. */
+static void padding_is_zero(const struct tensor_table *table, const float *arena)
+{
+	for (int i = 0; i < table->count; i++) {
+		const struct tensor *row = &table->rows[i];
+		size_t stop = i + 1 < table->count ? table->rows[i + 1].offset : table->elements;
+		for (size_t k = row->offset + row->count; k < stop; k++)
+			if (arena[k] != 0)
+				fail_msg("element %zu behind %s is %g", k - row->offset - row->count, row->name, (double)arena[k]);
+	}
+}
+
+static void like_the_cpu(const struct model_config *config, enum product_mode mode, double bound)
+{
+	struct training host, device;
+	struct err err = { 0 };
+	begin(&host, ops_cpu_create(true, &err), config);
+	begin(&device, ops_of(mode), config);
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		pass(&host, step);
+		pass(&device, step);
+		assert_int_equal(host.valid[step - 1], device.valid[step - 1]);
+		if (!(fabs(device.losses[step - 1] / host.losses[step - 1] - 1) <= bound))
+			fail_msg("loss %g instead of %g", device.losses[step - 1], host.losses[step - 1]);
+		if (step == 1 || mode != PRODUCT_MODE_BF16)
+			near(host.state.tensors, grads_of(&device), host.grads, step == 1 ? bound : 10 * bound, false, "the gradient");
+		padding_is_zero(host.state.tensors, grads_of(&device));
+		update(&host, 1);
+		update(&device, 1);
+	}
+	state_fetch(&device.state);
+	near(host.state.tensors, device.state.weights, host.state.weights, mode == PRODUCT_MODE_BF16 ? 0.2 : 100 * bound, true, "the weight");
+	padding_is_zero(host.state.tensors, device.state.weights);
+	end(&host);
+	end(&device);
+}
+
+static void gpt2_is_like_the_cpu(void **state)
+{
+	like_the_cpu(&fixture_gpt2, PRODUCT_MODE_FP32, 2e-5);
+	like_the_cpu(&wide_gpt2, PRODUCT_MODE_FP32, 2e-5);
+	like_the_cpu(&wide_gpt2, PRODUCT_MODE_TF32, 2e-5); /* the stand-in does not round */
+}
+
+static void split_embedding_is_like_the_cpu(void **state)
+{
+	struct model_config config = wide_gpt2;
+	struct training host, device;
+	struct err err = { 0 };
+	config.split_embedding = true;
+	begin(&host, ops_cpu_create(true, &err), &config);
+	begin(&device, ops_of(PRODUCT_MODE_FP32), &config);
+	pass(&host, 1);
+	pass(&device, 1);
+	const struct tensor head = { .offset = host.state.tensors->elements, .count = (size_t)config.vocabulary * (size_t)config.width };
+	near(host.state.tensors, grads_of(&device), host.grads, 2e-5, false, "the gradient");
+	assert_true(fixture_distance(&head, device.host_grads, host.grads) < 2e-5);
+	end(&host);
+	end(&device);
+}
+
+static void mlp_is_like_the_cpu(void **state)
+{
+	like_the_cpu(&fixture_mlp, PRODUCT_MODE_FP32, 2e-5);
+}
+
+static void bf16_is_near_the_cpu(void **state)
+{
+	like_the_cpu(&wide_gpt2, PRODUCT_MODE_BF16, 0.04);
+	like_the_cpu(&fixture_mlp, PRODUCT_MODE_BF16, 0.04);
+}
+
+/* Our kernels stand in for what the library has not. */
+static void epilogues_of_our_own_are_like_the_cpu(void **state)
+{
+	fake_cublas.no_epilogues = ALL_EPILOGUES;
+	like_the_cpu(&wide_gpt2, PRODUCT_MODE_FP32, 2e-5);
+	like_the_cpu(&fixture_mlp, PRODUCT_MODE_FP32, 2e-5);
+	like_the_cpu(&wide_gpt2, PRODUCT_MODE_BF16, 0.04);
+}
+
+/* ---- algorithms ---- */
+
+/* All are chosen before the first step, with what stands in for epilogues, and what was chosen is used by another run. */
+static void nothing_is_chosen_in_a_step(void **state)
+{
+	struct err err = { 0 };
+	for (int missing = 0; missing < 2; missing++) {
+		struct training first, second;
+		fake_cublas.no_epilogues = missing ? ALL_EPILOGUES : 0;
+		begin(&first, ops_of(PRODUCT_MODE_BF16), &wide_gpt2);
+		assert_int_equal(first.ops->choose(first.ops, &err), 0);
+		int chosen = fake_cublas.heuristics;
+		pass(&first, 1);
+		update(&first, 1);
+		assert_int_equal(fake_cublas.heuristics, chosen);
+		char *text = first.ops->algorithms(first.ops);
+		begin(&second, ops_of(PRODUCT_MODE_BF16), &wide_gpt2);
+		assert_int_equal(second.ops->adopt(second.ops, text, &err), 0);
+		assert_int_equal(second.ops->choose(second.ops, &err), 0);
+		pass(&second, 1);
+		assert_int_equal(fake_cublas.heuristics, chosen);
+		assert_true(first.losses[0] == second.losses[0]);
+		free(text);
+		end(&first);
+		end(&second);
+	}
+}
+
+static void the_record_names_card_and_libraries(void **state)
+{
+	struct ops *ops = ops_of(PRODUCT_MODE_TF32);
+	assert_string_equal(ops->name, "cuda-tf32");
+	assert_string_equal(ops->card, "Fake, 132 multiprocessors");
+	assert_non_null(strstr(ops->libraries, "cuBLASLt 13.0.1"));
+	ops->destroy(ops);
+}
+
+/* ---- memory ---- */
+
+/* What the estimate says of the ops is what they take. */
+static void scratch_is_estimated(void **state)
+{
+	struct err err = { 0 };
+	struct model *model = model_create(&wide_gpt2, &err);
+	struct ops_shapes shapes;
+	for (int mode = PRODUCT_MODE_FP32; mode <= PRODUCT_MODE_BF16; mode++) {
+		struct ops *ops = ops_of((enum product_mode)mode);
+		size_t pinned = 16 * sizeof(struct step_params) + 16384 * sizeof(double);
+		model_shapes(model, BATCH, &shapes);
+		assert_int_equal(ops->prepare(ops, &shapes, &err), 0);
+		assert_int_equal(fake_runtime.used, ops_cuda_scratch(&shapes, (enum product_mode)mode) + pinned);
+		assert_int_equal(ops->prepare(ops, &shapes, &err), 0); /* again: the old is given back */
+		assert_int_equal(fake_runtime.used, ops_cuda_scratch(&shapes, (enum product_mode)mode) + pinned);
+		ops->destroy(ops);
+	}
+	model_destroy(model);
+}
+
+static void full_memory_is_told(void **state)
+{
+	struct err err = { 0 };
+	struct ops *ops = ops_of(PRODUCT_MODE_FP32);
+	struct model *model = model_create(&wide_gpt2, &err);
+	struct ops_shapes shapes;
+	model_shapes(model, BATCH, &shapes);
+	fake_runtime.most = ops_cuda_scratch(&shapes, PRODUCT_MODE_FP32) + 200000;
+	assert_int_equal(model_prepare(model, ops, BATCH, &err), -1);
+	assert_int_equal(err.status, EXIT_USAGE);
+	assert_non_null(strstr(err.text, "on the GPU for the arenas of the training"));
+	assert_non_null(strstr(err.text, "--microbatch"));
+	model_destroy(model);
+	ops->destroy(ops);
+	fake_runtime.most = 1 << 20; /* not even a workspace */
+	assert_null(ops_cuda_create_over(&fake_cublas_library, &gpu, PRODUCT_MODE_FP32, &err));
+	assert_non_null(strstr(err.text, "couldn't get 33.6 MB on the GPU for the workspace of the matrix products"));
+}
+
+/* ---- failures ---- */
+
+/* The first error is kept, and nothing is computed behind it. */
+static void failures_stay(void **state)
+{
+	struct err err = { 0 };
+	struct training t;
+	begin(&t, ops_of(PRODUCT_MODE_FP32), &wide_gpt2);
+	assert_int_equal(ops_check(t.ops, &err), 0);
+	fake_runtime.copies_fail = cudaErrorLaunchFailure;
+	pass(&t, 1);
+	fake_runtime.copies_fail = 0;
+	int products = fake_cublas.products;
+	pass(&t, 1);
+	assert_int_equal(fake_cublas.products, products);
+	assert_int_equal(ops_check(t.ops, &err), -1);
+	assert_non_null(strstr(err.text, "couldn't run cudaMemcpyAsync("));
+	assert_non_null(strstr(err.text, "unspecified launch failure (cudaErrorLaunchFailure, trainer/cuda/ops_cuda.c:"));
+	end(&t);
+	const struct gpu other = { .index = 1, .name = "Fake" };
+	struct ops *ops = ops_cuda_create_over(&fake_cublas_library, &other, PRODUCT_MODE_FP32, &err);
+	assert_non_null(ops);
+	assert_null(ops->alloc(ops, 100)); /* its device can't be made this thread's */
+	assert_int_equal(ops_check(ops, &err), -1);
+	assert_non_null(strstr(err.text, "cudaSetDevice("));
+	ops->destroy(ops);
+}
+
+static void norms_are_the_cpus(void **state)
+{
+	struct err err = { 0 };
+	struct ops *cpu = ops_cpu_create(true, &err), *ops = ops_of(PRODUCT_MODE_FP32);
+	size_t count = 3 * NORM_BLOCK + 77;
+	float *x = calloc(count, sizeof *x), *device = ops->alloc(ops, count * sizeof *x);
+	double mine[4], theirs[4];
+	for (size_t i = 0; i < count; i++)
+		x[i] = sinf((float)i);
+	ops->copy_in(ops, device, x, count * sizeof *x);
+	ops->square_sums(ops, mine, device, count);
+	cpu->square_sums(cpu, theirs, x, count);
+	assert_memory_equal(mine, theirs, sizeof mine);
+	ops->release(ops, device);
+	free(x);
+	ops->destroy(ops);
+	cpu->destroy(cpu);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		TEST(gpt2_is_like_the_cpu),
+		TEST(split_embedding_is_like_the_cpu),
+		TEST(mlp_is_like_the_cpu),
+		TEST(bf16_is_near_the_cpu),
+		TEST(epilogues_of_our_own_are_like_the_cpu),
+		TEST(nothing_is_chosen_in_a_step),
+		TEST(the_record_names_card_and_libraries),
+		TEST(scratch_is_estimated),
+		TEST(full_memory_is_told),
+		TEST(failures_stay),
+		TEST(norms_are_the_cpus),
+#undef TEST
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#else
+int main(void)
+{
+	print_message("1..0 # SKIP this build has no cuBLASLt\n");
+	return 0;
+}
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the GPU's ops share: their state, how they fail, and the functions that fill the table. */
+#ifndef MUSTER_CUDA_CUDA_H
+#define MUSTER_CUDA_CUDA_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "trainer/cuda/check.h"
+#include "trainer/cuda/product.h"
+#include "trainer/cuda/type.h"
+#include "trainer/gpu.h"
+#include "trainer/ops.h"
+
+#define CUDA_PARAMS 16        /* copies of the step's numbers that may be on their way */
+#define CUDA_SUMS_MOST 16384  /* blocks of the norm that are summed at once */
+
+/* Behind ops->state. */
+struct cuda {
+	struct step_params params;         /* the trainer's */
+	struct step_params *params_ring;   /* [CUDA_PARAMS] pinned, */
+	unsigned int params_next;
+	struct step_params *params_device; /* and what kernels read */
+	void *stream;                      /* cudaStream_t: all ops, one behind the other */
+	enum cuda_type type;               /* of activations */
+	enum product_mode mode;
+	int device;
+	char card[160], libraries[160];
+	struct ops_shapes shapes;          /* of prepare() */
+	struct product_engine *engine;
+	void *workspace;
+	void *scratch;                     /* of one op at a time */
+	void *logits;                      /* of one chunk of rows */
+	size_t scratch_bytes, logits_bytes;
+	double *sums, *sums_pinned;        /* [CUDA_SUMS_MOST] on the device, and on the host */
+
+	pthread_mutex_t lock;              /* of what follows */
+	bool failed;
+	struct err err;                    /* the first */
+};
+
+static inline struct cuda *cuda_of(struct ops *ops) { return ops->state; }
+
+/* An op begins: false where one before has failed. Makes the device this thread's. */
+bool cuda_begin(struct ops *ops);
+/* Keeps the first error: ops have no way to fail, and what follows it is worth nothing. Returns whether there is none. */
+bool cuda_note(struct ops *ops, int rc, const struct err *err);
+
+/* Runs what returns a cudaError_t. */
+#define CUDA_RUN(ops, call) cuda_run(ops, (int)(call), #call, __FILE__, __LINE__)
+bool cuda_run(struct ops *ops, int code, const char *call, const char *file, int line);
+
+void cuda_linear_install(struct ops *ops);
+void cuda_passes_install(struct ops *ops);
+
+#endif

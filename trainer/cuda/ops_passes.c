@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operations that are one kernel of ours, or a few: each hands over its pointers, the scratch and the stream. */
+#include <cuda_runtime_api.h>
+#include <string.h>
+
+#include "trainer/cuda/adamw.h"
+#include "trainer/cuda/add.h"
+#include "trainer/cuda/attention.h"
+#include "trainer/cuda/cross_entropy.h"
+#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/elements.h"
+#include "trainer/cuda/embedding.h"
+#include "trainer/cuda/norm.h"
+#include "trainer/cuda/square_sums.h"
+
+#define RUN(launch) \
+	do { \
+		struct cuda *cuda = cuda_of(ops); \
+		if (cuda_begin(ops)) \
+			CUDA_RUN(ops, launch); \
+	} while (0)
+
+static void embedding(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe, int B, int T, int C)
+{
+	RUN(cuda_embedding(out, tokens, wte, wpe, B, T, C, cuda->type, cuda->stream));
+}
+
+static void embedding_backward(struct ops *ops, float *dwte, float *dwpe, const float *dout, const int32_t *tokens, int B, int T,
+	int C, int V, int accumulate)
+{
+	RUN(cuda_embedding_backward(dwte, dwpe, cuda->scratch, dout, tokens, B, T, C, V, accumulate, cuda->type, cuda->stream));
+}
+
+static void layernorm(struct ops *ops, float *sum, float *y, float *mean, float *rstd, const float *x, const float *add,
+	const float *gamma, const float *beta, int M, int C)
+{
+	RUN(cuda_layernorm(sum, y, mean, rstd, x, add, gamma, beta, M, C, cuda->type, cuda->stream));
+}
+
+static void layernorm_backward(struct ops *ops, float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
+	const float *gamma, const float *mean, const float *rstd, int M, int C, int accumulate_dx, int accumulate)
+{
+	RUN(cuda_layernorm_backward(dx, dgamma, dbeta, cuda->scratch, dy, x, gamma, mean, rstd, M, C, accumulate_dx, accumulate,
+		cuda->type, cuda->stream));
+}
+
+static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C, int H)
+{
+	RUN(cuda_attention(y, lse, qkv, B, T, C, H, cuda->type, cuda->stream));
+}
+
+static void attention_backward(struct ops *ops, float *dqkv, const float *dy, const float *qkv, const float *y, const float *lse,
+	int B, int T, int C, int H)
+{
+	RUN(cuda_attention_backward(dqkv, cuda->scratch, dy, qkv, y, lse, B, T, C, H, cuda->type, cuda->stream));
+}
+
+static void cross_entropy(struct ops *ops, float *losses, float *logits, const int32_t *targets, int M, int V, bool gradient)
+{
+	RUN(cuda_cross_entropy(losses, logits, targets, cuda->params_device, (size_t)M, V, V, gradient, cuda->type, cuda->stream));
+}
+
+static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute, const float *grad,
+	size_t count, int decay)
+{
+	const struct cuda_adamw tensor = { *to, *from, grad, compute, cuda_of(ops)->type };
+	RUN(cuda_adamw(&tensor, count, decay, cuda->params_device, cuda->stream));
+}
+
+/* A part of the blocks, through pinned memory. */
+static bool sum_squares(struct ops *ops, double *sums, const float *x, size_t count)
+{
+	struct cuda *cuda = cuda_of(ops);
+	size_t bytes = (count + NORM_BLOCK - 1) / NORM_BLOCK * sizeof *sums;
+	if (!cuda_begin(ops) || !CUDA_RUN(ops, cuda_square_sums(cuda->sums, x, count, cuda->stream))
+		|| !CUDA_RUN(ops, cudaMemcpyAsync(cuda->sums_pinned, cuda->sums, bytes, cudaMemcpyDeviceToHost, cuda->stream))
+		|| !CUDA_RUN(ops, cudaStreamSynchronize(cuda->stream)))
+		return false;
+	memcpy(sums, cuda->sums_pinned, bytes);
+	return true;
+}
+
+static void square_sums(struct ops *ops, double *sums, const float *x, size_t count)
+{
+	const size_t most = (size_t)CUDA_SUMS_MOST * NORM_BLOCK;
+	for (size_t first = 0; first < count; first += most)
+		if (!sum_squares(ops, sums + first / NORM_BLOCK, x + first, count - first < most ? count - first : most))
+			return;
+}
+
+static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)
+{
+	RUN(cuda_add(out, a, b, count, cuda->stream));
+}
+
+static void zero(struct ops *ops, float *out, size_t count)
+{
+	RUN(cuda_zero(out, count, cuda->stream));
+}
+
+void cuda_passes_install(struct ops *ops)
+{
+	ops->embedding = embedding;
+	ops->embedding_backward = embedding_backward;
+	ops->layernorm = layernorm;
+	ops->layernorm_backward = layernorm_backward;
+	ops->attention = attention;
+	ops->attention_backward = attention_backward;
+	ops->cross_entropy = cross_entropy;
+	ops->adamw = adamw;
+	ops->square_sums = square_sums;
+	ops->add = add;
+	ops->zero = zero;
+}
