@@ -178,6 +178,7 @@ static void run_has_the_bits_of_the_cpu(void **state)
 		check_run(&table, 0, table.elements, type, 0);
 		check_run(&table, 0, table.elements, type, 1);
 		check_run(&table, 1001, table.rows[3].offset + 130, type, 0); /* no multiple of four */
+		check_run(&table, 0, table.rows[1].offset + table.rows[1].count + 1, type, 0); /* ends between two tensors */
 		check_run(&table, table.rows[1].offset + 5, table.rows[3].offset, type, 0); /* nothing to update */
 	}
 	tensor_table_clear(&table);

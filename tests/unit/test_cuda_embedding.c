@@ -12,8 +12,8 @@
 
 static const struct shape {
 	int B, T, C, V, shift;
-} shapes[] = { { 1, 1, 1, 1, 0 }, { 1, 3, 31, 2, 0 }, { 2, 33, 33, 300, 0 }, { 3, 5, 255, 7, 0 },
-	{ 1, 31, 257, 50257, 0 }, { 4, 16, 264, 9, 0 }, { 4, 16, 264, 9, 1 }, { 2, 64, 768, 3, 0 }, { 2, 333, 8, 5, 0 },
+} shapes[] = { { 1, 1, 1, 1, 0 }, { 1, 3, 31, 2, 0 }, { 2, 33, 33, 300, 0 }, { 3, 5, 257, 7, 0 },
+	{ 1, 31, 3, 50257, 0 }, { 4, 16, 264, 9, 0 }, { 4, 16, 264, 9, 1 }, { 2, 64, 768, 3, 0 }, { 2, 333, 8, 5, 0 },
 	{ 3, 683, 4, 70000, 0 } };
 
 struct embedding {
@@ -147,6 +147,9 @@ static void run_sort(void *arg)
 static void check_sort(int M, int V, bool all_alike)
 {
 	int32_t *tokens = make_tokens(M, V);
+	/* Its highest digit alone sends the first token far. */
+	for (tokens[0] = V - 1; tokens[0] & (tokens[0] - 1);)
+		tokens[0] &= tokens[0] - 1;
 	for (int i = 0; all_alike && i < M; i++)
 		tokens[i] = V - 1;
 	struct sort s = { kernel_output("scratch", NULL, token_sort_scratch(M) * 4, 0), kernel_operand(tokens, (size_t)M * 4,
