@@ -49,6 +49,7 @@ static int choose_gpu(struct run *run, struct err *err)
 	const struct settings *settings = &run->settings;
 	struct gpu_driver driver;
 	int rc = gpu_driver_load(&driver, err);
+	run->has_driver = rc == 0;
 	if (rc == 0)
 		rc = gpu_choose(&driver, &run->ident, ops_cuda_runtime(), settings->share_gpu, &run->gpu, err);
 	if (rc == 0)
@@ -71,6 +72,8 @@ int device_agree(struct run *run, int rc, struct err *err)
 {
 	if (run->settings.device == DEVICE_CPU || run->ident.world_size == 1)
 		return rc < 0 ? ERR_SHARED : 0; /* all find the same */
+	if (rc == GPU_NONE && !run->has_driver)
+		return 0; /* a cluster without GPUs doesn't wait for this; ranks that have one name those that say nothing */
 	return gpu_meet(run->rdzv, &run->ident, &run->gpu, rc, run->settings.share_gpu, err);
 }
 

@@ -11,6 +11,7 @@
 #include "trainer/agree.h"
 
 #define KEY "device"
+#define GET_SECONDS 5.0 /* for what was put before the fence */
 
 static int judge_failures(const struct gpu_word *words, int world_size, struct err *err)
 {
@@ -68,8 +69,9 @@ static int hear(struct rdzv *rdzv, int rank, struct gpu_word *word, struct err *
 {
 	AUTO_FREE void *value = NULL;
 	size_t size;
-	if (rdzv_get(rdzv, rank, KEY, &value, &size, 0, err) < 0)
-		return -1;
+	if (rdzv_get(rdzv, rank, KEY, &value, &size, GET_SECONDS, err) < 0)
+		return err_fail(err, EXIT_USAGE, "device: this rank's node has a CUDA driver, and rank %d said nothing of a GPU, as where there is no "
+			"driver: choose nodes that are alike, or compute on the CPU by --device cpu", rank);
 	if (size != sizeof *word)
 		return err_set(err, "device: rank %d told %zu bytes instead of %zu: start all ranks with the same program", rank, size,
 			sizeof *word);

@@ -17,7 +17,8 @@ struct gpu_word {
 	char text[sizeof((struct err *)0)->text]; /* of the failure */
 };
 
-/* Collective, for a world of several. `rc` and `err` are this rank's outcome of the choice, 0 or GPU_NONE with the CPU, or -1.
+/* Collective among the ranks of a world of several that have a driver; one that has none, and computes on the CPU, says nothing, and is
+ * named. `rc` and `err` are this rank's outcome of the choice, 0 or GPU_NONE with the CPU, or -1.
  * Returns 0, ERR_SHARED (trainer/agree.h) with the same text and status on all ranks, or -1 where the ranks couldn't meet. */
 int gpu_meet(struct rdzv *rdzv, const struct ident *ident, const struct gpu *gpu, int rc, bool share, struct err *err);
 

@@ -76,8 +76,10 @@ static int meet(struct run *run, struct err *err)
 		return err->status == EXIT_USAGE ? ERR_SHARED : -1; /* the way a step is started is the same for all ranks */
 	}
 	*err = why;
-	if ((rc = device_agree(run, rc, err)) < 0)
+	if ((rc = device_agree(run, rc, err)) < 0) {
+		name_patience(err);
 		return rc;
+	}
 	run->standing = standing_create(&run->ident, err);
 	if (!run->standing)
 		return -1;

@@ -35,6 +35,7 @@ struct run {
 	struct standing_file standing_file; /* and the file of that */
 	int threads;
 	bool on_gpu;                        /* else on the CPU */
+	bool has_driver;                    /* of CUDA, on this node */
 	struct gpu gpu;
 	uint64_t gpu_available;             /* bytes of its memory that were free at the start */
 

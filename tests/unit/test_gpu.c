@@ -240,6 +240,15 @@ static int meet_broken(struct rdzv *rdzv, const struct ident *ident, struct meet
 	return gpu_meet(rdzv, ident, &gpu, rc, false, err);
 }
 
+/* Rank 2 has no driver: it goes on to the next fence, which is that of the communicator. */
+static int meet_without_one(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+{
+	struct gpu gpu = own_gpu(ident);
+	if (ident->rank == 2)
+		return rdzv_fence(rdzv, 0, err);
+	return gpu_meet(rdzv, ident, &gpu, 0, false, err);
+}
+
 /* Every rank has the same words. */
 static void ranks_meet(void **state)
 {
@@ -251,6 +260,13 @@ static void ranks_meet(void **state)
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(ranks[i].rc, ERR_SHARED);
 		assert_non_null(strstr(ranks[i].err.text, "ranks 0 and 2 on n2 have the same GPU"));
+	}
+	meeting_run(3, meet_without_one, ranks);
+	assert_int_equal(ranks[2].rc, 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ranks[i].rc, -1);
+		assert_int_equal(ranks[i].err.status, EXIT_USAGE);
+		assert_non_null(strstr(ranks[i].err.text, "rank 2 said nothing of a GPU"));
 	}
 	meeting_run(3, meet_broken, ranks);
 	for (int i = 0; i < 3; i++) {

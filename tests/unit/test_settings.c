@@ -154,6 +154,24 @@ static void identity_is_refused_with_both_values(void **state)
 	free(changes);
 }
 
+/* Checkpoints of versions that computed in fp32 only don't say so. */
+static void older_records_are_of_fp32(void **state)
+{
+	struct settings s;
+	struct err err = { 0 };
+	for (int precision = PRECISION_BF16; precision <= PRECISION_TF32; precision++) {
+		assert_int_equal(parse(&s, "--data x", &err), 0);
+		json_t *record = settings_record(&s, data), *changes = json_array();
+		assert_int_equal(json_object_del(json_object_get(record, "identity"), "precision"), 0);
+		s.precision = precision;
+		assert_int_equal(settings_compare(&s, data, record, 40, changes, &err), precision == PRECISION_FP32 ? 0 : -1);
+		if (precision != PRECISION_FP32)
+			assert_non_null(strstr(err.text, "begun with fp32"));
+		json_decref(record);
+		json_decref(changes);
+	}
+}
+
 static void schedule_needs_its_name(void **state)
 {
 	struct err err;
@@ -191,6 +209,7 @@ int main(void)
 		cmocka_unit_test(the_cadence_is_understood),
 		cmocka_unit_test(operation_is_free),
 		cmocka_unit_test(identity_is_refused_with_both_values),
+		cmocka_unit_test(older_records_are_of_fp32),
 		cmocka_unit_test(schedule_needs_its_name),
 		cmocka_unit_test(other_data_is_refused),
 	};

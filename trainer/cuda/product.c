@@ -164,7 +164,8 @@ static int choose(struct product_engine *engine, struct plan *plan, const struct
 		return -1;
 	cublasStatus_t status = engine->lib->heuristic(engine->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, engine->preference,
 		CANDIDATES, results, &count);
-	if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_SUCCESS)
+	/* Of an epilogue that it has not for these types the library says this or that. */
+	if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_SUCCESS && product->epilogue == PRODUCT_PLAIN)
 		return cublas_check(engine->lib, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__, err);
 	for (int i = 0; i < (status == CUBLAS_STATUS_SUCCESS ? count : 0) && choice.none; i++) {
 		if (!may_be_used(engine, &results[i]))
