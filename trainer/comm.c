@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator: a queue of operations, the thread that runs them in order, tickets, and the one error that ends
- * everything. Whoever waits also watches: for the deadline, and for peers that are gone. */
+/* The communicator: a queue of operations, tickets, and the one error that ends everything. Whoever waits also watches: for the
+ * deadline, and for peers that are gone. */
 #include "config.h"
 
 #include "trainer/comm.h"
@@ -13,44 +13,13 @@
 
 #include "common/clock.h"
 #include "common/thread.h"
-#include "trainer/comm_op.h"
-#include "trainer/comm_provider.h"
+#include "trainer/comm_private.h"
 #include "trainer/trace.h"
 
 #define WATCH_SECONDS 0.05 /* between two looks of a waiter at peers and deadline */
 #define LEAVE_SECONDS 10.0 /* a thread that has not left by then is given up by the waiters */
 
-enum failure { FAILURE_NONE, FAILURE_DEADLINE, FAILURE_LOST, FAILURE_ABORT, FAILURE_FAULT };
-
-struct comm {
-	const struct comm_provider *provider;
-	void *state;
-	int rank, size;
-	double deadline;
-	pthread_t thread;
-	pthread_mutex_t lock;  /* of all below */
-	pthread_cond_t wake;   /* for the thread: an operation, a failure or the end */
-	pthread_cond_t settled; /* for waiters: a ticket is done, or the thread has left */
-	struct comm_op *head, *tail;
-	comm_ticket last, done;
-	struct standing_operation now; /* its `operation` is "" when idle */
-	const char *latest;    /* the operation begun last; its label is still in `now` */
-	struct standing *standing; /* the record; NULL: none */
-	uint64_t step;         /* of the operations queued next, */
-	int bucket;            /* and their bucket */
-	unsigned char last_words[STANDING_SIZE];
-	double left_at;        /* when they were said */
-	double progress;       /* when bytes moved last */
-	double busy;           /* seconds of all operations that are done */
-	struct trace *trace;   /* NULL: none */
-	bool closing, worded, left;
-	enum failure failure;
-	double failed_at;
-	struct err error;      /* of the failure; complete when `left` */
-};
-
-/* The first failure counts. Returns whether this was it; then the caller interrupts the provider, without the lock. */
-static bool record_failure(struct comm *comm, enum failure failure, enum exit_status status, const char *why)
+bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status, const char *why)
 {
 	if (comm->failure != FAILURE_NONE)
 		return false;
@@ -65,7 +34,7 @@ static bool record_failure(struct comm *comm, enum failure failure, enum exit_st
 static void comm_fail(struct comm *comm, enum failure failure, const char *why)
 {
 	pthread_mutex_lock(&comm->lock);
-	bool first = record_failure(comm, failure, EXIT_LOST, why);
+	bool first = comm_record_failure(comm, failure, EXIT_LOST, why);
 	pthread_mutex_unlock(&comm->lock);
 	if (first)
 		comm->provider->interrupt(comm->state);
@@ -85,203 +54,8 @@ static void on_lost(void *arg, const char *why)
 	struct comm *comm = arg;
 
 	pthread_mutex_lock(&comm->lock);
-	record_failure(comm, FAILURE_LOST, EXIT_LOST, why);
+	comm_record_failure(comm, FAILURE_LOST, EXIT_LOST, why);
 	pthread_mutex_unlock(&comm->lock);
-}
-
-static void enter(struct comm *comm, const struct comm_op *op)
-{
-	comm->now = (struct standing_operation){ .step = op->step, .bucket = op->bucket, .bytes = comm_op_bytes(op) };
-	memcpy(comm->now.label, op->label, sizeof op->label);
-	snprintf(comm->now.operation, sizeof comm->now.operation, "%s", op->operation);
-	comm->now.entered = comm->progress = clock_now();
-	comm->latest = op->operation;
-	standing_enter(comm->standing, &comm->now);
-}
-
-/* Waits for the next operation and enters it in the record. NULL: leave. */
-static struct comm_op *next_op(struct comm *comm)
-{
-	struct comm_op *op = NULL;
-
-	pthread_mutex_lock(&comm->lock);
-	while (!comm->head && !comm->closing && comm->failure == FAILURE_NONE)
-		pthread_cond_wait(&comm->wake, &comm->lock);
-	if (comm->failure == FAILURE_NONE && comm->head) {
-		op = comm->head;
-		comm->head = op->next;
-		if (!comm->head)
-			comm->tail = NULL;
-		enter(comm, op);
-	}
-	pthread_mutex_unlock(&comm->lock);
-	return op;
-}
-
-/* The error of an operation that failed: what, where, how long, and then the reason. */
-static void word_failure(struct comm *comm, const struct err *err)
-{
-	char why[sizeof comm->error.text];
-
-	if (comm->failure == FAILURE_DEADLINE)
-		snprintf(why, sizeof why, "%.600s, %.300s", comm->error.text, err->text);
-	else
-		memcpy(why, comm->error.text, sizeof why);
-	err_fail(&comm->error, comm->error.status, "comm: couldn't complete %s of %s after %.1f s: %.800s",
-		comm->now.operation, comm->now.label, clock_now() - comm->now.entered, why);
-	comm->worded = true;
-}
-
-static void end_op(struct comm *comm, const struct comm_op *op, int rc, enum failure failure, const struct err *err)
-{
-	pthread_mutex_lock(&comm->lock);
-	comm->busy += clock_now() - comm->now.entered;
-	if (rc < 0) {
-		record_failure(comm, failure, err->status, err->text);
-		word_failure(comm, err);
-	} else {
-		comm->done = op->ticket;
-		comm->now.operation[0] = '\0';
-		standing_finish(comm->standing);
-		pthread_cond_broadcast(&comm->settled);
-	}
-	pthread_mutex_unlock(&comm->lock);
-}
-
-/* The part of an operation from `begin` until now. Returns the end. */
-static double trace_part(struct comm *comm, const struct comm_op *op, const char *part, double begin, uint64_t bytes)
-{
-	struct trace_span span = { .begin = begin, .ready = op->queued, .bytes = bytes, .thread = TRACE_COMMUNICATION };
-
-	if (begin <= 0)
-		return 0;
-	span.end = clock_now();
-	snprintf(span.name, sizeof span.name, "%s: %s", part, op->label);
-	const char *step = strstr(op->label, TRACE_OF_STEP); /* weights may travel in the step behind theirs */
-	if (step)
-		span.step = strtoull(step + strlen(TRACE_OF_STEP), NULL, 10);
-	trace_add(comm->trace, &span);
-	return span.end;
-}
-
-/* An operation as it runs. */
-struct running {
-	struct comm *comm;
-	struct comm_op *op;
-	double begin;  /* of its part that is not traced yet, 0 without a trace */
-	uint64_t told; /* bytes sent that were traced */
-	bool faulty;   /* what it makes has failed */
-};
-
-/* The transfers since the part before. */
-static void trace_transfers(struct running *running)
-{
-	uint64_t sent = running->op->sent;
-
-	running->begin = trace_part(running->comm, running->op, running->op->operation, running->begin, sent - running->told);
-	running->told = sent;
-}
-
-static void prepare(struct running *running, struct comm_op *op)
-{
-	if (!op->prepare)
-		return;
-	if (op != running->op)
-		trace_transfers(running);
-	op->prepare(op->arg);
-	op->prepare = NULL;
-	running->begin = trace_part(running->comm, op, "add", running->begin, 0);
-}
-
-/* The queued operation behind `op`, or the first; only this thread takes any away. */
-static struct comm_op *queued_behind(struct comm *comm, const struct comm_op *op)
-{
-	pthread_mutex_lock(&comm->lock);
-	struct comm_op *next = comm->failure == FAILURE_NONE ? (op ? op->next : comm->head) : NULL;
-	pthread_mutex_unlock(&comm->lock);
-	return next;
-}
-
-/* Nothing is left to be made, so what comes next is begun: up to the one that is to make something itself. */
-static void begin_next(void *arg)
-{
-	struct running *running = arg;
-	struct comm *comm = running->comm;
-	struct comm_op *op = NULL;
-
-	do {
-		op = queued_behind(comm, op);
-		if (!op || !op->reduction)
-			return;
-		prepare(running, op);
-		comm_op_begin(op, comm->provider, comm->state);
-	} while (!op->make);
-}
-
-/* A run of bytes has come. */
-static int make_run(void *arg, size_t first, size_t bytes, struct err *err)
-{
-	struct running *running = arg;
-	struct comm_op *op = running->op;
-
-	trace_transfers(running);
-	int rc = op->make(op->arg, first, bytes, err);
-	running->begin = trace_part(running->comm, op, "add", running->begin, 0);
-	running->faulty = rc < 0;
-	for (int i = 0; i < op->sums.count; i++)
-		op->sent += op->sums.transfers[i].receive ? 0 : bytes;
-	return rc;
-}
-
-static void run_op(struct comm *comm, struct comm_op *op)
-{
-	struct err err = { .status = EXIT_FAULT };
-	struct running running = { .comm = comm, .op = op, .begin = trace_begin(comm->trace) };
-
-	op->sums.make = make_run;
-	op->sums.arg = &running;
-	op->made = op->reduction ? begin_next : NULL;
-	prepare(&running, op);
-	int rc = op->run(op, comm->provider, comm->state, &err);
-	enum failure failure = running.faulty ? FAILURE_FAULT : FAILURE_LOST;
-	if (strcmp(op->operation, "call") != 0)
-		trace_transfers(&running);
-	if (rc == 0 && op->work) {
-		failure = FAILURE_FAULT;
-		rc = op->work(op->arg, &err);
-		trace_part(comm, op, "add", running.begin, 0);
-	}
-	end_op(comm, op, rc, failure, &err);
-}
-
-static void *run_thread(void *arg)
-{
-	struct comm *comm = arg;
-	struct comm_op *op;
-	struct err error;
-
-	while ((op = next_op(comm))) {
-		run_op(comm, op);
-		free(op);
-	}
-	pthread_mutex_lock(&comm->lock);
-	bool orderly = comm->failure == FAILURE_NONE;
-	if (!orderly && !comm->worded && comm->latest)
-		err_prefix(&comm->error, "comm: after %s of %s", comm->latest, comm->now.label);
-	else if (!orderly && !comm->worded)
-		err_prefix(&comm->error, "comm");
-	error = comm->error;
-	if (comm->standing)
-		standing_copy(comm->standing, comm->last_words);
-	comm->left_at = clock_now();
-	pthread_mutex_unlock(&comm->lock);
-	comm->provider->leave(comm->state, orderly ? NULL : error.text, comm->last_words);
-
-	pthread_mutex_lock(&comm->lock);
-	comm->left = true;
-	pthread_cond_broadcast(&comm->settled);
-	pthread_mutex_unlock(&comm->lock);
-	return NULL;
 }
 
 static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
@@ -290,7 +64,7 @@ static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
 	comm_ticket ticket = ++comm->last;
 
 	if (!op) {
-		bool first = record_failure(comm, FAILURE_FAULT, EXIT_FAULT, "couldn't queue an operation: out of memory");
+		bool first = comm_record_failure(comm, FAILURE_FAULT, EXIT_FAULT, "couldn't queue an operation: out of memory");
 		pthread_mutex_unlock(&comm->lock);
 		if (first)
 			comm->provider->interrupt(comm->state);
@@ -560,7 +334,7 @@ static int start(struct comm *comm, const struct ident *ident, struct rdzv *rdzv
 	comm->state = comm->provider->open(ident, rdzv, &events, err);
 	if (!comm->state)
 		return -1;
-	int rc = thread_start(&comm->thread, run_thread, comm);
+	int rc = thread_start(&comm->thread, comm_run, comm);
 	if (rc != 0) {
 		comm->provider->leave(comm->state, "its communication thread did not start", comm->last_words);
 		comm->provider->close(comm->state);

@@ -52,7 +52,7 @@ muster_tokens_SOURCES = trainer/muster_tokens.c
 muster_tokens_LDADD = libtrainer.a libcommon.la
 # data parallelism
 libtrainer_a_SOURCES += trainer/tree.c trainer/tree.h \
-	trainer/comm.c trainer/comm.h trainer/comm_provider.h \
+	trainer/comm.c trainer/comm.h trainer/comm_private.h trainer/comm_run.c trainer/comm_provider.h \
 	trainer/comm_address.c trainer/comm_address.h \
 	trainer/comm_links.c trainer/comm_links.h \
 	trainer/comm_op.c trainer/comm_op.h \
