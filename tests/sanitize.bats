@@ -64,7 +64,8 @@ threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckpt
 
 @test "a build with the thread sanitizer" {
     # shellcheck disable=SC2086
-    build sanitize-thread thread muster-ckptd muster-train shim $(printf 'tests/unit/%s ' test_comm test_trace test_ddp_zero $threaded) -- --disable-openmp
+    build sanitize-thread thread muster-ckptd muster-train shim \
+        $(printf 'tests/unit/%s ' test_comm test_comm_failure test_trace test_ddp_zero $threaded) -- --disable-openmp
 }
 
 @test "data races" {
@@ -125,12 +126,17 @@ told() {
 # The communication thread, Gloo's and those that wait for them. It mostly waits, so the others run beside it; the deadlines of its
 # cases are those of a program that runs at full speed, so that here only what the sanitizer says counts, to the last case.
 communicate() {
-    TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" CMOCKA_MESSAGE_OUTPUT=TAP \
-        timeout 120 tests/unit/test_comm >test_comm.out 2>&1 </dev/null || :
+    local name
+    for name in test_comm test_comm_failure; do
+        TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" CMOCKA_MESSAGE_OUTPUT=TAP \
+            timeout 120 "tests/unit/$name" >"$name.out" 2>&1 </dev/null || :
+    done
     TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" timeout 60 tests/unit/test_trace >test_trace.out 2>&1 \
         </dev/null || tail -n 30 test_trace.out
     TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" timeout 60 tests/unit/test_ddp_zero >test_ddp_zero.out \
         2>&1 </dev/null || tail -n 30 test_ddp_zero.out
-    grep -A 30 'Sanitizer:' test_comm.out || :
-    [ "$(grep -cE '^(not )?ok ' test_comm.out)" -eq "$(sed -n 's/^1\.\.//p' test_comm.out)" ]
+    for name in test_comm test_comm_failure; do
+        grep -A 30 'Sanitizer:' "$name.out" || :
+        [ "$(grep -cE '^(not )?ok ' "$name.out")" -eq "$(sed -n 's/^1\.\.//p' "$name.out")" ] || return
+    done
 }

@@ -32,6 +32,8 @@ void world_need_several(void);
 
 /* Fails the test with the first error text unless every rank returned 0. */
 void world_assert_ok(int size, const struct world_rank *ranks);
+/* Fails the test unless a rank's error text has the word. */
+void world_assert_names(const struct world_rank *rank, const char *word);
 
 /* In a body: leave with a message unless `condition` holds. */
 #define WORLD_CHECK(condition) \
