@@ -11,8 +11,8 @@
 #define LANES 32
 #define WARPS 8
 #define THREADS (WARPS * LANES)
-#define WIDEST 2048      /* elements of a row that is kept in registers … */
-#define WIDEST_FP32 1792 /* … and where an element takes twice as many of them */
+/* Elements of a row that is kept in registers; two of bf16 take no more of them than one of fp32. */
+#define WIDEST(T) (sizeof(T) == 4 ? 1792 : 2048)
 
 template <typename T> struct norm_backward {
 	T *dx;                    /* [M,C] */
@@ -196,12 +196,11 @@ template <typename T> static int launch_any(const struct norm_backward<T> &rows,
 	(C) <= 1280 ? f<T, 1280 / LANES / pack_of<T>>(__VA_ARGS__) : \
 	(C) <= 1536 ? f<T, 1536 / LANES / pack_of<T>>(__VA_ARGS__) : \
 	(C) <= 1792 ? f<T, 1792 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	f<T, WIDEST / LANES / pack_of<T>>(__VA_ARGS__))
+	f<T, WIDEST(T) / LANES / pack_of<T>>(__VA_ARGS__))
 
 template <typename T> static int backward(const struct norm_backward<T> &rows, void *stream)
 {
-	const int widest = sizeof(T) == 4 ? WIDEST_FP32 : WIDEST;
-	if (rows.C % pack_of<T> == 0 && rows.C <= widest && is_wide(rows.dx, rows.dy, rows.x, rows.gamma))
+	if (rows.C % pack_of<T> == 0 && rows.C <= WIDEST(T) && is_wide(rows.dx, rows.dy, rows.x, rows.gamma))
 		return BY_WIDTH(launch_backward, T, rows.C, rows, stream);
 	return launch_any(rows, stream);
 }
