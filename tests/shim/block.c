@@ -126,7 +126,6 @@ UNWATCHED static void fail(const char *format, va_list list)
 	int length = snprintf(fault, sizeof fault, "block (%u, %u, %u)", blockIdx.x, blockIdx.y, blockIdx.z);
 	vsnprintf(fault + length, sizeof fault - (size_t)length, format, list);
 	block.failed = true;
-	fiber_release(&end_token);
 }
 
 __attribute__((format(printf, 1, 2))) UNWATCHED static void fail_as_block(const char *format, ...)
@@ -210,7 +209,6 @@ UNWATCHED void block_sleep(const char *what)
 {
 	struct thread *thread = &block.thread[block.running];
 	thread->waits_for = what;
-	fiber_release(&end_token); /* it may never go on */
 	go_on(thread->fiber, false);
 	thread->waits_for = NULL;
 }

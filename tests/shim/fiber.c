@@ -156,8 +156,16 @@ UNWATCHED void fiber_switch(struct fiber *from, struct fiber *to)
 
 UNWATCHED void fibers_forget(void)
 {
-	for (unsigned int i = 0; i < FIBERS_MOST; i++)
+	for (unsigned int i = 0; i < FIBERS_MOST; i++) {
 		fibers[i].entry = NULL;
+#ifdef __SANITIZE_THREAD__
+		/* What it did comes before what follows here: it can say so no more. */
+		if (fibers[i].watcher) {
+			__tsan_switch_to_fiber(fibers[i].watcher, __tsan_switch_to_fiber_no_sync);
+			__tsan_switch_to_fiber(host.watcher, 0);
+		}
+#endif
+	}
 }
 
 UNWATCHED void fiber_release(void *token)

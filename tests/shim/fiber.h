@@ -32,7 +32,7 @@ struct fiber *fiber_host(void);
 /* Leaves `from`, which is running, and goes on in `to`. Returns when something switches back to `from`. */
 void fiber_switch(struct fiber *from, struct fiber *to);
 
-/* All fibers but the host's begin anew: what stood on their stacks is dropped. */
+/* All fibers but the host's, which calls it, begin anew: what stood on their stacks is dropped. */
 void fibers_forget(void);
 
 /* Says that what came before fiber_release(token) anywhere comes before what follows fiber_acquire(token) here. */
