@@ -277,7 +277,6 @@ int open_state(State *s, const struct ident *ident, struct rdzv *rdzv, struct er
 {
 	s->mesh = std::make_shared<Mesh>(s->rank, s->size);
 	s->peers.assign(static_cast<size_t>(s->size), Peer::ALIVE);
-	s->death_bytes.assign(static_cast<size_t>(s->size), 0);
 	for (int rank = 0; rank < s->size; rank++)
 		s->names.push_back("rank " + std::to_string(rank));
 	if (connect_all(s, ident, rdzv, err) < 0)

@@ -29,7 +29,7 @@ using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 using Lock = std::unique_lock<std::mutex>;
 
 constexpr std::chrono::milliseconds FOREVER = std::chrono::hours(10000);
-enum Slot : uint64_t { SLOT_DATA = 1, SLOT_DEATH, SLOT_GOODBYE };
+enum Slot : uint64_t { SLOT_DATA = 1, SLOT_GOODBYE };
 
 /* What a rank says when it leaves. */
 struct Goodbye {
@@ -62,6 +62,9 @@ public:
 
 	/* The connection with a peer, which is Gloo's from now on. */
 	void adopt(int peer, int fd);
+
+	/* Whether its end was seen. */
+	bool is_closed(int peer);
 };
 
 struct State {
@@ -76,11 +79,6 @@ struct State {
 	std::string told;              /* the first reason heard from a peer that gave up */
 	gloo::transport::UnboundBuffer *waiting = nullptr; /* what the communicator's thread waits for */
 	bool waiting_send = false, interrupted = false;
-
-	std::mutex checking; /* one look at `deaths` at a time */
-	Buffer deaths;
-	std::vector<Buffer> spent; /* those before it: Gloo may still look at one */
-	std::vector<char> death_bytes;
 
 	std::thread hearer;
 	std::atomic<bool> deaf{false}; /* the hearer is to end */

@@ -45,6 +45,12 @@ public:
 			throw std::runtime_error("couldn't give a connection to Gloo");
 		handleConnected();
 	}
+
+	bool is_closed()
+	{
+		Lock hold(m_);
+		return state_ == CLOSED;
+	}
 };
 
 class Transport : public tcp::Context {
@@ -73,6 +79,11 @@ Mesh::Mesh(int rank, int size) : gloo::Context(rank, size)
 void Mesh::adopt(int peer, int fd)
 {
 	std::static_pointer_cast<Transport>(transportContext_)->adopt(peer, fd);
+}
+
+bool Mesh::is_closed(int peer)
+{
+	return static_cast<Adopted *>(getPair(peer).get())->is_closed();
 }
 
 /* Gloo's messages begin with "[file:line] ". */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is gone, and why. What Gloo (2022-05) does not do, and this file does:
- *  - A peer's death reaches only buffers of which no byte has moved yet. So one byte that nobody sends is awaited from
- *    each peer (`deaths`), and closed_peers() looks whether that has failed.
+ *  - A peer's death reaches only buffers of which no byte has moved yet. So closed_peers() asks the connections.
  *  - A rank that gives up looks to its peers as if it had died. So it says goodbye with its reason, which a thread of
  *    each rank awaits (`hear`), and the ranks that follow name the true cause. */
 #include "trainer/comm_gloo.h"
@@ -43,27 +42,6 @@ public:
 private:
 	sigset_t pipe_, old_;
 };
-
-/* Awaits a byte that nobody sends from each living peer. Returns the ranks whose connection is closed already. */
-std::vector<int> arm_deaths(State *s)
-{
-	std::vector<int> closed;
-	QuietPipe quiet;
-
-	Buffer armed = s->mesh->createUnboundBuffer(s->death_bytes.data(), s->death_bytes.size());
-	for (int peer = 0; peer < s->size; peer++) {
-		if (peer == s->rank)
-			continue;
-		try {
-			armed->recv(peer, SLOT_DEATH, static_cast<size_t>(peer), 1);
-		} catch (const std::exception &) {
-			closed.push_back(peer);
-		}
-	}
-	s->spent.push_back(std::move(s->deaths));
-	s->deaths = std::move(armed);
-	return closed;
-}
 
 /* Each peer's goodbye has its place from the beginning, so it is sent in one go, and neither its sender's end nor another
  * peer's can keep it back. (A receive from any peer is settled peer by peer with the sender; one that closes its
@@ -176,17 +154,14 @@ void interrupt(State *s)
 		s->waiting->abortWaitRecv();
 }
 
-/* Aborting the wait beforehand makes it a look: Gloo tests for an exception first. */
 std::vector<int> closed_peers(State *s)
 {
-	std::lock_guard<std::mutex> one(s->checking);
-	try {
-		s->deaths->abortWaitRecv();
-		s->deaths->waitRecv(nullptr, FOREVER);
-		return {};
-	} catch (const std::exception &) {
-		return arm_deaths(s);
-	}
+	std::vector<int> closed;
+
+	for (int peer = 0; peer < s->size; peer++)
+		if (peer != s->rank && s->mesh->is_closed(peer))
+			closed.push_back(peer);
+	return closed;
 }
 
 std::string blame(State *s, const std::vector<int> &closed)
@@ -218,13 +193,7 @@ std::string explain_closed(State *s, const std::string &otherwise)
 		if (!s->told.empty())
 			return s->told;
 	}
-	/* The operation may have heard before `deaths` has, so this asks the connections themselves. */
-	std::vector<int> closed;
-	{
-		std::lock_guard<std::mutex> one(s->checking);
-		closed = arm_deaths(s);
-	}
-	std::string lost = blame(s, closed);
+	std::string lost = blame(s, closed_peers(s));
 	return lost.empty() ? otherwise : lost;
 }
 
@@ -289,7 +258,6 @@ bool hear_of(State *s, int rank, unsigned char *standing, double *now)
 
 void watch_peers(State *s)
 {
-	arm_deaths(s);
 	await_goodbyes(s);
 	s->hearer = std::thread(hear, s);
 }
