@@ -226,10 +226,10 @@ inner() {
     [ -x "$test" ] || skip "no test_rdzv: MUSTER_BUILD is not a build with its tests"
     killed=$(job -N4 -n5 "exec $test killed")
     exits=$(job -N4 -n5 "exec $test exits")
-    job_wait "$killed" 60 COMPLETED
+    job_wait "$killed" "$GIVING_UP" COMPLETED
     [ "$(job_restarts "$killed")" = 1 ]
     grep -q 'muster: rank 2 on n. was killed by signal 9' "$(job_output "$killed")"
-    job_wait "$exits" 60 FAILED
+    job_wait "$exits" "$GIVING_UP" FAILED
     [ "$(job_restarts "$exits")" = 0 ]
     grep -q 'muster: rank 2 on n. exited with status 1' "$(job_output "$exits")"
 }
