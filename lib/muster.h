@@ -43,7 +43,7 @@ enum muster_status {
 /* Why the last function that failed in this thread did: valid until the next one fails. "" if none has. */
 MUSTER_API const char *muster_error(void);
 
-/* "0.1.0": of the library that runs, not of this header. Never to be freed. */
+/* "0.2.0": of the library that runs, not of this header. Never to be freed. */
 MUSTER_API const char *muster_version(void);
 
 /* Where lines about what goes on behind the calls go (a checkpoint service that was lost, a checkpoint that is set aside): level 0

@@ -314,7 +314,7 @@ library() {
 #!/bin/bash
 export LD_LIBRARY_PATH=$PWD/lib$SLURM_NODEID
 [ $SLURM_NODEID = 0 ] && exec muster-doctor
-sed 's/0\.1\.0/0.0.9/g' "$(command -v muster-doctor)" >/tmp/muster-doctor && chmod 755 /tmp/muster-doctor && exec /tmp/muster-doctor
+sed 's/0\.2\.0/0.0.9/g' "$(command -v muster-doctor)" >/tmp/muster-doctor && chmod 755 /tmp/muster-doctor && exec /tmp/muster-doctor
 END
     chmod 755 "$JOBS/versions"
     step -N2 -w n1,n2 ./versions
@@ -322,7 +322,7 @@ END
     found 1 warning driver-differs "rank 1 on n2: driver 535.104.05 here, 550.54.14 on most"
     found 1 warning cuda-differs "rank 1 on n2: CUDA 12.2 with runtime 12.0 here, 12.4 with runtime 12.1 on most"
     found 1 error nccl-differs "rank 1 on n2: NCCL 2.22.9 here, 2.28.9 on most"
-    found 1 error muster-differs "rank 1 on n2: Muster 0.0.9 (build" "here, 0.1.0 (build" "same package"
+    found 1 error muster-differs "rank 1 on n2: Muster 0.0.9 (build" "here, 0.2.0 (build" "same package"
 }
 
 @test "the shared directory: not shared, not writable, full, too small" {
