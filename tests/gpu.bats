@@ -1,0 +1,89 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# tests/gpu.sh as a bare machine sees it: what is packed runs by itself, what hangs is cut, what fails is told.
+
+: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+
+# unpacked: a folder as the tarball makes it, with programs of the test's own. Its parts are those that the test adds.
+unpacked() {
+    mkdir -p "$BATS_TEST_TMPDIR/muster-gpu/bin"
+    cd "$BATS_TEST_TMPDIR/muster-gpu"
+    cp "$MUSTER_TOP/tests/gpu.sh" . && cp "$MUSTER_TOP/tests/lib/tap.awk" .
+    program muster-train 'echo "  --device=auto"'
+}
+
+program() { printf '#!/bin/sh\n%s\n' "$2" >"bin/$1" && chmod +x "bin/$1"; }
+
+# Without a GPU of its own: an nvidia-smi that fails comes first.
+bare() {
+    mkdir -p "$BATS_TEST_TMPDIR/tools"
+    printf '#!/bin/sh\necho no card; exit 9\n' >"$BATS_TEST_TMPDIR/tools/nvidia-smi"
+    chmod +x "$BATS_TEST_TMPDIR/tools/nvidia-smi"
+    run env -i PATH="$BATS_TEST_TMPDIR/tools:/usr/bin:/bin" ./gpu.sh --out out "$@"
+}
+
+@test "the pack runs in an empty folder with an empty environment" {
+    [ -x "$MUSTER_BUILD/tests/unit/test_gpu_add" ] || skip "nvcc was not found: no program to pack"
+    cd "$BATS_TEST_TMPDIR"
+    "$MUSTER_TOP/tests/gpu.sh" --pack gpu.tar.xz
+    [ "$(stat -c %s gpu.tar.xz)" -le $((60 << 20)) ]
+    mkdir empty && cd empty && tar -xf ../gpu.tar.xz
+    run env -i PATH=/usr/bin:/bin muster-gpu/gpu.sh --out out --part-seconds 20
+    [ "$status" = 0 ]
+    [[ ${lines[-1]} =~ ^[0-9]+\ passed,\ 0\ failed,\ [0-9]+\ skipped$ ]]
+    [ "$(tail -n 1 out/summary)" = "${lines[-1]}" ]
+    grep -q '^gpu, driver: .' out/summary && grep -q '^packed: .' out/summary
+    grep -q '^library: libcudart.so' out/summary
+    for part in gpu_add memcheck-add racecheck-add train; do grep -q "^$part " out/summary && [ -s out/$part.tap ]; done
+    grep -q '^gpu, driver: none' out/summary || return 0
+    [[ ${lines[-1]} == "0 passed, "* ]]
+    grep -q 'bits_of_the_cpu: no GPU: .' out/gpu_add.tap && grep -q 'SKIP no GPU: .' out/memcheck-add.tap
+}
+
+@test "a pack that is too large is refused, and its largest files are named" {
+    unpacked
+    head -c 1500000 /dev/urandom >bin/test_gpu_large
+    chmod +x bin/test_gpu_large
+    PATH=$BATS_TEST_TMPDIR/tools:$PATH
+    mkdir "$BATS_TEST_TMPDIR/tools"
+    for tool in strip ldd; do ln -s /bin/true "$BATS_TEST_TMPDIR/tools/$tool"; done
+    run ./gpu.sh --pack "$BATS_TEST_TMPDIR/gpu.tar.xz" --pack-mib 1
+    [ "$status" = 2 ]
+    [[ $output == *"1500000 bin/test_gpu_large"*"bytes are more than 1 MiB"* ]]
+    [ ! -e "$BATS_TEST_TMPDIR/gpu.tar.xz" ]
+}
+
+@test "a part that hangs is cut and told, one that fails is told, and the others still run" {
+    unpacked
+    program test_gpu_a 'echo 1..2; echo ok 1 - begun; sleep 60'
+    program test_gpu_b 'echo 1..1; echo not ok 1 - wrong; exit 1'
+    program test_gpu_c 'echo 1..1; echo ok 1 - right'
+    bare --part-seconds 1
+    [ "$status" = 1 ]
+    grep -q 'cut after 1 s' out/summary && grep -q '^    not ok 1 - wrong' out/summary
+    grep -q 'gpu, driver: none: nvidia-smi says: no card' out/summary
+    [ "$(cat out/gpu_a.tap)" = $'1..2\nok 1 - begun' ]
+    [[ ${lines[-1]} == "2 passed, 2 failed, "* ]]
+}
+
+@test "no part begins after the time of the whole run, and what was not run is no pass" {
+    unpacked
+    program test_gpu_a 'echo 1..1; echo ok 1 - right'
+    bare --seconds 1
+    [ "$status" = 1 ]
+    [[ ${lines[-1]} == "0 passed, "* ]]
+    grep -q 'gpu_a was not run: no time left of 1 s' out/gpu_a.tap
+}
+
+@test "a run that is ended early leaves what is done" {
+    unpacked
+    program test_gpu_a 'echo 1..1; echo ok 1 - right'
+    program test_gpu_b 'echo 1..1; exec sleep 60'
+    ./gpu.sh --out out >log 2>&1 3>&- &
+    pid=$!
+    for ((i = 0; i < 200; i++)); do [ ! -e out/gpu_b.tap ] || break; sleep 0.05; done
+    kill -TERM $pid
+    ! wait $pid || false
+    grep -q '^gpu_a  *1 ok' out/summary
+    [ "$(tail -n 1 out/summary)" = "1 passed, 0 failed, 0 skipped" ]
+}

@@ -1,0 +1,229 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every check that needs a GPU, in one command of at most 9 minutes, on a machine that may have no more than its driver.
+#   tests/gpu.sh --pack FILE.tar.xz    from a build folder: packs its programs and their libraries (at most 60 MiB)
+#   gpu.sh [--out DIR]                 from the unpacked folder or a build folder: runs the parts one after another
+# After each part DIR has its TAP and a summary, so that a run that is cut short leaves what is done. Where there is no GPU
+# each part is skipped with its reason. The last line is "N passed, N failed, N skipped"; the status is 0 if none failed.
+set -u -o pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
+pack='' pack_mib=60 out=gpu-results seconds=540 part_seconds=60 child=
+passed=0 failed=0 skipped=0
+
+die() {
+    echo "gpu.sh: $1" >&2
+    exit 2
+}
+
+options() {
+    while [ $# -gt 0 ]; do
+        [ $# -gt 1 ] || die "usage: gpu.sh [--out DIR] [--seconds N] [--part-seconds N] | --pack FILE.tar.xz [--pack-mib N]"
+        case $1 in
+        --pack) pack=$2 ;;
+        --out) out=$2 ;;
+        --pack-mib | --seconds | --part-seconds)
+            [[ $2 =~ ^[1-9][0-9]{0,3}$ ]] || die "couldn't use $1 '$2': it takes a number from 1 to 9999"
+            case $1 in --pack-mib) pack_mib=$2 ;; --seconds) seconds=$2 ;; *) part_seconds=$2 ;; esac
+            ;;
+        *) die "couldn't use '$1': no such option" ;;
+        esac
+        shift 2
+    done
+}
+
+# Where the programs are: bin/ of an unpacked folder, or a build folder.
+find_programs() {
+    local build=${MUSTER_BUILD:-$PWD}
+    if [ -d "$here/bin" ]; then
+        tests=$here/bin train=$here/bin/muster-train counter=$here/tap.awk
+    elif [ -x "$build/muster-train" ] && [ -d "$build/tests/unit" ]; then
+        tests=$build/tests/unit train=$build/muster-train counter=$here/lib/tap.awk
+    else
+        die "couldn't find the programs: start it in a build folder after 'make && make check TESTS=', or unpack its tarball"
+    fi
+    programs=()
+    local file
+    for file in "$tests"/test_gpu_*; do [[ ! -x $file || $file == *.* ]] || programs+=("$file"); done
+    [ ${#programs[@]} -gt 0 ] || die "couldn't find test_gpu_* in $tests: configure where nvcc is, then 'make check TESTS='"
+}
+
+# --- packing ---
+
+# The libraries of the programs but for those of the C library and of the driver, which belong to the machine.
+libraries() {
+    ldd "$@" | awk '$2 == "=>" && $3 == "not" { print "missing " $1 }
+        $1 ~ /^(libc|libm|libdl|libpthread|librt|libresolv|libutil|libcuda|libnvidia-.*)\.so/ { next }
+        $2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u
+}
+
+pack() {
+    local folder=$1/muster-gpu name path bytes
+    mkdir -p "$folder/bin" "$folder/lib" && cp "${BASH_SOURCE[0]}" "$folder/gpu.sh" &&
+        cp "$counter" "$folder/tap.awk" || exit 1
+    cp "${programs[@]}" "$train" "$folder/bin/" || exit 1
+    {
+        echo "packed: $(date -u +%FT%TZ), commit $(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)"
+        while read -r name path; do
+            [ "$name" != missing ] || die "couldn't pack: $path, which the programs need, is not on this machine"
+            cp -L "$path" "$folder/lib/$name" || exit 1
+            echo "library: $name is $(basename "$(readlink -f "$path")")$(library_version "$name" "$path")"
+        done < <(libraries "$folder"/bin/*)
+    } >"$folder/packed" || exit 1
+    strip --strip-unneeded "$folder"/bin/* "$folder"/lib/* || exit 1
+    tar -C "$1" -cf - muster-gpu | xz -1 -T2 >"$1/tarball" || exit 1
+    bytes=$(stat -c %s "$1/tarball")
+    if [ "$bytes" -gt $((pack_mib << 20)) ]; then
+        find "$folder" -type f -printf '%10s %P\n' | sort -rn | head -n 5 >&2
+        die "couldn't pack: $bytes bytes are more than $pack_mib MiB; the largest of its files are above"
+    fi
+    cp "$1/tarball" "$pack" || exit 1
+    echo "$pack: $bytes bytes, $(find "$folder" -type f | wc -l) files. cuBLASLt (500 MB) and NCCL (200 MB) are not among" \
+        "them: they are taken from CUDA or from PyTorch's wheels on the GPU machine"
+}
+
+# --- running ---
+
+# The first file of that name in CUDA's folders or in PyTorch's wheels.
+machine_library() {
+    local folder
+    for folder in /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu "${wheels[@]}"; do
+        [ ! -e "$folder/$1" ] || { readlink -f "$folder/$1" && return; }
+    done
+    return 1
+}
+
+# What the machine has, for the head of the summary.
+describe_machine() {
+    local site name file
+    wheels=()
+    site=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' 2>/dev/null)
+    for file in "${site:-/nonexistent}"/nvidia/*/lib; do [ ! -d "$file" ] || wheels+=("$file"); done
+    machine_path=/usr/local/cuda/lib64$(printf ':%s' "${wheels[@]}")
+    echo "date: $(date -u +%FT%TZ)"
+    echo "gpu, driver: ${gpu:-none: $no_gpu}"
+    [ ! -e "$here/packed" ] || cat "$here/packed"
+    for name in libcudart.so.{13,12} libcublasLt.so.{13,12} libnccl.so.2; do
+        ! file=$(machine_library $name) || echo "on the machine: $name is $file$(library_version "$name" "$file")"
+    done
+    machine_library libcublasLt.so.13 >/dev/null || machine_library libcublasLt.so.12 >/dev/null ||
+        echo "on the machine: no cuBLASLt in /usr/local/cuda/lib64 nor in PyTorch's wheels: what needs it will say so"
+}
+
+# The version that the library itself tells, where python3 is there to ask it.
+library_version() {
+    local call
+    case $1 in
+    libcublasLt*) call='v = c.c_int(l.cublasLtGetVersion())' ;;
+    libcudart*) call='l.cudaRuntimeGetVersion(c.byref(v))' ;;
+    libnccl*) call='l.ncclGetVersion(c.byref(v))' ;;
+    *) return ;;
+    esac
+    call="import ctypes as c, sys; l = c.CDLL(sys.argv[1]); v = c.c_int(); $call; print(', version', v.value)"
+    timeout 10 python3 -c "$call" "$2" 2>/dev/null
+}
+
+find_gpu() {
+    PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin:/usr/bin
+    no_gpu="nvidia-smi, which is of the driver, is not here"
+    gpu=
+    type nvidia-smi >/dev/null 2>&1 || return
+    gpu=$(timeout 20 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1) && [ -n "$gpu" ] && return
+    no_gpu="nvidia-smi says: ${gpu:-nothing}" gpu=
+}
+
+skip_part() { part "$1" printf '1..0 # SKIP %s\n' "$2"; }
+
+# part NAME COMMAND…: runs it under its limit, prints its TAP and its line, and writes both down.
+part() {
+    local name=$1 file=$out/$1.tap status left=$((seconds - SECONDS - 5)) began=$SECONDS limit counts
+    shift
+    limit=$((left < part_seconds ? left : part_seconds))
+    if [ $limit -ge 1 ]; then
+        timeout -k 5 $limit "$@" </dev/null >"$file" 2>&1 &
+        child=$!
+        wait $child
+        status=$? child=
+    else
+        printf '1..1\nnot ok 1 %s was not run: no time left of %d s\n' "$name" "$seconds" >"$file"
+        status=1
+    fi
+    cat "$file"
+    mapfile -t counts < <(awk -v status=$status -f "$counter" "$file")
+    # shellcheck disable=SC2086
+    set -- ${counts[0]}
+    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+    {
+        printf '%-34s %3d ok %3d not ok %3d skip %4d s\n' "$name" "$1" "$2" "$3" $((SECONDS - began))
+        [ ${#counts[@]} -lt 2 ] || printf '%s\n' "${counts[@]:1}"
+        [ $status != 124 ] && [ $status != 137 ] || echo "    cut after $limit s"
+    } | tee -a "$out/summary"
+}
+
+# The kernels' tests by one tool of the sanitizer. They check CUDA's numbers: calls that are to fail are no errors.
+sanitize() {
+    local program name
+    for program in "${programs[@]}"; do
+        name=${program##*/test_gpu_}
+        [ "$name" != repeat ] || continue
+        if [ -z "$gpu" ]; then
+            skip_part "$1-$name" "no GPU: $no_gpu"
+        elif ! type compute-sanitizer >/dev/null 2>&1; then
+            skip_part "$1-$name" "compute-sanitizer is not on this machine"
+        else
+            part "$1-$name" compute-sanitizer --tool "$1" --target-processes all --report-api-errors no --error-exitcode 9 \
+                "${with_libraries[@]}" "$program"
+        fi
+    done
+}
+
+train_part() {
+    local help
+    if [ -z "$gpu" ]; then
+        skip_part train "no GPU: $no_gpu"
+    elif ! help=$(timeout 20 "${with_libraries[@]}" "$train" --help 2>&1); then
+        part train printf '1..1\nnot ok 1 muster-train starts\n# %s\n' "${help//$'\n'/ }"
+    elif [[ $help != *--device* ]]; then
+        skip_part train "this muster-train knows no --device"
+    else
+        skip_part train "no check of training on a GPU is part of this script yet"
+    fi
+}
+
+run_parts() {
+    local program
+    for program in "${programs[@]}"; do part "${program##*/test_}" "${with_libraries[@]}" "$program"; done
+    [ -x "$tests/test_gpu_repeat" ] || skip_part gpu_repeat "no test runs each operation 100 times in this build"
+    train_part
+    sanitize memcheck
+    sanitize racecheck
+}
+
+# However the run ends, its counts are in the summary.
+finish() {
+    trap - EXIT
+    [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+    printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped | tee -a "$out/summary"
+    [ "$1" = 0 ] && [ $failed -eq 0 ]
+    exit
+}
+
+options "$@"
+find_programs
+if [ -n "$pack" ]; then
+    folder=$(mktemp -d) || exit 1
+    trap 'rm -rf "$folder"' EXIT
+    pack "$folder"
+    exit
+fi
+mkdir -p "$out" && rm -f "$out"/*.tap && : >"$out/summary" || die "couldn't write into '$out': choose another by --out"
+export CMOCKA_MESSAGE_OUTPUT=TAP
+find_gpu
+describe_machine >"$out/summary"
+cat "$out/summary"
+# The libraries are for the programs alone: the machine's tools have their own.
+with_libraries=(env "LD_LIBRARY_PATH=$here/lib:$machine_path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
+trap 'finish 1' EXIT
+trap 'finish 1' INT TERM HUP
+run_parts
+finish 0
