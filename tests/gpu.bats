@@ -33,7 +33,7 @@ bare() {
     [[ ${lines[-1]} =~ ^[0-9]+\ passed,\ 0\ failed,\ [0-9]+\ skipped$ ]]
     [ "$(tail -n 1 out/summary)" = "${lines[-1]}" ]
     grep -q '^gpu, driver: .' out/summary && grep -q '^packed: .' out/summary
-    grep -q '^library: libcudart.so' out/summary
+    grep -q '^compiler: .' out/summary && grep -q '^library: libcmocka.so' out/summary
     for part in gpu_add memcheck-add racecheck-add train; do grep -q "^$part " out/summary && [ -s out/$part.tap ]; done
     grep -q '^gpu, driver: none' out/summary || return 0
     [[ ${lines[-1]} == "0 passed, "* ]]

@@ -64,6 +64,7 @@ pack() {
     cp "${programs[@]}" "$train" "$folder/bin/" || exit 1
     {
         echo "packed: $(date -u +%FT%TZ), commit $(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)"
+        echo "compiler: $(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2>/dev/null | grep release || echo unknown)"
         while read -r name path; do
             [ "$name" != missing ] || die "couldn't pack: $path, which the programs need, is not on this machine"
             cp -L "$path" "$folder/lib/$name" || exit 1
