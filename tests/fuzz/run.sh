@@ -21,7 +21,7 @@ sources() {
     attempts) echo checkpoint/{attempts,record}.c "${base[@]}" ;;
     checkpoint)
         echo checkpoint/{ckpt,ckpt_dir,ckpt_read,manifest,owner,pin,record,removable,retention,safetensors,shard,shard_scan}.c \
-            common/pages.c "${base[@]}"
+            common/{pages,thread}.c "${base[@]}"
         ;;
     ckptd_proto) echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c "${base[@]}" ;;
     first_end) echo plugin/{end_channel,first_end,task_end}.c common/{clock,err,last_words,listen,number}.c -lm ;;
