@@ -143,23 +143,12 @@ template <typename T, int PACKS> static int launch_forward(const struct norm_for
 	return LAUNCH(kernel, blocks_of(rows.M), THREADS, 0, stream, rows);
 }
 
-/* Calls f<T, PACKS>(…) with the least PACKS that hold C, a multiple of 256 elements; C is at most WIDEST. */
-#define BY_WIDTH(f, T, C, ...) \
-	((C) <= 256 ? f<T, 256 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 512 ? f<T, 512 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 768 ? f<T, 768 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1024 ? f<T, 1024 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1280 ? f<T, 1280 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1536 ? f<T, 1536 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1792 ? f<T, 1792 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	f<T, WIDEST / LANES / pack_of<T>>(__VA_ARGS__))
-
 template <typename T> static int forward(const struct norm_forward<T> &rows, void *stream)
 {
 	const bool wide = rows.C % pack_of<T> == 0 && is_wide(rows.sum, rows.y, rows.x, rows.add, rows.gamma, rows.beta);
 	auto any = norm_forward_any_kernel<T>;
 	if (wide && rows.C <= WIDEST)
-		return BY_WIDTH(launch_forward, T, rows.C, rows, stream);
+		return BY_WIDTH(launch_forward, T, rows.C, WIDEST, rows, stream);
 	return LAUNCH(any, blocks_of(rows.M), THREADS, 0, stream, rows);
 }
 

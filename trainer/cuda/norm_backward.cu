@@ -187,21 +187,10 @@ template <typename T> static int launch_any(const struct norm_backward<T> &rows,
 	return error ? error : LAUNCH(backward, (unsigned int)((rows.M + WARPS - 1) / WARPS), THREADS, 0, stream, rows);
 }
 
-/* Calls f<T, PACKS>(…) with the least PACKS that hold C, a multiple of 256 elements. */
-#define BY_WIDTH(f, T, C, ...) \
-	((C) <= 256 ? f<T, 256 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 512 ? f<T, 512 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 768 ? f<T, 768 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1024 ? f<T, 1024 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1280 ? f<T, 1280 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1536 ? f<T, 1536 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1792 ? f<T, 1792 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	f<T, WIDEST(T) / LANES / pack_of<T>>(__VA_ARGS__))
-
 template <typename T> static int backward(const struct norm_backward<T> &rows, void *stream)
 {
 	if (rows.C % pack_of<T> == 0 && rows.C <= WIDEST(T) && is_wide(rows.dx, rows.dy, rows.x, rows.gamma))
-		return BY_WIDTH(launch_backward, T, rows.C, rows, stream);
+		return BY_WIDTH(launch_backward, T, rows.C, WIDEST(T), rows, stream);
 	return launch_any(rows, stream);
 }
 
