@@ -8,7 +8,6 @@
 #include "trainer/cuda/launch.h"
 #include "trainer/cuda/pack.h"
 
-#define LANES 32
 #define WARPS 8
 #define THREADS (WARPS * LANES)
 #define COLUMNS 32 /* of a block that sums */

@@ -6,7 +6,6 @@
 #include "trainer/cuda/launch.h"
 #include "trainer/cuda/pack.h"
 
-#define LANES 32
 #define WARPS 8
 #define THREADS (WARPS * LANES)
 #define AHEAD 8 /* rows on their way while one is added */

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define LANES 32 /* threads of a warp */
+
 #ifdef __CUDACC__
 
 #include <cuda_runtime.h>

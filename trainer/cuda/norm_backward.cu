@@ -8,7 +8,6 @@
 #include "trainer/cuda/launch.h"
 #include "trainer/cuda/pack.h"
 
-#define LANES 32
 #define WARPS 8
 #define THREADS (WARPS * LANES)
 /* Elements of a row that is kept in registers; two of bf16 take no more of them than one of fp32. */

@@ -107,16 +107,16 @@ template <typename... P> static inline bool is_wide(P... at)
 	return (((uintptr_t)at | ...) & 15) == 0;
 }
 
-/* Calls f<T, PACKS>(…) with the least number of packs a lane, of a warp's 32, that hold a row of C elements, in steps of 256; C is
+/* Calls f<T, PACKS>(…) with the least number of packs a lane that hold a row of C elements, in steps of 256; C is
  * at most `widest`. */
 #define BY_WIDTH(f, T, C, widest, ...) \
-	((C) <= 256 ? f<T, 256 / 32 / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 512 ? f<T, 512 / 32 / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 768 ? f<T, 768 / 32 / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1024 ? f<T, 1024 / 32 / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1280 ? f<T, 1280 / 32 / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1536 ? f<T, 1536 / 32 / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1792 ? f<T, 1792 / 32 / pack_of<T>>(__VA_ARGS__) : \
-	f<T, (widest) / 32 / pack_of<T>>(__VA_ARGS__))
+	((C) <= 256 ? f<T, 256 / LANES / pack_of<T>>(__VA_ARGS__) : \
+	(C) <= 512 ? f<T, 512 / LANES / pack_of<T>>(__VA_ARGS__) : \
+	(C) <= 768 ? f<T, 768 / LANES / pack_of<T>>(__VA_ARGS__) : \
+	(C) <= 1024 ? f<T, 1024 / LANES / pack_of<T>>(__VA_ARGS__) : \
+	(C) <= 1280 ? f<T, 1280 / LANES / pack_of<T>>(__VA_ARGS__) : \
+	(C) <= 1536 ? f<T, 1536 / LANES / pack_of<T>>(__VA_ARGS__) : \
+	(C) <= 1792 ? f<T, 1792 / LANES / pack_of<T>>(__VA_ARGS__) : \
+	f<T, (widest) / LANES / pack_of<T>>(__VA_ARGS__))
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "trainer/cuda/launch.h"
 
-#define LANES 32
 #define WARPS 8
 #define THREADS (WARPS * LANES) /* as many as digits: where one is a thread's, it is the thread's own number */
 #define DIGITS 256
