@@ -427,16 +427,17 @@ endif
 tests_unit_test_cuda_product_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_cuda_product_LDADD = $(trainer_LIBS) $(CUDA_LIBS) $(CMOCKA_LIBS)
 EXTRA_DIST += tests/unit/fake_cublas.c tests/unit/fake_cublas.h
+fake_runtime = tests/unit/fake_runtime.c tests/unit/fake_runtime.h tests/unit/fake_stream.c tests/unit/fake_stream.h
 unit_tests += tests/unit/test_ops_cuda
 tests_unit_test_ops_cuda_SOURCES = tests/unit/test_ops_cuda.c
 tests_unit_test_ops_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_ops_cuda_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 if HAVE_CUBLAS
-tests_unit_test_ops_cuda_SOURCES += tests/unit/fake_cublas.c tests/unit/fake_cublas.h tests/unit/fake_runtime.c tests/unit/fake_runtime.h \
+tests_unit_test_ops_cuda_SOURCES += tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime) \
 	tests/unit/model_fixture.c tests/unit/model_fixture.h
 tests_unit_test_ops_cuda_LDADD += $(shim_LIBS)
 endif
-EXTRA_DIST += tests/unit/fake_runtime.c tests/unit/fake_runtime.h
+EXTRA_DIST += $(fake_runtime)
 unit_tests += tests/unit/test_gpu
 tests_unit_test_gpu_SOURCES = tests/unit/test_gpu.c tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h
 tests_unit_test_gpu_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)

@@ -77,6 +77,17 @@ struct ops {
 	/* 0, or -1 with the first error of all calls so far: ops themselves have no way to fail. */
 	int (*check)(struct ops *ops, struct err *err);
 
+	/* NULL, all of these, where ops have done what they do when they return. Elsewhere they are queued on a device, and one more thread,
+	 * the communicator's, has a lane of its own there for what it calls (add, square_sums). Makes it, once; returns its stream, NULL on
+	 * error. Where the lane can't go on, its thread waits no longer once *stop is true (an atomic load). */
+	void *(*lane)(struct ops *ops, const bool *stop, struct err *err);
+	/* Marks what the training's thread has queued so far. */
+	uint64_t (*mark)(struct ops *ops);
+	/* The calling thread is the lane's from now on, and what it queues begins when what is before the mark has ended. */
+	void (*await)(struct ops *ops, uint64_t mark);
+	/* Whether the lane has ended all that was queued on it: 1, 0 not yet, -1 with the error. */
+	int (*settled)(struct ops *ops, struct err *err);
+
 	/* out[M,C] = wte[tokens[m],:] + wpe[m % T,:]; M = B·T */
 	void (*embedding)(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe,
 		int B, int T, int C);

@@ -168,6 +168,7 @@ cuda_kernels += libcudakernels.a $(CUDA_LIBS) -lstdc++
 endif
 # The GPU's host side, in libtrainer.a; what uses it links cuda_kernels behind trainer_LIBS.
 cuda_ops = trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/cuda.h \
+	trainer/cuda/lane.c \
 	trainer/cuda/ops_cuda.c trainer/cuda/ops_cuda.h \
 	trainer/cuda/ops_linear.c \
 	trainer/cuda/ops_passes.c \

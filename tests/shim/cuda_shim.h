@@ -144,14 +144,18 @@ template <typename... P> struct shim_call {
 	std::tuple<P...> arguments;
 
 	static void run(void *call) { std::apply(((shim_call *)call)->kernel, ((shim_call *)call)->arguments); }
+	static void end(void *call) { delete (shim_call *)call; }
 };
 
 template <typename... P, typename... A>
-static int launch_kernel(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, void *, A... arguments)
+static int launch_kernel(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, void *stream, A... arguments)
 {
 	static_assert(sizeof...(P) == sizeof...(A), "a kernel is launched with all its arguments");
 	shim_call<P...> call = { kernel, std::tuple<P...>(arguments...) };
-	return grid_launch(grid, block, shared_bytes, call.run, &call);
+	if (!grid_is_queued())
+		return grid_launch(grid, block, shared_bytes, call.run, &call);
+	grid_call later = { grid, block, shared_bytes, call.run, new shim_call<P...>(call), call.end };
+	return grid_put_off(stream, &later);
 }
 
 #endif

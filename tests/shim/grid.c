@@ -103,3 +103,30 @@ UNWATCHED int grid_launch(struct shim_triple grid, struct shim_triple threads, s
 	}
 	return run_blocks(first, count, threads.x * threads.y * threads.z, body, arg);
 }
+
+/* ---- launches that are put off ---- */
+
+static grid_taker *taker;
+
+UNWATCHED void grid_queue(grid_taker *given) { taker = given; }
+UNWATCHED int grid_is_queued(void) { return taker != NULL; }
+
+UNWATCHED int grid_put_off(void *stream, const struct grid_call *given)
+{
+	struct grid_call *call = malloc(sizeof *call);
+	if (!call)
+		return fail(GRID_MEMORY, "out of memory");
+	*call = *given;
+	return taker(stream, call);
+}
+
+UNWATCHED int grid_run(const struct grid_call *call)
+{
+	return grid_launch(call->grid, call->threads, call->shared_bytes, call->body, call->arg);
+}
+
+UNWATCHED void grid_drop(struct grid_call *call)
+{
+	call->end(call->arg);
+	free(call);
+}

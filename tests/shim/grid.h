@@ -26,6 +26,25 @@ void grid_order(int order);
 /* Of each launch that follows, only the blocks with these numbers (x fastest); count 0: all of them again. */
 void grid_only(uint64_t first, uint64_t count);
 
+/* A launch that is put off. */
+struct grid_call {
+	struct shim_triple grid, threads;
+	size_t shared_bytes;
+	void (*body)(void *arg);
+	void *arg;
+	void (*end)(void *arg); /* of the argument */
+};
+
+/* Who takes the launches that follow instead of running them, to run each by grid_run() and to end it by grid_drop(): the stand-in of
+ * the runtime. What it returns is the launch's result. NULL: nobody. */
+typedef int grid_taker(void *stream, struct grid_call *call);
+void grid_queue(grid_taker *taker);
+int grid_is_queued(void);
+/* Hands a launch over; GRID_MEMORY when out of it. */
+int grid_put_off(void *stream, const struct grid_call *call);
+int grid_run(const struct grid_call *call);
+void grid_drop(struct grid_call *call);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,32 +5,71 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEAD 256 /* bytes in front of memory, which tell its size */
+#include "tests/shim/grid.h"
+
+#define HEAD 256 /* bytes in front of memory */
 
 struct fake_runtime fake_runtime;
 
-static void *get(size_t bytes)
+/* ---- memory ---- */
+
+struct head {
+	struct head *next;
+	size_t bytes;
+	enum cudaMemoryType kind;
+};
+
+_Static_assert(sizeof(struct head) <= HEAD, "a head has its place in front of memory");
+
+static struct head *heads;
+
+static void *memory_of(struct head *head) { return (char *)head + HEAD; }
+
+static void *get(size_t bytes, enum cudaMemoryType kind)
 {
-	char *memory = aligned_alloc(HEAD, HEAD + (bytes + HEAD - 1) / HEAD * HEAD);
-	*(size_t *)(void *)memory = bytes;
-	memset(memory + HEAD, 0xff, bytes);
+	struct head *head = aligned_alloc(HEAD, HEAD + (bytes + HEAD - 1) / HEAD * HEAD);
+	memset(memory_of(head), 0xff, bytes);
+	fake_stream_lock();
+	*head = (struct head){ heads, bytes, kind };
+	heads = head;
 	fake_runtime.used += bytes;
 	fake_runtime.peak = fake_runtime.used > fake_runtime.peak ? fake_runtime.used : fake_runtime.peak;
-	return memory + HEAD;
+	fake_stream_unlock();
+	return memory_of(head);
 }
 
+/* As on the device, it is not given back before all that is queued has ended. */
 static void give_back(void *p)
 {
-	char *memory = p ? (char *)p - HEAD : NULL;
-	fake_runtime.used -= memory ? *(size_t *)(void *)memory : 0;
-	free(memory);
+	struct head *head = p ? (struct head *)(void *)((char *)p - HEAD) : NULL, **link = &heads;
+	if (!head)
+		return;
+	fake_stream_wait(NULL);
+	fake_stream_lock();
+	while (*link != head)
+		link = &(*link)->next;
+	*link = head->next;
+	fake_runtime.used -= head->bytes;
+	fake_stream_unlock();
+	free(head);
+}
+
+static enum cudaMemoryType kind_of(const void *p)
+{
+	enum cudaMemoryType kind = cudaMemoryTypeUnregistered;
+	fake_stream_lock();
+	for (struct head *head = heads; head; head = head->next)
+		if ((const char *)p >= (char *)memory_of(head) && (const char *)p < (char *)memory_of(head) + head->bytes)
+			kind = head->kind;
+	fake_stream_unlock();
+	return kind;
 }
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
 	if (fake_runtime.most && fake_runtime.used + bytes > fake_runtime.most)
 		return cudaErrorMemoryAllocation;
-	*p = get(bytes);
+	*p = get(bytes, cudaMemoryTypeDevice);
 	return cudaSuccess;
 }
 
@@ -42,7 +81,7 @@ cudaError_t cudaFree(void *p)
 
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
 {
-	*p = get(bytes);
+	*p = get(bytes, cudaMemoryTypeHost);
 	return flags == cudaHostAllocDefault ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -54,14 +93,6 @@ cudaError_t cudaMemset(void *p, int value, size_t bytes)
 	return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-	if (fake_runtime.copies_fail)
-		return (cudaError_t)fake_runtime.copies_fail;
-	memcpy(to, from, bytes);
-	return stream && (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToHost) ? cudaSuccess : cudaErrorInvalidValue;
-}
-
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all)
 {
 	*all = fake_runtime.most ? fake_runtime.most : (size_t)1 << 40;
@@ -69,27 +100,160 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all)
 	return cudaSuccess;
 }
 
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *p)
+{
+	*attributes = (struct cudaPointerAttributes){ .type = kind_of(p) };
+	return cudaSuccess;
+}
+
+/* ---- copies ---- */
+
+struct copying {
+	void *to;
+	const void *from;
+	void *snapshot; /* what `from` is, where the runtime has taken it over; else NULL */
+	size_t bytes;
+};
+
+static int copy(void *arg)
+{
+	const struct copying *c = arg;
+	memcpy(c->to, c->from, c->bytes);
+	return 1;
+}
+
+static void drop_copy(void *arg)
+{
+	struct copying *c = arg;
+	free(c->snapshot);
+	free(c);
+}
+
+/* Pinned memory is read and written when the stream comes to it. Other memory of the host is read at the call, and has what it gets
+ * behind it. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+	struct copying *c = malloc(sizeof *c);
+	bool in = kind == cudaMemcpyHostToDevice, out = kind == cudaMemcpyDeviceToHost;
+	if (fake_runtime.copies_fail || !stream || !(in || out || kind == cudaMemcpyDeviceToDevice)) {
+		free(c);
+		return fake_runtime.copies_fail ? (cudaError_t)fake_runtime.copies_fail : cudaErrorInvalidValue;
+	}
+	*c = (struct copying){ to, from, NULL, bytes };
+	if (in && kind_of(from) == cudaMemoryTypeUnregistered) {
+		c->from = c->snapshot = malloc(bytes + 1);
+		memcpy(c->snapshot, from, bytes);
+	}
+	bool waits = out && kind_of(to) == cudaMemoryTypeUnregistered;
+	fake_stream_queue(stream, copy, drop_copy, c);
+	if (waits)
+		fake_stream_wait(stream);
+	return cudaSuccess;
+}
+
+/* ---- kernels ---- */
+
+static int failed; /* cudaError_t of a kernel that ran late */
+
+static int run_kernel(void *arg)
+{
+	int error = grid_run(arg);
+	failed = failed ? failed : error;
+	return 1;
+}
+
+static void drop_kernel(void *arg) { grid_drop(arg); }
+
+static int take_launch(void *stream, struct grid_call *call)
+{
+	fake_stream_queue(stream, run_kernel, drop_kernel, call);
+	return failed;
+}
+
+__attribute__((constructor)) static void take_launches(void) { grid_queue(take_launch); }
+
+/* ---- streams and events ---- */
+
+static cudaError_t create(cudaStream_t *stream)
+{
+	*stream = fake_stream_create();
+	fake_runtime.streams++;
+	return cudaSuccess;
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
-	*stream = (cudaStream_t)malloc(1);
-	fake_runtime.streams++;
-	return flags == cudaStreamNonBlocking ? cudaSuccess : cudaErrorInvalidValue;
+	return flags == cudaStreamNonBlocking ? create(stream) : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+{
+	return flags == cudaStreamNonBlocking && priority <= 0 && priority >= -5 ? create(stream) : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+	*least = 0;
+	*greatest = -5;
+	return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-	free(stream);
+	fake_stream_destroy(stream);
 	fake_runtime.streams--;
 	return cudaSuccess;
 }
 
+static cudaError_t outcome(bool ended) { return failed ? (cudaError_t)failed : ended ? cudaSuccess : cudaErrorNotReady; }
+
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
 	fake_runtime.waits++;
+	if (!stream)
+		return cudaErrorInvalidValue;
+	fake_stream_wait(stream);
+	return outcome(true);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return stream ? outcome(fake_stream_ended(stream)) : cudaErrorInvalidValue; }
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+	fake_stream_wait(NULL);
+	return outcome(true);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+	*event = fake_event_create();
+	fake_runtime.events++;
+	return flags == cudaEventDisableTiming ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	fake_event_destroy(event);
+	fake_runtime.events--;
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+	fake_event_record(event, stream);
 	return stream ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaDeviceSynchronize(void) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t event) { return outcome(fake_event_ended(event)); }
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+	fake_runtime.awaits++;
+	if (!fake_runtime.deaf)
+		fake_event_await(event, stream);
+	return stream && flags == cudaEventWaitDefault ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 cudaError_t cudaSetDevice(int device) { return device < 1 ? cudaSuccess : cudaErrorInvalidDevice; }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t error) { return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "an error"; }

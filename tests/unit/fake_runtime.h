@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA runtime on the host, as far as the GPU's ops call it: linked instead of the real one, beside kernels that run on the host.
- * Streams finish what they are given at once. */
+/* The CUDA runtime on the host, as far as the GPU's ops and the communicator call it: linked instead of the real one, beside kernels
+ * that run on the host. Streams finish what they are given at once, unless they are told to be late (fake_stream.h). */
 #ifndef MUSTER_TESTS_FAKE_RUNTIME_H
 #define MUSTER_TESTS_FAKE_RUNTIME_H
 
 #include <stddef.h>
+
+#include "tests/unit/fake_stream.h"
 
 /* What it is to do, and what it has seen. */
 struct fake_runtime {
@@ -12,7 +14,10 @@ struct fake_runtime {
 	int copies_fail;   /* cudaError_t of every copy; 0: none */
 	size_t used, peak; /* bytes that are allocated */
 	int streams;       /* alive */
+	int events;        /* alive */
 	int waits;         /* of the host for a stream */
+	int awaits;        /* of a stream for an event */
+	bool deaf;         /* planted fault: streams don't wait for events */
 };
 
 extern struct fake_runtime fake_runtime;

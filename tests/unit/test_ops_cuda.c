@@ -36,6 +36,7 @@ static int set_up(void **state)
 {
 	fake_cublas = (struct fake_cublas){ 0 };
 	fake_runtime = (struct fake_runtime){ 0 };
+	fake_stream_order(FAKE_EAGER, 0);
 	return 0;
 }
 
@@ -45,6 +46,7 @@ static int tear_down(void **state)
 	assert_int_equal(fake_cublas.objects, 0);
 	assert_int_equal(fake_runtime.used, 0);
 	assert_int_equal(fake_runtime.streams, 0);
+	assert_int_equal(fake_runtime.events, 0);
 	return 0;
 }
 
@@ -180,6 +182,15 @@ static void gpt2_is_like_the_cpu(void **state)
 	like_the_cpu(&fixture_gpt2, PRODUCT_MODE_FP32, 2e-5);
 	like_the_cpu(&wide_gpt2, PRODUCT_MODE_FP32, 2e-5);
 	like_the_cpu(&wide_gpt2, PRODUCT_MODE_TF32, 2e-5); /* the stand-in does not round */
+}
+
+/* Nothing reads on the host what the device has not written yet, nor the other way round. */
+static void a_late_device_is_like_the_cpu(void **state)
+{
+	fake_stream_order(FAKE_LAZY, 0);
+	like_the_cpu(&fixture_gpt2, PRODUCT_MODE_FP32, 2e-5);
+	fake_stream_order(FAKE_RANDOM, 7);
+	like_the_cpu(&fixture_gpt2, PRODUCT_MODE_FP32, 2e-5);
 }
 
 static void split_embedding_is_like_the_cpu(void **state)
@@ -348,6 +359,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		TEST(gpt2_is_like_the_cpu),
+		TEST(a_late_device_is_like_the_cpu),
 		TEST(split_embedding_is_like_the_cpu),
 		TEST(mlp_is_like_the_cpu),
 		TEST(bf16_is_near_the_cpu),

@@ -14,6 +14,13 @@
 
 #define CUDA_PARAMS 16        /* copies of the step's numbers that may be on their way */
 #define CUDA_SUMS_MOST 16384  /* blocks of the norm that are summed at once */
+#define CUDA_MARKS 64         /* events; an older mark waits for a newer one's */
+
+/* What a thread queues on, and the scratch of the ops that the communicator's thread calls, too. */
+struct cuda_lane {
+	void *stream;                      /* cudaStream_t: all ops, one behind the other */
+	double *sums, *sums_pinned;        /* [CUDA_SUMS_MOST] on the device, and on the host */
+};
 
 /* Behind ops->state. */
 struct cuda {
@@ -21,7 +28,11 @@ struct cuda {
 	struct step_params *params_ring;   /* [CUDA_PARAMS] pinned, */
 	unsigned int params_next;
 	struct step_params *params_device; /* and what kernels read */
-	void *stream;                      /* cudaStream_t: all ops, one behind the other */
+	struct cuda_lane training, communication; /* the second only where ranks are several */
+	void *stream;                      /* the training's */
+	void *marks[CUDA_MARKS];           /* cudaEvent_t, in that stream */
+	uint64_t marked;
+	const bool *stop;           /* the communicator's */
 	enum cuda_type type;               /* of activations */
 	enum product_mode mode;
 	int device;
@@ -32,7 +43,6 @@ struct cuda {
 	void *scratch;                     /* of one op at a time */
 	void *logits;                      /* of one chunk of rows */
 	size_t scratch_bytes, logits_bytes;
-	double *sums, *sums_pinned;        /* [CUDA_SUMS_MOST] on the device, and on the host */
 
 	pthread_mutex_t lock;              /* of what follows */
 	bool failed;
@@ -50,6 +60,16 @@ bool cuda_note(struct ops *ops, int rc, const struct err *err);
 #define CUDA_RUN(ops, call) cuda_run(ops, (int)(call), #call, __FILE__, __LINE__)
 bool cuda_run(struct ops *ops, int code, const char *call, const char *file, int line);
 
+/* The lane of the calling thread (lane.c). */
+struct cuda_lane *cuda_lane_of(struct ops *ops);
+/* `first`: what is queued on it goes before the other's. */
+int cuda_lane_make(struct cuda_lane *lane, bool first, struct err *err);
+/* Zeroed is allowed, and so is one that was made in part. */
+void cuda_lane_end(struct cuda_lane *lane);
+/* The host waits for what this thread has queued. False when it failed, or is not to be waited for any longer. */
+bool cuda_lane_wait(struct ops *ops);
+
+void cuda_lane_install(struct ops *ops);
 void cuda_linear_install(struct ops *ops);
 void cuda_passes_install(struct ops *ops);
 

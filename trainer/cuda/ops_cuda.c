@@ -230,13 +230,15 @@ static void destroy(struct ops *ops)
 	if (cuda->stream)
 		cudaStreamSynchronize(cuda->stream);
 	product_engine_destroy(cuda->engine);
-	void *const device[] = { cuda->params_device, cuda->workspace, cuda->scratch, cuda->logits, cuda->sums };
+	void *const device[] = { cuda->params_device, cuda->workspace, cuda->scratch, cuda->logits };
 	for (size_t i = 0; i < sizeof device / sizeof device[0]; i++)
 		cudaFree(device[i]);
 	cudaFreeHost(cuda->params_ring);
-	cudaFreeHost(cuda->sums_pinned);
-	if (cuda->stream)
-		cudaStreamDestroy(cuda->stream);
+	cuda_lane_end(&cuda->communication);
+	for (int i = 0; i < CUDA_MARKS; i++)
+		if (cuda->marks[i])
+			cudaEventDestroy(cuda->marks[i]);
+	cuda_lane_end(&cuda->training);
 	pthread_mutex_destroy(&cuda->lock);
 	free(cuda);
 	free(ops);
@@ -245,20 +247,16 @@ static void destroy(struct ops *ops)
 /* Everything that does not depend on shapes. */
 static int begin(struct cuda *cuda, const struct cublas *lib, const char *card, struct err *err)
 {
-	cudaStream_t stream = NULL;
-	void *ring = NULL, *sums = NULL;
-	if (CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), err) < 0)
+	void *ring = NULL;
+	int rc = cuda_lane_make(&cuda->training, false, err);
+	cuda->stream = cuda->training.stream;
+	if (rc < 0)
 		return -1;
-	cuda->stream = stream;
 	if (CUDA_CHECK(cudaHostAlloc(&ring, CUDA_PARAMS * sizeof *cuda->params_ring, cudaHostAllocDefault), err) < 0)
 		return -1;
 	cuda->params_ring = ring;
-	if (CUDA_CHECK(cudaHostAlloc(&sums, CUDA_SUMS_MOST * sizeof *cuda->sums_pinned, cudaHostAllocDefault), err) < 0)
-		return -1;
-	cuda->sums_pinned = sums;
 	cuda->params_device = cuda_check_alloc(sizeof *cuda->params_device, "the numbers of a step", err);
-	cuda->sums = cuda->params_device ? cuda_check_alloc(CUDA_SUMS_MOST * sizeof *cuda->sums, "the gradient norm", err) : NULL;
-	cuda->workspace = cuda->sums ? cuda_check_alloc(PRODUCTS_WORKSPACE, "the workspace of the matrix products", err) : NULL;
+	cuda->workspace = cuda->params_device ? cuda_check_alloc(PRODUCTS_WORKSPACE, "the workspace of the matrix products", err) : NULL;
 	if (!cuda->workspace)
 		return -1;
 	cuda->engine = product_engine_create(lib, cuda->mode, card, cuda->workspace, err);
@@ -305,6 +303,7 @@ struct ops *ops_cuda_create_over(const void *cublas, const struct gpu *gpu, enum
 		destroy(ops);
 		return NULL;
 	}
+	cuda_lane_install(ops);
 	cuda_linear_install(ops);
 	cuda_passes_install(ops);
 	return ops;

@@ -70,13 +70,13 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 /* A part of the blocks, through pinned memory. */
 static bool sum_squares(struct ops *ops, double *sums, const float *x, size_t count)
 {
-	struct cuda *cuda = cuda_of(ops);
+	struct cuda_lane *lane = cuda_lane_of(ops);
 	size_t bytes = (count + NORM_BLOCK - 1) / NORM_BLOCK * sizeof *sums;
-	if (!cuda_begin(ops) || !CUDA_RUN(ops, cuda_square_sums(cuda->sums, x, count, cuda->stream))
-		|| !CUDA_RUN(ops, cudaMemcpyAsync(cuda->sums_pinned, cuda->sums, bytes, cudaMemcpyDeviceToHost, cuda->stream))
-		|| !CUDA_RUN(ops, cudaStreamSynchronize(cuda->stream)))
+	if (!cuda_begin(ops) || !CUDA_RUN(ops, cuda_square_sums(lane->sums, x, count, lane->stream))
+		|| !CUDA_RUN(ops, cudaMemcpyAsync(lane->sums_pinned, lane->sums, bytes, cudaMemcpyDeviceToHost, lane->stream))
+		|| !cuda_lane_wait(ops))
 		return false;
-	memcpy(sums, cuda->sums_pinned, bytes);
+	memcpy(sums, lane->sums_pinned, bytes);
 	return true;
 }
 
@@ -90,7 +90,8 @@ static void square_sums(struct ops *ops, double *sums, const float *x, size_t co
 
 static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)
 {
-	RUN(cuda_add(out, a, b, count, cuda->stream));
+	if (cuda_begin(ops))
+		CUDA_RUN(ops, cuda_add(out, a, b, count, cuda_lane_of(ops)->stream));
 }
 
 static void zero(struct ops *ops, float *out, size_t count)
