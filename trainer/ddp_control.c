@@ -422,6 +422,7 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 	ddp->settled = true;
 	if (rc < 0)
 		return -1;
+	ddp->whole = ddp->spread; /* weights have travelled before it, though a rank that can't go on has not asked for them */
 	result->exposed += clock_now() - begun;
 	fold_flags(ddp, result);
 	if (result->fault)

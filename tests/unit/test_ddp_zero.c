@@ -266,12 +266,55 @@ static void a_death_on_the_way_ends_the_step(void **state)
 	free_job(&job);
 }
 
+/* A rank can't go on before it has needed a weight: all learn it, and take their leave of a communicator that is whole. Were it
+ * aborted by the first that is through, others would still be in the exchange that tells them. */
+static int body_fault(struct comm *comm, void *arg, struct err *err)
+{
+	const struct job *job = arg;
+	struct ddp *ddp = create(comm, job, err);
+	float *arena = calloc(job->table.elements, sizeof *arena);
+	const struct ddp_control control = { .step = 2, .fault = comm_rank(comm) == 1 ? EXIT_DATA : 0 };
+	struct ddp_result result;
+
+	WORLD_CHECK(arena);
+	if (!ddp)
+		return -1;
+	ddp_begin(ddp, 1);
+	fill(ddp, job, arena, comm_rank(comm), 1, true);
+	ddp_spread(ddp, arena);
+	ddp_begin(ddp, 2);
+	for (int layer = LAYERS - 1; layer >= 0 && comm_rank(comm) == 0; layer--)
+		ddp_need(ddp, layer);
+	for (int slot = 0; slot < ddp_slot_count(ddp); slot++)
+		ddp_slot_end(ddp, 1, 1);
+	if (ddp_finish(ddp, &control, &result, err) < 0)
+		return -1;
+	WORLD_CHECK(result.fault == EXIT_DATA && result.fault_rank == 1);
+	WORLD_CHECK(is_here(job, arena, 1, 0));
+	ddp_destroy(ddp);
+	free(arena);
+	return meet(comm, err);
+}
+
+static void a_rank_that_cant_go_on_leaves_the_communicator_whole(void **state)
+{
+	struct world_rank ranks[WORLD_MAX];
+	struct job job;
+
+	world_need_several();
+	make_job(&job, 70000);
+	world_run(3, 30, 60, body_fault, &job, ranks);
+	world_assert_ok(3, ranks);
+	free_job(&job);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(layers_come_in_the_order_of_a_forward_pass),
 		cmocka_unit_test(nobody_waits_but_at_a_gate),
 		cmocka_unit_test(a_death_on_the_way_ends_the_step),
+		cmocka_unit_test(a_rank_that_cant_go_on_leaves_the_communicator_whole),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
