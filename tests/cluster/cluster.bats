@@ -103,7 +103,12 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     grep -q '^attempt 1 on n\[1-4\]' "$(job_output "$id")"
 }
 
+hardware_address() { cluster run --node "$1" ip -o link show "$2" | sed 's/.*link.ether \([0-9a-f:]*\) .*/\1/'; }
+
 @test "a killed node goes down, its job is requeued, and the node can come back" {
+    local node bridge
+    node=$(hardware_address n3 eth0) bridge=$(hardware_address ctl bridge0)
+    [[ $node$bridge =~ ^([0-9a-f]{2}:?){12}$ ]]
     id=$(waiting_job)
     job_wait_attempt "$id" 0 20
     dead=$(cat "$(cluster status dir)/pid/n3")
@@ -116,6 +121,8 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     job_end "$id"
     run cluster run srun -w n3 hostname
     [ "$output" = n3 ]
+    # Else the others would not reach it until they have forgotten where it was.
+    [ "$(hardware_address n3 eth0) $(hardware_address ctl bridge0)" = "$node $bridge" ]
 }
 
 @test "a cut node reaches nobody, and everybody once it is healed" {

@@ -63,11 +63,24 @@ daemons_start_controller() {
         "$STATE/log/slurmctld.out" "$STATE/log/slurmctld.log"
 }
 
-# A line "node state" for each node.
-node_states() {
+# Asks slurmctld, in its own space.
+ask_controller() {
     local pid
-    pid=$(space_pid ctl) && SLURM_CONF=$STATE/etc/slurm.conf timeout 5 \
-        nsenter --target "$pid" --net --uts --mount -- sinfo -h -p spot -N -o '%N %T' 2>/dev/null
+    pid=$(space_pid ctl) && SLURM_CONF=$STATE/etc/slurm.conf timeout 5 nsenter --target "$pid" --net --uts --mount -- "$@" 2>/dev/null
+}
+
+# A line "node state" for each node.
+node_states() { ask_controller sinfo -h -p spot -N -o '%N %T'; }
+
+# When the slurmd of a node began that slurmctld knows, to the second.
+slurmd_began() { ask_controller scontrol show node "$1" | sed -n 's/.*SlurmdStartTime=\([^ ]*\).*/\1/p'; }
+
+# Whether a node is idle with another slurmd than that which began then. One that is back before slurmctld has missed it counts as idle
+# all the time, and a job that starts before the new slurmd listens goes without its prolog there.
+node_is_back() {
+    local began
+    began=$(slurmd_began "$1")
+    [ -n "$began" ] && [ "$began" != "$2" ] && nodes_idle "$1"
 }
 
 # Whether the nodes given are all idle.

@@ -9,9 +9,13 @@ CONTROLLER_ADDRESS=$NETWORK.1
 # The address of node nX.
 node_address() { printf '%s.%d' "$NETWORK" $((10 + ${1#n})); }
 
+# links_hardware_address NUMBER. As of a card, it stays when a node comes back or goes, and with the bridge's (the least of its links'
+# by default) too: what the others have in their ARP caches leads there for up to a minute.
+links_hardware_address() { printf '02:4d:55:53:00:%02x' "$1"; }
+
 # Makes the bridge.
 links_bridge() {
-    links_ip ctl link add bridge0 type bridge &&
+    links_ip ctl link add bridge0 address "$(links_hardware_address 1)" type bridge &&
         links_ip ctl address add "$CONTROLLER_ADDRESS/24" dev bridge0 &&
         links_ip ctl link set bridge0 up || die "couldn't make the bridge" "$STATE/log/links.log"
 }
@@ -28,7 +32,7 @@ links_attach_all() {
 
 # Connects one node. On the bridge's side its link has the node's name.
 links_attach() {
-    links_ip ctl link add "$1" type veth peer name eth0 netns "$(space_pid "$1")" &&
+    links_ip ctl link add "$1" type veth peer name eth0 address "$(links_hardware_address $((10 + ${1#n})))" netns "$(space_pid "$1")" &&
         links_ip ctl link set "$1" master bridge0 up &&
         links_ip "$1" address add "$(node_address "$1")/24" dev eth0 &&
         links_ip "$1" link set eth0 up
