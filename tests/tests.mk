@@ -318,7 +318,8 @@ SHIM_CXXFLAGS = -std=c++17 -Wno-unused-parameter -Wno-unknown-pragmas -ffp-contr
 	$(AM_V_CXX)$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) -I$(top_srcdir)/tests/shim $(CPPFLAGS) $(AM_CXXFLAGS) $(SHIM_CXXFLAGS) \
 		$(CXXFLAGS) -MMD -MF $@.d -x c++ -c -o $@ $<
 -include $(cuda_sources:.cu=.o.d) $(cuda_sources:.cu=.host.o.d) tests/shim/samples.host.o.d \
-	tests/shim/samples.o.d tests/shim/ptx_samples.host.o.d tests/shim/ptx_samples.o.d
+	tests/shim/samples.o.d tests/shim/ptx_samples.host.o.d tests/shim/ptx_samples.o.d \
+	tests/shim/digest.host.o.d tests/shim/digest.o.d
 CLEANFILES += $(cuda_sources:.cu=.o.d) $(cuda_sources:.cu=.host.o.d) tests/shim/*.o.d
 unit_tests += tests/unit/test_cuda_shim
 tests_unit_test_cuda_shim_LDADD = tests/shim/samples.host.o $(shim_LIBS)
@@ -438,6 +439,31 @@ tests_unit_test_ops_cuda_SOURCES += tests/unit/fake_cublas.c tests/unit/fake_cub
 tests_unit_test_ops_cuda_LDADD += $(shim_LIBS)
 endif
 EXTRA_DIST += $(fake_runtime)
+# The whole table, op by op.
+op_sources = tests/unit/op_cases.c tests/unit/op_cases.h tests/unit/op_run.c tests/unit/op_run.h tests/unit/op_device.h
+op_stand_ins = $(op_sources) tests/unit/op_device_host.c tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime)
+EXTRA_DIST += $(op_stand_ins) tests/unit/op_device_gpu.c tests/unit/gpu_noise.c tests/unit/gpu_noise.h tests/shim/digest.cu tests/shim/digest.h
+unit_tests += tests/unit/test_cuda_ops
+tests_unit_test_cuda_ops_SOURCES = tests/unit/test_cuda_ops.c
+tests_unit_test_cuda_ops_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_cuda_repeat
+tests_unit_test_cuda_repeat_SOURCES = tests/unit/test_cuda_repeat.c
+tests_unit_test_cuda_repeat_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS)
+tests_unit_test_cuda_repeat_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+if HAVE_CUBLAS
+tests_unit_test_cuda_ops_SOURCES += $(op_stand_ins)
+tests_unit_test_cuda_ops_LDADD += $(shim_LIBS)
+tests_unit_test_cuda_repeat_SOURCES += $(op_stand_ins) tests/unit/gpu_noise.c tests/unit/gpu_noise.h
+tests_unit_test_cuda_repeat_LDADD += tests/shim/digest.host.o $(shim_LIBS)
+unit_tests += tests/unit/test_gpu_ops
+tests_unit_test_gpu_ops_SOURCES = tests/unit/test_cuda_ops.c $(op_sources) tests/unit/op_device_gpu.c
+tests_unit_test_gpu_ops_LDADD = $(trainer_LIBS) $(gpu_LIBS)
+unit_tests += tests/unit/test_gpu_repeat
+tests_unit_test_gpu_repeat_SOURCES = tests/unit/test_cuda_repeat.c $(op_sources) tests/unit/op_device_gpu.c tests/unit/gpu_noise.c \
+	tests/unit/gpu_noise.h
+tests_unit_test_gpu_repeat_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS)
+tests_unit_test_gpu_repeat_LDADD = tests/shim/digest.o $(trainer_LIBS) $(gpu_LIBS)
+endif
 unit_tests += tests/unit/test_gpu
 tests_unit_test_gpu_SOURCES = tests/unit/test_gpu.c tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h
 tests_unit_test_gpu_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)

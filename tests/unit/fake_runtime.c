@@ -151,6 +151,27 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 	return cudaSuccess;
 }
 
+struct setting {
+	void *at;
+	int value;
+	size_t bytes;
+};
+
+static int set(void *arg)
+{
+	const struct setting *s = arg;
+	memset(s->at, s->value, s->bytes);
+	return 1;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
+{
+	struct setting *s = malloc(sizeof *s);
+	*s = (struct setting){ p, value, bytes };
+	fake_stream_queue(stream, set, free, s);
+	return stream ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 /* ---- kernels ---- */
 
 static int failed; /* cudaError_t of a kernel that ran late */
