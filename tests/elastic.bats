@@ -74,6 +74,23 @@ over_worlds() {
     ! cmp <(hashes four-a-slot-one/step-00000006) <(hashes other-slots/step-00000006) || false
 }
 
+@test "what is computed again, at each level on other numbers of ranks, with and without shards, in one run: the same bits" {
+    local step=0 level zero n
+    quietly train kept --steps 8
+    while read -r level n zero; do
+        step=$((step + 2))
+        quietly train_world "$n" forgot --recompute "$level" --zero "$zero" --steps $step --decay-steps 8 --change steps,decay-steps
+        grep -q "^  recompute  *$level " out
+    done <<'END'
+block 3 1
+none 2 1
+mlp 1 0
+norm 3 0
+END
+    [ "$step" -eq 8 ]
+    same_bits kept forgot 8
+}
+
 @test "a bucket of which each rank sums several MB, run by run, with pieces that came early: the same bits" {
     quietly train wide-one --width 256 --vocabulary 8192 --steps 3
     train_world 3 wide --width 256 --vocabulary 8192 --bucket-mb 25 --steps 3 >wide.out || { cat wide.out; return 1; }

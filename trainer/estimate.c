@@ -40,6 +40,6 @@ int estimate_check(const struct estimate *estimate, uint64_t available, int shar
 	if (share > 1)
 		snprintf(others, sizeof others, " for each of the %d ranks that share it", share);
 	return err_fail(err, EXIT_USAGE, "memory: this run doesn't fit into its GPU: it needs %.1f MB (%s), and %.1f MB are free%s: a smaller "
-		"--microbatch needs less for activations, --zero 1 with several ranks less for moments, fewer --slots a rank fewer gradients",
+		"--microbatch or --recompute block (of GPT-2) needs less for activations, --zero 1 with several ranks less for moments, fewer --slots a rank fewer gradients",
 		(double)estimate->sum * 1e-6, estimate_text(estimate, parts, sizeof parts), (double)(available / (uint64_t)share) * 1e-6, others);
 }

@@ -174,7 +174,7 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 		return -1;
 	if (!model->block)
 		return err_set(err, "model: couldn't get %zu MB for the activations of %d samples: out of memory; a smaller "
-			"microbatch needs less", bytes >> 20, batch);
+			"--microbatch needs less, and a GPT-2 with --recompute block", bytes >> 20, batch);
 	lay_out(model, &shapes, ops_is_remote(ops), ops->element, model->block);
 	model->batch = batch;
 	return 0;

@@ -13,10 +13,20 @@
 
 enum model_kind { MODEL_GPT2, MODEL_MLP };
 
+/* What a GPT-2 forgets of a block in its forward pass and computes again, from what it kept, right before the block's backward pass: by
+ * the same operations, so that no bit differs. Each level forgets what those before it do, too. */
+enum model_recompute {
+	RECOMPUTE_NONE,
+	RECOMPUTE_NORM, /* both layer norms */
+	RECOMPUTE_MLP,  /* the hidden layer, before and after GELU */
+	RECOMPUTE_BLOCK /* all but the block's input */
+};
+
 struct model_config {
 	enum model_kind kind;
 	int layers, width, heads, context, vocabulary; /* gpt2 */
 	bool split_embedding; /* gpt2: the head's gradient is kept apart from the embedding's, see struct tensor_table */
+	enum model_recompute recompute; /* gpt2 */
 	int inputs, hidden, classes;                   /* mlp: Linear(inputs, hidden) – ReLU – Linear(hidden, classes) */
 	bool batchnorm;                                /* mlp: BatchNorm(hidden) before the ReLU */
 };

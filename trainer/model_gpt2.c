@@ -30,7 +30,7 @@ struct norm {
 	float *mean, *rstd; /* [M] */
 };
 
-/* What a block keeps for its backward pass. */
+/* What a block's backward pass reads. What is forgotten (enum model_recompute) has one place for all blocks. */
 struct block {
 	float *input;          /* [M, C] the residual stream */
 	struct norm ln_1;
@@ -192,23 +192,39 @@ static void lay_out_norm(struct slicer *slicer, struct norm *norm, size_t M, siz
 	norm->rstd = slice_floats(slicer, M);
 }
 
+/* Block 0 has a place for everything, and the others for what they keep. */
+static void lay_out_block(struct model *model, int index, size_t M, struct slicer *slicer)
+{
+	struct gpt2 *g = model->kind;
+	struct block *b = &g->blocks[index];
+	const struct model_config *c = &model->config;
+	const enum model_recompute forgets = index == 0 ? RECOMPUTE_NONE : c->recompute;
+	const size_t C = (size_t)c->width;
+	*b = g->blocks[0];
+	b->input = slice(slicer, M * C);
+	if (forgets < RECOMPUTE_NORM) {
+		lay_out_norm(slicer, &b->ln_1, M, C);
+		lay_out_norm(slicer, &b->ln_2, M, C);
+	}
+	if (forgets < RECOMPUTE_MLP) {
+		b->pre = slice(slicer, M * 4 * C);
+		b->hidden = slice(slicer, M * 4 * C);
+	}
+	if (forgets < RECOMPUTE_BLOCK) {
+		b->qkv = slice(slicer, M * 3 * C);
+		b->lse = slice_floats(slicer, M * (size_t)c->heads);
+		b->attended = slice(slicer, M * C);
+		b->middle = slice(slicer, M * C);
+	}
+}
+
 static void lay_out(struct model *model, int batch, struct slicer *slicer)
 {
 	struct gpt2 *g = model->kind;
 	const struct model_config *c = &model->config;
 	const size_t M = (size_t)batch * (size_t)c->context, C = (size_t)c->width;
-	for (int i = 0; i < c->layers; i++) {
-		struct block *b = &g->blocks[i];
-		b->input = slice(slicer, M * C);
-		lay_out_norm(slicer, &b->ln_1, M, C);
-		b->qkv = slice(slicer, M * 3 * C);
-		b->lse = slice_floats(slicer, M * (size_t)c->heads);
-		b->attended = slice(slicer, M * C);
-		b->middle = slice(slicer, M * C);
-		lay_out_norm(slicer, &b->ln_2, M, C);
-		b->pre = slice(slicer, M * 4 * C);
-		b->hidden = slice(slicer, M * 4 * C);
-	}
+	for (int i = 0; i < c->layers; i++)
+		lay_out_block(model, i, M, slicer);
 	g->output = slice(slicer, M * C);
 	lay_out_norm(slicer, &g->ln_f, M, C);
 	g->part = slice(slicer, M * C);
@@ -225,27 +241,52 @@ static void norm_forward(struct model *model, struct norm *norm, float *sum, con
 		model_weight(model, weight), model_weight(model, bias), e->M, e->C);
 }
 
-/* From b->ln_1 to g->part, what the block's MLP adds to b->middle. The gate lets each part in by itself. */
-static void block_forward(struct model *model, int index, const struct extent *e)
+/* From b->ln_1 to b->attended. */
+static void attend(struct model *model, int index, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
 	struct ops *ops = model->ops;
 	struct block *b = &g->blocks[index];
 	const struct block_tensors *t = &g->tensors[index];
-	const int C = e->C;
-	ops->linear(ops, b->qkv, b->ln_1.y, model_weight(model, t->c_attn_weight), model_weight(model, t->c_attn_bias), e->M, C,
-		3 * C);
-	ops->attention(ops, b->attended, b->lse, b->qkv, e->B, e->T, C, e->H);
+	ops->linear(ops, b->qkv, b->ln_1.y, model_weight(model, t->c_attn_weight), model_weight(model, t->c_attn_bias), e->M, e->C,
+		3 * e->C);
+	ops->attention(ops, b->attended, b->lse, b->qkv, e->B, e->T, e->C, e->H);
+}
+
+/* From b->attended to g->part, what attention adds to b->input. */
+static void project_attended(struct model *model, int index, const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	const struct block_tensors *t = &g->tensors[index];
+	model->ops->linear(model->ops, g->part, g->blocks[index].attended, model_weight(model, t->attn_proj_weight),
+		model_weight(model, t->attn_proj_bias), e->M, e->C, e->C);
+}
+
+/* From b->ln_2 to b->hidden. */
+static void widen(struct model *model, int index, const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	struct block *b = &g->blocks[index];
+	const struct block_tensors *t = &g->tensors[index];
+	model->ops->linear_gelu(model->ops, b->hidden, b->pre, b->ln_2.y, model_weight(model, t->c_fc_weight),
+		model_weight(model, t->c_fc_bias), e->M, e->C, 4 * e->C);
+}
+
+/* From b->ln_1 to g->part, what the block's MLP adds to b->middle. The gate lets each part in by itself. */
+static void block_forward(struct model *model, int index, const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	struct block *b = &g->blocks[index];
+	const struct block_tensors *t = &g->tensors[index];
+	attend(model, index, e);
 	model_need(model, layer_of(model, index, ATTN_PROJ));
-	ops->linear(ops, g->part, b->attended, model_weight(model, t->attn_proj_weight), model_weight(model, t->attn_proj_bias),
-		e->M, C, C);
+	project_attended(model, index, e);
 	model_need(model, layer_of(model, index, FC_AND_NORM));
 	norm_forward(model, &b->ln_2, b->middle, b->input, g->part, t->ln_2_weight, t->ln_2_bias, e);
-	ops->linear_gelu(ops, b->hidden, b->pre, b->ln_2.y, model_weight(model, t->c_fc_weight), model_weight(model, t->c_fc_bias),
-		e->M, C, 4 * C);
+	widen(model, index, e);
 	model_need(model, layer_of(model, index, MLP_PROJ));
-	ops->linear(ops, g->part, b->hidden, model_weight(model, t->mlp_proj_weight), model_weight(model, t->mlp_proj_bias),
-		e->M, 4 * C, C);
+	model->ops->linear(model->ops, g->part, b->hidden, model_weight(model, t->mlp_proj_weight),
+		model_weight(model, t->mlp_proj_bias), e->M, 4 * e->C, e->C);
 }
 
 /* From tokens to g->ln_f. The addition to the residual stream is made by the norm that reads it next. */
@@ -271,6 +312,27 @@ static void forward(struct model *model, const struct batch *batch, const struct
 	model_need(model, 0);
 	norm_forward(model, &g->ln_f, g->output, g->blocks[layers - 1].middle, g->part, g->ln_f_weight,
 		g->ln_f_bias, e);
+}
+
+/* Before a block's backward pass: what was forgotten of it. Nothing was of the last block: no other came behind it. All weights are
+ * there since the forward pass, and g->part is free between blocks. */
+static void block_again(struct model *model, int index, const struct extent *e)
+{
+	struct gpt2 *g = model->kind;
+	struct block *b = &g->blocks[index];
+	const struct block_tensors *t = &g->tensors[index];
+	const enum model_recompute forgets = index == model->config.layers - 1 ? RECOMPUTE_NONE : model->config.recompute;
+	const bool sum = forgets >= RECOMPUTE_BLOCK; /* of the residual stream and what attention adds */
+	if (forgets < RECOMPUTE_NORM)
+		return;
+	norm_forward(model, &b->ln_1, b->input, b->input, NULL, t->ln_1_weight, t->ln_1_bias, e);
+	if (forgets >= RECOMPUTE_BLOCK) {
+		attend(model, index, e);
+		project_attended(model, index, e);
+	}
+	norm_forward(model, &b->ln_2, b->middle, sum ? b->input : b->middle, sum ? g->part : NULL, t->ln_2_weight, t->ln_2_bias, e);
+	if (forgets >= RECOMPUTE_MLP)
+		widen(model, index, e);
 }
 
 /* g->part holds the gradient of norm->y; g->dresidual gets (accumulate_dx 1: more of) that of x. */
@@ -350,6 +412,7 @@ static void backward(struct model *model, const struct batch *batch, const struc
 	norm_backward(model, pass, &g->ln_f, g->output, g->ln_f_weight, g->ln_f_bias, 0, e);
 	tell_ready(pass, 0);
 	for (int i = model->config.layers - 1; i >= 0; i--) {
+		block_again(model, i, e);
 		mlp_backward(model, i, pass, e);
 		attention_backward(model, i, pass, e);
 	}

@@ -119,6 +119,9 @@ static const struct opt table[] = {
 	CHOICE("on-nonfinite", OPT_OPERATION, on_nonfinite, "stop", "stop|skip",
 		"a loss or gradient norm that is not finite: end the run, or leave the step out"),
 	CHOICE("device", OPT_OPERATION, device, "auto", "auto|cpu|cuda", "where to compute; auto: on a GPU where one is visible"),
+	{ "recompute", OPT_OPERATION, OPT_CHOICE, AT(recompute), "none", .choices = "none|norm|mlp|block", .mode = "gpt2",
+		.help = "gpt2: what a block forgets in the forward pass, for less memory, and computes again in the backward pass, to the same "
+			"bits: layer norms, the hidden layer too, or all" },
 	SWITCH("share-gpu", OPT_OPERATION, share_gpu, "let several ranks have one GPU; for tests, since each is slow then"),
 	COUNT_OR_AUTO("threads", OPT_OPERATION, threads, 1, 4096, "compute threads of a rank; auto: its share of the CPUs"),
 	CHOICE("cpu-isa", OPT_OPERATION, cpu_isa, "auto", "auto|avx512|avx2|default",
@@ -333,7 +336,7 @@ struct model_config settings_model(const struct settings *settings, int features
 			.classes = (int)settings->classes, .batchnorm = settings->batchnorm };
 	return (struct model_config){ .kind = MODEL_GPT2, .layers = (int)settings->layers, .width = (int)settings->width,
 		.heads = (int)settings->heads, .context = (int)settings->context, .vocabulary = (int)settings->vocabulary,
-		.split_embedding = settings->split_embedding };
+		.split_embedding = settings->split_embedding, .recompute = (enum model_recompute)settings->recompute };
 }
 
 json_t *settings_record(const struct settings *settings, struct hash128 data)

@@ -45,6 +45,7 @@ struct settings {
 	bool fresh, require_identical, share_gpu;
 	int reduction, grad_dtype, device, on_nonfinite, log_level, cpu_isa, ckpt_writers;
 	int comm; /* enum ddp_comm */
+	int recompute; /* enum model_recompute, gpt2 */
 	/* derived */
 	int64_t microbatches;      /* of a step, over all ranks */
 	int64_t slot_microbatches; /* of a slot */

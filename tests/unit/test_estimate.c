@@ -59,6 +59,7 @@ static void what_does_not_fit_is_refused(void **state)
 	assert_non_null(strstr(err.text, "needs 4272.0 MB"));
 	assert_non_null(strstr(err.text, "moments 995.8 MB"));
 	assert_non_null(strstr(err.text, "--microbatch"));
+	assert_non_null(strstr(err.text, "--recompute block"));
 	assert_non_null(strstr(err.text, "--zero 1"));
 	assert_null(strstr(err.text, "pieces of other ranks"));
 	assert_int_equal(estimate_check(&e, 2 * e.sum, 2, &err), 0);

@@ -16,7 +16,8 @@
 static const struct {
 	const struct model_config *config;
 	bool plain;
-} cases[] = { { &fixture_gpt2, true }, { &fixture_gpt2, false }, { &fixture_mlp, true }, { &fixture_mlp, false } };
+} cases[] = { { &fixture_gpt2, true }, { &fixture_gpt2, false }, { &fixture_forgetful_gpt2, false }, { &fixture_mlp, true },
+	{ &fixture_mlp, false } };
 #define CASES (sizeof cases / sizeof *cases)
 
 static double loss_of(struct fixture *f, const struct batch *batch)

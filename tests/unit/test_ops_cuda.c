@@ -230,6 +230,39 @@ static void epilogues_of_our_own_are_like_the_cpu(void **state)
 	like_the_cpu(&wide_gpt2, PRODUCT_MODE_BF16, 0.04);
 }
 
+/* ---- recompute ---- */
+
+static void one_step(struct training *t, const struct model_config *config, enum model_recompute level, enum product_mode mode)
+{
+	struct model_config own = *config;
+	own.layers = 3;
+	own.recompute = level;
+	begin(t, ops_of(mode), &own);
+	pass(t, 1);
+	update(t, 1);
+	state_fetch(&t->state);
+}
+
+/* Products with and without the library's epilogues, attention on tensor cores and without: what is computed again has its bits. */
+static void recomputing_changes_no_bit(void **state)
+{
+	static const enum product_mode modes[] = { PRODUCT_MODE_FP32, PRODUCT_MODE_BF16, PRODUCT_MODE_BF16 };
+	for (int k = 0; k < 3; k++) {
+		struct training kept, again;
+		fake_cublas.no_epilogues = k == 2 ? ALL_EPILOGUES : 0;
+		one_step(&kept, &wide_gpt2, RECOMPUTE_NONE, modes[k]);
+		const struct tensor_table *table = kept.state.tensors;
+		for (int level = k < 2 ? RECOMPUTE_NORM : RECOMPUTE_BLOCK; level <= RECOMPUTE_BLOCK; level++) {
+			one_step(&again, &wide_gpt2, (enum model_recompute)level, modes[k]);
+			assert_memory_equal(again.losses, kept.losses, sizeof kept.losses);
+			assert_memory_equal(grads_of(&again), grads_of(&kept), tensor_table_gradients(table) * sizeof(float));
+			assert_memory_equal(again.state.weights, kept.state.weights, table->elements * sizeof(float));
+			end(&again);
+		}
+		end(&kept);
+	}
+}
+
 /* ---- algorithms ---- */
 
 /* All are chosen before the first step, with what stands in for epilogues, and what was chosen is used by another run. */
@@ -288,6 +321,27 @@ static void scratch_is_estimated(void **state)
 	model_destroy(model);
 }
 
+/* And of activations at each level. */
+static void activations_are_estimated(void **state)
+{
+	struct err err = { 0 };
+	for (int level = RECOMPUTE_NONE; level <= RECOMPUTE_BLOCK; level++)
+		for (int bf16 = 0; bf16 < 2; bf16++) {
+			struct model_config config = wide_gpt2;
+			struct ops_shapes shapes;
+			config.recompute = (enum model_recompute)level;
+			struct model *model = model_create(&config, &err);
+			struct ops *ops = ops_of(bf16 ? PRODUCT_MODE_BF16 : PRODUCT_MODE_FP32);
+			model_shapes(model, BATCH, &shapes);
+			assert_int_equal(ops->prepare(ops, &shapes, &err), 0);
+			size_t before = fake_runtime.used;
+			assert_int_equal(model_prepare(model, ops, BATCH, &err), 0);
+			assert_int_equal(fake_runtime.used - before, model_activations(model, BATCH, true, ops->element));
+			model_destroy(model);
+			ops->destroy(ops);
+		}
+}
+
 static void full_memory_is_told(void **state)
 {
 	struct err err = { 0 };
@@ -300,6 +354,7 @@ static void full_memory_is_told(void **state)
 	assert_int_equal(err.status, EXIT_USAGE);
 	assert_non_null(strstr(err.text, "on the GPU for the arenas of the training"));
 	assert_non_null(strstr(err.text, "--microbatch"));
+	assert_non_null(strstr(err.text, "--recompute block"));
 	model_destroy(model);
 	ops->destroy(ops);
 	fake_runtime.most = 1 << 20; /* not even a workspace */
@@ -364,9 +419,11 @@ int main(void)
 		TEST(mlp_is_like_the_cpu),
 		TEST(bf16_is_near_the_cpu),
 		TEST(epilogues_of_our_own_are_like_the_cpu),
+		TEST(recomputing_changes_no_bit),
 		TEST(nothing_is_chosen_in_a_step),
 		TEST(the_record_names_card_and_libraries),
 		TEST(scratch_is_estimated),
+		TEST(activations_are_estimated),
 		TEST(full_memory_is_told),
 		TEST(failures_stay),
 		TEST(norms_are_the_cpus),

@@ -30,6 +30,7 @@ static const struct optimizer_config schedule = { .learning_rate = 0.01, .minima
 
 struct plan {
 	const struct model_config *config;
+	enum model_recompute recompute; /* of the remote side */
 	bool remote, zero, saves;
 };
 
@@ -52,9 +53,11 @@ struct training {
 static int begin(struct training *t, const struct plan *plan, struct comm *comm, struct err *err)
 {
 	const struct ddp_config config = { .slots = SLOTS, .bucket_bytes = 1024, .zero = plan->zero };
+	struct model_config forgetful = *plan->config;
 	size_t count;
+	forgetful.recompute = plan->recompute;
 	t->ops = plan->remote ? remote_ops_create(err) : ops_cpu_create(true, err);
-	t->model = model_create(plan->config, err);
+	t->model = model_create(plan->remote ? &forgetful : plan->config, err);
 	if (!t->ops || !t->model || model_prepare(t->model, t->ops, 2, err) < 0)
 		return -1;
 	t->ddp = ddp_create(comm, t->ops, model_tensors(t->model), &config, err);
@@ -195,12 +198,16 @@ static int compare(struct comm *comm, void *arg, struct err *err)
 	return 0;
 }
 
-static void same_bits(const struct model_config *config, bool zero, bool saves)
+static void same_bits_of(struct plan plan)
 {
-	struct plan plan = { .config = config, .zero = zero, .saves = saves };
 	struct world_rank ranks[1];
 	world_run(1, 30, 120, compare, &plan, ranks);
 	world_assert_ok(1, ranks);
+}
+
+static void same_bits(const struct model_config *config, bool zero, bool saves)
+{
+	same_bits_of((struct plan){ .config = config, .zero = zero, .saves = saves });
 }
 
 static void gpt2_has_the_bits_of_the_host(void **state)
@@ -215,6 +222,13 @@ static void gpt2_has_the_bits_of_the_host(void **state)
 static void mlp_has_the_bits_of_the_host(void **state)
 {
 	same_bits(&fixture_mlp, false, true);
+}
+
+/* The host keeps everything, and the device forgets. */
+static void what_is_recomputed_has_the_bits_of_the_host(void **state)
+{
+	for (int level = RECOMPUTE_NORM; level <= RECOMPUTE_BLOCK; level++)
+		same_bits_of((struct plan){ .config = &fixture_gpt2, .recompute = (enum model_recompute)level, .zero = level % 2, .saves = true });
 }
 
 static void shards_have_the_bits_of_the_host(void **state)
@@ -259,6 +273,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gpt2_has_the_bits_of_the_host),
 		cmocka_unit_test(mlp_has_the_bits_of_the_host),
+		cmocka_unit_test(what_is_recomputed_has_the_bits_of_the_host),
 		cmocka_unit_test(shards_have_the_bits_of_the_host),
 		cmocka_unit_test(what_is_not_there_is_refused),
 		cmocka_unit_test(activations_are_estimated),

@@ -9,7 +9,8 @@ static const struct {
 	int code;
 	const char *text;
 } remedies[] = {
-	{ cudaErrorMemoryAllocation, "the GPU's memory is full: a smaller --microbatch, or --zero 1 with several ranks, needs less" },
+	{ cudaErrorMemoryAllocation, "the GPU's memory is full: a smaller --microbatch, --recompute block (of GPT-2), or --zero 1 with several "
+		"ranks, needs less" },
 	{ cudaErrorInsufficientDriver, "the driver is older than the CUDA that this program was built with: choose nodes with a newer one" },
 	{ cudaErrorNoDevice, "no GPU is visible to this task: ask for one by srun --gpus-per-task=1, or use --device cpu" },
 	{ cudaErrorDevicesUnavailable, "another process has the GPU for itself: give each rank its own by --gpus-per-task=1" },
@@ -59,7 +60,7 @@ void *cuda_check_alloc(size_t bytes, const char *purpose, struct err *err)
 		cudaGetLastError(); /* it isn't the next launch's */
 		cudaMemGetInfo(&available, &all);
 		err_fail(err, EXIT_USAGE, "memory: couldn't get %.1f MB on the GPU for %s: %.1f of its %.1f MB are free: a smaller --microbatch, "
-			"or --zero 1 with several ranks, needs less", (double)bytes * 1e-6, purpose, (double)available * 1e-6, (double)all * 1e-6);
+			"--recompute block (of GPT-2), or --zero 1 with several ranks, needs less", (double)bytes * 1e-6, purpose, (double)available * 1e-6, (double)all * 1e-6);
 		return NULL;
 	}
 	/* Streams that don't wait for the default one use it. */
