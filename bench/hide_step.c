@@ -114,11 +114,11 @@ static void train(struct bench *b, struct contestant *c, int round)
 	optimizer_begin(&schedule, 1, (int64_t)c->slots * b->batch.positions, c->ops->params);
 	ddp_begin(c->ddp, b->step);
 	for (int i = 0; i < ddp_slot_count(c->ddp); i++) {
-		double loss;
+		int slot = ddp_first_slot(c->ddp) + i;
 		int64_t valid;
 
-		model_train(c->model, &b->batch, ddp_slot_grads(c->ddp, ddp_first_slot(c->ddp) + i), 0, &loss, &valid, ddp_ready, c->ddp);
-		ddp_slot_end(c->ddp, loss, valid);
+		model_train(c->model, &b->batch, ddp_slot_grads(c->ddp, slot), 0, ddp_slot_loss(c->ddp, slot), &valid, ddp_ready, c->ddp);
+		ddp_slot_end(c->ddp, valid);
 	}
 	if (ddp_finish(c->ddp, &control, &result, &err) < 0)
 		die(&err);

@@ -81,7 +81,7 @@ static void step(struct bench *b, struct ddp *ddp)
 	for (int slot = 0; slot < ddp_slot_count(ddp); slot++) {
 		for (int layer = 0; layer < LAYERS; layer++)
 			ddp_ready(ddp, layer);
-		ddp_slot_end(ddp, 1, 1);
+		ddp_slot_end(ddp, 1);
 	}
 	if (ddp_finish(ddp, &control, &result, &err) < 0)
 		die(&err);

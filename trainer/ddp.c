@@ -141,6 +141,8 @@ void ddp_destroy(struct ddp *ddp)
 		ddp->ops->release(ddp->ops, ddp->staging);
 	if (ddp->early)
 		ddp->ops->release(ddp->ops, ddp->early);
+	if (ddp->figures && ops_is_remote(ddp->ops))
+		ddp->ops->release(ddp->ops, ddp->figures);
 	free(ddp->arenas);
 	free(ddp->buckets);
 	free(ddp->jobs);
@@ -188,6 +190,11 @@ float *ddp_slot_grads(struct ddp *ddp, int slot)
 	return ddp->arenas[ddp->plan.arena_of[slot - ddp->plan.first]];
 }
 
+double *ddp_slot_loss(struct ddp *ddp, int slot)
+{
+	return ddp->figures + (slot - ddp->plan.first);
+}
+
 /* Only the last slot's gradients complete a bucket. */
 void ddp_ready(void *arg, int layer)
 {
@@ -205,12 +212,12 @@ static void launch_rest(struct ddp *ddp)
 		ddp_launch(ddp);
 }
 
-void ddp_slot_end(struct ddp *ddp, double loss_sum, int64_t valid)
+void ddp_slot_end(struct ddp *ddp, int64_t valid)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 	int slot = ddp->ended, from = slot > 0 ? plan->merge_end[slot - 1] : 0;
 
-	ddp->slot_sums[slot] = (struct ddp_slot_sum){ loss_sum, valid };
+	ddp->valid[slot] = valid;
 	ddp->ended++;
 	if (ddp->ended == plan->count) {
 		launch_rest(ddp);

@@ -82,12 +82,15 @@ int ddp_first_slot(const struct ddp *ddp);
 int ddp_slot_count(const struct ddp *ddp);
 
 /* One step:  ddp_begin; for each own slot in order: g = ddp_slot_grads; train its microbatches into g, passing
- * ddp_ready as the model's ready callback for the slot's last microbatch; ddp_slot_end; then ddp_finish. */
+ * ddp_ready as the model's ready callback for the slot's last microbatch, and the losses into ddp_slot_loss; ddp_slot_end with the
+ * number of its targets; then ddp_finish. */
 void ddp_begin(struct ddp *ddp, uint64_t step);
 float *ddp_slot_grads(struct ddp *ddp, int slot);
+double *ddp_slot_loss(struct ddp *ddp, int slot); /* where the ops have their memory */
 void ddp_ready(void *ddp, int layer);
-void ddp_slot_end(struct ddp *ddp, double loss_sum, int64_t valid);
-/* Waits for the last bucket, all-gathers control, block sums and slot losses, folds them in fixed order. */
+void ddp_slot_end(struct ddp *ddp, int64_t valid);
+/* Waits for the last bucket, and for the device, which is the one wait of a step; all-gathers control, block sums and slot losses, and
+ * folds them in fixed order. */
 int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err);
 
 /* The reduced gradients, valid from ddp_finish to the next ddp_begin; with `zero` those of the own elements only. */

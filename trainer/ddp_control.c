@@ -15,20 +15,30 @@
 
 #define NAMED 4 /* ranks; of more only the number is told */
 
-/* A rank's message: struct ddp_control, slots_max slot sums, blocks_max block sums. */
+/* A rank's message: struct ddp_control, the slots_max numbers of valid targets, as many losses, blocks_max block sums. */
 static struct ddp_control *control_of(const struct ddp *ddp, char *message)
 {
 	return (struct ddp_control *)(void *)message;
 }
 
-static struct ddp_slot_sum *slots_of(const struct ddp *ddp, char *message)
+static int64_t *valid_of(const struct ddp *ddp, char *message)
 {
-	return (struct ddp_slot_sum *)(void *)(message + sizeof(struct ddp_control));
+	return (int64_t *)(void *)(message + sizeof(struct ddp_control));
+}
+
+static double *losses_of(const struct ddp *ddp, char *message)
+{
+	return (double *)(void *)(valid_of(ddp, message) + ddp->slots_max);
 }
 
 static double *blocks_of(const struct ddp *ddp, char *message)
 {
-	return (double *)(void *)(message + sizeof(struct ddp_control) + ddp->slots_max * sizeof(struct ddp_slot_sum));
+	return losses_of(ddp, message) + ddp->slots_max;
+}
+
+static size_t figures_bytes(const struct ddp *ddp)
+{
+	return (ddp->slots_max + ddp->blocks_max) * sizeof *ddp->figures;
 }
 
 static char *message_of(const struct ddp *ddp, int rank)
@@ -85,7 +95,7 @@ static size_t most_blocks(const struct ddp *ddp)
 /* This rank's blocks of each bucket that it sums with its segment. */
 static void place_blocks(struct ddp *ddp)
 {
-	double *sums = blocks_of(ddp, ddp->own_message);
+	double *sums = ddp->figures + ddp->slots_max;
 
 	for (size_t i = 0; i < ddp->run_count && ddp->segmented; i++) {
 		struct ddp_job *job = &ddp->jobs[(size_t)ddp->heads + i / (size_t)ddp->plan.world];
@@ -115,14 +125,16 @@ int ddp_control_prepare(struct ddp *ddp, struct err *err)
 	ddp->slots_max = (size_t)most;
 	assign_blocks(ddp);
 	ddp->blocks_max = most_blocks(ddp);
-	ddp->message_bytes = sizeof(struct ddp_control) + ddp->slots_max * sizeof(struct ddp_slot_sum) +
-		ddp->blocks_max * sizeof(double);
+	ddp->message_bytes = sizeof(struct ddp_control) + ddp->slots_max * sizeof *ddp->valid + figures_bytes(ddp);
 	ddp->messages = calloc((size_t)ddp->plan.world, ddp->message_bytes);
 	if (!ddp->messages)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	ddp->own_message = message_of(ddp, ddp->plan.rank);
+	ddp->valid = valid_of(ddp, ddp->own_message);
+	ddp->figures = ops_is_remote(ddp->ops) ? ddp->ops->alloc(ddp->ops, figures_bytes(ddp)) : losses_of(ddp, ddp->own_message);
+	if (!ddp->figures)
+		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	place_blocks(ddp);
-	ddp->slot_sums = slots_of(ddp, ddp->own_message);
 	return 0;
 }
 
@@ -364,13 +376,14 @@ static void fold_losses(struct ddp *ddp, struct ddp_result *result)
 	double loss = 0;
 
 	for (int rank = 0; rank < ddp->plan.world; rank++) {
-		const struct ddp_slot_sum *slots = slots_of(ddp, message_of(ddp, rank));
+		const int64_t *valid = valid_of(ddp, message_of(ddp, rank));
+		const double *losses = losses_of(ddp, message_of(ddp, rank));
 		int slot_count;
 
 		tree_rank_slots(ddp->plan.slots, ddp->plan.world, rank, &slot_count);
 		for (int i = 0; i < slot_count; i++) {
-			loss += slots[i].loss;
-			result->valid += slots[i].valid;
+			loss += losses[i];
+			result->valid += valid[i];
 		}
 	}
 	result->loss = result->valid ? loss / (double)result->valid : 0;
@@ -407,13 +420,29 @@ static comm_ticket queue_control(struct ddp *ddp, const char *label)
 	return comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = count });
 }
 
+/* All that the host has to know of the device's step, in one copy: here a step waits for it. */
+static int fetch_figures(struct ddp *ddp, struct ddp_result *result, struct err *err)
+{
+	double begun = clock_now();
+
+	if (!ops_is_remote(ddp->ops))
+		return 0;
+	if (ddp->segmented && comm_wait(ddp->comm, ddp->last, err) < 0)
+		return -1;
+	result->exposed += clock_now() - begun;
+	ddp->ops->copy_out(ddp->ops, losses_of(ddp, ddp->own_message), ddp->figures, figures_bytes(ddp));
+	return ops_check(ddp->ops, err);
+}
+
 int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
 {
 	char label[64];
 
 	*control_of(ddp, ddp->own_message) = *mine;
 	if (!ddp->segmented)
-		sum_all_blocks(ddp, blocks_of(ddp, ddp->own_message));
+		sum_all_blocks(ddp, ddp->figures + ddp->slots_max);
+	if (fetch_figures(ddp, result, err) < 0)
+		return -1;
 	comm_place(ddp->comm, ddp->step, -1);
 	snprintf(label, sizeof label, "control of step %" PRIu64, ddp->step);
 	double begun = clock_now();

@@ -11,14 +11,8 @@ struct ddp_job {
 	struct ddp *ddp;
 	const struct ddp_bucket *bucket;
 	const struct ddp_blocks *blocks; /* of the norm, in this rank's segment; NULL: they are summed when all buckets are there */
-	double *sums;                    /* of these, in its message */
+	double *sums;                    /* of these, among the figures */
 	size_t next;                     /* block that is to be summed */
-};
-
-/* One slot's contribution to the loss. */
-struct ddp_slot_sum {
-	double loss;
-	int64_t valid;
 };
 
 /* Blocks of the norm that a rank sums. */
@@ -66,7 +60,7 @@ struct ddp {
 	comm_ticket last;              /* of the latest bucket */
 	bool settled;                  /* it was waited for */
 
-	/* the control all-gather: control, slot sums and block sums of each rank */
+	/* the control all-gather: control, valid targets and losses of the slots, and block sums of each rank */
 	size_t *block_start;           /* [table->count + 1] number of a tensor's first block */
 	struct ddp_blocks *runs;       /* [run_count] who sums which blocks, in their order */
 	size_t run_count;
@@ -75,7 +69,9 @@ struct ddp {
 	size_t slots_max, blocks_max;  /* of one rank */
 	size_t message_bytes;
 	char *own_message, *messages;
-	struct ddp_slot_sum *slot_sums; /* inside own_message */
+	int64_t *valid;                /* [slots_max] inside own_message */
+	double *figures;               /* [slots_max + blocks_max] losses, then blocks, where the ops have their memory: inside own_message
+		where that's the host's */
 };
 
 /* Queues the reduction of the next bucket (ddp_reduce.c). */

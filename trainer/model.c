@@ -85,7 +85,6 @@ void model_destroy(struct model *model)
 		model->ops->release(model->ops, model->block);
 	tensor_table_clear(&model->table);
 	batchnorm_destroy(model->batchnorm);
-	free(model->host_losses);
 	free(model->halves);
 	free(model->kind);
 	free(model);
@@ -120,6 +119,7 @@ static int check_batch(const struct ops_shapes *shapes, struct err *err)
 static void lay_out_batch(struct model *model, const struct ops_shapes *shapes, struct slicer *slicer)
 {
 	size_t rows = (size_t)shapes->batch * (size_t)shapes->positions;
+	model->sum = (double *)(void *)slice_floats(slicer, sizeof *model->sum / sizeof(float));
 	model->placed.targets = (int32_t *)(void *)slice_floats(slicer, rows);
 	if (model->config.kind == MODEL_GPT2)
 		model->placed.tokens = (int32_t *)(void *)slice_floats(slicer, rows);
@@ -154,9 +154,8 @@ static int prepare_remote(struct model *model, const struct ops_shapes *shapes, 
 	if (model->batchnorm)
 		return err_fail(err, EXIT_USAGE, "model: couldn't normalise batches on the GPU: --batchnorm is there on the CPU only: use "
 			"--device cpu");
-	model->host_losses = calloc(rows, sizeof *model->host_losses);
 	model->halves = calloc(rows * (size_t)(model->config.inputs ? model->config.inputs : 1), sizeof *model->halves);
-	return model->host_losses && model->halves ? 0 : err_set(err, "model: couldn't prepare: out of memory");
+	return model->halves ? 0 : err_set(err, "model: couldn't prepare: out of memory");
 }
 
 int model_prepare(struct model *model, struct ops *ops, int batch, struct err *err)
@@ -222,7 +221,7 @@ static void place_inputs(struct model *model, const struct batch *batch)
 	size_t count = (size_t)batch->samples * (size_t)batch->features;
 	for (size_t i = 0; ops->element == sizeof *model->halves && i < count; i++)
 		model->halves[i] = bytes_float_to_bf16(batch->inputs[i]);
-	ops->copy_in(ops, model->placed.inputs, ops->element == sizeof *model->halves ? (const void *)model->halves : batch->inputs,
+	ops->put(ops, model->placed.inputs, ops->element == sizeof *model->halves ? (const void *)model->halves : batch->inputs,
 		count * ops->element);
 }
 
@@ -237,50 +236,40 @@ static const struct batch *place(struct model *model, const struct batch *batch)
 	placed->samples = batch->samples;
 	placed->positions = batch->positions;
 	placed->features = batch->features;
-	ops->copy_in(ops, placed->targets, batch->targets, rows * sizeof *batch->targets);
+	ops->put(ops, placed->targets, batch->targets, rows * sizeof *batch->targets);
 	if (batch->tokens)
-		ops->copy_in(ops, placed->tokens, batch->tokens, rows * sizeof *batch->tokens);
+		ops->put(ops, placed->tokens, batch->tokens, rows * sizeof *batch->tokens);
 	else
 		place_inputs(model, batch);
 	return placed;
 }
 
-/* Where the host can read them. */
-static const float *losses_of(struct model *model, size_t count)
-{
-	if (!ops_is_remote(model->ops))
-		return model->losses;
-	model->ops->copy_out(model->ops, model->host_losses, model->losses, count * sizeof *model->losses);
-	return model->host_losses;
-}
-
-static void run(struct model *model, const struct batch *batch, const struct model_pass *pass, double *loss_sum,
-	int64_t *valid)
+/* Returns the number of targets that count; the losses of the others are 0. */
+static int64_t run(struct model *model, const struct batch *batch, const struct model_pass *pass, double *loss)
 {
 	size_t targets = model->methods->targets(batch);
-	double sum = 0;
-	int64_t counted = 0;
+	int64_t valid = 0;
 	model->methods->run(model, place(model, batch), pass);
-	const float *losses = losses_of(model, targets);
+	model->ops->sum_losses(model->ops, loss, model->losses, targets, pass->accumulate);
 	for (size_t i = 0; i < targets; i++)
-		if (batch->targets[i] >= 0) {
-			sum += (double)losses[i];
-			counted++;
-		}
-	*loss_sum = sum;
-	*valid = counted;
+		valid += batch->targets[i] >= 0;
+	return valid;
 }
 
 void model_loss(struct model *model, const struct batch *batch, double *loss_sum, int64_t *valid)
 {
-	run(model, batch, &(struct model_pass){ 0 }, loss_sum, valid);
+	struct ops *ops = model->ops;
+	double *loss = ops_is_remote(ops) ? model->sum : loss_sum;
+	*valid = run(model, batch, &(struct model_pass){ 0 }, loss);
+	if (ops_is_remote(ops))
+		ops->copy_out(ops, loss_sum, loss, sizeof *loss);
 }
 
-void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate, double *loss_sum,
-	int64_t *valid, model_ready *ready, void *arg)
+void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate, double *loss, int64_t *valid,
+	model_ready *ready, void *arg)
 {
 	const struct model_pass pass = { .grads = grads, .accumulate = accumulate, .ready = ready, .arg = arg };
-	run(model, batch, &pass, loss_sum, valid);
+	*valid = run(model, batch, &pass, loss);
 }
 
 void model_absent(struct model *model, model_ready *ready, void *arg)

@@ -75,16 +75,17 @@ void model_settle(const struct model *model, float *weights);
 /* Seconds that model_train has waited for other ranks since the last call. */
 double model_waited(struct model *model);
 
-/* Losses of the batch (sum over valid targets, in index order, fp64) and the number of valid targets. Batches are normalised by
- * the running statistics. */
+/* Losses of the batch (sum over valid targets, as ops' sum_losses makes it) and the number of valid targets. Batches are normalised
+ * by the running statistics. Waits for the device. */
 void model_loss(struct model *model, const struct batch *batch, double *loss_sum, int64_t *valid);
 
 /* Forward and backward: gradients of (sum of losses × params->loss_scale) into the arena `grads`, which has
- * tensor_table_gradients() elements; accumulate 0 for the first microbatch of a slot (overwrites), else 1. `ready` may be NULL.
+ * tensor_table_gradients() elements, and the sum of the losses into *loss, both where the ops have their memory; accumulate 0 for the
+ * first microbatch of a slot (overwrites), else 1. *valid: targets of this microbatch alone. `ready` may be NULL.
  * Only what the batch can reach is written: padding, and positions behind the batch's (at most the model's context), keep the
  * zeros that the arena was allocated with. */
-void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate, double *loss_sum,
-	int64_t *valid, model_ready *ready, void *arg);
+void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate, double *loss, int64_t *valid,
+	model_ready *ready, void *arg);
 
 /* In the place of model_train: takes part in what the ranks exchange, and calls `ready` (which may be NULL) at the same moments,
  * without a batch. No gradient is written. */

@@ -48,7 +48,7 @@ struct model {
 	void *block;          /* activations, one allocation of ops */
 	int batch;            /* samples the block is made for */
 	struct batch placed;  /* remote ops: where a batch is put, inside `block`, */
-	float *host_losses;   /* and where its losses are read */
+	double *sum;          /* and the sum of losses that the host is to read */
 	uint16_t *halves;     /* bf16: inputs on their way */
 	void *kind;           /* the kind's own: offsets of tensors and places of activations */
 };

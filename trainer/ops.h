@@ -11,7 +11,7 @@
  * T = positions, H = heads, D = C / H. All matrices are row-major; weights are [in, out] as in Hugging Face's Conv1D.
  *
  * Memory is the device's: whatever `alloc` gives. Where the host can't touch that (ops_is_remote), tokens, targets and inputs are
- * copied in first, and copied out is what the host reads; only ops that say so below take or give host memory.
+ * copied in first, and copied out is what the host reads; no op takes or gives host memory.
  * Activations, and the weights that passes read, have the device's compute type of `element` bytes: with 2 (bf16) a float * to them
  * is an address and no more. Gradients of weights, master weights, moments, losses, mean, rstd and lse are fp32 always. */
 #ifndef MUSTER_OPS_H
@@ -47,6 +47,9 @@ struct ops_shapes {
 /* Elements of one block of the gradient norm: one fp64 sum of squares each. */
 #define NORM_BLOCK 4096
 
+/* Losses that are summed one after the other; then these sums are. */
+#define LOSS_BLOCK 256
+
 /* Rows of an embedding: whole tiles of a matrix product. Those behind the vocabulary are zero. */
 #define OPS_VOCABULARY_ALIGN 128
 #define OPS_VOCABULARY_ROWS(V) (((V) + OPS_VOCABULARY_ALIGN - 1) / OPS_VOCABULARY_ALIGN * OPS_VOCABULARY_ALIGN)
@@ -66,6 +69,8 @@ struct ops {
 	/* NULL, all of these, where memory is the host's. Copies wait for the device; the host may use its side as soon as they return. */
 	void (*copy_in)(struct ops *ops, void *device, const void *host, size_t bytes);
 	void (*copy_out)(struct ops *ops, void *host, const void *device, size_t bytes);
+	/* copy_in of what each pass needs: it waits for nothing but a place to keep it, of which there are as many as a device falls behind. */
+	void (*put)(struct ops *ops, void *device, const void *host, size_t bytes);
 	void (*put_params)(struct ops *ops);
 	/* The weights that passes read from master weights: compute[i] = weights[i] in the compute type. NULL with element 4, too. */
 	void (*narrow)(struct ops *ops, float *compute, const float *weights, size_t count);
@@ -153,14 +158,15 @@ struct ops {
 	/* losses[m] from logits[M,V]; with `gradient` the logits are overwritten by their gradient times loss_scale. */
 	void (*cross_entropy)(struct ops *ops, float *losses, float *logits, const int32_t *targets, int M, int V,
 		bool gradient);
+	/* *sum = or += (accumulate) the losses, in fp64: those of each LOSS_BLOCK in index order, then these sums in theirs. */
+	void (*sum_losses)(struct ops *ops, double *sum, const float *losses, size_t count, int accumulate);
 
 	/* AdamW (Loshchilov and Hutter, arXiv 1711.05101) on `count` elements, with explicit fma; decay 0 for tensors that
 	 * do not decay. g = grad·clip; `to` (may be `from`) gets what becomes of `from`, `compute` (may be to->weights) the
 	 * new weights in the compute type. A masked step leaves both as they are. */
 	void (*adamw)(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
 		const float *grad, size_t count, int decay);
-	/* sums[i] = fp64 sum of squares of elements [i·NORM_BLOCK, (i+1)·NORM_BLOCK) of x[count], by a fixed tree. `sums` is host memory:
-	 * the one op that waits for the device. */
+	/* sums[i] = fp64 sum of squares of elements [i·NORM_BLOCK, (i+1)·NORM_BLOCK) of x[count], by a fixed tree. */
 	void (*square_sums)(struct ops *ops, double *sums, const float *x, size_t count);
 	/* out[i] = a[i] + b[i], the one addition of the canonical reduction; out may be a or b. */
 	void (*add)(struct ops *ops, float *out, const float *a, const float *b, size_t count);

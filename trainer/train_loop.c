@@ -68,7 +68,7 @@ static void leave_out(struct run *run, int64_t left)
 {
 	for (; left > 0; left--)
 		model_absent(run->model, left == 1 ? ddp_ready : NULL, run->ddp);
-	ddp_slot_end(run->ddp, 0, 0);
+	ddp_slot_end(run->ddp, 0);
 }
 
 /* This rank's data can't be read: it says so and goes on without gradients, so that all learn it at the end of the step. */
@@ -102,10 +102,10 @@ static const struct batch *next_batch(struct loop *loop, struct err *err)
 	return batch;
 }
 
-static void end_slot(struct loop *loop, int slot, double loss, int64_t valid)
+static void end_slot(struct loop *loop, int slot, int64_t valid)
 {
 	double begin = trace_begin(loop->run->trace);
-	ddp_slot_end(loop->run->ddp, loss, valid);
+	ddp_slot_end(loop->run->ddp, valid);
 	trace_end(loop->run->trace, begin, "end of slot %d", slot);
 }
 
@@ -113,11 +113,10 @@ static void train_slot(struct loop *loop, int slot)
 {
 	struct run *run = loop->run;
 	int64_t microbatches = run->settings.slot_microbatches, valid = 0;
-	double loss = 0;
 	struct err err = { .status = (enum exit_status)loop->fault };
 	float *grads = ddp_slot_grads(run->ddp, slot);
+	double *loss = ddp_slot_loss(run->ddp, slot);
 	for (int64_t i = 0; i < microbatches; i++) {
-		double microbatch_loss;
 		int64_t microbatch_valid;
 		standing_begin(run->standing, STANDING_DATA, run->state.step + 1, slot);
 		const struct batch *batch = loop->fault ? NULL : next_batch(loop, &err);
@@ -128,11 +127,10 @@ static void train_slot(struct loop *loop, int slot)
 		standing_begin(run->standing, STANDING_COMPUTE, run->state.step + 1, slot);
 		loop->last_pass = i == microbatches - 1;
 		loop->since = trace_begin(run->trace);
-		model_train(run->model, batch, grads, i > 0, &microbatch_loss, &microbatch_valid, part_done, loop);
-		loss += microbatch_loss;
+		model_train(run->model, batch, grads, i > 0, loss, &microbatch_valid, part_done, loop);
 		valid += microbatch_valid;
 	}
-	end_slot(loop, slot, loss, valid);
+	end_slot(loop, slot, valid);
 }
 
 /* The exit status for which this rank must end the run, 0 for none. */

@@ -128,7 +128,8 @@ void ddp_work_train_slot(struct ddp *ddp, const struct ddp_work *job, uint64_t s
 		ddp_work_fill_layer(&job->table, grads, step, slot, layer);
 		ddp_ready(ddp, layer);
 	}
-	ddp_slot_end(ddp, ddp_work_slot_loss(step, slot), VALID + slot);
+	*ddp_slot_loss(ddp, slot) = ddp_work_slot_loss(step, slot);
+	ddp_slot_end(ddp, VALID + slot);
 }
 
 int ddp_work_run_step(struct ddp *ddp, const struct ddp_work *job, uint64_t step, struct ddp_control control,

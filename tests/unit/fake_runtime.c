@@ -33,6 +33,7 @@ static void *get(size_t bytes, enum cudaMemoryType kind)
 	*head = (struct head){ heads, bytes, kind };
 	heads = head;
 	fake_runtime.used += bytes;
+	fake_runtime.allocations++;
 	fake_runtime.peak = fake_runtime.used > fake_runtime.peak ? fake_runtime.used : fake_runtime.peak;
 	fake_stream_unlock();
 	return memory_of(head);
@@ -266,6 +267,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) { return outcome(fake_event_ended(event)); }
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	fake_runtime.waits++;
+	fake_event_wait(event);
+	return outcome(true);
+}
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {

@@ -15,6 +15,7 @@ struct fake_runtime {
 	size_t used, peak; /* bytes that are allocated */
 	int streams;       /* alive */
 	int events;        /* alive */
+	int allocations;   /* so far */
 	int waits;         /* of the host for a stream */
 	int awaits;        /* of a stream for an event */
 	bool deaf;         /* planted fault: streams don't wait for events */

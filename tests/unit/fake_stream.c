@@ -238,3 +238,9 @@ bool fake_event_ended(void *event)
 	fake_stream_unlock();
 	return ask(place);
 }
+
+void fake_event_wait(void *event)
+{
+	while (!fake_event_ended(event))
+		usleep(LOOK_MICROSECONDS);
+}

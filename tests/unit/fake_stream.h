@@ -39,6 +39,7 @@ void fake_event_record(void *event, void *stream);
 /* What is queued on the stream from now on waits for what the event marks now. */
 void fake_event_await(void *event, void *stream);
 bool fake_event_ended(void *event);
+void fake_event_wait(void *event);
 
 /* The lock that is held in each step, for what steps share with others. */
 void fake_stream_lock(void);

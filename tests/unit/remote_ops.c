@@ -37,6 +37,7 @@ static void copy_out(struct ops *ops, void *host, const void *device, size_t byt
 	memcpy(host, flip(device), bytes);
 }
 
+static void put(struct ops *ops, void *device, const void *host, size_t bytes) { copy_in(ops, device, host, bytes); }
 static void put_params(struct ops *ops) { *OPS->params = *ops->params; }
 static int check(struct ops *ops, struct err *err) { return 0; }
 
@@ -141,7 +142,15 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 	OPS->adamw(OPS, &near_to, &near_from, flip(compute), flip(grad), count, decay);
 }
 
-static void square_sums(struct ops *ops, double *sums, const float *x, size_t count) { OPS->square_sums(OPS, sums, flip(x), count); }
+static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t count, int accumulate)
+{
+	OPS->sum_losses(OPS, flip(sum), flip(losses), count, accumulate);
+}
+
+static void square_sums(struct ops *ops, double *sums, const float *x, size_t count)
+{
+	OPS->square_sums(OPS, flip(sums), flip(x), count);
+}
 
 static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)
 {
@@ -152,13 +161,13 @@ static void zero(struct ops *ops, float *out, size_t count) { OPS->zero(OPS, fli
 
 static const struct ops remote_ops = {
 	.name = "remote", .element = sizeof(float), .prepare = prepare, .destroy = destroy, .alloc = alloc, .release = release,
-	.copy_in = copy_in, .copy_out = copy_out, .put_params = put_params, .check = check,
+	.copy_in = copy_in, .copy_out = copy_out, .put = put, .put_params = put_params, .check = check,
 	.embedding = embedding, .embedding_backward = embedding_backward, .layernorm = layernorm,
 	.layernorm_backward = layernorm_backward, .linear = linear, .linear_gelu = linear_gelu, .linear_relu = linear_relu,
 	.linear_backward_input = linear_backward_input, .linear_backward_input_gelu = linear_backward_input_gelu,
 	.linear_backward_input_relu = linear_backward_input_relu, .linear_backward_weight = linear_backward_weight,
 	.attention = attention, .attention_backward = attention_backward, .head_loss = head_loss, .cross_entropy = cross_entropy,
-	.adamw = adamw, .square_sums = square_sums, .add = add, .zero = zero,
+	.sum_losses = sum_losses, .adamw = adamw, .square_sums = square_sums, .add = add, .zero = zero,
 };
 
 struct ops *remote_ops_create(struct err *err)

@@ -418,7 +418,7 @@ static int train_or_not(struct comm *comm, void *arg, struct err *err)
 {
 	struct fixture f = fixture_open(&normalised, false, 8);
 	struct batch batch = fixture_batch(&f, 8, (uint64_t)comm_rank(comm));
-	double loss;
+	double loss = 0;
 	int64_t valid;
 	int ready = 0, *seen = arg;
 	if (model_join(f.model, comm, err) < 0)

@@ -157,7 +157,8 @@ static int body_nonfinite(struct comm *comm, void *arg, struct err *err)
 		grads[job->table.rows[1].offset + job->table.rows[1].count] = NAN; /* padding does not count */
 		if (slot == job->slots - 1)
 			grads[row->offset + row->count - 1] = -INFINITY;
-		ddp_slot_end(ddp, ddp_work_slot_loss(0, slot), VALID + slot);
+		*ddp_slot_loss(ddp, slot) = ddp_work_slot_loss(0, slot);
+		ddp_slot_end(ddp, VALID + slot);
 	}
 	struct ddp_control control = ddp_work_control(comm, 0);
 	if (ddp_finish(ddp, &control, &result, err) < 0)
@@ -301,7 +302,7 @@ static int body_overlap(struct comm *comm, void *arg, struct err *err)
 			WORLD_CHECK(early < job->table.rows[4].offset + job->table.rows[4].count);
 		}
 	}
-	ddp_slot_end(ddp, 0, 1);
+	ddp_slot_end(ddp, 1);
 	struct ddp_control control = ddp_work_control(comm, 0);
 	struct ddp_result result;
 	if (ddp_finish(ddp, &control, &result, err) < 0)

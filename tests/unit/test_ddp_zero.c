@@ -237,7 +237,7 @@ static int body_death(struct comm *comm, void *arg, struct err *err)
 	for (int layer = LAYERS - 1; layer >= 0; layer--)
 		ddp_need(ddp, layer);
 	for (int slot = 0; slot < ddp_slot_count(ddp); slot++)
-		ddp_slot_end(ddp, 1, 1);
+		ddp_slot_end(ddp, 1);
 	const struct ddp_control control = { .step = 2 };
 	int rc = ddp_finish(ddp, &control, &result, err);
 	struct err again = { 0 };
@@ -286,7 +286,7 @@ static int body_fault(struct comm *comm, void *arg, struct err *err)
 	for (int layer = LAYERS - 1; layer >= 0 && comm_rank(comm) == 0; layer--)
 		ddp_need(ddp, layer);
 	for (int slot = 0; slot < ddp_slot_count(ddp); slot++)
-		ddp_slot_end(ddp, 1, 1);
+		ddp_slot_end(ddp, 1);
 	if (ddp_finish(ddp, &control, &result, err) < 0)
 		return -1;
 	WORLD_CHECK(result.fault == EXIT_DATA && result.fault_rank == 1);

@@ -30,7 +30,7 @@ static double loss_of(struct fixture *f, const struct batch *batch)
 
 static void train(struct fixture *f, const struct batch *batch, float *grads, int accumulate)
 {
-	double loss;
+	double loss = 0;
 	int64_t valid;
 	model_train(f->model, batch, grads, accumulate, &loss, &valid, NULL, NULL);
 }
@@ -171,7 +171,7 @@ static void a_split_embedding_adds_up(void **state)
 		struct batch a = fixture_batch(&tied, 3, 1), b = fixture_batch(&tied, 3, 2);
 		const struct tensor *wte = tensor_table_find(tied.table, "transformer.wte.weight");
 		struct head head = { split.table, split.grads, fixture_arena(&split) };
-		double loss;
+		double loss = 0;
 		int64_t valid;
 		assert_int_equal(split.table->elements, tied.table->elements);
 		assert_int_equal(split.table->split_offset, wte->offset);
@@ -224,7 +224,7 @@ static void ready_comes_in_order_and_only_when_final(void **state)
 		struct fixture f = fixture_open(cases[i].config, cases[i].plain, 3);
 		struct batch batch = fixture_batch(&f, 3, 1);
 		struct seen seen = { .f = &f, .copy = fixture_arena(&f) };
-		double loss;
+		double loss = 0;
 		int64_t valid;
 		train(&f, &batch, f.grads, 0);
 		model_train(f.model, &batch, f.grads, 1, &loss, &valid, see, &seen);
@@ -325,7 +325,7 @@ static void split_batch_gives_the_same_sum(void **state)
 		struct batch whole = fixture_batch(&f, 5, 1);
 		struct batch head = part_of(&whole, 0, 2), tail = part_of(&whole, 2, 3);
 		float *parts = fixture_arena(&f);
-		double loss, sums[2], validation = loss_of(&f, &whole);
+		double loss, sums[2] = { 0 }, validation = loss_of(&f, &whole);
 		int64_t valid, counts[2];
 		model_train(f.model, &whole, f.grads, 0, &loss, &valid, NULL, NULL);
 		model_train(f.model, &head, parts, 0, &sums[0], &counts[0], NULL, NULL);

@@ -49,6 +49,7 @@ static void run_slot(struct fixture *f, int index, struct slot *slot)
 {
 	for (int i = 0; i < MICROBATCHES; i++) {
 		int64_t valid;
+		slot->losses[i] = 0;
 		struct batch batch = fixture_batch(f, f->batch, (uint64_t)(100 + index * MICROBATCHES + i));
 		model_train(f->model, &batch, slot->grads, i > 0, &slot->losses[i], &valid, NULL, NULL);
 		fixture_free_batch(&batch);

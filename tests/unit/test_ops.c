@@ -459,6 +459,27 @@ static void check_square_sums(struct ops *ops)
 
 static void square_sums(void **state) { on_both(check_square_sums); }
 
+/* In the order that is promised: magnitudes are so far apart that another one rounds elsewhere. */
+static void check_sum_losses(struct ops *ops)
+{
+	enum { N = 2 * LOSS_BLOCK + 77 };
+	float *losses = fixture_floats(N, 1, 1);
+	double sum = NAN, blocks[3] = { 0 };
+
+	for (int i = 0; i < N; i++) {
+		losses[i] *= i % 5 ? 1e-9f : 1e9f;
+		blocks[i / LOSS_BLOCK] += (double)losses[i];
+	}
+	double expected = 0 + blocks[0] + blocks[1] + blocks[2];
+	ops->sum_losses(ops, &sum, losses, N, 0);
+	assert_true(sum == expected);
+	ops->sum_losses(ops, &sum, losses, N, 1);
+	assert_true(sum == expected + expected);
+	free(losses);
+}
+
+static void sum_losses(void **state) { on_both(check_sum_losses); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -466,6 +487,7 @@ int main(void)
 		cmocka_unit_test(embedding), cmocka_unit_test(layernorm), cmocka_unit_test(attention),
 		cmocka_unit_test(head_loss), cmocka_unit_test(cross_entropy), cmocka_unit_test(adamw),
 		cmocka_unit_test(square_sums),
+		cmocka_unit_test(sum_losses),
 	};
 
 	return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

@@ -40,6 +40,7 @@ static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, co
 
 void fast_loss_install(struct ops *ops)
 {
+	plain_loss_install(ops);
 	ops->head_loss = head_loss;
 	ops->cross_entropy = cross_entropy;
 }

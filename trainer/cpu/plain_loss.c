@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head and the cross-entropy in plain C, one row of logits at a time. */
+/* The head and the cross-entropy in plain C, one row of logits at a time, and the sum of the losses. */
 #include "config.h"
 
 #include <math.h>
@@ -67,8 +67,27 @@ static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, co
 	}
 }
 
+static double block_sum(const float *losses, size_t count)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		sum += (double)losses[i];
+	return sum;
+}
+
+static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t count, int accumulate)
+{
+	double all = 0;
+
+	for (size_t at = 0; at < count; at += LOSS_BLOCK)
+		all += block_sum(losses + at, count - at < LOSS_BLOCK ? count - at : LOSS_BLOCK);
+	*sum = accumulate ? *sum + all : all;
+}
+
 void plain_loss_install(struct ops *ops)
 {
+	ops->sum_losses = sum_losses;
 	ops->head_loss = head_loss;
 	ops->cross_entropy = cross_entropy;
 }

@@ -13,13 +13,13 @@
 #include "trainer/ops.h"
 
 #define CUDA_PARAMS 16        /* copies of the step's numbers that may be on their way */
-#define CUDA_SUMS_MOST 16384  /* blocks of the norm that are summed at once */
 #define CUDA_MARKS 64         /* events; an older mark waits for a newer one's */
+#define CUDA_PUTS 16          /* parts of batches that may be on their way, */
+#define CUDA_PUT_BYTES ((size_t)256 << 10) /* of at most so many bytes each */
 
-/* What a thread queues on, and the scratch of the ops that the communicator's thread calls, too. */
+/* What a thread queues on. */
 struct cuda_lane {
-	void *stream;                      /* cudaStream_t: all ops, one behind the other */
-	double *sums, *sums_pinned;        /* [CUDA_SUMS_MOST] on the device, and on the host */
+	void *stream; /* cudaStream_t: all ops, one behind the other */
 };
 
 /* Behind ops->state. */
@@ -43,6 +43,9 @@ struct cuda {
 	void *scratch;                     /* of one op at a time */
 	void *logits;                      /* of one chunk of rows */
 	size_t scratch_bytes, logits_bytes;
+	char *puts;                        /* [CUDA_PUTS][CUDA_PUT_BYTES] pinned: parts of batches, */
+	void *put_events[CUDA_PUTS];       /* and when they have left (cudaEvent_t) */
+	unsigned int put_next;
 
 	pthread_mutex_t lock;              /* of what follows */
 	bool failed;
@@ -66,8 +69,6 @@ struct cuda_lane *cuda_lane_of(struct ops *ops);
 int cuda_lane_make(struct cuda_lane *lane, bool first, struct err *err);
 /* Zeroed is allowed, and so is one that was made in part. */
 void cuda_lane_end(struct cuda_lane *lane);
-/* The host waits for what this thread has queued. False when it failed, or is not to be waited for any longer. */
-bool cuda_lane_wait(struct ops *ops);
 
 void cuda_lane_install(struct ops *ops);
 void cuda_linear_install(struct ops *ops);

@@ -3,10 +3,7 @@
  * are the marks: the lane waits for the training's stream, never the other way round. */
 #include <cuda_runtime_api.h>
 
-#include "common/clock.h"
 #include "trainer/cuda/cuda.h"
-
-#define LOOK_SECONDS 2e-5
 
 static __thread bool on_lane; /* this thread's ops are the communicator's */
 
@@ -19,45 +16,21 @@ struct cuda_lane *cuda_lane_of(struct ops *ops)
 int cuda_lane_make(struct cuda_lane *lane, bool first, struct err *err)
 {
 	cudaStream_t stream = NULL;
-	void *pinned = NULL;
 	int least = 0, greatest = 0;
 	if (CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest), err) < 0
 		|| CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, first ? greatest : least), err) < 0)
 		return -1;
 	lane->stream = stream;
-	if (CUDA_CHECK(cudaHostAlloc(&pinned, CUDA_SUMS_MOST * sizeof *lane->sums_pinned, cudaHostAllocDefault), err) < 0)
-		return -1;
-	lane->sums_pinned = pinned;
-	lane->sums = cuda_check_alloc(CUDA_SUMS_MOST * sizeof *lane->sums, "the gradient norm", err);
-	return lane->sums ? 0 : -1;
+	return 0;
 }
 
 void cuda_lane_end(struct cuda_lane *lane)
 {
 	if (lane->stream)
 		cudaStreamSynchronize(lane->stream);
-	cudaFree(lane->sums);
-	cudaFreeHost(lane->sums_pinned);
 	if (lane->stream)
 		cudaStreamDestroy(lane->stream);
 	*lane = (struct cuda_lane){ 0 };
-}
-
-/* What another rank is to send may never come: then whoever waits is told by *stop. */
-bool cuda_lane_wait(struct ops *ops)
-{
-	struct cuda *cuda = cuda_of(ops);
-	struct cuda_lane *lane = cuda_lane_of(ops);
-	struct deadline never = deadline_in(1e9);
-	cudaError_t code;
-	if (lane == &cuda->training)
-		return CUDA_RUN(ops, cudaStreamSynchronize(lane->stream));
-	while ((code = cudaStreamQuery(lane->stream)) == cudaErrorNotReady) {
-		if (__atomic_load_n(cuda->stop, __ATOMIC_ACQUIRE))
-			return false;
-		deadline_sleep(never, LOOK_SECONDS);
-	}
-	return cuda_run(ops, (int)code, "cudaStreamQuery(lane->stream)", __FILE__, __LINE__);
 }
 
 static void *make_lane(struct ops *ops, const bool *stop, struct err *err)

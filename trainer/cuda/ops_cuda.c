@@ -108,6 +108,27 @@ static void copy_out(struct ops *ops, void *host, const void *device, size_t byt
 	copy(ops, host, device, bytes, cudaMemcpyDeviceToHost);
 }
 
+/* Through pinned memory. A place that is still on its way is waited for: then the host is that far ahead, and loses nothing. */
+static bool put_part(struct ops *ops, char *device, const char *host, size_t bytes)
+{
+	struct cuda *cuda = cuda_of(ops);
+	unsigned int at = cuda->put_next++ % CUDA_PUTS;
+	char *place = cuda->puts + at * CUDA_PUT_BYTES;
+	cudaEvent_t left = (cudaEvent_t)cuda->put_events[at];
+	if (cudaEventQuery(left) == cudaErrorNotReady && !CUDA_RUN(ops, cudaEventSynchronize(left)))
+		return false;
+	memcpy(place, host, bytes);
+	return CUDA_RUN(ops, cudaMemcpyAsync(device, place, bytes, cudaMemcpyHostToDevice, cuda->stream))
+		&& CUDA_RUN(ops, cudaEventRecord(left, cuda->stream));
+}
+
+static void put(struct ops *ops, void *device, const void *host, size_t bytes)
+{
+	bool well = cuda_begin(ops);
+	for (size_t at = 0; well && at < bytes; at += CUDA_PUT_BYTES)
+		well = put_part(ops, (char *)device + at, (const char *)host + at, bytes - at < CUDA_PUT_BYTES ? bytes - at : CUDA_PUT_BYTES);
+}
+
 /* From pinned memory, so that nobody waits. The ring has room for many steps, and the host waits for the device in each. */
 static void put_params(struct ops *ops)
 {
@@ -156,7 +177,7 @@ static size_t logits_of(const struct ops_shapes *s, enum product_mode mode)
 
 size_t ops_cuda_scratch(const struct ops_shapes *shapes, enum product_mode mode)
 {
-	return PRODUCTS_WORKSPACE + CUDA_SUMS_MOST * sizeof(double) + sizeof(struct step_params) + scratch_of(shapes) + logits_of(shapes, mode);
+	return PRODUCTS_WORKSPACE + sizeof(struct step_params) + scratch_of(shapes) + logits_of(shapes, mode);
 }
 
 static void *again(void *memory, size_t bytes, const char *purpose, struct err *err)
@@ -234,6 +255,10 @@ static void destroy(struct ops *ops)
 	for (size_t i = 0; i < sizeof device / sizeof device[0]; i++)
 		cudaFree(device[i]);
 	cudaFreeHost(cuda->params_ring);
+	cudaFreeHost(cuda->puts);
+	for (int i = 0; i < CUDA_PUTS; i++)
+		if (cuda->put_events[i])
+			cudaEventDestroy((cudaEvent_t)cuda->put_events[i]);
 	cuda_lane_end(&cuda->communication);
 	for (int i = 0; i < CUDA_MARKS; i++)
 		if (cuda->marks[i])
@@ -242,6 +267,21 @@ static void destroy(struct ops *ops)
 	pthread_mutex_destroy(&cuda->lock);
 	free(cuda);
 	free(ops);
+}
+
+static int begin_puts(struct cuda *cuda, struct err *err)
+{
+	void *puts = NULL;
+	if (CUDA_CHECK(cudaHostAlloc(&puts, CUDA_PUTS * CUDA_PUT_BYTES, cudaHostAllocDefault), err) < 0)
+		return -1;
+	cuda->puts = puts;
+	for (int i = 0; i < CUDA_PUTS; i++) {
+		cudaEvent_t event = NULL;
+		if (CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), err) < 0)
+			return -1;
+		cuda->put_events[i] = event;
+	}
+	return 0;
 }
 
 /* Everything that does not depend on shapes. */
@@ -255,6 +295,8 @@ static int begin(struct cuda *cuda, const struct cublas *lib, const char *card, 
 	if (CUDA_CHECK(cudaHostAlloc(&ring, CUDA_PARAMS * sizeof *cuda->params_ring, cudaHostAllocDefault), err) < 0)
 		return -1;
 	cuda->params_ring = ring;
+	if (begin_puts(cuda, err) < 0)
+		return -1;
 	cuda->params_device = cuda_check_alloc(sizeof *cuda->params_device, "the numbers of a step", err);
 	cuda->workspace = cuda->params_device ? cuda_check_alloc(PRODUCTS_WORKSPACE, "the workspace of the matrix products", err) : NULL;
 	if (!cuda->workspace)
@@ -264,7 +306,7 @@ static int begin(struct cuda *cuda, const struct cublas *lib, const char *card, 
 }
 
 static const struct ops table = { .prepare = prepare, .destroy = destroy, .alloc = alloc, .release = release, .copy_in = copy_in,
-	.copy_out = copy_out, .put_params = put_params, .check = check, .choose = choose, .adopt = adopt, .algorithms = algorithms };
+	.copy_out = copy_out, .put = put, .put_params = put_params, .check = check, .choose = choose, .adopt = adopt, .algorithms = algorithms };
 
 static void describe(struct ops *ops, const struct gpu *gpu, const struct cublas *lib)
 {

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operations that are one kernel of ours, or a few: each hands over its pointers, the scratch and the stream. */
-#include <cuda_runtime_api.h>
-#include <string.h>
-
 #include "trainer/cuda/adamw.h"
 #include "trainer/cuda/add.h"
 #include "trainer/cuda/attention.h"
@@ -12,6 +9,7 @@
 #include "trainer/cuda/embedding.h"
 #include "trainer/cuda/norm.h"
 #include "trainer/cuda/square_sums.h"
+#include "trainer/cuda/sum_losses.h"
 
 #define RUN(launch) \
 	do { \
@@ -67,25 +65,15 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 	RUN(cuda_adamw(&tensor, count, decay, cuda->params_device, cuda->stream));
 }
 
-/* A part of the blocks, through pinned memory. */
-static bool sum_squares(struct ops *ops, double *sums, const float *x, size_t count)
+static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t count, int accumulate)
 {
-	struct cuda_lane *lane = cuda_lane_of(ops);
-	size_t bytes = (count + NORM_BLOCK - 1) / NORM_BLOCK * sizeof *sums;
-	if (!cuda_begin(ops) || !CUDA_RUN(ops, cuda_square_sums(lane->sums, x, count, lane->stream))
-		|| !CUDA_RUN(ops, cudaMemcpyAsync(lane->sums_pinned, lane->sums, bytes, cudaMemcpyDeviceToHost, lane->stream))
-		|| !cuda_lane_wait(ops))
-		return false;
-	memcpy(sums, lane->sums_pinned, bytes);
-	return true;
+	RUN(cuda_sum_losses(sum, losses, count, accumulate, cuda->stream));
 }
 
 static void square_sums(struct ops *ops, double *sums, const float *x, size_t count)
 {
-	const size_t most = (size_t)CUDA_SUMS_MOST * NORM_BLOCK;
-	for (size_t first = 0; first < count; first += most)
-		if (!sum_squares(ops, sums + first / NORM_BLOCK, x + first, count - first < most ? count - first : most))
-			return;
+	if (cuda_begin(ops))
+		CUDA_RUN(ops, cuda_square_sums(sums, x, count, cuda_lane_of(ops)->stream));
 }
 
 static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)
@@ -109,6 +97,7 @@ void cuda_passes_install(struct ops *ops)
 	ops->attention_backward = attention_backward;
 	ops->cross_entropy = cross_entropy;
 	ops->adamw = adamw;
+	ops->sum_losses = sum_losses;
 	ops->square_sums = square_sums;
 	ops->add = add;
 	ops->zero = zero;
