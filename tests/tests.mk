@@ -476,6 +476,11 @@ endif
 unit_tests += tests/unit/test_gpu
 tests_unit_test_gpu_SOURCES = tests/unit/test_gpu.c tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h
 tests_unit_test_gpu_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ops_trace
+tests_unit_test_ops_trace_SOURCES = tests/unit/test_ops_trace.c bench/ops_trace.c bench/ops_trace.h \
+	tests/unit/model_fixture.c tests/unit/model_fixture.h
+tests_unit_test_ops_trace_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+EXTRA_DIST += tests/bench_gpu.bats
 unit_tests += tests/unit/test_card
 tests_unit_test_card_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_estimate

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a step of GPT-2 in bf16 takes on this GPU, op by op, and what the card needs for it at least, for train_gpu.py.
+ *     step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES SECONDS
+ * A step has MICROBATCHES passes over MICROBATCH samples, whose gradients add up in place, the norm and the update. Prints one JSON
+ * object:
+ *     card, libraries, peak (FLOP/s by the data sheet), parameters, token_flops, tokens (of a step)
+ *     step_seconds  a step without a trace, the median of some
+ *     ops           of a step: name, calls, seconds, bytes, step_bytes, flops, products [number, calls]
+ *     products      of a step: name, calls, seconds (each, sustained for SECONDS), flops (each), bare
+ *     copy          bytes a second that the card copies, those read and those written */
+#include "config.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/device_clock.h"
+#include "bench/ops_trace.h"
+#include "bench/product_time.h"
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/number.h"
+#include "trainer/card.h"
+#include "trainer/cuda/ops_cuda.h"
+#include "trainer/model.h"
+#include "trainer/optimizer.h"
+#include "trainer/state.h"
+
+#define STEPS 5       /* that are timed, and as many before them */
+#define PRODUCTS 128
+
+struct step {
+	struct ops *ops;
+	struct model *model;
+	struct state state;
+	struct batch batch;
+	float *grads;
+	double *squares;
+	int microbatches;
+	uint64_t number;
+};
+
+static const struct optimizer_config schedule = { .learning_rate = 6e-4, .minimal_learning_rate = 6e-4, .steps = 1000, .beta1 = 0.9,
+	.beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 1 };
+
+/* ---- a step ---- */
+
+/* Tokens as frequent as words of a text: the n-th of V by 1 / n. */
+static void draw_tokens(struct batch *batch, int vocabulary)
+{
+	uint64_t state = 7;
+	int count = batch->samples * batch->positions;
+	for (int i = 0; i < count; i++) {
+		state = state * 6364136223846793005u + 1442695040888963407u;
+		double rank = exp((double)(state >> 11) * 0x1p-53 * log(vocabulary));
+		batch->tokens[i] = (int32_t)fmin(rank, vocabulary) - 1;
+		batch->targets[i ? i - 1 : count - 1] = batch->tokens[i];
+	}
+}
+
+static int open_step(struct step *s, struct ops *ops, const struct model_config *config, int samples, int microbatches, struct err *err)
+{
+	size_t tokens = (size_t)samples * (size_t)config->context;
+	*s = (struct step){ .ops = ops, .microbatches = microbatches };
+	s->model = model_create(config, err);
+	if (!s->model || model_prepare(s->model, ops, samples, err) < 0 || ops->choose(ops, err) < 0)
+		return -1;
+	const struct tensor_table *table = model_tensors(s->model);
+	if (state_alloc(&s->state, ops, table, err) < 0)
+		return -1;
+	state_init(&s->state, 1);
+	s->batch = (struct batch){ .samples = samples, .positions = config->context, .tokens = calloc(tokens, sizeof(int32_t)),
+		.targets = calloc(tokens, sizeof(int32_t)) };
+	s->squares = calloc(table->elements / NORM_BLOCK + 1, sizeof *s->squares);
+	if (!s->batch.tokens || !s->batch.targets || !s->squares)
+		return err_set(err, "step_floor: out of memory");
+	draw_tokens(&s->batch, config->vocabulary);
+	if (state_upload(&s->state, err) < 0)
+		return -1;
+	s->grads = ops->alloc(ops, tensor_table_gradients(table) * sizeof(float));
+	return s->grads ? 0 : ops_check(ops, err);
+}
+
+static void close_step(struct step *s)
+{
+	if (s->grads)
+		s->ops->release(s->ops, s->grads);
+	if (s->state.weights)
+		state_free(&s->state);
+	model_destroy(s->model);
+	free(s->batch.tokens);
+	free(s->batch.targets);
+	free(s->squares);
+}
+
+static double norm_of(struct step *s)
+{
+	const struct tensor_table *table = model_tensors(s->model);
+	double sum = 0;
+	for (int i = 0; i < table->count; i++) {
+		const struct tensor *row = &table->rows[i];
+		s->ops->square_sums(s->ops, s->squares, s->grads + row->offset, row->count);
+		for (size_t b = 0; b < (row->count + NORM_BLOCK - 1) / NORM_BLOCK; b++)
+			sum += s->squares[b];
+	}
+	return sqrt(sum);
+}
+
+/* Ends when the device has done it: the copy of one number waits. */
+static int run_step(struct step *s, struct err *err)
+{
+	double loss = 0;
+	float last;
+	int64_t valid = (int64_t)s->batch.samples * s->batch.positions * s->microbatches;
+	optimizer_begin(&schedule, ++s->number, valid, s->ops->params);
+	ops_put_params(s->ops);
+	model_bind(s->model, state_compute(&s->state));
+	for (int i = 0; i < s->microbatches; i++) {
+		double sum;
+		model_train(s->model, &s->batch, s->grads, i > 0, &sum, &valid, NULL, NULL);
+		loss += sum;
+	}
+	if (!optimizer_clip(&schedule, loss, norm_of(s), s->ops->params))
+		return ops_check(s->ops, err) < 0 ? -1 : err_set(err, "step_floor: the loss or the norm is not finite");
+	ops_put_params(s->ops);
+	state_update(&s->state, s->grads, true);
+	s->ops->copy_out(s->ops, &last, s->grads, sizeof last);
+	return ops_check(s->ops, err);
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* The median of STEPS; as many are made before. 0 with an error. */
+static double step_seconds(struct step *s, struct err *err)
+{
+	double seconds[STEPS];
+	for (int i = -STEPS; i < STEPS; i++) {
+		double begin = clock_now();
+		if (run_step(s, err) < 0)
+			return 0;
+		if (i >= 0)
+			seconds[i] = clock_now() - begin;
+	}
+	qsort(seconds, STEPS, sizeof *seconds, compare);
+	return seconds[STEPS / 2];
+}
+
+/* ---- what is printed ---- */
+
+static json_t *ops_json(const struct ops_trace *trace, const struct trace_product *noted, size_t count, const int *number)
+{
+	size_t rows;
+	const struct trace_row *row = ops_trace_rows(trace, &rows);
+	json_t *list = json_array();
+	for (size_t i = 0; i < rows; i++) {
+		json_t *made = json_array();
+		for (size_t k = 0; k < count; k++)
+			if (noted[k].row == (int)i)
+				json_array_append_new(made, json_pack("[i,I]", number[k], (json_int_t)noted[k].count));
+		json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:o}", "name", row[i].name, "calls", (json_int_t)row[i].calls,
+			"seconds", row[i].seconds, "bytes", row[i].bytes, "step_bytes", row[i].step_bytes, "flops", row[i].flops, "products", made));
+	}
+	return list;
+}
+
+static json_t *products_json(const struct timed_product *products, size_t count)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < count; i++) {
+		const struct product *p = &products[i].product;
+		char text[160];
+		json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:f, s:b}", "name", product_text(p, text, sizeof text), "calls",
+			(json_int_t)products[i].count, "seconds", products[i].seconds, "flops", 2.0 * p->rows * p->columns * p->depth, "bare",
+			products[i].bare));
+	}
+	return list;
+}
+
+/* Different products of all rows; number[k] is where the k-th of the trace stands. */
+static size_t join_products(const struct trace_product *noted, size_t count, struct timed_product *products, int *number)
+{
+	size_t n = 0;
+	for (size_t k = 0; k < count; k++) {
+		size_t i = 0;
+		while (i < n && !product_equal(&products[i].product, &noted[k].product))
+			i++;
+		if (i == n)
+			products[n++] = (struct timed_product){ .product = noted[k].product };
+		products[i].count += noted[k].count;
+		number[k] = (int)i;
+	}
+	return n;
+}
+
+/* ---- the measurement ---- */
+
+/* A step with a trace; the step is closed then, so that its memory serves the products. */
+static int trace_step(struct step *s, struct ops_trace *trace, struct device_clock *clock, json_t *out, struct err *err)
+{
+	double seconds = step_seconds(s, err); /* through the trace, too: its marks cost little */
+	if (seconds == 0)
+		return -1;
+	ops_trace_clear(trace);
+	if (run_step(s, err) < 0 || ops_trace_settle(trace, err) < 0)
+		return -1;
+	const struct model_config *c = model_config_of(s->model);
+	double parameters = (double)model_tensors(s->model)->parameters;
+	json_object_set_new(out, "step_seconds", json_real(seconds));
+	json_object_set_new(out, "parameters", json_real(parameters));
+	json_object_set_new(out, "token_flops", json_real(card_token_flops(parameters, c->layers, c->width, c->context)));
+	json_object_set_new(out, "tokens", json_integer((json_int_t)s->batch.samples * s->batch.positions * s->microbatches));
+	return device_clock_check(clock, err);
+}
+
+static int measure_products(struct ops *ops, const struct ops_trace *trace, double seconds, json_t *out, struct err *err)
+{
+	struct timed_product products[PRODUCTS];
+	int number[PRODUCTS];
+	size_t count;
+	const struct trace_product *noted = ops_trace_products(trace, &count);
+	size_t n = join_products(noted, count, products, number);
+	if (product_time(ops, products, n, seconds, err) < 0)
+		return -1;
+	double copy = copy_rate(ops, 1, err);
+	if (copy == 0)
+		return -1;
+	json_object_set_new(out, "ops", ops_json(trace, noted, count, number));
+	json_object_set_new(out, "products", products_json(products, n));
+	json_object_set_new(out, "copy", json_real(copy));
+	return 0;
+}
+
+static int measure(struct ops *ops, const struct model_config *config, const int64_t *numbers, json_t *out, struct err *err)
+{
+	struct step step = { 0 };
+	struct device_clock *clock = device_clock_create(ops, err);
+	const struct trace_clock moments = clock ? device_clock_of(clock) : (struct trace_clock){ 0 };
+	struct ops_trace *trace = clock ? ops_trace_create(ops, &moments, err) : NULL;
+	int rc = trace ? open_step(&step, ops_trace_table(trace), config, (int)numbers[5], (int)numbers[6], err) : -1;
+	if (rc == 0)
+		rc = trace_step(&step, trace, clock, out, err);
+	if (step.ops)
+		close_step(&step);
+	if (rc == 0)
+		rc = measure_products(ops, trace, (double)numbers[7], out, err);
+	ops_trace_destroy(trace);
+	device_clock_destroy(clock);
+	return rc;
+}
+
+static int on_gpu(const int64_t *numbers, json_t *out, struct err *err)
+{
+	static const struct ident alone = { .world_size = 1, .local_world_size = 1, .node_count = 1 };
+	const struct model_config config = { .kind = MODEL_GPT2, .layers = (int)numbers[0], .width = (int)numbers[1], .heads = (int)numbers[2],
+		.context = (int)numbers[3], .vocabulary = (int)numbers[4] };
+	struct gpu_driver driver;
+	struct gpu gpu;
+	uint64_t available;
+	if (gpu_driver_load(&driver, err) != 0 || gpu_choose(&driver, &alone, ops_cuda_runtime(), false, &gpu, err) != 0
+		|| ops_cuda_begin(&gpu, &available, err) < 0)
+		return -1;
+	struct ops *ops = ops_cuda_create(&gpu, PRODUCT_MODE_BF16, err);
+	if (!ops)
+		return -1;
+	json_object_set_new(out, "card", json_string(ops->card));
+	json_object_set_new(out, "libraries", json_string(ops->libraries));
+	json_object_set_new(out, "peak", json_real(card_peak(gpu.name)));
+	int rc = measure(ops, &config, numbers, out, err);
+	ops->destroy(ops);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct err err = { 0 };
+	int64_t numbers[8];
+	for (int i = 0; i < 8; i++)
+		if (argc != 9 || !number_whole(argv[i + 1], 1, 1 << 24, &numbers[i])) {
+			fputs("usage: step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES SECONDS\n", stderr);
+			return EXIT_USAGE;
+		}
+	json_t *out = json_object();
+	int rc = on_gpu(numbers, out, &err);
+	if (rc == 0)
+		json_dumpf(out, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+	else
+		fprintf(stderr, "step_floor: %s\n", err.text);
+	json_decref(out);
+	return rc == 0 ? EXIT_OK : EXIT_FAULT;
+}
