@@ -101,13 +101,17 @@ static const char *number(float value, char out[32])
 
 int metrics_step(struct metrics *metrics, const struct metrics_step *step, struct err *err)
 {
-	char line[704], loss[32], norm[32], rate[32], time[32];
+	char line[768], loss[32], norm[32], rate[32], time[32], use[40] = "";
+	if (step->use > 0)
+		snprintf(use, sizeof use, "\"mfu\": %.6g, ", step->use);
 	snprintf(line, sizeof line, "{\"step\": %llu, \"loss\": %s, \"loss_bits\": \"%08x\", \"norm\": %s, \"norm_bits\": "
 		"\"%08x\", \"learning_rate\": %s, \"tokens_per_second\": %.1f, \"milliseconds\": %.3f, \"exposed_milliseconds\": "
-		"%.3f, \"communication_milliseconds\": %.3f, \"ranks\": %d, \"uneven\": %.4f, \"sent_bytes\": %zu, \"ring_bytes\": %zu, \"skipped\": %s, \"time\": \"%s\"}\n",
+		"%.3f, \"communication_milliseconds\": %.3f, \"ranks\": %d, \"uneven\": %.4f, \"sent_bytes\": %zu, \"ring_bytes\": %zu, %s\"skipped\": %s, "
+		"\"time\": \"%s\"}\n",
 		(unsigned long long)step->step, number(step->loss, loss), bytes_of_float(step->loss), number(step->norm, norm),
 		bytes_of_float(step->norm), number(step->learning_rate, rate), step->tokens_per_second, step->milliseconds,
-		step->exposed * 1e3, step->communication * 1e3, step->ranks, step->cost.uneven, step->cost.sent, step->cost.ring, step->skipped ? "true" : "false",
+		step->exposed * 1e3, step->communication * 1e3, step->ranks, step->cost.uneven, step->cost.sent, step->cost.ring, use,
+		step->skipped ? "true" : "false",
 		clock_iso8601(clock_wall(), time, sizeof time));
 	return append(metrics, line, err);
 }
