@@ -16,7 +16,7 @@ static int alloc_arenas(struct ddp *ddp, struct err *err)
 	for (int i = 0; ddp->arenas && i < ddp->plan.arenas; i++) {
 		ddp->arenas[i] = ddp->ops->alloc(ddp->ops, bytes);
 		if (!ddp->arenas[i])
-			return err_set(err, "ddp: couldn't allocate %d gradient arenas of %.1f MB: out of memory; fewer --slots need "
+			return ops_check(ddp->ops, err) < 0 ? -1 : err_set(err, "ddp: couldn't allocate %d gradient arenas of %.1f MB: out of memory; fewer --slots need "
 				"fewer of them", ddp->plan.arenas, (double)bytes * 1e-6);
 	}
 	return ddp->arenas ? 0 : err_set(err, "ddp: couldn't allocate the gradients: out of memory");

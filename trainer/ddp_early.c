@@ -82,7 +82,7 @@ int ddp_early_prepare(struct ddp *ddp, struct err *err)
 	size_t bytes = (size_t)ddp->early_pieces * ddp->share * sizeof(float);
 	ddp->early = bytes ? ddp->ops->alloc(ddp->ops, bytes) : NULL;
 	if (bytes && !ddp->early)
-		return err_set(err, "ddp: couldn't allocate %.1f MB to receive early pieces of other ranks: out of memory; a number of "
+		return ops_check(ddp->ops, err) < 0 ? -1 : err_set(err, "ddp: couldn't allocate %.1f MB to receive early pieces of other ranks: out of memory; a number of "
 			"ranks that divides --slots needs none", (double)bytes * 1e-6);
 	return 0;
 }

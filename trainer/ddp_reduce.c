@@ -189,7 +189,7 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 		return 0;
 	ddp->staging = ddp->ops->alloc(ddp->ops, (world - 1) * ddp->segment_max * sizeof(float));
 	if (!ddp->staging)
-		return err_set(err, "ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
+		return ops_check(ddp->ops, err) < 0 ? -1 : err_set(err, "ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
 			(double)((world - 1) * ddp->segment_max * sizeof(float)) * 1e-6);
 	return ddp_early_prepare(ddp, err);
 }
