@@ -133,10 +133,21 @@ static void train_slot(struct loop *loop, int slot)
 	end_slot(loop, slot, valid);
 }
 
+/* What a device has computed since it failed is worth nothing: no rank may make anything of it. */
+static void note_device(struct loop *loop)
+{
+	struct err err;
+	if (loop->fault || ops_check(loop->run->ops, &err) == 0)
+		return;
+	log_error("step %" PRIu64 ": %s", loop->run->state.step + 1, err.text);
+	loop->fault = (int)err.status;
+}
+
 /* The exit status for which this rank must end the run, 0 for none. */
-static int own_fault(const struct loop *loop)
+static int own_fault(struct loop *loop)
 {
 	const struct run *run = loop->run;
+	note_device(loop);
 	if (loop->fault)
 		return loop->fault;
 	if (run->saver && saver_fault(run->saver))
