@@ -555,6 +555,24 @@ tests_tools_train_faulty_SOURCES = tests/tools/train_faulty.c $(muster_train_SOU
 tests_tools_train_faulty_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 tests_tools_train_faulty_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS) -Wl,--wrap=sampler_at
 tests_tools_train_faulty_LDADD = $(muster_train_LDADD)
+if HAVE_CUBLAS
+if HAVE_CMOCKA
+# muster-train on a GPU that is the host.
+check_PROGRAMS += tests/tools/train_shim
+tests_tools_train_shim_SOURCES = tests/tools/train_shim.c $(fake_runtime) $(muster_train_SOURCES)
+tests_tools_train_shim_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
+tests_tools_train_shim_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS) -Wl,--export-dynamic
+tests_tools_train_shim_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la libcudashim.a $(SLURM_LIBS) -lstdc++
+check_LTLIBRARIES += tests/tools/fake_driver.la tests/tools/fake_cublaslt.la
+tests_tools_fake_driver_la_SOURCES = tests/tools/fake_driver.c
+tests_tools_fake_driver_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+tests_tools_fake_cublaslt_la_SOURCES = tests/tools/fake_cublaslt.c tests/unit/fake_cublas.c tests/unit/fake_cublas.h
+tests_tools_fake_cublaslt_la_CPPFLAGS = $(AM_CPPFLAGS)
+tests_tools_fake_cublaslt_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+tests_tools_fake_cublaslt_la_LIBADD = libcommon.la
+endif
+endif
+EXTRA_DIST += tests/tools/train_shim.c tests/tools/fake_driver.c tests/tools/fake_cublaslt.c tests/gpu_train.bats
 check_PROGRAMS += tests/tools/power_cut tests/tools/kill_at
 tests_tools_power_cut_LDADD = tests/tools/libpower.la
 EXTRA_DIST += tests/power_loss.bats tests/ckptd_kill.bats tests/train_kill.bats

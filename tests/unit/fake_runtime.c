@@ -68,7 +68,7 @@ static enum cudaMemoryType kind_of(const void *p)
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-	if (fake_runtime.most && fake_runtime.used + bytes > fake_runtime.most)
+	if (fake_runtime.most && fake_runtime.used + bytes > fake_runtime.most - fake_runtime.taken)
 		return cudaErrorMemoryAllocation;
 	*p = get(bytes, cudaMemoryTypeDevice);
 	return cudaSuccess;
@@ -96,8 +96,10 @@ cudaError_t cudaMemset(void *p, int value, size_t bytes)
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all)
 {
+	static bool looked;
 	*all = fake_runtime.most ? fake_runtime.most : (size_t)1 << 40;
-	*available = *all - fake_runtime.used;
+	*available = *all - fake_runtime.used - (looked ? fake_runtime.taken : 0);
+	looked = true;
 	return cudaSuccess;
 }
 
@@ -105,6 +107,19 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 {
 	*attributes = (struct cudaPointerAttributes){ .type = kind_of(p) };
 	return cudaSuccess;
+}
+
+/* ---- failures ---- */
+
+static int failed; /* cudaError_t of what ran late; behind it nothing runs */
+
+/* Whether the next kernel or copy of a stream does what it should. */
+static bool runs(void)
+{
+	fake_runtime.works++;
+	if (!failed && fake_runtime.fail_at && fake_runtime.works >= fake_runtime.fail_at)
+		failed = fake_runtime.failure;
+	return !failed;
 }
 
 /* ---- copies ---- */
@@ -119,7 +134,8 @@ struct copying {
 static int copy(void *arg)
 {
 	const struct copying *c = arg;
-	memcpy(c->to, c->from, c->bytes);
+	if (runs())
+		memcpy(c->to, c->from, c->bytes);
 	return 1;
 }
 
@@ -136,9 +152,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 {
 	struct copying *c = malloc(sizeof *c);
 	bool in = kind == cudaMemcpyHostToDevice, out = kind == cudaMemcpyDeviceToHost;
-	if (fake_runtime.copies_fail || !stream || !(in || out || kind == cudaMemcpyDeviceToDevice)) {
+	int failure = failed ? failed : fake_runtime.copies_fail;
+	if (failure || !stream || !(in || out || kind == cudaMemcpyDeviceToDevice)) {
 		free(c);
-		return fake_runtime.copies_fail ? (cudaError_t)fake_runtime.copies_fail : cudaErrorInvalidValue;
+		return failure ? (cudaError_t)failure : cudaErrorInvalidValue;
 	}
 	*c = (struct copying){ to, from, NULL, bytes };
 	if (in && kind_of(from) == cudaMemoryTypeUnregistered) {
@@ -149,7 +166,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 	fake_stream_queue(stream, copy, drop_copy, c);
 	if (waits)
 		fake_stream_wait(stream);
-	return cudaSuccess;
+	return (cudaError_t)failed;
 }
 
 struct setting {
@@ -175,12 +192,10 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
 
 /* ---- kernels ---- */
 
-static int failed; /* cudaError_t of a kernel that ran late */
-
 static int run_kernel(void *arg)
 {
-	int error = grid_run(arg);
-	failed = failed ? failed : error;
+	if (runs())
+		failed = grid_run(arg);
 	return 1;
 }
 
@@ -283,7 +298,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 	return stream && flags == cudaEventWaitDefault ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaSetDevice(int device) { return device < 1 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) { return device < (fake_runtime.devices ? fake_runtime.devices : 1) ? cudaSuccess : cudaErrorInvalidDevice; }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t error) { return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "an error"; }
 const char *cudaGetErrorName(cudaError_t error) { return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorFake"; }

@@ -4,14 +4,21 @@
 #ifndef MUSTER_TESTS_FAKE_RUNTIME_H
 #define MUSTER_TESTS_FAKE_RUNTIME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "tests/unit/fake_stream.h"
 
 /* What it is to do, and what it has seen. */
 struct fake_runtime {
+	int devices;       /* that there are; 0: one */
 	size_t most;       /* bytes of memory that it has; 0: any */
+	size_t taken;      /* of these, what is another's once cudaMemGetInfo has been called */
 	int copies_fail;   /* cudaError_t of every copy; 0: none */
+	long fail_at;      /* the number of the kernel or copy that fails with `failure` when a stream comes to it; 0: none. What comes behind
+	                    * it does not run, and whoever waits, launches or copies is told. */
+	int failure;       /* cudaError_t */
+	long works;        /* kernels and copies that streams have come to */
 	size_t used, peak; /* bytes that are allocated */
 	int streams;       /* alive */
 	int events;        /* alive */

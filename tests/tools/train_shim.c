@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* muster-train, built once more for machines without a GPU: kernels run on the host by the shim, and the CUDA runtime is
+ * tests/unit/fake_runtime.c. The driver and cuBLASLt are libraries that LD_LIBRARY_PATH finds (fake_driver.c, fake_cublaslt.c). The
+ * environment says what the card does:
+ *     FAKE_GPU_MEMORY=BYTES    that it has (any number of them)
+ *     FAKE_GPU_TAKEN=BYTES     of these, what another process takes as soon as this one has looked how many are free
+ *     FAKE_GPU_ORDER=N         the order in which threads and blocks run, 0 to 4
+ *     FAKE_GPU_STREAMS=N       when streams run: 0 at once, 1 as late as may be, 2 at random
+ *     FAKE_GPU_FAIL=N          the Nth kernel or copy fails when its stream comes to it, and nothing behind it runs
+ *     FAKE_GPU_WORKS=FILE      how many of those there were, at the end */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/shim/grid.h"
+#include "tests/unit/fake_runtime.h"
+#include "tests/unit/fake_stream.h"
+
+static size_t number(const char *name)
+{
+	return getenv(name) ? strtoull(getenv(name), NULL, 10) : 0;
+}
+
+static void tell_works(void)
+{
+	FILE *file = fopen(getenv("FAKE_GPU_WORKS"), "w");
+	if (file) {
+		fprintf(file, "%ld\n", fake_runtime.works);
+		fclose(file);
+	}
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	fake_runtime.devices = 64;
+	fake_runtime.most = number("FAKE_GPU_MEMORY");
+	fake_runtime.taken = number("FAKE_GPU_TAKEN");
+	fake_runtime.fail_at = (long)number("FAKE_GPU_FAIL");
+	fake_runtime.failure = cudaErrorLaunchFailure;
+	grid_order((int)number("FAKE_GPU_ORDER"));
+	fake_stream_order((enum fake_order)number("FAKE_GPU_STREAMS"), 1);
+	if (getenv("FAKE_GPU_WORKS"))
+		atexit(tell_works);
+}
+
+/* For the stand-in of cuBLASLt, which is a library of its own: products are queued on this program's streams. */
+__attribute__((visibility("default"))) void train_shim_queue(void *stream, fake_step *step, void (*drop)(void *), void *arg);
+
+void train_shim_queue(void *stream, fake_step *step, void (*drop)(void *), void *arg)
+{
+	fake_stream_queue(stream, step, drop, arg);
+}
