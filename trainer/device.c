@@ -20,6 +20,7 @@
 #endif
 
 #define TEXT_MAX (1u << 20) /* bytes of the algorithms as text */
+#define TUNE_SECONDS 30.0   /* that --tune may take, and no more than half of what the other ranks wait */
 
 /* ---- the choice ---- */
 
@@ -161,6 +162,12 @@ static const char *recorded_algorithms(const struct run *run)
 	return ckpt ? json_string_value(json_object_get(ckpt_manifest(ckpt)->numerics, "products")) : NULL;
 }
 
+static double tune_seconds(const struct run *run)
+{
+	double patience = run->settings.collective_timeout / 2;
+	return run->ident.world_size > 1 && patience < TUNE_SECONDS ? patience : TUNE_SECONDS;
+}
+
 /* Rank 0's part: *text is malloc'ed. */
 static int choose_algorithms(const struct run *run, char **text, struct err *err)
 {
@@ -170,7 +177,9 @@ static int choose_algorithms(const struct run *run, char **text, struct err *err
 		return 0;
 	if (recorded && run->ops->adopt(run->ops, recorded, &why) < 0)
 		log_warn("%s; they are chosen anew, so bits may differ from those of the attempts before", why.text);
-	if (run->ops->choose(run->ops, err) < 0)
+	else if (recorded && run->settings.tune)
+		log_info("tune: the checkpoint's algorithms are used again, so that bits stay the same; only what has none is timed");
+	if ((run->settings.tune ? run->ops->tune(run->ops, tune_seconds(run), err) : run->ops->choose(run->ops, err)) < 0)
 		return -1;
 	*text = run->ops->algorithms(run->ops);
 	return *text ? 0 : err_set(err, "products: out of memory");
@@ -194,6 +203,8 @@ int device_algorithms(struct run *run, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	int rc;
+	if (!run->ops->choose && run->settings.tune && run->ident.rank == 0)
+		log_warn("--tune has nothing to time on a CPU");
 	if (!run->ops->choose)
 		return 0;
 	if ((rc = agree(run->comm, "algorithms", run->ident.node, choose_algorithms(run, &text, err), err)) < 0 || run->ident.world_size == 1)

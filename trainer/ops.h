@@ -77,6 +77,8 @@ struct ops {
 	/* Where there are algorithms to choose, else NULL: chooses for the shapes of prepare() whatever has none yet; all that were chosen,
 	 * as a malloc'ed line of text; takes over those of such a text, or refuses them. */
 	int (*choose)(struct ops *ops, struct err *err);
+	/* The same by timing all that there are, within so many seconds; what that is not enough for is chosen without. Says what it found. */
+	int (*tune)(struct ops *ops, double seconds, struct err *err);
 	char *(*algorithms)(struct ops *ops);
 	int (*adopt)(struct ops *ops, const char *text, struct err *err);
 	/* 0, or -1 with the first error of all calls so far: ops themselves have no way to fail. */

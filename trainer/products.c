@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION "muster-products 1"
+#define NAME "muster-products "
+#define NEWEST 2 /* version of the form */
 
 static const char *const types[] = { "fp32", "bf16" }, *const modes[] = { "fp32", "tf32", "bf16" };
-static const char *const epilogues[] = { "plain", "bias", "bias-gelu", "bias-relu", "gelu-grad" };
+static const char *const epilogues[] = { "plain", "bias", "bias-gelu", "bias-relu", "gelu-grad", "bias-grad" };
 static const char *const layouts[] = { "nn", "nt", "tn", "tt" }; /* X, then W */
 static const char *const betas[] = { "set", "add" };
 #define WORDS(list) (list), (int)(sizeof(list) / sizeof(list)[0])
@@ -43,9 +44,13 @@ static void add_linear(struct list *list, int M, int K, int N, enum product_epil
 	if (input_gradient)
 		add(list, &(struct product){ .rows = M, .columns = K, .depth = N, .w_transposed = true, .in = type, .out = type,
 			.epilogue = before });
-	for (int adds = 0; adds < 2; adds++)
-		add(list, &(struct product){ .rows = K, .columns = N, .depth = M, .x_transposed = true, .in = type, .out = PRODUCT_FP32,
-			.adds = adds != 0 });
+	for (int adds = 0; adds < 2; adds++) {
+		struct product weight = { .rows = K, .columns = N, .depth = M, .x_transposed = true, .in = type, .out = PRODUCT_FP32,
+			.adds = adds != 0 };
+		add(list, &weight);
+		weight.epilogue = PRODUCT_BIAS_GRAD;
+		add(list, &weight);
+	}
 }
 
 /* logits[M,V] = x[M,C] · wte[V,C]ᵀ and what goes back from them, in chunks of rows of which the last may be shorter. */
@@ -127,9 +132,25 @@ char *product_text(const struct product *product, char *out, size_t size)
 
 /* ---- the text ---- */
 
+/* What version 1 has no word for. Where our kernel makes it that needs none: a record without a row for it says the same. */
+static bool is_new(const struct product *product)
+{
+	return product->epilogue == PRODUCT_BIAS_GRAD;
+}
+
+static int version_of(const struct products *products)
+{
+	for (size_t i = 0; i < products->count; i++)
+		if (is_new(&products->rows[i].product) && !products->rows[i].none)
+			return 2;
+	return 1;
+}
+
 static void encode_row(FILE *out, const struct product_choice *choice)
 {
 	const struct product *p = &choice->product;
+	if (is_new(p) && choice->none)
+		return;
 	fprintf(out, ";%dx%dx%d %s %s %s %s %s ", p->rows, p->columns, p->depth, layout_of(p), types[p->in], types[p->out],
 		epilogues[p->epilogue], betas[p->adds]);
 	if (choice->none) {
@@ -148,7 +169,7 @@ char *products_encode(const struct products *products)
 	FILE *out = open_memstream(&text, &size);
 	if (!out)
 		return NULL;
-	fprintf(out, VERSION " %" PRIu64 " %s %s", products->library, modes[products->mode], products->card);
+	fprintf(out, NAME "%d %" PRIu64 " %s %s", version_of(products), products->library, modes[products->mode], products->card);
 	for (size_t i = 0; i < products->count; i++)
 		encode_row(out, &products->rows[i]);
 	if (fclose(out) == 0)
@@ -160,6 +181,7 @@ char *products_encode(const struct products *products)
 /* What is left of a text. */
 struct reader {
 	const char *text, *at;
+	uint64_t version;
 };
 
 static int malformed(const struct reader *reader, const char *what, struct err *err)
@@ -232,7 +254,7 @@ static int read_product(struct reader *reader, struct product *product, struct e
 	int layout = read_word(reader, WORDS(layouts));
 	int in = layout < 0 ? -1 : read_word(reader, WORDS(types)), out = in < 0 ? -1 : read_word(reader, WORDS(types));
 	int epilogue = out < 0 ? -1 : read_word(reader, WORDS(epilogues)), adds = epilogue < 0 ? -1 : read_word(reader, WORDS(betas));
-	if (adds < 0)
+	if (adds < 0 || (reader->version < 2 && epilogue == PRODUCT_BIAS_GRAD))
 		return malformed(reader, "a word that describes a product", err);
 	product->x_transposed = layout & 2;
 	product->w_transposed = layout & 1;
@@ -255,6 +277,8 @@ static int read_row(struct reader *reader, struct products *products, struct err
 			return malformed(reader, "an algorithm", err);
 	if (!choice.none && (!skip(reader, " ") || !read_number(reader, PRODUCTS_WORKSPACE, &choice.workspace)))
 		return malformed(reader, "the workspace of an algorithm, at most 33554432 bytes,", err);
+	if (is_new(&choice.product) && choice.none)
+		return malformed(reader, "the algorithm, without which there is no such row,", err);
 	if (products_find(products, &choice.product))
 		return err_fail(err, EXIT_DATA, "products: couldn't read the algorithms of the matrix products: %s stands there twice",
 			product_text(&choice.product, text, sizeof text));
@@ -263,9 +287,9 @@ static int read_row(struct reader *reader, struct products *products, struct err
 
 int products_decode(const char *text, struct products *products, struct err *err)
 {
-	struct reader reader = { text, text };
+	struct reader reader = { .text = text, .at = text };
 	*products = (struct products){ 0 };
-	if (!skip(&reader, VERSION " "))
+	if (!skip(&reader, NAME) || !read_number(&reader, NEWEST, &reader.version) || reader.version == 0 || !skip(&reader, " "))
 		return err_fail(err, EXIT_DATA, "products: couldn't read the algorithms of the matrix products: they are not in the form that "
 			"this version knows, \"%.40s\"", text);
 	if (!read_number(&reader, UINT64_MAX, &products->library) || !skip(&reader, " "))
@@ -280,7 +304,9 @@ int products_decode(const char *text, struct products *products, struct err *err
 	while (skip(&reader, ";"))
 		if (read_row(&reader, products, err) < 0)
 			return -1;
-	return *reader.at ? malformed(&reader, "the end", err) : 0;
+	if (*reader.at)
+		return malformed(&reader, "the end", err);
+	return version_of(products) == (int)reader.version ? 0 : malformed(&reader, "a row of this version", err);
 }
 
 int products_fit(const struct products *products, uint64_t library, enum product_mode mode, const char *card, struct err *err)

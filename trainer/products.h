@@ -22,6 +22,7 @@ enum product_epilogue {
 	PRODUCT_BIAS_GELU, /* keeps the sums with the bias, then GELU in its tanh form */
 	PRODUCT_BIAS_RELU,
 	PRODUCT_GELU_GRAD, /* times GELU'(what was kept) */
+	PRODUCT_BIAS_GRAD, /* writes the sums of W over `depth`, too */
 };
 
 /* D[rows, columns] = or += X · W over `depth`, all row-major. X is [rows, depth], or [depth, rows] with x_transposed; W is
@@ -40,7 +41,7 @@ struct product {
 
 struct product_choice {
 	struct product product;
-	bool none;                          /* the library has no algorithm for it: ours does the epilogue */
+	bool none;                          /* no algorithm of the library: ours does the epilogue */
 	uint64_t algorithm[PRODUCT_WORDS];  /* as the library gave it; zeros for none */
 	uint64_t workspace;                 /* bytes that it uses, at most PRODUCTS_WORKSPACE */
 };

@@ -42,7 +42,7 @@ struct settings {
 	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best, shard_size, ckpt_slots;
 	int64_t threads, bucket_mb, zero, check_replicas;
 	double collective_timeout, rdzv_timeout, save_timeout;
-	bool fresh, require_identical, share_gpu;
+	bool fresh, require_identical, share_gpu, tune;
 	int reduction, grad_dtype, device, on_nonfinite, log_level, cpu_isa, ckpt_writers;
 	int comm; /* enum ddp_comm */
 	int recompute; /* enum model_recompute, gpt2 */

@@ -150,6 +150,8 @@ cuda_sources += trainer/cuda/embedding.cu trainer/cuda/token_sort.cu
 cuda_headers += trainer/cuda/embedding.h trainer/cuda/token_sort.h
 cuda_sources += trainer/cuda/elements.cu
 cuda_headers += trainer/cuda/elements.h
+cuda_sources += trainer/cuda/difference.cu
+cuda_headers += trainer/cuda/difference.h
 cuda_sources += trainer/cuda/batchnorm.cu
 cuda_headers += trainer/cuda/batchnorm.h
 EXTRA_DIST += $(cuda_sources) $(cuda_headers)
@@ -174,6 +176,9 @@ cuda_ops = trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/cuda.h \
 	trainer/cuda/ops_cuda.c trainer/cuda/ops_cuda.h \
 	trainer/cuda/ops_linear.c \
 	trainer/cuda/ops_passes.c \
+	trainer/cuda/finish.c trainer/cuda/finish.h \
+	trainer/cuda/tune.c trainer/cuda/tune.h \
+	trainer/cuda/tune_bench.c trainer/cuda/tune_bench.h \
 	trainer/cuda/product.c trainer/cuda/product.h
 EXTRA_DIST += trainer/cuda/check.c trainer/cuda/check.h $(cuda_ops)
 if HAVE_CUDA

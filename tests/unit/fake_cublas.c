@@ -126,7 +126,7 @@ static cublasStatus_t preference_set(cublasLtMatmulPreference_t opaque, cublasLt
 static int place_of(cublasLtEpilogue_t epilogue)
 {
 	static const cublasLtEpilogue_t epilogues[FAKE_EPILOGUES] = { CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,
-		CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_DGELU };
+		CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADA };
 	for (int i = 0; i < FAKE_EPILOGUES; i++)
 		if (epilogues[i] == epilogue)
 			return i;
@@ -251,7 +251,7 @@ static bool aligned(const void *p) { return (uintptr_t)p % 256 == 0; }
 static bool may_run(const struct desc *desc, const struct layout *d, const void *workspace, size_t workspace_bytes)
 {
 	int place = place_of(desc->epilogue);
-	bool biased = place == FAKE_BIAS || place == FAKE_RELU_BIAS || place == FAKE_GELU_AUX_BIAS;
+	bool biased = place == FAKE_BIAS || place == FAKE_RELU_BIAS || place == FAKE_GELU_AUX_BIAS || place == FAKE_BGRADA;
 	bool keeps = place == FAKE_GELU_AUX_BIAS || place == FAKE_DGELU;
 	if (biased && (!desc->bias || desc->bias_type != d->type))
 		return false;
@@ -268,18 +268,46 @@ struct running {
 	float alpha, beta;
 	const void *a, *b;
 	void *d;
+	int candidate, number; /* of the algorithm, of the product */
 };
+
+/* Element [row, k] of op(A). */
+static double get_a(const struct running *r, uint64_t row, uint64_t k)
+{
+	uint64_t ld = (uint64_t)r->a_layout.ld;
+	return get(r->a, r->a_layout.type, r->desc.a == CUBLAS_OP_T ? k + row * ld : row + k * ld);
+}
 
 static double dot(const struct running *r, uint64_t row, uint64_t column)
 {
-	uint64_t a_ld = (uint64_t)r->a_layout.ld, b_ld = (uint64_t)r->b_layout.ld;
+	uint64_t b_ld = (uint64_t)r->b_layout.ld;
 	double sum = 0;
 	for (uint64_t k = 0; k < r->e.k; k++) {
-		uint64_t at_a = r->desc.a == CUBLAS_OP_T ? k + row * a_ld : row + k * a_ld;
 		uint64_t at_b = r->desc.b == CUBLAS_OP_T ? column + k * b_ld : k + column * b_ld;
-		sum += get(r->a, r->a_layout.type, at_a) * get(r->b, r->b_layout.type, at_b);
+		sum += get_a(r, row, k) * get(r->b, r->b_layout.type, at_b);
 	}
 	return sum;
+}
+
+/* The gradient of a bias: sums over k of op(A), never added to what was there. */
+static void sum_a(const struct running *r)
+{
+	for (uint64_t row = 0; row < r->e.m && place_of(r->desc.epilogue) == FAKE_BGRADA; row++) {
+		double sum = 0;
+		for (uint64_t k = 0; k < r->e.k; k++)
+			sum += get_a(r, row, k);
+		put((void *)(uintptr_t)r->desc.bias, r->desc.bias_type, row, sum);
+	}
+}
+
+/* What the test has a candidate do besides. */
+static void pretend(const struct running *r)
+{
+	unsigned bit = 1u << r->candidate;
+	if (fake_cublas.clock && fake_cublas.duration)
+		*fake_cublas.clock += fake_cublas.duration(place_of(r->desc.epilogue), r->candidate, r->number);
+	if ((fake_cublas.wrong | fake_cublas.wanders) & bit)
+		put(r->d, r->d_layout.type, 0, fake_cublas.wrong & bit ? 1e6 : get(r->d, r->d_layout.type, 0) + (r->number % 2 ? 0.125 : 0));
 }
 
 static int run(void *arg)
@@ -294,6 +322,8 @@ static int run(void *arg)
 				sum += (double)r->beta * get(r->d, type, at);
 			put(r->d, type, at, finish(&r->desc, type, row, column, sum));
 		}
+	sum_a(r);
+	pretend(r);
 	return 1;
 }
 
@@ -307,8 +337,11 @@ static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc_
 	if (!handle || !extent_of(desc, al, bl, dl, &e) || !is_ours(algorithm, &e) || !may_run(desc, dl, workspace, workspace_bytes)
 		|| c != d || c_at != d_at || !aligned(a) || !aligned(b) || !aligned(d))
 		return CUBLAS_STATUS_INVALID_VALUE;
+	if (fake_cublas.fails >> algorithm->data[2] & 1)
+		return CUBLAS_STATUS_EXECUTION_FAILED;
 	fake_cublas.products++;
-	const struct running running = { *desc, *al, *bl, *dl, e, *(const float *)alpha, *(const float *)beta, a, b, d };
+	const struct running running = { *desc, *al, *bl, *dl, e, *(const float *)alpha, *(const float *)beta, a, b, d,
+		(int)algorithm->data[2], fake_cublas.products };
 	struct running *later = malloc(sizeof running);
 	*later = running;
 	if (fake_stream_queue) {

@@ -16,9 +16,12 @@ struct fake_cublas {
 	bool refuses;             /* cublasLtMatmulAlgoCheck refuses */
 	int objects;              /* handles, descriptors, layouts and preferences that are alive */
 	int heuristics, products; /* calls */
+	unsigned fails, wrong, wanders; /* candidates, 1 << number: can't be run, give other numbers, give others each time */
+	double (*duration)(int epilogue, int candidate, int product); /* milliseconds of a product, */
+	double *clock;                                                /* which go on here */
 };
 
-enum { FAKE_DEFAULT, FAKE_BIAS, FAKE_GELU_AUX_BIAS, FAKE_RELU_BIAS, FAKE_DGELU, FAKE_EPILOGUES };
+enum { FAKE_DEFAULT, FAKE_BIAS, FAKE_GELU_AUX_BIAS, FAKE_RELU_BIAS, FAKE_DGELU, FAKE_BGRADA, FAKE_EPILOGUES };
 
 extern struct fake_cublas fake_cublas;
 extern const struct cublas fake_cublas_library;

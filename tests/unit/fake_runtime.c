@@ -268,6 +268,28 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 	return flags == cudaEventDisableTiming ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+#define NOT_REACHED -1.0 /* the moment of an event that keeps time */
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+	cudaError_t code = cudaEventCreateWithFlags(event, cudaEventDisableTiming);
+	*fake_event_moment(*event) = NOT_REACHED;
+	return code;
+}
+
+static int note_moment(void *event)
+{
+	*fake_event_moment(event) = fake_runtime.now + 1;
+	return 1;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
+{
+	double from = *fake_event_moment(begin), to = *fake_event_moment(end);
+	*milliseconds = (float)(to - from);
+	return from == 0 || to == 0 ? cudaErrorInvalidResourceHandle : from < 0 || to < 0 ? cudaErrorNotReady : cudaSuccess;
+}
+
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
 	fake_event_destroy(event);
@@ -277,6 +299,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+	if (*fake_event_moment(event) != 0)
+		fake_stream_queue(stream, note_moment, NULL, event);
 	fake_event_record(event, stream);
 	return stream ? cudaSuccess : cudaErrorInvalidValue;
 }
@@ -299,6 +323,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaSetDevice(int device) { return device < (fake_runtime.devices ? fake_runtime.devices : 1) ? cudaSuccess : cudaErrorInvalidDevice; }
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+	*value = 1000;
+	return attribute == cudaDevAttrL2CacheSize && cudaSetDevice(device) == cudaSuccess ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t error) { return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "an error"; }
 const char *cudaGetErrorName(cudaError_t error) { return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorFake"; }

@@ -26,6 +26,7 @@ struct fake_runtime {
 	int waits;         /* of the host for a stream */
 	int awaits;        /* of a stream for an event */
 	bool deaf;         /* planted fault: streams don't wait for events */
+	double now;        /* milliseconds of its clock, which goes on as a test says */
 };
 
 extern struct fake_runtime fake_runtime;

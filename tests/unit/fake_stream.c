@@ -29,6 +29,7 @@ struct stream {
 
 struct event {
 	struct place place;
+	double moment;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -214,6 +215,7 @@ void fake_stream_destroy(void *at)
 
 void *fake_event_create(void) { return calloc(1, sizeof(struct event)); }
 void fake_event_destroy(void *event) { free(event); }
+double *fake_event_moment(void *event) { return &((struct event *)event)->moment; }
 
 void fake_event_record(void *event, void *at)
 {

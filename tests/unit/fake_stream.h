@@ -40,6 +40,8 @@ void fake_event_record(void *event, void *stream);
 void fake_event_await(void *event, void *stream);
 bool fake_event_ended(void *event);
 void fake_event_wait(void *event);
+/* Room for the moment at which the stream came to it; 0 in a new one. */
+double *fake_event_moment(void *event);
 
 /* The lock that is held in each step, for what steps share with others. */
 void fake_stream_lock(void);

@@ -106,7 +106,7 @@ static void check_product(struct product_engine *engine, const struct product *p
 	size_t rows = (size_t)p->rows, columns = (size_t)p->columns, depth = (size_t)p->depth;
 	struct matrix x = matrix_of(p->in, rows * depth, 1), w = matrix_of(p->in, depth * columns, 2), bias = matrix_of(p->out, columns, 3);
 	struct matrix kept = matrix_of(p->out, rows * columns, 4), d = matrix_of(p->out, rows * columns, 5), before = matrix_of(p->out, rows * columns, 5);
-	const struct product_operands operands = { d.at, x.at, w.at, bias.at, kept.at };
+	const struct product_operands operands = { .d = d.at, .x = x.at, .w = w.at, .bias = bias.at, .kept = kept.at };
 	struct err err = { 0 };
 	if (product_launch(engine, p, &operands, NULL, &err) < 0)
 		fail_msg("%s", err.text);
@@ -150,6 +150,33 @@ static void sizes_of_one_are_right(void **state)
 	struct product_engine *engine = engine_of(PRODUCT_MODE_FP32);
 	for (int i = 0; i < 8; i++)
 		check_product(engine, &(struct product){ .rows = i & 1 ? 3 : 1, .columns = i & 2 ? 3 : 1, .depth = i & 4 ? 3 : 1 });
+	product_engine_destroy(engine);
+}
+
+/* Without tuning that is ours to make; by a trial the library's is run: the sums of W, over and over, never added to. */
+static void gradients_of_biases_are_right(void **state)
+{
+	struct product_engine *engine = engine_of(PRODUCT_MODE_BF16);
+	const struct product p = { .rows = 5, .columns = 16, .depth = 11, .x_transposed = true, .in = PRODUCT_BF16, .out = PRODUCT_FP32,
+		.epilogue = PRODUCT_BIAS_GRAD, .adds = true };
+	struct matrix x = matrix_of(p.in, 55, 1), w = matrix_of(p.in, 176, 2), d = matrix_of(p.out, 80, 3), sums = matrix_of(p.out, 16, 4);
+	const struct product_operands operands = { .d = d.at, .x = x.at, .w = w.at, .sums = sums.at };
+	struct err err = { 0 };
+	assert_false(product_is_there(engine, &p, &err));
+	assert_int_equal(fake_cublas.heuristics, 0);
+	struct product_trial *trial = product_trial_create(engine, &p, 3, &err);
+	assert_int_equal(product_trial_count(trial), 3);
+	assert_int_equal(product_trial_run(trial, 2, &operands, NULL, &err), 0);
+	for (int column = 0; column < 16; column++) {
+		double sum = 0;
+		for (int k = 0; k < 11; k++)
+			sum += get(&w, (size_t)(k * 16 + column));
+		near(&p, get(&sums, (size_t)column), sum, 0, column);
+	}
+	product_trial_destroy(trial);
+	struct matrix *all[] = { &x, &w, &d, &sums };
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+		free(all[i]->at);
 	product_engine_destroy(engine);
 }
 
@@ -279,7 +306,7 @@ static void faults_of_the_library_are_told(void **state)
 	struct product_engine *engine = engine_of(PRODUCT_MODE_FP32);
 	struct err err;
 	char memory[1024] __attribute__((aligned(256)));
-	const struct product_operands crooked = { memory, memory + 4, memory, memory, memory };
+	const struct product_operands crooked = { .d = memory, .x = memory + 4, .w = memory, .bias = memory, .kept = memory };
 	assert_int_equal(product_launch(engine, &one, &crooked, NULL, &err), -1);
 	assert_non_null(strstr(err.text, "cublas: couldn't run matmul("));
 	assert_non_null(strstr(err.text, "invalid value (7, trainer/cuda/product.c:"));
@@ -306,6 +333,7 @@ int main(void)
 		TEST(tf32_products_are_right),
 		TEST(bf16_products_are_right),
 		TEST(sizes_of_one_are_right),
+		TEST(gradients_of_biases_are_right),
 		TEST(each_is_chosen_once),
 		TEST(what_may_not_be_used_is_passed_over),
 		TEST(an_epilogue_that_is_missing_is_told),

@@ -296,6 +296,44 @@ static void nothing_is_chosen_in_a_step(void **state)
 	}
 }
 
+/* All by the library, with a clock that makes its epilogues faster than our kernels; and what was tuned is another run's, too. */
+static double slow_without_epilogue(int epilogue, int candidate, int product)
+{
+	return epilogue == FAKE_DEFAULT ? 3 - candidate * 0.1 : 1;
+}
+
+static void tuned_runs_are_like_the_cpu(void **state)
+{
+	for (int mode = PRODUCT_MODE_FP32; mode <= PRODUCT_MODE_BF16; mode += PRODUCT_MODE_BF16) {
+		struct training host, device, other;
+		struct err err = { 0 };
+		double bound = mode == PRODUCT_MODE_BF16 ? 0.04 : 2e-5;
+		fake_cublas.clock = &fake_runtime.now;
+		fake_cublas.duration = slow_without_epilogue;
+		begin(&host, ops_cpu_create(true, &err), &wide_gpt2);
+		begin(&device, ops_of((enum product_mode)mode), &wide_gpt2);
+		begin(&other, ops_of((enum product_mode)mode), &wide_gpt2);
+		if (device.ops->tune(device.ops, 30, &err) < 0)
+			fail_msg("%s", err.text);
+		assert_int_equal(fake_runtime.events, 0);
+		char *text = device.ops->algorithms(device.ops);
+		assert_non_null(strstr(text, "muster-products 2 "));
+		int heuristics = fake_cublas.heuristics;
+		assert_int_equal(other.ops->adopt(other.ops, text, &err), 0);
+		assert_int_equal(other.ops->tune(other.ops, 30, &err), 0);
+		pass(&host, 1);
+		pass(&device, 1);
+		pass(&other, 1);
+		assert_int_equal(fake_cublas.heuristics, heuristics);
+		near(host.state.tensors, grads_of(&device), host.grads, bound, false, "the gradient");
+		near(host.state.tensors, grads_of(&other), device.host_grads, 0, false, "the gradient of the same algorithms");
+		free(text);
+		end(&host);
+		end(&device);
+		end(&other);
+	}
+}
+
 static void the_record_names_card_and_libraries(void **state)
 {
 	struct ops *ops = ops_of(PRODUCT_MODE_TF32);
@@ -427,6 +465,7 @@ int main(void)
 		TEST(epilogues_of_our_own_are_like_the_cpu),
 		TEST(recomputing_changes_no_bit),
 		TEST(nothing_is_chosen_in_a_step),
+		TEST(tuned_runs_are_like_the_cpu),
 		TEST(the_record_names_card_and_libraries),
 		TEST(scratch_is_estimated),
 		TEST(activations_are_estimated),

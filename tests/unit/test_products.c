@@ -23,25 +23,26 @@ static bool has(const struct product *list, size_t count, struct product product
 	return false;
 }
 
-/* 4 layers: 4 forward, 4 backward inputs, 2 · 4 backward weights; the head: 1 + 1 + 2; no two alike. */
+/* 4 layers: 4 forward, 4 backward inputs, 2 · 2 · 4 backward weights, with and without a bias; the head: 1 + 1 + 2; no two alike. */
 static void gpt2_has_these(void **state)
 {
 	struct product list[64];
 	size_t count = products_of(&gpt2, PRODUCT_MODE_BF16, list, 64);
 	const enum product_type b = PRODUCT_BF16;
-	assert_int_equal(count, 20);
+	assert_int_equal(count, 28);
 	assert_true(has(list, count, (struct product){ 8192, 2304, 768, false, false, b, b, PRODUCT_BIAS, false }));
 	assert_true(has(list, count, (struct product){ 8192, 3072, 768, false, false, b, b, PRODUCT_BIAS_GELU, false }));
 	assert_true(has(list, count, (struct product){ 8192, 3072, 768, false, true, b, b, PRODUCT_GELU_GRAD, false }));
 	assert_true(has(list, count, (struct product){ 8192, 768, 3072, false, true, b, b, PRODUCT_PLAIN, false }));
 	assert_true(has(list, count, (struct product){ 768, 2304, 8192, true, false, b, PRODUCT_FP32, PRODUCT_PLAIN, true }));
+	assert_true(has(list, count, (struct product){ 768, 2304, 8192, true, false, b, PRODUCT_FP32, PRODUCT_BIAS_GRAD, true }));
 	assert_true(has(list, count, (struct product){ 8192, 50304, 768, false, true, b, b, PRODUCT_PLAIN, false }));
 	assert_true(has(list, count, (struct product){ 8192, 768, 50304, false, false, b, b, PRODUCT_PLAIN, false }));
 	assert_true(has(list, count, (struct product){ 50304, 768, 8192, true, false, b, PRODUCT_FP32, PRODUCT_PLAIN, false }));
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < i; k++)
 			assert_false(product_equal(&list[i], &list[k]));
-	assert_int_equal(products_of(&gpt2, PRODUCT_MODE_TF32, list, 64), 20);
+	assert_int_equal(products_of(&gpt2, PRODUCT_MODE_TF32, list, 64), 28);
 	assert_int_equal(list[0].in, PRODUCT_FP32);
 	assert_int_equal(products_of(&gpt2, PRODUCT_MODE_TF32, list, 3), 3);
 }
@@ -50,7 +51,7 @@ static void mlp_has_these(void **state)
 {
 	struct product list[64];
 	size_t count = products_of(&mlp, PRODUCT_MODE_FP32, list, 64);
-	assert_int_equal(count, 7);
+	assert_int_equal(count, 11);
 	assert_true(has(list, count, (struct product){ 32, 256, 784, .epilogue = PRODUCT_BIAS_RELU }));
 	assert_true(has(list, count, (struct product){ 32, 256, 10, .w_transposed = true }));
 	assert_true(has(list, count, (struct product){ 784, 256, 32, .x_transposed = true, .adds = true }));
@@ -126,7 +127,12 @@ static void other_forms_are_refused(void **state)
 {
 	static const struct { const char *text, *says; } cases[] = {
 		{ "", "not in the form" },
-		{ "muster-products 2 130001 bf16 X", "not in the form" },
+		{ "muster-products 0 130001 bf16 X", "not in the form" },
+		{ "muster-products 3 130001 bf16 X", "not in the form" },
+		{ "muster-products 02 130001 bf16 X", "not in the form" },
+		{ "muster-products 2 130001 bf16 X", "a row of this version is missing" },
+		{ "muster-products 2 130001 bf16 X;1x2x3 tn bf16 fp32 bias-grad set none", "without which there is no such row" },
+		{ HEAD ";1x2x3 tn bf16 fp32 bias-grad set " WORDS8 " 0", "a word that describes a product" },
 		{ "muster-products 1 x bf16 X", "the library's version is missing at character 18" },
 		{ "muster-products 1 18446744073709551616 bf16 X", "the library's version" },
 		{ "muster-products 1 130001 fp16 X", "a precision is missing" },
@@ -159,6 +165,27 @@ static void other_forms_are_refused(void **state)
 			fail_msg("\"%s\" does not say \"%s\"", err.text, cases[i].says);
 		products_clear(&products);
 	}
+}
+
+/* Version 2 says which gradients of biases the library makes; what ours make needs no row, and no new version. */
+static void gradients_of_biases_are_version_2(void **state)
+{
+	static const char text[] = "muster-products 2 130001 bf16 X;1x2x3 tn bf16 fp32 bias-grad add " WORDS8 " 4096";
+	const struct product_choice ours = { .product = { .rows = 7, .columns = 8, .depth = 9, .epilogue = PRODUCT_BIAS_GRAD }, .none = true };
+	struct products products;
+	struct err err;
+	assert_int_equal(products_decode(text, &products, &err), 0);
+	assert_int_equal(products.rows[0].product.epilogue, PRODUCT_BIAS_GRAD);
+	assert_int_equal(products_add(&products, &ours, &err), 0);
+	char *again = products_encode(&products);
+	assert_string_equal(again, text);
+	free(again);
+	products.rows[0] = ours;
+	products.count = 1;
+	again = products_encode(&products);
+	assert_string_equal(again, "muster-products 1 130001 bf16 X");
+	free(again);
+	products_clear(&products);
 }
 
 /* A text that was cut anywhere is refused or is one of fewer rows. */
@@ -218,6 +245,7 @@ int main(void)
 		cmocka_unit_test(all_comes_back),
 		cmocka_unit_test(the_form_is_that_of_the_document),
 		cmocka_unit_test(other_forms_are_refused),
+		cmocka_unit_test(gradients_of_biases_are_version_2),
 		cmocka_unit_test(torn_texts_are_refused),
 		cmocka_unit_test(others_do_not_fit),
 		cmocka_unit_test(there_is_an_end),

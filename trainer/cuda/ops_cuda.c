@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
+#include "common/log.h"
 #include "trainer/cuda/attention.h"
 #include "trainer/cuda/column_sums.h"
 #include "trainer/cuda/cuda.h"
@@ -14,6 +16,7 @@
 #include "trainer/cuda/embedding.h"
 #include "trainer/cuda/head.h"
 #include "trainer/cuda/norm.h"
+#include "trainer/cuda/tune.h"
 
 /* ---- the device ---- */
 
@@ -231,6 +234,25 @@ static int choose(struct ops *ops, struct err *err)
 	return 0;
 }
 
+static int tune(struct ops *ops, double seconds, struct err *err)
+{
+	struct cuda *cuda = cuda_of(ops);
+	struct product list[64];
+	size_t count = products_of(&cuda->shapes, cuda->mode, list, sizeof list / sizeof list[0]);
+	struct tune_result result;
+	char text[400];
+	int cache = 0;
+	if (CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, cuda->device), err) < 0)
+		return -1;
+	const struct tune tune = { .engine = cuda->engine, .stream = cuda->stream, .scratch = cuda->scratch, .cache = (size_t)cache,
+		.seconds = seconds, .now = clock_now };
+	if (tune_products(&tune, list, count, &result, err) < 0)
+		return -1;
+	if (result.timed + result.untimed > 0)
+		log_info("%s", tune_text(&result, text, sizeof text));
+	return choose(ops, err);
+}
+
 static int adopt(struct ops *ops, const char *text, struct err *err)
 {
 	return use_recorded(cuda_of(ops), text, err);
@@ -306,7 +328,8 @@ static int begin(struct cuda *cuda, const struct cublas *lib, const char *card, 
 }
 
 static const struct ops table = { .prepare = prepare, .destroy = destroy, .alloc = alloc, .release = release, .copy_in = copy_in,
-	.copy_out = copy_out, .put = put, .put_params = put_params, .check = check, .choose = choose, .adopt = adopt, .algorithms = algorithms };
+	.copy_out = copy_out, .put = put, .put_params = put_params, .check = check, .choose = choose, .tune = tune, .adopt = adopt,
+	.algorithms = algorithms };
 
 static void describe(struct ops *ops, const struct gpu *gpu, const struct cublas *lib)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers and the head: matrix products with the epilogues that cuBLASLt has; what it has not for a shape is a kernel of ours
  * behind a plain product. */
-#include "trainer/cuda/column_sums.h"
+#include "trainer/cuda/add.h"
 #include "trainer/cuda/cross_entropy.h"
 #include "trainer/cuda/cuda.h"
 #include "trainer/cuda/elements.h"
+#include "trainer/cuda/finish.h"
 #include "trainer/cuda/head.h"
 
 static enum product_type type_of(const struct cuda *cuda)
@@ -25,6 +26,18 @@ static bool multiply(struct ops *ops, const struct product *product, const struc
 	return true;
 }
 
+/* With its epilogue in any case: the library's, or our kernel behind the plain product. */
+static void multiply_and_finish(struct ops *ops, const struct product *product, const struct product_operands *operands)
+{
+	struct cuda *cuda = cuda_of(ops);
+	struct product plain = *product;
+	if (multiply(ops, product, operands))
+		return;
+	plain.epilogue = PRODUCT_PLAIN;
+	if (multiply(ops, &plain, operands) && cuda_begin(ops))
+		CUDA_RUN(ops, cuda_finish(product, operands, cuda->scratch, cuda->stream));
+}
+
 /* ---- forward: y[M,N] = x[M,K] · w[K,N] ---- */
 
 static struct product forward_of(const struct ops *ops, enum product_epilogue epilogue, int M, int K, int N)
@@ -34,31 +47,25 @@ static struct product forward_of(const struct ops *ops, enum product_epilogue ep
 }
 
 static void forward(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias,
-	enum product_epilogue epilogue, enum cuda_activation activation, int M, int K, int N)
+	enum product_epilogue epilogue, int M, int K, int N)
 {
-	struct cuda *cuda = cuda_of(ops);
 	struct product product = forward_of(ops, epilogue, M, K, N);
-	const struct product_operands operands = { y, x, w, bias, pre };
-	if (multiply(ops, &product, &operands))
-		return;
-	product.epilogue = PRODUCT_PLAIN;
-	if (multiply(ops, &product, &operands) && cuda_begin(ops))
-		CUDA_RUN(ops, cuda_activation(y, pre, y, bias, M, N, activation, cuda->type, cuda->stream));
+	multiply_and_finish(ops, &product, &(struct product_operands){ .d = y, .x = x, .w = w, .bias = bias, .kept = pre });
 }
 
 static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
-	forward(ops, y, NULL, x, w, bias, bias ? PRODUCT_BIAS : PRODUCT_PLAIN, CUDA_IDENTITY, M, K, N);
+	forward(ops, y, NULL, x, w, bias, bias ? PRODUCT_BIAS : PRODUCT_PLAIN, M, K, N);
 }
 
 static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
-	forward(ops, y, pre, x, w, bias, PRODUCT_BIAS_GELU, CUDA_GELU, M, K, N);
+	forward(ops, y, pre, x, w, bias, PRODUCT_BIAS_GELU, M, K, N);
 }
 
 static void linear_relu(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
-	forward(ops, y, NULL, x, w, bias, PRODUCT_BIAS_RELU, CUDA_RELU, M, K, N);
+	forward(ops, y, NULL, x, w, bias, PRODUCT_BIAS_RELU, M, K, N);
 }
 
 /* ---- backward ---- */
@@ -77,13 +84,8 @@ static void linear_backward_input(struct ops *ops, float *dx, const float *dy, c
 
 static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *dy, const float *w, const float *pre, int M, int K, int N)
 {
-	struct cuda *cuda = cuda_of(ops);
 	const struct product product = input_of(ops, PRODUCT_GELU_GRAD, M, K, N);
-	if (multiply(ops, &product, &(struct product_operands){ .d = dx, .x = dy, .w = w, .kept = (void *)(uintptr_t)pre }))
-		return;
-	linear_backward_input(ops, dx, dy, w, M, K, N);
-	if (cuda_begin(ops))
-		CUDA_RUN(ops, cuda_gelu_backward(dx, dx, pre, (size_t)M * (size_t)K, cuda->type, cuda->stream));
+	multiply_and_finish(ops, &product, &(struct product_operands){ .d = dx, .x = dy, .w = w, .kept = (void *)(uintptr_t)pre });
 }
 
 static void linear_backward_input_relu(struct ops *ops, float *dx, const float *dy, const float *w, const float *y, int M, int K, int N)
@@ -101,15 +103,22 @@ static struct product weight_of(const struct ops *ops, int M, int K, int N, bool
 		.adds = adds };
 }
 
-/* The bias' gradient is a kernel of ours: cuBLASLt's epilogue for it overwrites, and says nothing of the order of its sums. */
+/* The bias' gradient is a kernel of ours, unless tuning found the library's epilogue faster. That overwrites its sums: what is added to
+ * takes one more kernel. */
 static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x, const float *dy, int M, int K, int N,
 	int accumulate)
 {
 	struct cuda *cuda = cuda_of(ops);
-	const struct product product = weight_of(ops, M, K, N, accumulate != 0);
-	multiply(ops, &product, &(struct product_operands){ .d = dw, .x = x, .w = dy });
-	if (dbias && cuda_begin(ops))
-		CUDA_RUN(ops, cuda_column_sums(dbias, cuda->scratch, dy, M, N, accumulate, cuda->type, cuda->stream));
+	struct product product = weight_of(ops, M, K, N, accumulate != 0);
+	struct product_operands operands = { .d = dw, .x = x, .w = dy, .sums = accumulate ? cuda->scratch : dbias };
+	product.epilogue = dbias ? PRODUCT_BIAS_GRAD : PRODUCT_PLAIN;
+	if (multiply(ops, &product, &operands)) {
+		if (dbias && accumulate && cuda_begin(ops))
+			CUDA_RUN(ops, cuda_add(dbias, dbias, cuda->scratch, (size_t)N, cuda->stream));
+		return;
+	}
+	operands.sums = dbias;
+	multiply_and_finish(ops, &product, &operands);
 }
 
 /* ---- the head ---- */

@@ -41,6 +41,7 @@ static cublasLtEpilogue_t epilogue_of(enum product_epilogue epilogue)
 		[PRODUCT_BIAS_GELU] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
 		[PRODUCT_BIAS_RELU] = CUBLASLT_EPILOGUE_RELU_BIAS,
 		[PRODUCT_GELU_GRAD] = CUBLASLT_EPILOGUE_DGELU,
+		[PRODUCT_BIAS_GRAD] = CUBLASLT_EPILOGUE_BGRADA, /* their A is our W */
 	};
 	return epilogues[epilogue];
 }
@@ -48,6 +49,11 @@ static cublasLtEpilogue_t epilogue_of(enum product_epilogue epilogue)
 static bool has_bias(const struct product *product)
 {
 	return product->epilogue >= PRODUCT_BIAS && product->epilogue <= PRODUCT_BIAS_RELU;
+}
+
+static bool has_sums(const struct product *product)
+{
+	return product->epilogue == PRODUCT_BIAS_GRAD;
 }
 
 static bool keeps(const struct product *product)
@@ -81,11 +87,11 @@ static int make_layout(const struct product_engine *engine, cublasLtMatrixLayout
 	return CUBLAS_CHECK(engine->lib, layout_create(layout, type_of(type), (uint64_t)columns, (uint64_t)rows, columns), err);
 }
 
-/* Where the epilogue finds its vector and its matrix. */
-static int set_pointers(const struct product_engine *engine, struct plan *plan, const struct product *p, const void *bias, void *kept,
+/* Where the epilogue finds its vector, read or written, and its matrix. */
+static int set_pointers(const struct product_engine *engine, struct plan *plan, const struct product *p, const void *vector, void *kept,
 	struct err *err)
 {
-	if (has_bias(p) && set(engine, plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias, err) < 0)
+	if ((has_bias(p) || has_sums(p)) && set(engine, plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector, err) < 0)
 		return -1;
 	return keeps(p) ? set(engine, plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept, err) : 0;
 }
@@ -97,7 +103,7 @@ static int describe_epilogue(const struct product_engine *engine, struct plan *p
 	int64_t ld = p->columns;
 	if (set(engine, plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, err) < 0)
 		return -1;
-	if (has_bias(p) && set(engine, plan, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &out, sizeof out, err) < 0)
+	if ((has_bias(p) || has_sums(p)) && set(engine, plan, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &out, sizeof out, err) < 0)
 		return -1;
 	if (keeps(p) && set(engine, plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld, err) < 0)
 		return -1;
@@ -153,31 +159,49 @@ static int none_at_all(const struct product *product, struct err *err)
 		product_text(product, text, sizeof text), PRODUCTS_WORKSPACE >> 20);
 }
 
-static int choose(struct product_engine *engine, struct plan *plan, const struct product *product, struct err *err)
+/* The first `count` of the results may be used. */
+static int find(struct product_engine *engine, struct plan *plan, const struct product *product,
+	cublasLtMatmulHeuristicResult_t *results, int most, int *count, struct err *err)
 {
-	cublasLtMatmulHeuristicResult_t results[CANDIDATES];
-	struct product_choice choice = { .product = *product, .none = true };
-	int count = 0;
+	int found = 0;
+	*count = 0;
 	if (keeps(product) && product->columns % KEPT_MULTIPLE != 0)
-		return keep(engine, plan, &choice, err);
+		return 0;
 	if (describe(engine, plan, product, err) < 0)
 		return -1;
 	cublasStatus_t status = engine->lib->heuristic(engine->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, engine->preference,
-		CANDIDATES, results, &count);
+		most, results, &found);
 	/* Of an epilogue that it has not for these types the library says this or that. */
 	if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_SUCCESS && product->epilogue == PRODUCT_PLAIN)
 		return cublas_check(engine->lib, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__, err);
-	for (int i = 0; i < (status == CUBLAS_STATUS_SUCCESS ? count : 0) && choice.none; i++) {
-		if (!may_be_used(engine, &results[i]))
-			continue;
-		choice.none = false;
-		choice.workspace = results[i].workspaceSize;
-		memcpy(choice.algorithm, &results[i].algo, sizeof choice.algorithm);
-		plan->algorithm = results[i].algo;
-	}
-	if (choice.none && product->epilogue == PRODUCT_PLAIN)
+	for (int i = 0; i < (status == CUBLAS_STATUS_SUCCESS ? found : 0); i++)
+		if (may_be_used(engine, &results[i]))
+			results[(*count)++] = results[i];
+	return 0;
+}
+
+/* Keeps one of the results, or none where it is NULL. */
+static int keep_result(struct product_engine *engine, struct plan *plan, const struct product *product,
+	const cublasLtMatmulHeuristicResult_t *result, struct err *err)
+{
+	struct product_choice choice = { .product = *product, .none = !result };
+	if (!result && product->epilogue == PRODUCT_PLAIN)
 		return none_at_all(product, err);
+	if (result) {
+		choice.workspace = result->workspaceSize;
+		memcpy(choice.algorithm, &result->algo, sizeof choice.algorithm);
+		plan->algorithm = result->algo;
+	}
 	return keep(engine, plan, &choice, err);
+}
+
+static int choose(struct product_engine *engine, struct plan *plan, const struct product *product, struct err *err)
+{
+	cublasLtMatmulHeuristicResult_t results[CANDIDATES];
+	int count = 0;
+	if (!has_sums(product) && find(engine, plan, product, results, CANDIDATES, &count, err) < 0)
+		return -1;
+	return keep_result(engine, plan, product, count ? &results[0] : NULL, err);
 }
 
 int product_choose(struct product_engine *engine, const struct product *product, struct err *err)
@@ -250,20 +274,77 @@ bool product_is_there(struct product_engine *engine, const struct product *produ
 	return !products_find(&engine->products, product)->none;
 }
 
-int product_launch(struct product_engine *engine, const struct product *product, const struct product_operands *o, void *stream,
-	struct err *err)
+static int launch(struct product_engine *engine, struct plan *plan, const struct product *product, const struct product_operands *o,
+	void *stream, struct err *err)
 {
 	static const float one = 1, zero = 0;
-	if (product_choose(engine, product, err) < 0)
-		return -1;
-	const struct product_choice *choice = products_find(&engine->products, product);
-	struct plan *plan = &engine->plans[choice - engine->products.rows];
-	if (choice->none)
-		return none_at_all(product, err);
-	if (set_pointers(engine, plan, product, o->bias, o->kept, err) < 0)
+	if (set_pointers(engine, plan, product, has_sums(product) ? o->sums : o->bias, o->kept, err) < 0)
 		return -1;
 	return CUBLAS_CHECK(engine->lib, matmul(engine->handle, plan->desc, &one, o->w, plan->a, o->x, plan->b, product->adds ? &one : &zero,
 		o->d, plan->d, o->d, plan->d, &plan->algorithm, engine->workspace, PRODUCTS_WORKSPACE, (cudaStream_t)stream), err);
+}
+
+int product_launch(struct product_engine *engine, const struct product *product, const struct product_operands *o, void *stream,
+	struct err *err)
+{
+	if (product_choose(engine, product, err) < 0)
+		return -1;
+	const struct product_choice *choice = products_find(&engine->products, product);
+	if (choice->none)
+		return none_at_all(product, err);
+	return launch(engine, &engine->plans[choice - engine->products.rows], product, o, stream, err);
+}
+
+/* ---- trials ---- */
+
+struct product_trial {
+	struct product_engine *engine;
+	struct product product;
+	struct plan plan;
+	int count;
+	cublasLtMatmulHeuristicResult_t results[];
+};
+
+struct product_trial *product_trial_create(struct product_engine *engine, const struct product *product, int most, struct err *err)
+{
+	struct product_trial *trial = calloc(1, sizeof *trial + (size_t)most * sizeof trial->results[0]);
+	if (!trial) {
+		err_set(err, "products: out of memory");
+		return NULL;
+	}
+	trial->engine = engine;
+	trial->product = *product;
+	if (find(engine, &trial->plan, product, trial->results, most, &trial->count, err) == 0)
+		return trial;
+	product_trial_destroy(trial);
+	return NULL;
+}
+
+int product_trial_count(const struct product_trial *trial)
+{
+	return trial->count;
+}
+
+int product_trial_run(struct product_trial *trial, int algorithm, const struct product_operands *o, void *stream, struct err *err)
+{
+	trial->plan.algorithm = trial->results[algorithm].algo;
+	return launch(trial->engine, &trial->plan, &trial->product, o, stream, err);
+}
+
+int product_trial_keep(struct product_trial *trial, int algorithm, struct err *err)
+{
+	if (keep_result(trial->engine, &trial->plan, &trial->product, algorithm < 0 ? NULL : &trial->results[algorithm], err) < 0)
+		return -1;
+	trial->plan = (struct plan){ 0 }; /* the engine's now */
+	return 0;
+}
+
+void product_trial_destroy(struct product_trial *trial)
+{
+	if (!trial)
+		return;
+	plan_clear(trial->engine, &trial->plan);
+	free(trial);
 }
 
 /* ---- the engine ---- */
