@@ -487,6 +487,15 @@ tests_unit_test_gpu_repeat_SOURCES = tests/unit/test_cuda_repeat.c $(op_sources)
 tests_unit_test_gpu_repeat_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS)
 tests_unit_test_gpu_repeat_LDADD = tests/shim/digest.o $(trainer_LIBS) $(gpu_LIBS)
 endif
+unit_tests += tests/unit/test_step_cuda
+tests_unit_test_step_cuda_SOURCES = tests/unit/test_step_cuda.c
+tests_unit_test_step_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_unit_test_step_cuda_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+if HAVE_CUBLAS
+tests_unit_test_step_cuda_SOURCES += $(ddp_world) tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime) \
+	tests/unit/model_fixture.c tests/unit/model_fixture.h
+tests_unit_test_step_cuda_LDADD += $(shim_LIBS)
+endif
 unit_tests += tests/unit/test_gpu
 tests_unit_test_gpu_SOURCES = tests/unit/test_gpu.c tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h
 tests_unit_test_gpu_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)

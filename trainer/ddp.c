@@ -154,6 +154,7 @@ void ddp_destroy(struct ddp *ddp)
 	free(ddp->cursors);
 	free(ddp->hashes);
 	free(ddp->piece_at);
+	free(ddp->merges);
 	free(ddp->early_place);
 	free(ddp->share_start);
 	free(ddp->transfers);

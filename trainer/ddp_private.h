@@ -50,6 +50,7 @@ struct ddp {
 	size_t *share_start;           /* [bucket_count] and where each begins among them */
 	int *early_place;              /* [all pieces] */
 	float **piece_at;              /* [all pieces] where each lies while a segment is combined */
+	int *merges;                   /* [all pieces] of each, where the ops combine all at once; NULL: one addition after the other */
 	struct comm_transfer *transfers; /* of one exchange */
 
 	/* the step */

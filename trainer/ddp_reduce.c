@@ -85,7 +85,10 @@ static int combine(void *arg, size_t first_byte, size_t bytes, struct err *err)
 	for (int rank = 0; rank < plan->world; rank++)
 		for (int number = plan->piece_start[rank]; number < plan->piece_start[rank + 1]; number++)
 			ddp->piece_at[number] = piece_at(ddp, job->bucket, rank, number, first) + at;
-	tree_combine(plan->slots, plan->world, add_piece, &c);
+	if (ddp->merges)
+		ddp->ops->combine(ddp->ops, c.result, ddp->piece_at, ddp->merges, plan->piece_start[plan->world], c.count);
+	else
+		tree_combine(plan->slots, plan->world, add_piece, &c);
 	if (ddp_bucket_is_of_rows(ddp->table, job->bucket)) {
 		ddp_join_split(ddp, first + at, first + at + c.count);
 		ddp_sum_blocks(job, first + at + c.count);
@@ -170,6 +173,21 @@ size_t ddp_staging_bytes(const struct ddp *ddp)
 	return (last + (size_t)ddp->early_pieces * ddp->share) * sizeof(float);
 }
 
+/* Where the ops can do so, a segment's pieces are combined at once: the same additions. */
+static int prepare_merges(struct ddp *ddp, struct err *err)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	int pieces = plan->piece_start[plan->world];
+
+	if (!ddp->ops->combine || pieces > OPS_COMBINE_MOST)
+		return 0;
+	ddp->merges = calloc((size_t)pieces, sizeof *ddp->merges);
+	if (!ddp->merges)
+		return err_set(err, "ddp: couldn't prepare the reduction: out of memory");
+	tree_merges(plan->slots, plan->world, ddp->merges, pieces);
+	return 0;
+}
+
 int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 {
 	const struct ddp_plan *plan = &ddp->plan;
@@ -191,5 +209,5 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 	if (!ddp->staging)
 		return ops_check(ddp->ops, err) < 0 ? -1 : err_set(err, "ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
 			(double)((world - 1) * ddp->segment_max * sizeof(float)) * 1e-6);
-	return ddp_early_prepare(ddp, err);
+	return prepare_merges(ddp, err) < 0 ? -1 : ddp_early_prepare(ddp, err);
 }

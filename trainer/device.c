@@ -95,7 +95,8 @@ static int estimate(const struct run *run, size_t element, size_t scratch, struc
 		return -1;
 	const struct estimate_facts facts = { .elements = table->elements, .gradients = tensor_table_gradients(table), .arenas = plan.arenas,
 		.own = settings->zero ? table->elements / (size_t)run->ident.world_size : table->elements, .staging = staging_of(run),
-		.activations = model_activations(run->model, (int)settings->microbatch, true, element), .scratch = scratch,
+		.activations = model_activations(run->model, (int)settings->microbatch, true, element),
+		.scratch = scratch + table->elements / ADAMW_CHUNK * sizeof(struct adamw_chunk),
 		.element_size = element };
 	ddp_plan_clear(&plan);
 	*out = estimate_of(&facts);

@@ -39,6 +39,16 @@ struct adamw_state {
 	float *weights, *m, *v;
 };
 
+/* Elements of one parameter that an update takes as one piece of work. */
+struct adamw_chunk {
+	uint64_t first;   /* its place in the arenas, */
+	uint64_t moments; /* and in those of the moments, where they have no others' */
+	uint32_t count;   /* at most ADAMW_CHUNK */
+	uint32_t decay;   /* 1: the parameter decays */
+};
+
+#define ADAMW_CHUNK 2048
+
 /* The largest shapes that will be asked for; 0 for what a model does not use. */
 struct ops_shapes {
 	int batch, positions, width, heads, vocabulary, hidden;
@@ -49,6 +59,9 @@ struct ops_shapes {
 
 /* Losses that are summed one after the other; then these sums are. */
 #define LOSS_BLOCK 256
+
+/* Pieces that are combined at once. */
+#define OPS_COMBINE_MOST 240
 
 /* Rows of an embedding: whole tiles of a matrix product. Those behind the vocabulary are zero. */
 #define OPS_VOCABULARY_ALIGN 128
@@ -85,7 +98,7 @@ struct ops {
 	int (*check)(struct ops *ops, struct err *err);
 
 	/* NULL, all of these, where ops have done what they do when they return. Elsewhere they are queued on a device, and one more thread,
-	 * the communicator's, has a lane of its own there for what it calls (add, square_sums). Makes it, once; returns its stream, NULL on
+	 * the communicator's, has a lane of its own there for what it calls (add, combine, square_sums). Makes it, once; returns its stream, NULL on
 	 * error. Where the lane can't go on, its thread waits no longer once *stop is true (an atomic load). */
 	void *(*lane)(struct ops *ops, const bool *stop, struct err *err);
 	/* Marks what the training's thread has queued so far. */
@@ -168,10 +181,17 @@ struct ops {
 	 * new weights in the compute type. A masked step leaves both as they are. */
 	void (*adamw)(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
 		const float *grad, size_t count, int decay);
+	/* The same on all of these chunks of the arenas at once; the chunks are in the ops' memory, too. NULL where that gains nothing. */
+	void (*adamw_chunks)(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
+		const float *grad, const struct adamw_chunk *chunks, size_t count);
 	/* sums[i] = fp64 sum of squares of elements [i·NORM_BLOCK, (i+1)·NORM_BLOCK) of x[count], by a fixed tree. */
 	void (*square_sums)(struct ops *ops, double *sums, const float *x, size_t count);
 	/* out[i] = a[i] + b[i], the one addition of the canonical reduction; out may be a or b. */
 	void (*add)(struct ops *ops, float *out, const float *a, const float *b, size_t count);
+	/* All additions above the ranks' pieces at once, for each i < elements on a stack: piece n is pushed, then the two on top are added,
+	 * the lower one first, merges[n] times (tree_merges). out[i] gets what is left; out may be a piece. At most OPS_COMBINE_MOST pieces.
+	 * NULL where that gains nothing. */
+	void (*combine)(struct ops *ops, float *out, float *const *pieces, const int *merges, int count, size_t elements);
 	/* out[i] = 0 */
 	void (*zero)(struct ops *ops, float *out, size_t count);
 };

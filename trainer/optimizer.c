@@ -64,6 +64,28 @@ void optimizer_update_run(struct ops *ops, const struct tensor_table *table, con
 	}
 }
 
+static size_t add_chunks(const struct tensor *row, size_t begin, size_t end, struct adamw_chunk *chunks, size_t count, size_t most)
+{
+	for (; begin < end; begin += ADAMW_CHUNK, count++)
+		if (count < most)
+			chunks[count] = (struct adamw_chunk){ .first = begin, .moments = begin, .decay = row->decay,
+				.count = (uint32_t)(end - begin < ADAMW_CHUNK ? end - begin : ADAMW_CHUNK) };
+	return count;
+}
+
+size_t optimizer_chunks(const struct tensor_table *table, size_t first, size_t end, struct adamw_chunk *chunks, size_t most)
+{
+	size_t count = 0;
+	for (int i = 0; i < table->count; i++) {
+		const struct tensor *row = &table->rows[i];
+		size_t begin = row->offset > first ? row->offset : first;
+		size_t stop = row->offset + row->count < end ? row->offset + row->count : end;
+		if (row->role == TENSOR_PARAMETER)
+			count = add_chunks(row, begin, stop, chunks, count, most);
+	}
+	return count;
+}
+
 void optimizer_keep(const struct tensor_table *table, const struct adamw_state *to, const struct adamw_state *from)
 {
 	for (int i = 0; i < table->count; i++) {

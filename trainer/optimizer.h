@@ -40,6 +40,9 @@ void optimizer_update(struct ops *ops, const struct tensor_table *table, const s
  * compute type of the ops, NULL: to->weights. */
 void optimizer_update_run(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
 	const struct adamw_state *from, float *compute, const float *grads, size_t first, size_t end);
+/* The chunks of such a run, by place, for what the ops update at once. Their moments are where they are. Writes at most `most`; returns
+ * how many there are. */
+size_t optimizer_chunks(const struct tensor_table *table, size_t first, size_t end, struct adamw_chunk *chunks, size_t most);
 void optimizer_keep(const struct tensor_table *table, const struct adamw_state *to, const struct adamw_state *from);
 
 #endif

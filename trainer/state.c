@@ -82,6 +82,9 @@ static void release_device(struct state *state)
 	for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++)
 		if (arenas[i])
 			state->ops->release(state->ops, arenas[i]);
+	if (state->chunks)
+		state->ops->release(state->ops, state->chunks);
+	state->chunks = NULL;
 	state->device = (struct adamw_state){ 0 };
 	state->compute = NULL;
 }
@@ -157,6 +160,28 @@ static void copy_moments(struct state *state, bool out)
 	}
 }
 
+/* What an update of `own` takes, in one table for the device. */
+static int upload_chunks(struct state *state, struct err *err)
+{
+	const struct zero_shard all = { 0, 0, state->tensors->elements };
+	const struct zero_shard *own = state->sharded ? state->own : &all;
+	size_t shards = state->sharded ? state->own_count : 1, count = 0, at = 0;
+	for (size_t i = 0; i < shards; i++)
+		count += optimizer_chunks(state->tensors, own[i].first, own[i].end, NULL, 0);
+	AUTO_FREE struct adamw_chunk *chunks = calloc(count + 1, sizeof *chunks);
+	state->chunks = chunks ? state->ops->alloc(state->ops, count * sizeof *chunks) : NULL;
+	if (!state->chunks)
+		return err_set(err, "memory: couldn't prepare the update: out of memory");
+	for (size_t i = 0; i < shards; at += own[i].end - own[i].first, i++) {
+		size_t first = state->chunk_count;
+		state->chunk_count += optimizer_chunks(state->tensors, own[i].first, own[i].end, chunks + first, count - first);
+		for (size_t k = first; k < state->chunk_count; k++)
+			chunks[k].moments = chunks[k].first - own[i].first + at;
+	}
+	state->ops->copy_in(state->ops, state->chunks, chunks, count * sizeof *chunks);
+	return 0;
+}
+
 static void narrow(struct state *state)
 {
 	if (state->compute != state->device.weights)
@@ -180,6 +205,8 @@ int state_upload(struct state *state, struct err *err)
 	ops->copy_in(ops, state->device.weights, state->weights, arena_bytes(state));
 	copy_moments(state, false);
 	narrow(state);
+	if (ops->adamw_chunks && upload_chunks(state, err) < 0)
+		return -1;
 	return ops_check(ops, err);
 }
 
@@ -310,6 +337,11 @@ static void update_device(struct state *state, const float *grads)
 	const struct zero_shard all = { 0, 0, state->tensors->elements };
 	const struct zero_shard *own = state->sharded ? state->own : &all;
 	size_t at = 0, count = state->sharded ? state->own_count : 1;
+	if (state->chunks) {
+		state->ops->adamw_chunks(state->ops, &state->device, &state->device, state->compute, grads, state->chunks,
+			state->chunk_count);
+		return;
+	}
 	for (size_t i = 0; i < count; at += own[i].end - own[i].first, i++) {
 		/* The optimizer adds the place in an arena, which is not where the moments of a shard lie. */
 		uintptr_t shift = (own[i].first - at) * sizeof(float);

@@ -23,6 +23,8 @@ struct state {
 	/* Where the host can't touch the memory of `ops`, the arenas above are the host's copy, and training goes on in these: */
 	struct adamw_state device;  /* the moments of `own` elements only, one run behind the other */
 	float *compute;             /* the weights that passes read; device.weights in fp32 */
+	struct adamw_chunk *chunks; /* [chunk_count] of `own`, there, too, where the ops update them at once; else NULL */
+	size_t chunk_count;
 	bool changed;               /* since the copy was made */
 	const struct zero_shard *own;    /* [own_count] the elements whose moments are kept here: memory behind the others' is never touched */
 	size_t own_count;

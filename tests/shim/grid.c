@@ -16,7 +16,7 @@
 #define ROWS_MOST 65535u
 
 static int grid_order_now;
-static uint64_t only_first, only_count;
+static uint64_t only_first, only_count, launches;
 
 UNWATCHED void grid_order(int order) { grid_order_now = order; }
 
@@ -25,6 +25,8 @@ UNWATCHED void grid_only(uint64_t first, uint64_t count)
 	only_first = first;
 	only_count = count;
 }
+
+UNWATCHED uint64_t grid_launches(void) { return launches; }
 
 UNWATCHED static int fail(int error, const char *what)
 {
@@ -91,6 +93,7 @@ UNWATCHED int grid_launch(struct shim_triple grid, struct shim_triple threads, s
 {
 	uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, first = 0, count = blocks;
 	int error = check(grid, threads, shared_bytes);
+	launches++;
 	if (error)
 		return error;
 	if (shared_launch(shared_bytes))

@@ -45,6 +45,9 @@ int grid_put_off(void *stream, const struct grid_call *call);
 int grid_run(const struct grid_call *call);
 void grid_drop(struct grid_call *call);
 
+/* Launches so far. */
+uint64_t grid_launches(void);
+
 #ifdef __cplusplus
 }
 #endif

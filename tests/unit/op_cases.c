@@ -26,6 +26,7 @@ static size_t letter(char name, const struct op_sizes *s)
 	case 'P': return s->P;
 	case 'S': return (s->P + NORM_BLOCK - 1) / NORM_BLOCK;
 	case 'W': return W;
+	case 'X': return (s->P + ADAMW_CHUNK - 1) / ADAMW_CHUNK;
 	case '2': return 2;
 	}
 	return 0;
@@ -106,6 +107,34 @@ CALL(cross_entropy_gradient, cross_entropy(ops, p[0], p[1], INTS(2), (int)letter
 
 CALL(adamw, adamw(ops, &(struct adamw_state){ p[0], p[1], p[2] }, &(struct adamw_state){ p[4], p[5], p[6] }, p[3], p[7], s->P, 1))
 CALL(adamw_in_place, adamw(ops, &(struct adamw_state){ p[0], p[1], p[2] }, &(struct adamw_state){ p[0], p[1], p[2] }, p[3], p[4], s->P, 0))
+/* In place; one chunk after the other where there is no more than that. */
+static void adamw_chunks(struct ops *ops, float *const *p, const struct op_sizes *s)
+{
+	const struct adamw_chunk *chunks = (const struct adamw_chunk *)(const void *)p[5];
+	const struct adamw_state all = { p[0], p[1], p[2] };
+	if (ops->adamw_chunks) {
+		ops->adamw_chunks(ops, &all, &all, p[3], p[4], chunks, letter('X', s));
+		return;
+	}
+	for (size_t i = 0; i < letter('X', s); i++) {
+		size_t at = chunks[i].first;
+		const struct adamw_state part = { p[0] + at, p[1] + at, p[2] + at };
+		ops->adamw(ops, &part, &part, p[3] + at, p[4] + at, chunks[i].count, (int)chunks[i].decay);
+	}
+}
+
+/* (a + b) + c */
+static void combine(struct ops *ops, float *const *p, const struct op_sizes *s)
+{
+	if (ops->combine) {
+		ops->combine(ops, p[0], (float *const[]){ p[1], p[2], p[3] }, (const int[]){ 0, 1, 1 }, 3, s->P);
+		return;
+	}
+	ops->add(ops, p[0], p[1], p[2], s->P);
+	ops->add(ops, p[0], p[0], p[3], s->P);
+}
+
+CALL(sum_losses, sum_losses(ops, DOUBLES(0), p[1], (size_t)M, 0))
 CALL(square_sums, square_sums(ops, DOUBLES(0), p[1], s->P))
 CALL(add, add(ops, p[0], p[1], p[2], s->P))
 CALL(zero, zero(ops, p[0], s->P))
@@ -200,7 +229,13 @@ const struct op_case op_cases[] = {
 		AROUND("old v", IN, FLOATS, "P", 0.0009f, 0.001f), FLOATS("grad", IN, "P", 0.1f) } },
 	{ CASE(adamw, "adamw in place", adamw_in_place), .operands = { FLOATS("weights", BOTH, "P", 1), FLOATS("m", BOTH, "P", 0.01f),
 		AROUND("v", BOTH, FLOATS, "P", 0.0009f, 0.001f), ELEMENTS("compute", OUT, "P", 0), FLOATS("grad", IN, "P", 0.1f) } },
-	{ CASE(square_sums, "square_sums", square_sums), .operands = { AROUND("sums", OUT, SUMS, "S", 0, 0), FLOATS("x", IN, "P", 1) } },
+	{ CASE(adamw_chunks, "adamw_chunks", adamw_chunks), .operands = { FLOATS("weights", BOTH, "P", 1), FLOATS("m", BOTH, "P", 0.01f),
+		AROUND("v", BOTH, FLOATS, "P", 0.0009f, 0.001f), ELEMENTS("compute", OUT, "P", 0), FLOATS("grad", IN, "P", 0.1f),
+		AROUND("chunks", IN, CHUNKS, "X", 0, 0) } },
+	{ CASE(sum_losses, "sum_losses", sum_losses), .operands = { AROUND("sum", OUT, DOUBLES, "", 0, 0), AROUND("losses", IN, FLOATS, "M", 3, 4) } },
+	{ CASE(square_sums, "square_sums", square_sums), .operands = { AROUND("sums", OUT, DOUBLES, "S", 0, 0), FLOATS("x", IN, "P", 1) } },
+	{ CASE(combine, "combine", combine), .operands = { FLOATS("out", OUT, "P", 0), FLOATS("a", IN, "P", 1), FLOATS("b", IN, "P", 1),
+		FLOATS("c", IN, "P", 1) } },
 	{ CASE(add, "add", add), .operands = { FLOATS("out", OUT, "P", 0), FLOATS("a", IN, "P", 1), FLOATS("b", IN, "P", 1) } },
 	{ CASE(zero, "zero", zero), .operands = { FLOATS("out", OUT, "P", 0) } },
 };

@@ -12,7 +12,7 @@ enum operand_kind {
 	OPERAND_TOKENS,   /* int32 below V */
 	OPERAND_TARGETS,  /* the same, one in eight -1 */
 	OPERAND_DOUBLES,  /* fp64 */
-	OPERAND_SUMS,     /* fp64 in the host's memory */
+	OPERAND_CHUNKS,   /* struct adamw_chunk: all P elements, the second half of the chunks of a parameter that decays */
 };
 
 enum operand_role {
@@ -23,7 +23,7 @@ enum operand_role {
 };
 
 /* A shape is one letter a dimension: B T C H V as in ops.h, M = B·T, Q = 3·C, F = hidden, K N = those of the case, R = rows of a
- * chunk of the head, P = parameters of a model, S = their blocks of the norm, W = rows of a padded vocabulary, and the number 2. */
+ * chunk of the head, P = parameters of a model, S = their blocks of the norm, X = their chunks, W = rows of a padded vocabulary, and the number 2. */
 struct operand {
 	const char *name;
 	enum operand_role role;

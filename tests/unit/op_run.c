@@ -81,8 +81,8 @@ static size_t size_of(const struct op_run *run, enum operand_kind kind)
 	case OPERAND_FLOATS: return sizeof(float);
 	case OPERAND_TOKENS:
 	case OPERAND_TARGETS: return sizeof(int32_t);
-	case OPERAND_DOUBLES:
-	case OPERAND_SUMS: return sizeof(double);
+	case OPERAND_DOUBLES: return sizeof(double);
+	case OPERAND_CHUNKS: return sizeof(struct adamw_chunk);
 	}
 	return 0;
 }
@@ -126,6 +126,15 @@ static void fill_floats(float *values, size_t count, const struct operand *opera
 		memcpy(values + i, values, (count - i < PERIOD ? count - i : PERIOD) * sizeof *values);
 }
 
+static void fill_chunks(struct adamw_chunk *chunks, size_t count, size_t elements)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t first = i * ADAMW_CHUNK, left = elements - first;
+		chunks[i] = (struct adamw_chunk){ .first = first, .moments = first, .decay = i >= count / 2,
+			.count = (uint32_t)(left < ADAMW_CHUNK ? left : ADAMW_CHUNK) };
+	}
+}
+
 /* Floats as an operand of this run holds them; `values` is overwritten. */
 static void pack(const struct op_run *run, enum operand_kind kind, float *values, size_t count)
 {
@@ -140,11 +149,14 @@ static void *values_of(const struct op_run *run, int i, uint32_t seed, size_t el
 {
 	const struct operand *operand = &run->op->operands[i];
 	size_t count = op_elements(operand->shape, &run->sizes), room = room_of(run, i);
-	float *values = calloc(room ? room : 1, sizeof *values);
+	size_t size = size_of(run, operand->kind);
+	float *values = calloc(room ? room : 1, size > sizeof *values ? size : sizeof *values);
 	assert_non_null(values);
 	seed = (seed * 31 + (uint32_t)i) * 2654435761u;
 	if (operand->kind == OPERAND_TOKENS || operand->kind == OPERAND_TARGETS)
 		fill_tokens((int32_t *)(void *)values, count, run, operand->kind == OPERAND_TARGETS, seed);
+	else if (operand->kind == OPERAND_CHUNKS)
+		fill_chunks((struct adamw_chunk *)(void *)values, count, run->sizes.P);
 	else
 		fill_floats(values, count, operand, operand->kind == OPERAND_ELEMENTS && element == 2, seed);
 	pack(run, operand->kind, values, room);
@@ -155,7 +167,7 @@ static void begin_operand(struct op_run *run, int i, uint32_t seed, size_t eleme
 {
 	const struct operand *operand = &run->op->operands[i];
 	size_t bytes = op_run_bytes(run, i);
-	run->at[i] = operand->kind == OPERAND_SUMS ? calloc(1, bytes) : make(run->ops, bytes);
+	run->at[i] = make(run->ops, bytes);
 	if (operand->role != OPERAND_IN && operand->role != OPERAND_BOTH)
 		return;
 	void *values = values_of(run, i, seed, element);
@@ -194,10 +206,7 @@ void op_run_begin(struct op_run *run, struct ops *ops, const struct op_case *op,
 void op_run_end(struct op_run *run)
 {
 	for (int i = 0; i < op_run_operands(run); i++) {
-		if (run->op->operands[i].kind == OPERAND_SUMS)
-			free(run->at[i]);
-		else
-			run->ops->release(run->ops, run->at[i]);
+		run->ops->release(run->ops, run->at[i]);
 		if (run->initial[i])
 			run->ops->release(run->ops, run->initial[i]);
 	}
@@ -210,9 +219,7 @@ void op_run_once(struct op_run *run)
 {
 	for (int i = 0; i < op_run_operands(run); i++) {
 		size_t bytes = op_run_bytes(run, i);
-		if (run->op->operands[i].kind == OPERAND_SUMS)
-			memset(run->at[i], POISON, bytes);
-		else if (run->initial[i])
+		if (run->initial[i])
 			restore(run->ops, run->at[i], run->initial[i], bytes);
 		else if (op_run_writes(run, i))
 			poison(run->ops, run->at[i], bytes);
@@ -242,7 +249,7 @@ float *op_run_read(const struct op_run *run, int i, size_t *count, size_t *room)
 	*room = room_of(run, i);
 	float *values = malloc((*room ? *room : 1) * sizeof *values);
 	assert_true(copy && values);
-	if (operand->kind != OPERAND_SUMS && ops_is_remote(run->ops))
+	if (ops_is_remote(run->ops))
 		run->ops->copy_out(run->ops, copy, run->at[i], bytes);
 	else
 		memcpy(copy, run->at[i], bytes);

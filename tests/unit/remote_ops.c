@@ -142,6 +142,19 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 	OPS->adamw(OPS, &near_to, &near_from, flip(compute), flip(grad), count, decay);
 }
 
+/* One chunk after the other. */
+static void adamw_chunks(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
+	const float *grad, const struct adamw_chunk *chunks, size_t count)
+{
+	const struct adamw_chunk *near = flip(chunks);
+	for (size_t i = 0; i < count; i++) {
+		size_t at = near[i].first, moments = near[i].moments;
+		adamw(ops, &(struct adamw_state){ to->weights + at, to->m + moments, to->v + moments },
+			&(struct adamw_state){ from->weights + at, from->m + moments, from->v + moments }, compute + at, grad + at,
+			near[i].count, (int)near[i].decay);
+	}
+}
+
 static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t count, int accumulate)
 {
 	OPS->sum_losses(OPS, flip(sum), flip(losses), count, accumulate);
@@ -167,7 +180,7 @@ static const struct ops remote_ops = {
 	.linear_backward_input = linear_backward_input, .linear_backward_input_gelu = linear_backward_input_gelu,
 	.linear_backward_input_relu = linear_backward_input_relu, .linear_backward_weight = linear_backward_weight,
 	.attention = attention, .attention_backward = attention_backward, .head_loss = head_loss, .cross_entropy = cross_entropy,
-	.sum_losses = sum_losses, .adamw = adamw, .square_sums = square_sums, .add = add, .zero = zero,
+	.sum_losses = sum_losses, .adamw = adamw, .adamw_chunks = adamw_chunks, .square_sums = square_sums, .add = add, .zero = zero,
 };
 
 struct ops *remote_ops_create(struct err *err)

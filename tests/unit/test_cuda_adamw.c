@@ -152,7 +152,7 @@ static struct tensor_table make_table(void)
 static void check_run(const struct tensor_table *table, size_t first, size_t end, enum cuda_type type, int shift)
 {
 	struct adamw_chunk chunks[64];
-	const size_t count = adamw_chunks(table, first, end, chunks, 64), elements = table->elements;
+	const size_t count = optimizer_chunks(table, first, end, chunks, 64), elements = table->elements;
 	const struct arenas from = make_arenas(elements);
 	const float *stale = kernel_floats(elements, 0.5f, 0, CUDA_FP32);
 	const struct arenas to = filled(elements, stale);
@@ -184,17 +184,59 @@ static void run_has_the_bits_of_the_cpu(void **state)
 	tensor_table_clear(&table);
 }
 
+/* Two shards, whose moments lie one behind the other as with --zero 1. */
+static void shards_have_the_bits_of_the_cpu(void **state)
+{
+	struct tensor_table table = make_table();
+	const size_t ends[2][2] = { { 0, 1001 }, { table.rows[3].offset + 7, table.elements } };
+	const struct arenas from = make_arenas(table.elements), to = make_arenas(table.elements);
+	struct arenas packed = make_arenas(table.elements), expected = make_arenas(table.elements);
+	struct adamw_chunk chunks[64];
+	size_t count = 0, at = 0;
+	float *compute = kernel_host(table.elements * 4);
+	struct ops *plain = kernel_reference();
+	*plain->params = usual;
+	for (int i = 0; i < 2; i++) {
+		size_t first = count, elements = ends[i][1] - ends[i][0];
+		count += optimizer_chunks(&table, ends[i][0], ends[i][1], chunks + first, 64 - first);
+		for (size_t k = first; k < count; k++)
+			chunks[k].moments = chunks[k].first - ends[i][0] + at;
+		memcpy(packed.m + at, from.m + ends[i][0], elements * 4);
+		memcpy(packed.v + at, from.v + ends[i][0], elements * 4);
+		optimizer_update_run(plain, &table, &(struct adamw_state){ to.weights, to.m, to.v },
+			&(struct adamw_state){ to.weights, to.m, to.v }, NULL, from.grad, ends[i][0], ends[i][1]);
+		at += elements;
+	}
+	memcpy(expected.m, packed.m, table.elements * 4);
+	memcpy(expected.v, packed.v, table.elements * 4);
+	at = 0;
+	for (int i = 0; i < 2; i++) {
+		size_t elements = ends[i][1] - ends[i][0];
+		memcpy(expected.m + at, to.m + ends[i][0], elements * 4);
+		memcpy(expected.v + at, to.v + ends[i][0], elements * 4);
+		at += elements;
+	}
+	expected.weights = to.weights;
+	memcpy(compute, to.weights, table.elements * 4);
+	struct update u = { on_device(&packed, NULL, true, CUDA_FP32, 0), kernel_operand(chunks, count * sizeof *chunks, 0), count, 0,
+		kernel_operand(&usual, sizeof usual, 0) };
+	kernel_run(run, &u);
+	check_bits(&u.adamw, &expected, compute);
+	kernel_done();
+	tensor_table_clear(&table);
+}
+
 static void chunks_cover_what_they_must(void **state)
 {
 	struct tensor_table table = make_table();
 	struct adamw_chunk chunks[64];
-	const size_t count = adamw_chunks(&table, 0, table.elements, chunks, 64);
+	const size_t count = optimizer_chunks(&table, 0, table.elements, chunks, 64);
 	assert_int_equal(count, 3 + 1 + 1 + 1);
-	assert_int_equal(adamw_chunks(&table, 0, table.elements, NULL, 0), count);
+	assert_int_equal(optimizer_chunks(&table, 0, table.elements, NULL, 0), count);
 	assert_int_equal(chunks[2].count, 50 * 83 - 2 * ADAMW_CHUNK);
 	assert_true(chunks[2].decay && !chunks[3].decay && chunks[4].decay);
 	assert_true(chunks[4].first == table.rows[3].offset && chunks[4].count == ADAMW_CHUNK);
-	assert_int_equal(adamw_chunks(&table, 10, 10, chunks, 64), 0);
+	assert_int_equal(optimizer_chunks(&table, 10, 10, chunks, 64), 0);
 	tensor_table_clear(&table);
 }
 
@@ -204,6 +246,7 @@ int main(void)
 		cmocka_unit_test(tensor_has_the_bits_of_the_cpu),
 		cmocka_unit_test(masked_step_changes_nothing),
 		cmocka_unit_test(run_has_the_bits_of_the_cpu),
+		cmocka_unit_test(shards_have_the_bits_of_the_cpu),
 		cmocka_unit_test(chunks_cover_what_they_must),
 	};
 	return DEVICE_RUN_TESTS(tests, NULL, NULL);

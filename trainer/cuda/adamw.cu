@@ -30,42 +30,46 @@ __device__ __forceinline__ void update(struct elements<N> &x, const struct step_
 	}
 }
 
+/* Elements [i, i + N) of the arenas, whose moments begin at j. */
 template <typename T, int N>
-__device__ __forceinline__ void update_at(const struct cuda_adamw &a, size_t i, const struct step_params &p,
+__device__ __forceinline__ void update_at(const struct cuda_adamw &a, size_t i, size_t j, const struct step_params &p,
 	float weight_decay)
 {
 	struct elements<N> x;
 	load(x.grad, a.grad + i);
 	load(x.weights, a.from.weights + i);
-	load(x.m, a.from.m + i);
-	load(x.v, a.from.v + i);
+	load(x.m, a.from.m + j);
+	load(x.v, a.from.v + j);
 	update(x, p, weight_decay);
 	store(a.to.weights + i, x.weights);
-	store(a.to.m + i, x.m);
-	store(a.to.v + i, x.v);
+	store(a.to.m + j, x.m);
+	store(a.to.v + j, x.v);
 	if (a.compute != a.to.weights)
 		store((T *)a.compute + i, x.weights);
 }
 
-/* One chunk a block. `wide`: the arenas are aligned to sixteen bytes; a chunk's own first element may yet not be. */
+/* One chunk a block. `wide`: the arenas are aligned to sixteen bytes; a chunk's own first elements may yet not be. */
 template <typename T>
 __device__ __forceinline__ void update_chunk(const struct cuda_adamw &a, const struct adamw_chunk &chunk,
 	const struct step_params &p, bool wide)
 {
 	const float weight_decay = chunk.decay ? p.weight_decay : 0;
-	const size_t end = chunk.first + chunk.count;
+	const size_t first = chunk.first, moments = chunk.moments;
+	const uint32_t count = chunk.count;
 	if (p.masked)
 		return;
-	if (!wide || chunk.first % OWN) {
-		for (size_t i = chunk.first + threadIdx.x; i < end; i += THREADS)
-			update_at<T, 1>(a, i, p, weight_decay);
+	if (!wide || first % OWN || moments % OWN) {
+		for (uint32_t i = threadIdx.x; i < count; i += THREADS)
+			update_at<T, 1>(a, first + i, moments + i, p, weight_decay);
 		return;
 	}
 #pragma unroll 2
-	for (size_t i = chunk.first + threadIdx.x * OWN; i + OWN <= end; i += THREADS * OWN)
-		update_at<T, OWN>(a, i, p, weight_decay);
-	if (threadIdx.x < chunk.count % OWN)
-		update_at<T, 1>(a, end - chunk.count % OWN + threadIdx.x, p, weight_decay);
+	for (uint32_t i = threadIdx.x * OWN; i + OWN <= count; i += THREADS * OWN)
+		update_at<T, OWN>(a, first + i, moments + i, p, weight_decay);
+	if (threadIdx.x < count % OWN) {
+		const uint32_t i = count - count % OWN + threadIdx.x;
+		update_at<T, 1>(a, first + i, moments + i, p, weight_decay);
+	}
 }
 
 template <typename T>
@@ -80,7 +84,7 @@ __global__ void LAUNCH_BOUNDS(THREADS) adamw_tensor_kernel(const struct cuda_ada
 	const struct step_params *params, bool wide)
 {
 	const size_t first = (size_t)blockIdx.x * ADAMW_CHUNK;
-	const struct adamw_chunk chunk = { first, (uint32_t)min(count - first, (size_t)ADAMW_CHUNK), (uint32_t)decay };
+	const struct adamw_chunk chunk = { first, first, (uint32_t)min(count - first, (size_t)ADAMW_CHUNK), (uint32_t)decay };
 	update_chunk<T>(tensor, chunk, *params, wide);
 }
 

@@ -9,7 +9,6 @@
 
 #include "trainer/cuda/type.h"
 #include "trainer/ops.h"
-#include "trainer/tensors.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,21 +22,7 @@ struct cuda_adamw {
 	enum cuda_type type; /* of compute */
 };
 
-/* Elements of one tensor that one block updates. */
-struct adamw_chunk {
-	uint64_t first; /* its place in the arenas */
-	uint32_t count; /* ≤ ADAMW_CHUNK */
-	uint32_t decay; /* 1: its tensor decays */
-};
-
-#define ADAMW_CHUNK 2048
-
-/* The chunks of the parameters' logical elements in [first, end) of the arenas, by place: what optimizer_update_run
- * updates. Writes at most `most` of them; returns how many there are. For the host; a device's copy of them serves every
- * step. */
-size_t adamw_chunks(const struct tensor_table *table, size_t first, size_t end, struct adamw_chunk *chunks, size_t most);
-
-/* AdamW on these chunks of the arenas; `chunks` and `params` are in the device's memory. A masked step changes nothing.
+/* AdamW on these chunks of the arenas, one block of threads each; `chunks` and `params` are in the device's memory. A masked step changes nothing.
  * Returns at once, with 0 or the cudaError_t of the launch. */
 int cuda_adamw_chunks(const struct cuda_adamw *arenas, const struct adamw_chunk *chunks, size_t count,
 	const struct step_params *params, void *stream);

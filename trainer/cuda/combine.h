@@ -6,11 +6,13 @@
 
 #include <stddef.h>
 
+#include "trainer/ops.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define COMBINE_MOST 240 /* pieces: they travel with the launch */
+#define COMBINE_MOST OPS_COMBINE_MOST /* pieces: they travel with the launch */
 #define COMBINE_DEPTH 13 /* values on the stack: they are of different levels of the tree,
 	and it has TREE_SLOTS_MAX leaves */
 

@@ -3,6 +3,7 @@
 #include "trainer/cuda/adamw.h"
 #include "trainer/cuda/add.h"
 #include "trainer/cuda/attention.h"
+#include "trainer/cuda/combine.h"
 #include "trainer/cuda/cross_entropy.h"
 #include "trainer/cuda/cuda.h"
 #include "trainer/cuda/elements.h"
@@ -65,6 +66,13 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 	RUN(cuda_adamw(&tensor, count, decay, cuda->params_device, cuda->stream));
 }
 
+static void adamw_chunks(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
+	const float *grad, const struct adamw_chunk *chunks, size_t count)
+{
+	const struct cuda_adamw arenas = { *to, *from, grad, compute, cuda_of(ops)->type };
+	RUN(cuda_adamw_chunks(&arenas, chunks, count, cuda->params_device, cuda->stream));
+}
+
 static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t count, int accumulate)
 {
 	RUN(cuda_sum_losses(sum, losses, count, accumulate, cuda->stream));
@@ -82,6 +90,17 @@ static void add(struct ops *ops, float *out, const float *a, const float *b, siz
 		CUDA_RUN(ops, cuda_add(out, a, b, count, cuda_lane_of(ops)->stream));
 }
 
+static void combine(struct ops *ops, float *out, float *const *pieces, const int *merges, int count, size_t elements)
+{
+	struct cuda_combine stack = { .count = count };
+	for (int n = 0; n < count; n++) {
+		stack.pieces[n].at = pieces[n];
+		stack.pieces[n].merges = merges[n];
+	}
+	if (cuda_begin(ops))
+		CUDA_RUN(ops, cuda_combine(out, &stack, elements, cuda_lane_of(ops)->stream));
+}
+
 static void zero(struct ops *ops, float *out, size_t count)
 {
 	RUN(cuda_zero(out, count, cuda->stream));
@@ -97,8 +116,10 @@ void cuda_passes_install(struct ops *ops)
 	ops->attention_backward = attention_backward;
 	ops->cross_entropy = cross_entropy;
 	ops->adamw = adamw;
+	ops->adamw_chunks = adamw_chunks;
 	ops->sum_losses = sum_losses;
 	ops->square_sums = square_sums;
 	ops->add = add;
+	ops->combine = combine;
 	ops->zero = zero;
 }

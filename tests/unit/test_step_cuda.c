@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step as a whole over the GPU's table of operations, on the host: how often the host waits for the device, what is allocated, how
+ * much is launched, and the reduction over ranks. Nothing here says anything of a GPU. */
+#include "config.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#ifdef HAVE_CUBLAS
+#include "tests/shim/grid.h"
+#include "tests/unit/ddp_work.h"
+#include "tests/unit/fake_cublas.h"
+#include "tests/unit/fake_runtime.h"
+#include "tests/unit/model_fixture.h"
+#include "tests/unit/world_fixture.h"
+#include "trainer/cuda/ops_cuda.h"
+#include "trainer/optimizer.h"
+#include "trainer/state.h"
+
+#define BATCH 2
+
+static const struct gpu gpu = { .name = "Fake", .capability = 90, .processors = 132 };
+static const struct model_config deep_gpt2 = { .kind = MODEL_GPT2, .layers = 5, .width = 16, .heads = 2, .context = 9, .vocabulary = 40 };
+static const struct optimizer_config schedule = { .learning_rate = 0.001, .minimal_learning_rate = 0.001, .steps = 10,
+	.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 0.5 };
+
+static int set_up(void **state)
+{
+	fake_cublas = (struct fake_cublas){ 0 };
+	fake_runtime = (struct fake_runtime){ 0 };
+	fake_stream_order(FAKE_EAGER, 0);
+	return 0;
+}
+
+/* Whatever was made is given back. */
+static int tear_down(void **state)
+{
+	assert_int_equal(fake_cublas.objects, 0);
+	assert_int_equal(fake_runtime.used, 0);
+	assert_int_equal(fake_runtime.streams, 0);
+	assert_int_equal(fake_runtime.events, 0);
+	return 0;
+}
+
+static struct ops *ops_of(enum product_mode mode)
+{
+	struct err err = { 0 };
+	return ops_cuda_create_over(&fake_cublas_library, &gpu, mode, &err);
+}
+
+/* What a training has: of one rank, whose communicator is this process's own. */
+struct training {
+	const struct model_config *config;
+	int slots, microbatches, zero;
+	struct ops *ops;
+	struct comm *comm;
+	struct model *model;
+	struct ddp *ddp;
+	struct state state;
+	double loss, norm;
+	uint64_t update; /* launches of the last update */
+};
+
+static void begin(struct training *t, struct ops *ops)
+{
+	const struct ident ident = { .world_size = 1, .local_world_size = 1, .node_count = 1, .node = "here", .source = "single" };
+	const struct ddp_config config = { .slots = t->slots, .bucket_bytes = 4096, .zero = t->zero };
+	struct err err = { 0 };
+	size_t count;
+	t->ops = ops;
+	t->comm = comm_open(&ident, NULL, NULL, 30, &err);
+	t->model = model_create(t->config, &err);
+	if (model_prepare(t->model, ops, BATCH, &err) < 0)
+		fail_msg("%s", err.text);
+	t->ddp = ddp_create(t->comm, ops, model_tensors(t->model), &config, &err);
+	assert_non_null(t->ddp);
+	const struct zero_shard *own = ddp_own(t->ddp, &count);
+	assert_int_equal(t->zero ? state_alloc_shards(&t->state, ops, model_tensors(t->model), own, count, &err)
+		: state_alloc(&t->state, ops, model_tensors(t->model), &err), 0);
+	state_init(&t->state, 3);
+	assert_int_equal(state_upload(&t->state, &err), 0);
+	model_bind(t->model, state_compute(&t->state));
+}
+
+static void end(struct training *t)
+{
+	ddp_destroy(t->ddp);
+	state_free(&t->state);
+	model_destroy(t->model);
+	comm_close(t->comm);
+	t->ops->destroy(t->ops);
+}
+
+static void train_slot(struct training *t, uint64_t step, int slot)
+{
+	const struct fixture f = { .model = t->model, .table = model_tensors(t->model) };
+	int64_t valid = 0, counted;
+	for (int i = 0; i < t->microbatches; i++) {
+		struct batch batch = fixture_batch(&f, BATCH, step * 100 + (uint64_t)(slot * t->microbatches + i));
+		model_train(t->model, &batch, ddp_slot_grads(t->ddp, slot), i > 0, ddp_slot_loss(t->ddp, slot), &counted,
+			i == t->microbatches - 1 ? ddp_ready : NULL, t->ddp);
+		valid += counted;
+		fixture_free_batch(&batch); /* nobody may read it any more */
+	}
+	ddp_slot_end(t->ddp, valid);
+}
+
+static void train_step(struct training *t, uint64_t step)
+{
+	const struct ddp_control control = { .step = step };
+	struct ddp_result result;
+	struct err err = { 0 };
+	optimizer_begin(&schedule, step, t->slots * t->microbatches * BATCH, t->ops->params);
+	ops_put_params(t->ops);
+	ddp_begin(t->ddp, step);
+	for (int slot = 0; slot < t->slots; slot++)
+		train_slot(t, step, slot);
+	if (ddp_finish(t->ddp, &control, &result, &err) < 0)
+		fail_msg("%s", err.text);
+	bool changes = optimizer_clip(&schedule, result.loss, result.norm, t->ops->params);
+	ops_put_params(t->ops);
+	uint64_t launched = grid_launches();
+	state_update(&t->state, ddp_grads(t->ddp), changes);
+	t->update = grid_launches() - launched;
+	model_bind(t->model, state_compute(&t->state));
+	t->loss = result.loss;
+	t->norm = result.norm;
+	if (ops_check(t->ops, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+/* Whatever a step is made of, and like the CPU's. */
+static void check_waits(const struct model_config *config, int slots, int microbatches, int zero)
+{
+	struct training device = { .config = config, .slots = slots, .microbatches = microbatches, .zero = zero }, host = device;
+	struct err err = { 0 };
+	begin(&device, ops_of(PRODUCT_MODE_FP32));
+	begin(&host, ops_cpu_create(true, &err));
+	for (uint64_t step = 1; step <= 3; step++) {
+		int waits = fake_runtime.waits, allocations = fake_runtime.allocations;
+		train_step(&device, step);
+		train_step(&host, step);
+		assert_int_equal(fake_runtime.waits - waits, 1);
+		assert_int_equal(fake_runtime.allocations, allocations);
+		assert_int_equal(device.update, 1);
+		assert_true(device.loss > 0 && fabs(device.loss / host.loss - 1) < 1e-4);
+		assert_true(device.norm > 0 && fabs(device.norm / host.norm - 1) < 1e-3);
+	}
+	end(&device);
+	end(&host);
+}
+
+static void a_step_waits_once(void **state)
+{
+	check_waits(&fixture_gpt2, 1, 1, 0);
+	check_waits(&fixture_gpt2, 3, 4, 0);
+	check_waits(&deep_gpt2, 2, 2, 0);
+	check_waits(&fixture_gpt2, 2, 2, 1);
+	check_waits(&fixture_mlp, 1, 1, 0);
+	check_waits(&fixture_mlp, 3, 12, 1); /* more batches than there are places for those on their way */
+}
+
+/* ---- several ranks ---- */
+
+static int reduce(struct comm *comm, void *arg, struct err *err)
+{
+	struct ddp_work job = *(const struct ddp_work *)arg;
+	job.ops = ops_of(PRODUCT_MODE_FP32);
+	struct ddp *ddp = ddp_work_create(comm, &job, err);
+	if (!ddp)
+		return -1;
+	if (comm_size(comm) == job.slots)
+		job.ops->add = NULL; /* all additions are made at once */
+	for (uint64_t step = 0; step < STEPS; step++) {
+		struct ddp_result result;
+		if (ddp_work_run_step(ddp, &job, step, ddp_work_control(comm, step), &result, err) < 0 || ops_check(job.ops, err) < 0)
+			return -1;
+		WORLD_CHECK(memcmp(ddp_grads(ddp), job.grads[step], job.table.elements * sizeof(float)) == 0);
+		WORLD_CHECK(result.norm == job.norm[step] && result.nonfinite == -1);
+	}
+	ddp_destroy(ddp);
+	job.ops->destroy(job.ops);
+	return 0;
+}
+
+static void sums_have_the_bits_of_the_cpu(void **state)
+{
+	static const struct { int slots, world; } cases[] = { { 3, 1 }, { 4, 4 }, { 7, 3 } };
+	struct world_rank ranks[WORLD_MAX];
+	struct ddp_work job;
+	world_need_several();
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		ddp_work_make(&job, cases[i].slots, 300000, 0);
+		world_run(cases[i].world, 30, 60, reduce, &job, ranks);
+		world_assert_ok(cases[i].world, ranks);
+		ddp_work_free(&job);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_step_waits_once, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(sums_have_the_bits_of_the_cpu, set_up, tear_down),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#else
+int main(void)
+{
+	print_message("1..0 # SKIP this build has no cuBLASLt\n");
+	return 0;
+}
+#endif
