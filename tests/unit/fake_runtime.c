@@ -33,6 +33,7 @@ static void *get(size_t bytes, enum cudaMemoryType kind)
 	*head = (struct head){ heads, bytes, kind };
 	heads = head;
 	fake_runtime.used += bytes;
+	fake_runtime.pinned += kind == cudaMemoryTypeHost ? bytes : 0;
 	fake_runtime.allocations++;
 	fake_runtime.peak = fake_runtime.used > fake_runtime.peak ? fake_runtime.used : fake_runtime.peak;
 	fake_stream_unlock();
@@ -51,6 +52,7 @@ static void give_back(void *p)
 		link = &(*link)->next;
 	*link = head->next;
 	fake_runtime.used -= head->bytes;
+	fake_runtime.pinned -= head->kind == cudaMemoryTypeHost ? head->bytes : 0;
 	fake_stream_unlock();
 	free(head);
 }
@@ -68,7 +70,7 @@ static enum cudaMemoryType kind_of(const void *p)
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-	if (fake_runtime.most && fake_runtime.used + bytes > fake_runtime.most - fake_runtime.taken)
+	if (fake_runtime.most && fake_runtime.used - fake_runtime.pinned + bytes > fake_runtime.most - fake_runtime.taken)
 		return cudaErrorMemoryAllocation;
 	*p = get(bytes, cudaMemoryTypeDevice);
 	return cudaSuccess;
@@ -98,7 +100,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all)
 {
 	static bool looked;
 	*all = fake_runtime.most ? fake_runtime.most : (size_t)1 << 40;
-	*available = *all - fake_runtime.used - (looked ? fake_runtime.taken : 0);
+	*available = *all - (fake_runtime.used - fake_runtime.pinned) - (looked ? fake_runtime.taken : 0);
 	looked = true;
 	return cudaSuccess;
 }

@@ -19,7 +19,8 @@ struct fake_runtime {
 	                    * it does not run, and whoever waits, launches or copies is told. */
 	int failure;       /* cudaError_t */
 	long works;        /* kernels and copies that streams have come to */
-	size_t used, peak; /* bytes that are allocated */
+	size_t used, peak; /* bytes that are allocated, */
+	size_t pinned;     /* and of these, what is the host's */
 	int streams;       /* alive */
 	int events;        /* alive */
 	int allocations;   /* so far */
