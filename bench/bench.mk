@@ -18,12 +18,12 @@ EXTRA_DIST += bench/checkpoint.sh bench/checkpoint.py bench/checkpoint_disk.py b
 EXTRA_DIST += bench/launch.sh bench/launch.py bench/launch_torch.py \
 	bench/results/launch-2026-11-22.txt bench/results/launch-2026-11-21.svg
 EXTRA_DIST += bench/results/train-cpu-2026-11-21.txt bench/results/checkpoint-2026-11-21.txt
-# bench/train-gpu.sh: the weights that a training begins with, and a step's floor on a GPU.
-EXTRA_PROGRAMS += bench/initial_weights
+# bench/train-gpu.sh: the weights that a training begins with, and a step's floor on a GPU; packed by tests/gpu.sh.
+check_PROGRAMS += bench/initial_weights
 bench_initial_weights_LDADD = $(trainer_LIBS)
 step_floor = bench/device_clock.c bench/device_clock.h bench/ops_trace.c bench/ops_trace.h bench/product_time.c bench/product_time.h
 if HAVE_CUBLAS
-EXTRA_PROGRAMS += bench/step_floor
+check_PROGRAMS += bench/step_floor
 bench_step_floor_SOURCES = bench/step_floor.c $(step_floor)
 bench_step_floor_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 bench_step_floor_LDADD = $(trainer_LIBS) $(cuda_kernels)

@@ -179,6 +179,11 @@ static void square_sums(struct ops *ops, double *sums, const float *x, size_t co
 	NOTED(COST(.bytes = 4.0 * (double)count), square_sums(inner, sums, x, count), "gradient norm");
 }
 
+static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t count, int accumulate)
+{
+	NOTED(COST(.bytes = 4.0 * (double)count), sum_losses(inner, sum, losses, count, accumulate), "sum of losses");
+}
+
 /* Of slots that one rank has: another order of sums would need none. */
 static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)
 {
@@ -284,6 +289,7 @@ struct ops_trace *ops_trace_create(struct ops *inner, const struct trace_clock *
 	trace->ops.head_loss = head_loss;
 	trace->ops.adamw = adamw;
 	trace->ops.square_sums = square_sums;
+	trace->ops.sum_losses = sum_losses;
 	trace->ops.add = add;
 	return trace;
 }

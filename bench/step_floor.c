@@ -37,7 +37,9 @@ struct step {
 	struct state state;
 	struct batch batch;
 	float *grads;
-	double *squares;
+	double *sums;         /* where the ops have their memory: the loss, then the blocks of the norm, */
+	double *host_sums;    /* and their copy */
+	size_t sum_count;
 	int microbatches;
 	uint64_t number;
 };
@@ -60,6 +62,11 @@ static void draw_tokens(struct batch *batch, int vocabulary)
 	}
 }
 
+static size_t blocks_of(const struct tensor *row)
+{
+	return (row->count + NORM_BLOCK - 1) / NORM_BLOCK;
+}
+
 static int open_step(struct step *s, struct ops *ops, const struct model_config *config, int samples, int microbatches, struct err *err)
 {
 	size_t tokens = (size_t)samples * (size_t)config->context;
@@ -73,56 +80,62 @@ static int open_step(struct step *s, struct ops *ops, const struct model_config 
 	state_init(&s->state, 1);
 	s->batch = (struct batch){ .samples = samples, .positions = config->context, .tokens = calloc(tokens, sizeof(int32_t)),
 		.targets = calloc(tokens, sizeof(int32_t)) };
-	s->squares = calloc(table->elements / NORM_BLOCK + 1, sizeof *s->squares);
-	if (!s->batch.tokens || !s->batch.targets || !s->squares)
+	s->sum_count = 1;
+	for (int i = 0; i < table->count; i++)
+		s->sum_count += blocks_of(&table->rows[i]);
+	s->host_sums = calloc(s->sum_count, sizeof *s->host_sums);
+	if (!s->batch.tokens || !s->batch.targets || !s->host_sums)
 		return err_set(err, "step_floor: out of memory");
 	draw_tokens(&s->batch, config->vocabulary);
 	if (state_upload(&s->state, err) < 0)
 		return -1;
-	s->grads = ops->alloc(ops, tensor_table_gradients(table) * sizeof(float));
-	return s->grads ? 0 : ops_check(ops, err);
+	s->grads = ops->alloc(ops, tensor_table_gradients(table) * sizeof *s->grads);
+	s->sums = s->grads ? ops->alloc(ops, s->sum_count * sizeof *s->sums) : NULL;
+	return s->sums ? 0 : ops_check(ops, err);
 }
 
 static void close_step(struct step *s)
 {
 	if (s->grads)
 		s->ops->release(s->ops, s->grads);
+	if (s->sums)
+		s->ops->release(s->ops, s->sums);
 	if (s->state.weights)
 		state_free(&s->state);
 	model_destroy(s->model);
 	free(s->batch.tokens);
 	free(s->batch.targets);
-	free(s->squares);
+	free(s->host_sums);
 }
 
-static double norm_of(struct step *s)
+/* The norm of the gradients; *loss becomes the sum that the passes have left. Waits for the device. */
+static double norm_of(struct step *s, double *loss)
 {
 	const struct tensor_table *table = model_tensors(s->model);
 	double sum = 0;
-	for (int i = 0; i < table->count; i++) {
-		const struct tensor *row = &table->rows[i];
-		s->ops->square_sums(s->ops, s->squares, s->grads + row->offset, row->count);
-		for (size_t b = 0; b < (row->count + NORM_BLOCK - 1) / NORM_BLOCK; b++)
-			sum += s->squares[b];
-	}
+	size_t at = 1;
+	for (int i = 0; i < table->count; at += blocks_of(&table->rows[i++]))
+		s->ops->square_sums(s->ops, s->sums + at, s->grads + table->rows[i].offset, table->rows[i].count);
+	s->ops->copy_out(s->ops, s->host_sums, s->sums, s->sum_count * sizeof *s->sums);
+	for (size_t i = 1; i < s->sum_count; i++)
+		sum += s->host_sums[i];
+	*loss = s->host_sums[0];
 	return sqrt(sum);
 }
 
 /* Ends when the device has done it: the copy of one number waits. */
 static int run_step(struct step *s, struct err *err)
 {
-	double loss = 0;
+	double loss, norm;
 	float last;
 	int64_t valid = (int64_t)s->batch.samples * s->batch.positions * s->microbatches;
 	optimizer_begin(&schedule, ++s->number, valid, s->ops->params);
 	ops_put_params(s->ops);
 	model_bind(s->model, state_compute(&s->state));
-	for (int i = 0; i < s->microbatches; i++) {
-		double sum;
-		model_train(s->model, &s->batch, s->grads, i > 0, &sum, &valid, NULL, NULL);
-		loss += sum;
-	}
-	if (!optimizer_clip(&schedule, loss, norm_of(s), s->ops->params))
+	for (int i = 0; i < s->microbatches; i++)
+		model_train(s->model, &s->batch, s->grads, i > 0, s->sums, &valid, NULL, NULL);
+	norm = norm_of(s, &loss);
+	if (!optimizer_clip(&schedule, loss, norm, s->ops->params))
 		return ops_check(s->ops, err) < 0 ? -1 : err_set(err, "step_floor: the loss or the norm is not finite");
 	ops_put_params(s->ops);
 	state_update(&s->state, s->grads, true);

@@ -37,6 +37,8 @@ FOREVER = 10 ** 6      # steps of a run that is ended by a signal
 CHOICE_SECONDS, SETTLE_SECONDS = 5, 3  # at most
 FIRST_STEP = {"ours": 120, "torch": 400}  # seconds until it must have come: loading, compiling
 FLOOR_SECONDS = 10
+START_SECONDS = 40     # of a run, about: to load, to tune, to compile what is compiled already
+CANONICAL, NATIVE, TORCH = "muster canonical", "muster native", "torch"
 SKIPPED = 77           # status of a comparison without a peer
 
 
@@ -57,7 +59,7 @@ class Bench:
         stem = os.path.join(options.out, f"train-gpu-{datetime.date.today()}")
         self.paths = f"{stem}.txt", f"{stem}.json"
         self.settle = min(SETTLE_SECONDS, options.warm_up)
-        self.libraries = ()
+        self.libraries, self.can_tune = (), None
         self.card = Card() if options.device == "cuda" else None
 
     # --- what is written down ---
@@ -110,12 +112,21 @@ class Bench:
         self.say(f"the peer is missing, so there is no comparison: {self.options.torch_python}: {reason}")
         return None
 
+    def tuned(self):
+        """Algorithms chosen by timing, where this muster-train can."""
+        if self.can_tune is None:
+            done = subprocess.run([self.program("muster-train"), "--help"], stdout=subprocess.PIPE, text=True, check=False,
+                                  env=self.environment())
+            self.can_tune = "--tune" in done.stdout
+        return ["--tune"] if self.can_tune and self.options.device == "cuda" else []
+
     def ours(self, model, microbatch, reduction="canonical", steps=FOREVER):
         layers, width, heads, context, vocabulary = model.shape
         command = [self.program("muster-train"), "--data", self.options.data, "--order", "file", "--seed", SEED, "--layers", layers,
                    "--width", width, "--heads", heads, "--context", context, "--vocabulary", vocabulary, "--global-batch", model.batch,
                    "--microbatch", microbatch, "--steps", steps, "--learning-rate", RATE, "--min-learning-rate", RATE,
-                   "--warmup-steps", WARM_UP_STEPS, "--reduction", reduction, "--device", self.options.device, *self.options.train]
+                   "--warmup-steps", WARM_UP_STEPS, "--reduction", reduction, "--device", self.options.device, *self.tuned(),
+                   *self.options.train]
         return Contestant(f"muster {reduction}", command, self.environment())
 
     def torch(self, model, microbatch, mode, attention, steps=FOREVER):
@@ -170,7 +181,7 @@ class Bench:
         """Seconds that are kept for the floor and the rounds, once something is chosen that can be measured."""
         if self.options.limit == math.inf or words == self.likeliest(model):
             return 0
-        return self.options.rounds * 3 * (self.options.seconds + 20) + self.options.warm_up + FLOOR_SECONDS + 60
+        return (2 * self.options.rounds + 1) * (self.options.seconds + START_SECONDS) + 2 * self.options.warm_up + START_SECONDS
 
     @staticmethod
     def likeliest(model):
@@ -215,22 +226,23 @@ class Bench:
         return floor
 
     def rounds(self, model, ways):
-        """Runs of each way in turns: name to its runs."""
+        """Runs of each way in turns, and one of the native reduction at the end: name to its runs."""
         runs = {name: [] for name in ways}
-        for number in range(self.options.rounds):
-            for name, (kind, start) in ways.items():
-                warm = self.settle if runs[name] else self.options.warm_up
-                if self.left() < warm + self.options.seconds + 10:
-                    self.say(f"  round {number + 1}, {name}: not run, no time left of {self.options.limit:.0f} s")
-                    continue
-                try:
-                    run = self.run(start(), kind, warm, self.options.seconds)
-                except Failed as error:
-                    self.say(f"  round {number + 1}, {name}: {error}")
-                    continue
-                runs[name].append(run)
-                self.record["models"][model.name].setdefault("runs", []).append(dict(run, way=name, round=number + 1))
-                self.say(self.run_line(model, number + 1, name, run))
+        turns = [(number + 1, name) for number in range(self.options.rounds) for name in ways if name != NATIVE]
+        for number, name in turns + [(1, NATIVE)]:
+            kind, start = ways[name]
+            warm = self.settle if runs[name] else self.options.warm_up
+            if self.left() < warm + self.options.seconds + 10:
+                self.say(f"  round {number}, {name}: not run, no time left of {self.options.limit:.0f} s")
+                continue
+            try:
+                run = self.run(start(), kind, warm, self.options.seconds)
+            except Failed as error:
+                self.say(f"  round {number}, {name}: {error}")
+                continue
+            runs[name].append(run)
+            self.record["models"][model.name].setdefault("runs", []).append(dict(run, way=name, round=number))
+            self.say(self.run_line(model, number, name, run))
         return runs
 
     def run_line(self, model, number, name, run):
@@ -245,25 +257,25 @@ class Bench:
         seconds = {name: figures.spread([run["step_seconds"] for run in those]) for name, those in runs.items() if those}
         for name, (median, least, most) in seconds.items():
             rate = model.tokens / median
-            short = {"muster canonical": "", "muster native": "-native", "torch": "-torch"}[name]
+            short = {CANONICAL: "", NATIVE: "-native", TORCH: "-torch"}[name]
             self.say(f"  {name:16s} {median * 1e3:9.2f} ms a step ({least * 1e3:.2f} to {most * 1e3:.2f}), {rate:9.0f} tokens/s")
             if peak:
                 self.say(figures.bench_line(f"train-gpu-{model.name}{short}-mfu", figures.utilisation(rate, model.flops, peak), "%",
-                                            figures.AIM_MFU.get(model.name) if name == "muster canonical" else None))
-        ours = seconds.get("muster canonical")
+                                            figures.AIM_MFU.get(model.name) if name == CANONICAL else None))
+        ours = seconds.get(CANONICAL)
         if ours and floor:
             self.say(figures.bench_line(f"train-gpu-{model.name}-over-floor", ours[0] / floor.step, "x", figures.AIM_FLOOR, False))
-        if ours and "torch" in seconds:
+        if ours and TORCH in seconds:
             self.compare(model, runs, seconds)
 
     def compare(self, model, runs, seconds):
-        worst = figures.disagreement(max((run["losses"] for run in runs["muster canonical"]), key=len),
-                                     max((run["losses"] for run in runs["torch"]), key=len))
+        worst = figures.disagreement(max((run["losses"] for run in runs[CANONICAL]), key=len),
+                                     max((run["losses"] for run in runs[TORCH]), key=len))
         agree = worst <= figures.AIM_CURVE
         self.say(figures.bench_line(f"train-gpu-{model.name}-curves", worst, "%", figures.AIM_CURVE, False))
-        for name, short in (("muster canonical", ""), ("muster native", "-native")):
+        for name, short in ((CANONICAL, ""), (NATIVE, "-native")):
             if name in seconds:
-                self.say(figures.bench_line(f"train-gpu-{model.name}{short}-over-torch", seconds["torch"][0] / seconds[name][0], "x",
+                self.say(figures.bench_line(f"train-gpu-{model.name}{short}-over-torch", seconds[TORCH][0] / seconds[name][0], "x",
                                             None if short else figures.AIM_TORCH,
                                             void=None if agree else f"the loss curves differ by {worst:.3g} %"))
 
@@ -276,12 +288,12 @@ class Bench:
         if not microbatch:
             return self.say("  nothing of ours ran")
         floor = self.floor(model, microbatch) if self.options.device == "cuda" else None
-        ways = {"muster canonical": ("ours", lambda: self.ours(model, microbatch))}
+        ways = {CANONICAL: ("ours", lambda: self.ours(model, microbatch))}
         if torch and (chosen := self.choose_torch(model)):
             size, mode, attention = chosen.split(",")
-            ways["torch"] = ("torch", lambda: self.torch(model, int(size), mode, attention))
+            ways[TORCH] = ("torch", lambda: self.torch(model, int(size), mode, attention))
             self.say(f"  ours with a microbatch of {microbatch}, PyTorch with {chosen}")
-        ways["muster native"] = ("ours", lambda: self.ours(model, microbatch, "native"))
+        ways[NATIVE] = ("ours", lambda: self.ours(model, microbatch, "native"))
         runs = self.rounds(model, ways)
         for name_, those in runs.items():
             if those:

@@ -43,7 +43,7 @@ static double step(struct ops *ops, float *weights)
 	struct err err = { 0 };
 	struct model *model = model_create(&config, &err);
 	struct state state;
-	double sum, loss = 0;
+	double loss;
 	int64_t valid;
 	assert_int_equal(model_prepare(model, ops, BATCH, &err), 0);
 	const struct tensor_table *table = model_tensors(model);
@@ -55,9 +55,8 @@ static double step(struct ops *ops, float *weights)
 	model_bind(model, state.weights);
 	for (int i = 0; i < MICROBATCHES; i++) {
 		struct batch batch = fixture_batch(&f, BATCH, (uint64_t)i);
-		model_train(model, &batch, grads, i, &sum, &valid, NULL, NULL);
+		model_train(model, &batch, grads, i, &loss, &valid, NULL, NULL);
 		fixture_free_batch(&batch);
-		loss += sum;
 	}
 	double squares[V * C / NORM_BLOCK + 2];
 	ops->square_sums(ops, squares, grads, table->rows[0].count);
