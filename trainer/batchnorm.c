@@ -15,7 +15,7 @@ struct batchnorm {
 	int width;
 	struct comm *comm;          /* NULL: alone */
 	int rank, size;
-	const float *weights;
+	const float *weights;       /* in the memory of the ops, in their compute type */
 	double waited;
 
 	/* a rank's message: the number of rows, two numbers a column */
@@ -27,6 +27,10 @@ struct batchnorm {
 	double *total;              /* [2, width] folded over the ranks */
 	float *mean, *rstd;         /* [width] */
 	float *means;               /* [2, width] of dy·n and dy over all rows */
+
+	/* where ops can't touch the host's memory, theirs: NULL else */
+	double *remote_sums;        /* [2, width] of this rank's rows */
+	float *remote_mean;         /* [4, width] mean, rstd, means */
 
 	/* the statistics with all batches since batchnorm_bind */
 	float *running_mean, *running_var;
@@ -75,6 +79,17 @@ void batchnorm_destroy(struct batchnorm *norm)
 	free(norm);
 }
 
+size_t batchnorm_floats(const struct batchnorm *norm)
+{
+	return 8 * (size_t)norm->width;
+}
+
+void batchnorm_place(struct batchnorm *norm, float *floats)
+{
+	norm->remote_sums = (double *)(void *)floats;
+	norm->remote_mean = floats ? floats + 4 * (size_t)norm->width : NULL;
+}
+
 int batchnorm_join(struct batchnorm *norm, struct comm *comm, struct err *err)
 {
 	size_t size = (size_t)comm_size(comm);
@@ -89,23 +104,69 @@ int batchnorm_join(struct batchnorm *norm, struct comm *comm, struct err *err)
 	return 0;
 }
 
+/* ---- where ops have a memory of their own ---- */
+
+static void take(struct ops *ops, void *host, const void *device, size_t bytes)
+{
+	if (ops_is_remote(ops))
+		ops->copy_out(ops, host, device, bytes);
+	else
+		memcpy(host, device, bytes);
+}
+
+static void give(struct ops *ops, void *device, const void *host, size_t bytes)
+{
+	if (ops_is_remote(ops))
+		ops->put(ops, device, host, bytes);
+	else
+		memcpy(device, host, bytes);
+}
+
+static const float *weight_at(const struct batchnorm *norm, const struct ops *ops, size_t offset)
+{
+	return (const float *)(const void *)((const char *)norm->weights + offset * ops->element);
+}
+
+/* Where ops leave the sums of this rank's rows, */
+static double *sums_of(struct batchnorm *norm)
+{
+	return norm->remote_sums ? norm->remote_sums : message_of(norm, norm->rank) + 1;
+}
+
+/* and how they come from there into its message. */
+static void take_sums(struct batchnorm *norm, struct ops *ops)
+{
+	if (norm->remote_sums)
+		take(ops, message_of(norm, norm->rank) + 1, norm->remote_sums, 2 * (size_t)norm->width * sizeof(double));
+}
+
+/* Two rows of width that were folded, mean and rstd or the means, where ops can read them. */
+static const float *given(struct batchnorm *norm, struct ops *ops, const float *rows)
+{
+	if (!norm->remote_mean)
+		return rows;
+	float *device = norm->remote_mean + (rows - norm->mean);
+	give(ops, device, rows, 2 * (size_t)norm->width * sizeof *rows);
+	return device;
+}
+
 /* ---- the running statistics ---- */
 
-void batchnorm_bind(struct batchnorm *norm, const float *weights)
+void batchnorm_bind(struct batchnorm *norm, struct ops *ops, const float *weights, const float *master)
 {
 	size_t bytes = (size_t)norm->width * sizeof(float);
 	norm->weights = weights;
-	memcpy(norm->running_mean, weights + norm->tensors.running_mean, bytes);
-	memcpy(norm->running_var, weights + norm->tensors.running_var, bytes);
-	memcpy(&norm->batches, weights + norm->tensors.batches, sizeof norm->batches);
+	take(ops, norm->running_mean, master + norm->tensors.running_mean, bytes);
+	take(ops, norm->running_var, master + norm->tensors.running_var, bytes);
+	take(ops, &norm->batches, master + norm->tensors.batches, sizeof norm->batches);
 }
 
-void batchnorm_settle(const struct batchnorm *norm, float *weights)
+void batchnorm_settle(const struct batchnorm *norm, struct ops *ops, float *master)
 {
 	size_t bytes = (size_t)norm->width * sizeof(float);
-	memcpy(weights + norm->tensors.running_mean, norm->running_mean, bytes);
-	memcpy(weights + norm->tensors.running_var, norm->running_var, bytes);
-	memcpy(weights + norm->tensors.batches, &norm->batches, sizeof norm->batches);
+	give(ops, master + norm->tensors.running_mean, norm->running_mean, bytes);
+	give(ops, master + norm->tensors.running_var, norm->running_var, bytes);
+	give(ops, master + norm->tensors.batches, &norm->batches, sizeof norm->batches);
 }
 
 static float moved(float running, double newest)
@@ -186,34 +247,32 @@ static void fold_moments(struct batchnorm *norm)
 	update_running(norm);
 }
 
-static double rows_of(const int32_t *targets, int M)
+/* By norm->mean and norm->rstd. */
+static void normalise(struct batchnorm *norm, struct ops *ops, float *y, const float *x, int M)
 {
-	int rows = 0;
-	for (int m = 0; m < M; m++)
-		rows += targets[m] >= 0;
-	return rows;
+	const float *mean = given(norm, ops, norm->mean);
+	ops->batchnorm_relu(ops, y, x, mean, mean + norm->width, weight_at(norm, ops, norm->tensors.gamma),
+		weight_at(norm, ops, norm->tensors.beta), M, norm->width);
 }
 
-void batchnorm_forward(struct batchnorm *norm, struct ops *ops, float *y, const float *x, const int32_t *targets, int M)
+void batchnorm_forward(struct batchnorm *norm, struct ops *ops, float *y, const float *x, const int32_t *targets, int rows, int M)
 {
-	const float *w = norm->weights;
-	double *own = message_of(norm, norm->rank);
-	own[0] = rows_of(targets, M);
-	ops->batchnorm_moments(ops, own + 1, x, targets, M, norm->width);
+	message_of(norm, norm->rank)[0] = rows;
+	ops->batchnorm_moments(ops, sums_of(norm), x, targets, M, norm->width);
+	take_sums(norm, ops);
 	send(norm, "batch statistics", ops->params->step);
 	receive(norm);
 	fold_moments(norm);
-	ops->batchnorm_relu(ops, y, x, norm->mean, norm->rstd, w + norm->tensors.gamma, w + norm->tensors.beta, M, norm->width);
+	normalise(norm, ops, y, x, M);
 }
 
 void batchnorm_evaluate(struct batchnorm *norm, struct ops *ops, float *y, const float *x, int M)
 {
-	const float *w = norm->weights;
 	for (int c = 0; c < norm->width; c++) {
 		norm->mean[c] = norm->running_mean[c];
 		norm->rstd[c] = (float)(1 / sqrt((double)norm->running_var[c] + BATCHNORM_EPSILON));
 	}
-	ops->batchnorm_relu(ops, y, x, norm->mean, norm->rstd, w + norm->tensors.gamma, w + norm->tensors.beta, M, norm->width);
+	normalise(norm, ops, y, x, M);
 }
 
 void batchnorm_absent_forward(struct batchnorm *norm, struct ops *ops)
@@ -229,10 +288,10 @@ void batchnorm_absent_forward(struct batchnorm *norm, struct ops *ops)
 void batchnorm_backward_begin(struct batchnorm *norm, struct ops *ops, float *grads, const float *dy, const float *x,
 	const int32_t *targets, int M, int accumulate)
 {
-	double *own = message_of(norm, norm->rank);
-	own[0] = rows_of(targets, M);
-	ops->batchnorm_sums(ops, own + 1, grads + norm->tensors.gamma, grads + norm->tensors.beta, dy, x, norm->mean, norm->rstd,
-		targets, M, norm->width, accumulate);
+	const float *mean = norm->remote_mean ? norm->remote_mean : norm->mean;
+	ops->batchnorm_sums(ops, sums_of(norm), grads + norm->tensors.gamma, grads + norm->tensors.beta, dy, x, mean,
+		mean + norm->width, targets, M, norm->width, accumulate);
+	take_sums(norm, ops);
 	send(norm, "batch gradients", ops->params->step);
 }
 
@@ -250,10 +309,11 @@ static void fold_sums(struct batchnorm *norm)
 void batchnorm_backward_end(struct batchnorm *norm, struct ops *ops, float *dx, const float *dy, const float *x,
 	const int32_t *targets, int M)
 {
+	const float *mean = norm->remote_mean ? norm->remote_mean : norm->mean;
 	receive(norm);
 	fold_sums(norm);
-	ops->batchnorm_backward(ops, dx, dy, x, norm->mean, norm->rstd, norm->weights + norm->tensors.gamma, norm->means, targets,
-		M, norm->width);
+	ops->batchnorm_backward(ops, dx, dy, x, mean, mean + norm->width, weight_at(norm, ops, norm->tensors.gamma),
+		given(norm, ops, norm->means), targets, M, norm->width);
 }
 
 void batchnorm_absent_begin(struct batchnorm *norm, struct ops *ops)

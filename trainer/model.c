@@ -115,7 +115,7 @@ static int check_batch(const struct ops_shapes *shapes, struct err *err)
 	return 0;
 }
 
-/* Where a batch is put that remote ops are to see. */
+/* Where a batch is put that remote ops are to see, and what the ranks tell each other of it. */
 static void lay_out_batch(struct model *model, const struct ops_shapes *shapes, struct slicer *slicer)
 {
 	size_t rows = (size_t)shapes->batch * (size_t)shapes->positions;
@@ -125,6 +125,8 @@ static void lay_out_batch(struct model *model, const struct ops_shapes *shapes, 
 		model->placed.tokens = (int32_t *)(void *)slice_floats(slicer, rows);
 	else
 		model->placed.inputs = slice(slicer, rows * (size_t)model->config.inputs);
+	if (model->batchnorm)
+		batchnorm_place(model->batchnorm, slice_floats(slicer, batchnorm_floats(model->batchnorm)));
 }
 
 static size_t lay_out(struct model *model, const struct ops_shapes *shapes, bool remote, size_t element, void *base)
@@ -151,9 +153,6 @@ size_t model_activations(struct model *model, int batch, bool remote, size_t ele
 static int prepare_remote(struct model *model, const struct ops_shapes *shapes, struct err *err)
 {
 	size_t rows = (size_t)shapes->batch * (size_t)shapes->positions;
-	if (model->batchnorm)
-		return err_fail(err, EXIT_USAGE, "model: couldn't normalise batches on the GPU: --batchnorm is there on the CPU only: use "
-			"--device cpu");
 	model->halves = calloc(rows * (size_t)(model->config.inputs ? model->config.inputs : 1), sizeof *model->halves);
 	return model->halves ? 0 : err_set(err, "model: couldn't prepare: out of memory");
 }
@@ -184,11 +183,16 @@ int model_join(struct model *model, struct comm *comm, struct err *err)
 	return model->batchnorm ? batchnorm_join(model->batchnorm, comm, err) : 0;
 }
 
-void model_bind(struct model *model, const float *weights)
+void model_bind_narrow(struct model *model, const float *weights, const float *master)
 {
 	model->weights = weights;
 	if (model->batchnorm)
-		batchnorm_bind(model->batchnorm, weights);
+		batchnorm_bind(model->batchnorm, model->ops, weights, master);
+}
+
+void model_bind(struct model *model, const float *weights)
+{
+	model_bind_narrow(model, weights, weights);
 }
 
 void model_set_gate(struct model *model, model_gate *gate, void *arg)
@@ -203,10 +207,10 @@ void model_need(const struct model *model, int layer)
 		model->gate(model->gate_arg, layer);
 }
 
-void model_settle(const struct model *model, float *weights)
+void model_settle(const struct model *model, float *master)
 {
 	if (model->batchnorm)
-		batchnorm_settle(model->batchnorm, weights);
+		batchnorm_settle(model->batchnorm, model->ops, master);
 }
 
 double model_waited(struct model *model)
@@ -248,12 +252,12 @@ static const struct batch *place(struct model *model, const struct batch *batch)
 static int64_t run(struct model *model, const struct batch *batch, const struct model_pass *pass, double *loss)
 {
 	size_t targets = model->methods->targets(batch);
-	int64_t valid = 0;
+	model->valid = 0;
+	for (size_t i = 0; i < targets; i++)
+		model->valid += batch->targets[i] >= 0;
 	model->methods->run(model, place(model, batch), pass);
 	model->ops->sum_losses(model->ops, loss, model->losses, targets, pass->accumulate);
-	for (size_t i = 0; i < targets; i++)
-		valid += batch->targets[i] >= 0;
-	return valid;
+	return model->valid;
 }
 
 void model_loss(struct model *model, const struct batch *batch, double *loss_sum, int64_t *valid)

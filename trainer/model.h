@@ -62,6 +62,8 @@ int model_join(struct model *model, struct comm *comm, struct err *err);
 /* Where the weights are that passes read (an arena by the table's offsets, in the compute type of the ops); must be called before
  * forward. */
 void model_bind(struct model *model, const float *weights);
+/* The same where master weights are another arena, of fp32: statistics are read from there. */
+void model_bind_narrow(struct model *model, const float *weights, const float *master);
 
 /* Called by model_train and model_loss before a pass reads the first weight of a layer (tensor.layer): it returns when they are
  * there. A forward pass needs the layers in their reverse order; a tied embedding, which it reads first and last, first. */
@@ -69,8 +71,8 @@ typedef void model_gate(void *arg, int layer);
 /* From now on; NULL: all weights are always there. */
 void model_set_gate(struct model *model, model_gate *gate, void *arg);
 
-/* Writes the statistics that have been counted since model_bind into the arena that is to be bound next. */
-void model_settle(const struct model *model, float *weights);
+/* Writes the statistics that have been counted since model_bind into the master weights that are to be bound next. */
+void model_settle(const struct model *model, float *master);
 
 /* Seconds that model_train has waited for other ranks since the last call. */
 double model_waited(struct model *model);

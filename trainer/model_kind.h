@@ -47,6 +47,7 @@ struct model {
 	float *losses;        /* of each target of a microbatch, inside `block` */
 	void *block;          /* activations, one allocation of ops */
 	int batch;            /* samples the block is made for */
+	int valid;            /* targets of the microbatch that count */
 	struct batch placed;  /* remote ops: where a batch is put, inside `block`, */
 	double *sum;          /* and the sum of losses that the host is to read */
 	uint16_t *halves;     /* bf16: inputs on their way */

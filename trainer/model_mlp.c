@@ -157,7 +157,7 @@ static void forward_hidden(struct model *model, const struct batch *batch, bool 
 	}
 	ops->linear(ops, mlp->before, batch->inputs, weight, bias, M, c->inputs, c->hidden);
 	if (training)
-		batchnorm_forward(model->batchnorm, ops, mlp->hidden, mlp->before, batch->targets, M);
+		batchnorm_forward(model->batchnorm, ops, mlp->hidden, mlp->before, batch->targets, model->valid, M);
 	else
 		batchnorm_evaluate(model->batchnorm, ops, mlp->hidden, mlp->before, M);
 }

@@ -264,9 +264,9 @@ static void update(struct loop *loop, uint64_t step)
 	trace_end(run->trace, begin, "update");
 	if (loop->changed) {
 		ddp_spread(run->ddp, state_master(&run->state));
-		model_settle(run->model, run->state.weights);
+		model_settle(run->model, state_master(&run->state));
 	}
-	model_bind(run->model, state_compute(&run->state));
+	model_bind_narrow(run->model, state_compute(&run->state), state_master(&run->state));
 	run->state.step = step;
 }
 
@@ -447,7 +447,7 @@ int train_loop(struct run *run, struct train_end *end, struct err *err)
 	struct loop loop = { .run = run, .optimizer = optimizer_of(&run->settings), .agreed = run->state.step };
 	uint64_t steps = (uint64_t)run->settings.steps;
 	*end = (struct train_end){ .losses = { NAN, NAN } };
-	model_bind(run->model, state_compute(&run->state));
+	model_bind_narrow(run->model, state_compute(&run->state), state_master(&run->state));
 	int rc = validate(run, run->state.step, &loop.validation_loss, err);
 	if (rc < 0)
 		return rc;

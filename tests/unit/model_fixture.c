@@ -17,6 +17,7 @@ const struct model_config fixture_gpt2 = { .kind = MODEL_GPT2, .layers = 2, .wid
 const struct model_config fixture_forgetful_gpt2 = { .kind = MODEL_GPT2, .layers = 3, .width = 12, .heads = 3, .context = 7,
 	.vocabulary = 19, .recompute = RECOMPUTE_BLOCK };
 const struct model_config fixture_mlp = { .kind = MODEL_MLP, .inputs = 9, .hidden = 11, .classes = 5 };
+const struct model_config fixture_normal_mlp = { .kind = MODEL_MLP, .inputs = 9, .hidden = 11, .classes = 5, .batchnorm = true };
 
 double fixture_unit(uint64_t seed, uint32_t a, uint32_t b)
 {

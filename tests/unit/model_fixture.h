@@ -16,7 +16,7 @@ struct fixture {
 	int batch;
 };
 
-extern const struct model_config fixture_gpt2, fixture_forgetful_gpt2, fixture_mlp;
+extern const struct model_config fixture_gpt2, fixture_forgetful_gpt2, fixture_mlp, fixture_normal_mlp;
 
 struct fixture fixture_open(const struct model_config *config, bool plain, int batch);
 void fixture_close(struct fixture *f);

@@ -72,6 +72,30 @@ static void layernorm_backward(struct ops *ops, float *dx, float *dgamma, float 
 		accumulate_dx, accumulate);
 }
 
+static void batchnorm_moments(struct ops *ops, double *moments, const float *x, const int32_t *targets, int M, int C)
+{
+	OPS->batchnorm_moments(OPS, flip(moments), flip(x), flip(targets), M, C);
+}
+
+static void batchnorm_relu(struct ops *ops, float *y, const float *x, const float *mean, const float *rstd, const float *gamma,
+	const float *beta, int M, int C)
+{
+	OPS->batchnorm_relu(OPS, flip(y), flip(x), flip(mean), flip(rstd), flip(gamma), flip(beta), M, C);
+}
+
+static void batchnorm_sums(struct ops *ops, double *sums, float *dgamma, float *dbeta, const float *dy, const float *x,
+	const float *mean, const float *rstd, const int32_t *targets, int M, int C, int accumulate)
+{
+	OPS->batchnorm_sums(OPS, flip(sums), flip(dgamma), flip(dbeta), flip(dy), flip(x), flip(mean), flip(rstd), flip(targets), M, C,
+		accumulate);
+}
+
+static void batchnorm_backward(struct ops *ops, float *dx, const float *dy, const float *x, const float *mean, const float *rstd,
+	const float *gamma, const float *means, const int32_t *targets, int M, int C)
+{
+	OPS->batchnorm_backward(OPS, flip(dx), flip(dy), flip(x), flip(mean), flip(rstd), flip(gamma), flip(means), flip(targets), M, C);
+}
+
 static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
 	OPS->linear(OPS, flip(y), flip(x), flip(w), flip(bias), M, K, N);
@@ -176,7 +200,8 @@ static const struct ops remote_ops = {
 	.name = "remote", .element = sizeof(float), .prepare = prepare, .destroy = destroy, .alloc = alloc, .release = release,
 	.copy_in = copy_in, .copy_out = copy_out, .put = put, .put_params = put_params, .check = check,
 	.embedding = embedding, .embedding_backward = embedding_backward, .layernorm = layernorm,
-	.layernorm_backward = layernorm_backward, .linear = linear, .linear_gelu = linear_gelu, .linear_relu = linear_relu,
+	.layernorm_backward = layernorm_backward, .batchnorm_moments = batchnorm_moments, .batchnorm_relu = batchnorm_relu,
+	.batchnorm_sums = batchnorm_sums, .batchnorm_backward = batchnorm_backward, .linear = linear, .linear_gelu = linear_gelu, .linear_relu = linear_relu,
 	.linear_backward_input = linear_backward_input, .linear_backward_input_gelu = linear_backward_input_gelu,
 	.linear_backward_input_relu = linear_backward_input_relu, .linear_backward_weight = linear_backward_weight,
 	.attention = attention, .attention_backward = attention_backward, .head_loss = head_loss, .cross_entropy = cross_entropy,

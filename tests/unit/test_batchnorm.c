@@ -62,15 +62,24 @@ static void mask_gradient(struct layer *layer)
 			layer->dy[i] = 0;
 }
 
+/* Of the rows from `first` on. */
+static int counted(const struct layer *layer, int first, int rows)
+{
+	int count = 0;
+	for (int m = first; m < first + rows; m++)
+		count += layer->targets[m] >= 0;
+	return count;
+}
+
 static void run_layer(struct layer *layer, struct ops *ops, struct batchnorm *norm, int first, int rows)
 {
 	size_t at = (size_t)first * WIDTH;
-	batchnorm_bind(norm, layer->arena);
-	batchnorm_forward(norm, ops, layer->y + at, layer->x + at, layer->targets + first, rows);
+	batchnorm_bind(norm, ops, layer->arena, layer->arena);
+	batchnorm_forward(norm, ops, layer->y + at, layer->x + at, layer->targets + first, counted(layer, first, rows), rows);
 	mask_gradient(layer);
 	batchnorm_backward_begin(norm, ops, layer->grads, layer->dy + at, layer->x + at, layer->targets + first, rows, 0);
 	batchnorm_backward_end(norm, ops, layer->dx + at, layer->dy + at, layer->x + at, layer->targets + first, rows);
-	batchnorm_settle(norm, layer->arena);
+	batchnorm_settle(norm, ops, layer->arena);
 }
 
 static void train_alone(struct layer *layer, bool plain)
@@ -207,15 +216,15 @@ static void forgotten_until_settled(void **state)
 	struct ops *ops = fixture_ops(false, ROWS, 1, WIDTH, 0, 2);
 	struct batchnorm *norm = batchnorm_create(&places, WIDTH, NULL);
 	struct layer *layer = make_layer(), *before = make_layer();
-	batchnorm_bind(norm, layer->arena);
-	batchnorm_forward(norm, ops, layer->y, layer->x, layer->targets, ROWS);
+	batchnorm_bind(norm, ops, layer->arena, layer->arena);
+	batchnorm_forward(norm, ops, layer->y, layer->x, layer->targets, counted(layer, 0, ROWS), ROWS);
 	assert_memory_equal(layer->arena, before->arena, sizeof layer->arena);
-	batchnorm_bind(norm, layer->arena); /* the step was masked */
-	batchnorm_settle(norm, layer->arena);
+	batchnorm_bind(norm, ops, layer->arena, layer->arena); /* the step was masked */
+	batchnorm_settle(norm, ops, layer->arena);
 	assert_memory_equal(layer->arena, before->arena, sizeof layer->arena);
 	for (int i = 0; i < 3; i++)
-		batchnorm_forward(norm, ops, layer->y, layer->x, layer->targets, ROWS);
-	batchnorm_settle(norm, layer->arena);
+		batchnorm_forward(norm, ops, layer->y, layer->x, layer->targets, counted(layer, 0, ROWS), ROWS);
+	batchnorm_settle(norm, ops, layer->arena);
 	assert_int_equal(batches_of(layer), 3);
 	batchnorm_destroy(norm);
 	ops->destroy(ops);
@@ -252,7 +261,7 @@ static void evaluation_is_by_the_running_statistics(void **state)
 		layer->arena[places.running_mean + (size_t)c] = (float)c;
 		layer->arena[places.running_var + (size_t)c] = (float)(c + 1);
 	}
-	batchnorm_bind(norm, layer->arena);
+	batchnorm_bind(norm, ops, layer->arena, layer->arena);
 	batchnorm_evaluate(norm, ops, layer->y, layer->x, ROWS);
 	for (int i = 0; i < ELEMENTS; i++) {
 		size_t c = (size_t)i % WIDTH;
@@ -352,9 +361,6 @@ static void ranks_are_one_batch(void **state)
 
 /* ---- the model ---- */
 
-static const struct model_config normalised = { .kind = MODEL_MLP, .inputs = 9, .hidden = 11, .classes = 5,
-	.batchnorm = true };
-
 static double training_loss(struct fixture *f, const struct batch *batch)
 {
 	double loss;
@@ -390,7 +396,7 @@ static void check_slope(struct fixture *f, const struct batch *batch, const stru
 static void the_models_gradients_match_differences(void **state)
 {
 	for (int plain = 0; plain < 2; plain++) {
-		struct fixture f = fixture_open(&normalised, plain, 16);
+		struct fixture f = fixture_open(&fixture_normal_mlp, plain, 16);
 		struct batch batch = fixture_batch(&f, 16, 1);
 		double loss;
 		int64_t valid;
@@ -416,7 +422,7 @@ static void count_ready(void *arg, int layer)
 
 static int train_or_not(struct comm *comm, void *arg, struct err *err)
 {
-	struct fixture f = fixture_open(&normalised, false, 8);
+	struct fixture f = fixture_open(&fixture_normal_mlp, false, 8);
 	struct batch batch = fixture_batch(&f, 8, (uint64_t)comm_rank(comm));
 	double loss = 0;
 	int64_t valid;

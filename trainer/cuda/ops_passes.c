@@ -3,6 +3,7 @@
 #include "trainer/cuda/adamw.h"
 #include "trainer/cuda/add.h"
 #include "trainer/cuda/attention.h"
+#include "trainer/cuda/batchnorm.h"
 #include "trainer/cuda/combine.h"
 #include "trainer/cuda/cross_entropy.h"
 #include "trainer/cuda/cuda.h"
@@ -41,6 +42,29 @@ static void layernorm_backward(struct ops *ops, float *dx, float *dgamma, float 
 {
 	RUN(cuda_layernorm_backward(dx, dgamma, dbeta, cuda->scratch, dy, x, gamma, mean, rstd, M, C, accumulate_dx, accumulate,
 		cuda->type, cuda->stream));
+}
+
+static void batchnorm_moments(struct ops *ops, double *moments, const float *x, const int32_t *targets, int M, int C)
+{
+	RUN(cuda_batchnorm_moments(moments, x, targets, M, C, cuda->type, cuda->stream));
+}
+
+static void batchnorm_relu(struct ops *ops, float *y, const float *x, const float *mean, const float *rstd, const float *gamma,
+	const float *beta, int M, int C)
+{
+	RUN(cuda_batchnorm_relu(y, x, mean, rstd, gamma, beta, M, C, cuda->type, cuda->stream));
+}
+
+static void batchnorm_sums(struct ops *ops, double *sums, float *dgamma, float *dbeta, const float *dy, const float *x,
+	const float *mean, const float *rstd, const int32_t *targets, int M, int C, int accumulate)
+{
+	RUN(cuda_batchnorm_sums(sums, dgamma, dbeta, dy, x, mean, rstd, targets, M, C, accumulate, cuda->type, cuda->stream));
+}
+
+static void batchnorm_backward(struct ops *ops, float *dx, const float *dy, const float *x, const float *mean, const float *rstd,
+	const float *gamma, const float *means, const int32_t *targets, int M, int C)
+{
+	RUN(cuda_batchnorm_backward(dx, dy, x, mean, rstd, gamma, means, targets, M, C, cuda->type, cuda->stream));
 }
 
 static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C, int H)
@@ -112,6 +136,10 @@ void cuda_passes_install(struct ops *ops)
 	ops->embedding_backward = embedding_backward;
 	ops->layernorm = layernorm;
 	ops->layernorm_backward = layernorm_backward;
+	ops->batchnorm_moments = batchnorm_moments;
+	ops->batchnorm_relu = batchnorm_relu;
+	ops->batchnorm_sums = batchnorm_sums;
+	ops->batchnorm_backward = batchnorm_backward;
 	ops->attention = attention;
 	ops->attention_backward = attention_backward;
 	ops->cross_entropy = cross_entropy;
