@@ -171,7 +171,7 @@ static int upload_chunks(struct state *state, struct err *err)
 	AUTO_FREE struct adamw_chunk *chunks = calloc(count + 1, sizeof *chunks);
 	state->chunks = chunks ? state->ops->alloc(state->ops, count * sizeof *chunks) : NULL;
 	if (!state->chunks)
-		return err_set(err, "memory: couldn't prepare the update: out of memory");
+		return ops_check(state->ops, err) < 0 ? -1 : err_set(err, "memory: couldn't prepare the update: out of memory");
 	for (size_t i = 0; i < shards; at += own[i].end - own[i].first, i++) {
 		size_t first = state->chunk_count;
 		state->chunk_count += optimizer_chunks(state->tensors, own[i].first, own[i].end, chunks + first, count - first);
