@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/gpu.sh as a bare machine sees it: what is packed runs by itself, what hangs is cut, what fails is told.
 
-: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
+export MUSTER_TOP MUSTER_BUILD
+
+load small_run
 
 # unpacked: a folder as the tarball makes it, with programs of the test's own. Its parts are those that the test adds.
 unpacked() {
     mkdir -p "$BATS_TEST_TMPDIR/muster-gpu/bin"
     cd "$BATS_TEST_TMPDIR/muster-gpu"
-    cp "$MUSTER_TOP/tests/gpu.sh" . && cp "$MUSTER_TOP/tests/lib/tap.awk" .
+    cp "$MUSTER_TOP"/tests/gpu.sh "$MUSTER_TOP"/tests/gpu_train.sh "$MUSTER_TOP"/tests/lib/tap.awk .
     program muster-train 'echo "  --device=auto"'
+    for name in ckptd ckpt curve tokens; do program muster-$name 'exit 9'; done
 }
 
 program() { printf '#!/bin/sh\n%s\n' "$2" >"bin/$1" && chmod +x "bin/$1"; }
@@ -20,6 +24,35 @@ bare() {
     printf '#!/bin/sh\necho no card; exit 9\n' >"$BATS_TEST_TMPDIR/tools/nvidia-smi"
     chmod +x "$BATS_TEST_TMPDIR/tools/nvidia-smi"
     run env -i PATH="$BATS_TEST_TMPDIR/tools:/usr/bin:/bin" ./gpu.sh --out out "$@"
+}
+
+# Stand-ins for a GPU: the driver's tool, and a muster-train that computes on the CPU. What is told as SPOIL learns at another rate.
+stand_ins() {
+    local name
+    unpacked
+    for name in ckptd ckpt curve tokens; do ln -sf "$MUSTER_BUILD/muster-$name" "bin/muster-$name"; done
+    mkdir -p "$BATS_TEST_TMPDIR/tools"
+    printf '#!/bin/sh\necho Card, 1\n' >"$BATS_TEST_TMPDIR/tools/nvidia-smi"
+    chmod +x "$BATS_TEST_TMPDIR/tools/nvidia-smi"
+    program test_gpu_a 'echo 1..1; echo ok 1 - right'
+    cat >bin/muster-train <<END
+#!/bin/bash
+args=() dir=
+[ "\$1" != --help ] || exec "$MUSTER_BUILD/muster-train" --help
+while [ \$# -gt 0 ]; do
+    case \$1 in
+    --device | --precision) shift 2 && continue ;;
+    --share-gpu) shift && continue ;;
+    --ckpt-dir) dir=\$2 ;;
+    esac
+    args+=("\$1") && shift
+done
+[ "\$dir" != "\${SPOIL-}" ] || args+=(--learning-rate 0.002 --change learning-rate)
+exec "$MUSTER_BUILD/muster-train" "\${args[@]}" --device cpu --threads 1
+END
+    export GPU_SMALL="--layers 1 --width 16 --heads 1 --context 16 --steps 120 --ckpt-every 40 --global-batch 4 --microbatch 1"
+    export GPU_LARGE="$GPU_SMALL --layers 2 --vocabulary 256"
+    export GPU_PROGRAMS=$PWD/bin GPU_WORK=$BATS_TEST_TMPDIR/work GPU_CHECK_SECONDS=30
 }
 
 @test "the pack runs in an empty folder with an empty environment" {
@@ -34,7 +67,7 @@ bare() {
     [ "$(tail -n 1 out/summary)" = "${lines[-1]}" ]
     grep -q '^gpu, driver: .' out/summary && grep -q '^packed: .' out/summary
     grep -q '^compiler: .' out/summary && grep -q '^library: libcmocka.so' out/summary
-    for part in gpu_add memcheck-add racecheck-add train; do grep -q "^$part " out/summary && [ -s out/$part.tap ]; done
+    for part in gpu_add gpu_ops gpu_repeat memcheck-add racecheck-add train share; do grep -q "^$part " out/summary && [ -s out/$part.tap ]; done
     grep -q '^gpu, driver: none' out/summary || return 0
     [[ ${lines[-1]} == "0 passed, "* ]]
     grep -q 'bits_of_the_cpu: no GPU: .' out/gpu_add.tap && grep -q 'SKIP no GPU: .' out/memcheck-add.tap
@@ -86,4 +119,39 @@ bare() {
     ! wait $pid || false
     grep -q '^gpu_a  *1 ok' out/summary
     [ "$(tail -n 1 out/summary)" = "1 passed, 0 failed, 0 skipped" ]
+}
+
+@test "the parts that train find runs that are alike, and one line of the summary each" {
+    PATH=$MUSTER_BUILD:$PATH several_ranks
+    stand_ins
+    PATH=$BATS_TEST_TMPDIR/tools:$PATH run ./gpu.sh --out out
+    echo "$output"
+    [ "$status" = 0 ]
+    grep -q '^gpu, driver: Card, 1' out/summary
+    grep -q '^train  *[0-9]* ok   0 not ok ' out/summary && grep -q '^share  *8 ok   0 not ok   0 skip' out/summary
+    for check in small_twice small_killed fp32_like_the_cpu large_killed; do grep -q "^ok [0-9]* - $check\$" out/train.tap; done
+    for check in small_on_3_ranks four_ranks_killed_two_go_on one_rank_lost; do grep -q "^ok [0-9]* - $check\$" out/share.tap; done
+    grep -q 'identical: all bits of 16 tensors' out/share.tap
+}
+
+# differs CHECK DIR WORDS: fails where that run is another one.
+differs() {
+    SPOIL=$2 run bash ./gpu_train.sh check "$1"
+    echo "$1: $(tail -n 2 <<<"$output")"
+    [ "$status" = 1 ] && [[ $output == *"$3"* ]]
+}
+
+@test "a training that differs from the one beside it is told, in each way that they are compared" {
+    PATH=$MUSTER_BUILD:$PATH several_ranks
+    stand_ins
+    mkdir "$GPU_WORK" && head -c 100000 "$MUSTER_BUILD/muster-train" >"$GPU_WORK/text"
+    bin/muster-tokens -o "$GPU_WORK/train.bin" "$GPU_WORK/text"
+    differs small_twice small-again "small and small-again end with other bits"
+    differs small_killed small-killed "end with other bits"
+    differs fp32_like_the_cpu cpu "fp32 against cpu, at most 1e-4"
+    differs small_on_2_ranks small-2 "end with other bits"
+    differs four_ranks_killed_two_go_on small-fewer "end with other bits"
+    # Nor is it enough that they are alike where none was disturbed.
+    rm -r "$GPU_WORK"/small-killed*
+    GPU_SMALL="${GPU_SMALL/--ckpt-every 40/--ckpt-every 0}" differs small_killed small-killed "it was to be killed, but ended with status 0"
 }

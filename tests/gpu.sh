@@ -8,7 +8,7 @@
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
-pack='' pack_mib=60 out=gpu-results seconds=540 part_seconds=60 child=
+pack='' pack_mib=60 out=gpu-results seconds=540 part_seconds='' child='' work=''
 passed=0 failed=0 skipped=0
 
 die() {
@@ -36,9 +36,9 @@ options() {
 find_programs() {
     local build=${MUSTER_BUILD:-$PWD}
     if [ -d "$here/bin" ]; then
-        tests=$here/bin train=$here/bin/muster-train counter=$here/tap.awk
+        tests=$here/bin bin=$here/bin counter=$here/tap.awk
     elif [ -x "$build/muster-train" ] && [ -d "$build/tests/unit" ]; then
-        tests=$build/tests/unit train=$build/muster-train counter=$here/lib/tap.awk
+        tests=$build/tests/unit bin=$build counter=$here/lib/tap.awk
     else
         die "couldn't find the programs: start it in a build folder after 'make && make check TESTS=', or unpack its tarball"
     fi
@@ -46,6 +46,20 @@ find_programs() {
     local file
     for file in "$tests"/test_gpu_*; do [[ ! -x $file || $file == *.* ]] || programs+=("$file"); done
     [ ${#programs[@]} -gt 0 ] || die "couldn't find test_gpu_* in $tests: configure where nvcc is, then 'make check TESTS='"
+    by_worth
+}
+
+# All operations first, the long one last of the tests.
+by_worth() {
+    local file first=() last=() others=()
+    for file in "${programs[@]}"; do
+        case ${file##*/} in
+        test_gpu_ops) first+=("$file") ;;
+        test_gpu_repeat) last+=("$file") ;;
+        *) others+=("$file") ;;
+        esac
+    done
+    programs=("${first[@]}" "${others[@]}" "${last[@]}")
 }
 
 # --- packing ---
@@ -60,8 +74,8 @@ libraries() {
 pack() {
     local folder=$1/muster-gpu name path bytes
     mkdir -p "$folder/bin" "$folder/lib" && cp "${BASH_SOURCE[0]}" "$folder/gpu.sh" &&
-        cp "$counter" "$folder/tap.awk" || exit 1
-    cp "${programs[@]}" "$train" "$folder/bin/" || exit 1
+        cp "$counter" "$folder/tap.awk" && cp "$here/gpu_train.sh" "$folder/" || exit 1
+    cp "${programs[@]}" "$bin"/muster-{train,ckptd,ckpt,curve,tokens} "$folder/bin/" || exit 1
     {
         echo "packed: $(date -u +%FT%TZ), commit $(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)"
         echo "compiler: $(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2>/dev/null | grep release || echo unknown)"
@@ -135,11 +149,23 @@ find_gpu() {
 
 skip_part() { part "$1" printf '1..0 # SKIP %s\n' "$2"; }
 
+# Seconds for a part: those that train have several checks, each with its own limit.
+limit_of() {
+    local limit=60
+    case $1 in
+    gpu_repeat) limit=120 ;;
+    train) limit=150 ;;
+    share) limit=120 ;;
+    esac
+    echo "${part_seconds:-$limit}"
+}
+
 # part NAME COMMAND…: runs it under its limit, prints its TAP and its line, and writes both down.
 part() {
     local name=$1 file=$out/$1.tap status left=$((seconds - SECONDS - 5)) began=$SECONDS limit counts
     shift
-    limit=$((left < part_seconds ? left : part_seconds))
+    limit=$(limit_of "$name")
+    limit=$((left < limit ? left : limit))
     if [ $limit -ge 1 ]; then
         timeout -k 5 $limit "$@" </dev/null >"$file" 2>&1 &
         child=$!
@@ -178,16 +204,17 @@ sanitize() {
     done
 }
 
-train_part() {
+# training_part NAME: why it can't be tried, or its checks.
+training_part() {
     local help
     if [ -z "$gpu" ]; then
-        skip_part train "no GPU: $no_gpu"
-    elif ! help=$(timeout 20 "${with_libraries[@]}" "$train" --help 2>&1); then
-        part train printf '1..1\nnot ok 1 muster-train starts\n# %s\n' "${help//$'\n'/ }"
+        skip_part "$1" "no GPU: $no_gpu"
+    elif ! help=$(timeout 20 "${with_libraries[@]}" "$bin/muster-train" --help 2>&1); then
+        part "$1" printf '1..1\nnot ok 1 muster-train starts\n# %s\n' "${help//$'\n'/ }"
     elif [[ $help != *--device* ]]; then
-        skip_part train "this muster-train knows no --device"
+        skip_part "$1" "this muster-train knows no --device"
     else
-        skip_part train "no check of training on a GPU is part of this script yet"
+        part "$1" "${with_libraries[@]}" "GPU_PROGRAMS=$bin" "GPU_WORK=$work" bash "$here/gpu_train.sh" "$1"
     fi
 }
 
@@ -195,7 +222,8 @@ run_parts() {
     local program
     for program in "${programs[@]}"; do part "${program##*/test_}" "${with_libraries[@]}" "$program"; done
     [ -x "$tests/test_gpu_repeat" ] || skip_part gpu_repeat "no test runs each operation 100 times in this build"
-    train_part
+    training_part train
+    training_part share
     sanitize memcheck
     sanitize racecheck
 }
@@ -204,6 +232,7 @@ run_parts() {
 finish() {
     trap - EXIT
     [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+    [ -z "$work" ] || rm -rf --one-file-system "$work"
     printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped | tee -a "$out/summary"
     [ "$1" = 0 ] && [ $failed -eq 0 ]
     exit
@@ -218,6 +247,8 @@ if [ -n "$pack" ]; then
     exit
 fi
 mkdir -p "$out" && rm -f "$out"/*.tap && : >"$out/summary" || die "couldn't write into '$out': choose another by --out"
+work=$(mktemp -d "${TMPDIR:-/tmp}/muster-gpu.XXXXXX") || die "couldn't make a folder for the runs in ${TMPDIR:-/tmp}"
+bin=$(cd "$bin" && pwd) || exit 1
 export CMOCKA_MESSAGE_OUTPUT=TAP
 find_gpu
 describe_machine >"$out/summary"
