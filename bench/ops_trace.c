@@ -23,6 +23,9 @@ struct ops_trace {
 	int *calls; /* [call_count] the row of each call, which lies between moments 2·i and 2·i + 1 */
 	size_t call_count, call_room;
 	bool failed;
+	const struct adamw_chunk *chunks; /* of the last update: [chunk_count] with so many elements */
+	size_t chunk_count;
+	double chunk_elements;
 };
 
 /* What a call costs at least, beside its products. */
@@ -174,6 +177,37 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 		adamw(inner, to, from, compute, grad, count, decay), "adamw");
 }
 
+/* Elements of the chunks; asked of the device once. */
+static double chunk_elements(struct ops_trace *trace, const struct adamw_chunk *chunks, size_t count)
+{
+	if (trace->chunks == chunks && trace->chunk_count == count)
+		return trace->chunk_elements;
+	struct adamw_chunk *copy = calloc(count, sizeof *copy);
+	double elements = 0;
+	if (!copy) {
+		trace->failed = true;
+		return 0;
+	}
+	if (ops_is_remote(trace->inner))
+		trace->inner->copy_out(trace->inner, copy, chunks, count * sizeof *copy);
+	else
+		memcpy(copy, chunks, count * sizeof *copy);
+	for (size_t i = 0; i < count; i++)
+		elements += copy[i].count;
+	free(copy);
+	trace->chunks = chunks;
+	trace->chunk_count = count;
+	return trace->chunk_elements = elements;
+}
+
+static void adamw_chunks(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute, const float *grad,
+	const struct adamw_chunk *chunks, size_t count)
+{
+	const double elements = chunk_elements(trace_of(ops), chunks, count);
+	NOTED(COST(.bytes = (28 + (compute != to->weights ? e : 0)) * elements),
+		adamw_chunks(inner, to, from, compute, grad, chunks, count), "adamw");
+}
+
 static void square_sums(struct ops *ops, double *sums, const float *x, size_t count)
 {
 	NOTED(COST(.bytes = 4.0 * (double)count), square_sums(inner, sums, x, count), "gradient norm");
@@ -288,6 +322,8 @@ struct ops_trace *ops_trace_create(struct ops *inner, const struct trace_clock *
 	trace->ops.attention_backward = attention_backward;
 	trace->ops.head_loss = head_loss;
 	trace->ops.adamw = adamw;
+	if (inner->adamw_chunks)
+		trace->ops.adamw_chunks = adamw_chunks;
 	trace->ops.square_sums = square_sums;
 	trace->ops.sum_losses = sum_losses;
 	trace->ops.add = add;

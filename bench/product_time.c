@@ -11,7 +11,7 @@
 #include "trainer/cuda/cuda.h"
 
 #define ALIGN 256u
-#define BEYOND_CACHE ((size_t)1 << 29) /* operands walk through so many bytes: several times the second-level cache */
+#define CACHES 4 /* operands walk through so many times the bytes of the device's last cache */
 #define COPIES 20
 #define RANDOM_BYTES ((size_t)1 << 24) /* that repeat */
 
@@ -25,6 +25,7 @@ struct bench {
 	struct ops *ops;
 	struct cuda *cuda;
 	struct region in, kept, out; /* what is read; what an epilogue reads or writes; results */
+	size_t beyond_cache;       /* bytes */
 	struct timed_product *products;
 	size_t count;
 };
@@ -83,18 +84,19 @@ static void draw_all(void *block, size_t bytes, bool bf16, uint64_t *state)
 static int fill(struct bench *b, struct region *region, struct err *err)
 {
 	static uint64_t state = 1;
-	AUTO_FREE void *block = malloc(RANDOM_BYTES);
+	size_t size = region->bytes < RANDOM_BYTES ? region->bytes : RANDOM_BYTES;
+	AUTO_FREE void *block = malloc(size);
 	if (!block)
 		return err_set(err, "bench: out of memory");
-	draw_all(block, RANDOM_BYTES, b->ops->element == 2, &state);
-	for (size_t at = 0; at < region->bytes; at += RANDOM_BYTES)
-		b->ops->copy_in(b->ops, region->memory + at, block, region->bytes - at < RANDOM_BYTES ? region->bytes - at : RANDOM_BYTES);
+	draw_all(block, size, b->ops->element == 2, &state);
+	for (size_t at = 0; at < region->bytes; at += size)
+		b->ops->copy_in(b->ops, region->memory + at, block, region->bytes - at < size ? region->bytes - at : size);
 	return 0;
 }
 
 static int open_region(struct bench *b, struct region *region, size_t largest, bool random, struct err *err)
 {
-	region->bytes = larger(BEYOND_CACHE, (2 * largest + ALIGN - 1) / ALIGN * ALIGN);
+	region->bytes = larger(b->beyond_cache, (2 * largest + ALIGN - 1) / ALIGN * ALIGN);
 	region->memory = b->ops->alloc(b->ops, region->bytes);
 	if (!region->memory)
 		return ops_check(b->ops, err) < 0 ? -1 : err_set(err, "bench: out of memory");
@@ -124,6 +126,15 @@ static void close_regions(struct bench *b)
 }
 
 /* ---- time ---- */
+
+static int look(struct bench *b, struct err *err)
+{
+	int cache = 0;
+	if (CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, b->cuda->device), err) < 0)
+		return -1;
+	b->beyond_cache = ((size_t)cache * CACHES + ALIGN - 1) / ALIGN * ALIGN;
+	return 0;
+}
 
 static int finish(struct bench *b, struct err *err)
 {
@@ -201,7 +212,7 @@ static int measure(struct bench *b, double seconds, struct err *err)
 int product_time(struct ops *ops, struct timed_product *products, size_t count, double seconds, struct err *err)
 {
 	struct bench b = { .ops = ops, .cuda = cuda_of(ops), .products = products, .count = count };
-	int rc = measure(&b, seconds, err);
+	int rc = look(&b, err) < 0 ? -1 : measure(&b, seconds, err);
 	close_regions(&b);
 	return rc;
 }
@@ -211,7 +222,7 @@ static double copy(struct bench *b, int count, struct err *err)
 {
 	double begin = clock_now();
 	for (int i = 0; i < count; i++)
-		if (CUDA_CHECK(cudaMemcpyAsync(b->out.memory, b->in.memory, BEYOND_CACHE, cudaMemcpyDeviceToDevice, b->cuda->stream), err) < 0)
+		if (CUDA_CHECK(cudaMemcpyAsync(b->out.memory, b->in.memory, b->beyond_cache, cudaMemcpyDeviceToDevice, b->cuda->stream), err) < 0)
 			return 0;
 	return finish(b, err) < 0 ? 0 : clock_now() - begin;
 }
@@ -221,7 +232,7 @@ double copy_rate(struct ops *ops, double seconds, struct err *err)
 	struct bench b = { .ops = ops, .cuda = cuda_of(ops) };
 	double elapsed = 0, once = 0;
 	int done = 0;
-	if (open_region(&b, &b.in, 0, true, err) == 0 && open_region(&b, &b.out, 0, false, err) == 0)
+	if (look(&b, err) == 0 && open_region(&b, &b.in, 0, true, err) == 0 && open_region(&b, &b.out, 0, false, err) == 0)
 		once = copy(&b, COPIES, err); /* the first ones warm up */
 	while (once > 0 && elapsed < seconds) {
 		once = copy(&b, COPIES, err);
@@ -229,5 +240,5 @@ double copy_rate(struct ops *ops, double seconds, struct err *err)
 		done += COPIES;
 	}
 	close_regions(&b);
-	return once > 0 ? 2.0 * (double)BEYOND_CACHE * done / elapsed : 0;
+	return once > 0 ? 2.0 * (double)b.beyond_cache * done / elapsed : 0;
 }

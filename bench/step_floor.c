@@ -30,6 +30,7 @@
 
 #define STEPS 5       /* that are timed, and as many before them */
 #define PRODUCTS 128
+#define TUNE_SECONDS 60.0
 
 struct step {
 	struct ops *ops;
@@ -72,7 +73,7 @@ static int open_step(struct step *s, struct ops *ops, const struct model_config 
 	size_t tokens = (size_t)samples * (size_t)config->context;
 	*s = (struct step){ .ops = ops, .microbatches = microbatches };
 	s->model = model_create(config, err);
-	if (!s->model || model_prepare(s->model, ops, samples, err) < 0 || ops->choose(ops, err) < 0)
+	if (!s->model || model_prepare(s->model, ops, samples, err) < 0 || ops->tune(ops, TUNE_SECONDS, err) < 0)
 		return -1;
 	const struct tensor_table *table = model_tensors(s->model);
 	if (state_alloc(&s->state, ops, table, err) < 0)

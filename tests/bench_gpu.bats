@@ -103,6 +103,31 @@ assert sorted(r["way"] for r in runs) == ["muster canonical"] * 2 + ["muster nat
     [[ $output == *"round 1, muster canonical: not run, no time left of 1 s"* ]]
 }
 
+@test "step_floor itself, on a GPU that is the host: every op and product of a step is measured" {
+    tools=$MUSTER_BUILD/tests/tools
+    [ -x "$tools/floor_shim" ] || skip "this build has no CUDA"
+    mkdir card
+    ln -s "$tools/.libs/fake_driver.so" card/libcuda.so.1
+    ln -s "$tools/.libs/fake_cublaslt.so" "card/$(grep -ao 'libcublasLt\.so\.[0-9]*' "$tools/floor_shim" | head -n 1)"
+    LD_LIBRARY_PATH=card OMP_WAIT_POLICY=passive "$tools/floor_shim" 1 16 1 8 128 1 2 1 >measured.json
+    PYTHONDONTWRITEBYTECODE=1 python3 - "$MUSTER_TOP/bench" measured.json <<'END'
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from train_gpu_figures import Floor, token_flops
+measured = json.load(open(sys.argv[2]))
+assert measured["tokens"] == 16 and measured["peak"] == 989.4e12 and measured["token_flops"] == token_flops(1, 16, 8, 128)
+C, V, M = 16, 128, 16
+assert sum(p["calls"] * p["flops"] for p in measured["products"]) == 6 * M * (12 * C * C + V * C)
+assert all(p["seconds"] > 0 for p in measured["products"]) and measured["copy"] > 0 and measured["step_seconds"] > 0
+ops = {op["name"]: op for op in measured["ops"]}
+assert ops["adamw"]["bytes"] == 30 * measured["parameters"] and ops["attention backward"]["flops"] == 5 * M * 9 * C, ops
+for number, product in enumerate(measured["products"]):
+    made = sum(calls for op in measured["ops"] for n, calls in op["products"] if n == number)
+    assert made == product["calls"], (made, product)
+print("\n".join(Floor(measured).table()))
+END
+}
+
 @test "floors, agreement and lines by hand" {
     PYTHONDONTWRITEBYTECODE=1 python3 - "$MUSTER_TOP/bench" floor.json <<'END'
 import json, math, sys

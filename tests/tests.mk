@@ -586,6 +586,11 @@ tests_tools_train_shim_SOURCES = tests/tools/train_shim.c $(fake_runtime) $(must
 tests_tools_train_shim_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 tests_tools_train_shim_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS) -Wl,--export-dynamic
 tests_tools_train_shim_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la libcudashim.a $(SLURM_LIBS) -lstdc++
+# bench/step_floor likewise.
+check_PROGRAMS += tests/tools/floor_shim
+tests_tools_floor_shim_SOURCES = tests/tools/train_shim.c $(fake_runtime) bench/step_floor.c $(step_floor)
+tests_tools_floor_shim_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
+tests_tools_floor_shim_LDADD = $(trainer_LIBS) libcudashim.a -lstdc++
 check_LTLIBRARIES += tests/tools/fake_driver.la tests/tools/fake_cublaslt.la
 tests_tools_fake_driver_la_SOURCES = tests/tools/fake_driver.c
 tests_tools_fake_driver_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere

@@ -184,7 +184,7 @@ static void products_are_the_models(void **state)
 		flops += 2.0 * p->rows * p->columns * p->depth * (double)noted[i].count;
 	}
 	for (size_t k = 0; k < all; k++)
-		if (!found[k])
+		if (!found[k] && list[k].epilogue != PRODUCT_BIAS_GRAD) /* another way to make one that was */
 			fail_msg("%s was not noted", product_text(&list[k], text, sizeof text));
 	assert_true(flops == MICROBATCHES * 6.0 * M * (LAYERS * 12 * C * C + V * C));
 }
