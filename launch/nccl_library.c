@@ -62,6 +62,12 @@ static void load(void)
 		{ "ncclCommFinalize", &library.finalize },
 		{ "ncclCommDestroy", &library.destroy },
 		{ "ncclCommAbort", &library.abort },
+		{ "ncclGroupStart", &library.group_start },
+		{ "ncclGroupEnd", &library.group_end },
+		{ "ncclSend", &library.send },
+		{ "ncclRecv", &library.recv },
+		{ "ncclAllGather", &library.all_gather },
+		{ "ncclAllReduce", &library.all_reduce },
 		{ "ncclGetErrorString", &library.get_error_string },
 		{ "ncclGetLastError", &library.get_last_error },
 	};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of NCCL that the bootstrap needs, found when they are needed: a program that never makes a communicator runs where
+/* The calls of NCCL that the bootstrap and the communicator of trainings need, found when they are needed: a program that never makes a communicator runs where
  * there is neither NCCL nor a GPU, and one that has loaded an NCCL (PyTorch brings its own) gets that one. */
 #ifndef MUSTER_NCCL_LIBRARY_H
 #define MUSTER_NCCL_LIBRARY_H
@@ -16,6 +16,13 @@ struct nccl_library {
 	ncclResult_t (*finalize)(ncclComm_t comm);
 	ncclResult_t (*destroy)(ncclComm_t comm);
 	ncclResult_t (*abort)(ncclComm_t comm);
+	ncclResult_t (*group_start)(void);
+	ncclResult_t (*group_end)(void);
+	ncclResult_t (*send)(const void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+	ncclResult_t (*recv)(void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+	ncclResult_t (*all_gather)(const void *mine, void *all, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
+	ncclResult_t (*all_reduce)(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+		cudaStream_t stream);
 	const char *(*get_error_string)(ncclResult_t result);
 	const char *(*get_last_error)(ncclComm_t comm);
 	/* GPUs that this process sees; -1 with err: the driver can't be asked. */

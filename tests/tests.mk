@@ -275,6 +275,27 @@ tests_unit_test_ddp_zero_SOURCES = tests/unit/test_ddp_zero.c tests/unit/ddp_tab
 	tests/unit/world_fixture.h
 tests_unit_test_ddp_zero_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
+# Ranks on GPUs that are none: NCCL, the runtime and cuBLASLt are stand-ins.
+fake_gpus = tests/unit/fake_nccl.c tests/unit/fake_nccl.h tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime)
+unit_tests += tests/unit/test_comm_nccl
+tests_unit_test_comm_nccl_SOURCES = tests/unit/test_comm_nccl.c
+tests_unit_test_comm_nccl_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_ddp_cuda
+tests_unit_test_ddp_cuda_SOURCES = tests/unit/test_ddp_cuda.c
+tests_unit_test_ddp_cuda_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+if HAVE_CUBLAS
+if HAVE_NCCL
+if HAVE_GLOO
+gpus_LIBS = $(trainer_LIBS) libncclbootstrap.la liblaunch.la libcommon.la $(shim_LIBS)
+tests_unit_test_comm_nccl_SOURCES += tests/unit/world_fixture.c tests/unit/world_fixture.h $(fake_gpus)
+tests_unit_test_comm_nccl_LDADD += $(gpus_LIBS)
+tests_unit_test_ddp_cuda_SOURCES += $(ddp_world) tests/unit/model_fixture.c tests/unit/model_fixture.h $(fake_gpus)
+tests_unit_test_ddp_cuda_LDADD += $(gpus_LIBS)
+endif
+endif
+endif
+EXTRA_DIST += tests/unit/fake_nccl.c tests/unit/fake_nccl.h
+
 unit_tests += tests/unit/test_opt
 tests_unit_test_opt_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_pages
@@ -585,7 +606,12 @@ check_PROGRAMS += tests/tools/train_shim
 tests_tools_train_shim_SOURCES = tests/tools/train_shim.c $(fake_runtime) $(muster_train_SOURCES)
 tests_tools_train_shim_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 tests_tools_train_shim_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS) -Wl,--export-dynamic
-tests_tools_train_shim_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la libcudashim.a $(SLURM_LIBS) -lstdc++
+tests_tools_train_shim_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la
+if HAVE_NCCL
+tests_tools_train_shim_SOURCES += tests/unit/fake_nccl.c tests/unit/fake_nccl.h
+tests_tools_train_shim_LDADD += libncclbootstrap.la
+endif
+tests_tools_train_shim_LDADD += liblaunch.la libcommon.la libcudashim.a $(SLURM_LIBS) -lstdc++
 # bench/step_floor likewise.
 check_PROGRAMS += tests/tools/floor_shim
 tests_tools_floor_shim_SOURCES = tests/tools/train_shim.c $(fake_runtime) bench/step_floor.c $(step_floor)

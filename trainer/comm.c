@@ -24,6 +24,7 @@ bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_stat
 	if (comm->failure != FAILURE_NONE)
 		return false;
 	comm->failure = failure;
+	__atomic_store_n(&comm->stopping, true, __ATOMIC_RELEASE);
 	comm->failed_at = clock_now();
 	err_fail(&comm->error, status, "%s", why);
 	pthread_cond_broadcast(&comm->wake);
@@ -60,6 +61,10 @@ static void on_lost(void *arg, const char *why)
 
 static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
 {
+	if (op && comm->ops) {
+		op->ops = comm->ops;
+		op->mark = comm->ops->mark(comm->ops);
+	}
 	pthread_mutex_lock(&comm->lock);
 	comm_ticket ticket = ++comm->last;
 
@@ -259,6 +264,11 @@ const char *comm_provider(const struct comm *comm)
 	return comm->provider->name;
 }
 
+const char *comm_library(const struct comm *comm)
+{
+	return comm->provider->text ? comm->provider->text(comm->state) : NULL;
+}
+
 int comm_rank(const struct comm *comm)
 {
 	return comm->rank;
@@ -347,8 +357,13 @@ struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char 
 	struct err *err)
 {
 	const struct comm_provider *chosen = choose(provider, ident->world_size, err);
-	if (!chosen)
-		return NULL;
+
+	return chosen ? comm_open_over(chosen, ident, rdzv, deadline, err) : NULL;
+}
+
+struct comm *comm_open_over(const struct comm_provider *chosen, const struct ident *ident, struct rdzv *rdzv, double deadline,
+	struct err *err)
+{
 	struct comm *comm = alloc_comm(ident, deadline);
 	if (!comm) {
 		err_set(err, "comm: couldn't open a communicator: out of memory");
@@ -366,6 +381,34 @@ struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char 
 		return NULL;
 	}
 	return comm;
+}
+
+struct attachment {
+	struct comm *comm;
+	void *stream;
+};
+
+static int attach(void *arg, struct err *err)
+{
+	const struct attachment *attachment = arg;
+
+	return attachment->comm->provider->attach(attachment->comm->state, attachment->stream, err);
+}
+
+int comm_attach(struct comm *comm, struct ops *ops, struct err *err)
+{
+	struct attachment attachment = { .comm = comm };
+
+	if (!ops->lane || comm->size == 1)
+		return 0;
+	if (!comm->provider->attach)
+		return err_fail(err, EXIT_USAGE, "comm: couldn't reduce gradients on GPUs: provider \"%s\" carries the host's memory only",
+			comm->provider->name);
+	attachment.stream = ops->lane(ops, err);
+	if (!attachment.stream)
+		return -1;
+	comm->ops = ops;
+	return comm_wait(comm, comm_call(comm, "the GPU", attach, &attachment), err);
 }
 
 void comm_close(struct comm *comm)

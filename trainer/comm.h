@@ -14,6 +14,8 @@
 #include "trainer/standing.h"
 
 struct comm;
+struct comm_provider;
+struct ops;
 struct trace;
 typedef uint64_t comm_ticket;
 
@@ -35,9 +37,18 @@ struct comm_transfer {
  * (comm_last_words), where a rank that is stopped or cut off has none. */
 struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char *provider, double deadline,
 	struct err *err);
+/* The same over a provider (comm_provider.h) that is chosen already. */
+struct comm *comm_open_over(const struct comm_provider *provider, const struct ident *ident, struct rdzv *rdzv, double deadline,
+	struct err *err);
+/* From now on buffers may also be memory of these operations' device; those of one operation are of one kind, on all
+ * ranks the same. What the communicator's thread calls of them is queued on a lane of its own (ops.h). The ops are to outlive the
+ * communicator. Nothing to do where the host can touch their memory, or in a world of one. */
+int comm_attach(struct comm *comm, struct ops *ops, struct err *err);
 /* Ends the thread and the connections; an operation in flight fails. NULL is allowed. */
 void comm_close(struct comm *comm);
 const char *comm_provider(const struct comm *comm);
+/* What carries a device's memory, with its version, as "NCCL 2.28.9"; NULL: nothing does. Borrowed. */
+const char *comm_library(const struct comm *comm);
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);
 /* "rank 3 on node7", for messages. Borrowed. */
@@ -45,7 +56,7 @@ const char *comm_peer(const struct comm *comm, int rank);
 
 /* The buffers belong to the operation until its ticket is done. `work`, when not NULL, runs on the communicator's thread
  * right after the operation (the canonical addition, for instance), before the ticket is done. The data must be ready at
- * the call (a start event of another device comes with that device). */
+ * the call; on a device, where the ops are attached, it may still be in the making by what this thread has queued before. */
 typedef int comm_work(void *arg, struct err *err);
 comm_ticket comm_exchange(struct comm *comm, const char *label, const struct comm_transfer *transfers, int count,
 	comm_work *work, void *arg);

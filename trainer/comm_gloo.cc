@@ -306,6 +306,6 @@ void *gloo_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_
 } // namespace
 
 extern "C" const struct comm_provider comm_gloo = {
-	"gloo", gloo_open, gloo_begin, gloo_make, gloo_finish, gloo_interrupt, gloo_check, gloo_leave, gloo_said, gloo_close,
-	gloo_peer,
+	"gloo", false, gloo_open, nullptr, gloo_begin, gloo_make, gloo_finish, nullptr, nullptr, gloo_interrupt, gloo_check, gloo_leave,
+	gloo_said, gloo_close, gloo_peer, nullptr,
 };

@@ -109,7 +109,10 @@ struct comm_op *comm_op_reduce(int rank, int size, const char *label, const stru
 static int run_allgather(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
 {
 	char *all = op->buffer, *own = all + (size_t)op->rank * op->bytes;
+	int rc = provider->allgather ? provider->allgather(state, op->source, all, op->bytes, err) : COMM_OF_HOST;
 
+	if (rc != COMM_OF_HOST)
+		return rc;
 	if (op->source != own)
 		memmove(own, op->source, op->bytes);
 	for (int step = 1; step < op->size; step++) {
@@ -161,11 +164,18 @@ static int pass_on(struct comm_op *op, int send, void *into, const struct comm_p
 	return run_exchange(op, provider, state, err);
 }
 
+static int sum_on_device(struct comm_op *op, bool bf16, const struct comm_provider *provider, void *state, struct err *err)
+{
+	return provider->allreduce ? provider->allreduce(state, op->buffer, op->bytes / sizeof(float), bf16, err) : COMM_OF_HOST;
+}
+
 static int run_allreduce(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
 {
-	int size = op->size, rank = op->rank;
+	int size = op->size, rank = op->rank, rc = sum_on_device(op, false, provider, state, err);
 	size_t bytes;
 
+	if (rc != COMM_OF_HOST)
+		return rc;
 	segment(op, 0, &bytes); /* the longest */
 	AUTO_FREE float *theirs = malloc(bytes + 1);
 	if (!theirs)
@@ -242,9 +252,11 @@ static int pass_narrow(struct comm_op *op, int send, uint16_t *out, uint16_t *in
 
 static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
 {
-	int size = op->size, rank = op->rank;
+	int size = op->size, rank = op->rank, rc = sum_on_device(op, true, provider, state, err);
 	size_t bytes, longest;
 
+	if (rc != COMM_OF_HOST)
+		return rc;
 	segment(op, 0, &longest);
 	AUTO_FREE uint16_t *out = malloc(longest + 1); /* two segments in bf16 */
 	if (!out)

@@ -8,6 +8,8 @@
 #include "trainer/comm.h"
 #include "trainer/comm_provider.h"
 
+struct ops;
+
 struct comm_op {
 	struct comm_op *next;
 	comm_ticket ticket;
@@ -15,6 +17,9 @@ struct comm_op {
 	char label[64];
 	int (*run)(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err);
 	comm_work *work;
+	struct ops *ops;        /* on whose device it may be; NULL: none */
+	uint64_t mark;          /* behind what was queued there before it, */
+	bool awaited;           /* which the lane has been told */
 	bool reduction;         /* it may begin before those before it have ended */
 	comm_prepare *prepare;  /* until it has run */
 	comm_make *make;        /* the caller's */

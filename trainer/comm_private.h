@@ -7,6 +7,7 @@
 
 #include "trainer/comm_op.h"
 #include "trainer/comm_provider.h"
+#include "trainer/ops.h"
 
 enum failure { FAILURE_NONE, FAILURE_DEADLINE, FAILURE_LOST, FAILURE_ABORT, FAILURE_FAULT };
 
@@ -15,6 +16,8 @@ struct comm {
 	void *state;
 	int rank, size;
 	double deadline;
+	struct ops *ops;       /* attached, the queueing thread's to know; NULL: none */
+	bool stopping;         /* atomic: something has failed */
 	pthread_t thread;
 	pthread_mutex_t lock;  /* of all below */
 	pthread_cond_t wake;   /* for the thread: an operation, a failure or the end */

@@ -8,6 +8,9 @@
 #include "trainer/comm_private.h"
 #include "trainer/trace.h"
 
+#define SETTLE_LOOK 5e-5 /* seconds between two looks at a device */
+#define NAMED 4          /* ranks; of more only the number is told */
+
 static void enter(struct comm *comm, const struct comm_op *op)
 {
 	comm->now = (struct standing_operation){ .step = op->step, .bucket = op->bucket, .bytes = comm_op_bytes(op) };
@@ -101,6 +104,14 @@ static void trace_transfers(struct running *running)
 	running->told = sent;
 }
 
+/* Whatever it does on the device comes behind what was queued there before it. */
+static void await_mark(struct comm_op *op)
+{
+	if (op->ops && !op->awaited)
+		op->ops->await(op->ops, op->mark);
+	op->awaited = true;
+}
+
 static void prepare(struct running *running, struct comm_op *op)
 {
 	if (!op->prepare)
@@ -132,6 +143,7 @@ static void begin_next(void *arg)
 		op = queued_behind(comm, op);
 		if (!op || !op->reduction)
 			return;
+		await_mark(op);
 		prepare(running, op);
 		comm_op_begin(op, comm->provider, comm->state);
 	} while (!op->make);
@@ -152,6 +164,29 @@ static int make_run(void *arg, size_t first, size_t bytes, struct err *err)
 	return rc;
 }
 
+/* As long as the device computes for this rank no peer is late. */
+static void note_computing(struct comm *comm)
+{
+	pthread_mutex_lock(&comm->lock);
+	comm->progress = clock_now();
+	pthread_mutex_unlock(&comm->lock);
+}
+
+/* What the work has queued on the device is done, too, before the ticket is. */
+static int settle(struct comm *comm, struct comm_op *op, struct err *err)
+{
+	struct deadline never = deadline_in(1e9);
+	int rc = op->ops ? 0 : 1;
+
+	while (rc == 0 && (rc = op->ops->settled(op->ops, err)) == 0) {
+		if (__atomic_load_n(&comm->stopping, __ATOMIC_ACQUIRE))
+			return err_fail(err, EXIT_LOST, "waiting for the device");
+		note_computing(comm);
+		deadline_sleep(never, SETTLE_LOOK);
+	}
+	return rc < 0 ? -1 : 0;
+}
+
 static void run_op(struct comm *comm, struct comm_op *op)
 {
 	struct err err = { .status = EXIT_FAULT };
@@ -160,6 +195,7 @@ static void run_op(struct comm *comm, struct comm_op *op)
 	op->sums.make = make_run;
 	op->sums.arg = &running;
 	op->made = op->reduction ? begin_next : NULL;
+	await_mark(op);
 	prepare(&running, op);
 	int rc = op->run(op, comm->provider, comm->state, &err);
 	enum failure failure = running.faulty ? FAILURE_FAULT : FAILURE_LOST;
@@ -168,9 +204,34 @@ static void run_op(struct comm *comm, struct comm_op *op)
 	if (rc == 0 && op->work) {
 		failure = FAILURE_FAULT;
 		rc = op->work(op->arg, &err);
+		if (rc == 0)
+			rc = settle(comm, op, &err);
 		trace_part(comm, op, "add", running.begin, 0);
 	}
 	end_op(comm, op, rc, failure, &err);
+}
+
+/* Where the provider can't tell who was waited for: those of whom nothing was heard, unless the text names them already. */
+static void name_silent(struct comm *comm)
+{
+	unsigned char record[STANDING_SIZE];
+	char names[400] = "";
+	int silent = 0;
+	double now;
+
+	for (int rank = 0; rank < comm->size; rank++) {
+		const char *name = comm->provider->peer(comm->state, rank);
+
+		if (rank == comm->rank || comm->provider->said(comm->state, rank, record, &now) || strstr(comm->error.text, name))
+			continue;
+		if (silent++ < NAMED)
+			snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.64s", silent > 1 ? ", " : "", name);
+	}
+	if (silent > NAMED)
+		snprintf(names + strlen(names), sizeof names - strlen(names), " and %d more", silent - NAMED);
+	size_t used = strlen(comm->error.text);
+	if (silent > 0)
+		snprintf(comm->error.text + used, sizeof comm->error.text - used, "; nothing was heard of %s", names);
 }
 
 void *comm_run(void *arg)
@@ -197,6 +258,8 @@ void *comm_run(void *arg)
 	comm->provider->leave(comm->state, orderly ? NULL : error.text, comm->last_words);
 
 	pthread_mutex_lock(&comm->lock);
+	if (comm->provider->blind && (comm->failure == FAILURE_DEADLINE || comm->failure == FAILURE_LOST))
+		name_silent(comm);
 	comm->left = true;
 	pthread_cond_broadcast(&comm->settled);
 	pthread_mutex_unlock(&comm->lock);

@@ -18,7 +18,14 @@
 #ifdef HAVE_CUBLAS
 #include "trainer/cuda/ops_cuda.h"
 #endif
+#if defined HAVE_CUBLAS && defined HAVE_NCCL && defined HAVE_GLOO
+#define GPUS_TALK
+#include "trainer/comm_nccl.h"
+#else
+#define COMM_NCCL_BYTES 0
+#endif
 
+#define REMEDY_NCCL "build it where NCCL and Gloo are installed (--with-nccl=DIR, libgloo-dev), start one rank, or use --device cpu"
 #define TEXT_MAX (1u << 20) /* bytes of the algorithms as text */
 #define TUNE_SECONDS 30.0   /* that --tune may take, and no more than half of what the other ranks wait */
 
@@ -80,10 +87,16 @@ int device_agree(struct run *run, int rc, struct err *err)
 
 /* ---- memory ---- */
 
-static size_t staging_of(const struct run *run)
+/* Other ranks' last pieces of this rank's segment of a bucket, their early pieces of all its segments, and NCCL's own. */
+static size_t staging_of(const struct run *run, const struct ddp_plan *plan)
 {
-	size_t others = (size_t)run->ident.world_size - 1;
-	return others * ((size_t)run->settings.bucket_mb << 20) / (others + 1);
+	size_t others = (size_t)plan->world - 1, share = model_tensors(run->model)->elements / (size_t)plan->world * sizeof(float), early = 0;
+	if (others == 0)
+		return 0;
+	for (int rank = 0; rank < plan->world; rank++)
+		for (int number = plan->piece_start[rank]; rank != plan->rank && ddp_plan_is_early(plan, rank, number); number++)
+			early++;
+	return COMM_NCCL_BYTES + others * ((size_t)run->settings.bucket_mb << 20) / (others + 1) + early * share;
 }
 
 static int estimate(const struct run *run, size_t element, size_t scratch, struct estimate *out, struct err *err)
@@ -94,7 +107,7 @@ static int estimate(const struct run *run, size_t element, size_t scratch, struc
 	if (ddp_plan_make(&plan, (int)settings->slots, run->ident.world_size, run->ident.rank, settings->reduction == REDUCTION_NATIVE, err) < 0)
 		return -1;
 	const struct estimate_facts facts = { .elements = table->elements, .gradients = tensor_table_gradients(table), .arenas = plan.arenas,
-		.own = settings->zero ? table->elements / (size_t)run->ident.world_size : table->elements, .staging = staging_of(run),
+		.own = settings->zero ? table->elements / (size_t)run->ident.world_size : table->elements, .staging = staging_of(run, &plan),
 		.activations = model_activations(run->model, (int)settings->microbatch, true, element),
 		.scratch = scratch + table->elements / ADAMW_CHUNK * sizeof(struct adamw_chunk),
 		.element_size = element };
@@ -126,13 +139,10 @@ int device_ops(struct run *run, struct err *err)
 		run->ops = ops_cpu_create(false, err);
 		return run->ops ? 0 : -1;
 	}
-	if (run->ident.world_size > 1)
-		return err_fail(err, EXIT_USAGE, "device: gradients of several ranks can't be reduced on GPUs by this version: start one rank, or use "
-			"--device cpu");
 	if (check_memory(run, mode, err) < 0)
 		return -1;
 	run->ops = ops_cuda_create(&run->gpu, mode, err);
-	return run->ops ? 0 : -1;
+	return run->ops ? comm_attach(run->comm, run->ops, err) : -1;
 }
 
 #else /* without CUDA */
@@ -154,6 +164,24 @@ int device_ops(struct run *run, struct err *err)
 }
 
 #endif
+
+int device_comm(struct run *run, struct err *err)
+{
+	const double timeout = run->settings.collective_timeout;
+	bool gpus = run->on_gpu && run->ident.world_size > 1;
+#ifdef GPUS_TALK
+	run->comm = gpus ? comm_open_over(&comm_nccl, &run->ident, run->rdzv, timeout, err)
+		: comm_open(&run->ident, run->rdzv, NULL, timeout, err);
+#else
+	if (gpus) {
+		err_fail(err, EXIT_USAGE, "device: couldn't connect the GPUs of %d ranks: this build has no communicator for them: " REMEDY_NCCL,
+			run->ident.world_size);
+		return ERR_SHARED;
+	}
+	run->comm = comm_open(&run->ident, run->rdzv, NULL, timeout, err);
+#endif
+	return run->comm ? 0 : -1;
+}
 
 /* ---- algorithms ---- */
 

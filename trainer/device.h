@@ -11,7 +11,10 @@ int device_choose(struct run *run, struct err *err);
 /* Collective, with the outcome of device_choose: 0, ERR_SHARED or -1. */
 int device_agree(struct run *run, int rc, struct err *err);
 
-/* run->ops. On a GPU it is refused what can't fit: run->model must be there, and nothing of it allocated. */
+/* run->comm, the one that carries what this run computes on. 0, ERR_SHARED or -1. */
+int device_comm(struct run *run, struct err *err);
+
+/* run->ops, known to run->comm. On a GPU it is refused what can't fit: run->model must be there, and nothing of it allocated. */
 int device_ops(struct run *run, struct err *err);
 
 /* Collective, behind model_prepare: the algorithms of rank 0, where there are any to choose. Those of the checkpoint that is resumed

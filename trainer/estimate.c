@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-static const char *const names[ESTIMATE_PARTS] = { "weights", "weights to compute with", "moments", "gradients", "pieces of other ranks",
+static const char *const names[ESTIMATE_PARTS] = { "weights", "weights to compute with", "moments", "gradients", "pieces of other ranks and NCCL",
 	"activations", "scratch" };
 
 struct estimate estimate_of(const struct estimate_facts *facts)

@@ -14,7 +14,7 @@ enum estimate_part {
 	ESTIMATE_COMPUTE,     /* the copy that is computed with, where that has another type */
 	ESTIMATE_MOMENTS,     /* both, of what this rank keeps */
 	ESTIMATE_GRADIENTS,   /* all arenas */
-	ESTIMATE_STAGING,     /* pieces of other ranks' gradients */
+	ESTIMATE_STAGING,     /* pieces of other ranks' gradients, and what NCCL may take */
 	ESTIMATE_ACTIVATIONS,
 	ESTIMATE_SCRATCH,     /* of the operations, with the products' workspace */
 	ESTIMATE_PARTS

@@ -20,10 +20,11 @@
 json_t *numerics_record(const struct settings *settings, struct ops *ops, const struct comm *comm)
 {
 	bool native = settings->reduction == REDUCTION_NATIVE;
+	const char *communicator = comm_library(comm) ? comm_library(comm) : comm_provider(comm);
 	json_t *record = json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s}", "reduction", native ? "native" : "canonical",
 		"slots", (json_int_t)settings->slots, "microbatch", (json_int_t)settings->microbatch, "device", ops->name,
 		"isa", ops_cpu_isa(), "libraries", ops_cpu_versions(), "build", build_id());
-	if (record && native && (json_object_set_new(record, "communicator", json_string(comm_provider(comm))) < 0
+	if (record && native && (json_object_set_new(record, "communicator", json_string(communicator)) < 0
 		|| json_object_set_new(record, "world_size", json_integer(comm_size(comm))) < 0
 		|| json_object_set_new(record, "bucket_mb", json_integer(settings->bucket_mb)) < 0
 		|| (settings->grad_dtype == GRAD_BF16 && json_object_set_new(record, "grad_dtype", json_string("bf16")) < 0))) {

@@ -98,9 +98,9 @@ struct ops {
 	int (*check)(struct ops *ops, struct err *err);
 
 	/* NULL, all of these, where ops have done what they do when they return. Elsewhere they are queued on a device, and one more thread,
-	 * the communicator's, has a lane of its own there for what it calls (add, combine, square_sums). Makes it, once; returns its stream, NULL on
-	 * error. Where the lane can't go on, its thread waits no longer once *stop is true (an atomic load). */
-	void *(*lane)(struct ops *ops, const bool *stop, struct err *err);
+	 * the communicator's, has a lane of its own there for what it calls (add, combine, square_sums). Makes it, once; returns its stream,
+	 * NULL on error. */
+	void *(*lane)(struct ops *ops, struct err *err);
 	/* Marks what the training's thread has queued so far. */
 	uint64_t (*mark)(struct ops *ops);
 	/* The calling thread is the lane's from now on, and what it queues begins when what is before the mark has ended. */

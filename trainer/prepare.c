@@ -83,14 +83,13 @@ static int meet(struct run *run, struct err *err)
 	run->standing = standing_create(&run->ident, err);
 	if (!run->standing)
 		return -1;
-	run->comm = comm_open(&run->ident, run->rdzv, NULL, settings->collective_timeout, err);
-	if (run->comm) {
+	if ((rc = device_comm(run, err)) == 0) {
 		comm_stand(run->comm, run->standing);
 		return 0;
 	}
 	name_patience(err);
 	name_interface(&run->ident, err);
-	return -1;
+	return rc;
 }
 
 /* Rank 0 takes the checkpoint directory; the number of the attempt then names its metrics. */

@@ -180,6 +180,7 @@ cuda_ops = trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/cuda.h \
 	trainer/cuda/tune.c trainer/cuda/tune.h \
 	trainer/cuda/tune_bench.c trainer/cuda/tune_bench.h \
 	trainer/cuda/product.c trainer/cuda/product.h
+comm_nccl = trainer/comm_nccl.c trainer/comm_nccl.h
 EXTRA_DIST += trainer/cuda/check.c trainer/cuda/check.h $(cuda_ops)
 if HAVE_CUDA
 AM_CPPFLAGS += $(CUDA_CPPFLAGS)
@@ -187,6 +188,14 @@ libtrainer_a_SOURCES += trainer/cuda/check.c trainer/cuda/check.h
 if HAVE_CUBLAS
 libtrainer_a_SOURCES += $(cuda_ops)
 muster_train_LDADD += $(cuda_kernels)
+if HAVE_NCCL
+if HAVE_GLOO
+AM_CPPFLAGS += $(NCCL_CPPFLAGS)
+libtrainer_a_SOURCES += $(comm_nccl)
+muster_train_LDADD += libncclbootstrap.la liblaunch.la libcommon.la $(NCCL_RPATH)
 endif
 endif
+endif
+endif
+EXTRA_DIST += $(comm_nccl)
 # End of trainer.mk

@@ -118,6 +118,14 @@ ncclResult_t ncclAllGather(const void *mine, void *all, size_t count, ncclDataTy
 	return ncclInProgress;
 }
 
+/* Of muster-train's communicator: libmuster finds them, and calls none. */
+#define NEVER(name, ...) ncclResult_t name(__VA_ARGS__) { return ncclInvalidUsage; }
+NEVER(ncclGroupStart, void)
+NEVER(ncclGroupEnd, void)
+NEVER(ncclSend, const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t)
+NEVER(ncclRecv, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t)
+NEVER(ncclAllReduce, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t)
+
 /* ---- the driver ---- */
 
 int cuInit(unsigned flags);

@@ -146,6 +146,12 @@ struct fill {
 	size_t count;
 };
 
+static void run_widen(void *arg)
+{
+	struct fill *f = arg;
+	assert_int_equal(cuda_from_bf16(f->out, f->x, f->count, NULL), 0);
+}
+
 static void run_fill(void *arg)
 {
 	struct fill *f = arg;
@@ -169,6 +175,11 @@ static void check_fill(size_t count, int shift)
 	fixture_same_bits("bf16", kernel_values(narrow.out, count, CUDA_BF16), x, count * 4);
 	assert_true(x[count - 1] == 1);
 	kernel_done();
+	x = kernel_floats(count, 1, 1, CUDA_BF16);
+	struct fill widen = { kernel_output_tensor("fp32", NULL, count, CUDA_FP32, shift), kernel_tensor(x, count, CUDA_BF16, shift), count };
+	kernel_run(run_widen, &widen);
+	fixture_same_bits("fp32", kernel_values(widen.out, count, CUDA_FP32), x, count * 4);
+	kernel_done();
 }
 
 static void zeros_and_bf16_have_the_bits_of_the_cpu(void **state)
@@ -176,7 +187,7 @@ static void zeros_and_bf16_have_the_bits_of_the_cpu(void **state)
 	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
 		for (int shift = 0; shift < 2; shift++)
 			check_fill(counts[i], shift);
-	assert_int_equal(cuda_zero(NULL, 0, NULL) | cuda_to_bf16(NULL, NULL, 0, NULL), 0);
+	assert_int_equal(cuda_zero(NULL, 0, NULL) | cuda_to_bf16(NULL, NULL, 0, NULL) | cuda_from_bf16(NULL, NULL, 0, NULL), 0);
 	assert_int_equal(cuda_gelu_backward(NULL, NULL, NULL, 0, CUDA_BF16, NULL) | cuda_relu_backward(NULL, NULL, NULL, 0,
 		CUDA_FP32, NULL), 0);
 }

@@ -98,8 +98,9 @@ static int stream_ended(void *stream, struct err *err)
 	return clock_now() >= *(double *)stream;
 }
 
-static const struct nccl_library scripted = { get_version, get_unique_id, init, get_async_error, finalize, destroy, end_at_once,
-	get_error_string, get_last_error, count_gpus, stream_ended };
+static const struct nccl_library scripted = { .get_version = get_version, .get_unique_id = get_unique_id, .init = init,
+	.get_async_error = get_async_error, .finalize = finalize, .destroy = destroy, .abort = end_at_once,
+	.get_error_string = get_error_string, .get_last_error = get_last_error, .count_gpus = count_gpus, .stream_ended = stream_ended };
 
 /* The case: what all ranks do but one. */
 static struct script others, odd;

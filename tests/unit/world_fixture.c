@@ -22,6 +22,8 @@
 #include "common/log.h"
 #include "launch/rdzv.h"
 
+const struct comm_provider *world_provider;
+
 static int be_rank(int rank, int size, double deadline, world_body *body, void *arg, struct world_rank *result)
 {
 	struct ident ident = { .rank = rank, .world_size = size, .local_rank = rank, .local_world_size = size,
@@ -29,7 +31,8 @@ static int be_rank(int rank, int size, double deadline, world_body *body, void *
 	struct rdzv *rdzv = rdzv_open(&ident, size > 1 ? "file" : "single", 30, &result->err);
 	if (!rdzv)
 		return -1;
-	struct comm *comm = comm_open(&ident, rdzv, NULL, deadline, &result->err);
+	struct comm *comm = world_provider && size > 1 ? comm_open_over(world_provider, &ident, rdzv, deadline, &result->err)
+		: comm_open(&ident, rdzv, NULL, deadline, &result->err);
 	double begun = clock_now();
 	int rc = comm ? body(comm, arg, &result->err) : -1;
 

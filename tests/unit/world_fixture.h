@@ -11,6 +11,11 @@
 
 #define WORLD_MAX 16
 
+struct comm_provider;
+
+/* Of the worlds to come; NULL: the fitting one. */
+extern const struct comm_provider *world_provider;
+
 /* What became of a rank, as its parent sees it. */
 struct world_rank {
 	int finished;     /* the body returned */

@@ -32,7 +32,6 @@ struct cuda {
 	void *stream;                      /* the training's */
 	void *marks[CUDA_MARKS];           /* cudaEvent_t, in that stream */
 	uint64_t marked;
-	const bool *stop;           /* the communicator's */
 	enum cuda_type type;               /* of activations */
 	enum product_mode mode;
 	int device;

@@ -179,3 +179,23 @@ extern "C" int cuda_to_bf16(void *out, const float *x, size_t count, void *strea
 		return 0;
 	return LAUNCH(kernel, blocks_of(count, wide ? 8 : 1), THREADS, 0, stream, (bf16 *)out, x, count);
 }
+
+/* out, x: [count] */
+template <int P> __global__ void LAUNCH_BOUNDS(THREADS) widen_kernel(float *out, const bf16 *x, size_t count)
+{
+	const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * P;
+	float value[P] = {};
+	if (i >= count)
+		return;
+	load_upto(value, x + i, count - i);
+	store_upto(out + i, value, count - i);
+}
+
+extern "C" int cuda_from_bf16(float *out, const void *x, size_t count, void *stream)
+{
+	const bool wide = is_wide(out, x);
+	auto kernel = wide ? widen_kernel<8> : widen_kernel<1>;
+	if (count == 0)
+		return 0;
+	return LAUNCH(kernel, blocks_of(count, wide ? 8 : 1), THREADS, 0, stream, out, (const bf16 *)x, count);
+}

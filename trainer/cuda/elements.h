@@ -29,6 +29,8 @@ int cuda_relu_backward(void *dx, const void *dy, const void *y, size_t count, en
 int cuda_zero(float *out, size_t count, void *stream);
 /* out[i], bf16 = x[i], rounded to nearest, ties to even */
 int cuda_to_bf16(void *out, const float *x, size_t count, void *stream);
+/* out[i] = x[i], of bf16 */
+int cuda_from_bf16(float *out, const void *x, size_t count, void *stream);
 
 #ifdef __cplusplus
 }

@@ -33,10 +33,9 @@ void cuda_lane_end(struct cuda_lane *lane)
 	*lane = (struct cuda_lane){ 0 };
 }
 
-static void *make_lane(struct ops *ops, const bool *stop, struct err *err)
+static void *make_lane(struct ops *ops, struct err *err)
 {
 	struct cuda *cuda = cuda_of(ops);
-	cuda->stop = stop;
 	if (cuda->communication.stream)
 		return cuda->communication.stream;
 	for (int i = 0; i < CUDA_MARKS; i++) {
