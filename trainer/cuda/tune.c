@@ -20,9 +20,11 @@ static void add(struct work *work, const struct tune *tune, const struct product
 {
 	struct product plain = *product;
 	plain.epilogue = PRODUCT_PLAIN;
+	if (products_find(product_choices(tune->engine), product))
+		return; /* with the one that it stands behind, if that is needed */
 	if (product->epilogue != PRODUCT_PLAIN)
 		add(work, tune, &plain);
-	if (work->count >= LIST_MOST || products_find(product_choices(tune->engine), product))
+	if (work->count >= LIST_MOST)
 		return;
 	for (size_t i = 0; i < work->count; i++)
 		if (product_equal(&work->list[i], product))
