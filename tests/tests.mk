@@ -464,7 +464,8 @@ endif
 tests_unit_test_cuda_product_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_cuda_product_LDADD = $(trainer_LIBS) $(CUDA_LIBS) $(CMOCKA_LIBS)
 EXTRA_DIST += tests/unit/fake_cublas.c tests/unit/fake_cublas.h
-fake_runtime = tests/unit/fake_runtime.c tests/unit/fake_runtime.h tests/unit/fake_stream.c tests/unit/fake_stream.h
+fake_runtime = tests/unit/fake_runtime.c tests/unit/fake_runtime.h tests/unit/fake_stream.c tests/unit/fake_stream.h \
+	tests/unit/fake_pinned.c tests/unit/fake_pinned.h
 unit_tests += tests/unit/test_cuda_tune
 tests_unit_test_cuda_tune_SOURCES = tests/unit/test_cuda_tune.c
 tests_unit_test_cuda_tune_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
@@ -482,7 +483,6 @@ tests_unit_test_ops_cuda_SOURCES += tests/unit/fake_cublas.c tests/unit/fake_cub
 	tests/unit/model_fixture.c tests/unit/model_fixture.h
 tests_unit_test_ops_cuda_LDADD += $(shim_LIBS)
 endif
-EXTRA_DIST += $(fake_runtime)
 # The whole table, op by op.
 op_sources = tests/unit/op_cases.c tests/unit/op_cases.h tests/unit/op_run.c tests/unit/op_run.h tests/unit/op_device.h
 op_stand_ins = $(op_sources) tests/unit/op_device_host.c tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime)
@@ -517,6 +517,27 @@ tests_unit_test_step_cuda_SOURCES += $(ddp_world) tests/unit/fake_cublas.c tests
 	tests/unit/model_fixture.c tests/unit/model_fixture.h
 tests_unit_test_step_cuda_LDADD += $(shim_LIBS)
 endif
+EXTRA_DIST += tests/unit/device_state.h $(fake_runtime)
+# Snapshots of a state on the device: over the stand-in, and over the runtime on a GPU.
+device_training = tests/unit/device_training.h tests/unit/device_state.h tests/unit/odd_table.h
+unit_tests += tests/unit/test_offload tests/unit/test_cuda_offload
+tests_unit_test_offload_SOURCES = tests/unit/test_offload.c $(device_training)
+tests_unit_test_offload_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_unit_test_offload_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_cuda_offload_SOURCES = tests/unit/test_cuda_offload.c $(device_training)
+tests_unit_test_cuda_offload_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_unit_test_cuda_offload_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+if HAVE_CUBLAS
+tests_unit_test_offload_SOURCES += tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime)
+tests_unit_test_offload_LDADD += $(shim_LIBS)
+tests_unit_test_cuda_offload_SOURCES += tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime)
+tests_unit_test_cuda_offload_LDADD += $(shim_LIBS)
+unit_tests += tests/unit/test_gpu_offload
+tests_unit_test_gpu_offload_SOURCES = tests/unit/test_cuda_offload.c $(device_training) tests/unit/fake_cublas.c tests/unit/fake_cublas.h
+tests_unit_test_gpu_offload_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_unit_test_gpu_offload_LDADD = libcudagpu.a $(trainer_LIBS) $(cuda_kernels) $(CMOCKA_LIBS)
+endif
+EXTRA_DIST += $(device_training)
 unit_tests += tests/unit/test_gpu
 tests_unit_test_gpu_SOURCES = tests/unit/test_gpu.c tests/unit/meeting_fixture.c tests/unit/meeting_fixture.h
 tests_unit_test_gpu_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)

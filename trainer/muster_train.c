@@ -157,8 +157,7 @@ static void release(struct run *run, bool orderly)
 	standing_file_remove(&run->standing_file);
 	standing_destroy(run->standing);
 	trace_file_close(run->trace_file);
-	if (run->state.weights)
-		state_free(&run->state);
+	state_free(&run->state);
 	model_destroy(run->model);
 	if (run->ops)
 		run->ops->destroy(run->ops);

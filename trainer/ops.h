@@ -23,6 +23,8 @@
 
 #include "common/err.h"
 
+struct ops;
+
 /* The numbers of one step, in the device's memory. */
 struct step_params {
 	uint64_t step;           /* counted from 1 */
@@ -67,6 +69,31 @@ struct ops_shapes {
 #define OPS_VOCABULARY_ALIGN 128
 #define OPS_VOCABULARY_ROWS(V) (((V) + OPS_VOCABULARY_ALIGN - 1) / OPS_VOCABULARY_ALIGN * OPS_VOCABULARY_ALIGN)
 
+/* Copies out of a device whose memory the host can't touch, beside what it computes: for snapshots. A turn is a number below OPS_TURNS
+ * that stands for the copies up to its end. Any thread may call these. What returns an int gives -1 for an error, which is the
+ * snapshot's and not the training's. */
+#define OPS_TURNS 8
+
+struct ops_side {
+	/* Keeps whole pages of the host in their places until unpin, so that copies into them run by themselves. */
+	int (*pin)(struct ops *ops, void *pages, size_t bytes, struct err *err);
+	void (*unpin)(struct ops *ops, void *pages);
+	/* Such memory; NULL on error. */
+	void *(*alloc)(struct ops *ops, size_t bytes, struct err *err);
+	void (*release)(struct ops *ops, void *p);
+	/* The copies that are given from now on come behind what ops were called so far, and are the turn's up to its end. */
+	int (*begin)(struct ops *ops, int turn, struct err *err);
+	int (*copy)(struct ops *ops, void *pinned, const void *device, size_t bytes, struct err *err);
+	int (*end)(struct ops *ops, int turn, struct err *err);
+	/* 1 when all copies up to the turn's end are done, else 0. */
+	int (*done)(struct ops *ops, int turn, struct err *err);
+	/* Ops that are called from now on begin, on the device, when the turn is done; the host goes on. 0 where it is done already, else 1. */
+	int (*hold)(struct ops *ops, int turn, struct err *err);
+	/* Of a turn that is done: seconds for which a hold made the device stand still, and that its copies took. */
+	double (*held)(struct ops *ops, int turn);
+	double (*took)(struct ops *ops, int turn);
+};
+
 struct ops {
 	const char *name; /* "cpu-dnnl", "cpu-plain", "cuda" */
 	void *state;      /* the implementation's own */
@@ -85,6 +112,7 @@ struct ops {
 	/* copy_in of what each pass needs: it waits for nothing but a place to keep it, of which there are as many as a device falls behind. */
 	void (*put)(struct ops *ops, void *device, const void *host, size_t bytes);
 	void (*put_params)(struct ops *ops);
+	const struct ops_side *side;
 	/* The weights that passes read from master weights: compute[i] = weights[i] in the compute type. NULL with element 4, too. */
 	void (*narrow)(struct ops *ops, float *compute, const float *weights, size_t count);
 	/* Where there are algorithms to choose, else NULL: chooses for the shapes of prepare() whatever has none yet; all that were chosen,

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PIECE ((size_t)4 << 20) /* bytes that one thread makes be there at once */
+#include "trainer/populate.h"
 
 static struct adamw_state arenas_of(const struct rotation *rotation, int slot)
 {
@@ -49,31 +49,13 @@ static int share_rest(const struct snapshot_memory *memory, int slot, const stru
 	return share(memory, slot, behind, memory->bytes, err);
 }
 
-/* The pages are there before the first update that writes into them; quicker by a call than by one fault a page. */
-static void populate(char *from, size_t bytes)
-{
-#ifdef MADV_POPULATE_WRITE
-	if (madvise(from, bytes, MADV_POPULATE_WRITE) == 0)
-		return;
-#endif
-	memset(from, 0, bytes);
-}
-
-static void populate_run(char *base, size_t from, size_t to)
-{
-	size_t page = page_size();
-	from = from / page * page;
-#pragma omp parallel for schedule(dynamic)
-	for (size_t at = from; at < to; at += PIECE)
-		populate(base + at, to - at < PIECE ? (to - at + page - 1) / page * page : PIECE);
-}
-
+/* The pages are there before the first update that writes into them. */
 static void populate_own(const struct snapshot_memory *memory, int slot, const struct layout *layout)
 {
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < layout->kept_count[s]; i++)
-			populate_run(memory->base[slot], s * layout_arena(layout) + layout->kept[s][i].first * sizeof(float),
-				s * layout_arena(layout) + layout->kept[s][i].end * sizeof(float));
+			populate((char *)memory->base[slot] + s * layout_arena(layout) + layout->kept[s][i].first * sizeof(float),
+				(layout->kept[s][i].end - layout->kept[s][i].first) * sizeof(float));
 }
 
 int rotation_start(struct rotation *rotation, struct state *state, const struct layout *layout, int sets, struct err *err)

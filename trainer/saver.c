@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The live set of arenas becomes the service's, and the next update writes into another: nothing is copied. A thread beside the
- * one that trains hands it over; what becomes of it then is heard from the client's own thread. */
+/* The live set of arenas becomes the service's, and the next update writes into another: nothing is copied; or what lies on a device is
+ * copied into a free slot (offload.h). A thread beside the one that trains waits for the copies and hands the slot over; what becomes of it then is heard from the client's own thread. */
 #include "trainer/saver.h"
 
 #include <math.h>
@@ -14,17 +14,27 @@
 #include "common/log.h"
 #include "common/thread.h"
 #include "trainer/layout.h"
+#include "trainer/offload.h"
 #include "trainer/rotation.h"
 
 #define SNAPSHOTS (SNAPSHOT_SLOTS - 1)
 #define UNTOLD 16 /* saves that saver_take has not been asked for; older ones are forgotten */
 #define RECENT 8  /* saves whose stall is remembered */
 
+/* A save that was begun. */
+struct begun {
+	int64_t step;
+	double stall; /* as far as it is over */
+	int slot;     /* whose offload may make it longer; -1: none */
+};
+
 struct saver {
 	struct saver_plan plan;
 	struct layout layout;
 	struct snapshot snapshot;           /* the layout, as the service is told it */
-	struct rotation rotation;
+	struct rotation rotation;           /* of a state in host memory, */
+	struct offload *offload;            /* or of one on a device, else NULL */
+	const struct snapshot_memory *memory; /* of either */
 	struct ckptd_client *client;
 	bool running;
 	pthread_t thread;
@@ -39,7 +49,7 @@ struct saver {
 	int64_t begun;                      /* the newest step whose save was begun and has not failed */
 	int fault;
 	struct err err;                     /* of the last save that failed */
-	struct saver_saved recent[RECENT];  /* begun, by turns; only step and stall */
+	struct begun recent[RECENT];        /* by turns */
 	unsigned turn;
 	struct saver_saved untold[UNTOLD];
 	int untold_count;
@@ -57,8 +67,20 @@ static double stall_of(const struct saver *saver, int64_t step)
 {
 	for (int i = 0; i < RECENT; i++)
 		if (saver->recent[i].step == step)
-			return saver->recent[i].stall;
+			return saver->recent[i].stall + (saver->recent[i].slot < 0 ? 0 : offload_stall(saver->offload, saver->recent[i].slot));
 	return 0;
+}
+
+/* The slot will be another save's. */
+static void settle_stall(struct saver *saver, int slot)
+{
+	pthread_mutex_lock(&saver->lock);
+	for (int i = 0; i < RECENT; i++)
+		if (saver->recent[i].slot == slot) {
+			saver->recent[i].stall += offload_stall(saver->offload, slot);
+			saver->recent[i].slot = -1;
+		}
+	pthread_mutex_unlock(&saver->lock);
 }
 
 /* With the lock held. */
@@ -82,15 +104,18 @@ static bool is_writing(const struct saver *saver)
 
 static void note_durable(struct saver *saver, const struct ckptd_event *event)
 {
-	log_info("checkpoint: step %lld is durable: %.1f MB in %.2f s", (long long)event->step, (double)event->bytes * 1e-6,
-		event->seconds);
+	pthread_mutex_lock(&saver->lock);
+	double stall = stall_of(saver, event->step);
+	pthread_mutex_unlock(&saver->lock);
+	log_info("checkpoint: step %lld is durable: %.1f MB in %.2f s; training stood still for %.4f s", (long long)event->step,
+		(double)event->bytes * 1e-6, event->seconds, stall);
 	pthread_mutex_lock(&saver->lock);
 	saver->newest = event->step;
 	set_writing(saver, event->step, -1);
 	if (saver->untold_count == UNTOLD)
 		memmove(saver->untold, saver->untold + 1, (size_t)--saver->untold_count * sizeof saver->untold[0]);
 	saver->untold[saver->untold_count++] = (struct saver_saved){ .step = event->step, .bytes = event->bytes,
-		.stall = stall_of(saver, event->step), .flush = event->seconds };
+		.stall = stall, .flush = event->seconds };
 	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);
 }
@@ -158,9 +183,26 @@ static void take_event(void *arg, const struct ckptd_event *event)
 
 /* ---- the thread that hands over ---- */
 
+/* False where the slot holds no state. */
+static bool take_copies(struct saver *saver)
+{
+	struct err err;
+	if (!saver->offload)
+		return true;
+	if (offload_finish(saver->offload, saver->plan.patience, &err) < 0) {
+		note_failed(saver, saver->next.step, err.status, err.text);
+		return false;
+	}
+	log_debug("checkpoint: the state after step %lld is copied: the device took %.6f s for %.1f MB", (long long)saver->next.step,
+		offload_seconds(saver->offload, saver->slot), (double)layout_own_bytes(&saver->layout) * 1e-6);
+	return true;
+}
+
 static void hand_over(struct saver *saver)
 {
 	struct err err;
+	if (!take_copies(saver))
+		return;
 	if (saver->plan.before)
 		saver->plan.before(saver->plan.arg);
 	/* Counted before, since the end of a save may be heard of at once. */
@@ -204,10 +246,42 @@ static int choose_slots(const struct saver *saver)
 		return plan->slots;
 	if (!available || needed <= available)
 		return SNAPSHOTS;
-	log_warn("checkpoint: only one snapshot is kept in memory, since %.0f MB are left where two of %.0f MB each and the gradients "
+	log_warn("checkpoint: only one snapshot is kept in memory, since %.0f MB are left where two of %.0f MB each%s "
 		"need %.0f MB: a save waits for the one before (--ckpt-slots 2 insists on two)", (double)available * 1e-6,
-		(double)own * 1e-6, (double)needed * 1e-6);
+		(double)own * 1e-6, plan->reserve ? " and the gradients" : "", (double)needed * 1e-6);
 	return 1;
+}
+
+/* Of snapshots that are there from the start; who gives --ckpt-slots insists. */
+static int check_memory(const struct saver *saver, int slots, struct err *err)
+{
+	size_t available = snapshot_memory_available();
+	size_t needed = (size_t)slots * layout_own_bytes(&saver->layout) * (size_t)saver->plan.sharers;
+	if (saver->plan.slots || !available || needed <= available)
+		return 0;
+	return err_fail(err, EXIT_USAGE, "checkpoint: a snapshot takes %.0f MB of this node's memory, and %.0f MB are left: ask for more by --mem, "
+		"divide it among the nodes by --ckpt-writers node, or insist by --ckpt-slots 1", (double)needed * 1e-6, (double)available * 1e-6);
+}
+
+/* The memory that is handed over. */
+static int make_memory(struct saver *saver, struct state *state, struct err *err)
+{
+	int slots = choose_slots(saver);
+	if (!ops_is_remote(state->ops)) {
+		saver->memory = &saver->rotation.memory;
+		return rotation_start(&saver->rotation, state, &saver->layout, slots + 1, err);
+	}
+	if (check_memory(saver, slots, err) < 0)
+		return -1;
+	saver->offload = offload_start(state, &saver->layout, slots, err);
+	saver->memory = saver->offload ? offload_memory(saver->offload) : NULL;
+	return saver->offload ? 0 : -1;
+}
+
+/* Saves that there is room for at once. */
+static int snapshots_of(const struct saver *saver)
+{
+	return saver->memory->slots - (saver->offload ? 0 : 1);
 }
 
 static int open_client(struct saver *saver, struct err *err)
@@ -219,7 +293,7 @@ static int open_client(struct saver *saver, struct err *err)
 		.tensors = layout->tensors, .tensor_count = (size_t)layout->table->count, .slices = layout->slices,
 		.slice_count = layout->slice_count, .part = layout->part, .parts = layout->parts,
 		.shard_size = plan->shard_size };
-	const struct ckptd_plan service = { .dir = plan->dir, .token = plan->token, .memory = &saver->rotation.memory,
+	const struct ckptd_plan service = { .dir = plan->dir, .token = plan->token, .memory = saver->memory,
 		.snapshot = &saver->snapshot, .retention = plan->retention, .host = layout->parts > 1 ? plan->host : NULL,
 		.first = plan->first, .timeout = plan->start_timeout, .event = take_event, .arg = saver };
 	saver->client = ckptd_client_open(&service, err);
@@ -228,14 +302,14 @@ static int open_client(struct saver *saver, struct err *err)
 
 static int start_stages(struct saver *saver, struct state *state, struct err *err)
 {
-	if (rotation_start(&saver->rotation, state, &saver->layout, choose_slots(saver) + 1, err) < 0)
+	if (make_memory(saver, state, err) < 0)
 		return -1;
-	layout_place(&saver->layout, saver->rotation.memory.base[0]);
+	layout_place(&saver->layout, saver->memory->base[0]);
 	if (open_client(saver, err) < 0)
 		return -1;
-	log_info("checkpoint: the service is pid %lld; this rank gives it %.1f MB of each save, with room for %d at once",
-		(long long)ckptd_client_service(saver->client), (double)layout_own_bytes(&saver->layout) * 1e-6,
-		saver->rotation.memory.slots - 1);
+	log_info("checkpoint: the service is pid %lld; this rank gives it %.1f MB of each save, with room for %d at once%s",
+		(long long)ckptd_client_service(saver->client), (double)layout_own_bytes(&saver->layout) * 1e-6, snapshots_of(saver),
+		saver->offload && offload_is_pinned(saver->offload) ? " in pinned memory" : "");
 	int error = thread_start(&saver->thread, run, saver);
 	if (error)
 		return err_set(err, "checkpoint: couldn't start the thread that saves: %s", strerror(error));
@@ -252,7 +326,7 @@ int saver_start(struct saver **out, const struct saver_plan *plan, struct state 
 	saver->plan = *plan;
 	saver->newest = saver->begun = plan->newest;
 	for (int i = 0; i < RECENT; i++)
-		saver->recent[i].step = -1;
+		saver->recent[i] = (struct begun){ .step = -1, .slot = -1 };
 	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
 		saver->writing[i] = -1;
 	pthread_mutex_init(&saver->lock, NULL);
@@ -275,7 +349,7 @@ const char *saver_address(const struct saver *saver)
 
 size_t saver_memory(const struct saver *saver)
 {
-	return layout_own_bytes(&saver->layout) * (size_t)(saver->rotation.memory.slots - 1);
+	return layout_own_bytes(&saver->layout) * (size_t)snapshots_of(saver);
 }
 
 /* ---- a save ---- */
@@ -293,13 +367,14 @@ static bool wait_idle(struct saver *saver, bool written, double patience)
 	return idle;
 }
 
-/* A free slot for the next update, or -1: said in the log, as is a wait that is felt. */
+/* A free slot for the next update or for copies, or -1: said in the log, as is a wait that is felt. */
 static int wait_for_slot(struct saver *saver, int64_t step, double patience)
 {
 	double began = clock_now();
 	int slot = -1;
 	if (wait_idle(saver, false, patience))
-		slot = ckptd_client_slot(saver->client, rotation_live(&saver->rotation), patience - (clock_now() - began));
+		slot = ckptd_client_slot(saver->client, saver->offload ? -1 : rotation_live(&saver->rotation),
+			patience - (clock_now() - began));
 	if (slot < 0)
 		log_warn("checkpoint: step %lld is not saved: the save of step %lld still runs; a larger --ckpt-every avoids that",
 			(long long)step, (long long)saver->next.step);
@@ -312,6 +387,22 @@ static int wait_for_slot(struct saver *saver, int64_t step, double patience)
 static double known(double loss)
 {
 	return isfinite(loss) ? loss : NAN; /* a step that was left out changed nothing: its state is good though its loss is not */
+}
+
+/* The slot that holds the state, or will; -1, noted, where there is none. */
+static int give_away(struct saver *saver, int64_t step, int slot)
+{
+	struct err err;
+	if (!saver->offload) {
+		int live = rotation_live(&saver->rotation);
+		rotation_turn(&saver->rotation, slot);
+		return live;
+	}
+	settle_stall(saver, slot);
+	if (offload_begin(saver->offload, slot, &err) == 0)
+		return slot;
+	note_failed(saver, step, err.status, err.text);
+	return -1;
 }
 
 void saver_save(struct saver *saver, const struct state *state, const struct saver_losses *losses, bool last)
@@ -327,15 +418,16 @@ void saver_save(struct saver *saver, const struct state *state, const struct sav
 	if (slot < 0)
 		return;
 	log_debug("checkpoint: giving away the state after step %lld", (long long)step);
-	state_fetch(saver->rotation.state);
-	int live = rotation_live(&saver->rotation);
-	rotation_turn(&saver->rotation, slot);
+	int given = give_away(saver, step, slot);
+	if (given < 0)
+		return;
 	pthread_mutex_lock(&saver->lock);
 	saver->next = (struct ckptd_step){ .step = step, .cursor = state->step * saver->plan.global_batch,
 		.loss = known(losses->training), .validation_loss = known(losses->validation) };
-	saver->slot = live;
+	saver->slot = given;
 	saver->begun = step;
-	saver->recent[++saver->turn % RECENT] = (struct saver_saved){ .step = step, .stall = clock_now() - began };
+	saver->recent[++saver->turn % RECENT] = (struct begun){ .step = step, .stall = clock_now() - began,
+		.slot = saver->offload ? slot : -1 };
 	saver->busy = true;
 	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);
@@ -404,6 +496,7 @@ void saver_stop(struct saver *saver)
 		return; /* it hangs: the process ends without it */
 	ckptd_client_close(saver->client);
 	rotation_stop(&saver->rotation);
+	offload_stop(saver->offload);
 	layout_clear(&saver->layout);
 	pthread_cond_destroy(&saver->changed);
 	pthread_mutex_destroy(&saver->lock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A designated rank's saves: the memory that holds the state is handed over to the checkpoint service, which makes this rank's
- * part of it durable whatever becomes of this process, and training goes on in other memory. */
+/* A designated rank's saves: memory that holds the state is handed over to the checkpoint service, which makes this rank's part of it
+ * durable whatever becomes of this process, and training goes on. Of a state in host memory it is the state's own, and training goes
+ * on in other memory; one that lies on a device is copied, while the device goes on up to the next update. */
 #ifndef MUSTER_SAVER_H
 #define MUSTER_SAVER_H
 
@@ -52,7 +53,7 @@ struct saver_saved {
 	double stall, flush; /* seconds that training stood still for it, and from the hand-over until it was durable */
 };
 
-/* Makes the memory, moves the state into it, starts the thread and finds or starts the service. *saver becomes NULL when there
+/* Makes the memory, moves a state in host memory into it, starts the thread and finds or starts the service. *saver becomes NULL when there
  * is nothing for this part to write. */
 int saver_start(struct saver **saver, const struct saver_plan *plan, struct state *state, struct err *err);
 

@@ -87,16 +87,25 @@ static void release_device(struct state *state)
 	state->chunks = NULL;
 	state->device = (struct adamw_state){ 0 };
 	state->compute = NULL;
+	hasher_destroy(state->hasher);
+	free(state->piece);
+	state->hasher = NULL;
+	state->piece = NULL;
 }
 
-void state_free(struct state *state)
+static void release_host(struct state *state)
 {
 	float **arenas[] = { &state->weights, &state->m, &state->v };
-	release_device(state);
 	for (int i = 0; i < 3; i++) {
 		release(state, *arenas[i], i > 0);
 		*arenas[i] = NULL;
 	}
+}
+
+void state_free(struct state *state)
+{
+	release_device(state);
+	release_host(state);
 	state->next = (struct adamw_state){ 0 };
 	state->lent = false;
 }
@@ -141,8 +150,8 @@ static size_t own_elements(const struct state *state)
 	return elements;
 }
 
-/* Copies the moments that are kept here, into the device or out of it. */
-static void copy_moments(struct state *state, bool out)
+/* Copies the moments that are kept here into the device. */
+static void upload_moments(struct state *state)
 {
 	float *const host[] = { state->m, state->v }, *const device[] = { state->device.m, state->device.v };
 	const struct zero_shard all = { 0, 0, state->tensors->elements };
@@ -152,10 +161,7 @@ static void copy_moments(struct state *state, bool out)
 		const struct zero_shard *own = state->sharded ? state->own : &all;
 		for (size_t k = 0; k < count; at += own[k].end - own[k].first, k++) {
 			size_t bytes = (own[k].end - own[k].first) * sizeof(float);
-			if (out)
-				ops->copy_out(ops, host[i] + own[k].first, device[i] + at, bytes);
-			else
-				ops->copy_in(ops, device[i] + at, host[i] + own[k].first, bytes);
+			ops->copy_in(ops, device[i] + at, host[i] + own[k].first, bytes);
 		}
 	}
 }
@@ -202,21 +208,17 @@ int state_upload(struct state *state, struct err *err)
 				"several ranks", (arena_bytes(state) + 2 * moments + elements * ops->element) >> 20);
 		return -1;
 	}
+	state->hasher = hasher_create();
+	state->piece = malloc(CHUNK_BYTES);
+	if (!state->hasher || !state->piece)
+		return err_set(err, "memory: couldn't get %zu MB to compare weights by", CHUNK_BYTES >> 20);
 	ops->copy_in(ops, state->device.weights, state->weights, arena_bytes(state));
-	copy_moments(state, false);
+	upload_moments(state);
 	narrow(state);
 	if (ops->adamw_chunks && upload_chunks(state, err) < 0)
 		return -1;
+	release_host(state);
 	return ops_check(ops, err);
-}
-
-void state_fetch(struct state *state)
-{
-	if (!state->changed)
-		return;
-	state->ops->copy_out(state->ops, state->weights, state->device.weights, arena_bytes(state));
-	copy_moments(state, true);
-	state->changed = false;
 }
 
 float *state_compute(const struct state *state)
@@ -324,14 +326,27 @@ int state_share(struct state *state, struct comm *comm, struct err *err)
 	return 0;
 }
 
+/* The same as of all of them at once. */
+static struct hash128 hash_device(struct state *state)
+{
+	size_t bytes = arena_bytes(state);
+	hasher_reset(state->hasher);
+	for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
+		size_t size = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
+		state->ops->copy_out(state->ops, state->piece, (const char *)state->device.weights + at, size);
+		hasher_add(state->hasher, state->piece, size);
+	}
+	return hasher_value(state->hasher);
+}
+
 uint64_t state_weights_hash(struct state *state)
 {
-	if (state->changed)
-		state->ops->copy_out(state->ops, state->weights, state->device.weights, arena_bytes(state));
+	if (state->device.weights)
+		return hash_device(state).low | 1;
 	return hash_bytes(state->weights, state->tensors->elements * sizeof(float)).low | 1;
 }
 
-/* In place: the copy that was handed over is in host memory. */
+/* In place: what is handed over is a copy. */
 static void update_device(struct state *state, const float *grads)
 {
 	const struct zero_shard all = { 0, 0, state->tensors->elements };
@@ -366,11 +381,13 @@ void state_update(struct state *state, const float *grads, bool changes)
 {
 	const struct adamw_state from = { state->weights, state->m, state->v };
 	const struct adamw_state to = changes && state->next.weights ? state->next : from;
+	if (state->before)
+		state->before(state->before_arg);
+	state->before = NULL;
 	if (state->device.weights)
 		update_device(state, grads);
 	else
 		update_host(state, &to, grads);
-	state->changed |= changes && state->device.weights;
 	if (to.weights == from.weights)
 		return;
 	state->weights = to.weights;

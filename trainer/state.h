@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "common/hash.h"
 #include "trainer/comm.h"
 #include "trainer/ops.h"
 #include "trainer/zero_shard.h"
@@ -20,12 +21,15 @@ struct state {
 	float *weights, *m, *v;     /* arenas of the table's offsets */
 	struct adamw_state next;    /* where the next update writes instead of in place; NULL: in place */
 	bool lent;                  /* the arenas are not this state's */
-	/* Where the host can't touch the memory of `ops`, the arenas above are the host's copy, and training goes on in these: */
+	void (*before)(void *arg);  /* called once when the next update is about to write: a snapshot is being copied; NULL: none is */
+	void *before_arg;
+	/* Where the host can't touch the memory of `ops`, the arenas above are gone once the state is in these: */
 	struct adamw_state device;  /* the moments of `own` elements only, one run behind the other */
 	float *compute;             /* the weights that passes read; device.weights in fp32 */
 	struct adamw_chunk *chunks; /* [chunk_count] of `own`, there, too, where the ops update them at once; else NULL */
 	size_t chunk_count;
-	bool changed;               /* since the copy was made */
+	struct hasher *hasher;      /* of what is copied out for it piece by piece */
+	char *piece;
 	const struct zero_shard *own;    /* [own_count] the elements whose moments are kept here: memory behind the others' is never touched */
 	size_t own_count;
 	bool sharded;               /* `own` is not everything */
@@ -43,11 +47,9 @@ size_t state_moment_bytes(const struct state *state);
 /* Moves the state to arenas of the caller, in host memory like those of `ops` then, who keeps them until state_free. */
 void state_move(struct state *state, const struct adamw_state *to);
 
-/* Where the memory of `ops` is not the host's, from now on the state is there, as it is here; else nothing. Once, before the first
+/* Where the memory of `ops` is not the host's, from now on the state is there, and no more here; else nothing. Once, before the first
  * update; until then all is in host memory. */
 int state_upload(struct state *state, struct err *err);
-/* Makes the arenas in host memory what the state is; nothing to do where it is there. */
-void state_fetch(struct state *state);
 /* The weights as passes read them, and the master weights that updates change: where `ops` have their memory. */
 float *state_compute(const struct state *state);
 float *state_master(const struct state *state);

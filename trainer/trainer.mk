@@ -83,7 +83,9 @@ libtrainer_a_SOURCES += \
 	trainer/layout.c trainer/layout.h \
 	trainer/metrics.c trainer/metrics.h \
 	trainer/numerics.c trainer/numerics.h \
+	trainer/offload.c trainer/offload.h \
 	trainer/pace.c trainer/pace.h \
+	trainer/populate.c trainer/populate.h \
 	trainer/prepare.c trainer/prepare.h \
 	trainer/products.c trainer/products.h \
 	trainer/report.c trainer/report.h \
@@ -179,7 +181,8 @@ cuda_ops = trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/cuda.h \
 	trainer/cuda/finish.c trainer/cuda/finish.h \
 	trainer/cuda/tune.c trainer/cuda/tune.h \
 	trainer/cuda/tune_bench.c trainer/cuda/tune_bench.h \
-	trainer/cuda/product.c trainer/cuda/product.h
+	trainer/cuda/product.c trainer/cuda/product.h \
+	trainer/cuda/side.c trainer/cuda/side.h
 comm_nccl = trainer/comm_nccl.c trainer/comm_nccl.h
 EXTRA_DIST += trainer/cuda/check.c trainer/cuda/check.h $(cuda_ops)
 if HAVE_CUDA

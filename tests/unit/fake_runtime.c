@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/shim/grid.h"
+#include "tests/unit/fake_pinned.h"
 
 #define HEAD 256 /* bytes in front of memory */
 
@@ -65,6 +66,8 @@ static enum cudaMemoryType kind_of(const void *p)
 		if ((const char *)p >= (char *)memory_of(head) && (const char *)p < (char *)memory_of(head) + head->bytes)
 			kind = head->kind;
 	fake_stream_unlock();
+	if (kind == cudaMemoryTypeUnregistered && fake_pinned_has(p, 1))
+		kind = cudaMemoryTypeHost;
 	return kind;
 }
 
@@ -136,6 +139,9 @@ struct copying {
 static int copy(void *arg)
 {
 	const struct copying *c = arg;
+	fake_runtime.now += fake_runtime.copy_time;
+	if (fake_runtime.copies_fail_late && !failed)
+		failed = fake_runtime.copies_fail_late;
 	if (runs())
 		memcpy(c->to, c->from, c->bytes);
 	return 1;
@@ -244,7 +250,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 	return cudaSuccess;
 }
 
-static cudaError_t outcome(bool ended) { return failed ? (cudaError_t)failed : ended ? cudaSuccess : cudaErrorNotReady; }
+static cudaError_t outcome(bool ended)
+{
+	return failed ? (cudaError_t)failed : ended ? cudaSuccess : cudaErrorNotReady;
+}
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
@@ -301,13 +310,22 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+	if (failed)
+		return (cudaError_t)failed;
 	if (*fake_event_moment(event) != 0)
 		fake_stream_queue(stream, note_moment, NULL, event);
 	fake_event_record(event, stream);
 	return stream ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event) { return outcome(fake_event_ended(event)); }
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+	if (__atomic_load_n(&fake_runtime.unready, __ATOMIC_ACQUIRE) > 0) {
+		__atomic_sub_fetch(&fake_runtime.unready, 1, __ATOMIC_ACQ_REL);
+		return cudaErrorNotReady;
+	}
+	return outcome(fake_event_ended(event));
+}
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
@@ -318,6 +336,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
+	if (fake_runtime.waits_fail)
+		return (cudaError_t)fake_runtime.waits_fail;
 	fake_runtime.awaits++;
 	if (!fake_runtime.deaf)
 		fake_event_await(event, stream);
@@ -335,3 +355,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t error) { return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "an error"; }
 const char *cudaGetErrorName(cudaError_t error) { return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorFake"; }
+
+void fake_runtime_reset(void)
+{
+	fake_stream_order(FAKE_EAGER, 0);
+	fake_runtime = (struct fake_runtime){ 0 };
+	failed = 0;
+}

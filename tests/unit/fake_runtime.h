@@ -28,8 +28,18 @@ struct fake_runtime {
 	int awaits;        /* of a stream for an event */
 	bool deaf;         /* planted fault: streams don't wait for events */
 	double now;        /* milliseconds of its clock, which goes on as a test says */
+	int copies_fail_late; /* cudaError_t that copies come to when it is their turn, and all calls from then on; 0: none */
+	int waits_fail;       /* cudaError_t of a stream's wait for an event; 0: none */
+	double copy_time;     /* milliseconds of its clock that each copy takes */
+	int unready;          /* so many questions for an event are answered by no, whatever it is */
+	int registers_fail;   /* cudaError_t of memory that is to be pinned; 0: none */
+	int registers_left;   /* with it: so many pieces are pinned before */
+	size_t registered;    /* bytes that are pinned */
 };
 
 extern struct fake_runtime fake_runtime;
+
+/* All is as at the start, once all memory and streams are given back. */
+void fake_runtime_reset(void);
 
 #endif

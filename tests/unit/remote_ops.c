@@ -7,10 +7,19 @@
 
 #define AWAY ((uintptr_t)1 << 47)
 
+#define WAITING 1000 /* copies */
+
 struct remote {
 	struct ops *plain;
 	struct step_params params;
 	struct remote_traffic traffic;
+	struct {
+		void *to;
+		const void *from;
+		size_t bytes;
+	} waiting[WAITING];
+	int count;
+	bool no_pins;
 };
 
 static struct remote *remote_of(struct ops *ops) { return ops->state; }
@@ -38,6 +47,44 @@ static void copy_out(struct ops *ops, void *host, const void *device, size_t byt
 }
 
 static void put(struct ops *ops, void *device, const void *host, size_t bytes) { copy_in(ops, device, host, bytes); }
+/* ---- copies beside the ops ---- */
+
+static int pin(struct ops *ops, void *pages, size_t bytes, struct err *err)
+{
+	return remote_of(ops)->no_pins ? err_set(err, "remote: no memory may be pinned") : 0;
+}
+
+static void unpin(struct ops *ops, void *pages) {}
+static void *side_alloc(struct ops *ops, size_t bytes, struct err *err) { return malloc(bytes); }
+static void side_release(struct ops *ops, void *p) { free(p); }
+static int side_begin(struct ops *ops, int turn, struct err *err) { return 0; }
+static int side_end(struct ops *ops, int turn, struct err *err) { return 0; }
+static double side_seconds(struct ops *ops, int turn) { return 0; }
+
+static int side_copy(struct ops *ops, void *pinned, const void *device, size_t bytes, struct err *err)
+{
+	struct remote *remote = remote_of(ops);
+	if (remote->count == WAITING)
+		return err_set(err, "remote: too many copies");
+	remote->waiting[remote->count].to = pinned;
+	remote->waiting[remote->count].from = device;
+	remote->waiting[remote->count++].bytes = bytes;
+	return 0;
+}
+
+static int side_done(struct ops *ops, int turn, struct err *err)
+{
+	struct remote *remote = remote_of(ops);
+	for (int i = 0; i < remote->count; i++)
+		copy_out(ops, remote->waiting[i].to, remote->waiting[i].from, remote->waiting[i].bytes);
+	remote->count = 0;
+	return 1;
+}
+
+static const struct ops_side remote_side = { .pin = pin, .unpin = unpin, .alloc = side_alloc, .release = side_release,
+	.begin = side_begin, .copy = side_copy, .end = side_end, .done = side_done, .hold = side_done, .held = side_seconds,
+	.took = side_seconds };
+
 static void put_params(struct ops *ops) { *OPS->params = *ops->params; }
 static int check(struct ops *ops, struct err *err) { return 0; }
 
@@ -198,7 +245,7 @@ static void zero(struct ops *ops, float *out, size_t count) { OPS->zero(OPS, fli
 
 static const struct ops remote_ops = {
 	.name = "remote", .element = sizeof(float), .prepare = prepare, .destroy = destroy, .alloc = alloc, .release = release,
-	.copy_in = copy_in, .copy_out = copy_out, .put = put, .put_params = put_params, .check = check,
+	.copy_in = copy_in, .copy_out = copy_out, .put = put, .side = &remote_side, .put_params = put_params, .check = check,
 	.embedding = embedding, .embedding_backward = embedding_backward, .layernorm = layernorm,
 	.layernorm_backward = layernorm_backward, .batchnorm_moments = batchnorm_moments, .batchnorm_relu = batchnorm_relu,
 	.batchnorm_sums = batchnorm_sums, .batchnorm_backward = batchnorm_backward, .linear = linear, .linear_gelu = linear_gelu, .linear_relu = linear_relu,
@@ -224,6 +271,8 @@ struct ops *remote_ops_create(struct err *err)
 	ops->params = &remote->params;
 	return ops;
 }
+
+void remote_ops_refuse_pins(struct ops *ops) { remote_of(ops)->no_pins = true; }
 
 struct remote_traffic remote_ops_traffic(const struct ops *ops)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU's plain operations as a device whose memory the host can't touch: every address that it gives is one that no process has,
- * so whoever reads or writes it dies, and host memory that is given to an op where the device's is due dies in there. */
+ * so whoever reads or writes it dies, and host memory that is given to an op where the device's is due dies in there. Copies beside the
+ * ops are done when somebody waits for them, and no sooner. */
 #ifndef MUSTER_TESTS_REMOTE_OPS_H
 #define MUSTER_TESTS_REMOTE_OPS_H
 
@@ -8,6 +9,9 @@
 
 /* Freed by ops->destroy. */
 struct ops *remote_ops_create(struct err *err);
+
+/* Memory of the host can't be pinned. */
+void remote_ops_refuse_pins(struct ops *ops);
 
 /* Bytes that were copied into it and out of it so far. */
 struct remote_traffic {

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,10 +13,12 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/unit/device_state.h"
 #include "tests/unit/model_fixture.h"
 #include "tests/unit/remote_ops.h"
 #include "tests/unit/world_fixture.h"
 #include "trainer/ddp.h"
+#include "trainer/offload.h"
 #include "trainer/optimizer.h"
 #include "trainer/rotation.h"
 
@@ -31,7 +34,7 @@ static const struct optimizer_config schedule = { .learning_rate = 0.01, .minima
 struct plan {
 	const struct model_config *config;
 	enum model_recompute recompute; /* of the remote side */
-	bool remote, zero, saves;
+	bool remote, zero, saves, no_pins;
 };
 
 /* What came of it. */
@@ -57,6 +60,8 @@ static int begin(struct training *t, const struct plan *plan, struct comm *comm,
 	size_t count;
 	forgetful.recompute = plan->recompute;
 	t->ops = plan->remote ? remote_ops_create(err) : ops_cpu_create(true, err);
+	if (plan->no_pins && plan->remote)
+		remote_ops_refuse_pins(t->ops);
 	t->model = model_create(plan->remote ? &forgetful : plan->config, err);
 	if (!t->ops || !t->model || model_prepare(t->model, t->ops, 2, err) < 0)
 		return -1;
@@ -75,8 +80,7 @@ static int begin(struct training *t, const struct plan *plan, struct comm *comm,
 static void end(struct training *t)
 {
 	ddp_destroy(t->ddp);
-	if (t->state.weights)
-		state_free(&t->state);
+	state_free(&t->state);
 	model_destroy(t->model);
 	t->ops->destroy(t->ops);
 }
@@ -128,38 +132,81 @@ static float *copy_of(const float *weights, const float *m, const float *v, size
 	return copy;
 }
 
-/* As saver.c does it: fetched, handed over, and from then on the next set of arenas is the state's. */
+/* The memory of saves, as saver.c has it. */
+struct saves {
+	struct layout layout;
+	struct rotation rotation; /* of a state on the host */
+	struct offload *offload;  /* of one on the device */
+	pthread_t finisher;       /* waits for the copies */
+	const float *given;
+	struct err err;
+};
+
+static int begin_saves(struct saves *saves, const struct plan *plan, struct training *t, struct err *err)
+{
+	size_t count;
+	const struct zero_shard *shards = ddp_shards(t->ddp, &count);
+	if (layout_make(&saves->layout, t->state.tensors, 0, 1, shards, count, err) < 0)
+		return -1;
+	if (!plan->remote)
+		return rotation_start(&saves->rotation, &t->state, &saves->layout, 2, err);
+	saves->offload = offload_start(&t->state, &saves->layout, 1, err);
+	return saves->offload && offload_is_pinned(saves->offload) == !plan->no_pins ? 0 : -1;
+}
+
+static void *finish(void *arg)
+{
+	struct saves *saves = arg;
+	offload_finish(saves->offload, 20, &saves->err);
+	return NULL;
+}
+
+/* What is handed over: on the host the live set, from which the state moves on, on the device a copy, which nobody has waited for. */
+static int save(struct saves *saves, const struct plan *plan, struct training *t, struct err *err)
+{
+	if (!plan->remote) {
+		saves->given = t->state.weights;
+		rotation_turn(&saves->rotation, 1);
+		return 0;
+	}
+	saves->given = offload_memory(saves->offload)->base[0];
+	if (offload_begin(saves->offload, 0, err) < 0)
+		return -1;
+	if (plan->no_pins) /* the next update waits for it */
+		return pthread_create(&saves->finisher, NULL, finish, saves);
+	return 0;
+}
+
+static void end_saves(struct saves *saves)
+{
+	rotation_stop(&saves->rotation);
+	offload_stop(saves->offload);
+	layout_clear(&saves->layout);
+}
+
 static int run(struct comm *comm, const struct plan *plan, struct outcome *outcome, struct err *err)
 {
 	struct training t = { 0 };
-	struct layout layout = { 0 };
-	struct rotation rotation = { 0 };
-	const float *given = NULL;
-	if (begin(&t, plan, comm, err) < 0)
+	struct saves saves = { 0 };
+	if (begin(&t, plan, comm, err) < 0 || (plan->saves && begin_saves(&saves, plan, &t, err) < 0))
 		return -1;
-	outcome->elements = t.state.tensors->elements;
-	if (plan->saves && (layout_make(&layout, t.state.tensors, 0, 1, NULL, 0, err) < 0
-		|| rotation_start(&rotation, &t.state, &layout, 2, err) < 0))
-		return -1;
+	size_t elements = outcome->elements = t.state.tensors->elements;
 	model_bind_narrow(t.model, state_compute(&t.state), state_master(&t.state));
-	for (uint64_t step = 1; step <= STEPS; step++) {
-		if (one_step(&t, step, outcome, err) < 0)
+	for (uint64_t step = 1; step <= STEPS; step++)
+		if (one_step(&t, step, outcome, err) < 0 || (plan->saves && step == SAVED && save(&saves, plan, &t, err) < 0))
 			return -1;
-		if (!plan->saves || step != SAVED)
-			continue;
-		state_fetch(&t.state);
-		given = t.state.weights;
-		rotation_turn(&rotation, 1);
-	}
+	if (saves.offload && plan->no_pins)
+		pthread_join(saves.finisher, NULL);
+	else if (saves.offload)
+		finish(&saves);
+	WORLD_CHECK(saves.err.text[0] == '\0');
 	outcome->hash = state_weights_hash(&t.state);
-	state_fetch(&t.state);
-	outcome->state = copy_of(t.state.weights, t.state.m, t.state.v, outcome->elements);
-	if (given)
-		outcome->saved = copy_of(given, given + outcome->elements, given + 2 * outcome->elements, outcome->elements);
+	outcome->state = plan->remote ? device_state_read(&t.state) : copy_of(t.state.weights, t.state.m, t.state.v, elements);
+	if (plan->saves)
+		outcome->saved = copy_of(saves.given, saves.given + elements, saves.given + 2 * elements, elements);
 	if (plan->remote)
 		outcome->traffic = remote_ops_traffic(t.ops);
-	rotation_stop(&rotation);
-	layout_clear(&layout);
+	end_saves(&saves);
 	end(&t);
 	return 0;
 }
@@ -234,6 +281,14 @@ static void shards_have_the_bits_of_the_host(void **state)
 {
 	same_bits(&fixture_gpt2, true, false);
 	same_bits(&fixture_mlp, true, false);
+	same_bits(&fixture_gpt2, true, true);
+}
+
+/* Pinned memory is refused: the update waits for the copies on the host. */
+static void saves_without_pinned_memory_have_the_bits_of_the_host(void **state)
+{
+	same_bits_of((struct plan){ .config = &fixture_gpt2, .saves = true, .no_pins = true });
+	same_bits_of((struct plan){ .config = &fixture_gpt2, .zero = true, .saves = true, .no_pins = true });
 }
 
 /* ---- batches that all ranks are normalised by ---- */
@@ -358,6 +413,7 @@ int main(void)
 		cmocka_unit_test(what_is_recomputed_has_the_bits_of_the_host),
 		cmocka_unit_test(shards_have_the_bits_of_the_host),
 		cmocka_unit_test(ranks_are_normalised_together),
+		cmocka_unit_test(saves_without_pinned_memory_have_the_bits_of_the_host),
 		cmocka_unit_test(activations_are_estimated),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

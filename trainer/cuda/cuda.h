@@ -8,6 +8,7 @@
 
 #include "trainer/cuda/check.h"
 #include "trainer/cuda/product.h"
+#include "trainer/cuda/side.h"
 #include "trainer/cuda/type.h"
 #include "trainer/gpu.h"
 #include "trainer/ops.h"
@@ -38,6 +39,7 @@ struct cuda {
 	char card[160], libraries[160];
 	struct ops_shapes shapes;          /* of prepare() */
 	struct product_engine *engine;
+	struct cuda_side *side;            /* copies beside the ops */
 	void *workspace;
 	void *scratch;                     /* of one op at a time */
 	void *logits;                      /* of one chunk of rows */

@@ -272,6 +272,7 @@ static void destroy(struct ops *ops)
 		return;
 	if (cuda->stream)
 		cudaStreamSynchronize(cuda->stream);
+	cuda_side_destroy(cuda->side);
 	product_engine_destroy(cuda->engine);
 	void *const device[] = { cuda->params_device, cuda->workspace, cuda->scratch, cuda->logits };
 	for (size_t i = 0; i < sizeof device / sizeof device[0]; i++)
@@ -323,13 +324,16 @@ static int begin(struct cuda *cuda, const struct cublas *lib, const char *card, 
 	cuda->workspace = cuda->params_device ? cuda_check_alloc(PRODUCTS_WORKSPACE, "the workspace of the matrix products", err) : NULL;
 	if (!cuda->workspace)
 		return -1;
+	cuda->side = cuda_side_create(err);
+	if (!cuda->side)
+		return -1;
 	cuda->engine = product_engine_create(lib, cuda->mode, card, cuda->workspace, err);
 	return cuda->engine ? 0 : -1;
 }
 
 static const struct ops table = { .prepare = prepare, .destroy = destroy, .alloc = alloc, .release = release, .copy_in = copy_in,
-	.copy_out = copy_out, .put = put, .put_params = put_params, .check = check, .choose = choose, .tune = tune, .adopt = adopt,
-	.algorithms = algorithms };
+	.copy_out = copy_out, .side = &cuda_side_ops, .put = put, .put_params = put_params, .check = check, .choose = choose, .tune = tune,
+	.adopt = adopt, .algorithms = algorithms };
 
 static void describe(struct ops *ops, const struct gpu *gpu, const struct cublas *lib)
 {
