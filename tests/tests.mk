@@ -647,7 +647,7 @@ tests_tools_fake_cublaslt_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -sha
 tests_tools_fake_cublaslt_la_LIBADD = libcommon.la
 endif
 endif
-EXTRA_DIST += tests/tools/train_shim.c tests/tools/fake_driver.c tests/tools/fake_cublaslt.c tests/gpu_train.bats
+EXTRA_DIST += tests/tools/train_shim.c tests/tools/fake_driver.c tests/tools/fake_cublaslt.c tests/gpu_train.bats tests/gpu_ranks.bats
 check_PROGRAMS += tests/tools/power_cut tests/tools/kill_at
 tests_tools_power_cut_LDADD = tests/tools/libpower.la
 EXTRA_DIST += tests/power_loss.bats tests/ckptd_kill.bats tests/train_kill.bats

@@ -339,7 +339,8 @@ static struct comm *alloc_comm(const struct ident *ident, double deadline)
 /* Opens the provider and starts the thread. */
 static int start(struct comm *comm, const struct ident *ident, struct rdzv *rdzv, struct err *err)
 {
-	struct comm_events events = { .arg = comm, .progress = on_progress, .lost = on_lost };
+	struct comm_events events = { .arg = comm, .progress = on_progress, .computing = comm_note_computing,
+		.lost = on_lost };
 
 	comm->state = comm->provider->open(ident, rdzv, &events, err);
 	if (!comm->state)

@@ -190,7 +190,7 @@ static int await_end(struct state *s, struct exchange *x, struct err *err)
 			return explain(s, result, "a collective", __FILE__, __LINE__, err);
 		begun = begun || cudaEventQuery(x->begun) != cudaErrorNotReady;
 		if (!begun)
-			s->events.progress(s->events.arg);
+			s->events.computing(s->events.arg);
 		if (!pause_for(s, &pause))
 			return stopped(err);
 	}
@@ -405,7 +405,7 @@ static void *nccl_open(const struct ident *ident, struct rdzv *rdzv, const struc
 		return NULL;
 	}
 	s->events = *events;
-	s->host = comm_gloo.open(ident, rdzv, &(struct comm_events){ s, on_progress, on_lost }, err);
+	s->host = comm_gloo.open(ident, rdzv, &(struct comm_events){ .arg = s, .progress = on_progress, .lost = on_lost }, err);
 	if (!s->host) {
 		free(s);
 		return NULL;

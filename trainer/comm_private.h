@@ -44,6 +44,9 @@ struct comm {
  * the lock. */
 bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status, const char *why);
 
+/* This rank's own device has yet to come to the operation that is running: no peer is late, and nothing is communicated yet. */
+void comm_note_computing(void *comm);
+
 /* The thread's body; its argument is the communicator (comm_run.c). */
 void *comm_run(void *comm);
 

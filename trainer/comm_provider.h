@@ -17,6 +17,7 @@
 struct comm_events {
 	void *arg;
 	void (*progress)(void *arg);                /* bytes have moved: the deadline starts anew */
+	void (*computing)(void *arg);               /* this rank's own device has not come to the operation: it begins now at the earliest */
 	void (*lost)(void *arg, const char *why);   /* peers are gone; the provider interrupts itself */
 };
 

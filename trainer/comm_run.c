@@ -164,11 +164,12 @@ static int make_run(void *arg, size_t first, size_t bytes, struct err *err)
 	return rc;
 }
 
-/* As long as the device computes for this rank no peer is late. */
-static void note_computing(struct comm *comm)
+void comm_note_computing(void *arg)
 {
+	struct comm *comm = arg;
+
 	pthread_mutex_lock(&comm->lock);
-	comm->progress = clock_now();
+	comm->progress = comm->now.entered = clock_now();
 	pthread_mutex_unlock(&comm->lock);
 }
 
@@ -181,7 +182,7 @@ static int settle(struct comm *comm, struct comm_op *op, struct err *err)
 	while (rc == 0 && (rc = op->ops->settled(op->ops, err)) == 0) {
 		if (__atomic_load_n(&comm->stopping, __ATOMIC_ACQUIRE))
 			return err_fail(err, EXIT_LOST, "waiting for the device");
-		note_computing(comm);
+		comm_note_computing(comm);
 		deadline_sleep(never, SETTLE_LOOK);
 	}
 	return rc < 0 ? -1 : 0;

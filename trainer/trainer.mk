@@ -192,8 +192,8 @@ if HAVE_CUBLAS
 libtrainer_a_SOURCES += $(cuda_ops)
 muster_train_LDADD += $(cuda_kernels)
 if HAVE_NCCL
-if HAVE_GLOO
 AM_CPPFLAGS += $(NCCL_CPPFLAGS)
+if HAVE_GLOO
 libtrainer_a_SOURCES += $(comm_nccl)
 muster_train_LDADD += libncclbootstrap.la liblaunch.la libcommon.la $(NCCL_RPATH)
 endif
