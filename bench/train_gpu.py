@@ -43,9 +43,10 @@ SKIPPED = 77           # status of a comparison without a peer
 
 
 class Model:
-    def __init__(self, name):
+    def __init__(self, name, batch=None):
         self.name = name
         self.shape, self.batch, self.ours, self.torch = MODELS[name]
+        self.batch = batch or self.batch
         layers, width, _, context, vocabulary = self.shape
         self.tokens = self.batch * context
         self.flops = figures.token_flops(layers, width, context, vocabulary)
@@ -302,7 +303,7 @@ class Bench:
 
     def curves(self, name):
         """--curve: nothing is timed. Whether they agree."""
-        model = Model(name)
+        model = Model(name, self.options.batch)
         microbatch = self.options.microbatch or model.ours[-1]
         usual = "eager,any" if self.options.device == "cpu" else "default,flash"
         size, mode, attention = (self.options.torch or f"{model.torch[0]},{usual}").split(",")
@@ -328,7 +329,7 @@ class Bench:
         self.say(f"bench/train-gpu.sh, {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC: {self.options.machine}")
         if not self.options.data:
             self.options.data = os.path.join(self.folder, "tokens.u16")
-            models = [Model(name) for name in self.options.only]
+            models = [Model(name, self.options.batch) for name in self.options.only]
             self.say(make_tokens(self.options.text, self.options.data, max(model.tokens for model in models),
                                  min(model.shape[4] for model in models)))
         torch = None if self.options.no_torch else self.find_torch()
@@ -373,6 +374,7 @@ def parse():
     parser.add_argument("--torch-python", default="python3")
     parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--curve", type=int)
+    parser.add_argument("--batch", type=int)
     parser.add_argument("--curve-limit", type=float, default=600)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--precision", default="bf16", choices=("bf16", "fp32"))

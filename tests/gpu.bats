@@ -50,7 +50,7 @@ done
 [ "\$dir" != "\${SPOIL-}" ] || args+=(--learning-rate 0.002 --change learning-rate)
 exec "$MUSTER_BUILD/muster-train" "\${args[@]}" --device cpu --threads 1
 END
-    export GPU_SMALL="--layers 1 --width 16 --heads 1 --context 16 --steps 120 --ckpt-every 40 --global-batch 4 --microbatch 1"
+    export GPU_SMALL="--layers 1 --width 16 --heads 1 --context 16 --steps 300 --ckpt-every 40 --global-batch 4 --microbatch 1"
     export GPU_LARGE="$GPU_SMALL --layers 2 --vocabulary 256"
     export GPU_PROGRAMS=$PWD/bin GPU_WORK=$BATS_TEST_TMPDIR/work GPU_CHECK_SECONDS=30
 }
@@ -67,7 +67,7 @@ END
     [ "$(tail -n 1 out/summary)" = "${lines[-1]}" ]
     grep -q '^gpu, driver: .' out/summary && grep -q '^packed: .' out/summary
     grep -q '^compiler: .' out/summary && grep -q '^library: libcmocka.so' out/summary
-    for part in gpu_add gpu_ops gpu_repeat memcheck-add racecheck-add train share; do grep -q "^$part " out/summary && [ -s out/$part.tap ]; done
+    for part in gpu_add gpu_ops gpu_repeat memcheck-add racecheck-add train share torch; do grep -q "^$part " out/summary && [ -s out/$part.tap ]; done
     grep -q '^gpu, driver: none' out/summary || return 0
     [[ ${lines[-1]} == "0 passed, "* ]]
     grep -q 'bits_of_the_cpu: no GPU: .' out/gpu_add.tap && grep -q 'SKIP no GPU: .' out/memcheck-add.tap
@@ -124,6 +124,9 @@ END
 @test "the parts that train find runs that are alike, and one line of the summary each" {
     PATH=$MUSTER_BUILD:$PATH several_ranks
     stand_ins
+    # The bench has tests of its own (bench_gpu.bats).
+    printf '#!/bin/sh\n' >"$BATS_TEST_TMPDIR/tools/python3" && chmod +x "$BATS_TEST_TMPDIR/tools/python3"
+    mkdir bench && printf 'echo "$@"; echo "train-gpu-124M-curves 0.3 %%"\n' >bench/train-gpu.sh
     PATH=$BATS_TEST_TMPDIR/tools:$PATH run ./gpu.sh --out out
     echo "$output"
     [ "$status" = 0 ]
@@ -132,6 +135,16 @@ END
     for check in small_twice small_killed fp32_like_the_cpu large_killed; do grep -q "^ok [0-9]* - $check\$" out/train.tap; done
     for check in small_on_3_ranks four_ranks_killed_two_go_on one_rank_lost; do grep -q "^ok [0-9]* - $check\$" out/share.tap; done
     grep -q 'identical: all bits of 16 tensors' out/share.tap
+    grep -q '^ok 1 - losses_like_pytorch$' out/torch.tap
+    # It is told where that differs, or brings no figure.
+    for bench in 'echo train-gpu-124M-curves 3 %; exit 1' 'exit 0'; do
+        printf '%s\n' "$bench" >bench/train-gpu.sh
+        run env GPU_BENCH=$PWD/bench/train-gpu.sh GPU_OUT=. bash ./gpu_train.sh check losses_like_pytorch
+        [ "$status" = 1 ]
+    done
+    echo 'echo no peer; exit 77' >bench/train-gpu.sh
+    run env GPU_BENCH=$PWD/bench/train-gpu.sh GPU_OUT=. bash ./gpu_train.sh check losses_like_pytorch
+    [ "$status" = 77 ]
 }
 
 # differs CHECK DIR WORDS: fails where that run is another one.
@@ -153,5 +166,5 @@ differs() {
     differs four_ranks_killed_two_go_on small-fewer "end with other bits"
     # Nor is it enough that they are alike where none was disturbed.
     rm -r "$GPU_WORK"/small-killed*
-    GPU_SMALL="${GPU_SMALL/--ckpt-every 40/--ckpt-every 0}" differs small_killed small-killed "it was to be killed, but ended with status 0"
+    GPU_SMALL="${GPU_SMALL/--ckpt-every 40/--ckpt-every 0}" differs small_killed small-killed "they ended with 0, not 137"
 }

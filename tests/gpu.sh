@@ -71,11 +71,21 @@ libraries() {
         $2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u
 }
 
+# The bench beside PyTorch, where this is a build folder.
+pack_bench() {
+    local top=$here/..
+    [ -e "$top/bench/train-gpu.sh" ] && [ -e "$bin/Makefile" ] || return 0
+    make -s -C "$bin" bench/initial_weights bench/step_floor >&2 || return
+    mkdir -p "$1/bench" && cp "$bin"/bench/{initial_weights,step_floor} "$1/bin/" &&
+        cp "$top"/bench/{train-gpu.sh,setup.bash} "$top"/bench/train_gpu*.py "$1/bench/"
+}
+
 pack() {
     local folder=$1/muster-gpu name path bytes
     mkdir -p "$folder/bin" "$folder/lib" && cp "${BASH_SOURCE[0]}" "$folder/gpu.sh" &&
         cp "$counter" "$folder/tap.awk" && cp "$here/gpu_train.sh" "$folder/" || exit 1
     cp "${programs[@]}" "$bin"/muster-{train,ckptd,ckpt,curve,tokens} "$folder/bin/" || exit 1
+    pack_bench "$folder" || exit 1
     {
         echo "packed: $(date -u +%FT%TZ), commit $(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)"
         echo "compiler: $(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2>/dev/null | grep release || echo unknown)"
@@ -156,6 +166,7 @@ limit_of() {
     gpu_repeat) limit=120 ;;
     train) limit=150 ;;
     share) limit=120 ;;
+    torch) limit=110 ;;
     esac
     echo "${part_seconds:-$limit}"
 }
@@ -218,12 +229,27 @@ training_part() {
     fi
 }
 
+# The losses of 200 steps of 124M against PyTorch's, which brings its own libraries.
+torch_part() {
+    local bench=$here/bench
+    [ -d "$bench" ] || bench=$here/../bench
+    if [ -z "$gpu" ]; then
+        skip_part torch "no GPU: $no_gpu"
+    elif ! timeout 60 python3 -c 'import torch' 2>/dev/null; then
+        skip_part torch "python3 has no PyTorch on this machine"
+    else
+        part torch env "GPU_PROGRAMS=$bin" "GPU_WORK=$work/torch" "GPU_BENCH=$bench/train-gpu.sh" "GPU_OUT=$(cd "$out" && pwd)" \
+            GPU_CHECK_SECONDS=105 bash "$here/gpu_train.sh" torch
+    fi
+}
+
 run_parts() {
     local program
     for program in "${programs[@]}"; do part "${program##*/test_}" "${with_libraries[@]}" "$program"; done
     [ -x "$tests/test_gpu_repeat" ] || skip_part gpu_repeat "no test runs each operation 100 times in this build"
     training_part train
     training_part share
+    torch_part
     sanitize memcheck
     sanitize racecheck
 }

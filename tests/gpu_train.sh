@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The parts of tests/gpu.sh that train on the GPU: gpu_train.sh train|share prints TAP. Each check is a process of its own with its own
+# The parts of tests/gpu.sh that train on the GPU: gpu_train.sh train|share|torch prints TAP. Each check is a process of its own with its own
 # limit, so that one that hangs takes no other with it. What is compared is each byte of the last checkpoint, and the loss curve.
 #   GPU_PROGRAMS   folder of muster-train, muster-ckptd, muster-ckpt, muster-curve and muster-tokens
 #   GPU_WORK       an empty folder for the runs
+#   GPU_BENCH, GPU_OUT   for torch: bench/train-gpu.sh, and where its figures go
 #   GPU_SMALL, GPU_LARGE   the options of the two models; GPU_CHECK_SECONDS, the limit of one check
 set -u -o pipefail
 
@@ -113,18 +114,56 @@ went_on() {
 
 first_save() { printf step-%08d "$(option ckpt-every "$@")"; }
 
-# killed DIR OPTIONS…: killed when its first checkpoint is there.
-killed() {
-    local dir=$1 pid status
+# Both start a run in the background; the pids of its ranks are in PIDS.
+start_one() {
     # shellcheck disable=SC2209
     REPLACE=exec train "$@" &
-    pid=$!
-    wait_for 60 saved_or_over "$dir/$(first_save "$@")" $pid
-    kill -9 $pid 2>/dev/null
-    wait $pid
-    status=$?
-    [ $status -eq 137 ] || complain "it was to be killed, but ended with status $status: $(tail -n 3 "$dir.log")"
+    PIDS=($!)
 }
+
+# start_world N DIR OPTION…: ranks that share the card and meet in a folder.
+start_world() {
+    local n=$1 rank
+    export MUSTER_RDZV_DIR=$PWD/meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME WORLD_SIZE=$1 LOCAL_WORLD_SIZE=$1
+    shift
+    mkdir -p meet
+    PIDS=()
+    for ((rank = 0; rank < n; rank++)); do
+        # shellcheck disable=SC2209
+        RANK=$rank LOCAL_RANK=$rank REPLACE=exec train "$@" --share-gpu &
+        PIDS+=($!)
+    done
+}
+
+# The statuses of all ranks, once they are gone.
+end_all() {
+    local pid
+    STATUSES=()
+    for pid in "${PIDS[@]}"; do
+        wait "$pid"
+        STATUSES+=($?)
+    done
+}
+
+# hit RANKS STATUSES START… : kills these ranks (by place) of a run when its first checkpoint is there, and expects all of them to end so.
+# A run that came to its end before that is begun anew.
+hit() {
+    local victims=$1 wanted=$2 dir=$4 options=("${@:5}") try rank
+    [ "$3" = start_one ] || dir=$5 options=("${@:6}")
+    for ((try = 0; try < 5; try++)); do
+        rm -rf "$dir" "$dir".log*
+        "${@:3}"
+        wait_for 60 saved_or_over "$dir/$(first_save "${options[@]}")" "${PIDS[0]}"
+        for rank in $victims; do kill -9 "${PIDS[rank]}" 2>/dev/null; done
+        end_all 2>/dev/null
+        # Behind the last step its service saves what it was handed, whoever is killed.
+        [ "$(muster-curve "$dir" | wc -l)" -ge "$(option steps "${options[@]}")" ] || break
+        wait_for 10 test -d "$dir/$(last_step "${options[@]}")"
+    done
+    [ "${STATUSES[*]}" = "$wanted" ] || complain "they ended with ${STATUSES[*]}, not $wanted: $(tail -qn 2 "$dir".log*)"
+}
+
+killed() { hit 0 137 start_one "$@"; }
 
 # --- one rank ---
 
@@ -224,33 +263,10 @@ large_killed() {
 
 # --- several ranks on the one card ---
 
-# start_world N DIR OPTION…: they meet in a folder; their pids are in PIDS.
-start_world() {
-    local n=$1 rank
-    export MUSTER_RDZV_DIR=$PWD/meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME WORLD_SIZE=$1 LOCAL_WORLD_SIZE=$1
-    shift
-    mkdir -p meet
-    PIDS=()
-    for ((rank = 0; rank < n; rank++)); do
-        RANK=$rank LOCAL_RANK=$rank REPLACE=exec train "$@" --share-gpu &
-        PIDS+=($!)
-    done
-}
-
-# Their statuses, once all are gone.
-end_world() {
-    local pid
-    STATUSES=()
-    for pid in "${PIDS[@]}"; do
-        wait "$pid"
-        STATUSES+=($?)
-    done
-}
-
 # world N DIR OPTION…: to its end.
 world() {
     start_world "$@"
-    end_world
+    end_all
     [[ ${STATUSES[*]} =~ ^0( 0)*$ ]] || complain "$1 ranks ended with ${STATUSES[*]}: $(tail -qn 2 "$2.log".*)"
 }
 
@@ -272,11 +288,7 @@ small_zero_on_2_ranks() {
 
 four_ranks_killed_two_go_on() {
     needs_small
-    start_world 4 small-fewer "${small[@]}"
-    wait_for 60 saved_or_over "small-fewer/$(first_save "${small[@]}")" "${PIDS[0]}"
-    kill -9 "${PIDS[@]}" 2>/dev/null
-    end_world
-    [ "${STATUSES[*]}" = "137 137 137 137" ] || complain "they were to be killed, but ended with ${STATUSES[*]}"
+    hit "0 1 2 3" "137 137 137 137" start_world 4 small-fewer "${small[@]}"
     world 2 small-fewer "${small[@]}"
     went_on small-fewer.log.0 "$(option steps "${small[@]}")"
     same_bits small small-fewer "${small[@]}"
@@ -285,11 +297,7 @@ four_ranks_killed_two_go_on() {
 # One is killed: the others end with 69, and all four go on.
 one_rank_lost() {
     needs_small
-    start_world 4 small-lost "${small[@]}" --collective-timeout 10
-    wait_for 60 saved_or_over "small-lost/$(first_save "${small[@]}")" "${PIDS[0]}"
-    kill -9 "${PIDS[2]}" 2>/dev/null
-    end_world
-    [ "${STATUSES[*]}" = "69 69 137 69" ] || complain "they ended with ${STATUSES[*]}, not 69 69 137 69: $(tail -qn 2 small-lost.log.*)"
+    hit 2 "69 69 137 69" start_world 4 small-lost "${small[@]}" --collective-timeout 10
     world 4 small-lost "${small[@]}"
     went_on small-lost.log.0 "$(option steps "${small[@]}")"
     same_bits small small-lost "${small[@]}"
@@ -303,6 +311,19 @@ large_on() {
     world "$1" "large-$1" "${large[@]}" --ckpt-every 0
     same_bits large "large-$1" "${large[@]}"
     rm -rf "large-$1"
+}
+
+# --- another program ---
+
+# 200 steps on the same data and weights, 32 samples each: what it says is the last line.
+losses_like_pytorch() {
+    local said=bench.log status
+    bash "$GPU_BENCH" --only 124M --curve 200 --batch 32 --microbatch 32 --torch 32,default,flash --limit $((limit - 5)) \
+        --out "$GPU_OUT" >$said 2>&1
+    status=$?
+    tail -n 12 $said
+    [ $status -ne 77 ] || skip "$(tail -n 1 $said)"
+    [ $status -eq 0 ] && grep -q 'train-gpu-124M-curves' $said || complain "the losses are not PyTorch's: status $status"
 }
 
 # --- the run of a part ---
@@ -328,7 +349,7 @@ report() {
 run_checks() {
     local number=0 name status
     echo "1..$#"
-    make_data || { echo "Bail out! couldn't make the data: $(tail -n 1 tokens.log)" && exit 1; }
+    [ -n "${GPU_BENCH-}" ] || make_data || { echo "Bail out! couldn't make the data: $(tail -n 1 tokens.log)" && exit 1; }
     for name; do
         number=$((number + 1))
         timeout -k 5 "$limit" bash "${BASH_SOURCE[0]}" check "$name" >"$name.out" 2>&1 &
@@ -348,5 +369,6 @@ case $1 in
 check) "$2" ;;
 train) run_checks "${train_checks[@]}" ;;
 share) run_checks "${share_checks[@]}" ;;
+torch) run_checks losses_like_pytorch ;;
 *) echo "gpu_train.sh: no part '$1'" >&2 && exit 2 ;;
 esac
