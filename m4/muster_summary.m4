@@ -9,6 +9,7 @@ AC_DEFUN([MUSTER_SUMMARY], [
     oneDNN (products) ... $have_dnnl
     CUDA ................ $have_cuda${NVCC_ARCH:+ ($with_cuda_arch)}
     cuBLASLt ............ $have_cublas
+    cuDNN (attention) ... $have_cudnn
     NCCL ................ $have_nccl
     unit tests .......... $have_cmocka
     sanitizers .......... $enable_sanitize

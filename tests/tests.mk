@@ -479,9 +479,16 @@ tests_unit_test_ops_cuda_SOURCES = tests/unit/test_ops_cuda.c
 tests_unit_test_ops_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_ops_cuda_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 if HAVE_CUBLAS
-tests_unit_test_ops_cuda_SOURCES += tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime) \
+tests_unit_test_ops_cuda_SOURCES += tests/unit/fake_attention.c tests/unit/fake_attention.h \
+	tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime) \
 	tests/unit/model_fixture.c tests/unit/model_fixture.h
 tests_unit_test_ops_cuda_LDADD += $(shim_LIBS)
+endif
+EXTRA_DIST += tests/unit/fake_attention.c tests/unit/fake_attention.h tests/unit/test_gpu_attention_cudnn.c
+if HAVE_CUBLAS
+unit_tests += tests/unit/test_gpu_attention_cudnn
+tests_unit_test_gpu_attention_cudnn_SOURCES = tests/unit/test_gpu_attention_cudnn.c
+tests_unit_test_gpu_attention_cudnn_LDADD = $(trainer_LIBS) $(gpu_LIBS)
 endif
 # The whole table, op by op.
 op_sources = tests/unit/op_cases.c tests/unit/op_cases.h tests/unit/op_run.c tests/unit/op_run.h tests/unit/op_device.h

@@ -147,6 +147,7 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 @test "another identity is refused with both values, a schedule needs --change" {
     cp -r whole other
     fails 2 "--seed is 7, but the run in this --ckpt-dir was begun with 1" train other --seed 7
+    fails 2 "--attention cudnn needs a GPU" train other --attention cudnn
     fails 2 "--layers is 3" train other --layers 3
     perl -e 'print pack("v", $_ % 64) for 0 .. 20000' >other.u16
     fails 2 "--data" train other --data other.u16

@@ -16,6 +16,7 @@
 #include "trainer/estimate.h"
 #include "trainer/gpu_meet.h"
 #ifdef HAVE_CUBLAS
+#include "trainer/cuda/attention_cudnn.h"
 #include "trainer/cuda/ops_cuda.h"
 #endif
 #if defined HAVE_CUBLAS && defined HAVE_NCCL && defined HAVE_GLOO
@@ -39,6 +40,18 @@ static int settle_precision(struct run *run, struct err *err)
 	if (!run->on_gpu && settings->precision != PRECISION_FP32)
 		return err_fail(err, EXIT_USAGE, "device: the CPU computes with --precision fp32 only: leave it out, or give each rank a GPU by "
 			"--gpus-per-task=1");
+	return 0;
+}
+
+/* What cuDNN's attention has to have. */
+static int check_attention(const struct run *run, struct err *err)
+{
+	if (run->settings.attention == ATTENTION_OWN)
+		return 0;
+	if (!run->on_gpu)
+		return err_fail(err, EXIT_USAGE, "device: --attention cudnn needs a GPU: leave it out, or give each rank one by --gpus-per-task=1");
+	if (run->settings.precision != PRECISION_BF16)
+		return err_fail(err, EXIT_USAGE, "device: --attention cudnn computes in bf16 only: leave it or --precision out");
 	return 0;
 }
 
@@ -116,13 +129,13 @@ static int estimate(const struct run *run, size_t element, size_t scratch, struc
 	return 0;
 }
 
-static int check_memory(const struct run *run, enum product_mode mode, struct err *err)
+static int check_memory(const struct run *run, enum product_mode mode, size_t more_scratch, struct err *err)
 {
 	struct ops_shapes shapes;
 	struct estimate needed;
 	char text[300];
 	model_shapes(run->model, (int)run->settings.microbatch, &shapes);
-	if (estimate(run, mode == PRODUCT_MODE_BF16 ? 2 : sizeof(float), ops_cuda_scratch(&shapes, mode), &needed, err) < 0)
+	if (estimate(run, mode == PRODUCT_MODE_BF16 ? 2 : sizeof(float), ops_cuda_scratch(&shapes, mode) + more_scratch, &needed, err) < 0)
 		return -1;
 	if (run->ident.rank == 0)
 		log_info("memory: this rank needs %.1f MB of its GPU, of which %.1f MB are free: %s", (double)needed.sum * 1e-6,
@@ -130,19 +143,35 @@ static int check_memory(const struct run *run, enum product_mode mode, struct er
 	return estimate_check(&needed, run->gpu_available, run->settings.share_gpu ? run->ident.local_world_size : 1, err);
 }
 
+/* With cuDNN's attention where it is asked for: what that needs of the memory is known when its plans are made. */
+static int make_ops(struct run *run, enum product_mode mode, struct err *err)
+{
+	struct attention_cudnn *cudnn = NULL;
+	struct ops_shapes shapes;
+	model_shapes(run->model, (int)run->settings.microbatch, &shapes);
+	if (run->settings.attention == ATTENTION_CUDNN
+		&& !(cudnn = attention_cudnn_create(shapes.batch, shapes.positions, shapes.width, shapes.heads, err)))
+		return -1;
+	if (check_memory(run, mode, cudnn ? attention_cudnn_workspace(cudnn) : 0, err) == 0)
+		run->ops = ops_cuda_create(&run->gpu, mode, err);
+	if (run->ops)
+		return cudnn ? ops_cuda_take_attention(run->ops, cudnn, err) : 0;
+	attention_cudnn_destroy(cudnn);
+	return -1;
+}
+
 int device_ops(struct run *run, struct err *err)
 {
 	static const enum product_mode modes[] = { [PRECISION_FP32] = PRODUCT_MODE_FP32, [PRECISION_TF32] = PRODUCT_MODE_TF32,
 		[PRECISION_BF16] = PRODUCT_MODE_BF16 };
 	enum product_mode mode = modes[run->settings.precision];
+	if (check_attention(run, err) < 0)
+		return -1;
 	if (!run->on_gpu) {
 		run->ops = ops_cpu_create(false, err);
 		return run->ops ? 0 : -1;
 	}
-	if (check_memory(run, mode, err) < 0)
-		return -1;
-	run->ops = ops_cuda_create(&run->gpu, mode, err);
-	return run->ops ? comm_attach(run->comm, run->ops, err) : -1;
+	return make_ops(run, mode, err) < 0 ? -1 : comm_attach(run->comm, run->ops, err);
 }
 
 #else /* without CUDA */
@@ -159,6 +188,8 @@ int device_agree(struct run *run, int rc, struct err *err)
 
 int device_ops(struct run *run, struct err *err)
 {
+	if (check_attention(run, err) < 0)
+		return -1;
 	run->ops = ops_cpu_create(false, err);
 	return run->ops ? 0 : -1;
 }

@@ -123,6 +123,8 @@ static const struct opt table[] = {
 		.help = "gpt2: what a block forgets in the forward pass, for less memory, and computes again in the backward pass, to the same "
 			"bits: layer norms, the hidden layer too, or all" },
 	SWITCH("share-gpu", OPT_OPERATION, share_gpu, "let several ranks have one GPU; for tests, since each is slow then"),
+	{ "attention", OPT_OPERATION, OPT_CHOICE, AT(attention), "own", .choices = "own|cudnn", .mode = "gpt2",
+		.help = "gpt2: whose attention to compute with on a GPU; cudnn in bf16, where this build has it; part of the numerics record" },
 	SWITCH("tune", OPT_OPERATION, tune, "on a GPU, time the library's algorithms for each matrix product before the first step, for half a "
 		"minute at most, and take the fastest"),
 	COUNT_OR_AUTO("threads", OPT_OPERATION, threads, 1, 4096, "compute threads of a rank; auto: its share of the CPUs"),

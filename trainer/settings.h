@@ -22,6 +22,7 @@ enum settings_last_batch { LAST_BATCH_DROP, LAST_BATCH_PAD };
 enum settings_isa { ISA_AUTO, ISA_AVX512, ISA_AVX2, ISA_DEFAULT };
 enum settings_writers { WRITERS_RANK0, WRITERS_NODE, WRITERS_ALL };
 enum settings_precision { PRECISION_AUTO, PRECISION_BF16, PRECISION_FP32, PRECISION_TF32 };
+enum settings_attention { ATTENTION_OWN, ATTENTION_CUDNN };
 enum settings_order { ORDER_SHUFFLED, ORDER_FILE };
 
 struct settings {
@@ -43,7 +44,7 @@ struct settings {
 	int64_t threads, bucket_mb, zero, check_replicas;
 	double collective_timeout, rdzv_timeout, save_timeout;
 	bool fresh, require_identical, share_gpu, tune;
-	int reduction, grad_dtype, device, on_nonfinite, log_level, cpu_isa, ckpt_writers;
+	int reduction, grad_dtype, device, attention, on_nonfinite, log_level, cpu_isa, ckpt_writers;
 	int comm; /* enum ddp_comm */
 	int recompute; /* enum model_recompute, gpt2 */
 	/* derived */

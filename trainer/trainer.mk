@@ -185,11 +185,18 @@ cuda_ops = trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/cuda.h \
 	trainer/cuda/side.c trainer/cuda/side.h
 comm_nccl = trainer/comm_nccl.c trainer/comm_nccl.h
 EXTRA_DIST += trainer/cuda/check.c trainer/cuda/check.h $(cuda_ops)
+EXTRA_DIST += trainer/cuda/attention_cudnn.h trainer/cuda/attention_cudnn.cc trainer/cuda/attention_cudnn_none.c
 if HAVE_CUDA
 AM_CPPFLAGS += $(CUDA_CPPFLAGS)
 libtrainer_a_SOURCES += trainer/cuda/check.c trainer/cuda/check.h
 if HAVE_CUBLAS
 libtrainer_a_SOURCES += $(cuda_ops)
+if HAVE_CUDNN
+AM_CPPFLAGS += $(CUDNN_CPPFLAGS)
+libtrainer_a_SOURCES += trainer/cuda/attention_cudnn.cc
+else
+libtrainer_a_SOURCES += trainer/cuda/attention_cudnn_none.c
+endif
 muster_train_LDADD += $(cuda_kernels)
 if HAVE_NCCL
 AM_CPPFLAGS += $(NCCL_CPPFLAGS)

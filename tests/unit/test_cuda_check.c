@@ -12,6 +12,7 @@
 #ifdef HAVE_CUDA
 #include <cuda_runtime_api.h>
 
+#include "trainer/cuda/attention_cudnn.h"
 #include "trainer/cuda/check.h"
 
 static void no_error_is_none(void **state)
@@ -56,9 +57,29 @@ static void an_allocation_fails_in_words(void **state)
 	assert_non_null(strstr(err.text, "cuda: couldn't run "));
 }
 
+#ifdef HAVE_CUBLAS
+/* Where it was not built in, where it can't be loaded, and where there is no GPU for it. */
+static void cudnn_that_is_not_there_is_told(void **state)
+{
+	struct err err = { 0 };
+	struct attention_cudnn *attention = attention_cudnn_create(1, 16, 64, 1, &err);
+	if (attention) {
+		attention_cudnn_destroy(attention);
+		skip();
+	}
+	assert_int_equal(err.status, EXIT_USAGE);
+	assert_int_equal(strncmp(err.text, "cudnn: ", 7), 0);
+	assert_non_null(strstr(err.text, "leave --attention cudnn out"));
+	attention_cudnn_destroy(NULL);
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+#ifdef HAVE_CUBLAS
+		cmocka_unit_test(cudnn_that_is_not_there_is_told),
+#endif
 		cmocka_unit_test(no_error_is_none),
 		cmocka_unit_test(a_failed_call_is_named),
 		cmocka_unit_test(an_allocation_fails_in_words),

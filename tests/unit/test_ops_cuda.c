@@ -17,9 +17,11 @@
 
 #include "common/bytes.h"
 #include "tests/unit/device_state.h"
+#include "tests/unit/fake_attention.h"
 #include "tests/unit/fake_cublas.h"
 #include "tests/unit/fake_runtime.h"
 #include "tests/unit/model_fixture.h"
+#include "trainer/cuda/attention_cudnn.h"
 #include "trainer/cuda/ops_cuda.h"
 #include "trainer/optimizer.h"
 #include "trainer/state.h"
@@ -37,6 +39,7 @@ static const struct optimizer_config schedule = { .learning_rate = 0.01, .minima
 
 static int set_up(void **state)
 {
+	fake_attention = (struct fake_attention){ 0 };
 	fake_cublas = (struct fake_cublas){ 0 };
 	fake_runtime = (struct fake_runtime){ 0 };
 	fake_stream_order(FAKE_EAGER, 0);
@@ -46,6 +49,7 @@ static int set_up(void **state)
 /* Whatever was made is given back. */
 static int tear_down(void **state)
 {
+	assert_int_equal(fake_attention.alive, 0);
 	assert_int_equal(fake_cublas.objects, 0);
 	assert_int_equal(fake_runtime.used, 0);
 	assert_int_equal(fake_runtime.streams, 0);
@@ -369,6 +373,31 @@ static void tuned_runs_are_like_the_cpu(void **state)
 	}
 }
 
+/* In all layers, both ways, in memory of its own; it is in the record, and when it fails that is the error of the run. */
+static void cudnns_attention_takes_the_place_of_ours(void **state)
+{
+	struct training host, device;
+	struct err err = { 0 };
+	begin(&host, ops_cpu_create(true, &err), &wide_gpt2);
+	begin(&device, ops_of(PRODUCT_MODE_BF16), &wide_gpt2);
+	struct attention_cudnn *attention = attention_cudnn_create(BATCH, wide_gpt2.context, wide_gpt2.width, wide_gpt2.heads, &err);
+	size_t used = fake_runtime.used, workspace = attention_cudnn_workspace(attention);
+	assert_int_equal(ops_cuda_take_attention(device.ops, attention, &err), 0);
+	assert_int_equal(fake_runtime.used, used + workspace);
+	assert_non_null(strstr(device.ops->libraries, "cuBLASLt 13.0.1, cuDNN 9.0.0, forward one, backward two"));
+	pass(&host, 1);
+	pass(&device, 1);
+	assert_int_equal(fake_attention.forward, 2 * wide_gpt2.layers); /* of two microbatches */
+	assert_int_equal(fake_attention.backward, 2 * wide_gpt2.layers);
+	near(host.state.tensors, grads_of(&device), host.grads, 0.04, false, "the gradient");
+	fake_attention.fails = true;
+	pass(&device, 2);
+	assert_int_equal(ops_check(device.ops, &err), -1);
+	assert_string_equal(err.text, "cudnn: couldn't run graph.execute(): a reason (1)");
+	end(&host);
+	end(&device);
+}
+
 static void the_record_names_card_and_libraries(void **state)
 {
 	struct ops *ops = ops_of(PRODUCT_MODE_TF32);
@@ -508,6 +537,7 @@ int main(void)
 		TEST(recomputing_changes_no_bit),
 		TEST(nothing_is_chosen_in_a_step),
 		TEST(tuned_runs_are_like_the_cpu),
+		TEST(cudnns_attention_takes_the_place_of_ours),
 		TEST(the_record_names_card_and_libraries),
 		TEST(scratch_is_estimated),
 		TEST(activations_are_estimated),

@@ -36,11 +36,13 @@ struct cuda {
 	enum cuda_type type;               /* of activations */
 	enum product_mode mode;
 	int device;
-	char card[160], libraries[160];
+	char card[160], libraries[400];
 	struct ops_shapes shapes;          /* of prepare() */
 	struct product_engine *engine;
 	struct cuda_side *side;            /* copies beside the ops */
 	void *workspace;
+	struct attention_cudnn *cudnn;     /* NULL: our attention */
+	void *cudnn_workspace;
 	void *scratch;                     /* of one op at a time */
 	void *logits;                      /* of one chunk of rows */
 	size_t scratch_bytes, logits_bytes;

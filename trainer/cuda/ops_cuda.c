@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "trainer/cuda/attention.h"
+#include "trainer/cuda/attention_cudnn.h"
 #include "trainer/cuda/column_sums.h"
 #include "trainer/cuda/cuda.h"
 #include "trainer/cuda/elements.h"
@@ -274,7 +275,8 @@ static void destroy(struct ops *ops)
 		cudaStreamSynchronize(cuda->stream);
 	cuda_side_destroy(cuda->side);
 	product_engine_destroy(cuda->engine);
-	void *const device[] = { cuda->params_device, cuda->workspace, cuda->scratch, cuda->logits };
+	attention_cudnn_destroy(cuda->cudnn);
+	void *const device[] = { cuda->cudnn_workspace, cuda->params_device, cuda->workspace, cuda->scratch, cuda->logits };
 	for (size_t i = 0; i < sizeof device / sizeof device[0]; i++)
 		cudaFree(device[i]);
 	cudaFreeHost(cuda->params_ring);
@@ -382,4 +384,14 @@ struct ops *ops_cuda_create(const struct gpu *gpu, enum product_mode mode, struc
 {
 	const struct cublas *lib = cublas_load(err);
 	return lib ? ops_cuda_create_over(lib, gpu, mode, err) : NULL;
+}
+
+int ops_cuda_take_attention(struct ops *ops, struct attention_cudnn *attention, struct err *err)
+{
+	struct cuda *cuda = cuda_of(ops);
+	size_t length = strlen(cuda->libraries);
+	cuda->cudnn = attention;
+	snprintf(cuda->libraries + length, sizeof cuda->libraries - length, ", %s", attention_cudnn_text(attention));
+	cuda->cudnn_workspace = cuda_check_alloc(attention_cudnn_workspace(attention), "the workspace of cuDNN's attention", err);
+	return cuda->cudnn_workspace ? 0 : -1;
 }

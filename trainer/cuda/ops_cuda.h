@@ -23,6 +23,10 @@ struct ops *ops_cuda_create(const struct gpu *gpu, enum product_mode mode, struc
 /* The same over a cuBLASLt of the caller's (struct cublas), for tests. */
 struct ops *ops_cuda_create_over(const void *cublas, const struct gpu *gpu, enum product_mode mode, struct err *err);
 
+/* Attention is cuDNN's from now on, and `attention` the table's; at an error, too. */
+struct attention_cudnn;
+int ops_cuda_take_attention(struct ops *ops, struct attention_cudnn *attention, struct err *err);
+
 /* Bytes of device memory that prepare() takes for these shapes, with what a table needs in any case. */
 size_t ops_cuda_scratch(const struct ops_shapes *shapes, enum product_mode mode);
 

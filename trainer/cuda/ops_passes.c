@@ -3,6 +3,7 @@
 #include "trainer/cuda/adamw.h"
 #include "trainer/cuda/add.h"
 #include "trainer/cuda/attention.h"
+#include "trainer/cuda/attention_cudnn.h"
 #include "trainer/cuda/batchnorm.h"
 #include "trainer/cuda/combine.h"
 #include "trainer/cuda/cross_entropy.h"
@@ -69,13 +70,24 @@ static void batchnorm_backward(struct ops *ops, float *dx, const float *dy, cons
 
 static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C, int H)
 {
-	RUN(cuda_attention(y, lse, qkv, B, T, C, H, cuda->type, cuda->stream));
+	struct cuda *own = cuda_of(ops);
+	struct err err;
+	if (!own->cudnn)
+		RUN(cuda_attention(y, lse, qkv, B, T, C, H, cuda->type, cuda->stream));
+	else if (cuda_begin(ops))
+		cuda_note(ops, attention_cudnn_forward(own->cudnn, y, lse, qkv, B, T, C, H, own->cudnn_workspace, own->stream, &err), &err);
 }
 
 static void attention_backward(struct ops *ops, float *dqkv, const float *dy, const float *qkv, const float *y, const float *lse,
 	int B, int T, int C, int H)
 {
-	RUN(cuda_attention_backward(dqkv, cuda->scratch, dy, qkv, y, lse, B, T, C, H, cuda->type, cuda->stream));
+	struct cuda *own = cuda_of(ops);
+	struct err err;
+	if (!own->cudnn)
+		RUN(cuda_attention_backward(dqkv, cuda->scratch, dy, qkv, y, lse, B, T, C, H, cuda->type, cuda->stream));
+	else if (cuda_begin(ops))
+		cuda_note(ops, attention_cudnn_backward(own->cudnn, dqkv, dy, qkv, y, lse, B, T, C, H, own->cudnn_workspace, own->stream, &err),
+			&err);
 }
 
 static void cross_entropy(struct ops *ops, float *losses, float *logits, const int32_t *targets, int M, int V, bool gradient)
