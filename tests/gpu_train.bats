@@ -56,6 +56,8 @@ mlp() {
         --threads 1 --learning-rate 0.01 --steps $STEPS --ckpt-every 4 --keep-last 0 --ckpt-dir "$dir" "$@"
 }
 
+normal() { mlp "$@" --batchnorm --microbatch 8; }
+
 last() { printf '%s/step-%08d' "$1" $STEPS; }
 
 # same A B: the final state and the curve, bit for bit.
@@ -82,7 +84,7 @@ manifest() { python3 -c 'import json, sys; m = json.load(open(sys.argv[1] + "/ma
 
 @test "GPT-2 and MLP have the CPU's loss curve in each precision, and the same bits in each order of threads and blocks" {
     local model precision order=0 bound
-    for model in gpt2 mlp; do
+    for model in gpt2 mlp normal; do
         $model $model-cpu --device cpu >$model-cpu.out 2>&1
         for precision in fp32 tf32 bf16; do
             bound=1e-5
@@ -99,14 +101,24 @@ manifest() { python3 -c 'import json, sys; m = json.load(open(sys.argv[1] + "/ma
     same whole gpt2-bf16 # what auto is on a GPU
 }
 
-@test "normalised batches have the CPU's curve, and what is computed again has the bits of what is kept" {
-    mlp norm-cpu --batchnorm --device cpu >norm-cpu.out 2>&1
-    mlp norm --batchnorm --precision fp32 >norm.out 2>&1
-    near 1e-5 norm-cpu norm
-    FAKE_GPU_ORDER=1 FAKE_GPU_STREAMS=1 mlp norm-again --batchnorm --precision fp32 >norm-again.out 2>&1
-    same norm norm-again
-    gpt2 recomputed --recompute block >recomputed.out 2>&1
-    same whole recomputed
+# needs FILE: MB of the card's memory.
+needs() { sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, of which .*/\1/p' "$1"; }
+
+@test "what is computed again has the same bits and needs less memory, and fits where the rest does not" {
+    local STEPS=3 level before=none deep=(--layers 3 --width 64 --microbatch 4)
+    gpt2 deep-none "${deep[@]}" >deep-none.out 2>&1
+    for level in norm mlp block; do
+        gpt2 deep-$level "${deep[@]}" --recompute $level >deep-$level.out 2>&1
+        same deep-none deep-$level
+        echo "$level: $(needs deep-$level.out) MB, $before: $(needs deep-$before.out) MB"
+        before=$level
+    done
+    awk "BEGIN { exit !($(needs deep-block.out) < $(needs deep-mlp.out) && $(needs deep-mlp.out) < $(needs deep-none.out)) }"
+    FAKE_GPU_MEMORY=$(awk "BEGIN { print int($(needs deep-block.out) * 1e6 + 5e4) }")
+    export FAKE_GPU_MEMORY
+    one_line 2 "or --recompute block (of GPT-2) needs less for activations" gpt2 none "${deep[@]}"
+    gpt2 tight-block "${deep[@]}" --recompute block >tight-block.out 2>&1
+    same deep-none tight-block
 }
 
 @test "killed at random moments and stopped by a notice: the same bits and the same curve, with validation" {
@@ -185,7 +197,7 @@ manifest() { python3 -c 'import json, sys; m = json.load(open(sys.argv[1] + "/ma
 
 @test "memory: what does not fit is refused before anything is begun, and what turns out to be too little is told" {
     local needed
-    needed=$(sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, of which .*/\1/p' whole.out)
+    needed=$(needs whole.out)
     # What it says that it needs is enough.
     FAKE_GPU_MEMORY=$(awk "BEGIN { print int($needed * 1e6 + 5e4) }") gpt2 tight >tight.out 2>&1
     same whole tight
