@@ -27,13 +27,26 @@ setup() {
 
 STEPS=12
 
-# gpt2 DIR OPTION…: in bf16 on the GPU, unless an option says otherwise. Heads of 16 columns take the tensor cores' attention.
+# Heads of 16 columns take the tensor cores' attention; a step has four slots.
+GPT2=(--device cuda --layers 1 --width 32 --heads 2 --context 16 --global-batch 4 --microbatch 1 --steps $STEPS --ckpt-every 4 --keep-last 0
+    --learning-rate 3e-3 --min-learning-rate 3e-4)
+
+# gpt2 DIR OPTION…: in bf16 on the GPU, unless an option says otherwise.
 gpt2() {
     local dir=$1
     shift
-    train "$dir" --device cuda --layers 1 --width 32 --heads 2 --context 16 --global-batch 4 --microbatch 1 --steps $STEPS \
-        --ckpt-every 4 --keep-last 0 --learning-rate 3e-3 --min-learning-rate 3e-4 "$@"
+    train "$dir" "${GPT2[@]}" "$@"
 }
+
+# gpt2_ranks N DIR OPTION…: on N ranks; as train_world.
+gpt2_ranks() {
+    local n=$1 dir=$2
+    shift 2
+    several_gpus
+    train_world "$n" "$dir" "${GPT2[@]}" "$@"
+}
+
+several_gpus() { grep -q muster-fake-nccl "$tools/train_shim" || skip "this build has no NCCL or no Gloo"; }
 
 # Five features of 96 samples, four classes.
 tables() {
@@ -239,4 +252,44 @@ needs() { sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, 
     FAKE_GPU_NAME=Unknown gpt2 unknown --steps 2 >unknown.out
     ! grep MFU unknown.out || false
     ! grep mfu unknown/metrics-0.jsonl || false
+}
+
+@test "one to four ranks give the same bits, on cards of their own or sharing one, with and without --zero 1" {
+    several_gpus
+    FAKE_GPUS=2 gpt2_ranks 2 two >two.out || { cat two.out; return 1; }
+    same whole two
+    grep -q 'communicator nccl' two.out
+    FAKE_GPU_STREAMS=1 gpt2_ranks 3 three --share-gpu >three.out || { cat three.out; return 1; }
+    same whole three
+    FAKE_GPU_STREAMS=2 gpt2_ranks 4 four --share-gpu --zero 1 --check-replicas 3 >four.out || { cat four.out; return 1; }
+    muster-ckpt diff "$(last whole)" "$(last four)"
+    diff <(muster-curve whole) <(muster-curve four)
+}
+
+@test "two ranks on one card without --share-gpu are refused, and both are named" {
+    several_gpus
+    gpt2_ranks 2 refused || [ $? -eq 2 ]
+    [ "${STATUSES[*]}" = "2 2" ]
+    grep 'error: device: ranks 0 and 1 on .* have the same GPU, GPU-01' rank0.out
+    [ ! -e refused/attempts.jsonl ]
+    FAKE_GPUS=2 gpt2_ranks 3 refused || [ $? -eq 2 ]
+    grep 'error: rank 2 on .*: device: couldn.t choose a GPU: this task has local rank 2 of 3 on .*, and sees 2 GPUs' rank0.out
+}
+
+@test "a rank that is killed, and one whose card fails, end all of them in time with their names; resumed bit-identical" {
+    several_gpus
+    start_world 3 lost "${GPT2[@]}" --share-gpu --ckpt-every 1
+    wait_step lost 3
+    kill -9 "${PIDS[2]}"
+    end_world >lost.out || :
+    [ "${STATUSES[*]}" = "69 69 137" ] || { cat lost.out; return 1; }
+    grep -q "rank 2 on" rank0.out
+    FAKE_GPU_FAIL=500@1 gpt2_ranks 2 lost --share-gpu --ckpt-every 1 >failed.out || :
+    echo "${STATUSES[*]}" && grep error: failed.out
+    # By the fault of the step, or by the communicator, whichever tells it first.
+    [[ ${STATUSES[*]} =~ ^(1|69)\ (1|69)$ ]]
+    grep 'rank 1 on .*error: step [0-9]*: cuda: couldn.t run .*unspecified launch failure' rank1.out
+    grep 'error: .*rank 1' rank0.out
+    gpt2_ranks 2 lost --share-gpu >resumed.out
+    same whole lost
 }

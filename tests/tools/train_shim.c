@@ -6,11 +6,12 @@
  *     FAKE_GPU_TAKEN=BYTES     of these, what another process takes as soon as this one has looked how many are free
  *     FAKE_GPU_ORDER=N         the order in which threads and blocks run, 0 to 4
  *     FAKE_GPU_STREAMS=N       when streams run: 0 at once, 1 as late as may be, 2 at random
- *     FAKE_GPU_FAIL=N          the Nth kernel or copy fails when its stream comes to it, and nothing behind it runs
+ *     FAKE_GPU_FAIL=N[@RANK]   the Nth kernel or copy (of that rank) fails when its stream comes to it, and nothing behind it runs
  *     FAKE_GPU_WORKS=FILE      how many of those there were, at the end */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/shim/grid.h"
 #include "tests/unit/fake_runtime.h"
@@ -19,6 +20,13 @@
 static size_t number(const char *name)
 {
 	return getenv(name) ? strtoull(getenv(name), NULL, 10) : 0;
+}
+
+/* The number before '@', unless another rank's stands behind it. */
+static long number_here(const char *name)
+{
+	const char *value = getenv(name), *other = value ? strchr(value, '@') : NULL, *rank = getenv("RANK");
+	return !value || (other && (!rank || strcmp(other + 1, rank) != 0)) ? 0 : strtol(value, NULL, 10);
 }
 
 static void tell_works(void)
@@ -35,7 +43,7 @@ __attribute__((constructor)) static void begin(void)
 	fake_runtime.devices = 64;
 	fake_runtime.most = number("FAKE_GPU_MEMORY");
 	fake_runtime.taken = number("FAKE_GPU_TAKEN");
-	fake_runtime.fail_at = (long)number("FAKE_GPU_FAIL");
+	fake_runtime.fail_at = number_here("FAKE_GPU_FAIL");
 	fake_runtime.failure = cudaErrorLaunchFailure;
 	grid_order((int)number("FAKE_GPU_ORDER"));
 	fake_stream_order((enum fake_order)number("FAKE_GPU_STREAMS"), 1);
