@@ -30,7 +30,7 @@
 
 #define STEPS 5       /* that are timed, and as many before them */
 #define PRODUCTS 128
-#define TUNE_SECONDS 60.0
+#define TUNE_SECONDS 40.0
 
 struct step {
 	struct ops *ops;

@@ -89,7 +89,8 @@ class Bench:
 
     def environment(self):
         """For our programs: the same cuBLAS as PyTorch's, where that is here."""
-        folders = [os.path.join(self.options.programs, "..", "lib"), *self.libraries, os.environ.get("LD_LIBRARY_PATH", "")]
+        folders = [os.path.join(self.options.programs, "..", "lib"), *self.libraries, os.environ.get("LD_LIBRARY_PATH", ""),
+                   "/usr/local/cuda/lib64"]
         return dict(os.environ, OMP_WAIT_POLICY="passive", LD_LIBRARY_PATH=":".join(filter(None, folders)))
 
     def find_torch(self):
@@ -152,6 +153,7 @@ class Bench:
             run = contestant.measure(warm, seconds, min(FIRST_STEP[kind], max(1, self.left())))
             if self.card:
                 run["card"] = self.card.between(run["begin"], run["end"])
+                self.record["card"] = list(self.card.readings)  # moment, SM MHz, W, degrees
             if kind == "ours" and (match := contestant.said(r"^\s*numerics\s+(.*)")):
                 run["about"] = {"numerics": match[1]}
             return run
@@ -207,8 +209,8 @@ class Bench:
             grid = [(size, "eager", "any") for size in model.torch]
         return self.choose(model, "torch", [(",".join(map(str, way)), "torch", lambda way=way: self.torch(model, *way)) for way in grid])
 
-    def floor(self, model, microbatch):
-        """None where it could not be measured."""
+    def measure_floor(self, model, microbatch):
+        """What step_floor says, or None where it could not be measured."""
         command = [self.program("step_floor"), *model.shape, microbatch, model.batch // microbatch, FLOOR_SECONDS]
         try:
             done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
@@ -217,7 +219,14 @@ class Bench:
             return self.say("  the floor was not measured: no answer of step_floor in time")
         if done.returncode:
             return self.say(f"  the floor was not measured: {done.stderr.strip()[-400:]}")
-        measured = json.loads(done.stdout)
+        return json.loads(done.stdout)
+
+    def floor(self, model, microbatch):
+        """As it was measured in an earlier run, or now."""
+        measured = self.options.floor.get(model.name, {}).get("floor") if self.options.floor else None
+        measured = measured or self.measure_floor(model, microbatch)
+        if not measured:
+            return None
         self.record["models"][model.name]["floor"] = measured
         floor = figures.Floor(measured)
         self.say(f"  {measured['card']}; {measured['libraries']}; copies at {measured['copy'] / 1e12:.2f} TB/s; products of a step at "
@@ -351,6 +360,14 @@ def model_names(text):
     return names
 
 
+def recorded(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)["models"]
+    except (OSError, ValueError, KeyError) as error:
+        raise argparse.ArgumentTypeError(f"couldn't read {path}, as an earlier run wrote it: {error}") from error
+
+
 def torch_way(text):
     if len(text.split(",")) != 3 or not text.split(",")[0].isdigit():
         raise argparse.ArgumentTypeError(f"'{text}' is not MICROBATCH,MODE,ATTENTION, such as 32,max-autotune,flash")
@@ -373,6 +390,7 @@ def parse():
     parser.add_argument("--torch", type=torch_way)
     parser.add_argument("--torch-python", default="python3")
     parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("--floor", type=recorded)
     parser.add_argument("--curve", type=int)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--curve-limit", type=float, default=600)

@@ -96,6 +96,9 @@ assert sorted(r["way"] for r in runs) == ["muster canonical"] * 2 + ["muster nat
     [[ $output == *"the peer is missing"*"No module named torch"* ]]
     [[ $output == *"the floor was not measured: step_floor: out of memory"* ]]
     [[ $output == *"round 1, muster native"* ]] && ! grep -q over-torch out/train-gpu-*.txt || false
+    echo "{\"models\": {\"124M\": {\"floor\": $(cat floor.json)}}}" >earlier.json
+    bench --only 124M --seconds 0.3 --warm-up 0.1 --rounds 1 --microbatch 32 --floor earlier.json
+    [[ $output == *"train-gpu-124M-floor 14 ms"*"over-floor"* ]]
     bench --only 124M --curve 5
     [ "$status" = 77 ]
     bench --only 124M --limit 1 --microbatch 32

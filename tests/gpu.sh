@@ -77,7 +77,7 @@ pack_bench() {
     [ -e "$top/bench/train-gpu.sh" ] && [ -e "$bin/Makefile" ] || return 0
     make -s -C "$bin" bench/initial_weights bench/step_floor >&2 || return
     mkdir -p "$1/bench" && cp "$bin"/bench/{initial_weights,step_floor} "$1/bin/" &&
-        cp "$top"/bench/{train-gpu.sh,setup.bash} "$top"/bench/train_gpu*.py "$1/bench/"
+        cp "$top"/bench/{train-gpu.sh,setup.bash} "$top"/bench/{train_torch,train_gpu*}.py "$1/bench/"
 }
 
 pack() {
