@@ -555,6 +555,8 @@ tests_unit_test_ops_trace_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 EXTRA_DIST += tests/bench_gpu.bats
 unit_tests += tests/unit/test_card
 tests_unit_test_card_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_graph_trial
+tests_unit_test_graph_trial_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_estimate
 tests_unit_test_estimate_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 

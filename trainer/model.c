@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/bytes.h"
+#include "trainer/model_graph.h"
 #include "trainer/model_kind.h"
 
 #define SLICE_ALIGN 256             /* bytes: what a GPU's matrix products are chosen for */
@@ -81,6 +82,7 @@ void model_destroy(struct model *model)
 {
 	if (!model)
 		return;
+	model_graph_drop(model);
 	if (model->block)
 		model->ops->release(model->ops, model->block);
 	tensor_table_clear(&model->table);
@@ -195,6 +197,11 @@ void model_bind(struct model *model, const float *weights)
 	model_bind_narrow(model, weights, weights);
 }
 
+void model_use_graphs(struct model *model, bool use)
+{
+	model->use_graphs = use && model->ops->capture && !model->batchnorm; /* the host takes part in that one's passes */
+}
+
 void model_set_gate(struct model *model, model_gate *gate, void *arg)
 {
 	model->gate = gate;
@@ -252,10 +259,14 @@ static const struct batch *place(struct model *model, const struct batch *batch)
 static int64_t run(struct model *model, const struct batch *batch, const struct model_pass *pass, double *loss)
 {
 	size_t targets = model->methods->targets(batch);
+	const struct batch *placed = place(model, batch);
 	model->valid = 0;
 	for (size_t i = 0; i < targets; i++)
 		model->valid += batch->targets[i] >= 0;
-	model->methods->run(model, place(model, batch), pass);
+	if (model->use_graphs && pass->grads)
+		model_graph_run(model, placed, pass);
+	else
+		model->methods->run(model, placed, pass);
 	model->ops->sum_losses(model->ops, loss, model->losses, targets, pass->accumulate);
 	return model->valid;
 }

@@ -65,6 +65,11 @@ void model_bind(struct model *model, const float *weights);
 /* The same where master weights are another arena, of fp32: statistics are read from there. */
 void model_bind_narrow(struct model *model, const float *weights, const float *master);
 
+/* From now on forward and backward of model_train are captured once for each arena and accumulate, and then replayed, where the ops can
+ * do that: the same bits, at once; not with batch normalisation. `ready` is called behind all of it then, and the gate before. false:
+ * again op by op. */
+void model_use_graphs(struct model *model, bool use);
+
 /* Called by model_train and model_loss before a pass reads the first weight of a layer (tensor.layer): it returns when they are
  * there. A forward pass needs the layers in their reverse order; a tied embedding, which it reads first and last, first. */
 typedef void model_gate(void *arg, int layer);

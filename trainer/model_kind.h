@@ -17,6 +17,7 @@ struct model_pass {
 };
 
 struct slicer;
+struct model_graph;
 struct model_methods {
 	/* Checks the configuration, adds the rows to the table and sets model->kind, malloc'ed. */
 	int (*build)(struct model *model, struct err *err);
@@ -48,6 +49,8 @@ struct model {
 	void *block;          /* activations, one allocation of ops */
 	int batch;            /* samples the block is made for */
 	int valid;            /* targets of the microbatch that count */
+	struct model_graph *graphs; /* of passes, where graphs are used (model_graph.h) */
+	bool use_graphs;
 	struct batch placed;  /* remote ops: where a batch is put, inside `block`, */
 	double *sum;          /* and the sum of losses that the host is to read */
 	uint16_t *halves;     /* bf16: inputs on their way */

@@ -136,6 +136,18 @@ struct ops {
 	/* Whether the lane has ended all that was queued on it: 1, 0 not yet, -1 with the error. */
 	int (*settled)(struct ops *ops, struct err *err);
 
+	/* NULL, all of these, where nothing can be replayed. What the training's thread queues between capture() and captured() is not done,
+	 * but kept with its addresses and numbers, and done by each replay(): the same bits. Neither copies of host memory nor waits may be
+	 * among it. It may have up to `marks` places, each told by capture_mark() with its number from 0 on. false and NULL: it failed
+	 * (check), and replays of NULL do so, too. A graph may still run when it is dropped. */
+	bool (*capture)(struct ops *ops, int marks);
+	void (*capture_mark)(struct ops *ops, int number);
+	void *(*captured)(struct ops *ops);
+	void (*replay)(struct ops *ops, void *graph);
+	/* From now on mark() is that place of the graph that was replayed last; -1: as usual. */
+	void (*replayed_to)(struct ops *ops, int number);
+	void (*drop_graph)(struct ops *ops, void *graph);
+
 	/* out[M,C] = wte[tokens[m],:] + wpe[m % T,:]; M = B·T */
 	void (*embedding)(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe,
 		int B, int T, int C);

@@ -122,6 +122,8 @@ static const struct opt table[] = {
 	{ "recompute", OPT_OPERATION, OPT_CHOICE, AT(recompute), "none", .choices = "none|norm|mlp|block", .mode = "gpt2",
 		.help = "gpt2: what a block forgets in the forward pass, for less memory, and computes again in the backward pass, to the same "
 			"bits: layer norms, the hidden layer too, or all" },
+	CHOICE("cuda-graph", OPT_OPERATION, cuda_graph, "auto", "auto|on|off", "on GPUs, replay a microbatch's passes as one graph; auto: where "
+		"that makes the first steps shorter"),
 	SWITCH("share-gpu", OPT_OPERATION, share_gpu, "let several ranks have one GPU; for tests, since each is slow then"),
 	{ "attention", OPT_OPERATION, OPT_CHOICE, AT(attention), "own", .choices = "own|cudnn", .mode = "gpt2",
 		.help = "gpt2: whose attention to compute with on a GPU; cudnn in bf16, where this build has it; part of the numerics record" },

@@ -23,6 +23,7 @@ enum settings_isa { ISA_AUTO, ISA_AVX512, ISA_AVX2, ISA_DEFAULT };
 enum settings_writers { WRITERS_RANK0, WRITERS_NODE, WRITERS_ALL };
 enum settings_precision { PRECISION_AUTO, PRECISION_BF16, PRECISION_FP32, PRECISION_TF32 };
 enum settings_attention { ATTENTION_OWN, ATTENTION_CUDNN };
+enum settings_graph { GRAPH_AUTO, GRAPH_ON, GRAPH_OFF };
 enum settings_order { ORDER_SHUFFLED, ORDER_FILE };
 
 struct settings {
@@ -46,6 +47,7 @@ struct settings {
 	bool fresh, require_identical, share_gpu, tune;
 	int reduction, grad_dtype, device, attention, on_nonfinite, log_level, cpu_isa, ckpt_writers;
 	int comm; /* enum ddp_comm */
+	int cuda_graph;
 	int recompute; /* enum model_recompute, gpt2 */
 	/* derived */
 	int64_t microbatches;      /* of a step, over all ranks */

@@ -13,6 +13,7 @@
 #include "trainer/agree.h"
 #include "trainer/device.h"
 #include "trainer/feed.h"
+#include "trainer/graph_trial.h"
 #include "trainer/optimizer.h"
 #include "trainer/report.h"
 
@@ -29,7 +30,8 @@ struct loop {
 	uint64_t agreed;         /* the last step after which all ranks were seen to have the same weights */
 	double communicated;     /* comm_busy() when the step began */
 	double since;            /* trace: when the part of the pass that is being computed began */
-	bool last_pass;          /* it is the slot's last microbatch */
+	bool last_pass;          /* it is the last microbatch of this rank's last slot */
+	struct graph_trial graphs; /* --cuda-graph auto */
 };
 
 static struct optimizer_config optimizer_of(const struct settings *settings)
@@ -125,9 +127,10 @@ static void train_slot(struct loop *loop, int slot)
 			return;
 		}
 		standing_begin(run->standing, STANDING_COMPUTE, run->state.step + 1, slot);
-		loop->last_pass = i == microbatches - 1;
+		loop->last_pass = i == microbatches - 1 && slot == ddp_first_slot(run->ddp) + ddp_slot_count(run->ddp) - 1;
 		loop->since = trace_begin(run->trace);
-		model_train(run->model, batch, grads, i > 0, loss, &microbatch_valid, part_done, loop);
+		model_train(run->model, batch, grads, i > 0, loss, &microbatch_valid,
+			loop->last_pass || run->trace ? part_done : NULL, loop);
 		valid += microbatch_valid;
 	}
 	end_slot(loop, slot, valid);
@@ -412,6 +415,24 @@ static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
 	return 0;
 }
 
+/* Of the CPU there is nothing to replay. */
+static void use_graphs(struct loop *loop)
+{
+	int graph = loop->run->settings.cuda_graph;
+	model_use_graphs(loop->run->model, graph == GRAPH_ON || (graph == GRAPH_AUTO && graph_trial_uses(&loop->graphs)));
+}
+
+static void try_graphs(struct loop *loop, double seconds)
+{
+	const struct run *run = loop->run;
+	const struct graph_trial *trial = &loop->graphs;
+	if (run->settings.cuda_graph != GRAPH_AUTO || !run->ops->capture || !graph_trial_step(&loop->graphs, seconds))
+		return;
+	if (run->ident.rank == 0)
+		log_info("graphs: a step took %.2f ms without CUDA graphs and %.2f ms with them: this rank goes on %s (--cuda-graph)",
+			trial->least[0] * 1e3, trial->least[1] * 1e3, graph_trial_uses(trial) ? "with them" : "without");
+}
+
 static int one_step(struct loop *loop, uint64_t step, struct err *err)
 {
 	struct run *run = loop->run;
@@ -420,6 +441,7 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	double began = clock_now(), begin = trace_begin(run->trace);
 	loop->validation_loss = NAN;
 	loop->communicated = comm_busy(run->comm);
+	use_graphs(loop);
 	int rc = compute(loop, step, err);
 	if (rc < 0)
 		return rc;
@@ -427,6 +449,7 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	if (complete_weights(loop, step, err) < 0 || ops_check(run->ops, err) < 0)
 		return -1;
 	trace_end(run->trace, begin, "step %" PRIu64, step);
+	try_graphs(loop, clock_now() - began);
 	tell_step(loop, step, clock_now() - began);
 	loop->behind_save = false;
 	train_loop_take_saves(loop->run);

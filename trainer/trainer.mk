@@ -4,7 +4,7 @@ libtrainer_a_SOURCES =
 # random numbers, tensor table, models, optimizer
 libtrainer_a_SOURCES += trainer/batch.h \
 	trainer/batchnorm.c trainer/batchnorm.h \
-	trainer/model.c trainer/model.h trainer/model_kind.h \
+	trainer/model.c trainer/model.h trainer/graph_trial.c trainer/graph_trial.h trainer/model_graph.c trainer/model_graph.h trainer/model_kind.h \
 	trainer/model_gpt2.c \
 	trainer/model_mlp.c \
 	trainer/optimizer.c trainer/optimizer.h \
@@ -174,6 +174,7 @@ cuda_kernels += libcudakernels.a $(CUDA_LIBS) -lstdc++
 endif
 # The GPU's host side, in libtrainer.a; what uses it links cuda_kernels behind trainer_LIBS.
 cuda_ops = trainer/cuda/cublas.c trainer/cuda/cublas.h trainer/cuda/cuda.h \
+	trainer/cuda/graph.c \
 	trainer/cuda/lane.c \
 	trainer/cuda/ops_cuda.c trainer/cuda/ops_cuda.h \
 	trainer/cuda/ops_linear.c \

@@ -171,6 +171,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 		memcpy(c->snapshot, from, bytes);
 	}
 	bool waits = out && kind_of(to) == cudaMemoryTypeUnregistered;
+	if ((c->snapshot || waits) && fake_stream_captures(stream)) {
+		fake_stream_spoil(stream);
+		drop_copy(c);
+		return cudaErrorStreamCaptureUnsupported;
+	}
 	fake_stream_queue(stream, copy, drop_copy, c);
 	if (waits)
 		fake_stream_wait(stream);
@@ -260,6 +265,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 	fake_runtime.waits++;
 	if (!stream)
 		return cudaErrorInvalidValue;
+	if (fake_stream_captures(stream)) {
+		fake_stream_spoil(stream);
+		return cudaErrorStreamCaptureUnsupported;
+	}
 	fake_stream_wait(stream);
 	return outcome(true);
 }
@@ -312,6 +321,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
 	if (failed)
 		return (cudaError_t)failed;
+	if (fake_stream_captures(stream)) /* it joins streams within the graph, and is nothing to others */
+		return cudaSuccess;
 	if (*fake_event_moment(event) != 0)
 		fake_stream_queue(stream, note_moment, NULL, event);
 	fake_event_record(event, stream);
@@ -355,6 +366,56 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t error) { return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "an error"; }
 const char *cudaGetErrorName(cudaError_t error) { return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorFake"; }
+
+/* ---- graphs ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+	if (!stream || fake_stream_captures(stream) || mode != cudaStreamCaptureModeThreadLocal)
+		return cudaErrorInvalidValue;
+	fake_stream_capture(stream);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+	if (flags != cudaEventRecordExternal || !fake_stream_captures(stream))
+		return cudaErrorInvalidValue;
+	fake_event_record(event, stream);
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+	*graph = fake_stream_captures(stream) ? fake_stream_captured(stream) : NULL;
+	fake_runtime.graphs += *graph != NULL;
+	return *graph ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
+}
+
+/* The one is the other: it lives as long as both. */
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
+{
+	*exec = (cudaGraphExec_t)(void *)graph;
+	return graph && flags == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return graph ? cudaSuccess : cudaErrorInvalidValue; }
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+	fake_graph_destroy(exec);
+	fake_runtime.graphs--;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+	if (!exec || !stream)
+		return cudaErrorInvalidValue;
+	fake_runtime.replays++;
+	fake_graph_launch(exec, stream);
+	return (cudaError_t)failed;
+}
 
 void fake_runtime_reset(void)
 {

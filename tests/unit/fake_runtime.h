@@ -27,6 +27,8 @@ struct fake_runtime {
 	int waits;         /* of the host for a stream */
 	int awaits;        /* of a stream for an event */
 	bool deaf;         /* planted fault: streams don't wait for events */
+	int graphs;        /* alive */
+	int replays;       /* of graphs */
 	double now;        /* milliseconds of its clock, which goes on as a test says */
 	int copies_fail_late; /* cudaError_t that copies come to when it is their turn, and all calls from then on; 0: none */
 	int waits_fail;       /* cudaError_t of a stream's wait for an event; 0: none */

@@ -19,12 +19,15 @@ struct task {
 	void (*drop)(void *);
 	void *arg;
 	struct place place;
+	struct event *event; /* that it records, in a graph; NULL: none */
 };
 
 struct stream {
 	struct stream *next;
 	struct task *head, *tail;
 	uint64_t queued, done;
+	struct stream *kept; /* while it is captured: what was queued meanwhile, in a stream that never runs; NULL: it isn't */
+	bool spoilt;
 };
 
 struct event {
@@ -118,6 +121,7 @@ void fake_stream_order(enum fake_order wanted, uint64_t seed)
 static void append(struct stream *stream, const struct task *given)
 {
 	struct task *task = malloc(sizeof *task);
+	stream = stream->kept ? stream->kept : stream;
 	*task = *given;
 	if (stream->tail)
 		stream->tail->next = task;
@@ -221,6 +225,11 @@ void fake_event_record(void *event, void *at)
 {
 	struct stream *stream = at;
 	fake_stream_lock();
+	if (stream->kept) {
+		append(stream, &(struct task){ .event = event });
+		fake_stream_unlock();
+		return;
+	}
 	((struct event *)event)->place = (struct place){ stream, stream->queued };
 	run_some();
 	fake_stream_unlock();
@@ -245,4 +254,55 @@ void fake_event_wait(void *event)
 {
 	while (!fake_event_ended(event))
 		usleep(LOOK_MICROSECONDS);
+}
+
+/* ---- graphs ---- */
+
+void fake_stream_capture(void *at)
+{
+	struct stream *stream = at;
+	fake_stream_lock();
+	stream->kept = calloc(1, sizeof *stream->kept);
+	stream->spoilt = false;
+	fake_stream_unlock();
+}
+
+bool fake_stream_captures(void *at) { return at && ((struct stream *)at)->kept; }
+
+void fake_stream_spoil(void *at) { ((struct stream *)at)->spoilt = true; }
+
+void *fake_stream_captured(void *at)
+{
+	struct stream *stream = at;
+	fake_stream_lock();
+	struct stream *kept = stream->kept;
+	stream->kept = NULL;
+	fake_stream_unlock();
+	if (!kept || !stream->spoilt)
+		return kept;
+	fake_graph_destroy(kept);
+	return NULL;
+}
+
+/* Each task again, its argument still the graph's. */
+void fake_graph_launch(void *graph, void *at)
+{
+	struct stream *stream = at;
+	fake_stream_lock();
+	for (const struct task *task = ((struct stream *)graph)->head; task; task = task->next)
+		if (task->event)
+			task->event->place = (struct place){ stream, stream->queued };
+		else
+			append(stream, &(struct task){ .step = task->step, .arg = task->arg, .place = task->place });
+	fake_stream_unlock();
+}
+
+/* Not before all that is queued has ended. */
+void fake_graph_destroy(void *graph)
+{
+	struct stream *kept = graph;
+	fake_stream_wait(NULL);
+	while (kept->head)
+		end_task(kept);
+	free(kept);
 }

@@ -43,6 +43,15 @@ void fake_event_wait(void *event);
 /* Room for the moment at which the stream came to it; 0 in a new one. */
 double *fake_event_moment(void *event);
 
+/* What is queued on the stream from now on is kept and not done, until fake_stream_captured(), which gives it, NULL where a wait or a
+ * copy of unpinned memory spoilt it. It is queued again by each launch; its steps must be such that can be done again. */
+void fake_stream_capture(void *stream);
+bool fake_stream_captures(void *stream);
+void fake_stream_spoil(void *stream);
+void *fake_stream_captured(void *stream);
+void fake_graph_launch(void *graph, void *stream);
+void fake_graph_destroy(void *graph);
+
 /* The lock that is held in each step, for what steps share with others. */
 void fake_stream_lock(void);
 void fake_stream_unlock(void);

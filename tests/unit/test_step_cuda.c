@@ -45,6 +45,7 @@ static int tear_down(void **state)
 	assert_int_equal(fake_runtime.used, 0);
 	assert_int_equal(fake_runtime.streams, 0);
 	assert_int_equal(fake_runtime.events, 0);
+	assert_int_equal(fake_runtime.graphs, 0);
 	return 0;
 }
 
@@ -58,6 +59,7 @@ static struct ops *ops_of(enum product_mode mode)
 struct training {
 	const struct model_config *config;
 	int slots, microbatches, zero;
+	bool graphs;
 	struct ops *ops;
 	struct comm *comm;
 	struct model *model;
@@ -86,6 +88,7 @@ static void begin(struct training *t, struct ops *ops)
 	state_init(&t->state, 3);
 	assert_int_equal(state_upload(&t->state, &err), 0);
 	model_bind(t->model, state_compute(&t->state));
+	model_use_graphs(t->model, t->graphs);
 }
 
 static void end(struct training *t)
@@ -166,6 +169,110 @@ static void a_step_waits_once(void **state)
 	check_waits(&fixture_mlp, 3, 12, 1); /* more batches than there are places for those on their way */
 }
 
+/* ---- graphs ---- */
+
+#define GRAPH_STEPS 4
+
+/* What is to be the same with graphs and without. */
+struct outcome {
+	double losses[GRAPH_STEPS], norms[GRAPH_STEPS];
+	size_t elements;
+	float *weights;
+};
+
+typedef void fault_planter(struct ops *ops);
+
+static struct outcome train(struct training t, bool graphs, fault_planter *plant)
+{
+	struct outcome outcome = { { 0 }, { 0 }, 0, NULL };
+	t.graphs = graphs;
+	begin(&t, ops_of(PRODUCT_MODE_BF16));
+	if (plant)
+		plant(t.ops);
+	for (uint64_t step = 1; step <= GRAPH_STEPS; step++) {
+		int waits = fake_runtime.waits;
+		train_step(&t, step);
+		assert_int_equal(fake_runtime.waits - waits, 1);
+		outcome.losses[step - 1] = t.loss;
+		outcome.norms[step - 1] = t.norm;
+	}
+	outcome.elements = t.state.tensors->elements;
+	outcome.weights = malloc(outcome.elements * sizeof(float));
+	t.ops->copy_out(t.ops, outcome.weights, state_master(&t.state), outcome.elements * sizeof(float));
+	end(&t);
+	return outcome;
+}
+
+static bool same_outcome(struct training t, fault_planter *plant)
+{
+	struct outcome eager = train(t, false, plant), graphs = train(t, true, plant);
+	bool same = memcmp(eager.losses, graphs.losses, sizeof eager.losses) == 0 && memcmp(eager.norms, graphs.norms, sizeof eager.norms) == 0
+		&& memcmp(eager.weights, graphs.weights, eager.elements * sizeof(float)) == 0;
+	assert_true(eager.losses[0] > 0 && eager.losses[0] != eager.losses[1]);
+	free(eager.weights);
+	free(graphs.weights);
+	return same;
+}
+
+static void check_graphs(const struct model_config *config, int slots, int microbatches)
+{
+	const struct training t = { .config = config, .slots = slots, .microbatches = microbatches };
+	fake_runtime.replays = 0;
+	assert_true(same_outcome(t, NULL));
+	assert_int_equal(fake_runtime.replays, GRAPH_STEPS * slots * microbatches);
+}
+
+static void graphs_have_the_same_bits(void **state)
+{
+	static const enum fake_order orders[] = { FAKE_EAGER, FAKE_LAZY, FAKE_RANDOM };
+	struct model_config split = deep_gpt2;
+	split.split_embedding = true;
+	for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+		fake_stream_order(orders[i], i);
+		check_graphs(&fixture_gpt2, 3, 2);
+		check_graphs(&fixture_mlp, 2, 3);
+	}
+	check_graphs(&split, 1, 1);
+}
+
+/* What must not be in a graph, planted: the number of a call, passed by value … */
+static struct ops right;
+static int calls;
+
+static void by_value(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe, int B, int T, int C)
+{
+	right.embedding(ops, out, tokens, wte, (const float *)(const void *)((const char *)wpe + calls++ % 3 * 64), B, T, C);
+}
+
+/* … and work of the host, whose copy is of what was there when the graph was captured. */
+static void on_the_host(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe, int B, int T, int C)
+{
+	int32_t other = calls++ % 7;
+	ops->put(ops, (void *)(uintptr_t)tokens, &other, sizeof other);
+	right.embedding(ops, out, tokens, wte, wpe, B, T, C);
+}
+
+static void plant_by_value(struct ops *ops)
+{
+	right = *ops;
+	calls = 0;
+	ops->embedding = by_value;
+}
+
+static void plant_on_the_host(struct ops *ops)
+{
+	plant_by_value(ops);
+	ops->embedding = on_the_host;
+}
+
+static void what_a_graph_must_not_hold_is_seen(void **state)
+{
+	const struct training t = { .config = &fixture_gpt2, .slots = 1, .microbatches = 2 };
+	assert_false(same_outcome(t, plant_by_value));
+	fake_stream_order(FAKE_LAZY, 0);
+	assert_false(same_outcome(t, plant_on_the_host));
+}
+
 /* ---- several ranks ---- */
 
 static int reduce(struct comm *comm, void *arg, struct err *err)
@@ -207,6 +314,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_step_waits_once, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(graphs_have_the_same_bits, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_a_graph_must_not_hold_is_seen, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(sums_have_the_bits_of_the_cpu, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

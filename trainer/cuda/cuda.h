@@ -33,6 +33,8 @@ struct cuda {
 	void *stream;                      /* the training's */
 	void *marks[CUDA_MARKS];           /* cudaEvent_t, in that stream */
 	uint64_t marked;
+	void **graph_marks;                /* [graph_mark_count] the same, of the graph that was replayed last */
+	int graph_mark_count, replayed_to; /* which of them mark() is now, from 1 on; 0: none */
 	enum cuda_type type;               /* of activations */
 	enum product_mode mode;
 	int device;
@@ -73,6 +75,10 @@ int cuda_lane_make(struct cuda_lane *lane, bool first, struct err *err);
 /* Zeroed is allowed, and so is one that was made in part. */
 void cuda_lane_end(struct cuda_lane *lane);
 
+/* What graph.c keeps there. */
+void cuda_graph_end(struct cuda *cuda);
+
+void cuda_graph_install(struct ops *ops);
 void cuda_lane_install(struct ops *ops);
 void cuda_linear_install(struct ops *ops);
 void cuda_passes_install(struct ops *ops);

@@ -5,6 +5,8 @@
 
 #include "trainer/cuda/cuda.h"
 
+#define GRAPH_MARK ((uint64_t)1 << 63) /* a place in a graph, and not one of the marks */
+
 static __thread bool on_lane; /* this thread's ops are the communicator's */
 
 struct cuda_lane *cuda_lane_of(struct ops *ops)
@@ -51,6 +53,8 @@ static void *make_lane(struct ops *ops, struct err *err)
 static uint64_t mark(struct ops *ops)
 {
 	struct cuda *cuda = cuda_of(ops);
+	if (cuda->replayed_to)
+		return GRAPH_MARK | (uint64_t)(cuda->replayed_to - 1);
 	uint64_t number = cuda->marked++;
 	if (cuda_begin(ops))
 		CUDA_RUN(ops, cudaEventRecord(cuda->marks[number % CUDA_MARKS], cuda->training.stream));
@@ -60,9 +64,10 @@ static uint64_t mark(struct ops *ops)
 static void await(struct ops *ops, uint64_t number)
 {
 	struct cuda *cuda = cuda_of(ops);
+	void *event = number & GRAPH_MARK ? cuda->graph_marks[number & ~GRAPH_MARK] : cuda->marks[number % CUDA_MARKS];
 	on_lane = true;
 	if (cuda_begin(ops))
-		CUDA_RUN(ops, cudaStreamWaitEvent(cuda->communication.stream, cuda->marks[number % CUDA_MARKS], cudaEventWaitDefault));
+		CUDA_RUN(ops, cudaStreamWaitEvent(cuda->communication.stream, event, cudaEventWaitDefault));
 }
 
 static int settled(struct ops *ops, struct err *err)

@@ -285,6 +285,7 @@ static void destroy(struct ops *ops)
 		if (cuda->put_events[i])
 			cudaEventDestroy((cudaEvent_t)cuda->put_events[i]);
 	cuda_lane_end(&cuda->communication);
+	cuda_graph_end(cuda);
 	for (int i = 0; i < CUDA_MARKS; i++)
 		if (cuda->marks[i])
 			cudaEventDestroy(cuda->marks[i]);
@@ -375,6 +376,7 @@ struct ops *ops_cuda_create_over(const void *cublas, const struct gpu *gpu, enum
 		return NULL;
 	}
 	cuda_lane_install(ops);
+	cuda_graph_install(ops);
 	cuda_linear_install(ops);
 	cuda_passes_install(ops);
 	return ops;
