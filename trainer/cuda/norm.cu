@@ -36,13 +36,11 @@ __device__ __forceinline__ float rstd_of(float squares, int C)
 
 /* The sum of x and add as it is stored, or x. */
 template <typename T, int N>
-__device__ __forceinline__ void load_input(float (&value)[N], const struct norm_forward<T> &rows, size_t at)
+__device__ __forceinline__ void join_input(float (&value)[N], const struct norm_forward<T> &rows, size_t at,
+	const float (&other)[N])
 {
-	float other[N];
-	load(value, rows.x + at);
 	if (!rows.add)
 		return;
-	load(other, rows.add + at);
 	UNROLL
 	for (int e = 0; e < N; e++)
 		value[e] = rounded<T>(value[e] + other[e]);
@@ -78,13 +76,26 @@ __global__ void LAUNCH_BOUNDS(THREADS) norm_forward_kernel(const struct norm_for
 	constexpr int N = pack_of<T>;
 	const int first = threadIdx.x % LANES * N;
 	const size_t m = (size_t)blockIdx.x * WARPS + threadIdx.x / LANES;
+	struct raw_pack<T> x_pack[PACKS] = {}, add_pack[PACKS] = {};
 	float value[PACKS][N] = {}, sum = 0, squares = 0;
 	if (m >= (size_t)rows.M)
 		return;
+	/* All loads are on their way before the first store, which might be to the same tensor. */
 	UNROLL
 	for (int i = 0; i < PACKS; i++)
-		if (first + i * LANES * N < rows.C)
-			load_input(value[i], rows, m * rows.C + first + i * LANES * N);
+		if (first + i * LANES * N < rows.C) {
+			x_pack[i] = load_raw(rows.x + m * rows.C + first + i * LANES * N);
+			if (rows.add)
+				add_pack[i] = load_raw(rows.add + m * rows.C + first + i * LANES * N);
+		}
+	UNROLL
+	for (int i = 0; i < PACKS; i++)
+		if (first + i * LANES * N < rows.C) {
+			float other[N];
+			unpack(value[i], x_pack[i]);
+			unpack(other, add_pack[i]);
+			join_input(value[i], rows, m * rows.C + first + i * LANES * N, other);
+		}
 	UNROLL
 	for (int i = 0; i < PACKS; i++)
 		UNROLL
@@ -111,11 +122,14 @@ template <typename T> __global__ void LAUNCH_BOUNDS(THREADS) norm_forward_any_ke
 	const int lane = threadIdx.x % LANES;
 	const size_t m = (size_t)blockIdx.x * WARPS + threadIdx.x / LANES, row = m * rows.C;
 	const T *const in = rows.add ? rows.sum : rows.x;
-	float value[1], sum = 0, squares = 0;
+	float value[1], other[1] = {}, sum = 0, squares = 0;
 	if (m >= (size_t)rows.M)
 		return;
 	for (int c = lane; c < rows.C; c += LANES) {
-		load_input(value, rows, row + c);
+		load(value, rows.x + row + c);
+		if (rows.add)
+			load(other, rows.add + row + c);
+		join_input(value, rows, row + c, other);
 		sum += value[0];
 	}
 	const float mean = warp_sum(sum) / (float)rows.C;
