@@ -64,7 +64,8 @@ void *cuda_check_alloc(size_t bytes, const char *purpose, struct err *err)
 		return NULL;
 	}
 	/* Streams that don't wait for the default one use it. */
-	if (CUDA_CHECK(code, err) < 0 || CUDA_CHECK(cudaMemset(memory, 0, bytes), err) < 0 || CUDA_CHECK(cudaDeviceSynchronize(), err) < 0) {
+	if (cuda_check((int)code, "cudaMalloc(&memory, bytes)", __FILE__, __LINE__, err) < 0
+		|| CUDA_CHECK(cudaMemset(memory, 0, bytes), err) < 0 || CUDA_CHECK(cudaDeviceSynchronize(), err) < 0) {
 		cudaFree(memory);
 		return NULL;
 	}

@@ -151,7 +151,7 @@ static int done(struct ops *ops, int number, struct err *err)
 		cudaGetLastError();
 		return 0;
 	}
-	return SIDE_CHECK(code, err) < 0 ? -1 : 1;
+	return side_check(code, "cudaEventQuery(done)", __LINE__, err) < 0 ? -1 : 1;
 }
 
 /* Copies that are done cost the ops nothing. */

@@ -174,7 +174,7 @@ static int get_memory(struct tune_bench *b, struct err *err)
 		return 1;
 	}
 	b->memory = memory;
-	return CUDA_CHECK(code, err);
+	return cuda_check((int)code, "cudaMalloc(&memory, memory_of(b))", __FILE__, __LINE__, err);
 }
 
 static int list_ways(struct tune_bench *b, struct err *err)
