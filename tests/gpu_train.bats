@@ -28,14 +28,14 @@ setup() {
 STEPS=12
 
 # Heads of 16 columns take the tensor cores' attention; a step has four slots.
-GPT2=(--device cuda --layers 1 --width 32 --heads 2 --context 16 --global-batch 4 --microbatch 1 --steps $STEPS --ckpt-every 4 --keep-last 0
+GPT2=(--device cuda --layers 1 --width 32 --heads 2 --context 16 --global-batch 4 --microbatch 1 --ckpt-every 4 --keep-last 0
     --learning-rate 3e-3 --min-learning-rate 3e-4)
 
 # gpt2 DIR OPTION…: in bf16 on the GPU, unless an option says otherwise.
 gpt2() {
     local dir=$1
     shift
-    train "$dir" "${GPT2[@]}" "$@"
+    train "$dir" "${GPT2[@]}" --steps $STEPS "$@"
 }
 
 # gpt2_ranks N DIR OPTION…: on N ranks; as train_world.
@@ -43,7 +43,7 @@ gpt2_ranks() {
     local n=$1 dir=$2
     shift 2
     several_gpus
-    train_world "$n" "$dir" "${GPT2[@]}" "$@"
+    train_world "$n" "$dir" "${GPT2[@]}" --steps $STEPS "$@"
 }
 
 several_gpus() { grep -q muster-fake-nccl "$tools/train_shim" || skip "this build has no NCCL or no Gloo"; }
@@ -225,13 +225,20 @@ needs() { sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, 
 }
 
 @test "an error of the GPU in mid-run ends it with what failed where, nothing wrong is saved, and it is resumed bit-identical" {
-    local works work
-    FAKE_GPU_WORKS=works gpt2 counted >counted.out 2>&1
+    local works work step streams=0
+    FAKE_GPU_WORKS=works gpt2 counted --ckpt-every 1 >counted.out 2>&1
     read -r works <works
-    for work in 1 $((works / 5)) $((works / 5 + RANDOM % (works / 2))); do
+    # The first of all, one in a step, and one of the last three: the copies of the last save. Streams at once, late and at random.
+    for work in 1 $((works / 5 + RANDOM % (works / 2))) $((works - RANDOM % 3)); do
         rm -rf broken
-        echo "kernel or copy $work of $works"
-        FAKE_GPU_FAIL=$work fails 1 "unspecified launch failure (cudaErrorLaunchFailure, trainer/cuda/" gpt2 broken --ckpt-every 1
+        echo "kernel or copy $work of $works, streams $streams"
+        FAKE_GPU_STREAMS=$((streams++)) FAKE_GPU_FAIL=$work run gpt2 broken --ckpt-every 1
+        echo "$output" | grep error:
+        [ "$status" -eq 1 ] || { [ "$status" -eq 69 ] && grep 'error: step 12 could not be saved: ' <<<"$output"; }
+        grep -q 'cuda: couldn.t run cuda.*(.*): unspecified launch failure (cudaErrorLaunchFailure, trainer/cuda/' <<<"$output"
+        for step in broken/step-*; do
+            [ ! -e "$step" ] || muster-ckpt diff "counted/${step##*/}" "$step" >difference || { cat difference; return 1; }
+        done
         gpt2 broken >broken.out 2>&1
         same whole broken
     done
@@ -278,7 +285,7 @@ needs() { sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, 
 
 @test "a rank that is killed, and one whose card fails, end all of them in time with their names; resumed bit-identical" {
     several_gpus
-    start_world 3 lost "${GPT2[@]}" --share-gpu --ckpt-every 1
+    start_world 3 lost "${GPT2[@]}" --steps $STEPS --share-gpu --ckpt-every 1
     wait_step lost 3
     kill -9 "${PIDS[2]}"
     end_world >lost.out || :
