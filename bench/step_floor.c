@@ -101,8 +101,7 @@ static void close_step(struct step *s)
 		s->ops->release(s->ops, s->grads);
 	if (s->sums)
 		s->ops->release(s->ops, s->sums);
-	if (s->state.weights)
-		state_free(&s->state);
+	state_free(&s->state);
 	model_destroy(s->model);
 	free(s->batch.tokens);
 	free(s->batch.targets);
