@@ -156,6 +156,48 @@ needs() { sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, 
     grep -q 'resume: step [0-9]* from' killed.out
 }
 
+# saved DIR: the steps that are there have the bits that they have in the run that saved each.
+saved() {
+    local step
+    for step in "$1"/step-*; do diff <(hashes "every/${step##*/}") <(hashes "$step"); done
+}
+
+@test "what is copied out while training goes on is the state of its step, also where nothing can be pinned" {
+    local streams
+    gpt2 every --ckpt-every 1 >every.out 2>&1
+    grep -q 'with room for 2 at once in pinned memory' every.out
+    [ "$(grep -Ec 'step [0-9]+ is durable: .*; training stood still for [0-9.]+ s' every.out)" -eq $STEPS ]
+    [ "$(ls -d every/step-* | wc -l)" -eq $STEPS ]
+    same whole every
+    for streams in 1 2; do
+        # The copies take as long as several steps.
+        FAKE_GPU_STREAMS=$streams FAKE_GPU_UNREADY=2000 gpt2 late$streams --ckpt-every 1 --ckpt-slots $streams >late.out 2>&1
+        saved late$streams
+        same whole late$streams
+        FAKE_GPU_STREAMS=$streams FAKE_GPU_PINS=$((streams - 1)) gpt2 ring$streams --ckpt-every 1 >ring.out 2>&1
+        [ "$(grep -c "the memory of the snapshots can't be pinned: cudaHostRegister of " ring.out)" -eq 1 ]
+        ! grep 'in pinned memory' ring.out || false
+        saved ring$streams
+        same whole ring$streams
+    done
+}
+
+@test "killed while a save is being copied: it is none, the one before is good" {
+    local pid
+    cp -r whole torn
+    rm -rf torn/step-000000{08,12}
+    FAKE_GPU_STREAMS=1 FAKE_GPU_UNREADY=1000000 REPLACE=exec gpt2 torn --ckpt-every 6 --log-level debug >torn.out 2>&1 3>&- &
+    pid=$!
+    wait_log torn.out 'giving away the state after step 6'
+    sleep 0.2
+    kill -9 $pid
+    wait $pid || :
+    ! grep 'step 6 is handed over' torn.out || false
+    [ "$(ls -d torn/step-* torn/.saving-* 2>/dev/null)" = torn/step-00000004 ]
+    gpt2 torn >>torn.out 2>&1
+    same whole torn
+}
+
 @test "its checkpoints are like any others, and say on what and by which algorithms they were computed" {
     muster-ckpt verify whole
     muster-ckpt diff "$(last whole)" "$(last whole)"

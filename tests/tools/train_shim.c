@@ -7,6 +7,8 @@
  *     FAKE_GPU_ORDER=N         the order in which threads and blocks run, 0 to 4
  *     FAKE_GPU_STREAMS=N       when streams run: 0 at once, 1 as late as may be, 2 at random
  *     FAKE_GPU_FAIL=N[@RANK]   the Nth kernel or copy (of that rank) fails when its stream comes to it, and nothing behind it runs
+ *     FAKE_GPU_UNREADY=N       the first N questions whether copies beside the training are done are answered by no
+ *     FAKE_GPU_PINS=N          so many pieces of the host's memory are pinned, and no more
  *     FAKE_GPU_WORKS=FILE      how many of those there were, at the end */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -45,6 +47,9 @@ __attribute__((constructor)) static void begin(void)
 	fake_runtime.taken = number("FAKE_GPU_TAKEN");
 	fake_runtime.fail_at = number_here("FAKE_GPU_FAIL");
 	fake_runtime.failure = cudaErrorLaunchFailure;
+	fake_runtime.unready = (int)number("FAKE_GPU_UNREADY");
+	fake_runtime.registers_fail = getenv("FAKE_GPU_PINS") ? cudaErrorMemoryAllocation : 0;
+	fake_runtime.registers_left = (int)number("FAKE_GPU_PINS");
 	grid_order((int)number("FAKE_GPU_ORDER"));
 	fake_stream_order((enum fake_order)number("FAKE_GPU_STREAMS"), 1);
 	if (getenv("FAKE_GPU_WORKS"))
