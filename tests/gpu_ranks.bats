@@ -51,6 +51,15 @@ same() {
     muster-ckpt diff "$(last whole)" "$(last three)"
     diff <(muster-curve whole) <(muster-curve three)
     grep -q 'communicator nccl' rank0.out
+    grep -Eq 'memory: this rank needs .*pieces of other ranks and NCCL 53[0-9]\.[0-9] MB' rank0.out # 512 MiB are NCCL's
+}
+
+@test "the library's sum is near, and its version is part of the numerics" {
+    # shellcheck disable=SC2086
+    FAKE_GPU_STREAMS=1 train_world 3 native $SMALL --reduction native --grad-dtype bf16
+    paste <(muster-curve whole) <(muster-curve native) | awk -v steps=$STEPS '
+        { d = $3 / $(NF / 2 + 3) - 1; if (d > 0.02 || d < -0.02) bad = 1 } END { exit bad || NR != steps }'
+    grep -q '"communicator": *"NCCL 2.28.9"' "$(last native)/manifest.json"
 }
 
 @test "killed, and stopped by a notice, on three ranks; resumed on two and on one: the same bits" {

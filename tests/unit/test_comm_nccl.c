@@ -214,6 +214,31 @@ static comm_ticket reduce(struct reducing *r)
 		.sum_count = n, .make = add_pieces, .arg = r });
 }
 
+struct adding {
+	struct rank *rank;
+	float *to, *from;
+	size_t count;
+};
+
+static int add_numbers(void *arg, struct err *err)
+{
+	const struct adding *a = arg;
+	a->rank->ops->add(a->rank->ops, a->to, a->from, a->rank->zeros, a->count);
+	return 0;
+}
+
+/* Work on the device is behind what was queued before it, and done when its ticket is. */
+static int work(struct rank *rank, size_t count, struct err *err)
+{
+	struct adding adding = { .rank = rank, .count = count };
+	adding.from = make(rank, true, count, 5, 6);
+	adding.to = make(rank, true, count, 90, 90);
+	compute(rank);
+	if (comm_wait(rank->comm, comm_call(rank->comm, "test", add_numbers, &adding), err) < 0)
+		return -1;
+	return verify(rank, true, adding.to, count, 5, 6, err) < 0 ? err_prefix(err, "work") : 0;
+}
+
 #define QUEUED 5
 
 /* Several behind each other, all with one place for what is received, as buckets have it; host memory between them. */
@@ -276,7 +301,7 @@ static int body_carry(struct comm *comm, void *arg, struct err *err)
 	for (int i = 0; i < SIZES; i++)
 		if (carry_all(&rank, true, sizes[i], err) < 0 || carry_all(&rank, false, sizes[i], err) < 0)
 			return -1;
-	if (reduce_in_turn(&rank, err) < 0)
+	if (reduce_in_turn(&rank, err) < 0 || work(&rank, sizes[SIZES - 1], err) < 0)
 		return -1;
 	WORLD_CHECK(strcmp(comm_provider(comm), "nccl") == 0 && strcmp(comm_library(comm), "NCCL 2.28.9") == 0);
 	WORLD_CHECK(fake_nccl.calls > 0 && fake_runtime.awaits > 0);
