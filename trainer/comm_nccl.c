@@ -182,15 +182,17 @@ static int await_end(struct state *s, struct exchange *x, struct err *err)
 	double pause = FIRST_LOOK;
 	bool begun = false;
 	cudaError_t code;
-	while ((code = cudaEventQuery(x->ended)) == cudaErrorNotReady) {
+	for (;;) {
 		ncclResult_t result = ncclSuccess;
+		begun = begun || cudaEventQuery(x->begun) != cudaErrorNotReady;
+		if (!begun)
+			s->events.computing(s->events.arg);
+		if ((code = cudaEventQuery(x->ended)) != cudaErrorNotReady)
+			break;
 		if (NCCL_CHECK(s, get_async_error(s->comm, &result), err) < 0)
 			return -1;
 		if (result != ncclSuccess && result != ncclInProgress)
 			return explain(s, result, "a collective", __FILE__, __LINE__, err);
-		begun = begun || cudaEventQuery(x->begun) != cudaErrorNotReady;
-		if (!begun)
-			s->events.computing(s->events.arg);
 		if (!pause_for(s, &pause))
 			return stopped(err);
 	}

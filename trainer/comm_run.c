@@ -95,11 +95,14 @@ struct running {
 	bool faulty;   /* what it makes has failed */
 };
 
-/* The transfers since the part before. */
+/* The transfers since the part before, but not before this rank's own device came to the operation. */
 static void trace_transfers(struct running *running)
 {
 	uint64_t sent = running->op->sent;
+	double entered = running->comm->now.entered; /* this thread's to write */
 
+	if (running->begin > 0 && entered > running->begin)
+		running->begin = entered;
 	running->begin = trace_part(running->comm, running->op, running->op->operation, running->begin, sent - running->told);
 	running->told = sent;
 }
