@@ -45,7 +45,8 @@ static int told(const fe::error_t &error, const char *call, struct err *err)
 
 static int told(cudnnStatus_t status, const char *call, struct err *err)
 {
-	return status == CUDNN_STATUS_SUCCESS ? 0 : err_set(err, "cudnn: couldn't run %s: status %d", call, (int)status);
+	return status == CUDNN_STATUS_SUCCESS ? 0 : err_set(err, "cudnn: couldn't run %s: %s (%d)", call, fe::detail::get_error_string(status),
+		(int)status);
 }
 
 #define CHECK(call) \
@@ -167,8 +168,11 @@ extern "C" struct attention_cudnn *attention_cudnn_create(int B, int T, int C, i
 	attention_cudnn *a = new attention_cudnn{ nullptr, B, T, C, H, {}, {}, 0, {} };
 	if (guarded(&why, [&] { return begin(*a, &why); }) == 0)
 		return a;
-	err_fail(err, EXIT_USAGE, "%s: cuDNN has no deterministic attention for %d samples of %d positions in %d heads of %d columns here: leave "
-		"--attention cudnn out", why.text, B, T, H, C / H);
+	if (a->handle)
+		err_fail(err, EXIT_USAGE, "%s: cuDNN has no deterministic attention for %d samples of %d positions in %d heads of %d columns here: "
+			"leave --attention cudnn out", why.text, B, T, H, C / H);
+	else
+		err_fail(err, EXIT_USAGE, "%s: leave --attention cudnn out", why.text);
 	attention_cudnn_destroy(a);
 	return nullptr;
 }
