@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every check that needs a GPU, in one command of at most 9 minutes, on a machine that may have no more than its driver.
 #   tests/gpu.sh --pack FILE.tar.xz    from a build folder: packs its programs and their libraries (at most 60 MiB)
+#   tests/gpu.sh --pack-slurm FILE.tar.xz  this machine's Slurm, munge and PMIx, for one that has none: unpacked at the same place
 #   gpu.sh [--out DIR]                 from the unpacked folder or a build folder: runs the parts one after another
 # After each part DIR has its TAP and a summary, so that a run that is cut short leaves what is done. Where there is no GPU
 # each part is skipped with its reason. The last line is "N passed, N failed, N skipped"; the status is 0 if none failed.
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
-pack='' pack_mib=60 out=gpu-results seconds=540 part_seconds='' child='' work=''
+pack='' pack_slurm='' pack_mib=60 out=gpu-results seconds=540 part_seconds='' child='' work=''
 passed=0 failed=0 skipped=0
 
 die() {
@@ -18,9 +19,10 @@ die() {
 
 options() {
     while [ $# -gt 0 ]; do
-        [ $# -gt 1 ] || die "usage: gpu.sh [--out DIR] [--seconds N] [--part-seconds N] | --pack FILE.tar.xz [--pack-mib N]"
+        [ $# -gt 1 ] || die "usage: gpu.sh [--out DIR] [--seconds N] [--part-seconds N] | --pack FILE.tar.xz [--pack-mib N] | --pack-slurm FILE.tar.xz"
         case $1 in
         --pack) pack=$2 ;;
+        --pack-slurm) pack_slurm=$2 ;;
         --out) out=$2 ;;
         --pack-mib | --seconds | --part-seconds)
             [[ $2 =~ ^[1-9][0-9]{0,3}$ ]] || die "couldn't use $1 '$2': it takes a number from 1 to 9999"
@@ -80,12 +82,39 @@ pack_bench() {
         cp "$top"/bench/{train-gpu.sh,setup.bash} "$top"/bench/{train_torch,train_gpu*}.py "$1/bench/"
 }
 
+# What a Slurm of our own takes; the programs of Slurm come by --pack-slurm.
+pack_cluster() {
+    [ -x "$bin/muster-requeue" ] && [ -d "$here/cluster" ] || return 0
+    cp "$bin/muster-requeue" "$1/bin/" && cp "$here/gpu_slurm.sh" "$here/../slurm-examples/train-no-plugin.sbatch" "$1/" &&
+        mkdir -p "$1/cluster" && cp -r "$here"/cluster/{cluster,helpers.bash,lib} "$1/cluster/"
+}
+
+# The files below /usr of Debian's packages, and the libraries that they need.
+slurm_files() {
+    local own
+    mapfile -t own < <({
+        dpkg -L slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmix2 iproute2
+        PATH=$PATH:/usr/sbin:/sbin type -p slurm{ctld,d,stepd} s{batch,run,info,queue,control,cancel} # Debian's alternatives
+    } | grep -E '^(/usr)?/(bin|sbin|lib|share/pmix)' | while read -r file; do [ ! -f "$file" ] || printf '%s\n' "$file"; done)
+    [ ${#own[@]} -gt 0 ] || return
+    # Those that are scripts have no libraries, which ldd takes for a failure.
+    { printf '%s\n' "${own[@]}" && (libraries "${own[@]}" 2>/dev/null || :) | awk '{ print $2 }'; } |
+        sed -E 's,^/(usr/)?,usr/,' | sort -u
+}
+
+pack_slurm() {
+    slurm_files >"$1/files" || die "couldn't pack Slurm: Debian's packages of it are not installed here (tests/packages.txt)"
+    tar -C / -chf - --transform 's,^,muster-gpu/slurm/,' -T "$1/files" | xz -1 -T2 >"$pack_slurm" || exit 1
+    [ "$(stat -c %s "$pack_slurm")" -le $((pack_mib << 20)) ] || die "couldn't pack Slurm: $pack_slurm is over $pack_mib MiB"
+    echo "$pack_slurm: $(stat -c %s "$pack_slurm") bytes, $(wc -l <"$1/files") files"
+}
+
 pack() {
     local folder=$1/muster-gpu name path bytes
     mkdir -p "$folder/bin" "$folder/lib" && cp "${BASH_SOURCE[0]}" "$folder/gpu.sh" &&
         cp "$counter" "$folder/tap.awk" && cp "$here/gpu_train.sh" "$folder/" || exit 1
     cp "${programs[@]}" "$bin"/muster-{train,ckptd,ckpt,curve,tokens} "$folder/bin/" || exit 1
-    pack_bench "$folder" || exit 1
+    pack_bench "$folder" && pack_cluster "$folder" || exit 1
     {
         echo "packed: $(date -u +%FT%TZ), commit $(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)"
         echo "compiler: $(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2>/dev/null | grep release || echo unknown)"
@@ -167,6 +196,7 @@ limit_of() {
     train) limit=150 ;;
     share) limit=120 ;;
     torch) limit=110 ;;
+    slurm) limit=90 ;;
     esac
     echo "${part_seconds:-$limit}"
 }
@@ -243,6 +273,20 @@ torch_part() {
     fi
 }
 
+# Slurm's daemons are the machine's, or those that --pack-slurm packed.
+slurm_part() {
+    local top=$here cluster=$here/cluster
+    [ -e "$here/train-no-plugin.sbatch" ] || top=$here/../slurm-examples
+    if [ -z "$gpu" ]; then
+        skip_part slurm "no GPU: $no_gpu"
+    elif [ ! -e "$here/gpu_slurm.sh" ] || [ ! -d "$cluster" ]; then
+        skip_part slurm "this tarball has no cluster: the build had no Slurm"
+    else
+        part slurm "${with_libraries[@]}" "GPU_PROGRAMS=$bin" "GPU_LIBRARIES=$here/lib" "GPU_CLUSTER=$cluster" "GPU_SLURM=$here/slurm" \
+            "GPU_JOB=$top/train-no-plugin.sbatch" bash "$here/gpu_slurm.sh"
+    fi
+}
+
 run_parts() {
     local program
     for program in "${programs[@]}"; do part "${program##*/test_}" "${with_libraries[@]}" "$program"; done
@@ -250,6 +294,7 @@ run_parts() {
     training_part train
     training_part share
     torch_part
+    slurm_part
     sanitize memcheck
     sanitize racecheck
 }
@@ -265,13 +310,14 @@ finish() {
 }
 
 options "$@"
-find_programs
-if [ -n "$pack" ]; then
+if [ -n "$pack$pack_slurm" ]; then
     folder=$(mktemp -d) || exit 1
     trap 'rm -rf "$folder"' EXIT
-    pack "$folder"
+    [ -z "$pack_slurm" ] || pack_slurm "$folder"
+    [ -z "$pack" ] || { find_programs && pack "$folder"; }
     exit
 fi
+find_programs
 mkdir -p "$out" && rm -f "$out"/*.tap && : >"$out/summary" || die "couldn't write into '$out': choose another by --out"
 work=$(mktemp -d "${TMPDIR:-/tmp}/muster-gpu.XXXXXX") || die "couldn't make a folder for the runs in ${TMPDIR:-/tmp}"
 bin=$(cd "$bin" && pwd) || exit 1

@@ -137,7 +137,7 @@ tests_unit_test_pmi2_wire_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_base64
 tests_unit_test_base64_LDADD = libcommon.la $(CMOCKA_LIBS)
 
-EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats tests/nccl.bats tests/tools/fake_gpu.c tests/gpu.sh tests/gpu_train.sh tests/gpu.bats
+EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats tests/nccl.bats tests/tools/fake_gpu.c tests/gpu.sh tests/gpu_train.sh tests/gpu_slurm.sh tests/gpu.bats tests/cluster/gpu.bats
 unit_tests += tests/unit/test_muster
 tests_unit_test_muster_SOURCES = tests/unit/test_muster.c tests/unit/blocked_save.h
 tests_unit_test_muster_LDADD = libmuster.la $(CMOCKA_LIBS)
