@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -273,6 +274,87 @@ static void what_a_graph_must_not_hold_is_seen(void **state)
 	assert_false(same_outcome(t, plant_on_the_host));
 }
 
+/* A lane that copies the gradients of each layer as soon as the pass tells that they are ready. */
+struct follower {
+	struct training *t;
+	float *grads, *copy;
+	uint64_t mark;
+	int layer, told;
+};
+
+static void *follow(void *arg)
+{
+	struct follower *f = arg;
+	const struct tensor_table *table = model_tensors(f->t->model);
+	struct ops *ops = f->t->ops;
+	struct err err;
+	ops->await(ops, f->mark);
+	for (int i = 0; i < table->count; i++)
+		if (table->rows[i].layer == f->layer)
+			ops->combine(ops, f->copy + table->rows[i].offset, (float *const[]){ f->grads + table->rows[i].offset },
+				(const int[]){ 0 }, 1, table->rows[i].count);
+	while (ops->settled(ops, &err) == 0)
+		;
+	return NULL;
+}
+
+static void copy_ready(void *arg, int layer)
+{
+	struct follower *f = arg;
+	pthread_t thread;
+	f->layer = layer;
+	f->told++;
+	f->mark = f->t->ops->mark(f->t->ops);
+	assert_int_equal(pthread_create(&thread, NULL, follow, f), 0);
+	pthread_join(thread, NULL);
+}
+
+/* Whether the copies are what the passes left; of the second pass, so that the first one's are there already. */
+static bool follows(bool graphs)
+{
+	struct training t = { .config = &fixture_gpt2, .slots = 1, .microbatches = 1, .graphs = graphs };
+	struct err err = { 0 };
+	int64_t valid;
+	begin(&t, ops_of(PRODUCT_MODE_FP32));
+	const struct tensor_table *table = model_tensors(t.model);
+	const struct fixture fixture = { .model = t.model, .table = table };
+	size_t bytes = table->elements * sizeof(float);
+	struct follower f = { &t, ddp_slot_grads(t.ddp, 0), t.ops->alloc(t.ops, bytes), 0, 0, 0 };
+	assert_non_null(t.ops->lane(t.ops, &err));
+	optimizer_begin(&schedule, 1, BATCH, t.ops->params);
+	ops_put_params(t.ops);
+	for (uint64_t i = 0; i < 2; i++) {
+		struct batch batch = fixture_batch(&fixture, BATCH, i);
+		model_train(t.model, &batch, f.grads, 0, ddp_slot_loss(t.ddp, 0), &valid, copy_ready, &f);
+		fixture_free_batch(&batch);
+	}
+	float *grads = malloc(bytes), *copy = malloc(bytes);
+	t.ops->copy_out(t.ops, grads, f.grads, bytes);
+	t.ops->copy_out(t.ops, copy, f.copy, bytes);
+	bool same = true;
+	for (int i = 0; i < table->count; i++)
+		same = same && memcmp(grads + table->rows[i].offset, copy + table->rows[i].offset, table->rows[i].count * sizeof(float)) == 0;
+	assert_int_equal(f.told, 2 * (model_layers(t.model) + 1));
+	assert_int_equal(ops_check(t.ops, &err), 0);
+	free(grads);
+	free(copy);
+	t.ops->release(t.ops, f.copy);
+	end(&t);
+	return same;
+}
+
+static void lanes_wait_for_places_in_graphs(void **state)
+{
+	fake_stream_order(FAKE_LAZY, 0);
+	for (int graphs = 0; graphs < 2; graphs++) {
+		fake_runtime.deaf = false;
+		assert_true(follows(graphs));
+		fake_runtime.deaf = true;
+		assert_false(follows(graphs));
+	}
+	fake_runtime.deaf = false;
+}
+
 /* ---- several ranks ---- */
 
 static int reduce(struct comm *comm, void *arg, struct err *err)
@@ -316,6 +398,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_step_waits_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(graphs_have_the_same_bits, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_a_graph_must_not_hold_is_seen, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(lanes_wait_for_places_in_graphs, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(sums_have_the_bits_of_the_cpu, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
