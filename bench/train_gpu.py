@@ -38,6 +38,7 @@ CHOICE_SECONDS, SETTLE_SECONDS = 5, 3  # at most
 FIRST_STEP = {"ours": 120, "torch": 400}  # seconds until it must have come: loading, compiling
 FLOOR_SECONDS = 10
 START_SECONDS = 40     # of a run, about: to load, to tune, to compile what is compiled already
+OURS_SAYS = "numerics", "memory", "tune", "graphs"  # what of a run of ours is written down
 CANONICAL, NATIVE, TORCH = "muster canonical", "muster native", "torch"
 SKIPPED = 77           # status of a comparison without a peer
 
@@ -154,8 +155,9 @@ class Bench:
             if self.card:
                 run["card"] = self.card.between(run["begin"], run["end"])
                 self.record["card"] = list(self.card.readings)  # moment, SM MHz, W, degrees
-            if kind == "ours" and (match := contestant.said(r"^\s*numerics\s+(.*)")):
-                run["about"] = {"numerics": match[1]}
+            if kind == "ours":
+                found = {word: contestant.said(rf"^(?:muster: |  ){word}:?\s+(.*)") for word in OURS_SAYS}
+                run["about"] = {word: match[1].strip() for word, match in found.items() if match}
             return run
         finally:
             contestant.close()
@@ -307,7 +309,7 @@ class Bench:
         runs = self.rounds(model, ways)
         for name_, those in runs.items():
             if those:
-                self.say(f"  {name_} ran on: {', '.join(f'{key} {value}' for key, value in those[-1]['about'].items())}")
+                self.say(f"  {name_} ran on: {'; '.join(f'{key} {value}' for key, value in those[-1]['about'].items())}")
         return self.figures(model, runs, floor)
 
     def curves(self, name):

@@ -70,7 +70,7 @@ bench() {
         echo "$line"
         grep -q "^bench: train-gpu-124M-$line" out/train-gpu-*.txt
     done
-    grep -q 'torch ran on: torch 2.99.0, cudnn 91900' out/train-gpu-*.txt && grep -q 'ran on: numerics stand-in' out/train-gpu-*.txt
+    grep -q 'torch ran on: torch 2.99.0; cudnn 91900' out/train-gpu-*.txt && grep -q 'ran on: numerics stand-in' out/train-gpu-*.txt
     python3 -c 'import json, sys; runs = json.load(open(sys.argv[1]))["models"]["124M"]["runs"]
 assert sorted(r["way"] for r in runs) == ["muster canonical"] * 2 + ["muster native"] + ["torch"] * 2, runs' out/train-gpu-*.json
     grep -q -- '--reduction native .*--tune' ours && grep -q -- '--global-batch 512 .*--warmup-steps 20' theirs
