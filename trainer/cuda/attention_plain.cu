@@ -192,6 +192,31 @@ template <class E> __device__ __forceinline__ float plain_sum(const E *dy, const
 	return plain_row_sum(sum);
 }
 
+/* A chunk's columns of queries, keys, values and dy. */
+struct plain_tiles {
+	plain_tile *q, *k, *v, *g;
+};
+
+/* p = queries · keys and ds = dy · values, a row of a query (or of a key) by all of the other's, over all columns. The own columns
+ * come last: the tiles hold them when they are needed again. */
+template <bool BY_QUERY, class E> __device__ __forceinline__ void plain_products(float p[SCORES], float ds[SCORES],
+	const plain_tiles &tile, const E *qkv, const E *dy, int query, int key, plain_place at, const attention_shape &shape)
+{
+	const int chunks = (int)gridDim.y, own = (int)blockIdx.y;
+	const size_t C = (size_t)shape.C, stride = 3 * C;
+	for (int c = 1; c <= chunks; c++) {
+		int column = (own + c) % chunks * CHUNK;
+		__syncthreads();
+		plain_load(tile.q, qkv, stride, query, column, shape);
+		plain_load(tile.k, qkv + C, stride, key, column, shape);
+		plain_load(tile.v, qkv + 2 * C, stride, key, column, shape);
+		plain_load(tile.g, dy, C, query, column, shape);
+		__syncthreads();
+		plain_dots(p, BY_QUERY ? tile.q : tile.k, BY_QUERY ? tile.k : tile.q, at);
+		plain_dots(ds, BY_QUERY ? tile.g : tile.v, BY_QUERY ? tile.v : tile.g, at);
+	}
+}
+
 /* dq within dqkv[B,T,3C], and sums[B,H,T]; grid as of the forward pass */
 template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_query(E *dqkv, float *sums, const E *dy,
 	const E *qkv, const E *y, const float *lse, attention_shape shape)
@@ -201,7 +226,7 @@ template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_query(E
 	SHARED(plain_tile, v, 1);
 	SHARED(plain_tile, g, 1);
 	SHARED(plain_weights, weights, 1);
-	const int chunks = (int)gridDim.y, own = (int)blockIdx.y;
+	const int own = (int)blockIdx.y;
 	const size_t C = (size_t)shape.C, stride = 3 * C;
 	attention_block block = attention_block_at(shape, TILE, true);
 	attention_head head = attention_head_at(block.head, shape);
@@ -215,17 +240,7 @@ template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_query(E
 	float row_lse = row < shape.T ? lse[head.lse + (size_t)row] : 0.0f;
 	for (int first = 0; first <= block.first; first += TILE) {
 		float p[SCORES] = {}, ds[SCORES] = {};
-		for (int c = 1; c <= chunks; c++) { /* the own columns last: k holds them when they are needed again */
-			int column = (own + c) % chunks * CHUNK;
-			__syncthreads();
-			plain_load(q, qkv, stride, block.first, column, shape);
-			plain_load(k, qkv + C, stride, first, column, shape);
-			plain_load(v, qkv + 2 * C, stride, first, column, shape);
-			plain_load(g, dy, C, block.first, column, shape);
-			__syncthreads();
-			plain_dots(p, q, k, at);
-			plain_dots(ds, g, v, at);
-		}
+		plain_products<true>(p, ds, { q, k, v, g }, qkv, dy, block.first, first, at, shape);
 		for (int j = 0; j < SCORES; j++)
 			plain_gradient(&p[j], &ds[j], first + at.part + 4 * j <= row, shape.scale, row_lse, sum);
 		plain_write(weights, ds, at);
@@ -247,7 +262,7 @@ template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_key(E *
 	SHARED(plain_tile, g, 1);
 	SHARED(plain_weights, p_weights, 1);
 	SHARED(plain_weights, ds_weights, 1);
-	const int chunks = (int)gridDim.y, own = (int)blockIdx.y;
+	const int own = (int)blockIdx.y;
 	const size_t C = (size_t)shape.C, stride = 3 * C;
 	attention_block block = attention_block_at(shape, TILE, false);
 	attention_head head = attention_head_at(block.head, shape);
@@ -256,19 +271,10 @@ template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_key(E *
 	float4 dk[RESULTS] = {}, dv[RESULTS] = {};
 
 	qkv += head.qkv;
+	dy += head.y;
 	for (int first = block.first; first < shape.T; first += TILE) {
 		float p[SCORES] = {}, ds[SCORES] = {};
-		for (int c = 1; c <= chunks; c++) {
-			int column = (own + c) % chunks * CHUNK;
-			__syncthreads();
-			plain_load(q, qkv, stride, first, column, shape);
-			plain_load(k, qkv + C, stride, block.first, column, shape);
-			plain_load(v, qkv + 2 * C, stride, block.first, column, shape);
-			plain_load(g, dy + head.y, C, first, column, shape);
-			__syncthreads();
-			plain_dots(p, k, q, at);
-			plain_dots(ds, v, g, at);
-		}
+		plain_products<false>(p, ds, { q, k, v, g }, qkv, dy, first, block.first, at, shape);
 		for (int j = 0; j < SCORES; j++) {
 			int query = first + at.part + 4 * j;
 			bool inside = row <= query && query < shape.T;
