@@ -389,7 +389,8 @@ tests_unit_test_gpu_cross_entropy_LDADD = $(gpu_LIBS)
 endif
 
 # One op each, with the CPU's as the reference.
-kernel_fixture = tests/unit/kernel_fixture.c tests/unit/kernel_fixture.h tests/unit/ops_fixture.c tests/unit/ops_fixture.h
+kernel_fixture = tests/unit/kernel_fixture.c tests/unit/kernel_fixture.h tests/unit/cuda_floats.c tests/unit/cuda_floats.h \
+	tests/unit/ops_fixture.c tests/unit/ops_fixture.h
 unit_tests += tests/unit/test_cuda_norm
 tests_unit_test_cuda_norm_SOURCES = tests/unit/test_cuda_norm.c $(kernel_fixture)
 tests_unit_test_cuda_norm_LDADD = $(shim_LIBS) $(trainer_LIBS)

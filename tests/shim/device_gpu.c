@@ -27,13 +27,6 @@ void *device_make(size_t bytes)
 	return memory;
 }
 
-void *device_copy(const void *host, size_t bytes)
-{
-	void *memory = device_make(bytes);
-	device_write(memory, host, bytes);
-	return memory;
-}
-
 void *device_make_sparse(size_t bytes) { return NULL; }
 
 void device_read(void *host, const void *device, size_t bytes)

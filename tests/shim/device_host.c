@@ -24,13 +24,6 @@ void *device_make(size_t bytes)
 	return memory;
 }
 
-void *device_copy(const void *host, size_t bytes)
-{
-	void *memory = device_make(bytes);
-	device_write(memory, host, bytes);
-	return memory;
-}
-
 void *device_make_sparse(size_t bytes)
 {
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

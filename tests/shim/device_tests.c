@@ -9,6 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+void *device_copy(const void *host, size_t bytes)
+{
+	void *memory = device_make(bytes);
+	device_write(memory, host, bytes);
+	return memory;
+}
+
 void device_same_in_each_order(const char *what, void (*run)(void *arg), void *arg, void *host, void *device, size_t bytes)
 {
 	unsigned char *again = malloc(bytes ? bytes : 1);

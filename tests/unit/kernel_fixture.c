@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/cuda_floats.h"
 #include "tests/unit/ops_fixture.h"
 
 #define MOST 64 /* of each kind in a test */
@@ -41,31 +42,10 @@ void *kernel_host(size_t bytes)
 	return keep(calloc(1, bytes ? bytes : 1));
 }
 
-static uint16_t to_bf16(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, sizeof bits);
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* to nearest, ties to even; no NaN comes here */
-}
-
-static float from_bf16(uint16_t bits)
-{
-	uint32_t wide = (uint32_t)bits << 16;
-	float value;
-	memcpy(&value, &wide, sizeof value);
-	return value;
-}
-
-void kernel_round(float *values, size_t count, enum cuda_type type)
-{
-	for (size_t i = 0; type == CUDA_BF16 && i < count; i++)
-		values[i] = from_bf16(to_bf16(values[i]));
-}
-
 float *kernel_floats(size_t count, float scale, uint32_t seed, enum cuda_type type)
 {
 	float *values = keep(fixture_floats(count, scale, seed));
-	kernel_round(values, count, type);
+	cuda_floats_round(values, count, type);
 	return values;
 }
 
@@ -78,20 +58,14 @@ void *kernel_operand(const void *host, size_t bytes, size_t shift_bytes)
 	return base + shift_bytes;
 }
 
-/* The elements of a tensor of `type`. */
 static const void *elements(const float *values, size_t count, enum cuda_type type)
 {
-	if (type == CUDA_FP32 || !values)
-		return values;
-	uint16_t *bits = kernel_host(count * sizeof *bits);
-	for (size_t i = 0; i < count; i++)
-		bits[i] = to_bf16(values[i]);
-	return bits;
+	return type == CUDA_FP32 || !values ? values : keep(cuda_floats_packed(values, count, type));
 }
 
 void *kernel_tensor(const float *values, size_t count, enum cuda_type type, int shift)
 {
-	const size_t size = type == CUDA_BF16 ? 2 : 4;
+	const size_t size = cuda_type_bytes(type);
 	return kernel_operand(elements(values, count, type), count * size, (size_t)shift * size);
 }
 
@@ -107,7 +81,7 @@ void *kernel_output(const char *name, const void *initial, size_t bytes, size_t 
 
 void *kernel_output_tensor(const char *name, const float *initial, size_t count, enum cuda_type type, int shift)
 {
-	const size_t size = type == CUDA_BF16 ? 2 : 4;
+	const size_t size = cuda_type_bytes(type);
 	return kernel_output(name, elements(initial, count, type), count * size, (size_t)shift * size);
 }
 
@@ -157,11 +131,7 @@ const void *kernel_result(const void *output)
 
 float *kernel_values(const void *output, size_t count, enum cuda_type type)
 {
-	const void *bits = kernel_result(output);
-	float *values = kernel_host(count * sizeof *values);
-	for (size_t i = 0; i < count; i++)
-		values[i] = type == CUDA_BF16 ? from_bf16(((const uint16_t *)bits)[i]) : ((const float *)bits)[i];
-	return values;
+	return keep(cuda_floats_of(kernel_result(output), count, type));
 }
 
 void kernel_done(void)

@@ -16,8 +16,6 @@ struct ops *kernel_reference(void);
 
 /* `count` floats in [-scale, scale] that a tensor of `type` can hold, a function of `seed`. */
 float *kernel_floats(size_t count, float scale, uint32_t seed, enum cuda_type type);
-/* Rounds them as a tensor of `type` does. */
-void kernel_round(float *values, size_t count, enum cuda_type type);
 /* Zeroed memory. */
 void *kernel_host(size_t bytes);
 

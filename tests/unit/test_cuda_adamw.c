@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/cuda_floats.h"
 #include "tests/unit/kernel_fixture.h"
 #include "tests/unit/ops_fixture.h"
 #include "trainer/cuda/adamw.h"
@@ -81,7 +82,7 @@ static void check_bits(const struct cuda_adamw *d, const struct arenas *to, cons
 	const size_t bytes = to->count * 4;
 	float *copy = kernel_host(bytes);
 	memcpy(copy, compute, bytes);
-	kernel_round(copy, to->count, d->type);
+	cuda_floats_round(copy, to->count, d->type);
 	fixture_same_bits("weights", kernel_result(d->to.weights), to->weights, bytes);
 	fixture_same_bits("m", kernel_result(d->to.m), to->m, bytes);
 	fixture_same_bits("v", kernel_result(d->to.v), to->v, bytes);

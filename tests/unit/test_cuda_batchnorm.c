@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tests/unit/cuda_floats.h"
 #include "tests/unit/kernel_fixture.h"
 #include "tests/unit/ops_fixture.h"
 #include "trainer/cuda/batchnorm.h"
@@ -136,7 +137,7 @@ static void check_elements(struct shape s, enum cuda_type type)
 	b.out = kernel_output_tensor("y", NULL, count, type, s.shift);
 	kernel_run(run_relu, &b);
 	kernel_reference()->batchnorm_relu(kernel_reference(), y, h.x, h.mean, h.rstd, h.gamma, h.beta, s.M, s.C);
-	kernel_round(y, count, type);
+	cuda_floats_round(y, count, type);
 	fixture_same_bits("y", kernel_values(b.out, count, type), y, count * 4);
 	kernel_done();
 	h = make_host(s, type, false);
@@ -146,7 +147,7 @@ static void check_elements(struct shape s, enum cuda_type type)
 	kernel_run(run_backward, &b);
 	kernel_reference()->batchnorm_backward(kernel_reference(), y, h.dy, h.x, h.mean, h.rstd, h.gamma, h.means, h.targets,
 		s.M, s.C);
-	kernel_round(y, count, type);
+	cuda_floats_round(y, count, type);
 	fixture_same_bits("dx", kernel_values(b.out, count, type), y, count * 4);
 	kernel_done();
 }

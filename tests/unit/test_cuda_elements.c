@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tests/unit/cuda_floats.h"
 #include "tests/unit/kernel_fixture.h"
 #include "tests/unit/ops_fixture.h"
 #include "trainer/cuda/elements.h"
@@ -59,7 +60,7 @@ static void check_activation(struct shape s, enum cuda_activation activation, bo
 	kernel_run(run_activation, &a);
 	for (size_t i = 0; i < count; i++)
 		x[i] += with_bias ? bias[i % N] : 0;
-	kernel_round(x, count, type);
+	cuda_floats_round(x, count, type);
 	for (size_t i = 0; i < count; i++)
 		y[i] = activation_of((double)x[i], activation);
 	if (with_pre)
@@ -171,7 +172,7 @@ static void check_fill(size_t count, int shift)
 	struct fill narrow = { kernel_output_tensor("bf16", NULL, count, CUDA_BF16, shift), kernel_tensor(x, count, CUDA_FP32,
 		shift), count };
 	kernel_run(run_fill, &narrow);
-	kernel_round(x, count, CUDA_BF16);
+	cuda_floats_round(x, count, CUDA_BF16);
 	fixture_same_bits("bf16", kernel_values(narrow.out, count, CUDA_BF16), x, count * 4);
 	assert_true(x[count - 1] == 1);
 	kernel_done();

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/cuda_floats.h"
 #include "tests/unit/kernel_fixture.h"
 #include "tests/unit/ops_fixture.h"
 #include "trainer/cuda/embedding.h"
@@ -56,7 +57,7 @@ static void check_forward(struct shape s, enum cuda_type type)
 		s.shift), .s = s, .type = type };
 	kernel_run(run_forward, &e);
 	kernel_reference()->embedding(kernel_reference(), out, tokens, wte, wpe, s.B, s.T, s.C);
-	kernel_round(out, M * C, type);
+	cuda_floats_round(out, M * C, type);
 	fixture_same_bits("out", kernel_values(e.out, M * C, type), out, M * C * 4);
 	kernel_done();
 }

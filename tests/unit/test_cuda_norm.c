@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "tests/unit/cuda_floats.h"
 #include "tests/unit/kernel_fixture.h"
 #include "trainer/cuda/norm.h"
 
@@ -45,7 +46,7 @@ static void check_forward(struct shape s, enum cuda_type type, bool residual)
 	kernel_run(run_forward, &f);
 	for (size_t i = 0; residual && i < M * C; i++)
 		x[i] += add[i];
-	kernel_round(x, M * C, type);
+	cuda_floats_round(x, M * C, type);
 	if (residual)
 		assert_memory_equal(kernel_values(f.sum, M * C, type), x, M * C * 4);
 	kernel_reference()->layernorm(kernel_reference(), NULL, y, mean, rstd, x, NULL, gamma, beta, s.M, s.C);
