@@ -80,7 +80,7 @@ static int explain(struct state *s, ncclResult_t result, const char *call, const
 	} while (deadline_sleep(deadline, 0.02));
 	snprintf(words, sizeof words, "%s (%.300s)", s->lib->get_error_string(result), s->lib->get_last_error(s->comm));
 	cuda_check_words("nccl", (int)result, words, call, file, line, err);
-	if (result == ncclRemoteError)
+	if (result == ncclRemoteError || result == ncclSystemError) /* a rank, or the way to it */
 		err->status = EXIT_LOST;
 	return -1;
 }

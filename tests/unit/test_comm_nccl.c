@@ -366,6 +366,7 @@ enum fault { NOTHING, KILLED, STOPPED, HANGING, ERROR, FAILING, ABORTED };
 struct doom {
 	enum fault fault;
 	int victim;
+	ncclResult_t error;
 };
 
 static int fail_work(void *arg, struct err *err) { return err_fail(err, EXIT_DATA, "the disk is on fire"); }
@@ -373,7 +374,7 @@ static int fail_work(void *arg, struct err *err) { return err_fail(err, EXIT_DAT
 static void strike(struct rank *rank, const struct doom *doom)
 {
 	if (doom->fault == ERROR)
-		fake_nccl.error_at = fake_nccl.calls + 1, fake_nccl.error = ncclRemoteError;
+		fake_nccl.error_at = fake_nccl.calls + 1, fake_nccl.error = doom->error;
 	if (rank->me != doom->victim)
 		return;
 	if (doom->fault == KILLED || doom->fault == STOPPED)
@@ -433,30 +434,31 @@ static void check_doom(int size, double deadline, struct doom doom, const char *
 
 static void a_dead_rank_is_named_at_once(void **state)
 {
-	check_doom(3, 30, (struct doom){ KILLED, 1 }, "is gone");
-	check_doom(2, 30, (struct doom){ KILLED, 0 }, "is gone");
+	check_doom(3, 30, (struct doom){ .fault = KILLED, .victim = 1 }, "is gone");
+	check_doom(2, 30, (struct doom){ .fault = KILLED, .victim = 0 }, "is gone");
 }
 
 static void a_stopped_rank_is_named_at_the_deadline(void **state)
 {
-	check_doom(3, 1.5, (struct doom){ STOPPED, 2 }, "nothing was heard of rank 2 on here");
+	check_doom(3, 1.5, (struct doom){ .fault = STOPPED, .victim = 2 }, "nothing was heard of rank 2 on here");
 }
 
 /* Of a GPU that gets on no more nobody can tell whose it is; but all end. */
 static void a_hanging_gpu_ends_all_at_the_deadline(void **state)
 {
-	check_doom(3, 1.5, (struct doom){ HANGING, 1 }, "no progress for");
+	check_doom(3, 1.5, (struct doom){ .fault = HANGING, .victim = 1 }, "no progress for");
 }
 
 static void what_nccl_knows_is_told_at_once(void **state)
 {
-	check_doom(2, 30, (struct doom){ ERROR, 1 }, "remote process exited");
+	check_doom(2, 30, (struct doom){ ERROR, 1, ncclRemoteError }, "remote process exited");
+	check_doom(2, 30, (struct doom){ ERROR, 1, ncclSystemError }, "system error");
 }
 
 static void a_rank_that_gives_up_says_why(void **state)
 {
-	check_doom(3, 30, (struct doom){ FAILING, 1 }, "the disk is on fire");
-	check_doom(3, 30, (struct doom){ ABORTED, 2 }, "the disk is on fire");
+	check_doom(3, 30, (struct doom){ .fault = FAILING, .victim = 1 }, "the disk is on fire");
+	check_doom(3, 30, (struct doom){ .fault = ABORTED, .victim = 2 }, "the disk is on fire");
 }
 
 /* ---- opening ---- */
