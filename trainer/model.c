@@ -199,7 +199,7 @@ void model_bind(struct model *model, const float *weights)
 
 void model_use_graphs(struct model *model, bool use)
 {
-	model->use_graphs = use && model->ops->capture && !model->batchnorm; /* the host takes part in that one's passes */
+	model->use_graphs = use && model->ops->capture && !model->graphs_fail && !model->batchnorm; /* the host takes part in that one's passes */
 }
 
 void model_set_gate(struct model *model, model_gate *gate, void *arg)

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "common/log.h"
+
 /* What a graph was captured for: these addresses and shapes are in it for good. */
 struct graph_key {
 	const float *weights;
@@ -14,7 +16,7 @@ struct graph_key {
 struct model_graph {
 	struct model_graph *next;
 	struct graph_key key;
-	void *graph;  /* the ops'; NULL: it failed */
+	void *graph;  /* the ops' */
 	int count;
 	int layers[]; /* [count] that became ready, in this order */
 };
@@ -72,6 +74,10 @@ static struct model_graph *capture(struct model *model, const struct batch *batc
 	model->methods->run(model, batch, &kept);
 	model->gate = gate;
 	graph->graph = ops->captured(ops);
+	if (!graph->graph) {
+		free(graph);
+		return NULL;
+	}
 	graph->key = key_of(model, batch, pass);
 	graph->next = model->graphs;
 	model->graphs = graph;
@@ -86,6 +92,9 @@ void model_graph_run(struct model *model, const struct batch *batch, const struc
 	if (!graph)
 		graph = capture(model, batch, pass);
 	if (!graph) {
+		log_warn("graphs: the passes can't be captured as a CUDA graph here: they are launched one by one, as with --cuda-graph off");
+		model->use_graphs = false;
+		model->graphs_fail = true;
 		model->methods->run(model, batch, pass);
 		return;
 	}
@@ -103,8 +112,7 @@ void model_graph_drop(struct model *model)
 	while (model->graphs) {
 		struct model_graph *graph = model->graphs;
 		model->graphs = graph->next;
-		if (graph->graph)
-			model->ops->drop_graph(model->ops, graph->graph);
+		model->ops->drop_graph(model->ops, graph->graph);
 		free(graph);
 	}
 }

@@ -50,7 +50,7 @@ struct model {
 	int batch;            /* samples the block is made for */
 	int valid;            /* targets of the microbatch that count */
 	struct model_graph *graphs; /* of passes, where graphs are used (model_graph.h) */
-	bool use_graphs;
+	bool use_graphs, graphs_fail;
 	struct batch placed;  /* remote ops: where a batch is put, inside `block`, */
 	double *sum;          /* and the sum of losses that the host is to read */
 	uint16_t *halves;     /* bf16: inputs on their way */

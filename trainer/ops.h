@@ -138,8 +138,8 @@ struct ops {
 
 	/* NULL, all of these, where nothing can be replayed. What the training's thread queues between capture() and captured() is not done,
 	 * but kept with its addresses and numbers, and done by each replay(): the same bits. Neither copies of host memory nor waits may be
-	 * among it. It may have up to `marks` places, each told by capture_mark() with its number from 0 on. false and NULL: it failed
-	 * (check), and replays of NULL do so, too. A graph may still run when it is dropped. */
+	 * among it. It may have up to `marks` places, each told by capture_mark() with its number from 0 on. false and NULL: that can't be
+	 * captured, and nothing was done, nor is it an error of the ops. A graph may still run when it is dropped. */
 	bool (*capture)(struct ops *ops, int marks);
 	void (*capture_mark)(struct ops *ops, int number);
 	void *(*captured)(struct ops *ops);

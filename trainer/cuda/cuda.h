@@ -34,6 +34,8 @@ struct cuda {
 	void *marks[CUDA_MARKS];           /* cudaEvent_t, in that stream */
 	uint64_t marked;
 	void **graph_marks;                /* [graph_mark_count] the same, of the graph that was replayed last */
+	bool capturing, spoilt;            /* by that thread; and something failed in it, which is no error of the ops */
+	pthread_t capturer;
 	int graph_mark_count, replayed_to; /* which of them mark() is now, from 1 on; 0: none */
 	enum cuda_type type;               /* of activations */
 	enum product_mode mode;

@@ -29,8 +29,15 @@ static bool make_events(struct ops *ops, int marks)
 /* The communicator's thread goes on meanwhile, and may do what a captured stream may not. */
 static bool capture(struct ops *ops, int marks)
 {
-	return cuda_begin(ops) && make_events(ops, marks)
-		&& CUDA_RUN(ops, cudaStreamBeginCapture(cuda_of(ops)->training.stream, cudaStreamCaptureModeThreadLocal));
+	struct cuda *cuda = cuda_of(ops);
+	if (!cuda_begin(ops) || !make_events(ops, marks))
+		return false;
+	cuda->spoilt = false;
+	cuda->capturer = pthread_self();
+	cuda->capturing = cudaStreamBeginCapture(cuda->training.stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+	if (!cuda->capturing)
+		cudaGetLastError(); /* it isn't the next launch's */
+	return cuda->capturing;
 }
 
 static void capture_mark(struct ops *ops, int number)
@@ -42,13 +49,18 @@ static void capture_mark(struct ops *ops, int number)
 
 static void *captured(struct ops *ops)
 {
+	struct cuda *cuda = cuda_of(ops);
 	cudaGraph_t graph = NULL;
 	cudaGraphExec_t exec = NULL;
-	if (CUDA_RUN(ops, cudaStreamEndCapture(cuda_of(ops)->training.stream, &graph)))
-		CUDA_RUN(ops, cudaGraphInstantiateWithFlags(&exec, graph, 0));
+	cudaError_t code = cudaStreamEndCapture(cuda->training.stream, &graph);
+	if (code == cudaSuccess && !cuda->spoilt)
+		code = cudaGraphInstantiateWithFlags(&exec, graph, 0);
+	cuda->capturing = false;
+	if (code != cudaSuccess)
+		cudaGetLastError();
 	if (graph)
 		cudaGraphDestroy(graph);
-	return exec;
+	return code == cudaSuccess ? exec : NULL;
 }
 
 static void replay(struct ops *ops, void *graph)

@@ -38,6 +38,10 @@ int ops_cuda_begin(const struct gpu *gpu, uint64_t *available, struct err *err)
 bool cuda_note(struct ops *ops, int rc, const struct err *err)
 {
 	struct cuda *cuda = cuda_of(ops);
+	if (rc < 0 && cuda->capturing && pthread_equal(cuda->capturer, pthread_self())) {
+		cuda->spoilt = true;
+		return false;
+	}
 	pthread_mutex_lock(&cuda->lock);
 	if (rc < 0 && !cuda->failed) {
 		cuda->failed = true;
