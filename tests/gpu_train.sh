@@ -9,7 +9,7 @@
 set -u -o pipefail
 
 train_checks=(small_twice small_killed small_saved_each_step fp32_like_the_cpu bf16_like_fp32 tf32_like_fp32 recomputed
-    without_graphs large_twice large_killed tuned)
+    graphs large_twice large_killed tuned)
 share_checks=(small_on_2_ranks small_on_3_ranks small_on_4_ranks small_zero_on_2_ranks four_ranks_killed_two_go_on one_rank_lost
     large_on_2_ranks large_on_4_ranks)
 
@@ -37,9 +37,6 @@ skip() {
     echo "$*"
     exit 77
 }
-
-# knows OPTION: or the check is skipped.
-knows() { muster-train --help 2>&1 | grep -q -- "$1\b" || skip "this muster-train knows no $1"; }
 
 # option NAME OPTIONS…: the value of --NAME among them.
 option() {
@@ -214,7 +211,6 @@ tf32_like_fp32() {
 
 recomputed() {
     local what
-    knows --recompute
     needs_small
     for what in norm mlp block; do
         whole small-$what "${small[@]}" --recompute $what
@@ -228,7 +224,6 @@ products() { grep '"products"' "$1/manifest.json"; }
 # What was measured before the kill is used again behind it.
 tuned() {
     local first
-    knows --tune
     killed small-tuned "${small[@]}" --tune
     first=$(products "small-tuned/$(first_save "${small[@]}")")
     whole small-tuned "${small[@]}" --tune
@@ -238,11 +233,13 @@ tuned() {
     near 0.01 small-tuned small
 }
 
-without_graphs() {
-    knows --graphs
+graphs() {
+    local way
     needs_small
-    whole small-graphs "${small[@]}" --graphs off
-    same_bits small small-graphs "${small[@]}"
+    for way in on off; do
+        whole small-graphs-$way "${small[@]}" --cuda-graph $way
+        same_bits small small-graphs-$way "${small[@]}"
+    done
 }
 
 large_twice() {
