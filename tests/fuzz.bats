@@ -15,6 +15,8 @@ fuzz() {
 
 @test "the protocol of the checkpoint service stands any bytes" { fuzz ckptd_proto; }
 
+@test "the connections of ranks stand any place and any stranger" { fuzz comm_links; }
+
 @test "what anybody may send to srun stands any bytes" { fuzz first_end; }
 
 @test "what ranks send each other at a fence stands any bytes" { fuzz gathering; }

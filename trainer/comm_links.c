@@ -297,20 +297,27 @@ static bool say_word(const struct link *link)
 	return send(link->fd, &(unsigned char){ ALL_ARE_CONNECTED }, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
-static bool hear_word(const struct link *link)
+/* 1 when it has come, 0 not yet, -1 where something else did. */
+static int hear_word(const struct link *link)
 {
 	unsigned char word = 0;
-	return recv(link->fd, &word, 1, MSG_DONTWAIT) == 1 && word == ALL_ARE_CONNECTED;
+	if (recv(link->fd, &word, 1, MSG_DONTWAIT) != 1)
+		return 0;
+	return word == ALL_ARE_CONNECTED ? 1 : -1;
 }
 
 /* Rank 0: whether each is connected with all; then it tells each. */
-static bool all_are_ready(struct comm_links *links)
+static int all_are_ready(struct comm_links *links, int *faulty)
 {
 	bool all = missing(links) < 0;
 	for (int peer = 1; peer < links->size; peer++) {
 		struct link *link = &links->links[peer];
-		link->ready = link->ready || (link->greeted && hear_word(link));
+		int heard = link->ready || !link->greeted ? 0 : hear_word(link);
+		link->ready = link->ready || heard > 0;
 		all = all && link->ready;
+		*faulty = peer;
+		if (heard < 0)
+			return -1;
 	}
 	/* One that has gone meanwhile is missed at the first operation. */
 	for (int peer = 1; peer < links->size && all; peer++)
@@ -318,14 +325,16 @@ static bool all_are_ready(struct comm_links *links)
 	return all;
 }
 
-static bool all_connected(struct comm_links *links)
+/* Likewise; -1: *faulty has sent what no rank does. */
+static int all_connected(struct comm_links *links, int *faulty)
 {
 	struct link *zero = &links->links[0];
 	if (links->rank == 0)
-		return all_are_ready(links);
+		return all_are_ready(links, faulty);
 	if (missing(links) >= 0)
-		return false;
+		return 0;
 	zero->ready = zero->ready || say_word(zero);
+	*faulty = 0;
 	return hear_word(zero);
 }
 
@@ -406,9 +415,10 @@ static enum comm_links_end tend_all(struct comm_links *links, int *peer, struct 
 enum comm_links_end comm_links_connect(struct comm_links *links, double seconds, int *peer, struct err *err)
 {
 	double begun = clock_now();
+	int all = 0;
 	enum comm_links_end end = begin_links(links, peer, err);
 	/* What rank 0 says counts also where another one that has heard it has left already. */
-	while (end == COMM_LINKS_ALL && !all_connected(links)) {
+	while (end == COMM_LINKS_ALL && (all = all_connected(links, peer)) == 0) {
 		end = tend_all(links, peer, err);
 		/* Who only waits for others' waiting lets them be the first to say for whom. */
 		struct deadline deadline = { begun + (knows_more(links) ? KNOWING_SHARE : 1) * seconds };
@@ -418,6 +428,10 @@ enum comm_links_end comm_links_connect(struct comm_links *links, double seconds,
 			await_news(links, deadline);
 			meet_strangers(links);
 		}
+	}
+	if (all < 0) {
+		err_fail(err, EXIT_LOST, "it sent something else than that it is connected with all");
+		end = COMM_LINKS_LEFT;
 	}
 	if (end != COMM_LINKS_ALL)
 		end_connections(links);

@@ -8,7 +8,7 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto first_end gathering hostlist import layout manifest npy owner part pmi2_wire \
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_links first_end gathering hostlist import layout manifest npy owner part pmi2_wire \
     products rank_env safetensors spank_args standing tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
@@ -24,6 +24,7 @@ sources() {
             common/{pages,thread}.c "${base[@]}"
         ;;
     ckptd_proto) echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c "${base[@]}" ;;
+    comm_links) echo trainer/comm_links.c launch/run_key.c common/siphash.c "${base[@]}" ;;
     first_end) echo plugin/{end_channel,first_end,task_end}.c common/{clock,err,last_words,listen,number}.c -lm ;;
     gathering) echo launch/{gathering_message,put_list}.c common/siphash.c ;;
     hostlist) echo common/hostlist.c ;;

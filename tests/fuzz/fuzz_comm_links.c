@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libFuzzer harness of what comes before ranks are connected. A first byte of 0: the rest is the place of a peer, as text. Else a
+ * stranger sends the rest to rank 0 of two, its tag made right where that byte is odd. Nobody is taken for rank 1 but who says hello
+ * as doc/comm-links.md has it, and tells rank 0 that all are connected. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "common/siphash.h"
+#include "launch/run_key.h"
+#include "trainer/comm_links.h"
+
+#define HELLO 20
+#define TAG_AT 12
+#define SECONDS 0.003
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
+
+static struct comm_links *listen_here(void)
+{
+	struct err err;
+	struct comm_links *links = comm_links_open(0, 2, "127.0.0.1", &err);
+	if (!links)
+		abort();
+	return links;
+}
+
+static void try_place(const unsigned char *bytes, size_t size)
+{
+	struct comm_links *links = listen_here();
+	char *text = malloc(size + 1), address[200], key[200];
+	int port, used = 0;
+	if (!text)
+		abort();
+	memcpy(text, bytes, size);
+	text[size] = '\0';
+	if (comm_links_find(links, 1, comm_links_place(links)) < 0)
+		abort();
+	/* What is taken has three words, the last of 32 digits. */
+	if (comm_links_find(links, 1, text) == 0 &&
+		(sscanf(text, "%199s %d %199s%n", address, &port, key, &used) != 3 || text[used] || strlen(key) != 32))
+		abort();
+	free(text);
+	comm_links_close(links);
+}
+
+/* Whether the bytes are the hello of rank 1, and its word behind it. */
+static bool is_right(const unsigned char *said, size_t size, const unsigned char key[16])
+{
+	return size > HELLO && memcmp(said, "MCL1", 4) == 0 && bytes_le32(said + 4) == 1 && bytes_le32(said + 8) == 0
+		&& bytes_le64(said + TAG_AT) == siphash(key, said, TAG_AT) && said[HELLO] == 0x47;
+}
+
+static void try_hello(bool tagged, unsigned char *said, size_t size)
+{
+	struct comm_links *links = listen_here();
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	unsigned char key[16];
+	char digits[40];
+	int port, peer, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct err err;
+	if (fd < 0 || sscanf(comm_links_place(links), "%*s %d %39s", &port, digits) != 2 || run_key_read(digits, key, &err) < 0)
+		abort();
+	at.sin_port = htons((uint16_t)port);
+	if (tagged && size >= HELLO)
+		bytes_put_le64(said + TAG_AT, siphash(key, said, TAG_AT));
+	if (connect(fd, (struct sockaddr *)&at, sizeof at) < 0 || send(fd, said, size, MSG_NOSIGNAL) != (ssize_t)size)
+		abort();
+	enum comm_links_end end = comm_links_connect(links, SECONDS, &peer, &err);
+	if (end == COMM_LINKS_ALL && !is_right(said, size, key))
+		abort();
+	if (end != COMM_LINKS_ALL && comm_links_take(links, 1) >= 0)
+		abort();
+	close(fd);
+	comm_links_close(links);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	unsigned char *said = size > 1 ? malloc(size - 1) : NULL;
+	if (!said)
+		return 0;
+	memcpy(said, bytes + 1, size - 1);
+	if (bytes[0] == 0)
+		try_place(said, size - 1);
+	else
+		try_hello(bytes[0] & 1, said, size - 1);
+	free(said);
+	return 0;
+}
