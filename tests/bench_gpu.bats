@@ -50,7 +50,8 @@ bench() {
     bench
     [ "$status" = 0 ]
     [ "$output" = "train-gpu: no GPU, nothing was measured: no devices were found" ]
-    [ ! -e out ] && [ ! -e ours ]
+    [ ! -e out ]
+    [ ! -e ours ]
     [ -e "$MUSTER_BUILD/Makefile" ] || return 0
     run "$MUSTER_TOP/bench/train-gpu.sh" # nor is anything built for it
     [ "$status" = 0 ] && [ "${#lines[@]}" = 1 ]

@@ -69,7 +69,8 @@ END
     grep -q '^gpu, driver: .' out/summary && grep -q '^packed: .' out/summary
     grep -q '^compiler: .' out/summary && grep -q '^library: libcmocka.so' out/summary
     for part in gpu_add gpu_ops gpu_repeat memcheck-add racecheck-add train share torch slurm; do grep -q "^$part " out/summary && [ -s out/$part.tap ]; done
-    [ -x muster-gpu/bench/train-gpu.sh ] && [ -x muster-gpu/bin/initial_weights ]
+    [ -x muster-gpu/bench/train-gpu.sh ]
+    [ -x muster-gpu/bin/initial_weights ]
     grep -q '^gpu, driver: none' out/summary || return 0
     [[ ${lines[-1]} == "0 passed, "* ]]
     grep -q 'bits_of_the_cpu: no GPU: .' out/gpu_add.tap && grep -q 'SKIP no GPU: .' out/memcheck-add.tap

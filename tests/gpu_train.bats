@@ -202,7 +202,8 @@ saved() {
     muster-ckpt verify whole
     muster-ckpt diff "$(last whole)" "$(last whole)"
     muster-ckpt export whole exported >export.out
-    [ -s exported/model.safetensors ] && [ -s exported/config.json ]
+    [ -s exported/model.safetensors ]
+    [ -s exported/config.json ]
     [ "$(manifest whole 'm["numerics"]["device"] + ", " + m["numerics"]["card"]')" = "cuda-bf16, NVIDIA H200, 132 multiprocessors" ]
     # Each of GPT-2's products once.
     manifest whole 'm["numerics"]["products"]' | tr ';' '\n' >products
