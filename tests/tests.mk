@@ -488,7 +488,8 @@ endif
 EXTRA_DIST += tests/unit/fake_attention.c tests/unit/fake_attention.h tests/unit/test_gpu_attention_cudnn.c
 if HAVE_CUBLAS
 unit_tests += tests/unit/test_gpu_attention_cudnn
-tests_unit_test_gpu_attention_cudnn_SOURCES = tests/unit/test_gpu_attention_cudnn.c
+tests_unit_test_gpu_attention_cudnn_SOURCES = tests/unit/test_gpu_attention_cudnn.c tests/unit/gpu_noise.c tests/unit/gpu_noise.h
+tests_unit_test_gpu_attention_cudnn_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS)
 tests_unit_test_gpu_attention_cudnn_LDADD = $(trainer_LIBS) $(gpu_LIBS)
 endif
 # The whole table, op by op.

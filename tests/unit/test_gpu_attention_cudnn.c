@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuDNN's attention against ours, where there is a GPU and this build has it: the same numbers, what one wrote read by the other, and
- * the same bits each time. */
+ * the same bits each time, while copies and NCCL are busy. */
 #include "config.h"
 
 #include <stdio.h>
@@ -9,10 +9,14 @@
 
 #include "common/bytes.h"
 #include "tests/shim/device.h"
+#include "tests/unit/gpu_noise.h"
 #include "trainer/cuda/attention.h"
 #include "trainer/cuda/attention_cudnn.h"
 
-#define REPEATS 20
+#define REPEATS 100
+#define NOISE_BYTES ((size_t)64 << 20) /* of a copy beside */
+
+static struct gpu_noise *noise;
 
 static uint16_t *random_bf16(size_t count, uint64_t state)
 {
@@ -85,7 +89,7 @@ static void compare(struct attention_cudnn *cudnn, const struct shape *s)
 
 static void it_is_like_ours(void **state)
 {
-	static const struct shape shapes[] = { { 2, 64, 2, 64 }, { 3, 129, 3, 64 }, { 1, 1024, 2, 128 }, { 8, 1024, 12, 64 } };
+	static const struct shape shapes[] = { { 2, 64, 2, 64 }, { 3, 129, 3, 64 }, { 1, 1024, 2, 128 }, { 32, 1024, 12, 64 } };
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
 		const struct shape *s = &shapes[i];
 		struct err err = { 0 };
@@ -100,10 +104,23 @@ static void it_is_like_ours(void **state)
 	}
 }
 
+static int begin(void **state)
+{
+	noise = gpu_noise_begin(NOISE_BYTES, true);
+	return 0;
+}
+
+static int end(void **state)
+{
+	print_message("# beside it %zu rounds of copies and %zu of collectives\n", gpu_noise_copies(noise), gpu_noise_collectives(noise));
+	gpu_noise_end(noise);
+	return 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_is_like_ours),
 	};
-	return DEVICE_RUN_TESTS(tests, NULL, NULL);
+	return DEVICE_RUN_TESTS(tests, begin, end);
 }
