@@ -59,6 +59,23 @@ run_tests() {
     ! grep -E 'Sanitizer:|runtime error:' -- *.out || false
 }
 
+# Over stand-ins of CUDA's runtime and libraries: without CUDA's headers these have nothing to run.
+device="test_comm_nccl test_cuda_ops test_cuda_repeat test_cuda_tune test_ddp_cuda test_offload test_ops_cuda test_remote test_step_cuda"
+
+@test "a build with CUDA and the address sanitizer" {
+    grep -q '^#define HAVE_CUBLAS' "$MUSTER_BUILD/config.h" || skip "this build computes on no GPU"
+    # shellcheck disable=SC2086,SC2046
+    build sanitize-device address,undefined $(printf 'tests/unit/%s ' $device) -- --with-cuda
+}
+
+@test "addresses, leaks and undefined behaviour of what computes on a GPU" {
+    [ -d "$MUSTER_BUILD/sanitize-device" ] || skip "this build computes on no GPU"
+    cd "$MUSTER_BUILD/sanitize-device"
+    # shellcheck disable=SC2086
+    run_tests $device
+    ! grep -E 'Sanitizer:|runtime error:|SKIP' -- *.out || false
+}
+
 # OpenMP's library is not built for this sanitizer: without it, and only what makes threads of its own.
 threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckptd_writers test_standing"
 
