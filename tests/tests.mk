@@ -350,7 +350,7 @@ tests_unit_test_cuda_shim_LDADD = tests/shim/samples.host.o $(shim_LIBS)
 EXTRA_DIST += tests/shim/samples.cu tests/shim/samples.h
 check_PROGRAMS += tests/tools/kernel_fault
 tests_tools_kernel_fault_LDADD = tests/shim/samples.host.o libcudashim.a -lstdc++
-# All that runs kernels on the host.
+# All that runs kernels on the host; not beside other targets, which it would make, too.
 shim:
 	@$(MAKE) $(AM_MAKEFLAGS) tests/tools/kernel_fault `for t in $(unit_tests); do case $$t in */test_cuda_*) echo $$t;; esac; done`
 unit_tests += tests/unit/test_cuda_samples
