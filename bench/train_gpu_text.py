@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens of a real text for train_gpu.py, where none are given: words and what is between them, the most frequent ones a token
-each. So tokens are as frequent as those of a language model, which matters to the embedding; no merges have to be downloaded."""
+each. So tokens are as frequent as those of a language model, which matters to the embedding, and no table of merges is needed."""
 import array
 import collections
 import glob
