@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All in the caller's thread. A connection is there before its other end has looked: whoever connects rarely waits. */
+/* All in the caller's thread, in rounds: what has come is taken and what can be sent is sent, then it is decided whether all is done,
+ * and then it waits. Nothing between the decision and the wait changes what is decided, or a rank would wait for news that it
+ * has had. Each call may do less than it was asked for, or nothing yet (EAGAIN): awaited() says what then is left to do. */
 #include "config.h"
 
 #include "trainer/comm_links.h"
@@ -7,6 +9,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,6 +34,7 @@
 #define ALL_ARE_CONNECTED 0x47
 #define STRANGERS_MAX 64
 #define KNOWING_SHARE 0.9 /* of the time */
+#define LAST_HELLO_SECONDS 1.0
 #define FDS(size) ((nfds_t)(size) + STRANGERS_MAX + 1)
 
 union address {
@@ -41,8 +45,9 @@ union address {
 
 struct link {
 	int fd;      /* -1: none */
+	size_t sent; /* of the hello */
 	bool greeted; /* the hello was sent, or has come */
-	bool ready;   /* between rank 0 and another one: that this one is connected with all was told */
+	bool told, heard; /* between rank 0 and another one: the word that this end, or the other, is connected with all */
 	union address at;
 	unsigned char key[16];
 };
@@ -188,12 +193,19 @@ static bool say_hello(struct comm_links *links, int peer)
 {
 	struct link *link = &links->links[peer];
 	unsigned char hello[HELLO_SIZE];
-	if (link->greeted)
-		return true;
 	write_hello(hello, links->rank, peer, link->key);
-	ssize_t sent = send(link->fd, hello, sizeof hello, MSG_DONTWAIT | MSG_NOSIGNAL);
-	link->greeted = sent == (ssize_t)sizeof hello;
-	return link->greeted || (sent < 0 && (errno == EAGAIN || errno == EINTR));
+	ssize_t sent = send(link->fd, hello + link->sent, sizeof hello - link->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (sent < 0)
+		return errno == EAGAIN || errno == EINTR;
+	link->sent += (size_t)sent;
+	link->greeted = link->sent == sizeof hello;
+	return true;
+}
+
+/* A word must not wait until the hello before it is acknowledged. */
+static void set_no_delay(int fd)
+{
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 }
 
 /* Begins to connect with a lower rank. */
@@ -203,6 +215,7 @@ static bool begin_link(struct comm_links *links, int peer)
 	link->fd = socket(link->at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (link->fd < 0)
 		return false;
+	set_no_delay(link->fd);
 	int rc = connect(link->fd, &link->at.any, address_size(&link->at));
 	return (rc == 0 || errno == EINPROGRESS) && say_hello(links, peer);
 }
@@ -253,6 +266,7 @@ static void take_connections(struct comm_links *links)
 		int fd = accept4(links->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0)
 			return;
+		set_no_delay(fd);
 		struct stranger *stranger = place_for_stranger(links);
 		*stranger = (struct stranger){ .fd = fd, .age = links->strangers_seen++ };
 		hear_stranger(links, stranger);
@@ -261,21 +275,39 @@ static void take_connections(struct comm_links *links)
 
 /* ---- connecting ---- */
 
-/* What is awaited of a connection: of one that stands nothing but its end, or a word between rank 0 and another one. */
-static short awaited(const struct comm_links *links, int peer)
+/* Whether each has told rank 0, which this is, that it is connected with all. */
+static bool has_heard_all(const struct comm_links *links)
+{
+	for (int peer = 1; peer < links->size; peer++)
+		if (!links->links[peer].heard)
+			return false;
+	return true;
+}
+
+/* Whether it is time to send the word, which rank 0 does when it has that of all. */
+static bool may_tell(const struct comm_links *links)
+{
+	return missing(links) < 0 && (links->rank > 0 || has_heard_all(links));
+}
+
+/* What is awaited of a connection: of one that stands its end, or a word between rank 0 and another one. */
+static short awaited(const struct comm_links *links, int peer, bool may_tell_now)
 {
 	const struct link *link = &links->links[peer];
+	bool has_words = peer == 0 || links->rank == 0;
 	if (!link->greeted)
 		return POLLOUT;
-	return peer == 0 || (links->rank == 0 && !link->ready) ? POLLIN | POLLRDHUP : POLLRDHUP;
+	return (short)(POLLRDHUP | (has_words && !link->heard ? POLLIN : 0) |
+		(has_words && !link->told && may_tell_now ? POLLOUT : 0));
 }
 
 /* Waits for something to do. */
 static void await_news(struct comm_links *links, struct deadline deadline)
 {
 	struct pollfd *others = links->fds + links->size;
+	bool may_tell_now = may_tell(links);
 	for (int peer = 0; peer < links->size; peer++)
-		links->fds[peer] = (struct pollfd){ .fd = links->links[peer].fd, .events = awaited(links, peer) };
+		links->fds[peer] = (struct pollfd){ .fd = links->links[peer].fd, .events = awaited(links, peer, may_tell_now) };
 	for (int i = 0; i < STRANGERS_MAX; i++)
 		others[i] = (struct pollfd){ .fd = links->strangers[i].fd, .events = POLLIN };
 	others[STRANGERS_MAX] = (struct pollfd){ .fd = links->listener, .events = POLLIN };
@@ -292,70 +324,101 @@ static void meet_strangers(struct comm_links *links)
 		take_connections(links);
 }
 
-static bool say_word(const struct link *link)
+/* One that can't be told any more is missed at the first operation. */
+static void tell(struct link *link)
 {
-	return send(link->fd, &(unsigned char){ ALL_ARE_CONNECTED }, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+	if (!link->told)
+		link->told = send(link->fd, &(unsigned char){ ALL_ARE_CONNECTED }, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ||
+			(errno != EAGAIN && errno != EINTR);
 }
 
-/* 1 when it has come, 0 not yet, -1 where something else did. */
-static int hear_word(const struct link *link)
+/* False: something else than the word has come. */
+static bool hear(struct link *link)
 {
-	unsigned char word = 0;
-	if (recv(link->fd, &word, 1, MSG_DONTWAIT) != 1)
-		return 0;
-	return word == ALL_ARE_CONNECTED ? 1 : -1;
+	unsigned char word = ALL_ARE_CONNECTED;
+	if (!link->heard && link->greeted)
+		link->heard = recv(link->fd, &word, 1, MSG_DONTWAIT) == 1;
+	return word == ALL_ARE_CONNECTED;
 }
 
-/* Rank 0: whether each is connected with all; then it tells each. */
-static int all_are_ready(struct comm_links *links, int *faulty)
+/* Rank 0: whether each is connected with all, and was told that all are. -1: *faulty has sent what no rank does. */
+static int all_are_told(struct comm_links *links, int *faulty)
 {
-	bool all = missing(links) < 0;
-	for (int peer = 1; peer < links->size; peer++) {
-		struct link *link = &links->links[peer];
-		int heard = link->ready || !link->greeted ? 0 : hear_word(link);
-		link->ready = link->ready || heard > 0;
-		all = all && link->ready;
-		*faulty = peer;
-		if (heard < 0)
+	bool all = true;
+	for (*faulty = 1; *faulty < links->size; ++*faulty)
+		if (!hear(&links->links[*faulty]))
 			return -1;
+	if (!may_tell(links))
+		return 0;
+	for (int peer = 1; peer < links->size; peer++) {
+		tell(&links->links[peer]);
+		all = all && links->links[peer].told;
 	}
-	/* One that has gone meanwhile is missed at the first operation. */
-	for (int peer = 1; peer < links->size && all; peer++)
-		(void)say_word(&links->links[peer]);
 	return all;
 }
 
-/* Likewise; -1: *faulty has sent what no rank does. */
+/* Likewise. What rank 0 says counts, and nothing else: another one that has heard it may have left already. */
 static int all_connected(struct comm_links *links, int *faulty)
 {
 	struct link *zero = &links->links[0];
 	if (links->rank == 0)
-		return all_are_ready(links, faulty);
-	if (missing(links) >= 0)
+		return all_are_told(links, faulty);
+	if (!may_tell(links))
 		return 0;
-	zero->ready = zero->ready || say_word(zero);
+	tell(zero);
 	*faulty = 0;
-	return hear_word(zero);
+	return hear(zero) ? zero->heard : -1;
 }
 
-/* Looks after the connection with a peer, of which poll has told something. */
-static enum comm_links_end tend(struct comm_links *links, int peer, short news, struct err *err)
+/* Whether the end of a connection ends the attempt: not that of a rank which was told, or may have been. */
+static bool is_needed(const struct comm_links *links, int peer)
 {
-	struct link *link = &links->links[peer];
-	int error = 0;
-	if (!(news & (POLLERR | POLLHUP | POLLRDHUP))) {
-		if (say_hello(links, peer))
-			return COMM_LINKS_ALL;
-		error = errno;
-	} else {
-		getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){ sizeof error });
-	}
-	if (link->greeted || error == 0) {
+	return links->rank == 0 ? !links->links[peer].told : peer == 0 || missing(links) >= 0;
+}
+
+/* Whether the news of a connection are its end. Of rank 0 a word may come before. */
+static bool has_ended(const struct comm_links *links, int peer)
+{
+	char next;
+	if (!(links->fds[peer].revents & (POLLERR | POLLHUP | POLLRDHUP)))
+		return false;
+	if (peer > 0 || missing(links) >= 0)
+		return true;
+	ssize_t got = recv(links->links[peer].fd, &next, 1, MSG_PEEK | MSG_DONTWAIT);
+	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* Of a connection that has been there, what counts is that the peer gave up. */
+static enum comm_links_end lose(const struct comm_links *links, int peer, int error, struct err *err)
+{
+	if (links->links[peer].greeted || error == 0 || error == ECONNRESET || error == EPIPE) {
 		err_fail(err, EXIT_LOST, "it closed its connection");
 		return COMM_LINKS_LEFT;
 	}
 	err_fail(err, EXIT_LOST, "%s", strerror(error));
 	return COMM_LINKS_MISSING;
+}
+
+/* A rank that is gone before it was told. */
+static enum comm_links_end find_lost(const struct comm_links *links, int *peer, struct err *err)
+{
+	int error = 0;
+	for (*peer = 0; *peer < links->size; ++*peer)
+		if (is_needed(links, *peer) && has_ended(links, *peer))
+			break;
+	if (*peer == links->size)
+		return COMM_LINKS_ALL;
+	getsockopt(links->links[*peer].fd, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){ sizeof error });
+	return lose(links, *peer, error, err);
+}
+
+/* Says hello where poll has told that it can be said. */
+static enum comm_links_end greet(struct comm_links *links, int *peer, struct err *err)
+{
+	for (*peer = 0; *peer < links->rank; ++*peer)
+		if (!links->links[*peer].greeted && links->fds[*peer].revents == POLLOUT && !say_hello(links, *peer))
+			return lose(links, *peer, errno, err);
+	return COMM_LINKS_ALL;
 }
 
 /* Whether this rank can tell who it is that others may be waiting for, too. */
@@ -371,18 +434,37 @@ static enum comm_links_end time_is_over(const struct comm_links *links, double s
 		err_fail(err, EXIT_LOST, "%s within %g s", *peer < links->rank ? "no answer" : "it did not connect", seconds);
 		return links->rank > 0 ? COMM_LINKS_MISSING : COMM_LINKS_LEFT;
 	}
-	for (*peer = 0; links->rank == 0 && (*peer == 0 || links->links[*peer].ready); ++*peer)
+	bool all_heard = may_tell(links);
+	for (*peer = links->rank == 0; *peer && (all_heard ? links->links[*peer].told : links->links[*peer].heard); ++*peer)
 		;
 	err_fail(err, EXIT_LOST, "it was not connected with all ranks within %g s", seconds);
 	return COMM_LINKS_LEFT;
+}
+
+/* Who gives up says hello first wherever it was about to: nobody misses the end of a connection that has no name. */
+static void say_last_hellos(struct comm_links *links)
+{
+	struct deadline deadline = deadline_in(LAST_HELLO_SECONDS);
+	for (int left = 1; left && !deadline_passed(deadline);) {
+		left = 0;
+		for (int peer = 0; peer < links->rank; peer++) {
+			struct link *link = &links->links[peer];
+			bool wanted = link->fd >= 0 && !link->greeted && say_hello(links, peer) && !link->greeted;
+			links->fds[peer] = (struct pollfd){ .fd = wanted ? link->fd : -1, .events = POLLOUT };
+			left += wanted;
+		}
+		if (left)
+			poll(links->fds, (nfds_t)links->rank, (int)(deadline_left(deadline) * 1000) + 1);
+	}
 }
 
 static enum comm_links_end begin_links(struct comm_links *links, int *peer, struct err *err)
 {
 	for (*peer = 0; *peer < links->rank; ++*peer)
 		if (!begin_link(links, *peer)) {
-			err_fail(err, EXIT_LOST, "%m");
-			return COMM_LINKS_MISSING;
+			enum comm_links_end end = lose(links, *peer, errno, err);
+			say_last_hellos(links);
+			return end;
 		}
 	return COMM_LINKS_ALL;
 }
@@ -400,15 +482,21 @@ static void end_connections(struct comm_links *links)
 			drop_stranger(&links->strangers[i]);
 }
 
-/* Looks after those of which poll told something. */
-static enum comm_links_end tend_all(struct comm_links *links, int *peer, struct err *err)
+/* Waits once, unless a rank is lost or the time is over, and takes what has come. */
+static enum comm_links_end await_connections(struct comm_links *links, double begun, double seconds, int *peer, struct err *err)
 {
-	enum comm_links_end end = COMM_LINKS_ALL;
-	for (int each = 0; each < links->size && end == COMM_LINKS_ALL; each++)
-		if (links->fds[each].revents) {
-			*peer = each;
-			end = tend(links, each, links->fds[each].revents, err);
-		}
+	/* Who only waits for others' waiting lets them be the first to say for whom. */
+	struct deadline deadline = { begun + (knows_more(links) ? KNOWING_SHARE : 1) * seconds };
+	enum comm_links_end end = find_lost(links, peer, err);
+	if (end == COMM_LINKS_ALL && deadline_passed(deadline))
+		return time_is_over(links, seconds, peer, err);
+	if (end == COMM_LINKS_ALL) {
+		await_news(links, deadline);
+		meet_strangers(links);
+		end = greet(links, peer, err);
+	}
+	if (end != COMM_LINKS_ALL)
+		say_last_hellos(links);
 	return end;
 }
 
@@ -417,18 +505,8 @@ enum comm_links_end comm_links_connect(struct comm_links *links, double seconds,
 	double begun = clock_now();
 	int all = 0;
 	enum comm_links_end end = begin_links(links, peer, err);
-	/* What rank 0 says counts also where another one that has heard it has left already. */
-	while (end == COMM_LINKS_ALL && (all = all_connected(links, peer)) == 0) {
-		end = tend_all(links, peer, err);
-		/* Who only waits for others' waiting lets them be the first to say for whom. */
-		struct deadline deadline = { begun + (knows_more(links) ? KNOWING_SHARE : 1) * seconds };
-		if (end == COMM_LINKS_ALL && deadline_passed(deadline))
-			end = time_is_over(links, seconds, peer, err);
-		if (end == COMM_LINKS_ALL) {
-			await_news(links, deadline);
-			meet_strangers(links);
-		}
-	}
+	while (end == COMM_LINKS_ALL && (all = all_connected(links, peer)) == 0)
+		end = await_connections(links, begun, seconds, peer, err);
 	if (all < 0) {
 		err_fail(err, EXIT_LOST, "it sent something else than that it is connected with all");
 		end = COMM_LINKS_LEFT;
