@@ -181,6 +181,8 @@ static bool read_all(int fd, struct deadline deadline, char *output, size_t size
 			continue;
 		bool room = *used + 1 < size;
 		ssize_t n = room ? read(fd, output + *used, size - 1 - *used) : read(fd, rest, sizeof rest);
+		if (n < 0 && errno == EINTR)
+			continue;
 		if (n <= 0)
 			return n == 0;
 		if (room)

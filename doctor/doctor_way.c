@@ -43,8 +43,9 @@ static void *serve(void *arg)
 		if (wait[1].revents)
 			return NULL;
 		AUTO_CLOSE int peer = wait[0].revents ? accept4(way->fd, NULL, NULL, SOCK_CLOEXEC) : -1;
-		if (peer >= 0 && send(peer, way->word, WORD_SIZE, MSG_NOSIGNAL) < 0)
-			continue;
+		ssize_t sent = 1;
+		for (size_t at = 0; peer >= 0 && at < WORD_SIZE && sent > 0; at += (size_t)sent)
+			sent = send(peer, way->word + at, WORD_SIZE - at, MSG_NOSIGNAL);
 	}
 }
 

@@ -99,6 +99,12 @@ static void listen_to_all(struct visitor *visitors, int count, struct deadline d
 	}
 }
 
+static bool somebody_waits(const struct end_channel *channel)
+{
+	struct pollfd polled = { channel->fd, POLLIN, 0 };
+	return poll(&polled, 1, 0) > 0 && (polled.revents & POLLIN);
+}
+
 /* Accepts up to BATCH connections and takes in their messages. Returns how many there were. */
 static int take_batch(const struct end_channel *channel, struct deadline end, struct first_end *state)
 {
@@ -106,8 +112,13 @@ static int take_batch(const struct end_channel *channel, struct deadline end, st
 	struct task_report report;
 	int count = 0;
 	double seconds = deadline_left(end);
-	for (int fd; count < BATCH && (fd = accept4(channel->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0; count++)
-		visitors[count] = (struct visitor){ .fd = fd };
+	while (count < BATCH && somebody_waits(channel)) {
+		int fd = accept4(channel->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0)
+			visitors[count++] = (struct visitor){ .fd = fd };
+		else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+			break;
+	}
 	listen_to_all(visitors, count, deadline_in(seconds < READ_SECONDS ? seconds : READ_SECONDS));
 	for (int i = 0; i < count; i++) {
 		enum end_message kind = end_read(visitors[i].bytes, visitors[i].used, channel->secret, &report);
@@ -184,14 +195,30 @@ static int connect_to(const struct addrinfo *to, uid_t uid, struct deadline dead
 	return connected;
 }
 
+/* Until its last byte is acknowledged the message may be lost on the way, and srun, to which Slurm tells the end of the step over
+ * another connection, would not wait for it. So close() waits for that. */
+static bool send_all(int fd, const char *message, size_t size, struct deadline deadline)
+{
+	const struct linger until_acknowledged = { .l_onoff = 1, .l_linger = 1 };
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &until_acknowledged, sizeof until_acknowledged);
+	while (size > 0) {
+		ssize_t n = send(fd, message, size, MSG_NOSIGNAL);
+		if (n < 0 && ((errno != EAGAIN && errno != EINTR) || !wait_to_write(fd, deadline)))
+			return false;
+		message += n > 0 ? n : 0;
+		size -= n > 0 ? (size_t)n : 0;
+	}
+	return true;
+}
+
 int end_channel_tell(const struct end_address *address, uid_t uid, const char *message, size_t size, double seconds)
 {
 	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
+	struct deadline deadline = deadline_in(seconds);
 	struct addrinfo *to = NULL;
 	if (getaddrinfo(address->host, address->port, &hints, &to) != 0)
 		return -1;
-	AUTO_CLOSE int fd = connect_to(to, uid, deadline_in(seconds));
+	AUTO_CLOSE int fd = connect_to(to, uid, deadline);
 	freeaddrinfo(to);
-	/* It fits in the socket's buffer. */
-	return fd >= 0 && send(fd, message, size, MSG_NOSIGNAL) == (ssize_t)size ? 0 : -1;
+	return fd >= 0 && send_all(fd, message, size, deadline) ? 0 : -1;
 }

@@ -16,7 +16,8 @@
 #include "plugin/end_channel.h"
 #include "plugin/task_end.h"
 
-#define TELL_SECONDS 0.4 /* a message; there are two at most, or three where the second is of a task that failed by itself */
+/* A message, of which a packet may be lost; there are two at most, or three where the second is of a task that failed by itself. */
+#define TELL_SECONDS 1.5
 /* Where another rank's end may have been the cause, that one's message is to come first. */
 #define ECHO_SECONDS 0.05
 

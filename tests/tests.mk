@@ -191,7 +191,7 @@ unit_tests += tests/unit/test_first_end
 tests_unit_test_first_end_SOURCES = tests/unit/test_first_end.c plugin/first_end.c plugin/task_end.c
 tests_unit_test_first_end_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_end_channel
-tests_unit_test_end_channel_SOURCES = tests/unit/test_end_channel.c plugin/end_channel.c plugin/first_end.c \
+tests_unit_test_end_channel_SOURCES = tests/unit/test_end_channel.c $(partial_io) plugin/end_channel.c plugin/first_end.c \
 	plugin/task_end.c
 tests_unit_test_end_channel_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_task_end

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* end_channel: messages are taken in the order in which they came; what strangers send, or don't, changes nothing. */
+/* end_channel: messages are taken in the order in which they came; what strangers send, or don't, changes nothing. Each test runs a
+ * second time with calls on sockets that do as little at once as they may. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -18,14 +19,32 @@
 
 #include "common/clock.h"
 #include "plugin/end_channel.h"
+#include "tests/tools/partial_io.h"
 
 #define EXITED(code) ((code) << 8)
 
 static struct end_channel channel;
 static struct end_address address;
+static bool partial;
+
+static void collect(struct end_channel *from, double seconds, struct first_end *end)
+{
+	partial_io_here = partial;
+	end_channel_collect(from, seconds, end);
+	partial_io_here = false;
+}
+
+static int say(const char *message, size_t size)
+{
+	partial_io_here = partial;
+	int rc = end_channel_tell(&address, geteuid(), message, size, 1);
+	partial_io_here = false;
+	return rc;
+}
 
 static int begin(void **state)
 {
+	partial = *state;
 	char value[END_CHANNEL_VALUE_SIZE];
 	struct err err;
 	return end_channel_open(&channel, NULL, value, &err) < 0 || !end_address_read("127.0.0.1", value, &address);
@@ -36,13 +55,13 @@ static void tell(int rank, int wait_status)
 	char message[END_MESSAGE_MAX];
 	const struct task_report report = { rank, 8, wait_status, "n1", "" };
 	size_t size = end_write_report(address.secret, &report, message);
-	assert_int_equal(end_channel_tell(&address, geteuid(), message, size, 1), 0);
+	assert_int_equal(say(message, size), 0);
 }
 
 static void tell_running(void)
 {
 	char message[END_MESSAGE_MAX];
-	assert_int_equal(end_channel_tell(&address, geteuid(), message, end_write_running(address.secret, message), 1), 0);
+	assert_int_equal(say(message, end_write_running(address.secret, message)), 0);
 }
 
 /* A connection of somebody else's, which stays open. */
@@ -62,7 +81,7 @@ static void the_order_of_arrival_is_kept(void **state)
 	struct first_end end = { 0 };
 	for (int rank = 7; rank > 0; rank--)
 		tell(rank, SIGKILL);
-	end_channel_collect(&channel, 1, &end);
+	collect(&channel, 1, &end);
 	assert_true(end.found);
 	assert_int_equal(end.first.rank, 7);
 	assert_false(end.running);
@@ -76,7 +95,7 @@ static void more_than_a_batch_is_taken(void **state)
 		tell(rank % 8, SIGTERM);
 	tell(3, EXITED(1));
 	tell_running();
-	end_channel_collect(&channel, 1, &end);
+	collect(&channel, 1, &end);
 	assert_int_equal(end.first.rank, 3);
 	assert_true(end.running);
 }
@@ -96,7 +115,7 @@ static void strangers_change_nothing(void **state)
 	open[n++] = visit("muster-end 1 00000000000000000000000000000000 end 1 8 9 n9 \n", 60);
 	open[n++] = visit("muster-end 1 00000000000000000000000000000000 running\n", 54);
 	tell(5, EXITED(1));
-	end_channel_collect(&channel, 1, &end);
+	collect(&channel, 1, &end);
 	assert_int_equal(end.first.rank, 5);
 	assert_string_equal(end.first.node, "n1");
 	assert_false(end.running);
@@ -109,13 +128,13 @@ static void nobody_waits_for_an_srun_that_is_gone(void **state)
 {
 	struct first_end end = { 0 };
 	double began = clock_now();
-	end_channel_collect(&channel, 1, &end);
+	collect(&channel, 1, &end);
 	assert_false(end.found);
-	assert_int_equal(end_channel_tell(&address, geteuid(), "x", 1, 1), -1);
+	assert_int_equal(say("x", 1), -1);
 	assert_true(clock_now() - began < 0.5);
 	strcpy(address.host, "no.number.example");
-	assert_int_equal(end_channel_tell(&address, geteuid(), "x", 1, 1), -1);
-	end_channel_collect(&channel, 1, &end); /* closed: nothing to do */
+	assert_int_equal(say("x", 1), -1);
+	collect(&channel, 1, &end); /* closed: nothing to do */
 }
 
 static void a_port_of_the_site_is_taken(void **state)
@@ -155,14 +174,16 @@ static void addresses_are_checked(void **state)
 	assert_string_equal(read.port, "1");
 }
 
+#define TEST(name) cmocka_unit_test_setup(name, begin), { #name " in parts", name, begin, NULL, &partial }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(the_order_of_arrival_is_kept, begin),
-		cmocka_unit_test_setup(more_than_a_batch_is_taken, begin),
-		cmocka_unit_test_setup(strangers_change_nothing, begin),
-		cmocka_unit_test_setup(nobody_waits_for_an_srun_that_is_gone, begin),
-		cmocka_unit_test_setup(a_port_of_the_site_is_taken, begin),
+		TEST(the_order_of_arrival_is_kept),
+		TEST(more_than_a_batch_is_taken),
+		TEST(strangers_change_nothing),
+		TEST(nobody_waits_for_an_srun_that_is_gone),
+		TEST(a_port_of_the_site_is_taken),
 		cmocka_unit_test(addresses_are_checked),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
