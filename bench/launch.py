@@ -15,11 +15,15 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLUSTER = os.path.join(HERE, "..", "tests", "cluster", "cluster")
-PARTS = ("small", "torch", "scale")
+PARTS = ("small", "torch", "scale", "latency", "starts")
+DEFAULT_PARTS = PARTS[:3]
 NODES, RANKS = 4, 8
 LIMIT, LARGE_LIMIT = 15, 120
 MESH_RANKS = 64  # n (n - 1) / 2 connections on one machine: beyond that only the rendezvous is measured
 AIM_FENCE, AIM_TORCH = 1.2, 5
+AIM_TRIPS = {"mesh": 8, "meet": 4}
+LATENCIES = (0, 200, 2000)  # microseconds from node to node
+LOSSY = ("--latency", "2ms", "--loss", "0.1%", "--reorder", "1%")
 
 
 def cluster(*command):
@@ -27,13 +31,14 @@ def cluster(*command):
                           check=False)
 
 
-def bring_up(nodes, ranks, build):
+def bring_up(nodes, ranks, build, network=()):
     os.environ["MUSTER_CLUSTER_NODES_CPUS"] = str(-(-ranks // nodes))
     plugin = os.path.join(os.path.abspath(build), ".libs", "spank_muster.so")
     # Nothing of it is installed: no checkpoint service, no requeue. Those who don't say --muster run without it.
-    done = cluster("up", nodes, "--plugin", plugin, "ckptd=off", "requeue=off")
+    done = cluster("up", nodes, *network, "--plugin", plugin, "ckptd=off", "requeue=off")
     if done.returncode:
         sys.exit(f"launch: couldn't bring up {nodes} nodes:\n{done.stderr}")
+    print(f"network: {cluster('status', 'network').stdout.strip()}", flush=True)
 
 
 def run(nodes, ranks, command, limit=LIMIT, user=1):
@@ -63,6 +68,14 @@ class Contestant:
             self.hung += 1
         else:
             self.runs.append(rows)
+
+    def try_round(self):
+        """A round whose failure is counted, not the end."""
+        try:
+            self.round()
+        except SystemExit as failed:
+            self.hung += 1
+            print(failed, flush=True)
 
     def between(self, begin, end="usable", first=min):
         """Of each run: from the first (or last) rank's `begin` to the last one's `end`."""
@@ -161,6 +174,54 @@ def measure_scale(options):
     return table
 
 
+def measure_latency(options):
+    """By how many round trips a start is longer: what it takes more on a network with latency, in terms of that."""
+    named, table = programs(options.build), {}
+    for latency in LATENCIES:
+        bring_up(NODES, RANKS, options.build, ("--latency", f"{latency}us") if latency else ())
+        rows = {"mesh": Contestant("muster, identity to mesh", NODES, RANKS, named["mesh"]),
+                "meet": Contestant("muster, rendezvous alone", NODES, RANKS, named["meet"]),
+                "fence": Contestant("bare PMIx fence", NODES, RANKS, named["fence"])}
+        for number in range(options.rounds):
+            for one in list(rows.values())[::1 if number % 2 else -1]:
+                one.round()
+        for one in rows.values():
+            one.report()
+        table[latency] = {name: one.median("exec", first=max) for name, one in rows.items() if one.runs}
+    for name in table[0]:
+        for latency in LATENCIES[1:]:
+            trips = (table[latency][name] - table[0][name]) / (2e-6 * latency)
+            print(f"  {name}: {table[latency][name] - table[0][name]:+.4f} s since the last exec at {latency / 1000} ms: {trips:.1f} "
+                  f"round trips")
+        if name in AIM_TRIPS:
+            verdict(f"round-trips-{name}", trips, "round trips", f"<= {AIM_TRIPS[name]}", trips <= AIM_TRIPS[name])
+
+
+def measure_starts(options):
+    """Do all starts come to an end, where handshakes are late, and where packets are?"""
+    named = programs(options.build)
+    build = os.path.abspath(options.build)
+    late = ["env", "PARTIAL_IO=late", "LD_PRELOAD=" + os.path.join(build, "tests", "tools", ".libs", "partial_io.so")]
+    mesh = named["mesh"]
+    plain = Contestant("as the links are", NODES, RANKS, mesh)
+    preloaded = Contestant("late handshakes", NODES, RANKS, [*mesh[:2], *late, *mesh[2:]])
+    network = Contestant("a network with latency", NODES, RANKS, mesh)
+    bring_up(NODES, RANKS, options.build)
+    for _ in range(options.starts):
+        plain.try_round()
+        preloaded.try_round()
+    for one in (plain, preloaded):
+        one.report()
+    bring_up(NODES, RANKS, options.build, LOSSY)
+    for _ in range(options.starts // 5):
+        network.try_round()
+    network.report()
+    for name, one in (("late", preloaded), ("network", network)):
+        count = len(one.runs) + one.hung
+        verdict(f"starts-{name}", len(one.runs), f"of {count} starts", f"= {count}", one.hung == 0)
+        print(f"  {one.median('exec') / plain.median('exec'):.2f} x the median over the links as they are")
+
+
 def draw(table, nodes, path):
     with tempfile.NamedTemporaryFile("w", suffix=".dat", encoding="utf-8") as data:
         for row in table:
@@ -186,17 +247,22 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--starts", type=int, default=1000)
     parser.add_argument("--torch-rounds", type=int, default=3)
     parser.add_argument("--sizes", type=lambda text: [int(each) for each in text.split(",")], default=[16, 64, 256, 1024])
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--draw")
     parser.add_argument("--only", choices=PARTS, action="append")
     options = parser.parse_args()
-    parts = options.only or PARTS
+    parts = options.only or DEFAULT_PARTS
     os.environ["MUSTER_CLUSTER_DIR"] = f"/var/tmp/muster-bench-launch-{os.getuid()}"
     atexit.register(cluster, "down")
     if "small" in parts or "torch" in parts:
         measure_small(options, parts)
+    if "latency" in parts:
+        measure_latency(options)
+    if "starts" in parts:
+        measure_starts(options)
     if "scale" in parts:
         table = measure_scale(options)
         if options.draw:

@@ -123,6 +123,12 @@ config_plugin() {
     mv "$STATE/etc/plugstack.conf.new" "$STATE/etc/plugstack.conf" || die "couldn't write $STATE/etc/plugstack.conf"
 }
 
+# What every program of the nodes loads first: a copy, where all users can read it.
+config_preload() {
+    [ -n "${MUSTER_CLUSTER_PRELOAD-}" ] || return 0
+    install -m 755 "$MUSTER_CLUSTER_PRELOAD" "$STATE/preload.so" || die "couldn't preload $MUSTER_CLUSTER_PRELOAD"
+}
+
 # An optional plugin that cannot be read is passed over in silence, and srun reads it as the user: so look now.
 check_plugin() {
     local file where

@@ -27,6 +27,13 @@ bind_names() {
     [ ! -e "$resolv" ] || mount --bind "$state/etc/resolv.conf" "$resolv"
 }
 
+# Has every program of this space load the cluster's preload.so.
+preload() {
+    mkdir -p "$own/etc/new" "$own/etc/work"
+    printf '%s\n' "$state/preload.so" >"$own/etc/new/ld.so.preload"
+    mount -t overlay -o "lowerdir=/etc,upperdir=$own/etc/new,workdir=$own/etc/work" overlay /etc
+}
+
 # cover FOLDER: puts an empty tmpfs over a folder, with the source tree at its old place when it lies below.
 cover() {
     local below=
@@ -57,6 +64,7 @@ else
     cover /tmp 1777
     cover /run 755
     cover /dev/shm 1777
+    [ ! -e "$state/preload.so" ] || preload
     # Each node has groups of its own where Slurm looks for them.
     [ -z "$groups" ] || mount --bind "$groups" "${groups%/*}"
 fi

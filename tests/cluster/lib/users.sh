@@ -70,5 +70,6 @@ user_enter() {
     case $PWD/ in "$STATE"/jobs/*) folder=$PWD ;; esac
     [ "$name" = root ] || become=(setpriv "--reuid=$name" "--regid=$name" --init-groups --)
     export SLURM_CONF=$STATE/etc/slurm.conf HOME=$STATE/jobs USER=$name LOGNAME=$name SHELL=/bin/bash
+    [ ! -e "$STATE/preload.so" ] || export LD_PRELOAD=$STATE/preload.so
     exec nsenter --target "$pid" --net --uts --mount "--wdns=$folder" -- "${become[@]}" "$@"
 }
