@@ -6,5 +6,5 @@ dist_man1_MANS += doc/muster-doctor.1 doc/muster-rdzv.1
 dist_man3_MANS += doc/muster.3
 dist_man7_MANS += doc/muster-environment.7
 dist_man8_MANS += doc/muster-ckptd.8 doc/muster-first-node.8 doc/muster-requeue.8 doc/spank_muster.8
-EXTRA_DIST += doc/cuda-shim.md doc/metrics-format.md doc/products-format.md doc/standing-format.md doc/launch-faults.md doc/training-faults.md
+EXTRA_DIST += doc/cuda-shim.md doc/metrics-format.md doc/products-format.md doc/standing-format.md doc/launch-faults.md doc/testing.md doc/training-faults.md
 # End of doc.mk

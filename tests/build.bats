@@ -12,6 +12,7 @@ setup() {
     unset CMOCKA_MESSAGE_OUTPUT MAKEFLAGS
 }
 
+# bats test_tags=ci
 @test "without Slurm, PMIx, Gloo, oneDNN and CUDA there is a trainer that trains" {
     cd "$source" && ./autogen.sh >/dev/null 2>&1
     mkdir build && cd build
@@ -29,6 +30,7 @@ setup() {
     [[ $output = *PMIx* ]]
 }
 
+# bats test_tags=ci
 @test "make distcheck: the distribution is whole and cleans up after itself" {
     cd "$source" && ./autogen.sh >/dev/null 2>&1
     mkdir build && cd build

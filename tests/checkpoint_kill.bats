@@ -40,6 +40,7 @@ newest() { "$writer" newest run 2>said; }
 # complain WHERE: the directory after a fault at WHERE.
 complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
 
+# bats test_tags=long
 @test "killed at any system call, a save leaves step 3 or step 2" {
     fresh
     strace -o trace "$writer" save run 3 3
@@ -86,6 +87,7 @@ save_failing() {
     [ $status -eq 0 ] && outcome="went on" || outcome=failed
 }
 
+# bats test_tags=long
 @test "with any call failing, a save says so or succeeds, and leaves step 3 or step 2" {
     local tried=0 failed=0 name when error n outcome
     for error in EIO ENOSPC EDQUOT; do
@@ -117,6 +119,7 @@ save_failing() {
 ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
 
 # kill_at kills all threads and processes of a save at once.
+# bats test_tags=long
 @test "killed at 1,000 random moments, saves by threads, with O_DIRECT and by four writers leave step 3 or step 2" {
     local way n calls found tried=0 new=0
     RANDOM=4711
@@ -179,6 +182,7 @@ written() {
     complain "never written"
 }
 
+# bats test_tags=long
 @test "killed at any system call, the attempt that finishes a save leaves it to the next one" {
     local way name when tried=0
     cp -a before once
@@ -204,6 +208,7 @@ written() {
     [ $tried -gt 200 ]
 }
 
+# bats test_tags=long
 @test "with any call failing, the attempt that finishes a save does so, or says that it can't and leaves it to the next" {
     local way error n status out tried=0 failed=0
     local errors=(EIO ENOSPC EDQUOT)

@@ -59,6 +59,7 @@ read_told() {
     done <told
 }
 
+# bats test_tags=long
 @test "a service that is killed at any of its calls is followed by another, and no step is lost" {
     local n
     for ((n = 1; ; n++)); do
@@ -75,6 +76,7 @@ read_told() {
     [ "$n" -gt 80 ]
 }
 
+# bats test_tags=long
 @test "a call of the service that fails costs one save at most, which is told of" {
     local n error failures=0 tried=0 status durable
     for error in EIO ENOSPC EDQUOT; do
@@ -105,6 +107,7 @@ read_told() {
 }
 
 # Behind a good save nothing is left of failed ones and of removals that failed, without waiting for the next attempt.
+# bats test_tags=long
 @test "a disk that is read-only for a while, from any call of the service on: nothing is left of what failed then" {
     local n calls failures=0 status
     # From any call of two saves on; the disk is good again in the fifth at the latest.

@@ -106,6 +106,7 @@ cut_everywhere() {
     [ "$points" -gt 150 ]
 }
 
+# bats test_tags=long
 @test "the same with the service as the writer, and with four of them" {
     local SAVE=$tools/ckptd_writer PARTS=
     unset MUSTER_CKPTD
@@ -119,6 +120,7 @@ cut_everywhere() {
 }
 
 # PARTS is ckpt_writer's "PARTS THREADS WAY" here, and one tensor is large enough for threads and O_DIRECT.
+# bats test_tags=long
 @test "the same with writing by threads, with O_DIRECT, through the page cache, and by four writers with threads" {
     local PARTS
     "$writer" save before/a/run 1 2
@@ -136,6 +138,7 @@ cut_everywhere() {
     grep -q DAMAGED out
 }
 
+# bats test_tags=long
 @test "the power goes while an attempt finishes what one before has written: the step is there" {
     local SAVE=./finish n=200
     "$writer" save before/a/run 1 2

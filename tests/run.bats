@@ -23,3 +23,84 @@ count() { printf '%b' "$2" | awk -v status="$1" -f "$BATS_TEST_DIRNAME/lib/tap.a
     run awk -v status=1 -f "$BATS_TEST_DIRNAME/lib/tap.awk" <<<$'1..2\nok 1 a\n# of a\nnot ok 2 b\n# why'
     [ "$output" = $'1 1 0\n    not ok 2 b\n    # why' ]
 }
+
+# ---- a run of its own, over a tree whose build is nothing ----
+
+# file NAME TEST…: a file of bats. (bats takes for a test of this one what begins a line as one does.)
+file() { printf '@test "%s\n' "${@:2}" >"$1"; }
+
+# tree: makes one in the test's folder, with two files that pass, one of them the cluster's, and goes there.
+tree() {
+    mkdir -p "$BATS_TEST_TMPDIR/tree/tests/cluster" && cd "$BATS_TEST_TMPDIR/tree"
+    cp -r "$BATS_TEST_DIRNAME"/{run.sh,lib,packages.txt} tests
+    touch -d yesterday configure.ac
+    printf '#!/bin/sh\nprintf "all check install:\\n\\t@true\\n" >Makefile\n' >configure
+    printf '#!/bin/sh\nexit 0\n' >tests/cluster/cluster
+    chmod +x configure tests/cluster/cluster
+    file tests/one.bats 'first" { true; }' 'second (of two)" { [ "$MUSTER_PATIENCE" -ge 3 ]; }' \
+        'searched" { [ -z "${MUSTER_TEST_MOMENTS-}" ]; }'
+    sed -i '3i # bats test_tags=long' tests/one.bats
+    file tests/cluster/two.bats 'cluster" { [ -n "$MUSTER_CLUSTER_DIR" ]; }'
+    unset MUSTER_TESTS_RUN MUSTER_KEEP CI
+}
+
+# Without bats' descriptor, for whose end it waits: the watchdog of a test may hold it long after the test.
+own_run() { tests/run.sh "$@" 3>&-; }
+
+@test "what is checked runs, what is searched does with --long, and a file or one test by name" {
+    tree
+    run own_run --no-install
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "${lines[-1]}" = "3 passed, 0 failed, 0 skipped" ]
+    run own_run --no-install --repeat 2 one 'second \(of'
+    echo "$output"
+    [ "${lines[-1]}" = "2 passed, 0 failed, 0 skipped" ]
+    run own_run --no-install --long one
+    echo "$output"
+    [ "${lines[-1]}" = "3 passed, 0 failed, 0 skipped" ]
+    # The cluster's files three times: as they are, over a network, and with partial calls.
+    run own_run --no-install --long two
+    echo "$output"
+    [ "${lines[-1]}" = "3 passed, 0 failed, 0 skipped" ]
+    run own_run --list one
+    [ "$output" = $'tests/one.bats\n    first\n    second (of two)' ]
+    run own_run --no-install none-of-these
+    [ "$status" -eq 1 ]
+    [ "${lines[-1]}" = "0 passed, 0 failed, 0 skipped" ]
+    for wrong in --such "--repeat 0" "--slurm /nowhere" "a b c"; do
+        # shellcheck disable=SC2086
+        run own_run $wrong
+        [ "$status" -eq 2 ]
+    done
+}
+
+@test "faults of Slurm's are counted, failures keep their output" {
+    tree
+    file tests/one.bats 'met" { echo hung >>"$MUSTER_SLURM_FAULTS"; }' 'bad" { echo why; false; }'
+    run own_run --no-install one
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ $output = *"# why"*"slurm faults met: 1"*"1 hung"*"1 passed, 1 failed, 0 skipped" ]]
+    ls build-tests/log/*.failed-*
+}
+
+@test "a run that is ended leaves no process of any lane" {
+    tree
+    local mark=3$RANDOM
+    for name in one cluster/two; do
+        file tests/$name.bats "waits\" { setsid sleep $mark & touch '$PWD/waits-${name#*/}'; sleep $mark; }"
+    done
+    tests/run.sh --no-install >out 2>&1 3>&- &
+    local run=$! limit=$((SECONDS + 120))
+    until [ -e waits-one ] && [ -e waits-two ]; do
+        [ $SECONDS -lt $limit ] || { cat out; return 1; }
+        sleep 0.1
+    done
+    kill -TERM $run
+    local status=0
+    wait $run || status=$?
+    cat out
+    [ $status -eq 130 ]
+    ! pgrep -f "^sleep $mark" || return 1
+}

@@ -1,43 +1,74 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/run.sh [--slurm DIR] [PATTERN]: installs what is missing, builds, and runs every test, or those files whose path
-# contains PATTERN (a shell pattern). The last line is "N passed, N failed, N skipped"; the status is 0 only when some
-# passed and none failed. Tests that need a Slurm run as root, and are skipped otherwise. --slurm takes the Slurm that is
-# installed in DIR (its --prefix) in place of Debian's, and runs the tests that start one.
+# tests/run.sh [OPTION…] [FILE [TEST]]: installs what is missing, builds, and runs the tests of every file whose path contains FILE
+# (a shell pattern), or those of them whose name matches TEST (an expression for bats' tests, a pattern with * for cmocka's). The last line
+# is "N passed, N failed, N skipped"; the status is 0 only when some passed and none failed. Tests that need a Slurm run as root,
+# and are skipped otherwise.
+#   --long        also what searches rather than checks: sanitizers, fuzzing, every kill point, every call that may fail; and the
+#                 cluster's files once more over a network with latency, and with calls on sockets that do little at once
+#   --ci          of these the sanitizers, and the builds of other configurations and of the distribution
+#   --list        which files and tests would run
+#   --repeat N    each file N times
+#   --under-load  with programs beside that use every CPU twice
+#   --keep        leave the installed build, a cluster that is up, and all logs
+#   --no-install  ask apt for nothing
+#   --slurm DIR   the Slurm that is installed in DIR (its --prefix) in place of Debian's, and the tests that start one
 set -u -o pipefail
+# By this the processes of a run are found, whoever their parent is.
+[[ ${MUSTER_TESTS_RUN-} = $$.* ]] || MUSTER_TESTS_RUN=$$.$RANDOM exec "$BASH" "${BASH_SOURCE[0]}" "$@"
+
+usage() { sed -n 's/^# \(tests\/run.sh [^:]*\):.*/usage: \1/p; s/^#   /  /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+long='' ci='' list='' repeat=1 under_load='' keep='' no_install='' slurm=''
+while [[ ${1-} = -* ]]; do
+    case $1 in
+    --long | --ci | --list | --under-load | --keep | --no-install) name=${1#--} && printf -v "${name//-/_}" yes ;;
+    --repeat) [[ ${2-} =~ ^[1-9][0-9]*$ ]] && repeat=$2 && shift || usage ;;
+    --slurm)
+        slurm=$(readlink -f "${2-}/.") && [ -x "$slurm/sbin/slurmd" ] && [ -x "$slurm/bin/srun" ] || {
+            echo "run.sh: couldn't use the Slurm in '${2-}': no sbin/slurmd and bin/srun there" >&2 && exit 2
+        }
+        shift
+        ;;
+    *) usage ;;
+    esac
+    shift
+done
+[ $# -le 2 ] || usage
+[ $# -gt 0 ] || [ -z "$slurm" ] || set -- tests/cluster/
+pattern=${1-} only=${2-}
 
 MUSTER_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 MUSTER_BUILD=$MUSTER_TOP/build-tests
-slurm=
-if [ "${1-}" = --slurm ]; then
-    slurm=$(readlink -f "${2-}/.") && [ -x "$slurm/sbin/slurmd" ] && [ -x "$slurm/bin/srun" ] || {
-        echo "run.sh: couldn't use the Slurm in '${2-}': no sbin/slurmd and bin/srun there" >&2 && exit 2
-    }
-    shift 2
-    [ $# -gt 0 ] || set -- tests/cluster/
+if [ -n "$slurm" ]; then
     MUSTER_BUILD=$MUSTER_BUILD-$(basename "$slurm")
     PATH=$slurm/bin:$slurm/sbin:$PATH
     export CPATH=$slurm/include # for what the tests compile themselves
 fi
 # Installed where jobs of an unprivileged user on a node with its own /tmp find it, wherever this checkout lies.
 MUSTER_PREFIX=/var/tmp/muster-tests-$(id -u)-$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)
-export MUSTER_TOP MUSTER_BUILD MUSTER_PREFIX
+export MUSTER_TOP MUSTER_BUILD MUSTER_PREFIX MUSTER_KEEP=$keep MUSTER_LONG=$long
 export PATH=$MUSTER_PREFIX/bin:$PATH:/usr/sbin:/sbin CMOCKA_MESSAGE_OUTPUT=TAP
 # Threads that spin at barriers take the cores from the ranks and daemons of the tests.
 export OMP_WAIT_POLICY=passive
 unset "${!SLURM_@}" "${!PMIX_@}"
+# A sample of what --long tries everywhere.
+[ -n "$long" ] || export MUSTER_TEST_MOMENTS=${MUSTER_TEST_MOMENTS-20}
+LOG=$MUSTER_BUILD/log
+export MUSTER_SLURM_FAULTS=$LOG/slurm-faults # a line for each fault of Slurm's own that a test met
 
-pattern=${1-}
-limit=${MUSTER_TESTS_LIMIT:-2400} # seconds for all of it
-file_limit=900                   # seconds for one file
-export BATS_TEST_TIMEOUT=330     # for one test of bats: its file still says what it found
-passed=0 failed=0 skipped=0 child= lane=
+passed=0 failed=0 skipped=0
 # shellcheck source=tests/lib/packages.sh
 . "$MUSTER_TOP/tests/lib/packages.sh"
 
-# Takes the cluster down, prints the counts as the last line of the run, and ends.
+# ---- the end ----
+
+# Takes the clusters down, prints the counts as the last line of the run, and ends.
 finish() {
     take_down || failed=$((failed + 1))
+    if [ -s "$MUSTER_SLURM_FAULTS" ]; then
+        echo "slurm faults met: $(wc -l <"$MUSTER_SLURM_FAULTS")"
+        sort "$MUSTER_SLURM_FAULTS" | uniq -c
+    fi
     printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
     [ $failed -eq 0 ] && [ $passed -gt 0 ]
     exit
@@ -48,18 +79,25 @@ lane_folder() { printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTE
 
 take_down() {
     local lane status=0
-    [ "$(id -u)" = 0 ] || return 0
+    [ "$(id -u)" = 0 ] && [ -z "$keep" ] || return 0
     for lane in 1 2; do MUSTER_CLUSTER_DIR=$(lane_folder $lane) "$MUSTER_TOP/tests/cluster/cluster" down || status=1; done
     return $status
 }
 
+# Every process of this run but this one.
+run_processes() { grep -lzs "^MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 | grep -vx -e $$ -e "$BASHPID"; }
+
 # Leaves neither a test nor a cluster behind, however the run ends.
 clean_up() {
-    local status=$?
+    local status=$? round
     trap - EXIT
-    [ -z "$child$lane" ] || kill -TERM $child $lane 2>/dev/null
+    trap '' INT TERM HUP
+    for round in 1 2 3 4 5; do
+        # shellcheck disable=SC2046
+        kill -KILL $(run_processes) 2>/dev/null || break
+    done
     take_down >/dev/null 2>&1
-    rm -rf --one-file-system "$MUSTER_PREFIX"
+    [ -n "$keep" ] || rm -rf --one-file-system "$MUSTER_PREFIX"
     exit $status
 }
 
@@ -70,6 +108,8 @@ fail_early() {
     failed=1
     finish
 }
+
+# ---- the build ----
 
 # The folder to build from. A source tree with a configured build in it cannot be built from elsewhere: copy its sources.
 source_folder() {
@@ -92,6 +132,8 @@ build() {
     make -s -j"$(nproc)" && make -s -j"$(nproc)" check TESTS= && make -s install
 }
 
+# ---- what runs ----
+
 # The test files, one a line: unit tests by their source, so that one that was not built is missed.
 test_files() {
     local file
@@ -102,16 +144,68 @@ test_files() {
     done
 }
 
-# Where the lines of files without a failure wait in CI, which may keep only the first lines of a run: those are of failures.
-GREEN=$MUSTER_BUILD/log/green
+# What this run leaves out of the files of bats: tests behind a line "# bats test_tags=TAG", or of a file with file_tags.
+leave_out='long|ci'
+[ -z "$ci" ] || leave_out=long
+[ -z "$long" ] || leave_out=none
 
-# Runs one test file; its TAP goes to standard output.
+# bats_tests FILE: the names of those that run.
+bats_tests() {
+    awk -v out="=($leave_out)\$" -v only="${only:-.}" '
+        /^# bats file_tags=/ { none = $0 ~ out }
+        /^# bats test_tags=/ { left = $0 ~ out; next }
+        /^@test "/ {
+            name = substr($0, 8, index($0, "\" {") - 8)
+            if (!none && !left && name ~ only) print name
+            left = 0
+        }' "$MUSTER_TOP/$1"
+}
+
+# A pattern that exactly these names match.
+bats_filter() { bats_tests "$1" | sed 's/[][\\.*^$()+?{}|]/\\&/g' | paste -sd '|' | sed 's/.*/^(&)$/'; }
+
+list_tests() {
+    local file
+    test_files | while read -r file; do
+        echo "$file"
+        case $file in
+        *.bats) bats_tests "$file" ;;
+        *) sed -n 's/.*\(cmocka_unit_test[a-z_]*\|TEST\)(\([a-z0-9_]*\)[),].*/\2/p' "$MUSTER_TOP/$file" ;;
+        esac | sed 's/^/    /'
+    done
+}
+
+# Seconds of waiting are for hangs only. How many times longer this machine may take than ours, measured once: by as many processes
+# as it has CPUs, with whatever else it does.
+measure_patience() {
+    local began=${EPOCHREALTIME/./} cpu milliseconds
+    for ((cpu = $(nproc); cpu > 0; cpu--)); do (for ((i = 0; i < 300000; i++)); do :; done) & done
+    wait
+    milliseconds=$(((${EPOCHREALTIME/./} - began) / 1000))
+    MUSTER_PATIENCE=$((3 * (1 + milliseconds / 900)))
+    [ -z "$under_load" ] || MUSTER_PATIENCE=$((3 * MUSTER_PATIENCE))
+    export MUSTER_PATIENCE BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE))
+}
+
+load_all_cpus() {
+    local cpu
+    for ((cpu = 2 * $(nproc); cpu > 0; cpu--)); do (while :; do :; done) {lock}<&- & done
+}
+
+# Where the lines of files without a failure wait in CI, which may keep only the first lines of a run: those are of failures.
+GREEN=$LOG/green
+
+# run_file FILE: one test file; its TAP goes to standard output.
 run_file() {
-    local program=$MUSTER_BUILD/${1%.c}
+    local program=$MUSTER_BUILD/${1%.c} limit=$((900 * MUSTER_PATIENCE))
     case $1 in
-    *.bats) exec timeout -k 10 "$2" bats --tap "$MUSTER_TOP/$1" ;;
+    *.bats)
+        [ -n "$(bats_tests "$1")" ] || { echo 1..0 && exit; }
+        exec timeout -k 10 $limit bats --tap --filter "$(bats_filter "$1")" "$MUSTER_TOP/$1"
+        ;;
     esac
-    [ -x "$program" ] && cd "$MUSTER_BUILD" && exec timeout -k 10 "$2" "$program"
+    [ -z "$only" ] || export CMOCKA_TEST_FILTER=$only LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/test_filter.so
+    [ -x "$program" ] && cd "$MUSTER_BUILD" && exec timeout -k 10 $limit "$program"
     if grep -q "${1%.c}\b" "$MUSTER_TOP/tests/tests.mk"; then
         echo "1..0 # SKIP not part of this build's configuration"
     else
@@ -119,98 +213,124 @@ run_file() {
     fi
 }
 
-# Runs one file under its time limit, prints its line, its skips and its failures, and adds up.
+# What the cluster of a file is like, beyond what it asks for: "plain", or the kinds of --long.
+set_kind() {
+    unset MUSTER_CLUSTER_NETWORK MUSTER_CLUSTER_PRELOAD
+    case $1 in
+    network) export MUSTER_CLUSTER_NETWORK="--latency 2ms --loss 0.1% --reorder 1%" ;;
+    parts) export MUSTER_CLUSTER_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/partial_io.so ;;
+    esac
+}
+
+# test_file KIND FILE: runs it, prints its line, its skips and its failures, and adds up.
 test_file() {
-    local log=$MUSTER_BUILD/log/${1//\//-}.tap left=$((limit - SECONDS)) began=${EPOCHREALTIME/./} status counts tenths
-    run_file "$1" $((left < 1 ? 1 : left < file_limit ? left : file_limit)) </dev/null >"$log" 2>&1 {lock}<&- &
-    child=$!
-    wait $child
-    status=$? child=
+    local kind=$1 name=$2 log began=${EPOCHREALTIME/./} status counts tenths
+    [ "$kind" = plain ] || name+=" ($kind)"
+    log=$LOG/${name//[\/ ()]/-}.tap
+    set_kind "$kind"
+    (run_file "$2") </dev/null >"$log" 2>&1 {lock}<&-
+    status=$?
     tenths=$(((${EPOCHREALTIME/./} - began) / 100000))
     mapfile -t counts < <(awk -v status=$status -f "$MUSTER_TOP/tests/lib/tap.awk" "$log")
     # shellcheck disable=SC2086
-    set -- "$1" ${counts[0]}
-    {
-        printf '%-44s %3d ok %3d not ok %3d skip %4d.%d s\n' "$@" $((tenths / 10)) $((tenths % 10))
+    set -- "$name" ${counts[0]}
+    [ "$((passed + $2 + $3 + $4))" = "$passed" ] || {
+        printf '%-52s %3d ok %3d not ok %3d skip %4d.%d s\n' "$@" $((tenths / 10)) $((tenths % 10))
         [ ${#counts[@]} -lt 2 ] || printf '%s\n' "${counts[@]:1}"
     } | if [ "$3" = 0 ] && [ -n "${CI-}" ]; then cat >>"$GREEN"; else cat; fi
-    add_up "${@:2}"
+    [ "$3" = 0 ] || cp "$log" "$log.failed-$(date +%H%M%S)"
+    passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
 }
 
-add_up() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
+# ---- lanes ----
 
-# The cluster's tests mostly wait for Slurm's timers: two lanes, each with a cluster of its own, run them beside the others.
-# ALONE compares the machine before and after a cluster, so it comes before the second lane begins.
-ALONE=tests/cluster/cluster.bats
+# What computes, what builds and what mostly waits for Slurm run beside each other: the unit tests, the tests of commands, and two
+# lanes with a cluster each. A lane takes the next of its queue, so that one that is slow has fewer.
 
-# The next of the lanes' files; fails when none is left.
-next_file() {
-    local queue=$MUSTER_BUILD/log/cluster-queue
-    (flock 9 && [ -s "$queue" ] && head -n 1 "$queue" && sed -i 1d "$queue") 9<"$MUSTER_BUILD/log"
+# queue NAME: what comes in, "KIND FILE" a line, --repeat times.
+queue() {
+    local number lines
+    lines=$(cat)
+    for ((number = 0; number < repeat; number++)); do [ -z "$lines" ] || printf '%s\n' "$lines"; done >"$LOG/queue-$1"
 }
 
-# run_queue LANE: runs files until none is left, and leaves the counts.
-run_queue() {
-    local file
-    MUSTER_CLUSTER_DIR=$(lane_folder "$1")
-    export MUSTER_CLUSTER_DIR
-    while file=$(next_file); do test_file "$file"; done
-    echo "$passed $failed $skipped" >"$MUSTER_BUILD/log/cluster-counts-$1"
+# next_of QUEUE: the next line; fails when none is left.
+next_of() {
+    (flock 9 && [ -s "$LOG/queue-$1" ] && head -n 1 "$LOG/queue-$1" && sed -i 1d "$LOG/queue-$1") 9<"$LOG"
 }
 
-# add_lane LANE: waits for its process, and adds its counts. One that left none has failed.
+# lane NAME QUEUE [CLUSTER]: runs what it takes until nothing is left, and leaves its counts.
+lane() {
+    local next
+    trap - EXIT
+    [ -z "${3-}" ] || export MUSTER_CLUSTER_DIR=$(lane_folder "$3")
+    while next=$(next_of "$2"); do
+        # shellcheck disable=SC2086
+        test_file $next
+    done
+    echo "$passed $failed $skipped" >"$LOG/counts-$1"
+}
+
+# add_lane NAME: a lane that left no counts has failed.
 add_lane() {
     local counts
-    wait "$lane"
-    lane=
-    read -ra counts <"$MUSTER_BUILD/log/cluster-counts-$1" || counts=(0 1 0)
-    add_up "${counts[@]}"
+    read -ra counts <"$LOG/counts-$1" || counts=(0 1 0)
+    passed=$((passed + counts[0])) failed=$((failed + counts[1])) skipped=$((skipped + counts[2]))
 }
 
-# What a lane does when it is told to end.
-end_lane() {
-    [ -z "$child$lane" ] || kill -TERM $child $lane
-    exit 130
+# This one compares the machine before and after a cluster, so no other cluster may come or go beside it.
+ALONE=tests/cluster/cluster.bats
+
+# The cluster's files, the largest first, so that no long one is left for the end.
+cluster_queue() {
+    local kind kinds=plain
+    [ -z "$long" ] || kinds="plain network parts"
+    for kind in $kinds; do
+        cd "$MUSTER_TOP" && ls -S tests/cluster/*.bats | grep -xFf <(test_files) | grep -vx $ALONE |
+            { [ "$kind" = plain ] && cat || grep -v /network.bats; } | sed "s/^/$kind /"
+    done
 }
 
-second_lane() {
-    trap end_lane INT TERM HUP
-    passed=0 failed=0 skipped=0 lane=
-    run_queue 2
+run_lanes() {
+    local name
+    rm -f "$LOG"/counts-*
+    test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
+    test_files | grep '^tests/[^/]*$' | sed 's/^/plain /' | queue commands
+    test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
+    cluster_queue | queue cluster
+    lane units units &
+    lane commands commands &
+    {
+        lane alone alone 1
+        passed=0 failed=0 skipped=0
+        lane cluster-2 cluster 2 &
+        lane cluster-1 cluster 1
+        wait
+    } &
+    wait $(jobs -p | tail -n 3)
+    for name in units commands alone cluster-1 cluster-2; do add_lane $name; done
 }
 
-# first_lane FILE…
-first_lane() {
-    trap end_lane INT TERM HUP
-    trap - EXIT
-    rm -f "$MUSTER_BUILD"/log/cluster-counts-?
-    printf '%s\n' "$@" | grep -x $ALONE >"$MUSTER_BUILD/log/cluster-queue" && run_queue 1
-    printf '%s\n' "$@" | grep -vx -e $ALONE -e '' >"$MUSTER_BUILD/log/cluster-queue"
-    second_lane &
-    lane=$!
-    run_queue 1
-    add_lane 2
-    echo "$passed $failed $skipped" >"$MUSTER_BUILD/log/cluster-counts-1"
-}
+# ---- a run; in braces, so that bash has read all of it before somebody edits it ----
 
-[ $# -le 1 ] && [[ $pattern != -* ]] || { echo "usage: tests/run.sh [--slurm DIR] [PATTERN]" >&2; exit 2; }
+{
+[ -z "$list" ] || { list_tests; exit; }
 exec {lock}<"${BASH_SOURCE[0]}"
 flock -n "$lock" || { echo "run.sh: another run of this checkout is under way" >&2; exit 1; }
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 
-mkdir -p "$MUSTER_BUILD/log" && : >"$GREEN" || exit 1
-packages_install build cluster tests >"$MUSTER_BUILD/log/packages" 2>&1 {lock}<&- ||
-    fail_early "install packages" "$MUSTER_BUILD/log/packages"
+mkdir -p "$LOG" && : >"$GREEN" && : >"$MUSTER_SLURM_FAULTS" && chmod 666 "$MUSTER_SLURM_FAULTS" || exit 1
+[ -n "$no_install" ] || packages_install build cluster tests >"$LOG/packages" 2>&1 {lock}<&- ||
+    fail_early "install packages" "$LOG/packages"
 echo "building in $MUSTER_BUILD"
-(build) >"$MUSTER_BUILD/log/build" 2>&1 </dev/null || fail_early build "$MUSTER_BUILD/log/build"
+(build) >"$LOG/build" 2>&1 </dev/null || fail_early build "$LOG/build"
 echo "built after $SECONDS s"
-mapfile -t files < <(test_files | grep -v ^tests/cluster/)
-mapfile -t cluster_files < <(test_files | grep ^tests/cluster/)
-first_lane "${cluster_files[@]}" {lock}<&- &
-lane=$!
-for file in "${files[@]}"; do test_file "$file"; done
-add_lane 1
+[ -z "$under_load" ] || load_all_cpus
+measure_patience
+echo "limits are $((MUSTER_PATIENCE / 3)) times those of a quiet machine"
+run_lanes
 cat "$GREEN"
-echo "all took $SECONDS s; each file's output is in $MUSTER_BUILD/log"
+echo "all took $SECONDS s; each file's output is in $LOG"
 finish
+}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # The unit tests once more under sanitizers: no byte outside an object, no leak, no undefined behaviour, no data race.
+# bats file_tags=ci
 
 # test_model_bits and test_ops_threads run what test_model and test_ops run, for many numbers of threads: minutes here.
 too_long=" test_model_bits test_ops_threads "

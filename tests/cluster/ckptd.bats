@@ -257,6 +257,7 @@ taken_when_durable() {
 }
 
 # From here on Slurm tracks steps with cgroups, where this machine has them.
+# bats test_tags=long
 @test "proctrack/cgroup: a service is in no step's group" {
     mkdir "$BATS_FILE_TMPDIR/training"
     (cd "$JOBS" && cp -a train.bin train.sh pausing reference "$BATS_FILE_TMPDIR/training")

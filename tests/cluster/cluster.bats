@@ -57,7 +57,7 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     command -v cc >/dev/null && pkg-config --exists pmix || skip "no C compiler or no libpmix-dev"
     # shellcheck disable=SC2046
     cc -o "$JOBS/ring" "$MUSTER_TOP/tests/cluster/ring.c" $(pkg-config --cflags --libs pmix)
-    run cluster run timeout -k 10 60 srun -N4 --ntasks-per-node=2 --mpi=pmix ./ring
+    run_slurm cluster run timeout -k 10 $((60 * ${MUSTER_PATIENCE:-3})) srun -N4 --ntasks-per-node=2 --mpi=pmix ./ring
     echo "$output"
     [ "$status" -eq 0 ]
     for rank in 0 1 2 3 4 5 6 7; do
@@ -68,8 +68,9 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
 @test "nodes have a name, a /tmp and two GPUs of their own" {
     # srun may have to say on standard error that it waits for the nodes of the job before.
     output=$(cluster run srun -N4 --ntasks-per-node=2 --gpus-per-task=1 \
-        bash -c 'touch /tmp/$(hostname); sleep 0.5; echo $(ls /tmp) $(hostname) $CUDA_VISIBLE_DEVICES')
+        bash -c 'touch /tmp/of-$(hostname); sleep 0.5; cd /tmp && echo $(ls -d of-*) $(hostname) $CUDA_VISIBLE_DEVICES')
     echo "$output"
+    output=${output//of-/}
     [ "$(sort <<<"$output")" = "$(printf '%s\n' 'n1 n1 0' 'n1 n1 1' 'n2 n2 0' 'n2 n2 1' 'n3 n3 0' 'n3 n3 1' 'n4 n4 0' 'n4 n4 1')" ]
 }
 

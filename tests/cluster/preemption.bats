@@ -53,7 +53,7 @@ EOF
     train_equals_reference sizes
 }
 
-@test "a save that takes several times KillWait is durable, and every task ends with 75" {
+@test "a save that takes several times KillWait is durable, and the tasks end with 75" {
     job=$(train_submit slow --wrap-with ./slow-rank0 --exclusive -- --ckpt-every 100000)
     wait_for 90 train_attempt_has slow 0 5
     began=$SECONDS
@@ -61,10 +61,11 @@ EOF
     took=$((SECONDS - began))
     echo "the save and its fence took $took s, KillWait is $MUSTER_CLUSTER_KILLWAIT s"
     [ $took -ge $((2 * MUSTER_CLUSTER_KILLWAIT)) ]
-    for rank in 0 1 2 3 4 5 6 7; do
-        [ "$(cat "$JOBS/slow.status-0-$rank")" = 75 ]
-    done
+    # A rank may have passed the closing fence, and be killed by the requeue before its shell has written its status.
     job_wait_attempt "$job" 1 60
+    cat "$JOBS"/slow.status-0-*
+    [ "$(cat "$JOBS"/slow.status-0-* | sort -u)" = 75 ]
+    grep -E '"event": *"end"' "$JOBS/slow/attempts.jsonl" | grep -E '"attempt": *0[,}]' | grep -E '"status": *75'
     cluster run scancel "$job"
     ls -d "$JOBS"/slow/step-*
 }
