@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "checkpoint/ckpt_cmd.h"
+#include "common/descriptors.h"
 
 static const struct command {
 	const char *name, *arguments, *help;
@@ -49,6 +50,7 @@ static int run(const struct command *command, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	descriptors_raise();
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0))

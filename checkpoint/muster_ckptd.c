@@ -18,6 +18,7 @@
 
 #include "checkpoint/ckptd_control.h"
 #include "checkpoint/ckptd_server.h"
+#include "common/descriptors.h"
 #include "common/io.h"
 #include "common/log.h"
 #include "common/number.h"
@@ -299,6 +300,7 @@ int main(int argc, char **argv)
 {
 	struct options options = { .client = -1, .job = "", .alive_every = ALIVE_SECONDS, .part_timeout = PART_SECONDS,
 		.timeout = FINISH_SECONDS };
+	descriptors_raise();
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (options.finish)

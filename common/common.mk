@@ -1,12 +1,14 @@
 # common/: what every other folder may use; libc, jansson and xxhash only.
 noinst_LTLIBRARIES += libcommon.la
 libcommon_la_SOURCES = \
+	common/acceptor.c common/acceptor.h \
 	common/alone.c common/alone.h \
 	common/auto.h \
 	common/base64.c common/base64.h \
 	common/build_id.c common/build_id.h \
 	common/bytes.h \
 	common/clock.c common/clock.h \
+	common/descriptors.c common/descriptors.h \
 	common/err.c common/err.h \
 	common/hash.c common/hash.h \
 	common/hash_avx2.c common/hash_xxh3.h \

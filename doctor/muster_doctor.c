@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/descriptors.h"
 #include "common/ident.h"
 #include "common/log.h"
 #include "common/opt.h"
@@ -155,6 +156,7 @@ int main(int argc, char **argv)
 	struct options options;
 	bool given[sizeof table / sizeof table[0]];
 	struct err err;
+	descriptors_raise();
 	log_keep_last();
 	if (opt_defaults(table, &options, &err) < 0 || opt_parse(table, doc, argc, argv, &options, given, &err) < 0)
 		return rdzv_leave(NULL, &err);

@@ -12,6 +12,7 @@
 #include "common/alone.h"
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/descriptors.h"
 #include "common/ident.h"
 #include "common/io.h"
 #include "common/log.h"
@@ -188,6 +189,7 @@ int main(int argc, char **argv)
 	struct ident ident;
 	struct times times;
 	struct err err;
+	descriptors_raise();
 	log_keep_last();
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);

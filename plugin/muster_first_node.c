@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 
+#include "common/descriptors.h"
 #include "common/err.h"
 #include "common/number.h"
 #include "plugin/step_layout.h"
@@ -25,6 +26,7 @@ int main(int argc, char **argv)
 	struct step_layout_step step;
 	struct err err = { 0 };
 	char node[256];
+	descriptors_raise();
 	if (argc != 5) {
 		printf("usage: muster-first-node LEADER JOB STEP NODES\n");
 		return EXIT_USAGE;

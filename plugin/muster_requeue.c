@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/descriptors.h"
 #include "common/err.h"
 #include "common/number.h"
 #include "plugin/requeue.h"
@@ -276,6 +277,7 @@ int main(int argc, char **argv)
 	/* Started by the plugin, it runs where none of the job's limits hold: no other process of the user's may take it over. The
 	 * mode of the installed file sees to it until here. */
 	prctl(PR_SET_DUMPABLE, 0);
+	descriptors_raise();
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (options.running)

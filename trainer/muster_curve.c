@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "common/descriptors.h"
 #include "common/err.h"
 #include "common/io.h"
 #include "common/number.h"
@@ -141,6 +142,7 @@ int main(int argc, char **argv)
 		"loss, loss, bits of the gradient norm, norm, and where there was a validation its bits and value. Steps that a later "
 		"attempt did again are printed once." };
 	struct err err;
+	descriptors_raise();
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &given);

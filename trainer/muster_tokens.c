@@ -15,6 +15,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/descriptors.h"
 #include "common/err.h"
 #include "common/number.h"
 #include "trainer/token_writer.h"
@@ -291,6 +292,7 @@ int main(int argc, char **argv)
 		"durable.\n\nExit status: 0 done, 1 a fault, 2 wrong usage, 65 a text that can't be read or used, 69 a full or "
 		"failing disk." };
 	struct options options = { 0 };
+	descriptors_raise();
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);

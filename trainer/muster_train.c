@@ -11,6 +11,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/descriptors.h"
 #include "common/log.h"
 #include "common/notice.h"
 #include "launch/requeue_ask.h"
@@ -205,6 +206,7 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	struct train_end end = { 0 };
 	static const char *const isas[] = { "auto", "avx512", "avx2", "default" };
+	descriptors_raise();
 	log_keep_last();
 	signal(SIGPIPE, SIG_IGN); /* a reader of our output that went away must not end the training */
 	if (notice_take(&err) < 0 || settings_parse(&run.settings, argc, argv, &err) < 0)

@@ -10,6 +10,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/descriptors.h"
 #include "common/err.h"
 #include "common/io.h"
 #include "trainer/standing_files.h"
@@ -116,6 +117,7 @@ int main(int argc, char **argv)
 		"stand, or stood when they were killed: in which collective of which bucket of which step, or what they computed.\vDIR is the "
 		"--ckpt-dir of the run. Without it: the runs of this user on this node that have none." };
 	struct err err;
+	descriptors_raise();
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &given);
