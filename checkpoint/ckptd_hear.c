@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stranger gets no further than one small frame: who has not said the secret within ten seconds is dropped. */
+/* A stranger gets no further than one small frame: who has not said the secret within ten seconds is dropped, and the oldest of
+ * many at once. Where descriptors are scarce a part's connection may be missed, too: what is not decided is told again over
+ * another. */
 #include "config.h"
 #include "checkpoint/ckptd_hear.h"
 
@@ -17,6 +19,7 @@
 #include "checkpoint/ckpt_save.h"
 #include "checkpoint/ckptd_tcp.h"
 #include "common/auto.h"
+#include "common/descriptors.h"
 #include "common/log.h"
 
 #define STRANGERS_MAX 64      /* connections that have not said the secret */
@@ -27,15 +30,16 @@ struct peer {
 	struct peer *next;
 	struct ckptd_conn conn;
 	int part;             /* -1: a stranger */
-	double since;
+	double since;         /* it came, or was heard last */
 };
 
 struct ckptd_hear {
 	const struct ckptd_attach *attach;
 	struct ckptd_hear_news news;
-	int fd, port;
-	struct peer *peers;
-	int strangers;
+	struct acceptor acceptor;
+	int port;
+	struct peer *peers;   /* the newest first */
+	size_t peer_count, strangers;
 	int64_t committed[REMEMBERED];
 	size_t next_committed;
 };
@@ -58,7 +62,7 @@ static int listen_on(struct ckptd_hear *hear, int port, struct err *err)
 		return err_set(err, "service: couldn't learn a port: %m");
 	hear->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port :
 		((struct sockaddr_in6 *)&address)->sin6_port);
-	hear->fd = fd;
+	hear->acceptor.fd = fd;
 	fd = -1;
 	return 0;
 }
@@ -70,7 +74,7 @@ struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach, const stru
 		err_set(err, "service: no memory");
 		return NULL;
 	}
-	*hear = (struct ckptd_hear){ .attach = attach, .news = *news, .fd = -1 };
+	*hear = (struct ckptd_hear){ .attach = attach, .news = *news, .acceptor.fd = -1 };
 	memset(hear->committed, 0xff, sizeof hear->committed);
 	int rc = listen_on(hear, (int)attach->port, err);
 	if (rc < 0 && attach->port > 0 && errno == EADDRINUSE) {
@@ -86,27 +90,6 @@ struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach, const stru
 int ckptd_hear_port(const struct ckptd_hear *hear)
 {
 	return hear->port;
-}
-
-static void accept_all(struct ckptd_hear *hear)
-{
-	while (hear->strangers < STRANGERS_MAX) {
-		int fd = accept4(hear->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		struct peer *peer = fd >= 0 ? calloc(1, sizeof *peer) : NULL;
-		if (!peer) {
-			if (fd >= 0)
-				close(fd);
-			return;
-		}
-		ckptd_conn_open(&peer->conn, fd);
-		ckptd_tcp_keep(fd);
-		peer->conn.limit = CKPTD_HELLO_MAX;
-		peer->part = -1;
-		peer->since = clock_now();
-		peer->next = hear->peers;
-		hear->peers = peer;
-		hear->strangers++;
-	}
 }
 
 /* ---- what is told ---- */
@@ -130,6 +113,7 @@ static int hear_hello(struct ckptd_hear *hear, struct peer *peer, const struct c
 			(long long)hello->part + 1, (long long)hello->parts, (long long)hear->attach->parts);
 	peer->part = (int)hello->part;
 	peer->conn.limit = 0;
+	ckptd_tcp_keep(peer->conn.fd);
 	hear->strangers--;
 	return 0;
 }
@@ -185,6 +169,7 @@ static int hear_message(struct ckptd_hear *hear, struct peer *peer, const struct
 {
 	if (peer->part < 0)
 		return hear_hello(hear, peer, message, err);
+	peer->since = clock_now();
 	if (message->type == CKPTD_PART)
 		return hear_part(hear, peer, message, err);
 	if (message->type == CKPTD_LEFT)
@@ -211,38 +196,114 @@ static int listen_to(struct ckptd_hear *hear, struct peer *peer, struct err *err
 }
 
 /* Says why, where that was no end of the connection, and to a stranger only on the wire. */
-static void refuse(struct ckptd_hear *hear, struct peer *peer, const struct err *why)
+static void refuse(struct peer *peer, const struct err *why)
 {
 	const struct ckptd_message refused = { .type = CKPTD_REFUSED, .refused = { why->status, why->text } };
-	if (peer->part < 0)
-		hear->strangers--;
-	else if (why->status != EXIT_LOST)
+	if (peer->part >= 0 && why->status != EXIT_LOST)
 		log_warn("service: part %d: %s", peer->part + 1, why->text);
 	if (why->status != EXIT_LOST)
 		ckptd_conn_send(&peer->conn, &refused, NULL, 0, NULL);
-	ckptd_conn_close(&peer->conn);
 }
+
+static void drop(struct ckptd_hear *hear, struct peer **at)
+{
+	struct peer *peer = *at;
+	*at = peer->next;
+	hear->peer_count--;
+	hear->strangers -= peer->part < 0;
+	ckptd_conn_close(&peer->conn);
+	free(peer);
+}
+
+/* False when the connection is no more. */
+static bool tend(struct ckptd_hear *hear, struct peer **at)
+{
+	struct err why;
+	if (listen_to(hear, *at, &why) == 0)
+		return true;
+	refuse(*at, &why);
+	drop(hear, at);
+	return false;
+}
+
+/* ---- new connections ---- */
+
+/* Strangers come before parts, and then who has been silent longest. */
+static bool is_missed_less(const struct peer *peer, const struct peer *than)
+{
+	return !than || ((peer->part < 0) != (than->part < 0) ? peer->part < 0 : peer->since < than->since);
+}
+
+/* Whether something of a part's is under way: then another one is to go. */
+static bool is_at_work(const struct peer *peer)
+{
+	char byte;
+	return peer->part >= 0 && (peer->conn.have > 0 || peer->conn.first ||
+		recv(peer->conn.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0);
+}
+
+/* NULL: all are at work. */
+static struct peer **find_least_missed(struct ckptd_hear *hear)
+{
+	double now = clock_now();
+	for (;;) {
+		struct peer **least = NULL;
+		for (struct peer **at = &hear->peers; *at; at = &(*at)->next)
+			if ((*at)->since < now && is_missed_less(*at, least ? *least : NULL))
+				least = at;
+		if (!least || !is_at_work(*least))
+			return least;
+		(*least)->since = now;
+	}
+}
+
+static bool make_room(void *arg)
+{
+	struct ckptd_hear *hear = arg;
+	struct peer **at = find_least_missed(hear);
+	if (at)
+		drop(hear, at);
+	return at;
+}
+
+/* A part's first words are mostly there: it is heard before the next stranger can push it out. */
+static bool accept_one(struct ckptd_hear *hear)
+{
+	int fd = acceptor_take(&hear->acceptor, make_room, hear);
+	struct peer *peer = fd >= 0 ? calloc(1, sizeof *peer) : NULL;
+	if (!peer) {
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	if (hear->strangers == STRANGERS_MAX || hear->peer_count >= descriptors_for_connections())
+		make_room(hear);
+	ckptd_conn_open(&peer->conn, fd);
+	peer->conn.limit = CKPTD_HELLO_MAX;
+	peer->part = -1;
+	peer->since = clock_now();
+	peer->next = hear->peers;
+	hear->peers = peer;
+	hear->peer_count++;
+	hear->strangers++;
+	tend(hear, &hear->peers);
+	return true;
+}
+
+/* ---- the owner's side ---- */
 
 void ckptd_hear_step(struct ckptd_hear *hear)
 {
-	struct err why;
-	accept_all(hear);
-	for (struct peer **at = &hear->peers; *at;) {
-		struct peer *peer = *at;
-		if (listen_to(hear, peer, &why) == 0) {
-			at = &peer->next;
-			continue;
-		}
-		refuse(hear, peer, &why);
-		*at = peer->next;
-		free(peer);
-	}
+	for (int i = 0; i < STRANGERS_MAX && accept_one(hear); i++)
+		;
+	for (struct peer **at = &hear->peers; *at;)
+		if (tend(hear, at))
+			at = &(*at)->next;
 }
 
 void ckptd_hear_poll(const struct ckptd_hear *hear, struct ckptd_polls *polls)
 {
-	if (hear->strangers < STRANGERS_MAX)
-		ckptd_polls_add(polls, hear->fd, POLLIN);
+	ckptd_polls_acceptor(polls, &hear->acceptor);
 	if (hear->strangers > 0)
 		ckptd_polls_within(polls, STRANGER_SECONDS);
 	for (const struct peer *peer = hear->peers; peer; peer = peer->next)
@@ -264,12 +325,8 @@ void ckptd_hear_close(struct ckptd_hear *hear)
 {
 	if (!hear)
 		return;
-	while (hear->peers) {
-		struct peer *peer = hear->peers;
-		hear->peers = peer->next;
-		ckptd_conn_close(&peer->conn);
-		free(peer);
-	}
-	close(hear->fd);
+	while (hear->peers)
+		drop(hear, &hear->peers);
+	close(hear->acceptor.fd);
 	free(hear);
 }

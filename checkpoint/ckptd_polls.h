@@ -4,22 +4,40 @@
 #define MUSTER_CKPTD_POLLS_H
 
 #include <poll.h>
+#include <stdlib.h>
 
 #include "checkpoint/ckptd_conn.h"
+#include "common/acceptor.h"
 
-#define CKPTD_POLLS_MAX 1024
+#define CKPTD_POLLS_LOOK 0.1 /* seconds after which what can't be polled for want of memory is looked at */
 
 struct ckptd_polls {
-	struct pollfd fds[CKPTD_POLLS_MAX];
-	nfds_t count;
-	double seconds; /* at most */
+	struct pollfd *fds; /* malloc'ed; of the owner, who frees it */
+	nfds_t count, room;
+	double seconds;     /* at most */
 };
 
-/* Beyond CKPTD_POLLS_MAX a descriptor is looked at when the time is over. */
+static inline void ckptd_polls_within(struct ckptd_polls *polls, double seconds)
+{
+	if (seconds < polls->seconds)
+		polls->seconds = seconds < 0 ? 0 : seconds;
+}
+
 static inline void ckptd_polls_add(struct ckptd_polls *polls, int fd, short events)
 {
-	if (fd >= 0 && polls->count < CKPTD_POLLS_MAX)
-		polls->fds[polls->count++] = (struct pollfd){ .fd = fd, .events = events };
+	if (fd < 0)
+		return;
+	if (polls->count == polls->room) {
+		nfds_t room = polls->room ? 2 * polls->room : 64;
+		struct pollfd *grown = realloc(polls->fds, room * sizeof *grown);
+		if (!grown) {
+			ckptd_polls_within(polls, CKPTD_POLLS_LOOK);
+			return;
+		}
+		polls->fds = grown;
+		polls->room = room;
+	}
+	polls->fds[polls->count++] = (struct pollfd){ .fd = fd, .events = events };
 }
 
 static inline void ckptd_polls_conn(struct ckptd_polls *polls, const struct ckptd_conn *conn)
@@ -27,10 +45,9 @@ static inline void ckptd_polls_conn(struct ckptd_polls *polls, const struct ckpt
 	ckptd_polls_add(polls, conn->fd, ckptd_conn_events(conn));
 }
 
-static inline void ckptd_polls_within(struct ckptd_polls *polls, double seconds)
+static inline void ckptd_polls_acceptor(struct ckptd_polls *polls, const struct acceptor *acceptor)
 {
-	if (seconds < polls->seconds)
-		polls->seconds = seconds < 0 ? 0 : seconds;
+	ckptd_polls_add(polls, acceptor_poll(acceptor, &polls->seconds), POLLIN);
 }
 
 static inline void ckptd_polls_wait(struct ckptd_polls *polls)

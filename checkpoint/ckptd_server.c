@@ -45,6 +45,7 @@ struct lines {
 struct server {
 	const struct ckptd_server_plan *plan;
 	struct ckptd_service service;
+	struct acceptor acceptor;  /* of the plan's listening socket */
 	struct ckptd_polls polls;
 	struct visitor *visitors;
 	struct session *sessions;
@@ -92,8 +93,8 @@ static void accept_visitors(struct server *server)
 {
 	struct err err;
 	pid_t pid;
-	while (server->plan->listening && server->visitor_count < VISITORS_MAX) {
-		int fd = accept4(server->plan->listening->fd, NULL, NULL, SOCK_CLOEXEC);
+	while (server->visitor_count < VISITORS_MAX) {
+		int fd = acceptor_take(&server->acceptor, NULL, NULL);
 		if (fd < 0)
 			return;
 		if (ckptd_socket_check_peer(fd, &pid, &err) == 0) {
@@ -324,8 +325,8 @@ static void wait_for_something(struct server *server)
 	polls->count = 0;
 	polls->seconds = LOOK_SECONDS;
 	ckptd_polls_add(polls, server->service.wake, POLLIN);
-	if (server->plan->listening && server->visitor_count < VISITORS_MAX)
-		ckptd_polls_add(polls, server->plan->listening->fd, POLLIN);
+	if (server->visitor_count < VISITORS_MAX)
+		ckptd_polls_acceptor(polls, &server->acceptor);
 	for (struct visitor *at = server->visitors; at; at = at->next)
 		ckptd_polls_conn(polls, &at->conn);
 	for (struct session *at = server->sessions; at; at = at->next)
@@ -355,13 +356,14 @@ static void tear_down(struct server *server)
 		}
 	}
 	free_lines(&server->lost);
+	free(server->polls.fds);
 }
 
 int ckptd_server_run(const struct ckptd_server_plan *plan, struct err *err)
 {
 	/* Never freed: a worker that hangs may still use it when this returns. */
 	static struct server server;
-	server = (struct server){ .plan = plan, .alive = { .command = plan->alive, .every = plan->alive_every } };
+	server = (struct server){ .plan = plan, .acceptor.fd = plan->listening ? plan->listening->fd : -1, .alive = { .command = plan->alive, .every = plan->alive_every } };
 	server.service = (struct ckptd_service){ .patience = plan->patience, .quiet = !plan->listening, .lost = add_line,
 		.arg = &server.lost, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	if (server.service.wake < 0)

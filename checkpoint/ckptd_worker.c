@@ -79,12 +79,12 @@ static bool decide_next(struct ckptd_worker *worker)
 		verdict = ckptd_parts_over(worker->parts, clock_now(), &save);
 	if (verdict == PARTS_WAIT)
 		return false;
-	worker->deciding = true;
+	worker->deciding = save->step;
 	pthread_mutex_unlock(&worker->lock);
 	ckptd_worker_decide(worker, verdict, save);
 	ckptd_parts_free(worker->parts, save);
 	pthread_mutex_lock(&worker->lock);
-	worker->deciding = false;
+	worker->deciding = -1;
 	return true;
 }
 
@@ -187,7 +187,7 @@ struct ckptd_worker *ckptd_worker_start(const struct ckptd_worker_plan *plan, st
 	worker->plan = *plan;
 	worker->retention = (struct retention){ .keep_last = (size_t)plan->attach->keep_last,
 		.keep_every = plan->attach->keep_every, .keep_best = (size_t)plan->attach->keep_best };
-	worker->left_over = -1;
+	worker->left_over = worker->deciding = -1;
 	pthread_mutex_init(&worker->lock, NULL);
 	deadline_condition(&worker->changed);
 	if (fill(worker, err) == 0)
@@ -211,10 +211,24 @@ int ckptd_worker_save(struct ckptd_worker *worker, const struct ckptd_save *save
 	return 0;
 }
 
+/* Whether it is being decided what becomes of a save, or its owner has yet to hear of that. */
+static bool is_being_decided(const struct ckptd_worker *worker, int64_t step)
+{
+	const struct ckptd_news *news = worker->news.first;
+	while (news && (news->type != NEWS_DECIDED || news->step != step))
+		news = news->next;
+	return news || worker->deciding == step;
+}
+
 int ckptd_worker_tell(struct ckptd_worker *worker, int64_t step, int part, char *text, size_t size, const struct err *fault)
 {
+	int rc = 0;
 	pthread_mutex_lock(&worker->lock);
-	int rc = ckptd_parts_tell(worker->parts, step, part, text, size, fault, clock_now());
+	/* Of a part that was told before: it must not begin the save anew. */
+	if (is_being_decided(worker, step))
+		free(text);
+	else
+		rc = ckptd_parts_tell(worker->parts, step, part, text, size, fault, clock_now());
 	pthread_cond_signal(&worker->changed);
 	pthread_mutex_unlock(&worker->lock);
 	return rc;
@@ -233,7 +247,7 @@ static bool is_busy(const struct ckptd_worker *worker)
 	const struct ckptd_parts_step *save = worker->parts ? ckptd_parts_first(worker->parts) : NULL;
 	while (save && !save->own)
 		save = save->next;
-	return worker->jobs || worker->deciding || save || worker->news.first;
+	return worker->jobs || worker->deciding >= 0 || save || worker->news.first;
 }
 
 bool ckptd_worker_busy(struct ckptd_worker *worker)

@@ -33,7 +33,8 @@ struct ckptd_worker {
 	pthread_mutex_t lock;             /* of all below */
 	pthread_cond_t changed;
 	struct job *jobs;                 /* the first is being done while `working` */
-	bool working, deciding, ending, alone;
+	bool working, ending, alone;
+	int64_t deciding;                 /* the step of the save whose end this is; -1: none */
 	uint64_t done, total;             /* bytes of the save that is being written */
 	bool progressed;
 	struct ckptd_parts *parts;        /* part 0 of several; else NULL */
