@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/acceptor.h"
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "common/hash.h"
@@ -68,6 +69,7 @@ struct comm_links {
 	struct pollfd *fds;   /* of the peers by rank, of the strangers, of the listening socket */
 	struct stranger strangers[STRANGERS_MAX];
 	unsigned long strangers_seen;
+	struct acceptor acceptor; /* of the listening socket */
 };
 
 /* ---- places ---- */
@@ -109,6 +111,7 @@ static int begin_listening(struct comm_links *links, const char *address, struct
 	if (links->listener < 0 || bind(links->listener, &at.any, size) < 0 || listen(links->listener, SOMAXCONN) < 0 ||
 		getsockname(links->listener, &at.any, &size) < 0)
 		return err_set(err, "%m");
+	links->acceptor.fd = links->listener;
 	if (draw_key(links->key, digits, err) < 0)
 		return -1;
 	int port = ntohs(at.any.sa_family == AF_INET ? at.four.sin_port : at.six.sin6_port);
@@ -263,7 +266,7 @@ static struct stranger *place_for_stranger(struct comm_links *links)
 static void take_connections(struct comm_links *links)
 {
 	for (int i = 0; i < STRANGERS_MAX; i++) {
-		int fd = accept4(links->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = acceptor_take(&links->acceptor, NULL, NULL);
 		if (fd < 0)
 			return;
 		set_no_delay(fd);
@@ -306,12 +309,13 @@ static void await_news(struct comm_links *links, struct deadline deadline)
 {
 	struct pollfd *others = links->fds + links->size;
 	bool may_tell_now = may_tell(links);
+	double seconds = deadline_left(deadline);
 	for (int peer = 0; peer < links->size; peer++)
 		links->fds[peer] = (struct pollfd){ .fd = links->links[peer].fd, .events = awaited(links, peer, may_tell_now) };
 	for (int i = 0; i < STRANGERS_MAX; i++)
 		others[i] = (struct pollfd){ .fd = links->strangers[i].fd, .events = POLLIN };
-	others[STRANGERS_MAX] = (struct pollfd){ .fd = links->listener, .events = POLLIN };
-	poll(links->fds, FDS(links->size), (int)(deadline_left(deadline) * 1000) + 1);
+	others[STRANGERS_MAX] = (struct pollfd){ .fd = acceptor_poll(&links->acceptor, &seconds), .events = POLLIN };
+	poll(links->fds, FDS(links->size), (int)(seconds * 1000) + 1);
 }
 
 static void meet_strangers(struct comm_links *links)

@@ -24,7 +24,7 @@ sources() {
             common/{pages,thread}.c "${base[@]}"
         ;;
     ckptd_proto) echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c "${base[@]}" ;;
-    comm_links) echo trainer/comm_links.c launch/run_key.c common/siphash.c "${base[@]}" ;;
+    comm_links) echo trainer/comm_links.c launch/run_key.c common/{acceptor,siphash}.c "${base[@]}" ;;
     first_end) echo plugin/{end_channel,first_end,task_end}.c common/{clock,err,last_words,listen,number}.c -lm ;;
     gathering) echo launch/{gathering_message,put_list}.c common/siphash.c ;;
     hostlist) echo common/hostlist.c ;;
