@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,8 +115,9 @@ static void tell_all(struct gathering *gathering)
 /* Waits for something to do. */
 static void await_work(struct gathering *gathering)
 {
+	double seconds = INFINITY;
 	struct pollfd fds[GATHERING_LINKS_MAX + 2] = { { .fd = gathering->wake, .events = POLLIN },
-		{ .fd = gathering->listener, .events = POLLIN } };
+		{ .fd = acceptor_poll(&gathering->acceptor, &seconds), .events = POLLIN } };
 	uint64_t count;
 	int used = 2;
 	pthread_mutex_lock(&gathering->lock);
@@ -123,10 +125,10 @@ static void await_work(struct gathering *gathering)
 		const struct link *link = &gathering->links[i];
 		if (link->fd >= 0)
 			fds[used++] = (struct pollfd){ .fd = link->fd,
-				.events = (short)(POLLIN | (link->out < gathering_sendable(gathering, link) ? POLLOUT : 0)) };
+				.events = (short)(POLLIN | (gathering_has_to_send(gathering, link) ? POLLOUT : 0)) };
 	}
 	pthread_mutex_unlock(&gathering->lock);
-	poll(fds, (nfds_t)used, -1);
+	poll(fds, (nfds_t)used, isinf(seconds) ? -1 : (int)(seconds * 1000) + 1);
 	(void)!read(gathering->wake, &count, sizeof count);
 }
 
@@ -134,8 +136,7 @@ static void await_work(struct gathering *gathering)
 static bool work(struct gathering *gathering)
 {
 	pthread_mutex_lock(&gathering->lock);
-	if (gathering->listener >= 0)
-		gathering_take_connections(gathering);
+	gathering_take_connections(gathering);
 	for (int i = 0; i < GATHERING_LINKS_MAX; i++)
 		if (gathering->links[i].fd >= 0 && !gathering_receive(gathering, &gathering->links[i]))
 			gathering_close_link(gathering, &gathering->links[i]);
@@ -184,8 +185,8 @@ static void release(struct gathering *gathering)
 		free(round->all.bytes);
 		free(round);
 	}
-	if (gathering->listener >= 0)
-		close(gathering->listener);
+	if (gathering->acceptor.fd >= 0)
+		close(gathering->acceptor.fd);
 	if (gathering->wake >= 0)
 		close(gathering->wake);
 	pthread_mutex_destroy(&gathering->lock);
@@ -205,8 +206,8 @@ static void drop(struct gathering *gathering)
 static int listen_as_rank_0(struct gathering *gathering, struct err *err)
 {
 	int got;
-	gathering->listener = listen_any(gathering->port, &got);
-	if (gathering->listener < 0 || fcntl(gathering->listener, F_SETFL, O_NONBLOCK) < 0)
+	gathering->acceptor.fd = listen_any(gathering->port, &got);
+	if (gathering->acceptor.fd < 0 || fcntl(gathering->acceptor.fd, F_SETFL, O_NONBLOCK) < 0)
 		return err_set(err, "rendezvous: couldn't listen on port %d (TCP): %m", gathering->port);
 	return 0;
 }
@@ -219,8 +220,8 @@ struct gathering *gathering_begin(const struct gathering_plan *plan, struct err 
 		return NULL;
 	}
 	uint64_t run = run_number(plan->run);
-	*gathering = (struct gathering){ .rank = plan->rank, .world_size = plan->world_size, .secret.run = run, .port = run_port(run, 0),
-		.listener = -1, .references = 1, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+	*gathering = (struct gathering){ .rank = plan->rank, .world_size = plan->world_size, .secret.session = run, .port = run_port(run, 0),
+		.acceptor.fd = -1, .references = 1, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	pthread_mutex_init(&gathering->lock, NULL);
 	for (int i = 0; i < GATHERING_LINKS_MAX; i++)
 		gathering->links[i] = (struct link){ .fd = -1, .rank = -1 };

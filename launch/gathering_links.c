@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The connections of a gathering: what comes over them is nobody's until its tag says whose. */
+/* The connections of a gathering: what comes over them is nobody's until its tag says whose, and nothing that was put goes over
+ * one whose other end has not shown that it is rank 0's. */
 #include "config.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -31,11 +33,38 @@ void gathering_close_link(struct gathering *gathering, struct link *link)
 bool gathering_open_link(struct gathering *gathering, struct link *link, int fd)
 {
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-	*link = (struct link){ .fd = fd, .rank = -1, .age = gathering->links_seen++, .want = GATHERING_HEAD_SIZE };
-	link->in = malloc(GATHERING_HEAD_SIZE);
-	if (!link->in)
+	*link = (struct link){ .fd = fd, .rank = -1, .age = gathering->links_seen++, .want = GATHERING_GREETING_SIZE,
+		.origin = gathering->secret, .in = malloc(GATHERING_HEAD_SIZE) };
+	if (!link->in || getrandom(&link->number, sizeof link->number, 0) != (ssize_t)sizeof link->number) {
 		gathering_close_link(gathering, link);
-	return link->fd >= 0;
+		return false;
+	}
+	if (gathering->rank > 0) {
+		gathering_challenge_write(link->greeting, gathering->secret.session, link->number);
+		link->greeting_left = GATHERING_GREETING_SIZE;
+	}
+	return true;
+}
+
+/* A challenge is there, which is answered, or the answer to this rank's. */
+static bool take_greeting(const struct gathering *gathering, struct link *link)
+{
+	uint64_t challenge;
+	link->greeted = true;
+	if (gathering->rank > 0)
+		return gathering_proof_read(link->in, &gathering->secret, link->number, &link->origin.session);
+	if (!gathering_challenge_read(link->in, gathering->secret.session, &challenge))
+		return false;
+	gathering_proof_write(link->greeting, &gathering->secret, challenge, link->number);
+	link->greeting_left = GATHERING_GREETING_SIZE;
+	link->origin.session = link->number;
+	return true;
+}
+
+/* Of the messages that this rank receives. */
+static const struct gathering_secret *origin_of(const struct gathering *gathering, const struct link *link)
+{
+	return gathering->rank == 0 ? &link->origin : &gathering->secret;
 }
 
 /* Whether a message of this sender is due now; on rank 0 it may be a link's first. */
@@ -57,7 +86,7 @@ static bool is_due(struct gathering *gathering, struct link *link, const struct 
 static bool take_message(struct gathering *gathering, struct link *link)
 {
 	const struct gathering_message message = { link->in, link->want - gathering_message_length(0) };
-	if (!gathering_message_is_sealed(message.bytes, &gathering->secret, message.size))
+	if (!gathering_message_is_sealed(message.bytes, origin_of(gathering, link), message.size))
 		return false;
 	if (gathering->rank == 0)
 		return gathering_take_body(gathering, link->rank, gathering_message_body(&message), message.size);
@@ -77,7 +106,7 @@ static bool take_head(struct gathering *gathering, struct link *link)
 	const size_t world = (size_t)gathering->world_size;
 	size_t most = gathering->rank == 0 ? GATHERING_BYTES_MAX : gathering_bodies_size(world * GATHERING_BYTES_MAX, world);
 	struct gathering_head head;
-	if (!gathering_message_head(link->in, &gathering->secret, gathering->world_size, most, &head) ||
+	if (!gathering_message_head(link->in, origin_of(gathering, link), gathering->world_size, most, &head) ||
 		!is_due(gathering, link, &head))
 		return false;
 	link->want = gathering_message_length(head.size);
@@ -98,11 +127,11 @@ bool gathering_receive(struct gathering *gathering, struct link *link)
 		link->have += (size_t)got;
 		if (link->have < link->want)
 			continue;
-		if (link->want == GATHERING_HEAD_SIZE) {
+		if (link->greeted && link->want == GATHERING_HEAD_SIZE) {
 			if (!take_head(gathering, link))
 				return false;
 		} else {
-			if (!take_message(gathering, link))
+			if (!(link->greeted ? take_message(gathering, link) : take_greeting(gathering, link)))
 				return false;
 			link->have = 0;
 			link->want = GATHERING_HEAD_SIZE;
@@ -110,20 +139,41 @@ bool gathering_receive(struct gathering *gathering, struct link *link)
 	}
 }
 
-uint32_t gathering_sendable(const struct gathering *gathering, const struct link *link)
+/* Of the rounds, the first whose message is not to be sent yet. */
+static uint32_t sendable(const struct gathering *gathering, const struct link *link)
 {
 	if (gathering->rank == 0)
 		return link->rank < 0 ? 0 : gathering->complete;
-	return gathering->come[gathering->rank];
+	return link->greeted ? gathering->come[gathering->rank] : 0;
+}
+
+bool gathering_has_to_send(const struct gathering *gathering, const struct link *link)
+{
+	return link->greeting_left > 0 || link->out < sendable(gathering, link);
+}
+
+/* False with errno, as of send(). */
+static bool send_greeting(struct link *link)
+{
+	while (link->greeting_left > 0) {
+		const unsigned char *at = link->greeting + GATHERING_GREETING_SIZE - link->greeting_left;
+		ssize_t sent = send(link->fd, at, link->greeting_left, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (sent < 0)
+			return false;
+		link->greeting_left -= (size_t)sent;
+	}
+	return true;
 }
 
 bool gathering_send(struct gathering *gathering, struct link *link)
 {
-	while (link->out < gathering_sendable(gathering, link)) {
+	if (!send_greeting(link))
+		return errno == EAGAIN || errno == EINTR;
+	while (link->out < sendable(gathering, link)) {
 		struct round *round = gathering->rounds[link->out];
 		const struct gathering_message *message = gathering->rank == 0 ? &round->all : &round->own;
 		if (gathering->rank > 0 && link->sent == 0)
-			gathering_message_seal(message, &gathering->secret, gathering->rank, link->out);
+			gathering_message_seal(message, &link->origin, gathering->rank, link->out);
 		size_t left = gathering_message_length(message->size) - link->sent;
 		ssize_t sent = send(link->fd, message->bytes + link->sent, left, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (sent < 0)
@@ -139,34 +189,50 @@ bool gathering_send(struct gathering *gathering, struct link *link)
 
 /* ---- rank 0 ---- */
 
-/* The place of a new connection, which may be that of the oldest that has not said who it is. */
-static struct link *place_for_stranger(struct gathering *gathering)
+/* The oldest connection that has not said who it is, and how many there are; NULL: none. */
+static struct link *oldest_stranger(struct gathering *gathering, int *count)
 {
-	struct link *oldest = NULL, *none = NULL;
-	int strangers = 0;
+	struct link *oldest = NULL;
+	*count = 0;
 	for (int i = 0; i < GATHERING_LINKS_MAX; i++) {
 		struct link *link = &gathering->links[i];
-		if (link->fd < 0)
-			none = link;
-		else if (link->rank < 0) {
-			strangers++;
-			if (!oldest || link->age < oldest->age)
-				oldest = link;
-		}
+		if (link->fd < 0 || link->rank >= 0)
+			continue;
+		++*count;
+		if (!oldest || link->age < oldest->age)
+			oldest = link;
 	}
-	if (strangers < GATHERING_STRANGERS_MAX)
-		return none;
-	gathering_close_link(gathering, oldest);
 	return oldest;
+}
+
+static bool make_room(void *arg)
+{
+	int count;
+	struct link *oldest = oldest_stranger(arg, &count);
+	if (oldest)
+		gathering_close_link(arg, oldest);
+	return oldest;
+}
+
+/* There is one: ranks connect once. */
+static struct link *free_link(struct gathering *gathering)
+{
+	struct link *link = gathering->links;
+	while (link->fd >= 0)
+		link++;
+	return link;
 }
 
 void gathering_take_connections(struct gathering *gathering)
 {
 	for (int i = 0; i < GATHERING_STRANGERS_MAX; i++) {
-		int fd = accept4(gathering->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int strangers, fd = acceptor_take(&gathering->acceptor, make_room, gathering);
 		if (fd < 0)
 			return;
-		gathering_open_link(gathering, place_for_stranger(gathering), fd);
+		oldest_stranger(gathering, &strangers);
+		if (strangers == GATHERING_STRANGERS_MAX)
+			make_room(gathering);
+		gathering_open_link(gathering, free_link(gathering), fd);
 	}
 }
 

@@ -7,13 +7,52 @@
 #include "common/bytes.h"
 #include "common/siphash.h"
 
-#define MAGIC "MGA1"
-#define RUN_AT 4
+#define CHALLENGE_MAGIC "MGC2"
+#define PROOF_MAGIC "MGP2"
+#define NUMBER_AT 4 /* in a proof; a challenge has the run there */
+#define LAST_AT 12  /* the challenge's number, and the proof's tag */
+
+#define MAGIC "MGA2"
+#define SESSION_AT 4
 #define RANK_AT 12
 #define FENCE_AT 16
 #define SIZE_AT 20
 #define TAG_AT (GATHERING_HEAD_SIZE - GATHERING_TAG_SIZE)
 #define LENGTH 4 /* bytes of a body's length among others */
+
+void gathering_challenge_write(unsigned char out[GATHERING_GREETING_SIZE], uint64_t run, uint64_t challenge)
+{
+	memcpy(out, CHALLENGE_MAGIC, NUMBER_AT);
+	bytes_put_le64(out + NUMBER_AT, run);
+	bytes_put_le64(out + LAST_AT, challenge);
+}
+
+bool gathering_challenge_read(const unsigned char bytes[GATHERING_GREETING_SIZE], uint64_t run, uint64_t *challenge)
+{
+	*challenge = bytes_le64(bytes + LAST_AT);
+	return memcmp(bytes, CHALLENGE_MAGIC, NUMBER_AT) == 0 && bytes_le64(bytes + NUMBER_AT) == run;
+}
+
+void gathering_proof_write(unsigned char out[GATHERING_GREETING_SIZE], const struct gathering_secret *secret, uint64_t challenge,
+	uint64_t session)
+{
+	unsigned char text[LAST_AT + 16];
+	memcpy(text, PROOF_MAGIC, NUMBER_AT);
+	bytes_put_le64(text + NUMBER_AT, session);
+	bytes_put_le64(text + LAST_AT, secret->session);
+	bytes_put_le64(text + LAST_AT + 8, challenge);
+	memcpy(out, text, LAST_AT);
+	bytes_put_le64(out + LAST_AT, siphash(secret->key, text, sizeof text));
+}
+
+bool gathering_proof_read(const unsigned char bytes[GATHERING_GREETING_SIZE], const struct gathering_secret *secret,
+	uint64_t challenge, uint64_t *session)
+{
+	unsigned char wanted[GATHERING_GREETING_SIZE];
+	*session = bytes_le64(bytes + NUMBER_AT);
+	gathering_proof_write(wanted, secret, challenge, *session);
+	return memcmp(bytes, wanted, sizeof wanted) == 0;
+}
 
 struct gathering_message gathering_message_make(size_t size)
 {
@@ -35,8 +74,8 @@ void gathering_message_seal(const struct gathering_message *message, const struc
 {
 	unsigned char *bytes = message->bytes;
 	size_t end = GATHERING_HEAD_SIZE + message->size;
-	memcpy(bytes, MAGIC, RUN_AT);
-	bytes_put_le64(bytes + RUN_AT, secret->run);
+	memcpy(bytes, MAGIC, SESSION_AT);
+	bytes_put_le64(bytes + SESSION_AT, secret->session);
 	bytes_put_le32(bytes + RANK_AT, (uint32_t)rank);
 	bytes_put_le32(bytes + FENCE_AT, fence);
 	bytes_put_le32(bytes + SIZE_AT, (uint32_t)message->size);
@@ -48,7 +87,7 @@ bool gathering_message_head(const unsigned char bytes[GATHERING_HEAD_SIZE], cons
 	int world_size, size_t most, struct gathering_head *head)
 {
 	uint32_t rank = bytes_le32(bytes + RANK_AT);
-	if (memcmp(bytes, MAGIC, RUN_AT) != 0 || bytes_le64(bytes + RUN_AT) != secret->run || rank >= (uint32_t)world_size ||
+	if (memcmp(bytes, MAGIC, SESSION_AT) != 0 || bytes_le64(bytes + SESSION_AT) != secret->session || rank >= (uint32_t)world_size ||
 		bytes_le32(bytes + SIZE_AT) > most || bytes_le64(bytes + TAG_AT) != siphash(secret->key, bytes, TAG_AT))
 		return false;
 	*head = (struct gathering_head){ (int)rank, bytes_le32(bytes + FENCE_AT), bytes_le32(bytes + SIZE_AT) };

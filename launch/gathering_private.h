@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "common/acceptor.h"
 #include "launch/gathering.h"
 #include "launch/gathering_message.h"
 
@@ -27,6 +28,11 @@ struct round {
 struct link {
 	int fd, rank;    /* -1: none; -1: it has not said */
 	unsigned long age;
+	bool greeted;    /* its challenge, or rank 0's proof, has come */
+	uint64_t number; /* of this rank's: the challenge; on rank 0 the session */
+	struct gathering_secret origin; /* of the messages that a rank sends to rank 0 */
+	unsigned char greeting[GATHERING_GREETING_SIZE];
+	size_t greeting_left; /* its last bytes, which are to be sent */
 	unsigned char *in;
 	size_t have, want;
 	uint32_t out;    /* the round whose message is sent to it */
@@ -34,8 +40,9 @@ struct link {
 };
 
 struct gathering {
-	int rank, world_size, port, listener, wake;
-	struct gathering_secret secret;
+	int rank, world_size, port, wake;
+	struct acceptor acceptor;
+	struct gathering_secret secret; /* of rank 0's messages */
 	char node[256]; /* of rank 0; "": this one */
 	unsigned long links_seen;
 	struct link links[GATHERING_LINKS_MAX];
@@ -57,8 +64,8 @@ void gathering_close_link(struct gathering *gathering, struct link *link);
 bool gathering_open_link(struct gathering *gathering, struct link *link, int fd);
 /* Takes what has come; false: the connection is of no more use. */
 bool gathering_receive(struct gathering *gathering, struct link *link);
-/* The rounds for which there is something to send; sends what can be, false: the connection is of no more use. */
-uint32_t gathering_sendable(const struct gathering *gathering, const struct link *link);
+/* Whether there is something to send; sends what can be, false: the connection is of no more use. */
+bool gathering_has_to_send(const struct gathering *gathering, const struct link *link);
 bool gathering_send(struct gathering *gathering, struct link *link);
 /* Rank 0: takes new ones. */
 void gathering_take_connections(struct gathering *gathering);

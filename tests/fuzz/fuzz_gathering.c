@@ -39,6 +39,27 @@ static void check_bodies(const unsigned char *bodies, size_t size, int world_siz
 		abort();
 }
 
+/* A proof that is believed is the one that rank 0 gives to this challenge. */
+static void check_greeting(const unsigned char *bytes, uint64_t challenge)
+{
+	unsigned char again[GATHERING_GREETING_SIZE];
+	uint64_t number;
+	if (gathering_challenge_read(bytes, secret.session, &number)) {
+		gathering_challenge_write(again, secret.session, number);
+		if (memcmp(again, bytes, sizeof again) != 0)
+			abort();
+	}
+	if (gathering_proof_read(bytes, &secret, challenge, &number)) {
+		gathering_proof_write(again, &secret, challenge, number);
+		if (memcmp(again, bytes, sizeof again) != 0)
+			abort();
+	}
+	gathering_proof_write(again, &secret, challenge, challenge + 1);
+	if (!gathering_proof_read(again, &secret, challenge, &number) || number != challenge + 1 ||
+		gathering_proof_read(again, &secret, challenge + 1, &number))
+		abort();
+}
+
 /* What is sealed is taken as it was; with one bit changed it is not. */
 static void check_message(const unsigned char *body, size_t size, int rank, uint32_t fence, size_t flip)
 {
@@ -66,6 +87,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	struct gathering_head head;
 	if (size >= GATHERING_HEAD_SIZE && gathering_message_head(bytes, &secret, WORLD_MAX, size, &head) && head.size > size)
 		abort();
+	if (size >= GATHERING_GREETING_SIZE)
+		check_greeting(bytes, (uint64_t)size);
 	int rank = (int)(fuzz_take_size(&input) % WORLD_MAX);
 	uint32_t fence = (uint32_t)fuzz_take_size(&input);
 	check_message(input.at, input.left, rank, fence, fuzz_take_size(&input));

@@ -11,17 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "common/bytes.h"
 #include "common/clock.h"
+#include "common/listen.h"
 #include "common/siphash.h"
 #include "launch/gathering.h"
 #include "launch/run_key.h"
 
 #define WORLD 9
 #define FENCES 4
+#define GREETING 20
 #define HEAD 32
 #define TAG 8
 
@@ -236,6 +240,54 @@ static int call(const struct world *world)
 	return fd;
 }
 
+static void receive(int fd, void *bytes, size_t size)
+{
+	struct timeval limit = { .tv_sec = 20 };
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	assert_int_equal(recv(fd, bytes, size, MSG_WAITALL), (ssize_t)size);
+}
+
+/* Byte by byte, as a network may bring it. */
+static void trickle(int fd, const unsigned char *bytes, size_t size)
+{
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+	for (size_t i = 0; i < size; i++)
+		assert_int_equal(send(fd, bytes + i, 1, MSG_NOSIGNAL), 1);
+}
+
+static void write_challenge(const struct world *world, uint64_t challenge, unsigned char out[GREETING])
+{
+	memcpy(out, "MGC2", 4);
+	bytes_put_le64(out + 4, run_number(world->run));
+	bytes_put_le64(out + 12, challenge);
+}
+
+/* As rank 0 with this key does. */
+static void write_proof(const struct world *world, uint64_t challenge, uint64_t session, const unsigned char *with,
+	unsigned char out[GREETING])
+{
+	unsigned char text[28];
+	memcpy(text, "MGP2", 4);
+	bytes_put_le64(text + 4, session);
+	bytes_put_le64(text + 12, run_number(world->run));
+	bytes_put_le64(text + 20, challenge);
+	memcpy(out, text, 12);
+	bytes_put_le64(out + 12, siphash(with, text, sizeof text));
+}
+
+/* Rank 0 proves that it knows the key; returns the session. */
+static uint64_t greet(const struct world *world, int fd)
+{
+	unsigned char bytes[GREETING], wanted[GREETING];
+	write_challenge(world, 0x0123456789abcdef, bytes);
+	trickle(fd, bytes, sizeof bytes);
+	receive(fd, bytes, sizeof bytes);
+	uint64_t session = bytes_le64(bytes + 4);
+	write_proof(world, 0x0123456789abcdef, session, key, wanted);
+	assert_memory_equal(bytes, wanted, sizeof bytes);
+	return session;
+}
+
 struct words {
 	unsigned char bytes[HEAD + 4 + TAG];
 	uint32_t rank, fence, size;
@@ -243,10 +295,10 @@ struct words {
 };
 
 /* A message with a body of 4 bytes, whatever its head says. */
-static void write_words(const struct world *world, struct words *words)
+static void write_words(uint64_t session, struct words *words)
 {
-	memcpy(words->bytes, "MGA1", 4);
-	bytes_put_le64(words->bytes + 4, run_number(world->run));
+	memcpy(words->bytes, "MGA2", 4);
+	bytes_put_le64(words->bytes + 4, session);
 	bytes_put_le32(words->bytes + 12, words->rank);
 	bytes_put_le32(words->bytes + 16, words->fence);
 	bytes_put_le32(words->bytes + 20, words->size);
@@ -255,18 +307,32 @@ static void write_words(const struct world *world, struct words *words)
 	bytes_put_le64(words->bytes + HEAD + 4, siphash(words->key, words->bytes, HEAD + 4));
 }
 
-/* Whether rank 0 ends the connection over what it is sent. */
-static void is_refused(const struct world *world, const void *bytes, size_t size)
+/* Whether the other side ends the connection over what it is sent. */
+static void is_refused(int fd, const void *bytes, size_t size)
 {
 	char answer;
-	int fd = call(world);
-	struct timeval limit = { .tv_sec = 10 };
+	struct timeval limit = { .tv_sec = 20 };
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 	assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
+	errno = 0;
 	if (recv(fd, &answer, 1, 0) > 0)
 		fail_msg("it was answered");
 	assert_true(errno != EAGAIN);
 	close(fd);
+}
+
+static void challenges_that_are_none(void **state)
+{
+	struct world world;
+	unsigned char bytes[GREETING];
+	set_up(&world);
+	begin_with(&world, 0, 4, key);
+	for (size_t byte = 0; byte < 12; byte++) {
+		write_challenge(&world, 7, bytes);
+		bytes[byte] ^= 0x10;
+		is_refused(call(&world), bytes, sizeof bytes);
+	}
+	tear_down(&world);
 }
 
 static void messages_that_are_none(void **state)
@@ -284,20 +350,111 @@ static void messages_that_are_none(void **state)
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		struct words words = wrong[i];
-		write_words(&world, &words);
-		errno = 0;
-		is_refused(&world, words.bytes, HEAD);
+		int fd = call(&world);
+		write_words(greet(&world, fd), &words);
+		is_refused(fd, words.bytes, HEAD);
 	}
 	struct words words = { .rank = 1, .size = 4, .key = key };
 	for (size_t byte = 0; byte < sizeof words.bytes; byte += 3) {
-		write_words(&world, &words);
+		int fd = call(&world);
+		write_words(greet(&world, fd), &words);
 		words.bytes[byte] ^= 0x10;
-		errno = 0;
-		is_refused(&world, words.bytes, byte < HEAD ? HEAD : sizeof words.bytes);
+		is_refused(fd, words.bytes, byte < HEAD ? HEAD : sizeof words.bytes);
 		/* Each connection that has said who it is counts as that rank's. */
 		if (byte >= HEAD)
 			break;
 	}
+	tear_down(&world);
+}
+
+/* Rank 1's by hand, which are taken however they come, and not over another connection. */
+static void a_message_belongs_to_its_connection(void **state)
+{
+	struct world world;
+	struct words words = { .rank = 1, .size = 4, .key = key };
+	set_up(&world);
+	begin_with(&world, 0, 2, key);
+	int heard = call(&world), fd = call(&world);
+	uint64_t session = greet(&world, heard);
+	assert_true(greet(&world, fd) != session);
+	write_words(session, &words);
+	is_refused(fd, words.bytes, HEAD);
+	trickle(heard, words.bytes, sizeof words.bytes);
+	come(&world, 0, 0);
+	await(&world, 0, 0, MET);
+	size_t size;
+	assert_memory_equal(gathering_bytes(world.ranks[0], 0, 1, &size), "word", 4);
+	close(heard);
+	tear_down(&world);
+}
+
+/* ---- somebody else at rank 0's port ---- */
+
+static int accept_rank(int listener, const struct world *world, unsigned char challenge[GREETING])
+{
+	unsigned char wanted[GREETING];
+	int fd = accept(listener, NULL, NULL);
+	assert_true(fd >= 0);
+	receive(fd, challenge, GREETING);
+	write_challenge(world, bytes_le64(challenge + 12), wanted);
+	assert_memory_equal(challenge, wanted, GREETING);
+	return fd;
+}
+
+/* One who listens there before rank 0 does learns nothing of what a rank has put, whatever he says. */
+static void who_does_not_prove_to_be_rank_0_is_told_nothing(void **state)
+{
+	enum { SILENT, OTHER_KEY, OTHER_CHALLENGE, OTHER_RUN, ECHO, AS_BEFORE, LIES };
+	for (int lie = SILENT; lie < LIES; lie++) {
+		struct world world, other;
+		unsigned char challenge[GREETING], proof[GREETING];
+		int port;
+		set_up(&world);
+		set_up(&other);
+		int listener = listen_any(run_port(run_number(world.run), 0), &port);
+		assert_true(listener >= 0);
+		begin_with(&world, 1, 2, key);
+		come(&world, 1, 0);
+		int fd = accept_rank(listener, &world, challenge);
+		uint64_t asked = bytes_le64(challenge + 12);
+		write_proof(lie == OTHER_RUN ? &other : &world, asked + (lie == OTHER_CHALLENGE), 7, lie == OTHER_KEY ? other_key : key, proof);
+		if (lie == SILENT)
+			gathering_end(world.ranks[1]);
+		else if (lie == AS_BEFORE) {
+			/* Of a message, not of a proof. */
+			struct words words = { .rank = 0, .size = 4, .key = key };
+			write_words(run_number(world.run), &words);
+			is_refused(dup(fd), words.bytes, sizeof words.bytes);
+		} else {
+			is_refused(dup(fd), lie == ECHO ? challenge : proof, GREETING);
+		}
+		world.ranks[1] = lie == SILENT ? NULL : world.ranks[1];
+		await(&world, 1, 0, FAILED);
+		assert_true(recv(fd, proof, 1, 0) <= 0);
+		close(fd);
+		close(listener);
+		tear_down(&world);
+	}
+}
+
+/* And to rank 0, however its answer comes, all is told. */
+static void a_proof_may_come_byte_by_byte(void **state)
+{
+	struct world world;
+	unsigned char challenge[GREETING], proof[GREETING], head[HEAD];
+	int port;
+	set_up(&world);
+	int listener = listen_any(run_port(run_number(world.run), 0), &port);
+	begin_with(&world, 1, 2, key);
+	come(&world, 1, 0);
+	int fd = accept_rank(listener, &world, challenge);
+	write_proof(&world, bytes_le64(challenge + 12), 7, key, proof);
+	trickle(fd, proof, sizeof proof);
+	receive(fd, head, sizeof head);
+	assert_memory_equal(head, "MGA2\7\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\12\0\0\0", 24);
+	close(fd);
+	close(listener);
+	await(&world, 1, 0, FAILED); /* for want of an answer; it would be told of it when this world is no more */
 	tear_down(&world);
 }
 
@@ -311,7 +468,7 @@ static void strangers_keep_nobody_from_meeting(void **state)
 	for (size_t i = 0; i < 150; i++) {
 		strangers[i] = call(&world);
 		if (i % 3 == 1)
-			(void)!send(strangers[i], "MGA1", 4, MSG_NOSIGNAL);
+			(void)!send(strangers[i], "MGC2", 4, MSG_NOSIGNAL);
 		if (i % 3 == 2)
 			close(strangers[i]);
 	}
@@ -339,7 +496,11 @@ int main(void)
 		cmocka_unit_test(a_rank_that_is_gone),
 		cmocka_unit_test(too_much_is_not_sent),
 		cmocka_unit_test(a_port_that_is_taken),
+		cmocka_unit_test(challenges_that_are_none),
 		cmocka_unit_test(messages_that_are_none),
+		cmocka_unit_test(a_message_belongs_to_its_connection),
+		cmocka_unit_test(who_does_not_prove_to_be_rank_0_is_told_nothing),
+		cmocka_unit_test(a_proof_may_come_byte_by_byte),
 		cmocka_unit_test(strangers_keep_nobody_from_meeting),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
