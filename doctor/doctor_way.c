@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -18,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/acceptor.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/listen.h"
@@ -26,7 +28,8 @@
 #define WORD_SIZE 64
 
 struct way {
-	int fd, stop[2]; /* the thread ends when stop's other end is closed */
+	struct acceptor acceptor;
+	int stop[2]; /* the thread ends when stop's other end is closed */
 	pthread_t thread;
 	char word[WORD_SIZE];
 };
@@ -37,14 +40,16 @@ static void *serve(void *arg)
 {
 	struct way *way = arg;
 	for (;;) {
-		struct pollfd wait[2] = { { .fd = way->fd, .events = POLLIN }, { .fd = way->stop[0], .events = POLLIN } };
-		if (poll(wait, 2, -1) < 0 && errno != EINTR)
+		double seconds = INFINITY;
+		struct pollfd wait[2] = { { .fd = acceptor_poll(&way->acceptor, &seconds), .events = POLLIN },
+			{ .fd = way->stop[0], .events = POLLIN } };
+		if (poll(wait, 2, isinf(seconds) ? -1 : (int)(seconds * 1000) + 1) < 0 && errno != EINTR)
 			return NULL;
 		if (wait[1].revents)
 			return NULL;
-		AUTO_CLOSE int peer = wait[0].revents ? accept4(way->fd, NULL, NULL, SOCK_CLOEXEC) : -1;
-		ssize_t sent = 1;
-		for (size_t at = 0; peer >= 0 && at < WORD_SIZE && sent > 0; at += (size_t)sent)
+		AUTO_CLOSE int peer = acceptor_take(&way->acceptor, NULL, NULL);
+		ssize_t sent = peer >= 0 && fcntl(peer, F_SETFL, 0) == 0; /* these few bytes find room */
+		for (size_t at = 0; at < WORD_SIZE && sent > 0; at += (size_t)sent)
 			sent = send(peer, way->word + at, WORD_SIZE - at, MSG_NOSIGNAL);
 	}
 }
@@ -58,16 +63,17 @@ struct way *way_open(int port, const char *word, int *got, struct err *err)
 	}
 	way->stop[0] = way->stop[1] = -1;
 	snprintf(way->word, sizeof way->word, "%s", word);
-	way->fd = port > 0 && port <= 65535 ? listen_any(port, got) : -1;
-	if (way->fd < 0)
-		way->fd = listen_any(0, got);
-	if (way->fd < 0 || pipe2(way->stop, O_CLOEXEC) < 0 || (errno = thread_start(&way->thread, serve, way)) != 0) {
+	way->acceptor.fd = port > 0 && port <= 65535 ? listen_any(port, got) : -1;
+	if (way->acceptor.fd < 0)
+		way->acceptor.fd = listen_any(0, got);
+	if (way->acceptor.fd < 0 || fcntl(way->acceptor.fd, F_SETFL, O_NONBLOCK) < 0 || pipe2(way->stop, O_CLOEXEC) < 0 ||
+		(errno = thread_start(&way->thread, serve, way)) != 0) {
 		err_set(err, "way: couldn't listen: %m");
 		for (int i = 0; i < 2; i++)
 			if (way->stop[i] >= 0)
 				close(way->stop[i]);
-		if (way->fd >= 0)
-			close(way->fd);
+		if (way->acceptor.fd >= 0)
+			close(way->acceptor.fd);
 		free(way);
 		return NULL;
 	}
@@ -81,7 +87,7 @@ void way_close(struct way *way)
 	close(way->stop[1]);
 	pthread_join(way->thread, NULL);
 	close(way->stop[0]);
-	close(way->fd);
+	close(way->acceptor.fd);
 	free(way);
 }
 
