@@ -18,6 +18,7 @@ libcommon_la_SOURCES = \
 	common/last_words.c common/last_words.h \
 	common/listen.c common/listen.h \
 	common/log.c common/log.h \
+	common/node_address.c common/node_address.h \
 	common/notice.c common/notice.h \
 	common/number.c common/number.h \
 	common/opt.c common/opt.h \

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/node_address.h"
 #include "launch/gathering_private.h"
 
 #define CONNECT_SECONDS 0.5
@@ -281,7 +282,7 @@ int gathering_look_for_rank_0(struct gathering *gathering)
 	bool go_on = true;
 	snprintf(port, sizeof port, "%d", gathering->port);
 	while (fd < 0 && go_on) {
-		if (!found && getaddrinfo(gathering->node[0] ? gathering->node : "127.0.0.1", port, &hints, &found) != 0)
+		if (!found && node_address(gathering->node[0] ? gathering->node : "127.0.0.1", port, &hints, &found) != 0)
 			found = NULL;
 		for (struct addrinfo *at = found; at && fd < 0; at = at->ai_next)
 			fd = connect_to(gathering, at);

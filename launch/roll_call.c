@@ -20,6 +20,7 @@
 #include "common/auto.h"
 #include "common/bytes.h"
 #include "common/clock.h"
+#include "common/node_address.h"
 #include "common/siphash.h"
 #include "common/thread.h"
 #include "launch/run_key.h"
@@ -110,7 +111,7 @@ static void resolve(struct roll_call *roll, struct node *node)
 		return;
 	/* The name of the own node may have an address there that is not the one which it has elsewhere. */
 	bool own = node == &roll->nodes[roll->seats[roll->rank].node];
-	if (getaddrinfo(own ? "127.0.0.1" : node->name, NULL, &hints, &found) == 0)
+	if (node_address(own ? "127.0.0.1" : node->name, NULL, &hints, &found) == 0)
 		for (struct addrinfo *at = found; at && node->count < ADDRESSES; at = at->ai_next)
 			memcpy(&node->addresses[node->count++], at->ai_addr, at->ai_addrlen);
 	if (found)

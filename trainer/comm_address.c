@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/node_address.h"
+
 static bool is_inet(const struct ifaddrs *at)
 {
 	return at->ifa_addr && (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6);
@@ -63,7 +65,7 @@ static int resolve(const struct ifaddrs *list, const char *host, char address[CO
 	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM }, *found = NULL;
 	int rc = -1;
 
-	if (!host[0] || getaddrinfo(host, NULL, &hints, &found) != 0)
+	if (!host[0] || node_address(host, NULL, &hints, &found) != 0)
 		return -1;
 	for (struct addrinfo *at = found; at && rc < 0; at = at->ai_next)
 		if (write_digits(at->ai_addr, address) == 0 && is_own(list, address))

@@ -104,6 +104,7 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 GresTypes=gpu
 END
+    [ "${MUSTER_CLUSTER_IP:-4}" = 4 ] || echo CommunicationParameters=EnableIPv6,DisableIPv4
     for name in $(nodes); do
         printf 'NodeName=%s NodeHostname=%s NodeAddr=%s CPUs=%s RealMemory=16000 Gres=gpu:2 State=UNKNOWN\n' \
             "$name" "$name" "$(node_address "$name")" "$cpus"

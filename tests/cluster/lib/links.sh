@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # The network: a bridge in the controller's space, and for each node a veth pair from there to its eth0. The addresses
-# 10.77.0.x exist in these namespaces only, so that they may be taken outside.
+# 10.77.0.x, or fd77::x, exist in these namespaces only, so that they may be taken outside.
 # shellcheck shell=bash
 
-NETWORK=10.77.0
-CONTROLLER_ADDRESS=$NETWORK.1
+NETWORK=10.77.0. LENGTH=24 FLAGS=()
+# Nobody else can have one, so that it need not be asked for first.
+[ "${MUSTER_CLUSTER_IP:-4}" = 4 ] || { NETWORK=fd77:: LENGTH=64 FLAGS=(nodad); }
+CONTROLLER_ADDRESS=${NETWORK}1
 
 # The address of node nX.
-node_address() { printf '%s.%d' "$NETWORK" $((10 + ${1#n})); }
+node_address() { printf '%s%d' "$NETWORK" $((10 + ${1#n})); }
 
 # links_hardware_address NUMBER. As of a card, it stays when a node comes back or goes, and with the bridge's (the least of its links'
 # by default) too: what the others have in their ARP caches leads there for up to a minute.
@@ -16,7 +18,7 @@ links_hardware_address() { printf '02:4d:55:53:00:%02x' "$1"; }
 # Makes the bridge.
 links_bridge() {
     links_ip ctl link add bridge0 address "$(links_hardware_address 1)" type bridge &&
-        links_ip ctl address add "$CONTROLLER_ADDRESS/24" dev bridge0 &&
+        links_ip ctl address add "$CONTROLLER_ADDRESS/$LENGTH" dev bridge0 "${FLAGS[@]}" &&
         links_ip ctl link set bridge0 up || die "couldn't make the bridge" "$STATE/log/links.log"
 }
 
@@ -34,7 +36,7 @@ links_attach_all() {
 links_attach() {
     links_ip ctl link add "$1" type veth peer name eth0 address "$(links_hardware_address $((10 + ${1#n})))" netns "$(space_pid "$1")" &&
         links_ip ctl link set "$1" master bridge0 up &&
-        links_ip "$1" address add "$(node_address "$1")/24" dev eth0 &&
+        links_ip "$1" address add "$(node_address "$1")/$LENGTH" dev eth0 "${FLAGS[@]}" &&
         links_ip "$1" link set eth0 up
 }
 
