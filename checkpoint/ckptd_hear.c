@@ -40,6 +40,7 @@ struct ckptd_hear {
 	int port;
 	struct peer *peers;   /* the newest first */
 	size_t peer_count, strangers;
+	bool shares;          /* it has been said that the parts share the descriptors */
 	int64_t committed[REMEMBERED];
 	size_t next_committed;
 };
@@ -266,6 +267,18 @@ static bool make_room(void *arg)
 	return at;
 }
 
+/* Whether another connection has to go for a new one. */
+static bool is_full(struct ckptd_hear *hear)
+{
+	size_t most = descriptors_for_connections();
+	if (hear->peer_count < most)
+		return hear->strangers == STRANGERS_MAX;
+	if (!hear->shares)
+		log_warn("service: couldn't keep the connections of all parts: there are files for %zu: raise the hard limit of open files "
+			"(LimitNOFILE of slurmd)", most);
+	return hear->shares = true;
+}
+
 /* A part's first words are mostly there: it is heard before the next stranger can push it out. */
 static bool accept_one(struct ckptd_hear *hear)
 {
@@ -276,7 +289,7 @@ static bool accept_one(struct ckptd_hear *hear)
 			close(fd);
 		return false;
 	}
-	if (hear->strangers == STRANGERS_MAX || hear->peer_count >= descriptors_for_connections())
+	if (is_full(hear))
 		make_room(hear);
 	ckptd_conn_open(&peer->conn, fd);
 	peer->conn.limit = CKPTD_HELLO_MAX;
