@@ -85,7 +85,7 @@ unit_tests += tests/unit/test_ckptd_writers
 tests_unit_test_ckptd_writers_SOURCES = tests/unit/test_ckptd_writers.c $(ckptd_fixture)
 tests_unit_test_ckptd_writers_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_hear
-tests_unit_test_ckptd_hear_SOURCES = tests/unit/test_ckptd_hear.c $(ckptd_fixture)
+tests_unit_test_ckptd_hear_SOURCES = tests/unit/test_ckptd_hear.c tests/unit/ckptd_node.h $(ckptd_fixture)
 tests_unit_test_ckptd_hear_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_node
 tests_unit_test_ckptd_node_SOURCES = tests/unit/test_ckptd_node.c tests/unit/ckptd_node.h $(ckptd_fixture)
@@ -128,6 +128,7 @@ tests_unit_test_ident_LDADD = libcommon.la $(CMOCKA_LIBS)
 
 unit_tests += tests/unit/test_gathering
 tests_unit_test_gathering_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+tests_unit_test_gathering_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send -Wl,--wrap=recv
 unit_tests += tests/unit/test_put_list
 tests_unit_test_put_list_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_roll_call

@@ -21,13 +21,13 @@
 #include <cmocka.h>
 
 #include "checkpoint/ckptd_conn.h"
+#include "checkpoint/ckptd_socket.h"
 #include "checkpoint/ckptd_tcp.h"
 #include "checkpoint/manifest.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
-#include "tests/unit/ckptd_fixture.h"
-#include "tests/unit/files.h"
+#include "tests/unit/ckptd_node.h"
 
 #define OTHER_USER 65534
 #define CROWD 20              /* processes */
@@ -148,11 +148,10 @@ static struct rlimit set_limit(rlim_t files)
 	return old;
 }
 
-/* The service's alone, while it runs. */
-static void limit_service(const struct many *many, rlim_t files)
+/* A service's, while it runs. */
+static void limit_service(pid_t pid, rlim_t files)
 {
 	struct rlimit limit;
-	pid_t pid = (pid_t)ckptd_client_service(many->part0.client);
 	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, NULL, &limit), 0);
 	limit.rlim_cur = files < limit.rlim_max ? files : limit.rlim_max;
 	assert_int_equal(prlimit(pid, RLIMIT_NOFILE, &limit, NULL), 0);
@@ -297,7 +296,7 @@ static void so_they_are_with_few_descriptors(void **state)
 	if (!may_open_many())
 		skip();
 	open_many(&many, "few");
-	limit_service(&many, FEW);
+	limit_service((pid_t)ckptd_client_service(many.part0.client), FEW);
 	for (int64_t step = 1; step <= 2; step++) {
 		write_part0(&many, step);
 		for (int part = 1; part < PARTS; part++)
@@ -322,6 +321,15 @@ static double time_used(pid_t pid)
 	return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
 }
 
+static void is_idle(pid_t pid)
+{
+	double used = time_used(pid);
+	deadline_sleep(deadline_in(10), 2);
+	used = time_used(pid) - used;
+	if (used > 0.1)
+		fail_msg("the service was busy for %g of 2 s", used);
+}
+
 /* What waits at the socket is neither looked at without end nor lost. */
 static void without_a_descriptor_a_part_waits(void **state)
 {
@@ -331,18 +339,37 @@ static void without_a_descriptor_a_part_waits(void **state)
 	open_many(&many, "none");
 	pid_t pid = (pid_t)ckptd_client_service(many.part0.client);
 	write_part0(&many, 1);
-	limit_service(&many, 6); /* it has more open */
+	limit_service(pid, 6); /* it has more open */
 	for (int part = 1; part < PARTS; part++)
 		tell(&many, part);
-	double used = time_used(pid);
-	deadline_sleep(deadline_in(10), 2);
-	used = time_used(pid) - used;
-	if (used > 0.1)
-		fail_msg("the service was busy for %g of 2 s", used);
-	limit_service(&many, RLIM_INFINITY);
+	is_idle(pid);
+	limit_service(pid, RLIM_INFINITY);
 	wait_durable(&many.part0, 1);
 	hear_all(&many);
 	close_many(&many);
+}
+
+static void without_a_descriptor_a_client_waits(void **state)
+{
+	const struct ckptd_message question = { .type = CKPTD_STATUS };
+	struct ckptd_message answer;
+	struct ckptd_conn conn;
+	struct err err;
+	pid_t ignored;
+	const char *socket = ckptd_node_folder("node");
+	pid_t pid = ckptd_node_service(socket);
+	limit_service(pid, 3);
+	ckptd_conn_open(&conn, ckptd_socket_connect(socket, &ignored, &err));
+	assert_int_equal(ckptd_conn_send(&conn, &question, NULL, 0, &err), 0);
+	is_idle(pid);
+	limit_service(pid, RLIM_INFINITY);
+	if (ckptd_conn_await(&conn, &answer, deadline_in(PATIENCE), &err) < 0)
+		fail_msg("%s", err.text);
+	assert_int_equal(answer.type, CKPTD_STATE);
+	ckptd_message_release(&answer);
+	ckptd_conn_close(&conn);
+	assert_int_equal(CKPTD_RUN("finish", "--finish", socket), 0);
+	ckptd_node_end_of(pid);
 }
 
 int main(void)
@@ -352,6 +379,7 @@ int main(void)
 		cmocka_unit_test(two_thousand_parts_are_heard),
 		cmocka_unit_test(so_they_are_with_few_descriptors),
 		cmocka_unit_test(without_a_descriptor_a_part_waits),
+		cmocka_unit_test(without_a_descriptor_a_client_waits),
 	};
 	unsetenv("MUSTER_CKPTD");
 	ckptd_program();

@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -292,6 +294,33 @@ static void the_silent_and_the_slow(void **state)
 /* ---- ranks that don't come ---- */
 
 /* It listens, as one that was stopped does. Who waits for its hello names it, the others are left. */
+/* A connection that waits is not looked at without end. */
+static void without_a_descriptor_nothing_spins(void **state)
+{
+	struct world world;
+	struct rlimit old;
+	unsigned char key[16];
+	int held[200], used = 0, stranger;
+	set_up(&world, 2, 1);
+	stranger = connect_to(world.ranks[0].links, key);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 200, old.rlim_max }), 0);
+	while ((held[used] = dup(stranger)) >= 0)
+		used++;
+	clock_t begun = clock();
+	world.ranks[1].comes = false;
+	run(&world);
+	double busy = (double)(clock() - begun) / CLOCKS_PER_SEC;
+	setrlimit(RLIMIT_NOFILE, &old);
+	while (used > 0)
+		close(held[--used]);
+	close(stranger);
+	ends(&world, 0, COMM_LINKS_LEFT, 1, "it did not connect within 1 s");
+	if (busy > 0.1)
+		fail_msg("it was busy for %g of 1 s", busy);
+	tear_down(&world);
+}
+
 static void who_does_not_come_is_named(void **state)
 {
 	for (int late = 0; late < 4; late++) {
@@ -375,6 +404,7 @@ int main(void)
 		TEST(what_is_no_place),
 		TEST(strangers_are_dropped),
 		TEST(the_silent_and_the_slow),
+		TEST(without_a_descriptor_nothing_spins),
 		TEST(who_does_not_come_is_named),
 		TEST(rank_0_waits_for_a_word),
 		TEST(who_is_refused_gives_up_and_the_others_follow),

@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -28,6 +30,34 @@
 #define GREETING 20
 #define HEAD 32
 #define TAG 8
+
+ssize_t __real_send(int fd, const void *bytes, size_t size, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
+ssize_t __real_recv(int fd, void *bytes, size_t size, int flags);
+ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags);
+
+static atomic_bool crumbles; /* connections move a byte at a time, and one time in three, by chance, none */
+
+static bool is_held_up(void)
+{
+	return rand() % 3 == 0;
+}
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
+{
+	if (!atomic_load(&crumbles))
+		return __real_send(fd, bytes, size, flags);
+	errno = EAGAIN;
+	return is_held_up() ? -1 : __real_send(fd, bytes, 1, flags);
+}
+
+ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
+{
+	if (!atomic_load(&crumbles))
+		return __real_recv(fd, bytes, size, flags);
+	errno = EAGAIN;
+	return is_held_up() ? -1 : __real_recv(fd, bytes, 1, flags);
+}
 
 static const unsigned char key[16] = "sixteen bytes or", other_key[16] = "sixteen other  b";
 
@@ -66,7 +96,7 @@ static void on_met(void *arg, bool all)
 /* Each rank's bytes differ in content and length from every other's, and from those of any other fence. */
 static size_t bytes_of(int rank, int fence, unsigned char *out)
 {
-	size_t size = rank == 2 ? 0 : rank == 3 ? 700000 + (size_t)fence : (size_t)rank * 10 + (size_t)fence;
+	size_t size = rank == 2 ? 0 : rank == 3 ? (atomic_load(&crumbles) ? 700 : 700000) + (size_t)fence : (size_t)rank * 10 + (size_t)fence;
 	for (size_t i = 0; i < size; i++)
 		out[i] = (unsigned char)(i * 7 + (size_t)rank * 31 + (size_t)fence);
 	return size;
@@ -132,6 +162,26 @@ static void all_get_what_all_came_with(void **state)
 			has_all(&world, first, WORLD, fence);
 		tear_down(&world);
 	}
+}
+
+static void what_comes_in_crumbs_is_whole(void **state)
+{
+	struct world world;
+	set_up(&world);
+	atomic_store(&crumbles, true);
+	for (int rank = 0; rank < WORLD; rank++) {
+		begin_with(&world, rank, WORLD, key);
+		come(&world, rank, 0);
+	}
+	for (int fence = 0; fence < FENCES; fence++)
+		for (int rank = 0; rank < WORLD; rank++) {
+			await(&world, rank, fence, MET);
+			has_all(&world, rank, WORLD, fence);
+			if (fence + 1 < FENCES)
+				come(&world, rank, fence + 1);
+		}
+	atomic_store(&crumbles, false);
+	tear_down(&world);
 }
 
 static void the_largest_world(void **state)
@@ -388,6 +438,28 @@ static void a_message_belongs_to_its_connection(void **state)
 	tear_down(&world);
 }
 
+/* It neither looks at the connection that waits without end, nor loses it. */
+static void rank_0_without_a_descriptor(void **state)
+{
+	struct world world;
+	struct rlimit old;
+	set_up(&world);
+	begin_with(&world, 0, 2, NULL);
+	int fd = call(&world);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 3, old.rlim_max }), 0);
+	gathering_set_key(world.ranks[0], key);
+	clock_t begun = clock();
+	deadline_sleep(deadline_in(10), 1);
+	double busy = (double)(clock() - begun) / CLOCKS_PER_SEC;
+	setrlimit(RLIMIT_NOFILE, &old);
+	if (busy > 0.1)
+		fail_msg("it was busy for %g of 1 s", busy);
+	greet(&world, fd);
+	close(fd);
+	tear_down(&world);
+}
+
 /* ---- somebody else at rank 0's port ---- */
 
 static int accept_rank(int listener, const struct world *world, unsigned char challenge[GREETING])
@@ -491,6 +563,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_get_what_all_came_with),
+		cmocka_unit_test(what_comes_in_crumbs_is_whole),
 		cmocka_unit_test(the_largest_world),
 		cmocka_unit_test(nobody_has_met_before_the_last_has_come),
 		cmocka_unit_test(a_rank_that_is_gone),
@@ -499,6 +572,7 @@ int main(void)
 		cmocka_unit_test(challenges_that_are_none),
 		cmocka_unit_test(messages_that_are_none),
 		cmocka_unit_test(a_message_belongs_to_its_connection),
+		cmocka_unit_test(rank_0_without_a_descriptor),
 		cmocka_unit_test(who_does_not_prove_to_be_rank_0_is_told_nothing),
 		cmocka_unit_test(a_proof_may_come_byte_by_byte),
 		cmocka_unit_test(strangers_keep_nobody_from_meeting),
