@@ -176,7 +176,9 @@ static int hear(struct ckptd_report *report, const struct ckptd_message *message
 	for (struct ckptd_told **at = &report->first; *at; at = &(*at)->next) {
 		if ((*at)->step != message->decided.step)
 			continue;
-		report->pause = FIRST_PAUSE;
+		/* Where part 0's has descriptors for some parts only, those that it has heard come back in no hurry. */
+		if (!(*at)->taken)
+			report->pause = FIRST_PAUSE;
 		(*at)->taken = true;
 		give_back(report, *at);
 		if (message->type == CKPTD_DECIDED || (*at)->left)

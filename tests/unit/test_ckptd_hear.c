@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -27,6 +28,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
+#include "common/listen.h"
 #include "tests/unit/ckptd_node.h"
 
 #define OTHER_USER 65534
@@ -307,6 +309,50 @@ static void so_they_are_with_few_descriptors(void **state)
 	close_many(&many);
 }
 
+/* Takes the part of one that connects within the time, and closes the connection; false: none did. */
+static bool hear_and_close(int listener, struct deadline deadline)
+{
+	struct pollfd wait = { .fd = listener, .events = POLLIN };
+	struct ckptd_message message, taken = { .type = CKPTD_PART_TAKEN, .decided.step = 1 };
+	struct ckptd_conn conn;
+	if (poll(&wait, 1, (int)(deadline_left(deadline) * 1000) + 1) <= 0)
+		return false;
+	ckptd_conn_open(&conn, accept(listener, NULL, NULL));
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ckptd_conn_await(&conn, &message, deadline_in(PATIENCE), NULL), 1);
+		assert_int_equal(message.type, i == 0 ? CKPTD_HELLO : CKPTD_PART);
+		ckptd_message_release(&message);
+	}
+	assert_int_equal(ckptd_conn_send(&conn, &taken, NULL, 0, NULL), 0);
+	ckptd_conn_close(&conn);
+	return true;
+}
+
+/* As a part is whose connection has gone for another one's, again and again. */
+static void a_part_that_was_heard_comes_back_in_no_hurry(void **state)
+{
+	struct ckptd_fixture a, b;
+	struct deadline deadline = deadline_in(4);
+	char first[100];
+	int port, count = 0, listener = listen_any(0, &port);
+	ckptd_fixture_make(&a, files_path("hurry"), 0, 0, 2, NULL);
+	ckptd_fixture_make(&b, files_path("hurry"), 0, 1, 2, a.token);
+	snprintf(first, sizeof first, "127.0.0.1:%d:%s", port, a.token);
+	b.plan.first = first;
+	ckptd_fixture_open(&b);
+	ckptd_fixture_save(&b, 1);
+	assert_true(hear_and_close(listener, deadline_in(PATIENCE)));
+	while (hear_and_close(listener, deadline))
+		count++;
+	if (count > 10)
+		fail_msg("it came back %d times in 4 s", count);
+	/* But it does. */
+	assert_true(hear_and_close(listener, deadline_in(PATIENCE)));
+	close(listener);
+	ckptd_fixture_end(&a);
+	ckptd_fixture_end(&b);
+}
+
 /* ---- none left ---- */
 
 /* Processor time of a process, in seconds. */
@@ -378,6 +424,7 @@ int main(void)
 		cmocka_unit_test(ten_thousand_strangers_lose_no_save),
 		cmocka_unit_test(two_thousand_parts_are_heard),
 		cmocka_unit_test(so_they_are_with_few_descriptors),
+		cmocka_unit_test(a_part_that_was_heard_comes_back_in_no_hurry),
 		cmocka_unit_test(without_a_descriptor_a_part_waits),
 		cmocka_unit_test(without_a_descriptor_a_client_waits),
 	};
