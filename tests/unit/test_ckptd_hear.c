@@ -100,6 +100,7 @@ static void ten_thousand_strangers_lose_no_save(void **state)
 	for (int i = 0; i < CROWD; i++)
 		if ((crowd[i] = fork()) == 0)
 			be_strangers(&address, ends[1]);
+	close(ends[1]);
 	/* While they come, and when all are there. */
 	snprintf(first, sizeof first, "%s", ckptd_client_address(a.client));
 	ckptd_fixture_make(&b, files_path("crowd"), 0, 1, 2, a.token);
@@ -120,7 +121,6 @@ static void ten_thousand_strangers_lose_no_save(void **state)
 		waitpid(crowd[i], NULL, 0);
 	}
 	close(ends[0]);
-	close(ends[1]);
 	ckptd_fixture_end(&a);
 	ckptd_fixture_end(&b);
 }
