@@ -72,6 +72,7 @@ struct entry {
 	char name[CKPT_STEP_NAME_SIZE];
 	uint64_t size;
 	bool removed, was_pinned; /* pinned: at the last moment */
+	bool failed;              /* it could not be removed */
 };
 
 /* The valid checkpoints; those that are not are left alone. */
@@ -84,6 +85,7 @@ struct pruning {
 	int64_t *remove;
 	size_t picked;
 	json_t *left_alone;       /* names of what is not valid */
+	int status;               /* of the first that could not be removed */
 };
 
 static void add_step(struct pruning *p, int64_t step)
@@ -164,17 +166,21 @@ static struct entry *entry_of(struct pruning *p, int64_t step)
 	return NULL;
 }
 
-static int remove_picked(struct pruning *p, const char *token, struct err *err)
+/* One that can't be removed does not keep the others. */
+static void remove_picked(struct pruning *p, const char *token)
 {
 	for (size_t i = 0; i < p->picked; i++) {
+		struct err why;
 		struct entry *entry = entry_of(p, p->remove[i]);
-		int result = ckpt_dir_remove(&p->dir, p->remove[i], token, err);
-		if (result < 0)
-			return -1;
+		int result = ckpt_dir_remove(&p->dir, p->remove[i], token, &why);
 		entry->removed = result == 0;
 		entry->was_pinned = result == 1;
+		entry->failed = result < 0;
+		int status = entry->failed ? ckpt_cmd_fail(&why) : EXIT_OK;
+		p->status = p->status ? p->status : status;
+		if (entry->failed && owner_verify(&p->dir, token, NULL) < 0)
+			return;
 	}
-	return 0;
 }
 
 static int claim_and_remove(struct pruning *p, struct err *err)
@@ -184,9 +190,9 @@ static int claim_and_remove(struct pruning *p, struct err *err)
 	if (check_use(&p->dir, err) < 0 || verify_newest(p, err) < 0 || check_use(&p->dir, err) < 0 ||
 		owner_claim(&p->dir, &self, NULL, NULL, CLAIM_SECONDS, err) < 0)
 		return -1;
-	int result = remove_picked(p, self.token, err);
+	remove_picked(p, self.token);
 	owner_release(&p->dir, self.token, &ignored);
-	return result;
+	return 0;
 }
 
 /* ---- output ---- */
@@ -219,7 +225,7 @@ static int print_text(struct pruning *p)
 		removed += gone;
 		bytes += gone ? entry->size : 0;
 		printf("%s: %s\n", entry->name, p->options->dry_run ? "would be removed" : gone ? "removed" : entry->was_pinned ?
-			"stays: it was pinned, or is being read" : "stays");
+			"stays: it was pinned, or is being read" : entry->failed ? "couldn't be removed" : "stays");
 	}
 	json_array_foreach(p->left_alone, i, name)
 		printf("%s: left alone: it is not valid (see muster-ckpt verify)\n", json_string_value(name));
@@ -240,6 +246,7 @@ int ckpt_cmd_prune(int argc, char **argv)
 	if (result == 0 && p.picked > 0 && !options.dry_run)
 		result = claim_and_remove(&p, &err);
 	int status = result < 0 ? ckpt_cmd_fail(&err) : options.words.json ? print_json(&p) : print_text(&p);
+	status = status ? status : p.status;
 	ckpt_dir_close(&p.dir);
 	free(p.items);
 	free(p.entries);

@@ -238,6 +238,15 @@ as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
     [ "$(steps "$d")" = "step-00000002 step-00000004 step-00000005" ]
 }
 
+@test "a checkpoint that can't be removed does not keep the others" {
+    copy
+    mkdir "$d/step-00000002/folder" # prune removes files only
+    check 1 muster-ckpt prune "$d" --keep-last 1
+    [[ $output = *"couldn't remove .removing-step-00000002-"*"/folder: "* ]]
+    [[ $output = *"step-00000002: couldn't be removed"*"step-00000005: removed"*"removed 4 of 6 checkpoints"* ]]
+    [ "$(steps "$d")" = step-00000006 ]
+}
+
 @test "nothing is pruned under a training, or when the newest does not verify" {
     copy
     mkfifo go
