@@ -65,7 +65,7 @@ static int read_text(int fd, char **text, size_t *size, struct err *err)
 	return 0;
 }
 
-static int read_manifest(struct ckpt *ckpt, int64_t step, struct err *err)
+static int read_manifest(struct ckpt *ckpt, const struct ckpt_dir *dir, int64_t step, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	size_t size = 0;
@@ -73,7 +73,7 @@ static int read_manifest(struct ckpt *ckpt, int64_t step, struct err *err)
 	int fd = ckpt->manifest_fd = openat(ckpt->fd, MANIFEST_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return open_fault(MANIFEST_NAME, err);
-	if (removable_hold(fd, err) < 0)
+	if (removable_hold(dir, ckpt->name, ckpt->fd, fd, err) < 0)
 		return -1;
 	int result = read_text(fd, &text, &size, err);
 	if (result < 0)
@@ -288,7 +288,7 @@ static int fill(struct ckpt *ckpt, const struct ckpt_dir *dir, const char *folde
 	ckpt->fd = openat(dir->fd, ckpt->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (ckpt->fd < 0)
 		return open_fault(ckpt->name, err);
-	int result = read_manifest(ckpt, step, err);
+	int result = read_manifest(ckpt, dir, step, err);
 	if (result == 0)
 		result = open_sources(ckpt, io_timeout, err);
 	if (result == 0)

@@ -194,6 +194,13 @@ int ckpt_dir_steps(const struct ckpt_dir *dir, int64_t **steps, size_t *count, s
 	return 0;
 }
 
+bool ckpt_dir_names(const struct ckpt_dir *dir, const char *name, int fd)
+{
+	struct stat named, opened;
+	return fstatat(dir->fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &opened) == 0
+		&& named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
 struct manifest *ckpt_dir_manifest(const struct ckpt_dir *dir, int64_t step, struct err *err)
 {
 	char name[CKPT_STEP_NAME_SIZE], path[CKPT_STEP_NAME_SIZE + sizeof "/" MANIFEST_NAME];
@@ -231,19 +238,28 @@ int ckpt_dir_set_aside(const struct ckpt_dir *dir, int64_t step, const char *why
 
 /* ---- removing ---- */
 
-static int remove_files(int fd, const char *name, struct err *err)
+/* Returns how many were removed, or -1. *open: some are kept by NFS, whose clients rename a file that is removed while a
+ * process has it open, and remove it when that closes it. */
+static int remove_files(int fd, const char *name, bool *open, struct err *err)
 {
 	DIR *stream = io_open_list(fd);
 	struct dirent *entry;
+	int removed = 0;
+	bool failed = false;
 	if (!stream)
 		return err_fail(err, io_status(errno), "checkpoint: couldn't list %s: %m", name);
-	int result = 0;
-	while ((entry = readdir(stream)))
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-			unlinkat(fd, entry->d_name, 0) < 0 && errno != ENOENT)
-			result = err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/%s: %m", name, entry->d_name);
+	while ((entry = readdir(stream))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		if (unlinkat(fd, entry->d_name, 0) == 0)
+			removed++;
+		else if (errno == EBUSY && strncmp(entry->d_name, ".nfs", 4) == 0)
+			*open = true;
+		else if (errno != ENOENT)
+			failed = err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/%s: %m", name, entry->d_name);
+	}
 	closedir(stream);
-	return result;
+	return failed ? -1 : removed;
 }
 
 int ckpt_remove_folder(int dirfd, const char *name, struct err *err)
@@ -254,11 +270,18 @@ int ckpt_remove_folder(int dirfd, const char *name, struct err *err)
 	/* The manifest first: what is left half removed must not look whole. */
 	if (unlinkat(fd, MANIFEST_NAME, 0) < 0 && errno != ENOENT)
 		return err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/" MANIFEST_NAME ": %m", name);
-	if (remove_files(fd, name, err) < 0)
-		return -1;
-	if (unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		return err_fail(err, io_status(errno), "checkpoint: couldn't remove %s: %m", name);
-	return 0;
+	int removed;
+	bool open;
+	/* Again, since a server that lists by position passes over some names while others are removed. */
+	do {
+		open = false;
+		removed = remove_files(fd, name, &open, err);
+		if (removed < 0)
+			return -1;
+		if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+			return 0;
+	} while (removed > 0 && (errno == ENOTEMPTY || errno == EEXIST));
+	return open ? 0 : err_fail(err, io_status(errno), "checkpoint: couldn't remove %s: %m", name);
 }
 
 /* Gives a folder that was renamed to be removed its name back. A newer one that has the name by now stays. */
@@ -340,6 +363,10 @@ int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token,
 		err_set(err, "checkpoint: step %" PRId64 " stays: it is pinned", step);
 		return 1;
 	}
+	/* NFS does not remove a file that is open. Whoever gets the lock from now on finds that the name is gone. */
+	if (lock >= 0)
+		close(lock);
+	lock = -1;
 	return ckpt_remove_folder(dir->fd, away, err);
 }
 

@@ -4,6 +4,7 @@
 #ifndef MUSTER_CKPT_DIR_H
 #define MUSTER_CKPT_DIR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,9 @@ int64_t ckpt_step_of(const char *name);
 /* Steps whose folders exist, whether valid or not, ascending; malloc'ed and the caller's (NULL when there are none). */
 int ckpt_dir_steps(const struct ckpt_dir *dir, int64_t **steps, size_t *count, struct err *err);
 
+/* Whether `name` is still the folder that `fd` is. */
+bool ckpt_dir_names(const struct ckpt_dir *dir, const char *name, int fd);
+
 /* The manifest of a step, whose files are not looked at. NULL on error, with errno ENOENT when
  * there is none and 0 when it is not valid. */
 struct manifest;
@@ -60,7 +64,8 @@ void ckpt_dir_tidy(const struct ckpt_dir *dir, int64_t step, const char *token);
  * and one that removes it, exactly one has it. Returns 1 if it was there, 0 if not, -1 on error. */
 int ckpt_dir_take_away(const struct ckpt_dir *dir, const char *name, struct err *err);
 
-/* Removes the folder `name` of `dirfd` with its files. A name that is not there is no error. */
+/* Removes the folder `name` of `dirfd` with its files. A name that is not there is no error, and neither is a file that NFS
+ * keeps, and its folder with it, while a process has it open; the next removal of the folder takes them. */
 int ckpt_remove_folder(int dirfd, const char *name, struct err *err);
 
 /* Removes old checkpoints as retention_pick says, after a newer one is durable. Faults are logged, not returned,

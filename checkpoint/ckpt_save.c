@@ -165,9 +165,7 @@ static int remove_part(const struct work *work, const char *name, struct err *er
 /* The hidden folder has its name still: nobody gave the save up, and made another of the same step, meanwhile. */
 static int check_folder(const struct saving *saving, struct err *err)
 {
-	struct stat mine, there;
-	if (fstat(saving->fd, &mine) < 0 || fstatat(saving->dir->fd, saving->hidden, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
-		mine.st_ino != there.st_ino || mine.st_dev != there.st_dev)
+	if (!ckpt_dir_names(saving->dir, saving->hidden, saving->fd))
 		return err_fail(err, EXIT_LOST, "checkpoint: %s/%s went away: its save was given up", saving->dir->path,
 			saving->hidden);
 	return 0;

@@ -49,14 +49,6 @@ static int create(const struct ckpt_dir *dir, int folder, const char *name, stru
 	return 0;
 }
 
-/* Whether `name` is still the folder that `fd` is. */
-static bool still_named(const struct ckpt_dir *dir, const char *name, int fd)
-{
-	struct stat named, opened;
-	return fstatat(dir->fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &opened) == 0
-		&& named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
-}
-
 int pin_set(const struct ckpt_dir *dir, int64_t step, struct err *err)
 {
 	char name[CKPT_STEP_NAME_SIZE];
@@ -65,7 +57,7 @@ int pin_set(const struct ckpt_dir *dir, int64_t step, struct err *err)
 	if (fd < 0 || create(dir, fd, name, err) < 0)
 		return -1;
 	/* A pin that is gone from the folder was removed with the rest. */
-	while (!still_named(dir, name, fd))
+	while (!ckpt_dir_names(dir, name, fd))
 		if (faccessat(fd, PIN_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0 || !deadline_sleep(deadline, POLL_SECONDS))
 			return err_set(err, "pin: %s/%s was being removed before it could be pinned", dir->path, name);
 	return 0;

@@ -25,11 +25,10 @@ static int set_lock(int fd, short type)
 	return fcntl(fd, F_OFD_SETLK, &lock) < 0 && (errno == EAGAIN || errno == EACCES) ? -1 : 0;
 }
 
-int removable_hold(int manifest, struct err *err)
+int removable_hold(const struct ckpt_dir *dir, const char *name, int folder, int manifest, struct err *err)
 {
-	struct stat st;
-	/* Without a name it was removed between the open and the lock. */
-	if (set_lock(manifest, F_RDLCK) < 0 || (fstat(manifest, &st) == 0 && st.st_nlink == 0))
+	/* Under another name it was taken away between the open and the lock. */
+	if (set_lock(manifest, F_RDLCK) < 0 || !ckpt_dir_names(dir, name, folder))
 		return err_fail(err, EXIT_LOST, "checkpoint: it is being removed");
 	return 0;
 }

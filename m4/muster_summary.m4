@@ -12,6 +12,7 @@ AC_DEFUN([MUSTER_SUMMARY], [
     cuDNN (attention) ... $have_cudnn
     NCCL ................ $have_nccl
     unit tests .......... $have_cmocka
+    FUSE (tests) ........ $have_fuse
     sanitizers .......... $enable_sanitize
   Now: make -j2 && make install
   ])

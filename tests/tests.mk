@@ -678,6 +678,12 @@ EXTRA_DIST += tests/tools/train_shim.c tests/tools/fake_driver.c tests/tools/fak
 check_PROGRAMS += tests/tools/power_cut tests/tools/kill_at
 tests_tools_power_cut_LDADD = tests/tools/libpower.la
 EXTRA_DIST += tests/power_loss.bats tests/ckptd_kill.bats tests/train_kill.bats
+if HAVE_FUSE
+check_PROGRAMS += tests/tools/nfs_like
+tests_tools_nfs_like_CFLAGS = $(AM_CFLAGS) $(FUSE_CFLAGS)
+tests_tools_nfs_like_LDADD = libcommon.la $(FUSE_LIBS)
+endif
+EXTRA_DIST += tests/nfs.bats
 check_PROGRAMS += tests/tools/ckpt_import
 tests_tools_ckpt_import_SOURCES = tests/tools/ckpt_import.c
 tests_tools_ckpt_import_LDADD = libcheckpoint.la

@@ -117,12 +117,13 @@ static void who_comes_while_it_is_removed_does_not_get_it(void **state)
 	assert_int_equal(err.status, EXIT_LOST);
 	assert_non_null(strstr(err.text, "is being removed"));
 	/* He had opened the manifest before, and gets the lock when it is over. */
-	int late = openat(dir.fd, "step-00000001/manifest.json", O_RDONLY);
+	int folder = openat(dir.fd, "step-00000001", O_RDONLY), late = openat(folder, "manifest.json", O_RDONLY);
 	close(lock);
 	goes(1);
-	assert_int_equal(removable_hold(late, &err), -1);
+	assert_int_equal(removable_hold(&dir, "step-00000001", folder, late, &err), -1);
 	assert_non_null(strstr(err.text, "is being removed"));
 	close(late);
+	close(folder);
 	ckpt_dir_close(&dir);
 }
 

@@ -1,0 +1,283 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Checkpoint directories on a file system that behaves as an NFS client does (tools/nfs_like.c), and on two clients of one
+# server: saving, resuming, retention, pruning, pins, damage, several writers, storage that fails or stalls.
+
+load small_run
+
+setup_file() {
+    small_run_prepare
+    cd "$BATS_FILE_TMPDIR" && train whole >whole.out 2>&1
+}
+
+setup() {
+    tools=$MUSTER_BUILD/tests/tools
+    [ -x "$tools/nfs_like" ] || skip "this build has no libfuse3: apt-get install libfuse3-dev"
+    [ -w /dev/fuse ] || skip "no /dev/fuse that can be opened here"
+    export MUSTER_CKPTD_PROGRAM=$MUSTER_BUILD/muster-ckptd
+    cd "$BATS_FILE_TMPDIR" || return
+    rm -rf --one-file-system server a b client.err
+    mkdir server a b
+    SERVERS=()
+    no_faults
+    client a
+}
+
+teardown() {
+    no_faults
+    local place
+    # What holds something open there may hold it for ever.
+    [ ${#SERVERS[@]} -eq 0 ] || kill "${SERVERS[@]}" || :
+    for place in a b; do ! mountpoint -q $place || umount -l $place || fusermount3 -uz $place; done
+    [ ${#SERVERS[@]} -eq 0 ] || wait "${SERVERS[@]}" || :
+}
+
+# client FOLDER [nolocks]: shows what is on the server in FOLDER, as another node does in another one.
+client() {
+    local pid
+    "$tools/nfs_like" server "$1" faults ${2-} 2>>client.err 3>&- &
+    pid=$!
+    until mountpoint -q "$1"; do
+        kill -0 $pid 2>/dev/null || { cat client.err && skip "file systems in user space can't be mounted here"; }
+        sleep 0.01
+    done
+    SERVERS+=($pid)
+}
+
+# quiet FILE: nothing in it is a warning or an error.
+quiet() { grep -i "warning\|error\|couldn't" "$1" && return 1 || :; }
+
+# fault LINE…: calls of all clients fail so from now on.
+fault() { printf '%s\n' "$@" >faults.new && mv faults.new faults; }
+no_faults() { : >faults; }
+
+# holds DIR STEP…: the server has these checkpoints in DIR, whole, and nothing is left of others.
+holds() {
+    local dir=server/$1
+    shift
+    [ "$(saved_steps "$dir" | tr '\n' ' ')" = "$(printf '%s ' "$@")" ] || { ls -la "$dir"; return 1; }
+    [ "$(ls -A "$dir" | grep '^\.')" = .owner.lock ] || { ls -la "$dir"; return 1; }
+    muster-ckpt verify --deep "$dir"
+}
+
+@test "it behaves as an NFS client does" {
+    client b
+    python3 - <<'END'
+import errno, fcntl, os, time
+
+def fails(error, call, *args):
+    try:
+        call(*args)
+    except OSError as e:
+        assert e.errno == error, e
+    else:
+        assert False, (call, args)
+
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+# A file that is unlinked or renamed over while it is open stays under another name, and so does its folder.
+for gone in (os.unlink, lambda path: (write("a/d/new", ""), os.rename("a/d/new", path), os.unlink(path))):
+    os.mkdir("a/d")
+    write("a/d/x", "text")
+    file = open("a/d/x")
+    gone("a/d/x")
+    silly, = os.listdir("a/d")
+    assert silly.startswith(".nfs") and os.listdir("server/d") == [silly]
+    fails(errno.EBUSY, os.unlink, "a/d/" + silly)
+    fails(errno.ENOTEMPTY, os.rmdir, "a/d")
+    assert file.read() == "text"
+    file.close()
+    while os.listdir("server/d"):
+        time.sleep(0.01)
+    os.rmdir("a/d")
+# What another node removes is stale here, and what it changes is seen when it is opened.
+write("a/f", "old")
+file = open("b/f")
+os.unlink("a/f")
+fails(errno.ESTALE, file.read)
+fails(errno.ENOENT, open, "b/f")
+write("a/f", "new one")
+assert not os.path.exists("b/f")
+write("b/other", "")
+assert os.stat("b/f").st_size == 7
+write("a/f", "more than that")
+assert os.stat("b/f").st_size == 7
+assert open("b/f").read() == "more than that" and os.stat("b/f").st_size == 14
+# Locks of fcntl are the server's; there are no others.
+one, two = open("a/f", "r+"), open("b/f", "r+")
+fails(errno.ENOLCK, fcntl.flock, one, fcntl.LOCK_EX)
+fcntl.lockf(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+fails(errno.EAGAIN, fcntl.lockf, two, fcntl.LOCK_EX | fcntl.LOCK_NB)
+# Who removes while he lists misses some.
+os.mkdir("a/many")
+for i in range(300):
+    write("a/many/%d" % i, "")
+with os.scandir("a/many") as entries:
+    for entry in entries:
+        os.unlink(entry.path)
+assert 0 < len(os.listdir("a/many")) < 300
+write("faults", "write EDQUOT\n")
+fails(errno.EDQUOT, write, "a/g", "text")
+END
+}
+
+# stopped FOLDER OPTION…: a training that is told to stop after some saves, and does; `stop` is its last step.
+stopped() {
+    local pid
+    REPLACE=exec train "$@" >first.out 2>&1 3>&- &
+    pid=$!
+    wait_step "$1" 50
+    kill $pid
+    wait $pid || [ $? -eq 75 ]
+    stop=$(saved_steps "$1" | tail -n 1)
+}
+
+@test "a training saves, removes what it need not keep, is killed, and goes on on another node" {
+    client b
+    REPLACE=exec train a/run --keep-last 2 >first.out 2>&1 3>&- &
+    local pid=$!
+    wait_step a/run 50
+    kill -9 $pid
+    wait $pid || :
+    train b/run --keep-last 2 >second.out 2>&1
+    quiet second.out
+    same_as_whole b/run
+    holds run 80 100
+}
+
+@test "prune removes all that is not kept, and pins hold" {
+    train a/run --keep-last 0 --ckpt-every 10 --shard-size 2KiB >out 2>&1
+    quiet out
+    [ "$(find server/run/step-00000010 -type f | wc -l)" -gt 40 ]
+    muster-ckpt pin a/run 30
+    muster-ckpt prune a/run --keep-last 2
+    holds run 30 90 100
+    muster-ckpt unpin a/run 30
+    muster-ckpt prune a/run --keep-last 1
+    holds run 100
+}
+
+@test "without locks too, and what is open goes once it is closed" {
+    client b nolocks
+    stopped b/run --keep-last 0
+    # A process that has a file open, which nobody can know.
+    exec 5<b/run/step-00000020/model-00001-of-00001.safetensors
+    muster-ckpt prune b/run --keep-last 1
+    compgen -G 'server/run/.removing-*/.nfs*'
+    exec 5<&-
+    [ "$(saved_steps server/run)" = "$stop" ]
+    train b/run --keep-last 1
+    same_as_whole b/run
+    holds run 100
+}
+
+@test "a damaged newest checkpoint is set aside, and the run ends as if nothing had been" {
+    stopped a/run
+    printf x | dd of="server/run/step-$(printf %08d "$stop")/model-00001-of-00001.safetensors" bs=1 seek=5000 conv=notrunc status=none
+    client b
+    train b/run >out 2>&1
+    grep "DAMAGED" out
+    same_as_whole b/run
+    [ -d "server/run/step-$(printf %08d "$stop").damaged-1" ]
+    muster-ckpt prune b/run --keep-last 1
+    [ "$(saved_steps server/run)" = 100 ]
+}
+
+# Ranks 0 and 1 on one node, 2 and 3 on the other one.
+train_on_two() {
+    local n
+    for n in a b; do
+        mkdir -p node-$n && ln -sfn ../tokens.u16 node-$n/tokens.u16 && ln -sfn ../meet node-$n/meet && ln -sfn ../$n node-$n/shared
+    done
+    eval "plain_$(declare -f train)"
+    # shellcheck disable=SC2154
+    train() { cd "node-$([ "$rank" -lt 2 ] && echo a || echo b)" && plain_train "$@"; }
+    export PER_NODE=2 MUSTER_IFNAME=lo
+    client b
+}
+
+@test "writers on two nodes save together, are killed, and go on" {
+    several_ranks
+    local writers
+    train_on_two
+    for writers in node all; do
+        rm -rf server/run
+        start_world 4 shared/run --ckpt-writers $writers --keep-last 2
+        wait_step a/run 50
+        kill -9 "${PIDS[@]}"
+        end_world >out || :
+        train_world 4 shared/run --ckpt-writers $writers --keep-last 2 >out
+        quiet out
+        diff <(muster-curve whole) <(muster-curve server/run)
+        holds run 80 100
+    done
+}
+
+# The checks of everything that works in a checkpoint directory, each in a folder of its own on it.
+@test "the directory's own tests pass on it, with locks and without" {
+    local name
+    client b nolocks
+    cd "$MUSTER_BUILD" || return
+    for name in attempts ckpt ckpt_dir ckpt_part ckpt_save ckptd ckptd_writers history metrics pin removable shard_write; do
+        TMPDIR=$BATS_FILE_TMPDIR/a "tests/unit/test_$name"
+    done
+}
+
+@test "whatever call fails, a save says so and leaves the checkpoint before, and the next one goes well" {
+    local call error status found tried=0 failed=0
+    "$tools/ckpt_writer" save a/run 1 2
+    cp -a server/run before
+    for call in lookup getattr mkdir create open write fsync flush rename unlink rmdir opendir readdir fsyncdir all; do
+        for error in EIO ENOSPC EDQUOT EROFS ESTALE; do
+            rm -rf a/run
+            cp -a before a/run
+            fault "$call $error"
+            status=0
+            "$tools/ckpt_writer" save a/run 3 3 2>out || status=$?
+            no_faults
+            cat out
+            [ $status -eq 0 ] || [ $status -eq 69 ]
+            "$tools/ckpt_writer" resume a/run >found
+            [ "$(head -n 1 found)" = $((status ? 2 : 3)) ]
+            holds run "$(head -n 1 found)" $(($(head -n 1 found) + 1))
+            tried=$((tried + 1))
+            [ $status -eq 0 ] || failed=$((failed + 1))
+        done
+    done
+    echo "# failed $tried calls: $failed saves were given up" >&3
+    [ $failed -gt 40 ]
+}
+
+# Only a save makes folders in a directory that is there.
+@test "storage that takes no save lets the training go on to its end, which says so, and the next attempt does it again" {
+    local error
+    for error in EIO ENOSPC EDQUOT EROFS ESTALE; do
+        rm -rf a/run
+        mkdir a/run
+        fault "mkdir $error"
+        run train a/run
+        echo "$output"
+        [ "$status" -eq 69 ]
+        grep "couldn't save step 20" <<<"$output"
+        grep "couldn't save step 100" <<<"$output"
+        no_faults
+        train a/run >out 2>&1
+        quiet out
+        same_as_whole a/run
+    done
+}
+
+@test "a server that stalls in mid-save costs time only" {
+    mkdir a/run
+    fault "mkdir stall"
+    REPLACE=exec train a/run --keep-last 2 >out 2>&1 3>&- &
+    local pid=$!
+    wait_log client.err "mkdir stalls"
+    no_faults
+    wait $pid
+    quiet out
+    same_as_whole a/run
+    holds run 80 100
+}
