@@ -60,7 +60,7 @@ static int open_step(struct ckpt_place *place, const char *path, struct err *err
 {
 	AUTO_FREE char *real = realpath(path, NULL);
 	if (!real)
-		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't find %s: %m", path);
+		return err_fail(err, io_status_or(errno, EXIT_USAGE), "checkpoint: couldn't find %s: %m", path);
 	char *slash = strrchr(real, '/');
 	if (!slash[1] || strlen(slash + 1) >= sizeof place->name)
 		return err_fail(err, EXIT_USAGE, "checkpoint: %s is no step folder", path);
@@ -89,7 +89,10 @@ static int name_step(struct ckpt_place *place, const char *text, struct err *err
 	if (step < 0)
 		return err_fail(err, EXIT_USAGE, "checkpoint: \"%s\" is no step: give a number such as 1000, or step-00001000", text);
 	ckpt_step_name(step, place->name);
-	if (fstatat(place->dir.fd, place->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	int missing = fstatat(place->dir.fd, place->name, &st, AT_SYMLINK_NOFOLLOW);
+	if (missing && io_status(errno) == EXIT_LOST)
+		return err_fail(err, EXIT_LOST, "checkpoint: couldn't look at %s/%s: %m", place->dir.path, place->name);
+	if (missing)
 		return err_fail(err, EXIT_USAGE, "checkpoint: %s has no %s; muster-ckpt ls %s shows the steps that there are",
 			place->dir.path, place->name, place->dir.path);
 	return 0;

@@ -31,7 +31,7 @@ struct history {
 	size_t count;
 };
 
-/* A metrics file that can't be read leaves its attempt without steps. */
+/* A metrics file that is not there leaves its attempt without steps. */
 static int read_steps(const struct ckpt_dir *dir, size_t number, struct history_steps *steps, struct err *err)
 {
 	char name[64];
@@ -39,8 +39,8 @@ static int read_steps(const struct ckpt_dir *dir, size_t number, struct history_
 	size_t size;
 	*steps = (struct history_steps){ .last = -1, .from = -1 };
 	snprintf(name, sizeof name, "metrics-%zu.jsonl", number);
-	if (io_read_file(dir->fd, name, METRICS_LIMIT, &text, &size, NULL) < 0)
-		return 0;
+	if (io_read_file(dir->fd, name, METRICS_LIMIT, &text, &size, err) < 0)
+		return err->status == EXIT_LOST ? err_prefix(err, "history") : 0;
 	return history_steps_parse(text, size, steps) < 0 ? err_set(err, "history: no memory") : 0;
 }
 

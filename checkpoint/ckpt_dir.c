@@ -32,9 +32,8 @@
 
 static int path_fault(const char *verb, const char *path, struct err *err)
 {
-	enum exit_status status = io_status(errno) == EXIT_LOST ? EXIT_LOST : EXIT_USAGE;
-	return err_fail(err, status, "checkpoint: couldn't %s %s: %m; give a directory on shared storage that you can write "
-		"to and that has room", verb, path);
+	return err_fail(err, io_status_or(errno, EXIT_USAGE), "checkpoint: couldn't %s %s: %m; give a directory on shared storage "
+		"that you can write to and that has room", verb, path);
 }
 
 /* Makes one folder and its name durable. */
@@ -111,8 +110,8 @@ int ckpt_dir_open_existing(struct ckpt_dir *dir, const char *path, struct err *e
 		return -1;
 	dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
-		return err_fail(err, io_status(errno) == EXIT_LOST ? EXIT_LOST : EXIT_USAGE, "checkpoint: couldn't open %s: %m; give a "
-			"checkpoint directory", dir->path);
+		return err_fail(err, io_status_or(errno, EXIT_USAGE), "checkpoint: couldn't open %s: %m; give a checkpoint directory",
+			dir->path);
 	return 0;
 }
 

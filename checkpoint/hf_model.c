@@ -61,8 +61,7 @@ static void close_model(struct model_source *source)
 
 static int read_fault(const struct hf_model *model, const char *name, struct err *err)
 {
-	enum exit_status status = io_status(errno) == EXIT_LOST ? EXIT_LOST : EXIT_DATA;
-	return err_fail(err, status, "import: couldn't read %s/%s: %m", model->path, name);
+	return err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't read %s/%s: %m", model->path, name);
 }
 
 static int read_at(const struct hf_model *model, const struct shard_file *file, uint64_t offset, void *out, size_t size,
@@ -283,7 +282,7 @@ static int open_model(struct hf_model *model, struct err *err)
 	size_t size;
 	model->fd = open(model->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (model->fd < 0)
-		return err_fail(err, EXIT_DATA, "import: couldn't open %s: %m", model->path);
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't open %s: %m", model->path);
 	if (io_read_file(model->fd, CONFIG_NAME, TEXT_LIMIT, &text, &size, err) < 0
 		|| gpt2_config_parse(text, size, &model->source.config, err) < 0)
 		return err_prefix(err, "import: %s", model->path);

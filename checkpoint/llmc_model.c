@@ -169,7 +169,7 @@ struct model_source *llmc_model_open(const char *path, struct err *err)
 	ssize_t n = model->fd < 0 ? -1 : io_read_full(model->fd, header, sizeof header);
 	int result = 0;
 	if (n < 0)
-		result = err_fail(err, io_status(errno) == EXIT_LOST ? EXIT_LOST : EXIT_DATA, "import: couldn't read %s: %m", path);
+		result = err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't read %s: %m", path);
 	else if (n < HEADER_BYTES)
 		result = err_fail(err, EXIT_DATA, "import: %s has %zd bytes, too few for a model file of llm.c", path, n);
 	else if (parse_header(model, header, path, err) < 0 || check_size(model, path, err) < 0)

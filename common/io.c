@@ -63,7 +63,7 @@ int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t 
 {
 	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
-		return err_fail(err, EXIT_DATA, "read: couldn't open %s: %m", name);
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "read: couldn't open %s: %m", name);
 	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return err_fail(err, EXIT_LOST, "read: couldn't look at %s: %m", name);
@@ -78,7 +78,7 @@ int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t 
 	}
 	AUTO_FREE char *bytes = malloc((size_t)st.st_size + 1);
 	if (!bytes)
-		return err_set(err, "read: no memory for the %lld bytes of %s", (long long)st.st_size, name);
+		return err_fail(err, io_status(errno), "read: no memory for the %lld bytes of %s", (long long)st.st_size, name);
 	ssize_t n = io_read_full(fd, bytes, (size_t)st.st_size);
 	if (n < 0)
 		return err_fail(err, EXIT_LOST, "read: couldn't read %s: %m", name);
@@ -152,12 +152,22 @@ int io_flush_output(struct err *err)
 	return fflush(stdout) == 0 && !ferror(stdout) ? 0 : err_set(err, "output: couldn't write to standard output: %m");
 }
 
-enum exit_status io_status(int error_number)
+/* File systems of clusters tell of a server that is gone by many numbers: Lustre by ESHUTDOWN and ENOTCONN, BeeGFS by ECOMM and
+ * EREMOTEIO, GPFS and NFS by ESTALE. So those are named that tell of a request that is wrong, or of who may make it. */
+enum exit_status io_status_or(int error_number, enum exit_status lasting)
 {
 	switch (error_number) {
-	case EIO: case ENOSPC: case EDQUOT: case ESTALE: case ETIMEDOUT: case EAGAIN: case ENOMEM: case EROFS:
-		return EXIT_LOST;
+	case EPERM: case EACCES:
+	case ENOENT: case ENOTDIR: case EISDIR: case ELOOP: case ENAMETOOLONG: case EEXIST: case ENOTEMPTY: case EXDEV: case EMLINK:
+	case EINVAL: case EBADF: case EFAULT: case ESPIPE: case EFBIG: case EOVERFLOW: case EILSEQ:
+	case ENOSYS: case EOPNOTSUPP: case ENOTTY: case ENXIO: case ENODEV:
+		return lasting;
 	default:
-		return EXIT_FAULT;
+		return EXIT_LOST;
 	}
+}
+
+enum exit_status io_status(int error_number)
+{
+	return io_status_or(error_number, EXIT_FAULT);
 }

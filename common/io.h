@@ -20,7 +20,8 @@ int io_write_full(int fd, const void *buffer, size_t size);
 ssize_t io_read_within(int fd, void *buffer, size_t size, size_t room, off_t offset);
 
 /* Reads a whole regular file of at most `limit` bytes. *data is malloc'ed, has a NUL behind its *size bytes, and is the
- * caller's. `dirfd` may be AT_FDCWD. A file that is not there: status EXIT_DATA and errno ENOENT. */
+ * caller's. `dirfd` may be AT_FDCWD. A file that is not there or can't be one of ours: status EXIT_DATA, and errno ENOENT where
+ * it is not there; what may pass: EXIT_LOST. */
 int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t *size, struct err *err);
 
 /* A stream of its own over the folder, so that no other's position is moved; closedir ends it. NULL with errno. */
@@ -37,7 +38,9 @@ int io_replace_durably(int dirfd, const char *name, const void *data, size_t siz
 /* What was printed has reached standard output; else err says why. A program's last step, or a full disk goes unnoticed. */
 int io_flush_output(struct err *err);
 
-/* Status of an errno of writing: EXIT_LOST for one that may pass (EIO, ENOSPC, EDQUOT, ESTALE …), else EXIT_FAULT. */
+/* Status of an errno of a file: EXIT_LOST for one that may pass (EIO, ENOSPC, ESTALE, ENOTCONN, EMFILE …), else `lasting`, or
+ * EXIT_FAULT. */
+enum exit_status io_status_or(int error_number, enum exit_status lasting);
 enum exit_status io_status(int error_number);
 
 #endif

@@ -66,12 +66,12 @@ static int open_folder(struct file *file, const char *base, struct err *err)
 {
 	file->base = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (file->base < 0)
-		return err_set(err, "rendezvous: couldn't open MUSTER_RDZV_DIR=%s: %m", base);
+		return err_fail(err, io_status(errno), "rendezvous: couldn't open MUSTER_RDZV_DIR=%s: %m", base);
 	if (mkdirat(file->base, file->name, 0700) < 0 && errno != EEXIST)
-		return err_set(err, "rendezvous: couldn't make a folder in MUSTER_RDZV_DIR=%s: %m", base);
+		return err_fail(err, io_status(errno), "rendezvous: couldn't make a folder in MUSTER_RDZV_DIR=%s: %m", base);
 	file->dir = openat(file->base, file->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (file->dir < 0)
-		return err_set(err, "rendezvous: couldn't open %s: %m", file->path);
+		return err_fail(err, io_status(errno), "rendezvous: couldn't open %s: %m", file->path);
 	struct stat st;
 	if (fstat(file->dir, &st) < 0 || st.st_uid != geteuid())
 		return err_set(err, "rendezvous: couldn't trust %s: it belongs to user %u", file->path,

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "checkpoint/ckptd_client.h"
+#include "checkpoint/owner.h"
 #include "common/log.h"
 #include "common/notice.h"
 #include "launch/requeue_ask.h"
@@ -322,12 +323,20 @@ int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
 	return muster_failed(&err);
 }
 
+static bool has_other_owner(const struct muster_ckpt *ckpt)
+{
+	struct err err;
+	return owner_verify(folder_dir(ckpt->folder), folder_token(ckpt->folder), &err) < 0 && err.status == EXIT_FAULT;
+}
+
+/* As muster-train ends: whatever keeps the last save, the next attempt may have more luck, unless the directory is another's. */
 int muster_ckpt_drain(struct muster_ckpt *ckpt, double timeout)
 {
 	if (!ckpt)
 		return MUSTER_OK;
 	record_notice(ckpt);
-	return ckpt->handed >= 0 ? muster_ckpt_wait(ckpt, ckpt->handed, timeout) : MUSTER_OK;
+	int rc = ckpt->handed >= 0 ? muster_ckpt_wait(ckpt, ckpt->handed, timeout) : MUSTER_OK;
+	return rc == MUSTER_FAULT && !has_other_owner(ckpt) ? MUSTER_LOST : rc;
 }
 
 int muster_ckpt_leave(struct muster_ckpt *ckpt, int status, const char *why, struct err *err)

@@ -281,3 +281,56 @@ train_on_two() {
     same_as_whole a/run
     holds run 80 100
 }
+
+# passes COMMAND…: it ends with 69 and says why, or does its work all the same.
+passes() {
+    local began=$SECONDS
+    run "$@"
+    [ "$status" -eq 69 ] || [ "$status" -eq 0 ] || { cat faults && echo "$*: $status: $output" && return 1; }
+    [ "$status" -ne 69 ] || [ -n "$output" ] || { cat faults && echo "$*: not a word" && return 1; }
+    [ "$status" -ne 69 ] || lost=$((lost + 1))
+    echo "$(<faults): $*: $status after $((SECONDS - began)) s" >>told
+}
+
+@test "an error that may pass ends with 69, at the start and in every tool" {
+    # Numbers by which file systems of clusters tell that a server is gone, and a process that it lacks something.
+    local errors=(ESHUTDOWN ENOTCONN ECOMM EREMOTEIO ESTALE EINTR ETIMEDOUT EHOSTDOWN EMFILE ENOMEM)
+    local calls=(lookup getattr open read opendir readdir create write fsync rename setattr lock all) n error lost=0
+    train a/run --ckpt-every 50 >out 2>&1
+    for ((n = 0; n < ${#calls[@]}; n++)); do
+        error=${errors[n % ${#errors[@]}]}
+        fault "${calls[n]} $error"
+        passes train a/run --rdzv-timeout 1
+        passes muster-ckpt verify --deep a/run
+        passes muster-ckpt ls a/run
+        passes muster-ckpt show a/run 50
+        passes muster-ckpt pin a/run 50
+        passes muster-ckpt unpin a/run 50
+        passes muster-ckpt prune a/run --keep-last 5
+        passes muster-ckpt history a/run
+        passes muster-ckpt export a/run "exported-$n" --step 50
+        passes muster-curve a/run
+    done
+    no_faults
+    cat told
+    echo "# $lost ended with 69" >&3
+    [ $lost -gt 60 ]
+    holds run 50 100
+    same_as_whole a/run
+}
+
+@test "a last save that fails ends a program of libmuster as it ends muster-train" {
+    local error
+    cc -o ring -I"$MUSTER_TOP/lib" "$MUSTER_TOP/slurm-examples/ring.c" -L"$MUSTER_BUILD/.libs" -lmuster -Wl,-rpath,"$MUSTER_BUILD/.libs"
+    mkdir a/run a/ring
+    for error in ENOSPC EREMOTEIO EACCES; do
+        fault "mkdir $error"
+        run train a/run
+        [ "$status" -eq 69 ]
+        run ./ring 10 a/ring
+        echo "$output"
+        [ "$status" -eq 69 ]
+    done
+    no_faults
+    ./ring 10 a/ring
+}

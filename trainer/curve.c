@@ -119,10 +119,10 @@ int curve_attempts(int dirfd, int **attempts, size_t *count, struct err *err)
 {
 	DIR *dir = io_open_list(dirfd);
 	if (!dir)
-		return err_fail(err, EXIT_DATA, "curve: couldn't list the folder: %m");
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "curve: couldn't list the folder: %m");
 	*attempts = NULL;
 	*count = 0;
-	for (struct dirent *entry; (entry = readdir(dir));) {
+	for (struct dirent *entry; errno = 0, (entry = readdir(dir));) {
 		int attempt, used = 0;
 		if (sscanf(entry->d_name, "metrics-%9d.jsonl%n", &attempt, &used) != 1 || !used || entry->d_name[used])
 			continue;
@@ -134,7 +134,10 @@ int curve_attempts(int dirfd, int **attempts, size_t *count, struct err *err)
 		*attempts = grown;
 		(*attempts)[(*count)++] = attempt;
 	}
+	int why = errno;
 	closedir(dir);
+	if (why)
+		return err_fail(err, io_status(why), "curve: couldn't list the folder: %s", strerror(why));
 	if (*count)
 		qsort(*attempts, *count, sizeof **attempts, compare_ints);
 	return 0;

@@ -36,7 +36,7 @@ static int add_matches(struct file_list *list, const char *pattern, struct err *
 	if (rc == GLOB_NOMATCH)
 		rc = err_fail(err, EXIT_DATA, "data: couldn't find %s: no file has a name like that", pattern);
 	else if (rc != 0)
-		rc = err_fail(err, io_status(errno) == EXIT_LOST ? EXIT_LOST : EXIT_DATA, "data: couldn't look for %s: %s", pattern,
+		rc = err_fail(err, io_status_or(errno, EXIT_DATA), "data: couldn't look for %s: %s", pattern,
 			rc == GLOB_NOSPACE ? "out of memory" : strerror(errno));
 	for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
 		rc = add(list, found.gl_pathv[i], err);

@@ -12,22 +12,16 @@
 #include "common/auto.h"
 #include "common/io.h"
 
-/* A disk or server that is away may come back; everything else is bad data. */
-static enum exit_status open_status(int error_number)
-{
-	return io_status(error_number) == EXIT_LOST ? EXIT_LOST : EXIT_DATA;
-}
-
 int mapping_open(struct mapping *mapping, const char *path, struct err *err)
 {
 	*mapping = (struct mapping){ 0 };
 	/* O_NONBLOCK: a FIFO without a writer must not hold us here. */
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
-		return err_fail(err, open_status(errno), "data: couldn't open %s: %m", path);
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "data: couldn't open %s: %m", path);
 	struct stat st;
 	if (fstat(fd, &st) < 0)
-		return err_fail(err, open_status(errno), "data: couldn't look at %s: %m", path);
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "data: couldn't look at %s: %m", path);
 	if (!S_ISREG(st.st_mode))
 		return err_fail(err, EXIT_DATA, "data: couldn't map %s: not a regular file", path);
 	if (st.st_size == 0)
@@ -37,7 +31,7 @@ int mapping_open(struct mapping *mapping, const char *path, struct err *err)
 		return err_set(err, "data: no memory to open %s", path);
 	void *bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (bytes == MAP_FAILED)
-		return err_fail(err, open_status(errno), "data: couldn't map %s: %m", path);
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "data: couldn't map %s: %m", path);
 	*mapping = (struct mapping){ .path = AUTO_TAKE(copy), .bytes = bytes, .size = (size_t)st.st_size };
 	return 0;
 }

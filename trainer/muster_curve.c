@@ -79,7 +79,7 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 static int open_folder(const char *folder, struct err *err)
 {
 	int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return dirfd < 0 ? err_fail(err, EXIT_DATA, "couldn't open the folder %s: %m", folder) : dirfd;
+	return dirfd < 0 ? err_fail(err, io_status_or(errno, EXIT_DATA), "couldn't open the folder %s: %m", folder) : dirfd;
 }
 
 static int print_curve(const char *folder, struct err *err)
@@ -103,17 +103,17 @@ static int write_json(const char *path, const struct scaling_run *runs, size_t c
 	int rc = json_dump_file(json, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	int why = errno;
 	json_decref(json);
-	return rc < 0 ? err_fail(err, EXIT_FAULT, "couldn't write %s: %s", path, strerror(why)) : 0;
+	return rc < 0 ? err_fail(err, io_status(why), "couldn't write %s: %s", path, strerror(why)) : 0;
 }
 
 static int write_plot(const char *path, const struct scaling_run *runs, size_t count, struct err *err)
 {
 	FILE *out = fopen(path, "we");
 	if (!out)
-		return err_fail(err, EXIT_FAULT, "couldn't write %s: %m", path);
+		return err_fail(err, io_status(errno), "couldn't write %s: %m", path);
 	scaling_plot(runs, count, out);
 	int failed = ferror(out);
-	return fclose(out) != 0 || failed ? err_fail(err, EXIT_FAULT, "couldn't write %s: %m", path) : 0;
+	return fclose(out) != 0 || failed ? err_fail(err, io_status(errno), "couldn't write %s: %m", path) : 0;
 }
 
 static int print_scaling(const struct arguments *given, struct err *err)

@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "common/descriptors.h"
 #include "common/err.h"
+#include "common/io.h"
 #include "common/number.h"
 #include "trainer/token_writer.h"
 
@@ -177,7 +178,7 @@ static int add_stream(struct work *work, int fd, const char *name, struct err *e
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return err_fail(err, EXIT_DATA, "text: couldn't read %s: %m", name);
+			return err_fail(err, io_status_or(errno, EXIT_DATA), "text: couldn't read %s: %m", name);
 		if (n == 0)
 			return 0;
 		if (check_count(work, token_writer_tokens(work->training) + (uint64_t)n, err) < 0)
@@ -194,7 +195,7 @@ static int add_input(struct work *work, const char *name, struct err *err)
 		return add_stream(work, STDIN_FILENO, "standard input", err);
 	AUTO_CLOSE int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
-		return err_fail(err, EXIT_DATA, "text: couldn't open %s: %m", name);
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "text: couldn't open %s: %m", name);
 	return add_stream(work, fd, name, err);
 }
 

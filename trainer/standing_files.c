@@ -270,7 +270,7 @@ int standing_files_read(const char *dir, struct standing_list *list, struct err 
 	}
 	AUTO_CLOSE int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dirfd < 0)
-		return err_fail(err, EXIT_DATA, "couldn't open the folder %s: %m", dir);
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "couldn't open the folder %s: %m", dir);
 	for (int i = 0; i < 2 && list->count == 0; i++) {
 		AUTO_CLOSE int fd = open_folder(dirfd, folders[i]);
 		snprintf(list->place, sizeof list->place, "%s/%s", dir, folders[i]);

@@ -141,7 +141,7 @@ static void a_failure_is_that_of_all_and_on_record(void **state)
 static void a_last_save_that_failed_makes_no_good_end(void **state)
 {
 	run((struct plan){ .step = 8, .noticed = -1, .statuses = { 75, 75, 75, 75 }, .blocked = true });
-	ranks_assert(MUSTER_FAULT, BLOCKED_SAVE_WORDS, -1);
+	ranks_assert(MUSTER_LOST, BLOCKED_SAVE_WORDS, -1);
 	assert_ptr_equal(strstr(ranks_outcomes[3].text, "rank 0 (on "), ranks_outcomes[3].text);
 	run((struct plan){ .step = 8, .noticed = -1 });
 	for (int rank = 0; rank < RANKS; rank++)

@@ -282,6 +282,41 @@ static void reads_are_checked(void **state)
 	close(dirfd);
 }
 
+static void what_may_pass_is_told_from_what_lasts(void **state)
+{
+	static const int passing[] = { EIO, ENOSPC, EDQUOT, EROFS, ESTALE, EAGAIN, EINTR, ETIMEDOUT, EBUSY, ENOMEM, EMFILE, ENFILE, ENOLCK,
+		ESHUTDOWN, ENOTCONN, ECONNRESET, ECONNREFUSED, ECONNABORTED, EPIPE, ECOMM, EREMOTEIO, EREMCHG, EPROTO, ENOLINK, ENONET,
+		EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENETRESET, ENOBUFS, EKEYEXPIRED, EUCLEAN, ENODATA, ECANCELED };
+	static const int lasting[] = { EACCES, EPERM, ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG, EEXIST, ENOTEMPTY, EINVAL, EXDEV, EFBIG,
+		EOPNOTSUPP, ENOSYS };
+	for (size_t i = 0; i < sizeof passing / sizeof passing[0]; i++) {
+		assert_int_equal(io_status(passing[i]), EXIT_LOST);
+		assert_int_equal(io_status_or(passing[i], EXIT_DATA), EXIT_LOST);
+	}
+	for (size_t i = 0; i < sizeof lasting / sizeof lasting[0]; i++) {
+		assert_int_equal(io_status(lasting[i]), EXIT_FAULT);
+		assert_int_equal(io_status_or(lasting[i], EXIT_USAGE), EXIT_USAGE);
+	}
+}
+
+/* A process without a descriptor left has not found bad data. */
+static void a_file_that_cannot_be_opened_now_is_not_bad(void **state)
+{
+	struct err err;
+	struct rlimit before;
+	char *data;
+	size_t size;
+	int dirfd = open_folder();
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 0, before.rlim_max }), 0);
+	int result = io_read_file(dirfd, "f", 10, &data, &size, &err), why = errno;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(result, -1);
+	assert_int_equal(why, EMFILE);
+	assert_int_equal(err.status, EXIT_LOST);
+	close(dirfd);
+}
+
 static void full_reads_end_at_the_end(void **state)
 {
 	char out[10] = "";
@@ -332,6 +367,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_folder_without_permission, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(a_kill_leaves_a_whole_file, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(reads_are_checked, files_setup, files_teardown),
+		cmocka_unit_test(what_may_pass_is_told_from_what_lasts),
+		cmocka_unit_test_setup_teardown(a_file_that_cannot_be_opened_now_is_not_bad, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(full_reads_end_at_the_end, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(reads_at_a_place_leave_the_descriptor_alone, files_setup, files_teardown),
 	};

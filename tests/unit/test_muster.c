@@ -299,7 +299,7 @@ static void a_save_that_failed_keeps_its_error(void **state)
 	save_steps(ckpt, LAST + 1, LAST + 1); /* once more, and this time it works */
 	assert_ok(muster_ckpt_wait(ckpt, LAST + 1, 0));
 	fail_to_save(ckpt, "failing", LAST + 2);
-	assert_refused(muster_ckpt_close(ckpt, MUSTER_REQUEUE, "preempted"), status, BLOCKED_SAVE_WORDS);
+	assert_refused(muster_ckpt_close(ckpt, MUSTER_REQUEUE, "preempted"), MUSTER_LOST, BLOCKED_SAVE_WORDS);
 	ckpt = open_run("failing");
 	assert_loaded(ckpt, LAST + 1);
 	assert_ok(muster_ckpt_close(ckpt, MUSTER_OK, "finished"));
