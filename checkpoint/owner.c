@@ -189,7 +189,7 @@ static int lock(const struct ckpt_dir *dir, double timeout, int *fd, struct err 
 		struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 		if (fcntl(*fd, F_OFD_SETLK, &whole) == 0)
 			return 1;
-		if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP || errno == EINVAL) {
+		if (io_has_no_locks(errno)) {
 			log_warn("owner: %s has no file locks (%m); two jobs that start there at the same moment are told apart by "
 				"waiting %g s", dir->path, SETTLE_SECONDS);
 			return 0;

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,17 +19,22 @@
 
 #define PATH_SIZE (CKPT_STEP_NAME_SIZE + sizeof "/" + 256)
 
-/* 0 when it is had, or there are no locks here; -1 when another has it. */
+/* 0 when it is had, or there are no locks here; -1 with errno. */
 static int set_lock(int fd, short type)
 {
 	struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
-	return fcntl(fd, F_OFD_SETLK, &lock) < 0 && (errno == EAGAIN || errno == EACCES) ? -1 : 0;
+	return fcntl(fd, F_OFD_SETLK, &lock) < 0 && !io_has_no_locks(errno) ? -1 : 0;
+}
+
+static bool is_held(int error_number)
+{
+	return error_number == EAGAIN || error_number == EACCES;
 }
 
 int removable_hold(const struct ckpt_dir *dir, const char *name, int folder, int manifest, struct err *err)
 {
 	/* Under another name it was taken away between the open and the lock. */
-	if (set_lock(manifest, F_RDLCK) < 0 || !ckpt_dir_names(dir, name, folder))
+	if ((set_lock(manifest, F_RDLCK) < 0 && is_held(errno)) || !ckpt_dir_names(dir, name, folder))
 		return err_fail(err, EXIT_LOST, "checkpoint: it is being removed");
 	return 0;
 }
@@ -81,10 +87,13 @@ int removable_check(const struct ckpt_dir *dir, int64_t step, int *lock, struct 
 	}
 	/* One without a manifest, or with one that we may not write, is locked by nobody. */
 	*lock = openat(dir->fd, path_in(step, MANIFEST_NAME, path), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-	if (*lock < 0 || set_lock(*lock, F_WRLCK) == 0)
+	if (*lock < 0 ? io_status(errno) != EXIT_LOST : set_lock(*lock, F_WRLCK) == 0)
 		return 1;
-	close(*lock);
+	int why = errno;
+	if (*lock >= 0)
+		close(*lock);
 	*lock = -1;
-	err_set(err, "checkpoint: step %" PRId64 " stays: it is being read", step);
+	err_set(err, "checkpoint: step %" PRId64 " stays: %s%s", step, is_held(why) ? "it is being read" : "whether it is being read can't be "
+		"known: ", is_held(why) ? "" : strerror(why));
 	return 0;
 }

@@ -152,6 +152,11 @@ int io_flush_output(struct err *err)
 	return fflush(stdout) == 0 && !ferror(stdout) ? 0 : err_set(err, "output: couldn't write to standard output: %m");
 }
 
+bool io_has_no_locks(int error_number)
+{
+	return error_number == ENOLCK || error_number == ENOSYS || error_number == EOPNOTSUPP || error_number == EINVAL;
+}
+
 /* File systems of clusters tell of a server that is gone by many numbers: Lustre by ESHUTDOWN and ENOTCONN, BeeGFS by ECOMM and
  * EREMOTEIO, GPFS and NFS by ESTALE. So those are named that tell of a request that is wrong, or of who may make it. */
 enum exit_status io_status_or(int error_number, enum exit_status lasting)

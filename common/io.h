@@ -4,6 +4,7 @@
 #define MUSTER_IO_H
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -37,6 +38,9 @@ int io_replace_durably(int dirfd, const char *name, const void *data, size_t siz
 
 /* What was printed has reached standard output; else err says why. A program's last step, or a full disk goes unnoticed. */
 int io_flush_output(struct err *err);
+
+/* Whether an errno of asking for a lock says that this file system has none. */
+bool io_has_no_locks(int error_number);
 
 /* Status of an errno of a file: EXIT_LOST for one that may pass (EIO, ENOSPC, ESTALE, ENOTCONN, EMFILE …), else `lasting`, or
  * EXIT_FAULT. */

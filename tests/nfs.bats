@@ -282,6 +282,21 @@ train_on_two() {
     holds run 80 100
 }
 
+@test "a server that gives no locks now has nothing removed" {
+    mkdir a/run
+    fault "mkdir stall"
+    REPLACE=exec train a/run --keep-last 1 >out 2>&1 3>&- &
+    local pid=$!
+    wait_log client.err "mkdir stalls"
+    fault "lock ETIMEDOUT"
+    wait $pid
+    no_faults
+    [ "$(saved_steps server/run | wc -l)" -eq 5 ]
+    touch -d '2 minutes ago' server/run/owner.json # it could not be given back either
+    muster-ckpt prune a/run --keep-last 1
+    holds run 100
+}
+
 # passes COMMAND…: it ends with 69 and says why, or does its work all the same.
 passes() {
     local began=$SECONDS
