@@ -680,6 +680,7 @@ tests_tools_power_cut_LDADD = tests/tools/libpower.la
 EXTRA_DIST += tests/power_loss.bats tests/ckptd_kill.bats tests/train_kill.bats
 if HAVE_FUSE
 check_PROGRAMS += tests/tools/nfs_like
+tests_tools_nfs_like_SOURCES = tests/tools/nfs_like.c tests/tools/nfs_node.c tests/tools/nfs_node.h
 tests_tools_nfs_like_CFLAGS = $(AM_CFLAGS) $(FUSE_CFLAGS)
 tests_tools_nfs_like_LDADD = libcommon.la $(FUSE_LIBS)
 endif

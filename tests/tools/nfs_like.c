@@ -9,7 +9,6 @@
 #define FUSE_USE_VERSION 312
 #include "config.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
@@ -24,33 +23,11 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "tests/tools/nfs_node.h"
 
-#define AGE 60.0 /* seconds that attributes and names are believed: actimeo's default for folders */
 #define SILLY ".nfs"
 
-/* What a name in a folder stood for when it was looked up. */
-struct name {
-	struct name *next;
-	struct node *node;       /* NULL: for nothing */
-	char text[];
-};
-
-/* A file or folder that is known here. */
-struct node {
-	struct node *next;
-	int fd;                  /* O_PATH */
-	uint64_t refs;           /* of the kernel, of names, of open files */
-	int opened;
-	struct stat seen;        /* its attributes, and when they were */
-	double seen_at;
-	struct name *names;      /* of a folder */
-	char **list;
-	int listed;              /* -1: not listed */
-	struct node *silly_in;   /* where it lies under the name `silly` until it is closed; NULL: it does not */
-	char silly[32];
-};
-
-static struct node *nodes, *root;
+static struct node *root;
 static const char *faults_path;
 static bool has_locks = true;
 
@@ -98,134 +75,6 @@ static void reply(fuse_req_t req, int result)
 	fuse_reply_err(req, result < 0 ? errno : 0);
 }
 
-/* ---- what is known ---- */
-
-static void put(struct node *node, uint64_t refs)
-{
-	struct node **at = &nodes;
-	if (!node || (node->refs -= refs) > 0)
-		return;
-	while (*at != node)
-		at = &(*at)->next;
-	*at = node->next;
-	close(node->fd);
-	free(node);
-}
-
-static void forget_list(struct node *node)
-{
-	for (int i = 0; i < node->listed; i++)
-		free(node->list[i]);
-	free(node->list);
-	node->list = NULL;
-	node->listed = -1;
-}
-
-/* Forgets the names in a folder, or of them those of `only`. */
-static void forget_names(struct node *folder, const struct node *only)
-{
-	for (struct name **at = &folder->names; *at;) {
-		struct name *name = *at;
-		if (only && name->node != only) {
-			at = &name->next;
-			continue;
-		}
-		*at = name->next;
-		put(name->node, 1);
-		free(name);
-	}
-}
-
-/* Was changed, here or elsewhere. Leaves errno. */
-static void changed(struct node *folder)
-{
-	int why = errno;
-	forget_names(folder, NULL);
-	forget_list(folder);
-	folder->seen_at = -AGE;
-	errno = why;
-}
-
-static bool same_time(struct timespec a, struct timespec b)
-{
-	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
-
-/* Asks the server for the attributes. */
-static int refresh(struct node *node)
-{
-	struct stat st;
-	if (fstatat(node->fd, "", &st, AT_EMPTY_PATH) < 0)
-		return -1;
-	if (st.st_nlink == 0) {
-		for (struct node *folder = nodes; folder; folder = folder->next)
-			forget_names(folder, node);
-		errno = ESTALE;
-		return -1;
-	}
-	if (S_ISDIR(st.st_mode) && !(same_time(st.st_mtim, node->seen.st_mtim) && same_time(st.st_ctim, node->seen.st_ctim)))
-		changed(node);
-	node->seen = st;
-	node->seen_at = clock_now();
-	return 0;
-}
-
-static int look(struct node *node)
-{
-	return clock_now() - node->seen_at < AGE ? 0 : refresh(node);
-}
-
-/* The node of an O_PATH descriptor, which it takes over. */
-static struct node *node_of(int fd)
-{
-	struct stat st;
-	if (fd < 0 || fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
-		return NULL;
-	for (struct node *node = nodes; node; node = node->next)
-		if (node->seen.st_ino == st.st_ino && node->seen.st_dev == st.st_dev) {
-			close(fd);
-			return node;
-		}
-	struct node *node = calloc(1, sizeof *node);
-	*node = (struct node){ .next = nodes, .fd = fd, .seen = st, .seen_at = clock_now(), .listed = -1 };
-	return nodes = node;
-}
-
-static struct node *node_at(const struct node *folder, const char *name)
-{
-	return node_of(openat(folder->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-}
-
-static void remember(struct node *folder, const char *text, struct node *node)
-{
-	struct name *name = malloc(sizeof *name + strlen(text) + 1);
-	*name = (struct name){ folder->names, node };
-	strcpy(name->text, text);
-	folder->names = name;
-	if (node)
-		node->refs++;
-}
-
-/* What the name stands for, as far as is known here; NULL with errno. */
-static struct node *find(struct node *folder, const char *text)
-{
-	if (look(folder) < 0)
-		return NULL;
-	for (struct name *name = folder->names; name; name = name->next) {
-		if (strcmp(name->text, text) != 0)
-			continue;
-		if (!name->node)
-			errno = ENOENT;
-		return name->node && look(name->node) < 0 ? find(folder, text) : name->node;
-	}
-	struct node *node = node_at(folder, text);
-	if (node ? look(node) < 0 : errno != ENOENT || refresh(folder) < 0)
-		return NULL;
-	remember(folder, text, node);
-	errno = ENOENT;
-	return node;
-}
-
 static struct node *node_in(fuse_ino_t ino)
 {
 	return ino == FUSE_ROOT_ID ? root : (struct node *)(uintptr_t)ino;
@@ -260,12 +109,12 @@ static void reply_entry(fuse_req_t req, struct node *node)
 static void on_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	if (!fails(req, "lookup"))
-		reply_entry(req, find(node_in(parent), name));
+		reply_entry(req, node_find(node_in(parent), name));
 }
 
 static void on_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
 {
-	put(node_in(ino), count);
+	node_put(node_in(ino), count);
 	fuse_reply_none(req);
 }
 
@@ -274,9 +123,9 @@ static void on_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 	struct node *folder = node_in(parent);
 	if (fails(req, "mkdir"))
 		return;
-	int result = refresh(folder) < 0 ? -1 : mkdirat(folder->fd, name, mode);
-	changed(folder);
-	reply_entry(req, result < 0 ? NULL : find(folder, name));
+	int result = node_refresh(folder) < 0 ? -1 : mkdirat(folder->fd, name, mode);
+	node_changed(folder);
+	reply_entry(req, result < 0 ? NULL : node_find(folder, name));
 }
 
 static void on_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
@@ -284,9 +133,9 @@ static void on_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 	struct node *folder = node_in(parent);
 	if (fails(req, "create"))
 		return;
-	int result = refresh(folder) < 0 ? -1 : mknodat(folder->fd, name, mode, device);
-	changed(folder);
-	reply_entry(req, result < 0 ? NULL : find(folder, name));
+	int result = node_refresh(folder) < 0 ? -1 : mknodat(folder->fd, name, mode, device);
+	node_changed(folder);
+	reply_entry(req, result < 0 ? NULL : node_find(folder, name));
 }
 
 /* Takes a file that is open here out of the way. 1: it was, 0: there is none, -1 on error. */
@@ -297,7 +146,7 @@ static int rename_silly(struct node *folder, const char *name)
 	if (!node || node->opened == 0) {
 		if (node && node->refs == 0) {
 			node->refs = 1;
-			put(node, 1);
+			node_put(node, 1);
 		}
 		return 0;
 	}
@@ -318,10 +167,10 @@ static void on_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct node *folder = node_in(parent);
 	if (fails(req, "unlink"))
 		return;
-	int result = refresh(folder) < 0 ? -1 : rename_silly(folder, name);
+	int result = node_refresh(folder) < 0 ? -1 : rename_silly(folder, name);
 	if (result == 0)
 		result = unlinkat(folder->fd, name, 0);
-	changed(folder);
+	node_changed(folder);
 	reply(req, result);
 }
 
@@ -330,8 +179,8 @@ static void on_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct node *folder = node_in(parent);
 	if (fails(req, "rmdir"))
 		return;
-	int result = refresh(folder) < 0 ? -1 : unlinkat(folder->fd, name, AT_REMOVEDIR);
-	changed(folder);
+	int result = node_refresh(folder) < 0 ? -1 : unlinkat(folder->fd, name, AT_REMOVEDIR);
+	node_changed(folder);
 	reply(req, result);
 }
 
@@ -342,10 +191,10 @@ static void on_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	if (fails(req, "rename"))
 		return;
 	errno = EINVAL; /* NFS has none of the flags */
-	int result = flags || refresh(from) < 0 || refresh(to) < 0 || rename_silly(to, new_name) < 0 ? -1 :
+	int result = flags || node_refresh(from) < 0 || node_refresh(to) < 0 || rename_silly(to, new_name) < 0 ? -1 :
 		renameat(from->fd, name, to->fd, new_name);
-	changed(from);
-	changed(to);
+	node_changed(from);
+	node_changed(to);
 	reply(req, result);
 }
 
@@ -363,7 +212,7 @@ static void on_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
 	(void)file;
 	if (!fails(req, "getattr"))
-		reply_attr(req, node_in(ino), look(node_in(ino)));
+		reply_attr(req, node_in(ino), node_look(node_in(ino)));
 }
 
 static struct timespec time_of(int set, int now, int given, struct timespec time)
@@ -378,7 +227,7 @@ static void on_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
 		time_of(set, FUSE_SET_ATTR_MTIME_NOW, FUSE_SET_ATTR_MTIME, st->st_mtim) };
 	if (fails(req, "setattr"))
 		return;
-	int result = refresh(node);
+	int result = node_refresh(node);
 	if (result == 0 && (set & FUSE_SET_ATTR_MODE))
 		result = chmod(own_path(node), st->st_mode);
 	if (result == 0 && (set & FUSE_SET_ATTR_SIZE))
@@ -386,7 +235,7 @@ static void on_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
 	if (result == 0)
 		result = utimensat(AT_FDCWD, own_path(node), times, 0);
 	if (result == 0)
-		result = refresh(node);
+		result = node_refresh(node);
 	reply_attr(req, node, result);
 }
 
@@ -420,9 +269,9 @@ static void on_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	struct node *folder = node_in(parent);
 	if (fails(req, "create"))
 		return;
-	int fd = refresh(folder) < 0 ? -1 : openat(folder->fd, name, flags_of(file) | O_CREAT, mode);
-	changed(folder);
-	struct node *node = fd < 0 ? NULL : find(folder, name);
+	int fd = node_refresh(folder) < 0 ? -1 : openat(folder->fd, name, flags_of(file) | O_CREAT, mode);
+	node_changed(folder);
+	struct node *node = fd < 0 ? NULL : node_find(folder, name);
 	if (!node) {
 		fuse_reply_err(req, errno);
 		return;
@@ -437,7 +286,7 @@ static void on_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 	struct node *node = node_in(ino);
 	if (fails(req, "open"))
 		return;
-	int fd = refresh(node) < 0 ? -1 : open(own_path(node), flags_of(file));
+	int fd = node_refresh(node) < 0 ? -1 : open(own_path(node), flags_of(file));
 	if (fd < 0) {
 		fuse_reply_err(req, errno);
 		return;
@@ -452,11 +301,11 @@ static void on_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	close((int)file->fh);
 	if (--node->opened == 0 && in) {
 		unlinkat(in->fd, node->silly, 0);
-		changed(in);
-		put(in, 1);
+		node_changed(in);
+		node_put(in, 1);
 		node->silly_in = NULL;
 	}
-	put(node, 1);
+	node_put(node, 1);
 	fuse_reply_err(req, 0);
 }
 
@@ -482,8 +331,8 @@ static void on_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
 	struct node *node = node_in(ino);
 	if (fails(req, "write"))
 		return;
-	ssize_t n = refresh(node) < 0 ? -1 : pwrite((int)file->fh, bytes, size, offset);
-	if (n < 0 || refresh(node) < 0)
+	ssize_t n = node_refresh(node) < 0 ? -1 : pwrite((int)file->fh, bytes, size, offset);
+	if (n < 0 || node_refresh(node) < 0)
 		fuse_reply_err(req, errno);
 	else
 		fuse_reply_write(req, (size_t)n);
@@ -493,7 +342,7 @@ static void on_fsync(fuse_req_t req, fuse_ino_t ino, int data, struct fuse_file_
 {
 	(void)data;
 	if (!fails(req, "fsync"))
-		reply(req, refresh(node_in(ino)) < 0 ? -1 : fsync((int)file->fh));
+		reply(req, node_refresh(node_in(ino)) < 0 ? -1 : fsync((int)file->fh));
 }
 
 static void on_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
@@ -524,7 +373,7 @@ static void on_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
 	if (!has_locks)
 		fuse_reply_err(req, ENOLCK);
 	else if (!fails(req, "lock"))
-		reply(req, fcntl((int)file->fh, F_OFD_SETLK, lock) < 0 ? -1 : refresh(node_in(ino)));
+		reply(req, fcntl((int)file->fh, F_OFD_SETLK, lock) < 0 ? -1 : node_refresh(node_in(ino)));
 }
 
 static void on_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, int op)
@@ -535,33 +384,11 @@ static void on_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
 
 /* ---- folders ---- */
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int list(struct node *folder)
-{
-	int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
-	if (!stream)
-		return -1;
-	folder->listed = 0;
-	while ((entry = readdir(stream))) {
-		folder->list = realloc(folder->list, (size_t)(folder->listed + 1) * sizeof *folder->list);
-		folder->list[folder->listed++] = strdup(entry->d_name);
-	}
-	closedir(stream);
-	qsort(folder->list, (size_t)folder->listed, sizeof *folder->list, by_text);
-	return 0;
-}
-
 static void on_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
 	if (fails(req, "opendir"))
 		return;
-	if (look(node_in(ino)) < 0)
+	if (node_look(node_in(ino)) < 0)
 		fuse_reply_err(req, errno);
 	else
 		fuse_reply_open(req, file);
@@ -576,7 +403,7 @@ static void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset
 	if (fails(req, "readdir"))
 		return;
 	size = size < sizeof bytes ? size : sizeof bytes;
-	if (look(folder) < 0 || (folder->listed < 0 && list(folder) < 0)) {
+	if (node_look(folder) < 0 || (folder->listed < 0 && node_list(folder) < 0)) {
 		fuse_reply_err(req, errno);
 		return;
 	}
@@ -594,7 +421,7 @@ static void on_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data, struct fuse_fi
 {
 	(void)data, (void)file;
 	if (!fails(req, "fsyncdir"))
-		reply(req, refresh(node_in(ino)));
+		reply(req, node_refresh(node_in(ino)));
 }
 
 static const struct fuse_lowlevel_ops calls = {
