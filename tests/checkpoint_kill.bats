@@ -64,6 +64,10 @@ complain() { echo "$*"; ls -la run run/*; cat said; return 1; }
     [ "$kept" -lt "$tried" ]
 }
 
+# How a full disk, a quota, and file servers that are gone are told of, and the words for it.
+errors=(EIO ENOSPC EDQUOT EROFS ESTALE ESHUTDOWN EREMOTEIO ENOTCONN)
+spoken="\(Input/output error\|No space left\|Disk quota\|Read-only\|Stale\|Cannot send after\|Remote I/O\|Transport endpoint\)"
+
 # calls [=ERROR] COMMAND…: how many calls kill_at counts in it.
 calls() {
     local count
@@ -71,19 +75,21 @@ calls() {
 }
 
 # save_failing WHERE COMMAND…: a save of step 3 on top of `run` with a fault at WHERE says so or succeeds, and training goes
-# on from step 3 or step 2. `outcome` is "failed" or "went on".
+# on from step 3 or step 2. `outcome` is "failed" or "went on". With `lasting` the fault keeps the save from cleaning up.
 save_failing() {
-    local where=$1 status=0 found next
+    local where=$1 status=0 found next said
     shift
-    "$@" >out 2>&1 || status=$?
+    # By way of a pipe: what is printed to a file would count.
+    said=$("$@" 2>&1) || status=$?
+    printf '%s\n' "$said" >out
     [ $status -eq 0 ] || [ $status -eq 69 ] || { cat out; complain "$where: status $status"; return; }
-    ! compgen -G 'run/.saving-*' || { complain "$where: left behind"; return; }
-    [ $status -eq 0 ] || grep -q "Input/output error\|No space left\|quota exceeded" out || { complain "$where: $(<out)"; return; }
+    [ -n "${lasting-}" ] || ! compgen -G 'run/.saving-*' || { complain "$where: left behind"; return; }
+    [ $status -eq 0 ] || grep -q "couldn't .*: $spoken" out || { complain "$where: $(<out)"; return; }
     "$writer" resume run >resumed 2>said || { complain "$where: can't go on"; return; }
     { read -r found && read -r next && read -r next && read -r next; } <resumed
     [ "$found" = 3 ] || { [ "$found" = 2 ] && [ $status -ne 0 ]; } || { complain "$where: status $status, found $found"; return; }
     [ "$next" = "step $((found + 1))" ] || { complain "$where: $next is the next one"; return; }
-    ! compgen -G 'run/*damaged*' || { complain "$where"; return; }
+    ! compgen -G 'run/*damaged*' && ! compgen -G 'run/.[sr]*ing-*' || { complain "$where"; return; }
     [ $status -eq 0 ] && outcome="went on" || outcome=failed
 }
 
@@ -145,7 +151,7 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
 }
 
 @test "with a random call failing, saves by threads, with O_DIRECT and by four writers say so or succeed" {
-    local moments=${MUSTER_TEST_MOMENTS-240} errors=(EIO ENOSPC EDQUOT) error way n calls tried=0 failed=0 outcome
+    local moments=${MUSTER_TEST_MOMENTS-240} error way n calls tried=0 failed=0 outcome
     RANDOM=4712
     for way in "${ways[@]}"; do
         fresh
@@ -153,7 +159,7 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
         calls=$(calls =EIO "$writer" save run 3 3 $way)
         for ((n = 0; n < moments / 4; n++)); do
             fresh
-            error=${errors[n % 3]}
+            error=${errors[n % ${#errors[@]}]}
             # shellcheck disable=SC2086
             save_failing "$way: $n, $error" "$kill_at" $((RANDOM % calls + 1))=$error "$writer" save run 3 3 $way
             grep -q '^call .* fails' out || continue
@@ -164,6 +170,53 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
     echo "# made $tried random calls fail: $failed saves were given up, $((tried - failed)) went on" >&3
     [ $tried -gt $((moments * 9 / 10)) ]
     [ $failed -gt $((moments / 3)) ]
+}
+
+@test "with all calls failing from some moment on, every way to save says so, and the next attempt goes on" {
+    local moments=${MUSTER_TEST_MOMENTS-120} error way n calls tried=0 failed=0 outcome lasting=1
+    RANDOM=4713
+    for way in "" "${ways[@]}"; do
+        fresh
+        # shellcheck disable=SC2086
+        calls=$(calls =EIO "$writer" save run 3 3 $way)
+        for ((n = 0; n < moments / 5; n++)); do
+            fresh
+            error=${errors[n % ${#errors[@]}]}
+            # shellcheck disable=SC2086
+            save_failing "$way: from $n, $error" "$kill_at" $((RANDOM % calls + 1))-=$error "$writer" save run 3 3 $way
+            grep -q '^call .* fails' out || continue
+            tried=$((tried + 1))
+            [ "$outcome" != failed ] || failed=$((failed + 1))
+        done
+    done
+    echo "# made all calls fail from $tried moments on: $failed saves were given up, $((tried - failed)) were durable" >&3
+    [ $tried -gt $((moments * 9 / 10)) ]
+    [ $failed -gt $((moments / 2)) ]
+}
+
+# A call that only looks, of whichever thread.
+@test "with a random look failing, saves by threads, with O_DIRECT and by four writers say so or succeed" {
+    local moments=${MUSTER_TEST_MOMENTS-120} error way n looks look tried=0 failed=0 outcome
+    RANDOM=4714
+    for way in "${ways[@]}"; do
+        fresh
+        # shellcheck disable=SC2086
+        strace -f -o trace "$writer" save run 3 3 $way
+        sed 's/^[0-9]* *//' trace >plain
+        mapfile -t looks < <(points plain openat getdents64 read newfstatat)
+        for ((n = 0; n < moments / 8; n++)); do
+            fresh
+            read -r look n_th <<<"${looks[RANDOM % ${#looks[@]}]}"
+            error=${errors[n % ${#errors[@]}]}
+            # shellcheck disable=SC2086
+            save_failing "$way: $look $n_th, $error" strace -f -o /dev/null -e trace="$look" \
+                -e inject="$look:error=$error:when=$n_th" "$writer" save run 3 3 $way
+            tried=$((tried + 1))
+            [ "$outcome" != failed ] || failed=$((failed + 1))
+        done
+    done
+    echo "# made $tried looks fail: $failed saves were given up, $((tried - failed)) went on" >&3
+    [ $failed -gt 0 ]
 }
 
 # written PARTS THREADS WAY: `before` becomes a directory in which the save of step 3 is complete, but not committed: killed
@@ -211,7 +264,7 @@ written() {
 # bats test_tags=long
 @test "with any call failing, the attempt that finishes a save does so, or says that it can't and leaves it to the next" {
     local way error n status out tried=0 failed=0
-    local errors=(EIO ENOSPC EDQUOT)
+    local errors=(EIO EDQUOT ESHUTDOWN)
     cp -a before once
     for way in "4 1 direct" "1 1 direct"; do
         rm -rf before && cp -a once before
@@ -224,7 +277,7 @@ written() {
                 # By way of a pipe: what is printed to a file would count.
                 out=$("$kill_at" "$n=$error" "$writer" newest run 2>&1) || status=$?
                 grep -q '^call .* fails' <<<"$out" || break
-                [ $status -eq 0 ] || { [ $status -eq 69 ] && grep -q "Input/output error\|No space left\|quota exceeded" <<<"$out"; } ||
+                [ $status -eq 0 ] || { [ $status -eq 69 ] && grep -q "couldn't .*: $spoken" <<<"$out"; } ||
                     complain "$way: call $n, $error: status $status: $out"
                 [ $status -ne 0 ] || grep -qx 3 <<<"$out" || complain "$way: call $n, $error: $out"
                 "$writer" resume run >resumed 2>said || complain "$way: call $n, $error"

@@ -140,6 +140,8 @@ static int save_parts(const struct ckpt_dir *dir, const char *token, int64_t ste
 	}
 	for (int i = 0; i < parts; i++) {
 		ssize_t n = children[i] > 0 ? io_read_full(from[i], room[i], sizeof room[i]) : -1;
+		if (n < 0)
+			result = err_fail(err, EXIT_LOST, "couldn't hear of part %d: %m", i + 1);
 		texts[i] = room[i];
 		sizes[i] = n > 0 ? (size_t)n : 0;
 		if (children[i] <= 0 || waitpid(children[i], &status, 0) < 0 || status != 0)

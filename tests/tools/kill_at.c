@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kills a program, with all its threads and children, before the N-th system call that changes a file system.
  *   kill_at N PROGRAM ARGUMENT…             status 137 when that many came, else the program's own
- *   kill_at N=EIO PROGRAM ARGUMENT…         has that call fail instead (also ENOSPC, EDQUOT, EROFS), counting every close
+ *   kill_at N=EIO PROGRAM ARGUMENT…         has that call fail instead, with any errno by its name, counting every close
  *                                           behind the first of the others too, and no exit; the program's own status.
  *                                           Prints the call's number ("call 74 fails") on standard error when that many came
- *   kill_at N-M=EROFS PROGRAM ARGUMENT…     the same with the N-th to the M-th call
+ *   kill_at N-M=EROFS PROGRAM ARGUMENT…     the same with the N-th to the M-th call; without M: with all from the N-th on
  *   kill_at 0[=EIO] PROGRAM ARGUMENT…       prints how many calls count ("133 calls") on standard error
  * Status 77 where processes can't be traced. A filter (seccomp) has only those calls stop, so that all else runs at full
  * speed. Calls between the marks of power_store.h don't count. */
@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -31,6 +32,7 @@
 #include "tests/tools/power_store.h"
 
 #define TASKS 4096
+#define ERRORS_MAX 200
 #define MARKS 1000000 /* descriptors from here on are none */
 #define LOW_WORD(index) (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (index))
 
@@ -229,23 +231,28 @@ static void forget(pid_t id)
 	*task = tasks[--task_count];
 }
 
+/* 0: there is none of that name. */
+static int error_of(const char *name)
+{
+	int error = ERRORS_MAX;
+	while (error > 0 && (!strerrorname_np(error) || strcmp(strerrorname_np(error), name) != 0))
+		error--;
+	return error;
+}
+
 static bool parse(const char *text, struct order *order)
 {
-	static const struct {
-		const char *name;
-		int error;
-	} errors[] = { { "", 0 }, { "=EIO", EIO }, { "=ENOSPC", ENOSPC }, { "=EDQUOT", EDQUOT }, { "=EROFS", EROFS } };
 	char *end;
 	order->first = order->last = strtol(text, &end, 10);
 	bool number = end > text;
-	if (*end == '-')
-		order->last = strtol(end + 1, &end, 10);
-	for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
-		if (strcmp(end, errors[i].name) == 0) {
-			order->error = errors[i].error;
-			return number && order->first >= 0;
-		}
-	return false;
+	if (*end == '-') {
+		const char *last = end + 1;
+		order->last = strtol(last, &end, 10);
+		if (end == last)
+			order->last = LONG_MAX;
+	}
+	order->error = *end == '=' ? error_of(end + 1) : 0;
+	return number && order->first >= 0 && (order->error || !*end);
 }
 
 /* Lets all run until they have ended or, without an error to give, the first call is due. The status of `child`. */
@@ -281,7 +288,7 @@ int main(int argc, char **argv)
 {
 	struct order order;
 	if (argc < 3 || !parse(argv[1], &order)) {
-		fprintf(stderr, "usage: kill_at N[-M][=EIO|=ENOSPC|=EDQUOT|=EROFS] PROGRAM ARGUMENT…\n");
+		fprintf(stderr, "usage: kill_at N[-[M]][=ERROR] PROGRAM ARGUMENT…\n");
 		return 2;
 	}
 	return trace(start(argv + 2, order.error != 0), &order);
