@@ -16,7 +16,7 @@ setup() {
     [ -w /dev/fuse ] || skip "no /dev/fuse that can be opened here"
     export MUSTER_CKPTD_PROGRAM=$MUSTER_BUILD/muster-ckptd
     cd "$BATS_FILE_TMPDIR" || return
-    rm -rf --one-file-system server a b client.err
+    rm -rf --one-file-system server ? client.err
     mkdir server a b
     SERVERS=()
     no_faults
@@ -28,7 +28,7 @@ teardown() {
     local place
     # What holds something open there may hold it for ever.
     [ ${#SERVERS[@]} -eq 0 ] || kill "${SERVERS[@]}" || :
-    for place in a b; do ! mountpoint -q $place || umount -l $place || fusermount3 -uz $place; done
+    for place in ?; do ! mountpoint -q $place || umount -l $place || fusermount3 -uz $place; done
     [ ${#SERVERS[@]} -eq 0 ] || wait "${SERVERS[@]}" || :
 }
 
@@ -138,6 +138,8 @@ stopped() {
     client b
     REPLACE=exec train a/run --keep-last 2 >first.out 2>&1 3>&- &
     local pid=$!
+    wait_step a/run 30
+    muster-ckpt ls b/run # what this node has seen is old when it goes on
     wait_step a/run 50
     kill -9 $pid
     wait $pid || :
@@ -183,6 +185,43 @@ stopped() {
     [ -d "server/run/step-$(printf %08d "$stop").damaged-1" ]
     muster-ckpt prune b/run --keep-last 1
     [ "$(saved_steps server/run)" = 100 ]
+}
+
+# race FOLDER…: a job of its own claims `run` in each at the same moment; the number of those that got it.
+race() {
+    local at n=0
+    rm -f go won-*
+    mkfifo go
+    for at; do
+        "$tools/ckpt_writer" race "$at/run" <go >"won-$at" 2>&1 3>&- &
+        RACERS+=($!)
+    done
+    exec 9>go
+    for at; do wait_log "won-$at" "^won\|^ckpt_writer"; done
+    cat won-* >&2
+    grep -hx won won-* | wc -l
+    exec 9>&-
+    wait "${RACERS[@]}" || :
+}
+
+@test "of two jobs that start at the same moment on two nodes one gets the directory, with locks and without" {
+    local round RACERS=()
+    client b
+    for round in 1 2 3 4 5 6 7 8; do [ "$(race a b)" -eq 1 ]; done
+    mkdir c d
+    client c nolocks
+    client d nolocks
+    for round in 1 2 3; do [ "$(race c d)" -eq 1 ]; done
+    # One that comes later finds it taken, though its node has looked for the owner before.
+    rm -f server/run/owner.json
+    run muster-ckpt history d/run
+    mkfifo stay
+    "$tools/ckpt_writer" race c/run <stay >first 2>&1 3>&- &
+    exec 8>stay
+    wait_log first won
+    fails 2 "is in use by" "$tools/ckpt_writer" race d/run </dev/null
+    exec 8>&-
+    wait $!
 }
 
 # Ranks 0 and 1 on one node, 2 and 3 on the other one.
