@@ -5,7 +5,8 @@
  * stale; attributes and names are looked up again after a minute, when a file is opened or locked, and in folders that were
  * changed here; folders are listed by position; there is no fallocate and no flock, and with "nolocks" no fcntl lock either.
  * Two of it over one folder are two nodes. FAULTS is a file of lines "CALL ERROR", such as "write EDQUOT" or "all stall", that
- * hold while they stand there; what stalls, and all that comes behind it, goes on when they are gone. */
+ * hold while they stand there; what stalls, and all that comes behind it, goes on when they are gone. "done" behind a line has
+ * the call fail though the server has done it: its answer is lost. */
 #define FUSE_USE_VERSION 312
 #include "config.h"
 
@@ -43,14 +44,16 @@ static int error_of(const char *name)
 }
 
 /* The error that `call` is to have now, or 0. */
-static int ordered(const char *call)
+static int ordered(const char *call, bool done)
 {
-	char what[32], error[32];
+	char line[100], what[32], error[32], when[8];
 	int found = 0;
 	FILE *file = fopen(faults_path, "re");
-	while (file && !found && fscanf(file, "%31s %31s", what, error) == 2)
-		if (strcmp(what, call) == 0 || strcmp(what, "all") == 0)
+	while (file && !found && fgets(line, sizeof line, file)) {
+		int words = sscanf(line, "%31s %31s %7s", what, error, when);
+		if (words == (done ? 3 : 2) && (strcmp(what, call) == 0 || strcmp(what, "all") == 0))
 			found = strcmp(error, "stall") == 0 ? -1 : error_of(error);
+	}
 	if (file)
 		fclose(file);
 	return found;
@@ -60,7 +63,7 @@ static int ordered(const char *call)
 static bool fails(fuse_req_t req, const char *call)
 {
 	int error;
-	for (bool told = false; (error = ordered(call)) < 0; told = true) {
+	for (bool told = false; (error = ordered(call, false)) < 0; told = true) {
 		if (!told)
 			fprintf(stderr, "nfs_like: %s stalls\n", call);
 		deadline_sleep(deadline_in(1), 0.01);
@@ -70,9 +73,19 @@ static bool fails(fuse_req_t req, const char *call)
 	return error;
 }
 
-static void reply(fuse_req_t req, int result)
+/* Whether the answer to what was done is lost by order; then that is the answer. */
+static bool is_lost(fuse_req_t req, const char *call)
 {
-	fuse_reply_err(req, result < 0 ? errno : 0);
+	int error = ordered(call, true);
+	if (error > 0)
+		fuse_reply_err(req, error);
+	return error > 0;
+}
+
+static void reply(fuse_req_t req, const char *call, int result)
+{
+	if (result < 0 || !is_lost(req, call))
+		fuse_reply_err(req, result < 0 ? errno : 0);
 }
 
 static struct node *node_in(fuse_ino_t ino)
@@ -125,7 +138,8 @@ static void on_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 		return;
 	int result = node_refresh(folder) < 0 ? -1 : mkdirat(folder->fd, name, mode);
 	node_changed(folder);
-	reply_entry(req, result < 0 ? NULL : node_find(folder, name));
+	if (result < 0 || !is_lost(req, "mkdir"))
+		reply_entry(req, result < 0 ? NULL : node_find(folder, name));
 }
 
 static void on_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
@@ -171,7 +185,7 @@ static void on_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (result == 0)
 		result = unlinkat(folder->fd, name, 0);
 	node_changed(folder);
-	reply(req, result);
+	reply(req, "unlink", result);
 }
 
 static void on_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -181,7 +195,7 @@ static void on_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	int result = node_refresh(folder) < 0 ? -1 : unlinkat(folder->fd, name, AT_REMOVEDIR);
 	node_changed(folder);
-	reply(req, result);
+	reply(req, "rmdir", result);
 }
 
 static void on_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent, const char *new_name,
@@ -195,7 +209,7 @@ static void on_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 		renameat(from->fd, name, to->fd, new_name);
 	node_changed(from);
 	node_changed(to);
-	reply(req, result);
+	reply(req, "rename", result);
 }
 
 /* ---- attributes ---- */
@@ -276,6 +290,10 @@ static void on_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		fuse_reply_err(req, errno);
 		return;
 	}
+	if (is_lost(req, "create")) {
+		close(fd);
+		return;
+	}
 	opened(node, file, fd);
 	struct fuse_entry_param entry = entry_of(node);
 	fuse_reply_create(req, &entry, file);
@@ -342,7 +360,7 @@ static void on_fsync(fuse_req_t req, fuse_ino_t ino, int data, struct fuse_file_
 {
 	(void)data;
 	if (!fails(req, "fsync"))
-		reply(req, node_refresh(node_in(ino)) < 0 ? -1 : fsync((int)file->fh));
+		reply(req, "fsync", node_refresh(node_in(ino)) < 0 ? -1 : fsync((int)file->fh));
 }
 
 static void on_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
@@ -373,7 +391,7 @@ static void on_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
 	if (!has_locks)
 		fuse_reply_err(req, ENOLCK);
 	else if (!fails(req, "lock"))
-		reply(req, fcntl((int)file->fh, F_OFD_SETLK, lock) < 0 ? -1 : node_refresh(node_in(ino)));
+		reply(req, "lock", fcntl((int)file->fh, F_OFD_SETLK, lock) < 0 ? -1 : node_refresh(node_in(ino)));
 }
 
 static void on_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, int op)
@@ -421,7 +439,7 @@ static void on_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data, struct fuse_fi
 {
 	(void)data, (void)file;
 	if (!fails(req, "fsyncdir"))
-		reply(req, node_refresh(node_in(ino)));
+		reply(req, "fsyncdir", node_refresh(node_in(ino)));
 }
 
 static const struct fuse_lowlevel_ops calls = {
