@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt_private.h"
+#include "checkpoint/record.h"
 #include "checkpoint/removable.h"
 #include "common/auto.h"
 #include "common/clock.h"
@@ -207,7 +208,7 @@ static int check_states(const struct source *source, uint64_t elements, struct e
 static int add_slices(struct ckpt *ckpt, struct source *source, struct err *err)
 {
 	const char *text = safetensors_note(source->header, "slices");
-	json_t *slices = text ? json_loads(text, 0, NULL) : NULL;
+	json_t *slices = text ? record_parse(text, strlen(text), 0, "checkpoint: the list of slices", err) : NULL;
 	uint64_t base = 0;
 	int result = 0;
 	size_t count = json_array_size(slices);
@@ -216,6 +217,8 @@ static int add_slices(struct ckpt *ckpt, struct source *source, struct err *err)
 		ckpt->slices = more;
 	if (!more)
 		result = err_set(err, "checkpoint: no memory");
+	else if (text && !slices && err->status != EXIT_DATA)
+		result = -1;
 	else if (!json_is_array(slices))
 		result = damaged(err, "%s does not say which slices it holds", source->shard.file->name);
 	for (size_t i = 0; result == 0 && i < count; i++)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/record.h"
 #include "common/auto.h"
 
 #define EPSILON 1e-5
@@ -178,10 +179,9 @@ static int parse_object(const json_t *object, struct gpt2_config *config, struct
 
 int gpt2_config_parse(const char *text, size_t size, struct gpt2_config *config, struct err *err)
 {
-	json_error_t why;
-	json_t *object = json_loadb(text, size, 0, &why);
+	json_t *object = record_parse(text, size, 0, "config.json: it", err);
 	if (!object)
-		return err_fail(err, EXIT_DATA, "config.json: it is not valid JSON: %s (line %d)", why.text, why.line);
+		return -1;
 	int result = parse_object(object, config, err);
 	json_decref(object);
 	return result;

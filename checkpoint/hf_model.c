@@ -15,6 +15,7 @@
 
 #include "checkpoint/model_source.h"
 #include "checkpoint/narrow.h"
+#include "checkpoint/record.h"
 #include "checkpoint/safetensors.h"
 #include "common/auto.h"
 #include "common/io.h"
@@ -118,9 +119,9 @@ static int add_file(struct hf_model *model, const char *name, struct err *err)
 static int add_indexed(struct hf_model *model, const char *text, size_t size, struct err *err)
 {
 	const char *tensor;
-	json_t *file, *index = json_loadb(text, size, 0, NULL), *map = json_object_get(index, "weight_map");
-	int result = 0;
-	if (!json_is_object(map))
+	json_t *file, *index = record_parse(text, size, 0, "import: " INDEX_NAME, err), *map = json_object_get(index, "weight_map");
+	int result = index ? 0 : -1;
+	if (index && !json_is_object(map))
 		result = err_fail(err, EXIT_DATA, "import: %s/" INDEX_NAME " has no weight_map", model->path);
 	json_object_foreach(map, tensor, file) {
 		if (result < 0)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/record.h"
 #include "common/auto.h"
 #include "common/number.h"
 
@@ -376,12 +377,9 @@ static struct manifest *parse_text(const void *text, size_t size, const char *fo
 	*newer = false;
 	if (check_self(text, size, err) < 0)
 		return NULL;
-	json_error_t why;
-	json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
-	if (!object) {
-		err_fail(err, EXIT_DATA, "manifest: it is not valid JSON: %s (line %d)", why.text, why.line);
+	json_t *object = record_parse(text, size, JSON_REJECT_DUPLICATES, "manifest: it", err);
+	if (!object)
 		return NULL;
-	}
 	struct manifest *manifest = manifest_create();
 	int result = manifest ? 0 : err_set(err, "manifest: no memory");
 	if (result == 0)

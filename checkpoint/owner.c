@@ -90,13 +90,17 @@ static int open_owner(const struct ckpt_dir *dir, struct owner *owner, int *fd, 
 	if (n < 0) {
 		err_fail(err, EXIT_LOST, "owner: couldn't read %s/" OWNER_NAME ": %m", dir->path);
 	} else {
-		json_t *object = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, NULL);
+		struct err why;
+		json_t *object = record_parse(text, (size_t)n, JSON_REJECT_DUPLICATES, OWNER_NAME, &why);
 		bool good = object && decode(object, owner);
 		json_decref(object);
 		if (good)
 			return 1;
-		err_fail(err, EXIT_DATA, "owner: couldn't understand %s/" OWNER_NAME "; if no run uses this directory, remove "
-			"that file", dir->path);
+		if (!object && why.status != EXIT_DATA)
+			err_fail(err, why.status, "owner: %s", why.text);
+		else
+			err_fail(err, EXIT_DATA, "owner: couldn't understand %s/" OWNER_NAME "; if no run uses this directory, remove "
+				"that file", dir->path);
 	}
 	if (*fd >= 0)
 		close(*fd);

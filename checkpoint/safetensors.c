@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/record.h"
 #include "common/auto.h"
 #include "common/bytes.h"
 
@@ -310,17 +311,13 @@ static int parse_header(struct safetensors *file, json_t *header, struct err *er
 
 static json_t *load_header(const char *text, size_t size, struct err *err)
 {
-	json_error_t why;
 	if (size == 0 || text[0] != '{') {
 		err_fail(err, EXIT_DATA, "safetensors: the header does not begin with '{'");
 		return NULL;
 	}
 	while (text[size - 1] == ' ') /* the padding is most of a small file's header */
 		size--;
-	json_t *header = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
-	if (!header)
-		err_fail(err, EXIT_DATA, "safetensors: the header is not valid: %s (byte %d)", why.text, why.position);
-	return header;
+	return record_parse(text, size, JSON_REJECT_DUPLICATES, "safetensors: the header", err);
 }
 
 struct safetensors *safetensors_parse(const void *bytes, size_t size, uint64_t file_size, struct err *err)

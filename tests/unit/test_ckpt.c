@@ -3,6 +3,8 @@
  * are damage. */
 #include "config.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -228,6 +230,45 @@ static void without_an_optimizer_there_is_no_state_to_read(void **state)
 	ckpt_close(ckpt);
 }
 
+static long allocations = -1; /* until there is no memory; -1: there is always some */
+
+static void *allocate(size_t size)
+{
+	if (allocations == 0)
+		errno = ENOMEM;
+	else if (allocations > 0)
+		allocations--;
+	return allocations == 0 ? NULL : malloc(size);
+}
+
+/* Or a node that is short of memory would set its good checkpoints aside. */
+static void memory_that_is_short_is_no_damage(void **state)
+{
+	struct made made;
+	struct ckpt *ckpt;
+	struct err err;
+	begin(&made, "short");
+	add_model(&made, "model", "a", 10, 0);
+	add_optimizer(&made, "optimizer", "[[\"a\",0,10]]", 10, 0);
+	assert_int_equal(end(&made, &ckpt, &err), 0);
+	ckpt_close(ckpt);
+	assert_int_equal(ckpt_dir_open(&made.dir, files_path("short"), &err), 0);
+	json_set_alloc_funcs(allocate, free);
+	int result = -1, failed = 0;
+	for (long most = 1; result < 0; most++) {
+		allocations = most;
+		result = ckpt_open(&made.dir, 1, 0, &ckpt, &err);
+		allocations = -1;
+		if (result == CKPT_DAMAGED)
+			fail_msg("without memory from allocation %ld on: %s", most, err.text);
+		failed += result < 0;
+	}
+	json_set_alloc_funcs(malloc, free);
+	assert_true(failed > 50);
+	ckpt_close(ckpt);
+	ckpt_dir_close(&made.dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -236,6 +277,7 @@ int main(void)
 		cmocka_unit_test(slices_must_cover_each_tensor_once),
 		cmocka_unit_test(a_tensor_in_two_shards_is_damage),
 		cmocka_unit_test(without_an_optimizer_there_is_no_state_to_read),
+		cmocka_unit_test(memory_that_is_short_is_no_damage),
 	};
 	return cmocka_run_group_tests(tests, files_setup, files_teardown);
 }
