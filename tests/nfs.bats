@@ -32,10 +32,11 @@ teardown() {
     [ ${#SERVERS[@]} -eq 0 ] || wait "${SERVERS[@]}" || :
 }
 
-# client FOLDER [nolocks]: shows what is on the server in FOLDER, as another node does in another one.
+# client FOLDER [nolocks]: shows what is on the server in FOLDER, as another node does in another one, with the faults of the
+# file FAULTS.
 client() {
     local pid
-    "$tools/nfs_like" server "$1" faults ${2-} 2>>client.err 3>&- &
+    "$tools/nfs_like" server "$1" "${FAULTS-faults}" ${2-} 2>>client.err 3>&- &
     pid=$!
     until mountpoint -q "$1"; do
         kill -0 $pid 2>/dev/null || { cat client.err && skip "file systems in user space can't be mounted here"; }
@@ -310,7 +311,7 @@ train_on_two() {
 }
 
 @test "a server that stalls in mid-save costs time only" {
-    mkdir a/run
+    mkdir -p a/run/standing # saves alone make folders from now on
     fault "mkdir stall"
     REPLACE=exec train a/run --keep-last 2 >out 2>&1 3>&- &
     local pid=$!
@@ -322,8 +323,23 @@ train_on_two() {
     holds run 80 100
 }
 
+@test "a node that is cut off in mid-save, and comes back when the run has gone on elsewhere, does no harm" {
+    "$tools/ckpt_writer" save a/run 1 2
+    fault "mkdir stall"
+    "$tools/ckptd_writer" a/run 3 4 >told 2>&1 3>&- &
+    local pid=$!
+    wait_log client.err "mkdir stalls"
+    FAULTS=none client b
+    "$tools/ckpt_writer" resume b/run >resumed
+    [ "$(head -n 1 resumed) $(tail -n 1 resumed)" = "2 step 3" ]
+    no_faults
+    ! wait $pid || { cat told && false; }
+    grep "failed 3: .*another attempt owns" told
+    holds run 2 3
+}
+
 @test "a server that gives no locks now has nothing removed" {
-    mkdir a/run
+    mkdir -p a/run/standing
     fault "mkdir stall"
     REPLACE=exec train a/run --keep-last 1 >out 2>&1 3>&- &
     local pid=$!
