@@ -61,8 +61,8 @@ static int open_part(struct trace_file *file, const char *path, struct err *err)
 	if (!file->before || !file->after || !file->path || asprintf(&file->part, "%s.part", path) < 0)
 		return err_set(err, "trace: out of memory");
 	file->out = fopen(file->part, "we");
-	return file->out ? 0 : err_fail(err, io_status_or(errno, EXIT_USAGE), "trace: couldn't create %s: %m; give --trace a file in a folder that rank 0 "
-		"may write to", file->part);
+	return file->out ? 0 : err_fail(err, io_status_or(errno, EXIT_USAGE), "trace: couldn't create %s: %m; give --trace a file in a "
+		"folder that rank 0 may write to", file->part);
 }
 
 struct trace_file *trace_file_open(const char *path, const char *node, uint64_t first, uint64_t last, struct comm *comm,
