@@ -30,19 +30,21 @@ struct options {
 	long job, status; /* -1: not given */
 	struct requeue_end end;
 	double deadline, settle;
-	const char *final;
+	const char *final, *node;
 	bool quiet, running;
 	int arguments;
 };
 
-enum { KEY_STATUS = 256, KEY_RUNNING, KEY_STEP, KEY_FINAL, KEY_WHEN, KEY_SETTLE, KEY_DEADLINE };
+enum { KEY_STATUS = 256, KEY_RUNNING, KEY_STEP, KEY_FINAL, KEY_NODE, KEY_WHEN, KEY_SETTLE, KEY_DEADLINE };
 
 static const struct argp_option option_table[] = {
 	{ "status", KEY_STATUS, "N", 0, "for the end of a batch script: if N is 75, 69 or at least 128, put this job back "
 		"(SLURM_JOB_ID, SLURM_RESTART_COUNT); then exit with N", 0 },
 	{ "running", KEY_RUNNING, NULL, 0, "change nothing: exit with 0 if that attempt runs or completes, with 1 if not", 0 },
 	{ "step", KEY_STEP, "STEP", 0, "do nothing if this step has ended for good", 0 },
-	{ "final", KEY_FINAL, "WHY", 0, "note in the job's comment that the step has ended for good, and don't put it back", 0 },
+	{ "final", KEY_FINAL, "WHY", 0, "note in the job's comment that the step has ended for good, and don't put it back, unless "
+		"Slurm is taking its nodes away", 0 },
+	{ "node", KEY_NODE, "NAME", 0, "where the rank ended: with --final, one that is being drained is being taken away", 0 },
 	{ "when", KEY_WHEN, "SECONDS", 0, "when the rank ended, since the epoch: only an end before that, or within 0.1 s of it, counts "
 		"as that of the step (default: any)", 0 },
 	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before looking at the job (default 0)", 0 },
@@ -86,6 +88,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_FINAL:
 		options->final = arg;
+		return 0;
+	case KEY_NODE:
+		options->node = arg;
 		return 0;
 	case KEY_WHEN:
 		if (!number_real(arg, 0, 1e12, &options->end.when))
@@ -185,6 +190,15 @@ static int refuse(const struct requeue_job *job, const struct options *options, 
 	return EXIT_FAULT;
 }
 
+/* A failure that is Slurm's doing says so. */
+static void say_back(const struct requeue_job *job, const struct options *options)
+{
+	char why[600] = "";
+	if (options->final)
+		snprintf(why, sizeof why, "%s while %s: ", options->final, requeue_notice(job));
+	say("%sjob %u is put back in the queue after attempt %d", why, job->id, options->end.attempt);
+}
+
 /* One try. Returns an exit status, or -1. */
 static int act(const struct options *options, struct err *err)
 {
@@ -192,19 +206,20 @@ static int act(const struct options *options, struct err *err)
 	char reason[300];
 	if (requeue_load((uint32_t)options->job, &job, err) < 0)
 		return -1;
-	if (options->final)
-		return end_for_good(&job, options, err);
+	if (options->final && options->node && requeue_look_at_node(&job, options->node, err) < 0)
+		return -1;
 	enum requeue_action action = requeue_decide(&job, &options->end, reason, sizeof reason);
-	if (action == REQUEUE_NOTHING) {
-		if (!options->quiet)
-			say("job %u is left as it is: %s", job.id, reason);
-		return EXIT_OK;
-	}
+	bool back = action == REQUEUE_SUBMIT || action == REQUEUE_REVIVE;
+	if (options->final && !(back && requeue_notice(&job)))
+		return end_for_good(&job, options, err);
 	if (action == REQUEUE_REFUSED)
 		return refuse(&job, options, reason);
-	if (requeue_submit(&job, action, err) < 0)
+	if (back && requeue_submit(&job, action, err) < 0)
 		return -1;
-	say("job %u is put back in the queue after attempt %d", job.id, options->end.attempt);
+	if (back)
+		say_back(&job, options);
+	else if (!options->quiet)
+		say("job %u is left as it is: %s", job.id, reason);
 	return EXIT_OK;
 }
 

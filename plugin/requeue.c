@@ -37,6 +37,15 @@ bool requeue_note(const char *comment, const struct requeue_end *end, const char
 	return n >= 0 && (size_t)n < size;
 }
 
+const char *requeue_notice(const struct requeue_job *job)
+{
+	if (job->state == REQUEUE_TIMEOUT)
+		return "the job's time was over";
+	if (job->state == REQUEUE_RUNNING && job->preempted)
+		return "the job was being preempted";
+	return job->state == REQUEUE_RUNNING && job->draining ? "its node was being drained" : NULL;
+}
+
 enum requeue_action requeue_decide(const struct requeue_job *job, const struct requeue_end *end, char *reason, size_t size)
 {
 	if (job->attempt != end->attempt)
@@ -47,7 +56,7 @@ enum requeue_action requeue_decide(const struct requeue_job *job, const struct r
 		snprintf(reason, size, "it is in the queue");
 	else if (job->state == REQUEUE_ENDED)
 		snprintf(reason, size, "it has ended");
-	else if (requeue_noted(job->comment, end))
+	else if (!requeue_notice(job) && requeue_noted(job->comment, end))
 		snprintf(reason, size, "%s", strstr(job->comment, NOTE_START) + strlen("muster: "));
 	else if (!job->batch || !job->requeueable) {
 		snprintf(reason, size, "%s", job->batch ? "it was submitted with --no-requeue, or the cluster's default is that: "
@@ -107,6 +116,7 @@ static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 		.batch = info->batch_flag != 0,
 		.requeueable = info->requeue != 0,
 		.completing = (info->job_state & JOB_COMPLETING) != 0,
+		.preempted = info->preempt_time != 0,
 	};
 	snprintf(job->comment, sizeof job->comment, "%s", info->comment ? info->comment : "");
 }
@@ -147,6 +157,17 @@ int requeue_load(uint32_t id, struct requeue_job *job, struct err *err)
 	if (found == 0)
 		return err_set(err, "requeue: couldn't look up job %u: the controller does not know it", id);
 	return found < 0 ? -1 : 0;
+}
+
+int requeue_look_at_node(struct requeue_job *job, const char *node, struct err *err)
+{
+	node_info_msg_t *message = NULL;
+	if (slurm_load_node_single(&message, (char *)node, SHOW_ALL) != SLURM_SUCCESS)
+		return controller_error("look up the node of", job->id, err);
+	for (uint32_t i = 0; i < message->record_count; i++)
+		job->draining |= (message->node_array[i].node_state & (NODE_STATE_DRAIN | NODE_STATE_FAIL)) != 0;
+	slurm_free_node_info_msg(message);
+	return 0;
 }
 
 int requeue_submit(const struct requeue_job *job, enum requeue_action action, struct err *err)

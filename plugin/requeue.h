@@ -18,6 +18,8 @@ struct requeue_job {
 	bool batch;          /* started by sbatch */
 	bool requeueable;    /* not --no-requeue */
 	bool completing;     /* something of its present attempt still runs on its nodes */
+	bool preempted;      /* the grace time of its preemption runs */
+	bool draining;       /* requeue_look_at_node has found that a node of it is being taken away */
 	char comment[4096];  /* the user's, and the note that we may have left in it */
 };
 
@@ -36,6 +38,10 @@ struct requeue_end {
 	long step;   /* or REQUEUE_ANY_STEP */
 	double when; /* seconds since the epoch, by its node's clock; INFINITY where that isn't known: behind all others */
 };
+
+/* Why Slurm takes the job's nodes away just now, NULL where it doesn't. What fails meanwhile is not the job's fault: a process that
+ * dies of the SIGTERM, and that its rank can't do without, for instance. A pure function. */
+const char *requeue_notice(const struct requeue_job *job);
 
 /* What to do for a rank that wants the job back. `reason` gets a sentence about the job for the first two. A pure
  * function. */
@@ -62,6 +68,10 @@ int requeue_submit(const struct requeue_job *job, enum requeue_action action, st
 /* The job itself, also where it is a component of a het job. Returns 1 with *job, 0 when the controller does not know it (any
  * more), -1 on error. */
 int requeue_find(uint32_t id, struct requeue_job *job, struct err *err);
+
+/* Sets job->draining if that node is one that gets no new jobs. */
+int requeue_look_at_node(struct requeue_job *job, const char *node, struct err *err);
+
 int requeue_set_comment(const struct requeue_job *job, const char *comment, struct err *err);
 
 #endif

@@ -296,7 +296,8 @@ enum telling {
 
 static void ask_requeue(spank_t spank, enum task_end end, double when, const char *why, enum telling telling)
 {
-	char job[16], attempt[16], step[32], ended[40], final[400], output[1000];
+	char job[16], attempt[16], step[32], ended[40], final[400], place[300], output[1000];
+	const char *node = task_env("SLURMD_NODENAME", spank);
 	char *argv[12];
 	int n = 0;
 	struct err err;
@@ -305,6 +306,7 @@ static void ask_requeue(spank_t spank, enum task_end end, double when, const cha
 	snprintf(step, sizeof step, "--step=%u", item(spank, S_JOB_STEPID));
 	snprintf(ended, sizeof ended, "--when=%.6f", when);
 	snprintf(final, sizeof final, "--final=%s", why);
+	snprintf(place, sizeof place, "--node=%s", node ? node : "");
 	argv[n++] = (char *)stepd.args.requeue;
 	argv[n++] = "--quiet";
 	argv[n++] = "--deadline=" HELPER_DEADLINE;
@@ -312,6 +314,8 @@ static void ask_requeue(spank_t spank, enum task_end end, double when, const cha
 	argv[n++] = ended;
 	if (end == TASK_FINAL)
 		argv[n++] = final;
+	if (end == TASK_FINAL && node)
+		argv[n++] = place;
 	if (end == TASK_KILLED)
 		argv[n++] = "--settle=" SETTLE_SECONDS;
 	argv[n++] = job;

@@ -11,6 +11,7 @@ import itertools
 import os
 import signal
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
@@ -24,6 +25,19 @@ stop_asked = False
 def ask_to_stop(*_):
     global stop_asked
     stop_asked = True
+
+
+def outlive_the_notice(_):
+    """In a loader's worker. Slurm's SIGTERM goes to every process of the step, and a rank that loses a worker can't save: a worker
+    ends when its own rank tells it to, and when nobody else does."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGUSR2))
+
+    def wait_for_parent():
+        while signal.sigwaitinfo((signal.SIGTERM,)).si_pid != os.getppid():
+            pass
+        os._exit(0)
+
+    threading.Thread(target=wait_for_parent, daemon=True).start()
 
 
 def make_dataset(samples=4096, features=32):
@@ -71,7 +85,8 @@ def train(args, device):
 
     dataset = make_dataset()
     sampler = DistributedSampler(dataset, seed=2)
-    loader = DataLoader(dataset, batch_size=args.batch, sampler=sampler)
+    loader = DataLoader(dataset, batch_size=args.batch, sampler=sampler, num_workers=args.workers,
+                        persistent_workers=args.workers > 0, worker_init_fn=outlive_the_notice)
     for epoch in range(first_epoch, args.epochs):
         sampler.set_epoch(epoch)
         losses = []
@@ -97,6 +112,7 @@ def main():
     parser.add_argument("--checkpoint", required=True, help="a file that every node sees")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch", type=int, default=16, help="samples a rank and step")
+    parser.add_argument("--workers", type=int, default=2, help="processes a rank that load samples")
     args = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, ask_to_stop)

@@ -167,6 +167,8 @@ END2
     job_wait "$id" 90 COMPLETED
     cat "$(job_output "$id")"
     grep -q '^resumed at epoch ' "$(job_output "$id")"
+    # Every rank has saved with its loader's workers, which SIGTERM reached too.
+    [ "$(grep -c 'DataLoader worker' "$(job_output "$id")")" -eq 0 ]
     [ "$(job_restarts "$id")" = 1 ]
     torch_alike ddp.pt shared/ddp.pt
 }

@@ -52,6 +52,28 @@ static void what_cannot_be_put_back_is_refused(void **state)
 	assert_int_equal(decide(&job, 3, 0, "cancelled"), REQUEUE_NOTHING);
 }
 
+/* What fails while Slurm takes the nodes away is not the job's fault, whoever noted an end for good in that moment. */
+static void a_notice_answers_for_what_fails(void **state)
+{
+	struct requeue_job job = job_in(REQUEUE_RUNNING);
+	assert_null(requeue_notice(&job));
+	assert_true(requeue_note("", &(struct requeue_end){ 3, 1, 7 }, "why", job.comment, sizeof job.comment));
+	job.preempted = true;
+	assert_non_null(strstr(requeue_notice(&job), "preempted"));
+	assert_int_equal(decide(&job, 3, 1, ""), REQUEUE_SUBMIT);
+	job.preempted = false;
+	job.draining = true;
+	assert_non_null(strstr(requeue_notice(&job), "drained"));
+	assert_int_equal(decide(&job, 3, 1, ""), REQUEUE_SUBMIT);
+	static const enum requeue_state ended[] = { REQUEUE_WAITING, REQUEUE_CANCELLED, REQUEUE_ENDED };
+	for (size_t i = 0; i < sizeof ended / sizeof ended[0]; i++) {
+		job.state = ended[i];
+		assert_null(requeue_notice(&job));
+	}
+	job.state = REQUEUE_TIMEOUT;
+	assert_non_null(strstr(requeue_notice(&job), "time"));
+}
+
 static void a_step_that_ended_for_good_stays_ended(void **state)
 {
 	struct requeue_job job = job_in(REQUEUE_RUNNING);
@@ -119,6 +141,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_state_has_its_action),
 		cmocka_unit_test(what_cannot_be_put_back_is_refused),
+		cmocka_unit_test(a_notice_answers_for_what_fails),
 		cmocka_unit_test(a_step_that_ended_for_good_stays_ended),
 		cmocka_unit_test(an_end_counts_for_later_ones),
 		cmocka_unit_test(an_attempt_runs_until_its_nodes_are_clean),
