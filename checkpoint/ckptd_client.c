@@ -17,6 +17,7 @@
 #include "checkpoint/ckptd_entries.h"
 #include "checkpoint/ckptd_contact.h"
 #include "common/clock.h"
+#include "common/log.h"
 #include "common/thread.h"
 
 #define DEATHS_MAX 3       /* services that are lost over the same saves */
@@ -60,6 +61,8 @@ static void end_entry(struct ckptd_client *client, struct ckptd_entry *entry, en
 	struct err copy = { .text = "" };
 	if (err)
 		entry->err = copy = *err;
+	if (state == ENTRY_DURABLE)
+		log_progress();
 	emit(client, (struct ckptd_event){ .type = types[state], .step = entry->step.step, .bytes = bytes,
 		.seconds = clock_now() - entry->since, .status = copy.status, .text = copy.text });
 	entry->state = state;

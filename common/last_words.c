@@ -17,6 +17,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SLOT_BYTES 256
+#define PROGRESS_OFFSET 251 /* of a byte that is 1 for progress */
 #define RESULT_OFFSET 252 /* of the process id in the slot */
 #define FIRST_DESCRIPTOR 200 /* out of the way of scripts, which number theirs by hand */
 
@@ -61,6 +62,16 @@ pid_t last_words_result_of(int memory, int slot)
 	return size == sizeof pid ? pid : 0;
 }
 
+bool last_words_progressed(int memory, int slots)
+{
+	for (int i = 0; i < slots; i++) {
+		char byte = 0;
+		if (pread(memory, &byte, 1, (off_t)i * SLOT_BYTES + PROGRESS_OFFSET) == 1 && byte == 1)
+			return true;
+	}
+	return false;
+}
+
 struct last_words last_words_open(const char *value)
 {
 	const struct last_words none = { .fd = -1 };
@@ -95,5 +106,13 @@ void last_words_say_result(const struct last_words *words)
 	if (words->fd < 0)
 		return;
 	ssize_t ignored = pwrite(words->fd, &pid, sizeof pid, words->offset + RESULT_OFFSET);
+	(void)ignored;
+}
+
+void last_words_say_progress(const struct last_words *words)
+{
+	if (words->fd < 0)
+		return;
+	ssize_t ignored = pwrite(words->fd, "\1", 1, words->offset + PROGRESS_OFFSET);
 	(void)ignored;
 }

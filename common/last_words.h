@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last line that a task has logged, kept where slurmstepd finds it however the task ends: a slot of a piece of memory that
+/* The last line that a task has logged, and whether it came further, kept where slurmstepd finds it however the task ends: a slot of a piece of memory that
  * slurmstepd has made and that the task has inherited. No file, so no name that a user could put something else behind. */
 #ifndef MUSTER_LAST_WORDS_H
 #define MUSTER_LAST_WORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -25,6 +26,9 @@ void last_words_read(int memory, int slot, char out[LAST_WORDS_MAX + 1]);
 /* The process that has said last_words_say_result in that slot; 0 for none. */
 pid_t last_words_result_of(int memory, int slot);
 
+/* Whether the task of one of the first `slots` has said last_words_say_progress. */
+bool last_words_progressed(int memory, int slots);
+
 /* Replaces whatever is not printable ASCII. */
 void last_words_make_printable(char *text);
 
@@ -43,5 +47,8 @@ void last_words_write(const struct last_words *words, const char *line);
 
 /* The status that this process is about to end with is what it was started to find out, and no failure. */
 void last_words_say_result(const struct last_words *words);
+
+/* The job has come further than all its attempts before: if this one fails now, it was not in vain. */
+void last_words_say_progress(const struct last_words *words);
 
 #endif

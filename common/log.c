@@ -80,6 +80,13 @@ void log_status_is_result(void)
 	pthread_mutex_unlock(&lock);
 }
 
+void log_progress(void)
+{
+	pthread_mutex_lock(&lock);
+	last_words_say_progress(&last_words);
+	pthread_mutex_unlock(&lock);
+}
+
 static void log_line(enum log_level level, const char *format, va_list args)
 {
 	if (level > threshold)

@@ -27,6 +27,9 @@ void log_remember(const char *line);
 /* Says there, too, that the status that this process is about to end with is no failure (common/last_words.h). */
 void log_status_is_result(void);
 
+/* Says there that the job has come further. */
+void log_progress(void);
+
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));

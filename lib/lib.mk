@@ -14,12 +14,13 @@ libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/nccl.c \
 	lib/notice.c \
 	lib/plan.c lib/plan.h \
+	lib/progress.c \
 	lib/rank.c \
 	lib/resume.c \
 	launch/job_state_none.c
 libmuster_la_CFLAGS = $(MUSTER_CFLAGS)
 libmuster_la_LIBADD = librun.la liblaunch.la libckptd.la # which holds libcheckpoint and libcommon
-libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 1:0:1 -no-undefined \
+libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 2:0:2 -no-undefined \
 	-Wl,--version-script=$(srcdir)/lib/libmuster.lds
 libmuster_la_DEPENDENCIES = $(libmuster_la_LIBADD) lib/libmuster.lds
 if HAVE_NCCL

@@ -157,6 +157,13 @@ MUSTER_API int muster_notice_fd(void);
 /* "SIGTERM", …; not to be freed. */
 MUSTER_API const char *muster_notice_name(int signal);
 
+/* ---- progress: what keeps a job coming back ---- */
+
+/* Says that this attempt has come further than those before it, on any rank, as often as you like: if it fails now, it does not
+ * count as one of the three in a row after which the plugin lets the job end. A checkpoint of muster_ckpt_save that is durable says
+ * so by itself. Without the plugin, and before muster_open, nothing is done. */
+MUSTER_API void muster_progress(void);
+
 /* ---- checkpoints ---- */
 
 /* An array in host memory that belongs to the program's state: row-major, without padding. */

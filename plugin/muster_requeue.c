@@ -14,28 +14,33 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "common/auto.h"
 #include "common/clock.h"
 #include "common/descriptors.h"
 #include "common/err.h"
 #include "common/number.h"
+#include "plugin/breaker.h"
 #include "plugin/requeue.h"
 
 const char *argp_program_version = PACKAGE_STRING;
 
 #define RETRY_SECONDS 1.0
 #define DEFAULT_DEADLINE 300
+#define BREAKER_MOST 100000 /* minutes */
 #define NOTE_SECONDS 0.1 /* from one rank's look at a job to its note, at most */
 
 struct options {
 	long job, status; /* -1: not given */
 	struct requeue_end end;
+	struct breaker breaker;
 	double deadline, settle;
 	const char *final, *node;
 	bool quiet, running;
 	int arguments;
 };
 
-enum { KEY_STATUS = 256, KEY_RUNNING, KEY_STEP, KEY_FINAL, KEY_NODE, KEY_WHEN, KEY_SETTLE, KEY_DEADLINE };
+enum { KEY_STATUS = 256, KEY_RUNNING, KEY_STEP, KEY_FINAL, KEY_NODE, KEY_WHEN, KEY_SETTLE, KEY_BREAKER, KEY_PROGRESS, KEY_PROGRESSED,
+	KEY_DEADLINE };
 
 static const struct argp_option option_table[] = {
 	{ "status", KEY_STATUS, "N", 0, "for the end of a batch script: if N is 75, 69 or at least 128, put this job back "
@@ -48,6 +53,10 @@ static const struct argp_option option_table[] = {
 	{ "when", KEY_WHEN, "SECONDS", 0, "when the rank ended, since the epoch: only an end before that, or within 0.1 s of it, counts "
 		"as that of the step (default: any)", 0 },
 	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before looking at the job (default 0)", 0 },
+	{ "breaker", KEY_BREAKER, "MINUTES", 0, "it has failed by itself: don't put it back at the third time in a row that it ran no longer "
+		"than that, without progress", 0 },
+	{ "progress", KEY_PROGRESS, "PATH", 0, "with --breaker: a file or folder that has changed if there was progress", 0 },
+	{ "progressed", KEY_PROGRESSED, NULL, 0, "with --breaker: there was progress", 0 },
 	{ "deadline", KEY_DEADLINE, "SECONDS", 0, "give up on a controller that is away (default 300)", 0 },
 	{ "quiet", 'q', NULL, 0, "say nothing when nothing was to be done", 0 },
 	{ 0 },
@@ -98,6 +107,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_SETTLE:
 		options->settle = (double)number(state, "--settle", arg, 60);
+		return 0;
+	case KEY_BREAKER:
+		options->breaker.seconds = 60.0 * (double)number(state, "--breaker", arg, BREAKER_MOST);
+		return 0;
+	case KEY_PROGRESS:
+		options->breaker.progress = arg;
+		return 0;
+	case KEY_PROGRESSED:
+		options->breaker.progressed = true;
 		return 0;
 	case KEY_DEADLINE:
 		options->deadline = (double)number(state, "--deadline", arg, 86400);
@@ -155,18 +173,22 @@ static void on_deadline(int signal_number)
  * that can't be known, -1 on error. */
 static int note(const struct requeue_job *job, const struct options *options, const char *why, struct err *err)
 {
-	char comment[sizeof job->comment];
 	struct requeue_job now;
 	struct requeue_end end = options->end;
 	if (isinf(end.when))
 		end.when = clock_wall();
-	if (!requeue_note(job->comment, &end, why, comment, sizeof comment))
-		return err_set(err, "requeue: couldn't add to the comment of job %u: it is too long", job->id);
+	AUTO_FREE char *comment = requeue_note(job->comment, &end, why);
+	if (!comment)
+		return err_set(err, "requeue: out of memory");
 	if (requeue_set_comment(job, comment, err) < 0)
 		return -1;
 	deadline_sleep(deadline_in(1), NOTE_SECONDS);
 	end.when = INFINITY;
-	return requeue_load(job->id, &now, NULL) < 0 || strcmp(now.comment, comment) == 0 || !requeue_noted(now.comment, &end);
+	if (requeue_load(job->id, &now, NULL) < 0)
+		return 1;
+	bool ours = strcmp(now.comment, comment) == 0 || !requeue_noted(now.comment, &end);
+	requeue_clear(&now);
+	return ours;
 }
 
 static int end_for_good(const struct requeue_job *job, const struct options *options, struct err *err)
@@ -199,28 +221,64 @@ static void say_back(const struct requeue_job *job, const struct options *option
 	say("%sjob %u is put back in the queue after attempt %d", why, job->id, options->end.attempt);
 }
 
+/* The breaker's word, said once. */
+static int give_up(const struct requeue_job *job, const struct options *options)
+{
+	char why[300];
+	snprintf(why, sizeof why, "the last %d attempts of job %u failed by themselves within %g minutes each and showed no progress",
+		REQUEUE_VAIN_MOST, job->id, options->breaker.seconds / 60);
+	if (options->end.step < 0 || note(job, options, why, NULL) != 0)
+		say("%s: it does not come back; look for their errors above, mend them, and start it again", why);
+	return EXIT_OK;
+}
+
+static int put_back(struct requeue_job *job, const struct options *options, enum requeue_action action, struct err *err)
+{
+	char reason[300];
+	int broken = requeue_notice(job) ? 0 : breaker_count(&options->breaker, job, options->end.attempt, err);
+	if (broken < 0 && err->status == EXIT_LOST)
+		return -1;
+	if (broken < 0)
+		say("%s; nothing bounds how often it comes back", err->text);
+	if (requeue_decide(job, &options->end, reason, sizeof reason) != action)
+		return EXIT_OK; /* another node has answered meanwhile */
+	if (broken > 0)
+		return give_up(job, options);
+	if (requeue_submit(job, action, err) < 0)
+		return -1;
+	say_back(job, options);
+	return EXIT_OK;
+}
+
+static int act_on(struct requeue_job *job, const struct options *options, struct err *err)
+{
+	char reason[300];
+	if (options->final && options->node && requeue_look_at_node(job, options->node, err) < 0)
+		return -1;
+	if (breaker_tell(&options->breaker, job, options->end.attempt, err) < 0 && err->status == EXIT_LOST)
+		return -1;
+	enum requeue_action action = requeue_decide(job, &options->end, reason, sizeof reason);
+	bool back = action == REQUEUE_SUBMIT || action == REQUEUE_REVIVE;
+	if (options->final && !(back && requeue_notice(job)))
+		return end_for_good(job, options, err);
+	if (back)
+		return put_back(job, options, action, err);
+	if (action == REQUEUE_REFUSED)
+		return refuse(job, options, reason);
+	if (!options->quiet)
+		say("job %u is left as it is: %s", job->id, reason);
+	return EXIT_OK;
+}
+
 /* One try. Returns an exit status, or -1. */
 static int act(const struct options *options, struct err *err)
 {
 	struct requeue_job job;
-	char reason[300];
 	if (requeue_load((uint32_t)options->job, &job, err) < 0)
 		return -1;
-	if (options->final && options->node && requeue_look_at_node(&job, options->node, err) < 0)
-		return -1;
-	enum requeue_action action = requeue_decide(&job, &options->end, reason, sizeof reason);
-	bool back = action == REQUEUE_SUBMIT || action == REQUEUE_REVIVE;
-	if (options->final && !(back && requeue_notice(&job)))
-		return end_for_good(&job, options, err);
-	if (action == REQUEUE_REFUSED)
-		return refuse(&job, options, reason);
-	if (back && requeue_submit(&job, action, err) < 0)
-		return -1;
-	if (back)
-		say_back(&job, options);
-	else if (!options->quiet)
-		say("job %u is left as it is: %s", job.id, reason);
-	return EXIT_OK;
+	int status = act_on(&job, options, err);
+	requeue_clear(&job);
+	return status;
 }
 
 /* Looks once: who asks does so again and again. What can't be known is neither yes nor no. */
@@ -236,7 +294,10 @@ static int look(const struct options *options)
 		say("%s", err.text);
 		return EXIT_LOST;
 	}
-	return found && requeue_attempt_runs(&job, options->end.attempt) ? EXIT_OK : EXIT_FAULT;
+	bool runs = found && requeue_attempt_runs(&job, options->end.attempt);
+	if (found)
+		requeue_clear(&job);
+	return runs ? EXIT_OK : EXIT_FAULT;
 }
 
 /* Tries until the controller answers; every try looks at the job anew, since it may have moved on meanwhile. */
@@ -288,6 +349,7 @@ static bool wants_requeue(long status)
 int main(int argc, char **argv)
 {
 	struct options options = { .job = -1, .status = -1, .end = { -1, REQUEUE_ANY_STEP, INFINITY },
+		.breaker = { .seconds = -1 },
 		.deadline = DEFAULT_DEADLINE };
 	/* Started by the plugin, it runs where none of the job's limits hold: no other process of the user's may take it over. The
 	 * mode of the installed file sees to it until here. */

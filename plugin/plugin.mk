@@ -28,8 +28,10 @@ plugin_sources = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c 
 	plugin/spank_dispatch.c \
 	plugin/spank_end.c plugin/spank_end.h \
 	plugin/spank_job.c \
+	plugin/spank_requeue.c plugin/spank_requeue.h \
 	plugin/spank_srun.c \
 	plugin/spank_stepd.c \
+	plugin/spank_task.c plugin/spank_task.h \
 	plugin/task_end.c plugin/task_end.h
 spank_muster_la_SOURCES = $(plugin_sources)
 spank_muster_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
@@ -40,7 +42,7 @@ spank_muster_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -Wl,--version-scr
 spank_muster_la_DEPENDENCIES = plugin/spank_muster.lds
 
 libexec_PROGRAMS = muster-first-node muster-requeue
-muster_requeue_SOURCES = plugin/muster_requeue.c plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h
+muster_requeue_SOURCES = plugin/muster_requeue.c plugin/breaker.c plugin/breaker.h plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h
 muster_requeue_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 muster_requeue_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
 muster_requeue_LDADD = libcommon.la $(SLURM_LIBS)

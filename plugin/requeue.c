@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "launch/job_state.h"
@@ -13,6 +14,8 @@
 
 #define NOTE_START "muster: attempt "
 #define NOTE_FORMAT NOTE_START "%d step %u ended for good at %.6f: "
+#define COUNT_START "muster: attempts in vain: "
+#define COUNT_FORMAT COUNT_START "%d up to %d"
 #define CLOCKS_DIFFER 0.1 /* seconds, at most */
 
 bool requeue_noted(const char *comment, const struct requeue_end *end)
@@ -26,15 +29,55 @@ bool requeue_noted(const char *comment, const struct requeue_end *end)
 		when <= end->when + CLOCKS_DIFFER;
 }
 
-bool requeue_note(const char *comment, const struct requeue_end *end, const char *why, char *out, size_t size)
+/* What of a comment stands in front of `part`, without what divides the two; all of it for NULL. */
+static int length_before(const char *comment, const char *part)
 {
-	const char *old = strstr(comment, NOTE_START);
-	int kept = old ? (int)(old - comment) : (int)strlen(comment);
+	int kept = part ? (int)(part - comment) : (int)strlen(comment);
 	while (kept > 0 && (comment[kept - 1] == ' ' || comment[kept - 1] == ';'))
 		kept--;
-	int n = snprintf(out, size, "%.*s%s" NOTE_FORMAT "%s", kept, comment, kept ? "; " : "", end->attempt, (unsigned)end->step,
+	return kept;
+}
+
+char *requeue_note(const char *comment, const struct requeue_end *end, const char *why)
+{
+	char *noted;
+	int kept = length_before(comment, strstr(comment, NOTE_START));
+	int n = asprintf(&noted, "%.*s%s" NOTE_FORMAT "%s", kept, comment, kept ? "; " : "", end->attempt, (unsigned)end->step,
 		end->when, why);
-	return n >= 0 && (size_t)n < size;
+	return n < 0 ? NULL : noted;
+}
+
+static bool read_count(const char *comment, int *vain, int *attempt)
+{
+	const char *count = strstr(comment, COUNT_START);
+	return count && sscanf(count, COUNT_FORMAT, vain, attempt) == 2 && *vain >= 0;
+}
+
+bool requeue_is_counted(const char *comment, int attempt)
+{
+	int vain, last;
+	return read_count(comment, &vain, &last) && last == attempt;
+}
+
+int requeue_vain(const char *comment, int attempt)
+{
+	int vain, last;
+	if (!read_count(comment, &vain, &last))
+		return 1;
+	if (last == attempt)
+		return vain;
+	/* One that was ended by its count, and is back all the same, was put back by somebody who knows. */
+	return last == attempt - 1 && vain < REQUEUE_VAIN_MOST ? vain + 1 : 1;
+}
+
+char *requeue_count(const char *comment, int vain, int attempt)
+{
+	char *counted;
+	const char *note = strstr(comment, NOTE_START), *old = strstr(comment, COUNT_START);
+	int kept = length_before(comment, old && (!note || old < note) ? old : note);
+	int n = asprintf(&counted, "%.*s%s" COUNT_FORMAT "%s%s", kept, comment, kept ? "; " : "", vain, attempt, note ? "; " : "",
+		note ? note : "");
+	return n < 0 ? NULL : counted;
 }
 
 const char *requeue_notice(const struct requeue_job *job)
@@ -117,8 +160,15 @@ static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 		.requeueable = info->requeue != 0,
 		.completing = (info->job_state & JOB_COMPLETING) != 0,
 		.preempted = info->preempt_time != 0,
+		.began = (double)info->start_time,
 	};
-	snprintf(job->comment, sizeof job->comment, "%s", info->comment ? info->comment : "");
+	job->comment = strdup(info->comment ? info->comment : "");
+}
+
+void requeue_clear(struct requeue_job *job)
+{
+	free(job->comment);
+	job->comment = NULL;
 }
 
 /* As requeue_find. *leader gets the id of the het job's first component, or 0 when `id` is it or is no such job. */
@@ -135,7 +185,7 @@ static int find_one(uint32_t id, struct requeue_job *job, uint32_t *leader, stru
 			continue;
 		read_job(info, job);
 		*leader = info->het_job_id != id ? info->het_job_id : 0;
-		found = 1;
+		found = job->comment ? 1 : err_set(err, "requeue: out of memory");
 	}
 	slurm_free_job_info_msg(message);
 	return found;
@@ -152,8 +202,10 @@ int requeue_load(uint32_t id, struct requeue_job *job, struct err *err)
 	uint32_t leader;
 	int found = find_one(id, job, &leader, err);
 	/* Only the leader of a heterogeneous job can be requeued; its components go with it. */
-	if (found > 0 && leader)
+	if (found > 0 && leader) {
+		requeue_clear(job);
 		found = find_one(leader, job, &leader, err);
+	}
 	if (found == 0)
 		return err_set(err, "requeue: couldn't look up job %u: the controller does not know it", id);
 	return found < 0 ? -1 : 0;
@@ -196,6 +248,9 @@ int job_is_running(uint32_t id, struct err *err)
 	struct requeue_job job;
 	requeue_init();
 	int found = requeue_find(id, &job, err);
+	if (found <= 0)
+		return found;
+	requeue_clear(&job);
 	/* While a job completes, what it left on its nodes may still write. */
-	return found > 0 ? requeue_attempt_runs(&job, job.attempt) : found;
+	return requeue_attempt_runs(&job, job.attempt);
 }

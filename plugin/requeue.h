@@ -20,8 +20,11 @@ struct requeue_job {
 	bool completing;     /* something of its present attempt still runs on its nodes */
 	bool preempted;      /* the grace time of its preemption runs */
 	bool draining;       /* requeue_look_at_node has found that a node of it is being taken away */
-	char comment[4096];  /* the user's, and the note that we may have left in it */
+	double began;        /* its present attempt, in seconds since the epoch */
+	char *comment;       /* the user's, and what we may have left in it; never NULL, freed by requeue_clear */
 };
+
+void requeue_clear(struct requeue_job *job);
 
 enum requeue_action {
 	REQUEUE_NOTHING, /* it is not ours to bring back; the reason says why */
@@ -48,13 +51,29 @@ const char *requeue_notice(const struct requeue_job *job);
 enum requeue_action requeue_decide(const struct requeue_job *job, const struct requeue_end *end, char *reason, size_t size);
 
 /* The job's comment with a note that a step of an attempt has ended for good, when, and why; older notes of ours are
- * dropped, the user's text stays. Every node sees it, so that ranks which Slurm kills because of that end don't ask for a
- * requeue. A pure function; returns false when it doesn't fit. */
-bool requeue_note(const char *comment, const struct requeue_end *end, const char *why, char *out, size_t size);
+ * dropped, the user's text and the count of attempts stay. Every node sees it, so that ranks which Slurm kills because of that
+ * end don't ask for a requeue. A pure function; the caller's to free, NULL when out of memory. */
+char *requeue_note(const char *comment, const struct requeue_end *end, const char *why);
 
 /* Whether a comment has such a note, of an end before this one. A rank that fails since another one was killed must not
  * keep the job from coming back. Where both are within the 0.1 s by which clocks may differ, the note counts. */
 bool requeue_noted(const char *comment, const struct requeue_end *end);
+
+/* ---- the breaker: attempts in vain ---- */
+
+#define REQUEUE_VAIN_MOST 3 /* so many in a row, and the job does not come back */
+
+/* How many attempts up to `attempt` have in a row failed by themselves and brought nothing, if that one has: as the comment says of
+ * the one before, or already of this one. 0: another node has said that it brought something. The count follows the job in its
+ * comment; since it names the attempt, any number of nodes count it once, and an attempt that ends otherwise ends the row without
+ * a word. A pure function. */
+int requeue_vain(const char *comment, int attempt);
+
+/* Whether the comment says something of that attempt. A pure function. */
+bool requeue_is_counted(const char *comment, int attempt);
+
+/* The comment with that count in place of an older one; as requeue_note. */
+char *requeue_count(const char *comment, int vain, int attempt);
 
 /* Whether something of attempt `attempt` may still run on the job's nodes: until all their epilogs are through. A pure
  * function. */

@@ -9,6 +9,7 @@
 #include "plugin/job_folder.h"
 
 #define DRAIN_MAX 86400
+#define BREAKER_MAX 10080 /* minutes: a week */
 
 struct key {
 	const char *name;
@@ -60,6 +61,15 @@ static int set_drain(struct spank_args *args, const char *value)
 	return 0;
 }
 
+static int set_breaker(struct spank_args *args, const char *value)
+{
+	int64_t minutes = -1;
+	if (strcmp(value, "off") != 0 && !number_whole(value, 1, BREAKER_MAX, &minutes))
+		return -1;
+	args->breaker = (int)minutes;
+	return 0;
+}
+
 static int set_preflight(struct spank_args *args, const char *value)
 {
 	int mode = preflight_mode_of(value);
@@ -75,6 +85,7 @@ static const struct key keys[] = {
 	{ "ckptd", set_ckptd, "the absolute path of muster-ckptd, or off" },
 	{ "run", set_run, "an absolute path of at most 60 characters, without a slash at its end" },
 	{ "drain", set_drain, "seconds, from 0 to 86400" },
+	{ "breaker", set_breaker, "minutes, from 1 to 10080, or off" },
 	{ "preflight", set_preflight, "on, warn or off" },
 };
 #define KEY_COUNT (sizeof keys / sizeof keys[0])
@@ -90,8 +101,8 @@ static int parse_one(const char *text, struct spank_args *args, struct err *err)
 			return 0;
 		return err_set(err, "plugstack.conf: couldn't use %s: %s= takes %s", text, keys[i].name, keys[i].values);
 	}
-	return err_set(err, "plugstack.conf: couldn't use %s: the keys are default=, requeue=, ckptd=, run=, drain= and "
-		"preflight=",
+	return err_set(err, "plugstack.conf: couldn't use %s: the keys are default=, requeue=, ckptd=, run=, drain=, "
+		"breaker= and preflight=",
 		text);
 }
 
@@ -99,7 +110,7 @@ int spank_args_parse(int argc, char **argv, struct spank_args *args, struct err 
 {
 	int rc = 0;
 	*args = (struct spank_args){ .requeue = SPANK_ARGS_REQUEUE, .ckptd = SPANK_ARGS_CKPTD, .run = JOB_FOLDER_RUN,
-		.drain = 300, .preflight = PREFLIGHT_MODE_ON };
+		.drain = 300, .breaker = 10, .preflight = PREFLIGHT_MODE_ON };
 	for (int i = 0; i < argc; i++)
 		if (parse_one(argv[i], args, rc == 0 ? err : NULL) < 0)
 			rc = -1;

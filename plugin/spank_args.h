@@ -21,6 +21,7 @@ struct spank_args {
 	const char *ckptd;   /* ckptd=PATH|off (BINDIR/muster-ckptd); NULL: off */
 	const char *run;     /* run=DIR (/run/muster), without a slash at its end */
 	int drain;           /* drain=SECONDS (300) */
+	int breaker;         /* breaker=MINUTES|off (10); -1: off */
 	enum preflight_mode preflight; /* preflight=on|warn|off (on) */
 };
 

@@ -18,6 +18,9 @@ int spank_end_rank(spank_t spank);
 /* Whether the task that has ended has said that its status is a result, and no failure. */
 bool spank_end_is_result(spank_t spank);
 
+/* Whether a task of this node has said that the job has come further. */
+bool spank_end_progressed(spank_t spank);
+
 /* Tells srun how a task has ended, if that can change what it says; `status` is not 0. Returns whether srun knows of a failure
  * on this node, and so names the first rank itself. */
 bool spank_end_tell(spank_t spank, int status);

@@ -36,6 +36,11 @@ enum task_end task_end_judge(int wait_status)
 	}
 }
 
+bool task_end_is_counted(int wait_status)
+{
+	return signal_of(wait_status) || WEXITSTATUS(wait_status) == EXIT_LOST;
+}
+
 enum task_blame task_end_blame(int wait_status)
 {
 	switch (signal_of(wait_status)) {

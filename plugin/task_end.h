@@ -3,6 +3,7 @@
 #ifndef MUSTER_TASK_END_H
 #define MUSTER_TASK_END_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum task_end {
@@ -14,6 +15,9 @@ enum task_end {
 
 /* A shell in front of the program turns death by signal N into status 128 + N: it counts as the same. */
 enum task_end task_end_judge(int wait_status);
+
+/* Whether an end that brings the job back is one that would come back for ever, if nobody counted: all but status 75. */
+bool task_end_is_counted(int wait_status);
 
 /* Whose doing an end is. */
 enum task_blame {

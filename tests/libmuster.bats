@@ -25,9 +25,9 @@ declared() { sed -n 's/^MUSTER_API .*\b\(muster_[a-z_]*\)(.*/\1/p' "$MUSTER_PREF
     run nm -D --defined-only "$MUSTER_PREFIX/lib/libmuster.so"
     [ "$status" -eq 0 ]
     [ "$(awk '$2 != "A" { print $3 }' <<<"$output" | sort)" = "$(declared |
-        sed 's/$/@@MUSTER_0.1/; /^muster_\(ckpt_resume\|end\)@/s/0.1$/0.2/' | sort)" ]
+        sed 's/$/@@MUSTER_0.1/; /^muster_\(ckpt_resume\|end\)@/s/0.1$/0.2/; /^muster_progress@/s/0.1$/0.3/' | sort)" ]
     [ "$(grep -c 'MUSTER_0.1$' <<<"$output")" -eq 35 ] # and the version's own
-    [ "$(declared | wc -l)" -eq 36 ]
+    [ "$(declared | wc -l)" -eq 37 ]
     objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -q 'SONAME *libmuster.so.0$'
     # Programs that make no communicator run where there is no NCCL, and none is bound to a release of Slurm.
     ! objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -E 'NEEDED.*(nccl|cuda|slurm|gomp|gloo)' || false

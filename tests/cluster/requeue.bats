@@ -31,8 +31,9 @@ said() { grep -q -- "$2" "$(job_output "$1")"; }
 
 # restarted_once ID WORDS: it came back once, ended well, and the first attempt's output has the words.
 restarted_once() {
-    job_wait "$1" 90 COMPLETED
+    job_wait "$1" 90 COMPLETED FAILED
     cat "$(job_output "$1")"
+    [ "$(job_state "$1")" = COMPLETED ] || return 1
     [ "$(job_restarts "$1")" = 1 ] || return 1
     said "$1" "$2"
 }
@@ -60,4 +61,89 @@ restarted_once() {
     wait_for 30 said "$id" "exited with status 1 while its node was being drained: job $id is put back in the queue after attempt 0"
     cluster run --user root scontrol update nodename=n2 state=resume
     restarted_once "$id" "put back"
+}
+
+# ---- the breaker ----
+
+comment() { cluster run scontrol show job "$1" | sed -n 's/^ *Comment=//p'; }
+
+@test "a program that dies at each start comes back twice, and then its job ends with one line" {
+    # The first rank that dies is on another node than the next.
+    # shellcheck disable=SC2016
+    id=$(job --comment="mine, and more" -N4 -n4 '[ $((RANK % 2)) = 0 ] && sleep 60; kill -SEGV $$')
+    # A loop of another kind: asked for, and not counted.
+    # shellcheck disable=SC2016
+    asked=$(job --exclusive=user -N1 -n1 '[ $MUSTER_ATTEMPT = 4 ] || exit 75')
+    job_wait "$id" 120 FAILED
+    cat "$(job_output "$id")"
+    [ "$(job_restarts "$id")" = 2 ]
+    [ "$(grep -c "the last 3 attempts of job $id failed by themselves within 10 minutes each and showed no progress" "$(job_output "$id")")" = 1 ]
+    [[ $(comment "$id") = "mine, and more; muster: attempts in vain: 3 up to 2; muster: attempt 2 step 0 ended for good "* ]]
+    job_wait "$asked" 90 COMPLETED
+    [ "$(job_restarts "$asked")" = 4 ]
+}
+
+@test "progress keeps a job coming back: a file that it names, muster_progress() on another node, and a running time" {
+    # progress ATTEMPT…: rank 0 makes progress in these attempts, says so, and waits; the other is killed meanwhile.
+    cat >"$JOBS/progress.c" <<'END'
+#include <muster.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	struct muster *muster;
+	if (muster_open(&muster, 0))
+		return 1;
+	for (int i = 1; i < argc && muster_rank(muster) == 0; i++)
+		if (strcmp(argv[i], getenv("MUSTER_ATTEMPT")) == 0)
+			muster_progress();
+	if (muster_fence(muster, 0))
+		return 1;
+	if (muster_rank(muster))
+		abort();
+	pause();
+}
+END
+    # shellcheck disable=SC2046
+    PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig cc "$JOBS/progress.c" $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config \
+        --cflags --libs muster) -Wl,-rpath,"$MUSTER_PREFIX/lib" -o "$JOBS/progress"
+    # shellcheck disable=SC2016
+    says=$(job -N2 -n2 '[ $MUSTER_ATTEMPT = 5 ] || exec ./progress 2')
+    # shellcheck disable=SC2016
+    names=$(MUSTER_PROGRESS=saved job -N2 -n2 '[ $MUSTER_ATTEMPT != 4 ] || exit 0; [ $RANK = 1 ] || exec sleep 60; touch saved; kill -9 $$')
+    job_wait "$says" 150 COMPLETED FAILED
+    cat "$(job_output "$says")"
+    [ "$(job_state "$says") $(job_restarts "$says")" = "COMPLETED 5" ]
+    job_wait "$names" 60 COMPLETED FAILED
+    [ "$(job_state "$names") $(job_restarts "$names")" = "COMPLETED 4" ]
+    # An attempt that ran longer than breaker= minutes was not in vain; with breaker=off nothing is counted.
+    cluster plugin "$PLUGIN" breaker=off
+    # shellcheck disable=SC2016
+    uncounted=$(job -N1 -n1 '[ $MUSTER_ATTEMPT = 4 ] || kill -9 $$')
+    job_wait "$uncounted" 90 COMPLETED FAILED
+    cluster plugin "$PLUGIN"
+    [ "$(job_state "$uncounted") $(job_restarts "$uncounted")" = "COMPLETED 4" ]
+}
+
+@test "where the comment can't be written the job comes back, with a line; a long comment of the user's stays whole" {
+    printf '#include <errno.h>\nint slurm_update_job(void *job) { errno = 2002; return -1; }\n' >"$JOBS/refuse.c"
+    cc -shared -fPIC "$JOBS/refuse.c" -o "$JOBS/refuse.so"
+    printf '#!/bin/sh\nLD_PRELOAD=%s exec %s "$@"\n' "$JOBS/refuse.so" "$REQUEUE" >"$JOBS/refused"
+    chmod 755 "$JOBS/refused"
+    # shellcheck disable=SC2016
+    dies='[ $MUSTER_ATTEMPT != 0 ] || { echo ready; until [ -e now ]; do sleep 0.1; done; kill -SEGV $$; }'
+    id=$(job -N1 -n1 "$dies")
+    wait_for 30 said "$id" ready
+    long=$(head -c 900 /dev/zero | tr '\0' x) # Slurm takes 1,024 bytes
+    cluster run scontrol update job="$id" comment="$long"
+    touch "$JOBS/now"
+    restarted_once "$id" "job $id is put back"
+    [[ $(comment "$id") = "$long; muster: attempts in vain: 1 up to 0"* ]]
+    cluster plugin "$PLUGIN" "requeue=$JOBS/refused"
+    refused=$(job -N1 -n1 "$dies")
+    restarted_once "$refused" "couldn't write the comment of job $refused: .*; nothing bounds how often it comes back"
+    cluster plugin "$PLUGIN"
+    said "$refused" "job $refused is put back in the queue after attempt 0"
 }

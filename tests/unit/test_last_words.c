@@ -61,6 +61,30 @@ static void a_killed_task_is_heard(void **state)
 	assert_string_equal(said(2), "");
 }
 
+static void progress_is_heard_whatever_is_said_later(void **state)
+{
+	char line[1000];
+	int status;
+	assert_false(last_words_progressed(memory, 3));
+	memset(line, '\1', sizeof line - 1);
+	line[sizeof line - 1] = '\0';
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct last_words words = last_words_open(value);
+		last_words_write(&words, line);
+		bool early = last_words_progressed(memory, 3);
+		last_words_say_progress(&words);
+		last_words_write(&words, line);
+		last_words_say_result(&words);
+		_exit(early);
+	}
+	waitpid(pid, &status, 0);
+	assert_int_equal(status, 0);
+	assert_true(last_words_progressed(memory, 3));
+	assert_true(last_words_progressed(memory, 2));
+	assert_false(last_words_progressed(memory, 1));
+}
+
 static void lines_are_cut_and_made_printable(void **state)
 {
 	char line[1000];
@@ -132,6 +156,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_killed_task_is_heard, begin),
+		cmocka_unit_test_setup(progress_is_heard_whatever_is_said_later, begin),
 		cmocka_unit_test_setup(lines_are_cut_and_made_printable, begin),
 		cmocka_unit_test_setup(the_memory_keeps_its_size, begin),
 		cmocka_unit_test_setup(a_status_that_is_a_result, begin),

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a job is put back, and the note that keeps it from being put back. */
+/* When a job is put back, and the note and the count that keep it from being put back. */
+#include "config.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "common/auto.h"
 #include "plugin/requeue.h"
 
 static struct requeue_job job_in(enum requeue_state state)
 {
-	return (struct requeue_job){ .id = 12, .attempt = 3, .state = state, .batch = true, .requeueable = true };
+	return (struct requeue_job){ .id = 12, .attempt = 3, .state = state, .batch = true, .requeueable = true, .comment = "" };
 }
 
 static enum requeue_action decide(const struct requeue_job *job, int attempt, long step, const char *word)
@@ -57,7 +61,7 @@ static void a_notice_answers_for_what_fails(void **state)
 {
 	struct requeue_job job = job_in(REQUEUE_RUNNING);
 	assert_null(requeue_notice(&job));
-	assert_true(requeue_note("", &(struct requeue_end){ 3, 1, 7 }, "why", job.comment, sizeof job.comment));
+	AUTO_FREE char *noted = job.comment = requeue_note("", &(struct requeue_end){ 3, 1, 7 }, "why");
 	job.preempted = true;
 	assert_non_null(strstr(requeue_notice(&job), "preempted"));
 	assert_int_equal(decide(&job, 3, 1, ""), REQUEUE_SUBMIT);
@@ -78,7 +82,7 @@ static void a_step_that_ended_for_good_stays_ended(void **state)
 {
 	struct requeue_job job = job_in(REQUEUE_RUNNING);
 	const struct requeue_end end = { 3, 1, 1763740000.5 };
-	assert_true(requeue_note("", &end, "rank 2 exited with status 1", job.comment, sizeof job.comment));
+	AUTO_FREE char *noted = job.comment = requeue_note("", &end, "rank 2 exited with status 1");
 	assert_int_equal(decide(&job, 3, 1, "rank 2 exited with status 1"), REQUEUE_NOTHING);
 	assert_int_equal(decide(&job, 3, REQUEUE_ANY_STEP, "rank 2"), REQUEUE_NOTHING);
 	/* Not so a later step of the script, nor the next attempt. */
@@ -95,8 +99,7 @@ static bool noted(const char *comment, int attempt, long step, double when)
 /* It failed because that one was killed, not the other way round. */
 static void an_end_counts_for_later_ones(void **state)
 {
-	char comment[400];
-	assert_true(requeue_note("", &(struct requeue_end){ 0, 2, 1763740000.5 }, "why", comment, sizeof comment));
+	AUTO_FREE char *comment = requeue_note("", &(struct requeue_end){ 0, 2, 1763740000.5 }, "why");
 	assert_true(noted(comment, 0, 2, 1763740000.5));
 	assert_true(noted(comment, 0, 2, 1763740009));
 	assert_true(noted(comment, 0, 2, 1763740000.45)); /* clocks differ by so much */
@@ -108,16 +111,67 @@ static void an_end_counts_for_later_ones(void **state)
 static void a_note_keeps_the_users_comment_and_replaces_older_notes(void **state)
 {
 	const struct requeue_end first = { 0, 1, 7.25 }, second = { 1, 0, 8 };
-	char once[400], twice[400];
-	assert_true(requeue_note("mine; and more", &first, "why", once, sizeof once));
+	AUTO_FREE char *once = requeue_note("mine; and more", &first, "why"), *twice = requeue_note(once, &second, "again");
 	assert_string_equal(once, "mine; and more; muster: attempt 0 step 1 ended for good at 7.250000: why");
-	assert_true(requeue_note(once, &second, "again", twice, sizeof twice));
 	assert_string_equal(twice, "mine; and more; muster: attempt 1 step 0 ended for good at 8.000000: again");
 	assert_false(noted(twice, 0, 1, INFINITY));
 	assert_true(noted(twice, 1, 0, INFINITY));
 	assert_false(noted("mine", 0, 0, INFINITY));
 	assert_false(noted("muster: attempt of mine", 0, 0, INFINITY));
-	assert_false(requeue_note(once, &second, "again", twice, 20));
+}
+
+/* What a row of attempts comes to: "v" failed in vain, "p" with progress, "-" was taken away; each "v" is counted by two nodes. */
+static int row(const char *attempts)
+{
+	AUTO_FREE char *comment = strdup("mine");
+	int vain = 0;
+	for (int i = 0; attempts[i]; i++)
+		for (int node = 0; node < 2 && attempts[i] != '-'; node++) {
+			vain = attempts[i] == 'p' ? 0 : requeue_vain(comment, i);
+			char *counted = requeue_count(comment, vain, i);
+			assert_true(requeue_is_counted(counted, i));
+			assert_false(requeue_is_counted(counted, i + 1));
+			free(comment);
+			comment = counted;
+		}
+	assert_true(strncmp(comment, "mine; muster: ", 14) == 0);
+	return vain;
+}
+
+static void attempts_in_vain_are_counted_in_a_row(void **state)
+{
+	assert_int_equal(row("v"), 1);
+	assert_int_equal(row("vvv"), 3);
+	assert_int_equal(row("vvpvv"), 2);
+	assert_int_equal(row("vv-vv"), 2);
+	assert_int_equal(row("--vvv"), 3);
+	/* Put back by hand when it had been ended. */
+	assert_int_equal(row("vvvv"), 1);
+	/* Another node knows of progress in the attempt that this one is about to count. */
+	AUTO_FREE char *told = requeue_count("", 0, 4);
+	assert_int_equal(requeue_vain(told, 4), 0);
+	assert_int_equal(requeue_vain(told, 5), 1);
+	assert_int_equal(requeue_vain("muster: attempts in vain: of mine", 5), 1);
+	assert_int_equal(requeue_vain("muster: attempts in vain: -7 up to 4", 5), 1);
+}
+
+static void count_and_note_stand_side_by_side(void **state)
+{
+	const struct requeue_end first = { 0, 1, 7 }, second = { 1, 0, 8 };
+	AUTO_FREE char *counted = requeue_count("mine", 1, 0), *noted = requeue_note(counted, &first, "why");
+	assert_string_equal(noted, "mine; muster: attempts in vain: 1 up to 0; muster: attempt 0 step 1 ended for good at 7.000000: why");
+	AUTO_FREE char *again = requeue_count(noted, 2, 1), *last = requeue_note(again, &second, "end");
+	assert_string_equal(last, "mine; muster: attempts in vain: 2 up to 1; muster: attempt 1 step 0 ended for good at 8.000000: end");
+	AUTO_FREE char *note_first = requeue_note("", &first, "why"), *both = requeue_count(note_first, 1, 0);
+	assert_string_equal(both, "muster: attempts in vain: 1 up to 0; muster: attempt 0 step 1 ended for good at 7.000000: why");
+	/* However long the user's comment is. */
+	char mine[20000];
+	memset(mine, 'x', sizeof mine - 1);
+	mine[sizeof mine - 1] = '\0';
+	AUTO_FREE char *long_count = requeue_count(mine, 1, 0), *long_note = requeue_note(long_count, &first, "why");
+	assert_int_equal(strncmp(long_note, mine, sizeof mine - 1), 0);
+	assert_true(requeue_is_counted(long_note, 0));
+	assert_true(requeue_noted(long_note, &first));
 }
 
 static void an_attempt_runs_until_its_nodes_are_clean(void **state)
@@ -146,6 +200,8 @@ int main(void)
 		cmocka_unit_test(an_end_counts_for_later_ones),
 		cmocka_unit_test(an_attempt_runs_until_its_nodes_are_clean),
 		cmocka_unit_test(a_note_keeps_the_users_comment_and_replaces_older_notes),
+		cmocka_unit_test(attempts_in_vain_are_counted_in_a_row),
+		cmocka_unit_test(count_and_note_stand_side_by_side),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

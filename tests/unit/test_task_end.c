@@ -33,6 +33,17 @@ static void every_signal_brings_the_job_back(void **state)
 	}
 }
 
+/* A job may ask to come back as often as it likes; what comes back for a fault is counted. */
+static void all_but_a_request_is_counted(void **state)
+{
+	assert_false(task_end_is_counted(EXITED(75)));
+	assert_true(task_end_is_counted(EXITED(69)));
+	for (int number = 1; number <= 31; number++) {
+		assert_true(task_end_is_counted(number));
+		assert_true(task_end_is_counted(EXITED(128 + number)));
+	}
+}
+
 static void an_end_is_somebodys_doing(void **state)
 {
 	static const struct { int status; enum task_blame want; } cases[] = {
@@ -60,6 +71,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(statuses_are_judged_as_documented),
 		cmocka_unit_test(every_signal_brings_the_job_back),
+		cmocka_unit_test(all_but_a_request_is_counted),
 		cmocka_unit_test(an_end_is_somebodys_doing),
 		cmocka_unit_test(the_user_is_told_in_words),
 	};

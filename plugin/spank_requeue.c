@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* muster-requeue is run for it: it is the user who asks. */
+#include "plugin/spank_requeue.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plugin/spank_end.h"
+#include "plugin/spank_task.h"
+#include "plugin/task_end.h"
+
+#define HELPER_SECONDS 10.0 /* how long the end of a task may wait for muster-requeue */
+#define HELPER_DEADLINE "9"
+#define SETTLE_SECONDS "1"  /* for the note of the rank whose failure made Slurm kill this one */
+#define PATH_SIZE 4096
+
+/* The helper's arguments, and room for those that are made. */
+struct request {
+	char job[16], attempt[16], step[32], ended[40], final[400], place[300], breaker[30], progress[PATH_SIZE + 20];
+	char *argv[16];
+	int argc;
+};
+
+static void add(struct request *request, const char *argument)
+{
+	request->argv[request->argc++] = (char *)argument;
+	request->argv[request->argc] = NULL;
+}
+
+/* The file that progress changes; a relative path is that of the step's working folder. False where none is named. */
+static bool progress_path(spank_t spank, char *out, size_t size)
+{
+	const char *path = spank_task_env("MUSTER_PROGRESS", spank), *folder = spank_task_env("PWD", spank);
+	if (!path || !path[0] || (path[0] != '/' && !folder))
+		return false;
+	int n = path[0] == '/' ? snprintf(out, size, "--progress=%s", path) : snprintf(out, size, "--progress=%s/%s", folder, path);
+	return n >= 0 && (size_t)n < size;
+}
+
+static void add_breaker(struct request *request, spank_t spank, int minutes)
+{
+	snprintf(request->breaker, sizeof request->breaker, "--breaker=%d", minutes);
+	add(request, request->breaker);
+	if (spank_end_progressed(spank))
+		add(request, "--progressed");
+	if (progress_path(spank, request->progress, sizeof request->progress))
+		add(request, request->progress);
+}
+
+static void make_request(struct request *request, spank_t spank, const struct spank_args *args, int status, double when,
+	const char *why)
+{
+	const char *node = spank_task_env("SLURMD_NODENAME", spank);
+	enum task_end end = task_end_judge(status);
+	request->argc = 0;
+	snprintf(request->job, sizeof request->job, "%u", spank_task_item(spank, S_JOB_ID));
+	snprintf(request->attempt, sizeof request->attempt, "%u", spank_task_attempt(spank));
+	snprintf(request->step, sizeof request->step, "--step=%u", spank_task_item(spank, S_JOB_STEPID));
+	snprintf(request->ended, sizeof request->ended, "--when=%.6f", when);
+	snprintf(request->final, sizeof request->final, "--final=%s", why);
+	snprintf(request->place, sizeof request->place, "--node=%s", node ? node : "");
+	add(request, args->requeue);
+	add(request, "--quiet");
+	add(request, "--deadline=" HELPER_DEADLINE);
+	add(request, request->step);
+	add(request, request->ended);
+	if (end == TASK_FINAL)
+		add(request, request->final);
+	if (end == TASK_FINAL && node)
+		add(request, request->place);
+	if (end == TASK_KILLED)
+		add(request, "--settle=" SETTLE_SECONDS);
+	if (end != TASK_FINAL && task_end_is_counted(status) && args->breaker >= 0)
+		add_breaker(request, spank, args->breaker);
+	add(request, request->job);
+	add(request, request->attempt);
+}
+
+/* Tells the user, through srun, what the helper had to say; it has a line only on the node that was first. */
+static void relay(char *output, const char *why)
+{
+	char *rest = NULL, *line = strtok_r(output, "\n", &rest);
+	if (line && why)
+		slurm_spank_log("muster: %s", why);
+	for (; line; line = strtok_r(NULL, "\n", &rest))
+		slurm_spank_log("%s", line);
+}
+
+void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status, double when, enum spank_requeue_telling telling)
+{
+	char end_text[100], why[300], output[1000];
+	const char *node = spank_task_env("SLURMD_NODENAME", spank);
+	struct request request;
+	struct err err;
+	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "", node ? node : "",
+		task_end_describe(status, end_text, sizeof end_text));
+	make_request(&request, spank, args, status, when, why);
+	int rc = spank_task_run(spank, request.argv, HELPER_SECONDS, output, sizeof output, &err);
+	if (telling == SPANK_REQUEUE_TELL_NONE)
+		return;
+	if (rc < 0)
+		slurm_spank_log("muster: %s: %s", why, err.text);
+	if (rc < 0 || output[0])
+		spank_end_running(spank);
+	if (rc == 0)
+		relay(output, telling == SPANK_REQUEUE_TELL_ALL ? why : NULL);
+}

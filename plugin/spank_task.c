@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What slurmstepd knows of its step, and programs that it runs for the job's user. */
+#include "plugin/spank_task.h"
+
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/run_as_user.h"
+
+uint32_t spank_task_item(spank_t spank, enum spank_item name)
+{
+	uint32_t value = 0;
+	return spank_get_item(spank, name, &value) == ESPANK_SUCCESS ? value : 0;
+}
+
+/* Of a step that srun started; the batch script, the extern and the interactive step have no ranks. */
+bool spank_task_is_step(spank_t spank)
+{
+	uint32_t step = spank_task_item(spank, S_JOB_STEPID);
+	return step != SLURM_BATCH_SCRIPT && step != SLURM_EXTERN_CONT && step != SLURM_INTERACTIVE_STEP;
+}
+
+#define VARIABLE_MAX (1 << 17) /* bytes: Linux lets no program start with a longer one */
+
+/* A variable of the task; NULL when it is unset. Each call has its own buffer among the last few: the list of the nodes of a
+ * large step is long. */
+const char *spank_task_env(const char *name, void *arg)
+{
+	static struct { char *text; size_t size; } held[16];
+	static int next;
+	char **text = &held[next].text;
+	size_t *size = &held[next].size;
+	next = (next + 1) % 16;
+	for (;;) {
+		spank_err_t rc = *size ? spank_getenv(arg, name, *text, (int)*size) : ESPANK_NOSPACE;
+		if (rc != ESPANK_NOSPACE || *size >= VARIABLE_MAX)
+			return rc == ESPANK_SUCCESS ? *text : NULL;
+		char *larger = realloc(*text, *size ? *size * 4 : 512);
+		if (!larger)
+			return NULL;
+		*text = larger;
+		*size = *size ? *size * 4 : 512;
+	}
+}
+
+/* The item for this is 0 in the steps of a restarted job (Slurm 22.05); the variable is not set in a first attempt. */
+uint32_t spank_task_attempt(spank_t spank)
+{
+	const char *count = spank_task_env("SLURM_RESTART_COUNT", spank);
+	return count ? (uint32_t)strtoul(count, NULL, 10) : 0;
+}
+
+/* A clean environment for a helper: it needs Slurm's configuration and nothing of the job's. Not the job's SLURM_CONF either: it
+ * would name the libraries that the helper loads, and no limit of the job's holds that one. */
+static void helper_env(char *conf, size_t size, char **env)
+{
+	const char *path = getenv("SLURM_CONF");
+	snprintf(conf, size, "SLURM_CONF=%s", path ? path : "");
+	env[0] = "PATH=/usr/bin:/bin";
+	env[1] = path ? conf : NULL;
+	env[2] = NULL;
+}
+
+/* Runs a helper as the job's user. */
+int spank_task_run(spank_t spank, char **argv, double seconds, char *output, size_t size, struct err *err)
+{
+	char conf[4200], *env[3];
+	int group_count = 0;
+	gid_t *groups = NULL;
+	helper_env(conf, sizeof conf, env);
+	spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count);
+	struct run_user user = { spank_task_item(spank, S_JOB_UID), spank_task_item(spank, S_JOB_GID), groups, (size_t)group_count };
+	return run_as_user(&user, argv, env, seconds, output, size, err);
+}

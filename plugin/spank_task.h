@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What slurmstepd knows of its step, and programs that it runs for the job's user. */
+#ifndef MUSTER_SPANK_TASK_H
+#define MUSTER_SPANK_TASK_H
+
+#include <slurm/spank.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+/* 0 where Slurm does not say. */
+uint32_t spank_task_item(spank_t spank, enum spank_item name);
+
+/* Whether srun started the step; the batch script, the extern and the interactive step have no ranks. */
+bool spank_task_is_step(spank_t spank);
+
+/* A variable of the task; NULL when it is unset. Each call has its own buffer among the last 16. `arg` is the spank_t. */
+const char *spank_task_env(const char *name, void *arg);
+
+/* How often the job was restarted. */
+uint32_t spank_task_attempt(spank_t spank);
+
+/* Runs a helper as the job's user, as run_as_user does, with an environment that has nothing of the job's. */
+int spank_task_run(spank_t spank, char **argv, double seconds, char *output, size_t size, struct err *err);
+
+#endif
