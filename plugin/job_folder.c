@@ -19,6 +19,7 @@
 #endif
 
 #include "common/auto.h"
+#include "common/io.h"
 
 #define SERVICE_NAME "ckptd"
 #define SOCKET_NAME "socket"
@@ -254,27 +255,41 @@ int job_folder_had_step(const char *run, uint32_t job)
 	return st.st_mtim.tv_sec == STEP_TIME;
 }
 
-int job_folder_write_note(const char *run, uint32_t job, const struct job_note *note, struct err *err)
+/* ---- root's words ---- */
+
+int job_folder_write(const char *run, uint32_t job, const char *name, const char *text, struct err *err)
 {
 	AUTO_CLOSE int at = open_job(run, job, err);
 	if (at < 0)
 		return -1;
-	AUTO_CLOSE int fd = openat(at, NOTE_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0 || dprintf(fd, "pid %d start %llu attempt %d\n", (int)note->service.pid, note->service.start, note->attempt) < 0)
-		return err_set(err, "folder: couldn't write %s/job-%u/" NOTE_NAME ": %m", run, job);
+	AUTO_CLOSE int fd = openat(at, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0 || io_write_full(fd, text, strlen(text)) < 0)
+		return err_set(err, "folder: couldn't write %s/job-%u/%s: %m", run, job, name);
 	return 0;
+}
+
+bool job_folder_read(const char *run, uint32_t job, const char *name, char *text, size_t size)
+{
+	AUTO_CLOSE int at = open_job(run, job, NULL);
+	AUTO_CLOSE int fd = at < 0 ? -1 : openat(at, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+	text[n < 0 ? 0 : n] = '\0';
+	return n > 0;
+}
+
+int job_folder_write_note(const char *run, uint32_t job, const struct job_note *note, struct err *err)
+{
+	char text[100];
+	snprintf(text, sizeof text, "pid %d start %llu attempt %d\n", (int)note->service.pid, note->service.start, note->attempt);
+	return job_folder_write(run, job, NOTE_NAME, text, err);
 }
 
 bool job_folder_read_note(const char *run, uint32_t job, struct job_note *note)
 {
 	char text[100];
 	int pid;
-	AUTO_CLOSE int at = open_job(run, job, NULL);
-	AUTO_CLOSE int fd = at < 0 ? -1 : openat(at, NOTE_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-	if (size <= 0)
+	if (!job_folder_read(run, job, NOTE_NAME, text, sizeof text))
 		return false;
-	text[size] = '\0';
 	if (sscanf(text, "pid %d start %llu attempt %d", &pid, &note->service.start, &note->attempt) != 3)
 		return false;
 	note->service.pid = pid;

@@ -48,6 +48,12 @@ void job_folder_mark_step(const char *run, uint32_t job);
 /* For root: whether it is marked so. 1: yes; 0: no; -1: the job has no socket. */
 int job_folder_had_step(const char *run, uint32_t job);
 
+/* For root: a file of root's in the folder, with which it goes at the end of the attempt. */
+int job_folder_write(const char *run, uint32_t job, const char *name, const char *text, struct err *err);
+
+/* At most size - 1 bytes of it. False, with "", where there is none. */
+bool job_folder_read(const char *run, uint32_t job, const char *name, char *text, size_t size);
+
 /* The service that was started for attempt `attempt` of the job. */
 struct job_note {
 	struct process service;

@@ -35,21 +35,23 @@ struct options {
 	struct breaker breaker;
 	double deadline, settle;
 	const char *final, *node;
-	bool quiet, running;
+	bool quiet, running, ends, taken;
 	int arguments;
 };
 
-enum { KEY_STATUS = 256, KEY_RUNNING, KEY_STEP, KEY_FINAL, KEY_NODE, KEY_WHEN, KEY_SETTLE, KEY_BREAKER, KEY_PROGRESS, KEY_PROGRESSED,
+enum { KEY_STATUS = 256, KEY_RUNNING, KEY_ENDS, KEY_STEP, KEY_FINAL, KEY_NODE, KEY_TAKEN, KEY_WHEN, KEY_SETTLE, KEY_BREAKER, KEY_PROGRESS, KEY_PROGRESSED,
 	KEY_DEADLINE };
 
 static const struct argp_option option_table[] = {
 	{ "status", KEY_STATUS, "N", 0, "for the end of a batch script: if N is 75, 69 or at least 128, put this job back "
 		"(SLURM_JOB_ID, SLURM_RESTART_COUNT); then exit with N", 0 },
 	{ "running", KEY_RUNNING, NULL, 0, "change nothing: exit with 0 if that attempt runs or completes, with 1 if not", 0 },
+	{ "ends", KEY_ENDS, NULL, 0, "change nothing: print when the time of the job is over, in seconds since the epoch", 0 },
 	{ "step", KEY_STEP, "STEP", 0, "do nothing if this step has ended for good", 0 },
 	{ "final", KEY_FINAL, "WHY", 0, "note in the job's comment that the step has ended for good, and don't put it back, unless "
 		"Slurm is taking its nodes away", 0 },
-	{ "node", KEY_NODE, "NAME", 0, "where the rank ended: with --final, one that is being drained is being taken away", 0 },
+	{ "node", KEY_NODE, "NAME", 0, "where the rank ended: with --final and --taken, one that is being drained is being taken away", 0 },
+	{ "taken", KEY_TAKEN, NULL, 0, "put it back only if Slurm is taking its nodes away", 0 },
 	{ "when", KEY_WHEN, "SECONDS", 0, "when the rank ended, since the epoch: only an end before that, or within 0.1 s of it, counts "
 		"as that of the step (default: any)", 0 },
 	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before looking at the job (default 0)", 0 },
@@ -92,11 +94,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_RUNNING:
 		options->running = true;
 		return 0;
+	case KEY_ENDS:
+		options->ends = true;
+		return 0;
 	case KEY_STEP:
 		options->end.step = number(state, "--step", arg, UINT32_MAX);
 		return 0;
 	case KEY_FINAL:
 		options->final = arg;
+		return 0;
+	case KEY_TAKEN:
+		options->taken = true;
 		return 0;
 	case KEY_NODE:
 		options->node = arg;
@@ -130,8 +138,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "give JOB and ATTEMPT, or --status N alone");
 		if (options->final && options->end.step < 0)
 			argp_error(state, "--final needs --step");
-		if (options->running && (options->status >= 0 || options->end.step >= 0))
-			argp_error(state, "--running goes with JOB and ATTEMPT alone");
+		if ((options->running || options->ends) && (options->status >= 0 || options->end.step >= 0))
+			argp_error(state, "--running and --ends go with JOB and ATTEMPT alone");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -253,14 +261,15 @@ static int put_back(struct requeue_job *job, const struct options *options, enum
 static int act_on(struct requeue_job *job, const struct options *options, struct err *err)
 {
 	char reason[300];
-	if (options->final && options->node && requeue_look_at_node(job, options->node, err) < 0)
+	bool taken = options->final || options->taken;
+	if (taken && options->node && requeue_look_at_node(job, options->node, err) < 0)
 		return -1;
 	if (breaker_tell(&options->breaker, job, options->end.attempt, err) < 0 && err->status == EXIT_LOST)
 		return -1;
 	enum requeue_action action = requeue_decide(job, &options->end, reason, sizeof reason);
 	bool back = action == REQUEUE_SUBMIT || action == REQUEUE_REVIVE;
-	if (options->final && !(back && requeue_notice(job)))
-		return end_for_good(job, options, err);
+	if (taken && !(back && requeue_notice(job)))
+		return options->final ? end_for_good(job, options, err) : EXIT_OK;
 	if (back)
 		return put_back(job, options, action, err);
 	if (action == REQUEUE_REFUSED)
@@ -294,7 +303,9 @@ static int look(const struct options *options)
 		say("%s", err.text);
 		return EXIT_LOST;
 	}
-	bool runs = found && requeue_attempt_runs(&job, options->end.attempt);
+	bool runs = found && (options->ends || requeue_attempt_runs(&job, options->end.attempt));
+	if (runs && options->ends)
+		printf("%.0f\n", job.ends);
 	if (found)
 		requeue_clear(&job);
 	return runs ? EXIT_OK : EXIT_FAULT;
@@ -357,7 +368,7 @@ int main(int argc, char **argv)
 	descriptors_raise();
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	if (options.running)
+	if (options.running || options.ends)
 		return look(&options);
 	if (options.status < 0)
 		return run(&options);

@@ -160,6 +160,7 @@ static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 		.requeueable = info->requeue != 0,
 		.completing = (info->job_state & JOB_COMPLETING) != 0,
 		.preempted = info->preempt_time != 0,
+		.ends = (double)info->end_time,
 		.began = (double)info->start_time,
 	};
 	job->comment = strdup(info->comment ? info->comment : "");

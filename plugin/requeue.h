@@ -20,6 +20,7 @@ struct requeue_job {
 	bool completing;     /* something of its present attempt still runs on its nodes */
 	bool preempted;      /* the grace time of its preemption runs */
 	bool draining;       /* requeue_look_at_node has found that a node of it is being taken away */
+	double ends;         /* when its time is over, in seconds since the epoch */
 	double began;        /* its present attempt, in seconds since the epoch */
 	char *comment;       /* the user's, and what we may have left in it; never NULL, freed by requeue_clear */
 };

@@ -43,6 +43,10 @@ enum spank_choice spank_args_scan(char *const *argv, int argc);
  * -1: neither. NULL for a variable that is not set. */
 int spank_args_kill_on_bad_exit(char *const *argv, int argc, const char *variable);
 
+/* Where on srun's command line an option stands by which a step is no training, --overlap or --pty: how many words from its end, with
+ * that one; 0 for nowhere. Which words are the program's own is known where the step runs. */
+int spank_args_aside(char *const *argv, int argc);
+
 /* Slurm carries an option of sbatch to the srun commands of its script in a variable, and takes that for the option
  * itself. `env` reads a variable. */
 enum spank_choice spank_args_inherited(ident_env *env, void *arg);

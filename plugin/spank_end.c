@@ -14,6 +14,7 @@
 #include "common/number.h"
 #include "common/siphash.h"
 #include "plugin/end_channel.h"
+#include "plugin/spank_task.h"
 #include "plugin/task_end.h"
 
 /* A message, of which a packet may be lost; there are two at most, or three where the second is of a task that failed by itself. */
@@ -84,6 +85,7 @@ void spank_end_task_init(spank_t spank)
 	set_step_key(spank);
 	/* A step that is started from inside this one has an srun of its own. */
 	spank_unsetenv(spank, END_CHANNEL_VARIABLE);
+	spank_unsetenv(spank, SPANK_TASK_ASIDE);
 	spank_unsetenv(spank, LAST_WORDS_VARIABLE);
 	int rank = number(spank, "SLURM_PROCID");
 	if (end.first_rank && rank >= 0)

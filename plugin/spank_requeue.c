@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plugin/job_folder.h"
 #include "plugin/spank_end.h"
 #include "plugin/spank_task.h"
 #include "plugin/task_end.h"
@@ -14,6 +15,65 @@
 #define HELPER_DEADLINE "9"
 #define SETTLE_SECONDS "1"  /* for the note of the rank whose failure made Slurm kill this one */
 #define PATH_SIZE 4096
+
+#define LARGER_NAME "larger-step" /* in the job's folder: the last step with several tasks */
+
+/* ---- steps that are not the training ---- */
+
+static bool is_larger(spank_t spank)
+{
+	return spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) > 1 && !spank_task_is_aside(spank);
+}
+
+/* A job without a service has no folder yet. */
+static int write_word(spank_t spank, const struct spank_args *args, const char *name, const char *text, struct err *err)
+{
+	uint32_t job = spank_task_item(spank, S_JOB_ID);
+	if (job_folder_exists(args->run, job, NULL) == 0)
+		job_folder_make(args->run, job, NULL);
+	return job_folder_write(args->run, job, name, text, err);
+}
+
+static void write_larger(spank_t spank, const struct spank_args *args, const char *state)
+{
+	char text[40];
+	snprintf(text, sizeof text, "%s %u\n", state, spank_task_item(spank, S_JOB_STEPID));
+	write_word(spank, args, LARGER_NAME, text, NULL);
+}
+
+void spank_requeue_begin(spank_t spank, const struct spank_args *args)
+{
+	if (is_larger(spank))
+		write_larger(spank, args, "runs");
+}
+
+void spank_requeue_end(spank_t spank, const struct spank_args *args)
+{
+	char text[40], own[40];
+	snprintf(own, sizeof own, "runs %u\n", spank_task_item(spank, S_JOB_STEPID));
+	if (is_larger(spank) && job_folder_read(args->run, spank_task_item(spank, S_JOB_ID), LARGER_NAME, text, sizeof text) &&
+		strcmp(text, own) == 0)
+		write_larger(spank, args, "ended");
+}
+
+enum weight {
+	WEIGHT_FULL,  /* it may be the training */
+	WEIGHT_AFTER, /* one task, behind a larger step: it may want to come back, and be taken away; it is no training that fails */
+	WEIGHT_NONE,  /* it stands beside the training */
+};
+
+static enum weight weigh(spank_t spank, const struct spank_args *args)
+{
+	char text[40];
+	if (spank_task_is_aside(spank))
+		return WEIGHT_NONE;
+	if (spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) > 1 ||
+		!job_folder_read(args->run, spank_task_item(spank, S_JOB_ID), LARGER_NAME, text, sizeof text))
+		return WEIGHT_FULL;
+	return strncmp(text, "runs", 4) == 0 ? WEIGHT_NONE : WEIGHT_AFTER;
+}
+
+/* ---- asking ---- */
 
 /* The helper's arguments, and room for those that are made. */
 struct request {
@@ -48,11 +108,24 @@ static void add_breaker(struct request *request, spank_t spank, int minutes)
 		add(request, request->progress);
 }
 
+/* What depends on the end. */
+static void add_end(struct request *request, spank_t spank, const struct spank_args *args, int status)
+{
+	enum task_end end = task_end_judge(status);
+	if (end == TASK_KILLED)
+		add(request, "--settle=" SETTLE_SECONDS);
+	if (weigh(spank, args) == WEIGHT_AFTER && (end == TASK_FINAL || task_end_is_counted(status)))
+		add(request, "--taken");
+	else if (end == TASK_FINAL)
+		add(request, request->final);
+	else if (task_end_is_counted(status) && args->breaker >= 0)
+		add_breaker(request, spank, args->breaker);
+}
+
 static void make_request(struct request *request, spank_t spank, const struct spank_args *args, int status, double when,
 	const char *why)
 {
 	const char *node = spank_task_env("SLURMD_NODENAME", spank);
-	enum task_end end = task_end_judge(status);
 	request->argc = 0;
 	snprintf(request->job, sizeof request->job, "%u", spank_task_item(spank, S_JOB_ID));
 	snprintf(request->attempt, sizeof request->attempt, "%u", spank_task_attempt(spank));
@@ -65,14 +138,9 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 	add(request, "--deadline=" HELPER_DEADLINE);
 	add(request, request->step);
 	add(request, request->ended);
-	if (end == TASK_FINAL)
-		add(request, request->final);
-	if (end == TASK_FINAL && node)
+	if (node)
 		add(request, request->place);
-	if (end == TASK_KILLED)
-		add(request, "--settle=" SETTLE_SECONDS);
-	if (end != TASK_FINAL && task_end_is_counted(status) && args->breaker >= 0)
-		add_breaker(request, spank, args->breaker);
+	add_end(request, spank, args, status);
 	add(request, request->job);
 	add(request, request->attempt);
 }
@@ -93,6 +161,10 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 	const char *node = spank_task_env("SLURMD_NODENAME", spank);
 	struct request request;
 	struct err err;
+	if (weigh(spank, args) == WEIGHT_NONE) {
+		spank_end_running(spank);
+		return;
+	}
 	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "", node ? node : "",
 		task_end_describe(status, end_text, sizeof end_text));
 	make_request(&request, spank, args, status, when, why);

@@ -14,6 +14,12 @@ enum spank_requeue_telling {
 	SPANK_REQUEUE_TELL_NONE, /* it was a result: no failure, and the job does not stay or go for it */
 };
 
+/* Before the node's first task: other steps of the job see by it that a larger one runs. */
+void spank_requeue_begin(spank_t spank, const struct spank_args *args);
+
+/* When the node's last task has ended. */
+void spank_requeue_end(spank_t spank, const struct spank_args *args);
+
 /* For the first of the node's tasks that ends so, with its wait status and the time of its end. */
 void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status, double when, enum spank_requeue_telling telling);
 

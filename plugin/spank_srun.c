@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <slurm/slurm.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include "plugin/job_folder.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
+#include "plugin/spank_task.h"
 
 #define COLLECT_SECONDS 1.0 /* what came is there; strangers may have come, too */
 
@@ -24,6 +26,7 @@ static struct {
 	enum spank_choice early;
 	bool defaults_set, interactive;
 	bool is_part; /* the step is to be a part of its job */
+	int aside;    /* where an option says that it is no training; 0: nowhere */
 	int kills;    /* it ends for a task's bad exit; -1: the site says */
 	struct end_channel ends;
 } srun = { .ends.fd = -1 };
@@ -82,6 +85,7 @@ static enum spank_choice scan_command_line(bool *interactive, bool *mpi)
 		srun.is_part |= makes_part(argv[i]);
 	}
 	srun.kills = spank_args_kill_on_bad_exit(argv, argc, NULL);
+	srun.aside = getenv("SLURM_OVERLAP") ? INT_MAX : spank_args_aside(argv, argc);
 	return spank_args_scan(argv, argc);
 }
 
@@ -152,6 +156,16 @@ static void tell_job_tasks(void)
 	setenv("MUSTER_JOB_TASKS", text, 1);
 }
 
+/* For slurmstepd, which knows the words of the program. */
+static void tell_aside(void)
+{
+	char text[16];
+	snprintf(text, sizeof text, "%d", srun.aside);
+	unsetenv(SPANK_TASK_ASIDE);
+	if (srun.aside)
+		setenv(SPANK_TASK_ASIDE, text, 1);
+}
+
 /* For the end of the job's script, which may have forgotten srun. Steps of all kinds count, but not srun --mpi=list. */
 static void mark_step(void)
 {
@@ -177,6 +191,7 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 		set_defaults(mpi);
 	if (srun.defaults_set && !srun.interactive)
 		tell_job_tasks();
+	tell_aside();
 	if (srun.kills < 0)
 		srun.kills = spank_args_kill_on_bad_exit(NULL, 0, getenv("SLURM_KILL_BAD_EXIT"));
 	return 0;

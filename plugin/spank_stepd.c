@@ -39,6 +39,7 @@ static struct {
 	char master[256]; /* the host of rank 0; "" where that couldn't be found */
 	struct err master_error;
 	struct preflight *preflight; /* NULL: not made */
+	uint32_t tasks_ended;
 	bool end_seen; /* a task of this node has ended otherwise than with 0 */
 } stepd;
 
@@ -122,6 +123,7 @@ int spank_stepd_post_opt(spank_t spank)
 		return 0;
 	find_master(spank);
 	spank_end_begin(spank);
+	spank_requeue_begin(spank, &stepd.args);
 	return 0;
 }
 
@@ -233,6 +235,8 @@ int spank_stepd_task_exit(spank_t spank)
 		look_for_srun(spank);
 	if (!stepd.wanted || !spank_task_is_step(spank) || spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
 		return 0;
+	if (++stepd.tasks_ended == spank_task_item(spank, S_JOB_LOCAL_TASK_COUNT))
+		spank_requeue_end(spank, &stepd.args);
 	enum task_end end = task_end_judge(status);
 	if (end == TASK_FINISHED)
 		return 0;

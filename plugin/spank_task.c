@@ -44,6 +44,15 @@ const char *spank_task_env(const char *name, void *arg)
 	}
 }
 
+bool spank_task_is_aside(spank_t spank)
+{
+	const char *place = spank_task_env(SPANK_TASK_ASIDE, spank);
+	char **argv = NULL;
+	int argc = 0;
+	/* A word of the program's own is no option of srun's. */
+	return place && spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && strtol(place, NULL, 10) > argc;
+}
+
 /* The item for this is 0 in the steps of a restarted job (Slurm 22.05); the variable is not set in a first attempt. */
 uint32_t spank_task_attempt(spank_t spank)
 {

@@ -147,3 +147,73 @@ END
     cluster plugin "$PLUGIN"
     said "$refused" "job $refused is put back in the queue after attempt 0"
 }
+
+# ---- steps that are not the training ----
+
+# Whether the job runs its first attempt and nobody has noted an end.
+untouched() { job_runs_attempt "$1" 0 && [ "$(comment "$1")" = "${2-}" ]; }
+
+@test "a monitor that is stopped when the training has ended does not bring the job back, and the evaluation behind it runs" {
+    # monitored.sh OPTIONS END: a training beside a monitor, which is stopped behind it; then an evaluation that ends so.
+    cat >"$JOBS/monitored.sh" <<'END'
+#!/bin/bash
+srun $1 -N1 -n1 sleep 1000 &
+monitor=$!
+srun --exact -N2 -n2 bash -c 'sleep 1; echo trained'
+kill $monitor
+srun --exact -N1 -n1 bash -c "sleep 3; $2" # longer than a requeue takes to be asked for
+echo "evaluated with $?"
+END
+    chmod 755 "$JOBS/monitored.sh"
+    local -A id=()
+    id[overlap]=$(job_submit --muster -N2 --ntasks-per-node=2 monitored.sh --overlap 'exit 0')
+    id[exact]=$(job_submit --muster -N2 --ntasks-per-node=2 monitored.sh --exact 'exit 0')
+    id[killed]=$(job_submit --muster -N2 --ntasks-per-node=2 monitored.sh --overlap 'kill -9 $$')
+    for kind in overlap exact killed; do
+        job_wait "${id[$kind]}" 60 COMPLETED FAILED
+        cat "$(job_output "${id[$kind]}")"
+        [ "$(grep -c ^trained "$(job_output "${id[$kind]}")")" = 2 ]
+        [ "$(job_state "${id[$kind]}") $(job_restarts "${id[$kind]}") $(comment "${id[$kind]}")" = "COMPLETED 0 " ]
+        said "${id[$kind]}" "^evaluated with $([ $kind = killed ] && echo 137 || echo 0)"
+    done
+}
+
+@test "a shell beside the training decides nothing, however it ends; a word of the program's own makes no shell of it" {
+    id=$(job -N2 -n2 'echo ready; sleep 300')
+    wait_for 30 said "$id" ready
+    for options in "--overlap -N1 -n1" "--overlap -N2 -n2" "--overlap --pty -N1 -n1"; do
+        for end in 'kill -INT $$' 'kill -9 $$' 'exit 1' 'exit 75'; do
+            # shellcheck disable=SC2086
+            run cluster run timeout 30 srun --muster --jobid="$id" $options bash -c "$end"
+            echo "$options, $end: $status $output"
+            [ "$status" -ne 0 ]
+            untouched "$id"
+        done
+    done
+    # From a shell that knows of no option, too.
+    run cluster run env SLURM_OVERLAP=1 timeout 30 srun --muster --jobid="$id" -N1 -n1 bash -c 'kill -9 $$'
+    untouched "$id"
+    job_end "$id"
+    cat >"$JOBS/words.sh" <<'END'
+#!/bin/bash
+srun -N2 -n2 bash -c '[ $MUSTER_ATTEMPT != 0 ] || kill -9 $$' program --overlap --pty
+END
+    id=$(job_submit --muster -N2 -n2 words.sh)
+    restarted_once "$id" "put back in the queue after attempt 0"
+}
+
+@test "what runs alone behind a larger step comes back when it is taken away, or asks" {
+    cat >"$JOBS/behind.sh" <<'END'
+#!/bin/bash
+srun -N2 -n2 true
+srun -N1 -n1 bash -c "$1"
+END
+    # shellcheck disable=SC2016
+    taken=$(job_submit --muster -N2 -n2 behind.sh '[ $MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; exec sleep 300')
+    wait_for 30 said "$taken" ready
+    job_preempt "$taken" 0
+    restarted_once "$taken" "put back in the queue after attempt 0"
+    # shellcheck disable=SC2016
+    asks=$(job_submit --muster -N2 -n2 behind.sh '[ $MUSTER_ATTEMPT = 0 ] || exit 0; exit 75')
+    restarted_once "$asks" "put back in the queue after attempt 0"
+}
