@@ -38,6 +38,8 @@ static json_t *encode(const struct attempts_record *record)
 	if (record->event == ATTEMPTS_START) {
 		json_object_set_new(object, "world_size", json_integer(record->world_size));
 		json_object_set_new(object, "nodes", json_string(record->nodes));
+		if (record->limit > 0)
+			json_object_set_new(object, "limit", json_real(record->limit));
 	} else {
 		json_object_set_new(object, "why", json_string(record->why));
 	}
@@ -100,6 +102,7 @@ static bool decode(const json_t *object, struct attempts_record *record)
 		.attempt = (int)json_integer_value(attempt),
 		.step = json_integer_value(step),
 		.world_size = (int)json_integer_value(json_object_get(object, "world_size")),
+		.limit = json_number_value(json_object_get(object, "limit")),
 		.status = (int)json_integer_value(json_object_get(object, "status")),
 	};
 	record_text(record->cluster, sizeof record->cluster, json_object_get(object, "cluster"));
@@ -150,30 +153,52 @@ int attempts_read(const struct ckpt_dir *dir, struct attempts_record **records, 
 
 /* ---- the breaker ---- */
 
-int attempts_without_progress(const struct attempts_record *records, size_t count, const char *cluster, uint32_t job,
+/* What is known of an attempt, read from its end. */
+struct seen {
+	double notice; /* when it came; 0: none */
+	bool failed, finished;
+};
+
+/* At the end of its time an attempt is told to stop like any other: one that hangs before its first step is not excused by that. */
+static bool was_cut_short(const struct seen *seen, const struct attempts_record *start)
+{
+	return seen->notice > 0 && !seen->failed &&
+		(start->limit <= 0 || seen->notice - start->time < (start->limit - start->time) / 2);
+}
+
+/* A rank that crashes has the job requeued, and the SIGTERM of that requeue looks like a notice to the others: their end tells them
+ * apart. */
+static void see(struct seen *seen, const struct attempts_record *record)
+{
+	if (record->event == ATTEMPTS_NOTICE)
+		seen->notice = record->time;
+	if (record->event != ATTEMPTS_END)
+		return;
+	seen->failed = record->status != EXIT_REQUEUE;
+	seen->finished |= record->status == EXIT_OK;
+}
+
+int attempts_without_progress(const struct attempts_record *records, size_t count, const struct attempts_asker *asker,
 	int64_t newest)
 {
-	int streak = 0;
-	bool noticed = false, failed = false;
-	if (job == 0)
+	int streak = 0, counted = asker->attempt;
+	struct seen seen = { 0 };
+	if (asker->job == 0)
 		return 0;
 	for (size_t i = count; i-- > 0;) {
 		const struct attempts_record *record = &records[i];
-		if (record->job != job || strcmp(record->cluster, cluster) != 0)
+		if (record->job != asker->job || record->attempt == asker->attempt || strcmp(record->cluster, asker->cluster) != 0)
 			continue;
-		if (record->event == ATTEMPTS_NOTICE)
-			noticed = true;
-		if (record->event == ATTEMPTS_END)
-			failed = record->status != EXIT_REQUEUE;
+		see(&seen, record);
 		if (record->event != ATTEMPTS_START)
 			continue;
-		/* `newest` is here the newest step that was durable when this attempt had ended. A rank that crashes has the job
-		 * requeued, and the SIGTERM of that requeue looks like a notice to the others: their end tells them apart. */
-		if ((noticed && !failed) || newest > record->step)
+		/* `newest` is here the newest step that was durable when this start had ended. */
+		if (was_cut_short(&seen, record) || seen.finished || newest > record->step)
 			return streak;
-		streak++;
+		streak += record->attempt != counted;
+		counted = record->attempt;
 		newest = record->step;
-		noticed = failed = false;
+		seen = (struct seen){ 0 };
 	}
 	return streak;
 }

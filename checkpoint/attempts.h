@@ -23,6 +23,7 @@ struct attempts_record {
 	int attempt;
 	int64_t step;           /* start: the step resumed from, -1 for a fresh start; notice: the current one; end: the last done */
 	int world_size;         /* start */
+	double limit;           /* start: when its time is over, seconds since the epoch; 0: not known */
 	char nodes[1024];       /* start: the node list as Slurm writes it */
 	char why[256];          /* notice: which ("SIGTERM"); end: why it ended ("finished", "preempted", …) */
 	int status;             /* end: the exit status */
@@ -38,11 +39,19 @@ int attempts_read(const struct ckpt_dir *dir, struct attempts_record **records, 
 /* The same from the file's bytes: a pure function. */
 int attempts_parse(const char *text, size_t size, struct attempts_record **records, size_t *count, struct err *err);
 
-/* How many attempts of this job, counted back from the last that started, in a row brought no step newer than the one
- * they resumed from and were not ended by a notice (one is recorded, and no end follows or one with status 75). `newest`
- * is the newest durable step now, -1 for none. To be asked before this attempt's own start is appended; from
- * ATTEMPTS_CRASH_LOOP on the job should end. 0 for job 0, whose attempts are people's. */
-int attempts_without_progress(const struct attempts_record *records, size_t count, const char *cluster, uint32_t job,
+/* Who asks. */
+struct attempts_asker {
+	const char *cluster;
+	uint32_t job;
+	int attempt;
+};
+
+/* How many attempts of this job, counted back from the one before the asker's, in a row brought no step newer than the one
+ * they resumed from, did not end with 0, and were not cut short by a notice: one is recorded, from before half of the time up to the
+ * attempt's limit was over, and no end follows or one with status 75. Several starts in an attempt, by a script or from a shell, are
+ * one. `newest` is the newest durable step now, -1 for none. From ATTEMPTS_CRASH_LOOP on the job should end. 0 for job 0, whose
+ * attempts are people's. */
+int attempts_without_progress(const struct attempts_record *records, size_t count, const struct attempts_asker *asker,
 	int64_t newest);
 
 #endif

@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/notice.h"
 #include "common/thread.h"
+#include "launch/job_end.h"
 #include "launch/job_state.h"
 
 #define HEARTBEAT_SECONDS (OWNER_HEARTBEAT / 4)
@@ -105,16 +106,16 @@ static int look_back(struct folder *folder, struct err *err)
 	for (size_t i = 0; i < folder->record_count; i++)
 		folder->attempt += folder->records[i].event == ATTEMPTS_START;
 	int64_t newest = step_count ? steps[step_count - 1] : -1;
-	int vain = attempts_without_progress(folder->records, folder->record_count, folder->ident.cluster,
-		folder->ident.job, newest);
+	const struct attempts_asker asker = { folder->ident.cluster, folder->ident.job, folder->ident.attempt };
+	int vain = attempts_without_progress(folder->records, folder->record_count, &asker, newest);
 	if (vain < ATTEMPTS_CRASH_LOOP)
 		return 0;
 	char step[40] = "none";
 	if (newest >= 0)
 		snprintf(step, sizeof step, "step %lld", (long long)newest);
 	return err_set(err, "crash loop: the last %d attempts of job %u brought no newer checkpoint (the newest is %s) and none was "
-		"ended by a notice: look for their errors above, mend them, and submit the job again", vain, folder->ident.job,
-		step);
+		"cut short by a notice: look for their errors above, mend them, and start the training again", vain,
+		folder->ident.job, step);
 }
 
 static const char *node_list(const struct ident *ident)
@@ -156,7 +157,7 @@ static int append_start(struct folder *folder, struct err *err)
 {
 	note_beginning(folder);
 	struct attempts_record record = { .event = ATTEMPTS_START, .world_size = folder->ident.world_size,
-		.step = folder->began };
+		.step = folder->began, .limit = job_end_time(folder->ident.job) };
 	snprintf(record.nodes, sizeof record.nodes, "%s", node_list(&folder->ident));
 	return append(folder, &record, err) < 0 ? -1 : remember(folder, &record, err);
 }

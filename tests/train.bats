@@ -66,6 +66,35 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     train loop --steps 3
 }
 
+@test "three attempts that hang until their time is over are a crash loop; three tries in one attempt are not" {
+    local attempt pid now=$EPOCHSECONDS
+    export SLURM_JOB_ID=79 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1 \
+        SLURM_CLUSTER_NAME=none SLURMD_NODENAME=n1 MUSTER_ATTEMPT=0 SLURM_RESTART_COUNT=0
+    mkdir hang
+    for attempt in 0 1 2; do
+        printf '{"event":"%s","time":%d,"cluster":"none","job":79,"attempt":%d,"step":-1,%s}\n' \
+            start $((now + 100 * attempt)) $attempt "\"world_size\":1,\"nodes\":\"n1\",\"limit\":$((now + 100 * attempt + 60)).0" \
+            notice $((now + 100 * attempt + 60)) $attempt '"why":"SIGTERM"'
+    done >hang/attempts.jsonl
+    SLURM_RESTART_COUNT=3 fails 1 "and none was cut short by a notice: look for their errors above, mend them, and start the training again" \
+        train hang --steps 3
+    # As the preemptions that the same notices would be, had they come early.
+    mkdir early
+    awk -F'"time":' '/notice/ { split($2, t, ","); sub(/"time":[0-9]*/, "\"time\":" (t[1] - 50)) } { print }' hang/attempts.jsonl \
+        >early/attempts.jsonl
+    SLURM_RESTART_COUNT=3 train early --steps 3
+    # By hand, in an allocation whose time is known.
+    for attempt in 1 2 3; do
+        SLURM_JOB_END_TIME=$((now + 3600)) REPLACE=exec train tries --steps 100000 --ckpt-every 0 >tries.out 2>&1 3>&- &
+        pid=$!
+        wait_for_lines 3 tries/metrics-$((attempt - 1)).jsonl
+        kill -9 $pid
+        wait $pid || :
+    done
+    [ "$(grep -c "\"limit\":$((now + 3600))" tries/attempts.jsonl)" = 3 ]
+    train tries --steps 3
+}
+
 @test "worlds of 2, 3, 5 and 8 ranks give the same bits, and say what an uneven share costs" {
     several_ranks
     local n

@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	check_last(&after[whole]);
 	if (whole > 0 && memcmp(closed, after, whole * sizeof *after) != 0)
 		abort();
-	int vain = attempts_without_progress(after, more, "c", 7, 11);
+	int vain = attempts_without_progress(after, more, &(struct attempts_asker){ "c", 7, 3 }, 11);
 	if (vain < 0 || (size_t)vain > more)
 		abort();
 	free(before);
