@@ -257,6 +257,12 @@ int job_folder_had_step(const char *run, uint32_t job)
 
 /* ---- root's words ---- */
 
+void job_folder_need(const char *run, uint32_t job)
+{
+	if (job_folder_exists(run, job, NULL) == 0)
+		job_folder_make(run, job, NULL);
+}
+
 int job_folder_write(const char *run, uint32_t job, const char *name, const char *text, struct err *err)
 {
 	AUTO_CLOSE int at = open_job(run, job, err);

@@ -48,6 +48,9 @@ void job_folder_mark_step(const char *run, uint32_t job);
 /* For root: whether it is marked so. 1: yes; 0: no; -1: the job has no socket. */
 int job_folder_had_step(const char *run, uint32_t job);
 
+/* Makes the folder of a job that has none, since it has no service. */
+void job_folder_need(const char *run, uint32_t job);
+
 /* For root: a file of root's in the folder, with which it goes at the end of the attempt. */
 int job_folder_write(const char *run, uint32_t job, const char *name, const char *text, struct err *err);
 

@@ -20,6 +20,7 @@
 #include "common/err.h"
 #include "common/number.h"
 #include "plugin/breaker.h"
+#include "plugin/later.h"
 #include "plugin/requeue.h"
 
 const char *argp_program_version = PACKAGE_STRING;
@@ -35,12 +36,12 @@ struct options {
 	struct breaker breaker;
 	double deadline, settle;
 	const char *final, *node;
-	bool quiet, running, ends, taken;
+	bool quiet, running, ends, taken, later;
 	int arguments;
 };
 
 enum { KEY_STATUS = 256, KEY_RUNNING, KEY_ENDS, KEY_STEP, KEY_FINAL, KEY_NODE, KEY_TAKEN, KEY_WHEN, KEY_SETTLE, KEY_BREAKER, KEY_PROGRESS, KEY_PROGRESSED,
-	KEY_DEADLINE };
+	KEY_ASKED, KEY_LATER, KEY_DEADLINE };
 
 static const struct argp_option option_table[] = {
 	{ "status", KEY_STATUS, "N", 0, "for the end of a batch script: if N is 75, 69 or at least 128, put this job back "
@@ -59,6 +60,9 @@ static const struct argp_option option_table[] = {
 		"than that, without progress", 0 },
 	{ "progress", KEY_PROGRESS, "PATH", 0, "with --breaker: a file or folder that has changed if there was progress", 0 },
 	{ "progressed", KEY_PROGRESSED, NULL, 0, "with --breaker: there was progress", 0 },
+	{ "asked", KEY_ASKED, NULL, 0, "it has been asked for before, in vain: put the job back though it has failed since", 0 },
+	{ "later", KEY_LATER, NULL, 0, "print the line \"" LATER_AWAY "\" where the controller was not reached, and \"" LATER_ENDED "\" where "
+		"the job can be put back when nothing of it is left on its nodes, and don't wait for that", 0 },
 	{ "deadline", KEY_DEADLINE, "SECONDS", 0, "give up on a controller that is away (default 300)", 0 },
 	{ "quiet", 'q', NULL, 0, "say nothing when nothing was to be done", 0 },
 	{ 0 },
@@ -125,6 +129,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_PROGRESSED:
 		options->breaker.progressed = true;
 		return 0;
+	case KEY_ASKED:
+		options->end.asked = true;
+		return 0;
+	case KEY_LATER:
+		options->later = true;
+		return 0;
 	case KEY_DEADLINE:
 		options->deadline = (double)number(state, "--deadline", arg, 86400);
 		return 0;
@@ -167,11 +177,13 @@ static void say(const char *format, ...)
 	fprintf(stderr, "muster-requeue: %s\n", line);
 }
 
+static bool says_later;
+
 /* libslurm waits for a controller that is away as long as it sees fit: the deadline ends the process. */
 static void on_deadline(int signal_number)
 {
-	static const char line[] = "muster-requeue: couldn't reach the controller before the deadline\n";
-	ssize_t ignored = write(STDERR_FILENO, line, sizeof line - 1);
+	static const char line[] = "muster-requeue: couldn't reach the controller before the deadline\n" LATER_AWAY "\n";
+	ssize_t ignored = write(STDERR_FILENO, line, sizeof line - (says_later ? 1 : sizeof LATER_AWAY + 1));
 	(void)ignored;
 	_exit(EXIT_LOST);
 }
@@ -258,6 +270,16 @@ static int put_back(struct requeue_job *job, const struct options *options, enum
 	return EXIT_OK;
 }
 
+/* For who asks here and now another try may help; the end of a task can't wait, since the job waits for that. */
+static int wait_for_nodes(const struct requeue_job *job, const struct options *options, struct err *err)
+{
+	if (options->later) {
+		fputs(LATER_ENDED "\n", stderr);
+		return EXIT_OK;
+	}
+	return err_fail(err, EXIT_LOST, "requeue: couldn't requeue job %u: it has ended, and is not yet gone from all its nodes", job->id);
+}
+
 static int act_on(struct requeue_job *job, const struct options *options, struct err *err)
 {
 	char reason[300];
@@ -267,9 +289,11 @@ static int act_on(struct requeue_job *job, const struct options *options, struct
 	if (breaker_tell(&options->breaker, job, options->end.attempt, err) < 0 && err->status == EXIT_LOST)
 		return -1;
 	enum requeue_action action = requeue_decide(job, &options->end, reason, sizeof reason);
-	bool back = action == REQUEUE_SUBMIT || action == REQUEUE_REVIVE;
+	bool back = action == REQUEUE_SUBMIT || action == REQUEUE_REVIVE || action == REQUEUE_LATER;
 	if (taken && !(back && requeue_notice(job)))
 		return options->final ? end_for_good(job, options, err) : EXIT_OK;
+	if (action == REQUEUE_LATER)
+		return wait_for_nodes(job, options, err);
 	if (back)
 		return put_back(job, options, action, err);
 	if (action == REQUEUE_REFUSED)
@@ -316,6 +340,7 @@ static int run(const struct options *options)
 {
 	struct err err;
 	struct deadline deadline = deadline_in(options->deadline);
+	says_later = options->later;
 	signal(SIGALRM, on_deadline);
 	alarm((unsigned)options->deadline + 1);
 	deadline_sleep(deadline, options->settle);
@@ -324,6 +349,8 @@ static int run(const struct options *options)
 	while ((status = act(options, &err)) < 0) {
 		if (err.status != EXIT_LOST || !deadline_sleep(deadline, RETRY_SECONDS)) {
 			say("%s", err.text);
+			if (options->later && err.status == EXIT_LOST)
+				fputs(LATER_AWAY "\n", stderr);
 			return err.status;
 		}
 	}
@@ -359,7 +386,7 @@ static bool wants_requeue(long status)
 
 int main(int argc, char **argv)
 {
-	struct options options = { .job = -1, .status = -1, .end = { -1, REQUEUE_ANY_STEP, INFINITY },
+	struct options options = { .job = -1, .status = -1, .end = { -1, REQUEUE_ANY_STEP, INFINITY, false },
 		.breaker = { .seconds = -1 },
 		.deadline = DEFAULT_DEADLINE };
 	/* Started by the plugin, it runs where none of the job's limits hold: no other process of the user's may take it over. The

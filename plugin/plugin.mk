@@ -20,6 +20,7 @@ plugin_sources = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c 
 	plugin/end_channel.c plugin/end_channel.h \
 	plugin/first_end.c plugin/first_end.h \
 	plugin/job_folder.c plugin/job_folder.h \
+	plugin/later.h \
 	plugin/job_service.c plugin/job_service.h \
 	plugin/preflight.c plugin/preflight.h \
 	plugin/rank_env.c plugin/rank_env.h \
@@ -32,7 +33,8 @@ plugin_sources = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c 
 	plugin/spank_srun.c \
 	plugin/spank_stepd.c \
 	plugin/spank_task.c plugin/spank_task.h \
-	plugin/task_end.c plugin/task_end.h
+	plugin/task_end.c plugin/task_end.h \
+	plugin/wish.c plugin/wish.h
 spank_muster_la_SOURCES = $(plugin_sources)
 spank_muster_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
 	-DBINDIR='"$(bindir)"'
@@ -42,7 +44,7 @@ spank_muster_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -Wl,--version-scr
 spank_muster_la_DEPENDENCIES = plugin/spank_muster.lds
 
 libexec_PROGRAMS = muster-first-node muster-requeue
-muster_requeue_SOURCES = plugin/muster_requeue.c plugin/breaker.c plugin/breaker.h plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h
+muster_requeue_SOURCES = plugin/muster_requeue.c plugin/breaker.c plugin/breaker.h plugin/later.h plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h
 muster_requeue_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 muster_requeue_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
 muster_requeue_LDADD = libcommon.la $(SLURM_LIBS)

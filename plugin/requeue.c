@@ -97,7 +97,7 @@ enum requeue_action requeue_decide(const struct requeue_job *job, const struct r
 		snprintf(reason, size, "it was cancelled");
 	else if (job->state == REQUEUE_WAITING)
 		snprintf(reason, size, "it is in the queue");
-	else if (job->state == REQUEUE_ENDED)
+	else if (job->state == REQUEUE_ENDED || (job->state == REQUEUE_FAILED && !end->asked))
 		snprintf(reason, size, "it has ended");
 	else if (!requeue_notice(job) && requeue_noted(job->comment, end))
 		snprintf(reason, size, "%s", strstr(job->comment, NOTE_START) + strlen("muster: "));
@@ -105,8 +105,10 @@ enum requeue_action requeue_decide(const struct requeue_job *job, const struct r
 		snprintf(reason, size, "%s", job->batch ? "it was submitted with --no-requeue, or the cluster's default is that: "
 			"sbatch --requeue" : "only a job of sbatch can be put back");
 		return REQUEUE_REFUSED;
-	} else
-		return job->state == REQUEUE_TIMEOUT ? REQUEUE_REVIVE : REQUEUE_SUBMIT;
+	} else if (job->state == REQUEUE_RUNNING)
+		return REQUEUE_SUBMIT;
+	else
+		return job->completing ? REQUEUE_LATER : REQUEUE_REVIVE;
 	return REQUEUE_NOTHING;
 }
 
@@ -145,6 +147,8 @@ static enum requeue_state state_of(uint32_t job_state)
 		return REQUEUE_CANCELLED;
 	case JOB_TIMEOUT:
 		return REQUEUE_TIMEOUT;
+	case JOB_FAILED:
+		return REQUEUE_FAILED;
 	default:
 		return REQUEUE_ENDED;
 	}

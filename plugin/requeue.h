@@ -9,7 +9,7 @@
 
 #include "common/err.h"
 
-enum requeue_state { REQUEUE_RUNNING, REQUEUE_WAITING, REQUEUE_TIMEOUT, REQUEUE_CANCELLED, REQUEUE_ENDED };
+enum requeue_state { REQUEUE_RUNNING, REQUEUE_WAITING, REQUEUE_TIMEOUT, REQUEUE_FAILED, REQUEUE_CANCELLED, REQUEUE_ENDED };
 
 struct requeue_job {
 	uint32_t id;         /* of the het leader, where the job is a component */
@@ -32,6 +32,7 @@ enum requeue_action {
 	REQUEUE_REFUSED, /* it should come back and can't */
 	REQUEUE_SUBMIT,  /* put it back if it still runs */
 	REQUEUE_REVIVE,  /* its time is over: put it back though it no longer runs */
+	REQUEUE_LATER,   /* the same, once nothing of it is left on its nodes */
 };
 
 #define REQUEUE_ANY_STEP (-1L)
@@ -41,14 +42,16 @@ struct requeue_end {
 	int attempt;
 	long step;   /* or REQUEUE_ANY_STEP */
 	double when; /* seconds since the epoch, by its node's clock; INFINITY where that isn't known: behind all others */
+	bool asked;  /* it has been asked for while the job ran, in vain: a job that has failed since comes back, too */
 };
 
 /* Why Slurm takes the job's nodes away just now, NULL where it doesn't. What fails meanwhile is not the job's fault: a process that
  * dies of the SIGTERM, and that its rank can't do without, for instance. A pure function. */
 const char *requeue_notice(const struct requeue_job *job);
 
-/* What to do for a rank that wants the job back. `reason` gets a sentence about the job for the first two. A pure
- * function. */
+/* What to do for a rank that wants the job back. `reason` gets a sentence about the job for the first two. A job that has ended is not
+ * put back while it still completes on a node: up to 26.05.3 that may crash slurmctld, whose list of the job's nodes is then made
+ * anew with those that are through. A pure function. */
 enum requeue_action requeue_decide(const struct requeue_job *job, const struct requeue_end *end, char *reason, size_t size);
 
 /* The job's comment with a note that a step of an attempt has ended for good, when, and why; older notes of ours are

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In slurmd's job prolog (root, on each node, before the job's first step): clears what a power failure left behind, and
  * starts the job's checkpoint service. In the epilog, after the last step: has the service finish. Until the epilog returns,
- * the job is COMPLETING: nobody else gets the node, nor does the job's own next attempt start.
+ * the job is COMPLETING: nobody else gets the node, nor does the job's own next attempt start. Then a requeue is asked for that could
+ * not be before.
  *
  * What a power failure leaves: slurmstepd's PMIx server listens on SPOOL/stepd.slurm.pmix.JOB.STEP, and has a folder
  * SPOOL/pmix.JOB.STEP. A requeued job has the same ids again, and on a node that died under its last attempt both are still
@@ -28,11 +29,15 @@
 
 #include "common/auto.h"
 #include "common/number.h"
+#include "common/run_as_user.h"
 #include "plugin/job_folder.h"
 #include "plugin/job_service.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
+#include "plugin/wish.h"
 
+#define ENDING_SECONDS 600 /* more than drain=, for a job to end on all its nodes */
+#define START_SECONDS 4.0
 #define SOCKET_PREFIX "stepd.slurm." /* before the name of the server's folder */
 
 /* SlurmdSpoolDir as a pattern: %n and %h, which stand for this node, match any, since only dead sockets are removed.
@@ -184,11 +189,44 @@ int spank_job_prolog(spank_t spank, int argc, char **argv)
 	return 0;
 }
 
+/* ---- what could not be asked for ---- */
+
+/* A job whose time was over can be put back when it has ended on all nodes, and so can one whose script's slurmstepd did not live to
+ * ask: by a process that outlives this epilog. */
+static void ask_at_last(const struct job_service *plan, const char *requeue, struct wish *wish)
+{
+	char conf[4200], deadline[40];
+	char *argv[WISH_ARGUMENTS + 6] = { (char *)requeue, "--quiet", "--asked", deadline };
+	char *env[] = { "PATH=/usr/bin:/bin", plan->conf ? conf : NULL, NULL };
+	struct run_user user = { .uid = plan->uid, .gid = plan->gid };
+	AUTO_FREE gid_t *groups = NULL;
+	struct err err;
+	pid_t pid;
+	int n = 4;
+	snprintf(conf, sizeof conf, "SLURM_CONF=%s", plan->conf ? plan->conf : "");
+	snprintf(deadline, sizeof deadline, "--deadline=%d", plan->drain + ENDING_SECONDS);
+	for (char **argument = wish->argv; *argument; argument++)
+		argv[n++] = *argument;
+	if (run_user_groups(plan->uid, plan->gid, &groups, &user.group_count, &err) < 0)
+		slurm_error("muster: job %u: %s", plan->job, err.text);
+	user.groups = groups;
+	if (start_as_user(&user, argv, env, -1, START_SECONDS, &pid, &err) < 0)
+		slurm_error("muster: job %u: its requeue couldn't be asked for: %s", plan->job, err.text);
+	else
+		slurm_info("muster: job %u: process %d of user %u asks for its requeue when it has ended", plan->job, (int)pid,
+			(unsigned)plan->uid);
+}
+
 int spank_job_epilog(spank_t spank, int argc, char **argv)
 {
 	struct spank_args args;
 	struct job_service plan;
-	if (read_plan(spank, argc, argv, &args, &plan) == 0)
-		finish_service(&plan);
+	struct wish wish;
+	if (read_plan(spank, argc, argv, &args, &plan) < 0)
+		return 0;
+	bool asks = args.requeue && wish_is_batch_host(plan.run, plan.job) && wish_read(plan.run, plan.job, &wish);
+	finish_service(&plan);
+	if (asks)
+		ask_at_last(&plan, args.requeue, &wish);
 	return 0;
 }

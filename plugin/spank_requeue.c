@@ -7,14 +7,19 @@
 #include <string.h>
 
 #include "plugin/job_folder.h"
+#include "plugin/later.h"
 #include "plugin/spank_end.h"
 #include "plugin/spank_task.h"
 #include "plugin/task_end.h"
+#include "plugin/wish.h"
 
 #define HELPER_SECONDS 10.0 /* how long the end of a task may wait for muster-requeue */
-#define HELPER_DEADLINE "9"
+#define HELPER_DEADLINE "8"
 #define SETTLE_SECONDS "1"  /* for the note of the rank whose failure made Slurm kill this one */
+#define WAIT_SECONDS 25.0   /* the same where any number of runs wait for the controller, for one of them */
+#define WAIT_DEADLINE "20"
 #define PATH_SIZE 4096
+#define ARGUMENTS 16
 
 #define LARGER_NAME "larger-step" /* in the job's folder: the last step with several tasks */
 
@@ -25,20 +30,12 @@ static bool is_larger(spank_t spank)
 	return spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) > 1 && !spank_task_is_aside(spank);
 }
 
-/* A job without a service has no folder yet. */
-static int write_word(spank_t spank, const struct spank_args *args, const char *name, const char *text, struct err *err)
-{
-	uint32_t job = spank_task_item(spank, S_JOB_ID);
-	if (job_folder_exists(args->run, job, NULL) == 0)
-		job_folder_make(args->run, job, NULL);
-	return job_folder_write(args->run, job, name, text, err);
-}
-
 static void write_larger(spank_t spank, const struct spank_args *args, const char *state)
 {
 	char text[40];
 	snprintf(text, sizeof text, "%s %u\n", state, spank_task_item(spank, S_JOB_STEPID));
-	write_word(spank, args, LARGER_NAME, text, NULL);
+	job_folder_need(args->run, spank_task_item(spank, S_JOB_ID));
+	job_folder_write(args->run, spank_task_item(spank, S_JOB_ID), LARGER_NAME, text, NULL);
 }
 
 void spank_requeue_begin(spank_t spank, const struct spank_args *args)
@@ -75,10 +72,10 @@ static enum weight weigh(spank_t spank, const struct spank_args *args)
 
 /* ---- asking ---- */
 
-/* The helper's arguments, and room for those that are made. */
+/* What the helper is to be asked, and room for the arguments that are made. */
 struct request {
 	char job[16], attempt[16], step[32], ended[40], final[400], place[300], breaker[30], progress[PATH_SIZE + 20];
-	char *argv[16];
+	char *argv[ARGUMENTS];
 	int argc;
 };
 
@@ -112,8 +109,6 @@ static void add_breaker(struct request *request, spank_t spank, int minutes)
 static void add_end(struct request *request, spank_t spank, const struct spank_args *args, int status)
 {
 	enum task_end end = task_end_judge(status);
-	if (end == TASK_KILLED)
-		add(request, "--settle=" SETTLE_SECONDS);
 	if (weigh(spank, args) == WEIGHT_AFTER && (end == TASK_FINAL || task_end_is_counted(status)))
 		add(request, "--taken");
 	else if (end == TASK_FINAL)
@@ -133,9 +128,6 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 	snprintf(request->ended, sizeof request->ended, "--when=%.6f", when);
 	snprintf(request->final, sizeof request->final, "--final=%s", why);
 	snprintf(request->place, sizeof request->place, "--node=%s", node ? node : "");
-	add(request, args->requeue);
-	add(request, "--quiet");
-	add(request, "--deadline=" HELPER_DEADLINE);
 	add(request, request->step);
 	add(request, request->ended);
 	if (node)
@@ -143,6 +135,41 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 	add_end(request, spank, args, status);
 	add(request, request->job);
 	add(request, request->attempt);
+}
+
+static const char away[] = LATER_AWAY "\n", ending[] = LATER_ENDED "\n";
+
+/* Whether a text ends with that line, which then goes. */
+static bool cut_line(char *text, const char *line)
+{
+	size_t length = strlen(text), size = strlen(line);
+	if (length < size || strcmp(text + length - size, line) != 0)
+		return false;
+	text[length - size] = '\0';
+	return true;
+}
+
+/* Runs the helper. *later gets its last line, where that says that it has to be asked again (away, ending), and NULL else; it is cut
+ * off the output. Returns -1, with `away`, when it did not run to its end. */
+static int ask(spank_t spank, const struct spank_args *args, char *const *request, const char *deadline, double seconds,
+	const char *settle, char *output, size_t size, const char **later, struct err *err)
+{
+	char *argv[ARGUMENTS + 6];
+	int n = 0;
+	argv[n++] = (char *)args->requeue;
+	argv[n++] = "--quiet";
+	argv[n++] = "--later";
+	argv[n++] = (char *)deadline;
+	if (settle)
+		argv[n++] = (char *)settle;
+	for (; *request; request++)
+		argv[n++] = *request;
+	argv[n] = NULL;
+	*later = away;
+	if (spank_task_run(spank, argv, seconds, output, size, err) < 0)
+		return -1;
+	*later = cut_line(output, away) ? away : cut_line(output, ending) ? ending : NULL;
+	return 0;
 }
 
 /* Tells the user, through srun, what the helper had to say; it has a line only on the node that was first. */
@@ -155,10 +182,54 @@ static void relay(char *output, const char *why)
 		slurm_spank_log("%s", line);
 }
 
+/* `failed`: why the helper has not said anything; NULL: it has run. */
+static void tell(spank_t spank, const char *failed, char *output, const char *why, enum spank_requeue_telling telling)
+{
+	if (failed)
+		slurm_spank_log("muster: %s: %s", why, failed);
+	if (failed || output[0])
+		spank_end_running(spank);
+	if (!failed)
+		relay(output, telling == SPANK_REQUEUE_TELL_ALL ? why : NULL);
+}
+
+/* Until the controller answers, however long it is away: the job runs meanwhile. */
+static int ask_until_answered(spank_t spank, const struct spank_args *args, char *const *request, char *output, size_t size,
+	const char **later, struct err *err)
+{
+	do
+		if (ask(spank, args, request, "--deadline=" WAIT_DEADLINE, WAIT_SECONDS, NULL, output, size, later, err) < 0)
+			return -1; /* its user has stopped it, for instance, and must not hold the node up with that */
+	while (*later == away);
+	return 0;
+}
+
+/* It could not be asked for in the time that the end of a task may take. With the controller away this end waits on: srun, which would
+ * learn of it, has the controller kill the other ranks. Should srun end all the same, the end of the script asks. */
+static void ask_on(spank_t spank, const struct spank_args *args, char *const *request, const char *later)
+{
+	char output[1000];
+	struct err err;
+	uint32_t job = spank_task_item(spank, S_JOB_ID);
+	const char *kind = spank_task_env("ENVIRONMENT", spank);
+	if (wish_is_batch_host(args->run, job))
+		wish_write(args->run, job, request);
+	/* Only a job of sbatch can come back: nobody is to wait at a terminal. */
+	if (later != away || !kind || strcmp(kind, "BATCH") != 0)
+		return;
+	if (ask_until_answered(spank, args, request, output, sizeof output, &later, &err) < 0) {
+		slurm_spank_log("muster: %s", err.text);
+		return;
+	}
+	relay(output, NULL);
+	if (!later)
+		wish_drop(args->run, job);
+}
+
 void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status, double when, enum spank_requeue_telling telling)
 {
 	char end_text[100], why[300], output[1000];
-	const char *node = spank_task_env("SLURMD_NODENAME", spank);
+	const char *node = spank_task_env("SLURMD_NODENAME", spank), *later;
 	struct request request;
 	struct err err;
 	if (weigh(spank, args) == WEIGHT_NONE) {
@@ -168,13 +239,37 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "", node ? node : "",
 		task_end_describe(status, end_text, sizeof end_text));
 	make_request(&request, spank, args, status, when, why);
-	int rc = spank_task_run(spank, request.argv, HELPER_SECONDS, output, sizeof output, &err);
-	if (telling == SPANK_REQUEUE_TELL_NONE)
+	int rc = ask(spank, args, request.argv, "--deadline=" HELPER_DEADLINE, HELPER_SECONDS,
+		task_end_judge(status) == TASK_KILLED ? "--settle=" SETTLE_SECONDS : NULL, output, sizeof output, &later, &err);
+	if (telling != SPANK_REQUEUE_TELL_NONE)
+		tell(spank, rc < 0 ? err.text : NULL, output, why, telling);
+	if (later)
+		ask_on(spank, args, request.argv, later);
+}
+
+/* ---- the batch step ---- */
+
+void spank_requeue_batch_begin(spank_t spank, const struct spank_args *args)
+{
+	wish_mark_batch_host(args->run, spank_task_item(spank, S_JOB_ID));
+}
+
+void spank_requeue_batch_end(spank_t spank, const struct spank_args *args)
+{
+	struct wish wish;
+	char output[1000];
+	const char *later;
+	struct err err;
+	uint32_t job = spank_task_item(spank, S_JOB_ID);
+	if (!args->requeue || !wish_read(args->run, job, &wish))
 		return;
-	if (rc < 0)
-		slurm_spank_log("muster: %s: %s", why, err.text);
-	if (rc < 0 || output[0])
-		spank_end_running(spank);
-	if (rc == 0)
-		relay(output, telling == SPANK_REQUEUE_TELL_ALL ? why : NULL);
+	if (ask_until_answered(spank, args, wish.argv, output, sizeof output, &later, &err) < 0) {
+		slurm_spank_log("muster: %s", err.text);
+		return;
+	}
+	relay(output, NULL);
+	if (later)
+		slurm_spank_log("muster: job %u has ended: it is put back in the queue when nothing of it is left on its nodes", job);
+	else
+		wish_drop(args->run, job);
 }

@@ -20,6 +20,11 @@ void spank_requeue_begin(spank_t spank, const struct spank_args *args);
 /* When the node's last task has ended. */
 void spank_requeue_end(spank_t spank, const struct spank_args *args);
 
+/* In the batch step: before the script begins, and when it has ended. What could not be asked for while the controller was away is
+ * asked for until it answers; the job runs meanwhile. */
+void spank_requeue_batch_begin(spank_t spank, const struct spank_args *args);
+void spank_requeue_batch_end(spank_t spank, const struct spank_args *args);
+
 /* For the first of the node's tasks that ends so, with its wait status and the time of its end. */
 void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status, double when, enum spank_requeue_telling telling);
 

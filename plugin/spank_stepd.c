@@ -119,6 +119,8 @@ int spank_stepd_post_opt(spank_t spank)
 	/* The script and its srun commands don't see sbatch's options, and with --export not its environment either. */
 	if (choice != CHOICE_NONE && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
 		spank_setenv(spank, "MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
+	if (stepd.wanted && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
+		spank_requeue_batch_begin(spank, &stepd.args);
 	if (!stepd.wanted || !spank_task_is_step(spank))
 		return 0;
 	find_master(spank);
@@ -231,8 +233,10 @@ int spank_stepd_task_exit(spank_t spank)
 {
 	int status = 0;
 	double when = clock_wall();
-	if (stepd.wanted && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
+	if (stepd.wanted && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT) {
 		look_for_srun(spank);
+		spank_requeue_batch_end(spank, &stepd.args);
+	}
 	if (!stepd.wanted || !spank_task_is_step(spank) || spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
 		return 0;
 	if (++stepd.tasks_ended == spank_task_item(spank, S_JOB_LOCAL_TASK_COUNT))

@@ -217,6 +217,10 @@ unit_tests += tests/unit/test_job_folder
 tests_unit_test_job_folder_SOURCES = tests/unit/test_job_folder.c plugin/job_folder.c
 tests_unit_test_job_folder_LDADD = libcommon.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_wish
+tests_unit_test_wish_SOURCES = tests/unit/test_wish.c plugin/wish.c plugin/job_folder.c
+tests_unit_test_wish_LDADD = libcommon.la $(CMOCKA_LIBS)
+
 unit_tests += tests/unit/test_job_service
 tests_unit_test_job_service_SOURCES = tests/unit/test_job_service.c plugin/job_service.c plugin/job_folder.c
 tests_unit_test_job_service_LDADD = libcommon.la $(CMOCKA_LIBS)

@@ -388,5 +388,5 @@ left_first_attempt() { ! job_runs_attempt "$1" 0; }
     cat "$(job_output "$id")"
     [ "$(job_restarts "$id")" = 1 ]
     grep -q "DUE TO TIME LIMIT" "$(job_output "$id")"
-    grep -q "muster-requeue: job $id is put back in the queue after attempt 0" "$(job_output "$id")"
+    grep -q "muster: job $id has ended: it is put back in the queue when nothing of it is left on its nodes" "$(job_output "$id")"
 }

@@ -24,7 +24,7 @@ static struct requeue_job job_in(enum requeue_state state)
 static enum requeue_action decide(const struct requeue_job *job, int attempt, long step, const char *word)
 {
 	char reason[300] = "";
-	enum requeue_action action = requeue_decide(job, &(struct requeue_end){ attempt, step, INFINITY }, reason, sizeof reason);
+	enum requeue_action action = requeue_decide(job, &(struct requeue_end){ attempt, step, INFINITY, false }, reason, sizeof reason);
 	assert_non_null(strstr(reason, word));
 	return action;
 }
@@ -34,7 +34,7 @@ static void each_state_has_its_action(void **state)
 	static const struct { enum requeue_state state; enum requeue_action action; const char *word; } cases[] = {
 		{ REQUEUE_RUNNING, REQUEUE_SUBMIT, "" }, { REQUEUE_TIMEOUT, REQUEUE_REVIVE, "" },
 		{ REQUEUE_CANCELLED, REQUEUE_NOTHING, "cancelled" }, { REQUEUE_WAITING, REQUEUE_NOTHING, "queue" },
-		{ REQUEUE_ENDED, REQUEUE_NOTHING, "ended" },
+		{ REQUEUE_ENDED, REQUEUE_NOTHING, "ended" }, { REQUEUE_FAILED, REQUEUE_NOTHING, "ended" },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct requeue_job job = job_in(cases[i].state);
@@ -42,6 +42,28 @@ static void each_state_has_its_action(void **state)
 		/* A node that was cut off and speaks for an older attempt never touches the job, whatever its state. */
 		assert_int_equal(decide(&job, 2, 0, "attempt 3, not 2"), REQUEUE_NOTHING);
 		assert_int_equal(decide(&job, 4, 0, "attempt 3, not 4"), REQUEUE_NOTHING);
+	}
+}
+
+/* Not before it has ended on all its nodes: that may crash slurmctld. */
+static void a_job_that_has_ended_comes_back_when_nothing_is_left_of_it(void **state)
+{
+	char reason[300];
+	const struct requeue_end first = { 3, 0, INFINITY, false }, again = { 3, 0, INFINITY, true };
+	struct requeue_job job = job_in(REQUEUE_TIMEOUT);
+	job.completing = true;
+	assert_int_equal(requeue_decide(&job, &first, reason, sizeof reason), REQUEUE_LATER);
+	job = job_in(REQUEUE_FAILED);
+	assert_int_equal(requeue_decide(&job, &first, reason, sizeof reason), REQUEUE_NOTHING);
+	assert_int_equal(requeue_decide(&job, &again, reason, sizeof reason), REQUEUE_REVIVE);
+	job.completing = true;
+	assert_int_equal(requeue_decide(&job, &again, reason, sizeof reason), REQUEUE_LATER);
+	job.attempt = 4;
+	assert_int_equal(requeue_decide(&job, &again, reason, sizeof reason), REQUEUE_NOTHING);
+	static const enum requeue_state others[] = { REQUEUE_WAITING, REQUEUE_CANCELLED, REQUEUE_ENDED };
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+		job = job_in(others[i]);
+		assert_int_equal(requeue_decide(&job, &again, reason, sizeof reason), REQUEUE_NOTHING);
 	}
 }
 
@@ -61,7 +83,7 @@ static void a_notice_answers_for_what_fails(void **state)
 {
 	struct requeue_job job = job_in(REQUEUE_RUNNING);
 	assert_null(requeue_notice(&job));
-	AUTO_FREE char *noted = job.comment = requeue_note("", &(struct requeue_end){ 3, 1, 7 }, "why");
+	AUTO_FREE char *noted = job.comment = requeue_note("", &(struct requeue_end){ 3, 1, 7, false }, "why");
 	job.preempted = true;
 	assert_non_null(strstr(requeue_notice(&job), "preempted"));
 	assert_int_equal(decide(&job, 3, 1, ""), REQUEUE_SUBMIT);
@@ -81,7 +103,7 @@ static void a_notice_answers_for_what_fails(void **state)
 static void a_step_that_ended_for_good_stays_ended(void **state)
 {
 	struct requeue_job job = job_in(REQUEUE_RUNNING);
-	const struct requeue_end end = { 3, 1, 1763740000.5 };
+	const struct requeue_end end = { 3, 1, 1763740000.5, false };
 	AUTO_FREE char *noted = job.comment = requeue_note("", &end, "rank 2 exited with status 1");
 	assert_int_equal(decide(&job, 3, 1, "rank 2 exited with status 1"), REQUEUE_NOTHING);
 	assert_int_equal(decide(&job, 3, REQUEUE_ANY_STEP, "rank 2"), REQUEUE_NOTHING);
@@ -93,13 +115,13 @@ static void a_step_that_ended_for_good_stays_ended(void **state)
 
 static bool noted(const char *comment, int attempt, long step, double when)
 {
-	return requeue_noted(comment, &(struct requeue_end){ attempt, step, when });
+	return requeue_noted(comment, &(struct requeue_end){ attempt, step, when, false });
 }
 
 /* It failed because that one was killed, not the other way round. */
 static void an_end_counts_for_later_ones(void **state)
 {
-	AUTO_FREE char *comment = requeue_note("", &(struct requeue_end){ 0, 2, 1763740000.5 }, "why");
+	AUTO_FREE char *comment = requeue_note("", &(struct requeue_end){ 0, 2, 1763740000.5, false }, "why");
 	assert_true(noted(comment, 0, 2, 1763740000.5));
 	assert_true(noted(comment, 0, 2, 1763740009));
 	assert_true(noted(comment, 0, 2, 1763740000.45)); /* clocks differ by so much */
@@ -110,7 +132,7 @@ static void an_end_counts_for_later_ones(void **state)
 
 static void a_note_keeps_the_users_comment_and_replaces_older_notes(void **state)
 {
-	const struct requeue_end first = { 0, 1, 7.25 }, second = { 1, 0, 8 };
+	const struct requeue_end first = { 0, 1, 7.25, false }, second = { 1, 0, 8, false };
 	AUTO_FREE char *once = requeue_note("mine; and more", &first, "why"), *twice = requeue_note(once, &second, "again");
 	assert_string_equal(once, "mine; and more; muster: attempt 0 step 1 ended for good at 7.250000: why");
 	assert_string_equal(twice, "mine; and more; muster: attempt 1 step 0 ended for good at 8.000000: again");
@@ -157,7 +179,7 @@ static void attempts_in_vain_are_counted_in_a_row(void **state)
 
 static void count_and_note_stand_side_by_side(void **state)
 {
-	const struct requeue_end first = { 0, 1, 7 }, second = { 1, 0, 8 };
+	const struct requeue_end first = { 0, 1, 7, false }, second = { 1, 0, 8, false };
 	AUTO_FREE char *counted = requeue_count("mine", 1, 0), *noted = requeue_note(counted, &first, "why");
 	assert_string_equal(noted, "mine; muster: attempts in vain: 1 up to 0; muster: attempt 0 step 1 ended for good at 7.000000: why");
 	AUTO_FREE char *again = requeue_count(noted, 2, 1), *last = requeue_note(again, &second, "end");
@@ -176,8 +198,8 @@ static void count_and_note_stand_side_by_side(void **state)
 
 static void an_attempt_runs_until_its_nodes_are_clean(void **state)
 {
-	static const enum requeue_state states[] = { REQUEUE_RUNNING, REQUEUE_WAITING, REQUEUE_TIMEOUT, REQUEUE_CANCELLED,
-		REQUEUE_ENDED };
+	static const enum requeue_state states[] = { REQUEUE_RUNNING, REQUEUE_WAITING, REQUEUE_TIMEOUT, REQUEUE_FAILED,
+		REQUEUE_CANCELLED, REQUEUE_ENDED };
 	for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
 		struct requeue_job job = job_in(states[i]);
 		assert_int_equal(requeue_attempt_runs(&job, 3), states[i] == REQUEUE_RUNNING);
@@ -194,6 +216,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_state_has_its_action),
+		cmocka_unit_test(a_job_that_has_ended_comes_back_when_nothing_is_left_of_it),
 		cmocka_unit_test(what_cannot_be_put_back_is_refused),
 		cmocka_unit_test(a_notice_answers_for_what_fails),
 		cmocka_unit_test(a_step_that_ended_for_good_stays_ended),
