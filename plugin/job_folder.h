@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder of one job on this node, RUN/job-ID: root's, so that nobody else can put anything in it, or in its place; in it, in
- * a folder of root's too, the socket of the job's user at which his checkpoint service listens, and root's note about that service.
+ * a folder of root's too, the socket of the job's user at which his checkpoint service listens, and root's notes: about that service,
+ * and for the requeue.
  * A folder of the user's own would let him fill /run.
  *
  * Whatever is there all the same: root opens nothing but folders to empty, and follows no link. */

@@ -88,27 +88,46 @@ static error_t parse_argument(struct options *options, char *arg, struct argp_st
 	return 0;
 }
 
+/* What an option without a value sets; NULL for others. */
+static bool *flag_of(struct options *options, int key)
+{
+	switch (key) {
+	case KEY_RUNNING:
+		return &options->running;
+	case KEY_ENDS:
+		return &options->ends;
+	case KEY_TAKEN:
+		return &options->taken;
+	case KEY_PROGRESSED:
+		return &options->breaker.progressed;
+	case KEY_ASKED:
+		return &options->end.asked;
+	case KEY_LATER:
+		return &options->later;
+	case 'q':
+		return &options->quiet;
+	default:
+		return NULL;
+	}
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *options = state->input;
+	bool *flag = flag_of(options, key);
+	if (flag) {
+		*flag = true;
+		return 0;
+	}
 	switch (key) {
 	case KEY_STATUS:
 		options->status = number(state, "--status", arg, 255);
-		return 0;
-	case KEY_RUNNING:
-		options->running = true;
-		return 0;
-	case KEY_ENDS:
-		options->ends = true;
 		return 0;
 	case KEY_STEP:
 		options->end.step = number(state, "--step", arg, UINT32_MAX);
 		return 0;
 	case KEY_FINAL:
 		options->final = arg;
-		return 0;
-	case KEY_TAKEN:
-		options->taken = true;
 		return 0;
 	case KEY_NODE:
 		options->node = arg;
@@ -126,20 +145,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_PROGRESS:
 		options->breaker.progress = arg;
 		return 0;
-	case KEY_PROGRESSED:
-		options->breaker.progressed = true;
-		return 0;
-	case KEY_ASKED:
-		options->end.asked = true;
-		return 0;
-	case KEY_LATER:
-		options->later = true;
-		return 0;
 	case KEY_DEADLINE:
 		options->deadline = (double)number(state, "--deadline", arg, 86400);
-		return 0;
-	case 'q':
-		options->quiet = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		return parse_argument(options, arg, state);

@@ -177,18 +177,13 @@ int spank_args_kill_on_bad_exit(char *const *argv, int argc, const char *variabl
 	return kills;
 }
 
-/* Whether a word is an option, as getopt_long takes it: also one that is cut behind `least` characters, or has a value. */
-static bool is_option(const char *word, const char *name, size_t least)
+int spank_args_place(char *const *argv, int argc, const char *option, size_t least)
 {
-	size_t length = strcspn(word, "=");
-	return length >= least && length <= strlen(name) && strncmp(word, name, length) == 0;
-}
-
-int spank_args_aside(char *const *argv, int argc)
-{
-	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-		if (is_option(argv[i], "--overlap", strlen("--overl")) || is_option(argv[i], "--pty", strlen("--pt")))
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		size_t length = strcspn(argv[i], "=");
+		if (length >= least && length <= strlen(option) && strncmp(argv[i], option, length) == 0)
 			return argc - i;
+	}
 	return 0;
 }
 

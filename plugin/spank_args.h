@@ -5,6 +5,7 @@
 
 #include <slurm/spank.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "common/err.h"
 #include "common/ident.h"
@@ -43,9 +44,9 @@ enum spank_choice spank_args_scan(char *const *argv, int argc);
  * -1: neither. NULL for a variable that is not set. */
 int spank_args_kill_on_bad_exit(char *const *argv, int argc, const char *variable);
 
-/* Where on srun's command line an option stands by which a step is no training, --overlap or --pty: how many words from its end, with
+/* Where on srun's command line an option first stands, also cut behind its first `least` characters: how many words from the end, with
  * that one; 0 for nowhere. Which words are the program's own is known where the step runs. */
-int spank_args_aside(char *const *argv, int argc);
+int spank_args_place(char *const *argv, int argc, const char *option, size_t least);
 
 /* Slurm carries an option of sbatch to the srun commands of its script in a variable, and takes that for the option
  * itself. `env` reads a variable. */

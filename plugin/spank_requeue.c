@@ -3,6 +3,7 @@
 #include "plugin/spank_requeue.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,32 +26,54 @@
 
 /* ---- steps that are not the training ---- */
 
-static bool is_larger(spank_t spank)
+/* What the node knows of the step that is most likely the training: one with several tasks. */
+struct larger {
+	bool runs, overlaps; /* with --overlap */
+	uint32_t step, tasks;
+};
+
+static bool read_larger(spank_t spank, const struct spank_args *args, struct larger *larger)
 {
-	return spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) > 1 && !spank_task_is_aside(spank);
+	char text[60];
+	int runs, overlaps;
+	if (!job_folder_read(args->run, spank_task_item(spank, S_JOB_ID), LARGER_NAME, text, sizeof text) ||
+		sscanf(text, "step %u tasks %u runs %d overlaps %d", &larger->step, &larger->tasks, &runs, &overlaps) != 4)
+		return false;
+	larger->runs = runs != 0;
+	larger->overlaps = overlaps != 0;
+	return true;
 }
 
-static void write_larger(spank_t spank, const struct spank_args *args, const char *state)
+static void write_larger(spank_t spank, const struct spank_args *args, const struct larger *larger)
 {
-	char text[40];
-	snprintf(text, sizeof text, "%s %u\n", state, spank_task_item(spank, S_JOB_STEPID));
-	job_folder_need(args->run, spank_task_item(spank, S_JOB_ID));
-	job_folder_write(args->run, spank_task_item(spank, S_JOB_ID), LARGER_NAME, text, NULL);
+	char text[60];
+	uint32_t job = spank_task_item(spank, S_JOB_ID);
+	snprintf(text, sizeof text, "step %u tasks %u runs %d overlaps %d\n", larger->step, larger->tasks, larger->runs, larger->overlaps);
+	job_folder_need(args->run, job);
+	job_folder_write(args->run, job, LARGER_NAME, text, NULL);
 }
 
 void spank_requeue_begin(spank_t spank, const struct spank_args *args)
 {
-	if (is_larger(spank))
-		write_larger(spank, args, "runs");
+	bool pty;
+	struct larger own = { .runs = true, .step = spank_task_item(spank, S_JOB_STEPID),
+		.tasks = spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) }, other;
+	spank_task_options(spank, &own.overlaps, &pty);
+	if (own.tasks < 2 || pty)
+		return;
+	/* Where all steps overlap, the one with the most tasks is the training. */
+	if (own.overlaps && read_larger(spank, args, &other) && (!other.overlaps || other.tasks >= own.tasks))
+		return;
+	write_larger(spank, args, &own);
 }
 
 void spank_requeue_end(spank_t spank, const struct spank_args *args)
 {
-	char text[40], own[40];
-	snprintf(own, sizeof own, "runs %u\n", spank_task_item(spank, S_JOB_STEPID));
-	if (is_larger(spank) && job_folder_read(args->run, spank_task_item(spank, S_JOB_ID), LARGER_NAME, text, sizeof text) &&
-		strcmp(text, own) == 0)
-		write_larger(spank, args, "ended");
+	struct larger larger;
+	if (!read_larger(spank, args, &larger) || larger.step != spank_task_item(spank, S_JOB_STEPID))
+		return;
+	larger.runs = false;
+	write_larger(spank, args, &larger);
 }
 
 enum weight {
@@ -61,13 +84,15 @@ enum weight {
 
 static enum weight weigh(spank_t spank, const struct spank_args *args)
 {
-	char text[40];
-	if (spank_task_is_aside(spank))
+	struct larger larger;
+	bool overlap, pty, known = read_larger(spank, args, &larger);
+	bool single = spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) < 2;
+	spank_task_options(spank, &overlap, &pty);
+	if (pty || (overlap && single))
 		return WEIGHT_NONE;
-	if (spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) > 1 ||
-		!job_folder_read(args->run, spank_task_item(spank, S_JOB_ID), LARGER_NAME, text, sizeof text))
+	if (!known || (!single && !overlap) || larger.step == spank_task_item(spank, S_JOB_STEPID))
 		return WEIGHT_FULL;
-	return strncmp(text, "runs", 4) == 0 ? WEIGHT_NONE : WEIGHT_AFTER;
+	return overlap || larger.runs ? WEIGHT_NONE : WEIGHT_AFTER;
 }
 
 /* ---- asking ---- */
@@ -212,10 +237,13 @@ static void ask_on(spank_t spank, const struct spank_args *args, char *const *re
 	struct err err;
 	uint32_t job = spank_task_item(spank, S_JOB_ID);
 	const char *kind = spank_task_env("ENVIRONMENT", spank);
-	if (wish_is_batch_host(args->run, job))
+	bool here = wish_is_batch_host(args->run, job);
+	if (here)
 		wish_write(args->run, job, request);
+	if (here && later == ending)
+		slurm_spank_log("muster: job %u has ended: it is put back in the queue when nothing of it is left on its nodes", job);
 	/* Only a job of sbatch can come back: nobody is to wait at a terminal. */
-	if (later != away || !kind || strcmp(kind, "BATCH") != 0)
+	if (later != away || !(here || (kind && strcmp(kind, "BATCH") == 0)))
 		return;
 	if (ask_until_answered(spank, args, request, output, sizeof output, &later, &err) < 0) {
 		slurm_spank_log("muster: %s", err.text);
@@ -268,8 +296,6 @@ void spank_requeue_batch_end(spank_t spank, const struct spank_args *args)
 		return;
 	}
 	relay(output, NULL);
-	if (later)
-		slurm_spank_log("muster: job %u has ended: it is put back in the queue when nothing of it is left on its nodes", job);
-	else
+	if (!later)
 		wish_drop(args->run, job);
 }

@@ -4,7 +4,6 @@
 #include "config.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <slurm/slurm.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ static struct {
 	enum spank_choice early;
 	bool defaults_set, interactive;
 	bool is_part; /* the step is to be a part of its job */
-	int aside;    /* where an option says that it is no training; 0: nowhere */
+	int overlap, pty; /* where those options stand; 0: nowhere */
 	int kills;    /* it ends for a task's bad exit; -1: the site says */
 	struct end_channel ends;
 } srun = { .ends.fd = -1 };
@@ -85,7 +84,8 @@ static enum spank_choice scan_command_line(bool *interactive, bool *mpi)
 		srun.is_part |= makes_part(argv[i]);
 	}
 	srun.kills = spank_args_kill_on_bad_exit(argv, argc, NULL);
-	srun.aside = getenv("SLURM_OVERLAP") ? INT_MAX : spank_args_aside(argv, argc);
+	srun.overlap = spank_args_place(argv, argc, "--overlap", strlen("--overl"));
+	srun.pty = spank_args_place(argv, argc, "--pty", strlen("--pt"));
 	return spank_args_scan(argv, argc);
 }
 
@@ -159,10 +159,10 @@ static void tell_job_tasks(void)
 /* For slurmstepd, which knows the words of the program. */
 static void tell_aside(void)
 {
-	char text[16];
-	snprintf(text, sizeof text, "%d", srun.aside);
+	char text[40];
+	snprintf(text, sizeof text, "%d %d", srun.overlap, srun.pty);
 	unsetenv(SPANK_TASK_ASIDE);
-	if (srun.aside)
+	if (srun.overlap || srun.pty)
 		setenv(SPANK_TASK_ASIDE, text, 1);
 }
 

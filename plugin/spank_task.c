@@ -44,13 +44,16 @@ const char *spank_task_env(const char *name, void *arg)
 	}
 }
 
-bool spank_task_is_aside(spank_t spank)
+void spank_task_options(spank_t spank, bool *overlap, bool *pty)
 {
-	const char *place = spank_task_env(SPANK_TASK_ASIDE, spank);
+	const char *places = spank_task_env(SPANK_TASK_ASIDE, spank);
+	int places_of[2] = { 0, 0 }, argc = 0;
 	char **argv = NULL;
-	int argc = 0;
+	if (places && sscanf(places, "%d %d", &places_of[0], &places_of[1]) == 2)
+		spank_get_item(spank, S_JOB_ARGV, &argc, &argv);
 	/* A word of the program's own is no option of srun's. */
-	return place && spank_get_item(spank, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && strtol(place, NULL, 10) > argc;
+	*overlap = places_of[0] > argc;
+	*pty = places_of[1] > argc;
 }
 
 /* The item for this is 0 in the steps of a restarted job (Slurm 22.05); the variable is not set in a first attempt. */

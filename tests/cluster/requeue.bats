@@ -190,9 +190,6 @@ END
             untouched "$id"
         done
     done
-    # From a shell that knows of no option, too.
-    run cluster run env SLURM_OVERLAP=1 timeout 30 srun --muster --jobid="$id" -N1 -n1 bash -c 'kill -9 $$'
-    untouched "$id"
     job_end "$id"
     cat >"$JOBS/words.sh" <<'END'
 #!/bin/bash
@@ -200,6 +197,25 @@ srun -N2 -n2 bash -c '[ $MUSTER_ATTEMPT != 0 ] || kill -9 $$' program --overlap 
 END
     id=$(job_submit --muster -N2 -n2 words.sh)
     restarted_once "$id" "put back in the queue after attempt 0"
+}
+
+@test "where all steps overlap, the one with the most tasks is the training" {
+    cat >"$JOBS/overlap.sh" <<'END'
+#!/bin/bash
+srun --overlap -N2 -n2 sleep 1000 &
+monitor=$!
+sleep 2
+srun --overlap -N2 -n4 bash -c "$1"
+kill $monitor
+sleep 5 # longer than a requeue takes to be asked for
+END
+    # shellcheck disable=SC2016
+    fails=$(job_submit --muster -N2 --ntasks-per-node=2 overlap.sh '[ $MUSTER_ATTEMPT != 0 ] || { [ $RANK = 3 ] && kill -9 $$; sleep 60; }')
+    ends=$(job_submit --muster -N2 --ntasks-per-node=2 overlap.sh 'exit 0')
+    restarted_once "$fails" "put back in the queue after attempt 0"
+    job_wait "$ends" 60 COMPLETED FAILED
+    cat "$(job_output "$ends")"
+    [ "$(job_state "$ends") $(job_restarts "$ends") $(comment "$ends")" = "COMPLETED 0 " ]
 }
 
 @test "what runs alone behind a larger step comes back when it is taken away, or asks" {
