@@ -85,7 +85,8 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     socket=/run/muster/job-$id/ckptd/socket
     wait_for 10 grep -q "n2 $socket" "$(job_output "$id")"
     [ "$(grep -c " $socket\$" "$(job_output "$id")")" -eq 2 ]
-    [ "$(as root n1 find /run/muster -printf '%M %u %g %P\n' | sort)" = "$(printf '%s\n' "-rw------- root root job-$id/service" \
+    [ "$(as root n1 find /run/muster -printf '%M %u %g %P\n' | sort)" = "$(printf '%s\n' "-rw------- root root job-$id/batch-host" \
+        "-rw------- root root job-$id/larger-step" "-rw------- root root job-$id/service" \
         "drwxr-xr-x root root " "drwxr-xr-x root root job-$id" "drwxr-xr-x root root job-$id/ckptd" \
         "srw------- muster-test1 muster-test1 job-$id/ckptd/socket")" ]
     for node in n1 n2; do
