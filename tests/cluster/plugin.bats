@@ -270,6 +270,8 @@ inner() {
     id=$(job -N1 -n1 'sleep 60')
     job_wait "$id" 30 RUNNING
     cluster run "$REQUEUE" --running "$id" 0
+    run cluster run "$REQUEUE" --ends "$id" 0
+    [ "$output" = "$(date -d "$(job_field "$id" EndTime)" +%s)" ]
     run cluster run "$REQUEUE" --running "$id" 1
     [[ $status -eq 1 && -z $output ]]
     run cluster run "$REQUEUE" "$id" 1

@@ -83,7 +83,7 @@ comment() { cluster run scontrol show job "$1" | sed -n 's/^ *Comment=//p'; }
     [ "$(job_restarts "$asked")" = 4 ]
 }
 
-@test "progress keeps a job coming back: a file that it names, muster_progress() on another node, and a running time" {
+@test "progress keeps a job coming back: a file that it names, and muster_progress() on another node" {
     # progress ATTEMPT…: rank 0 makes progress in these attempts, says so, and waits; the other is killed meanwhile.
     cat >"$JOBS/progress.c" <<'END'
 #include <muster.h>
@@ -118,12 +118,21 @@ END
     [ "$(job_state "$says") $(job_restarts "$says")" = "COMPLETED 5" ]
     job_wait "$names" 60 COMPLETED FAILED
     [ "$(job_state "$names") $(job_restarts "$names")" = "COMPLETED 4" ]
-    # An attempt that ran longer than breaker= minutes was not in vain; with breaker=off nothing is counted.
+}
+
+@test "an attempt that ran longer than breaker= minutes was not in vain, and breaker=off counts nothing" {
+    cluster plugin "$PLUGIN" breaker=1
+    # shellcheck disable=SC2016
+    long=$(job -N1 -n1 '[ $MUSTER_ATTEMPT != 3 ] || exit 0; [ $MUSTER_ATTEMPT != 2 ] || sleep 65; kill -9 $$')
+    job_wait "$long" 180 COMPLETED FAILED
+    cat "$(job_output "$long")"
     cluster plugin "$PLUGIN" breaker=off
     # shellcheck disable=SC2016
     uncounted=$(job -N1 -n1 '[ $MUSTER_ATTEMPT = 4 ] || kill -9 $$')
     job_wait "$uncounted" 90 COMPLETED FAILED
     cluster plugin "$PLUGIN"
+    [ "$(job_state "$long") $(job_restarts "$long")" = "COMPLETED 3" ]
+    [[ $(comment "$long") = "muster: attempts in vain: 2 up to 1"* ]]
     [ "$(job_state "$uncounted") $(job_restarts "$uncounted")" = "COMPLETED 4" ]
 }
 
