@@ -715,6 +715,7 @@ EXTRA_DIST += \
 	tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
 	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
 	tests/cluster/without_plugin.bats tests/cluster/safety.bats tests/cluster/watchdog.bats \
+	tests/cluster/requeue.bats tests/cluster/requeue_later.bats tests/cluster/requeue.bash \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
 	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/rendezvous.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
 	tests/cluster/ckptd.bats tests/cluster/network.bats tests/cluster/latency.c tests/cluster/lib/network.sh tests/cluster/doctor.bats tests/cluster/pains.bats tests/cluster/guards.bats tests/doctor.bats \

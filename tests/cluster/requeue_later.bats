@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A requeue that can't be asked for at once: the controller is away or fails over, or the job's time is over.
+
+load helpers
+load requeue
+
+setup_file() { requeue_begin; }
+
+teardown_file() { cluster_end; }
+
+setup() { plugin_require; }
+
+teardown() { cluster_explain; }
+
+has_step() { cluster run squeue -h -s -j "$1" -o %i | grep -q '\.0$'; }
+
+# dying RANK SBATCH-ARGUMENT…: a job of two ranks on two nodes; that one is killed when $JOBS/die.ID is there. The other one takes no
+# note of it: Slurm has to end it.
+dying() {
+    job "${@:2}" -N2 -n2 "[ \$MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; [ \$RANK = $1 ] || exec sleep 600
+        until [ -e die.\$SLURM_JOB_ID ]; do sleep 0.1; done; kill -SEGV \$\$"
+}
+
+# Whether slurmstepd asks for the job's requeue, or has asked in vain.
+asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
+
+@test "the controller is away when a rank dies, for 5 s and for a minute: the job comes back" {
+    # Longer ones, outside of the suite: MUSTER_TESTS_AWAY=300 BATS_TEST_TIMEOUT=900.
+    local seconds id ids
+    for seconds in ${MUSTER_TESTS_AWAY:-5 60}; do
+        ids=("$(dying 0)" "$(dying 1)") # where the script runs, and elsewhere
+        for id in "${ids[@]}"; do
+            wait_for 30 said "$id" ready
+            wait_for 20 has_step "$id" # an srun that is about to begin one gives up
+        done
+        cluster stop-controller
+        for id in "${ids[@]}"; do touch "$JOBS/die.$id"; done
+        for id in "${ids[@]}"; do wait_for 30 asks "$id"; done
+        sleep "$seconds"
+        cluster start-controller
+        for id in "${ids[@]}"; do
+            restarted_once "$id" "muster-requeue: job $id is put back in the queue after attempt 0"
+        done
+    done
+}
+
+@test "a job that waits for a controller that was away can be cancelled; one that ended for good does not come back" {
+    cancelled=$(dying 1)
+    # shellcheck disable=SC2016
+    final=$(job -N2 -n2 'echo ready; [ $RANK = 1 ] || exec sleep 600; until [ -e die ]; do sleep 0.1; done; exit 1')
+    for id in "$cancelled" "$final"; do
+        wait_for 30 said "$id" ready
+        wait_for 20 has_step "$id"
+    done
+    cluster stop-controller
+    touch "$JOBS/die"
+    wait_for 30 asks "$final"
+    sleep 12
+    cluster start-controller
+    cluster run scancel "$cancelled"
+    job_wait "$cancelled" 60 CANCELLED
+    job_wait "$final" 90 FAILED COMPLETED
+    wait_for 90 all_idle
+    cat "$(job_output "$final")"
+    [ "$(job_state "$cancelled") $(job_restarts "$cancelled")" = "CANCELLED 0" ]
+    [ "$(job_restarts "$final")" = 0 ]
+}
+
+@test "a job whose time is over on two nodes comes back once both are clean" {
+    # shellcheck disable=SC2016
+    id=$(job -N2 -n2 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75')
+    # Slurm looks for such jobs every 30 s.
+    job_wait "$id" 180 COMPLETED
+    cat "$(job_output "$id")"
+    [ "$(job_restarts "$id")" = 1 ]
+    said "$id" "DUE TO TIME LIMIT"
+    said "$id" "job $id has ended: it is put back in the queue when nothing of it is left on its nodes"
+}
+
+# The last one: its cluster has a second controller, on n4, which takes over.
+@test "the controller fails over when a rank dies: the job comes back under the other" {
+    cluster down
+    MUSTER_CLUSTER_CONF=$'SlurmctldHost=n4(10.77.0.14)\nSlurmctldTimeout=10' cluster up 4 --plugin "$PLUGIN"
+    conf=$(cluster status conf)
+    sed 's|^SlurmctldPidFile=.*|&-n4|; s|^SlurmctldLogFile=.*|&-n4|' "$conf" >"$conf-n4"
+    cluster run --user root --node n4 slurmctld -D -f "$conf-n4" >/dev/null 2>&1 3>&- &
+    wait_for 30 cluster run bash -c 'scontrol ping | grep -q "backup.* is UP"'
+    requeue_script
+    id=$(dying 1 -w n1,n2)
+    wait_for 30 said "$id" ready
+    wait_for 20 has_step "$id"
+    # What the other one reads of it: slurmctld writes it some seconds after a change.
+    touch "$JOBS/before"
+    cluster run scontrol update job="$id" comment=mine
+    wait_for 30 [ "$(cluster status dir)/controller/job_state" -nt "$JOBS/before" ]
+    cluster kill-controller
+    touch "$JOBS/die.$id"
+    wait_for 90 said "$id" "muster-requeue: job $id is put back in the queue after attempt 0"
+    restarted_once "$id" "put back"
+}
