@@ -155,7 +155,8 @@ static void *run_thread(void *arg)
 {
 	struct gathering *gathering = arg;
 	if (gathering->rank > 0) {
-		int fd = gathering_look_for_rank_0(gathering);
+		int fd = gathering->found >= 0 ? gathering->found : gathering_look_for_rank_0(gathering, INFINITY);
+		gathering->found = -1;
 		if (fd >= 0)
 			gathering_open_link(gathering, &gathering->links[0], fd);
 	}
@@ -187,6 +188,8 @@ static void release(struct gathering *gathering)
 	}
 	if (gathering->acceptor.fd >= 0)
 		close(gathering->acceptor.fd);
+	if (gathering->found >= 0)
+		close(gathering->found);
 	if (gathering->wake >= 0)
 		close(gathering->wake);
 	pthread_mutex_destroy(&gathering->lock);
@@ -221,7 +224,7 @@ struct gathering *gathering_begin(const struct gathering_plan *plan, struct err 
 	}
 	uint64_t run = run_number(plan->run);
 	*gathering = (struct gathering){ .rank = plan->rank, .world_size = plan->world_size, .secret.session = run, .port = run_port(run, 0),
-		.acceptor.fd = -1, .references = 1, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+		.acceptor.fd = -1, .found = -1, .references = 1, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	pthread_mutex_init(&gathering->lock, NULL);
 	for (int i = 0; i < GATHERING_LINKS_MAX; i++)
 		gathering->links[i] = (struct link){ .fd = -1, .rank = -1 };
@@ -233,6 +236,13 @@ struct gathering *gathering_begin(const struct gathering_plan *plan, struct err 
 		return gathering;
 	release(gathering);
 	return NULL;
+}
+
+bool gathering_reach(struct gathering *gathering, double seconds)
+{
+	if (gathering->rank > 0 && gathering->found < 0)
+		gathering->found = gathering_look_for_rank_0(gathering, seconds);
+	return gathering->rank == 0 || gathering->found >= 0;
 }
 
 void gathering_set_key(struct gathering *gathering, const unsigned char key[16])

@@ -24,6 +24,9 @@ struct gathering_plan {
 /* Listens (rank 0) or looks for rank 0, in a thread of its own, once it has the key. NULL where that can't be done. */
 struct gathering *gathering_begin(const struct gathering_plan *plan, struct err *err);
 
+/* Before the key is set: waits until somebody listens on rank 0's port, so that rank 0's node is up; false: nobody did in time. */
+bool gathering_reach(struct gathering *gathering, double seconds);
+
 /* The key, which only this run's ranks know; once. */
 void gathering_set_key(struct gathering *gathering, const unsigned char key[16]);
 

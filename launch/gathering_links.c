@@ -272,12 +272,13 @@ static int connect_to(struct gathering *gathering, const struct addrinfo *at)
 	return -1;
 }
 
-int gathering_look_for_rank_0(struct gathering *gathering)
+int gathering_look_for_rank_0(struct gathering *gathering, double seconds)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *found = NULL;
 	char port[12];
 	int fd = -1;
+	struct deadline deadline = deadline_in(seconds);
 	double pause = FIRST_PAUSE;
 	bool go_on = true;
 	snprintf(port, sizeof port, "%d", gathering->port);
@@ -286,7 +287,7 @@ int gathering_look_for_rank_0(struct gathering *gathering)
 			found = NULL;
 		for (struct addrinfo *at = found; at && fd < 0; at = at->ai_next)
 			fd = connect_to(gathering, at);
-		go_on = fd >= 0 || pause_for(gathering, -1, found ? pause : LONGEST_PAUSE);
+		go_on = fd >= 0 || (!deadline_passed(deadline) && pause_for(gathering, -1, found ? pause : LONGEST_PAUSE));
 		pause = pause * PAUSE_GROWTH < LONGEST_PAUSE ? pause * PAUSE_GROWTH : LONGEST_PAUSE;
 	}
 	if (found)

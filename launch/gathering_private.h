@@ -44,6 +44,7 @@ struct gathering {
 	struct acceptor acceptor;
 	struct gathering_secret secret; /* of rank 0's messages */
 	char node[256]; /* of rank 0; "": this one */
+	int found;      /* a connection with rank 0's port, from before the key; -1: none */
 	unsigned long links_seen;
 	struct link links[GATHERING_LINKS_MAX];
 
@@ -70,6 +71,6 @@ bool gathering_send(struct gathering *gathering, struct link *link);
 /* Rank 0: takes new ones. */
 void gathering_take_connections(struct gathering *gathering);
 /* Any other rank, without the lock: a connection with rank 0's port, or -1 when there is no time for it any more. */
-int gathering_look_for_rank_0(struct gathering *gathering);
+int gathering_look_for_rank_0(struct gathering *gathering, double seconds);
 
 #endif

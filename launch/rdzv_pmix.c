@@ -225,11 +225,15 @@ static int publish_key(struct pmix *pmix, struct err *err)
 	return pmix_client_put(GATHERING_KEY, digits, strlen(digits), err);
 }
 
-/* Asks rank 0 for the key. The node's own ranks come first: while the server of a node asks another one, they can't publish. */
-static void ask_for_key(struct pmix *pmix, const char *fence, struct deadline deadline)
+/* Asks rank 0 for the key. The node's own ranks come first: while the server of a node asks another one, they can't publish. And it
+ * asks one whose PMIx server is not up yet again after 0.5, 1, 2, 4 … seconds, and does nothing else meanwhile: so nothing is asked
+ * before rank 0 is there. */
+static void ask_for_key(struct pmix *pmix, const char *fence, double soon, double patience)
 {
-	if (!near_came(pmix, fence, deadline))
+	struct deadline all = deadline_in(patience);
+	if (!near_came(pmix, fence, all) || !gathering_reach(pmix->gathering, deadline_left(all)))
 		return;
+	struct deadline deadline = deadline_in(soon);
 	double retry = LOCAL_RETRY_SECONDS;
 	unsigned char key[16];
 	for (bool again = false, found = false; !found; again = true, retry = shorter(retry * 2, RETRY_SECONDS)) {
@@ -279,14 +283,14 @@ static void on_met(void *arg, bool all)
 }
 
 /* Comes to a fence with what was put since the one before. Returns whether it is worth waiting for all to do so. */
-static bool come_to_gathering(struct pmix *pmix, int fence, struct answer *answer, const char *key, double soon)
+static bool come_to_gathering(struct pmix *pmix, int fence, struct answer *answer, const char *key, double timeout)
 {
 	if (pmix->gathering) {
 		gathering_come(pmix->gathering, pmix->puts.bytes, pmix->puts.size, on_met, answer);
 		pmix->puts.size = 0;
 	}
 	if (pmix->gathering && !pmix->has_key)
-		ask_for_key(pmix, key, deadline_in(soon));
+		ask_for_key(pmix, key, shorter(ROLL_SECONDS, timeout / 10), shorter(PATIENCE_SECONDS, timeout / 4));
 	return pmix->gathering && gathering_complete(pmix->gathering) >= (uint32_t)fence;
 }
 
@@ -360,7 +364,7 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 	struct answer *answer = start_fence(!pmix->gathers && !pmix_client.fences_lost, err);
 	if (!answer)
 		return -1;
-	bool ask = pmix->gathers && !come_to_gathering(pmix, fence, answer, key, shorter(ROLL_SECONDS, timeout / 10));
+	bool ask = pmix->gathers && !come_to_gathering(pmix, fence, answer, key, timeout);
 	int rc = wait_fence(pmix, fence, ask, answer, key, timeout, err);
 	answer_drop(answer);
 	return rc;

@@ -26,6 +26,8 @@ miscounts:2) export SLURM_STEP_NUM_TASKS=3 ;;
 connecting:3 | accepting:0) export LD_PRELOAD=$PWD/at_connection.so AT_CONNECTION=19 ;;
 killed:2) export LD_PRELOAD=$PWD/at_connection.so AT_CONNECTION=9 ;;
 taken*:0) export LD_PRELOAD=$PWD/asks_late.so ;;
+late:0) until [ -e go-late ]; do sleep 0.1; done ;;
+late:*) export LD_PRELOAD=$PWD/notes.so ;;
 cut*) until [ -e "go-cut" ]; do sleep 0.1; done ;;
 held*:3) until [ -e "go-$case" ] || [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; do sleep 0.1; done ;;
 esac
@@ -86,6 +88,44 @@ int PMIx_Get_nb(const void *rank, const char *key, const void *info, size_t coun
 }
 END
     cc -shared -fPIC -o "$JOBS/asks_late.so" "$JOBS/asks_late.c"
+    cat >"$JOBS/notes.c" <<'END'
+/* Notes by files that the key was asked for by PMIx, and that twenty connections were tried. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void note(const char *what)
+{
+	char name[64];
+	snprintf(name, sizeof name, "%s-%s", what, getenv("SLURM_PROCID"));
+	close(open(name, O_CREAT | O_WRONLY, 0644));
+}
+
+int connect(int fd, const struct sockaddr *to, socklen_t size)
+{
+	static int tried;
+	if ((to->sa_family == AF_INET || to->sa_family == AF_INET6) && ++tried == 20)
+		note("tried");
+	return syscall(SYS_connect, fd, to, size);
+}
+
+int PMIx_Get_nb(const void *rank, const char *key, const void *info, size_t count, void *answer, void *arg)
+{
+	static int (*real)(const void *, const char *, const void *, size_t, void *, void *);
+	if (!real)
+		real = dlsym(RTLD_NEXT, "PMIx_Get_nb");
+	if (strcmp(key, "muster-key") == 0)
+		note("asked");
+	return real(rank, key, info, count, answer, arg);
+}
+END
+    cc -shared -fPIC -o "$JOBS/notes.so" "$JOBS/notes.c"
     chmod 755 "$JOBS/rank.sh"
     cc -shared -fPIC -o "$JOBS/at_connection.so" "$JOBS/at_connection.c"
 }
@@ -133,6 +173,17 @@ nothing_left() {
     for pid in $(pgrep -x 'muster-train|muster-rdzv|hold|sleep|rank.sh'); do
         [ ! "/proc/$pid/cwd" -ef "$JOBS" ] || return 1
     done
+}
+
+# Slurm's server asks one that is not up yet again after 0.5, 1, 2, 4 … seconds, and answers nobody meanwhile.
+@test "without a key from the plugin nobody asks rank 0's node by PMIx before rank 0 is there" {
+    step late --mpi=pmix -N4 -n4 -- muster-rdzv -t 60
+    wait_for 40 ls "$JOBS"/tried-{1,2,3}
+    run ls "$JOBS"/asked-*
+    [ "$status" -ne 0 ]
+    touch "$JOBS/go-late"
+    wait $! || { cat "$JOBS/late.out"; return 1; }
+    ls "$JOBS"/asked-{1,2,3}
 }
 
 @test "a rank that stops, sleeps, dies, ends or miscounts before it has met the others" {

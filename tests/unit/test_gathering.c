@@ -64,16 +64,22 @@ static const unsigned char key[16] = "sixteen bytes or", other_key[16] = "sixtee
 enum news { NONE, MET, FAILED };
 
 struct world {
+	struct world *before;
 	char run[64];
 	struct gathering *ranks[GATHERING_WORLD_MAX];
 	atomic_int news[FENCES][GATHERING_WORLD_MAX];
 };
 
-static void set_up(struct world *world)
+/* What a rank that ends was told may come behind that, from its thread: so no world's memory is used again. */
+static struct world *make_world(void)
 {
+	static struct world *worlds;
 	static int runs;
-	memset(world, 0, sizeof *world);
+	struct world *world = calloc(1, sizeof *world);
+	assert_non_null(world);
 	snprintf(world->run, sizeof world->run, "test.%d.%d", (int)getpid(), runs++);
+	world->before = worlds;
+	return worlds = world;
 }
 
 static void begin_with(struct world *world, int rank, int size, const unsigned char *with)
@@ -142,141 +148,134 @@ static void tear_down(struct world *world)
 static void all_get_what_all_came_with(void **state)
 {
 	for (int first = 0; first < 3; first++) {
-		struct world world;
-		set_up(&world);
+		struct world *world = make_world();
 		for (int i = 0; i < WORLD; i++) {
-			begin_with(&world, (first + i) % WORLD, WORLD, first == 1 ? NULL : key);
-			come(&world, (first + i) % WORLD, 0);
+			begin_with(world, (first + i) % WORLD, WORLD, first == 1 ? NULL : key);
+			come(world, (first + i) % WORLD, 0);
 		}
 		/* The key may come behind the first fence. */
 		for (int rank = WORLD - 1; rank >= 0 && first == 1; rank--)
-			gathering_set_key(world.ranks[rank], key);
+			gathering_set_key(world->ranks[rank], key);
 		for (int fence = 0; fence < FENCES; fence++)
 			for (int rank = 0; rank < WORLD; rank++) {
-				await(&world, rank, fence, MET);
-				has_all(&world, rank, WORLD, fence);
+				await(world, rank, fence, MET);
+				has_all(world, rank, WORLD, fence);
 				if (fence + 1 < FENCES)
-					come(&world, rank, fence + 1);
+					come(world, rank, fence + 1);
 			}
 		for (int fence = 0; fence < FENCES; fence++)
-			has_all(&world, first, WORLD, fence);
-		tear_down(&world);
+			has_all(world, first, WORLD, fence);
+		tear_down(world);
 	}
 }
 
 static void what_comes_in_crumbs_is_whole(void **state)
 {
-	struct world world;
-	set_up(&world);
+	struct world *world = make_world();
 	atomic_store(&crumbles, true);
 	for (int rank = 0; rank < WORLD; rank++) {
-		begin_with(&world, rank, WORLD, key);
-		come(&world, rank, 0);
+		begin_with(world, rank, WORLD, key);
+		come(world, rank, 0);
 	}
 	for (int fence = 0; fence < FENCES; fence++)
 		for (int rank = 0; rank < WORLD; rank++) {
-			await(&world, rank, fence, MET);
-			has_all(&world, rank, WORLD, fence);
+			await(world, rank, fence, MET);
+			has_all(world, rank, WORLD, fence);
 			if (fence + 1 < FENCES)
-				come(&world, rank, fence + 1);
+				come(world, rank, fence + 1);
 		}
 	atomic_store(&crumbles, false);
-	tear_down(&world);
+	tear_down(world);
 }
 
 static void the_largest_world(void **state)
 {
-	struct world world;
+	struct world *world = make_world();
 	struct err err;
-	set_up(&world);
 	for (int rank = 0; rank < GATHERING_WORLD_MAX; rank++) {
-		begin_with(&world, rank, GATHERING_WORLD_MAX, key);
-		come(&world, rank, 0);
+		begin_with(world, rank, GATHERING_WORLD_MAX, key);
+		come(world, rank, 0);
 	}
 	for (int rank = 0; rank < GATHERING_WORLD_MAX; rank++) {
-		await(&world, rank, 0, MET);
-		has_all(&world, rank, GATHERING_WORLD_MAX, 0);
+		await(world, rank, 0, MET);
+		has_all(world, rank, GATHERING_WORLD_MAX, 0);
 	}
-	tear_down(&world);
-	const struct gathering_plan plan = { .world_size = GATHERING_WORLD_MAX + 1, .run = world.run };
+	tear_down(world);
+	const struct gathering_plan plan = { .world_size = GATHERING_WORLD_MAX + 1, .run = world->run };
 	assert_null(gathering_begin(&plan, &err));
 	assert_non_null(strstr(err.text, "65 ranks"));
 }
 
 static void nobody_has_met_before_the_last_has_come(void **state)
 {
-	struct world world;
-	set_up(&world);
+	struct world *world = make_world();
 	for (int rank = 0; rank < 4; rank++)
-		begin_with(&world, rank, 4, key);
+		begin_with(world, rank, 4, key);
 	for (int rank = 0; rank < 3; rank++)
-		come(&world, rank, 0);
+		come(world, rank, 0);
 	deadline_sleep(deadline_in(60), 0.1);
 	for (int rank = 0; rank < 3; rank++) {
-		assert_int_equal(atomic_load(&world.news[0][rank]), NONE);
-		assert_int_equal(gathering_complete(world.ranks[rank]), 0);
+		assert_int_equal(atomic_load(&world->news[0][rank]), NONE);
+		assert_int_equal(gathering_complete(world->ranks[rank]), 0);
 	}
-	come(&world, 3, 0);
+	come(world, 3, 0);
 	for (int rank = 0; rank < 4; rank++)
-		await(&world, rank, 0, MET);
+		await(world, rank, 0, MET);
 	/* Who ends without having met is told so, once. */
-	come(&world, 1, 1);
-	tear_down(&world);
-	await(&world, 1, 1, FAILED);
+	come(world, 1, 1);
+	tear_down(world);
+	await(world, 1, 1, FAILED);
 }
 
 /* What a rank has been told of is not taken back by the end of another. */
 static void a_rank_that_is_gone(void **state)
 {
-	struct world world;
-	set_up(&world);
+	struct world *world = make_world();
 	for (int rank = 0; rank < 4; rank++) {
-		begin_with(&world, rank, 4, key);
-		come(&world, rank, 0);
+		begin_with(world, rank, 4, key);
+		come(world, rank, 0);
 	}
 	for (int rank = 0; rank < 4; rank++)
-		await(&world, rank, 0, MET);
-	gathering_end(world.ranks[3]);
-	world.ranks[3] = NULL;
-	come(&world, 0, 1);
-	await(&world, 0, 1, FAILED);
+		await(world, rank, 0, MET);
+	gathering_end(world->ranks[3]);
+	world->ranks[3] = NULL;
+	come(world, 0, 1);
+	await(world, 0, 1, FAILED);
 	/* And without rank 0 nobody meets, now or later. */
-	gathering_end(world.ranks[0]);
-	world.ranks[0] = NULL;
-	come(&world, 1, 1);
-	await(&world, 1, 1, FAILED);
-	come(&world, 1, 2);
-	await(&world, 1, 2, FAILED);
-	has_all(&world, 1, 4, 0);
-	tear_down(&world);
+	gathering_end(world->ranks[0]);
+	world->ranks[0] = NULL;
+	come(world, 1, 1);
+	await(world, 1, 1, FAILED);
+	come(world, 1, 2);
+	await(world, 1, 2, FAILED);
+	has_all(world, 1, 4, 0);
+	tear_down(world);
 }
 
 static void too_much_is_not_sent(void **state)
 {
-	struct world world;
-	set_up(&world);
+	struct world *world = make_world();
 	unsigned char *much = calloc(1, GATHERING_BYTES_MAX + 1);
 	for (int rank = 0; rank < 2; rank++) {
-		begin_with(&world, rank, 2, key);
-		gathering_come(world.ranks[rank], much, GATHERING_BYTES_MAX + 1, on_met, &world.news[0][rank]);
-		await(&world, rank, 0, FAILED);
+		begin_with(world, rank, 2, key);
+		gathering_come(world->ranks[rank], much, GATHERING_BYTES_MAX + 1, on_met, &world->news[0][rank]);
+		await(world, rank, 0, FAILED);
 	}
 	free(much);
-	tear_down(&world);
+	tear_down(world);
 }
 
 static void a_port_that_is_taken(void **state)
 {
-	struct world world;
+	struct world *world = make_world();
 	struct err err;
 	char port[20];
-	set_up(&world);
-	begin_with(&world, 0, 2, NULL);
-	const struct gathering_plan plan = { .world_size = 2, .run = world.run };
+	begin_with(world, 0, 2, NULL);
+	const struct gathering_plan plan = { .world_size = 2, .run = world->run };
 	assert_null(gathering_begin(&plan, &err));
-	snprintf(port, sizeof port, "port %d (TCP)", run_port(run_number(world.run), 0));
+	snprintf(port, sizeof port, "port %d (TCP)", run_port(run_number(world->run), 0));
 	assert_non_null(strstr(err.text, port));
-	tear_down(&world);
+	tear_down(world);
 }
 
 /* ---- strangers ---- */
@@ -373,23 +372,21 @@ static void is_refused(int fd, const void *bytes, size_t size)
 
 static void challenges_that_are_none(void **state)
 {
-	struct world world;
+	struct world *world = make_world();
 	unsigned char bytes[GREETING];
-	set_up(&world);
-	begin_with(&world, 0, 4, key);
+	begin_with(world, 0, 4, key);
 	for (size_t byte = 0; byte < 12; byte++) {
-		write_challenge(&world, 7, bytes);
+		write_challenge(world, 7, bytes);
 		bytes[byte] ^= 0x10;
-		is_refused(call(&world), bytes, sizeof bytes);
+		is_refused(call(world), bytes, sizeof bytes);
 	}
-	tear_down(&world);
+	tear_down(world);
 }
 
 static void messages_that_are_none(void **state)
 {
-	struct world world;
-	set_up(&world);
-	begin_with(&world, 0, 4, key);
+	struct world *world = make_world();
+	begin_with(world, 0, 4, key);
 	const struct words wrong[] = {
 		{ .rank = 1, .size = 4, .key = other_key },
 		{ .rank = 0, .size = 4, .key = key }, /* as rank 0 itself */
@@ -400,64 +397,62 @@ static void messages_that_are_none(void **state)
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		struct words words = wrong[i];
-		int fd = call(&world);
-		write_words(greet(&world, fd), &words);
+		int fd = call(world);
+		write_words(greet(world, fd), &words);
 		is_refused(fd, words.bytes, HEAD);
 	}
 	struct words words = { .rank = 1, .size = 4, .key = key };
 	for (size_t byte = 0; byte < sizeof words.bytes; byte += 3) {
-		int fd = call(&world);
-		write_words(greet(&world, fd), &words);
+		int fd = call(world);
+		write_words(greet(world, fd), &words);
 		words.bytes[byte] ^= 0x10;
 		is_refused(fd, words.bytes, byte < HEAD ? HEAD : sizeof words.bytes);
 		/* Each connection that has said who it is counts as that rank's. */
 		if (byte >= HEAD)
 			break;
 	}
-	tear_down(&world);
+	tear_down(world);
 }
 
 /* Rank 1's by hand, which are taken however they come, and not over another connection. */
 static void a_message_belongs_to_its_connection(void **state)
 {
-	struct world world;
+	struct world *world = make_world();
 	struct words words = { .rank = 1, .size = 4, .key = key };
-	set_up(&world);
-	begin_with(&world, 0, 2, key);
-	int heard = call(&world), fd = call(&world);
-	uint64_t session = greet(&world, heard);
-	assert_true(greet(&world, fd) != session);
+	begin_with(world, 0, 2, key);
+	int heard = call(world), fd = call(world);
+	uint64_t session = greet(world, heard);
+	assert_true(greet(world, fd) != session);
 	write_words(session, &words);
 	is_refused(fd, words.bytes, HEAD);
 	trickle(heard, words.bytes, sizeof words.bytes);
-	come(&world, 0, 0);
-	await(&world, 0, 0, MET);
+	come(world, 0, 0);
+	await(world, 0, 0, MET);
 	size_t size;
-	assert_memory_equal(gathering_bytes(world.ranks[0], 0, 1, &size), "word", 4);
+	assert_memory_equal(gathering_bytes(world->ranks[0], 0, 1, &size), "word", 4);
 	close(heard);
-	tear_down(&world);
+	tear_down(world);
 }
 
 /* It neither looks at the connection that waits without end, nor loses it. */
 static void rank_0_without_a_descriptor(void **state)
 {
-	struct world world;
+	struct world *world = make_world();
 	struct rlimit old;
-	set_up(&world);
-	begin_with(&world, 0, 2, NULL);
-	int fd = call(&world);
+	begin_with(world, 0, 2, NULL);
+	int fd = call(world);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 3, old.rlim_max }), 0);
-	gathering_set_key(world.ranks[0], key);
+	gathering_set_key(world->ranks[0], key);
 	clock_t begun = clock();
 	deadline_sleep(deadline_in(10), 1);
 	double busy = (double)(clock() - begun) / CLOCKS_PER_SEC;
 	setrlimit(RLIMIT_NOFILE, &old);
 	if (busy > 0.1)
 		fail_msg("it was busy for %g of 1 s", busy);
-	greet(&world, fd);
+	greet(world, fd);
 	close(fd);
-	tear_down(&world);
+	tear_down(world);
 }
 
 /* ---- somebody else at rank 0's port ---- */
@@ -478,67 +473,63 @@ static void who_does_not_prove_to_be_rank_0_is_told_nothing(void **state)
 {
 	enum { SILENT, OTHER_KEY, OTHER_CHALLENGE, OTHER_RUN, ECHO, AS_BEFORE, LIES };
 	for (int lie = SILENT; lie < LIES; lie++) {
-		struct world world, other;
+		struct world *world = make_world(), *other = make_world();
 		unsigned char challenge[GREETING], proof[GREETING];
 		int port;
-		set_up(&world);
-		set_up(&other);
-		int listener = listen_any(run_port(run_number(world.run), 0), &port);
+		int listener = listen_any(run_port(run_number(world->run), 0), &port);
 		assert_true(listener >= 0);
-		begin_with(&world, 1, 2, key);
-		come(&world, 1, 0);
-		int fd = accept_rank(listener, &world, challenge);
+		begin_with(world, 1, 2, key);
+		come(world, 1, 0);
+		int fd = accept_rank(listener, world, challenge);
 		uint64_t asked = bytes_le64(challenge + 12);
-		write_proof(lie == OTHER_RUN ? &other : &world, asked + (lie == OTHER_CHALLENGE), 7, lie == OTHER_KEY ? other_key : key, proof);
+		write_proof(lie == OTHER_RUN ? other : world, asked + (lie == OTHER_CHALLENGE), 7, lie == OTHER_KEY ? other_key : key, proof);
 		if (lie == SILENT)
-			gathering_end(world.ranks[1]);
+			gathering_end(world->ranks[1]);
 		else if (lie == AS_BEFORE) {
 			/* Of a message, not of a proof. */
 			struct words words = { .rank = 0, .size = 4, .key = key };
-			write_words(run_number(world.run), &words);
+			write_words(run_number(world->run), &words);
 			is_refused(dup(fd), words.bytes, sizeof words.bytes);
 		} else {
 			is_refused(dup(fd), lie == ECHO ? challenge : proof, GREETING);
 		}
-		world.ranks[1] = lie == SILENT ? NULL : world.ranks[1];
-		await(&world, 1, 0, FAILED);
+		world->ranks[1] = lie == SILENT ? NULL : world->ranks[1];
+		await(world, 1, 0, FAILED);
 		assert_true(recv(fd, proof, 1, 0) <= 0);
 		close(fd);
 		close(listener);
-		tear_down(&world);
+		tear_down(world);
 	}
 }
 
 /* And to rank 0, however its answer comes, all is told. */
 static void a_proof_may_come_byte_by_byte(void **state)
 {
-	struct world world;
+	struct world *world = make_world();
 	unsigned char challenge[GREETING], proof[GREETING], head[HEAD];
 	int port;
-	set_up(&world);
-	int listener = listen_any(run_port(run_number(world.run), 0), &port);
-	begin_with(&world, 1, 2, key);
-	come(&world, 1, 0);
-	int fd = accept_rank(listener, &world, challenge);
-	write_proof(&world, bytes_le64(challenge + 12), 7, key, proof);
+	int listener = listen_any(run_port(run_number(world->run), 0), &port);
+	begin_with(world, 1, 2, key);
+	come(world, 1, 0);
+	int fd = accept_rank(listener, world, challenge);
+	write_proof(world, bytes_le64(challenge + 12), 7, key, proof);
 	trickle(fd, proof, sizeof proof);
 	receive(fd, head, sizeof head);
 	assert_memory_equal(head, "MGA2\7\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\12\0\0\0", 24);
 	close(fd);
 	close(listener);
-	await(&world, 1, 0, FAILED); /* for want of an answer; it would be told of it when this world is no more */
-	tear_down(&world);
+	await(world, 1, 0, FAILED); /* for want of an answer; it would be told of it when this world is no more */
+	tear_down(world);
 }
 
 /* More than rank 0 keeps: some silent, some that say half a word, some gone at once. */
 static void strangers_keep_nobody_from_meeting(void **state)
 {
-	struct world world;
+	struct world *world = make_world();
 	int strangers[150];
-	set_up(&world);
-	begin_with(&world, 0, WORLD, key);
+	begin_with(world, 0, WORLD, key);
 	for (size_t i = 0; i < 150; i++) {
-		strangers[i] = call(&world);
+		strangers[i] = call(world);
 		if (i % 3 == 1)
 			(void)!send(strangers[i], "MGC2", 4, MSG_NOSIGNAL);
 		if (i % 3 == 2)
@@ -546,17 +537,17 @@ static void strangers_keep_nobody_from_meeting(void **state)
 	}
 	for (int rank = 0; rank < WORLD; rank++) {
 		if (rank > 0)
-			begin_with(&world, rank, WORLD, key);
-		come(&world, rank, 0);
+			begin_with(world, rank, WORLD, key);
+		come(world, rank, 0);
 	}
 	for (int rank = 0; rank < WORLD; rank++) {
-		await(&world, rank, 0, MET);
-		has_all(&world, rank, WORLD, 0);
+		await(world, rank, 0, MET);
+		has_all(world, rank, WORLD, 0);
 	}
 	for (size_t i = 0; i < 150; i++)
 		if (i % 3 != 2)
 			close(strangers[i]);
-	tear_down(&world);
+	tear_down(world);
 }
 
 int main(void)
