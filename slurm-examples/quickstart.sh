@@ -7,6 +7,9 @@ set -u -o pipefail
 export LC_ALL=C
 
 TOP=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+# shellcheck source=tests/lib/plain_path.sh
+. "$TOP/tests/lib/plain_path.sh"
+TOP=$(plain_path "$TOP") || exit 1
 WORK=${MUSTER_QUICKSTART_DIR:-/var/tmp/muster-quickstart}
 CLUSTER=$TOP/tests/cluster/cluster
 export MUSTER_CLUSTER_DIR=$WORK/cluster MUSTER_CLUSTER_GRACE=30 MUSTER_CLUSTER_KILLWAIT=10

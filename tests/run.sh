@@ -38,6 +38,9 @@ done
 pattern=${1-} only=${2-}
 
 MUSTER_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=tests/lib/plain_path.sh
+. "$MUSTER_TOP/tests/lib/plain_path.sh"
+MUSTER_TOP=$(plain_path "$MUSTER_TOP") || exit 1
 MUSTER_BUILD=$MUSTER_TOP/build-tests
 if [ -n "$slurm" ]; then
     MUSTER_BUILD=$MUSTER_BUILD-$(basename "$slurm")
