@@ -40,24 +40,37 @@
 #define START_SECONDS 4.0
 #define SOCKET_PREFIX "stepd.slurm." /* before the name of the server's folder */
 
-/* SlurmdSpoolDir as a pattern: %n and %h, which stand for this node, match any, since only dead sockets are removed.
- * slurm_conf is no public symbol, but the plugin only loads into the Slurm release that it was built for. */
+/* What %n or %h stands for on this node; "*" where that can't be told, since only dead sockets are removed. But several nodes may
+ * share a file system, and a socket of another one that has its name and does not listen yet looks like a dead one. */
+static const char *place_name(char letter, char host[65])
+{
+	const char *node = getenv("SLURMD_NODENAME");
+	if (letter == 'n')
+		return node ? node : "*";
+	if (gethostname(host, 65) < 0)
+		return "*";
+	host[strcspn(host, ".")] = '\0';
+	return host;
+}
+
+/* SlurmdSpoolDir as a pattern. slurm_conf is no public symbol, but the plugin only loads into the Slurm release that it was built
+ * for. */
 static bool spool_pattern(char *pattern, size_t size)
 {
 	const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
 	const char *from = conf ? conf->slurmd_spooldir : NULL;
+	char host[65];
 	size_t used = 0;
 	if (!from || from[0] != '/')
 		return false;
-	for (; *from; from++) {
+	for (; *from && used < size; from++) {
 		bool place = from[0] == '%' && (from[1] == 'n' || from[1] == 'h');
-		if (used + 1 >= size)
-			return false;
-		pattern[used++] = place ? '*' : *from;
+		int length = place ? snprintf(pattern + used, size - used, "%s", place_name(from[1], host)) :
+			snprintf(pattern + used, size - used, "%c", *from);
+		used += (size_t)length;
 		from += place;
 	}
-	pattern[used] = '\0';
-	return true;
+	return used < size;
 }
 
 /* Whether a name in a folder is a socket on which nobody listens. */

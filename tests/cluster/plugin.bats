@@ -363,6 +363,20 @@ no_node_completes() { [ -z "$(cluster run sinfo -h -t completing -o %n)" ]; }
     grep -q '^it is 0$' "$(job_output "${lines[0]}")"
 }
 
+# Between its name and its listening a server's socket refuses as a dead one's does. Here all nodes see the folders of all.
+@test "a dead server's socket is removed on its own node, and no other node's" {
+    id=$(job --hold -N1 -n1 -w n2 true)
+    for node in n1 n2; do
+        python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' \
+            "$(cluster status dir)/spool/$node/stepd.slurm.pmix.$id.0"
+    done
+    cluster run scontrol release "$id"
+    job_wait "$id" 60 COMPLETED
+    ls "$(cluster status dir)/spool/n1/stepd.slurm.pmix.$id.0"
+    run ls "$(cluster status dir)/spool/n2/stepd.slurm.pmix.$id.0"
+    [ "$status" -ne 0 ]
+}
+
 @test "a node that loses power brings the job back" {
     id=$(job -N2 -n2 -w n3,n4 '[ $MUSTER_ATTEMPT != 0 ] || exec sleep 90')
     job_wait "$id" 30 RUNNING
