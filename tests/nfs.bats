@@ -139,9 +139,9 @@ stopped() {
     client b
     REPLACE=exec train a/run --keep-last 2 >first.out 2>&1 3>&- &
     local pid=$!
-    wait_step a/run 30
+    wait_step server/run 30
     muster-ckpt ls b/run # what this node has seen is old when it goes on
-    wait_step a/run 50
+    wait_step server/run 50
     kill -9 $pid
     wait $pid || :
     train b/run --keep-last 2 >second.out 2>&1
@@ -240,18 +240,18 @@ train_on_two() {
 
 @test "writers on two nodes save together, are killed, and go on" {
     several_ranks
-    local writers
+    local writers run
     train_on_two
     for writers in node all; do
-        rm -rf server/run
-        start_world 4 shared/run --ckpt-writers $writers --keep-last 2
-        wait_step a/run 50
+        run=run-$writers
+        start_world 4 shared/$run --ckpt-writers $writers --keep-last 2
+        wait_step server/$run 50
         kill -9 "${PIDS[@]}"
         end_world >out || :
-        train_world 4 shared/run --ckpt-writers $writers --keep-last 2 >out
+        train_world 4 shared/$run --ckpt-writers $writers --keep-last 2 >out
         quiet out
-        diff <(muster-curve whole) <(muster-curve server/run)
-        holds run 80 100
+        diff <(muster-curve whole) <(muster-curve server/$run)
+        holds $run 80 100
     done
 }
 

@@ -91,7 +91,7 @@ same_as_whole() {
 
 # wait_step DIR STEP: until any attempt in DIR has done that step.
 wait_step() {
-    local end=$((SECONDS + 20))
+    local end=$((SECONDS + 20 * ${MUSTER_PATIENCE:-3}))
     until cat "$1"/metrics-*.jsonl 2>/dev/null | grep -q "\"step\": $2,"; do
         [ $SECONDS -lt $end ] || { echo "step $2 of $1 never came"; return 1; }
         sleep 0.02
