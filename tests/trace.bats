@@ -160,7 +160,7 @@ assert r[0]["efficiency"] == 1 and r[1]["communication_milliseconds"] > 0'
     fails 65 "couldn't open the folder nowhere" muster-curve --scaling scale1 nowhere
     fails 1 "couldn't write nowhere/x.json: No such file" muster-curve --scaling --json nowhere/x.json scale1
     fails 1 "couldn't write nowhere/x.svg: No such file" muster-curve --scaling --plot nowhere/x.svg scale1
-    fails 1 "couldn't write /dev/full: No space left" muster-curve --scaling --plot /dev/full scale1
+    fails 69 "couldn't write /dev/full: No space left" muster-curve --scaling --plot /dev/full scale1
     # The points lie where the numbers say.
     python3 - <<'END'
 import json, xml.etree.ElementTree as tree
