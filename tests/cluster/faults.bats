@@ -129,7 +129,7 @@ END
     job=$(train_submit crash --wrap-with ./crash-rank3 --exclusive -- --ckpt-every 100000)
     job_wait "$job" 150 FAILED
     cat "$JOBS/crash.log"
-    [ "$(job_restarts "$job")" -eq 3 ]
+    [ "$(job_restarts "$job")" -eq 2 ]
     [ "$(grep -c '"event": *"start"' "$JOBS/crash/attempts.jsonl")" -eq 3 ]
     grep -q '3 attempts' "$JOBS/crash.log"
 }
