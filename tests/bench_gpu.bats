@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # bench/train-gpu.sh before a card is paid for: its whole course with stand-ins for the card, for our programs and for PyTorch, and
 # its arithmetic on numbers made by hand. No figure of these is one of a GPU.
+# bats file_tags=ci
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
 

@@ -41,7 +41,7 @@ tree() {
         'searched" { [ -z "${MUSTER_TEST_MOMENTS-}" ]; }'
     sed -i '3i # bats test_tags=long' tests/one.bats
     file tests/cluster/two.bats 'cluster" { [ -n "$MUSTER_CLUSTER_DIR" ]; }'
-    unset MUSTER_TESTS_RUN MUSTER_KEEP CI
+    unset MUSTER_TESTS_RUN MUSTER_TEST_MOMENTS MUSTER_KEEP CI
 }
 
 # Without bats' descriptor, for whose end it waits: the watchdog of a test may hold it long after the test.

@@ -6,7 +6,7 @@
 # and are skipped otherwise.
 #   --long        also what searches rather than checks: sanitizers, fuzzing, every kill point, every call that may fail; and the
 #                 cluster's files once more over a network with latency, and with calls on sockets that do little at once
-#   --ci          of these the sanitizers, and the builds of other configurations and of the distribution
+#   --ci          of these the sanitizers; and trainings on a GPU that is the host, other configurations, and make distcheck
 #   --list        which files and tests would run
 #   --repeat N    each file N times
 #   --under-load  with programs beside that use every CPU twice
@@ -185,7 +185,7 @@ measure_patience() {
     for ((cpu = $(nproc); cpu > 0; cpu--)); do (for ((i = 0; i < 300000; i++)); do :; done) & done
     wait
     milliseconds=$(((${EPOCHREALTIME/./} - began) / 1000))
-    MUSTER_PATIENCE=$((3 * (1 + milliseconds / 900)))
+    MUSTER_PATIENCE=$((3 * (1 + milliseconds / 1200)))
     [ -z "$under_load" ] || MUSTER_PATIENCE=$((3 * MUSTER_PATIENCE))
     export MUSTER_PATIENCE BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE))
 }
