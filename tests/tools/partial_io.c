@@ -97,7 +97,7 @@ static bool may_wait(int fd, int flags)
 
 /* ---- less at once ---- */
 
-/* Whether this call finds nothing to do: each first one, third one, and so on, so that who waits behind it finds something. */
+/* Whether this call finds nothing to do: the first, the third, and so on. The caller then polls, and the next call does something. */
 static bool finds_nothing(int fd, enum way way, int flags)
 {
 	unsigned call = __atomic_fetch_add(&memory[fd].calls[way], 1, __ATOMIC_RELAXED);
@@ -153,7 +153,7 @@ static void forget(int fd)
 		memset(&memory[fd], 0, sizeof memory[fd]);
 }
 
-/* ---- the calls; those of the kernel stand behind them, so that no other library's come between ---- */
+/* ---- the calls; each asks the kernel itself, so that no other library is called in between ---- */
 
 int socket(int domain, int type, int protocol)
 {

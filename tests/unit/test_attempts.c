@@ -96,7 +96,7 @@ static void rubbish_is_skipped(void **state)
 }
 
 /* Records as text: "5" starts an attempt from step 5, "+" another start in it from the same step, "n" a notice, "N" one at the end of
- * its time, "q", "l" and "e" ends with 75, 69 and 0, "x" a start of another job. It is asked in the attempt behind them all. */
+ * its time, "q", "l" and "e" ends with 75, 69 and 0, "x" a start of another job. The next attempt asks. */
 static int streak_in(const char *text, int64_t newest, int attempt)
 {
 	struct attempts_record records[32] = { 0 };
