@@ -362,7 +362,7 @@ int ckpt_dir_remove(const struct ckpt_dir *dir, int64_t step, const char *token,
 		err_set(err, "checkpoint: step %" PRId64 " stays: it is pinned", step);
 		return 1;
 	}
-	/* NFS does not remove a file that is open. Whoever gets the lock from now on finds that the name is gone. */
+	/* NFS does not remove a file that is open. A reader that locks the manifest later sees that the name is gone. */
 	if (lock >= 0)
 		close(lock);
 	lock = -1;

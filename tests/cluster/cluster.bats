@@ -68,7 +68,8 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
 @test "nodes have a name, a /tmp and two GPUs of their own" {
     # srun may have to say on standard error that it waits for the nodes of the job before.
     output=$(cluster run srun -N4 --ntasks-per-node=2 --gpus-per-task=1 \
-        bash -c 'touch /tmp/of-$(hostname); sleep 0.5; cd /tmp && echo $(ls -d of-*) $(hostname) $CUDA_VISIBLE_DEVICES')
+        bash -c 'touch /tmp/of-$(hostname) came-$SLURM_PROCID; until [ "$(ls came-* | wc -l)" = 8 ]; do sleep 0.1; done
+            cd /tmp && echo $(ls -d of-*) $(hostname) $CUDA_VISIBLE_DEVICES')
     echo "$output"
     output=${output//of-/}
     [ "$(sort <<<"$output")" = "$(printf '%s\n' 'n1 n1 0' 'n1 n1 1' 'n2 n2 0' 'n2 n2 1' 'n3 n3 0' 'n3 n3 1' 'n4 n4 0' 'n4 n4 1')" ]

@@ -5,7 +5,7 @@
  *     latency LATENCY LOSS REORDER    microseconds, and two shares of a million packets
  *
  * A packet that TCP hands over in one piece (GSO) counts as the packets that it becomes on a wire. One that is reordered takes half
- * as long again, so that those behind it overtake it. It ends when it is killed; then the kernel drops what comes. */
+ * as long again, and later packets overtake it. Kill the program to end it: the kernel then drops what comes. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
