@@ -144,6 +144,18 @@ static void tear_down(struct world *world)
 		gathering_end(world->ranks[rank]);
 }
 
+/* All have come to the first fence. */
+static void meet_at_all_fences(struct world *world)
+{
+	for (int fence = 0; fence < FENCES; fence++)
+		for (int rank = 0; rank < WORLD; rank++) {
+			await(world, rank, fence, MET);
+			has_all(world, rank, WORLD, fence);
+			if (fence + 1 < FENCES)
+				come(world, rank, fence + 1);
+		}
+}
+
 /* Whoever is first; the ranks go through their fences at their own pace. */
 static void all_get_what_all_came_with(void **state)
 {
@@ -156,13 +168,7 @@ static void all_get_what_all_came_with(void **state)
 		/* The key may come behind the first fence. */
 		for (int rank = WORLD - 1; rank >= 0 && first == 1; rank--)
 			gathering_set_key(world->ranks[rank], key);
-		for (int fence = 0; fence < FENCES; fence++)
-			for (int rank = 0; rank < WORLD; rank++) {
-				await(world, rank, fence, MET);
-				has_all(world, rank, WORLD, fence);
-				if (fence + 1 < FENCES)
-					come(world, rank, fence + 1);
-			}
+		meet_at_all_fences(world);
 		for (int fence = 0; fence < FENCES; fence++)
 			has_all(world, first, WORLD, fence);
 		tear_down(world);
@@ -177,13 +183,7 @@ static void what_comes_in_crumbs_is_whole(void **state)
 		begin_with(world, rank, WORLD, key);
 		come(world, rank, 0);
 	}
-	for (int fence = 0; fence < FENCES; fence++)
-		for (int rank = 0; rank < WORLD; rank++) {
-			await(world, rank, fence, MET);
-			has_all(world, rank, WORLD, fence);
-			if (fence + 1 < FENCES)
-				come(world, rank, fence + 1);
-		}
+	meet_at_all_fences(world);
 	atomic_store(&crumbles, false);
 	tear_down(world);
 }
