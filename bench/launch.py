@@ -115,7 +115,8 @@ def torchrun(programs_of):
 
 
 def verdict(name, value, unit, aim, holds):
-    print(f"bench: launch-{name} {value:.2f} {unit}, aim {aim}: {'met' if holds else 'missed'}", flush=True)
+    shown = value if isinstance(value, int) else f"{value:.2f}"
+    print(f"bench: launch-{name} {shown} {unit}, aim {aim}: {'met' if holds else 'missed'}", flush=True)
 
 
 def measure_small(options, parts):
@@ -217,7 +218,7 @@ def measure_starts(options):
         network.try_round()
     network.report()
     for name, one in (("late", preloaded), ("network", network)):
-        count = len(one.runs) + one.hung
+        count = len(one.runs) + one.hung  # a start that failed is counted as one that hung
         verdict(f"starts-{name}", len(one.runs), f"of {count} starts", f"= {count}", one.hung == 0)
         print(f"  {one.median('exec') / plain.median('exec'):.2f} x the median over the links as they are")
 

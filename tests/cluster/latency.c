@@ -9,7 +9,6 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <linux/netfilter.h>
 #include <linux/netlink.h>
 #include <poll.h>
