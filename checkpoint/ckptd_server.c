@@ -363,7 +363,8 @@ int ckptd_server_run(const struct ckptd_server_plan *plan, struct err *err)
 {
 	/* Never freed: a worker that hangs may still use it when this returns. */
 	static struct server server;
-	server = (struct server){ .plan = plan, .acceptor.fd = plan->listening ? plan->listening->fd : -1, .alive = { .command = plan->alive, .every = plan->alive_every } };
+	server = (struct server){ .plan = plan, .acceptor.fd = plan->listening ? plan->listening->fd : -1,
+		.alive = { .command = plan->alive, .every = plan->alive_every } };
 	server.service = (struct ckptd_service){ .patience = plan->patience, .quiet = !plan->listening, .lost = add_line,
 		.arg = &server.lost, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	if (server.service.wake < 0)

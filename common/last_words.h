@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last line that a task has logged, and whether it came further, kept where slurmstepd finds it however the task ends: a slot of a piece of memory that
- * slurmstepd has made and that the task has inherited. No file, so no name that a user could put something else behind. */
+/* The last line that a task has logged, and whether it came further, kept where slurmstepd finds it however the task ends: a slot
+ * of memory that slurmstepd has made and that the task has inherited. It is no file: no name leads a user to it. */
 #ifndef MUSTER_LAST_WORDS_H
 #define MUSTER_LAST_WORDS_H
 

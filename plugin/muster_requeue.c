@@ -40,8 +40,8 @@ struct options {
 	int arguments;
 };
 
-enum { KEY_STATUS = 256, KEY_RUNNING, KEY_ENDS, KEY_STEP, KEY_FINAL, KEY_NODE, KEY_TAKEN, KEY_WHEN, KEY_SETTLE, KEY_BREAKER, KEY_PROGRESS, KEY_PROGRESSED,
-	KEY_ASKED, KEY_LATER, KEY_DEADLINE };
+enum { KEY_STATUS = 256, KEY_RUNNING, KEY_ENDS, KEY_STEP, KEY_FINAL, KEY_NODE, KEY_TAKEN, KEY_WHEN, KEY_SETTLE,
+	KEY_BREAKER, KEY_PROGRESS, KEY_PROGRESSED, KEY_ASKED, KEY_LATER, KEY_DEADLINE };
 
 static const struct argp_option option_table[] = {
 	{ "status", KEY_STATUS, "N", 0, "for the end of a batch script: if N is 75, 69 or at least 128, put this job back "

@@ -246,7 +246,9 @@ int spank_stepd_task_exit(spank_t spank)
 		return 0;
 	/* A result other than 0 still has srun kill the other ranks, and a job must not come back for those. */
 	bool result = end == TASK_FINAL && spank_end_is_result(spank);
-	enum spank_requeue_telling telling = result ? SPANK_REQUEUE_TELL_NONE : spank_end_tell(spank, status) ? SPANK_REQUEUE_TELL_JOB : SPANK_REQUEUE_TELL_ALL;
+	enum spank_requeue_telling telling = SPANK_REQUEUE_TELL_NONE;
+	if (!result)
+		telling = spank_end_tell(spank, status) ? SPANK_REQUEUE_TELL_JOB : SPANK_REQUEUE_TELL_ALL;
 	if (stepd.end_seen || (result && spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) == 1))
 		return 0;
 	stepd.end_seen = true;
