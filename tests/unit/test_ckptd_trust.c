@@ -168,6 +168,8 @@ static void root_is_another_user_too(void **state)
 		skip();
 	}
 	const char *path = ckptd_node_folder("root");
+	/* Opened by root: the program may lie in a folder that is closed to others. */
+	const int program = open(ckptd_program(), O_RDONLY | O_CLOEXEC);
 	chmod(files_dir, 0755);
 	assert_int_equal(chown(files_path("root"), OTHER_USER, OTHER_USER), 0);
 	files_write("log", "", 0);
@@ -177,15 +179,13 @@ static void root_is_another_user_too(void **state)
 		dup2(log, 2);
 		if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0)
 			_exit(100);
-		execl(ckptd_program(), "muster-ckptd", "--socket", path, NULL);
+		fexecve(program, (char *const[]){ "muster-ckptd", "--socket", (char *)path, NULL }, environ);
 		_exit(101);
 	}
+	close(program);
 	int status;
 	CKPTD_UNTIL(ckptd_node_has(path) || waitpid(pid, &status, WNOHANG) == pid);
-	if (!ckptd_node_has(path)) {
-		print_message("another user can't execute %s\n", ckptd_program());
-		skip();
-	}
+	assert_true(ckptd_node_has(path));
 	pid_t ignored;
 	struct err err;
 	assert_int_equal(ckptd_socket_connect(path, &ignored, &err), -1);
