@@ -77,13 +77,16 @@ finish() {
     exit
 }
 
+# The lanes with a cluster: most of their time they wait for Slurm's timers.
+CLUSTERS="1 2 3 4"
+
 # Where the files of each lane's cluster are.
 lane_folder() { printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)" "$1"; }
 
 take_down() {
     local lane status=0
     [ "$(id -u)" = 0 ] && [ -z "$keep" ] || return 0
-    for lane in 1 2; do MUSTER_CLUSTER_DIR=$(lane_folder $lane) "$MUSTER_TOP/tests/cluster/cluster" down || status=1; done
+    for lane in $CLUSTERS; do MUSTER_CLUSTER_DIR=$(lane_folder $lane) "$MUSTER_TOP/tests/cluster/cluster" down || status=1; done
     return $status
 }
 
@@ -247,8 +250,8 @@ test_file() {
 
 # ---- lanes ----
 
-# What computes, what builds and what mostly waits for Slurm run beside each other: the unit tests, the tests of commands, and two
-# lanes with a cluster each. A lane takes the next of its queue, so that one that is slow has fewer.
+# What computes, what builds and what waits for Slurm run beside each other: the unit tests, the tests of commands, and some lanes
+# with a cluster each. A lane takes the next of its queue, so that one that is slow has fewer.
 
 # queue NAME: what comes in, "KIND FILE" a line, --repeat times.
 queue() {
@@ -306,12 +309,12 @@ run_lanes() {
     {
         lane alone alone 1
         passed=0 failed=0 skipped=0
-        lane cluster-2 cluster 2 &
-        lane cluster-1 cluster 1
+        for name in $CLUSTERS; do lane "cluster-$name" cluster "$name" & done
         wait
     } &
     wait $(jobs -p | tail -n 3)
-    for name in units commands alone cluster-1 cluster-2; do add_lane $name; done
+    # shellcheck disable=SC2086
+    for name in units commands alone $(printf 'cluster-%s ' $CLUSTERS); do add_lane "$name"; done
 }
 
 # ---- a run; in braces, so that bash has read all of it before somebody edits it ----
