@@ -53,7 +53,9 @@ export MUSTER_TOP MUSTER_BUILD MUSTER_PREFIX MUSTER_KEEP=$keep MUSTER_LONG=$long
 export PATH=$MUSTER_PREFIX/bin:$PATH:/usr/sbin:/sbin CMOCKA_MESSAGE_OUTPUT=TAP
 # Threads that spin at barriers take the cores from the ranks and daemons of the tests.
 export OMP_WAIT_POLICY=passive
-unset "${!SLURM_@}" "${!PMIX_@}"
+# Tests compare messages and count characters.
+export LC_ALL=C.UTF-8
+unset LANGUAGE "${!SLURM_@}" "${!PMIX_@}"
 # A sample of what --long tries everywhere.
 [ -n "$long" ] || export MUSTER_TEST_MOMENTS=${MUSTER_TEST_MOMENTS-20}
 LOG=$MUSTER_BUILD/log
