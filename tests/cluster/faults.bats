@@ -61,10 +61,10 @@ kill_rank() {
     cluster heal "$node"
     job_wait "$job" 120 COMPLETED
     cat "$JOBS/cut-node.log"
-    # Slurm requeued it once; what the healed node's ranks ask for is of another attempt and changes nothing. But the step of the
-    # attempt before has the id of the new one, and when its node is back, its end reaches the new one's ranks as a SIGTERM.
+    # Slurm requeued it once; what the healed node's ranks ask for is of another attempt and changes nothing. But its srun has the
+    # controller cancel a step whose id the new attempt's step has too, and that one's ranks get a SIGTERM.
     if [ "$(job_restarts "$job")" -ne 1 ]; then
-        slurm_fault "the end of a step reached that of the next attempt, which has its id"
+        slurm_fault "a step was cancelled in place of the one of the attempt before, which had its id"
         [ "$(job_restarts "$job")" -eq 2 ]
         [ "$(train_notices cut-node)" -eq 1 ]
     fi
