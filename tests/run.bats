@@ -56,6 +56,11 @@ own_run() { tests/run.sh "$@" 3>&-; }
     run own_run --no-install --repeat 2 one 'second \(of'
     echo "$output"
     [ "${lines[-1]}" = "2 passed, 0 failed, 0 skipped" ]
+    # Two lanes take a file of the cluster's at once: each has its output.
+    run own_run --no-install --repeat 2 two
+    echo "$output"
+    [ "${lines[-1]}" = "2 passed, 0 failed, 0 skipped" ]
+    [ "$(grep -l '^ok 1 cluster' build-tests/log/tests-cluster-two.bats-*.tap | wc -l)" -eq 2 ]
     run own_run --no-install --long one
     echo "$output"
     [ "${lines[-1]}" = "3 passed, 0 failed, 0 skipped" ]

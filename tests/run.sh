@@ -79,8 +79,8 @@ finish() {
     exit
 }
 
-# The lanes with a cluster: most of their time they wait for Slurm's timers.
-CLUSTERS="1 2 3 4"
+# The lanes with a cluster: most of their time they wait for Slurm's timers. And those of commands.
+CLUSTERS="1 2 3 4" COMMANDS="1 2 3"
 
 # Where the files of each lane's cluster are.
 lane_folder() { printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)" "$1"; }
@@ -230,10 +230,11 @@ set_kind() {
     esac
 }
 
-# test_file KIND FILE: runs it, prints its line, its skips and its failures, and adds up.
+# test_file KIND FILE [NUMBER]: runs it, prints its line, its skips and its failures, and adds up.
 test_file() {
     local kind=$1 name=$2 log began=${EPOCHREALTIME/./} status counts tenths
     [ "$kind" = plain ] || name+=" ($kind)"
+    name+=${3:+" ($3)"}
     log=$LOG/${name//[\/ ()]/-}.tap
     set_kind "$kind"
     (run_file "$2") </dev/null >"$log" 2>&1 {lock}<&-
@@ -255,11 +256,13 @@ test_file() {
 # What computes, what builds and what waits for Slurm run beside each other: the unit tests, the tests of commands, and some lanes
 # with a cluster each. A lane takes the next of its queue, so that one that is slow has fewer.
 
-# queue NAME: what comes in, "KIND FILE" a line, --repeat times.
+# queue NAME: what comes in, "KIND FILE" a line, --repeat times, then with a number each.
 queue() {
     local number lines
     lines=$(cat)
-    for ((number = 0; number < repeat; number++)); do [ -z "$lines" ] || printf '%s\n' "$lines"; done >"$LOG/queue-$1"
+    for ((number = 1; number <= repeat; number++)); do
+        [ -z "$lines" ] || if [ "$repeat" = 1 ]; then echo "$lines"; else sed "s/$/ $number/" <<<"$lines"; fi
+    done >"$LOG/queue-$1"
 }
 
 # next_of QUEUE: the next line; fails when none is left.
@@ -299,24 +302,30 @@ cluster_queue() {
     done
 }
 
+# first FILE: what comes in, that file before all others.
+first() { awk -v first="$1" '$0 == first { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'; }
+
 run_lanes() {
-    local name
+    local name pids
     rm -f "$LOG"/counts-*
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
-    test_files | grep '^tests/[^/]*$' | sed 's/^/plain /' | queue commands
+    test_files | grep '^tests/[^/]*$' | first tests/sanitize.bats | sed 's/^/plain /' | queue commands
     test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
     cluster_queue | queue cluster
     lane units units &
-    lane commands commands &
+    pids=$!
+    [ "$repeat" = 1 ] || COMMANDS=1 # one file of them may not run beside itself
+    for name in $COMMANDS; do lane "commands-$name" commands & pids+=" $!"; done
     {
         lane alone alone 1
         passed=0 failed=0 skipped=0
         for name in $CLUSTERS; do lane "cluster-$name" cluster "$name" & done
         wait
     } &
-    wait $(jobs -p | tail -n 3)
     # shellcheck disable=SC2086
-    for name in units commands alone $(printf 'cluster-%s ' $CLUSTERS); do add_lane "$name"; done
+    wait $pids $!
+    # shellcheck disable=SC2046,SC2086
+    for name in units alone $(printf 'commands-%s ' $COMMANDS) $(printf 'cluster-%s ' $CLUSTERS); do add_lane "$name"; done
 }
 
 # ---- a run; in braces, so that bash has read all of it before somebody edits it ----

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the same model on the same weights and batches with PyTorch and with our operations, and compares.
 
-    torch_reference.py gpt2|gpt2-odd|mlp|mlp-batchnorm MODEL_RUN [--plain]
+    torch_reference.py gpt2|gpt2-odd|mlp|mlp-batchnorm MODEL_RUN [OPTION…]
+
+MODEL_RUN runs once without options, and once with each of them.
 
 The loss and the gradient of every tensor must agree to 1e-4, where the difference of two gradients is
 |ours - theirs| / |theirs| (Euclidean, a tensor at a time); the losses of 50 steps of AdamW with clipping, warm-up and
@@ -278,10 +280,13 @@ def main():
         records["inputs"] = inputs.numpy()
     for tensor, p in [*model.named_parameters(), *model.named_buffers()]:
         records[tensor] = ours_of(model, p.detach()).numpy().copy()
-    ops, ours = train_ours(program, options, records)
-    print(f"{name} with {ops} against PyTorch {torch.__version__}")
     theirs = train_torch(model, config["clip"], schedule["epsilon"], inputs, targets)
-    return 0 if compare(model, config["clip"], ours, theirs) else 1
+    agree = True
+    for given in [[], *([option] for option in options)]:
+        ops, ours = train_ours(program, given, records)
+        print(f"{name} with {ops} against PyTorch {torch.__version__}")
+        agree &= compare(model, config["clip"], ours, theirs)
+    return 0 if agree else 1
 
 
 if __name__ == "__main__":
