@@ -57,7 +57,7 @@ export OMP_WAIT_POLICY=passive
 export LC_ALL=C.UTF-8
 unset LANGUAGE "${!SLURM_@}" "${!PMIX_@}"
 # A sample of what --long tries everywhere.
-[ -n "$long" ] || export MUSTER_TEST_MOMENTS=${MUSTER_TEST_MOMENTS-20}
+[ -n "$long" ] || export MUSTER_TEST_MOMENTS=${MUSTER_TEST_MOMENTS-20} MUSTER_TEST_SHARE=${MUSTER_TEST_SHARE-4}
 LOG=$MUSTER_BUILD/log
 export MUSTER_SLURM_FAULTS=$LOG/slurm-faults # a line for each fault of Slurm's own that a test met
 
