@@ -2,12 +2,16 @@
 #include "config.h"
 #include "checkpoint/ckptd_contact.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "checkpoint/ckptd_attach.h"
+#include "checkpoint/ckptd_socket.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -114,11 +118,27 @@ static int attach_to(struct ckptd_contact *contact, struct err *err)
 	return rc;
 }
 
+/* The node's service has the groups that the node's user database gives to the user, this process those that came with the job. A
+ * directory that is not the user's own may be open to one of the latter alone. */
+static int check_rights(const struct ckptd_contact *contact, struct err *err)
+{
+	const struct ckpt_dir *dir = contact->plan->dir;
+	struct statx st;
+	/* Without a word to a file server, which may hang. */
+	if (statx(dir->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_UID, &st) == 0 && st.stx_uid == geteuid())
+		return 0;
+	if (ckptd_socket_check_groups(contact->link.conn.fd, err) == 0)
+		return 0;
+	char lacking[sizeof err->text];
+	snprintf(lacking, sizeof lacking, "%s", err->text);
+	return err_fail(err, EXIT_LOST, "%.300s, and %.300s is not the user's own", lacking, contact->path);
+}
+
 static int use_the_node_s(struct ckptd_contact *contact, const char *path, struct err *err)
 {
 	if (ckptd_start_connect(path, &contact->link, err) < 0)
 		return -1;
-	if (attach_to(contact, err) == 0)
+	if (check_rights(contact, err) == 0 && attach_to(contact, err) == 0)
 		return 0;
 	ckptd_start_leave(&contact->link);
 	return -1;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -89,6 +90,58 @@ int ckptd_socket_check_peer(int fd, pid_t *pid, struct err *err)
 	if (peer.uid != geteuid())
 		return err_fail(err, EXIT_USAGE, "service: process %d at the other end belongs to user %u, not to %u", (int)peer.pid,
 			(unsigned)peer.uid, (unsigned)geteuid());
+	return 0;
+}
+
+/* The groups that a process had when it began to listen, or has: *groups is malloc'ed and the caller's. Returns their number, -1
+ * where that can't be known. */
+static int peer_groups(int fd, gid_t **groups)
+{
+	socklen_t size = 0;
+	*groups = NULL;
+	/* Without room for any it tells how much they need. */
+	while (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, *groups, &size) < 0) {
+		if (errno != ERANGE)
+			return -1;
+		free(*groups);
+		*groups = malloc(size);
+		if (!*groups)
+			return -1;
+	}
+	return (int)(size / sizeof **groups);
+}
+
+static int own_groups(gid_t **groups)
+{
+	int count = getgroups(0, NULL);
+	*groups = count < 0 ? NULL : calloc((size_t)count + 1, sizeof **groups);
+	count = *groups ? getgroups(count, *groups) : -1;
+	if (count >= 0)
+		(*groups)[count++] = getegid();
+	return count;
+}
+
+static bool holds(const gid_t *groups, int count, gid_t group)
+{
+	for (int i = 0; i < count; i++)
+		if (groups[i] == group)
+			return true;
+	return false;
+}
+
+int ckptd_socket_check_groups(int fd, struct err *err)
+{
+	struct ucred peer;
+	socklen_t size = sizeof peer;
+	AUTO_FREE gid_t *theirs = NULL;
+	AUTO_FREE gid_t *ours = NULL;
+	int their_count = peer_groups(fd, &theirs), own_count = own_groups(&ours);
+	if (their_count < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		return 0;
+	for (int i = 0; i < own_count; i++)
+		if (ours[i] != peer.gid && !holds(theirs, their_count, ours[i]))
+			return err_fail(err, EXIT_LOST, "service: process %d lacks group %u, which this one has", (int)peer.pid,
+				(unsigned)ours[i]);
 	return 0;
 }
 

@@ -35,6 +35,10 @@ void ckptd_socket_close(struct ckptd_socket *listening);
  * above, and the service must run as the caller's user. A socket that is not there, or on which nobody listens: EXIT_LOST. */
 int ckptd_socket_connect(const char *path, pid_t *pid, struct err *err);
 
+/* Whether the service to which `fd` is connected has all groups of this process; else names one that it lacks (EXIT_LOST). Where
+ * the kernel does not tell, it has. */
+int ckptd_socket_check_groups(int fd, struct err *err);
+
 /* Whether the process at the other end of a Unix socket runs as our user; else says who it is. */
 int ckptd_socket_check_peer(int fd, pid_t *pid, struct err *err);
 

@@ -123,7 +123,7 @@ static int launch(const struct job_service *plan, int bound, struct job_note *no
 	argv[n] = NULL;
 	service_env(plan, conf, sizeof conf, env);
 	if (run_user_groups(plan->uid, plan->gid, &groups, &user.group_count, err) < 0)
-		say(arg, err->text); /* and goes on with the one that is known */
+		say(arg, err->text); /* and goes on with the one that is known: a rank sees what the service lacks */
 	user.groups = groups;
 	if (start_as_user(&user, argv, env, bound, START_SECONDS, &pid, err) < 0)
 		return -1;

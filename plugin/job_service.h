@@ -26,7 +26,7 @@ struct job_service {
 /* What is to be told, line by line. */
 typedef void job_service_say(void *arg, const char *line);
 
-/* Starts it, as the job's user with all his groups, and waits a few seconds until it listens. One that runs already
+/* Starts it, as the job's user with the groups that the node's database gives him, and waits a few seconds until it listens. One that runs already
  * for this attempt is kept; what an earlier attempt has left is finished and removed. `say` gets what is worth knowing
  * though all is well. Returns 0 with *service, -1 when no service is there; then nothing is left of it. */
 int job_service_start(const struct job_service *plan, struct process *service, job_service_say *say, void *arg,

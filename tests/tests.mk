@@ -728,7 +728,7 @@ FUZZ_SECONDS = 20
 fuzz:
 	$(top_srcdir)/tests/fuzz/run.sh $(FUZZ_SECONDS)
 .PHONY: fuzz shim
-EXTRA_DIST += tests/sanitize.bats tests/hardening.bats tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c \
+EXTRA_DIST += tests/sanitize.bats tests/hardening.bats tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats tests/cluster/groups.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c \
 	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_links.c tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_gathering.c tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c \
 	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_products.c tests/fuzz/fuzz_standing.c tests/fuzz/seeds \

@@ -2,6 +2,7 @@
 /* muster-ckptd as a node's service: at a socket that only its user can come to, until its job is over. */
 #include "config.h"
 
+#include <grp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 #include "tests/unit/ckptd_node.h"
 
 #define LARGE (96u << 20)
+#define OTHER_USER 65534
 
 static void a_node_s_service_outlives_its_client_and_finishes(void **state)
 {
@@ -195,6 +197,46 @@ static void it_detaches(void **state)
 	assert_int_equal(ckptd_node_end_of(pid), 0);
 }
 
+/* Whether a client finds the node's service good for a directory of that user's. */
+static bool is_used_for(const char *socket, pid_t service, const char *name, uid_t user)
+{
+	struct ckptd_fixture fixture;
+	ckptd_fixture_make(&fixture, files_path(name), 0, 0, 1, NULL);
+	assert_int_equal(fchown(fixture.dir.fd, user, 0), 0);
+	fixture.plan.socket = socket;
+	ckptd_fixture_open(&fixture);
+	bool used = ckptd_client_service(fixture.client) == service;
+	ckptd_fixture_durable(&fixture, 1);
+	ckptd_fixture_check(&fixture, 1);
+	ckptd_fixture_end(&fixture);
+	return used;
+}
+
+static void a_service_without_a_group_is_for_the_user_s_own_directories_only(void **state)
+{
+	const gid_t groups[] = { 60041, 60042, 60043 };
+	if (geteuid() != 0) {
+		print_message("only root can change its groups\n");
+		skip();
+	}
+	const char *socket = ckptd_node_folder("groups");
+	assert_int_equal(setgroups(2, groups), 0);
+	pid_t pid = ckptd_node_service(socket);
+	assert_true(is_used_for(socket, pid, "same.run", OTHER_USER));
+	assert_int_equal(setgroups(1, groups + 1), 0);
+	assert_true(is_used_for(socket, pid, "fewer.run", OTHER_USER));
+	assert_int_equal(setgroups(3, groups), 0);
+	assert_true(is_used_for(socket, pid, "own.run", geteuid()));
+	assert_false(is_used_for(socket, pid, "shared.run", OTHER_USER));
+	assert_int_equal(setgroups(0, NULL), 0);
+	/* Nor is a primary group that it lacks. */
+	assert_int_equal(setegid(60043), 0);
+	assert_false(is_used_for(socket, pid, "primary.run", OTHER_USER));
+	assert_int_equal(setegid(0), 0);
+	assert_int_equal(CKPTD_RUN("finish", "--finish", socket, "--timeout", "20"), 0);
+	ckptd_node_end_of(pid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +247,7 @@ int main(void)
 		cmocka_unit_test(a_dead_node_s_service_is_replaced_by_an_own_one),
 		cmocka_unit_test(it_ends_when_its_job_or_its_folder_is_gone),
 		cmocka_unit_test(it_detaches),
+		cmocka_unit_test(a_service_without_a_group_is_for_the_user_s_own_directories_only),
 	};
 	unsetenv("MUSTER_CKPTD");
 	ckptd_program();
