@@ -21,6 +21,8 @@
 #include "common/listen.h"
 #include "common/number.h"
 
+#define SPARE_PORTS 64     /* that stay free in a range; srun listens on 3, 2 more for each 48 nodes, and 1 for PMIx */
+#define LISTENS 10         /* TCP_LISTEN, as /proc/net/tcp has it */
 #define BATCH 64           /* connections that are read at once */
 #define READ_SECONDS 0.2   /* what came is there: who has sent nothing yet may stay away */
 
@@ -34,6 +36,27 @@ static int make_secret(char out[END_SECRET_SIZE])
 	for (size_t i = 0; i < sizeof bytes; i++)
 		snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 	return 0;
+}
+
+/* Ports of the range on which somebody listens here. Looking takes none from anybody, as trying would. -1: not known. */
+static int taken_ports(const uint16_t *range, const char *list)
+{
+	char line[300];
+	unsigned port, state;
+	int taken = 0;
+	AUTO_FCLOSE FILE *file = fopen(list, "re");
+	while (file && fgets(line, sizeof line, file))
+		taken += sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x", &port, &state) == 2 && state == LISTENS &&
+			port >= range[0] && port <= range[1];
+	return file ? taken : -1;
+}
+
+/* Other sruns will want ports, too: half of them stay free for these. */
+static bool has_ports_to_spare(const uint16_t *range)
+{
+	int size = range[1] - range[0] + 1, four = taken_ports(range, "/proc/net/tcp"), six = taken_ports(range, "/proc/net/tcp6");
+	int left = size - four - (six > 0 ? six : 0) - 1;
+	return four >= 0 && left >= SPARE_PORTS && left >= size / 2;
 }
 
 static int listen_within(const uint16_t *range, int *port)
@@ -51,10 +74,11 @@ static int listen_within(const uint16_t *range, int *port)
 int end_channel_open(struct end_channel *channel, const uint16_t *range, char value[END_CHANNEL_VALUE_SIZE],
 	struct err *err)
 {
-	int port;
+	int port = 0;
+	bool listens = !range || has_ports_to_spare(range);
 	channel->fd = -1;
-	AUTO_CLOSE int fd = listen_within(range, &port);
-	if (fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || make_secret(channel->secret) < 0)
+	AUTO_CLOSE int fd = listens ? listen_within(range, &port) : -1;
+	if (make_secret(channel->secret) < 0 || (listens && (fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)))
 		return err_set(err, "couldn't listen for the ends of tasks: %m");
 	snprintf(value, END_CHANNEL_VALUE_SIZE, "%d:%s", port, channel->secret);
 	channel->fd = fd;
@@ -154,7 +178,7 @@ bool end_address_read(const char *host, const char *value, struct end_address *a
 	strcpy(address->host, host);
 	strcpy(address->secret, secret);
 	snprintf(address->port, sizeof address->port, "%.*s", (int)digits, value);
-	return number_whole(address->port, 1, 65535, &port);
+	return number_whole(address->port, 0, 65535, &port);
 }
 
 /* A socket that is the user's, also for a firewall. The raw call changes this thread alone, and a root process can change
@@ -216,7 +240,7 @@ int end_channel_tell(const struct end_address *address, uid_t uid, const char *m
 	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
 	struct deadline deadline = deadline_in(seconds);
 	struct addrinfo *to = NULL;
-	if (getaddrinfo(address->host, address->port, &hints, &to) != 0)
+	if (strcmp(address->port, "0") == 0 || getaddrinfo(address->host, address->port, &hints, &to) != 0)
 		return -1;
 	AUTO_CLOSE int fd = connect_to(to, uid, deadline);
 	freeaddrinfo(to);

@@ -12,7 +12,7 @@
 #include "common/err.h"
 #include "plugin/first_end.h"
 
-/* Begins with SLURM, since srun --export=NONE lets nothing else through. PORT:SECRET */
+/* Begins with SLURM, since srun --export=NONE lets nothing else through. PORT:SECRET; port 0: nobody listens. */
 #define END_CHANNEL_VARIABLE "SLURM_MUSTER_LAUNCHER"
 #define END_CHANNEL_VALUE_SIZE (END_SECRET_SIZE + 8)
 
@@ -23,8 +23,8 @@ struct end_channel {
 	char secret[END_SECRET_SIZE];
 };
 
-/* Listens, on a port from range[0] to range[1], or on any where `range` is NULL. `value` gets what END_CHANNEL_VARIABLE is
- * to say. */
+/* Listens, on any port where `range` is NULL; else on one from range[0] to range[1], if these have many to spare, and on none if they
+ * don't: srun itself needs some, and does not start without. `value` gets what END_CHANNEL_VARIABLE is to say. */
 int end_channel_open(struct end_channel *channel, const uint16_t *range, char value[END_CHANNEL_VALUE_SIZE],
 	struct err *err);
 
@@ -43,7 +43,7 @@ struct end_address {
 /* False when one of the two is missing or malformed. */
 bool end_address_read(const char *host, const char *value, struct end_address *address);
 
-/* Sends a message as `uid`, within `seconds`. -1 when it was not sent; srun may be gone. */
+/* Sends a message as `uid`, within `seconds`. -1 when it was not sent; srun may be gone, or not listen. */
 int end_channel_tell(const struct end_address *address, uid_t uid, const char *message, size_t size, double seconds);
 
 #endif

@@ -66,6 +66,41 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
     said overruled "2 on n? exited with status 1$others"
 }
 
+# ports COUNT: so many for all that srun listens on (SrunPortRange); none: any.
+ports() {
+    sed -i '/^SrunPortRange=/d' "$(cluster status conf)"
+    [ -z "${1-}" ] || echo "SrunPortRange=61001-$((61000 + $1))" >>"$(cluster status conf)"
+}
+
+# Whether an srun of a step with PMIx, and without Muster, starts with that many.
+suffices() {
+    ports "$1"
+    cluster run timeout -k 5 20 srun --no-muster --mpi=pmix -N2 -n2 true
+}
+
+@test "srun starts where the site has no more ports for it than it needs, and the failure is named all the same" {
+    local count=2 # Slurm takes no range of one
+    # shellcheck disable=SC2016
+    local fails='[ $RANK = 1 ] && exit 3; exec sleep 40'
+    until suffices $count; do
+        count=$((count + 1))
+        [ $count -lt 12 ]
+    done
+    echo "srun needs $count ports"
+    run cluster run timeout -k 5 60 srun --muster -N2 -n2 bash -c 'echo "rank $RANK has a key of ${#MUSTER_STEP_KEY}"'
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "$(sort <<<"$output")" = "$(printf 'rank %d has a key of 32\n' 0 1)" ]
+    begin few -N2 -n2 bash -c "$fails"
+    wait
+    ports 300
+    begin many -N2 -n2 bash -c "$fails"
+    wait
+    ports
+    said few "1 on n? exited with status 3"
+    said many "1 on n? exited with status 3, the first of 2 ranks to fail; the other was stopped for it"
+}
+
 @test "the line has what a program of ours said last, also when it is killed" {
     begin alone -n1 muster-train --data missing.bin --ckpt-dir run
     begin late -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 40; exec muster-rdzv -t 1'

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
+#include "common/listen.h"
 #include "plugin/end_channel.h"
 #include "tests/tools/partial_io.h"
 
@@ -137,32 +138,58 @@ static void nobody_waits_for_an_srun_that_is_gone(void **state)
 	collect(&channel, 1, &end); /* closed: nothing to do */
 }
 
-static void a_port_of_the_site_is_taken(void **state)
+/* The port that a channel within `range` has; 0: none, and nobody is told there. */
+static int port_within(const uint16_t *range)
 {
 	char value[END_CHANNEL_VALUE_SIZE];
-	struct end_channel first, second, third;
+	struct end_channel ours;
 	struct err err;
-	int port, got;
-	sscanf(address.port, "%d", &port);
-	const uint16_t taken[] = { (uint16_t)port, (uint16_t)port };
-	const uint16_t both[] = { (uint16_t)port, (uint16_t)(port + 20) };
-	assert_int_equal(end_channel_open(&first, taken, value, &err), -1);
-	assert_int_equal(first.fd, -1);
-	assert_int_equal(end_channel_open(&second, both, value, &err), 0);
+	int got;
+	assert_int_equal(end_channel_open(&ours, range, value, &err), 0);
 	assert_true(end_address_read("127.0.0.1", value, &address));
-
+	assert_string_equal(address.secret, ours.secret);
 	sscanf(address.port, "%d", &got);
-	assert_in_range(got, port + 1, port + 20);
-	assert_int_equal(end_channel_open(&third, NULL, value, &err), 0);
-	close(second.fd);
-	close(third.fd);
+	assert_int_equal(ours.fd < 0, got == 0);
+	assert_int_equal(say("x", 1), got ? 0 : -1);
+	close(ours.fd);
+	return got;
+}
+
+static void a_port_of_the_site_is_taken(void **state)
+{
+	int port;
+	sscanf(address.port, "%d", &port);
+	const uint16_t range[] = { (uint16_t)port, (uint16_t)(port + 200) };
+	assert_in_range(port_within(range), port + 1, port + 200);
+	assert_true(port_within(NULL) > 0);
+	close(channel.fd);
+}
+
+static void few_ports_of_the_site_are_left_to_srun(void **state)
+{
+	int port, got, listening[150], n = 0;
+	sscanf(address.port, "%d", &port);
+	for (int size = 1; size <= 64; size *= 2)
+		assert_int_equal(port_within((uint16_t[]){ (uint16_t)port, (uint16_t)(port + size - 1) }), 0);
+	const uint16_t range[] = { (uint16_t)port, (uint16_t)(port + 250) };
+	for (int i = 1; i <= 250 && n < 130; i++) {
+		listening[n] = listen_any(port + i, &got);
+		n += listening[n] >= 0;
+	}
+	assert_int_equal(n, 130);
+	assert_int_equal(port_within(range), 0);
+	for (int i = 0; i < 70; i++)
+		close(listening[--n]);
+	assert_true(port_within(range) > 0);
+	while (n > 0)
+		close(listening[--n]);
 	close(channel.fd);
 }
 
 static void addresses_are_checked(void **state)
 {
 	static const char *const bad[] = { "", ":", "1", "1:", ":0123456789abcdef0123456789abcdef",
-		"0:0123456789abcdef0123456789abcdef", "65536:0123456789abcdef0123456789abcdef", "1:0123456789abcdef0123456789abcde",
+		"-1:0123456789abcdef0123456789abcdef", "65536:0123456789abcdef0123456789abcdef", "1:0123456789abcdef0123456789abcde",
 		"1:0123456789abcdef0123456789abcdef0", "1:0123456789abcdeX0123456789abcdef", "1x:0123456789abcdef0123456789abcdef",
 		"11111111111111:0123456789abcdef0123456789abcdef" };
 	struct end_address read;
@@ -184,6 +211,7 @@ int main(void)
 		TEST(strangers_change_nothing),
 		TEST(nobody_waits_for_an_srun_that_is_gone),
 		TEST(a_port_of_the_site_is_taken),
+		TEST(few_ports_of_the_site_are_left_to_srun),
 		cmocka_unit_test(addresses_are_checked),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
