@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@
 #define OWNER_VERSION 1
 #define SIZE_LIMIT 65536
 #define POLL_SECONDS 0.05
+#define LOOK_SECONDS 1.0     /* between looks at a heartbeat */
 #define SETTLE_SECONDS 2.0   /* without locks: longer than two starts at the same moment can be apart */
 #define RELEASE_SECONDS 10.0
 
@@ -225,13 +227,48 @@ static void remove_leftovers(const struct ckpt_dir *dir)
 
 /* ---- the decision ---- */
 
-/* Age of the heartbeat. Both times are the file system's own, so that no two clocks are compared. */
-static enum owner_life heartbeat_life(const struct ckpt_dir *dir, int lock_fd)
+/* What a claimant has seen of an owner's heartbeat, from when on by its own clock. */
+struct watch {
+	char token[MANIFEST_TOKEN_SIZE];
+	struct timespec beat;
+	double since;
+	bool goes_on; /* it has not seen enough */
+};
+
+struct claim {
+	owner_check *check;
+	void *arg;
+	struct deadline deadline;
+	struct owner other;  /* who has the directory; brief only where somebody has */
+	struct watch watch;
+};
+
+static void begin_watch(struct watch *watch, const struct ckpt_dir *dir, const struct owner *other, struct timespec beat, double age)
 {
+	*watch = (struct watch){ .beat = beat, .since = clock_now() };
+	strcpy(watch->token, other->token);
+	log_warn("owner: %s: the last sign of life of its owner on host %s is %.0f s %s by the clocks of the file system, which may "
+		"be wrong: watching for the next one, for %g s", dir->path, other->host, fabs(age), age < 0 ? "ahead" : "old", OWNER_WATCH);
+}
+
+/* Where the clients of a file system set the times of its files (Lustre, GPFS, BeeGFS), the two are of two nodes' clocks. So an
+ * age that says that the owner has gone, or is from the future, is no proof: the heartbeat must stand still, too. */
+static enum owner_life heartbeat_life(const struct ckpt_dir *dir, struct claim *claim, int lock_fd)
+{
+	struct watch *watch = &claim->watch;
 	struct stat now, beat;
 	if (futimens(lock_fd, NULL) < 0 || fstat(lock_fd, &now) < 0 || fstatat(dir->fd, OWNER_NAME, &beat, 0) < 0)
 		return OWNER_RUNS;
-	return (double)now.st_mtime - (double)beat.st_mtime > OWNER_HEARTBEAT ? OWNER_ENDED : OWNER_RUNS;
+	double age = (double)now.st_mtime - (double)beat.st_mtime;
+	bool watched = strcmp(watch->token, claim->other.token) == 0;
+	if (!watched && fabs(age) <= OWNER_HEARTBEAT)
+		return OWNER_RUNS;
+	if (!watched)
+		begin_watch(watch, dir, &claim->other, beat.st_mtim, age);
+	if (watch->beat.tv_sec != beat.st_mtim.tv_sec || watch->beat.tv_nsec != beat.st_mtim.tv_nsec)
+		return OWNER_RUNS;
+	watch->goes_on = clock_now() - watch->since < OWNER_WATCH;
+	return watch->goes_on ? OWNER_RUNS : OWNER_ENDED;
 }
 
 static bool same_job(const struct owner *a, const struct owner *b)
@@ -239,15 +276,16 @@ static bool same_job(const struct owner *a, const struct owner *b)
 	return a->job != 0 && a->job == b->job && strcmp(a->cluster, b->cluster) == 0;
 }
 
-static enum owner_life life_of(const struct ckpt_dir *dir, const struct owner *other, const struct owner *self,
-	owner_check *check, void *arg, int lock_fd)
+static enum owner_life life_of(const struct ckpt_dir *dir, const struct owner *self, struct claim *claim, int lock_fd)
 {
+	const struct owner *other = &claim->other;
 	/* Slurm can't tell two processes of one attempt apart. */
-	enum owner_life life = check && other->job != 0 && !same_job(other, self) ? check(arg, other) : OWNER_UNKNOWN;
+	bool known = claim->check && other->job != 0 && !same_job(other, self);
+	enum owner_life life = known ? claim->check(claim->arg, other) : OWNER_UNKNOWN;
 	if (life == OWNER_UNKNOWN)
 		life = process_life(other);
 	if (life == OWNER_UNKNOWN)
-		life = heartbeat_life(dir, lock_fd);
+		life = heartbeat_life(dir, claim, lock_fd);
 	return life;
 }
 
@@ -262,17 +300,17 @@ static void describe(const struct owner *owner, char *out, size_t size)
 		snprintf(out, size, "process %" PRId64 " on host %s (since %s)", owner->pid, owner->host, since);
 }
 
-/* 0 when `self` may take over from `other`. */
-static int decide(const struct ckpt_dir *dir, const struct owner *other, const struct owner *self, owner_check *check,
-	void *arg, int lock_fd, struct err *err)
+/* 0 when `self` may take over. */
+static int decide(const struct ckpt_dir *dir, const struct owner *self, struct claim *claim, int lock_fd, struct err *err)
 {
+	const struct owner *other = &claim->other;
 	char who[512];
 	describe(other, who, sizeof who);
 	if (same_job(other, self) && self->attempt > other->attempt)
 		return 0;
 	if (same_job(other, self) && self->attempt < other->attempt)
 		return err_fail(err, EXIT_FAULT, "owner: a later attempt owns %s: %s", dir->path, who);
-	if (other->ended || life_of(dir, other, self, check, arg, lock_fd) == OWNER_ENDED)
+	if (other->ended || life_of(dir, self, claim, lock_fd) == OWNER_ENDED)
 		return 0;
 	if (other->brief)
 		return err_fail(err, EXIT_LOST, "owner: %s is looked after by a tool, %s, and it does not end", dir->path, who);
@@ -302,18 +340,17 @@ static int make_token(char token[MANIFEST_TOKEN_SIZE], struct err *err)
 	return 0;
 }
 
-static int try_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg, struct deadline deadline,
-	struct owner *other, struct err *err)
+static int try_claim(const struct ckpt_dir *dir, struct owner *self, struct claim *claim, struct err *err)
 {
 	AUTO_CLOSE int lock_fd = -1;
-	other->brief = false;
-	int locked = lock(dir, deadline_left(deadline), &lock_fd, err);
+	claim->other.brief = claim->watch.goes_on = false;
+	int locked = lock(dir, deadline_left(claim->deadline), &lock_fd, err);
 	if (locked < 0)
 		return name_other(dir, err);
 	if (locked)
 		remove_leftovers(dir);
-	int found = owner_read(dir, other, err);
-	if (found < 0 || (found && decide(dir, other, self, check, arg, lock_fd, err) < 0))
+	int found = owner_read(dir, &claim->other, err);
+	if (found < 0 || (found && decide(dir, self, claim, lock_fd, err) < 0))
 		return -1;
 	describe_self(self);
 	if (make_token(self->token, err) < 0 || replace(dir, self, err) < 0)
@@ -328,14 +365,17 @@ int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *che
 	struct err *err)
 {
 	struct err own;
-	struct owner other;
-	struct deadline deadline = deadline_in(timeout);
+	struct claim claim = { .check = check, .arg = arg, .deadline = deadline_in(timeout) };
 	err = err ? err : &own;
-	/* The lock is let go in between: a brief owner needs it to leave. */
+	/* The lock is let go in between: an owner needs it to leave. */
 	for (;;) {
-		int result = try_claim(dir, self, check, arg, deadline, &other, err);
-		if (result == 0 || !other.brief || err->status != EXIT_LOST || !deadline_sleep(deadline, POLL_SECONDS))
+		int result = try_claim(dir, self, &claim, err);
+		if (claim.watch.goes_on) {
+			deadline_sleep(deadline_in(2 * LOOK_SECONDS), LOOK_SECONDS);
+			claim.deadline = deadline_in(timeout);
+		} else if (result == 0 || !claim.other.brief || err->status != EXIT_LOST || !deadline_sleep(claim.deadline, POLL_SECONDS)) {
 			return result;
+		}
 	}
 }
 

@@ -12,6 +12,7 @@
 
 #define OWNER_NAME "owner.json"
 #define OWNER_HEARTBEAT 60.0 /* seconds after which a silent owner counts as gone; beat at a third of that or faster */
+#define OWNER_WATCH 30.0     /* seconds for which the heartbeat of such an owner must be seen to stand still */
 
 struct owner {
 	char cluster[64];                /* "" outside Slurm */
@@ -34,7 +35,8 @@ typedef enum owner_life owner_check(void *arg, const struct owner *other);
 /* Makes the caller the owner of `dir`, durably. He fills in cluster, job, attempt and brief; the rest of `self` is filled in
  * here. A higher attempt of the same job takes over at once; anybody else is refused (EXIT_USAGE, the line names the
  * owner) while the owner lives. Of two that start at the same moment exactly one wins. `check` may be NULL. `timeout`
- * in seconds bounds the wait for the lock, and that for a brief owner to leave (then EXIT_LOST). */
+ * in seconds bounds the wait for the lock, and that for a brief owner to leave (then EXIT_LOST). Where the heartbeat alone can tell that
+ * the owner is gone, watching it takes OWNER_WATCH more. */
 int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg, double timeout,
 	struct err *err);
 

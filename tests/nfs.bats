@@ -32,7 +32,7 @@ teardown() {
     [ ${#SERVERS[@]} -eq 0 ] || wait "${SERVERS[@]}" || :
 }
 
-# client FOLDER [nolocks]: shows what is on the server in FOLDER, as another node does in another one, with the faults of the
+# client FOLDER [nolocks | clock=SECONDS]: shows what is on the server in FOLDER, as another node does in another one, with the faults of the
 # file FAULTS.
 client() {
     local pid
@@ -321,6 +321,50 @@ train_on_two() {
     quiet out
     same_as_whole a/run
     holds run 80 100
+}
+
+# all STATUS COMMAND: for both of the directories below, at once, the command ends with that status.
+all() {
+    local clock pids=() status
+    for clock in ahead behind; do
+        "${@:2}" "b/$clock" >"$clock.out" 2>&1 3>&- &
+        pids+=($!)
+    done
+    for clock in 0 1; do
+        status=0
+        wait "${pids[clock]}" || status=$?
+        cat ahead.out behind.out
+        [ $status -eq "$1" ] || return 1
+    done
+}
+
+@test "where each node's clock sets the times of files, a living owner keeps its directory and a dead one does not" {
+    [ "$(id -u)" = 0 ] || skip "only root makes a pid namespace"
+    local pids=() clock
+    mkdir d e
+    client b clock=0
+    client d clock=600
+    client e clock=-600
+    # In a pid namespace of its own, as on another node: nobody here knows whether it lives.
+    export REPLACE="exec unshare --pid --fork --kill-child"
+    train d/ahead --steps 1000000 --ckpt-every 1000000 >d.out 2>&1 3>&- &
+    pids+=($!)
+    train e/behind --steps 1000000 --ckpt-every 1000000 >e.out 2>&1 3>&- &
+    pids+=($!)
+    wait_step server/ahead 1
+    wait_step server/behind 1
+    unset REPLACE
+    all 2 train
+    grep "is in use by" ahead.out
+    grep "is in use by" behind.out
+    kill -0 "${pids[@]}"
+    kill -9 "${pids[@]}"
+    wait "${pids[@]}" || :
+    all 0 train
+    grep "watching for the next one" ahead.out
+    grep "watching for the next one" behind.out
+    same_as_whole b/ahead
+    same_as_whole b/behind
 }
 
 @test "a node that is cut off in mid-save, and comes back when the run has gone on elsewhere, does no harm" {

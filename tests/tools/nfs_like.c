@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shows a folder as an NFS client shows that of its server, until it is unmounted.
- *   nfs_like FOLDER MOUNTPOINT FAULTS [nolocks]
+ *   nfs_like FOLDER MOUNTPOINT FAULTS [nolocks | clock=SECONDS]
  * A file that is unlinked while it is open here keeps lying in its folder as .nfs…; one that somebody else has removed is
  * stale; attributes and names are looked up again after a minute, when a file is opened or locked, and in folders that were
  * changed here; folders are listed by position; there is no fallocate and no flock, and with "nolocks" no fcntl lock either.
- * Two of it over one folder are two nodes. FAULTS is a file of lines "CALL ERROR", such as "write EDQUOT" or "all stall", that
+ * With "clock" the client sets the times of files, as those of Lustre, GPFS and BeeGFS do, by its own clock, which is so many seconds
+ * ahead. Two of it over one folder are two nodes. FAULTS is a file of lines "CALL ERROR", such as "write EDQUOT" or "all stall", that
  * hold while they stand there; a call that stalls, and all later ones, go on when the line is gone. "done" behind a line has
  * the call fail though the server has done it: its answer is lost. */
 #define FUSE_USE_VERSION 312
@@ -13,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,7 +32,8 @@
 
 static struct node *root;
 static const char *faults_path;
-static bool has_locks = true;
+static bool has_locks = true, has_clock;
+static double clock_ahead;
 
 /* ---- faults ---- */
 
@@ -229,8 +232,25 @@ static void on_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		reply_attr(req, node_in(ino), node_look(node_in(ino)));
 }
 
+/* The client's clock. */
+static struct timespec client_time(void)
+{
+	double whole = floor(clock_wall() + clock_ahead);
+	return (struct timespec){ (time_t)whole, (long)((clock_wall() + clock_ahead - whole) * 1e9) };
+}
+
+/* The file was written to just now. */
+static void stamp(struct node *node)
+{
+	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, client_time() };
+	if (has_clock)
+		utimensat(AT_FDCWD, own_path(node), times, 0);
+}
+
 static struct timespec time_of(int set, int now, int given, struct timespec time)
 {
+	if (has_clock && (set & now))
+		return client_time();
 	return (struct timespec){ time.tv_sec, set & now ? UTIME_NOW : set & given ? time.tv_nsec : UTIME_OMIT };
 }
 
@@ -295,6 +315,7 @@ static void on_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		return;
 	}
 	opened(node, file, fd);
+	stamp(node);
 	struct fuse_entry_param entry = entry_of(node);
 	fuse_reply_create(req, &entry, file);
 }
@@ -350,6 +371,7 @@ static void on_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
 	if (fails(req, "write"))
 		return;
 	ssize_t n = node_refresh(node) < 0 ? -1 : pwrite((int)file->fh, bytes, size, offset);
+	stamp(node);
 	if (n < 0 || node_refresh(node) < 0)
 		fuse_reply_err(req, errno);
 	else
@@ -468,8 +490,10 @@ static int serve(char *program, const char *mountpoint)
 int main(int argc, char **argv)
 {
 	struct rlimit files;
-	if (argc < 4 || argc > 5 || (argc == 5 && strcmp(argv[4], "nolocks") != 0)) {
-		fprintf(stderr, "usage: nfs_like FOLDER MOUNTPOINT FAULTS [nolocks]\n");
+	has_locks = argc < 5 || strcmp(argv[4], "nolocks") != 0;
+	has_clock = argc == 5 && sscanf(argv[4], "clock=%lf", &clock_ahead) == 1;
+	if (argc < 4 || argc > 5 || (argc == 5 && has_locks && !has_clock)) {
+		fprintf(stderr, "usage: nfs_like FOLDER MOUNTPOINT FAULTS [nolocks | clock=SECONDS]\n");
 		return 2;
 	}
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -478,7 +502,6 @@ int main(int argc, char **argv)
 	}
 	umask(0);
 	faults_path = argv[3];
-	has_locks = argc == 4;
 	root = node_of(open(argv[1], O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (!root) {
 		fprintf(stderr, "nfs_like: couldn't open %s: %m\n", argv[1]);

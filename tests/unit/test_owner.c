@@ -113,11 +113,74 @@ static void another_job_is_refused_while_the_owner_runs(void **state)
 	age_heartbeat(&dir, OWNER_HEARTBEAT - 5);
 	refused(&dir, &second, NULL, EXIT_USAGE, "in use by job 7");
 	/* What Slurm says counts more than either. */
-	age_heartbeat(&dir, OWNER_HEARTBEAT + 5);
+	age_heartbeat(&dir, 2 * OWNER_HEARTBEAT);
 	refused(&dir, &second, says_runs, EXIT_USAGE, "in use by job 7");
 	assert_int_equal(owner_verify(&dir, first.token, NULL), 0);
-	claims(&dir, &second, NULL);
 	ckpt_dir_close(&dir);
+}
+
+/* Directories whose owner's node has a clock that is so many seconds ahead of ours. */
+static const double clocks[] = { 600, 90, -90, -600 };
+#define CLOCKS (sizeof clocks / sizeof clocks[0])
+
+static void own_from_elsewhere(struct ckpt_dir *dir, const char *name, size_t clock)
+{
+	char path[40];
+	struct owner first = job(7, 0);
+	snprintf(path, sizeof path, "%s-%zu", name, clock);
+	open_dir(dir, path);
+	claims(dir, &first, NULL);
+	move_elsewhere(dir);
+	age_heartbeat(dir, -clocks[clock]);
+}
+
+/* In a process of its own, so that all wait at once. Ends with 0 if it has become the owner, else with the error's status. */
+static pid_t begin_claim(const struct ckpt_dir *dir)
+{
+	struct owner second = job(8, 0);
+	struct err err;
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(owner_claim(dir, &second, says_unknown, NULL, 5, &err) < 0 ? (int)err.status : 0);
+	return pid;
+}
+
+static void a_dead_owner_is_outlived_whatever_its_clock(void **state)
+{
+	struct ckpt_dir dirs[CLOCKS];
+	pid_t pids[CLOCKS];
+	int status;
+	for (size_t i = 0; i < CLOCKS; i++) {
+		own_from_elsewhere(&dirs[i], "dead", i);
+		pids[i] = begin_claim(&dirs[i]);
+	}
+	for (size_t i = 0; i < CLOCKS; i++) {
+		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+		assert_int_equal(status, 0);
+		ckpt_dir_close(&dirs[i]);
+	}
+}
+
+/* They beat more often than owners do, and are refused the more quickly for it. */
+static void a_living_owner_is_not_outlived_whatever_its_clock(void **state)
+{
+	struct ckpt_dir dirs[CLOCKS];
+	pid_t pids[CLOCKS];
+	struct owner found;
+	int status;
+	for (size_t i = 0; i < CLOCKS; i++) {
+		own_from_elsewhere(&dirs[i], "living", i);
+		pids[i] = begin_claim(&dirs[i]);
+	}
+	for (size_t i = 0; i < CLOCKS; i++) {
+		for (; waitpid(pids[i], &status, WNOHANG) == 0; usleep(10000))
+			for (size_t beats = i; beats < CLOCKS; beats++)
+				age_heartbeat(&dirs[beats], -clocks[beats]);
+		assert_int_equal(WEXITSTATUS(status), EXIT_USAGE);
+		assert_int_equal(owner_read(&dirs[i], &found, NULL), 1);
+		assert_int_equal(found.job, 7);
+		ckpt_dir_close(&dirs[i]);
+	}
 }
 
 static void a_gone_owner_is_no_owner(void **state)
@@ -265,6 +328,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_claim_is_on_disk),
 		cmocka_unit_test(another_job_is_refused_while_the_owner_runs),
+		cmocka_unit_test(a_dead_owner_is_outlived_whatever_its_clock),
+		cmocka_unit_test(a_living_owner_is_not_outlived_whatever_its_clock),
 		cmocka_unit_test(a_gone_owner_is_no_owner),
 		cmocka_unit_test(attempts_of_one_job_take_over_upwards_only),
 		cmocka_unit_test(who_has_lost_the_directory_stops),
