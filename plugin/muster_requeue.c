@@ -29,6 +29,7 @@ const char *argp_program_version = PACKAGE_STRING;
 #define DEFAULT_DEADLINE 300
 #define BREAKER_MOST 100000 /* minutes */
 #define NOTE_SECONDS 0.1 /* from one rank's look at a job to its note, at most */
+#define NOTE_CALLS 3     /* of the controller, from a rank's end to its note */
 
 struct options {
 	long job, status; /* -1: not given */
@@ -55,7 +56,7 @@ static const struct argp_option option_table[] = {
 	{ "taken", KEY_TAKEN, NULL, 0, "put it back only if Slurm is taking its nodes away", 0 },
 	{ "when", KEY_WHEN, "SECONDS", 0, "when the rank ended, since the epoch: only an end before that, or within 0.1 s of it, counts "
 		"as that of the step (default: any)", 0 },
-	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before looking at the job (default 0)", 0 },
+	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before looking at the job, and longer where the controller is slow (default 0)", 0 },
 	{ "breaker", KEY_BREAKER, "MINUTES", 0, "it has failed by itself: don't put it back at the third time in a row that it ran no longer "
 		"than that, without progress", 0 },
 	{ "progress", KEY_PROGRESS, "PATH", 0, "with --breaker: a file or folder that has changed if there was progress", 0 },
@@ -342,6 +343,21 @@ static int look(const struct options *options)
 	return runs ? EXIT_OK : EXIT_FAULT;
 }
 
+/* Waits for the note of another rank that has ended for good, and for longer where the controller takes its time: Slurm's PMIx kills the
+ * others while that rank still asks for it. */
+static void settle(const struct options *options, struct deadline deadline)
+{
+	struct requeue_job job;
+	if (options->settle <= 0)
+		return;
+	deadline_sleep(deadline, options->settle);
+	double began = clock_now();
+	if (requeue_load((uint32_t)options->job, &job, NULL) < 0)
+		return;
+	requeue_clear(&job);
+	deadline_sleep(deadline, NOTE_CALLS * (clock_now() - began));
+}
+
 /* Tries until the controller answers; every try looks at the job anew, since it may have moved on meanwhile. */
 static int run(const struct options *options)
 {
@@ -350,8 +366,8 @@ static int run(const struct options *options)
 	says_later = options->later;
 	signal(SIGALRM, on_deadline);
 	alarm((unsigned)options->deadline + 1);
-	deadline_sleep(deadline, options->settle);
 	requeue_init();
+	settle(options, deadline);
 	int status;
 	while ((status = act(options, &err)) < 0) {
 		if (err.status != EXIT_LOST || !deadline_sleep(deadline, RETRY_SECONDS)) {

@@ -16,7 +16,7 @@
 
 #define HELPER_SECONDS 10.0 /* how long the end of a task may wait for muster-requeue */
 #define HELPER_DEADLINE "8"
-#define SETTLE_SECONDS "1"  /* for the note of the rank whose failure made Slurm kill this one */
+#define SETTLE_SECONDS "1"  /* for the note of the rank whose failure made Slurm kill this one, or left it without a peer */
 #define WAIT_SECONDS 25.0   /* the same where any number of runs wait for the controller, for one of them */
 #define WAIT_DEADLINE "20"
 #define PATH_SIZE 4096
@@ -267,8 +267,9 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "", node ? node : "",
 		task_end_describe(status, end_text, sizeof end_text));
 	make_request(&request, spank, args, status, when, why);
+	bool echo = task_end_judge(status) == TASK_KILLED || task_end_blame(status) == TASK_BLAME_LOST;
 	int rc = ask(spank, args, request.argv, "--deadline=" HELPER_DEADLINE, HELPER_SECONDS,
-		task_end_judge(status) == TASK_KILLED ? "--settle=" SETTLE_SECONDS : NULL, output, sizeof output, &later, &err);
+		echo ? "--settle=" SETTLE_SECONDS : NULL, output, sizeof output, &later, &err);
 	if (telling != SPANK_REQUEUE_TELL_NONE)
 		tell(spank, rc < 0 ? err.text : NULL, output, why, telling);
 	if (later)

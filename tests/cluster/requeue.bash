@@ -32,3 +32,38 @@ restarted_once() {
     [ "$(job_restarts "$1")" = 1 ] || return 1
     said "$1" "$2"
 }
+
+# slow_requeue: $JOBS/slow-requeue is muster-requeue before a controller that takes 1.2 s for an answer while $JOBS/slow is there;
+# its call that puts a job back leaves $JOBS/asked, and waits as long as $JOBS/hold is there.
+slow_requeue() {
+    cc -shared -fPIC -DJOBS="\"$JOBS\"" -o "$JOBS/slow.so" -x c - <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <slurm/slurm.h>
+#include <unistd.h>
+
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+typedef slurm_step_id_t job;
+#else
+typedef uint32_t job;
+#endif
+#define REAL(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
+#define SLOWLY if (access(JOBS "/slow", F_OK) == 0) usleep(1200000)
+
+int slurm_load_job(job_info_msg_t **got, job id, uint16_t flags) { SLOWLY; return REAL(slurm_load_job)(got, id, flags); }
+int slurm_load_node_single(node_info_msg_t **got, char *name, uint16_t flags) { SLOWLY; return REAL(slurm_load_node_single)(got, name, flags); }
+int slurm_update_job(job_desc_msg_t *change) { SLOWLY; return REAL(slurm_update_job)(change); }
+
+int slurm_requeue(job id, uint32_t flags)
+{
+	SLOWLY;
+	close(open(JOBS "/asked", O_WRONLY | O_CREAT, 0644));
+	while (access(JOBS "/hold", F_OK) == 0)
+		usleep(10000);
+	return REAL(slurm_requeue)(id, flags);
+}
+END
+    printf '#!/bin/sh\nLD_PRELOAD=%s exec %s "$@"\n' "$JOBS/slow.so" "$REQUEUE" >"$JOBS/slow-requeue"
+    chmod 755 "$JOBS/slow-requeue"
+}

@@ -38,6 +38,43 @@ teardown() { cluster_explain; }
     restarted_once "$id" "put back"
 }
 
+@test "a rank that ends for good keeps the job from coming back however slow the controller is" {
+    # Slurm's PMIx kills the other rank at once, before anybody can have noted why; or that sees by itself that its peer has gone.
+    # shellcheck disable=SC2046
+    PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig cc -o "$JOBS/ends" -x c - $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config \
+        --cflags --libs muster) -Wl,-rpath,"$MUSTER_PREFIX/lib" <<'END'
+#include <muster.h>
+#include <signal.h>
+#include <unistd.h>
+int main(void)
+{
+	struct muster *muster;
+	sigset_t all;
+	if (muster_open(&muster, 0) || muster_fence(muster, 0))
+		return 75;
+	if (muster_rank(muster) == 1)
+		_exit(1);
+	sigfillset(&all);
+	sigprocmask(SIG_UNBLOCK, &all, NULL);
+	pause();
+}
+END
+    slow_requeue
+    touch "$JOBS/slow"
+    cluster plugin "$PLUGIN" breaker=off "requeue=$JOBS/slow-requeue"
+    killed=$(job -N2 -n2 'exec ./ends')
+    # shellcheck disable=SC2016
+    lost=$(job -N2 -n2 'until [ $RANK = 1 ] || [ -e gone ]; do sleep 0.05; done; touch gone; [ $RANK = 1 ] && exit 1; exit 69')
+    for id in "$killed" "$lost"; do
+        job_wait "$id" 90 FAILED COMPLETED
+        cat "$(job_output "$id")"
+        [ "$(job_restarts "$id")" = 0 ]
+        [[ $(comment "$id") = "muster: attempt 0 step 0 ended for good at "*": rank 1 on n"?" exited with status 1"* ]]
+    done
+    rm "$JOBS/slow"
+    cluster plugin "$PLUGIN"
+}
+
 # ---- the breaker ----
 
 @test "a program that dies at each start comes back twice, and then its job ends with one line" {
