@@ -159,6 +159,7 @@ static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 	*job = (struct requeue_job){
 		.id = info->job_id,
 		.attempt = (int)info->restart_cnt,
+		.run = slurm_compat_run(info),
 		.state = state_of(info->job_state),
 		.batch = info->batch_flag != 0,
 		.requeueable = info->requeue != 0,
@@ -182,7 +183,7 @@ static int find_one(uint32_t id, struct requeue_job *job, uint32_t *leader, stru
 	job_info_msg_t *message = NULL;
 	int found = 0;
 	*leader = 0;
-	if (slurm_load_job(&message, slurm_compat_job(id), SHOW_DETAIL) != SLURM_SUCCESS)
+	if (slurm_load_job(&message, slurm_compat_job(id, 0), SHOW_DETAIL) != SLURM_SUCCESS)
 		return errno == ESLURM_INVALID_JOB_ID ? 0 : controller_error("look up", id, err);
 	for (uint32_t i = 0; i < message->record_count && !found; i++) {
 		const slurm_job_info_t *info = &message->job_array[i];
@@ -232,8 +233,11 @@ int requeue_submit(const struct requeue_job *job, enum requeue_action action, st
 	/* Without this flag the call brings a cancelled or finished job back to life; with it, it says success and leaves a
 	 * job in TIMEOUT alone. */
 	uint32_t flags = action == REQUEUE_REVIVE ? 0 : JOB_RUNNING;
-	if (slurm_requeue(slurm_compat_job(job->id), flags) == SLURM_SUCCESS)
+	if (slurm_requeue(slurm_compat_job(job->id, job->run), flags) == SLURM_SUCCESS)
 		return 0;
+	/* That run of it is over: another look tells what has become of the job. */
+	if (job->run && errno == ESLURM_INVALID_JOB_ID)
+		return err_fail(err, EXIT_LOST, "requeue: job %u is at another attempt by now", job->id);
 	return controller_error("requeue", job->id, err);
 }
 

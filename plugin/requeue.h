@@ -14,6 +14,7 @@ enum requeue_state { REQUEUE_RUNNING, REQUEUE_WAITING, REQUEUE_TIMEOUT, REQUEUE_
 struct requeue_job {
 	uint32_t id;         /* of the het leader, where the job is a component */
 	int attempt;         /* how often it was restarted */
+	uint64_t run;        /* Slurm's number of its present attempt, by which a call names that alone; 0: the release has none */
 	enum requeue_state state;
 	bool batch;          /* started by sbatch */
 	bool requeueable;    /* not --no-requeue */
@@ -85,7 +86,11 @@ bool requeue_attempt_runs(const struct requeue_job *job, int attempt);
 
 /* Calls of the controller. Status EXIT_LOST when it can't be reached, so that another try may help. */
 void requeue_init(void);
+
 int requeue_load(uint32_t id, struct requeue_job *job, struct err *err);
+
+/* Before 26.05 Slurm takes no attempt with it: where the controller takes the call up so late that another cause has put the job back
+ * and started it again meanwhile, the attempt that runs then ends, as at a preemption, and is put back. */
 int requeue_submit(const struct requeue_job *job, enum requeue_action action, struct err *err);
 
 /* The job itself, also where it is a component of a het job. Returns 1 with *job, 0 when the controller does not know it (any

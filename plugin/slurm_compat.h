@@ -11,16 +11,28 @@
 
 #include "config.h"
 
-/* How slurm_load_job() and slurm_requeue() are told a job: from 26.05 on as a step id. */
+/* How slurm_load_job() and slurm_requeue() are told a job: from 26.05 on as a step id. That can name one run of the job alone, by what
+ * slurm_compat_run() says of it; 0: whichever there is. Before, a call of slurm_requeue() that the controller takes up late is for the
+ * run that there is then. */
 #ifdef SLURM_CALLS_TAKE_STEP_ID
-static inline slurm_step_id_t slurm_compat_job(uint32_t id)
+static inline slurm_step_id_t slurm_compat_job(uint32_t id, uint64_t run)
 {
-	return (slurm_step_id_t){ .job_id = id, .step_id = NO_VAL, .step_het_comp = NO_VAL };
+	return (slurm_step_id_t){ .sluid = run, .job_id = id, .step_id = NO_VAL, .step_het_comp = NO_VAL };
+}
+
+static inline uint64_t slurm_compat_run(const slurm_job_info_t *info)
+{
+	return info->step_id.sluid;
 }
 #else
-static inline uint32_t slurm_compat_job(uint32_t id)
+static inline uint32_t slurm_compat_job(uint32_t id, uint64_t run)
 {
 	return id;
+}
+
+static inline uint64_t slurm_compat_run(const slurm_job_info_t *info)
+{
+	return 0;
 }
 #endif
 

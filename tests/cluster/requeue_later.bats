@@ -78,6 +78,60 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
     said "$id" "job $id has ended: it is put back in the queue when nothing of it is left on its nodes"
 }
 
+controller() { cat "$(cluster status dir)/pid/slurmctld"; }
+
+# Whether another process than that asks for the job's requeue.
+asks_again() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$" | grep -vx "$2")" ]; }
+
+@test "a controller that stops in the moment in which it is asked puts the job back once" {
+    slow_requeue
+    touch "$JOBS/hold"
+    cluster plugin "$PLUGIN" "requeue=$JOBS/slow-requeue"
+    id=$(dying 1)
+    wait_for 30 said "$id" ready
+    wait_for 20 has_step "$id"
+    touch "$JOBS/die.$id"
+    wait_for 30 test -e "$JOBS/asked"
+    first=$(cluster_pids -f "muster-requeue .* $id 0\$" | head -n 1)
+    kill -STOP "$(controller)"
+    rm "$JOBS/hold"
+    # The call lies in the controller's queue when its caller has given up; another one asks on.
+    again=0
+    wait_for 60 asks_again "$id" "$first" || again=$?
+    kill -CONT "$(controller)"
+    [ $again -eq 0 ]
+    restarted_once "$id" ready
+    cluster plugin "$PLUGIN"
+    wait_for 90 all_idle
+    [ "$(job_restarts "$id")" = 1 ]
+}
+
+@test "a requeue that the controller takes up late costs the attempt that runs by then no more than a preemption, and once" {
+    slow_requeue
+    rm -f "$JOBS/asked"
+    touch "$JOBS/hold"
+    # shellcheck disable=SC2016
+    id=$(job -N2 -n2 'trap "echo saved in attempt $MUSTER_ATTEMPT; exit 75" TERM; echo "ready $MUSTER_ATTEMPT"
+        until [ -e done.$SLURM_JOB_ID ]; do sleep 0.1; done')
+    wait_for 30 said "$id" "ready 0"
+    cluster run "$JOBS/slow-requeue" --deadline=600 "$id" 0 3>&- &
+    wait_for 30 test -e "$JOBS/asked"
+    cluster run scontrol requeue "$id"
+    wait_for 60 said "$id" "ready 1"
+    wait_for 20 has_step "$id"
+    rm "$JOBS/hold"
+    wait $!
+    # From 26.05 on the call names the attempt.
+    last=2
+    [ "$(printf '%s\n' 26.05 "$(srun --version | grep -o '[0-9.]*$')" | sort -V | head -n 1)" != 26.05 ] || last=1
+    wait_for 60 said "$id" "ready $last"
+    touch "$JOBS/done.$id"
+    job_wait "$id" 60 COMPLETED FAILED
+    cat "$(job_output "$id")"
+    [ "$(job_state "$id") $(job_restarts "$id") $(comment "$id")" = "COMPLETED $last " ]
+    [ $last -eq 1 ] || said "$id" "saved in attempt 1"
+}
+
 # The last one: its cluster has a second controller, on n4, which takes over.
 @test "the controller fails over when a rank dies: the job comes back under the other" {
     cluster down
