@@ -110,3 +110,23 @@ faults() {
         grep -qw -- "$name" "$MUSTER_TOP"/doc/*.[1-9]
     done
 }
+
+# constant NAME FILE: what a line "#define NAME VALUE" says, as people write it.
+constant() { sed -n "s/^#define $1 \"\{0,1\}\([0-9.]*\).*/\1/p" "$MUSTER_TOP/$2" | sed 's/\.0$//' | grep .; }
+
+# words FILE: a document in one line, without what only groff reads.
+words() { sed 's/^\.[A-Z]\{1,2\} *//; s/\\f.//g; s/\\-/-/g; s/ *$//' "$MUSTER_TOP/doc/$1" | tr '\n' ' ' | tr -s ' '; }
+
+@test "times, ports and counts of the plugin's and the checkpoints' documents are those of the code" {
+    local three=([3]=Three)
+    says() { [[ $(words "$1") = *"$2"* ]] || { echo "$1 does not say: $2" && return 1; }; }
+    says spank_muster.8 "for $(constant HELPER_SECONDS plugin/spank_requeue.c) seconds at most, if the controller answers"
+    says spank_muster.8 "as the job's user, for $(constant TELL_SECONDS plugin/spank_end.c) seconds at most"
+    says first-failure.md "gives up after $(constant TELL_SECONDS plugin/spank_end.c) s"
+    says spank_muster.8 "half of them, and $(constant SPARE_PORTS plugin/end_channel.c), are free"
+    says first-failure.md "not half of them, and $(constant SPARE_PORTS plugin/end_channel.c), stay free"
+    says spank_muster.8 "${three[$(constant REQUEUE_VAIN_MOST plugin/requeue.h)]} attempts in a row that fail by themselves"
+    says exit-status.md "${three[$(constant REQUEUE_VAIN_MOST plugin/requeue.h)]} attempts of a job in a row"
+    says exit-status.md "${three[$(constant ATTEMPTS_CRASH_LOOP checkpoint/attempts.h)]} attempts of a training in a row"
+    says checkpoint-format.md "more than $(constant OWNER_HEARTBEAT checkpoint/owner.h) s away from now, and is seen to stand still for $(constant OWNER_WATCH checkpoint/owner.h) s"
+}
