@@ -15,9 +15,7 @@
 #include <time.h>
 
 #include "checkpoint/manifest.h"
-#include "checkpoint/owner.h"
 #include "common/auto.h"
-#include "common/clock.h"
 #include "common/io.h"
 #include "common/number.h"
 
@@ -109,14 +107,6 @@ int ckpt_place_open(struct ckpt_place *place, const char *path, const char *step
 	if (result < 0)
 		ckpt_place_close(place);
 	return result;
-}
-
-bool ckpt_cmd_in_use(const struct ckpt_dir *dir)
-{
-	struct owner owner;
-	struct stat st;
-	return owner_read(dir, &owner, NULL) == 1 && !owner.ended && fstatat(dir->fd, OWNER_NAME, &st, 0) == 0
-		&& clock_wall() - (double)st.st_mtime < OWNER_HEARTBEAT;
 }
 
 /* ---- output ---- */

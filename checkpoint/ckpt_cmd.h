@@ -39,9 +39,6 @@ bool ckpt_place_is_step(const char *path);
 /* "1000" or "step-00001000"; -1 for anything else. */
 int64_t ckpt_cmd_step(const char *text);
 
-/* Whether the directory's owner has not left and its heartbeat is young. */
-bool ckpt_cmd_in_use(const struct ckpt_dir *dir);
-
 /* ---- output ---- */
 
 /* Prints the one line of an error and returns its status. */

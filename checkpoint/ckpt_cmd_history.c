@@ -8,6 +8,7 @@
 #include "checkpoint/ckpt_cmd.h"
 #include "checkpoint/ckpt_words.h"
 #include "checkpoint/history.h"
+#include "checkpoint/owner.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -61,7 +62,7 @@ static int read_history(const struct ckpt_dir *dir, struct history *history, str
 	for (size_t n = 0; n < starts; n++)
 		if (read_steps(dir, n, &history->steps[n], err) < 0)
 			return -1;
-	history_rows(history->records, history->record_count, history->steps, ckpt_cmd_in_use(dir), clock_wall(), history->rows);
+	history_rows(history->records, history->record_count, history->steps, owner_beats(dir), clock_wall(), history->rows);
 	return 0;
 }
 

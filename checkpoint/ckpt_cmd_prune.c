@@ -150,7 +150,7 @@ static int verify_newest(const struct pruning *p, struct err *err)
  * owner would take that save away. */
 static int check_use(const struct ckpt_dir *dir, struct err *err)
 {
-	if (!ckpt_cmd_in_use(dir))
+	if (!owner_beats(dir))
 		return 0;
 	return err_fail(err, EXIT_USAGE, "prune: %s is in use, or was a moment ago: try again when its training has ended (one "
 		"that was killed has after %g s)", dir->path, OWNER_HEARTBEAT);

@@ -251,21 +251,33 @@ static void begin_watch(struct watch *watch, const struct ckpt_dir *dir, const s
 		"be wrong: watching for the next one, for %g s", dir->path, other->host, fabs(age), age < 0 ? "ahead" : "old", OWNER_WATCH);
 }
 
+/* The last sign of life, and seconds since, by the clock that sets the times of the lock file; by ours where that can't be touched. */
+static int look_at_beat(const struct ckpt_dir *dir, int lock_fd, struct timespec *beat, double *age)
+{
+	struct stat now, seen;
+	if (fstatat(dir->fd, OWNER_NAME, &seen, 0) < 0)
+		return -1;
+	bool touched = lock_fd >= 0 && futimens(lock_fd, NULL) == 0 && fstat(lock_fd, &now) == 0;
+	*beat = seen.st_mtim;
+	*age = (touched ? (double)now.st_mtime : clock_wall()) - (double)seen.st_mtime;
+	return 0;
+}
+
 /* Where the clients of a file system set the times of its files (Lustre, GPFS, BeeGFS), the two are of two nodes' clocks. So an
  * age that says that the owner has gone, or is from the future, is no proof: the heartbeat must stand still, too. */
 static enum owner_life heartbeat_life(const struct ckpt_dir *dir, struct claim *claim, int lock_fd)
 {
 	struct watch *watch = &claim->watch;
-	struct stat now, beat;
-	if (futimens(lock_fd, NULL) < 0 || fstat(lock_fd, &now) < 0 || fstatat(dir->fd, OWNER_NAME, &beat, 0) < 0)
+	struct timespec beat;
+	double age;
+	if (look_at_beat(dir, lock_fd, &beat, &age) < 0)
 		return OWNER_RUNS;
-	double age = (double)now.st_mtime - (double)beat.st_mtime;
 	bool watched = strcmp(watch->token, claim->other.token) == 0;
 	if (!watched && fabs(age) <= OWNER_HEARTBEAT)
 		return OWNER_RUNS;
 	if (!watched)
-		begin_watch(watch, dir, &claim->other, beat.st_mtim, age);
-	if (watch->beat.tv_sec != beat.st_mtim.tv_sec || watch->beat.tv_nsec != beat.st_mtim.tv_nsec)
+		begin_watch(watch, dir, &claim->other, beat, age);
+	if (watch->beat.tv_sec != beat.tv_sec || watch->beat.tv_nsec != beat.tv_nsec)
 		return OWNER_RUNS;
 	watch->goes_on = clock_now() - watch->since < OWNER_WATCH;
 	return watch->goes_on ? OWNER_RUNS : OWNER_ENDED;
@@ -377,6 +389,18 @@ int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *che
 			return result;
 		}
 	}
+}
+
+/* ---- from outside ---- */
+
+bool owner_beats(const struct ckpt_dir *dir)
+{
+	struct owner owner;
+	struct timespec beat;
+	double age;
+	AUTO_CLOSE int lock_fd = openat(dir->fd, LOCK_NAME, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	return owner_read(dir, &owner, NULL) == 1 && !owner.ended && look_at_beat(dir, lock_fd, &beat, &age) == 0 &&
+		age < OWNER_HEARTBEAT;
 }
 
 /* ---- while owning ---- */

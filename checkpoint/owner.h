@@ -43,6 +43,9 @@ int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *che
 /* Reads owner.json. Returns 1 with *owner, 0 when there is none, -1 on error. */
 int owner_read(const struct ckpt_dir *dir, struct owner *owner, struct err *err);
 
+/* Whether the heartbeat of an owner who has not left in order is young. Not for who claims: nobody is asked whether he lives. */
+bool owner_beats(const struct ckpt_dir *dir);
+
 /* 0 while the owner's token is `token`; else -1, EXIT_FAULT, "another attempt owns …" (or EXIT_LOST: couldn't read). */
 int owner_verify(const struct ckpt_dir *dir, const char *token, struct err *err);
 

@@ -367,6 +367,26 @@ all() {
     same_as_whole b/behind
 }
 
+@test "whether a directory is in use does not depend on the clock of its file server" {
+    local clock pid
+    mkdir d e
+    for clock in d=600 e=-600; do
+        client "${clock%=*}" "clock=${clock#*=}"
+        REPLACE=exec train "${clock%=*}/$clock" --keep-last 0 >out 2>&1 3>&- &
+        pid=$!
+        wait_step "server/$clock" 50
+        kill -9 $pid
+        wait $pid || :
+        # A service may still write for it.
+        fails 2 "is in use, or was a moment ago" muster-ckpt prune "${clock%=*}/$clock" --keep-last 1
+        [[ $(muster-ckpt history "${clock%=*}/$clock") = *running* ]]
+        touch -d "$((${clock#*=} - 120)) seconds" "server/$clock/owner.json"
+        [[ $(muster-ckpt history "${clock%=*}/$clock") != *running* ]]
+        muster-ckpt prune "${clock%=*}/$clock" --keep-last 1
+        [ "$(saved_steps "server/$clock" | wc -l)" -eq 1 ]
+    done
+}
+
 @test "a node that is cut off in mid-save, and comes back when the run has gone on elsewhere, does no harm" {
     "$tools/ckpt_writer" save a/run 1 2
     fault "mkdir stall"
