@@ -15,7 +15,7 @@ teardown() { cluster_explain; }
 
 @test "a rank that fails at a preemption's SIGTERM brings the job back; at anybody else's it does not" {
     # shellcheck disable=SC2016
-    fails='[ $MUSTER_ATTEMPT = 0 ] || exit 0; trap "exit 1" TERM; echo ready; sleep 300 & wait'
+    fails='[ $MUSTER_ATTEMPT = 0 ] || exit 0; trap "exit 1" TERM; echo ready; sleep 300 & wait; exit 1'
     taken=$(job -N2 -n4 "$fails")
     wait_for 30 said "$taken" ready
     job_preempt "$taken" 0
