@@ -56,7 +56,7 @@ static const struct argp_option option_table[] = {
 	{ "taken", KEY_TAKEN, NULL, 0, "put it back only if Slurm is taking its nodes away", 0 },
 	{ "when", KEY_WHEN, "SECONDS", 0, "when the rank ended, since the epoch: only an end before that, or within 0.1 s of it, counts "
 		"as that of the step (default: any)", 0 },
-	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before looking at the job, and longer where the controller is slow (default 0)", 0 },
+	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before deciding, and longer where the controller is slow (default 0)", 0 },
 	{ "breaker", KEY_BREAKER, "MINUTES", 0, "it has failed by itself: don't put it back at the third time in a row that it ran no longer "
 		"than that, without progress", 0 },
 	{ "progress", KEY_PROGRESS, "PATH", 0, "with --breaker: a file or folder that has changed if there was progress", 0 },
@@ -344,18 +344,23 @@ static int look(const struct options *options)
 }
 
 /* Waits for the note of another rank that has ended for good, and for longer where the controller takes its time: Slurm's PMIx kills the
- * others while that rank still asks for it. */
-static void settle(const struct options *options, struct deadline deadline)
+ * others while that rank still asks for it. `late`: the controller was away, and that rank may have yet to see that it is back. */
+static int settle(const struct options *options, bool late, struct deadline deadline, struct err *err)
 {
 	struct requeue_job job;
-	if (options->settle <= 0)
-		return;
-	deadline_sleep(deadline, options->settle);
 	double began = clock_now();
-	if (requeue_load((uint32_t)options->job, &job, NULL) < 0)
-		return;
+	if (requeue_load((uint32_t)options->job, &job, err) < 0)
+		return -1;
 	requeue_clear(&job);
-	deadline_sleep(deadline, NOTE_CALLS * (clock_now() - began));
+	deadline_sleep(deadline, options->settle + (late ? RETRY_SECONDS : 0) + NOTE_CALLS * (clock_now() - began));
+	return 0;
+}
+
+/* One try of run(). */
+static int attempt(const struct options *options, int tries, bool *settled, struct deadline deadline, struct err *err)
+{
+	*settled = *settled || settle(options, tries > 0, deadline, err) == 0;
+	return *settled ? act(options, err) : -1;
 }
 
 /* Tries until the controller answers; every try looks at the job anew, since it may have moved on meanwhile. */
@@ -363,13 +368,13 @@ static int run(const struct options *options)
 {
 	struct err err;
 	struct deadline deadline = deadline_in(options->deadline);
+	bool settled = options->settle <= 0;
+	int status;
 	says_later = options->later;
 	signal(SIGALRM, on_deadline);
 	alarm((unsigned)options->deadline + 1);
 	requeue_init();
-	settle(options, deadline);
-	int status;
-	while ((status = act(options, &err)) < 0) {
+	for (int tries = 0; (status = attempt(options, tries, &settled, deadline, &err)) < 0; tries++) {
 		if (err.status != EXIT_LOST || !deadline_sleep(deadline, RETRY_SECONDS)) {
 			say("%s", err.text);
 			if (options->later && err.status == EXIT_LOST)

@@ -158,6 +158,8 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 	if (node)
 		add(request, request->place);
 	add_end(request, spank, args, status);
+	if (task_end_judge(status) == TASK_KILLED || task_end_blame(status) == TASK_BLAME_LOST)
+		add(request, "--settle=" SETTLE_SECONDS);
 	add(request, request->job);
 	add(request, request->attempt);
 }
@@ -177,16 +179,14 @@ static bool cut_line(char *text, const char *line)
 /* Runs the helper. *later gets its last line, where that says that it has to be asked again (away, ending), and NULL else; it is cut
  * off the output. Returns -1, with `away`, when it did not run to its end. */
 static int ask(spank_t spank, const struct spank_args *args, char *const *request, const char *deadline, double seconds,
-	const char *settle, char *output, size_t size, const char **later, struct err *err)
+	char *output, size_t size, const char **later, struct err *err)
 {
-	char *argv[ARGUMENTS + 6];
+	char *argv[ARGUMENTS + 5];
 	int n = 0;
 	argv[n++] = (char *)args->requeue;
 	argv[n++] = "--quiet";
 	argv[n++] = "--later";
 	argv[n++] = (char *)deadline;
-	if (settle)
-		argv[n++] = (char *)settle;
 	for (; *request; request++)
 		argv[n++] = *request;
 	argv[n] = NULL;
@@ -223,7 +223,7 @@ static int ask_until_answered(spank_t spank, const struct spank_args *args, char
 	const char **later, struct err *err)
 {
 	do
-		if (ask(spank, args, request, "--deadline=" WAIT_DEADLINE, WAIT_SECONDS, NULL, output, size, later, err) < 0)
+		if (ask(spank, args, request, "--deadline=" WAIT_DEADLINE, WAIT_SECONDS, output, size, later, err) < 0)
 			return -1; /* its user has stopped it, for instance, and must not hold the node up with that */
 	while (*later == away);
 	return 0;
@@ -267,9 +267,7 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "", node ? node : "",
 		task_end_describe(status, end_text, sizeof end_text));
 	make_request(&request, spank, args, status, when, why);
-	bool echo = task_end_judge(status) == TASK_KILLED || task_end_blame(status) == TASK_BLAME_LOST;
-	int rc = ask(spank, args, request.argv, "--deadline=" HELPER_DEADLINE, HELPER_SECONDS,
-		echo ? "--settle=" SETTLE_SECONDS : NULL, output, sizeof output, &later, &err);
+	int rc = ask(spank, args, request.argv, "--deadline=" HELPER_DEADLINE, HELPER_SECONDS, output, sizeof output, &later, &err);
 	if (telling != SPANK_REQUEUE_TELL_NONE)
 		tell(spank, rc < 0 ? err.text : NULL, output, why, telling);
 	if (later)

@@ -78,6 +78,26 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
     said "$id" "job $id has ended: it is put back in the queue when nothing of it is left on its nodes"
 }
 
+@test "one that ended for good does not come back either for a rank that saw its peer go, when a controller that was away is slow" {
+    slow_requeue
+    cluster plugin "$PLUGIN" breaker=off "requeue=$JOBS/slow-requeue"
+    # shellcheck disable=SC2016
+    id=$(job -N2 -n2 'echo ready; [ $RANK = 1 ] && { until [ -e end ]; do sleep 0.1; done; touch gone; exit 1; }
+        until [ -e gone ]; do sleep 0.1; done; exit 69')
+    wait_for 30 said "$id" ready
+    wait_for 20 has_step "$id"
+    cluster stop-controller
+    touch "$JOBS/end" "$JOBS/slow"
+    wait_for 30 asks "$id"
+    sleep 12
+    cluster start-controller
+    job_wait "$id" 120 FAILED COMPLETED
+    rm "$JOBS/slow"
+    cluster plugin "$PLUGIN"
+    cat "$(job_output "$id")"
+    [ "$(job_restarts "$id")" = 0 ]
+}
+
 controller() { cat "$(cluster status dir)/pid/slurmctld"; }
 
 # Whether another process than that asks for the job's requeue.
