@@ -35,6 +35,13 @@ static const char *faults_path;
 static bool has_locks = true, has_clock;
 static double clock_ahead;
 
+/* By the client's own clock. */
+static struct timespec client_time(void)
+{
+	double now = clock_wall() + clock_ahead;
+	return (struct timespec){ (time_t)now, (long)((now - floor(now)) * 1e9) };
+}
+
 /* ---- faults ---- */
 
 static int error_of(const char *name)
@@ -94,13 +101,6 @@ static void reply(fuse_req_t req, const char *call, int result)
 static struct node *node_in(fuse_ino_t ino)
 {
 	return ino == FUSE_ROOT_ID ? root : (struct node *)(uintptr_t)ino;
-}
-
-static const char *own_path(const struct node *node)
-{
-	static char path[40];
-	snprintf(path, sizeof path, "/proc/self/fd/%d", node->fd);
-	return path;
 }
 
 /* ---- names ---- */
@@ -232,19 +232,11 @@ static void on_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		reply_attr(req, node_in(ino), node_look(node_in(ino)));
 }
 
-/* The client's clock. */
-static struct timespec client_time(void)
-{
-	double whole = floor(clock_wall() + clock_ahead);
-	return (struct timespec){ (time_t)whole, (long)((clock_wall() + clock_ahead - whole) * 1e9) };
-}
-
 /* The file was written to just now. */
 static void stamp(struct node *node)
 {
-	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, client_time() };
 	if (has_clock)
-		utimensat(AT_FDCWD, own_path(node), times, 0);
+		node_stamp(node, client_time());
 }
 
 static struct timespec time_of(int set, int now, int given, struct timespec time)
@@ -263,11 +255,11 @@ static void on_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
 		return;
 	int result = node_refresh(node);
 	if (result == 0 && (set & FUSE_SET_ATTR_MODE))
-		result = chmod(own_path(node), st->st_mode);
+		result = chmod(node_path(node), st->st_mode);
 	if (result == 0 && (set & FUSE_SET_ATTR_SIZE))
-		result = file ? ftruncate((int)file->fh, st->st_size) : truncate(own_path(node), st->st_size);
+		result = file ? ftruncate((int)file->fh, st->st_size) : truncate(node_path(node), st->st_size);
 	if (result == 0)
-		result = utimensat(AT_FDCWD, own_path(node), times, 0);
+		result = utimensat(AT_FDCWD, node_path(node), times, 0);
 	if (result == 0)
 		result = node_refresh(node);
 	reply_attr(req, node, result);
@@ -325,7 +317,7 @@ static void on_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 	struct node *node = node_in(ino);
 	if (fails(req, "open"))
 		return;
-	int fd = node_refresh(node) < 0 ? -1 : open(own_path(node), flags_of(file));
+	int fd = node_refresh(node) < 0 ? -1 : open(node_path(node), flags_of(file));
 	if (fd < 0) {
 		fuse_reply_err(req, errno);
 		return;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +17,19 @@
 #define AGE 60.0 /* seconds that attributes and names are believed: actimeo's default for folders */
 
 static struct node *nodes;
+
+const char *node_path(const struct node *node)
+{
+	static char path[40];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", node->fd);
+	return path;
+}
+
+void node_stamp(const struct node *node, struct timespec time)
+{
+	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, time };
+	utimensat(AT_FDCWD, node_path(node), times, 0);
+}
 
 void node_put(struct node *node, uint64_t refs)
 {

@@ -38,6 +38,12 @@ struct node *node_at(const struct node *folder, const char *name);
 /* What a name stands for, as far as is known here. NULL with errno. */
 struct node *node_find(struct node *folder, const char *name);
 
+/* A path to it that is valid until the next call. */
+const char *node_path(const struct node *node);
+
+/* Sets when it was changed. */
+void node_stamp(const struct node *node, struct timespec time);
+
 /* Drops references; a node without any is gone. NULL is allowed. */
 void node_put(struct node *node, uint64_t refs);
 
