@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # A few seconds of fuzzing for each parser of what comes from outside; `make fuzz` runs longer.
-# bats file_tags=long
+# bats file_tags=ci
 
 fuzz() {
     run "$BATS_TEST_DIRNAME/fuzz/run.sh" 2 "$1"

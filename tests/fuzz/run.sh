@@ -16,11 +16,11 @@ trap 'rm -rf "$work"' EXIT
 
 # The sources that a harness needs.
 sources() {
-    local base=(common/{clock,err,hash,hash_avx2,io,last_words,log,number,process}.c -ljansson -lxxhash -lm)
+    local base=(checkpoint/record.c common/{clock,err,hash,hash_avx2,io,last_words,log,number,process}.c -ljansson -lxxhash -lm)
     case $1 in
-    attempts) echo checkpoint/{attempts,record}.c "${base[@]}" ;;
+    attempts) echo checkpoint/attempts.c "${base[@]}" ;;
     checkpoint)
-        echo checkpoint/{ckpt,ckpt_dir,ckpt_read,manifest,owner,pin,record,removable,retention,safetensors,shard,shard_scan}.c \
+        echo checkpoint/{ckpt,ckpt_dir,ckpt_read,manifest,owner,pin,removable,retention,safetensors,shard,shard_scan}.c \
             common/{pages,thread}.c "${base[@]}"
         ;;
     ckptd_proto) echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c "${base[@]}" ;;
@@ -35,7 +35,7 @@ sources() {
             doctor/{check,check_node,check_site,check_task,facts,facts_probe,findings,site,site_mpi}.c \
             common/{alone,clock,err,hostlist,ident,listen,number,process,run_as_user}.c -lm
         ;;
-    owner) echo checkpoint/{owner,record}.c "${base[@]}" ;;
+    owner) echo checkpoint/owner.c "${base[@]}" ;;
     import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c "${base[@]}" ;;
     manifest) echo checkpoint/manifest.c "${base[@]}" ;;
     pmi2_wire) echo launch/pmi2_wire.c common/{base64,clock,err,number}.c -lm ;;
@@ -43,7 +43,7 @@ sources() {
     products) echo trainer/products.c common/err.c ;;
     npy) echo trainer/npy.c common/err.c ;;
     standing) echo trainer/standing_{read,table}.c "${base[@]}" ;;
-    safetensors) echo checkpoint/safetensors.c common/err.c -ljansson ;;
+    safetensors) echo checkpoint/safetensors.c "${base[@]}" ;;
     tokens) echo trainer/token_file.c common/err.c ;;
     *) echo "fuzz: there is no harness $1" >&2; return 1 ;;
     esac
