@@ -70,6 +70,9 @@ own_run() { tests/run.sh "$@" 3>&-; }
     [ "${lines[-1]}" = "3 passed, 0 failed, 0 skipped" ]
     run own_run --list one
     [ "$output" = $'tests/one.bats\n    first\n    second (of two)' ]
+    run own_run --no-install --under-load one
+    echo "$output"
+    [ "${lines[-1]}" = "2 passed, 0 failed, 0 skipped" ]
     run own_run --no-install none-of-these
     [ "$status" -eq 1 ]
     [ "${lines[-1]}" = "0 passed, 0 failed, 0 skipped" ]

@@ -186,9 +186,10 @@ list_tests() {
 # Seconds of waiting are for hangs only. How many times longer this machine may take than ours, measured once: by as many processes
 # as it has CPUs, with whatever else it does.
 measure_patience() {
-    local began=${EPOCHREALTIME/./} cpu milliseconds
-    for ((cpu = $(nproc); cpu > 0; cpu--)); do (for ((i = 0; i < 300000; i++)); do :; done) & done
-    wait
+    local began=${EPOCHREALTIME/./} cpu milliseconds pids=
+    for ((cpu = $(nproc); cpu > 0; cpu--)); do (for ((i = 0; i < 300000; i++)); do :; done) & pids+=" $!"; done
+    # shellcheck disable=SC2086
+    wait $pids
     milliseconds=$(((${EPOCHREALTIME/./} - began) / 1000))
     MUSTER_PATIENCE=$((3 * (1 + milliseconds / 1200)))
     [ -z "$under_load" ] || MUSTER_PATIENCE=$((3 * MUSTER_PATIENCE))

@@ -276,9 +276,11 @@ taken_when_durable() {
 
 # kill_trainer NAME JOB: SIGKILL for rank 0 as soon as its service writes what it has handed over.
 kill_trainer() {
-    local node pid
+    local pid
+    # Looked up before: a save lasts some seconds.
+    wait_for 60 eval "train_rank $2 0 >/dev/null"
+    read -r _ pid < <(train_rank "$2" 0)
     wait_for 60 saving "$1"
-    read -r node pid < <(train_rank "$2" 0)
     kill -KILL "$pid"
 }
 
@@ -295,8 +297,8 @@ kill_unsaved() {
     wait_for 60 stands_still grace-four "$grace_four"
     take_one=$(take n1)
     take_four=$(take n2)
-    one=$(train killed-one n3 2 rank0 1000 --ckpt-every 40)
-    four=$(train killed-four n4 4 all 1000 --ckpt-every 40)
+    one=$(train killed-one n3 2 rank0 3000 --ckpt-every 40)
+    four=$(train killed-four n4 4 all 3000 --ckpt-every 40)
     kill_unsaved killed-one "$one" 3>&- &
     kill_unsaved killed-four "$four"
     wait $!
