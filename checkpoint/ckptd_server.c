@@ -23,6 +23,7 @@
 #define VISITOR_SECONDS 30.0   /* for so long one may say nothing */
 #define LOOK_SECONDS 2.0       /* between looks at the socket's folder */
 #define GOODBYE_SECONDS 5.0    /* for the answer to FINISH to be taken */
+#define STRANGER_SECONDS 60.0  /* between lines about other users, whom nothing keeps from the abstract name */
 
 /* Somebody who has not attached: a client to be, or one who asks. */
 struct visitor {
@@ -45,7 +46,7 @@ struct lines {
 struct server {
 	const struct ckptd_server_plan *plan;
 	struct ckptd_service service;
-	struct acceptor acceptor;  /* of the plan's listening socket */
+	struct acceptor acceptors[2]; /* of the plan's listening socket: at its path, at its abstract name */
 	struct ckptd_polls polls;
 	struct visitor *visitors;
 	struct session *sessions;
@@ -54,7 +55,7 @@ struct server {
 	struct ckptd_alive alive;
 	bool finishing;
 	struct deadline deadline;  /* FINISH's */
-	double next_look;
+	double next_look, next_stranger;
 };
 
 /* ---- lines ---- */
@@ -89,19 +90,28 @@ static void add_visitor(struct server *server, int fd)
 	server->visitor_count++;
 }
 
-static void accept_visitors(struct server *server)
+static void refuse_stranger(struct server *server, const struct err *why)
+{
+	if (clock_now() < server->next_stranger)
+		return;
+	server->next_stranger = clock_now() + STRANGER_SECONDS;
+	log_warn("service: a connection is refused: %s", why->text);
+}
+
+/* Not all that wait: somebody who comes again and again would keep the others from being served. */
+static void accept_visitors(struct server *server, struct acceptor *acceptor)
 {
 	struct err err;
 	pid_t pid;
-	while (server->visitor_count < VISITORS_MAX) {
-		int fd = acceptor_take(&server->acceptor, NULL, NULL);
+	for (int i = 0; i < VISITORS_MAX && server->visitor_count < VISITORS_MAX; i++) {
+		int fd = acceptor_take(acceptor, NULL, NULL);
 		if (fd < 0)
 			return;
 		if (ckptd_socket_check_peer(fd, &pid, &err) == 0) {
 			add_visitor(server, fd);
 			continue;
 		}
-		log_warn("service: a connection is refused: %s", err.text);
+		refuse_stranger(server, &err);
 		close(fd);
 	}
 }
@@ -325,8 +335,8 @@ static void wait_for_something(struct server *server)
 	polls->count = 0;
 	polls->seconds = LOOK_SECONDS;
 	ckptd_polls_add(polls, server->service.wake, POLLIN);
-	if (server->visitor_count < VISITORS_MAX)
-		ckptd_polls_acceptor(polls, &server->acceptor);
+	for (size_t i = 0; i < 2 && server->visitor_count < VISITORS_MAX; i++)
+		ckptd_polls_acceptor(polls, &server->acceptors[i]);
 	for (struct visitor *at = server->visitors; at; at = at->next)
 		ckptd_polls_conn(polls, &at->conn);
 	for (struct session *at = server->sessions; at; at = at->next)
@@ -363,8 +373,9 @@ int ckptd_server_run(const struct ckptd_server_plan *plan, struct err *err)
 {
 	/* Never freed: a worker that hangs may still use it when this returns. */
 	static struct server server;
-	server = (struct server){ .plan = plan, .acceptor.fd = plan->listening ? plan->listening->fd : -1,
-		.alive = { .command = plan->alive, .every = plan->alive_every } };
+	const struct ckptd_socket *listening = plan->listening;
+	server = (struct server){ .plan = plan, .acceptors = { { .fd = listening ? listening->fd : -1 },
+		{ .fd = listening ? listening->abstract : -1 } }, .alive = { .command = plan->alive, .every = plan->alive_every } };
 	server.service = (struct ckptd_service){ .patience = plan->patience, .quiet = !plan->listening, .lost = add_line,
 		.arg = &server.lost, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	if (server.service.wake < 0)
@@ -373,7 +384,8 @@ int ckptd_server_run(const struct ckptd_server_plan *plan, struct err *err)
 		add_visitor(&server, plan->client);
 	do {
 		wait_for_something(&server);
-		accept_visitors(&server);
+		accept_visitors(&server, &server.acceptors[0]);
+		accept_visitors(&server, &server.acceptors[1]);
 		step_visitors(&server);
 		step_sessions(&server);
 	} while (!is_over(&server));

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +20,31 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/log.h"
 
 #define LOCK_SECONDS 5.0
 #define CONNECT_SECONDS 5
 #define BACKLOG 64
+#define OVERFLOW_USER 65534 /* the kernel's default */
+
+/* ---- users ---- */
+
+static unsigned overflow_user(void)
+{
+	AUTO_FCLOSE FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
+	unsigned user;
+	return file && fscanf(file, "%u", &user) == 1 ? user : OVERFLOW_USER;
+}
+
+/* A user namespace has one number for all users whom it does not map, which may be its own process's, too. */
+static bool names_one_user(uid_t user)
+{
+	unsigned first, outside, count;
+	if (user != overflow_user())
+		return true;
+	AUTO_FCLOSE FILE *map = fopen("/proc/self/uid_map", "re");
+	return map && fscanf(map, "%u %u %u", &first, &outside, &count) == 3 && count == UINT32_MAX;
+}
 
 /* ---- the folder ---- */
 
@@ -40,10 +63,11 @@ static int split(const char *path, char *folder, size_t size, char name[CKPTD_NA
 	return 0;
 }
 
-/* Where only root can put anything, what is there is for us. */
+/* Where only root can put anything, what is there is for us. A user namespace shows root as one of those whom it does not map. */
 static bool is_roots(const struct stat *st)
 {
-	return st->st_uid == 0 && !(st->st_mode & (S_IWGRP | S_IWOTH)) && geteuid() != 0;
+	bool root = st->st_uid == 0 ? geteuid() != 0 : !names_one_user(st->st_uid);
+	return root && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
 /* Returns the folder's descriptor. `roots`: it may be root's. */
@@ -78,6 +102,17 @@ static void address_of(int folder, const char *name, struct sockaddr_un *address
 	snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/%s", folder, name);
 }
 
+/* The path itself, so that whoever knows one knows the other. Returns the size; 0 where the path is no such name. */
+static socklen_t abstract_address(const char *path, struct sockaddr_un *address)
+{
+	size_t length = strlen(path);
+	if (path[0] != '/' || length >= sizeof address->sun_path)
+		return 0;
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	memcpy(address->sun_path + 1, path, length);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+}
+
 /* ---- who is there ---- */
 
 int ckptd_socket_check_peer(int fd, pid_t *pid, struct err *err)
@@ -90,7 +125,8 @@ int ckptd_socket_check_peer(int fd, pid_t *pid, struct err *err)
 	if (peer.uid != geteuid())
 		return err_fail(err, EXIT_USAGE, "service: process %d at the other end belongs to user %u, not to %u", (int)peer.pid,
 			(unsigned)peer.uid, (unsigned)geteuid());
-	return 0;
+	return names_one_user(peer.uid) ? 0 : err_fail(err, EXIT_USAGE, "service: the process at the other end may be anybody's: this "
+		"user namespace shows its own user and all whom it does not map as %u", (unsigned)peer.uid);
 }
 
 /* The groups that a process had when it began to listen, or has: *groups is malloc'ed and the caller's. Returns their number, -1
@@ -146,16 +182,14 @@ int ckptd_socket_check_groups(int fd, struct err *err)
 }
 
 /* Returns a connected descriptor, or -1 with errno. */
-static int connect_in(int folder, const char *name)
+static int connect_to(const struct sockaddr_un *address, socklen_t length)
 {
-	struct sockaddr_un address;
 	struct timeval limit = { .tv_sec = CONNECT_SECONDS };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	address_of(folder, name, &address);
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-	if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+	if (connect(fd, (const struct sockaddr *)address, length) == 0)
 		return fd;
 	int why = errno;
 	close(fd);
@@ -163,13 +197,23 @@ static int connect_in(int folder, const char *name)
 	return -1;
 }
 
-int ckptd_socket_connect(const char *path, pid_t *pid, struct err *err)
+static int connect_in(int folder, const char *name)
+{
+	struct sockaddr_un address;
+	address_of(folder, name, &address);
+	return connect_to(&address, sizeof address);
+}
+
+/* *why is the errno of the connect, 0 where it came to none. */
+static int connect_by_path(const char *path, pid_t *pid, int *why, struct err *err)
 {
 	char name[CKPTD_NAME_MAX + 1];
+	*why = 0;
 	AUTO_CLOSE int folder = open_folder(path, true, name, err);
 	if (folder < 0)
 		return -1;
 	AUTO_CLOSE int fd = connect_in(folder, name);
+	*why = fd < 0 ? errno : 0;
 	if (fd < 0)
 		return err_fail(err, EXIT_LOST, "service: couldn't reach the one at %s: %m", path);
 	if (ckptd_socket_check_peer(fd, pid, err) < 0)
@@ -177,6 +221,45 @@ int ckptd_socket_connect(const char *path, pid_t *pid, struct err *err)
 	int taken = fd;
 	fd = -1;
 	return taken;
+}
+
+/* Adds to the path's error. *why is as above, and stays where there is no such name. Nobody who has the name can lose it to a
+ * stranger: where one has it, no service of ours listens there. */
+static int connect_by_name(const char *path, pid_t *pid, int *why, struct err *err)
+{
+	struct sockaddr_un address;
+	struct err peer, first = *err;
+	socklen_t length = abstract_address(path, &address);
+	if (!length)
+		return -1;
+	AUTO_CLOSE int fd = connect_to(&address, length);
+	if (fd < 0) {
+		*why = errno;
+		return err_fail(err, first.status, "%.500s; at its abstract name: %m", first.text);
+	}
+	if (ckptd_socket_check_peer(fd, pid, &peer) < 0) {
+		*why = ECONNREFUSED;
+		return err_fail(err, first.status, "%.400s; at its abstract name%.400s", first.text, strchr(peer.text, ':'));
+	}
+	int taken = fd;
+	fd = -1;
+	return taken;
+}
+
+int ckptd_socket_connect(const char *path, pid_t *pid, struct err *err)
+{
+	struct err own;
+	int at_path, at_name;
+	if (!err)
+		err = &own;
+	int fd = connect_by_path(path, pid, &at_path, err);
+	if (fd >= 0)
+		return fd;
+	bool gone = at_path == 0 || at_path == ENOENT || at_path == ECONNREFUSED;
+	at_name = at_path;
+	fd = connect_by_name(path, pid, &at_name, err);
+	errno = gone ? at_name : at_path;
+	return fd;
 }
 
 /* ---- listening ---- */
@@ -206,6 +289,22 @@ static int clear_name(int folder, const char *name, const char *path, struct err
 	return 0;
 }
 
+static void listen_by_name(struct ckptd_socket *listening, const char *path)
+{
+	struct sockaddr_un address;
+	socklen_t length = abstract_address(path, &address);
+	AUTO_CLOSE int fd = length ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+	if (!length)
+		return;
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, length) < 0 || listen(fd, BACKLOG) < 0) {
+		log_warn("service: couldn't listen at the abstract name %s (%m): a container in which that path is missing does not "
+			"find this service", path);
+		return;
+	}
+	listening->abstract = fd;
+	fd = -1;
+}
+
 static int make(struct ckptd_socket *listening, const char *path, struct err *err)
 {
 	struct sockaddr_un address;
@@ -224,12 +323,14 @@ static int make(struct ckptd_socket *listening, const char *path, struct err *er
 
 int ckptd_socket_listen(struct ckptd_socket *listening, const char *path, struct err *err)
 {
-	*listening = (struct ckptd_socket){ .fd = -1 };
+	*listening = (struct ckptd_socket){ .fd = -1, .abstract = -1 };
 	listening->folder = open_folder(path, false, listening->name, err);
 	if (listening->folder < 0)
 		return -1;
-	if (make(listening, path, err) == 0)
+	if (make(listening, path, err) == 0) {
+		listen_by_name(listening, path);
 		return 0;
+	}
 	ckptd_socket_close(listening);
 	return -1;
 }
@@ -237,10 +338,12 @@ int ckptd_socket_listen(struct ckptd_socket *listening, const char *path, struct
 int ckptd_socket_take(struct ckptd_socket *listening, const char *path, int bound, struct err *err)
 {
 	struct stat st;
-	*listening = (struct ckptd_socket){ .fd = bound };
+	*listening = (struct ckptd_socket){ .fd = bound, .abstract = -1 };
 	listening->folder = open_folder(path, true, listening->name, err);
 	if (listening->folder < 0)
 		return -1;
+	/* First: the job's steps begin when somebody listens at the path. */
+	listen_by_name(listening, path);
 	/* From now on the kernel names this process to those who connect. */
 	if (fcntl(bound, F_SETFL, O_NONBLOCK) == 0 && listen(bound, BACKLOG) == 0 &&
 		fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -266,5 +369,6 @@ void ckptd_socket_close(struct ckptd_socket *listening)
 		close(listening->fd);
 	if (listening->folder >= 0)
 		close(listening->folder);
-	*listening = (struct ckptd_socket){ .fd = -1, .folder = -1 };
+	/* The abstract one goes with the process: as long as a thread of it writes, clients see that it lives. */
+	*listening = (struct ckptd_socket){ .fd = -1, .abstract = -1, .folder = -1 };
 }
