@@ -82,7 +82,7 @@ static void get_service(struct ckptd_client *client)
 	int rc = ckptd_contact_find(&client->contact, &err);
 	pthread_mutex_lock(&client->lock);
 	client->connected = rc == 0;
-	client->pid = client->connected ? client->contact.link.process.pid : 0;
+	client->pid = client->connected ? (pid_t)client->contact.service : 0;
 	client->next_try = clock_now() + RETRY_SECONDS;
 	if (rc < 0)
 		client->why = err;
@@ -292,7 +292,7 @@ static int start(struct ckptd_client *client, struct err *err)
 	if (ckptd_contact_find(&client->contact, err) < 0)
 		return -1;
 	client->connected = true;
-	client->pid = client->contact.link.process.pid;
+	client->pid = (pid_t)client->contact.service;
 	int error = thread_start(&client->thread, run, client);
 	return error ? err_set(err, "service: couldn't start a thread: %s", strerror(error)) : 0;
 }

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "checkpoint/ckptd_contact.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +96,7 @@ static int hear_attached(struct ckptd_contact *contact, const struct ckptd_messa
 		return err_fail(err, (enum exit_status)answer->refused.status, "refused: %s", answer->refused.text);
 	if (answer->type != CKPTD_ATTACHED)
 		return err_fail(err, EXIT_DATA, "protocol: %s came where ATTACHED should", ckptd_type_name(answer->type));
+	contact->service = answer->attached.pid;
 	if (!attach->host || answer->attached.port == attach->port)
 		return 0;
 	if (attach->port > 0) {
@@ -134,10 +136,14 @@ static int check_rights(const struct ckptd_contact *contact, struct err *err)
 	return err_fail(err, EXIT_LOST, "%.300s, and %.300s is not the user's own", lacking, contact->path);
 }
 
-static int use_the_node_s(struct ckptd_contact *contact, const char *path, struct err *err)
+/* *nobody: it is certain that none listens there. */
+static int use_the_node_s(struct ckptd_contact *contact, const char *path, bool *nobody, struct err *err)
 {
-	if (ckptd_start_connect(path, &contact->link, err) < 0)
+	if (ckptd_start_connect(path, &contact->link, err) < 0) {
+		*nobody = errno == ECONNREFUSED;
 		return -1;
+	}
+	*nobody = false;
 	if (check_rights(contact, err) == 0 && attach_to(contact, err) == 0)
 		return 0;
 	ckptd_start_leave(&contact->link);
@@ -182,15 +188,19 @@ static int retire(struct ckptd_contact *contact, bool *lives, struct err *err)
 int ckptd_contact_find(struct ckptd_contact *contact, struct err *err)
 {
 	const char *path = contact->plan->socket ? contact->plan->socket : getenv("MUSTER_CKPTD");
-	bool lives;
+	bool lives, nobody;
 	if (retire(contact, &lives, err) < 0)
 		return -1;
 	struct ckptd_process old = contact->link.process;
-	err_fail(err, EXIT_LOST, "service: pid %d still runs, but can't be reached", (int)old.pid);
+	err_fail(err, EXIT_LOST, "service: pid %d still runs, but can't be reached", (int)contact->service);
 	if (path && path[0]) {
-		if (use_the_node_s(contact, path, err) == 0) {
+		if (use_the_node_s(contact, path, &nobody, err) == 0) {
 			ckptd_process_close(&old);
 			return 0;
+		}
+		if (nobody && old.unseen) {
+			ckptd_process_close(&old);
+			lives = false;
 		}
 		contact->link.process = old;
 		if (!lives)
@@ -206,7 +216,7 @@ void ckptd_contact_lose(struct ckptd_contact *contact, const struct err *why, st
 	ckptd_conn_close(&contact->link.conn);
 	if (why->status == EXIT_LOST)
 		ckptd_process_wait(process, deadline_in(0.2));
-	err_fail(said, EXIT_LOST, "the service, pid %d, %s (%.500s)", (int)process->pid,
+	err_fail(said, EXIT_LOST, "the service, pid %d, %s (%.500s)", (int)contact->service,
 		ckptd_process_fate(process, fate, sizeof fate), why->text);
 }
 

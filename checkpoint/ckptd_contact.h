@@ -17,6 +17,7 @@ struct ckptd_contact {
 	char secret[33];                  /* of the other parts' services; 32 digits */
 	char address[CKPTD_ADDRESS_SIZE]; /* where they report to; "" with one part */
 	struct ckptd_link link;
+	int64_t service;                  /* pid of the one that was attached to last, as it says itself */
 };
 
 /* Prepares what a service is told of the plan, which is borrowed. Nothing is connected yet. */

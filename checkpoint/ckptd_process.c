@@ -19,7 +19,8 @@
 
 void ckptd_process_open(struct ckptd_process *process, pid_t pid, bool child)
 {
-	*process = (struct ckptd_process){ .pid = pid, .child = child, .fd = (int)syscall(SYS_pidfd_open, pid, 0) };
+	*process = (struct ckptd_process){ .pid = pid, .child = child, .unseen = pid == 0,
+		.fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1 };
 }
 
 void ckptd_process_close(struct ckptd_process *process)
@@ -46,7 +47,7 @@ bool ckptd_process_alive(struct ckptd_process *process)
 {
 	struct pollfd wait = { .fd = process->fd, .events = POLLIN };
 	if (process->pid <= 0 || process->ended)
-		return false;
+		return process->unseen;
 	if (process->child)
 		return is_child_alive(process);
 	process->ended = process->fd >= 0 ? poll(&wait, 1, 0) > 0 : kill(process->pid, 0) < 0 && errno == ESRCH;
@@ -67,7 +68,7 @@ bool ckptd_process_kill(struct ckptd_process *process, struct deadline deadline)
 		return true;
 	if (process->fd >= 0)
 		syscall(SYS_pidfd_send_signal, process->fd, SIGKILL, NULL, 0);
-	else
+	else if (process->pid > 0)
 		kill(process->pid, SIGKILL);
 	return ckptd_process_wait(process, deadline);
 }

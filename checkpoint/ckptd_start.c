@@ -34,7 +34,9 @@ int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *e
 	if (poll(&open, 1, 0) == 0)
 		return 0;
 	ckptd_start_leave(link);
-	return err_fail(err, EXIT_LOST, "service: the one at %s ended", path);
+	err_fail(err, EXIT_LOST, "service: the one at %s ended", path);
+	errno = 0;
+	return -1;
 }
 
 static int find_program(char *path, size_t size, struct err *err)

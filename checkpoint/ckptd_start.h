@@ -12,7 +12,7 @@ struct ckptd_link {
 	struct ckptd_process process;
 };
 
-/* Connects to the service at `path`. */
+/* Connects to the service at `path`; errno as of ckptd_socket_connect. */
 int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *err);
 
 /* Starts a service for this client alone: in a process group of its own, with no signal blocked, none of this process's descriptors but

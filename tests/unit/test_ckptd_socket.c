@@ -13,12 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "checkpoint/ckptd_conn.h"
 #include "checkpoint/ckptd_socket.h"
 #include "tests/unit/ckptd_node.h"
 
@@ -158,14 +160,99 @@ static void a_stranger_who_has_the_name_is_refused(void **state)
 	ckptd_node_end_of(pid);
 }
 
+/* ---- a service that can't be seen ---- */
+
+static int nothing(const char *socket, void *arg)
+{
+	return 0;
+}
+
+/* The service's side of one connection: ATTACH is answered, then the connection ends. */
+static void attach_and_drop(int listening)
+{
+	const struct ckptd_message attached = { .type = CKPTD_ATTACHED, .attached = { .pid = 4242 } };
+	struct ckptd_message message;
+	struct ckptd_conn conn;
+	int fd = accept(listening, NULL, NULL);
+	assert_true(fd >= 0);
+	ckptd_conn_open(&conn, fd);
+	assert_int_equal(ckptd_conn_await(&conn, &message, deadline_in(20), NULL), 1);
+	assert_int_equal(message.type, CKPTD_ATTACH);
+	ckptd_message_release(&message);
+	assert_int_equal(ckptd_conn_send(&conn, &attached, NULL, 0, NULL), 0);
+	ckptd_conn_close(&conn);
+}
+
+struct unseen {
+	struct ckptd_fixture fixture;
+	int lost; /* is told when the service was looked for in vain */
+	int go;   /* tells that it has gone */
+};
+
+/* In a pid namespace of its own. */
+static int saves_when_it_is_gone(const char *socket, void *arg)
+{
+	struct unseen *unseen = arg;
+	struct ckptd_fixture *fixture = &unseen->fixture;
+	struct err err;
+	char word;
+	fixture->plan.socket = socket;
+	fixture->plan.timeout = 4;
+	fixture->client = ckptd_client_open(&fixture->plan, &err);
+	if (!fixture->client || ckptd_client_service(fixture->client) != 4242)
+		return 1;
+	/* It listens, so it lives, and may be writing. */
+	CKPTD_UNTIL(ckptd_fixture_events(fixture, CKPTD_GONE, -1) || ckptd_fixture_events(fixture, CKPTD_RESTARTED, -1));
+	if (ckptd_fixture_events(fixture, CKPTD_RESTARTED, -1))
+		return 2;
+	if (write(unseen->lost, "x", 1) != 1 || read(unseen->go, &word, 1) != 1)
+		return 3;
+	ckptd_fixture_durable(fixture, 2);
+	return 0;
+}
+
+static void one_that_cannot_be_seen_is_replaced_when_nobody_listens(void **state)
+{
+	static struct unseen unseen;
+	const char *socket = ckptd_node_folder("unseen");
+	int lost[2], go[2];
+	char word;
+	if (contain(CLONE_NEWPID, 0, files_path("unseen"), nothing, socket, NULL) != 0)
+		skip();
+	int listening = listen_by_name(socket);
+	assert_true(listening >= 0);
+	ckptd_fixture_make(&unseen.fixture, files_path("unseen.run"), 0, 0, 1, NULL);
+	assert_int_equal(pipe(lost), 0);
+	assert_int_equal(pipe(go), 0);
+	unseen.lost = lost[1];
+	unseen.go = go[0];
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(listening);
+		_exit(contain(CLONE_NEWPID, 0, files_path("unseen"), saves_when_it_is_gone, socket, &unseen));
+	}
+	close(lost[1]);
+	attach_and_drop(listening);
+	assert_int_equal(read(lost[0], &word, 1), 1);
+	close(listening);
+	assert_int_equal(write(go[1], "x", 1), 1);
+	assert_int_equal(ckptd_node_end_of(pid), 0);
+	ckptd_fixture_check(&unseen.fixture, 2);
+	for (int i = 0; i < 3; i++)
+		close((int[]){ lost[0], go[0], go[1] }[i]);
+	ckptd_fixture_end(&unseen.fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_container_without_the_path_finds_it),
 		cmocka_unit_test(a_relative_path_has_no_name),
 		cmocka_unit_test(a_stranger_who_has_the_name_is_refused),
+		cmocka_unit_test(one_that_cannot_be_seen_is_replaced_when_nobody_listens),
 	};
 	unsetenv("MUSTER_CKPTD");
 	ckptd_program();
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	return cmocka_run_group_tests(tests, files_setup, files_teardown);
 }
