@@ -38,6 +38,7 @@ static struct {
 	bool args_failed, wanted;
 	char master[256]; /* the host of rank 0; "" where that couldn't be found */
 	struct err master_error;
+	char service[JOB_FOLDER_SOCKET_SIZE]; /* where the node's checkpoint service of this job listens; "": there is none */
 	struct preflight *preflight; /* NULL: not made */
 	uint32_t tasks_ended;
 	bool end_seen; /* a task of this node has ended otherwise than with 0 */
@@ -110,6 +111,16 @@ static void find_master(spank_t spank)
 		address_of_node(node, stepd.master, sizeof stepd.master);
 }
 
+/* In task_init the folder may be out of sight: another plugin, or Slurm's own, has put the task into its container by then. */
+static void find_service(spank_t spank)
+{
+	char path[JOB_FOLDER_SOCKET_SIZE];
+	struct stat st;
+	job_folder_socket(stepd.args.run, spank_task_item(spank, S_JOB_ID), path);
+	if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
+		strcpy(stepd.service, path);
+}
+
 int spank_stepd_post_opt(spank_t spank)
 {
 	enum spank_choice told = spank_args_first(spank_args_option(), spank_args_variable(spank_task_env("MUSTER", spank)));
@@ -124,6 +135,7 @@ int spank_stepd_post_opt(spank_t spank)
 	if (!stepd.wanted || !spank_task_is_step(spank))
 		return 0;
 	find_master(spank);
+	find_service(spank);
 	spank_end_begin(spank);
 	spank_requeue_begin(spank, &stepd.args);
 	return 0;
@@ -142,17 +154,13 @@ static int set_task_env(const char *name, const char *value, void *arg)
 	return (value ? spank_setenv(arg, name, value, 1) : spank_unsetenv(arg, name)) == ESPANK_SUCCESS ? 0 : -1;
 }
 
-/* Where the node's checkpoint service of this job listens. A task that was started from inside another job must not take
- * that one's. */
+/* A task that was started from inside another job must not take that one's. */
 static void set_service(spank_t spank)
 {
-	char path[JOB_FOLDER_SOCKET_SIZE];
-	struct stat st;
 	const char *inherited = spank_task_env("MUSTER_CKPTD", spank);
 	size_t length = strlen(stepd.args.run);
-	job_folder_socket(stepd.args.run, spank_task_item(spank, S_JOB_ID), path);
-	if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
-		spank_setenv(spank, "MUSTER_CKPTD", path, 1);
+	if (stepd.service[0])
+		spank_setenv(spank, "MUSTER_CKPTD", stepd.service, 1);
 	else if (inherited && strncmp(inherited, stepd.args.run, length) == 0 && inherited[length] == '/')
 		spank_unsetenv(spank, "MUSTER_CKPTD");
 }
