@@ -139,7 +139,7 @@ END_OF_SCRIPT
     muster-ckpt verify "$JOBS/ring-run"
 }
 
-@test "another plugin has put the task into its container before Muster sees it" {
+@test "another plugin puts the task into its container, before Muster sees it or after" {
     cat >"$JOBS/enter.c" <<'END_OF_SOURCE'
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -165,14 +165,31 @@ END_OF_SOURCE
     cc -shared -fPIC "$JOBS/enter.c" -o "$JOBS/enter.so"
     conf=$(dirname "$(cluster status conf)")/plugstack.conf
     cp "$conf" "$BATS_TEST_TMPDIR/plugstack"
-    { echo "required $JOBS/enter.so" && cat "$BATS_TEST_TMPDIR/plugstack"; } >"$conf.new" && mv "$conf.new" "$conf"
+    echo "required $JOBS/enter.so" >"$BATS_TEST_TMPDIR/enter"
+    for order in "enter plugstack" "plugstack enter"; do
+        # shellcheck disable=SC2086
+        (cd "$BATS_TEST_TMPDIR" && cat $order) >"$conf.new" && mv "$conf.new" "$conf"
+        # shellcheck disable=SC2016
+        run cluster run srun --muster -w n1 -n1 bash -c 'ls -A /run; id -u; echo "at $MUSTER_CKPTD"; muster-ckptd --status "$MUSTER_CKPTD"'
+        cp "$BATS_TEST_TMPDIR/plugstack" "$conf.new" && mv "$conf.new" "$conf"
+        echo "$order: $status $output"
+        [ "$status" -eq 0 ]
+        [ "$(sed -n 1p <<<"$output")" = 0 ]
+        [[ $output = *"at /run/muster/job-"*"pid "*", job "* ]]
+    done
+}
+
+@test "a network of its own: the service is found by its path, where that is mounted" {
     # shellcheck disable=SC2016
-    run cluster run srun --muster -w n1 -n1 bash -c 'ls -A /run; id -u; echo "at $MUSTER_CKPTD"; muster-ckptd --status "$MUSTER_CKPTD"'
-    cp "$BATS_TEST_TMPDIR/plugstack" "$conf.new" && mv "$conf.new" "$conf"
+    ask='muster-ckptd --status "$MUSTER_CKPTD"'
+    run cluster run srun --muster -w n1 -n1 unshare --map-root-user --net bash -c "$ask"
     echo "$output"
     [ "$status" -eq 0 ]
-    [ "$(sed -n 1p <<<"$output")" = 0 ]
-    [[ $output = *"at /run/muster/job-"*"pid "*", job "* ]]
+    [[ $output = *"pid "*", job "* ]]
+    run cluster run srun --muster -w n1 -n1 unshare --map-root-user --net --mount bash -c "mount -t tmpfs none /run && $ask"
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [[ $output = *"ckptd is not there; at its abstract name: Connection refused"* ]]
 }
 
 @test "a stranger who has taken the name gets nothing: the step does with a service of its own, and says why" {

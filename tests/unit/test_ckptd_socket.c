@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -173,6 +174,8 @@ static void attach_and_drop(int listening)
 	const struct ckptd_message attached = { .type = CKPTD_ATTACHED, .attached = { .pid = 4242 } };
 	struct ckptd_message message;
 	struct ckptd_conn conn;
+	struct pollfd wait = { .fd = listening, .events = POLLIN };
+	assert_int_equal(poll(&wait, 1, 20000), 1);
 	int fd = accept(listening, NULL, NULL);
 	assert_true(fd >= 0);
 	ckptd_conn_open(&conn, fd);
