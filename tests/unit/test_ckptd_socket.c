@@ -105,12 +105,18 @@ static void a_relative_path_has_no_name(void **state)
 
 /* ---- who else may have the name ---- */
 
+static socklen_t abstract_name(const char *path, struct sockaddr_un *address)
+{
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	strcpy(address->sun_path + 1, path);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(path));
+}
+
 static int listen_by_name(const char *path)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address;
+	socklen_t length = abstract_name(path, &address);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	strcpy(address.sun_path + 1, path);
-	socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(path));
 	return fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 5) == 0 ? fd : -1;
 }
 
@@ -159,6 +165,46 @@ static void a_stranger_who_has_the_name_is_refused(void **state)
 	waitpid(stranger, NULL, 0);
 	assert_int_equal(CKPTD_RUN("finish", "--finish", socket), 0);
 	ckptd_node_end_of(pid);
+}
+
+/* Comes to the name so often, as another user. */
+static void knock(const char *path, int times)
+{
+	struct sockaddr_un address;
+	socklen_t length = abstract_name(path, &address);
+	pid_t pid = fork();
+	if (pid > 0) {
+		assert_int_equal(ckptd_node_end_of(pid), 0);
+		return;
+	}
+	if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0)
+		_exit(1);
+	for (int i = 0; i < times; i++) {
+		int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (connect(fd, (struct sockaddr *)&address, length) < 0)
+			_exit(2);
+		close(fd);
+	}
+	_exit(0);
+}
+
+static void strangers_who_knock_fill_no_log(void **state)
+{
+	AUTO_FREE char *log = NULL;
+	size_t size;
+	if (geteuid() != 0) {
+		print_message("only root can be another user\n");
+		skip();
+	}
+	const char *socket = ckptd_node_folder("knock");
+	pid_t pid = ckptd_node_service(socket);
+	knock(socket, 300);
+	assert_int_equal(asks(socket, NULL), 0);
+	CKPTD_UNTIL(ckptd_node_says("log", "belongs to user 65534"));
+	assert_int_equal(CKPTD_RUN("finish", "--finish", socket), 0);
+	ckptd_node_end_of(pid);
+	assert_int_equal(io_read_file(AT_FDCWD, files_path("log"), 1 << 20, &log, &size, NULL), 0);
+	assert_null(strstr(strstr(log, "is refused") + 1, "is refused"));
 }
 
 /* ---- a service that can't be seen ---- */
@@ -252,6 +298,7 @@ int main(void)
 		cmocka_unit_test(a_container_without_the_path_finds_it),
 		cmocka_unit_test(a_relative_path_has_no_name),
 		cmocka_unit_test(a_stranger_who_has_the_name_is_refused),
+		cmocka_unit_test(strangers_who_knock_fill_no_log),
 		cmocka_unit_test(one_that_cannot_be_seen_is_replaced_when_nobody_listens),
 	};
 	unsetenv("MUSTER_CKPTD");
