@@ -96,6 +96,18 @@ const struct check checks[] = {
 	{ "credentials-linger", CHECK_WARNING, PREFLIGHT_SILENT,
 		"A requeued job waits until the credentials of its last attempt have expired.",
 		"AuthInfo=cred_expire=5 in slurm.conf", check_credentials },
+	{ "prolog-in-job", CHECK_WARNING, PREFLIGHT_SLURMD,
+		"PrologFlags=RunInJob: the job prolog runs in a step, and with it whatever it starts.",
+		"take RunInJob out of PrologFlags in slurm.conf; till then a save must fit into GraceTime or KillWait", check_prolog_in_job },
+	{ "prolog-serial", CHECK_WARNING, PREFLIGHT_SLURMD,
+		"PrologFlags=Serial: the prologs and epilogs of a node wait for each other.",
+		"take Serial out of PrologFlags in slurm.conf; till then a save must fit into GraceTime or KillWait", check_prolog_serial },
+	{ "prolog-short", CHECK_WARNING, PREFLIGHT_SLURMD,
+		"Slurm kills a prolog (PrologTimeout, PrologEpilogTimeout) sooner than a checkpoint service may have started.",
+		"set {}", check_prolog_short },
+	{ "epilog-short", CHECK_WARNING, PREFLIGHT_SLURMD,
+		"Slurm kills an epilog (EpilogTimeout, PrologEpilogTimeout) sooner than a checkpoint service may have ended.",
+		"set {}", check_epilog_short },
 	{ "preempt-cancels", CHECK_WARNING, PREFLIGHT_SILENT, "A job of this partition that is preempted is cancelled.",
 		"PreemptMode=REQUEUE for the partition in slurm.conf", check_preempt_mode },
 	{ 0 },
@@ -105,6 +117,13 @@ void check_run(const struct checkup *checkup, bool preflight, struct findings *f
 {
 	findings->task_count = checkup->count;
 	for (const struct check *check = checks; check->name; check++)
-		if (!preflight || check->preflight != PREFLIGHT_SILENT)
+		if (!preflight || check->preflight >= PREFLIGHT_SAY)
+			check->judge(check, checkup, findings);
+}
+
+void check_run_in_slurmd(const struct checkup *checkup, struct findings *findings)
+{
+	for (const struct check *check = checks; check->name; check++)
+		if (check->preflight == PREFLIGHT_SLURMD)
 			check->judge(check, checkup, findings);
 }

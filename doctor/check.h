@@ -19,6 +19,7 @@ enum check_severity {
 /* What the plugin makes of a fault when it starts a task. */
 enum check_preflight {
 	PREFLIGHT_SILENT, /* it can't be seen there */
+	PREFLIGHT_SLURMD, /* nor there, but where slurmd starts */
 	PREFLIGHT_SAY,
 	PREFLIGHT_STOP,   /* the step ends with EXIT_USAGE */
 };
@@ -62,6 +63,9 @@ struct findings {
 /* Judges by every check, or by those of the plugin's preflight. */
 void check_run(const struct checkup *checkup, bool preflight, struct findings *findings);
 
+/* By those of them that slurmd makes when it starts. */
+void check_run_in_slurmd(const struct checkup *checkup, struct findings *findings);
+
 /* For the checks: adds a fault of one task (-1: of none) to the findings. What is said of several tasks in the same
  * words is one finding. `value` stands for "{}" in the remedy; NULL where that has none. */
 void findings_add(struct findings *findings, const struct check *check, int task, const char *value, const char *format, ...)
@@ -86,5 +90,6 @@ check_judge check_driver, check_cuda, check_nccl, check_muster, check_master, ch
 check_judge check_dir, check_dir_shared, check_dir_space;
 check_judge check_plugin, check_slurm_silent, check_pmix_missing, check_requeue, check_batch, check_open_mode, check_grace;
 check_judge check_pmi2_only, check_kill_wait, check_credentials, check_preempt_mode;
+check_judge check_prolog_in_job, check_prolog_serial, check_prolog_short, check_epilog_short;
 
 #endif

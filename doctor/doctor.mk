@@ -2,10 +2,11 @@
 
 # Facts, the table of checks, the judge. The plugin takes the same sources.
 launch_checks = \
-	doctor/check.c doctor/check.h doctor/check_node.c doctor/check_site.c doctor/check_task.c \
+	doctor/check.c doctor/check.h doctor/check_hooks.c doctor/check_node.c doctor/check_site.c doctor/check_task.c \
 	doctor/facts.c doctor/facts.h \
 	doctor/facts_probe.c doctor/facts_probe.h \
-	doctor/findings.c
+	doctor/findings.c \
+	doctor/hooks.c doctor/hooks.h
 noinst_LTLIBRARIES += libdoctor.la
 libdoctor_la_SOURCES = $(launch_checks) \
 	doctor/doctor_dir.c doctor/doctor_dir.h \

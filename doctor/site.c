@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "common/run_as_user.h"
@@ -16,8 +17,8 @@
 
 void site_init(struct site *site)
 {
-	*site = (struct site){ .kill_wait = -1, .cred_expire = -1, .job_tasks = -1, .grace = -1, .save_stall = -1, .save_flush = -1,
-		.save_bytes = -1, .need_bytes = -1 };
+	*site = (struct site){ .kill_wait = -1, .cred_expire = -1, .drain = -1, .job_tasks = -1, .grace = -1,
+		.save_stall = -1, .save_flush = -1, .save_bytes = -1, .need_bytes = -1 };
 }
 
 /* ---- reading ---- */
@@ -61,6 +62,27 @@ static uint32_t read_release(const char *text)
 	return major << 16 | minor << 8 | micro;
 }
 
+/* Whether a word is in a list with commas. */
+static bool has_word(const char *list, const char *word)
+{
+	size_t length = strlen(word);
+	for (; list; list = strchr(list, ','), list += list ? 1 : 0)
+		if (strncasecmp(list, word, length) == 0 && (!list[length] || list[length] == ','))
+			return true;
+	return false;
+}
+
+/* "PrologEpilogTimeout" is what both are, where they are the same, and in Slurm up to 24.11. */
+static void read_hooks(struct hooks *hooks, const char *text)
+{
+	char flags[200] = "";
+	int both = number_of(text, "PrologEpilogTimeout"), prolog = number_of(text, "PrologTimeout"),
+		epilog = number_of(text, "EpilogTimeout");
+	value_of(text, "PrologFlags", flags, sizeof flags);
+	*hooks = (struct hooks){ .in_job = has_word(flags, "RunInJob"), .serial = has_word(flags, "Serial"),
+		.prolog = hooks_timeout(prolog < 0 ? both : prolog), .epilog = hooks_timeout(epilog < 0 ? both : epilog) };
+}
+
 void site_read_config(struct site *site, const char *text)
 {
 	char value[512];
@@ -69,6 +91,7 @@ void site_read_config(struct site *site, const char *text)
 	site->cred_expire = -1;
 	site->config_known = site->kill_wait >= 0;
 	site->release = read_release(text);
+	read_hooks(&site->hooks, text);
 	if (!value_of(text, "PlugStackConfig", site->plug_stack, sizeof site->plug_stack))
 		site->plug_stack[0] = '\0';
 	if (!value_of(text, "PluginDir", site->plugin_dir, sizeof site->plugin_dir))

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "doctor/hooks.h"
 
 /* Numbers are -1, and texts "", where nothing is known. */
 struct site {
@@ -21,9 +22,11 @@ struct site {
 	bool config_known;
 	uint32_t release;        /* Slurm's: 22.05.8 is 0x160508; 0: not known */
 	char plug_stack[1024], plugin_dir[1024];
+	struct hooks hooks;      /* how the job prologs and epilogs run */
 
 	/* our plugin, on the machine that asks */
 	char plugin[1024];       /* as plugstack.conf has it */
+	int drain;               /* seconds, of its arguments; -1: it starts no service, or there is none */
 	bool plugin_missing;     /* there is no such file, or it can't be read */
 	uint32_t plugin_release; /* the one that it was built for; 0: not known */
 
@@ -67,8 +70,8 @@ void site_ask_mpi(struct site *site, double seconds);
  * plugins. False also where it can't be told. */
 bool site_mpi_installed(const char *type);
 
-/* Finds our plugin in plugstack.conf and what that includes. `folder` is Slurm's PluginDir. False where it isn't. */
-bool site_find_plugin(const char *conf, const char *folder, char *out, size_t size);
+/* Finds our plugin, and its drain, in plugstack.conf and what that includes. `folder` is Slurm's PluginDir. False where it isn't. */
+bool site_find_plugin(struct site *site, const char *conf, const char *folder);
 
 /* The release of Slurm that a plugin was built for, from the bytes of its file; 0 where they don't tell. */
 uint32_t site_plugin_release(const char *data, size_t size);

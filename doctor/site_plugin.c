@@ -21,40 +21,57 @@
 
 /* ---- plugstack.conf ---- */
 
-static bool find_in_file(const char *path, const char *folder, int depth, char *out, size_t size);
+static bool find_in_file(struct site *site, const char *path, const char *folder, int depth);
 
-static bool find_included(const char *pattern, const char *folder, int depth, char *out, size_t size)
+static bool find_included(struct site *site, const char *pattern, const char *folder, int depth)
 {
 	glob_t files = { 0 };
 	bool found = false;
 	if (depth < INCLUDE_DEPTH && glob(pattern, 0, NULL, &files) == 0)
 		for (size_t i = 0; i < files.gl_pathc && !found; i++)
-			found = find_in_file(files.gl_pathv[i], folder, depth + 1, out, size);
+			found = find_in_file(site, files.gl_pathv[i], folder, depth + 1);
 	globfree(&files);
 	return found;
 }
 
+/* As the plugin reads its arguments. */
+static int read_drain(const char *arguments)
+{
+	char word[100];
+	int drain = HOOKS_DRAIN_DEFAULT, used;
+	for (; sscanf(arguments, "%99s%n", word, &used) == 1; arguments += used) {
+		if (strcmp(word, "ckptd=off") == 0)
+			return -1;
+		sscanf(word, "drain=%5d", &drain);
+	}
+	return drain;
+}
+
 /* "optional PATH [ARGUMENT…]" or "include PATTERN" (spank(8)); a path without a slash lies in the folder of Slurm's plugins. */
-static bool find_in_file(const char *path, const char *folder, int depth, char *out, size_t size)
+static bool find_in_file(struct site *site, const char *path, const char *folder, int depth)
 {
 	char line[PATH_MAX + 200], word[16], file[PATH_MAX];
 	bool found = false;
 	AUTO_FCLOSE FILE *conf = fopen(path, "re");
 	while (conf && !found && fgets(line, sizeof line, conf)) {
-		if (sscanf(line, " %15s %4095s", word, file) != 2 || word[0] == '#')
+		int end = 0;
+		if (sscanf(line, " %15s %4095s%n", word, file, &end) != 2 || word[0] == '#')
 			continue;
 		const char *slash = strrchr(file, '/');
 		if (strcmp(word, "include") == 0)
-			found = find_included(file, folder, depth, out, size);
-		else if (strcmp(slash ? slash + 1 : file, PLUGIN_NAME) == 0)
-			found = snprintf(out, size, "%s%s%s", slash ? "" : folder, slash ? "" : "/", file) < (int)size;
+			found = find_included(site, file, folder, depth);
+		else if (strcmp(slash ? slash + 1 : file, PLUGIN_NAME) == 0) {
+			found = snprintf(site->plugin, sizeof site->plugin, "%s%s%s", slash ? "" : folder, slash ? "" : "/", file) <
+				(int)sizeof site->plugin;
+			site->drain = read_drain(line + end);
+		}
 	}
 	return found;
 }
 
-bool site_find_plugin(const char *conf, const char *folder, char *out, size_t size)
+bool site_find_plugin(struct site *site, const char *conf, const char *folder)
 {
-	return find_in_file(conf, folder, 0, out, size);
+	return find_in_file(site, conf, folder, 0);
 }
 
 /* ---- the file ---- */
@@ -120,7 +137,7 @@ void site_look_at_plugin(struct site *site, const char *conf, const char *folder
 {
 	AUTO_FREE char *data = NULL;
 	size_t size;
-	if (!site_find_plugin(conf, folder, site->plugin, sizeof site->plugin))
+	if (!site_find_plugin(site, conf, folder))
 		return;
 	site->plugin_missing = io_read_file(AT_FDCWD, site->plugin, PLUGIN_LIMIT, &data, &size, NULL) < 0;
 	site->plugin_release = site->plugin_missing ? 0 : site_plugin_release(data, size);

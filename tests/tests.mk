@@ -193,6 +193,9 @@ unit_tests += tests/unit/test_check
 tests_unit_test_check_SOURCES = tests/unit/test_check.c tests/unit/check_launch.c tests/unit/check_launch.h
 tests_unit_test_check_LDADD = libdoctor.la $(CMOCKA_LIBS)
 
+unit_tests += tests/unit/test_hooks
+tests_unit_test_hooks_LDADD = libdoctor.la $(CMOCKA_LIBS)
+
 unit_tests += tests/unit/test_preflight
 tests_unit_test_preflight_SOURCES = tests/unit/test_preflight.c plugin/preflight.c doctor/site_mpi.c
 tests_unit_test_preflight_LDADD = libdoctor.la $(CMOCKA_LIBS)

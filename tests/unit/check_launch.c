@@ -37,6 +37,7 @@ struct world healthy(void)
 	world.site.cred_expire = 5;
 	world.site.job_tasks = RANKS;
 	world.site.grace = 120;
+	world.site.drain = 300;
 	snprintf(world.site.mpi, sizeof world.site.mpi, "none pmi2 pmix");
 	snprintf(world.site.partition, sizeof world.site.partition, "spot");
 	snprintf(world.site.preempt_mode, sizeof world.site.preempt_mode, "REQUEUE");

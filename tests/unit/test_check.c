@@ -317,6 +317,70 @@ static void what_slurm_says_of_a_job_that_comes_back(void **state)
 	says(&world, "note: slurm-silent: scontrol show config: no answer: ", "scontrol");
 }
 
+static void prologs_that_let_no_service_be(void **state)
+{
+	struct world world = healthy();
+	world.site.hooks.in_job = true;
+	says(&world, "warning: prolog-in-job: PrologFlags has RunInJob, so that the job prolog starts no checkpoint service: ",
+		"take RunInJob out of PrologFlags");
+	world.site.hooks.epilog = 5;
+	assert_int_equal(judge(&world, RANKS, false), 1);
+	world.site.hooks = (struct hooks){ .serial = true };
+	says(&world, "warning: prolog-serial: PrologFlags has Serial, so that the job prolog starts no checkpoint service: ",
+		"take Serial out of PrologFlags");
+	/* Nobody wants one. */
+	world.site.drain = -1;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+}
+
+static void prologs_and_epilogs_that_are_killed_too_soon(void **state)
+{
+	struct world world = healthy();
+	world.site.hooks = (struct hooks){ .prolog = 320, .epilog = 320 };
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.site.hooks = (struct hooks){ .prolog = 60, .epilog = 60 };
+	says(&world, "warning: epilog-short: PrologEpilogTimeout is 60 s, and the end of a checkpoint service may take drain=300 and 20 s: "
+		"it is given 40 s, ", "set PrologEpilogTimeout=320 in slurm.conf, or drain=40 in plugstack.conf");
+	world.site.release = 0x190508;
+	says(&world, "warning: epilog-short: EpilogTimeout is 60 s, and ", "set EpilogTimeout=320 in slurm.conf, or drain=40");
+	world.site.drain = 40;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.site.hooks.prolog = 24;
+	says(&world, "warning: prolog-short: PrologTimeout is 24 s, so that the job prolog starts no checkpoint service: that may take 25 s",
+		"set PrologTimeout=25 in slurm.conf");
+	world.site.release = 0x180507;
+	says(&world, "warning: prolog-short: PrologEpilogTimeout is 24 s, ", "set PrologEpilogTimeout=60 in slurm.conf");
+	/* One line, though both are too short. */
+	world.site.hooks.epilog = 15;
+	says(&world, "warning: epilog-short: PrologEpilogTimeout is 15 s, so that the job prolog starts no checkpoint service: "
+		"its end may take drain=40 and 20 s: ", "set PrologEpilogTimeout=60 in slurm.conf");
+	world.site.drain = 0;
+	says(&world, "warning: epilog-short: ", "set PrologEpilogTimeout=25 in slurm.conf");
+}
+
+/* slurmd knows its settings, and nothing of the job or of what scontrol says. */
+static void slurmd_says_what_concerns_prologs_alone(void **state)
+{
+	struct world world = healthy();
+	struct findings findings = { 0 };
+	char line[600];
+	const struct checkup checkup = { NULL, 0, &world.site };
+	site_init(&world.site);
+	check_run_in_slurmd(&checkup, &findings);
+	assert_int_equal(findings.count, 0);
+	world.site.drain = 300;
+	world.site.hooks.serial = true;
+	check_run_in_slurmd(&checkup, &findings);
+	assert_int_equal(findings.count, 1);
+	finding_line(&findings.list[0], &checkup, line, sizeof line);
+	assert_int_equal(strncmp(line, "warning: prolog-serial: PrologFlags has Serial, ", 48), 0);
+	findings_clear(&findings);
+	/* Which is not for each step to say. */
+	world = healthy();
+	world.site.hooks.serial = true;
+	assert_int_equal(judge(&world, RANKS, true), 0);
+}
+
 static void times_are_compared_with_the_measured_save(void **state)
 {
 	struct world world = healthy();
@@ -420,6 +484,9 @@ int main(void)
 		cmocka_unit_test(the_shared_directory),
 		cmocka_unit_test(limits),
 		cmocka_unit_test(what_slurm_says_of_a_job_that_comes_back),
+		cmocka_unit_test(prologs_that_let_no_service_be),
+		cmocka_unit_test(prologs_and_epilogs_that_are_killed_too_soon),
+		cmocka_unit_test(slurmd_says_what_concerns_prologs_alone),
 		cmocka_unit_test(times_are_compared_with_the_measured_save),
 		cmocka_unit_test(one_task_alone_is_judged_too),
 		cmocka_unit_test(the_preflight_keeps_to_what_it_can_see),

@@ -46,6 +46,32 @@ static void the_configuration(void **state)
 	assert_false(site.config_known);
 }
 
+/* As 22.05, 24.11 and 25.05 print them. */
+static void how_prologs_run(void **state)
+{
+	struct site site = fresh();
+	static const char usual[] = "PrologEpilogTimeout     = 65534\nPrologFlags             = (null)\n";
+	static const char old[] = "Epilog                  = (null)\nProlog                  = /etc/prolog\nPrologEpilogTimeout     = 60\n"
+		"PrologSlurmctld         = (null)\nPrologFlags             = Alloc,Contain,Serial,X11\n";
+	static const char recent[] = "EpilogMsgTime           = 2000 usec\nEpilogTimeout           = 320\nPrologTimeout           = 30\n"
+		"PrologFlags             = Alloc,Contain,RunInJob\n";
+	static const char same[] = "PrologEpilogTimeout     = 40\nPrologFlags             = Alloc,SerialOther\n";
+	site_read_config(&site, usual);
+	assert_true(!site.hooks.in_job && !site.hooks.serial && !site.hooks.prolog && !site.hooks.epilog);
+	site_read_config(&site, old);
+	assert_true(site.hooks.serial && !site.hooks.in_job);
+	assert_int_equal(site.hooks.prolog, 60);
+	assert_int_equal(site.hooks.epilog, 60);
+	site_read_config(&site, recent);
+	assert_true(site.hooks.in_job && !site.hooks.serial);
+	assert_int_equal(site.hooks.prolog, 30);
+	assert_int_equal(site.hooks.epilog, 320);
+	site_read_config(&site, same);
+	assert_true(!site.hooks.in_job && !site.hooks.serial);
+	assert_int_equal(site.hooks.prolog, 40);
+	assert_int_equal(site.hooks.epilog, 40);
+}
+
 static void write_file(const char *path, const char *text)
 {
 	FILE *file = fopen(path, "w");
@@ -56,23 +82,30 @@ static void write_file(const char *path, const char *text)
 
 static void the_plugin_in_plugstack_conf(void **state)
 {
-	char folder[] = "/tmp/test_site.XXXXXX", path[100], text[300], out[200];
+	char folder[] = "/tmp/test_site.XXXXXX", path[100], text[300];
+	struct site site = fresh();
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof path, "%s/more.conf", folder);
 	write_file(path, "optional /opt/x.so\nrequired spank_muster.so default=on\n");
 	snprintf(path, sizeof path, "%s/plugstack.conf", folder);
 	snprintf(text, sizeof text, "# optional /a/spank_muster.so\n\ninclude %s/*.none\ninclude %s/m*.conf\n", folder, folder);
 	write_file(path, text);
-	assert_true(site_find_plugin(path, "/usr/lib/slurm", out, sizeof out));
-	assert_string_equal(out, "/usr/lib/slurm/spank_muster.so");
-	write_file(path, "optional  /b/spank_muster.so");
-	assert_true(site_find_plugin(path, "", out, sizeof out));
-	assert_string_equal(out, "/b/spank_muster.so");
+	assert_true(site_find_plugin(&site, path, "/usr/lib/slurm"));
+	assert_string_equal(site.plugin, "/usr/lib/slurm/spank_muster.so");
+	assert_int_equal(site.drain, 300);
+	write_file(path, "optional  /b/spank_muster.so default=on\tdrain=60");
+	assert_true(site_find_plugin(&site, path, ""));
+	assert_string_equal(site.plugin, "/b/spank_muster.so");
+	assert_int_equal(site.drain, 60);
+	write_file(path, "optional spank_muster.so drain=60 ckptd=off\n");
+	assert_true(site_find_plugin(&site, path, "/c"));
+	assert_int_equal(site.drain, -1);
 	/* One that includes itself. */
 	snprintf(text, sizeof text, "include %s\n", path);
 	write_file(path, text);
-	assert_false(site_find_plugin(path, "", out, sizeof out));
-	struct site site = fresh();
+	site = fresh();
+	assert_false(site_find_plugin(&site, path, ""));
+	assert_int_equal(site.drain, -1);
 	write_file(path, "optional /nonexistent/spank_muster.so\n");
 	site_look_at_plugin(&site, path, "");
 	assert_true(site.plugin_missing);
@@ -195,6 +228,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_configuration),
+		cmocka_unit_test(how_prologs_run),
 		cmocka_unit_test(the_plugin_in_plugstack_conf),
 		cmocka_unit_test(the_release_of_a_plugin_is_read_from_its_file),
 		cmocka_unit_test(the_job),
