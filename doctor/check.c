@@ -108,6 +108,8 @@ const struct check checks[] = {
 	{ "epilog-short", CHECK_WARNING, PREFLIGHT_SLURMD,
 		"Slurm kills an epilog (EpilogTimeout, PrologEpilogTimeout) sooner than a checkpoint service may have ended.",
 		"set {}", check_epilog_short },
+	{ "srun-ports", CHECK_WARNING, PREFLIGHT_SILENT, "SrunPortRange has fewer ports than one srun of this size listens on.",
+		"give SrunPortRange in slurm.conf {} ports or more for each srun that runs on a machine at a time", check_srun_ports },
 	{ "preempt-cancels", CHECK_WARNING, PREFLIGHT_SILENT, "A job of this partition that is preempted is cancelled.",
 		"PreemptMode=REQUEUE for the partition in slurm.conf", check_preempt_mode },
 	{ 0 },

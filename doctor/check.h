@@ -89,7 +89,7 @@ check_judge check_cpu_few, check_cpu_overlap, check_step_nodes, check_step_tasks
 check_judge check_driver, check_cuda, check_nccl, check_muster, check_master, check_clock;
 check_judge check_dir, check_dir_shared, check_dir_space;
 check_judge check_plugin, check_slurm_silent, check_pmix_missing, check_requeue, check_batch, check_open_mode, check_grace;
-check_judge check_pmi2_only, check_kill_wait, check_credentials, check_preempt_mode;
+check_judge check_pmi2_only, check_kill_wait, check_credentials, check_preempt_mode, check_srun_ports;
 check_judge check_prolog_in_job, check_prolog_serial, check_prolog_short, check_epilog_short;
 
 #endif

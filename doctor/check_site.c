@@ -110,3 +110,22 @@ void check_preempt_mode(const struct check *check, const struct checkup *checkup
 		findings_add(findings, check, -1, NULL, "partition %s has PreemptMode=%s", checkup->site->partition,
 			checkup->site->preempt_mode);
 }
+
+/* slurm.conf(5): one for the answer of the controller, one to make a step, and for every 48 nodes two more; then one of PMIx or PMI2,
+ * and one of ours. */
+static int ports_of_srun(int nodes)
+{
+	return 2 + 2 * ((nodes + 47) / 48) + 2;
+}
+
+void check_srun_ports(const struct check *check, const struct checkup *checkup, struct findings *findings)
+{
+	const struct facts *facts = checkup->count > 0 ? &checkup->tasks[0] : NULL;
+	int nodes = facts && facts->job_nodes > facts->node_count ? facts->job_nodes : facts ? facts->node_count : 1;
+	char value[16];
+	if (!checkup->site || checkup->site->srun_ports < 0 || checkup->site->srun_ports >= ports_of_srun(nodes))
+		return;
+	snprintf(value, sizeof value, "%d", ports_of_srun(nodes));
+	findings_add(findings, check, -1, value, "SrunPortRange has %d port%s, and an srun on %d node%s listens on %d",
+		checkup->site->srun_ports, checkup->site->srun_ports == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", ports_of_srun(nodes));
+}

@@ -17,7 +17,7 @@
 
 void site_init(struct site *site)
 {
-	*site = (struct site){ .kill_wait = -1, .cred_expire = -1, .drain = -1, .job_tasks = -1, .grace = -1,
+	*site = (struct site){ .kill_wait = -1, .cred_expire = -1, .srun_ports = -1, .drain = -1, .job_tasks = -1, .grace = -1,
 		.save_stall = -1, .save_flush = -1, .save_bytes = -1, .need_bytes = -1 };
 }
 
@@ -83,6 +83,16 @@ static void read_hooks(struct hooks *hooks, const char *text)
 		.prolog = hooks_timeout(prolog < 0 ? both : prolog), .epilog = hooks_timeout(epilog < 0 ? both : epilog) };
 }
 
+/* "60001-63000"; "0-0" where there is none. */
+static int read_ports(const char *text)
+{
+	char range[40];
+	unsigned first, last;
+	if (!value_of(text, "SrunPortRange", range, sizeof range) || sscanf(range, "%5u-%5u", &first, &last) != 2)
+		return -1;
+	return first == 0 || last < first ? -1 : (int)(last - first + 1);
+}
+
 void site_read_config(struct site *site, const char *text)
 {
 	char value[512];
@@ -92,6 +102,7 @@ void site_read_config(struct site *site, const char *text)
 	site->config_known = site->kill_wait >= 0;
 	site->release = read_release(text);
 	read_hooks(&site->hooks, text);
+	site->srun_ports = read_ports(text);
 	if (!value_of(text, "PlugStackConfig", site->plug_stack, sizeof site->plug_stack))
 		site->plug_stack[0] = '\0';
 	if (!value_of(text, "PluginDir", site->plugin_dir, sizeof site->plugin_dir))

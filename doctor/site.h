@@ -23,6 +23,7 @@ struct site {
 	uint32_t release;        /* Slurm's: 22.05.8 is 0x160508; 0: not known */
 	char plug_stack[1024], plugin_dir[1024];
 	struct hooks hooks;      /* how the job prologs and epilogs run */
+	int srun_ports;          /* how many SrunPortRange has; -1: srun takes any */
 
 	/* our plugin, on the machine that asks */
 	char plugin[1024];       /* as plugstack.conf has it */

@@ -389,6 +389,18 @@ const unsigned int plugin_version = 0x140b00, spank_plugin_version = 1;'
     found 3 warning plugin-unloaded "other/spank_muster.so can't be read" "on every node"
 }
 
+@test "a range of ports that is too small for one srun" {
+    conf=$(cluster status conf)
+    echo SrunPortRange=60001-60005 >>"$conf"
+    cluster run --user root scontrol reconfigure
+    run cluster run muster-doctor
+    sed -i /^SrunPortRange/d "$conf"
+    cluster run --user root scontrol reconfigure
+    found 3 warning srun-ports "SrunPortRange has 5 ports, and an srun on 1 node listens on 6" "6 ports or more for each srun"
+    run cluster run muster-doctor
+    [ "$status" -eq 0 ]
+}
+
 @test "credentials that linger" {
     conf=$(cluster status conf)
     sed -i 's/,cred_expire=[0-9]*//' "$conf"

@@ -358,6 +358,26 @@ static void prologs_and_epilogs_that_are_killed_too_soon(void **state)
 	says(&world, "warning: epilog-short: ", "set PrologEpilogTimeout=25 in slurm.conf");
 }
 
+static void ports_of_srun(void **state)
+{
+	struct world world = healthy();
+	world.site.srun_ports = 6;
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.site.srun_ports = 5;
+	says(&world, "warning: srun-ports: SrunPortRange has 5 ports, and an srun on 4 nodes listens on 6: ", "6 ports or more for each srun");
+	world.tasks[0].job_nodes = 49;
+	world.site.srun_ports = 7;
+	int lines = judge(&world, RANKS, false);
+	assert_true(lines > 0);
+	assert_non_null(strstr(said[lines - 1], "an srun on 49 nodes listens on 8: "));
+	/* On a login node, without a job. */
+	world.site.job_known = false;
+	world.site.srun_ports = 1;
+	lines = judge(&world, 0, false);
+	assert_true(lines > 0);
+	assert_non_null(strstr(said[lines - 1], "SrunPortRange has 1 port, and an srun on 1 node listens on 6: "));
+}
+
 /* slurmd knows its settings, and nothing of the job or of what scontrol says. */
 static void slurmd_says_what_concerns_prologs_alone(void **state)
 {
@@ -486,6 +506,7 @@ int main(void)
 		cmocka_unit_test(what_slurm_says_of_a_job_that_comes_back),
 		cmocka_unit_test(prologs_that_let_no_service_be),
 		cmocka_unit_test(prologs_and_epilogs_that_are_killed_too_soon),
+		cmocka_unit_test(ports_of_srun),
 		cmocka_unit_test(slurmd_says_what_concerns_prologs_alone),
 		cmocka_unit_test(times_are_compared_with_the_measured_save),
 		cmocka_unit_test(one_task_alone_is_judged_too),

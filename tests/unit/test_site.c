@@ -50,22 +50,26 @@ static void the_configuration(void **state)
 static void how_prologs_run(void **state)
 {
 	struct site site = fresh();
-	static const char usual[] = "PrologEpilogTimeout     = 65534\nPrologFlags             = (null)\n";
+	static const char usual[] = "PrologEpilogTimeout     = 65534\nPrologFlags             = (null)\nSrunPortRange           = 0-0\n";
 	static const char old[] = "Epilog                  = (null)\nProlog                  = /etc/prolog\nPrologEpilogTimeout     = 60\n"
-		"PrologSlurmctld         = (null)\nPrologFlags             = Alloc,Contain,Serial,X11\n";
+		"PrologSlurmctld         = (null)\nPrologFlags             = Alloc,Contain,Serial,X11\n"
+		"SrunPortRange           = 60001-60006\n";
 	static const char recent[] = "EpilogMsgTime           = 2000 usec\nEpilogTimeout           = 320\nPrologTimeout           = 30\n"
 		"PrologFlags             = Alloc,Contain,RunInJob\n";
 	static const char same[] = "PrologEpilogTimeout     = 40\nPrologFlags             = Alloc,SerialOther\n";
 	site_read_config(&site, usual);
 	assert_true(!site.hooks.in_job && !site.hooks.serial && !site.hooks.prolog && !site.hooks.epilog);
+	assert_int_equal(site.srun_ports, -1);
 	site_read_config(&site, old);
 	assert_true(site.hooks.serial && !site.hooks.in_job);
 	assert_int_equal(site.hooks.prolog, 60);
 	assert_int_equal(site.hooks.epilog, 60);
+	assert_int_equal(site.srun_ports, 6);
 	site_read_config(&site, recent);
 	assert_true(site.hooks.in_job && !site.hooks.serial);
 	assert_int_equal(site.hooks.prolog, 30);
 	assert_int_equal(site.hooks.epilog, 320);
+	assert_int_equal(site.srun_ports, -1);
 	site_read_config(&site, same);
 	assert_true(!site.hooks.in_job && !site.hooks.serial);
 	assert_int_equal(site.hooks.prolog, 40);
