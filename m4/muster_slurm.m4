@@ -22,6 +22,9 @@ AC_DEFUN([MUSTER_SLURM], [
       AC_CHECK_MEMBER([job_desc_msg_t.step_id],
         [AC_DEFINE([SLURM_JOB_DESC_HAS_STEP_ID], [1], [job_desc_msg_t names its job by a slurm_step_id_t])], [],
         [[#include <slurm/slurm.h>]])
+      AC_CHECK_MEMBER([slurm_conf_t.epilog_timeout],
+        [AC_DEFINE([SLURM_CONF_HAS_EPILOG_TIMEOUT], [1], [slurm_conf_t has a timeout of the epilog alone])], [],
+        [[#include <slurm/slurm.h>]])
       AC_CHECK_DECLS([SLURM_PROTOCOL_SOCKET_IMPL_ZERO_RECV_LENGTH, SLURMCTLD_COMMUNICATIONS_BACKOFF,
         SLURMCTLD_COMMUNICATIONS_HARD_DROP, SLURM_COMMUNICATIONS_CONNECT_TIMEOUT], [], [], [[#include <slurm/slurm_errno.h>]])])
     CPPFLAGS=$save_CPPFLAGS; LIBS=$save_LIBS; LDFLAGS=$save_LDFLAGS

@@ -102,9 +102,9 @@ static int open_for_all(int fd)
 	return fstat(fd, &st) < 0 || ((st.st_mode & 0111) != 0111 && fchmod(fd, 0755) < 0) ? -1 : 0;
 }
 
-int job_folder_make(const char *run, uint32_t job, struct err *err)
+/* RUN, open, and made where it is missing. */
+static int make_run(const char *run, struct err *err)
 {
-	char name[20];
 	if (make_folder(AT_FDCWD, run) < 0 && errno != EEXIST)
 		return err_set(err, "folder: couldn't make %s: %m", run);
 	AUTO_CLOSE int at = open_run(run, err);
@@ -112,6 +112,17 @@ int job_folder_make(const char *run, uint32_t job, struct err *err)
 		return -1;
 	if (open_for_all(at) < 0)
 		return err_set(err, "folder: couldn't let all users into %s: %m", run);
+	int made = at;
+	at = -1;
+	return made;
+}
+
+int job_folder_make(const char *run, uint32_t job, struct err *err)
+{
+	char name[20];
+	AUTO_CLOSE int at = make_run(run, err);
+	if (at < 0)
+		return -1;
 	if (make_folder(at, job_name(job, name)) < 0)
 		return err_set(err, "folder: couldn't make %s/%s: %m", run, name);
 	AUTO_CLOSE int fd = open_job(run, job, err);
@@ -263,13 +274,26 @@ void job_folder_need(const char *run, uint32_t job)
 		job_folder_make(run, job, NULL);
 }
 
+static int write_file(int at, const char *name, const char *text)
+{
+	AUTO_CLOSE int fd = openat(at, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	return fd < 0 ? -1 : io_write_full(fd, text, strlen(text));
+}
+
+static bool read_file(int at, const char *name, char *text, size_t size)
+{
+	AUTO_CLOSE int fd = at < 0 ? -1 : openat(at, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+	text[n < 0 ? 0 : n] = '\0';
+	return n > 0;
+}
+
 int job_folder_write(const char *run, uint32_t job, const char *name, const char *text, struct err *err)
 {
 	AUTO_CLOSE int at = open_job(run, job, err);
 	if (at < 0)
 		return -1;
-	AUTO_CLOSE int fd = openat(at, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0 || io_write_full(fd, text, strlen(text)) < 0)
+	if (write_file(at, name, text) < 0)
 		return err_set(err, "folder: couldn't write %s/job-%u/%s: %m", run, job, name);
 	return 0;
 }
@@ -277,10 +301,26 @@ int job_folder_write(const char *run, uint32_t job, const char *name, const char
 bool job_folder_read(const char *run, uint32_t job, const char *name, char *text, size_t size)
 {
 	AUTO_CLOSE int at = open_job(run, job, NULL);
-	AUTO_CLOSE int fd = at < 0 ? -1 : openat(at, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
-	text[n < 0 ? 0 : n] = '\0';
-	return n > 0;
+	return read_file(at, name, text, size);
+}
+
+int job_folder_write_for_all(const char *run, const char *name, const char *text, struct err *err)
+{
+	char fresh[40];
+	AUTO_CLOSE int at = text ? make_run(run, err) : open_own(AT_FDCWD, run);
+	if (at < 0)
+		return text ? -1 : 0;
+	snprintf(fresh, sizeof fresh, ".%s", name);
+	int rc = text ? write_file(at, fresh, text) : unlinkat(at, name, 0);
+	if (text && rc == 0)
+		rc = renameat(at, fresh, at, name);
+	return rc < 0 && (text || errno != ENOENT) ? err_set(err, "folder: couldn't write %s/%s: %m", run, name) : 0;
+}
+
+bool job_folder_read_for_all(const char *run, const char *name, char *text, size_t size)
+{
+	AUTO_CLOSE int at = open_own(AT_FDCWD, run);
+	return read_file(at, name, text, size);
 }
 
 int job_folder_write_note(const char *run, uint32_t job, const struct job_note *note, struct err *err)

@@ -67,13 +67,15 @@ static void end_service(const struct job_service *plan, const struct process *se
 		say(arg, "the service had ended before its job");
 		return;
 	}
-	ask_to_finish(plan, say, arg);
-	if (process_wait(service, LEAVE_SECONDS))
-		return;
-	job_folder_remove(plan->run, plan->job, NULL);
-	if (process_wait(service, deadline_left(deadline)))
-		return;
-	snprintf(line, sizeof line, "the service did not end within %d s (drain=) and is killed", plan->drain);
+	if (plan->drain >= 0) {
+		ask_to_finish(plan, say, arg);
+		if (process_wait(service, LEAVE_SECONDS))
+			return;
+		job_folder_remove(plan->run, plan->job, NULL);
+		if (process_wait(service, deadline_left(deadline)))
+			return;
+	}
+	snprintf(line, sizeof line, "the service did not end within %d s (drain=) and is killed", plan->drain < 0 ? 0 : plan->drain);
 	say(arg, line);
 	process_kill(service);
 	if (!process_wait(service, LEAVE_SECONDS))
@@ -86,9 +88,10 @@ int job_service_finish(const struct job_service *plan, job_service_say *say, voi
 	int there = job_folder_exists(plan->run, plan->job, err);
 	if (there <= 0)
 		return there;
-	if (job_folder_read_note(plan->run, plan->job, &note))
+	bool noted = job_folder_read_note(plan->run, plan->job, &note);
+	if (noted)
 		end_service(plan, &note.service, say, arg);
-	return job_folder_remove(plan->run, plan->job, err) < 0 ? -1 : 1;
+	return job_folder_remove(plan->run, plan->job, err) < 0 ? -1 : noted;
 }
 
 /* ---- the start ---- */

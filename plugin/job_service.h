@@ -20,7 +20,7 @@ struct job_service {
 	int attempt;         /* -1: not known; then the job is not asked after */
 	uid_t uid;
 	gid_t gid;
-	int drain;           /* seconds that the end may take */
+	int drain;           /* seconds that the end may take; -1: it is killed at once */
 };
 
 /* What is to be told, line by line. */
@@ -32,8 +32,8 @@ typedef void job_service_say(void *arg, const char *line);
 int job_service_start(const struct job_service *plan, struct process *service, job_service_say *say, void *arg,
 	struct err *err);
 
-/* Has it finish what was handed over to it, for at most `drain` seconds, and end; then removes the job's folder. `say` gets a
- * line for each thing that is lost. Returns 1 when there was a folder, 0 when there was none, -1 when something else went
+/* Has it finish what was handed over to it, for at most `drain` seconds and 14 more, and end; then removes the job's folder. `say` gets a
+ * line for each thing that is lost. Returns 1 when there was a service, 0 when there was none, -1 when something else went
  * wrong, also then with nothing left but what the message says. */
 int job_service_finish(const struct job_service *plan, job_service_say *say, void *arg, struct err *err);
 

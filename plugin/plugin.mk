@@ -30,6 +30,7 @@ plugin_sources = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c 
 	plugin/spank_end.c plugin/spank_end.h \
 	plugin/spank_job.c \
 	plugin/spank_requeue.c plugin/spank_requeue.h \
+	plugin/spank_slurmd.c plugin/spank_slurmd.h plugin/slurm_compat.h \
 	plugin/spank_srun.c \
 	plugin/spank_stepd.c \
 	plugin/spank_task.c plugin/spank_task.h \

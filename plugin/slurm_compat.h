@@ -10,6 +10,23 @@
 #include <stdint.h>
 
 #include "config.h"
+#include "doctor/hooks.h"
+
+#ifndef PROLOG_FLAG_RUN_IN_JOB
+#define PROLOG_FLAG_RUN_IN_JOB 0 /* before 24.05 */
+#endif
+
+/* How slurm.conf has the prologs and epilogs run: from 25.05 on each with a timeout of its own. */
+static inline struct hooks slurm_compat_hooks(const slurm_conf_t *conf)
+{
+#ifdef SLURM_CONF_HAS_EPILOG_TIMEOUT
+	int prolog = conf->prolog_timeout, epilog = conf->epilog_timeout;
+#else
+	int prolog = conf->prolog_epilog_timeout, epilog = prolog;
+#endif
+	return (struct hooks){ .in_job = conf->prolog_flags & PROLOG_FLAG_RUN_IN_JOB, .serial = conf->prolog_flags & PROLOG_FLAG_SERIAL,
+		.prolog = hooks_timeout(prolog), .epilog = hooks_timeout(epilog) };
+}
 
 /* How slurm_load_job() and slurm_requeue() are told a job: from 26.05 on as a step id. That can name one run of the job alone, by what
  * slurm_compat_run() says of it; 0: whichever there is. Before, a call of slurm_requeue() that the controller takes up late is for the

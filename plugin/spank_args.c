@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/number.h"
+#include "doctor/hooks.h"
 #include "plugin/job_folder.h"
 
 #define DRAIN_MAX 86400
@@ -110,7 +111,7 @@ int spank_args_parse(int argc, char **argv, struct spank_args *args, struct err 
 {
 	int rc = 0;
 	*args = (struct spank_args){ .requeue = SPANK_ARGS_REQUEUE, .ckptd = SPANK_ARGS_CKPTD, .run = JOB_FOLDER_RUN,
-		.drain = 300, .breaker = 10, .preflight = PREFLIGHT_MODE_ON };
+		.drain = HOOKS_DRAIN_DEFAULT, .breaker = 10, .preflight = PREFLIGHT_MODE_ON };
 	for (int i = 0; i < argc; i++)
 		if (parse_one(argv[i], args, rc == 0 ? err : NULL) < 0)
 			rc = -1;

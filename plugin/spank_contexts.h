@@ -21,6 +21,9 @@ int spank_stepd_user_init(spank_t spank);
 int spank_stepd_task_init(spank_t spank);
 int spank_stepd_task_exit(spank_t spank);
 
+/* spank_slurmd.c: in slurmd, when it starts */
+int spank_slurmd_init(int argc, char **argv);
+
 /* spank_job.c: in slurmd's job prolog and epilog; always return 0, since a failure there drains the node */
 int spank_job_prolog(spank_t spank, int argc, char **argv);
 int spank_job_epilog(spank_t spank, int argc, char **argv);

@@ -15,6 +15,8 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 		return spank_alloc_init(spank, argc, argv);
 	case S_CTX_REMOTE:
 		return spank_stepd_init(spank, argc, argv);
+	case S_CTX_SLURMD:
+		return spank_slurmd_init(argc, argv);
 	default:
 		return 0;
 	}

@@ -34,6 +34,7 @@
 #include "plugin/job_service.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
+#include "plugin/spank_slurmd.h"
 #include "plugin/wish.h"
 
 #define ENDING_SECONDS 600 /* more than drain=, for a job to end on all its nodes */
@@ -191,11 +192,15 @@ int spank_job_prolog(spank_t spank, int argc, char **argv)
 {
 	struct spank_args args;
 	struct job_service plan;
+	struct hooks hooks;
 	if (read_plan(spank, argc, argv, &args, &plan) < 0)
 		return 0;
+	spank_slurmd_hooks(plan.run, &hooks);
+	plan.drain = hooks_drain(hooks.prolog, HOOKS_PROLOG_SECONDS, plan.drain);
 	remove_dead_sockets(plan.job);
 	enum spank_choice choice = spank_args_job(spank);
-	if (args.ckptd && (choice == CHOICE_NONE ? args.default_on : choice == CHOICE_ON))
+	bool wanted = args.ckptd && (choice == CHOICE_NONE ? args.default_on : choice == CHOICE_ON);
+	if (wanted && hooks_allow_service(&hooks))
 		start_service(&plan);
 	else
 		finish_service(&plan); /* of a job that had this id before, where the controller counts anew */
@@ -235,8 +240,11 @@ int spank_job_epilog(spank_t spank, int argc, char **argv)
 	struct spank_args args;
 	struct job_service plan;
 	struct wish wish;
+	struct hooks hooks;
 	if (read_plan(spank, argc, argv, &args, &plan) < 0)
 		return 0;
+	spank_slurmd_hooks(plan.run, &hooks);
+	plan.drain = hooks_drain(hooks.epilog, HOOKS_EPILOG_SECONDS, plan.drain);
 	bool asks = args.requeue && wish_is_batch_host(plan.run, plan.job) && wish_read(plan.run, plan.job, &wish);
 	finish_service(&plan);
 	if (asks)

@@ -724,7 +724,7 @@ EXTRA_DIST += \
 	tests/cluster/requeue.bats tests/cluster/requeue_later.bats tests/cluster/requeue.bash \
 	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
 	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/rendezvous.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
-	tests/cluster/ckptd.bats tests/cluster/network.bats tests/cluster/latency.c tests/cluster/lib/network.sh tests/cluster/doctor.bats tests/cluster/pains.bats tests/cluster/guards.bats tests/doctor.bats \
+	tests/cluster/ckptd.bats tests/cluster/prologs.bats tests/cluster/network.bats tests/cluster/latency.c tests/cluster/lib/network.sh tests/cluster/doctor.bats tests/cluster/pains.bats tests/cluster/guards.bats tests/doctor.bats \
 	tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
 	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
 EXTRA_DIST += tests/lib/tsan-gloo.txt tests/lib/tap-skip.sh tests/tokens.bats tests/manuals.bats

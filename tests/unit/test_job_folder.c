@@ -240,6 +240,28 @@ static void a_note_comes_back_and_a_wrong_one_does_not(void **state)
 	assert_false(job_folder_read_note(run, 7, &back));
 }
 
+static void a_word_for_all_jobs_is_root_s(void **state)
+{
+	char text[20];
+	assert_int_equal(job_folder_write_for_all(run, "word", NULL, &err), 0); /* nothing to remove */
+	assert_false(job_folder_read_for_all(run, "word", text, sizeof text));
+	assert_int_equal(job_folder_write_for_all(run, "word", "first\n", &err), 0);
+	assert_int_equal(job_folder_write_for_all(run, "word", "second\n", &err), 0);
+	assert_true(job_folder_read_for_all(run, "word", text, sizeof text));
+	assert_string_equal(text, "second\n");
+	/* A link is no word of root's, and the next word takes its place. */
+	shell("echo other >other && rm run/word && ln -s ../other run/word");
+	assert_false(job_folder_read_for_all(run, "word", text, sizeof text));
+	assert_int_equal(job_folder_write_for_all(run, "word", "third\n", &err), 0);
+	assert_true(job_folder_read_for_all(run, "word", text, sizeof text));
+	shell("grep -qx other other && [ $(ls -A run | wc -l) = 1 ]");
+	assert_int_equal(job_folder_write_for_all(run, "word", NULL, &err), 0);
+	assert_false(job_folder_read_for_all(run, "word", text, sizeof text));
+	shell("chmod 777 run && echo bad >run/word");
+	assert_false(job_folder_read_for_all(run, "word", text, sizeof text));
+	assert_int_equal(job_folder_write_for_all(run, "word", "fourth\n", &err), -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -253,6 +275,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_socket_is_one_and_no_link_to_one, begin, end),
 		cmocka_unit_test_setup_teardown(a_step_is_marked_by_the_user, begin, end),
 		cmocka_unit_test_setup_teardown(a_note_comes_back_and_a_wrong_one_does_not, begin, end),
+		cmocka_unit_test_setup_teardown(a_word_for_all_jobs_is_root_s, begin, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

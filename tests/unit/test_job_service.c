@@ -255,6 +255,17 @@ static void one_that_does_not_end_is_killed_after_the_drain(void **state)
 	nothing_is_left(DEAF);
 }
 
+static void one_that_nobody_may_wait_for_is_killed_at_once(void **state)
+{
+	struct job_service plan = plan_of(SLOW, 0);
+	plan.drain = -1;
+	assert_int_equal(start(SLOW, 0), 0);
+	told[0] = '\0';
+	assert_int_equal(job_service_finish(&plan, say, NULL, &err), 1);
+	assert_string_equal(told, "the service did not end within 0 s (drain=) and is killed\n"); /* and was not asked */
+	nothing_is_left(SLOW);
+}
+
 static void one_without_its_socket_is_ended_too(void **state)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE];
@@ -319,6 +330,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(what_is_lost_is_told, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_is_slow_is_waited_for, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_does_not_end_is_killed_after_the_drain, begin, end),
+		cmocka_unit_test_setup_teardown(one_that_nobody_may_wait_for_is_killed_at_once, begin, end),
 		cmocka_unit_test_setup_teardown(one_without_its_socket_is_ended_too, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_cannot_be_asked_ends_when_its_folder_is_gone, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_has_ended_is_told_and_no_other_process_is_touched, begin, end),
