@@ -28,4 +28,8 @@ int spank_slurmd_init(int argc, char **argv);
 int spank_job_prolog(spank_t spank, int argc, char **argv);
 int spank_job_epilog(spank_t spank, int argc, char **argv);
 
+/* The same in slurmstepd: where Slurm leaves plugins out of both, the job's extern step stands in for them */
+int spank_job_extern_init(spank_t spank, int argc, char **argv);
+int spank_job_extern_exit(spank_t spank, int argc, char **argv);
+
 #endif

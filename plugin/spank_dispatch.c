@@ -14,6 +14,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 	case S_CTX_ALLOCATOR:
 		return spank_alloc_init(spank, argc, argv);
 	case S_CTX_REMOTE:
+		spank_job_extern_init(spank, argc, argv);
 		return spank_stepd_init(spank, argc, argv);
 	case S_CTX_SLURMD:
 		return spank_slurmd_init(argc, argv);
@@ -53,7 +54,14 @@ int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
 
 int slurm_spank_exit(spank_t spank, int argc, char **argv)
 {
-	return spank_context() == S_CTX_LOCAL ? spank_srun_exit() : 0;
+	switch (spank_context()) {
+	case S_CTX_LOCAL:
+		return spank_srun_exit();
+	case S_CTX_REMOTE:
+		return spank_job_extern_exit(spank, argc, argv);
+	default:
+		return 0;
+	}
 }
 
 int slurm_spank_job_prolog(spank_t spank, int argc, char **argv)

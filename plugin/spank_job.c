@@ -251,3 +251,42 @@ int spank_job_epilog(spank_t spank, int argc, char **argv)
 		ask_at_last(&plan, args.requeue, &wish);
 	return 0;
 }
+
+/* ---- PrologFlags=RunInJob ---- */
+
+/* With that flag slurmstepd runs the prolog and the epilog, and knows of no plugin that has one (24.05 to 26.05). Each node of the job has
+ * an extern step then: it begins before all others, and when it ends they have ended, or were given KillWait to. */
+static bool stands_in(spank_t spank, int argc, char **argv)
+{
+	struct spank_args args;
+	struct hooks hooks;
+	uint32_t step = 0;
+	if (spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step != SLURM_EXTERN_CONT)
+		return false;
+	spank_args_parse(argc, argv, &args, NULL);
+	spank_slurmd_hooks(args.run, &hooks);
+	return hooks.in_job;
+}
+
+int spank_job_extern_init(spank_t spank, int argc, char **argv)
+{
+	return stands_in(spank, argc, argv) ? spank_job_prolog(spank, argc, argv) : 0;
+}
+
+/* A lock of slurmstepd's: while it is held, no thread makes the process the user. No public symbol, either. */
+static void hold_identity(const char *name)
+{
+	void (*call)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, name);
+	if (call)
+		call();
+}
+
+/* Another thread ends the forwarding of X11 at this moment, as the user. */
+int spank_job_extern_exit(spank_t spank, int argc, char **argv)
+{
+	hold_identity("auth_setuid_lock");
+	if (stands_in(spank, argc, argv))
+		spank_job_epilog(spank, argc, argv);
+	hold_identity("auth_setuid_unlock");
+	return 0;
+}

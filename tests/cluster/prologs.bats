@@ -48,6 +48,12 @@ no_service() { [ -z "$(service "$1")" ] && as_root n1 test ! -e "/run/muster/job
 waiting() { job_submit --muster -w n1 "$@" --wrap 'srun bash -c "echo \$SLURMD_NODENAME got \${MUSTER_CKPTD-none}; sleep 100.5"'; }
 stopped() { grep -q '^State:[[:space:]]*T' "/proc/$1/status"; }
 
+# left JOB NODE: a socket as a PMIx server leaves it that died with its node.
+left() {
+    python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$(cluster status dir)/spool/$2/stepd.slurm.pmix.$1.0"
+}
+nothing_left() { [ -z "$(as_root "$1" find /run/muster -mindepth 1 -name 'job-*' 2>/dev/null)" ]; }
+
 # train NAME SBATCH-OPTION… -- TRAIN-OPTION…
 train() {
     local name=$1 options=()
@@ -132,4 +138,16 @@ UnkillableStepTimeout=20" drain=60
     comes_back in-job 1
     run cluster run muster-doctor
     [[ $output = *"warning: prolog-in-job: PrologFlags has RunInJob, "* ]]
+    # What prolog and epilog do beside.
+    id=$(job_submit --muster --hold -w n2 -n2 --wrap 'srun true')
+    left "$id" n1
+    left "$id" n2
+    cluster run scontrol release "$id"
+    job_wait "$id" 60 COMPLETED
+    ls "$(cluster status dir)/spool/n1/stepd.slurm.pmix.$id.0"
+    run ls "$(cluster status dir)/spool/n2/stepd.slurm.pmix.$id.0"
+    [ "$status" -ne 0 ]
+    wait_for 20 nothing_left n1
+    wait_for 20 nothing_left n2
+    no_node_drained
 }
