@@ -266,6 +266,14 @@ static void one_that_nobody_may_wait_for_is_killed_at_once(void **state)
 	nothing_is_left(SLOW);
 }
 
+static void a_job_without_one_has_its_folder_removed(void **state)
+{
+	assert_int_equal(job_folder_make(run, ORDINARY, &err), 0);
+	assert_int_equal(end_job(ORDINARY), 0); /* nothing is said to have ended */
+	assert_string_equal(told, "");
+	assert_int_equal(job_folder_exists(run, ORDINARY, &err), 0);
+}
+
 static void one_without_its_socket_is_ended_too(void **state)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE];
@@ -331,6 +339,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(one_that_is_slow_is_waited_for, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_does_not_end_is_killed_after_the_drain, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_nobody_may_wait_for_is_killed_at_once, begin, end),
+		cmocka_unit_test_setup_teardown(a_job_without_one_has_its_folder_removed, begin, end),
 		cmocka_unit_test_setup_teardown(one_without_its_socket_is_ended_too, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_cannot_be_asked_ends_when_its_folder_is_gone, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_has_ended_is_told_and_no_other_process_is_touched, begin, end),
