@@ -111,11 +111,11 @@ void check_preempt_mode(const struct check *check, const struct checkup *checkup
 			checkup->site->preempt_mode);
 }
 
-/* slurm.conf(5): one for the answer of the controller, one to make a step, and for every 48 nodes two more; then one of PMIx or PMI2,
- * and one of ours. */
+/* slurm.conf(5): one for the answer of the controller, one to make a step, and for every 48 nodes two more; then one of PMIx or PMI2.
+ * Ours is taken only where there are more. */
 static int ports_of_srun(int nodes)
 {
-	return 2 + 2 * ((nodes + 47) / 48) + 2;
+	return 2 + 2 * ((nodes + 47) / 48) + 1;
 }
 
 void check_srun_ports(const struct check *check, const struct checkup *checkup, struct findings *findings)

@@ -391,12 +391,12 @@ const unsigned int plugin_version = 0x140b00, spank_plugin_version = 1;'
 
 @test "a range of ports that is too small for one srun" {
     conf=$(cluster status conf)
-    echo SrunPortRange=60001-60005 >>"$conf"
+    echo SrunPortRange=60001-60004 >>"$conf"
     cluster run --user root scontrol reconfigure
     run cluster run muster-doctor
     sed -i /^SrunPortRange/d "$conf"
     cluster run --user root scontrol reconfigure
-    found 3 warning srun-ports "SrunPortRange has 5 ports, and an srun on 1 node listens on 6" "6 ports or more for each srun"
+    found 3 warning srun-ports "SrunPortRange has 4 ports, and an srun on 1 node listens on 5" "5 ports or more for each srun"
     run cluster run muster-doctor
     [ "$status" -eq 0 ]
 }

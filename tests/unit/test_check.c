@@ -361,21 +361,21 @@ static void prologs_and_epilogs_that_are_killed_too_soon(void **state)
 static void ports_of_srun(void **state)
 {
 	struct world world = healthy();
-	world.site.srun_ports = 6;
-	assert_int_equal(judge(&world, RANKS, false), 0);
 	world.site.srun_ports = 5;
-	says(&world, "warning: srun-ports: SrunPortRange has 5 ports, and an srun on 4 nodes listens on 6: ", "6 ports or more for each srun");
+	assert_int_equal(judge(&world, RANKS, false), 0);
+	world.site.srun_ports = 4;
+	says(&world, "warning: srun-ports: SrunPortRange has 4 ports, and an srun on 4 nodes listens on 5: ", "5 ports or more for each srun");
 	world.tasks[0].job_nodes = 49;
-	world.site.srun_ports = 7;
+	world.site.srun_ports = 6;
 	int lines = judge(&world, RANKS, false);
 	assert_true(lines > 0);
-	assert_non_null(strstr(said[lines - 1], "an srun on 49 nodes listens on 8: "));
+	assert_non_null(strstr(said[lines - 1], "an srun on 49 nodes listens on 7: "));
 	/* On a login node, without a job. */
 	world.site.job_known = false;
 	world.site.srun_ports = 1;
 	lines = judge(&world, 0, false);
 	assert_true(lines > 0);
-	assert_non_null(strstr(said[lines - 1], "SrunPortRange has 1 port, and an srun on 1 node listens on 6: "));
+	assert_non_null(strstr(said[lines - 1], "SrunPortRange has 1 port, and an srun on 1 node listens on 5: "));
 }
 
 /* slurmd knows its settings, and nothing of the job or of what scontrol says. */
