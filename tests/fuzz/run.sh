@@ -29,10 +29,10 @@ sources() {
     gathering) echo launch/{gathering_message,put_list}.c common/siphash.c ;;
     hostlist) echo common/hostlist.c ;;
     layout) echo plugin/step_layout.c common/{err,hostlist,ident}.c ;;
-    rank_env) echo plugin/rank_env.c doctor/{check,check_node,check_site,check_task,facts,findings}.c common/{alone,err,hostlist,ident,number}.c -lm ;;
+    rank_env) echo plugin/rank_env.c doctor/{check*,facts,findings,hooks}.c common/{alone,err,hostlist,ident,number}.c -lm ;;
     spank_args)
         echo plugin/{preflight,spank_args}.c \
-            doctor/{check,check_node,check_site,check_task,facts,facts_probe,findings,site,site_mpi}.c \
+            doctor/{check*,facts,facts_probe,findings,hooks,site,site_mpi}.c \
             common/{alone,clock,err,hostlist,ident,listen,number,process,run_as_user}.c -lm
         ;;
     owner) echo checkpoint/owner.c "${base[@]}" ;;
