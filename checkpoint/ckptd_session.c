@@ -30,6 +30,7 @@ struct ckptd_session {
 	struct ckptd_hear *hear;          /* part 0 of several */
 	struct ckptd_report *report;      /* parts from 1 on */
 	bool busy[SNAPSHOT_SLOTS];        /* slots that were handed over */
+	bool deaf;                        /* the client hears no answer any more; what it has sent may not be read yet */
 	bool finishing;
 	int64_t handed;                   /* step that was handed over last; -1: none */
 	int64_t newest;                   /* step that was durable last; -1: none */
@@ -59,13 +60,16 @@ static void send_away(struct ckptd_session *session, const struct err *why)
 	leave(session);
 }
 
+/* A client that is dead may have handed over more before: hear_client reads that, and then the end. */
 static void answer(struct ckptd_session *session, const struct ckptd_message *message)
 {
 	struct err err;
-	if (session->conn.fd < 0 || ckptd_conn_send(&session->conn, message, NULL, 0, &err) == 0)
+	if (session->conn.fd < 0 || session->deaf || ckptd_conn_send(&session->conn, message, NULL, 0, &err) == 0)
 		return;
-	if (err.status != EXIT_LOST)
-		log_error("service: %s", err.text);
+	session->deaf = err.status == EXIT_LOST;
+	if (session->deaf)
+		return;
+	log_error("service: %s", err.text);
 	leave(session);
 }
 
@@ -104,10 +108,8 @@ static void hear_client(struct ckptd_session *session)
 	int rc;
 	if (session->conn.fd < 0)
 		return;
-	if (ckptd_conn_flush(&session->conn, &err) < 0) {
-		leave(session);
-		return;
-	}
+	if (!session->deaf)
+		session->deaf = ckptd_conn_flush(&session->conn, &err) < 0;
 	while ((rc = ckptd_conn_receive(&session->conn, &message, &err)) > 0) {
 		rc = message.type == CKPTD_SAVE ? take_save(session, &message.save, &err) :
 			err_fail(&err, EXIT_DATA, "protocol: %s came where SAVE should", ckptd_type_name(message.type));
@@ -128,7 +130,7 @@ static void hear_client(struct ckptd_session *session)
 /* Whether a line in the log is the only one that says it. */
 static bool is_to_be_logged(const struct ckptd_session *session)
 {
-	return !session->service->quiet || session->conn.fd < 0;
+	return !session->service->quiet || session->conn.fd < 0 || session->deaf;
 }
 
 static void log_durable(const struct ckptd_session *session, const struct ckptd_news *news)

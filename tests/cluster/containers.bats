@@ -122,7 +122,7 @@ ended() {
     wait_for 60 train_attempt_has pid 1 1
     began=$(sed -n 's/.*"event": *"start".*"attempt": *1[,}].*/&/p' "$JOBS/pid/attempts.jsonl" | sed 's/.*"step": *\([0-9]*\).*/\1/')
     echo "stopped at $step, began with $began"
-    [ "$began" -gt "$step" ]
+    [ "$began" -gt "$step" ] || { ls -la "$JOBS/pid" && tail -n 60 "$JOBS/pid.log" && return 1; }
     ended pid "$job" pid
 }
 

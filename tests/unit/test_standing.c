@@ -393,12 +393,13 @@ static void *write_on(void *arg)
 static void a_reader_never_sees_half_an_entry(void **state)
 {
 	struct writing writing = { .standing = create() };
-	struct deadline end = deadline_in(0.5);
+	struct deadline end = deadline_in(0.5), hang = deadline_in(60);
 	uint64_t last = 0, changes = 0;
 	pthread_t thread;
 	standing_begin(writing.standing, STANDING_COMPUTE, 0, 0);
 	assert_int_equal(pthread_create(&thread, NULL, write_on, &writing), 0);
-	while (!deadline_passed(end)) {
+	/* And until both have run beside each other. */
+	while (!deadline_passed(end) || (changes <= 10 && !deadline_passed(hang))) {
 		struct standing_view view = view_of(writing.standing);
 		if (view.phase == 0) /* both were written over while they were copied */
 			continue;
