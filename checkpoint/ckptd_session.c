@@ -60,11 +60,17 @@ static void send_away(struct ckptd_session *session, const struct err *why)
 	leave(session);
 }
 
+/* Whether what is said reaches the client, as far as is known. */
+static bool is_heard(const struct ckptd_session *session)
+{
+	return session->conn.fd >= 0 && !session->deaf;
+}
+
 /* A client that is dead may have handed over more before: hear_client reads that, and then the end. */
 static void answer(struct ckptd_session *session, const struct ckptd_message *message)
 {
 	struct err err;
-	if (session->conn.fd < 0 || session->deaf || ckptd_conn_send(&session->conn, message, NULL, 0, &err) == 0)
+	if (!is_heard(session) || ckptd_conn_send(&session->conn, message, NULL, 0, &err) == 0)
 		return;
 	session->deaf = err.status == EXIT_LOST;
 	if (session->deaf)
@@ -130,7 +136,7 @@ static void hear_client(struct ckptd_session *session)
 /* Whether a line in the log is the only one that says it. */
 static bool is_to_be_logged(const struct ckptd_session *session)
 {
-	return !session->service->quiet || session->conn.fd < 0 || session->deaf;
+	return !session->service->quiet || !is_heard(session);
 }
 
 static void log_durable(const struct ckptd_session *session, const struct ckptd_news *news)
@@ -151,10 +157,9 @@ static void on_failed(struct ckptd_session *session, const struct ckptd_news *ne
 	snprintf(line, sizeof line, "step %" PRId64 " of %.300s: %s", news->step, attach_of(session)->path, news->err.text);
 	if (is_to_be_logged(session))
 		log_error("checkpoint: couldn't save %s", line);
-	if (session->conn.fd < 0)
+	answer_failed(session, news->step, &news->err);
+	if (!is_heard(session))
 		session->service->lost(session->service->arg, line);
-	else
-		answer_failed(session, news->step, &news->err);
 }
 
 static void on_durable(struct ckptd_session *session, const struct ckptd_news *news)
