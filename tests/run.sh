@@ -293,24 +293,29 @@ add_lane() {
 # This one compares the machine before and after a cluster, so no other cluster may come or go beside it.
 ALONE=tests/cluster/cluster.bats
 
-# The cluster's files, the largest first, so that no long one is left for the end.
+# first FILE…: what comes in, those files before all others, so that none that takes long is left for the end.
+first() { awk -v first="$*" 'BEGIN { n = split(first, order, " ") }
+    { given[NR] = $0; there[$0] = 1 }
+    END {
+        for (i = 1; i <= n; i++) if (order[i] in there) { print order[i]; delete there[order[i]] }
+        for (i = 1; i <= NR; i++) if (given[i] in there) print given[i]
+    }'; }
+
 cluster_queue() {
     local kind kinds=plain
     [ -z "$long" ] || kinds="plain network parts"
     for kind in $kinds; do
-        cd "$MUSTER_TOP" && ls -S tests/cluster/*.bats | grep -xFf <(test_files) | grep -vx $ALONE |
+        test_files | grep ^tests/cluster/ | grep -vx $ALONE |
+            first tests/cluster/{requeue,requeue_later,faults,preemption,plugin,containers,ckptd,examples,network}.bats |
             { [ "$kind" = plain ] && cat || grep -v /network.bats; } | sed "s/^/$kind /"
     done
 }
-
-# first FILE: what comes in, that file before all others.
-first() { awk -v first="$1" '$0 == first { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'; }
 
 run_lanes() {
     local name pids
     rm -f "$LOG"/counts-*
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
-    test_files | grep '^tests/[^/]*$' | first tests/sanitize.bats | sed 's/^/plain /' | queue commands
+    test_files | grep '^tests/[^/]*$' | first tests/{sanitize,gpu_train,fuzz,gpt2_torch,nfs,elastic,saving,train,gpu}.bats | sed 's/^/plain /' | queue commands
     test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
     cluster_queue | queue cluster
     lane units units &
