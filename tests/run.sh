@@ -80,7 +80,7 @@ finish() {
 }
 
 # The lanes with a cluster: most of their time they wait for Slurm's timers. And those of commands.
-CLUSTERS="1 2 3 4" COMMANDS="1 2 3"
+CLUSTERS="1 2 3 4" COMMANDS="1 2"
 
 # Where the files of each lane's cluster are.
 lane_folder() { printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)" "$1"; }

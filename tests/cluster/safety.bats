@@ -9,6 +9,8 @@ load helpers
 setup_file() {
     export FAULTY=${MUSTER_BUILD-}/tests/tools/.libs/spank_faulty.so
     export MUSTER_CLUSTER_KILLWAIT=2 MUSTER=1
+    # Slurm takes seconds to launch with ten thousand variables.
+    export MUSTER_CLUSTER_CRED_EXPIRE=60
     plugin_locate || return 0
     cluster_begin 2 --plugin "$PLUGIN"
     # fails.sh: two tasks on two nodes say their rank; the first ends with 7.

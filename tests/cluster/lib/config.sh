@@ -75,7 +75,7 @@ ClusterName=muster-$ID
 SlurmctldHost=ctl($CONTROLLER_ADDRESS)
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket=$STATE/own/munge.socket,cred_expire=$((5 * slow))
+AuthInfo=socket=$STATE/own/munge.socket,cred_expire=${MUSTER_CLUSTER_CRED_EXPIRE:-$((5 * slow))}
 StateSaveLocation=$STATE/controller
 SlurmdSpoolDir=$STATE/spool/%n
 SlurmctldPidFile=$STATE/pid/slurmctld
