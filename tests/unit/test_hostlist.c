@@ -6,10 +6,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
-#include "common/clock.h"
 #include "common/hostlist.h"
 
 static const struct { const char *list, *names; } lists[] = {
@@ -70,7 +70,7 @@ static void a_name_among_thousands_is_found_at_once(void **state)
 	for (int i = 1; i < 5000; i++)
 		used += (size_t)sprintf(list + used, "%05d,", 2 * i);
 	sprintf(list + used, "10000-60000]x");
-	double start = clock_now();
+	clock_t start = clock(); /* of the processor: a busy machine is no fault */
 	for (long place = 0; place < 50000; place += 97) {
 		assert_int_equal(hostlist_nth(list, place, name, sizeof name), 0);
 		assert_int_equal(hostlist_find(list, name), place);
@@ -79,7 +79,7 @@ static void a_name_among_thousands_is_found_at_once(void **state)
 	assert_int_equal(hostlist_find(list, "n2x"), -1);
 	assert_int_equal(hostlist_find(list, "n000002x"), -1);
 	assert_int_equal(hostlist_find(list, "n99999999999999999999x"), -1);
-	assert_true(clock_now() - start < 5);
+	assert_true(clock() - start < 5 * CLOCKS_PER_SEC);
 }
 
 int main(void)
