@@ -30,7 +30,7 @@ struct ckptd_session {
 	struct ckptd_hear *hear;          /* part 0 of several */
 	struct ckptd_report *report;      /* parts from 1 on */
 	bool busy[SNAPSHOT_SLOTS];        /* slots that were handed over */
-	bool deaf;                        /* the client hears no answer any more; what it has sent may not be read yet */
+	bool deaf;                        /* an answer failed; what the client sent before it died may still wait to be read */
 	bool finishing;
 	int64_t handed;                   /* step that was handed over last; -1: none */
 	int64_t newest;                   /* step that was durable last; -1: none */
@@ -60,7 +60,7 @@ static void send_away(struct ckptd_session *session, const struct err *why)
 	leave(session);
 }
 
-/* Whether what is said reaches the client, as far as is known. */
+/* Whether the client can still be answered: its connection is open, and no answer has failed. */
 static bool is_heard(const struct ckptd_session *session)
 {
 	return session->conn.fd >= 0 && !session->deaf;

@@ -102,7 +102,7 @@ static void address_of(int folder, const char *name, struct sockaddr_un *address
 	snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/%s", folder, name);
 }
 
-/* The path itself, so that whoever knows one knows the other. Returns the size; 0 where the path is no such name. */
+/* The abstract name is the path itself. Returns the size of the address; 0 where the path is relative or too long. */
 static socklen_t abstract_address(const char *path, struct sockaddr_un *address)
 {
 	size_t length = strlen(path);

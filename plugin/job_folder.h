@@ -58,8 +58,8 @@ int job_folder_write(const char *run, uint32_t job, const char *name, const char
 /* At most size - 1 bytes of it. False, with "", where there is none. */
 bool job_folder_read(const char *run, uint32_t job, const char *name, char *text, size_t size);
 
-/* The same in RUN itself, which is made where it is missing, for all jobs of the node: whoever reads it has the old text or the new.
- * NULL removes the file. */
+/* The same for a file in RUN itself, which all jobs of the node share. The write replaces the file in one step, and makes RUN where it
+ * is missing; NULL removes the file. */
 int job_folder_write_for_all(const char *run, const char *name, const char *text, struct err *err);
 bool job_folder_read_for_all(const char *run, const char *name, char *text, size_t size);
 

@@ -61,7 +61,7 @@ static int contain(int namespaces, int user, const char *folder, in_container *t
 
 /* ---- finding it ---- */
 
-/* Whether a service answers there; what is said otherwise goes to standard error. */
+/* Whether a service answers there. If none does, the reason goes to standard error. */
 static int asks(const char *socket, void *arg)
 {
 	struct ckptd_message answer;
