@@ -3,6 +3,7 @@
 #ifndef MUSTER_SLURM_COMPAT_H
 #define MUSTER_SLURM_COMPAT_H
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -15,6 +16,13 @@
 #ifndef PROLOG_FLAG_RUN_IN_JOB
 #define PROLOG_FLAG_RUN_IN_JOB 0 /* before 24.05 */
 #endif
+
+/* slurm.conf as the process around the plugin has read it; NULL where it has not. No public symbol, but the plugin only loads into the Slurm release that
+ * it was built for. */
+static inline const slurm_conf_t *slurm_compat_conf(void)
+{
+	return dlsym(RTLD_DEFAULT, "slurm_conf");
+}
 
 /* How slurm.conf has the prologs and epilogs run: from 25.05 on each with a timeout of its own. */
 static inline struct hooks slurm_compat_hooks(const slurm_conf_t *conf)

@@ -32,6 +32,7 @@
 #include "common/run_as_user.h"
 #include "plugin/job_folder.h"
 #include "plugin/job_service.h"
+#include "plugin/slurm_compat.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 #include "plugin/spank_slurmd.h"
@@ -54,11 +55,10 @@ static const char *place_name(char letter, char host[65])
 	return host;
 }
 
-/* SlurmdSpoolDir as a pattern. slurm_conf is no public symbol, but the plugin only loads into the Slurm release that it was built
- * for. */
+/* SlurmdSpoolDir as a pattern. */
 static bool spool_pattern(char *pattern, size_t size)
 {
-	const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
+	const slurm_conf_t *conf = slurm_compat_conf();
 	const char *from = conf ? conf->slurmd_spooldir : NULL;
 	char host[65];
 	size_t used = 0;
@@ -90,7 +90,7 @@ static bool is_dead_socket(int folder, const char *name)
 /* Slurm's own folder: one that a user can put something into, or has made to match the pattern, is none. */
 static DIR *open_spool(const char *path)
 {
-	const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
+	const slurm_conf_t *conf = slurm_compat_conf();
 	struct stat st;
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
@@ -273,20 +273,20 @@ int spank_job_extern_init(spank_t spank, int argc, char **argv)
 	return stands_in(spank, argc, argv) ? spank_job_prolog(spank, argc, argv) : 0;
 }
 
-/* A lock of slurmstepd's: while it is held, no thread makes the process the user. No public symbol, either. */
-static void hold_identity(const char *name)
+/* Calls a function of slurmstepd's that is no public symbol, if it has it. */
+static void call_slurmstepd(const char *name)
 {
 	void (*call)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, name);
 	if (call)
 		call();
 }
 
-/* Another thread ends the forwarding of X11 at this moment, as the user. */
+/* Another thread ends the forwarding of X11 at this moment, and makes the process the user for that: not while the lock is held. */
 int spank_job_extern_exit(spank_t spank, int argc, char **argv)
 {
-	hold_identity("auth_setuid_lock");
+	call_slurmstepd("auth_setuid_lock");
 	if (stands_in(spank, argc, argv))
 		spank_job_epilog(spank, argc, argv);
-	hold_identity("auth_setuid_unlock");
+	call_slurmstepd("auth_setuid_unlock");
 	return 0;
 }

@@ -4,7 +4,6 @@
  * from slurmd, without the timeouts, and up to 23.11 without the flags. */
 #include "config.h"
 
-#include <dlfcn.h>
 #include <slurm/spank.h>
 #include <stdio.h>
 
@@ -17,10 +16,9 @@
 
 #define WORD_NAME "hooks"
 
-/* slurm_conf is no public symbol, but the plugin only loads into the Slurm release that it was built for. */
 static struct hooks configured(void)
 {
-	const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
+	const slurm_conf_t *conf = slurm_compat_conf();
 	return conf ? slurm_compat_hooks(conf) : (struct hooks){ 0 };
 }
 

@@ -3,7 +3,6 @@
  * rank was the first to fail. */
 #include "config.h"
 
-#include <dlfcn.h>
 #include <slurm/slurm.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "common/number.h"
 #include "plugin/end_channel.h"
 #include "plugin/job_folder.h"
+#include "plugin/slurm_compat.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 #include "plugin/spank_task.h"
@@ -197,22 +197,16 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 	return 0;
 }
 
-/* slurm_conf is no public symbol, but the plugin only loads into the Slurm release that it was built for. */
-static const slurm_conf_t *site(void)
-{
-	return dlsym(RTLD_DEFAULT, "slurm_conf");
-}
-
 /* The ports that the site lets srun listen on; NULL: any. */
 static const uint16_t *port_range(void)
 {
-	return site() ? site()->srun_port_range : NULL;
+	return slurm_compat_conf() ? slurm_compat_conf()->srun_port_range : NULL;
 }
 
 /* Whether ranks go on when another one has failed. */
 static bool others_go_on(void)
 {
-	return srun.kills < 0 ? site() && !site()->kill_on_bad_exit : !srun.kills;
+	return srun.kills < 0 ? slurm_compat_conf() && !slurm_compat_conf()->kill_on_bad_exit : !srun.kills;
 }
 
 /* From before the step is made, since a step of several components takes the environment of this moment. */
