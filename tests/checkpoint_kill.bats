@@ -204,7 +204,8 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
         strace -f -o trace "$writer" save run 3 3 $way
         sed 's/^[0-9]* *//' trace >plain
         mapfile -t looks < <(points plain openat getdents64 read newfstatat)
-        for ((n = 0; n < moments / 8; n++)); do
+        # Few looks of a sample matter to a save: at least until one did.
+        for ((n = 0; n < moments / 8 || (failed == 0 && n < 60); n++)); do
             fresh
             read -r look n_th <<<"${looks[RANDOM % ${#looks[@]}]}"
             error=${errors[n % ${#errors[@]}]}
