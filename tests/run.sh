@@ -198,7 +198,7 @@ measure_patience() {
 
 load_all_cpus() {
     local cpu
-    for ((cpu = 2 * $(nproc); cpu > 0; cpu--)); do (while :; do :; done) {lock}<&- & done
+    for ((cpu = 2 * $(nproc); cpu > 0; cpu--)); do (while :; do :; done) {lock}<&- & disown; done
 }
 
 # Where the lines of files without a failure wait in CI, which may keep only the first lines of a run: those are of failures.
