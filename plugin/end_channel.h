@@ -36,7 +36,7 @@ void end_channel_collect(struct end_channel *channel, double seconds, struct fir
 /* Where a step's srun listens. A value. */
 struct end_address {
 	char host[64]; /* as SLURM_SRUN_COMM_HOST: numeric */
-	char port[8];
+	char port[8]; /* "0": srun does not listen */
 	char secret[END_SECRET_SIZE];
 };
 

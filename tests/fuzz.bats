@@ -1,10 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# A few seconds of fuzzing for each parser of what comes from outside; `make fuzz` runs longer.
+# Each parser of what comes from outside: its seeds in CI, which must give the same result twice; in --long what a search finds.
 # bats file_tags=ci
 
 fuzz() {
-    run "$BATS_TEST_DIRNAME/fuzz/run.sh" 2 "$1"
+    local seconds=0
+    [ -z "${MUSTER_LONG-}" ] || seconds=20
+    run "$BATS_TEST_DIRNAME/fuzz/run.sh" $seconds "$1"
     echo "$output"
     [ "$status" -ne 77 ] || skip "no libFuzzer: apt-get install clang"
     [ "$status" -eq 0 ]

@@ -89,7 +89,7 @@ own_run() { tests/run.sh "$@" 3>&-; }
     run own_run --no-install one
     echo "$output"
     [ "$status" -eq 1 ]
-    [[ $output = *"# why"*"slurm faults met: 1"*"1 hung"*"1 passed, 1 failed, 0 skipped" ]]
+    [[ $output = *"# why"*"slurm faults met: 1"*"1 hung"*"failed: tests/one.bats: not ok 2 bad"*"1 passed, 1 failed, 0 skipped" ]]
     ls build-tests/log/*.failed-*
 }
 

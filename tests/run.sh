@@ -6,7 +6,7 @@
 # and are skipped otherwise.
 #   --long        also what searches rather than checks: sanitizers, fuzzing, every kill point, every call that may fail; and the
 #                 cluster's files once more over a network with latency, and with calls on sockets that do little at once
-#   --ci          of these the sanitizers and fuzzing; and trainings on a GPU that is the host, other configurations, and make distcheck
+#   --ci          of these the sanitizers, and the fuzz targets with their seeds; and trainings on a GPU that is the host, other configurations, and make distcheck
 #   --list        which files and tests would run
 #   --repeat N    each file N times
 #   --under-load  with programs beside that use every CPU twice
@@ -74,6 +74,7 @@ finish() {
         echo "slurm faults met: $(wc -l <"$MUSTER_SLURM_FAULTS")"
         sort "$MUSTER_SLURM_FAULTS" | uniq -c
     fi
+    [ ! -s "$FAILED" ] || cat "$FAILED"
     printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
     [ $failed -eq 0 ] && [ $passed -gt 0 ]
     exit
@@ -203,6 +204,8 @@ load_all_cpus() {
 
 # Where the lines of files without a failure wait in CI, which may keep only the first lines of a run: those are of failures.
 GREEN=$LOG/green
+# The failures of the run, a line each.
+FAILED=$LOG/failed
 
 # run_file FILE: one test file; its TAP goes to standard output.
 run_file() {
@@ -248,7 +251,10 @@ test_file() {
         printf '%-52s %3d ok %3d not ok %3d skip %4d.%d s\n' "$@" $((tenths / 10)) $((tenths % 10))
         [ ${#counts[@]} -lt 2 ] || printf '%s\n' "${counts[@]:1}"
     } | if [ "$3" = 0 ] && [ -n "${CI-}" ]; then cat >>"$GREEN"; else cat; fi
-    [ "$3" = 0 ] || cp "$log" "$log.failed-$(date +%H%M%S)"
+    [ "$3" = 0 ] || {
+        printf '%s\n' "${counts[@]:1}" | sed -n "/# skip/Id; s|^    \([^#]\)|failed: $1: \1|p" >>"$FAILED"
+        cp "$log" "$log.failed-$(date +%H%M%S)"
+    }
     passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
 }
 
@@ -343,7 +349,7 @@ flock -n "$lock" || { echo "run.sh: another run of this checkout is under way" >
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 
-mkdir -p "$LOG" && : >"$GREEN" && : >"$MUSTER_SLURM_FAULTS" && chmod 666 "$MUSTER_SLURM_FAULTS" || exit 1
+mkdir -p "$LOG" && : >"$GREEN" && : >"$FAILED" && : >"$MUSTER_SLURM_FAULTS" && chmod 666 "$MUSTER_SLURM_FAULTS" || exit 1
 [ -n "$no_install" ] || packages_install build cluster tests >"$LOG/packages" 2>&1 {lock}<&- ||
     fail_early "install packages" "$LOG/packages"
 echo "building in $MUSTER_BUILD"

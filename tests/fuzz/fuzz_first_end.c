@@ -39,7 +39,7 @@ static void check_address(const unsigned char *bytes, size_t size)
 	text[size] = '\0';
 	size_t host = strlen(text);
 	if (end_address_read(text, host < size ? text + host + 1 : NULL, &address) &&
-		(strcmp(address.host, text) != 0 || atoi(address.port) < 1 || atoi(address.port) > 65535 ||
+		(strcmp(address.host, text) != 0 || atoi(address.port) < 0 || atoi(address.port) > 65535 ||
 		strlen(address.secret) != END_SECRET_SIZE - 1))
 		abort();
 	if (last_words_open(text).fd >= 0) /* nobody has handed any on */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/fuzz/run.sh [SECONDS [NAME…]]: builds each fuzz_NAME.c with libFuzzer and runs it from its seeds for that long
-# (20). Inputs that it finds go to a folder of its own, not to the seeds: $FUZZ_CORPUS/NAME where that is set. Needs clang;
+# (20; 0 for the seeds alone). Inputs that it finds go to a folder of its own, not to the seeds: $FUZZ_CORPUS/NAME where that is set. Needs clang;
 # status 77 without libFuzzer.
 set -eu
 
@@ -69,6 +69,7 @@ for name; do
     mkdir -p "$corpus" "$work/place_$name"
     options=(-max_total_time="$seconds" -max_len=4096 -artifact_prefix="${FUZZ_ARTIFACTS:-$work}/")
     [ ! -e "tests/fuzz/dictionaries/$name" ] || options+=(-dict="$top/tests/fuzz/dictionaries/$name")
+    [ "$seconds" -gt 0 ] || options+=(-runs=0)
     [ -n "${FUZZ_CORPUS-}" ] || options+=(-verbosity=0)
     echo "fuzz: $name for $seconds s"
     # In a folder of its own, for those that read files.
