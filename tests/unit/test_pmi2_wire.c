@@ -248,7 +248,7 @@ static void a_server_that_reads_nothing_is_given_up(void **state)
 	double began = clock_now();
 	assert_int_equal(pmi2_wire_ask(&wire, deadline_in(0.05), &err, "cmd=kvs-put;key=a;value=%s;", much), -1);
 	assert_non_null(strstr(err.text, "takes nothing"));
-	assert_true(clock_now() - began < 5);
+	assert_true(clock_now() - began < 30);
 	end();
 }
 

@@ -312,7 +312,7 @@ static void open_in_vain(struct ident *ident, struct err *errp)
 	struct err err = { .text = "" };
 	double began = clock_now();
 	CHECK(!rdzv_open(ident, NULL, 0.5, &err));
-	CHECK(clock_now() - began > 0.3 && clock_now() - began < 3);
+	CHECK(clock_now() - began > 0.3 && clock_now() - began < 15);
 	CHECK(err.status == EXIT_LOST && strstr(err.text, words));
 }
 
@@ -322,10 +322,10 @@ static void fence_in_vain(struct ident *ident, struct err *errp)
 	struct rdzv *rdzv = rdzv_open(ident, NULL, 5, &err);
 	double began = clock_now();
 	CHECK(rdzv && rdzv_fence(rdzv, 0.5, &err) == -1);
-	CHECK(clock_now() - began > 0.3 && clock_now() - began < 3);
+	CHECK(clock_now() - began > 0.3 && clock_now() - began < 15);
 	CHECK(err.status == EXIT_LOST && strstr(err.text, words));
-	CHECK(rdzv_fence(rdzv, 5, &err) == -1 && strstr(err.text, "was lost before"));
-	CHECK(clock_now() - began < 3);
+	CHECK(rdzv_fence(rdzv, 60, &err) == -1 && strstr(err.text, "was lost before"));
+	CHECK(clock_now() - began < 30);
 	rdzv_close(rdzv, 0);
 }
 

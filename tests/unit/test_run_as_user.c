@@ -45,8 +45,8 @@ static void one_that_takes_too_long_is_ended_and_not_waited_for(void **state)
 {
 	double start = clock_now();
 	int pid;
-	assert_int_equal(shell("echo $$; exec sleep 30", 0.3), -1);
-	assert_true(clock_now() - start < 5);
+	assert_int_equal(shell("echo $$; exec sleep 300", 0.3), -1);
+	assert_true(clock_now() - start < 60);
 	assert_non_null(strstr(err.text, "more than 0.3 s"));
 	assert_int_equal(sscanf(output, "%d", &pid), 1);
 	struct deadline deadline = deadline_in(5);
@@ -100,11 +100,11 @@ static void one_that_is_missing_is_an_error(void **state)
 static void one_that_stays_is_not_waited_for(void **state)
 {
 	struct run_user user = { getuid(), getgid(), NULL, 0 };
-	char *argv[] = { "/bin/sleep", "30", NULL }, *env[] = { NULL };
+	char *argv[] = { "/bin/sleep", "300", NULL }, *env[] = { NULL };
 	pid_t pid = 0;
 	double start = clock_now();
 	assert_int_equal(start_as_user(&user, argv, env, -1, 10, &pid, &err), 0);
-	assert_true(clock_now() - start < 5);
+	assert_true(clock_now() - start < 60);
 	assert_true(pid > 1);
 	assert_int_equal(getsid(pid), pid);
 	assert_int_equal(kill(pid, SIGKILL), 0);
