@@ -245,7 +245,7 @@ int spank_job_epilog(spank_t spank, int argc, char **argv)
 		return 0;
 	spank_slurmd_hooks(plan.run, &hooks);
 	plan.drain = hooks_drain(hooks.epilog, HOOKS_EPILOG_SECONDS, plan.drain);
-	bool asks = args.requeue && wish_is_batch_host(plan.run, plan.job) && wish_read(plan.run, plan.job, &wish);
+	bool asks = args.requeue && wish_is_batch_host(plan.run, plan.job) && wish_read(plan.run, plan.job, WISH_IN_VAIN, &wish);
 	finish_service(&plan);
 	if (asks)
 		ask_at_last(&plan, args.requeue, &wish);

@@ -239,7 +239,7 @@ static void ask_on(spank_t spank, const struct spank_args *args, char *const *re
 	const char *kind = spank_task_env("ENVIRONMENT", spank);
 	bool here = wish_is_batch_host(args->run, job);
 	if (here)
-		wish_write(args->run, job, request);
+		wish_write(args->run, job, WISH_IN_VAIN, request);
 	if (here && later == ending)
 		slurm_spank_log("muster: job %u has ended: it is put back in the queue when nothing of it is left on its nodes", job);
 	/* Only a job of sbatch can come back: nobody is to wait at a terminal. */
@@ -251,7 +251,7 @@ static void ask_on(spank_t spank, const struct spank_args *args, char *const *re
 	}
 	relay(output, NULL);
 	if (!later)
-		wish_drop(args->run, job);
+		wish_drop(args->run, job, WISH_IN_VAIN);
 }
 
 void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status, double when, enum spank_requeue_telling telling)
@@ -267,11 +267,16 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "", node ? node : "",
 		task_end_describe(status, end_text, sizeof end_text));
 	make_request(&request, spank, args, status, when, why);
+	/* srun, which may know of the end already, need not wait for the answer. */
+	uint32_t job = spank_task_item(spank, S_JOB_ID);
+	if (wish_is_batch_host(args->run, job))
+		wish_write(args->run, job, WISH_ASKED, request.argv);
 	int rc = ask(spank, args, request.argv, "--deadline=" HELPER_DEADLINE, HELPER_SECONDS, output, sizeof output, &later, &err);
 	if (telling != SPANK_REQUEUE_TELL_NONE)
 		tell(spank, rc < 0 ? err.text : NULL, output, why, telling);
 	if (later)
 		ask_on(spank, args, request.argv, later);
+	wish_drop(args->run, job, WISH_ASKED);
 }
 
 /* ---- the batch step ---- */
@@ -288,7 +293,7 @@ void spank_requeue_batch_end(spank_t spank, const struct spank_args *args)
 	const char *later;
 	struct err err;
 	uint32_t job = spank_task_item(spank, S_JOB_ID);
-	if (!args->requeue || !wish_read(args->run, job, &wish))
+	if (!args->requeue || (!wish_read(args->run, job, WISH_IN_VAIN, &wish) && !wish_read(args->run, job, WISH_ASKED, &wish)))
 		return;
 	if (ask_until_answered(spank, args, wish.argv, output, sizeof output, &later, &err) < 0) {
 		slurm_spank_log("muster: %s", err.text);
@@ -296,5 +301,5 @@ void spank_requeue_batch_end(spank_t spank, const struct spank_args *args)
 	}
 	relay(output, NULL);
 	if (!later)
-		wish_drop(args->run, job);
+		wish_drop(args->run, job, WISH_IN_VAIN);
 }

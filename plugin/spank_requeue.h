@@ -20,8 +20,8 @@ void spank_requeue_begin(spank_t spank, const struct spank_args *args);
 /* When the node's last task has ended. */
 void spank_requeue_end(spank_t spank, const struct spank_args *args);
 
-/* In the batch step: before the script begins, and when it has ended. What could not be asked for while the controller was away is
- * asked for until it answers; the job runs meanwhile. */
+/* In the batch step: before the script begins, and when it has ended. What has no answer by then, because the controller was away or
+ * is slow, is asked for until there is one; the job runs meanwhile. */
 void spank_requeue_batch_begin(spank_t spank, const struct spank_args *args);
 void spank_requeue_batch_end(spank_t spank, const struct spank_args *args);
 

@@ -7,9 +7,10 @@
 
 #include "plugin/job_folder.h"
 
-#define WISH_NAME "requeue"
 #define BATCH_NAME "batch-host"
 #define FINAL "--final="
+
+static const char *const names[] = { [WISH_ASKED] = "requeue-asked", [WISH_IN_VAIN] = "requeue" };
 
 static bool is_final(char *const *argv)
 {
@@ -19,12 +20,12 @@ static bool is_final(char *const *argv)
 	return false;
 }
 
-void wish_write(const char *run, uint32_t job, char *const *argv)
+void wish_write(const char *run, uint32_t job, enum wish_kind kind, char *const *argv)
 {
 	struct wish old;
 	char text[WISH_SIZE] = "";
 	size_t used = 0;
-	if (wish_read(run, job, &old) && (is_final(argv) || !is_final(old.argv)))
+	if (wish_read(run, job, kind, &old) && (is_final(argv) || !is_final(old.argv)))
 		return;
 	for (; *argv; argv++) {
 		/* What does not fit, or would be two, is a path that shows progress. */
@@ -33,14 +34,14 @@ void wish_write(const char *run, uint32_t job, char *const *argv)
 		used += (size_t)sprintf(text + used, "%s\n", *argv);
 	}
 	job_folder_need(run, job);
-	job_folder_write(run, job, WISH_NAME, text, NULL);
+	job_folder_write(run, job, names[kind], text, NULL);
 }
 
-bool wish_read(const char *run, uint32_t job, struct wish *wish)
+bool wish_read(const char *run, uint32_t job, enum wish_kind kind, struct wish *wish)
 {
 	char *rest = NULL;
 	int n = 0;
-	if (!job_folder_read(run, job, WISH_NAME, wish->text, sizeof wish->text))
+	if (!job_folder_read(run, job, names[kind], wish->text, sizeof wish->text))
 		return false;
 	for (char *line = strtok_r(wish->text, "\n", &rest); line && n < WISH_ARGUMENTS; line = strtok_r(NULL, "\n", &rest))
 		wish->argv[n++] = line;
@@ -48,11 +49,11 @@ bool wish_read(const char *run, uint32_t job, struct wish *wish)
 	return n > 0;
 }
 
-void wish_drop(const char *run, uint32_t job)
+void wish_drop(const char *run, uint32_t job, enum wish_kind kind)
 {
 	struct wish wish;
-	if (wish_read(run, job, &wish))
-		job_folder_write(run, job, WISH_NAME, "", NULL);
+	if (wish_read(run, job, kind, &wish))
+		job_folder_write(run, job, names[kind], "", NULL);
 }
 
 void wish_mark_batch_host(const char *run, uint32_t job)

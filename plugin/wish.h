@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A requeue that could not be asked for yet, in the job's folder on this node: what muster-requeue is to be asked when the controller
- * answers, or when the job has ended. */
+/* A requeue that the controller has not answered yet, in the job's folder on this node: what muster-requeue is to be asked when the
+ * script ends before the answer, when the controller answers, or when the job has ended. */
 #ifndef MUSTER_WISH_H
 #define MUSTER_WISH_H
 
@@ -15,13 +15,18 @@ struct wish {
 	char *argv[WISH_ARGUMENTS + 1]; /* into text, ended by NULL */
 };
 
+enum wish_kind {
+	WISH_ASKED,   /* is being asked for the first time */
+	WISH_IN_VAIN, /* could not be asked for then */
+};
+
 /* Keeps the arguments, if none are kept that may bring the job back: a step that ended for good (--final) takes nobody's place. */
-void wish_write(const char *run, uint32_t job, char *const *argv);
+void wish_write(const char *run, uint32_t job, enum wish_kind kind, char *const *argv);
 
 /* False when there is none. */
-bool wish_read(const char *run, uint32_t job, struct wish *wish);
+bool wish_read(const char *run, uint32_t job, enum wish_kind kind, struct wish *wish);
 
-void wish_drop(const char *run, uint32_t job);
+void wish_drop(const char *run, uint32_t job, enum wish_kind kind);
 
 /* Of the nodes of a job that keep one, that on which its script runs asks. */
 void wish_mark_batch_host(const char *run, uint32_t job);

@@ -126,6 +126,27 @@ asks_again() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$" | grep -vx "$2
     [ "$(job_restarts "$id")" = 1 ]
 }
 
+@test "srun ends before the controller has answered for a dead rank: the end of the script waits for the answer, the job comes back" {
+    slow_requeue
+    rm -f "$JOBS/asked"
+    touch "$JOBS/hold"
+    cluster plugin "$PLUGIN" "requeue=$JOBS/slow-requeue"
+    id=$(dying 0)
+    wait_for 30 said "$id" ready
+    wait_for 20 has_step "$id"
+    touch "$JOBS/die.$id"
+    wait_for 30 test -e "$JOBS/asked"
+    first=$(cluster_pids -f "muster-requeue .* $id 0\$" | head -n 1)
+    # shellcheck disable=SC2046
+    kill -KILL $(cluster_pids -f '^srun /bin/bash -c')
+    again=0
+    wait_for 60 asks_again "$id" "$first" || again=$?
+    rm "$JOBS/hold"
+    [ $again -eq 0 ]
+    restarted_once "$id" ready
+    cluster plugin "$PLUGIN"
+}
+
 @test "a requeue that the controller takes up late costs the attempt that runs by then no more than a preemption, and once" {
     slow_requeue
     rm -f "$JOBS/asked"

@@ -26,7 +26,7 @@ static const char *kept(uint32_t job)
 	static char text[WISH_SIZE];
 	struct wish wish;
 	text[0] = '\0';
-	if (wish_read(run(), job, &wish))
+	if (wish_read(run(), job, WISH_IN_VAIN, &wish))
 		for (char **argument = wish.argv; *argument; argument++)
 			sprintf(text + strlen(text), "%s%s", text[0] ? " " : "", *argument);
 	return text;
@@ -36,12 +36,14 @@ static void it_comes_back_until_it_is_dropped(void **state)
 {
 	char *argv[] = { "--step=0", "--when=1.5", "--breaker=10", "7", "0", NULL };
 	assert_string_equal(kept(7), "");
-	wish_write(run(), 7, argv);
+	wish_write(run(), 7, WISH_IN_VAIN, argv);
 	assert_string_equal(kept(7), "--step=0 --when=1.5 --breaker=10 7 0");
 	assert_string_equal(kept(8), "");
-	wish_drop(run(), 7);
+	wish_drop(run(), 7, WISH_ASKED);
+	assert_string_equal(kept(7), "--step=0 --when=1.5 --breaker=10 7 0");
+	wish_drop(run(), 7, WISH_IN_VAIN);
 	assert_string_equal(kept(7), "");
-	wish_write(run(), 7, argv);
+	wish_write(run(), 7, WISH_IN_VAIN, argv);
 	assert_int_equal(job_folder_remove(run(), 7, NULL), 0);
 	assert_string_equal(kept(7), "");
 }
@@ -50,12 +52,12 @@ static void what_ends_for_good_takes_nobodys_place(void **state)
 {
 	char *final[] = { "--final=rank 1 exited", "9", "0", NULL }, *back[] = { "--breaker=10", "9", "0", NULL };
 	char *other[] = { "--step=1", "9", "0", NULL };
-	wish_write(run(), 9, final);
+	wish_write(run(), 9, WISH_IN_VAIN, final);
 	assert_string_equal(kept(9), "--final=rank 1 exited 9 0");
-	wish_write(run(), 9, back);
+	wish_write(run(), 9, WISH_IN_VAIN, back);
 	assert_string_equal(kept(9), "--breaker=10 9 0");
-	wish_write(run(), 9, final);
-	wish_write(run(), 9, other);
+	wish_write(run(), 9, WISH_IN_VAIN, final);
+	wish_write(run(), 9, WISH_IN_VAIN, other);
 	assert_string_equal(kept(9), "--breaker=10 9 0");
 }
 
@@ -65,7 +67,7 @@ static void an_argument_stays_one(void **state)
 	char longest[WISH_SIZE + 10], *argv[] = { "--progress=/a\n--final=b", longest, "5", "0", NULL };
 	memset(longest, 'x', sizeof longest - 1);
 	longest[sizeof longest - 1] = '\0';
-	wish_write(run(), 5, argv);
+	wish_write(run(), 5, WISH_IN_VAIN, argv);
 	assert_string_equal(kept(5), "5 0");
 }
 
