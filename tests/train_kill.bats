@@ -152,23 +152,30 @@ watch() { POWER_LOSS_UNDER=$PLACE/$1 LD_PRELOAD=$tools/.libs/power_loss.so "${@:
     echo "# cut the power at $((moments / 4)) moments among $total calls, in $cuts ways" >&3
 }
 
+# A service may write yet when its trainer has ended.
+nobody_serves() { flock "$PLACE/serving" true; }
+
 @test "a call of the service fails while it trains: that is told, training goes on, bit-identical" {
     local total i n error errors=(EIO ENOSPC EDQUOT) status step lost=0 again=0 dir
     can_trace
     cat >service <<END
 #!/bin/bash
+exec {serving}>"$PLACE/serving"
+flock -s \$serving
 exec "$tools/kill_at" "\$CALL" "$MUSTER_BUILD/muster-ckptd" "\$@" 2>>"$PLACE/kill_at.log"
 END
     chmod +x service
     export MUSTER_CKPTD_PROGRAM=$PLACE/service CALL
     # How many calls the service makes.
     for ((n = 4096, total = 0; n > 0; n /= 2)); do
+        nobody_serves
         rm -rf run kill_at.log
         CALL=$((total + n))=EIO
         tiny run 12 >out 2>&1 || :
         [ ! -s kill_at.log ] || total=$((total + n))
     done
     for ((i = 0; i < moments / 2; i++)); do
+        nobody_serves
         rm -rf run
         dir=run error=${errors[i % 3]}
         CALL=$((total * 2 * i / moments + RANDOM % (total * 2 / moments + 1) + 1))=$error

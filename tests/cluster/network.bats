@@ -33,7 +33,7 @@ print("listens", flush=True)
 with listener.accept()[0] as peer:
     while byte := peer.recv(1):
         peer.sendall(byte)' >"$JOBS/echo.log" &
-    wait_for 30 grep -q listens "$JOBS/echo.log"
+    wait_for 30 grep -qs listens "$JOBS/echo.log"
     cluster run --node n1 timeout 60 /usr/bin/python3 -c '
 import socket, time
 times = []
