@@ -34,7 +34,7 @@ teardown_file() { cluster_end; }
 setup() { plugin_require; }
 
 teardown() {
-    slow_end
+    release
     cluster_explain
 }
 
@@ -51,19 +51,19 @@ nothing_left() {
     for node in n1 n2 n3 n4; do [ -z "$(as root "$node" find /run/muster -mindepth 1 2>/dev/null)" ] || return 1; done
 }
 
-# slow MILLISECONDS JOB NODE…: from now on each fsync of the job's services takes so long.
-slow() {
-    local time=$1 job=$2 node pid
-    for node in "${@:3}"; do
+# hold JOB NODE…: from now on no fsync of the job's services on these nodes comes to an end, until they are released or killed.
+hold() {
+    local job=$1 node pid
+    for node in "${@:2}"; do
         pid=$(service "$node" "$job")
-        strace -f -p "$pid" -o /dev/null -e trace=fsync,fdatasync \
-            -e inject=fsync,fdatasync:delay_enter=${time}000 2>/dev/null 3>&- &
-        echo $! >>"$BATS_TEST_TMPDIR/slow"
+        strace -f -p "$pid" -o /dev/null -e trace=fsync,fdatasync -e inject=fsync,fdatasync:delay_enter=1000s 2>/dev/null 3>&- &
+        echo $! >>"$BATS_TEST_TMPDIR/held-$job"
         wait_for 10 traced "$pid"
     done
 }
 traced() { ! grep -q '^TracerPid:[[:space:]]*0$' "/proc/$1/status"; }
-slow_end() { [ ! -e "$BATS_TEST_TMPDIR/slow" ] || kill $(cat "$BATS_TEST_TMPDIR/slow") 2>/dev/null || :; }
+# release [JOB]: those of the job, or all.
+release() { kill $(cat "$BATS_TEST_TMPDIR"/held-${1-*} 2>/dev/null) 2>/dev/null || :; }
 
 node_log() { grep "muster: job $2: " "$(cluster status log)/slurmd-$1.log"; }
 service_was_started() { node_log "$1" "$2" | grep 'its checkpoint service is process'; }
@@ -183,19 +183,20 @@ equals_reference() {
     [ -z "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' -o -maxdepth 1 -name '*.damaged-*')" ]
 }
 
-# train [--pausing] NAME NODES TASKS WRITERS MILLISECONDS [OPTION…]: submits a training on those nodes, so many tasks on each; an
-# fsync of its services takes so long. Prints the job's id. With --pausing its rank 0 stands still after some steps, until Slurm
-# sends SIGCONT and SIGTERM to it.
+# train [--held] [--pausing] NAME NODES TASKS WRITERS [OPTION…]: submits a training on those nodes, so many tasks on each. Prints the
+# job's id. With --held its services are; with --pausing its rank 0 stands still after some steps, until Slurm sends SIGCONT and
+# SIGTERM to it.
 train() {
-    local wrap=()
+    local wrap=() held=
+    [ "$1" != --held ] || { held=yes && shift; }
     [ "$1" != --pausing ] || { wrap=(--wrap-with ./pausing) && shift; }
     local nodes=${2//,/ } node job
     # shellcheck disable=SC2086
     job=$(train_submit "$1" "${wrap[@]}" "-N$(wc -w <<<"$nodes")" -w "$2" "--ntasks-per-node=$3" --gpus-per-task=0 --exclusive -- \
-        --ckpt-writers "$4" --ckpt-slots 1 --log-level info "${@:6}")
+        --ckpt-writers "$4" --ckpt-slots 1 --log-level info "${@:5}")
     for node in $nodes; do wait_for 20 has_service "$node" "$job" >&2; done
     # shellcheck disable=SC2086
-    [ "$5" = 0 ] || slow "$5" "$job" $nodes >&2
+    [ -z "$held" ] || hold "$job" $nodes >&2
     echo "$job"
 }
 
@@ -225,13 +226,14 @@ take() {
     cluster run sbatch --parsable -p ondemand "-N$(wc -w <<<"$nodes")" -w "$1" --exclusive -o /dev/null --wrap true
 }
 
-# killed_in_grace NAME JOB TAKER: a save that takes longer than the grace time is under way when Slurm kills the step.
+# killed_in_grace NAME JOB TAKER: a save that takes longer than the grace time is under way when Slurm kills the step; then it goes on.
 killed_in_grace() {
     wait_for 30 saving "$1"
     wait_for 30 no_trainer "$1"
     ! saved "$1" || false
     [ "$(job_state "$3")" = PENDING ]
     cluster run "$MUSTER_PREFIX/libexec/muster-requeue" --running "$2" 0
+    release "$2"
 }
 
 # taken_when_durable NAME TAKER: whoever sees the other job start sees the checkpoint. Prints its step.
@@ -241,8 +243,8 @@ taken_when_durable() {
 }
 
 @test "the whole step is killed while one service, or two, write: durable before anybody starts, resumed, bit-identical" {
-    one=$(train --pausing one n1,n2 1 rank0 3000 --ckpt-every 100000)
-    four=$(train --pausing four n3,n4 2 all 3000 --ckpt-every 100000)
+    one=$(train --held --pausing one n1,n2 1 rank0 --ckpt-every 100000)
+    four=$(train --held --pausing four n3,n4 2 all --ckpt-every 100000)
     wait_for 60 stands_still one "$one"
     wait_for 60 stands_still four "$four"
     take_one=$(take n1,n2)
@@ -277,7 +279,6 @@ taken_when_durable() {
 # kill_trainer NAME JOB: SIGKILL for rank 0 as soon as its service writes what it has handed over.
 kill_trainer() {
     local pid
-    # Looked up before: a save lasts some seconds.
     wait_for 60 eval "train_rank $2 0 >/dev/null"
     read -r _ pid < <(train_rank "$2" 0)
     wait_for 60 saving "$1"
@@ -287,18 +288,19 @@ kill_trainer() {
 # kill_unsaved NAME JOB: the same in a run that has no checkpoint before.
 kill_unsaved() {
     kill_trainer "$@"
-    ! saved "$1"
+    ! saved "$1" || return 1
+    release "$2"
 }
 
 @test "trainers killed right after the hand-over, and steps at the end of their grace time: all is durable and resumed from" {
-    grace_one=$(train --pausing grace-one n1 2 rank0 3000 --ckpt-every 100000)
-    grace_four=$(train --pausing grace-four n2 4 all 3000 --ckpt-every 100000)
+    grace_one=$(train --held --pausing grace-one n1 2 rank0 --ckpt-every 100000)
+    grace_four=$(train --held --pausing grace-four n2 4 all --ckpt-every 100000)
     wait_for 60 stands_still grace-one "$grace_one"
     wait_for 60 stands_still grace-four "$grace_four"
     take_one=$(take n1)
     take_four=$(take n2)
-    one=$(train killed-one n3 2 rank0 3000 --ckpt-every 40)
-    four=$(train killed-four n4 4 all 3000 --ckpt-every 40)
+    one=$(train --held killed-one n3 2 rank0 --ckpt-every 40)
+    four=$(train --held killed-four n4 4 all --ckpt-every 40)
     kill_unsaved killed-one "$one" 3>&- &
     kill_unsaved killed-four "$four"
     wait $!
@@ -317,13 +319,13 @@ kill_unsaved() {
 
 @test "a drain shorter than the write: told, no node drained, and the job comes back from the checkpoint before" {
     cluster plugin "$PLUGIN" drain=1
-    job=$(train --pausing short n1 2 rank0 0 --ckpt-every 5 --steps 5000)
+    job=$(train --pausing short n1 2 rank0 --ckpt-every 5 --steps 5000)
     wait_for 60 stands_still short "$job"
     wait_for 10 saved short
     wait_for 10 idle short
     step=$(newest short)
-    # So slow that no file of the save after it is complete when the drain is over: the next attempt would commit that.
-    slow 3000 "$job" n1
+    # No file of the save after it is complete when the drain is over: the next attempt would commit that.
+    hold "$job" n1
     read -r _ pid < <(train_rank "$job" 0)
     kill -CONT "$pid"
     kill_trainer short "$job"
