@@ -276,6 +276,7 @@ unit_tests += tests/unit/test_comm
 comm_world = tests/unit/summing.c tests/unit/summing.h tests/unit/world_fixture.c tests/unit/world_fixture.h
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.c $(comm_world)
 tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=free
 unit_tests += tests/unit/test_comm_failure
 tests_unit_test_comm_failure_SOURCES = tests/unit/test_comm_failure.c $(comm_world)
 tests_unit_test_comm_failure_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
@@ -359,7 +360,7 @@ libcudashim_a_SOURCES = tests/shim/block.c tests/shim/block.h \
 libcudashim_a_LIBADD = $(cuda_sources:.cu=.host.o)
 libcudashim_a_DEPENDENCIES = $(libcudashim_a_LIBADD)
 shim_LIBS = libcudashim.a -lstdc++ $(CMOCKA_LIBS)
-SHIM_CXXFLAGS = -std=c++17 -Wno-unused-parameter -Wno-unknown-pragmas -ffp-contract=off
+SHIM_CXXFLAGS = -std=c++17 -Wno-unused-parameter -Wno-unknown-pragmas -ffp-contract=off -march=native
 .cu.host.o:
 	@$(MKDIR_P) $(@D)
 	$(AM_V_CXX)$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) -I$(top_srcdir)/tests/shim $(CPPFLAGS) $(AM_CXXFLAGS) $(SHIM_CXXFLAGS) \

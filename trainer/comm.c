@@ -312,7 +312,7 @@ static void free_comm(struct comm *comm)
 	while (comm->head) {
 		struct comm_op *op = comm->head;
 		comm->head = op->next;
-		free(op);
+		comm_op_free(op);
 	}
 	pthread_cond_destroy(&comm->wake);
 	pthread_cond_destroy(&comm->settled);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/auto.h"
 #include "common/bytes.h"
 
 #define BROADCAST_DIRECT 65536 /* bytes up to which the root sends everything itself */
@@ -25,6 +24,13 @@ static struct comm_op *new_op(const char *operation, const char *label, int rank
 	op->rank = rank;
 	op->size = size;
 	return op;
+}
+
+void comm_op_free(struct comm_op *op)
+{
+	if (op)
+		free(op->scratch);
+	free(op);
 }
 
 static void add_transfer(struct comm_op *op, int peer, void *buffer, size_t bytes, int receive)
@@ -177,7 +183,7 @@ static int run_allreduce(struct comm_op *op, const struct comm_provider *provide
 	if (rc != COMM_OF_HOST)
 		return rc;
 	segment(op, 0, &bytes); /* the longest */
-	AUTO_FREE float *theirs = malloc(bytes + 1);
+	float *theirs = op->scratch = malloc(bytes + 1);
 	if (!theirs)
 		return err_set(err, "out of memory");
 	for (int step = 0; step < size - 1; step++) {
@@ -258,7 +264,7 @@ static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *pr
 	if (rc != COMM_OF_HOST)
 		return rc;
 	segment(op, 0, &longest);
-	AUTO_FREE uint16_t *out = malloc(longest + 1); /* two segments in bf16 */
+	uint16_t *out = op->scratch = malloc(longest + 1); /* two segments in bf16 */
 	if (!out)
 		return err_set(err, "out of memory");
 	uint16_t *in = out + longest / sizeof(float);

@@ -30,6 +30,7 @@ struct comm_op {
 	int rank, size, root;
 	const void *source;
 	void *buffer;
+	void *scratch; /* its own, of which the provider may have a part until it has left */
 	size_t bytes;
 	uint64_t sent;  /* bytes; what it makes counts as soon as it is made */
 	uint64_t step;  /* that it belongs to, */
@@ -39,7 +40,8 @@ struct comm_op {
 	struct comm_transfer transfers[]; /* copied, or composed in the run; the sums' are behind the others */
 };
 
-/* Each is malloc'ed, freed by free(); NULL when out of memory. The arguments are those of comm.h. */
+/* Each is freed by comm_op_free, one that failed only when the provider has left; NULL when out of memory. The arguments are those
+ * of comm.h. */
 struct comm_op *comm_op_exchange(int rank, int size, const char *label, const struct comm_transfer *transfers, int count,
 	comm_work *work, void *arg);
 struct comm_op *comm_op_reduce(int rank, int size, const char *label, const struct comm_reduction *reduction);
@@ -47,6 +49,8 @@ struct comm_op *comm_op_allgather(int rank, int size, const char *label, const v
 struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *buffer, size_t count);
 struct comm_op *comm_op_allreduce_bf16(int rank, int size, const char *label, float *buffer, size_t count);
 struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *buffer, size_t bytes, int root);
+
+void comm_op_free(struct comm_op *op);
 
 /* Bytes of all its buffers on this rank. */
 size_t comm_op_bytes(const struct comm_op *op);

@@ -191,7 +191,7 @@ static int settle(struct comm *comm, struct comm_op *op, struct err *err)
 	return rc < 0 ? -1 : 0;
 }
 
-static void run_op(struct comm *comm, struct comm_op *op)
+static int run_op(struct comm *comm, struct comm_op *op)
 {
 	struct err err = { .status = EXIT_FAULT };
 	struct running running = { .comm = comm, .op = op, .begin = trace_begin(comm->trace) };
@@ -213,6 +213,7 @@ static void run_op(struct comm *comm, struct comm_op *op)
 		trace_part(comm, op, "add", running.begin, 0);
 	}
 	end_op(comm, op, rc, failure, &err);
+	return rc;
 }
 
 /* Where the provider can't tell who was waited for: those of whom nothing was heard, unless the text names them already. */
@@ -244,10 +245,8 @@ void *comm_run(void *arg)
 	struct comm_op *op;
 	struct err error;
 
-	while ((op = next_op(comm))) {
-		run_op(comm, op);
-		free(op);
-	}
+	while ((op = next_op(comm)) && run_op(comm, op) == 0)
+		comm_op_free(op);
 	pthread_mutex_lock(&comm->lock);
 	bool orderly = comm->failure == FAILURE_NONE;
 	if (!orderly && !comm->worded && comm->latest)
@@ -260,6 +259,7 @@ void *comm_run(void *arg)
 	comm->left_at = clock_now();
 	pthread_mutex_unlock(&comm->lock);
 	comm->provider->leave(comm->state, orderly ? NULL : error.text, comm->last_words);
+	comm_op_free(op);
 
 	pthread_mutex_lock(&comm->lock);
 	if (comm->provider->blind && (comm->failure == FAILURE_DEADLINE || comm->failure == FAILURE_LOST))

@@ -2,6 +2,7 @@
 /* The communicator among real processes: what it carries, in which order, and how it ends. */
 #include "config.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 #include "common/clock.h"
 #include "tests/unit/summing.h"
 #include "tests/unit/world_fixture.h"
+#include "trainer/comm_provider.h"
 
 #define MEGABYTE ((size_t)1 << 20)
 
@@ -351,6 +353,76 @@ static void test_common_end(void **state)
 	}
 }
 
+/* ---- what is lent to the provider ---- */
+
+/* A provider whose exchanges fail: what it was lent last, and whether that was freed before it left. */
+static struct {
+	const unsigned char *buffer;
+	bool left, freed;
+} lent;
+
+void __real_free(void *p);
+void __wrap_free(void *p);
+
+void __wrap_free(void *p)
+{
+	const unsigned char *start = p;
+	if (start && lent.buffer && !lent.left && lent.buffer >= start && lent.buffer < start + malloc_usable_size(p))
+		lent.freed = true;
+	__real_free(p);
+}
+
+static void *lent_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events, struct err *err)
+{
+	memset(&lent, 0, sizeof lent);
+	return &lent;
+}
+
+static void *lent_begin(void *state, const struct comm_transfer *transfers, int count, const struct comm_sums *sums)
+{
+	for (int i = 0; i < count; i++)
+		if (transfers[i].receive)
+			lent.buffer = transfers[i].buffer;
+	return state;
+}
+
+static int lent_make(void *state, void *exchange, const struct comm_sums *sums, struct err *err) { return 0; }
+
+static int lent_finish(void *state, void *exchange, struct err *err) { return err_fail(err, EXIT_LOST, "rank 1 is gone"); }
+
+static void lent_leave(void *state, const char *why, const unsigned char standing[STANDING_SIZE]) { lent.left = true; }
+
+static bool lent_said(void *state, int rank, unsigned char standing[STANDING_SIZE], double *now) { return false; }
+
+static int lent_check(void *state, struct err *err) { return 0; }
+
+static void lent_nothing(void *state) { }
+
+static const char *lent_peer(void *state, int rank) { return "a rank"; }
+
+static const struct comm_provider lender = { .name = "lender", .open = lent_open, .begin = lent_begin, .make = lent_make,
+	.finish = lent_finish, .interrupt = lent_nothing, .check = lent_check, .leave = lent_leave, .said = lent_said,
+	.close = lent_nothing, .peer = lent_peer };
+
+/* A rank that was waited for in vain may send yet. */
+static void test_what_is_lent_stays_until_the_provider_has_left(void **state)
+{
+	struct ident ident = { .world_size = 2, .local_world_size = 2, .node_count = 1, .node = "here" };
+	float sums[1000] = { 0 };
+	for (int bf16 = 0; bf16 < 2; bf16++) {
+		struct err err;
+		struct comm *comm = comm_open_over(&lender, &ident, NULL, 20, &err);
+		assert_non_null(comm);
+		comm_ticket ticket = bf16 ? comm_allreduce_bf16(comm, "sum", sums, 1000) : comm_allreduce(comm, "sum", sums, 1000);
+		assert_int_equal(comm_wait(comm, ticket, &err), -1);
+		assert_int_equal(err.status, EXIT_LOST);
+		assert_non_null(lent.buffer);
+		assert_true(lent.left);
+		assert_false(lent.freed);
+		comm_close(comm);
+	}
+}
+
 /* ---- opening ---- */
 
 static void test_providers(void **state)
@@ -400,6 +472,7 @@ static void test_no_interface(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_is_lent_stays_until_the_provider_has_left),
 		cmocka_unit_test(test_providers),
 		cmocka_unit_test(test_no_interface),
 		cmocka_unit_test(test_exchange),
