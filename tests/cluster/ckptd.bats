@@ -14,19 +14,6 @@ setup_file() {
     plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN" drain=60
     training_begin 2>/dev/null
-    cat >"$JOBS/pausing" <<'END'
-#!/bin/bash
-# Rank 0 of the first attempt stops itself after some steps, and where it saves every few of them after a save: whoever
-# watched it from afar might come too late.
-trained() { [ "$(wc -l 2>/dev/null <"$NAME/metrics-0.jsonl" || echo 0)" -ge 5 ]; }
-saved() { [[ " $* " != *" --ckpt-every 5 "* ]] || compgen -G "$NAME/step-*" >/dev/null; }
-if [ "$SLURM_PROCID${SLURM_RESTART_COUNT-}" = 0 ]; then
-    (until trained && saved "$@"; do sleep 0.02; done
-    kill -STOP $$) </dev/null >/dev/null 2>&1 &
-fi
-exec "$@"
-END
-    chmod a+rx "$JOBS/pausing"
 }
 
 teardown_file() { cluster_end; }
@@ -198,12 +185,6 @@ train() {
     # shellcheck disable=SC2086
     [ -z "$held" ] || hold "$job" $nodes >&2
     echo "$job"
-}
-
-# stands_still NAME JOB: whether its rank 0 does.
-stands_still() {
-    local pid
-    read -r _ pid < <(train_rank "$2" 0) && grep -q '^State:[[:space:]]*T' "/proc/$pid/status"
 }
 
 newest() { find "$JOBS/$1" -maxdepth 1 -name 'step-*' | sort | tail -n 1 | sed 's/.*step-0*//'; }

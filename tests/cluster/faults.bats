@@ -17,17 +17,31 @@ teardown_file() { cluster_end; }
 
 setup() { plugin_require; }
 
-teardown() { cluster_explain; }
+teardown() {
+    cluster_explain
+    # The next test needs the node, too.
+    [ -n "${BATS_TEST_COMPLETED-}" ] || [ -z "${node-}" ] || { cluster heal "$node" && cluster start-node "$node"; } >/dev/null 2>&1 || :
+}
 
-# At a moment nobody planned, once the first attempt trains.
-random_moment() { wait_for 60 train_attempt_has "$1" 0 $((10 + RANDOM % 60)) && sleep "0.$((RANDOM % 10))"; }
+# start NAME SBATCH-OPTION… -- TRAIN-OPTION…: submits a training that stands still at a step which nobody planned, so that there is
+# time to look things up; sets $job, $nodes, and $rank0, its pid.
+start() {
+    job=$(PAUSE_AT=$((10 + RANDOM % 60)) train_submit "$1" --wrap-with ./pausing --exclusive "${@:2}")
+    wait_for 60 train_attempt_has "$1" 0 1
+    mapfile -t nodes < <(cluster run scontrol show hostnames "$(job_field "$job" NodeList)")
+    wait_for 60 stands_still "$1" "$job"
+    read -r _ rank0 < <(train_rank "$job" 0)
+}
+
+# Goes on to a moment that nobody planned either.
+go_on() { kill -CONT "$rank0" && sleep "0.$((RANDOM % 5))"; }
 
 kill_rank() {
     local name=$1 rank=$2 job node pid
-    job=$(train_submit "$name" --exclusive -- --ckpt-every 20)
-    random_moment "$name"
+    start "$name" -- --ckpt-every 20 --collective-timeout 90
     read -r node pid < <(train_rank "$job" "$rank")
     echo "rank $rank is pid $pid on $node; step $(train_step "$name")"
+    go_on
     kill -9 "$pid"
     job_wait "$job" 120 COMPLETED
     [ "$(job_restarts "$job")" -eq 1 ]
@@ -38,24 +52,36 @@ kill_rank() {
 
 @test "kill -9 of rank 0" { kill_rank dead-rank0 0; }
 
-@test "a whole node dies" {
-    job=$(train_submit dead-node -N2 --exclusive -- --ckpt-every 20)
-    random_moment dead-node
-    node=$(cluster run scontrol show hostnames "$(job_field "$job" NodeList)" | sed -n "$((1 + RANDOM % 2))p")
-    echo "node $node dies at step $(train_step dead-node)"
+# node_dies NAME: of the two nodes of a training.
+node_dies() {
+    start "$1" -N2 -- --ckpt-every 20 --collective-timeout 90
+    node=${nodes[RANDOM % 2]}
+    echo "node $node dies at step $(train_step "$1")"
+    go_on
     cluster kill-node "$node"
-    job_wait "$job" 150 COMPLETED
+    job_wait "$job" 150 COMPLETED FAILED
     cluster start-node "$node"
     [ "$(job_restarts "$job")" -ge 1 ]
-    train_equals_reference dead-node
+}
+
+@test "a whole node dies" {
+    for try in 1 2 3; do
+        node_dies dead-node-$try
+        grep -q "_step_get_gres_cnt JobId=$job node offset invalid" "$(cluster status log)/slurmctld.log" || break
+        cat "$JOBS/dead-node-$try.log"
+        slurm_fault "the next attempt of a job whose node had died got no GPUs"
+        wait_for 60 node_is "$node" idle
+    done
+    job_is "$job" COMPLETED
+    train_equals_reference dead-node-$try
 }
 
 @test "a node is cut off and heals after the next attempt has begun" {
-    job=$(train_submit cut-node -N2 --exclusive -- --ckpt-every 20)
-    random_moment cut-node
+    start cut-node -N2 -- --ckpt-every 20
     # The first node: rank 0, whose late writes would do the most harm.
-    node=$(cluster run scontrol show hostnames "$(job_field "$job" NodeList)" | head -n 1)
+    node=${nodes[0]}
     echo "node $node is cut off at step $(train_step cut-node)"
+    go_on
     cluster cut "$node"
     wait_for 90 train_attempt_has cut-node 1 5
     cluster heal "$node"
@@ -73,38 +99,31 @@ kill_rank() {
 }
 
 @test "slurmctld is away while the ranks meet; it and a slurmd are killed while they train: the job goes on" {
-    job=$(train_submit daemons --exclusive -- --ckpt-every 50)
+    job=$(train_submit daemons --wrap-with ./pausing --exclusive -- --ckpt-every 50 --collective-timeout 90)
     # A launch that is on its way when the controller stops is lost: Slurm requeues the job, which then waits for minutes.
     wait_for 30 test -e "$JOBS/daemons.log"
     cluster stop-controller
     sleep 1
     cluster start-controller
-    wait_for 60 train_attempt_has daemons 0 5
-    # Stopped, for no longer than a collective may take: the training is not over before the daemons are back.
-    read -r _ pid < <(train_rank "$job" 5)
-    kill -STOP "$pid"
+    # The training is not over before the daemons are back.
+    wait_for 60 stands_still daemons "$job"
     # What the controller has to know of the job it has written down when it was stopped: some seconds are lost at a kill.
     cluster kill-slurmd n2
     cluster kill-controller
     cluster start-slurmd n2
     cluster start-controller
-    kill -CONT "$pid"
+    read -r _ rank0 < <(train_rank "$job" 0)
+    kill -CONT "$rank0"
     job_wait "$job" 120 COMPLETED
     [ "$(job_field "$job" Restarts)" -eq 0 ]
     train_equals_reference daemons
 }
 
 @test "a slurmd is killed in training and stays away: the job resumes elsewhere" {
-    job=$(train_submit dead-slurmd -N2 --exclusive -- --ckpt-every 20 --collective-timeout 90)
-    random_moment dead-slurmd
-    node=$(cluster run scontrol show hostnames "$(job_field "$job" NodeList)" | tail -n 1)
-    # Stopped, or the training would be over before Slurm takes the node for dead.
-    read -r _ pid < <(train_rank "$job" 0)
-    kill -STOP "$pid"
+    # It stands still for good, or the training would be over before Slurm has missed the node.
+    start dead-slurmd -N2 -- --ckpt-every 20 --collective-timeout 90
+    node=${nodes[1]}
     echo "the slurmd of $node dies at step $(train_step dead-slurmd)"
-    # A rank that stands still: else the training may end before Slurm has missed the node.
-    read -r _ pid < <(train_rank "$job" 1)
-    kill -STOP "$pid"
     cluster kill-slurmd "$node"
     job_wait "$job" 150 COMPLETED
     cluster start-slurmd "$node"

@@ -101,9 +101,9 @@ EOF
         --microbatch 2 --slots 4 --threads 1 --learning-rate 0.01 --steps 100 --log-level warn --rdzv-timeout 30
         --collective-timeout 60"
     train_now batches --muster -N2 --ntasks-per-node=2 --
-    job=$(train_submit joined -N2 --exclusive -- --ckpt-every 1000)
-    wait_for 60 train_attempt_has joined 0 20
-    stop_rank "$job" 2 # or it would have finished before anybody takes its nodes; the notice wakes it
+    # Or it would have finished before anybody takes its nodes; the notice wakes it.
+    job=$(PAUSE_AT=20 train_submit joined --wrap-with ./pausing -N2 --exclusive -- --ckpt-every 1000)
+    wait_for 60 stands_still joined "$job"
     job_preempt "$job" 0
     job_wait_attempt "$job" 1 60
     job_wait "$job" 60 COMPLETED

@@ -43,7 +43,7 @@ cluster_end() { [ "$(id -u)" != 0 ] || [ -n "${MUSTER_KEEP-}" ] || cluster down;
 # For teardown: when the test failed, what is in the queue, how the nodes are, and what the cluster's logs and the newest job's
 # output said last. All of them are kept beside the run's own logs.
 cluster_explain() {
-    local log kept
+    local log kept job
     [ -z "${BATS_TEST_COMPLETED-}" ] && [ "$(id -u)" = 0 ] || return 0
     cluster run timeout 5 squeue -a -o 'job %i %T on %N (%r)' || :
     cluster status | grep '^node:' || :
@@ -55,8 +55,12 @@ cluster_explain() {
     done
     kept=$MUSTER_BUILD/log/$(basename "$BATS_TEST_FILENAME" .bats)-$BATS_TEST_NUMBER-$(date +%H%M%S)
     mkdir -p "$kept" && cp -a "$(cluster status log)" "$kept" &&
-        (cd "$JOBS" && find . -maxdepth 2 \( -name 'slurm-*.out' -o -name '*.jsonl' \) -exec cp --parents -t "$kept" {} +) &&
+        (cd "$JOBS" && find . -maxdepth 2 \( -name 'slurm-*.out' -o -name '*.log' -o -name '*.jsonl' \) -exec cp --parents -t "$kept" {} +) &&
         echo "all logs of the cluster and of its jobs are kept in $kept"
+    # Or the next test would wait for their nodes.
+    for job in $([ -n "${MUSTER_KEEP-}" ] || cluster run timeout 5 squeue -ah -o %A); do
+        cluster run --user root timeout 20 scancel "$job" || :
+    done
 }
 
 # wait_for SECONDS COMMAND…: until the command succeeds; fails, and says for what it waited, when the time is over: that is for

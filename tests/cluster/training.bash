@@ -39,7 +39,20 @@ status=$?
 echo $status >"$NAME.status-${SLURM_RESTART_COUNT:-0}-$SLURM_PROCID"
 exit $status
 END
-    chmod a+rx "$JOBS/train.sh" "$JOBS/slow-rank0"
+    cat >"$JOBS/pausing" <<'END'
+#!/bin/bash
+# Rank 0 stops itself after $PAUSE_AT steps of each attempt that $PAUSE_IN names, and where it saves every few of them after a
+# save: whoever watched it from afar might come too late.
+attempt=${SLURM_RESTART_COUNT:-0}
+trained() { [ "$(wc -l 2>/dev/null <"$NAME/metrics-$attempt.jsonl" || echo 0)" -ge "$PAUSE_AT" ]; }
+saved() { [[ " $* " != *" --ckpt-every 5 "* ]] || compgen -G "$NAME/step-*" >/dev/null; }
+if [[ $SLURM_PROCID = 0 && " $PAUSE_IN " = *" $attempt "* ]]; then
+    (until trained && saved "$@"; do sleep 0.02; done
+    kill -STOP $$) </dev/null >/dev/null 2>&1 &
+fi
+exec "$@"
+END
+    chmod a+rx "$JOBS/train.sh" "$JOBS/slow-rank0" "$JOBS/pausing"
     # shellcheck disable=SC2086
     cluster run muster-train --data train.bin --ckpt-dir reference $TRAIN_ARGS >&2
 }
@@ -51,8 +64,9 @@ train_submit() {
     [ "${1-}" != --wrap-with ] || { wrap=$2 && shift 2; }
     while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
     [ $# -eq 0 ] || shift
-    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP="$wrap" sbatch --parsable --open-mode=append --muster \
-        --requeue -N4 --ntasks-per-node=2 --gpus-per-task=1 -J "$name" -o "$name.log" "${options[@]}" train.sh "$name" "$@"
+    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP="$wrap" PAUSE_AT="${PAUSE_AT-5}" PAUSE_IN="${PAUSE_IN-0}" \
+        sbatch --parsable --open-mode=append --muster --requeue -N4 --ntasks-per-node=2 --gpus-per-task=1 -J "$name" -o "$name.log" \
+        "${options[@]}" train.sh "$name" "$@"
 }
 
 # The last step that the newest attempt has logged; 0 for none.
@@ -92,6 +106,12 @@ train_rank() {
         return 0
     done
     return 1
+}
+
+# stands_still NAME JOB: whether its rank 0 does, as "pausing" has it.
+stands_still() {
+    local pid
+    read -r _ pid < <(train_rank "$2" 0) && grep -q '^State:[[:space:]]*T' "/proc/$pid/status"
 }
 
 # train_now [--user 2] DIRECTORY SRUN-OPTION… -- [TRAIN-OPTION…]: srun in the foreground, without a batch job around it.
