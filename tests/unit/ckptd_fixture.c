@@ -118,7 +118,7 @@ static unsigned char ballast_of(int64_t step)
 
 int ckptd_fixture_fill(struct ckptd_fixture *fixture, int64_t step)
 {
-	int slot = ckptd_client_slot(fixture->client, -1, 20);
+	int slot = ckptd_client_slot(fixture->client, -1, CKPTD_FIXTURE_SECONDS);
 	assert_true(slot >= 0);
 	struct ckpt_sample *sample = fixture->memory.base[slot];
 	ckpt_sample_fill(sample, step);
@@ -140,7 +140,7 @@ void ckptd_fixture_durable(struct ckptd_fixture *fixture, int64_t step)
 {
 	struct err err;
 	ckptd_fixture_save(fixture, step);
-	if (ckptd_client_wait(fixture->client, step, 20, &err) < 0)
+	if (ckptd_client_wait(fixture->client, step, CKPTD_FIXTURE_SECONDS, &err) < 0)
 		fail_msg("%s", err.text);
 }
 

@@ -345,7 +345,7 @@ static void services_that_die_at_random_moments_lose_nothing(void **state)
 	for (int64_t step = 1; step <= STEPS; step++) {
 		for (int i = 0; i < MANY; i++)
 			ckptd_fixture_save(&fixtures[i], step);
-		if (step % 3 == 0 && ckptd_client_wait(fixtures[0].client, step, 30, &err) < 0)
+		if (step % 3 == 0 && ckptd_client_wait(fixtures[0].client, step, CKPTD_FIXTURE_SECONDS, &err) < 0)
 			fail_msg("%s", err.text);
 		if (step % 3 == 0)
 			ckptd_fixture_check(&fixtures[0], step);
