@@ -17,8 +17,8 @@
 #define PROLOG_FLAG_RUN_IN_JOB 0 /* before 24.05 */
 #endif
 
-/* slurm.conf as the process around the plugin has read it; NULL where it has not. No public symbol, but the plugin only loads into the Slurm release that
- * it was built for. */
+/* slurm.conf as the process around the plugin has read it; NULL where it has not. No public symbol, but the plugin only loads into
+ * the Slurm release that it was built for. */
 static inline const slurm_conf_t *slurm_compat_conf(void)
 {
 	return dlsym(RTLD_DEFAULT, "slurm_conf");

@@ -17,7 +17,7 @@ struct wish {
 
 enum wish_kind {
 	WISH_ASKED,   /* is being asked for the first time */
-	WISH_IN_VAIN, /* could not be asked for then */
+	WISH_IN_VAIN, /* could not be asked for then; only such a one may bring back a job that has ended */
 };
 
 /* Keeps the arguments, if none are kept that may bring the job back: a step that ended for good (--final) takes nobody's place. */

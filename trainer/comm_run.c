@@ -245,7 +245,7 @@ void *comm_run(void *arg)
 	struct comm_op *op;
 	struct err error;
 
-	while ((op = next_op(comm)) && run_op(comm, op) == 0)
+	while ((op = next_op(comm)) && run_op(comm, op) >= 0)
 		comm_op_free(op);
 	pthread_mutex_lock(&comm->lock);
 	bool orderly = comm->failure == FAILURE_NONE;
