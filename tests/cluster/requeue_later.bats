@@ -103,16 +103,23 @@ controller() { cat "$(cluster status dir)/pid/slurmctld"; }
 # Whether another process than that asks for the job's requeue.
 asks_again() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$" | grep -vx "$2")" ]; }
 
-@test "a controller that stops in the moment in which it is asked puts the job back once" {
+# die_and_hold RANK: that rank of a job dies, and what asks for the requeue waits with its call as long as $JOBS/hold is there. Sets $id,
+# and $first, its pid.
+die_and_hold() {
     slow_requeue
+    rm -f "$JOBS/asked"
     touch "$JOBS/hold"
     cluster plugin "$PLUGIN" "requeue=$JOBS/slow-requeue"
-    id=$(dying 1)
+    id=$(dying "$1")
     wait_for 30 said "$id" ready
     wait_for 20 has_step "$id"
     touch "$JOBS/die.$id"
     wait_for 30 test -e "$JOBS/asked"
     first=$(cluster_pids -f "muster-requeue .* $id 0\$" | head -n 1)
+}
+
+@test "a controller that stops in the moment in which it is asked puts the job back once" {
+    die_and_hold 1
     kill -STOP "$(controller)"
     rm "$JOBS/hold"
     # The call lies in the controller's queue when its caller has given up; another one asks on.
@@ -127,16 +134,7 @@ asks_again() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$" | grep -vx "$2
 }
 
 @test "srun ends before the controller has answered for a dead rank: the end of the script waits for the answer, the job comes back" {
-    slow_requeue
-    rm -f "$JOBS/asked"
-    touch "$JOBS/hold"
-    cluster plugin "$PLUGIN" "requeue=$JOBS/slow-requeue"
-    id=$(dying 0)
-    wait_for 30 said "$id" ready
-    wait_for 20 has_step "$id"
-    touch "$JOBS/die.$id"
-    wait_for 30 test -e "$JOBS/asked"
-    first=$(cluster_pids -f "muster-requeue .* $id 0\$" | head -n 1)
+    die_and_hold 0
     # shellcheck disable=SC2046
     kill -KILL $(cluster_pids -f '^srun /bin/bash -c')
     again=0
