@@ -6,7 +6,8 @@
 # and are skipped otherwise.
 #   --long        also what searches rather than checks: sanitizers, fuzzing, every kill point, every call that may fail; and the
 #                 cluster's files once more over a network with latency, and with calls on sockets that do little at once
-#   --ci          of these the sanitizers, and the fuzz targets with their seeds; and trainings on a GPU that is the host, other configurations, and make distcheck
+#   --ci          of these the sanitizers, and the fuzz targets with their seeds; and trainings on a GPU that is the host, other
+#                 configurations, and make distcheck
 #   --list        which files and tests would run
 #   --repeat N    each file N times
 #   --under-load  with programs beside that use every CPU twice

@@ -21,7 +21,8 @@ teardown() { cluster_explain; }
 
 @test "eight preemptions in a row: requeued each time, never held, bit-identical" {
     # Should this test come late, the training waits for it.
-    job=$(PAUSE_IN="0 1 2 3 4 5 6 7" PAUSE_AT=20 train_submit eight --wrap-with ./pausing --exclusive -- --ckpt-every 50 --collective-timeout 90)
+    job=$(PAUSE_IN="0 1 2 3 4 5 6 7" PAUSE_AT=20 train_submit eight --wrap-with ./pausing --exclusive -- --ckpt-every 50 \
+        --collective-timeout 90)
     for attempt in 0 1 2 3 4 5 6 7; do
         job_wait_attempt "$job" $attempt 60
         wait_for 60 train_attempt_has eight $attempt $((3 + RANDOM % 10))
@@ -41,7 +42,8 @@ export SRUN_OPTIONS="-n ${sizes[${SLURM_RESTART_COUNT:-0}]} --gpus-per-task=1"
 exec ./train.sh "$@" --zero "${zero[${SLURM_RESTART_COUNT:-0}]}"
 EOF
     job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP=./pausing PAUSE_IN="0 1" PAUSE_AT=20 \
-        sbatch --parsable --open-mode=append --muster --requeue -N4 --exclusive --gpus-per-node=2 -J sizes -o sizes.log elastic.sh sizes --ckpt-every 50)
+        sbatch --parsable --open-mode=append --muster --requeue -N4 --exclusive --gpus-per-node=2 -J sizes -o sizes.log \
+        elastic.sh sizes --ckpt-every 50)
     for attempt in 0 1; do
         job_wait_attempt "$job" $attempt 60
         wait_for 60 train_attempt_has sizes $attempt $((3 + RANDOM % 10))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/fuzz/run.sh [SECONDS [NAME…]]: builds each fuzz_NAME.c with libFuzzer and runs it from its seeds for that long
-# (20; 0 for the seeds alone). Inputs that it finds go to a folder of its own, not to the seeds: $FUZZ_CORPUS/NAME where that is set. Needs clang;
-# status 77 without libFuzzer.
+# (20; 0 for the seeds alone). Inputs that it finds go to a folder of its own, not to the seeds: $FUZZ_CORPUS/NAME where that is
+# set. Needs clang; status 77 without libFuzzer.
 set -eu
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
