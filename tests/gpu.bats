@@ -81,12 +81,13 @@ END
     head -c 1500000 /dev/urandom >bin/test_gpu_large
     chmod +x bin/test_gpu_large
     PATH=$BATS_TEST_TMPDIR/tools:$PATH
-    mkdir "$BATS_TEST_TMPDIR/tools"
+    mkdir "$BATS_TEST_TMPDIR/tools" "$BATS_TEST_TMPDIR/packing"
     for tool in strip ldd; do ln -s /bin/true "$BATS_TEST_TMPDIR/tools/$tool"; done
-    run ./gpu.sh --pack "$BATS_TEST_TMPDIR/gpu.tar.xz" --pack-mib 1
+    TMPDIR=$BATS_TEST_TMPDIR/packing run ./gpu.sh --pack "$BATS_TEST_TMPDIR/gpu.tar.xz" --pack-mib 1
     [ "$status" = 2 ]
     [[ $output == *"1500000 bin/test_gpu_large"*"bytes are more than 1 MiB"* ]]
     [ ! -e "$BATS_TEST_TMPDIR/gpu.tar.xz" ]
+    rmdir "$BATS_TEST_TMPDIR/packing"
 }
 
 @test "a part that hangs is cut and told, one that fails is told, and the others still run" {

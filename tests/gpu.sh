@@ -311,10 +311,11 @@ finish() {
 
 options "$@"
 if [ -n "$pack$pack_slurm" ]; then
-    folder=$(mktemp -d) || exit 1
-    trap 'rm -rf "$folder"' EXIT
-    [ -z "$pack_slurm" ] || pack_slurm "$folder"
-    [ -z "$pack" ] || { find_programs && pack "$folder"; }
+    # Of a name that no function has for another folder: the trap may run in one.
+    packing=$(mktemp -d) || exit 1
+    trap 'rm -rf "$packing"' EXIT
+    [ -z "$pack_slurm" ] || pack_slurm "$packing"
+    [ -z "$pack" ] || { find_programs && pack "$packing"; }
     exit
 fi
 find_programs

@@ -42,6 +42,8 @@ tree() {
     sed -i '3i # bats test_tags=long' tests/one.bats
     file tests/cluster/two.bats 'cluster" { [ -n "$MUSTER_CLUSTER_DIR" ]; }'
     unset MUSTER_TESTS_RUN MUSTER_TEST_MOMENTS MUSTER_KEEP CI
+    # A bats that is killed leaves its own.
+    export TMPDIR=$BATS_TEST_TMPDIR
 }
 
 # Without bats' descriptor, for whose end it waits: the watchdog of a test may hold it long after the test.

@@ -12,10 +12,6 @@ setup_file() {
     plugin_locate || return 0
     cluster_begin 4 --plugin "$PLUGIN"
     write_scripts
-    # Two that take a while run beside the other tests: eight requeues in a row, and the end of a time limit.
-    job --export=ALL -N1 -n2 '[ $MUSTER_ATTEMPT -lt 8 ] && exit 75; exit 0' >"$JOBS/eight"
-    # shellcheck disable=SC2016
-    job -N1 -n1 -w n1 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75' >"$JOBS/limit"
 }
 
 teardown_file() { cluster_end; }
@@ -393,7 +389,10 @@ job_wait_attempt_over() { wait_for 60 left_first_attempt "$1"; }
 left_first_attempt() { ! job_runs_attempt "$1" 0; }
 
 @test "eight requeues in a row are never held" {
-    id=$(<"$JOBS/eight")
+    # The next test's takes a while, too, and runs beside.
+    # shellcheck disable=SC2016
+    job -N1 -n1 -w n1 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75' >"$JOBS/limit"
+    id=$(job --export=ALL -N1 -n2 '[ $MUSTER_ATTEMPT -lt 8 ] && exit 75; exit 0')
     job_wait "$id" 120 COMPLETED
     [ "$(job_restarts "$id")" = 8 ]
 }
