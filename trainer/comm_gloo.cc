@@ -17,7 +17,7 @@ using gloo::transport::UnboundBuffer;
 using std::chrono::milliseconds;
 using namespace muster_gloo;
 
-constexpr milliseconds FAILED_LINGER(1000), ORDERLY_LINGER(5000);
+constexpr milliseconds FAILED_LINGER(3000), ORDERLY_LINGER(5000);
 constexpr size_t CHUNK = 1 << 20; /* what counts as progress */
 
 void gloo_interrupt(void *state)

@@ -35,7 +35,7 @@ static void all_ranks_end_as_the_lowest_that_failed(void **state)
 	world_need_several();
 	for (unsigned failing = 0; failing < 1u << WORLD; failing++) {
 		struct world_rank ranks[WORLD];
-		world_run(WORLD, 10, 30, stage_body, &failing, ranks);
+		world_run(WORLD, 10, stage_body, &failing, ranks);
 		for (int rank = 0; rank < WORLD; rank++) {
 			int lowest = failing ? __builtin_ctz(failing) : -1;
 			assert_true(ranks[rank].finished);
@@ -56,7 +56,7 @@ static void same_words_are_counted_not_repeated(void **state)
 	unsigned failing = 3;
 	struct world_rank ranks[WORLD];
 	world_need_several();
-	world_run(WORLD, 10, 30, stage_body, &failing, ranks);
+	world_run(WORLD, 10, stage_body, &failing, ranks);
 	assert_string_equal(ranks[WORLD - 1].err.text, "rank 0 on n0 and 1 other: bad data");
 }
 
@@ -98,7 +98,7 @@ static void everybody_gets_the_state_of_rank_0(void **state)
 	struct world_rank ranks[WORLD];
 	world_need_several();
 	assert_int_equal(tensor_table_add(&table, &row, NULL), 0);
-	world_run(WORLD, 20, 60, share_body, &table, ranks);
+	world_run(WORLD, 20, share_body, &table, ranks);
 	world_assert_ok(WORLD, ranks);
 	tensor_table_clear(&table);
 }
@@ -128,7 +128,7 @@ static void long_values_are_compared_to_their_end(void **state)
 	world_need_several();
 	for (int differs = 0; differs < 2; differs++) {
 		bool arg = differs;
-		world_run(WORLD, 10, 30, long_body, &arg, ranks);
+		world_run(WORLD, 10, long_body, &arg, ranks);
 		for (int rank = 0; rank < WORLD; rank++)
 			assert_int_equal(ranks[rank].rc, differs ? ERR_SHARED : 0);
 	}
@@ -161,7 +161,7 @@ static void ranks_with_other_numerics_are_refused_if_asked(void **state)
 	world_need_several();
 	for (int refuse = 0; refuse < 2; refuse++) {
 		bool arg = refuse;
-		world_run(WORLD, 10, 30, numerics_body, &arg, ranks);
+		world_run(WORLD, 10, numerics_body, &arg, ranks);
 		for (int rank = 0; rank < WORLD; rank++) {
 			assert_true(ranks[rank].finished);
 			assert_int_equal(ranks[rank].rc, refuse ? ERR_SHARED : 0);

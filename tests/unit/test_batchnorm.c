@@ -342,7 +342,7 @@ static void ranks_are_one_batch(void **state)
 #ifdef _OPENMP
 	omp_set_num_threads(1); /* a fork has no other threads */
 #endif
-	world_run(RANKS, 20, 60, train_part, &joined, ranks);
+	world_run(RANKS, 20, train_part, &joined, ranks);
 	world_assert_ok(RANKS, ranks);
 	for (int m = first_row[2]; m < first_row[3]; m++)
 		joined.whole->targets[m] = -1;
@@ -351,7 +351,7 @@ static void ranks_are_one_batch(void **state)
 	struct layer *before = malloc(bytes);
 	memcpy(before, joined.ranks, bytes);
 	memset(joined.ranks, 0, bytes);
-	world_run(RANKS, 20, 60, train_part, &joined, ranks);
+	world_run(RANKS, 20, train_part, &joined, ranks);
 	world_assert_ok(RANKS, ranks);
 	assert_memory_equal(before, joined.ranks, bytes); /* the same bits in the same world */
 	free(before);
@@ -448,7 +448,7 @@ static void nobody_waits_for_a_rank_that_has_nothing(void **state)
 	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	int *seen = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	world_run(3, 5, 30, train_or_not, seen, ranks);
+	world_run(3, 5, train_or_not, seen, ranks);
 	world_assert_ok(3, ranks);
 	for (int rank = 0; rank < 3; rank++)
 		assert_int_equal(seen[rank], 3);

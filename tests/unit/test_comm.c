@@ -138,7 +138,7 @@ static void run_ok(int size, world_body *body, void *arg)
 {
 	struct world_rank ranks[WORLD_MAX];
 
-	world_run(size, 20, 60, body, arg, ranks);
+	world_run(size, 20, body, arg, ranks);
 	world_assert_ok(size, ranks);
 }
 
@@ -328,7 +328,7 @@ static void test_uneven_end(void **state)
 	world_need_several();
 	struct world_rank ranks[4];
 
-	world_run(4, 20, 30, body_uneven_end, NULL, ranks);
+	world_run(4, 20, body_uneven_end, NULL, ranks);
 	world_assert_ok(4, ranks);
 }
 
@@ -347,7 +347,7 @@ static void test_common_end(void **state)
 
 	for (int i = 0; i < 6; i++) {
 		double begun = clock_now();
-		world_run(16, 20, 60, body_meet_once, NULL, ranks);
+		world_run(16, 20, body_meet_once, NULL, ranks);
 		world_assert_ok(16, ranks);
 		assert_true(clock_now() - begun < 5);
 	}
@@ -460,7 +460,7 @@ static void test_no_interface(void **state)
 
 	world_need_several();
 	setenv("MUSTER_IFNAME", "nowhere0", 1);
-	world_run(3, 20, 10, body_never, NULL, ranks);
+	world_run(3, 20, body_never, NULL, ranks);
 	unsetenv("MUSTER_IFNAME");
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(ranks[i].rc, -1);

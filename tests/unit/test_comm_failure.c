@@ -83,14 +83,14 @@ static int body_doom(struct comm *comm, void *arg, struct err *err)
 }
 
 /* All but the victim have ended with EXIT_LOST, naming it, what they stood in, and in time. */
-static void check_doom(int size, double deadline, double limit, struct doom doom, bool name_always)
+static void check_doom(int size, double deadline, struct doom doom, bool name_always)
 {
 	struct world_rank ranks[WORLD_MAX];
 	char victim[20];
 	int exact = 0;
 
 	snprintf(victim, sizeof victim, "rank %d on here", doom.victim);
-	world_run(size, deadline, limit + 5, body_doom, &doom, ranks);
+	world_run(size, deadline, body_doom, &doom, ranks);
 	for (int i = 0; i < size; i++) {
 		if (i == doom.victim)
 			continue;
@@ -102,7 +102,7 @@ static void check_doom(int size, double deadline, double limit, struct doom doom
 			world_assert_names(&ranks[i], victim);
 		world_assert_names(&ranks[i], "of step 17");
 		world_assert_names(&ranks[i], doom.kind == ALLREDUCE ? "all-reduce" : "exchange");
-		assert_true(ranks[i].seconds < limit);
+		assert_true(ranks[i].seconds < 25);
 		exact += !strstr(ranks[i].err.text, ", rank");
 	}
 	/* Who waits for a piece itself, and so has no sum for others, is not to blame. (A rank that the machine holds up while it asks
@@ -111,36 +111,36 @@ static void check_doom(int size, double deadline, double limit, struct doom doom
 		assert_true(exact > 0);
 }
 
-/* Long before the deadline: the connection tells. */
+/* Before the deadline: the connection tells. */
 static void test_killed_before(void **state)
 {
 	world_need_several();
-	check_doom(4, 30, 10, (struct doom){ 2, SIGKILL, BEFORE, EXCHANGE }, true);
-	check_doom(4, 30, 10, (struct doom){ 2, SIGKILL, BEFORE, REDUCE }, true);
+	check_doom(4, 30, (struct doom){ 2, SIGKILL, BEFORE, EXCHANGE }, true);
+	check_doom(4, 30, (struct doom){ 2, SIGKILL, BEFORE, REDUCE }, true);
 }
 
 static void test_killed_during(void **state)
 {
 	world_need_several();
-	check_doom(4, 30, 10, (struct doom){ 1, SIGKILL, DURING, EXCHANGE }, true);
-	check_doom(2, 30, 10, (struct doom){ 0, SIGKILL, DURING, EXCHANGE }, true);
-	check_doom(3, 30, 10, (struct doom){ 1, SIGKILL, DURING, REDUCE }, true);
+	check_doom(4, 30, (struct doom){ 1, SIGKILL, DURING, EXCHANGE }, true);
+	check_doom(2, 30, (struct doom){ 0, SIGKILL, DURING, EXCHANGE }, true);
+	check_doom(3, 30, (struct doom){ 1, SIGKILL, DURING, REDUCE }, true);
 }
 
 static void test_stopped(void **state)
 {
 	world_need_several();
-	check_doom(4, 1.5, 8, (struct doom){ 2, SIGSTOP, BEFORE, EXCHANGE }, true);
-	check_doom(3, 1.5, 8, (struct doom){ 0, SIGSTOP, DURING, EXCHANGE }, true);
-	check_doom(3, 1.5, 8, (struct doom){ 2, SIGSTOP, BEFORE, REDUCE }, true);
+	check_doom(4, 1.5, (struct doom){ 2, SIGSTOP, BEFORE, EXCHANGE }, true);
+	check_doom(3, 1.5, (struct doom){ 0, SIGSTOP, DURING, EXCHANGE }, true);
+	check_doom(3, 1.5, (struct doom){ 2, SIGSTOP, BEFORE, REDUCE }, true);
 }
 
 /* In a ring a rank may wait for one that waits itself: with a stopped one not all can name it, but all end. */
 static void test_allreduce_fails(void **state)
 {
 	world_need_several();
-	check_doom(3, 30, 10, (struct doom){ 2, SIGKILL, DURING, ALLREDUCE }, true);
-	check_doom(3, 1.5, 10, (struct doom){ 2, SIGSTOP, BEFORE, ALLREDUCE }, false);
+	check_doom(3, 30, (struct doom){ 2, SIGKILL, DURING, ALLREDUCE }, true);
+	check_doom(3, 1.5, (struct doom){ 2, SIGSTOP, BEFORE, ALLREDUCE }, false);
 }
 
 /* An operation that is queued early stands for longer than the deadline while its rank computes, and a little longer for its peer:
@@ -150,10 +150,10 @@ static int body_early(struct comm *comm, void *arg, struct err *err)
 	int all[WORLD_MAX], me = comm_rank(comm);
 
 	if (me != 0)
-		usleep(1900000);
+		usleep(5000000);
 	comm_ticket ticket = comm_allgather(comm, "early pieces of bucket 0 of step 17", &me, all, sizeof me);
 	if (me == 0)
-		usleep(1500000);
+		usleep(4500000);
 	return comm_wait(comm, ticket, err);
 }
 
@@ -162,7 +162,7 @@ static void test_early(void **state)
 	struct world_rank ranks[2];
 
 	world_need_several();
-	world_run(2, 1, 20, body_early, NULL, ranks);
+	world_run(2, 3, body_early, NULL, ranks);
 	world_assert_ok(2, ranks);
 }
 
@@ -213,10 +213,10 @@ static void test_last_words(void **state)
 	struct world_rank ranks[4];
 
 	world_need_several();
-	world_run(4, 1.5, 8, body_last_words, NULL, ranks);
+	world_run(4, 1.5, body_last_words, NULL, ranks);
 	for (int i = 0; i < 4; i++)
 		if (i != 2 && (!ranks[i].finished || ranks[i].rc != 0))
-			fail_msg("rank %d: %s", i, ranks[i].err.text);
+			fail_msg("rank %d: %s", i, ranks[i].finished ? ranks[i].err.text : "did not finish");
 }
 
 /* Rank 1 gives up; the others wait for it and hear why. */
@@ -262,7 +262,7 @@ static void check_told(world_body *body, enum exit_status own)
 {
 	struct world_rank ranks[4];
 
-	world_run(4, 60, 60, body, NULL, ranks);
+	world_run(4, 60, body, NULL, ranks);
 	for (int i = 0; i < 4; i++) {
 		print_message("# rank %d after %.1f s: %s\n", i, ranks[i].seconds, ranks[i].err.text);
 		assert_int_equal(ranks[i].signal, 0);

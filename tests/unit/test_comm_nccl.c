@@ -334,7 +334,7 @@ static void all_kinds_of_memory_are_carried(void **state)
 	static const enum fake_order orders[] = { FAKE_LAZY, FAKE_RANDOM, FAKE_EAGER };
 	struct world_rank ranks[WORLD_MAX];
 	for (int i = 0; i < 3; i++) {
-		world_run(2 + i, 30, 60, body_carry, (void *)(uintptr_t)&orders[i], ranks);
+		world_run(2 + i, 30, body_carry, (void *)(uintptr_t)&orders[i], ranks);
 		world_assert_ok(2 + i, ranks);
 	}
 }
@@ -355,7 +355,7 @@ static int body_deaf(struct comm *comm, void *arg, struct err *err)
 static void a_missing_start_event_is_seen(void **state)
 {
 	struct world_rank ranks[2];
-	world_run(2, 30, 60, body_deaf, NULL, ranks);
+	world_run(2, 30, body_deaf, NULL, ranks);
 	world_assert_ok(2, ranks);
 }
 
@@ -416,7 +416,7 @@ static void check_doom(int size, double deadline, struct doom doom, const char *
 	struct world_rank ranks[WORLD_MAX];
 	char victim[20];
 	snprintf(victim, sizeof victim, "rank %d on here", doom.victim);
-	world_run(size, deadline, 20, body_doom, &doom, ranks);
+	world_run(size, deadline, body_doom, &doom, ranks);
 	for (int i = 0; i < size; i++) {
 		bool own = i == doom.victim && (doom.fault == FAILING || doom.fault == ABORTED);
 		if (i == doom.victim && (doom.fault == KILLED || doom.fault == STOPPED))
@@ -428,7 +428,7 @@ static void check_doom(int size, double deadline, struct doom doom, const char *
 		if (!own && doom.fault != HANGING && doom.fault != ERROR)
 			world_assert_names(&ranks[i], victim);
 		world_assert_names(&ranks[i], words);
-		assert_true(ranks[i].seconds < 10);
+		assert_true(ranks[i].seconds < 25);
 	}
 }
 
@@ -470,7 +470,7 @@ static void a_rank_without_a_gpu_is_told_by_all(void **state)
 {
 	struct world_rank ranks[3];
 	fake_nccl.no_gpu = true;
-	world_run(3, 60, 60, body_never, NULL, ranks);
+	world_run(3, 60, body_never, NULL, ranks);
 	fake_nccl.no_gpu = false;
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(ranks[i].rc, -1);
@@ -491,7 +491,7 @@ static void gloo_carries_no_devices_memory(void **state)
 {
 	struct world_rank ranks[2];
 	world_provider = NULL;
-	world_run(2, 20, 20, body_attach, NULL, ranks);
+	world_run(2, 20, body_attach, NULL, ranks);
 	world_provider = &comm_nccl;
 	world_assert_ok(2, ranks);
 }

@@ -84,7 +84,7 @@ static void check_worlds(int slots, size_t bucket_bytes, const int *worlds, int 
 
 	ddp_work_make(&job, slots, bucket_bytes, 0);
 	for (int i = 0; i < count; i++) {
-		world_run(worlds[i], 30, 60, body_canonical, &job, ranks);
+		world_run(worlds[i], 30, body_canonical, &job, ranks);
 		world_assert_ok(worlds[i], ranks);
 	}
 	ddp_work_free(&job);
@@ -131,7 +131,7 @@ static void test_zero(void **state)
 
 		ddp_work_make(&job, cases[i].slots, cases[i].bucket, 0);
 		job.zero = 1;
-		world_run(cases[i].world, 30, 60, body_canonical, &job, ranks);
+		world_run(cases[i].world, 30, body_canonical, &job, ranks);
 		world_assert_ok(cases[i].world, ranks);
 		ddp_work_free(&job);
 	}
@@ -177,7 +177,7 @@ static void test_nonfinite(void **state)
 	world_need_several();
 	ddp_work_make(&job, 4, 300000, 0);
 	for (job.zero = 0; job.zero < 2; job.zero++) {
-		world_run(3, 30, 60, body_nonfinite, &job, ranks);
+		world_run(3, 30, body_nonfinite, &job, ranks);
 		world_assert_ok(3, ranks);
 	}
 	ddp_work_free(&job);
@@ -193,7 +193,7 @@ static void test_split_embedding(void **state)
 	ddp_work_make_split(&job, 8, 60000, 0, true);
 	for (int world = 1; world <= 5; world++) {
 		job.zero = world % 2 == 0 || world == 5;
-		world_run(world, 30, 60, body_canonical, &job, ranks);
+		world_run(world, 30, body_canonical, &job, ranks);
 		world_assert_ok(world, ranks);
 	}
 	ddp_work_free(&job);
@@ -222,7 +222,7 @@ static void test_native_is_close(void **state)
 
 	ddp_work_make(&job, 8, 200000, 1);
 	for (int size = 1; size <= 4; size++) {
-		world_run(size, 30, 60, body_native, &job, ranks);
+		world_run(size, 30, body_native, &job, ranks);
 		world_assert_ok(size, ranks);
 	}
 	ddp_work_free(&job);
@@ -268,7 +268,7 @@ static void test_alone(void **state)
 		struct ddp_work job;
 
 		ddp_work_make(&job, cases[i].slots, 300000, cases[i].native);
-		world_run(cases[i].world, 30, 60, body_alone, &job, ranks);
+		world_run(cases[i].world, 30, body_alone, &job, ranks);
 		world_assert_ok(cases[i].world, ranks);
 		ddp_work_free(&job);
 	}
@@ -318,7 +318,7 @@ static void test_overlap(void **state)
 	struct ddp_work job;
 
 	ddp_work_make(&job, 4, 100000, 0);
-	world_run(2, 30, 60, body_overlap, &job, ranks);
+	world_run(2, 30, body_overlap, &job, ranks);
 	world_assert_ok(2, ranks);
 	ddp_work_free(&job);
 }
@@ -360,7 +360,7 @@ static void test_early_pieces(void **state)
 	struct ddp_work job;
 
 	ddp_work_make(&job, 16, 500000, 0);
-	world_run(3, 30, 60, body_early, &job, ranks);
+	world_run(3, 30, body_early, &job, ranks);
 	world_assert_ok(3, ranks);
 	ddp_work_free(&job);
 }
@@ -397,7 +397,7 @@ static void test_cost(void **state)
 
 		ddp_work_make(&job, 8, 1 << 20, native);
 		for (int world = 2; world <= 4; world++) {
-			world_run(world, 30, 60, body_cost, &job, ranks);
+			world_run(world, 30, body_cost, &job, ranks);
 			world_assert_ok(world, ranks);
 		}
 		ddp_work_free(&job);

@@ -47,7 +47,7 @@ static void test_fault(void **state)
 	struct ddp_work job;
 
 	ddp_work_make(&job, 7, 300000, 0);
-	world_run(3, 30, 60, body_fault, &job, ranks);
+	world_run(3, 30, body_fault, &job, ranks);
 	world_assert_ok(3, ranks);
 	ddp_work_free(&job);
 }
@@ -88,7 +88,7 @@ static void check_odd(enum oddity oddity, enum exit_status status, const char *c
 	struct odd_job odd = { .oddity = oddity };
 
 	ddp_work_make(&odd.job, 8, 300000, 0);
-	world_run(3, 30, 60, body_odd, &odd, ranks);
+	world_run(3, 30, body_odd, &odd, ranks);
 	for (int i = 0; i < 3; i++) {
 		if (oddity == DEATH && i == 1)
 			continue;
@@ -189,7 +189,7 @@ static void run_hashes(world_body *body, const struct hash_case *cases, size_t c
 		struct hash_job hashes = { .told = &cases[i] };
 
 		ddp_work_make(&hashes.job, 8, 300000, 0);
-		world_run(cases[i].world, 30, 60, body, &hashes, ranks);
+		world_run(cases[i].world, 30, body, &hashes, ranks);
 		world_assert_ok(cases[i].world, ranks);
 		ddp_work_free(&hashes.job);
 	}
@@ -236,7 +236,7 @@ static void test_given_up(void **state)
 	struct ddp_work job;
 
 	ddp_work_make(&job, 3, 100000, 0);
-	world_run(3, 30, 60, body_given_up, &job, ranks);
+	world_run(3, 30, body_given_up, &job, ranks);
 	world_assert_ok(3, ranks);
 	ddp_work_free(&job);
 }
@@ -258,7 +258,7 @@ static void test_too_many_ranks(void **state)
 	struct ddp_work job;
 
 	ddp_work_make(&job, 3, 300000, 0);
-	world_run(4, 30, 60, body_too_many, &job, ranks);
+	world_run(4, 30, body_too_many, &job, ranks);
 	world_assert_ok(4, ranks);
 	ddp_work_free(&job);
 }

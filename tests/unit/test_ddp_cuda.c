@@ -146,7 +146,7 @@ static void made_up(int slots, size_t bucket_bytes, bool zero, bool split, enum 
 	struct ddp_work work;
 	ddp_work_make_split(&work, slots, bucket_bytes, 0, split);
 	work.zero = zero;
-	world_run(world, 30, 120, body_made_up, &(struct plan){ &work, order, false }, ranks);
+	world_run(world, 30, body_made_up, &(struct plan){ &work, order, false }, ranks);
 	world_assert_ok(world, ranks);
 	ddp_work_free(&work);
 }
@@ -167,7 +167,7 @@ static void a_missing_start_event_is_a_wrong_sum(void **state)
 	struct ddp_work work;
 	int wrong = 0;
 	ddp_work_make(&work, 4, 1 << 20, 0);
-	world_run(2, 30, 60, body_made_up, &(struct plan){ &work, FAKE_LAZY, true }, ranks);
+	world_run(2, 30, body_made_up, &(struct plan){ &work, FAKE_LAZY, true }, ranks);
 	for (int rank = 0; rank < 2; rank++)
 		wrong += ranks[rank].rc < 0 && strncmp(ranks[rank].err.text, WRONG, strlen(WRONG)) == 0;
 	assert_true(wrong > 0);
@@ -280,7 +280,7 @@ static int body_train(struct comm *comm, void *arg, struct err *err)
 static void train(struct training plan, int world)
 {
 	struct world_rank ranks[WORLD_MAX];
-	world_run(world, 30, 120, body_train, &plan, ranks);
+	world_run(world, 30, body_train, &plan, ranks);
 	world_assert_ok(world, ranks);
 	for (int rank = 1; rank < world; rank++)
 		assert_memory_equal(&outcomes[world - 1][rank], &outcomes[world - 1][0], sizeof(struct outcome));

@@ -141,7 +141,7 @@ static void layers_come_in_the_order_of_a_forward_pass(void **state)
 		struct job job;
 
 		make_job(&job, cases[i].bucket);
-		world_run(cases[i].world, 30, 60, body_layers, &job, ranks);
+		world_run(cases[i].world, 30, body_layers, &job, ranks);
 		world_assert_ok(cases[i].world, ranks);
 		free_job(&job);
 	}
@@ -207,7 +207,7 @@ static void nobody_waits_but_at_a_gate(void **state)
 	world_need_several();
 	make_job(&held.job, 70000);
 	assert_int_equal(pipe(held.pipe), 0);
-	world_run(2, 30, 60, body_held, &held, ranks);
+	world_run(2, 30, body_held, &held, ranks);
 	world_assert_ok(2, ranks);
 	close(held.pipe[0]);
 	close(held.pipe[1]);
@@ -254,7 +254,7 @@ static void a_death_on_the_way_ends_the_step(void **state)
 
 	world_need_several();
 	make_job(&job, 70000);
-	world_run(3, 30, 60, body_death, &job, ranks);
+	world_run(3, 30, body_death, &job, ranks);
 	assert_int_equal(ranks[1].signal, SIGKILL);
 	for (int rank = 0; rank < 3; rank += 2) {
 		print_message("# rank %d: %s\n", rank, ranks[rank].err.text);
@@ -303,7 +303,7 @@ static void a_rank_that_cant_go_on_leaves_the_communicator_whole(void **state)
 
 	world_need_several();
 	make_job(&job, 70000);
-	world_run(3, 30, 60, body_fault, &job, ranks);
+	world_run(3, 30, body_fault, &job, ranks);
 	world_assert_ok(3, ranks);
 	free_job(&job);
 }

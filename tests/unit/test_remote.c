@@ -246,7 +246,7 @@ static int compare(struct comm *comm, void *arg, struct err *err)
 static void same_bits_of(struct plan plan)
 {
 	struct world_rank ranks[1];
-	world_run(1, 30, 120, compare, &plan, ranks);
+	world_run(1, 30, compare, &plan, ranks);
 	world_assert_ok(1, ranks);
 }
 
@@ -384,7 +384,7 @@ static void ranks_are_normalised_together(void **state)
 {
 	world_need_several();
 	struct world_rank ranks[JOINED];
-	world_run(JOINED, 20, 60, compare_joined, NULL, ranks);
+	world_run(JOINED, 20, compare_joined, NULL, ranks);
 	world_assert_ok(JOINED, ranks);
 }
 

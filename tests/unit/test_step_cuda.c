@@ -414,7 +414,7 @@ static void sums_have_the_bits_of_the_cpu(void **state)
 	world_need_several();
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		ddp_work_make(&job, cases[i].slots, 300000, 0);
-		world_run(cases[i].world, 30, 60, reduce, &job, ranks);
+		world_run(cases[i].world, 30, reduce, &job, ranks);
 		world_assert_ok(cases[i].world, ranks);
 		ddp_work_free(&job);
 	}

@@ -91,7 +91,7 @@ static void clocks_are_compared_as_well_as_is_said(void **state)
 {
 	struct world_rank ranks[WORLD];
 	world_need_several();
-	world_run(WORLD, 10, 30, measure_body, NULL, ranks);
+	world_run(WORLD, 10, measure_body, NULL, ranks);
 	world_assert_ok(WORLD, ranks);
 }
 
@@ -151,7 +151,7 @@ static void the_file_holds_all_ranks_spans(void **state)
 	world_need_several();
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof path, "%s/trace.json", folder);
-	world_run(WORLD, 10, 30, file_body, path, ranks);
+	world_run(WORLD, 10, file_body, path, ranks);
 	world_assert_ok(WORLD, ranks);
 	json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
 	if (!json)

@@ -103,7 +103,7 @@ static void every_sample_counts_once_in_every_world(void **state)
 	double first[ROWS + 1] = { 0 };
 	for (job.samples = 1; job.samples <= ROWS; job.samples += ROWS - 1)
 		for (int world = 1; world <= 5; world += 1 + world / 3) {
-			world_run(world, 20, 60, validate, &job, ranks);
+			world_run(world, 20, validate, &job, ranks);
 			world_assert_ok(world, ranks);
 			if (world == 1)
 				first[job.samples] = loss[0];

@@ -24,6 +24,8 @@
 
 const struct comm_provider *world_provider;
 
+static const double HANG_LIMIT = 300;
+
 static int be_rank(int rank, int size, double deadline, world_body *body, void *arg, struct world_rank *result)
 {
 	struct ident ident = { .rank = rank, .world_size = size, .local_rank = rank, .local_world_size = size,
@@ -42,10 +44,10 @@ static int be_rank(int rank, int size, double deadline, world_body *body, void *
 	return rc;
 }
 
-/* Waits for all; kills what is left after the limit, or when only stopped processes are. */
-static void reap(int size, const pid_t *pids, double limit, struct world_rank *ranks)
+/* Waits for all; kills what is left when it hangs, or when only stopped processes are. */
+static void reap(int size, const pid_t *pids, struct world_rank *ranks)
 {
-	struct deadline end = deadline_in(limit);
+	struct deadline end = deadline_in(HANG_LIMIT);
 	bool reaped[WORLD_MAX] = { false };
 	int left = size, stopped = 0;
 
@@ -71,7 +73,7 @@ static void reap(int size, const pid_t *pids, double limit, struct world_rank *r
 	}
 }
 
-void world_run(int size, double deadline, double limit, world_body *body, void *arg, struct world_rank *ranks)
+void world_run(int size, double deadline, world_body *body, void *arg, struct world_rank *ranks)
 {
 	static int worlds;
 	char folder[] = "/tmp/muster-world-XXXXXX", id[64];
@@ -97,7 +99,7 @@ void world_run(int size, double deadline, double limit, world_body *body, void *
 		}
 		assert_true(pids[rank] > 0);
 	}
-	reap(size, pids, limit, shared);
+	reap(size, pids, shared);
 	memcpy(ranks, shared, sizeof *shared * (size_t)size);
 	munmap(shared, sizeof *shared * (size_t)size);
 	char command[100];
