@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In slurmd's job prolog (root, on each node, before the job's first step): clears what a power failure left behind, and
+/* In slurmd's job prolog (root, on each node, before the job's first step): clears what a slurmstepd that was killed left behind, and
  * starts the job's checkpoint service. In the epilog, after the last step: has the service finish. Until the epilog returns,
  * the job is COMPLETING: nobody else gets the node, nor does the job's own next attempt start. Then a requeue is asked for that could
  * not be before.
  *
- * What a power failure leaves: slurmstepd's PMIx server listens on SPOOL/stepd.slurm.pmix.JOB.STEP, and has a folder
- * SPOOL/pmix.JOB.STEP. A requeued job has the same ids again, and on a node that died under its last attempt both are still
- * there: Slurm 22.05 then fails with "Address already in use" (and srun even exits with 0), 26.05 with "Cannot create
- * directory: File exists". The step does not start. */
+ * What a slurmstepd leaves that is killed, or whose node loses its power: its PMIx server listens on SPOOL/stepd.slurm.pmix.JOB.STEP,
+ * and has the folders SPOOL/pmix.JOB.STEP and TMPFS/spmix_appdir_UID_JOB.STEP. A requeued job has the same ids again: where the socket
+ * is still there, Slurm 22.05 fails with "Address already in use" (and srun even exits with 0), where a folder is, with "Cannot
+ * create directory: File exists". The step does not start. */
 #include "config.h"
 
 #include <dirent.h>
@@ -55,11 +55,9 @@ static const char *place_name(char letter, char host[65])
 	return host;
 }
 
-/* SlurmdSpoolDir as a pattern. */
-static bool spool_pattern(char *pattern, size_t size)
+/* A path of slurm.conf as it is on this node, as a pattern. */
+static bool path_here(const char *from, char *pattern, size_t size)
 {
-	const slurm_conf_t *conf = slurm_compat_conf();
-	const char *from = conf ? conf->slurmd_spooldir : NULL;
 	char host[65];
 	size_t used = 0;
 	if (!from || from[0] != '/')
@@ -103,37 +101,51 @@ static DIR *open_spool(const char *path)
 	return folder;
 }
 
-/* The folder of a server that is dead goes before its socket, by which it is found. */
-static void remove_left(DIR *folder, const char *spool, const char *name)
+/* What a server keeps for its clients in TmpFS. */
+static int remove_clients(const struct job_service *plan, const char *step)
 {
-	if (job_folder_remove_users(dirfd(folder), name + strlen(SOCKET_PREFIX)) == 0 && unlinkat(dirfd(folder), name, 0) == 0)
+	const slurm_conf_t *conf = slurm_compat_conf();
+	char path[400], name[80];
+	if (!path_here(conf->tmp_fs, path, sizeof path))
+		return 0;
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	snprintf(name, sizeof name, "spmix_appdir_%u_%s", (unsigned)plan->uid, step);
+	return fd < 0 ? 0 : job_folder_remove_users(fd, name);
+}
+
+/* The folders of a server that is dead go before its socket, by which it is found. */
+static void remove_left(const struct job_service *plan, DIR *folder, const char *spool, const char *name)
+{
+	if (remove_clients(plan, name + strlen(SOCKET_PREFIX "pmix.")) == 0 &&
+	    job_folder_remove_users(dirfd(folder), name + strlen(SOCKET_PREFIX)) == 0 && unlinkat(dirfd(folder), name, 0) == 0)
 		slurm_info("muster: removed %s/%s, left by an earlier attempt of this job", spool, name);
 	else
 		slurm_error("muster: couldn't remove %s/%s, left by an earlier attempt of this job: %m", spool, name);
 }
 
-static void remove_dead_in(const char *spool, uint32_t job)
+static void remove_dead_in(const struct job_service *plan, const char *spool)
 {
 	char start[60];
 	struct dirent *entry;
 	DIR *folder = open_spool(spool);
 	if (!folder)
 		return;
-	size_t length = (size_t)snprintf(start, sizeof start, SOCKET_PREFIX "pmix.%u.", job);
+	size_t length = (size_t)snprintf(start, sizeof start, SOCKET_PREFIX "pmix.%u.", plan->job);
 	while ((entry = readdir(folder)))
 		if (strncmp(entry->d_name, start, length) == 0 && is_dead_socket(dirfd(folder), entry->d_name))
-			remove_left(folder, spool, entry->d_name);
+			remove_left(plan, folder, spool, entry->d_name);
 	closedir(folder);
 }
 
-static void remove_dead_sockets(uint32_t job)
+static void remove_dead_servers(const struct job_service *plan)
 {
+	const slurm_conf_t *conf = slurm_compat_conf();
 	char spool[400];
 	glob_t found = { 0 };
-	if (!spool_pattern(spool, sizeof spool) || glob(spool, GLOB_NOSORT, NULL, &found) != 0)
+	if (!conf || !path_here(conf->slurmd_spooldir, spool, sizeof spool) || glob(spool, GLOB_NOSORT, NULL, &found) != 0)
 		return;
 	for (size_t i = 0; i < found.gl_pathc; i++)
-		remove_dead_in(found.gl_pathv[i], job);
+		remove_dead_in(plan, found.gl_pathv[i]);
 	globfree(&found);
 }
 
@@ -197,7 +209,7 @@ int spank_job_prolog(spank_t spank, int argc, char **argv)
 		return 0;
 	spank_slurmd_hooks(plan.run, &hooks);
 	plan.drain = hooks_drain(hooks.prolog, HOOKS_PROLOG_SECONDS, plan.drain);
-	remove_dead_sockets(plan.job);
+	remove_dead_servers(&plan);
 	enum spank_choice choice = spank_args_job(spank);
 	bool wanted = args.ckptd && (choice == CHOICE_NONE ? args.default_on : choice == CHOICE_ON);
 	if (wanted && hooks_allow_service(&hooks))

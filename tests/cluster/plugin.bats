@@ -360,17 +360,23 @@ no_node_completes() { [ -z "$(cluster run sinfo -h -t completing -o %n)" ]; }
     grep -q '^it is 0$' "$(job_output "${lines[0]}")"
 }
 
-# Between its name and its listening a server's socket refuses as a dead one's does. Here all nodes see the folders of all.
-@test "a dead server's socket is removed on its own node, and no other node's" {
+# As a slurmstepd leaves it that was killed. Between its name and its listening a server's socket refuses as a dead one's does. Here all
+# nodes see the sockets of all, and each has its own TmpFS.
+@test "what a dead server has left is removed on its own node, and no other node's" {
     id=$(job --hold -N1 -n1 -w n2 true)
+    local spool clients
+    spool=$(cluster status dir)/spool clients=/tmp/spmix_appdir_$(id -u muster-test1)_$id.0
     for node in n1 n2; do
-        python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' \
-            "$(cluster status dir)/spool/$node/stepd.slurm.pmix.$id.0"
+        mkdir "$spool/$node/pmix.$id.0"
+        python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$spool/$node/stepd.slurm.pmix.$id.0"
+        cluster run --node $node mkdir -p "$clients/pmix-1"
     done
     cluster run scontrol release "$id"
     job_wait "$id" 60 COMPLETED
-    ls "$(cluster status dir)/spool/n1/stepd.slurm.pmix.$id.0"
-    run ls "$(cluster status dir)/spool/n2/stepd.slurm.pmix.$id.0"
+    ls -d "$spool/n1/stepd.slurm.pmix.$id.0" "$spool/n1/pmix.$id.0"
+    cluster run --node n1 rm -r "$clients"
+    [ -z "$(find "$spool/n2" -name "*pmix.$id.*")" ]
+    run cluster run --node n2 ls -d "$clients"
     [ "$status" -ne 0 ]
 }
 
