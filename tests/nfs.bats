@@ -408,8 +408,12 @@ all() {
     REPLACE=exec train a/run --keep-last 1 >out 2>&1 3>&- &
     local pid=$!
     wait_log client.err "mkdir stalls"
+    local service
+    service=$(sed -n 's/.*the service is pid \([0-9]*\);.*/\1/p' out)
     fault "lock ETIMEDOUT"
     wait $pid
+    # It looks for what may go once its last save is durable.
+    while kill -0 "$service" 2>/dev/null; do sleep 0.02; done
     no_faults
     [ "$(saved_steps server/run | wc -l)" -eq 5 ]
     touch -d '2 minutes ago' server/run/owner.json # it could not be given back either
