@@ -210,7 +210,7 @@ FAILED=$LOG/failed
 
 # run_file FILE: one test file; its TAP goes to standard output.
 run_file() {
-    local program=$MUSTER_BUILD/${1%.c} limit=$((900 * MUSTER_PATIENCE))
+    local program=$MUSTER_BUILD/${1%.c} limit=$((${long:+4 *} 900 * MUSTER_PATIENCE))
     case $1 in
     *.bats)
         [ -n "$(bats_tests "$1")" ] || { echo 1..0 && exit; }

@@ -633,8 +633,9 @@ check_LTLIBRARIES = tests/tools/partial_io.la
 tests_tools_partial_io_la_SOURCES = $(partial_io)
 tests_tools_partial_io_la_CPPFLAGS = $(AM_CPPFLAGS) '-DPARTIAL_IO_OURS="$(prefix)/","$(abs_top_builddir)/"'
 tests_tools_partial_io_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
-check_LTLIBRARIES += tests/tools/libpower.la tests/tools/power_loss.la tests/tools/test_filter.la
+check_LTLIBRARIES += tests/tools/libpower.la tests/tools/power_loss.la tests/tools/test_filter.la tests/tools/slow_steps.la
 tests_tools_test_filter_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+tests_tools_slow_steps_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 tests_tools_libpower_la_SOURCES = tests/tools/power_store.c tests/tools/power_store.h
 tests_tools_libpower_la_LIBADD = libcommon.la
 tests_tools_power_loss_la_LIBADD = tests/tools/libpower.la

@@ -3,6 +3,7 @@
 # Checkpoint directories that can't be used, each with its line and its exit status; and disks that fail in mid-run.
 
 load helpers
+STEPS=400
 load training
 
 setup_file() {

@@ -4,7 +4,7 @@
 # processes may have numbers of their own. All the same their saves are the job's service's, which outlives them.
 
 load helpers
-STEPS=1200
+STEPS=1000
 load training
 
 setup_file() {

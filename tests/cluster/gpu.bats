@@ -20,10 +20,11 @@ while [ \$# -gt 0 ]; do
     esac
     args+=("\$1") && shift
 done
+export STEP_MILLISECONDS=10 LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so
 exec "$MUSTER_BUILD/muster-train" "\${args[@]}" --device cpu --threads 1
 END
     chmod +x "$BATS_TEST_TMPDIR/bin/muster-train"
-    export GPU_PROGRAMS=$BATS_TEST_TMPDIR/bin GPU_CLUSTER=$MUSTER_TOP/tests/cluster GPU_SLURM_STEPS=6000
+    export GPU_PROGRAMS=$BATS_TEST_TMPDIR/bin GPU_CLUSTER=$MUSTER_TOP/tests/cluster GPU_SLURM_STEPS=600
     export GPU_JOB=$MUSTER_TOP/slurm-examples/train-no-plugin.sbatch
     export GPU_SMALL="--layers 1 --width 32 --heads 1 --context 32 --global-batch 8 --microbatch 1"
 }

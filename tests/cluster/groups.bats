@@ -4,7 +4,6 @@
 # job may do it does by the groups that Slurm sends with it, and so do its saves.
 
 load helpers
-STEPS=300
 load training
 
 setup_file() {
@@ -31,8 +30,8 @@ shared() { mkdir "$JOBS/$1" && chown "root:$GROUP" "$JOBS/$1" && chmod 2770 "$JO
 # comes_back NAME NODES: a training on the nodes is put back in its middle, and ends as if nothing had been.
 comes_back() {
     local id
-    id=$(train_submit "$1" -N2 -w "$2" -- --ckpt-writers node --ckpt-every 20)
-    wait_for 60 train_has_step "$1" 45
+    id=$(PAUSE_AT=45 train_submit "$1" --wrap-with ./pausing -N2 -w "$2" -- --ckpt-writers node --ckpt-every 20)
+    wait_for 60 stands_still "$1" "$id"
     cluster run scontrol requeue "$id"
     job_wait "$id" 120 COMPLETED FAILED
     cat "$JOBS/$1.log"

@@ -133,7 +133,7 @@ same_samples() {
 
 @test "a link too slow for the model: how much of a step waits, and which options shorten that" {
     cluster shape n2 40mbit 0
-    job=$(train_submit link -N2 --exclusive -- --log-level info)
+    job=$(STEP_MILLISECONDS=0 train_submit link -N2 --exclusive -- --log-level info)
     wait_for 60 log_has link 1 'scaling: ' || { cluster shape n2 off && return 1; }
     cluster shape n2 off
     job_wait "$job" 60 COMPLETED

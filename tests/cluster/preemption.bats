@@ -3,7 +3,7 @@
 # A training whose nodes are taken away goes on as if nothing had happened, however often and however slowly it saves.
 
 load helpers
-STEPS=1200 # enough that eight attempts on a fast machine don't reach the end
+STEPS=400 # more than eight attempts have until they stand still
 load training
 
 setup_file() {
@@ -57,7 +57,7 @@ EOF
 }
 
 @test "a save that takes several times KillWait is durable, and the tasks end with 75" {
-    job=$(train_submit slow --wrap-with ./slow-rank0 --exclusive -- --ckpt-every 100000)
+    job=$(train_submit slow --wrap-with "./slow-rank0 ./pausing" --exclusive -- --ckpt-every 100000)
     wait_for 90 train_attempt_has slow 0 5
     began=$SECONDS
     job_preempt "$job" 0
@@ -74,9 +74,11 @@ EOF
 }
 
 @test "the time limit's warning (USR2) saves and requeues too" {
-    job=$(train_submit warned --exclusive -- --ckpt-every 100000)
-    wait_for 60 train_attempt_has warned 0 5
+    job=$(train_submit warned --wrap-with ./pausing --exclusive -- --ckpt-every 100000)
+    wait_for 60 stands_still warned "$job"
     cluster run scancel --signal=USR2 "$job"
+    read -r _ pid < <(train_rank "$job" 0)
+    kill -CONT "$pid"
     job_wait_attempt "$job" 1 60
     [ "$(train_notices warned)" -eq 1 ]
     job_wait "$job" 180 COMPLETED

@@ -4,7 +4,6 @@
 # service, which they start and end. Each test has a cluster of its own.
 
 load helpers
-STEPS=600
 load training
 export SRUN_OPTIONS= # two ranks share a node
 
@@ -59,18 +58,16 @@ train() {
     local name=$1 options=()
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
-    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" sbatch --parsable --open-mode=append --muster --ntasks-per-node=2 \
+    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP=./pausing PAUSE_AT=5 PAUSE_IN="${PAUSE_IN-0}" sbatch --parsable --open-mode=append --muster --ntasks-per-node=2 \
         -o "$name.log" "${options[@]}" train.sh "$name" "${@:2}"
 }
 
 # comes_back NAME NODES: a training that is preempted saves through its steps' own services, and goes on to the same end.
 comes_back() {
-    local job pid
+    local job
     training_begin 2>/dev/null
     job=$(train "$1" "-N$2" --exclusive -- --ckpt-every 100000)
-    wait_for 90 train_attempt_has "$1" 0 5
-    read -r _ pid < <(train_rank "$job" 0)
-    kill -STOP "$pid" # so that the training is not over before Slurm sends SIGCONT and SIGTERM
+    wait_for 90 stands_still "$1" "$job"
     no_service "$job"
     job_preempt "$job" 0
     job_wait "$job" 180 COMPLETED
@@ -114,7 +111,7 @@ comes_back() {
     slurmd_said "prolog-serial: PrologFlags has Serial, so that the job prolog starts no checkpoint service"
     comes_back serial 2
     # Every service of a job is stopped by its user, and the job ends: the next job's prolog does not wait.
-    job=$(train stops -N1 -w n1 -- --ckpt-every 10 --steps 100000)
+    job=$(PAUSE_IN=none train stops -N1 -w n1 -- --ckpt-every 10 --steps 100000)
     wait_for 60 train_attempt_has stops 0 50
     services=$(cluster_pids -x muster-ckptd)
     [ -n "$services" ]

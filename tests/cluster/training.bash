@@ -3,8 +3,8 @@
 # A file says  load helpers  and  load training  after the cluster's helpers.
 # shellcheck shell=bash
 
-STEPS=${STEPS:-300}
-TRAIN_ARGS="--model gpt2 --layers 2 --width 64 --heads 2 --context 64 --vocabulary 256 --global-batch 16 --microbatch 2
+STEPS=${STEPS:-200}
+TRAIN_ARGS="--model gpt2 --layers 2 --width 32 --heads 2 --context 32 --vocabulary 256 --global-batch 16 --microbatch 2
     --slots 8 --steps $STEPS --warmup-steps 20 --learning-rate 2e-3 --seed 11 --threads 1 --log-level warn
     --collective-timeout 20 --rdzv-timeout 30 --keep-last 3"
 
@@ -17,11 +17,11 @@ training_begin() {
     chmod a+r "$JOBS/train.bin"
     cat >"$JOBS/train.sh" <<'END'
 #!/bin/bash
-# train.sh NAME [OPTION…]: one rank's program is run by $WRAP where that is set.
+# train.sh NAME [OPTION…]: one rank's program is run by $WRAP where that is set. A step takes $STEP_MILLISECONDS at least.
 name=$1 && shift
-export NAME=$name OMP_WAIT_POLICY=passive
+export NAME=$name OMP_WAIT_POLICY=passive STEP_MILLISECONDS=${STEP_MILLISECONDS-20}
 # shellcheck disable=SC2086
-srun ${SRUN_OPTIONS---gpus-per-task=1} $WRAP muster-train --data train.bin --ckpt-dir "$name" $TRAIN_ARGS "$@" &
+srun ${SRUN_OPTIONS---gpus-per-task=1} env LD_PRELOAD="$PWD/slow_steps.so${LD_PRELOAD:+:$LD_PRELOAD}" $WRAP muster-train --data train.bin --ckpt-dir "$name" $TRAIN_ARGS "$@" &
 wait $!
 END
     cat >"$JOBS/slow-rank0" <<'END'
@@ -53,6 +53,7 @@ fi
 exec "$@"
 END
     chmod a+rx "$JOBS/train.sh" "$JOBS/slow-rank0" "$JOBS/pausing"
+    install -m 755 "$MUSTER_BUILD/tests/tools/.libs/slow_steps.so" "$JOBS"
     # shellcheck disable=SC2086
     cluster run muster-train --data train.bin --ckpt-dir reference $TRAIN_ARGS >&2
 }
@@ -64,7 +65,7 @@ train_submit() {
     [ "${1-}" != --wrap-with ] || { wrap=$2 && shift 2; }
     while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
     [ $# -eq 0 ] || shift
-    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP="$wrap" PAUSE_AT="${PAUSE_AT-5}" PAUSE_IN="${PAUSE_IN-0}" \
+    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP="$wrap" STEP_MILLISECONDS="${STEP_MILLISECONDS-20}" PAUSE_AT="${PAUSE_AT-5}" PAUSE_IN="${PAUSE_IN-0}" \
         sbatch --parsable --open-mode=append --muster --requeue -N4 --ntasks-per-node=2 --gpus-per-task=1 -J "$name" -o "$name.log" \
         "${options[@]}" train.sh "$name" "$@"
 }

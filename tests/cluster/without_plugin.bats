@@ -4,7 +4,7 @@
 # brings the job back after each interruption, bit for bit, and only then.
 
 load helpers
-STEPS=900
+STEPS=300
 load training
 
 setup_file() {
@@ -13,6 +13,11 @@ setup_file() {
     training_begin
     [ "$(id -u)" = 0 ] || return 0
     cp "$MUSTER_TOP/slurm-examples/train-no-plugin.sbatch" "$JOBS/"
+    # What the script's srun runs stands still at some step of each attempt that is interrupted.
+    mkdir "$JOBS/bin"
+    ln -s "$MUSTER_PREFIX/libexec" "$JOBS/libexec"
+    printf '#!/bin/bash\nexec ./pausing "%s" "$@"\n' "$(command -v muster-train)" >"$JOBS/bin/muster-train"
+    chmod -R a+rX "$JOBS/bin" && chmod a+x "$JOBS/bin/muster-train"
 }
 
 teardown_file() { cluster_end; }
@@ -26,7 +31,7 @@ teardown() { cluster_explain; }
 
 # plain_submit NAME [SBATCH-OPTION…]: with $MORE for muster-train; prints the job's id.
 plain_submit() {
-    cluster run env PATH="$PATH" OMP_WAIT_POLICY=passive DATA=train.bin CKPT="$1" TRAIN_ARGS="$TRAIN_ARGS ${MORE-}" \
+    cluster run env PATH="$JOBS/bin:$PATH" NAME="$1" PAUSE_AT=45 PAUSE_IN="0 1 2 3" OMP_WAIT_POLICY=passive DATA=train.bin CKPT="$1" TRAIN_ARGS="$TRAIN_ARGS ${MORE-}" \
         sbatch --parsable --exclusive -o "$1.log" "${@:2}" train-no-plugin.sbatch
 }
 
