@@ -4,7 +4,7 @@
 # machine a handshake ends inside connect(), and nothing is ever late.
 
 load helpers
-STEPS=100
+STEPS=50
 load training
 
 setup_file() {
@@ -75,12 +75,12 @@ print(f"{min(times):.3f} {max(times):.3f}")'
 @test "a PyTorch DDP job has the bits that it has on one node" {
     /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null || skip "no python3-torch"
     export OMP_NUM_THREADS=1
-    run cluster run timeout -k 10 200 srun --muster -N4 --ntasks-per-node=2 --gpus-per-task=1 /usr/bin/python3 torch_ddp.py \
+    run cluster run timeout -k 10 200 srun --muster -N4 -n4 --gpus-per-task=1 /usr/bin/python3 torch_ddp.py \
         --epochs 2 --checkpoint spread.pt
     echo "$output"
     [ "$status" -eq 0 ]
-    cluster run bash -c 'export WORLD_SIZE=8 LOCAL_WORLD_SIZE=8 MASTER_ADDR=127.0.0.1 MASTER_PORT=29599
-        for rank in 0 1 2 3 4 5 6 7; do
+    cluster run bash -c 'export WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29599
+        for rank in 0 1 2 3; do
             RANK=$rank LOCAL_RANK=$rank timeout 200 /usr/bin/python3 torch_ddp.py --epochs 2 --checkpoint near.pt & pids+=" $!"
         done
         for pid in $pids; do wait $pid || exit; done'

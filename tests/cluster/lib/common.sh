@@ -2,10 +2,10 @@
 # What every part of the cluster script uses: its paths, messages, deadlines and checks.
 # shellcheck shell=bash
 
-TOP=$(cd "$CLUSTER_HOME/../.." && pwd)
+TOP=${CLUSTER_HOME%/*/*}
 # One folder a checkout, so that two checkouts can each have a cluster at the same time.
 STATE=${MUSTER_CLUSTER_DIR:-/var/tmp/muster-cluster-$(cksum <<<"$TOP" | cut -d' ' -f1)}
-ID=$(cksum <<<"$STATE" | cut -d' ' -f1)
+{ read -r ID <"$STATE/.muster-cluster"; } 2>/dev/null || ID=$(cksum <<<"$STATE" | cut -d' ' -f1)
 
 # Prints one line that says who speaks.
 say() { printf 'cluster: %s\n' "$1"; }
@@ -28,7 +28,7 @@ usage_error() {
     exit 2
 }
 
-need_root() { [ "$(id -u)" = 0 ] || die "couldn't make namespaces: needs root"; }
+need_root() { [ $EUID = 0 ] || die "couldn't make namespaces: needs root"; }
 need_up() { space_alive ctl || die "couldn't find a cluster: none is up (tests/cluster/cluster up)"; }
 need_node() { [[ " $(nodes) " = *" ${1:-none} "* ]] || usage_error "no node '${1-}' (there are: $(nodes))"; }
 

@@ -11,7 +11,7 @@ config_make() {
     names=$(seq -f 'n%g' -s ' ' "$1")
     mkdir -p "$STATE" || die "couldn't make $STATE"
     chmod 755 "$STATE"
-    : >"$STATE/.muster-cluster"
+    echo "$ID" >"$STATE/.muster-cluster"
     mkdir -p "$STATE"/{etc,log,pid,own,jobs,dev,controller,spool}
     # shellcheck disable=SC2086
     (cd "$STATE/spool" && mkdir -p $names)

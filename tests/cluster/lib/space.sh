@@ -4,7 +4,10 @@
 # shellcheck shell=bash
 
 # The pid of the process that holds a space open.
-space_pid() { cat "$STATE/pid/$1" 2>/dev/null; }
+space_pid() {
+    local pid
+    { read -r pid <"$STATE/pid/$1"; } 2>/dev/null && echo "$pid"
+}
 
 # Whether the space is held open, and by us: a pid alone may long be someone else's.
 space_alive() {
