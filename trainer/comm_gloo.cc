@@ -9,7 +9,10 @@
 
 #include <gloo/common/error.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
 
 namespace {
 
@@ -48,9 +51,21 @@ bool wait_chunk(State *s, const Flight &flight)
 	return flight.send ? flight.buffer->waitSend(nullptr, FOREVER) : flight.buffer->waitRecv(nullptr, FOREVER);
 }
 
-/* After an interrupt: whether a transfer is complete. A helper aborts each wait; a complete one does not wait. */
+/* Whether a thread of this process sleeps. One that the machine has not let run yet does not. */
+bool sleeps(pid_t thread)
+{
+	std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+	std::string line;
+
+	if (!std::getline(stat, line))
+		return true;
+	return line.compare(line.rfind(')') + 1, 2, " S") == 0;
+}
+
+/* After an interrupt: whether a transfer is complete. A helper aborts each wait, once it is one; a complete one does not wait. */
 bool is_complete(Flight &flight)
 {
+	pid_t waiter = gettid();
 	bool complete = false;
 
 	for (int attempt = 0; attempt < 2 && !complete; attempt++) {
@@ -58,7 +73,7 @@ bool is_complete(Flight &flight)
 		std::thread helper([&] {
 			while (!over) {
 				std::this_thread::sleep_for(milliseconds(2));
-				if (!over)
+				if (!over && sleeps(waiter))
 					flight.send ? flight.buffer->abortWaitSend() : flight.buffer->abortWaitRecv();
 			}
 		});
