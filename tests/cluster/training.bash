@@ -44,11 +44,13 @@ END
 # Rank 0 stops itself after $PAUSE_AT steps of each attempt that $PAUSE_IN names, and where it saves every few of them after a
 # save: whoever watched it from afar might come too late.
 attempt=${SLURM_RESTART_COUNT:-0}
-trained() { [ "$(wc -l 2>/dev/null <"$NAME/metrics-$attempt.jsonl" || echo 0)" -ge "$PAUSE_AT" ]; }
+# No program is started to look: eight trainings may do so at once.
+trained() { { mapfile -t lines <"$NAME/metrics-$attempt.jsonl"; } 2>/dev/null && [ ${#lines[@]} -ge "$PAUSE_AT" ]; }
 saved() { [[ " $* " != *" --ckpt-every 5 "* ]] || compgen -G "$NAME/step-*" >/dev/null; }
 if [[ $SLURM_PROCID = 0 && " $PAUSE_IN " = *" $attempt "* ]]; then
-    (until trained && saved "$@"; do sleep 0.02; done
-    kill -STOP $$) </dev/null >/dev/null 2>&1 &
+    (exec <> <(:)
+    until trained && saved "$@"; do read -rt 0.02; done
+    kill -STOP $$) >/dev/null 2>&1 &
 fi
 exec "$@"
 END
