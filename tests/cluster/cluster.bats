@@ -53,6 +53,18 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     [ -d "$(cluster status jobs)" ]
 }
 
+@test "a command that meets a fault of Slurm's is run again, and no other" {
+    local MUSTER_SLURM_FAULTS=$BATS_TEST_TMPDIR/faults words=${SLURM_FAULTS[0]} log
+    log=$(cluster status log)/slurmd-n2.log
+    run_slurm bash -c 'echo "$1" >>"$2" && [ "$(grep -cF "$1" "$2")" -ge 2 ]' - "$words" "$log"
+    [ "$status $(wc -l <"$MUSTER_SLURM_FAULTS")" = "0 1" ]
+    run_slurm bash -c 'echo "$1: $1" && exit 3' - "$words"
+    [ "$status $(wc -l <"$MUSTER_SLURM_FAULTS")" = "3 5" ]
+    # Those of before don't count.
+    run_slurm false
+    [ "$status $(wc -l <"$MUSTER_SLURM_FAULTS")" = "1 5" ]
+}
+
 @test "8 PMIx tasks on 4 nodes exchange values" {
     command -v cc >/dev/null && pkg-config --exists pmix || skip "no C compiler or no libpmix-dev"
     # shellcheck disable=SC2046

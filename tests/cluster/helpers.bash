@@ -86,13 +86,21 @@ SLURM_FAULTS=(
 # slurm_fault WORDS: notes that a test met one; run.sh counts them.
 slurm_fault() { printf '%s\n' "$1" >>"${MUSTER_SLURM_FAULTS:-/dev/null}"; }
 
-# run_slurm COMMAND…: bats' run; and again, three times at most, where the command failed and its output names a fault of Slurm's.
+# How often the daemons and the steps of the nodes have said so.
+said_on_nodes() { cat "$(cluster status log)"/slurmd-n*.log | grep -cF "$1" || :; }
+
+# run_slurm COMMAND…: bats' run; and again, three times at most, where the command failed and its output, or what the nodes have logged
+# meanwhile, names a fault of Slurm's.
 run_slurm() {
     local try fault met
+    local -A before
     for try in 1 2 3 4; do
+        for fault in "${SLURM_FAULTS[@]}"; do before[$fault]=$(said_on_nodes "$fault"); done
         run "$@"
         met=
-        for fault in "${SLURM_FAULTS[@]}"; do [[ $status -eq 0 || $output != *"$fault"* ]] || met=$fault; done
+        for fault in "${SLURM_FAULTS[@]}"; do
+            [ "$status" -eq 0 ] || { [[ $output != *"$fault"* ]] && [ "$(said_on_nodes "$fault")" = "${before[$fault]}" ]; } || met=$fault
+        done
         [ -n "$met" ] || return 0
         slurm_fault "$met"
         echo "attempt $try met a fault of Slurm's: $met"
