@@ -4,7 +4,7 @@
 # stood and who gave no answer, and the job resumes to the bits of an undisturbed run.
 
 load helpers
-STEPS=200
+STEPS=400 STEP_MILLISECONDS=0 # its ranks compute alike: where one waits for another when a third is stopped, both may be named
 load training
 
 DEADLINE=6 # of a collective in the first attempt, seconds
