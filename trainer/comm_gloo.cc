@@ -96,7 +96,8 @@ bool is_complete(Flight &flight)
 }
 
 /* "waiting for rank 2 on node7, rank 3 on node8": those whose pieces, or else whose sums are missing, since a rank that waits for
- * a piece has no sum for others. */
+ * a piece has no sum for others. Who has all pieces can't tell a rank that waits so from one that is lost: the report of where the
+ * ranks stood does (comm_last_words). */
 std::string missing(State *s, std::vector<Flight> &flights)
 {
 	std::vector<bool> named(static_cast<size_t>(s->size));

@@ -4,7 +4,6 @@
 # stood and who gave no answer, and the job resumes to the bits of an undisturbed run.
 
 load helpers
-STEPS=400 STEP_MILLISECONDS=0 # its ranks compute alike: where one waits for another when a third is stopped, both may be named
 load training
 
 DEADLINE=6 # of a collective in the first attempt, seconds
@@ -76,7 +75,10 @@ silent() {
     [ "$node" = "$last" ]
     [ "$(silent stopped "$last")" = 3 ]
     [ "$(silent stopped "$first")" = "" ]
-    grep -q "waiting for rank 3 on $last" "$JOBS/stopped.log"
+    # Each of them, and perhaps with it rank 0, for which it may have waited when it was stopped.
+    run sed -n "/waiting for rank/{s/rank 0 on $first, //;p}" "$JOBS/stopped.log"
+    grep -q "waiting for rank 3 on $last" <<<"$output"
+    if grep -v "waiting for rank 3 on $last" <<<"$output"; then false; fi
     # Those that answered stood in collectives.
     [ "$(grep -cE "error:   ranks? [0-2][-0-9, ]* on ($first|$first, $last|$last): waiting in .* of step [0-9]+ for" "$JOBS/stopped.log")" -ge 1 ]
     echo "$job" >"$JOBS/stopped.job"
