@@ -208,7 +208,7 @@ GREEN=$LOG/green
 # The failures of the run, a line each.
 FAILED=$LOG/failed
 
-# run_file FILE: one test file; its TAP goes to standard output.
+# run_file FILE: one test file; its TAP goes to standard output. In --long the sanitizers share the machine with six other lanes.
 run_file() {
     local program=$MUSTER_BUILD/${1%.c} limit=$((${long:+4 *} 900 * MUSTER_PATIENCE))
     case $1 in

@@ -58,8 +58,8 @@ train() {
     local name=$1 options=()
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
-    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP=./pausing PAUSE_AT=5 PAUSE_IN="${PAUSE_IN-0}" sbatch --parsable --open-mode=append --muster --ntasks-per-node=2 \
-        -o "$name.log" "${options[@]}" train.sh "$name" "${@:2}"
+    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP=./pausing PAUSE_AT=5 PAUSE_IN="${PAUSE_IN-0}" \
+        sbatch --parsable --open-mode=append --muster --ntasks-per-node=2 -o "$name.log" "${options[@]}" train.sh "$name" "${@:2}"
 }
 
 # comes_back NAME NODES: a training that is preempted saves through its steps' own services, and goes on to the same end.

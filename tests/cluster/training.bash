@@ -21,7 +21,8 @@ training_begin() {
 name=$1 && shift
 export NAME=$name OMP_WAIT_POLICY=passive STEP_MILLISECONDS=${STEP_MILLISECONDS-20}
 # shellcheck disable=SC2086
-srun ${SRUN_OPTIONS---gpus-per-task=1} env LD_PRELOAD="$PWD/slow_steps.so${LD_PRELOAD:+:$LD_PRELOAD}" $WRAP muster-train --data train.bin --ckpt-dir "$name" $TRAIN_ARGS "$@" &
+srun ${SRUN_OPTIONS---gpus-per-task=1} env LD_PRELOAD="$PWD/slow_steps.so${LD_PRELOAD:+:$LD_PRELOAD}" $WRAP \
+    muster-train --data train.bin --ckpt-dir "$name" $TRAIN_ARGS "$@" &
 wait $!
 END
     cat >"$JOBS/slow-rank0" <<'END'
@@ -67,7 +68,7 @@ train_submit() {
     [ "${1-}" != --wrap-with ] || { wrap=$2 && shift 2; }
     while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
     [ $# -eq 0 ] || shift
-    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP="$wrap" STEP_MILLISECONDS="${STEP_MILLISECONDS-20}" PAUSE_AT="${PAUSE_AT-5}" PAUSE_IN="${PAUSE_IN-0}" \
+    cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP="$wrap" PAUSE_AT="${PAUSE_AT-5}" PAUSE_IN="${PAUSE_IN-0}" \
         sbatch --parsable --open-mode=append --muster --requeue -N4 --ntasks-per-node=2 --gpus-per-task=1 -J "$name" -o "$name.log" \
         "${options[@]}" train.sh "$name" "$@"
 }

@@ -31,7 +31,8 @@ teardown() { cluster_explain; }
 
 # plain_submit NAME [SBATCH-OPTION…]: with $MORE for muster-train; prints the job's id.
 plain_submit() {
-    cluster run env PATH="$JOBS/bin:$PATH" NAME="$1" PAUSE_AT=45 PAUSE_IN="0 1 2 3" OMP_WAIT_POLICY=passive DATA=train.bin CKPT="$1" TRAIN_ARGS="$TRAIN_ARGS ${MORE-}" \
+    cluster run env PATH="$JOBS/bin:$PATH" NAME="$1" PAUSE_AT=45 PAUSE_IN="0 1 2 3" \
+        OMP_WAIT_POLICY=passive DATA=train.bin CKPT="$1" TRAIN_ARGS="$TRAIN_ARGS ${MORE-}" \
         sbatch --parsable --exclusive -o "$1.log" "${@:2}" train-no-plugin.sbatch
 }
 
