@@ -57,6 +57,12 @@ service_was_started() { node_log "$1" "$2" | grep 'its checkpoint service is pro
 no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 saving() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' 2>/dev/null)" ]; }
 idle() { ! saving "$1"; }
+# Whether rank 0 has handed over the save that is being written: with several writers it may be the last.
+handed_over() {
+    local step
+    step=$(find "$JOBS/$1" -maxdepth 1 -name '.saving-step-*' | sed 's/.*\.saving-step-0*\([0-9]*\)-.*/\1/' | head -n 1)
+    [ -n "$step" ] && grep -q "rank 0 on .*checkpoint: step $step is handed over" "$JOBS/$1.log"
+}
 saved() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name 'step-*' 2>/dev/null)" ]; }
 no_trainer() { [ -z "$(cluster_pids -u muster-test1 -f "muster-train .*--ckpt-dir $1 ")" ]; }
 
@@ -180,7 +186,7 @@ train() {
     local nodes=${2//,/ } node job
     # shellcheck disable=SC2086
     job=$(train_submit "$1" "${wrap[@]}" "-N$(wc -w <<<"$nodes")" -w "$2" "--ntasks-per-node=$3" --gpus-per-task=0 --exclusive -- \
-        --ckpt-writers "$4" --ckpt-slots 1 --log-level info "${@:5}")
+        --ckpt-writers "$4" --ckpt-slots 1 --log-level debug "${@:5}")
     for node in $nodes; do wait_for 20 has_service "$node" "$job" >&2; done
     # shellcheck disable=SC2086
     [ -z "$held" ] || hold "$job" $nodes >&2
@@ -257,12 +263,12 @@ taken_when_durable() {
     wait_for 20 nothing_left
 }
 
-# kill_trainer NAME JOB: SIGKILL for rank 0 as soon as its service writes what it has handed over.
+# kill_trainer NAME JOB: SIGKILL for rank 0 as soon as it has handed over what services write.
 kill_trainer() {
     local pid
     wait_for 60 eval "train_rank $2 0 >/dev/null"
     read -r _ pid < <(train_rank "$2" 0)
-    wait_for 60 saving "$1"
+    wait_for 60 handed_over "$1"
     kill -KILL "$pid"
 }
 
