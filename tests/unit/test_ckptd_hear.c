@@ -229,15 +229,16 @@ static void tell(struct many *many, int part)
 	ckptd_conn_send(conn, &told, NULL, 0, NULL);
 }
 
-/* What part 0's service has said by now. A connection that it has closed is made anew, and the part told again. */
+/* What part 0's service has said by now. A connection that it has closed is made anew, and the part told again; so it may say a
+ * second time what became of the save before. */
 static void hear(struct many *many, int part)
 {
 	struct other *other = &many->others[part];
 	struct ckptd_message message;
 	int rc = -1;
 	while (!other->decided && (rc = ckptd_conn_receive(&other->conn, &message, NULL)) > 0) {
-		other->decided = message.type == CKPTD_DECIDED && message.decided.committed;
-		assert_true(message.type == CKPTD_PART_TAKEN || other->decided);
+		assert_true(message.type == CKPTD_PART_TAKEN || (message.type == CKPTD_DECIDED && message.decided.committed));
+		other->decided = message.type == CKPTD_DECIDED && message.decided.step == many->manifest->step;
 		ckptd_message_release(&message);
 	}
 	if (other->decided || rc == 0)
