@@ -118,7 +118,7 @@ END
     program test_gpu_b 'echo 1..1; exec sleep 60'
     ./gpu.sh --out out >log 2>&1 3>&- &
     pid=$!
-    for ((i = 0; i < 200; i++)); do [ ! -e out/gpu_b.tap ] || break; sleep 0.05; done
+    wait_for 10 [ -e out/gpu_b.tap ]
     kill -TERM $pid
     ! wait $pid || false
     grep -q '^gpu_a  *1 ok' out/summary

@@ -15,7 +15,7 @@ setup() {
 
 launch() {
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive \
-        timeout 60 mpirun --oversubscribe --bind-to none "$@" </dev/null 2>&1 3>&-
+        timeout $HANG mpirun --oversubscribe --bind-to none "$@" </dev/null 2>&1 3>&-
 }
 
 @test "the ranks of mpirun know each other and meet" {

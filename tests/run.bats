@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # How tests/run.sh counts: nothing that failed, crashed or fell silent may pass.
 
+load lib/wait_for
+
 # count STATUS TAP: the counts for a program that printed TAP and ended with STATUS.
 count() { printf '%b' "$2" | awk -v status="$1" -f "$BATS_TEST_DIRNAME/lib/tap.awk" | head -n 1; }
 
@@ -102,11 +104,9 @@ own_run() { tests/run.sh "$@" 3>&-; }
         file tests/$name.bats "waits\" { setsid sleep $mark & touch '$PWD/waits-${name#*/}'; sleep $mark; }"
     done
     tests/run.sh --no-install >out 2>&1 3>&- &
-    local run=$! limit=$((SECONDS + 120))
-    until [ -e waits-one ] && [ -e waits-two ]; do
-        [ $SECONDS -lt $limit ] || { cat out; return 1; }
-        sleep 0.1
-    done
+    local run=$!
+    both_wait() { [ -e waits-one ] && [ -e waits-two ]; }
+    wait_for 60 both_wait || { cat out && return 1; }
     kill -TERM $run
     local status=0
     wait $run || status=$?

@@ -3,6 +3,8 @@
 # The unit tests once more under sanitizers: no byte outside an object, no leak, no undefined behaviour, no data race.
 # bats file_tags=ci
 
+load lib/wait_for
+
 # test_model_bits and test_ops_threads run what test_model and test_ops run, for many numbers of threads: minutes here.
 too_long=" test_model_bits test_ops_threads "
 
@@ -38,7 +40,7 @@ run_tests() {
     local name bad=0
     for name; do
         [[ $too_long != *" $name "* ]] && [ -x "tests/unit/$name" ] || continue
-        timeout $((120 * ${MUSTER_PATIENCE:-3})) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || {
+        timeout $((6 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || {
             echo "$name: status $?"
             grep -vE '^\[ +(RUN|OK) ' "$name.out" | head -n 40
             bad=1
@@ -149,11 +151,11 @@ communicate() {
     local name
     for name in test_comm test_comm_failure; do
         TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" CMOCKA_MESSAGE_OUTPUT=TAP \
-            timeout $((120 * ${MUSTER_PATIENCE:-3})) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || :
+            timeout $((6 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || :
     done
-    TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" timeout 60 tests/unit/test_trace >test_trace.out 2>&1 \
+    TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" timeout $HANG tests/unit/test_trace >test_trace.out 2>&1 \
         </dev/null || tail -n 30 test_trace.out
-    TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" timeout 60 tests/unit/test_ddp_zero >test_ddp_zero.out \
+    TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" timeout $HANG tests/unit/test_ddp_zero >test_ddp_zero.out \
         2>&1 </dev/null || tail -n 30 test_ddp_zero.out
     for name in test_comm test_comm_failure; do
         grep -A 30 'Sanitizer:' "$name.out" || :

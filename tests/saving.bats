@@ -45,22 +45,9 @@ same_state_as_whole() {
 }
 
 # The pid of the service that a process has started.
-service_of() {
-    local end=$((SECONDS + 10)) pid
-    until pid=$(pgrep -x muster-ckptd -P "$1"); do
-        [ $SECONDS -lt $end ] || { echo "process $1 has no service"; return 1; }
-        sleep 0.05
-    done
-    echo "$pid"
-}
+service_of() { wait_for 10 pgrep -x muster-ckptd -P "$1"; }
 
-wait_saved() {
-    local end=$((SECONDS + 30))
-    until [ -e "$1/$(printf step-%08d "$2")" ]; do
-        [ $SECONDS -lt $end ] || { echo "step $2 of $1 was never durable"; return 1; }
-        sleep 0.02
-    done
-}
+wait_saved() { wait_for 10 [ -e "$1/$(printf step-%08d "$2")" ]; }
 
 # slow_disk SECONDS PID…: each fsync of these processes takes longer from now on.
 slow_disk() {
@@ -133,22 +120,18 @@ END
     [ -z "$(find orphaned -name '.saving-*')" ]
 }
 
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+
 # Kills all of PIDS once every rank's log has the words; then their services finish what they have, and are gone.
 kill_at_words() {
-    local services=() pid end rank
+    local services=() pid rank
     wait_log rank0.out "checkpoint: the service is pid"
     for pid in "${PIDS[@]}"; do services+=($(pgrep -x muster-ckptd -P "$pid" || :)); done
     slow_disk 0.1 "${services[@]}"
     for rank in "${!PIDS[@]}"; do wait_log "rank$rank.out" "$1"; done
     kill -9 "${PIDS[@]}"
     end_world >/dev/null || :
-    end=$((SECONDS + 30))
-    for pid in "${services[@]}"; do
-        while kill -0 "$pid" 2>/dev/null; do
-            [ $SECONDS -lt $end ] || { echo "service $pid never ended"; return 1; }
-            sleep 0.05
-        done
-    done
+    for pid in "${services[@]}"; do wait_for 20 is_gone "$pid"; done
 }
 
 @test "the trainer is killed right after the hand-over: that step is durable" {
@@ -259,7 +242,7 @@ END
     run bash -c "$(declare -f train); echo \$\$ >$group/cgroup.procs
         train tight --width 256 --layers 4 --steps 4 --ckpt-every 1 --keep-last 0"
     # The kernel lets the group go a moment after its last process.
-    timeout 60 sh -c 'until rmdir "$0" 2>/dev/null; do sleep 0.05; done' "$group"
+    timeout $HANG sh -c 'until rmdir "$0" 2>/dev/null; do sleep 0.05; done' "$group"
     echo "$output"
     [ "$status" -eq 0 ]
     [ "$(grep -c 'only one snapshot is kept in memory' <<<"$output")" -eq 1 ]

@@ -3,6 +3,10 @@
 # run of it that nobody disturbs, and local processes that meet in a folder.
 # shellcheck shell=bash
 
+# shellcheck source=tests/lib/wait_for.bash
+. "${BASH_SOURCE[0]%/*}/lib/wait_for.bash"
+LOOK_EVERY=0.02
+
 # For setup_file: the environment and the data.
 small_run_prepare() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
@@ -90,31 +94,16 @@ same_as_whole() {
 }
 
 # wait_step DIR STEP: until any attempt in DIR has done that step.
-wait_step() {
-    local end=$((SECONDS + 20 * ${MUSTER_PATIENCE:-3}))
-    until cat "$1"/metrics-*.jsonl 2>/dev/null | grep -q "\"step\": $2,"; do
-        [ $SECONDS -lt $end ] || { echo "step $2 of $1 never came"; return 1; }
-        sleep 0.02
-    done
-}
+wait_step() { wait_for 20 has_step "$@"; }
+has_step() { cat "$1"/metrics-*.jsonl 2>/dev/null | grep -q "\"step\": $2,"; }
 
 # wait_for_lines N FILE: until it has so many.
-wait_for_lines() {
-    local end=$((SECONDS + 20))
-    until [ -e "$2" ] && [ "$(wc -l <"$2")" -ge "$1" ]; do
-        [ $SECONDS -lt $end ] || { echo "$2 never had $1 lines"; return 1; }
-        sleep 0.01
-    done
-}
+wait_for_lines() { wait_for 10 has_lines "$@"; }
+has_lines() { [ -e "$2" ] && [ "$(wc -l <"$2")" -ge "$1" ]; }
 
 # wait_log FILE WORDS: until the log has them.
-wait_log() {
-    local end=$((SECONDS + 30))
-    until grep -q -- "$2" "$1" 2>/dev/null; do
-        [ $SECONDS -lt $end ] || { tail "$1"; echo "$1 never said: $2"; return 1; }
-        sleep 0.01
-    done
-}
+wait_log() { wait_for 20 has_words "$@" || { tail "$1" && return 1; }; }
+has_words() { grep -q -- "$2" "$1" 2>/dev/null; }
 
 # fails STATUS WORDS COMMAND…: the command ends with that status, and its output has the words.
 fails() {

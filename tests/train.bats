@@ -380,12 +380,11 @@ assert [x["name"] for x in c][-1] == "isa", c'
 @test "a disk that is full in mid-run is reported, and training goes on" {
     [ "$(id -u)" = 0 ] || skip "mounting a small file system needs root"
     mkdir -p disk
-    run unshare -m bash -c "$(declare -f train wait_log); mount -t tmpfs -o size=6m none disk || exit 99
+    run unshare -m bash -c "$(declare -f train wait_for wait_log has_words); mount -t tmpfs -o size=6m none disk || exit 99
         train disk/run --steps 1500 --ckpt-every 50 --keep-last 1 >disk.out 2>&1 3>&- & pid=\$!
         wait_log disk.out 'step [0-9]* is durable'
         cat /dev/zero >disk/filler 2>/dev/null
-        SECONDS=0
-        until grep -q 'save step' disk.out; do [ \$SECONDS -lt 20 ] || exit 98; sleep 0.1; done
+        wait_log disk.out 'save step' || exit 98
         rm disk/filler
         wait \$pid || exit \$?
         muster-curve disk/run | wc -l"

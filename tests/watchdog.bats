@@ -34,12 +34,8 @@ setup() {
 teardown() { [ ${#PIDS[@]} -eq 0 ] || kill -9 "${PIDS[@]}" 2>/dev/null || :; }
 
 # stands DIR RANK WORDS: until the record of that rank says so. Tells the line.
-stands() {
-    local end=$((SECONDS + 20))
-    until muster-where -a "$1" | grep "rank $2 on .*: $3"; do
-        [ $SECONDS -lt $end ] || { muster-where -a "$1"; echo "rank $2 never stood: $3"; return 1; }
-    done
-}
+stands() { wait_for 10 stood "$@" || { muster-where -a "$1" && return 1; }; }
+stood() { muster-where -a "$1" | grep "rank $2 on .*: $3"; }
 
 # all_lost SECONDS RANK…: each of these ranks ends with 69 in that time, and has told where it stood.
 all_lost() {
@@ -175,8 +171,8 @@ mount -t ramfs none server
 start_world 2 server/run --steps 100000 --ckpt-every 0
 wait_step server/run 20
 kill -STOP "${PIDS[1]}"
-end=$((SECONDS + 10))
-until muster-where -a server/run | grep 'rank 0 on .*: waiting in '; do [ $SECONDS -lt $end ] && sleep 0.1 || exit 1; done
+is_waiting() { muster-where -a server/run | grep 'rank 0 on .*: waiting in '; }
+wait_for 10 is_waiting || exit 1
 muster-where | grep '2 of 2 ranks have a record' || exit 2
 kill -CONT "${PIDS[1]}"
 kill "${PIDS[@]}"

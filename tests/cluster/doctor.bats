@@ -70,7 +70,7 @@ teardown() { cluster_explain; }
 on_node() { cluster run --user root --node "$1" sh -c "$2"; }
 
 # step SRUN-OPTION…: runs the doctor in a step, without our plugin in srun.
-step() { run cluster run timeout -k 10 60 srun --mpi=pmix "$@"; }
+step() { run cluster run timeout -k 10 $HANG srun --mpi=pmix "$@"; }
 
 # found STATUS SEVERITY CHECK PART…: there is one line of this check, with all the parts, and the status was this.
 found() {
@@ -92,7 +92,7 @@ also_said() {
 plugin_says() {
     local want=$1 count=$2 line=$3
     shift 3
-    run cluster run timeout -k 10 60 srun --muster "$@"
+    run cluster run timeout -k 10 $HANG srun --muster "$@"
     echo "$output"
     [ "$(grep -cF -- "$line" <<<"$output")" -eq "$count" ] && [ "$status" -eq "$want" ]
 }
@@ -158,7 +158,7 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     plugin_says 0 0 muster: -N1 -w n1 -n3 --gres=gpu:1 true
     cluster plugin "$PLUGIN"
     # One task prepares something for the others.
-    run cluster run timeout 60 salloc -N2 -n4 --gres=gpu:2 srun --muster -N1 -n1 true
+    run cluster run timeout $HANG salloc -N2 -n4 --gres=gpu:2 srun --muster -N1 -n1 true
     echo "$output"
     [[ $status = 0 && $output != *muster* ]]
     wait_for $GIVING_UP all_idle

@@ -133,7 +133,7 @@ print(*sorted({str(json.load(open(path))["env"].get(sys.argv[2])) for path in gl
 @test "the user's own values win, each alone" {
     for own in MASTER_ADDR=n1 MASTER_PORT=9999 JAX_COORDINATOR_ADDRESS=n1:9998 JAX_COORDINATOR_PORT=9998 \
         JAX_LOCAL_DEVICE_IDS=1 OMP_NUM_THREADS=5 SLURM_NTASKS_PER_NODE=2; do
-        run cluster run timeout -k 10 60 srun --muster -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 --export="ALL,$own" \
+        run cluster run timeout -k 10 $HANG srun --muster -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 --export="ALL,$own" \
             bash -c 'echo "task: $MASTER_ADDR $MASTER_PORT $JAX_COORDINATOR_ADDRESS $JAX_COORDINATOR_PORT" \
                 "$JAX_LOCAL_DEVICE_IDS $OMP_NUM_THREADS $SLURM_NTASKS_PER_NODE"; env | grep "^'"${own%%=*}"'="'
         echo "$output"
@@ -167,7 +167,7 @@ names() { tr '\0' '\n' <"$JOBS/$1" | sed -n 's/^\([A-Za-z_][A-Za-z_0-9]*\)=.*/\1
     # In a job that was there before: only then is it something to compare the step with.
     for own in with without; do
         option=--muster && [ $own = with ] || option=--no-muster
-        cluster run timeout -k 10 60 salloc $option -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 srun --mpi=pmix sh -c "$noting" $own.env
+        cluster run timeout -k 10 $HANG salloc $option -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 srun --mpi=pmix sh -c "$noting" $own.env
     done
     # MUSTER itself is "0" in the one without.
     set_names=$({ comm -23 <(names with.env) <(names without.env); echo MUSTER; echo SLURM_NTASKS_PER_NODE; } | sort)
@@ -188,7 +188,7 @@ left_alone() {
 @test "a batch step, an interactive one and the extern step are left alone" {
     sed -n '/^lB2 l2 l2 l\.$/,/^\.TE$/p' "$MUSTER_TOP/doc/muster-environment.7" | sed '1,2d; $d' | cut -f1 | tr -d ',' |
         tr ' ' '\n' | sort >"$BATS_FILE_TMPDIR/told"
-    cluster run timeout -k 10 30 salloc --muster -N2 -n4
+    cluster run timeout -k 10 $HANG salloc --muster -N2 -n4
     left_alone alone.env
     if tr '\0' '\n' <"$JOBS/alone.env" | grep -E '^(SLURM_MPI_TYPE=pmix|SLURM_KILL_BAD_EXIT=|PMIX_)'; then false; fi
     rm "$JOBS/alone.env"

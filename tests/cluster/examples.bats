@@ -153,7 +153,7 @@ END2
     line=$(sed -n 's/^    \(srun .*torch_ddp.py .*\)/\1/p' "$MUSTER_TOP/README.md")
     [ -n "$line" ]
     line="${line/--checkpoint/--epochs 6 --checkpoint}"
-    run cluster run env PATH="$EXAMPLE_PATH" OMP_NUM_THREADS=1 timeout -k 10 100 bash -c "${line//\/shared\//}"
+    run cluster run env PATH="$EXAMPLE_PATH" OMP_NUM_THREADS=1 timeout -k 10 $((2 * HANG)) bash -c "${line//\/shared\//}"
     echo "$output"
     [ "$status" -eq 0 ]
     [ "$(grep -c '^epoch . of 6, 8 ranks, loss ' <<<"$output")" -eq 6 ]

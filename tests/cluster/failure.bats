@@ -20,7 +20,7 @@ setup() { plugin_require; }
 teardown() { cluster_explain; }
 
 # begin NAME SRUN-ARGUMENT…: a step in the background, its output in $JOBS/NAME.
-begin() { cluster run timeout -k 10 60 srun --muster "${@:2}" >"$JOBS/$1" 2>&1 3>&- & }
+begin() { cluster run timeout -k 10 $HANG srun --muster "${@:2}" >"$JOBS/$1" 2>&1 3>&- & }
 
 # said NAME LINE: the step's output has that line about a rank, and no other.
 said() {
@@ -75,7 +75,7 @@ ports() {
 # Whether an srun of a step with PMIx, and without Muster, starts with that many.
 suffices() {
     ports "$1"
-    cluster run timeout -k 5 20 srun --no-muster --mpi=pmix -N2 -n2 true
+    cluster run timeout -k 5 $HANG srun --no-muster --mpi=pmix -N2 -n2 true
 }
 
 @test "srun starts where the site has no more ports for it than it needs, and the failure is named all the same" {
@@ -87,7 +87,7 @@ suffices() {
         [ $count -lt 12 ]
     done
     echo "srun needs $count ports"
-    run cluster run timeout -k 5 60 srun --muster -N2 -n2 bash -c 'echo "rank $RANK has a key of ${#MUSTER_STEP_KEY}"'
+    run cluster run timeout -k 5 $HANG srun --muster -N2 -n2 bash -c 'echo "rank $RANK has a key of ${#MUSTER_STEP_KEY}"'
     echo "$output"
     [ "$status" -eq 0 ]
     [ "$(sort <<<"$output")" = "$(printf 'rank %d has a key of 32\n' 0 1)" ]
@@ -149,7 +149,7 @@ END
 @test "nobody has failed: a notice, success, a step without --muster, a job that is cancelled" {
     begin notice -N2 -n4 bash -c 'exit 75'
     begin success -N2 -n4 true
-    cluster run timeout -k 10 60 srun -N2 -n4 bash -c 'exit 1' >"$JOBS/without" 2>&1 3>&- &
+    cluster run timeout -k 10 $HANG srun -N2 -n4 bash -c 'exit 1' >"$JOBS/without" 2>&1 3>&- &
     # shellcheck disable=SC2016
     for answer in : 'trap "" TERM' 'trap "exit 1" TERM' 'trap "exit 69" TERM'; do
         ids+=("$(job_submit --muster -N2 -n2 step.sh "$answer; sleep 40 & wait; wait")")

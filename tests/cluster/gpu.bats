@@ -33,7 +33,7 @@ END
 teardown() { cluster down || :; }
 
 slurm_part() {
-    run timeout 150 bash "$MUSTER_TOP/tests/gpu_slurm.sh"
+    run timeout $((3 * HANG)) bash "$MUSTER_TOP/tests/gpu_slurm.sh"
     echo "$output"
 }
 

@@ -6,6 +6,8 @@
 
 : "${MUSTER_TOP:=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}"
 export MUSTER_TOP
+# shellcheck source=tests/lib/wait_for.bash
+. "$MUSTER_TOP/tests/lib/wait_for.bash"
 
 cluster() { "$MUSTER_TOP/tests/cluster/cluster" "$@"; }
 
@@ -63,19 +65,8 @@ cluster_explain() {
     done
 }
 
-# wait_for SECONDS COMMAND…: until the command succeeds; fails, and says for what it waited, when the time is over: that is for
-# hangs, and as many times longer as this machine is slower.
-wait_for() {
-    local seconds=$(($1 * ${MUSTER_PATIENCE:-3})) end=$((SECONDS + $1 * ${MUSTER_PATIENCE:-3}))
-    shift
-    until "$@"; do
-        [ $SECONDS -lt $end ] || { echo "waited $seconds s in vain: $*"; return 1; }
-        sleep 0.2
-    done
-}
-
 # "${BOUNDED[@]}" COMMAND…: under salloc, which takes a killed command for the user's wish and ends with 0.
-BOUNDED=(bash -c 'timeout -k 5 60 "$@"; exit $?' bounded)
+BOUNDED=(bash -c "timeout -k 5 $HANG"' "$@"; exit $?' bounded)
 
 # What Slurm itself gets wrong now and then, and nothing but that, by its own words (doc/slurm-releases.md has the causes).
 SLURM_FAULTS=(

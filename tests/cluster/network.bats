@@ -26,7 +26,7 @@ teardown() { cluster_explain; }
 
 # The round trips of a byte between two nodes, in milliseconds, over one connection: the least, and the most of a hundred.
 round_trips() {
-    cluster run --node n2 timeout 60 /usr/bin/python3 -c '
+    cluster run --node n2 timeout $HANG /usr/bin/python3 -c '
 import socket
 listener = socket.create_server(("", 7777))
 print("listens", flush=True)
@@ -34,7 +34,7 @@ with listener.accept()[0] as peer:
     while byte := peer.recv(1):
         peer.sendall(byte)' >"$JOBS/echo.log" &
     wait_for 30 grep -qs listens "$JOBS/echo.log"
-    cluster run --node n1 timeout 60 /usr/bin/python3 -c '
+    cluster run --node n1 timeout $HANG /usr/bin/python3 -c '
 import socket, time
 times = []
 with socket.create_connection(("n2", 7777)) as peer:
@@ -75,13 +75,13 @@ print(f"{min(times):.3f} {max(times):.3f}")'
 @test "a PyTorch DDP job has the bits that it has on one node" {
     /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null || skip "no python3-torch"
     export OMP_NUM_THREADS=1
-    run cluster run timeout -k 10 200 srun --muster -N4 -n4 --gpus-per-task=1 /usr/bin/python3 torch_ddp.py \
+    run cluster run timeout -k 10 $((4 * HANG)) srun --muster -N4 -n4 --gpus-per-task=1 /usr/bin/python3 torch_ddp.py \
         --epochs 2 --checkpoint spread.pt
     echo "$output"
     [ "$status" -eq 0 ]
     cluster run bash -c 'export WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29599
         for rank in 0 1 2 3; do
-            RANK=$rank LOCAL_RANK=$rank timeout 200 /usr/bin/python3 torch_ddp.py --epochs 2 --checkpoint near.pt & pids+=" $!"
+            RANK=$rank LOCAL_RANK=$rank timeout $((4 * HANG)) /usr/bin/python3 torch_ddp.py --epochs 2 --checkpoint near.pt & pids+=" $!"
         done
         for pid in $pids; do wait $pid || exit; done'
     (cd "$JOBS" && /usr/bin/python3 -c '
@@ -94,7 +94,7 @@ for name in a["model"]:
 
 @test "ranks and their services whose calls on sockets do as little at once as they may: the same bits" {
     # Without the plugin, so that the services are started by the ranks and load the library too.
-    run cluster run env PATH="$PATH" LD_PRELOAD="$JOBS/partial_io.so" timeout -k 10 200 srun --mpi=pmix -N4 --ntasks-per-node=2 \
+    run cluster run env PATH="$PATH" LD_PRELOAD="$JOBS/partial_io.so" timeout -k 10 $((4 * HANG)) srun --mpi=pmix -N4 --ntasks-per-node=2 \
         muster-train --data train.bin --ckpt-dir parts $TRAIN_ARGS --ckpt-every 40 --ckpt-writers node
     echo "$output"
     [ "$status" -eq 0 ]

@@ -41,7 +41,7 @@ setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 
-srun() { run cluster run timeout -k 10 60 srun --muster "$@" && echo "$output"; }
+srun() { run cluster run timeout -k 10 $HANG srun --muster "$@" && echo "$output"; }
 
 # says COUNT LINE: so many lines begin so.
 says() { [ "$(grep -cF -- "$2" <<<"$output")" -eq "$1" ] || { echo "not $1 times: $2" && return 1; }; }
@@ -92,7 +92,7 @@ END
         esac
     done
     # In salloc's shell, which runs where salloc does.
-    run cluster run timeout -k 10 60 salloc -N2 -n4 muster-rdzv
+    run cluster run timeout -k 10 $HANG salloc -N2 -n4 muster-rdzv
     says 1 "muster: warning: this process runs alone on ctl, outside of the steps of job"
 }
 

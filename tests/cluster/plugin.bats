@@ -38,7 +38,7 @@ END
     chmod 755 "$JOBS/step.sh" "$JOBS/ranks"
 }
 
-srun() { cluster run timeout -k 10 60 srun "$@"; }
+srun() { cluster run timeout -k 10 $HANG srun "$@"; }
 
 # job SBATCH-ARGUMENT… COMMAND: submits a job with --muster whose tasks run COMMAND; prints its id.
 job() { job_submit --muster "${@:1:$#-1}" step.sh "${*: -1}"; }
@@ -312,8 +312,8 @@ has_step() { cluster run squeue -h -s -j "$1" -o %i | grep -q '\.0$'; }
 
 @test "muster-requeue gives up at its deadline" {
     cluster stop-controller
-    cluster run timeout -k 10 30 "$REQUEUE" --deadline=2 1 0 3>&- &
-    run cluster run timeout -k 10 30 "$REQUEUE" --deadline=2 --running 1 0
+    cluster run timeout -k 10 $HANG "$REQUEUE" --deadline=2 1 0 3>&- &
+    run cluster run timeout -k 10 $HANG "$REQUEUE" --deadline=2 --running 1 0
     wait $! && acted=0 || acted=$?
     cluster start-controller
     echo "$output"

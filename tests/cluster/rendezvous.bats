@@ -144,7 +144,7 @@ step() {
     local case=$1 options=()
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
-    cluster run timeout 60 srun "${options[@]}" ./rank.sh "$case" "${@:2}" >"$JOBS/$case.out" 2>&1 3>&- &
+    cluster run timeout $HANG srun "${options[@]}" ./rank.sh "$case" "${@:2}" >"$JOBS/$case.out" 2>&1 3>&- &
 }
 
 # meet CASE SECONDS SRUN-ARGUMENT…: with muster-rdzv. train CASE SECONDS SRUN-ARGUMENT…: with muster-train.
@@ -286,7 +286,7 @@ while not os.path.exists("go-listen"):
 with open("heard", "w") as file:
     file.writelines(f"{said.hex()}\n" for said in heard.values())
 END
-    cluster run --user 2 --node n1 bash -c "cd $JOBS && exec timeout 60 python3 listen.py" 3>&- &
+    cluster run --user 2 --node n1 bash -c "cd $JOBS && exec timeout $HANG python3 listen.py" 3>&- &
     wait_for 30 test -e "$JOBS/listens"
     local steps=()
     meet taken 20 --muster -N4 --ntasks-per-node=2 && steps+=($!)

@@ -203,7 +203,7 @@ END
     for options in "--overlap -N1 -n1" "--overlap -N2 -n2" "--overlap --pty -N1 -n1"; do
         for end in 'kill -INT $$' 'kill -9 $$' 'exit 1' 'exit 75'; do
             # shellcheck disable=SC2086
-            run cluster run timeout 30 srun --muster --jobid="$id" $options bash -c "$end"
+            run cluster run timeout $HANG srun --muster --jobid="$id" $options bash -c "$end"
             echo "$options, $end: $status $output"
             [ "$status" -ne 0 ]
             untouched "$id"

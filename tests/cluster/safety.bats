@@ -31,7 +31,7 @@ teardown() {
 not() { ! "$@"; }
 
 as() { cluster run --user "$1" --node "$2" "${@:3}"; }
-srun() { cluster run timeout 60 srun "$@"; }
+srun() { cluster run timeout $HANG srun "$@"; }
 no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 idle() { node_is n1 idle && node_is n2 idle; }
 nothing_left() { [ -z "$(as root n1 find /run/muster -mindepth 1 2>/dev/null)$(as root n2 find /run/muster -mindepth 1 2>/dev/null)" ]; }
@@ -209,7 +209,7 @@ env.update({odd: odd, "%n%n%s": odd, "LARGE_1": "%n" * 60000, "LARGE_2": "x" * 1
 os.execvpe(sys.argv[1], sys.argv[1:], env)
 END
     }
-    run_slurm hostile "$MUSTER_TOP/tests/cluster/cluster" run timeout $((60 * ${MUSTER_PATIENCE:-3})) srun -J "$odd" -N2 -n2 --kill-on-bad-exit=0 ./fails.sh
+    run_slurm hostile "$MUSTER_TOP/tests/cluster/cluster" run timeout $((3 * HANG)) srun -J "$odd" -N2 -n2 --kill-on-bad-exit=0 ./fails.sh
     echo "$output" | cut -c1-300 | head -n 30
     [[ $status -eq 7 && $output = *"ran 0 of 2"* && $output = *"ran 1 of 2"* ]]
     # What a task is told by its user's variables is its user's; a bad number is an error of one line.

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# For the bats files: waiting, with limits that are for hangs only, and as many times longer as this machine is slower than ours
+# (tests/run.sh measures it).
+# shellcheck shell=bash
+
+# Seconds within which a command of a few seconds ends: for timeout.
+export HANG=$((20 * ${MUSTER_PATIENCE:-3}))
+
+# wait_for SECONDS COMMAND…: until the command succeeds; fails, and says for what it waited, when the time is over, which is three
+# times as long at the least.
+wait_for() {
+    local seconds=$(($1 * ${MUSTER_PATIENCE:-3})) end=$((SECONDS + $1 * ${MUSTER_PATIENCE:-3}))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $end ] || { echo "waited $seconds s in vain: $*"; return 1; }
+        sleep "${LOOK_EVERY:-0.2}"
+    done
+}
