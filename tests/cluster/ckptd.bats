@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # The checkpoint service of a job: who it is, that it outlives the step and not the job, and that what was handed over to it
-# reaches the disk before anybody else gets the nodes. All of it with a drain longer than UnkillableStepTimeout.
+# reaches the disk before anybody else gets the nodes. All of it with a drain longer than UnkillableStepTimeout, which has to be
+# enough for slurmstepd itself: it tries for some seconds to tell an srun that was killed before it of its tasks' end.
 
 load helpers
 STEPS=150
@@ -10,9 +11,10 @@ export SRUN_OPTIONS= # four ranks share a node of two GPUs
 
 setup_file() {
     export MUSTER_CLUSTER_GRACE=3 MUSTER_CLUSTER_KILLWAIT=2
-    export MUSTER_CLUSTER_CONF="UnkillableStepTimeout=5"
+    export UNKILLABLE=$((10 * ${MUSTER_PATIENCE:-3} / 3))
+    export MUSTER_CLUSTER_CONF="UnkillableStepTimeout=$UNKILLABLE" DRAIN=drain=$((6 * UNKILLABLE))
     plugin_locate || return 0
-    cluster_begin 4 --plugin "$PLUGIN" drain=60
+    cluster_begin 4 --plugin "$PLUGIN" "$DRAIN"
     training_begin 2>/dev/null
 }
 
@@ -143,7 +145,7 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     # One from outside is not taken for this job's own, and a service that can't be started fails nothing.
     cluster plugin "$PLUGIN" ckptd=/nonexistent
     run cluster run srun --muster --export=ALL,MUSTER_CKPTD=/run/muster/job-1/ckptd/socket bash -c "$show"
-    cluster plugin "$PLUGIN" drain=60
+    cluster plugin "$PLUGIN" "$DRAIN"
     [[ $output = *got* && $output != */run/muster* ]]
     grep -q "was not started.*couldn't start /nonexistent" "$(cluster status log)"/slurmd-n?.log
     no_node_drained
@@ -213,14 +215,13 @@ take() {
     cluster run sbatch --parsable -p ondemand "-N$(wc -w <<<"$nodes")" -w "$1" --exclusive -o /dev/null --wrap true
 }
 
-# killed_in_grace NAME JOB TAKER: a save that takes longer than the grace time is under way when Slurm kills the step; then it goes on.
+# killed_in_grace NAME JOB TAKER: a save that takes longer than the grace time is under way when Slurm kills the step.
 killed_in_grace() {
     wait_for 30 saving "$1"
     wait_for 30 no_trainer "$1"
     ! saved "$1" || false
     [ "$(job_state "$3")" = PENDING ]
     cluster run "$MUSTER_PREFIX/libexec/muster-requeue" --running "$2" 0
-    release "$2"
 }
 
 # taken_when_durable NAME TAKER: whoever sees the other job start sees the checkpoint. Prints its step.
@@ -238,6 +239,8 @@ taken_when_durable() {
     take_four=$(take n3,n4)
     killed_in_grace one "$one" "$take_one"
     killed_in_grace four "$four" "$take_four"
+    sleep "$UNKILLABLE" # Slurm may no longer wait for a step, but does for what is no step
+    release
     step_one=$(taken_when_durable one "$take_one")
     step_four=$(taken_when_durable four "$take_four")
     resumed one "$one" "$step_one"
@@ -251,8 +254,8 @@ taken_when_durable() {
 @test "proctrack/cgroup: a service is in no step's group" {
     mkdir "$BATS_FILE_TMPDIR/training"
     (cd "$JOBS" && cp -a train.bin train.sh pausing reference "$BATS_FILE_TMPDIR/training")
-    MUSTER_CLUSTER_PROCTRACK=cgroup cluster up 4 --plugin "$PLUGIN" drain=60 || why=$output
-    [ -z "${why-}" ] || cluster up 4 --plugin "$PLUGIN" drain=60
+    MUSTER_CLUSTER_PROCTRACK=cgroup cluster up 4 --plugin "$PLUGIN" "$DRAIN" || why=$output
+    [ -z "${why-}" ] || cluster up 4 --plugin "$PLUGIN" "$DRAIN"
     cp -a "$BATS_FILE_TMPDIR"/training/* "$JOBS"
     grep -q ProctrackType=proctrack/cgroup "$(cluster status conf)" || skip "no freezer of cgroup version 1 that may be used"
     id=$(waiting -N2 -w n1,n2)
@@ -292,7 +295,9 @@ kill_unsaved() {
     kill_unsaved killed-four "$four"
     wait $!
     killed_in_grace grace-one "$grace_one" "$take_one"
+    release "$grace_one"
     killed_in_grace grace-four "$grace_four" "$take_four"
+    release "$grace_four"
     step_one=$(taken_when_durable grace-one "$take_one")
     step_four=$(taken_when_durable grace-four "$take_four")
     resumed killed-one "$one" 40
