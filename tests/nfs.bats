@@ -127,7 +127,7 @@ END
 # stopped FOLDER OPTION…: a training that is told to stop after some saves, and does; `stop` is its last step.
 stopped() {
     local pid
-    REPLACE=exec train "$@" >first.out 2>&1 3>&- &
+    REPLACE=exec slowly train "$@" >first.out 2>&1 3>&- &
     pid=$!
     wait_step "$1" 50
     kill $pid
@@ -137,7 +137,7 @@ stopped() {
 
 @test "a training saves, removes what it need not keep, is killed, and goes on on another node" {
     client b
-    REPLACE=exec train a/run --keep-last 2 >first.out 2>&1 3>&- &
+    REPLACE=exec slowly train a/run --keep-last 2 >first.out 2>&1 3>&- &
     local pid=$!
     wait_step server/run 30
     muster-ckpt ls b/run # what this node has seen is old when it goes on
@@ -244,7 +244,7 @@ train_on_two() {
     train_on_two
     for writers in node all; do
         run=run-$writers
-        start_world 4 shared/$run --ckpt-writers $writers --keep-last 2
+        slowly start_world 4 shared/$run --ckpt-writers $writers --keep-last 2
         wait_step server/$run 50
         kill -9 "${PIDS[@]}"
         end_world >out || :
@@ -372,7 +372,7 @@ all() {
     mkdir d e
     for clock in d=600 e=-600; do
         client "${clock%=*}" "clock=${clock#*=}"
-        REPLACE=exec train "${clock%=*}/$clock" --keep-last 0 >out 2>&1 3>&- &
+        REPLACE=exec slowly train "${clock%=*}/$clock" --keep-last 0 >out 2>&1 3>&- &
         pid=$!
         wait_step "server/$clock" 50
         kill -9 $pid

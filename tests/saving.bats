@@ -65,7 +65,7 @@ slow_disk() {
     for writers in all node; do
         n=$([ $writers = all ] && echo 4 || echo 2)
         export PER_NODE=2 MUSTER_IFNAME=lo
-        start_world 4 "$writers" --ckpt-writers $writers --shard-size 50KiB --keep-last 0
+        slowly start_world 4 "$writers" --ckpt-writers $writers --shard-size 50KiB --keep-last 0
         unset PER_NODE
         wait_step "$writers" 30
         kill "${PIDS[1]}"
@@ -184,7 +184,7 @@ large() {
 
 @test "a slow disk keeps training waiting only when it is lapped" {
     local pid
-    REPLACE=exec train slow --steps 600 --ckpt-every 200 >slow.out 2>&1 3>&- &
+    REPLACE=exec slowly train slow --steps 450 --ckpt-every 150 >slow.out 2>&1 3>&- &
     pid=$!
     slow_disk 0.1 "$(service_of $pid)"
     wait $pid

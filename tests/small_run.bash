@@ -26,10 +26,14 @@ small_run_begin() {
 train() {
     local dir=$1
     shift
-    ${REPLACE-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 2 --width 64 --heads 2 --context 64 --vocabulary 64 \
+    ${REPLACE-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 2 --width 32 --heads 2 --context 32 --vocabulary 64 \
         --global-batch 8 --microbatch 1 --learning-rate 0.01 --min-learning-rate 0.001 --warmup-steps 3 --threads 1 \
         --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
 }
+
+# slowly COMMAND…: one rank alone, or rank 0 of those that it starts, sleeps behind each step, so that a hundred of them take two
+# seconds on any machine: for a run that is interrupted.
+slowly() { STEP_MILLISECONDS=20 LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so "$@"; }
 
 several_ranks() { ldd "$(command -v muster-train)" | grep -q gloo || skip "this build has no communicator for several ranks"; }
 
@@ -67,12 +71,12 @@ end_world() {
 
 # interrupt_worlds DIR OPTION…: four ranks with the options are stopped, and then three without them are killed.
 interrupt_worlds() {
-    start_world 4 "$@"
+    slowly start_world 4 "$@"
     wait_step "$1" 30
     kill "${PIDS[2]}"
     end_world || [ $? -eq 75 ]
     [ "${STATUSES[*]}" = "75 75 75 75" ]
-    start_world 3 "$1"
+    slowly start_world 3 "$1"
     wait_step "$1" 62
     kill -9 "${PIDS[@]}"
     end_world || :

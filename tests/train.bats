@@ -22,7 +22,7 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 @test "a notice stops it with 75, and the next attempt ends bit-identical" {
     local signal pid status attempt=0
     for signal in TERM USR2 INT; do
-        REPLACE=exec train notice >>notice.out 2>&1 3>&- &
+        REPLACE=exec slowly train notice >>notice.out 2>&1 3>&- &
         pid=$!
         wait_for_lines $((RANDOM % 20 + 1)) notice/metrics-$((attempt++)).jsonl
         kill -s $signal $pid
@@ -39,7 +39,7 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 @test "a kill at random moments: the same bits and the same curve" {
     local pid i
     for i in 1 2 3 4; do
-        REPLACE=exec train killed --ckpt-every 7 >>killed.out 2>&1 3>&- &
+        REPLACE=exec slowly train killed --ckpt-every 7 >>killed.out 2>&1 3>&- &
         pid=$!
         sleep "0.$((RANDOM % 40 + 10))"
         kill -9 $pid 2>/dev/null || :
@@ -140,7 +140,7 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
     local pid
     train validated --validation-data valid.u16 --validate-every 10
     [ "$(muster-curve validated | awk 'NF == 7' | wc -l)" -eq 10 ]
-    REPLACE=exec train revalidated --validation-data valid.u16 --validate-every 10 >revalidated.out 2>&1 3>&- &
+    REPLACE=exec slowly train revalidated --validation-data valid.u16 --validate-every 10 >revalidated.out 2>&1 3>&- &
     pid=$!
     wait_step revalidated 25
     kill $pid
@@ -280,7 +280,7 @@ assert [x["name"] for x in c][-1] == "isa", c'
     perl -e 'print pack("v", $_ == 700 ? 99 : 5) for 0 .. 20000' >vocabulary.u16
     fails 65 vocabulary.u16 train bad1 --data vocabulary.u16 --steps 1000
     grep -q 99 <<<"$output"
-    perl -e 'print pack("v", 5) for 0 .. 260' >small.u16
+    perl -e 'print pack("v", 5) for 0 .. 130' >small.u16
     fails 65 "--global-batch" train bad1 --data small.u16
 }
 

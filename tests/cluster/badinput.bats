@@ -3,7 +3,8 @@
 # Checkpoint directories that can't be used, each with its line and its exit status; and disks that fail in mid-run.
 
 load helpers
-STEPS=400
+STEPS=160
+export STEP_MILLISECONDS=50
 load training
 
 setup_file() {

@@ -4,7 +4,8 @@
 # processes may have numbers of their own. All the same their saves are the job's service's, which outlives them.
 
 load helpers
-STEPS=1000
+STEPS=200
+export STEP_MILLISECONDS=100 # they are looked at while they train, one after the other
 load training
 
 setup_file() {

@@ -165,7 +165,7 @@ until [ -e go-twice ]; do sleep 0.1; done
 wait
 EOF
     chmod a+rx "$JOBS/twice.sh"
-    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" sbatch --parsable --open-mode=append --muster -N2 \
+    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" STEP_MILLISECONDS=60 sbatch --parsable --open-mode=append --muster -N2 \
         --ntasks-per-node=2 -o shared.log twice.sh shared --collective-timeout 90)
     wait_for 60 train_attempt_has shared 0 5
     stop_rank "$job" 2
@@ -182,7 +182,7 @@ EOF
 }
 
 @test "a replica that drifts apart is named, and the run goes on from where all were equal" {
-    job=$(train_submit drift -N2 -- --ckpt-writers all --check-replicas 10 --ckpt-every 7 --keep-last 0)
+    job=$(STEP_MILLISECONDS=60 train_submit drift -N2 -- --ckpt-writers all --check-replicas 10 --ckpt-every 7 --keep-last 0)
     wait_for 60 train_attempt_has drift 0 25
     stop_rank "$job" 2
     python3 "$MUSTER_TOP/tests/tools/flip_bits.py" "$stopped"

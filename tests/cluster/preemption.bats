@@ -3,7 +3,7 @@
 # A training whose nodes are taken away goes on as if nothing had happened, however often and however slowly it saves.
 
 load helpers
-STEPS=400 # more than eight attempts have until they stand still
+STEPS=240 # more than eight attempts have until they stand still
 load training
 
 setup_file() {

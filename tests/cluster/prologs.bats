@@ -111,8 +111,8 @@ comes_back() {
     slurmd_said "prolog-serial: PrologFlags has Serial, so that the job prolog starts no checkpoint service"
     comes_back serial 2
     # Every service of a job is stopped by its user, and the job ends: the next job's prolog does not wait.
-    job=$(PAUSE_IN=none train stops -N1 -w n1 -- --ckpt-every 10 --steps 100000)
-    wait_for 60 train_attempt_has stops 0 50
+    job=$(STEP_MILLISECONDS=100 PAUSE_IN=none train stops -N1 -w n1 -- --ckpt-every 10 --steps 100000)
+    wait_for 60 train_attempt_has stops 0 20
     services=$(cluster_pids -x muster-ckptd)
     [ -n "$services" ]
     # shellcheck disable=SC2086
