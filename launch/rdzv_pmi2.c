@@ -35,7 +35,7 @@
 #define NODE_KEY "a node" /* with a blank: no key of the caller's */
 #define PATIENCE_SECONDS 1.0 /* with a fence, before srun is told who has come */
 #define INQUEST_SECONDS 2.0  /* for asking who has not */
-#define LEAST_SECONDS 1.0    /* for either, though the deadline be nearer: a busy node is slow to answer */
+#define LEAST_SECONDS 1.5    /* for either, though the deadline be nearer: a lost SYN comes again after a second */
 #define NODE_SECONDS 1.0     /* for where they run */
 #define FAREWELL_SECONDS 1.0
 #define POLL_SECONDS 0.05
