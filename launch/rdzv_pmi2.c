@@ -34,8 +34,9 @@
 #define KEY_SIZE 64     /* PMI2_MAX_KEYLEN, with the NUL */
 #define NODE_KEY "a node" /* with a blank: no key of the caller's */
 #define PATIENCE_SECONDS 1.0 /* with a fence, before srun is told who has come */
-#define INQUEST_SECONDS 2.0  /* for asking who has not */
-#define LEAST_SECONDS 1.5    /* for either, though the deadline be nearer: a lost SYN comes again after a second */
+/* For asking who has not; at least so long for either, though the deadline is nearer: TCP sends a SYN that is lost again after
+ * one second. */
+#define INQUEST_SECONDS 2.0
 #define NODE_SECONDS 1.0     /* for where they run */
 #define FAREWELL_SECONDS 1.0
 #define POLL_SECONDS 0.05
@@ -372,7 +373,7 @@ static double shorter(double a, double b)
 
 static struct deadline at_least(struct deadline deadline)
 {
-	struct deadline least = deadline_in(LEAST_SECONDS);
+	struct deadline least = deadline_in(INQUEST_SECONDS);
 	return deadline.at > least.at ? deadline : least;
 }
 

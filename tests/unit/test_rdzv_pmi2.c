@@ -22,17 +22,21 @@
 
 /* ---- the server ---- */
 
-/* What it answers to a command in place of what it should; an empty answer is none. After `from` fences. A list ends with one
- * that has no command. */
+#define SYN_AGAIN 1100000 /* microseconds in which a connection comes about whose first SYN is lost */
+
+/* What it answers to a command in place of what it should; an empty answer is none, and LATE what it should, the first time as
+ * late as a SYN that is lost. After `from` fences. A list ends with one that has no command. */
 struct instead {
 	const char *command, *answer;
 	int from;
 };
 
+static const char LATE[] = "late";
+
 #define AS_IT_SHOULD (&(const struct instead){ NULL, NULL, 0 })
 
 struct server {
-	int fd, stored, fences, puts;
+	int fd, stored, fences, puts, late;
 	char aborted[300]; /* the request */
 	const struct instead *instead;
 	struct { char name[100], value[1100]; } store[STORE_MAX];
@@ -46,8 +50,8 @@ static void answer(const struct server *server, const char *format, ...)
 	vsnprintf(body, sizeof body, format, args);
 	va_end(args);
 	snprintf(head, sizeof head, "%-6zu", strlen(body));
-	assert_int_equal(write(server->fd, head, 6), 6);
-	assert_int_equal(write(server->fd, body, strlen(body)), strlen(body));
+	assert_int_equal(send(server->fd, head, 6, MSG_NOSIGNAL), 6);
+	assert_int_equal(send(server->fd, body, strlen(body), MSG_NOSIGNAL), strlen(body));
 }
 
 /* A field of a request; "" when it isn't there. */
@@ -116,6 +120,11 @@ static void serve(struct server *server, const char *body)
 	bool fence = strcmp(command, "kvs-fence") == 0;
 	for (const struct instead *instead = server->instead; instead->command; instead++)
 		if (strcmp(command, instead->command) == 0 && server->fences >= instead->from) {
+			if (instead->answer == LATE) {
+				if (server->late++ == 0)
+					usleep(SYN_AGAIN);
+				break;
+			}
 			if (instead->answer[0])
 				answer(server, "%s", instead->answer);
 			return;
@@ -339,6 +348,15 @@ static void a_rank_that_stays_away_is_named_with_its_node(void **state)
 	run(once, fence_in_vain);
 }
 
+static void a_lost_syn_leaves_time_to_name_it(void **state)
+{
+	const struct instead asked[] = { { "kvs-fence", "", 0 }, { "name-lookup", LATE, 0 }, { 0 } };
+	const struct instead told[] = { { "kvs-fence", "", 0 }, { "name-publish", LATE, 0 }, { 0 } };
+	words = "couldn't meet 1 of 2 ranks within 0.5 s: rank 1 (on node1) did not come";
+	run(asked, open_in_vain);
+	run(told, open_in_vain);
+}
+
 static void a_server_that_knows_no_names_blames_nobody(void **state)
 {
 	const struct instead forgets[] = { { "kvs-fence", "", 0 }, { "name-lookup", "cmd=name-lookup-response;rc=1;", 0 }, { 0 } };
@@ -402,6 +420,7 @@ int main(void)
 		cmocka_unit_test(a_value_that_was_not_put_is_said),
 		cmocka_unit_test(an_abort_is_of_the_whole_step),
 		cmocka_unit_test(a_rank_that_stays_away_is_named_with_its_node),
+		cmocka_unit_test(a_lost_syn_leaves_time_to_name_it),
 		cmocka_unit_test(a_server_that_knows_no_names_blames_nobody),
 		cmocka_unit_test(who_is_not_who_it_was_told_is_refused),
 		cmocka_unit_test(a_socket_that_is_none_is_refused),
