@@ -14,8 +14,8 @@ check_trace() { python3 "$MUSTER_TOP/tests/tools/check_trace.py" "$@"; }
 @test "three ranks, two slots and buckets each: every span is there, nested, and in time" {
     several_ranks
     valid=(--validation-data valid.u16 --validate-every 2)
-    train_world 3 traced --steps 6 --width 128 --context 64 --vocabulary 8192 --bucket-mb 1 --ckpt-every 2 --trace traced.json \
-        --trace-steps 2-5 "${valid[@]}"
+    train_world 3 traced --steps 6 --width 128 --context 64 --vocabulary 8192 --bucket-mb 1 --ckpt-every 2 \
+        --trace traced.json --trace-steps 2-5 "${valid[@]}"
     check_trace traced.json 3 2 5 8 several
     grep -q 'steps 2 to 5 are in traced.json, [0-9]* spans' rank0.out
     # The same bits with and without.
@@ -25,7 +25,8 @@ check_trace() { python3 "$MUSTER_TOP/tests/tools/check_trace.py" "$@"; }
     python3 - <<'END'
 import json
 lines = {l["step"]: l for l in map(json.loads, open("traced/metrics-0.jsonl")) if "loss" in l}
-# Who is held up by the machine between two looks at the clock is so in single steps.
+# How far they are apart; below 1 is near enough. A process that the machine holds up between two looks at the clock is so in
+# single steps, so it has to be near in three of the four.
 apart = {"step": [], "busy": [], "waited": []}
 spans = [e for e in json.load(open("traced.json"))["traceEvents"] if e["ph"] == "X" and e["pid"] == 0]
 for step in 2, 3, 4, 5:
@@ -37,10 +38,11 @@ for step in 2, 3, 4, 5:
     print(step, line["milliseconds"], whole["dur"] / 1e3, "communication", line["communication_milliseconds"], busy,
           "exposed", line["exposed_milliseconds"], waited)
     apart["step"].append(abs(line["milliseconds"] - whole["dur"] / 1e3))
-    apart["busy"].append(max(busy - line["communication_milliseconds"], (line["communication_milliseconds"] - busy * 1.2) / 2))
+    told = line["communication_milliseconds"]
+    apart["busy"].append(max((busy - told) / 0.5, (told - busy * 1.2) / 2))
     apart["waited"].append(abs(line["exposed_milliseconds"] - waited))
     assert 0 < line["exposed_milliseconds"] <= line["milliseconds"]
-assert all(sorted(a)[1] < 1 for a in apart.values()), apart
+assert all(sorted(a)[2] < 1 for a in apart.values()), apart
 END
 }
 

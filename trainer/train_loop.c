@@ -449,8 +449,9 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	if (complete_weights(loop, step, err) < 0 || ops_check(run->ops, err) < 0)
 		return -1;
 	trace_end(run->trace, begin, "step %" PRIu64, step);
-	try_graphs(loop, clock_now() - began);
-	tell_step(loop, step, clock_now() - began);
+	double seconds = clock_now() - began;
+	try_graphs(loop, seconds);
+	tell_step(loop, step, seconds);
 	loop->behind_save = false;
 	train_loop_take_saves(loop->run);
 	rc = check_finite(loop, step, err);
