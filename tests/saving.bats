@@ -242,7 +242,7 @@ END
     run bash -c "$(declare -f train); echo \$\$ >$group/cgroup.procs
         train tight --width 256 --layers 4 --steps 4 --ckpt-every 1 --keep-last 0"
     # The kernel lets the group go a moment after its last process.
-    timeout $HANG sh -c 'until rmdir "$0" 2>/dev/null; do sleep 0.05; done' "$group"
+    wait_for 20 rmdir "$group" 2>/dev/null
     echo "$output"
     [ "$status" -eq 0 ]
     [ "$(grep -c 'only one snapshot is kept in memory' <<<"$output")" -eq 1 ]

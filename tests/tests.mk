@@ -721,7 +721,8 @@ EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats tests/small_run.bash
 
 # The runner and the test cluster.
-EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/plain_path.sh tests/lib/wait_for.bash tests/lib/tap.awk
+EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/plain_path.sh \
+	tests/lib/wait_for.bash tests/lib/tap.awk
 EXTRA_DIST += \
 	tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
 	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \

@@ -4,7 +4,7 @@
 
 load helpers
 STEPS=160
-export STEP_MILLISECONDS=50
+export STEP_MILLISECONDS=50 # the disk fails, and is looked at, before they are over
 load training
 
 setup_file() {

@@ -167,7 +167,8 @@ names() { tr '\0' '\n' <"$JOBS/$1" | sed -n 's/^\([A-Za-z_][A-Za-z_0-9]*\)=.*/\1
     # In a job that was there before: only then is it something to compare the step with.
     for own in with without; do
         option=--muster && [ $own = with ] || option=--no-muster
-        cluster run timeout -k 10 $HANG salloc $option -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 srun --mpi=pmix sh -c "$noting" $own.env
+        cluster run timeout -k 10 $HANG salloc $option -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 \
+            srun --mpi=pmix sh -c "$noting" $own.env
     done
     # MUSTER itself is "0" in the one without.
     set_names=$({ comm -23 <(names with.env) <(names without.env); echo MUSTER; echo SLURM_NTASKS_PER_NODE; } | sort)

@@ -165,8 +165,8 @@ until [ -e go-twice ]; do sleep 0.1; done
 wait
 EOF
     chmod a+rx "$JOBS/twice.sh"
-    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" STEP_MILLISECONDS=60 sbatch --parsable --open-mode=append --muster -N2 \
-        --ntasks-per-node=2 -o shared.log twice.sh shared --collective-timeout 90)
+    job=$(cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" STEP_MILLISECONDS=60 sbatch --parsable --open-mode=append \
+        --muster -N2 --ntasks-per-node=2 -o shared.log twice.sh shared --collective-timeout 90)
     wait_for 60 train_attempt_has shared 0 5
     stop_rank "$job" 2
     refused 2 "shared is in use by job $job (attempt 0" shared --muster --overlap -N2 -n4 --

@@ -81,7 +81,8 @@ print(f"{min(times):.3f} {max(times):.3f}")'
     [ "$status" -eq 0 ]
     cluster run bash -c 'export WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29599
         for rank in 0 1 2 3; do
-            RANK=$rank LOCAL_RANK=$rank timeout $((4 * HANG)) /usr/bin/python3 torch_ddp.py --epochs 2 --checkpoint near.pt & pids+=" $!"
+            RANK=$rank LOCAL_RANK=$rank timeout $((4 * HANG)) /usr/bin/python3 torch_ddp.py --epochs 2 --checkpoint near.pt &
+            pids+=" $!"
         done
         for pid in $pids; do wait $pid || exit; done'
     (cd "$JOBS" && /usr/bin/python3 -c '
@@ -94,8 +95,8 @@ for name in a["model"]:
 
 @test "ranks and their services whose calls on sockets do as little at once as they may: the same bits" {
     # Without the plugin, so that the services are started by the ranks and load the library too.
-    run cluster run env PATH="$PATH" LD_PRELOAD="$JOBS/partial_io.so" timeout -k 10 $((4 * HANG)) srun --mpi=pmix -N4 --ntasks-per-node=2 \
-        muster-train --data train.bin --ckpt-dir parts $TRAIN_ARGS --ckpt-every 40 --ckpt-writers node
+    run cluster run env PATH="$PATH" LD_PRELOAD="$JOBS/partial_io.so" timeout -k 10 $((4 * HANG)) \
+        srun --mpi=pmix -N4 --ntasks-per-node=2 muster-train --data train.bin --ckpt-dir parts $TRAIN_ARGS --ckpt-every 40 --ckpt-writers node
     echo "$output"
     [ "$status" -eq 0 ]
     # In other files, since each node writes its own.

@@ -209,7 +209,8 @@ env.update({odd: odd, "%n%n%s": odd, "LARGE_1": "%n" * 60000, "LARGE_2": "x" * 1
 os.execvpe(sys.argv[1], sys.argv[1:], env)
 END
     }
-    run_slurm hostile "$MUSTER_TOP/tests/cluster/cluster" run timeout $((3 * HANG)) srun -J "$odd" -N2 -n2 --kill-on-bad-exit=0 ./fails.sh
+    run_slurm hostile "$MUSTER_TOP/tests/cluster/cluster" run timeout $((3 * HANG)) \
+        srun -J "$odd" -N2 -n2 --kill-on-bad-exit=0 ./fails.sh
     echo "$output" | cut -c1-300 | head -n 30
     [[ $status -eq 7 && $output = *"ran 0 of 2"* && $output = *"ran 1 of 2"* ]]
     # What a task is told by its user's variables is its user's; a bad number is an error of one line.

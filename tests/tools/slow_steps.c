@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded into muster-train, it has rank 0 sleep for STEP_MILLISECONDS behind each step, when its line of metrics is written: a small
- * training takes its time on a fast machine too, and no processor's. On a full disk the line stands behind others that are not
- * written yet, the first of which may be written in part. */
+/* Preloaded into muster-train, it makes rank 0 sleep for STEP_MILLISECONDS after each step, when it writes the step's line of
+ * metrics: a small training takes its time on a fast machine too, and costs no processor time. It looks for the line anywhere
+ * in what is written: after a full disk one write has the lines of several steps, and may begin in the middle of one. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -229,8 +229,8 @@ static void tell(struct many *many, int part)
 	ckptd_conn_send(conn, &told, NULL, 0, NULL);
 }
 
-/* What part 0's service has said by now. A connection that it has closed is made anew, and the part told again; so it may say a
- * second time what became of the save before. */
+/* What part 0's service has said by now. A connection that it has closed is made anew, and the part told again; so it may say
+ * twice what became of a save, and the second time during the next. */
 static void hear(struct many *many, int part)
 {
 	struct other *other = &many->others[part];
