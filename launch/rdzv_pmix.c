@@ -380,10 +380,26 @@ static double process_age(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)self.start / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* Whether the gathering has brought all ranks together in the last fence, too: then it tells all of them, and none depends on
+ * answers. What it says may come a moment behind the last answer. */
+static bool was_told(const struct pmix *pmix)
+{
+	struct deadline deadline = deadline_in(ROLL_SECONDS);
+	if (!pmix->gathering)
+		return false;
+	while (gathering_complete(pmix->gathering) < (uint32_t)pmix->fences)
+		if (!deadline_sleep(deadline, RETRY_SECONDS))
+			return false;
+	return true;
+}
+
 /* Who has all answers may be through while another still asks, and the server of its node, which gives its answer, ends with it.
- * So it stays until all are through; those who hear of that late have lost nothing but time. */
+ * So it stays until all are through; those who hear of that late have lost nothing but time. But where the ranks were told,
+ * those that did not have to ask do not say that they are through. */
 static void see_off(struct pmix *pmix)
 {
+	if (was_told(pmix))
+		return;
 	struct deadline deadline = deadline_in(SEE_OFF_SECONDS);
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
 	if (!seen || pmix_client.self.rank >= (pmix_rank_t)pmix->world_size || publish(THROUGH_KEY, SEE_OFF_SECONDS, NULL) < 0)

@@ -36,6 +36,11 @@ fill() { cluster run --user root sh -c 'cat /dev/zero >"$1/filler"' - "$1" 2>/de
     mkdir "$JOBS/locked"
     refused 2 "couldn't create a file in locked: Permission denied" locked --muster -N2 -n4 --
     refused 2 "couldn't make locked/below: Permission denied" locked/below --muster -N2 -n4 --
+    # While rank 3 is late the others ask for it by PMIx. They wait for nobody who might still ask when all fail together, or
+    # Slurm would kill them, and the status of the step would be 137.
+    printf '#!/bin/bash\n[ "$SLURM_PROCID" != 3 ] || sleep 2\nexec "$@"\n' >"$JOBS/late"
+    chmod a+rx "$JOBS/late"
+    WRAP=./late refused 2 "couldn't make locked/below: Permission denied" locked/below --muster -N2 -n4 --
     small_disk full size=64k
     fill full
     refused 69 "couldn't write in full/run: No space left on device" full/run --muster -N2 -n4 --
