@@ -54,9 +54,11 @@ slow_disk() {
     local seconds=$1 pid
     shift
     for pid; do
+        kill -STOP "$pid" # it does nothing before it is slow
         strace -f -p "$pid" -o /dev/null -e trace=fsync -e "inject=fsync:delay_enter=${seconds}s" 2>/dev/null 3>&- &
+        wait_for 10 traced "$pid"
+        kill -CONT "$pid"
     done
-    sleep 0.5
 }
 
 @test "one file or many, from one rank or all: the same state, and it is resumed by any world" {
@@ -167,7 +169,7 @@ large() {
         start_world $n "torn$n" --ckpt-writers $writers
         # What is handed over waits for the lines of its steps to be durable.
         wait_log rank0.out 'checkpoint: the service is pid'
-        slow_disk 0.6 "${PIDS[0]}"
+        slow_disk 2 "${PIDS[0]}"
         wait_log rank0.out 'giving away the state after step 4'
         kill -9 "${PIDS[@]}"
         end_world >torn.out || :

@@ -50,7 +50,6 @@ hold() {
         wait_for 10 traced "$pid"
     done
 }
-traced() { ! grep -q '^TracerPid:[[:space:]]*0$' "/proc/$1/status"; }
 # release [JOB]: those of the job, or all.
 release() { kill $(cat "$BATS_TEST_TMPDIR"/held-${1-*} 2>/dev/null) 2>/dev/null || :; }
 

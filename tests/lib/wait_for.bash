@@ -16,3 +16,6 @@ wait_for() {
         sleep "${LOOK_EVERY:-0.2}"
     done
 }
+
+# traced PID: whether strace has all threads of the process.
+traced() { ! grep -q '^TracerPid:[[:space:]]*0$' "/proc/$1"/task/*/status; }
