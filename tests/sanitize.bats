@@ -40,7 +40,7 @@ run_tests() {
     local name bad=0
     for name; do
         [[ $too_long != *" $name "* ]] && [ -x "tests/unit/$name" ] || continue
-        timeout $((6 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || {
+        timeout $((10 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || {
             echo "$name: status $?"
             grep -vE '^\[ +(RUN|OK) ' "$name.out" | head -n 40
             bad=1
@@ -151,7 +151,7 @@ communicate() {
     local name
     for name in test_comm test_comm_failure; do
         TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" CMOCKA_MESSAGE_OUTPUT=TAP \
-            timeout $((6 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || :
+            timeout $((10 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || :
     done
     TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt" timeout $HANG tests/unit/test_trace >test_trace.out 2>&1 \
         </dev/null || tail -n 30 test_trace.out

@@ -85,7 +85,7 @@ void ckptd_fixture_make(struct ckptd_fixture *fixture, const char *path, size_t 
 	snprintf(fixture->token, sizeof fixture->token, "%s", part == 0 ? owner.token : token);
 	lay_out(fixture, part, parts);
 	fixture->plan = (struct ckptd_plan){ .dir = &fixture->dir, .token = fixture->token, .memory = &fixture->memory,
-		.snapshot = &fixture->snapshot, .timeout = 20, .host = "127.0.0.1", .event = on_event, .arg = fixture };
+		.snapshot = &fixture->snapshot, .timeout = HANG_SECONDS, .host = "127.0.0.1", .event = on_event, .arg = fixture };
 }
 
 void ckptd_fixture_also(struct ckptd_fixture *fixture, ckptd_fixture_event *also)
@@ -118,7 +118,7 @@ static unsigned char ballast_of(int64_t step)
 
 int ckptd_fixture_fill(struct ckptd_fixture *fixture, int64_t step)
 {
-	int slot = ckptd_client_slot(fixture->client, -1, CKPTD_FIXTURE_SECONDS);
+	int slot = ckptd_client_slot(fixture->client, -1, HANG_SECONDS);
 	assert_true(slot >= 0);
 	struct ckpt_sample *sample = fixture->memory.base[slot];
 	ckpt_sample_fill(sample, step);
@@ -140,7 +140,7 @@ void ckptd_fixture_durable(struct ckptd_fixture *fixture, int64_t step)
 {
 	struct err err;
 	ckptd_fixture_save(fixture, step);
-	if (ckptd_client_wait(fixture->client, step, CKPTD_FIXTURE_SECONDS, &err) < 0)
+	if (ckptd_client_wait(fixture->client, step, HANG_SECONDS, &err) < 0)
 		fail_msg("%s", err.text);
 }
 

@@ -10,6 +10,7 @@
 #include "checkpoint/ckptd_client.h"
 #include "checkpoint/owner.h"
 #include "tests/tools/ckpt_sample.h"
+#include "tests/unit/hang.h"
 
 #define CKPTD_EVENTS 1024
 
@@ -59,7 +60,7 @@ void ckptd_fixture_durable(struct ckptd_fixture *fixture, int64_t step);
 /* How many events of the type came, of the step or (-1) of any. */
 int ckptd_fixture_events(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step);
 
-/* Waits for the first such event and returns its text; fails the test after CKPTD_FIXTURE_SECONDS. */
+/* Waits for the first such event and returns its text; fails the test after HANG_SECONDS. */
 const char *ckptd_fixture_await(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step);
 
 /* The step is there and verifies, with the sample state in it and the ballast. */
@@ -69,12 +70,9 @@ void ckptd_fixture_check(struct ckptd_fixture *fixture, int64_t step);
 bool ckptd_fixture_has(const struct ckptd_fixture *fixture, int64_t step);
 bool ckptd_fixture_saving(const struct ckptd_fixture *fixture, int64_t step);
 
-/* For hangs: a service takes only the time that nobody else wants, for as long as it may wait. */
-#define CKPTD_FIXTURE_SECONDS 120.0
-
-/* Waits so long for a condition. */
+/* Waits for a condition. */
 #define CKPTD_UNTIL(condition) do { \
-		struct deadline until_ = deadline_in(CKPTD_FIXTURE_SECONDS); \
+		struct deadline until_ = deadline_in(HANG_SECONDS); \
 		while (!(condition)) \
 			if (!deadline_sleep(until_, 0.002)) \
 				fail_msg("waited in vain for " #condition); \

@@ -17,8 +17,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
-
-#define LIMIT_SECONDS 60
+#include "tests/unit/hang.h"
 
 /* By the names in the run's folder: launch/rdzv_file.c has their meaning. */
 struct meeting_count meeting_count(int rank)
@@ -46,8 +45,8 @@ static void be_rank(int rank, int size, meeting_body *body, struct meeting_rank 
 	struct ident ident = { .rank = rank, .world_size = size, .local_world_size = 1, .node_rank = rank, .node_count = size,
 		.source = "torchrun" };
 	snprintf(ident.node, sizeof ident.node, "n%d", rank);
-	alarm(LIMIT_SECONDS);
-	struct rdzv *rdzv = rdzv_open(&ident, "file", 30, &mine->err);
+	alarm(2 * HANG_SECONDS);
+	struct rdzv *rdzv = rdzv_open(&ident, "file", HANG_SECONDS, &mine->err);
 	if (!rdzv)
 		return;
 	double began = clock_now();

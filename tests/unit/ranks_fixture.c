@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
+#include "tests/unit/hang.h"
 #include "tests/unit/ranks_fixture.h"
 
 struct ranks_outcome *ranks_outcomes;
@@ -26,8 +27,8 @@ static void be_rank(int rank, ranks_body *body, bool ended)
 	char number[20];
 	snprintf(number, sizeof number, "%d", rank);
 	setenv("RANK", number, 1);
-	alarm(60);
-	mine->status = muster_open(&muster, 20);
+	alarm(2 * HANG_SECONDS);
+	mine->status = muster_open(&muster, HANG_SECONDS);
 	double begun = clock_now();
 	bool opened = mine->status == MUSTER_OK;
 	if (opened)

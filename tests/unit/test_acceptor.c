@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "common/descriptors.h"
 #include "common/listen.h"
+#include "tests/unit/hang.h"
 
 static struct acceptor acceptor;
 static int port, held[3];
@@ -77,7 +78,7 @@ static void what_waits_is_taken_in_turn(void **state)
 
 static void without_a_descriptor_it_rests(void **state)
 {
-	struct deadline deadline = deadline_in(20);
+	struct deadline deadline = deadline_in(HANG_SECONDS);
 	double seconds = 60;
 	int fd, caller = call();
 	rlim_t old = set_limit(3);

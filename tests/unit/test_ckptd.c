@@ -43,7 +43,7 @@ static void what_is_handed_over_comes_back(void **state)
 	assert_string_equal(ckptd_client_address(fixture.client), "");
 	for (int64_t step = 1; step <= 5; step++)
 		ckptd_fixture_save(&fixture, step);
-	if (ckptd_client_wait(fixture.client, 5, CKPTD_FIXTURE_SECONDS, &err) < 0)
+	if (ckptd_client_wait(fixture.client, 5, HANG_SECONDS, &err) < 0)
 		fail_msg("%s", err.text);
 	for (int64_t step = 1; step <= 5; step++)
 		assert_int_equal(ckptd_fixture_events(&fixture, CKPTD_DURABLE, step), 1);
@@ -76,7 +76,7 @@ static void a_slot_is_handed_over_once(void **state)
 	assert_int_equal(ckptd_client_wait(fixture.client, 1, 0.05, &err), -1);
 	assert_int_equal(err.status, EXIT_LOST);
 	kill((pid_t)ckptd_client_service(fixture.client), SIGCONT);
-	assert_int_equal(ckptd_client_wait(fixture.client, 2, CKPTD_FIXTURE_SECONDS, &err), 0);
+	assert_int_equal(ckptd_client_wait(fixture.client, 2, HANG_SECONDS, &err), 0);
 	assert_int_equal(ckptd_client_slot(fixture.client, 0, 0), 1);
 	assert_int_equal(ckptd_client_slot(fixture.client, 1, 0), 0);
 	ckptd_fixture_end(&fixture);
@@ -209,7 +209,7 @@ static void a_dead_service_is_replaced_in_mid_save(void **state)
 	ckptd_fixture_save(&fixture, 2);
 	CKPTD_UNTIL(ckptd_fixture_saving(&fixture, 1) || ckptd_fixture_saving(&fixture, 2));
 	kill((pid_t)first, SIGKILL);
-	if (ckptd_client_wait(fixture.client, 2, CKPTD_FIXTURE_SECONDS, &err) < 0)
+	if (ckptd_client_wait(fixture.client, 2, HANG_SECONDS, &err) < 0)
 		fail_msg("%s", err.text);
 	const char *text = ckptd_fixture_await(&fixture, CKPTD_RESTARTED, -1);
 	assert_non_null(strstr(text, "was killed by signal 9"));
@@ -267,7 +267,7 @@ static void services_that_die_one_after_the_other_end_the_save(void **state)
 	ckptd_fixture_open(&fixture);
 	ckptd_fixture_save(&fixture, 1);
 	kill((pid_t)ckptd_client_service(fixture.client), SIGKILL);
-	assert_int_equal(ckptd_client_wait(fixture.client, 1, CKPTD_FIXTURE_SECONDS, &err), -1);
+	assert_int_equal(ckptd_client_wait(fixture.client, 1, HANG_SECONDS, &err), -1);
 	assert_non_null(strstr(err.text, "3 services in a row"));
 	ckptd_fixture_await(&fixture, CKPTD_GONE, -1);
 	assert_int_equal(ckptd_fixture_events(&fixture, CKPTD_RESTARTED, -1), 2);
@@ -310,7 +310,7 @@ static void a_full_disk_is_said_and_outlived(void **state)
 	ckptd_fixture_open(&fixture);
 	ckptd_fixture_durable(&fixture, 1);
 	ckptd_fixture_save(&fixture, 2);
-	assert_int_equal(ckptd_client_wait(fixture.client, 2, CKPTD_FIXTURE_SECONDS, &err), -1);
+	assert_int_equal(ckptd_client_wait(fixture.client, 2, HANG_SECONDS, &err), -1);
 	assert_int_equal(err.status, EXIT_LOST);
 	assert_non_null(strstr(err.text, "No space left"));
 	assert_int_equal(ckptd_fixture_events(&fixture, CKPTD_FAILED, 2), 1);
@@ -334,7 +334,7 @@ static void a_file_that_may_not_grow_is_said_and_outlived(void **state)
 	struct rlimit limit = { 1 << 20, RLIM_INFINITY }, none = { RLIM_INFINITY, RLIM_INFINITY };
 	assert_int_equal(prlimit(service, RLIMIT_FSIZE, &limit, NULL), 0);
 	ckptd_fixture_save(&fixture, 1);
-	assert_int_equal(ckptd_client_wait(fixture.client, 1, CKPTD_FIXTURE_SECONDS, &err), -1);
+	assert_int_equal(ckptd_client_wait(fixture.client, 1, HANG_SECONDS, &err), -1);
 	assert_non_null(strstr(err.text, "File too large"));
 	assert_int_equal(prlimit(service, RLIMIT_FSIZE, &none, NULL), 0);
 	ckptd_fixture_durable(&fixture, 2);

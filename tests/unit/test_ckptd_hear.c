@@ -36,7 +36,6 @@
 #define CROWD_CONNECTIONS 500 /* of each */
 #define PARTS 2048
 #define FEW 256               /* descriptors */
-#define PATIENCE 60.0         /* seconds */
 
 static int dial(const struct ckptd_address *address)
 {
@@ -62,7 +61,7 @@ static struct ckptd_address address_of(const struct ckptd_fixture *part0)
 static void wait_durable(struct ckptd_fixture *part0, int64_t step)
 {
 	struct err err;
-	if (ckptd_client_wait(part0->client, step, PATIENCE, &err) < 0)
+	if (ckptd_client_wait(part0->client, step, HANG_SECONDS, &err) < 0)
 		fail_msg("%s", err.text);
 	ckptd_fixture_check(part0, step);
 }
@@ -258,7 +257,7 @@ static int decided(const struct many *many)
 /* All hear that the save is whole. */
 static void hear_all(struct many *many)
 {
-	struct deadline deadline = deadline_in(PATIENCE);
+	struct deadline deadline = deadline_in(HANG_SECONDS);
 	while (decided(many) < PARTS - 1) {
 		for (int part = 1; part < PARTS; part++)
 			hear(many, part);
@@ -320,7 +319,7 @@ static bool hear_and_close(int listener, struct deadline deadline)
 		return false;
 	ckptd_conn_open(&conn, accept(listener, NULL, NULL));
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(ckptd_conn_await(&conn, &message, deadline_in(PATIENCE), NULL), 1);
+		assert_int_equal(ckptd_conn_await(&conn, &message, deadline_in(HANG_SECONDS), NULL), 1);
 		assert_int_equal(message.type, i == 0 ? CKPTD_HELLO : CKPTD_PART);
 		ckptd_message_release(&message);
 	}
@@ -342,13 +341,13 @@ static void a_part_that_was_heard_comes_back_in_no_hurry(void **state)
 	b.plan.first = first;
 	ckptd_fixture_open(&b);
 	ckptd_fixture_save(&b, 1);
-	assert_true(hear_and_close(listener, deadline_in(PATIENCE)));
+	assert_true(hear_and_close(listener, deadline_in(HANG_SECONDS)));
 	while (hear_and_close(listener, deadline))
 		count++;
 	if (count > 10)
 		fail_msg("it came back %d times in 4 s", count);
 	/* But it does. */
-	assert_true(hear_and_close(listener, deadline_in(PATIENCE)));
+	assert_true(hear_and_close(listener, deadline_in(HANG_SECONDS)));
 	close(listener);
 	ckptd_fixture_end(&a);
 	ckptd_fixture_end(&b);
@@ -410,7 +409,7 @@ static void without_a_descriptor_a_client_waits(void **state)
 	assert_int_equal(ckptd_conn_send(&conn, &question, NULL, 0, &err), 0);
 	is_idle(pid);
 	limit_service(pid, RLIM_INFINITY);
-	if (ckptd_conn_await(&conn, &answer, deadline_in(PATIENCE), &err) < 0)
+	if (ckptd_conn_await(&conn, &answer, deadline_in(HANG_SECONDS), &err) < 0)
 		fail_msg("%s", err.text);
 	assert_int_equal(answer.type, CKPTD_STATE);
 	ckptd_message_release(&answer);

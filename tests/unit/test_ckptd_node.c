@@ -44,7 +44,7 @@ static void a_node_s_service_outlives_its_client_and_finishes(void **state)
 	ckptd_fixture_save(&fixture, 3);
 	ckptd_client_close(fixture.client);
 	fixture.client = NULL;
-	assert_int_equal(CKPTD_RUN("finish", "--finish", socket, "--timeout", "20"), 0);
+	assert_int_equal(CKPTD_RUN("finish", "--finish", socket, "--timeout", "120"), 0);
 	assert_int_equal(ckptd_node_end_of(pid), 0);
 	assert_true(ckptd_node_says("finish", "") && !ckptd_node_says("finish", "step"));
 	assert_true(ckptd_node_says("log", "step 3 of") && ckptd_node_says("log", "GB/s"));
@@ -99,7 +99,7 @@ static void a_failure_that_nobody_heard_is_said(void **state)
 	struct owner owner = { .attempt = 3 };
 	assert_int_equal(owner_claim(&fixture.dir, &owner, NULL, NULL, 5, &err), 0);
 	kill(pid, SIGCONT);
-	assert_int_equal(CKPTD_RUN("finish", "--finish", socket, "--timeout", "20"), EXIT_LOST);
+	assert_int_equal(CKPTD_RUN("finish", "--finish", socket, "--timeout", "120"), EXIT_LOST);
 	assert_true(ckptd_node_says("finish", "step 1 of") && ckptd_node_says("finish", "another"));
 	ckptd_node_end_of(pid);
 	ckptd_fixture_end(&fixture);
@@ -233,7 +233,7 @@ static void a_service_without_a_group_is_for_the_user_s_own_directories_only(voi
 	assert_int_equal(setegid(60043), 0);
 	assert_false(is_used_for(socket, pid, "primary.run", OTHER_USER));
 	assert_int_equal(setegid(0), 0);
-	assert_int_equal(CKPTD_RUN("finish", "--finish", socket, "--timeout", "20"), 0);
+	assert_int_equal(CKPTD_RUN("finish", "--finish", socket, "--timeout", "120"), 0);
 	ckptd_node_end_of(pid);
 }
 

@@ -221,11 +221,11 @@ static void attach_and_drop(int listening)
 	struct ckptd_message message;
 	struct ckptd_conn conn;
 	struct pollfd wait = { .fd = listening, .events = POLLIN };
-	assert_int_equal(poll(&wait, 1, 20000), 1);
+	assert_int_equal(poll(&wait, 1, 1000 * HANG_SECONDS), 1);
 	int fd = accept(listening, NULL, NULL);
 	assert_true(fd >= 0);
 	ckptd_conn_open(&conn, fd);
-	assert_int_equal(ckptd_conn_await(&conn, &message, deadline_in(20), NULL), 1);
+	assert_int_equal(ckptd_conn_await(&conn, &message, deadline_in(HANG_SECONDS), NULL), 1);
 	assert_int_equal(message.type, CKPTD_ATTACH);
 	ckptd_message_release(&message);
 	assert_int_equal(ckptd_conn_send(&conn, &attached, NULL, 0, NULL), 0);

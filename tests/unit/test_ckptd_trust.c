@@ -122,7 +122,7 @@ static int attack_openly(const char *path, pid_t service, pid_t trainer)
 		return 101;
 	ckptd_conn_open(&conn, fd);
 	ckptd_conn_send(&conn, &question, NULL, 0, NULL);
-	return ckptd_conn_await(&conn, &answer, deadline_in(5), NULL) == 1;
+	return ckptd_conn_await(&conn, &answer, deadline_in(HANG_SECONDS), NULL) == 1;
 }
 
 static void another_user_gets_nowhere(void **state)
@@ -200,7 +200,7 @@ static void root_is_another_user_too(void **state)
 	CKPTD_UNTIL(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
 	ckptd_conn_open(&conn, fd);
 	ckptd_conn_send(&conn, &question, NULL, 0, NULL);
-	assert_int_equal(ckptd_conn_await(&conn, &answer, deadline_in(5), NULL), -1);
+	assert_int_equal(ckptd_conn_await(&conn, &answer, deadline_in(HANG_SECONDS), NULL), -1);
 	ckptd_conn_close(&conn);
 	CKPTD_UNTIL(ckptd_node_says("log", "belongs to user 0"));
 	kill(pid, SIGKILL);
@@ -234,7 +234,7 @@ static enum ckptd_type attach(const char *socket, const int *descriptors, int co
 	pid_t pid;
 	ckptd_conn_open(conn, ckptd_socket_connect(socket, &pid, &err));
 	assert_int_equal(ckptd_conn_send(conn, attach_message(), descriptors, count, &err), 0);
-	if (ckptd_conn_await(conn, &answer, deadline_in(5), &err) < 0)
+	if (ckptd_conn_await(conn, &answer, deadline_in(HANG_SECONDS), &err) < 0)
 		fail_msg("%s", err.text);
 	enum ckptd_type type = answer.type;
 	strcpy(text, type == CKPTD_REFUSED ? answer.refused.text : "");
@@ -258,13 +258,13 @@ static void is_refused(struct ckptd_conn *conn, const char *why)
 	struct ckptd_message answer;
 	struct err err;
 	do
-		assert_int_equal(ckptd_conn_await(conn, &answer, deadline_in(5), &err), 1);
+		assert_int_equal(ckptd_conn_await(conn, &answer, deadline_in(HANG_SECONDS), &err), 1);
 	while (answer.type == CKPTD_PROGRESS);
 	assert_int_equal(answer.type, CKPTD_REFUSED);
 	if (!strstr(answer.refused.text, why))
 		fail_msg("%s is not: %s", answer.refused.text, why);
 	ckptd_message_release(&answer);
-	assert_int_equal(ckptd_conn_await(conn, &answer, deadline_in(5), &err), -1);
+	assert_int_equal(ckptd_conn_await(conn, &answer, deadline_in(HANG_SECONDS), &err), -1);
 	ckptd_conn_close(conn);
 }
 
@@ -305,7 +305,7 @@ static void clients_that_break_the_rules_are_sent_away(void **state)
 	ckptd_conn_open(&conn, ckptd_socket_connect(socket, &ignored, NULL));
 	assert_int_equal(write(conn.fd, "GET / HTTP/1.0\r\n\r\n", 18), 18);
 	struct ckptd_message answer;
-	assert_int_equal(ckptd_conn_await(&conn, &answer, deadline_in(5), NULL), 1);
+	assert_int_equal(ckptd_conn_await(&conn, &answer, deadline_in(HANG_SECONDS), NULL), 1);
 	assert_int_equal(answer.type, CKPTD_REFUSED);
 	ckptd_message_release(&answer);
 	ckptd_conn_close(&conn);

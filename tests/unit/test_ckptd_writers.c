@@ -61,7 +61,7 @@ static void save_both(struct two *two, struct ckptd_fixture *first, int64_t step
 static void wait_both(struct two *two, int64_t step)
 {
 	struct err err;
-	if (ckptd_client_wait(two->b.client, step, 20, &err) < 0 || ckptd_client_wait(two->a.client, step, 20, &err) < 0)
+	if (ckptd_client_wait(two->b.client, step, HANG_SECONDS, &err) < 0 || ckptd_client_wait(two->a.client, step, HANG_SECONDS, &err) < 0)
 		fail_msg("%s", err.text);
 	ckptd_fixture_check(&two->a, step);
 }
@@ -70,7 +70,7 @@ static void wait_both(struct two *two, int64_t step)
 static void assert_failed(const struct ckptd_fixture *fixture, int64_t step, const char *words)
 {
 	struct err err;
-	assert_int_equal(ckptd_client_wait(fixture->client, step, 20, &err), -1);
+	assert_int_equal(ckptd_client_wait(fixture->client, step, HANG_SECONDS, &err), -1);
 	if (!strstr(err.text, words))
 		fail_msg("'%s' is not in: %s", words, err.text);
 }
@@ -345,7 +345,7 @@ static void services_that_die_at_random_moments_lose_nothing(void **state)
 	for (int64_t step = 1; step <= STEPS; step++) {
 		for (int i = 0; i < MANY; i++)
 			ckptd_fixture_save(&fixtures[i], step);
-		if (step % 3 == 0 && ckptd_client_wait(fixtures[0].client, step, CKPTD_FIXTURE_SECONDS, &err) < 0)
+		if (step % 3 == 0 && ckptd_client_wait(fixtures[0].client, step, HANG_SECONDS, &err) < 0)
 			fail_msg("%s", err.text);
 		if (step % 3 == 0)
 			ckptd_fixture_check(&fixtures[0], step);
@@ -381,11 +381,11 @@ static void is_sent_away(const struct ckptd_address *address, const struct ckptd
 	struct err err;
 	dial(&conn, address);
 	assert_int_equal(ckptd_conn_send(&conn, said, NULL, 0, &err), 0);
-	int rc = ckptd_conn_await(&conn, &answer, deadline_in(5), &err);
+	int rc = ckptd_conn_await(&conn, &answer, deadline_in(HANG_SECONDS), &err);
 	if (rc == 1) {
 		assert_int_equal(answer.type, CKPTD_REFUSED);
 		ckptd_message_release(&answer);
-		rc = ckptd_conn_await(&conn, &answer, deadline_in(5), &err);
+		rc = ckptd_conn_await(&conn, &answer, deadline_in(HANG_SECONDS), &err);
 	}
 	assert_int_equal(rc, -1);
 	assert_null(strstr(err.text, "no answer"));

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
+#include "tests/unit/hang.h"
 #include "tests/unit/summing.h"
 #include "tests/unit/world_fixture.h"
 
@@ -191,7 +192,7 @@ static int body_last_words(struct comm *comm, void *arg, struct err *err)
 		raise(SIGSTOP);
 	comm_ticket ticket = comm_allgather(comm, "bucket 3 of step 17", &me, all, sizeof me);
 	if (me == 1) {
-		struct deadline end = deadline_in(15);
+		struct deadline end = deadline_in(HANG_SECONDS);
 		while (comm_check(comm, &ignored) == 0 && deadline_sleep(end, 0.05))
 			;
 		WORLD_CHECK(!deadline_passed(end));

@@ -24,6 +24,7 @@
 #include "common/siphash.h"
 #include "launch/run_key.h"
 #include "tests/tools/partial_io.h"
+#include "tests/unit/hang.h"
 #include "trainer/comm_links.h"
 
 #define WORLD_MAX 40
@@ -211,7 +212,7 @@ static void make_hello(unsigned char hello[HELLO], uint32_t from, uint32_t to, c
 static bool is_dropped(int fd)
 {
 	char byte;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = 10 }, sizeof(struct timeval));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = HANG_SECONDS }, sizeof(struct timeval));
 	return recv(fd, &byte, 1, 0) <= 0;
 }
 

@@ -15,11 +15,11 @@
 #include "tests/shim/device.h"
 #include "tests/shim/digest.h"
 #include "tests/unit/gpu_noise.h"
+#include "tests/unit/hang.h"
 #include "tests/unit/op_device.h"
 #include "tests/unit/op_run.h"
 #include "trainer/cuda/cuda.h"
 
-#define NOISE_SECONDS 20  /* within which what runs beside has to do something */
 #define NOISE_PAUSE 0.001 /* for it to come to that */
 
 static struct gpu_noise *noise;
@@ -93,7 +93,7 @@ static int repeat(struct op_run *run, int *operand)
 static int repeat_in_noise(struct op_run *run, int *operand)
 {
 	size_t copies = gpu_noise_copies(noise), collectives = gpu_noise_collectives(noise);
-	struct deadline deadline = deadline_in(NOISE_SECONDS);
+	struct deadline deadline = deadline_in(HANG_SECONDS);
 	for (;;) {
 		int other = repeat(run, operand);
 		bool copied = gpu_noise_copies(noise) > copies;

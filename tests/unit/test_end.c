@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "tests/unit/blocked_save.h"
 #include "tests/unit/files.h"
+#include "tests/unit/hang.h"
 #include "tests/unit/ranks_fixture.h"
 
 #define MEGABYTES 8 /* a save that takes a moment */
@@ -42,7 +43,7 @@ static struct muster_ckpt *open_run(struct muster *muster)
 	struct muster_ckpt *ckpt;
 	const struct muster_tensor tensor = { "state", "U8", 1, { sizeof state_ }, state_ };
 	const struct muster_ckpt_plan plan = { .size = sizeof plan, .dir = files_path("run"), .tensors = &tensor, .tensor_count = 1,
-		.keep_last = 2, .timeout = 10 };
+		.keep_last = 2, .timeout = HANG_SECONDS };
 	return muster_ckpt_resume(muster, &plan, 0, &ckpt, &step) ? NULL : ckpt;
 }
 

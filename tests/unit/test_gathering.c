@@ -24,6 +24,7 @@
 #include "common/siphash.h"
 #include "launch/gathering.h"
 #include "launch/run_key.h"
+#include "tests/unit/hang.h"
 
 #define WORLD 9
 #define FENCES 4
@@ -118,7 +119,7 @@ static void come(struct world *world, int rank, int fence)
 
 static void await(struct world *world, int rank, int fence, enum news wanted)
 {
-	struct deadline deadline = deadline_in(20);
+	struct deadline deadline = deadline_in(HANG_SECONDS);
 	while (atomic_load(&world->news[fence][rank]) == NONE && deadline_sleep(deadline, 0.001))
 		;
 	if ((enum news)atomic_load(&world->news[fence][rank]) != wanted)
@@ -291,7 +292,7 @@ static int call(const struct world *world)
 
 static void receive(int fd, void *bytes, size_t size)
 {
-	struct timeval limit = { .tv_sec = 20 };
+	struct timeval limit = { .tv_sec = HANG_SECONDS };
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 	assert_int_equal(recv(fd, bytes, size, MSG_WAITALL), (ssize_t)size);
 }
@@ -360,7 +361,7 @@ static void write_words(uint64_t session, struct words *words)
 static void is_refused(int fd, const void *bytes, size_t size)
 {
 	char answer;
-	struct timeval limit = { .tv_sec = 20 };
+	struct timeval limit = { .tv_sec = HANG_SECONDS };
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 	assert_int_equal(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
 	errno = 0;

@@ -20,6 +20,7 @@
 
 #include "common/clock.h"
 #include "plugin/job_service.h"
+#include "tests/unit/hang.h"
 
 enum { ORDINARY = 1, LOSES, DEAF, ENDS_AT_ONCE, NOT_LISTENING, SLOW, WATCHES };
 
@@ -217,7 +218,7 @@ static void one_of_this_attempt_is_kept_and_of_another_ended(void **state)
 	assert_true(process_runs(&service));
 	/* A node that died: only the folder is left. */
 	process_kill(&service);
-	assert_true(process_wait(&service, 5));
+	assert_true(process_wait(&service, HANG_SECONDS));
 	assert_int_equal(start(ORDINARY, 1), 0);
 	assert_true(process_runs(&service));
 	assert_int_equal(end_job(ORDINARY), 1);
@@ -304,7 +305,7 @@ static void one_that_has_ended_is_told_and_no_other_process_is_touched(void **st
 {
 	assert_int_equal(start(ORDINARY, 0), 0);
 	process_kill(&service);
-	assert_true(process_wait(&service, 5));
+	assert_true(process_wait(&service, HANG_SECONDS));
 	/* Its pid is another process's now. */
 	struct job_note note = { { getpid(), 1 }, 0 };
 	assert_int_equal(job_folder_write_note(run, ORDINARY, &note, &err), 0);

@@ -23,6 +23,7 @@
 #include "lib/muster.h"
 #include "tests/unit/blocked_save.h"
 #include "tests/unit/files.h"
+#include "tests/unit/hang.h"
 
 static struct muster *muster;
 
@@ -196,7 +197,7 @@ static const struct muster_tensor tensors[] = {
 static struct muster_ckpt_plan plan_of(const char *name)
 {
 	return (struct muster_ckpt_plan){ .size = sizeof(struct muster_ckpt_plan), .dir = files_path(name), .tensors = tensors,
-		.tensor_count = sizeof tensors / sizeof tensors[0], .timeout = 20 };
+		.tensor_count = sizeof tensors / sizeof tensors[0], .timeout = HANG_SECONDS };
 }
 
 /* The state after a step. */
@@ -444,7 +445,7 @@ static void a_notice_is_seen_and_can_be_waited_for(void **state)
 	assert_int_equal(poll(&comes, 1, 0), 0);
 	assert_int_equal(muster_notice(), 0);
 	assert_int_equal(kill(getpid(), SIGUSR1), 0);
-	assert_int_equal(poll(&comes, 1, 10000), 1);
+	assert_int_equal(poll(&comes, 1, 1000 * HANG_SECONDS), 1);
 	assert_int_equal(muster_notice(), SIGUSR1);
 	assert_string_equal(muster_notice_name(muster_notice()), "SIGUSR1");
 }

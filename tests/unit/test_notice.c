@@ -14,6 +14,7 @@
 
 #include "common/clock.h"
 #include "common/notice.h"
+#include "tests/unit/hang.h"
 
 /* Threads of this process that have not blocked `signal`, by /proc. */
 static int threads_open_to(int signal)
@@ -57,12 +58,12 @@ static void notices_are_taken_and_no_thread_is_interrupted(void **state)
 	}
 	for (int i = 0; i < 20; i++) {
 		assert_int_equal(kill(getpid(), SIGUSR2), 0);
-		struct deadline deadline = deadline_in(5);
+		struct deadline deadline = deadline_in(HANG_SECONDS);
 		while (!notice_signal() && deadline_sleep(deadline, 0.001))
 			;
 		assert_int_equal(notice_signal(), SIGUSR2);
 	}
-	assert_int_equal(poll(&comes, 1, 5000), 1);
+	assert_int_equal(poll(&comes, 1, 1000 * HANG_SECONDS), 1);
 	assert_int_equal(notice_take(&err), 0);
 	assert_int_equal(notice_fd(), comes.fd);
 	/* The first one counts. */

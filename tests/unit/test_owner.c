@@ -19,6 +19,7 @@
 #include "common/io.h"
 #include "tests/tools/ckpt_sample.h"
 #include "tests/unit/files.h"
+#include "tests/unit/hang.h"
 
 #define RACERS 8
 #define RACES 20
@@ -280,7 +281,7 @@ static void racer(const struct ckpt_dir *dir, int gun, int result, uint32_t numb
 	struct owner self = job(number, 0);
 	char byte;
 	/* However the test ends, the racer does. */
-	alarm(30);
+	alarm(HANG_SECONDS);
 	ssize_t ignored = read(gun, &byte, 1);
 	byte = owner_claim(dir, &self, NULL, NULL, 10, NULL) == 0 ? 'w' : 'l';
 	ignored = write(result, &byte, 1);

@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/process.h"
+#include "tests/unit/hang.h"
 
 static pid_t sleeper(void)
 {
@@ -32,7 +33,7 @@ static void a_process_runs_until_it_has_ended(void **state)
 	assert_false(process_wait(&process, 0.1));
 	assert_true(clock_now() - begun >= 0.1);
 	process_kill(&process);
-	assert_true(process_wait(&process, 10));
+	assert_true(process_wait(&process, HANG_SECONDS));
 	/* Nobody has waited for it yet, and it has ended all the same. */
 	assert_false(process_runs(&process));
 	assert_false(process_find(pid, &process));

@@ -16,6 +16,7 @@
 
 #include "common/clock.h"
 #include "launch/rdzv.h"
+#include "tests/unit/hang.h"
 
 #define STORE_MAX 400
 #define MESSAGE_MAX 4096
@@ -203,7 +204,7 @@ static struct server *run(const struct instead *instead, void (*body)(struct ide
 		setenv("PMI_JOBID", "7.0", 1);
 		setenv("SLURM_STEP_NODELIST", "node[0-1]", 1);
 		unsetenv("SLURM_HET_SIZE");
-		alarm(30);
+		alarm(HANG_SECONDS);
 		body(&ident, &err);
 		exit(0);
 	}

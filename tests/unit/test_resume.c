@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/files.h"
+#include "tests/unit/hang.h"
 #include "tests/unit/ranks_fixture.h"
 
 #define COUNT 20000 /* more than the rendezvous carries */
@@ -53,7 +54,7 @@ static int resume(struct muster *muster, int rank, int64_t *step, struct muster_
 		{ "weights", "F64", 1, { COUNT }, weights },
 		{ rank == odd.rank && odd.name ? odd.name : "counter", "I64", 0, { 0 }, &counter },
 	};
-	const struct muster_ckpt_plan plan = { .size = sizeof plan, .tensors = tensors, .tensor_count = 2, .timeout = 5,
+	const struct muster_ckpt_plan plan = { .size = sizeof plan, .tensors = tensors, .tensor_count = 2, .timeout = HANG_SECONDS,
 		.dir = rank == odd.rank && odd.dir ? odd.dir : files_path("run") };
 	return muster_ckpt_resume(muster, &plan, 0, ckpt, step);
 }

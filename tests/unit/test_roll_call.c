@@ -19,6 +19,7 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "launch/roll_call.h"
+#include "tests/unit/hang.h"
 
 #define WORLD_MAX 200
 #define WORLD 21
@@ -93,7 +94,7 @@ static bool knows(const struct world *world, int rank, uint32_t fence, const boo
 /* Until all ranks of `here` know that exactly these have come. */
 static void await(const struct world *world, uint32_t fence, const bool *here)
 {
-	struct deadline deadline = deadline_in(20);
+	struct deadline deadline = deadline_in(HANG_SECONDS);
 	for (int rank = 0; rank < world->size;) {
 		if (!here[rank] || knows(world, rank, fence, here))
 			rank++;
@@ -227,7 +228,7 @@ static void others_are_not_believed(void **state)
 			tell(&world, port, good, SIZE);
 		deadline_sleep(deadline_in(60), 0.3);
 		assert_true(knows(&world, 0, 0, alone));
-		struct deadline deadline = deadline_in(10);
+		struct deadline deadline = deadline_in(HANG_SECONDS);
 		if (!keyed)
 			tell(&world, port, good, SIZE);
 		while (!keyed && !knows(&world, 0, 0, all))

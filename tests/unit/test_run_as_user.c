@@ -15,6 +15,7 @@
 
 #include "common/clock.h"
 #include "common/run_as_user.h"
+#include "tests/unit/hang.h"
 
 static char output[200];
 static struct err err;
@@ -49,7 +50,7 @@ static void one_that_takes_too_long_is_ended_and_not_waited_for(void **state)
 	assert_true(clock_now() - start < 60);
 	assert_non_null(strstr(err.text, "more than 0.3 s"));
 	assert_int_equal(sscanf(output, "%d", &pid), 1);
-	struct deadline deadline = deadline_in(5);
+	struct deadline deadline = deadline_in(HANG_SECONDS);
 	while (kill(pid, 0) == 0)
 		assert_true(deadline_sleep(deadline, 0.02));
 }
@@ -59,7 +60,7 @@ static void one_that_its_user_has_stopped_is_ended_too(void **state)
 	int pid;
 	assert_int_equal(shell("echo $$; kill -STOP $$", 0.3), -1);
 	assert_int_equal(sscanf(output, "%d", &pid), 1);
-	struct deadline deadline = deadline_in(5);
+	struct deadline deadline = deadline_in(HANG_SECONDS);
 	while (kill(pid, 0) == 0)
 		assert_true(deadline_sleep(deadline, 0.02));
 }

@@ -25,6 +25,7 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "tests/unit/files.h"
+#include "tests/unit/hang.h"
 #include "trainer/standing_files.h"
 #include "trainer/standing_table.h"
 
@@ -268,7 +269,7 @@ static void a_copy_follows(void **state)
 	struct standing_follow *follow = standing_follow_begin(standing, dirfd, "rank-00003", &err);
 	assert_non_null(follow);
 	for (uint64_t step = 5; step <= 6; step++) {
-		struct deadline end = deadline_in(10);
+		struct deadline end = deadline_in(HANG_SECONDS);
 		struct standing_view view = { 0 };
 		standing_begin(standing, STANDING_UPDATE, step, -1);
 		while (view.step != step) {
@@ -393,7 +394,7 @@ static void *write_on(void *arg)
 static void a_reader_never_sees_half_an_entry(void **state)
 {
 	struct writing writing = { .standing = create() };
-	struct deadline end = deadline_in(0.5), hang = deadline_in(60);
+	struct deadline end = deadline_in(0.5), hang = deadline_in(HANG_SECONDS);
 	uint64_t last = 0, changes = 0;
 	pthread_t thread;
 	standing_begin(writing.standing, STANDING_COMPUTE, 0, 0);
