@@ -322,7 +322,7 @@ run_lanes() {
     local name pids
     rm -f "$LOG"/counts-*
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
-    test_files | grep '^tests/[^/]*$' | first tests/{sanitize,gpu_train,fuzz,gpt2_torch,nfs,elastic,saving,train,gpu}.bats | sed 's/^/plain /' | queue commands
+    test_files | grep '^tests/[^/]*$' | first tests/{sanitize,sanitize_threads,gpu_train,fuzz,gpt2_torch,nfs,elastic,saving,train,gpu}.bats | sed 's/^/plain /' | queue commands
     test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
     cluster_queue | queue cluster
     lane units units &

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# For the bats files that run the unit tests once more under sanitizers.
+# shellcheck shell=bash
+
+load lib/wait_for
+
+: "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
+export MUSTER_TOP MUSTER_BUILD
+export MUSTER_TEST_SHARE=50 # of test_damage: one in so many
+export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=2
+
+# build NAME SANITIZERS TARGETS -- OPTIONS: configures and makes a build of its own in NAME.
+# Descriptor 3 is bats': closed, so that make's job pipe becomes 3 and 4 and not 5, which config.status takes over.
+build() {
+    local name=$1 sanitizers=$2 targets=() source
+    source=$(sed -n 's/^abs_top_srcdir = //p' "$MUSTER_BUILD/Makefile") # it has the configure that made the build
+    shift 2
+    while [ "$1" != -- ]; do targets+=("$1") && shift; done
+    mkdir -p "$MUSTER_BUILD/$name"
+    cd "$MUSTER_BUILD/$name" || return
+    {
+        [ config.status -nt "$source/configure" ] ||
+            "$source/configure" -q --enable-sanitize="$sanitizers" --without-cuda CFLAGS="-O1 -g1" CXXFLAGS="-O1 -g1" "${@:2}"
+        make -s -j"$(nproc)" "${targets[@]}"
+    } >log 2>&1 3>&- || {
+        tail -n 30 log
+        return 1
+    }
+}
+
+# run_tests NAME…: runs them where the build has them; shows what the bad ones say.
+run_tests() {
+    local name bad=0
+    for name; do
+        [ -x "tests/unit/$name" ] || continue
+        timeout $((10 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || {
+            echo "$name: status $?"
+            grep -vE '^\[ +(RUN|OK) ' "$name.out" | head -n 40
+            bad=1
+        }
+    done
+    return $bad
+}
+
+# A fault of a kernel's that its results do not show: told NAME SANITIZER WHAT.
+told() {
+    run tests/tools/kernel_fault "$1"
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [[ $output = *"$2: $3"* ]]
+    [[ $output = *samples.cu* ]]
+}
