@@ -133,7 +133,7 @@ hardware_address() { cluster run --node "$1" ip -o link show "$2" | sed 's/.*lin
     cluster start-node n3
     job_wait_attempt "$id" 1 40
     job_end "$id"
-    run cluster run srun -w n3 hostname
+    run cluster run srun --quiet -w n3 hostname
     [ "$output" = n3 ]
     # Else the others would not reach it until they have forgotten where it was.
     [ "$(hardware_address n3 eth0) $(hardware_address ctl bridge0)" = "$node $bridge" ]

@@ -190,7 +190,7 @@ END_OF_SOURCE
         # shellcheck disable=SC2086
         (cd "$BATS_TEST_TMPDIR" && cat $order) >"$conf.new" && mv "$conf.new" "$conf"
         # shellcheck disable=SC2016
-        run cluster run srun --muster -w n1 -n1 bash -c 'ls -A /run; id -u; echo "at $MUSTER_CKPTD"; muster-ckptd --status "$MUSTER_CKPTD"'
+        run cluster run srun --quiet --muster -w n1 -n1 bash -c 'ls -A /run; id -u; echo "at $MUSTER_CKPTD"; muster-ckptd --status "$MUSTER_CKPTD"'
         cp "$BATS_TEST_TMPDIR/plugstack" "$conf.new" && mv "$conf.new" "$conf"
         echo "$order: $status $output"
         [ "$status" -eq 0 ]
