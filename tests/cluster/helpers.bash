@@ -117,7 +117,11 @@ job_submit() {
 }
 
 # job_field ID NAME: one value of scontrol's description of a job, such as Restarts, ExitCode, NodeList, Reason.
-job_field() { cluster run scontrol -o show job "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1; }
+job_field() {
+    local shown
+    shown=" $(cluster run scontrol -o show job "$1")" || :
+    [[ $shown != *" $2="* ]] || { shown=${shown#*" $2="} && echo "${shown%%[[:space:]]*}"; }
+}
 
 # job_state ID: PENDING, RUNNING, COMPLETING, COMPLETED, FAILED, CANCELLED, …
 job_state() { job_field "$1" JobState; }

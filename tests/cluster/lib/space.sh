@@ -11,8 +11,10 @@ space_pid() {
 
 # Whether the space is held open, and by us: a pid alone may long be someone else's.
 space_alive() {
-    local pid
-    pid=$(space_pid "$1") && grep -qs "muster-cluster:$ID:$1 " "/proc/$pid/mountinfo"
+    local pid mounts=
+    # Without another program: every command in the cluster asks.
+    { read -r pid <"$STATE/pid/$1" && read -rd '' mounts <"/proc/$pid/mountinfo"; } 2>/dev/null
+    [[ $mounts = *"muster-cluster:$ID:$1 "* ]]
 }
 
 # The pids of all processes in a space; without a name, of all spaces of this cluster.

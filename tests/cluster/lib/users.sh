@@ -65,7 +65,7 @@ user_name() {
 user_enter() {
     local name pid folder=$STATE/jobs become=()
     name=$(user_name "$1") || exit 2
-    pid=$(space_pid "$2")
+    read -r pid <"$STATE/pid/$2" || exit 1
     shift 2
     case $PWD/ in "$STATE"/jobs/*) folder=$PWD ;; esac
     [ "$name" = root ] || become=(setpriv "--reuid=$name" "--regid=$name" --init-groups --)
