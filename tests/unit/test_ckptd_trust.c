@@ -200,7 +200,8 @@ static void root_is_another_user_too(void **state)
 	CKPTD_UNTIL(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
 	ckptd_conn_open(&conn, fd);
 	ckptd_conn_send(&conn, &question, NULL, 0, NULL);
-	assert_int_equal(ckptd_conn_await(&conn, &answer, deadline_in(HANG_SECONDS), NULL), -1);
+	assert_int_equal(ckptd_conn_await(&conn, &answer, deadline_in(HANG_SECONDS), &err), -1);
+	assert_null(strstr(err.text, "no answer"));
 	ckptd_conn_close(&conn);
 	CKPTD_UNTIL(ckptd_node_says("log", "belongs to user 0"));
 	kill(pid, SIGKILL);
@@ -265,6 +266,7 @@ static void is_refused(struct ckptd_conn *conn, const char *why)
 		fail_msg("%s is not: %s", answer.refused.text, why);
 	ckptd_message_release(&answer);
 	assert_int_equal(ckptd_conn_await(conn, &answer, deadline_in(HANG_SECONDS), &err), -1);
+	assert_null(strstr(err.text, "no answer"));
 	ckptd_conn_close(conn);
 }
 
