@@ -23,10 +23,7 @@ too_long="test_model_bits test_ops_threads"
 
 @test "addresses of kernels on the host" {
     cd "$MUSTER_BUILD/sanitize-address"
-    mapfile -t names < <(basename -s .c "$MUSTER_TOP"/tests/unit/test_cuda_*.c)
-    run_tests "${names[@]}"
-    ! grep -E 'Sanitizer:|runtime error:' -- test_cuda_*.out || false
-    [ "$(tests/tools/kernel_fault none)" = right ]
+    kernels_are_clean
     told past-end AddressSanitizer heap-buffer-overflow
     told shared-past-end AddressSanitizer use-after-poison
 }

@@ -43,10 +43,7 @@ communicate() {
 # Each thread of a block is a fiber, and to switch between them orders nothing: only what the kernel waits for does.
 @test "data races of kernels on the host" {
     cd "$MUSTER_BUILD/sanitize-thread"
-    mapfile -t names < <(basename -s .c "$MUSTER_TOP"/tests/unit/test_cuda_*.c)
-    run_tests "${names[@]}"
-    ! grep -E 'Sanitizer:' -- test_cuda_*.out || false
-    [ "$(tests/tools/kernel_fault none)" = right ]
+    kernels_are_clean
     [ "$(tests/tools/kernel_fault none-in-a-warp)" = right ]
     told no-barrier ThreadSanitizer 'data race'
     told no-warp-barrier ThreadSanitizer 'data race'

@@ -43,6 +43,15 @@ run_tests() {
     return $bad
 }
 
+# The unit tests of kernels on the host pass without a word of the sanitizer's, and so does `kernel_fault` without a fault.
+kernels_are_clean() {
+    local names
+    mapfile -t names < <(basename -s .c "$MUSTER_TOP"/tests/unit/test_cuda_*.c)
+    run_tests "${names[@]}" || return
+    ! grep -E 'Sanitizer:|runtime error:' -- test_cuda_*.out || return
+    [ "$(tests/tools/kernel_fault none)" = right ]
+}
+
 # A fault of a kernel's that its results do not show: told NAME SANITIZER WHAT.
 told() {
     run tests/tools/kernel_fault "$1"

@@ -61,7 +61,8 @@ static void save_both(struct two *two, struct ckptd_fixture *first, int64_t step
 static void wait_both(struct two *two, int64_t step)
 {
 	struct err err;
-	if (ckptd_client_wait(two->b.client, step, HANG_SECONDS, &err) < 0 || ckptd_client_wait(two->a.client, step, HANG_SECONDS, &err) < 0)
+	if (ckptd_client_wait(two->b.client, step, HANG_SECONDS, &err) < 0
+		|| ckptd_client_wait(two->a.client, step, HANG_SECONDS, &err) < 0)
 		fail_msg("%s", err.text);
 	ckptd_fixture_check(&two->a, step);
 }
