@@ -80,21 +80,23 @@ static bool is_named(const char *text)
 	return sscanf(text, "rank %d (on %*255[^)]): %n", &rank, &end) == 1 && end > 0;
 }
 
-/* The order in which failures are told: causes before consequences. */
-static int weight(int status)
+/* The order in which failures are told: causes before consequences. Who stops because another has to gives no reason. */
+static int weight(const struct rank_word *word)
 {
-	return status == EXIT_OK ? 0 : status == EXIT_REQUEUE ? 1 : status == EXIT_LOST ? 2 : 3;
+	if (word->status == EXIT_REQUEUE)
+		return word->size ? 2 : 1;
+	return word->status == EXIT_OK ? 0 : word->status == EXIT_LOST ? 3 : 4;
 }
 
 int rank_words_check(const struct rank_word *words, int count, struct err *err)
 {
 	int first = 0;
 	for (int rank = 1; rank < count; rank++)
-		if (weight(words[rank].status) > weight(words[first].status))
+		if (weight(&words[rank]) > weight(&words[first]))
 			first = rank;
 	if (words[first].status == EXIT_OK)
 		return 0;
-	err_fail(err, (enum exit_status)words[first].status, "%s", words[first].data);
+	err_fail(err, (enum exit_status)words[first].status, "%s", words[first].size ? words[first].data : "it stopped before its end");
 	return count == 1 || is_named(words[first].data) ? -1 : err_prefix(err, "%s", rank_word_name(words, first).text);
 }
 

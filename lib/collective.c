@@ -76,7 +76,7 @@ static int check_memory(const void *memory, size_t size, struct err *err)
 static struct rank_word_own own_word(int number, int status, const char *why, struct err *failure)
 {
 	err_fail(failure, (enum exit_status)status, "%s", why ? why : muster_error());
-	if (!failure->text[0])
+	if (!failure->text[0] && !(why && status == MUSTER_REQUEUE))
 		err_fail(failure, (enum exit_status)status, "it gave up with status %d", status);
 	return (struct rank_word_own){ .failure = status ? failure : NULL, .number = number };
 }

@@ -116,7 +116,8 @@ static void one_rank_that_stops_for_a_notice_brings_all_back(void **state)
 	run((struct plan){ .step = 2, .noticed = 0, .statuses = { 75, 75, 75, 75 } });
 	ranks_assert(MUSTER_REQUEUE, "SIGTERM", -1);
 	assert_recorded("\"why\":\"SIGTERM\"");
-	run((struct plan){ .step = 3, .noticed = 2, .statuses = { 0, 0, 75, 0 } });
+	/* Rank 0 stops because it hears of rank 2's; its own is still on its way. */
+	run((struct plan){ .step = 3, .noticed = 2, .statuses = { 75, 0, 75, 0 } });
 	ranks_assert(MUSTER_REQUEUE, "): SIGTERM", -1);
 	assert_recorded("): SIGTERM\"");
 	run((struct plan){ .step = 4, .noticed = -1, .statuses = { 0, 75, 0, 0 } });
