@@ -4,7 +4,8 @@ if HAVE_SLURM
 # The plugin holds all it needs: slurmstepd, running as root, is not made to load further libraries.
 plugindir = $(libdir)/slurm
 plugin_LTLIBRARIES = spank_muster.la
-plugin_sources = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c \
+noinst_LTLIBRARIES += libplugin.la
+libplugin_la_SOURCES = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c \
 	common/alone.c common/alone.h \
 	common/clock.c common/clock.h \
 	common/err.c common/err.h \
@@ -36,13 +37,13 @@ plugin_sources = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c 
 	plugin/spank_task.c plugin/spank_task.h \
 	plugin/task_end.c plugin/task_end.h \
 	plugin/wish.c plugin/wish.h
-spank_muster_la_SOURCES = $(plugin_sources)
-spank_muster_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
-	-DBINDIR='"$(bindir)"'
+libplugin_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' -DBINDIR='"$(bindir)"'
 # SPANK_PLUGIN's variables have no visibility of their own; the version script is what hides the rest.
-spank_muster_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+libplugin_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+spank_muster_la_SOURCES =
+spank_muster_la_LIBADD = libplugin.la
 spank_muster_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -Wl,--version-script=$(srcdir)/plugin/spank_muster.lds
-spank_muster_la_DEPENDENCIES = plugin/spank_muster.lds
+spank_muster_la_DEPENDENCIES = libplugin.la plugin/spank_muster.lds
 
 libexec_PROGRAMS = muster-first-node muster-requeue
 muster_requeue_SOURCES = plugin/muster_requeue.c plugin/breaker.c plugin/breaker.h plugin/later.h plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h

@@ -643,9 +643,9 @@ tests_tools_power_loss_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
 if HAVE_SLURM
 # The plugin with calls that fail.
 check_LTLIBRARIES += tests/tools/spank_faulty.la
-tests_tools_spank_faulty_la_SOURCES = tests/tools/spank_faulty.c $(plugin_sources)
-tests_tools_spank_faulty_la_CPPFLAGS = $(spank_muster_la_CPPFLAGS)
-tests_tools_spank_faulty_la_CFLAGS = $(spank_muster_la_CFLAGS)
+tests_tools_spank_faulty_la_CPPFLAGS = $(libplugin_la_CPPFLAGS)
+tests_tools_spank_faulty_la_CFLAGS = $(libplugin_la_CFLAGS)
+tests_tools_spank_faulty_la_LIBADD = libplugin.la
 wrap = -Wl,--wrap=
 tests_tools_spank_faulty_la_LDFLAGS = $(spank_muster_la_LDFLAGS) -shared -rpath /nowhere $(wrap)spank_args_parse \
 	$(wrap)spank_srun_init $(wrap)spank_srun_post_opt $(wrap)spank_srun_exit $(wrap)spank_alloc_init $(wrap)spank_alloc_post_opt \
@@ -722,7 +722,7 @@ EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving
 
 # The runner and the test cluster.
 EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/plain_path.sh \
-	tests/lib/wait_for.bash tests/lib/sanitize.bash tests/lib/tap.awk
+	tests/lib/has_torch.bash tests/lib/wait_for.bash tests/lib/sanitize.bash tests/lib/tap.awk
 EXTRA_DIST += \
 	tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
 	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
