@@ -3,6 +3,8 @@
 # Checkpoints and Hugging Face: its from_pretrained opens ours and gives our logits, we import its models (and llm.c's) and
 # give theirs, and our safetensors parser accepts and refuses what the reference does.
 
+load lib/has_torch
+
 # The newest that works with Debian 12's torch 1.13.
 transformers=4.49.0
 
@@ -10,7 +12,7 @@ transformers=4.49.0
 venv() {
     venv=$MUSTER_BUILD/venv-hf
     [ ! -e "$venv/has-$transformers" ] || return 0
-    /usr/bin/python3 -c 'import torch' 2>/dev/null || { why="no PyTorch: apt-get install python3-torch" && return 1; }
+    has_torch || { why="no PyTorch: apt-get install python3-torch" && return 1; }
     rm -rf "$venv"
     /usr/bin/python3 -m venv --system-site-packages "$venv" >venv.log 2>&1 ||
         { why="no virtual environment: apt-get install python3-venv" && return 1; }

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Our models against PyTorch's on the same weights and batches: loss, every gradient, and 50 steps of training.
 
+load lib/has_torch
+
 setup() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    /usr/bin/python3 -c 'import torch' 2>/dev/null || skip "no PyTorch: apt-get install python3-torch"
+    has_torch || skip "no PyTorch: apt-get install python3-torch"
 }
 
 # compare MODEL: our fast operations and those in plain C.

@@ -81,8 +81,9 @@ finish() {
     exit
 }
 
-# The lanes with a cluster: most of their time they wait for Slurm's timers. And those of commands.
-CLUSTERS="1 2 3 4" COMMANDS="1 2"
+# The lanes, by the numbers of their clusters: most of their time the cluster's wait for Slurm's timers. The others help them when
+# they have nothing left of their own.
+CLUSTERS="1 2 3 4" UNITS=5 COMMANDS="6 7"
 
 # Where the files of each lane's cluster are.
 lane_folder() { printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)" "$1"; }
@@ -90,7 +91,9 @@ lane_folder() { printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTE
 take_down() {
     local lane status=0
     [ "$(id -u)" = 0 ] && [ -z "$keep" ] || return 0
-    for lane in $CLUSTERS; do MUSTER_CLUSTER_DIR=$(lane_folder $lane) "$MUSTER_TOP/tests/cluster/cluster" down || status=1; done
+    for lane in $CLUSTERS $UNITS $COMMANDS; do
+        MUSTER_CLUSTER_DIR=$(lane_folder "$lane") "$MUSTER_TOP/tests/cluster/cluster" down || status=1
+    done
     return $status
 }
 
@@ -188,14 +191,13 @@ list_tests() {
 # Seconds of waiting are for hangs only. How many times longer this machine may take than ours, measured once: by as many processes
 # as it has CPUs, with whatever else it does.
 measure_patience() {
+    [ -z "${MUSTER_PATIENCE-}" ] || return 0 # by the run that this one is a test of
     local began=${EPOCHREALTIME/./} cpu milliseconds pids=
     for ((cpu = $(nproc); cpu > 0; cpu--)); do (for ((i = 0; i < 300000; i++)); do :; done) & pids+=" $!"; done
     # shellcheck disable=SC2086
     wait $pids
     milliseconds=$(((${EPOCHREALTIME/./} - began) / 1000))
-    MUSTER_PATIENCE=$((3 * (1 + milliseconds / 1200)))
-    [ -z "$under_load" ] || MUSTER_PATIENCE=$((3 * MUSTER_PATIENCE))
-    export MUSTER_PATIENCE BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE))
+    export MUSTER_PATIENCE=$((3 * (1 + milliseconds / 1200) * (${under_load:+2} + 1)))
 }
 
 load_all_cpus() {
@@ -270,20 +272,23 @@ queue() {
     lines=$(cat)
     for ((number = 1; number <= repeat; number++)); do
         [ -z "$lines" ] || if [ "$repeat" = 1 ]; then echo "$lines"; else sed "s/$/ $number/" <<<"$lines"; fi
-    done >"$LOG/queue-$1"
+    done >"$LOG/new-queue" && mv "$LOG/new-queue" "$LOG/queue-$1"
 }
 
-# next_of QUEUE: the next line; fails when none is left.
+# next_of QUEUE…: the next line of the first that has one; fails when nothing is left.
 next_of() {
-    (flock 9 && [ -s "$LOG/queue-$1" ] && head -n 1 "$LOG/queue-$1" && sed -i 1d "$LOG/queue-$1") 9<"$LOG"
+    local queue
+    for queue; do
+        (flock 9 && [ -s "$LOG/queue-$queue" ] && head -n 1 "$LOG/queue-$queue" && sed -i 1d "$LOG/queue-$queue") 9<"$LOG" && return
+    done
 }
 
-# lane NAME QUEUE [CLUSTER]: runs what it takes until nothing is left, and leaves its counts.
+# lane NAME CLUSTER QUEUE…: runs what it takes until nothing is left, and leaves its counts.
 lane() {
     local next
     trap - EXIT
-    [ -z "${3-}" ] || export MUSTER_CLUSTER_DIR=$(lane_folder "$3")
-    while next=$(next_of "$2"); do
+    export MUSTER_CLUSTER_DIR=$(lane_folder "$2")
+    while next=$(next_of "${@:3}"); do
         # shellcheck disable=SC2086
         test_file $next
     done
@@ -313,26 +318,27 @@ cluster_queue() {
     [ -z "$long" ] || kinds="plain network parts"
     for kind in $kinds; do
         test_files | grep ^tests/cluster/ | grep -vx $ALONE |
-            first tests/cluster/{requeue,requeue_later,faults,preemption,plugin,containers,ckptd,examples,network}.bats |
+            first tests/cluster/{requeue,requeue_later,faults,preemption,plugin,containers}.bats \
+                tests/cluster/{ckptd,examples,network,failure,rendezvous,environment}.bats |
             { [ "$kind" = plain ] && cat || grep -v /network.bats; } | sed "s/^/$kind /"
     done
 }
 
 run_lanes() {
     local name pids
-    rm -f "$LOG"/counts-*
+    rm -f "$LOG"/counts-* "$LOG"/queue-*
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
     test_files | grep '^tests/[^/]*$' | first tests/{sanitize,sanitize_threads,gpu_train,fuzz,gpt2_torch,nfs,elastic,saving,train,gpu}.bats | sed 's/^/plain /' | queue commands
     test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
-    cluster_queue | queue cluster
-    lane units units &
+    lane units $UNITS units cluster &
     pids=$!
-    [ "$repeat" = 1 ] || COMMANDS=1 # one file of them may not run beside itself
-    for name in $COMMANDS; do lane "commands-$name" commands & pids+=" $!"; done
+    [ "$repeat" = 1 ] || COMMANDS=${COMMANDS% *} # one file of them may not run beside itself
+    for name in $COMMANDS; do lane "commands-$name" "$name" commands cluster & pids+=" $!"; done
     {
-        lane alone alone 1
+        lane alone "${CLUSTERS%% *}" alone
         passed=0 failed=0 skipped=0
-        for name in $CLUSTERS; do lane "cluster-$name" cluster "$name" & done
+        cluster_queue | queue cluster # now that it is over, for who has nothing left, too
+        for name in $CLUSTERS; do lane "cluster-$name" "$name" cluster & done
         wait
     } &
     # shellcheck disable=SC2086
@@ -358,6 +364,7 @@ echo "building in $MUSTER_BUILD"
 echo "built after $SECONDS s"
 [ -z "$under_load" ] || load_all_cpus
 measure_patience
+export BATS_TEST_TIMEOUT=$((330 * MUSTER_PATIENCE))
 echo "limits are $((MUSTER_PATIENCE / 3)) times those of a quiet machine"
 run_lanes
 cat "$GREEN"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every line of the README's examples does what it says, as it is pasted.
 
+load ../lib/has_torch
 load helpers
 STEPS=200
 load training
@@ -130,7 +131,7 @@ END2
 
 # ---- PyTorch ----
 
-need_torch() { /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null || skip "no python3-torch"; }
+need_torch() { has_torch || skip "no python3-torch"; }
 
 # torch_alike FILE FILE: the same epoch, step, weights and optimizer state. Not to the last bit: DDP sums its first step
 # after a start in buckets of another shape.

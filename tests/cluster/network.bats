@@ -3,6 +3,7 @@
 # A network as they are: packets take 2 ms from node to node, one in a thousand is lost, and some overtake others. On links of this
 # machine a handshake ends inside connect(), and nothing is ever late.
 
+load ../lib/has_torch
 load helpers
 STEPS=50
 load training
@@ -73,7 +74,7 @@ print(f"{min(times):.3f} {max(times):.3f}")'
 }
 
 @test "a PyTorch DDP job has the bits that it has on one node" {
-    /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null || skip "no python3-torch"
+    has_torch || skip "no python3-torch"
     export OMP_NUM_THREADS=1
     run cluster run timeout -k 10 $((4 * HANG)) srun --muster -N4 -n4 --gpus-per-task=1 /usr/bin/python3 torch_ddp.py \
         --epochs 2 --checkpoint spread.pt
