@@ -80,7 +80,7 @@ static bool is_named(const char *text)
 	return sscanf(text, "rank %d (on %*255[^)]): %n", &rank, &end) == 1 && end > 0;
 }
 
-/* The order in which failures are told: causes before consequences. Who stops because another has to gives no reason. */
+/* The order in which failures are told: causes before consequences. */
 static int weight(const struct rank_word *word)
 {
 	if (word->status == EXIT_REQUEUE)
@@ -96,8 +96,11 @@ int rank_words_check(const struct rank_word *words, int count, struct err *err)
 			first = rank;
 	if (words[first].status == EXIT_OK)
 		return 0;
-	err_fail(err, (enum exit_status)words[first].status, "%s", words[first].size ? words[first].data : "it stopped before its end");
-	return count == 1 || is_named(words[first].data) ? -1 : err_prefix(err, "%s", rank_word_name(words, first).text);
+	const char *why = words[first].size ? words[first].data : "it stopped before its end";
+	err_fail(err, (enum exit_status)words[first].status, "%s", why);
+	if (count == 1 || is_named(why))
+		return -1;
+	return err_prefix(err, "%s", rank_word_name(words, first).text);
 }
 
 void rank_words_free(struct rank_word *words, int count)

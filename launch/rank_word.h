@@ -35,9 +35,10 @@ struct rank_word {
 struct rank_word *rank_words_exchange(struct rdzv *rdzv, const struct ident *ident, const char *key,
 	const struct rank_word_own *own, double timeout, struct err *err);
 
-/* 0 when all can go on. Else -1 with the same text and status on each rank: of the first that has a reason of its own; where
- * there is none, of the first that lost its peers, and then of the first that asks to be requeued, one that says why (by a text
- * that is not empty) before one that does not. Its name is put in front, unless the text has one from an earlier point. */
+/* 0 when all can go on. Else -1 with the same text and status on each rank: of the first that has a
+ * reason of its own; where there is none, of the first that lost its peers; then of the first that
+ * asks to be requeued and says why, and at last of one whose text is empty: it stops since another
+ * does. Its name is put in front, unless the text has one from an earlier point. */
 int rank_words_check(const struct rank_word *words, int count, struct err *err);
 
 /* NULL is allowed. */

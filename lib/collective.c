@@ -72,7 +72,8 @@ static int check_memory(const void *memory, size_t size, struct err *err)
 	return memory || size == 0 ? 0 : err_fail(err, EXIT_USAGE, "rendezvous: couldn't share %zu bytes at NULL", size);
 }
 
-/* What a rank says of itself in the call `number`. */
+/* What a rank says of itself in the call `number`. Who asks to be requeued may give no reason ("")
+ * where another rank does. */
 static struct rank_word_own own_word(int number, int status, const char *why, struct err *failure)
 {
 	err_fail(failure, (enum exit_status)status, "%s", why ? why : muster_error());

@@ -39,7 +39,7 @@ static int common_end(struct muster *muster, int status, double seconds)
 	const char *why = NULL;
 	bool together;
 	if (status == MUSTER_REQUEUE)
-		why = notice_signal() ? notice_name(notice_signal()) : ""; /* or it heard of another rank's */
+		why = notice_signal() ? notice_name(notice_signal()) : ""; /* another may know */
 	do {
 		double left = status == MUSTER_LOST ? LAST_CALL_SECONDS : 2 * seconds;
 		status = muster_agree_on_end(muster, status, why, left, &together);

@@ -37,7 +37,8 @@ libplugin_la_SOURCES = $(launch_checks) doctor/site.c doctor/site.h doctor/site_
 	plugin/spank_task.c plugin/spank_task.h \
 	plugin/task_end.c plugin/task_end.h \
 	plugin/wish.c plugin/wish.h
-libplugin_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' -DBINDIR='"$(bindir)"'
+libplugin_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
+	-DBINDIR='"$(bindir)"'
 # SPANK_PLUGIN's variables have no visibility of their own; the version script is what hides the rest.
 libplugin_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 spank_muster_la_SOURCES =

@@ -65,10 +65,12 @@ read_told() {
     done <told
 }
 
-# cut_everywhere BASE FIRST LAST [HOW…]: saves the steps FIRST to LAST on top of the folder BASE, once for each call that
-# changes something (or every $stride-th), with the power cut before it, in each of the ways HOW: power_cut's (`seed` is one that no other call
-# has), or, as the last one, `killed`: the power stays, and goes only after the next step. SWALLOW is what the layer forgets,
-# SAVE the program that saves in place of ckpt_writer, PARTS its number of writers, or what else it takes.
+# cut_everywhere BASE FIRST LAST [HOW…]: saves the steps FIRST to LAST on top of the folder BASE,
+# once for each call (or each $stride-th) that changes something, with the power cut before it, in
+# each of the ways HOW: power_cut's (`seed` is one that no other call has), or, as the last one,
+# `killed`: the power stays, and goes only after the next step. SWALLOW is what the layer forgets,
+# SAVE the program that saves in place of ckpt_writer, PARTS its number of writers, or what else it
+# takes.
 cut_everywhere() {
     local base=$1 first=$2 last=$3 n how folder status durable attempts
     shift 3
@@ -99,7 +101,7 @@ cut_everywhere() {
 }
 
 @test "whenever the power goes, what was durable is found, whole" {
-    stride=${MUSTER_TEST_SHARE-1}
+    [ "${MUSTER_TEST_SHARE:-0}" = 0 ] || stride=$MUSTER_TEST_SHARE
     cut_everywhere empty 1 4
     cp -r under before
     cut_everywhere before 5 5

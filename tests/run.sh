@@ -81,18 +81,19 @@ finish() {
     exit
 }
 
-# The lanes, by the numbers of their clusters: most of their time the cluster's wait for Slurm's timers. The others help them when
-# they have nothing left of their own.
+# The lanes, by the numbers of their clusters. Those of the cluster's files wait for Slurm's timers
+# most of their time, and the others help them once they have nothing left of their own.
 CLUSTERS="1 2 3 4" UNITS=5 COMMANDS="6 7"
 
 # Where the files of each lane's cluster are.
 lane_folder() { printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)" "$1"; }
 
 take_down() {
-    local lane status=0
+    local number folder status=0
     [ "$(id -u)" = 0 ] && [ -z "$keep" ] || return 0
-    for lane in $CLUSTERS $UNITS $COMMANDS; do
-        MUSTER_CLUSTER_DIR=$(lane_folder "$lane") "$MUSTER_TOP/tests/cluster/cluster" down || status=1
+    for number in $CLUSTERS $UNITS $COMMANDS; do
+        folder=$(lane_folder "$number")
+        MUSTER_CLUSTER_DIR=$folder "$MUSTER_TOP/tests/cluster/cluster" down || status=1
     done
     return $status
 }
@@ -266,7 +267,8 @@ test_file() {
 # What computes, what builds and what waits for Slurm run beside each other: the unit tests, the tests of commands, and some lanes
 # with a cluster each. A lane takes the next of its queue, so that one that is slow has fewer.
 
-# queue NAME: what comes in, "KIND FILE" a line, --repeat times, then with a number each.
+# queue NAME: what comes in, "KIND FILE" a line, --repeat times, then with a number each. Lanes see
+# it once it is whole.
 queue() {
     local number lines
     lines=$(cat)
@@ -277,9 +279,9 @@ queue() {
 
 # next_of QUEUE…: the next line of the first that has one; fails when nothing is left.
 next_of() {
-    local queue
-    for queue; do
-        (flock 9 && [ -s "$LOG/queue-$queue" ] && head -n 1 "$LOG/queue-$queue" && sed -i 1d "$LOG/queue-$queue") 9<"$LOG" && return
+    local file
+    for file in "${@/#/$LOG/queue-}"; do
+        (flock 9 && [ -s "$file" ] && head -n 1 "$file" && sed -i 1d "$file") 9<"$LOG" && return
     done
 }
 
@@ -337,7 +339,7 @@ run_lanes() {
     {
         lane alone "${CLUSTERS%% *}" alone
         passed=0 failed=0 skipped=0
-        cluster_queue | queue cluster # now that it is over, for who has nothing left, too
+        cluster_queue | queue cluster # for whoever has nothing left from now on
         for name in $CLUSTERS; do lane "cluster-$name" "$name" cluster & done
         wait
     } &

@@ -3,4 +3,6 @@
 # shellcheck shell=bash
 
 # Whether it is there: to import it takes seconds.
-has_torch() { /usr/bin/python3 -c 'import sys, importlib.util; sys.exit(not importlib.util.find_spec("torch"))'; }
+has_torch() {
+    /usr/bin/python3 -c 'from importlib.util import find_spec; exit(not find_spec("torch"))'
+}
