@@ -185,18 +185,20 @@ cancel_at() {
 save_under_way() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*')" ]; }
 has_checkpoint() { [ -n "$(find "$JOBS/$1" -maxdepth 1 -name 'step-*')" ]; }
 
+# Whether Slurm has no job left, and nobody asks for one's requeue any more.
+all_over() { [ -z "$(cluster run squeue -h)$(cluster_pids -f muster-requeue)" ]; }
+
 @test "scancel at ten random moments: none comes back" {
     i=0
     for moment in running running running grace saving; do i=$((i + 1)); cancel_at "cancel-$moment-$i" $moment & done
     wait
     for moment in grace saving saving saved saved; do i=$((i + 1)); cancel_at "cancel-$moment-$i" $moment & done
     wait
-    sleep 8
     [ "$(cat "$JOBS"/cancel-*.job | wc -l)" -eq 10 ]
+    wait_for 60 all_over
     for file in "$JOBS"/cancel-*.job; do
         job=$(cat "$file")
         echo "$file: $(job_state "$job"), restarts $(job_restarts "$job")"
         [ "$(job_state "$job")" = CANCELLED ]
     done
-    [ -z "$(cluster run squeue -h)" ]
 }
