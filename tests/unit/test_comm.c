@@ -2,8 +2,10 @@
 /* The communicator among real processes: what it carries, in which order, and how it ends. */
 #include "config.h"
 
+#include <dirent.h>
 #include <malloc.h>
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -302,6 +304,31 @@ static int body_order(struct comm *comm, void *arg, struct err *err)
 	return comm_wait(comm, tickets[0], err);
 }
 
+/* Gloo's thread spins while another has a connection locked: it takes the CPU from none, the others from it. */
+static int body_policies(struct comm *comm, void *arg, struct err *err)
+{
+	DIR *threads = opendir("/proc/self/task");
+	int batch = 0, others = 0;
+
+	for (const struct dirent *entry = readdir(threads); entry; entry = readdir(threads)) {
+		if (entry->d_name[0] == '.')
+			continue;
+		int policy = sched_getscheduler(atoi(entry->d_name));
+		batch += policy == SCHED_BATCH;
+		others += policy == SCHED_OTHER;
+	}
+	closedir(threads);
+	if (batch != 1 || others < 1 || sched_getscheduler(0) != SCHED_OTHER)
+		return err_set(err, "%d threads of SCHED_BATCH and %d of SCHED_OTHER", batch, others);
+	return 0;
+}
+
+static void test_one_thread_takes_no_cpu_from_others(void **state)
+{
+	world_need_several();
+	run_ok(2, body_policies, NULL);
+}
+
 static void test_order(void **state)
 {
 	world_need_several();
@@ -479,6 +506,7 @@ int main(void)
 		cmocka_unit_test(test_collectives),
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_reduce_in_turn),
+		cmocka_unit_test(test_one_thread_takes_no_cpu_from_others),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_uneven_end),
 		cmocka_unit_test(test_common_end),
