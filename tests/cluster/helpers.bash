@@ -150,14 +150,29 @@ job_runs_attempt() {
     [[ $shown = *" JobState=RUNNING "* && $shown = *" Restarts=$2 "* ]]
 }
 
+# job_watch ID SECONDS ATTEMPT STATE…: until the job is in such a state, in its attempt ATTEMPT (any). One scontrol, which the subshell
+# starts and leaves, looks as often as it takes.
+job_watch() (
+    end=$((SECONDS + $2 * ${MUSTER_PATIENCE:-3}))
+    coproc scontrol { cluster run scontrol -o 2>&1; }
+    while [ $SECONDS -lt $end ] && echo "show job $1" >&"${scontrol[1]}"; do
+        shown=
+        until [[ $shown = *" JobState="* || $shown = *" error: "* ]]; do read -r -t 60 shown <&"${scontrol[0]}" || exit 1; done
+        state=${shown#*" JobState="}
+        [[ " ${*:4} " != *" ${state%% *} "* || ( $3 != any && $shown != *" Restarts=$3 "* ) ]] || exit 0
+        sleep 0.1
+    done
+    exit 1
+) 2>/dev/null
+
 # job_wait ID SECONDS STATE…
 job_wait() {
-    wait_for "$2" job_is "$1" "${@:3}" || { echo "job $1 is $(job_state "$1"), not $*"; return 1; }
+    job_watch "$1" "$2" any "${@:3}" || { echo "job $1 is $(job_state "$1"), not $*"; return 1; }
 }
 
 # job_wait_attempt ID ATTEMPT SECONDS: until that attempt runs.
 job_wait_attempt() {
-    wait_for "$3" job_runs_attempt "$1" "$2" ||
+    job_watch "$1" "$3" "$2" RUNNING ||
         { echo "job $1 is $(job_state "$1"), restarts $(job_field "$1" Restarts), not running attempt $2"; return 1; }
 }
 
