@@ -5,7 +5,7 @@
 
 # shellcheck source=tests/lib/wait_for.bash
 . "${BASH_SOURCE[0]%/*}/lib/wait_for.bash"
-LOOK_EVERY=20
+LOOK_EVERY=0.02
 
 # For setup_file: the environment and the data.
 small_run_prepare() {

@@ -7,18 +7,13 @@
 export HANG=$((20 * ${MUSTER_PATIENCE:-3}))
 
 # wait_for SECONDS COMMAND…: until the command succeeds. Fails after three times as many seconds, or more on a slow machine, and
-# says for what it waited. It looks every LOOK_EVERY milliseconds, and the less often the longer it has waited: what is looked at
-# has to share the machine with those who look.
+# says for what it waited.
 wait_for() {
-    local seconds=$(($1 * ${MUSTER_PATIENCE:-3})) began=${EPOCHREALTIME/./} waited=0 pause
+    local seconds=$(($1 * ${MUSTER_PATIENCE:-3})) end=$((SECONDS + $1 * ${MUSTER_PATIENCE:-3}))
     shift
     until "$@"; do
-        waited=$((${EPOCHREALTIME/./} - began))
-        [ $waited -lt ${seconds}000000 ] || { echo "waited $seconds s in vain: $*"; return 1; }
-        pause=$((1000 * ${LOOK_EVERY:-200}))
-        [ $((waited / 20)) -lt $pause ] || pause=$((waited / 20))
-        printf -v pause %07d $pause
-        sleep "${pause:0:-6}.${pause: -6}"
+        [ $SECONDS -lt $end ] || { echo "waited $seconds s in vain: $*"; return 1; }
+        sleep "${LOOK_EVERY:-0.2}"
     done
 }
 
