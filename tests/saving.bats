@@ -169,7 +169,7 @@ large() {
         start_world $n "torn$n" --ckpt-writers $writers
         # What is handed over waits for the lines of its steps to be durable.
         wait_log rank0.out 'checkpoint: the service is pid'
-        slow_disk 2 "${PIDS[0]}"
+        slow_disk 5 "${PIDS[0]}"
         wait_log rank0.out 'giving away the state after step 4'
         kill -9 "${PIDS[@]}"
         end_world >torn.out || :
