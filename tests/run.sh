@@ -321,8 +321,9 @@ cluster_queue() {
     [ -z "$long" ] || kinds="plain network parts"
     for kind in $kinds; do
         test_files | grep ^tests/cluster/ | grep -vx $ALONE |
-            first tests/cluster/{requeue,requeue_later,faults,preemption,plugin,containers}.bats \
-                tests/cluster/{ckptd,examples,network,failure,rendezvous,environment}.bats |
+            first tests/cluster/{requeue,requeue_later,faults,plugin,preemption,containers}.bats \
+                tests/cluster/{examples,network,ckptd,failure,rendezvous,environment}.bats \
+                tests/cluster/{doctor,prologs,guards,safety,gpu,without_plugin}.bats |
             { [ "$kind" = plain ] && cat || grep -v /network.bats; } | sed "s/^/$kind /"
     done
 }
