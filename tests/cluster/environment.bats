@@ -89,7 +89,7 @@ print(*sorted({str(json.load(open(path))["env"].get(sys.argv[2])) for path in gl
     world 4 salloc -w n4 -n1 : -w n3 -n2 : -w n2 -n1 srun --muster --het-group=0-2 @
     world 3 salloc -w n4 -n1 : -w n3 -n2 : -w n2 -n1 srun --muster --het-group=1,2 @
     export USERS_NTASKS_PER_NODE=4
-    world 4 salloc -N2 --ntasks-per-node=4 srun --muster -w n2 -n1 @ : -w n1 -n3 @
+    world 4 salloc -w n1,n2 --ntasks-per-node=4 srun --muster -w n2 -n1 @ : -w n1 -n3 @
 }
 
 @test "a step smaller than its job is a world of its own" {

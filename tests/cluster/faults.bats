@@ -98,15 +98,25 @@ node_dies() {
     wait_for 60 node_is "$node" idle
 }
 
+all_here() { [ "$(compgen -G "$JOBS/here-*" | wc -l)" -eq 8 ]; }
+
 @test "slurmctld is away while the ranks meet; it and a slurmd are killed while they train: the job goes on" {
-    job=$(train_submit daemons --wrap-with ./pausing --exclusive -- --ckpt-every 50 --collective-timeout 90)
-    # A launch that is on its way when the controller stops is lost: Slurm requeues the job, which then waits for minutes.
-    wait_for 30 test -e "$JOBS/daemons.log"
+    cat >"$JOBS/held" <<'END'
+#!/bin/bash
+# Each rank begins once the controller is away.
+touch "here-$SLURM_PROCID"
+until [ -e away ]; do sleep 0.1; done
+exec ./pausing "$@"
+END
+    chmod a+rx "$JOBS/held"
+    job=$(train_submit daemons --wrap-with ./held --exclusive -- --ckpt-every 50 --collective-timeout 90)
+    # A step that is asked for when the controller stops is lost, and so is a launch that is on its way.
+    wait_for 30 all_here
     cluster stop-controller
-    sleep 1
-    cluster start-controller
+    touch "$JOBS/away"
     # The training is not over before the daemons are back.
     wait_for 60 stands_still daemons "$job"
+    cluster start-controller
     # What the controller has to know of the job it has written down when it was stopped: some seconds are lost at a kill.
     cluster kill-slurmd n2
     cluster kill-controller
