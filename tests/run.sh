@@ -143,7 +143,8 @@ build() {
     [ -x "$source/configure" ] && [ "$source/configure" -nt "$source/configure.ac" ] || "$source/autogen.sh" || return 1
     cd "$MUSTER_BUILD" || return 1
     # One target for nvcc: no test here runs its code, and build.bats compiles for the others.
-    [ -e Makefile ] || "$source/configure" --prefix="$MUSTER_PREFIX" --with-cuda-arch=80 ${slurm:+"--with-slurm=$slurm"} || return 1
+    [ -e Makefile ] || "$source/configure" --prefix="$MUSTER_PREFIX" --with-cuda-arch=80 \
+        ${slurm:+"--with-slurm=$slurm"} || return 1
     make -s -j"$(nproc)" && make -s -j"$(nproc)" check TESTS= && make -s install
 }
 

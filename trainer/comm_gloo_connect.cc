@@ -69,15 +69,17 @@ public:
 
 } // namespace
 
-/* Makes Gloo's device, whose thread does not preempt others when it wakes. It polls a connection that another thread has locked
- * without a pause, and would do so for a whole time slice where it takes the CPU from that very thread: a rank that shares a
- * core with others would be half as fast. A thread inherits its scheduling policy, so it is this one's for a moment. */
+/* Makes Gloo's device, whose thread does not preempt others when it wakes. It polls a connection
+ * that another thread has locked without a pause, and would do so for a whole time slice where it
+ * takes the CPU from that very thread: ranks that share a core would be half as fast. A thread
+ * inherits its scheduling policy, so it is this one's for a moment. */
 static std::shared_ptr<gloo::transport::Device> make_device()
 {
 	tcp::attr attr("127.0.0.1");
 	struct sched_param param, batch = {};
 	int policy;
-	bool other = pthread_getschedparam(pthread_self(), &policy, &param) == 0 && policy == SCHED_OTHER &&
+	bool other = pthread_getschedparam(pthread_self(), &policy, &param) == 0 &&
+		policy == SCHED_OTHER &&
 		pthread_setschedparam(pthread_self(), SCHED_BATCH, &batch) == 0;
 	auto device = tcp::CreateDevice(attr);
 

@@ -109,8 +109,9 @@ until [ -e away ]; do sleep 0.1; done
 exec ./pausing "$@"
 END
     chmod a+rx "$JOBS/held"
-    job=$(train_submit daemons --wrap-with ./held --exclusive -- --ckpt-every 50 --collective-timeout 90)
-    # A step that is asked for when the controller stops is lost, and so is a launch that is on its way.
+    job=$(train_submit daemons --wrap-with ./held --exclusive -- \
+        --ckpt-every 50 --collective-timeout 90)
+    # A step that is asked for when the controller stops is lost, and so is a launch on its way.
     wait_for 30 all_here
     cluster stop-controller
     touch "$JOBS/away"

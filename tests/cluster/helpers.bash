@@ -150,17 +150,22 @@ job_runs_attempt() {
     [[ $shown = *" JobState=RUNNING "* && $shown = *" Restarts=$2 "* ]]
 }
 
-# job_watch ID SECONDS ATTEMPT STATE…: until the job is in such a state, in its attempt ATTEMPT (any). One scontrol, which the subshell
-# starts and leaves, looks as often as it takes.
+# job_watch ID SECONDS ATTEMPT STATE…: until the job is in such a state, in its attempt ATTEMPT
+# (any). One scontrol, which ends with the subshell, looks as often as it takes.
 job_watch() (
     end=$((SECONDS + $2 * ${MUSTER_PATIENCE:-3}))
     coproc scontrol { cluster run scontrol -o 2>&1; }
     while [ $SECONDS -lt $end ] && echo "show job $1" >&"${scontrol[1]}"; do
         shown=
-        until [[ $shown = *" JobState="* || $shown = *" error: "* ]]; do read -r -t 60 shown <&"${scontrol[0]}" || exit 1; done
+        until [[ $shown = *" JobState="* || $shown = *" error: "* ]]; do
+            read -r -t 60 shown <&"${scontrol[0]}" || exit 1
+        done
         state=${shown#*" JobState="}
-        [[ " ${*:4} " != *" ${state%% *} "* || ( $3 != any && $shown != *" Restarts=$3 "* ) ]] || exit 0
-        sleep 0.1
+        if [[ " ${*:4} " = *" ${state%% *} "* && ( $3 = any || $shown = *" Restarts=$3 "* ) ]]; then
+            exit 0
+        fi
+        # A pause, and the further lines of a job of several components.
+        while read -r -t 0.1 shown <&"${scontrol[0]}"; do :; done
     done
     exit 1
 ) 2>/dev/null

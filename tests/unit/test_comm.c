@@ -304,7 +304,8 @@ static int body_order(struct comm *comm, void *arg, struct err *err)
 	return comm_wait(comm, tickets[0], err);
 }
 
-/* Gloo's thread spins while another has a connection locked: it takes the CPU from none, the others from it. */
+/* Gloo's thread spins while another has a connection locked: it takes the CPU from none, the
+ * others from it. */
 static int body_policies(struct comm *comm, void *arg, struct err *err)
 {
 	DIR *threads = opendir("/proc/self/task");
@@ -319,7 +320,8 @@ static int body_policies(struct comm *comm, void *arg, struct err *err)
 	}
 	closedir(threads);
 	if (batch != 1 || others < 1 || sched_getscheduler(0) != SCHED_OTHER)
-		return err_set(err, "%d threads of SCHED_BATCH and %d of SCHED_OTHER", batch, others);
+		return err_set(err, "threads: %d of SCHED_BATCH, %d of SCHED_OTHER", batch,
+			others);
 	return 0;
 }
 
