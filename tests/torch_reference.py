@@ -112,8 +112,8 @@ GPT2_KIND, MLP_KIND = 0, 1
 # them; a clip that some of the 50 gradients exceed.
 CONFIGS = {
     "gpt2": dict(kind=GPT2_KIND, layers=2, width=60, heads=5, context=150, vocabulary=211,
-                 samples=2, clip=2.0),
-    "gpt2-odd": dict(kind=GPT2_KIND, layers=1, width=129, heads=3, context=67, vocabulary=403,
+                 samples=4, clip=2.0),
+    "gpt2-odd": dict(kind=GPT2_KIND, layers=1, width=201, heads=3, context=67, vocabulary=803,
                      samples=1, clip=4.0),
     "mlp": dict(kind=MLP_KIND, inputs=37, hidden=65, classes=11, samples=32, clip=6.0),
     # A bias in front of a normalisation has no gradient but rounding errors; epsilon keeps AdamW from making steps of them.

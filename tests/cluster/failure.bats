@@ -200,11 +200,9 @@ END
     job_wait "$id" 30 RUNNING
     sleep 1
     cluster kill-node n4
-    wait_for 60 left_first_attempt "$id"
+    wait_for 60 job_left_attempt "$id" 0
     cluster start-node n4
     job_end "$id"
     cat "$(job_output "$id")"
     silent "$(job_output "$id")"
 }
-
-left_first_attempt() { ! job_runs_attempt "$1" 0; }

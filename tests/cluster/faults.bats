@@ -98,23 +98,20 @@ node_dies() {
     wait_for 60 node_is "$node" idle
 }
 
-all_here() { [ "$(compgen -G "$JOBS/here-*" | wc -l)" -eq 8 ]; }
-
 @test "slurmctld is away while the ranks meet; it and a slurmd are killed while they train: the job goes on" {
     cat >"$JOBS/held" <<'END'
 #!/bin/bash
-# Each rank begins once the controller is away.
-touch "here-$SLURM_PROCID"
-until [ -e away ]; do sleep 0.1; done
+# Each rank begins when it is let go.
+mkfifo "held-$SLURM_PROCID" && read -r _ <"held-$SLURM_PROCID"
 exec ./pausing "$@"
 END
     chmod a+rx "$JOBS/held"
     job=$(train_submit daemons --wrap-with ./held --exclusive -- \
         --ckpt-every 50 --collective-timeout 90)
     # A step that is asked for when the controller stops is lost, and so is a launch on its way.
-    wait_for 30 all_here
+    for rank in {0..7}; do wait_for 30 test -p "$JOBS/held-$rank"; done
     cluster stop-controller
-    touch "$JOBS/away"
+    let_go held-{0..7}
     # The training is not over before the daemons are back.
     wait_for 60 stands_still daemons "$job"
     cluster start-controller

@@ -149,9 +149,10 @@ job_runs_attempt() {
     shown=$(cluster run scontrol -o show job "$1")
     [[ $shown = *" JobState=RUNNING "* && $shown = *" Restarts=$2 "* ]]
 }
+job_left_attempt() { ! job_runs_attempt "$@"; }
 
-# job_watch ID SECONDS ATTEMPT STATE…: until the job is in such a state, in its attempt ATTEMPT
-# (any). One scontrol, which ends with the subshell, looks as often as it takes.
+# job_watch ID SECONDS ATTEMPT STATE…: until the job is in one of these states, in its attempt
+# ATTEMPT, or in any. One scontrol looks as often as it takes; it ends with the subshell.
 job_watch() (
     end=$((SECONDS + $2 * ${MUSTER_PATIENCE:-3}))
     coproc scontrol { cluster run scontrol -o 2>&1; }
@@ -196,6 +197,12 @@ job_end() {
     local id
     for id; do cluster run --user root scancel "$id" 2>/dev/null; done
     for id; do job_wait "$id" 60 CANCELLED COMPLETED FAILED TIMEOUT NODE_FAIL || return 1; done
+}
+
+# let_go PIPE…: programs that wait, each at a pipe in $JOBS that it made, for a line.
+let_go() {
+    local pipe
+    for pipe; do wait_for 20 test -p "$JOBS/$pipe" && echo >"$JOBS/$pipe" || return 1; done
 }
 
 # cluster_pids PGREP-ARGUMENT…: those that pgrep finds in this cluster. Others may be up on the machine, and jobs of all run as the

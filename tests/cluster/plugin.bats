@@ -391,8 +391,7 @@ no_node_completes() { [ -z "$(cluster run sinfo -h -t completing -o %n)" ]; }
 }
 
 # Until the job no longer runs its first attempt.
-job_wait_attempt_over() { wait_for 60 left_first_attempt "$1"; }
-left_first_attempt() { ! job_runs_attempt "$1" 0; }
+job_wait_attempt_over() { wait_for 60 job_left_attempt "$1" 0; }
 
 @test "eight requeues in a row are never held" {
     # The next test's takes a while, too, and runs beside.

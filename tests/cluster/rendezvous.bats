@@ -16,6 +16,7 @@ setup_file() {
 #!/bin/bash
 # rank.sh CASE PROGRAM ARGUMENT…: what a rank does instead, or before.
 case=$1 && shift
+held() { mkfifo "held-$case-$SLURM_PROCID" && read -r _ <"held-$case-$SLURM_PROCID"; }
 touch "up-$case-$SLURM_PROCID-${SLURM_RESTART_COUNT:-0}"
 case $case:$SLURM_PROCID in
 stops:2) kill -STOP $$ ;;
@@ -26,10 +27,10 @@ miscounts:2) export SLURM_STEP_NUM_TASKS=3 ;;
 connecting:3 | accepting:0) export LD_PRELOAD=$PWD/at_connection.so AT_CONNECTION=19 ;;
 killed:2) export LD_PRELOAD=$PWD/at_connection.so AT_CONNECTION=9 ;;
 taken*:0) export LD_PRELOAD=$PWD/asks_late.so ;;
-late:0) until [ -e go-late ]; do sleep 0.1; done ;;
+late:0) held ;;
 late:*) export LD_PRELOAD=$PWD/notes.so ;;
-cut*) until [ -e "go-cut" ]; do sleep 0.1; done ;;
-held*:3) until [ -e "go-$case" ] || [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; do sleep 0.1; done ;;
+cut*) held ;;
+meets*:3) [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || held ;;
 esac
 exec "$@"
 END
@@ -181,7 +182,7 @@ nothing_left() {
     wait_for 40 ls "$JOBS"/tried-{1,2,3}
     run ls "$JOBS"/asked-*
     [ "$status" -ne 0 ]
-    touch "$JOBS/go-late"
+    let_go held-late-0
     wait $! || { cat "$JOBS/late.out"; return 1; }
     ls "$JOBS"/asked-{1,2,3}
 }
@@ -238,7 +239,7 @@ nothing_left() {
     meet cut-plain 4 --no-muster --mpi=pmix -N4 --ntasks-per-node=2
     for rank in 0 1 2 3 4 5 6 7; do wait_for 20 test -e "$JOBS/up-cut-$rank-0" -a -e "$JOBS/up-cut-plain-$rank-0"; done
     cluster cut n4
-    touch "$JOBS/go-cut"
+    let_go held-cut{,-plain}-{0..7}
     wait_for 12 nothing_left # also on n4, whose ranks can't reach the others, nor Slurm them
     cluster heal n4
     wait
@@ -357,8 +358,8 @@ END
 # Whether the controller has written down what it knew when the file was made.
 is_saved() { [ "$(cluster status dir)/controller/job_state" -nt "$1" ]; }
 
-# submit_held NAME: a training of four ranks on two nodes; rank 3 of its first attempt does not come before go-NAME is there.
-submit_held() { train_submit "$1" --wrap-with "./rank.sh $1" -N2 --exclusive -- --ckpt-every 20 --rdzv-timeout 90; }
+# submit_meeting NAME: a training of four ranks on two nodes; rank 3 of its first attempt comes when it is let go.
+submit_meeting() { train_submit "$1" --wrap-with "./rank.sh $1" -N2 --exclusive -- --ckpt-every 20 --rdzv-timeout 90; }
 
 # is_up NAME ATTEMPT: whether all of its ranks have been started.
 is_up() { for rank in 0 1 2 3; do [ -e "$JOBS/up-$1-$rank-$2" ] || return 1; done; }
@@ -366,9 +367,9 @@ is_up() { for rank in 0 1 2 3; do [ -e "$JOBS/up-$1-$rank-$2" ] || return 1; don
 last_node() { cluster run scontrol show hostnames "$(job_field "$1" NodeList)" | tail -n 1; }
 
 @test "while the ranks meet, slurmctld is killed, a slurmd is killed and comes back, another stays away" {
-    stays=$(submit_held held-stays)
-    leaves=$(submit_held held-leaves)
-    for name in held-stays held-leaves; do wait_for 40 is_up $name 0; done
+    stays=$(submit_meeting meets-stays)
+    leaves=$(submit_meeting meets-leaves)
+    for name in meets-stays meets-leaves; do wait_for 40 is_up $name 0; done
     touch "$JOBS/now"
     cluster run scontrol update "jobid=$stays" comment=held # so that there is something to write
     wait_for 15 is_saved "$JOBS/now"
@@ -379,16 +380,16 @@ last_node() { cluster run scontrol show hostnames "$(job_field "$1" NodeList)" |
     cluster start-slurmd "$back"
     cluster start-controller
     [ "$(job_state "$stays") $(job_state "$leaves")" = "RUNNING RUNNING" ]
-    touch "$JOBS/go-held-stays"
+    let_go held-meets-stays-3
     job_wait "$stays" 60 COMPLETED
     [ "$(job_field "$stays" Restarts)" -eq 0 ]
-    train_equals_reference held-stays
+    train_equals_reference meets-stays
     # Slurm promises that a job whose node fails is put back, and runs elsewhere.
     job_wait "$leaves" 90 COMPLETED
     grep "JobId=$leaves " "$(cluster status log)/slurmctld.log" | grep -q "due to failure of node $away"
     [ "$(job_restarts "$leaves")" -ge 1 ]
-    [ -e "$JOBS/up-held-leaves-3-1" ]
-    train_equals_reference held-leaves
+    [ -e "$JOBS/up-meets-leaves-3-1" ]
+    train_equals_reference meets-leaves
     cluster start-slurmd "$away"
     wait_for $GIVING_UP node_is "$away" idle
 }
