@@ -154,6 +154,7 @@ job_left_attempt() { ! job_runs_attempt "$@"; }
 # job_watch ID SECONDS ATTEMPT STATE…: until the job is in one of these states, in its attempt
 # ATTEMPT, or in any. One scontrol looks as often as it takes; it ends with the subshell.
 job_watch() (
+    trap - DEBUG # bats' takes more time than all else here
     end=$((SECONDS + $2 * ${MUSTER_PATIENCE:-3}))
     coproc scontrol { cluster run scontrol -o 2>&1; }
     while [ $SECONDS -lt $end ] && echo "show job $1" >&"${scontrol[1]}"; do
