@@ -26,7 +26,7 @@ static void deadlines_pass(void **state)
 	assert_false(deadline_sleep(soon, 60)); /* not longer than the deadline */
 	assert_true(deadline_passed(soon));
 	assert_true(deadline_left(soon) == 0);
-	assert_true(clock_now() - before >= 0.05 && clock_now() - before < 5);
+	assert_true(clock_now() - before >= 0.05 && clock_now() - before < 30);
 	assert_false(deadline_sleep(soon, 60));
 	assert_true(deadline_passed(deadline_in(0)));
 	assert_true(deadline_passed(deadline_in(-1)));
