@@ -83,7 +83,7 @@ finish() {
 
 # The lanes, by the numbers of their clusters. Those of the cluster's files wait for Slurm's timers
 # most of their time, and the others help them once they have nothing left of their own.
-CLUSTERS="1 2 3 4" UNITS=5 COMMANDS="6 7"
+CLUSTERS="1 2 3 4 5 6" UNITS=7 COMMANDS="8 9"
 
 # Where the files of each lane's cluster are.
 lane_folder() { printf '/var/tmp/muster-tests-cluster-%s-%d' "$(cksum <<<"$MUSTER_BUILD" | cut -d' ' -f1)" "$1"; }
@@ -213,7 +213,7 @@ GREEN=$LOG/green
 # The failures of the run, a line each.
 FAILED=$LOG/failed
 
-# run_file FILE: one test file; its TAP goes to standard output. In --long the sanitizers share the machine with six other lanes.
+# run_file FILE: one test file; its TAP goes to standard output. In --long the sanitizers share the machine with all other lanes.
 run_file() {
     local program=$MUSTER_BUILD/${1%.c} limit=$((${long:+4 *} 900 * MUSTER_PATIENCE))
     case $1 in
