@@ -33,27 +33,29 @@ UNWATCHED static double half_of(uint32_t word, int half)
 	return (double)u.value;
 }
 
-/* Element [row][k] of A, and [k][column] of B, from what the lanes brought: 4 words of A, then 2 of B. */
-UNWATCHED static double a_at(const uint32_t (*words)[WARP_WORDS], int row, int k)
+/* The 16 elements of a row of A, or of a column of B. Four lanes brought them, each in two words
+ * that are `stride` apart: of A words 0 and 2, or 1 and 3 for the rows from 8 on; of B 4 and 5. */
+UNWATCHED static void take(double elements[16], const uint32_t (*words)[WARP_WORDS], int lane,
+	int word, int stride)
 {
-	return half_of(words[row % 8 * 4 + k % 8 / 2][(row >= 8) + 2 * (k >= 8)], k % 2);
-}
-
-UNWATCHED static double b_at(const uint32_t (*words)[WARP_WORDS], int k, int column)
-{
-	return half_of(words[column * 4 + k % 8 / 2][4 + (k >= 8)], k % 2);
+	for (int k = 0; k < 16; k++)
+		elements[k] = half_of(words[lane + k % 8 / 2][word + k / 8 * stride], k % 2);
 }
 
 UNWATCHED void ptx_mma(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
 	const uint32_t brought[6] = { a[0], a[1], a[2], a[3], b[0], b[1] };
 	const uint32_t(*words)[WARP_WORDS] = warp_meet(WARP_MMA, ALL, brought, 6);
-	int lane = (int)warp_lane();
+	int row = (int)warp_lane() / 4, column = (int)warp_lane() % 4 * 2;
+	double rows[2][16], columns[2][16]; /* row and row + 8, column and column + 1 */
+	for (int i = 0; i < 2; i++) {
+		take(rows[i], words, row * 4, i, 2);
+		take(columns[i], words, (column + i) * 4, 4, 1);
+	}
 	for (int i = 0; i < 4; i++) {
-		int row = lane / 4 + (i >= 2) * 8, column = lane % 4 * 2 + i % 2;
 		double sum = (double)d[i];
 		for (int k = 0; k < 16; k++)
-			sum += a_at(words, row, k) * b_at(words, k, column);
+			sum += rows[i / 2][k] * columns[i % 2][k];
 		d[i] = (float)sum;
 	}
 	warp_leave();

@@ -15,7 +15,9 @@
  * first may long be at their next ones. */
 struct meeting {
 	enum warp_call call;
-	uint32_t mask, here, reading;
+	uint32_t mask;    /* bits: the lanes that it is of, */
+	uint32_t waiting; /* those that have come, until all have, */
+	uint32_t reading; /* and those that have not read yet, once all have come */
 	uint32_t words[WARP_LANES][WARP_WORDS];
 	uint64_t token;
 };
@@ -23,8 +25,7 @@ struct meeting {
 static struct warp {
 	uint32_t lanes, left; /* bits: that the block has, and that have left the kernel */
 	uint32_t used;        /* bits of meetings: a lane is in one at most */
-	struct meeting *at[WARP_LANES];      /* the one that a lane waits in */
-	struct meeting *read_by[WARP_LANES]; /* and the one that it reads */
+	struct meeting *read_by[WARP_LANES]; /* the one that a lane reads */
 	struct meeting meeting[WARP_LANES];
 } warps[WARPS];
 
@@ -43,8 +44,6 @@ UNWATCHED void warps_reset(unsigned int threads)
 		unsigned int lanes = threads - w * WARP_LANES;
 		warps[w].lanes = lanes >= WARP_LANES ? ~UINT32_C(0) : (UINT32_C(1) << lanes) - 1;
 		warps[w].left = warps[w].used = 0;
-		for (int lane = 0; lane < WARP_LANES; lane++)
-			warps[w].at[lane] = NULL;
 	}
 }
 
@@ -53,10 +52,12 @@ UNWATCHED void warp_left(unsigned int thread)
 	struct warp *warp = &warps[thread / WARP_LANES];
 	uint32_t bit = UINT32_C(1) << thread % WARP_LANES;
 	warp->left |= bit;
-	for (unsigned int lane = 0; warp->used && lane < WARP_LANES; lane++)
-		if (warp->at[lane] && warp->at[lane]->mask & bit)
-			block_fault("leaves the kernel, but lane %u of its warp waits for it at %s with mask 0x%08x", lane,
-				names[warp->at[lane]->call], warp->at[lane]->mask);
+	for (uint32_t rest = warp->used; rest; rest &= rest - 1) {
+		const struct meeting *other = &warp->meeting[lowest(rest)];
+		if (other->waiting && other->mask & bit)
+			block_fault("leaves the kernel, but lane %u of its warp waits for it at %s with mask "
+				"0x%08x", lowest(other->waiting), names[other->call], other->mask);
+	}
 }
 
 /* What makes a call undefined on the GPU. */
@@ -71,20 +72,22 @@ UNWATCHED static void check(const struct warp *warp, enum warp_call call, uint32
 	if (mask & warp->left)
 		block_fault("calls %s with mask 0x%08x, which names lane %u, but that has left the kernel", names[call], mask,
 			lowest(mask & warp->left));
-	for (uint32_t rest = mask; rest; rest &= rest - 1) {
-		const struct meeting *other = warp->at[lowest(rest)];
-		if (other && other->mask & own && (other->mask != mask || other->call != call))
-			block_fault("calls %s with mask 0x%08x, but lane %u waits for it at %s with mask 0x%08x", names[call], mask, lowest(rest),
-				names[other->call], other->mask);
+	for (uint32_t rest = warp->used; rest; rest &= rest - 1) {
+		const struct meeting *other = &warp->meeting[lowest(rest)];
+		if (other->waiting & mask && other->mask & own
+			&& (other->mask != mask || other->call != call))
+			block_fault("calls %s with mask 0x%08x, but lane %u waits for it at %s with mask 0x%08x",
+				names[call], mask, lowest(other->waiting & mask), names[other->call],
+				other->mask);
 	}
 }
 
 /* The meeting of this call and mask that lanes wait in, or a new one. */
 UNWATCHED static struct meeting *find(struct warp *warp, enum warp_call call, uint32_t mask)
 {
-	for (uint32_t rest = mask; rest; rest &= rest - 1) {
-		struct meeting *other = warp->at[lowest(rest)];
-		if (other && other->mask == mask && other->call == call)
+	for (uint32_t rest = warp->used; rest; rest &= rest - 1) {
+		struct meeting *other = &warp->meeting[lowest(rest)];
+		if (other->waiting && other->mask == mask && other->call == call)
 			return other;
 	}
 	unsigned int unused = lowest(~warp->used);
@@ -92,19 +95,18 @@ UNWATCHED static struct meeting *find(struct warp *warp, enum warp_call call, ui
 	warp->used |= UINT32_C(1) << unused;
 	meeting->call = call;
 	meeting->mask = mask;
-	meeting->here = 0;
+	meeting->waiting = 0;
 	return meeting;
 }
 
 /* Wakes all lanes of a meeting that is whole. */
-UNWATCHED static void wake(struct warp *warp, struct meeting *meeting)
+UNWATCHED static void wake(struct meeting *meeting)
 {
 	unsigned int first = block_thread() - warp_lane();
 	meeting->reading = meeting->mask;
-	for (uint32_t rest = meeting->mask; rest; rest &= rest - 1) {
-		warp->at[lowest(rest)] = NULL;
+	meeting->waiting = 0;
+	for (uint32_t rest = meeting->mask; rest; rest &= rest - 1)
 		block_wake(first + lowest(rest));
-	}
 }
 
 /* Returns when all lanes in `mask` have come. */
@@ -116,12 +118,11 @@ UNWATCHED static const struct meeting *meet(enum warp_call call, uint32_t mask, 
 	struct meeting *meeting = find(warp, call, mask);
 	for (int i = 0; i < words; i++)
 		meeting->words[lane][i] = brought[i];
-	meeting->here |= UINT32_C(1) << lane;
-	warp->at[lane] = meeting;
+	meeting->waiting |= UINT32_C(1) << lane;
 	if (call == WARP_SYNC)
 		fiber_release(&meeting->token);
-	if (meeting->here == mask)
-		wake(warp, meeting);
+	if (meeting->waiting == mask)
+		wake(meeting);
 	block_sleep(names[call]);
 	if (call == WARP_SYNC)
 		fiber_acquire(&meeting->token);
