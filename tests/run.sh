@@ -82,7 +82,7 @@ finish() {
 }
 
 # The lanes, by the numbers of their clusters. Those of the cluster's files wait for Slurm's timers
-# most of their time, and the others help them once they have nothing left of their own.
+# most of their time. Each helps the others once it has nothing left of its own.
 CLUSTERS="1 2 3 4 5 6" UNITS=7 COMMANDS="8 9"
 
 # Where the files of each lane's cluster are.
@@ -330,20 +330,24 @@ cluster_queue() {
 }
 
 run_lanes() {
-    local name pids
+    local name pids help=
     rm -f "$LOG"/counts-* "$LOG"/queue-*
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
     test_files | grep '^tests/[^/]*$' | first tests/{sanitize,sanitize_threads,gpu_train,fuzz,gpt2_torch,nfs,elastic,saving,train,gpu}.bats | sed 's/^/plain /' | queue commands
     test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
-    lane units $UNITS units cluster &
+    # One file of the commands' may not run beside itself.
+    [ "$repeat" = 1 ] && help="commands units" || COMMANDS=${COMMANDS% *}
+    # shellcheck disable=SC2086
+    lane units $UNITS units cluster $help &
     pids=$!
-    [ "$repeat" = 1 ] || COMMANDS=${COMMANDS% *} # one file of them may not run beside itself
-    for name in $COMMANDS; do lane "commands-$name" "$name" commands cluster & pids+=" $!"; done
+    # shellcheck disable=SC2086
+    for name in $COMMANDS; do lane "commands-$name" "$name" commands cluster $help & pids+=" $!"; done
     {
         lane alone "${CLUSTERS%% *}" alone
         passed=0 failed=0 skipped=0
         cluster_queue | queue cluster # for whoever has nothing left from now on
-        for name in $CLUSTERS; do lane "cluster-$name" "$name" cluster & done
+        # shellcheck disable=SC2086
+        for name in $CLUSTERS; do lane "cluster-$name" "$name" cluster $help & done
         wait
     } &
     # shellcheck disable=SC2086
