@@ -11,6 +11,7 @@
 #endif
 
 #include "tests/unit/ops_fixture.h"
+#include "tests/unit/threads_sample.h"
 #include "trainer/cpu/isa.h"
 #include "trainer/cpu/product.h"
 
@@ -34,7 +35,7 @@ static void product_bits(int m, int n, int k, bool a_transposed, bool b_transpos
 	threads(1);
 	product_run(&product, NULL, NULL);
 	product.c = many;
-	for (int t = 2; t <= THREADS_MAX; t++) {
+	for (int t = 2; t <= THREADS_MAX; t = threads_sample_next(t)) {
 		memcpy(many, start, count * sizeof(*many));
 		threads(t);
 		product_run(&product, NULL, NULL);
@@ -129,7 +130,7 @@ static void everything_else(void **state)
 
 	threads(1);
 	one = run_all(ops, &count);
-	for (int t = 2; t <= THREADS_MAX; t++) {
+	for (int t = 2; t <= THREADS_MAX; t = threads_sample_next(t)) {
 		float *many;
 
 		threads(t);
