@@ -145,9 +145,7 @@ build() {
     # One target for nvcc: no test here runs its code, and build.bats compiles for the others.
     [ -e Makefile ] || "$source/configure" --prefix="$MUSTER_PREFIX" --with-cuda-arch=80 \
         ${slurm:+"--with-slurm=$slurm"} || return 1
-    # One more than there are CPUs, for when one waits for the disk.
-    local jobs=$(($(nproc) + 1))
-    make -s -j$jobs && make -s -j$jobs check TESTS= && make -s install
+    make -s -j"$(nproc)" && make -s -j"$(nproc)" check TESTS= && make -s install
 }
 
 # ---- what runs ----
