@@ -213,7 +213,8 @@ GREEN=$LOG/green
 # The failures of the run, a line each.
 FAILED=$LOG/failed
 
-# run_file FILE: one test file; its TAP goes to standard output. In --long the sanitizers share the machine with all other lanes.
+# run_file FILE: one test file; its TAP goes to standard output. In --long the sanitizers share the
+# machine with all other lanes.
 run_file() {
     local program=$MUSTER_BUILD/${1%.c} limit=$((${long:+4 *} 900 * MUSTER_PATIENCE))
     case $1 in
@@ -336,12 +337,15 @@ run_lanes() {
     test_files | grep '^tests/[^/]*$' | first tests/{sanitize,sanitize_threads,gpu_train,fuzz,gpt2_torch,nfs,elastic,saving,train,gpu}.bats | sed 's/^/plain /' | queue commands
     test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
     # One file of the commands' may not run beside itself.
-    [ "$repeat" = 1 ] && help="commands units" || COMMANDS=${COMMANDS% *}
+    if [ "$repeat" = 1 ]; then help="commands units"; else COMMANDS=${COMMANDS% *}; fi
     # shellcheck disable=SC2086
     lane units $UNITS units cluster $help &
     pids=$!
     # shellcheck disable=SC2086
-    for name in $COMMANDS; do lane "commands-$name" "$name" commands cluster $help & pids+=" $!"; done
+    for name in $COMMANDS; do
+        lane "commands-$name" "$name" commands cluster $help &
+        pids+=" $!"
+    done
     {
         lane alone "${CLUSTERS%% *}" alone
         passed=0 failed=0 skipped=0

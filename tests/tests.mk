@@ -250,7 +250,7 @@ unit_tests += tests/unit/test_model
 tests_unit_test_model_SOURCES = tests/unit/test_model.c tests/unit/model_fixture.c tests/unit/model_fixture.h
 tests_unit_test_model_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_model_bits
-tests_unit_test_model_bits_SOURCES = tests/unit/test_model_bits.c tests/unit/model_fixture.c tests/unit/model_fixture.h tests/unit/threads_sample.h
+tests_unit_test_model_bits_SOURCES = tests/unit/test_model_bits.c tests/unit/model_fixture.c tests/unit/model_fixture.h
 tests_unit_test_model_bits_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_recompute
 tests_unit_test_recompute_SOURCES = tests/unit/test_recompute.c tests/unit/model_fixture.c tests/unit/model_fixture.h
@@ -344,7 +344,7 @@ unit_tests += tests/unit/test_ops_isa
 tests_unit_test_ops_isa_SOURCES = tests/unit/test_ops_isa.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
 tests_unit_test_ops_isa_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ops_threads
-tests_unit_test_ops_threads_SOURCES = tests/unit/test_ops_threads.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h tests/unit/threads_sample.h
+tests_unit_test_ops_threads_SOURCES = tests/unit/test_ops_threads.c tests/unit/ops_fixture.c tests/unit/ops_fixture.h
 tests_unit_test_ops_threads_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 # Kernels on the host, by the shim in tests/shim/ (doc/cuda-shim.md), and the same tests on the GPU.
@@ -622,6 +622,7 @@ check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 endif
 
+EXTRA_DIST += tests/unit/threads_sample.h
 EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit/skip_main.h tests/unit/odd_table.h tests/golden tests/checkpoint_kill.bats tests/ckpt_command.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
 
 # What bats files run.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of threads to try: all, or where a run takes samples (MUSTER_TEST_SHARE) 1, 2, 3, 5, 8, 12. */
+/* Numbers of threads to try: all, or 1, 2, 3, 5, 8, 12 where a run takes samples: with a
+ * MUSTER_TEST_SHARE that is not 0. */
 #ifndef MUSTER_TEST_THREADS_SAMPLE_H
 #define MUSTER_TEST_THREADS_SAMPLE_H
 
@@ -7,7 +8,8 @@
 
 static inline int threads_sample_next(int threads)
 {
-	return getenv("MUSTER_TEST_SHARE") ? threads + (threads + 1) / 2 : threads + 1;
+	const char *share = getenv("MUSTER_TEST_SHARE");
+	return share && atoi(share) > 0 ? threads + (threads + 1) / 2 : threads + 1;
 }
 
 #endif
