@@ -361,7 +361,8 @@ is_saved() { [ "$(cluster status dir)/controller/job_state" -nt "$1" ]; }
 # submit_meeting NAME: a training of four ranks on two nodes; rank 3 of its first attempt comes
 # when it is let go.
 submit_meeting() {
-    train_submit "$1" --wrap-with "./rank.sh $1" -N2 --exclusive -- --ckpt-every 20 --rdzv-timeout 90
+    train_submit "$1" --wrap-with "./rank.sh $1" -N2 --exclusive -- \
+        --ckpt-every 20 --rdzv-timeout 90
 }
 
 # is_up NAME ATTEMPT: whether all of its ranks have been started.

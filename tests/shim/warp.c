@@ -55,8 +55,9 @@ UNWATCHED void warp_left(unsigned int thread)
 	for (uint32_t rest = warp->used; rest; rest &= rest - 1) {
 		const struct meeting *other = &warp->meeting[lowest(rest)];
 		if (other->waiting && other->mask & bit)
-			block_fault("leaves the kernel, but lane %u of its warp waits for it at %s with "
-				"mask 0x%08x", lowest(other->waiting), names[other->call], other->mask);
+			block_fault("leaves the kernel, but lane %u of its warp waits for it at %s "
+				"with mask 0x%08x", lowest(other->waiting), names[other->call],
+				other->mask);
 	}
 }
 
@@ -76,9 +77,9 @@ UNWATCHED static void check(const struct warp *warp, enum warp_call call, uint32
 		const struct meeting *other = &warp->meeting[lowest(rest)];
 		if (other->waiting & mask && other->mask & own
 			&& (other->mask != mask || other->call != call))
-			block_fault("calls %s with mask 0x%08x, but lane %u waits for it at %s with "
-				"mask 0x%08x", names[call], mask, lowest(other->waiting & mask), names[other->call],
-				other->mask);
+			block_fault("calls %s with mask 0x%08x, but lane %u waits for it at %s "
+				"with mask 0x%08x", names[call], mask,
+				lowest(other->waiting & mask), names[other->call], other->mask);
 	}
 }
 

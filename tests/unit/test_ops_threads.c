@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops: the bits of every fast operation are those of one thread, at every number of threads from 1 to 16 (threads_sample.h). */
+/* ops: the bits of every fast operation are those of one thread, at every number of threads from 1
+ * to 16 (threads_sample.h). */
 #include "config.h"
 
 #include <math.h>
