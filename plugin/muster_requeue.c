@@ -42,7 +42,7 @@ struct options {
 };
 
 enum { KEY_STATUS = 256, KEY_RUNNING, KEY_ENDS, KEY_STEP, KEY_FINAL, KEY_NODE, KEY_TAKEN, KEY_WHEN, KEY_SETTLE,
-	KEY_BREAKER, KEY_PROGRESS, KEY_PROGRESSED, KEY_ASKED, KEY_LATER, KEY_DEADLINE };
+	KEY_LOST, KEY_BREAKER, KEY_PROGRESS, KEY_PROGRESSED, KEY_ASKED, KEY_LATER, KEY_DEADLINE };
 
 static const struct argp_option option_table[] = {
 	{ "status", KEY_STATUS, "N", 0, "for the end of a batch script: if N is 75, 69 or at least 128, put this job back "
@@ -56,6 +56,8 @@ static const struct argp_option option_table[] = {
 	{ "taken", KEY_TAKEN, NULL, 0, "put it back only if Slurm is taking its nodes away", 0 },
 	{ "when", KEY_WHEN, "SECONDS", 0, "when the rank ended, since the epoch: only an end before that, or within 0.1 s of it, counts "
 		"as that of the step (default: any)", 0 },
+	{ "lost", KEY_LOST, NULL, 0, "with --when: the rank has lost a peer, "
+		"whose end counts up to 1 s after its own", 0 },
 	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before deciding, and longer where the controller is slow (default 0)", 0 },
 	{ "breaker", KEY_BREAKER, "MINUTES", 0, "it has failed by itself: don't put it back at the third time in a row that it ran no longer "
 		"than that, without progress", 0 },
@@ -103,6 +105,8 @@ static bool *flag_of(struct options *options, int key)
 		return &options->breaker.progressed;
 	case KEY_ASKED:
 		return &options->end.asked;
+	case KEY_LOST:
+		return &options->end.lost;
 	case KEY_LATER:
 		return &options->later;
 	case 'q':
@@ -414,7 +418,8 @@ static bool wants_requeue(long status)
 
 int main(int argc, char **argv)
 {
-	struct options options = { .job = -1, .status = -1, .end = { -1, REQUEUE_ANY_STEP, INFINITY, false },
+	struct options options = { .job = -1, .status = -1,
+		.end = { .attempt = -1, .step = REQUEUE_ANY_STEP, .when = INFINITY },
 		.breaker = { .seconds = -1 },
 		.deadline = DEFAULT_DEADLINE };
 	/* Started by the plugin, it runs where none of the job's limits hold: no other process of the user's may take it over. The

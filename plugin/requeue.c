@@ -17,6 +17,7 @@
 #define COUNT_START "muster: attempts in vain: "
 #define COUNT_FORMAT COUNT_START "%d up to %d"
 #define CLOCKS_DIFFER 0.1 /* seconds, at most */
+#define SEEN_LATE 1.0     /* seconds, at most, from a peer's loss to its own node's notice */
 
 bool requeue_noted(const char *comment, const struct requeue_end *end)
 {
@@ -26,7 +27,7 @@ bool requeue_noted(const char *comment, const struct requeue_end *end)
 	const char *note = strstr(comment, NOTE_START);
 	return note && sscanf(note, NOTE_START "%d step %u ended for good at %lf", &attempt, &step, &when) == 3 &&
 		attempt == end->attempt && (end->step == REQUEUE_ANY_STEP || (long)step == end->step) &&
-		when <= end->when + CLOCKS_DIFFER;
+		when <= end->when + (end->lost ? SEEN_LATE : CLOCKS_DIFFER);
 }
 
 /* What of a comment stands in front of `part`, without what divides the two; all of it for NULL. */

@@ -44,6 +44,7 @@ struct requeue_end {
 	long step;   /* or REQUEUE_ANY_STEP */
 	double when; /* seconds since the epoch, by its node's clock; INFINITY where that isn't known: behind all others */
 	bool asked;  /* it has been asked for while the job ran, in vain: a job that has failed since comes back, too */
+	bool lost;   /* the rank has lost a peer, whose node may notice that later */
 };
 
 /* Why Slurm takes the job's nodes away just now, NULL where it doesn't. What fails meanwhile is not the job's fault: a process that
@@ -61,7 +62,8 @@ enum requeue_action requeue_decide(const struct requeue_job *job, const struct r
 char *requeue_note(const char *comment, const struct requeue_end *end, const char *why);
 
 /* Whether a comment has such a note, of an end before this one. A rank that fails since another one was killed must not
- * keep the job from coming back. Where both are within the 0.1 s by which clocks may differ, the note counts. */
+ * keep the job from coming back. Where both are within the 0.1 s by which clocks may differ, the
+ * note counts; within 1 s for a rank that has lost a peer. */
 bool requeue_noted(const char *comment, const struct requeue_end *end);
 
 /* ---- the breaker: attempts in vain ---- */

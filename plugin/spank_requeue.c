@@ -158,7 +158,10 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 	if (node)
 		add(request, request->place);
 	add_end(request, spank, args, status);
-	if (task_end_judge(status) == TASK_KILLED || task_end_blame(status) == TASK_BLAME_LOST)
+	bool lost = task_end_blame(status) == TASK_BLAME_LOST;
+	if (lost)
+		add(request, "--lost");
+	if (lost || task_end_judge(status) == TASK_KILLED)
 		add(request, "--settle=" SETTLE_SECONDS);
 	add(request, request->job);
 	add(request, request->attempt);

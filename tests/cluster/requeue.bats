@@ -64,7 +64,7 @@ END
     cluster plugin "$PLUGIN" breaker=off "requeue=$JOBS/slow-requeue"
     killed=$(job -N2 -n2 'exec ./ends')
     # shellcheck disable=SC2016
-    lost=$(job -N2 -n2 'until [ $RANK = 1 ] || [ -e gone ]; do sleep 0.05; done; touch gone; [ $RANK = 1 ] && exit 1; exit 69')
+    lost=$(job -N2 -n2 '[ $RANK = 1 ] && { echo $$ >gone; exit 1; }; '"$LOST")
     for id in "$killed" "$lost"; do
         job_wait "$id" 90 FAILED COMPLETED
         cat "$(job_output "$id")"

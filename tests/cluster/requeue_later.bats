@@ -82,8 +82,9 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
     slow_requeue
     cluster plugin "$PLUGIN" breaker=off "requeue=$JOBS/slow-requeue"
     # shellcheck disable=SC2016
-    id=$(job -N2 -n2 'echo ready; [ $RANK = 1 ] && { until [ -e end ]; do sleep 0.1; done; touch gone; exit 1; }
-        until [ -e gone ]; do sleep 0.1; done; exit 69')
+    id=$(job -N2 -n2 'echo ready
+        [ $RANK = 1 ] && { until [ -e end ]; do sleep 0.1; done; echo $$ >gone; exit 1; }
+        '"$LOST")
     wait_for 30 said "$id" ready
     wait_for 20 has_step "$id"
     cluster stop-controller

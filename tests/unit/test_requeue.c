@@ -21,10 +21,16 @@ static struct requeue_job job_in(enum requeue_state state)
 	return (struct requeue_job){ .id = 12, .attempt = 3, .state = state, .batch = true, .requeueable = true, .comment = "" };
 }
 
+static struct requeue_end end_of(int attempt, long step, double when)
+{
+	return (struct requeue_end){ .attempt = attempt, .step = step, .when = when };
+}
+
 static enum requeue_action decide(const struct requeue_job *job, int attempt, long step, const char *word)
 {
 	char reason[300] = "";
-	enum requeue_action action = requeue_decide(job, &(struct requeue_end){ attempt, step, INFINITY, false }, reason, sizeof reason);
+	struct requeue_end end = end_of(attempt, step, INFINITY);
+	enum requeue_action action = requeue_decide(job, &end, reason, sizeof reason);
 	assert_non_null(strstr(reason, word));
 	return action;
 }
@@ -49,7 +55,8 @@ static void each_state_has_its_action(void **state)
 static void a_job_that_has_ended_comes_back_when_nothing_is_left_of_it(void **state)
 {
 	char reason[300];
-	const struct requeue_end first = { 3, 0, INFINITY, false }, again = { 3, 0, INFINITY, true };
+	const struct requeue_end first = end_of(3, 0, INFINITY);
+	const struct requeue_end again = { 3, 0, INFINITY, .asked = true };
 	struct requeue_job job = job_in(REQUEUE_TIMEOUT);
 	job.completing = true;
 	assert_int_equal(requeue_decide(&job, &first, reason, sizeof reason), REQUEUE_LATER);
@@ -83,7 +90,8 @@ static void a_notice_answers_for_what_fails(void **state)
 {
 	struct requeue_job job = job_in(REQUEUE_RUNNING);
 	assert_null(requeue_notice(&job));
-	AUTO_FREE char *noted = job.comment = requeue_note("", &(struct requeue_end){ 3, 1, 7, false }, "why");
+	const struct requeue_end end = end_of(3, 1, 7);
+	AUTO_FREE char *noted = job.comment = requeue_note("", &end, "why");
 	job.preempted = true;
 	assert_non_null(strstr(requeue_notice(&job), "preempted"));
 	assert_int_equal(decide(&job, 3, 1, ""), REQUEUE_SUBMIT);
@@ -103,7 +111,7 @@ static void a_notice_answers_for_what_fails(void **state)
 static void a_step_that_ended_for_good_stays_ended(void **state)
 {
 	struct requeue_job job = job_in(REQUEUE_RUNNING);
-	const struct requeue_end end = { 3, 1, 1763740000.5, false };
+	const struct requeue_end end = end_of(3, 1, 1763740000.5);
 	AUTO_FREE char *noted = job.comment = requeue_note("", &end, "rank 2 exited with status 1");
 	assert_int_equal(decide(&job, 3, 1, "rank 2 exited with status 1"), REQUEUE_NOTHING);
 	assert_int_equal(decide(&job, 3, REQUEUE_ANY_STEP, "rank 2"), REQUEUE_NOTHING);
@@ -115,24 +123,32 @@ static void a_step_that_ended_for_good_stays_ended(void **state)
 
 static bool noted(const char *comment, int attempt, long step, double when)
 {
-	return requeue_noted(comment, &(struct requeue_end){ attempt, step, when, false });
+	const struct requeue_end end = end_of(attempt, step, when);
+	return requeue_noted(comment, &end);
 }
 
 /* It failed because that one was killed, not the other way round. */
 static void an_end_counts_for_later_ones(void **state)
 {
-	AUTO_FREE char *comment = requeue_note("", &(struct requeue_end){ 0, 2, 1763740000.5, false }, "why");
+	const struct requeue_end end = end_of(0, 2, 1763740000.5);
+	AUTO_FREE char *comment = requeue_note("", &end, "why");
 	assert_true(noted(comment, 0, 2, 1763740000.5));
 	assert_true(noted(comment, 0, 2, 1763740009));
 	assert_true(noted(comment, 0, 2, 1763740000.45)); /* clocks differ by so much */
 	assert_false(noted(comment, 0, 2, 1763740000.3));
 	assert_false(noted(comment, 0, REQUEUE_ANY_STEP, 1763739000));
 	assert_true(noted(comment, 0, REQUEUE_ANY_STEP, INFINITY));
+	/* Who has lost a peer may say so before that one's node notices; not long before. */
+	struct requeue_end lost = { 0, 2, 1763739999.6, .lost = true };
+	assert_true(requeue_noted(comment, &lost));
+	assert_false(noted(comment, 0, 2, lost.when));
+	lost.when -= 0.2;
+	assert_false(requeue_noted(comment, &lost));
 }
 
 static void a_note_keeps_the_users_comment_and_replaces_older_notes(void **state)
 {
-	const struct requeue_end first = { 0, 1, 7.25, false }, second = { 1, 0, 8, false };
+	const struct requeue_end first = end_of(0, 1, 7.25), second = end_of(1, 0, 8);
 	AUTO_FREE char *once = requeue_note("mine; and more", &first, "why"), *twice = requeue_note(once, &second, "again");
 	assert_string_equal(once, "mine; and more; muster: attempt 0 step 1 ended for good at 7.250000: why");
 	assert_string_equal(twice, "mine; and more; muster: attempt 1 step 0 ended for good at 8.000000: again");
@@ -179,7 +195,7 @@ static void attempts_in_vain_are_counted_in_a_row(void **state)
 
 static void count_and_note_stand_side_by_side(void **state)
 {
-	const struct requeue_end first = { 0, 1, 7, false }, second = { 1, 0, 8, false };
+	const struct requeue_end first = end_of(0, 1, 7), second = end_of(1, 0, 8);
 	AUTO_FREE char *counted = requeue_count("mine", 1, 0), *noted = requeue_note(counted, &first, "why");
 	assert_string_equal(noted, "mine; muster: attempts in vain: 1 up to 0; muster: attempt 0 step 1 ended for good at 7.000000: why");
 	AUTO_FREE char *again = requeue_count(noted, 2, 1), *last = requeue_note(again, &second, "end");
