@@ -20,10 +20,10 @@ requeue_script() {
 # job SBATCH-ARGUMENT… COMMAND: submits a job with --muster whose tasks run COMMAND; prints its id.
 job() { job_submit --muster "${@:1:$#-1}" step.sh "${*: -1}"; }
 
-# What a rank runs to end as one that has lost its peer: $JOBS/gone has the peer's pid, and Slurm
-# has seen its end.
+# What a rank runs to end as one that lost its peer, whose pid comes through the pipe $JOBS/gone:
+# once Slurm has seen the end of that one.
 # shellcheck disable=SC2016
-LOST='until [ -s gone ] && [ ! -e /proc/$(cat gone) ]; do sleep 0.05; done; exit 69'
+LOST='read -r peer <gone; tail --pid=$peer -f /dev/null; exit 69'
 
 said() { grep -q -- "$2" "$(job_output "$1")"; }
 

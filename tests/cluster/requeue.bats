@@ -63,8 +63,9 @@ END
     touch "$JOBS/slow"
     cluster plugin "$PLUGIN" breaker=off "requeue=$JOBS/slow-requeue"
     killed=$(job -N2 -n2 'exec ./ends')
+    mkfifo -m 666 "$JOBS/gone"
     # shellcheck disable=SC2016
-    lost=$(job -N2 -n2 '[ $RANK = 1 ] && { echo $$ >gone; exit 1; }; '"$LOST")
+    lost=$(job -N2 -n2 'if [ $RANK = 1 ]; then echo $$ >gone; exit 1; fi; '"$LOST")
     for id in "$killed" "$lost"; do
         job_wait "$id" 90 FAILED COMPLETED
         cat "$(job_output "$id")"

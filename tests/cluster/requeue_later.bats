@@ -81,14 +81,16 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
 @test "one that ended for good does not come back either for a rank that saw its peer go, when a controller that was away is slow" {
     slow_requeue
     cluster plugin "$PLUGIN" breaker=off "requeue=$JOBS/slow-requeue"
+    mkfifo -m 666 "$JOBS/gone"
     # shellcheck disable=SC2016
     id=$(job -N2 -n2 'echo ready
-        [ $RANK = 1 ] && { until [ -e end ]; do sleep 0.1; done; echo $$ >gone; exit 1; }
+        if [ $RANK = 1 ]; then mkfifo held; read -r _ <held; echo $$ >gone; exit 1; fi
         '"$LOST")
     wait_for 30 said "$id" ready
     wait_for 20 has_step "$id"
     cluster stop-controller
-    touch "$JOBS/end" "$JOBS/slow"
+    touch "$JOBS/slow"
+    let_go held
     wait_for 30 asks "$id"
     sleep 12
     cluster start-controller
@@ -176,9 +178,7 @@ die_and_hold() {
 @test "the controller fails over when a rank dies: the job comes back under the other" {
     cluster down
     MUSTER_CLUSTER_CONF=$'SlurmctldHost=n4(10.77.0.14)\nSlurmctldTimeout=10' cluster up 4 --plugin "$PLUGIN"
-    conf=$(cluster status conf)
-    sed 's|^SlurmctldPidFile=.*|&-n4|; s|^SlurmctldLogFile=.*|&-n4|' "$conf" >"$conf-n4"
-    cluster run --user root --node n4 slurmctld -D -f "$conf-n4" >/dev/null 2>&1 3>&- &
+    cluster start-backup n4
     wait_for 30 cluster run bash -c 'scontrol ping | grep -q "backup.* is UP"'
     requeue_script
     id=$(dying 1 -w n1,n2)

@@ -63,6 +63,13 @@ daemons_start_controller() {
         "$STATE/log/slurmctld.out" "$STATE/log/slurmctld.log"
 }
 
+# A second slurmctld, on that node, with files of its own; it takes over when the first one is away.
+daemons_start_backup() {
+    local conf=$STATE/etc/slurm.conf
+    sed "s|^SlurmctldPidFile=.*|&-$1|; s|^SlurmctldLogFile=.*|&-$1|" "$conf" >"$conf-$1"
+    daemon_start "slurmctld-$1.out" "$1" slurmctld -D -f "$conf-$1"
+}
+
 # Asks slurmctld, in its own space.
 ask_controller() {
     local pid
