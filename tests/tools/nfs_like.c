@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -153,6 +154,28 @@ static void on_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 	int result = node_refresh(folder) < 0 ? -1 : mknodat(folder->fd, name, mode, device);
 	node_changed(folder);
 	reply_entry(req, result < 0 ? NULL : node_find(folder, name));
+}
+
+static void on_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	struct node *folder = node_in(parent);
+	if (fails(req, "create"))
+		return;
+	int result = node_refresh(folder) < 0 ? -1 : symlinkat(target, folder->fd, name);
+	node_changed(folder);
+	reply_entry(req, result < 0 ? NULL : node_find(folder, name));
+}
+
+static void on_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlinkat(node_in(ino)->fd, "", target, sizeof target - 1);
+	if (n < 0) {
+		fuse_reply_err(req, errno);
+		return;
+	}
+	target[n] = '\0';
+	fuse_reply_readlink(req, target);
 }
 
 /* Takes a file that is open here out of the way. 1: it was, 0: there is none, -1 on error. */
@@ -458,8 +481,10 @@ static void on_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data, struct fuse_fi
 
 static const struct fuse_lowlevel_ops calls = {
 	.lookup = on_lookup, .forget = on_forget, .getattr = on_getattr, .setattr = on_setattr, .mkdir = on_mkdir,
-	.mknod = on_mknod, .unlink = on_unlink, .rmdir = on_rmdir, .rename = on_rename, .create = on_create, .open = on_open, .read = on_read,
-	.write = on_write, .flush = on_flush, .release = on_release, .fsync = on_fsync, .opendir = on_opendir,
+	.mknod = on_mknod, .symlink = on_symlink, .readlink = on_readlink, .unlink = on_unlink,
+	.rmdir = on_rmdir, .rename = on_rename, .create = on_create, .open = on_open,
+	.read = on_read, .write = on_write, .flush = on_flush, .release = on_release,
+	.fsync = on_fsync, .opendir = on_opendir,
 	.readdir = on_readdir, .fsyncdir = on_fsyncdir, .statfs = on_statfs, .getlk = on_getlk, .setlk = on_setlk,
 	.flock = on_flock,
 };

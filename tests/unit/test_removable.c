@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -90,6 +91,7 @@ static void a_dead_reader_holds_nothing(void **state)
 	assert_int_equal(pipe(ready), 0);
 	pid_t child = fork();
 	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		open_step(1);
 		if (write(ready[1], &byte, 1) == 1)
 			pause();
