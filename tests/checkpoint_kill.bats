@@ -9,7 +9,7 @@ setup() {
     writer=$MUSTER_BUILD/tests/tools/ckpt_writer
     kill_at=$MUSTER_BUILD/tests/tools/kill_at
     # In memory where possible: the disk itself has no part in this.
-    place=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "$BATS_TEST_TMPDIR")" muster-kill.XXXXXX)
+    place=$(mktemp -d -p "$MUSTER_TEST_MEMORY" muster-kill.XXXXXX)
     cd "$place" || return
     strace -o probe true 2>/dev/null || skip "strace can't trace here"
     "$writer" save before 1 2

@@ -7,7 +7,7 @@
 setup() {
     : "${MUSTER_TOP:=$BATS_TEST_DIRNAME/..}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
     tools=$MUSTER_BUILD/tests/tools
-    place=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "$BATS_TEST_TMPDIR")" muster-ckptd.XXXXXX)
+    place=$(mktemp -d -p "$MUSTER_TEST_MEMORY" muster-ckptd.XXXXXX)
     cd "$place" || return
     local status=0
     "$tools/kill_at" 1 true || status=$?

@@ -9,7 +9,7 @@ setup() {
     tools=$MUSTER_BUILD/tests/tools
     writer=$tools/ckpt_writer
     # In memory where possible: the disk itself has no part in this.
-    place=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "$BATS_TEST_TMPDIR")" muster-power.XXXXXX)
+    place=$(mktemp -d -p "$MUSTER_TEST_MEMORY" muster-power.XXXXXX)
     cd "$place" || return
     mkdir empty
     local status=0

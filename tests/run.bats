@@ -44,8 +44,8 @@ tree() {
     sed -i '3i # bats test_tags=long' tests/one.bats
     file tests/cluster/two.bats 'cluster" { [ -n "$MUSTER_CLUSTER_DIR" ]; }'
     unset MUSTER_TESTS_RUN MUSTER_TEST_MOMENTS MUSTER_KEEP CI
-    # A bats that is killed leaves its own.
-    export TMPDIR=$BATS_TEST_TMPDIR
+    export TMPDIR=$BATS_TEST_TMPDIR/tmp
+    mkdir -p "$TMPDIR"
 }
 
 # Without bats' descriptor, for whose end it waits: the watchdog of a test may hold it long after the test.
@@ -97,11 +97,16 @@ own_run() { tests/run.sh "$@" 3>&-; }
     ls build-tests/log/*.failed-*
 }
 
-@test "a run that is ended leaves no process of any lane" {
+@test "a run that is ended leaves no process of any lane, no file and no mount" {
     tree
-    local mark=3$RANDOM
+    local mark=3$RANDOM mounts=''
+    if [ "$(id -u)" = 0 ]; then
+        mounts='for at in "a b" "a b/c"; do mkdir "$at"; mount -t tmpfs none "$at"; done'
+    fi
     for name in one cluster/two; do
-        file tests/$name.bats "waits\" { setsid sleep $mark & touch '$PWD/waits-${name#*/}'; sleep $mark; }"
+        file tests/$name.bats "waits\" { cd \"\$BATS_TEST_TMPDIR\"; $mounts
+            touch \"\$MUSTER_TEST_MEMORY/$mark-${name#*/}\"
+            setsid sleep $mark & touch '$PWD/waits-${name#*/}'; sleep $mark; }"
     done
     tests/run.sh --no-install >out 2>&1 3>&- &
     local run=$!
@@ -113,4 +118,7 @@ own_run() { tests/run.sh "$@" 3>&-; }
     cat out
     [ $status -eq 130 ]
     ! pgrep -f "^sleep $mark" || return 1
+    ! grep "$TMPDIR" /proc/mounts || return 1
+    ! compgen -G "/dev/shm/*/$mark-*" || return 1
+    [ -z "$(ls -A "$TMPDIR")" ]
 }

@@ -101,7 +101,25 @@ take_down() {
 # Every process of this run but this one.
 run_processes() { grep -lzs "^MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 | grep -vx -e $$ -e "$BASHPID"; }
 
-# Leaves neither a test nor a cluster behind, however the run ends.
+# What tests make lies below these two, on disk and in memory, and goes with them. Sockets need
+# short paths.
+make_scratch() {
+    SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/muster-XXXXXX") && chmod 755 "$SCRATCH" || exit 1
+    export MUSTER_TEST_MEMORY=/dev/shm/${SCRATCH##*/}
+    mkdir "$MUSTER_TEST_MEMORY" 2>/dev/null || MUSTER_TEST_MEMORY=$SCRATCH
+}
+
+remove_scratch() {
+    local mounted
+    # There an inner mount stands behind its outer one, which goes last.
+    cut -d' ' -f2 /proc/mounts | tac | while read -r mounted; do
+        printf -v mounted %b "$mounted"
+        [[ $mounted != "$SCRATCH"/* ]] || umount -l "$mounted" || fusermount3 -uz "$mounted"
+    done 2>/dev/null
+    rm -rf --one-file-system "$SCRATCH" "$MUSTER_TEST_MEMORY"
+}
+
+# Leaves neither a test nor a cluster behind, nor what they have made, however the run ends.
 clean_up() {
     local status=$? round
     trap - EXIT
@@ -111,6 +129,7 @@ clean_up() {
         kill -KILL $(run_processes) 2>/dev/null || break
     done
     take_down >/dev/null 2>&1
+    remove_scratch
     [ -n "$keep" ] || rm -rf --one-file-system "$MUSTER_PREFIX"
     exit $status
 }
@@ -220,10 +239,12 @@ run_file() {
     case $1 in
     *.bats)
         [ -n "$(bats_tests "$1")" ] || { echo 1..0 && exit; }
-        exec timeout -k 10 $limit bats --tap --filter "$(bats_filter "$1")" "$MUSTER_TOP/$1"
+        exec timeout -k 10 $limit bats --tap --tempdir "$(mktemp -u "$SCRATCH/XXXXXX")" \
+            --filter "$(bats_filter "$1")" "$MUSTER_TOP/$1"
         ;;
     esac
     [ -z "$only" ] || export CMOCKA_TEST_FILTER=$only LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/test_filter.so
+    export TMPDIR=$SCRATCH
     [ -x "$program" ] && cd "$MUSTER_BUILD" && exec timeout -k 10 $limit "$program"
     if grep -q "${1%.c}\b" "$MUSTER_TOP/tests/tests.mk"; then
         echo "1..0 # SKIP not part of this build's configuration"
@@ -366,6 +387,7 @@ run_lanes() {
 [ -z "$list" ] || { list_tests; exit; }
 exec {lock}<"${BASH_SOURCE[0]}"
 flock -n "$lock" || { echo "run.sh: another run of this checkout is under way" >&2; exit 1; }
+make_scratch
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 

@@ -7,7 +7,7 @@
 load small_run
 
 setup_file() {
-    BATS_FILE_TMPDIR=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "$BATS_FILE_TMPDIR")" muster-kill.XXXXXX)
+    BATS_FILE_TMPDIR=$(mktemp -d -p "$MUSTER_TEST_MEMORY" muster-kill.XXXXXX)
     export PLACE=$BATS_FILE_TMPDIR OMP_WAIT_POLICY=passive
     unset MUSTER_CKPTD
     small_run_begin

@@ -295,8 +295,10 @@ static ncclResult_t get_version(int *version)
 
 static ncclResult_t get_unique_id(ncclUniqueId *id)
 {
+	const char *tmp = getenv("TMPDIR");
 	memset(id, 0, sizeof *id);
-	snprintf(id->internal, sizeof id->internal, "/tmp/muster-fake-nccl-XXXXXX");
+	tmp = tmp ? tmp : "/tmp";
+	snprintf(id->internal, sizeof id->internal, "%.90s/muster-fake-nccl-XXXXXX", tmp);
 	int fd = mkstemp(id->internal);
 	if (fd < 0)
 		return ncclSystemError;

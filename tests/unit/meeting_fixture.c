@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Results come back through shared memory. */
+#include "config.h"
 #include "tests/unit/meeting_fixture.h"
 
 #include <dirent.h>
@@ -17,6 +18,7 @@
 #include <cmocka.h>
 
 #include "common/clock.h"
+#include "tests/unit/files.h"
 #include "tests/unit/hang.h"
 
 /* By the names in the run's folder: launch/rdzv_file.c has their meaning. */
@@ -57,10 +59,10 @@ static void be_rank(int rank, int size, meeting_body *body, struct meeting_rank 
 
 void meeting_run(int size, meeting_body *body, struct meeting_rank *ranks)
 {
-	char folder[] = "/tmp/muster-meeting-XXXXXX", command[100];
+	char folder[FILES_PATH_SIZE];
 	pid_t pids[MEETING_MAX];
 	assert_in_range(size, 1, MEETING_MAX);
-	assert_non_null(mkdtemp(folder));
+	assert_int_equal(files_make_folder(folder), 0);
 	setenv("MUSTER_RDZV_DIR", folder, 1);
 	setenv("MUSTER_RDZV_ID", "meeting", 1);
 	struct meeting_rank *shared = mmap(NULL, sizeof *shared * (size_t)size, PROT_READ | PROT_WRITE,
@@ -82,6 +84,5 @@ void meeting_run(int size, meeting_body *body, struct meeting_rank *ranks)
 	}
 	memcpy(ranks, shared, sizeof *shared * (size_t)size);
 	munmap(shared, sizeof *shared * (size_t)size);
-	snprintf(command, sizeof command, "rm -rf %s", folder);
-	assert_int_equal(system(command), 0);
+	assert_int_equal(files_remove_folder(folder), 0);
 }

@@ -102,7 +102,7 @@ static void remember_file(const char *name, bool shard)
 
 static int set_up(void **state)
 {
-	const char *every = getenv("MUSTER_TEST_SHARE");
+	const char *every = getenv("MUSTER_TEST_SHARE"), *memory = getenv("MUSTER_TEST_MEMORY");
 	struct owner owner = { .cluster = "" };
 	struct ckpt *ckpt;
 	struct err err;
@@ -110,8 +110,9 @@ static int set_up(void **state)
 	mallopt(M_MMAP_THRESHOLD, 32 << 20);
 	mallopt(M_TRIM_THRESHOLD, 1 << 28);
 	/* In memory where that can be had. */
-	if (access("/dev/shm", W_OK) == 0)
-		setenv("TMPDIR", "/dev/shm", 1);
+	memory = memory ? memory : "/dev/shm";
+	if (access(memory, W_OK) == 0)
+		setenv("TMPDIR", memory, 1);
 	all = every && atoi(every) == 0;
 	if (every && atoi(every) > 0)
 		share = (size_t)atoi(every);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder of a job: its modes, whom it trusts, and that removing it touches nothing else, whatever its user has put there. */
+#include "config.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -18,8 +20,9 @@
 #include <cmocka.h>
 
 #include "plugin/job_folder.h"
+#include "tests/unit/files.h"
 
-static char top[40], run[50];
+static char top[FILES_PATH_SIZE], run[FILES_PATH_SIZE + 10];
 static struct err err;
 
 /* As root, the user is another one. */
@@ -35,8 +38,7 @@ static gid_t group(void)
 
 static int begin(void **state)
 {
-	strcpy(top, "/tmp/muster-folder-XXXXXX");
-	assert_non_null(mkdtemp(top));
+	assert_int_equal(files_make_folder(top), 0);
 	snprintf(run, sizeof run, "%s/run", top);
 	umask(022);
 	return 0;
@@ -44,9 +46,11 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	char command[100];
-	snprintf(command, sizeof command, "chmod -R u+rwx %s 2>/dev/null; rm -rf %s", top, top);
-	return system(command);
+	char command[FILES_PATH_SIZE + 40];
+	snprintf(command, sizeof command, "chmod -R u+rwx %s 2>/dev/null", top);
+	if (system(command) == -1)
+		return -1;
+	return files_remove_folder(top);
 }
 
 static const char *below(const char *name)

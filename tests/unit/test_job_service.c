@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a job's service, with this very program as the service: how it is started, kept, finished and, where it does
  * not obey, killed. What the service does is chosen by the job's number. */
+#include "config.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -20,6 +22,7 @@
 
 #include "common/clock.h"
 #include "plugin/job_service.h"
+#include "tests/unit/files.h"
 #include "tests/unit/hang.h"
 
 enum { ORDINARY = 1, LOSES, DEAF, ENDS_AT_ONCE, NOT_LISTENING, SLOW, WATCHES };
@@ -73,7 +76,8 @@ static int finish(char **argv)
 
 /* ---- the tests ---- */
 
-static char top[40], run[50], program[60], told[1000];
+static char top[FILES_PATH_SIZE], run[FILES_PATH_SIZE + 10], program[FILES_PATH_SIZE + 10];
+static char told[1000];
 static struct err err;
 static struct process service;
 
@@ -113,9 +117,8 @@ static void nothing_is_left(uint32_t job)
 /* The program is copied: an unprivileged user may not reach the build folder. */
 static int begin(void **state)
 {
-	char command[200];
-	strcpy(top, "/tmp/muster-service-XXXXXX");
-	assert_non_null(mkdtemp(top));
+	char command[4 * FILES_PATH_SIZE + 100];
+	assert_int_equal(files_make_folder(top), 0);
 	snprintf(run, sizeof run, "%s/run", top);
 	snprintf(program, sizeof program, "%s/program", top);
 	snprintf(command, sizeof command, "chmod 755 %s && cp /proc/%d/exe %s && chmod 755 %s", top, (int)getpid(), program, program);
@@ -125,10 +128,8 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	char command[100];
 	process_kill(&service);
-	snprintf(command, sizeof command, "rm -rf %s", top);
-	return system(command);
+	return files_remove_folder(top);
 }
 
 /* A line of /proc/PID/status of the service, without its name. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics and curve: what attempts write, merged, is the curve of a run without interruption. */
+#include "config.h"
+
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -13,13 +15,14 @@
 #include <cmocka.h>
 
 #include "common/io.h"
+#include "tests/unit/files.h"
 #include "trainer/curve.h"
 #include "trainer/metrics.h"
 
 static int make_folder(void)
 {
-	char path[] = "/tmp/muster-metrics-XXXXXX";
-	assert_non_null(mkdtemp(path));
+	char path[FILES_PATH_SIZE];
+	assert_int_equal(files_make_folder(path), 0);
 	int fd = open(path, O_RDONLY | O_DIRECTORY);
 	assert_true(fd >= 0);
 	/* Files in it stay reachable by the descriptor; the names go at the end of each test. */

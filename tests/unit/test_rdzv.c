@@ -19,6 +19,7 @@
 
 #include "common/clock.h"
 #include "launch/rdzv.h"
+#include "tests/unit/files.h"
 #include "tests/unit/hang.h"
 #ifdef HAVE_PMIX
 #include <pmix.h>
@@ -26,7 +27,7 @@
 
 #define WORLD 5
 
-static char folder[64];
+static char folder[FILES_PATH_SIZE];
 
 static struct ident ident_of(int rank, int world_size)
 {
@@ -38,8 +39,7 @@ static struct ident ident_of(int rank, int world_size)
 
 static int set_up(void **state)
 {
-	strcpy(folder, "/tmp/test_rdzv.XXXXXX");
-	assert_non_null(mkdtemp(folder));
+	assert_int_equal(files_make_folder(folder), 0);
 	setenv("MUSTER_RDZV_DIR", folder, 1);
 	setenv("MUSTER_RDZV_ID", "run1", 1);
 	unsetenv("MUSTER_RDZV");
@@ -48,9 +48,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	char command[100];
-	snprintf(command, sizeof command, "rm -rf %s", folder);
-	return system(command);
+	return files_remove_folder(folder);
 }
 
 /* Runs `body` as each of the ranks but `absent`; a body returns 0 when all was as it should be. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scaling: medians of the steps that count, held against the first run; files that can't be used are named. */
+#include "config.h"
+
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -13,18 +15,19 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/files.h"
 #include "trainer/metrics.h"
 #include "trainer/scaling.h"
 
 struct folder_at {
-	char path[40];
+	char path[FILES_PATH_SIZE];
 	int fd;
 };
 
 static struct folder_at make(void)
 {
-	struct folder_at folder = { .path = "/tmp/muster-scaling-XXXXXX" };
-	assert_non_null(mkdtemp(folder.path));
+	struct folder_at folder;
+	assert_int_equal(files_make_folder(folder.path), 0);
 	folder.fd = open(folder.path, O_RDONLY | O_DIRECTORY);
 	assert_true(folder.fd >= 0);
 	return folder;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What Slurm's commands print, as seen in Slurm 22.05 and 25.11, and what a run records of its saves. */
+#include "config.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +17,7 @@
 #include "common/auto.h"
 #include "common/io.h"
 #include "doctor/site.h"
+#include "tests/unit/files.h"
 
 static struct site fresh(void)
 {
@@ -86,9 +89,9 @@ static void write_file(const char *path, const char *text)
 
 static void the_plugin_in_plugstack_conf(void **state)
 {
-	char folder[] = "/tmp/test_site.XXXXXX", path[100], text[300];
+	char folder[FILES_PATH_SIZE], path[FILES_PATH_SIZE + 30], text[2 * FILES_PATH_SIZE + 100];
 	struct site site = fresh();
-	assert_non_null(mkdtemp(folder));
+	assert_int_equal(files_make_folder(folder), 0);
 	snprintf(path, sizeof path, "%s/more.conf", folder);
 	write_file(path, "optional /opt/x.so\nrequired spank_muster.so default=on\n");
 	snprintf(path, sizeof path, "%s/plugstack.conf", folder);
@@ -113,10 +116,7 @@ static void the_plugin_in_plugstack_conf(void **state)
 	write_file(path, "optional /nonexistent/spank_muster.so\n");
 	site_look_at_plugin(&site, path, "");
 	assert_true(site.plugin_missing);
-	unlink(path);
-	snprintf(path, sizeof path, "%s/more.conf", folder);
-	unlink(path);
-	rmdir(folder);
+	assert_int_equal(files_remove_folder(folder), 0);
 }
 
 /* This program stands for a plugin. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trace, trace_clock and trace_file: what is kept and what is left out, times on one axis, and a file that a JSON reader takes. */
+#include "config.h"
+
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
@@ -14,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/files.h"
 #include "tests/unit/world_fixture.h"
 #include "trainer/trace_clock.h"
 #include "trainer/trace_file.h"
@@ -145,11 +148,11 @@ static void count_spans(const json_t *events, int rank, int counts[3])
 
 static void the_file_holds_all_ranks_spans(void **state)
 {
-	char folder[] = "/tmp/muster-trace-XXXXXX", path[100];
+	char folder[FILES_PATH_SIZE], path[FILES_PATH_SIZE + 20];
 	struct world_rank ranks[WORLD];
 	json_error_t error;
 	world_need_several();
-	assert_non_null(mkdtemp(folder));
+	assert_int_equal(files_make_folder(folder), 0);
 	snprintf(path, sizeof path, "%s/trace.json", folder);
 	world_run(WORLD, 10, file_body, path, ranks);
 	world_assert_ok(WORLD, ranks);

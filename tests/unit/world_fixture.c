@@ -21,6 +21,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "launch/rdzv.h"
+#include "tests/unit/files.h"
 
 const struct comm_provider *world_provider;
 
@@ -76,11 +77,11 @@ static void reap(int size, const pid_t *pids, struct world_rank *ranks)
 void world_run(int size, double deadline, world_body *body, void *arg, struct world_rank *ranks)
 {
 	static int worlds;
-	char folder[] = "/tmp/muster-world-XXXXXX", id[64];
+	char folder[FILES_PATH_SIZE], id[64];
 	pid_t pids[WORLD_MAX];
 
 	assert_in_range(size, 1, WORLD_MAX);
-	assert_non_null(mkdtemp(folder));
+	assert_int_equal(files_make_folder(folder), 0);
 	snprintf(id, sizeof id, "%d-%d", (int)getpid(), worlds++);
 	setenv("MUSTER_RDZV_DIR", folder, 1);
 	setenv("MUSTER_RDZV_ID", id, 1);
@@ -102,9 +103,7 @@ void world_run(int size, double deadline, world_body *body, void *arg, struct wo
 	reap(size, pids, shared);
 	memcpy(ranks, shared, sizeof *shared * (size_t)size);
 	munmap(shared, sizeof *shared * (size_t)size);
-	char command[100];
-	snprintf(command, sizeof command, "rm -rf %s", folder);
-	assert_int_equal(system(command), 0);
+	assert_int_equal(files_remove_folder(folder), 0);
 }
 
 void world_assert_ok(int size, const struct world_rank *ranks)
