@@ -101,6 +101,7 @@ plugin_says() {
 faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
 
 @test "a job as it should be has no finding, and ends with 0" {
+    two_cpus
     told healthy
     echo "$output"
     [ "$status $output" = "0 muster-doctor: 8 ranks on 4 nodes: no fault found" ]
@@ -138,6 +139,7 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
 }
 
 @test "the plugin does not begin a step whose ranks would share a GPU, and drains no node" {
+    two_cpus
     too_few="muster: error: gpu-too-few: ranks 0-2 on n1: 3 tasks a node and 1 GPU: start one task a GPU: --ntasks-per-node=1"
     plugin_says 2 1 "$too_few (the step ends here" -N1 -w n1 -n3 --gres=gpu:1 echo began
     [[ $output != *$'\n'began* ]]
@@ -166,6 +168,7 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
 
 # The device cgroup is faked by a device file that the user may not open: access(2) says the same of both.
 @test "GPUs of the siblings hidden" {
+    two_cpus
     cluster run unshare -m --map-current-user --keep-caps mount -t tmpfs none /mnt 2>/dev/null ||
         skip "users may not make mount namespaces here"
     locked=$(cluster status dir)/dev/gpu0
@@ -191,7 +194,7 @@ END
 }
 
 @test "CPUs: fewer than asked for, and shared ones" {
-    [ "$(nproc)" -ge 2 ] || skip "this machine has one CPU"
+    two_cpus
     step -N2 -w n1,n2 --ntasks-per-node=2 -c2 taskset -c 0 muster-doctor
     found 3 warning cpu-few "ranks 0-3 on n1, n2: may use 1 CPU of 2" --cpus-per-task=2
     found 3 warning cpu-overlap "ranks 0-3 on n1, n2: 2 ranks of a node are bound to CPU 0" --cpu-bind=cores
@@ -205,6 +208,7 @@ END
 }
 
 @test "a step that is smaller than the job" {
+    two_cpus
     told few-nodes
     found 3 warning step-nodes "2 of the job's 4 nodes" --nodes=4
     also_said step-nodes
@@ -326,6 +330,7 @@ END
 }
 
 @test "the shared directory: not shared, not writable, full, too small" {
+    two_cpus
     step -N4 --ntasks-per-node=2 muster-doctor --dir /tmp/run1
     found 1 error dir-not-shared "ranks 2, 4, 6 on n2, n3, n4: /tmp/run1 is not the directory that rank 0 on n1 has there"
     [ "$(faults)" -eq 1 ]

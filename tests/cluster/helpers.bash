@@ -33,6 +33,9 @@ plugin_locate() {
     [ -e "$PLUGIN" ] && [ "$(id -u)" = 0 ]
 }
 
+# For a test with several ranks on a node and no finding: of ranks that share a CPU there is one.
+two_cpus() { [ "$(nproc)" -ge 2 ] || skip "this machine has one CPU"; }
+
 # For setup, in place of cluster_require.
 plugin_require() {
     [ -e "$PLUGIN" ] || skip "this build has no plugin: no Slurm headers"

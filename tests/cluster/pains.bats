@@ -97,6 +97,7 @@ END
 }
 
 @test "a network interface that other nodes don't reach, or that a node does not have" {
+    two_cpus
     unreached="by eth1, which is 192.168.7.1 there: 192.168.7.1 port"
     remedy="SOCKET_IFNAME to the interface by which all nodes reach each other (eth0 has the address of this node's name)"
     srun -N2 --ntasks-per-node=2 --export=ALL,NCCL_SOCKET_IFNAME=eth1,GLOO_SOCKET_IFNAME=eth1 muster-doctor
