@@ -1,11 +1,20 @@
 # tests/: unit tests (cmocka, each one program tests/unit/test_NOUN), command and cluster tests (bats).
-AM_TESTS_ENVIRONMENT = CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT;
+# Of a search a sample.
+AM_TESTS_ENVIRONMENT = export CMOCKA_MESSAGE_OUTPUT=TAP MUSTER_TEST_SHARE=$${MUSTER_TEST_SHARE-16};
+# `make check` has four tests for each CPU at a time, for many wait; `make -j check` as many as
+# that says.
+check_jobs = $(if $(filter -j%,$(MAKEFLAGS)),,-j`expr 4 '*' $$(nproc)`)
+AM_MAKEFLAGS = $(if $(filter check,$(MAKECMDGOALS)),$(check_jobs))
 LOG_COMPILER = bash $(top_srcdir)/tests/lib/tap-skip.sh
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 TESTS =
 unit_tests =
 
 if HAVE_CMOCKA
+# First those that take long.
+unit_tests += tests/unit/test_comm_failure tests/unit/test_owner tests/unit/test_comm_links
+unit_tests += tests/unit/test_ckptd_hear tests/unit/test_ckptd_node tests/unit/test_comm_nccl
+unit_tests += tests/unit/test_ops_cuda tests/unit/test_model_bits tests/unit/test_step_cuda
 unit_tests += tests/unit/test_err
 tests_unit_test_err_LDADD = libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_bytes
@@ -67,7 +76,6 @@ unit_tests += tests/unit/test_snapshot_memory
 tests_unit_test_snapshot_memory_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_memory_limit
 tests_unit_test_memory_limit_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_owner
 tests_unit_test_owner_SOURCES = tests/unit/test_owner.c tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 tests_unit_test_owner_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 
@@ -84,10 +92,8 @@ tests_unit_test_ckptd_parts_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_writers
 tests_unit_test_ckptd_writers_SOURCES = tests/unit/test_ckptd_writers.c $(ckptd_fixture)
 tests_unit_test_ckptd_writers_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_ckptd_hear
 tests_unit_test_ckptd_hear_SOURCES = tests/unit/test_ckptd_hear.c tests/unit/ckptd_node.h $(ckptd_fixture)
 tests_unit_test_ckptd_hear_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_ckptd_node
 tests_unit_test_ckptd_node_SOURCES = tests/unit/test_ckptd_node.c tests/unit/ckptd_node.h $(ckptd_fixture)
 tests_unit_test_ckptd_node_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_session
@@ -249,7 +255,6 @@ tests_unit_test_tensors_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_model
 tests_unit_test_model_SOURCES = tests/unit/test_model.c tests/unit/model_fixture.c tests/unit/model_fixture.h
 tests_unit_test_model_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_model_bits
 tests_unit_test_model_bits_SOURCES = tests/unit/test_model_bits.c tests/unit/model_fixture.c tests/unit/model_fixture.h
 tests_unit_test_model_bits_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_recompute
@@ -277,10 +282,8 @@ comm_world = tests/unit/summing.c tests/unit/summing.h tests/unit/world_fixture.
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.c $(comm_world)
 tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=free
-unit_tests += tests/unit/test_comm_failure
 tests_unit_test_comm_failure_SOURCES = tests/unit/test_comm_failure.c $(comm_world)
 tests_unit_test_comm_failure_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_comm_links
 tests_unit_test_comm_links_SOURCES = tests/unit/test_comm_links.c $(partial_io)
 tests_unit_test_comm_links_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ddp_plan
@@ -301,7 +304,6 @@ tests_unit_test_ddp_zero_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 
 # Ranks on GPUs that are none: NCCL, the runtime and cuBLASLt are stand-ins.
 fake_gpus = tests/unit/fake_nccl.c tests/unit/fake_nccl.h tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime)
-unit_tests += tests/unit/test_comm_nccl
 tests_unit_test_comm_nccl_SOURCES = tests/unit/test_comm_nccl.c
 tests_unit_test_comm_nccl_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ddp_cuda
@@ -499,7 +501,6 @@ if HAVE_CUBLAS
 tests_unit_test_cuda_tune_SOURCES += tests/unit/fake_cublas.c tests/unit/fake_cublas.h $(fake_runtime)
 tests_unit_test_cuda_tune_LDADD += $(shim_LIBS)
 endif
-unit_tests += tests/unit/test_ops_cuda
 tests_unit_test_ops_cuda_SOURCES = tests/unit/test_ops_cuda.c
 tests_unit_test_ops_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_ops_cuda_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
@@ -541,7 +542,6 @@ tests_unit_test_gpu_repeat_SOURCES = tests/unit/test_cuda_repeat.c $(op_sources)
 tests_unit_test_gpu_repeat_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS)
 tests_unit_test_gpu_repeat_LDADD = tests/shim/digest.o $(trainer_LIBS) $(gpu_LIBS)
 endif
-unit_tests += tests/unit/test_step_cuda
 tests_unit_test_step_cuda_SOURCES = tests/unit/test_step_cuda.c
 tests_unit_test_step_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_step_cuda_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)

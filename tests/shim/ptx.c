@@ -23,23 +23,25 @@ static unsigned int block_count;
 
 UNWATCHED void ptx_reset(void) { block_count++; }
 
-/* Element `half` of the two in a word. */
-UNWATCHED static double half_of(uint32_t word, int half)
+UNWATCHED static float value_of(uint32_t bits)
 {
 	union {
 		uint32_t bits;
 		float value;
-	} u = { half ? word & 0xffff0000u : word << 16 };
-	return (double)u.value;
+	} u = { bits };
+	return u.value;
 }
 
 /* The 16 elements of a row of A, or of a column of B. Four lanes brought them, each in two words
  * that are `stride` apart: of A words 0 and 2, or 1 and 3 for the rows from 8 on; of B 4 and 5. */
-UNWATCHED static void take(double elements[16], const uint32_t (*words)[WARP_WORDS], int lane,
+UNWATCHED static void take(float elements[16], const uint32_t (*words)[WARP_WORDS], int lane,
 	int word, int stride)
 {
-	for (int k = 0; k < 16; k++)
-		elements[k] = half_of(words[lane + k % 8 / 2][word + k / 8 * stride], k % 2);
+	for (int i = 0; i < 8; i++) {
+		uint32_t two = words[lane + i % 4][word + i / 4 * stride];
+		elements[2 * i] = value_of(two << 16);
+		elements[2 * i + 1] = value_of(two & 0xffff0000u);
+	}
 }
 
 UNWATCHED void ptx_mma(float d[4], const uint32_t a[4], const uint32_t b[2])
@@ -47,7 +49,7 @@ UNWATCHED void ptx_mma(float d[4], const uint32_t a[4], const uint32_t b[2])
 	const uint32_t brought[6] = { a[0], a[1], a[2], a[3], b[0], b[1] };
 	const uint32_t(*words)[WARP_WORDS] = warp_meet(WARP_MMA, ALL, brought, 6);
 	int row = (int)warp_lane() / 4, column = (int)warp_lane() % 4 * 2;
-	double rows[2][16], columns[2][16]; /* row and row + 8, column and column + 1 */
+	float rows[2][16], columns[2][16]; /* row and row + 8, column and column + 1 */
 	for (int i = 0; i < 2; i++) {
 		take(rows[i], words, row * 4, i, 2);
 		take(columns[i], words, (column + i) * 4, 4, 1);
@@ -55,7 +57,7 @@ UNWATCHED void ptx_mma(float d[4], const uint32_t a[4], const uint32_t b[2])
 	for (int i = 0; i < 4; i++) {
 		double sum = (double)d[i];
 		for (int k = 0; k < 16; k++)
-			sum += rows[i / 2][k] * columns[i % 2][k];
+			sum += (double)rows[i / 2][k] * (double)columns[i % 2][k];
 		d[i] = (float)sum;
 	}
 	warp_leave();

@@ -16,7 +16,7 @@ float ddp_work_gradient(uint64_t step, int slot, size_t at)
 	v ^= v >> 33;
 	v *= 0xff51afd7ed558ccdu;
 	v ^= v >> 29;
-	float scale = (float)(1 << v % 9) / 16; /* 2^-4 to 2^4: exact, and quicker than ldexpf() */
+	float scale = (float)(1 << (v & 7)) / 16; /* 2^-4 to 2^3, exact */
 	return (float)((int32_t)(v >> 32)) / 2147483648.0f * scale;
 }
 

@@ -180,7 +180,7 @@ static void bf16_of_widths_in_eights(void **state)
 	check((struct problem){ 2, 65, 3, 8, CUDA_BF16 });
 	check((struct problem){ 3, 34, 2, 48, CUDA_BF16 });
 	check((struct problem){ 1, 66, 2, 80, CUDA_BF16 });
-	check((struct problem){ 2, 129, 1, 128, CUDA_BF16 });
+	check((struct problem){ 1, 129, 1, 128, CUDA_BF16 });
 }
 
 static void bf16_of_other_widths(void **state)

@@ -57,7 +57,7 @@ static void step(struct training *training, bool masked)
 	struct state *state = &training->state;
 	uint64_t number = ++state->step;
 	for (size_t i = 0; i < training->table.elements; i++)
-		training->grads[i] = sinf((float)(i * number));
+		training->grads[i] = (float)((i * number * 40503 & 0xffff) - 32768.0) / 32768;
 	optimizer_begin(&schedule, number, 1, training->ops->params);
 	bool changes = optimizer_clip(&schedule, 1, masked ? (double)NAN : 2, training->ops->params);
 	assert_int_equal(changes, !masked);
@@ -75,12 +75,19 @@ static float *copy_of(const struct state *state)
 	return copy;
 }
 
+/* As assert_memory_equal(), which looks at one byte after the other. */
+static void assert_equal(const void *one, const void *other, size_t bytes)
+{
+	if (memcmp(one, other, bytes) != 0)
+		assert_memory_equal(one, other, bytes);
+}
+
 static void assert_same_state(const struct training *one, const struct training *other)
 {
 	size_t bytes = one->table.elements * sizeof(float);
-	assert_memory_equal(one->state.weights, other->state.weights, bytes);
-	assert_memory_equal(one->state.m, other->state.m, bytes);
-	assert_memory_equal(one->state.v, other->state.v, bytes);
+	assert_equal(one->state.weights, other->state.weights, bytes);
+	assert_equal(one->state.m, other->state.m, bytes);
+	assert_equal(one->state.v, other->state.v, bytes);
 }
 
 /* What of a slot is the part's is that of the copy. */
@@ -88,7 +95,7 @@ static void assert_own(const struct layout *layout, const float *slot, const flo
 {
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++) {
 		size_t at = s * layout->table->elements + layout->first;
-		assert_memory_equal(slot + at, copy + at, (layout->end - layout->first) * sizeof(float));
+		assert_equal(slot + at, copy + at, (layout->end - layout->first) * sizeof(float));
 	}
 }
 
@@ -203,9 +210,10 @@ static void moments_of_others_are_not_there(void **unused)
 		memcpy(sharded.state.weights + big + 131072, plain.state.weights + big + 131072,
 			(sharded.table.elements - big - 131072) * sizeof(float));
 		size_t at = big + 65536;
-		assert_memory_equal(sharded.state.weights, plain.state.weights, sharded.table.elements * sizeof(float));
-		assert_memory_equal(sharded.state.m + at, plain.state.m + at, 65536 * sizeof(float));
-		assert_memory_equal(sharded.state.v + at, plain.state.v + at, 65536 * sizeof(float));
+		assert_equal(sharded.state.weights, plain.state.weights,
+			sharded.table.elements * sizeof(float));
+		assert_equal(sharded.state.m + at, plain.state.m + at, 65536 * sizeof(float));
+		assert_equal(sharded.state.v + at, plain.state.v + at, 65536 * sizeof(float));
 	}
 	size_t weights = sharded.table.elements * sizeof(float), moments = 2 * 65536 * sizeof(float);
 	assert_in_range(resident(rotation.memory.fd[0]), weights + moments, weights + moments + 8 * page);

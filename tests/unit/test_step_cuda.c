@@ -172,7 +172,7 @@ static void a_step_waits_once(void **state)
 
 /* ---- graphs ---- */
 
-#define GRAPH_STEPS 4
+#define GRAPH_STEPS 3
 
 /* What is to be the same with graphs and without. */
 struct outcome {
