@@ -140,13 +140,14 @@ kill_at_words() {
     several_ranks
     local n
     for n in 1 4; do
-        start_world $n "handed$n" --ckpt-writers all --ckpt-every 40 --log-level debug
+        slowly start_world $n "handed$n" --ckpt-writers all --ckpt-every 40 --log-level debug
         kill_at_words 'step 40 is handed over'
         cat rank*.out
         [ "$(saved_steps "handed$n" | tail -n 1)" -ge 40 ]
         [ -z "$(find "handed$n" -name '.saving-step-00000040*')" ]
         train "handed$n"
-        same_as_whole "handed$n"
+        # Where the kill was late, the world of four has saved the end.
+        same_state_as_whole "handed$n"
     done
 }
 
