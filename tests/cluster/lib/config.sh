@@ -66,7 +66,9 @@ config_cgroup() {
 # slurm.conf. Short intervals everywhere: a test waits for the scheduler, not the other way round. cred_expire is how
 # long a requeued job waits before it may start again (120 s by default, 5 at the least). But a launch that takes longer fails,
 # and so does a message that takes longer than MessageTimeout: a slow machine has more of each (run.sh measures how slow it is).
-# KillWait stays: saves that take longer than that are what some tests are about.
+# KillWait stays: saves that take longer than that are what some tests are about. A step's daemon
+# that couldn't tell the controller of its end tries again after 60 s, by which time Slurm would
+# take it for unkillable and drain the node.
 config_slurm() {
     local name cpus=${MUSTER_CLUSTER_NODES_CPUS:-4} slow=$(((${MUSTER_PATIENCE:-3} + 2) / 3))
     [ -z "${network_latency-}" ] || slow=$((slow + 1))
@@ -95,6 +97,7 @@ ReturnToService=2
 SlurmdTimeout=$((${MUSTER_CLUSTER_DOWN_AFTER:-6} * slow))
 MessageTimeout=$((5 * slow))
 KillWait=${MUSTER_CLUSTER_KILLWAIT:-5}
+UnkillableStepTimeout=$((180 * slow))
 JobRequeue=1
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0,requeue_delay=2
