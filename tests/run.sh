@@ -111,7 +111,7 @@ make_scratch() {
 
 remove_scratch() {
     local mounted
-    # There an inner mount stands behind its outer one, which goes last.
+    # In /proc/mounts an inner one stands behind its outer one, which goes last.
     cut -d' ' -f2 /proc/mounts | tac | while read -r mounted; do
         printf -v mounted %b "$mounted"
         [[ $mounted != "$SCRATCH"/* ]] || umount -l "$mounted" || fusermount3 -uz "$mounted"

@@ -33,7 +33,8 @@ plugin_locate() {
     [ -e "$PLUGIN" ] && [ "$(id -u)" = 0 ]
 }
 
-# For a test with several ranks on a node and no finding: of ranks that share a CPU there is one.
+# For a test in which several ranks on a node are to be healthy: that they share the only CPU is a
+# finding of the doctor's.
 two_cpus() { [ "$(nproc)" -ge 2 ] || skip "this machine has one CPU"; }
 
 # For setup, in place of cluster_require.

@@ -4,6 +4,7 @@
 
 #include "tests/shim/ptx.h"
 
+#include "common/bytes.h"
 #include "tests/shim/block.h"
 #include "tests/shim/fiber.h"
 #include "tests/shim/shared.h"
@@ -23,15 +24,6 @@ static unsigned int block_count;
 
 UNWATCHED void ptx_reset(void) { block_count++; }
 
-UNWATCHED static float value_of(uint32_t bits)
-{
-	union {
-		uint32_t bits;
-		float value;
-	} u = { bits };
-	return u.value;
-}
-
 /* The 16 elements of a row of A, or of a column of B. Four lanes brought them, each in two words
  * that are `stride` apart: of A words 0 and 2, or 1 and 3 for the rows from 8 on; of B 4 and 5. */
 UNWATCHED static void take(float elements[16], const uint32_t (*words)[WARP_WORDS], int lane,
@@ -39,8 +31,8 @@ UNWATCHED static void take(float elements[16], const uint32_t (*words)[WARP_WORD
 {
 	for (int i = 0; i < 8; i++) {
 		uint32_t two = words[lane + i % 4][word + i / 4 * stride];
-		elements[2 * i] = value_of(two << 16);
-		elements[2 * i + 1] = value_of(two & 0xffff0000u);
+		elements[2 * i] = bytes_bf16_to_float((uint16_t)two);
+		elements[2 * i + 1] = bytes_bf16_to_float((uint16_t)(two >> 16));
 	}
 }
 

@@ -186,7 +186,7 @@ static int body_held(struct comm *comm, void *arg, struct err *err)
 	if (!first)
 		comm_call(comm, "hold", hold, &held->pipe[0]);
 	ddp_spread(ddp, arena);
-	WORLD_CHECK(ddp->whole < ddp->spread);
+	WORLD_CHECK(ddp->whole < ddp->spread && ddp->waited == 0);
 	WORLD_CHECK(!first || write(held->pipe[1], "x", 1) == 1);
 	ddp_need(ddp, LAYERS - 2); /* the layer behind it is no parameter here */
 	WORLD_CHECK(ddp->whole < ddp->spread && ddp->waited > 0);
