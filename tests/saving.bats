@@ -49,6 +49,9 @@ service_of() { wait_for 10 pgrep -x muster-ckptd -P "$1"; }
 
 wait_saved() { wait_for 10 [ -e "$1/$(printf step-%08d "$2")" ]; }
 
+# For a test that slows the service's disk.
+root_traces() { [ "$(id -u)" = 0 ] || skip "only root can trace the service"; }
+
 # slow_disk SECONDS PID…: each fsync of these processes takes longer from now on.
 slow_disk() {
     local seconds=$1 pid
@@ -137,6 +140,7 @@ kill_at_words() {
 }
 
 @test "the trainer is killed right after the hand-over: that step is durable" {
+    root_traces
     several_ranks
     local n
     for n in 1 4; do
@@ -186,6 +190,7 @@ large() {
 }
 
 @test "a slow disk keeps training waiting only when it is lapped" {
+    root_traces
     local pid
     REPLACE=exec slowly train slow --steps 450 --ckpt-every 150 >slow.out 2>&1 3>&- &
     pid=$!

@@ -624,7 +624,7 @@ TESTS += $(unit_tests)
 endif
 
 EXTRA_DIST += tests/unit/threads_sample.h
-EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit/skip_main.h tests/unit/odd_table.h tests/golden tests/checkpoint_kill.bats tests/ckpt_command.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
+EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit/skip_main.h tests/unit/odd_table.h tests/unit/ports.h tests/golden tests/checkpoint_kill.bats tests/ckpt_command.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
 
 # What bats files run.
 check_PROGRAMS += tests/tools/ckpt_writer

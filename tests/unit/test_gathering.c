@@ -25,6 +25,7 @@
 #include "launch/gathering.h"
 #include "launch/run_key.h"
 #include "tests/unit/hang.h"
+#include "tests/unit/ports.h"
 
 #define WORLD 9
 #define FENCES 4
@@ -78,7 +79,9 @@ static struct world *make_world(void)
 	static int runs;
 	struct world *world = calloc(1, sizeof *world);
 	assert_non_null(world);
-	snprintf(world->run, sizeof world->run, "test.%d.%d", (int)getpid(), runs++);
+	do
+		snprintf(world->run, sizeof world->run, "test.%d.%d", (int)getpid(), runs++);
+	while (!ports_are_free(world->run, 1, SOCK_STREAM));
 	world->before = worlds;
 	return worlds = world;
 }

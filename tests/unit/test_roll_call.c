@@ -20,6 +20,7 @@
 #include "common/hash.h"
 #include "launch/roll_call.h"
 #include "tests/unit/hang.h"
+#include "tests/unit/ports.h"
 
 #define WORLD_MAX 200
 #define WORLD 21
@@ -50,7 +51,10 @@ static void set_up(struct world *world, int size, const char *key)
 {
 	static int runs;
 	*world = (struct world){ .size = size, .key = key };
-	snprintf(world->run, sizeof world->run, "test.%d.%d 0 %d", (int)getpid(), runs++, size);
+	do
+		snprintf(world->run, sizeof world->run, "test.%d.%d 0 %d", (int)getpid(), runs++,
+			size);
+	while (!key && !ports_are_free(world->run, size, SOCK_DGRAM));
 	atomic_store(&lost_of_ten, 0);
 }
 
