@@ -129,11 +129,17 @@ static void look_for_service(struct ckptd_client *client)
 		emit(client, (struct ckptd_event){ .type = CKPTD_GONE, .text = text });
 }
 
-/* The connection broke. What was sent over it and has not had its end is sent again over the next one. */
+/* The connection broke. What was sent over it and has not had its end is sent again over the next
+ * one. With the lock held, which it gives up meanwhile. */
 static void lose_service(struct ckptd_client *client, const struct err *why)
 {
-	ckptd_contact_lose(&client->contact, why, &client->why);
+	struct err said;
 	client->connected = false;
+	client->why = *why;
+	pthread_mutex_unlock(&client->lock);
+	ckptd_contact_lose(&client->contact, why, &said);
+	pthread_mutex_lock(&client->lock);
+	client->why = said;
 	client->next_try = 0;
 	ckptd_entries_unsend(&client->entries);
 	if (++client->deaths >= DEATHS_MAX)

@@ -214,8 +214,10 @@ void ckptd_contact_lose(struct ckptd_contact *contact, const struct err *why, st
 	struct ckptd_process *process = &contact->link.process;
 	char fate[60];
 	ckptd_conn_close(&contact->link.conn);
+	/* A process that dies closes its connections before its parent has its status. */
 	if (why->status == EXIT_LOST)
-		ckptd_process_wait(process, deadline_in(0.2));
+		ckptd_process_wait(process,
+			deadline_in(process->child ? contact->plan->timeout : 0.2));
 	err_fail(said, EXIT_LOST, "the service, pid %d, %s (%.500s)", (int)contact->service,
 		ckptd_process_fate(process, fate, sizeof fate), why->text);
 }

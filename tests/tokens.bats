@@ -135,9 +135,10 @@ complains() {
         echo text >&4
         until ls -A | grep -q '^\.out\.bin\.'; do sleep 0.01; done
         kill -s "$signal" $pid
-        run wait $pid
+        status=0
+        wait $pid || status=$?
         exec 4>&-
-        [ "$status" -gt 128 ]
+        [ "$status" -eq $((128 + $(kill -l "$signal"))) ]
         [ "$(ls -A)" = pipe ]
     done
 }

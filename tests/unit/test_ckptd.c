@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -225,6 +226,48 @@ static void a_dead_service_is_replaced_in_mid_save(void **state)
 	ckptd_fixture_end(&fixture);
 }
 
+/* Holds back from its parent that the process has ended, as threads do that end late. 0 where it
+ * may not be traced. */
+static pid_t hold_end_of(pid_t process)
+{
+	int ends[2];
+	char traces = 0;
+	siginfo_t info;
+	assert_int_equal(pipe(ends), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		traces = ptrace(PTRACE_SEIZE, process, NULL, NULL) == 0;
+		if (write(ends[1], &traces, 1) == 1 && traces) {
+			waitid(P_PID, (id_t)process, &info, WEXITED | WNOWAIT);
+			usleep(600000);
+		}
+		_exit(0);
+	}
+	assert_int_equal(read(ends[0], &traces, 1), 1);
+	close(ends[0]);
+	close(ends[1]);
+	if (!traces)
+		reap(pid);
+	return traces ? pid : 0;
+}
+
+static void a_service_that_ends_late_is_waited_for(void **state)
+{
+	struct ckptd_fixture fixture;
+	ckptd_fixture_make(&fixture, files_path("late"), 0, 0, 1, NULL);
+	ckptd_fixture_open(&fixture);
+	pid_t service = (pid_t)ckptd_client_service(fixture.client), holder = hold_end_of(service);
+	if (holder) {
+		kill(service, SIGKILL);
+		const char *text = ckptd_fixture_await(&fixture, CKPTD_RESTARTED, -1);
+		assert_non_null(strstr(text, "was killed by signal 9"));
+		reap(holder);
+	}
+	ckptd_fixture_end(&fixture);
+	if (!holder)
+		skip(); /* only root may trace a service */
+}
+
 /* Services can't be started for a while: what was handed over waits for one, and what is new is refused. */
 static void a_service_that_cant_be_replaced_is_looked_for_again(void **state)
 {
@@ -352,6 +395,7 @@ int main(void)
 		cmocka_unit_test(a_service_inherits_nothing),
 		cmocka_unit_test(a_dead_trainer_loses_nothing_that_it_handed_over),
 		cmocka_unit_test(a_dead_service_is_replaced_in_mid_save),
+		cmocka_unit_test(a_service_that_ends_late_is_waited_for),
 		cmocka_unit_test(a_service_that_cant_be_replaced_is_looked_for_again),
 		cmocka_unit_test(services_that_die_one_after_the_other_end_the_save),
 		cmocka_unit_test(another_owner_ends_a_save),
