@@ -87,6 +87,17 @@ own_run() { tests/run.sh "$@" 3>&-; }
     done
 }
 
+@test "a watchdog that outlives its test does not keep bats waiting" {
+    tree
+    # As bats 1.8 leaves one behind: with its descriptors, and no parent.
+    file tests/one.bats 'short" { ( (sleep "$BATS_TEST_TIMEOUT" & touch lost; wait) & ); while [ ! -e lost ]; do sleep 0.1; done; }' \
+        'next" { true; }'
+    run own_run --no-install one
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "${lines[-1]}" = "2 passed, 0 failed, 0 skipped" ]
+}
+
 @test "faults of Slurm's are counted, failures keep their output" {
     tree
     file tests/one.bats 'met" { echo hung >>"$MUSTER_SLURM_FAULTS"; }' 'bad" { echo why; false; }'

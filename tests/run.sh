@@ -227,6 +227,19 @@ load_all_cpus() {
     for ((cpu = 2 * $(nproc); cpu > 0; cpu--)); do (while :; do :; done) {lock}<&- & disown; done
 }
 
+# A test's watchdog sleeps for the time that the test may take, and bats 1.8 ends it with the test. One that is told to end before it
+# has begun to listen stays, with bats' pipe in its hands, and bats waits for it. No bats is its parent's parent any more.
+end_lost_watchdogs() {
+    local sleeper watchdog
+    while sleep 5; do
+        for sleeper in $(pgrep -fx "sleep $BATS_TEST_TIMEOUT"); do
+            watchdog=$(ps -o ppid= "$sleeper") || continue
+            grep -qs "bats-exec-" "/proc/$(ps -o ppid= $watchdog | tr -d ' ')/cmdline" ||
+                ! grep -qzxs "MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN" "/proc/$sleeper/environ" || kill -KILL $watchdog "$sleeper"
+        done
+    done 2>/dev/null
+}
+
 # Where the lines of files without a failure wait in CI, which may keep only the first lines of a run: those are of failures.
 GREEN=$LOG/green
 # The failures of the run, a line each.
@@ -352,11 +365,13 @@ cluster_queue() {
 }
 
 run_lanes() {
-    local name pids help=
+    local name pids watch help=
     rm -f "$LOG"/counts-* "$LOG"/queue-*
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
     test_files | grep '^tests/[^/]*$' | first tests/{sanitize,sanitize_threads,gpu_train,fuzz,gpt2_torch,nfs,elastic,saving,train,gpu}.bats | sed 's/^/plain /' | queue commands
     test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
+    end_lost_watchdogs {lock}<&- &
+    watch=$!
     # One file of the commands' may not run beside itself.
     if [ "$repeat" = 1 ]; then help="commands units"; else COMMANDS=${COMMANDS% *}; fi
     # shellcheck disable=SC2086
@@ -377,6 +392,7 @@ run_lanes() {
     } &
     # shellcheck disable=SC2086
     wait $pids $!
+    kill $watch
     # shellcheck disable=SC2046,SC2086
     for name in units alone $(printf 'commands-%s ' $COMMANDS) $(printf 'cluster-%s ' $CLUSTERS); do add_lane "$name"; done
 }

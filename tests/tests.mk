@@ -723,7 +723,7 @@ EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats tests/small_run.bash
 
 # The runner and the test cluster.
-EXTRA_DIST += .ci/run tests/run.sh tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/plain_path.sh \
+EXTRA_DIST += .ci/run tests/run.sh tests/streak.sh tests/streak.tsv tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/plain_path.sh \
 	tests/lib/has_torch.bash tests/lib/wait_for.bash tests/lib/sanitize.bash tests/lib/tap.awk
 EXTRA_DIST += \
 	tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
