@@ -4,7 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 
-#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/host/cuda.h"
 
 struct device_clock {
 	cudaStream_t stream;

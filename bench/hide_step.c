@@ -14,9 +14,9 @@
 #include "common/ident.h"
 #include "common/log.h"
 #include "launch/rdzv.h"
-#include "trainer/ddp.h"
-#include "trainer/model.h"
-#include "trainer/optimizer.h"
+#include "trainer/ddp/ddp.h"
+#include "trainer/model/model.h"
+#include "trainer/state/optimizer.h"
 
 #define ROUNDS_MAX 1000
 

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/safetensors.h"
 #include "common/auto.h"
 #include "common/io.h"
 #include "common/number.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 static int write_data(int fd, const struct tensor_table *table, const float *arena)
 {

@@ -14,7 +14,7 @@
 
 #include "common/auto.h"
 #include "launch/rdzv.h"
-#include "trainer/comm.h"
+#include "trainer/comm/comm.h"
 
 #define TIMEOUT 240
 #define LEAVE_MICROSECONDS 10000 /* after the rank before: a PMIx server too busy to hear a farewell for 2 s has the step killed */

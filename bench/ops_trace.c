@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/cuda/head.h" /* needs no CUDA */
+#include "trainer/cuda/kernels/head.h" /* needs no CUDA */
 
 #define ROWS_MOST 64
 #define PRODUCTS_NOTED 128

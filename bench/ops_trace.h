@@ -5,8 +5,8 @@
 #define MUSTER_BENCH_OPS_TRACE_H
 
 #include "common/err.h"
-#include "trainer/ops.h"
-#include "trainer/products.h"
+#include "trainer/cuda/host/products.h"
+#include "trainer/ops/ops.h"
 
 /* Marks moments of the device, which are counted from 0. */
 struct trace_clock {

@@ -8,7 +8,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
-#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/host/cuda.h"
 
 #define ALIGN 256u
 #define CACHES 4 /* operands walk through so many times the bytes of the device's last cache */

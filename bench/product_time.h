@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 #include "common/err.h"
-#include "trainer/ops.h"
-#include "trainer/products.h"
+#include "trainer/cuda/host/products.h"
+#include "trainer/ops/ops.h"
 
 struct timed_product {
 	struct product product;

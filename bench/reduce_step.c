@@ -16,7 +16,7 @@
 #include "common/ident.h"
 #include "common/log.h"
 #include "launch/rdzv.h"
-#include "trainer/ddp.h"
+#include "trainer/ddp/ddp.h"
 
 #define LAYERS 8
 #define KINDS 3

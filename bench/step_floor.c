@@ -22,11 +22,11 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/number.h"
-#include "trainer/card.h"
-#include "trainer/cuda/ops_cuda.h"
-#include "trainer/model.h"
-#include "trainer/optimizer.h"
-#include "trainer/state.h"
+#include "trainer/cuda/host/ops_cuda.h"
+#include "trainer/model/model.h"
+#include "trainer/run/card.h"
+#include "trainer/state/optimizer.h"
+#include "trainer/state/state.h"
 
 #define STEPS 5       /* that are timed, and as many before them */
 #define PRODUCTS 128

@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "trainer/batch.h"
 #include "trainer/cpu/product.h"
-#include "trainer/model.h"
-#include "trainer/optimizer.h"
+#include "trainer/data/batch.h"
+#include "trainer/model/model.h"
+#include "trainer/state/optimizer.h"
 
 struct run {
 	struct ops *ops;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A forgotten srun: a program that was started in a job's script or shell, beside the job's steps, is a world of one however
+/* A process that was not started as one rank of several, though it was meant to be.
+ *
+ * A forgotten srun: a program that was started in a job's script or shell, beside the job's steps, is a world of one however
  * much the job was given, and nothing else tells it so. */
 #ifndef MUSTER_ALONE_H
 #define MUSTER_ALONE_H
@@ -8,6 +10,10 @@
 #include <stddef.h>
 
 #include "common/ident.h"
+
+/* A step whose Slurm gives its tasks no way to meet. */
+#define ALONE_NO_PMIX "this step was started without PMIx"
+#define ALONE_WITH_PMIX "start it with srun --mpi=pmix (or srun --muster), where Slurm has none with srun --mpi=pmi2"
 
 #define ALONE_REMEDY "write srun before it (sbatch and salloc start it once)"
 

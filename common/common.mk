@@ -1,4 +1,4 @@
-# common/: what every other folder may use; libc, jansson and xxhash only.
+# common/: what every other room may use; libc, jansson and xxhash only.
 noinst_LTLIBRARIES += libcommon.la
 libcommon_la_SOURCES = \
 	common/acceptor.c common/acceptor.h \
@@ -11,13 +11,15 @@ libcommon_la_SOURCES = \
 	common/descriptors.c common/descriptors.h \
 	common/err.c common/err.h \
 	common/hash.c common/hash.h \
-	common/hash_avx2.c common/hash_xxh3.h \
+	common/hash_avx2.c \
+	common/hash_xxh3.h \
 	common/hostlist.c common/hostlist.h \
 	common/ident.c common/ident.h \
 	common/io.c common/io.h \
 	common/last_words.c common/last_words.h \
 	common/listen.c common/listen.h \
 	common/log.c common/log.h \
+	common/memory_limit.c common/memory_limit.h \
 	common/node_address.c common/node_address.h \
 	common/notice.c common/notice.h \
 	common/number.c common/number.h \
@@ -25,6 +27,7 @@ libcommon_la_SOURCES = \
 	common/opt_parse.c \
 	common/pages.c common/pages.h \
 	common/process.c common/process.h \
+	common/progress.c common/progress.h \
 	common/run_as_user.c common/run_as_user.h \
 	common/siphash.c common/siphash.h \
 	common/spawn.c common/spawn.h \

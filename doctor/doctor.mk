@@ -1,14 +1,6 @@
-# doctor/: what a launch can have wrong, and muster-doctor.
-
-# Facts, the table of checks, the judge. The plugin takes the same sources.
-launch_checks = \
-	doctor/check.c doctor/check.h doctor/check_hooks.c doctor/check_node.c doctor/check_site.c doctor/check_task.c \
-	doctor/facts.c doctor/facts.h \
-	doctor/facts_probe.c doctor/facts_probe.h \
-	doctor/findings.c \
-	doctor/hooks.c doctor/hooks.h
+# doctor/: muster-doctor.
 noinst_LTLIBRARIES += libdoctor.la
-libdoctor_la_SOURCES = $(launch_checks) \
+libdoctor_la_SOURCES = $(launch_checks) checks/site.c checks/site.h \
 	doctor/doctor_dir.c doctor/doctor_dir.h \
 	doctor/doctor_meet.c doctor/doctor_meet.h \
 	doctor/doctor_print.c doctor/doctor_print.h \
@@ -16,7 +8,8 @@ libdoctor_la_SOURCES = $(launch_checks) \
 	doctor/facts_json.c doctor/facts_json.h \
 	doctor/facts_network.c \
 	doctor/facts_versions.c \
-	doctor/site.c doctor/site.h doctor/site_plugin.c doctor/site_saves.c
+	doctor/site_plugin.c \
+	doctor/site_saves.c
 # Objects of its own: tests build some of these files by themselves.
 libdoctor_la_CPPFLAGS = $(AM_CPPFLAGS)
 libdoctor_la_LIBADD = liblaunch.la libcommon.la

@@ -3,7 +3,7 @@
 #ifndef MUSTER_DOCTOR_DIR_H
 #define MUSTER_DOCTOR_DIR_H
 
-#include "doctor/facts.h"
+#include "checks/facts.h"
 
 /* Rank 0: leaves a file named after `word` in the directory (in the nearest folder above where it isn't there yet, as a
  * training makes it). Returns 0, or -1 where it can't; doctor_dir_look says why. */

@@ -3,7 +3,7 @@
 #ifndef MUSTER_DOCTOR_MEET_H
 #define MUSTER_DOCTOR_MEET_H
 
-#include "doctor/facts.h"
+#include "checks/facts.h"
 #include "launch/rdzv.h"
 
 /* Collective. Adds to `own` what takes several ranks to see: the way to rank 0, the clock, the shared directory (`dir`,

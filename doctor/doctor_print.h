@@ -3,8 +3,8 @@
 #ifndef MUSTER_DOCTOR_PRINT_H
 #define MUSTER_DOCTOR_PRINT_H
 
+#include "checks/check.h"
 #include "common/err.h"
-#include "doctor/check.h"
 
 /* Both: the worst first. `summary` false leaves the summing up to another rank. */
 int doctor_print_text(const struct findings *findings, const struct checkup *checkup, bool summary, struct err *err);

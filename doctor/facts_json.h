@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
+#include "checks/facts.h"
 #include "common/err.h"
-#include "doctor/facts.h"
 
 /* malloc'ed, the caller's; NULL on error. A text that is not UTF-8 travels with '?' for its other bytes. */
 char *facts_encode(const struct facts *facts, struct err *err);

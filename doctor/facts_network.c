@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "doctor/facts_probe.h"
+#include "checks/facts_probe.h"
 
 /* Whether an interface is one that may be taken at all: with an address that means something on another node, too. */
 static bool is_usable(const struct ifaddrs *at)

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checks/facts_probe.h"
 #include "common/auto.h"
 #include "common/build_id.h"
-#include "doctor/facts_probe.h"
 
 /* cuDriverGetVersion, cudaRuntimeGetVersion and ncclGetVersion are alike, and none of them touches a GPU. */
 typedef int version_function(int *version);

@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks/check.h"
+#include "checks/facts_probe.h"
 #include "common/auto.h"
 #include "common/descriptors.h"
 #include "common/ident.h"
 #include "common/log.h"
 #include "common/opt.h"
-#include "doctor/check.h"
 #include "doctor/doctor_dir.h"
 #include "doctor/doctor_meet.h"
 #include "doctor/doctor_print.h"
-#include "doctor/facts_probe.h"
 
 const char *argp_program_version = PACKAGE_STRING;
 

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks/site.h"
 #include "common/auto.h"
 #include "common/io.h"
-#include "doctor/site.h"
 
 #define PLUGIN_NAME "spank_muster.so"
 #define PLUGIN_LIMIT ((size_t)64 << 20)

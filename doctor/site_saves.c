@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checks/site.h"
 #include "common/auto.h"
 #include "common/io.h"
-#include "doctor/site.h"
 
 #define METRICS_LIMIT ((size_t)1 << 30)
 

@@ -7,7 +7,7 @@ liblaunch_la_SOURCES = \
 	launch/gathering.c launch/gathering.h launch/gathering_private.h \
 	launch/gathering_links.c \
 	launch/gathering_message.c launch/gathering_message.h \
-	launch/job_end.c launch/job_end.h \
+	launch/job_query.c launch/job_query.h \
 	launch/nccl_exchange.c launch/nccl_exchange.h \
 	launch/pmi2_wire.c launch/pmi2_wire.h \
 	launch/put_list.c launch/put_list.h \

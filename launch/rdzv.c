@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/alone.h"
 #include "common/log.h"
 #include "config.h"
 #include "launch/rdzv_provider.h"
@@ -56,7 +57,7 @@ static const char *why_none(const struct ident *ident, const char *wanted)
 	if (!find("pmix"))
 		return "this build of Muster has no PMIx";
 	if (strcmp(ident->source, "slurm") == 0)
-		return RDZV_NO_PMIX;
+		return ALONE_NO_PMIX;
 	return wanted ? "this process was not started under PMIx" : "nothing says where they meet";
 }
 
@@ -68,7 +69,7 @@ static int no_meeting_place(const struct ident *ident, const char *wanted, struc
 		remedy = "start the ranks with srun --mpi=pmi2, build it with --with-pmix, or set MUSTER_RDZV_DIR to a folder that all "
 			"nodes share";
 	else if (strcmp(ident->source, "slurm") == 0)
-		remedy = RDZV_WITH_PMIX "; srun --mpi=list shows what this Slurm has";
+		remedy = ALONE_WITH_PMIX "; srun --mpi=list shows what this Slurm has";
 	return err_fail(err, EXIT_USAGE, "rendezvous: couldn't look for the other ranks of %d: %s: %s",
 		ident->world_size, why_none(ident, wanted), remedy);
 }

@@ -8,10 +8,6 @@
 #include "common/err.h"
 #include "common/ident.h"
 
-/* The fault and its remedy, in the words of whoever finds it. */
-#define RDZV_NO_PMIX "this step was started without PMIx"
-#define RDZV_WITH_PMIX "start it with srun --mpi=pmix (or srun --muster), where Slurm has none with srun --mpi=pmi2"
-
 struct rdzv; /* one per process; its calls come from one thread at a time */
 
 /* Opens the rendezvous of `ident`. `provider` is "pmix", "pmi2", "file", "single" or NULL: then MUSTER_RDZV names it, else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint directory for a program's own arrays: lib/folder.h holds it, each save is copied into a slot of shared memory
+/* A checkpoint directory for a program's own arrays: checkpoint/attempt/folder.h holds it, each save is copied into a slot of shared memory
  * that the checkpoint service writes from. */
 #include "config.h"
 
@@ -12,12 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckptd_client.h"
-#include "checkpoint/owner.h"
+#include "checkpoint/attempt/folder.h"
+#include "checkpoint/client/ckptd_client.h"
+#include "checkpoint/directory/owner.h"
 #include "common/log.h"
 #include "common/notice.h"
+#include "launch/job_query.h"
 #include "launch/requeue_ask.h"
-#include "lib/folder.h"
 #include "lib/muster_private.h"
 #include "lib/plan.h"
 
@@ -130,7 +131,8 @@ static int open_stages(struct muster_ckpt *ckpt, const char *path, struct err *e
 {
 	if (make_memory(ckpt, err) < 0 || describe_run(ckpt, err) < 0)
 		return -1;
-	ckpt->folder = folder_open(path, &ckpt->ident, false, ckpt->plan.timeout, err);
+	const struct folder_job job = { &ckpt->ident, job_end_time(ckpt->ident.job), job_is_running };
+	ckpt->folder = folder_open(path, &job, false, ckpt->plan.timeout, err);
 	if (!ckpt->folder)
 		return -1;
 	const struct ckptd_plan service = { .dir = folder_dir(ckpt->folder), .token = folder_token(ckpt->folder),

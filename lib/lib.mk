@@ -1,9 +1,5 @@
-# lib/: libmuster, what a C program gets; and the checkpoint directory during an attempt, which muster-train uses too.
-noinst_LTLIBRARIES += librun.la
-librun_la_SOURCES = lib/folder.c lib/folder.h launch/job_state.h
-
-# All of it is inside: a program links libmuster and nothing else of ours. Not libslurm, which is bound to one release of
-# Slurm: whether another job that owns a checkpoint directory still runs is then told by its heartbeat.
+# lib/: libmuster, what a C program gets.
+# All of it is inside: a program links libmuster and nothing else of ours. Not libslurm, which is bound to one release of Slurm.
 lib_LTLIBRARIES = libmuster.la
 include_HEADERS = lib/muster.h
 libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
@@ -16,8 +12,7 @@ libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \
 	lib/plan.c lib/plan.h \
 	lib/progress.c \
 	lib/rank.c \
-	lib/resume.c \
-	launch/job_state_none.c
+	lib/resume.c
 libmuster_la_CFLAGS = $(MUSTER_CFLAGS)
 libmuster_la_LIBADD = librun.la liblaunch.la libckptd.la # which holds libcheckpoint and libcommon
 libmuster_la_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH) -version-info 2:0:2 -no-undefined \

@@ -3,9 +3,9 @@
 #ifndef MUSTER_PLAN_H
 #define MUSTER_PLAN_H
 
-#include "checkpoint/ckpt.h"
-#include "checkpoint/retention.h"
-#include "checkpoint/snapshot.h"
+#include "checkpoint/directory/retention.h"
+#include "checkpoint/format/snapshot.h"
+#include "checkpoint/load/ckpt.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "lib/muster.h"

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "checkpoint/ckpt_dir.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/directory/ckpt_dir.h"
+#include "checkpoint/format/manifest.h"
 #include "common/auto.h"
 #include "common/log.h"
 #include "lib/muster_private.h"

@@ -10,7 +10,7 @@ AC_DEFUN([MUSTER_GLOO], [
   AS_IF([test "x$with_gloo" != xno], [
     AC_LANG_PUSH([C++])
     save_CPPFLAGS=$CPPFLAGS; save_LIBS=$LIBS
-    GLOO_CPPFLAGS="$GLOO_CPPFLAGS -idirafter \$(srcdir)/trainer/gloo-headers"
+    GLOO_CPPFLAGS="$GLOO_CPPFLAGS -idirafter \$(srcdir)/trainer/comm/gloo-headers"
     CPPFLAGS="$CPPFLAGS `echo "$GLOO_CPPFLAGS" | sed 's|\$(srcdir)|'"$srcdir"'|'`"; LIBS="$GLOO_LIBS $LIBS"
     AC_MSG_CHECKING([for Gloo])
     AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <gloo/context.h>

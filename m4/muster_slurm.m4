@@ -1,5 +1,5 @@
 # MUSTER_SLURM: --with-slurm=auto|yes|no|DIR probes slurm/spank.h and libslurm (the plugin and muster-requeue).
-# What differs between releases is probed here, and used in plugin/slurm_compat.h alone.
+# What differs between releases is probed here, and used in slurm/slurm_compat.h alone.
 AC_DEFUN([MUSTER_SLURM], [
   AC_ARG_WITH([slurm], [AS_HELP_STRING([--with-slurm=auto|yes|no|DIR], [SPANK plugin and requeue (auto)])],
     [], [with_slurm=auto])

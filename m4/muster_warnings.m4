@@ -1,5 +1,5 @@
 # MUSTER_WARNINGS: the warnings of every C file; --enable-werror makes them fatal.
-# The floating-point flags belong to the results: no contraction, no reassociation (see trainer/ops.h).
+# The floating-point flags belong to the results: no contraction, no reassociation (see trainer/ops/ops.h).
 AC_DEFUN([MUSTER_WARNINGS], [
   AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [make compiler warnings fatal])],
     [], [enable_werror=no])

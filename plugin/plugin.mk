@@ -1,11 +1,11 @@
-# plugin/: the SPANK plugin, and the helpers that it runs as the user: muster-requeue, muster-first-node.
+# plugin/: the SPANK plugin.
 
 if HAVE_SLURM
 # The plugin holds all it needs: slurmstepd, running as root, is not made to load further libraries.
 plugindir = $(libdir)/slurm
 plugin_LTLIBRARIES = spank_muster.la
 noinst_LTLIBRARIES += libplugin.la
-libplugin_la_SOURCES = $(launch_checks) doctor/site.c doctor/site.h doctor/site_mpi.c \
+libplugin_la_SOURCES = $(launch_checks) checks/site.c checks/site.h checks/site_mpi.c \
 	common/alone.c common/alone.h \
 	common/clock.c common/clock.h \
 	common/err.c common/err.h \
@@ -21,7 +21,7 @@ libplugin_la_SOURCES = $(launch_checks) doctor/site.c doctor/site.h doctor/site_
 	plugin/end_channel.c plugin/end_channel.h \
 	plugin/first_end.c plugin/first_end.h \
 	plugin/job_folder.c plugin/job_folder.h \
-	plugin/later.h \
+	slurm/later.h \
 	plugin/job_service.c plugin/job_service.h \
 	plugin/preflight.c plugin/preflight.h \
 	plugin/rank_env.c plugin/rank_env.h \
@@ -31,7 +31,7 @@ libplugin_la_SOURCES = $(launch_checks) doctor/site.c doctor/site.h doctor/site_
 	plugin/spank_end.c plugin/spank_end.h \
 	plugin/spank_job.c \
 	plugin/spank_requeue.c plugin/spank_requeue.h \
-	plugin/spank_slurmd.c plugin/spank_slurmd.h plugin/slurm_compat.h \
+	plugin/spank_slurmd.c plugin/spank_slurmd.h slurm/slurm_compat.h \
 	plugin/spank_srun.c \
 	plugin/spank_stepd.c \
 	plugin/spank_task.c plugin/spank_task.h \
@@ -45,17 +45,6 @@ spank_muster_la_SOURCES =
 spank_muster_la_LIBADD = libplugin.la
 spank_muster_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -Wl,--version-script=$(srcdir)/plugin/spank_muster.lds
 spank_muster_la_DEPENDENCIES = libplugin.la plugin/spank_muster.lds
-
-libexec_PROGRAMS = muster-first-node muster-requeue
-muster_requeue_SOURCES = plugin/muster_requeue.c plugin/breaker.c plugin/breaker.h plugin/later.h plugin/requeue.c plugin/requeue.h plugin/slurm_compat.h
-muster_requeue_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
-muster_requeue_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
-muster_requeue_LDADD = libcommon.la $(SLURM_LIBS)
-
-muster_first_node_SOURCES = plugin/muster_first_node.c plugin/step_layout.c plugin/step_layout.h
-muster_first_node_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
-muster_first_node_LDFLAGS = $(AM_LDFLAGS) $(SLURM_LDFLAGS)
-muster_first_node_LDADD = libcommon.la $(SLURM_LIBS)
 endif
 EXTRA_DIST += plugin/spank_muster.lds
 # End of plugin.mk

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "checks/check.h"
+#include "checks/facts_probe.h"
+#include "checks/site.h"
 #include "common/clock.h"
-#include "doctor/check.h"
-#include "doctor/facts_probe.h"
-#include "doctor/site.h"
 
 #define TASKS_MOST 4096
 #define WAIT_SECONDS 5.0 /* for a task that is not even started */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks of doctor/check.h that need no other node, made before a step's tasks begin. */
+/* The checks of checks/check.h that need no other node, made before a step's tasks begin. */
 #ifndef MUSTER_PREFLIGHT_H
 #define MUSTER_PREFLIGHT_H
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/number.h"
-#include "doctor/hooks.h"
 #include "plugin/job_folder.h"
+#include "slurm/hooks.h"
 
 #define DRAIN_MAX 86400
 #define BREAKER_MAX 10080 /* minutes: a week */

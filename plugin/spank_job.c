@@ -32,11 +32,11 @@
 #include "common/run_as_user.h"
 #include "plugin/job_folder.h"
 #include "plugin/job_service.h"
-#include "plugin/slurm_compat.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 #include "plugin/spank_slurmd.h"
 #include "plugin/wish.h"
+#include "slurm/slurm_compat.h"
 
 #define ENDING_SECONDS 600 /* more than drain=, for a job to end on all its nodes */
 #define START_SECONDS 4.0

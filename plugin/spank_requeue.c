@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "plugin/job_folder.h"
-#include "plugin/later.h"
 #include "plugin/spank_end.h"
 #include "plugin/spank_task.h"
 #include "plugin/task_end.h"
 #include "plugin/wish.h"
+#include "slurm/later.h"
 
 #define HELPER_SECONDS 10.0 /* how long the end of a task may wait for muster-requeue */
 #define HELPER_DEADLINE "8"

@@ -7,12 +7,12 @@
 #include <slurm/spank.h>
 #include <stdio.h>
 
-#include "doctor/check.h"
+#include "checks/check.h"
 #include "plugin/job_folder.h"
-#include "plugin/slurm_compat.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 #include "plugin/spank_slurmd.h"
+#include "slurm/slurm_compat.h"
 
 #define WORD_NAME "hooks"
 

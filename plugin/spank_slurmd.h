@@ -3,7 +3,7 @@
 #ifndef MUSTER_SPANK_SLURMD_H
 #define MUSTER_SPANK_SLURMD_H
 
-#include "doctor/hooks.h"
+#include "slurm/hooks.h"
 
 /* As slurm.conf says, or as slurmd has left word in RUN. */
 void spank_slurmd_hooks(const char *run, struct hooks *hooks);

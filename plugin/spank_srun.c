@@ -13,10 +13,10 @@
 #include "common/number.h"
 #include "plugin/end_channel.h"
 #include "plugin/job_folder.h"
-#include "plugin/slurm_compat.h"
 #include "plugin/spank_args.h"
 #include "plugin/spank_contexts.h"
 #include "plugin/spank_task.h"
+#include "slurm/slurm_compat.h"
 
 #define COLLECT_SECONDS 1.0 /* what came is there; strangers may have come, too */
 

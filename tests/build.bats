@@ -52,41 +52,59 @@ setup() {
     grep -q 'ready for distribution' distcheck.out || { tail -5 distcheck.out; return 1; }
 }
 
-# may FOLDER FOLDER…: the first includes nothing of ours but itself and the others.
-may() {
-    local own=$1 others
-    others=$(IFS='|' && echo "$*")
-    ! grep -nE '^ *# *include "' "$MUSTER_TOP/$own" -r --include=*.[ch] --include=*.cc --include=*.cu --include=*.cuh |
-        grep -vE "\"($others)/|\"config.h\""
+# A copy of the sources with one line more: LINE at the end of FILE.
+changed_sources() {
+    rm -rf "$BATS_TEST_TMPDIR/changed" && mkdir "$BATS_TEST_TMPDIR/changed"
+    (cd "$MUSTER_TOP" && tar -cf - HACKING.md $ROOMS) | tar -C "$BATS_TEST_TMPDIR/changed" -xf -
+    echo "$2" >>"$BATS_TEST_TMPDIR/changed/$1"
 }
 
-@test "each folder includes only what stands below it" {
-    may common
-    may launch common
-    may doctor common launch
-    may plugin common launch doctor
-    may checkpoint common
-    may lib common launch checkpoint
-    may trainer common launch checkpoint lib
-    # Threads and programs start without our signals, or with none blocked.
-    [ "$(cd "$MUSTER_TOP" && grep -rlE 'pthread_create|posix_spawnp? *\(' --include=*.c --include=*.cc common launch doctor plugin \
-        checkpoint lib trainer | sort)" = $'common/spawn.c\ncommon/thread.c' ]
-    # Foreign headers that are kept in one place.
-    [ "$(cd "$MUSTER_TOP" && grep -rlE 'slurm/spank\.h' --include=*.[ch] plugin | grep -v '^plugin/spank_')" = "" ]
-    [ "$(cd "$MUSTER_TOP" && grep -rl '<pmix' --include=*.[ch] common launch doctor plugin checkpoint lib trainer)" = launch/pmix_client.h ]
-    [ "$(cd "$MUSTER_TOP" && grep -rlE '<nccl' --include=*.[ch] common launch doctor plugin checkpoint lib trainer |
-        grep -vE '^launch/nccl_|^trainer/comm_nccl')" = "" ]
+ROOMS="common order slurm launch checks plugin doctor checkpoint lib trainer"
+
+@test "each room includes only what lies below it" {
+    cd "$MUSTER_TOP"
+    run python3 tests/lib/rooms.py .
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+    # What the table does not allow is named: an arrow upwards, a circle of headers, a source outside all rooms.
+    local file line told
+    while IFS='~' read -r file line told; do
+        changed_sources "$file" "$line"
+        run python3 tests/lib/rooms.py "$BATS_TEST_TMPDIR/changed"
+        echo "$output"
+        [ "$status" -eq 1 ]
+        [[ $output = *"$told"* ]]
+    done <<'EOF'
+common/err.c~#include "launch/rdzv.h"~common/err.c includes launch/rdzv.h, which common may not
+checkpoint/load/ckpt.h~#include "checkpoint/save/ckpt_save.h"~checkpoint/load/ckpt.h includes checkpoint/save/ckpt_save.h, which
+common/err.h~#include "common/opt.h"~common/err.h includes itself by way of others
+trainer/other.c~int x;~trainer/other.c is in no room
+HACKING.md~| `common/` | | `lib` |~common may include itself by way of others
+EOF
+}
+
+# Threads and programs start without our signals, or with none blocked. Foreign headers are kept in one place.
+@test "threads, programs and foreign headers are each in one place" {
+    cd "$MUSTER_TOP"
+    # shellcheck disable=SC2086
+    {
+        [ "$(grep -rlE 'pthread_create|posix_spawnp? *\(' --include=*.c --include=*.cc $ROOMS | sort)" = $'common/spawn.c\ncommon/thread.c' ]
+        [ "$(grep -rlE 'slurm/spank\.h' --include=*.[ch] $ROOMS | grep -v '^plugin/spank_')" = "" ]
+        [ "$(grep -rl '<pmix' --include=*.[ch] $ROOMS)" = launch/pmix_client.h ]
+        [ "$(grep -rlE '<nccl' --include=*.[ch] $ROOMS | grep -vE '^launch/nccl_|^trainer/comm/comm_nccl')" = "" ]
+    }
 }
 
 # What the host's compiler would not understand, or would understand otherwise than nvcc.
 @test "kernels use CUDA through what the shim has, too" {
     cd "$MUSTER_TOP"
-    run grep -nE '<<<|__shared__|__launch_bounds__|\<asm\>|# *include <(cuda|mma|coop)' trainer/cuda/*.cu tests/shim/*.cu
+    run grep -nE '<<<|__shared__|__launch_bounds__|\<asm\>|# *include <(cuda|mma|coop)' trainer/cuda/kernels/*.cu tests/shim/*.cu
     echo "$output"
     [ -z "$output" ]
-    for kernel in trainer/cuda/*.cu; do grep -q "$kernel" trainer/trainer.mk || { echo "$kernel is not built" && return 1; }; done
+    for kernel in trainer/cuda/kernels/*.cu; do grep -q "$kernel" trainer/cuda/kernels/kernels.mk || { echo "$kernel is not built" && return 1; }; done
     # No sum may depend on an order.
-    cat >"$BATS_TEST_TMPDIR/sum.cu" <<<'#include "trainer/cuda/launch.h"
+    cat >"$BATS_TEST_TMPDIR/sum.cu" <<<'#include "trainer/cuda/kernels/launch.h"
         void integers(unsigned int *p) { atomicAdd(p, 1u); }
         #ifdef FLOATS
         void floats(float *p) { atomicAdd(p, 1.0f); }

@@ -34,7 +34,7 @@ shown() { LC_ALL=C.UTF-8 MANWIDTH=80 MAN_KEEP_FORMATTING= man -l --warnings=all 
 }
 
 @test "spank_muster(8) names the checks that the plugin makes, and no other" {
-    made=$(sed -n 's/^\t{ "\([a-z-]*\)", .*PREFLIGHT_S\(AY\|TOP\),.*/\1/p' "$MUSTER_TOP/doctor/check.c" | sort)
+    made=$(sed -n 's/^\t{ "\([a-z-]*\)", .*PREFLIGHT_S\(AY\|TOP\),.*/\1/p' "$MUSTER_TOP/checks/check.c" | sort)
     told=$(sed -n '/^\.SH PREFLIGHT/,/^\.SH/p' "$MUSTER_TOP/doc/spank_muster.8" | grep -A1 '^\.TP' | grep '^\.BR\? [a-z]' |
         sed 's/^\.BR\? //; s/", "//g' | tr -s ' ' '\n' | sort)
     # One is looked for at the end of the script.
@@ -72,7 +72,7 @@ faults() {
 @test "each of the ten faults of doc/launch-faults.md has its line and its test" {
     faults launch-faults.md 4 pains.bats 10
     # A word in backquotes that looks like a check is one, and a test of that row provokes it.
-    known=$(sed -n 's/^\t{ "\([a-z-]*\)", CHECK_.*/\1/p' "$MUSTER_TOP/doctor/check.c")
+    known=$(sed -n 's/^\t{ "\([a-z-]*\)", CHECK_.*/\1/p' "$MUSTER_TOP/checks/check.c")
     while read -r number text; do
         for word in $(grep -oE '`[a-z]+(-[a-z]+)+`' <<<"$text" | tr -d '`' | grep -vx allow-task-sharing); do
             echo "$number: $word"
@@ -125,8 +125,8 @@ words() { sed 's/^\.[A-Z]\{1,2\} *//; s/\\f.//g; s/\\-/-/g; s/ *$//' "$MUSTER_TO
     says first-failure.md "gives up after $(constant TELL_SECONDS plugin/spank_end.c) s"
     says spank_muster.8 "half of them, and $(constant SPARE_PORTS plugin/end_channel.c), are free"
     says first-failure.md "not half of them, and $(constant SPARE_PORTS plugin/end_channel.c), stay free"
-    says spank_muster.8 "${three[$(constant REQUEUE_VAIN_MOST plugin/requeue.h)]} attempts in a row that fail by themselves"
-    says exit-status.md "${three[$(constant REQUEUE_VAIN_MOST plugin/requeue.h)]} attempts of a job in a row"
-    says exit-status.md "${three[$(constant ATTEMPTS_CRASH_LOOP checkpoint/attempts.h)]} attempts of a training in a row"
-    says checkpoint-format.md "more than $(constant OWNER_HEARTBEAT checkpoint/owner.h) s away from now, and is seen to stand still for $(constant OWNER_WATCH checkpoint/owner.h) s"
+    says spank_muster.8 "${three[$(constant REQUEUE_VAIN_MOST slurm/requeue.h)]} attempts in a row that fail by themselves"
+    says exit-status.md "${three[$(constant REQUEUE_VAIN_MOST slurm/requeue.h)]} attempts of a job in a row"
+    says exit-status.md "${three[$(constant ATTEMPTS_CRASH_LOOP checkpoint/directory/attempts.h)]} attempts of a training in a row"
+    says checkpoint-format.md "more than $(constant OWNER_HEARTBEAT checkpoint/directory/owner.h) s away from now, and is seen to stand still for $(constant OWNER_WATCH checkpoint/directory/owner.h) s"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # The NCCL half of libmuster from the program's call to dlopen and back, among processes without a GPU: NCCL, the driver and
-# the runtime are tests/tools/fake_gpu.c, which connects, fails or hangs as a case wants. All ranks end in time, with one line.
+# the runtime are tests/fakes/fake_gpu.c, which connects, fails or hangs as a case wants. All ranks end in time, with one line.
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
 
@@ -54,7 +54,7 @@ END
 # make_fake [FLAG…]
 make_fake() {
     cc "$@" -std=gnu11 -Wall -Wextra -Werror -shared -fPIC -isystem "$cuda" -Wl,-soname,libnccl.so.2 \
-        "$MUSTER_TOP/tests/tools/fake_gpu.c" -o "$fakes/libnccl.so.2"
+        "$MUSTER_TOP/tests/fakes/fake_gpu.c" -o "$fakes/libnccl.so.2"
     for name in libnccl.so libcudart.so libcuda.so.1; do ln -sf libnccl.so.2 "$fakes/$name"; done
 }
 

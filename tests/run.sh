@@ -15,6 +15,7 @@
 #   --no-install  ask apt for nothing
 #   --slurm DIR   the Slurm that is installed in DIR (its --prefix) in place of Debian's, and the tests that start one
 set -u -o pipefail
+shopt -s globstar
 # By this the processes of a run are found, whoever their parent is.
 [[ ${MUSTER_TESTS_RUN-} = $$.* ]] || MUSTER_TESTS_RUN=$$.$RANDOM exec "$BASH" "${BASH_SOURCE[0]}" "$@"
 
@@ -173,7 +174,7 @@ build() {
 test_files() {
     local file
     cd "$MUSTER_TOP" || return
-    for file in tests/unit/test_*.c tests/*.bats tests/cluster/*.bats; do
+    for file in tests/unit/**/test_*.c tests/*.bats tests/cluster/*.bats; do
         # shellcheck disable=SC2053
         [ ! -e "$file" ] || [[ $file != *$pattern* ]] || printf '%s\n' "$file"
     done
@@ -248,7 +249,8 @@ FAILED=$LOG/failed
 # run_file FILE: one test file; its TAP goes to standard output. In --long the sanitizers share the
 # machine with all other lanes.
 run_file() {
-    local program=$MUSTER_BUILD/${1%.c} limit=$((${long:+4 *} 900 * MUSTER_PATIENCE))
+    local name=${1##*/}
+    local program=$MUSTER_BUILD/tests/unit/${name%.c} limit=$((${long:+4 *} 900 * MUSTER_PATIENCE))
     case $1 in
     *.bats)
         [ -n "$(bats_tests "$1")" ] || { echo 1..0 && exit; }
@@ -259,10 +261,10 @@ run_file() {
     [ -z "$only" ] || export CMOCKA_TEST_FILTER=$only LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/test_filter.so
     export TMPDIR=$SCRATCH
     [ -x "$program" ] && cd "$MUSTER_BUILD" && exec timeout -k 10 $limit "$program"
-    if grep -q "${1%.c}\b" "$MUSTER_TOP/tests/tests.mk"; then
+    if grep -qrw "tests/unit/${name%.c}" --include='*.mk' "$MUSTER_TOP/tests"; then
         echo "1..0 # SKIP not part of this build's configuration"
     else
-        echo "not ok 1 tests/tests.mk does not name it"
+        echo "not ok 1 no .mk of tests/unit names it"
     fi
 }
 

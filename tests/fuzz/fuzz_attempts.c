@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/attempts.h"
+#include "checkpoint/directory/attempts.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/ckpt.h"
+#include "checkpoint/load/ckpt.h"
 #include "common/hash.h"
 #include "common/io.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "checkpoint/ckptd_attach.h"
-#include "checkpoint/ckptd_conn.h"
-#include "checkpoint/ckptd_tcp.h"
+#include "checkpoint/protocol/ckptd_attach.h"
+#include "checkpoint/protocol/ckptd_conn.h"
+#include "checkpoint/protocol/ckptd_tcp.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 

@@ -14,7 +14,7 @@
 #include "common/bytes.h"
 #include "common/siphash.h"
 #include "launch/run_key.h"
-#include "trainer/comm_links.h"
+#include "trainer/comm/comm_links.h"
 
 #define HELLO 20
 #define TAG_AT 12

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/model_source.h"
+#include "checkpoint/convert/model_source.h"
 #include "common/io.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -10,7 +10,7 @@
 
 #include "common/hostlist.h"
 #include "common/ident.h"
-#include "plugin/step_layout.h"
+#include "slurm/step_layout.h"
 
 #define NODES_MAX 40
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/npy.h"
+#include "trainer/data/npy.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/owner.h"
+#include "checkpoint/directory/owner.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 

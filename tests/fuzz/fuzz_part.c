@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_part.h"
-#include "checkpoint/ckpt_save.h"
+#include "checkpoint/save/ckpt_part.h"
+#include "checkpoint/save/ckpt_save.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/products.h"
+#include "trainer/cuda/host/products.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 

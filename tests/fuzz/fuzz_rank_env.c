@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doctor/check.h"
+#include "checks/check.h"
 #include "plugin/rank_env.h"
 
 #define VARIABLES_MAX 256

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 

@@ -6,8 +6,8 @@
 
 #include "common/bytes.h"
 #include "common/hash.h"
-#include "trainer/standing.h"
-#include "trainer/standing_table.h"
+#include "trainer/telemetry/standing.h"
+#include "trainer/telemetry/standing_table.h"
 
 #define PART 256
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/token_file.h"
+#include "trainer/data/token_file.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 

@@ -16,35 +16,35 @@ trap 'rm -rf "$work"' EXIT
 
 # The sources that a harness needs.
 sources() {
-    local base=(checkpoint/record.c common/{clock,err,hash,hash_avx2,io,last_words,log,number,process}.c -ljansson -lxxhash -lm)
+    local base=(checkpoint/format/record.c common/{clock,err,hash,hash_avx2,io,last_words,log,number,process}.c -ljansson -lxxhash -lm)
     case $1 in
-    attempts) echo checkpoint/attempts.c "${base[@]}" ;;
+    attempts) echo checkpoint/directory/attempts.c "${base[@]}" ;;
     checkpoint)
-        echo checkpoint/{ckpt,ckpt_dir,ckpt_read,manifest,owner,pin,removable,retention,safetensors,shard,shard_scan}.c \
-            common/{pages,thread}.c "${base[@]}"
+        echo checkpoint/{load/{ckpt,ckpt_read,shard,shard_scan},format/{manifest,safetensors}}.c \
+            checkpoint/directory/{ckpt_dir,removable}.c common/{pages,thread}.c "${base[@]}"
         ;;
-    ckptd_proto) echo checkpoint/{ckptd_{attach,conn,fields,proto,tcp},safetensors}.c "${base[@]}" ;;
-    comm_links) echo trainer/comm_links.c launch/run_key.c common/{acceptor,siphash}.c "${base[@]}" ;;
+    ckptd_proto) echo checkpoint/{protocol/ckptd_{attach,conn,fields,proto,tcp},format/safetensors}.c "${base[@]}" ;;
+    comm_links) echo trainer/comm/comm_links.c launch/run_key.c common/{acceptor,siphash}.c "${base[@]}" ;;
     first_end) echo plugin/{end_channel,first_end,task_end}.c common/{clock,err,last_words,listen,number}.c -lm ;;
     gathering) echo launch/{gathering_message,put_list}.c common/siphash.c ;;
     hostlist) echo common/hostlist.c ;;
-    layout) echo plugin/step_layout.c common/{err,hostlist,ident}.c ;;
-    rank_env) echo plugin/rank_env.c doctor/{check*,facts,findings,hooks}.c common/{alone,err,hostlist,ident,number}.c -lm ;;
+    layout) echo slurm/step_layout.c common/{err,hostlist,ident}.c ;;
+    rank_env) echo plugin/rank_env.c checks/{check*,facts,findings}.c slurm/hooks.c common/{alone,err,hostlist,ident,number}.c -lm ;;
     spank_args)
         echo plugin/{preflight,spank_args}.c \
-            doctor/{check*,facts,facts_probe,findings,hooks,site,site_mpi}.c \
+            checks/{check*,facts,facts_probe,findings,site,site_mpi}.c slurm/hooks.c \
             common/{alone,clock,err,hostlist,ident,listen,number,process,run_as_user}.c -lm
         ;;
-    owner) echo checkpoint/owner.c "${base[@]}" ;;
-    import) echo checkpoint/{gpt2,hf_model,llmc_model,model_source,narrow,safetensors}.c "${base[@]}" ;;
-    manifest) echo checkpoint/manifest.c "${base[@]}" ;;
+    owner) echo checkpoint/directory/owner.c "${base[@]}" ;;
+    import) echo checkpoint/{format/{gpt2,safetensors},convert/{hf_model,llmc_model,model_source}}.c "${base[@]}" ;;
+    manifest) echo checkpoint/format/manifest.c "${base[@]}" ;;
     pmi2_wire) echo launch/pmi2_wire.c common/{base64,clock,err,number}.c -lm ;;
-    part) echo checkpoint/{ckpt_part,manifest}.c "${base[@]}" ;;
-    products) echo trainer/products.c common/err.c ;;
-    npy) echo trainer/npy.c common/err.c ;;
-    standing) echo trainer/standing_{read,table}.c "${base[@]}" ;;
-    safetensors) echo checkpoint/safetensors.c "${base[@]}" ;;
-    tokens) echo trainer/token_file.c common/err.c ;;
+    part) echo checkpoint/{save/ckpt_part,format/manifest}.c "${base[@]}" ;;
+    products) echo trainer/cuda/host/products.c common/err.c ;;
+    npy) echo trainer/data/npy.c common/err.c ;;
+    standing) echo trainer/telemetry/standing_{read,table}.c "${base[@]}" ;;
+    safetensors) echo checkpoint/format/safetensors.c "${base[@]}" ;;
+    tokens) echo trainer/data/token_file.c common/err.c ;;
     *) echo "fuzz: there is no harness $1" >&2; return 1 ;;
     esac
 }

@@ -46,7 +46,7 @@ run_tests() {
 # The unit tests of kernels on the host pass without a word of the sanitizer's, and so does `kernel_fault` without a fault.
 kernels_are_clean() {
     local names
-    mapfile -t names < <(basename -s .c "$MUSTER_TOP"/tests/unit/test_cuda_*.c)
+    mapfile -t names < <(find "$MUSTER_TOP/tests/unit" -name 'test_cuda_*.c' -printf '%f\n' | sed 's/\.c$//')
     run_tests "${names[@]}" || return
     ! grep -E 'Sanitizer:|runtime error:' -- test_cuda_*.out || return
     [ "$(tests/tools/kernel_fault none)" = right ]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of trainer/cuda/ptx.h on the host. What a thread reads and writes in memory it does itself, so that sanitizers
+/* The functions of trainer/cuda/kernels/ptx.h on the host. What a thread reads and writes in memory it does itself, so that sanitizers
  * see it. */
 #ifndef MUSTER_SHIM_CUDA_PTX_H
 #define MUSTER_SHIM_CUDA_PTX_H

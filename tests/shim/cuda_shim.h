@@ -132,7 +132,7 @@ template <typename T> static inline T atomicMin(T *at, typename shim_integer<T>:
 	return old;
 }
 
-/* --- shared memory and launches: trainer/cuda/launch.h has their meaning --- */
+/* --- shared memory and launches: trainer/cuda/kernels/launch.h has their meaning --- */
 
 #define SHARED(type, name, count) \
 	static shared_site name##_site; \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/shim/digest.h"
 
-#include "trainer/cuda/launch.h"
+#include "trainer/cuda/kernels/launch.h"
 
 #define THREADS 128
 #define WORDS 16      /* of a thread, where there are blocks enough */

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* trainer/cuda/ptx.h: mma_m16n8k16_bf16. Each element is one sum in fp64, rounded once: the GPU's last bits are its own. */
+/* trainer/cuda/kernels/ptx.h: mma_m16n8k16_bf16. Each element is one sum in fp64, rounded once: the GPU's last bits are its own. */
 void ptx_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
 
 /* Of ldmatrix: the rows that the first `count` lanes name, all checked to be 16 aligned bytes of shared memory. */

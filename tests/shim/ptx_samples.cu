@@ -2,9 +2,9 @@
 /* Kernels for the tests of bf16.h and ptx.h. */
 #include "tests/shim/ptx_samples.h"
 
-#include "trainer/cuda/bf16.h"
-#include "trainer/cuda/launch.h"
-#include "trainer/cuda/ptx.h"
+#include "trainer/cuda/kernels/bf16.h"
+#include "trainer/cuda/kernels/launch.h"
+#include "trainer/cuda/kernels/ptx.h"
 
 #define THREADS 128u
 

@@ -2,7 +2,7 @@
 /* Kernels for the tests of the shim. */
 #include "tests/shim/samples.h"
 
-#include "trainer/cuda/launch.h"
+#include "trainer/cuda/kernels/launch.h"
 
 #define ALL 0xffffffffu
 #define MOST 1024

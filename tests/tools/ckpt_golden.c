@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "checkpoint/ckpt_save.h"
-#include "checkpoint/owner.h"
+#include "checkpoint/directory/owner.h"
+#include "checkpoint/save/ckpt_save.h"
 #include "tests/tools/ckpt_sample.h"
 
 #define PARTS_MAX 16

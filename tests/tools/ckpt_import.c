@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_save.h"
-#include "checkpoint/owner.h"
+#include "checkpoint/directory/owner.h"
+#include "checkpoint/load/ckpt.h"
+#include "checkpoint/save/ckpt_save.h"
 #include "common/bytes.h"
 
 static const char *const model_options[] = { "model", "layers", "width", "heads", "context", "vocabulary" };

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "checkpoint/shard_plan.h"
+#include "checkpoint/save/shard_plan.h"
 
 #define MATRIX "transformer.wte.weight"
 #define VECTOR "transformer.ln_f.bias"

@@ -4,8 +4,8 @@
 #ifndef MUSTER_TESTS_CKPT_SAMPLE_H
 #define MUSTER_TESTS_CKPT_SAMPLE_H
 
-#include "checkpoint/ckpt.h"
-#include "checkpoint/snapshot.h"
+#include "checkpoint/format/snapshot.h"
+#include "checkpoint/load/ckpt.h"
 
 #define CKPT_SAMPLE_TENSORS 3
 #define CKPT_SAMPLE_SLICES 3

@@ -16,10 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoint/attempts.h"
-#include "checkpoint/ckpt_save.h"
-#include "checkpoint/owner.h"
-#include "checkpoint/retention.h"
+#include "checkpoint/directory/attempts.h"
+#include "checkpoint/directory/owner.h"
+#include "checkpoint/directory/remove.h"
+#include "checkpoint/directory/retention.h"
+#include "checkpoint/save/ckpt_save.h"
 #include "common/io.h"
 #include "common/log.h"
 #include "tests/tools/ckpt_sample.h"
@@ -183,7 +184,7 @@ static int save(const struct ckpt_dir *dir, const char *token, int64_t first, in
 			tell_durable(step);
 		if (result < 0)
 			status = fail(&err);
-		else if (ckpt_dir_retain(dir, &policy, token, &err) < 0)
+		else if (remove_expired(dir, &policy, token, &err) < 0)
 			status = fail(&err);
 		mark(MARK_END);
 	}
@@ -197,7 +198,7 @@ static int newest(const struct ckpt_dir *dir, const char *token, int64_t *step)
 	struct err err;
 	*step = -1;
 	mark(MARK_BEGIN);
-	if (ckpt_finish(dir, token, 1, &err) < 0 || ckpt_dir_clean(dir, token, &err) < 0)
+	if (ckpt_finish(dir, token, 1, &err) < 0 || remove_leftovers(dir, token, &err) < 0)
 		return fail(&err);
 	int found = ckpt_open_newest(dir, 1, &ckpt, &err);
 	mark(MARK_END);

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/attempts.h"
-#include "checkpoint/ckptd_client.h"
-#include "checkpoint/owner.h"
+#include "checkpoint/client/ckptd_client.h"
+#include "checkpoint/directory/attempts.h"
+#include "checkpoint/directory/owner.h"
 #include "tests/tools/ckpt_sample.h"
 
 #define PARTS_MAX 8

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt.h"
+#include "checkpoint/load/ckpt.h"
 #include "common/auto.h"
 #include "common/io.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 /* What the head leaves behind. */
 static struct {

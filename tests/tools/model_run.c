@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "trainer/batch.h"
-#include "trainer/model.h"
-#include "trainer/optimizer.h"
+#include "trainer/data/batch.h"
+#include "trainer/model/model.h"
+#include "trainer/state/optimizer.h"
 
 #define NAME_SIZE 96
 #define RECORDS_MAX 1000

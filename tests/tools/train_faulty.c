@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trainer/sampler.h"
+#include "order/sampler.h"
 
 uint64_t __real_sampler_at(const struct sampler *sampler, uint64_t step, uint64_t place);
 uint64_t __wrap_sampler_at(const struct sampler *sampler, uint64_t step, uint64_t place);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* muster-train, built once more for machines without a GPU: kernels run on the host by the shim, and the CUDA runtime is
- * tests/unit/fake_runtime.c. The driver and cuBLASLt are libraries that LD_LIBRARY_PATH finds (fake_driver.c, fake_cublaslt.c). The
+ * tests/fakes/fake_runtime.c. The driver and cuBLASLt are libraries that LD_LIBRARY_PATH finds (fake_driver.c, fake_cublaslt.c). The
  * environment says what the card does:
  *     FAKE_GPU_MEMORY=BYTES    that it has (any number of them)
  *     FAKE_GPU_TAKEN=BYTES     of these, what another process takes as soon as this one has looked how many are free
@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fakes/fake_runtime.h"
+#include "tests/fakes/fake_stream.h"
 #include "tests/shim/grid.h"
-#include "tests/unit/fake_runtime.h"
-#include "tests/unit/fake_stream.h"
 
 static size_t number(const char *name)
 {

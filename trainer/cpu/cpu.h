@@ -3,7 +3,7 @@
 #ifndef MUSTER_CPU_H
 #define MUSTER_CPU_H
 
-#include "trainer/ops.h"
+#include "trainer/ops/ops.h"
 
 /* Behind ops->state. */
 struct cpu {

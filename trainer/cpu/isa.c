@@ -10,7 +10,7 @@
 #endif
 
 #include "trainer/cpu/isa.h"
-#include "trainer/ops.h"
+#include "trainer/ops/ops.h"
 
 static const char *const isa_names[] = { "default", "avx2", "avx512" };
 static int pinned = -1;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trainer/ops.h"
+#include "trainer/ops/ops.h"
 
 /* c[m·c_row + n] = or += (accumulate) the sum over k, ascending from 0, of a[m·a_row + k·a_col] · b[k·b_row + n]. */
 struct tile_product {

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What rank 0 does to the checkpoint directory at the start and the end of an attempt. */
+#include "checkpoint/attempt/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/directory/attempts.h"
+#include "checkpoint/directory/cadence.h"
+#include "checkpoint/directory/remove.h"
+#include "checkpoint/save/ckpt_save.h"
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/notice.h"
+#include "common/thread.h"
+
+#define HEARTBEAT_SECONDS (OWNER_HEARTBEAT / 4)
+#define CLAIM_SECONDS 30.0
+#define WATCH_SECONDS 0.2
+
+struct folder {
+	struct ckpt_dir dir;
+	struct owner owner;
+	struct ident ident;
+	double ends;        /* when Slurm will end this job */
+	int (*is_running)(uint32_t job, struct err *err);
+	struct ckpt *checkpoint;
+	int attempt;
+	struct attempts_record *records; /* up to this attempt's start */
+	size_t record_count;
+	double timeout;     /* seconds that an I/O error is retried */
+	int64_t began;      /* the step resumed from, -1 for a fresh start */
+	bool opened, owned, watching;
+
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool ending, lost, noticed, noting;
+	int64_t step;       /* the last done, for the record of a notice */
+};
+
+/* Asks Slurm about the job that owns the directory. */
+static enum owner_life ask_slurm(void *arg, const struct owner *other)
+{
+	const struct folder *folder = arg;
+	struct err err;
+	if (!folder->is_running || !other->job || strcmp(other->cluster, folder->ident.cluster) != 0)
+		return OWNER_UNKNOWN;
+	int runs = folder->is_running(other->job, &err);
+	if (runs < 0)
+		log_debug("checkpoint directory: %s", err.text);
+	return runs < 0 ? OWNER_UNKNOWN : runs ? OWNER_RUNS : OWNER_ENDED;
+}
+
+static bool holds(const struct folder *folder, const char *name)
+{
+	struct stat st;
+	return fstatat(folder->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* --fresh wants a directory without a run; the run of an earlier attempt of this same job is not another one. */
+static int check_fresh(const struct folder *folder, struct err *err)
+{
+	struct owner owner;
+	size_t count;
+	AUTO_FREE int64_t *steps = NULL;
+	int rc = owner_read(&folder->dir, &owner, err);
+	if (rc < 0 || ckpt_dir_steps(&folder->dir, &steps, &count, err) < 0)
+		return -1;
+	bool same = rc && owner.job && owner.job == folder->ident.job && strcmp(owner.cluster, folder->ident.cluster) == 0;
+	if (!same && (rc || count || holds(folder, ATTEMPTS_NAME)))
+		return err_fail(err, EXIT_USAGE, "checkpoint directory: --fresh, but %s holds a run already: give a new --ckpt-dir, "
+			"or leave --fresh out to resume", folder->dir.path);
+	return 0;
+}
+
+/* What the attempt before left complete is committed before what it left unfinished goes. */
+static int claim(struct folder *folder, double timeout, struct err *err)
+{
+	struct owner *owner = &folder->owner;
+	snprintf(owner->cluster, sizeof owner->cluster, "%s", folder->ident.cluster);
+	owner->job = folder->ident.job;
+	owner->attempt = folder->ident.attempt;
+	if (owner_claim(&folder->dir, owner, ask_slurm, folder, CLAIM_SECONDS, err) < 0)
+		return -1;
+	folder->owned = true;
+	if (ckpt_finish(&folder->dir, owner->token, timeout, err) < 0)
+		return -1;
+	return remove_leftovers(&folder->dir, owner->token, err) < 0 ? -1 : 0;
+}
+
+/* Counts the attempts so far and ends a crash loop. */
+static int look_back(struct folder *folder, struct err *err)
+{
+	AUTO_FREE int64_t *steps = NULL;
+	size_t step_count;
+	if (attempts_read(&folder->dir, &folder->records, &folder->record_count, err) < 0
+		|| ckpt_dir_steps(&folder->dir, &steps, &step_count, err) < 0)
+		return -1;
+	for (size_t i = 0; i < folder->record_count; i++)
+		folder->attempt += folder->records[i].event == ATTEMPTS_START;
+	int64_t newest = step_count ? steps[step_count - 1] : -1;
+	const struct attempts_asker asker = { folder->ident.cluster, folder->ident.job, folder->ident.attempt };
+	int vain = attempts_without_progress(folder->records, folder->record_count, &asker, newest);
+	if (vain < ATTEMPTS_CRASH_LOOP)
+		return 0;
+	char step[40] = "none";
+	if (newest >= 0)
+		snprintf(step, sizeof step, "step %lld", (long long)newest);
+	return err_set(err, "crash loop: the last %d attempts of job %u brought no newer checkpoint (the newest is %s) and none was "
+		"cut short by a notice: look for their errors above, mend them, and start the training again", vain,
+		folder->ident.job, step);
+}
+
+static const char *node_list(const struct ident *ident)
+{
+	const char *list = getenv("SLURM_STEP_NODELIST");
+	if (!list)
+		list = getenv("SLURM_JOB_NODELIST");
+	return list ? list : ident->node;
+}
+
+static int append(struct folder *folder, struct attempts_record *record, struct err *err)
+{
+	snprintf(record->cluster, sizeof record->cluster, "%s", folder->ident.cluster);
+	record->job = folder->ident.job;
+	record->attempt = folder->ident.attempt;
+	return attempts_append(&folder->dir, record, err);
+}
+
+/* The start is part of the record that folder_mean_time_between looks at. */
+static int remember(struct folder *folder, struct attempts_record *start, struct err *err)
+{
+	struct attempts_record *more = realloc(folder->records, (folder->record_count + 1) * sizeof *more);
+	if (!more)
+		return err_set(err, "checkpoint directory: out of memory");
+	start->time = clock_wall();
+	folder->records = more;
+	more[folder->record_count++] = *start;
+	return 0;
+}
+
+static void note_beginning(struct folder *folder)
+{
+	folder->began = folder->checkpoint ? ckpt_manifest(folder->checkpoint)->step : -1;
+	folder_progress(folder, folder->began > 0 ? (uint64_t)folder->began : 0);
+}
+
+/* Before the state is read: an attempt that ends in that has been one. */
+static int append_start(struct folder *folder, struct err *err)
+{
+	note_beginning(folder);
+	struct attempts_record record = { .event = ATTEMPTS_START, .world_size = folder->ident.world_size,
+		.step = folder->began, .limit = folder->ends };
+	snprintf(record.nodes, sizeof record.nodes, "%s", node_list(&folder->ident));
+	return append(folder, &record, err) < 0 ? -1 : remember(folder, &record, err);
+}
+
+/* With the lock held, which is let go while the disk is at work. A notice is recorded once; who comes second waits until
+ * it is durable. */
+static int note(struct folder *folder, int signal, struct err *err)
+{
+	struct attempts_record record = { .event = ATTEMPTS_NOTICE, .step = folder->step };
+	while (folder->noting)
+		pthread_cond_wait(&folder->changed, &folder->lock);
+	if (folder->noticed)
+		return 0;
+	folder->noticed = folder->noting = true;
+	snprintf(record.why, sizeof record.why, "%s", notice_name(signal));
+	pthread_mutex_unlock(&folder->lock);
+	int rc = append(folder, &record, err);
+	pthread_mutex_lock(&folder->lock);
+	folder->noting = false;
+	pthread_cond_broadcast(&folder->changed);
+	return rc;
+}
+
+static void beat_once(struct folder *folder)
+{
+	struct err err;
+	pthread_mutex_unlock(&folder->lock);
+	bool lost = owner_heartbeat(&folder->dir, folder->owner.token, &err) < 0 && err.status == EXIT_FAULT;
+	if (lost)
+		log_error("checkpoint directory: %s", err.text);
+	pthread_mutex_lock(&folder->lock);
+	folder->lost = lost;
+}
+
+/* Until the folder is closed or has another owner: beats (a beat that can't be written is tried again at its next turn),
+ * and records a notice as soon as it comes, since what the main thread stands in may outlast the grace time. */
+static void *watch(void *arg)
+{
+	struct folder *folder = arg;
+	struct deadline next = deadline_in(HEARTBEAT_SECONDS);
+	pthread_mutex_lock(&folder->lock);
+	while (!folder->ending && !folder->lost) {
+		struct err err;
+		struct timespec until = deadline_timespec(deadline_in(WATCH_SECONDS));
+		pthread_cond_timedwait(&folder->changed, &folder->lock, &until);
+		if (notice_signal() && !folder->ending && note(folder, notice_signal(), &err) < 0)
+			log_warn("checkpoint directory: couldn't record the notice: %s", err.text);
+		if (!folder->ending && deadline_passed(next)) {
+			beat_once(folder);
+			next = deadline_in(HEARTBEAT_SECONDS);
+		}
+	}
+	pthread_mutex_unlock(&folder->lock);
+	return NULL;
+}
+
+static int start_watch(struct folder *folder, struct err *err)
+{
+	pthread_mutex_init(&folder->lock, NULL);
+	deadline_condition(&folder->changed);
+	int error = thread_start(&folder->thread, watch, folder);
+	if (error)
+		return err_set(err, "checkpoint directory: couldn't start its thread: %s", strerror(error));
+	folder->watching = true;
+	return 0;
+}
+
+static int open_stages(struct folder *folder, const char *path, bool fresh, double timeout, struct err *err)
+{
+	if (ckpt_dir_open(&folder->dir, path, err) < 0)
+		return -1;
+	folder->opened = true;
+	if (fresh && check_fresh(folder, err) < 0)
+		return -1;
+	if (claim(folder, timeout, err) < 0 || start_watch(folder, err) < 0 || look_back(folder, err) < 0)
+		return -1;
+	folder->timeout = timeout;
+	if (ckpt_open_below(&folder->dir, INT64_MAX, timeout, &folder->checkpoint, err) < 0)
+		return -1;
+	return append_start(folder, err);
+}
+
+struct folder *folder_open(const char *path, const struct folder_job *job, bool fresh, double timeout, struct err *err)
+{
+	struct folder *folder = calloc(1, sizeof *folder);
+	if (!folder) {
+		err_set(err, "checkpoint directory: out of memory");
+		return NULL;
+	}
+	folder->ident = *job->ident;
+	folder->ends = job->ends;
+	folder->is_running = job->is_running;
+	if (open_stages(folder, path, fresh, timeout, err) < 0) {
+		folder_close(folder, true);
+		return NULL;
+	}
+	return folder;
+}
+
+const struct ckpt_dir *folder_dir(const struct folder *folder)
+{
+	return &folder->dir;
+}
+
+const char *folder_token(const struct folder *folder)
+{
+	return folder->owner.token;
+}
+
+int folder_attempt(const struct folder *folder)
+{
+	return folder->attempt;
+}
+
+struct ckpt *folder_checkpoint(struct folder *folder)
+{
+	return folder->checkpoint;
+}
+
+int folder_refuse_checkpoint(struct folder *folder, const char *why, struct err *err)
+{
+	int64_t step = ckpt_manifest(folder->checkpoint)->step;
+	folder_drop_checkpoint(folder);
+	if (ckpt_dir_set_aside(&folder->dir, step, why, err) < 0)
+		return -1;
+	int found = ckpt_open_below(&folder->dir, step, folder->timeout, &folder->checkpoint, err);
+	if (found >= 0)
+		note_beginning(folder);
+	return found;
+}
+
+void folder_drop_checkpoint(struct folder *folder)
+{
+	if (folder->checkpoint)
+		ckpt_close(folder->checkpoint);
+	folder->checkpoint = NULL;
+}
+
+double folder_mean_time_between(const struct folder *folder)
+{
+	return cadence_mean_time_between(folder->records, folder->record_count, clock_wall());
+}
+
+void folder_progress(struct folder *folder, uint64_t step)
+{
+	pthread_mutex_lock(&folder->lock);
+	folder->step = (int64_t)step;
+	pthread_mutex_unlock(&folder->lock);
+}
+
+int folder_notice(struct folder *folder, int signal, struct err *err)
+{
+	pthread_mutex_lock(&folder->lock);
+	int rc = note(folder, signal, err);
+	pthread_mutex_unlock(&folder->lock);
+	return rc;
+}
+
+int folder_end(struct folder *folder, uint64_t step, const char *why, int status, struct err *err)
+{
+	int64_t last = step ? (int64_t)step : folder->began;
+	struct attempts_record record = { .event = ATTEMPTS_END, .step = last, .status = status };
+	snprintf(record.why, sizeof record.why, "%s", why);
+	return append(folder, &record, err);
+}
+
+bool folder_lost(struct folder *folder)
+{
+	pthread_mutex_lock(&folder->lock);
+	bool lost = folder->lost;
+	pthread_mutex_unlock(&folder->lock);
+	return lost;
+}
+
+void folder_close(struct folder *folder, bool orderly)
+{
+	struct err err;
+	if (!folder)
+		return;
+	if (folder->watching) {
+		pthread_mutex_lock(&folder->lock);
+		folder->ending = true;
+		pthread_cond_broadcast(&folder->changed);
+		pthread_mutex_unlock(&folder->lock);
+		pthread_join(folder->thread, NULL);
+		pthread_cond_destroy(&folder->changed);
+		pthread_mutex_destroy(&folder->lock);
+	}
+	folder_drop_checkpoint(folder);
+	if (folder->owned && orderly && owner_release(&folder->dir, folder->owner.token, &err) < 0)
+		log_warn("checkpoint directory: %s", err.text);
+	if (folder->opened)
+		ckpt_dir_close(&folder->dir);
+	free(folder->records);
+	free(folder);
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One thread owns the connection; the trainer's calls note what they want under the lock, wake it up, and wait for what came of
+ * it. A save stays in the list until its end, so that whatever service is there can be given it again. */
+#include "config.h"
+#include "checkpoint/client/ckptd_client.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "checkpoint/client/ckptd_contact.h"
+#include "checkpoint/client/ckptd_entries.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/thread.h"
+
+#define DEATHS_MAX 3       /* services that are lost over the same saves */
+#define RETRY_SECONDS 5.0
+#define TICK_SECONDS 1.0
+
+struct ckptd_client {
+	struct ckptd_plan plan;
+	struct ckptd_contact contact; /* the thread's own */
+	int wake;
+	pthread_t thread;
+
+	pthread_mutex_t lock;       /* of all below */
+	pthread_cond_t changed;
+	struct ckptd_entries entries;
+	pid_t pid;                  /* of the service; 0: none */
+	bool connected, closing, wanted, gone;
+	double next_try;            /* clock_now() of the next look for a service */
+	int deaths;                 /* since a save had its end */
+	int64_t progress_step, progress_bytes, progress_total;
+	struct err why;             /* no service is there */
+};
+
+/* ---- the ends of saves, with the lock held ---- */
+
+/* With the lock held, which it gives up meanwhile: who is called may take his time. */
+static void emit(struct ckptd_client *client, struct ckptd_event event)
+{
+	pthread_mutex_unlock(&client->lock);
+	if (client->plan.event)
+		client->plan.event(client->plan.arg, &event);
+	pthread_mutex_lock(&client->lock);
+}
+
+/* The event comes first, so that who waited for the end finds it told. */
+static void end_entry(struct ckptd_client *client, struct ckptd_entry *entry, enum ckptd_entry_state state, uint64_t bytes,
+	const struct err *err)
+{
+	static const enum ckptd_event_type types[] = { [ENTRY_WRITTEN] = CKPTD_WRITTEN, [ENTRY_DURABLE] = CKPTD_DURABLE,
+		[ENTRY_FAILED] = CKPTD_FAILED };
+	struct err copy = { .text = "" };
+	if (err)
+		entry->err = copy = *err;
+	if (state == ENTRY_DURABLE)
+		log_progress();
+	emit(client, (struct ckptd_event){ .type = types[state], .step = entry->step.step, .bytes = bytes,
+		.seconds = clock_now() - entry->since, .status = copy.status, .text = copy.text });
+	entry->state = state;
+	entry->slot = -1;
+	pthread_cond_broadcast(&client->changed);
+	ckptd_entries_forget_old(&client->entries);
+}
+
+/* ---- services that come and go ---- */
+
+/* With the lock held, which it gives up meanwhile. */
+static void get_service(struct ckptd_client *client)
+{
+	struct err err;
+	client->wanted = false;
+	pthread_mutex_unlock(&client->lock);
+	int rc = ckptd_contact_find(&client->contact, &err);
+	pthread_mutex_lock(&client->lock);
+	client->connected = rc == 0;
+	client->pid = client->connected ? (pid_t)client->contact.service : 0;
+	client->next_try = clock_now() + RETRY_SECONDS;
+	if (rc < 0)
+		client->why = err;
+}
+
+/* Services die one after the other: their saves are given up, and the next one is looked for when there is a new save. */
+static void give_up(struct ckptd_client *client)
+{
+	struct ckptd_entry *entry;
+	struct err err;
+	char text[sizeof client->why.text];
+	err_fail(&err, EXIT_LOST, "checkpoint: %d services in a row were lost over it; the last: %.500s", client->deaths,
+		client->why.text);
+	while ((entry = ckptd_entries_first_running(&client->entries)))
+		end_entry(client, entry, ENTRY_FAILED, 0, &err);
+	ckptd_entries_decide(&client->entries, -1);
+	client->deaths = DEATHS_MAX - 1;
+	client->next_try = clock_now() + RETRY_SECONDS;
+	client->gone = true;
+	snprintf(text, sizeof text, "%s", client->why.text);
+	emit(client, (struct ckptd_event){ .type = CKPTD_GONE, .text = text });
+}
+
+static void look_for_service(struct ckptd_client *client)
+{
+	bool lost = client->why.text[0], again = client->gone;
+	char reason[sizeof client->why.text], text[sizeof reason + 200];
+	snprintf(reason, sizeof reason, "%s", client->why.text);
+	get_service(client);
+	if (client->connected) {
+		client->gone = false;
+		client->why.text[0] = '\0';
+		snprintf(text, sizeof text, "%s; pid %d took over, with %d saves that were not durable", reason, (int)client->pid,
+			ckptd_entries_undone(&client->entries));
+		if (lost)
+			emit(client, (struct ckptd_event){ .type = CKPTD_RESTARTED, .text = text });
+		return;
+	}
+	ckptd_entries_refuse_new(&client->entries, &client->why);
+	pthread_cond_broadcast(&client->changed);
+	client->gone = true;
+	snprintf(text, sizeof text, "%s", client->why.text);
+	if (!again)
+		emit(client, (struct ckptd_event){ .type = CKPTD_GONE, .text = text });
+}
+
+/* The connection broke. What was sent over it and has not had its end is sent again over the next
+ * one. With the lock held, which it gives up meanwhile. */
+static void lose_service(struct ckptd_client *client, const struct err *why)
+{
+	struct err said;
+	client->connected = false;
+	client->why = *why;
+	pthread_mutex_unlock(&client->lock);
+	ckptd_contact_lose(&client->contact, why, &said);
+	pthread_mutex_lock(&client->lock);
+	client->why = said;
+	client->next_try = 0;
+	ckptd_entries_unsend(&client->entries);
+	if (++client->deaths >= DEATHS_MAX)
+		give_up(client);
+}
+
+/* ---- the thread ---- */
+
+static int send_saves(struct ckptd_client *client, struct err *err)
+{
+	struct ckptd_conn *conn = &client->contact.link.conn;
+	for (struct ckptd_entry *entry = client->entries.first; entry; entry = entry->next) {
+		if (entry->sent || ckptd_entries_is_done(&client->entries, entry))
+			continue;
+		const struct ckptd_step *step = &entry->step;
+		const struct ckptd_message save = { .type = CKPTD_SAVE, .save = { entry->slot, step->step, (int64_t)step->cursor,
+			step->loss, step->validation_loss } };
+		if (ckptd_conn_send(conn, &save, NULL, 0, err) < 0)
+			return -1;
+		entry->sent = true;
+	}
+	if (ckptd_conn_flush(conn, err) < 0)
+		return -1;
+	/* In the socket it reaches the service, whatever becomes of this process. */
+	if (!conn->first)
+		ckptd_entries_hand(&client->entries);
+	pthread_cond_broadcast(&client->changed);
+	return 0;
+}
+
+/* The save is over for all, or this part of it is gone with it. */
+static void on_decided(struct ckptd_client *client, int64_t step)
+{
+	ckptd_entries_decide(&client->entries, step);
+	ckptd_entries_forget_old(&client->entries);
+}
+
+static void on_end(struct ckptd_client *client, int64_t step, enum ckptd_entry_state state, int64_t bytes, const struct err *err)
+{
+	struct ckptd_entry *entry = ckptd_entries_running(&client->entries, step);
+	client->deaths = 0;
+	/* A part that was written by the service before is told once. */
+	if (entry && entry->state != state)
+		end_entry(client, entry, state, (uint64_t)bytes, err);
+	if (state == ENTRY_FAILED)
+		on_decided(client, step);
+}
+
+static int on_message(struct ckptd_client *client, const struct ckptd_message *message, struct err *err)
+{
+	struct err failed;
+	switch (message->type) {
+	case CKPTD_PROGRESS:
+		client->progress_step = message->progress.step;
+		client->progress_bytes = message->progress.bytes;
+		client->progress_total = message->progress.total;
+		return 0;
+	case CKPTD_SAVE_WRITTEN:
+		on_end(client, message->durable.step, ENTRY_WRITTEN, message->durable.bytes, NULL);
+		return 0;
+	case CKPTD_SAVE_DURABLE:
+		on_end(client, message->durable.step, ENTRY_DURABLE, message->durable.bytes, NULL);
+		return 0;
+	case CKPTD_SAVE_FAILED:
+		err_fail(&failed, (enum exit_status)message->failed.status, "%s", message->failed.text);
+		on_end(client, message->failed.step, ENTRY_FAILED, 0, &failed);
+		return 0;
+	case CKPTD_DECIDED:
+		on_decided(client, message->decided.step);
+		return 0;
+	case CKPTD_REFUSED:
+		return err_fail(err, EXIT_DATA, "refused: %s", message->refused.text);
+	default:
+		return err_fail(err, EXIT_DATA, "protocol: %s came to a client", ckptd_type_name(message->type));
+	}
+}
+
+static int receive(struct ckptd_client *client, struct err *err)
+{
+	struct ckptd_message message;
+	int rc;
+	while ((rc = ckptd_conn_receive(&client->contact.link.conn, &message, err)) > 0) {
+		rc = on_message(client, &message, err);
+		ckptd_message_release(&message);
+		if (rc < 0)
+			break;
+	}
+	return rc;
+}
+
+static bool is_time_to_look(const struct ckptd_client *client)
+{
+	if (client->connected)
+		return false;
+	return ckptd_entries_have_new(&client->entries) || client->wanted || client->next_try == 0 ||
+		(ckptd_entries_undone(&client->entries) > 0 && clock_now() >= client->next_try);
+}
+
+static void wait_for_something(struct ckptd_client *client)
+{
+	const struct ckptd_conn *conn = &client->contact.link.conn;
+	struct pollfd wait[] = { { .fd = client->wake, .events = POLLIN }, { .fd = conn->fd, .events = ckptd_conn_events(conn) } };
+	uint64_t ignored;
+	poll(wait, 2, (int)(TICK_SECONDS * 1000));
+	ssize_t n = read(client->wake, &ignored, sizeof ignored);
+	(void)n;
+}
+
+static void *run(void *arg)
+{
+	struct ckptd_client *client = arg;
+	struct err err;
+	pthread_mutex_lock(&client->lock);
+	while (!client->closing) {
+		if (is_time_to_look(client))
+			look_for_service(client);
+		if (client->connected && (send_saves(client, &err) < 0 || receive(client, &err) < 0)) {
+			lose_service(client, &err);
+			continue;
+		}
+		pthread_mutex_unlock(&client->lock);
+		wait_for_something(client);
+		pthread_mutex_lock(&client->lock);
+	}
+	pthread_mutex_unlock(&client->lock);
+	return NULL;
+}
+
+static void wake(const struct ckptd_client *client)
+{
+	const uint64_t one = 1;
+	ssize_t ignored = write(client->wake, &one, sizeof one);
+	(void)ignored;
+}
+
+/* ---- opening ---- */
+
+static void release(struct ckptd_client *client)
+{
+	ckptd_entries_clear(&client->entries);
+	ckptd_contact_release(&client->contact);
+	if (client->wake >= 0)
+		close(client->wake);
+	pthread_cond_destroy(&client->changed);
+	pthread_mutex_destroy(&client->lock);
+	free(client);
+}
+
+static int start(struct ckptd_client *client, struct err *err)
+{
+	if (ckptd_contact_init(&client->contact, &client->plan, err) < 0)
+		return -1;
+	client->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (client->wake < 0)
+		return err_set(err, "service: couldn't make an eventfd: %m");
+	if (ckptd_contact_find(&client->contact, err) < 0)
+		return -1;
+	client->connected = true;
+	client->pid = (pid_t)client->contact.service;
+	int error = thread_start(&client->thread, run, client);
+	return error ? err_set(err, "service: couldn't start a thread: %s", strerror(error)) : 0;
+}
+
+struct ckptd_client *ckptd_client_open(const struct ckptd_plan *plan, struct err *err)
+{
+	struct ckptd_client *client = calloc(1, sizeof *client);
+	if (!client) {
+		err_set(err, "service: no memory");
+		return NULL;
+	}
+	*client = (struct ckptd_client){ .plan = *plan, .wake = -1, .progress_step = -1,
+		.entries.part = plan->snapshot->part > 0 };
+	pthread_mutex_init(&client->lock, NULL);
+	deadline_condition(&client->changed);
+	if (start(client, err) == 0)
+		return client;
+	release(client);
+	return NULL;
+}
+
+void ckptd_client_close(struct ckptd_client *client)
+{
+	if (!client)
+		return;
+	pthread_mutex_lock(&client->lock);
+	client->closing = true;
+	pthread_mutex_unlock(&client->lock);
+	wake(client);
+	pthread_join(client->thread, NULL);
+	release(client);
+}
+
+/* ---- the trainer's calls ---- */
+
+const char *ckptd_client_address(const struct ckptd_client *client)
+{
+	return client->contact.address;
+}
+
+int64_t ckptd_client_service(const struct ckptd_client *client)
+{
+	struct ckptd_client *self = (struct ckptd_client *)(uintptr_t)client;
+	pthread_mutex_lock(&self->lock);
+	int64_t pid = self->pid;
+	pthread_mutex_unlock(&self->lock);
+	return pid;
+}
+
+/* With the lock held. False when the deadline has passed. */
+static bool wait_for_change(struct ckptd_client *client, struct deadline deadline)
+{
+	struct timespec until = deadline_timespec(deadline);
+	return pthread_cond_timedwait(&client->changed, &client->lock, &until) != ETIMEDOUT && !deadline_passed(deadline);
+}
+
+static int free_slot(const struct ckptd_client *client, int live)
+{
+	const struct ckptd_entries *entries = &client->entries;
+	for (int slot = 0; slot < client->plan.memory->slots && (live < 0 || ckptd_entries_is_free(entries, live)); slot++)
+		if (slot != live && ckptd_entries_is_free(entries, slot))
+			return slot;
+	return -1;
+}
+
+int ckptd_client_slot(struct ckptd_client *client, int live, double seconds)
+{
+	struct deadline deadline = deadline_in(seconds);
+	int slot;
+	pthread_mutex_lock(&client->lock);
+	/* All slots hold saves that no service has: a look for one is all that helps. */
+	if (free_slot(client, live) < 0 && !client->connected) {
+		client->wanted = true;
+		wake(client);
+	}
+	while ((slot = free_slot(client, live)) < 0 && wait_for_change(client, deadline))
+		;
+	pthread_mutex_unlock(&client->lock);
+	return slot;
+}
+
+int ckptd_client_save(struct ckptd_client *client, int slot, const struct ckptd_step *step, struct err *err)
+{
+	struct ckptd_entries *entries = &client->entries;
+	struct ckptd_entry *entry = NULL;
+	int rc = 0;
+	pthread_mutex_lock(&client->lock);
+	if (slot < 0 || slot >= client->plan.memory->slots || !ckptd_entries_is_free(entries, slot))
+		rc = err_set(err, "service: slot %d can't be handed over: it is none, or was handed over before", slot);
+	else if (!(entry = ckptd_entries_add(entries, step, slot, clock_now())))
+		rc = err_set(err, "service: no memory");
+	if (entry)
+		wake(client);
+	while (entry && entry->state == ENTRY_WAITS && !entry->handed)
+		pthread_cond_wait(&client->changed, &client->lock);
+	if (entry && entry->state == ENTRY_REFUSED) {
+		*err = entry->err;
+		ckptd_entries_drop(entries, entry);
+		rc = -1;
+	}
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
+/* Why a save has not had its end yet. */
+static int still_running(const struct ckptd_client *client, int64_t step, double seconds, struct err *err)
+{
+	if (!client->connected)
+		return err_fail(err, EXIT_LOST, "checkpoint: the save of step %" PRId64 " has no service: %.600s", step, client->why.text);
+	if (client->progress_step == step)
+		return err_fail(err, EXIT_LOST, "checkpoint: the save of step %" PRId64 " still runs after %.0f s: %.2f of %.2f GB are "
+			"written", step, seconds, (double)client->progress_bytes * 1e-9, (double)client->progress_total * 1e-9);
+	return err_fail(err, EXIT_LOST, "checkpoint: the save of step %" PRId64 " still runs after %.0f s", step, seconds);
+}
+
+int ckptd_client_wait(struct ckptd_client *client, int64_t step, double seconds, struct err *err)
+{
+	const struct ckptd_entries *entries = &client->entries;
+	struct deadline deadline = deadline_in(seconds);
+	struct ckptd_entry *entry;
+	int rc = 0;
+	pthread_mutex_lock(&client->lock);
+	while ((entry = ckptd_entries_find(entries, step)) && !ckptd_entries_is_over(entries, entry) &&
+		wait_for_change(client, deadline))
+		;
+	if (!entry) {
+		rc = err_set(err, "checkpoint: step %" PRId64 " was not handed over", step);
+	} else if (entry->state == ENTRY_FAILED) {
+		*err = entry->err;
+		rc = -1;
+	} else if (!ckptd_entries_is_over(entries, entry)) {
+		rc = still_running(client, step, seconds, err);
+	}
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}

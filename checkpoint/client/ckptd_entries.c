@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/client/ckptd_entries.h"
+
+#include <stdlib.h>
+
+#define REMEMBERED 8 /* saves that have had their end, for ckptd_client_wait */
+
+struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step, int slot, double since)
+{
+	struct ckptd_entry *entry = calloc(1, sizeof *entry), **at = &entries->first;
+	if (!entry)
+		return NULL;
+	*entry = (struct ckptd_entry){ .step = *step, .slot = slot, .since = since };
+	while (*at)
+		at = &(*at)->next;
+	return *at = entry;
+}
+
+void ckptd_entries_drop(struct ckptd_entries *entries, struct ckptd_entry *entry)
+{
+	struct ckptd_entry **at = &entries->first;
+	while (*at != entry)
+		at = &(*at)->next;
+	*at = entry->next;
+	free(entry);
+}
+
+void ckptd_entries_clear(struct ckptd_entries *entries)
+{
+	while (entries->first)
+		ckptd_entries_drop(entries, entries->first);
+}
+
+bool ckptd_entries_is_over(const struct ckptd_entries *entries, const struct ckptd_entry *entry)
+{
+	return entry->state == ENTRY_DURABLE || entry->state == ENTRY_FAILED || entry->state == ENTRY_REFUSED ||
+		(entry->state == ENTRY_WRITTEN && entries->part);
+}
+
+bool ckptd_entries_is_done(const struct ckptd_entries *entries, const struct ckptd_entry *entry)
+{
+	return ckptd_entries_is_over(entries, entry) && (entry->state != ENTRY_WRITTEN || entry->decided);
+}
+
+struct ckptd_entry *ckptd_entries_find(const struct ckptd_entries *entries, int64_t step)
+{
+	struct ckptd_entry *found = NULL;
+	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
+		if (entry->step.step == step)
+			found = entry;
+	return found;
+}
+
+struct ckptd_entry *ckptd_entries_running(const struct ckptd_entries *entries, int64_t step)
+{
+	struct ckptd_entry *entry = entries->first;
+	while (entry && (entry->step.step != step || ckptd_entries_is_over(entries, entry)))
+		entry = entry->next;
+	return entry;
+}
+
+struct ckptd_entry *ckptd_entries_first_running(const struct ckptd_entries *entries)
+{
+	struct ckptd_entry *entry = entries->first;
+	while (entry && ckptd_entries_is_over(entries, entry))
+		entry = entry->next;
+	return entry;
+}
+
+bool ckptd_entries_is_free(const struct ckptd_entries *entries, int slot)
+{
+	for (const struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
+		if (entry->slot == slot)
+			return false;
+	return true;
+}
+
+int ckptd_entries_undone(const struct ckptd_entries *entries)
+{
+	int count = 0;
+	for (const struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
+		count += !ckptd_entries_is_done(entries, entry);
+	return count;
+}
+
+static bool is_new(const struct ckptd_entry *entry)
+{
+	return entry->state == ENTRY_WAITS && !entry->handed;
+}
+
+bool ckptd_entries_have_new(const struct ckptd_entries *entries)
+{
+	for (const struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
+		if (is_new(entry))
+			return true;
+	return false;
+}
+
+void ckptd_entries_refuse_new(struct ckptd_entries *entries, const struct err *why)
+{
+	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
+		if (is_new(entry)) {
+			entry->state = ENTRY_REFUSED;
+			entry->slot = -1;
+			entry->err = *why;
+		}
+}
+
+void ckptd_entries_unsend(struct ckptd_entries *entries)
+{
+	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
+		entry->sent = false;
+}
+
+void ckptd_entries_hand(struct ckptd_entries *entries)
+{
+	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
+		entry->handed |= entry->sent;
+}
+
+void ckptd_entries_decide(struct ckptd_entries *entries, int64_t step)
+{
+	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
+		if ((step < 0 || entry->step.step == step) && entry->state == ENTRY_WRITTEN && entries->part)
+			entry->decided = true;
+}
+
+void ckptd_entries_forget_old(struct ckptd_entries *entries)
+{
+	int over = -ckptd_entries_undone(entries);
+	for (const struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
+		over++;
+	for (struct ckptd_entry *entry = entries->first, *next; entry && over > REMEMBERED; entry = next) {
+		next = entry->next;
+		if (!ckptd_entries_is_done(entries, entry))
+			continue;
+		ckptd_entries_drop(entries, entry);
+		over--;
+	}
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Not by fork: a trainer of 100 GB would pay for the copy of its page tables, and afterwards for each page that it
+ * writes. What a child has to clean up, muster-ckptd does itself. */
+#include "config.h"
+#include "checkpoint/client/ckptd_start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "checkpoint/protocol/ckptd_socket.h"
+#include "common/auto.h"
+#include "common/spawn.h"
+
+#define PROGRAM "muster-ckptd"
+#define CLIENT_FD 3           /* of the program; above standard error */
+#define CLEAR_OF 16           /* ours is above it, so that moving it to CLIENT_FD hits nothing */
+
+int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *err)
+{
+	pid_t pid;
+	int fd = ckptd_socket_connect(path, &pid, err);
+	if (fd < 0)
+		return -1;
+	ckptd_conn_open(&link->conn, fd);
+	ckptd_process_open(&link->process, pid, false);
+	/* While the connection is open the number is that of its process, and now a descriptor holds it. */
+	struct pollfd open = { .fd = fd };
+	if (poll(&open, 1, 0) == 0)
+		return 0;
+	ckptd_start_leave(link);
+	err_fail(err, EXIT_LOST, "service: the one at %s ended", path);
+	errno = 0;
+	return -1;
+}
+
+static int find_program(char *path, size_t size, struct err *err)
+{
+	const char *given = getenv("MUSTER_CKPTD_PROGRAM");
+	char own[3500];
+	if (given && given[0]) {
+		snprintf(path, size, "%s", given);
+		return access(path, X_OK) == 0 ? 0 : err_fail(err, EXIT_USAGE, "service: MUSTER_CKPTD_PROGRAM: couldn't execute %s: %m",
+			path);
+	}
+	ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+	own[length < 0 ? 0 : length] = '\0';
+	char *slash = strrchr(own, '/');
+	if (slash) {
+		snprintf(path, size, "%.*s/" PROGRAM, (int)(slash - own), own);
+		if (access(path, X_OK) == 0)
+			return 0;
+	}
+	snprintf(path, size, BINDIR "/" PROGRAM);
+	return access(path, X_OK) == 0 ? 0 : err_fail(err, EXIT_USAGE, "service: couldn't find " PROGRAM " beside this program or in "
+		BINDIR ": name it in MUSTER_CKPTD_PROGRAM");
+}
+
+static int spawn(const char *program, int client, pid_t *pid)
+{
+	char digits[12];
+	char *const argv[] = { (char *)PROGRAM, (char *)"--client-fd", digits, NULL };
+	posix_spawn_file_actions_t actions;
+	snprintf(digits, sizeof digits, "%d", CLIENT_FD);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+	posix_spawn_file_actions_adddup2(&actions, client, CLIENT_FD);
+	/* Not a session of its own: Linux shares processors out by sessions first (sched_autogroup), and threads of the service that
+	 * give way would only do so to one another. It ignores what a terminal sends. */
+	int error = spawn_program(pid, program, &actions, argv, POSIX_SPAWN_SETPGROUP);
+	posix_spawn_file_actions_destroy(&actions);
+	return error;
+}
+
+int ckptd_start_own(struct ckptd_link *link, struct err *err)
+{
+	char program[4096];
+	int ends[2];
+	pid_t pid;
+	if (find_program(program, sizeof program, err) < 0)
+		return -1;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+		return err_set(err, "service: couldn't make a pair of sockets: %m");
+	AUTO_CLOSE int ours = ends[0], theirs = ends[1];
+	AUTO_CLOSE int clear = fcntl(theirs, F_DUPFD_CLOEXEC, CLEAR_OF);
+	int error = clear < 0 ? errno : spawn(program, clear, &pid);
+	if (error)
+		return err_set(err, "service: couldn't start %s: %s", program, strerror(error));
+	ckptd_conn_open(&link->conn, ours);
+	ours = -1;
+	ckptd_process_open(&link->process, pid, true);
+	return 0;
+}
+
+void ckptd_start_leave(struct ckptd_link *link)
+{
+	ckptd_conn_close(&link->conn);
+	ckptd_process_close(&link->process);
+}

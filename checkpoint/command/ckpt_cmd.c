@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the subcommands of muster-ckpt share: finding the folder that is meant, and printing. */
+#include "config.h"
+#include "checkpoint/command/ckpt_cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "checkpoint/format/manifest.h"
+#include "common/auto.h"
+#include "common/io.h"
+#include "common/number.h"
+
+/* ---- places ---- */
+
+int64_t ckpt_cmd_step(const char *text)
+{
+	int64_t step;
+	if (strncmp(text, "step-", 5) == 0)
+		return ckpt_step_of(text);
+	return number_whole(text, 0, INT64_MAX, &step) ? step : -1;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+bool ckpt_place_is_step(const char *path)
+{
+	char manifest[sizeof ((struct ckpt_dir *)0)->path + sizeof "/" MANIFEST_NAME];
+	struct stat st;
+	char plain[sizeof ((struct ckpt_dir *)0)->path];
+	size_t length = strlen(path);
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	snprintf(plain, sizeof plain, "%.*s", (int)length, path);
+	snprintf(manifest, sizeof manifest, "%s/" MANIFEST_NAME, plain);
+	return ckpt_step_of(base_name(plain)) >= 0 || stat(manifest, &st) == 0;
+}
+
+void ckpt_place_close(struct ckpt_place *place)
+{
+	ckpt_dir_close(&place->dir);
+}
+
+/* A step folder: its parent becomes the directory. */
+static int open_step(struct ckpt_place *place, const char *path, struct err *err)
+{
+	AUTO_FREE char *real = realpath(path, NULL);
+	if (!real)
+		return err_fail(err, io_status_or(errno, EXIT_USAGE), "checkpoint: couldn't find %s: %m", path);
+	char *slash = strrchr(real, '/');
+	if (!slash[1] || strlen(slash + 1) >= sizeof place->name)
+		return err_fail(err, EXIT_USAGE, "checkpoint: %s is no step folder", path);
+	snprintf(place->name, sizeof place->name, "%s", slash + 1);
+	slash[slash == real] = '\0';
+	return ckpt_dir_open_existing(&place->dir, real, err);
+}
+
+static int name_newest(struct ckpt_place *place, struct err *err)
+{
+	AUTO_FREE int64_t *steps = NULL;
+	size_t count;
+	if (ckpt_dir_steps(&place->dir, &steps, &count, err) < 0)
+		return -1;
+	if (count == 0)
+		return err_fail(err, EXIT_USAGE, "checkpoint: %s holds no checkpoint: give a checkpoint directory or a step folder",
+			place->dir.path);
+	ckpt_step_name(steps[count - 1], place->name);
+	return 0;
+}
+
+static int name_step(struct ckpt_place *place, const char *text, struct err *err)
+{
+	struct stat st;
+	int64_t step = ckpt_cmd_step(text);
+	if (step < 0)
+		return err_fail(err, EXIT_USAGE, "checkpoint: \"%s\" is no step: give a number such as 1000, or step-00001000", text);
+	ckpt_step_name(step, place->name);
+	int missing = fstatat(place->dir.fd, place->name, &st, AT_SYMLINK_NOFOLLOW);
+	if (missing && io_status(errno) == EXIT_LOST)
+		return err_fail(err, EXIT_LOST, "checkpoint: couldn't look at %s/%s: %m", place->dir.path, place->name);
+	if (missing)
+		return err_fail(err, EXIT_USAGE, "checkpoint: %s has no %s; muster-ckpt ls %s shows the steps that there are",
+			place->dir.path, place->name, place->dir.path);
+	return 0;
+}
+
+int ckpt_place_open(struct ckpt_place *place, const char *path, const char *step, struct err *err)
+{
+	*place = (struct ckpt_place){ .dir.fd = -1 };
+	if (!step && ckpt_place_is_step(path))
+		return open_step(place, path, err);
+	if (ckpt_dir_open_existing(&place->dir, path, err) < 0)
+		return -1;
+	int result = step ? name_step(place, step, err) : name_newest(place, err);
+	if (result < 0)
+		ckpt_place_close(place);
+	return result;
+}
+
+/* ---- output ---- */
+
+int ckpt_cmd_fail(const struct err *err)
+{
+	fprintf(stderr, "muster-ckpt: %s\n", err->text);
+	return err->status;
+}
+
+int ckpt_cmd_flush(void)
+{
+	struct err err;
+	return io_flush_output(&err) == 0 ? EXIT_OK : ckpt_cmd_fail(&err);
+}
+
+int ckpt_cmd_print_json(json_t *object)
+{
+	struct err err;
+	bool printed = object && json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0;
+	putchar('\n');
+	json_decref(object);
+	if (printed || ferror(stdout))
+		return ckpt_cmd_flush();
+	err_set(&err, "output: couldn't print JSON: no memory, or a text is not UTF-8");
+	return ckpt_cmd_fail(&err);
+}
+
+json_t *ckpt_cmd_number(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
+char *ckpt_cmd_loss(double value, char out[24])
+{
+	snprintf(out, 24, isnan(value) ? "-" : "%.6g", value);
+	return out;
+}
+
+char *ckpt_cmd_time(double wall, char out[32])
+{
+	/* It may be anything in a file from elsewhere. */
+	time_t seconds = wall > 0 && wall < 1e15 ? (time_t)wall : 0;
+	struct tm tm;
+	if (seconds == 0 || !localtime_r(&seconds, &tm) || strftime(out, 32, "%Y-%m-%d %H:%M:%S", &tm) == 0)
+		snprintf(out, 32, "-");
+	return out;
+}
+
+/* ---- table ---- */
+
+void ckpt_table_add(struct ckpt_table *table, const char *format, ...)
+{
+	char *text = NULL;
+	va_list args;
+	va_start(args, format);
+	int n = vasprintf(&text, format, args);
+	va_end(args);
+	char **cells = n < 0 ? NULL : realloc(table->cells, (table->count + 1) * sizeof *cells);
+	if (!cells) {
+		free(n < 0 ? NULL : text);
+		table->failed = true;
+		return;
+	}
+	/* What comes from files must not move the cursor. */
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	table->cells = cells;
+	cells[table->count++] = text;
+}
+
+/* The widest cell of a column, in bytes. */
+static int width_of(const struct ckpt_table *table, int column)
+{
+	int width = 0;
+	for (size_t i = (size_t)column; i < table->count; i += (size_t)table->columns)
+		if ((int)strlen(table->cells[i]) > width)
+			width = (int)strlen(table->cells[i]);
+	return width;
+}
+
+int ckpt_table_print(const struct ckpt_table *table)
+{
+	int widths[CKPT_TABLE_COLUMNS];
+	if (table->failed) {
+		fputs("muster-ckpt: no memory for the table\n", stderr);
+		return EXIT_FAULT;
+	}
+	for (int c = 0; c < table->columns; c++)
+		widths[c] = width_of(table, c);
+	for (size_t i = 0; i < table->count; i++) {
+		int column = (int)(i % (size_t)table->columns);
+		bool last = column == table->columns - 1;
+		if (table->right & 1u << column)
+			printf("%*s%s", widths[column], table->cells[i], last ? "\n" : "  ");
+		else if (last)
+			printf("%s\n", table->cells[i]);
+		else
+			printf("%-*s  ", widths[column], table->cells[i]);
+	}
+	return ckpt_cmd_flush();
+}
+
+void ckpt_table_clear(struct ckpt_table *table)
+{
+	for (size_t i = 0; i < table->count; i++)
+		free(table->cells[i]);
+	free(table->cells);
+	*table = (struct ckpt_table){ 0 };
+}

@@ -1,0 +1,9 @@
+# checkpoint/convert/: GPT-2 in the files of Hugging Face and of llm.c.
+noinst_LTLIBRARIES += libckptcmd.la
+libckptcmd_la_SOURCES = \
+	checkpoint/convert/hf_export.c checkpoint/convert/hf_export.h \
+	checkpoint/convert/hf_model.c \
+	checkpoint/convert/llmc_model.c \
+	checkpoint/convert/model_source.c checkpoint/convert/model_source.h
+libckptcmd_la_LIBADD = libcheckpoint.la
+# End of convert.mk

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which kind of model a path is. */
+#include "checkpoint/convert/model_source.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct model_source *model_source_open(const char *path, struct err *err)
+{
+	struct stat st;
+	if (stat(path, &st) < 0) {
+		err_fail(err, EXIT_USAGE, "import: couldn't find %s: %s; give a Hugging Face directory or a model file of llm.c", path,
+			strerror(errno));
+		return NULL;
+	}
+	if (S_ISDIR(st.st_mode))
+		return hf_model_open(path, err);
+	if (S_ISREG(st.st_mode))
+		return llmc_model_open(path, err);
+	err_fail(err, EXIT_USAGE, "import: %s is neither a directory nor a file", path);
+	return NULL;
+}

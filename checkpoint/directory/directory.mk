@@ -1,0 +1,12 @@
+# checkpoint/directory/: the checkpoint directory.
+libcheckpoint_la_SOURCES += \
+	checkpoint/directory/attempts.c checkpoint/directory/attempts.h \
+	checkpoint/directory/cadence.c checkpoint/directory/cadence.h \
+	checkpoint/directory/ckpt_dir.c checkpoint/directory/ckpt_dir.h \
+	checkpoint/directory/history.c checkpoint/directory/history.h \
+	checkpoint/directory/owner.c checkpoint/directory/owner.h \
+	checkpoint/directory/pin.c checkpoint/directory/pin.h \
+	checkpoint/directory/removable.c checkpoint/directory/removable.h \
+	checkpoint/directory/remove.c checkpoint/directory/remove.h \
+	checkpoint/directory/retention.c checkpoint/directory/retention.h
+# End of directory.mk

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory files: they have no name that another user could open, and their seals keep the size, so that who maps one can
+ * read all of it whatever the other side does. */
+#include "config.h"
+#include "checkpoint/format/snapshot_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/memory_limit.h"
+
+#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+#define AHEAD ((off_t)64 << 20) /* bytes that are mapped at once */
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u /* Linux 6.3; where sysctl vm.memfd_noexec is 2, no other kind can be made */
+#endif
+
+static void start(struct snapshot_memory *memory, int slots, size_t bytes)
+{
+	*memory = (struct snapshot_memory){ .slots = slots, .bytes = bytes };
+	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
+		memory->fd[i] = -1;
+}
+
+static int map_slot(struct snapshot_memory *memory, int slot, int protection, struct err *err)
+{
+	void *base = mmap(NULL, memory->bytes, protection, MAP_SHARED, memory->fd[slot], 0);
+	if (base == MAP_FAILED)
+		return err_set(err, "snapshot: couldn't map %zu MB of memory: %m", memory->bytes >> 20);
+	/* Where the kernel has large pages for shared memory, and leaves the choice to programs. */
+	madvise(base, memory->bytes, MADV_HUGEPAGE);
+	memory->base[slot] = base;
+	return 0;
+}
+
+static int make_slot(struct snapshot_memory *memory, int slot, struct err *err)
+{
+	int fd = memfd_create("muster-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("muster-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	memory->fd[slot] = fd;
+	if (fd < 0 || ftruncate(fd, (off_t)memory->bytes) < 0 || fcntl(fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
+		return err_set(err, "snapshot: couldn't make a memory file of %zu MB: %m", memory->bytes >> 20);
+	return map_slot(memory, slot, PROT_READ | PROT_WRITE, err);
+}
+
+int snapshot_memory_create(struct snapshot_memory *memory, int slots, size_t bytes, struct err *err)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	start(memory, slots, 0);
+	if (slots < 1 || slots > SNAPSHOT_SLOTS || bytes == 0 || bytes > SIZE_MAX / 2)
+		return err_set(err, "snapshot: %d slots of %zu bytes can't be", slots, bytes);
+	memory->bytes = (bytes + page - 1) / page * page;
+	for (int i = 0; i < slots; i++)
+		if (make_slot(memory, i, err) < 0) {
+			snapshot_memory_release(memory);
+			return -1;
+		}
+	return 0;
+}
+
+/* Mapped memory whose file is cut short later ends its reader with SIGBUS: only what can't be cut is taken. */
+static int adopt_slot(struct snapshot_memory *memory, int slot, struct err *err)
+{
+	struct stat st;
+	int seals = fcntl(memory->fd[slot], F_GET_SEALS);
+	if (seals < 0 || (seals & SIZE_SEALS) != SIZE_SEALS)
+		return err_set(err, "snapshot: what was handed over as memory is not a memory file of fixed size");
+	if (fstat(memory->fd[slot], &st) < 0)
+		return err_set(err, "snapshot: couldn't look at the memory that was handed over: %m");
+	if ((unsigned long long)st.st_size < memory->bytes)
+		return err_set(err, "snapshot: the memory that was handed over has %lld bytes, not %zu", (long long)st.st_size,
+			memory->bytes);
+	return map_slot(memory, slot, PROT_READ, err);
+}
+
+int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int slots, size_t bytes, struct err *err)
+{
+	int result = 0;
+	start(memory, 0, bytes);
+	for (int i = SNAPSHOT_SLOTS; i < slots; i++)
+		close(fds[i]);
+	for (; memory->slots < slots && memory->slots < SNAPSHOT_SLOTS; memory->slots++)
+		memory->fd[memory->slots] = fds[memory->slots];
+	if (slots < 1 || slots > SNAPSHOT_SLOTS || bytes == 0 || bytes % (size_t)sysconf(_SC_PAGESIZE))
+		result = err_set(err, "snapshot: %d slots of %zu bytes can't be", slots, bytes);
+	for (int i = 0; result == 0 && i < memory->slots; i++)
+		result = adopt_slot(memory, i, err);
+	if (result < 0)
+		snapshot_memory_release(memory);
+	return result;
+}
+
+/* MADV_POPULATE_READ would make what is not there, and takes longer. */
+size_t snapshot_memory_map_ahead(const struct snapshot_memory *memory, int slot, size_t from)
+{
+	off_t page = sysconf(_SC_PAGESIZE), end = (off_t)memory->bytes;
+	off_t at = lseek(memory->fd[slot], (off_t)from, SEEK_DATA);
+	if (at < 0 || at >= end)
+		return memory->bytes;
+	off_t hole = lseek(memory->fd[slot], at, SEEK_HOLE), most = at + AHEAD;
+	end = hole > at && hole < end ? hole : end;
+	end = most < end ? most : end;
+	for (; at < end; at += page)
+		*((const volatile char *)memory->base[slot] + at);
+	return (size_t)end;
+}
+
+void snapshot_memory_release(struct snapshot_memory *memory)
+{
+	for (int i = 0; i < memory->slots; i++) {
+		if (memory->base[i])
+			munmap(memory->base[i], memory->bytes);
+		if (memory->fd[i] >= 0)
+			close(memory->fd[i]);
+	}
+	*memory = (struct snapshot_memory){ 0 };
+}
+
+size_t snapshot_memory_available(void)
+{
+	return memory_limit_available("");
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading: the manifest says which bytes, shard.c vouches for them, and the tables here turn (tensor, element range) into
+ * places in files. What does not fit together counts as damage, just like a wrong hash. */
+#include "checkpoint/load/ckpt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/directory/removable.h"
+#include "checkpoint/format/record.h"
+#include "checkpoint/load/ckpt_private.h"
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/log.h"
+
+#define RETRY_SECONDS 0.5
+
+static int damaged(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int damaged(struct err *err, const char *format, ...)
+{
+	char text[sizeof err->text];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	err_fail(err, EXIT_DATA, "%s", text);
+	return CKPT_DAMAGED;
+}
+
+/* ---- manifest ---- */
+
+/* CKPT_DAMAGED for what is not there or is something else; -1 for what can't be had. */
+static int open_fault(const char *name, struct err *err)
+{
+	enum shard_fault fault = shard_fault_of(errno);
+	err_fail(err, fault == SHARD_FAULT_IO ? EXIT_LOST : fault == SHARD_FAULT_DATA ? EXIT_DATA : EXIT_FAULT,
+		"checkpoint: couldn't read %s: %m", name);
+	return fault == SHARD_FAULT_DATA ? CKPT_DAMAGED : -1;
+}
+
+static int read_text(int fd, char **text, size_t *size, struct err *err)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return open_fault(MANIFEST_NAME, err);
+	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)MANIFEST_SIZE_MAX)
+		return damaged(err, MANIFEST_NAME " is no regular file or too large");
+	*text = malloc((size_t)st.st_size + 1);
+	if (!*text)
+		return err_set(err, "checkpoint: no memory for a manifest of %lld bytes", (long long)st.st_size);
+	ssize_t n = io_read_full(fd, *text, (size_t)st.st_size);
+	if (n < 0)
+		return open_fault(MANIFEST_NAME, err);
+	*size = (size_t)n;
+	return 0;
+}
+
+static int read_manifest(struct ckpt *ckpt, const struct ckpt_dir *dir, int64_t step, struct err *err)
+{
+	AUTO_FREE char *text = NULL;
+	size_t size = 0;
+	bool newer;
+	int fd = ckpt->manifest_fd = openat(ckpt->fd, MANIFEST_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return open_fault(MANIFEST_NAME, err);
+	if (removable_hold(dir, ckpt->name, ckpt->fd, fd, err) < 0)
+		return -1;
+	int result = read_text(fd, &text, &size, err);
+	if (result < 0)
+		return result;
+	ckpt->manifest = manifest_parse(text, size, &newer, err);
+	if (!ckpt->manifest) {
+		/* A second look must come from the storage. */
+		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+		return newer || err->status != EXIT_DATA ? -1 : CKPT_DAMAGED;
+	}
+	if (step >= 0 && ckpt->manifest->step != step)
+		return damaged(err, "its manifest is that of step %" PRId64, ckpt->manifest->step);
+	return 0;
+}
+
+/* ---- headers ---- */
+
+static int read_header(struct source *source, struct err *err)
+{
+	char first[8] = { 0 };
+	uint64_t size, file_size = source->shard.file->size;
+	int result = shard_read(&source->shard, 0, first, file_size < 8 ? (size_t)file_size : 8, err);
+	if (result < 0)
+		return result;
+	if (safetensors_prefix_size(first, file_size, &size, err) < 0)
+		return CKPT_DAMAGED;
+	AUTO_FREE char *bytes = malloc((size_t)size);
+	if (!bytes)
+		return err_set(err, "checkpoint: no memory for a header of %" PRIu64 " bytes", size);
+	result = shard_read(&source->shard, 0, bytes, (size_t)size, err);
+	if (result < 0)
+		return result;
+	source->header = safetensors_parse(bytes, (size_t)size, file_size, err);
+	return source->header ? 0 : err->status == EXIT_DATA ? CKPT_DAMAGED : -1;
+}
+
+static int open_sources(struct ckpt *ckpt, double io_timeout, struct err *err)
+{
+	const struct manifest *manifest = ckpt->manifest;
+	ckpt->sources = calloc(manifest->file_count + 1, sizeof *ckpt->sources);
+	if (!ckpt->sources)
+		return err_set(err, "checkpoint: no memory");
+	for (size_t i = 0; i < manifest->file_count; i++)
+		ckpt->sources[i].shard = (struct shard){ .dirfd = ckpt->fd, .file = &manifest->files[i],
+			.cache = &ckpt->cache, .io_timeout = io_timeout, .fd = -1 };
+	for (size_t i = 0; i < manifest->file_count; i++) {
+		enum manifest_role role = manifest->files[i].role;
+		if (role != MANIFEST_MODEL && role != MANIFEST_OPTIMIZER)
+			continue;
+		int result = read_header(&ckpt->sources[i], err);
+		if (result < 0)
+			return result;
+	}
+	return 0;
+}
+
+/* ---- tables ---- */
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct place *)a)->tensor->name, ((const struct place *)b)->tensor->name);
+}
+
+static int index_tensors(struct ckpt *ckpt, struct err *err)
+{
+	const struct manifest *manifest = ckpt->manifest;
+	size_t total = 0;
+	for (size_t i = 0; i < manifest->file_count; i++)
+		if (manifest->files[i].role == MANIFEST_MODEL)
+			total += ckpt->sources[i].header->count;
+	ckpt->places = calloc(total + 1, sizeof *ckpt->places);
+	if (!ckpt->places)
+		return err_set(err, "checkpoint: no memory");
+	for (size_t i = 0; i < manifest->file_count; i++) {
+		struct source *source = &ckpt->sources[i];
+		for (size_t t = 0; manifest->files[i].role == MANIFEST_MODEL && t < source->header->count; t++)
+			ckpt->places[ckpt->place_count++] = (struct place){ &source->header->tensors[t], source };
+	}
+	qsort(ckpt->places, total, sizeof *ckpt->places, by_name);
+	for (size_t i = 1; i < total; i++)
+		if (by_name(&ckpt->places[i - 1], &ckpt->places[i]) == 0)
+			return damaged(err, "tensor %s is there twice", ckpt->places[i].tensor->name);
+	return 0;
+}
+
+struct place *ckpt_place_find(const struct ckpt *ckpt, const char *name)
+{
+	struct safetensors_tensor key_tensor = { .name = (char *)name };
+	struct place key = { &key_tensor, NULL };
+	return bsearch(&key, ckpt->places, ckpt->place_count, sizeof key, by_name);
+}
+
+uint64_t ckpt_elements(const struct safetensors_tensor *tensor)
+{
+	uint64_t elements = 0;
+	safetensors_elements(tensor->shape, tensor->dims, &elements);
+	return elements;
+}
+
+/* Appends one entry of "slices"; *base grows by its count. */
+static int add_slice(struct ckpt *ckpt, struct source *source, const json_t *entry, uint64_t *base, struct err *err)
+{
+	const char *name = json_string_value(json_array_get(entry, 0));
+	const json_t *first = json_array_get(entry, 1), *count = json_array_get(entry, 2);
+	struct place *place = name ? ckpt_place_find(ckpt, name) : NULL;
+	if (!place || !json_is_integer(first) || !json_is_integer(count) || json_integer_value(first) < 0 ||
+		json_integer_value(count) < 0)
+		return damaged(err, "a slice of %s is not valid", source->shard.file->name);
+	struct slice slice = { place->tensor, (uint64_t)json_integer_value(first), (uint64_t)json_integer_value(count),
+		*base, source };
+	uint64_t elements = ckpt_elements(place->tensor);
+	if (slice.first > elements || slice.count > elements - slice.first ||
+		__builtin_add_overflow(*base, slice.count, base))
+		return damaged(err, "a slice of tensor %s is out of range", name);
+	ckpt->slices[ckpt->slice_count++] = slice;
+	return 0;
+}
+
+/* The flat arrays have exactly the elements of the slices. */
+static int check_states(const struct source *source, uint64_t elements, struct err *err)
+{
+	for (int s = 0; s < SNAPSHOT_STATES; s++) {
+		const struct safetensors_tensor *state = safetensors_find(source->header, snapshot_state_name(s));
+		if (!state || state->dtype != SAFETENSORS_F32 || ckpt_elements(state) != elements)
+			return damaged(err, "%s has no array %s of %" PRIu64 " elements in F32", source->shard.file->name,
+				snapshot_state_name(s), elements);
+	}
+	return 0;
+}
+
+static int add_slices(struct ckpt *ckpt, struct source *source, struct err *err)
+{
+	const char *text = safetensors_note(source->header, "slices");
+	json_t *slices = text ? record_parse(text, strlen(text), 0, "checkpoint: the list of slices", err) : NULL;
+	uint64_t base = 0;
+	int result = 0;
+	size_t count = json_array_size(slices);
+	struct slice *more = realloc(ckpt->slices, (ckpt->slice_count + count + 1) * sizeof *more);
+	if (more)
+		ckpt->slices = more;
+	if (!more)
+		result = err_set(err, "checkpoint: no memory");
+	else if (text && !slices && err->status != EXIT_DATA)
+		result = -1;
+	else if (!json_is_array(slices))
+		result = damaged(err, "%s does not say which slices it holds", source->shard.file->name);
+	for (size_t i = 0; result == 0 && i < count; i++)
+		result = add_slice(ckpt, source, json_array_get(slices, i), &base, err);
+	json_decref(slices);
+	return result == 0 ? check_states(source, base, err) : result;
+}
+
+static int by_tensor(const void *a, const void *b)
+{
+	const struct slice *x = a, *y = b;
+	int order = strcmp(x->tensor->name, y->tensor->name);
+	if (order)
+		return order;
+	if (x->first != y->first)
+		return x->first < y->first ? -1 : 1;
+	return (x->count > y->count) - (x->count < y->count);
+}
+
+static int index_slices(struct ckpt *ckpt, struct err *err)
+{
+	/* A list also where there is no optimizer. */
+	ckpt->slices = calloc(1, sizeof *ckpt->slices);
+	if (!ckpt->slices)
+		return err_set(err, "checkpoint: no memory");
+	for (size_t i = 0; i < ckpt->manifest->file_count; i++) {
+		int result = ckpt->manifest->files[i].role == MANIFEST_OPTIMIZER ?
+			add_slices(ckpt, &ckpt->sources[i], err) : 0;
+		if (result < 0)
+			return result;
+	}
+	qsort(ckpt->slices, ckpt->slice_count, sizeof *ckpt->slices, by_tensor);
+	uint64_t next = 0;
+	for (size_t i = 0; i < ckpt->slice_count; i++) {
+		const struct slice *slice = &ckpt->slices[i];
+		bool last = i + 1 == ckpt->slice_count || ckpt->slices[i + 1].tensor != slice->tensor;
+		if (slice->first != next || (last && slice->first + slice->count != ckpt_elements(slice->tensor)))
+			return damaged(err, "the slices of tensor %s do not cover it exactly once", slice->tensor->name);
+		next = last ? 0 : slice->first + slice->count;
+	}
+	return 0;
+}
+
+/* ---- open and close ---- */
+
+void ckpt_close(struct ckpt *ckpt)
+{
+	if (!ckpt)
+		return;
+	for (size_t i = 0; ckpt->sources && i < ckpt->manifest->file_count; i++) {
+		shard_close(&ckpt->sources[i].shard);
+		safetensors_destroy(ckpt->sources[i].header);
+	}
+	if (ckpt->manifest_fd >= 0)
+		close(ckpt->manifest_fd);
+	if (ckpt->fd >= 0)
+		close(ckpt->fd);
+	manifest_destroy(ckpt->manifest);
+	free(ckpt->cache.data);
+	free(ckpt->sources);
+	free(ckpt->places);
+	free(ckpt->slices);
+	free(ckpt);
+}
+
+static int fill(struct ckpt *ckpt, const struct ckpt_dir *dir, const char *folder, int64_t step, double io_timeout,
+	struct err *err)
+{
+	snprintf(ckpt->name, sizeof ckpt->name, "%s", folder);
+	ckpt->fd = openat(dir->fd, ckpt->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (ckpt->fd < 0)
+		return open_fault(ckpt->name, err);
+	int result = read_manifest(ckpt, dir, step, err);
+	if (result == 0)
+		result = open_sources(ckpt, io_timeout, err);
+	if (result == 0)
+		result = index_tensors(ckpt, err);
+	if (result == 0)
+		result = index_slices(ckpt, err);
+	return result;
+}
+
+int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struct ckpt **ckpt, struct err *err)
+{
+	char name[CKPT_STEP_NAME_SIZE];
+	return ckpt_open_folder(dir, ckpt_step_name(step, name), step, io_timeout, ckpt, err);
+}
+
+int ckpt_open_folder(const struct ckpt_dir *dir, const char *folder, int64_t step, double io_timeout, struct ckpt **ckpt,
+	struct err *err)
+{
+	struct err own;
+	struct deadline deadline = deadline_in(io_timeout);
+	int mismatches = 0;
+	err = err ? err : &own;
+	for (;;) {
+		struct ckpt *opened = calloc(1, sizeof *opened);
+		if (!opened)
+			return err_set(err, "checkpoint: no memory");
+		opened->fd = opened->manifest_fd = -1;
+		int result = fill(opened, dir, folder, step, io_timeout, err);
+		if (result == 0) {
+			*ckpt = opened;
+			return 0;
+		}
+		ckpt_close(opened);
+		if (result == CKPT_DAMAGED && ++mismatches == 2)
+			return result;
+		if (result == -1 && (err->status != EXIT_LOST || !deadline_sleep(deadline, RETRY_SECONDS)))
+			return result;
+	}
+}
+
+int ckpt_open_below(const struct ckpt_dir *dir, int64_t below, double io_timeout, struct ckpt **ckpt, struct err *err)
+{
+	struct err own;
+	AUTO_FREE int64_t *steps = NULL;
+	size_t count;
+	err = err ? err : &own;
+	*ckpt = NULL;
+	if (ckpt_dir_steps(dir, &steps, &count, err) < 0)
+		return -1;
+	for (size_t i = count; i-- > 0;) {
+		if (steps[i] >= below)
+			continue;
+		int result = ckpt_open(dir, steps[i], io_timeout, ckpt, err);
+		if (result == 0)
+			return 1;
+		*ckpt = NULL;
+		if (result != CKPT_DAMAGED)
+			return err_prefix(err, "checkpoint: %s/step %" PRId64, dir->path, steps[i]);
+		struct err why = *err;
+		if (ckpt_dir_set_aside(dir, steps[i], why.text, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int ckpt_open_newest(const struct ckpt_dir *dir, double io_timeout, struct ckpt **ckpt, struct err *err)
+{
+	struct err own, why;
+	err = err ? err : &own;
+	for (int64_t below = INT64_MAX;;) {
+		int found = ckpt_open_below(dir, below, io_timeout, ckpt, err);
+		if (found <= 0)
+			return found;
+		int result = ckpt_verify(*ckpt, &why);
+		if (result == 0)
+			return 1;
+		below = (*ckpt)->manifest->step;
+		ckpt_close(*ckpt);
+		*ckpt = NULL;
+		*err = why;
+		if (result != CKPT_DAMAGED)
+			return err_prefix(err, "checkpoint: %s/step %" PRId64, dir->path, below);
+		if (ckpt_dir_set_aside(dir, below, why.text, err) < 0)
+			return -1;
+	}
+}

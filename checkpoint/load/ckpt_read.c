@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading: (tensor, element range) becomes places in files, and shard.c vouches for the bytes. */
+#include "checkpoint/load/ckpt.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/load/ckpt_private.h"
+#include "common/auto.h"
+
+const struct manifest *ckpt_manifest(const struct ckpt *ckpt)
+{
+	return ckpt->manifest;
+}
+
+const struct safetensors_tensor *ckpt_tensor_find(const struct ckpt *ckpt, const char *name)
+{
+	const struct place *place = ckpt_place_find(ckpt, name);
+	return place ? place->tensor : NULL;
+}
+
+size_t ckpt_tensor_count(const struct ckpt *ckpt)
+{
+	return ckpt->place_count;
+}
+
+const struct safetensors_tensor *ckpt_tensor_at(const struct ckpt *ckpt, size_t index)
+{
+	return ckpt->places[index].tensor;
+}
+
+static int no_range(const struct ckpt *ckpt, const char *what, const char *tensor, uint64_t first, uint64_t count,
+	struct err *err)
+{
+	return err_fail(err, EXIT_DATA, "checkpoint: %s has no elements %" PRIu64 " to %" PRIu64 " of the %s of %s",
+		ckpt->name, first, first + count, what, tensor);
+}
+
+int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64_t count, void *out, struct err *err)
+{
+	struct place *place = ckpt_place_find(ckpt, name);
+	uint64_t elements = place ? ckpt_elements(place->tensor) : 0;
+	if (!place || first > elements || count > elements - first)
+		return no_range(ckpt, "weights", name, first, count, err);
+	unsigned bits = safetensors_dtype_bits(place->tensor->dtype);
+	if (bits % 8)
+		return err_set(err, "checkpoint: tensor %s has elements of %u bits, which can't be read in part", name, bits);
+	uint64_t offset = place->source->header->data_start + place->tensor->begin + first * (bits / 8);
+	return shard_read(&place->source->shard, offset, out, (size_t)(count * (bits / 8)), err);
+}
+
+/* First slice of `tensor` that ends behind `first`, or slice_count. */
+static size_t find_slice(const struct ckpt *ckpt, const char *tensor, uint64_t first)
+{
+	size_t low = 0, high = ckpt->slice_count;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct slice *slice = &ckpt->slices[middle];
+		int order = strcmp(slice->tensor->name, tensor);
+		if (order < 0 || (order == 0 && slice->first + slice->count <= first))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+bool ckpt_has_state(const struct ckpt *ckpt, const char *tensor)
+{
+	size_t i = find_slice(ckpt, tensor, 0);
+	return i < ckpt->slice_count && strcmp(ckpt->slices[i].tensor->name, tensor) == 0;
+}
+
+/* ---- the optimizer's state ---- */
+
+/* So many bytes at `offset` of a file belong to `out`. */
+typedef int found_bytes(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out, struct err *err);
+
+/* Calls `found` for each run of bytes that what is wanted consists of. */
+static int find_state(const struct ckpt *ckpt, const struct ckpt_want *want, found_bytes *found, void *arg, struct err *err)
+{
+	const char *name = snapshot_state_name(want->state);
+	uint64_t first = want->first, count = want->count;
+	float *out = want->out;
+	for (size_t i = find_slice(ckpt, want->tensor, first); count > 0; i++) {
+		const struct slice *slice = &ckpt->slices[i];
+		if (i == ckpt->slice_count || strcmp(slice->tensor->name, want->tensor) != 0 || slice->first > first)
+			return no_range(ckpt, name, want->tensor, first, count, err);
+		uint64_t skip = first - slice->first, have = slice->count - skip, n = count < have ? count : have;
+		const struct safetensors *header = slice->source->header;
+		uint64_t offset = header->data_start + safetensors_find(header, name)->begin +
+			(slice->base + skip) * sizeof(float);
+		int result = found(arg, slice->source, offset, (size_t)(n * sizeof(float)), (char *)out, err);
+		if (result < 0)
+			return result;
+		first += n;
+		out += n;
+		count -= n;
+	}
+	return 0;
+}
+
+static int read_found(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out, struct err *err)
+{
+	(void)arg;
+	return shard_read(&source->shard, offset, out, bytes, err);
+}
+
+int ckpt_read_state(struct ckpt *ckpt, enum snapshot_state state, const char *tensor, uint64_t first, uint64_t count,
+	float *out, struct err *err)
+{
+	const struct ckpt_want want = { state, tensor, first, count, out };
+	return find_state(ckpt, &want, read_found, NULL, err);
+}
+
+/* ---- all of it at once ---- */
+
+/* Bytes [begin, end) of a file, and where they go. */
+struct route {
+	const struct source *source;
+	uint64_t begin, end;
+	char *out;
+};
+
+/* Sorted by source and begin when they are used. */
+struct routes {
+	struct route *routes;
+	size_t count, room;
+};
+
+static int add_route(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out, struct err *err)
+{
+	struct routes *all = arg;
+	if (all->count == all->room) {
+		size_t room = 2 * all->room + 64;
+		struct route *more = realloc(all->routes, room * sizeof *more);
+		if (!more)
+			return err_set(err, "checkpoint: no memory");
+		all->routes = more;
+		all->room = room;
+	}
+	all->routes[all->count++] = (struct route){ source, offset, offset + bytes, out };
+	return 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct route *x = a, *y = b;
+	if (x->source != y->source)
+		return x->source < y->source ? -1 : 1;
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* The sink of a scan: what of the chunk is wanted goes there. The routes of one file may overlap, if the caller wants some bytes
+ * twice, so all that begin in front of the chunk's end are looked at. */
+static void deliver(void *arg, uint64_t offset, const char *data, size_t size)
+{
+	const struct routes *mine = arg;
+	for (size_t i = 0; i < mine->count && mine->routes[i].begin < offset + size; i++) {
+		const struct route *route = &mine->routes[i];
+		uint64_t begin = offset > route->begin ? offset : route->begin;
+		uint64_t end = offset + size < route->end ? offset + size : route->end;
+		if (begin < end)
+			memcpy(route->out + (begin - route->begin), data + (begin - offset), end - begin);
+	}
+}
+
+/* The routes of one file, from those behind the files before it. */
+static struct routes routes_of(const struct source *source, const struct routes *all, size_t from)
+{
+	struct routes mine = { 0 };
+	if (all->count > from) /* without routes there is no array to point into */
+		mine.routes = all->routes + from;
+	while (from + mine.count < all->count && mine.routes[mine.count].source == source)
+		mine.count++;
+	return mine;
+}
+
+/* The whole file, so that it is verified. */
+static int scan_whole(struct source *source, struct routes *mine, struct err *err)
+{
+	const struct shard_scanning how = { .sink = mine->count ? deliver : NULL, .arg = mine };
+	return shard_scan(&source->shard, 0, source->shard.file->size, &how, err);
+}
+
+/* The chunks that routes lead from; those of neighbouring chunks in one go. */
+static int scan_routes(struct source *source, struct routes *mine, struct err *err)
+{
+	const struct shard_scanning how = { .sink = deliver, .arg = mine };
+	int result = 0;
+	for (size_t i = 0; result == 0 && i < mine->count;) {
+		uint64_t begin = mine->routes[i].begin, end = mine->routes[i].end;
+		for (i++; i < mine->count && mine->routes[i].begin / MANIFEST_CHUNK <= end / MANIFEST_CHUNK; i++)
+			end = mine->routes[i].end > end ? mine->routes[i].end : end;
+		if (begin < end)
+			result = shard_scan(&source->shard, begin, end - begin, &how, err);
+	}
+	return result;
+}
+
+typedef int scan_source(struct source *source, struct routes *mine, struct err *err);
+
+static int scan_all(struct ckpt *ckpt, const struct routes *all, scan_source *scan, struct err *err)
+{
+	size_t from = 0;
+	for (size_t i = 0; i < ckpt->manifest->file_count; i++) {
+		struct routes mine = routes_of(&ckpt->sources[i], all, from);
+		int result = scan(&ckpt->sources[i], &mine, err);
+		if (result < 0)
+			return result;
+		from += mine.count;
+	}
+	return 0;
+}
+
+static int load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, scan_source *scan, struct err *err)
+{
+	struct err own;
+	struct routes all = { 0 };
+	int result = 0;
+	err = err ? err : &own;
+	for (size_t i = 0; result == 0 && i < count; i++)
+		result = find_state(ckpt, &wants[i], add_route, &all, err);
+	if (all.count > 0)
+		qsort(all.routes, all.count, sizeof *all.routes, by_place);
+	if (result == 0)
+		result = scan_all(ckpt, &all, scan, err);
+	free(all.routes);
+	return result;
+}
+
+int ckpt_load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err)
+{
+	return load(ckpt, wants, count, scan_whole, err);
+}
+
+int ckpt_fetch(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, struct err *err)
+{
+	return load(ckpt, wants, count, scan_routes, err);
+}
+
+int ckpt_verify(struct ckpt *ckpt, struct err *err)
+{
+	return ckpt_load(ckpt, NULL, 0, err);
+}

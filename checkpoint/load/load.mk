@@ -1,0 +1,10 @@
+# checkpoint/load/: checkpoints opened, read and checked.
+libcheckpoint_la_SOURCES += \
+	checkpoint/load/ckpt.c checkpoint/load/ckpt.h \
+	checkpoint/load/ckpt_check.c checkpoint/load/ckpt_check.h \
+	checkpoint/load/ckpt_diff.c checkpoint/load/ckpt_diff.h \
+	checkpoint/load/ckpt_private.h \
+	checkpoint/load/ckpt_read.c \
+	checkpoint/load/shard.c checkpoint/load/shard.h \
+	checkpoint/load/shard_scan.c
+# End of load.mk

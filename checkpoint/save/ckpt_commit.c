@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commit of a save by several writers, and of what an earlier attempt left complete. */
+#include "checkpoint/save/ckpt_save.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/save/ckpt_part.h"
+#include "checkpoint/save/saving.h"
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/io.h"
+
+/* Each file is there with its size, so that no folder is renamed that can't be whole. Their bytes were made durable and
+ * hashed by who wrote them. */
+static int check_files(const struct saving *saving, const struct manifest *manifest, uint64_t *bytes, struct err *err)
+{
+	struct stat st;
+	for (size_t i = 0; i < manifest->file_count; i++) {
+		const struct manifest_file *file = &manifest->files[i];
+		if (fstatat(saving->fd, file->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return err_fail(err, errno == ENOENT ? EXIT_LOST : io_status(errno), "checkpoint: couldn't find %s/%s/%s: %m",
+				saving->dir->path, saving->hidden, file->name);
+		if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != file->size)
+			return err_fail(err, EXIT_DATA, "checkpoint: %s/%s/%s does not have its %" PRIu64 " bytes", saving->dir->path,
+				saving->hidden, file->name, file->size);
+		*bytes += file->size;
+	}
+	return 0;
+}
+
+static int commit(struct saving *saving, const struct manifest *manifest, const char *token, struct ckpt_saved *saved,
+	struct err *err)
+{
+	AUTO_FREE char *text = NULL;
+	size_t size;
+	if (manifest_encode(manifest, &text, &size, err) < 0)
+		return -1;
+	int there = saving_open(saving, err);
+	/* Not there: it may be committed already, which the rename finds out. */
+	if (there < 0 || (there && (check_files(saving, manifest, &saved->bytes, err) < 0 ||
+		saving_put(saving, MANIFEST_NAME, text, size, err) < 0)))
+		return -1;
+	saved->bytes += size;
+	return saving_commit(saving, text, size, token, &saved->taken, err);
+}
+
+int ckpt_commit(const struct ckpt_dir *dir, int64_t step, const char *token, int parts, char *const *texts,
+	const size_t *sizes, struct ckpt_saved *saved, struct err *err)
+{
+	struct err own;
+	struct saving saving;
+	struct ckpt_saved made = { 0 };
+	double began = clock_now();
+	err = err ? err : &own;
+	saving_init(&saving, dir, step, token);
+	struct manifest *manifest = ckpt_part_join(texts, sizes, parts, step, token, err);
+	int result = manifest ? commit(&saving, manifest, token, &made, err) : -1;
+	if (result < 0)
+		saving_give_up(&saving);
+	saving_close(&saving);
+	manifest_destroy(manifest);
+	made.seconds = clock_now() - began;
+	if (result == 0 && saved)
+		*saved = made;
+	return result;
+}
+
+int ckpt_discard(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err)
+{
+	struct saving saving;
+	saving_init(&saving, dir, step, token);
+	return saving_discard(&saving, err);
+}

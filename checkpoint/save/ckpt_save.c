@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Saving, as a ladder: files into a hidden folder, each durable; the manifest, or a part's text, last; then one rename,
+ * which is the commit. */
+#include "checkpoint/save/ckpt_save.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/save/ckpt_files.h"
+#include "checkpoint/save/ckpt_part.h"
+#include "checkpoint/save/saving.h"
+#include "checkpoint/save/shard_write.h"
+#include "common/clock.h"
+#include "common/io.h"
+#include "common/log.h"
+
+/* What the stages of one save share. */
+struct work {
+	const struct snapshot *snapshot;
+	const struct ckpt_save_options *options;
+	struct saving saving;
+	struct ckpt_files files;
+	struct manifest *manifest;
+	char *text;               /* the manifest's, or the part's */
+	size_t size;
+	uint64_t done, total;     /* bytes */
+};
+
+/* ---- the manifest ---- */
+
+static json_t *parse_group(const char *what, const char *text, struct err *err)
+{
+	json_error_t why;
+	json_t *object = text ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
+	if (!object)
+		err_set(err, "checkpoint: the snapshot's %s is not valid JSON: %s", what, text ? why.text : "it is missing");
+	return object;
+}
+
+/* All of it but the hashes of the files. */
+static int make_manifest(struct work *work, const char *token, struct err *err)
+{
+	const struct snapshot *snapshot = work->snapshot;
+	struct manifest *manifest = work->manifest = manifest_create();
+	if (!manifest)
+		return err_set(err, "checkpoint: no memory");
+	manifest->step = snapshot->step;
+	manifest->attempt = snapshot->attempt;
+	manifest->world_size = snapshot->world_size;
+	manifest->time = clock_wall();
+	manifest->seed = snapshot->seed;
+	manifest->cursor = snapshot->cursor;
+	manifest->loss = snapshot->loss;
+	manifest->validation_loss = snapshot->validation_loss;
+	snprintf(manifest->token, sizeof manifest->token, "%s", token);
+	manifest->config = parse_group("configuration", snapshot->config_json, err);
+	manifest->numerics = manifest->config ? parse_group("numerics", snapshot->numerics_json, err) : NULL;
+	if (!manifest->numerics)
+		return -1;
+	for (size_t i = 0; i < work->files.count; i++) {
+		const struct ckpt_file *file = &work->files.files[i];
+		if (!manifest_add_file(manifest, file->name, file->role, file->size))
+			return err_set(err, "checkpoint: no memory");
+		work->total += file->size;
+	}
+	return 0;
+}
+
+/* ---- the files ---- */
+
+static void advance(void *arg, uint64_t bytes)
+{
+	struct work *work = arg;
+	work->done += bytes;
+	if (work->options->progress)
+		work->options->progress(work->options->arg, work->done, work->total);
+}
+
+static int write_files(struct work *work, struct err *err)
+{
+	const struct shard_writing how = { .threads = work->options->threads, .buffered = work->options->buffered,
+		.spare = deadline_in(work->options->spare), .advance = advance, .arg = work };
+	for (size_t i = 0; i < work->files.count; i++) {
+		const struct ckpt_file *file = &work->files.files[i];
+		if (shard_write(work->saving.fd, &work->manifest->files[i], file->pieces, file->count, &how, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Plans the files, so that a snapshot that can't be saved touches nothing. */
+static int start(struct work *work, const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
+	const struct ckpt_save_options *options, struct err *err)
+{
+	static const struct ckpt_save_options defaults;
+	*work = (struct work){ .snapshot = snapshot, .options = options ? options : &defaults };
+	saving_init(&work->saving, dir, snapshot->step, token);
+	if (ckpt_files_plan(snapshot, &work->files, err) < 0)
+		return -1;
+	return make_manifest(work, token, err);
+}
+
+static void finish(struct work *work)
+{
+	saving_close(&work->saving);
+	manifest_destroy(work->manifest);
+	ckpt_files_free(&work->files);
+	free(work->text);
+}
+
+/* ---- one writer ---- */
+
+static int save(struct work *work, const char *token, bool *taken, struct err *err)
+{
+	struct saving *saving = &work->saving;
+	if (saving_make(saving, true, err) < 0 || write_files(work, err) < 0 ||
+		manifest_encode(work->manifest, &work->text, &work->size, err) < 0 ||
+		saving_put(saving, MANIFEST_NAME, work->text, work->size, err) < 0)
+		return -1;
+	return saving_commit(saving, work->text, work->size, token, taken, err);
+}
+
+int ckpt_save(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
+	const struct ckpt_save_options *options, struct ckpt_saved *saved, struct err *err)
+{
+	struct err own;
+	struct work work;
+	double began = clock_now();
+	bool taken = false;
+	err = err ? err : &own;
+	int result = start(&work, dir, snapshot, token, options, err);
+	if (result == 0 && snapshot->parts > 1)
+		result = err_set(err, "checkpoint: a snapshot of %d parts can't be saved as one", snapshot->parts);
+	if (result == 0) {
+		result = save(&work, token, &taken, err);
+		if (result < 0)
+			saving_give_up(&work.saving);
+	}
+	if (result == 0 && saved)
+		*saved = (struct ckpt_saved){ work.total + work.size, clock_now() - began, taken };
+	finish(&work);
+	return result;
+}
+
+/* ---- one of several writers ---- */
+
+/* Removes the files of this part; the part's own first, since it says that the others are whole. */
+static int remove_part(const struct work *work, const char *name, struct err *err)
+{
+	for (size_t i = 0; i <= work->files.count; i++) {
+		const char *one = i == 0 ? name : work->files.files[i - 1].name;
+		if (unlinkat(work->saving.fd, one, 0) < 0 && errno != ENOENT)
+			return err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/%s/%s: %m", work->saving.dir->path,
+				work->saving.hidden, one);
+	}
+	return 0;
+}
+
+/* The hidden folder has its name still: nobody gave the save up, and made another of the same step, meanwhile. */
+static int check_folder(const struct saving *saving, struct err *err)
+{
+	if (!ckpt_dir_names(saving->dir, saving->hidden, saving->fd))
+		return err_fail(err, EXIT_LOST, "checkpoint: %s/%s went away: its save was given up", saving->dir->path,
+			saving->hidden);
+	return 0;
+}
+
+static int save_part(struct work *work, const char *name, struct err *err)
+{
+	struct saving *saving = &work->saving;
+	if (write_files(work, err) < 0 || manifest_encode(work->manifest, &work->text, &work->size, err) < 0 ||
+		saving_put(saving, name, work->text, work->size, err) < 0)
+		return -1;
+	/* The folder's own name: no rename by this writer makes it durable later. */
+	if (io_sync_dir(saving->dir->fd, err) < 0)
+		return err_prefix(err, "checkpoint: %s", saving->dir->path);
+	return check_folder(saving, err);
+}
+
+static int open_part(struct work *work, const char *name, struct err *err)
+{
+	if (saving_make(&work->saving, false, err) < 0)
+		return -1;
+	return remove_part(work, name, err);
+}
+
+int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
+	const struct ckpt_save_options *options, char **text, size_t *size, struct ckpt_saved *saved, struct err *err)
+{
+	struct err own, why;
+	struct work work;
+	char name[CKPT_PART_NAME_SIZE];
+	double began = clock_now();
+	err = err ? err : &own;
+	int result = start(&work, dir, snapshot, token, options, err);
+	if (result == 0) {
+		work.manifest->part = snapshot->part;
+		work.manifest->parts = snapshot->parts > 0 ? snapshot->parts : 1;
+		ckpt_part_name(snapshot->part, work.manifest->parts, name);
+		result = open_part(&work, name, err);
+	}
+	if (result == 0 && (result = save_part(&work, name, err)) < 0 && remove_part(&work, name, &why) < 0)
+		log_warn("%s", why.text);
+	if (result == 0) {
+		*text = work.text;
+		*size = work.size;
+		work.text = NULL;
+		if (saved)
+			*saved = (struct ckpt_saved){ work.total + *size, clock_now() - began, false };
+	}
+	finish(&work);
+	return result;
+}

@@ -1,0 +1,11 @@
+# checkpoint/save/: a snapshot becomes a durable checkpoint.
+libcheckpoint_la_SOURCES += \
+	checkpoint/save/ckpt_commit.c \
+	checkpoint/save/ckpt_files.c checkpoint/save/ckpt_files.h \
+	checkpoint/save/ckpt_finish.c \
+	checkpoint/save/ckpt_part.c checkpoint/save/ckpt_part.h \
+	checkpoint/save/ckpt_save.c checkpoint/save/ckpt_save.h \
+	checkpoint/save/saving.c checkpoint/save/saving.h \
+	checkpoint/save/shard_plan.c checkpoint/save/shard_plan.h \
+	checkpoint/save/shard_write.c checkpoint/save/shard_write.h
+# End of save.mk

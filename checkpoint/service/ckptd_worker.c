@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One loop: what is over is decided, then the next save is written. So a part that another node is late with holds up no
+ * writing, and saves are committed in their order. */
+#include "config.h"
+#include "checkpoint/service/ckptd_worker_private.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/protocol/ckptd_attach.h"
+#include "common/thread.h"
+
+/* ---- news ---- */
+
+void ckptd_worker_wake_owner(const struct ckptd_worker *worker)
+{
+	const uint64_t one = 1;
+	ssize_t ignored = write(worker->plan.wake, &one, sizeof one);
+	(void)ignored;
+}
+
+void ckptd_worker_post(struct ckptd_worker *worker, struct ckptd_news *news)
+{
+	pthread_mutex_lock(&worker->lock);
+	ckptd_news_put(&worker->news, news);
+	pthread_mutex_unlock(&worker->lock);
+	ckptd_worker_wake_owner(worker);
+}
+
+void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type type, int64_t step, int slot,
+	const struct ckpt_saved *saved)
+{
+	struct ckptd_news *news = ckptd_news_make(type, step, slot);
+	news->bytes = saved->bytes;
+	news->seconds = saved->seconds;
+	news->taken = saved->taken;
+	ckptd_worker_post(worker, news);
+}
+
+void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int slot, const struct err *err)
+{
+	struct ckptd_news *news = ckptd_news_make(NEWS_FAILED, step, slot);
+	news->err = *err;
+	ckptd_worker_post(worker, news);
+}
+
+void ckptd_worker_post_decided(struct ckptd_worker *worker, int64_t step, bool committed)
+{
+	struct ckptd_news *news = ckptd_news_make(NEWS_DECIDED, step, -1);
+	news->taken = committed;
+	ckptd_worker_post(worker, news);
+}
+
+/* Progress is not queued: only the last word counts. */
+struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker)
+{
+	pthread_mutex_lock(&worker->lock);
+	struct ckptd_news *news = ckptd_news_take(&worker->news);
+	if (!news && worker->progressed && worker->jobs && (news = calloc(1, sizeof *news)))
+		*news = (struct ckptd_news){ .type = NEWS_PROGRESS, .step = worker->jobs->save.step, .slot = -1,
+			.bytes = worker->done, .total = worker->total };
+	worker->progressed = false;
+	pthread_mutex_unlock(&worker->lock);
+	return news;
+}
+
+/* ---- the thread ---- */
+
+/* With the lock held, which it gives up meanwhile. Returns false when no save is over. */
+static bool decide_next(struct ckptd_worker *worker)
+{
+	struct ckptd_parts_step *save = NULL;
+	enum ckptd_parts_verdict verdict = PARTS_WAIT;
+	if (worker->parts)
+		verdict = ckptd_parts_over(worker->parts, clock_now(), &save);
+	if (verdict == PARTS_WAIT)
+		return false;
+	worker->deciding = save->step;
+	pthread_mutex_unlock(&worker->lock);
+	ckptd_worker_decide(worker, verdict, save);
+	ckptd_parts_free(worker->parts, save);
+	pthread_mutex_lock(&worker->lock);
+	worker->deciding = -1;
+	return true;
+}
+
+/* With the lock held, as above. */
+static bool save_next(struct ckptd_worker *worker)
+{
+	struct job *job = worker->jobs;
+	if (!job)
+		return false;
+	worker->working = true;
+	worker->done = worker->total = 0;
+	pthread_mutex_unlock(&worker->lock);
+	ckptd_worker_do_save(worker, &job->save);
+	pthread_mutex_lock(&worker->lock);
+	worker->working = worker->progressed = false;
+	worker->jobs = job->next;
+	free(job);
+	return true;
+}
+
+/* With the lock held, as above, while there is nothing else to do: a first save may be one in a hurry, and the state is there
+ * long before it. */
+static bool map_next(struct ckptd_worker *worker)
+{
+	const struct snapshot_memory *memory = worker->plan.memory;
+	if (worker->mapped_slot == memory->slots)
+		return false;
+	pthread_mutex_unlock(&worker->lock);
+	worker->mapped = snapshot_memory_map_ahead(memory, worker->mapped_slot, worker->mapped);
+	if (worker->mapped == memory->bytes) {
+		worker->mapped_slot++;
+		worker->mapped = 0;
+	}
+	pthread_mutex_lock(&worker->lock);
+	return true;
+}
+
+static void wait_for_work(struct ckptd_worker *worker)
+{
+	double next = worker->parts ? ckptd_parts_next(worker->parts) : 0;
+	struct timespec until = deadline_timespec((struct deadline){ next });
+	if (next > 0)
+		pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
+	else
+		pthread_cond_wait(&worker->changed, &worker->lock);
+}
+
+static void *run(void *arg)
+{
+	struct ckptd_worker *worker = arg;
+	/* A umask of its own for this thread and those that it starts: files get the modes that the client's would have. */
+	if (unshare(CLONE_FS) == 0)
+		umask((mode_t)worker->plan.attach->umask);
+	pthread_mutex_lock(&worker->lock);
+	while (!worker->ending || worker->jobs)
+		if (!decide_next(worker) && !save_next(worker) && !map_next(worker)) {
+			ckptd_worker_wake_owner(worker);
+			if (!worker->ending)
+				wait_for_work(worker);
+		}
+	pthread_mutex_unlock(&worker->lock);
+	return NULL;
+}
+
+/* ---- the owner's side ---- */
+
+static void release(struct ckptd_worker *worker)
+{
+	ckptd_news_clear(&worker->news);
+	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
+		ckptd_attach_free(&worker->snapshots[i]);
+	ckptd_parts_destroy(worker->parts);
+	pthread_cond_destroy(&worker->changed);
+	pthread_mutex_destroy(&worker->lock);
+	free(worker);
+}
+
+static int fill(struct ckptd_worker *worker, struct err *err)
+{
+	const struct ckptd_attach *attach = worker->plan.attach;
+	for (int i = 0; i < worker->plan.memory->slots; i++)
+		if (ckptd_attach_snapshot(attach, worker->plan.memory->base[i], &worker->snapshots[i], err) < 0)
+			return -1;
+	if (attach->parts > 1 && attach->part == 0) {
+		worker->parts = ckptd_parts_create((int)attach->parts, worker->plan.patience);
+		if (!worker->parts)
+			return err_set(err, "service: no memory");
+	}
+	int error = thread_start(&worker->thread, run, worker);
+	return error ? err_set(err, "service: couldn't start a thread: %s", strerror(error)) : 0;
+}
+
+struct ckptd_worker *ckptd_worker_start(const struct ckptd_worker_plan *plan, struct err *err)
+{
+	struct ckptd_worker *worker = calloc(1, sizeof *worker);
+	if (!worker) {
+		err_set(err, "service: no memory");
+		return NULL;
+	}
+	worker->plan = *plan;
+	worker->retention = (struct retention){ .keep_last = (size_t)plan->attach->keep_last,
+		.keep_every = plan->attach->keep_every, .keep_best = (size_t)plan->attach->keep_best };
+	worker->left_over = worker->deciding = -1;
+	pthread_mutex_init(&worker->lock, NULL);
+	deadline_condition(&worker->changed);
+	if (fill(worker, err) == 0)
+		return worker;
+	release(worker);
+	return NULL;
+}
+
+int ckptd_worker_save(struct ckptd_worker *worker, const struct ckptd_save *save)
+{
+	struct job *job = calloc(1, sizeof *job), **at;
+	if (!job)
+		return -1;
+	job->save = *save;
+	pthread_mutex_lock(&worker->lock);
+	for (at = &worker->jobs; *at; at = &(*at)->next)
+		;
+	*at = job;
+	pthread_cond_signal(&worker->changed);
+	pthread_mutex_unlock(&worker->lock);
+	return 0;
+}
+
+/* Whether it is being decided what becomes of a save, or its owner has yet to hear of that. */
+static bool is_being_decided(const struct ckptd_worker *worker, int64_t step)
+{
+	const struct ckptd_news *news = worker->news.first;
+	while (news && (news->type != NEWS_DECIDED || news->step != step))
+		news = news->next;
+	return news || worker->deciding == step;
+}
+
+int ckptd_worker_tell(struct ckptd_worker *worker, int64_t step, int part, char *text, size_t size, const struct err *fault)
+{
+	int rc = 0;
+	pthread_mutex_lock(&worker->lock);
+	/* Of a part that was told before: it must not begin the save anew. */
+	if (is_being_decided(worker, step))
+		free(text);
+	else
+		rc = ckptd_parts_tell(worker->parts, step, part, text, size, fault, clock_now());
+	pthread_cond_signal(&worker->changed);
+	pthread_mutex_unlock(&worker->lock);
+	return rc;
+}
+
+void ckptd_worker_left(struct ckptd_worker *worker, int part, int64_t step)
+{
+	pthread_mutex_lock(&worker->lock);
+	ckptd_parts_left(worker->parts, part, step);
+	pthread_cond_signal(&worker->changed);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+static bool is_busy(const struct ckptd_worker *worker)
+{
+	const struct ckptd_parts_step *save = worker->parts ? ckptd_parts_first(worker->parts) : NULL;
+	while (save && !save->own)
+		save = save->next;
+	return worker->jobs || worker->deciding >= 0 || save || worker->news.first;
+}
+
+bool ckptd_worker_busy(struct ckptd_worker *worker)
+{
+	pthread_mutex_lock(&worker->lock);
+	bool busy = is_busy(worker);
+	pthread_mutex_unlock(&worker->lock);
+	return busy;
+}
+
+void ckptd_worker_alone(struct ckptd_worker *worker)
+{
+	pthread_mutex_lock(&worker->lock);
+	worker->alone = true;
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void ckptd_worker_hurry(struct ckptd_worker *worker, struct deadline deadline)
+{
+	pthread_mutex_lock(&worker->lock);
+	if (worker->parts)
+		ckptd_parts_hurry(worker->parts, deadline.at);
+	pthread_cond_signal(&worker->changed);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void ckptd_worker_list(struct ckptd_worker *worker, void (*line)(void *arg, const char *text), void *arg)
+{
+	const char *path = worker->plan.attach->path;
+	struct err text;
+	char missing[100];
+	pthread_mutex_lock(&worker->lock);
+	for (const struct job *job = worker->jobs; job; job = job->next) {
+		if (job == worker->jobs && worker->working)
+			err_set(&text, "step %" PRId64 " of %s: %.2f of %.2f GB are written", job->save.step, path,
+				(double)worker->done * 1e-9, (double)worker->total * 1e-9);
+		else
+			err_set(&text, "step %" PRId64 " of %s: it waits for the save before it", job->save.step, path);
+		line(arg, text.text);
+	}
+	const struct ckptd_parts_step *save = worker->parts ? ckptd_parts_first(worker->parts) : NULL;
+	for (; save; save = save->next)
+		if (save->own) {
+			err_set(&text, "step %" PRId64 " of %s: it waits for part %s of %d", save->step, path,
+				ckptd_parts_missing(worker->parts, save, missing, sizeof missing), (int)worker->plan.attach->parts);
+			line(arg, text.text);
+		}
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void ckptd_worker_stop(struct ckptd_worker *worker)
+{
+	if (!worker)
+		return;
+	pthread_mutex_lock(&worker->lock);
+	worker->ending = true;
+	pthread_cond_signal(&worker->changed);
+	pthread_mutex_unlock(&worker->lock);
+	pthread_join(worker->thread, NULL);
+	release(worker);
+}

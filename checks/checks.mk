@@ -1,0 +1,13 @@
+# checks/: the facts about a launch and what can be wrong with them; the plugin and muster-doctor take the same sources, each with
+# objects of its own.
+launch_checks = \
+	checks/check.c checks/check.h \
+	checks/check_hooks.c \
+	checks/check_node.c \
+	checks/check_site.c \
+	checks/check_task.c \
+	checks/facts.c checks/facts.h \
+	checks/facts_probe.c checks/facts_probe.h \
+	checks/findings.c \
+	slurm/hooks.c slurm/hooks.h
+# End of checks.mk

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drawn at most five times a second, over itself, and wiped at the end. */
+#include "common/progress.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+
+#define BAR 30
+#define INTERVAL 0.2
+
+char *progress_bytes(double bytes, char out[16])
+{
+	static const char *const units[] = { "B", "kB", "MB", "GB", "TB", "PB" };
+	int unit = 0;
+	for (; bytes >= 999.5 && unit < 5; unit++)
+		bytes /= 1000;
+	snprintf(out, 16, unit > 0 && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+	return out;
+}
+
+char *progress_text(const struct progress *progress, double seconds, char *out, size_t size)
+{
+	char bar[BAR + 1], done[16], total[16], rate[16];
+	double part = progress->total ? (double)progress->done / (double)progress->total : 0;
+	part = part > 1 ? 1 : part;
+	for (int i = 0; i < BAR; i++)
+		bar[i] = (i + 1) <= part * BAR ? '#' : '.';
+	bar[BAR] = '\0';
+	progress_bytes((double)progress->done, done);
+	progress_bytes((double)progress->total, total);
+	progress_bytes(seconds > 0 ? (double)progress->done / seconds : 0, rate);
+	if (!progress->total)
+		snprintf(out, size, "%s %s, %s/s", progress->what, done, rate);
+	else if (part > 0 && seconds > 0)
+		snprintf(out, size, "%s [%s] %3.0f %% of %s, %s/s, %.0f s left", progress->what, bar, part * 100, total, rate,
+			seconds / part * (1 - part));
+	else
+		snprintf(out, size, "%s [%s]   0 %% of %s", progress->what, bar, total);
+	return out;
+}
+
+void progress_begin(struct progress *progress, const char *what, uint64_t total, bool quiet)
+{
+	*progress = (struct progress){ .what = what, .total = total, .began = clock_now(),
+		.visible = !quiet && isatty(STDERR_FILENO) };
+	progress->shown = progress->began;
+}
+
+void progress_add(struct progress *progress, uint64_t bytes)
+{
+	char text[160];
+	progress->done += bytes;
+	if (!progress->visible || clock_now() - progress->shown < INTERVAL)
+		return;
+	progress->shown = clock_now();
+	fprintf(stderr, "\r%s\x1b[K", progress_text(progress, progress->shown - progress->began, text, sizeof text));
+}
+
+void progress_wipe(const struct progress *progress)
+{
+	if (progress->visible)
+		fputs("\r\x1b[K", stderr);
+}
+
+void progress_end(struct progress *progress)
+{
+	progress_wipe(progress);
+	progress->visible = false;
+}

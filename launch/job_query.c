@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "launch/job_query.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/number.h"
+
+#define HELPER LIBEXECDIR "/muster-requeue"
+#define TIME_MAX 1e12
+
+/* The one line that the helper answers with; false where it gives none, or fails. */
+static bool ask(const char *question, uint32_t job, char *answer, size_t size)
+{
+	char command[600];
+	snprintf(command, sizeof command, "exec " HELPER " %s --deadline=4 %u 0 2>/dev/null", question, job);
+	FILE *child = popen(command, "re");
+	if (!child)
+		return false;
+	bool answered = fgets(answer, (int)size, child) != NULL;
+	if (answered)
+		answer[strcspn(answer, "\n")] = '\0';
+	return pclose(child) == 0 && answered;
+}
+
+double job_end_time(uint32_t job)
+{
+	/* From Slurm 23.02 on a variable says it. */
+	const char *told = getenv("SLURM_JOB_END_TIME");
+	char answer[40];
+	double end = 0;
+	if (job == 0 || (told && number_real(told, 0, TIME_MAX, &end)))
+		return end;
+	return ask("--ends", job, answer, sizeof answer) && number_real(answer, 0, TIME_MAX, &end) ? end : 0;
+}
+
+int job_is_running(uint32_t job, struct err *err)
+{
+	char answer[40];
+	if (!ask("--runs", job, answer, sizeof answer))
+		return err_set(err, "job state: couldn't ask Slurm about job %u by " HELPER, job);
+	return strcmp(answer, "yes") == 0;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The trainer of the tests of the checkpoint service. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "checkpoint/load/ckpt.h"
+#include "checkpoint/save/saving.h"
+#include "common/clock.h"
+#include "tests/unit/checkpoint/service/ckptd_fixture.h"
+
+#define BALLAST "ballast"
+
+const char *ckptd_program(void)
+{
+	static char path[4096];
+	ssize_t length = readlink("/proc/self/exe", path, sizeof path - 20);
+	assert_true(length > 0);
+	path[length] = '\0';
+	for (int up = 0; up < 3; up++)
+		*strrchr(path, '/') = '\0';
+	strcat(path, "/muster-ckptd");
+	assert_int_equal(access(path, X_OK), 0);
+	setenv("MUSTER_CKPTD_PROGRAM", path, 1);
+	return path;
+}
+
+static void on_event(void *arg, const struct ckptd_event *event)
+{
+	struct ckptd_fixture *fixture = arg;
+	pthread_mutex_lock(&fixture->lock);
+	if (fixture->count < CKPTD_EVENTS) {
+		fixture->events[fixture->count] = *event;
+		snprintf(fixture->texts[fixture->count], sizeof fixture->texts[0], "%s", event->text ? event->text : "");
+		fixture->count++;
+	}
+	ckptd_fixture_event *also = fixture->also;
+	pthread_mutex_unlock(&fixture->lock);
+	if (also)
+		also(fixture, event);
+}
+
+/* Tensors and slices are dealt out in their order; the ballast is the last part's. */
+static void lay_out(struct ckptd_fixture *fixture, int part, int parts)
+{
+	struct ckpt_sample *sample = fixture->memory.base[0];
+	ckpt_sample_fill(sample, 0);
+	fixture->snapshot = sample->snapshot;
+	memcpy(fixture->tensors, sample->tensors, sizeof sample->tensors);
+	memcpy(fixture->slices, sample->slices, sizeof sample->slices);
+	fixture->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor){ .name = BALLAST, .dtype = SAFETENSORS_U8, .dims = 1,
+		.shape = { (int64_t)fixture->ballast }, .data = sample + 1 };
+	for (int i = 0; i <= CKPT_SAMPLE_TENSORS; i++)
+		fixture->tensors[i].writer = i * parts / (CKPT_SAMPLE_TENSORS + 1);
+	for (int i = 0; i < CKPT_SAMPLE_SLICES; i++)
+		fixture->slices[i].writer = i * parts / CKPT_SAMPLE_SLICES;
+	fixture->snapshot.tensors = fixture->tensors;
+	fixture->snapshot.tensor_count = CKPT_SAMPLE_TENSORS + (fixture->ballast > 0);
+	fixture->snapshot.slices = fixture->slices;
+	fixture->snapshot.part = part;
+	fixture->snapshot.parts = parts;
+}
+
+void ckptd_fixture_make(struct ckptd_fixture *fixture, const char *path, size_t ballast, int part, int parts, const char *token)
+{
+	struct owner owner = { .attempt = 2 };
+	struct err err;
+	memset(fixture, 0, sizeof *fixture);
+	fixture->ballast = ballast;
+	pthread_mutex_init(&fixture->lock, NULL);
+	if (ckpt_dir_open(&fixture->dir, path, &err) < 0 ||
+		(part == 0 && owner_claim(&fixture->dir, &owner, NULL, NULL, 5, &err) < 0) ||
+		snapshot_memory_create(&fixture->memory, 2, sizeof(struct ckpt_sample) + ballast, &err) < 0)
+		fail_msg("%s", err.text);
+	snprintf(fixture->token, sizeof fixture->token, "%s", part == 0 ? owner.token : token);
+	lay_out(fixture, part, parts);
+	fixture->plan = (struct ckptd_plan){ .dir = &fixture->dir, .token = fixture->token, .memory = &fixture->memory,
+		.snapshot = &fixture->snapshot, .timeout = HANG_SECONDS, .host = "127.0.0.1", .event = on_event, .arg = fixture };
+}
+
+void ckptd_fixture_also(struct ckptd_fixture *fixture, ckptd_fixture_event *also)
+{
+	pthread_mutex_lock(&fixture->lock);
+	fixture->also = also;
+	pthread_mutex_unlock(&fixture->lock);
+}
+
+void ckptd_fixture_open(struct ckptd_fixture *fixture)
+{
+	struct err err;
+	fixture->client = ckptd_client_open(&fixture->plan, &err);
+	if (!fixture->client)
+		fail_msg("%s", err.text);
+}
+
+void ckptd_fixture_end(struct ckptd_fixture *fixture)
+{
+	ckptd_client_close(fixture->client);
+	snapshot_memory_release(&fixture->memory);
+	ckpt_dir_close(&fixture->dir);
+	pthread_mutex_destroy(&fixture->lock);
+}
+
+static unsigned char ballast_of(int64_t step)
+{
+	return (unsigned char)(step * 37 + 11);
+}
+
+int ckptd_fixture_fill(struct ckptd_fixture *fixture, int64_t step)
+{
+	int slot = ckptd_client_slot(fixture->client, -1, HANG_SECONDS);
+	assert_true(slot >= 0);
+	struct ckpt_sample *sample = fixture->memory.base[slot];
+	ckpt_sample_fill(sample, step);
+	memset(sample + 1, ballast_of(step), fixture->ballast);
+	return slot;
+}
+
+void ckptd_fixture_save(struct ckptd_fixture *fixture, int64_t step)
+{
+	int slot = ckptd_fixture_fill(fixture, step);
+	const struct ckpt_sample *sample = fixture->memory.base[slot];
+	const struct ckptd_step what = { step, sample->snapshot.cursor, sample->snapshot.loss, sample->snapshot.validation_loss };
+	struct err err;
+	if (ckptd_client_save(fixture->client, slot, &what, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+void ckptd_fixture_durable(struct ckptd_fixture *fixture, int64_t step)
+{
+	struct err err;
+	ckptd_fixture_save(fixture, step);
+	if (ckptd_client_wait(fixture->client, step, HANG_SECONDS, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+static int find_event(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step, int *first)
+{
+	int found = 0;
+	pthread_mutex_lock(&fixture->lock);
+	for (int i = fixture->count - 1; i >= 0; i--)
+		if (fixture->events[i].type == type && (step < 0 || fixture->events[i].step == step)) {
+			found++;
+			*first = i;
+		}
+	pthread_mutex_unlock(&fixture->lock);
+	return found;
+}
+
+int ckptd_fixture_events(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step)
+{
+	int first;
+	return find_event(fixture, type, step, &first);
+}
+
+const char *ckptd_fixture_await(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step)
+{
+	int first;
+	CKPTD_UNTIL(find_event(fixture, type, step, &first) > 0);
+	return fixture->texts[first];
+}
+
+static void check_ballast(struct ckptd_fixture *fixture, struct ckpt *ckpt, int64_t step)
+{
+	struct err err;
+	unsigned char *bytes = malloc(fixture->ballast + 1);
+	if (ckpt_read_tensor(ckpt, BALLAST, 0, fixture->ballast, bytes, &err) < 0)
+		fail_msg("%s", err.text);
+	for (size_t i = 0; i < fixture->ballast; i++)
+		if (bytes[i] != ballast_of(step))
+			fail_msg("byte %zu of the ballast differs", i);
+	free(bytes);
+}
+
+void ckptd_fixture_check(struct ckptd_fixture *fixture, int64_t step)
+{
+	struct ckpt *ckpt;
+	struct err err;
+	if (ckpt_open(&fixture->dir, step, 0.2, &ckpt, &err) < 0 || ckpt_verify(ckpt, &err) < 0 ||
+		ckpt_sample_check(ckpt, step, &err) < 0)
+		fail_msg("%s", err.text);
+	if (fixture->ballast > 0)
+		check_ballast(fixture, ckpt, step);
+	ckpt_close(ckpt);
+}
+
+static bool exists(const struct ckptd_fixture *fixture, const char *name)
+{
+	struct stat st;
+	return fstatat(fixture->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool ckptd_fixture_has(const struct ckptd_fixture *fixture, int64_t step)
+{
+	char name[CKPT_STEP_NAME_SIZE];
+	return exists(fixture, ckpt_step_name(step, name));
+}
+
+bool ckptd_fixture_saving(const struct ckptd_fixture *fixture, int64_t step)
+{
+	struct saving saving;
+	saving_init(&saving, &fixture->dir, step, fixture->token);
+	return exists(fixture, saving.hidden);
+}

@@ -1,0 +1,42 @@
+# tests/unit/launch/: the unit tests of launch/.
+if HAVE_CMOCKA
+unit_tests += tests/unit/test_gathering
+tests_unit_test_gathering_SOURCES = tests/unit/launch/test_gathering.c
+tests_unit_test_gathering_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+tests_unit_test_gathering_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send -Wl,--wrap=recv
+unit_tests += tests/unit/test_put_list
+tests_unit_test_put_list_SOURCES = tests/unit/launch/test_put_list.c
+tests_unit_test_put_list_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_roll_call
+tests_unit_test_roll_call_SOURCES = tests/unit/launch/test_roll_call.c
+tests_unit_test_roll_call_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_rdzv
+tests_unit_test_rdzv_SOURCES = tests/unit/launch/test_rdzv.c
+tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+if HAVE_PMIX
+tests_unit_test_rdzv_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
+tests_unit_test_rdzv_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=PMIx_Fence_nb
+endif
+unit_tests += tests/unit/test_rdzv_pmi2
+tests_unit_test_rdzv_pmi2_SOURCES = tests/unit/launch/test_rdzv_pmi2.c
+tests_unit_test_rdzv_pmi2_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_pmi2_wire
+tests_unit_test_pmi2_wire_SOURCES = tests/unit/launch/test_pmi2_wire.c
+tests_unit_test_pmi2_wire_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_nccl_exchange
+tests_unit_test_nccl_exchange_SOURCES = tests/unit/launch/test_nccl_exchange.c \
+	tests/unit/launch/meeting_fixture.c tests/unit/launch/meeting_fixture.h
+tests_unit_test_nccl_exchange_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS)
+tests_unit_test_nccl_exchange_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH)
+tests_unit_test_nccl_exchange_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+if HAVE_NCCL
+tests_unit_test_nccl_exchange_LDADD += libncclbootstrap.la
+unit_tests += tests/unit/test_nccl_bootstrap
+tests_unit_test_nccl_bootstrap_SOURCES = tests/unit/launch/test_nccl_bootstrap.c \
+	tests/unit/launch/meeting_fixture.c tests/unit/launch/meeting_fixture.h
+tests_unit_test_nccl_bootstrap_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS)
+tests_unit_test_nccl_bootstrap_LDFLAGS = $(AM_LDFLAGS) $(NCCL_RPATH)
+tests_unit_test_nccl_bootstrap_LDADD = libncclbootstrap.la liblaunch.la libcommon.la $(CMOCKA_LIBS)
+endif
+endif
+# End of launch.mk

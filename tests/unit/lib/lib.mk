@@ -1,0 +1,17 @@
+# tests/unit/lib/: the unit tests of lib/.
+if HAVE_CMOCKA
+unit_tests += tests/unit/test_muster
+tests_unit_test_muster_SOURCES = tests/unit/lib/test_muster.c tests/unit/lib/blocked_save.h
+tests_unit_test_muster_LDADD = libmuster.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_collective
+ranks_fixture = tests/unit/lib/ranks_fixture.c tests/unit/lib/ranks_fixture.h
+tests_unit_test_collective_SOURCES = tests/unit/lib/test_collective.c $(ranks_fixture)
+tests_unit_test_collective_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_resume
+tests_unit_test_resume_SOURCES = tests/unit/lib/test_resume.c $(ranks_fixture)
+tests_unit_test_resume_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_end
+tests_unit_test_end_SOURCES = tests/unit/lib/test_end.c tests/unit/lib/blocked_save.h $(ranks_fixture)
+tests_unit_test_end_LDADD = libmuster.la libcommon.la $(CMOCKA_LIBS)
+endif
+# End of lib.mk

@@ -1,0 +1,27 @@
+# tests/unit/trainer/comm/: the unit tests of trainer/comm/.
+if HAVE_CMOCKA
+unit_tests += tests/unit/test_comm
+comm_world = tests/unit/trainer/comm/summing.c tests/unit/trainer/comm/summing.h tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
+tests_unit_test_comm_SOURCES = tests/unit/trainer/comm/test_comm.c $(comm_world)
+tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=free
+tests_unit_test_comm_failure_SOURCES = tests/unit/trainer/comm/test_comm_failure.c $(comm_world)
+tests_unit_test_comm_failure_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_comm_links_SOURCES = tests/unit/trainer/comm/test_comm_links.c $(partial_io)
+tests_unit_test_comm_links_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_comm_nccl_SOURCES = tests/unit/trainer/comm/test_comm_nccl.c
+tests_unit_test_comm_nccl_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+if HAVE_CUBLAS
+if HAVE_NCCL
+if HAVE_GLOO
+gpus_LIBS = $(trainer_LIBS) libncclbootstrap.la liblaunch.la libcommon.la $(shim_LIBS)
+tests_unit_test_comm_nccl_SOURCES += tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h $(fake_gpus)
+tests_unit_test_comm_nccl_LDADD += $(gpus_LIBS)
+endif
+endif
+endif
+unit_tests += tests/unit/test_agree
+tests_unit_test_agree_SOURCES = tests/unit/trainer/comm/test_agree.c tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
+tests_unit_test_agree_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+endif
+# End of comm.mk

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The communicator when a rank dies, stops or gives up, among real processes: nothing ever hangs. Where a rank is lost, every
+ * other one has to name it. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/clock.h"
+#include "tests/unit/hang.h"
+#include "tests/unit/trainer/comm/summing.h"
+#include "tests/unit/trainer/comm/world_fixture.h"
+
+#define MEGABYTE ((size_t)1 << 20)
+
+enum when { BEFORE, DURING, WAITING };
+
+enum kind { EXCHANGE, REDUCE, ALLREDUCE };
+
+struct doom {
+	int victim, signal;
+	enum when when;
+	enum kind kind;
+};
+
+static void *strike(void *arg)
+{
+	usleep(30000);
+	raise(*(int *)arg);
+	return NULL;
+}
+
+/* Large exchanges (or reductions, or all-reduces) for ever; the victim dies or stops at its third, in the midst of it, or while it
+ * waits for rank 0, which comes late to it. */
+static int body_doom(struct comm *comm, void *arg, struct err *err)
+{
+	struct doom *doom = arg;
+	int world = comm_size(comm), me = comm_rank(comm);
+	size_t size = 8 * MEGABYTE;
+	float *memory = calloc(2, (size_t)world * size);
+	struct summing summing = make_summing(comm, size / sizeof(uint64_t));
+	pthread_t striker;
+
+	for (int i = 0; i < 1000; i++) {
+		char label[64];
+		struct comm_transfer transfers[2 * WORLD_MAX];
+		int count = 0;
+
+		snprintf(label, sizeof label, "bucket %d of step 17", i);
+		if (me == doom->victim && i == 3 && doom->when == BEFORE)
+			raise(doom->signal);
+		if (me == doom->victim && i == 3 && doom->when != BEFORE)
+			pthread_create(&striker, NULL, strike, &doom->signal);
+		if (me == 0 && i == 3 && doom->when == WAITING)
+			usleep(300000);
+		for (int peer = 0; peer < world; peer++) {
+			char *out = (char *)memory + (size_t)(2 * peer) * size;
+			if (peer == me)
+				continue;
+			transfers[count++] = (struct comm_transfer){ peer, out, size, 0 };
+			transfers[count++] = (struct comm_transfer){ peer, out + size, size, 1 };
+		}
+		summing.made = 0;
+		comm_ticket ticket = doom->kind == ALLREDUCE ? comm_allreduce(comm, label, memory, size / sizeof(float)) :
+			doom->kind == REDUCE ? queue_sums(comm, &summing, label, NULL, add_run) :
+			comm_exchange(comm, label, transfers, count, NULL, NULL);
+		if (comm_wait(comm, ticket, err) < 0) {
+			struct err again;
+			int rc = comm_wait(comm, comm_call(comm, "later", NULL, NULL), &again);
+			if (rc == 0 || strcmp(again.text, err->text) != 0)
+				return err_set(err, "the first error did not stay: %s", again.text);
+			return -1;
+		}
+	}
+	free(memory);
+	free(summing.numbers);
+	free(summing.received);
+	return 0;
+}
+
+/* All but the victim have ended with EXIT_LOST, naming it, what they stood in, and in time. */
+static void check_doom(int size, double deadline, struct doom doom, bool name_always)
+{
+	struct world_rank ranks[WORLD_MAX];
+	char victim[20];
+	int exact = 0;
+
+	snprintf(victim, sizeof victim, "rank %d on here", doom.victim);
+	world_run(size, deadline, body_doom, &doom, ranks);
+	for (int i = 0; i < size; i++) {
+		if (i == doom.victim)
+			continue;
+		print_message("# rank %d after %.1f s: %s\n", i, ranks[i].seconds, ranks[i].err.text);
+		assert_int_equal(ranks[i].signal, 0);
+		assert_int_equal(ranks[i].rc, -1);
+		assert_int_equal(ranks[i].err.status, EXIT_LOST);
+		if (name_always)
+			world_assert_names(&ranks[i], victim);
+		world_assert_names(&ranks[i], "of step 17");
+		world_assert_names(&ranks[i], doom.kind == ALLREDUCE ? "all-reduce" : "exchange");
+		assert_true(ranks[i].seconds < 25);
+		exact += !strstr(ranks[i].err.text, ", rank");
+	}
+	/* Who waits for a piece itself, and so has no sum for others, is not to blame. */
+	if (doom.kind == REDUCE && doom.signal == SIGSTOP && doom.when == BEFORE)
+		assert_int_equal(exact, size - 1);
+}
+
+/* Before the deadline: the connection tells. */
+static void test_killed_before(void **state)
+{
+	world_need_several();
+	check_doom(4, 30, (struct doom){ 2, SIGKILL, BEFORE, EXCHANGE }, true);
+	check_doom(4, 30, (struct doom){ 2, SIGKILL, BEFORE, REDUCE }, true);
+}
+
+static void test_killed_during(void **state)
+{
+	world_need_several();
+	check_doom(4, 30, (struct doom){ 1, SIGKILL, DURING, EXCHANGE }, true);
+	check_doom(2, 30, (struct doom){ 0, SIGKILL, DURING, EXCHANGE }, true);
+	check_doom(3, 30, (struct doom){ 1, SIGKILL, DURING, REDUCE }, true);
+}
+
+static void test_stopped(void **state)
+{
+	world_need_several();
+	check_doom(4, 1.5, (struct doom){ 2, SIGSTOP, BEFORE, EXCHANGE }, true);
+	check_doom(3, 1.5, (struct doom){ 0, SIGSTOP, DURING, EXCHANGE }, true);
+	check_doom(3, 1.5, (struct doom){ 2, SIGSTOP, BEFORE, REDUCE }, true);
+	/* Who has all pieces waits for the sum of rank 0, too, which has none of the victim's. */
+	check_doom(4, 1.5, (struct doom){ 3, SIGSTOP, WAITING, REDUCE }, true);
+}
+
+/* In a ring a rank may wait for one that waits itself: with a stopped one not all can name it, but all end. */
+static void test_allreduce_fails(void **state)
+{
+	world_need_several();
+	check_doom(3, 30, (struct doom){ 2, SIGKILL, DURING, ALLREDUCE }, true);
+	check_doom(3, 1.5, (struct doom){ 2, SIGSTOP, BEFORE, ALLREDUCE }, false);
+}
+
+/* An operation that is queued early stands for longer than the deadline while its rank computes, and a little longer for its peer:
+ * the deadline is that of the wait. */
+static int body_early(struct comm *comm, void *arg, struct err *err)
+{
+	int all[WORLD_MAX], me = comm_rank(comm);
+
+	if (me != 0)
+		usleep(5000000);
+	comm_ticket ticket = comm_allgather(comm, "early pieces of bucket 0 of step 17", &me, all, sizeof me);
+	if (me == 0)
+		usleep(4500000);
+	return comm_wait(comm, ticket, err);
+}
+
+static void test_early(void **state)
+{
+	struct world_rank ranks[2];
+
+	world_need_several();
+	world_run(2, 3, body_early, NULL, ranks);
+	world_assert_ok(2, ranks);
+}
+
+/* Rank 2 stops in its slot 5, rank 1 computes its slot 6 for longer than the deadline: what each of the others says is known to all
+ * but the one that says nothing. */
+static int body_last_words(struct comm *comm, void *arg, struct err *err)
+{
+	int all[WORLD_MAX], me = comm_rank(comm);
+	const struct ident ident = { .rank = me, .world_size = comm_size(comm), .node = "here" };
+	struct standing *standing = standing_create(&ident, err);
+	unsigned char record[STANDING_SIZE];
+	struct standing_view view;
+	struct err ignored;
+	char words[200];
+	double now;
+
+	WORLD_CHECK(standing);
+	comm_stand(comm, standing);
+	comm_place(comm, 17, 3);
+	standing_begin(standing, STANDING_COMPUTE, 17, 4 + me);
+	if (me == 2)
+		raise(SIGSTOP);
+	comm_ticket ticket = comm_allgather(comm, "bucket 3 of step 17", &me, all, sizeof me);
+	if (me == 1) {
+		struct deadline end = deadline_in(HANG_SECONDS);
+		while (comm_check(comm, &ignored) == 0 && deadline_sleep(end, 0.05))
+			;
+		WORLD_CHECK(!deadline_passed(end));
+	}
+	WORLD_CHECK(comm_wait(comm, ticket, err) < 0);
+	for (int rank = 0; rank < ident.world_size; rank++) {
+		bool said = comm_last_words(comm, rank, record, &now);
+
+		WORLD_CHECK(said == (rank != 2));
+		if (!said)
+			continue;
+		WORLD_CHECK(standing_read(record, sizeof record, &view, &ignored) == 0 && view.rank == rank);
+		standing_words(&view, words, sizeof words);
+		WORLD_CHECK(strcmp(words, rank == 1 ? "computing slot 5 of step 17" : "waiting in all-gather of bucket 3 of step 17") == 0);
+		WORLD_CHECK(view.now.step == 17 && view.now.bucket == 3 && view.now.bytes == 4 * sizeof me);
+		WORLD_CHECK(now > view.since && now - view.since < 20);
+	}
+	return 0;
+}
+
+static void test_last_words(void **state)
+{
+	struct world_rank ranks[4];
+
+	world_need_several();
+	world_run(4, 1.5, body_last_words, NULL, ranks);
+	for (int i = 0; i < 4; i++)
+		if (i != 2 && (!ranks[i].finished || ranks[i].rc != 0))
+			fail_msg("rank %d: %s", i, ranks[i].finished ? ranks[i].err.text : "did not finish");
+}
+
+/* Rank 1 gives up; the others wait for it and hear why. */
+static int body_abort(struct comm *comm, void *arg, struct err *err)
+{
+	int all[WORLD_MAX], me = comm_rank(comm);
+
+	if (me == 1) {
+		usleep(100000);
+		comm_abort(comm, "the disk is on fire");
+	}
+	return comm_wait(comm, comm_allgather(comm, "control of step 3", &me, all, sizeof me), err);
+}
+
+static int fail_work(void *arg, struct err *err)
+{
+	return err_fail(err, EXIT_DATA, "the disk is on fire");
+}
+
+static int body_failing_work(struct comm *comm, void *arg, struct err *err)
+{
+	int all[WORLD_MAX], me = comm_rank(comm);
+
+	if (me == 1)
+		comm_call(comm, "combination", fail_work, NULL);
+	return comm_wait(comm, comm_allgather(comm, "control of step 3", &me, all, sizeof me), err);
+}
+
+static int fail_run(void *arg, size_t first, size_t bytes, struct err *err)
+{
+	return first > 0 ? fail_work(arg, err) : 0;
+}
+
+/* In its second run; the others wait for its sums. */
+static int body_failing_make(struct comm *comm, void *arg, struct err *err)
+{
+	struct summing s = make_summing(comm, 3 * MEGABYTE / 8);
+
+	return comm_wait(comm, queue_sums(comm, &s, "bucket 1 of step 3", NULL, s.me == 1 ? fail_run : add_run), err);
+}
+
+static void check_told(world_body *body, enum exit_status own)
+{
+	struct world_rank ranks[4];
+
+	world_run(4, 60, body, NULL, ranks);
+	for (int i = 0; i < 4; i++) {
+		print_message("# rank %d after %.1f s: %s\n", i, ranks[i].seconds, ranks[i].err.text);
+		assert_int_equal(ranks[i].signal, 0);
+		assert_int_equal(ranks[i].rc, -1);
+		assert_int_equal(ranks[i].err.status, i == 1 ? own : EXIT_LOST);
+		world_assert_names(&ranks[i], "the disk is on fire");
+		if (i != 1)
+			world_assert_names(&ranks[i], "rank 1 on here");
+		assert_true(ranks[i].seconds < 30);
+	}
+}
+
+static void test_abort(void **state)
+{
+	world_need_several();
+	check_told(body_abort, EXIT_LOST);
+}
+
+static void test_failing_work(void **state)
+{
+	world_need_several();
+	check_told(body_failing_work, EXIT_DATA);
+	check_told(body_failing_make, EXIT_DATA);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_killed_before),
+		cmocka_unit_test(test_killed_during),
+		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_allreduce_fails),
+		cmocka_unit_test(test_early),
+		cmocka_unit_test(test_last_words),
+		cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_failing_work),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,26 @@
+# tests/unit/trainer/run/: the unit tests of trainer/run/.
+if HAVE_CMOCKA
+unit_tests += tests/unit/test_settings
+tests_unit_test_settings_SOURCES = tests/unit/trainer/run/test_settings.c
+tests_unit_test_settings_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_pace
+tests_unit_test_pace_SOURCES = tests/unit/trainer/run/test_pace.c
+tests_unit_test_pace_LDADD = $(trainer_LIBS) libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_metrics
+tests_unit_test_metrics_SOURCES = tests/unit/trainer/run/test_metrics.c
+tests_unit_test_metrics_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_card
+tests_unit_test_card_SOURCES = tests/unit/trainer/run/test_card.c
+tests_unit_test_card_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_estimate
+tests_unit_test_estimate_SOURCES = tests/unit/trainer/run/test_estimate.c
+tests_unit_test_estimate_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_advice
+tests_unit_test_advice_SOURCES = tests/unit/trainer/run/test_advice.c
+tests_unit_test_advice_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_validate
+tests_unit_test_validate_SOURCES = tests/unit/trainer/run/test_validate.c tests/unit/trainer/model/model_fixture.c tests/unit/trainer/model/model_fixture.h \
+	tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
+tests_unit_test_validate_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+endif
+# End of run.mk

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The communicator: a queue of operations, tickets, and the one error that ends everything. Whoever waits also watches: for the
+ * deadline, and for peers that are gone. */
+#include "config.h"
+
+#include "trainer/comm/comm.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/thread.h"
+#include "trainer/comm/comm_private.h"
+#include "trainer/telemetry/trace.h"
+
+#define WATCH_SECONDS 0.05 /* between two looks of a waiter at peers and deadline */
+#define LEAVE_SECONDS 10.0 /* a thread that has not left by then is given up by the waiters */
+
+bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status, const char *why)
+{
+	if (comm->failure != FAILURE_NONE)
+		return false;
+	comm->failure = failure;
+	__atomic_store_n(&comm->stopping, true, __ATOMIC_RELEASE);
+	comm->failed_at = clock_now();
+	err_fail(&comm->error, status, "%s", why);
+	pthread_cond_broadcast(&comm->wake);
+	pthread_cond_broadcast(&comm->settled);
+	return true;
+}
+
+static void comm_fail(struct comm *comm, enum failure failure, const char *why)
+{
+	pthread_mutex_lock(&comm->lock);
+	bool first = comm_record_failure(comm, failure, EXIT_LOST, why);
+	pthread_mutex_unlock(&comm->lock);
+	if (first)
+		comm->provider->interrupt(comm->state);
+}
+
+static void on_progress(void *arg)
+{
+	struct comm *comm = arg;
+
+	pthread_mutex_lock(&comm->lock);
+	comm->progress = clock_now();
+	pthread_mutex_unlock(&comm->lock);
+}
+
+static void on_lost(void *arg, const char *why)
+{
+	struct comm *comm = arg;
+
+	pthread_mutex_lock(&comm->lock);
+	comm_record_failure(comm, FAILURE_LOST, EXIT_LOST, why);
+	pthread_mutex_unlock(&comm->lock);
+}
+
+static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
+{
+	if (op && comm->ops) {
+		op->ops = comm->ops;
+		op->mark = comm->ops->mark(comm->ops);
+	}
+	pthread_mutex_lock(&comm->lock);
+	comm_ticket ticket = ++comm->last;
+
+	if (!op) {
+		bool first = comm_record_failure(comm, FAILURE_FAULT, EXIT_FAULT, "couldn't queue an operation: out of memory");
+		pthread_mutex_unlock(&comm->lock);
+		if (first)
+			comm->provider->interrupt(comm->state);
+		return ticket;
+	}
+	op->ticket = ticket;
+	op->step = comm->step;
+	op->bucket = comm->bucket;
+	op->queued = trace_begin(comm->trace);
+	if (comm->tail)
+		comm->tail->next = op;
+	else
+		comm->head = op;
+	comm->tail = op;
+	pthread_cond_signal(&comm->wake);
+	pthread_mutex_unlock(&comm->lock);
+	return ticket;
+}
+
+comm_ticket comm_exchange(struct comm *comm, const char *label, const struct comm_transfer *transfers, int count,
+	comm_work *work, void *arg)
+{
+	return enqueue(comm, comm_op_exchange(comm->rank, comm->size, label, transfers, count, work, arg));
+}
+
+comm_ticket comm_reduce(struct comm *comm, const char *label, const struct comm_reduction *reduction)
+{
+	return enqueue(comm, comm_op_reduce(comm->rank, comm->size, label, reduction));
+}
+
+comm_ticket comm_allgather(struct comm *comm, const char *label, const void *mine, void *all, size_t bytes)
+{
+	return enqueue(comm, comm_op_allgather(comm->rank, comm->size, label, mine, all, bytes));
+}
+
+comm_ticket comm_allreduce(struct comm *comm, const char *label, float *buffer, size_t count)
+{
+	return enqueue(comm, comm_op_allreduce(comm->rank, comm->size, label, buffer, count));
+}
+
+comm_ticket comm_allreduce_bf16(struct comm *comm, const char *label, float *buffer, size_t count)
+{
+	return enqueue(comm, comm_op_allreduce_bf16(comm->rank, comm->size, label, buffer, count));
+}
+
+comm_ticket comm_broadcast(struct comm *comm, const char *label, void *buffer, size_t bytes, int root)
+{
+	return enqueue(comm, comm_op_broadcast(comm->rank, comm->size, label, buffer, bytes, root));
+}
+
+comm_ticket comm_call(struct comm *comm, const char *label, comm_work *work, void *arg)
+{
+	return enqueue(comm, comm_op_exchange(comm->rank, comm->size, label, NULL, 0, work, arg));
+}
+
+comm_ticket comm_mark(struct comm *comm, const char *label)
+{
+	struct comm_op *op = comm_op_exchange(comm->rank, comm->size, label, NULL, 0, NULL, NULL);
+
+	if (op)
+		op->operation = "ready";
+	return enqueue(comm, op);
+}
+
+void comm_place(struct comm *comm, uint64_t step, int bucket)
+{
+	pthread_mutex_lock(&comm->lock);
+	comm->step = step;
+	comm->bucket = bucket;
+	pthread_mutex_unlock(&comm->lock);
+}
+
+/* One look at what can end a wait, without the lock held. `progress`: since when nothing has moved. */
+static void watch(struct comm *comm, bool running, double progress)
+{
+	struct err err;
+
+	if (!running)
+		return;
+	if (comm->provider->check(comm->state, &err) < 0) {
+		comm_fail(comm, FAILURE_LOST, err.text);
+	} else if (clock_now() - progress > comm->deadline) {
+		char why[80];
+		snprintf(why, sizeof why, "no progress for %.1f s", clock_now() - progress);
+		comm_fail(comm, FAILURE_DEADLINE, why);
+	}
+}
+
+/* Sleeps until something is settled, but not past the next look. */
+static void wait_settled(struct comm *comm)
+{
+	struct timespec until = deadline_timespec(deadline_in(WATCH_SECONDS));
+
+	pthread_cond_timedwait(&comm->settled, &comm->lock, &until);
+}
+
+/* With the lock held; for a look it is given back. `begun`: since when is waited. Returns as comm_wait(). */
+static int wait_done(struct comm *comm, comm_ticket ticket, double begun, struct err *err)
+{
+	for (;;) {
+		if (comm->failure == FAILURE_NONE && comm->done >= ticket)
+			return 0;
+		if (comm->failure != FAILURE_NONE && (comm->left || clock_now() - comm->failed_at > LEAVE_SECONDS))
+			return err_fail(err, comm->error.status, "%s", comm->error.text);
+		wait_settled(comm);
+		bool running = comm->now.operation[0] && comm->failure == FAILURE_NONE;
+		double progress = comm->progress > begun ? comm->progress : begun;
+
+		pthread_mutex_unlock(&comm->lock);
+		watch(comm, running, progress);
+		pthread_mutex_lock(&comm->lock);
+	}
+}
+
+int comm_wait(struct comm *comm, comm_ticket ticket, struct err *err)
+{
+	double begin = trace_begin(comm->trace);
+
+	pthread_mutex_lock(&comm->lock);
+	if (ticket > comm->last) {
+		pthread_mutex_unlock(&comm->lock);
+		return err_set(err, "comm: couldn't wait for ticket %llu: it was never given", (unsigned long long)ticket);
+	}
+	bool waits = comm->failure == FAILURE_NONE && comm->done < ticket;
+	if (waits)
+		standing_wait(comm->standing, true);
+	int rc = wait_done(comm, ticket, clock_now(), err);
+	if (waits && rc == 0) /* else it still stands there */
+		standing_wait(comm->standing, false);
+	pthread_mutex_unlock(&comm->lock);
+	trace_end(comm->trace, begin, "wait");
+	return rc;
+}
+
+int comm_check(struct comm *comm, struct err *err)
+{
+	pthread_mutex_lock(&comm->lock);
+	int rc = comm->failure == FAILURE_NONE ? 0 : wait_done(comm, 0, clock_now(), err);
+	pthread_mutex_unlock(&comm->lock);
+	return rc;
+}
+
+void comm_trace(struct comm *comm, struct trace *trace)
+{
+	pthread_mutex_lock(&comm->lock);
+	comm->trace = trace;
+	pthread_mutex_unlock(&comm->lock);
+}
+
+double comm_busy(struct comm *comm)
+{
+	pthread_mutex_lock(&comm->lock);
+	double busy = comm->busy;
+	pthread_mutex_unlock(&comm->lock);
+	return busy;
+}
+
+void comm_abort(struct comm *comm, const char *why)
+{
+	comm_fail(comm, FAILURE_ABORT, why);
+}
+
+struct standing_operation comm_standing(struct comm *comm)
+{
+	pthread_mutex_lock(&comm->lock);
+	struct standing_operation now = comm->now;
+	pthread_mutex_unlock(&comm->lock);
+	return now;
+}
+
+void comm_stand(struct comm *comm, struct standing *standing)
+{
+	pthread_mutex_lock(&comm->lock);
+	comm->standing = standing;
+	pthread_mutex_unlock(&comm->lock);
+}
+
+bool comm_last_words(struct comm *comm, int rank, unsigned char record[STANDING_SIZE], double *now)
+{
+	pthread_mutex_lock(&comm->lock);
+	bool left = comm->left;
+	pthread_mutex_unlock(&comm->lock);
+	if (!left || rank != comm->rank)
+		return left && comm->provider->said(comm->state, rank, record, now);
+	memcpy(record, comm->last_words, STANDING_SIZE);
+	*now = comm->left_at;
+	return true;
+}
+
+const char *comm_provider(const struct comm *comm)
+{
+	return comm->provider->name;
+}
+
+const char *comm_library(const struct comm *comm)
+{
+	return comm->provider->text ? comm->provider->text(comm->state) : NULL;
+}
+
+int comm_rank(const struct comm *comm)
+{
+	return comm->rank;
+}
+
+int comm_size(const struct comm *comm)
+{
+	return comm->size;
+}
+
+const char *comm_peer(const struct comm *comm, int rank)
+{
+	return comm->provider->peer(comm->state, rank);
+}
+
+/* The provider by name, or the fitting one. */
+static const struct comm_provider *choose(const char *name, int world_size, struct err *err)
+{
+	if (name && strcmp(name, "gloo") != 0 && strcmp(name, "single") != 0) {
+		err_fail(err, EXIT_USAGE, "comm: there is no provider \"%s\"; use gloo or single", name);
+		return NULL;
+	}
+	if (world_size == 1)
+		return &comm_single;
+	if (name && strcmp(name, "single") == 0) {
+		err_fail(err, EXIT_USAGE, "comm: provider \"single\" is for a world of one, and this has %d ranks; use gloo",
+			world_size);
+		return NULL;
+	}
+#ifdef HAVE_GLOO
+	return &comm_gloo;
+#else
+	err_fail(err, EXIT_USAGE, "comm: couldn't connect %d ranks: this build has no communicator for several ranks; "
+		"install libgloo-dev and configure without --without-gloo", world_size);
+	return NULL;
+#endif
+}
+
+static void free_comm(struct comm *comm)
+{
+	while (comm->head) {
+		struct comm_op *op = comm->head;
+		comm->head = op->next;
+		comm_op_free(op);
+	}
+	pthread_cond_destroy(&comm->wake);
+	pthread_cond_destroy(&comm->settled);
+	pthread_mutex_destroy(&comm->lock);
+	free(comm);
+}
+
+static struct comm *alloc_comm(const struct ident *ident, double deadline)
+{
+	struct comm *comm = calloc(1, sizeof *comm);
+
+	if (!comm)
+		return NULL;
+	comm->rank = ident->rank;
+	comm->size = ident->world_size;
+	comm->deadline = deadline;
+	comm->bucket = -1;
+	pthread_mutex_init(&comm->lock, NULL);
+	pthread_cond_init(&comm->wake, NULL);
+	deadline_condition(&comm->settled);
+	return comm;
+}
+
+/* Opens the provider and starts the thread. */
+static int start(struct comm *comm, const struct ident *ident, struct rdzv *rdzv, struct err *err)
+{
+	struct comm_events events = { .arg = comm, .progress = on_progress, .computing = comm_note_computing,
+		.lost = on_lost };
+
+	comm->state = comm->provider->open(ident, rdzv, &events, err);
+	if (!comm->state)
+		return -1;
+	int rc = thread_start(&comm->thread, comm_run, comm);
+	if (rc != 0) {
+		comm->provider->leave(comm->state, "its communication thread did not start", comm->last_words);
+		comm->provider->close(comm->state);
+		return err_set(err, "comm: couldn't start a thread: %s", strerror(rc));
+	}
+	return 0;
+}
+
+struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char *provider, double deadline,
+	struct err *err)
+{
+	const struct comm_provider *chosen = choose(provider, ident->world_size, err);
+
+	return chosen ? comm_open_over(chosen, ident, rdzv, deadline, err) : NULL;
+}
+
+struct comm *comm_open_over(const struct comm_provider *chosen, const struct ident *ident, struct rdzv *rdzv, double deadline,
+	struct err *err)
+{
+	struct comm *comm = alloc_comm(ident, deadline);
+	if (!comm) {
+		err_set(err, "comm: couldn't open a communicator: out of memory");
+		return NULL;
+	}
+	comm->provider = chosen;
+
+	/* The provider's threads, too. */
+	sigset_t before;
+	thread_block_signals(&before);
+	int rc = start(comm, ident, rdzv, err);
+	thread_restore_signals(&before);
+	if (rc < 0) {
+		free_comm(comm);
+		return NULL;
+	}
+	return comm;
+}
+
+struct attachment {
+	struct comm *comm;
+	void *stream;
+};
+
+static int attach(void *arg, struct err *err)
+{
+	const struct attachment *attachment = arg;
+
+	return attachment->comm->provider->attach(attachment->comm->state, attachment->stream, err);
+}
+
+int comm_attach(struct comm *comm, struct ops *ops, struct err *err)
+{
+	struct attachment attachment = { .comm = comm };
+
+	if (!ops->lane || comm->size == 1)
+		return 0;
+	if (!comm->provider->attach)
+		return err_fail(err, EXIT_USAGE, "comm: couldn't reduce gradients on GPUs: provider \"%s\" carries the host's memory only",
+			comm->provider->name);
+	attachment.stream = ops->lane(ops, err);
+	if (!attachment.stream)
+		return -1;
+	comm->ops = ops;
+	return comm_wait(comm, comm_call(comm, "the GPU", attach, &attachment), err);
+}
+
+void comm_close(struct comm *comm)
+{
+	if (!comm)
+		return;
+	pthread_mutex_lock(&comm->lock);
+	bool busy = comm->done != comm->last;
+	comm->closing = true;
+	pthread_cond_broadcast(&comm->wake);
+	pthread_mutex_unlock(&comm->lock);
+	if (busy)
+		comm_fail(comm, FAILURE_ABORT, "closed with operations in flight");
+	pthread_join(comm->thread, NULL);
+	comm->provider->close(comm->state);
+	free_comm(comm);
+}

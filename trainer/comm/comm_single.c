@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The communicator of a world of one: there is no one to talk to. */
+#include "trainer/comm/comm_provider.h"
+
+static void *open_state(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events,
+	struct err *err)
+{
+	static char nothing;
+	return &nothing;
+}
+
+static void *begin(void *state, const struct comm_transfer *transfers, int count, const struct comm_sums *sums)
+{
+	return state;
+}
+
+static int make(void *state, void *exchange, const struct comm_sums *sums, struct err *err)
+{
+	return err_set(err, "a world of one has no peers");
+}
+
+static int finish(void *state, void *exchange, struct err *err)
+{
+	return make(state, exchange, NULL, err);
+}
+
+static void interrupt(void *state)
+{
+}
+
+static int check(void *state, struct err *err)
+{
+	return 0;
+}
+
+static void leave(void *state, const char *why, const unsigned char standing[STANDING_SIZE])
+{
+}
+
+static bool said(void *state, int rank, unsigned char standing[STANDING_SIZE], double *now)
+{
+	return false;
+}
+
+static void close_state(void *state)
+{
+}
+
+static const char *peer(void *state, int rank)
+{
+	return "rank 0";
+}
+
+const struct comm_provider comm_single = {
+	.name = "single",
+	.open = open_state,
+	.begin = begin,
+	.make = make,
+	.finish = finish,
+	.interrupt = interrupt,
+	.check = check,
+	.leave = leave,
+	.said = said,
+	.close = close_state,
+	.peer = peer,
+};

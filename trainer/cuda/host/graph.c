@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the training queues, captured once as a CUDA graph and replayed in one call. Inside, the places where gradients are ready are
+ * records of external events: the communicator's lane waits for those, outside of any graph. */
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+
+#include "trainer/cuda/host/cuda.h"
+
+/* Nobody waits for a place where there is no lane. */
+static bool make_events(struct ops *ops, int marks)
+{
+	struct cuda *cuda = cuda_of(ops);
+	struct err err;
+	if (!cuda->communication.stream || marks <= cuda->graph_mark_count)
+		return true;
+	void **events = realloc(cuda->graph_marks, (size_t)marks * sizeof *events);
+	if (!events)
+		return cuda_note(ops, err_set(&err, "cuda: couldn't capture a graph: out of memory"), &err);
+	cuda->graph_marks = events;
+	for (; cuda->graph_mark_count < marks; cuda->graph_mark_count++) {
+		cudaEvent_t event = NULL;
+		if (!CUDA_RUN(ops, cudaEventCreateWithFlags(&event, cudaEventDisableTiming)))
+			return false;
+		events[cuda->graph_mark_count] = event;
+	}
+	return true;
+}
+
+/* The communicator's thread goes on meanwhile, and may do what a captured stream may not. */
+static bool capture(struct ops *ops, int marks)
+{
+	struct cuda *cuda = cuda_of(ops);
+	if (!cuda_begin(ops) || !make_events(ops, marks))
+		return false;
+	cuda->spoilt = false;
+	cuda->capturer = pthread_self();
+	cuda->capturing = cudaStreamBeginCapture(cuda->training.stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+	if (!cuda->capturing)
+		cudaGetLastError(); /* it isn't the next launch's */
+	return cuda->capturing;
+}
+
+static void capture_mark(struct ops *ops, int number)
+{
+	struct cuda *cuda = cuda_of(ops);
+	if (number < cuda->graph_mark_count && cuda_begin(ops))
+		CUDA_RUN(ops, cudaEventRecordWithFlags(cuda->graph_marks[number], cuda->training.stream, cudaEventRecordExternal));
+}
+
+static void *captured(struct ops *ops)
+{
+	struct cuda *cuda = cuda_of(ops);
+	cudaGraph_t graph = NULL;
+	cudaGraphExec_t exec = NULL;
+	cudaError_t code = cudaStreamEndCapture(cuda->training.stream, &graph);
+	if (code == cudaSuccess && !cuda->spoilt)
+		code = cudaGraphInstantiateWithFlags(&exec, graph, 0);
+	cuda->capturing = false;
+	if (code != cudaSuccess)
+		cudaGetLastError();
+	if (graph)
+		cudaGraphDestroy(graph);
+	return code == cudaSuccess ? exec : NULL;
+}
+
+static void replay(struct ops *ops, void *graph)
+{
+	if (cuda_begin(ops))
+		CUDA_RUN(ops, cudaGraphLaunch(graph, cuda_of(ops)->training.stream));
+}
+
+static void replayed_to(struct ops *ops, int number)
+{
+	cuda_of(ops)->replayed_to = number + 1;
+}
+
+static void drop_graph(struct ops *ops, void *graph)
+{
+	cudaGraphExecDestroy(graph);
+}
+
+void cuda_graph_end(struct cuda *cuda)
+{
+	for (int i = 0; i < cuda->graph_mark_count; i++)
+		cudaEventDestroy(cuda->graph_marks[i]);
+	free(cuda->graph_marks);
+}
+
+void cuda_graph_install(struct ops *ops)
+{
+	ops->capture = capture;
+	ops->capture_mark = capture_mark;
+	ops->captured = captured;
+	ops->replay = replay;
+	ops->replayed_to = replayed_to;
+	ops->drop_graph = drop_graph;
+}

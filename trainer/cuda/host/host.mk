@@ -1,0 +1,37 @@
+# trainer/cuda/host/: the operations on the GPU, in libtrainer.a; what uses them links cuda_kernels behind trainer_LIBS.
+libtrainer_a_SOURCES += trainer/cuda/host/products.c trainer/cuda/host/products.h
+cuda_ops = \
+	trainer/cuda/host/cublas.c trainer/cuda/host/cublas.h \
+	trainer/cuda/host/cuda.h \
+	trainer/cuda/host/finish.c trainer/cuda/host/finish.h \
+	trainer/cuda/host/graph.c \
+	trainer/cuda/host/lane.c \
+	trainer/cuda/host/ops_cuda.c trainer/cuda/host/ops_cuda.h \
+	trainer/cuda/host/ops_linear.c \
+	trainer/cuda/host/ops_passes.c \
+	trainer/cuda/host/product.c trainer/cuda/host/product.h \
+	trainer/cuda/host/side.c trainer/cuda/host/side.h \
+	trainer/cuda/host/tune.c trainer/cuda/host/tune.h \
+	trainer/cuda/host/tune_bench.c trainer/cuda/host/tune_bench.h
+EXTRA_DIST += trainer/cuda/host/check.c trainer/cuda/host/check.h $(cuda_ops)
+EXTRA_DIST += trainer/cuda/host/attention_cudnn.h trainer/cuda/host/attention_cudnn.cc trainer/cuda/host/attention_cudnn_none.c
+if HAVE_CUDA
+AM_CPPFLAGS += $(CUDA_CPPFLAGS)
+libtrainer_a_SOURCES += trainer/cuda/host/check.c trainer/cuda/host/check.h
+if HAVE_CUBLAS
+libtrainer_a_SOURCES += $(cuda_ops)
+if HAVE_CUDNN
+AM_CPPFLAGS += $(CUDNN_CPPFLAGS)
+libtrainer_a_SOURCES += trainer/cuda/host/attention_cudnn.cc
+else
+libtrainer_a_SOURCES += trainer/cuda/host/attention_cudnn_none.c
+endif
+if HAVE_NCCL
+AM_CPPFLAGS += $(NCCL_CPPFLAGS)
+if HAVE_GLOO
+libtrainer_a_SOURCES += $(comm_nccl)
+endif
+endif
+endif
+endif
+# End of host.mk

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The products one after the other, within the time that there is. */
+#include "trainer/cuda/host/tune.h"
+
+#include <stdio.h>
+
+#include "common/log.h"
+#include "trainer/cuda/host/tune_bench.h"
+
+#define TELL_SECONDS 5.0 /* between lines of progress */
+#define LIST_MOST 128
+
+/* All that is to be timed, plain products before the epilogues that they stand behind. */
+struct work {
+	struct product list[LIST_MOST];
+	size_t count;
+};
+
+static void add(struct work *work, const struct tune *tune, const struct product *product)
+{
+	struct product plain = *product;
+	plain.epilogue = PRODUCT_PLAIN;
+	if (products_find(product_choices(tune->engine), product))
+		return; /* with the one that it stands behind, if that is needed */
+	if (product->epilogue != PRODUCT_PLAIN)
+		add(work, tune, &plain);
+	if (work->count >= LIST_MOST)
+		return;
+	for (size_t i = 0; i < work->count; i++)
+		if (product_equal(&work->list[i], product))
+			return;
+	work->list[work->count++] = *product;
+}
+
+/* The fastest, if that is more than noise. */
+static int best_of(const struct tune_bench *bench)
+{
+	int best = 0;
+	for (int way = 1; way < bench->count; way++)
+		if (bench->medians[way] < bench->medians[best])
+			best = way;
+	return bench->medians[best] < bench->medians[0] * (1 - TUNE_MARGIN) ? best : 0;
+}
+
+/* Without the time for it, the first that is right. */
+static int choose(struct tune_bench *bench, double deadline, struct tune_result *result, struct err *err)
+{
+	int wrong = tune_bench_check(bench, err), best = 0;
+	int rc = wrong < 0 ? -1 : tune_bench_time(bench, deadline, err);
+	if (rc < 0)
+		return -1;
+	result->wrong += wrong;
+	if (rc == 0) {
+		best = best_of(bench);
+		result->timed++;
+		result->others += best > 0;
+		result->first += bench->medians[0];
+		result->best += bench->medians[best];
+	}
+	if (product_trial_keep(bench->trial, bench->ways[best], err) < 0)
+		return -1;
+	return rc;
+}
+
+static int tune_one(const struct tune *tune, const struct product *product, double deadline, struct tune_result *result, struct err *err)
+{
+	struct tune_bench bench = { 0 };
+	int rc = tune->now() < deadline ? tune_bench_prepare(&bench, tune, product, err) : 1;
+	if (rc == 0)
+		rc = choose(&bench, deadline, result, err);
+	tune_bench_clear(&bench);
+	result->untimed += rc > 0;
+	return rc < 0 ? -1 : 0;
+}
+
+int tune_products(const struct tune *tune, const struct product *list, size_t count, struct tune_result *result, struct err *err)
+{
+	struct work work = { .count = 0 };
+	double begin = tune->now(), told = begin;
+	*result = (struct tune_result){ 0 };
+	for (size_t i = 0; i < count; i++)
+		add(&work, tune, &list[i]);
+	for (size_t i = 0; i < work.count; i++) {
+		double now = tune->now(), left = begin + tune->seconds - now;
+		if (tune_one(tune, &work.list[i], now + left / (double)(work.count - i), result, err) < 0)
+			return -1;
+		if (tune->now() - told < TELL_SECONDS)
+			continue;
+		told = tune->now();
+		log_info("tune: %zu of %zu products after %.0f s", i + 1, work.count, told - begin);
+	}
+	result->seconds = tune->now() - begin;
+	return 0;
+}
+
+char *tune_text(const struct tune_result *r, char *out, size_t size)
+{
+	int n = snprintf(out, size, "tune: %d products timed in %.1f s: one run of each takes %.3f ms, %.1f %% less than the %.3f ms of the "
+		"library's first algorithms; %d have others", r->timed, r->seconds, r->best, r->first > 0 ? 100 * (1 - r->best / r->first) : 0,
+		r->first, r->others);
+	if (r->wrong && n > 0 && (size_t)n < size)
+		n += snprintf(out + n, size - (size_t)n, "; %d that gave other numbers or none are left out", r->wrong);
+	if (r->untimed && n > 0 && (size_t)n < size)
+		snprintf(out + n, size - (size_t)n, "; there was no time or memory for %d", r->untimed);
+	return out;
+}

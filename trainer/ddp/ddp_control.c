@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one small all-gather of a step: loss, norm, flags and cross-checks, folded by every rank in the same order, so that
+ * the numbers are the same bits everywhere and at every world size. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/hash.h"
+#include "trainer/ddp/ddp_private.h"
+
+#define NAMED 4 /* ranks; of more only the number is told */
+
+/* A rank's message: struct ddp_control, the slots_max numbers of valid targets, as many losses, blocks_max block sums. */
+static struct ddp_control *control_of(const struct ddp *ddp, char *message)
+{
+	return (struct ddp_control *)(void *)message;
+}
+
+static int64_t *valid_of(const struct ddp *ddp, char *message)
+{
+	return (int64_t *)(void *)(message + sizeof(struct ddp_control));
+}
+
+static double *losses_of(const struct ddp *ddp, char *message)
+{
+	return (double *)(void *)(valid_of(ddp, message) + ddp->slots_max);
+}
+
+static double *blocks_of(const struct ddp *ddp, char *message)
+{
+	return losses_of(ddp, message) + ddp->slots_max;
+}
+
+static size_t figures_bytes(const struct ddp *ddp)
+{
+	return (ddp->slots_max + ddp->blocks_max) * sizeof *ddp->figures;
+}
+
+static char *message_of(const struct ddp *ddp, int rank)
+{
+	return ddp->messages + (size_t)rank * ddp->message_bytes;
+}
+
+/* How many of the norm's blocks begin before an element. */
+static size_t blocks_before(const struct ddp *ddp, size_t element)
+{
+	int i = ddp->table->count;
+
+	while (i > 0 && ddp->table->rows[i - 1].offset >= element)
+		i--;
+	if (i == 0)
+		return 0;
+	size_t blocks = (element - ddp->table->rows[i - 1].offset + NORM_BLOCK - 1) / NORM_BLOCK;
+	size_t first = ddp->block_start[i - 1], count = ddp->block_start[i] - first;
+	return first + (blocks < count ? blocks : count);
+}
+
+/* Who has a segment sums its blocks. With native the gradients are the same everywhere by then, so it does not matter who does. */
+static void assign_blocks(struct ddp *ddp)
+{
+	size_t world = (size_t)ddp->plan.world, all = ddp->block_start[ddp->table->count], count;
+
+	for (int rank = 0; rank < ddp->plan.world && !ddp->cuts; rank++)
+		ddp->runs[ddp->run_count++] = (struct ddp_blocks){ rank, all * (size_t)rank / world,
+			all * ((size_t)rank + 1) / world };
+	for (int i = ddp->heads; i < ddp->bucket_count && ddp->cuts; i++)
+		for (int rank = 0; rank < ddp->plan.world; rank++) {
+			size_t first = ddp_segment(&ddp->buckets[i], ddp->plan.world, rank, &count);
+
+			ddp->runs[ddp->run_count++] = (struct ddp_blocks){ rank, blocks_before(ddp, first),
+				blocks_before(ddp, first + count) };
+		}
+}
+
+/* Blocks of the rank that has most. */
+static size_t most_blocks(const struct ddp *ddp)
+{
+	size_t most = 0;
+
+	for (int rank = 0; rank < ddp->plan.world; rank++) {
+		size_t blocks = 0;
+
+		for (size_t i = 0; i < ddp->run_count; i++)
+			blocks += ddp->runs[i].rank == rank ? ddp->runs[i].end - ddp->runs[i].begin : 0;
+		most = blocks > most ? blocks : most;
+	}
+	return most;
+}
+
+/* This rank's blocks of each bucket that it sums with its segment. */
+static void place_blocks(struct ddp *ddp)
+{
+	double *sums = ddp->figures + ddp->slots_max;
+
+	for (size_t i = 0; i < ddp->run_count && ddp->segmented; i++) {
+		struct ddp_job *job = &ddp->jobs[(size_t)ddp->heads + i / (size_t)ddp->plan.world];
+
+		if (ddp->runs[i].rank != ddp->plan.rank)
+			continue;
+		job->blocks = &ddp->runs[i];
+		job->sums = sums;
+		sums += job->blocks->end - job->blocks->begin;
+	}
+}
+
+int ddp_control_prepare(struct ddp *ddp, struct err *err)
+{
+	const struct tensor_table *table = ddp->table;
+	int most;
+
+	ddp->block_start = calloc((size_t)table->count + 1, sizeof *ddp->block_start);
+	ddp->runs = calloc((size_t)ddp->plan.world * (size_t)(ddp->cuts ? ddp->bucket_count : 1), sizeof *ddp->runs);
+	ddp->cursors = calloc((size_t)ddp->plan.world, sizeof *ddp->cursors);
+	ddp->hashes = calloc((size_t)ddp->plan.world, sizeof *ddp->hashes);
+	if (!ddp->block_start || !ddp->runs || !ddp->cursors || !ddp->hashes)
+		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
+	for (int i = 0; i < table->count; i++)
+		ddp->block_start[i + 1] = ddp->block_start[i] + (table->rows[i].count + NORM_BLOCK - 1) / NORM_BLOCK;
+	tree_rank_slots(ddp->plan.slots, ddp->plan.world, 0, &most);
+	ddp->slots_max = (size_t)most;
+	assign_blocks(ddp);
+	ddp->blocks_max = most_blocks(ddp);
+	ddp->message_bytes = sizeof(struct ddp_control) + ddp->slots_max * sizeof *ddp->valid + figures_bytes(ddp);
+	ddp->messages = calloc((size_t)ddp->plan.world, ddp->message_bytes);
+	if (!ddp->messages)
+		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
+	ddp->own_message = message_of(ddp, ddp->plan.rank);
+	ddp->valid = valid_of(ddp, ddp->own_message);
+	ddp->figures = ops_is_remote(ddp->ops) ? ddp->ops->alloc(ddp->ops, figures_bytes(ddp)) : losses_of(ddp, ddp->own_message);
+	if (!ddp->figures)
+		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
+	place_blocks(ddp);
+	return 0;
+}
+
+static void sum_run(struct ddp *ddp, size_t begin, size_t end, double *sums)
+{
+	for (int i = 0; i < ddp->table->count; i++) {
+		const struct tensor *row = &ddp->table->rows[i];
+		size_t from = ddp->block_start[i], to = ddp->block_start[i + 1];
+
+		from = from > begin ? from : begin;
+		to = to < end ? to : end;
+		if (from >= to)
+			continue;
+		size_t first = (from - ddp->block_start[i]) * NORM_BLOCK, last = (to - ddp->block_start[i]) * NORM_BLOCK;
+		last = last < row->count ? last : row->count;
+		ddp->ops->square_sums(ddp->ops, sums + (from - begin), ddp->arenas[0] + row->offset + first, last - first);
+	}
+}
+
+/* How many of the norm's blocks have all their elements before one. */
+static size_t blocks_within(const struct ddp *ddp, size_t element)
+{
+	int i = ddp->table->count;
+
+	while (i > 0 && ddp->table->rows[i - 1].offset > element)
+		i--;
+	if (i == 0)
+		return 0;
+	size_t within = element - ddp->table->rows[i - 1].offset;
+	return within >= ddp->table->rows[i - 1].count ? ddp->block_start[i] : ddp->block_start[i - 1] + within / NORM_BLOCK;
+}
+
+void ddp_sum_blocks(struct ddp_job *job, size_t end)
+{
+	size_t until = blocks_within(job->ddp, end);
+
+	if (until <= job->next)
+		return;
+	sum_run(job->ddp, job->next, until, job->sums + (job->next - job->blocks->begin));
+	job->next = until;
+}
+
+static void sum_all_blocks(struct ddp *ddp, double *sums)
+{
+	for (size_t i = 0; i < ddp->run_count; i++) {
+		const struct ddp_blocks *run = &ddp->runs[i];
+
+		if (run->rank != ddp->plan.rank)
+			continue;
+		sum_run(ddp, run->begin, run->end, sums);
+		sums += run->end - run->begin;
+	}
+}
+
+/* Faults, flags and hashes. */
+static void fold_flags(struct ddp *ddp, struct ddp_result *result)
+{
+	result->fault_rank = -1;
+	result->save = control_of(ddp, message_of(ddp, 0))->save;
+	for (int rank = 0; rank < ddp->plan.world; rank++) {
+		const struct ddp_control *control = control_of(ddp, message_of(ddp, rank));
+
+		if (control->fault && !result->fault) {
+			result->fault = control->fault;
+			result->fault_rank = rank;
+		}
+		result->stop = control->stop > result->stop ? control->stop : result->stop;
+	}
+}
+
+static void fold_waits(struct ddp *ddp, struct ddp_result *result)
+{
+	for (int rank = 0; rank < ddp->plan.world; rank++) {
+		const struct ddp_waited waited = { control_of(ddp, message_of(ddp, rank))->waited, rank };
+
+		if (rank == 0 || waited.seconds > result->waited_most.seconds)
+			result->waited_most = waited;
+		if (rank == 0 || waited.seconds < result->waited_least.seconds)
+			result->waited_least = waited;
+	}
+}
+
+static uint64_t weights_of(const struct ddp *ddp, int rank)
+{
+	return control_of(ddp, message_of(ddp, rank))->weights_hash;
+}
+
+/* How many ranks have the hash. */
+static int with_weights(const struct ddp *ddp, uint64_t hash)
+{
+	int count = 0;
+
+	for (int rank = 0; rank < ddp->plan.world; rank++)
+		count += weights_of(ddp, rank) == hash;
+	return count;
+}
+
+/* The hash that most ranks have; of several such the one of the lowest rank. */
+static uint64_t common_weights(const struct ddp *ddp, int *most)
+{
+	uint64_t best = weights_of(ddp, 0);
+
+	*most = with_weights(ddp, best);
+	for (int rank = 1; rank < ddp->plan.world && *most < ddp->plan.world - rank; rank++) {
+		int same = with_weights(ddp, weights_of(ddp, rank));
+
+		if (same > *most) {
+			*most = same;
+			best = weights_of(ddp, rank);
+		}
+	}
+	return best;
+}
+
+/* A list of ranks as people read it. */
+struct names {
+	char *out; /* DDP_NAMES */
+	int count;
+};
+
+__attribute__((format(printf, 2, 3))) static void add_text(struct names *names, const char *format, ...)
+{
+	size_t used = strlen(names->out);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(names->out + used, DDP_NAMES - used, format, args);
+	va_end(args);
+}
+
+/* Node names are cut, so that a remark behind the list has room. */
+static void add_name(struct names *names, const struct ddp *ddp, int rank)
+{
+	if (names->count++ < NAMED)
+		add_text(names, "%s%.64s", names->count > 1 ? ", " : "", comm_peer(ddp->comm, rank));
+}
+
+static void end_names(struct names *names)
+{
+	if (names->count > NAMED)
+		add_text(names, " and %d more", names->count - NAMED);
+}
+
+static void fold_weights(struct ddp *ddp, struct ddp_result *result)
+{
+	struct names names = { result->drifted, 0 };
+	int most, world = ddp->plan.world;
+	uint64_t hash = common_weights(ddp, &most);
+
+	for (int rank = 0; rank < world && most < world; rank++) {
+		if (weights_of(ddp, rank) == hash)
+			continue;
+		result->drift_here |= rank == ddp->plan.rank;
+		add_name(&names, ddp, rank);
+	}
+	end_names(&names);
+	if (2 * most <= world)
+		add_text(&names, " (or the others: no more than half of the ranks agree)");
+}
+
+static uint64_t samples_of(const struct ddp *ddp, int rank)
+{
+	return control_of(ddp, message_of(ddp, rank))->sample_hash;
+}
+
+static int compare_hashes(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Whether two ranks told the same hash, other than 0. Sorted, since this is done in each step of any number of ranks. */
+static bool have_twins(struct ddp *ddp)
+{
+	int world = ddp->plan.world;
+
+	for (int rank = 0; rank < world; rank++)
+		ddp->hashes[rank] = samples_of(ddp, rank);
+	qsort(ddp->hashes, (size_t)world, sizeof *ddp->hashes, compare_hashes);
+	for (int i = 1; i < world; i++)
+		if (ddp->hashes[i] && ddp->hashes[i] == ddp->hashes[i - 1])
+			return true;
+	return false;
+}
+
+static bool has_twin(const struct ddp *ddp, int rank)
+{
+	for (int other = 0; other < ddp->plan.world; other++)
+		if (other != rank && samples_of(ddp, rank) && samples_of(ddp, other) == samples_of(ddp, rank))
+			return true;
+	return false;
+}
+
+/* Every sample is read once in a step, by one rank. */
+static void fold_samples(struct ddp *ddp, struct ddp_result *result)
+{
+	struct names names = { result->same_samples, 0 };
+
+	for (int rank = 0; rank < ddp->plan.world; rank++)
+		result->sample_hash += samples_of(ddp, rank);
+	if (!have_twins(ddp))
+		return;
+	for (int rank = 0; rank < ddp->plan.world; rank++)
+		if (has_twin(ddp, rank))
+			add_name(&names, ddp, rank);
+	end_names(&names);
+	if (names.count == ddp->plan.world)
+		add_text(&names, " (all ranks)");
+}
+
+/* In block order; the first tensor that has a value that is not finite is in the first such block. */
+static void fold_blocks(struct ddp *ddp, struct ddp_result *result)
+{
+	double squares = 0;
+	int tensor = 0;
+
+	memset(ddp->cursors, 0, (size_t)ddp->plan.world * sizeof *ddp->cursors);
+	for (size_t i = 0; i < ddp->run_count; i++) {
+		const struct ddp_blocks *run = &ddp->runs[i];
+		const double *blocks = blocks_of(ddp, message_of(ddp, run->rank));
+
+		for (size_t block = run->begin; block < run->end; block++) {
+			double sum = blocks[ddp->cursors[run->rank]++];
+
+			while (ddp->block_start[tensor + 1] <= block)
+				tensor++;
+			if (!isfinite(sum) && result->nonfinite < 0)
+				result->nonfinite = tensor;
+			squares += sum;
+		}
+	}
+	result->norm = sqrt(squares);
+}
+
+/* Slots stand in rank order, so this is slot order. */
+static void fold_losses(struct ddp *ddp, struct ddp_result *result)
+{
+	double loss = 0;
+
+	for (int rank = 0; rank < ddp->plan.world; rank++) {
+		const int64_t *valid = valid_of(ddp, message_of(ddp, rank));
+		const double *losses = losses_of(ddp, message_of(ddp, rank));
+		int slot_count;
+
+		tree_rank_slots(ddp->plan.slots, ddp->plan.world, rank, &slot_count);
+		for (int i = 0; i < slot_count; i++) {
+			loss += losses[i];
+			result->valid += valid[i];
+		}
+	}
+	result->loss = result->valid ? loss / (double)result->valid : 0;
+}
+
+static int cross_check(struct ddp *ddp, struct err *err)
+{
+	const struct ddp_control *first = control_of(ddp, message_of(ddp, 0));
+
+	for (int rank = 1; rank < ddp->plan.world; rank++) {
+		const struct ddp_control *control = control_of(ddp, message_of(ddp, rank));
+
+		if (control->step != first->step)
+			return err_set(err, "ddp: couldn't finish step %" PRIu64 ": rank 0 is at step %" PRIu64 " and rank %d at step %"
+				PRIu64, ddp->step, first->step, rank, control->step);
+	}
+	return 0;
+}
+
+/* Behind the sums of the last bucket, the message travels beside them. */
+static comm_ticket queue_control(struct ddp *ddp, const char *label)
+{
+	const struct ddp_plan *plan = &ddp->plan;
+	int count = 0;
+
+	if (!ddp->segmented)
+		return comm_allgather(ddp->comm, label, ddp->own_message, ddp->messages, ddp->message_bytes);
+	for (int step = 1; step < plan->world; step++) {
+		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
+
+		ddp->transfers[count++] = (struct comm_transfer){ to, ddp->own_message, ddp->message_bytes, 0 };
+		ddp->transfers[count++] = (struct comm_transfer){ from, message_of(ddp, from), ddp->message_bytes, 1 };
+	}
+	return comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = count });
+}
+
+/* All that the host has to know of the device's step, in one copy: here a step waits for it. */
+static int fetch_figures(struct ddp *ddp, struct ddp_result *result, struct err *err)
+{
+	double begun = clock_now();
+
+	if (!ops_is_remote(ddp->ops))
+		return 0;
+	if (ddp->segmented && comm_wait(ddp->comm, ddp->last, err) < 0)
+		return -1;
+	result->exposed += clock_now() - begun;
+	ddp->ops->copy_out(ddp->ops, losses_of(ddp, ddp->own_message), ddp->figures, figures_bytes(ddp));
+	return ops_check(ddp->ops, err);
+}
+
+int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
+{
+	char label[64];
+
+	*control_of(ddp, ddp->own_message) = *mine;
+	if (!ddp->segmented)
+		sum_all_blocks(ddp, ddp->figures + ddp->slots_max);
+	if (fetch_figures(ddp, result, err) < 0)
+		return -1;
+	comm_place(ddp->comm, ddp->step, -1);
+	snprintf(label, sizeof label, "control of step %" PRIu64, ddp->step);
+	double begun = clock_now();
+	ddp->last = queue_control(ddp, label);
+	int rc = comm_wait(ddp->comm, ddp->last, err);
+	ddp->settled = true;
+	if (rc < 0)
+		return -1;
+	ddp->whole = ddp->spread; /* weights have travelled before it, though a rank that can't go on has not asked for them */
+	result->exposed += clock_now() - begun;
+	fold_flags(ddp, result);
+	if (result->fault)
+		return 0;
+	fold_losses(ddp, result);
+	fold_blocks(ddp, result);
+	fold_weights(ddp, result);
+	fold_samples(ddp, result);
+	fold_waits(ddp, result);
+	return cross_check(ddp, err);
+}
+
+/* ---- at creation ---- */
+
+enum { AGREE_SLOTS, AGREE_BUCKET, AGREE_NATIVE, AGREE_BF16, AGREE_ZERO, AGREE_COMM, AGREE_ELEMENTS, AGREE_TENSORS, AGREE_LAYOUT, AGREE_COUNT };
+
+static const char *const agree_names[AGREE_COUNT] = {
+	"--slots", "bytes of a bucket", "native reduction", "--grad-dtype bf16", "--zero", "--comm",
+	"elements of the gradients", "number of tensors", "hash of the tensors",
+};
+
+/* A hash of what is where, without the bytes between the members. */
+static uint64_t layout_hash(const struct tensor_table *table)
+{
+	struct hasher *hasher = hasher_create();
+
+	if (!hasher)
+		return 0;
+	for (int i = 0; i < table->count; i++) {
+		const struct tensor *row = &table->rows[i];
+		int64_t numbers[] = { row->dims, row->shape[0], row->shape[1], row->padded[0], row->padded[1], row->layer,
+			(int64_t)row->offset, (int64_t)row->count };
+
+		hasher_add(hasher, row->name, strnlen(row->name, sizeof row->name));
+		hasher_add(hasher, numbers, sizeof numbers);
+	}
+	uint64_t value = hasher_value(hasher).low;
+	hasher_destroy(hasher);
+	return value;
+}
+
+int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
+{
+	const uint64_t mine[AGREE_COUNT] = {
+		[AGREE_SLOTS] = (uint64_t)config->slots,
+		[AGREE_BUCKET] = config->bucket_bytes,
+		[AGREE_NATIVE] = config->native != 0,
+		[AGREE_BF16] = config->bf16 != 0,
+		[AGREE_ZERO] = config->zero != 0,
+		[AGREE_COMM] = (uint64_t)config->comm,
+		[AGREE_ELEMENTS] = tensor_table_gradients(ddp->table),
+		[AGREE_TENSORS] = (uint64_t)ddp->table->count,
+		[AGREE_LAYOUT] = layout_hash(ddp->table),
+	};
+	AUTO_FREE uint64_t *all = calloc((size_t)ddp->plan.world, sizeof mine);
+
+	if (!all)
+		return err_set(err, "ddp: couldn't compare the ranks: out of memory");
+	if (comm_wait(ddp->comm, comm_allgather(ddp->comm, "the comparison of the ranks", mine, all, sizeof mine), err) < 0)
+		return -1;
+	for (int rank = 1; rank < ddp->plan.world; rank++)
+		for (int i = 0; i < AGREE_COUNT; i++)
+			if (all[rank * AGREE_COUNT + i] != all[i])
+				return err_fail(err, EXIT_USAGE, "ddp: couldn't train together: %s is %" PRIu64 " on rank 0 and %" PRIu64
+					" on rank %d; start all ranks with the same options", agree_names[i], all[i],
+					all[rank * AGREE_COUNT + i], rank);
+	return 0;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/model/model_graph.h"
+
+#include <stdlib.h>
+
+#include "common/log.h"
+
+/* What a graph was captured for: these addresses and shapes are in it for good. */
+struct graph_key {
+	const float *weights;
+	float *grads;
+	int accumulate, samples, positions;
+	bool tells; /* it has a place where each layer is ready */
+};
+
+struct model_graph {
+	struct model_graph *next;
+	struct graph_key key;
+	void *graph;  /* the ops' */
+	int count;
+	int layers[]; /* [count] that became ready, in this order */
+};
+
+static struct graph_key key_of(const struct model *model, const struct batch *batch, const struct model_pass *pass)
+{
+	return (struct graph_key){ model->weights, pass->grads, pass->accumulate != 0, batch->samples, batch->positions,
+		pass->ready != NULL };
+}
+
+static bool same(const struct graph_key *a, const struct graph_key *b)
+{
+	return a->weights == b->weights && a->grads == b->grads && a->accumulate == b->accumulate && a->samples == b->samples
+		&& a->positions == b->positions && a->tells == b->tells;
+}
+
+static struct model_graph *find(const struct model *model, const struct graph_key *key)
+{
+	struct model_graph *graph = model->graphs;
+	while (graph && !same(&graph->key, key))
+		graph = graph->next;
+	return graph;
+}
+
+/* The ready callback of a pass that is captured: nobody may act on it before the graph is replayed. */
+struct capture {
+	struct ops *ops;
+	struct model_graph *graph;
+};
+
+static void keep_layer(void *arg, int layer)
+{
+	struct capture *capture = arg;
+	struct model_graph *graph = capture->graph;
+	capture->ops->capture_mark(capture->ops, graph->count);
+	graph->layers[graph->count++] = layer;
+}
+
+/* NULL: nothing was captured, and nothing has run. */
+static struct model_graph *capture(struct model *model, const struct batch *batch, const struct model_pass *pass)
+{
+	struct ops *ops = model->ops;
+	int most = model_layers(model) + 1; /* and MODEL_FORWARD_DONE */
+	struct model_graph *graph = calloc(1, sizeof *graph + (size_t)most * sizeof graph->layers[0]);
+	struct capture capture = { ops, graph };
+	struct model_pass kept = *pass;
+	model_gate *gate = model->gate;
+	if (!graph || !ops->capture(ops, most)) {
+		free(graph);
+		return NULL;
+	}
+	kept.ready = pass->ready ? keep_layer : NULL;
+	kept.arg = &capture;
+	model->gate = NULL; /* whoever replays it has waited */
+	model->methods->run(model, batch, &kept);
+	model->gate = gate;
+	graph->graph = ops->captured(ops);
+	if (!graph->graph) {
+		free(graph);
+		return NULL;
+	}
+	graph->key = key_of(model, batch, pass);
+	graph->next = model->graphs;
+	model->graphs = graph;
+	return graph;
+}
+
+void model_graph_run(struct model *model, const struct batch *batch, const struct model_pass *pass)
+{
+	const struct graph_key key = key_of(model, batch, pass);
+	struct ops *ops = model->ops;
+	struct model_graph *graph = find(model, &key);
+	if (!graph)
+		graph = capture(model, batch, pass);
+	if (!graph) {
+		log_warn("graphs: the passes can't be captured as a CUDA graph here: they are launched one by one, as with --cuda-graph off");
+		model->use_graphs = false;
+		model->graphs_fail = true;
+		model->methods->run(model, batch, pass);
+		return;
+	}
+	model_need(model, 0); /* the layer whose weights come last */
+	ops->replay(ops, graph->graph);
+	for (int i = 0; i < graph->count; i++) {
+		ops->replayed_to(ops, i);
+		pass->ready(pass->arg, graph->layers[i]);
+	}
+	ops->replayed_to(ops, -1);
+}
+
+void model_graph_drop(struct model *model)
+{
+	while (model->graphs) {
+		struct model_graph *graph = model->graphs;
+		model->graphs = graph->next;
+		model->ops->drop_graph(model->ops, graph->graph);
+		free(graph);
+	}
+}

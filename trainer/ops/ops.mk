@@ -1,0 +1,7 @@
+# trainer/ops/: what a device computes. All of trainer/ but its programs is libtrainer.a; what links it links trainer_LIBS.
+noinst_LIBRARIES += libtrainer.a
+trainer_LIBS = libtrainer.a librun.la libcheckpoint.la liblaunch.la liborder.la libcommon.la $(DNNL_LIBS)
+libtrainer_a_SOURCES = \
+	trainer/ops/gpu.c trainer/ops/gpu.h \
+	trainer/ops/ops.h
+# End of ops.mk

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the newest checkpoint, or from nothing, to the state at which the loop begins. */
+#include "trainer/run/resume.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "trainer/run/numerics.h"
+
+#define RESUME_IO_SECONDS 60.0 /* how long an I/O error is retried */
+
+/* Name and shape of each tensor stand in the checkpoint as in the table. */
+static int check_tensor(struct ckpt *ckpt, const struct tensor *row, struct err *err)
+{
+	const struct safetensors_tensor *found = ckpt_tensor_find(ckpt, row->name);
+	int dims = row->role == TENSOR_COUNTER ? 0 : row->dims;
+	if (!found)
+		return err_fail(err, EXIT_DATA, "resume: the checkpoint has no tensor %s", row->name);
+	bool same = found->dims == dims;
+	for (int d = 0; same && d < dims; d++)
+		same = found->shape[d] == row->shape[d];
+	if (!same)
+		return err_fail(err, EXIT_DATA, "resume: tensor %s of the checkpoint has another shape", row->name);
+	enum safetensors_dtype want = row->role == TENSOR_COUNTER ? SAFETENSORS_I64 : SAFETENSORS_F32;
+	if (row->role != TENSOR_PARAMETER && found->dtype != want)
+		return err_fail(err, EXIT_DATA, "resume: tensor %s of the checkpoint is %s, not %s", row->name,
+			safetensors_dtype_name(found->dtype), safetensors_dtype_name(want));
+	return 0;
+}
+
+/* What the model counts stands beside its weights: few numbers, after everything has been verified. */
+static int read_statistics(struct run *run, struct ckpt *ckpt, struct err *err)
+{
+	struct state *state = &run->state;
+	for (int i = 0; i < state->tensors->count; i++) {
+		const struct tensor *row = &state->tensors->rows[i];
+		int rc = 0;
+		if (row->role != TENSOR_PARAMETER)
+			rc = ckpt_read_tensor(ckpt, row->name, 0, row->role == TENSOR_COUNTER ? 1 : row->count,
+				state->weights + row->offset, err);
+		if (rc < 0)
+			return rc == -1 ? err_prefix(err, "resume") : rc;
+	}
+	return 0;
+}
+
+/* What is wanted of the checkpoint. */
+struct wants {
+	struct ckpt_want *wants;
+	size_t count;
+};
+
+/* Room for whole tensors and what shards are cut out of them. */
+static int alloc_wants(struct wants *wants, const struct state *state, struct err *err)
+{
+	wants->wants = calloc(SNAPSHOT_STATES * ((size_t)state->tensors->count + state->own_count), sizeof *wants->wants);
+	return wants->wants ? 0 : err_set(err, "resume: out of memory");
+}
+
+/* What lies at elements [first, end) of the arena, as far as it is the parameter's. */
+static void want(struct wants *wants, const struct tensor *row, enum snapshot_state s, float *arena, size_t first, size_t end)
+{
+	first = first > row->offset ? first : row->offset;
+	end = end < row->offset + row->count ? end : row->offset + row->count;
+	if (row->role == TENSOR_PARAMETER && first < end)
+		wants->wants[wants->count++] = (struct ckpt_want){ s, row->name, first - row->offset, end - first, arena + first };
+}
+
+/* Those that this rank keeps. */
+static void want_moments(struct wants *wants, const struct state *state)
+{
+	const struct zero_shard all = { 0, 0, state->tensors->elements };
+	const struct zero_shard *own = state->sharded ? state->own : &all;
+	for (int r = 0; r < state->tensors->count; r++)
+		for (size_t i = 0; i < (state->sharded ? state->own_count : 1); i++) {
+			want(wants, &state->tensors->rows[r], SNAPSHOT_M, state->m, own[i].first, own[i].end);
+			want(wants, &state->tensors->rows[r], SNAPSHOT_V, state->v, own[i].first, own[i].end);
+		}
+}
+
+/* Everything is verified, and each byte read once. */
+static int read_state(struct run *run, struct ckpt *ckpt, struct err *err)
+{
+	struct state *state = &run->state;
+	struct wants wants = { 0 };
+	if (alloc_wants(&wants, state, err) < 0)
+		return -1;
+	AUTO_FREE struct ckpt_want *list = wants.wants;
+	for (int i = 0; i < state->tensors->count; i++) {
+		const struct tensor *row = &state->tensors->rows[i];
+		if (check_tensor(ckpt, row, err) < 0)
+			return -1;
+		want(&wants, row, SNAPSHOT_MASTER, state->weights, 0, state->tensors->elements);
+	}
+	want_moments(&wants, state);
+	int rc = ckpt_load(ckpt, list, wants.count, err);
+	if (rc == 0)
+		return read_statistics(run, ckpt, err);
+	return rc == -1 ? err_prefix(err, "resume") : rc;
+}
+
+static int fetch_moments(const struct state *state, struct ckpt *ckpt, struct err *err)
+{
+	struct wants wants = { 0 };
+	if (alloc_wants(&wants, state, err) < 0)
+		return -1;
+	want_moments(&wants, state);
+	int rc = ckpt_fetch(ckpt, wants.wants, wants.count, err);
+	free(wants.wants);
+	return rc;
+}
+
+int resume_moments(struct run *run, struct err *err)
+{
+	const struct state *state = &run->state;
+	struct ckpt_dir dir;
+	struct ckpt *ckpt;
+	if (!state->sharded || state->step == 0 || run->ident.rank == 0)
+		return 0;
+	if (ckpt_dir_open_existing(&dir, run->settings.ckpt_dir, err) < 0)
+		return err_prefix(err, "resume");
+	int rc = ckpt_open(&dir, (int64_t)state->step, RESUME_IO_SECONDS, &ckpt, err);
+	if (rc == 0) {
+		rc = fetch_moments(state, ckpt, err);
+		ckpt_close(ckpt);
+	}
+	ckpt_dir_close(&dir);
+	if (rc == 0)
+		return 0;
+	/* Rank 0 has read the same files, and found them good. */
+	err_prefix(err, "resume: couldn't read this rank's moments of step %" PRIu64 " in %s, which rank 0 has verified (does this node "
+		"see the same directory?)", state->step, run->settings.ckpt_dir);
+	return -1;
+}
+
+/* A model tensor in whatever precision it was imported, as fp32. */
+static int read_tensor(struct ckpt *ckpt, const struct tensor *row, float *out, struct err *err)
+{
+	enum safetensors_dtype dtype = ckpt_tensor_find(ckpt, row->name)->dtype;
+	if (dtype == SAFETENSORS_F32)
+		return ckpt_read_tensor(ckpt, row->name, 0, row->count, out, err);
+	if (dtype != SAFETENSORS_F16 && dtype != SAFETENSORS_BF16)
+		return err_fail(err, EXIT_DATA, "tensor %s of the checkpoint has type %s, which can't be trained: import it as F32, F16 "
+			"or BF16", row->name, safetensors_dtype_name(dtype));
+	AUTO_FREE uint16_t *halves = calloc(row->count, sizeof *halves);
+	if (!halves)
+		return err_set(err, "out of memory");
+	int rc = ckpt_read_tensor(ckpt, row->name, 0, row->count, halves, err);
+	for (size_t i = 0; rc == 0 && i < row->count; i++)
+		out[i] = dtype == SAFETENSORS_F16 ? bytes_f16_to_float(bytes_le16(&halves[i])) : bytes_bf16_to_float(bytes_le16(&halves[i]));
+	return rc;
+}
+
+/* Weights from elsewhere: the run begins with them instead of random ones, and else as a fresh one. */
+static int read_imported(struct run *run, struct ckpt *ckpt, struct err *err)
+{
+	struct state *state = &run->state;
+	int verified = ckpt_verify(ckpt, err);
+	if (verified < 0)
+		return verified;
+	if (ckpt_tensor_count(ckpt) != (size_t)state->tensors->count)
+		return err_fail(err, EXIT_DATA, "resume: the imported model has %zu tensors, not the %d of this one",
+			ckpt_tensor_count(ckpt), state->tensors->count);
+	for (int i = 0; i < state->tensors->count; i++) {
+		const struct tensor *row = &state->tensors->rows[i];
+		if (check_tensor(ckpt, row, err) < 0)
+			return -1;
+		if (read_tensor(ckpt, row, state->weights + row->offset, err) != 0)
+			return err_prefix(err, "resume");
+	}
+	log_info("resume: the run begins with the imported model in %s/step-00000000", folder_dir(run->folder)->path);
+	return 0;
+}
+
+static bool is_imported(const struct manifest *manifest)
+{
+	return manifest->step == 0 && json_is_true(json_object_get(manifest->config, "imported"));
+}
+
+/* What is normalised together depends on what each rank holds at once, so neither may change. */
+static int compare_batches(const struct settings *settings, int world_size, const struct manifest *manifest, struct err *err)
+{
+	json_int_t microbatch = json_integer_value(json_object_get(manifest->numerics, "microbatch"));
+	if (!settings->batchnorm)
+		return 0;
+	if (world_size != manifest->world_size)
+		return err_fail(err, EXIT_USAGE, "resume: there %s %d rank%s, but the run in this --ckpt-dir was begun with %d, and "
+			"--batchnorm normalises over them: start %d, or a new run in another directory", world_size == 1 ? "is" : "are",
+			world_size, world_size == 1 ? "" : "s", manifest->world_size, manifest->world_size);
+	if (microbatch != settings->microbatch)
+		return err_fail(err, EXIT_USAGE, "resume: --microbatch is %lld, but the run in this --ckpt-dir was begun with %lld, and "
+			"--batchnorm normalises over it: give the old value, or start a new run in another directory",
+			(long long)settings->microbatch, (long long)microbatch);
+	return 0;
+}
+
+/* The checkpoint's own parameters against the present ones; the differences that are allowed go to `changes`. */
+static int compare(struct run *run, const struct manifest *manifest, json_t *changes, struct err *err)
+{
+	const struct settings *settings = &run->settings;
+	uint64_t step = (uint64_t)manifest->step;
+	json_t *earlier = json_object_get(manifest->config, "changes");
+	if (json_is_array(earlier) && json_array_extend(changes, earlier) < 0)
+		return err_set(err, "resume: out of memory");
+	if (settings_compare(settings, dataset_identity(run->data), manifest->config, step, changes, err) < 0)
+		return -1;
+	if (manifest->cursor != step * (uint64_t)settings->global_batch)
+		return err_fail(err, EXIT_DATA, "resume: the checkpoint of step %" PRIu64 " stands at sample %" PRIu64 ", not at %"
+			PRIu64, step, manifest->cursor, step * (uint64_t)settings->global_batch);
+	if (compare_batches(settings, run->ident.world_size, manifest, err) < 0)
+		return -1;
+	return numerics_compare(manifest->numerics, run->numerics, settings->require_identical, step, changes, err);
+}
+
+static int make_records(struct run *run, json_t *changes, struct err *err)
+{
+	json_t *record = settings_record(&run->settings, dataset_identity(run->data));
+	if (record && json_array_size(changes))
+		json_object_set(record, "changes", changes);
+	run->config_json = record ? json_dumps(record, JSON_INDENT(2)) : NULL;
+	run->numerics_json = json_dumps(run->numerics, JSON_INDENT(2));
+	run->model_json = model_config_json(run->model);
+	json_decref(record);
+	if (!run->config_json || !run->numerics_json || !run->model_json)
+		return err_set(err, "resume: out of memory");
+	return 0;
+}
+
+/* From the newest checkpoint there is, if any. CKPT_DAMAGED: not from this one. */
+static int apply_newest(struct run *run, json_t *changes, struct err *err)
+{
+	struct ckpt *ckpt = run->folder ? folder_checkpoint(run->folder) : NULL;
+	double began = clock_now();
+	int rc;
+	if (!ckpt) {
+		state_init(&run->state, (uint64_t)run->settings.seed);
+		return 0;
+	}
+	const struct manifest *manifest = ckpt_manifest(ckpt);
+	if (is_imported(manifest))
+		return settings_compare_model(&run->settings, manifest->config, err) < 0 ? -1 : read_imported(run, ckpt, err);
+	if (compare(run, manifest, changes, err) < 0)
+		return -1;
+	if ((rc = read_state(run, ckpt, err)) < 0)
+		return rc;
+	run->state.step = (uint64_t)manifest->step;
+	log_info("resume: step %" PRIu64 " from %s, saved by attempt %d with %d rank%s; read in %.2f s", run->state.step,
+		folder_dir(run->folder)->path, manifest->attempt, manifest->world_size, manifest->world_size == 1 ? "" : "s",
+		clock_now() - began);
+	return 0;
+}
+
+static int apply(struct run *run, json_t *changes, struct err *err)
+{
+	for (;;) {
+		int rc = apply_newest(run, changes, err);
+		if (rc != CKPT_DAMAGED)
+			return rc;
+		struct err why = *err;
+		if (folder_refuse_checkpoint(run->folder, why.text, err) < 0)
+			return -1;
+		json_array_clear(changes);
+	}
+}
+
+int resume_apply(struct run *run, struct err *err)
+{
+	json_t *changes = json_array();
+	if (!changes)
+		return err_set(err, "resume: out of memory");
+	int rc = apply(run, changes, err);
+	if (rc == 0)
+		rc = make_records(run, changes, err);
+	json_decref(changes);
+	if (run->folder)
+		folder_drop_checkpoint(run->folder);
+	return rc;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All that is alive during one attempt. Made stage by stage by prepare.c, used by the loop, resume and the report. */
+#ifndef MUSTER_RUN_H
+#define MUSTER_RUN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "checkpoint/attempt/folder.h"
+#include "common/ident.h"
+#include "launch/rdzv.h"
+#include "order/sampler.h"
+#include "trainer/comm/comm.h"
+#include "trainer/data/dataset.h"
+#include "trainer/ddp/ddp.h"
+#include "trainer/model/model.h"
+#include "trainer/ops/gpu.h"
+#include "trainer/ops/ops.h"
+#include "trainer/run/metrics.h"
+#include "trainer/run/pace.h"
+#include "trainer/run/settings.h"
+#include "trainer/run/trace_file.h"
+#include "trainer/run/validate.h"
+#include "trainer/state/saver.h"
+#include "trainer/state/state.h"
+#include "trainer/telemetry/standing_files.h"
+
+struct run {
+	struct settings settings;
+	struct ident ident;
+	struct rdzv *rdzv;
+	struct comm *comm;
+	struct standing *standing;          /* where this rank stands, */
+	struct standing_file standing_file; /* and the file of that */
+	int threads;
+	bool on_gpu;                        /* else on the CPU */
+	bool has_driver;                    /* of CUDA, on this node */
+	struct gpu gpu;
+	uint64_t gpu_available;             /* bytes of its memory that were free at the start */
+
+	struct dataset *data, *validation_data;
+	struct sampler sampler;
+	struct ops *ops;
+	struct model *model;
+	struct ddp *ddp;
+	struct validation *validation; /* NULL without */
+	struct state state;
+	json_t *numerics;
+	struct trace_file *trace_file; /* NULL without --trace */
+	struct trace *trace;
+
+	/* rank 0 with --ckpt-dir only, else NULL */
+	struct folder *folder;
+	struct metrics *metrics;
+	struct pace pace;
+	bool metrics_failed;           /* the last line could not be written, and that was said */
+
+	/* designated ranks with --ckpt-dir only, else NULL; the records on rank 0, too */
+	struct saver *saver;
+	struct ckpt_dir ckpt_dir;      /* rank 0: the folder's */
+	bool ckpt_dir_opened;          /* it is this rank's own */
+	char *token;                   /* of the directory's owner */
+	char *config_json, *numerics_json, *model_json; /* what every checkpoint records */
+};
+
+/* Whether the last step is done. */
+static inline bool run_is_finished(const struct run *run)
+{
+	return run->state.step >= (uint64_t)run->settings.steps;
+}
+
+/* Tokens or classes there are. */
+static inline int run_vocabulary(const struct run *run)
+{
+	return (int)(run->settings.model == MODEL_GPT2 ? run->settings.vocabulary : run->settings.classes);
+}
+
+/* Targets of one sample. */
+static inline int run_positions(const struct run *run)
+{
+	return run->settings.model == MODEL_GPT2 ? (int)run->settings.context : 1;
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parameters of a run: the option table of muster-train, what is derived from it, and how a resumed run's
+ * parameters are held against the recorded ones. */
+#ifndef MUSTER_SETTINGS_H
+#define MUSTER_SETTINGS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "checkpoint/directory/cadence.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "trainer/model/model.h"
+
+enum settings_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+enum settings_reduction { REDUCTION_CANONICAL, REDUCTION_NATIVE };
+enum settings_grad_dtype { GRAD_FP32, GRAD_BF16 };
+enum settings_nonfinite { NONFINITE_STOP, NONFINITE_SKIP };
+enum settings_last_batch { LAST_BATCH_DROP, LAST_BATCH_PAD };
+enum settings_isa { ISA_AUTO, ISA_AVX512, ISA_AVX2, ISA_DEFAULT };
+enum settings_writers { WRITERS_RANK0, WRITERS_NODE, WRITERS_ALL };
+enum settings_precision { PRECISION_AUTO, PRECISION_BF16, PRECISION_FP32, PRECISION_TF32 };
+enum settings_attention { ATTENTION_OWN, ATTENTION_CUDNN };
+enum settings_graph { GRAPH_AUTO, GRAPH_ON, GRAPH_OFF };
+enum settings_order { ORDER_SHUFFLED, ORDER_FILE };
+
+struct settings {
+	/* identity */
+	int model; /* enum model_kind */
+	int64_t layers, width, heads, context, vocabulary; /* gpt2 */
+	int64_t hidden, classes;                           /* mlp */
+	int64_t seed, global_batch, slots;
+	bool split_embedding;                              /* gpt2 */
+	int last_batch, order;
+	bool batchnorm;                                    /* mlp */
+	int precision;                                     /* auto until the device is chosen */
+	/* schedule */
+	int64_t steps, warmup_steps, decay_steps; /* decay_steps may be OPT_AUTO: settings_decay_steps() */
+	double learning_rate, min_learning_rate, weight_decay, beta1, beta2, epsilon, clip;
+	/* operation */
+	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *ckpt_every, *change, *rendezvous, *trace, *trace_steps;
+	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best, shard_size, ckpt_slots;
+	int64_t threads, bucket_mb, zero, check_replicas;
+	double collective_timeout, rdzv_timeout, save_timeout;
+	bool fresh, require_identical, share_gpu, tune;
+	int reduction, grad_dtype, device, attention, on_nonfinite, log_level, cpu_isa, ckpt_writers;
+	int comm; /* enum ddp_comm */
+	int cuda_graph;
+	int recompute; /* enum model_recompute, gpt2 */
+	/* derived */
+	int64_t microbatches;      /* of a step, over all ranks */
+	int64_t slot_microbatches; /* of a slot */
+	struct cadence cadence;    /* ckpt_every */
+	int64_t trace_first, trace_last; /* trace_steps; 0: the first ones of the attempt */
+};
+
+/* Parses and checks the command line; status EXIT_USAGE names the flag and the remedy. --help and --version exit. */
+int settings_parse(struct settings *settings, int argc, char **argv, struct err *err);
+
+/* The word of --model, which decides which options count. */
+const char *settings_mode(const struct settings *settings);
+int64_t settings_decay_steps(const struct settings *settings);
+
+/* The model's dimensions; `features` are the columns of a table, 0 for tokens. */
+struct model_config settings_model(const struct settings *settings, int features);
+
+/* What a checkpoint records: {"identity": {…, "data": HASH}, "schedule": {…}, "operation": {…}}. NULL when out of memory. */
+json_t *settings_record(const struct settings *settings, struct hash128 data);
+
+/* Holds the present parameters against a record. An identity that differs is refused with both values (EXIT_USAGE); so
+ * is a schedule, unless --change names it: then {"step", "name", "from", "to"} is appended to `changes`. */
+int settings_compare(const struct settings *settings, struct hash128 data, const json_t *record, uint64_t step, json_t *changes,
+	struct err *err);
+
+/* Holds the present model against that of an imported checkpoint: only what its record names counts. A difference is
+ * refused with both values (EXIT_USAGE). */
+int settings_compare_model(const struct settings *settings, const json_t *record, struct err *err);
+
+/* The table of parameters in force, one line each: name, value, kind. */
+void settings_print(const struct settings *settings, FILE *out);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads of a rank, from its CPU mask and Slurm's word. */
+#include "config.h"
+
+#include "trainer/run/threads.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+int threads_default(const struct ident *ident)
+{
+	const char *word = getenv("SLURM_CPUS_PER_TASK");
+	int asked = word ? atoi(word) : 0;
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t set;
+	int usable = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)online;
+	if (usable >= online)
+		usable = (int)online / (ident->local_world_size > 0 ? ident->local_world_size : 1);
+	/* A Slurm that was told of more CPUs than there are must not make us start them all. */
+	if (asked > 0 && asked <= online)
+		return asked;
+	return usable > 0 ? usable : 1;
+}
+
+void threads_set(int count)
+{
+#ifdef _OPENMP
+	omp_set_dynamic(0);
+	omp_set_num_threads(count);
+#else
+	(void)count;
+#endif
+}

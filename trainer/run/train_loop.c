@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One step after the other. */
+#include "trainer/run/train_loop.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/notice.h"
+#include "trainer/comm/agree.h"
+#include "trainer/data/feed.h"
+#include "trainer/model/graph_trial.h"
+#include "trainer/run/advice.h"
+#include "trainer/run/device.h"
+#include "trainer/run/report.h"
+#include "trainer/state/optimizer.h"
+
+struct loop {
+	struct run *run;
+	struct feed *feed;
+	struct optimizer_config optimizer;
+	int fault;               /* exit status of this rank when it can't go on */
+	struct ddp_result result;
+	bool changed;            /* the step changed the weights */
+	double validation_loss;  /* measured after the step; NAN: it was not */
+	bool behind_save;        /* the step before is being saved */
+	struct advice advice;
+	uint64_t agreed;         /* the last step after which all ranks were seen to have the same weights */
+	double communicated;     /* comm_busy() when the step began */
+	double since;            /* trace: when the part of the pass that is being computed began */
+	bool last_pass;          /* it is the last microbatch of this rank's last slot */
+	struct graph_trial graphs; /* --cuda-graph auto */
+};
+
+static struct optimizer_config optimizer_of(const struct settings *settings)
+{
+	return (struct optimizer_config){
+		.learning_rate = settings->learning_rate,
+		.minimal_learning_rate = settings->min_learning_rate,
+		.warmup = (uint64_t)settings->warmup_steps,
+		.steps = (uint64_t)settings_decay_steps(settings),
+		.beta1 = settings->beta1,
+		.beta2 = settings->beta2,
+		.epsilon = settings->epsilon,
+		.weight_decay = settings->weight_decay,
+		.clip = settings->clip,
+	};
+}
+
+static struct feed *start_feed(struct run *run, struct err *err)
+{
+	const struct settings *settings = &run->settings;
+	const struct feed_plan plan = {
+		.sampler = run->sampler,
+		.vocabulary = run_vocabulary(run),
+		.microbatch = (int)settings->microbatch,
+		.slot_microbatches = (int)settings->slot_microbatches,
+		.first_slot = ddp_first_slot(run->ddp),
+		.slots = ddp_slot_count(run->ddp),
+		.first_step = run->state.step + 1,
+		.last_step = (uint64_t)settings->steps,
+	};
+	return feed_start(run->data, &plan, err);
+}
+
+/* The rest of a slot, `left` microbatches, is not trained, but this rank takes part in all that the ranks exchange. */
+static void leave_out(struct run *run, int64_t left)
+{
+	for (; left > 0; left--)
+		model_absent(run->model, left == 1 ? ddp_ready : NULL, run->ddp);
+	ddp_slot_end(run->ddp, 0);
+}
+
+/* This rank's data can't be read: it says so and goes on without gradients, so that all learn it at the end of the step. */
+static void give_up_slot(struct loop *loop, int64_t left, const struct err *err)
+{
+	if (!loop->fault)
+		log_error("step %" PRIu64 ": %s", loop->run->state.step + 1, err->text);
+	loop->fault = (int)err->status;
+	leave_out(loop->run, left);
+}
+
+/* The model's ready callback: each call ends a part of the pass. */
+static void part_done(void *arg, int layer)
+{
+	struct loop *loop = arg;
+	struct trace *trace = loop->run->trace;
+	if (layer == MODEL_FORWARD_DONE)
+		trace_end(trace, loop->since, "forward");
+	else
+		trace_end(trace, loop->since, "backward of layer %d", layer);
+	if (loop->last_pass)
+		ddp_ready(loop->run->ddp, layer);
+	loop->since = trace_begin(trace);
+}
+
+static const struct batch *next_batch(struct loop *loop, struct err *err)
+{
+	double begin = trace_begin(loop->run->trace);
+	const struct batch *batch = feed_next(loop->feed, err);
+	trace_end(loop->run->trace, begin, "data");
+	return batch;
+}
+
+static void end_slot(struct loop *loop, int slot, int64_t valid)
+{
+	double begin = trace_begin(loop->run->trace);
+	ddp_slot_end(loop->run->ddp, valid);
+	trace_end(loop->run->trace, begin, "end of slot %d", slot);
+}
+
+static void train_slot(struct loop *loop, int slot)
+{
+	struct run *run = loop->run;
+	int64_t microbatches = run->settings.slot_microbatches, valid = 0;
+	struct err err = { .status = (enum exit_status)loop->fault };
+	float *grads = ddp_slot_grads(run->ddp, slot);
+	double *loss = ddp_slot_loss(run->ddp, slot);
+	for (int64_t i = 0; i < microbatches; i++) {
+		int64_t microbatch_valid;
+		standing_begin(run->standing, STANDING_DATA, run->state.step + 1, slot);
+		const struct batch *batch = loop->fault ? NULL : next_batch(loop, &err);
+		if (!batch) {
+			give_up_slot(loop, microbatches - i, &err);
+			return;
+		}
+		standing_begin(run->standing, STANDING_COMPUTE, run->state.step + 1, slot);
+		loop->last_pass = i == microbatches - 1 && slot == ddp_first_slot(run->ddp) + ddp_slot_count(run->ddp) - 1;
+		loop->since = trace_begin(run->trace);
+		model_train(run->model, batch, grads, i > 0, loss, &microbatch_valid,
+			loop->last_pass || run->trace ? part_done : NULL, loop);
+		valid += microbatch_valid;
+	}
+	end_slot(loop, slot, valid);
+}
+
+/* What a device has computed since it failed is worth nothing: no rank may make anything of it. */
+static void note_device(struct loop *loop)
+{
+	struct err err;
+	if (loop->fault || ops_check(loop->run->ops, &err) == 0)
+		return;
+	log_error("step %" PRIu64 ": %s", loop->run->state.step + 1, err.text);
+	loop->fault = (int)err.status;
+}
+
+/* The exit status for which this rank must end the run, 0 for none. */
+static int own_fault(struct loop *loop)
+{
+	const struct run *run = loop->run;
+	note_device(loop);
+	if (loop->fault)
+		return loop->fault;
+	if (run->saver && saver_fault(run->saver))
+		return saver_fault(run->saver);
+	return run->folder && folder_lost(run->folder) ? EXIT_FAULT : 0;
+}
+
+/* Rank 0 decides for all which steps are saved, and says so with its flags. The last step is saved by the closing of the run. */
+static bool save_is_due(const struct run *run, uint64_t step)
+{
+	return run->folder && step < (uint64_t)run->settings.steps && pace_due(&run->pace, (int64_t)step, clock_now());
+}
+
+/* The weights before this step are compared with those of the other ranks. */
+static bool check_is_due(const struct loop *loop)
+{
+	const struct run *run = loop->run;
+	uint64_t every = (uint64_t)run->settings.check_replicas, step = run->state.step;
+	return every && run->ident.world_size > 1 && step % every == 0 && step != loop->agreed;
+}
+
+/* A memory or a processor that errs, or an update that differs between ranks: no rank can go on from that. */
+static int check_replicas(struct loop *loop, struct err *err)
+{
+	struct run *run = loop->run;
+	uint64_t step = run->state.step;
+	if (!loop->result.drifted[0]) {
+		if (check_is_due(loop))
+			loop->agreed = step;
+		return 0;
+	}
+	if (loop->result.drift_here)
+		log_error("the weights here differ from those of other ranks after step %" PRIu64, step);
+	err_set(err, "step %" PRIu64 ": the replicas have drifted apart: after step %" PRIu64 " the weights of %s differ from those of "
+		"the other ranks; after step %" PRIu64 " all were equal: have the memory and the device of that node checked (srun's "
+		"--exclude leaves it out), move checkpoints of later steps away, and start again", step + 1, step, loop->result.drifted,
+		loop->agreed);
+	return ERR_SHARED;
+}
+
+/* The order of samples is computed on each rank, so this is a program or a processor that errs. */
+static int check_samples(const struct loop *loop, uint64_t step, struct err *err)
+{
+	if (!loop->result.same_samples[0])
+		return 0;
+	err_set(err, "step %" PRIu64 ": ranks read the same samples, where each has its own: %s: this program or a node errs; the step "
+		"changed nothing, and checkpoints are good: start again with another build, or without that node (srun's --exclude)", step,
+		loop->result.same_samples);
+	return ERR_SHARED;
+}
+
+/* A pass has waited for all weights, but there may have been none. */
+static uint64_t weights_hash(struct run *run)
+{
+	ddp_need(run->ddp, 0);
+	return state_weights_hash(&run->state);
+}
+
+static bool replays(const struct run *run)
+{
+	return run->settings.comm == DDP_COMM_REPLAY;
+}
+
+/* Forward, backward and reduction. */
+static int compute(struct loop *loop, uint64_t step, struct err *err)
+{
+	struct run *run = loop->run;
+	int64_t targets = (int64_t)feed_step_samples(&run->sampler, step) * run_positions(run);
+	optimizer_begin(&loop->optimizer, step, targets, run->ops->params);
+	ops_put_params(run->ops);
+	ddp_begin(run->ddp, step);
+	int first = ddp_first_slot(run->ddp);
+	for (int slot = first; slot < first + ddp_slot_count(run->ddp); slot++) {
+		double begin = trace_begin(run->trace);
+		if (comm_check(run->comm, err) < 0)
+			return -1;
+		if (replays(run))
+			leave_out(run, run->settings.slot_microbatches);
+		else
+			train_slot(loop, slot);
+		trace_end(run->trace, begin, "slot %d", slot);
+	}
+	struct ddp_control control = { .step = step, .sample_hash = replays(run) ? 0 : feed_hash(loop->feed), .stop = notice_signal(),
+		.save = save_is_due(run, step), .fault = own_fault(loop), .waited = advice_waited(&loop->advice),
+		.weights_hash = check_is_due(loop) ? weights_hash(run) : 0 };
+	standing_begin(run->standing, STANDING_REDUCE, step, -1);
+	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
+		return -1;
+	loop->result.exposed += model_waited(run->model);
+	if (loop->result.fault) {
+		err_fail(err, (enum exit_status)loop->result.fault, "step %" PRIu64 ": rank %d can't go on: all ranks end with "
+			"status %d; nothing is saved after step %" PRIu64, step, loop->result.fault_rank, loop->result.fault, step - 1);
+		return ERR_SHARED;
+	}
+	if (check_replicas(loop, err) < 0 || check_samples(loop, step, err) < 0)
+		return ERR_SHARED;
+	if (loop->result.valid != targets && !replays(run)) {
+		err_fail(err, EXIT_DATA, "step %" PRIu64 ": %" PRId64 " targets were counted where the data should hold %" PRId64,
+			step, loop->result.valid, targets);
+		return ERR_SHARED;
+	}
+	return 0;
+}
+
+/* The update; a step that is not finite changes nothing. With --zero 1 the weights that others have updated are on their way then. */
+static void update(struct loop *loop, uint64_t step)
+{
+	struct run *run = loop->run;
+	double begin = trace_begin(run->trace);
+	standing_begin(run->standing, STANDING_UPDATE, step, -1);
+	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
+	ops_put_params(run->ops);
+	state_update(&run->state, ddp_grads(run->ddp), loop->changed);
+	trace_end(run->trace, begin, "update");
+	if (loop->changed) {
+		ddp_spread(run->ddp, state_master(&run->state));
+		model_settle(run->model, state_master(&run->state));
+	}
+	model_bind_narrow(run->model, state_compute(&run->state), state_master(&run->state));
+	run->state.step = step;
+}
+
+/* A metrics file that can't be written is said once, until it can be written again. */
+static void note_metrics(struct run *run, int rc, const struct err *err)
+{
+	if (rc < 0 && !run->metrics_failed)
+		log_warn("%s; the lines are kept and written later", err->text);
+	run->metrics_failed = rc < 0;
+}
+
+static void advise(struct loop *loop, const struct metrics_step *line)
+{
+	const struct settings *settings = &loop->run->settings;
+	const struct advice_facts facts = {
+		.uneven = line->cost.most > line->cost.least,
+		.native = settings->reduction == REDUCTION_NATIVE,
+		.bf16 = settings->grad_dtype == GRAD_BF16,
+		.zero = settings->zero != 0,
+	};
+	const struct ddp_result *result = &loop->result;
+	const struct advice_waits waits = { result->waited_most.seconds, result->waited_least.seconds,
+		comm_peer(loop->run->comm, result->waited_most.rank), comm_peer(loop->run->comm, result->waited_least.rank) };
+	char text[ADVICE_LINE];
+	if (settings->comm != DDP_COMM_REAL || loop->run->ident.world_size == 1)
+		return;
+	if (advice_tell(&loop->advice, &facts, &waits, text))
+		log_info("%s", text);
+}
+
+static void tell_step(struct loop *loop, uint64_t step, double seconds)
+{
+	struct run *run = loop->run;
+	struct err err;
+	const struct metrics_step line = {
+		.step = step,
+		.loss = (float)loop->result.loss,
+		.norm = (float)loop->result.norm,
+		.learning_rate = run->ops->params->learning_rate,
+		.tokens_per_second = (double)loop->result.valid / seconds,
+		.milliseconds = seconds * 1e3,
+		.exposed = loop->result.exposed,
+		.communication = comm_busy(run->comm) - loop->communicated,
+		.ranks = run->ident.world_size,
+		.cost = ddp_cost(run->ddp),
+		.skipped = !loop->changed,
+		.use = device_use(run, (double)loop->result.valid / seconds),
+	};
+	if (run->ident.rank != 0) {
+		advice_step(&loop->advice, seconds, line.exposed, line.communication);
+		return;
+	}
+	report_step(run, &line);
+	advise(loop, &line); /* by what the ranks told in this step of the steps before */
+	advice_step(&loop->advice, seconds, line.exposed, line.communication);
+	if (!run->folder)
+		return;
+	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);
+	folder_progress(run->folder, step);
+	pace_step(&run->pace, seconds, loop->behind_save);
+}
+
+/* Ends a run whose loss or norm is not finite, unless such steps are to be left out. */
+static int check_finite(struct loop *loop, uint64_t step, struct err *err)
+{
+	struct run *run = loop->run;
+	if (loop->changed || run->settings.on_nonfinite == NONFINITE_SKIP)
+		return 0;
+	int nonfinite = loop->result.nonfinite;
+	const char *tensor = nonfinite < 0 ? NULL : run->state.tensors->rows[nonfinite].name;
+	err_set(err, "step %" PRIu64 ": not finite: loss %g, gradient norm %g, first in %s%s; this step changed nothing and nothing "
+		"was saved: lower --learning-rate (with --change learning-rate), or leave such steps out with --on-nonfinite skip",
+		step, loop->result.loss, loop->result.norm, tensor ? "the gradient of " : "the loss", tensor ? tensor : "");
+	return ERR_SHARED;
+}
+
+static bool validation_is_due(const struct run *run, uint64_t step)
+{
+	return run->validation && step > 0 && step % (uint64_t)run->settings.validate_every == 0;
+}
+
+/* *loss becomes NAN when no validation is due. */
+static int validate(struct run *run, uint64_t step, double *loss, struct err *err)
+{
+	struct err warning;
+	*loss = NAN;
+	if (!validation_is_due(run, step))
+		return 0;
+	double begin = trace_begin(run->trace);
+	standing_begin(run->standing, STANDING_VALIDATE, step, -1);
+	int rc = validation_loss(run->validation, loss, err);
+	trace_end(run->trace, begin, "validation");
+	if (rc < 0)
+		return rc;
+	if (run->ident.rank == 0)
+		report_validation(run, step, (float)*loss);
+	if (run->metrics)
+		note_metrics(run, metrics_validation(run->metrics, step, (float)*loss, &warning), &warning);
+	return 0;
+}
+
+void train_loop_take_saves(struct run *run)
+{
+	struct saver_saved saved;
+	struct err err;
+	while (run->saver && saver_take(run->saver, &saved)) {
+		const struct metrics_checkpoint line = { .step = saved.step, .stall = saved.stall, .flush = saved.flush,
+			.bytes = saved.bytes };
+		note_metrics(run, metrics_checkpoint(run->metrics, &line, &err), &err);
+		if (pace_saved(&run->pace, saved.stall, saved.flush, folder_mean_time_between(run->folder)))
+			log_info("checkpoint: one every %.0f s from now on: a save makes a step %.3f s longer and takes %.2f s, and the "
+				"run is interrupted every %.1f h", run->pace.interval, pace_cost(&run->pace), run->pace.flush,
+				folder_mean_time_between(run->folder) / 3600);
+	}
+}
+
+static void save(struct loop *loop)
+{
+	struct run *run = loop->run;
+	const struct saver_losses losses = { loop->result.loss, loop->validation_loss };
+	loop->behind_save = true;
+	if (!run->saver)
+		return;
+	pace_save(&run->pace, clock_now());
+	double begin = trace_begin(run->trace);
+	standing_begin(run->standing, STANDING_SAVE, run->state.step, -1);
+	saver_save(run->saver, &run->state, &losses, false);
+	trace_end(run->trace, begin, "hand-over of the save");
+}
+
+/* Whoever reads all weights behind this step has them, and the step has waited for them. */
+static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
+{
+	struct run *run = loop->run;
+	bool last = step == (uint64_t)run->settings.steps || loop->result.stop;
+	bool narrowed = run->settings.zero && ops_is_remote(run->ops); /* what passes read is made of all of them */
+	if (!last && !narrowed && !loop->result.save && !validation_is_due(run, step))
+		return 0;
+	if (ddp_whole(run->ddp, &loop->result.exposed, err) < 0)
+		return -1;
+	if (narrowed)
+		state_spread(&run->state);
+	return 0;
+}
+
+/* Of the CPU there is nothing to replay. */
+static void use_graphs(struct loop *loop)
+{
+	int graph = loop->run->settings.cuda_graph;
+	model_use_graphs(loop->run->model, graph == GRAPH_ON || (graph == GRAPH_AUTO && graph_trial_uses(&loop->graphs)));
+}
+
+static void try_graphs(struct loop *loop, double seconds)
+{
+	const struct run *run = loop->run;
+	const struct graph_trial *trial = &loop->graphs;
+	if (run->settings.cuda_graph != GRAPH_AUTO || !run->ops->capture || !graph_trial_step(&loop->graphs, seconds))
+		return;
+	if (run->ident.rank == 0)
+		log_info("graphs: a step took %.2f ms without CUDA graphs and %.2f ms with them: this rank goes on %s (--cuda-graph)",
+			trial->least[0] * 1e3, trial->least[1] * 1e3, graph_trial_uses(trial) ? "with them" : "without");
+}
+
+static int one_step(struct loop *loop, uint64_t step, struct err *err)
+{
+	struct run *run = loop->run;
+	if (trace_file_step(run->trace_file, step, err) < 0)
+		return -1;
+	double began = clock_now(), begin = trace_begin(run->trace);
+	loop->validation_loss = NAN;
+	loop->communicated = comm_busy(run->comm);
+	use_graphs(loop);
+	int rc = compute(loop, step, err);
+	if (rc < 0)
+		return rc;
+	update(loop, step);
+	if (complete_weights(loop, step, err) < 0 || ops_check(run->ops, err) < 0)
+		return -1;
+	trace_end(run->trace, begin, "step %" PRIu64, step);
+	double seconds = clock_now() - began;
+	try_graphs(loop, seconds);
+	tell_step(loop, step, seconds);
+	loop->behind_save = false;
+	train_loop_take_saves(loop->run);
+	rc = check_finite(loop, step, err);
+	/* A notice leaves little time: the validation of this step is then done by the next attempt, at its start. */
+	bool stopping = loop->result.stop && step < (uint64_t)run->settings.steps;
+	if (rc == 0 && !stopping)
+		rc = validate(run, step, &loop->validation_loss, err);
+	if (rc == 0 && !stopping && loop->result.save)
+		save(loop);
+	if (rc == 0 && !stopping)
+		rc = trace_file_finish(run->trace_file, step, false, err);
+	return rc;
+}
+
+int train_loop(struct run *run, struct train_end *end, struct err *err)
+{
+	struct loop loop = { .run = run, .optimizer = optimizer_of(&run->settings), .agreed = run->state.step };
+	uint64_t steps = (uint64_t)run->settings.steps;
+	*end = (struct train_end){ .losses = { NAN, NAN } };
+	model_bind_narrow(run->model, state_compute(&run->state), state_master(&run->state));
+	int rc = validate(run, run->state.step, &loop.validation_loss, err);
+	if (rc < 0)
+		return rc;
+	loop.feed = start_feed(run, err);
+	if (!loop.feed)
+		return -1;
+	pace_begin(&run->pace, &run->settings.cadence, clock_now());
+	while (rc == 0 && run->state.step < steps && !end->stop) {
+		rc = one_step(&loop, run->state.step + 1, err);
+		end->losses = (struct saver_losses){ loop.result.loss, loop.validation_loss };
+		end->stop = run->state.step < steps ? loop.result.stop : 0;
+	}
+	feed_stop(loop.feed);
+	return rc;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each rank computes every world-size-th microbatch; all fold the gathered sums in the order of the microbatches. */
+#include "trainer/run/validate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/log.h"
+#include "trainer/comm/agree.h"
+
+/* One microbatch's part of the loss. */
+struct part {
+	double loss;
+	int64_t valid;
+	int64_t status; /* exit status when it couldn't be read, else 0 */
+};
+
+struct validation {
+	const struct dataset *dataset;
+	struct model *model;
+	struct comm *comm;
+	uint64_t samples;
+	int microbatch, vocabulary;
+	size_t parts;       /* of one rank, the last may be empty */
+	struct batch *batch;
+	uint64_t *indices;  /* of one microbatch */
+	struct part *mine, *all;
+};
+
+struct validation *validation_create(const struct dataset *dataset, struct model *model, struct comm *comm,
+	uint64_t samples, int microbatch, int vocabulary, struct err *err)
+{
+	struct validation *v = calloc(1, sizeof *v);
+	if (!v) {
+		err_set(err, "validation: out of memory");
+		return NULL;
+	}
+	size_t size = (size_t)comm_size(comm), microbatches = (samples + (uint64_t)microbatch - 1) / (uint64_t)microbatch;
+	*v = (struct validation){ .dataset = dataset, .model = model, .comm = comm, .samples = samples,
+		.microbatch = microbatch, .vocabulary = vocabulary, .parts = (microbatches + size - 1) / size };
+	v->indices = calloc((size_t)microbatch, sizeof *v->indices);
+	v->mine = calloc(v->parts, sizeof *v->mine);
+	v->all = calloc(v->parts * size, sizeof *v->all);
+	if (!v->indices || !v->mine || !v->all)
+		err_set(err, "validation: out of memory");
+	else
+		v->batch = batch_alloc(dataset, microbatch, err);
+	if (!v->batch) {
+		validation_destroy(v);
+		return NULL;
+	}
+	return v;
+}
+
+void validation_destroy(struct validation *v)
+{
+	if (!v)
+		return;
+	if (v->batch)
+		batch_free(v->batch);
+	free(v->indices);
+	free(v->mine);
+	free(v->all);
+	free(v);
+}
+
+static struct part part_of(struct validation *v, uint64_t microbatch)
+{
+	struct part part = { 0 };
+	struct err err;
+	uint64_t first = microbatch * (uint64_t)v->microbatch;
+	if (first >= v->samples)
+		return part;
+	for (int i = 0; i < v->microbatch; i++)
+		v->indices[i] = first + (uint64_t)i < v->samples ? first + (uint64_t)i : SAMPLER_NONE;
+	if (dataset_read(v->dataset, v->indices, v->microbatch, v->vocabulary, v->batch, &err) < 0) {
+		log_error("validation: %s", err.text);
+		part.status = err.status;
+		return part;
+	}
+	model_loss(v->model, v->batch, &part.loss, &part.valid);
+	return part;
+}
+
+/* Microbatch i is part i / size of rank i mod size. */
+static int fold(const struct validation *v, double *loss, struct err *err)
+{
+	size_t size = (size_t)comm_size(v->comm);
+	double sum = 0;
+	int64_t valid = 0;
+	for (size_t i = 0; i < v->parts * size; i++) {
+		const struct part *part = &v->all[i % size * v->parts + i / size];
+		if (part->status) {
+			err_fail(err, (enum exit_status)part->status, "validation: rank %zu couldn't read its samples", i % size);
+			return ERR_SHARED;
+		}
+		sum += part->loss;
+		valid += part->valid;
+	}
+	*loss = valid ? sum / (double)valid : 0;
+	return 0;
+}
+
+int validation_loss(struct validation *v, double *loss, struct err *err)
+{
+	size_t size = (size_t)comm_size(v->comm), rank = (size_t)comm_rank(v->comm);
+	for (size_t i = 0; i < v->parts; i++)
+		v->mine[i] = part_of(v, i * size + rank);
+	if (comm_wait(v->comm, comm_allgather(v->comm, "validation", v->mine, v->all, v->parts * sizeof *v->mine), err) < 0)
+		return -1;
+	return fold(v, loss, err);
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arenas of a training and their way from rank 0 to all ranks. */
+#include "config.h"
+#include "trainer/state/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/auto.h"
+#include "common/hash.h"
+#include "trainer/comm/agree.h"
+#include "trainer/state/optimizer.h"
+
+#define CHUNK_BYTES ((size_t)16 << 20) /* of a broadcast (small enough for a deadline by progress), and of a copy by one thread */
+
+static size_t arena_bytes(const struct state *state)
+{
+	return state->tensors->elements * sizeof(float);
+}
+
+/* What `ops` would put where the host can't reach it, and what has gaps, is mapped. */
+static bool is_mapped(const struct state *state, bool moments)
+{
+	return ops_is_remote(state->ops) || (moments && state->sharded);
+}
+
+/* Pages that are there when they are written to. Small ones: a huge page would hold other ranks' elements, too. */
+static float *alloc_sparse(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, bytes, MADV_NOHUGEPAGE);
+	return p;
+}
+
+static float *alloc_arena(struct state *state, bool moments)
+{
+	return is_mapped(state, moments) ? alloc_sparse(arena_bytes(state)) : state->ops->alloc(state->ops, arena_bytes(state));
+}
+
+static int alloc_all(struct state *state, struct err *err)
+{
+	state->weights = alloc_arena(state, false);
+	state->m = alloc_arena(state, true);
+	state->v = alloc_arena(state, true);
+	if (state->weights && state->m && state->v)
+		return 0;
+	state_free(state);
+	return err_set(err, "memory: couldn't get 3 x %zu MB for weights and moments: use a smaller model, or more memory",
+		arena_bytes(state) >> 20);
+}
+
+int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors, struct err *err)
+{
+	*state = (struct state){ .tensors = tensors, .ops = ops };
+	return alloc_all(state, err);
+}
+
+int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors, const struct zero_shard *own,
+	size_t count, struct err *err)
+{
+	*state = (struct state){ .tensors = tensors, .ops = ops, .own = own, .own_count = count, .sharded = true };
+	return alloc_all(state, err);
+}
+
+static void release(struct state *state, float *arena, bool moments)
+{
+	if (!arena || state->lent)
+		return;
+	if (is_mapped(state, moments))
+		munmap(arena, arena_bytes(state));
+	else
+		state->ops->release(state->ops, arena);
+}
+
+static void release_device(struct state *state)
+{
+	float *const arenas[] = { state->device.weights, state->device.m, state->device.v,
+		state->compute != state->device.weights ? state->compute : NULL };
+	for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++)
+		if (arenas[i])
+			state->ops->release(state->ops, arenas[i]);
+	if (state->chunks)
+		state->ops->release(state->ops, state->chunks);
+	state->chunks = NULL;
+	state->device = (struct adamw_state){ 0 };
+	state->compute = NULL;
+	hasher_destroy(state->hasher);
+	free(state->piece);
+	state->hasher = NULL;
+	state->piece = NULL;
+}
+
+static void release_host(struct state *state)
+{
+	float **arenas[] = { &state->weights, &state->m, &state->v };
+	for (int i = 0; i < 3; i++) {
+		release(state, *arenas[i], i > 0);
+		*arenas[i] = NULL;
+	}
+}
+
+void state_free(struct state *state)
+{
+	release_device(state);
+	release_host(state);
+	state->next = (struct adamw_state){ 0 };
+	state->lent = false;
+}
+
+static void copy(float *to, const float *from, size_t bytes)
+{
+#pragma omp parallel for schedule(dynamic)
+	for (size_t at = 0; at < bytes; at += CHUNK_BYTES)
+		memcpy((char *)to + at, (const char *)from + at, bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
+}
+
+static void copy_own(const struct state *state, float *to, const float *from)
+{
+	for (size_t i = 0; i < state->own_count; i++)
+		copy(to + state->own[i].first, from + state->own[i].first,
+			(state->own[i].end - state->own[i].first) * sizeof *to);
+}
+
+/* One arena after the other, so that there is no more than one of them twice. */
+void state_move(struct state *state, const struct adamw_state *to)
+{
+	float **arenas[] = { &state->weights, &state->m, &state->v }, *const places[] = { to->weights, to->m, to->v };
+	for (int i = 0; i < 3; i++) {
+		if (i > 0 && state->sharded)
+			copy_own(state, places[i], *arenas[i]);
+		else
+			copy(places[i], *arenas[i], arena_bytes(state));
+		release(state, *arenas[i], i > 0);
+		*arenas[i] = places[i];
+	}
+	state->lent = true;
+}
+
+/* ---- where the host can't touch the memory of `ops` ---- */
+
+/* Moments that are kept here; where the next run of them begins on the device is the sum of those before. */
+static size_t own_elements(const struct state *state)
+{
+	size_t elements = state->sharded ? 0 : state->tensors->elements;
+	for (size_t i = 0; i < state->own_count; i++)
+		elements += state->own[i].end - state->own[i].first;
+	return elements;
+}
+
+/* Copies the moments that are kept here into the device. */
+static void upload_moments(struct state *state)
+{
+	float *const host[] = { state->m, state->v }, *const device[] = { state->device.m, state->device.v };
+	const struct zero_shard all = { 0, 0, state->tensors->elements };
+	struct ops *ops = state->ops;
+	for (int i = 0; i < 2; i++) {
+		size_t at = 0, count = state->sharded ? state->own_count : 1;
+		const struct zero_shard *own = state->sharded ? state->own : &all;
+		for (size_t k = 0; k < count; at += own[k].end - own[k].first, k++) {
+			size_t bytes = (own[k].end - own[k].first) * sizeof(float);
+			ops->copy_in(ops, device[i] + at, host[i] + own[k].first, bytes);
+		}
+	}
+}
+
+/* What an update of `own` takes, in one table for the device. */
+static int upload_chunks(struct state *state, struct err *err)
+{
+	const struct zero_shard all = { 0, 0, state->tensors->elements };
+	const struct zero_shard *own = state->sharded ? state->own : &all;
+	size_t shards = state->sharded ? state->own_count : 1, count = 0, at = 0;
+	for (size_t i = 0; i < shards; i++)
+		count += optimizer_chunks(state->tensors, own[i].first, own[i].end, NULL, 0);
+	AUTO_FREE struct adamw_chunk *chunks = calloc(count + 1, sizeof *chunks);
+	state->chunks = chunks ? state->ops->alloc(state->ops, count * sizeof *chunks) : NULL;
+	if (!state->chunks)
+		return ops_check(state->ops, err) < 0 ? -1 : err_set(err, "memory: couldn't prepare the update: out of memory");
+	for (size_t i = 0; i < shards; at += own[i].end - own[i].first, i++) {
+		size_t first = state->chunk_count;
+		state->chunk_count += optimizer_chunks(state->tensors, own[i].first, own[i].end, chunks + first, count - first);
+		for (size_t k = first; k < state->chunk_count; k++)
+			chunks[k].moments = chunks[k].first - own[i].first + at;
+	}
+	state->ops->copy_in(state->ops, state->chunks, chunks, count * sizeof *chunks);
+	return 0;
+}
+
+static void narrow(struct state *state)
+{
+	if (state->compute != state->device.weights)
+		state->ops->narrow(state->ops, state->compute, state->device.weights, state->tensors->elements);
+}
+
+int state_upload(struct state *state, struct err *err)
+{
+	struct ops *ops = state->ops;
+	size_t elements = state->tensors->elements, moments = own_elements(state) * sizeof(float);
+	if (!ops_is_remote(ops))
+		return 0;
+	state->device = (struct adamw_state){ ops->alloc(ops, arena_bytes(state)), ops->alloc(ops, moments), ops->alloc(ops, moments) };
+	state->compute = ops->element == sizeof(float) ? state->device.weights : ops->alloc(ops, elements * ops->element);
+	if (!state->device.weights || !state->device.m || !state->device.v || !state->compute) {
+		if (ops_check(ops, err) == 0)
+			err_set(err, "memory: couldn't get %zu MB on the device for weights and moments: use a smaller model, or --zero 1 with "
+				"several ranks", (arena_bytes(state) + 2 * moments + elements * ops->element) >> 20);
+		return -1;
+	}
+	state->hasher = hasher_create();
+	state->piece = malloc(CHUNK_BYTES);
+	if (!state->hasher || !state->piece)
+		return err_set(err, "memory: couldn't get %zu MB to compare weights by", CHUNK_BYTES >> 20);
+	ops->copy_in(ops, state->device.weights, state->weights, arena_bytes(state));
+	upload_moments(state);
+	narrow(state);
+	if (ops->adamw_chunks && upload_chunks(state, err) < 0)
+		return -1;
+	release_host(state);
+	return ops_check(ops, err);
+}
+
+float *state_compute(const struct state *state)
+{
+	return state->compute ? state->compute : state->weights;
+}
+
+float *state_master(const struct state *state)
+{
+	return state->device.weights ? state->device.weights : state->weights;
+}
+
+void state_spread(struct state *state)
+{
+	if (state->device.weights)
+		narrow(state);
+}
+
+size_t state_moment_bytes(const struct state *state)
+{
+	return 2 * own_elements(state) * sizeof(float);
+}
+
+size_t state_bytes(const struct state *state)
+{
+	return arena_bytes(state) + state_moment_bytes(state);
+}
+
+/* As far as they are kept here. */
+static void zero_moments(struct state *state)
+{
+	size_t bytes = arena_bytes(state);
+	if (!state->sharded) {
+		memset(state->m, 0, bytes);
+		memset(state->v, 0, bytes);
+	}
+	for (size_t i = 0; i < state->own_count; i++) {
+		const struct zero_shard *own = &state->own[i];
+		memset(state->m + own->first, 0, (own->end - own->first) * sizeof(float));
+		memset(state->v + own->first, 0, (own->end - own->first) * sizeof(float));
+	}
+}
+
+void state_init(struct state *state, uint64_t seed)
+{
+	state->step = 0;
+	tensor_table_init(state->tensors, seed, state->weights);
+	zero_moments(state);
+}
+
+static int share_arena(float *arena, size_t bytes, struct comm *comm, struct err *err)
+{
+	for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
+		size_t size = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
+		if (comm_wait(comm, comm_broadcast(comm, "weights and moments", (char *)arena + at, size, 0), err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+struct stand {
+	uint64_t step;
+	struct hash128 hash;
+};
+
+static int hash_state(const struct state *state, struct stand *stand, struct err *err)
+{
+	size_t bytes = state->tensors->elements * sizeof(float);
+	struct hasher *hasher = hasher_create();
+	if (!hasher)
+		return err_set(err, "resume: out of memory");
+	hasher_add(hasher, state->weights, bytes);
+	if (!state->sharded) {
+		hasher_add(hasher, state->m, bytes);
+		hasher_add(hasher, state->v, bytes);
+	}
+	*stand = (struct stand){ state->step, hasher_value(hasher) };
+	hasher_destroy(hasher);
+	return 0;
+}
+
+int state_share(struct state *state, struct comm *comm, struct err *err)
+{
+	size_t bytes = state->tensors->elements * sizeof(float);
+	float *arenas[] = { state->weights, state->m, state->v };
+	struct stand mine;
+	AUTO_FREE struct stand *all = calloc((size_t)comm_size(comm), sizeof *all);
+	if (!all)
+		return err_set(err, "resume: out of memory");
+	if (comm_wait(comm, comm_broadcast(comm, "step", &state->step, sizeof state->step, 0), err) < 0)
+		return -1;
+	for (int i = 0; i < (state->sharded ? 1 : 3); i++)
+		if (share_arena(arenas[i], bytes, comm, err) < 0)
+			return -1;
+	if (hash_state(state, &mine, err) < 0)
+		return -1;
+	if (comm_wait(comm, comm_allgather(comm, "step and hash", &mine, all, sizeof mine), err) < 0)
+		return -1;
+	for (int rank = 1; rank < comm_size(comm); rank++)
+		if (all[rank].step != all[0].step || !hash_equal(all[rank].hash, all[0].hash)) {
+			err_fail(err, EXIT_LOST, "resume: rank %d has step %llu with other weights than rank 0 at step %llu: the transfer "
+				"is damaged", rank, (unsigned long long)all[rank].step, (unsigned long long)all[0].step);
+			return ERR_SHARED;
+		}
+	return 0;
+}
+
+/* The same as of all of them at once. */
+static struct hash128 hash_device(struct state *state)
+{
+	size_t bytes = arena_bytes(state);
+	hasher_reset(state->hasher);
+	for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
+		size_t size = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
+		state->ops->copy_out(state->ops, state->piece, (const char *)state->device.weights + at, size);
+		hasher_add(state->hasher, state->piece, size);
+	}
+	return hasher_value(state->hasher);
+}
+
+uint64_t state_weights_hash(struct state *state)
+{
+	if (state->device.weights)
+		return hash_device(state).low | 1;
+	return hash_bytes(state->weights, state->tensors->elements * sizeof(float)).low | 1;
+}
+
+/* In place: what is handed over is a copy. */
+static void update_device(struct state *state, const float *grads)
+{
+	const struct zero_shard all = { 0, 0, state->tensors->elements };
+	const struct zero_shard *own = state->sharded ? state->own : &all;
+	size_t at = 0, count = state->sharded ? state->own_count : 1;
+	if (state->chunks) {
+		state->ops->adamw_chunks(state->ops, &state->device, &state->device, state->compute, grads, state->chunks,
+			state->chunk_count);
+		return;
+	}
+	for (size_t i = 0; i < count; at += own[i].end - own[i].first, i++) {
+		/* The optimizer adds the place in an arena, which is not where the moments of a shard lie. */
+		uintptr_t shift = (own[i].first - at) * sizeof(float);
+		const struct adamw_state shard = { state->device.weights, (float *)((uintptr_t)state->device.m - shift),
+			(float *)((uintptr_t)state->device.v - shift) };
+		optimizer_update_run(state->ops, state->tensors, &shard, &shard, state->compute, grads, own[i].first, own[i].end);
+	}
+}
+
+static void update_host(struct state *state, const struct adamw_state *to, const float *grads)
+{
+	const struct adamw_state from = { state->weights, state->m, state->v };
+	if (!state->sharded)
+		optimizer_update(state->ops, state->tensors, to, &from, grads);
+	for (size_t i = 0; i < state->own_count; i++)
+		optimizer_update_run(state->ops, state->tensors, to, &from, NULL, grads, state->own[i].first, state->own[i].end);
+	if (state->sharded)
+		optimizer_keep(state->tensors, to, &from);
+}
+
+void state_update(struct state *state, const float *grads, bool changes)
+{
+	const struct adamw_state from = { state->weights, state->m, state->v };
+	const struct adamw_state to = changes && state->next.weights ? state->next : from;
+	if (state->before)
+		state->before(state->before_arg);
+	state->before = NULL;
+	if (state->device.weights)
+		update_device(state, grads);
+	else
+		update_host(state, &to, grads);
+	if (to.weights == from.weights)
+		return;
+	state->weights = to.weights;
+	state->m = to.m;
+	state->v = to.v;
+	state->next = (struct adamw_state){ 0 };
+}

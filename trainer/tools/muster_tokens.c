@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* muster-tokens: makes a token file from text. Byte level: a token is a byte, so the vocabulary is 256. */
+#include "config.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/descriptors.h"
+#include "common/err.h"
+#include "common/io.h"
+#include "common/number.h"
+#include "trainer/data/token_writer.h"
+
+#define READ_BYTES (1 << 20)
+#define PROGRESS_SECONDS 0.5
+
+struct options {
+	const char *output, *validation_output;
+	double fraction;  /* of the text that goes to the validation file; 0: `bytes` says */
+	uint64_t bytes;
+	bool validation, force, quiet;
+	char **inputs;    /* none: standard input */
+	int input_count;
+};
+
+/* What is under way. */
+struct work {
+	const struct options *options;
+	struct token_writer *training, *validation; /* the second NULL without --validation */
+	unsigned char *block;
+	uint64_t expected; /* bytes of all inputs, 0 when not known */
+	bool progress;
+	double shown;      /* clock_now() of the last progress line */
+};
+
+static volatile sig_atomic_t caught;
+
+static void catch(int signal_number)
+{
+	caught = signal_number;
+}
+
+/* No SA_RESTART, so that a read of a silent terminal or pipe ends too. */
+static void catch_signals(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction action = { .sa_handler = catch };
+	sigemptyset(&action.sa_mask);
+	for (int i = 0; i < 3; i++)
+		sigaction(signals[i], &action, NULL);
+}
+
+/* "0.1" is a fraction; "100000", "64K", "2M" and "1G" are bytes. */
+static int parse_validation(const char *text, struct options *options)
+{
+	int64_t bytes;
+	options->validation = true;
+	if (strchr(text, '.'))
+		return number_real(text, 0, 1, &options->fraction) && options->fraction > 0 && options->fraction < 1 ? 0 : -1;
+	if (!number_bytes(text, 1, INT64_MAX, &bytes))
+		return -1;
+	options->bytes = (uint64_t)bytes;
+	return 0;
+}
+
+static const struct argp_option option_rows[] = {
+	{ "output", 'o', "FILE", 0, "the token file to write; needed. A name that ends in .u16 gets raw uint16 tokens, any "
+		"other the header of llm.c in front", 0 },
+	{ "validation", 'v', "SIZE", 0, "split off the end of the text for validation: a fraction such as 0.1, or a number of "
+		"bytes such as 100000 or 64K (default: nothing)", 0 },
+	{ "validation-output", 'V', "FILE", 0, "where that goes; needed with --validation", 0 },
+	{ "force", 'f', NULL, 0, "replace files that exist (default: refuse)", 0 },
+	{ "quiet", 'q', NULL, 0, "no progress and no summary (default: a summary, and progress on a terminal)", 0 },
+	{ 0 },
+};
+
+static void check_options(const struct options *options, struct argp_state *state)
+{
+	if (!options->output)
+		argp_error(state, "--output is missing: give the token file to write");
+	if (options->validation != !!options->validation_output)
+		argp_error(state, "--validation and --validation-output go together");
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct options *options = state->input;
+	switch (key) {
+	case 'o': options->output = arg; return 0;
+	case 'V': options->validation_output = arg; return 0;
+	case 'f': options->force = true; return 0;
+	case 'q': options->quiet = true; return 0;
+	case 'v':
+		if (parse_validation(arg, options) < 0)
+			argp_error(state, "--validation=%s is neither a fraction between 0 and 1, such as 0.1, nor a number of bytes, "
+				"such as 100000 or 64K", arg);
+		return 0;
+	case ARGP_KEY_ARGS:
+		options->inputs = state->argv + state->next;
+		options->input_count = state->argc - state->next;
+		return 0;
+	case ARGP_KEY_END: check_options(options, state); return 0;
+	default: return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* How many of `total` tokens are for validation. */
+static uint64_t validation_share(const struct options *options, uint64_t total)
+{
+	uint64_t share = options->fraction > 0 ? (uint64_t)((double)total * options->fraction) : options->bytes;
+	return share < total ? share : total;
+}
+
+static int check_count(const struct work *work, uint64_t total, struct err *err)
+{
+	uint64_t share = validation_share(work->options, total);
+	const char *name = work->options->output;
+	uint64_t count = total - share, most = token_writer_most(work->training);
+	if (count <= most && work->validation) {
+		name = work->options->validation_output;
+		count = share;
+		most = token_writer_most(work->validation);
+	}
+	if (count <= most)
+		return 0;
+	return err_fail(err, EXIT_DATA, "text: couldn't put %" PRIu64 " tokens or more into %s: its header counts in an "
+		"int32, so %" PRIu64 " at most; a name that ends in .u16 gets raw tokens without a count", count, name, most);
+}
+
+/* Adds up the sizes, so that a text that is too long is refused before it is read. 0 when one is no regular file. */
+static uint64_t total_size(const struct options *options)
+{
+	uint64_t total = 0;
+	for (int i = 0; i < options->input_count; i++) {
+		struct stat st;
+		if (strcmp(options->inputs[i], "-") == 0 || stat(options->inputs[i], &st) < 0 || !S_ISREG(st.st_mode))
+			return 0;
+		total += (uint64_t)st.st_size;
+	}
+	return total;
+}
+
+static void show_progress(struct work *work)
+{
+	double done = (double)token_writer_tokens(work->training), now = clock_now();
+	if (!work->progress || now - work->shown < PROGRESS_SECONDS)
+		return;
+	work->shown = now;
+	if (work->expected)
+		fprintf(stderr, "\rmuster-tokens: %.1f of %.1f MB (%.0f %%) ", done / 1e6, (double)work->expected / 1e6,
+			100 * done / (double)work->expected);
+	else
+		fprintf(stderr, "\rmuster-tokens: %.1f MB ", done / 1e6);
+}
+
+static void end_progress(const struct work *work)
+{
+	if (work->progress && work->shown > 0)
+		fputs("\r\x1b[K", stderr);
+}
+
+static int add_stream(struct work *work, int fd, const char *name, struct err *err)
+{
+	for (;;) {
+		ssize_t n = read(fd, work->block, READ_BYTES);
+		if (caught)
+			return err_set(err, "text: ended by signal %d", (int)caught);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return err_fail(err, io_status_or(errno, EXIT_DATA), "text: couldn't read %s: %m", name);
+		if (n == 0)
+			return 0;
+		if (check_count(work, token_writer_tokens(work->training) + (uint64_t)n, err) < 0)
+			return -1;
+		if (token_writer_add(work->training, work->block, (size_t)n, err) < 0)
+			return -1;
+		show_progress(work);
+	}
+}
+
+static int add_input(struct work *work, const char *name, struct err *err)
+{
+	if (strcmp(name, "-") == 0)
+		return add_stream(work, STDIN_FILENO, "standard input", err);
+	AUTO_CLOSE int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0)
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "text: couldn't open %s: %m", name);
+	return add_stream(work, fd, name, err);
+}
+
+static int add_inputs(struct work *work, struct err *err)
+{
+	const struct options *options = work->options;
+	if (options->input_count == 0)
+		return add_input(work, "-", err);
+	for (int i = 0; i < options->input_count; i++)
+		if (add_input(work, options->inputs[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+static int split(struct work *work, struct err *err)
+{
+	uint64_t total = token_writer_tokens(work->training);
+	uint64_t share = validation_share(work->options, total);
+	if (total == 0)
+		return err_fail(err, EXIT_DATA, "text: couldn't make %s: the text is empty", work->options->output);
+	if (!work->validation)
+		return 0;
+	if (share == 0 || share == total)
+		return err_fail(err, EXIT_DATA, "text: couldn't split off %" PRIu64 " of %" PRIu64 " tokens for validation: "
+			"both files need some", share, total);
+	return token_writer_move_tail(work->training, work->validation, share, err);
+}
+
+/* The training file comes last: where it is, the validation file is too. */
+static int commit(struct work *work, struct err *err)
+{
+	if (work->validation && token_writer_commit(work->validation, err) < 0)
+		return -1;
+	return token_writer_commit(work->training, err);
+}
+
+static int open_outputs(struct work *work, struct err *err)
+{
+	const struct options *options = work->options;
+	work->block = malloc(READ_BYTES);
+	if (!work->block)
+		return err_set(err, "text: no memory");
+	work->training = token_writer_create(options->output, options->force, err);
+	if (!work->training || !options->validation)
+		return work->training ? 0 : -1;
+	work->validation = token_writer_create(options->validation_output, options->force, err);
+	if (!work->validation)
+		return -1;
+	if (token_writer_same(work->training, work->validation))
+		return err_fail(err, EXIT_USAGE, "text: --output and --validation-output name one file");
+	return 0;
+}
+
+static int make_tokens(struct work *work, struct err *err)
+{
+	if (open_outputs(work, err) < 0)
+		return -1;
+	if (work->expected && check_count(work, work->expected, err) < 0)
+		return -1;
+	if (add_inputs(work, err) < 0 || split(work, err) < 0)
+		return -1;
+	return commit(work, err);
+}
+
+static void summarize(const struct work *work)
+{
+	fprintf(stderr, "muster-tokens: %" PRIu64 " tokens in %s", token_writer_tokens(work->training), work->options->output);
+	if (work->validation)
+		fprintf(stderr, ", %" PRIu64 " in %s", token_writer_tokens(work->validation), work->options->validation_output);
+	fputs(" (bytes: vocabulary 256)\n", stderr);
+}
+
+static int run(const struct options *options)
+{
+	struct err err;
+	struct work work = { .options = options, .expected = total_size(options),
+		.progress = !options->quiet && isatty(STDERR_FILENO) };
+	int rc = make_tokens(&work, &err);
+	end_progress(&work);
+	if (rc < 0)
+		fprintf(stderr, "muster-tokens: %s\n", err.text);
+	else if (!options->quiet)
+		summarize(&work);
+	token_writer_destroy(work.validation);
+	token_writer_destroy(work.training);
+	free(work.block);
+	return rc < 0 ? (int)err.status : EXIT_OK;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "[FILE...]",
+		.doc = "Makes a token file for muster-train from text: the FILEs one after the other, or standard input (also '-')."
+		"\vEach byte is a token, so the vocabulary is 256. The files appear under their names only when they are whole and "
+		"durable.\n\nExit status: 0 done, 1 a fault, 2 wrong usage, 65 a text that can't be read or used, 69 a full or "
+		"failing disk." };
+	struct options options = { 0 };
+	descriptors_raise();
+	argp_program_version = PACKAGE_STRING;
+	argp_err_exit_status = EXIT_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	catch_signals();
+	int status = run(&options);
+	if (caught && status != EXIT_OK) {
+		signal(caught, SIG_DFL);
+		raise(caught);
+	}
+	return status;
+}

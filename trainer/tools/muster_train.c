@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* muster-train: one attempt of a training, from the command line to the exit status. */
+#include "config.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/descriptors.h"
+#include "common/log.h"
+#include "common/notice.h"
+#include "launch/requeue_ask.h"
+#include "trainer/comm/agree.h"
+#include "trainer/run/prepare.h"
+#include "trainer/run/report.h"
+#include "trainer/run/run.h"
+#include "trainer/run/standing_report.h"
+#include "trainer/run/train_loop.h"
+
+#define LEAVE_SECONDS 2.0 /* between the words of a lost rank and its end, so that they are read */
+
+/* This process's rank as the launcher gave it, before anything is checked; NULL without a launcher. */
+static const char *launched_as(void)
+{
+	static const char *const names[] = { "PMIX_RANK", "SLURM_PROCID", "RANK" };
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (getenv(names[i]))
+			return getenv(names[i]);
+	return NULL;
+}
+
+/* What all ranks find wrong alike, before they have met: rank 0 alone speaks. srun ends all tasks at the first that fails,
+ * also one that it has hardly started: so rank 0 leaves when the others had time to come up, and they leave after it, at
+ * srun's SIGTERM. */
+static void speak_for_all(bool speaker, bool alone, const struct err *err)
+{
+	struct deadline leave = deadline_in(speaker ? 1 : 2);
+	if (speaker)
+		log_error("%s", err->text);
+	while (!alone && (speaker || !notice_signal()) && deadline_sleep(leave, 0.05))
+		;
+}
+
+static int usage_error(const struct err *err)
+{
+	const char *rank = launched_as();
+	speak_for_all(!rank || strcmp(rank, "0") == 0, !rank, err);
+	return (int)err->status;
+}
+
+/* Rank 0's part of the end: the last save, and what is recorded. Returns the status of all ranks. */
+static int close_folder(struct run *run, const struct train_end *end)
+{
+	struct err err = { 0 };
+	uint64_t step = run->state.step;
+	int status = end->stop ? EXIT_REQUEUE : EXIT_OK;
+	const char *why = end->stop ? notice_name(end->stop) : "finished";
+	if (!run->folder) {
+		if (end->stop)
+			log_warn("%s: stopped after step %" PRIu64 "; nothing was saved, since there is no --ckpt-dir", why, step);
+		return status;
+	}
+	if (end->stop) {
+		log_info("%s: all ranks stop after step %" PRIu64 " and save", why, step);
+		if (folder_notice(run->folder, end->stop, &err) < 0)
+			log_warn("checkpoint directory: couldn't record the notice: %s", err.text);
+	}
+	saver_save(run->saver, &run->state, &end->losses, true);
+	if (saver_wait(run->saver, step, &err) < 0) {
+		log_error("step %" PRIu64 " could not be saved: %s", step, err.text);
+		status = saver_fault(run->saver) ? saver_fault(run->saver) : EXIT_LOST;
+		why = "the last save failed";
+	}
+	train_loop_take_saves(run);
+	if (folder_end(run->folder, step, why, status, &err) < 0)
+		log_warn("checkpoint directory: couldn't record the end: %s", err.text);
+	if (status == EXIT_REQUEUE || status == EXIT_LOST)
+		requeue_ask(&run->ident);
+	return status;
+}
+
+/* The other designated ranks' part of it: rank 0 hears of their failures through the services. */
+static void close_part(struct run *run, const struct train_end *end)
+{
+	struct err err = { 0 };
+	if (!run->saver)
+		return;
+	saver_save(run->saver, &run->state, &end->losses, true);
+	if (saver_wait(run->saver, run->state.step, &err) < 0)
+		log_error("step %" PRIu64 " could not be saved: %s", run->state.step, err.text);
+}
+
+/* No rank leaves before the last save is durable: the first bad exit would make srun end the others. Rank 0's status goes
+ * the way on which its success would be told. */
+static int close_run(struct run *run, const struct train_end *end, struct err *err)
+{
+	AUTO_FREE void *value = NULL;
+	size_t size;
+	int32_t status = 0;
+	standing_begin(run->standing, STANDING_CLOSE, run->state.step, -1);
+	if (run->ident.rank == 0) {
+		status = close_folder(run, end);
+		if (rdzv_put(run->rdzv, "closing", &status, sizeof status, err) < 0)
+			return -1;
+	} else {
+		close_part(run, end);
+	}
+	/* Rank 0 may wait for the save before the last one, too. */
+	if (rdzv_fence(run->rdzv, 2 * run->settings.save_timeout + run->settings.rdzv_timeout, err) < 0)
+		return -1;
+	if (rdzv_get(run->rdzv, 0, "closing", &value, &size, run->settings.rdzv_timeout, err) < 0)
+		return -1;
+	if (size != sizeof status)
+		return err_set(err, "closing: rank 0 sent %zu bytes instead of its status", size);
+	memcpy(&status, value, sizeof status);
+	return status;
+}
+
+/* A trace of a run that ended before the last step that was asked for. What is saved is more urgent, so it comes after that. */
+static void end_trace(struct run *run)
+{
+	struct err err;
+	if (trace_file_finish(run->trace_file, run->state.step, true, &err) < 0)
+		log_warn("trace: nothing was written: %s", err.text);
+}
+
+static int finished_already(const struct run *run)
+{
+	if (!run_is_finished(run))
+		return 0;
+	if (run->ident.rank == 0) {
+		struct err err;
+		log_info("the run in %s is finished: step %" PRIu64 " of %lld is saved; nothing is left to do", run->settings.ckpt_dir,
+			run->state.step, (long long)run->settings.steps);
+		if (folder_end(run->folder, run->state.step, "finished already", EXIT_OK, &err) < 0)
+			log_warn("checkpoint directory: couldn't record the end: %s", err.text);
+	}
+	return 1;
+}
+
+static void release(struct run *run, bool orderly)
+{
+	saver_stop(run->saver);
+	metrics_close(run->metrics);
+	folder_close(run->folder, true);
+	if (run->ckpt_dir_opened)
+		ckpt_dir_close(&run->ckpt_dir);
+	if (!orderly)
+		return; /* the threads of a broken communicator may stand anywhere: the exit of the process ends them */
+	validation_destroy(run->validation);
+	ddp_destroy(run->ddp);
+	comm_close(run->comm);
+	standing_file_remove(&run->standing_file);
+	standing_destroy(run->standing);
+	trace_file_close(run->trace_file);
+	state_free(&run->state);
+	model_destroy(run->model);
+	if (run->ops)
+		run->ops->destroy(run->ops);
+	if (run->validation_data)
+		dataset_close(run->validation_data);
+	if (run->data)
+		dataset_close(run->data);
+	json_decref(run->numerics);
+	free(run->token);
+	free(run->config_json);
+	free(run->numerics_json);
+	free(run->model_json);
+}
+
+/* What went wrong is said and recorded; the peers are told as far as they can be. Ends the process. */
+static int fail(struct run *run, int rc, const struct err *err)
+{
+	struct err ignored;
+	bool shared = rc == ERR_SHARED;
+	if (shared)
+		log_set_tag("%s", ""); /* all of them say it; whose fault it is stands in the text */
+	else if (run->comm && err->status == EXIT_LOST)
+		standing_report(run); /* before the reason, which srun's user sees as the last words of a rank that fails first */
+	if (shared && !run->comm)
+		speak_for_all(run->ident.rank == 0, run->ident.world_size == 1, err);
+	else if (!shared || run->ident.rank == 0)
+		log_error("%s", err->text);
+	if (run->folder)
+		folder_end(run->folder, run->state.step, err->text, (int)err->status, &ignored);
+	if (run->comm && !shared)
+		comm_abort(run->comm, err->text);
+	if (err->status == EXIT_LOST && run->ident.rank == 0)
+		requeue_ask(&run->ident);
+	release(run, shared);
+	if (err->status == EXIT_LOST && !shared && run->ident.world_size > 1)
+		deadline_sleep(deadline_in(LEAVE_SECONDS), LEAVE_SECONDS);
+	rdzv_close(run->rdzv, shared);
+	fflush(NULL);
+	_exit((int)err->status);
+}
+
+int main(int argc, char **argv)
+{
+	static struct run run;
+	struct err err = { 0 };
+	struct train_end end = { 0 };
+	static const char *const isas[] = { "auto", "avx512", "avx2", "default" };
+	descriptors_raise();
+	log_keep_last();
+	signal(SIGPIPE, SIG_IGN); /* a reader of our output that went away must not end the training */
+	if (notice_take(&err) < 0 || settings_parse(&run.settings, argc, argv, &err) < 0)
+		return usage_error(&err);
+	log_set_level((enum log_level)run.settings.log_level);
+	int rc = ops_cpu_pin_isa(isas[run.settings.cpu_isa], &err);
+	if (rc == 0)
+		rc = prepare(&run, &err);
+	if (rc < 0)
+		return fail(&run, rc, &err);
+	int status = EXIT_OK;
+	if (!finished_already(&run)) {
+		if ((rc = report_start(&run, &err)) < 0 || (rc = train_loop(&run, &end, &err)) < 0 || (status = rc = close_run(&run, &end, &err)) < 0)
+			return fail(&run, rc, &err);
+		end_trace(&run);
+	}
+	release(&run, true);
+	rdzv_close(run.rdzv, 1);
+	return status;
+}

@@ -1,0 +1,22 @@
+# trainer/tools/: muster-train, muster-tokens, muster-curve and muster-where.
+libtrainer_a_SOURCES += \
+	trainer/tools/curve.c trainer/tools/curve.h \
+	trainer/tools/scaling.c trainer/tools/scaling.h
+bin_PROGRAMS += muster-train muster-tokens muster-curve muster-where
+muster_train_SOURCES = trainer/tools/muster_train.c
+muster_train_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la libcommon.la
+if HAVE_CUBLAS
+muster_train_LDADD += $(cuda_kernels)
+if HAVE_NCCL
+if HAVE_GLOO
+muster_train_LDADD += libncclbootstrap.la liblaunch.la libcommon.la $(NCCL_RPATH)
+endif
+endif
+endif
+muster_tokens_SOURCES = trainer/tools/muster_tokens.c
+muster_tokens_LDADD = libtrainer.a libcommon.la
+muster_curve_SOURCES = trainer/tools/muster_curve.c
+muster_curve_LDADD = $(trainer_LIBS)
+muster_where_SOURCES = trainer/tools/muster_where.c
+muster_where_LDADD = libtrainer.a libcommon.la
+# End of tools.mk
