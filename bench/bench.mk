@@ -21,7 +21,7 @@ EXTRA_DIST += bench/results/train-cpu-2026-11-21.txt bench/results/checkpoint-20
 # bench/train-gpu.sh: the weights that a training begins with, and a step's floor on a GPU; packed by tests/gpu.sh.
 check_PROGRAMS += bench/initial_weights
 bench_initial_weights_LDADD = $(trainer_LIBS)
-step_floor = bench/device_clock.c bench/device_clock.h bench/ops_trace.c bench/ops_trace.h bench/product_time.c bench/product_time.h
+step_floor = bench/device_clock.c bench/device_clock.h bench/ops_trace.c bench/ops_trace.h bench/gemm_time.c bench/gemm_time.h
 if HAVE_CUBLAS
 check_PROGRAMS += bench/step_floor
 bench_step_floor_SOURCES = bench/step_floor.c $(step_floor)

@@ -11,15 +11,15 @@
 #include "trainer/cuda/kernels/head.h" /* needs no CUDA */
 
 #define ROWS_MOST 64
-#define PRODUCTS_NOTED 128
+#define GEMM_PLANS_NOTED 128
 
 struct ops_trace {
 	struct ops ops; /* a copy of inner's: what is not noted goes there at once, by the same state */
 	struct ops *inner;
 	struct trace_clock clock;
 	struct trace_row rows[ROWS_MOST];
-	struct trace_product products[PRODUCTS_NOTED];
-	size_t row_count, product_count;
+	struct trace_gemm plans[GEMM_PLANS_NOTED];
+	size_t row_count, gemm_count;
 	int *calls; /* [call_count] the row of each call, which lies between moments 2·i and 2·i + 1 */
 	size_t call_count, call_room;
 	bool failed;
@@ -90,22 +90,22 @@ static void end(struct ops_trace *trace)
 		trace->clock.mark(trace->clock.arg, 2 * trace->call_count++ + 1);
 }
 
-static void multiplies(struct ops_trace *trace, int row, const struct product *product)
+static void multiplies(struct ops_trace *trace, int row, const struct gemm *gemm)
 {
-	for (size_t i = 0; i < trace->product_count; i++)
-		if (trace->products[i].row == row && product_equal(&trace->products[i].product, product)) {
-			trace->products[i].count++;
+	for (size_t i = 0; i < trace->gemm_count; i++)
+		if (trace->plans[i].row == row && gemm_equal(&trace->plans[i].gemm, gemm)) {
+			trace->plans[i].count++;
 			return;
 		}
-	if (trace->product_count == PRODUCTS_NOTED)
+	if (trace->gemm_count == GEMM_PLANS_NOTED)
 		trace->failed = true;
 	else
-		trace->products[trace->product_count++] = (struct trace_product){ *product, row, 1 };
+		trace->plans[trace->gemm_count++] = (struct trace_gemm){ *gemm, row, 1 };
 }
 
-static enum product_type type_of(const struct ops *ops)
+static enum gemm_type type_of(const struct ops *ops)
 {
-	return ops->element == 2 ? PRODUCT_BF16 : PRODUCT_FP32;
+	return ops->element == 2 ? GEMM_BF16 : GEMM_FP32;
 }
 
 #define NOTED(needs, call, ...) \
@@ -188,7 +188,7 @@ static double chunk_elements(struct ops_trace *trace, const struct adamw_chunk *
 		trace->failed = true;
 		return 0;
 	}
-	if (ops_is_remote(trace->inner))
+	if (ops_has_device_memory(trace->inner))
 		trace->inner->copy_out(trace->inner, copy, chunks, count * sizeof *copy);
 	else
 		memcpy(copy, chunks, count * sizeof *copy);
@@ -227,47 +227,47 @@ static void add(struct ops *ops, float *out, const float *a, const float *b, siz
 
 /* ---- products; biases, GELU and its derivative ride on them ---- */
 
-static void forward(struct ops_trace *trace, int row, enum product_epilogue epilogue, int M, int K, int N)
+static void forward(struct ops_trace *trace, int row, enum gemm_epilogue epilogue, int M, int K, int N)
 {
-	enum product_type type = type_of(&trace->ops);
-	multiplies(trace, row, &(struct product){ .rows = M, .columns = N, .depth = K, .in = type, .out = type, .epilogue = epilogue });
+	enum gemm_type type = type_of(&trace->ops);
+	multiplies(trace, row, &(struct gemm){ .rows = M, .columns = N, .depth = K, .in = type, .out = type, .epilogue = epilogue });
 }
 
-static void backward(struct ops_trace *trace, int row, enum product_epilogue epilogue, int M, int K, int N)
+static void backward(struct ops_trace *trace, int row, enum gemm_epilogue epilogue, int M, int K, int N)
 {
-	enum product_type type = type_of(&trace->ops);
-	multiplies(trace, row, &(struct product){ .rows = M, .columns = K, .depth = N, .w_transposed = true, .in = type, .out = type,
+	enum gemm_type type = type_of(&trace->ops);
+	multiplies(trace, row, &(struct gemm){ .rows = M, .columns = K, .depth = N, .w_transposed = true, .in = type, .out = type,
 		.epilogue = epilogue });
 }
 
 static void weight(struct ops_trace *trace, int row, int M, int K, int N, bool adds)
 {
-	multiplies(trace, row, &(struct product){ .rows = K, .columns = N, .depth = M, .x_transposed = true, .in = type_of(&trace->ops),
-		.out = PRODUCT_FP32, .adds = adds });
+	multiplies(trace, row, &(struct gemm){ .rows = K, .columns = N, .depth = M, .x_transposed = true, .in = type_of(&trace->ops),
+		.out = GEMM_FP32, .adds = adds });
 }
 
 static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
 	NOTED(COST(.bytes = 0), linear(inner, y, x, w, bias, M, K, N), "linear %d to %d", K, N);
-	forward(trace, row, bias ? PRODUCT_BIAS : PRODUCT_PLAIN, M, K, N);
+	forward(trace, row, bias ? GEMM_BIAS : GEMM_PLAIN, M, K, N);
 }
 
 static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
 	NOTED(COST(.bytes = 0), linear_gelu(inner, y, pre, x, w, bias, M, K, N), "linear %d to %d, GELU", K, N);
-	forward(trace, row, PRODUCT_BIAS_GELU, M, K, N);
+	forward(trace, row, GEMM_BIAS_GELU, M, K, N);
 }
 
 static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w, int M, int K, int N)
 {
 	NOTED(COST(.bytes = 0), linear_backward_input(inner, dx, dy, w, M, K, N), "gradient of the input, %d from %d", K, N);
-	backward(trace, row, PRODUCT_PLAIN, M, K, N);
+	backward(trace, row, GEMM_PLAIN, M, K, N);
 }
 
 static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *dy, const float *w, const float *pre, int M, int K, int N)
 {
 	NOTED(COST(.bytes = 0), linear_backward_input_gelu(inner, dx, dy, w, pre, M, K, N), "gradient of the input, %d from %d, GELU", K, N);
-	backward(trace, row, PRODUCT_GELU_GRAD, M, K, N);
+	backward(trace, row, GEMM_GELU_GRAD, M, K, N);
 }
 
 /* The bias' gradient reads once more what the product reads. */
@@ -289,10 +289,10 @@ static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, co
 		head_loss(inner, losses, dx, dwte, x, wte, targets, M, C, V, accumulate), "head and loss");
 	for (int first = 0; first < M; first += most) {
 		int rows = M - first < most ? M - first : most;
-		backward(trace, row, PRODUCT_PLAIN, rows, P, C); /* logits = x · wteᵀ */
+		backward(trace, row, GEMM_PLAIN, rows, P, C); /* logits = x · wteᵀ */
 		if (!dx)
 			continue;
-		forward(trace, row, PRODUCT_PLAIN, rows, P, C);
+		forward(trace, row, GEMM_PLAIN, rows, P, C);
 		weight(trace, row, rows, P, C, accumulate || first > 0);
 	}
 }
@@ -346,7 +346,7 @@ struct ops *ops_trace_table(struct ops_trace *trace)
 void ops_trace_clear(struct ops_trace *trace)
 {
 	memset(trace->rows, 0, sizeof trace->rows);
-	trace->row_count = trace->product_count = trace->call_count = 0;
+	trace->row_count = trace->gemm_count = trace->call_count = 0;
 }
 
 int ops_trace_settle(struct ops_trace *trace, struct err *err)
@@ -365,8 +365,8 @@ const struct trace_row *ops_trace_rows(const struct ops_trace *trace, size_t *co
 	return trace->rows;
 }
 
-const struct trace_product *ops_trace_products(const struct ops_trace *trace, size_t *count)
+const struct trace_gemm *ops_trace_gemms(const struct ops_trace *trace, size_t *count)
 {
-	*count = trace->product_count;
-	return trace->products;
+	*count = trace->gemm_count;
+	return trace->plans;
 }

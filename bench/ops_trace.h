@@ -5,7 +5,7 @@
 #define MUSTER_BENCH_OPS_TRACE_H
 
 #include "common/err.h"
-#include "trainer/cuda/host/products.h"
+#include "trainer/cuda/host/gemm_plans.h"
 #include "trainer/ops/ops.h"
 
 /* Marks moments of the device, which are counted from 0. */
@@ -26,8 +26,8 @@ struct trace_row {
 };
 
 /* A matrix product of a row, and how often it is made. */
-struct trace_product {
-	struct product product;
+struct trace_gemm {
+	struct gemm gemm;
 	int row;
 	size_t count;
 };
@@ -46,6 +46,6 @@ void ops_trace_clear(struct ops_trace *trace);
 int ops_trace_settle(struct ops_trace *trace, struct err *err);
 
 const struct trace_row *ops_trace_rows(const struct ops_trace *trace, size_t *count);
-const struct trace_product *ops_trace_products(const struct ops_trace *trace, size_t *count);
+const struct trace_gemm *ops_trace_gemms(const struct ops_trace *trace, size_t *count);
 
 #endif

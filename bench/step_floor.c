@@ -18,13 +18,13 @@
 
 #include "bench/device_clock.h"
 #include "bench/ops_trace.h"
-#include "bench/product_time.h"
+#include "bench/gemm_time.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/number.h"
 #include "trainer/cuda/host/ops_cuda.h"
 #include "trainer/model/model.h"
-#include "trainer/run/card.h"
+#include "trainer/run/gpu_peak.h"
 #include "trainer/state/optimizer.h"
 #include "trainer/state/state.h"
 
@@ -166,7 +166,7 @@ static double step_seconds(struct step *s, struct err *err)
 
 /* ---- what is printed ---- */
 
-static json_t *ops_json(const struct ops_trace *trace, const struct trace_product *noted, size_t count, const int *number)
+static json_t *ops_json(const struct ops_trace *trace, const struct trace_gemm *noted, size_t count, const int *number)
 {
 	size_t rows;
 	const struct trace_row *row = ops_trace_rows(trace, &rows);
@@ -182,30 +182,30 @@ static json_t *ops_json(const struct ops_trace *trace, const struct trace_produc
 	return list;
 }
 
-static json_t *products_json(const struct timed_product *products, size_t count)
+static json_t *gemm_plans_json(const struct timed_gemm *plans, size_t count)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < count; i++) {
-		const struct product *p = &products[i].product;
+		const struct gemm *p = &plans[i].gemm;
 		char text[160];
-		json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:f, s:b}", "name", product_text(p, text, sizeof text), "calls",
-			(json_int_t)products[i].count, "seconds", products[i].seconds, "flops", 2.0 * p->rows * p->columns * p->depth, "bare",
-			products[i].bare));
+		json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:f, s:b}", "name", gemm_text(p, text, sizeof text), "calls",
+			(json_int_t)plans[i].count, "seconds", plans[i].seconds, "flops", 2.0 * p->rows * p->columns * p->depth, "bare",
+			plans[i].bare));
 	}
 	return list;
 }
 
 /* Different products of all rows; number[k] is where the k-th of the trace stands. */
-static size_t join_products(const struct trace_product *noted, size_t count, struct timed_product *products, int *number)
+static size_t join_gemms(const struct trace_gemm *noted, size_t count, struct timed_gemm *plans, int *number)
 {
 	size_t n = 0;
 	for (size_t k = 0; k < count; k++) {
 		size_t i = 0;
-		while (i < n && !product_equal(&products[i].product, &noted[k].product))
+		while (i < n && !gemm_equal(&plans[i].gemm, &noted[k].gemm))
 			i++;
 		if (i == n)
-			products[n++] = (struct timed_product){ .product = noted[k].product };
-		products[i].count += noted[k].count;
+			plans[n++] = (struct timed_gemm){ .gemm = noted[k].gemm };
+		plans[i].count += noted[k].count;
 		number[k] = (int)i;
 	}
 	return n;
@@ -226,25 +226,25 @@ static int trace_step(struct step *s, struct ops_trace *trace, struct device_clo
 	double parameters = (double)model_tensors(s->model)->parameters;
 	json_object_set_new(out, "step_seconds", json_real(seconds));
 	json_object_set_new(out, "parameters", json_real(parameters));
-	json_object_set_new(out, "token_flops", json_real(card_token_flops(parameters, c->layers, c->width, c->context)));
+	json_object_set_new(out, "token_flops", json_real(gpu_peak_token_flops(parameters, c->layers, c->width, c->context)));
 	json_object_set_new(out, "tokens", json_integer((json_int_t)s->batch.samples * s->batch.positions * s->microbatches));
 	return device_clock_check(clock, err);
 }
 
-static int measure_products(struct ops *ops, const struct ops_trace *trace, double seconds, json_t *out, struct err *err)
+static int measure_gemms(struct ops *ops, const struct ops_trace *trace, double seconds, json_t *out, struct err *err)
 {
-	struct timed_product products[PRODUCTS];
+	struct timed_gemm plans[PRODUCTS];
 	int number[PRODUCTS];
 	size_t count;
-	const struct trace_product *noted = ops_trace_products(trace, &count);
-	size_t n = join_products(noted, count, products, number);
-	if (product_time(ops, products, n, seconds, err) < 0)
+	const struct trace_gemm *noted = ops_trace_gemms(trace, &count);
+	size_t n = join_gemms(noted, count, plans, number);
+	if (gemm_time(ops, plans, n, seconds, err) < 0)
 		return -1;
 	double copy = copy_rate(ops, 1, err);
 	if (copy == 0)
 		return -1;
 	json_object_set_new(out, "ops", ops_json(trace, noted, count, number));
-	json_object_set_new(out, "products", products_json(products, n));
+	json_object_set_new(out, "products", gemm_plans_json(plans, n));
 	json_object_set_new(out, "copy", json_real(copy));
 	return 0;
 }
@@ -261,7 +261,7 @@ static int measure(struct ops *ops, const struct model_config *config, const int
 	if (step.ops)
 		close_step(&step);
 	if (rc == 0)
-		rc = measure_products(ops, trace, (double)numbers[7], out, err);
+		rc = measure_gemms(ops, trace, (double)numbers[7], out, err);
 	ops_trace_destroy(trace);
 	device_clock_destroy(clock);
 	return rc;
@@ -278,12 +278,12 @@ static int on_gpu(const int64_t *numbers, json_t *out, struct err *err)
 	if (gpu_driver_load(&driver, err) != 0 || gpu_choose(&driver, &alone, ops_cuda_runtime(), false, &gpu, err) != 0
 		|| ops_cuda_begin(&gpu, &available, err) < 0)
 		return -1;
-	struct ops *ops = ops_cuda_create(&gpu, PRODUCT_MODE_BF16, err);
+	struct ops *ops = ops_cuda_create(&gpu, GEMM_MODE_BF16, err);
 	if (!ops)
 		return -1;
 	json_object_set_new(out, "card", json_string(ops->card));
 	json_object_set_new(out, "libraries", json_string(ops->libraries));
-	json_object_set_new(out, "peak", json_real(card_peak(gpu.name)));
+	json_object_set_new(out, "peak", json_real(gpu_peak_flops(gpu.name)));
 	int rc = measure(ops, &config, numbers, out, err);
 	ops->destroy(ops);
 	return rc;

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "trainer/cpu/product.h"
+#include "trainer/cpu/gemm.h"
 #include "trainer/data/batch.h"
 #include "trainer/model/model.h"
 #include "trainer/state/optimizer.h"
@@ -103,7 +103,7 @@ static double train(struct run *r)
 }
 
 /* The best of several large products. */
-static double product_rate(struct run *r)
+static double gemm_rate(struct run *r)
 {
 	const int size = 3072;
 	size_t bytes = (size_t)size * (size_t)size * sizeof(float);
@@ -113,7 +113,7 @@ static double product_rate(struct run *r)
 	for (int i = 0; i < 4; i++) {
 		double start = clock_now();
 
-		product_run(&(struct product){ .a = a, .b = b, .c = c, .m = size, .n = size, .k = size }, NULL, NULL);
+		gemm_run(&(struct gemm){ .a = a, .b = b, .c = c, .m = size, .n = size, .k = size }, NULL, NULL);
 		best = fmin(best, clock_now() - start);
 	}
 	r->ops->release(r->ops, a);
@@ -137,7 +137,7 @@ int main(int argc, char **argv)
 				printf("%.6f ", train(&r));
 			printf("\n");
 		} else if (!strncmp(line, "product", 7)) {
-			printf("%.1f\n", product_rate(&r));
+			printf("%.1f\n", gemm_rate(&r));
 		} else if (!strncmp(line, "flops", 5)) {
 			printf("%.0f %zu\n", model_flops(r.model) * r.batch.samples, r.table->parameters);
 		}

@@ -4,20 +4,20 @@
 noinst_LTLIBRARIES += liblaunch.la
 liblaunch_la_SOURCES = \
 	launch/ident_discover.c \
-	launch/gathering.c launch/gathering.h launch/gathering_private.h \
-	launch/gathering_links.c \
-	launch/gathering_message.c launch/gathering_message.h \
+	launch/bootstrap.c launch/bootstrap.h launch/bootstrap_private.h \
+	launch/bootstrap_links.c \
+	launch/bootstrap_message.c launch/bootstrap_message.h \
 	launch/job_query.c launch/job_query.h \
 	launch/nccl_exchange.c launch/nccl_exchange.h \
 	launch/pmi2_wire.c launch/pmi2_wire.h \
 	launch/put_list.c launch/put_list.h \
-	launch/rank_word.c launch/rank_word.h \
+	launch/rank_status.c launch/rank_status.h \
 	launch/requeue_ask.c launch/requeue_ask.h \
 	launch/rdzv.c launch/rdzv.h launch/rdzv_provider.h \
 	launch/rdzv_file.c \
 	launch/rdzv_pmi2.c \
 	launch/rdzv_single.c \
-	launch/roll_call.c launch/roll_call.h \
+	launch/presence.c launch/presence.h \
 	launch/run_key.c launch/run_key.h
 liblaunch_la_CPPFLAGS = $(AM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
 liblaunch_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)

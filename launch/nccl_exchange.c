@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "launch/rank_word.h"
+#include "launch/rank_status.h"
 
 /* 2.28.9 is 22809; before 2.9 it would have been 2809. */
 static void version_text(int version, char *out, size_t size)
@@ -15,7 +15,7 @@ static void version_text(int version, char *out, size_t size)
 	snprintf(out, size, "%d.%d.%d", major, minor, version % 100);
 }
 
-static int check_versions(const struct rank_word *words, int count, struct err *err)
+static int check_versions(const struct rank_status *words, int count, struct err *err)
 {
 	char theirs[40], first[40];
 	int rank = 0;
@@ -26,10 +26,10 @@ static int check_versions(const struct rank_word *words, int count, struct err *
 	version_text(words[rank].number, theirs, sizeof theirs);
 	version_text(words[0].number, first, sizeof first);
 	return err_fail(err, EXIT_USAGE, "nccl: %s has NCCL %s, %s has %s: give all nodes the same (module, container, "
-		"LD_LIBRARY_PATH)", rank_word_name(words, rank).text, theirs, rank_word_name(words, 0).text, first);
+		"LD_LIBRARY_PATH)", rank_status_name(words, rank).text, theirs, rank_status_name(words, 0).text, first);
 }
 
-static int take_id(const struct rank_word *first, void *id, struct err *err)
+static int take_id(const struct rank_status *first, void *id, struct err *err)
 {
 	if (first->size != NCCL_EXCHANGE_ID)
 		return err_set(err, "nccl: rank 0 published an id of %zu bytes, not %d: all ranks need the same build of Muster",
@@ -42,16 +42,16 @@ int nccl_exchange(struct rdzv *rdzv, const struct ident *ident, int number, cons
 	void *id, struct err *err)
 {
 	char key[48];
-	const struct rank_word_own own = { .failure = offer->failure, .number = offer->version, .data = offer->id,
+	const struct rank_status_own own = { .failure = offer->failure, .number = offer->version, .data = offer->id,
 		.size = offer->id ? NCCL_EXCHANGE_ID : 0 };
 	snprintf(key, sizeof key, "nccl-id.%d", number);
-	struct rank_word *words = rank_words_exchange(rdzv, ident, key, &own, timeout, err);
+	struct rank_status *words = rank_status_exchange(rdzv, ident, key, &own, timeout, err);
 	if (!words)
 		return -1;
-	int rc = rank_words_check(words, ident->world_size, err);
+	int rc = rank_statuses_check(words, ident->world_size, err);
 	if (rc == 0 && (rc = check_versions(words, ident->world_size, err)) == 0)
 		rc = take_id(&words[0], id, err);
-	rank_words_free(words, ident->world_size);
+	rank_statuses_free(words, ident->world_size);
 	return rc;
 }
 
@@ -59,12 +59,12 @@ int nccl_settle(struct rdzv *rdzv, const struct ident *ident, int number, const 
 	struct err *err)
 {
 	char key[48];
-	const struct rank_word_own own = { .failure = failure };
+	const struct rank_status_own own = { .failure = failure };
 	snprintf(key, sizeof key, "nccl-up.%d", number);
-	struct rank_word *words = rank_words_exchange(rdzv, ident, key, &own, timeout, err);
+	struct rank_status *words = rank_status_exchange(rdzv, ident, key, &own, timeout, err);
 	if (!words)
 		return -1;
-	int rc = rank_words_check(words, ident->world_size, err);
-	rank_words_free(words, ident->world_size);
+	int rc = rank_statuses_check(words, ident->world_size, err);
+	rank_statuses_free(words, ident->world_size);
 	return rc;
 }

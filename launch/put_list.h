@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a rank has put, as one piece of bytes: the body of a message of doc/gathering.md. */
+/* What a rank has put, as one piece of bytes: the body of a message of doc/bootstrap.md. */
 #ifndef MUSTER_PUT_LIST_H
 #define MUSTER_PUT_LIST_H
 

@@ -7,13 +7,13 @@
  * where it is. (Its other way, SLURM_PMIX_FENCE=tree, waits for nobody: seen in 22.05.) To ask a rank for what it has
  * published is safe: of two nodes the one that asked decodes, and its tasks run; a rank on another node answers once it has
  * published. But the first question between two nodes often takes 44 ms. So in a small world rank 0 alone is asked, and for no more
- * than a key; with it the ranks exchange what they have put themselves (launch/gathering.h). In a large one the first fence comes
+ * than a key; with it the ranks exchange what they have put themselves (launch/bootstrap.h). In a large one the first fence comes
  * no earlier than a moment after this process was started: by then the tasks of the other nodes are started, too. And any fence
- * is over when every rank has published its key for it; the gathering and PMIx's own fence are only fast ways to learn that: when
+ * is over when every rank has published its key for it; the bootstrap and PMIx's own fence are only fast ways to learn that: when
  * they take long, the ranks are asked.
  *
  * While Slurm's server of a node looks for a node that does not answer, it gives no answers for the others either. Who is
- * missing is therefore also asked among the ranks themselves (launch/roll_call.h). */
+ * missing is therefore also asked among the ranks themselves (launch/presence.h). */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +27,11 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/process.h"
-#include "launch/gathering.h"
+#include "launch/bootstrap.h"
 #include "launch/pmix_client.h"
 #include "launch/put_list.h"
 #include "launch/rdzv_provider.h"
-#include "launch/roll_call.h"
+#include "launch/presence.h"
 #include "launch/run_key.h"
 
 #define ROLL_SECONDS 1.0     /* with the fast way of a fence, before the ranks call the roll */
@@ -43,11 +43,11 @@
 #define LEAVE_SECONDS 0.2    /* for those that still ask whether all are through */
 #define LOCAL_RETRY_SECONDS 0.002 /* at first */
 #define SETTLE_SECONDS 0.3   /* from the start of this process to its first fence, in a large world under Slurm */
-#define SMALL_WORLD GATHERING_WORLD_MAX
+#define SMALL_WORLD BOOTSTRAP_WORLD_MAX
 #define PUT_KEY "muster.%s"
 #define FENCE_KEY "muster-fence.%d"
 #define THROUGH_KEY "muster-through"
-#define GATHERING_KEY "muster-key" /* of rank 0: RUN_KEY_DIGITS digits; empty: nobody gathers */
+#define BOOTSTRAP_KEY "muster-key" /* of rank 0: RUN_KEY_DIGITS digits; empty: nobody gathers */
 #define NODE_SIZE 256
 #define RUN_SIZE (PMIX_MAX_NSLEN + 40)
 
@@ -56,9 +56,9 @@ struct pmix {
 	struct deadline until; /* of the fence that this rank stands in */
 	bool asked; /* the last fence was over since each rank had said, when asked, that it had come */
 	bool roll_tried;
-	struct roll_call *roll; /* NULL: none was needed yet, or none can be had */
+	struct presence *roll; /* NULL: none was needed yet, or none can be had */
 	bool gathers, has_key;  /* instead of PMIx's own fences */
-	struct gathering *gathering; /* NULL: there can be none */
+	struct bootstrap *bootstrap; /* NULL: there can be none */
 	struct put_list puts;   /* since the fence before */
 };
 
@@ -91,7 +91,7 @@ static bool all_came(const struct pmix *pmix, const char *key, bool *seen, bool 
 	return all;
 }
 
-/* ---- the roll call ---- */
+/* ---- presence ---- */
 
 /* The names of all ranks' nodes, as one piece of memory that is the caller's; NULL where the server has not told them. */
 static const char **all_nodes(int world_size)
@@ -124,23 +124,23 @@ static void call_roll(struct pmix *pmix, int fence)
 	struct err err;
 	char run[RUN_SIZE];
 	if (!pmix->roll_tried) {
-		AUTO_FREE const char **nodes = pmix->world_size <= ROLL_CALL_WORLD_MAX ? all_nodes(pmix->world_size) : NULL;
+		AUTO_FREE const char **nodes = pmix->world_size <= PRESENCE_WORLD_MAX ? all_nodes(pmix->world_size) : NULL;
 		name_run(pmix, run);
-		const struct roll_call_plan plan = { .rank = (int)pmix_client.self.rank, .world_size = pmix->world_size, .nodes = nodes,
+		const struct presence_plan plan = { .rank = (int)pmix_client.self.rank, .world_size = pmix->world_size, .nodes = nodes,
 			.run = run, .key = getenv(RUN_KEY) };
 		pmix->roll_tried = true;
-		pmix->roll = nodes ? roll_call_begin(&plan, &err) : NULL;
+		pmix->roll = nodes ? presence_begin(&plan, &err) : NULL;
 		if (nodes && !pmix->roll)
 			log_warn("%s", err.text);
 	}
-	roll_call_reach(pmix->roll, (uint32_t)fence);
+	presence_reach(pmix->roll, (uint32_t)fence);
 }
 
 static int missing_error(const struct pmix *pmix, int fence, bool *seen, double timeout, struct err *err)
 {
 	struct rank_list missing = { 0 };
 	char node[NODE_SIZE];
-	roll_call_mark(pmix->roll, (uint32_t)fence, seen);
+	presence_mark(pmix->roll, (uint32_t)fence, seen);
 	for (int rank = 0; rank < pmix->world_size; rank++) {
 		if (seen[rank])
 			continue;
@@ -175,7 +175,7 @@ static double shorter(double a, double b)
 	return a < b ? a : b;
 }
 
-/* ---- the gathering ---- */
+/* ---- the bootstrap ---- */
 
 /* Marks the other ranks of this node, which the server lists as "2,3", as not seen. */
 static void mark_near(const struct pmix *pmix, bool *seen)
@@ -217,12 +217,12 @@ static int publish_key(struct pmix *pmix, struct err *err)
 	char digits[HASH_HEX_SIZE] = "";
 	struct hash128 random;
 	unsigned char key[16];
-	if (pmix->gathering && getrandom(&random, sizeof random, 0) == (ssize_t)sizeof random &&
+	if (pmix->bootstrap && getrandom(&random, sizeof random, 0) == (ssize_t)sizeof random &&
 		run_key_read(hash_hex(random, digits), key, err) == 0) {
-		gathering_set_key(pmix->gathering, key);
+		bootstrap_set_key(pmix->bootstrap, key);
 		pmix->has_key = true;
 	}
-	return pmix_client_put(GATHERING_KEY, digits, strlen(digits), err);
+	return pmix_client_put(BOOTSTRAP_KEY, digits, strlen(digits), err);
 }
 
 /* Asks rank 0 for the key. The node's own ranks come first: while the server of a node asks another one, they can't publish. And it
@@ -231,19 +231,19 @@ static int publish_key(struct pmix *pmix, struct err *err)
 static void ask_for_key(struct pmix *pmix, const char *fence, double soon, double patience)
 {
 	struct deadline all = deadline_in(patience);
-	if (!near_came(pmix, fence, all) || !gathering_reach(pmix->gathering, deadline_left(all)))
+	if (!near_came(pmix, fence, all) || !bootstrap_reach(pmix->bootstrap, deadline_left(all)))
 		return;
 	struct deadline deadline = deadline_in(soon);
 	double retry = LOCAL_RETRY_SECONDS;
 	unsigned char key[16];
 	for (bool again = false, found = false; !found; again = true, retry = shorter(retry * 2, RETRY_SECONDS)) {
-		struct answer *answer = pmix_client_ask(0, GATHERING_KEY, again, NULL);
+		struct answer *answer = pmix_client_ask(0, BOOTSTRAP_KEY, again, NULL);
 		found = answer && answer_wait(answer, deadline) == PMIX_SUCCESS && answer->bytes && answer->size > 0;
 		if (found && answer->size == 1) {
-			gathering_end(pmix->gathering);
-			pmix->gathering = NULL;
+			bootstrap_end(pmix->bootstrap);
+			pmix->bootstrap = NULL;
 		} else if (found && run_key_read(answer->bytes, key, NULL) == 0) {
-			gathering_set_key(pmix->gathering, key);
+			bootstrap_set_key(pmix->bootstrap, key);
 			pmix->has_key = true;
 		}
 		if (answer)
@@ -254,7 +254,7 @@ static void ask_for_key(struct pmix *pmix, const char *fence, double soon, doubl
 }
 
 /* Where nothing can be had, questions do. */
-static int begin_gathering(struct pmix *pmix, struct err *err)
+static int begin_bootstrap(struct pmix *pmix, struct err *err)
 {
 	char run[RUN_SIZE], here[NODE_SIZE], there[NODE_SIZE];
 	unsigned char key[16];
@@ -264,16 +264,16 @@ static int begin_gathering(struct pmix *pmix, struct err *err)
 	name_run(pmix, run);
 	pmix_client_node(rank, here, sizeof here);
 	pmix_client_node(0, there, sizeof there);
-	const struct gathering_plan plan = { .rank = rank, .world_size = pmix->world_size, .run = run,
+	const struct bootstrap_plan plan = { .rank = rank, .world_size = pmix->world_size, .run = run,
 		.node = strcmp(here, there) == 0 ? NULL : there };
-	pmix->gathering = gathering_begin(&plan, &why);
-	if (!pmix->gathering)
+	pmix->bootstrap = bootstrap_begin(&plan, &why);
+	if (!pmix->bootstrap)
 		log_info("%s; the ranks ask each other by PMIx", why.text);
 	if (!digits || run_key_read(digits, key, NULL) < 0)
 		return rank == 0 ? publish_key(pmix, err) : 0;
 	pmix->has_key = true;
-	if (pmix->gathering)
-		gathering_set_key(pmix->gathering, key);
+	if (pmix->bootstrap)
+		bootstrap_set_key(pmix->bootstrap, key);
 	return 0;
 }
 
@@ -283,23 +283,23 @@ static void on_met(void *arg, bool all)
 }
 
 /* Comes to a fence with what was put since the one before. Returns whether it is worth waiting for all to do so. */
-static bool come_to_gathering(struct pmix *pmix, int fence, struct answer *answer, const char *key, double timeout)
+static bool come_to_bootstrap(struct pmix *pmix, int fence, struct answer *answer, const char *key, double timeout)
 {
-	if (pmix->gathering) {
-		gathering_come(pmix->gathering, pmix->puts.bytes, pmix->puts.size, on_met, answer);
+	if (pmix->bootstrap) {
+		bootstrap_come(pmix->bootstrap, pmix->puts.bytes, pmix->puts.size, on_met, answer);
 		pmix->puts.size = 0;
 	}
-	if (pmix->gathering && !pmix->has_key)
+	if (pmix->bootstrap && !pmix->has_key)
 		ask_for_key(pmix, key, shorter(ROLL_SECONDS, timeout / 10), shorter(PATIENCE_SECONDS, timeout / 4));
-	return pmix->gathering && gathering_complete(pmix->gathering) >= (uint32_t)fence;
+	return pmix->bootstrap && bootstrap_complete(pmix->bootstrap) >= (uint32_t)fence;
 }
 
 /* The last fence's values are asked for most. */
 static bool was_gathered(const struct pmix *pmix, int rank, const char *key, void **value, size_t *size)
 {
-	for (uint32_t fence = pmix->gathering ? gathering_complete(pmix->gathering) : 0; fence-- > 0;) {
+	for (uint32_t fence = pmix->bootstrap ? bootstrap_complete(pmix->bootstrap) : 0; fence-- > 0;) {
 		size_t left;
-		const unsigned char *bytes = gathering_bytes(pmix->gathering, fence, rank, &left);
+		const unsigned char *bytes = bootstrap_bytes(pmix->bootstrap, fence, rank, &left);
 		const void *found = put_list_find(bytes, left, key, size);
 		if (found)
 			return (*value = pmix_client_copy(found, *size));
@@ -337,8 +337,8 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 			return 0;
 		bool last = deadline_passed(deadline);
 		/* Nobody is told by a stranger that all have come. */
-		if (roll_call_is_keyed(pmix->roll))
-			roll_call_mark(pmix->roll, (uint32_t)fence, seen);
+		if (presence_is_keyed(pmix->roll))
+			presence_mark(pmix->roll, (uint32_t)fence, seen);
 		if (all_came(pmix, key, seen, true, last ? inquest : shorter(INQUEST_SECONDS, deadline_left(deadline)))) {
 			pmix->asked = true;
 			pmix_client.fences_lost |= !pmix->gathers;
@@ -364,7 +364,7 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 	struct answer *answer = start_fence(!pmix->gathers && !pmix_client.fences_lost, err);
 	if (!answer)
 		return -1;
-	bool ask = pmix->gathers && !come_to_gathering(pmix, fence, answer, key, timeout);
+	bool ask = pmix->gathers && !come_to_bootstrap(pmix, fence, answer, key, timeout);
 	int rc = wait_fence(pmix, fence, ask, answer, key, timeout, err);
 	answer_drop(answer);
 	return rc;
@@ -380,14 +380,14 @@ static double process_age(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)self.start / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Whether the gathering has brought all ranks together in the last fence, too: then it tells all of them, and none depends on
+/* Whether the bootstrap has brought all ranks together in the last fence, too: then it tells all of them, and none depends on
  * answers. What it says may come a moment behind the last answer. */
 static bool was_told(const struct pmix *pmix)
 {
 	struct deadline deadline = deadline_in(ROLL_SECONDS);
-	if (!pmix->gathering)
+	if (!pmix->bootstrap)
 		return false;
-	while (gathering_complete(pmix->gathering) < (uint32_t)pmix->fences)
+	while (bootstrap_complete(pmix->bootstrap) < (uint32_t)pmix->fences)
 		if (!deadline_sleep(deadline, RETRY_SECONDS))
 			return false;
 	return true;
@@ -417,8 +417,8 @@ static void pmix_close(void *state, int orderly)
 		pmix_client.lost = true;
 	else if (pmix->asked && !pmix_client.lost)
 		see_off(pmix);
-	roll_call_end(pmix->roll);
-	gathering_end(pmix->gathering);
+	presence_end(pmix->roll);
+	bootstrap_end(pmix->bootstrap);
 	pmix_client_close();
 	free(pmix->puts.bytes);
 	free(pmix);
@@ -430,7 +430,7 @@ static void *pmix_open(const struct ident *ident, double timeout, struct err *er
 	if (pmix_client_open(err) < 0)
 		return NULL;
 	bool can_hang = ident->node_count > 1 && strncmp(pmix_client.self.nspace, "slurm.", 6) == 0;
-	bool gathers = can_hang && ident->world_size <= GATHERING_WORLD_MAX;
+	bool gathers = can_hang && ident->world_size <= BOOTSTRAP_WORLD_MAX;
 	if (can_hang && !gathers)
 		deadline_sleep(deadline_in(timeout / 2), SETTLE_SECONDS - process_age());
 	struct pmix *pmix = calloc(1, sizeof *pmix);
@@ -439,7 +439,7 @@ static void *pmix_open(const struct ident *ident, double timeout, struct err *er
 		return NULL;
 	}
 	*pmix = (struct pmix){ .world_size = ident->world_size, .attempt = ident->attempt, .gathers = gathers };
-	if (gathers && begin_gathering(pmix, err) < 0) {
+	if (gathers && begin_bootstrap(pmix, err) < 0) {
 		pmix_close(pmix, 0);
 		return NULL;
 	}
@@ -449,7 +449,7 @@ static void *pmix_open(const struct ident *ident, double timeout, struct err *er
 static int pmix_put(void *state, const char *key, const void *value, size_t size, struct err *err)
 {
 	struct pmix *pmix = state;
-	if (pmix->gathering && put_list_add(&pmix->puts, key, value, size) < 0)
+	if (pmix->bootstrap && put_list_add(&pmix->puts, key, value, size) < 0)
 		return err_set(err, "rendezvous: no memory for %zu bytes", size);
 	char full[PMIX_MAX_KEYLEN + 1];
 	snprintf(full, sizeof full, PUT_KEY, key);

@@ -73,7 +73,7 @@ void tree_counter_push(struct tree_counter *counter, struct tree_node node, int 
 	}
 }
 
-void tree_combine(int slots, int world, tree_add *add, void *arg)
+void tree_reduce(int slots, int world, tree_add *add, void *arg)
 {
 	struct tree_counter counter = { .slots = slots };
 	int number = 0;
@@ -88,7 +88,7 @@ void tree_combine(int slots, int world, tree_add *add, void *arg)
 }
 
 struct merge_count {
-	int *merges;
+	int *additions;
 	int most, number;
 };
 
@@ -97,13 +97,13 @@ static void count_merge(void *arg, int left, int right)
 	const struct merge_count *count = arg;
 	(void)left, (void)right;
 	if (count->number < count->most)
-		count->merges[count->number]++;
+		count->additions[count->number]++;
 }
 
-int tree_merges(int slots, int world, int *merges, int most)
+int tree_additions(int slots, int world, int *additions, int most)
 {
 	struct tree_counter counter = { .slots = slots };
-	struct merge_count count = { merges, most, 0 };
+	struct merge_count count = { additions, most, 0 };
 
 	for (int rank = 0; rank < world; rank++) {
 		struct tree_node pieces[TREE_PIECES_MAX];
@@ -111,7 +111,7 @@ int tree_merges(int slots, int world, int *merges, int most)
 
 		for (int i = 0; i < of_rank; i++, count.number++) {
 			if (count.number < most)
-				merges[count.number] = 0;
+				additions[count.number] = 0;
 			tree_counter_push(&counter, pieces[i], count.number, count_merge, &count);
 		}
 	}

@@ -33,11 +33,11 @@ struct tree_counter {
  * piece `right` is added to piece `left`, and the result is `left`. Pieces are numbered over all ranks, left to right.
  * The last result is piece 0. */
 typedef void tree_add(void *arg, int left, int right);
-void tree_combine(int slots, int world, tree_add *add, void *arg);
+void tree_reduce(int slots, int world, tree_add *add, void *arg);
 
-/* The same additions as a stack sees them: piece n is pushed, then the two on top are added merges[n] times, the lower one
+/* The same additions as a stack sees them: piece n is pushed, then the two on top are added additions[n] times, the lower one
  * first. Writes at most `most` of these; returns the number of pieces. */
-int tree_merges(int slots, int world, int *merges, int most);
+int tree_additions(int slots, int world, int *additions, int most);
 
 /* Pushes the node that follows the last one; `add` is called with the tags for each merge that it completes. */
 void tree_counter_push(struct tree_counter *counter, struct tree_node node, int tag, tree_add *add, void *arg);

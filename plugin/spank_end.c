@@ -62,7 +62,7 @@ static bool find_launcher(spank_t spank, struct end_address *address)
 		variable(spank, END_CHANNEL_VARIABLE, value, sizeof value) && end_address_read(host, value, address);
 }
 
-/* The key of the ranks' roll call (doc/roll-call.md) is made of what nobody but this step's nodes knows. The tasks don't get
+/* The key by which ranks tell each other of their presence (doc/presence.md) is made of what nobody but this step's nodes knows. The tasks don't get
  * the secret itself. */
 static void set_step_key(spank_t spank)
 {

@@ -22,7 +22,7 @@ fuzz() {
 
 @test "what anybody may send to srun stands any bytes" { fuzz first_end; }
 
-@test "what ranks send each other at a fence stands any bytes" { fuzz gathering; }
+@test "what ranks send each other at a fence stands any bytes" { fuzz bootstrap; }
 
 @test "lists of hosts stand any bytes" { fuzz hostlist; }
 
@@ -42,11 +42,11 @@ fuzz() {
 
 @test "the wire protocol of PMI2 stands any bytes" { fuzz pmi2_wire; }
 
-@test "the algorithms of the matrix products stand any text" { fuzz products; }
+@test "the algorithms of the matrix products stand any text" { fuzz gemm_plans; }
 
 @test "the safetensors parser stands any bytes" { fuzz safetensors; }
 
-@test "the reader of where a rank stands stands any bytes" { fuzz standing; }
+@test "the reader of where a rank stands stands any bytes" { fuzz flight; }
 
 @test "the .npy parser stands any bytes" { fuzz npy; }
 

@@ -4,7 +4,7 @@
 
 : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
 
-PROGRAMS="test_acceptor test_comm_links test_end_channel test_gathering test_roll_call"
+PROGRAMS="test_acceptor test_comm_links test_end_channel test_bootstrap test_presence"
 
 setup() { [ "$(id -u)" = 0 ] || skip "a network of its own needs root"; }
 

@@ -29,7 +29,7 @@ too_long="test_model_bits test_ops_threads"
 }
 
 # Over stand-ins of CUDA's runtime and libraries: without CUDA's headers these have nothing to run.
-device="test_comm_nccl test_cuda_ops test_cuda_repeat test_cuda_tune test_ddp_cuda test_offload test_ops_cuda test_remote test_step_cuda"
+device="test_comm_nccl test_cuda_ops test_cuda_repeat test_cuda_tune test_ddp_cuda test_device_snapshot test_ops_cuda test_device_memory test_step_cuda"
 
 @test "a build with CUDA and the address sanitizer" {
     grep -q '^#define HAVE_CUBLAS' "$MUSTER_BUILD/config.h" || skip "this build computes on no GPU"

@@ -175,7 +175,7 @@ fuzz:
 .PHONY: fuzz shim
 EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats tests/cluster/groups.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c \
 	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_links.c tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c \
-	tests/fuzz/fuzz_gathering.c tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c \
-	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_products.c tests/fuzz/fuzz_standing.c tests/fuzz/seeds \
+	tests/fuzz/fuzz_bootstrap.c tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c \
+	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_gemm_plans.c tests/fuzz/fuzz_flight.c tests/fuzz/seeds \
 	tests/fuzz/dictionaries
 # End of tests.mk

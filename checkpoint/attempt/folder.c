@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "checkpoint/directory/attempts.h"
-#include "checkpoint/directory/cadence.h"
+#include "checkpoint/directory/save_schedule.h"
 #include "checkpoint/directory/remove.h"
 #include "checkpoint/save/ckpt_save.h"
 #include "common/auto.h"
@@ -299,7 +299,7 @@ void folder_drop_checkpoint(struct folder *folder)
 
 double folder_mean_time_between(const struct folder *folder)
 {
-	return cadence_mean_time_between(folder->records, folder->record_count, clock_wall());
+	return save_schedule_mean_time_between(folder->records, folder->record_count, clock_wall());
 }
 
 void folder_progress(struct folder *folder, uint64_t step)

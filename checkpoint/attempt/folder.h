@@ -43,7 +43,7 @@ int folder_refuse_checkpoint(struct folder *folder, const char *why, struct err 
 
 void folder_drop_checkpoint(struct folder *folder);
 
-/* Mean seconds between interruptions of this run up to now, from its record (checkpoint/directory/cadence.h). */
+/* Mean seconds between interruptions of this run up to now, from its record (checkpoint/directory/save_schedule.h). */
 double folder_mean_time_between(const struct folder *folder);
 
 /* Tells the last step that was done. */

@@ -1,7 +1,7 @@
 # checkpoint/directory/: the checkpoint directory.
 libcheckpoint_la_SOURCES += \
 	checkpoint/directory/attempts.c checkpoint/directory/attempts.h \
-	checkpoint/directory/cadence.c checkpoint/directory/cadence.h \
+	checkpoint/directory/save_schedule.c checkpoint/directory/save_schedule.h \
 	checkpoint/directory/ckpt_dir.c checkpoint/directory/ckpt_dir.h \
 	checkpoint/directory/history.c checkpoint/directory/history.h \
 	checkpoint/directory/owner.c checkpoint/directory/owner.h \

@@ -10,14 +10,14 @@
 
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/save/ckpt_part.h"
-#include "checkpoint/save/saving.h"
+#include "checkpoint/save/pending_save.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
 
 /* Each file is there with its size, so that no folder is renamed that can't be whole. Their bytes were made durable and
  * hashed by who wrote them. */
-static int check_files(const struct saving *saving, const struct manifest *manifest, uint64_t *bytes, struct err *err)
+static int check_files(const struct pending_save *saving, const struct manifest *manifest, uint64_t *bytes, struct err *err)
 {
 	struct stat st;
 	for (size_t i = 0; i < manifest->file_count; i++) {
@@ -33,36 +33,36 @@ static int check_files(const struct saving *saving, const struct manifest *manif
 	return 0;
 }
 
-static int commit(struct saving *saving, const struct manifest *manifest, const char *token, struct ckpt_saved *saved,
+static int commit(struct pending_save *saving, const struct manifest *manifest, const char *token, struct ckpt_saved *saved,
 	struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	size_t size;
 	if (manifest_encode(manifest, &text, &size, err) < 0)
 		return -1;
-	int there = saving_open(saving, err);
+	int there = pending_save_open(saving, err);
 	/* Not there: it may be committed already, which the rename finds out. */
 	if (there < 0 || (there && (check_files(saving, manifest, &saved->bytes, err) < 0 ||
-		saving_put(saving, MANIFEST_NAME, text, size, err) < 0)))
+		pending_save_put(saving, MANIFEST_NAME, text, size, err) < 0)))
 		return -1;
 	saved->bytes += size;
-	return saving_commit(saving, text, size, token, &saved->taken, err);
+	return pending_save_commit(saving, text, size, token, &saved->taken, err);
 }
 
 int ckpt_commit(const struct ckpt_dir *dir, int64_t step, const char *token, int parts, char *const *texts,
 	const size_t *sizes, struct ckpt_saved *saved, struct err *err)
 {
 	struct err own;
-	struct saving saving;
+	struct pending_save saving;
 	struct ckpt_saved made = { 0 };
 	double began = clock_now();
 	err = err ? err : &own;
-	saving_init(&saving, dir, step, token);
+	pending_save_init(&saving, dir, step, token);
 	struct manifest *manifest = ckpt_part_join(texts, sizes, parts, step, token, err);
 	int result = manifest ? commit(&saving, manifest, token, &made, err) : -1;
 	if (result < 0)
-		saving_give_up(&saving);
-	saving_close(&saving);
+		pending_save_give_up(&saving);
+	pending_save_close(&saving);
 	manifest_destroy(manifest);
 	made.seconds = clock_now() - began;
 	if (result == 0 && saved)
@@ -72,7 +72,7 @@ int ckpt_commit(const struct ckpt_dir *dir, int64_t step, const char *token, int
 
 int ckpt_discard(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err)
 {
-	struct saving saving;
-	saving_init(&saving, dir, step, token);
-	return saving_discard(&saving, err);
+	struct pending_save saving;
+	pending_save_init(&saving, dir, step, token);
+	return pending_save_discard(&saving, err);
 }

@@ -17,7 +17,7 @@
 #include "checkpoint/load/ckpt.h"
 #include "checkpoint/load/shard.h"
 #include "checkpoint/save/ckpt_part.h"
-#include "checkpoint/save/saving.h"
+#include "checkpoint/save/pending_save.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -98,7 +98,7 @@ static int newest_step(const struct ckpt_dir *dir, int64_t *newest, struct err *
 /* ---- the manifest of one ---- */
 
 /* How many parts there are of the save in this folder, as the name of the first part found tells; 0: it has no parts. */
-static int count_parts(const struct saving *saving, struct err *err)
+static int count_parts(const struct pending_save *saving, struct err *err)
 {
 	struct dirent *entry;
 	int parts = 0;
@@ -115,7 +115,7 @@ static int count_parts(const struct saving *saving, struct err *err)
 }
 
 /* EXIT_DATA: there is no such file, or it can't be one of ours. EXIT_LOST: it can't be read now. */
-static int read_text(const struct saving *saving, const char *name, struct deadline deadline, char **text, size_t *size,
+static int read_text(const struct pending_save *saving, const char *name, struct deadline deadline, char **text, size_t *size,
 	struct err *err)
 {
 	for (;;) {
@@ -132,7 +132,7 @@ static int read_text(const struct saving *saving, const char *name, struct deadl
 }
 
 /* Joins the parts that lie in the folder; NULL when they are not all there and valid. */
-static struct manifest *join_parts(const struct saving *saving, const char *token, struct deadline deadline,
+static struct manifest *join_parts(const struct pending_save *saving, const char *token, struct deadline deadline,
 	struct err *err)
 {
 	int parts = count_parts(saving, err);
@@ -156,7 +156,7 @@ static struct manifest *join_parts(const struct saving *saving, const char *toke
 }
 
 /* Whether it is a manifest of this save. */
-static bool fits(const struct saving *saving, const char *token, const char *text, size_t size)
+static bool fits(const struct pending_save *saving, const char *token, const char *text, size_t size)
 {
 	struct manifest *manifest = manifest_parse(text, size, NULL, NULL);
 	bool same = manifest && manifest->step == saving->step && strcmp(manifest->token, token) == 0;
@@ -165,7 +165,7 @@ static bool fits(const struct saving *saving, const char *token, const char *tex
 }
 
 /* The text of the manifest: the one that is there, or the one that follows from the parts, which is then put there. */
-static int have_manifest(const struct saving *saving, const char *token, double io_timeout, char **text, size_t *size,
+static int have_manifest(const struct pending_save *saving, const char *token, double io_timeout, char **text, size_t *size,
 	struct err *err)
 {
 	struct deadline deadline = deadline_in(io_timeout);
@@ -180,12 +180,12 @@ static int have_manifest(const struct saving *saving, const char *token, double 
 	struct manifest *manifest = join_parts(saving, token, deadline, err);
 	int result = manifest ? manifest_encode(manifest, text, size, err) : -1;
 	manifest_destroy(manifest);
-	return result < 0 ? -1 : saving_put(saving, MANIFEST_NAME, *text, *size, err);
+	return result < 0 ? -1 : pending_save_put(saving, MANIFEST_NAME, *text, *size, err);
 }
 
 /* ---- finish ---- */
 
-static int verify(const struct saving *saving, double io_timeout, struct err *err)
+static int verify(const struct pending_save *saving, double io_timeout, struct err *err)
 {
 	struct ckpt *ckpt;
 	int result = ckpt_open_folder(saving->dir, saving->hidden, saving->step, io_timeout, &ckpt, err);
@@ -197,7 +197,7 @@ static int verify(const struct saving *saving, double io_timeout, struct err *er
 }
 
 /* Returns 0 committed, CKPT_DAMAGED or -1. */
-static int complete(struct saving *saving, const struct leftover *leftover, const char *token, double io_timeout,
+static int complete(struct pending_save *saving, const struct leftover *leftover, const char *token, double io_timeout,
 	struct err *err)
 {
 	AUTO_FREE char *text = NULL;
@@ -211,15 +211,15 @@ static int complete(struct saving *saving, const struct leftover *leftover, cons
 	/* The names in it may not be durable yet: its writer was ended somewhere on the way. */
 	if (io_sync_dir(saving->fd, err) < 0)
 		return err_prefix(err, "checkpoint: %s/%s", saving->dir->path, saving->hidden);
-	return saving_commit(saving, text, size, token, &taken, err);
+	return pending_save_commit(saving, text, size, token, &taken, err);
 }
 
 /* Returns 1 committed, 0 not complete, -1 on error. */
-static int finish(struct saving *saving, const struct leftover *leftover, const char *token, double io_timeout,
+static int finish(struct pending_save *saving, const struct leftover *leftover, const char *token, double io_timeout,
 	struct err *err)
 {
 	struct stat st;
-	int opened = saving_open(saving, err);
+	int opened = pending_save_open(saving, err);
 	if (opened <= 0)
 		return opened;
 	int result = complete(saving, leftover, token, io_timeout, err);
@@ -249,10 +249,10 @@ int ckpt_finish(const struct ckpt_dir *dir, const char *token, double io_timeout
 		list_leftovers(dir, &leftovers, &count, err) < 0)
 		return -1;
 	for (size_t i = 0; result == 0 && i < count && leftovers[i].step > newest; i++) {
-		struct saving saving;
-		saving_init(&saving, dir, leftovers[i].step, leftovers[i].token);
+		struct pending_save saving;
+		pending_save_init(&saving, dir, leftovers[i].step, leftovers[i].token);
 		result = finish(&saving, &leftovers[i], token, io_timeout, err);
-		saving_close(&saving);
+		pending_save_close(&saving);
 	}
 	return result;
 }

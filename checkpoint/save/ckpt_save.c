@@ -14,7 +14,7 @@
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/save/ckpt_files.h"
 #include "checkpoint/save/ckpt_part.h"
-#include "checkpoint/save/saving.h"
+#include "checkpoint/save/pending_save.h"
 #include "checkpoint/save/shard_write.h"
 #include "common/clock.h"
 #include "common/io.h"
@@ -24,7 +24,7 @@
 struct work {
 	const struct snapshot *snapshot;
 	const struct ckpt_save_options *options;
-	struct saving saving;
+	struct pending_save saving;
 	struct ckpt_files files;
 	struct manifest *manifest;
 	char *text;               /* the manifest's, or the part's */
@@ -100,7 +100,7 @@ static int start(struct work *work, const struct ckpt_dir *dir, const struct sna
 {
 	static const struct ckpt_save_options defaults;
 	*work = (struct work){ .snapshot = snapshot, .options = options ? options : &defaults };
-	saving_init(&work->saving, dir, snapshot->step, token);
+	pending_save_init(&work->saving, dir, snapshot->step, token);
 	if (ckpt_files_plan(snapshot, &work->files, err) < 0)
 		return -1;
 	return make_manifest(work, token, err);
@@ -108,7 +108,7 @@ static int start(struct work *work, const struct ckpt_dir *dir, const struct sna
 
 static void finish(struct work *work)
 {
-	saving_close(&work->saving);
+	pending_save_close(&work->saving);
 	manifest_destroy(work->manifest);
 	ckpt_files_free(&work->files);
 	free(work->text);
@@ -118,12 +118,12 @@ static void finish(struct work *work)
 
 static int save(struct work *work, const char *token, bool *taken, struct err *err)
 {
-	struct saving *saving = &work->saving;
-	if (saving_make(saving, true, err) < 0 || write_files(work, err) < 0 ||
+	struct pending_save *saving = &work->saving;
+	if (pending_save_make(saving, true, err) < 0 || write_files(work, err) < 0 ||
 		manifest_encode(work->manifest, &work->text, &work->size, err) < 0 ||
-		saving_put(saving, MANIFEST_NAME, work->text, work->size, err) < 0)
+		pending_save_put(saving, MANIFEST_NAME, work->text, work->size, err) < 0)
 		return -1;
-	return saving_commit(saving, work->text, work->size, token, taken, err);
+	return pending_save_commit(saving, work->text, work->size, token, taken, err);
 }
 
 int ckpt_save(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
@@ -140,7 +140,7 @@ int ckpt_save(const struct ckpt_dir *dir, const struct snapshot *snapshot, const
 	if (result == 0) {
 		result = save(&work, token, &taken, err);
 		if (result < 0)
-			saving_give_up(&work.saving);
+			pending_save_give_up(&work.saving);
 	}
 	if (result == 0 && saved)
 		*saved = (struct ckpt_saved){ work.total + work.size, clock_now() - began, taken };
@@ -163,7 +163,7 @@ static int remove_part(const struct work *work, const char *name, struct err *er
 }
 
 /* The hidden folder has its name still: nobody gave the save up, and made another of the same step, meanwhile. */
-static int check_folder(const struct saving *saving, struct err *err)
+static int check_folder(const struct pending_save *saving, struct err *err)
 {
 	if (!ckpt_dir_names(saving->dir, saving->hidden, saving->fd))
 		return err_fail(err, EXIT_LOST, "checkpoint: %s/%s went away: its save was given up", saving->dir->path,
@@ -173,9 +173,9 @@ static int check_folder(const struct saving *saving, struct err *err)
 
 static int save_part(struct work *work, const char *name, struct err *err)
 {
-	struct saving *saving = &work->saving;
+	struct pending_save *saving = &work->saving;
 	if (write_files(work, err) < 0 || manifest_encode(work->manifest, &work->text, &work->size, err) < 0 ||
-		saving_put(saving, name, work->text, work->size, err) < 0)
+		pending_save_put(saving, name, work->text, work->size, err) < 0)
 		return -1;
 	/* The folder's own name: no rename by this writer makes it durable later. */
 	if (io_sync_dir(saving->dir->fd, err) < 0)
@@ -185,7 +185,7 @@ static int save_part(struct work *work, const char *name, struct err *err)
 
 static int open_part(struct work *work, const char *name, struct err *err)
 {
-	if (saving_make(&work->saving, false, err) < 0)
+	if (pending_save_make(&work->saving, false, err) < 0)
 		return -1;
 	return remove_part(work, name, err);
 }

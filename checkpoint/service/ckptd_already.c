@@ -10,7 +10,7 @@
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/save/ckpt_part.h"
 #include "checkpoint/save/ckpt_save.h"
-#include "checkpoint/save/saving.h"
+#include "checkpoint/save/pending_save.h"
 #include "common/auto.h"
 #include "common/io.h"
 
@@ -36,14 +36,14 @@ bool ckptd_already_committed(const struct ckpt_dir *dir, int64_t step, const cha
 char *ckptd_already_part(const struct ckpt_dir *dir, int64_t step, const char *token, int part, int parts, size_t *size)
 {
 	char name[CKPT_PART_NAME_SIZE];
-	struct saving saving;
+	struct pending_save saving;
 	AUTO_FREE char *text = NULL;
-	saving_init(&saving, dir, step, token);
-	if (saving_open(&saving, NULL) <= 0)
+	pending_save_init(&saving, dir, step, token);
+	if (pending_save_open(&saving, NULL) <= 0)
 		return NULL;
 	bool good = io_read_file(saving.fd, ckpt_part_name(part, parts, name), MANIFEST_SIZE_MAX, &text, size, NULL) == 0 &&
 		ckpt_part_check(text, *size, step, token, part, parts, NULL) == 0 &&
 		io_sync_dir(saving.fd, NULL) == 0 && io_sync_dir(dir->fd, NULL) == 0;
-	saving_close(&saving);
+	pending_save_close(&saving);
 	return good ? AUTO_TAKE(text) : NULL;
 }

@@ -300,7 +300,7 @@ END
         [ "$(grep -cE '^ +[0-7]/8 .* pmix ' "$JOBS/$case.out")" -eq 8 ]
         grep -q 'port .* (TCP)' "$JOBS/$case.out"
     done
-    # Each a challenge (doc/gathering.md).
+    # Each a challenge (doc/bootstrap.md).
     [ "$(wc -l <"$JOBS/heard")" -ge 7 ]
     [ -z "$(grep -vxE '(4d474332.{32})?' "$JOBS/heard")" ] || { cat "$JOBS/heard" && return 1; }
     [ "$(grep -c 4d474332 "$JOBS/heard")" -ge 7 ]

@@ -339,9 +339,9 @@ static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc_
 		return CUBLAS_STATUS_INVALID_VALUE;
 	if (fake_cublas.fails >> algorithm->data[2] & 1)
 		return CUBLAS_STATUS_EXECUTION_FAILED;
-	fake_cublas.products++;
+	fake_cublas.plans++;
 	const struct running running = { *desc, *al, *bl, *dl, e, *(const float *)alpha, *(const float *)beta, a, b, d,
-		(int)algorithm->data[2], fake_cublas.products };
+		(int)algorithm->data[2], fake_cublas.plans };
 	struct running *later = malloc(sizeof running);
 	*later = running;
 	if (fake_stream_queue) {

@@ -15,9 +15,9 @@ struct fake_cublas {
 	int bad_candidates;       /* so many of the first may not be used: by their reduction scheme and their workspace in turn */
 	bool refuses;             /* cublasLtMatmulAlgoCheck refuses */
 	int objects;              /* handles, descriptors, layouts and preferences that are alive */
-	int heuristics, products; /* calls */
+	int heuristics, plans; /* calls */
 	unsigned fails, wrong, wanders; /* candidates, 1 << number: can't be run, give other numbers, give others each time */
-	double (*duration)(int epilogue, int candidate, int product); /* milliseconds of a product, */
+	double (*duration)(int epilogue, int candidate, int gemm); /* milliseconds of a product, */
 	double *clock;                                                /* which go on here */
 };
 

@@ -8,8 +8,8 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_links first_end gathering hostlist import layout manifest npy owner part pmi2_wire \
-    products rank_env safetensors spank_args standing tokens
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_links first_end bootstrap hostlist import layout manifest npy owner part pmi2_wire \
+    gemm_plans rank_env safetensors spank_args flight tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -26,7 +26,7 @@ sources() {
     ckptd_proto) echo checkpoint/{protocol/ckptd_{attach,conn,fields,proto,tcp},format/safetensors}.c "${base[@]}" ;;
     comm_links) echo trainer/comm/comm_links.c launch/run_key.c common/{acceptor,siphash}.c "${base[@]}" ;;
     first_end) echo plugin/{end_channel,first_end,task_end}.c common/{clock,err,last_words,listen,number}.c -lm ;;
-    gathering) echo launch/{gathering_message,put_list}.c common/siphash.c ;;
+    bootstrap) echo launch/{bootstrap_message,put_list}.c common/siphash.c ;;
     hostlist) echo common/hostlist.c ;;
     layout) echo slurm/step_layout.c common/{err,hostlist,ident}.c ;;
     rank_env) echo plugin/rank_env.c checks/{check*,facts,findings}.c slurm/hooks.c common/{alone,err,hostlist,ident,number}.c -lm ;;
@@ -40,9 +40,9 @@ sources() {
     manifest) echo checkpoint/format/manifest.c "${base[@]}" ;;
     pmi2_wire) echo launch/pmi2_wire.c common/{base64,clock,err,number}.c -lm ;;
     part) echo checkpoint/{save/ckpt_part,format/manifest}.c "${base[@]}" ;;
-    products) echo trainer/cuda/host/products.c common/err.c ;;
+    gemm_plans) echo trainer/cuda/host/gemm_plans.c common/err.c ;;
     npy) echo trainer/data/npy.c common/err.c ;;
-    standing) echo trainer/telemetry/standing_{read,table}.c "${base[@]}" ;;
+    flight) echo trainer/telemetry/flight_{read,table}.c "${base[@]}" ;;
     safetensors) echo checkpoint/format/safetensors.c "${base[@]}" ;;
     tokens) echo trainer/data/token_file.c common/err.c ;;
     *) echo "fuzz: there is no harness $1" >&2; return 1 ;;

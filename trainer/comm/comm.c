@@ -63,7 +63,7 @@ static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
 {
 	if (op && comm->ops) {
 		op->ops = comm->ops;
-		op->mark = comm->ops->mark(comm->ops);
+		op->event = comm->ops->record_event(comm->ops);
 	}
 	pthread_mutex_lock(&comm->lock);
 	comm_ticket ticket = ++comm->last;
@@ -195,10 +195,10 @@ int comm_wait(struct comm *comm, comm_ticket ticket, struct err *err)
 	}
 	bool waits = comm->failure == FAILURE_NONE && comm->done < ticket;
 	if (waits)
-		standing_wait(comm->standing, true);
+		flight_wait(comm->flight, true);
 	int rc = wait_done(comm, ticket, clock_now(), err);
 	if (waits && rc == 0) /* else it still stands there */
-		standing_wait(comm->standing, false);
+		flight_wait(comm->flight, false);
 	pthread_mutex_unlock(&comm->lock);
 	trace_end(comm->trace, begin, "wait");
 	return rc;
@@ -232,29 +232,29 @@ void comm_abort(struct comm *comm, const char *why)
 	comm_fail(comm, FAILURE_ABORT, why);
 }
 
-struct standing_operation comm_standing(struct comm *comm)
+struct flight_operation comm_flight(struct comm *comm)
 {
 	pthread_mutex_lock(&comm->lock);
-	struct standing_operation now = comm->now;
+	struct flight_operation now = comm->now;
 	pthread_mutex_unlock(&comm->lock);
 	return now;
 }
 
-void comm_stand(struct comm *comm, struct standing *standing)
+void comm_stand(struct comm *comm, struct flight_recorder *flight)
 {
 	pthread_mutex_lock(&comm->lock);
-	comm->standing = standing;
+	comm->flight = flight;
 	pthread_mutex_unlock(&comm->lock);
 }
 
-bool comm_last_words(struct comm *comm, int rank, unsigned char record[STANDING_SIZE], double *now)
+bool comm_last_words(struct comm *comm, int rank, unsigned char record[FLIGHT_SIZE], double *now)
 {
 	pthread_mutex_lock(&comm->lock);
 	bool left = comm->left;
 	pthread_mutex_unlock(&comm->lock);
 	if (!left || rank != comm->rank)
 		return left && comm->provider->said(comm->state, rank, record, now);
-	memcpy(record, comm->last_words, STANDING_SIZE);
+	memcpy(record, comm->last_words, FLIGHT_SIZE);
 	*now = comm->left_at;
 	return true;
 }
@@ -400,12 +400,12 @@ int comm_attach(struct comm *comm, struct ops *ops, struct err *err)
 {
 	struct attachment attachment = { .comm = comm };
 
-	if (!ops->lane || comm->size == 1)
+	if (!ops->comm_stream || comm->size == 1)
 		return 0;
 	if (!comm->provider->attach)
 		return err_fail(err, EXIT_USAGE, "comm: couldn't reduce gradients on GPUs: provider \"%s\" carries the host's memory only",
 			comm->provider->name);
-	attachment.stream = ops->lane(ops, err);
+	attachment.stream = ops->comm_stream(ops, err);
 	if (!attachment.stream)
 		return -1;
 	comm->ops = ops;

@@ -11,7 +11,7 @@
 #include "common/err.h"
 #include "common/ident.h"
 #include "launch/rdzv.h"
-#include "trainer/telemetry/standing.h"
+#include "trainer/telemetry/flight.h"
 
 struct comm;
 struct comm_provider;
@@ -41,7 +41,7 @@ struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char 
 struct comm *comm_open_over(const struct comm_provider *provider, const struct ident *ident, struct rdzv *rdzv, double deadline,
 	struct err *err);
 /* From now on buffers may also be memory of these operations' device; those of one operation are of one kind, on all
- * ranks the same. What the communicator's thread calls of them is queued on a lane of its own (ops.h). The ops are to outlive the
+ * ranks the same. What the communicator's thread calls of them is queued on a stream of its own (ops.h). The ops are to outlive the
  * communicator. Nothing to do where the host can touch their memory, or in a world of one. */
 int comm_attach(struct comm *comm, struct ops *ops, struct err *err);
 /* Ends the thread and the connections; an operation in flight fails. NULL is allowed. */
@@ -104,12 +104,12 @@ void comm_trace(struct comm *comm, struct trace *trace);
 /* Seconds that operations and works have taken so far, on the communicator's thread. */
 double comm_busy(struct comm *comm);
 /* What the communicator's thread stands in now. */
-struct standing_operation comm_standing(struct comm *comm);
-/* Where the rank stands is written to `standing` from now on: operations by the communicator's thread, waits by that which
+struct flight_operation comm_flight(struct comm *comm);
+/* Where the rank stands is written to `flight` from now on: operations by the communicator's thread, waits by that which
  * waits. Borrowed; NULL: no more. */
-void comm_stand(struct comm *comm, struct standing *standing);
+void comm_stand(struct comm *comm, struct flight_recorder *flight);
 /* After a failure, when comm_wait() has told it: the record with which a rank, this one included, took its leave, and its clock
  * then. False where it said nothing, as one that is stopped, dead or cut off. */
-bool comm_last_words(struct comm *comm, int rank, unsigned char record[STANDING_SIZE], double *now);
+bool comm_last_words(struct comm *comm, int rank, unsigned char record[FLIGHT_SIZE], double *now);
 
 #endif

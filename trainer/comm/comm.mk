@@ -1,6 +1,6 @@
 # trainer/comm/: the communicator and its providers.
 libtrainer_a_SOURCES += \
-	trainer/comm/agree.c trainer/comm/agree.h \
+	trainer/comm/status_exchange.c trainer/comm/status_exchange.h \
 	trainer/comm/comm.c trainer/comm/comm.h \
 	trainer/comm/comm_address.c trainer/comm/comm_address.h \
 	trainer/comm/comm_links.c trainer/comm/comm_links.h \

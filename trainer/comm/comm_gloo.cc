@@ -256,11 +256,11 @@ int gloo_check(void *state, struct err *err)
 	return lost.empty() ? 0 : err_fail(err, EXIT_LOST, "%s", lost.c_str());
 }
 
-void gloo_leave(void *state, const char *why, const unsigned char *standing)
+void gloo_leave(void *state, const char *why, const unsigned char *flight)
 {
 	auto s = static_cast<State *>(state);
 
-	say_goodbye(s, why, standing);
+	say_goodbye(s, why, flight);
 	bool alone = linger_on(s, why ? FAILED_LINGER : ORDERLY_LINGER);
 	s->deaf = true;
 	s->heard->abortWaitRecv();
@@ -272,9 +272,9 @@ void gloo_leave(void *state, const char *why, const unsigned char *standing)
 	s->exchanges.clear();
 }
 
-bool gloo_said(void *state, int rank, unsigned char *standing, double *now)
+bool gloo_said(void *state, int rank, unsigned char *flight, double *now)
 {
-	return hear_of(static_cast<State *>(state), rank, standing, now);
+	return hear_of(static_cast<State *>(state), rank, flight, now);
 }
 
 void gloo_close(void *state)

@@ -36,7 +36,7 @@ struct Goodbye {
 	int32_t failed; /* 0: it has finished */
 	char why[700];
 	double now;     /* of its clock */
-	unsigned char standing[STANDING_SIZE]; /* where it stands */
+	unsigned char flight[FLIGHT_SIZE]; /* where it stands */
 	int32_t said;   /* 1: this one has come */
 };
 
@@ -113,10 +113,10 @@ std::string blame(State *s, const std::vector<int> &closed);
 std::string explain_closed(State *s, const std::string &otherwise);
 
 /* Tells all peers, once. `why` NULL: finished. */
-void say_goodbye(State *s, const char *why, const unsigned char *standing);
+void say_goodbye(State *s, const char *why, const unsigned char *flight);
 
 /* Where a rank stood when it said goodbye, and its clock. False where it has not. */
-bool hear_of(State *s, int rank, unsigned char *standing, double *now);
+bool hear_of(State *s, int rank, unsigned char *flight, double *now);
 
 /* Waits until every peer has left as well or is gone: then nobody needs this rank any more. False when not all have. */
 bool linger_on(State *s, std::chrono::milliseconds limit);

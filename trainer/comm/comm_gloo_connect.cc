@@ -18,7 +18,7 @@
 
 extern "C" {
 #include "common/clock.h"
-#include "launch/rank_word.h"
+#include "launch/rank_status.h"
 #include "trainer/comm/comm_address.h"
 #include "trainer/comm/comm_links.h"
 }
@@ -120,9 +120,9 @@ using Links = std::unique_ptr<struct comm_links, decltype(&comm_links_close)>;
 
 /* What the ranks have told each other; none where they couldn't. */
 struct Words {
-	struct rank_word *all;
+	struct rank_status *all;
 	int count;
-	~Words() { rank_words_free(all, count); }
+	~Words() { rank_statuses_free(all, count); }
 };
 
 /* Listens where the others can reach this rank. */
@@ -140,7 +140,7 @@ int listen(const State *s, const struct ident *ident, Links *links, struct err *
 int find_peers(State *s, const struct ident *ident, struct rdzv *rdzv, const std::string &key, Links *links, struct err *err)
 {
 	struct err failure;
-	struct rank_word_own own = {};
+	struct rank_status_own own = {};
 
 	if (listen(s, ident, links, &failure) < 0) {
 		own.failure = &failure;
@@ -148,10 +148,10 @@ int find_peers(State *s, const struct ident *ident, struct rdzv *rdzv, const std
 		own.data = comm_links_place(links->get());
 		own.size = std::strlen(comm_links_place(links->get()));
 	}
-	Words words{rank_words_exchange(rdzv, ident, key.c_str(), &own, 0, err), s->size};
+	Words words{rank_status_exchange(rdzv, ident, key.c_str(), &own, 0, err), s->size};
 	if (!words.all)
 		return err_prefix(err, "comm: couldn't exchange addresses");
-	if (rank_words_check(words.all, s->size, err) < 0)
+	if (rank_statuses_check(words.all, s->size, err) < 0)
 		return -1;
 	for (int rank = 0; rank < s->size; rank++) {
 		s->names[static_cast<size_t>(rank)] += std::string(" on ") + words.all[rank].node;
@@ -166,19 +166,19 @@ int find_peers(State *s, const struct ident *ident, struct rdzv *rdzv, const std
 int give_up(const State *s, const struct ident *ident, struct rdzv *rdzv, const std::string &key, const struct err &why,
 	bool knows, double seconds, struct err *err)
 {
-	struct rank_word_own own = {};
+	struct rank_status_own own = {};
 
 	own.number = knows;
 	own.data = why.text;
 	own.size = std::strlen(why.text);
-	Words words{rank_words_exchange(rdzv, ident, key.c_str(), &own, seconds, err), s->size};
+	Words words{rank_status_exchange(rdzv, ident, key.c_str(), &own, seconds, err), s->size};
 	if (!words.all)
 		return err_prefix(err, "comm: couldn't connect");
 	int first = 0;
 	while (first < s->size && !words.all[first].number)
 		first++;
 	if (first < s->size && !knows)
-		return err_fail(err, EXIT_LOST, "%s: %s", rank_word_name(words.all, first).text, words.all[first].data);
+		return err_fail(err, EXIT_LOST, "%s: %s", rank_status_name(words.all, first).text, words.all[first].data);
 	*err = why;
 	return -1;
 }

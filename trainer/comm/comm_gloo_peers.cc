@@ -132,12 +132,12 @@ void hear(State *s)
 }
 
 /* The words of a rank that has_come(), also where the hearer could not tell whose they were. */
-__attribute__((noinline, no_sanitize("thread"))) void copy_standing(const Goodbye &words, unsigned char *standing, double *now)
+__attribute__((noinline, no_sanitize("thread"))) void copy_flight(const Goodbye &words, unsigned char *flight, double *now)
 {
-	const volatile unsigned char *from = words.standing;
+	const volatile unsigned char *from = words.flight;
 
-	for (size_t i = 0; i < sizeof words.standing; i++)
-		standing[i] = from[i];
+	for (size_t i = 0; i < sizeof words.flight; i++)
+		flight[i] = from[i];
 	*now = *const_cast<const volatile double *>(&words.now);
 }
 
@@ -197,7 +197,7 @@ std::string explain_closed(State *s, const std::string &otherwise)
 	return lost.empty() ? otherwise : lost;
 }
 
-void say_goodbye(State *s, const char *why, const unsigned char *standing)
+void say_goodbye(State *s, const char *why, const unsigned char *flight)
 {
 	std::call_once(s->said, [&] {
 		QuietPipe quiet;
@@ -205,7 +205,7 @@ void say_goodbye(State *s, const char *why, const unsigned char *standing)
 		s->words.failed = why != nullptr;
 		s->words.said = 1;
 		s->words.now = clock_now();
-		std::memcpy(s->words.standing, standing, sizeof s->words.standing);
+		std::memcpy(s->words.flight, flight, sizeof s->words.flight);
 		if (why && std::strstr(why, "gave up: "))
 			std::snprintf(s->words.why, sizeof s->words.why, "%.600s", why);
 		else if (why)
@@ -246,13 +246,13 @@ bool linger_on(State *s, milliseconds limit)
 	}
 }
 
-bool hear_of(State *s, int rank, unsigned char *standing, double *now)
+bool hear_of(State *s, int rank, unsigned char *flight, double *now)
 {
 	const Goodbye &words = s->heard_words[static_cast<size_t>(rank)];
 
 	if (!has_come(words))
 		return false;
-	copy_standing(words, standing, now);
+	copy_flight(words, flight, now);
 	return true;
 }
 

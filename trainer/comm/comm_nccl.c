@@ -25,7 +25,7 @@
 #define LONGEST_LOOK 5e-4
 #define BLAME_SECONDS 1.0  /* for the connections to tell who is gone, where NCCL has noticed that somebody is */
 #define END_SECONDS 5.0
-#define NARROW_ELEMENTS ((size_t)8 << 20) /* that are rounded to bf16 and travel at once */
+#define CAST_ELEMENTS ((size_t)8 << 20) /* that are rounded to bf16 and travel at once */
 
 /* From its begin to its finish; transfers and sums are the operation's, which lives as long. */
 struct exchange {
@@ -49,7 +49,7 @@ struct state {
 	cudaStream_t stream;      /* NULL: no memory is a device's yet */
 	atomic_bool interrupted;
 	char text[40];            /* "NCCL 2.28.9" */
-	void *narrow;             /* bf16 [NARROW_ELEMENTS]; NULL until it is needed */
+	void *bf16;             /* bf16 [CAST_ELEMENTS]; NULL until it is needed */
 	struct exchange *exchanges, broken; /* the latter stands for one that there is no memory for */
 };
 
@@ -144,7 +144,7 @@ static struct exchange *find_unused(struct state *s)
 	return x;
 }
 
-static int mark_begin(struct state *s, struct exchange *x)
+static int record_begin(struct state *s, struct exchange *x)
 {
 	if ((!x->begun && CUDA_CHECK(cudaEventCreateWithFlags(&x->begun, cudaEventDisableTiming), &x->err) < 0)
 		|| (!x->ended && CUDA_CHECK(cudaEventCreateWithFlags(&x->ended, cudaEventDisableTiming), &x->err) < 0))
@@ -161,7 +161,7 @@ static struct exchange *take(struct state *s, bool on_device)
 		return &s->broken;
 	}
 	*x = (struct exchange){ .next = x->next, .used = true, .on_device = on_device, .begun = x->begun, .ended = x->ended };
-	x->failed = on_device && mark_begin(s, x) < 0;
+	x->failed = on_device && record_begin(s, x) < 0;
 	return x;
 }
 
@@ -171,7 +171,7 @@ static int give_back(struct exchange *x, int rc)
 	return rc;
 }
 
-static int mark_end(struct state *s, struct exchange *x, struct err *err)
+static int record_end(struct state *s, struct exchange *x, struct err *err)
 {
 	return CUDA_CHECK(cudaEventRecord(x->ended, s->stream), err);
 }
@@ -217,7 +217,7 @@ static void *nccl_begin(void *state, const struct comm_transfer *transfers, int 
 	x->count = count;
 	x->sums = sums;
 	if (x->on_device && !x->failed)
-		x->failed = queue_transfers(s, transfers, count, &x->err) < 0 || (!sums && mark_end(s, x, &x->err) < 0);
+		x->failed = queue_transfers(s, transfers, count, &x->err) < 0 || (!sums && record_end(s, x, &x->err) < 0);
 	if (!x->on_device && !s->stream)
 		begin_on_host(s, x);
 	return x;
@@ -238,7 +238,7 @@ static int make_on_device(struct state *s, struct exchange *x, const struct comm
 	size_t bytes = received(x);
 	if (bytes > 0 && sums->make(sums->arg, 0, bytes, err) < 0)
 		return -1;
-	return queue_transfers(s, sums->transfers, sums->count, err) < 0 ? -1 : mark_end(s, x, err);
+	return queue_transfers(s, sums->transfers, sums->count, err) < 0 ? -1 : record_end(s, x, err);
 }
 
 static int nccl_make(void *state, void *begun, const struct comm_sums *sums, struct err *err)
@@ -270,7 +270,7 @@ static int nccl_finish(void *state, void *begun, struct err *err)
 static int end_collective(struct state *s, struct exchange *x, int rc, struct err *err)
 {
 	if (rc == 0)
-		rc = mark_end(s, x, err);
+		rc = record_end(s, x, err);
 	return give_back(x, rc < 0 ? -1 : await_end(s, x, err));
 }
 
@@ -290,18 +290,18 @@ static int sum_floats(struct state *s, float *buffer, size_t count, struct err *
 	return NCCL_CHECK(s, all_reduce(buffer, buffer, count, ncclFloat, ncclSum, s->comm, s->stream), err);
 }
 
-static int sum_narrow(struct state *s, float *buffer, size_t count, struct err *err)
+static int sum_bf16(struct state *s, float *buffer, size_t count, struct err *err)
 {
-	if (!s->narrow)
-		s->narrow = cuda_check_alloc(NARROW_ELEMENTS * 2, "gradients in bf16", err);
-	for (size_t at = 0; s->narrow && at < count; at += NARROW_ELEMENTS) {
-		size_t n = count - at < NARROW_ELEMENTS ? count - at : NARROW_ELEMENTS;
-		if (CUDA_CHECK(cuda_to_bf16(s->narrow, buffer + at, n, s->stream), err) < 0
-			|| NCCL_CHECK(s, all_reduce(s->narrow, s->narrow, n, ncclBfloat16, ncclSum, s->comm, s->stream), err) < 0
-			|| CUDA_CHECK(cuda_from_bf16(buffer + at, s->narrow, n, s->stream), err) < 0)
+	if (!s->bf16)
+		s->bf16 = cuda_check_alloc(CAST_ELEMENTS * 2, "gradients in bf16", err);
+	for (size_t at = 0; s->bf16 && at < count; at += CAST_ELEMENTS) {
+		size_t n = count - at < CAST_ELEMENTS ? count - at : CAST_ELEMENTS;
+		if (CUDA_CHECK(cuda_to_bf16(s->bf16, buffer + at, n, s->stream), err) < 0
+			|| NCCL_CHECK(s, all_reduce(s->bf16, s->bf16, n, ncclBfloat16, ncclSum, s->comm, s->stream), err) < 0
+			|| CUDA_CHECK(cuda_from_bf16(buffer + at, s->bf16, n, s->stream), err) < 0)
 			return -1;
 	}
-	return s->narrow ? 0 : -1;
+	return s->bf16 ? 0 : -1;
 }
 
 static int nccl_allreduce(void *state, float *buffer, size_t count, bool bf16, struct err *err)
@@ -312,7 +312,7 @@ static int nccl_allreduce(void *state, float *buffer, size_t count, bool bf16, s
 	struct exchange *x = take(s, true);
 	if (x->failed)
 		return give_back(x, err_fail(err, x->err.status, "%s", x->err.text));
-	return end_collective(s, x, bf16 ? sum_narrow(s, buffer, count, err) : sum_floats(s, buffer, count, err), err);
+	return end_collective(s, x, bf16 ? sum_bf16(s, buffer, count, err) : sum_floats(s, buffer, count, err), err);
 }
 
 /* ---- ways out ---- */
@@ -330,19 +330,19 @@ static int nccl_check_peers(void *state, struct err *err)
 }
 
 /* The farewell comes first: who waits for this rank shall know why. Then nothing of ours is in use any more. */
-static void nccl_leave(void *state, const char *why, const unsigned char standing[STANDING_SIZE])
+static void nccl_leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE])
 {
 	struct state *s = state;
 	struct err ignored;
-	comm_gloo.leave(s->host, why, standing);
+	comm_gloo.leave(s->host, why, flight);
 	if (s->comm)
 		nccl_bootstrap_end(s->lib, s->comm, !why, END_SECONDS, &ignored);
 	s->comm = NULL;
 }
 
-static bool nccl_said(void *state, int rank, unsigned char standing[STANDING_SIZE], double *now)
+static bool nccl_said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now)
 {
-	return comm_gloo.said(((struct state *)state)->host, rank, standing, now);
+	return comm_gloo.said(((struct state *)state)->host, rank, flight, now);
 }
 
 static const char *nccl_peer(void *state, int rank)
@@ -362,8 +362,8 @@ static void nccl_close(void *state)
 			cudaEventDestroy(x->ended);
 		free(x);
 	}
-	if (s->narrow)
-		cudaFree(s->narrow);
+	if (s->bf16)
+		cudaFree(s->bf16);
 	comm_gloo.close(s->host);
 	free(s);
 }
@@ -400,7 +400,7 @@ static int connect_gpus(struct state *s, const struct ident *ident, struct rdzv 
 
 static void *nccl_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events, struct err *err)
 {
-	static const unsigned char nowhere[STANDING_SIZE];
+	static const unsigned char nowhere[FLIGHT_SIZE];
 	struct state *s = calloc(1, sizeof *s);
 	if (!s) {
 		err_set(err, "comm: couldn't begin: out of memory");

@@ -217,8 +217,8 @@ struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *
 	return op;
 }
 
-/* narrow_to_bf16 of common/narrow.h over many, in a form that compilers turn into vectors. */
-static void narrow(uint16_t *to, const float *from, size_t count)
+/* bytes_float_to_bf16 over many, in a form that compilers turn into vectors. */
+static void cast_to_bf16(uint16_t *to, const float *from, size_t count)
 {
 #pragma omp simd
 	for (size_t i = 0; i < count; i++) {
@@ -227,7 +227,7 @@ static void narrow(uint16_t *to, const float *from, size_t count)
 	}
 }
 
-static void widen(float *to, const uint16_t *from, size_t count)
+static void cast_to_fp32(float *to, const uint16_t *from, size_t count)
 {
 #pragma omp simd
 	for (size_t i = 0; i < count; i++)
@@ -241,15 +241,15 @@ static void add_wide(float *to, const uint16_t *from, size_t count)
 		to[i] += bytes_bf16_to_float(from[i]);
 }
 
-/* One step round the ring in bf16: the segment `send` is narrowed into `out` and sent, the one before it comes into `in`. */
-static int pass_narrow(struct comm_op *op, int send, uint16_t *out, uint16_t *in, const struct comm_provider *provider,
+/* One step round the ring in bf16: the segment `send` is cast into `out` and sent, the one before it comes into `in`. */
+static int pass_bf16(struct comm_op *op, int send, uint16_t *out, uint16_t *in, const struct comm_provider *provider,
 	void *state, struct err *err)
 {
 	size_t sent, received;
 	const float *from = (const float *)(void *)segment(op, send, &sent);
 
 	segment(op, (send - 1 + op->size) % op->size, &received);
-	narrow(out, from, sent / sizeof *from);
+	cast_to_bf16(out, from, sent / sizeof *from);
 	op->count = 0;
 	add_transfer(op, (op->rank - 1 + op->size) % op->size, in, received / 2, 1);
 	add_transfer(op, (op->rank + 1) % op->size, out, sent / 2, 0);
@@ -271,14 +271,14 @@ static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *pr
 	for (int step = 0; step < 2 * (size - 1); step++) {
 		int send = (rank - step + 2 * size) % size;
 
-		if (pass_narrow(op, send, out, in, provider, state, err) < 0)
+		if (pass_bf16(op, send, out, in, provider, state, err) < 0)
 			return -1;
 		float *to = (float *)(void *)segment(op, send, &bytes);
 		if (step == size - 1)
-			widen(to, out, bytes / sizeof *to); /* the sum that this rank owns: rounded as at all others */
+			cast_to_fp32(to, out, bytes / sizeof *to); /* the sum that this rank owns: rounded as at all others */
 		to = (float *)(void *)segment(op, (send - 1 + size) % size, &bytes);
 		if (step >= size - 1)
-			widen(to, in, bytes / sizeof *to);
+			cast_to_fp32(to, in, bytes / sizeof *to);
 		else
 			add_wide(to, in, bytes / sizeof *to);
 	}
@@ -313,7 +313,7 @@ static int run_scatter(struct comm_op *op, const struct comm_provider *provider,
 }
 
 /* Everyone passes its part on to all who have not got it: the root has everything. */
-static int run_spread(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+static int run_allgather_parts(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
 {
 	size_t bytes;
 	char *part;
@@ -339,7 +339,7 @@ static int run_broadcast(struct comm_op *op, const struct comm_provider *provide
 	if (op->bytes > BROADCAST_DIRECT) {
 		if (run_scatter(op, provider, state, err) < 0)
 			return -1;
-		return run_spread(op, provider, state, err);
+		return run_allgather_parts(op, provider, state, err);
 	}
 	if (op->rank != op->root)
 		add_transfer(op, op->root, op->buffer, op->bytes, 1);

@@ -18,8 +18,8 @@ struct comm_op {
 	int (*run)(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err);
 	comm_work *work;
 	struct ops *ops;        /* on whose device it may be; NULL: none */
-	uint64_t mark;          /* behind what was queued there before it, */
-	bool awaited;           /* which the lane has been told */
+	uint64_t event;         /* behind what was queued there before it, */
+	bool waits;           /* which the stream has been told */
 	bool reduction;         /* it may begin before those before it have ended */
 	comm_prepare *prepare;  /* until it has run */
 	comm_make *make;        /* the caller's */

@@ -24,12 +24,12 @@ struct comm {
 	pthread_cond_t settled; /* for waiters: a ticket is done, or the thread has left */
 	struct comm_op *head, *tail;
 	comm_ticket last, done;
-	struct standing_operation now; /* its `operation` is "" when idle */
+	struct flight_operation now; /* its `operation` is "" when idle */
 	const char *latest;    /* the operation begun last; its label is still in `now` */
-	struct standing *standing; /* the record; NULL: none */
+	struct flight_recorder *flight; /* the record; NULL: none */
 	uint64_t step;         /* of the operations queued next, */
 	int bucket;            /* and their bucket */
-	unsigned char last_words[STANDING_SIZE];
+	unsigned char last_words[FLIGHT_SIZE];
 	double left_at;        /* when they were said */
 	double progress;       /* when bytes moved last */
 	double busy;           /* seconds of all operations that are done */

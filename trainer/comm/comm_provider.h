@@ -56,9 +56,9 @@ struct comm_provider {
 	int (*check)(void *state, struct err *err);
 	/* Takes leave of the peers: orderly (`why` NULL) or with the reason, and says where this rank stands. Bounded to a few
 	 * seconds; nothing is called afterwards but said and close. */
-	void (*leave)(void *state, const char *why, const unsigned char standing[STANDING_SIZE]);
+	void (*leave)(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE]);
 	/* After leave: whether another rank has taken its leave, with which record, and its clock then. */
-	bool (*said)(void *state, int rank, unsigned char standing[STANDING_SIZE], double *now);
+	bool (*said)(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now);
 	void (*close)(void *state);
 	/* Any thread: "rank 3 on node7"; lives as long as the state. */
 	const char *(*peer)(void *state, int rank);

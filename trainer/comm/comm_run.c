@@ -13,12 +13,12 @@
 
 static void enter(struct comm *comm, const struct comm_op *op)
 {
-	comm->now = (struct standing_operation){ .step = op->step, .bucket = op->bucket, .bytes = comm_op_bytes(op) };
+	comm->now = (struct flight_operation){ .step = op->step, .bucket = op->bucket, .bytes = comm_op_bytes(op) };
 	memcpy(comm->now.label, op->label, sizeof op->label);
 	snprintf(comm->now.operation, sizeof comm->now.operation, "%s", op->operation);
 	comm->now.entered = comm->progress = clock_now();
 	comm->latest = op->operation;
-	standing_enter(comm->standing, &comm->now);
+	flight_enter(comm->flight, &comm->now);
 }
 
 /* Waits for the next operation and enters it in the record. NULL: leave. */
@@ -64,7 +64,7 @@ static void end_op(struct comm *comm, const struct comm_op *op, int rc, enum fai
 	} else {
 		comm->done = op->ticket;
 		comm->now.operation[0] = '\0';
-		standing_finish(comm->standing);
+		flight_finish(comm->flight);
 		pthread_cond_broadcast(&comm->settled);
 	}
 	pthread_mutex_unlock(&comm->lock);
@@ -108,11 +108,11 @@ static void trace_transfers(struct running *running)
 }
 
 /* Whatever it does on the device comes behind what was queued there before it. */
-static void await_mark(struct comm_op *op)
+static void wait_event(struct comm_op *op)
 {
-	if (op->ops && !op->awaited)
-		op->ops->await(op->ops, op->mark);
-	op->awaited = true;
+	if (op->ops && !op->waits)
+		op->ops->wait_event(op->ops, op->event);
+	op->waits = true;
 }
 
 static void prepare(struct running *running, struct comm_op *op)
@@ -146,7 +146,7 @@ static void begin_next(void *arg)
 		op = queued_behind(comm, op);
 		if (!op || !op->reduction)
 			return;
-		await_mark(op);
+		wait_event(op);
 		prepare(running, op);
 		comm_op_begin(op, comm->provider, comm->state);
 	} while (!op->make);
@@ -199,7 +199,7 @@ static int run_op(struct comm *comm, struct comm_op *op)
 	op->sums.make = make_run;
 	op->sums.arg = &running;
 	op->made = op->reduction ? begin_next : NULL;
-	await_mark(op);
+	wait_event(op);
 	prepare(&running, op);
 	int rc = op->run(op, comm->provider, comm->state, &err);
 	enum failure failure = running.faulty ? FAILURE_FAULT : FAILURE_LOST;
@@ -219,7 +219,7 @@ static int run_op(struct comm *comm, struct comm_op *op)
 /* Where the provider can't tell who was waited for: those of whom nothing was heard, unless the text names them already. */
 static void name_silent(struct comm *comm)
 {
-	unsigned char record[STANDING_SIZE];
+	unsigned char record[FLIGHT_SIZE];
 	char names[400] = "";
 	int silent = 0;
 	double now;
@@ -254,8 +254,8 @@ void *comm_run(void *arg)
 	else if (!orderly && !comm->worded)
 		err_prefix(&comm->error, "comm");
 	error = comm->error;
-	if (comm->standing)
-		standing_copy(comm->standing, comm->last_words);
+	if (comm->flight)
+		flight_copy(comm->flight, comm->last_words);
 	comm->left_at = clock_now();
 	pthread_mutex_unlock(&comm->lock);
 	comm->provider->leave(comm->state, orderly ? NULL : error.text, comm->last_words);

@@ -33,11 +33,11 @@ static int check(void *state, struct err *err)
 	return 0;
 }
 
-static void leave(void *state, const char *why, const unsigned char standing[STANDING_SIZE])
+static void leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE])
 {
 }
 
-static bool said(void *state, int rank, unsigned char standing[STANDING_SIZE], double *now)
+static bool said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now)
 {
 	return false;
 }

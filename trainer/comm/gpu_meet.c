@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "common/auto.h"
-#include "trainer/comm/agree.h"
+#include "trainer/comm/status_exchange.h"
 
 #define KEY "device"
 #define GET_SECONDS 5.0 /* for what was put before the fence */

@@ -19,7 +19,7 @@ struct gpu_word {
 
 /* Collective among the ranks of a world of several that have a driver; one that has none, and computes on the CPU, says nothing, and is
  * named. `rc` and `err` are this rank's outcome of the choice, 0 or GPU_NONE with the CPU, or -1.
- * Returns 0, ERR_SHARED (trainer/comm/agree.h) with the same text and status on all ranks, or -1 where the ranks couldn't meet. */
+ * Returns 0, ERR_SHARED (trainer/comm/status_exchange.h) with the same text and status on all ranks, or -1 where the ranks couldn't meet. */
 int gpu_meet(struct rdzv *rdzv, const struct ident *ident, const struct gpu *gpu, int rc, bool share, struct err *err);
 
 /* Whether these ranks can train together: 0, or -1 with the line that all of them get. */

@@ -14,7 +14,7 @@ libtrainer_a_SOURCES += \
 	trainer/cpu/kernels_avx512.c \
 	trainer/cpu/kernels_batchnorm.h \
 	trainer/cpu/kernels_default.c \
-	trainer/cpu/kernels_product.h \
+	trainer/cpu/kernels_gemm.h \
 	trainer/cpu/kernels_rows.h \
 	trainer/cpu/kernels_tiles.h \
 	trainer/cpu/ops_cpu.c \
@@ -24,6 +24,6 @@ libtrainer_a_SOURCES += \
 	trainer/cpu/plain_loss.c \
 	trainer/cpu/plain_norm.c \
 	trainer/cpu/plain_update.c \
-	trainer/cpu/product.c trainer/cpu/product.h \
+	trainer/cpu/gemm.c trainer/cpu/gemm.h \
 	trainer/cpu/vec.h
 # End of cpu.mk

@@ -4,7 +4,7 @@
 
 #include "trainer/cpu/cpu.h"
 #include "trainer/cpu/kernels.h"
-#include "trainer/cpu/product.h"
+#include "trainer/cpu/gemm.h"
 
 /* What follows a product, on its result [·, ld]. */
 struct after {
@@ -14,31 +14,31 @@ struct after {
 	size_t ld;
 };
 
-static size_t at(const struct after *after, const struct product_part *part)
+static size_t at(const struct after *after, const struct gemm_part *part)
 {
 	return (size_t)part->row * after->ld + (size_t)part->column;
 }
 
-static const float *bias_at(const struct after *after, const struct product_part *part)
+static const float *bias_at(const struct after *after, const struct gemm_part *part)
 {
 	return after->bias ? after->bias + part->column : NULL;
 }
 
-static void after_bias(void *arg, const struct product_part *part)
+static void after_bias(void *arg, const struct gemm_part *part)
 {
 	const struct after *a = arg;
 
 	a->kernels->bias(a->result + at(a, part), bias_at(a, part), part->rows, part->columns, a->ld);
 }
 
-static void after_relu(void *arg, const struct product_part *part)
+static void after_relu(void *arg, const struct gemm_part *part)
 {
 	const struct after *a = arg;
 
 	a->kernels->bias_relu(a->result + at(a, part), bias_at(a, part), part->rows, part->columns, a->ld);
 }
 
-static void after_gelu(void *arg, const struct product_part *part)
+static void after_gelu(void *arg, const struct gemm_part *part)
 {
 	const struct after *a = arg;
 
@@ -46,88 +46,88 @@ static void after_gelu(void *arg, const struct product_part *part)
 		part->columns, a->ld);
 }
 
-static void after_relu_backward(void *arg, const struct product_part *part)
+static void after_relu_backward(void *arg, const struct gemm_part *part)
 {
 	const struct after *a = arg;
 
 	a->kernels->relu_backward(a->result + at(a, part), a->saved + at(a, part), part->rows, part->columns, a->ld);
 }
 
-static void after_gelu_backward(void *arg, const struct product_part *part)
+static void after_gelu_backward(void *arg, const struct gemm_part *part)
 {
 	const struct after *a = arg;
 
 	a->kernels->gelu_backward(a->result + at(a, part), a->saved + at(a, part), part->rows, part->columns, a->ld);
 }
 
-static struct product forward_product(float *y, const float *x, const float *w, int M, int K, int N)
+static struct gemm forward_gemm(float *y, const float *x, const float *w, int M, int K, int N)
 {
-	return (struct product){ .a = x, .b = w, .c = y, .m = M, .n = N, .k = K };
+	return (struct gemm){ .a = x, .b = w, .c = y, .m = M, .n = N, .k = K };
 }
 
-static struct product backward_product(float *dx, const float *dy, const float *w, int M, int K, int N)
+static struct gemm backward_gemm(float *dx, const float *dy, const float *w, int M, int K, int N)
 {
-	return (struct product){ .a = dy, .b = w, .c = dx, .m = M, .n = K, .k = N, .b_transposed = true };
+	return (struct gemm){ .a = dy, .b = w, .c = dx, .m = M, .n = K, .k = N, .b_transposed = true };
 }
 
 static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
-	struct product product = forward_product(y, x, w, M, K, N);
+	struct gemm gemm = forward_gemm(y, x, w, M, K, N);
 	struct after after = { .kernels = cpu_of(ops)->kernels, .result = y, .bias = bias, .ld = (size_t)N };
 
-	product_run(&product, bias ? after_bias : NULL, &after);
+	gemm_run(&gemm, bias ? after_bias : NULL, &after);
 }
 
 static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias,
 	int M, int K, int N)
 {
-	struct product product = forward_product(pre, x, w, M, K, N);
+	struct gemm gemm = forward_gemm(pre, x, w, M, K, N);
 	struct after after = { .kernels = cpu_of(ops)->kernels, .result = pre, .activated = y, .bias = bias, .ld = (size_t)N };
 
-	product_run(&product, after_gelu, &after);
+	gemm_run(&gemm, after_gelu, &after);
 }
 
 static void linear_relu(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
-	struct product product = forward_product(y, x, w, M, K, N);
+	struct gemm gemm = forward_gemm(y, x, w, M, K, N);
 	struct after after = { .kernels = cpu_of(ops)->kernels, .result = y, .bias = bias, .ld = (size_t)N };
 
-	product_run(&product, after_relu, &after);
+	gemm_run(&gemm, after_relu, &after);
 }
 
 static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w, int M, int K, int N)
 {
-	struct product product = backward_product(dx, dy, w, M, K, N);
+	struct gemm gemm = backward_gemm(dx, dy, w, M, K, N);
 
-	product_run(&product, NULL, NULL);
+	gemm_run(&gemm, NULL, NULL);
 }
 
 static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *dy, const float *w, const float *pre,
 	int M, int K, int N)
 {
-	struct product product = backward_product(dx, dy, w, M, K, N);
+	struct gemm gemm = backward_gemm(dx, dy, w, M, K, N);
 	struct after after = { .kernels = cpu_of(ops)->kernels, .result = dx, .saved = pre, .ld = (size_t)K };
 
-	product_run(&product, after_gelu_backward, &after);
+	gemm_run(&gemm, after_gelu_backward, &after);
 }
 
 static void linear_backward_input_relu(struct ops *ops, float *dx, const float *dy, const float *w, const float *y,
 	int M, int K, int N)
 {
-	struct product product = backward_product(dx, dy, w, M, K, N);
+	struct gemm gemm = backward_gemm(dx, dy, w, M, K, N);
 	struct after after = { .kernels = cpu_of(ops)->kernels, .result = dx, .saved = y, .ld = (size_t)K };
 
-	product_run(&product, after_relu_backward, &after);
+	gemm_run(&gemm, after_relu_backward, &after);
 }
 
 static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x, const float *dy,
 	int M, int K, int N, int accumulate)
 {
 	const struct kernels *kernels = cpu_of(ops)->kernels;
-	struct product product = { .a = x, .b = dy, .c = dw, .m = K, .n = N, .k = M, .a_transposed = true,
+	struct gemm gemm = { .a = x, .b = dy, .c = dw, .m = K, .n = N, .k = M, .a_transposed = true,
 		.accumulate = accumulate };
 
-	product_run(&product, NULL, NULL);
+	gemm_run(&gemm, NULL, NULL);
 	if (!dbias)
 		return;
 #pragma omp parallel for

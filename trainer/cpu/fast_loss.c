@@ -4,7 +4,7 @@
 
 #include "trainer/cpu/cpu.h"
 #include "trainer/cpu/kernels.h"
-#include "trainer/cpu/product.h"
+#include "trainer/cpu/gemm.h"
 
 static void cross_entropy(struct ops *ops, float *losses, float *logits, const int32_t *targets, int M, int V,
 	bool gradient)
@@ -26,14 +26,14 @@ static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, co
 		int rows = M - m < HEAD_ROWS ? M - m : HEAD_ROWS;
 		const float *x_rows = x + (size_t)m * C;
 
-		product_run(&(struct product){ .a = x_rows, .b = wte, .c = logits, .m = rows, .n = V, .k = C,
+		gemm_run(&(struct gemm){ .a = x_rows, .b = wte, .c = logits, .m = rows, .n = V, .k = C,
 			.b_transposed = true }, NULL, NULL);
 		cross_entropy(ops, losses + m, logits, targets + m, rows, V, dx != NULL);
 		if (!dx)
 			continue;
-		product_run(&(struct product){ .a = logits, .b = wte, .c = dx + (size_t)m * C, .m = rows, .n = C, .k = V },
+		gemm_run(&(struct gemm){ .a = logits, .b = wte, .c = dx + (size_t)m * C, .m = rows, .n = C, .k = V },
 			NULL, NULL);
-		product_run(&(struct product){ .a = logits, .b = x_rows, .c = dwte, .m = V, .n = C, .k = rows,
+		gemm_run(&(struct gemm){ .a = logits, .b = x_rows, .c = dwte, .m = V, .n = C, .k = rows,
 			.a_transposed = true, .accumulate = accumulate || m > 0 }, NULL, NULL);
 	}
 }

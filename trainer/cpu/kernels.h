@@ -11,7 +11,7 @@
 #include "trainer/ops/ops.h"
 
 /* c[m·c_row + n] = or += (accumulate) the sum over k, ascending from 0, of a[m·a_row + k·a_col] · b[k·b_row + n]. */
-struct tile_product {
+struct tile_gemm {
 	int m, n, k;
 	const float *a; size_t a_row, a_col;
 	const float *b; size_t b_row;
@@ -20,7 +20,7 @@ struct tile_product {
 };
 
 /* The same with operands of any size, which may be transposed: one of a_row and a_col is 1, and one of b_row and b_col. */
-struct block_product {
+struct block_gemm {
 	int m, n, k;
 	const float *a; size_t a_row, a_col;
 	const float *b; size_t b_row, b_col;
@@ -67,8 +67,8 @@ struct kernels {
 	/* The loss of one row of logits; with `gradient` they become (softmax - one at target)·scale. */
 	float (*cross_entropy)(float *logits, int target, int vocabulary, bool gradient, float scale);
 
-	void (*product)(const struct tile_product *product);
-	void (*product_block)(const struct block_product *product);
+	void (*gemm)(const struct tile_gemm *gemm);
+	void (*gemm_block)(const struct block_gemm *gemm);
 	void (*attention)(const struct attention_head *head);
 	void (*attention_backward)(const struct attention_head *head);
 

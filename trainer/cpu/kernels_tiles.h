@@ -11,7 +11,7 @@
 
 /* rows × vecs vectors of the result, kept in registers; `part` floats of a single vector where part > 0. An element's sum
  * runs over k alone, so it does not depend on the shape of the tile. */
-static inline __attribute__((always_inline)) void product_tile(const struct tile_product *p, int m, int n, int rows,
+static inline __attribute__((always_inline)) void gemm_tile(const struct tile_gemm *p, int m, int n, int rows,
 	int vecs, int part)
 {
 	vec sum[TILE_ROWS][TILE_VECS];
@@ -49,26 +49,26 @@ static inline __attribute__((always_inline)) void product_tile(const struct tile
 				v_store(c + r * p->c_row + v * VL, sum[r][v]);
 }
 
-static inline __attribute__((always_inline)) void product_columns(const struct tile_product *p, int n, int vecs, int part)
+static inline __attribute__((always_inline)) void gemm_columns(const struct tile_gemm *p, int n, int vecs, int part)
 {
 	int m = 0;
 
 	for (; m + TILE_ROWS <= p->m; m += TILE_ROWS)
-		product_tile(p, m, n, TILE_ROWS, vecs, part);
+		gemm_tile(p, m, n, TILE_ROWS, vecs, part);
 	for (; m < p->m; m++)
-		product_tile(p, m, n, 1, vecs, part);
+		gemm_tile(p, m, n, 1, vecs, part);
 }
 
-static void product(const struct tile_product *p)
+static void gemm(const struct tile_gemm *p)
 {
 	int n = 0;
 
 	for (; n + TILE_VECS * VL <= p->n; n += TILE_VECS * VL)
-		product_columns(p, n, TILE_VECS, 0);
+		gemm_columns(p, n, TILE_VECS, 0);
 	for (; n + VL <= p->n; n += VL)
-		product_columns(p, n, 1, 0);
+		gemm_columns(p, n, 1, 0);
 	if (n < p->n)
-		product_columns(p, n, 1, p->n - n);
+		gemm_columns(p, n, 1, p->n - n);
 }
 
 /* Scores are kept transposed, [keys, queries], so that each query has a lane of its own from the scores to the sums. */
@@ -144,14 +144,14 @@ static void attend_queries(const struct attention_head *h, int first)
 	for (int key = 0; key <= first; key += KEYS) {
 		int keys = block_length(key, h->positions);
 
-		product(&(struct tile_product){ keys, QUERIES, h->size, h->k + (size_t)key * h->row, h->row, 1,
+		gemm(&(struct tile_gemm){ keys, QUERIES, h->size, h->k + (size_t)key * h->row, h->row, 1,
 			queries, QUERIES, scores, QUERIES, false });
 		if (key == first)
 			hide_future(scores, keys, -INFINITY);
 		softmax_block(&state, scores, keys);
 		if (key > 0)
 			scale_rows(y, h->y_row, state.rescale, rows, h->size);
-		product(&(struct tile_product){ rows, h->size, keys, scores, 1, QUERIES,
+		gemm(&(struct tile_gemm){ rows, h->size, keys, scores, 1, QUERIES,
 			h->v + (size_t)key * h->row, h->row, y, h->y_row, key > 0 });
 	}
 	for (int q = 0; q < rows; q++) {
@@ -213,18 +213,18 @@ static void attend_keys_backward(struct query_block *block, const struct attenti
 	size_t at_queries = (size_t)first * h->row, at_keys = (size_t)key * h->row;
 	bool later = first > key; /* the block on the diagonal is the first that these keys meet */
 
-	product(&(struct tile_product){ keys, QUERIES, h->size, h->k + at_keys, h->row, 1,
+	gemm(&(struct tile_gemm){ keys, QUERIES, h->size, h->k + at_keys, h->row, 1,
 		block->queries, QUERIES, block->probabilities, QUERIES, false });
 	if (key == first)
 		hide_future(block->probabilities, keys, -INFINITY);
-	product(&(struct tile_product){ keys, QUERIES, h->size, h->v + at_keys, h->row, 1,
+	gemm(&(struct tile_gemm){ keys, QUERIES, h->size, h->v + at_keys, h->row, 1,
 		block->dy, QUERIES, block->dscores, QUERIES, false });
 	softmax_backward_block(block->probabilities, block->dscores, block->lse, block->delta, keys);
-	product(&(struct tile_product){ keys, h->size, rows, block->probabilities, QUERIES, 1,
+	gemm(&(struct tile_gemm){ keys, h->size, rows, block->probabilities, QUERIES, 1,
 		h->dy + (size_t)first * h->y_row, h->y_row, h->dv + at_keys, h->row, later });
-	product(&(struct tile_product){ keys, h->size, rows, block->dscores, QUERIES, 1,
+	gemm(&(struct tile_gemm){ keys, h->size, rows, block->dscores, QUERIES, 1,
 		h->q + at_queries, h->row, h->dk + at_keys, h->row, later });
-	product(&(struct tile_product){ rows, h->size, keys, block->dscores, 1, QUERIES,
+	gemm(&(struct tile_gemm){ rows, h->size, keys, block->dscores, 1, QUERIES,
 		h->k + at_keys, h->row, h->dq + at_queries, h->row, key > 0 });
 }
 

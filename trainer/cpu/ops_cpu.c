@@ -8,7 +8,7 @@
 #include "trainer/cpu/cpu.h"
 #include "trainer/cpu/isa.h"
 #include "trainer/cpu/kernels.h"
-#include "trainer/cpu/product.h"
+#include "trainer/cpu/gemm.h"
 
 void *cpu_alloc(size_t bytes)
 {
@@ -76,7 +76,7 @@ static void plain_install(struct ops *ops)
 
 static void fast_install(struct ops *ops)
 {
-	ops->name = strcmp(product_provider(), "dnnl") ? "cpu" : "cpu-dnnl";
+	ops->name = strcmp(gemm_provider(), "dnnl") ? "cpu" : "cpu-dnnl";
 	ops->prepare = fast_prepare;
 	cpu_of(ops)->kernels = kernels_now();
 	fast_linear_install(ops);

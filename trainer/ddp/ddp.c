@@ -129,7 +129,7 @@ void ddp_destroy(struct ddp *ddp)
 	if (!ddp)
 		return;
 	/* A step that was given up half-way: nothing may be in flight over memory that goes away. */
-	if ((ddp->last && !ddp->settled) || ddp->whole < ddp->spread) {
+	if ((ddp->last && !ddp->settled) || ddp->whole < ddp->last_allgather) {
 		struct err ignored;
 		comm_abort(ddp->comm, "the step was given up");
 		comm_wait(ddp->comm, ddp->last, &ignored);
@@ -141,7 +141,7 @@ void ddp_destroy(struct ddp *ddp)
 		ddp->ops->release(ddp->ops, ddp->staging);
 	if (ddp->early)
 		ddp->ops->release(ddp->ops, ddp->early);
-	if (ddp->figures && ops_is_remote(ddp->ops))
+	if (ddp->figures && ops_has_device_memory(ddp->ops))
 		ddp->ops->release(ddp->ops, ddp->figures);
 	free(ddp->arenas);
 	free(ddp->buckets);
@@ -149,12 +149,12 @@ void ddp_destroy(struct ddp *ddp)
 	free(ddp->cuts);
 	free(ddp->shards);
 	free(ddp->shards_of);
-	free(ddp->spreads);
+	free(ddp->allgathers);
 	free(ddp->runs);
 	free(ddp->cursors);
 	free(ddp->hashes);
 	free(ddp->piece_at);
-	free(ddp->merges);
+	free(ddp->additions);
 	free(ddp->early_place);
 	free(ddp->share_start);
 	free(ddp->transfers);
@@ -225,8 +225,8 @@ void ddp_slot_end(struct ddp *ddp, int64_t valid)
 		return;
 	}
 	for (int i = from; i < plan->merge_end[slot]; i++) {
-		float *left = ddp->arenas[plan->merges[i].left];
-		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->merges[i].right],
+		float *left = ddp->arenas[plan->additions[i].left];
+		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->additions[i].right],
 			tensor_table_gradients(ddp->table));
 	}
 	if (!ddp->late)

@@ -102,10 +102,10 @@ const struct zero_shard *ddp_shards(const struct ddp *ddp, size_t *count);
 const struct zero_shard *ddp_own(const struct ddp *ddp, size_t *count);
 /* With `zero`, collective, behind the update: every rank's own parameters of the arena begin to travel to all others, into place,
  * those first that a forward pass needs first. What is no parameter stays the caller's. Nothing without `zero`. */
-void ddp_spread(struct ddp *ddp, float *arena);
+void ddp_allgather_weights(struct ddp *ddp, float *arena);
 /* The model's gate, with the ddp as its argument: waits until a layer's weights have come. A failure comes out of ddp_finish, as
  * do the seconds; what is computed then is worth nothing. */
-void ddp_need(void *ddp, int layer);
+void ddp_wait_weights(void *ddp, int layer);
 /* Waits until all have come: for whoever reads them otherwise. `exposed` grows by the seconds that took. */
 int ddp_whole(struct ddp *ddp, double *exposed, struct err *err);
 

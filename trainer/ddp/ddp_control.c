@@ -131,7 +131,7 @@ int ddp_control_prepare(struct ddp *ddp, struct err *err)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	ddp->own_message = message_of(ddp, ddp->plan.rank);
 	ddp->valid = valid_of(ddp, ddp->own_message);
-	ddp->figures = ops_is_remote(ddp->ops) ? ddp->ops->alloc(ddp->ops, figures_bytes(ddp)) : losses_of(ddp, ddp->own_message);
+	ddp->figures = ops_has_device_memory(ddp->ops) ? ddp->ops->alloc(ddp->ops, figures_bytes(ddp)) : losses_of(ddp, ddp->own_message);
 	if (!ddp->figures)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	place_blocks(ddp);
@@ -425,7 +425,7 @@ static int fetch_figures(struct ddp *ddp, struct ddp_result *result, struct err 
 {
 	double begun = clock_now();
 
-	if (!ops_is_remote(ddp->ops))
+	if (!ops_has_device_memory(ddp->ops))
 		return 0;
 	if (ddp->segmented && comm_wait(ddp->comm, ddp->last, err) < 0)
 		return -1;
@@ -451,7 +451,7 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 	ddp->settled = true;
 	if (rc < 0)
 		return -1;
-	ddp->whole = ddp->spread; /* weights have travelled before it, though a rank that can't go on has not asked for them */
+	ddp->whole = ddp->last_allgather; /* weights have travelled before it, though a rank that can't go on has not asked for them */
 	result->exposed += clock_now() - begun;
 	fold_flags(ddp, result);
 	if (result->fault)

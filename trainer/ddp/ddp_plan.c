@@ -16,7 +16,7 @@
 struct player {
 	struct ddp_plan *plan;
 	bool *taken;
-	int merges;
+	int additions;
 };
 
 static int take_arena(struct player *player)
@@ -35,7 +35,7 @@ static void merge(void *arg, int left, int right)
 {
 	struct player *player = arg;
 
-	player->plan->merges[player->merges++] = (struct ddp_merge){ left, right };
+	player->plan->additions[player->additions++] = (struct ddp_merge){ left, right };
 	player->taken[right] = false;
 }
 
@@ -47,11 +47,11 @@ static void play(struct ddp_plan *plan, bool *taken, bool one_piece)
 	for (int i = 0; i < plan->count; i++) {
 		plan->arena_of[i] = take_arena(&player);
 		tree_counter_push(&counter, (struct tree_node){ 0, plan->first + i }, plan->arena_of[i], merge, &player);
-		plan->merge_end[i] = player.merges;
+		plan->merge_end[i] = player.additions;
 	}
 	for (; one_piece && counter.count > 1; counter.count--)
 		merge(&player, counter.tags[counter.count - 2], counter.tags[counter.count - 1]);
-	plan->merge_end[plan->count - 1] = player.merges;
+	plan->merge_end[plan->count - 1] = player.additions;
 	plan->pieces = counter.count;
 	memcpy(plan->piece_arena, counter.tags, sizeof plan->piece_arena);
 }
@@ -99,12 +99,12 @@ int ddp_plan_make(struct ddp_plan *plan, int slots, int world, int rank, bool on
 	plan->first = tree_rank_slots(slots, world, rank, &plan->count);
 	size_t count = (size_t)plan->count;
 	plan->arena_of = calloc(count, sizeof *plan->arena_of);
-	plan->merges = calloc(count, sizeof *plan->merges);
+	plan->additions = calloc(count, sizeof *plan->additions);
 	plan->merge_end = calloc(count, sizeof *plan->merge_end);
 	plan->piece_start = calloc((size_t)world + 1, sizeof *plan->piece_start);
 	bool *taken = calloc(count, sizeof *taken);
 	int rc = -1;
-	if (plan->arena_of && plan->merges && plan->merge_end && plan->piece_start && taken) {
+	if (plan->arena_of && plan->additions && plan->merge_end && plan->piece_start && taken) {
 		play(plan, taken, one_piece);
 		rc = number_pieces(plan, one_piece);
 	}
@@ -117,7 +117,7 @@ int ddp_plan_make(struct ddp_plan *plan, int slots, int world, int rank, bool on
 void ddp_plan_clear(struct ddp_plan *plan)
 {
 	free(plan->arena_of);
-	free(plan->merges);
+	free(plan->additions);
 	free(plan->merge_end);
 	free(plan->piece_start);
 	free(plan->piece_after);

@@ -22,7 +22,7 @@ struct ddp_plan {
 	int first, count;           /* this rank's slots */
 	int arenas;                 /* gradient arenas that the counter needs */
 	int *arena_of;              /* [count] where slot first + i is trained */
-	struct ddp_merge *merges;   /* in order */
+	struct ddp_merge *additions;   /* in order */
 	int *merge_end;             /* [count] merges after slot first + i end here; they begin at the previous one's end */
 	int pieces;                 /* of this rank: */
 	int piece_arena[TREE_PIECES_MAX];

@@ -37,8 +37,8 @@ struct ddp {
 	struct zero_shard *shards;          /* with zero */
 	size_t shard_count;
 	size_t *shards_of;             /* [world + 1] a rank's first one */
-	comm_ticket *spreads;          /* [bucket_count] of the weights on their way, in the reverse order of the buckets */
-	comm_ticket spread, whole;     /* the last of them; the last that was waited for */
+	comm_ticket *allgathers;          /* [bucket_count] of the weights on their way, in the reverse order of the buckets */
+	comm_ticket last_allgather, whole;     /* the last of them; the last that was waited for */
 	double waited;                 /* seconds, for them, in this step */
 	struct ddp_cost cost;
 	float **arenas;                /* [plan.arenas]; the reduced gradients are in arena 0 */
@@ -50,7 +50,7 @@ struct ddp {
 	size_t *share_start;           /* [bucket_count] and where each begins among them */
 	int *early_place;              /* [all pieces] */
 	float **piece_at;              /* [all pieces] where each lies while a segment is combined */
-	int *merges;                   /* [all pieces] of each, where the ops combine all at once; NULL: one addition after the other */
+	int *additions;                   /* [all pieces] of each, where the ops combine all at once; NULL: one addition after the other */
 	struct comm_transfer *transfers; /* of one exchange */
 
 	/* the step */

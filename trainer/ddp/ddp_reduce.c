@@ -28,8 +28,8 @@ static void merge_bucket(void *arg)
 
 	limit_threads();
 	for (int i = from; i < plan->merge_end[plan->count - 1]; i++) {
-		float *left = ddp->arenas[plan->merges[i].left] + job->bucket->first;
-		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->merges[i].right] + job->bucket->first, job->bucket->count);
+		float *left = ddp->arenas[plan->additions[i].left] + job->bucket->first;
+		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->additions[i].right] + job->bucket->first, job->bucket->count);
 	}
 }
 
@@ -71,7 +71,7 @@ static float *piece_at(const struct ddp *ddp, const struct ddp_bucket *bucket, i
 }
 
 /* Runs when all pieces of these bytes of this rank's segment are here. */
-static int combine(void *arg, size_t first_byte, size_t bytes, struct err *err)
+static int reduce_segment(void *arg, size_t first_byte, size_t bytes, struct err *err)
 {
 	struct ddp_job *job = arg;
 	struct ddp *ddp = job->ddp;
@@ -85,10 +85,10 @@ static int combine(void *arg, size_t first_byte, size_t bytes, struct err *err)
 	for (int rank = 0; rank < plan->world; rank++)
 		for (int number = plan->piece_start[rank]; number < plan->piece_start[rank + 1]; number++)
 			ddp->piece_at[number] = piece_at(ddp, job->bucket, rank, number, first) + at;
-	if (ddp->merges)
-		ddp->ops->combine(ddp->ops, c.result, ddp->piece_at, ddp->merges, plan->piece_start[plan->world], c.count);
+	if (ddp->additions)
+		ddp->ops->tree_reduce(ddp->ops, c.result, ddp->piece_at, ddp->additions, plan->piece_start[plan->world], c.count);
 	else
-		tree_combine(plan->slots, plan->world, add_piece, &c);
+		tree_reduce(plan->slots, plan->world, add_piece, &c);
 	if (ddp_bucket_is_of_rows(ddp->table, job->bucket)) {
 		ddp_join_split(ddp, first + at, first + at + c.count);
 		ddp_sum_blocks(job, first + at + c.count);
@@ -125,24 +125,24 @@ static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prep
 		ddp_add_transfer(ddp, &sums, from, ddp->arenas[0] + theirs, from_count, 1);
 	}
 	return comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = pieces,
-		.sums = ddp->transfers + behind, .sum_count = sums - behind, .prepare = merge, .make = combine, .arg = job });
+		.sums = ddp->transfers + behind, .sum_count = sums - behind, .prepare = merge, .make = reduce_segment, .arg = job });
 }
 
 void ddp_launch(struct ddp *ddp)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 	struct ddp_job *job = &ddp->jobs[ddp->launched];
-	bool merges = plan->merge_end[plan->count - 1] > (plan->count > 1 ? plan->merge_end[plan->count - 2] : 0);
+	bool additions = plan->merge_end[plan->count - 1] > (plan->count > 1 ? plan->merge_end[plan->count - 2] : 0);
 	char label[64];
 
 	ddp_early_launch(ddp, plan->slots);
 	comm_place(ddp->comm, ddp->step, ddp->launched);
 	snprintf(label, sizeof label, "bucket %d of step %" PRIu64, ddp->launched++, ddp->step);
 	if (ddp->segmented) {
-		ddp->last = reduce_bucket(ddp, job, merges ? merge_bucket : NULL, label);
+		ddp->last = reduce_bucket(ddp, job, additions ? merge_bucket : NULL, label);
 		return;
 	}
-	if (merges)
+	if (additions)
 		ddp->last = comm_call(ddp->comm, label, merge_alone, job);
 	if (plan->world == 1)
 		return;
@@ -174,17 +174,17 @@ size_t ddp_staging_bytes(const struct ddp *ddp)
 }
 
 /* Where the ops can do so, a segment's pieces are combined at once: the same additions. */
-static int prepare_merges(struct ddp *ddp, struct err *err)
+static int prepare_additions(struct ddp *ddp, struct err *err)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 	int pieces = plan->piece_start[plan->world];
 
-	if (!ddp->ops->combine || pieces > OPS_COMBINE_MOST)
+	if (!ddp->ops->tree_reduce || pieces > OPS_TREE_REDUCE_MAX)
 		return 0;
-	ddp->merges = calloc((size_t)pieces, sizeof *ddp->merges);
-	if (!ddp->merges)
+	ddp->additions = calloc((size_t)pieces, sizeof *ddp->additions);
+	if (!ddp->additions)
 		return err_set(err, "ddp: couldn't prepare the reduction: out of memory");
-	tree_merges(plan->slots, plan->world, ddp->merges, pieces);
+	tree_additions(plan->slots, plan->world, ddp->additions, pieces);
 	return 0;
 }
 
@@ -209,5 +209,5 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 	if (!ddp->staging)
 		return ops_check(ddp->ops, err) < 0 ? -1 : err_set(err, "ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
 			(double)((world - 1) * ddp->segment_max * sizeof(float)) * 1e-6);
-	return prepare_merges(ddp, err) < 0 ? -1 : ddp_early_prepare(ddp, err);
+	return prepare_additions(ddp, err) < 0 ? -1 : ddp_early_prepare(ddp, err);
 }

@@ -44,8 +44,8 @@ int ddp_zero_prepare(struct ddp *ddp, struct err *err)
 		return err_fail(err, EXIT_USAGE, "ddp: couldn't share the optimizer out: --zero 1 goes with --reduction canonical only");
 	ddp->shards = calloc((size_t)ddp->bucket_count * world, sizeof *ddp->shards);
 	ddp->shards_of = calloc(world + 1, sizeof *ddp->shards_of);
-	ddp->spreads = calloc((size_t)ddp->bucket_count, sizeof *ddp->spreads);
-	if (!ddp->shards || !ddp->shards_of || !ddp->spreads)
+	ddp->allgathers = calloc((size_t)ddp->bucket_count, sizeof *ddp->allgathers);
+	if (!ddp->shards || !ddp->shards_of || !ddp->allgathers)
 		return err_set(err, "ddp: couldn't share the optimizer out: out of memory");
 	list_shards(ddp);
 	return 0;
@@ -84,7 +84,7 @@ static void add_parameters(struct ddp *ddp, int *count, int peer, float *arena, 
 }
 
 /* Every rank's weights of a bucket go to all others. Nothing is made of them, so the next bucket's begin behind them at once. */
-static comm_ticket spread_bucket(struct ddp *ddp, int number, float *arena)
+static comm_ticket allgather_bucket(struct ddp *ddp, int number, float *arena)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 	const struct ddp_bucket *bucket = &ddp->buckets[number];
@@ -104,10 +104,10 @@ static comm_ticket spread_bucket(struct ddp *ddp, int number, float *arena)
 	return comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = count });
 }
 
-void ddp_spread(struct ddp *ddp, float *arena)
+void ddp_allgather_weights(struct ddp *ddp, float *arena)
 {
 	for (int i = ddp->bucket_count - 1; ddp->zero && ddp->plan.world > 1 && !ddp->alone && i >= ddp->heads; i--)
-		ddp->spread = ddp->spreads[i] = spread_bucket(ddp, i, arena);
+		ddp->last_allgather = ddp->allgathers[i] = allgather_bucket(ddp, i, arena);
 }
 
 static int wait_for(struct ddp *ddp, comm_ticket ticket, double *waited, struct err *err)
@@ -124,20 +124,20 @@ static int wait_for(struct ddp *ddp, comm_ticket ticket, double *waited, struct 
 }
 
 /* The buckets behind the one that holds the layer's first element have travelled before it. */
-void ddp_need(void *arg, int layer)
+void ddp_wait_weights(void *arg, int layer)
 {
 	struct ddp *ddp = arg;
 	struct err kept; /* the communicator gives it to whoever waits next, too */
 	int first = ddp->heads;
 
-	if (ddp->whole == ddp->spread)
+	if (ddp->whole == ddp->last_allgather)
 		return;
 	while (ddp->buckets[first].layer < layer)
 		first++;
-	wait_for(ddp, ddp->spreads[first], &ddp->waited, &kept);
+	wait_for(ddp, ddp->allgathers[first], &ddp->waited, &kept);
 }
 
 int ddp_whole(struct ddp *ddp, double *exposed, struct err *err)
 {
-	return wait_for(ddp, ddp->spread, exposed, err);
+	return wait_for(ddp, ddp->last_allgather, exposed, err);
 }

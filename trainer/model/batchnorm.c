@@ -108,7 +108,7 @@ int batchnorm_join(struct batchnorm *norm, struct comm *comm, struct err *err)
 
 static void take(struct ops *ops, void *host, const void *device, size_t bytes)
 {
-	if (ops_is_remote(ops))
+	if (ops_has_device_memory(ops))
 		ops->copy_out(ops, host, device, bytes);
 	else
 		memcpy(host, device, bytes);
@@ -116,7 +116,7 @@ static void take(struct ops *ops, void *host, const void *device, size_t bytes)
 
 static void give(struct ops *ops, void *device, const void *host, size_t bytes)
 {
-	if (ops_is_remote(ops))
+	if (ops_has_device_memory(ops))
 		ops->put(ops, device, host, bytes);
 	else
 		memcpy(device, host, bytes);

@@ -117,7 +117,7 @@ static int check_batch(const struct ops_shapes *shapes, struct err *err)
 	return 0;
 }
 
-/* Where a batch is put that remote ops are to see, and what the ranks tell each other of it. */
+/* Where a batch is put that ops with device memory are to see, and what the ranks tell each other of it. */
 static void lay_out_batch(struct model *model, const struct ops_shapes *shapes, struct slicer *slicer)
 {
 	size_t rows = (size_t)shapes->batch * (size_t)shapes->positions;
@@ -131,11 +131,11 @@ static void lay_out_batch(struct model *model, const struct ops_shapes *shapes, 
 		batchnorm_place(model->batchnorm, slice_floats(slicer, batchnorm_floats(model->batchnorm)));
 }
 
-static size_t lay_out(struct model *model, const struct ops_shapes *shapes, bool remote, size_t element, void *base)
+static size_t lay_out(struct model *model, const struct ops_shapes *shapes, bool device_memory, size_t element, void *base)
 {
 	struct slicer slicer = { .base = base, .element = element };
 	model->methods->lay_out(model, shapes->batch, &slicer);
-	if (remote)
+	if (device_memory)
 		lay_out_batch(model, shapes, &slicer);
 	return slicer.used;
 }
@@ -145,14 +145,14 @@ void model_shapes(const struct model *model, int batch, struct ops_shapes *shape
 	model->methods->shapes(model, batch, shapes);
 }
 
-size_t model_activations(struct model *model, int batch, bool remote, size_t element)
+size_t model_activations(struct model *model, int batch, bool device_memory, size_t element)
 {
 	struct ops_shapes shapes;
 	model->methods->shapes(model, batch, &shapes);
-	return lay_out(model, &shapes, remote, element, NULL);
+	return lay_out(model, &shapes, device_memory, element, NULL);
 }
 
-static int prepare_remote(struct model *model, const struct ops_shapes *shapes, struct err *err)
+static int prepare_device_memory(struct model *model, const struct ops_shapes *shapes, struct err *err)
 {
 	size_t rows = (size_t)shapes->batch * (size_t)shapes->positions;
 	model->halves = calloc(rows * (size_t)(model->config.inputs ? model->config.inputs : 1), sizeof *model->halves);
@@ -165,9 +165,9 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 	model->methods->shapes(model, batch, &shapes);
 	if (check_batch(&shapes, err) < 0)
 		return -1;
-	if (ops->prepare(ops, &shapes, err) < 0 || (ops_is_remote(ops) && prepare_remote(model, &shapes, err) < 0))
+	if (ops->prepare(ops, &shapes, err) < 0 || (ops_has_device_memory(ops) && prepare_device_memory(model, &shapes, err) < 0))
 		return -1;
-	size_t bytes = lay_out(model, &shapes, ops_is_remote(ops), ops->element, NULL);
+	size_t bytes = lay_out(model, &shapes, ops_has_device_memory(ops), ops->element, NULL);
 	model->ops = ops;
 	model->block = ops->alloc(ops, bytes);
 	if (!model->block && ops_check(ops, err) < 0)
@@ -175,7 +175,7 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 	if (!model->block)
 		return err_set(err, "model: couldn't get %zu MB for the activations of %d samples: out of memory; a smaller "
 			"--microbatch needs less, and a GPT-2 with --recompute block", bytes >> 20, batch);
-	lay_out(model, &shapes, ops_is_remote(ops), ops->element, model->block);
+	lay_out(model, &shapes, ops_has_device_memory(ops), ops->element, model->block);
 	model->batch = batch;
 	return 0;
 }
@@ -185,7 +185,7 @@ int model_join(struct model *model, struct comm *comm, struct err *err)
 	return model->batchnorm ? batchnorm_join(model->batchnorm, comm, err) : 0;
 }
 
-void model_bind_narrow(struct model *model, const float *weights, const float *master)
+void model_bind_cast(struct model *model, const float *weights, const float *master)
 {
 	model->weights = weights;
 	if (model->batchnorm)
@@ -194,7 +194,7 @@ void model_bind_narrow(struct model *model, const float *weights, const float *m
 
 void model_bind(struct model *model, const float *weights)
 {
-	model_bind_narrow(model, weights, weights);
+	model_bind_cast(model, weights, weights);
 }
 
 void model_use_graphs(struct model *model, bool use)
@@ -202,16 +202,16 @@ void model_use_graphs(struct model *model, bool use)
 	model->use_graphs = use && model->ops->capture && !model->graphs_fail && !model->batchnorm; /* the host takes part in that one's passes */
 }
 
-void model_set_gate(struct model *model, model_gate *gate, void *arg)
+void model_set_weights_wait(struct model *model, model_weights_wait *wait, void *arg)
 {
-	model->gate = gate;
-	model->gate_arg = arg;
+	model->wait = wait;
+	model->wait_arg = arg;
 }
 
-void model_need(const struct model *model, int layer)
+void model_wait_weights(const struct model *model, int layer)
 {
-	if (model->gate)
-		model->gate(model->gate_arg, layer);
+	if (model->wait)
+		model->wait(model->wait_arg, layer);
 }
 
 void model_settle(const struct model *model, float *master)
@@ -242,7 +242,7 @@ static const struct batch *place(struct model *model, const struct batch *batch)
 	struct ops *ops = model->ops;
 	struct batch *placed = &model->placed;
 	size_t rows = (size_t)batch->samples * (size_t)batch->positions;
-	if (!ops_is_remote(ops))
+	if (!ops_has_device_memory(ops))
 		return batch;
 	placed->samples = batch->samples;
 	placed->positions = batch->positions;
@@ -274,9 +274,9 @@ static int64_t run(struct model *model, const struct batch *batch, const struct 
 void model_loss(struct model *model, const struct batch *batch, double *loss_sum, int64_t *valid)
 {
 	struct ops *ops = model->ops;
-	double *loss = ops_is_remote(ops) ? model->sum : loss_sum;
+	double *loss = ops_has_device_memory(ops) ? model->sum : loss_sum;
 	*valid = run(model, batch, &(struct model_pass){ 0 }, loss);
-	if (ops_is_remote(ops))
+	if (ops_has_device_memory(ops))
 		ops->copy_out(ops, loss_sum, loss, sizeof *loss);
 }
 

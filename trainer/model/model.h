@@ -48,9 +48,9 @@ int model_layers(const struct model *model); /* number of distinct tensor.layer 
 /* The shapes of microbatches of `batch` samples. */
 void model_shapes(const struct model *model, int batch, struct ops_shapes *shapes);
 
-/* Bytes of the activations of microbatches of `batch` samples, with `element` bytes of what is computed with; `remote`: on a device
+/* Bytes of the activations of microbatches of `batch` samples, with `element` bytes of what is computed with; `device_memory`: on a device
  * whose memory isn't the host's. */
-size_t model_activations(struct model *model, int batch, bool remote, size_t element);
+size_t model_activations(struct model *model, int batch, bool device_memory, size_t element);
 
 /* Prepares `ops` for microbatches of up to `batch` samples and allocates activations. Once. */
 int model_prepare(struct model *model, struct ops *ops, int batch, struct err *err);
@@ -63,7 +63,7 @@ int model_join(struct model *model, struct comm *comm, struct err *err);
  * forward. */
 void model_bind(struct model *model, const float *weights);
 /* The same where master weights are another arena, of fp32: statistics are read from there. */
-void model_bind_narrow(struct model *model, const float *weights, const float *master);
+void model_bind_cast(struct model *model, const float *weights, const float *master);
 
 /* From now on forward and backward of model_train are captured once for each arena and accumulate, and then replayed, where the ops can
  * do that: the same bits, at once; not with batch normalisation. `ready` is called behind all of it then, and the gate before. false:
@@ -72,9 +72,9 @@ void model_use_graphs(struct model *model, bool use);
 
 /* Called by model_train and model_loss before a pass reads the first weight of a layer (tensor.layer): it returns when they are
  * there. A forward pass needs the layers in their reverse order; a tied embedding, which it reads first and last, first. */
-typedef void model_gate(void *arg, int layer);
+typedef void model_weights_wait(void *arg, int layer);
 /* From now on; NULL: all weights are always there. */
-void model_set_gate(struct model *model, model_gate *gate, void *arg);
+void model_set_weights_wait(struct model *model, model_weights_wait *wait, void *arg);
 
 /* Writes the statistics that have been counted since model_bind into the master weights that are to be bound next. */
 void model_settle(const struct model *model, float *master);

@@ -279,12 +279,12 @@ static void block_forward(struct model *model, int index, const struct extent *e
 	struct block *b = &g->blocks[index];
 	const struct block_tensors *t = &g->tensors[index];
 	attend(model, index, e);
-	model_need(model, layer_of(model, index, ATTN_PROJ));
+	model_wait_weights(model, layer_of(model, index, ATTN_PROJ));
 	project_attended(model, index, e);
-	model_need(model, layer_of(model, index, FC_AND_NORM));
+	model_wait_weights(model, layer_of(model, index, FC_AND_NORM));
 	norm_forward(model, &b->ln_2, b->middle, b->input, g->part, t->ln_2_weight, t->ln_2_bias, e);
 	widen(model, index, e);
-	model_need(model, layer_of(model, index, MLP_PROJ));
+	model_wait_weights(model, layer_of(model, index, MLP_PROJ));
 	model->ops->linear(model->ops, g->part, b->hidden, model_weight(model, t->mlp_proj_weight),
 		model_weight(model, t->mlp_proj_bias), e->M, 4 * e->C, e->C);
 }
@@ -295,21 +295,21 @@ static void forward(struct model *model, const struct batch *batch, const struct
 	struct gpt2 *g = model->kind;
 	struct block *first = &g->blocks[0];
 	const int layers = model->config.layers;
-	model_need(model, embeddings_layer(model)); /* for the head, too */
+	model_wait_weights(model, embeddings_layer(model)); /* for the head, too */
 	model->ops->embedding(model->ops, first->input, batch->tokens, model_weight(model, g->wte),
 		model_weight(model, g->wpe), e->B, e->T, e->C);
-	model_need(model, layer_of(model, 0, ATTN_AND_NORM));
+	model_wait_weights(model, layer_of(model, 0, ATTN_AND_NORM));
 	norm_forward(model, &first->ln_1, first->input, first->input, NULL, g->tensors[0].ln_1_weight,
 		g->tensors[0].ln_1_bias, e);
 	block_forward(model, 0, e);
 	for (int i = 1; i < layers; i++) {
 		struct block *b = &g->blocks[i];
 		const struct block_tensors *t = &g->tensors[i];
-		model_need(model, layer_of(model, i, ATTN_AND_NORM));
+		model_wait_weights(model, layer_of(model, i, ATTN_AND_NORM));
 		norm_forward(model, &b->ln_1, b->input, b[-1].middle, g->part, t->ln_1_weight, t->ln_1_bias, e);
 		block_forward(model, i, e);
 	}
-	model_need(model, 0);
+	model_wait_weights(model, 0);
 	norm_forward(model, &g->ln_f, g->output, g->blocks[layers - 1].middle, g->part, g->ln_f_weight,
 		g->ln_f_bias, e);
 }

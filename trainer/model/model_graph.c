@@ -51,7 +51,7 @@ static void keep_layer(void *arg, int layer)
 {
 	struct capture *capture = arg;
 	struct model_graph *graph = capture->graph;
-	capture->ops->capture_mark(capture->ops, graph->count);
+	capture->ops->capture_event(capture->ops, graph->count);
 	graph->layers[graph->count++] = layer;
 }
 
@@ -63,16 +63,16 @@ static struct model_graph *capture(struct model *model, const struct batch *batc
 	struct model_graph *graph = calloc(1, sizeof *graph + (size_t)most * sizeof graph->layers[0]);
 	struct capture capture = { ops, graph };
 	struct model_pass kept = *pass;
-	model_gate *gate = model->gate;
+	model_weights_wait *wait = model->wait;
 	if (!graph || !ops->capture(ops, most)) {
 		free(graph);
 		return NULL;
 	}
 	kept.ready = pass->ready ? keep_layer : NULL;
 	kept.arg = &capture;
-	model->gate = NULL; /* whoever replays it has waited */
+	model->wait = NULL; /* whoever replays it has waited */
 	model->methods->run(model, batch, &kept);
-	model->gate = gate;
+	model->wait = wait;
 	graph->graph = ops->captured(ops);
 	if (!graph->graph) {
 		free(graph);
@@ -98,7 +98,7 @@ void model_graph_run(struct model *model, const struct batch *batch, const struc
 		model->methods->run(model, batch, pass);
 		return;
 	}
-	model_need(model, 0); /* the layer whose weights come last */
+	model_wait_weights(model, 0); /* the layer whose weights come last */
 	ops->replay(ops, graph->graph);
 	for (int i = 0; i < graph->count; i++) {
 		ops->replayed_to(ops, i);

@@ -43,15 +43,15 @@ struct model {
 	struct ops *ops;      /* the caller's */
 	struct batchnorm *batchnorm; /* NULL: there is none */
 	const float *weights; /* the caller's arena */
-	model_gate *gate;     /* NULL: none */
-	void *gate_arg;
+	model_weights_wait *wait;     /* NULL: none */
+	void *wait_arg;
 	float *losses;        /* of each target of a microbatch, inside `block` */
 	void *block;          /* activations, one allocation of ops */
 	int batch;            /* samples the block is made for */
 	int valid;            /* targets of the microbatch that count */
 	struct model_graph *graphs; /* of passes, where graphs are used (model_graph.h) */
 	bool use_graphs, graphs_fail;
-	struct batch placed;  /* remote ops: where a batch is put, inside `block`, */
+	struct batch placed;  /* device memory: where a batch is put, inside `block`, */
 	double *sum;          /* and the sum of losses that the host is to read */
 	uint16_t *halves;     /* bf16: inputs on their way */
 	void *kind;           /* the kind's own: offsets of tensors and places of activations */
@@ -78,7 +78,7 @@ static inline const float *model_weight(const struct model *model, size_t offset
 int model_add(struct model *model, const struct tensor *row, size_t *offset, struct err *err);
 
 /* To be called before the weights of a layer are read. */
-void model_need(const struct model *model, int layer);
+void model_wait_weights(const struct model *model, int layer);
 
 /* A number of the configuration that must be in [1, limit]; the message names the flag. */
 int model_check(const char *flag, int value, int limit, struct err *err);

@@ -150,7 +150,7 @@ static void forward_hidden(struct model *model, const struct batch *batch, bool 
 	struct ops *ops = model->ops;
 	const float *weight = model_weight(model, mlp->weight_0), *bias = model_weight(model, mlp->bias_0);
 	const int M = batch->samples;
-	model_need(model, 1);
+	model_wait_weights(model, 1);
 	if (!model->batchnorm) {
 		ops->linear_relu(ops, mlp->hidden, batch->inputs, weight, bias, M, c->inputs, c->hidden);
 		return;
@@ -169,7 +169,7 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	struct ops *ops = model->ops;
 	const int M = batch->samples;
 	forward_hidden(model, batch, pass->grads != NULL);
-	model_need(model, 0);
+	model_wait_weights(model, 0);
 	ops->linear(ops, mlp->logits, mlp->hidden, model_weight(model, mlp->weight_2), model_weight(model, mlp->bias_2), M,
 		c->hidden, c->classes);
 	tell_ready(pass, MODEL_FORWARD_DONE);

@@ -10,7 +10,7 @@
  * Shapes: M = rows (batch × positions), C = width, K/N = inputs/outputs of a linear layer, V = vocabulary, B = batch,
  * T = positions, H = heads, D = C / H. All matrices are row-major; weights are [in, out] as in Hugging Face's Conv1D.
  *
- * Memory is the device's: whatever `alloc` gives. Where the host can't touch that (ops_is_remote), tokens, targets and inputs are
+ * Memory is the device's: whatever `alloc` gives. Where the host can't touch that (ops_has_device_memory), tokens, targets and inputs are
  * copied in first, and copied out is what the host reads; no op takes or gives host memory.
  * Activations, and the weights that passes read, have the device's compute type of `element` bytes: with 2 (bf16) a float * to them
  * is an address and no more. Gradients of weights, master weights, moments, losses, mean, rstd and lse are fp32 always. */
@@ -62,36 +62,36 @@ struct ops_shapes {
 /* Losses that are summed one after the other; then these sums are. */
 #define LOSS_BLOCK 256
 
-/* Pieces that are combined at once. */
-#define OPS_COMBINE_MOST 240
+/* Pieces that are added at once. */
+#define OPS_TREE_REDUCE_MAX 240
 
 /* Rows of an embedding: whole tiles of a matrix product. Those behind the vocabulary are zero. */
 #define OPS_VOCABULARY_ALIGN 128
 #define OPS_VOCABULARY_ROWS(V) (((V) + OPS_VOCABULARY_ALIGN - 1) / OPS_VOCABULARY_ALIGN * OPS_VOCABULARY_ALIGN)
 
-/* Copies out of a device whose memory the host can't touch, beside what it computes: for snapshots. A turn is a number below OPS_TURNS
- * that stands for the copies up to its end. Any thread may call these. What returns an int gives -1 for an error, which is the
+/* Copies out of a device whose memory the host can't touch, beside what it computes: for snapshots. A transfer is a number below
+ * OPS_TRANSFERS that stands for the copies up to its end. Any thread may call these. What returns an int gives -1 for an error, which is the
  * snapshot's and not the training's. */
-#define OPS_TURNS 8
+#define OPS_TRANSFERS 8
 
-struct ops_side {
+struct ops_copy_stream {
 	/* Keeps whole pages of the host in their places until unpin, so that copies into them run by themselves. */
 	int (*pin)(struct ops *ops, void *pages, size_t bytes, struct err *err);
 	void (*unpin)(struct ops *ops, void *pages);
 	/* Such memory; NULL on error. */
 	void *(*alloc)(struct ops *ops, size_t bytes, struct err *err);
 	void (*release)(struct ops *ops, void *p);
-	/* The copies that are given from now on come behind what ops were called so far, and are the turn's up to its end. */
-	int (*begin)(struct ops *ops, int turn, struct err *err);
+	/* The copies that are given from now on come behind what ops were called so far, and are the transfer's up to its end. */
+	int (*begin)(struct ops *ops, int transfer, struct err *err);
 	int (*copy)(struct ops *ops, void *pinned, const void *device, size_t bytes, struct err *err);
-	int (*end)(struct ops *ops, int turn, struct err *err);
-	/* 1 when all copies up to the turn's end are done, else 0. */
-	int (*done)(struct ops *ops, int turn, struct err *err);
-	/* Ops that are called from now on begin, on the device, when the turn is done; the host goes on. 0 where it is done already, else 1. */
-	int (*hold)(struct ops *ops, int turn, struct err *err);
-	/* Of a turn that is done: seconds for which a hold made the device stand still, and that its copies took. */
-	double (*held)(struct ops *ops, int turn);
-	double (*took)(struct ops *ops, int turn);
+	int (*end)(struct ops *ops, int transfer, struct err *err);
+	/* 1 when all copies up to the transfer's end are done, else 0. */
+	int (*done)(struct ops *ops, int transfer, struct err *err);
+	/* Ops that are called from now on begin, on the device, when the transfer is done; the host goes on. 0 where it is done already, else 1. */
+	int (*wait_transfer)(struct ops *ops, int transfer, struct err *err);
+	/* Of a transfer that is done: seconds for which such a wait made the device stand still, and that its copies took. */
+	double (*waited)(struct ops *ops, int transfer);
+	double (*took)(struct ops *ops, int transfer);
 };
 
 struct ops {
@@ -112,9 +112,9 @@ struct ops {
 	/* copy_in of what each pass needs: it waits for nothing but a place to keep it, of which there are as many as a device falls behind. */
 	void (*put)(struct ops *ops, void *device, const void *host, size_t bytes);
 	void (*put_params)(struct ops *ops);
-	const struct ops_side *side;
+	const struct ops_copy_stream *copy_stream;
 	/* The weights that passes read from master weights: compute[i] = weights[i] in the compute type. NULL with element 4, too. */
-	void (*narrow)(struct ops *ops, float *compute, const float *weights, size_t count);
+	void (*cast)(struct ops *ops, float *compute, const float *weights, size_t count);
 	/* Where there are algorithms to choose, else NULL: chooses for the shapes of prepare() whatever has none yet; all that were chosen,
 	 * as a malloc'ed line of text; takes over those of such a text, or refuses them. */
 	int (*choose)(struct ops *ops, struct err *err);
@@ -126,25 +126,25 @@ struct ops {
 	int (*check)(struct ops *ops, struct err *err);
 
 	/* NULL, all of these, where ops have done what they do when they return. Elsewhere they are queued on a device, and one more thread,
-	 * the communicator's, has a lane of its own there for what it calls (add, combine, square_sums). Makes it, once; returns its stream,
+	 * the communicator's, has a stream of its own there for what it calls (add, tree_reduce, square_sums). Makes it, once; returns its stream,
 	 * NULL on error. */
-	void *(*lane)(struct ops *ops, struct err *err);
-	/* Marks what the training's thread has queued so far. */
-	uint64_t (*mark)(struct ops *ops);
-	/* The calling thread is the lane's from now on, and what it queues begins when what is before the mark has ended. */
-	void (*await)(struct ops *ops, uint64_t mark);
-	/* Whether the lane has ended all that was queued on it: 1, 0 not yet, -1 with the error. */
+	void *(*comm_stream)(struct ops *ops, struct err *err);
+	/* Records an event behind what the training's thread has queued so far. */
+	uint64_t (*record_event)(struct ops *ops);
+	/* The calling thread is that stream's from now on, and what it queues begins when what is before the event has ended. */
+	void (*wait_event)(struct ops *ops, uint64_t record_event);
+	/* Whether that stream has ended all that was queued on it: 1, 0 not yet, -1 with the error. */
 	int (*settled)(struct ops *ops, struct err *err);
 
 	/* NULL, all of these, where nothing can be replayed. What the training's thread queues between capture() and captured() is not done,
 	 * but kept with its addresses and numbers, and done by each replay(): the same bits. Neither copies of host memory nor waits may be
-	 * among it. It may have up to `marks` places, each told by capture_mark() with its number from 0 on. false and NULL: that can't be
+	 * among it. It may have up to `events` places, each told by capture_event() with its number from 0 on. false and NULL: that can't be
 	 * captured, and nothing was done, nor is it an error of the ops. A graph may still run when it is dropped. */
-	bool (*capture)(struct ops *ops, int marks);
-	void (*capture_mark)(struct ops *ops, int number);
+	bool (*capture)(struct ops *ops, int events);
+	void (*capture_event)(struct ops *ops, int number);
 	void *(*captured)(struct ops *ops);
 	void (*replay)(struct ops *ops, void *graph);
-	/* From now on mark() is that place of the graph that was replayed last; -1: as usual. */
+	/* From now on record_event() is that place of the graph that was replayed last; -1: as usual. */
 	void (*replayed_to)(struct ops *ops, int number);
 	void (*drop_graph)(struct ops *ops, void *graph);
 
@@ -206,7 +206,7 @@ struct ops {
 
 	/* The tied head and its loss in one: logits = x[M,C] · wte[V,C]ᵀ, losses[m] = cross-entropy at targets[m] (0 where
 	 * targets[m] < 0: no such token). With dx not NULL also the gradients, each times params->loss_scale:
-	 * dx[M,C] = …, dwte[V,C] = or += …. The logits need not exist as a whole. Where memory is remote, wte and dwte have
+	 * dx[M,C] = …, dwte[V,C] = or += …. The logits need not exist as a whole. In device memory wte and dwte have
 	 * OPS_VOCABULARY_ROWS(V) rows, and the products are of all of them. */
 	void (*head_loss)(struct ops *ops, float *losses, float *dx, float *dwte, const float *x, const float *wte,
 		const int32_t *targets, int M, int C, int V, int accumulate);
@@ -229,15 +229,15 @@ struct ops {
 	/* out[i] = a[i] + b[i], the one addition of the canonical reduction; out may be a or b. */
 	void (*add)(struct ops *ops, float *out, const float *a, const float *b, size_t count);
 	/* All additions above the ranks' pieces at once, for each i < elements on a stack: piece n is pushed, then the two on top are added,
-	 * the lower one first, merges[n] times (tree_merges). out[i] gets what is left; out may be a piece. At most OPS_COMBINE_MOST pieces.
+	 * the lower one first, additions[n] times (tree_additions). out[i] gets what is left; out may be a piece. At most OPS_TREE_REDUCE_MAX pieces.
 	 * NULL where that gains nothing. */
-	void (*combine)(struct ops *ops, float *out, float *const *pieces, const int *merges, int count, size_t elements);
+	void (*tree_reduce)(struct ops *ops, float *out, float *const *pieces, const int *additions, int count, size_t elements);
 	/* out[i] = 0 */
 	void (*zero)(struct ops *ops, float *out, size_t count);
 };
 
 /* Whether the host can't touch what `alloc` gives. */
-static inline bool ops_is_remote(const struct ops *ops) { return ops->copy_in != NULL; }
+static inline bool ops_has_device_memory(const struct ops *ops) { return ops->copy_in != NULL; }
 
 /* From the next op on *ops->params is as it stands. */
 static inline void ops_put_params(struct ops *ops)

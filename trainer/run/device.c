@@ -10,10 +10,10 @@
 
 #include "common/auto.h"
 #include "common/log.h"
-#include "trainer/comm/agree.h"
+#include "trainer/comm/status_exchange.h"
 #include "trainer/comm/gpu_meet.h"
 #include "trainer/ddp/ddp_plan.h"
-#include "trainer/run/card.h"
+#include "trainer/run/gpu_peak.h"
 #include "trainer/run/estimate.h"
 #ifdef HAVE_CUBLAS
 #include "trainer/cuda/host/attention_cudnn.h"
@@ -129,13 +129,13 @@ static int estimate(const struct run *run, size_t element, size_t scratch, struc
 	return 0;
 }
 
-static int check_memory(const struct run *run, enum product_mode mode, size_t more_scratch, struct err *err)
+static int check_memory(const struct run *run, enum gemm_mode mode, size_t more_scratch, struct err *err)
 {
 	struct ops_shapes shapes;
 	struct estimate needed;
 	char text[300];
 	model_shapes(run->model, (int)run->settings.microbatch, &shapes);
-	if (estimate(run, mode == PRODUCT_MODE_BF16 ? 2 : sizeof(float), ops_cuda_scratch(&shapes, mode) + more_scratch, &needed, err) < 0)
+	if (estimate(run, mode == GEMM_MODE_BF16 ? 2 : sizeof(float), ops_cuda_scratch(&shapes, mode) + more_scratch, &needed, err) < 0)
 		return -1;
 	if (run->ident.rank == 0)
 		log_info("memory: this rank needs %.1f MB of its GPU, of which %.1f MB are free: %s", (double)needed.sum * 1e-6,
@@ -144,7 +144,7 @@ static int check_memory(const struct run *run, enum product_mode mode, size_t mo
 }
 
 /* With cuDNN's attention where it is asked for: what that needs of the memory is known when its plans are made. */
-static int make_ops(struct run *run, enum product_mode mode, struct err *err)
+static int make_ops(struct run *run, enum gemm_mode mode, struct err *err)
 {
 	struct attention_cudnn *cudnn = NULL;
 	struct ops_shapes shapes;
@@ -162,9 +162,9 @@ static int make_ops(struct run *run, enum product_mode mode, struct err *err)
 
 int device_ops(struct run *run, struct err *err)
 {
-	static const enum product_mode modes[] = { [PRECISION_FP32] = PRODUCT_MODE_FP32, [PRECISION_TF32] = PRODUCT_MODE_TF32,
-		[PRECISION_BF16] = PRODUCT_MODE_BF16 };
-	enum product_mode mode = modes[run->settings.precision];
+	static const enum gemm_mode modes[] = { [PRECISION_FP32] = GEMM_MODE_FP32, [PRECISION_TF32] = GEMM_MODE_TF32,
+		[PRECISION_BF16] = GEMM_MODE_BF16 };
+	enum gemm_mode mode = modes[run->settings.precision];
 	if (check_attention(run, err) < 0)
 		return -1;
 	if (!run->on_gpu) {
@@ -242,7 +242,7 @@ static int choose_algorithms(const struct run *run, char **text, struct err *err
 	if ((run->settings.tune ? run->ops->tune(run->ops, tune_seconds(run), err) : run->ops->choose(run->ops, err)) < 0)
 		return -1;
 	*text = run->ops->algorithms(run->ops);
-	return *text ? 0 : err_set(err, "products: out of memory");
+	return *text ? 0 : err_set(err, "GEMM plans: out of memory");
 }
 
 static int share_text(const struct run *run, char **text, struct err *err)
@@ -251,11 +251,11 @@ static int share_text(const struct run *run, char **text, struct err *err)
 	if (comm_wait(run->comm, comm_broadcast(run->comm, "size of the algorithms", &size, sizeof size, 0), err) < 0)
 		return -1;
 	if (size == 0 || size > TEXT_MAX)
-		return err_set(err, "products: rank 0 told %llu bytes of algorithms", (unsigned long long)size);
+		return err_set(err, "GEMM plans: rank 0 told %llu bytes of algorithms", (unsigned long long)size);
 	if (!*text)
 		*text = calloc(size + 1, 1);
 	if (!*text)
-		return err_set(err, "products: out of memory");
+		return err_set(err, "GEMM plans: out of memory");
 	return comm_wait(run->comm, comm_broadcast(run->comm, "algorithms", *text, size, 0), err);
 }
 
@@ -267,11 +267,11 @@ int device_algorithms(struct run *run, struct err *err)
 		log_warn("--tune has nothing to time on a CPU");
 	if (!run->ops->choose)
 		return 0;
-	if ((rc = agree(run->comm, "algorithms", run->ident.node, choose_algorithms(run, &text, err), err)) < 0 || run->ident.world_size == 1)
+	if ((rc = status_exchange(run->comm, "algorithms", run->ident.node, choose_algorithms(run, &text, err), err)) < 0 || run->ident.world_size == 1)
 		return rc;
 	if ((rc = share_text(run, &text, err)) < 0)
 		return rc;
-	return agree(run->comm, "algorithms", run->ident.node, run->ident.rank ? run->ops->adopt(run->ops, text, err) : 0, err);
+	return status_exchange(run->comm, "algorithms", run->ident.node, run->ident.rank ? run->ops->adopt(run->ops, text, err) : 0, err);
 }
 
 /* ---- use ---- */
@@ -282,6 +282,6 @@ double device_use(const struct run *run, double tokens_per_second)
 	bool gpt2 = s->model == MODEL_GPT2;
 	if (!run->on_gpu || s->share_gpu)
 		return 0;
-	double flops = card_token_flops((double)run->state.tensors->parameters, gpt2 ? (double)s->layers : 0, (double)s->width, (double)s->context);
-	return card_mfu(tokens_per_second, flops, card_peak(run->gpu.name), run->ident.world_size);
+	double flops = gpu_peak_token_flops((double)run->state.tensors->parameters, gpt2 ? (double)s->layers : 0, (double)s->width, (double)s->context);
+	return gpu_peak_mfu(tokens_per_second, flops, gpu_peak_flops(run->gpu.name), run->ident.world_size);
 }

@@ -12,7 +12,7 @@
 #include "common/build_id.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "trainer/comm/agree.h"
+#include "trainer/comm/status_exchange.h"
 
 #define TEXT_BYTES 2048 /* of a record, as ranks exchange it */
 #define TEXT_TOLD 190   /* of one of its values */

@@ -12,7 +12,7 @@
 #include "trainer/ops/ops.h"
 #include "trainer/run/settings.h"
 
-/* reduction, slots, microbatch, device, isa, libraries, build; on a GPU also card and products (doc/products-format.md); with the native reduction also communicator, world_size
+/* reduction, slots, microbatch, device, isa, libraries, build; on a GPU also card and products (doc/gemm-plans-format.md); with the native reduction also communicator, world_size
  * and bucket_mb. NULL when out of memory. */
 json_t *numerics_record(const struct settings *settings, struct ops *ops, const struct comm *comm);
 

@@ -11,13 +11,13 @@
 #include "common/log.h"
 #include "common/opt.h"
 #include "launch/job_query.h"
-#include "trainer/comm/agree.h"
+#include "trainer/comm/status_exchange.h"
 #include "trainer/comm/comm_address.h"
 #include "trainer/ddp/ddp_plan.h"
 #include "trainer/run/device.h"
 #include "trainer/run/numerics.h"
 #include "trainer/run/resume.h"
-#include "trainer/run/savers.h"
+#include "trainer/run/async_savers.h"
 #include "trainer/run/threads.h"
 
 #define IO_SECONDS 60.0 /* how long an I/O error at the start is retried */
@@ -81,11 +81,11 @@ static int meet(struct run *run, struct err *err)
 		name_patience(err);
 		return rc;
 	}
-	run->standing = standing_create(&run->ident, err);
-	if (!run->standing)
+	run->flight = flight_create(&run->ident, err);
+	if (!run->flight)
 		return -1;
 	if ((rc = device_comm(run, err)) == 0) {
-		comm_stand(run->comm, run->standing);
+		comm_stand(run->comm, run->flight);
 		return 0;
 	}
 	name_patience(err);
@@ -106,15 +106,15 @@ static int open_folder(struct run *run, struct err *err)
 	run->metrics = metrics_open(folder_dir(run->folder)->fd, folder_attempt(run->folder), err);
 	if (!run->metrics)
 		return -1;
-	standing_files_begin(folder_dir(run->folder)->fd);
+	flight_files_begin(folder_dir(run->folder)->fd);
 	return 0;
 }
 
 /* Nobody needs the record to train. */
-static void keep_standing(struct run *run)
+static void keep_flight(struct run *run)
 {
 	struct err err;
-	if (standing_file_open(&run->standing_file, run->standing, &run->ident, run->settings.ckpt_dir, &err) < 0)
+	if (flight_file_open(&run->flight_file, run->flight, &run->ident, run->settings.ckpt_dir, &err) < 0)
 		log_info("where this rank stands can't be read after it was killed: %s", err.text);
 }
 
@@ -188,7 +188,7 @@ static int build_model(struct run *run, struct err *err)
 	run->ddp = ddp_create(run->comm, run->ops, model_tensors(run->model), &ddp, err);
 	if (!run->ddp || alloc_state(run, err) < 0)
 		return -1;
-	model_set_gate(run->model, ddp_need, run->ddp);
+	model_set_weights_wait(run->model, ddp_wait_weights, run->ddp);
 	if (run->validation_data && !(run->validation = validation_create(run->validation_data, run->model, run->comm,
 		validation_samples(run), (int)settings->microbatch, run_vocabulary(run), err)))
 		return -1;
@@ -261,7 +261,7 @@ static int compare_data(struct run *run, struct err *err)
 	return 0;
 }
 
-#define STAGE(name, call) agree(run->comm, name, run->ident.node, (call), err)
+#define STAGE(name, call) status_exchange(run->comm, name, run->ident.node, (call), err)
 
 int prepare(struct run *run, struct err *err)
 {
@@ -272,7 +272,7 @@ int prepare(struct run *run, struct err *err)
 	threads_set(run->threads);
 	if ((rc = STAGE("checkpoint directory", open_folder(run, err))) < 0)
 		return rc;
-	keep_standing(run);
+	keep_flight(run);
 	if ((rc = STAGE("data", open_data(run, err))) < 0
 		|| (rc = compare_data(run, err)) < 0
 		|| (rc = STAGE("model", build_model(run, err))) < 0
@@ -285,8 +285,8 @@ int prepare(struct run *run, struct err *err)
 		return rc;
 	if (run_is_finished(run))
 		return 0;
-	if (ops_is_remote(run->ops) && (rc = STAGE("memory", state_upload(&run->state, err))) < 0)
+	if (ops_has_device_memory(run->ops) && (rc = STAGE("memory", state_upload(&run->state, err))) < 0)
 		return rc;
 	rc = STAGE("trace", open_trace(run, err));
-	return rc < 0 ? rc : savers_start(run, err);
+	return rc < 0 ? rc : async_savers_start(run, err);
 }

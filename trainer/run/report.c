@@ -34,7 +34,7 @@ static struct memory memory_of(const struct run *run)
 		[MEMORY_WEIGHTS] = state_bytes(&run->state) - state_moment_bytes(&run->state),
 		[MEMORY_MOMENTS] = state_moment_bytes(&run->state),
 		[MEMORY_GRADIENTS] = ddp_memory(run->ddp),
-		[MEMORY_SNAPSHOTS] = run->saver ? saver_memory(run->saver) : 0,
+		[MEMORY_SNAPSHOTS] = run->saver ? async_saver_memory(run->saver) : 0,
 		[MEMORY_RESIDENT] = (uint64_t)usage.ru_maxrss * 1024,
 	} };
 }

@@ -18,21 +18,21 @@
 #include "trainer/ops/gpu.h"
 #include "trainer/ops/ops.h"
 #include "trainer/run/metrics.h"
-#include "trainer/run/pace.h"
+#include "trainer/run/save_scheduler.h"
 #include "trainer/run/settings.h"
 #include "trainer/run/trace_file.h"
 #include "trainer/run/validate.h"
-#include "trainer/state/saver.h"
+#include "trainer/state/async_saver.h"
 #include "trainer/state/state.h"
-#include "trainer/telemetry/standing_files.h"
+#include "trainer/telemetry/flight_files.h"
 
 struct run {
 	struct settings settings;
 	struct ident ident;
 	struct rdzv *rdzv;
 	struct comm *comm;
-	struct standing *standing;          /* where this rank stands, */
-	struct standing_file standing_file; /* and the file of that */
+	struct flight_recorder *flight;          /* where this rank stands, */
+	struct flight_file flight_file; /* and the file of that */
 	int threads;
 	bool on_gpu;                        /* else on the CPU */
 	bool has_driver;                    /* of CUDA, on this node */
@@ -53,11 +53,11 @@ struct run {
 	/* rank 0 with --ckpt-dir only, else NULL */
 	struct folder *folder;
 	struct metrics *metrics;
-	struct pace pace;
+	struct save_scheduler scheduler;
 	bool metrics_failed;           /* the last line could not be written, and that was said */
 
 	/* designated ranks with --ckpt-dir only, else NULL; the records on rank 0, too */
-	struct saver *saver;
+	struct async_saver *saver;
 	struct ckpt_dir ckpt_dir;      /* rank 0: the folder's */
 	bool ckpt_dir_opened;          /* it is this rank's own */
 	char *token;                   /* of the directory's owner */

@@ -1,19 +1,19 @@
 # trainer/run/: one attempt of a training, from its options to its end.
 libtrainer_a_SOURCES += \
-	trainer/run/advice.c trainer/run/advice.h \
-	trainer/run/card.c trainer/run/card.h \
+	trainer/run/scaling_hint.c trainer/run/scaling_hint.h \
+	trainer/run/gpu_peak.c trainer/run/gpu_peak.h \
 	trainer/run/device.c trainer/run/device.h \
 	trainer/run/estimate.c trainer/run/estimate.h \
 	trainer/run/metrics.c trainer/run/metrics.h \
 	trainer/run/numerics.c trainer/run/numerics.h \
-	trainer/run/pace.c trainer/run/pace.h \
+	trainer/run/save_scheduler.c trainer/run/save_scheduler.h \
 	trainer/run/prepare.c trainer/run/prepare.h \
 	trainer/run/report.c trainer/run/report.h \
 	trainer/run/resume.c trainer/run/resume.h \
 	trainer/run/run.h \
-	trainer/run/savers.c trainer/run/savers.h \
+	trainer/run/async_savers.c trainer/run/async_savers.h \
 	trainer/run/settings.c trainer/run/settings.h \
-	trainer/run/standing_report.c trainer/run/standing_report.h \
+	trainer/run/flight_report.c trainer/run/flight_report.h \
 	trainer/run/threads.c trainer/run/threads.h \
 	trainer/run/trace_clock.c trainer/run/trace_clock.h \
 	trainer/run/trace_file.c trainer/run/trace_file.h \

@@ -246,7 +246,7 @@ static int check_change(const struct settings *settings, struct err *err)
 
 static int check_checkpoints(struct settings *settings, struct err *err)
 {
-	if (cadence_parse(settings->ckpt_every, &settings->cadence, err) < 0)
+	if (save_schedule_parse(settings->ckpt_every, &settings->schedule, err) < 0)
 		return -1;
 	if (settings->keep_best && !settings->validate_every)
 		return err_fail(err, EXIT_USAGE, "--keep-best %lld has no validation loss to go by: give --validation-data and "

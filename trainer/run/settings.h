@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "checkpoint/directory/cadence.h"
+#include "checkpoint/directory/save_schedule.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "trainer/model/model.h"
@@ -52,7 +52,7 @@ struct settings {
 	/* derived */
 	int64_t microbatches;      /* of a step, over all ranks */
 	int64_t slot_microbatches; /* of a slot */
-	struct cadence cadence;    /* ckpt_every */
+	struct save_schedule schedule;    /* ckpt_every */
 	int64_t trace_first, trace_last; /* trace_steps; 0: the first ones of the attempt */
 };
 

@@ -9,10 +9,10 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/notice.h"
-#include "trainer/comm/agree.h"
+#include "trainer/comm/status_exchange.h"
 #include "trainer/data/feed.h"
 #include "trainer/model/graph_trial.h"
-#include "trainer/run/advice.h"
+#include "trainer/run/scaling_hint.h"
 #include "trainer/run/device.h"
 #include "trainer/run/report.h"
 #include "trainer/state/optimizer.h"
@@ -26,7 +26,7 @@ struct loop {
 	bool changed;            /* the step changed the weights */
 	double validation_loss;  /* measured after the step; NAN: it was not */
 	bool behind_save;        /* the step before is being saved */
-	struct advice advice;
+	struct scaling_hint hint;
 	uint64_t agreed;         /* the last step after which all ranks were seen to have the same weights */
 	double communicated;     /* comm_busy() when the step began */
 	double since;            /* trace: when the part of the pass that is being computed began */
@@ -120,13 +120,13 @@ static void train_slot(struct loop *loop, int slot)
 	double *loss = ddp_slot_loss(run->ddp, slot);
 	for (int64_t i = 0; i < microbatches; i++) {
 		int64_t microbatch_valid;
-		standing_begin(run->standing, STANDING_DATA, run->state.step + 1, slot);
+		flight_begin(run->flight, FLIGHT_DATA, run->state.step + 1, slot);
 		const struct batch *batch = loop->fault ? NULL : next_batch(loop, &err);
 		if (!batch) {
 			give_up_slot(loop, microbatches - i, &err);
 			return;
 		}
-		standing_begin(run->standing, STANDING_COMPUTE, run->state.step + 1, slot);
+		flight_begin(run->flight, FLIGHT_COMPUTE, run->state.step + 1, slot);
 		loop->last_pass = i == microbatches - 1 && slot == ddp_first_slot(run->ddp) + ddp_slot_count(run->ddp) - 1;
 		loop->since = trace_begin(run->trace);
 		model_train(run->model, batch, grads, i > 0, loss, &microbatch_valid,
@@ -153,15 +153,15 @@ static int own_fault(struct loop *loop)
 	note_device(loop);
 	if (loop->fault)
 		return loop->fault;
-	if (run->saver && saver_fault(run->saver))
-		return saver_fault(run->saver);
+	if (run->saver && async_saver_fault(run->saver))
+		return async_saver_fault(run->saver);
 	return run->folder && folder_lost(run->folder) ? EXIT_FAULT : 0;
 }
 
 /* Rank 0 decides for all which steps are saved, and says so with its flags. The last step is saved by the closing of the run. */
 static bool save_is_due(const struct run *run, uint64_t step)
 {
-	return run->folder && step < (uint64_t)run->settings.steps && pace_due(&run->pace, (int64_t)step, clock_now());
+	return run->folder && step < (uint64_t)run->settings.steps && save_scheduler_due(&run->scheduler, (int64_t)step, clock_now());
 }
 
 /* The weights before this step are compared with those of the other ranks. */
@@ -205,7 +205,7 @@ static int check_samples(const struct loop *loop, uint64_t step, struct err *err
 /* A pass has waited for all weights, but there may have been none. */
 static uint64_t weights_hash(struct run *run)
 {
-	ddp_need(run->ddp, 0);
+	ddp_wait_weights(run->ddp, 0);
 	return state_weights_hash(&run->state);
 }
 
@@ -234,9 +234,9 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 		trace_end(run->trace, begin, "slot %d", slot);
 	}
 	struct ddp_control control = { .step = step, .sample_hash = replays(run) ? 0 : feed_hash(loop->feed), .stop = notice_signal(),
-		.save = save_is_due(run, step), .fault = own_fault(loop), .waited = advice_waited(&loop->advice),
+		.save = save_is_due(run, step), .fault = own_fault(loop), .waited = scaling_hint_waited(&loop->hint),
 		.weights_hash = check_is_due(loop) ? weights_hash(run) : 0 };
-	standing_begin(run->standing, STANDING_REDUCE, step, -1);
+	flight_begin(run->flight, FLIGHT_REDUCE, step, -1);
 	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
 		return -1;
 	loop->result.exposed += model_waited(run->model);
@@ -260,16 +260,16 @@ static void update(struct loop *loop, uint64_t step)
 {
 	struct run *run = loop->run;
 	double begin = trace_begin(run->trace);
-	standing_begin(run->standing, STANDING_UPDATE, step, -1);
+	flight_begin(run->flight, FLIGHT_UPDATE, step, -1);
 	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
 	ops_put_params(run->ops);
 	state_update(&run->state, ddp_grads(run->ddp), loop->changed);
 	trace_end(run->trace, begin, "update");
 	if (loop->changed) {
-		ddp_spread(run->ddp, state_master(&run->state));
+		ddp_allgather_weights(run->ddp, state_master(&run->state));
 		model_settle(run->model, state_master(&run->state));
 	}
-	model_bind_narrow(run->model, state_compute(&run->state), state_master(&run->state));
+	model_bind_cast(run->model, state_compute(&run->state), state_master(&run->state));
 	run->state.step = step;
 }
 
@@ -284,19 +284,19 @@ static void note_metrics(struct run *run, int rc, const struct err *err)
 static void advise(struct loop *loop, const struct metrics_step *line)
 {
 	const struct settings *settings = &loop->run->settings;
-	const struct advice_facts facts = {
+	const struct scaling_hint_facts facts = {
 		.uneven = line->cost.most > line->cost.least,
 		.native = settings->reduction == REDUCTION_NATIVE,
 		.bf16 = settings->grad_dtype == GRAD_BF16,
 		.zero = settings->zero != 0,
 	};
 	const struct ddp_result *result = &loop->result;
-	const struct advice_waits waits = { result->waited_most.seconds, result->waited_least.seconds,
+	const struct scaling_hint_waits waits = { result->waited_most.seconds, result->waited_least.seconds,
 		comm_peer(loop->run->comm, result->waited_most.rank), comm_peer(loop->run->comm, result->waited_least.rank) };
-	char text[ADVICE_LINE];
+	char text[SCALING_HINT_LINE];
 	if (settings->comm != DDP_COMM_REAL || loop->run->ident.world_size == 1)
 		return;
-	if (advice_tell(&loop->advice, &facts, &waits, text))
+	if (scaling_hint_tell(&loop->hint, &facts, &waits, text))
 		log_info("%s", text);
 }
 
@@ -319,17 +319,17 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		.use = device_use(run, (double)loop->result.valid / seconds),
 	};
 	if (run->ident.rank != 0) {
-		advice_step(&loop->advice, seconds, line.exposed, line.communication);
+		scaling_hint_step(&loop->hint, seconds, line.exposed, line.communication);
 		return;
 	}
 	report_step(run, &line);
 	advise(loop, &line); /* by what the ranks told in this step of the steps before */
-	advice_step(&loop->advice, seconds, line.exposed, line.communication);
+	scaling_hint_step(&loop->hint, seconds, line.exposed, line.communication);
 	if (!run->folder)
 		return;
 	note_metrics(run, metrics_step(run->metrics, &line, &err), &err);
 	folder_progress(run->folder, step);
-	pace_step(&run->pace, seconds, loop->behind_save);
+	save_scheduler_step(&run->scheduler, seconds, loop->behind_save);
 }
 
 /* Ends a run whose loss or norm is not finite, unless such steps are to be left out. */
@@ -359,7 +359,7 @@ static int validate(struct run *run, uint64_t step, double *loss, struct err *er
 	if (!validation_is_due(run, step))
 		return 0;
 	double begin = trace_begin(run->trace);
-	standing_begin(run->standing, STANDING_VALIDATE, step, -1);
+	flight_begin(run->flight, FLIGHT_VALIDATE, step, -1);
 	int rc = validation_loss(run->validation, loss, err);
 	trace_end(run->trace, begin, "validation");
 	if (rc < 0)
@@ -373,15 +373,15 @@ static int validate(struct run *run, uint64_t step, double *loss, struct err *er
 
 void train_loop_take_saves(struct run *run)
 {
-	struct saver_saved saved;
+	struct async_saver_saved saved;
 	struct err err;
-	while (run->saver && saver_take(run->saver, &saved)) {
+	while (run->saver && async_saver_take(run->saver, &saved)) {
 		const struct metrics_checkpoint line = { .step = saved.step, .stall = saved.stall, .flush = saved.flush,
 			.bytes = saved.bytes };
 		note_metrics(run, metrics_checkpoint(run->metrics, &line, &err), &err);
-		if (pace_saved(&run->pace, saved.stall, saved.flush, folder_mean_time_between(run->folder)))
+		if (save_scheduler_saved(&run->scheduler, saved.stall, saved.flush, folder_mean_time_between(run->folder)))
 			log_info("checkpoint: one every %.0f s from now on: a save makes a step %.3f s longer and takes %.2f s, and the "
-				"run is interrupted every %.1f h", run->pace.interval, pace_cost(&run->pace), run->pace.flush,
+				"run is interrupted every %.1f h", run->scheduler.interval, save_scheduler_cost(&run->scheduler), run->scheduler.flush,
 				folder_mean_time_between(run->folder) / 3600);
 	}
 }
@@ -389,14 +389,14 @@ void train_loop_take_saves(struct run *run)
 static void save(struct loop *loop)
 {
 	struct run *run = loop->run;
-	const struct saver_losses losses = { loop->result.loss, loop->validation_loss };
+	const struct async_saver_losses losses = { loop->result.loss, loop->validation_loss };
 	loop->behind_save = true;
 	if (!run->saver)
 		return;
-	pace_save(&run->pace, clock_now());
+	save_scheduler_save(&run->scheduler, clock_now());
 	double begin = trace_begin(run->trace);
-	standing_begin(run->standing, STANDING_SAVE, run->state.step, -1);
-	saver_save(run->saver, &run->state, &losses, false);
+	flight_begin(run->flight, FLIGHT_SAVE, run->state.step, -1);
+	async_saver_save(run->saver, &run->state, &losses, false);
 	trace_end(run->trace, begin, "hand-over of the save");
 }
 
@@ -405,13 +405,13 @@ static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
 {
 	struct run *run = loop->run;
 	bool last = step == (uint64_t)run->settings.steps || loop->result.stop;
-	bool narrowed = run->settings.zero && ops_is_remote(run->ops); /* what passes read is made of all of them */
+	bool narrowed = run->settings.zero && ops_has_device_memory(run->ops); /* what passes read is made of all of them */
 	if (!last && !narrowed && !loop->result.save && !validation_is_due(run, step))
 		return 0;
 	if (ddp_whole(run->ddp, &loop->result.exposed, err) < 0)
 		return -1;
 	if (narrowed)
-		state_spread(&run->state);
+		state_allgather_weights(&run->state);
 	return 0;
 }
 
@@ -471,17 +471,17 @@ int train_loop(struct run *run, struct train_end *end, struct err *err)
 	struct loop loop = { .run = run, .optimizer = optimizer_of(&run->settings), .agreed = run->state.step };
 	uint64_t steps = (uint64_t)run->settings.steps;
 	*end = (struct train_end){ .losses = { NAN, NAN } };
-	model_bind_narrow(run->model, state_compute(&run->state), state_master(&run->state));
+	model_bind_cast(run->model, state_compute(&run->state), state_master(&run->state));
 	int rc = validate(run, run->state.step, &loop.validation_loss, err);
 	if (rc < 0)
 		return rc;
 	loop.feed = start_feed(run, err);
 	if (!loop.feed)
 		return -1;
-	pace_begin(&run->pace, &run->settings.cadence, clock_now());
+	save_scheduler_begin(&run->scheduler, &run->settings.schedule, clock_now());
 	while (rc == 0 && run->state.step < steps && !end->stop) {
 		rc = one_step(&loop, run->state.step + 1, err);
-		end->losses = (struct saver_losses){ loop.result.loss, loop.validation_loss };
+		end->losses = (struct async_saver_losses){ loop.result.loss, loop.validation_loss };
 		end->stop = run->state.step < steps ? loop.result.stop : 0;
 	}
 	feed_stop(loop.feed);

@@ -7,7 +7,7 @@
 
 #include "common/auto.h"
 #include "common/log.h"
-#include "trainer/comm/agree.h"
+#include "trainer/comm/status_exchange.h"
 
 /* One microbatch's part of the loss. */
 struct part {

@@ -59,8 +59,8 @@ void optimizer_update_run(struct ops *ops, const struct tensor_table *table, con
 		if (row->role != TENSOR_PARAMETER || begin >= stop)
 			continue;
 		const struct adamw_state run_to = at(to, begin), run_from = at(from, begin);
-		float *narrow = compute ? (float *)(void *)((char *)compute + begin * ops->element) : run_to.weights;
-		ops->adamw(ops, &run_to, &run_from, narrow, grads + begin, stop - begin, row->decay);
+		float *cast = compute ? (float *)(void *)((char *)compute + begin * ops->element) : run_to.weights;
+		ops->adamw(ops, &run_to, &run_from, cast, grads + begin, stop - begin, row->decay);
 	}
 }
 

@@ -9,7 +9,7 @@
 
 #include "common/auto.h"
 #include "common/hash.h"
-#include "trainer/comm/agree.h"
+#include "trainer/comm/status_exchange.h"
 #include "trainer/state/optimizer.h"
 
 #define CHUNK_BYTES ((size_t)16 << 20) /* of a broadcast (small enough for a deadline by progress), and of a copy by one thread */
@@ -22,7 +22,7 @@ static size_t arena_bytes(const struct state *state)
 /* What `ops` would put where the host can't reach it, and what has gaps, is mapped. */
 static bool is_mapped(const struct state *state, bool moments)
 {
-	return ops_is_remote(state->ops) || (moments && state->sharded);
+	return ops_has_device_memory(state->ops) || (moments && state->sharded);
 }
 
 /* Pages that are there when they are written to. Small ones: a huge page would hold other ranks' elements, too. */
@@ -188,17 +188,17 @@ static int upload_chunks(struct state *state, struct err *err)
 	return 0;
 }
 
-static void narrow(struct state *state)
+static void cast(struct state *state)
 {
 	if (state->compute != state->device.weights)
-		state->ops->narrow(state->ops, state->compute, state->device.weights, state->tensors->elements);
+		state->ops->cast(state->ops, state->compute, state->device.weights, state->tensors->elements);
 }
 
 int state_upload(struct state *state, struct err *err)
 {
 	struct ops *ops = state->ops;
 	size_t elements = state->tensors->elements, moments = own_elements(state) * sizeof(float);
-	if (!ops_is_remote(ops))
+	if (!ops_has_device_memory(ops))
 		return 0;
 	state->device = (struct adamw_state){ ops->alloc(ops, arena_bytes(state)), ops->alloc(ops, moments), ops->alloc(ops, moments) };
 	state->compute = ops->element == sizeof(float) ? state->device.weights : ops->alloc(ops, elements * ops->element);
@@ -214,7 +214,7 @@ int state_upload(struct state *state, struct err *err)
 		return err_set(err, "memory: couldn't get %zu MB to compare weights by", CHUNK_BYTES >> 20);
 	ops->copy_in(ops, state->device.weights, state->weights, arena_bytes(state));
 	upload_moments(state);
-	narrow(state);
+	cast(state);
 	if (ops->adamw_chunks && upload_chunks(state, err) < 0)
 		return -1;
 	release_host(state);
@@ -231,10 +231,10 @@ float *state_master(const struct state *state)
 	return state->device.weights ? state->device.weights : state->weights;
 }
 
-void state_spread(struct state *state)
+void state_allgather_weights(struct state *state)
 {
 	if (state->device.weights)
-		narrow(state);
+		cast(state);
 }
 
 size_t state_moment_bytes(const struct state *state)

@@ -54,7 +54,7 @@ int state_upload(struct state *state, struct err *err);
 float *state_compute(const struct state *state);
 float *state_master(const struct state *state);
 /* Weights of other ranks have come into the master weights. */
-void state_spread(struct state *state);
+void state_allgather_weights(struct state *state);
 
 /* Step 0: the initial weights of `seed`. */
 void state_init(struct state *state, uint64_t seed);

@@ -15,11 +15,11 @@
 #include "common/log.h"
 #include "common/notice.h"
 #include "launch/requeue_ask.h"
-#include "trainer/comm/agree.h"
+#include "trainer/comm/status_exchange.h"
 #include "trainer/run/prepare.h"
 #include "trainer/run/report.h"
 #include "trainer/run/run.h"
-#include "trainer/run/standing_report.h"
+#include "trainer/run/flight_report.h"
 #include "trainer/run/train_loop.h"
 
 #define LEAVE_SECONDS 2.0 /* between the words of a lost rank and its end, so that they are read */
@@ -70,10 +70,10 @@ static int close_folder(struct run *run, const struct train_end *end)
 		if (folder_notice(run->folder, end->stop, &err) < 0)
 			log_warn("checkpoint directory: couldn't record the notice: %s", err.text);
 	}
-	saver_save(run->saver, &run->state, &end->losses, true);
-	if (saver_wait(run->saver, step, &err) < 0) {
+	async_saver_save(run->saver, &run->state, &end->losses, true);
+	if (async_saver_wait(run->saver, step, &err) < 0) {
 		log_error("step %" PRIu64 " could not be saved: %s", step, err.text);
-		status = saver_fault(run->saver) ? saver_fault(run->saver) : EXIT_LOST;
+		status = async_saver_fault(run->saver) ? async_saver_fault(run->saver) : EXIT_LOST;
 		why = "the last save failed";
 	}
 	train_loop_take_saves(run);
@@ -90,8 +90,8 @@ static void close_part(struct run *run, const struct train_end *end)
 	struct err err = { 0 };
 	if (!run->saver)
 		return;
-	saver_save(run->saver, &run->state, &end->losses, true);
-	if (saver_wait(run->saver, run->state.step, &err) < 0)
+	async_saver_save(run->saver, &run->state, &end->losses, true);
+	if (async_saver_wait(run->saver, run->state.step, &err) < 0)
 		log_error("step %" PRIu64 " could not be saved: %s", run->state.step, err.text);
 }
 
@@ -102,7 +102,7 @@ static int close_run(struct run *run, const struct train_end *end, struct err *e
 	AUTO_FREE void *value = NULL;
 	size_t size;
 	int32_t status = 0;
-	standing_begin(run->standing, STANDING_CLOSE, run->state.step, -1);
+	flight_begin(run->flight, FLIGHT_CLOSE, run->state.step, -1);
 	if (run->ident.rank == 0) {
 		status = close_folder(run, end);
 		if (rdzv_put(run->rdzv, "closing", &status, sizeof status, err) < 0)
@@ -145,7 +145,7 @@ static int finished_already(const struct run *run)
 
 static void release(struct run *run, bool orderly)
 {
-	saver_stop(run->saver);
+	async_saver_stop(run->saver);
 	metrics_close(run->metrics);
 	folder_close(run->folder, true);
 	if (run->ckpt_dir_opened)
@@ -155,8 +155,8 @@ static void release(struct run *run, bool orderly)
 	validation_destroy(run->validation);
 	ddp_destroy(run->ddp);
 	comm_close(run->comm);
-	standing_file_remove(&run->standing_file);
-	standing_destroy(run->standing);
+	flight_file_remove(&run->flight_file);
+	flight_destroy(run->flight);
 	trace_file_close(run->trace_file);
 	state_free(&run->state);
 	model_destroy(run->model);
@@ -181,7 +181,7 @@ static int fail(struct run *run, int rc, const struct err *err)
 	if (shared)
 		log_set_tag("%s", ""); /* all of them say it; whose fault it is stands in the text */
 	else if (run->comm && err->status == EXIT_LOST)
-		standing_report(run); /* before the reason, which srun's user sees as the last words of a rank that fails first */
+		flight_report(run); /* before the reason, which srun's user sees as the last words of a rank that fails first */
 	if (shared && !run->comm)
 		speak_for_all(run->ident.rank == 0, run->ident.world_size == 1, err);
 	else if (!shared || run->ident.rank == 0)

@@ -13,8 +13,8 @@
 #include "common/descriptors.h"
 #include "common/err.h"
 #include "common/io.h"
-#include "trainer/telemetry/standing_files.h"
-#include "trainer/telemetry/standing_table.h"
+#include "trainer/telemetry/flight_files.h"
+#include "trainer/telemetry/flight_table.h"
 
 struct arguments {
 	const char *dir;
@@ -49,37 +49,37 @@ static void print_line(void *arg, const char *line)
 }
 
 /* A line of its own for each record: everything, at the moment of its latest change. */
-static void print_each(const struct standing_view *views, size_t count)
+static void print_each(const struct flight_view *views, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		char line[600], moment[32];
-		const struct standing_view *view = &views[i];
+		const struct flight_view *view = &views[i];
 		double latest = view->since > view->waits ? view->since : view->waits;
 		latest = view->now.entered > latest ? view->now.entered : latest;
 		latest = view->finished_at > latest ? view->finished_at : latest;
-		standing_line(view, latest, line, sizeof line);
+		flight_line(view, latest, line, sizeof line);
 		printf("  rank %d on %s, process %" PRIu32 ", %s: %s\n", view->rank, view->node, view->process,
 			clock_iso8601(latest + view->wall, moment, sizeof moment), line);
 	}
 }
 
-static int print_groups(const struct standing_view *views, size_t count, struct err *err)
+static int print_groups(const struct flight_view *views, size_t count, struct err *err)
 {
-	AUTO_FREE struct standing_row *rows = calloc(count, sizeof *rows);
+	AUTO_FREE struct flight_row *rows = calloc(count, sizeof *rows);
 	if (!rows)
 		return err_set(err, "out of memory");
 	for (size_t i = 0; i < count; i++) {
-		double since = standing_words(&views[i], rows[i].words, sizeof rows[i].words);
+		double since = flight_words(&views[i], rows[i].words, sizeof rows[i].words);
 		rows[i].rank = views[i].rank;
 		memcpy(rows[i].node, views[i].node, sizeof rows[i].node);
 		rows[i].since = since > 0 ? since + views[i].wall : 0;
 	}
-	standing_table(rows, count, true, print_line, NULL);
+	flight_table(rows, count, true, print_line, NULL);
 	return 0;
 }
 
 /* One run after the other. */
-static int print_list(const struct standing_list *list, bool all, struct err *err)
+static int print_list(const struct flight_list *list, bool all, struct err *err)
 {
 	printf("%s%s:\n", list->place, list->before ? " (of an attempt before the last one)" : "");
 	for (size_t i = 0, end; i < list->count; i = end) {
@@ -96,8 +96,8 @@ static int print_list(const struct standing_list *list, bool all, struct err *er
 
 static int show(const struct arguments *given, struct err *err)
 {
-	struct standing_list list;
-	if (standing_files_read(given->dir, &list, err) < 0)
+	struct flight_list list;
+	if (flight_files_read(given->dir, &list, err) < 0)
 		return -1;
 	int rc = 0;
 	if (list.count > 0)
@@ -106,7 +106,7 @@ static int show(const struct arguments *given, struct err *err)
 		printf("no rank has left a record in %s: what ended in order leaves none\n", given->dir ? given->dir : "this node's memory");
 	if (rc == 0 && list.damaged)
 		rc = err_fail(err, EXIT_DATA, "%d file%s in %s can't be read as a record", list.damaged, list.damaged > 1 ? "s" : "", list.place);
-	standing_list_clear(&list);
+	flight_list_clear(&list);
 	return rc;
 }
 

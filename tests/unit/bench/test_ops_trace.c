@@ -162,42 +162,42 @@ static void passes_by_hand(void **state)
 }
 
 /* All products that the model has, each as often that they make up the operations of a step: 6 for each weight and row. */
-static void products_are_the_models(void **state)
+static void gemm_plans_are_the_models(void **state)
 {
 	const struct traced *t = *state;
 	const struct ops_shapes shapes = { BATCH, T, C, HEADS, V, 4 * C };
-	struct product list[64];
-	size_t all = products_of(&shapes, PRODUCT_MODE_FP32, list, 64), count;
+	struct gemm list[64];
+	size_t all = gemm_plans_of(&shapes, GEMM_MODE_FP32, list, 64), count;
 	double flops = 0;
 	bool found[64] = { false };
 	char text[160];
 	trace_a_step(*state);
-	const struct trace_product *noted = ops_trace_products(t->trace, &count);
+	const struct trace_gemm *noted = ops_trace_gemms(t->trace, &count);
 	for (size_t i = 0; i < count; i++) {
-		const struct product *p = &noted[i].product;
+		const struct gemm *p = &noted[i].gemm;
 		size_t k = 0;
-		while (k < all && !product_equal(&list[k], p))
+		while (k < all && !gemm_equal(&list[k], p))
 			k++;
 		if (k == all)
-			fail_msg("%s is none of the model's", product_text(p, text, sizeof text));
+			fail_msg("%s is none of the model's", gemm_text(p, text, sizeof text));
 		found[k] = true;
 		flops += 2.0 * p->rows * p->columns * p->depth * (double)noted[i].count;
 	}
 	for (size_t k = 0; k < all; k++)
-		if (!found[k] && list[k].epilogue != PRODUCT_BIAS_GRAD) /* another way to make one that was */
-			fail_msg("%s was not noted", product_text(&list[k], text, sizeof text));
+		if (!found[k] && list[k].epilogue != GEMM_BIAS_GRAD) /* another way to make one that was */
+			fail_msg("%s was not noted", gemm_text(&list[k], text, sizeof text));
 	assert_true(flops == MICROBATCHES * 6.0 * M * (LAYERS * 12 * C * C + V * C));
 }
 
 static void a_new_step_begins_with_nothing(void **state)
 {
 	struct traced *t = *state;
-	size_t rows, products;
+	size_t rows, plans;
 	trace_a_step(t);
 	ops_trace_clear(t->trace);
 	ops_trace_rows(t->trace, &rows);
-	ops_trace_products(t->trace, &products);
-	assert_int_equal(rows + products, 0);
+	ops_trace_gemms(t->trace, &plans);
+	assert_int_equal(rows + plans, 0);
 	marks = 0;
 	passes_by_hand(state);
 }
@@ -208,7 +208,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		TEST(nothing_is_computed_otherwise),
 		TEST(passes_by_hand),
-		TEST(products_are_the_models),
+		TEST(gemm_plans_are_the_models),
 		TEST(a_new_step_begins_with_nothing),
 #undef TEST
 	};

@@ -1,15 +1,15 @@
 # tests/unit/launch/: the unit tests of launch/.
 if HAVE_CMOCKA
-unit_tests += tests/unit/test_gathering
-tests_unit_test_gathering_SOURCES = tests/unit/launch/test_gathering.c
-tests_unit_test_gathering_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
-tests_unit_test_gathering_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send -Wl,--wrap=recv
+unit_tests += tests/unit/test_bootstrap
+tests_unit_test_bootstrap_SOURCES = tests/unit/launch/test_bootstrap.c
+tests_unit_test_bootstrap_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+tests_unit_test_bootstrap_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send -Wl,--wrap=recv
 unit_tests += tests/unit/test_put_list
 tests_unit_test_put_list_SOURCES = tests/unit/launch/test_put_list.c
 tests_unit_test_put_list_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_roll_call
-tests_unit_test_roll_call_SOURCES = tests/unit/launch/test_roll_call.c
-tests_unit_test_roll_call_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_presence
+tests_unit_test_presence_SOURCES = tests/unit/launch/test_presence.c
+tests_unit_test_presence_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_rdzv
 tests_unit_test_rdzv_SOURCES = tests/unit/launch/test_rdzv.c
 tests_unit_test_rdzv_LDADD = liblaunch.la libcommon.la $(CMOCKA_LIBS)

@@ -123,7 +123,7 @@ static void test_combine_is_the_tree(void **state)
 					all[total++] = sums[counter.tags[i]];
 				}
 			}
-			tree_combine(slots, world, add, all);
+			tree_reduce(slots, world, add, all);
 			assert_true(all[0] == root);
 		}
 	}
@@ -146,14 +146,14 @@ static void test_merges_are_the_additions(void **state)
 	for (int slots = 1; slots <= SLOTS; slots++)
 		for (int world = 1; world <= slots; world++) {
 			struct additions expected = { 0 };
-			int merges[SLOTS], stack[SLOTS], depth = 0, at = 0;
-			int pieces = tree_merges(slots, world, merges, SLOTS);
+			int additions[SLOTS], stack[SLOTS], depth = 0, at = 0;
+			int pieces = tree_additions(slots, world, additions, SLOTS);
 
-			tree_combine(slots, world, note, &expected);
-			assert_int_equal(tree_merges(slots, world, NULL, 0), pieces);
+			tree_reduce(slots, world, note, &expected);
+			assert_int_equal(tree_additions(slots, world, NULL, 0), pieces);
 			for (int n = 0; n < pieces; n++) {
 				stack[depth++] = n;
-				for (int k = 0; k < merges[n]; k++, depth--, at++) {
+				for (int k = 0; k < additions[n]; k++, depth--, at++) {
 					assert_int_equal(stack[depth - 1], expected.right[at]);
 					assert_int_equal(stack[depth - 2], expected.left[at]);
 				}
@@ -191,7 +191,7 @@ static void test_largest_fits(void **state)
 			assert_in_range(count, 1, TREE_PIECES_MAX);
 			pieces_count += count;
 		}
-		tree_combine(TREE_SLOTS_MAX, worlds[i], count_add, &additions);
+		tree_reduce(TREE_SLOTS_MAX, worlds[i], count_add, &additions);
 		assert_int_equal(additions, pieces_count - 1);
 	}
 }

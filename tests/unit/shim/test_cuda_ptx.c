@@ -103,7 +103,7 @@ static void fill_matrix(uint16_t *m, int count)
 		m[i] = (uint16_t)(bits_at((float)(next() % 17) - 8) >> 16);
 }
 
-struct product {
+struct gemm {
 	float *d;
 	uint16_t *a, *b;
 	int way; /* 0: by hand; 1, 2: by ldmatrix */
@@ -111,7 +111,7 @@ struct product {
 
 static void run_product(void *arg)
 {
-	struct product *p = arg;
+	struct gemm *p = arg;
 	const float ones[128] = { [0 ... 127] = 1 };
 	if (p->way == 0)
 		device_write(p->d, ones, sizeof ones);
@@ -126,7 +126,7 @@ static void products(void **state)
 		for (int round = 0; round < 20; round++) {
 			fill_matrix(a, 256);
 			fill_matrix(b, 128);
-			struct product p = { device_make(sizeof d), device_copy(a, sizeof a), device_copy(b, sizeof b), way };
+			struct gemm p = { device_make(sizeof d), device_copy(a, sizeof a), device_copy(b, sizeof b), way };
 			device_same_in_each_order("the product", run_product, &p, d, p.d, sizeof d);
 			for (int i = 0; i < 128; i++) {
 				float sum = way == 0;

@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the training queues, captured once as a CUDA graph and replayed in one call. Inside, the places where gradients are ready are
- * records of external events: the communicator's lane waits for those, outside of any graph. */
+ * records of external events: the communicator's stream waits for those, outside of any graph. */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 
 #include "trainer/cuda/host/cuda.h"
 
-/* Nobody waits for a place where there is no lane. */
-static bool make_events(struct ops *ops, int marks)
+/* Nobody waits for a place where there is no second stream. */
+static bool make_events(struct ops *ops, int events)
 {
 	struct cuda *cuda = cuda_of(ops);
 	struct err err;
-	if (!cuda->communication.stream || marks <= cuda->graph_mark_count)
+	if (!cuda->communication.stream || events <= cuda->graph_event_count)
 		return true;
-	void **events = realloc(cuda->graph_marks, (size_t)marks * sizeof *events);
-	if (!events)
+	void **more = realloc(cuda->graph_events, (size_t)events * sizeof *more);
+	if (!more)
 		return cuda_note(ops, err_set(&err, "cuda: couldn't capture a graph: out of memory"), &err);
-	cuda->graph_marks = events;
-	for (; cuda->graph_mark_count < marks; cuda->graph_mark_count++) {
+	cuda->graph_events = more;
+	for (; cuda->graph_event_count < events; cuda->graph_event_count++) {
 		cudaEvent_t event = NULL;
 		if (!CUDA_RUN(ops, cudaEventCreateWithFlags(&event, cudaEventDisableTiming)))
 			return false;
-		events[cuda->graph_mark_count] = event;
+		more[cuda->graph_event_count] = event;
 	}
 	return true;
 }
 
 /* The communicator's thread goes on meanwhile, and may do what a captured stream may not. */
-static bool capture(struct ops *ops, int marks)
+static bool capture(struct ops *ops, int events)
 {
 	struct cuda *cuda = cuda_of(ops);
-	if (!cuda_begin(ops) || !make_events(ops, marks))
+	if (!cuda_begin(ops) || !make_events(ops, events))
 		return false;
 	cuda->spoilt = false;
 	cuda->capturer = pthread_self();
@@ -40,11 +40,11 @@ static bool capture(struct ops *ops, int marks)
 	return cuda->capturing;
 }
 
-static void capture_mark(struct ops *ops, int number)
+static void capture_event(struct ops *ops, int number)
 {
 	struct cuda *cuda = cuda_of(ops);
-	if (number < cuda->graph_mark_count && cuda_begin(ops))
-		CUDA_RUN(ops, cudaEventRecordWithFlags(cuda->graph_marks[number], cuda->training.stream, cudaEventRecordExternal));
+	if (number < cuda->graph_event_count && cuda_begin(ops))
+		CUDA_RUN(ops, cudaEventRecordWithFlags(cuda->graph_events[number], cuda->training.stream, cudaEventRecordExternal));
 }
 
 static void *captured(struct ops *ops)
@@ -81,15 +81,15 @@ static void drop_graph(struct ops *ops, void *graph)
 
 void cuda_graph_end(struct cuda *cuda)
 {
-	for (int i = 0; i < cuda->graph_mark_count; i++)
-		cudaEventDestroy(cuda->graph_marks[i]);
-	free(cuda->graph_marks);
+	for (int i = 0; i < cuda->graph_event_count; i++)
+		cudaEventDestroy(cuda->graph_events[i]);
+	free(cuda->graph_events);
 }
 
 void cuda_graph_install(struct ops *ops)
 {
 	ops->capture = capture;
-	ops->capture_mark = capture_mark;
+	ops->capture_event = capture_event;
 	ops->captured = captured;
 	ops->replay = replay;
 	ops->replayed_to = replayed_to;

@@ -1,16 +1,16 @@
 # trainer/cuda/host/: the operations on the GPU, in libtrainer.a; what uses them links cuda_kernels behind trainer_LIBS.
-libtrainer_a_SOURCES += trainer/cuda/host/products.c trainer/cuda/host/products.h
+libtrainer_a_SOURCES += trainer/cuda/host/gemm_plans.c trainer/cuda/host/gemm_plans.h
 cuda_ops = \
 	trainer/cuda/host/cublas.c trainer/cuda/host/cublas.h \
 	trainer/cuda/host/cuda.h \
 	trainer/cuda/host/finish.c trainer/cuda/host/finish.h \
 	trainer/cuda/host/graph.c \
-	trainer/cuda/host/lane.c \
+	trainer/cuda/host/comm_stream.c \
 	trainer/cuda/host/ops_cuda.c trainer/cuda/host/ops_cuda.h \
 	trainer/cuda/host/ops_linear.c \
 	trainer/cuda/host/ops_passes.c \
-	trainer/cuda/host/product.c trainer/cuda/host/product.h \
-	trainer/cuda/host/side.c trainer/cuda/host/side.h \
+	trainer/cuda/host/gemm.c trainer/cuda/host/gemm.h \
+	trainer/cuda/host/copy_stream.c trainer/cuda/host/copy_stream.h \
 	trainer/cuda/host/tune.c trainer/cuda/host/tune.h \
 	trainer/cuda/host/tune_bench.c trainer/cuda/host/tune_bench.h
 EXTRA_DIST += trainer/cuda/host/check.c trainer/cuda/host/check.h $(cuda_ops)

@@ -147,7 +147,7 @@ static void put_params(struct ops *ops)
 		CUDA_RUN(ops, cudaMemcpyAsync(cuda->params_device, place, sizeof *place, cudaMemcpyHostToDevice, cuda->stream));
 }
 
-static void narrow(struct ops *ops, float *compute, const float *weights, size_t count)
+static void cast(struct ops *ops, float *compute, const float *weights, size_t count)
 {
 	if (cuda_begin(ops))
 		CUDA_RUN(ops, cuda_to_bf16(compute, weights, count, cuda_of(ops)->stream));
@@ -177,15 +177,15 @@ static size_t scratch_of(const struct ops_shapes *s)
 	return larger(most, cuda_attention_scratch(s->batch, s->positions, s->heads));
 }
 
-static size_t logits_of(const struct ops_shapes *s, enum product_mode mode)
+static size_t logits_of(const struct ops_shapes *s, enum gemm_mode mode)
 {
-	size_t M = (size_t)rows_of(s), P = OPS_VOCABULARY_ROWS((size_t)s->vocabulary), bytes = mode == PRODUCT_MODE_BF16 ? 2 : 4;
+	size_t M = (size_t)rows_of(s), P = OPS_VOCABULARY_ROWS((size_t)s->vocabulary), bytes = mode == GEMM_MODE_BF16 ? 2 : 4;
 	return s->heads ? head_chunk_rows(M, P, bytes) * P * bytes : 0;
 }
 
-size_t ops_cuda_scratch(const struct ops_shapes *shapes, enum product_mode mode)
+size_t ops_cuda_scratch(const struct ops_shapes *shapes, enum gemm_mode mode)
 {
-	return PRODUCTS_WORKSPACE + sizeof(struct step_params) + scratch_of(shapes) + logits_of(shapes, mode);
+	return GEMM_PLANS_WORKSPACE + sizeof(struct step_params) + scratch_of(shapes) + logits_of(shapes, mode);
 }
 
 static void *again(void *memory, size_t bytes, const char *purpose, struct err *err)
@@ -214,26 +214,26 @@ static int prepare(struct ops *ops, const struct ops_shapes *shapes, struct err 
 /* What was chosen before the last attempt ended, if that fits. */
 static int use_recorded(struct cuda *cuda, const char *recorded, struct err *err)
 {
-	struct products products;
-	int rc = products_decode(recorded, &products, err);
+	struct gemm_plans plans;
+	int rc = gemm_plans_decode(recorded, &plans, err);
 	if (rc == 0)
-		rc = product_adopt(cuda->engine, &products, err);
-	products_clear(&products);
+		rc = gemm_adopt(cuda->engine, &plans, err);
+	gemm_plans_clear(&plans);
 	return rc;
 }
 
 static int choose(struct ops *ops, struct err *err)
 {
 	struct cuda *cuda = cuda_of(ops);
-	struct product list[64];
-	size_t count = products_of(&cuda->shapes, cuda->mode, list, sizeof list / sizeof list[0]);
+	struct gemm list[64];
+	size_t count = gemm_plans_of(&cuda->shapes, cuda->mode, list, sizeof list / sizeof list[0]);
 	for (size_t i = 0; i < count; i++) {
-		struct product plain = list[i];
-		if (product_choose(cuda->engine, &list[i], err) < 0)
+		struct gemm plain = list[i];
+		if (gemm_choose(cuda->engine, &list[i], err) < 0)
 			return -1;
 		/* What stands in for an epilogue that there is not is chosen now, too. */
-		plain.epilogue = PRODUCT_PLAIN;
-		if (!product_is_there(cuda->engine, &list[i], err) && product_choose(cuda->engine, &plain, err) < 0)
+		plain.epilogue = GEMM_PLAIN;
+		if (!gemm_is_there(cuda->engine, &list[i], err) && gemm_choose(cuda->engine, &plain, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -242,8 +242,8 @@ static int choose(struct ops *ops, struct err *err)
 static int tune(struct ops *ops, double seconds, struct err *err)
 {
 	struct cuda *cuda = cuda_of(ops);
-	struct product list[64];
-	size_t count = products_of(&cuda->shapes, cuda->mode, list, sizeof list / sizeof list[0]);
+	struct gemm list[64];
+	size_t count = gemm_plans_of(&cuda->shapes, cuda->mode, list, sizeof list / sizeof list[0]);
 	struct tune_result result;
 	char text[400];
 	int cache = 0;
@@ -251,7 +251,7 @@ static int tune(struct ops *ops, double seconds, struct err *err)
 		return -1;
 	const struct tune tune = { .engine = cuda->engine, .stream = cuda->stream, .scratch = cuda->scratch, .cache = (size_t)cache,
 		.seconds = seconds, .now = clock_now };
-	if (tune_products(&tune, list, count, &result, err) < 0)
+	if (tune_gemms(&tune, list, count, &result, err) < 0)
 		return -1;
 	if (result.timed + result.untimed > 0)
 		log_info("%s", tune_text(&result, text, sizeof text));
@@ -265,7 +265,7 @@ static int adopt(struct ops *ops, const char *text, struct err *err)
 
 static char *algorithms(struct ops *ops)
 {
-	return products_encode(product_choices(cuda_of(ops)->engine));
+	return gemm_plans_encode(gemm_choices(cuda_of(ops)->engine));
 }
 
 /* ---- life ---- */
@@ -277,8 +277,8 @@ static void destroy(struct ops *ops)
 		return;
 	if (cuda->stream)
 		cudaStreamSynchronize(cuda->stream);
-	cuda_side_destroy(cuda->side);
-	product_engine_destroy(cuda->engine);
+	cuda_copy_stream_destroy(cuda->copy_stream);
+	gemm_engine_destroy(cuda->engine);
 	attention_cudnn_destroy(cuda->cudnn);
 	void *const device[] = { cuda->cudnn_workspace, cuda->params_device, cuda->workspace, cuda->scratch, cuda->logits };
 	for (size_t i = 0; i < sizeof device / sizeof device[0]; i++)
@@ -288,12 +288,12 @@ static void destroy(struct ops *ops)
 	for (int i = 0; i < CUDA_PUTS; i++)
 		if (cuda->put_events[i])
 			cudaEventDestroy((cudaEvent_t)cuda->put_events[i]);
-	cuda_lane_end(&cuda->communication);
+	cuda_stream_end(&cuda->communication);
 	cuda_graph_end(cuda);
-	for (int i = 0; i < CUDA_MARKS; i++)
-		if (cuda->marks[i])
-			cudaEventDestroy(cuda->marks[i]);
-	cuda_lane_end(&cuda->training);
+	for (int i = 0; i < CUDA_EVENTS; i++)
+		if (cuda->events[i])
+			cudaEventDestroy(cuda->events[i]);
+	cuda_stream_end(&cuda->training);
 	pthread_mutex_destroy(&cuda->lock);
 	free(cuda);
 	free(ops);
@@ -318,7 +318,7 @@ static int begin_puts(struct cuda *cuda, struct err *err)
 static int begin(struct cuda *cuda, const struct cublas *lib, const char *card, struct err *err)
 {
 	void *ring = NULL;
-	int rc = cuda_lane_make(&cuda->training, false, err);
+	int rc = cuda_stream_make(&cuda->training, false, err);
 	cuda->stream = cuda->training.stream;
 	if (rc < 0)
 		return -1;
@@ -328,18 +328,18 @@ static int begin(struct cuda *cuda, const struct cublas *lib, const char *card, 
 	if (begin_puts(cuda, err) < 0)
 		return -1;
 	cuda->params_device = cuda_check_alloc(sizeof *cuda->params_device, "the numbers of a step", err);
-	cuda->workspace = cuda->params_device ? cuda_check_alloc(PRODUCTS_WORKSPACE, "the workspace of the matrix products", err) : NULL;
+	cuda->workspace = cuda->params_device ? cuda_check_alloc(GEMM_PLANS_WORKSPACE, "the workspace of the matrix products", err) : NULL;
 	if (!cuda->workspace)
 		return -1;
-	cuda->side = cuda_side_create(err);
-	if (!cuda->side)
+	cuda->copy_stream = cuda_copy_stream_create(err);
+	if (!cuda->copy_stream)
 		return -1;
-	cuda->engine = product_engine_create(lib, cuda->mode, card, cuda->workspace, err);
+	cuda->engine = gemm_engine_create(lib, cuda->mode, card, cuda->workspace, err);
 	return cuda->engine ? 0 : -1;
 }
 
 static const struct ops table = { .prepare = prepare, .destroy = destroy, .alloc = alloc, .release = release, .copy_in = copy_in,
-	.copy_out = copy_out, .side = &cuda_side_ops, .put = put, .put_params = put_params, .check = check, .choose = choose, .tune = tune,
+	.copy_out = copy_out, .copy_stream = &cuda_copy_stream_ops, .put = put, .put_params = put_params, .check = check, .choose = choose, .tune = tune,
 	.adopt = adopt, .algorithms = algorithms };
 
 static void describe(struct ops *ops, const struct gpu *gpu, const struct cublas *lib)
@@ -354,11 +354,11 @@ static void describe(struct ops *ops, const struct gpu *gpu, const struct cublas
 	ops->card = cuda->card;
 	ops->libraries = cuda->libraries;
 	ops->element = cuda_type_bytes(cuda->type);
-	ops->narrow = cuda->type == CUDA_BF16 ? narrow : NULL;
+	ops->cast = cuda->type == CUDA_BF16 ? cast : NULL;
 	ops->params = &cuda->params;
 }
 
-struct ops *ops_cuda_create_over(const void *cublas, const struct gpu *gpu, enum product_mode mode, struct err *err)
+struct ops *ops_cuda_create_over(const void *cublas, const struct gpu *gpu, enum gemm_mode mode, struct err *err)
 {
 	struct ops *ops = calloc(1, sizeof *ops);
 	struct cuda *cuda = calloc(1, sizeof *cuda);
@@ -372,21 +372,21 @@ struct ops *ops_cuda_create_over(const void *cublas, const struct gpu *gpu, enum
 	ops->state = cuda;
 	pthread_mutex_init(&cuda->lock, NULL);
 	cuda->mode = mode;
-	cuda->type = mode == PRODUCT_MODE_BF16 ? CUDA_BF16 : CUDA_FP32;
+	cuda->type = mode == GEMM_MODE_BF16 ? CUDA_BF16 : CUDA_FP32;
 	cuda->device = gpu->index;
 	describe(ops, gpu, cublas);
 	if (begin(cuda, cublas, cuda->card, err) < 0) {
 		destroy(ops);
 		return NULL;
 	}
-	cuda_lane_install(ops);
+	cuda_stream_install(ops);
 	cuda_graph_install(ops);
 	cuda_linear_install(ops);
 	cuda_passes_install(ops);
 	return ops;
 }
 
-struct ops *ops_cuda_create(const struct gpu *gpu, enum product_mode mode, struct err *err)
+struct ops *ops_cuda_create(const struct gpu *gpu, enum gemm_mode mode, struct err *err)
 {
 	const struct cublas *lib = cublas_load(err);
 	return lib ? ops_cuda_create_over(lib, gpu, mode, err) : NULL;

@@ -8,84 +8,84 @@
 #include "trainer/cuda/kernels/elements.h"
 #include "trainer/cuda/kernels/head.h"
 
-static enum product_type type_of(const struct cuda *cuda)
+static enum gemm_type type_of(const struct cuda *cuda)
 {
-	return cuda->type == CUDA_BF16 ? PRODUCT_BF16 : PRODUCT_FP32;
+	return cuda->type == CUDA_BF16 ? GEMM_BF16 : GEMM_FP32;
 }
 
 /* Whether it is made with its epilogue; if not, nothing is. */
-static bool multiply(struct ops *ops, const struct product *product, const struct product_operands *operands)
+static bool multiply(struct ops *ops, const struct gemm *gemm, const struct gemm_operands *operands)
 {
 	struct cuda *cuda = cuda_of(ops);
 	struct err err = { 0 };
 	if (!cuda_begin(ops))
 		return true; /* nothing is made any more */
-	if (product->epilogue != PRODUCT_PLAIN && !product_is_there(cuda->engine, product, &err))
+	if (gemm->epilogue != GEMM_PLAIN && !gemm_is_there(cuda->engine, gemm, &err))
 		return !cuda_note(ops, err.text[0] ? -1 : 0, &err);
-	cuda_note(ops, product_launch(cuda->engine, product, operands, cuda->stream, &err), &err);
+	cuda_note(ops, gemm_launch(cuda->engine, gemm, operands, cuda->stream, &err), &err);
 	return true;
 }
 
 /* With its epilogue in any case: the library's, or our kernel behind the plain product. */
-static void multiply_and_finish(struct ops *ops, const struct product *product, const struct product_operands *operands)
+static void multiply_and_finish(struct ops *ops, const struct gemm *gemm, const struct gemm_operands *operands)
 {
 	struct cuda *cuda = cuda_of(ops);
-	struct product plain = *product;
-	if (multiply(ops, product, operands))
+	struct gemm plain = *gemm;
+	if (multiply(ops, gemm, operands))
 		return;
-	plain.epilogue = PRODUCT_PLAIN;
+	plain.epilogue = GEMM_PLAIN;
 	if (multiply(ops, &plain, operands) && cuda_begin(ops))
-		CUDA_RUN(ops, cuda_finish(product, operands, cuda->scratch, cuda->stream));
+		CUDA_RUN(ops, cuda_finish(gemm, operands, cuda->scratch, cuda->stream));
 }
 
 /* ---- forward: y[M,N] = x[M,K] · w[K,N] ---- */
 
-static struct product forward_of(const struct ops *ops, enum product_epilogue epilogue, int M, int K, int N)
+static struct gemm forward_of(const struct ops *ops, enum gemm_epilogue epilogue, int M, int K, int N)
 {
-	enum product_type type = type_of(ops->state);
-	return (struct product){ .rows = M, .columns = N, .depth = K, .in = type, .out = type, .epilogue = epilogue };
+	enum gemm_type type = type_of(ops->state);
+	return (struct gemm){ .rows = M, .columns = N, .depth = K, .in = type, .out = type, .epilogue = epilogue };
 }
 
 static void forward(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias,
-	enum product_epilogue epilogue, int M, int K, int N)
+	enum gemm_epilogue epilogue, int M, int K, int N)
 {
-	struct product product = forward_of(ops, epilogue, M, K, N);
-	multiply_and_finish(ops, &product, &(struct product_operands){ .d = y, .x = x, .w = w, .bias = bias, .kept = pre });
+	struct gemm gemm = forward_of(ops, epilogue, M, K, N);
+	multiply_and_finish(ops, &gemm, &(struct gemm_operands){ .d = y, .x = x, .w = w, .bias = bias, .kept = pre });
 }
 
 static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
-	forward(ops, y, NULL, x, w, bias, bias ? PRODUCT_BIAS : PRODUCT_PLAIN, M, K, N);
+	forward(ops, y, NULL, x, w, bias, bias ? GEMM_BIAS : GEMM_PLAIN, M, K, N);
 }
 
 static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
-	forward(ops, y, pre, x, w, bias, PRODUCT_BIAS_GELU, M, K, N);
+	forward(ops, y, pre, x, w, bias, GEMM_BIAS_GELU, M, K, N);
 }
 
 static void linear_relu(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
 {
-	forward(ops, y, NULL, x, w, bias, PRODUCT_BIAS_RELU, M, K, N);
+	forward(ops, y, NULL, x, w, bias, GEMM_BIAS_RELU, M, K, N);
 }
 
 /* ---- backward ---- */
 
-static struct product input_of(const struct ops *ops, enum product_epilogue epilogue, int M, int K, int N)
+static struct gemm input_of(const struct ops *ops, enum gemm_epilogue epilogue, int M, int K, int N)
 {
-	enum product_type type = type_of(ops->state);
-	return (struct product){ .rows = M, .columns = K, .depth = N, .w_transposed = true, .in = type, .out = type, .epilogue = epilogue };
+	enum gemm_type type = type_of(ops->state);
+	return (struct gemm){ .rows = M, .columns = K, .depth = N, .w_transposed = true, .in = type, .out = type, .epilogue = epilogue };
 }
 
 static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w, int M, int K, int N)
 {
-	const struct product product = input_of(ops, PRODUCT_PLAIN, M, K, N);
-	multiply(ops, &product, &(struct product_operands){ .d = dx, .x = dy, .w = w });
+	const struct gemm gemm = input_of(ops, GEMM_PLAIN, M, K, N);
+	multiply(ops, &gemm, &(struct gemm_operands){ .d = dx, .x = dy, .w = w });
 }
 
 static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *dy, const float *w, const float *pre, int M, int K, int N)
 {
-	const struct product product = input_of(ops, PRODUCT_GELU_GRAD, M, K, N);
-	multiply_and_finish(ops, &product, &(struct product_operands){ .d = dx, .x = dy, .w = w, .kept = (void *)(uintptr_t)pre });
+	const struct gemm gemm = input_of(ops, GEMM_GELU_GRAD, M, K, N);
+	multiply_and_finish(ops, &gemm, &(struct gemm_operands){ .d = dx, .x = dy, .w = w, .kept = (void *)(uintptr_t)pre });
 }
 
 static void linear_backward_input_relu(struct ops *ops, float *dx, const float *dy, const float *w, const float *y, int M, int K, int N)
@@ -97,9 +97,9 @@ static void linear_backward_input_relu(struct ops *ops, float *dx, const float *
 }
 
 /* dw[K,N] = or += x[M,K]ᵀ · dy[M,N], in fp32 */
-static struct product weight_of(const struct ops *ops, int M, int K, int N, bool adds)
+static struct gemm weight_of(const struct ops *ops, int M, int K, int N, bool adds)
 {
-	return (struct product){ .rows = K, .columns = N, .depth = M, .x_transposed = true, .in = type_of(ops->state), .out = PRODUCT_FP32,
+	return (struct gemm){ .rows = K, .columns = N, .depth = M, .x_transposed = true, .in = type_of(ops->state), .out = GEMM_FP32,
 		.adds = adds };
 }
 
@@ -109,16 +109,16 @@ static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, con
 	int accumulate)
 {
 	struct cuda *cuda = cuda_of(ops);
-	struct product product = weight_of(ops, M, K, N, accumulate != 0);
-	struct product_operands operands = { .d = dw, .x = x, .w = dy, .sums = accumulate ? cuda->scratch : dbias };
-	product.epilogue = dbias ? PRODUCT_BIAS_GRAD : PRODUCT_PLAIN;
-	if (multiply(ops, &product, &operands)) {
+	struct gemm gemm = weight_of(ops, M, K, N, accumulate != 0);
+	struct gemm_operands operands = { .d = dw, .x = x, .w = dy, .sums = accumulate ? cuda->scratch : dbias };
+	gemm.epilogue = dbias ? GEMM_BIAS_GRAD : GEMM_PLAIN;
+	if (multiply(ops, &gemm, &operands)) {
 		if (dbias && accumulate && cuda_begin(ops))
 			CUDA_RUN(ops, cuda_add(dbias, dbias, cuda->scratch, (size_t)N, cuda->stream));
 		return;
 	}
 	operands.sums = dbias;
-	multiply_and_finish(ops, &product, &operands);
+	multiply_and_finish(ops, &gemm, &operands);
 }
 
 /* ---- the head ---- */
@@ -140,16 +140,16 @@ static void head_chunk(struct ops *ops, const struct head *h, size_t first, int 
 {
 	struct cuda *cuda = cuda_of(ops);
 	int P = OPS_VOCABULARY_ROWS(h->V);
-	enum product_type type = type_of(cuda);
-	const struct product logits = { .rows = rows, .columns = P, .depth = h->C, .w_transposed = true, .in = type, .out = type };
-	const struct product dx = forward_of(ops, PRODUCT_PLAIN, rows, P, h->C), dwte = weight_of(ops, rows, P, h->C, adds);
+	enum gemm_type type = type_of(cuda);
+	const struct gemm logits = { .rows = rows, .columns = P, .depth = h->C, .w_transposed = true, .in = type, .out = type };
+	const struct gemm dx = forward_of(ops, GEMM_PLAIN, rows, P, h->C), dwte = weight_of(ops, rows, P, h->C, adds);
 	const void *x = row_at(ops, h->x, first, h->C);
-	multiply(ops, &logits, &(struct product_operands){ .d = cuda->logits, .x = x, .w = h->wte });
+	multiply(ops, &logits, &(struct gemm_operands){ .d = cuda->logits, .x = x, .w = h->wte });
 	if (!cuda_begin(ops) || !CUDA_RUN(ops, cuda_cross_entropy(h->losses + first, cuda->logits, h->targets + first, cuda->params_device,
 		(size_t)rows, h->V, P, h->dx != NULL, cuda->type, cuda->stream)) || !h->dx)
 		return;
-	multiply(ops, &dx, &(struct product_operands){ .d = row_at(ops, h->dx, first, h->C), .x = cuda->logits, .w = h->wte });
-	multiply(ops, &dwte, &(struct product_operands){ .d = h->dwte, .x = cuda->logits, .w = x });
+	multiply(ops, &dx, &(struct gemm_operands){ .d = row_at(ops, h->dx, first, h->C), .x = cuda->logits, .w = h->wte });
+	multiply(ops, &dwte, &(struct gemm_operands){ .d = h->dwte, .x = cuda->logits, .w = x });
 }
 
 static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, const float *x, const float *wte, const int32_t *targets,

@@ -6,7 +6,7 @@
 #include "trainer/cuda/kernels/add.h"
 #include "trainer/cuda/kernels/attention.h"
 #include "trainer/cuda/kernels/batchnorm.h"
-#include "trainer/cuda/kernels/combine.h"
+#include "trainer/cuda/kernels/tree_reduce.h"
 #include "trainer/cuda/kernels/cross_entropy.h"
 #include "trainer/cuda/kernels/elements.h"
 #include "trainer/cuda/kernels/embedding.h"
@@ -117,24 +117,24 @@ static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t
 static void square_sums(struct ops *ops, double *sums, const float *x, size_t count)
 {
 	if (cuda_begin(ops))
-		CUDA_RUN(ops, cuda_square_sums(sums, x, count, cuda_lane_of(ops)->stream));
+		CUDA_RUN(ops, cuda_square_sums(sums, x, count, cuda_stream_of(ops)->stream));
 }
 
 static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)
 {
 	if (cuda_begin(ops))
-		CUDA_RUN(ops, cuda_add(out, a, b, count, cuda_lane_of(ops)->stream));
+		CUDA_RUN(ops, cuda_add(out, a, b, count, cuda_stream_of(ops)->stream));
 }
 
-static void combine(struct ops *ops, float *out, float *const *pieces, const int *merges, int count, size_t elements)
+static void tree_reduce(struct ops *ops, float *out, float *const *pieces, const int *additions, int count, size_t elements)
 {
-	struct cuda_combine stack = { .count = count };
+	struct cuda_tree_reduce stack = { .count = count };
 	for (int n = 0; n < count; n++) {
 		stack.pieces[n].at = pieces[n];
-		stack.pieces[n].merges = merges[n];
+		stack.pieces[n].additions = additions[n];
 	}
 	if (cuda_begin(ops))
-		CUDA_RUN(ops, cuda_combine(out, &stack, elements, cuda_lane_of(ops)->stream));
+		CUDA_RUN(ops, cuda_tree_reduce(out, &stack, elements, cuda_stream_of(ops)->stream));
 }
 
 static void zero(struct ops *ops, float *out, size_t count)
@@ -160,6 +160,6 @@ void cuda_passes_install(struct ops *ops)
 	ops->sum_losses = sum_losses;
 	ops->square_sums = square_sums;
 	ops->add = add;
-	ops->combine = combine;
+	ops->tree_reduce = tree_reduce;
 	ops->zero = zero;
 }

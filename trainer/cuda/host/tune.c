@@ -12,24 +12,24 @@
 
 /* All that is to be timed, plain products before the epilogues that they stand behind. */
 struct work {
-	struct product list[LIST_MOST];
+	struct gemm list[LIST_MOST];
 	size_t count;
 };
 
-static void add(struct work *work, const struct tune *tune, const struct product *product)
+static void add(struct work *work, const struct tune *tune, const struct gemm *gemm)
 {
-	struct product plain = *product;
-	plain.epilogue = PRODUCT_PLAIN;
-	if (products_find(product_choices(tune->engine), product))
+	struct gemm plain = *gemm;
+	plain.epilogue = GEMM_PLAIN;
+	if (gemm_plans_find(gemm_choices(tune->engine), gemm))
 		return; /* with the one that it stands behind, if that is needed */
-	if (product->epilogue != PRODUCT_PLAIN)
+	if (gemm->epilogue != GEMM_PLAIN)
 		add(work, tune, &plain);
 	if (work->count >= LIST_MOST)
 		return;
 	for (size_t i = 0; i < work->count; i++)
-		if (product_equal(&work->list[i], product))
+		if (gemm_equal(&work->list[i], gemm))
 			return;
-	work->list[work->count++] = *product;
+	work->list[work->count++] = *gemm;
 }
 
 /* The fastest, if that is more than noise. */
@@ -57,15 +57,15 @@ static int choose(struct tune_bench *bench, double deadline, struct tune_result 
 		result->first += bench->medians[0];
 		result->best += bench->medians[best];
 	}
-	if (product_trial_keep(bench->trial, bench->ways[best], err) < 0)
+	if (gemm_trial_keep(bench->trial, bench->ways[best], err) < 0)
 		return -1;
 	return rc;
 }
 
-static int tune_one(const struct tune *tune, const struct product *product, double deadline, struct tune_result *result, struct err *err)
+static int tune_one(const struct tune *tune, const struct gemm *gemm, double deadline, struct tune_result *result, struct err *err)
 {
 	struct tune_bench bench = { 0 };
-	int rc = tune->now() < deadline ? tune_bench_prepare(&bench, tune, product, err) : 1;
+	int rc = tune->now() < deadline ? tune_bench_prepare(&bench, tune, gemm, err) : 1;
 	if (rc == 0)
 		rc = choose(&bench, deadline, result, err);
 	tune_bench_clear(&bench);
@@ -73,7 +73,7 @@ static int tune_one(const struct tune *tune, const struct product *product, doub
 	return rc < 0 ? -1 : 0;
 }
 
-int tune_products(const struct tune *tune, const struct product *list, size_t count, struct tune_result *result, struct err *err)
+int tune_gemms(const struct tune *tune, const struct gemm *list, size_t count, struct tune_result *result, struct err *err)
 {
 	struct work work = { .count = 0 };
 	double begin = tune->now(), told = begin;

@@ -32,12 +32,12 @@ static size_t place(size_t *end, size_t bytes)
 
 /* ---- operands ---- */
 
-static size_t bytes_of(enum product_type type) { return type == PRODUCT_BF16 ? 2 : 4; }
-static enum cuda_type cuda_type_of(enum product_type type) { return type == PRODUCT_BF16 ? CUDA_BF16 : CUDA_FP32; }
-static bool has_kept(const struct product *p) { return p->epilogue == PRODUCT_BIAS_GELU || p->epilogue == PRODUCT_GELU_GRAD; }
-static bool has_vector(const struct product *p) { return p->epilogue != PRODUCT_PLAIN && p->epilogue != PRODUCT_GELU_GRAD; }
+static size_t bytes_of(enum gemm_type type) { return type == GEMM_BF16 ? 2 : 4; }
+static enum cuda_type cuda_type_of(enum gemm_type type) { return type == GEMM_BF16 ? CUDA_BF16 : CUDA_FP32; }
+static bool has_kept(const struct gemm *p) { return p->epilogue == GEMM_BIAS_GELU || p->epilogue == GEMM_GELU_GRAD; }
+static bool has_vector(const struct gemm *p) { return p->epilogue != GEMM_PLAIN && p->epilogue != GEMM_GELU_GRAD; }
 
-static struct tune_layout layout_of(const struct product *p)
+static struct tune_layout layout_of(const struct gemm *p)
 {
 	size_t rows = (size_t)p->rows, columns = (size_t)p->columns, depth = (size_t)p->depth;
 	struct tune_layout l = { 0 };
@@ -54,26 +54,26 @@ static struct tune_layout layout_of(const struct product *p)
 /* Behind the sets: what the first way wrote, what another wrote in its second run, random numbers in bf16 and in fp32, distances. */
 static char *first_out(const struct tune_bench *b) { return b->memory + b->sets * b->layout.bytes; }
 static char *second_out(const struct tune_bench *b) { return first_out(b) + b->layout.out_bytes; }
-static char *numbers_of(const struct tune_bench *b, enum product_type type)
+static char *numbers_of(const struct tune_bench *b, enum gemm_type type)
 {
-	size_t narrow = 0;
-	place(&narrow, NUMBERS * sizeof(uint16_t));
-	return second_out(b) + b->layout.out_bytes + (type == PRODUCT_BF16 ? 0 : narrow);
+	size_t bf16 = 0;
+	place(&bf16, NUMBERS * sizeof(uint16_t));
+	return second_out(b) + b->layout.out_bytes + (type == GEMM_BF16 ? 0 : bf16);
 }
 static struct difference *parts_of(const struct tune_bench *b)
 {
 	size_t wide = 0;
 	place(&wide, NUMBERS * sizeof(float));
-	return (struct difference *)(void *)(numbers_of(b, PRODUCT_FP32) + wide);
+	return (struct difference *)(void *)(numbers_of(b, GEMM_FP32) + wide);
 }
 
-static struct product_operands operands_of(const struct tune_bench *b, size_t set, char *out)
+static struct gemm_operands operands_of(const struct tune_bench *b, size_t set, char *out)
 {
 	const struct tune_layout *l = &b->layout;
 	char *at = b->memory + set * l->bytes;
 	void *vector = out + l->vector;
-	return (struct product_operands){ .d = out + l->d, .x = at + l->x, .w = at + l->w, .bias = vector, .sums = vector,
-		.kept = has_kept(&b->product) ? out + l->kept : NULL };
+	return (struct gemm_operands){ .d = out + l->d, .x = at + l->x, .w = at + l->w, .bias = vector, .sums = vector,
+		.kept = has_kept(&b->gemm) ? out + l->kept : NULL };
 }
 
 static char *out_of(const struct tune_bench *b, size_t set)
@@ -106,22 +106,22 @@ static float number(uint64_t *state)
 static int make_numbers(const struct tune_bench *b, struct err *err)
 {
 	AUTO_FREE float *wide = malloc(NUMBERS * sizeof *wide);
-	AUTO_FREE uint16_t *narrow = malloc(NUMBERS * sizeof *narrow);
+	AUTO_FREE uint16_t *bf16 = malloc(NUMBERS * sizeof *bf16);
 	uint64_t state = 1;
-	if (!wide || !narrow)
+	if (!wide || !bf16)
 		return err_set(err, "tune: out of memory");
 	for (int i = 0; i < NUMBERS; i++) {
 		wide[i] = number(&state);
-		narrow[i] = bytes_float_to_bf16(wide[i]);
+		bf16[i] = bytes_float_to_bf16(wide[i]);
 	}
-	if (copy(b, numbers_of(b, PRODUCT_BF16), narrow, NUMBERS * sizeof *narrow, cudaMemcpyHostToDevice, err) < 0
-		|| copy(b, numbers_of(b, PRODUCT_FP32), wide, NUMBERS * sizeof *wide, cudaMemcpyHostToDevice, err) < 0)
+	if (copy(b, numbers_of(b, GEMM_BF16), bf16, NUMBERS * sizeof *bf16, cudaMemcpyHostToDevice, err) < 0
+		|| copy(b, numbers_of(b, GEMM_FP32), wide, NUMBERS * sizeof *wide, cudaMemcpyHostToDevice, err) < 0)
 		return -1;
 	return wait_for(b, err);
 }
 
 /* Fills with them from the `skip`th on, each copy twice as long as the one before. */
-static int fill(const struct tune_bench *b, char *at, size_t bytes, enum product_type type, size_t skip, struct err *err)
+static int fill(const struct tune_bench *b, char *at, size_t bytes, enum gemm_type type, size_t skip, struct err *err)
 {
 	size_t have = (NUMBERS - skip) * bytes_of(type);
 	have = have < bytes ? have : bytes;
@@ -138,7 +138,7 @@ static int fill(const struct tune_bench *b, char *at, size_t bytes, enum product
 /* The same at each place, so that what a way adds to, or reads there, is the same. */
 static int fill_out(const struct tune_bench *b, char *out, struct err *err)
 {
-	return fill(b, out, b->layout.out_bytes, b->product.out, 200003, err);
+	return fill(b, out, b->layout.out_bytes, b->gemm.out, 200003, err);
 }
 
 static int fill_all(const struct tune_bench *b, struct err *err)
@@ -146,8 +146,8 @@ static int fill_all(const struct tune_bench *b, struct err *err)
 	const struct tune_layout *l = &b->layout;
 	for (size_t set = 0; set < b->sets; set++) {
 		char *at = b->memory + set * l->bytes;
-		if (fill(b, at + l->x, l->w - l->x, b->product.in, 0, err) < 0
-			|| fill(b, at + l->w, l->out - l->w, b->product.in, 100003, err) < 0 || fill_out(b, at + l->out, err) < 0)
+		if (fill(b, at + l->x, l->w - l->x, b->gemm.in, 0, err) < 0
+			|| fill(b, at + l->w, l->out - l->w, b->gemm.in, 100003, err) < 0 || fill_out(b, at + l->out, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -179,21 +179,21 @@ static int get_memory(struct tune_bench *b, struct err *err)
 
 static int list_ways(struct tune_bench *b, struct err *err)
 {
-	b->trial = product_trial_create(b->tune->engine, &b->product, TUNE_WAYS - 1, err);
+	b->trial = gemm_trial_create(b->tune->engine, &b->gemm, TUNE_WAYS - 1, err);
 	if (!b->trial)
 		return -1;
-	if (b->product.epilogue == PRODUCT_BIAS_GRAD)
+	if (b->gemm.epilogue == GEMM_BIAS_GRAD)
 		b->ways[b->count++] = TUNE_COMPOSED;
-	for (int i = 0; i < product_trial_count(b->trial); i++)
+	for (int i = 0; i < gemm_trial_count(b->trial); i++)
 		b->ways[b->count++] = i;
-	if (b->product.epilogue != PRODUCT_PLAIN && b->product.epilogue != PRODUCT_BIAS_GRAD)
+	if (b->gemm.epilogue != GEMM_PLAIN && b->gemm.epilogue != GEMM_BIAS_GRAD)
 		b->ways[b->count++] = TUNE_COMPOSED;
 	return 0;
 }
 
-int tune_bench_prepare(struct tune_bench *b, const struct tune *tune, const struct product *product, struct err *err)
+int tune_bench_prepare(struct tune_bench *b, const struct tune *tune, const struct gemm *gemm, struct err *err)
 {
-	*b = (struct tune_bench){ .tune = tune, .product = *product, .layout = layout_of(product) };
+	*b = (struct tune_bench){ .tune = tune, .gemm = *gemm, .layout = layout_of(gemm) };
 	int rc = list_ways(b, err) < 0 ? -1 : get_memory(b, err);
 	if (rc == 0)
 		rc = make_numbers(b, err) < 0 || fill_all(b, err) < 0 ? -1 : 0;
@@ -202,36 +202,36 @@ int tune_bench_prepare(struct tune_bench *b, const struct tune *tune, const stru
 
 void tune_bench_clear(struct tune_bench *b)
 {
-	product_trial_destroy(b->trial);
+	gemm_trial_destroy(b->trial);
 	cudaFree(b->memory);
 	*b = (struct tune_bench){ 0 };
 }
 
 /* ---- runs ---- */
 
-static int run_composed(const struct tune_bench *b, const struct product_operands *o, struct err *err)
+static int run_composed(const struct tune_bench *b, const struct gemm_operands *o, struct err *err)
 {
 	const struct tune *tune = b->tune;
-	struct product plain = b->product;
-	plain.epilogue = PRODUCT_PLAIN;
-	if (product_launch(tune->engine, &plain, o, tune->stream, err) < 0)
+	struct gemm plain = b->gemm;
+	plain.epilogue = GEMM_PLAIN;
+	if (gemm_launch(tune->engine, &plain, o, tune->stream, err) < 0)
 		return -1;
-	return CUDA_CHECK(cuda_finish(&b->product, o, tune->scratch, tune->stream), err);
+	return CUDA_CHECK(cuda_finish(&b->gemm, o, tune->scratch, tune->stream), err);
 }
 
 /* The library overwrites a bias' gradient: what is added to takes one more kernel. */
 static int run(const struct tune_bench *b, int way, size_t set, char *out, struct err *err)
 {
 	const struct tune *tune = b->tune;
-	struct product_operands o = operands_of(b, set, out);
+	struct gemm_operands o = operands_of(b, set, out);
 	float *sums = o.sums;
-	bool adds = b->product.epilogue == PRODUCT_BIAS_GRAD && b->product.adds;
+	bool adds = b->gemm.epilogue == GEMM_BIAS_GRAD && b->gemm.adds;
 	if (b->ways[way] == TUNE_COMPOSED)
 		return run_composed(b, &o, err);
 	o.sums = adds ? tune->scratch : sums;
-	if (product_trial_run(b->trial, b->ways[way], &o, tune->stream, err) < 0)
+	if (gemm_trial_run(b->trial, b->ways[way], &o, tune->stream, err) < 0)
 		return -1;
-	return adds ? CUDA_CHECK(cuda_add(sums, sums, tune->scratch, (size_t)b->product.columns, tune->stream), err) : 0;
+	return adds ? CUDA_CHECK(cuda_add(sums, sums, tune->scratch, (size_t)b->gemm.columns, tune->stream), err) : 0;
 }
 
 /* ---- what they give ---- */
@@ -244,7 +244,7 @@ static int distance(const struct tune_bench *b, const char *x, const char *y, si
 	*out = 0;
 	if (count == 0)
 		return 0;
-	if (CUDA_CHECK(cuda_difference(device, x, y, count, cuda_type_of(b->product.out), b->tune->stream), err) < 0
+	if (CUDA_CHECK(cuda_difference(device, x, y, count, cuda_type_of(b->gemm.out), b->tune->stream), err) < 0
 		|| copy(b, parts, device, n * sizeof *parts, cudaMemcpyDeviceToHost, err) < 0 || wait_for(b, err) < 0)
 		return -1;
 	for (unsigned int i = 0; i < n; i++) {
@@ -259,7 +259,7 @@ static int distance(const struct tune_bench *b, const char *x, const char *y, si
 /* Of all that a way writes. */
 static int out_distance(const struct tune_bench *b, const char *x, const char *y, double *worst, struct err *err)
 {
-	const struct product *p = &b->product;
+	const struct gemm *p = &b->gemm;
 	const struct tune_layout *l = &b->layout;
 	size_t area = (size_t)p->rows * (size_t)p->columns;
 	const struct { size_t at, count; } pieces[] = { { l->d, area }, { l->vector, has_vector(p) ? (size_t)p->columns : 0 },
@@ -278,8 +278,8 @@ static int out_distance(const struct tune_bench *b, const char *x, const char *y
  * another's place is off by most of the largest. */
 static double tolerance(const struct tune_bench *b)
 {
-	bool tf32 = b->product.in == PRODUCT_FP32 && product_choices(b->tune->engine)->mode == PRODUCT_MODE_TF32;
-	return b->product.out == PRODUCT_BF16 ? 1.0 / 64 : tf32 ? 1.0 / 256 : 1e-4;
+	bool tf32 = b->gemm.in == GEMM_FP32 && gemm_choices(b->tune->engine)->mode == GEMM_MODE_TF32;
+	return b->gemm.out == GEMM_BF16 ? 1.0 / 64 : tf32 ? 1.0 / 256 : 1e-4;
 }
 
 /* Whether a way runs, gives what the first one did (`reference`; NULL: this is the first), and the same bits in a second run. */
@@ -318,7 +318,7 @@ int tune_bench_check(struct tune_bench *b, struct err *err)
 	b->count = kept;
 	if (kept == 0)
 		return err_set(err, "tune: couldn't make %s: none of cuBLASLt's algorithms gave the same numbers twice",
-			product_text(&b->product, text, sizeof text));
+			gemm_text(&b->gemm, text, sizeof text));
 	return wrong;
 }
 

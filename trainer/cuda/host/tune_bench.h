@@ -3,7 +3,7 @@
 #ifndef MUSTER_CUDA_TUNE_BENCH_H
 #define MUSTER_CUDA_TUNE_BENCH_H
 
-#include "trainer/cuda/host/product.h"
+#include "trainer/cuda/host/gemm.h"
 
 #define TUNE_MARGIN 0.01 /* of the first's time */
 #define TUNE_WAYS 33     /* algorithms of the library, and ours */
@@ -16,7 +16,7 @@ struct tune_layout {
 };
 
 struct tune {
-	struct product_engine *engine;
+	struct gemm_engine *engine;
 	void *stream;          /* cudaStream_t */
 	float *scratch;        /* of the backward passes of these products */
 	size_t cache;          /* bytes of the device's last cache */
@@ -26,8 +26,8 @@ struct tune {
 
 struct tune_bench {
 	const struct tune *tune;
-	struct product product;
-	struct product_trial *trial;
+	struct gemm gemm;
+	struct gemm_trial *trial;
 	int ways[TUNE_WAYS], count;   /* the number of an algorithm or TUNE_COMPOSED; the first is what is chosen without tuning */
 	struct tune_layout layout;
 	char *memory;                 /* `sets` of operands, two more sets of what is written, numbers, distances */
@@ -36,7 +36,7 @@ struct tune_bench {
 };
 
 /* 0, or 1 where there is no memory for it, or -1. tune_bench_clear in any case. */
-int tune_bench_prepare(struct tune_bench *bench, const struct tune *tune, const struct product *product, struct err *err);
+int tune_bench_prepare(struct tune_bench *bench, const struct tune *tune, const struct gemm *gemm, struct err *err);
 void tune_bench_clear(struct tune_bench *bench);
 
 /* Leaves out what can't be run or is wrong; returns how many, or -1. */

@@ -199,7 +199,7 @@ struct plain_tiles {
 
 /* p = queries · keys and ds = dy · values, a row of a query (or of a key) by all of the other's, over all columns. The own columns
  * come last: the tiles hold them when they are needed again. */
-template <bool BY_QUERY, class E> __device__ __forceinline__ void plain_products(float p[SCORES], float ds[SCORES],
+template <bool BY_QUERY, class E> __device__ __forceinline__ void plain_gemms(float p[SCORES], float ds[SCORES],
 	const plain_tiles &tile, const E *qkv, const E *dy, int query, int key, plain_place at, const attention_shape &shape)
 {
 	const int chunks = (int)gridDim.y, own = (int)blockIdx.y;
@@ -240,7 +240,7 @@ template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_query(E
 	float row_lse = row < shape.T ? lse[head.lse + (size_t)row] : 0.0f;
 	for (int first = 0; first <= block.first; first += TILE) {
 		float p[SCORES] = {}, ds[SCORES] = {};
-		plain_products<true>(p, ds, { q, k, v, g }, qkv, dy, block.first, first, at, shape);
+		plain_gemms<true>(p, ds, { q, k, v, g }, qkv, dy, block.first, first, at, shape);
 		for (int j = 0; j < SCORES; j++)
 			plain_gradient(&p[j], &ds[j], first + at.part + 4 * j <= row, shape.scale, row_lse, sum);
 		plain_write(weights, ds, at);
@@ -274,7 +274,7 @@ template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_key(E *
 	dy += head.y;
 	for (int first = block.first; first < shape.T; first += TILE) {
 		float p[SCORES] = {}, ds[SCORES] = {};
-		plain_products<false>(p, ds, { q, k, v, g }, qkv, dy, first, block.first, at, shape);
+		plain_gemms<false>(p, ds, { q, k, v, g }, qkv, dy, first, block.first, at, shape);
 		for (int j = 0; j < SCORES; j++) {
 			int query = first + at.part + 4 * j;
 			bool inside = row <= query && query < shape.T;

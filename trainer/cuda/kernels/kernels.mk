@@ -9,7 +9,7 @@ cuda_sources = \
 	trainer/cuda/kernels/attention_plain.cu \
 	trainer/cuda/kernels/batchnorm.cu \
 	trainer/cuda/kernels/column_sums.cu \
-	trainer/cuda/kernels/combine.cu \
+	trainer/cuda/kernels/tree_reduce.cu \
 	trainer/cuda/kernels/cross_entropy.cu \
 	trainer/cuda/kernels/difference.cu \
 	trainer/cuda/kernels/elements.cu \
@@ -29,7 +29,7 @@ cuda_headers = \
 	trainer/cuda/kernels/batchnorm.h \
 	trainer/cuda/kernels/bf16.h \
 	trainer/cuda/kernels/column_sums.h \
-	trainer/cuda/kernels/combine.h \
+	trainer/cuda/kernels/tree_reduce.h \
 	trainer/cuda/kernels/cross_entropy.h \
 	trainer/cuda/kernels/difference.h \
 	trainer/cuda/kernels/elements.h \

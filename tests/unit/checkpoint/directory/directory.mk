@@ -3,9 +3,9 @@ if HAVE_CMOCKA
 unit_tests += tests/unit/test_attempts
 tests_unit_test_attempts_SOURCES = tests/unit/checkpoint/directory/test_attempts.c
 tests_unit_test_attempts_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_cadence
-tests_unit_test_cadence_SOURCES = tests/unit/checkpoint/directory/test_cadence.c
-tests_unit_test_cadence_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_save_schedule
+tests_unit_test_save_schedule_SOURCES = tests/unit/checkpoint/directory/test_save_schedule.c
+tests_unit_test_save_schedule_LDADD = libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckpt_dir
 tests_unit_test_ckpt_dir_SOURCES = tests/unit/checkpoint/directory/test_ckpt_dir.c $(ckpt_fixture)
 tests_unit_test_ckpt_dir_LDADD = libcheckpoint.la $(CMOCKA_LIBS)

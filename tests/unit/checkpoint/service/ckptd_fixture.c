@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/load/ckpt.h"
-#include "checkpoint/save/saving.h"
+#include "checkpoint/save/pending_save.h"
 #include "common/clock.h"
 #include "tests/unit/checkpoint/service/ckptd_fixture.h"
 
@@ -208,7 +208,7 @@ bool ckptd_fixture_has(const struct ckptd_fixture *fixture, int64_t step)
 
 bool ckptd_fixture_saving(const struct ckptd_fixture *fixture, int64_t step)
 {
-	struct saving saving;
-	saving_init(&saving, &fixture->dir, step, fixture->token);
+	struct pending_save saving;
+	pending_save_init(&saving, &fixture->dir, step, fixture->token);
 	return exists(fixture, saving.hidden);
 }

@@ -20,8 +20,8 @@ tests_unit_test_comm_nccl_LDADD += $(gpus_LIBS)
 endif
 endif
 endif
-unit_tests += tests/unit/test_agree
-tests_unit_test_agree_SOURCES = tests/unit/trainer/comm/test_agree.c tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
-tests_unit_test_agree_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_status_exchange
+tests_unit_test_status_exchange_SOURCES = tests/unit/trainer/comm/test_status_exchange.c tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
+tests_unit_test_status_exchange_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 endif
 # End of comm.mk

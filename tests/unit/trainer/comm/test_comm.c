@@ -298,7 +298,7 @@ static int body_order(struct comm *comm, void *arg, struct err *err)
 	if (comm_wait(comm, tickets[CALLS - 1], err) < 0)
 		return -1;
 	WORLD_CHECK(sequence.next == CALLS);
-	WORLD_CHECK(comm_standing(comm).operation[0] == '\0');
+	WORLD_CHECK(comm_flight(comm).operation[0] == '\0');
 	for (int i = 0; i < CALLS && world > 1; i += 2)
 		WORLD_CHECK(received[i] == (me + world - 1) % world);
 	return comm_wait(comm, tickets[0], err);
@@ -419,9 +419,9 @@ static int lent_make(void *state, void *exchange, const struct comm_sums *sums, 
 
 static int lent_finish(void *state, void *exchange, struct err *err) { return err_fail(err, EXIT_LOST, "rank 1 is gone"); }
 
-static void lent_leave(void *state, const char *why, const unsigned char standing[STANDING_SIZE]) { lent.left = true; }
+static void lent_leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE]) { lent.left = true; }
 
-static bool lent_said(void *state, int rank, unsigned char standing[STANDING_SIZE], double *now) { return false; }
+static bool lent_said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now) { return false; }
 
 static int lent_check(void *state, struct err *err) { return 0; }
 

@@ -177,17 +177,17 @@ static int body_last_words(struct comm *comm, void *arg, struct err *err)
 {
 	int all[WORLD_MAX], me = comm_rank(comm);
 	const struct ident ident = { .rank = me, .world_size = comm_size(comm), .node = "here" };
-	struct standing *standing = standing_create(&ident, err);
-	unsigned char record[STANDING_SIZE];
-	struct standing_view view;
+	struct flight_recorder *flight = flight_create(&ident, err);
+	unsigned char record[FLIGHT_SIZE];
+	struct flight_view view;
 	struct err ignored;
 	char words[200];
 	double now;
 
-	WORLD_CHECK(standing);
-	comm_stand(comm, standing);
+	WORLD_CHECK(flight);
+	comm_stand(comm, flight);
 	comm_place(comm, 17, 3);
-	standing_begin(standing, STANDING_COMPUTE, 17, 4 + me);
+	flight_begin(flight, FLIGHT_COMPUTE, 17, 4 + me);
 	if (me == 2)
 		raise(SIGSTOP);
 	comm_ticket ticket = comm_allgather(comm, "bucket 3 of step 17", &me, all, sizeof me);
@@ -204,8 +204,8 @@ static int body_last_words(struct comm *comm, void *arg, struct err *err)
 		WORLD_CHECK(said == (rank != 2));
 		if (!said)
 			continue;
-		WORLD_CHECK(standing_read(record, sizeof record, &view, &ignored) == 0 && view.rank == rank);
-		standing_words(&view, words, sizeof words);
+		WORLD_CHECK(flight_read(record, sizeof record, &view, &ignored) == 0 && view.rank == rank);
+		flight_words(&view, words, sizeof words);
 		WORLD_CHECK(strcmp(words, rank == 1 ? "computing slot 5 of step 17" : "waiting in all-gather of bucket 3 of step 17") == 0);
 		WORLD_CHECK(view.now.step == 17 && view.now.bucket == 3 && view.now.bytes == 4 * sizeof me);
 		WORLD_CHECK(now > view.since && now - view.since < 20);

@@ -47,7 +47,7 @@ struct rank {
 static int begin(struct rank *rank, struct comm *comm, struct err *err)
 {
 	*rank = (struct rank){ .comm = comm, .me = comm_rank(comm), .world = comm_size(comm) };
-	rank->ops = ops_cuda_create_over(&fake_cublas_library, &gpu, PRODUCT_MODE_FP32, err);
+	rank->ops = ops_cuda_create_over(&fake_cublas_library, &gpu, GEMM_MODE_FP32, err);
 	if (!rank->ops || comm_attach(comm, rank->ops, err) < 0)
 		return -1;
 	rank->zeros = rank->ops->alloc(rank->ops, (size_t)rank->world * sizes[SIZES - 1] * sizeof(float));

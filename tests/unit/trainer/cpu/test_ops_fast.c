@@ -60,7 +60,7 @@ static void linear_sizes(void **state)
 }
 
 /* The tile kernel, which attention and builds without oneDNN rest on, over strides and accumulation. */
-static void tile_products(void **state)
+static void tile_gemms(void **state)
 {
 	static const int sizes[][3] = { { 1, 1, 1 }, { 8, 32, 16 }, { 9, 33, 64 }, { 7, 15, 3 }, { 64, 64, 64 },
 		{ 13, 48, 5 } };
@@ -79,7 +79,7 @@ static void tile_products(void **state)
 		for (size_t t = 0; t < sizeof(tables) / sizeof(*tables) && t <= (size_t)cpu_isa(); t++) {
 			float *c = fixture_floats((size_t)m * ld, 0.5f, 0);
 
-			tables[t]->product(&(struct tile_product){ m, n, k, a, 1, (size_t)m, b, (size_t)ld, c, (size_t)ld, true });
+			tables[t]->gemm(&(struct tile_gemm){ m, n, k, a, 1, (size_t)m, b, (size_t)ld, c, (size_t)ld, true });
 			fixture_near_double("c", c, exact, (size_t)m * ld, TOLERANCE);
 			if (first)
 				fixture_same_bits("c", c, first, (size_t)m * ld * sizeof(*c));
@@ -91,7 +91,7 @@ static void tile_products(void **state)
 }
 
 /* The product of builds without oneDNN, around the borders of its blocks, with every operand stored either way. */
-static void block_products(void **state)
+static void block_gemms(void **state)
 {
 	static const int sizes[][3] = { { 1, 1, 1 }, { 8, 64, 256 }, { 9, 67, 259 }, { 261, 70, 5 }, { 3, 2, 530 }, { 30, 130, 31 } };
 
@@ -109,7 +109,7 @@ static void block_products(void **state)
 		for (size_t t = 0; t < sizeof(tables) / sizeof(*tables) && t <= (size_t)cpu_isa(); t++) {
 			float *c = fixture_floats((size_t)m * n, 0.5f, 0);
 
-			tables[t]->product_block(&(struct block_product){ m, n, k, a, ar, ac, b, br, bc, c, (size_t)n, true });
+			tables[t]->gemm_block(&(struct block_gemm){ m, n, k, a, ar, ac, b, br, bc, c, (size_t)n, true });
 			fixture_near_double("c", c, exact, (size_t)m * n, TOLERANCE);
 			if (first)
 				fixture_same_bits("c", c, first, (size_t)m * n * sizeof(*c));
@@ -340,7 +340,7 @@ static void not_finite_stays_visible(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(linear_sizes), cmocka_unit_test(tile_products), cmocka_unit_test(block_products),
+		cmocka_unit_test(linear_sizes), cmocka_unit_test(tile_gemms), cmocka_unit_test(block_gemms),
 		cmocka_unit_test(rows_at_every_isa),
 		cmocka_unit_test(updates_go_elsewhere), cmocka_unit_test(updates_have_the_plain_bits),
 		cmocka_unit_test(not_finite_stays_visible),

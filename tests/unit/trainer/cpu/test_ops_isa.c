@@ -10,7 +10,7 @@
 #include "trainer/cpu/cpu.h"
 #include "trainer/cpu/isa.h"
 #include "trainer/cpu/kernels.h"
-#include "trainer/cpu/product.h"
+#include "trainer/cpu/gemm.h"
 
 static void unknown_names_are_refused(void **state)
 {
@@ -23,7 +23,7 @@ static void unknown_names_are_refused(void **state)
 	assert_non_null(strstr(ops_cpu_versions(), "glibc "));
 }
 
-static void pinned_before_the_first_product(void **state)
+static void pinned_before_the_first_gemm(void **state)
 {
 	enum { M = 37, K = 100, N = 65 };
 	struct ops *plain = fixture_ops(true, 1, M, K, 1, N), *fast;
@@ -39,7 +39,7 @@ static void pinned_before_the_first_product(void **state)
 	plain->linear(plain, a, x, w, NULL, M, K, N);
 	fast->linear(fast, b, x, w, NULL, M, K, N);
 	fixture_near("linear", b, a, M * N, 1e-5);
-	if (!strcmp(product_provider(), "dnnl") && best >= CPU_ISA_AVX2) {
+	if (!strcmp(gemm_provider(), "dnnl") && best >= CPU_ISA_AVX2) {
 		assert_int_equal(ops_cpu_pin_isa("avx2", &err), -1);
 		assert_non_null(strstr(err.text, "has begun"));
 	}
@@ -53,7 +53,7 @@ static void pinned_before_the_first_product(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(unknown_names_are_refused), cmocka_unit_test(pinned_before_the_first_product),
+		cmocka_unit_test(unknown_names_are_refused), cmocka_unit_test(pinned_before_the_first_gemm),
 	};
 
 	return cmocka_run_group_tests_name("ops_isa", tests, NULL, NULL);

@@ -14,7 +14,7 @@
 #include "tests/unit/trainer/cpu/threads_sample.h"
 #include "tests/unit/trainer/ops/ops_fixture.h"
 #include "trainer/cpu/isa.h"
-#include "trainer/cpu/product.h"
+#include "trainer/cpu/gemm.h"
 
 #define THREADS_MAX 16
 
@@ -25,21 +25,21 @@ static void threads(int n)
 #endif
 }
 
-static void product_bits(int m, int n, int k, bool a_transposed, bool b_transposed)
+static void gemm_bits(int m, int n, int k, bool a_transposed, bool b_transposed)
 {
 	size_t count = (size_t)m * n;
 	float *a = fixture_floats((size_t)m * k, 1, 1), *b = fixture_floats((size_t)k * n, 1, 2);
 	float *one = fixture_floats(count, 1, 3), *many = fixture_floats(count, 1, 3), *start = fixture_floats(count, 1, 3);
-	struct product product = { a, b, one, m, n, k, a_transposed, b_transposed, true };
+	struct gemm gemm = { a, b, one, m, n, k, a_transposed, b_transposed, true };
 	char what[100];
 
 	threads(1);
-	product_run(&product, NULL, NULL);
-	product.c = many;
+	gemm_run(&gemm, NULL, NULL);
+	gemm.c = many;
 	for (int t = 2; t <= THREADS_MAX; t = threads_sample_next(t)) {
 		memcpy(many, start, count * sizeof(*many));
 		threads(t);
-		product_run(&product, NULL, NULL);
+		gemm_run(&gemm, NULL, NULL);
 		snprintf(what, sizeof(what), "%dx%dx%d%s%s at %d threads", m, n, k, a_transposed ? " a'" : "",
 			b_transposed ? " b'" : "", t);
 		fixture_same_bits(what, many, one, count * sizeof(*one));
@@ -50,12 +50,12 @@ static void product_bits(int m, int n, int k, bool a_transposed, bool b_transpos
 /* The products of GPT-2: forward, backward to the input, backward to the weights. */
 static void linear_bits(int M, int K, int N)
 {
-	product_bits(M, N, K, false, false);
-	product_bits(M, K, N, false, true);
-	product_bits(K, N, M, true, false);
+	gemm_bits(M, N, K, false, false);
+	gemm_bits(M, K, N, false, true);
+	gemm_bits(K, N, M, true, false);
 }
 
-static void products_of_gpt2(void **state)
+static void gemm_plans_of_gpt2(void **state)
 {
 	static const int widths[] = { 128, 384, 768 }, rows[] = { 64, 200, 512 };
 
@@ -72,26 +72,26 @@ static void products_of_gpt2(void **state)
 		}
 }
 
-static void products_of_the_head(void **state)
+static void gemm_plans_of_the_head(void **state)
 {
 	static const int sizes[][2] = { { 384, 257 }, { 128, 5021 } };
 
 	for (int i = 0; i < 2; i++) {
-		product_bits(512, sizes[i][1], sizes[i][0], false, true);
-		product_bits(512, sizes[i][0], sizes[i][1], false, false);
-		product_bits(sizes[i][1], sizes[i][0], 512, true, false);
+		gemm_bits(512, sizes[i][1], sizes[i][0], false, true);
+		gemm_bits(512, sizes[i][0], sizes[i][1], false, false);
+		gemm_bits(sizes[i][1], sizes[i][0], 512, true, false);
 	}
 }
 
 /* Shapes for which oneDNN's own threading changes the bits: a transposed operand or a small result, and a large k. */
-static void products_that_are_hard(void **state)
+static void gemm_plans_that_are_hard(void **state)
 {
-	product_bits(384, 384, 2048, false, true);
-	product_bits(128, 256, 16384, false, true);
-	product_bits(64, 64, 65536, false, false);
-	product_bits(64, 64, 65536, true, true);
-	product_bits(3, 7, 30000, false, true);
-	product_bits(1, 1, 1, false, false);
+	gemm_bits(384, 384, 2048, false, true);
+	gemm_bits(128, 256, 16384, false, true);
+	gemm_bits(64, 64, 65536, false, false);
+	gemm_bits(64, 64, 65536, true, true);
+	gemm_bits(3, 7, 30000, false, true);
+	gemm_bits(1, 1, 1, false, false);
 }
 
 /* Results of everything that has threads of its own. */
@@ -152,8 +152,8 @@ static int settle(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(products_of_gpt2), cmocka_unit_test(products_of_the_head),
-		cmocka_unit_test(products_that_are_hard), cmocka_unit_test(everything_else),
+		cmocka_unit_test(gemm_plans_of_gpt2), cmocka_unit_test(gemm_plans_of_the_head),
+		cmocka_unit_test(gemm_plans_that_are_hard), cmocka_unit_test(everything_else),
 	};
 
 	return cmocka_run_group_tests_name("ops_threads", tests, settle, NULL);

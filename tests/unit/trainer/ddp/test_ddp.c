@@ -32,7 +32,7 @@ static int check_zero(struct ddp *ddp, struct comm *comm, const struct ddp_work 
 		WORLD_CHECK(own[i].rank == comm_rank(comm) && own[i].first < own[i].end && own[i].end <= elements);
 		memcpy(all + own[i].first, ddp_grads(ddp) + own[i].first, (own[i].end - own[i].first) * sizeof *all);
 	}
-	ddp_spread(ddp, all);
+	ddp_allgather_weights(ddp, all);
 	if (ddp_whole(ddp, &exposed, err) < 0)
 		return -1;
 	WORLD_CHECK(memcmp(all, job->grads[step], bytes) == 0 && exposed >= 0);

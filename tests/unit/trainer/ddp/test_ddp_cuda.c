@@ -31,7 +31,7 @@
 
 static const struct gpu gpu = { .name = "Fake", .capability = 90, .processors = 132 };
 
-static struct ops *open_gpu(struct comm *comm, enum product_mode mode, struct err *err)
+static struct ops *open_gpu(struct comm *comm, enum gemm_mode mode, struct err *err)
 {
 	struct ops *ops = ops_cuda_create_over(&fake_cublas_library, &gpu, mode, err);
 	return ops && comm_attach(comm, ops, err) == 0 ? ops : NULL;
@@ -111,7 +111,7 @@ static int body_made_up(struct comm *comm, void *arg, struct err *err)
 	const struct plan *plan = arg;
 	struct ddp_work work = *plan->work;
 	struct ddp_result result;
-	struct made made = { .ops = open_gpu(comm, PRODUCT_MODE_FP32, err), .table = &work.table };
+	struct made made = { .ops = open_gpu(comm, GEMM_MODE_FP32, err), .table = &work.table };
 	work.ops = made.ops;
 	struct ddp *ddp = made.ops ? ddp_work_create(comm, &work, err) : NULL;
 	if (!ddp || make_up(&made, &work, ddp_first_slot(ddp), ddp_slot_count(ddp), err) < 0)
@@ -191,7 +191,7 @@ struct outcome {
 static struct outcome (*outcomes)[WORLDS];
 
 struct training {
-	enum product_mode mode;
+	enum gemm_mode mode;
 	bool zero, native, bf16;
 	enum fake_order order;
 
@@ -217,7 +217,7 @@ static int begin(struct training *t, struct comm *comm, struct err *err)
 		: state_alloc(&t->state, t->ops, model_tensors(t->model), err)) < 0)
 		return -1;
 	state_init(&t->state, 5);
-	model_set_gate(t->model, ddp_need, t->ddp);
+	model_set_weights_wait(t->model, ddp_wait_weights, t->ddp);
 	if (state_upload(&t->state, err) < 0)
 		return -1;
 	model_bind(t->model, state_compute(&t->state));
@@ -249,11 +249,11 @@ static int one_step(struct training *t, uint64_t step, struct outcome *outcome, 
 	bool changes = optimizer_clip(&schedule, result.loss, result.norm, t->ops->params);
 	ops_put_params(t->ops);
 	state_update(&t->state, ddp_grads(t->ddp), changes);
-	ddp_spread(t->ddp, state_master(&t->state));
+	ddp_allgather_weights(t->ddp, state_master(&t->state));
 	if (t->zero && ddp_whole(t->ddp, &result.exposed, err) < 0)
 		return -1;
 	if (t->zero)
-		state_spread(&t->state);
+		state_allgather_weights(&t->state);
 	model_bind(t->model, state_compute(&t->state));
 	t->state.step = step;
 	outcome->losses[step - 1] = result.loss;
@@ -306,9 +306,9 @@ static void several_ranks_have_the_bits_of_one(void **state)
 
 static void they_have_in_bf16_too(void **state)
 {
-	train((struct training){ .mode = PRODUCT_MODE_BF16, .order = FAKE_EAGER }, 1);
-	like_one_rank((struct training){ .mode = PRODUCT_MODE_BF16, .order = FAKE_LAZY }, 3);
-	like_one_rank((struct training){ .mode = PRODUCT_MODE_BF16, .order = FAKE_LAZY, .zero = true }, 2);
+	train((struct training){ .mode = GEMM_MODE_BF16, .order = FAKE_EAGER }, 1);
+	like_one_rank((struct training){ .mode = GEMM_MODE_BF16, .order = FAKE_LAZY }, 3);
+	like_one_rank((struct training){ .mode = GEMM_MODE_BF16, .order = FAKE_LAZY, .zero = true }, 2);
 }
 
 /* The library's sum: near, and the same on all ranks. */

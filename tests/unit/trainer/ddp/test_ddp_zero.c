@@ -113,11 +113,11 @@ static int body_layers(struct comm *comm, void *arg, struct err *err)
 	for (uint64_t step = 1; step <= STEPS; step++) {
 		ddp_begin(ddp, step);
 		fill(ddp, job, arena, comm_rank(comm), step, true);
-		ddp_spread(ddp, arena);
+		ddp_allgather_weights(ddp, arena);
 		fill(ddp, job, arena, comm_rank(comm), step + 1, false); /* as model_settle does meanwhile */
 		for (int layer = LAYERS - 1; layer >= 0 && step < STEPS; layer--) {
-			ddp_need(ddp, layer);
-			ddp_need(ddp, LAYERS - 1);
+			ddp_wait_weights(ddp, layer);
+			ddp_wait_weights(ddp, LAYERS - 1);
 			WORLD_CHECK(is_here(job, arena, step, layer));
 		}
 		if (ddp_whole(ddp, &exposed, err) < 0)
@@ -185,14 +185,14 @@ static int body_held(struct comm *comm, void *arg, struct err *err)
 	fill(ddp, job, arena, comm_rank(comm), 1, true);
 	if (!first)
 		comm_call(comm, "hold", hold, &held->pipe[0]);
-	ddp_spread(ddp, arena);
-	WORLD_CHECK(ddp->whole < ddp->spread && ddp->waited == 0);
+	ddp_allgather_weights(ddp, arena);
+	WORLD_CHECK(ddp->whole < ddp->last_allgather && ddp->waited == 0);
 	WORLD_CHECK(!first || write(held->pipe[1], "x", 1) == 1);
-	ddp_need(ddp, LAYERS - 2); /* the layer behind it is no parameter here */
-	WORLD_CHECK(ddp->whole < ddp->spread && ddp->waited > 0);
+	ddp_wait_weights(ddp, LAYERS - 2); /* the layer behind it is no parameter here */
+	WORLD_CHECK(ddp->whole < ddp->last_allgather && ddp->waited > 0);
 	WORLD_CHECK(is_here(job, arena, 1, LAYERS - 2));
-	ddp_need(ddp, 0);
-	WORLD_CHECK(ddp->whole == ddp->spread && is_here(job, arena, 1, 0));
+	ddp_wait_weights(ddp, 0);
+	WORLD_CHECK(ddp->whole == ddp->last_allgather && is_here(job, arena, 1, 0));
 	ddp_destroy(ddp);
 	free(arena);
 	return 0;
@@ -227,20 +227,20 @@ static int body_death(struct comm *comm, void *arg, struct err *err)
 		return -1;
 	ddp_begin(ddp, 1);
 	fill(ddp, job, arena, comm_rank(comm), 1, true);
-	ddp_spread(ddp, arena);
+	ddp_allgather_weights(ddp, arena);
 	ddp_begin(ddp, 2);
 	if (comm_rank(comm) == 1) {
-		ddp_need(ddp, LAYERS - 2);
+		ddp_wait_weights(ddp, LAYERS - 2);
 		raise(SIGKILL);
 	}
 	for (int layer = LAYERS - 1; layer >= 0; layer--)
-		ddp_need(ddp, layer);
+		ddp_wait_weights(ddp, layer);
 	for (int slot = 0; slot < ddp_slot_count(ddp); slot++)
 		ddp_slot_end(ddp, 1);
 	const struct ddp_control control = { .step = 2 };
 	int rc = ddp_finish(ddp, &control, &result, err);
 	struct err again = { 0 };
-	WORLD_CHECK(rc == -1 && (ddp->whole == ddp->spread || ddp_whole(ddp, &exposed, &again) == -1));
+	WORLD_CHECK(rc == -1 && (ddp->whole == ddp->last_allgather || ddp_whole(ddp, &exposed, &again) == -1));
 	ddp_destroy(ddp);
 	free(arena);
 	return rc;
@@ -280,10 +280,10 @@ static int body_fault(struct comm *comm, void *arg, struct err *err)
 		return -1;
 	ddp_begin(ddp, 1);
 	fill(ddp, job, arena, comm_rank(comm), 1, true);
-	ddp_spread(ddp, arena);
+	ddp_allgather_weights(ddp, arena);
 	ddp_begin(ddp, 2);
 	for (int layer = LAYERS - 1; layer >= 0 && comm_rank(comm) == 0; layer--)
-		ddp_need(ddp, layer);
+		ddp_wait_weights(ddp, layer);
 	for (int slot = 0; slot < ddp_slot_count(ddp); slot++)
 		ddp_slot_end(ddp, 1);
 	if (ddp_finish(ddp, &control, &result, err) < 0)

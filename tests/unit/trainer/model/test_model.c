@@ -280,7 +280,7 @@ static void check_gate(const struct model_config *config, bool plain)
 	float *late = fixture_arena(&f);
 	double loss = loss_of(&f, &batch);
 	train(&f, &batch, f.grads, 0);
-	model_set_gate(f.model, bring, &arrival);
+	model_set_weights_wait(f.model, bring, &arrival);
 	await_weights(&arrival);
 	assert_true(loss == loss_of(&f, &batch));
 	assert_int_equal(arrival.next, 0);

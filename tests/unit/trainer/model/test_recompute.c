@@ -64,7 +64,7 @@ static struct outcome run(const struct model_config *config, int level, bool pla
 	own.recompute = (enum model_recompute)level;
 	struct fixture f = fixture_open(&own, plain, BATCH);
 	size_t bytes = tensor_table_gradients(f.table) * sizeof(float);
-	model_set_gate(f.model, asked, &outcome.events);
+	model_set_weights_wait(f.model, asked, &outcome.events);
 	for (int slot = 0; slot < SLOTS; slot++) {
 		float *grads = outcome.grads[slot] = fixture_arena(&f);
 		train_slot(&f, slot, &outcome);

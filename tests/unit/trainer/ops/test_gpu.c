@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/launch/meeting_fixture.h"
-#include "trainer/comm/agree.h"
+#include "trainer/comm/status_exchange.h"
 #include "trainer/comm/gpu_meet.h"
 
 /* ---- a driver that shows what the test says ---- */

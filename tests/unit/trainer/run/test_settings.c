@@ -97,13 +97,13 @@ static void the_cadence_is_understood(void **state)
 	struct settings s;
 	struct err err;
 	assert_int_equal(parse(&s, "--data x", &err), 0);
-	assert_int_equal(s.cadence.unit, CADENCE_STEPS);
-	assert_true(s.cadence.every == 100);
+	assert_int_equal(s.schedule.unit, SAVE_STEPS);
+	assert_true(s.schedule.every == 100);
 	assert_int_equal(parse(&s, "--data x --ckpt-every 5m", &err), 0);
-	assert_int_equal(s.cadence.unit, CADENCE_SECONDS);
-	assert_true(s.cadence.every == 300);
+	assert_int_equal(s.schedule.unit, SAVE_SECONDS);
+	assert_true(s.schedule.every == 300);
 	assert_int_equal(parse(&s, "--data x --ckpt-every auto --keep-best 2 --validation-data y --validate-every 5", &err), 0);
-	assert_int_equal(s.cadence.unit, CADENCE_AUTO);
+	assert_int_equal(s.schedule.unit, SAVE_AUTO);
 }
 
 static const struct hash128 data = { 1, 2 };

@@ -24,7 +24,7 @@ struct device_training {
 static const struct gpu device_training_gpu = { .name = "Fake", .capability = 90, .processors = 132 };
 
 /* Before the state goes to the device; `rows` of a matrix make the table as large as is wanted. With `own`, of those shards. */
-static inline void device_training_make(struct device_training *t, int64_t rows, enum product_mode mode, const struct zero_shard *own,
+static inline void device_training_make(struct device_training *t, int64_t rows, enum gemm_mode mode, const struct zero_shard *own,
 	size_t own_count)
 {
 	struct err err = { 0 };
@@ -53,7 +53,7 @@ static inline void device_training_upload(struct device_training *t)
 	free(grads);
 }
 
-static inline void device_training_begin(struct device_training *t, int64_t rows, enum product_mode mode)
+static inline void device_training_begin(struct device_training *t, int64_t rows, enum gemm_mode mode)
 {
 	device_training_make(t, rows, mode, NULL, 0);
 	device_training_upload(t);
@@ -82,7 +82,7 @@ static inline void device_training_step(struct device_training *t)
 }
 
 /* The same, up to that step, read when all is done; the caller's. */
-static inline float *device_training_at(int64_t rows, enum product_mode mode, uint64_t step)
+static inline float *device_training_at(int64_t rows, enum gemm_mode mode, uint64_t step)
 {
 	struct device_training t;
 	device_training_begin(&t, rows, mode);

@@ -50,7 +50,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static struct ops *ops_of(enum product_mode mode)
+static struct ops *ops_of(enum gemm_mode mode)
 {
 	struct err err = { 0 };
 	return ops_cuda_create_over(&fake_cublas_library, &gpu, mode, &err);
@@ -144,7 +144,7 @@ static void check_waits(const struct model_config *config, int slots, int microb
 {
 	struct training device = { .config = config, .slots = slots, .microbatches = microbatches, .zero = zero }, host = device;
 	struct err err = { 0 };
-	begin(&device, ops_of(PRODUCT_MODE_FP32));
+	begin(&device, ops_of(GEMM_MODE_FP32));
 	begin(&host, ops_cpu_create(true, &err));
 	for (uint64_t step = 1; step <= 3; step++) {
 		int waits = fake_runtime.waits, allocations = fake_runtime.allocations;
@@ -187,7 +187,7 @@ static struct outcome train(struct training t, bool graphs, fault_planter *plant
 {
 	struct outcome outcome = { { 0 }, { 0 }, 0, NULL };
 	t.graphs = graphs;
-	begin(&t, ops_of(PRODUCT_MODE_BF16));
+	begin(&t, ops_of(GEMM_MODE_BF16));
 	if (plant)
 		plant(t.ops);
 	for (uint64_t step = 1; step <= GRAPH_STEPS; step++) {
@@ -279,7 +279,7 @@ static void what_cannot_be_captured_runs_one_by_one(void **state)
 {
 	struct training t = { .config = &fixture_gpt2, .slots = 1, .microbatches = 1, .graphs = true };
 	struct err err = { 0 };
-	begin(&t, ops_of(PRODUCT_MODE_FP32));
+	begin(&t, ops_of(GEMM_MODE_FP32));
 	right = *t.ops;
 	calls = 2;
 	t.ops->embedding = waiting;
@@ -316,10 +316,10 @@ static void *follow(void *arg)
 	const struct tensor_table *table = model_tensors(f->t->model);
 	struct ops *ops = f->t->ops;
 	struct err err;
-	ops->await(ops, f->mark);
+	ops->wait_event(ops, f->mark);
 	for (int i = 0; i < table->count; i++)
 		if (table->rows[i].layer == f->layer)
-			ops->combine(ops, f->copy + table->rows[i].offset, (float *const[]){ f->grads + table->rows[i].offset },
+			ops->tree_reduce(ops, f->copy + table->rows[i].offset, (float *const[]){ f->grads + table->rows[i].offset },
 				(const int[]){ 0 }, 1, table->rows[i].count);
 	while (ops->settled(ops, &err) == 0)
 		;
@@ -332,7 +332,7 @@ static void copy_ready(void *arg, int layer)
 	pthread_t thread;
 	f->layer = layer;
 	f->told++;
-	f->mark = f->t->ops->mark(f->t->ops);
+	f->mark = f->t->ops->record_event(f->t->ops);
 	assert_int_equal(pthread_create(&thread, NULL, follow, f), 0);
 	pthread_join(thread, NULL);
 }
@@ -343,12 +343,12 @@ static bool follows(bool graphs)
 	struct training t = { .config = &fixture_gpt2, .slots = 1, .microbatches = 1, .graphs = graphs };
 	struct err err = { 0 };
 	int64_t valid;
-	begin(&t, ops_of(PRODUCT_MODE_FP32));
+	begin(&t, ops_of(GEMM_MODE_FP32));
 	const struct tensor_table *table = model_tensors(t.model);
 	const struct fixture fixture = { .model = t.model, .table = table };
 	size_t bytes = table->elements * sizeof(float);
 	struct follower f = { &t, ddp_slot_grads(t.ddp, 0), t.ops->alloc(t.ops, bytes), 0, 0, 0 };
-	assert_non_null(t.ops->lane(t.ops, &err));
+	assert_non_null(t.ops->comm_stream(t.ops, &err));
 	optimizer_begin(&schedule, 1, BATCH, t.ops->params);
 	ops_put_params(t.ops);
 	for (uint64_t i = 0; i < 2; i++) {
@@ -388,7 +388,7 @@ static void lanes_wait_for_places_in_graphs(void **state)
 static int reduce(struct comm *comm, void *arg, struct err *err)
 {
 	struct ddp_work job = *(const struct ddp_work *)arg;
-	job.ops = ops_of(PRODUCT_MODE_FP32);
+	job.ops = ops_of(GEMM_MODE_FP32);
 	struct ddp *ddp = ddp_work_create(comm, &job, err);
 	if (!ddp)
 		return -1;

@@ -1,8 +1,8 @@
 # tests/unit/trainer/telemetry/: the unit tests of trainer/telemetry/.
 if HAVE_CMOCKA
-unit_tests += tests/unit/test_standing
-tests_unit_test_standing_SOURCES = tests/unit/trainer/telemetry/test_standing.c
-tests_unit_test_standing_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_flight
+tests_unit_test_flight_SOURCES = tests/unit/trainer/telemetry/test_flight.c
+tests_unit_test_flight_LDADD = libtrainer.a libcommon.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_trace
 tests_unit_test_trace_SOURCES = tests/unit/trainer/telemetry/test_trace.c tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
 tests_unit_test_trace_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)

@@ -20,7 +20,7 @@
 #define AT_ONCE 4 /* rounds that are queued before one waits */
 
 /* A stream with a thread that keeps it busy. */
-struct lane {
+struct comm_stream {
 	cudaStream_t stream;
 	pthread_t thread;
 	char *device[2];
@@ -30,7 +30,7 @@ struct lane {
 struct gpu_noise {
 	size_t bytes;
 	atomic_bool stop;
-	struct lane copies, collectives;
+	struct comm_stream copies, collectives;
 	char *pinned;
 	const char *missing;
 #ifdef HAVE_NCCL
@@ -50,14 +50,14 @@ static void check(cudaError_t error, const char *what)
 static void *copy(void *arg)
 {
 	struct gpu_noise *noise = arg;
-	struct lane *lane = &noise->copies;
+	struct comm_stream *comm_stream = &noise->copies;
 	bool well = cudaSetDevice(0) == cudaSuccess;
 	while (well && !atomic_load(&noise->stop)) {
 		for (int i = 0; well && i < AT_ONCE; i++)
-			well = cudaMemcpyAsync(lane->device[0], noise->pinned, noise->bytes, cudaMemcpyHostToDevice, lane->stream) == cudaSuccess
-				&& cudaMemcpyAsync(noise->pinned, lane->device[0], noise->bytes, cudaMemcpyDeviceToHost, lane->stream) == cudaSuccess;
-		well = well && cudaStreamSynchronize(lane->stream) == cudaSuccess;
-		atomic_fetch_add(&lane->rounds, well);
+			well = cudaMemcpyAsync(comm_stream->device[0], noise->pinned, noise->bytes, cudaMemcpyHostToDevice, comm_stream->stream) == cudaSuccess
+				&& cudaMemcpyAsync(noise->pinned, comm_stream->device[0], noise->bytes, cudaMemcpyDeviceToHost, comm_stream->stream) == cudaSuccess;
+		well = well && cudaStreamSynchronize(comm_stream->stream) == cudaSuccess;
+		atomic_fetch_add(&comm_stream->rounds, well);
 	}
 	return NULL;
 }
@@ -99,18 +99,18 @@ static bool load(void)
 static void *collect(void *arg)
 {
 	struct gpu_noise *noise = arg;
-	struct lane *lane = &noise->collectives;
+	struct comm_stream *comm_stream = &noise->collectives;
 	size_t count = noise->bytes / sizeof(float);
 	bool well = cudaSetDevice(0) == cudaSuccess;
 	while (well && !atomic_load(&noise->stop)) {
 		for (int i = 0; well && i < AT_ONCE; i++)
-			well = nccl.all_reduce(lane->device[0], lane->device[1], count, ncclFloat, noise->twice, noise->comm, lane->stream) == ncclSuccess
+			well = nccl.all_reduce(comm_stream->device[0], comm_stream->device[1], count, ncclFloat, noise->twice, noise->comm, comm_stream->stream) == ncclSuccess
 				&& nccl.group_start() == ncclSuccess
-				&& nccl.send(lane->device[1], count, ncclFloat, 0, noise->comm, lane->stream) == ncclSuccess
-				&& nccl.receive(lane->device[0], count, ncclFloat, 0, noise->comm, lane->stream) == ncclSuccess
+				&& nccl.send(comm_stream->device[1], count, ncclFloat, 0, noise->comm, comm_stream->stream) == ncclSuccess
+				&& nccl.receive(comm_stream->device[0], count, ncclFloat, 0, noise->comm, comm_stream->stream) == ncclSuccess
 				&& nccl.group_end() == ncclSuccess;
-		well = well && cudaStreamSynchronize(lane->stream) == cudaSuccess;
-		atomic_fetch_add(&lane->rounds, well);
+		well = well && cudaStreamSynchronize(comm_stream->stream) == cudaSuccess;
+		atomic_fetch_add(&comm_stream->rounds, well);
 	}
 	return NULL;
 }
@@ -151,26 +151,26 @@ static bool meet(struct gpu_noise *noise)
 
 /* ---- life ---- */
 
-static void start(struct gpu_noise *noise, struct lane *lane, void *(*run)(void *))
+static void start(struct gpu_noise *noise, struct comm_stream *comm_stream, void *(*run)(void *))
 {
-	check(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking), "make a stream");
+	check(cudaStreamCreateWithFlags(&comm_stream->stream, cudaStreamNonBlocking), "make a stream");
 	for (int i = 0; i < 2; i++) {
 		void *memory = NULL;
 		check(cudaMalloc(&memory, noise->bytes), "allocate");
 		check(cudaMemset(memory, 0, noise->bytes), "fill memory");
-		lane->device[i] = memory;
+		comm_stream->device[i] = memory;
 	}
-	assert_int_equal(pthread_create(&lane->thread, NULL, run, noise), 0);
+	assert_int_equal(pthread_create(&comm_stream->thread, NULL, run, noise), 0);
 }
 
-static void stop(struct lane *lane)
+static void stop(struct comm_stream *comm_stream)
 {
-	if (!lane->stream)
+	if (!comm_stream->stream)
 		return;
-	pthread_join(lane->thread, NULL);
-	cudaStreamDestroy(lane->stream);
-	cudaFree(lane->device[0]);
-	cudaFree(lane->device[1]);
+	pthread_join(comm_stream->thread, NULL);
+	cudaStreamDestroy(comm_stream->stream);
+	cudaFree(comm_stream->device[0]);
+	cudaFree(comm_stream->device[1]);
 }
 
 struct gpu_noise *gpu_noise_begin(size_t bytes, bool collectives)

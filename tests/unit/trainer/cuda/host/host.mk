@@ -4,13 +4,13 @@ unit_tests += tests/unit/test_cuda_check
 tests_unit_test_cuda_check_SOURCES = tests/unit/trainer/cuda/host/test_cuda_check.c
 tests_unit_test_cuda_check_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_unit_test_cuda_check_LDADD = $(trainer_LIBS) $(CUDA_LIBS) $(CMOCKA_LIBS)
-unit_tests += tests/unit/test_cuda_product
-tests_unit_test_cuda_product_SOURCES = tests/unit/trainer/cuda/host/test_cuda_product.c
+unit_tests += tests/unit/test_cuda_gemm
+tests_unit_test_cuda_gemm_SOURCES = tests/unit/trainer/cuda/host/test_cuda_gemm.c
 if HAVE_CUBLAS
-tests_unit_test_cuda_product_SOURCES += tests/fakes/fake_cublas.c tests/fakes/fake_cublas.h
+tests_unit_test_cuda_gemm_SOURCES += tests/fakes/fake_cublas.c tests/fakes/fake_cublas.h
 endif
-tests_unit_test_cuda_product_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-tests_unit_test_cuda_product_LDADD = $(trainer_LIBS) $(CUDA_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_cuda_gemm_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_unit_test_cuda_gemm_LDADD = $(trainer_LIBS) $(CUDA_LIBS) $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_cuda_tune
 tests_unit_test_cuda_tune_SOURCES = tests/unit/trainer/cuda/host/test_cuda_tune.c
 tests_unit_test_cuda_tune_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
@@ -60,8 +60,8 @@ tests_unit_test_gpu_repeat_SOURCES = tests/unit/trainer/cuda/host/test_cuda_repe
 tests_unit_test_gpu_repeat_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS)
 tests_unit_test_gpu_repeat_LDADD = tests/shim/digest.o $(trainer_LIBS) $(gpu_LIBS)
 endif
-unit_tests += tests/unit/test_products
-tests_unit_test_products_SOURCES = tests/unit/trainer/cuda/host/test_products.c
-tests_unit_test_products_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_gemm_plans
+tests_unit_test_gemm_plans_SOURCES = tests/unit/trainer/cuda/host/test_gemm_plans.c
+tests_unit_test_gemm_plans_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 endif
 # End of host.mk

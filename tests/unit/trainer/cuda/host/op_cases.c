@@ -124,10 +124,10 @@ static void adamw_chunks(struct ops *ops, float *const *p, const struct op_sizes
 }
 
 /* (a + b) + c */
-static void combine(struct ops *ops, float *const *p, const struct op_sizes *s)
+static void tree_reduce(struct ops *ops, float *const *p, const struct op_sizes *s)
 {
-	if (ops->combine) {
-		ops->combine(ops, p[0], (float *const[]){ p[1], p[2], p[3] }, (const int[]){ 0, 1, 1 }, 3, s->P);
+	if (ops->tree_reduce) {
+		ops->tree_reduce(ops, p[0], (float *const[]){ p[1], p[2], p[3] }, (const int[]){ 0, 1, 1 }, 3, s->P);
 		return;
 	}
 	ops->add(ops, p[0], p[1], p[2], s->P);
@@ -234,7 +234,7 @@ const struct op_case op_cases[] = {
 		AROUND("chunks", IN, CHUNKS, "X", 0, 0) } },
 	{ CASE(sum_losses, "sum_losses", sum_losses), .operands = { AROUND("sum", OUT, DOUBLES, "", 0, 0), AROUND("losses", IN, FLOATS, "M", 3, 4) } },
 	{ CASE(square_sums, "square_sums", square_sums), .operands = { AROUND("sums", OUT, DOUBLES, "S", 0, 0), FLOATS("x", IN, "P", 1) } },
-	{ CASE(combine, "combine", combine), .operands = { FLOATS("out", OUT, "P", 0), FLOATS("a", IN, "P", 1), FLOATS("b", IN, "P", 1),
+	{ CASE(tree_reduce, "combine", tree_reduce), .operands = { FLOATS("out", OUT, "P", 0), FLOATS("a", IN, "P", 1), FLOATS("b", IN, "P", 1),
 		FLOATS("c", IN, "P", 1) } },
 	{ CASE(add, "add", add), .operands = { FLOATS("out", OUT, "P", 0), FLOATS("a", IN, "P", 1), FLOATS("b", IN, "P", 1) } },
 	{ CASE(zero, "zero", zero), .operands = { FLOATS("out", OUT, "P", 0) } },

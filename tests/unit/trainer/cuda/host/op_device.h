@@ -5,10 +5,10 @@
 #define MUSTER_TESTS_OP_DEVICE_H
 
 #include "tests/unit/trainer/cuda/host/op_cases.h"
-#include "trainer/cuda/host/products.h"
+#include "trainer/cuda/host/gemm_plans.h"
 
 /* Ended by its destroy. */
-struct ops *op_device_create(enum product_mode mode);
+struct ops *op_device_create(enum gemm_mode mode);
 
 /* The sizes of a training of GPT-2 124M ($MUSTER_TEST_BATCH samples at once, 32 where that is not set); small ones on the host. */
 struct op_sizes op_device_full_size(void);

@@ -10,7 +10,7 @@
 
 #include "trainer/cuda/host/ops_cuda.h"
 
-struct ops *op_device_create(enum product_mode mode)
+struct ops *op_device_create(enum gemm_mode mode)
 {
 	const struct ident ident = { .world_size = 1, .local_world_size = 1, .node_count = 1 };
 	struct gpu_driver driver;

@@ -10,7 +10,7 @@
 #include "tests/fakes/fake_cublas.h"
 #include "trainer/cuda/host/ops_cuda.h"
 
-struct ops *op_device_create(enum product_mode mode)
+struct ops *op_device_create(enum gemm_mode mode)
 {
 	static const struct gpu gpu = { .name = "Fake", .capability = 90, .processors = 132 };
 	struct err err = { 0 };

@@ -36,7 +36,7 @@ static void *make(struct ops *ops, size_t bytes)
 
 static void put(struct ops *ops, void *to, const void *from, size_t bytes)
 {
-	if (ops_is_remote(ops))
+	if (ops_has_device_memory(ops))
 		ops->copy_in(ops, to, from, bytes);
 	else
 		memcpy(to, from, bytes);
@@ -44,7 +44,7 @@ static void put(struct ops *ops, void *to, const void *from, size_t bytes)
 
 static void poison(struct ops *ops, void *at, size_t bytes)
 {
-	if (!ops_is_remote(ops))
+	if (!ops_has_device_memory(ops))
 		memset(at, POISON, bytes);
 	else
 		CUDA_RUN(ops, cudaMemsetAsync(at, POISON, bytes, cuda_of(ops)->stream));
@@ -52,7 +52,7 @@ static void poison(struct ops *ops, void *at, size_t bytes)
 
 static void restore(struct ops *ops, void *to, const void *from, size_t bytes)
 {
-	if (!ops_is_remote(ops))
+	if (!ops_has_device_memory(ops))
 		memcpy(to, from, bytes);
 	else
 		CUDA_RUN(ops, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(ops)->stream));
@@ -249,7 +249,7 @@ float *op_run_read(const struct op_run *run, int i, size_t *count, size_t *room)
 	*room = room_of(run, i);
 	float *values = malloc((*room ? *room : 1) * sizeof *values);
 	assert_true(copy && values);
-	if (ops_is_remote(run->ops))
+	if (ops_has_device_memory(run->ops))
 		run->ops->copy_out(run->ops, copy, run->at[i], bytes);
 	else
 		memcpy(copy, run->at[i], bytes);

@@ -31,12 +31,12 @@ static const struct op_sizes sizes[] = {
 };
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
-static double bound_of(const struct op_case *op, enum product_mode mode)
+static double bound_of(const struct op_case *op, enum gemm_mode mode)
 {
-	return mode == PRODUCT_MODE_BF16 ? NARROW_BOUND : mode == PRODUCT_MODE_TF32 && op->depth ? TF32_BOUND : PLAIN_BOUND;
+	return mode == GEMM_MODE_BF16 ? NARROW_BOUND : mode == GEMM_MODE_TF32 && op->depth ? TF32_BOUND : PLAIN_BOUND;
 }
 
-static struct ops *ops_of(enum product_mode mode, const struct op_sizes *s)
+static struct ops *ops_of(enum gemm_mode mode, const struct op_sizes *s)
 {
 	struct ops *ops = op_device_create(mode);
 	op_run_prepare(ops, s);
@@ -62,7 +62,7 @@ static double far_from_the_cpu(struct ops *ops, const struct op_case *op, const 
 	return far;
 }
 
-static void like_the_cpu(enum product_mode mode)
+static void like_the_cpu(enum gemm_mode mode)
 {
 	for (size_t k = 0; k < SIZES; k++) {
 		struct ops *ops = ops_of(mode, &sizes[k]);
@@ -84,9 +84,9 @@ static void like_the_cpu(enum product_mode mode)
 	}
 }
 
-static void fp32_is_like_the_cpu(void **state) { like_the_cpu(PRODUCT_MODE_FP32); }
-static void tf32_is_like_the_cpu(void **state) { like_the_cpu(PRODUCT_MODE_TF32); }
-static void bf16_is_like_the_cpu(void **state) { like_the_cpu(PRODUCT_MODE_BF16); }
+static void fp32_is_like_the_cpu(void **state) { like_the_cpu(GEMM_MODE_FP32); }
+static void tf32_is_like_the_cpu(void **state) { like_the_cpu(GEMM_MODE_TF32); }
+static void bf16_is_like_the_cpu(void **state) { like_the_cpu(GEMM_MODE_BF16); }
 
 static bool has_case(size_t function)
 {
@@ -99,7 +99,7 @@ static bool has_case(size_t function)
 /* Operations stand together in struct ops: whoever adds one adds its case. */
 static void every_op_has_a_case(void **state)
 {
-	struct ops *ops = ops_of(PRODUCT_MODE_BF16, &sizes[0]);
+	struct ops *ops = ops_of(GEMM_MODE_BF16, &sizes[0]);
 	for (size_t at = offsetof(struct ops, embedding); at <= offsetof(struct ops, zero); at += sizeof(void *)) {
 		void *function;
 		memcpy(&function, (char *)ops + at, sizeof function);
@@ -128,7 +128,7 @@ static double distance_with(void (*add)(struct ops *, float *, const float *, co
 {
 	const char *worst = "";
 	size_t i = 0;
-	struct ops *ops = ops_of(PRODUCT_MODE_FP32, &sizes[3]);
+	struct ops *ops = ops_of(GEMM_MODE_FP32, &sizes[3]);
 	right = *ops;
 	ops->add = add;
 	while (op_cases[i].function != offsetof(struct ops, add))
@@ -143,7 +143,7 @@ static void a_wrong_element_is_told(void **state)
 {
 	assert_true(distance_with(add_short) == HUGE_VAL);
 	assert_true(distance_with(add_wrong) > PLAIN_BOUND);
-	struct ops *ops = ops_of(PRODUCT_MODE_FP32, &sizes[3]);
+	struct ops *ops = ops_of(GEMM_MODE_FP32, &sizes[3]);
 	assert_true(distance_with(ops->add) == 0);
 	ops->destroy(ops);
 }

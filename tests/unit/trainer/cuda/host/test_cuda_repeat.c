@@ -107,7 +107,7 @@ static int repeat_in_noise(struct op_run *run, int *operand)
 
 /* ---- tests ---- */
 
-static void same_bits(enum product_mode mode)
+static void same_bits(enum gemm_mode mode)
 {
 	struct ops *ops = op_device_create(mode);
 	int wrong = 0;
@@ -116,7 +116,7 @@ static void same_bits(enum product_mode mode)
 		const struct op_case *op = &op_cases[i];
 		struct op_run run;
 		int operand = 0;
-		if (!op_is_there(op, ops) || (mode == PRODUCT_MODE_TF32 && !op->depth))
+		if (!op_is_there(op, ops) || (mode == GEMM_MODE_TF32 && !op->depth))
 			continue;
 		op_run_begin(&run, ops, op, &sizes, (uint32_t)(i + 1), ops->element, NULL);
 		int other = repeat_in_noise(&run, &operand);
@@ -131,10 +131,10 @@ static void same_bits(enum product_mode mode)
 		fail_msg("%d operations don't repeat themselves: see above", wrong);
 }
 
-static void bf16_has_the_same_bits(void **state) { same_bits(PRODUCT_MODE_BF16); }
-static void fp32_has_the_same_bits(void **state) { same_bits(PRODUCT_MODE_FP32); }
+static void bf16_has_the_same_bits(void **state) { same_bits(GEMM_MODE_BF16); }
+static void fp32_has_the_same_bits(void **state) { same_bits(GEMM_MODE_FP32); }
 /* Only products differ from those of fp32. */
-static void tf32_has_the_same_bits(void **state) { same_bits(PRODUCT_MODE_TF32); }
+static void tf32_has_the_same_bits(void **state) { same_bits(GEMM_MODE_TF32); }
 
 /* ---- what doesn't repeat itself is told ---- */
 
@@ -151,7 +151,7 @@ static void add_wandering(struct ops *ops, float *out, const float *a, const flo
 
 static void one_other_element_is_told(void **state)
 {
-	struct ops *ops = op_device_create(PRODUCT_MODE_FP32);
+	struct ops *ops = op_device_create(GEMM_MODE_FP32);
 	struct op_run run;
 	size_t i = 0;
 	int operand = -1;

@@ -44,29 +44,29 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static struct tune tune_of(enum product_mode mode, double seconds)
+static struct tune tune_of(enum gemm_mode mode, double seconds)
 {
 	struct err err = { 0 };
-	struct tune tune = { .engine = product_engine_create(&fake_cublas_library, mode, "Fake", workspace, &err), .stream = stream,
+	struct tune tune = { .engine = gemm_engine_create(&fake_cublas_library, mode, "Fake", workspace, &err), .stream = stream,
 		.scratch = scratch, .cache = 1000, .seconds = seconds, .now = clock_of_the_test };
 	assert_string_equal(err.text, "");
 	return tune;
 }
 
-static const struct product plain = { .rows = 5, .columns = 16, .depth = 11 };
+static const struct gemm plain = { .rows = 5, .columns = 16, .depth = 11 };
 
-static struct tune_result tuned(const struct tune *tune, const struct product *list, size_t count)
+static struct tune_result tuned(const struct tune *tune, const struct gemm *list, size_t count)
 {
 	struct tune_result result;
 	struct err err = { 0 };
-	if (tune_products(tune, list, count, &result, &err) < 0)
+	if (tune_gemms(tune, list, count, &result, &err) < 0)
 		fail_msg("%s", err.text);
 	return result;
 }
 
-static const struct product_choice *choice_of(const struct tune *tune, const struct product *product)
+static const struct gemm_choice *choice_of(const struct tune *tune, const struct gemm *gemm)
 {
-	const struct product_choice *choice = products_find(product_choices(tune->engine), product);
+	const struct gemm_choice *choice = gemm_plans_find(gemm_choices(tune->engine), gemm);
 	assert_non_null(choice);
 	return choice;
 }
@@ -95,10 +95,10 @@ static void plain_takes(double a, double b, double c, double d)
 /* Which of the four was chosen. */
 static uint64_t chosen_of_four(struct tune_result *result)
 {
-	struct tune tune = tune_of(PRODUCT_MODE_FP32, 30);
+	struct tune tune = tune_of(GEMM_MODE_FP32, 30);
 	*result = tuned(&tune, &plain, 1);
 	uint64_t candidate = choice_of(&tune, &plain)->algorithm[2];
-	product_engine_destroy(tune.engine);
+	gemm_engine_destroy(tune.engine);
 	return candidate;
 }
 
@@ -157,107 +157,107 @@ static void what_gives_other_numbers_is_left_out(void **state)
 	assert_true(result.first == result.best); /* what would have been taken can't be run */
 }
 
-static void a_product_that_fails_by_all_is_told(void **state)
+static void a_gemm_that_fails_by_all_is_told(void **state)
 {
-	struct tune tune = tune_of(PRODUCT_MODE_FP32, 30);
+	struct tune tune = tune_of(GEMM_MODE_FP32, 30);
 	struct tune_result result;
 	struct err err = { 0 };
 	fake_cublas.fails = 15;
-	assert_int_equal(tune_products(&tune, &plain, 1, &result, &err), -1);
+	assert_int_equal(tune_gemms(&tune, &plain, 1, &result, &err), -1);
 	assert_non_null(strstr(err.text, "tune: couldn't make 5 x 16 over 11, nn, fp32 to fp32, plain: none of cuBLASLt's algorithms"));
-	product_engine_destroy(tune.engine);
+	gemm_engine_destroy(tune.engine);
 }
 
 static void a_device_that_fails_is_told(void **state)
 {
-	struct tune tune = tune_of(PRODUCT_MODE_FP32, 30);
+	struct tune tune = tune_of(GEMM_MODE_FP32, 30);
 	struct tune_result result;
 	struct err err = { 0 };
 	fake_runtime.copies_fail = cudaErrorLaunchFailure;
-	assert_int_equal(tune_products(&tune, &plain, 1, &result, &err), -1);
+	assert_int_equal(tune_gemms(&tune, &plain, 1, &result, &err), -1);
 	assert_non_null(strstr(err.text, "unspecified launch failure"));
-	product_engine_destroy(tune.engine);
+	gemm_engine_destroy(tune.engine);
 }
 
 /* ---- limits ---- */
 
 static void time_has_an_end(void **state)
 {
-	struct product list[6];
+	struct gemm list[6];
 	plain_takes(100, 50, 100, 100);
 	for (int i = 0; i < 6; i++) {
 		list[i] = plain;
 		list[i].rows = 4 + i;
 	}
-	struct tune tune = tune_of(PRODUCT_MODE_FP32, 20);
+	struct tune tune = tune_of(GEMM_MODE_FP32, 20);
 	double begin = clock_of_the_test();
 	struct tune_result result = tuned(&tune, list, 6);
 	assert_true(clock_of_the_test() - begin < 23); /* a product more, at most */
 	assert_true(result.timed > 0 && result.timed + result.untimed == 6);
-	product_engine_destroy(tune.engine);
-	tune = tune_of(PRODUCT_MODE_FP32, 1); /* enough for no product's rounds: the library's first, as without */
+	gemm_engine_destroy(tune.engine);
+	tune = tune_of(GEMM_MODE_FP32, 1); /* enough for no product's rounds: the library's first, as without */
 	result = tuned(&tune, list, 6);
 	assert_int_equal(result.timed, 0);
 	assert_int_equal(result.untimed, 6);
-	for (size_t i = 0; i < product_choices(tune.engine)->count; i++)
-		assert_int_equal(product_choices(tune.engine)->rows[i].algorithm[2], 0);
-	product_engine_destroy(tune.engine);
+	for (size_t i = 0; i < gemm_choices(tune.engine)->count; i++)
+		assert_int_equal(gemm_choices(tune.engine)->rows[i].algorithm[2], 0);
+	gemm_engine_destroy(tune.engine);
 }
 
 static void memory_has_an_end(void **state)
 {
-	struct tune tune = tune_of(PRODUCT_MODE_FP32, 30);
+	struct tune tune = tune_of(GEMM_MODE_FP32, 30);
 	fake_runtime.most = 1 << 20;
 	struct tune_result result = tuned(&tune, &plain, 1);
 	assert_int_equal(result.timed, 0);
 	assert_int_equal(result.untimed, 1);
-	assert_int_equal(product_choices(tune.engine)->count, 0);
-	product_engine_destroy(tune.engine);
+	assert_int_equal(gemm_choices(tune.engine)->count, 0);
+	gemm_engine_destroy(tune.engine);
 }
 
 /* What was chosen stays, at a resume above all. */
 static void choices_are_kept(void **state)
 {
-	struct tune tune = tune_of(PRODUCT_MODE_FP32, 30);
+	struct tune tune = tune_of(GEMM_MODE_FP32, 30);
 	struct err err = { 0 };
 	plain_takes(3, 2, 1, 2.5);
-	assert_int_equal(product_choose(tune.engine, &plain, &err), 0);
+	assert_int_equal(gemm_choose(tune.engine, &plain, &err), 0);
 	int heuristics = fake_cublas.heuristics;
 	struct tune_result result = tuned(&tune, &plain, 1);
 	assert_int_equal(result.timed + result.untimed, 0);
 	assert_int_equal(fake_cublas.heuristics, heuristics);
 	assert_int_equal(choice_of(&tune, &plain)->algorithm[2], 0);
-	product_engine_destroy(tune.engine);
+	gemm_engine_destroy(tune.engine);
 }
 
 /* ---- epilogues ---- */
 
-static struct product with(enum product_epilogue epilogue)
+static struct gemm with(enum gemm_epilogue epilogue)
 {
-	struct product product = plain;
-	product.epilogue = epilogue;
-	return product;
+	struct gemm gemm = plain;
+	gemm.epilogue = epilogue;
+	return gemm;
 }
 
 /* The library's epilogue, unless the plain product and our kernel (which take no time here) are faster. */
 static void epilogues_are_timed_against_ours(void **state)
 {
-	static const struct { enum product_epilogue epilogue; int place; } cases[] = { { PRODUCT_BIAS, FAKE_BIAS },
-		{ PRODUCT_BIAS_GELU, FAKE_GELU_AUX_BIAS }, { PRODUCT_BIAS_RELU, FAKE_RELU_BIAS }, { PRODUCT_GELU_GRAD, FAKE_DGELU } };
+	static const struct { enum gemm_epilogue epilogue; int place; } cases[] = { { GEMM_BIAS, FAKE_BIAS },
+		{ GEMM_BIAS_GELU, FAKE_GELU_AUX_BIAS }, { GEMM_BIAS_RELU, FAKE_RELU_BIAS }, { GEMM_GELU_GRAD, FAKE_DGELU } };
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		for (int ours = 0; ours < 2; ours++) {
-			struct tune tune = tune_of(PRODUCT_MODE_FP32, 30);
-			struct product product = with(cases[i].epilogue);
+			struct tune tune = tune_of(GEMM_MODE_FP32, 30);
+			struct gemm gemm = with(cases[i].epilogue);
 			plain_takes(ours ? 0.9 : 1.1, 2, 2, 2);
 			for (int k = 0; k < 4; k++)
 				times.of[cases[i].place][k] = k == 1 ? 1 : 1.2;
-			struct tune_result result = tuned(&tune, &product, 1);
+			struct tune_result result = tuned(&tune, &gemm, 1);
 			assert_int_equal(result.timed, 2);
 			assert_int_equal(result.wrong, 0);
 			assert_int_equal(choice_of(&tune, &plain)->algorithm[2], 0);
-			assert_int_equal(choice_of(&tune, &product)->none, ours);
-			assert_int_equal(choice_of(&tune, &product)->algorithm[2], ours ? 0 : 1);
-			product_engine_destroy(tune.engine);
+			assert_int_equal(choice_of(&tune, &gemm)->none, ours);
+			assert_int_equal(choice_of(&tune, &gemm)->algorithm[2], ours ? 0 : 1);
+			gemm_engine_destroy(tune.engine);
 		}
 }
 
@@ -266,21 +266,21 @@ static void sums_of_a_bias_are_ours_unless_slower(void **state)
 {
 	for (int adds = 0; adds < 2; adds++)
 		for (int theirs = 0; theirs < 2; theirs++) {
-			struct tune tune = tune_of(PRODUCT_MODE_BF16, 30);
-			struct product product = { .rows = 5, .columns = 16, .depth = 33, .x_transposed = true, .in = PRODUCT_BF16,
-				.out = PRODUCT_FP32, .epilogue = PRODUCT_BIAS_GRAD, .adds = adds };
+			struct tune tune = tune_of(GEMM_MODE_BF16, 30);
+			struct gemm gemm = { .rows = 5, .columns = 16, .depth = 33, .x_transposed = true, .in = GEMM_BF16,
+				.out = GEMM_FP32, .epilogue = GEMM_BIAS_GRAD, .adds = adds };
 			plain_takes(1, 2, 2, 2);
 			for (int k = 0; k < 4; k++)
 				times.of[FAKE_BGRADA][k] = k == 2 ? theirs ? 0.9 : 0.995 : 1.2;
-			struct tune_result result = tuned(&tune, &product, 1);
+			struct tune_result result = tuned(&tune, &gemm, 1);
 			assert_int_equal(result.timed, 2);
 			assert_int_equal(result.wrong, 0);
 			assert_int_equal(result.others, theirs);
-			assert_int_equal(choice_of(&tune, &product)->none, !theirs);
-			char *text = products_encode(product_choices(tune.engine));
+			assert_int_equal(choice_of(&tune, &gemm)->none, !theirs);
+			char *text = gemm_plans_encode(gemm_choices(tune.engine));
 			assert_int_equal(strncmp(text, theirs ? "muster-products 2 " : "muster-products 1 ", 18), 0);
 			free(text);
-			product_engine_destroy(tune.engine);
+			gemm_engine_destroy(tune.engine);
 		}
 }
 
@@ -288,21 +288,21 @@ static void sums_of_a_bias_are_ours_unless_slower(void **state)
 static void all_kinds_are_right(void **state)
 {
 	plain_takes(1, 2, 3, 4);
-	for (int mode = PRODUCT_MODE_FP32; mode <= PRODUCT_MODE_BF16; mode++)
-		for (int epilogue = PRODUCT_PLAIN; epilogue <= PRODUCT_BIAS_GRAD; epilogue++)
+	for (int mode = GEMM_MODE_FP32; mode <= GEMM_MODE_BF16; mode++)
+		for (int epilogue = GEMM_PLAIN; epilogue <= GEMM_BIAS_GRAD; epilogue++)
 			for (int layout = 0; layout < 8; layout++) {
-				enum product_type in = mode == PRODUCT_MODE_BF16 ? PRODUCT_BF16 : PRODUCT_FP32;
-				bool gradient = epilogue == PRODUCT_BIAS_GRAD;
-				struct product product = { .rows = 9, .columns = 24, .depth = 17, .x_transposed = layout & 1, .w_transposed = layout & 2,
-					.adds = (layout & 4) && (gradient || epilogue == PRODUCT_PLAIN), .in = in, .out = gradient ? PRODUCT_FP32 : in,
-					.epilogue = (enum product_epilogue)epilogue };
-				struct tune tune = tune_of((enum product_mode)mode, 30);
-				if (gradient && product.w_transposed)
-					product.w_transposed = false; /* the sums of our kernel are of rows */
-				struct tune_result result = tuned(&tune, &product, 1);
+				enum gemm_type in = mode == GEMM_MODE_BF16 ? GEMM_BF16 : GEMM_FP32;
+				bool gradient = epilogue == GEMM_BIAS_GRAD;
+				struct gemm gemm = { .rows = 9, .columns = 24, .depth = 17, .x_transposed = layout & 1, .w_transposed = layout & 2,
+					.adds = (layout & 4) && (gradient || epilogue == GEMM_PLAIN), .in = in, .out = gradient ? GEMM_FP32 : in,
+					.epilogue = (enum gemm_epilogue)epilogue };
+				struct tune tune = tune_of((enum gemm_mode)mode, 30);
+				if (gradient && gemm.w_transposed)
+					gemm.w_transposed = false; /* the sums of our kernel are of rows */
+				struct tune_result result = tuned(&tune, &gemm, 1);
 				assert_int_equal(result.wrong, 0);
-				assert_int_equal(result.timed, epilogue == PRODUCT_PLAIN ? 1 : 2);
-				product_engine_destroy(tune.engine);
+				assert_int_equal(result.timed, epilogue == GEMM_PLAIN ? 1 : 2);
+				gemm_engine_destroy(tune.engine);
 			}
 }
 
@@ -324,7 +324,7 @@ int main(void)
 		TEST(what_is_hardly_faster_is_not_chosen),
 		TEST(single_runs_do_not_count),
 		TEST(what_gives_other_numbers_is_left_out),
-		TEST(a_product_that_fails_by_all_is_told),
+		TEST(a_gemm_that_fails_by_all_is_told),
 		TEST(a_device_that_fails_is_told),
 		TEST(time_has_an_end),
 		TEST(memory_has_an_end),

@@ -57,7 +57,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static struct ops *ops_of(enum product_mode mode)
+static struct ops *ops_of(enum gemm_mode mode)
 {
 	struct err err = { 0 };
 	struct ops *ops = ops_cuda_create_over(&fake_cublas_library, &gpu, mode, &err);
@@ -94,7 +94,7 @@ static void begin(struct training *t, struct ops *ops, const struct model_config
 	size_t bytes = tensor_table_gradients(t->state.tensors) * sizeof(float);
 	t->grads = ops->alloc(ops, bytes);
 	t->loss = ops->alloc(ops, sizeof *t->loss);
-	t->host_grads = ops_is_remote(ops) ? calloc(1, bytes) : NULL;
+	t->host_grads = ops_has_device_memory(ops) ? calloc(1, bytes) : NULL;
 }
 
 static void end(struct training *t)
@@ -121,7 +121,7 @@ static void pass(struct training *t, uint64_t step)
 	const struct fixture f = { .model = t->model, .table = model_tensors(t->model) };
 	optimizer_begin(&schedule, step, 40, t->ops->params);
 	ops_put_params(t->ops);
-	model_bind_narrow(t->model, state_compute(&t->state), state_master(&t->state));
+	model_bind_cast(t->model, state_compute(&t->state), state_master(&t->state));
 	for (int i = 0; i < 2; i++) {
 		int64_t valid;
 		struct batch batch = fixture_batch(&f, t->batch, step * 10 + (uint64_t)i);
@@ -130,7 +130,7 @@ static void pass(struct training *t, uint64_t step)
 		fixture_free_batch(&batch);
 	}
 	t->losses[step - 1] = *t->loss;
-	if (ops_is_remote(t->ops))
+	if (ops_has_device_memory(t->ops))
 		t->ops->copy_out(t->ops, &t->losses[step - 1], t->loss, sizeof *t->loss);
 }
 
@@ -188,7 +188,7 @@ static void padding_is_zero(const struct tensor_table *table, const float *arena
 	}
 }
 
-static void like_the_cpu(const struct model_config *config, enum product_mode mode, double bound)
+static void like_the_cpu(const struct model_config *config, enum gemm_mode mode, double bound)
 {
 	struct training host, device;
 	struct err err = { 0 };
@@ -200,7 +200,7 @@ static void like_the_cpu(const struct model_config *config, enum product_mode mo
 		assert_int_equal(host.valid[step - 1], device.valid[step - 1]);
 		if (!(fabs(device.losses[step - 1] / host.losses[step - 1] - 1) <= bound))
 			fail_msg("loss %g instead of %g", device.losses[step - 1], host.losses[step - 1]);
-		if (step == 1 || mode != PRODUCT_MODE_BF16)
+		if (step == 1 || mode != GEMM_MODE_BF16)
 			near(host.state.tensors, grads_of(&device), host.grads, step == 1 ? bound : 10 * bound, false, "the gradient");
 		padding_is_zero(host.state.tensors, grads_of(&device));
 		update(&host, 1);
@@ -212,7 +212,7 @@ static void like_the_cpu(const struct model_config *config, enum product_mode mo
 		}
 	}
 	float *arenas = device_state_read(&device.state);
-	near(host.state.tensors, arenas, host.state.weights, mode == PRODUCT_MODE_BF16 ? 0.2 : 100 * bound, true, "the weight");
+	near(host.state.tensors, arenas, host.state.weights, mode == GEMM_MODE_BF16 ? 0.2 : 100 * bound, true, "the weight");
 	padding_is_zero(host.state.tensors, arenas);
 	free(arenas);
 	end(&host);
@@ -221,18 +221,18 @@ static void like_the_cpu(const struct model_config *config, enum product_mode mo
 
 static void gpt2_is_like_the_cpu(void **state)
 {
-	like_the_cpu(&fixture_gpt2, PRODUCT_MODE_FP32, 2e-5);
-	like_the_cpu(&wide_gpt2, PRODUCT_MODE_FP32, 2e-5);
-	like_the_cpu(&wide_gpt2, PRODUCT_MODE_TF32, 2e-5); /* the stand-in does not round */
+	like_the_cpu(&fixture_gpt2, GEMM_MODE_FP32, 2e-5);
+	like_the_cpu(&wide_gpt2, GEMM_MODE_FP32, 2e-5);
+	like_the_cpu(&wide_gpt2, GEMM_MODE_TF32, 2e-5); /* the stand-in does not round */
 }
 
 /* Nothing reads on the host what the device has not written yet, nor the other way round. */
 static void a_late_device_is_like_the_cpu(void **state)
 {
 	fake_stream_order(FAKE_LAZY, 0);
-	like_the_cpu(&fixture_gpt2, PRODUCT_MODE_FP32, 2e-5);
+	like_the_cpu(&fixture_gpt2, GEMM_MODE_FP32, 2e-5);
 	fake_stream_order(FAKE_RANDOM, 7);
-	like_the_cpu(&fixture_gpt2, PRODUCT_MODE_FP32, 2e-5);
+	like_the_cpu(&fixture_gpt2, GEMM_MODE_FP32, 2e-5);
 }
 
 static void split_embedding_is_like_the_cpu(void **state)
@@ -242,7 +242,7 @@ static void split_embedding_is_like_the_cpu(void **state)
 	struct err err = { 0 };
 	config.split_embedding = true;
 	begin(&host, ops_cpu_create(true, &err), &config);
-	begin(&device, ops_of(PRODUCT_MODE_FP32), &config);
+	begin(&device, ops_of(GEMM_MODE_FP32), &config);
 	pass(&host, 1);
 	pass(&device, 1);
 	const struct tensor head = { .offset = host.state.tensors->elements, .count = (size_t)config.vocabulary * (size_t)config.width };
@@ -254,29 +254,29 @@ static void split_embedding_is_like_the_cpu(void **state)
 
 static void mlp_is_like_the_cpu(void **state)
 {
-	like_the_cpu(&fixture_mlp, PRODUCT_MODE_FP32, 2e-5);
-	like_the_cpu(&fixture_normal_mlp, PRODUCT_MODE_FP32, 2e-5);
+	like_the_cpu(&fixture_mlp, GEMM_MODE_FP32, 2e-5);
+	like_the_cpu(&fixture_normal_mlp, GEMM_MODE_FP32, 2e-5);
 }
 
 static void bf16_is_near_the_cpu(void **state)
 {
-	like_the_cpu(&wide_gpt2, PRODUCT_MODE_BF16, 0.04);
-	like_the_cpu(&fixture_mlp, PRODUCT_MODE_BF16, 0.04);
-	like_the_cpu(&fixture_normal_mlp, PRODUCT_MODE_BF16, 0.04);
+	like_the_cpu(&wide_gpt2, GEMM_MODE_BF16, 0.04);
+	like_the_cpu(&fixture_mlp, GEMM_MODE_BF16, 0.04);
+	like_the_cpu(&fixture_normal_mlp, GEMM_MODE_BF16, 0.04);
 }
 
 /* Our kernels stand in for what the library has not. */
 static void epilogues_of_our_own_are_like_the_cpu(void **state)
 {
 	fake_cublas.no_epilogues = ALL_EPILOGUES;
-	like_the_cpu(&wide_gpt2, PRODUCT_MODE_FP32, 2e-5);
-	like_the_cpu(&fixture_mlp, PRODUCT_MODE_FP32, 2e-5);
-	like_the_cpu(&wide_gpt2, PRODUCT_MODE_BF16, 0.04);
+	like_the_cpu(&wide_gpt2, GEMM_MODE_FP32, 2e-5);
+	like_the_cpu(&fixture_mlp, GEMM_MODE_FP32, 2e-5);
+	like_the_cpu(&wide_gpt2, GEMM_MODE_BF16, 0.04);
 }
 
 /* ---- recompute ---- */
 
-static void one_step(struct training *t, const struct model_config *config, enum model_recompute level, enum product_mode mode)
+static void one_step(struct training *t, const struct model_config *config, enum model_recompute level, enum gemm_mode mode)
 {
 	struct model_config own = *config;
 	own.layers = 3;
@@ -289,7 +289,7 @@ static void one_step(struct training *t, const struct model_config *config, enum
 /* Products with and without the library's epilogues, attention on tensor cores and without: what is computed again has its bits. */
 static void recomputing_changes_no_bit(void **state)
 {
-	static const enum product_mode modes[] = { PRODUCT_MODE_FP32, PRODUCT_MODE_BF16, PRODUCT_MODE_BF16 };
+	static const enum gemm_mode modes[] = { GEMM_MODE_FP32, GEMM_MODE_BF16, GEMM_MODE_BF16 };
 	for (int k = 0; k < 3; k++) {
 		struct training kept, again;
 		fake_cublas.no_epilogues = k == 2 ? ALL_EPILOGUES : 0;
@@ -315,14 +315,14 @@ static void nothing_is_chosen_in_a_step(void **state)
 	for (int missing = 0; missing < 2; missing++) {
 		struct training first, second;
 		fake_cublas.no_epilogues = missing ? ALL_EPILOGUES : 0;
-		begin(&first, ops_of(PRODUCT_MODE_BF16), &wide_gpt2);
+		begin(&first, ops_of(GEMM_MODE_BF16), &wide_gpt2);
 		assert_int_equal(first.ops->choose(first.ops, &err), 0);
 		int chosen = fake_cublas.heuristics;
 		pass(&first, 1);
 		update(&first, 1);
 		assert_int_equal(fake_cublas.heuristics, chosen);
 		char *text = first.ops->algorithms(first.ops);
-		begin(&second, ops_of(PRODUCT_MODE_BF16), &wide_gpt2);
+		begin(&second, ops_of(GEMM_MODE_BF16), &wide_gpt2);
 		assert_int_equal(second.ops->adopt(second.ops, text, &err), 0);
 		assert_int_equal(second.ops->choose(second.ops, &err), 0);
 		pass(&second, 1);
@@ -335,22 +335,22 @@ static void nothing_is_chosen_in_a_step(void **state)
 }
 
 /* All by the library, with a clock that makes its epilogues faster than our kernels; and what was tuned is another run's, too. */
-static double slow_without_epilogue(int epilogue, int candidate, int product)
+static double slow_without_epilogue(int epilogue, int candidate, int gemm)
 {
 	return epilogue == FAKE_DEFAULT ? 3 - candidate * 0.1 : 1;
 }
 
 static void tuned_runs_are_like_the_cpu(void **state)
 {
-	for (int mode = PRODUCT_MODE_FP32; mode <= PRODUCT_MODE_BF16; mode += PRODUCT_MODE_BF16) {
+	for (int mode = GEMM_MODE_FP32; mode <= GEMM_MODE_BF16; mode += GEMM_MODE_BF16) {
 		struct training host, device, other;
 		struct err err = { 0 };
-		double bound = mode == PRODUCT_MODE_BF16 ? 0.04 : 2e-5;
+		double bound = mode == GEMM_MODE_BF16 ? 0.04 : 2e-5;
 		fake_cublas.clock = &fake_runtime.now;
 		fake_cublas.duration = slow_without_epilogue;
 		begin(&host, ops_cpu_create(true, &err), &wide_gpt2);
-		begin(&device, ops_of((enum product_mode)mode), &wide_gpt2);
-		begin(&other, ops_of((enum product_mode)mode), &wide_gpt2);
+		begin(&device, ops_of((enum gemm_mode)mode), &wide_gpt2);
+		begin(&other, ops_of((enum gemm_mode)mode), &wide_gpt2);
 		int events = fake_runtime.events;
 		if (device.ops->tune(device.ops, 30, &err) < 0)
 			fail_msg("%s", err.text);
@@ -379,7 +379,7 @@ static void cudnns_attention_takes_the_place_of_ours(void **state)
 	struct training host, device;
 	struct err err = { 0 };
 	begin(&host, ops_cpu_create(true, &err), &wide_gpt2);
-	begin(&device, ops_of(PRODUCT_MODE_BF16), &wide_gpt2);
+	begin(&device, ops_of(GEMM_MODE_BF16), &wide_gpt2);
 	struct attention_cudnn *attention = attention_cudnn_create(BATCH, wide_gpt2.context, wide_gpt2.width, wide_gpt2.heads, &err);
 	size_t used = fake_runtime.used, workspace = attention_cudnn_workspace(attention);
 	assert_int_equal(ops_cuda_take_attention(device.ops, attention, &err), 0);
@@ -400,7 +400,7 @@ static void cudnns_attention_takes_the_place_of_ours(void **state)
 
 static void the_record_names_card_and_libraries(void **state)
 {
-	struct ops *ops = ops_of(PRODUCT_MODE_TF32);
+	struct ops *ops = ops_of(GEMM_MODE_TF32);
 	assert_string_equal(ops->name, "cuda-tf32");
 	assert_string_equal(ops->card, "Fake, 132 multiprocessors");
 	assert_non_null(strstr(ops->libraries, "cuBLASLt 13.0.1"));
@@ -415,19 +415,19 @@ static void scratch_is_estimated(void **state)
 	struct err err = { 0 };
 	struct model *model = model_create(&wide_gpt2, &err);
 	struct ops_shapes shapes;
-	for (int mode = PRODUCT_MODE_FP32; mode <= PRODUCT_MODE_BF16; mode++) {
-		struct ops *ops = ops_of((enum product_mode)mode);
+	for (int mode = GEMM_MODE_FP32; mode <= GEMM_MODE_BF16; mode++) {
+		struct ops *ops = ops_of((enum gemm_mode)mode);
 		model_shapes(model, BATCH, &shapes);
 		assert_int_equal(ops->prepare(ops, &shapes, &err), 0);
-		assert_int_equal(fake_runtime.used, ops_cuda_scratch(&shapes, (enum product_mode)mode) + PINNED);
+		assert_int_equal(fake_runtime.used, ops_cuda_scratch(&shapes, (enum gemm_mode)mode) + PINNED);
 		assert_int_equal(ops->prepare(ops, &shapes, &err), 0); /* again: the old is given back */
-		assert_int_equal(fake_runtime.used, ops_cuda_scratch(&shapes, (enum product_mode)mode) + PINNED);
+		assert_int_equal(fake_runtime.used, ops_cuda_scratch(&shapes, (enum gemm_mode)mode) + PINNED);
 		ops->destroy(ops);
 	}
 	model_destroy(model);
 }
 
-static void check_activations(const struct model_config *config, enum product_mode mode)
+static void check_activations(const struct model_config *config, enum gemm_mode mode)
 {
 	struct err err = { 0 };
 	struct ops_shapes shapes;
@@ -448,21 +448,21 @@ static void activations_are_estimated(void **state)
 	struct model_config config = wide_gpt2;
 	for (int level = RECOMPUTE_NONE; level <= RECOMPUTE_BLOCK; level++) {
 		config.recompute = (enum model_recompute)level;
-		check_activations(&config, PRODUCT_MODE_FP32);
-		check_activations(&config, PRODUCT_MODE_BF16);
+		check_activations(&config, GEMM_MODE_FP32);
+		check_activations(&config, GEMM_MODE_BF16);
 	}
-	check_activations(&fixture_normal_mlp, PRODUCT_MODE_FP32);
-	check_activations(&fixture_normal_mlp, PRODUCT_MODE_BF16);
+	check_activations(&fixture_normal_mlp, GEMM_MODE_FP32);
+	check_activations(&fixture_normal_mlp, GEMM_MODE_BF16);
 }
 
 static void full_memory_is_told(void **state)
 {
 	struct err err = { 0 };
-	struct ops *ops = ops_of(PRODUCT_MODE_FP32);
+	struct ops *ops = ops_of(GEMM_MODE_FP32);
 	struct model *model = model_create(&wide_gpt2, &err);
 	struct ops_shapes shapes;
 	model_shapes(model, BATCH, &shapes);
-	fake_runtime.most = ops_cuda_scratch(&shapes, PRODUCT_MODE_FP32) + 70000;
+	fake_runtime.most = ops_cuda_scratch(&shapes, GEMM_MODE_FP32) + 70000;
 	assert_int_equal(model_prepare(model, ops, BATCH, &err), -1);
 	assert_int_equal(err.status, EXIT_USAGE);
 	assert_non_null(strstr(err.text, "on the GPU for the arenas of the training"));
@@ -471,7 +471,7 @@ static void full_memory_is_told(void **state)
 	model_destroy(model);
 	ops->destroy(ops);
 	fake_runtime.most = 1 << 20; /* not even a workspace */
-	assert_null(ops_cuda_create_over(&fake_cublas_library, &gpu, PRODUCT_MODE_FP32, &err));
+	assert_null(ops_cuda_create_over(&fake_cublas_library, &gpu, GEMM_MODE_FP32, &err));
 	assert_non_null(strstr(err.text, "couldn't get 33.6 MB on the GPU for the workspace of the matrix products"));
 }
 
@@ -482,20 +482,20 @@ static void failures_stay(void **state)
 {
 	struct err err = { 0 };
 	struct training t;
-	begin(&t, ops_of(PRODUCT_MODE_FP32), &wide_gpt2);
+	begin(&t, ops_of(GEMM_MODE_FP32), &wide_gpt2);
 	assert_int_equal(ops_check(t.ops, &err), 0);
 	fake_runtime.copies_fail = cudaErrorLaunchFailure;
 	pass(&t, 1);
 	fake_runtime.copies_fail = 0;
-	int products = fake_cublas.products;
+	int plans = fake_cublas.plans;
 	pass(&t, 1);
-	assert_int_equal(fake_cublas.products, products);
+	assert_int_equal(fake_cublas.plans, plans);
 	assert_int_equal(ops_check(t.ops, &err), -1);
 	assert_non_null(strstr(err.text, "couldn't run cudaMemcpyAsync("));
 	assert_non_null(strstr(err.text, "unspecified launch failure (cudaErrorLaunchFailure, trainer/cuda/host/ops_cuda.c:"));
 	end(&t);
 	const struct gpu other = { .index = 1, .name = "Fake" };
-	struct ops *ops = ops_cuda_create_over(&fake_cublas_library, &other, PRODUCT_MODE_FP32, &err);
+	struct ops *ops = ops_cuda_create_over(&fake_cublas_library, &other, GEMM_MODE_FP32, &err);
 	assert_non_null(ops);
 	assert_null(ops->alloc(ops, 100)); /* its device can't be made this thread's */
 	assert_int_equal(ops_check(ops, &err), -1);
@@ -506,7 +506,7 @@ static void failures_stay(void **state)
 static void norms_are_the_cpus(void **state)
 {
 	struct err err = { 0 };
-	struct ops *cpu = ops_cpu_create(true, &err), *ops = ops_of(PRODUCT_MODE_FP32);
+	struct ops *cpu = ops_cpu_create(true, &err), *ops = ops_of(GEMM_MODE_FP32);
 	size_t count = 3 * NORM_BLOCK + 77;
 	float *x = calloc(count, sizeof *x), *device = ops->alloc(ops, count * sizeof *x);
 	double mine[4], theirs[4], *sums = ops->alloc(ops, sizeof mine);

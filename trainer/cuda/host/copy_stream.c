@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies out of the GPU on a stream of their own. What fails here fails a snapshot: nothing of it is left for a launch to find, and the
+ * ops go on unless the GPU itself is lost, which they learn by themselves. */
+#include "trainer/cuda/host/copy_stream.h"
+
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+
+#include "trainer/cuda/host/cuda.h"
+
+struct transfer {
+	cudaEvent_t begun;         /* on the stream of the ops */
+	cudaEvent_t first, done;   /* around the copies */
+	cudaEvent_t before, after; /* around the wait of the ops for them */
+};
+
+struct cuda_copy_stream {
+	cudaStream_t stream;
+	struct transfer transfers[OPS_TRANSFERS];
+};
+
+#define COPY_CHECK(call, err) side_check((int)(call), #call, __LINE__, err)
+
+static int side_check(int code, const char *call, int line, struct err *err)
+{
+	if (code != cudaSuccess)
+		cudaGetLastError(); /* it isn't the next launch's */
+	return cuda_check(code, call, __FILE__, line, err);
+}
+
+/* ---- life ---- */
+
+static int make_transfer(struct transfer *transfer, struct err *err)
+{
+	cudaEvent_t *const timed[] = { &transfer->first, &transfer->done, &transfer->before, &transfer->after };
+	if (COPY_CHECK(cudaEventCreateWithFlags(&transfer->begun, cudaEventDisableTiming), err) < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof timed / sizeof timed[0]; i++)
+		if (COPY_CHECK(cudaEventCreate(timed[i]), err) < 0)
+			return -1;
+	return 0;
+}
+
+struct cuda_copy_stream *cuda_copy_stream_create(struct err *err)
+{
+	struct cuda_copy_stream *copy_stream = calloc(1, sizeof *copy_stream);
+	if (!copy_stream) {
+		err_set(err, "ops: couldn't create: out of memory");
+		return NULL;
+	}
+	int rc = COPY_CHECK(cudaStreamCreateWithFlags(&copy_stream->stream, cudaStreamNonBlocking), err);
+	for (int i = 0; rc == 0 && i < OPS_TRANSFERS; i++)
+		rc = make_transfer(&copy_stream->transfers[i], err);
+	if (rc == 0)
+		return copy_stream;
+	cuda_copy_stream_destroy(copy_stream);
+	return NULL;
+}
+
+void cuda_copy_stream_destroy(struct cuda_copy_stream *copy_stream)
+{
+	if (!copy_stream)
+		return;
+	if (copy_stream->stream)
+		cudaStreamSynchronize(copy_stream->stream);
+	for (int i = 0; i < OPS_TRANSFERS; i++) {
+		struct transfer *transfer = &copy_stream->transfers[i];
+		cudaEvent_t const events[] = { transfer->begun, transfer->first, transfer->done, transfer->before, transfer->after };
+		for (size_t k = 0; k < sizeof events / sizeof events[0]; k++)
+			if (events[k])
+				cudaEventDestroy(events[k]);
+	}
+	if (copy_stream->stream)
+		cudaStreamDestroy(copy_stream->stream);
+	free(copy_stream);
+}
+
+/* ---- memory ---- */
+
+/* The runtime's current device is each thread's own; an error of the ops is a snapshot's, too. */
+static int enter(struct ops *ops, struct err *err)
+{
+	return cuda_begin(ops) ? 0 : ops->check(ops, err) < 0 ? -1 : err_set(err, "cuda: the device can't be used");
+}
+
+static int pin(struct ops *ops, void *pages, size_t bytes, struct err *err)
+{
+	if (enter(ops, err) < 0)
+		return -1;
+	cudaError_t code = cudaHostRegister(pages, bytes, cudaHostRegisterDefault);
+	if (code == cudaSuccess)
+		return 0;
+	cudaGetLastError();
+	/* It is not the GPU's memory that is short. */
+	return err_set(err, "cudaHostRegister of %zu MB: %s (%s)", bytes >> 20, cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+static void unpin(struct ops *ops, void *pages)
+{
+	struct err ignored;
+	if (enter(ops, &ignored) == 0)
+		COPY_CHECK(cudaHostUnregister(pages), &ignored);
+}
+
+static void *side_alloc(struct ops *ops, size_t bytes, struct err *err)
+{
+	void *memory = NULL;
+	return enter(ops, err) == 0 && COPY_CHECK(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), err) == 0 ? memory : NULL;
+}
+
+static void side_release(struct ops *ops, void *p)
+{
+	cudaFreeHost(p);
+}
+
+/* ---- copies ---- */
+
+static struct cuda_copy_stream *copy_stream_of(struct ops *ops)
+{
+	return cuda_of(ops)->copy_stream;
+}
+
+static int begin(struct ops *ops, int number, struct err *err)
+{
+	struct cuda_copy_stream *copy_stream = copy_stream_of(ops);
+	struct transfer *transfer = &copy_stream->transfers[number];
+	if (enter(ops, err) < 0 || COPY_CHECK(cudaEventRecord(transfer->begun, (cudaStream_t)cuda_of(ops)->stream), err) < 0
+		|| COPY_CHECK(cudaStreamWaitEvent(copy_stream->stream, transfer->begun, 0), err) < 0
+		|| COPY_CHECK(cudaEventRecord(transfer->first, copy_stream->stream), err) < 0)
+		return -1;
+	return 0;
+}
+
+static int copy(struct ops *ops, void *pinned, const void *device, size_t bytes, struct err *err)
+{
+	return enter(ops, err) < 0 ? -1
+		: COPY_CHECK(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, copy_stream_of(ops)->stream), err);
+}
+
+static int end(struct ops *ops, int number, struct err *err)
+{
+	return enter(ops, err) < 0 ? -1 : COPY_CHECK(cudaEventRecord(copy_stream_of(ops)->transfers[number].done, copy_stream_of(ops)->stream), err);
+}
+
+static int done(struct ops *ops, int number, struct err *err)
+{
+	if (enter(ops, err) < 0)
+		return -1;
+	cudaError_t code = cudaEventQuery(copy_stream_of(ops)->transfers[number].done);
+	if (code == cudaErrorNotReady) {
+		cudaGetLastError();
+		return 0;
+	}
+	return side_check(code, "cudaEventQuery(done)", __LINE__, err) < 0 ? -1 : 1;
+}
+
+/* Copies that are done cost the ops nothing. */
+static int wait_transfer(struct ops *ops, int number, struct err *err)
+{
+	struct transfer *transfer = &copy_stream_of(ops)->transfers[number];
+	cudaStream_t stream = (cudaStream_t)cuda_of(ops)->stream;
+	int rc = done(ops, number, err);
+	if (rc != 0)
+		return rc < 0 ? -1 : 0;
+	if (COPY_CHECK(cudaEventRecord(transfer->before, stream), err) < 0
+		|| COPY_CHECK(cudaStreamWaitEvent(stream, transfer->done, 0), err) < 0
+		|| COPY_CHECK(cudaEventRecord(transfer->after, stream), err) < 0)
+		return -1;
+	return 1;
+}
+
+/* 0 where the ops have not come so far: the copies are done, so that they won't wait. */
+static double between(struct ops *ops, cudaEvent_t from, cudaEvent_t to)
+{
+	struct err ignored;
+	float milliseconds = 0;
+	if (enter(ops, &ignored) < 0)
+		return 0;
+	cudaError_t code = cudaEventElapsedTime(&milliseconds, from, to);
+	if (code != cudaSuccess)
+		cudaGetLastError();
+	return code == cudaSuccess ? (double)milliseconds * 1e-3 : 0;
+}
+
+static double waited(struct ops *ops, int number)
+{
+	const struct transfer *transfer = &copy_stream_of(ops)->transfers[number];
+	return between(ops, transfer->before, transfer->after);
+}
+
+static double took(struct ops *ops, int number)
+{
+	const struct transfer *transfer = &copy_stream_of(ops)->transfers[number];
+	return between(ops, transfer->first, transfer->done);
+}
+
+const struct ops_copy_stream cuda_copy_stream_ops = { .pin = pin, .unpin = unpin, .alloc = side_alloc, .release = side_release, .begin = begin,
+	.copy = copy, .end = end, .done = done, .wait_transfer = wait_transfer, .waited = waited, .took = took };

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/run/gpu_peak.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#define TERA 1e12
+
+/* The first row whose words are all in the name counts, so what is special stands before what is general: the PCIe and NVL cards
+ * have fewer multiprocessors or lower clocks than the SXM ones. */
+static const struct {
+	const char *words[2];
+	double peak;
+} table[] = {
+	{ { "B200" }, 2250 * TERA },
+	{ { "GH200" }, 989.4 * TERA },
+	{ { "H200", "NVL" }, 835.5 * TERA },
+	{ { "H200" }, 989.4 * TERA },
+	{ { "H100", "PCIe" }, 756 * TERA },
+	{ { "H100", "NVL" }, 835.5 * TERA },
+	{ { "H100" }, 989.4 * TERA },
+	{ { "H800", "PCIe" }, 756 * TERA },
+	{ { "H800" }, 989.4 * TERA },
+	{ { "H20" }, 148 * TERA },
+	{ { "A100" }, 312 * TERA },
+	{ { "A800" }, 312 * TERA },
+	{ { "L40S" }, 362.05 * TERA },
+	{ { "L40" }, 181.05 * TERA },
+	{ { "A40" }, 149.7 * TERA },
+	{ { "A30" }, 165 * TERA },
+	{ { "A10" }, 125 * TERA },
+	{ { "L4" }, 121 * TERA },
+	{ { "RTX", "4090" }, 165.2 * TERA },
+	{ { "RTX", "3090" }, 71 * TERA },
+};
+
+/* "L4" is no part of "L40", and "A10" none of "A100" and "A10G": a word ends where the name's does. */
+static bool has_word(const char *name, const char *word)
+{
+	size_t length = strlen(word);
+	for (const char *p = name; *p; p += strspn(p, " -")) {
+		size_t n = strcspn(p, " -");
+		if (n == length && strncmp(p, word, n) == 0)
+			return true;
+		p += n;
+	}
+	return false;
+}
+
+double gpu_peak_flops(const char *name)
+{
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+		if (has_word(name, table[i].words[0]) && (!table[i].words[1] || has_word(name, table[i].words[1])))
+			return table[i].peak;
+	return 0;
+}
+
+double gpu_peak_token_flops(double parameters, double layers, double width, double positions)
+{
+	return 6 * parameters + 6 * layers * width * positions;
+}
+
+double gpu_peak_mfu(double tokens_per_second, double token_flops, double peak, int cards)
+{
+	return peak > 0 ? tokens_per_second * token_flops / (peak * cards) : 0;
+}

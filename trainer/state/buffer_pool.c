@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A set is a memory file with the arenas one behind the other. */
+#include "config.h"
+#include "trainer/state/buffer_pool.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "trainer/state/prefault.h"
+
+static struct adamw_state arenas_of(const struct buffer_pool *pool, int slot)
+{
+	float *base = pool->memory.base[slot];
+	size_t elements = pool->state->tensors->elements;
+	return (struct adamw_state){ base, base + elements, base + 2 * elements };
+}
+
+static size_t page_size(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Bytes [from, to) of the set become those of the first set, as far as they fill pages. A page of which this part has some
+ * stays the set's own; that is right, since an update writes all of a set. */
+static int share(const struct snapshot_memory *memory, int slot, size_t from, size_t to, struct err *err)
+{
+	size_t page = page_size();
+	from = (from + page - 1) / page * page;
+	to = to / page * page;
+	if (from >= to)
+		return 0;
+	void *at = (char *)memory->base[slot] + from;
+	if (mmap(at, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory->fd[0], (off_t)from) == MAP_FAILED)
+		return err_set(err, "memory: couldn't map %zu MB of the state a second time: %m", (to - from) >> 20);
+	return 0;
+}
+
+static int share_rest(const struct snapshot_memory *memory, int slot, const struct layout *layout, struct err *err)
+{
+	size_t behind = 0; /* what is kept before */
+	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
+		for (size_t i = 0; i < layout->kept_count[s]; i++) {
+			size_t arena = s * layout_arena(layout);
+			if (share(memory, slot, behind, arena + layout->kept[s][i].first * sizeof(float), err) < 0)
+				return -1;
+			behind = arena + layout->kept[s][i].end * sizeof(float);
+		}
+	return share(memory, slot, behind, memory->bytes, err);
+}
+
+/* The pages are there before the first update that writes into them. */
+static void prefault_own(const struct snapshot_memory *memory, int slot, const struct layout *layout)
+{
+	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
+		for (size_t i = 0; i < layout->kept_count[s]; i++)
+			prefault((char *)memory->base[slot] + s * layout_arena(layout) + layout->kept[s][i].first * sizeof(float),
+				(layout->kept[s][i].end - layout->kept[s][i].first) * sizeof(float));
+}
+
+int buffer_pool_start(struct buffer_pool *pool, struct state *state, const struct layout *layout, int sets, struct err *err)
+{
+	struct snapshot_memory *memory = &pool->memory;
+	*pool = (struct buffer_pool){ .state = state };
+	if (snapshot_memory_create(memory, sets, layout_bytes(layout), err) < 0)
+		return -1;
+	for (int slot = 1; slot < sets; slot++)
+		if (share_rest(memory, slot, layout, err) < 0) {
+			snapshot_memory_release(memory);
+			return -1;
+		}
+	const struct adamw_state first = arenas_of(pool, 0);
+	state_move(state, &first);
+	for (int slot = 1; slot < sets; slot++)
+		prefault_own(memory, slot, layout);
+	return 0;
+}
+
+int buffer_pool_live(const struct buffer_pool *pool)
+{
+	int slot = 0;
+	while (pool->memory.base[slot] != pool->state->weights)
+		slot++;
+	return slot;
+}
+
+void buffer_pool_switch(struct buffer_pool *pool, int slot)
+{
+	pool->state->next = arenas_of(pool, slot);
+}
+
+void buffer_pool_stop(struct buffer_pool *pool)
+{
+	if (pool->memory.slots > 0)
+		state_free(pool->state);
+	snapshot_memory_release(&pool->memory);
+}
