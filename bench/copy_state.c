@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times one copy of a training state for checkpoint.py: three arenas, as the trainer has them, to memory that was touched.
- *     copy_state BYTES THREADS ROUNDS
- * Prints the median seconds of one thread's memcpy, and those of THREADS threads that share the work. */
+/* Times one copy of a training state for checkpoint.py: three arenas, as the trainer has them, to
+ * memory that was touched. copy_state BYTES THREADS ROUNDS Prints the median seconds of one
+ * thread's memcpy, and those of THREADS threads that share the work. */
 #include "config.h"
 
 #include <stdio.h>
@@ -50,7 +50,8 @@ static double copy_all(const struct arenas *arenas, int threads)
 	for (int i = 0; i < ARENAS; i++) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
 		for (size_t at = 0; at < arenas->bytes; at += SLICE)
-			memcpy(arenas->to[i] + at, arenas->from[i] + at, arenas->bytes - at < SLICE ? arenas->bytes - at : SLICE);
+			memcpy(arenas->to[i] + at, arenas->from[i] + at,
+				arenas->bytes - at < SLICE ? arenas->bytes - at : SLICE);
 	}
 	return clock_now() - start;
 }

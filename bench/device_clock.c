@@ -11,7 +11,7 @@ struct device_clock {
 	cudaEvent_t *events; /* [made] by moment, kept for the next step */
 	size_t made, room;
 	bool failed;
-	struct err err;      /* the first */
+	struct err err; /* the first */
 };
 
 /* Keeps the first error. */
@@ -87,7 +87,7 @@ void device_clock_destroy(struct device_clock *clock)
 
 struct trace_clock device_clock_of(struct device_clock *clock)
 {
-	return (struct trace_clock){ clock, mark, seconds };
+	return (struct trace_clock) { clock, mark, seconds };
 }
 
 int device_clock_check(const struct device_clock *clock, struct err *err)

@@ -25,7 +25,7 @@ struct bench {
 	struct ops *ops;
 	struct cuda *cuda;
 	struct region in, kept, out; /* what is read; what an epilogue reads or writes; results */
-	size_t beyond_cache;       /* bytes */
+	size_t beyond_cache;         /* bytes */
 	struct timed_gemm *plans;
 	size_t count;
 };
@@ -90,11 +90,13 @@ static int fill(struct bench *b, struct region *region, struct err *err)
 		return err_set(err, "bench: out of memory");
 	draw_all(block, size, b->ops->element == 2, &state);
 	for (size_t at = 0; at < region->bytes; at += size)
-		b->ops->copy_in(b->ops, region->memory + at, block, region->bytes - at < size ? region->bytes - at : size);
+		b->ops->copy_in(b->ops, region->memory + at, block,
+			region->bytes - at < size ? region->bytes - at : size);
 	return 0;
 }
 
-static int open_region(struct bench *b, struct region *region, size_t largest, bool random, struct err *err)
+static int open_region(struct bench *b, struct region *region, size_t largest, bool random,
+	struct err *err)
 {
 	region->bytes = larger(b->beyond_cache, (2 * largest + ALIGN - 1) / ALIGN * ALIGN);
 	region->memory = b->ops->alloc(b->ops, region->bytes);
@@ -108,13 +110,17 @@ static int open_regions(struct bench *b, struct err *err)
 	size_t in = 0, out = 0, kept = 0;
 	for (size_t i = 0; i < b->count; i++) {
 		const struct gemm *p = &b->plans[i].gemm;
-		in = larger(in, larger(bytes_of(p->in, p->rows, p->depth), bytes_of(p->in, p->depth, p->columns)));
+		in = larger(in,
+			larger(bytes_of(p->in, p->rows, p->depth), bytes_of(p->in, p->depth, p->columns)));
 		out = larger(out, bytes_of(p->out, p->rows, p->columns));
 		if (keeps(p))
 			kept = larger(kept, bytes_of(p->out, p->rows, p->columns));
 	}
-	return open_region(b, &b->in, in, true, err) < 0 || open_region(b, &b->kept, kept, true, err) < 0
-		|| open_region(b, &b->out, out, false, err) < 0 ? -1 : 0;
+	return open_region(b, &b->in, in, true, err) < 0
+			|| open_region(b, &b->kept, kept, true, err) < 0
+			|| open_region(b, &b->out, out, false, err) < 0
+		? -1
+		: 0;
 }
 
 static void close_regions(struct bench *b)
@@ -130,7 +136,8 @@ static void close_regions(struct bench *b)
 static int look(struct bench *b, struct err *err)
 {
 	int cache = 0;
-	if (CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, b->cuda->device), err) < 0)
+	if (CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, b->cuda->device), err)
+		< 0)
 		return -1;
 	b->beyond_cache = ((size_t)cache * CACHES + ALIGN - 1) / ALIGN * ALIGN;
 	return 0;
@@ -145,7 +152,9 @@ static int launch(struct bench *b, const struct gemm *p, struct err *err)
 {
 	const size_t result = bytes_of(p->out, p->rows, p->columns);
 	const struct gemm_operands operands = { .x = walk(&b->in, bytes_of(p->in, p->rows, p->depth)),
-		.w = walk(&b->in, bytes_of(p->in, p->depth, p->columns)), .bias = b->in.memory, .d = walk(&b->out, result),
+		.w = walk(&b->in, bytes_of(p->in, p->depth, p->columns)),
+		.bias = b->in.memory,
+		.d = walk(&b->out, result),
 		.kept = keeps(p) ? walk(&b->kept, result) : NULL };
 	return gemm_launch(b->cuda->engine, p, &operands, b->cuda->stream, err);
 }
@@ -199,7 +208,8 @@ static int measure(struct bench *b, double seconds, struct err *err)
 	size_t steps;
 	if (!sums)
 		return err_set(err, "bench: out of memory");
-	if (choose(b, err) < 0 || open_regions(b, err) < 0 || run_for(b, seconds / 10, sums, &steps, err) < 0)
+	if (choose(b, err) < 0 || open_regions(b, err) < 0
+		|| run_for(b, seconds / 10, sums, &steps, err) < 0)
 		return -1;
 	memset(sums, 0, b->count * sizeof *sums);
 	if (run_for(b, seconds, sums, &steps, err) < 0)
@@ -209,7 +219,8 @@ static int measure(struct bench *b, double seconds, struct err *err)
 	return 0;
 }
 
-int gemm_time(struct ops *ops, struct timed_gemm *plans, size_t count, double seconds, struct err *err)
+int gemm_time(struct ops *ops, struct timed_gemm *plans, size_t count, double seconds,
+	struct err *err)
 {
 	struct bench b = { .ops = ops, .cuda = cuda_of(ops), .plans = plans, .count = count };
 	int rc = look(&b, err) < 0 ? -1 : measure(&b, seconds, err);
@@ -222,7 +233,10 @@ static double copy(struct bench *b, int count, struct err *err)
 {
 	double begin = clock_now();
 	for (int i = 0; i < count; i++)
-		if (CUDA_CHECK(cudaMemcpyAsync(b->out.memory, b->in.memory, b->beyond_cache, cudaMemcpyDeviceToDevice, b->cuda->stream), err) < 0)
+		if (CUDA_CHECK(cudaMemcpyAsync(b->out.memory, b->in.memory, b->beyond_cache,
+						   cudaMemcpyDeviceToDevice, b->cuda->stream),
+				err)
+			< 0)
 			return 0;
 	return finish(b, err) < 0 ? 0 : clock_now() - begin;
 }
@@ -232,7 +246,8 @@ double copy_rate(struct ops *ops, double seconds, struct err *err)
 	struct bench b = { .ops = ops, .cuda = cuda_of(ops) };
 	double elapsed = 0, once = 0;
 	int done = 0;
-	if (look(&b, err) == 0 && open_region(&b, &b.in, 0, true, err) == 0 && open_region(&b, &b.out, 0, false, err) == 0)
+	if (look(&b, err) == 0 && open_region(&b, &b.in, 0, true, err) == 0
+		&& open_region(&b, &b.out, 0, false, err) == 0)
 		once = copy(&b, COPIES, err); /* the first ones warm up */
 	while (once > 0 && elapsed < seconds) {
 		once = copy(&b, COPIES, err);

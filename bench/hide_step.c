@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times what a step waits for communication, for hiding.sh: a small GPT-2 computes its slots' gradients while they are reduced, in
- * turns with and without what is to hide the transfers. One process a rank, which meet in a folder:
- *     hide_step SLOTS LAYERS WIDTH CONTEXT VOCABULARY ROUNDS
- * Rank 0 prints a line for each contestant: its name, the slots of a step, and of the middle round the seconds of a step, those
- * that this rank waited for communication, and what the rank that sends most should send. */
+/* Times what a step waits for communication, for hiding.sh: a small GPT-2 computes its slots'
+ * gradients while they are reduced, in turns with and without what is to hide the transfers. One
+ * process a rank, which meet in a folder: hide_step SLOTS LAYERS WIDTH CONTEXT VOCABULARY ROUNDS
+ * Rank 0 prints a line for each contestant: its name, the slots of a step, and of the middle round
+ * the seconds of a step, those that this rank waited for communication, and what the rank that
+ * sends most should send. */
 #include "config.h"
 
 #include <stdio.h>
@@ -37,8 +38,10 @@ struct bench {
 };
 
 static struct contestant contestants[] = {
-	{ .name = "late-pieces", .late = true, .slots = -1 }, { .name = "early-pieces", .slots = -1 },
-	{ .name = "one-embedding" }, { .name = "split-embedding", .split = true },
+	{ .name = "late-pieces", .late = true, .slots = -1 },
+	{ .name = "early-pieces", .slots = -1 },
+	{ .name = "one-embedding" },
+	{ .name = "split-embedding", .split = true },
 };
 #define COUNT (sizeof contestants / sizeof contestants[0])
 
@@ -53,7 +56,7 @@ static void *get(struct ops *ops, size_t bytes)
 	void *p = ops->alloc(ops, bytes);
 
 	if (!p)
-		die(&(struct err){ .text = "out of memory" });
+		die(&(struct err) { .text = "out of memory" });
 	return p;
 }
 
@@ -62,16 +65,21 @@ static void open_batch(struct bench *b, const struct model_config *config)
 	size_t bytes = (size_t)config->context * sizeof(int32_t);
 	uint32_t random = 1;
 
-	b->batch = (struct batch){ .samples = 1, .positions = config->context, .tokens = malloc(bytes), .targets = malloc(bytes) };
+	b->batch = (struct batch) { .samples = 1,
+		.positions = config->context,
+		.tokens = malloc(bytes),
+		.targets = malloc(bytes) };
 	if (!b->batch.tokens || !b->batch.targets)
-		die(&(struct err){ .text = "out of memory" });
+		die(&(struct err) { .text = "out of memory" });
 	for (int i = 0; i < config->context; i++) {
 		random = random * 1664525u + 1013904223u;
-		b->batch.tokens[i] = b->batch.targets[i] = (int32_t)((random >> 8) % (uint32_t)config->vocabulary);
+		b->batch.tokens[i] = b->batch.targets[i] =
+			(int32_t)((random >> 8) % (uint32_t)config->vocabulary);
 	}
 }
 
-static void open_contestant(struct bench *b, struct contestant *c, struct model_config config, int slots)
+static void open_contestant(struct bench *b, struct contestant *c, struct model_config config,
+	int slots)
 {
 	struct err err;
 
@@ -85,7 +93,9 @@ static void open_contestant(struct bench *b, struct contestant *c, struct model_
 	float *weights = get(c->ops, table->elements * sizeof *weights);
 	tensor_table_init(table, 1, weights);
 	model_bind(c->model, weights);
-	const struct ddp_config reduction = { .slots = c->slots, .bucket_bytes = 4 << 20, .late = c->late };
+	const struct ddp_config reduction = { .slots = c->slots,
+		.bucket_bytes = 4 << 20,
+		.late = c->late };
 	c->ddp = ddp_create(b->comm, c->ops, table, &reduction, &err);
 	if (!c->ddp)
 		die(&err);
@@ -103,8 +113,12 @@ static void barrier(struct bench *b)
 /* One step; what the weights become is left out. */
 static void train(struct bench *b, struct contestant *c, int round)
 {
-	static const struct optimizer_config schedule = { .learning_rate = 1e-3, .steps = 1000, .beta1 = 0.9, .beta2 = 0.95,
-		.epsilon = 1e-8, .clip = 1 };
+	static const struct optimizer_config schedule = { .learning_rate = 1e-3,
+		.steps = 1000,
+		.beta1 = 0.9,
+		.beta2 = 0.95,
+		.epsilon = 1e-8,
+		.clip = 1 };
 	struct ddp_control control = { .step = ++b->step };
 	struct ddp_result result;
 	struct err err;
@@ -117,7 +131,8 @@ static void train(struct bench *b, struct contestant *c, int round)
 		int slot = ddp_first_slot(c->ddp) + i;
 		int64_t valid;
 
-		model_train(c->model, &b->batch, ddp_slot_grads(c->ddp, slot), 0, ddp_slot_loss(c->ddp, slot), &valid, ddp_ready, c->ddp);
+		model_train(c->model, &b->batch, ddp_slot_grads(c->ddp, slot), 0,
+			ddp_slot_loss(c->ddp, slot), &valid, ddp_ready, c->ddp);
 		ddp_slot_end(c->ddp, valid);
 	}
 	if (ddp_finish(c->ddp, &control, &result, &err) < 0)
@@ -148,8 +163,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: hide_step SLOTS LAYERS WIDTH CONTEXT VOCABULARY ROUNDS\n");
 		return 2;
 	}
-	const struct model_config config = { .kind = MODEL_GPT2, .layers = atoi(argv[2]), .width = atoi(argv[3]), .heads = 4,
-		.context = atoi(argv[4]), .vocabulary = atoi(argv[5]) };
+	const struct model_config config = { .kind = MODEL_GPT2,
+		.layers = atoi(argv[2]),
+		.width = atoi(argv[3]),
+		.heads = 4,
+		.context = atoi(argv[4]),
+		.vocabulary = atoi(argv[5]) };
 	int rounds = atoi(argv[6]);
 	log_set_level(LOG_LEVEL_ERROR);
 	struct rdzv *rdzv = ident_discover(&ident, &err) < 0 ? NULL : rdzv_open(&ident, NULL, 30, &err);
@@ -167,8 +186,8 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < COUNT && comm_rank(b.comm) == 0; i++) {
 		struct contestant *c = &contestants[i];
 
-		printf("%s %d %.6f %.6f %zu\n", c->name, c->slots, median(c->seconds, rounds), median(c->exposed, rounds),
-			ddp_cost(c->ddp).sent);
+		printf("%s %d %.6f %.6f %zu\n", c->name, c->slots, median(c->seconds, rounds),
+			median(c->exposed, rounds), ddp_cost(c->ddp).sent);
 	}
 	fflush(stdout);
 	barrier(&b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the weights that a training of GPT-2 begins with, as fp32 in a safetensors file with Hugging Face's names, so that a peer
- * begins with the same.
- *     initial_weights LAYERS WIDTH HEADS CONTEXT VOCABULARY SEED FILE */
+/* Writes the weights that a training of GPT-2 begins with, as fp32 in a safetensors file with
+ * Hugging Face's names, so that a peer begins with the same. initial_weights LAYERS WIDTH HEADS
+ * CONTEXT VOCABULARY SEED FILE */
 #include "config.h"
 
 #include <fcntl.h>
@@ -18,12 +18,14 @@
 static int write_data(int fd, const struct tensor_table *table, const float *arena)
 {
 	for (int i = 0; i < table->count; i++)
-		if (io_write_full(fd, arena + table->rows[i].offset, table->rows[i].count * sizeof *arena) < 0)
+		if (io_write_full(fd, arena + table->rows[i].offset, table->rows[i].count * sizeof *arena)
+			< 0)
 			return -1;
 	return 0;
 }
 
-static int write_file(const struct tensor_table *table, const float *arena, const char *path, struct err *err)
+static int write_file(const struct tensor_table *table, const float *arena, const char *path,
+	struct err *err)
 {
 	AUTO_FREE struct safetensors_tensor *tensors = calloc((size_t)table->count, sizeof *tensors);
 	AUTO_FREE char *prefix = NULL;
@@ -33,7 +35,9 @@ static int write_file(const struct tensor_table *table, const float *arena, cons
 		return err_set(err, "out of memory");
 	for (int i = 0; i < table->count; i++) {
 		struct tensor *row = &table->rows[i];
-		tensors[i] = (struct safetensors_tensor){ .name = row->name, .dtype = SAFETENSORS_F32, .dims = row->dims,
+		tensors[i] = (struct safetensors_tensor) { .name = row->name,
+			.dtype = SAFETENSORS_F32,
+			.dims = row->dims,
 			.shape = { row->shape[0], row->shape[1] } };
 	}
 	if (safetensors_encode(tensors, (size_t)table->count, NULL, 0, &prefix, &size, &data, err) < 0)
@@ -50,11 +54,17 @@ int main(int argc, char **argv)
 	int64_t n[6];
 	for (int i = 0; i < 6; i++)
 		if (argc != 8 || !number_whole(argv[i + 1], 1, 1 << 24, &n[i])) {
-			fputs("usage: initial_weights LAYERS WIDTH HEADS CONTEXT VOCABULARY SEED FILE\n", stderr);
+			fputs("usage: initial_weights LAYERS WIDTH HEADS CONTEXT VOCABULARY SEED FILE\n",
+				stderr);
 			return EXIT_USAGE;
 		}
-	struct model *model = model_create(&(struct model_config){ .kind = MODEL_GPT2, .layers = (int)n[0], .width = (int)n[1],
-		.heads = (int)n[2], .context = (int)n[3], .vocabulary = (int)n[4] }, &err);
+	struct model *model = model_create(&(struct model_config) { .kind = MODEL_GPT2,
+										   .layers = (int)n[0],
+										   .width = (int)n[1],
+										   .heads = (int)n[2],
+										   .context = (int)n[3],
+										   .vocabulary = (int)n[4] },
+		&err);
 	float *arena = model ? calloc(model_tensors(model)->elements, sizeof *arena) : NULL;
 	if (model && !arena)
 		err_set(&err, "out of memory");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The least that a program must do to learn something from all its peers by PMIx, for launch.py: init, put, commit, a fence that
- * collects, and a get from each. Prints "rank SIZE NAME=SECONDS…" as launch_ours does. */
+/* The least that a program must do to learn something from all its peers by PMIx, for launch.py:
+ * init, put, commit, a fence that collects, and a get from each. Prints "rank SIZE NAME=SECONDS…"
+ * as launch_ours does. */
 #include <pmix.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -66,7 +67,9 @@ static void read_all(const pmix_proc_t *self, unsigned size)
 		PMIX_LOAD_PROCID(&peer, self->nspace, rank);
 		check(PMIx_Get(&peer, "name", NULL, 0, &value), "get");
 		snprintf(want, sizeof want, "rank %u", rank);
-		check(value->type == PMIX_STRING && strcmp(value->data.string, want) == 0 ? PMIX_SUCCESS : PMIX_ERROR, "read a value");
+		check(value->type == PMIX_STRING && strcmp(value->data.string, want) == 0 ? PMIX_SUCCESS
+																				  : PMIX_ERROR,
+			"read a value");
 		PMIX_VALUE_RELEASE(value);
 	}
 }
@@ -88,7 +91,8 @@ int main(void)
 	fence();
 	read_all(&self, size);
 	double usable = now();
-	printf("rank %u exec=%.6f main=%.6f open=%.6f usable=%.6f\n", size, 1e-9 * atof(exec), start, open, usable);
+	printf("rank %u exec=%.6f main=%.6f open=%.6f usable=%.6f\n", size, 1e-9 * atof(exec), start,
+		open, usable);
 	fflush(stdout);
 	usleep(self.rank * LEAVE_MICROSECONDS);
 	check(PMIx_Finalize(NULL, 0), "finalize");

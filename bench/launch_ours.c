@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of an idle program that finds its peers as muster-train does, for launch.py.
- *     launch_ours mesh    identity, rendezvous, communicator; bits of each rank to each rank prove it
- *     launch_ours meet    identity, rendezvous, one value of each rank to each rank
- * Prints "rank SIZE NAME=SECONDS…": CLOCK_MONOTONIC at its exec (from launch_start) and behind each stage. */
+ *     launch_ours mesh    identity, rendezvous, communicator; bits of each rank to each rank prove
+ * it launch_ours meet    identity, rendezvous, one value of each rank to each rank Prints "rank
+ * SIZE NAME=SECONDS…": CLOCK_MONOTONIC at its exec (from launch_start) and behind each stage. */
 #include "config.h"
 
 #include <stdint.h>
@@ -17,7 +17,9 @@
 #include "trainer/comm/comm.h"
 
 #define TIMEOUT 240
-#define LEAVE_MICROSECONDS 10000 /* after the rank before: a PMIx server too busy to hear a farewell for 2 s has the step killed */
+#define LEAVE_MICROSECONDS \
+	10000 /* after the rank before: a PMIx server too busy to hear a farewell for 2 s has the step \
+			 killed */
 
 static double now(void)
 {
@@ -46,11 +48,13 @@ static int use(struct comm *comm, const struct ident *ident, struct err *err)
 		return -1;
 	for (int rank = 0; rank < ident->world_size; rank++)
 		if (all[rank] != bits_of(rank))
-			return err_set(err, "the bits of rank %d are %#llx", rank, (unsigned long long)all[rank]);
+			return err_set(err, "the bits of rank %d are %#llx", rank,
+				(unsigned long long)all[rank]);
 	return 0;
 }
 
-static int connect_all(const struct ident *ident, struct rdzv *rdzv, struct stages *stages, struct err *err)
+static int connect_all(const struct ident *ident, struct rdzv *rdzv, struct stages *stages,
+	struct err *err)
 {
 	struct comm *comm = comm_open(ident, rdzv, NULL, TIMEOUT, err);
 	int rc = comm ? use(comm, ident, err) : -1;
@@ -59,7 +63,8 @@ static int connect_all(const struct ident *ident, struct rdzv *rdzv, struct stag
 	return rc;
 }
 
-static int meet_all(const struct ident *ident, struct rdzv *rdzv, struct stages *stages, struct err *err)
+static int meet_all(const struct ident *ident, struct rdzv *rdzv, struct stages *stages,
+	struct err *err)
 {
 	char mine[64];
 	snprintf(mine, sizeof mine, "rank %d of %d", ident->rank, ident->world_size);
@@ -97,11 +102,11 @@ int main(int argc, char **argv)
 		return rdzv_leave(NULL, &err);
 	stages.open = now();
 	int rc = strcmp(argv[1], "mesh") == 0 ? connect_all(&ident, rdzv, &stages, &err)
-		: meet_all(&ident, rdzv, &stages, &err);
+										  : meet_all(&ident, rdzv, &stages, &err);
 	if (rc < 0)
 		return rdzv_leave(rdzv, &err);
-	printf("rank %d exec=%.6f main=%.6f identity=%.6f open=%.6f usable=%.6f\n", ident.world_size, 1e-9 * atof(exec), stages.main,
-		stages.identity, stages.open, stages.usable);
+	printf("rank %d exec=%.6f main=%.6f identity=%.6f open=%.6f usable=%.6f\n", ident.world_size,
+		1e-9 * atof(exec), stages.main, stages.identity, stages.open, stages.usable);
 	fflush(stdout);
 	usleep((useconds_t)ident.rank * LEAVE_MICROSECONDS);
 	rdzv_close(rdzv, 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The floor of each op stands here, beside the call: M = rows, C = width, K/N = inputs/outputs, e = bytes of an activation. Vectors
- * of C elements are left out, as are rows of the embedding that are read: they repeat, and the cache has them. */
+/* The floor of each op stands here, beside the call: M = rows, C = width, K/N = inputs/outputs, e =
+ * bytes of an activation. Vectors of C elements are left out, as are rows of the embedding that are
+ * read: they repeat, and the cache has them. */
 #include "bench/ops_trace.h"
 
 #include <stdarg.h>
@@ -54,8 +55,8 @@ static int row_of(struct ops_trace *trace, const char *name)
 }
 
 /* Returns the call's row. */
-__attribute__((format(printf, 3, 4)))
-static int begin(struct ops_trace *trace, const struct cost *cost, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int begin(struct ops_trace *trace,
+	const struct cost *cost, const char *format, ...)
 {
 	char name[sizeof trace->rows[0].name];
 	va_list args;
@@ -100,7 +101,7 @@ static void multiplies(struct ops_trace *trace, int row, const struct gemm *gemm
 	if (trace->gemm_count == GEMM_PLANS_NOTED)
 		trace->failed = true;
 	else
-		trace->plans[trace->gemm_count++] = (struct trace_gemm){ *gemm, row, 1 };
+		trace->plans[trace->gemm_count++] = (struct trace_gemm) { *gemm, row, 1 };
 }
 
 static enum gemm_type type_of(const struct ops *ops)
@@ -119,66 +120,79 @@ static enum gemm_type type_of(const struct ops *ops)
 	end(trace); \
 	(void)row
 
-#define COST(...) { __VA_ARGS__ }
+#define COST(...) \
+	{ \
+		__VA_ARGS__ \
+	}
 
 /* ---- passes ---- */
 
-static void embedding(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe, int B, int T, int C)
+static void embedding(struct ops *ops, float *out, const int32_t *tokens, const float *wte,
+	const float *wpe, int B, int T, int C)
 {
 	const double M = (double)B * T;
-	NOTED(COST(.bytes = M * C * e + (double)T * C * e + 4 * M), embedding(inner, out, tokens, wte, wpe, B, T, C), "embedding");
+	NOTED(COST(.bytes = M * C * e + (double)T * C * e + 4 * M),
+		embedding(inner, out, tokens, wte, wpe, B, T, C), "embedding");
 }
 
-static void embedding_backward(struct ops *ops, float *dwte, float *dwpe, const float *dout, const int32_t *tokens, int B, int T,
-	int C, int V, int accumulate)
+static void embedding_backward(struct ops *ops, float *dwte, float *dwpe, const float *dout,
+	const int32_t *tokens, int B, int T, int C, int V, int accumulate)
 {
 	const double M = (double)B * T;
 	NOTED(COST(.bytes = M * C * e + 4 * M + (accumulate ? 8 : 4) * (double)T * C),
-		embedding_backward(inner, dwte, dwpe, dout, tokens, B, T, C, V, accumulate), "embedding backward");
+		embedding_backward(inner, dwte, dwpe, dout, tokens, B, T, C, V, accumulate),
+		"embedding backward");
 }
 
 /* With a residual the sum is written, too. */
-static void layernorm(struct ops *ops, float *sum, float *y, float *mean, float *rstd, const float *x, const float *add,
-	const float *gamma, const float *beta, int M, int C)
+static void layernorm(struct ops *ops, float *sum, float *y, float *mean, float *rstd,
+	const float *x, const float *add, const float *gamma, const float *beta, int M, int C)
 {
-	NOTED(COST(.bytes = (add ? 4 : 2) * (double)M * C * e + 8.0 * M), layernorm(inner, sum, y, mean, rstd, x, add, gamma, beta, M, C),
-		"layernorm%s", add ? " with residual" : "");
+	NOTED(COST(.bytes = (add ? 4 : 2) * (double)M * C * e + 8.0 * M),
+		layernorm(inner, sum, y, mean, rstd, x, add, gamma, beta, M, C), "layernorm%s",
+		add ? " with residual" : "");
 }
 
-static void layernorm_backward(struct ops *ops, float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
-	const float *gamma, const float *mean, const float *rstd, int M, int C, int accumulate_dx, int accumulate)
+static void layernorm_backward(struct ops *ops, float *dx, float *dgamma, float *dbeta,
+	const float *dy, const float *x, const float *gamma, const float *mean, const float *rstd,
+	int M, int C, int accumulate_dx, int accumulate)
 {
 	NOTED(COST(.bytes = (3 + (accumulate_dx != 0)) * (double)M * C * e + 8.0 * M),
-		layernorm_backward(inner, dx, dgamma, dbeta, dy, x, gamma, mean, rstd, M, C, accumulate_dx, accumulate),
+		layernorm_backward(inner, dx, dgamma, dbeta, dy, x, gamma, mean, rstd, M, C, accumulate_dx,
+			accumulate),
 		"layernorm backward%s", accumulate_dx ? ", added" : "");
 }
 
-/* Two products forward and five backward, of the half of a square that a causal head needs: their operations, and reading q, k, v
- * (backward: and y and dy) and writing what becomes of them. */
-static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C, int H)
+/* Two products forward and five backward, of the half of a square that a causal head needs: their
+ * operations, and reading q, k, v (backward: and y and dy) and writing what becomes of them. */
+static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C,
+	int H)
 {
 	const double M = (double)B * T;
-	NOTED(COST(.bytes = 4 * M * C * e + 4 * M * H, .flops = 2 * M * (T + 1) * C), attention(inner, y, lse, qkv, B, T, C, H), "attention");
+	NOTED(COST(.bytes = 4 * M * C * e + 4 * M * H, .flops = 2 * M * (T + 1) * C),
+		attention(inner, y, lse, qkv, B, T, C, H), "attention");
 }
 
-static void attention_backward(struct ops *ops, float *dqkv, const float *dy, const float *qkv, const float *y, const float *lse,
-	int B, int T, int C, int H)
+static void attention_backward(struct ops *ops, float *dqkv, const float *dy, const float *qkv,
+	const float *y, const float *lse, int B, int T, int C, int H)
 {
 	const double M = (double)B * T;
-	NOTED(COST(.bytes = 8 * M * C * e + 4 * M * H, .flops = 5 * M * (T + 1) * C), attention_backward(inner, dqkv, dy, qkv, y, lse, B, T, C, H),
-		"attention backward");
+	NOTED(COST(.bytes = 8 * M * C * e + 4 * M * H, .flops = 5 * M * (T + 1) * C),
+		attention_backward(inner, dqkv, dy, qkv, y, lse, B, T, C, H), "attention backward");
 }
 
-/* Gradient, master weight and both moments in, the latter three and the weight in the compute type out. */
-static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute, const float *grad,
-	size_t count, int decay)
+/* Gradient, master weight and both moments in, the latter three and the weight in the compute type
+ * out. */
+static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from,
+	float *compute, const float *grad, size_t count, int decay)
 {
 	NOTED(COST(.bytes = (28 + (compute != to->weights ? e : 0)) * (double)count),
 		adamw(inner, to, from, compute, grad, count, decay), "adamw");
 }
 
 /* Elements of the chunks; asked of the device once. */
-static double chunk_elements(struct ops_trace *trace, const struct adamw_chunk *chunks, size_t count)
+static double chunk_elements(struct ops_trace *trace, const struct adamw_chunk *chunks,
+	size_t count)
 {
 	if (trace->chunks == chunks && trace->chunk_count == count)
 		return trace->chunk_elements;
@@ -200,7 +214,8 @@ static double chunk_elements(struct ops_trace *trace, const struct adamw_chunk *
 	return trace->chunk_elements = elements;
 }
 
-static void adamw_chunks(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute, const float *grad,
+static void adamw_chunks(struct ops *ops, const struct adamw_state *to,
+	const struct adamw_state *from, float *compute, const float *grad,
 	const struct adamw_chunk *chunks, size_t count)
 {
 	const double elements = chunk_elements(trace_of(ops), chunks, count);
@@ -213,9 +228,11 @@ static void square_sums(struct ops *ops, double *sums, const float *x, size_t co
 	NOTED(COST(.bytes = 4.0 * (double)count), square_sums(inner, sums, x, count), "gradient norm");
 }
 
-static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t count, int accumulate)
+static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t count,
+	int accumulate)
 {
-	NOTED(COST(.bytes = 4.0 * (double)count), sum_losses(inner, sum, losses, count, accumulate), "sum of losses");
+	NOTED(COST(.bytes = 4.0 * (double)count), sum_losses(inner, sum, losses, count, accumulate),
+		"sum of losses");
 }
 
 /* Of slots that one rank has: another order of sums would need none. */
@@ -227,64 +244,93 @@ static void add(struct ops *ops, float *out, const float *a, const float *b, siz
 
 /* ---- products; biases, GELU and its derivative ride on them ---- */
 
-static void forward(struct ops_trace *trace, int row, enum gemm_epilogue epilogue, int M, int K, int N)
+static void forward(struct ops_trace *trace, int row, enum gemm_epilogue epilogue, int M, int K,
+	int N)
 {
 	enum gemm_type type = type_of(&trace->ops);
-	multiplies(trace, row, &(struct gemm){ .rows = M, .columns = N, .depth = K, .in = type, .out = type, .epilogue = epilogue });
+	multiplies(trace, row,
+		&(struct gemm) { .rows = M,
+			.columns = N,
+			.depth = K,
+			.in = type,
+			.out = type,
+			.epilogue = epilogue });
 }
 
-static void backward(struct ops_trace *trace, int row, enum gemm_epilogue epilogue, int M, int K, int N)
+static void backward(struct ops_trace *trace, int row, enum gemm_epilogue epilogue, int M, int K,
+	int N)
 {
 	enum gemm_type type = type_of(&trace->ops);
-	multiplies(trace, row, &(struct gemm){ .rows = M, .columns = K, .depth = N, .w_transposed = true, .in = type, .out = type,
-		.epilogue = epilogue });
+	multiplies(trace, row,
+		&(struct gemm) { .rows = M,
+			.columns = K,
+			.depth = N,
+			.w_transposed = true,
+			.in = type,
+			.out = type,
+			.epilogue = epilogue });
 }
 
 static void weight(struct ops_trace *trace, int row, int M, int K, int N, bool adds)
 {
-	multiplies(trace, row, &(struct gemm){ .rows = K, .columns = N, .depth = M, .x_transposed = true, .in = type_of(&trace->ops),
-		.out = GEMM_FP32, .adds = adds });
+	multiplies(trace, row,
+		&(struct gemm) { .rows = K,
+			.columns = N,
+			.depth = M,
+			.x_transposed = true,
+			.in = type_of(&trace->ops),
+			.out = GEMM_FP32,
+			.adds = adds });
 }
 
-static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
+static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias,
+	int M, int K, int N)
 {
 	NOTED(COST(.bytes = 0), linear(inner, y, x, w, bias, M, K, N), "linear %d to %d", K, N);
 	forward(trace, row, bias ? GEMM_BIAS : GEMM_PLAIN, M, K, N);
 }
 
-static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias, int M, int K, int N)
+static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w,
+	const float *bias, int M, int K, int N)
 {
-	NOTED(COST(.bytes = 0), linear_gelu(inner, y, pre, x, w, bias, M, K, N), "linear %d to %d, GELU", K, N);
+	NOTED(COST(.bytes = 0), linear_gelu(inner, y, pre, x, w, bias, M, K, N),
+		"linear %d to %d, GELU", K, N);
 	forward(trace, row, GEMM_BIAS_GELU, M, K, N);
 }
 
-static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w, int M, int K, int N)
+static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w,
+	int M, int K, int N)
 {
-	NOTED(COST(.bytes = 0), linear_backward_input(inner, dx, dy, w, M, K, N), "gradient of the input, %d from %d", K, N);
+	NOTED(COST(.bytes = 0), linear_backward_input(inner, dx, dy, w, M, K, N),
+		"gradient of the input, %d from %d", K, N);
 	backward(trace, row, GEMM_PLAIN, M, K, N);
 }
 
-static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *dy, const float *w, const float *pre, int M, int K, int N)
+static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *dy, const float *w,
+	const float *pre, int M, int K, int N)
 {
-	NOTED(COST(.bytes = 0), linear_backward_input_gelu(inner, dx, dy, w, pre, M, K, N), "gradient of the input, %d from %d, GELU", K, N);
+	NOTED(COST(.bytes = 0), linear_backward_input_gelu(inner, dx, dy, w, pre, M, K, N),
+		"gradient of the input, %d from %d, GELU", K, N);
 	backward(trace, row, GEMM_GELU_GRAD, M, K, N);
 }
 
 /* The bias' gradient reads once more what the product reads. */
-static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x, const float *dy, int M, int K, int N,
-	int accumulate)
+static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x,
+	const float *dy, int M, int K, int N, int accumulate)
 {
 	const double bytes = dbias ? (double)M * N * (double)ops->element : 0;
-	NOTED(COST(.bytes = bytes, .saved = bytes), linear_backward_weight(inner, dw, dbias, x, dy, M, K, N, accumulate),
+	NOTED(COST(.bytes = bytes, .saved = bytes),
+		linear_backward_weight(inner, dw, dbias, x, dy, M, K, N, accumulate),
 		"gradient of weights %d to %d", K, N);
 	weight(trace, row, M, K, N, accumulate != 0);
 }
 
 /* In the chunks of the GPU's head. The logits are read once and their gradient is written once. */
-static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, const float *x, const float *wte, const int32_t *targets,
-	int M, int C, int V, int accumulate)
+static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, const float *x,
+	const float *wte, const int32_t *targets, int M, int C, int V, int accumulate)
 {
-	const int P = OPS_VOCABULARY_ROWS(V), most = (int)head_chunk_rows((size_t)M, (size_t)P, ops->element);
+	const int P = OPS_VOCABULARY_ROWS(V),
+			  most = (int)head_chunk_rows((size_t)M, (size_t)P, ops->element);
 	NOTED(COST(.bytes = (dx ? 2 : 1) * (double)M * P * e + 8.0 * M),
 		head_loss(inner, losses, dx, dwte, x, wte, targets, M, C, V, accumulate), "head and loss");
 	for (int first = 0; first < M; first += most) {
@@ -299,7 +345,8 @@ static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, co
 
 /* ---- the trace ---- */
 
-struct ops_trace *ops_trace_create(struct ops *inner, const struct trace_clock *clock, struct err *err)
+struct ops_trace *ops_trace_create(struct ops *inner, const struct trace_clock *clock,
+	struct err *err)
 {
 	struct ops_trace *trace = calloc(1, sizeof *trace);
 	if (!trace) {
@@ -354,7 +401,8 @@ int ops_trace_settle(struct ops_trace *trace, struct err *err)
 	if (trace->failed)
 		return err_set(err, "trace: couldn't note all operations: out of room");
 	for (size_t i = 0; i < trace->call_count; i++)
-		trace->rows[trace->calls[i]].seconds += trace->clock.seconds(trace->clock.arg, 2 * i, 2 * i + 1);
+		trace->rows[trace->calls[i]].seconds +=
+			trace->clock.seconds(trace->clock.arg, 2 * i, 2 * i + 1);
 	trace->call_count = 0;
 	return 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times the reduction of gradients alone, nothing being computed, for reduction.sh: the canonical one, native and native in
- * bf16, in turns. One process a rank, which meet in a folder:
- *     reduce_step MEGABYTES SLOTS ROUNDS STEPS
- * Rank 0 prints a line for each: its name, the seconds of a step in the fastest round (what else the machine does can only
- * slow one down) and in the middle one, the CPU seconds of all ranks, the bytes that crossed the loopback interface, and what
- * the rank that sends most should send. */
+/* Times the reduction of gradients alone, nothing being computed, for reduction.sh: the canonical
+ * one, native and native in bf16, in turns. One process a rank, which meet in a folder: reduce_step
+ * MEGABYTES SLOTS ROUNDS STEPS Rank 0 prints a line for each: its name, the seconds of a step in
+ * the fastest round (what else the machine does can only slow one down) and in the middle one, the
+ * CPU seconds of all ranks, the bytes that crossed the loopback interface, and what the rank that
+ * sends most should send. */
 #include "config.h"
 
 #include <stdio.h>
@@ -58,8 +58,8 @@ static double cpu_seconds(void)
 	struct rusage usage;
 
 	getrusage(RUSAGE_SELF, &usage);
-	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-		(double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
+		+ (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
 static void barrier(struct bench *b)
@@ -100,14 +100,19 @@ static void open_bench(struct bench *b, size_t megabytes, int slots)
 	if (!b->ops)
 		die(&err);
 	for (int layer = 0; layer < LAYERS; layer++) {
-		struct tensor row = { .dims = 1, .shape = { (int64_t)(megabytes * 1000000 / sizeof(float) / LAYERS) }, .layer = layer };
+		struct tensor row = { .dims = 1,
+			.shape = { (int64_t)(megabytes * 1000000 / sizeof(float) / LAYERS) },
+			.layer = layer };
 
 		snprintf(row.name, sizeof row.name, "layer.%d", layer);
 		if (tensor_table_add(&b->table, &row, &err) < 0)
 			die(&err);
 	}
 	for (int kind = 0; kind < KINDS; kind++) {
-		const struct ddp_config config = { .slots = slots, .bucket_bytes = 25 << 20, .native = kind > 0, .bf16 = kind > 1 };
+		const struct ddp_config config = { .slots = slots,
+			.bucket_bytes = 25 << 20,
+			.native = kind > 0,
+			.bf16 = kind > 1 };
 
 		b->ddp[kind] = ddp_create(b->comm, b->ops, &b->table, &config, &err);
 		if (!b->ddp[kind])
@@ -169,8 +174,9 @@ int main(int argc, char **argv)
 		double steps = (double)rounds * atoi(argv[4]);
 
 		qsort(b.seconds[kind], (size_t)rounds, sizeof(double), ascending);
-		printf("%s %.6f %.6f %.6f %.0f %zu\n", names[kind], b.seconds[kind][0], b.seconds[kind][rounds / 2],
-			b.cpu[kind] / steps, b.bytes[kind] / steps, ddp_cost(b.ddp[kind]).sent);
+		printf("%s %.6f %.6f %.6f %.0f %zu\n", names[kind], b.seconds[kind][0],
+			b.seconds[kind][rounds / 2], b.cpu[kind] / steps, b.bytes[kind] / steps,
+			ddp_cost(b.ddp[kind]).sent);
 	}
 	fflush(stdout);
 	barrier(&b);

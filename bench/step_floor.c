@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step of GPT-2 in bf16 takes on this GPU, op by op, and what the card needs for it at least, for train_gpu.py.
- *     step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES SECONDS
- * A step has MICROBATCHES passes over MICROBATCH samples, whose gradients add up in place, the norm and the update. Prints one JSON
- * object:
- *     card, libraries, peak (FLOP/s by the data sheet), parameters, token_flops, tokens (of a step)
- *     step_seconds  a step without a trace, the median of some
- *     ops           of a step: name, calls, seconds, bytes, step_bytes, flops, products [number, calls]
- *     products      of a step: name, calls, seconds (each, sustained for SECONDS), flops (each), bare
- *     copy          bytes a second that the card copies, those read and those written */
+/* What a step of GPT-2 in bf16 takes on this GPU, op by op, and what the card needs for it at
+ * least, for train_gpu.py. step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES
+ * SECONDS A step has MICROBATCHES passes over MICROBATCH samples, whose gradients add up in place,
+ * the norm and the update. Prints one JSON object: card, libraries, peak (FLOP/s by the data
+ * sheet), parameters, token_flops, tokens (of a step) step_seconds  a step without a trace, the
+ * median of some ops           of a step: name, calls, seconds, bytes, step_bytes, flops, products
+ * [number, calls] products      of a step: name, calls, seconds (each, sustained for SECONDS),
+ * flops (each), bare copy          bytes a second that the card copies, those read and those
+ * written */
 #include "config.h"
 
 #include <jansson.h>
@@ -28,7 +28,7 @@
 #include "trainer/state/optimizer.h"
 #include "trainer/state/state.h"
 
-#define STEPS 5       /* that are timed, and as many before them */
+#define STEPS 5 /* that are timed, and as many before them */
 #define PRODUCTS 128
 #define TUNE_SECONDS 40.0
 
@@ -38,15 +38,21 @@ struct step {
 	struct state state;
 	struct batch batch;
 	float *grads;
-	double *sums;         /* where the ops have their memory: the loss, then the blocks of the norm, */
-	double *host_sums;    /* and their copy */
+	double *sums;      /* where the ops have their memory: the loss, then the blocks of the norm, */
+	double *host_sums; /* and their copy */
 	size_t sum_count;
 	int microbatches;
 	uint64_t number;
 };
 
-static const struct optimizer_config schedule = { .learning_rate = 6e-4, .minimal_learning_rate = 6e-4, .steps = 1000, .beta1 = 0.9,
-	.beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 1 };
+static const struct optimizer_config schedule = { .learning_rate = 6e-4,
+	.minimal_learning_rate = 6e-4,
+	.steps = 1000,
+	.beta1 = 0.9,
+	.beta2 = 0.95,
+	.epsilon = 1e-8,
+	.weight_decay = 0.1,
+	.clip = 1 };
 
 /* ---- a step ---- */
 
@@ -68,18 +74,22 @@ static size_t blocks_of(const struct tensor *row)
 	return (row->count + NORM_BLOCK - 1) / NORM_BLOCK;
 }
 
-static int open_step(struct step *s, struct ops *ops, const struct model_config *config, int samples, int microbatches, struct err *err)
+static int open_step(struct step *s, struct ops *ops, const struct model_config *config,
+	int samples, int microbatches, struct err *err)
 {
 	size_t tokens = (size_t)samples * (size_t)config->context;
-	*s = (struct step){ .ops = ops, .microbatches = microbatches };
+	*s = (struct step) { .ops = ops, .microbatches = microbatches };
 	s->model = model_create(config, err);
-	if (!s->model || model_prepare(s->model, ops, samples, err) < 0 || ops->tune(ops, TUNE_SECONDS, err) < 0)
+	if (!s->model || model_prepare(s->model, ops, samples, err) < 0
+		|| ops->tune(ops, TUNE_SECONDS, err) < 0)
 		return -1;
 	const struct tensor_table *table = model_tensors(s->model);
 	if (state_alloc(&s->state, ops, table, err) < 0)
 		return -1;
 	state_init(&s->state, 1);
-	s->batch = (struct batch){ .samples = samples, .positions = config->context, .tokens = calloc(tokens, sizeof(int32_t)),
+	s->batch = (struct batch) { .samples = samples,
+		.positions = config->context,
+		.tokens = calloc(tokens, sizeof(int32_t)),
 		.targets = calloc(tokens, sizeof(int32_t)) };
 	s->sum_count = 1;
 	for (int i = 0; i < table->count; i++)
@@ -108,14 +118,16 @@ static void close_step(struct step *s)
 	free(s->host_sums);
 }
 
-/* The norm of the gradients; *loss becomes the sum that the passes have left. Waits for the device. */
+/* The norm of the gradients; *loss becomes the sum that the passes have left. Waits for the device.
+ */
 static double norm_of(struct step *s, double *loss)
 {
 	const struct tensor_table *table = model_tensors(s->model);
 	double sum = 0;
 	size_t at = 1;
 	for (int i = 0; i < table->count; at += blocks_of(&table->rows[i++]))
-		s->ops->square_sums(s->ops, s->sums + at, s->grads + table->rows[i].offset, table->rows[i].count);
+		s->ops->square_sums(s->ops, s->sums + at, s->grads + table->rows[i].offset,
+			table->rows[i].count);
 	s->ops->copy_out(s->ops, s->host_sums, s->sums, s->sum_count * sizeof *s->sums);
 	for (size_t i = 1; i < s->sum_count; i++)
 		sum += s->host_sums[i];
@@ -136,7 +148,9 @@ static int run_step(struct step *s, struct err *err)
 		model_train(s->model, &s->batch, s->grads, i > 0, s->sums, &valid, NULL, NULL);
 	norm = norm_of(s, &loss);
 	if (!optimizer_clip(&schedule, loss, norm, s->ops->params))
-		return ops_check(s->ops, err) < 0 ? -1 : err_set(err, "step_floor: the loss or the norm is not finite");
+		return ops_check(s->ops, err) < 0
+			? -1
+			: err_set(err, "step_floor: the loss or the norm is not finite");
 	ops_put_params(s->ops);
 	state_update(&s->state, s->grads, true);
 	s->ops->copy_out(s->ops, &last, s->grads, sizeof last);
@@ -166,7 +180,8 @@ static double step_seconds(struct step *s, struct err *err)
 
 /* ---- what is printed ---- */
 
-static json_t *ops_json(const struct ops_trace *trace, const struct trace_gemm *noted, size_t count, const int *number)
+static json_t *ops_json(const struct ops_trace *trace, const struct trace_gemm *noted, size_t count,
+	const int *number)
 {
 	size_t rows;
 	const struct trace_row *row = ops_trace_rows(trace, &rows);
@@ -175,9 +190,12 @@ static json_t *ops_json(const struct ops_trace *trace, const struct trace_gemm *
 		json_t *made = json_array();
 		for (size_t k = 0; k < count; k++)
 			if (noted[k].row == (int)i)
-				json_array_append_new(made, json_pack("[i,I]", number[k], (json_int_t)noted[k].count));
-		json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:o}", "name", row[i].name, "calls", (json_int_t)row[i].calls,
-			"seconds", row[i].seconds, "bytes", row[i].bytes, "step_bytes", row[i].step_bytes, "flops", row[i].flops, "products", made));
+				json_array_append_new(made,
+					json_pack("[i,I]", number[k], (json_int_t)noted[k].count));
+		json_array_append_new(list,
+			json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:o}", "name", row[i].name, "calls",
+				(json_int_t)row[i].calls, "seconds", row[i].seconds, "bytes", row[i].bytes,
+				"step_bytes", row[i].step_bytes, "flops", row[i].flops, "products", made));
 	}
 	return list;
 }
@@ -188,15 +206,17 @@ static json_t *gemm_plans_json(const struct timed_gemm *plans, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		const struct gemm *p = &plans[i].gemm;
 		char text[160];
-		json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:f, s:b}", "name", gemm_text(p, text, sizeof text), "calls",
-			(json_int_t)plans[i].count, "seconds", plans[i].seconds, "flops", 2.0 * p->rows * p->columns * p->depth, "bare",
-			plans[i].bare));
+		json_array_append_new(list,
+			json_pack("{s:s, s:I, s:f, s:f, s:b}", "name", gemm_text(p, text, sizeof text), "calls",
+				(json_int_t)plans[i].count, "seconds", plans[i].seconds, "flops",
+				2.0 * p->rows * p->columns * p->depth, "bare", plans[i].bare));
 	}
 	return list;
 }
 
 /* Different products of all rows; number[k] is where the k-th of the trace stands. */
-static size_t join_gemms(const struct trace_gemm *noted, size_t count, struct timed_gemm *plans, int *number)
+static size_t join_gemms(const struct trace_gemm *noted, size_t count, struct timed_gemm *plans,
+	int *number)
 {
 	size_t n = 0;
 	for (size_t k = 0; k < count; k++) {
@@ -204,7 +224,7 @@ static size_t join_gemms(const struct trace_gemm *noted, size_t count, struct ti
 		while (i < n && !gemm_equal(&plans[i].gemm, &noted[k].gemm))
 			i++;
 		if (i == n)
-			plans[n++] = (struct timed_gemm){ .gemm = noted[k].gemm };
+			plans[n++] = (struct timed_gemm) { .gemm = noted[k].gemm };
 		plans[i].count += noted[k].count;
 		number[k] = (int)i;
 	}
@@ -214,7 +234,8 @@ static size_t join_gemms(const struct trace_gemm *noted, size_t count, struct ti
 /* ---- the measurement ---- */
 
 /* A step with a trace; the step is closed then, so that its memory serves the products. */
-static int trace_step(struct step *s, struct ops_trace *trace, struct device_clock *clock, json_t *out, struct err *err)
+static int trace_step(struct step *s, struct ops_trace *trace, struct device_clock *clock,
+	json_t *out, struct err *err)
 {
 	double seconds = step_seconds(s, err); /* through the trace, too: its marks cost little */
 	if (seconds == 0)
@@ -226,12 +247,15 @@ static int trace_step(struct step *s, struct ops_trace *trace, struct device_clo
 	double parameters = (double)model_tensors(s->model)->parameters;
 	json_object_set_new(out, "step_seconds", json_real(seconds));
 	json_object_set_new(out, "parameters", json_real(parameters));
-	json_object_set_new(out, "token_flops", json_real(gpu_peak_token_flops(parameters, c->layers, c->width, c->context)));
-	json_object_set_new(out, "tokens", json_integer((json_int_t)s->batch.samples * s->batch.positions * s->microbatches));
+	json_object_set_new(out, "token_flops",
+		json_real(gpu_peak_token_flops(parameters, c->layers, c->width, c->context)));
+	json_object_set_new(out, "tokens",
+		json_integer((json_int_t)s->batch.samples * s->batch.positions * s->microbatches));
 	return device_clock_check(clock, err);
 }
 
-static int measure_gemms(struct ops *ops, const struct ops_trace *trace, double seconds, json_t *out, struct err *err)
+static int measure_gemms(struct ops *ops, const struct ops_trace *trace, double seconds,
+	json_t *out, struct err *err)
 {
 	struct timed_gemm plans[PRODUCTS];
 	int number[PRODUCTS];
@@ -249,13 +273,16 @@ static int measure_gemms(struct ops *ops, const struct ops_trace *trace, double 
 	return 0;
 }
 
-static int measure(struct ops *ops, const struct model_config *config, const int64_t *numbers, json_t *out, struct err *err)
+static int measure(struct ops *ops, const struct model_config *config, const int64_t *numbers,
+	json_t *out, struct err *err)
 {
 	struct step step = { 0 };
 	struct device_clock *clock = device_clock_create(ops, err);
-	const struct trace_clock moments = clock ? device_clock_of(clock) : (struct trace_clock){ 0 };
+	const struct trace_clock moments = clock ? device_clock_of(clock) : (struct trace_clock) { 0 };
 	struct ops_trace *trace = clock ? ops_trace_create(ops, &moments, err) : NULL;
-	int rc = trace ? open_step(&step, ops_trace_table(trace), config, (int)numbers[5], (int)numbers[6], err) : -1;
+	int rc = trace
+		? open_step(&step, ops_trace_table(trace), config, (int)numbers[5], (int)numbers[6], err)
+		: -1;
 	if (rc == 0)
 		rc = trace_step(&step, trace, clock, out, err);
 	if (step.ops)
@@ -270,12 +297,17 @@ static int measure(struct ops *ops, const struct model_config *config, const int
 static int on_gpu(const int64_t *numbers, json_t *out, struct err *err)
 {
 	static const struct ident alone = { .world_size = 1, .local_world_size = 1, .node_count = 1 };
-	const struct model_config config = { .kind = MODEL_GPT2, .layers = (int)numbers[0], .width = (int)numbers[1], .heads = (int)numbers[2],
-		.context = (int)numbers[3], .vocabulary = (int)numbers[4] };
+	const struct model_config config = { .kind = MODEL_GPT2,
+		.layers = (int)numbers[0],
+		.width = (int)numbers[1],
+		.heads = (int)numbers[2],
+		.context = (int)numbers[3],
+		.vocabulary = (int)numbers[4] };
 	struct gpu_driver driver;
 	struct gpu gpu;
 	uint64_t available;
-	if (gpu_driver_load(&driver, err) != 0 || gpu_choose(&driver, &alone, ops_cuda_runtime(), false, &gpu, err) != 0
+	if (gpu_driver_load(&driver, err) != 0
+		|| gpu_choose(&driver, &alone, ops_cuda_runtime(), false, &gpu, err) != 0
 		|| ops_cuda_begin(&gpu, &available, err) < 0)
 		return -1;
 	struct ops *ops = ops_cuda_create(&gpu, GEMM_MODE_BF16, err);
@@ -295,7 +327,9 @@ int main(int argc, char **argv)
 	int64_t numbers[8];
 	for (int i = 0; i < 8; i++)
 		if (argc != 9 || !number_whole(argv[i + 1], 1, 1 << 24, &numbers[i])) {
-			fputs("usage: step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES SECONDS\n", stderr);
+			fputs("usage: step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES "
+				  "SECONDS\n",
+				stderr);
 			return EXIT_USAGE;
 		}
 	json_t *out = json_object();

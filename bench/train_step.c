@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times training steps of a GPT-2 on the CPU for train-cpu.py: forward, backward, gradient norm, AdamW.
- *     train_step LAYERS WIDTH HEADS CONTEXT VOCABULARY BATCH
- * It reads commands, a line each, and answers each with one line:
- *     steps N  ->  the seconds of each of N steps
- *     product  ->  the matrix product's own rate, in GFLOP/s
- *     flops    ->  floating-point operations of a step, and the parameters */
+/* Times training steps of a GPT-2 on the CPU for train-cpu.py: forward, backward, gradient norm,
+ * AdamW. train_step LAYERS WIDTH HEADS CONTEXT VOCABULARY BATCH It reads commands, a line each, and
+ * answers each with one line: steps N  ->  the seconds of each of N steps product  ->  the matrix
+ * product's own rate, in GFLOP/s flops    ->  floating-point operations of a step, and the
+ * parameters */
 #include "config.h"
 
 #include <math.h>
@@ -29,8 +28,14 @@ struct run {
 	uint64_t step;
 };
 
-static const struct optimizer_config schedule = { .learning_rate = 3e-4, .minimal_learning_rate = 3e-4, .steps = 1000,
-	.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 1 };
+static const struct optimizer_config schedule = { .learning_rate = 3e-4,
+	.minimal_learning_rate = 3e-4,
+	.steps = 1000,
+	.beta1 = 0.9,
+	.beta2 = 0.95,
+	.epsilon = 1e-8,
+	.weight_decay = 0.1,
+	.clip = 1 };
 
 static void die(const char *text)
 {
@@ -65,8 +70,10 @@ static void open_run(struct run *r, const struct model_config *config, int batch
 	r->squares = get(r, (r->table->elements / NORM_BLOCK + 1) * sizeof(double));
 	tensor_table_init(r->table, 1, r->state.weights);
 	model_bind(r->model, r->state.weights);
-	r->batch = (struct batch){ .samples = batch, .positions = config->context,
-		.tokens = get(r, (size_t)tokens * sizeof(int32_t)), .targets = get(r, (size_t)tokens * sizeof(int32_t)) };
+	r->batch = (struct batch) { .samples = batch,
+		.positions = config->context,
+		.tokens = get(r, (size_t)tokens * sizeof(int32_t)),
+		.targets = get(r, (size_t)tokens * sizeof(int32_t)) };
 	for (int i = 0; i < tokens; i++) {
 		random = random * 1664525u + 1013904223u;
 		r->batch.tokens[i] = (int32_t)((random >> 8) % (uint32_t)config->vocabulary);
@@ -113,7 +120,8 @@ static double gemm_rate(struct run *r)
 	for (int i = 0; i < 4; i++) {
 		double start = clock_now();
 
-		gemm_run(&(struct gemm){ .a = a, .b = b, .c = c, .m = size, .n = size, .k = size }, NULL, NULL);
+		gemm_run(&(struct gemm) { .a = a, .b = b, .c = c, .m = size, .n = size, .k = size }, NULL,
+			NULL);
 		best = fmin(best, clock_now() - start);
 	}
 	r->ops->release(r->ops, a);
@@ -129,8 +137,14 @@ int main(int argc, char **argv)
 
 	if (argc != 7)
 		die("usage: train_step LAYERS WIDTH HEADS CONTEXT VOCABULARY BATCH");
-	open_run(&r, &(struct model_config){ .kind = MODEL_GPT2, .layers = atoi(argv[1]), .width = atoi(argv[2]),
-		.heads = atoi(argv[3]), .context = atoi(argv[4]), .vocabulary = atoi(argv[5]) }, atoi(argv[6]));
+	open_run(&r,
+		&(struct model_config) { .kind = MODEL_GPT2,
+			.layers = atoi(argv[1]),
+			.width = atoi(argv[2]),
+			.heads = atoi(argv[3]),
+			.context = atoi(argv[4]),
+			.vocabulary = atoi(argv[5]) },
+		atoi(argv[6]));
 	while (fgets(line, sizeof(line), stdin)) {
 		if (!strncmp(line, "steps ", 6)) {
 			for (long i = atol(line + 6); i > 0; i--)

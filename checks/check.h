@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The faults of a launch, one row each, and the judge that finds them in facts: a pure function. muster-doctor and the
- * plugin's preflight say what it finds in the same words. */
+/* The faults of a launch, one row each, and the judge that finds them in facts: a pure function.
+ * muster-doctor and the plugin's preflight say what it finds in the same words. */
 #ifndef MUSTER_CHECK_H
 #define MUSTER_CHECK_H
 
@@ -11,9 +11,9 @@
 #include "checks/site.h"
 
 enum check_severity {
-	CHECK_NOTE,     /* to know */
-	CHECK_WARNING,  /* works, but slower, or not through an interruption */
-	CHECK_ERROR,    /* does not work */
+	CHECK_NOTE,    /* to know */
+	CHECK_WARNING, /* works, but slower, or not through an interruption */
+	CHECK_ERROR,   /* does not work */
 };
 
 /* What the plugin makes of a fault when it starts a task. */
@@ -21,14 +21,14 @@ enum check_preflight {
 	PREFLIGHT_SILENT, /* it can't be seen there */
 	PREFLIGHT_SLURMD, /* nor there, but where slurmd starts */
 	PREFLIGHT_SAY,
-	PREFLIGHT_STOP,   /* the step ends with EXIT_USAGE */
+	PREFLIGHT_STOP, /* the step ends with EXIT_USAGE */
 };
 
 /* What is judged. */
 struct checkup {
 	const struct facts *tasks; /* of all ranks, or of those that are known */
 	int count;
-	const struct site *site;   /* NULL: was not asked */
+	const struct site *site; /* NULL: was not asked */
 };
 
 struct findings;
@@ -37,9 +37,10 @@ struct check {
 	const char *name;
 	enum check_severity severity;
 	enum check_preflight preflight;
-	const char *what;    /* the fault, for the manual */
-	const char *remedy;  /* "{}" stands for a value that belongs to the finding */
-	void (*judge)(const struct check *check, const struct checkup *checkup, struct findings *findings);
+	const char *what;   /* the fault, for the manual */
+	const char *remedy; /* "{}" stands for a value that belongs to the finding */
+	void (*judge)(const struct check *check, const struct checkup *checkup,
+		struct findings *findings);
 };
 
 extern const struct check checks[]; /* ends with a row without a name */
@@ -47,9 +48,9 @@ extern const struct check checks[]; /* ends with a row without a name */
 /* A fault that was found, and with whom. */
 struct finding {
 	const struct check *check;
-	char text[400];      /* what is so, without saying where */
+	char text[400]; /* what is so, without saying where */
 	char remedy[400];
-	bool *tasks;         /* of the checkup: those that it concerns; none: the job or the site */
+	bool *tasks; /* of the checkup: those that it concerns; none: the job or the site */
 };
 
 /* Zero-initialised before the first; freed by findings_clear. */
@@ -57,7 +58,7 @@ struct findings {
 	struct finding *list;
 	int count;
 	int task_count;
-	bool incomplete;     /* out of memory */
+	bool incomplete; /* out of memory */
 };
 
 /* Judges by every check, or by those of the plugin's preflight. */
@@ -66,10 +67,11 @@ void check_run(const struct checkup *checkup, bool preflight, struct findings *f
 /* By those of them that slurmd makes when it starts. */
 void check_run_in_slurmd(const struct checkup *checkup, struct findings *findings);
 
-/* For the checks: adds a fault of one task (-1: of none) to the findings. What is said of several tasks in the same
- * words is one finding. `value` stands for "{}" in the remedy; NULL where that has none. */
-void findings_add(struct findings *findings, const struct check *check, int task, const char *value, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
+/* For the checks: adds a fault of one task (-1: of none) to the findings. What is said of several
+ * tasks in the same words is one finding. `value` stands for "{}" in the remedy; NULL where that
+ * has none. */
+void findings_add(struct findings *findings, const struct check *check, int task, const char *value,
+	const char *format, ...) __attribute__((format(printf, 5, 6)));
 void findings_clear(struct findings *findings);
 
 /* The worst severity; -1 without any finding. */
@@ -79,17 +81,24 @@ int findings_worst(const struct findings *findings);
 const char *check_severity_name(enum check_severity severity);
 
 /* One line: "error: NAME: ranks 0-3 on n1, n2: TEXT: REMEDY". Returns `out`. */
-char *finding_line(const struct finding *finding, const struct checkup *checkup, char *out, size_t size);
+char *finding_line(const struct finding *finding, const struct checkup *checkup, char *out,
+	size_t size);
 
 /* The judges, grouped by what they look at. */
-typedef void check_judge(const struct check *check, const struct checkup *checkup, struct findings *findings);
-check_judge check_gpu_none, check_gpu_step, check_gpu_too_few, check_gpu_idle, check_gpu_shared, check_gpu_hidden;
-check_judge check_gpu_number, check_srun_missing, check_interface_missing, check_nccl_interface, check_gloo_interface;
-check_judge check_cpu_few, check_cpu_overlap, check_step_nodes, check_step_tasks, check_pmix_step, check_port, check_memory;
+typedef void check_judge(const struct check *check, const struct checkup *checkup,
+	struct findings *findings);
+check_judge check_gpu_none, check_gpu_step, check_gpu_too_few, check_gpu_idle, check_gpu_shared,
+	check_gpu_hidden;
+check_judge check_gpu_number, check_srun_missing, check_interface_missing, check_nccl_interface,
+	check_gloo_interface;
+check_judge check_cpu_few, check_cpu_overlap, check_step_nodes, check_step_tasks, check_pmix_step,
+	check_port, check_memory;
 check_judge check_driver, check_cuda, check_nccl, check_muster, check_master, check_clock;
 check_judge check_dir, check_dir_shared, check_dir_space;
-check_judge check_plugin, check_slurm_silent, check_pmix_missing, check_requeue, check_batch, check_open_mode, check_grace;
-check_judge check_pmi2_only, check_kill_wait, check_credentials, check_preempt_mode, check_srun_ports;
+check_judge check_plugin, check_slurm_silent, check_pmix_missing, check_requeue, check_batch,
+	check_open_mode, check_grace;
+check_judge check_pmi2_only, check_kill_wait, check_credentials, check_preempt_mode,
+	check_srun_ports;
 check_judge check_prolog_in_job, check_prolog_serial, check_prolog_short, check_epilog_short;
 
 #endif

@@ -33,8 +33,8 @@ static const char *usual(const struct checkup *checkup, size_t offset)
 	return best;
 }
 
-static void compare_versions(const struct check *check, const struct checkup *checkup, struct findings *findings,
-	const char *noun, size_t offset)
+static void compare_versions(const struct check *check, const struct checkup *checkup,
+	struct findings *findings, const char *noun, size_t offset)
 {
 	const char *most = usual(checkup, offset);
 	char value[200];
@@ -43,12 +43,13 @@ static void compare_versions(const struct check *check, const struct checkup *ch
 		if (strcmp(own, most) == 0)
 			continue;
 		snprintf(value, sizeof value, "%s %s", noun, most[0] ? most : own);
-		findings_add(findings, check, i, value, "%s%s%s here, %s%s on most", own[0] ? noun : "no ", own[0] ? " " : noun, own,
-			most[0] ? "" : "none", most);
+		findings_add(findings, check, i, value, "%s%s%s here, %s%s on most", own[0] ? noun : "no ",
+			own[0] ? " " : noun, own, most[0] ? "" : "none", most);
 	}
 }
 
-void check_driver(const struct check *check, const struct checkup *checkup, struct findings *findings)
+void check_driver(const struct check *check, const struct checkup *checkup,
+	struct findings *findings)
 {
 	compare_versions(check, checkup, findings, "driver", offsetof(struct facts, driver));
 }
@@ -63,7 +64,8 @@ void check_nccl(const struct check *check, const struct checkup *checkup, struct
 	compare_versions(check, checkup, findings, "NCCL", offsetof(struct facts, nccl));
 }
 
-void check_muster(const struct check *check, const struct checkup *checkup, struct findings *findings)
+void check_muster(const struct check *check, const struct checkup *checkup,
+	struct findings *findings)
 {
 	compare_versions(check, checkup, findings, "Muster", offsetof(struct facts, muster));
 }
@@ -74,16 +76,17 @@ void check_port(const struct check *check, const struct checkup *checkup, struct
 {
 	for (int i = 0; i < checkup->count; i++)
 		if (checkup->tasks[i].port_error[0])
-			findings_add(findings, check, i, NULL, "can't listen on MASTER_PORT=%d: %s", checkup->tasks[i].port,
-				checkup->tasks[i].port_error);
+			findings_add(findings, check, i, NULL, "can't listen on MASTER_PORT=%d: %s",
+				checkup->tasks[i].port, checkup->tasks[i].port_error);
 }
 
-void check_master(const struct check *check, const struct checkup *checkup, struct findings *findings)
+void check_master(const struct check *check, const struct checkup *checkup,
+	struct findings *findings)
 {
 	for (int i = 0; i < checkup->count; i++)
 		if (checkup->tasks[i].master_error[0])
-			findings_add(findings, check, i, checkup->tasks[0].node, "can't reach rank 0 at %s: %s", checkup->tasks[i].master,
-				checkup->tasks[i].master_error);
+			findings_add(findings, check, i, checkup->tasks[0].node, "can't reach rank 0 at %s: %s",
+				checkup->tasks[i].master, checkup->tasks[i].master_error);
 }
 
 /* ---- network interfaces ---- */
@@ -91,7 +94,8 @@ void check_master(const struct check *check, const struct checkup *checkup, stru
 /* Any of the words will do for NCCL; Gloo wants each. */
 static bool has_wanted(const char *wanted, const char *interfaces, bool each)
 {
-	char list[sizeof((struct facts *)0)->interfaces], words[sizeof((struct facts *)0)->nccl_wanted + 1], *rest = NULL;
+	char list[sizeof((struct facts *)0)->interfaces],
+		words[sizeof((struct facts *)0)->nccl_wanted + 1], *rest = NULL;
 	bool any = false;
 	snprintf(list, sizeof list, "%s", interfaces);
 	for (char *name = strtok_r(list, " ", &rest); name && !each; name = strtok_r(NULL, " ", &rest))
@@ -105,22 +109,28 @@ static bool has_wanted(const char *wanted, const char *interfaces, bool each)
 	return any;
 }
 
-void check_interface_missing(const struct check *check, const struct checkup *checkup, struct findings *findings)
+void check_interface_missing(const struct check *check, const struct checkup *checkup,
+	struct findings *findings)
 {
 	for (int i = 0; i < checkup->count; i++) {
 		const struct facts *task = &checkup->tasks[i];
-		const struct { const char *name, *wanted; bool each; } rows[] = {
-			{ "NCCL_SOCKET_IFNAME", task->nccl_wanted, false }, { "GLOO_SOCKET_IFNAME", task->gloo_wanted, true },
+		const struct {
+			const char *name, *wanted;
+			bool each;
+		} rows[] = {
+			{ "NCCL_SOCKET_IFNAME", task->nccl_wanted, false },
+			{ "GLOO_SOCKET_IFNAME", task->gloo_wanted, true },
 		};
 		for (int row = 0; task->interfaces[0] && row < 2; row++)
-			if (rows[row].wanted[0] && !has_wanted(rows[row].wanted, task->interfaces, rows[row].each))
-				findings_add(findings, check, i, rows[row].name, "%s=%s, and the node has %s", rows[row].name, rows[row].wanted,
-					task->interfaces);
+			if (rows[row].wanted[0]
+				&& !has_wanted(rows[row].wanted, task->interfaces, rows[row].each))
+				findings_add(findings, check, i, rows[row].name, "%s=%s, and the node has %s",
+					rows[row].name, rows[row].wanted, task->interfaces);
 	}
 }
 
-static void judge_interface(const struct check *check, struct findings *findings, const struct facts *task, int number,
-	const char *error)
+static void judge_interface(const struct check *check, struct findings *findings,
+	const struct facts *task, int number, const char *error)
 {
 	char value[80] = "(ip -brief address shows them)";
 	if (task->interface[0])
@@ -129,14 +139,16 @@ static void judge_interface(const struct check *check, struct findings *findings
 		findings_add(findings, check, number, value, "can't reach %s", error);
 }
 
-void check_nccl_interface(const struct check *check, const struct checkup *checkup, struct findings *findings)
+void check_nccl_interface(const struct check *check, const struct checkup *checkup,
+	struct findings *findings)
 {
 	for (int i = 0; i < checkup->count; i++)
 		if (checkup->tasks[i].gpus > 0 || checkup->tasks[i].nccl_wanted[0])
 			judge_interface(check, findings, &checkup->tasks[i], i, checkup->tasks[i].nccl_error);
 }
 
-void check_gloo_interface(const struct check *check, const struct checkup *checkup, struct findings *findings)
+void check_gloo_interface(const struct check *check, const struct checkup *checkup,
+	struct findings *findings)
 {
 	for (int i = 0; i < checkup->count; i++)
 		judge_interface(check, findings, &checkup->tasks[i], i, checkup->tasks[i].gloo_error);
@@ -144,19 +156,23 @@ void check_gloo_interface(const struct check *check, const struct checkup *check
 
 /* ---- clocks ---- */
 
-/* Every task came before any could leave. So however long they were on their way, task i's clock is ahead of the first
- * one's by at least its "before" minus the first one's "after", and at most the other way round. */
-void check_clock(const struct check *check, const struct checkup *checkup, struct findings *findings)
+/* Every task came before any could leave. So however long they were on their way, task i's clock is
+ * ahead of the first one's by at least its "before" minus the first one's "after", and at most the
+ * other way round. */
+void check_clock(const struct check *check, const struct checkup *checkup,
+	struct findings *findings)
 {
 	const struct facts *first = &checkup->tasks[0];
 	for (int i = 1; i < checkup->count; i++) {
 		const struct facts *task = &checkup->tasks[i];
 		if (!(task->met_before > 0) || !(first->met_before > 0))
 			continue;
-		double least = task->met_before - first->met_after, most = task->met_after - first->met_before;
+		double least = task->met_before - first->met_after,
+			   most = task->met_after - first->met_before;
 		if (least > CLOCK_SECONDS || most < -CLOCK_SECONDS)
-			findings_add(findings, check, i, NULL, "the clock is %.0f s %s that of rank %d on %s", fabs((least + most) / 2),
-				least > 0 ? "ahead of" : "behind", first->rank, first->node);
+			findings_add(findings, check, i, NULL, "the clock is %.0f s %s that of rank %d on %s",
+				fabs((least + most) / 2), least > 0 ? "ahead of" : "behind", first->rank,
+				first->node);
 	}
 }
 
@@ -169,21 +185,26 @@ void check_dir(const struct check *check, const struct checkup *checkup, struct 
 			findings_add(findings, check, i, NULL, "%s", checkup->tasks[i].dir_error);
 }
 
-void check_dir_shared(const struct check *check, const struct checkup *checkup, struct findings *findings)
+void check_dir_shared(const struct check *check, const struct checkup *checkup,
+	struct findings *findings)
 {
 	for (int i = 0; i < checkup->count; i++)
 		if (checkup->tasks[i].dir_differs)
-			findings_add(findings, check, i, NULL, "%s is not the directory that rank 0 on %s has there",
-				checkup->site ? checkup->site->dir : "the shared directory", checkup->tasks[0].node);
+			findings_add(findings, check, i, NULL,
+				"%s is not the directory that rank 0 on %s has there",
+				checkup->site ? checkup->site->dir : "the shared directory",
+				checkup->tasks[0].node);
 }
 
 static bool is_scarce(const struct checkup *checkup, int task)
 {
-	int64_t need = checkup->site ? checkup->site->need_bytes : -1, free = checkup->tasks[task].dir_free;
+	int64_t need = checkup->site ? checkup->site->need_bytes : -1,
+			free = checkup->tasks[task].dir_free;
 	return !checkup->tasks[task].dir_full && free >= 0 && need > 0 && free < need;
 }
 
-void check_dir_space(const struct check *check, const struct checkup *checkup, struct findings *findings)
+void check_dir_space(const struct check *check, const struct checkup *checkup,
+	struct findings *findings)
 {
 	int64_t least = INT64_MAX;
 	for (int i = 0; i < checkup->count; i++)
@@ -193,19 +214,22 @@ void check_dir_space(const struct check *check, const struct checkup *checkup, s
 		if (checkup->tasks[i].dir_full)
 			findings_add(findings, check, i, NULL, "%s", checkup->tasks[i].dir_error);
 		if (is_scarce(checkup, i))
-			findings_add(findings, check, i, NULL, "%s has %.1f MiB free, and two checkpoints need %.1f MiB", checkup->site->dir,
+			findings_add(findings, check, i, NULL,
+				"%s has %.1f MiB free, and two checkpoints need %.1f MiB", checkup->site->dir,
 				(double)least / 1048576, (double)checkup->site->need_bytes / 1048576);
 	}
 }
 
 /* ---- limits ---- */
 
-void check_memory(const struct check *check, const struct checkup *checkup, struct findings *findings)
+void check_memory(const struct check *check, const struct checkup *checkup,
+	struct findings *findings)
 {
 	for (int i = 0; i < checkup->count; i++) {
 		const struct facts *task = &checkup->tasks[i];
 		if (task->rdma && task->locked_memory >= 0 && task->locked_memory != INT64_MAX)
-			findings_add(findings, check, i, NULL, "locked memory is limited to %lld KiB, and RDMA needs more",
+			findings_add(findings, check, i, NULL,
+				"locked memory is limited to %lld KiB, and RDMA needs more",
 				(long long)task->locked_memory / 1024);
 	}
 }

@@ -59,9 +59,10 @@ static bool names_no_device(const char *list)
 static void read_gpus(struct facts *facts, const struct source *source)
 {
 	/* Not SLURM_JOB_GPUS: a job with whole nodes (--exclusive) is given their GPUs unasked. */
-	static const char *const asked[] = { "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_SOCKET", "SLURM_GPUS_PER_TASK" };
-	static const char *const shared[] = { "SLURM_SHARDS_ON_NODE", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "NCCL_HOSTID",
-		"NCCL_MULTI_RANK_GPU_ENABLE" };
+	static const char *const asked[] = { "SLURM_GPUS", "SLURM_GPUS_PER_NODE",
+		"SLURM_GPUS_PER_SOCKET", "SLURM_GPUS_PER_TASK" };
+	static const char *const shared[] = { "SLURM_SHARDS_ON_NODE",
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "NCCL_HOSTID", "NCCL_MULTI_RANK_GPU_ENABLE" };
 	const char *list = source->env("CUDA_VISIBLE_DEVICES", source->arg);
 	if (!list)
 		list = source->env("ROCR_VISIBLE_DEVICES", source->arg);
@@ -70,7 +71,8 @@ static void read_gpus(struct facts *facts, const struct source *source)
 	facts->gpus_hidden = list && names_no_device(list);
 	if (list && !facts->gpus_hidden)
 		snprintf(facts->visible, sizeof facts->visible, "%s", list);
-	/* SLURM_STEP_GPUS has the step's GPUs, or only the task's where they are bound to tasks (seen in Slurm 22.05). */
+	/* SLURM_STEP_GPUS has the step's GPUs, or only the task's where they are bound to tasks (seen
+	 * in Slurm 22.05). */
 	facts->gpus = number_of(source, "SLURM_GPUS_ON_NODE");
 	if (facts->gpus < 0 && is_set(source, "SLURM_STEP_GPUS"))
 		facts->gpus = entries(text_of(source, "SLURM_STEP_GPUS"));
@@ -83,7 +85,10 @@ static void read_gpus(struct facts *facts, const struct source *source)
 static void read_master(struct facts *facts, const struct source *source)
 {
 	snprintf(facts->master, sizeof facts->master, "%s", text_of(source, "MASTER_ADDR"));
-	if (!facts->master[0] && hostlist_nth(text_of(source, "SLURM_STEP_NODELIST"), 0, facts->master, sizeof facts->master) < 0)
+	if (!facts->master[0]
+		&& hostlist_nth(text_of(source, "SLURM_STEP_NODELIST"), 0, facts->master,
+			   sizeof facts->master)
+			< 0)
 		facts->master[0] = '\0';
 	facts->port = number_of(source, "MASTER_PORT");
 }
@@ -91,16 +96,23 @@ static void read_master(struct facts *facts, const struct source *source)
 void facts_from_env(struct facts *facts, const struct ident *ident, ident_env *env, void *arg)
 {
 	const struct source source = { env, arg };
-	*facts = (struct facts){ .rank = ident->rank, .world_size = ident->world_size, .local_rank = ident->local_rank,
-		.local_world_size = ident->local_world_size, .node_rank = ident->node_rank, .node_count = ident->node_count,
-		.locked_memory = -1, .dir_free = -1, .cpus_online = -1 };
+	*facts = (struct facts) { .rank = ident->rank,
+		.world_size = ident->world_size,
+		.local_rank = ident->local_rank,
+		.local_world_size = ident->local_world_size,
+		.node_rank = ident->node_rank,
+		.node_count = ident->node_count,
+		.locked_memory = -1,
+		.dir_free = -1,
+		.cpus_online = -1 };
 	snprintf(facts->node, sizeof facts->node, "%s", ident->node);
 	/* A batch script has the others too in Slurm 26.05. */
-	facts->in_step = is_set(&source, "SLURM_STEP_ID") && is_set(&source, "SLURM_PROCID") &&
-		is_set(&source, "SLURM_STEP_NUM_TASKS") && ident->step < IDENT_SPECIAL_STEPS;
+	facts->in_step = is_set(&source, "SLURM_STEP_ID") && is_set(&source, "SLURM_PROCID")
+		&& is_set(&source, "SLURM_STEP_NUM_TASKS") && ident->step < IDENT_SPECIAL_STEPS;
 	if (!alone_in_job(ident, env, arg, facts->alone, sizeof facts->alone))
 		facts->alone[0] = '\0';
-	facts->can_meet = is_set(&source, "PMIX_NAMESPACE") || is_set(&source, "PMI_FD") || is_set(&source, "MUSTER_RDZV_DIR");
+	facts->can_meet = is_set(&source, "PMIX_NAMESPACE") || is_set(&source, "PMI_FD")
+		|| is_set(&source, "MUSTER_RDZV_DIR");
 	facts->job_nodes = number_of(&source, "SLURM_JOB_NUM_NODES");
 	facts->job_tasks = number_of(&source, "MUSTER_JOB_TASKS");
 	facts->service = is_set(&source, "MUSTER_CKPTD");
@@ -180,7 +192,8 @@ char *facts_cpu_list(const uint8_t *cpus, char *out, size_t size)
 			continue;
 		while (has_cpu(cpus, last + 1))
 			last++;
-		used += (size_t)snprintf(out + used, size - used, last > cpu ? "%s%d-%d" : "%s%d", used ? "," : "", cpu, last);
+		used += (size_t)snprintf(out + used, size - used, last > cpu ? "%s%d-%d" : "%s%d",
+			used ? "," : "", cpu, last);
 		cpu = last;
 	}
 	return out;

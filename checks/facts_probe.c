@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at /dev, /proc and /sys, asks the kernel. Linked into the plugin too, so it needs libc alone. */
+/* Looks at /dev, /proc and /sys, asks the kernel. Linked into the plugin too, so it needs libc
+ * alone. */
 #include "config.h"
 
 #include "checks/facts_probe.h"
@@ -59,7 +60,8 @@ void facts_probe_limits(struct facts *facts)
 				facts->cpus[cpu / 8] |= (uint8_t)(1 << cpu % 8);
 	facts->cpus_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0)
-		facts->locked_memory = limit.rlim_cur == RLIM_INFINITY ? INT64_MAX : (int64_t)limit.rlim_cur;
+		facts->locked_memory =
+			limit.rlim_cur == RLIM_INFINITY ? INT64_MAX : (int64_t)limit.rlim_cur;
 	facts->rdma = any_in("/sys/class/infiniband");
 }
 
@@ -80,10 +82,12 @@ void facts_probe_interfaces(struct facts *facts)
 		return;
 	for (const struct ifaddrs *at = list; at; at = at->ifa_next) {
 		size_t used = strlen(out);
-		bool has_address = at->ifa_addr && (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6);
-		if (has_address && at->ifa_flags & IFF_UP && !is_listed(out, at->ifa_name) &&
-			used + strlen(at->ifa_name) + 2 < sizeof facts->interfaces)
-			snprintf(out + used, sizeof facts->interfaces - used, "%s%s", used ? " " : "", at->ifa_name);
+		bool has_address = at->ifa_addr
+			&& (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6);
+		if (has_address && at->ifa_flags & IFF_UP && !is_listed(out, at->ifa_name)
+			&& used + strlen(at->ifa_name) + 2 < sizeof facts->interfaces)
+			snprintf(out + used, sizeof facts->interfaces - used, "%s%s", used ? " " : "",
+				at->ifa_name);
 	}
 	freeifaddrs(list);
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts from the node itself: devices, CPUs, limits, versions. Whatever can't be read stays unknown. */
+/* Facts from the node itself: devices, CPUs, limits, versions. Whatever can't be read stays
+ * unknown. */
 #ifndef MUSTER_FACTS_PROBE_H
 #define MUSTER_FACTS_PROBE_H
 
 #include "checks/facts.h"
 
-/* GPU devices and which of them this task may open. Nothing is opened: that could wake a GPU up, which takes seconds. */
+/* GPU devices and which of them this task may open. Nothing is opened: that could wake a GPU up,
+ * which takes seconds. */
 void facts_probe_devices(struct facts *facts);
 
 /* CPUs that this task may run on, its limit of locked memory, RDMA adapters. */
 void facts_probe_limits(struct facts *facts);
 
-/* Versions of the driver, of CUDA, NCCL and this program. Loads libcuda, libcudart and libnccl where the loader finds
- * them. */
+/* Versions of the driver, of CUDA, NCCL and this program. Loads libcuda, libcudart and libnccl
+ * where the loader finds them. */
 void facts_probe_versions(struct facts *facts);
 
 /* The names of the interfaces that are up and have an address. */

@@ -34,7 +34,8 @@ static struct finding *find(struct findings *findings, const struct finding *wan
 {
 	for (int i = 0; i < findings->count; i++) {
 		struct finding *one = &findings->list[i];
-		if (one->check == wanted->check && strcmp(one->text, wanted->text) == 0 && strcmp(one->remedy, wanted->remedy) == 0)
+		if (one->check == wanted->check && strcmp(one->text, wanted->text) == 0
+			&& strcmp(one->remedy, wanted->remedy) == 0)
 			return one;
 	}
 	struct finding *list = realloc(findings->list, ((size_t)findings->count + 1) * sizeof *list);
@@ -45,7 +46,8 @@ static struct finding *find(struct findings *findings, const struct finding *wan
 	return &list[findings->count++];
 }
 
-void findings_add(struct findings *findings, const struct check *check, int task, const char *value, const char *format, ...)
+void findings_add(struct findings *findings, const struct check *check, int task, const char *value,
+	const char *format, ...)
 {
 	struct finding wanted = { .check = check };
 	va_list args;
@@ -68,7 +70,7 @@ void findings_clear(struct findings *findings)
 	for (int i = 0; i < findings->count; i++)
 		free(findings->list[i].tasks);
 	free(findings->list);
-	*findings = (struct findings){ 0 };
+	*findings = (struct findings) { 0 };
 }
 
 int findings_worst(const struct findings *findings)
@@ -106,7 +108,8 @@ static void add(struct line *line, const char *format, ...)
 }
 
 /* "rank 3" or "ranks 0-3, 8". */
-static void add_ranks(struct line *line, const struct finding *finding, const struct checkup *checkup)
+static void add_ranks(struct line *line, const struct finding *finding,
+	const struct checkup *checkup)
 {
 	int total = 0, runs = 0;
 	for (int i = 0; i < checkup->count; i++)
@@ -116,13 +119,14 @@ static void add_ranks(struct line *line, const struct finding *finding, const st
 		int last = i;
 		if (!finding->tasks[i])
 			continue;
-		while (last + 1 < checkup->count && finding->tasks[last + 1] &&
-			checkup->tasks[last + 1].rank == checkup->tasks[last].rank + 1)
+		while (last + 1 < checkup->count && finding->tasks[last + 1]
+			&& checkup->tasks[last + 1].rank == checkup->tasks[last].rank + 1)
 			last++;
 		if (runs == NODES_NAMED)
 			add(line, " and more");
 		if (runs < NODES_NAMED)
-			add(line, last > i ? "%s%d-%d" : "%s%d", runs ? ", " : "", checkup->tasks[i].rank, checkup->tasks[last].rank);
+			add(line, last > i ? "%s%d-%d" : "%s%d", runs ? ", " : "", checkup->tasks[i].rank,
+				checkup->tasks[last].rank);
 		runs++;
 		i = last;
 	}
@@ -136,7 +140,8 @@ static bool named_before(const struct finding *finding, const struct checkup *ch
 	return false;
 }
 
-static void add_nodes(struct line *line, const struct finding *finding, const struct checkup *checkup)
+static void add_nodes(struct line *line, const struct finding *finding,
+	const struct checkup *checkup)
 {
 	int nodes = 0;
 	for (int i = 0; i < checkup->count; i++) {
@@ -150,7 +155,8 @@ static void add_nodes(struct line *line, const struct finding *finding, const st
 		add(line, " and %d more", nodes - NODES_NAMED);
 }
 
-char *finding_line(const struct finding *finding, const struct checkup *checkup, char *out, size_t size)
+char *finding_line(const struct finding *finding, const struct checkup *checkup, char *out,
+	size_t size)
 {
 	struct line line = { out, size, 0 };
 	out[0] = '\0';

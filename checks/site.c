@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what Slurm's commands print: the same words in all releases, where the C interface changes. */
+/* Reads what Slurm's commands print: the same words in all releases, where the C interface changes.
+ */
 #include "config.h"
 
 #include "checks/site.h"
@@ -17,14 +18,22 @@
 
 void site_init(struct site *site)
 {
-	*site = (struct site){ .kill_wait = -1, .cred_expire = -1, .srun_ports = -1, .drain = -1, .job_tasks = -1, .grace = -1,
-		.save_stall = -1, .save_flush = -1, .save_bytes = -1, .need_bytes = -1 };
+	*site = (struct site) { .kill_wait = -1,
+		.cred_expire = -1,
+		.srun_ports = -1,
+		.drain = -1,
+		.job_tasks = -1,
+		.grace = -1,
+		.save_stall = -1,
+		.save_flush = -1,
+		.save_bytes = -1,
+		.need_bytes = -1 };
 }
 
 /* ---- reading ---- */
 
-/* The value behind `name`, at the beginning of a word, and an equals sign that may stand between spaces; false where
- * there is none. It ends at the next space. */
+/* The value behind `name`, at the beginning of a word, and an equals sign that may stand between
+ * spaces; false where there is none. It ends at the next space. */
 static bool value_of(const char *text, const char *name, char *out, size_t size)
 {
 	size_t length = strlen(name);
@@ -57,7 +66,8 @@ static uint32_t read_release(const char *text)
 {
 	char value[64];
 	unsigned major, minor, micro;
-	if (!value_of(text, "SLURM_VERSION", value, sizeof value) || sscanf(value, "%2u.%2u.%2u", &major, &minor, &micro) != 3)
+	if (!value_of(text, "SLURM_VERSION", value, sizeof value)
+		|| sscanf(value, "%2u.%2u.%2u", &major, &minor, &micro) != 3)
 		return 0;
 	return major << 16 | minor << 8 | micro;
 }
@@ -79,8 +89,10 @@ static void read_hooks(struct hooks *hooks, const char *text)
 	int both = number_of(text, "PrologEpilogTimeout"), prolog = number_of(text, "PrologTimeout"),
 		epilog = number_of(text, "EpilogTimeout");
 	value_of(text, "PrologFlags", flags, sizeof flags);
-	*hooks = (struct hooks){ .in_job = has_word(flags, "RunInJob"), .serial = has_word(flags, "Serial"),
-		.prolog = hooks_timeout(prolog < 0 ? both : prolog), .epilog = hooks_timeout(epilog < 0 ? both : epilog) };
+	*hooks = (struct hooks) { .in_job = has_word(flags, "RunInJob"),
+		.serial = has_word(flags, "Serial"),
+		.prolog = hooks_timeout(prolog < 0 ? both : prolog),
+		.epilog = hooks_timeout(epilog < 0 ? both : epilog) };
 }
 
 /* "60001-63000"; "0-0" where there is none. */
@@ -88,7 +100,8 @@ static int read_ports(const char *text)
 {
 	char range[40];
 	unsigned first, last;
-	if (!value_of(text, "SrunPortRange", range, sizeof range) || sscanf(range, "%5u-%5u", &first, &last) != 2)
+	if (!value_of(text, "SrunPortRange", range, sizeof range)
+		|| sscanf(range, "%5u-%5u", &first, &last) != 2)
 		return -1;
 	return first == 0 || last < first ? -1 : (int)(last - first + 1);
 }
@@ -114,11 +127,12 @@ void site_read_config(struct site *site, const char *text)
 		site->cred_expire = atoi(expire + strlen("cred_expire="));
 }
 
-/* "TresPerNode=gres:gpu:2", "TresPerTask=gres/gpu=1" …: what a job asked for; with whole nodes it may have been given
- * more. */
+/* "TresPerNode=gres:gpu:2", "TresPerTask=gres/gpu=1" …: what a job asked for; with whole nodes it
+ * may have been given more. */
 static bool asks_for_gpus(const char *text)
 {
-	static const char *const names[] = { "TresPerJob", "TresPerNode", "TresPerSocket", "TresPerTask" };
+	static const char *const names[] = { "TresPerJob", "TresPerNode", "TresPerSocket",
+		"TresPerTask" };
 	char value[256];
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		if (value_of(text, names[i], value, sizeof value) && strstr(value, "gpu"))
@@ -146,7 +160,8 @@ void site_read_partition(struct site *site, const char *text)
 		if (!value_of(line, "PartitionName", name, sizeof name))
 			continue;
 		value_of(line, "Default", is_default, sizeof is_default);
-		if (site->partition[0] ? strcmp(name, site->partition) != 0 : strcmp(is_default, "YES") != 0)
+		if (site->partition[0] ? strcmp(name, site->partition) != 0
+							   : strcmp(is_default, "YES") != 0)
 			continue;
 		memcpy(site->partition, name, sizeof name);
 		site->grace = number_of(line, "GraceTime");
@@ -156,8 +171,8 @@ void site_read_partition(struct site *site, const char *text)
 	}
 }
 
-/* A heading, then one type a line behind a tab ("srun: pmix" behind the program's name in older releases); then, on one line
- * with a colon, the versions. */
+/* A heading, then one type a line behind a tab ("srun: pmix" behind the program's name in older
+ * releases); then, on one line with a colon, the versions. */
 void site_read_mpi(struct site *site, const char *text)
 {
 	size_t used = 0;
@@ -167,14 +182,17 @@ void site_read_mpi(struct site *site, const char *text)
 		snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
 		const char *type = strncmp(line, "srun: ", 6) == 0 ? line + 6 : line;
 		int end = 0;
-		if (sscanf(type, " %63[A-Za-z0-9_] %n", word, &end) == 1 && !type[end] && used + strlen(word) + 2 < sizeof site->mpi)
-			used += (size_t)snprintf(site->mpi + used, sizeof site->mpi - used, "%s%s", used ? " " : "", word);
+		if (sscanf(type, " %63[A-Za-z0-9_] %n", word, &end) == 1 && !type[end]
+			&& used + strlen(word) + 2 < sizeof site->mpi)
+			used += (size_t)snprintf(site->mpi + used, sizeof site->mpi - used, "%s%s",
+				used ? " " : "", word);
 	}
 }
 
 /* ---- asking ---- */
 
-/* What a command of Slurm's prints; "" when it can't be run. `argv` begins with its name, which is looked up in PATH. */
+/* What a command of Slurm's prints; "" when it can't be run. `argv` begins with its name, which is
+ * looked up in PATH. */
 static void ask(char *const *argv, double seconds, char *out)
 {
 	struct run_user self = { getuid(), getgid(), NULL, 0 };
@@ -188,7 +206,8 @@ static void be_silent(struct site *site, const char *command, const char *answer
 {
 	int length = (int)strcspn(answer, "\n");
 	if (!site->silent[0])
-		snprintf(site->silent, sizeof site->silent, "%s: %.*s", command, length ? length : 9, length ? answer : "no answer");
+		snprintf(site->silent, sizeof site->silent, "%s: %.*s", command, length ? length : 9,
+			length ? answer : "no answer");
 }
 
 #define ENV "/usr/bin/env"
@@ -199,7 +218,7 @@ void site_ask_mpi(struct site *site, double seconds)
 	char *text = malloc(OUTPUT_BYTES);
 	if (!text)
 		return;
-	ask((char *[]){ ENV, "MUSTER=0", "srun", "--mpi=list", NULL }, seconds, text);
+	ask((char *[]) { ENV, "MUSTER=0", "srun", "--mpi=list", NULL }, seconds, text);
 	site_read_mpi(site, text);
 	free(text);
 }
@@ -210,12 +229,12 @@ void site_ask(struct site *site, uint32_t job, const char *partition, double sec
 	if (!text)
 		return;
 	snprintf(id, sizeof id, "%u", job);
-	ask((char *[]){ ENV, "scontrol", "show", "config", NULL }, seconds, text);
+	ask((char *[]) { ENV, "scontrol", "show", "config", NULL }, seconds, text);
 	site_read_config(site, text);
 	if (!site->config_known)
 		be_silent(site, "scontrol show config", text);
 	if (job && site->config_known) {
-		ask((char *[]){ ENV, "scontrol", "show", "job", id, NULL }, seconds, text);
+		ask((char *[]) { ENV, "scontrol", "show", "job", id, NULL }, seconds, text);
 		site_read_job(site, text);
 		if (!site->job_known)
 			be_silent(site, "scontrol show job", text);
@@ -223,7 +242,7 @@ void site_ask(struct site *site, uint32_t job, const char *partition, double sec
 	if (partition)
 		snprintf(site->partition, sizeof site->partition, "%s", partition);
 	if (site->config_known) {
-		ask((char *[]){ ENV, "scontrol", "-o", "show", "partition", NULL }, seconds, text);
+		ask((char *[]) { ENV, "scontrol", "-o", "show", "partition", NULL }, seconds, text);
 		site_read_partition(site, text);
 		if (partition && site->grace < 0) {
 			snprintf(text, OUTPUT_BYTES, "there is no partition %s", partition);

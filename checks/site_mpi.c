@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether Slurm's plugin for a type of MPI lies where srun loads its plugins from. That costs nothing, where srun --mpi=list
- * takes as long as an srun; it is only asked when the file is not found. */
+/* Whether Slurm's plugin for a type of MPI lies where srun loads its plugins from. That costs
+ * nothing, where srun --mpi=list takes as long as an srun; it is only asked when the file is not
+ * found. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -14,7 +15,8 @@
 #include "checks/site.h"
 #include "common/auto.h"
 
-/* PluginDir as slurm.conf has it: a list with colons. False when that is not said, or the file is elsewhere. */
+/* PluginDir as slurm.conf has it: a list with colons. False when that is not said, or the file is
+ * elsewhere. */
 static bool read_folders(char *out, size_t size)
 {
 	const char *path = getenv("SLURM_CONF");
@@ -45,7 +47,8 @@ bool site_mpi_installed(const char *type)
 	bool found = false;
 	if (!read_folders(folders, sizeof folders))
 		guess_folder(folders, sizeof folders);
-	for (char *folder = strtok_r(folders, ":", &rest); folder && !found; folder = strtok_r(NULL, ":", &rest)) {
+	for (char *folder = strtok_r(folders, ":", &rest); folder && !found;
+		 folder = strtok_r(NULL, ":", &rest)) {
 		glob_t files = { 0 };
 		snprintf(pattern, sizeof pattern, "%s/mpi_%s*.so", folder, type);
 		found = glob(pattern, 0, NULL, &files) == 0 && files.gl_pathc > 0;

@@ -35,8 +35,9 @@ static bool has_word(const char *text, const char *word)
 
 bool alone_names_launcher(const char *text)
 {
-	static const char *const words[] = { "mpirun", "mpiexec", "orterun", "prterun", "prun", "torchrun", "torch.distributed.run",
-		"torch.distributed.launch", "accelerate", "deepspeed", "horovodrun" };
+	static const char *const words[] = { "mpirun", "mpiexec", "orterun", "prterun", "prun",
+		"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed",
+		"horovodrun" };
 	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
 		if (has_word(text, words[i]))
 			return true;
@@ -45,14 +46,15 @@ bool alone_names_launcher(const char *text)
 
 bool alone_job_is_larger(ident_env *env, void *arg, char *out, size_t size)
 {
-	int64_t nodes = number_of("SLURM_JOB_NUM_NODES", env, arg), tasks = number_of("SLURM_NTASKS", env, arg);
+	int64_t nodes = number_of("SLURM_JOB_NUM_NODES", env, arg),
+			tasks = number_of("SLURM_NTASKS", env, arg);
 	/* Newer releases leave SLURM_NTASKS unset where only the tasks of a node were given. */
 	if (!tasks)
 		tasks = nodes * number_of("SLURM_NTASKS_PER_NODE", env, arg);
 	if (tasks < nodes)
 		tasks = nodes;
-	snprintf(out, size, "%lld node%s and %lld task%s", (long long)nodes, nodes == 1 ? "" : "s", (long long)tasks,
-		tasks == 1 ? "" : "s");
+	snprintf(out, size, "%lld node%s and %lld task%s", (long long)nodes, nodes == 1 ? "" : "s",
+		(long long)tasks, tasks == 1 ? "" : "s");
 	return nodes > 0 && tasks > 1;
 }
 
@@ -60,9 +62,11 @@ bool alone_in_job(const struct ident *ident, ident_env *env, void *arg, char *ou
 {
 	char given[60];
 	bool in_step = strcmp(ident->source, "single") != 0 && ident->step < IDENT_SPECIAL_STEPS;
-	if (!ident->job || in_step || ident->world_size > 1 || !alone_job_is_larger(env, arg, given, sizeof given))
+	if (!ident->job || in_step || ident->world_size > 1
+		|| !alone_job_is_larger(env, arg, given, sizeof given))
 		return false;
-	snprintf(out, size, "this process runs alone on %.200s, outside of the steps of job %u, which has %s", ident->node,
-		ident->job, given);
+	snprintf(out, size,
+		"this process runs alone on %.200s, outside of the steps of job %u, which has %s",
+		ident->node, ident->job, given);
 	return true;
 }

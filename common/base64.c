@@ -28,7 +28,8 @@ static int value_of(char c)
 	return place ? (int)(place - digits) : -1;
 }
 
-/* Four characters as up to three bytes; returns how many, -1 when malformed. Padding stands only where `last`. */
+/* Four characters as up to three bytes; returns how many, -1 when malformed. Padding stands only
+ * where `last`. */
 static int decode_group(const char *text, int last, unsigned char out[3])
 {
 	int here = !last || text[3] != '=' ? 3 : text[2] != '=' ? 2 : 1;

@@ -11,8 +11,8 @@
 /* Writes BASE64_LENGTH(size) characters and a NUL. */
 void base64_encode(const void *data, size_t size, char *out);
 
-/* Reads `length` characters into at most `room` bytes. Returns how many bytes; -1 if they are not what base64_encode writes, or
- * are more. */
+/* Reads `length` characters into at most `room` bytes. Returns how many bytes; -1 if they are not
+ * what base64_encode writes, or are more. */
 long base64_decode(const char *text, size_t length, void *out, size_t room);
 
 #endif

@@ -13,14 +13,16 @@ struct build_id {
 	char hex[65];
 };
 
-/* The notes of one segment: name size, description size, type, then both padded to 4 bytes (ELF specification). */
+/* The notes of one segment: name size, description size, type, then both padded to 4 bytes (ELF
+ * specification). */
 static int find_note(const char *note, const char *end, struct build_id *id)
 {
 	while (note + sizeof(ElfW(Nhdr)) <= end) {
 		const ElfW(Nhdr) *header = (const void *)note;
 		const char *name = note + sizeof *header;
 		const unsigned char *bytes = (const unsigned char *)name + ((header->n_namesz + 3u) & ~3u);
-		if (header->n_type == NT_GNU_BUILD_ID && header->n_namesz == 4 && memcmp(name, "GNU", 4) == 0) {
+		if (header->n_type == NT_GNU_BUILD_ID && header->n_namesz == 4
+			&& memcmp(name, "GNU", 4) == 0) {
 			for (unsigned i = 0; i < header->n_descsz && i < 32; i++)
 				snprintf(id->hex + 2 * i, 3, "%02x", bytes[i]);
 			return 1;

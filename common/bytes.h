@@ -7,20 +7,62 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint16_t bytes_le16(const void *p) { uint16_t v; memcpy(&v, p, sizeof v); return le16toh(v); }
-static inline uint32_t bytes_le32(const void *p) { uint32_t v; memcpy(&v, p, sizeof v); return le32toh(v); }
-static inline uint64_t bytes_le64(const void *p) { uint64_t v; memcpy(&v, p, sizeof v); return le64toh(v); }
-static inline void bytes_put_le16(void *p, uint16_t v) { v = htole16(v); memcpy(p, &v, sizeof v); }
-static inline void bytes_put_le32(void *p, uint32_t v) { v = htole32(v); memcpy(p, &v, sizeof v); }
-static inline void bytes_put_le64(void *p, uint64_t v) { v = htole64(v); memcpy(p, &v, sizeof v); }
+/* clang-format off: a line each */
+static inline uint16_t bytes_le16(const void *p)
+{
+	uint16_t v;
+	memcpy(&v, p, sizeof v);
+	return le16toh(v);
+}
+static inline uint32_t bytes_le32(const void *p)
+{
+	uint32_t v;
+	memcpy(&v, p, sizeof v);
+	return le32toh(v);
+}
+static inline uint64_t bytes_le64(const void *p)
+{
+	uint64_t v;
+	memcpy(&v, p, sizeof v);
+	return le64toh(v);
+}
+static inline void bytes_put_le16(void *p, uint16_t v)
+{
+	v = htole16(v);
+	memcpy(p, &v, sizeof v);
+}
+static inline void bytes_put_le32(void *p, uint32_t v)
+{
+	v = htole32(v);
+	memcpy(p, &v, sizeof v);
+}
+static inline void bytes_put_le64(void *p, uint64_t v)
+{
+	v = htole64(v);
+	memcpy(p, &v, sizeof v);
+}
 
 /* The bits of a float, as metrics and records carry them. */
-static inline uint32_t bytes_of_float(float f) { uint32_t v; memcpy(&v, &f, sizeof v); return v; }
-static inline float bytes_to_float(uint32_t v) { float f; memcpy(&f, &v, sizeof f); return f; }
+static inline uint32_t bytes_of_float(float f)
+{
+	uint32_t v;
+	memcpy(&v, &f, sizeof v);
+	return v;
+}
+static inline float bytes_to_float(uint32_t v)
+{
+	float f;
+	memcpy(&f, &v, sizeof f);
+	return f;
+}
 
-/* The half-precision formats of weight files as floats, without rounding: bfloat16 is the upper half of one, IEEE 754 binary16
- * has 5 bits of exponent and 10 of fraction. */
-static inline float bytes_bf16_to_float(uint16_t v) { return bytes_to_float((uint32_t)v << 16); }
+/* The half-precision formats of weight files as floats, without rounding: bfloat16 is the upper
+ * half of one, IEEE 754 binary16 has 5 bits of exponent and 10 of fraction. */
+static inline float bytes_bf16_to_float(uint16_t v)
+{
+	return bytes_to_float((uint32_t)v << 16);
+}
+/* clang-format on */
 static inline float bytes_f16_to_float(uint16_t v)
 {
 	const uint32_t sign = (uint32_t)(v >> 15) << 31, exponent = v >> 10 & 31, fraction = v & 1023;

@@ -16,7 +16,8 @@ static double seconds_of(clockid_t id)
 static struct timespec timespec_of(double seconds)
 {
 	double whole = floor(seconds);
-	return (struct timespec){ .tv_sec = (time_t)whole, .tv_nsec = (long)((seconds - whole) * 1e9) };
+	return (
+		struct timespec) { .tv_sec = (time_t)whole, .tv_nsec = (long)((seconds - whole) * 1e9) };
 }
 
 double clock_now(void)
@@ -31,7 +32,7 @@ double clock_wall(void)
 
 struct deadline deadline_in(double seconds)
 {
-	return (struct deadline){ clock_now() + seconds };
+	return (struct deadline) { clock_now() + seconds };
 }
 
 bool deadline_passed(struct deadline deadline)

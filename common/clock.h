@@ -22,7 +22,8 @@ bool deadline_passed(struct deadline deadline);
 /* Seconds left, 0 when passed. */
 double deadline_left(struct deadline deadline);
 
-/* Sleeps, also across signals, but never past the deadline. Returns false when the deadline has passed. */
+/* Sleeps, also across signals, but never past the deadline. Returns false when the deadline has
+ * passed. */
 bool deadline_sleep(struct deadline deadline, double seconds);
 
 /* Makes a condition whose clock is CLOCK_MONOTONIC; pthread_cond_destroy ends it. */
@@ -34,8 +35,8 @@ struct timespec deadline_timespec(struct deadline deadline);
 /* Seconds since the epoch (CLOCK_REALTIME), for records that people read. */
 double clock_wall(void);
 
-/* `wall` as 2026-01-31T12:34:56.789Z; `out` holds at least 32 bytes. Returns `out`. What is no time from 1970 to 9999, as a
- * file from elsewhere may have it, becomes the nearest one. */
+/* `wall` as 2026-01-31T12:34:56.789Z; `out` holds at least 32 bytes. Returns `out`. What is no time
+ * from 1970 to 9999, as a file from elsewhere may have it, becomes the nearest one. */
 char *clock_iso8601(double wall, char *out, size_t size);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limit that processes start with is 1,024 nearly everywhere, for the sake of select(), which nothing here calls. */
+/* The limit that processes start with is 1,024 nearly everywhere, for the sake of select(), which
+ * nothing here calls. */
 #include "common/descriptors.h"
 
 #include <stdint.h>

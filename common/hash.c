@@ -30,7 +30,7 @@ const struct hash_xxh3 *hash_xxh3_choose(void)
 
 static struct hash128 from_xxh(XXH128_hash_t h)
 {
-	return (struct hash128){ .low = h.low64, .high = h.high64 };
+	return (struct hash128) { .low = h.low64, .high = h.high64 };
 }
 
 struct hash128 hash_bytes(const void *data, size_t size)
@@ -45,7 +45,8 @@ bool hash_equal(struct hash128 a, struct hash128 b)
 
 char *hash_hex(struct hash128 hash, char out[HASH_HEX_SIZE])
 {
-	snprintf(out, HASH_HEX_SIZE, "%016llx%016llx", (unsigned long long)hash.high, (unsigned long long)hash.low);
+	snprintf(out, HASH_HEX_SIZE, "%016llx%016llx", (unsigned long long)hash.high,
+		(unsigned long long)hash.low);
 	return out;
 }
 
@@ -69,7 +70,7 @@ int hash_parse(const char *text, struct hash128 *hash)
 			return -1;
 		half[i / 16] = half[i / 16] << 4 | (uint64_t)digit;
 	}
-	*hash = (struct hash128){ .high = half[0], .low = half[1] };
+	*hash = (struct hash128) { .high = half[0], .low = half[1] };
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XXH3-128 (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md), the hash of every byte that is kept. */
+/* XXH3-128 (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md), the hash of every byte
+ * that is kept. */
 #ifndef MUSTER_HASH_H
 #define MUSTER_HASH_H
 
@@ -11,7 +12,8 @@ struct hash128 {
 	uint64_t low, high;
 };
 
-#define HASH_HEX_SIZE 33 /* 32 digits, high half first (xxHash's canonical order), and the final NUL */
+#define HASH_HEX_SIZE \
+	33 /* 32 digits, high half first (xxHash's canonical order), and the final NUL */
 
 struct hash128 hash_bytes(const void *data, size_t size);
 bool hash_equal(struct hash128 a, struct hash128 b);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XXH3-128 out of libxxhash's header, which takes the widest vectors that the compiler may use in the file that includes it:
- * the library itself is built for any x86-64 and takes half the rate. All that touches a state is from the same header. */
+/* XXH3-128 out of libxxhash's header, which takes the widest vectors that the compiler may use in
+ * the file that includes it: the library itself is built for any x86-64 and takes half the rate.
+ * All that touches a state is from the same header. */
 #ifndef MUSTER_HASH_XXH3_H
 #define MUSTER_HASH_XXH3_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists come from the environment: whatever they hold, no more than HOSTS_MAX names are looked at, which is more than Slurm has
- * nodes. */
+/* Lists come from the environment: whatever they hold, no more than HOSTS_MAX names are looked at,
+ * which is more than Slurm has nodes. */
 #include "common/hostlist.h"
 
 #include <stdbool.h>
@@ -44,8 +44,8 @@ static int read_range(const char **at, const char *end, struct range *range)
 	return *(*at)++ == ',' && *at < end ? 0 : -1;
 }
 
-/* How many numbers stand between two brackets, -1 if malformed. Number `index` of them is printed to `out`, unless that is
- * NULL; it has room for any. */
+/* How many numbers stand between two brackets, -1 if malformed. Number `index` of them is printed
+ * to `out`, unless that is NULL; it has room for any. */
 static long read_bracket(const char *at, const char *end, long index, char *out)
 {
 	long count = 0;
@@ -88,8 +88,10 @@ static long item_count(const char *at, const char *end)
 	return count;
 }
 
-/* Name `index` of the `count` names of a well-formed item: of several brackets the last counts fastest. */
-static int item_name(const char *at, const char *end, long index, long count, char *out, size_t size)
+/* Name `index` of the `count` names of a well-formed item: of several brackets the last counts
+ * fastest. */
+static int item_name(const char *at, const char *end, long index, long count, char *out,
+	size_t size)
 {
 	size_t length = 0;
 	for (; at < end; at++) {
@@ -126,7 +128,8 @@ int hostlist_nth(const char *list, long index, char *out, size_t size)
 	return -1;
 }
 
-/* The place among the numbers between two brackets of the one that is written as these digits; -1 if it is not there. */
+/* The place among the numbers between two brackets of the one that is written as these digits; -1
+ * if it is not there. */
 static long place_in_bracket(const char *at, const char *end, const char *digits, int length)
 {
 	const char *rest = digits;
@@ -147,16 +150,20 @@ static long place_in_bracket(const char *at, const char *end, const char *digits
 static long item_find(const char *at, const char *end, long count, const char *name)
 {
 	char candidate[NAME_SIZE];
-	const char *open = memchr(at, '[', (size_t)(end - at)), *close = open ? memchr(open, ']', (size_t)(end - open)) : NULL;
+	const char *open = memchr(at, '[', (size_t)(end - at)),
+			   *close = open ? memchr(open, ']', (size_t)(end - open)) : NULL;
 	if (open && !memchr(close, '[', (size_t)(end - close))) {
 		/* Thousands of nodes are written so: their names are not made one by one. */
-		size_t before = (size_t)(open - at), behind = (size_t)(end - close - 1), length = strlen(name);
-		if (length < before + behind || strncmp(name, at, before) != 0 || strncmp(name + length - behind, close + 1, behind) != 0)
+		size_t before = (size_t)(open - at), behind = (size_t)(end - close - 1),
+			   length = strlen(name);
+		if (length < before + behind || strncmp(name, at, before) != 0
+			|| strncmp(name + length - behind, close + 1, behind) != 0)
 			return -1;
 		return place_in_bracket(open + 1, close, name + before, (int)(length - before - behind));
 	}
 	for (long i = 0; i < count; i++)
-		if (item_name(at, end, i, count, candidate, sizeof candidate) == 0 && strcmp(candidate, name) == 0)
+		if (item_name(at, end, i, count, candidate, sizeof candidate) == 0
+			&& strcmp(candidate, name) == 0)
 			return i;
 	return -1;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides who this process is from what its launchers say, and refuses to guess where they disagree. */
+/* Decides who this process is from what its launchers say, and refuses to guess where they
+ * disagree. */
 #include "common/ident.h"
 
 #include <errno.h>
@@ -56,7 +57,8 @@ static long number_of(struct reader *reader, const char *name, long max)
 		return UNSAID;
 	long value = digits(text, max, &end);
 	if (value < 0 || *end) {
-		err_fail(reader->err, EXIT_USAGE, "identity: couldn't read %s=%s: not a number from 0 to %ld", name, text, max);
+		err_fail(reader->err, EXIT_USAGE,
+			"identity: couldn't read %s=%s: not a number from 0 to %ld", name, text, max);
 		reader->failed = true;
 		return UNSAID;
 	}
@@ -92,21 +94,24 @@ int ident_tasks_on_node(const char *coded, int node)
 	return -1;
 }
 
-/* The place of this node in SLURM_STEP_TASKS_PER_NODE. Slurm sorts that by name together with the list of nodes, while the
- * nodes of a heterogeneous step are numbered component by component (22.05 and 25.11). */
+/* The place of this node in SLURM_STEP_TASKS_PER_NODE. Slurm sorts that by name together with the
+ * list of nodes, while the nodes of a heterogeneous step are numbered component by component (22.05
+ * and 25.11). */
 static int place_of_node(struct reader *reader, const struct claim *claim)
 {
-	const char *nodes = text_of(reader, "SLURM_STEP_NODELIST"), *name = text_of(reader, "SLURMD_NODENAME");
+	const char *nodes = text_of(reader, "SLURM_STEP_NODELIST"),
+			   *name = text_of(reader, "SLURMD_NODENAME");
 	long place = nodes && name ? hostlist_find(nodes, name) : -1;
 	return (int)(place < 0 ? claim->node_rank : place);
 }
 
-/* What Slurm says of a task of a step; false outside a step (a batch script has no SLURM_STEP_NUM_TASKS). */
+/* What Slurm says of a task of a step; false outside a step (a batch script has no
+ * SLURM_STEP_NUM_TASKS). */
 static bool read_slurm_step(struct reader *reader, struct claim *claim)
 {
 	*claim = NOTHING_SAID;
-	if (!text_of(reader, "SLURM_STEP_ID") || !text_of(reader, "SLURM_PROCID") ||
-		!text_of(reader, "SLURM_STEP_NUM_TASKS"))
+	if (!text_of(reader, "SLURM_STEP_ID") || !text_of(reader, "SLURM_PROCID")
+		|| !text_of(reader, "SLURM_STEP_NUM_TASKS"))
 		return false;
 	claim->rank = count_of(reader, "SLURM_PROCID");
 	claim->world_size = count_of(reader, "SLURM_STEP_NUM_TASKS");
@@ -118,15 +123,17 @@ static bool read_slurm_step(struct reader *reader, struct claim *claim)
 		return true;
 	claim->local_world_size = ident_tasks_on_node(coded, place_of_node(reader, claim));
 	if (claim->local_world_size < 0) {
-		err_fail(reader->err, EXIT_USAGE, "identity: couldn't find node %ld in SLURM_STEP_TASKS_PER_NODE=%s",
-			claim->node_rank, coded);
+		err_fail(reader->err, EXIT_USAGE,
+			"identity: couldn't find node %ld in SLURM_STEP_TASKS_PER_NODE=%s", claim->node_rank,
+			coded);
 		reader->failed = true;
 	}
 	return true;
 }
 
-/* Slurm's mpi/pmi2 calls a step JOB.STEP; in a heterogeneous job JOB is the leader's id, SLURM_JOB_ID the component's. A step
- * without PMI2 that was started from inside one with it inherits variables which are not its own. */
+/* Slurm's mpi/pmi2 calls a step JOB.STEP; in a heterogeneous job JOB is the leader's id,
+ * SLURM_JOB_ID the component's. A step without PMI2 that was started from inside one with it
+ * inherits variables which are not its own. */
 static bool pmi2_is_ours(struct reader *reader)
 {
 	char job[32], step[32];
@@ -134,8 +141,8 @@ static bool pmi2_is_ours(struct reader *reader)
 	const char *name = text_of(reader, "PMI_JOBID"), *own_job = text_of(reader, "SLURM_JOB_ID");
 	if (!name || !own_job || sscanf(name, "%31[0-9].%31[0-9]%n", job, step, &end) != 2 || name[end])
 		return false;
-	return strcmp(step, text_of(reader, "SLURM_STEP_ID")) == 0 &&
-		(text_of(reader, "SLURM_HET_SIZE") || strcmp(job, own_job) == 0);
+	return strcmp(step, text_of(reader, "SLURM_STEP_ID")) == 0
+		&& (text_of(reader, "SLURM_HET_SIZE") || strcmp(job, own_job) == 0);
 }
 
 /* What PMI2 says of a task of a step; false outside of it. */
@@ -149,7 +156,8 @@ static bool read_pmi2(struct reader *reader, bool in_step, struct claim *claim)
 	return true;
 }
 
-/* torchrun's variables, which many other launchers set too; false where RANK and WORLD_SIZE are not both there. */
+/* torchrun's variables, which many other launchers set too; false where RANK and WORLD_SIZE are not
+ * both there. */
 static bool read_torchrun(struct reader *reader, struct claim *claim)
 {
 	*claim = NOTHING_SAID;
@@ -162,11 +170,11 @@ static bool read_torchrun(struct reader *reader, struct claim *claim)
 	return claim->rank != UNSAID && claim->world_size != UNSAID;
 }
 
-static int contradiction(struct err *err, const char *noun, const char *name_a, long a, const char *name_b, long b,
-	const char *remedy)
+static int contradiction(struct err *err, const char *noun, const char *name_a, long a,
+	const char *name_b, long b, const char *remedy)
 {
-	return err_fail(err, EXIT_USAGE, "identity: couldn't tell the %s: %s says %ld, %s says %ld: %s", noun, name_a, a,
-		name_b, b, remedy);
+	return err_fail(err, EXIT_USAGE, "identity: couldn't tell the %s: %s says %ld, %s says %ld: %s",
+		noun, name_a, a, name_b, b, remedy);
 }
 
 struct compared {
@@ -175,11 +183,13 @@ struct compared {
 };
 
 /* The first pair that both sides state and that differs is the error. */
-static int compare(const struct compared *rows, int count, const char *name_a, const char *remedy, struct err *err)
+static int compare(const struct compared *rows, int count, const char *name_a, const char *remedy,
+	struct err *err)
 {
 	for (int i = 0; i < count; i++)
 		if (rows[i].a != UNSAID && rows[i].b != UNSAID && rows[i].a != rows[i].b)
-			return contradiction(err, rows[i].noun, name_a, rows[i].a, rows[i].name, rows[i].b, remedy);
+			return contradiction(err, rows[i].noun, name_a, rows[i].a, rows[i].name, rows[i].b,
+				remedy);
 	return 0;
 }
 
@@ -189,7 +199,8 @@ static int compare_slurm(const struct claim *pmix, const struct claim *slurm, st
 		{ "world size", "SLURM_STEP_NUM_TASKS", pmix->world_size, slurm->world_size },
 		{ "rank", "SLURM_PROCID", pmix->rank, slurm->rank },
 		{ "local rank", "SLURM_LOCALID", pmix->local_rank, slurm->local_rank },
-		{ "local world size", "SLURM_STEP_TASKS_PER_NODE", pmix->local_world_size, slurm->local_world_size },
+		{ "local world size", "SLURM_STEP_TASKS_PER_NODE", pmix->local_world_size,
+			slurm->local_world_size },
 		{ "node rank", "SLURM_NODEID", pmix->node_rank, slurm->node_rank },
 		{ "number of nodes", "SLURM_STEP_NUM_NODES", pmix->node_count, slurm->node_count },
 	};
@@ -207,8 +218,10 @@ static int compare_pmi2(const struct claim *pmi2, const struct claim *slurm, str
 		"start the program with srun itself, without changing SLURM_* or PMI_* on the way", err);
 }
 
-/* RANK and WORLD_SIZE that another launcher or an outer shell left behind would silently change who reads what. */
-static int compare_torchrun(const struct claim *claim, const char *source, const struct claim *torchrun, struct err *err)
+/* RANK and WORLD_SIZE that another launcher or an outer shell left behind would silently change who
+ * reads what. */
+static int compare_torchrun(const struct claim *claim, const char *source,
+	const struct claim *torchrun, struct err *err)
 {
 	const struct compared rows[] = {
 		{ "world size", "WORLD_SIZE", claim->world_size, torchrun->world_size },
@@ -218,7 +231,8 @@ static int compare_torchrun(const struct claim *claim, const char *source, const
 		"unset RANK and WORLD_SIZE, or start one task a rank", err);
 }
 
-/* Slurm's PMIx calls a step slurm.pmix.JOB.STEP. Under any other (mpirun, prterun) SLURM_* describe its daemons. */
+/* Slurm's PMIx calls a step slurm.pmix.JOB.STEP. Under any other (mpirun, prterun) SLURM_* describe
+ * its daemons. */
 static bool pmix_is_slurms(const struct ident_pmix *pmix)
 {
 	return strncmp(pmix->nspace, "slurm.pmix.", 11) == 0;
@@ -246,31 +260,38 @@ static void assume_rest(struct claim *claim)
 		return;
 	prefer(&claim->local_rank, claim->rank % claim->local_world_size);
 	prefer(&claim->node_rank, claim->rank / claim->local_world_size);
-	prefer(&claim->node_count, (claim->world_size + claim->local_world_size - 1) / claim->local_world_size);
+	prefer(&claim->node_count,
+		(claim->world_size + claim->local_world_size - 1) / claim->local_world_size);
 }
 
 static int check_range(const struct claim *claim, const char *source, struct err *err)
 {
-	const struct { const char *index_noun, *count_noun; long index, count; } rows[] = {
+	const struct {
+		const char *index_noun, *count_noun;
+		long index, count;
+	} rows[] = {
 		{ "rank", "world size", claim->rank, claim->world_size },
 		{ "local rank", "local world size", claim->local_rank, claim->local_world_size },
 		{ "node rank", "number of nodes", claim->node_rank, claim->node_count },
 	};
 	for (int i = 0; i < 3; i++)
 		if (rows[i].index < 0 || rows[i].index >= rows[i].count)
-			return err_fail(err, EXIT_USAGE, "identity: couldn't use the %s %ld with the %s %ld (from %s)",
-				rows[i].index_noun, rows[i].index, rows[i].count_noun, rows[i].count, source);
+			return err_fail(err, EXIT_USAGE,
+				"identity: couldn't use the %s %ld with the %s %ld (from %s)", rows[i].index_noun,
+				rows[i].index, rows[i].count_noun, rows[i].count, source);
 	if (claim->local_world_size > claim->world_size)
-		return err_fail(err, EXIT_USAGE, "identity: couldn't use a local world size of %ld in a world of %ld (from %s)",
+		return err_fail(err, EXIT_USAGE,
+			"identity: couldn't use a local world size of %ld in a world of %ld (from %s)",
 			claim->local_world_size, claim->world_size, source);
 	return 0;
 }
 
-static int decide_pmix(struct claim *claim, const struct ident_pmix *pmix, const struct claim *slurm, bool in_step,
-	const struct claim *torchrun, bool have_torchrun, struct err *err)
+static int decide_pmix(struct claim *claim, const struct ident_pmix *pmix,
+	const struct claim *slurm, bool in_step, const struct claim *torchrun, bool have_torchrun,
+	struct err *err)
 {
-	*claim = (struct claim){ pmix->rank, pmix->world_size, pmix->local_rank, pmix->local_world_size, pmix->node_rank,
-		pmix->node_count };
+	*claim = (struct claim) { pmix->rank, pmix->world_size, pmix->local_rank,
+		pmix->local_world_size, pmix->node_rank, pmix->node_count };
 	if (!pmix_is_slurms(pmix))
 		return 0;
 	if (in_step && compare_slurm(claim, slurm, err) < 0)
@@ -285,19 +306,24 @@ static int decide_pmix(struct claim *claim, const struct ident_pmix *pmix, const
 /* One of a pair without the other would have to be guessed. */
 static int refuse_halves(const struct claim *torchrun, struct err *err)
 {
-	const struct { const char *index_name, *count_name; long index, count; } rows[] = {
+	const struct {
+		const char *index_name, *count_name;
+		long index, count;
+	} rows[] = {
 		{ "RANK", "WORLD_SIZE", torchrun->rank, torchrun->world_size },
 		{ "LOCAL_RANK", "LOCAL_WORLD_SIZE", torchrun->local_rank, torchrun->local_world_size },
 	};
 	for (int i = 0; i < 2; i++)
 		if ((rows[i].index == UNSAID) != (rows[i].count == UNSAID))
-			return err_fail(err, EXIT_USAGE, "identity: couldn't do with %s alone: set both %s and %s, or none",
-				rows[i].index == UNSAID ? rows[i].count_name : rows[i].index_name, rows[i].index_name,
-				rows[i].count_name);
+			return err_fail(err, EXIT_USAGE,
+				"identity: couldn't do with %s alone: set both %s and %s, or none",
+				rows[i].index == UNSAID ? rows[i].count_name : rows[i].index_name,
+				rows[i].index_name, rows[i].count_name);
 	return 0;
 }
 
-static int decide_claim(struct claim *claim, const char **source, const struct ident_pmix *pmix, struct reader *reader)
+static int decide_claim(struct claim *claim, const char **source, const struct ident_pmix *pmix,
+	struct reader *reader)
 {
 	struct claim slurm, pmi2, torchrun;
 	bool in_step = read_slurm_step(reader, &slurm);
@@ -305,7 +331,8 @@ static int decide_claim(struct claim *claim, const char **source, const struct i
 	bool have_torchrun = read_torchrun(reader, &torchrun);
 	if (reader->failed)
 		return -1;
-	/* torchrun's agent is itself a task of srun: what PMIx and Slurm say is then the agent's identity, not the worker's. */
+	/* torchrun's agent is itself a task of srun: what PMIx and Slurm say is then the agent's
+	 * identity, not the worker's. */
 	bool torchrun_launched = have_torchrun && text_of(reader, "TORCHELASTIC_RUN_ID");
 	if (pmix && !torchrun_launched) {
 		*source = "pmix";
@@ -319,7 +346,7 @@ static int decide_claim(struct claim *claim, const char **source, const struct i
 		return have_torchrun ? compare_torchrun(claim, "Slurm's step", &torchrun, reader->err) : 0;
 	}
 	*source = have_torchrun ? "torchrun" : "single";
-	*claim = have_torchrun ? torchrun : (struct claim){ 0, 1, 0, 1, 0, 1 };
+	*claim = have_torchrun ? torchrun : (struct claim) { 0, 1, 0, 1, 0, 1 };
 	return refuse_halves(&torchrun, reader->err);
 }
 
@@ -332,8 +359,11 @@ static int read_job(struct ident *ident, struct reader *reader)
 {
 	long job = number_of(reader, "SLURM_JOB_ID", UINT32_MAX);
 	/* Outside the steps of srun a batch script has -5 there (Slurm 26.05). */
-	long step = text_of(reader, "SLURM_STEP_NUM_TASKS") ? number_of(reader, "SLURM_STEP_ID", UINT32_MAX) : UNSAID;
-	long attempt = count_of(reader, text_of(reader, "SLURM_RESTART_COUNT") ? "SLURM_RESTART_COUNT" : "MUSTER_ATTEMPT");
+	long step = text_of(reader, "SLURM_STEP_NUM_TASKS")
+		? number_of(reader, "SLURM_STEP_ID", UINT32_MAX)
+		: UNSAID;
+	long attempt = count_of(reader,
+		text_of(reader, "SLURM_RESTART_COUNT") ? "SLURM_RESTART_COUNT" : "MUSTER_ATTEMPT");
 	if (reader->failed)
 		return -1;
 	ident->job = job == UNSAID ? 0 : (uint32_t)job;
@@ -344,12 +374,13 @@ static int read_job(struct ident *ident, struct reader *reader)
 	return 0;
 }
 
-int ident_decide(struct ident *ident, const struct ident_pmix *pmix, ident_env *env, void *arg, struct err *err)
+int ident_decide(struct ident *ident, const struct ident_pmix *pmix, ident_env *env, void *arg,
+	struct err *err)
 {
 	struct reader reader = { .env = env, .arg = arg, .err = err };
 	struct claim claim;
 	const char *source = NULL;
-	*ident = (struct ident){ 0 };
+	*ident = (struct ident) { 0 };
 	if (decide_claim(&claim, &source, pmix, &reader) < 0)
 		return -1;
 	assume_rest(&claim);

@@ -18,7 +18,8 @@ static ssize_t read_until(int fd, void *buffer, size_t size, size_t room, off_t 
 	size_t done = 0;
 	while (done < size) {
 		char *to = (char *)buffer + done;
-		ssize_t n = offset < 0 ? read(fd, to, room - done) : pread(fd, to, room - done, offset + (off_t)done);
+		ssize_t n = offset < 0 ? read(fd, to, room - done)
+							   : pread(fd, to, room - done, offset + (off_t)done);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -59,7 +60,8 @@ int io_write_full(int fd, const void *buffer, size_t size)
 	return 0;
 }
 
-int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t *size, struct err *err)
+int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t *size,
+	struct err *err)
 {
 	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
@@ -73,12 +75,14 @@ int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t 
 	}
 	if ((unsigned long long)st.st_size > limit) {
 		errno = EFBIG;
-		return err_fail(err, EXIT_DATA, "read: %s has %lld bytes, more than the %zu that are plausible", name,
+		return err_fail(err, EXIT_DATA,
+			"read: %s has %lld bytes, more than the %zu that are plausible", name,
 			(long long)st.st_size, limit);
 	}
 	AUTO_FREE char *bytes = malloc((size_t)st.st_size + 1);
 	if (!bytes)
-		return err_fail(err, io_status(errno), "read: no memory for the %lld bytes of %s", (long long)st.st_size, name);
+		return err_fail(err, io_status(errno), "read: no memory for the %lld bytes of %s",
+			(long long)st.st_size, name);
 	ssize_t n = io_read_full(fd, bytes, (size_t)st.st_size);
 	if (n < 0)
 		return err_fail(err, EXIT_LOST, "read: couldn't read %s: %m", name);
@@ -106,8 +110,10 @@ int io_sync_dir(int dirfd, struct err *err)
 	return 0;
 }
 
-/* Writes and fsyncs `temporary`; its close is checked too, since network file systems report there. */
-static int write_synced(int dirfd, const char *temporary, const void *data, size_t size, struct err *err)
+/* Writes and fsyncs `temporary`; its close is checked too, since network file systems report there.
+ */
+static int write_synced(int dirfd, const char *temporary, const void *data, size_t size,
+	struct err *err)
 {
 	int fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0)
@@ -149,26 +155,47 @@ int io_replace_durably(int dirfd, const char *name, const void *data, size_t siz
 
 int io_flush_output(struct err *err)
 {
-	return fflush(stdout) == 0 && !ferror(stdout) ? 0 : err_set(err, "output: couldn't write to standard output: %m");
+	return fflush(stdout) == 0 && !ferror(stdout)
+		? 0
+		: err_set(err, "output: couldn't write to standard output: %m");
 }
 
 bool io_has_no_locks(int error_number)
 {
-	return error_number == ENOLCK || error_number == ENOSYS || error_number == EOPNOTSUPP || error_number == EINVAL;
+	return error_number == ENOLCK || error_number == ENOSYS || error_number == EOPNOTSUPP
+		|| error_number == EINVAL;
 }
 
-/* File systems of clusters tell of a server that is gone by many numbers: Lustre by ESHUTDOWN and ENOTCONN, BeeGFS by ECOMM and
- * EREMOTEIO, GPFS and NFS by ESTALE. So those are named that tell of a request that is wrong, or of who may make it. */
+/* File systems of clusters tell of a server that is gone by many numbers: Lustre by ESHUTDOWN and
+ * ENOTCONN, BeeGFS by ECOMM and EREMOTEIO, GPFS and NFS by ESTALE. So those are named that tell of
+ * a request that is wrong, or of who may make it. */
 enum exit_status io_status_or(int error_number, enum exit_status lasting)
 {
 	switch (error_number) {
-	case EPERM: case EACCES:
-	case ENOENT: case ENOTDIR: case EISDIR: case ELOOP: case ENAMETOOLONG: case EEXIST: case ENOTEMPTY: case EXDEV: case EMLINK:
-	case EINVAL: case EBADF: case EFAULT: case ESPIPE: case EFBIG: case EOVERFLOW: case EILSEQ:
-	case ENOSYS: case EOPNOTSUPP: case ENOTTY: case ENXIO: case ENODEV:
-		return lasting;
-	default:
-		return EXIT_LOST;
+	case EPERM:
+	case EACCES:
+	case ENOENT:
+	case ENOTDIR:
+	case EISDIR:
+	case ELOOP:
+	case ENAMETOOLONG:
+	case EEXIST:
+	case ENOTEMPTY:
+	case EXDEV:
+	case EMLINK:
+	case EINVAL:
+	case EBADF:
+	case EFAULT:
+	case ESPIPE:
+	case EFBIG:
+	case EOVERFLOW:
+	case EILSEQ:
+	case ENOSYS:
+	case EOPNOTSUPP:
+	case ENOTTY:
+	case ENXIO:
+	case ENODEV: return lasting;
+	default: return EXIT_LOST;
 	}
 }
 

@@ -17,8 +17,8 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SLOT_BYTES 256
-#define PROGRESS_OFFSET 251 /* of a byte that is 1 for progress */
-#define RESULT_OFFSET 252 /* of the process id in the slot */
+#define PROGRESS_OFFSET 251  /* of a byte that is 1 for progress */
+#define RESULT_OFFSET 252    /* of the process id in the slot */
 #define FIRST_DESCRIPTOR 200 /* out of the way of scripts, which number theirs by hand */
 
 int last_words_make(int slots)
@@ -79,12 +79,14 @@ struct last_words last_words_open(const char *value)
 	int fd, end = 0;
 	uintmax_t inode;
 	intmax_t offset;
-	if (!value || sscanf(value, "%d:%ju:%jd%n", &fd, &inode, &offset, &end) != 3 || value[end] || fd < 0 || offset < 0)
+	if (!value || sscanf(value, "%d:%ju:%jd%n", &fd, &inode, &offset, &end) != 3 || value[end]
+		|| fd < 0 || offset < 0)
 		return none;
 	/* A program in between may have closed it and opened something of its own in its place. */
-	if (fstat(fd, &st) < 0 || st.st_ino != inode || fcntl(fd, F_GET_SEALS) != SEALS || offset > st.st_size - SLOT_BYTES)
+	if (fstat(fd, &st) < 0 || st.st_ino != inode || fcntl(fd, F_GET_SEALS) != SEALS
+		|| offset > st.st_size - SLOT_BYTES)
 		return none;
-	return (struct last_words){ fd, offset };
+	return (struct last_words) { fd, offset };
 }
 
 void last_words_write(const struct last_words *words, const char *line)

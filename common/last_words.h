@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last line that a task has logged, and whether it came further, kept where slurmstepd finds it however the task ends: a slot
- * of memory that slurmstepd has made and that the task has inherited. It is no file: no name leads a user to it. */
+/* The last line that a task has logged, and whether it came further, kept where slurmstepd finds it
+ * however the task ends: a slot of memory that slurmstepd has made and that the task has inherited.
+ * It is no file: no name leads a user to it. */
 #ifndef MUSTER_LAST_WORDS_H
 #define MUSTER_LAST_WORDS_H
 
@@ -16,11 +17,12 @@
 /* Memory for `slots` tasks, closed at execve. -1 with errno. */
 int last_words_make(int slots);
 
-/* In the task, before execve: lets it keep the memory, and writes to `value` what LAST_WORDS_VARIABLE is to say. -1 with
- * errno. */
+/* In the task, before execve: lets it keep the memory, and writes to `value` what
+ * LAST_WORDS_VARIABLE is to say. -1 with errno. */
 int last_words_hand_on(int memory, int slot, char *value, size_t size);
 
-/* What the task of a slot has said last; "" for nothing. Whatever it wrote, `out` is one line of printable ASCII. */
+/* What the task of a slot has said last; "" for nothing. Whatever it wrote, `out` is one line of
+ * printable ASCII. */
 void last_words_read(int memory, int slot, char out[LAST_WORDS_MAX + 1]);
 
 /* The process that has said last_words_say_result in that slot; 0 for none. */
@@ -40,15 +42,18 @@ struct last_words {
 	off_t offset;
 };
 
-/* The slot that LAST_WORDS_VARIABLE names; none where it is unset, or its descriptor has become something else. */
+/* The slot that LAST_WORDS_VARIABLE names; none where it is unset, or its descriptor has become
+ * something else. */
 struct last_words last_words_open(const char *value);
 
 void last_words_write(const struct last_words *words, const char *line);
 
-/* The status that this process is about to end with is what it was started to find out, and no failure. */
+/* The status that this process is about to end with is what it was started to find out, and no
+ * failure. */
 void last_words_say_result(const struct last_words *words);
 
-/* The job has come further than all its attempts before: if this one fails now, it was not in vain. */
+/* The job has come further than all its attempts before: if this one fails now, it was not in vain.
+ */
 void last_words_say_progress(const struct last_words *words);
 
 #endif

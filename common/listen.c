@@ -15,7 +15,8 @@ static int bind_any(int fd, bool six, int port)
 {
 	const struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
 	const struct sockaddr_in b = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-	return six ? bind(fd, (const struct sockaddr *)&a, sizeof a) : bind(fd, (const struct sockaddr *)&b, sizeof b);
+	return six ? bind(fd, (const struct sockaddr *)&a, sizeof a)
+			   : bind(fd, (const struct sockaddr *)&b, sizeof b);
 }
 
 int listen_any(int port, int *got)
@@ -28,13 +29,15 @@ int listen_any(int port, int *got)
 		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int) { 1 }, sizeof(int));
 	/* Where net.ipv6.bindv6only is 1 it would be deaf to IPv4. */
 	if (six)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){ 0 }, sizeof(int));
-	if (bind_any(fd, six, port) < 0 || listen(fd, SOMAXCONN) < 0 || getsockname(fd, (struct sockaddr *)&address, &size) < 0)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int) { 0 }, sizeof(int));
+	if (bind_any(fd, six, port) < 0 || listen(fd, SOMAXCONN) < 0
+		|| getsockname(fd, (struct sockaddr *)&address, &size) < 0)
 		return -1;
-	*got = ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port : ((struct sockaddr_in *)&address)->sin_port);
+	*got = ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
+					 : ((struct sockaddr_in *)&address)->sin_port);
 	int kept = fd;
 	fd = -1;
 	return kept;

@@ -22,14 +22,15 @@ static log_writer *writer = write_stderr;
 static void *writer_arg;
 static struct last_words last_words = { .fd = -1 };
 
-
 /* One write(2) a line, so that lines of several ranks on one terminal stay whole. */
 static void write_stderr(void *arg, enum log_level level, const char *line)
 {
 	char out[LINE_MAX_BYTES + 400];
-	const char *mark = level == LOG_LEVEL_ERROR ? "error: " : level == LOG_LEVEL_WARN ? "warning: " : "";
+	const char *mark = level == LOG_LEVEL_ERROR ? "error: "
+		: level == LOG_LEVEL_WARN               ? "warning: "
+												: "";
 	int n = tag[0] ? snprintf(out, sizeof out, "muster: [%s] %s%s\n", tag, mark, line)
-		: snprintf(out, sizeof out, "muster: %s%s\n", mark, line);
+				   : snprintf(out, sizeof out, "muster: %s%s\n", mark, line);
 	if (n > (int)sizeof out - 1)
 		n = (int)sizeof out - 1;
 	ssize_t ignored = write(STDERR_FILENO, out, (size_t)n);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log lines with a level and a rank and host tag, handed to one writer (standard error unless the program sets another). */
+/* Log lines with a level and a rank and host tag, handed to one writer (standard error unless the
+ * program sets another). */
 #ifndef MUSTER_LOG_H
 #define MUSTER_LOG_H
 
@@ -17,14 +18,16 @@ void log_set_tag(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Replaces the writer; NULL brings the default back. */
 void log_set_writer(log_writer *writer, void *arg);
 
-/* From now on each line that is logged is also kept where slurmstepd finds it if this task is the first to fail, if it was
- * started by one that asks for that (common/last_words.h). */
+/* From now on each line that is logged is also kept where slurmstepd finds it if this task is the
+ * first to fail, if it was started by one that asks for that (common/last_words.h). */
 void log_keep_last(void);
 
-/* Keeps in that place a line that is not logged; for a library, whose errors its program may print. */
+/* Keeps in that place a line that is not logged; for a library, whose errors its program may print.
+ */
 void log_remember(const char *line);
 
-/* Says there, too, that the status that this process is about to end with is no failure (common/last_words.h). */
+/* Says there, too, that the status that this process is about to end with is no failure
+ * (common/last_words.h). */
 void log_status_is_result(void);
 
 /* Says there that the job has come further. */

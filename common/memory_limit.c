@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads /proc/meminfo and, for the cgroup of this process and all above it, limit and usage (Linux, Documentation/
- * admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst). */
+/* Reads /proc/meminfo and, for the cgroup of this process and all above it, limit and usage (Linux,
+ * Documentation/ admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst). */
 #include "common/memory_limit.h"
 
 #include <inttypes.h>
@@ -16,14 +16,16 @@
 
 /* The files of one version of the interface. */
 struct interface {
-	const char *type;     /* of the mount */
+	const char *type; /* of the mount */
 	const char *limit, *usage;
-	const char *inactive, *active; /* entries of memory.stat: cached files, those of cgroups below included */
+	const char *inactive,
+		*active; /* entries of memory.stat: cached files, those of cgroups below included */
 };
 
 static const struct interface v1 = { "cgroup", "memory.limit_in_bytes", "memory.usage_in_bytes",
 	"total_inactive_file", "total_active_file" };
-static const struct interface v2 = { "cgroup2", "memory.max", "memory.current", "inactive_file", "active_file" };
+static const struct interface v2 = { "cgroup2", "memory.max", "memory.current", "inactive_file",
+	"active_file" };
 
 static FILE *open_at(const char *root, const char *folder, const char *name)
 {
@@ -32,15 +34,18 @@ static FILE *open_at(const char *root, const char *folder, const char *name)
 	return fopen(path, "re");
 }
 
-/* The number behind the word `key` at the beginning of a line; an empty key: of the first line. False if there is none
+/* The number behind the word `key` at the beginning of a line; an empty key: of the first line.
+ * False if there is none
  * ("max" is none). */
-static bool read_number(const char *root, const char *folder, const char *name, const char *key, uint64_t *value)
+static bool read_number(const char *root, const char *folder, const char *name, const char *key,
+	uint64_t *value)
 {
 	char line[300];
 	size_t length = strlen(key);
 	AUTO_FCLOSE FILE *file = open_at(root, folder, name);
 	while (file && fgets(line, sizeof line, file))
-		if (strncmp(line, key, length) == 0 && (length == 0 || line[length] == ' ' || line[length] == ':'))
+		if (strncmp(line, key, length) == 0
+			&& (length == 0 || line[length] == ' ' || line[length] == ':'))
 			return sscanf(line + length + (line[length] == ':'), "%" SCNu64, value) == 1;
 	return false;
 }
@@ -49,8 +54,8 @@ static bool read_number(const char *root, const char *folder, const char *name, 
 static uint64_t left_in(const char *root, const char *folder, const struct interface *interface)
 {
 	uint64_t limit, usage, inactive = 0, active = 0;
-	if (!read_number(root, folder, interface->limit, "", &limit) ||
-		!read_number(root, folder, interface->usage, "", &usage))
+	if (!read_number(root, folder, interface->limit, "", &limit)
+		|| !read_number(root, folder, interface->usage, "", &usage))
 		return UINT64_MAX;
 	read_number(root, folder, "memory.stat", interface->inactive, &inactive);
 	read_number(root, folder, "memory.stat", interface->active, &active);
@@ -58,7 +63,8 @@ static uint64_t left_in(const char *root, const char *folder, const struct inter
 	return limit > usage - cached ? limit - (usage - cached) : 0;
 }
 
-/* Whether `options`, separated by commas, name the memory controller; version 2 has one tree for all controllers. */
+/* Whether `options`, separated by commas, name the memory controller; version 2 has one tree for
+ * all controllers. */
 static bool has_memory(const char *options, const struct interface *interface)
 {
 	char padded[PATH_SIZE + 2];
@@ -66,7 +72,8 @@ static bool has_memory(const char *options, const struct interface *interface)
 	return interface == &v2 || strstr(padded, ",memory,");
 }
 
-/* Where the hierarchy is mounted and which of its folders stands there (/proc/self/mountinfo, see proc(5)). */
+/* Where the hierarchy is mounted and which of its folders stands there (/proc/self/mountinfo, see
+ * proc(5)). */
 static bool find_mount(const char *root, const struct interface *interface, char *folder, char *top)
 {
 	char line[3 * PATH_SIZE], type[64];
@@ -74,9 +81,9 @@ static bool find_mount(const char *root, const struct interface *interface, char
 	AUTO_FCLOSE FILE *file = open_at(root, "/proc/self", "mountinfo");
 	while (file && fgets(line, sizeof line, file)) {
 		char *rest = strstr(line, " - ");
-		if (rest && sscanf(line, "%*s %*s %*s %4095s %4095s", top, folder) == 2 &&
-			sscanf(rest, " - %63s %*s %n", type, &at) == 1 && strcmp(type, interface->type) == 0 &&
-			has_memory(rest + at, interface))
+		if (rest && sscanf(line, "%*s %*s %*s %4095s %4095s", top, folder) == 2
+			&& sscanf(rest, " - %63s %*s %n", type, &at) == 1 && strcmp(type, interface->type) == 0
+			&& has_memory(rest + at, interface))
 			return true;
 	}
 	return false;
@@ -88,7 +95,8 @@ static bool find_path(const char *root, const struct interface *interface, char 
 	char line[2 * PATH_SIZE];
 	AUTO_FCLOSE FILE *file = open_at(root, "/proc/self", "cgroup");
 	while (file && fgets(line, sizeof line, file)) {
-		char *controllers = strchr(line, ':'), *at = controllers ? strchr(controllers + 1, ':') : NULL;
+		char *controllers = strchr(line, ':'),
+			 *at = controllers ? strchr(controllers + 1, ':') : NULL;
 		if (!at)
 			continue;
 		*at++ = '\0';
@@ -108,8 +116,10 @@ static uint64_t left_in_tree(const char *root, const struct interface *interface
 	if (!find_mount(root, interface, mount, top) || !find_path(root, interface, path))
 		return least;
 	size_t skip = strlen(top);
-	/* In a container the mount may begin at the container's own folder, while the path is the machine's. */
-	if (strcmp(top, "/") != 0 && strncmp(path, top, skip) == 0 && (path[skip] == '/' || path[skip] == '\0'))
+	/* In a container the mount may begin at the container's own folder, while the path is the
+	 * machine's. */
+	if (strcmp(top, "/") != 0 && strncmp(path, top, skip) == 0
+		&& (path[skip] == '/' || path[skip] == '\0'))
 		memmove(path, path + skip, strlen(path + skip) + 1);
 	for (;;) {
 		snprintf(folder, sizeof folder, "%s%s", mount, strcmp(path, "/") == 0 ? "" : path);

@@ -5,8 +5,9 @@
 
 #include <stddef.h>
 
-/* In bytes; 0: not known. `root` stands in front of every path that is read: "" in real use, a folder in tests. Memory that
- * only holds cached files counts as free, since the kernel gives it up. */
+/* In bytes; 0: not known. `root` stands in front of every path that is read: "" in real use, a
+ * folder in tests. Memory that only holds cached files counts as free, since the kernel gives it
+ * up. */
 size_t memory_limit_available(const char *root);
 
 #endif

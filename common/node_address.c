@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slurm needs no name service: it has the address of a node from slurm.conf (NodeAddr), or of a cloud's from the controller. A
- * program of its own asks, since libslurm may end the process that calls it. */
+/* Slurm needs no name service: it has the address of a node from slurm.conf (NodeAddr), or of a
+ * cloud's from the controller. A program of its own asks, since libslurm may end the process that
+ * calls it. */
 #include "config.h"
 
 #include "common/node_address.h"
@@ -29,11 +30,12 @@ static struct {
 /* With the lock held. */
 static void ask(char *nodes)
 {
-	char *const argv[] = { (char *)"/usr/bin/env", (char *)"scontrol", (char *)"-o", (char *)"show", (char *)"node", nodes, NULL };
+	char *const argv[] = { (char *)"/usr/bin/env", (char *)"scontrol", (char *)"-o", (char *)"show",
+		(char *)"node", nodes, NULL };
 	const struct run_user self = { getuid(), getgid(), NULL, 0 };
 	char *text = malloc(ANSWER_BYTES), *fitting;
-	if (text && run_as_user(&self, argv, environ, ASK_SECONDS, text, ANSWER_BYTES, NULL) == 0 &&
-		strncmp(text, "NodeName=", 9) == 0) {
+	if (text && run_as_user(&self, argv, environ, ASK_SECONDS, text, ANSWER_BYTES, NULL) == 0
+		&& strncmp(text, "NodeName=", 9) == 0) {
 		fitting = realloc(text, strlen(text) + 1);
 		answer.text = fitting ? fitting : text;
 		return;
@@ -48,15 +50,19 @@ static bool word_of(const char *line, const char *name, char *out, size_t size)
 	size_t length = strlen(name);
 	for (const char *at = line; *at && *at != '\n'; at += strcspn(at, " \n"), at += *at == ' ')
 		if (strncmp(at, name, length) == 0 && at[length] == '=')
-			return snprintf(out, size, "%.*s", (int)strcspn(at + length + 1, " \n"), at + length + 1) < (int)size;
+			return snprintf(out, size, "%.*s", (int)strcspn(at + length + 1, " \n"),
+					   at + length + 1)
+				< (int)size;
 	return false;
 }
 
 /* With the lock held. */
 static bool find(const char *node, char *out, size_t size)
 {
-	for (const char *line = answer.text; line && *line; line += strcspn(line, "\n"), line += *line == '\n')
-		if (word_of(line, "NodeName", out, size) && strcmp(out, node) == 0 && word_of(line, "NodeAddr", out, size))
+	for (const char *line = answer.text; line && *line;
+		 line += strcspn(line, "\n"), line += *line == '\n')
+		if (word_of(line, "NodeName", out, size) && strcmp(out, node) == 0
+			&& word_of(line, "NodeAddr", out, size))
 			return true;
 	return false;
 }
@@ -77,9 +83,12 @@ static bool slurm_address(const char *node, char *out, size_t size)
 	return found;
 }
 
-int node_address(const char *node, const char *port, const struct addrinfo *hints, struct addrinfo **found)
+int node_address(const char *node, const char *port, const struct addrinfo *hints,
+	struct addrinfo **found)
 {
 	char address[NI_MAXHOST];
 	int rc = getaddrinfo(node, port, hints, found);
-	return rc == 0 || !slurm_address(node, address, sizeof address) ? rc : getaddrinfo(address, port, hints, found);
+	return rc == 0 || !slurm_address(node, address, sizeof address)
+		? rc
+		: getaddrinfo(address, port, hints, found);
 }

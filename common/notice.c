@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals of Slurm's grace time (SIGTERM), of sbatch --signal (SIGUSR1 or SIGUSR2) and of a terminal (SIGINT).
+/* Signals of Slurm's grace time (SIGTERM), of sbatch --signal (SIGUSR1 or SIGUSR2) and of a
+ * terminal (SIGINT).
  *
- * They are blocked in every thread and taken by one that does nothing else, never by a handler: oneDNN's generated
- * products (seen with 2.6.3) run with the stack pointer in a heap buffer, and the frame that the kernel would push there
- * for a handler overwrites what lies in front of it. */
+ * They are blocked in every thread and taken by one that does nothing else, never by a handler:
+ * oneDNN's generated products (seen with 2.6.3) run with the stack pointer in a heap buffer, and
+ * the frame that the kernel would push there for a handler overwrites what lies in front of it. */
 #include "common/notice.h"
 
 #include <pthread.h>
@@ -16,7 +17,10 @@
 
 #include "common/thread.h"
 
-static const struct { int number; const char *name; } notices[] = {
+static const struct {
+	int number;
+	const char *name;
+} notices[] = {
 	{ SIGTERM, "SIGTERM" },
 	{ SIGUSR1, "SIGUSR1" },
 	{ SIGUSR2, "SIGUSR2" },

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C library's readers pass over spaces, take signs, and stop where they like: here the whole text is looked at first. */
+/* The C library's readers pass over spaces, take signs, and stop where they like: here the whole
+ * text is looked at first. */
 #include "common/number.h"
 
 #include <errno.h>
@@ -24,7 +25,8 @@ bool number_whole(const char *text, int64_t least, int64_t most, int64_t *value)
 {
 	int64_t number;
 	const char *end;
-	if (!read_whole(text, &number, &end) || *end || number < least || number > most || (*text == '-' && least >= 0))
+	if (!read_whole(text, &number, &end) || *end || number < least || number > most
+		|| (*text == '-' && least >= 0))
 		return false;
 	*value = number;
 	return true;
@@ -54,10 +56,25 @@ bool number_real(const char *text, double least, double most, double *value)
 }
 
 /* Binary ones first, largest first: that is the order in which a value is shown. */
-static const struct { const char *name; int64_t bytes; } units[] = {
-	{ "TiB", (int64_t)1 << 40 }, { "GiB", 1 << 30 }, { "MiB", 1 << 20 }, { "KiB", 1 << 10 }, { "", 1 }, { "B", 1 },
-	{ "T", (int64_t)1 << 40 }, { "G", 1 << 30 }, { "M", 1 << 20 }, { "K", 1 << 10 },
-	{ "TB", 1000000000000 }, { "GB", 1000000000 }, { "MB", 1000000 }, { "KB", 1000 }, { "kB", 1000 },
+static const struct {
+	const char *name;
+	int64_t bytes;
+} units[] = {
+	{ "TiB", (int64_t)1 << 40 },
+	{ "GiB", 1 << 30 },
+	{ "MiB", 1 << 20 },
+	{ "KiB", 1 << 10 },
+	{ "", 1 },
+	{ "B", 1 },
+	{ "T", (int64_t)1 << 40 },
+	{ "G", 1 << 30 },
+	{ "M", 1 << 20 },
+	{ "K", 1 << 10 },
+	{ "TB", 1000000000000 },
+	{ "GB", 1000000000 },
+	{ "MB", 1000000 },
+	{ "KB", 1000 },
+	{ "kB", 1000 },
 };
 
 bool number_bytes(const char *text, int64_t least, int64_t most, int64_t *value)

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Decimal digits, behind a minus where `least` is below 0; no space, no plus, nothing behind. False, and *value as it was, for
- * anything else and for a number outside `least` to `most`. */
+/* Decimal digits, behind a minus where `least` is below 0; no space, no plus, nothing behind.
+ * False, and *value as it was, for anything else and for a number outside `least` to `most`. */
 bool number_whole(const char *text, int64_t least, int64_t most, int64_t *value);
 
 /* The same for all 64 bits, and only as it is printed: without leading zeros. */
@@ -20,7 +20,8 @@ bool number_real(const char *text, double least, double most, double *value);
 /* Bytes: "4096", "4GiB", "500MB"; a bare K, M, G or T is binary. */
 bool number_bytes(const char *text, int64_t least, int64_t most, int64_t *value);
 
-/* The shortest text that number_bytes reads as `value`, which is 0 or more. 24 bytes hold it; returns `out`. */
+/* The shortest text that number_bytes reads as `value`, which is 0 or more. 24 bytes hold it;
+ * returns `out`. */
 char *number_bytes_text(int64_t value, char *out, size_t size);
 
 #endif

@@ -44,7 +44,7 @@ static int choice_index(const char *choices, const char *word)
 {
 	size_t length = strlen(word);
 	int index = 0;
-	for (const char *p = choices; ; index++) {
+	for (const char *p = choices;; index++) {
 		size_t n = strcspn(p, "|");
 		if (n == length && strncmp(p, word, n) == 0)
 			return index;
@@ -69,23 +69,25 @@ static int set_count(const struct opt *opt, int64_t *value, const char *text, st
 		return 0;
 	}
 	if (!number_whole(text, (int64_t)opt->least, (int64_t)opt->most, value))
-		return err_fail(err, EXIT_USAGE, "--%s takes a whole number from %.0f to %.0f%s, not \"%s\"", opt->name,
-			opt->least, opt->most, opt->automatic ? " or auto" : "", text);
+		return err_fail(err, EXIT_USAGE,
+			"--%s takes a whole number from %.0f to %.0f%s, not \"%s\"", opt->name, opt->least,
+			opt->most, opt->automatic ? " or auto" : "", text);
 	return 0;
 }
 
 static int set_real(const struct opt *opt, double *value, const char *text, struct err *err)
 {
 	if (!number_real(text, opt->least, opt->most, value))
-		return err_fail(err, EXIT_USAGE, "--%s takes a number from %g to %g, not \"%s\"", opt->name, opt->least,
-			opt->most, text);
+		return err_fail(err, EXIT_USAGE, "--%s takes a number from %g to %g, not \"%s\"", opt->name,
+			opt->least, opt->most, text);
 	return 0;
 }
 
 static int set_size(const struct opt *opt, int64_t *value, const char *text, struct err *err)
 {
 	if (!number_bytes(text, (int64_t)opt->least, (int64_t)opt->most, value))
-		return err_fail(err, EXIT_USAGE, "--%s takes a size from %.0f bytes up, such as 4GiB or 500MB, not \"%s\"", opt->name,
+		return err_fail(err, EXIT_USAGE,
+			"--%s takes a size from %.0f bytes up, such as 4GiB or 500MB, not \"%s\"", opt->name,
 			opt->least, text);
 	return 0;
 }
@@ -102,7 +104,8 @@ static int set_choice(const struct opt *opt, int *value, const char *text, struc
 {
 	int index = choice_index(opt->choices, text);
 	if (index < 0)
-		return err_fail(err, EXIT_USAGE, "--%s takes one of %s, not \"%s\"", opt->name, opt->choices, text);
+		return err_fail(err, EXIT_USAGE, "--%s takes one of %s, not \"%s\"", opt->name,
+			opt->choices, text);
 	*value = index;
 	return 0;
 }
@@ -110,19 +113,15 @@ static int set_choice(const struct opt *opt, int *value, const char *text, struc
 int opt_set(const struct opt *opt, void *values, const char *text, struct err *err)
 {
 	switch (opt->type) {
-	case OPT_SWITCH:
-		return set_switch(opt, value_of(opt, values), text, err);
-	case OPT_COUNT:
-		return set_count(opt, value_of(opt, values), text, err);
-	case OPT_SIZE:
-		return set_size(opt, value_of(opt, values), text, err);
-	case OPT_REAL:
-		return set_real(opt, value_of(opt, values), text, err);
-	case OPT_CHOICE:
-		return set_choice(opt, value_of(opt, values), text, err);
+	case OPT_SWITCH: return set_switch(opt, value_of(opt, values), text, err);
+	case OPT_COUNT: return set_count(opt, value_of(opt, values), text, err);
+	case OPT_SIZE: return set_size(opt, value_of(opt, values), text, err);
+	case OPT_REAL: return set_real(opt, value_of(opt, values), text, err);
+	case OPT_CHOICE: return set_choice(opt, value_of(opt, values), text, err);
 	case OPT_TEXT:
 		if (!*text)
-			return err_fail(err, EXIT_USAGE, "--%s is empty: it takes %s", opt->name, opt->argument);
+			return err_fail(err, EXIT_USAGE, "--%s is empty: it takes %s", opt->name,
+				opt->argument);
 		*(const char **)value_of(opt, values) = text;
 		return 0;
 	}
@@ -164,24 +163,16 @@ char *opt_text(const struct opt *opt, const void *values, char *out, size_t size
 {
 	const void *value = value_at(opt, values);
 	switch (opt->type) {
-	case OPT_SWITCH:
-		snprintf(out, size, "%s", *(const bool *)value ? "on" : "off");
-		break;
+	case OPT_SWITCH: snprintf(out, size, "%s", *(const bool *)value ? "on" : "off"); break;
 	case OPT_COUNT:
 		if (opt->automatic && *(const int64_t *)value == OPT_AUTO)
 			snprintf(out, size, "auto");
 		else
 			snprintf(out, size, "%lld", (long long)*(const int64_t *)value);
 		break;
-	case OPT_SIZE:
-		number_bytes_text(*(const int64_t *)value, out, size);
-		break;
-	case OPT_REAL:
-		real_text(*(const double *)value, out, size);
-		break;
-	case OPT_CHOICE:
-		choice_word(opt->choices, *(const int *)value, out, size);
-		break;
+	case OPT_SIZE: number_bytes_text(*(const int64_t *)value, out, size); break;
+	case OPT_REAL: real_text(*(const double *)value, out, size); break;
+	case OPT_CHOICE: choice_word(opt->choices, *(const int *)value, out, size); break;
 	case OPT_TEXT:
 		snprintf(out, size, "%s", *(const char *const *)value ? *(const char *const *)value : "");
 		break;
@@ -199,20 +190,18 @@ static json_t *value_json(const struct opt *opt, const void *values)
 	char text[TEXT_BYTES];
 	const void *value = value_at(opt, values);
 	switch (opt->type) {
-	case OPT_SWITCH:
-		return json_boolean(*(const bool *)value);
+	case OPT_SWITCH: return json_boolean(*(const bool *)value);
 	case OPT_COUNT:
 		if (opt->automatic && *(const int64_t *)value == OPT_AUTO)
 			return json_string("auto");
 		return json_integer(*(const int64_t *)value);
-	case OPT_REAL:
-		return json_real(*(const double *)value);
-	default:
-		return json_string(opt_text(opt, values, text, sizeof text));
+	case OPT_REAL: return json_real(*(const double *)value);
+	default: return json_string(opt_text(opt, values, text, sizeof text));
 	}
 }
 
-json_t *opt_record(const struct opt *table, enum opt_kind kind, const char *mode, const void *values)
+json_t *opt_record(const struct opt *table, enum opt_kind kind, const char *mode,
+	const void *values)
 {
 	json_t *record = json_object();
 	for (const struct opt *opt = table; record && opt->name; opt++) {
@@ -230,7 +219,10 @@ json_t *opt_record(const struct opt *table, enum opt_kind kind, const char *mode
 static char *recorded_text(const struct opt *opt, const json_t *value, char *out, size_t size)
 {
 	if (!value)
-		snprintf(out, size, "%s", opt->fallback ? opt->fallback : opt->type == OPT_SWITCH ? "off" : "");
+		snprintf(out, size, "%s",
+			opt->fallback                 ? opt->fallback
+				: opt->type == OPT_SWITCH ? "off"
+										  : "");
 	else if (json_is_boolean(value))
 		snprintf(out, size, "%s", json_is_true(value) ? "on" : "off");
 	else if (json_is_integer(value) && opt->type == OPT_REAL)
@@ -246,17 +238,19 @@ static char *recorded_text(const struct opt *opt, const json_t *value, char *out
 	return out;
 }
 
-int opt_compare(const struct opt *table, enum opt_kind kind, const char *mode, const json_t *record, const void *values,
-	opt_difference *difference, void *arg, struct err *err)
+int opt_compare(const struct opt *table, enum opt_kind kind, const char *mode, const json_t *record,
+	const void *values, opt_difference *difference, void *arg, struct err *err)
 {
 	const char *name;
 	json_t *value;
 	if (!json_is_object(record))
-		return err_fail(err, EXIT_DATA, "configuration: the checkpoint's record of options is no JSON object");
-	json_object_foreach((json_t *)record, name, value)
-		if (opt_find(table, name) < 0)
-			return err_fail(err, EXIT_DATA, "configuration: the checkpoint records an option %s that this version "
-				"does not know: use the version that wrote it, or a newer one", name);
+		return err_fail(err, EXIT_DATA,
+			"configuration: the checkpoint's record of options is no JSON object");
+	json_object_foreach((json_t *)record, name,
+		value) if (opt_find(table, name) < 0) return err_fail(err, EXIT_DATA,
+		"configuration: the checkpoint records an option %s that this version does not know: use "
+		"the version that wrote it, or a newer one",
+		name);
 	for (const struct opt *opt = table; opt->name; opt++) {
 		char recorded[TEXT_BYTES], present[TEXT_BYTES];
 		if (!counts(opt, kind, mode))

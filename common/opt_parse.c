@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An option table on the command line: argp's vectors are made from the rows, its errors become one line each. */
+/* An option table on the command line: argp's vectors are made from the rows, its errors become one
+ * line each. */
 #include "config.h"
 
 #include "common/opt.h"
@@ -31,7 +32,7 @@ struct parse {
 	bool *given;
 	struct err *err;
 	bool failed;
-	int next;   /* the word of argv that stands behind the last one understood */
+	int next; /* the word of argv that stands behind the last one understood */
 };
 
 static const char *kind_note(enum opt_kind kind)
@@ -44,8 +45,10 @@ static char *help_text(const struct opt *opt)
 {
 	char *out = NULL;
 	const char *note = kind_note(opt->kind);
-	if (opt->fallback && asprintf(&out, "%s (%s%sdefault %s)", opt->help, note ? note : "", note ? "; " : "",
-		opt->fallback) < 0)
+	if (opt->fallback
+		&& asprintf(&out, "%s (%s%sdefault %s)", opt->help, note ? note : "", note ? "; " : "",
+			   opt->fallback)
+			< 0)
 		return NULL;
 	if (!opt->fallback && note && asprintf(&out, "%s (%s)", opt->help, note) < 0)
 		return NULL;
@@ -63,19 +66,24 @@ static void free_options(struct argp_option *options)
 /* argp's vector: a heading row where a group begins, then the rows. */
 static struct argp_option *make_options(const struct opt *table, int count)
 {
-	struct argp_option *options = calloc((size_t)count * 2 + OWN + 1, sizeof *options), *o = options;
+	struct argp_option *options = calloc((size_t)count * 2 + OWN + 1, sizeof *options),
+					   *o = options;
 	int group = 0;
 	for (int i = 0; options && i < count; i++) {
 		if (table[i].group)
-			*o++ = (struct argp_option){ .doc = table[i].group, .group = ++group };
+			*o++ = (struct argp_option) { .doc = table[i].group, .group = ++group };
 		char *help = help_text(&table[i]);
 		if (!help) {
 			free_options(options);
 			return NULL;
 		}
-		*o++ = (struct argp_option){ .name = table[i].name, .key = FIRST_KEY + i, .doc = help, .group = group,
-			.arg = table[i].type == OPT_SWITCH ? NULL : table[i].type == OPT_CHOICE ? table[i].choices
-				: table[i].argument };
+		*o++ = (struct argp_option) { .name = table[i].name,
+			.key = FIRST_KEY + i,
+			.doc = help,
+			.group = group,
+			.arg = table[i].type == OPT_SWITCH ? NULL
+				: table[i].type == OPT_CHOICE  ? table[i].choices
+											   : table[i].argument };
 	}
 	if (options)
 		memcpy(o, own_options, sizeof own_options);
@@ -87,7 +95,9 @@ static void tell_and_exit(int key, const struct argp_state *state)
 	if (key == KEY_VERSION)
 		puts(argp_program_version);
 	else
-		argp_help(state->root_argp, stdout, key == KEY_HELP ? ARGP_HELP_LONG | ARGP_HELP_SHORT_USAGE | ARGP_HELP_DOC : ARGP_HELP_USAGE,
+		argp_help(state->root_argp, stdout,
+			key == KEY_HELP ? ARGP_HELP_LONG | ARGP_HELP_SHORT_USAGE | ARGP_HELP_DOC
+							: ARGP_HELP_USAGE,
 			state->name);
 	exit(fflush(stdout) == 0 ? EXIT_OK : EXIT_FAULT);
 }
@@ -96,8 +106,10 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 {
 	struct parse *parse = state->input;
 	if (key == ARGP_KEY_ARG) {
-		err_fail(parse->err, EXIT_USAGE, "\"%s\" stands alone: every value belongs to an option; a pattern that "
-			"the shell must not expand stands in quotes (see --help)", arg);
+		err_fail(parse->err, EXIT_USAGE,
+			"\"%s\" stands alone: every value belongs to an option; a pattern that the shell must "
+			"not expand stands in quotes (see --help)",
+			arg);
 		parse->failed = true;
 		return EINVAL;
 	}
@@ -139,7 +151,8 @@ static int edits(const char *a, const char *b)
 static int refuse(const struct opt *table, const char *word, struct err *err)
 {
 	if (strncmp(word, "--", 2) != 0)
-		return err_fail(err, EXIT_USAGE, "unknown option %s: options are long ones, such as --steps (see --help)", word);
+		return err_fail(err, EXIT_USAGE,
+			"unknown option %s: options are long ones, such as --steps (see --help)", word);
 	char name[64];
 	snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
 	int row = opt_find(table, name), matches = 0, nearest = 0;
@@ -153,14 +166,16 @@ static int refuse(const struct opt *table, const char *word, struct err *err)
 	if (row >= 0 || matches == 1)
 		return err_fail(err, EXIT_USAGE, "--%s needs a value (see --help)", name);
 	if (matches > 1)
-		return err_fail(err, EXIT_USAGE, "--%s is the beginning of several options (see --help)", name);
+		return err_fail(err, EXIT_USAGE, "--%s is the beginning of several options (see --help)",
+			name);
 	if (edits(name, table[nearest].name) <= 3)
-		return err_fail(err, EXIT_USAGE, "unknown option --%s: did you mean --%s?", name, table[nearest].name);
+		return err_fail(err, EXIT_USAGE, "unknown option --%s: did you mean --%s?", name,
+			table[nearest].name);
 	return err_fail(err, EXIT_USAGE, "unknown option --%s (see --help)", name);
 }
 
-int opt_parse(const struct opt *table, const char *doc, int argc, char **argv, void *values, bool *given,
-	struct err *err)
+int opt_parse(const struct opt *table, const char *doc, int argc, char **argv, void *values,
+	bool *given, struct err *err)
 {
 	int count = opt_count(table);
 	struct parse parse = { table, count, values, given, err, false, 1 };
@@ -171,7 +186,8 @@ int opt_parse(const struct opt *table, const char *doc, int argc, char **argv, v
 	if (!options)
 		return err_set(err, "options: out of memory");
 	struct argp argp = { .options = options, .parser = parse_one, .doc = doc };
-	error_t error = argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_IN_ORDER, NULL, &parse);
+	error_t error =
+		argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_IN_ORDER, NULL, &parse);
 	free_options(options);
 	if (!error)
 		return 0;

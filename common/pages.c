@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel is asked for huge pages: where it has none, or is set not to give any, all works as well, only slower. */
+/* The kernel is asked for huge pages: where it has none, or is set not to give any, all works as
+ * well, only slower. */
 #include "config.h"
 #include "common/pages.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define HUGE ((size_t)2 << 20) /* of x86 and of Arm with pages of 4 KiB; a multiple of the page everywhere else */
+#define HUGE \
+	((size_t)2 \
+		<< 20) /* of x86 and of Arm with pages of 4 KiB; a multiple of the page everywhere else */
 
 size_t pages_round(size_t size)
 {

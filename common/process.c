@@ -24,8 +24,11 @@ bool process_find(pid_t pid, struct process *process)
 		return false;
 	/* Fields 3 and 22 (proc(5)); the name in field 2 may hold spaces and parentheses. */
 	const char *rest = strrchr(text, ')');
-	if (!rest || sscanf(rest + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &state,
-		&process->start) != 2)
+	if (!rest
+		|| sscanf(rest + 1,
+			   " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+			   &state, &process->start)
+			!= 2)
 		return false;
 	process->pid = pid;
 	return state != 'Z' && state != 'X';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that is nobody's child here and may have ended long ago: its pid, and the start time that tells it from a later
- * process of the same pid. */
+/* A process that is nobody's child here and may have ended long ago: its pid, and the start time
+ * that tells it from a later process of the same pid. */
 #ifndef MUSTER_PROCESS_H
 #define MUSTER_PROCESS_H
 

@@ -34,8 +34,8 @@ char *progress_text(const struct progress *progress, double seconds, char *out, 
 	if (!progress->total)
 		snprintf(out, size, "%s %s, %s/s", progress->what, done, rate);
 	else if (part > 0 && seconds > 0)
-		snprintf(out, size, "%s [%s] %3.0f %% of %s, %s/s, %.0f s left", progress->what, bar, part * 100, total, rate,
-			seconds / part * (1 - part));
+		snprintf(out, size, "%s [%s] %3.0f %% of %s, %s/s, %.0f s left", progress->what, bar,
+			part * 100, total, rate, seconds / part * (1 - part));
 	else
 		snprintf(out, size, "%s [%s]   0 %% of %s", progress->what, bar, total);
 	return out;
@@ -43,7 +43,9 @@ char *progress_text(const struct progress *progress, double seconds, char *out, 
 
 void progress_begin(struct progress *progress, const char *what, uint64_t total, bool quiet)
 {
-	*progress = (struct progress){ .what = what, .total = total, .began = clock_now(),
+	*progress = (struct progress) { .what = what,
+		.total = total,
+		.began = clock_now(),
 		.visible = !quiet && isatty(STDERR_FILENO) };
 	progress->shown = progress->began;
 }
@@ -55,7 +57,8 @@ void progress_add(struct progress *progress, uint64_t bytes)
 	if (!progress->visible || clock_now() - progress->shown < INTERVAL)
 		return;
 	progress->shown = clock_now();
-	fprintf(stderr, "\r%s\x1b[K", progress_text(progress, progress->shown - progress->began, text, sizeof text));
+	fprintf(stderr, "\r%s\x1b[K",
+		progress_text(progress, progress->shown - progress->began, text, sizeof text));
 }
 
 void progress_wipe(const struct progress *progress)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bar that people see on a terminal while something long goes on. Nothing is drawn elsewhere. */
+/* The bar that people see on a terminal while something long goes on. Nothing is drawn elsewhere.
+ */
 #ifndef MUSTER_PROGRESS_H
 #define MUSTER_PROGRESS_H
 
@@ -25,7 +26,8 @@ void progress_wipe(const struct progress *progress);
 /* The bar as text of at most `size` bytes after `seconds`: a pure function. Returns `out`. */
 char *progress_text(const struct progress *progress, double seconds, char *out, size_t size);
 
-/* Bytes as people read them: "512 B", "1.5 kB", "12.3 GB" (powers of 1000). `out` holds 16 bytes; returns it. */
+/* Bytes as people read them: "512 B", "1.5 kB", "12.3 GB" (powers of 1000). `out` holds 16 bytes;
+ * returns it. */
 char *progress_bytes(double bytes, char out[16]);
 
 #endif

@@ -23,7 +23,8 @@
 #include "common/clock.h"
 #include "common/process.h"
 
-#define REPORT 3 /* the descriptor on which a program's start is reported; closed by a successful execve */
+#define REPORT \
+	3 /* the descriptor on which a program's start is reported; closed by a successful execve */
 #define ABOVE_STREAMS 10
 #define HIGHEST_DESCRIPTOR 65536
 #define PASSWD_BYTES 65536
@@ -33,8 +34,8 @@ struct program {
 	const struct run_user *user;
 	char *const *argv, *const *env;
 	int input, output; /* -1: /dev/null */
-	int report;     /* gets the pid, and a message if the start fails */
-	double seconds; /* 0: it stays */
+	int report;        /* gets the pid, and a message if the start fails */
+	double seconds;    /* 0: it stays */
 };
 
 /* Slurm sends them to every process that it counts to the step. */
@@ -90,8 +91,9 @@ static bool drop_privileges(const struct run_user *user)
 	/* No set-user-id program gives back what is dropped here. */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return false;
-	return setgroups(user->group_count, user->groups) == 0 && setresgid(user->gid, user->gid, user->gid) == 0 &&
-		setresuid(user->uid, user->uid, user->uid) == 0 && (user->uid == 0 || setuid(0) < 0);
+	return setgroups(user->group_count, user->groups) == 0
+		&& setresgid(user->gid, user->gid, user->gid) == 0
+		&& setresuid(user->uid, user->uid, user->uid) == 0 && (user->uid == 0 || setuid(0) < 0);
 }
 
 static void set_signals(double seconds)
@@ -104,7 +106,8 @@ static void set_signals(double seconds)
 	for (size_t i = 0; i < sizeof ignored_signals / sizeof ignored_signals[0]; i++)
 		signal(ignored_signals[i], SIG_IGN);
 	/* Timers outlive execve. */
-	struct itimerval timer = { .it_value = { (time_t)seconds, (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6) } };
+	struct itimerval timer = { .it_value = { (time_t)seconds,
+								   (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6) } };
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
@@ -118,14 +121,17 @@ static void set_oom_score(void)
 		close(fd);
 }
 
-/* /dev/null or the input and output as streams, the report, and nothing else. One of these may be a descriptor below 3 itself. */
+/* /dev/null or the input and output as streams, the report, and nothing else. One of these may be a
+ * descriptor below 3 itself. */
 static bool set_descriptors(const struct program *program)
 {
 	int null = open("/dev/null", O_RDWR);
 	int input = fcntl(program->input < 0 ? null : program->input, F_DUPFD_CLOEXEC, ABOVE_STREAMS);
-	int output = fcntl(program->output < 0 ? null : program->output, F_DUPFD_CLOEXEC, ABOVE_STREAMS);
+	int output =
+		fcntl(program->output < 0 ? null : program->output, F_DUPFD_CLOEXEC, ABOVE_STREAMS);
 	int report = fcntl(program->report, F_DUPFD_CLOEXEC, ABOVE_STREAMS);
-	if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0 || dup3(report, REPORT, O_CLOEXEC) < 0)
+	if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0
+		|| dup3(report, REPORT, O_CLOEXEC) < 0)
 		return false;
 	if (close_range(REPORT + 1, ~0u, 0) < 0)
 		for (int fd = REPORT + 1; fd < HIGHEST_DESCRIPTOR; fd++)
@@ -156,7 +162,8 @@ static _Noreturn void become(const struct program *program)
 	give_up("it can't be executed");
 }
 
-/* The process between the caller and the program: it ends at once, and the program gets another parent. */
+/* The process between the caller and the program: it ends at once, and the program gets another
+ * parent. */
 static _Noreturn void become_orphan(const struct program *program)
 {
 	pid_t pid = fork();
@@ -165,8 +172,8 @@ static _Noreturn void become_orphan(const struct program *program)
 	_exit(pid < 0);
 }
 
-/* Reads until the other end is closed or the deadline passes. Returns false for the latter. *used is what came, cut to
- * size - 1 bytes and followed by a NUL. */
+/* Reads until the other end is closed or the deadline passes. Returns false for the latter. *used
+ * is what came, cut to size - 1 bytes and followed by a NUL. */
 static bool read_all(int fd, struct deadline deadline, char *output, size_t size, size_t *used)
 {
 	char rest[512];
@@ -186,7 +193,7 @@ static bool read_all(int fd, struct deadline deadline, char *output, size_t size
 		if (n <= 0)
 			return n == 0;
 		if (room)
-			output[*used += (size_t)n] = '\0';
+			output[ *used += (size_t)n] = '\0';
 	}
 }
 
@@ -211,8 +218,10 @@ static void kill_late(const char *report)
 		process_kill(&process);
 }
 
-/* Forks the program and reads how its start went. The write ends of `program` are the caller's to close. */
-static int launch(const struct program *program, int report, struct deadline deadline, pid_t *pid, struct err *err)
+/* Forks the program and reads how its start went. The write ends of `program` are the caller's to
+ * close. */
+static int launch(const struct program *program, int report, struct deadline deadline, pid_t *pid,
+	struct err *err)
 {
 	char text[200];
 	size_t used;
@@ -230,14 +239,15 @@ static int launch(const struct program *program, int report, struct deadline dea
 		return err_set(err, "run: couldn't start %s: it took too long", program->argv[0]);
 	}
 	if (used != sizeof *pid)
-		return err_set(err, "run: couldn't start %s as user %u: %s", program->argv[0], (unsigned)program->user->uid,
+		return err_set(err, "run: couldn't start %s as user %u: %s", program->argv[0],
+			(unsigned)program->user->uid,
 			used > sizeof *pid ? text + sizeof *pid : "its process ended at once");
 	memcpy(pid, text, sizeof *pid);
 	return 0;
 }
 
-int run_as_user(const struct run_user *user, char *const *argv, char *const *env, double seconds, char *output,
-	size_t size, struct err *err)
+int run_as_user(const struct run_user *user, char *const *argv, char *const *env, double seconds,
+	char *output, size_t size, struct err *err)
 {
 	int ends[2], report[2];
 	pid_t pid;
@@ -266,8 +276,8 @@ int run_as_user(const struct run_user *user, char *const *argv, char *const *env
 	return 0;
 }
 
-int start_as_user(const struct run_user *user, char *const *argv, char *const *env, int input, double seconds, pid_t *pid,
-	struct err *err)
+int start_as_user(const struct run_user *user, char *const *argv, char *const *env, int input,
+	double seconds, pid_t *pid, struct err *err)
 {
 	int report[2];
 	if (pipe2(report, O_CLOEXEC) < 0)

@@ -5,7 +5,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-int spawn_program(pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions, char *const argv[], int flags)
+int spawn_program(pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions,
+	char *const argv[], int flags)
 {
 	posix_spawnattr_t attributes;
 	sigset_t all, none;
@@ -14,7 +15,8 @@ int spawn_program(pid_t *pid, const char *program, const posix_spawn_file_action
 		return error;
 	sigfillset(&all);
 	sigemptyset(&none);
-	posix_spawnattr_setflags(&attributes, (short)(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | flags));
+	posix_spawnattr_setflags(&attributes,
+		(short)(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | flags));
 	posix_spawnattr_setsigdefault(&attributes, &all);
 	posix_spawnattr_setsigmask(&attributes, &none);
 	error = posix_spawn(pid, program, actions, &attributes, argv, environ);

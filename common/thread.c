@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread inherits the mask of the one that starts it: a mask that it sets by itself would come too late. */
+/* A thread inherits the mask of the one that starts it: a mask that it sets by itself would come
+ * too late. */
 #include "common/thread.h"
 
 #include <stddef.h>

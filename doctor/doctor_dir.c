@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file that rank 0 makes has to be seen everywhere. No node has looked for its name before, so no cache says that it isn't
- * there. */
+/* A file that rank 0 makes has to be seen everywhere. No node has looked for its name before, so no
+ * cache says that it isn't there. */
 #include "config.h"
 
 #include "doctor/doctor_dir.h"
@@ -18,7 +18,8 @@
 #include "common/auto.h"
 #include "common/io.h"
 
-#define PROBE_BYTES (256 * 1024) /* more than a file system keeps in its inode or has left in a last block */
+#define PROBE_BYTES \
+	(256 * 1024) /* more than a file system keeps in its inode or has left in a last block */
 
 /* The directory, or the nearest one above that is there. */
 static void existing(const char *dir, char *out, size_t size)
@@ -48,7 +49,8 @@ static void mark_name(const char *dir, const char *word, int rank, char *out, si
 		snprintf(out, size, "%s/.muster-doctor-%s-%d", folder, word, rank);
 }
 
-/* Makes a file with `size` bytes that has to reach the disk. Returns 0 or an errno; nothing is left then. */
+/* Makes a file with `size` bytes that has to reach the disk. Returns 0 or an errno; nothing is left
+ * then. */
 static int make_file(const char *path, size_t size)
 {
 	AUTO_FREE char *zeros = calloc(1, size + 1);
@@ -90,7 +92,8 @@ void doctor_dir_look(struct facts *facts, const char *dir, const char *word, boo
 	if (error == 0)
 		unlink(path);
 	else
-		snprintf(facts->dir_error, sizeof facts->dir_error, "couldn't write in %.200s: %s", folder, strerror(error));
+		snprintf(facts->dir_error, sizeof facts->dir_error, "couldn't write in %.200s: %s", folder,
+			strerror(error));
 	facts->dir_full = error == ENOSPC || error == EDQUOT;
 	if (statvfs(folder, &space) == 0)
 		facts->dir_free = (int64_t)space.f_bavail * (int64_t)space.f_frsize;

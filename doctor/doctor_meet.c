@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Three fences: rank 0 has told where it is; all are there at one moment, and each node has told of its door; each rank has
- * told its facts. */
+/* Three fences: rank 0 has told where it is; all are there at one moment, and each node has told of
+ * its door; each rank has told its facts. */
 #include "config.h"
 
 #include "doctor/doctor_meet.h"
@@ -24,7 +24,8 @@
 #define DOOR_SECONDS 2.0 /* for each address of another node */
 #define DOORS 4          /* addresses that are tried for NCCL, and as many for Gloo */
 
-/* What rank 0 tells the others, as text: its port, whether it has marked the directory, and the word. */
+/* What rank 0 tells the others, as text: its port, whether it has marked the directory, and the
+ * word. */
 struct host {
 	struct way *way;
 	int port, marked;
@@ -62,7 +63,8 @@ static int hear_host(struct rdzv *rdzv, struct host *host, struct err *err)
 	size_t size;
 	if (rdzv_get(rdzv, 0, KEY_HOST, &text, &size, 0, err) < 0)
 		return -1;
-	if (size == 0 || ((char *)text)[size - 1] || sscanf(text, "%d %d %39s", &host->port, &host->marked, host->word) != 3)
+	if (size == 0 || ((char *)text)[size - 1]
+		|| sscanf(text, "%d %d %39s", &host->port, &host->marked, host->word) != 3)
 		return err_set(err, "muster-doctor: couldn't read what rank 0 tells: its build differs");
 	return 0;
 }
@@ -73,7 +75,8 @@ static void look_around(struct facts *own, const struct host *host, const char *
 	struct err err;
 	if (own->local_rank != 0)
 		return;
-	if (host->port > 0 && own->master[0] && way_try(own->master, host->port, host->word, WAY_SECONDS, &err) < 0)
+	if (host->port > 0 && own->master[0]
+		&& way_try(own->master, host->port, host->word, WAY_SECONDS, &err) < 0)
 		snprintf(own->master_error, sizeof own->master_error, "%.299s", err.text);
 	if (dir)
 		doctor_dir_look(own, dir, host->word, host->marked);
@@ -81,21 +84,25 @@ static void look_around(struct facts *own, const struct host *host, const char *
 
 /* ---- from node to node ---- */
 
-/* Another node's: where its first task listens, and what NCCL and Gloo would tell the others of it. */
+/* Another node's: where its first task listens, and what NCCL and Gloo would tell the others of it.
+ */
 struct door {
 	int port;
-	char node[256], nccl[sizeof((struct facts *)0)->nccl_ways], gloo[sizeof((struct facts *)0)->gloo_ways];
+	char node[256], nccl[sizeof((struct facts *)0)->nccl_ways],
+		gloo[sizeof((struct facts *)0)->gloo_ways];
 };
 
 /* The first task of each node opens one; the others say that they have none. */
-static int open_door(struct rdzv *rdzv, const struct facts *own, const struct host *host, struct way **way, struct err *err)
+static int open_door(struct rdzv *rdzv, const struct facts *own, const struct host *host,
+	struct way **way, struct err *err)
 {
 	char text[sizeof(struct door) + 40] = "-";
 	int port = 0;
 	if (own->local_rank == 0 && own->node_count > 1)
 		*way = way_open(0, host->word, &port, NULL);
 	if (*way)
-		snprintf(text, sizeof text, "%d\n%s\n%s\n%s\n", port, own->node, own->nccl_ways, own->gloo_ways);
+		snprintf(text, sizeof text, "%d\n%s\n%s\n%s\n", port, own->node, own->nccl_ways,
+			own->gloo_ways);
 	return rdzv_put(rdzv, KEY_DOOR, text, strlen(text) + 1, err);
 }
 
@@ -120,27 +127,32 @@ static bool read_door(char *text, struct door *door)
 	return door->port > 0;
 }
 
-/* That of the next node, in the order of the ranks: each node has one that looks for it. 0: there is none. */
+/* That of the next node, in the order of the ranks: each node has one that looks for it. 0: there
+ * is none. */
 static int find_door(struct rdzv *rdzv, const struct facts *own, struct door *door, struct err *err)
 {
 	for (int next = 1; next < own->world_size; next++) {
 		AUTO_FREE void *text = NULL;
 		size_t size;
-		if (rdzv_get(rdzv, (own->rank + next) % own->world_size, KEY_DOOR, &text, &size, 0, err) < 0)
+		if (rdzv_get(rdzv, (own->rank + next) % own->world_size, KEY_DOOR, &text, &size, 0, err)
+			< 0)
 			return -1;
-		if (size > 0 && !((char *)text)[size - 1] && read_door(text, door) && strcmp(door->node, own->node) != 0)
+		if (size > 0 && !((char *)text)[size - 1] && read_door(text, door)
+			&& strcmp(door->node, own->node) != 0)
 			return 1;
 	}
 	return 0;
 }
 
 /* Tries each address of a list until one is not reached, and says so in `error`. */
-static void try_ways(const struct door *door, const char *ways, int most, const char *word, char *error, size_t size)
+static void try_ways(const struct door *door, const char *ways, int most, const char *word,
+	char *error, size_t size)
 {
 	char list[sizeof door->nccl], *rest = NULL;
 	struct err err = { 0 };
 	snprintf(list, sizeof list, "%s", ways);
-	for (char *name = strtok_r(list, " ", &rest); name && most-- > 0 && !error[0]; name = strtok_r(NULL, " ", &rest)) {
+	for (char *name = strtok_r(list, " ", &rest); name && most-- > 0 && !error[0];
+		 name = strtok_r(NULL, " ", &rest)) {
 		char *address = strchr(name, '=');
 		if (!address)
 			continue;
@@ -149,11 +161,13 @@ static void try_ways(const struct door *door, const char *ways, int most, const 
 		if (loopback)
 			err_set(&err, "a loopback address");
 		if (loopback || way_try(address, door->port, word, DOOR_SECONDS, &err) < 0)
-			snprintf(error, size, "%.60s by %.40s, which is %.60s there: %.100s", door->node, name, address, err.text);
+			snprintf(error, size, "%.60s by %.40s, which is %.60s there: %.100s", door->node, name,
+				address, err.text);
 	}
 }
 
-/* NCCL needs one interface where an RDMA adapter carries the data, else it uses all that it has taken. */
+/* NCCL needs one interface where an RDMA adapter carries the data, else it uses all that it has
+ * taken. */
 static int look_next_door(struct rdzv *rdzv, struct facts *own, const char *word, struct err *err)
 {
 	struct door door;
@@ -161,7 +175,8 @@ static int look_next_door(struct rdzv *rdzv, struct facts *own, const char *word
 	if (found <= 0)
 		return found;
 	if (own->gpus > 0 || own->nccl_wanted[0])
-		try_ways(&door, door.nccl, own->rdma ? 1 : DOORS, word, own->nccl_error, sizeof own->nccl_error);
+		try_ways(&door, door.nccl, own->rdma ? 1 : DOORS, word, own->nccl_error,
+			sizeof own->nccl_error);
 	try_ways(&door, door.gloo, DOORS, word, own->gloo_error, sizeof own->gloo_error);
 	return 0;
 }
@@ -177,16 +192,18 @@ static int collect(struct rdzv *rdzv, int count, struct facts *all, struct err *
 	for (int rank = 0; rank < count; rank++) {
 		AUTO_FREE void *text = NULL;
 		size_t size;
-		if (rdzv_get(rdzv, rank, KEY_FACTS, &text, &size, 0, err) < 0 || facts_decode(text, size, &all[rank], err) < 0)
+		if (rdzv_get(rdzv, rank, KEY_FACTS, &text, &size, 0, err) < 0
+			|| facts_decode(text, size, &all[rank], err) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-static int exchange(struct rdzv *rdzv, struct facts *own, struct host *host, struct way **door, const char *dir,
-	struct facts *all, struct err *err)
+static int exchange(struct rdzv *rdzv, struct facts *own, struct host *host, struct way **door,
+	const char *dir, struct facts *all, struct err *err)
 {
-	if ((own->rank == 0 && tell_host(rdzv, host, err) < 0) || rdzv_fence(rdzv, 0, err) < 0 || hear_host(rdzv, host, err) < 0)
+	if ((own->rank == 0 && tell_host(rdzv, host, err) < 0) || rdzv_fence(rdzv, 0, err) < 0
+		|| hear_host(rdzv, host, err) < 0)
 		return -1;
 	if (open_door(rdzv, own, host, door, err) < 0)
 		return -1;
@@ -202,7 +219,8 @@ static int exchange(struct rdzv *rdzv, struct facts *own, struct host *host, str
 	return all ? collect(rdzv, own->world_size, all, err) : 0;
 }
 
-int doctor_meet(struct rdzv *rdzv, struct facts *own, const char *dir, struct facts **all, struct err *err)
+int doctor_meet(struct rdzv *rdzv, struct facts *own, const char *dir, struct facts **all,
+	struct err *err)
 {
 	struct host host = { 0 };
 	struct way *door = NULL;

@@ -40,15 +40,18 @@ static void print_summary(const struct findings *findings, const struct checkup 
 	if (checkup->count < checkup->tasks[0].world_size)
 		printf("rank %d of %d, alone: ", checkup->tasks[0].rank, checkup->tasks[0].world_size);
 	else if (checkup->tasks[0].in_step || checkup->count > 1)
-		printf("%d rank%s on %d node%s: ", checkup->count, checkup->count == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s");
+		printf("%d rank%s on %d node%s: ", checkup->count, checkup->count == 1 ? "" : "s", nodes,
+			nodes == 1 ? "" : "s");
 	else
 		printf("%s: ", checkup->tasks[0].node);
 	for (int severity = CHECK_ERROR; severity >= CHECK_NOTE; severity--)
-		print_count(count_of(findings, (enum check_severity)severity), check_severity_name((enum check_severity)severity), &any);
+		print_count(count_of(findings, (enum check_severity)severity),
+			check_severity_name((enum check_severity)severity), &any);
 	printf("%s\n", any ? "" : "no fault found");
 }
 
-int doctor_print_text(const struct findings *findings, const struct checkup *checkup, bool summary, struct err *err)
+int doctor_print_text(const struct findings *findings, const struct checkup *checkup, bool summary,
+	struct err *err)
 {
 	char line[1200];
 	for (int severity = CHECK_ERROR; severity >= CHECK_NOTE; severity--)
@@ -73,11 +76,12 @@ static json_t *describe(const struct finding *finding, const struct checkup *che
 		last = checkup->tasks[i].node;
 	}
 	return json_pack("{s:s, s:s, s:o, s:o, s:s, s:s}", "check", finding->check->name, "severity",
-		check_severity_name(finding->check->severity), "ranks", ranks, "nodes", nodes, "text", finding->text, "remedy",
-		finding->remedy);
+		check_severity_name(finding->check->severity), "ranks", ranks, "nodes", nodes, "text",
+		finding->text, "remedy", finding->remedy);
 }
 
-int doctor_print_json(const struct findings *findings, const struct checkup *checkup, struct err *err)
+int doctor_print_json(const struct findings *findings, const struct checkup *checkup,
+	struct err *err)
 {
 	int worst = findings_worst(findings);
 	json_t *list = json_array();
@@ -85,7 +89,8 @@ int doctor_print_json(const struct findings *findings, const struct checkup *che
 		for (int i = 0; i < findings->count; i++)
 			if ((int)findings->list[i].check->severity == severity)
 				json_array_append_new(list, describe(&findings->list[i], checkup));
-	json_t *object = json_pack("{s:i, s:i, s:s, s:o}", "ranks", checkup->count, "nodes", nodes_of(checkup), "worst",
+	json_t *object = json_pack("{s:i, s:i, s:s, s:o}", "ranks", checkup->count, "nodes",
+		nodes_of(checkup), "worst",
 		worst < 0 ? "none" : check_severity_name((enum check_severity)worst), "findings", list);
 	AUTO_FREE char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
 	json_decref(object);
@@ -98,7 +103,7 @@ int doctor_print_json(const struct findings *findings, const struct checkup *che
 int doctor_print_checks(struct err *err)
 {
 	for (const struct check *check = checks; check->name; check++)
-		printf("%s%s\n%s\n%s\n%s\n", check == checks ? "" : "\n", check->name, check_severity_name(check->severity), check->what,
-			check->remedy);
+		printf("%s%s\n%s\n%s\n%s\n", check == checks ? "" : "\n", check->name,
+			check_severity_name(check->severity), check->what, check->remedy);
 	return io_flush_output(err);
 }

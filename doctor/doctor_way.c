@@ -41,7 +41,8 @@ static void *serve(void *arg)
 	struct way *way = arg;
 	for (;;) {
 		double seconds = INFINITY;
-		struct pollfd wait[2] = { { .fd = acceptor_poll(&way->acceptor, &seconds), .events = POLLIN },
+		struct pollfd wait[2] = { { .fd = acceptor_poll(&way->acceptor, &seconds),
+									  .events = POLLIN },
 			{ .fd = way->stop[0], .events = POLLIN } };
 		if (poll(wait, 2, isinf(seconds) ? -1 : (int)(seconds * 1000) + 1) < 0 && errno != EINTR)
 			return NULL;
@@ -66,8 +67,9 @@ struct way *way_open(int port, const char *word, int *got, struct err *err)
 	way->acceptor.fd = port > 0 && port <= 65535 ? listen_any(port, got) : -1;
 	if (way->acceptor.fd < 0)
 		way->acceptor.fd = listen_any(0, got);
-	if (way->acceptor.fd < 0 || fcntl(way->acceptor.fd, F_SETFL, O_NONBLOCK) < 0 || pipe2(way->stop, O_CLOEXEC) < 0 ||
-		(errno = thread_start(&way->thread, serve, way)) != 0) {
+	if (way->acceptor.fd < 0 || fcntl(way->acceptor.fd, F_SETFL, O_NONBLOCK) < 0
+		|| pipe2(way->stop, O_CLOEXEC) < 0
+		|| (errno = thread_start(&way->thread, serve, way)) != 0) {
 		err_set(err, "way: couldn't listen: %m");
 		for (int i = 0; i < 2; i++)
 			if (way->stop[i] >= 0)
@@ -139,8 +141,10 @@ static int explain(const struct addrinfo *address, int port, int error, struct e
 {
 	char text[INET6_ADDRSTRLEN] = "?";
 	if (address)
-		getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST);
-	return err_set(err, "%s port %d: %s", text, port, error == EBADMSG ? "another program answers" : strerror(error));
+		getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof text, NULL, 0,
+			NI_NUMERICHOST);
+	return err_set(err, "%s port %d: %s", text, port,
+		error == EBADMSG ? "another program answers" : strerror(error));
 }
 
 int way_try(const char *host, int port, const char *word, double seconds, struct err *err)

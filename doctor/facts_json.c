@@ -14,21 +14,62 @@ struct field {
 	size_t offset, size;
 };
 
-#define FIELD(kind, name) { #name, kind, offsetof(struct facts, name), sizeof(((struct facts *)0)->name) }
+#define FIELD(kind, name) \
+	{ \
+#name, kind, offsetof(struct facts, name), sizeof(((struct facts *)0)->name) \
+	}
 
 static const struct field fields[] = {
-	FIELD(INT, rank), FIELD(INT, world_size), FIELD(INT, local_rank), FIELD(INT, local_world_size), FIELD(INT, node_rank),
-	FIELD(INT, node_count), FIELD(TEXT, node), FIELD(BOOL, in_step), FIELD(TEXT, alone), FIELD(BOOL, can_meet),
-	FIELD(INT, job_nodes), FIELD(INT, job_tasks), FIELD(BOOL, service), FIELD(INT, gpus), FIELD(BOOL, gpus_asked),
+	FIELD(INT, rank),
+	FIELD(INT, world_size),
+	FIELD(INT, local_rank),
+	FIELD(INT, local_world_size),
+	FIELD(INT, node_rank),
+	FIELD(INT, node_count),
+	FIELD(TEXT, node),
+	FIELD(BOOL, in_step),
+	FIELD(TEXT, alone),
+	FIELD(BOOL, can_meet),
+	FIELD(INT, job_nodes),
+	FIELD(INT, job_tasks),
+	FIELD(BOOL, service),
+	FIELD(INT, gpus),
+	FIELD(BOOL, gpus_asked),
 	FIELD(BOOL, gpus_hidden),
-	FIELD(BOOL, gpus_may_share), FIELD(TEXT, visible), FIELD(TEXT, device_told), FIELD(TEXT, jax_devices),
-	FIELD(LONG, devices_present), FIELD(LONG, devices_open),
-	FIELD(INT, cpus_per_task), FIELD(INT, cpus_on_node), FIELD(INT, cpus_online), FIELD(CPUS, cpus), FIELD(LONG, locked_memory),
-	FIELD(BOOL, rdma), FIELD(TEXT, driver), FIELD(TEXT, cuda), FIELD(TEXT, nccl), FIELD(TEXT, muster), FIELD(TEXT, master),
-	FIELD(INT, port), FIELD(TEXT, port_error), FIELD(TEXT, master_error), FIELD(TEXT, nccl_wanted), FIELD(TEXT, gloo_wanted),
-	FIELD(TEXT, interfaces), FIELD(TEXT, nccl_ways), FIELD(TEXT, gloo_ways), FIELD(TEXT, interface), FIELD(TEXT, nccl_error),
-	FIELD(TEXT, gloo_error), FIELD(TEXT, dir_error), FIELD(BOOL, dir_full),
-	FIELD(BOOL, dir_differs), FIELD(LONG, dir_free), FIELD(REAL, met_before), FIELD(REAL, met_after),
+	FIELD(BOOL, gpus_may_share),
+	FIELD(TEXT, visible),
+	FIELD(TEXT, device_told),
+	FIELD(TEXT, jax_devices),
+	FIELD(LONG, devices_present),
+	FIELD(LONG, devices_open),
+	FIELD(INT, cpus_per_task),
+	FIELD(INT, cpus_on_node),
+	FIELD(INT, cpus_online),
+	FIELD(CPUS, cpus),
+	FIELD(LONG, locked_memory),
+	FIELD(BOOL, rdma),
+	FIELD(TEXT, driver),
+	FIELD(TEXT, cuda),
+	FIELD(TEXT, nccl),
+	FIELD(TEXT, muster),
+	FIELD(TEXT, master),
+	FIELD(INT, port),
+	FIELD(TEXT, port_error),
+	FIELD(TEXT, master_error),
+	FIELD(TEXT, nccl_wanted),
+	FIELD(TEXT, gloo_wanted),
+	FIELD(TEXT, interfaces),
+	FIELD(TEXT, nccl_ways),
+	FIELD(TEXT, gloo_ways),
+	FIELD(TEXT, interface),
+	FIELD(TEXT, nccl_error),
+	FIELD(TEXT, gloo_error),
+	FIELD(TEXT, dir_error),
+	FIELD(BOOL, dir_full),
+	FIELD(BOOL, dir_differs),
+	FIELD(LONG, dir_free),
+	FIELD(REAL, met_before),
+	FIELD(REAL, met_after),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 
@@ -58,18 +99,12 @@ static json_t *encode(const struct field *field, const struct facts *facts)
 {
 	const void *at = (const char *)facts + field->offset;
 	switch (field->kind) {
-	case INT:
-		return json_integer(*(const int *)at);
-	case BOOL:
-		return json_boolean(*(const bool *)at);
-	case LONG:
-		return json_integer(*(const int64_t *)at);
-	case REAL:
-		return json_real(*(const double *)at);
-	case TEXT:
-		return encode_text(at);
-	case CPUS:
-		return encode_cpus(at);
+	case INT: return json_integer(*(const int *)at);
+	case BOOL: return json_boolean(*(const bool *)at);
+	case LONG: return json_integer(*(const int64_t *)at);
+	case REAL: return json_real(*(const double *)at);
+	case TEXT: return encode_text(at);
+	case CPUS: return encode_cpus(at);
 	}
 	return NULL;
 }
@@ -107,21 +142,14 @@ static bool decode(const struct field *field, const json_t *value, struct facts 
 	case INT:
 		*(int *)at = (int)json_integer_value(value);
 		return json_is_integer(value) && json_integer_value(value) == *(int *)at;
-	case BOOL:
-		*(bool *)at = json_is_true(value);
-		return json_is_boolean(value);
-	case LONG:
-		*(int64_t *)at = json_integer_value(value);
-		return json_is_integer(value);
-	case REAL:
-		*(double *)at = json_number_value(value);
-		return json_is_number(value);
+	case BOOL: *(bool *)at = json_is_true(value); return json_is_boolean(value);
+	case LONG: *(int64_t *)at = json_integer_value(value); return json_is_integer(value);
+	case REAL: *(double *)at = json_number_value(value); return json_is_number(value);
 	case TEXT:
 		if (json_is_string(value))
 			snprintf(at, field->size, "%s", json_string_value(value));
 		return json_is_string(value);
-	case CPUS:
-		return decode_cpus(value, at);
+	case CPUS: return decode_cpus(value, at);
 	}
 	return false;
 }

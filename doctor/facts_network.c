@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which addresses of this node the others are told of: chosen as NCCL (2.30, src/misc/socket.cc and src/os/linux.cc) and the
- * Gloo of PyTorch (2.9, ProcessGroupGloo.cpp) choose them. */
+/* Which addresses of this node the others are told of: chosen as NCCL (2.30, src/misc/socket.cc and
+ * src/os/linux.cc) and the Gloo of PyTorch (2.9, ProcessGroupGloo.cpp) choose them. */
 #include "config.h"
 
 #include <ifaddrs.h>
@@ -15,21 +15,26 @@
 
 #include "checks/facts_probe.h"
 
-/* Whether an interface is one that may be taken at all: with an address that means something on another node, too. */
+/* Whether an interface is one that may be taken at all: with an address that means something on
+ * another node, too. */
 static bool is_usable(const struct ifaddrs *at)
 {
 	if (!at->ifa_addr || !(at->ifa_flags & IFF_UP) || !(at->ifa_flags & IFF_RUNNING))
 		return false;
 	if (at->ifa_addr->sa_family == AF_INET)
 		return true;
-	const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr;
-	return at->ifa_addr->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(six) && !IN6_IS_ADDR_LOOPBACK(six);
+	const struct in6_addr *six =
+		&((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr;
+	return at->ifa_addr->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(six)
+		&& !IN6_IS_ADDR_LOOPBACK(six);
 }
 
 static int write_digits(const struct sockaddr *address, char *out, size_t size)
 {
-	socklen_t length = address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-	return getnameinfo(address, length, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST) == 0 ? 0 : -1;
+	socklen_t length =
+		address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+	return getnameinfo(address, length, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST) == 0 ? 0
+																							: -1;
 }
 
 /* Whether a list of words of the form NAME=ADDRESS has that name. */
@@ -49,12 +54,14 @@ static void add(char *list, size_t size, const char *name, const char *digits)
 		snprintf(list + used, size - used, "%s%s=%s", used ? " " : "", name, digits);
 }
 
-/* All that the words of NCCL_SOCKET_IFNAME match, in the kernel's order; an interface's first address counts. */
+/* All that the words of NCCL_SOCKET_IFNAME match, in the kernel's order; an interface's first
+ * address counts. */
 static void add_matches(const struct ifaddrs *list, const char *words, char *out, size_t size)
 {
 	char digits[NI_MAXHOST];
 	for (const struct ifaddrs *at = list; at; at = at->ifa_next)
-		if (is_usable(at) && facts_takes_interface(words, at->ifa_name) && write_digits(at->ifa_addr, digits, sizeof digits) == 0)
+		if (is_usable(at) && facts_takes_interface(words, at->ifa_name)
+			&& write_digits(at->ifa_addr, digits, sizeof digits) == 0)
 			add(out, size, at->ifa_name, digits);
 }
 
@@ -75,7 +82,8 @@ static const char *owner_of(const struct ifaddrs *list, const char *digits)
 {
 	char own[NI_MAXHOST];
 	for (const struct ifaddrs *at = list; at; at = at->ifa_next)
-		if (is_usable(at) && write_digits(at->ifa_addr, own, sizeof own) == 0 && strcmp(own, digits) == 0)
+		if (is_usable(at) && write_digits(at->ifa_addr, own, sizeof own) == 0
+			&& strcmp(own, digits) == 0)
 			return at->ifa_name;
 	return "";
 }
@@ -90,7 +98,8 @@ static void resolve_own(const char *name, char *out, size_t size)
 		return;
 	for (const struct addrinfo *at = found; at && !out[0]; at = at->ai_next) {
 		int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) < 0 || write_digits(at->ai_addr, out, size) < 0)
+		if (fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) < 0
+			|| write_digits(at->ai_addr, out, size) < 0)
 			out[0] = '\0';
 		if (fd >= 0)
 			close(fd);
@@ -104,13 +113,15 @@ static void choose_gloo(struct facts *facts, const struct ifaddrs *list)
 	if (!facts->gloo_wanted[0]) {
 		if (gethostname(host, sizeof host - 1) == 0)
 			resolve_own(host, digits, sizeof digits);
-		add(facts->gloo_ways, sizeof facts->gloo_ways, host[0] ? host : "?", digits[0] ? digits : "127.0.0.1");
+		add(facts->gloo_ways, sizeof facts->gloo_ways, host[0] ? host : "?",
+			digits[0] ? digits : "127.0.0.1");
 		return;
 	}
 	snprintf(names, sizeof names, "%s", facts->gloo_wanted);
 	for (char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest))
 		for (const struct ifaddrs *at = list; at; at = at->ifa_next)
-			if (is_usable(at) && strcmp(at->ifa_name, name) == 0 && write_digits(at->ifa_addr, digits, sizeof digits) == 0)
+			if (is_usable(at) && strcmp(at->ifa_name, name) == 0
+				&& write_digits(at->ifa_addr, digits, sizeof digits) == 0)
 				add(facts->gloo_ways, sizeof facts->gloo_ways, name, digits);
 }
 
@@ -124,6 +135,7 @@ void facts_probe_network(struct facts *facts)
 	choose_gloo(facts, list);
 	resolve_own(facts->node, digits, sizeof digits);
 	const char *owner = owner_of(list, digits);
-	snprintf(facts->interface, sizeof facts->interface, "%s", strcmp(owner, "lo") == 0 ? "" : owner);
+	snprintf(facts->interface, sizeof facts->interface, "%s",
+		strcmp(owner, "lo") == 0 ? "" : owner);
 	freeifaddrs(list);
 }

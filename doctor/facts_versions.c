@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Versions. The libraries are loaded only here, and only by muster-doctor: no Muster program that trains depends on them. */
+/* Versions. The libraries are loaded only here, and only by muster-doctor: no Muster program that
+ * trains depends on them. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -10,7 +11,8 @@
 #include "common/auto.h"
 #include "common/build_id.h"
 
-/* cuDriverGetVersion, cudaRuntimeGetVersion and ncclGetVersion are alike, and none of them touches a GPU. */
+/* cuDriverGetVersion, cudaRuntimeGetVersion and ncclGetVersion are alike, and none of them touches
+ * a GPU. */
 typedef int version_function(int *version);
 
 static int ask_library(const char *const *names, const char *function)
@@ -23,7 +25,8 @@ static int ask_library(const char *const *names, const char *function)
 	return ask && ask(&version) == 0 ? version : 0;
 }
 
-/* The word of the first line that is a version: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug …". */
+/* The word of the first line that is a version: "NVRM version: NVIDIA UNIX x86_64 Kernel Module
+ * 535.104.05  Sat Aug …". */
 static void read_driver(struct facts *facts)
 {
 	char line[512], *rest = NULL;
@@ -41,14 +44,17 @@ static void read_driver(struct facts *facts)
 static void read_cuda(struct facts *facts)
 {
 	static const char *const driver[] = { "libcuda.so.1", NULL };
-	static const char *const runtime[] = { "libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so", NULL };
-	int of_driver = ask_library(driver, "cuDriverGetVersion"), of_runtime = ask_library(runtime, "cudaRuntimeGetVersion");
+	static const char *const runtime[] = { "libcudart.so.13", "libcudart.so.12",
+		"libcudart.so.11.0", "libcudart.so", NULL };
+	int of_driver = ask_library(driver, "cuDriverGetVersion"),
+		of_runtime = ask_library(runtime, "cudaRuntimeGetVersion");
 	size_t used = 0;
 	if (of_driver)
-		used = (size_t)snprintf(facts->cuda, sizeof facts->cuda, "%d.%d", of_driver / 1000, of_driver % 1000 / 10);
+		used = (size_t)snprintf(facts->cuda, sizeof facts->cuda, "%d.%d", of_driver / 1000,
+			of_driver % 1000 / 10);
 	if (of_runtime)
-		snprintf(facts->cuda + used, sizeof facts->cuda - used, "%sruntime %d.%d", used ? " with " : "", of_runtime / 1000,
-			of_runtime % 1000 / 10);
+		snprintf(facts->cuda + used, sizeof facts->cuda - used, "%sruntime %d.%d",
+			used ? " with " : "", of_runtime / 1000, of_runtime % 1000 / 10);
 }
 
 /* NCCL 2.28.9 is 22809; up to 2.8 it was 2804. */
@@ -57,7 +63,8 @@ static void read_nccl(struct facts *facts)
 	static const char *const names[] = { "libnccl.so.2", "libnccl.so", NULL };
 	int version = ask_library(names, "ncclGetVersion"), major = version >= 10000 ? 10000 : 1000;
 	if (version)
-		snprintf(facts->nccl, sizeof facts->nccl, "%d.%d.%d", version / major, version % major / 100, version % 100);
+		snprintf(facts->nccl, sizeof facts->nccl, "%d.%d.%d", version / major,
+			version % major / 100, version % 100);
 }
 
 void facts_probe_versions(struct facts *facts)

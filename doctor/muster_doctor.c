@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-doctor: looks for what keeps a training from starting, from running well or from coming back, before it is
- * started. */
+/* muster-doctor: looks for what keeps a training from starting, from running well or from coming
+ * back, before it is started. */
 #include "config.h"
 
 #include <argp.h>
@@ -32,26 +32,30 @@ struct options {
 };
 
 #define ROW(option, field, of_type) \
-	.name = option, .kind = OPT_OPERATION, .type = of_type, .offset = offsetof(struct options, field)
+	.name = option, .kind = OPT_OPERATION, .type = of_type, \
+	.offset = offsetof(struct options, field)
 
 static const struct opt table[] = {
 	{ ROW("dir", dir, OPT_TEXT), .argument = "DIR",
-		.help = "The directory for checkpoints: must be shared, writable and have room; what it records of saves is compared with "
-		"the times that Slurm gives" },
+		.help = "The directory for checkpoints: must be shared, writable and have room; what it "
+				"records of saves is compared with the times that Slurm gives" },
 	{ ROW("partition", partition, OPT_TEXT), .argument = "NAME",
-		.help = "The partition whose GraceTime and PreemptMode count (default: the job's, else Slurm's default one)" },
-	{ ROW("timeout", timeout, OPT_REAL), .fallback = "60", .least = 0.1, .most = 86400, .argument = "SECONDS",
-		.help = "How long ranks wait for each other" },
-	{ ROW("slurm-timeout", slurm_timeout, OPT_REAL), .fallback = "10", .least = 0.1, .most = 3600, .argument = "SECONDS",
-		.help = "How long each of Slurm's commands may take" },
+		.help = "The partition whose GraceTime and PreemptMode count (default: the job's, else "
+				"Slurm's default one)" },
+	{ ROW("timeout", timeout, OPT_REAL), .fallback = "60", .least = 0.1, .most = 86400,
+		.argument = "SECONDS", .help = "How long ranks wait for each other" },
+	{ ROW("slurm-timeout", slurm_timeout, OPT_REAL), .fallback = "10", .least = 0.1, .most = 3600,
+		.argument = "SECONDS", .help = "How long each of Slurm's commands may take" },
 	{ ROW("json", json, OPT_SWITCH), .help = "One JSON object" },
 	{ ROW("list", list, OPT_SWITCH), .help = "List all checks with their remedies" },
 	{ 0 },
 };
 
-static const char doc[] = "Looks for faults of a launch, and says each in one line with the flag or setting that mends it.\v"
-	"Start it like the training, srun --muster -N4 --ntasks-per-node=2 muster-doctor --dir DIR, or by itself on a login node. "
-	"It ends with 0 when nothing is wrong, with 3 after warnings, with 1 after errors.";
+static const char doc[] =
+	"Looks for faults of a launch, and says each in one line with the flag or setting that mends "
+	"it.\vStart it like the training, srun --muster -N4 --ntasks-per-node=2 muster-doctor --dir "
+	"DIR, or by itself on a login node. It ends with 0 when nothing is wrong, with 3 after "
+	"warnings, with 1 after errors.";
 
 static const char *real_env(const char *name, void *arg)
 {
@@ -82,7 +86,8 @@ static int conclude(const struct checkup *checkup, bool summary, const struct op
 	check_run(checkup, false, &findings);
 	int worst = findings_worst(&findings);
 	bool incomplete = findings.incomplete;
-	int rc = options->json ? doctor_print_json(&findings, checkup, &err) : doctor_print_text(&findings, checkup, summary, &err);
+	int rc = options->json ? doctor_print_json(&findings, checkup, &err)
+						   : doctor_print_text(&findings, checkup, summary, &err);
 	findings_clear(&findings);
 	if (incomplete)
 		rc = err_set(&err, "muster-doctor: no memory for all findings");
@@ -92,7 +97,8 @@ static int conclude(const struct checkup *checkup, bool summary, const struct op
 	return worst == CHECK_ERROR ? EXIT_FAULT : worst == CHECK_WARNING ? EXIT_WARNED : EXIT_OK;
 }
 
-/* Without a way to meet, each rank speaks for itself; what holds for all of them is rank 0's to say. */
+/* Without a way to meet, each rank speaks for itself; what holds for all of them is rank 0's to
+ * say. */
 static int judge_alone(struct facts *own, const struct ident *ident, const struct options *options)
 {
 	struct site site;
@@ -108,7 +114,8 @@ static int judge_alone(struct facts *own, const struct ident *ident, const struc
 	return conclude(&checkup, own->rank == 0, options);
 }
 
-static int judge_together(struct rdzv *rdzv, struct facts *own, const struct ident *ident, const struct options *options)
+static int judge_together(struct rdzv *rdzv, struct facts *own, const struct ident *ident,
+	const struct options *options)
 {
 	struct err err;
 	struct site site;
@@ -158,7 +165,8 @@ int main(int argc, char **argv)
 	struct err err;
 	descriptors_raise();
 	log_keep_last();
-	if (opt_defaults(table, &options, &err) < 0 || opt_parse(table, doc, argc, argv, &options, given, &err) < 0)
+	if (opt_defaults(table, &options, &err) < 0
+		|| opt_parse(table, doc, argc, argv, &options, given, &err) < 0)
 		return rdzv_leave(NULL, &err);
 	if (options.list)
 		return doctor_print_checks(&err) < 0 ? rdzv_leave(NULL, &err) : EXIT_OK;

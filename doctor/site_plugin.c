@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether Slurm can load our plugin. It loads only one that was built for its own release, and passes an optional one over in
- * silence: so the release that the file was built for is read from the file, without loading it. */
+/* Whether Slurm can load our plugin. It loads only one that was built for its own release, and
+ * passes an optional one over in silence: so the release that the file was built for is read from
+ * the file, without loading it. */
 #include "config.h"
 
 #include <elf.h>
@@ -47,7 +48,8 @@ static int read_drain(const char *arguments)
 	return drain;
 }
 
-/* "optional PATH [ARGUMENT…]" or "include PATTERN" (spank(8)); a path without a slash lies in the folder of Slurm's plugins. */
+/* "optional PATH [ARGUMENT…]" or "include PATTERN" (spank(8)); a path without a slash lies in the
+ * folder of Slurm's plugins. */
 static bool find_in_file(struct site *site, const char *path, const char *folder, int depth)
 {
 	char line[PATH_MAX + 200], word[16], file[PATH_MAX];
@@ -61,8 +63,9 @@ static bool find_in_file(struct site *site, const char *path, const char *folder
 		if (strcmp(word, "include") == 0)
 			found = find_included(site, file, folder, depth);
 		else if (strcmp(slash ? slash + 1 : file, PLUGIN_NAME) == 0) {
-			found = snprintf(site->plugin, sizeof site->plugin, "%s%s%s", slash ? "" : folder, slash ? "" : "/", file) <
-				(int)sizeof site->plugin;
+			found = snprintf(site->plugin, sizeof site->plugin, "%s%s%s", slash ? "" : folder,
+						slash ? "" : "/", file)
+				< (int)sizeof site->plugin;
 			site->drain = read_drain(line + end);
 		}
 	}
@@ -81,28 +84,35 @@ struct image {
 	size_t size;
 };
 
-/* `count` things of `each` bytes at `offset`; NULL when they are not all in the file, or not aligned. */
+/* `count` things of `each` bytes at `offset`; NULL when they are not all in the file, or not
+ * aligned. */
 static const void *part(const struct image *image, uint64_t offset, uint64_t count, size_t each)
 {
-	if (offset % (each < 8 ? each : 8) != 0 || offset > image->size || count > (image->size - offset) / each)
+	if (offset % (each < 8 ? each : 8) != 0 || offset > image->size
+		|| count > (image->size - offset) / each)
 		return NULL;
 	return image->data + offset;
 }
 
 /* Where the bytes that are loaded at an address lie in the file. */
-static const uint32_t *number_at(const struct image *image, const Elf64_Ehdr *header, uint64_t address)
+static const uint32_t *number_at(const struct image *image, const Elf64_Ehdr *header,
+	uint64_t address)
 {
 	const Elf64_Phdr *loads = part(image, header->e_phoff, header->e_phnum, sizeof *loads);
 	for (int i = 0; loads && i < header->e_phnum; i++)
-		if (loads[i].p_type == PT_LOAD && address >= loads[i].p_vaddr && address - loads[i].p_vaddr < loads[i].p_filesz)
-			return part(image, loads[i].p_offset + (address - loads[i].p_vaddr), 1, sizeof(uint32_t));
+		if (loads[i].p_type == PT_LOAD && address >= loads[i].p_vaddr
+			&& address - loads[i].p_vaddr < loads[i].p_filesz)
+			return part(image, loads[i].p_offset + (address - loads[i].p_vaddr), 1,
+				sizeof(uint32_t));
 	return NULL;
 }
 
-static bool is_called(const struct image *image, const Elf64_Shdr *names, uint32_t offset, const char *name)
+static bool is_called(const struct image *image, const Elf64_Shdr *names, uint32_t offset,
+	const char *name)
 {
 	size_t length = strlen(name) + 1;
-	const char *at = offset < names->sh_size ? part(image, names->sh_offset + offset, length, 1) : NULL;
+	const char *at =
+		offset < names->sh_size ? part(image, names->sh_offset + offset, length, 1) : NULL;
 	return at && memcmp(at, name, length) == 0;
 }
 
@@ -110,7 +120,8 @@ uint32_t site_plugin_release(const char *data, size_t size)
 {
 	const struct image image = { data, size };
 	const Elf64_Ehdr *header = part(&image, 0, 1, sizeof *header);
-	if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64)
+	if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0
+		|| header->e_ident[EI_CLASS] != ELFCLASS64)
 		return 0;
 	const Elf64_Shdr *sections = part(&image, header->e_shoff, header->e_shnum, sizeof *sections);
 	for (int i = 0; sections && i < header->e_shnum; i++) {
@@ -121,8 +132,9 @@ uint32_t site_plugin_release(const char *data, size_t size)
 		for (uint64_t s = 0; symbols && s < count; s++) {
 			const uint32_t *number = NULL;
 			uint32_t release = 0;
-			if (symbols[s].st_size == sizeof release &&
-				is_called(&image, &sections[sections[i].sh_link], symbols[s].st_name, "plugin_version"))
+			if (symbols[s].st_size == sizeof release
+				&& is_called(&image, &sections[sections[i].sh_link], symbols[s].st_name,
+					"plugin_version"))
 				number = number_at(&image, header, symbols[s].st_value);
 			if (number) {
 				memcpy(&release, number, sizeof release);
@@ -139,6 +151,7 @@ void site_look_at_plugin(struct site *site, const char *conf, const char *folder
 	size_t size;
 	if (!site_find_plugin(site, conf, folder))
 		return;
-	site->plugin_missing = io_read_file(AT_FDCWD, site->plugin, PLUGIN_LIMIT, &data, &size, NULL) < 0;
+	site->plugin_missing =
+		io_read_file(AT_FDCWD, site->plugin, PLUGIN_LIMIT, &data, &size, NULL) < 0;
 	site->plugin_release = site->plugin_missing ? 0 : site_plugin_release(data, size);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a save took, from the metrics of a run (doc/metrics-format.md): the longest of the newest attempt that made
- * one. */
+/* How long a save took, from the metrics of a run (doc/metrics-format.md): the longest of the
+ * newest attempt that made one. */
 #include "config.h"
 
 #include <dirent.h>
@@ -39,7 +39,9 @@ bool site_read_metrics(struct site *site, const char *text, size_t size)
 		const char *end = memchr(text + at, '\n', size - at);
 		size_t length = (end ? (size_t)(end - text) : size) - at;
 		/* Most lines are of steps; a torn last line does not count. */
-		json_t *line = end && memmem(text + at, length, "\"checkpoint\"", 12) ? json_loadb(text + at, length, 0, NULL) : NULL;
+		json_t *line = end && memmem(text + at, length, "\"checkpoint\"", 12)
+			? json_loadb(text + at, length, 0, NULL)
+			: NULL;
 		any |= line && read_line(site, line);
 		json_decref(line);
 		at += length + 1;
@@ -53,8 +55,8 @@ static int newest_below(DIR *folder, int below)
 	int best = -1, number, used;
 	rewinddir(folder);
 	for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
-		if (sscanf(entry->d_name, "metrics-%9d.jsonl%n", &number, &used) == 1 && !entry->d_name[used] && number < below &&
-			number > best)
+		if (sscanf(entry->d_name, "metrics-%9d.jsonl%n", &number, &used) == 1
+			&& !entry->d_name[used] && number < below && number > best)
 			best = number;
 	return best;
 }
@@ -63,7 +65,8 @@ void site_read_saves(struct site *site, const char *dir)
 {
 	DIR *folder = opendir(dir);
 	bool any = false;
-	for (int n = folder ? newest_below(folder, 1 << 30) : -1; n >= 0 && !any; n = newest_below(folder, n)) {
+	for (int n = folder ? newest_below(folder, 1 << 30) : -1; n >= 0 && !any;
+		 n = newest_below(folder, n)) {
 		char name[64];
 		AUTO_FREE char *text = NULL;
 		size_t size;

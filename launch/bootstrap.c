@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread a rank moves the messages. Rank 0's has a link with each rank, and sends when the last has come; any other rank's has
- * one link, with rank 0. What each rank came with stays where it is until the end: it can be asked for at any time. */
+/* One thread a rank moves the messages. Rank 0's has a link with each rank, and sends when the last
+ * has come; any other rank's has one link, with rank 0. What each rank came with stays where it is
+ * until the end: it can be asked for at any time. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -65,7 +66,8 @@ static bool put_together(const struct bootstrap *bootstrap, struct round *round,
 	return true;
 }
 
-bool bootstrap_take_body(struct bootstrap *bootstrap, int rank, const unsigned char *body, size_t size)
+bool bootstrap_take_body(struct bootstrap *bootstrap, int rank, const unsigned char *body,
+	size_t size)
 {
 	struct round *round = round_of(bootstrap, bootstrap->come[rank]);
 	if (round && !round->bodies)
@@ -75,7 +77,7 @@ bool bootstrap_take_body(struct bootstrap *bootstrap, int rank, const unsigned c
 		return false;
 	if (size)
 		memcpy(copy, body, size);
-	round->bodies[rank] = (struct body){ copy, size };
+	round->bodies[rank] = (struct body) { copy, size };
 	bootstrap->come[rank]++;
 	while (all_have_come(bootstrap, bootstrap->complete)) {
 		if (!put_together(bootstrap, bootstrap->rounds[bootstrap->complete], bootstrap->complete))
@@ -96,7 +98,8 @@ static void tell(struct bootstrap *bootstrap, uint32_t fence, bool all)
 static bool has_sent_all(const struct bootstrap *bootstrap)
 {
 	for (int i = 0; i < BOOTSTRAP_LINKS_MAX && bootstrap->rank == 0; i++)
-		if (bootstrap->links[i].fd >= 0 && bootstrap->links[i].rank >= 0 && bootstrap->links[i].out < bootstrap->complete)
+		if (bootstrap->links[i].fd >= 0 && bootstrap->links[i].rank >= 0
+			&& bootstrap->links[i].out < bootstrap->complete)
 			return false;
 	return true;
 }
@@ -106,7 +109,8 @@ static void tell_all(struct bootstrap *bootstrap)
 {
 	while (bootstrap->told < bootstrap->complete && has_sent_all(bootstrap))
 		tell(bootstrap, bootstrap->told++, true);
-	for (uint32_t fence = bootstrap->complete; fence < bootstrap->round_count && bootstrap->lost; fence++)
+	for (uint32_t fence = bootstrap->complete; fence < bootstrap->round_count && bootstrap->lost;
+		 fence++)
 		tell(bootstrap, fence, false);
 }
 
@@ -124,8 +128,9 @@ static void await_work(struct bootstrap *bootstrap)
 	for (int i = 0; i < BOOTSTRAP_LINKS_MAX; i++) {
 		const struct link *link = &bootstrap->links[i];
 		if (link->fd >= 0)
-			fds[used++] = (struct pollfd){ .fd = link->fd,
-				.events = (short)(POLLIN | (bootstrap_has_to_send(bootstrap, link) ? POLLOUT : 0)) };
+			fds[used++] = (struct pollfd) { .fd = link->fd,
+				.events =
+					(short)(POLLIN | (bootstrap_has_to_send(bootstrap, link) ? POLLOUT : 0)) };
 	}
 	pthread_mutex_unlock(&bootstrap->lock);
 	poll(fds, (nfds_t)used, isinf(seconds) ? -1 : (int)(seconds * 1000) + 1);
@@ -155,7 +160,8 @@ static void *run_thread(void *arg)
 {
 	struct bootstrap *bootstrap = arg;
 	if (bootstrap->rank > 0) {
-		int fd = bootstrap->found >= 0 ? bootstrap->found : bootstrap_look_for_rank_0(bootstrap, INFINITY);
+		int fd = bootstrap->found >= 0 ? bootstrap->found
+									   : bootstrap_look_for_rank_0(bootstrap, INFINITY);
 		bootstrap->found = -1;
 		if (fd >= 0)
 			bootstrap_open_link(bootstrap, &bootstrap->links[0], fd);
@@ -217,17 +223,25 @@ static int listen_as_rank_0(struct bootstrap *bootstrap, struct err *err)
 
 struct bootstrap *bootstrap_begin(const struct bootstrap_plan *plan, struct err *err)
 {
-	struct bootstrap *bootstrap = plan->world_size <= BOOTSTRAP_WORLD_MAX ? calloc(1, sizeof *bootstrap) : NULL;
+	struct bootstrap *bootstrap =
+		plan->world_size <= BOOTSTRAP_WORLD_MAX ? calloc(1, sizeof *bootstrap) : NULL;
 	if (!bootstrap) {
-		err_set(err, "rendezvous: couldn't gather %d ranks: more than %d, or no memory", plan->world_size, BOOTSTRAP_WORLD_MAX);
+		err_set(err, "rendezvous: couldn't gather %d ranks: more than %d, or no memory",
+			plan->world_size, BOOTSTRAP_WORLD_MAX);
 		return NULL;
 	}
 	uint64_t run = run_number(plan->run);
-	*bootstrap = (struct bootstrap){ .rank = plan->rank, .world_size = plan->world_size, .secret.session = run, .port = run_port(run, 0),
-		.acceptor.fd = -1, .found = -1, .references = 1, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+	*bootstrap = (struct bootstrap) { .rank = plan->rank,
+		.world_size = plan->world_size,
+		.secret.session = run,
+		.port = run_port(run, 0),
+		.acceptor.fd = -1,
+		.found = -1,
+		.references = 1,
+		.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	pthread_mutex_init(&bootstrap->lock, NULL);
 	for (int i = 0; i < BOOTSTRAP_LINKS_MAX; i++)
-		bootstrap->links[i] = (struct link){ .fd = -1, .rank = -1 };
+		bootstrap->links[i] = (struct link) { .fd = -1, .rank = -1 };
 	if (plan->node)
 		snprintf(bootstrap->node, sizeof bootstrap->node, "%s", plan->node);
 	if (bootstrap->wake < 0)
@@ -260,11 +274,13 @@ void bootstrap_set_key(struct bootstrap *bootstrap, const unsigned char key[16])
 
 static void wake(struct bootstrap *bootstrap)
 {
-	(void)!write(bootstrap->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+	(void)!write(bootstrap->wake, &(uint64_t) { 1 }, sizeof(uint64_t));
 }
 
-/* Rank 0 takes what it comes with as it takes the others'; they keep theirs as the message that they will send. */
-static bool come_with(struct bootstrap *bootstrap, struct round *round, const void *bytes, size_t size)
+/* Rank 0 takes what it comes with as it takes the others'; they keep theirs as the message that
+ * they will send. */
+static bool come_with(struct bootstrap *bootstrap, struct round *round, const void *bytes,
+	size_t size)
 {
 	if (size > BOOTSTRAP_BYTES_MAX)
 		return false;
@@ -279,10 +295,12 @@ static bool come_with(struct bootstrap *bootstrap, struct round *round, const vo
 	return true;
 }
 
-void bootstrap_come(struct bootstrap *bootstrap, const void *bytes, size_t size, void (*met)(void *arg, bool all), void *arg)
+void bootstrap_come(struct bootstrap *bootstrap, const void *bytes, size_t size,
+	void (*met)(void *arg, bool all), void *arg)
 {
 	pthread_mutex_lock(&bootstrap->lock);
-	struct round *round = bootstrap->lost ? NULL : round_of(bootstrap, bootstrap->come[bootstrap->rank]);
+	struct round *round =
+		bootstrap->lost ? NULL : round_of(bootstrap, bootstrap->come[bootstrap->rank]);
 	if (round) {
 		round->met = met;
 		round->arg = arg;
@@ -304,10 +322,12 @@ uint32_t bootstrap_complete(struct bootstrap *bootstrap)
 	return complete;
 }
 
-const unsigned char *bootstrap_bytes(struct bootstrap *bootstrap, uint32_t fence, int rank, size_t *size)
+const unsigned char *bootstrap_bytes(struct bootstrap *bootstrap, uint32_t fence, int rank,
+	size_t *size)
 {
 	pthread_mutex_lock(&bootstrap->lock);
-	const unsigned char *at = fence < bootstrap->complete ? bootstrap_message_body(&bootstrap->rounds[fence]->all) : NULL;
+	const unsigned char *at =
+		fence < bootstrap->complete ? bootstrap_message_body(&bootstrap->rounds[fence]->all) : NULL;
 	pthread_mutex_unlock(&bootstrap->lock);
 	*size = 0;
 	return at ? bootstrap_bodies_of(at, rank, size) : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The connections of a bootstrap: what comes over them is nobody's until its tag says whose, and nothing that was put goes over
- * one whose other end has not shown that it is rank 0's. */
+/* The connections of a bootstrap: what comes over them is nobody's until its tag says whose, and
+ * nothing that was put goes over one whose other end has not shown that it is rank 0's. */
 #include "config.h"
 
 #include <errno.h>
@@ -28,15 +28,20 @@ void bootstrap_close_link(struct bootstrap *bootstrap, struct link *link)
 	bootstrap->lost |= bootstrap->rank > 0 || link->rank >= 0;
 	close(link->fd);
 	free(link->in);
-	*link = (struct link){ .fd = -1, .rank = -1 };
+	*link = (struct link) { .fd = -1, .rank = -1 };
 }
 
 bool bootstrap_open_link(struct bootstrap *bootstrap, struct link *link, int fd)
 {
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-	*link = (struct link){ .fd = fd, .rank = -1, .age = bootstrap->links_seen++, .want = BOOTSTRAP_GREETING_SIZE,
-		.origin = bootstrap->secret, .in = malloc(BOOTSTRAP_HEAD_SIZE) };
-	if (!link->in || getrandom(&link->number, sizeof link->number, 0) != (ssize_t)sizeof link->number) {
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
+	*link = (struct link) { .fd = fd,
+		.rank = -1,
+		.age = bootstrap->links_seen++,
+		.want = BOOTSTRAP_GREETING_SIZE,
+		.origin = bootstrap->secret,
+		.in = malloc(BOOTSTRAP_HEAD_SIZE) };
+	if (!link->in
+		|| getrandom(&link->number, sizeof link->number, 0) != (ssize_t)sizeof link->number) {
 		bootstrap_close_link(bootstrap, link);
 		return false;
 	}
@@ -53,7 +58,8 @@ static bool take_greeting(const struct bootstrap *bootstrap, struct link *link)
 	uint64_t challenge;
 	link->greeted = true;
 	if (bootstrap->rank > 0)
-		return bootstrap_proof_read(link->in, &bootstrap->secret, link->number, &link->origin.session);
+		return bootstrap_proof_read(link->in, &bootstrap->secret, link->number,
+			&link->origin.session);
 	if (!bootstrap_challenge_read(link->in, bootstrap->secret.session, &challenge))
 		return false;
 	bootstrap_proof_write(link->greeting, &bootstrap->secret, challenge, link->number);
@@ -63,17 +69,20 @@ static bool take_greeting(const struct bootstrap *bootstrap, struct link *link)
 }
 
 /* Of the messages that this rank receives. */
-static const struct bootstrap_secret *origin_of(const struct bootstrap *bootstrap, const struct link *link)
+static const struct bootstrap_secret *origin_of(const struct bootstrap *bootstrap,
+	const struct link *link)
 {
 	return bootstrap->rank == 0 ? &link->origin : &bootstrap->secret;
 }
 
 /* Whether a message of this sender is due now; on rank 0 it may be a link's first. */
-static bool is_due(struct bootstrap *bootstrap, struct link *link, const struct bootstrap_head *head)
+static bool is_due(struct bootstrap *bootstrap, struct link *link,
+	const struct bootstrap_head *head)
 {
 	int rank = head->rank;
 	if (bootstrap->rank > 0)
-		return rank == 0 && head->fence == bootstrap->complete && head->fence < bootstrap->come[bootstrap->rank];
+		return rank == 0 && head->fence == bootstrap->complete
+			&& head->fence < bootstrap->come[bootstrap->rank];
 	if (link->rank < 0 && rank > 0 && bootstrap->come[rank] == 0 && head->fence == 0) {
 		for (int i = 0; i < BOOTSTRAP_LINKS_MAX; i++)
 			if (bootstrap->links[i].fd >= 0 && bootstrap->links[i].rank == rank)
@@ -90,8 +99,10 @@ static bool take_message(struct bootstrap *bootstrap, struct link *link)
 	if (!bootstrap_message_is_sealed(message.bytes, origin_of(bootstrap, link), message.size))
 		return false;
 	if (bootstrap->rank == 0)
-		return bootstrap_take_body(bootstrap, link->rank, bootstrap_message_body(&message), message.size);
-	if (!bootstrap_bodies_are_whole(bootstrap_message_body(&message), message.size, bootstrap->world_size))
+		return bootstrap_take_body(bootstrap, link->rank, bootstrap_message_body(&message),
+			message.size);
+	if (!bootstrap_bodies_are_whole(bootstrap_message_body(&message), message.size,
+			bootstrap->world_size))
 		return false;
 	struct round *round = bootstrap->rounds[bootstrap->complete++];
 	round->all = message;
@@ -105,10 +116,12 @@ static bool take_message(struct bootstrap *bootstrap, struct link *link)
 static bool take_head(struct bootstrap *bootstrap, struct link *link)
 {
 	const size_t world = (size_t)bootstrap->world_size;
-	size_t most = bootstrap->rank == 0 ? BOOTSTRAP_BYTES_MAX : bootstrap_bodies_size(world * BOOTSTRAP_BYTES_MAX, world);
+	size_t most = bootstrap->rank == 0 ? BOOTSTRAP_BYTES_MAX
+									   : bootstrap_bodies_size(world * BOOTSTRAP_BYTES_MAX, world);
 	struct bootstrap_head head;
-	if (!bootstrap_message_head(link->in, origin_of(bootstrap, link), bootstrap->world_size, most, &head) ||
-		!is_due(bootstrap, link, &head))
+	if (!bootstrap_message_head(link->in, origin_of(bootstrap, link), bootstrap->world_size, most,
+			&head)
+		|| !is_due(bootstrap, link, &head))
 		return false;
 	link->want = bootstrap_message_length(head.size);
 	unsigned char *grown = realloc(link->in, link->want);
@@ -176,7 +189,8 @@ bool bootstrap_send(struct bootstrap *bootstrap, struct link *link)
 		if (bootstrap->rank > 0 && link->sent == 0)
 			bootstrap_message_seal(message, &link->origin, bootstrap->rank, link->out);
 		size_t left = bootstrap_message_length(message->size) - link->sent;
-		ssize_t sent = send(link->fd, message->bytes + link->sent, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t sent =
+			send(link->fd, message->bytes + link->sent, left, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (sent < 0)
 			return errno == EAGAIN || errno == EINTR;
 		link->sent += (size_t)sent;
@@ -242,7 +256,8 @@ void bootstrap_take_connections(struct bootstrap *bootstrap)
 /* Whether it is to go on, after waiting that long for a word of its owner's, or for `fd`. */
 static bool pause_for(struct bootstrap *bootstrap, int fd, double seconds)
 {
-	struct pollfd fds[] = { { .fd = bootstrap->wake, .events = POLLIN }, { .fd = fd, .events = POLLOUT } };
+	struct pollfd fds[] = { { .fd = bootstrap->wake, .events = POLLIN },
+		{ .fd = fd, .events = POLLOUT } };
 	struct deadline deadline = deadline_in(seconds);
 	uint64_t count;
 	bool over = false;
@@ -264,9 +279,11 @@ static int connect_to(struct bootstrap *bootstrap, const struct addrinfo *at)
 		return -1;
 	if (connect(fd, at->ai_addr, at->ai_addrlen) == 0)
 		return fd;
-	if (errno == EINPROGRESS && pause_for(bootstrap, fd, CONNECT_SECONDS) &&
-		getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0 && getpeername(fd,
-			(struct sockaddr *)&(struct sockaddr_storage){ 0 }, &(socklen_t){ sizeof(struct sockaddr_storage) }) == 0)
+	if (errno == EINPROGRESS && pause_for(bootstrap, fd, CONNECT_SECONDS)
+		&& getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0
+		&& getpeername(fd, (struct sockaddr *)&(struct sockaddr_storage) { 0 },
+			   &(socklen_t) { sizeof(struct sockaddr_storage) })
+			== 0)
 		return fd;
 	close(fd);
 	return -1;
@@ -283,11 +300,16 @@ int bootstrap_look_for_rank_0(struct bootstrap *bootstrap, double seconds)
 	bool go_on = true;
 	snprintf(port, sizeof port, "%d", bootstrap->port);
 	while (fd < 0 && go_on) {
-		if (!found && node_address(bootstrap->node[0] ? bootstrap->node : "127.0.0.1", port, &hints, &found) != 0)
+		if (!found
+			&& node_address(bootstrap->node[0] ? bootstrap->node : "127.0.0.1", port, &hints,
+				   &found)
+				!= 0)
 			found = NULL;
 		for (struct addrinfo *at = found; at && fd < 0; at = at->ai_next)
 			fd = connect_to(bootstrap, at);
-		go_on = fd >= 0 || (!deadline_passed(deadline) && pause_for(bootstrap, -1, found ? pause : LONGEST_PAUSE));
+		go_on = fd >= 0
+			|| (!deadline_passed(deadline)
+				&& pause_for(bootstrap, -1, found ? pause : LONGEST_PAUSE));
 		pause = pause * PAUSE_GROWTH < LONGEST_PAUSE ? pause * PAUSE_GROWTH : LONGEST_PAUSE;
 	}
 	if (found)

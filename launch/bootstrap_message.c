@@ -20,21 +20,23 @@
 #define TAG_AT (BOOTSTRAP_HEAD_SIZE - BOOTSTRAP_TAG_SIZE)
 #define LENGTH 4 /* bytes of a body's length among others */
 
-void bootstrap_challenge_write(unsigned char out[BOOTSTRAP_GREETING_SIZE], uint64_t run, uint64_t challenge)
+void bootstrap_challenge_write(unsigned char out[BOOTSTRAP_GREETING_SIZE], uint64_t run,
+	uint64_t challenge)
 {
 	memcpy(out, CHALLENGE_MAGIC, NUMBER_AT);
 	bytes_put_le64(out + NUMBER_AT, run);
 	bytes_put_le64(out + LAST_AT, challenge);
 }
 
-bool bootstrap_challenge_read(const unsigned char bytes[BOOTSTRAP_GREETING_SIZE], uint64_t run, uint64_t *challenge)
+bool bootstrap_challenge_read(const unsigned char bytes[BOOTSTRAP_GREETING_SIZE], uint64_t run,
+	uint64_t *challenge)
 {
 	*challenge = bytes_le64(bytes + LAST_AT);
 	return memcmp(bytes, CHALLENGE_MAGIC, NUMBER_AT) == 0 && bytes_le64(bytes + NUMBER_AT) == run;
 }
 
-void bootstrap_proof_write(unsigned char out[BOOTSTRAP_GREETING_SIZE], const struct bootstrap_secret *secret, uint64_t challenge,
-	uint64_t session)
+void bootstrap_proof_write(unsigned char out[BOOTSTRAP_GREETING_SIZE],
+	const struct bootstrap_secret *secret, uint64_t challenge, uint64_t session)
 {
 	unsigned char text[LAST_AT + 16];
 	memcpy(text, PROOF_MAGIC, NUMBER_AT);
@@ -45,8 +47,8 @@ void bootstrap_proof_write(unsigned char out[BOOTSTRAP_GREETING_SIZE], const str
 	bytes_put_le64(out + LAST_AT, siphash(secret->key, text, sizeof text));
 }
 
-bool bootstrap_proof_read(const unsigned char bytes[BOOTSTRAP_GREETING_SIZE], const struct bootstrap_secret *secret,
-	uint64_t challenge, uint64_t *session)
+bool bootstrap_proof_read(const unsigned char bytes[BOOTSTRAP_GREETING_SIZE],
+	const struct bootstrap_secret *secret, uint64_t challenge, uint64_t *session)
 {
 	unsigned char wanted[BOOTSTRAP_GREETING_SIZE];
 	*session = bytes_le64(bytes + NUMBER_AT);
@@ -56,7 +58,7 @@ bool bootstrap_proof_read(const unsigned char bytes[BOOTSTRAP_GREETING_SIZE], co
 
 struct bootstrap_message bootstrap_message_make(size_t size)
 {
-	return (struct bootstrap_message){ malloc(bootstrap_message_length(size)), size };
+	return (struct bootstrap_message) { malloc(bootstrap_message_length(size)), size };
 }
 
 unsigned char *bootstrap_message_body(const struct bootstrap_message *message)
@@ -69,8 +71,8 @@ size_t bootstrap_message_length(size_t size)
 	return BOOTSTRAP_HEAD_SIZE + size + BOOTSTRAP_TAG_SIZE;
 }
 
-void bootstrap_message_seal(const struct bootstrap_message *message, const struct bootstrap_secret *secret, int rank,
-	uint32_t fence)
+void bootstrap_message_seal(const struct bootstrap_message *message,
+	const struct bootstrap_secret *secret, int rank, uint32_t fence)
 {
 	unsigned char *bytes = message->bytes;
 	size_t end = BOOTSTRAP_HEAD_SIZE + message->size;
@@ -83,18 +85,21 @@ void bootstrap_message_seal(const struct bootstrap_message *message, const struc
 	bytes_put_le64(bytes + end, siphash(secret->key, bytes, end));
 }
 
-bool bootstrap_message_head(const unsigned char bytes[BOOTSTRAP_HEAD_SIZE], const struct bootstrap_secret *secret,
-	int world_size, size_t most, struct bootstrap_head *head)
+bool bootstrap_message_head(const unsigned char bytes[BOOTSTRAP_HEAD_SIZE],
+	const struct bootstrap_secret *secret, int world_size, size_t most, struct bootstrap_head *head)
 {
 	uint32_t rank = bytes_le32(bytes + RANK_AT);
-	if (memcmp(bytes, MAGIC, SESSION_AT) != 0 || bytes_le64(bytes + SESSION_AT) != secret->session || rank >= (uint32_t)world_size ||
-		bytes_le32(bytes + SIZE_AT) > most || bytes_le64(bytes + TAG_AT) != siphash(secret->key, bytes, TAG_AT))
+	if (memcmp(bytes, MAGIC, SESSION_AT) != 0 || bytes_le64(bytes + SESSION_AT) != secret->session
+		|| rank >= (uint32_t)world_size || bytes_le32(bytes + SIZE_AT) > most
+		|| bytes_le64(bytes + TAG_AT) != siphash(secret->key, bytes, TAG_AT))
 		return false;
-	*head = (struct bootstrap_head){ (int)rank, bytes_le32(bytes + FENCE_AT), bytes_le32(bytes + SIZE_AT) };
+	*head = (struct bootstrap_head) { (int)rank, bytes_le32(bytes + FENCE_AT),
+		bytes_le32(bytes + SIZE_AT) };
 	return true;
 }
 
-bool bootstrap_message_is_sealed(const unsigned char *bytes, const struct bootstrap_secret *secret, size_t size)
+bool bootstrap_message_is_sealed(const unsigned char *bytes, const struct bootstrap_secret *secret,
+	size_t size)
 {
 	size_t end = BOOTSTRAP_HEAD_SIZE + size;
 	return bytes_le64(bytes + end) == siphash(secret->key, bytes, end);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identity from the real world: the environment, the PMIx server of this process, the host's name. */
+/* Identity from the real world: the environment, the PMIx server of this process, the host's name.
+ */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,8 @@ static bool differ(const char *a, const char *b)
 	return a && b && strcmp(a, b) != 0;
 }
 
-/* A step without PMIx that was started from inside one with it inherits PMIX_* which are not its own. */
+/* A step without PMIx that was started from inside one with it inherits PMIX_* which are not its
+ * own. */
 static bool pmix_is_inherited(void)
 {
 	char job[32], step[32];
@@ -31,13 +33,15 @@ static bool pmix_is_inherited(void)
 	if (!nspace || sscanf(nspace, "slurm.pmix.%31[0-9].%31[0-9]", job, step) != 2)
 		return false;
 	/* In a heterogeneous job PMIx names the leader's id, SLURM_JOB_ID the component's. */
-	return differ(getenv("SLURM_STEP_ID"), step) || (!getenv("SLURM_HET_SIZE") && differ(getenv("SLURM_JOB_ID"), job));
+	return differ(getenv("SLURM_STEP_ID"), step)
+		|| (!getenv("SLURM_HET_SIZE") && differ(getenv("SLURM_JOB_ID"), job));
 }
 
 /* torchrun's workers inherit the PMIx variables of their agent and would all claim its rank. */
 static bool pmix_is_ours(void)
 {
-	return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK") && !getenv("TORCHELASTIC_RUN_ID") && !pmix_is_inherited();
+	return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK") && !getenv("TORCHELASTIC_RUN_ID")
+		&& !pmix_is_inherited();
 }
 #endif
 

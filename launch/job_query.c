@@ -17,7 +17,8 @@
 static bool ask(const char *question, uint32_t job, char *answer, size_t size)
 {
 	char command[600];
-	snprintf(command, sizeof command, "exec " HELPER " %s --deadline=4 %u 0 2>/dev/null", question, job);
+	snprintf(command, sizeof command, "exec " HELPER " %s --deadline=4 %u 0 2>/dev/null", question,
+		job);
 	FILE *child = popen(command, "re");
 	if (!child)
 		return false;
@@ -35,7 +36,8 @@ double job_end_time(uint32_t job)
 	double end = 0;
 	if (job == 0 || (told && number_real(told, 0, TIME_MAX, &end)))
 		return end;
-	return ask("--ends", job, answer, sizeof answer) && number_real(answer, 0, TIME_MAX, &end) ? end : 0;
+	return ask("--ends", job, answer, sizeof answer) && number_real(answer, 0, TIME_MAX, &end) ? end
+																							   : 0;
 }
 
 int job_is_running(uint32_t job, struct err *err)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-rdzv: shows who each rank is and how long it takes the ranks to meet. The first thing to run on a new cluster. */
+/* muster-rdzv: shows who each rank is and how long it takes the ranks to meet. The first thing to
+ * run on a new cluster. */
 #include "config.h"
 
 #include <argp.h>
@@ -46,29 +47,23 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *options = state->input;
 	switch (key) {
-	case 'p':
-		options->provider = arg;
-		return 0;
+	case 'p': options->provider = arg; return 0;
 	case 't':
 		if (!number_real(arg, 0.001, 86400, &options->timeout))
 			argp_error(state, "--timeout=%s: not a number of seconds from 0.001 to 86400", arg);
 		return 0;
-	case 'j':
-		options->json = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "%s: no arguments are taken", arg);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
+	case 'j': options->json = true; return 0;
+	case ARGP_KEY_ARG: argp_error(state, "%s: no arguments are taken", arg); return 0;
+	default: return ARGP_ERR_UNKNOWN;
 	}
 }
 
 static const struct argp argp = {
 	.options = option_table,
 	.parser = parse_option,
-	.doc = "Shows each rank's identity and the times of a rendezvous: opening it, a fence, an exchange of one value from "
-		"each rank to all.\vStart it with srun, one task a rank: srun --mpi=pmix -N4 --ntasks-per-node=2 muster-rdzv",
+	.doc = "Shows each rank's identity and the times of a rendezvous: opening it, a fence, an "
+		   "exchange of one value from each rank to all.\vStart it with srun, one task a rank: "
+		   "srun --mpi=pmix -N4 --ntasks-per-node=2 muster-rdzv",
 };
 
 /* Every rank reads a value of every rank, as a collective's set-up does. */
@@ -86,10 +81,12 @@ static int exchange(struct rdzv *rdzv, const struct ident *ident, struct err *er
 static int put_ident(struct rdzv *rdzv, const struct ident *ident, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
-	json_t *object = json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:I,s:I,s:i,s:s,s:s}", "rank", ident->rank, "world_size",
-		ident->world_size, "local_rank", ident->local_rank, "local_world_size", ident->local_world_size, "node_rank",
-		ident->node_rank, "node_count", ident->node_count, "node", ident->node, "job", (json_int_t)ident->job, "step",
-		(json_int_t)ident->step, "attempt", ident->attempt, "source", ident->source, "provider", rdzv_provider(rdzv));
+	json_t *object =
+		json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:s,s:I,s:I,s:i,s:s,s:s}", "rank", ident->rank,
+			"world_size", ident->world_size, "local_rank", ident->local_rank, "local_world_size",
+			ident->local_world_size, "node_rank", ident->node_rank, "node_count", ident->node_count,
+			"node", ident->node, "job", (json_int_t)ident->job, "step", (json_int_t)ident->step,
+			"attempt", ident->attempt, "source", ident->source, "provider", rdzv_provider(rdzv));
 	text = object ? json_dumps(object, JSON_COMPACT) : NULL;
 	json_decref(object);
 	if (!text)
@@ -97,15 +94,18 @@ static int put_ident(struct rdzv *rdzv, const struct ident *ident, struct err *e
 	return rdzv_put(rdzv, IDENT_KEY, text, strlen(text), err);
 }
 
-/* open was timed by the caller; this times a bare fence, then put, fence and get of one value a rank. */
-static int measure(struct rdzv *rdzv, const struct ident *ident, struct times *times, struct err *err)
+/* open was timed by the caller; this times a bare fence, then put, fence and get of one value a
+ * rank. */
+static int measure(struct rdzv *rdzv, const struct ident *ident, struct times *times,
+	struct err *err)
 {
 	double start = clock_now();
 	if (rdzv_fence(rdzv, 0, err) < 0)
 		return -1;
 	times->fence = clock_now() - start;
 	start = clock_now();
-	if (put_ident(rdzv, ident, err) < 0 || rdzv_fence(rdzv, 0, err) < 0 || exchange(rdzv, ident, err) < 0)
+	if (put_ident(rdzv, ident, err) < 0 || rdzv_fence(rdzv, 0, err) < 0
+		|| exchange(rdzv, ident, err) < 0)
 		return -1;
 	times->exchange = clock_now() - start;
 	return 0;
@@ -129,11 +129,15 @@ static void print_row(const json_t *row, const char *times_text)
 	sscanf(times_text, "%lf %lf %lf", &times.open, &times.fence, &times.exchange);
 	const char *node = json_string_value(json_object_get(row, "node"));
 	printf("%5lld/%-5lld %5lld/%-5lld %5lld/%-5lld %-16s %-9s %-8s %9.2f %9.2f %9.2f\n",
-		json_integer_value(json_object_get(row, "rank")), json_integer_value(json_object_get(row, "world_size")),
-		json_integer_value(json_object_get(row, "local_rank")), json_integer_value(json_object_get(row, "local_world_size")),
-		json_integer_value(json_object_get(row, "node_rank")), json_integer_value(json_object_get(row, "node_count")), node,
-		json_string_value(json_object_get(row, "source")), json_string_value(json_object_get(row, "provider")),
-		times.open * 1e3, times.fence * 1e3, times.exchange * 1e3);
+		json_integer_value(json_object_get(row, "rank")),
+		json_integer_value(json_object_get(row, "world_size")),
+		json_integer_value(json_object_get(row, "local_rank")),
+		json_integer_value(json_object_get(row, "local_world_size")),
+		json_integer_value(json_object_get(row, "node_rank")),
+		json_integer_value(json_object_get(row, "node_count")), node,
+		json_string_value(json_object_get(row, "source")),
+		json_string_value(json_object_get(row, "provider")), times.open * 1e3, times.fence * 1e3,
+		times.exchange * 1e3);
 }
 
 static int print_json(json_t *row, const char *times_text)
@@ -151,8 +155,8 @@ static int print_json(json_t *row, const char *times_text)
 static int print_all(struct rdzv *rdzv, const struct ident *ident, bool json, struct err *err)
 {
 	if (!json)
-		printf("%11s %11s %11s %-16s %-9s %-8s %9s %9s %9s\n", "rank/size", "local", "node", "name", "identity",
-			"provider", "open ms", "fence ms", "xchg ms");
+		printf("%11s %11s %11s %-16s %-9s %-8s %9s %9s %9s\n", "rank/size", "local", "node", "name",
+			"identity", "provider", "open ms", "fence ms", "xchg ms");
 	for (int rank = 0; rank < ident->world_size; rank++) {
 		AUTO_FREE void *times = NULL;
 		size_t size;
@@ -171,7 +175,8 @@ static int print_all(struct rdzv *rdzv, const struct ident *ident, bool json, st
 	return io_flush_output(err);
 }
 
-static int report(struct rdzv *rdzv, const struct ident *ident, const struct times *times, bool json, struct err *err)
+static int report(struct rdzv *rdzv, const struct ident *ident, const struct times *times,
+	bool json, struct err *err)
 {
 	char text[100];
 	snprintf(text, sizeof text, "%.9f %.9f %.9f", times->open, times->fence, times->exchange);
@@ -204,7 +209,8 @@ int main(int argc, char **argv)
 	if (!rdzv)
 		return rdzv_leave(NULL, &err);
 	times.open = clock_now() - start;
-	if (measure(rdzv, &ident, &times, &err) < 0 || report(rdzv, &ident, &times, options.json, &err) < 0)
+	if (measure(rdzv, &ident, &times, &err) < 0
+		|| report(rdzv, &ident, &times, options.json, &err) < 0)
 		return rdzv_leave(rdzv, &err);
 	rdzv_close(rdzv, 1);
 	return EXIT_OK;

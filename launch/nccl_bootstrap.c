@@ -17,7 +17,8 @@
 _Static_assert(sizeof(ncclUniqueId) == NCCL_EXCHANGE_ID, "the size of NCCL's unique id");
 
 /* What this rank can say before the others are asked. */
-static int prepare(const struct nccl_library *nccl, int rank, int *version, ncclUniqueId *id, struct err *err)
+static int prepare(const struct nccl_library *nccl, int rank, int *version, ncclUniqueId *id,
+	struct err *err)
 {
 	ncclResult_t result = nccl->get_version(version);
 	if (result != ncclSuccess)
@@ -26,25 +27,33 @@ static int prepare(const struct nccl_library *nccl, int rank, int *version, nccl
 	if (gpus < 0)
 		return -1;
 	if (gpus == 0)
-		return err_fail(err, EXIT_USAGE, "nccl: couldn't find a GPU: none is visible: ask for one, for instance by "
+		return err_fail(err, EXIT_USAGE,
+			"nccl: couldn't find a GPU: none is visible: ask for one, for instance by "
 			"--gpus-per-task=1");
 	if (rank != 0 || (result = nccl->get_unique_id(id)) == ncclSuccess)
 		return 0;
-	return err_set(err, "nccl: couldn't make a unique id: %s (%s): set NCCL_SOCKET_IFNAME to an interface that all nodes reach",
+	return err_set(err,
+		"nccl: couldn't make a unique id: %s (%s): set NCCL_SOCKET_IFNAME to an interface that all "
+		"nodes reach",
 		nccl->get_error_string(result), nccl->get_last_error(NULL));
 }
 
-static int result_error(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t result, struct err *err)
+static int result_error(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t result,
+	struct err *err)
 {
-	const char *remedy = result == ncclInvalidUsage ? "give each rank a GPU of its own, for instance by --gpus-per-task=1"
+	const char *remedy = result == ncclInvalidUsage
+		? "give each rank a GPU of its own, for instance by --gpus-per-task=1"
 		: "NCCL_DEBUG=INFO shows more";
-	enum exit_status status = result == ncclInvalidUsage ? EXIT_USAGE : result == ncclRemoteError ? EXIT_LOST : EXIT_FAULT;
-	return err_fail(err, status, "nccl: couldn't connect to the other ranks: %s (%.300s): %s", nccl->get_error_string(result),
-		nccl->get_last_error(comm), remedy);
+	enum exit_status status = result == ncclInvalidUsage ? EXIT_USAGE
+		: result == ncclRemoteError                      ? EXIT_LOST
+														 : EXIT_FAULT;
+	return err_fail(err, status, "nccl: couldn't connect to the other ranks: %s (%.300s): %s",
+		nccl->get_error_string(result), nccl->get_last_error(comm), remedy);
 }
 
 /* Until the communicator stands in no call any more; ncclInProgress when that takes longer. */
-static ncclResult_t await(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t result, struct deadline deadline)
+static ncclResult_t await(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t result,
+	struct deadline deadline)
 {
 	double pause = FIRST_PAUSE;
 	while (result == ncclInProgress) {
@@ -58,8 +67,8 @@ static ncclResult_t await(const struct nccl_library *nccl, ncclComm_t comm, nccl
 	return result;
 }
 
-static int connect_ranks(const struct nccl_library *nccl, const struct ident *ident, const ncclUniqueId *id, double timeout,
-	ncclComm_t *comm, struct err *err)
+static int connect_ranks(const struct nccl_library *nccl, const struct ident *ident,
+	const ncclUniqueId *id, double timeout, ncclComm_t *comm, struct err *err)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	config.blocking = 0;
@@ -68,8 +77,10 @@ static int connect_ranks(const struct nccl_library *nccl, const struct ident *id
 	if (result == ncclSuccess)
 		return 0;
 	if (result == ncclInProgress)
-		return err_fail(err, EXIT_LOST, "nccl: couldn't connect all %d ranks within %g s: set NCCL_SOCKET_IFNAME to an interface "
-			"by which all nodes reach each other, or give a longer timeout", ident->world_size, timeout);
+		return err_fail(err, EXIT_LOST,
+			"nccl: couldn't connect all %d ranks within %g s: set NCCL_SOCKET_IFNAME to an "
+			"interface by which all nodes reach each other, or give a longer timeout",
+			ident->world_size, timeout);
 	return result_error(nccl, *comm, result, err);
 }
 
@@ -88,15 +99,16 @@ static int find_library(const struct nccl_library **nccl, struct err *err)
 	return *nccl ? 0 : -1;
 }
 
-int nccl_bootstrap(struct rdzv *rdzv, const struct ident *ident, const struct nccl_library *nccl, int number, double timeout,
-	void **out, struct err *err)
+int nccl_bootstrap(struct rdzv *rdzv, const struct ident *ident, const struct nccl_library *nccl,
+	int number, double timeout, void **out, struct err *err)
 {
 	struct nccl_offer offer = { 0 };
 	ncclUniqueId mine, id;
 	ncclComm_t comm = NULL;
 	struct err failure;
 	*out = NULL;
-	if (find_library(&nccl, &failure) < 0 || prepare(nccl, ident->rank, &offer.version, &mine, &failure) < 0)
+	if (find_library(&nccl, &failure) < 0
+		|| prepare(nccl, ident->rank, &offer.version, &mine, &failure) < 0)
 		offer.failure = &failure;
 	else if (ident->rank == 0)
 		offer.id = &mine;
@@ -106,9 +118,11 @@ int nccl_bootstrap(struct rdzv *rdzv, const struct ident *ident, const struct nc
 	int rc = connect_ranks(nccl, ident, &id, timeout, &comm, &failure);
 	if (rc < 0)
 		drop(nccl, &comm);
-	/* A rank that failed early waits here until the others have found that out; and rank 0, whose process the ranks connect
-	 * through, stays until all have. */
-	if (nccl_settle(rdzv, ident, number, rc < 0 ? &failure : NULL, deadline_left(deadline) + SETTLE_SECONDS, err) < 0) {
+	/* A rank that failed early waits here until the others have found that out; and rank 0, whose
+	 * process the ranks connect through, stays until all have. */
+	if (nccl_settle(rdzv, ident, number, rc < 0 ? &failure : NULL,
+			deadline_left(deadline) + SETTLE_SECONDS, err)
+		< 0) {
 		drop(nccl, &comm);
 		return -1;
 	}
@@ -116,27 +130,36 @@ int nccl_bootstrap(struct rdzv *rdzv, const struct ident *ident, const struct nc
 	return 0;
 }
 
-/* The error of a communicator that was whole before: the other ranks are asked to look at themselves, not at their GPUs. */
-static int wait_error(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t result, double timeout, struct err *err)
+/* The error of a communicator that was whole before: the other ranks are asked to look at
+ * themselves, not at their GPUs. */
+static int wait_error(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t result,
+	double timeout, struct err *err)
 {
 	if (result == ncclInProgress)
-		return err_fail(err, EXIT_LOST, "nccl: couldn't finish a collective within %g s: a rank is gone, stopped, or in another call",
+		return err_fail(err, EXIT_LOST,
+			"nccl: couldn't finish a collective within %g s: a rank is gone, stopped, or in "
+			"another call",
 			timeout);
-	return err_fail(err, result == ncclRemoteError ? EXIT_LOST : EXIT_FAULT, "nccl: couldn't go on: %s (%.300s)",
-		nccl->get_error_string(result), nccl->get_last_error(comm));
+	return err_fail(err, result == ncclRemoteError ? EXIT_LOST : EXIT_FAULT,
+		"nccl: couldn't go on: %s (%.300s)", nccl->get_error_string(result),
+		nccl->get_last_error(comm));
 }
 
-/* One look: 1 when all has ended, 0 when not yet. NCCL is asked first, since a stream whose collective failed never ends. */
-static int look(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t *result, void *stream, struct err *err)
+/* One look: 1 when all has ended, 0 when not yet. NCCL is asked first, since a stream whose
+ * collective failed never ends. */
+static int look(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t *result,
+	void *stream, struct err *err)
 {
 	ncclResult_t asked = nccl->get_async_error(comm, result);
 	*result = asked == ncclSuccess ? *result : asked;
 	if (*result == ncclInProgress)
 		return 0;
-	return *result == ncclSuccess ? nccl->stream_ended(stream, err) : wait_error(nccl, comm, *result, 0, err);
+	return *result == ncclSuccess ? nccl->stream_ended(stream, err)
+								  : wait_error(nccl, comm, *result, 0, err);
 }
 
-int nccl_bootstrap_wait(const struct nccl_library *nccl, void *comm, int begun, void *stream, double timeout, struct err *err)
+int nccl_bootstrap_wait(const struct nccl_library *nccl, void *comm, int begun, void *stream,
+	double timeout, struct err *err)
 {
 	ncclResult_t result = (ncclResult_t)begun;
 	struct deadline deadline = deadline_in(timeout);
@@ -155,7 +178,8 @@ int nccl_bootstrap_wait(const struct nccl_library *nccl, void *comm, int begun, 
 	}
 }
 
-int nccl_bootstrap_end(const struct nccl_library *nccl, void *comm, int orderly, double timeout, struct err *err)
+int nccl_bootstrap_end(const struct nccl_library *nccl, void *comm, int orderly, double timeout,
+	struct err *err)
 {
 	if (find_library(&nccl, err) < 0)
 		return -1;
@@ -169,6 +193,7 @@ int nccl_bootstrap_end(const struct nccl_library *nccl, void *comm, int orderly,
 		return 0;
 	}
 	nccl->abort(comm);
-	return err_fail(err, EXIT_LOST, "nccl: couldn't end the communicator in order within %g s: %s: it was aborted", timeout,
+	return err_fail(err, EXIT_LOST,
+		"nccl: couldn't end the communicator in order within %g s: %s: it was aborted", timeout,
 		nccl->get_error_string(result));
 }

@@ -25,24 +25,30 @@ static int check_versions(const struct rank_status *words, int count, struct err
 		return 0;
 	version_text(words[rank].number, theirs, sizeof theirs);
 	version_text(words[0].number, first, sizeof first);
-	return err_fail(err, EXIT_USAGE, "nccl: %s has NCCL %s, %s has %s: give all nodes the same (module, container, "
-		"LD_LIBRARY_PATH)", rank_status_name(words, rank).text, theirs, rank_status_name(words, 0).text, first);
+	return err_fail(err, EXIT_USAGE,
+		"nccl: %s has NCCL %s, %s has %s: give all nodes the same (module, container, "
+		"LD_LIBRARY_PATH)",
+		rank_status_name(words, rank).text, theirs, rank_status_name(words, 0).text, first);
 }
 
 static int take_id(const struct rank_status *first, void *id, struct err *err)
 {
 	if (first->size != NCCL_EXCHANGE_ID)
-		return err_set(err, "nccl: rank 0 published an id of %zu bytes, not %d: all ranks need the same build of Muster",
+		return err_set(err,
+			"nccl: rank 0 published an id of %zu bytes, not %d: all ranks need the same build of "
+			"Muster",
 			first->size, NCCL_EXCHANGE_ID);
 	memcpy(id, first->data, NCCL_EXCHANGE_ID);
 	return 0;
 }
 
-int nccl_exchange(struct rdzv *rdzv, const struct ident *ident, int number, const struct nccl_offer *offer, double timeout,
-	void *id, struct err *err)
+int nccl_exchange(struct rdzv *rdzv, const struct ident *ident, int number,
+	const struct nccl_offer *offer, double timeout, void *id, struct err *err)
 {
 	char key[48];
-	const struct rank_status_own own = { .failure = offer->failure, .number = offer->version, .data = offer->id,
+	const struct rank_status_own own = { .failure = offer->failure,
+		.number = offer->version,
+		.data = offer->id,
 		.size = offer->id ? NCCL_EXCHANGE_ID : 0 };
 	snprintf(key, sizeof key, "nccl-id.%d", number);
 	struct rank_status *words = rank_status_exchange(rdzv, ident, key, &own, timeout, err);
@@ -55,8 +61,8 @@ int nccl_exchange(struct rdzv *rdzv, const struct ident *ident, int number, cons
 	return rc;
 }
 
-int nccl_settle(struct rdzv *rdzv, const struct ident *ident, int number, const struct err *failure, double timeout,
-	struct err *err)
+int nccl_settle(struct rdzv *rdzv, const struct ident *ident, int number, const struct err *failure,
+	double timeout, struct err *err)
 {
 	char key[48];
 	const struct rank_status_own own = { .failure = failure };

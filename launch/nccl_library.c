@@ -10,18 +10,22 @@
 #define NCCL_SONAME "libnccl.so.2"
 #define DRIVER_SONAME "libcuda.so.1"
 
-_Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym's result is copied to a function pointer");
+_Static_assert(sizeof(void *) == sizeof(void (*)(void)),
+	"dlsym's result is copied to a function pointer");
 
 #define CUDA_NOT_READY 600 /* CUDA_ERROR_NOT_READY */
 
-/* The driver is asked, not the runtime: every node with a GPU has it, and a program need not link the runtime for us. */
+/* The driver is asked, not the runtime: every node with a GPU has it, and a program need not link
+ * the runtime for us. */
 static int find_in_driver(const char *name, void *function, struct err *err)
 {
 	void *driver = dlopen(DRIVER_SONAME, RTLD_NOW | RTLD_LOCAL);
 	void *symbol = driver ? dlsym(driver, name) : NULL;
 	if (!symbol)
-		return err_fail(err, EXIT_USAGE, "nccl: couldn't find a GPU: this node has no CUDA driver (%s): choose nodes with GPUs, "
-			"for instance by --gpus-per-task=1", dlerror());
+		return err_fail(err, EXIT_USAGE,
+			"nccl: couldn't find a GPU: this node has no CUDA driver (%s): choose nodes with GPUs, "
+			"for instance by --gpus-per-task=1",
+			dlerror());
 	memcpy(function, &symbol, sizeof symbol);
 	return 0;
 }
@@ -29,11 +33,14 @@ static int find_in_driver(const char *name, void *function, struct err *err)
 static int count_gpus(struct err *err)
 {
 	int (*init)(unsigned flags) = NULL, (*count)(int *) = NULL, gpus = 0, rc;
-	if (find_in_driver("cuInit", &init, err) < 0 || find_in_driver("cuDeviceGetCount", &count, err) < 0)
+	if (find_in_driver("cuInit", &init, err) < 0
+		|| find_in_driver("cuDeviceGetCount", &count, err) < 0)
 		return -1;
 	if ((rc = init(0)) != 0 || (rc = count(&gpus)) != 0)
-		return err_fail(err, EXIT_USAGE, "nccl: couldn't find a GPU: the CUDA driver says error %d: is one given to this task, for "
-			"instance by --gpus-per-task=1?", rc);
+		return err_fail(err, EXIT_USAGE,
+			"nccl: couldn't find a GPU: the CUDA driver says error %d: is one given to this task, "
+			"for instance by --gpus-per-task=1?",
+			rc);
 	return gpus;
 }
 
@@ -54,7 +61,10 @@ static void *loaded;
 
 static void load(void)
 {
-	const struct { const char *name; void *pointer; } symbols[] = {
+	const struct {
+		const char *name;
+		void *pointer;
+	} symbols[] = {
 		{ "ncclGetVersion", &library.get_version },
 		{ "ncclGetUniqueId", &library.get_unique_id },
 		{ "ncclCommInitRankConfig", &library.init },
@@ -73,15 +83,18 @@ static void load(void)
 	};
 	loaded = dlopen(NCCL_SONAME, RTLD_NOW | RTLD_LOCAL);
 	if (!loaded) {
-		err_fail(&load_error, EXIT_USAGE, "nccl: couldn't load NCCL: %s: install it on this node, or put its folder into "
-			"LD_LIBRARY_PATH", dlerror());
+		err_fail(&load_error, EXIT_USAGE,
+			"nccl: couldn't load NCCL: %s: install it on this node, or put its folder into "
+			"LD_LIBRARY_PATH",
+			dlerror());
 		return;
 	}
 	for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
 		void *symbol = dlsym(loaded, symbols[i].name);
 		memcpy(symbols[i].pointer, &symbol, sizeof symbol);
 		if (!symbol) {
-			err_fail(&load_error, EXIT_USAGE, "nccl: couldn't use the NCCL of this node: it has no %s: install 2.14.3 or newer",
+			err_fail(&load_error, EXIT_USAGE,
+				"nccl: couldn't use the NCCL of this node: it has no %s: install 2.14.3 or newer",
 				symbols[i].name);
 			loaded = NULL;
 			return;

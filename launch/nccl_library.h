@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of NCCL that the bootstrap and the communicator of trainings need, found when they are needed: a program that never makes a communicator runs where
- * there is neither NCCL nor a GPU, and one that has loaded an NCCL (PyTorch brings its own) gets that one. */
+/* The calls of NCCL that the bootstrap and the communicator of trainings need, found when they are
+ * needed: a program that never makes a communicator runs where there is neither NCCL nor a GPU, and
+ * one that has loaded an NCCL (PyTorch brings its own) gets that one. */
 #ifndef MUSTER_NCCL_LIBRARY_H
 #define MUSTER_NCCL_LIBRARY_H
 
@@ -11,27 +12,33 @@
 struct nccl_library {
 	ncclResult_t (*get_version)(int *version);
 	ncclResult_t (*get_unique_id)(ncclUniqueId *id);
-	ncclResult_t (*init)(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config);
+	ncclResult_t (
+		*init)(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config);
 	ncclResult_t (*get_async_error)(ncclComm_t comm, ncclResult_t *error);
 	ncclResult_t (*finalize)(ncclComm_t comm);
 	ncclResult_t (*destroy)(ncclComm_t comm);
 	ncclResult_t (*abort)(ncclComm_t comm);
 	ncclResult_t (*group_start)(void);
 	ncclResult_t (*group_end)(void);
-	ncclResult_t (*send)(const void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
-	ncclResult_t (*recv)(void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
-	ncclResult_t (*all_gather)(const void *mine, void *all, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
-	ncclResult_t (*all_reduce)(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+	ncclResult_t (*send)(const void *buffer, size_t count, ncclDataType_t type, int peer,
+		ncclComm_t comm, cudaStream_t stream);
+	ncclResult_t (*recv)(void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
 		cudaStream_t stream);
+	ncclResult_t (*all_gather)(const void *mine, void *all, size_t count, ncclDataType_t type,
+		ncclComm_t comm, cudaStream_t stream);
+	ncclResult_t (*all_reduce)(const void *from, void *to, size_t count, ncclDataType_t type,
+		ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
 	const char *(*get_error_string)(ncclResult_t result);
 	const char *(*get_last_error)(ncclComm_t comm);
 	/* GPUs that this process sees; -1 with err: the driver can't be asked. */
 	int (*count_gpus)(struct err *err);
-	/* Whether what was queued on a stream (a CUstream of the current context) has ended: 1, 0 not yet, -1 with err. */
+	/* Whether what was queued on a stream (a CUstream of the current context) has ended: 1, 0 not
+	 * yet, -1 with err. */
 	int (*stream_ended)(void *stream, struct err *err);
 };
 
-/* libnccl.so.2 of this process; it stays loaded. NULL on error: the text says what the dynamic linker said, and the remedy. */
+/* libnccl.so.2 of this process; it stays loaded. NULL on error: the text says what the dynamic
+ * linker said, and the remedy. */
 const struct nccl_library *nccl_library_load(struct err *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server is part of Slurm and trusted, but what it sends is checked: too long, cut off or out of order is an error. */
+/* The server is part of Slurm and trusted, but what it sends is checked: too long, cut off or out
+ * of order is an error. */
 #include "config.h"
 
 #include "launch/pmi2_wire.h"
@@ -24,7 +25,8 @@
 static int lose(struct pmi2_wire *wire, struct err *err, const char *verb, const char *reason)
 {
 	wire->lost = true;
-	return err_fail(err, EXIT_LOST, "rendezvous: couldn't %s the PMI2 server of this node: %s", verb, reason);
+	return err_fail(err, EXIT_LOST, "rendezvous: couldn't %s the PMI2 server of this node: %s",
+		verb, reason);
 }
 
 /* 1 when the socket is ready, 0 when the deadline has passed, -1 on error. */
@@ -43,8 +45,10 @@ static int await(const struct pmi2_wire *wire, short events, struct deadline dea
 	}
 }
 
-/* Fills `to` up to `want` bytes; *got counts on across calls. Returns as pmi2_wire_fence does; a closed socket is an error. */
-static int receive(struct pmi2_wire *wire, char *to, size_t want, size_t *got, struct deadline deadline)
+/* Fills `to` up to `want` bytes; *got counts on across calls. Returns as pmi2_wire_fence does; a
+ * closed socket is an error. */
+static int receive(struct pmi2_wire *wire, char *to, size_t want, size_t *got,
+	struct deadline deadline)
 {
 	while (*got < want) {
 		ssize_t n = recv(wire->fd, to + *got, want - *got, MSG_DONTWAIT);
@@ -63,7 +67,8 @@ static int receive(struct pmi2_wire *wire, char *to, size_t want, size_t *got, s
 	return 1;
 }
 
-static int transmit(struct pmi2_wire *wire, const char *from, size_t size, struct deadline deadline, struct err *err)
+static int transmit(struct pmi2_wire *wire, const char *from, size_t size, struct deadline deadline,
+	struct err *err)
 {
 	if (wire->lost)
 		return lose(wire, err, "ask", "the connection was lost before");
@@ -94,8 +99,8 @@ static long read_length(const char *head)
 
 static bool is_well_formed(const struct pmi2_wire *wire)
 {
-	return strlen(wire->body) == wire->length && wire->length > 4 && strncmp(wire->body, "cmd=", 4) == 0 &&
-		wire->body[wire->length - 1] == ';';
+	return strlen(wire->body) == wire->length && wire->length > 4
+		&& strncmp(wire->body, "cmd=", 4) == 0 && wire->body[wire->length - 1] == ';';
 }
 
 static int begin_body(struct pmi2_wire *wire, struct err *err)
@@ -138,7 +143,8 @@ static int next_message(struct pmi2_wire *wire, struct deadline deadline, struct
 const char *pmi2_wire_field(const struct pmi2_wire *wire, const char *name, size_t *size)
 {
 	size_t length = strlen(name);
-	for (const char *at = wire->body ? wire->body : ""; *at; at += strcspn(at, ";"), at += *at == ';')
+	for (const char *at = wire->body ? wire->body : ""; *at;
+		 at += strcspn(at, ";"), at += *at == ';')
 		if (strncmp(at, name, length) == 0 && at[length] == '=') {
 			*size = strcspn(at + length + 1, ";");
 			return at + length + 1;
@@ -156,7 +162,8 @@ static bool field_is(const struct pmi2_wire *wire, const char *name, const char 
 char *pmi2_wire_text(const struct pmi2_wire *wire, const char *name)
 {
 	size_t size;
-	const char *value = field_is(wire, "found", "FALSE") ? NULL : pmi2_wire_field(wire, name, &size);
+	const char *value =
+		field_is(wire, "found", "FALSE") ? NULL : pmi2_wire_field(wire, name, &size);
 	return value ? strndup(value, size) : NULL;
 }
 
@@ -177,11 +184,13 @@ void pmi2_wire_clear(struct pmi2_wire *wire)
 
 /* ---- the dialogue ---- */
 
-/* The server has said farewell to an earlier program of this task: it has closed the socket, or answers in another way. */
+/* The server has said farewell to an earlier program of this task: it has closed the socket, or
+ * answers in another way. */
 static int misused(struct pmi2_wire *wire, struct err *err)
 {
 	wire->lost = true;
-	return err_fail(err, EXIT_USAGE, "rendezvous: couldn't reach the PMI2 server of this node: it serves one program of a task: "
+	return err_fail(err, EXIT_USAGE,
+		"rendezvous: couldn't reach the PMI2 server of this node: it serves one program of a task: "
 		"start each with an srun of its own");
 }
 
@@ -190,7 +199,7 @@ int pmi2_wire_open(struct pmi2_wire *wire, int fd, struct deadline deadline, str
 {
 	char line[200] = "";
 	size_t got = 0;
-	*wire = (struct pmi2_wire){ .fd = fd };
+	*wire = (struct pmi2_wire) { .fd = fd };
 	if (transmit(wire, HELLO, strlen(HELLO), deadline, NULL) < 0)
 		return misused(wire, err);
 	while (got + 1 < sizeof line && (got == 0 || line[got - 1] != '\n')) {
@@ -207,15 +216,18 @@ int pmi2_wire_open(struct pmi2_wire *wire, int fd, struct deadline deadline, str
 	return 0;
 }
 
-static int send_request(struct pmi2_wire *wire, struct deadline deadline, struct err *err, const char *request, va_list args)
+static int send_request(struct pmi2_wire *wire, struct deadline deadline, struct err *err,
+	const char *request, va_list args)
 {
 	AUTO_FREE char *body = NULL, *message = NULL;
-	if (vasprintf(&body, request, args) < 0 || asprintf(&message, "%-6zu%s", strlen(body), body) < 0)
+	if (vasprintf(&body, request, args) < 0
+		|| asprintf(&message, "%-6zu%s", strlen(body), body) < 0)
 		return err_set(err, "rendezvous: no memory");
 	return transmit(wire, message, strlen(message), deadline, err);
 }
 
-int pmi2_wire_send(struct pmi2_wire *wire, struct deadline deadline, struct err *err, const char *request, ...)
+int pmi2_wire_send(struct pmi2_wire *wire, struct deadline deadline, struct err *err,
+	const char *request, ...)
 {
 	va_list args;
 	va_start(args, request);
@@ -237,11 +249,13 @@ static bool take_fence(struct pmi2_wire *wire)
 static int refused(const struct pmi2_wire *wire, const char *command, struct err *err)
 {
 	AUTO_FREE char *why = pmi2_wire_text(wire, "errmsg");
-	return err_fail(err, EXIT_LOST, "rendezvous: couldn't have the PMI2 server of this node do %s: %s", command,
+	return err_fail(err, EXIT_LOST,
+		"rendezvous: couldn't have the PMI2 server of this node do %s: %s", command,
 		why ? why : "it gives no reason");
 }
 
-static int read_answer(struct pmi2_wire *wire, const char *command, struct deadline deadline, struct err *err)
+static int read_answer(struct pmi2_wire *wire, const char *command, struct deadline deadline,
+	struct err *err)
 {
 	char expected[64];
 	snprintf(expected, sizeof expected, "%s-response", command);
@@ -257,7 +271,8 @@ static int read_answer(struct pmi2_wire *wire, const char *command, struct deadl
 	return field_is(wire, "rc", "0") ? 0 : refused(wire, command, err);
 }
 
-int pmi2_wire_ask(struct pmi2_wire *wire, struct deadline deadline, struct err *err, const char *request, ...)
+int pmi2_wire_ask(struct pmi2_wire *wire, struct deadline deadline, struct err *err,
+	const char *request, ...)
 {
 	char command[32];
 	va_list args;
@@ -294,7 +309,8 @@ long pmi2_map_node(const char *map, long rank)
 	int end = 0;
 	if (rank < 0 || strncmp(map, "(vector", 7) != 0)
 		return -1;
-	for (map += 7; sscanf(map, ",(%8ld,%8ld,%8ld)%n", &first, &nodes, &each, &end) == 3 && end > 0; map += end, end = 0) {
+	for (map += 7; sscanf(map, ",(%8ld,%8ld,%8ld)%n", &first, &nodes, &each, &end) == 3 && end > 0;
+		 map += end, end = 0) {
 		if (first < 0 || nodes < 0 || each < 1)
 			return -1;
 		if (rank < nodes * each)

@@ -85,8 +85,7 @@ static pmix_status_t copy_value(struct answer *answer, const pmix_value_t *value
 		answer->size = value->data.bo.size;
 		answer->bytes = pmix_client_copy(value->data.bo.bytes, answer->size);
 		return answer->bytes ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
-	default:
-		return PMIX_ERR_TYPE_MISMATCH;
+	default: return PMIX_ERR_TYPE_MISMATCH;
 	}
 }
 
@@ -106,7 +105,8 @@ struct answer *pmix_client_ask(pmix_rank_t rank, const char *key, bool refresh, 
 	pmix_proc_t proc;
 	PMIX_LOAD_PROCID(&proc, pmix_client.self.nspace, rank);
 	PMIX_INFO_LOAD(&answer->info, PMIX_GET_REFRESH_CACHE, &refresh, PMIX_BOOL);
-	pmix_status_t status = PMIx_Get_nb(&proc, key, refresh ? &answer->info : NULL, refresh, on_value, answer);
+	pmix_status_t status =
+		PMIx_Get_nb(&proc, key, refresh ? &answer->info : NULL, refresh, on_value, answer);
 	if (status != PMIX_SUCCESS)
 		answer_give(answer, status);
 	return answer;
@@ -118,7 +118,10 @@ static int ask_number(pmix_rank_t rank, const char *key)
 	struct answer *answer = pmix_client_ask(rank, key, false, NULL);
 	if (!answer)
 		return -1;
-	int number = answer_wait(answer, deadline_in(PMIX_LOCAL_SECONDS)) == PMIX_SUCCESS && !answer->bytes ? (int)answer->number : -1;
+	int number =
+		answer_wait(answer, deadline_in(PMIX_LOCAL_SECONDS)) == PMIX_SUCCESS && !answer->bytes
+		? (int)answer->number
+		: -1;
 	answer_drop(answer);
 	return number;
 }
@@ -156,7 +159,8 @@ int pmix_client_open(struct err *err)
 		return 0;
 	pmix_status_t status = call(init_thread, INIT_SECONDS);
 	if (status != PMIX_SUCCESS)
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't reach the PMIx server of this node: %s",
+		return err_fail(err, EXIT_LOST,
+			"rendezvous: couldn't reach the PMIx server of this node: %s",
 			PMIx_Error_string(status));
 	pmix_client.open = true;
 	atexit(pmix_client_close);
@@ -168,7 +172,7 @@ int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
 	if (pmix_client_open(err) < 0)
 		return -1;
 	pmix_rank_t self = pmix_client.self.rank;
-	*pmix = (struct ident_pmix){
+	*pmix = (struct ident_pmix) {
 		.rank = (int)self,
 		.world_size = ask_number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE),
 		.local_rank = ask_number(self, PMIX_LOCAL_RANK),
@@ -178,7 +182,8 @@ int rdzv_pmix_ident(struct ident_pmix *pmix, struct err *err)
 	};
 	snprintf(pmix->nspace, sizeof pmix->nspace, "%s", pmix_client.self.nspace);
 	if (pmix->world_size < 1)
-		return err_set(err, "identity: couldn't learn the world size from the PMIx server of %s", pmix->nspace);
+		return err_set(err, "identity: couldn't learn the world size from the PMIx server of %s",
+			pmix->nspace);
 	return 1;
 }
 
@@ -206,7 +211,8 @@ int pmix_client_put(const char *key, const void *value, size_t size, struct err 
 	pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key, &packed);
 	PMIX_VALUE_DESTRUCT(&packed);
 	if (status != PMIX_SUCCESS)
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key, PMIx_Error_string(status));
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key,
+			PMIx_Error_string(status));
 	return 0;
 }
 
@@ -222,10 +228,13 @@ int pmix_client_publish(const char *key, double timeout, struct err *err)
 	pmix_status_t status = call(commit_thread, timeout);
 	if (status == PMIX_ERR_TIMEOUT) {
 		pmix_client.lost = true;
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: the PMIx server of this node gave no answer "
-			"within %g s: its slurmstepd, or mpirun's daemon, hangs", key, timeout);
+		return err_fail(err, EXIT_LOST,
+			"rendezvous: couldn't put %s: the PMIx server of this node gave no answer within %g s: "
+			"its slurmstepd, or mpirun's daemon, hangs",
+			key, timeout);
 	}
 	if (status != PMIX_SUCCESS)
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key, PMIx_Error_string(status));
+		return err_fail(err, EXIT_LOST, "rendezvous: couldn't put %s: %s", key,
+			PMIx_Error_string(status));
 	return 0;
 }

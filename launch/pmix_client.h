@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This process as a client of the launcher's PMIx server: calls with a deadline of our own. Only launch/rdzv_pmix.c uses it.
+/* This process as a client of the launcher's PMIx server: calls with a deadline of our own. Only
+ * launch/rdzv_pmix.c uses it.
  *
- * No call of PMIx is waited for by PMIx itself, since Slurm ignores PMIX_TIMEOUT. The calls are the non-blocking ones, or made by
- * a thread; what returns too late finds its struct answer still there, since the caller and the callback each hold a
- * reference to it. */
+ * No call of PMIx is waited for by PMIx itself, since Slurm ignores PMIX_TIMEOUT. The calls are the
+ * non-blocking ones, or made by a thread; what returns too late finds its struct answer still
+ * there, since the caller and the callback each hold a reference to it. */
 #ifndef MUSTER_PMIX_CLIENT_H
 #define MUSTER_PMIX_CLIENT_H
 
@@ -32,8 +33,8 @@ struct answer {
 	int references;
 	bool done;
 	pmix_status_t status;
-	long number;   /* of an integer value */
-	char *bytes;   /* of a string or byte object, with a NUL behind */
+	long number; /* of an integer value */
+	char *bytes; /* of a string or byte object, with a NUL behind */
 	size_t size;
 	pmix_info_t info; /* of the call: PMIx reads it after the call has returned */
 };
@@ -46,20 +47,22 @@ void answer_give(struct answer *answer, pmix_status_t status);
 /* The caller's side: PMIX_ERR_TIMEOUT when the deadline passes first. */
 pmix_status_t answer_wait(struct answer *answer, struct deadline deadline);
 
-/* Connects to the server, once. The process says goodbye at its exit, unless a peer is lost: a client that dies without that has
- * its whole step killed by Slurm, also when it only had a usage error. */
+/* Connects to the server, once. The process says goodbye at its exit, unless a peer is lost: a
+ * client that dies without that has its whole step killed by Slurm, also when it only had a usage
+ * error. */
 int pmix_client_open(struct err *err);
 /* The goodbye. */
 void pmix_client_close(void);
 
-/* Asks for a key of a rank (PMIX_RANK_WILDCARD: of the job). NULL on error; else answer_wait() and answer_drop(). With
- * `refresh` the rank itself is asked again for what it has published since. */
+/* Asks for a key of a rank (PMIX_RANK_WILDCARD: of the job). NULL on error; else answer_wait() and
+ * answer_drop(). With `refresh` the rank itself is asked again for what it has published since. */
 struct answer *pmix_client_ask(pmix_rank_t rank, const char *key, bool refresh, struct err *err);
 
 /* Where a rank runs, from the map that the server gave us at start; "" where it tells nothing. */
 void pmix_client_node(int rank, char *node, size_t size);
 
-/* For pmix_client_publish(). One byte more than the value is put, since an empty byte object is not a value to PMIx. */
+/* For pmix_client_publish(). One byte more than the value is put, since an empty byte object is not
+ * a value to PMIx. */
 int pmix_client_put(const char *key, const void *value, size_t size, struct err *err);
 /* All that was put, the last of it `key`: PMIx_Commit with a deadline. */
 int pmix_client_publish(const char *key, double timeout, struct err *err);

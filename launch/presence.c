@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each rank tells a few others, chosen at random, whom it knows to have come, and takes what they know: nobody leads, so it
- * does not matter who is missing. What is known only ever grows. */
+/* Each rank tells a few others, chosen at random, whom it knows to have come, and takes what they
+ * know: nobody leads, so it does not matter who is missing. What is known only ever grows. */
 #include "config.h"
 
 #include "launch/presence.h"
@@ -25,14 +25,14 @@
 #include "common/thread.h"
 #include "launch/run_key.h"
 
-#define CALLS 3              /* a round */
-#define FIRST_PAUSE 0.05     /* between two rounds, in a world of up to PAUSE_WORLD ranks */
+#define CALLS 3          /* a round */
+#define FIRST_PAUSE 0.05 /* between two rounds, in a world of up to PAUSE_WORLD ranks */
 #define LONGEST_PAUSE 0.5
 #define PAUSE_GROWTH 1.25
 #define PAUSE_WORLD 128
-#define TAKE_MAX 256         /* datagrams, before it is looked at the clock again */
-#define ADDRESSES 4          /* of a node's name */
-#define RESOLVE_AGAIN 5.0    /* seconds after a name had no address */
+#define TAKE_MAX 256      /* datagrams, before it is looked at the clock again */
+#define ADDRESSES 4       /* of a node's name */
+#define RESOLVE_AGAIN 5.0 /* seconds after a name had no address */
 #define MAGIC "MRC1"
 #define HEAD_SIZE 24
 #define TAG_SIZE 8
@@ -65,13 +65,14 @@ struct presence {
 	pthread_mutex_t lock; /* over what follows */
 	int references;       /* the owner's and the thread's */
 	bool over, news;
-	uint32_t fence;       /* the last one that this rank has come to, and one more; 0: none */
-	uint32_t *come;       /* the same of each rank, as far as it is known */
+	uint32_t fence; /* the last one that this rank has come to, and one more; 0: none */
+	uint32_t *come; /* the same of each rank, as far as it is known */
 };
 
 /* ---- the message ---- */
 
-static size_t write_message(const struct presence *roll, uint32_t fence, bool call, unsigned char *out)
+static size_t write_message(const struct presence *roll, uint32_t fence, bool call,
+	unsigned char *out)
 {
 	size_t tag_at = roll->message_size - TAG_SIZE;
 	memset(out, 0, roll->message_size);
@@ -93,10 +94,12 @@ static bool is_message(const struct presence *roll, const unsigned char *message
 {
 	size_t tag_at = roll->message_size - TAG_SIZE;
 	int behind = roll->world_size % 8;
-	return size == roll->message_size && memcmp(message, MAGIC, 4) == 0 && bytes_le64(message + 4) == roll->run &&
-		bytes_le32(message + 12) < (uint32_t)roll->world_size && bytes_le32(message + 16) < UINT32_MAX &&
-		bytes_le32(message + 20) <= 1 && (behind == 0 || message[tag_at - 1] >> behind == 0) &&
-		bytes_le64(message + tag_at) == (roll->keyed ? siphash(roll->key, message, tag_at) : 0);
+	return size == roll->message_size && memcmp(message, MAGIC, 4) == 0
+		&& bytes_le64(message + 4) == roll->run
+		&& bytes_le32(message + 12) < (uint32_t)roll->world_size
+		&& bytes_le32(message + 16) < UINT32_MAX && bytes_le32(message + 20) <= 1
+		&& (behind == 0 || message[tag_at - 1] >> behind == 0)
+		&& bytes_le64(message + tag_at) == (roll->keyed ? siphash(roll->key, message, tag_at) : 0);
 }
 
 /* ---- addresses ---- */
@@ -104,12 +107,14 @@ static bool is_message(const struct presence *roll, const unsigned char *message
 /* Called by the thread alone: it may take as long as the name service likes. */
 static void resolve(struct presence *roll, struct node *node)
 {
-	const struct addrinfo hints = { .ai_family = roll->family, .ai_socktype = SOCK_DGRAM,
+	const struct addrinfo hints = { .ai_family = roll->family,
+		.ai_socktype = SOCK_DGRAM,
 		.ai_flags = roll->family == AF_INET6 ? AI_V4MAPPED | AI_ALL : 0 };
 	struct addrinfo *found = NULL;
 	if (node->count > 0 || clock_now() < node->resolve_at)
 		return;
-	/* The name of the own node may have an address there that is not the one which it has elsewhere. */
+	/* The name of the own node may have an address there that is not the one which it has
+	 * elsewhere. */
 	bool own = node == &roll->nodes[roll->seats[roll->rank].node];
 	if (node_address(own ? "127.0.0.1" : node->name, NULL, &hints, &found) == 0)
 		for (struct addrinfo *at = found; at && node->count < ADDRESSES; at = at->ai_next)
@@ -131,11 +136,12 @@ static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_st
 	const struct sockaddr_in6 *a6 = (const void *)a, *b6 = (const void *)b;
 	if (a->ss_family != b->ss_family)
 		return false;
-	return a->ss_family == AF_INET6 ? IN6_ARE_ADDR_EQUAL(&a6->sin6_addr, &b6->sin6_addr) : a4->sin_addr.s_addr ==
-		b4->sin_addr.s_addr;
+	return a->ss_family == AF_INET6 ? IN6_ARE_ADDR_EQUAL(&a6->sin6_addr, &b6->sin6_addr)
+									: a4->sin_addr.s_addr == b4->sin_addr.s_addr;
 }
 
-/* Without a key it is the source that tells who speaks: nobody else can have the port of a rank that is there. */
+/* Without a key it is the source that tells who speaks: nobody else can have the port of a rank
+ * that is there. */
 static bool comes_from(struct presence *roll, uint32_t rank, struct sockaddr_storage *source)
 {
 	const struct seat *seat = &roll->seats[rank];
@@ -149,11 +155,14 @@ static bool comes_from(struct presence *roll, uint32_t rank, struct sockaddr_sto
 	return false;
 }
 
-static void send_message(struct presence *roll, const struct sockaddr_storage *to, const unsigned char *message)
+static void send_message(struct presence *roll, const struct sockaddr_storage *to,
+	const unsigned char *message)
 {
-	socklen_t size = roll->family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	socklen_t size =
+		roll->family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 	/* One that gets lost is made up for by the next. */
-	(void)!sendto(roll->fd, message, roll->message_size, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)to, size);
+	(void)!sendto(roll->fd, message, roll->message_size, MSG_DONTWAIT | MSG_NOSIGNAL,
+		(const struct sockaddr *)to, size);
 }
 
 /* ---- the thread ---- */
@@ -169,7 +178,8 @@ static void merge(struct presence *roll, const unsigned char *message)
 		}
 }
 
-static void take_message(struct presence *roll, unsigned char *message, size_t size, struct sockaddr_storage *source)
+static void take_message(struct presence *roll, unsigned char *message, size_t size,
+	struct sockaddr_storage *source)
 {
 	if (!is_message(roll, message, size))
 		return;
@@ -191,8 +201,8 @@ static void take_messages(struct presence *roll)
 	for (int i = 0; i < TAKE_MAX; i++) {
 		struct sockaddr_storage source = { 0 };
 		socklen_t length = sizeof source;
-		ssize_t size = recvfrom(roll->fd, message, sizeof message, MSG_DONTWAIT | MSG_TRUNC, (struct sockaddr *)&source,
-			&length);
+		ssize_t size = recvfrom(roll->fd, message, sizeof message, MSG_DONTWAIT | MSG_TRUNC,
+			(struct sockaddr *)&source, &length);
 		if (size < 0 && errno != EINTR)
 			return;
 		if (size > 0)
@@ -228,7 +238,9 @@ static void call_some(struct presence *roll)
 		write_message(roll, roll->fence - 1, true, message);
 	pthread_mutex_unlock(&roll->lock);
 	for (int i = 0; i < CALLS && wanted && roll->world_size > 1; i++)
-		call_rank(roll, (roll->rank + 1 + rand_r(&roll->random) % (roll->world_size - 1)) % roll->world_size, message);
+		call_rank(roll,
+			(roll->rank + 1 + rand_r(&roll->random) % (roll->world_size - 1)) % roll->world_size,
+			message);
 }
 
 /* Returns whether it is over; *news, and forgets it, whether something was learnt. */
@@ -247,8 +259,10 @@ static void drop(struct presence *roll);
 static void *run_thread(void *arg)
 {
 	struct presence *roll = arg;
-	struct pollfd fds[] = { { .fd = roll->fd, .events = POLLIN }, { .fd = roll->wake, .events = POLLIN } };
-	double scale = roll->world_size > PAUSE_WORLD ? (double)roll->world_size / PAUSE_WORLD : 1, pause = FIRST_PAUSE * scale;
+	struct pollfd fds[] = { { .fd = roll->fd, .events = POLLIN },
+		{ .fd = roll->wake, .events = POLLIN } };
+	double scale = roll->world_size > PAUSE_WORLD ? (double)roll->world_size / PAUSE_WORLD : 1,
+		   pause = FIRST_PAUSE * scale;
 	struct deadline next = deadline_in(0);
 	uint64_t count;
 	bool news;
@@ -260,7 +274,8 @@ static void *run_thread(void *arg)
 		if (deadline_passed(next)) {
 			call_some(roll);
 			next = deadline_in(pause);
-			pause = pause * PAUSE_GROWTH < LONGEST_PAUSE * scale ? pause * PAUSE_GROWTH : LONGEST_PAUSE * scale;
+			pause = pause * PAUSE_GROWTH < LONGEST_PAUSE * scale ? pause * PAUSE_GROWTH
+																 : LONGEST_PAUSE * scale;
 		}
 		poll(fds, 2, (int)(deadline_left(next) * 1000) + 1);
 		(void)!read(roll->wake, &count, sizeof count);
@@ -296,7 +311,8 @@ static void drop(struct presence *roll)
 		release(roll);
 }
 
-/* The number of a node, which becomes the last one if its name is new; -1: no memory. Neighbours mostly share one. */
+/* The number of a node, which becomes the last one if its name is new; -1: no memory. Neighbours
+ * mostly share one. */
 static int node_number(struct presence *roll, const char *name)
 {
 	for (int i = roll->node_count - 1; i >= 0; i--)
@@ -319,7 +335,7 @@ static int seat_ranks(struct presence *roll, const struct presence_plan *plan, u
 		int node = node_number(roll, plan->nodes[rank]);
 		if (node < 0)
 			return -1;
-		roll->seats[rank] = (struct seat){ node, run_port(first, taken[node]++) };
+		roll->seats[rank] = (struct seat) { node, run_port(first, taken[node]++) };
 	}
 	return 0;
 }
@@ -327,7 +343,8 @@ static int seat_ranks(struct presence *roll, const struct presence_plan *plan, u
 static int bind_port(const struct presence *roll, int port)
 {
 	struct sockaddr_storage address = { .ss_family = (sa_family_t)roll->family };
-	socklen_t size = roll->family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	socklen_t size =
+		roll->family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 	*port_of(&address) = htons((uint16_t)port);
 	return bind(roll->fd, (const struct sockaddr *)&address, size);
 }
@@ -345,10 +362,11 @@ static int open_socket(struct presence *roll, struct err *err)
 	if (roll->fd < 0 || roll->wake < 0)
 		return err_set(err, "rendezvous: couldn't call the roll: no socket: %m");
 	if (roll->family == AF_INET6)
-		setsockopt(roll->fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){ 0 }, sizeof(int));
+		setsockopt(roll->fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int) { 0 }, sizeof(int));
 	/* With a key it can speak from any port, and is answered there. */
 	if (bind_port(roll, port) < 0 && (!roll->keyed || bind_port(roll, 0) < 0))
-		return err_set(err, "rendezvous: couldn't call the roll: couldn't listen on port %d (UDP): %m", port);
+		return err_set(err,
+			"rendezvous: couldn't call the roll: couldn't listen on port %d (UDP): %m", port);
 	return 0;
 }
 
@@ -362,7 +380,9 @@ static int start_thread(struct presence *roll, struct err *err)
 {
 	roll->references++;
 	int error = thread_start(NULL, run_thread, roll);
-	return error ? err_set(err, "rendezvous: couldn't call the roll: no thread: %s", strerror(error)) : 0;
+	return error
+		? err_set(err, "rendezvous: couldn't call the roll: no thread: %s", strerror(error))
+		: 0;
 }
 
 static struct presence *allocate(const struct presence_plan *plan)
@@ -372,10 +392,17 @@ static struct presence *allocate(const struct presence_plan *plan)
 		return NULL;
 	const uint64_t run = run_number(plan->run);
 	const size_t count = (size_t)plan->world_size;
-	*roll = (struct presence){ .rank = plan->rank, .world_size = plan->world_size, .run = run, .references = 1,
-		.fd = -1, .wake = -1, .message_size = HEAD_SIZE + (count + 7) / 8 + TAG_SIZE,
-		.random = (unsigned)plan->rank + (unsigned)getpid(), .nodes = calloc(count, sizeof *roll->nodes),
-		.seats = calloc(count, sizeof *roll->seats), .come = calloc(count, sizeof *roll->come) };
+	*roll = (struct presence) { .rank = plan->rank,
+		.world_size = plan->world_size,
+		.run = run,
+		.references = 1,
+		.fd = -1,
+		.wake = -1,
+		.message_size = HEAD_SIZE + (count + 7) / 8 + TAG_SIZE,
+		.random = (unsigned)plan->rank + (unsigned)getpid(),
+		.nodes = calloc(count, sizeof *roll->nodes),
+		.seats = calloc(count, sizeof *roll->seats),
+		.come = calloc(count, sizeof *roll->come) };
 	pthread_mutex_init(&roll->lock, NULL);
 	if (seat_ranks(roll, plan, run) == 0)
 		return roll;
@@ -386,7 +413,8 @@ static struct presence *allocate(const struct presence_plan *plan)
 struct presence *presence_begin(const struct presence_plan *plan, struct err *err)
 {
 	if (plan->world_size > PRESENCE_WORLD_MAX) {
-		err_set(err, "rendezvous: couldn't call the roll of %d ranks: more than %d", plan->world_size, PRESENCE_WORLD_MAX);
+		err_set(err, "rendezvous: couldn't call the roll of %d ranks: more than %d",
+			plan->world_size, PRESENCE_WORLD_MAX);
 		return NULL;
 	}
 	struct presence *roll = allocate(plan);
@@ -394,7 +422,8 @@ struct presence *presence_begin(const struct presence_plan *plan, struct err *er
 		err_set(err, "rendezvous: no memory for the roll of %d ranks", plan->world_size);
 		return NULL;
 	}
-	if (read_key(roll, plan->key, err) == 0 && open_socket(roll, err) == 0 && start_thread(roll, err) == 0)
+	if (read_key(roll, plan->key, err) == 0 && open_socket(roll, err) == 0
+		&& start_thread(roll, err) == 0)
 		return roll;
 	release(roll);
 	return NULL;
@@ -408,7 +437,7 @@ void presence_reach(struct presence *roll, uint32_t fence)
 	roll->come[roll->rank] = roll->fence = fence + 1;
 	roll->news = true;
 	pthread_mutex_unlock(&roll->lock);
-	(void)!write(roll->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+	(void)!write(roll->wake, &(uint64_t) { 1 }, sizeof(uint64_t));
 }
 
 int presence_mark(struct presence *roll, uint32_t fence, bool *seen)
@@ -443,6 +472,6 @@ void presence_end(struct presence *roll)
 	pthread_mutex_lock(&roll->lock);
 	roll->over = true;
 	pthread_mutex_unlock(&roll->lock);
-	(void)!write(roll->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+	(void)!write(roll->wake, &(uint64_t) { 1 }, sizeof(uint64_t));
 	drop(roll);
 }

@@ -20,7 +20,7 @@ int put_list_add(struct put_list *list, const char *key, const void *value, size
 	bytes_put_le32(at + 1 + length, (uint32_t)size);
 	if (size)
 		memcpy(at + LENGTHS + length, value, size);
-	*list = (struct put_list){ grown, list->size + LENGTHS + length + size };
+	*list = (struct put_list) { grown, list->size + LENGTHS + length + size };
 	return 0;
 }
 

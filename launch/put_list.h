@@ -14,7 +14,8 @@ struct put_list {
 /* Adds a value; `key` has up to 255 characters. -1: no memory. */
 int put_list_add(struct put_list *list, const char *key, const void *value, size_t size);
 
-/* Looks for a key in a list that came from elsewhere, which may be none. Returns its value, within `bytes`, or NULL. */
+/* Looks for a key in a list that came from elsewhere, which may be none. Returns its value, within
+ * `bytes`, or NULL. */
 const void *put_list_find(const unsigned char *bytes, size_t left, const char *key, size_t *size);
 
 #endif

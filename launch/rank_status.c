@@ -18,18 +18,20 @@ struct rank_name rank_status_name(const struct rank_status *words, int rank)
 	return name;
 }
 
-static int put_word(struct rdzv *rdzv, const struct ident *ident, const char *key, const struct rank_status_own *own,
-	struct err *err)
+static int put_word(struct rdzv *rdzv, const struct ident *ident, const char *key,
+	const struct rank_status_own *own, struct err *err)
 {
 	const void *data = own->failure ? own->failure->text : own->data;
 	size_t size = own->failure ? strlen(own->failure->text) : own->size;
 	if (size > RANK_STATUS_DATA)
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't share %zu bytes: at most %d", size, RANK_STATUS_DATA);
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't share %zu bytes: at most %d", size,
+			RANK_STATUS_DATA);
 	AUTO_FREE char *word = malloc(HEAD_SIZE + size);
 	if (!word)
 		return err_set(err, "rendezvous: out of memory");
-	int head = snprintf(word, HEAD_SIZE, "%d %d %.255s\n", own->failure ? (int)own->failure->status : 0, own->number,
-		ident->node[0] ? ident->node : "?");
+	int head =
+		snprintf(word, HEAD_SIZE, "%d %d %.255s\n", own->failure ? (int)own->failure->status : 0,
+			own->number, ident->node[0] ? ident->node : "?");
 	if (size)
 		memcpy(word + head, data, size);
 	return rdzv_put(rdzv, key, word, (size_t)head + size, err);
@@ -38,18 +40,23 @@ static int put_word(struct rdzv *rdzv, const struct ident *ident, const char *ke
 static int parse_word(struct rank_status *word, int rank, size_t size, struct err *err)
 {
 	char head[HEAD_SIZE];
-	const char *text = word->memory, *newline = memchr(text, '\n', size < HEAD_SIZE ? size : HEAD_SIZE - 1);
+	const char *text = word->memory,
+			   *newline = memchr(text, '\n', size < HEAD_SIZE ? size : HEAD_SIZE - 1);
 	size_t length = newline ? (size_t)(newline - text) : 0;
 	memcpy(head, text, length);
 	head[length] = '\0';
 	if (sscanf(head, "%d %d %255s", &word->status, &word->number, word->node) != 3)
-		return err_set(err, "rendezvous: couldn't understand what rank %d published: all ranks need the same build of Muster", rank);
+		return err_set(err,
+			"rendezvous: couldn't understand what rank %d published: all ranks need the same build "
+			"of Muster",
+			rank);
 	word->data = newline + 1;
 	word->size = size - length - 1;
 	return 0;
 }
 
-static int get_words(struct rdzv *rdzv, int count, const char *key, double timeout, struct rank_status *words, struct err *err)
+static int get_words(struct rdzv *rdzv, int count, const char *key, double timeout,
+	struct rank_status *words, struct err *err)
 {
 	for (int rank = 0; rank < count; rank++) {
 		size_t size;
@@ -60,11 +67,12 @@ static int get_words(struct rdzv *rdzv, int count, const char *key, double timeo
 	return 0;
 }
 
-struct rank_status *rank_status_exchange(struct rdzv *rdzv, const struct ident *ident, const char *key,
-	const struct rank_status_own *own, double timeout, struct err *err)
+struct rank_status *rank_status_exchange(struct rdzv *rdzv, const struct ident *ident,
+	const char *key, const struct rank_status_own *own, double timeout, struct err *err)
 {
 	struct rank_status *words = calloc((size_t)ident->world_size, sizeof *words);
-	int rc = words ? put_word(rdzv, ident, key, own, err) : err_set(err, "rendezvous: out of memory");
+	int rc =
+		words ? put_word(rdzv, ident, key, own, err) : err_set(err, "rendezvous: out of memory");
 	if (rc == 0 && (rc = rdzv_fence(rdzv, timeout, err)) < 0 && own->failure)
 		err_prefix(err, "%.400s", own->failure->text); /* what this rank knows comes first */
 	if (rc == 0 && get_words(rdzv, ident->world_size, key, timeout, words, err) == 0)
@@ -73,7 +81,8 @@ struct rank_status *rank_status_exchange(struct rdzv *rdzv, const struct ident *
 	return NULL;
 }
 
-/* Whether a failure is one that all ranks have heard of at an earlier point: it names its rank already. */
+/* Whether a failure is one that all ranks have heard of at an earlier point: it names its rank
+ * already. */
 static bool is_named(const char *text)
 {
 	int rank, end = 0;

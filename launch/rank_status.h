@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all ranks tell each other at one point of the run: whether each can go on, and a little beside. A failure is published
- * where the success would have been, so that all ranks fail at once and with the same line. */
+/* What all ranks tell each other at one point of the run: whether each can go on, and a little
+ * beside. A failure is published where the success would have been, so that all ranks fail at once
+ * and with the same line. */
 #ifndef MUSTER_RANK_WORD_H
 #define MUSTER_RANK_WORD_H
 
@@ -22,18 +23,19 @@ struct rank_status_own {
 
 /* What a rank has said. */
 struct rank_status {
-	int status;       /* 0, or that of its failure */
+	int status; /* 0, or that of its failure */
 	int number;
 	char node[256];
 	const char *data; /* or the failure's text; a NUL behind it */
 	size_t size;
-	void *memory;     /* where `data` is */
+	void *memory; /* where `data` is */
 };
 
-/* Collective: one put and one fence. One word a rank, for rank_statuses_free; NULL on error: EXIT_LOST names the ranks that did
- * not come. `key` is the same on all ranks, and used once. `timeout` in seconds, 0: the rendezvous's. */
-struct rank_status *rank_status_exchange(struct rdzv *rdzv, const struct ident *ident, const char *key,
-	const struct rank_status_own *own, double timeout, struct err *err);
+/* Collective: one put and one fence. One word a rank, for rank_statuses_free; NULL on error:
+ * EXIT_LOST names the ranks that did not come. `key` is the same on all ranks, and used once.
+ * `timeout` in seconds, 0: the rendezvous's. */
+struct rank_status *rank_status_exchange(struct rdzv *rdzv, const struct ident *ident,
+	const char *key, const struct rank_status_own *own, double timeout, struct err *err);
 
 /* 0 when all can go on. Else -1 with the same text and status on each rank: of the first that has a
  * reason of its own; where there is none, of the first that lost its peers; then of the first that

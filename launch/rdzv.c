@@ -44,7 +44,8 @@ static const struct rdzv_provider *find(const char *name)
 	return NULL;
 }
 
-/* The launcher hosts these; who the ranks are comes from there, too, and ident->source has the same name. */
+/* The launcher hosts these; who the ranks are comes from there, too, and ident->source has the same
+ * name. */
 static bool is_hosted(const char *name)
 {
 	return strcmp(name, "pmix") == 0 || strcmp(name, "pmi2") == 0;
@@ -63,11 +64,11 @@ static const char *why_none(const struct ident *ident, const char *wanted)
 
 static int no_meeting_place(const struct ident *ident, const char *wanted, struct err *err)
 {
-	const char *remedy = "start the ranks with srun --mpi=pmix or mpirun, or set MUSTER_RDZV_DIR to a folder that all nodes "
-		"share";
+	const char *remedy = "start the ranks with srun --mpi=pmix or mpirun, or set MUSTER_RDZV_DIR "
+						 "to a folder that all nodes share";
 	if (!find("pmix"))
-		remedy = "start the ranks with srun --mpi=pmi2, build it with --with-pmix, or set MUSTER_RDZV_DIR to a folder that all "
-			"nodes share";
+		remedy = "start the ranks with srun --mpi=pmi2, build it with --with-pmix, or set "
+				 "MUSTER_RDZV_DIR to a folder that all nodes share";
 	else if (strcmp(ident->source, "slurm") == 0)
 		remedy = ALONE_WITH_PMIX "; srun --mpi=list shows what this Slurm has";
 	return err_fail(err, EXIT_USAGE, "rendezvous: couldn't look for the other ranks of %d: %s: %s",
@@ -75,7 +76,8 @@ static int no_meeting_place(const struct ident *ident, const char *wanted, struc
 }
 
 /* A provider that was asked for by name must fit, too. */
-static const struct rdzv_provider *choose_named(const struct ident *ident, const char *name, struct err *err)
+static const struct rdzv_provider *choose_named(const struct ident *ident, const char *name,
+	struct err *err)
 {
 	const struct rdzv_provider *provider = find(name);
 	if (is_hosted(name) && (!provider || strcmp(ident->source, name) != 0)) {
@@ -83,11 +85,14 @@ static const struct rdzv_provider *choose_named(const struct ident *ident, const
 		return NULL;
 	}
 	if (!provider) {
-		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the provider %s: it is one of pmix, pmi2, file, single", name);
+		err_fail(err, EXIT_USAGE,
+			"rendezvous: couldn't use the provider %s: it is one of pmix, pmi2, file, single",
+			name);
 		return NULL;
 	}
 	if (provider == &rdzv_single && ident->world_size > 1) {
-		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the provider single for %d ranks: leave it out",
+		err_fail(err, EXIT_USAGE,
+			"rendezvous: couldn't use the provider single for %d ranks: leave it out",
 			ident->world_size);
 		return NULL;
 	}
@@ -100,7 +105,8 @@ static const char *set(const char *name)
 	return value && value[0] ? value : NULL;
 }
 
-static const struct rdzv_provider *choose(const struct ident *ident, const char *name, struct err *err)
+static const struct rdzv_provider *choose(const struct ident *ident, const char *name,
+	struct err *err)
 {
 	if (!name)
 		name = set("MUSTER_RDZV");
@@ -116,10 +122,12 @@ static const struct rdzv_provider *choose(const struct ident *ident, const char 
 	return NULL;
 }
 
-struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double timeout, struct err *err)
+struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double timeout,
+	struct err *err)
 {
 	if (!(timeout > 0) || isinf(timeout)) {
-		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use a timeout of %g s: it must be above 0", timeout);
+		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use a timeout of %g s: it must be above 0",
+			timeout);
 		return NULL;
 	}
 	const struct rdzv_provider *chosen = choose(ident, provider, err);
@@ -130,7 +138,7 @@ struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double t
 		err_set(err, "rendezvous: no memory");
 		return NULL;
 	}
-	*rdzv = (struct rdzv){ .provider = chosen, .ident = *ident, .timeout = timeout };
+	*rdzv = (struct rdzv) { .provider = chosen, .ident = *ident, .timeout = timeout };
 	rdzv->state = chosen->open(&rdzv->ident, timeout, err);
 	if (!rdzv->state) {
 		free(rdzv);
@@ -142,10 +150,13 @@ struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double t
 static int check_key(const char *key, struct err *err)
 {
 	size_t length = strlen(key);
-	if (length > 0 && length <= KEY_MAX && strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-		== length)
+	if (length > 0 && length <= KEY_MAX
+		&& strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+			== length)
 		return 0;
-	return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the key '%.80s': 1 to %d characters of A-Z a-z 0-9 . _ -", key, KEY_MAX);
+	return err_fail(err, EXIT_USAGE,
+		"rendezvous: couldn't use the key '%.80s': 1 to %d characters of A-Z a-z 0-9 . _ -", key,
+		KEY_MAX);
 }
 
 int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size, struct err *err)
@@ -153,7 +164,8 @@ int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size,
 	if (check_key(key, err) < 0)
 		return -1;
 	if (size > VALUE_MAX)
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't put %zu bytes under %s: at most %d", size, key, VALUE_MAX);
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't put %zu bytes under %s: at most %d",
+			size, key, VALUE_MAX);
 	return rdzv->provider->put(rdzv->state, key, value, size, err);
 }
 
@@ -167,13 +179,14 @@ int rdzv_fence(struct rdzv *rdzv, double timeout, struct err *err)
 	return rdzv->provider->fence(rdzv->state, or_default(rdzv, timeout), err);
 }
 
-int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err)
+int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size,
+	double timeout, struct err *err)
 {
 	if (check_key(key, err) < 0)
 		return -1;
 	if (rank < 0 || rank >= rdzv->ident.world_size)
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't get %s of rank %d: the world has %d", key, rank,
-			rdzv->ident.world_size);
+		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't get %s of rank %d: the world has %d",
+			key, rank, rdzv->ident.world_size);
 	return rdzv->provider->get(rdzv->state, rank, key, value, size, or_default(rdzv, timeout), err);
 }
 
@@ -217,19 +230,23 @@ void rank_list_add(struct rank_list *list, int rank, const char *node)
 		list->left_out++;
 		return;
 	}
-	int n = snprintf(list->text + used, sizeof list->text - used, "%srank %d", used ? ", " : "", rank);
+	int n =
+		snprintf(list->text + used, sizeof list->text - used, "%srank %d", used ? ", " : "", rank);
 	if (node && node[0])
 		snprintf(list->text + used + n, sizeof list->text - used - (size_t)n, " (on %.255s)", node);
 }
 
-int rank_list_error(const struct rank_list *missing, int world_size, double timeout, struct err *err)
+int rank_list_error(const struct rank_list *missing, int world_size, double timeout,
+	struct err *err)
 {
 	char more[40] = "";
 	if (missing->left_out)
 		snprintf(more, sizeof more, " and %d more", missing->left_out);
 	if (missing->count == 0)
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't meet all %d ranks within %g s, though each was heard of",
+		return err_fail(err, EXIT_LOST,
+			"rendezvous: couldn't meet all %d ranks within %g s, though each was heard of",
 			world_size, timeout);
-	return err_fail(err, EXIT_LOST, "rendezvous: couldn't meet %d of %d ranks within %g s: %s%s did not come",
-		missing->count, world_size, timeout, missing->text, more);
+	return err_fail(err, EXIT_LOST,
+		"rendezvous: couldn't meet %d of %d ranks within %g s: %s%s did not come", missing->count,
+		world_size, timeout, missing->text, more);
 }

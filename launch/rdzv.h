@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous: how ranks that know only their identity find each other. Put, fence, get; every call has a deadline. */
+/* Rendezvous: how ranks that know only their identity find each other. Put, fence, get; every call
+ * has a deadline. */
 #ifndef MUSTER_RDZV_H
 #define MUSTER_RDZV_H
 
@@ -10,24 +11,29 @@
 
 struct rdzv; /* one per process; its calls come from one thread at a time */
 
-/* Opens the rendezvous of `ident`. `provider` is "pmix", "pmi2", "file", "single" or NULL: then MUSTER_RDZV names it, else
- * the first that fits (PMIx or PMI2 when this process was started under it, file when MUSTER_RDZV_DIR is set, single for a world
- * of one). It meets all ranks once, or leaves that to the first fence (pmix). `timeout` in seconds bounds this call and is the
- * default for the others. NULL on error: status EXIT_USAGE when no provider fits (the message says what to do, and is the
- * same on every rank, so that rank 0 alone needs to print it), EXIT_LOST when peers did not come (they are named). */
-struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double timeout, struct err *err);
+/* Opens the rendezvous of `ident`. `provider` is "pmix", "pmi2", "file", "single" or NULL: then
+ * MUSTER_RDZV names it, else the first that fits (PMIx or PMI2 when this process was started under
+ * it, file when MUSTER_RDZV_DIR is set, single for a world of one). It meets all ranks once, or
+ * leaves that to the first fence (pmix). `timeout` in seconds bounds this call and is the default
+ * for the others. NULL on error: status EXIT_USAGE when no provider fits (the message says what to
+ * do, and is the same on every rank, so that rank 0 alone needs to print it), EXIT_LOST when peers
+ * did not come (they are named). */
+struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double timeout,
+	struct err *err);
 
-/* Publishes a value of this rank; visible to the others after the next fence. `key` up to 64 characters of [A-Za-z0-9._-],
- * each used once; value up to 64 KiB. */
+/* Publishes a value of this rank; visible to the others after the next fence. `key` up to 64
+ * characters of [A-Za-z0-9._-], each used once; value up to 64 KiB. */
 int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size, struct err *err);
 
-/* Waits for all ranks and makes every put before it visible. timeout 0: the default of rdzv_open. When it expires the
- * missing ranks are named with their nodes as far as they are known, status EXIT_LOST. */
+/* Waits for all ranks and makes every put before it visible. timeout 0: the default of rdzv_open.
+ * When it expires the missing ranks are named with their nodes as far as they are known, status
+ * EXIT_LOST. */
 int rdzv_fence(struct rdzv *rdzv, double timeout, struct err *err);
 
 /* Reads what `rank` put under `key` before the last fence; *value is malloc'ed, has a NUL behind
  * its *size bytes, and is the caller's. */
-int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err);
+int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size,
+	double timeout, struct err *err);
 
 /* The default deadline, in seconds. */
 double rdzv_timeout(const struct rdzv *rdzv);
@@ -38,11 +44,12 @@ const char *rdzv_provider(const struct rdzv *rdzv);
 /* Asks the launcher to end the whole job step with `status`; returns when it can't. */
 void rdzv_abort(struct rdzv *rdzv, int status, const char *why);
 
-/* Leaves. `orderly` false when a peer is known to be lost: then nothing is waited for (no PMIx_Finalize). NULL is allowed. */
+/* Leaves. `orderly` false when a peer is known to be lost: then nothing is waited for (no
+ * PMIx_Finalize). NULL is allowed. */
 void rdzv_close(struct rdzv *rdzv, int orderly);
 
-/* Leaves because of a fault: logs it, and where a peer is lost gives the other ranks two seconds to log theirs. Returns the
- * exit status. */
+/* Leaves because of a fault: logs it, and where a peer is lost gives the other ranks two seconds to
+ * log theirs. Returns the exit status. */
 int rdzv_leave(struct rdzv *rdzv, const struct err *err);
 
 #endif

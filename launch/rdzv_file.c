@@ -10,8 +10,9 @@
  *   abort          "RANK WHY" of the first that gave up; ends every fence
  *   bye.RANK       RANK has closed; when all have, rank 0 removes the folder
  *
- * Only rank 0 lists the folder, over and over; the others look for one name, so that a larger world does not cost each of them
- * more. When rank 0 fails them, they list it themselves once the time is over. */
+ * Only rank 0 lists the folder, over and over; the others look for one name, so that a larger world
+ * does not cost each of them more. When rank 0 fails them, they list it themselves once the time is
+ * over. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,9 +35,9 @@
 #define LINE_LIMIT 300
 
 struct file {
-	int base, dir;      /* MUSTER_RDZV_DIR and the run's folder in it */
-	char name[200];     /* of the run's folder */
-	char path[600];     /* for messages */
+	int base, dir;  /* MUSTER_RDZV_DIR and the run's folder in it */
+	char name[200]; /* of the run's folder */
+	char path[600]; /* for messages */
 	int rank, world_size, fences;
 	char (*nodes)[256]; /* of each rank, "" until it was read */
 };
@@ -51,11 +52,13 @@ static int run_name(const struct ident *ident, char *name, size_t size, struct e
 	if (!id || !id[0])
 		id = ident->job ? slurm_id : torch_id && strcmp(torch_id, "none") != 0 ? torch_id : NULL;
 	if (!id || !id[0])
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't tell this run from earlier ones in MUSTER_RDZV_DIR: "
-			"set MUSTER_RDZV_ID to a value that is the same on all ranks and new for each run");
+		return err_fail(err, EXIT_USAGE,
+			"rendezvous: couldn't tell this run from earlier ones in MUSTER_RDZV_DIR: set "
+			"MUSTER_RDZV_ID to a value that is the same on all ranks and new for each run");
 	int n = snprintf(name, size, "muster-%s-%d.%s", id, ident->attempt, restarts ? restarts : "0");
 	if (n < 0 || (size_t)n >= size)
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use MUSTER_RDZV_ID: longer than %zu characters", size - 40);
+		return err_fail(err, EXIT_USAGE,
+			"rendezvous: couldn't use MUSTER_RDZV_ID: longer than %zu characters", size - 40);
 	for (char *c = name; *c; c++)
 		if (*c == '/' || (unsigned char)*c < 0x20)
 			*c = '_';
@@ -66,9 +69,11 @@ static int open_folder(struct file *file, const char *base, struct err *err)
 {
 	file->base = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (file->base < 0)
-		return err_fail(err, io_status(errno), "rendezvous: couldn't open MUSTER_RDZV_DIR=%s: %m", base);
+		return err_fail(err, io_status(errno), "rendezvous: couldn't open MUSTER_RDZV_DIR=%s: %m",
+			base);
 	if (mkdirat(file->base, file->name, 0700) < 0 && errno != EEXIST)
-		return err_fail(err, io_status(errno), "rendezvous: couldn't make a folder in MUSTER_RDZV_DIR=%s: %m", base);
+		return err_fail(err, io_status(errno),
+			"rendezvous: couldn't make a folder in MUSTER_RDZV_DIR=%s: %m", base);
 	file->dir = openat(file->base, file->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (file->dir < 0)
 		return err_fail(err, io_status(errno), "rendezvous: couldn't open %s: %m", file->path);
@@ -81,8 +86,10 @@ static int open_folder(struct file *file, const char *base, struct err *err)
 
 static int taken(const struct file *file, struct err *err)
 {
-	return err_set(err, "rendezvous: couldn't meet in %s: an earlier run met there: set a new MUSTER_RDZV_ID, or remove the "
-		"folder", file->path);
+	return err_set(err,
+		"rendezvous: couldn't meet in %s: an earlier run met there: set a new MUSTER_RDZV_ID, or "
+		"remove the folder",
+		file->path);
 }
 
 /* Makes an empty file that must not exist yet. */
@@ -92,26 +99,32 @@ static int make_mark(struct file *file, const char *name, struct err *err)
 	if (fd < 0 && errno == EEXIST)
 		return taken(file, err);
 	if (fd < 0)
-		return err_fail(err, io_status(errno), "rendezvous: couldn't create %s/%s: %m", file->path, name);
+		return err_fail(err, io_status(errno), "rendezvous: couldn't create %s/%s: %m", file->path,
+			name);
 	return 0;
 }
 
-/* Makes a file that must not exist yet. It gets its name when it is whole, so that nobody reads half of it. */
+/* Makes a file that must not exist yet. It gets its name when it is whole, so that nobody reads
+ * half of it. */
 static int make_file(struct file *file, const char *name, const char *text, struct err *err)
 {
 	char temporary[64];
 	snprintf(temporary, sizeof temporary, ".%s.%d", name, file->rank);
-	AUTO_CLOSE int fd = openat(file->dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	AUTO_CLOSE int fd =
+		openat(file->dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return err_fail(err, io_status(errno), "rendezvous: couldn't create %s/%s: %m", file->path, temporary);
+		return err_fail(err, io_status(errno), "rendezvous: couldn't create %s/%s: %m", file->path,
+			temporary);
 	if (io_write_full(fd, text, strlen(text)) < 0 || fsync(fd) < 0)
-		return err_fail(err, io_status(errno), "rendezvous: couldn't write %s/%s: %m", file->path, temporary);
+		return err_fail(err, io_status(errno), "rendezvous: couldn't write %s/%s: %m", file->path,
+			temporary);
 	int rc = linkat(file->dir, temporary, file->dir, name, 0), error = errno;
 	unlinkat(file->dir, temporary, 0);
 	if (rc < 0 && error == EEXIST)
 		return taken(file, err);
 	if (rc < 0)
-		return err_fail(err, io_status(error), "rendezvous: couldn't create %s/%s: %s", file->path, name, strerror(error));
+		return err_fail(err, io_status(error), "rendezvous: couldn't create %s/%s: %s", file->path,
+			name, strerror(error));
 	return 0;
 }
 
@@ -119,7 +132,8 @@ static int rank_in_name(const char *name, const char *prefix, int world_size)
 {
 	size_t length = strlen(prefix);
 	int rank, end = 0;
-	if (strncmp(name, prefix, length) != 0 || sscanf(name + length, "%d%n", &rank, &end) != 1 || name[length + (size_t)end])
+	if (strncmp(name, prefix, length) != 0 || sscanf(name + length, "%d%n", &rank, &end) != 1
+		|| name[length + (size_t)end])
 		return -1;
 	return rank >= 0 && rank < world_size ? rank : -1;
 }
@@ -132,16 +146,20 @@ static int hear_abort(const struct file *file, int dir, struct err *err)
 	int rank, end = 0;
 	if (faccessat(dir, "abort", F_OK, 0) < 0)
 		return 0;
-	if (io_read_file(dir, "abort", 1000, &text, &size, NULL) < 0 || sscanf(text, "%d %n", &rank, &end) != 1 || end == 0)
-		return err_fail(err, EXIT_LOST, "rendezvous: a rank gave up, and %s/abort doesn't say why", file->path);
-	return err_fail(err, EXIT_LOST, "rendezvous: rank %d gave up: %s", rank, text[end] ? text + end : "it gave no reason");
+	if (io_read_file(dir, "abort", 1000, &text, &size, NULL) < 0
+		|| sscanf(text, "%d %n", &rank, &end) != 1 || end == 0)
+		return err_fail(err, EXIT_LOST, "rendezvous: a rank gave up, and %s/abort doesn't say why",
+			file->path);
+	return err_fail(err, EXIT_LOST, "rendezvous: rank %d gave up: %s", rank,
+		text[end] ? text + end : "it gave no reason");
 }
 
 /* A folder opened anew is what makes NFS look again. */
 static int reopen(const struct file *file, struct err *err)
 {
 	int dir = openat(file->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return dir >= 0 ? dir : err_fail(err, EXIT_LOST, "rendezvous: couldn't list %s: %m", file->path);
+	return dir >= 0 ? dir
+					: err_fail(err, EXIT_LOST, "rendezvous: couldn't list %s: %m", file->path);
 }
 
 /* Returns whether `name` is there, -1 when a rank has given up. */
@@ -177,7 +195,8 @@ static int list(const struct file *file, const char *prefix, bool *seen, struct 
 }
 
 /* Waits until every rank has its PREFIX.RANK, or rank 0 says so by the name `all`. */
-static int wait_for_all(const struct file *file, const char *prefix, const char *all, double timeout, struct err *err)
+static int wait_for_all(const struct file *file, const char *prefix, const char *all,
+	double timeout, struct err *err)
 {
 	struct deadline deadline = deadline_in(timeout);
 	double pause = FIRST_SLEEP, longest = file->rank == 0 ? LONGEST_SLEEP_OF_RANK_0 : LONGEST_SLEEP;
@@ -209,10 +228,12 @@ static int read_line(struct file *file, int rank, const char *line, struct err *
 {
 	int world_size = 0;
 	if (sscanf(line, "%d %255s", &world_size, file->nodes[rank]) != 2)
-		return err_fail(err, EXIT_LOST, "rendezvous: couldn't read what rank %d says in %s: not ours", rank, file->path);
+		return err_fail(err, EXIT_LOST,
+			"rendezvous: couldn't read what rank %d says in %s: not ours", rank, file->path);
 	if (world_size != file->world_size)
-		return err_set(err, "rendezvous: couldn't agree on the world size: rank %d says %d, rank %d says %d",
-			rank, world_size, file->rank, file->world_size);
+		return err_set(err,
+			"rendezvous: couldn't agree on the world size: rank %d says %d, rank %d says %d", rank,
+			world_size, file->rank, file->world_size);
 	return 0;
 }
 
@@ -233,7 +254,8 @@ static int read_each(struct file *file, FILE *world, struct err *err)
 	return 0;
 }
 
-/* Reads what rank 0 has gathered. Ranks that disagree about the world size find that in its first line. */
+/* Reads what rank 0 has gathered. Ranks that disagree about the world size find that in its first
+ * line. */
 static int read_world(struct file *file, const char *text, struct err *err)
 {
 	for (int rank = 0; rank < file->world_size; rank++) {
@@ -245,7 +267,8 @@ static int read_world(struct file *file, const char *text, struct err *err)
 	return 0;
 }
 
-/* By rank 0, and by all where it has failed: reads what each has said, and makes `world`, which may be there already. */
+/* By rank 0, and by all where it has failed: reads what each has said, and makes `world`, which may
+ * be there already. */
 static int gather(struct file *file, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
@@ -270,9 +293,13 @@ static int meet(struct file *file, const struct ident *ident, double timeout, st
 	size_t size;
 	snprintf(name, sizeof name, "here.%d", file->rank);
 	snprintf(line, sizeof line, "%d %s\n", file->world_size, ident->node[0] ? ident->node : "?");
-	if (make_file(file, name, line, err) < 0 || wait_for_all(file, "here.", "world", timeout, err) < 0)
+	if (make_file(file, name, line, err) < 0
+		|| wait_for_all(file, "here.", "world", timeout, err) < 0)
 		return -1;
-	if (file->rank != 0 && io_read_file(file->dir, "world", LINE_LIMIT * (size_t)file->world_size, &text, &size, NULL) == 0)
+	if (file->rank != 0
+		&& io_read_file(file->dir, "world", LINE_LIMIT * (size_t)file->world_size, &text, &size,
+			   NULL)
+			== 0)
 		return read_world(file, text, err);
 	if (gather(file, err) == 0)
 		return 0;
@@ -294,8 +321,9 @@ static void *file_open(const struct ident *ident, double timeout, struct err *er
 {
 	const char *base = getenv("MUSTER_RDZV_DIR");
 	if (!base || !base[0]) {
-		err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the provider file: set MUSTER_RDZV_DIR to a folder that all nodes "
-			"share");
+		err_fail(err, EXIT_USAGE,
+			"rendezvous: couldn't use the provider file: set MUSTER_RDZV_DIR to a folder that all "
+			"nodes share");
 		return NULL;
 	}
 	struct file *file = calloc(1, sizeof *file);
@@ -348,7 +376,8 @@ static int file_fence(void *state, double timeout, struct err *err)
 	return file->rank == 0 ? make_mark(file, all, err) : 0;
 }
 
-static int file_get(void *state, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err)
+static int file_get(void *state, int rank, const char *key, void **value, size_t *size,
+	double timeout, struct err *err)
 {
 	struct file *file = state;
 	struct deadline deadline = deadline_in(timeout);
@@ -360,7 +389,8 @@ static int file_get(void *state, int rank, const char *key, void **value, size_t
 		if (errno != ENOENT && errno != ESTALE)
 			return err_prefix(err, "rendezvous");
 		if (!deadline_sleep(deadline, LONGEST_SLEEP))
-			return err_fail(err, EXIT_LOST, "rendezvous: couldn't get %s of rank %d (on %s) within %g s: it was not put", key,
+			return err_fail(err, EXIT_LOST,
+				"rendezvous: couldn't get %s of rank %d (on %s) within %g s: it was not put", key,
 				rank, file->nodes[rank], timeout);
 	}
 	*value = text;
@@ -397,8 +427,8 @@ static void file_close(void *state, int orderly)
 	struct file *file = state;
 	char name[32];
 	snprintf(name, sizeof name, "bye.%d", file->rank);
-	if (orderly && make_mark(file, name, NULL) == 0 && file->rank == 0 &&
-		wait_for_all(file, "bye.", NULL, FAREWELL_SECONDS, NULL) == 0)
+	if (orderly && make_mark(file, name, NULL) == 0 && file->rank == 0
+		&& wait_for_all(file, "bye.", NULL, FAREWELL_SECONDS, NULL) == 0)
 		remove_folder(file);
 	file_free(file);
 }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous through the PMI2 server of the launcher (Slurm's mpi/pmi2), for a Slurm that has no PMIx.
+/* Rendezvous through the PMI2 server of the launcher (Slurm's mpi/pmi2), for a Slurm that has no
+ * PMIx.
  *
- * What ranks put travels with the fence, in one message up and one down the tree of nodes, however many they are; afterwards
- * each reads from the server of its own node. A value goes in base64 under one key or more, since PMI2 limits a value to 1,023
- * characters:
- *   HASH.RANK.0     "SIZE:TEXT"; HASH is that of our key, which can be longer than PMI2 allows
- *   HASH.RANK.N     the text of the bytes from N * VALUE_BYTES on
+ * What ranks put travels with the fence, in one message up and one down the tree of nodes, however
+ * many they are; afterwards each reads from the server of its own node. A value goes in base64
+ * under one key or more, since PMI2 limits a value to 1,023 characters: HASH.RANK.0 "SIZE:TEXT";
+ * HASH is that of our key, which can be longer than PMI2 allows HASH.RANK.N     the text of the
+ * bytes from N * VALUE_BYTES on
  *
  * A fence that does not complete names nobody, so each rank leaves a trace when it comes to one:
- *   muster.FENCE.LOCAL RANK   an attribute of the node: the rank. Set by each before it asks for the fence; costs nothing
- *   muster.FENCE.NODE RANK    a name published at srun: the ranks that have come on this node. Only once a fence takes long
- *   muster.FENCE.asks, .told  attributes of the node: one rank asks srun for the names of all nodes, the others read what it
- *                   found */
+ *   muster.FENCE.LOCAL RANK   an attribute of the node: the rank. Set by each before it asks for
+ * the fence; costs nothing muster.FENCE.NODE RANK    a name published at srun: the ranks that have
+ * come on this node. Only once a fence takes long muster.FENCE.asks, .told  attributes of the node:
+ * one rank asks srun for the names of all nodes, the others read what it found */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -31,13 +32,13 @@
 
 #define VALUE_BYTES 756 /* 1,008 characters, and SIZE: in front */
 #define VALUE_LIMIT (64 * 1024)
-#define KEY_SIZE 64     /* PMI2_MAX_KEYLEN, with the NUL */
-#define NODE_KEY "a node" /* with a blank: no key of the caller's */
+#define KEY_SIZE 64          /* PMI2_MAX_KEYLEN, with the NUL */
+#define NODE_KEY "a node"    /* with a blank: no key of the caller's */
 #define PATIENCE_SECONDS 1.0 /* with a fence, before srun is told who has come */
-/* For asking who has not; at least so long for either, though the deadline is nearer: TCP sends a SYN that is lost again after
- * one second. */
+/* For asking who has not; at least so long for either, though the deadline is nearer: TCP sends a
+ * SYN that is lost again after one second. */
 #define INQUEST_SECONDS 2.0
-#define NODE_SECONDS 1.0     /* for where they run */
+#define NODE_SECONDS 1.0 /* for where they run */
 #define FAREWELL_SECONDS 1.0
 #define POLL_SECONDS 0.05
 
@@ -72,25 +73,31 @@ static int find_socket(struct err *err)
 	int64_t fd;
 	int type = 0;
 	socklen_t size = sizeof type;
-	if (!text || !number_whole(text, 0, INT_MAX, &fd) || getsockopt((int)fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0 ||
-		type != SOCK_STREAM || fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0)
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use PMI_FD=%s: it is no open socket: start the program with srun "
-			"--mpi=pmi2, and close no files on the way", text ? text : "");
+	if (!text || !number_whole(text, 0, INT_MAX, &fd)
+		|| getsockopt((int)fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0 || type != SOCK_STREAM
+		|| fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0)
+		return err_fail(err, EXIT_USAGE,
+			"rendezvous: couldn't use PMI_FD=%s: it is no open socket: start the program with srun "
+			"--mpi=pmi2, and close no files on the way",
+			text ? text : "");
 	return (int)fd;
 }
 
 static int introduce(const struct ident *ident, struct deadline deadline, struct err *err)
 {
 	const char *job = getenv("PMI_JOBID");
-	if (pmi2_wire_ask(&client.wire, deadline, err, "cmd=fullinit;pmijobid=%.60s;pmirank=%d;threaded=FALSE;", job ? job : "0",
-		ident->rank) < 0)
+	if (pmi2_wire_ask(&client.wire, deadline, err,
+			"cmd=fullinit;pmijobid=%.60s;pmirank=%d;threaded=FALSE;", job ? job : "0", ident->rank)
+		< 0)
 		return -1;
-	long rank = pmi2_wire_number(&client.wire, "rank", INT_MAX), size = pmi2_wire_number(&client.wire, "size", INT_MAX);
+	long rank = pmi2_wire_number(&client.wire, "rank", INT_MAX),
+		 size = pmi2_wire_number(&client.wire, "size", INT_MAX);
 	if (rank == ident->rank && size == ident->world_size)
 		return 0;
-	return err_fail(err, EXIT_USAGE, "rendezvous: couldn't meet as rank %d of %d: the PMI2 server calls this task rank %ld of "
-		"%ld: start the program with srun itself, without changing SLURM_* or PMI_* on the way", ident->rank, ident->world_size,
-		rank, size);
+	return err_fail(err, EXIT_USAGE,
+		"rendezvous: couldn't meet as rank %d of %d: the PMI2 server calls this task rank %ld of "
+		"%ld: start the program with srun itself, without changing SLURM_* or PMI_* on the way",
+		ident->rank, ident->world_size, rank, size);
 }
 
 static int open_client(const struct ident *ident, struct deadline deadline, struct err *err)
@@ -100,7 +107,8 @@ static int open_client(const struct ident *ident, struct deadline deadline, stru
 	int fd = find_socket(err);
 	if (fd < 0)
 		return -1;
-	if (pmi2_wire_open(&client.wire, fd, deadline, err) < 0 || introduce(ident, deadline, err) < 0) {
+	if (pmi2_wire_open(&client.wire, fd, deadline, err) < 0
+		|| introduce(ident, deadline, err) < 0) {
 		pmi2_wire_clear(&client.wire);
 		return -1;
 	}
@@ -125,29 +133,35 @@ static size_t part_bytes(size_t size, size_t part)
 	return left < VALUE_BYTES ? left : VALUE_BYTES;
 }
 
-static int put_value(const struct pmi2 *pmi2, const char *key, const void *value, size_t size, struct deadline deadline,
-	struct err *err)
+static int put_value(const struct pmi2 *pmi2, const char *key, const void *value, size_t size,
+	struct deadline deadline, struct err *err)
 {
 	char full[KEY_SIZE], head[16], text[BASE64_LENGTH(VALUE_BYTES) + 1];
 	snprintf(head, sizeof head, "%zu:", size);
 	for (size_t part = 0; part == 0 || part * VALUE_BYTES < size; part++) {
 		base64_encode((const char *)value + part * VALUE_BYTES, part_bytes(size, part), text);
 		if (pmi2_wire_ask(&client.wire, deadline, err, "cmd=kvs-put;key=%s;value=%s%s;",
-			part_key(full, key, pmi2->ident.rank, part), part == 0 ? head : "", text) < 0)
+				part_key(full, key, pmi2->ident.rank, part), part == 0 ? head : "", text)
+			< 0)
 			return -1;
 	}
 	return 0;
 }
 
 /* The text under one key; NULL with an error when there is none. */
-static char *get_part(int rank, const char *key, size_t part, struct deadline deadline, struct err *err)
+static char *get_part(int rank, const char *key, size_t part, struct deadline deadline,
+	struct err *err)
 {
 	char full[KEY_SIZE];
-	if (pmi2_wire_ask(&client.wire, deadline, err, "cmd=kvs-get;key=%s;", part_key(full, key, rank, part)) < 0)
+	if (pmi2_wire_ask(&client.wire, deadline, err, "cmd=kvs-get;key=%s;",
+			part_key(full, key, rank, part))
+		< 0)
 		return NULL;
 	char *text = pmi2_wire_text(&client.wire, "value");
 	if (!text)
-		err_fail(err, EXIT_LOST, "rendezvous: couldn't get %s of rank %d: it was not put before the last fence", key, rank);
+		err_fail(err, EXIT_LOST,
+			"rendezvous: couldn't get %s of rank %d: it was not put before the last fence", key,
+			rank);
 	return text;
 }
 
@@ -159,12 +173,14 @@ static int malformed(const char *key, int rank, struct err *err)
 static int read_size(const char *text, size_t *size)
 {
 	int end = 0;
-	if (text[0] < '0' || text[0] > '9' || sscanf(text, "%6zu:%n", size, &end) != 1 || end == 0 || *size > VALUE_LIMIT)
+	if (text[0] < '0' || text[0] > '9' || sscanf(text, "%6zu:%n", size, &end) != 1 || end == 0
+		|| *size > VALUE_LIMIT)
 		return -1;
 	return end;
 }
 
-static int get_value(int rank, const char *key, void **value, size_t *size, struct deadline deadline, struct err *err)
+static int get_value(int rank, const char *key, void **value, size_t *size,
+	struct deadline deadline, struct err *err)
 {
 	AUTO_FREE char *bytes = NULL;
 	for (size_t part = 0; part == 0 || part * VALUE_BYTES < *size; part++) {
@@ -181,7 +197,8 @@ static int get_value(int rank, const char *key, void **value, size_t *size, stru
 				return err_set(err, "rendezvous: no memory for %zu bytes", *size);
 		}
 		size_t here = part_bytes(*size, part);
-		if (base64_decode(text + head, strlen(text + head), bytes + part * VALUE_BYTES, here) != (long)here)
+		if (base64_decode(text + head, strlen(text + head), bytes + part * VALUE_BYTES, here)
+			!= (long)here)
 			return malformed(key, rank, err);
 	}
 	*value = AUTO_TAKE(bytes);
@@ -227,15 +244,18 @@ static void read_ranks(const char *text, bool *ranks, int world_size)
 /* An attribute that a rank of this node has set; malloc'ed, NULL when there is none. */
 static char *node_attribute(const char *name, struct deadline deadline)
 {
-	if (pmi2_wire_ask(&client.wire, deadline, NULL, "cmd=info-getnodeattr;key=muster.%d.%s;wait=FALSE;", client.fences, name) < 0)
+	if (pmi2_wire_ask(&client.wire, deadline, NULL,
+			"cmd=info-getnodeattr;key=muster.%d.%s;wait=FALSE;", client.fences, name)
+		< 0)
 		return NULL;
 	return pmi2_wire_text(&client.wire, "value");
 }
 
-static int set_node_attribute(const char *name, const char *value, struct deadline deadline, struct err *err)
+static int set_node_attribute(const char *name, const char *value, struct deadline deadline,
+	struct err *err)
 {
-	return pmi2_wire_ask(&client.wire, deadline, err, "cmd=info-putnodeattr;key=muster.%d.%s;value=%s;", client.fences, name,
-		value);
+	return pmi2_wire_ask(&client.wire, deadline, err,
+		"cmd=info-putnodeattr;key=muster.%d.%s;value=%s;", client.fences, name, value);
 }
 
 static int leave_trace(const struct pmi2 *pmi2, struct deadline deadline, struct err *err)
@@ -256,8 +276,8 @@ static void look_here(const struct pmi2 *pmi2, bool *came, struct deadline deadl
 	}
 }
 
-/* Each rank tells it anew, so that the last one that comes to a node is told of, too. Where srun can't be told, nothing is lost
- * but a name. */
+/* Each rank tells it anew, so that the last one that comes to a node is told of, too. Where srun
+ * can't be told, nothing is lost but a name. */
 static void tell_srun(const struct pmi2 *pmi2, struct deadline deadline)
 {
 	AUTO_FREE bool *came = calloc((size_t)pmi2->ident.world_size, sizeof *came);
@@ -266,14 +286,16 @@ static void tell_srun(const struct pmi2 *pmi2, struct deadline deadline)
 	look_here(pmi2, came, deadline);
 	AUTO_FREE char *text = write_ranks(came, pmi2->ident.world_size);
 	if (text)
-		pmi2_wire_ask(&client.wire, deadline, NULL, "cmd=name-publish;name=muster.%d.%d;port=%s;", client.fences,
-			pmi2->ident.node_rank, text);
+		pmi2_wire_ask(&client.wire, deadline, NULL, "cmd=name-publish;name=muster.%d.%d;port=%s;",
+			client.fences, pmi2->ident.node_rank, text);
 }
 
 /* Who has come on a node, as it has told srun; malloc'ed, NULL when it has not. */
 static char *ask_srun(int node, struct deadline deadline)
 {
-	if (pmi2_wire_ask(&client.wire, deadline, NULL, "cmd=name-lookup;name=muster.%d.%d;", client.fences, node) < 0)
+	if (pmi2_wire_ask(&client.wire, deadline, NULL, "cmd=name-lookup;name=muster.%d.%d;",
+			client.fences, node)
+		< 0)
 		return NULL;
 	/* The protocol calls it "port". */
 	char *text = pmi2_wire_text(&client.wire, "value");
@@ -295,13 +317,14 @@ static bool look_elsewhere(const struct pmi2 *pmi2, bool *came, struct deadline 
 static char *wait_for_findings(struct deadline deadline)
 {
 	char *told = NULL;
-	while (!client.wire.lost && !(told = node_attribute("told", deadline)) && deadline_sleep(deadline, POLL_SECONDS))
+	while (!client.wire.lost && !(told = node_attribute("told", deadline))
+		&& deadline_sleep(deadline, POLL_SECONDS))
 		;
 	return told;
 }
 
-/* Marks who has come. False when that can't be learnt for all nodes. srun answers one question at a time, so one rank of a node
- * asks for all. */
+/* Marks who has come. False when that can't be learnt for all nodes. srun answers one question at a
+ * time, so one rank of a node asks for all. */
 static bool look_everywhere(const struct pmi2 *pmi2, bool *came, struct deadline deadline)
 {
 	came[pmi2->ident.rank] = true;
@@ -325,19 +348,22 @@ static bool look_everywhere(const struct pmi2 *pmi2, bool *came, struct deadline
 
 /* ---- the fence ---- */
 
-/* Before the first fence only the mapping tells where a rank runs; it counts the nodes in an order that a heterogeneous job's
- * list of nodes doesn't have. */
+/* Before the first fence only the mapping tells where a rank runs; it counts the nodes in an order
+ * that a heterogeneous job's list of nodes doesn't have. */
 static char *mapped_node(const struct pmi2 *pmi2, int rank, struct deadline deadline)
 {
 	const char *nodes = getenv("SLURM_STEP_NODELIST");
 	char own[256], node[256];
-	if (!nodes || getenv("SLURM_HET_SIZE") ||
-		pmi2_wire_ask(&client.wire, deadline, NULL, "cmd=info-getjobattr;key=PMI_process_mapping;") < 0)
+	if (!nodes || getenv("SLURM_HET_SIZE")
+		|| pmi2_wire_ask(&client.wire, deadline, NULL,
+			   "cmd=info-getjobattr;key=PMI_process_mapping;")
+			< 0)
 		return NULL;
 	AUTO_FREE char *map = pmi2_wire_text(&client.wire, "value");
-	if (!map || pmi2_map_node(map, pmi2->ident.rank) != pmi2->ident.node_rank ||
-		hostlist_nth(nodes, pmi2->ident.node_rank, own, sizeof own) < 0 || strcmp(own, pmi2->ident.node) != 0 ||
-		hostlist_nth(nodes, pmi2_map_node(map, rank), node, sizeof node) < 0)
+	if (!map || pmi2_map_node(map, pmi2->ident.rank) != pmi2->ident.node_rank
+		|| hostlist_nth(nodes, pmi2->ident.node_rank, own, sizeof own) < 0
+		|| strcmp(own, pmi2->ident.node) != 0
+		|| hostlist_nth(nodes, pmi2_map_node(map, rank), node, sizeof node) < 0)
 		return NULL;
 	return strdup(node);
 }
@@ -377,7 +403,8 @@ static struct deadline at_least(struct deadline deadline)
 	return deadline.at > least.at ? deadline : least;
 }
 
-/* The last part of a fence that takes too long: looks who is missing, while it may still be over. */
+/* The last part of a fence that takes too long: looks who is missing, while it may still be over.
+ */
 static int end_fence(const struct pmi2 *pmi2, double timeout, struct deadline end, struct err *err)
 {
 	AUTO_FREE bool *came = calloc((size_t)pmi2->ident.world_size, sizeof *came);
@@ -390,7 +417,9 @@ static int end_fence(const struct pmi2 *pmi2, double timeout, struct deadline en
 	if (rc == 0 && known)
 		missing_error(pmi2, came, timeout, err);
 	else if (rc == 0)
-		err_fail(err, EXIT_LOST, "rendezvous: couldn't meet all %d ranks within %g s, and srun doesn't answer who is missing",
+		err_fail(err, EXIT_LOST,
+			"rendezvous: couldn't meet all %d ranks within %g s, and srun doesn't answer who is "
+			"missing",
 			pmi2->ident.world_size, timeout);
 	client.wire.lost = true;
 	return -1;
@@ -399,10 +428,12 @@ static int end_fence(const struct pmi2 *pmi2, double timeout, struct deadline en
 /* Until the fence is over, or the deadline has passed; the looking is part of the time. */
 static int wait_fence(const struct pmi2 *pmi2, double timeout, struct err *err)
 {
-	struct deadline end = deadline_in(timeout), last_part = { end.at - shorter(INQUEST_SECONDS, timeout / 5) };
+	struct deadline end = deadline_in(timeout),
+					last_part = { end.at - shorter(INQUEST_SECONDS, timeout / 5) };
 	if (leave_trace(pmi2, end, err) < 0)
 		return -1;
-	int rc = pmi2_wire_fence(&client.wire, deadline_in(shorter(PATIENCE_SECONDS, timeout / 5)), err);
+	int rc =
+		pmi2_wire_fence(&client.wire, deadline_in(shorter(PATIENCE_SECONDS, timeout / 5)), err);
 	if (rc == 0) {
 		tell_srun(pmi2, at_least(last_part));
 		rc = pmi2_wire_fence(&client.wire, last_part, err);
@@ -431,8 +462,9 @@ static void *pmi2_open(const struct ident *ident, double timeout, struct err *er
 		err_set(err, "rendezvous: no memory");
 		return NULL;
 	}
-	*pmi2 = (struct pmi2){ .ident = *ident, .timeout = timeout };
-	if (put_value(pmi2, NODE_KEY, ident->node, strlen(ident->node), deadline, err) < 0 || pmi2_fence(pmi2, timeout, err) < 0) {
+	*pmi2 = (struct pmi2) { .ident = *ident, .timeout = timeout };
+	if (put_value(pmi2, NODE_KEY, ident->node, strlen(ident->node), deadline, err) < 0
+		|| pmi2_fence(pmi2, timeout, err) < 0) {
 		free(pmi2);
 		return NULL;
 	}
@@ -446,7 +478,8 @@ static int pmi2_put(void *state, const char *key, const void *value, size_t size
 	return put_value(pmi2, key, value, size, deadline_in(pmi2->timeout), err);
 }
 
-static int pmi2_get(void *state, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err)
+static int pmi2_get(void *state, int rank, const char *key, void **value, size_t *size,
+	double timeout, struct err *err)
 {
 	return get_value(rank, key, value, size, deadline_in(timeout), err);
 }
@@ -459,7 +492,8 @@ static void pmi2_abort(void *state, int status, const char *why)
 	for (char *c = text; *c; c++)
 		if (*c == ';' || (unsigned char)*c < ' ')
 			*c = ',';
-	pmi2_wire_send(&client.wire, deadline_in(FAREWELL_SECONDS), NULL, "cmd=abort;isworld=TRUE;msg=%s;", text);
+	pmi2_wire_send(&client.wire, deadline_in(FAREWELL_SECONDS), NULL,
+		"cmd=abort;isworld=TRUE;msg=%s;", text);
 	client.wire.lost = true;
 }
 

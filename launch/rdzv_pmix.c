@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rendezvous through the PMIx server of the launcher (Slurm's mpi/pmix, prterun).
  *
- * In Slurm (22.05 to 26.05) a fence can hang for ever. Its data goes round a ring of the nodes, and a slurmstepd hands on
- * what comes also while it still forks its own tasks, for which it has dropped its privileges: then it can't decode the
- * credential of the node it hands it to, rejects the connection that it has asked for, and all that is to go there stays
- * where it is. (Its other way, SLURM_PMIX_FENCE=tree, waits for nobody: seen in 22.05.) To ask a rank for what it has
- * published is safe: of two nodes the one that asked decodes, and its tasks run; a rank on another node answers once it has
- * published. But the first question between two nodes often takes 44 ms. So in a small world rank 0 alone is asked, and for no more
- * than a key; with it the ranks exchange what they have put themselves (launch/bootstrap.h). In a large one the first fence comes
- * no earlier than a moment after this process was started: by then the tasks of the other nodes are started, too. And any fence
- * is over when every rank has published its key for it; the bootstrap and PMIx's own fence are only fast ways to learn that: when
- * they take long, the ranks are asked.
+ * In Slurm (22.05 to 26.05) a fence can hang for ever. Its data goes round a ring of the nodes, and
+ * a slurmstepd hands on what comes also while it still forks its own tasks, for which it has
+ * dropped its privileges: then it can't decode the credential of the node it hands it to, rejects
+ * the connection that it has asked for, and all that is to go there stays where it is. (Its other
+ * way, SLURM_PMIX_FENCE=tree, waits for nobody: seen in 22.05.) To ask a rank for what it has
+ * published is safe: of two nodes the one that asked decodes, and its tasks run; a rank on another
+ * node answers once it has published. But the first question between two nodes often takes 44 ms.
+ * So in a small world rank 0 alone is asked, and for no more than a key; with it the ranks exchange
+ * what they have put themselves (launch/bootstrap.h). In a large one the first fence comes no
+ * earlier than a moment after this process was started: by then the tasks of the other nodes are
+ * started, too. And any fence is over when every rank has published its key for it; the bootstrap
+ * and PMIx's own fence are only fast ways to learn that: when they take long, the ranks are asked.
  *
- * While Slurm's server of a node looks for a node that does not answer, it gives no answers for the others either. Who is
- * missing is therefore also asked among the ranks themselves (launch/presence.h). */
+ * While Slurm's server of a node looks for a node that does not answer, it gives no answers for the
+ * others either. Who is missing is therefore also asked among the ranks themselves
+ * (launch/presence.h). */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,10 +42,11 @@
 #define INQUEST_SECONDS 5.0  /* for their answers */
 #define LONGEST_PAUSE 16.0   /* between two rounds of asking */
 #define RETRY_SECONDS 0.1
-#define SEE_OFF_SECONDS 5.0  /* for ranks that still ask whether all have come to the last fence */
-#define LEAVE_SECONDS 0.2    /* for those that still ask whether all are through */
+#define SEE_OFF_SECONDS 5.0 /* for ranks that still ask whether all have come to the last fence */
+#define LEAVE_SECONDS 0.2   /* for those that still ask whether all are through */
 #define LOCAL_RETRY_SECONDS 0.002 /* at first */
-#define SETTLE_SECONDS 0.3   /* from the start of this process to its first fence, in a large world under Slurm */
+#define SETTLE_SECONDS \
+	0.3 /* from the start of this process to its first fence, in a large world under Slurm */
 #define SMALL_WORLD BOOTSTRAP_WORLD_MAX
 #define PUT_KEY "muster.%s"
 #define FENCE_KEY "muster-fence.%d"
@@ -56,10 +60,10 @@ struct pmix {
 	struct deadline until; /* of the fence that this rank stands in */
 	bool asked; /* the last fence was over since each rank had said, when asked, that it had come */
 	bool roll_tried;
-	struct presence *roll; /* NULL: none was needed yet, or none can be had */
-	bool gathers, has_key;  /* instead of PMIx's own fences */
+	struct presence *roll;       /* NULL: none was needed yet, or none can be had */
+	bool gathers, has_key;       /* instead of PMIx's own fences */
 	struct bootstrap *bootstrap; /* NULL: there can be none */
-	struct put_list puts;   /* since the fence before */
+	struct put_list puts;        /* since the fence before */
 };
 
 /* All that was put, and with it that this rank has come to a fence. */
@@ -68,9 +72,10 @@ static int publish(const char *fence, double timeout, struct err *err)
 	return pmix_client_put(fence, "", 0, err) < 0 ? -1 : pmix_client_publish(fence, timeout, err);
 }
 
-/* Asks all ranks not yet in `seen` at once whether they have come to a fence. Returns whether all have. `again`: they may
- * have published something before. */
-static bool all_came(const struct pmix *pmix, const char *key, bool *seen, bool again, double seconds)
+/* Asks all ranks not yet in `seen` at once whether they have come to a fence. Returns whether all
+ * have. `again`: they may have published something before. */
+static bool all_came(const struct pmix *pmix, const char *key, bool *seen, bool again,
+	double seconds)
 {
 	struct deadline deadline = deadline_in(seconds);
 	bool all = true;
@@ -93,7 +98,8 @@ static bool all_came(const struct pmix *pmix, const char *key, bool *seen, bool 
 
 /* ---- presence ---- */
 
-/* The names of all ranks' nodes, as one piece of memory that is the caller's; NULL where the server has not told them. */
+/* The names of all ranks' nodes, as one piece of memory that is the caller's; NULL where the server
+ * has not told them. */
 static const char **all_nodes(int world_size)
 {
 	size_t size = (size_t)world_size * (sizeof(char *) + NODE_SIZE);
@@ -118,16 +124,21 @@ static void name_run(const struct pmix *pmix, char run[RUN_SIZE])
 	snprintf(run, RUN_SIZE, "%s %d %d", pmix_client.self.nspace, pmix->attempt, pmix->world_size);
 }
 
-/* Tells the others, from now on, that this rank has come to a fence. Where that can't be done PMIx alone is asked. */
+/* Tells the others, from now on, that this rank has come to a fence. Where that can't be done PMIx
+ * alone is asked. */
 static void call_roll(struct pmix *pmix, int fence)
 {
 	struct err err;
 	char run[RUN_SIZE];
 	if (!pmix->roll_tried) {
-		AUTO_FREE const char **nodes = pmix->world_size <= PRESENCE_WORLD_MAX ? all_nodes(pmix->world_size) : NULL;
+		AUTO_FREE const char **nodes =
+			pmix->world_size <= PRESENCE_WORLD_MAX ? all_nodes(pmix->world_size) : NULL;
 		name_run(pmix, run);
-		const struct presence_plan plan = { .rank = (int)pmix_client.self.rank, .world_size = pmix->world_size, .nodes = nodes,
-			.run = run, .key = getenv(RUN_KEY) };
+		const struct presence_plan plan = { .rank = (int)pmix_client.self.rank,
+			.world_size = pmix->world_size,
+			.nodes = nodes,
+			.run = run,
+			.key = getenv(RUN_KEY) };
 		pmix->roll_tried = true;
 		pmix->roll = nodes ? presence_begin(&plan, &err) : NULL;
 		if (nodes && !pmix->roll)
@@ -136,7 +147,8 @@ static void call_roll(struct pmix *pmix, int fence)
 	presence_reach(pmix->roll, (uint32_t)fence);
 }
 
-static int missing_error(const struct pmix *pmix, int fence, bool *seen, double timeout, struct err *err)
+static int missing_error(const struct pmix *pmix, int fence, bool *seen, double timeout,
+	struct err *err)
 {
 	struct rank_list missing = { 0 };
 	char node[NODE_SIZE];
@@ -203,7 +215,8 @@ static bool near_came(const struct pmix *pmix, const char *key, struct deadline 
 		return false;
 	memset(seen, true, (size_t)pmix->world_size);
 	mark_near(pmix, seen);
-	for (bool again = false; !all_came(pmix, key, seen, again, deadline_left(deadline)); again = true) {
+	for (bool again = false; !all_came(pmix, key, seen, again, deadline_left(deadline));
+		 again = true) {
 		if (!deadline_sleep(deadline, retry))
 			return false;
 		retry = shorter(retry * 2, RETRY_SECONDS);
@@ -217,17 +230,17 @@ static int publish_key(struct pmix *pmix, struct err *err)
 	char digits[HASH_HEX_SIZE] = "";
 	struct hash128 random;
 	unsigned char key[16];
-	if (pmix->bootstrap && getrandom(&random, sizeof random, 0) == (ssize_t)sizeof random &&
-		run_key_read(hash_hex(random, digits), key, err) == 0) {
+	if (pmix->bootstrap && getrandom(&random, sizeof random, 0) == (ssize_t)sizeof random
+		&& run_key_read(hash_hex(random, digits), key, err) == 0) {
 		bootstrap_set_key(pmix->bootstrap, key);
 		pmix->has_key = true;
 	}
 	return pmix_client_put(BOOTSTRAP_KEY, digits, strlen(digits), err);
 }
 
-/* Asks rank 0 for the key. The node's own ranks come first: while the server of a node asks another one, they can't publish. And it
- * asks one whose PMIx server is not up yet again after 0.5, 1, 2, 4 … seconds, and does nothing else meanwhile: so nothing is asked
- * before rank 0 is there. */
+/* Asks rank 0 for the key. The node's own ranks come first: while the server of a node asks another
+ * one, they can't publish. And it asks one whose PMIx server is not up yet again after 0.5, 1, 2, 4
+ * … seconds, and does nothing else meanwhile: so nothing is asked before rank 0 is there. */
 static void ask_for_key(struct pmix *pmix, const char *fence, double soon, double patience)
 {
 	struct deadline all = deadline_in(patience);
@@ -236,9 +249,11 @@ static void ask_for_key(struct pmix *pmix, const char *fence, double soon, doubl
 	struct deadline deadline = deadline_in(soon);
 	double retry = LOCAL_RETRY_SECONDS;
 	unsigned char key[16];
-	for (bool again = false, found = false; !found; again = true, retry = shorter(retry * 2, RETRY_SECONDS)) {
+	for (bool again = false, found = false; !found;
+		 again = true, retry = shorter(retry * 2, RETRY_SECONDS)) {
 		struct answer *answer = pmix_client_ask(0, BOOTSTRAP_KEY, again, NULL);
-		found = answer && answer_wait(answer, deadline) == PMIX_SUCCESS && answer->bytes && answer->size > 0;
+		found = answer && answer_wait(answer, deadline) == PMIX_SUCCESS && answer->bytes
+			&& answer->size > 0;
 		if (found && answer->size == 1) {
 			bootstrap_end(pmix->bootstrap);
 			pmix->bootstrap = NULL;
@@ -264,7 +279,9 @@ static int begin_bootstrap(struct pmix *pmix, struct err *err)
 	name_run(pmix, run);
 	pmix_client_node(rank, here, sizeof here);
 	pmix_client_node(0, there, sizeof there);
-	const struct bootstrap_plan plan = { .rank = rank, .world_size = pmix->world_size, .run = run,
+	const struct bootstrap_plan plan = { .rank = rank,
+		.world_size = pmix->world_size,
+		.run = run,
 		.node = strcmp(here, there) == 0 ? NULL : there };
 	pmix->bootstrap = bootstrap_begin(&plan, &why);
 	if (!pmix->bootstrap)
@@ -282,20 +299,24 @@ static void on_met(void *arg, bool all)
 	answer_give(arg, all ? PMIX_SUCCESS : PMIX_ERROR);
 }
 
-/* Comes to a fence with what was put since the one before. Returns whether it is worth waiting for all to do so. */
-static bool come_to_bootstrap(struct pmix *pmix, int fence, struct answer *answer, const char *key, double timeout)
+/* Comes to a fence with what was put since the one before. Returns whether it is worth waiting for
+ * all to do so. */
+static bool come_to_bootstrap(struct pmix *pmix, int fence, struct answer *answer, const char *key,
+	double timeout)
 {
 	if (pmix->bootstrap) {
 		bootstrap_come(pmix->bootstrap, pmix->puts.bytes, pmix->puts.size, on_met, answer);
 		pmix->puts.size = 0;
 	}
 	if (pmix->bootstrap && !pmix->has_key)
-		ask_for_key(pmix, key, shorter(ROLL_SECONDS, timeout / 10), shorter(PATIENCE_SECONDS, timeout / 4));
+		ask_for_key(pmix, key, shorter(ROLL_SECONDS, timeout / 10),
+			shorter(PATIENCE_SECONDS, timeout / 4));
 	return pmix->bootstrap && bootstrap_complete(pmix->bootstrap) >= (uint32_t)fence;
 }
 
 /* The last fence's values are asked for most. */
-static bool was_gathered(const struct pmix *pmix, int rank, const char *key, void **value, size_t *size)
+static bool was_gathered(const struct pmix *pmix, int rank, const char *key, void **value,
+	size_t *size)
 {
 	for (uint32_t fence = pmix->bootstrap ? bootstrap_complete(pmix->bootstrap) : 0; fence-- > 0;) {
 		size_t left;
@@ -309,21 +330,26 @@ static bool was_gathered(const struct pmix *pmix, int rank, const char *key, voi
 
 /* ---- fences ---- */
 
-/* Until the fast way has brought all together, or all ranks say that they have come: asked after a while, or at once (`ask`). */
-static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *answer, const char *key, double timeout,
-	struct err *err)
+/* Until the fast way has brought all together, or all ranks say that they have come: asked after a
+ * while, or at once (`ask`). */
+static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *answer,
+	const char *key, double timeout, struct err *err)
 {
-	/* The last round of asking is part of the time, so that those who are missing are named within it. */
+	/* The last round of asking is part of the time, so that those who are missing are named within
+	 * it. */
 	double inquest = shorter(INQUEST_SECONDS, timeout / 5);
 	struct deadline deadline = { pmix->until.at - inquest };
-	/* All asking all is more than the servers of a large world can answer while it starts: it must rarely come to that. */
+	/* All asking all is more than the servers of a large world can answer while it starts: it must
+	 * rarely come to that. */
 	double scale = 1 + pmix->world_size / SMALL_WORLD;
-	double pause = pmix_client.fences_lost ? RETRY_SECONDS : shorter(scale * PATIENCE_SECONDS, timeout / 2);
+	double pause =
+		pmix_client.fences_lost ? RETRY_SECONDS : shorter(scale * PATIENCE_SECONDS, timeout / 2);
 	double soon = shorter(scale * ROLL_SECONDS, timeout / 10);
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
 	if (!seen)
 		return err_set(err, "rendezvous: no memory for %d ranks", pmix->world_size);
-	/* Not asked: the server of this node does not even answer for its own ranks while it looks for one whose node has none. */
+	/* Not asked: the server of this node does not even answer for its own ranks while it looks for
+	 * one whose node has none. */
 	if (pmix_client.self.rank < (pmix_rank_t)pmix->world_size)
 		seen[pmix_client.self.rank] = true;
 	pmix->asked = ask && all_came(pmix, key, seen, fence > 0, soon);
@@ -333,13 +359,15 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 		pause = 0;
 	call_roll(pmix, fence);
 	for (;;) {
-		if (answer_wait(answer, deadline_in(shorter(pause, deadline_left(deadline)))) == PMIX_SUCCESS)
+		if (answer_wait(answer, deadline_in(shorter(pause, deadline_left(deadline))))
+			== PMIX_SUCCESS)
 			return 0;
 		bool last = deadline_passed(deadline);
 		/* Nobody is told by a stranger that all have come. */
 		if (presence_is_keyed(pmix->roll))
 			presence_mark(pmix->roll, (uint32_t)fence, seen);
-		if (all_came(pmix, key, seen, true, last ? inquest : shorter(INQUEST_SECONDS, deadline_left(deadline)))) {
+		if (all_came(pmix, key, seen, true,
+				last ? inquest : shorter(INQUEST_SECONDS, deadline_left(deadline)))) {
 			pmix->asked = true;
 			pmix_client.fences_lost |= !pmix->gathers;
 			return 0;
@@ -377,11 +405,12 @@ static double process_age(void)
 	struct process self;
 	if (!process_find(getpid(), &self) || clock_gettime(CLOCK_BOOTTIME, &now) < 0)
 		return 0;
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)self.start / (double)sysconf(_SC_CLK_TCK);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec
+		- (double)self.start / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Whether the bootstrap has brought all ranks together in the last fence, too: then it tells all of them, and none depends on
- * answers. What it says may come a moment behind the last answer. */
+/* Whether the bootstrap has brought all ranks together in the last fence, too: then it tells all of
+ * them, and none depends on answers. What it says may come a moment behind the last answer. */
 static bool was_told(const struct pmix *pmix)
 {
 	struct deadline deadline = deadline_in(ROLL_SECONDS);
@@ -393,19 +422,22 @@ static bool was_told(const struct pmix *pmix)
 	return true;
 }
 
-/* Who has all answers may be through while another still asks, and the server of its node, which gives its answer, ends with it.
- * So it stays until all are through; those who hear of that late have lost nothing but time. But where the ranks were told,
- * those that did not have to ask do not say that they are through. */
+/* Who has all answers may be through while another still asks, and the server of its node, which
+ * gives its answer, ends with it. So it stays until all are through; those who hear of that late
+ * have lost nothing but time. But where the ranks were told, those that did not have to ask do not
+ * say that they are through. */
 static void see_off(struct pmix *pmix)
 {
 	if (was_told(pmix))
 		return;
 	struct deadline deadline = deadline_in(SEE_OFF_SECONDS);
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
-	if (!seen || pmix_client.self.rank >= (pmix_rank_t)pmix->world_size || publish(THROUGH_KEY, SEE_OFF_SECONDS, NULL) < 0)
+	if (!seen || pmix_client.self.rank >= (pmix_rank_t)pmix->world_size
+		|| publish(THROUGH_KEY, SEE_OFF_SECONDS, NULL) < 0)
 		return;
 	seen[pmix_client.self.rank] = true;
-	while (!all_came(pmix, THROUGH_KEY, seen, true, deadline_left(deadline)) && deadline_sleep(deadline, RETRY_SECONDS))
+	while (!all_came(pmix, THROUGH_KEY, seen, true, deadline_left(deadline))
+		&& deadline_sleep(deadline, RETRY_SECONDS))
 		;
 	deadline_sleep(deadline, LEAVE_SECONDS);
 }
@@ -438,7 +470,9 @@ static void *pmix_open(const struct ident *ident, double timeout, struct err *er
 		err_set(err, "rendezvous: no memory");
 		return NULL;
 	}
-	*pmix = (struct pmix){ .world_size = ident->world_size, .attempt = ident->attempt, .gathers = gathers };
+	*pmix = (struct pmix) { .world_size = ident->world_size,
+		.attempt = ident->attempt,
+		.gathers = gathers };
 	if (gathers && begin_bootstrap(pmix, err) < 0) {
 		pmix_close(pmix, 0);
 		return NULL;
@@ -467,8 +501,10 @@ static bool take_value(struct answer *answer, void **value, size_t *size)
 	return true;
 }
 
-/* The fence has brought all values here; where it has not, the rank itself is asked until the deadline. */
-static int pmix_get(void *state, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err)
+/* The fence has brought all values here; where it has not, the rank itself is asked until the
+ * deadline. */
+static int pmix_get(void *state, int rank, const char *key, void **value, size_t *size,
+	double timeout, struct err *err)
 {
 	struct deadline deadline = deadline_in(timeout);
 	char full[PMIX_MAX_KEYLEN + 1], node[NODE_SIZE];
@@ -489,7 +525,8 @@ static int pmix_get(void *state, int rank, const char *key, void **value, size_t
 	if (found)
 		return 0;
 	pmix_client_node(rank, node, sizeof node);
-	return err_fail(err, EXIT_LOST, "rendezvous: couldn't get %s of rank %d (on %s) within %g s: %s", key, rank,
+	return err_fail(err, EXIT_LOST,
+		"rendezvous: couldn't get %s of rank %d (on %s) within %g s: %s", key, rank,
 		node[0] ? node : "an unknown node", timeout, PMIx_Error_string(status));
 }
 

@@ -54,7 +54,8 @@ static int single_fence(void *state, double timeout, struct err *err)
 	return 0;
 }
 
-static int single_get(void *state, int rank, const char *key, void **value, size_t *size, double timeout, struct err *err)
+static int single_get(void *state, int rank, const char *key, void **value, size_t *size,
+	double timeout, struct err *err)
 {
 	const struct entry *entry = find(state, key);
 	if (!entry)
@@ -68,9 +69,7 @@ static int single_get(void *state, int rank, const char *key, void **value, size
 	return 0;
 }
 
-static void single_abort(void *state, int status, const char *why)
-{
-}
+static void single_abort(void *state, int status, const char *why) {}
 
 static void single_close(void *state, int orderly)
 {

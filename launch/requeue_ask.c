@@ -28,7 +28,9 @@ static void wait_for_child(pid_t child)
 		;
 	if (ended == child) {
 		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-			log_warn("requeue: %s did not put the job back: it comes back only if its script asks for it", PROGRAM);
+			log_warn("requeue: %s did not put the job back: it comes back only if its script asks "
+					 "for it",
+				PROGRAM);
 		return;
 	}
 	log_warn("requeue: %s did not answer for %.0f s", PROGRAM, WAIT_SECONDS);
@@ -39,7 +41,8 @@ static void wait_for_child(pid_t child)
 void requeue_ask(const struct ident *ident)
 {
 	char job[16], attempt[16];
-	char *argv[] = { (char *)"muster-requeue", (char *)"--deadline", (char *)ANSWER_SECONDS, job, attempt, NULL };
+	char *argv[] = { (char *)"muster-requeue", (char *)"--deadline", (char *)ANSWER_SECONDS, job,
+		attempt, NULL };
 	pid_t child;
 	if (!ident->job || getenv("MUSTER_ATTEMPT"))
 		return;

@@ -5,8 +5,9 @@
 
 #include "common/ident.h"
 
-/* Runs libexec/muster-requeue for the job and waits for it, at most 15 s; what goes wrong is logged. Does nothing outside
- * Slurm and where the plugin is loaded, which asks by itself when the tasks end. */
+/* Runs libexec/muster-requeue for the job and waits for it, at most 15 s; what goes wrong is
+ * logged. Does nothing outside Slurm and where the plugin is loaded, which asks by itself when the
+ * tasks end. */
 void requeue_ask(const struct ident *ident);
 
 #endif

@@ -24,8 +24,9 @@ int run_key_read(const char *digits, unsigned char key[16], struct err *err)
 {
 	struct hash128 value;
 	if (hash_parse(digits, &value) < 0)
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use " RUN_KEY ": set it to 32 lower-case hexadecimal "
-			"digits, or unset it");
+		return err_fail(err, EXIT_USAGE,
+			"rendezvous: couldn't use " RUN_KEY
+			": set it to 32 lower-case hexadecimal digits, or unset it");
 	bytes_put_le64(key, value.low);
 	bytes_put_le64(key + 8, value.high);
 	return 0;

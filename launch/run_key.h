@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all ranks of a run work out alike, without an exchange: where they listen, and the key by which they know each other
- * (doc/presence.md, doc/bootstrap.md). */
+/* What all ranks of a run work out alike, without an exchange: where they listen, and the key by
+ * which they know each other (doc/presence.md, doc/bootstrap.md). */
 #ifndef MUSTER_RUN_KEY_H
 #define MUSTER_RUN_KEY_H
 

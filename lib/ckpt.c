@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint directory for a program's own arrays: checkpoint/attempt/folder.h holds it, each save is copied into a slot of shared memory
- * that the checkpoint service writes from. */
+/* A checkpoint directory for a program's own arrays: checkpoint/attempt/folder.h holds it, each
+ * save is copied into a slot of shared memory that the checkpoint service writes from. */
 #include "config.h"
 
 #include <errno.h>
@@ -40,12 +40,12 @@ struct muster_ckpt {
 	struct snapshot snapshot;
 	struct snapshot_memory memory;
 	struct ckptd_client *client;
-	bool begun_here;                 /* what the run begins with is decided: it was loaded, or saved */
-	int64_t handed;                  /* the last save that was handed over, whatever came of it; -1: none */
+	bool begun_here; /* what the run begins with is decided: it was loaded, or saved */
+	int64_t handed;  /* the last save that was handed over, whatever came of it; -1: none */
 
-	pthread_mutex_t lock;            /* over what follows */
-	int64_t begun, durable;          /* the newest of each; -1: none */
-	struct failure *failures;        /* of steps that were not saved again */
+	pthread_mutex_t lock;     /* over what follows */
+	int64_t begun, durable;   /* the newest of each; -1: none */
+	struct failure *failures; /* of steps that were not saved again */
 };
 
 /* ---- start ---- */
@@ -65,7 +65,7 @@ static void add_failure(struct muster_ckpt *ckpt, const struct ckptd_event *even
 	struct failure *failure = malloc(sizeof *failure);
 	if (!failure)
 		return;
-	*failure = (struct failure){ .next = ckpt->failures, .step = event->step };
+	*failure = (struct failure) { .next = ckpt->failures, .step = event->step };
 	err_fail(&failure->err, event->status, "%s", event->text);
 	ckpt->failures = failure;
 }
@@ -94,8 +94,8 @@ static void take_event(void *arg, const struct ckptd_event *event)
 	if (event->type == CKPTD_FAILED)
 		log_error("checkpoint: couldn't save step %" PRId64 ": %s", event->step, event->text);
 	else if (event->type == CKPTD_DURABLE)
-		log_info("checkpoint: step %" PRId64 " is durable: %.1f MB in %.2f s", event->step, (double)event->bytes * 1e-6,
-			event->seconds);
+		log_info("checkpoint: step %" PRId64 " is durable: %.1f MB in %.2f s", event->step,
+			(double)event->bytes * 1e-6, event->seconds);
 	else if (event->type != CKPTD_WRITTEN)
 		log_warn("checkpoint: %s", event->text);
 }
@@ -105,9 +105,11 @@ static int make_memory(struct muster_ckpt *ckpt, struct err *err)
 	size_t available = snapshot_memory_available();
 	int slots = available && available < SLOTS * ckpt->plan.bytes ? 1 : SLOTS;
 	if (slots == 1)
-		log_warn("checkpoint: only one snapshot of %.0f MB is kept in memory, since %.0f MB are left: a save waits for the one "
-			"before", (double)ckpt->plan.bytes * 1e-6, (double)available * 1e-6);
-	if (snapshot_memory_create(&ckpt->memory, slots, ckpt->plan.bytes ? ckpt->plan.bytes : 1, err) < 0)
+		log_warn("checkpoint: only one snapshot of %.0f MB is kept in memory, since %.0f MB are "
+				 "left: a save waits for the one before",
+			(double)ckpt->plan.bytes * 1e-6, (double)available * 1e-6);
+	if (snapshot_memory_create(&ckpt->memory, slots, ckpt->plan.bytes ? ckpt->plan.bytes : 1, err)
+		< 0)
 		return -1;
 	plan_set_base(&ckpt->plan, ckpt->memory.base[0]);
 	return 0;
@@ -115,15 +117,21 @@ static int make_memory(struct muster_ckpt *ckpt, struct err *err)
 
 static int describe_run(struct muster_ckpt *ckpt, struct err *err)
 {
-	json_t *config = json_pack("{s:{s:s}, s:{}, s:{}}", "identity", "program", program_invocation_short_name, "schedule",
-		"operation");
+	json_t *config = json_pack("{s:{s:s}, s:{}, s:{}}", "identity", "program",
+		program_invocation_short_name, "schedule", "operation");
 	ckpt->config_json = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
 	json_decref(config);
 	if (!ckpt->config_json)
-		return err_set(err, "checkpoint: couldn't describe this program: its name is not UTF-8, or no memory");
-	ckpt->snapshot = (struct snapshot){ .attempt = ckpt->ident.attempt, .world_size = ckpt->ident.world_size,
-		.config_json = ckpt->config_json, .numerics_json = "{}", .model_json = "{}\n", .tensors = ckpt->plan.tensors,
-		.tensor_count = ckpt->plan.count, .parts = 1 };
+		return err_set(err,
+			"checkpoint: couldn't describe this program: its name is not UTF-8, or no memory");
+	ckpt->snapshot = (struct snapshot) { .attempt = ckpt->ident.attempt,
+		.world_size = ckpt->ident.world_size,
+		.config_json = ckpt->config_json,
+		.numerics_json = "{}",
+		.model_json = "{}\n",
+		.tensors = ckpt->plan.tensors,
+		.tensor_count = ckpt->plan.count,
+		.parts = 1 };
 	return 0;
 }
 
@@ -135,9 +143,14 @@ static int open_stages(struct muster_ckpt *ckpt, const char *path, struct err *e
 	ckpt->folder = folder_open(path, &job, false, ckpt->plan.timeout, err);
 	if (!ckpt->folder)
 		return -1;
-	const struct ckptd_plan service = { .dir = folder_dir(ckpt->folder), .token = folder_token(ckpt->folder),
-		.memory = &ckpt->memory, .snapshot = &ckpt->snapshot, .retention = ckpt->plan.retention, .timeout = START_SECONDS,
-		.event = take_event, .arg = ckpt };
+	const struct ckptd_plan service = { .dir = folder_dir(ckpt->folder),
+		.token = folder_token(ckpt->folder),
+		.memory = &ckpt->memory,
+		.snapshot = &ckpt->snapshot,
+		.retention = ckpt->plan.retention,
+		.timeout = START_SECONDS,
+		.event = take_event,
+		.arg = ckpt };
 	ckpt->client = ckptd_client_open(&service, err);
 	return ckpt->client ? 0 : -1;
 }
@@ -155,7 +168,8 @@ static void release(struct muster_ckpt *ckpt)
 	free(ckpt);
 }
 
-int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given, struct muster_ckpt **out)
+int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given,
+	struct muster_ckpt **out)
 {
 	struct err err;
 	struct plan plan;
@@ -211,7 +225,8 @@ int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step)
 	if (!ckpt)
 		return MUSTER_OK;
 	if (ckpt->begun_here) {
-		err_fail(&err, EXIT_USAGE, "resume: couldn't load: this attempt has loaded or saved already");
+		err_fail(&err, EXIT_USAGE,
+			"resume: couldn't load: this attempt has loaded or saved already");
 		return muster_failed(&err);
 	}
 	int rc = load(ckpt, step, &err);
@@ -255,7 +270,8 @@ static bool has_failed(struct muster_ckpt *ckpt, int64_t step, struct err *err)
 	return failure;
 }
 
-/* The folder's own thread looks a few times a second: a program that stops at once would leave no record of why. */
+/* The folder's own thread looks a few times a second: a program that stops at once would leave no
+ * record of why. */
 static void record_notice(struct muster_ckpt *ckpt)
 {
 	struct err err;
@@ -269,10 +285,15 @@ static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err 
 	record_notice(ckpt);
 	int slot = ckptd_client_slot(ckpt->client, -1, ckpt->plan.timeout);
 	if (slot < 0)
-		return err_fail(err, EXIT_LOST, "checkpoint: couldn't save step %" PRId64 ": the save of step %" PRId64 " still runs after "
-			"%g s: save less often, or on faster storage", step, before, ckpt->plan.timeout);
+		return err_fail(err, EXIT_LOST,
+			"checkpoint: couldn't save step %" PRId64 ": the save of step %" PRId64
+			" still runs after %g s: save less often, or on faster storage",
+			step, before, ckpt->plan.timeout);
 	plan_copy(&ckpt->plan, ckpt->memory.base[slot]);
-	const struct ckptd_step what = { .step = step, .cursor = (uint64_t)step, .loss = loss, .validation_loss = NAN };
+	const struct ckptd_step what = { .step = step,
+		.cursor = (uint64_t)step,
+		.loss = loss,
+		.validation_loss = NAN };
 	/* Before, since the end of a save may be heard of at once. */
 	set_begun(ckpt, step);
 	if (ckptd_client_save(ckpt->client, slot, &what, err) == 0) {
@@ -283,18 +304,23 @@ static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err 
 	return -1;
 }
 
-/* Whether a save of that step makes sense; a run that goes over another one's checkpoints would never come back to its own. */
+/* Whether a save of that step makes sense; a run that goes over another one's checkpoints would
+ * never come back to its own. */
 static int check_save(struct muster_ckpt *ckpt, int64_t step, struct err *err)
 {
 	const struct ckpt *there = ckpt->begun_here ? NULL : folder_checkpoint(ckpt->folder);
 	const char *path = folder_dir(ckpt->folder)->path;
 	if (step < 0)
-		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't save step %" PRId64 ": steps count from 0", step);
+		return err_fail(err, EXIT_USAGE,
+			"checkpoint: couldn't save step %" PRId64 ": steps count from 0", step);
 	if (there)
-		return err_fail(err, EXIT_USAGE, "checkpoint: couldn't save step %" PRId64 ": %s holds step %" PRId64 " already: load that "
-			"first, or use a directory of its own", step, path, ckpt_manifest(there)->step);
+		return err_fail(err, EXIT_USAGE,
+			"checkpoint: couldn't save step %" PRId64 ": %s holds step %" PRId64
+			" already: load that first, or use a directory of its own",
+			step, path, ckpt_manifest(there)->step);
 	if (folder_lost(ckpt->folder))
-		return err_set(err, "checkpoint: couldn't save step %" PRId64 ": another attempt owns %s now", step, path);
+		return err_set(err,
+			"checkpoint: couldn't save step %" PRId64 ": another attempt owns %s now", step, path);
 	return 0;
 }
 
@@ -320,7 +346,9 @@ int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
 	if (muster_check_timeout(timeout, &err) < 0)
 		return muster_failed(&err);
 	if (!has_failed(ckpt, step, &err)
-		&& (step <= newest(ckpt, false) || ckptd_client_wait(ckpt->client, step, muster_or(timeout, ckpt->plan.timeout), &err) == 0))
+		&& (step <= newest(ckpt, false)
+			|| ckptd_client_wait(ckpt->client, step, muster_or(timeout, ckpt->plan.timeout), &err)
+				== 0))
 		return MUSTER_OK;
 	return muster_failed(&err);
 }
@@ -328,10 +356,12 @@ int muster_ckpt_wait(struct muster_ckpt *ckpt, int64_t step, double timeout)
 static bool has_other_owner(const struct muster_ckpt *ckpt)
 {
 	struct err err;
-	return owner_verify(folder_dir(ckpt->folder), folder_token(ckpt->folder), &err) < 0 && err.status == EXIT_FAULT;
+	return owner_verify(folder_dir(ckpt->folder), folder_token(ckpt->folder), &err) < 0
+		&& err.status == EXIT_FAULT;
 }
 
-/* As muster-train ends: whatever keeps the last save, the next attempt may have more luck, unless the directory is another's. */
+/* As muster-train ends: whatever keeps the last save, the next attempt may have more luck, unless
+ * the directory is another's. */
 int muster_ckpt_drain(struct muster_ckpt *ckpt, double timeout)
 {
 	if (!ckpt)

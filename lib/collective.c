@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small collectives over the rendezvous. They share one row of keys, so a rank that fails and says so (muster_agree) is heard by
- * the others in whichever of them they stand. */
+/* Small collectives over the rendezvous. They share one row of keys, so a rank that fails and says
+ * so (muster_agree) is heard by the others in whichever of them they stand. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,8 @@ struct call_name {
 
 static struct call_name call_name(int number)
 {
-	static const char *const names[] = { [AGREE] = "muster_agree", [ALLGATHER] = "muster_allgather", [END] = "muster_end" };
+	static const char *const names
+		[] = { [AGREE] = "muster_agree", [ALLGATHER] = "muster_allgather", [END] = "muster_end" };
 	struct call_name name;
 	if (number < BROADCAST)
 		snprintf(name.text, sizeof name.text, "%s", names[number < 0 ? AGREE : number]);
@@ -29,24 +30,29 @@ static int check_calls(const struct rank_status *words, int count, struct err *e
 {
 	for (int rank = 1; rank < count; rank++)
 		if (words[rank].number != words[0].number)
-			return err_fail(err, EXIT_USAGE, "rendezvous: couldn't go on: %s is in %s, %s in %s: all ranks have to make the same calls "
-				"in the same order", rank_status_name(words, rank).text, call_name(words[rank].number).text,
+			return err_fail(err, EXIT_USAGE,
+				"rendezvous: couldn't go on: %s is in %s, %s in %s: all ranks have to make the "
+				"same calls in the same order",
+				rank_status_name(words, rank).text, call_name(words[rank].number).text,
 				rank_status_name(words, 0).text, call_name(words[0].number).text);
 	return 0;
 }
 
 /* The words of all ranks, in whichever call each stands; NULL where they did not all come. */
-static struct rank_status *exchange(struct muster *muster, const struct rank_status_own *own, double timeout, struct err *err)
+static struct rank_status *exchange(struct muster *muster, const struct rank_status_own *own,
+	double timeout, struct err *err)
 {
 	char key[32];
 	snprintf(key, sizeof key, "all.%u", muster->meetings++);
-	struct rank_status *words = rank_status_exchange(muster->rdzv, &muster->ident, key, own, timeout, err);
+	struct rank_status *words =
+		rank_status_exchange(muster->rdzv, &muster->ident, key, own, timeout, err);
 	muster->met = words;
 	return words;
 }
 
 /* All ranks in this call: their words; NULL where one has failed, or stands in another call. */
-static struct rank_status *meet(struct muster *muster, const struct rank_status_own *own, double timeout, struct err *err)
+static struct rank_status *meet(struct muster *muster, const struct rank_status_own *own,
+	double timeout, struct err *err)
 {
 	int count = muster->ident.world_size;
 	struct rank_status *words = exchange(muster, own, timeout, err);
@@ -60,16 +66,20 @@ static int check_size(const struct rank_status *words, int rank, size_t size, st
 {
 	if (words[rank].size == size)
 		return 0;
-	return err_fail(err, EXIT_USAGE, "rendezvous: couldn't take the %zu bytes of %s: this rank expects %zu", words[rank].size,
+	return err_fail(err, EXIT_USAGE,
+		"rendezvous: couldn't take the %zu bytes of %s: this rank expects %zu", words[rank].size,
 		rank_status_name(words, rank).text, size);
 }
 
 static int check_memory(const void *memory, size_t size, struct err *err)
 {
 	if (size > RANK_STATUS_DATA)
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't share %zu bytes: at most %d, and more by NCCL or MPI", size,
+		return err_fail(err, EXIT_USAGE,
+			"rendezvous: couldn't share %zu bytes: at most %d, and more by NCCL or MPI", size,
 			RANK_STATUS_DATA);
-	return memory || size == 0 ? 0 : err_fail(err, EXIT_USAGE, "rendezvous: couldn't share %zu bytes at NULL", size);
+	return memory || size == 0
+		? 0
+		: err_fail(err, EXIT_USAGE, "rendezvous: couldn't share %zu bytes at NULL", size);
 }
 
 /* What a rank says of itself in the call `number`. Who asks to be requeued may give no reason ("")
@@ -79,7 +89,7 @@ static struct rank_status_own own_word(int number, int status, const char *why, 
 	err_fail(failure, (enum exit_status)status, "%s", why ? why : muster_error());
 	if (!failure->text[0] && !(why && status == MUSTER_REQUEUE))
 		err_fail(failure, (enum exit_status)status, "it gave up with status %d", status);
-	return (struct rank_status_own){ .failure = status ? failure : NULL, .number = number };
+	return (struct rank_status_own) { .failure = status ? failure : NULL, .number = number };
 }
 
 int muster_agree(struct muster *muster, int status, const char *why, double timeout)
@@ -95,7 +105,8 @@ int muster_agree(struct muster *muster, int status, const char *why, double time
 	return MUSTER_OK;
 }
 
-int muster_agree_on_end(struct muster *muster, int status, const char *why, double timeout, bool *together)
+int muster_agree_on_end(struct muster *muster, int status, const char *why, double timeout,
+	bool *together)
 {
 	struct err err, failure;
 	int count = muster->ident.world_size;
@@ -104,16 +115,19 @@ int muster_agree_on_end(struct muster *muster, int status, const char *why, doub
 	*together = words;
 	for (int rank = 0; rank < count && *together; rank++)
 		*together = words[rank].number == END;
-	bool good = words && rank_statuses_check(words, count, &err) == 0 && check_calls(words, count, &err) == 0;
+	bool good = words && rank_statuses_check(words, count, &err) == 0
+		&& check_calls(words, count, &err) == 0;
 	rank_statuses_free(words, count);
 	return good ? MUSTER_OK : muster_failed(&err);
 }
 
-int muster_allgather(struct muster *muster, const void *mine, void *all, size_t size, double timeout)
+int muster_allgather(struct muster *muster, const void *mine, void *all, size_t size,
+	double timeout)
 {
 	struct err err;
 	int rc = 0;
-	if (muster_check(muster, timeout, &err) < 0 || check_memory(mine, size, &err) < 0 || check_memory(all, size, &err) < 0)
+	if (muster_check(muster, timeout, &err) < 0 || check_memory(mine, size, &err) < 0
+		|| check_memory(all, size, &err) < 0)
 		return muster_failed(&err);
 	const struct rank_status_own own = { .number = ALLGATHER, .data = mine, .size = size };
 	int count = muster->ident.world_size;
@@ -135,10 +149,13 @@ int muster_broadcast(struct muster *muster, int root, void *data, size_t size, d
 		return muster_failed(&err);
 	const struct ident *ident = &muster->ident;
 	if (root < 0 || root >= ident->world_size) {
-		err_fail(&err, EXIT_USAGE, "rendezvous: couldn't broadcast from rank %d: the world has %d", root, ident->world_size);
+		err_fail(&err, EXIT_USAGE, "rendezvous: couldn't broadcast from rank %d: the world has %d",
+			root, ident->world_size);
 		return muster_failed(&err);
 	}
-	const struct rank_status_own own = { .number = BROADCAST + root, .data = data, .size = ident->rank == root ? size : 0 };
+	const struct rank_status_own own = { .number = BROADCAST + root,
+		.data = data,
+		.size = ident->rank == root ? size : 0 };
 	struct rank_status *words = meet(muster, &own, timeout, &err);
 	if (!words)
 		return muster_failed(&err);

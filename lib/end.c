@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a program ends: the last save is durable, all ranks have the same exit status, and none leaves before the others may. */
+/* How a program ends: the last save is durable, all ranks have the same exit status, and none
+ * leaves before the others may. */
 #include "config.h"
 
 #include <math.h>
@@ -11,11 +12,13 @@
 #include "launch/requeue_ask.h"
 #include "lib/muster_private.h"
 
-#define LAST_CALL_SECONDS 5.0  /* for the others to come, when one of them is lost already */
-#define RECORD_SECONDS 30.0    /* for rank 0 to record the end, and to ask Slurm for the next attempt */
-#define LAST_WORDS_SECONDS 2.0 /* Slurm's PMIx kills the step as soon as one rank has left behind a loss */
-#define STATUS_MOST 255        /* of an exit status */
-#define LONGEST_SECONDS 1e8    /* twice as long is a timeout, too */
+#define LAST_CALL_SECONDS 5.0 /* for the others to come, when one of them is lost already */
+#define RECORD_SECONDS \
+	30.0 /* for rank 0 to record the end, and to ask Slurm for the next attempt */
+#define LAST_WORDS_SECONDS \
+	2.0                 /* Slurm's PMIx kills the step as soon as one rank has left behind a loss */
+#define STATUS_MOST 255 /* of an exit status */
+#define LONGEST_SECONDS 1e8 /* twice as long is a timeout, too */
 
 static bool is_good(int status)
 {
@@ -31,8 +34,8 @@ static int own_end(struct muster_ckpt *ckpt, int status, double seconds)
 	return saved ? saved : status;
 }
 
-/* What all ranks came to. Rank 0 has `seconds` for its last save before it comes here; who stands in another call hears of a
- * failure there, and then comes too. */
+/* What all ranks came to. Rank 0 has `seconds` for its last save before it comes here; who stands
+ * in another call hears of a failure there, and then comes too. */
 static int common_end(struct muster *muster, int status, double seconds)
 {
 	const struct deadline end = deadline_in(2 * seconds);
@@ -49,9 +52,10 @@ static int common_end(struct muster *muster, int status, double seconds)
 	return status;
 }
 
-/* What is handed over is written though the run has failed. Where a rank is lost the step may be killed any moment: the service
- * of the plugin outlives that. */
-static void close_ckpt(struct muster *muster, struct muster_ckpt *ckpt, int status, const char *why, double seconds)
+/* What is handed over is written though the run has failed. Where a rank is lost the step may be
+ * killed any moment: the service of the plugin outlives that. */
+static void close_ckpt(struct muster *muster, struct muster_ckpt *ckpt, int status, const char *why,
+	double seconds)
 {
 	struct err err;
 	if (!is_good(status) && muster->met && muster_ckpt_drain(ckpt, seconds))
@@ -74,7 +78,8 @@ static void part(struct muster *muster, double seconds)
 	muster_close(muster, muster->met);
 }
 
-int muster_end(struct muster *muster, struct muster_ckpt *ckpt, struct ncclComm *comm, int status, double timeout)
+int muster_end(struct muster *muster, struct muster_ckpt *ckpt, struct ncclComm *comm, int status,
+	double timeout)
 {
 	struct err why;
 	if (!muster)

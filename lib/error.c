@@ -23,7 +23,8 @@ int muster_check_timeout(double timeout, struct err *err)
 {
 	if (timeout >= 0 && timeout <= LONGEST_SECONDS)
 		return 0;
-	return err_fail(err, EXIT_USAGE, "libmuster: couldn't use a timeout of %g s: give up to %g s, or 0 for the default", timeout,
+	return err_fail(err, EXIT_USAGE,
+		"libmuster: couldn't use a timeout of %g s: give up to %g s, or 0 for the default", timeout,
 		LONGEST_SECONDS);
 }
 
@@ -35,7 +36,9 @@ int muster_check_given(const void *given, const char *what, struct err *err)
 int muster_check(const struct muster *muster, double timeout, struct err *err)
 {
 	if (!muster)
-		return err_fail(err, EXIT_USAGE, "libmuster: couldn't use NULL as the struct muster: muster_open gives one, or says why not");
+		return err_fail(err, EXIT_USAGE,
+			"libmuster: couldn't use NULL as the struct muster: muster_open gives one, or says why "
+			"not");
 	return muster_check_timeout(timeout, err);
 }
 

@@ -28,16 +28,18 @@ int muster_check_given(const void *given, const char *what, struct err *err);
 int muster_check_timeout(double timeout, struct err *err);
 int muster_check(const struct muster *muster, double timeout, struct err *err);
 
-/* Unless the program has said where lines go: only what can't be ignored is said unasked. What is said is kept for the line about
- * the first rank that fails. */
+/* Unless the program has said where lines go: only what can't be ignored is said unasked. What is
+ * said is kept for the line about the first rank that fails. */
 void muster_log_begin(void);
 
-/* As muster_agree, in muster_end. `together`: all ranks are in there; false where some heard of a failure in another call, or did
- * not come. */
-int muster_agree_on_end(struct muster *muster, int status, const char *why, double timeout, bool *together);
+/* As muster_agree, in muster_end. `together`: all ranks are in there; false where some heard of a
+ * failure in another call, or did not come. */
+int muster_agree_on_end(struct muster *muster, int status, const char *why, double timeout,
+	bool *together);
 
-/* The halves of muster_ckpt_close, NULL allowed: waits for the last save that was handed over (`timeout` 0: the plan's); records the
- * end, gives the directory back and frees it, whatever it returns. */
+/* The halves of muster_ckpt_close, NULL allowed: waits for the last save that was handed over
+ * (`timeout` 0: the plan's); records the end, gives the directory back and frees it, whatever it
+ * returns. */
 int muster_ckpt_drain(struct muster_ckpt *ckpt, double timeout);
 int muster_ckpt_leave(struct muster_ckpt *ckpt, int status, const char *why, struct err *err);
 

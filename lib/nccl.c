@@ -13,18 +13,24 @@ int muster_nccl_comm(struct muster *muster, double timeout, struct ncclComm **ou
 	if (muster_check_given(out, "the place for a communicator", &err) < 0)
 		return muster_failed(&err);
 	*out = NULL;
-	if (muster_check(muster, timeout, &err) < 0 || nccl_bootstrap(muster->rdzv, &muster->ident, NULL, muster->communicators++,
-			muster_or(timeout, muster->timeout), &comm, &err) < 0)
+	if (muster_check(muster, timeout, &err) < 0
+		|| nccl_bootstrap(muster->rdzv, &muster->ident, NULL, muster->communicators++,
+			   muster_or(timeout, muster->timeout), &comm, &err)
+			< 0)
 		return muster_failed(&err);
 	*out = comm;
 	return MUSTER_OK;
 }
 
-int muster_nccl_wait(struct muster *muster, struct ncclComm *comm, int result, struct CUstream_st *stream, double timeout)
+int muster_nccl_wait(struct muster *muster, struct ncclComm *comm, int result,
+	struct CUstream_st *stream, double timeout)
 {
 	struct err err;
-	if (muster_check(muster, timeout, &err) < 0 || muster_check_given(comm, "the communicator", &err) < 0
-		|| nccl_bootstrap_wait(NULL, comm, result, stream, muster_or(timeout, muster->timeout), &err) < 0)
+	if (muster_check(muster, timeout, &err) < 0
+		|| muster_check_given(comm, "the communicator", &err) < 0
+		|| nccl_bootstrap_wait(NULL, comm, result, stream, muster_or(timeout, muster->timeout),
+			   &err)
+			< 0)
 		return muster_failed(&err);
 	return MUSTER_OK;
 }
@@ -43,7 +49,8 @@ int muster_nccl_end(struct muster *muster, struct ncclComm *comm, int orderly, d
 static int without(void)
 {
 	struct err err;
-	err_fail(&err, EXIT_USAGE, "nccl: couldn't make a communicator: this build of libmuster has no NCCL: build it with "
+	err_fail(&err, EXIT_USAGE,
+		"nccl: couldn't make a communicator: this build of libmuster has no NCCL: build it with "
 		"--with-nccl=DIR");
 	return muster_failed(&err);
 }
@@ -55,7 +62,8 @@ int muster_nccl_comm(struct muster *muster, double timeout, struct ncclComm **ou
 	return without();
 }
 
-int muster_nccl_wait(struct muster *muster, struct ncclComm *comm, int result, struct CUstream_st *stream, double timeout)
+int muster_nccl_wait(struct muster *muster, struct ncclComm *comm, int result,
+	struct CUstream_st *stream, double timeout)
 {
 	return without();
 }

@@ -18,11 +18,11 @@ struct plan {
 	struct retention retention;
 	struct snapshot_tensor *tensors; /* their names are ours, their data is set by plan_set_base */
 	struct place *places;
-	size_t count, bytes;             /* bytes of a snapshot */
+	size_t count, bytes; /* bytes of a snapshot */
 };
 
-/* Checks what a program has given, the directory's name too, which stays in `given`; EXIT_USAGE. On an error nothing is left to
- * release. */
+/* Checks what a program has given, the directory's name too, which stays in `given`; EXIT_USAGE. On
+ * an error nothing is left to release. */
 int plan_open(struct plan *plan, const struct muster_ckpt_plan *given, struct err *err);
 void plan_release(struct plan *plan);
 

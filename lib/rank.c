@@ -26,7 +26,8 @@ static int meet(struct muster *muster, struct err *err)
 	if (!muster->nodes)
 		return err_set(err, "rendezvous: no memory for %d ranks", ident->world_size);
 	muster->rdzv = rdzv_open(ident, NULL, muster->timeout, err);
-	if (!muster->rdzv || rdzv_put(muster->rdzv, NODE_KEY, ident->node, strlen(ident->node), err) < 0)
+	if (!muster->rdzv
+		|| rdzv_put(muster->rdzv, NODE_KEY, ident->node, strlen(ident->node), err) < 0)
 		return -1;
 	return rdzv_fence(muster->rdzv, 0, err);
 }
@@ -65,14 +66,38 @@ void muster_close(struct muster *muster, int orderly)
 	free(muster);
 }
 
-int muster_rank(const struct muster *muster) { return muster ? muster->ident.rank : -1; }
-int muster_world_size(const struct muster *muster) { return muster ? muster->ident.world_size : -1; }
-int muster_local_rank(const struct muster *muster) { return muster ? muster->ident.local_rank : -1; }
-int muster_local_world_size(const struct muster *muster) { return muster ? muster->ident.local_world_size : -1; }
-int muster_node_rank(const struct muster *muster) { return muster ? muster->ident.node_rank : -1; }
-int muster_node_count(const struct muster *muster) { return muster ? muster->ident.node_count : -1; }
-int muster_attempt(const struct muster *muster) { return muster ? muster->ident.attempt : -1; }
-uint32_t muster_job(const struct muster *muster) { return muster ? muster->ident.job : 0; }
+int muster_rank(const struct muster *muster)
+{
+	return muster ? muster->ident.rank : -1;
+}
+int muster_world_size(const struct muster *muster)
+{
+	return muster ? muster->ident.world_size : -1;
+}
+int muster_local_rank(const struct muster *muster)
+{
+	return muster ? muster->ident.local_rank : -1;
+}
+int muster_local_world_size(const struct muster *muster)
+{
+	return muster ? muster->ident.local_world_size : -1;
+}
+int muster_node_rank(const struct muster *muster)
+{
+	return muster ? muster->ident.node_rank : -1;
+}
+int muster_node_count(const struct muster *muster)
+{
+	return muster ? muster->ident.node_count : -1;
+}
+int muster_attempt(const struct muster *muster)
+{
+	return muster ? muster->ident.attempt : -1;
+}
+uint32_t muster_job(const struct muster *muster)
+{
+	return muster ? muster->ident.job : 0;
+}
 
 const char *muster_node(struct muster *muster, int rank)
 {
@@ -82,7 +107,8 @@ const char *muster_node(struct muster *muster, int rank)
 	bool there = muster && rank >= 0 && rank < muster->ident.world_size;
 	if (there && muster->nodes[rank])
 		return muster->nodes[rank];
-	if (muster_check(muster, 0, &err) < 0 || rdzv_get(muster->rdzv, rank, NODE_KEY, &name, &size, 0, &err) < 0) {
+	if (muster_check(muster, 0, &err) < 0
+		|| rdzv_get(muster->rdzv, rank, NODE_KEY, &name, &size, 0, &err) < 0) {
 		muster_failed(&err);
 		return NULL;
 	}
@@ -93,7 +119,8 @@ static int full_key(const char *key, char full[KEY_MAX + 4], struct err *err)
 {
 	size_t length = key ? strlen(key) : 0;
 	if (length == 0 || length > KEY_MAX)
-		return err_fail(err, EXIT_USAGE, "rendezvous: couldn't use the key '%.80s': it has 1 to %d characters", key ? key : "",
+		return err_fail(err, EXIT_USAGE,
+			"rendezvous: couldn't use the key '%.80s': it has 1 to %d characters", key ? key : "",
 			KEY_MAX);
 	snprintf(full, KEY_MAX + 4, USER_KEY, key);
 	return 0;
@@ -124,8 +151,10 @@ int muster_get(struct muster *muster, int rank, const char *key, void **value, s
 	char full[KEY_MAX + 4];
 	if (value)
 		*value = NULL;
-	if (muster_check(muster, 0, &err) < 0 || muster_check_given(value, "the place for a value", &err) < 0
-		|| muster_check_given(size, "the place for its size", &err) < 0 || full_key(key, full, &err) < 0
+	if (muster_check(muster, 0, &err) < 0
+		|| muster_check_given(value, "the place for a value", &err) < 0
+		|| muster_check_given(size, "the place for its size", &err) < 0
+		|| full_key(key, full, &err) < 0
 		|| rdzv_get(muster->rdzv, rank, full, value, size, 0, &err) < 0)
 		return muster_failed(&err);
 	return MUSTER_OK;

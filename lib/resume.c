@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All ranks begin with the state of the newest checkpoint. Rank 0 owns the directory and finds the newest one that is whole; the
- * others read the same one, each by itself, since what travels over the rendezvous stays there. */
+/* All ranks begin with the state of the newest checkpoint. Rank 0 owns the directory and finds the
+ * newest one that is whole; the others read the same one, each by itself, since what travels over
+ * the rendezvous stays there. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -46,18 +47,21 @@ static int describe_found(const char *path, struct found *found, struct err *err
 	return rc;
 }
 
-static int find(struct muster *muster, const struct muster_ckpt_plan *given, struct found *found, struct muster_ckpt **ckpt)
+static int find(struct muster *muster, const struct muster_ckpt_plan *given, struct found *found,
+	struct muster_ckpt **ckpt)
 {
 	struct err err;
 	int status = muster_ckpt_open(muster, given, ckpt);
 	if (status == MUSTER_OK)
 		status = muster_ckpt_load(*ckpt, &found->step);
-	return status == MUSTER_OK && describe_found(given->dir, found, &err) < 0 ? muster_failed(&err) : status;
+	return status == MUSTER_OK && describe_found(given->dir, found, &err) < 0 ? muster_failed(&err)
+																			  : status;
 }
 
 /* ---- the others ---- */
 
-static int load_from(const struct ckpt_dir *dir, const struct plan *plan, const struct found *found, struct err *err)
+static int load_from(const struct ckpt_dir *dir, const struct plan *plan, const struct found *found,
+	struct err *err)
 {
 	struct hash128 content;
 	struct ckpt *from;
@@ -72,7 +76,8 @@ static int load_from(const struct ckpt_dir *dir, const struct plan *plan, const 
 	return rc;
 }
 
-static int read_found(const char *path, const struct plan *plan, const struct found *found, struct err *err)
+static int read_found(const char *path, const struct plan *plan, const struct found *found,
+	struct err *err)
 {
 	struct ckpt_dir dir;
 	if (found->step < 0)
@@ -82,15 +87,18 @@ static int read_found(const char *path, const struct plan *plan, const struct fo
 		rc = load_from(&dir, plan, found, err);
 		ckpt_dir_close(&dir);
 	}
-	return rc == 0 ? 0 : err_prefix(err, "resume: couldn't read step %" PRId64 " in %.300s, which rank 0 has read (does this node "
-		"see the same directory?)", found->step, path);
+	return rc == 0 ? 0
+				   : err_prefix(err,
+					   "resume: couldn't read step %" PRId64
+					   " in %.300s, which rank 0 has read (does this node see the same directory?)",
+					   found->step, path);
 }
 
 /* ---- all ---- */
 
 /* Each rank's part before the ranks meet: the plan, and on rank 0 all the rest. */
-static int prepare(struct muster *muster, const struct muster_ckpt_plan *given, struct plan *plan, struct found *found,
-	struct muster_ckpt **ckpt)
+static int prepare(struct muster *muster, const struct muster_ckpt_plan *given, struct plan *plan,
+	struct found *found, struct muster_ckpt **ckpt)
 {
 	struct err err;
 	if (plan_open(plan, given, &err) < 0 || plan_hash(plan, &found->tensors, &err) < 0)
@@ -100,24 +108,27 @@ static int prepare(struct muster *muster, const struct muster_ckpt_plan *given, 
 
 static int share(struct muster *muster, int status, struct found *found, double timeout)
 {
-	return status ? muster_agree(muster, status, NULL, timeout) : muster_broadcast(muster, 0, found, sizeof *found, timeout);
+	return status ? muster_agree(muster, status, NULL, timeout)
+				  : muster_broadcast(muster, 0, found, sizeof *found, timeout);
 }
 
-static int take(const char *path, const struct plan *plan, const struct found *own, const struct found *found)
+static int take(const char *path, const struct plan *plan, const struct found *own,
+	const struct found *found)
 {
 	struct err err;
 	int rc = 0;
 	if (!hash_equal(own->tensors, found->tensors))
-		rc = err_fail(&err, EXIT_USAGE, "resume: couldn't use this rank's plan: its tensors are not those of rank 0: give the same "
-			"names, types and shapes in the same order");
+		rc = err_fail(&err, EXIT_USAGE,
+			"resume: couldn't use this rank's plan: its tensors are not those of rank 0: give the "
+			"same names, types and shapes in the same order");
 	if (rc < 0 || read_found(path, plan, found, &err) < 0)
 		return muster_failed(&err);
 	return MUSTER_OK;
 }
 
 /* The stages in which all ranks go on, or fail, together. */
-static int resume(struct muster *muster, const struct muster_ckpt_plan *given, double timeout, struct muster_ckpt **ckpt,
-	struct found *found)
+static int resume(struct muster *muster, const struct muster_ckpt_plan *given, double timeout,
+	struct muster_ckpt **ckpt, struct found *found)
 {
 	struct plan plan = { 0 };
 	int status = prepare(muster, given, &plan, found, ckpt);
@@ -131,8 +142,8 @@ static int resume(struct muster *muster, const struct muster_ckpt_plan *given, d
 	return status;
 }
 
-int muster_ckpt_resume(struct muster *muster, const struct muster_ckpt_plan *plan, double timeout, struct muster_ckpt **ckpt,
-	int64_t *step)
+int muster_ckpt_resume(struct muster *muster, const struct muster_ckpt_plan *plan, double timeout,
+	struct muster_ckpt **ckpt, int64_t *step)
 {
 	struct err err;
 	struct found found = { .step = -1 };
@@ -141,7 +152,8 @@ int muster_ckpt_resume(struct muster *muster, const struct muster_ckpt_plan *pla
 	if (step)
 		*step = -1;
 	if (muster_check_given(ckpt, "the place for the struct muster_ckpt", &err) < 0
-		|| muster_check_given(step, "the place for the step", &err) < 0 || muster_check(muster, timeout, &err) < 0)
+		|| muster_check_given(step, "the place for the step", &err) < 0
+		|| muster_check(muster, timeout, &err) < 0)
 		return muster_failed(&err);
 	int status = resume(muster, plan, timeout, ckpt, &found);
 	if (status == MUSTER_OK) {

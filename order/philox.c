@@ -6,7 +6,8 @@
 
 #define ROUNDS 10
 
-/* The multipliers and the Weyl increments of the key (golden ratio, sqrt(3) - 1) from the paper's table 2 and section 4. */
+/* The multipliers and the Weyl increments of the key (golden ratio, sqrt(3) - 1) from the paper's
+ * table 2 and section 4. */
 static const uint32_t multiplier[2] = { 0xD2511F53, 0xCD9E8D57 };
 static const uint32_t weyl[2] = { 0x9E3779B9, 0xBB67AE85 };
 

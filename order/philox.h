@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11): random numbers
- * as a pure function of a counter and a key, so that no generator has a state to save. */
+/* Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+ * SC'11): random numbers as a pure function of a counter and a key, so that no generator has a
+ * state to save. */
 #ifndef MUSTER_PHILOX_H
 #define MUSTER_PHILOX_H
 

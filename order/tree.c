@@ -32,7 +32,7 @@ static bool is_only_child(struct tree_node node, int slots)
 
 static struct tree_node node_parent(struct tree_node node)
 {
-	return (struct tree_node){ .level = node.level + 1, .index = node.index / 2 };
+	return (struct tree_node) { .level = node.level + 1, .index = node.index / 2 };
 }
 
 int tree_pieces(int slots, int world, int rank, struct tree_node pieces[TREE_PIECES_MAX])
@@ -44,8 +44,8 @@ int tree_pieces(int slots, int world, int rank, struct tree_node pieces[TREE_PIE
 	while (at < end) {
 		struct tree_node node = { .level = 0, .index = at };
 
-		while (node.index % 2 == 0 && tree_node_end(node_parent(node), slots) <= end &&
-			tree_node_end(node, slots) - node_begin(node) < slots)
+		while (node.index % 2 == 0 && tree_node_end(node_parent(node), slots) <= end
+			&& tree_node_end(node, slots) - node_begin(node) < slots)
 			node = node_parent(node);
 		pieces[pieces_count++] = node;
 		at = tree_node_end(node, slots);
@@ -53,7 +53,8 @@ int tree_pieces(int slots, int world, int rank, struct tree_node pieces[TREE_PIE
 	return pieces_count;
 }
 
-void tree_counter_push(struct tree_counter *counter, struct tree_node node, int tag, tree_add *add, void *arg)
+void tree_counter_push(struct tree_counter *counter, struct tree_node node, int tag, tree_add *add,
+	void *arg)
 {
 	counter->nodes[counter->count] = node;
 	counter->tags[counter->count++] = tag;
@@ -65,7 +66,8 @@ void tree_counter_push(struct tree_counter *counter, struct tree_node node, int 
 			continue;
 		}
 		struct tree_node *below = counter->count > 1 ? top - 1 : NULL;
-		if (!below || top->index % 2 == 0 || below->level != top->level || below->index != top->index - 1)
+		if (!below || top->index % 2 == 0 || below->level != top->level
+			|| below->index != top->index - 1)
 			return;
 		add(arg, counter->tags[counter->count - 2], counter->tags[counter->count - 1]);
 		*below = node_parent(*below);

@@ -21,10 +21,12 @@
 #include "common/listen.h"
 #include "common/number.h"
 
-#define SPARE_PORTS 64     /* that stay free in a range; srun listens on 3, 2 more for each 48 nodes, and 1 for PMIx */
-#define LISTENS 10         /* TCP_LISTEN, as /proc/net/tcp has it */
-#define BATCH 64           /* connections that are read at once */
-#define READ_SECONDS 0.2   /* what came is there: who has sent nothing yet may stay away */
+#define SPARE_PORTS \
+	64 /* that stay free in a range; srun listens on 3, 2 more for each 48 nodes, and 1 for PMIx \
+		*/
+#define LISTENS 10       /* TCP_LISTEN, as /proc/net/tcp has it */
+#define BATCH 64         /* connections that are read at once */
+#define READ_SECONDS 0.2 /* what came is there: who has sent nothing yet may stay away */
 
 /* ---- in srun ---- */
 
@@ -38,7 +40,8 @@ static int make_secret(char out[END_SECRET_SIZE])
 	return 0;
 }
 
-/* Ports of the range on which somebody listens here. Looking takes none from anybody, as trying would. -1: not known. */
+/* Ports of the range on which somebody listens here. Looking takes none from anybody, as trying
+ * would. -1: not known. */
 static int taken_ports(const uint16_t *range, const char *list)
 {
 	char line[300];
@@ -46,15 +49,16 @@ static int taken_ports(const uint16_t *range, const char *list)
 	int taken = 0;
 	AUTO_FCLOSE FILE *file = fopen(list, "re");
 	while (file && fgets(line, sizeof line, file))
-		taken += sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x", &port, &state) == 2 && state == LISTENS &&
-			port >= range[0] && port <= range[1];
+		taken += sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x", &port, &state) == 2
+			&& state == LISTENS && port >= range[0] && port <= range[1];
 	return file ? taken : -1;
 }
 
 /* Other sruns will want ports, too: half of them stay free for these. */
 static bool has_ports_to_spare(const uint16_t *range)
 {
-	int size = range[1] - range[0] + 1, four = taken_ports(range, "/proc/net/tcp"), six = taken_ports(range, "/proc/net/tcp6");
+	int size = range[1] - range[0] + 1, four = taken_ports(range, "/proc/net/tcp"),
+		six = taken_ports(range, "/proc/net/tcp6");
 	int left = size - four - (six > 0 ? six : 0) - 1;
 	return four >= 0 && left >= SPARE_PORTS && left >= size / 2;
 }
@@ -71,14 +75,15 @@ static int listen_within(const uint16_t *range, int *port)
 	return -1;
 }
 
-int end_channel_open(struct end_channel *channel, const uint16_t *range, char value[END_CHANNEL_VALUE_SIZE],
-	struct err *err)
+int end_channel_open(struct end_channel *channel, const uint16_t *range,
+	char value[END_CHANNEL_VALUE_SIZE], struct err *err)
 {
 	int port = 0;
 	bool listens = !range || has_ports_to_spare(range);
 	channel->fd = -1;
 	AUTO_CLOSE int fd = listens ? listen_within(range, &port) : -1;
-	if (make_secret(channel->secret) < 0 || (listens && (fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)))
+	if (make_secret(channel->secret) < 0
+		|| (listens && (fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)))
 		return err_set(err, "couldn't listen for the ends of tasks: %m");
 	snprintf(value, END_CHANNEL_VALUE_SIZE, "%d:%s", port, channel->secret);
 	channel->fd = fd;
@@ -98,12 +103,13 @@ struct visitor {
 static void listen_to(struct visitor *visitor)
 {
 	while (!visitor->done) {
-		ssize_t n = read(visitor->fd, visitor->bytes + visitor->used, sizeof visitor->bytes - visitor->used);
+		ssize_t n = read(visitor->fd, visitor->bytes + visitor->used,
+			sizeof visitor->bytes - visitor->used);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		visitor->used += n > 0 ? (size_t)n : 0;
-		visitor->done = n <= 0 || visitor->used == sizeof visitor->bytes ||
-			visitor->bytes[visitor->used - 1] == '\n';
+		visitor->done = n <= 0 || visitor->used == sizeof visitor->bytes
+			|| visitor->bytes[visitor->used - 1] == '\n';
 	}
 }
 
@@ -114,7 +120,7 @@ static void listen_to_all(struct visitor *visitors, int count, struct deadline d
 		int waiting = 0;
 		for (int i = 0; i < count; i++) {
 			listen_to(&visitors[i]);
-			polled[i] = (struct pollfd){ visitors[i].done ? -1 : visitors[i].fd, POLLIN, 0 };
+			polled[i] = (struct pollfd) { visitors[i].done ? -1 : visitors[i].fd, POLLIN, 0 };
 			waiting += !visitors[i].done;
 		}
 		if (!waiting || deadline_passed(deadline))
@@ -130,7 +136,8 @@ static bool somebody_waits(const struct end_channel *channel)
 }
 
 /* Accepts up to BATCH connections and takes in their messages. Returns how many there were. */
-static int take_batch(const struct end_channel *channel, struct deadline end, struct first_end *state)
+static int take_batch(const struct end_channel *channel, struct deadline end,
+	struct first_end *state)
 {
 	static struct visitor visitors[BATCH];
 	struct task_report report;
@@ -139,13 +146,14 @@ static int take_batch(const struct end_channel *channel, struct deadline end, st
 	while (count < BATCH && somebody_waits(channel)) {
 		int fd = accept4(channel->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
-			visitors[count++] = (struct visitor){ .fd = fd };
+			visitors[count++] = (struct visitor) { .fd = fd };
 		else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 			break;
 	}
 	listen_to_all(visitors, count, deadline_in(seconds < READ_SECONDS ? seconds : READ_SECONDS));
 	for (int i = 0; i < count; i++) {
-		enum end_message kind = end_read(visitors[i].bytes, visitors[i].used, channel->secret, &report);
+		enum end_message kind =
+			end_read(visitors[i].bytes, visitors[i].used, channel->secret, &report);
 		if (kind == END_REPORT)
 			first_end_add(state, &report);
 		state->running |= kind == END_RUNNING;
@@ -181,8 +189,8 @@ bool end_address_read(const char *host, const char *value, struct end_address *a
 	return number_whole(address->port, 0, 65535, &port);
 }
 
-/* A socket that is the user's, also for a firewall. The raw call changes this thread alone, and a root process can change
- * back what it changes. */
+/* A socket that is the user's, also for a firewall. The raw call changes this thread alone, and a
+ * root process can change back what it changes. */
 static int socket_of(uid_t uid, int family)
 {
 	uid_t self = geteuid();
@@ -210,7 +218,8 @@ static int connect_to(const struct addrinfo *to, uid_t uid, struct deadline dead
 	int error = 0;
 	socklen_t size = sizeof error;
 	AUTO_CLOSE int fd = socket_of(uid, to->ai_family);
-	if (fd < 0 || (connect(fd, to->ai_addr, to->ai_addrlen) < 0 && errno != EINPROGRESS) || !wait_to_write(fd, deadline))
+	if (fd < 0 || (connect(fd, to->ai_addr, to->ai_addrlen) < 0 && errno != EINPROGRESS)
+		|| !wait_to_write(fd, deadline))
 		return -1;
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error)
 		return -1;
@@ -219,8 +228,9 @@ static int connect_to(const struct addrinfo *to, uid_t uid, struct deadline dead
 	return connected;
 }
 
-/* Until its last byte is acknowledged the message may be lost on the way, and srun, to which Slurm tells the end of the step over
- * another connection, would not wait for it. So close() waits for that. */
+/* Until its last byte is acknowledged the message may be lost on the way, and srun, to which Slurm
+ * tells the end of the step over another connection, would not wait for it. So close() waits for
+ * that. */
 static bool send_all(int fd, const char *message, size_t size, struct deadline deadline)
 {
 	const struct linger until_acknowledged = { .l_onoff = 1, .l_linger = 1 };
@@ -235,12 +245,15 @@ static bool send_all(int fd, const char *message, size_t size, struct deadline d
 	return true;
 }
 
-int end_channel_tell(const struct end_address *address, uid_t uid, const char *message, size_t size, double seconds)
+int end_channel_tell(const struct end_address *address, uid_t uid, const char *message, size_t size,
+	double seconds)
 {
-	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+		.ai_socktype = SOCK_STREAM };
 	struct deadline deadline = deadline_in(seconds);
 	struct addrinfo *to = NULL;
-	if (strcmp(address->port, "0") == 0 || getaddrinfo(address->host, address->port, &hints, &to) != 0)
+	if (strcmp(address->port, "0") == 0
+		|| getaddrinfo(address->host, address->port, &hints, &to) != 0)
 		return -1;
 	AUTO_CLOSE int fd = connect_to(to, uid, deadline);
 	freeaddrinfo(to);

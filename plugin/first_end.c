@@ -16,7 +16,8 @@
 
 /* ---- the messages ---- */
 
-size_t end_write_report(const char *secret, const struct task_report *report, char out[END_MESSAGE_MAX])
+size_t end_write_report(const char *secret, const struct task_report *report,
+	char out[END_MESSAGE_MAX])
 {
 	char node[END_NODE_SIZE], words[LAST_WORDS_MAX + 1];
 	snprintf(node, sizeof node, "%s", report->node);
@@ -25,8 +26,8 @@ size_t end_write_report(const char *secret, const struct task_report *report, ch
 	last_words_make_printable(words);
 	for (char *p = node; *p; p++)
 		*p = *p == ' ' ? '?' : *p;
-	return (size_t)snprintf(out, END_MESSAGE_MAX, START "%s end %d %d %d %s %s\n", secret, report->rank, report->world,
-		report->wait_status, node[0] ? node : "?", words);
+	return (size_t)snprintf(out, END_MESSAGE_MAX, START "%s end %d %d %d %s %s\n", secret,
+		report->rank, report->world, report->wait_status, node[0] ? node : "?", words);
 }
 
 size_t end_write_running(const char *secret, char out[END_MESSAGE_MAX])
@@ -60,10 +61,12 @@ static enum end_message read_report(char *rest, struct task_report *report)
 {
 	struct task_report read;
 	const char *node;
-	if (!take_number(&rest, 0, RANKS_MAX, &read.rank) || !take_number(&rest, 1, RANKS_MAX, &read.world) ||
-		!take_number(&rest, 1, 0xffff, &read.wait_status) || !(node = take_word(&rest)))
+	if (!take_number(&rest, 0, RANKS_MAX, &read.rank)
+		|| !take_number(&rest, 1, RANKS_MAX, &read.world)
+		|| !take_number(&rest, 1, 0xffff, &read.wait_status) || !(node = take_word(&rest)))
 		return END_BAD;
-	if (read.rank >= read.world || !node[0] || strlen(node) >= sizeof read.node || strlen(rest) >= sizeof read.words)
+	if (read.rank >= read.world || !node[0] || strlen(node) >= sizeof read.node
+		|| strlen(rest) >= sizeof read.words)
 		return END_BAD;
 	strcpy(read.node, node);
 	strcpy(read.words, rest);
@@ -73,7 +76,8 @@ static enum end_message read_report(char *rest, struct task_report *report)
 	return END_REPORT;
 }
 
-enum end_message end_read(const char *bytes, size_t size, const char *secret, struct task_report *report)
+enum end_message end_read(const char *bytes, size_t size, const char *secret,
+	struct task_report *report)
 {
 	char text[END_MESSAGE_MAX + 1], start[sizeof START + END_SECRET_SIZE + 1];
 	if (size == 0 || size > END_MESSAGE_MAX || bytes[size - 1] != '\n')
@@ -85,7 +89,8 @@ enum end_message end_read(const char *bytes, size_t size, const char *secret, st
 		return END_BAD;
 	if (strcmp(text + length, "running") == 0)
 		return END_RUNNING;
-	return strncmp(text + length, "end ", 4) == 0 ? read_report(text + length + 4, report) : END_BAD;
+	return strncmp(text + length, "end ", 4) == 0 ? read_report(text + length + 4, report)
+												  : END_BAD;
 }
 
 /* ---- the judgement ---- */
@@ -97,18 +102,21 @@ void first_end_add(struct first_end *state, const struct task_report *report)
 	if (blame == TASK_BLAME_TOLD)
 		state->told = true;
 	else if (!state->found && (blame == TASK_BLAME_OWN || !state->told)) {
-		/* What follows on a task that was told to end has the same cause, if it isn't a failure in itself. */
+		/* What follows on a task that was told to end has the same cause, if it isn't a failure in
+		 * itself. */
 		state->found = true;
 		state->first = *report;
 	}
 }
 
-/* What became of the other ranks, if that is known: those that failed by themselves were not stopped. */
+/* What became of the other ranks, if that is known: those that failed by themselves were not
+ * stopped. */
 static void tell_of_others(const struct first_end *state, char *out, size_t size)
 {
 	int others = state->first.world - 1;
 	out[0] = '\0';
-	if (state->others_go_on || task_end_blame(state->first.wait_status) == TASK_BLAME_LOST || state->own > 1 || others == 0)
+	if (state->others_go_on || task_end_blame(state->first.wait_status) == TASK_BLAME_LOST
+		|| state->own > 1 || others == 0)
 		return;
 	if (others == 1)
 		snprintf(out, size, "; the other was stopped for it");

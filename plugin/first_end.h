@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rank of a step was the first to fail: the message by which a node tells srun how a task of its own has ended
- * (doc/first-failure.md), the judgement, and the line for srun's user. All pure functions. */
+/* Which rank of a step was the first to fail: the message by which a node tells srun how a task of
+ * its own has ended (doc/first-failure.md), the judgement, and the line for srun's user. All pure
+ * functions. */
 #ifndef MUSTER_FIRST_END_H
 #define MUSTER_FIRST_END_H
 
@@ -9,7 +10,7 @@
 
 #include "common/last_words.h"
 
-#define END_SECRET_SIZE 33  /* 32 hexadecimal digits */
+#define END_SECRET_SIZE 33 /* 32 hexadecimal digits */
 #define END_NODE_SIZE 65
 #define END_MESSAGE_MAX 512 /* bytes, with the newline that ends it */
 
@@ -23,13 +24,16 @@ struct task_report {
 
 enum end_message { END_BAD, END_REPORT, END_RUNNING };
 
-/* The two messages: a task's end; and that the job was neither cancelled nor taken away then. Return the length. */
-size_t end_write_report(const char *secret, const struct task_report *report, char out[END_MESSAGE_MAX]);
+/* The two messages: a task's end; and that the job was neither cancelled nor taken away then.
+ * Return the length. */
+size_t end_write_report(const char *secret, const struct task_report *report,
+	char out[END_MESSAGE_MAX]);
 size_t end_write_running(const char *secret, char out[END_MESSAGE_MAX]);
 
-/* Reads a message from anybody: END_BAD for what is not exactly one of the two, with that secret. *report is filled in for
- * END_REPORT alone; its texts are printable ASCII. */
-enum end_message end_read(const char *bytes, size_t size, const char *secret, struct task_report *report);
+/* Reads a message from anybody: END_BAD for what is not exactly one of the two, with that secret.
+ * *report is filled in for END_REPORT alone; its texts are printable ASCII. */
+enum end_message end_read(const char *bytes, size_t size, const char *secret,
+	struct task_report *report);
 
 /* What is known of a step's end; all zero at first. A value. */
 struct first_end {
@@ -42,8 +46,8 @@ struct first_end {
 /* Takes one report; they come in the order in which the tasks ended. */
 void first_end_add(struct first_end *state, const struct task_report *report);
 
-/* The line for the user into `out`. False when nobody has failed: the job was cancelled or preempted, or the tasks were told
- * to end, and did. */
+/* The line for the user into `out`. False when nobody has failed: the job was cancelled or
+ * preempted, or the tasks were told to end, and did. */
 bool first_end_line(const struct first_end *state, char *out, size_t size);
 
 #endif

@@ -25,12 +25,13 @@
 #define SOCKET_NAME "socket"
 #define NOTE_NAME "service"
 #define STEP_TIME 1 /* of the socket; seconds since the epoch */
-#define DEEPEST 32 /* folders in each other that are removed; a service makes none */
+#define DEEPEST 32  /* folders in each other that are removed; a service makes none */
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 char *job_folder_socket(const char *run, uint32_t job, char out[JOB_FOLDER_SOCKET_SIZE])
 {
-	snprintf(out, JOB_FOLDER_SOCKET_SIZE, "%.*s/job-%u/" SERVICE_NAME "/" SOCKET_NAME, JOB_FOLDER_RUN_MAX, run, job);
+	snprintf(out, JOB_FOLDER_SOCKET_SIZE, "%.*s/job-%u/" SERVICE_NAME "/" SOCKET_NAME,
+		JOB_FOLDER_RUN_MAX, run, job);
 	return out;
 }
 
@@ -56,8 +57,10 @@ static int open_run(const char *run, struct err *err)
 {
 	int fd = open_own(AT_FDCWD, run);
 	if (fd < 0 && errno == EPERM)
-		return err_set(err, "folder: couldn't trust %s: it must be root's, and writable by nobody else; mend it, or give "
-			"another run= in plugstack.conf", run);
+		return err_set(err,
+			"folder: couldn't trust %s: it must be root's, and writable by nobody else; mend it, "
+			"or give another run= in plugstack.conf",
+			run);
 	return fd < 0 ? err_set(err, "folder: couldn't open %s: %m", run) : fd;
 }
 
@@ -141,7 +144,8 @@ static int bind_in(int folder, uid_t uid, gid_t gid)
 	snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/" SOCKET_NAME, folder);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0)
 		return -1;
-	if (fchmodat(folder, SOCKET_NAME, 0600, 0) < 0 || fchownat(folder, SOCKET_NAME, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fchmodat(folder, SOCKET_NAME, 0600, 0) < 0
+		|| fchownat(folder, SOCKET_NAME, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
 		return -1;
 	int bound = fd;
 	fd = -1;
@@ -156,7 +160,8 @@ int job_folder_bind(const char *run, uint32_t job, uid_t uid, gid_t gid, struct 
 	AUTO_CLOSE int folder = open_own(at, SERVICE_NAME);
 	int fd = folder < 0 ? -1 : bind_in(folder, uid, gid);
 	if (fd < 0)
-		return err_set(err, "folder: couldn't make %s/job-%u/" SERVICE_NAME "/" SOCKET_NAME ": %m", run, job);
+		return err_set(err, "folder: couldn't make %s/job-%u/" SERVICE_NAME "/" SOCKET_NAME ": %m",
+			run, job);
 	return fd;
 }
 
@@ -168,11 +173,13 @@ int job_folder_exists(const char *run, uint32_t job, struct err *err)
 
 /* ---- removing ---- */
 
-/* A folder of the user's, but nothing that he has mounted there: his file system could keep root waiting for ever. */
+/* A folder of the user's, but nothing that he has mounted there: his file system could keep root
+ * waiting for ever. */
 static int open_users(int at, const char *name)
 {
 #ifdef RESOLVE_NO_XDEV
-	const struct open_how how = { .flags = FOLDER_FLAGS, .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS };
+	const struct open_how how = { .flags = FOLDER_FLAGS,
+		.resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS };
 	int fd = (int)syscall(SYS_openat2, at, name, &how, sizeof how);
 	if (fd >= 0 || errno != ENOSYS)
 		return fd;
@@ -182,7 +189,8 @@ static int open_users(int at, const char *name)
 
 static int remove_entry(int at, const char *name, int depth);
 
-/* Empties an open folder, which it takes over. Made root's first: nobody puts anything in any more. */
+/* Empties an open folder, which it takes over. Made root's first: nobody puts anything in any more.
+ */
 static int empty(int fd, int depth)
 {
 	struct dirent *entry;
@@ -245,10 +253,12 @@ bool job_folder_has_socket(const char *run, uint32_t job)
 	struct stat st;
 	AUTO_CLOSE int at = open_job(run, job, NULL);
 	AUTO_CLOSE int fd = at < 0 ? -1 : open_users(at, SERVICE_NAME);
-	return fd >= 0 && fstatat(fd, SOCKET_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode);
+	return fd >= 0 && fstatat(fd, SOCKET_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0
+		&& S_ISSOCK(st.st_mode);
 }
 
-/* The user has no file here, which he could fill: the socket is his, and its time holds the mark. */
+/* The user has no file here, which he could fill: the socket is his, and its time holds the mark.
+ */
 void job_folder_mark_step(const char *run, uint32_t job)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE];
@@ -276,7 +286,8 @@ void job_folder_need(const char *run, uint32_t job)
 
 static int write_file(int at, const char *name, const char *text)
 {
-	AUTO_CLOSE int fd = openat(at, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	AUTO_CLOSE int fd =
+		openat(at, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	return fd < 0 ? -1 : io_write_full(fd, text, strlen(text));
 }
 
@@ -288,7 +299,8 @@ static bool read_file(int at, const char *name, char *text, size_t size)
 	return n > 0;
 }
 
-int job_folder_write(const char *run, uint32_t job, const char *name, const char *text, struct err *err)
+int job_folder_write(const char *run, uint32_t job, const char *name, const char *text,
+	struct err *err)
 {
 	AUTO_CLOSE int at = open_job(run, job, err);
 	if (at < 0)
@@ -314,7 +326,9 @@ int job_folder_write_for_all(const char *run, const char *name, const char *text
 	int rc = text ? write_file(at, fresh, text) : unlinkat(at, name, 0);
 	if (text && rc == 0)
 		rc = renameat(at, fresh, at, name);
-	return rc < 0 && (text || errno != ENOENT) ? err_set(err, "folder: couldn't write %s/%s: %m", run, name) : 0;
+	return rc < 0 && (text || errno != ENOENT)
+		? err_set(err, "folder: couldn't write %s/%s: %m", run, name)
+		: 0;
 }
 
 bool job_folder_read_for_all(const char *run, const char *name, char *text, size_t size)
@@ -323,10 +337,12 @@ bool job_folder_read_for_all(const char *run, const char *name, char *text, size
 	return read_file(at, name, text, size);
 }
 
-int job_folder_write_note(const char *run, uint32_t job, const struct job_note *note, struct err *err)
+int job_folder_write_note(const char *run, uint32_t job, const struct job_note *note,
+	struct err *err)
 {
 	char text[100];
-	snprintf(text, sizeof text, "pid %d start %llu attempt %d\n", (int)note->service.pid, note->service.start, note->attempt);
+	snprintf(text, sizeof text, "pid %d start %llu attempt %d\n", (int)note->service.pid,
+		note->service.start, note->attempt);
 	return job_folder_write(run, job, NOTE_NAME, text, err);
 }
 
@@ -336,7 +352,8 @@ bool job_folder_read_note(const char *run, uint32_t job, struct job_note *note)
 	int pid;
 	if (!job_folder_read(run, job, NOTE_NAME, text, sizeof text))
 		return false;
-	if (sscanf(text, "pid %d start %llu attempt %d", &pid, &note->service.start, &note->attempt) != 3)
+	if (sscanf(text, "pid %d start %llu attempt %d", &pid, &note->service.start, &note->attempt)
+		!= 3)
 		return false;
 	note->service.pid = pid;
 	return true;

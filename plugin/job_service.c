@@ -14,12 +14,14 @@
 #include "common/last_words.h"
 #include "common/run_as_user.h"
 
-#define START_SECONDS 4.0  /* to its execution, and from there until it listens; the job's first step waits for it */
+#define START_SECONDS \
+	4.0 /* to its execution, and from there until it listens; the job's first step waits for it */
 #define POLL_SECONDS 0.02
-#define ANSWER_SECONDS 10  /* more than drain, for muster-ckptd --finish to tell what it knows */
-#define LEAVE_SECONDS 2.0  /* from its last answer, or from a SIGKILL, to the end of the process */
+#define ANSWER_SECONDS 10 /* more than drain, for muster-ckptd --finish to tell what it knows */
+#define LEAVE_SECONDS 2.0 /* from its last answer, or from a SIGKILL, to the end of the process */
 
-/* Slurm's configuration, for the question whether the job is there, and nothing of the job's or slurmd's. */
+/* Slurm's configuration, for the question whether the job is there, and nothing of the job's or
+ * slurmd's. */
 static void service_env(const struct job_service *plan, char *conf, size_t size, char **env)
 {
 	snprintf(conf, size, "SLURM_CONF=%s", plan->conf ? plan->conf : "");
@@ -51,15 +53,18 @@ static void ask_to_finish(const struct job_service *plan, job_service_say *say, 
 	job_folder_socket(plan->run, plan->job, path);
 	char *argv[] = { (char *)plan->program, "--finish", path, "--timeout", seconds, NULL };
 	service_env(plan, conf, sizeof conf, env);
-	int rc = run_as_user(&user, argv, env, plan->drain + ANSWER_SECONDS, output, sizeof output, &err);
+	int rc =
+		run_as_user(&user, argv, env, plan->drain + ANSWER_SECONDS, output, sizeof output, &err);
 	say_lines(output, say, arg);
 	if (rc < 0)
 		say(arg, err.text);
 }
 
-/* Ends the service, if it runs, with what was handed over to it on the disk. One that could not be asked (its user has stopped
- * it, the program has moved) ends by itself when its folder is gone and nothing is left to write. */
-static void end_service(const struct job_service *plan, const struct process *service, job_service_say *say, void *arg)
+/* Ends the service, if it runs, with what was handed over to it on the disk. One that could not be
+ * asked (its user has stopped it, the program has moved) ends by itself when its folder is gone and
+ * nothing is left to write. */
+static void end_service(const struct job_service *plan, const struct process *service,
+	job_service_say *say, void *arg)
 {
 	char line[100];
 	struct deadline deadline = deadline_in(plan->drain);
@@ -75,14 +80,16 @@ static void end_service(const struct job_service *plan, const struct process *se
 		if (process_wait(service, deadline_left(deadline)))
 			return;
 	}
-	snprintf(line, sizeof line, "the service did not end within %d s (drain=) and is killed", plan->drain < 0 ? 0 : plan->drain);
+	snprintf(line, sizeof line, "the service did not end within %d s (drain=) and is killed",
+		plan->drain < 0 ? 0 : plan->drain);
 	say(arg, line);
 	process_kill(service);
 	if (!process_wait(service, LEAVE_SECONDS))
 		say(arg, "the service can't be killed: it waits for a disk");
 }
 
-int job_service_finish(const struct job_service *plan, job_service_say *say, void *arg, struct err *err)
+int job_service_finish(const struct job_service *plan, job_service_say *say, void *arg,
+	struct err *err)
 {
 	struct job_note note;
 	int there = job_folder_exists(plan->run, plan->job, err);
@@ -98,11 +105,13 @@ int job_service_finish(const struct job_service *plan, job_service_say *say, voi
 
 static int ended_at_once(const struct job_service *plan, struct err *err)
 {
-	return err_set(err, "service: %s ended at once: its lines in the system's log say why", plan->program);
+	return err_set(err, "service: %s ended at once: its lines in the system's log say why",
+		plan->program);
 }
 
 /* `bound` is the socket at which it is to listen. */
-static int launch(const struct job_service *plan, int bound, struct job_note *note, job_service_say *say, void *arg, struct err *err)
+static int launch(const struct job_service *plan, int bound, struct job_note *note,
+	job_service_say *say, void *arg, struct err *err)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE], job[16], conf[4200], alive[4200];
 	char *argv[12], *env[3];
@@ -119,18 +128,20 @@ static int launch(const struct job_service *plan, int bound, struct job_note *no
 	argv[n++] = "--syslog";
 	argv[n++] = "--bound";
 	if (plan->attempt >= 0) {
-		snprintf(alive, sizeof alive, "%s --deadline=30 --running %u %d", plan->requeue, plan->job, plan->attempt);
+		snprintf(alive, sizeof alive, "%s --deadline=30 --running %u %d", plan->requeue, plan->job,
+			plan->attempt);
 		argv[n++] = "--alive";
 		argv[n++] = alive;
 	}
 	argv[n] = NULL;
 	service_env(plan, conf, sizeof conf, env);
 	if (run_user_groups(plan->uid, plan->gid, &groups, &user.group_count, err) < 0)
-		say(arg, err->text); /* and goes on with the one that is known: a rank sees what the service lacks */
+		say(arg, err->text); /* and goes on with the one that is known: a rank sees what the service
+								lacks */
 	user.groups = groups;
 	if (start_as_user(&user, argv, env, bound, START_SECONDS, &pid, err) < 0)
 		return -1;
-	*note = (struct job_note){ .attempt = plan->attempt };
+	*note = (struct job_note) { .attempt = plan->attempt };
 	if (!process_find(pid, &note->service))
 		return ended_at_once(plan, err);
 	return job_folder_write_note(plan->run, plan->job, note, err);
@@ -143,36 +154,40 @@ static bool listens(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &size) == 0 && value;
 }
 
-static int wait_until_it_listens(const struct job_service *plan, int bound, const struct process *service, struct err *err)
+static int wait_until_it_listens(const struct job_service *plan, int bound,
+	const struct process *service, struct err *err)
 {
 	struct deadline deadline = deadline_in(START_SECONDS);
 	while (!listens(bound)) {
 		if (!process_runs(service))
 			return ended_at_once(plan, err);
 		if (!deadline_sleep(deadline, POLL_SECONDS))
-			return err_set(err, "service: %s does not listen after %g s", plan->program, START_SECONDS);
+			return err_set(err, "service: %s does not listen after %g s", plan->program,
+				START_SECONDS);
 	}
 	return 0;
 }
 
-static int start(const struct job_service *plan, struct job_note *note, job_service_say *say, void *arg, struct err *err)
+static int start(const struct job_service *plan, struct job_note *note, job_service_say *say,
+	void *arg, struct err *err)
 {
 	if (job_folder_make(plan->run, plan->job, err) < 0)
 		return -1;
 	AUTO_CLOSE int bound = job_folder_bind(plan->run, plan->job, plan->uid, plan->gid, err);
-	if (bound >= 0 && launch(plan, bound, note, say, arg, err) == 0 && wait_until_it_listens(plan, bound, &note->service, err) == 0)
+	if (bound >= 0 && launch(plan, bound, note, say, arg, err) == 0
+		&& wait_until_it_listens(plan, bound, &note->service, err) == 0)
 		return 0;
 	process_kill(&note->service);
 	job_folder_remove(plan->run, plan->job, NULL);
 	return -1;
 }
 
-int job_service_start(const struct job_service *plan, struct process *service, job_service_say *say, void *arg,
-	struct err *err)
+int job_service_start(const struct job_service *plan, struct process *service, job_service_say *say,
+	void *arg, struct err *err)
 {
 	struct job_note note = { .attempt = -1 };
-	if (job_folder_read_note(plan->run, plan->job, &note) && note.attempt == plan->attempt && process_runs(&note.service)
-		&& job_folder_has_socket(plan->run, plan->job)) {
+	if (job_folder_read_note(plan->run, plan->job, &note) && note.attempt == plan->attempt
+		&& process_runs(&note.service) && job_folder_has_socket(plan->run, plan->job)) {
 		*service = note.service;
 		return 0;
 	}
@@ -180,7 +195,7 @@ int job_service_start(const struct job_service *plan, struct process *service, j
 		return -1;
 	if (plan->uid == 0)
 		return err_set(err, "service: couldn't start one as root: submit the job as another user");
-	note = (struct job_note){ .attempt = -1 };
+	note = (struct job_note) { .attempt = -1 };
 	if (start(plan, &note, say, arg, err) < 0)
 		return -1;
 	*service = note.service;

@@ -30,7 +30,9 @@ struct preflight {
 int preflight_mode_of(const char *word)
 {
 	static const char *const words[] = {
-		[PREFLIGHT_MODE_OFF] = "off", [PREFLIGHT_MODE_WARN] = "warn", [PREFLIGHT_MODE_ON] = "on",
+		[PREFLIGHT_MODE_OFF] = "off",
+		[PREFLIGHT_MODE_WARN] = "warn",
+		[PREFLIGHT_MODE_ON] = "on",
 	};
 	for (int i = 0; i < 3; i++)
 		if (strcmp(word, words[i]) == 0)
@@ -43,7 +45,8 @@ struct preflight *preflight_share(int tasks)
 	if (tasks < 1 || tasks > TASKS_MOST)
 		return NULL;
 	size_t size = sizeof(struct preflight) + (size_t)tasks * sizeof(struct facts);
-	struct preflight *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct preflight *shared =
+		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return NULL;
 	shared->tasks = tasks;
@@ -87,7 +90,8 @@ static bool look(struct task *task, struct facts *facts)
 	return true;
 }
 
-/* Whether a finding is for this node to say. Nodes are mostly alike: what concerns all of them, and works, is said once. */
+/* Whether a finding is for this node to say. Nodes are mostly alike: what concerns all of them, and
+ * works, is said once. */
 static bool is_ours(const struct finding *finding, const struct facts *facts)
 {
 	return facts->node_rank == 0 || (finding->tasks && finding->check->severity == CHECK_ERROR);
@@ -105,7 +109,8 @@ static enum verdict judge(const struct task *task, const struct facts *facts, in
 		bool stops = task->mode == PREFLIGHT_MODE_ON && finding->check->preflight == PREFLIGHT_STOP;
 		size_t length = strlen(finding_line(finding, &checkup, line, sizeof line));
 		if (stops)
-			snprintf(line + length, sizeof line - length, " (the step ends here; MUSTER_PREFLIGHT=warn lets it begin)");
+			snprintf(line + length, sizeof line - length,
+				" (the step ends here; MUSTER_PREFLIGHT=warn lets it begin)");
 		if (is_ours(finding, facts))
 			task->say(task->arg, line);
 		if (stops)
@@ -119,17 +124,19 @@ static enum verdict wait_for_verdict(struct preflight *shared)
 {
 	struct deadline deadline = deadline_in(WAIT_SECONDS);
 	int verdict;
-	while ((verdict = atomic_load(&shared->verdict)) == UNDECIDED && deadline_sleep(deadline, POLL_SECONDS))
+	while ((verdict = atomic_load(&shared->verdict)) == UNDECIDED
+		&& deadline_sleep(deadline, POLL_SECONDS))
 		;
 	return (enum verdict)verdict;
 }
 
-bool preflight_task(struct preflight *shared, enum preflight_mode mode, bool launches, ident_env *env, preflight_say *say,
-	void *arg)
+bool preflight_task(struct preflight *shared, enum preflight_mode mode, bool launches,
+	ident_env *env, preflight_say *say, void *arg)
 {
 	struct task task = { env, say, arg, mode, launches };
 	struct facts own;
-	if (!shared || mode == PREFLIGHT_MODE_OFF || !look(&task, &own) || own.local_world_size != shared->tasks)
+	if (!shared || mode == PREFLIGHT_MODE_OFF || !look(&task, &own)
+		|| own.local_world_size != shared->tasks)
 		return true;
 	if (own.local_rank < 0 || own.local_rank >= shared->tasks)
 		return true;

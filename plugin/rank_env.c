@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank variables. RANK and its like are always overwritten: what an outer environment left behind must not count. */
+/* Rank variables. RANK and its like are always overwritten: what an outer environment left behind
+ * must not count. */
 #include "plugin/rank_env.h"
 
 #include <stdio.h>
@@ -18,7 +19,8 @@ struct task {
 	bool one_device;
 };
 
-/* The environment as Slurm made it: what an outer launcher left of our own names is not part of it. */
+/* The environment as Slurm made it: what an outer launcher left of our own names is not part of it.
+ */
 static const char *slurm_only(const char *name, void *arg)
 {
 	const struct task *task = arg;
@@ -59,7 +61,10 @@ static bool sees_one_device(ident_env *env, void *arg)
 static int set_ranks(const struct task *task, int attempt)
 {
 	const struct ident *ident = &task->ident;
-	const struct { const char *name; int value; } rows[] = {
+	const struct {
+		const char *name;
+		int value;
+	} rows[] = {
 		{ "RANK", ident->rank },
 		{ "WORLD_SIZE", ident->world_size },
 		{ "LOCAL_RANK", task->one_device ? 0 : ident->local_rank },
@@ -94,14 +99,15 @@ static const char *value_of(const struct task *task, const char *name)
 	return task->env(name, task->arg);
 }
 
-/* Whether MUSTER_DEFAULTS, words of the form NAME=VALUE, says that we have set a variable to this value. */
+/* Whether MUSTER_DEFAULTS, words of the form NAME=VALUE, says that we have set a variable to this
+ * value. */
 static bool is_ours(const char *ours, const char *name, const char *value)
 {
 	size_t name_length = strlen(name), value_length = strlen(value);
 	for (; ours && *ours; ours += strcspn(ours, " "), ours += strspn(ours, " "))
-		if (strncmp(ours, name, name_length) == 0 && ours[name_length] == '=' &&
-			strncmp(ours + name_length + 1, value, value_length) == 0 &&
-			strchr(" ", ours[name_length + 1 + value_length])) /* a space or the end */
+		if (strncmp(ours, name, name_length) == 0 && ours[name_length] == '='
+			&& strncmp(ours + name_length + 1, value, value_length) == 0
+			&& strchr(" ", ours[name_length + 1 + value_length])) /* a space or the end */
 			return true;
 	return false;
 }
@@ -121,7 +127,8 @@ static int set_defaults(const struct task *task, const struct default_value *row
 		if (users_own(task, name))
 			continue;
 		if (value)
-			used += (size_t)snprintf(ours + used, sizeof ours - used, "%s%s=%s", used ? " " : "", name, value);
+			used += (size_t)snprintf(ours + used, sizeof ours - used, "%s%s=%s", used ? " " : "",
+				name, value);
 		if (used >= sizeof ours)
 			return -1;
 		if ((value || value_of(task, name)) && task->set(name, value, task->arg) < 0)
@@ -130,8 +137,9 @@ static int set_defaults(const struct task *task, const struct default_value *row
 	return task->set(DEFAULTS, ours, task->arg);
 }
 
-/* Whether all nodes have as many tasks: Slurm's code is then a single run, 2(x4). Lightning insists on SLURM_NTASKS_PER_NODE
- * where a step has several tasks, though Slurm sets it only for who gave the option. */
+/* Whether all nodes have as many tasks: Slurm's code is then a single run, 2(x4). Lightning insists
+ * on SLURM_NTASKS_PER_NODE where a step has several tasks, though Slurm sets it only for who gave
+ * the option. */
 static bool is_even(const struct task *task)
 {
 	const char *coded = value_of(task, "SLURM_STEP_TASKS_PER_NODE");
@@ -139,17 +147,20 @@ static bool is_even(const struct task *task)
 }
 
 /* JAX's service is on rank 0's host too, so what the user says of that counts for both. */
-static int write_coordinator(const struct task *task, const char *host, const char *port, char *out, size_t size)
+static int write_coordinator(const struct task *task, const char *host, const char *port, char *out,
+	size_t size)
 {
 	bool ipv6 = strchr(host, ':') != NULL;
 	const char *users_port = users_own(task, "JAX_COORDINATOR_PORT");
-	int length = snprintf(out, size, "%s%s%s:%s", ipv6 ? "[" : "", host, ipv6 ? "]" : "", users_port ? users_port : port);
+	int length = snprintf(out, size, "%s%s%s:%s", ipv6 ? "[" : "", host, ipv6 ? "]" : "",
+		users_port ? users_port : port);
 	return length < (int)size ? 0 : -1;
 }
 
 static int set_meeting(const struct task *task, const struct rank_env_place *place, struct err *err)
 {
-	const char *users_host = users_own(task, "MASTER_ADDR"), *host = users_host ? users_host : place->master;
+	const char *users_host = users_own(task, "MASTER_ADDR"),
+			   *host = users_host ? users_host : place->master;
 	int port = rank_env_port(task->ident.job, task->ident.step, place->attempt);
 	char first[16], second[16], tasks[16], coordinator[300];
 	if (!host)
@@ -158,7 +169,8 @@ static int set_meeting(const struct task *task, const struct rank_env_place *pla
 	snprintf(second, sizeof second, "%d", rank_env_second_port(port));
 	snprintf(tasks, sizeof tasks, "%d", task->ident.local_world_size);
 	if (write_coordinator(task, host, second, coordinator, sizeof coordinator) < 0)
-		return err_set(err, "ranks: couldn't use MASTER_ADDR with JAX_COORDINATOR_PORT: too long: %.100s…", host);
+		return err_set(err,
+			"ranks: couldn't use MASTER_ADDR with JAX_COORDINATOR_PORT: too long: %.100s…", host);
 	const struct default_value rows[] = {
 		{ "MASTER_ADDR", place->master },
 		{ "MASTER_PORT", first },
@@ -169,18 +181,24 @@ static int set_meeting(const struct task *task, const struct rank_env_place *pla
 		{ "SLURM_NTASKS_PER_NODE", is_even(task) ? tasks : NULL },
 	};
 	if (set_defaults(task, rows, sizeof rows / sizeof rows[0]) < 0)
-		return err_set(err, "ranks: couldn't set MASTER_ADDR=%.200s and the variables beside it", host);
+		return err_set(err, "ranks: couldn't set MASTER_ADDR=%.200s and the variables beside it",
+			host);
 	return 0;
 }
 
-int rank_env_make(const struct rank_env_place *place, ident_env *env, rank_env_set *set, void *arg, struct err *err)
+int rank_env_make(const struct rank_env_place *place, ident_env *env, rank_env_set *set, void *arg,
+	struct err *err)
 {
-	struct task task = { .env = env, .set = set, .arg = arg, .one_device = sees_one_device(env, arg) };
+	struct task task = { .env = env,
+		.set = set,
+		.arg = arg,
+		.one_device = sees_one_device(env, arg) };
 	if (ident_decide(&task.ident, NULL, slurm_only, &task, err) < 0)
 		return -1;
 	if (strcmp(task.ident.source, "slurm") != 0)
-		return err_set(err, "ranks: couldn't read this task's place: SLURM_PROCID, SLURM_STEP_ID or SLURM_STEP_NUM_TASKS "
-			"is not set");
+		return err_set(err,
+			"ranks: couldn't read this task's place: SLURM_PROCID, SLURM_STEP_ID or "
+			"SLURM_STEP_NUM_TASKS is not set");
 	if (set_ranks(&task, place->attempt) < 0)
 		return err_set(err, "ranks: couldn't set RANK and the variables beside it");
 	return set_meeting(&task, place, err);

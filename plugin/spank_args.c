@@ -100,9 +100,11 @@ static int parse_one(const char *text, struct spank_args *args, struct err *err)
 			continue;
 		if (keys[i].set(args, equals + 1) == 0)
 			return 0;
-		return err_set(err, "plugstack.conf: couldn't use %s: %s= takes %s", text, keys[i].name, keys[i].values);
+		return err_set(err, "plugstack.conf: couldn't use %s: %s= takes %s", text, keys[i].name,
+			keys[i].values);
 	}
-	return err_set(err, "plugstack.conf: couldn't use %s: the keys are default=, requeue=, ckptd=, run=, drain=, "
+	return err_set(err,
+		"plugstack.conf: couldn't use %s: the keys are default=, requeue=, ckptd=, run=, drain=, "
 		"breaker= and preflight=",
 		text);
 }
@@ -110,8 +112,12 @@ static int parse_one(const char *text, struct spank_args *args, struct err *err)
 int spank_args_parse(int argc, char **argv, struct spank_args *args, struct err *err)
 {
 	int rc = 0;
-	*args = (struct spank_args){ .requeue = SPANK_ARGS_REQUEUE, .ckptd = SPANK_ARGS_CKPTD, .run = JOB_FOLDER_RUN,
-		.drain = HOOKS_DRAIN_DEFAULT, .breaker = 10, .preflight = PREFLIGHT_MODE_ON };
+	*args = (struct spank_args) { .requeue = SPANK_ARGS_REQUEUE,
+		.ckptd = SPANK_ARGS_CKPTD,
+		.run = JOB_FOLDER_RUN,
+		.drain = HOOKS_DRAIN_DEFAULT,
+		.breaker = 10,
+		.preflight = PREFLIGHT_MODE_ON };
 	for (int i = 0; i < argc; i++)
 		if (parse_one(argv[i], args, rc == 0 ? err : NULL) < 0)
 			rc = -1;
@@ -127,8 +133,9 @@ static int on_option(int value, const char *text, int remote)
 }
 
 static struct spank_option options[] = {
-	{ "muster", NULL, "[muster] set the ranks' variables, use PMIx, bring the job back after an interruption", 0, CHOICE_ON,
-		on_option },
+	{ "muster", NULL,
+		"[muster] set the ranks' variables, use PMIx, bring the job back after an interruption", 0,
+		CHOICE_ON, on_option },
 	{ "no-muster", NULL, "[muster] leave this job alone", 0, CHOICE_OFF, on_option },
 };
 
@@ -136,7 +143,9 @@ int spank_args_register(spank_t spank, struct err *err)
 {
 	for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
 		if (spank_option_register(spank, &options[i]) != ESPANK_SUCCESS)
-			return err_set(err, "options: couldn't add --%s to Slurm's: another plugin may have one of that name", options[i].name);
+			return err_set(err,
+				"options: couldn't add --%s to Slurm's: another plugin may have one of that name",
+				options[i].name);
 	return 0;
 }
 
@@ -203,7 +212,8 @@ enum spank_choice spank_args_inherited(ident_env *env, void *arg)
 	return env(inherited_name(CHOICE_ON), arg) ? CHOICE_ON : CHOICE_NONE;
 }
 
-/* Slurm puts SPANK_ in front of what the job's maker hands on: it is a prolog's environment, and the maker is a user. */
+/* Slurm puts SPANK_ in front of what the job's maker hands on: it is a prolog's environment, and
+ * the maker is a user. */
 enum spank_choice spank_args_job(spank_t spank)
 {
 	enum spank_choice told = spank_args_variable(getenv("SPANK_MUSTER"));
@@ -224,14 +234,17 @@ void spank_args_hand_on(enum spank_choice choice)
 	unsetenv(inherited_name(CHOICE_ON));
 	unsetenv(inherited_name(CHOICE_OFF));
 	if (choice != CHOICE_NONE)
-		setenv(inherited_name(choice), "(null)", 1); /* what Slurm itself writes for an option without a value */
+		setenv(inherited_name(choice), "(null)",
+			1); /* what Slurm itself writes for an option without a value */
 }
 
 enum spank_choice spank_args_variable(const char *value)
 {
 	if (!value || !value[0])
 		return CHOICE_NONE;
-	return strcmp(value, "0") == 0 || strcmp(value, "off") == 0 || strcmp(value, "no") == 0 ? CHOICE_OFF : CHOICE_ON;
+	return strcmp(value, "0") == 0 || strcmp(value, "off") == 0 || strcmp(value, "no") == 0
+		? CHOICE_OFF
+		: CHOICE_ON;
 }
 
 enum spank_choice spank_args_first(enum spank_choice first, enum spank_choice second)

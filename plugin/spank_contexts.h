@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's parts, one file a context; plugin/spank_dispatch.c sends Slurm's callbacks to them. Each returns 0 or -1. */
+/* The plugin's parts, one file a context; plugin/spank_dispatch.c sends Slurm's callbacks to them.
+ * Each returns 0 or -1. */
 #ifndef MUSTER_SPANK_CONTEXTS_H
 #define MUSTER_SPANK_CONTEXTS_H
 
@@ -24,11 +25,13 @@ int spank_stepd_task_exit(spank_t spank);
 /* spank_slurmd.c: in slurmd, when it starts */
 int spank_slurmd_init(int argc, char **argv);
 
-/* spank_job.c: in slurmd's job prolog and epilog; always return 0, since a failure there drains the node */
+/* spank_job.c: in slurmd's job prolog and epilog; always return 0, since a failure there drains the
+ * node */
 int spank_job_prolog(spank_t spank, int argc, char **argv);
 int spank_job_epilog(spank_t spank, int argc, char **argv);
 
-/* The same in slurmstepd: where Slurm leaves plugins out of both, the job's extern step stands in for them */
+/* The same in slurmstepd: where Slurm leaves plugins out of both, the job's extern step stands in
+ * for them */
 int spank_job_extern_init(spank_t spank, int argc, char **argv);
 int spank_job_extern_exit(spank_t spank, int argc, char **argv);
 

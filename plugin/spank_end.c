@@ -17,14 +17,16 @@
 #include "plugin/spank_task.h"
 #include "plugin/task_end.h"
 
-/* A message, of which a packet may be lost; there are two at most, or three where the second is of a task that failed by itself. */
+/* A message, of which a packet may be lost; there are two at most, or three where the second is of
+ * a task that failed by itself. */
 #define TELL_SECONDS 1.5
 /* Where another rank's end may have been the cause, that one's message is to come first. */
 #define ECHO_SECONDS 0.05
 
 static struct {
-	int words;         /* the tasks' last words; -1: none */
-	int *first_rank;   /* shared with the tasks: by how much their ranks are higher than this component counts them */
+	int words;       /* the tasks' last words; -1: none */
+	int *first_rank; /* shared with the tasks: by how much their ranks are higher than this
+						component counts them */
 	bool told, told_own, known;
 } end = { .words = -1 };
 
@@ -44,12 +46,15 @@ static int number(spank_t spank, const char *name)
 {
 	char text[16];
 	int64_t value;
-	return variable(spank, name, text, sizeof text) && number_whole(text, 0, 1 << 24, &value) ? (int)value : -1;
+	return variable(spank, name, text, sizeof text) && number_whole(text, 0, 1 << 24, &value)
+		? (int)value
+		: -1;
 }
 
 void spank_end_begin(spank_t spank)
 {
-	int *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int *shared =
+		mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared != MAP_FAILED)
 		end.first_rank = shared;
 	end.words = last_words_make((int)item(spank, S_JOB_LOCAL_TASK_COUNT));
@@ -58,12 +63,13 @@ void spank_end_begin(spank_t spank)
 static bool find_launcher(spank_t spank, struct end_address *address)
 {
 	char host[sizeof address->host], value[END_CHANNEL_VALUE_SIZE];
-	return variable(spank, "SLURM_SRUN_COMM_HOST", host, sizeof host) &&
-		variable(spank, END_CHANNEL_VARIABLE, value, sizeof value) && end_address_read(host, value, address);
+	return variable(spank, "SLURM_SRUN_COMM_HOST", host, sizeof host)
+		&& variable(spank, END_CHANNEL_VARIABLE, value, sizeof value)
+		&& end_address_read(host, value, address);
 }
 
-/* The key by which ranks tell each other of their presence (doc/presence.md) is made of what nobody but this step's nodes knows. The tasks don't get
- * the secret itself. */
+/* The key by which ranks tell each other of their presence (doc/presence.md) is made of what nobody
+ * but this step's nodes knows. The tasks don't get the secret itself. */
 static void set_step_key(spank_t spank)
 {
 	struct end_address address;
@@ -90,7 +96,8 @@ void spank_end_task_init(spank_t spank)
 	int rank = number(spank, "SLURM_PROCID");
 	if (end.first_rank && rank >= 0)
 		*end.first_rank = rank - (int)item(spank, S_TASK_GLOBAL_ID);
-	if (end.words >= 0 && last_words_hand_on(end.words, (int)item(spank, S_TASK_ID), value, sizeof value) == 0)
+	if (end.words >= 0
+		&& last_words_hand_on(end.words, (int)item(spank, S_TASK_ID), value, sizeof value) == 0)
 		spank_setenv(spank, LAST_WORDS_VARIABLE, value, 1);
 }
 
@@ -103,18 +110,19 @@ bool spank_end_is_result(spank_t spank)
 {
 	pid_t pid = 0;
 	/* By the task's own process: a shell in front of it may go on to something else. */
-	return end.words >= 0 && spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS && pid > 0 &&
-		last_words_result_of(end.words, (int)item(spank, S_TASK_ID)) == pid;
+	return end.words >= 0 && spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS && pid > 0
+		&& last_words_result_of(end.words, (int)item(spank, S_TASK_ID)) == pid;
 }
 
 bool spank_end_progressed(spank_t spank)
 {
-	return end.words >= 0 && last_words_progressed(end.words, (int)item(spank, S_JOB_LOCAL_TASK_COUNT));
+	return end.words >= 0
+		&& last_words_progressed(end.words, (int)item(spank, S_JOB_LOCAL_TASK_COUNT));
 }
 
 static void fill_in(spank_t spank, int status, struct task_report *report)
 {
-	*report = (struct task_report){ .rank = spank_end_rank(spank), .wait_status = status };
+	*report = (struct task_report) { .rank = spank_end_rank(spank), .wait_status = status };
 	report->world = number(spank, "SLURM_STEP_NUM_TASKS");
 	if (!variable(spank, "SLURMD_NODENAME", report->node, sizeof report->node))
 		report->node[0] = '\0';
@@ -137,7 +145,8 @@ bool spank_end_tell(spank_t spank, int status)
 	if (!own)
 		deadline_sleep(deadline_in(1), ECHO_SECONDS);
 	size_t size = end_write_report(address.secret, &report, message);
-	bool sent = end_channel_tell(&address, item(spank, S_JOB_UID), message, size, TELL_SECONDS) == 0;
+	bool sent =
+		end_channel_tell(&address, item(spank, S_JOB_UID), message, size, TELL_SECONDS) == 0;
 	end.known |= sent && blame != TASK_BLAME_TOLD;
 	return end.known;
 }
@@ -147,5 +156,6 @@ void spank_end_running(spank_t spank)
 	struct end_address address;
 	char message[END_MESSAGE_MAX];
 	if (end.told && find_launcher(spank, &address))
-		end_channel_tell(&address, item(spank, S_JOB_UID), message, end_write_running(address.secret, message), TELL_SECONDS);
+		end_channel_tell(&address, item(spank, S_JOB_UID), message,
+			end_write_running(address.secret, message), TELL_SECONDS);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slurmstepd's part in telling srun which task was the first to fail. For steps of --muster alone; nothing here fails a step. */
+/* slurmstepd's part in telling srun which task was the first to fail. For steps of --muster alone;
+ * nothing here fails a step. */
 #ifndef MUSTER_SPANK_END_H
 #define MUSTER_SPANK_END_H
 
@@ -21,8 +22,8 @@ bool spank_end_is_result(spank_t spank);
 /* Whether a task of this node has said that the job has come further. */
 bool spank_end_progressed(spank_t spank);
 
-/* Tells srun how a task has ended, if that can change what it says; `status` is not 0. Returns whether srun knows of a failure
- * on this node, and so names the first rank itself. */
+/* Tells srun how a task has ended, if that can change what it says; `status` is not 0. Returns
+ * whether srun knows of a failure on this node, and so names the first rank itself. */
 bool spank_end_tell(spank_t spank, int status);
 
 /* Tells srun that the job was neither cancelled nor taken away when the task ended. */

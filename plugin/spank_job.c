@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In slurmd's job prolog (root, on each node, before the job's first step): clears what a slurmstepd that was killed left behind, and
- * starts the job's checkpoint service. In the epilog, after the last step: has the service finish. Until the epilog returns,
- * the job is COMPLETING: nobody else gets the node, nor does the job's own next attempt start. Then a requeue is asked for that could
- * not be before.
+/* In slurmd's job prolog (root, on each node, before the job's first step): clears what a
+ * slurmstepd that was killed left behind, and starts the job's checkpoint service. In the epilog,
+ * after the last step: has the service finish. Until the epilog returns, the job is COMPLETING:
+ * nobody else gets the node, nor does the job's own next attempt start. Then a requeue is asked for
+ * that could not be before.
  *
- * What a slurmstepd leaves that is killed, or whose node loses its power: its PMIx server listens on SPOOL/stepd.slurm.pmix.JOB.STEP,
- * and has the folders SPOOL/pmix.JOB.STEP and TMPFS/spmix_appdir_UID_JOB.STEP. A requeued job has the same ids again: where the socket
- * is still there, Slurm 22.05 fails with "Address already in use" (and srun even exits with 0), where a folder is, with "Cannot
- * create directory: File exists". The step does not start. */
+ * What a slurmstepd leaves that is killed, or whose node loses its power: its PMIx server listens
+ * on SPOOL/stepd.slurm.pmix.JOB.STEP, and has the folders SPOOL/pmix.JOB.STEP and
+ * TMPFS/spmix_appdir_UID_JOB.STEP. A requeued job has the same ids again: where the socket is still
+ * there, Slurm 22.05 fails with "Address already in use" (and srun even exits with 0), where a
+ * folder is, with "Cannot create directory: File exists". The step does not start. */
 #include "config.h"
 
 #include <dirent.h>
@@ -42,8 +44,9 @@
 #define START_SECONDS 4.0
 #define SOCKET_PREFIX "stepd.slurm." /* before the name of the server's folder */
 
-/* What %n or %h stands for on this node; "*" where that can't be told, since only dead sockets are removed. But several nodes may
- * share a file system, and a socket of another one that has its name and does not listen yet looks like a dead one. */
+/* What %n or %h stands for on this node; "*" where that can't be told, since only dead sockets are
+ * removed. But several nodes may share a file system, and a socket of another one that has its name
+ * and does not listen yet looks like a dead one. */
 static const char *place_name(char letter, char host[65])
 {
 	const char *node = getenv("SLURMD_NODENAME");
@@ -64,8 +67,8 @@ static bool path_here(const char *from, char *pattern, size_t size)
 		return false;
 	for (; *from && used < size; from++) {
 		bool place = from[0] == '%' && (from[1] == 'n' || from[1] == 'h');
-		int length = place ? snprintf(pattern + used, size - used, "%s", place_name(from[1], host)) :
-			snprintf(pattern + used, size - used, "%c", *from);
+		int length = place ? snprintf(pattern + used, size - used, "%s", place_name(from[1], host))
+						   : snprintf(pattern + used, size - used, "%c", *from);
 		used += (size_t)length;
 		from += place;
 	}
@@ -79,13 +82,17 @@ static bool is_dead_socket(int folder, const char *name)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISSOCK(st.st_mode))
 		return false;
-	if ((size_t)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", folder, name) >= sizeof address.sun_path)
+	if ((size_t)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", folder,
+			name)
+		>= sizeof address.sun_path)
 		return false;
 	AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	return fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) < 0 && errno == ECONNREFUSED;
+	return fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) < 0
+		&& errno == ECONNREFUSED;
 }
 
-/* Slurm's own folder: one that a user can put something into, or has made to match the pattern, is none. */
+/* Slurm's own folder: one that a user can put something into, or has made to match the pattern, is
+ * none. */
 static DIR *open_spool(const char *path)
 {
 	const slurm_conf_t *conf = slurm_compat_conf();
@@ -93,7 +100,8 @@ static DIR *open_spool(const char *path)
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
 		return NULL;
-	if (st.st_uid != geteuid() && st.st_uid != conf->slurm_user_id && st.st_uid != conf->slurmd_user_id)
+	if (st.st_uid != geteuid() && st.st_uid != conf->slurm_user_id
+		&& st.st_uid != conf->slurmd_user_id)
 		return NULL;
 	DIR *folder = fdopendir(fd);
 	if (folder)
@@ -114,13 +122,16 @@ static int remove_clients(const struct job_service *plan, const char *step)
 }
 
 /* The folders of a server that is dead go before its socket, by which it is found. */
-static void remove_left(const struct job_service *plan, DIR *folder, const char *spool, const char *name)
+static void remove_left(const struct job_service *plan, DIR *folder, const char *spool,
+	const char *name)
 {
-	if (remove_clients(plan, name + strlen(SOCKET_PREFIX "pmix.")) == 0 &&
-	    job_folder_remove_users(dirfd(folder), name + strlen(SOCKET_PREFIX)) == 0 && unlinkat(dirfd(folder), name, 0) == 0)
+	if (remove_clients(plan, name + strlen(SOCKET_PREFIX "pmix.")) == 0
+		&& job_folder_remove_users(dirfd(folder), name + strlen(SOCKET_PREFIX)) == 0
+		&& unlinkat(dirfd(folder), name, 0) == 0)
 		slurm_info("muster: removed %s/%s, left by an earlier attempt of this job", spool, name);
 	else
-		slurm_error("muster: couldn't remove %s/%s, left by an earlier attempt of this job: %m", spool, name);
+		slurm_error("muster: couldn't remove %s/%s, left by an earlier attempt of this job: %m",
+			spool, name);
 }
 
 static void remove_dead_in(const struct job_service *plan, const char *spool)
@@ -132,7 +143,8 @@ static void remove_dead_in(const struct job_service *plan, const char *spool)
 		return;
 	size_t length = (size_t)snprintf(start, sizeof start, SOCKET_PREFIX "pmix.%u.", plan->job);
 	while ((entry = readdir(folder)))
-		if (strncmp(entry->d_name, start, length) == 0 && is_dead_socket(dirfd(folder), entry->d_name))
+		if (strncmp(entry->d_name, start, length) == 0
+			&& is_dead_socket(dirfd(folder), entry->d_name))
 			remove_left(plan, folder, spool, entry->d_name);
 	closedir(folder);
 }
@@ -142,7 +154,8 @@ static void remove_dead_servers(const struct job_service *plan)
 	const slurm_conf_t *conf = slurm_compat_conf();
 	char spool[400];
 	glob_t found = { 0 };
-	if (!conf || !path_here(conf->slurmd_spooldir, spool, sizeof spool) || glob(spool, GLOB_NOSORT, NULL, &found) != 0)
+	if (!conf || !path_here(conf->slurmd_spooldir, spool, sizeof spool)
+		|| glob(spool, GLOB_NOSORT, NULL, &found) != 0)
 		return;
 	for (size_t i = 0; i < found.gl_pathc; i++)
 		remove_dead_in(plan, found.gl_pathv[i]);
@@ -159,18 +172,25 @@ static int attempt_of_job(void)
 	return count && number_whole(count, 0, INT_MAX, &attempt) ? (int)attempt : -1;
 }
 
-static int read_plan(spank_t spank, int argc, char **argv, struct spank_args *args, struct job_service *plan)
+static int read_plan(spank_t spank, int argc, char **argv, struct spank_args *args,
+	struct job_service *plan)
 {
 	struct err err;
 	if (spank_args_parse(argc, argv, args, &err) < 0)
 		slurm_error("muster: %s", err.text);
-	/* A service is ended, and asks after its job, though none is started or nothing put back any more. */
-	*plan = (struct job_service){ .program = args->ckptd ? args->ckptd : SPANK_ARGS_CKPTD, .run = args->run, .drain = args->drain,
-		.requeue = args->requeue ? args->requeue : SPANK_ARGS_REQUEUE, .conf = getenv("SLURM_CONF"),
+	/* A service is ended, and asks after its job, though none is started or nothing put back any
+	 * more. */
+	*plan = (struct job_service) { .program = args->ckptd ? args->ckptd : SPANK_ARGS_CKPTD,
+		.run = args->run,
+		.drain = args->drain,
+		.requeue = args->requeue ? args->requeue : SPANK_ARGS_REQUEUE,
+		.conf = getenv("SLURM_CONF"),
 		.attempt = attempt_of_job() };
-	return spank_get_item(spank, S_JOB_ID, &plan->job) == ESPANK_SUCCESS &&
-		spank_get_item(spank, S_JOB_UID, &plan->uid) == ESPANK_SUCCESS &&
-		spank_get_item(spank, S_JOB_GID, &plan->gid) == ESPANK_SUCCESS ? 0 : -1;
+	return spank_get_item(spank, S_JOB_ID, &plan->job) == ESPANK_SUCCESS
+			&& spank_get_item(spank, S_JOB_UID, &plan->uid) == ESPANK_SUCCESS
+			&& spank_get_item(spank, S_JOB_GID, &plan->gid) == ESPANK_SUCCESS
+		? 0
+		: -1;
 }
 
 static void say(void *arg, const char *line)
@@ -193,11 +213,12 @@ static void start_service(struct job_service *plan)
 	struct err err;
 	struct process service;
 	if (job_service_start(plan, &service, say, &plan->job, &err) < 0)
-		slurm_error("muster: job %u: its checkpoint service was not started, so each step starts its own: %s", plan->job,
-			err.text);
+		slurm_error("muster: job %u: its checkpoint service was not started, so each step starts "
+					"its own: %s",
+			plan->job, err.text);
 	else
-		slurm_info("muster: job %u: its checkpoint service is process %d of user %u", plan->job, (int)service.pid,
-			(unsigned)plan->uid);
+		slurm_info("muster: job %u: its checkpoint service is process %d of user %u", plan->job,
+			(int)service.pid, (unsigned)plan->uid);
 }
 
 int spank_job_prolog(spank_t spank, int argc, char **argv)
@@ -215,14 +236,15 @@ int spank_job_prolog(spank_t spank, int argc, char **argv)
 	if (wanted && hooks_allow_service(&hooks))
 		start_service(&plan);
 	else
-		finish_service(&plan); /* of a job that had this id before, where the controller counts anew */
+		finish_service(
+			&plan); /* of a job that had this id before, where the controller counts anew */
 	return 0;
 }
 
 /* ---- what could not be asked for ---- */
 
-/* A job whose time was over can be put back when it has ended on all nodes, and so can one whose script's slurmstepd did not live to
- * ask: by a process that outlives this epilog. */
+/* A job whose time was over can be put back when it has ended on all nodes, and so can one whose
+ * script's slurmstepd did not live to ask: by a process that outlives this epilog. */
 static void ask_at_last(const struct job_service *plan, const char *requeue, struct wish *wish)
 {
 	char conf[4200], deadline[40];
@@ -243,8 +265,8 @@ static void ask_at_last(const struct job_service *plan, const char *requeue, str
 	if (start_as_user(&user, argv, env, -1, START_SECONDS, &pid, &err) < 0)
 		slurm_error("muster: job %u: its requeue couldn't be asked for: %s", plan->job, err.text);
 	else
-		slurm_info("muster: job %u: process %d of user %u asks for its requeue when it has ended", plan->job, (int)pid,
-			(unsigned)plan->uid);
+		slurm_info("muster: job %u: process %d of user %u asks for its requeue when it has ended",
+			plan->job, (int)pid, (unsigned)plan->uid);
 }
 
 int spank_job_epilog(spank_t spank, int argc, char **argv)
@@ -257,7 +279,8 @@ int spank_job_epilog(spank_t spank, int argc, char **argv)
 		return 0;
 	spank_slurmd_hooks(plan.run, &hooks);
 	plan.drain = hooks_drain(hooks.epilog, HOOKS_EPILOG_SECONDS, plan.drain);
-	bool asks = args.requeue && wish_is_batch_host(plan.run, plan.job) && wish_read(plan.run, plan.job, WISH_IN_VAIN, &wish);
+	bool asks = args.requeue && wish_is_batch_host(plan.run, plan.job)
+		&& wish_read(plan.run, plan.job, WISH_IN_VAIN, &wish);
 	finish_service(&plan);
 	if (asks)
 		ask_at_last(&plan, args.requeue, &wish);
@@ -266,8 +289,9 @@ int spank_job_epilog(spank_t spank, int argc, char **argv)
 
 /* ---- PrologFlags=RunInJob ---- */
 
-/* With that flag slurmstepd runs the prolog and the epilog, and knows of no plugin that has one (24.05 to 26.05). Each node of the job has
- * an extern step then: it begins before all others, and when it ends they have ended, or were given KillWait to. */
+/* With that flag slurmstepd runs the prolog and the epilog, and knows of no plugin that has one
+ * (24.05 to 26.05). Each node of the job has an extern step then: it begins before all others, and
+ * when it ends they have ended, or were given KillWait to. */
 static bool stands_in(spank_t spank, int argc, char **argv)
 {
 	struct spank_args args;
@@ -293,7 +317,8 @@ static void call_slurmstepd(const char *name)
 		call();
 }
 
-/* Another thread ends the forwarding of X11 at this moment, and makes the process the user for that: not while the lock is held. */
+/* Another thread ends the forwarding of X11 at this moment, and makes the process the user for
+ * that: not while the lock is held. */
 int spank_job_extern_exit(spank_t spank, int argc, char **argv)
 {
 	call_slurmstepd("auth_setuid_lock");

@@ -16,8 +16,11 @@
 
 #define HELPER_SECONDS 10.0 /* how long the end of a task may wait for muster-requeue */
 #define HELPER_DEADLINE "8"
-#define SETTLE_SECONDS "1"  /* for the note of the rank whose failure made Slurm kill this one, or left it without a peer */
-#define WAIT_SECONDS 25.0   /* the same where any number of runs wait for the controller, for one of them */
+#define SETTLE_SECONDS \
+	"1" /* for the note of the rank whose failure made Slurm kill this one, or left it without a \
+		   peer */
+#define WAIT_SECONDS \
+	25.0 /* the same where any number of runs wait for the controller, for one of them */
 #define WAIT_DEADLINE "20"
 #define PATH_SIZE 4096
 #define ARGUMENTS 16
@@ -36,8 +39,11 @@ static bool read_larger(spank_t spank, const struct spank_args *args, struct lar
 {
 	char text[60];
 	int runs, overlaps;
-	if (!job_folder_read(args->run, spank_task_item(spank, S_JOB_ID), LARGER_NAME, text, sizeof text) ||
-		sscanf(text, "step %u tasks %u runs %d overlaps %d", &larger->step, &larger->tasks, &runs, &overlaps) != 4)
+	if (!job_folder_read(args->run, spank_task_item(spank, S_JOB_ID), LARGER_NAME, text,
+			sizeof text)
+		|| sscanf(text, "step %u tasks %u runs %d overlaps %d", &larger->step, &larger->tasks,
+			   &runs, &overlaps)
+			!= 4)
 		return false;
 	larger->runs = runs != 0;
 	larger->overlaps = overlaps != 0;
@@ -48,7 +54,8 @@ static void write_larger(spank_t spank, const struct spank_args *args, const str
 {
 	char text[60];
 	uint32_t job = spank_task_item(spank, S_JOB_ID);
-	snprintf(text, sizeof text, "step %u tasks %u runs %d overlaps %d\n", larger->step, larger->tasks, larger->runs, larger->overlaps);
+	snprintf(text, sizeof text, "step %u tasks %u runs %d overlaps %d\n", larger->step,
+		larger->tasks, larger->runs, larger->overlaps);
 	job_folder_need(args->run, job);
 	job_folder_write(args->run, job, LARGER_NAME, text, NULL);
 }
@@ -56,13 +63,16 @@ static void write_larger(spank_t spank, const struct spank_args *args, const str
 void spank_requeue_begin(spank_t spank, const struct spank_args *args)
 {
 	bool pty;
-	struct larger own = { .runs = true, .step = spank_task_item(spank, S_JOB_STEPID),
-		.tasks = spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) }, other;
+	struct larger own = { .runs = true,
+		.step = spank_task_item(spank, S_JOB_STEPID),
+		.tasks = spank_task_item(spank, S_JOB_TOTAL_TASK_COUNT) },
+				  other;
 	spank_task_options(spank, &own.overlaps, &pty);
 	if (own.tasks < 2 || pty)
 		return;
 	/* Where all steps overlap, the one with the most tasks is the training. */
-	if (own.overlaps && read_larger(spank, args, &other) && (!other.overlaps || other.tasks >= own.tasks))
+	if (own.overlaps && read_larger(spank, args, &other)
+		&& (!other.overlaps || other.tasks >= own.tasks))
 		return;
 	write_larger(spank, args, &own);
 }
@@ -78,7 +88,8 @@ void spank_requeue_end(spank_t spank, const struct spank_args *args)
 
 enum weight {
 	WEIGHT_FULL,  /* it may be the training */
-	WEIGHT_AFTER, /* one task, behind a larger step: it may want to come back, and be taken away; it is no training that fails */
+	WEIGHT_AFTER, /* one task, behind a larger step: it may want to come back, and be taken away; it
+					 is no training that fails */
 	WEIGHT_NONE,  /* it stands beside the training */
 };
 
@@ -99,7 +110,8 @@ static enum weight weigh(spank_t spank, const struct spank_args *args)
 
 /* What the helper is to be asked, and room for the arguments that are made. */
 struct request {
-	char job[16], attempt[16], step[32], ended[40], final[400], place[300], breaker[30], progress[PATH_SIZE + 20];
+	char job[16], attempt[16], step[32], ended[40], final[400], place[300], breaker[30],
+		progress[PATH_SIZE + 20];
 	char *argv[ARGUMENTS];
 	int argc;
 };
@@ -110,13 +122,16 @@ static void add(struct request *request, const char *argument)
 	request->argv[request->argc] = NULL;
 }
 
-/* The file that progress changes; a relative path is that of the step's working folder. False where none is named. */
+/* The file that progress changes; a relative path is that of the step's working folder. False where
+ * none is named. */
 static bool progress_path(spank_t spank, char *out, size_t size)
 {
-	const char *path = spank_task_env("MUSTER_PROGRESS", spank), *folder = spank_task_env("PWD", spank);
+	const char *path = spank_task_env("MUSTER_PROGRESS", spank),
+			   *folder = spank_task_env("PWD", spank);
 	if (!path || !path[0] || (path[0] != '/' && !folder))
 		return false;
-	int n = path[0] == '/' ? snprintf(out, size, "--progress=%s", path) : snprintf(out, size, "--progress=%s/%s", folder, path);
+	int n = path[0] == '/' ? snprintf(out, size, "--progress=%s", path)
+						   : snprintf(out, size, "--progress=%s/%s", folder, path);
 	return n >= 0 && (size_t)n < size;
 }
 
@@ -131,7 +146,8 @@ static void add_breaker(struct request *request, spank_t spank, int minutes)
 }
 
 /* What depends on the end. */
-static void add_end(struct request *request, spank_t spank, const struct spank_args *args, int status)
+static void add_end(struct request *request, spank_t spank, const struct spank_args *args,
+	int status)
 {
 	enum task_end end = task_end_judge(status);
 	if (weigh(spank, args) == WEIGHT_AFTER && (end == TASK_FINAL || task_end_is_counted(status)))
@@ -142,14 +158,15 @@ static void add_end(struct request *request, spank_t spank, const struct spank_a
 		add_breaker(request, spank, args->breaker);
 }
 
-static void make_request(struct request *request, spank_t spank, const struct spank_args *args, int status, double when,
-	const char *why)
+static void make_request(struct request *request, spank_t spank, const struct spank_args *args,
+	int status, double when, const char *why)
 {
 	const char *node = spank_task_env("SLURMD_NODENAME", spank);
 	request->argc = 0;
 	snprintf(request->job, sizeof request->job, "%u", spank_task_item(spank, S_JOB_ID));
 	snprintf(request->attempt, sizeof request->attempt, "%u", spank_task_attempt(spank));
-	snprintf(request->step, sizeof request->step, "--step=%u", spank_task_item(spank, S_JOB_STEPID));
+	snprintf(request->step, sizeof request->step, "--step=%u",
+		spank_task_item(spank, S_JOB_STEPID));
 	snprintf(request->ended, sizeof request->ended, "--when=%.6f", when);
 	snprintf(request->final, sizeof request->final, "--final=%s", why);
 	snprintf(request->place, sizeof request->place, "--node=%s", node ? node : "");
@@ -179,10 +196,12 @@ static bool cut_line(char *text, const char *line)
 	return true;
 }
 
-/* Runs the helper. *later gets its last line, where that says that it has to be asked again (away, ending), and NULL else; it is cut
- * off the output. Returns -1, with `away`, when it did not run to its end. */
-static int ask(spank_t spank, const struct spank_args *args, char *const *request, const char *deadline, double seconds,
-	char *output, size_t size, const char **later, struct err *err)
+/* Runs the helper. *later gets its last line, where that says that it has to be asked again (away,
+ * ending), and NULL else; it is cut off the output. Returns -1, with `away`, when it did not run to
+ * its end. */
+static int ask(spank_t spank, const struct spank_args *args, char *const *request,
+	const char *deadline, double seconds, char *output, size_t size, const char **later,
+	struct err *err)
 {
 	char *argv[ARGUMENTS + 5];
 	int n = 0;
@@ -200,7 +219,8 @@ static int ask(spank_t spank, const struct spank_args *args, char *const *reques
 	return 0;
 }
 
-/* Tells the user, through srun, what the helper had to say; it has a line only on the node that was first. */
+/* Tells the user, through srun, what the helper had to say; it has a line only on the node that was
+ * first. */
 static void relay(char *output, const char *why)
 {
 	char *rest = NULL, *line = strtok_r(output, "\n", &rest);
@@ -211,7 +231,8 @@ static void relay(char *output, const char *why)
 }
 
 /* `failed`: why the helper has not said anything; NULL: it has run. */
-static void tell(spank_t spank, const char *failed, char *output, const char *why, enum spank_requeue_telling telling)
+static void tell(spank_t spank, const char *failed, char *output, const char *why,
+	enum spank_requeue_telling telling)
 {
 	if (failed)
 		slurm_spank_log("muster: %s: %s", why, failed);
@@ -222,19 +243,24 @@ static void tell(spank_t spank, const char *failed, char *output, const char *wh
 }
 
 /* Until the controller answers, however long it is away: the job runs meanwhile. */
-static int ask_until_answered(spank_t spank, const struct spank_args *args, char *const *request, char *output, size_t size,
-	const char **later, struct err *err)
+static int ask_until_answered(spank_t spank, const struct spank_args *args, char *const *request,
+	char *output, size_t size, const char **later, struct err *err)
 {
 	do
-		if (ask(spank, args, request, "--deadline=" WAIT_DEADLINE, WAIT_SECONDS, output, size, later, err) < 0)
-			return -1; /* its user has stopped it, for instance, and must not hold the node up with that */
+		if (ask(spank, args, request, "--deadline=" WAIT_DEADLINE, WAIT_SECONDS, output, size,
+				later, err)
+			< 0)
+			return -1; /* its user has stopped it, for instance, and must not hold the node up with
+						  that */
 	while (*later == away);
 	return 0;
 }
 
-/* It could not be asked for in the time that the end of a task may take. With the controller away this end waits on: srun, which would
- * learn of it, has the controller kill the other ranks. Should srun end all the same, the end of the script asks. */
-static void ask_on(spank_t spank, const struct spank_args *args, char *const *request, const char *later)
+/* It could not be asked for in the time that the end of a task may take. With the controller away
+ * this end waits on: srun, which would learn of it, has the controller kill the other ranks. Should
+ * srun end all the same, the end of the script asks. */
+static void ask_on(spank_t spank, const struct spank_args *args, char *const *request,
+	const char *later)
 {
 	char output[1000];
 	struct err err;
@@ -244,7 +270,9 @@ static void ask_on(spank_t spank, const struct spank_args *args, char *const *re
 	if (here)
 		wish_write(args->run, job, WISH_IN_VAIN, request);
 	if (here && later == ending)
-		slurm_spank_log("muster: job %u has ended: it is put back in the queue when nothing of it is left on its nodes", job);
+		slurm_spank_log("muster: job %u has ended: it is put back in the queue when nothing of it "
+						"is left on its nodes",
+			job);
 	/* Only a job of sbatch can come back: nobody is to wait at a terminal. */
 	if (later != away || !(here || (kind && strcmp(kind, "BATCH") == 0)))
 		return;
@@ -257,7 +285,8 @@ static void ask_on(spank_t spank, const struct spank_args *args, char *const *re
 		wish_drop(args->run, job, WISH_IN_VAIN);
 }
 
-void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status, double when, enum spank_requeue_telling telling)
+void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status, double when,
+	enum spank_requeue_telling telling)
 {
 	char end_text[100], why[300], output[1000];
 	const char *node = spank_task_env("SLURMD_NODENAME", spank), *later;
@@ -267,14 +296,15 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 		spank_end_running(spank);
 		return;
 	}
-	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "", node ? node : "",
-		task_end_describe(status, end_text, sizeof end_text));
+	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "",
+		node ? node : "", task_end_describe(status, end_text, sizeof end_text));
 	make_request(&request, spank, args, status, when, why);
 	/* srun, which may know of the end already, need not wait for the answer. */
 	uint32_t job = spank_task_item(spank, S_JOB_ID);
 	if (wish_is_batch_host(args->run, job))
 		wish_write(args->run, job, WISH_ASKED, request.argv);
-	int rc = ask(spank, args, request.argv, "--deadline=" HELPER_DEADLINE, HELPER_SECONDS, output, sizeof output, &later, &err);
+	int rc = ask(spank, args, request.argv, "--deadline=" HELPER_DEADLINE, HELPER_SECONDS, output,
+		sizeof output, &later, &err);
 	if (telling != SPANK_REQUEUE_TELL_NONE)
 		tell(spank, rc < 0 ? err.text : NULL, output, why, telling);
 	if (later)
@@ -296,7 +326,9 @@ void spank_requeue_batch_end(spank_t spank, const struct spank_args *args)
 	const char *later;
 	struct err err;
 	uint32_t job = spank_task_item(spank, S_JOB_ID);
-	if (!args->requeue || (!wish_read(args->run, job, WISH_IN_VAIN, &wish) && !wish_read(args->run, job, WISH_ASKED, &wish)))
+	if (!args->requeue
+		|| (!wish_read(args->run, job, WISH_IN_VAIN, &wish)
+			&& !wish_read(args->run, job, WISH_ASKED, &wish)))
 		return;
 	if (ask_until_answered(spank, args, wish.argv, output, sizeof output, &later, &err) < 0) {
 		slurm_spank_log("muster: %s", err.text);

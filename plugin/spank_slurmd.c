@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In slurmd, at its start: says what the site's settings do to the jobs' checkpoint services, in the words of muster-doctor, and leaves
- * them where the prologs and epilogs find them. Those run in slurmstepd, which up to 22.05 reads slurm.conf; later ones get a part of it
- * from slurmd, without the timeouts, and up to 23.11 without the flags. */
+/* In slurmd, at its start: says what the site's settings do to the jobs' checkpoint services, in
+ * the words of muster-doctor, and leaves them where the prologs and epilogs find them. Those run in
+ * slurmstepd, which up to 22.05 reads slurm.conf; later ones get a part of it from slurmd, without
+ * the timeouts, and up to 23.11 without the flags. */
 #include "config.h"
 
 #include <slurm/spank.h>
@@ -19,7 +20,7 @@
 static struct hooks configured(void)
 {
 	const slurm_conf_t *conf = slurm_compat_conf();
-	return conf ? slurm_compat_hooks(conf) : (struct hooks){ 0 };
+	return conf ? slurm_compat_hooks(conf) : (struct hooks) { 0 };
 }
 
 static void say(const struct hooks *hooks, int drain)
@@ -48,7 +49,9 @@ int spank_slurmd_init(int argc, char **argv)
 		slurm_error("muster: %s", err.text);
 	say(&hooks, args.ckptd ? args.drain : -1);
 	bool usual = !hooks.in_job && !hooks.serial && !hooks.prolog && !hooks.epilog;
-	if (job_folder_write_for_all(args.run, WORD_NAME, usual ? NULL : hooks_print(&hooks, text, sizeof text), &err) < 0)
+	if (job_folder_write_for_all(args.run, WORD_NAME,
+			usual ? NULL : hooks_print(&hooks, text, sizeof text), &err)
+		< 0)
 		slurm_error("muster: %s", err.text);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In srun: supplies the defaults that data-parallel training needs and that the user has not set, and says at the end which
- * rank was the first to fail. */
+/* In srun: supplies the defaults that data-parallel training needs and that the user has not set,
+ * and says at the end which rank was the first to fail. */
 #include "config.h"
 
 #include <slurm/slurm.h>
@@ -24,21 +24,25 @@ static struct {
 	struct spank_args args;
 	enum spank_choice early;
 	bool defaults_set, interactive;
-	bool is_part; /* the step is to be a part of its job */
+	bool is_part;     /* the step is to be a part of its job */
 	int overlap, pty; /* where those options stand; 0: nowhere */
-	int kills;    /* it ends for a task's bad exit; -1: the site says */
+	int kills;        /* it ends for a task's bad exit; -1: the site says */
 	struct end_channel ends;
 } srun = { .ends.fd = -1 };
 
-/* srun reads these variables after slurm_spank_init and before its command line, so the user's options win. */
+/* srun reads these variables after slurm_spank_init and before its command line, so the user's
+ * options win. */
 static const char *const defaults[][2] = {
-	{ "SLURM_KILL_BAD_EXIT", "1" }, /* or the survivors of a dead rank wait in a collective for ever */
+	{ "SLURM_KILL_BAD_EXIT",
+		"1" }, /* or the survivors of a dead rank wait in a collective for ever */
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
-	{ "SLURM_GRES_FLAGS", "allow-task-sharing" }, /* or --gpus-per-task=1 hides the GPUs of peers from NCCL */
+	{ "SLURM_GRES_FLAGS",
+		"allow-task-sharing" }, /* or --gpus-per-task=1 hides the GPUs of peers from NCCL */
 #endif
 };
 
-/* The command line of this process. *argv points into *text; both are the caller's. Returns its length, 0 on error. */
+/* The command line of this process. *argv points into *text; both are the caller's. Returns its
+ * length, 0 on error. */
 static int read_command_line(char **text, char ***argv)
 {
 	AUTO_FCLOSE FILE *file = fopen("/proc/self/cmdline", "re");
@@ -63,15 +67,17 @@ static int read_command_line(char **text, char ***argv)
 /* Whether an option is for one of several steps that share a job, or chooses some of its nodes. */
 static bool makes_part(const char *word)
 {
-	static const char *const words[] = { "--exact", "--exclusive", "--overlap", "--nodelist", "--relative", "-w", "-r" };
+	static const char *const words[] = { "--exact", "--exclusive", "--overlap", "--nodelist",
+		"--relative", "-w", "-r" };
 	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
 		if (strncmp(word, words[i], strlen(words[i])) == 0)
 			return true;
 	return false;
 }
 
-/* Slurm has not processed the options yet when the defaults must be set. *interactive: this is the srun by which salloc
- * starts the user's shell on a node (LaunchParameters=use_interactive_step). *mpi: the user has chosen a type of MPI. */
+/* Slurm has not processed the options yet when the defaults must be set. *interactive: this is the
+ * srun by which salloc starts the user's shell on a node (LaunchParameters=use_interactive_step).
+ * *mpi: the user has chosen a type of MPI. */
 static enum spank_choice scan_command_line(bool *interactive, bool *mpi)
 {
 	AUTO_FREE char *text = NULL;
@@ -97,7 +103,8 @@ static const char *own_env(const char *name, void *arg)
 /* The nearest word counts: this command line, then MUSTER, then what sbatch was told. */
 static enum spank_choice early_choice(bool *interactive, bool *mpi)
 {
-	enum spank_choice outer = spank_args_first(spank_args_variable(getenv("MUSTER")), spank_args_inherited(own_env, NULL));
+	enum spank_choice outer = spank_args_first(spank_args_variable(getenv("MUSTER")),
+		spank_args_inherited(own_env, NULL));
 	return spank_args_first(scan_command_line(interactive, mpi), outer);
 }
 
@@ -106,14 +113,13 @@ static void say(void *arg, const char *line)
 	slurm_spank_log("muster: %s", line);
 }
 
-static void say_nothing(void *arg, const char *line)
-{
-}
+static void say_nothing(void *arg, const char *line) {}
 
 /* A step starts without PMIx and PMI2 where Slurm has neither: not every program needs them. */
 static void choose_mpi(void)
 {
-	const char *type = preflight_mpi(srun.args.preflight == PREFLIGHT_MODE_OFF ? say_nothing : say, NULL);
+	const char *type =
+		preflight_mpi(srun.args.preflight == PREFLIGHT_MODE_OFF ? say_nothing : say, NULL);
 	if (type)
 		setenv("SLURM_MPI_TYPE", type, 0);
 }
@@ -132,8 +138,9 @@ static bool read_number(const char *name, int64_t *value)
 	return text && number_whole(text, 1, 1 << 24, value);
 }
 
-/* For the tasks, which see only the step's own number: what the script or the shell of the job has. Newer releases of Slurm
- * leave SLURM_NTASKS unset where only --ntasks-per-node was given. 0: the step is smaller on purpose. */
+/* For the tasks, which see only the step's own number: what the script or the shell of the job has.
+ * Newer releases of Slurm leave SLURM_NTASKS unset where only --ntasks-per-node was given. 0: the
+ * step is smaller on purpose. */
 static void tell_job_tasks(void)
 {
 	char text[24];
@@ -148,7 +155,8 @@ static void tell_job_tasks(void)
 		return;
 	}
 	if (!read_number("SLURM_NTASKS", &tasks)) {
-		if (!read_number("SLURM_NTASKS_PER_NODE", &tasks) || !read_number("SLURM_JOB_NUM_NODES", &nodes))
+		if (!read_number("SLURM_NTASKS_PER_NODE", &tasks)
+			|| !read_number("SLURM_JOB_NUM_NODES", &nodes))
 			return;
 		tasks *= nodes;
 	}
@@ -166,7 +174,8 @@ static void tell_aside(void)
 		setenv(SPANK_TASK_ASIDE, text, 1);
 }
 
-/* For the end of the job's script, which may have forgotten srun. Steps of all kinds count, but not srun --mpi=list. */
+/* For the end of the job's script, which may have forgotten srun. Steps of all kinds count, but not
+ * srun --mpi=list. */
 static void mark_step(void)
 {
 	const char *text = getenv("SLURM_JOB_ID");
@@ -186,7 +195,8 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 	enum spank_choice choice = srun.early = early_choice(&srun.interactive, &mpi);
 	spank_args_hand_on(choice);
 	srun.defaults_set = choice == CHOICE_NONE ? srun.args.default_on : choice == CHOICE_ON;
-	/* The shell would hand them to each srun that is started from it, also to one with --no-muster. */
+	/* The shell would hand them to each srun that is started from it, also to one with --no-muster.
+	 */
 	if (srun.defaults_set && !srun.interactive)
 		set_defaults(mpi);
 	if (srun.defaults_set && !srun.interactive)
@@ -206,10 +216,12 @@ static const uint16_t *port_range(void)
 /* Whether ranks go on when another one has failed. */
 static bool others_go_on(void)
 {
-	return srun.kills < 0 ? slurm_compat_conf() && !slurm_compat_conf()->kill_on_bad_exit : !srun.kills;
+	return srun.kills < 0 ? slurm_compat_conf() && !slurm_compat_conf()->kill_on_bad_exit
+						  : !srun.kills;
 }
 
-/* From before the step is made, since a step of several components takes the environment of this moment. */
+/* From before the step is made, since a step of several components takes the environment of this
+ * moment. */
 static void await_ends(enum spank_choice choice)
 {
 	char value[END_CHANNEL_VALUE_SIZE];
@@ -231,7 +243,8 @@ int spank_srun_post_opt(spank_t spank)
 	if (!srun.interactive)
 		mark_step();
 	if (choice == CHOICE_ON && !srun.defaults_set)
-		slurm_spank_log("muster: couldn't set srun's defaults: write --muster in full, before the program's name");
+		slurm_spank_log("muster: couldn't set srun's defaults: write --muster in full, before the "
+						"program's name");
 	spank_args_tell_job(spank, spank_args_first(choice, srun.early));
 	await_ends(spank_args_first(choice, srun.early));
 	/* The tasks, and srun commands that they start, go by the same choice. */

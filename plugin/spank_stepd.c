@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In slurmstepd: gives each task its rank variables, and looks at how each one ends.
  *
- * Whatever fails is reported from task_init, which ends the task: from init and post_opt it would drain the node
- * (spank(8)). */
+ * Whatever fails is reported from task_init, which ends the task: from init and post_opt it would
+ * drain the node (spank(8)). */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <slurm/slurm.h>
@@ -30,7 +30,8 @@
 #include "plugin/task_end.h"
 
 #define SCRIPT_MAX (1 << 20) /* bytes of a job's script that is looked into */
-#define FIRST_NODE_SECONDS 10.0 /* how long the start of a step may wait for the controller's answer */
+#define FIRST_NODE_SECONDS \
+	10.0 /* how long the start of a step may wait for the controller's answer */
 
 static struct {
 	struct spank_args args;
@@ -38,8 +39,9 @@ static struct {
 	bool args_failed, wanted;
 	char master[256]; /* the host of rank 0; "" where that couldn't be found */
 	struct err master_error;
-	char service[JOB_FOLDER_SOCKET_SIZE]; /* where the node's checkpoint service of this job listens; "": there is none */
-	struct preflight *preflight; /* NULL: not made */
+	char service[JOB_FOLDER_SOCKET_SIZE]; /* where the node's checkpoint service of this job
+											 listens; "": there is none */
+	struct preflight *preflight;          /* NULL: not made */
 	uint32_t tasks_ended;
 	bool end_seen; /* a task of this node has ended otherwise than with 0 */
 } stepd;
@@ -56,20 +58,24 @@ int spank_stepd_init(spank_t spank, int argc, char **argv)
 
 /* ---- where rank 0 is ---- */
 
-/* Whether the list of the step's nodes doesn't begin with that of rank 0: the user gave an order, or the step has other
- * components, which Slurm counts separately. */
+/* Whether the list of the step's nodes doesn't begin with that of rank 0: the user gave an order,
+ * or the step has other components, which Slurm counts separately. */
 static bool is_out_of_order(spank_t spank)
 {
-	const char *distribution = spank_task_env("SLURM_DISTRIBUTION", spank), *nodes = spank_task_env("SLURM_STEP_NUM_NODES", spank);
-	return (distribution && strncmp(distribution, "arbitrary", 9) == 0) ||
-		(nodes && strtoul(nodes, NULL, 10) != spank_task_item(spank, S_JOB_NNODES));
+	const char *distribution = spank_task_env("SLURM_DISTRIBUTION", spank),
+			   *nodes = spank_task_env("SLURM_STEP_NUM_NODES", spank);
+	return (distribution && strncmp(distribution, "arbitrary", 9) == 0)
+		|| (nodes && strtoul(nodes, NULL, 10) != spank_task_item(spank, S_JOB_NNODES));
 }
 
-/* A process of its own asks the controller: from within slurmstepd the call may end that (Slurm 26.05). */
-static int ask_first_node(spank_t spank, const char *leader, const char *nodes, char *out, size_t size, struct err *err)
+/* A process of its own asks the controller: from within slurmstepd the call may end that
+ * (Slurm 26.05). */
+static int ask_first_node(spank_t spank, const char *leader, const char *nodes, char *out,
+	size_t size, struct err *err)
 {
 	char job[16], step[16], answer[600];
-	char *argv[] = { (char *)SPANK_ARGS_FIRST_NODE, (char *)leader, job, step, (char *)nodes, NULL };
+	char *argv[] = { (char *)SPANK_ARGS_FIRST_NODE, (char *)leader, job, step, (char *)nodes,
+		NULL };
 	snprintf(job, sizeof job, "%u", spank_task_item(spank, S_JOB_ID));
 	snprintf(step, sizeof step, "%u", spank_task_item(spank, S_JOB_STEPID));
 	if (spank_task_run(spank, argv, FIRST_NODE_SECONDS, answer, sizeof answer, err) < 0)
@@ -83,22 +89,27 @@ static int ask_first_node(spank_t spank, const char *leader, const char *nodes, 
 
 static int first_node(spank_t spank, char *out, size_t size, struct err *err)
 {
-	const char *nodes = spank_task_env("SLURM_STEP_NODELIST", spank), *job = spank_task_env("SLURM_JOB_ID", spank);
+	const char *nodes = spank_task_env("SLURM_STEP_NODELIST", spank),
+			   *job = spank_task_env("SLURM_JOB_ID", spank);
 	if (!nodes || !job)
-		return err_set(err, "ranks: couldn't find rank 0's node: SLURM_STEP_NODELIST or SLURM_JOB_ID is not set");
+		return err_set(err,
+			"ranks: couldn't find rank 0's node: SLURM_STEP_NODELIST or SLURM_JOB_ID is not set");
 	if (is_out_of_order(spank))
 		return ask_first_node(spank, job, nodes, out, size, err);
 	if (hostlist_nth(nodes, 0, out, size) < 0)
-		return err_set(err, "ranks: couldn't read the first host of SLURM_STEP_NODELIST=%.200s", nodes);
+		return err_set(err, "ranks: couldn't read the first host of SLURM_STEP_NODELIST=%.200s",
+			nodes);
 	return 0;
 }
 
-/* What Slurm's daemons use to reach a node, NodeAddr in slurm.conf, else its name. slurm_conf_get_address is no public
- * symbol, but mpi/pmix finds its peers by it, and the plugin only loads into the release that it was built for. What it
- * returns can't be freed from here: some bytes a step. */
+/* What Slurm's daemons use to reach a node, NodeAddr in slurm.conf, else its name.
+ * slurm_conf_get_address is no public symbol, but mpi/pmix finds its peers by it, and the plugin
+ * only loads into the release that it was built for. What it returns can't be freed from here: some
+ * bytes a step. */
 static void address_of_node(const char *node, char *out, size_t size)
 {
-	char *(*address_of)(const char *) = (char *(*)(const char *))dlsym(RTLD_DEFAULT, "slurm_conf_get_address");
+	char *(*address_of)(const char *) =
+		(char *(*)(const char *))dlsym(RTLD_DEFAULT, "slurm_conf_get_address");
 	const char *address = address_of ? address_of(node) : NULL;
 	snprintf(out, size, "%s", address && address[0] ? address : node);
 }
@@ -111,7 +122,8 @@ static void find_master(spank_t spank)
 		address_of_node(node, stepd.master, sizeof stepd.master);
 }
 
-/* In task_init the folder may be out of sight: another plugin, or Slurm's own, has put the task into its container by then. */
+/* In task_init the folder may be out of sight: another plugin, or Slurm's own, has put the task
+ * into its container by then. */
 static void find_service(spank_t spank)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE];
@@ -123,11 +135,13 @@ static void find_service(spank_t spank)
 
 int spank_stepd_post_opt(spank_t spank)
 {
-	enum spank_choice told = spank_args_first(spank_args_option(), spank_args_variable(spank_task_env("MUSTER", spank)));
+	enum spank_choice told =
+		spank_args_first(spank_args_option(), spank_args_variable(spank_task_env("MUSTER", spank)));
 	/* In the batch step, Slurm 22.05 has the option in this variable only. */
 	enum spank_choice choice = spank_args_first(told, spank_args_inherited(spank_task_env, spank));
 	stepd.wanted = choice == CHOICE_NONE ? stepd.args.default_on : choice == CHOICE_ON;
-	/* The script and its srun commands don't see sbatch's options, and with --export not its environment either. */
+	/* The script and its srun commands don't see sbatch's options, and with --export not its
+	 * environment either. */
 	if (choice != CHOICE_NONE && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
 		spank_setenv(spank, "MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
 	if (stepd.wanted && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
@@ -151,7 +165,9 @@ int spank_stepd_user_init(spank_t spank)
 
 static int set_task_env(const char *name, const char *value, void *arg)
 {
-	return (value ? spank_setenv(arg, name, value, 1) : spank_unsetenv(arg, name)) == ESPANK_SUCCESS ? 0 : -1;
+	return (value ? spank_setenv(arg, name, value, 1) : spank_unsetenv(arg, name)) == ESPANK_SUCCESS
+		? 0
+		: -1;
 }
 
 /* A task that was started from inside another job must not take that one's. */
@@ -161,7 +177,8 @@ static void set_service(spank_t spank)
 	size_t length = strlen(stepd.args.run);
 	if (stepd.service[0])
 		spank_setenv(spank, "MUSTER_CKPTD", stepd.service, 1);
-	else if (inherited && strncmp(inherited, stepd.args.run, length) == 0 && inherited[length] == '/')
+	else if (inherited && strncmp(inherited, stepd.args.run, length) == 0
+		&& inherited[length] == '/')
 		spank_unsetenv(spank, "MUSTER_CKPTD");
 }
 
@@ -178,15 +195,17 @@ static enum preflight_mode preflight_mode(spank_t spank)
 	return mode < 0 ? stepd.args.preflight : (enum preflight_mode)mode;
 }
 
-/* This is the task's own process: its end is the task's, with a status that says so. An error that is returned would not stop the
- * task, since the plugin is optional, and without its rank it would take itself for a world of one. */
+/* This is the task's own process: its end is the task's, with a status that says so. An error that
+ * is returned would not stop the task, since the plugin is optional, and without its rank it would
+ * take itself for a world of one. */
 static _Noreturn void stop_task(const struct err *why)
 {
 	slurm_error("muster: %s", why->text);
 	_exit(EXIT_USAGE);
 }
 
-/* Whether the command line of this task, or the script that it is, starts ranks without srun. It is the user who reads it. */
+/* Whether the command line of this task, or the script that it is, starts ranks without srun. It is
+ * the user who reads it. */
 static bool starts_ranks(spank_t spank, bool is_script)
 {
 	char **argv = NULL;
@@ -198,15 +217,18 @@ static bool starts_ranks(spank_t spank, bool is_script)
 	for (int i = 0; i < argc; i++)
 		if (alone_names_launcher(argv[i]))
 			return true;
-	return is_script && argc > 0 && io_read_file(AT_FDCWD, argv[0], SCRIPT_MAX, &text, &size, NULL) == 0 &&
-		alone_names_launcher(text);
+	return is_script && argc > 0
+		&& io_read_file(AT_FDCWD, argv[0], SCRIPT_MAX, &text, &size, NULL) == 0
+		&& alone_names_launcher(text);
 }
 
 int spank_stepd_task_init(spank_t spank)
 {
 	struct err err;
-	struct rank_env_place place = { (int)spank_task_attempt(spank), stepd.master[0] ? stepd.master : NULL, stepd.master_error.text };
-	if (stepd.wanted && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT && starts_ranks(spank, true))
+	struct rank_env_place place = { (int)spank_task_attempt(spank),
+		stepd.master[0] ? stepd.master : NULL, stepd.master_error.text };
+	if (stepd.wanted && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT
+		&& starts_ranks(spank, true))
 		job_folder_mark_step(stepd.args.run, spank_task_item(spank, S_JOB_ID));
 	if (!stepd.wanted || !spank_task_is_step(spank))
 		return 0;
@@ -216,25 +238,29 @@ int spank_stepd_task_init(spank_t spank)
 		stop_task(&err);
 	set_service(spank);
 	spank_end_task_init(spank);
-	if (!preflight_task(stepd.preflight, preflight_mode(spank), starts_ranks(spank, false), spank_task_env, say, spank))
+	if (!preflight_task(stepd.preflight, preflight_mode(spank), starts_ranks(spank, false),
+			spank_task_env, say, spank))
 		_exit(EXIT_USAGE);
 	return 0;
 }
 
-/* Of a script that has ended by itself: with several nodes or tasks and without any step, all that it started was started
- * once. A script that was cancelled may not have come to its srun. */
+/* Of a script that has ended by itself: with several nodes or tasks and without any step, all that
+ * it started was started once. A script that was cancelled may not have come to its srun. */
 static void look_for_srun(spank_t spank)
 {
 	int status = 0;
 	char given[60];
 	const char *node = spank_task_env("SLURMD_NODENAME", spank);
-	if (spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS || !WIFEXITED(status) || WEXITSTATUS(status) > 128)
+	if (spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS || !WIFEXITED(status)
+		|| WEXITSTATUS(status) > 128)
 		return;
-	if (preflight_mode(spank) == PREFLIGHT_MODE_OFF || !alone_job_is_larger(spank_task_env, spank, given, sizeof given))
+	if (preflight_mode(spank) == PREFLIGHT_MODE_OFF
+		|| !alone_job_is_larger(spank_task_env, spank, given, sizeof given))
 		return;
 	if (job_folder_had_step(stepd.args.run, spank_task_item(spank, S_JOB_ID)) == 0)
-		slurm_spank_log("muster: warning: srun-missing: the job's script has ended without srun: what it started ran once, on %s "
-			"alone, and the job has %s: " ALONE_REMEDY, node ? node : "its node", given);
+		slurm_spank_log("muster: warning: srun-missing: the job's script has ended without srun: "
+						"what it started ran once, on %s alone, and the job has %s: " ALONE_REMEDY,
+			node ? node : "its node", given);
 }
 
 int spank_stepd_task_exit(spank_t spank)
@@ -245,14 +271,16 @@ int spank_stepd_task_exit(spank_t spank)
 		look_for_srun(spank);
 		spank_requeue_batch_end(spank, &stepd.args);
 	}
-	if (!stepd.wanted || !spank_task_is_step(spank) || spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
+	if (!stepd.wanted || !spank_task_is_step(spank)
+		|| spank_get_item(spank, S_TASK_EXIT_STATUS, &status) != ESPANK_SUCCESS)
 		return 0;
 	if (++stepd.tasks_ended == spank_task_item(spank, S_JOB_LOCAL_TASK_COUNT))
 		spank_requeue_end(spank, &stepd.args);
 	enum task_end end = task_end_judge(status);
 	if (end == TASK_FINISHED)
 		return 0;
-	/* A result other than 0 still has srun kill the other ranks, and a job must not come back for those. */
+	/* A result other than 0 still has srun kill the other ranks, and a job must not come back for
+	 * those. */
 	bool result = end == TASK_FINAL && spank_end_is_result(spank);
 	enum spank_requeue_telling telling = SPANK_REQUEUE_TELL_NONE;
 	if (!result)

@@ -14,20 +14,25 @@ uint32_t spank_task_item(spank_t spank, enum spank_item name)
 	return spank_get_item(spank, name, &value) == ESPANK_SUCCESS ? value : 0;
 }
 
-/* Of a step that srun started; the batch script, the extern and the interactive step have no ranks. */
+/* Of a step that srun started; the batch script, the extern and the interactive step have no ranks.
+ */
 bool spank_task_is_step(spank_t spank)
 {
 	uint32_t step = spank_task_item(spank, S_JOB_STEPID);
-	return step != SLURM_BATCH_SCRIPT && step != SLURM_EXTERN_CONT && step != SLURM_INTERACTIVE_STEP;
+	return step != SLURM_BATCH_SCRIPT && step != SLURM_EXTERN_CONT
+		&& step != SLURM_INTERACTIVE_STEP;
 }
 
 #define VARIABLE_MAX (1 << 17) /* bytes: Linux lets no program start with a longer one */
 
-/* A variable of the task; NULL when it is unset. Each call has its own buffer among the last few: the list of the nodes of a
- * large step is long. */
+/* A variable of the task; NULL when it is unset. Each call has its own buffer among the last few:
+ * the list of the nodes of a large step is long. */
 const char *spank_task_env(const char *name, void *arg)
 {
-	static struct { char *text; size_t size; } held[16];
+	static struct {
+		char *text;
+		size_t size;
+	} held[16];
 	static int next;
 	char **text = &held[next].text;
 	size_t *size = &held[next].size;
@@ -56,15 +61,17 @@ void spank_task_options(spank_t spank, bool *overlap, bool *pty)
 	*pty = places_of[1] > argc;
 }
 
-/* The item for this is 0 in the steps of a restarted job (Slurm 22.05); the variable is not set in a first attempt. */
+/* The item for this is 0 in the steps of a restarted job (Slurm 22.05); the variable is not set in
+ * a first attempt. */
 uint32_t spank_task_attempt(spank_t spank)
 {
 	const char *count = spank_task_env("SLURM_RESTART_COUNT", spank);
 	return count ? (uint32_t)strtoul(count, NULL, 10) : 0;
 }
 
-/* A clean environment for a helper: it needs Slurm's configuration and nothing of the job's. Not the job's SLURM_CONF either: it
- * would name the libraries that the helper loads, and no limit of the job's holds that one. */
+/* A clean environment for a helper: it needs Slurm's configuration and nothing of the job's. Not
+ * the job's SLURM_CONF either: it would name the libraries that the helper loads, and no limit of
+ * the job's holds that one. */
 static void helper_env(char *conf, size_t size, char **env)
 {
 	const char *path = getenv("SLURM_CONF");
@@ -75,13 +82,15 @@ static void helper_env(char *conf, size_t size, char **env)
 }
 
 /* Runs a helper as the job's user. */
-int spank_task_run(spank_t spank, char **argv, double seconds, char *output, size_t size, struct err *err)
+int spank_task_run(spank_t spank, char **argv, double seconds, char *output, size_t size,
+	struct err *err)
 {
 	char conf[4200], *env[3];
 	int group_count = 0;
 	gid_t *groups = NULL;
 	helper_env(conf, sizeof conf, env);
 	spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count);
-	struct run_user user = { spank_task_item(spank, S_JOB_UID), spank_task_item(spank, S_JOB_GID), groups, (size_t)group_count };
+	struct run_user user = { spank_task_item(spank, S_JOB_UID), spank_task_item(spank, S_JOB_GID),
+		groups, (size_t)group_count };
 	return run_as_user(&user, argv, env, seconds, output, size, err);
 }

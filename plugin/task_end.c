@@ -26,13 +26,10 @@ enum task_end task_end_judge(int wait_status)
 	if (signal_number)
 		return TASK_REQUEUE;
 	switch (WEXITSTATUS(wait_status)) {
-	case EXIT_OK:
-		return TASK_FINISHED;
+	case EXIT_OK: return TASK_FINISHED;
 	case EXIT_REQUEUE:
-	case EXIT_LOST:
-		return TASK_REQUEUE;
-	default:
-		return TASK_FINAL;
+	case EXIT_LOST: return TASK_REQUEUE;
+	default: return TASK_FINAL;
 	}
 }
 
@@ -44,21 +41,19 @@ bool task_end_is_counted(int wait_status)
 enum task_blame task_end_blame(int wait_status)
 {
 	switch (signal_of(wait_status)) {
-	case 0:
-		break;
-	case SIGKILL:
-		return TASK_BLAME_KILLED;
+	case 0: break;
+	case SIGKILL: return TASK_BLAME_KILLED;
 	case SIGHUP:
 	case SIGINT:
 	case SIGTERM:
 	case SIGUSR1:
-	case SIGUSR2:
-		return TASK_BLAME_TOLD;
-	default:
-		return TASK_BLAME_OWN;
+	case SIGUSR2: return TASK_BLAME_TOLD;
+	default: return TASK_BLAME_OWN;
 	}
 	int code = WEXITSTATUS(wait_status);
-	return code == EXIT_REQUEUE ? TASK_BLAME_TOLD : code == EXIT_LOST ? TASK_BLAME_LOST : TASK_BLAME_OWN;
+	return code == EXIT_REQUEUE ? TASK_BLAME_TOLD
+		: code == EXIT_LOST     ? TASK_BLAME_LOST
+								: TASK_BLAME_OWN;
 }
 
 char *task_end_describe(int wait_status, char *out, size_t size)
@@ -66,7 +61,8 @@ char *task_end_describe(int wait_status, char *out, size_t size)
 	int signal_number = signal_of(wait_status);
 	int code = WEXITSTATUS(wait_status);
 	if (signal_number)
-		snprintf(out, size, "was killed by signal %d (%s)", signal_number, strsignal(signal_number));
+		snprintf(out, size, "was killed by signal %d (%s)", signal_number,
+			strsignal(signal_number));
 	else if (code == EXIT_REQUEUE)
 		snprintf(out, size, "asked to be put back in the queue (status %d)", code);
 	else if (code == EXIT_LOST)

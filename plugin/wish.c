@@ -43,7 +43,8 @@ bool wish_read(const char *run, uint32_t job, enum wish_kind kind, struct wish *
 	int n = 0;
 	if (!job_folder_read(run, job, names[kind], wish->text, sizeof wish->text))
 		return false;
-	for (char *line = strtok_r(wish->text, "\n", &rest); line && n < WISH_ARGUMENTS; line = strtok_r(NULL, "\n", &rest))
+	for (char *line = strtok_r(wish->text, "\n", &rest); line && n < WISH_ARGUMENTS;
+		 line = strtok_r(NULL, "\n", &rest))
 		wish->argv[n++] = line;
 	wish->argv[n] = NULL;
 	return n > 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A requeue that the controller has not answered yet, in the job's folder on this node: what muster-requeue is to be asked when the
- * script ends before the answer, when the controller answers, or when the job has ended. */
+/* A requeue that the controller has not answered yet, in the job's folder on this node: what
+ * muster-requeue is to be asked when the script ends before the answer, when the controller
+ * answers, or when the job has ended. */
 #ifndef MUSTER_WISH_H
 #define MUSTER_WISH_H
 
@@ -17,10 +18,12 @@ struct wish {
 
 enum wish_kind {
 	WISH_ASKED,   /* is being asked for the first time */
-	WISH_IN_VAIN, /* could not be asked for then; only such a one may bring back a job that has ended */
+	WISH_IN_VAIN, /* could not be asked for then; only such a one may bring back a job that has
+					 ended */
 };
 
-/* Keeps the arguments, if none are kept that may bring the job back: a step that ended for good (--final) takes nobody's place. */
+/* Keeps the arguments, if none are kept that may bring the job back: a step that ended for good
+ * (--final) takes nobody's place. */
 void wish_write(const char *run, uint32_t job, enum wish_kind kind, char *const *argv);
 
 /* False when there is none. */

@@ -9,17 +9,20 @@
 #include "common/auto.h"
 #include "common/clock.h"
 
-#define WRITE_TRIES 5      /* where others write over it at the same moment */
-#define WRITE_SECONDS 0.1  /* from one node's look at a job to its word in the comment, at most */
-#define WORD_SECONDS 3.0   /* for a node that knows of progress: Slurm kills its tasks, and it waits for notes that come before */
+#define WRITE_TRIES 5     /* where others write over it at the same moment */
+#define WRITE_SECONDS 0.1 /* from one node's look at a job to its word in the comment, at most */
+#define WORD_SECONDS \
+	3.0 /* for a node that knows of progress: Slurm kills its tasks, and it waits for notes that \
+		   come before */
 
-static bool has_progressed(const struct breaker *breaker, const struct requeue_job *job, int attempt)
+static bool has_progressed(const struct breaker *breaker, const struct requeue_job *job,
+	int attempt)
 {
 	struct stat st;
 	if (breaker->progressed)
 		return true;
-	return breaker->progress && job->attempt == attempt && stat(breaker->progress, &st) == 0 &&
-		(double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec * 1e-9 > job->began;
+	return breaker->progress && job->attempt == attempt && stat(breaker->progress, &st) == 0
+		&& (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec * 1e-9 > job->began;
 }
 
 static bool is_known(const char *comment, int attempt)
@@ -49,10 +52,12 @@ static int write_count(struct requeue_job *job, int vain, int attempt, struct er
 	return look_again(job, err);
 }
 
-int breaker_tell(const struct breaker *breaker, struct requeue_job *job, int attempt, struct err *err)
+int breaker_tell(const struct breaker *breaker, struct requeue_job *job, int attempt,
+	struct err *err)
 {
 	bool may_count = job->state == REQUEUE_RUNNING || job->state == REQUEUE_WAITING;
-	if (breaker->seconds < 0 || !may_count || requeue_is_counted(job->comment, attempt + 1) || !has_progressed(breaker, job, attempt))
+	if (breaker->seconds < 0 || !may_count || requeue_is_counted(job->comment, attempt + 1)
+		|| !has_progressed(breaker, job, attempt))
 		return 0;
 	for (int i = 0; i < WRITE_TRIES && !is_known(job->comment, attempt); i++)
 		if (write_count(job, 0, attempt, err) < 0)
@@ -60,9 +65,11 @@ int breaker_tell(const struct breaker *breaker, struct requeue_job *job, int att
 	return 0;
 }
 
-int breaker_count(const struct breaker *breaker, struct requeue_job *job, int attempt, struct err *err)
+int breaker_count(const struct breaker *breaker, struct requeue_job *job, int attempt,
+	struct err *err)
 {
-	if (breaker->seconds < 0 || clock_wall() - job->began > breaker->seconds || has_progressed(breaker, job, attempt))
+	if (breaker->seconds < 0 || clock_wall() - job->began > breaker->seconds
+		|| has_progressed(breaker, job, attempt))
 		return 0;
 	for (int i = 0; i < WRITE_TRIES && !requeue_is_counted(job->comment, attempt); i++)
 		if (write_count(job, requeue_vain(job->comment, attempt), attempt, err) < 0)

@@ -14,8 +14,9 @@ int hooks_timeout(long seconds)
 
 bool hooks_allow_service(const struct hooks *hooks)
 {
-	return !hooks->in_job && !hooks->serial && hooks_drain(hooks->prolog, HOOKS_PROLOG_SECONDS, 1) == 1 &&
-		hooks_drain(hooks->epilog, HOOKS_EPILOG_SECONDS, 1) == 1;
+	return !hooks->in_job && !hooks->serial
+		&& hooks_drain(hooks->prolog, HOOKS_PROLOG_SECONDS, 1) == 1
+		&& hooks_drain(hooks->epilog, HOOKS_EPILOG_SECONDS, 1) == 1;
 }
 
 int hooks_drain(int timeout, int other, int drain)
@@ -37,9 +38,10 @@ char *hooks_print(const struct hooks *hooks, char *out, size_t size)
 bool hooks_parse(struct hooks *hooks, const char *text)
 {
 	int prolog, epilog, in_job, serial;
-	*hooks = (struct hooks){ 0 };
+	*hooks = (struct hooks) { 0 };
 	if (sscanf(text, FORMAT, &prolog, &epilog, &in_job, &serial) != 4)
 		return false;
-	*hooks = (struct hooks){ in_job != 0, serial != 0, hooks_timeout(prolog), hooks_timeout(epilog) };
+	*hooks =
+		(struct hooks) { in_job != 0, serial != 0, hooks_timeout(prolog), hooks_timeout(epilog) };
 	return true;
 }

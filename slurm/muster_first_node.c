@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-first-node: asks Slurm's controller where rank 0 of a step is, for the plugin, which runs it as the job's user. */
+/* muster-first-node: asks Slurm's controller where rank 0 of a step is, for the plugin, which runs
+ * it as the job's user. */
 #include <slurm/slurm.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,7 +32,8 @@ int main(int argc, char **argv)
 		printf("usage: muster-first-node LEADER JOB STEP NODES\n");
 		return EXIT_USAGE;
 	}
-	if (read_id(argv[1], &step.leader) < 0 || read_id(argv[2], &step.job) < 0 || read_id(argv[3], &step.step) < 0)
+	if (read_id(argv[1], &step.leader) < 0 || read_id(argv[2], &step.job) < 0
+		|| read_id(argv[3], &step.step) < 0)
 		return EXIT_USAGE;
 	step.nodes = argv[4];
 	prctl(PR_SET_DUMPABLE, 0); /* as in muster-requeue */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-requeue: puts a job back in the queue, for the plugin (which runs it as the job's user) and for batch scripts. */
+/* muster-requeue: puts a job back in the queue, for the plugin (which runs it as the job's user)
+ * and for batch scripts. */
 #include "config.h"
 
 #include <argp.h>
@@ -28,8 +29,8 @@ const char *argp_program_version = PACKAGE_STRING;
 #define RETRY_SECONDS 1.0
 #define DEFAULT_DEADLINE 300
 #define BREAKER_MOST 100000 /* minutes */
-#define NOTE_SECONDS 0.1 /* from one rank's look at a job to its note, at most */
-#define NOTE_CALLS 3     /* of the controller, from a rank's end to its note */
+#define NOTE_SECONDS 0.1    /* from one rank's look at a job to its note, at most */
+#define NOTE_CALLS 3        /* of the controller, from a rank's end to its note */
 
 struct options {
 	long job, status; /* -1: not given */
@@ -41,33 +42,71 @@ struct options {
 	int arguments;
 };
 
-enum { KEY_STATUS = 256, KEY_RUNNING, KEY_RUNS, KEY_ENDS, KEY_STEP, KEY_FINAL, KEY_NODE, KEY_TAKEN, KEY_WHEN, KEY_SETTLE,
-	KEY_LOST, KEY_BREAKER, KEY_PROGRESS, KEY_PROGRESSED, KEY_ASKED, KEY_LATER, KEY_DEADLINE };
+enum {
+	KEY_STATUS = 256,
+	KEY_RUNNING,
+	KEY_RUNS,
+	KEY_ENDS,
+	KEY_STEP,
+	KEY_FINAL,
+	KEY_NODE,
+	KEY_TAKEN,
+	KEY_WHEN,
+	KEY_SETTLE,
+	KEY_LOST,
+	KEY_BREAKER,
+	KEY_PROGRESS,
+	KEY_PROGRESSED,
+	KEY_ASKED,
+	KEY_LATER,
+	KEY_DEADLINE
+};
 
 static const struct argp_option option_table[] = {
-	{ "status", KEY_STATUS, "N", 0, "for the end of a batch script: if N is 75, 69 or at least 128, put this job back "
-		"(SLURM_JOB_ID, SLURM_RESTART_COUNT); then exit with N", 0 },
-	{ "running", KEY_RUNNING, NULL, 0, "change nothing: exit with 0 if that attempt runs or completes, with 1 if not", 0 },
-	{ "runs", KEY_RUNS, NULL, 0, "change nothing: print yes if any attempt of the job runs or completes, else no", 0 },
-	{ "ends", KEY_ENDS, NULL, 0, "change nothing: print when the time of the job is over, in seconds since the epoch", 0 },
+	{ "status", KEY_STATUS, "N", 0,
+		"for the end of a batch script: if N is 75, 69 or at least 128, put this job back "
+		"(SLURM_JOB_ID, SLURM_RESTART_COUNT); then exit with N",
+		0 },
+	{ "running", KEY_RUNNING, NULL, 0,
+		"change nothing: exit with 0 if that attempt runs or completes, with 1 if not", 0 },
+	{ "runs", KEY_RUNS, NULL, 0,
+		"change nothing: print yes if any attempt of the job runs or completes, else no", 0 },
+	{ "ends", KEY_ENDS, NULL, 0,
+		"change nothing: print when the time of the job is over, in seconds since the epoch", 0 },
 	{ "step", KEY_STEP, "STEP", 0, "do nothing if this step has ended for good", 0 },
-	{ "final", KEY_FINAL, "WHY", 0, "note in the job's comment that the step has ended for good, and don't put it back, unless "
-		"Slurm is taking its nodes away", 0 },
-	{ "node", KEY_NODE, "NAME", 0, "where the rank ended: with --final and --taken, one that is being drained is being taken away", 0 },
+	{ "final", KEY_FINAL, "WHY", 0,
+		"note in the job's comment that the step has ended for good, and don't put it back, unless "
+		"Slurm is taking its nodes away",
+		0 },
+	{ "node", KEY_NODE, "NAME", 0,
+		"where the rank ended: with --final and --taken, one that is being drained is being taken "
+		"away",
+		0 },
 	{ "taken", KEY_TAKEN, NULL, 0, "put it back only if Slurm is taking its nodes away", 0 },
-	{ "when", KEY_WHEN, "SECONDS", 0, "when the rank ended, since the epoch: only an end before that, or within 0.1 s of it, counts "
-		"as that of the step (default: any)", 0 },
-	{ "lost", KEY_LOST, NULL, 0, "with --when: the rank has lost a peer, "
-		"whose end counts up to 1 s after its own", 0 },
-	{ "settle", KEY_SETTLE, "SECONDS", 0, "wait before deciding, and longer where the controller is slow (default 0)", 0 },
-	{ "breaker", KEY_BREAKER, "MINUTES", 0, "it has failed by itself: don't put it back at the third time in a row that it ran no longer "
-		"than that, without progress", 0 },
-	{ "progress", KEY_PROGRESS, "PATH", 0, "with --breaker: a file or folder that has changed if there was progress", 0 },
+	{ "when", KEY_WHEN, "SECONDS", 0,
+		"when the rank ended, since the epoch: only an end before that, or within 0.1 s of it, "
+		"counts as that of the step (default: any)",
+		0 },
+	{ "lost", KEY_LOST, NULL, 0,
+		"with --when: the rank has lost a peer, whose end counts up to 1 s after its own", 0 },
+	{ "settle", KEY_SETTLE, "SECONDS", 0,
+		"wait before deciding, and longer where the controller is slow (default 0)", 0 },
+	{ "breaker", KEY_BREAKER, "MINUTES", 0,
+		"it has failed by itself: don't put it back at the third time in a row that it ran no "
+		"longer than that, without progress",
+		0 },
+	{ "progress", KEY_PROGRESS, "PATH", 0,
+		"with --breaker: a file or folder that has changed if there was progress", 0 },
 	{ "progressed", KEY_PROGRESSED, NULL, 0, "with --breaker: there was progress", 0 },
-	{ "asked", KEY_ASKED, NULL, 0, "it has been asked for before, in vain: put the job back though it has failed since", 0 },
-	{ "later", KEY_LATER, NULL, 0, "print the line \"" LATER_AWAY "\" where the controller was not reached, and \"" LATER_ENDED "\" where "
-		"the job can be put back when nothing of it is left on its nodes, and don't wait for that", 0 },
-	{ "deadline", KEY_DEADLINE, "SECONDS", 0, "give up on a controller that is away (default 300)", 0 },
+	{ "asked", KEY_ASKED, NULL, 0,
+		"it has been asked for before, in vain: put the job back though it has failed since", 0 },
+	{ "later", KEY_LATER, NULL, 0,
+		"print the line \"" LATER_AWAY "\" where the controller was not reached, and \"" LATER_ENDED
+		"\" where the job can be put back when nothing of it is left on its nodes, and don't wait "
+		"for that",
+		0 },
+	{ "deadline", KEY_DEADLINE, "SECONDS", 0, "give up on a controller that is away (default 300)",
+		0 },
 	{ "quiet", 'q', NULL, 0, "say nothing when nothing was to be done", 0 },
 	{ 0 },
 };
@@ -96,26 +135,16 @@ static error_t parse_argument(struct options *options, char *arg, struct argp_st
 static bool *flag_of(struct options *options, int key)
 {
 	switch (key) {
-	case KEY_RUNNING:
-		return &options->running;
-	case KEY_RUNS:
-		return &options->runs;
-	case KEY_ENDS:
-		return &options->ends;
-	case KEY_TAKEN:
-		return &options->taken;
-	case KEY_PROGRESSED:
-		return &options->breaker.progressed;
-	case KEY_ASKED:
-		return &options->end.asked;
-	case KEY_LOST:
-		return &options->end.lost;
-	case KEY_LATER:
-		return &options->later;
-	case 'q':
-		return &options->quiet;
-	default:
-		return NULL;
+	case KEY_RUNNING: return &options->running;
+	case KEY_RUNS: return &options->runs;
+	case KEY_ENDS: return &options->ends;
+	case KEY_TAKEN: return &options->taken;
+	case KEY_PROGRESSED: return &options->breaker.progressed;
+	case KEY_ASKED: return &options->end.asked;
+	case KEY_LOST: return &options->end.lost;
+	case KEY_LATER: return &options->later;
+	case 'q': return &options->quiet;
+	default: return NULL;
 	}
 }
 
@@ -133,36 +162,23 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	}
 	switch (key) {
-	case KEY_STATUS:
-		options->status = number(state, "--status", arg, 255);
-		return 0;
-	case KEY_STEP:
-		options->end.step = number(state, "--step", arg, UINT32_MAX);
-		return 0;
-	case KEY_FINAL:
-		options->final = arg;
-		return 0;
-	case KEY_NODE:
-		options->node = arg;
-		return 0;
+	case KEY_STATUS: options->status = number(state, "--status", arg, 255); return 0;
+	case KEY_STEP: options->end.step = number(state, "--step", arg, UINT32_MAX); return 0;
+	case KEY_FINAL: options->final = arg; return 0;
+	case KEY_NODE: options->node = arg; return 0;
 	case KEY_WHEN:
 		if (!number_real(arg, 0, 1e12, &options->end.when))
 			argp_error(state, "--when %s: not a number of seconds", arg);
 		return 0;
-	case KEY_SETTLE:
-		options->settle = (double)number(state, "--settle", arg, 60);
-		return 0;
+	case KEY_SETTLE: options->settle = (double)number(state, "--settle", arg, 60); return 0;
 	case KEY_BREAKER:
 		options->breaker.seconds = 60.0 * (double)number(state, "--breaker", arg, BREAKER_MOST);
 		return 0;
-	case KEY_PROGRESS:
-		options->breaker.progress = arg;
-		return 0;
+	case KEY_PROGRESS: options->breaker.progress = arg; return 0;
 	case KEY_DEADLINE:
 		options->deadline = (double)number(state, "--deadline", arg, 86400);
 		return 0;
-	case ARGP_KEY_ARG:
-		return parse_argument(options, arg, state);
+	case ARGP_KEY_ARG: return parse_argument(options, arg, state);
 	case ARGP_KEY_END:
 		if (options->status >= 0 ? options->arguments != 0 : options->arguments != 2)
 			argp_error(state, "give JOB and ATTEMPT, or --status N alone");
@@ -171,8 +187,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (only_looks(options) && (options->status >= 0 || options->end.step >= 0))
 			argp_error(state, "--running, --runs and --ends go with JOB and ATTEMPT alone");
 		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
+	default: return ARGP_ERR_UNKNOWN;
 	}
 }
 
@@ -180,9 +195,10 @@ static const struct argp argp = {
 	.options = option_table,
 	.parser = parse_option,
 	.args_doc = "JOB ATTEMPT",
-	.doc = "Puts a batch job back in Slurm's queue if it still is at restart number ATTEMPT.\vExit status: 0 done, or "
-		"nothing was to be done; 1 the job can't be put back, or with --running: does not run; 2 usage; 69 the controller "
-		"was not reached before the deadline; with --status N: N.",
+	.doc = "Puts a batch job back in Slurm's queue if it still is at restart number ATTEMPT.\vExit "
+		   "status: 0 done, or nothing was to be done; 1 the job can't be put back, or with "
+		   "--running: does not run; 2 usage; 69 the controller was not reached before the "
+		   "deadline; with --status N: N.",
 };
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -199,19 +215,23 @@ static void say(const char *format, ...)
 
 static bool says_later;
 
-/* libslurm waits for a controller that is away as long as it sees fit: the deadline ends the process. */
+/* libslurm waits for a controller that is away as long as it sees fit: the deadline ends the
+ * process. */
 static void on_deadline(int signal_number)
 {
-	static const char line[] = "muster-requeue: couldn't reach the controller before the deadline\n" LATER_AWAY "\n";
-	ssize_t ignored = write(STDERR_FILENO, line, sizeof line - (says_later ? 1 : sizeof LATER_AWAY + 1));
+	static const char line[] =
+		"muster-requeue: couldn't reach the controller before the deadline\n" LATER_AWAY "\n";
+	ssize_t ignored =
+		write(STDERR_FILENO, line, sizeof line - (says_later ? 1 : sizeof LATER_AWAY + 1));
 	(void)ignored;
 	_exit(EXIT_LOST);
 }
 
-/* Leaves a note for the ranks on other nodes that this step has ended for good. Those who leave one at the same moment replace
- * each other's: the last one stands. Returns 0 if that is another one's of this step, 1 if it is ours or of another step, or if
- * that can't be known, -1 on error. */
-static int note(const struct requeue_job *job, const struct options *options, const char *why, struct err *err)
+/* Leaves a note for the ranks on other nodes that this step has ended for good. Those who leave one
+ * at the same moment replace each other's: the last one stands. Returns 0 if that is another one's
+ * of this step, 1 if it is ours or of another step, or if that can't be known, -1 on error. */
+static int note(const struct requeue_job *job, const struct options *options, const char *why,
+	struct err *err)
 {
 	struct requeue_job now;
 	struct requeue_end end = options->end;
@@ -231,16 +251,18 @@ static int note(const struct requeue_job *job, const struct options *options, co
 	return ours;
 }
 
-static int end_for_good(const struct requeue_job *job, const struct options *options, struct err *err)
+static int end_for_good(const struct requeue_job *job, const struct options *options,
+	struct err *err)
 {
-	bool first = job->attempt == options->end.attempt && job->state == REQUEUE_RUNNING &&
-		!requeue_noted(job->comment, &options->end);
+	bool first = job->attempt == options->end.attempt && job->state == REQUEUE_RUNNING
+		&& !requeue_noted(job->comment, &options->end);
 	int ours = first ? note(job, options, options->final, err) : 0;
 	if (ours < 0)
 		return -1;
 	/* Not that the job stays: another rank may have been killed before, and bring it back. */
 	if (ours || !options->quiet)
-		say("%s, which does not put job %u back in the queue: the same would come again", options->final, job->id);
+		say("%s, which does not put job %u back in the queue: the same would come again",
+			options->final, job->id);
 	return EXIT_OK;
 }
 
@@ -265,17 +287,22 @@ static void say_back(const struct requeue_job *job, const struct options *option
 static int give_up(const struct requeue_job *job, const struct options *options)
 {
 	char why[300];
-	snprintf(why, sizeof why, "the last %d attempts of job %u failed by themselves within %g minutes each and showed no progress",
+	snprintf(why, sizeof why,
+		"the last %d attempts of job %u failed by themselves within %g minutes each and showed no "
+		"progress",
 		REQUEUE_VAIN_MOST, job->id, options->breaker.seconds / 60);
 	if (options->end.step < 0 || note(job, options, why, NULL) != 0)
-		say("%s: it does not come back; look for their errors above, mend them, and start it again", why);
+		say("%s: it does not come back; look for their errors above, mend them, and start it again",
+			why);
 	return EXIT_OK;
 }
 
-static int put_back(struct requeue_job *job, const struct options *options, enum requeue_action action, struct err *err)
+static int put_back(struct requeue_job *job, const struct options *options,
+	enum requeue_action action, struct err *err)
 {
 	char reason[300];
-	int broken = requeue_notice(job) ? 0 : breaker_count(&options->breaker, job, options->end.attempt, err);
+	int broken =
+		requeue_notice(job) ? 0 : breaker_count(&options->breaker, job, options->end.attempt, err);
 	if (broken < 0 && err->status == EXIT_LOST)
 		return -1;
 	if (broken < 0)
@@ -290,14 +317,18 @@ static int put_back(struct requeue_job *job, const struct options *options, enum
 	return EXIT_OK;
 }
 
-/* For who asks here and now another try may help; the end of a task can't wait, since the job waits for that. */
-static int wait_for_nodes(const struct requeue_job *job, const struct options *options, struct err *err)
+/* For who asks here and now another try may help; the end of a task can't wait, since the job waits
+ * for that. */
+static int wait_for_nodes(const struct requeue_job *job, const struct options *options,
+	struct err *err)
 {
 	if (options->later) {
 		fputs(LATER_ENDED "\n", stderr);
 		return EXIT_OK;
 	}
-	return err_fail(err, EXIT_LOST, "requeue: couldn't requeue job %u: it has ended, and is not yet gone from all its nodes", job->id);
+	return err_fail(err, EXIT_LOST,
+		"requeue: couldn't requeue job %u: it has ended, and is not yet gone from all its nodes",
+		job->id);
 }
 
 static int act_on(struct requeue_job *job, const struct options *options, struct err *err)
@@ -306,7 +337,8 @@ static int act_on(struct requeue_job *job, const struct options *options, struct
 	bool taken = options->final || options->taken;
 	if (taken && options->node && requeue_look_at_node(job, options->node, err) < 0)
 		return -1;
-	if (breaker_tell(&options->breaker, job, options->end.attempt, err) < 0 && err->status == EXIT_LOST)
+	if (breaker_tell(&options->breaker, job, options->end.attempt, err) < 0
+		&& err->status == EXIT_LOST)
 		return -1;
 	enum requeue_action action = requeue_decide(job, &options->end, reason, sizeof reason);
 	bool back = action == REQUEUE_SUBMIT || action == REQUEUE_REVIVE || action == REQUEUE_LATER;
@@ -348,7 +380,8 @@ static int look(const struct options *options)
 		return EXIT_LOST;
 	}
 	/* While a job completes, what it left on its nodes may still write. */
-	bool runs = found && requeue_attempt_runs(&job, options->running ? options->end.attempt : job.attempt);
+	bool runs =
+		found && requeue_attempt_runs(&job, options->running ? options->end.attempt : job.attempt);
 	if (options->runs)
 		puts(runs ? "yes" : "no");
 	if (options->ends && found)
@@ -358,27 +391,32 @@ static int look(const struct options *options)
 	return options->runs || (options->ends ? found : runs) ? EXIT_OK : EXIT_FAULT;
 }
 
-/* Waits for the note of another rank that has ended for good, and for longer where the controller takes its time: Slurm's PMIx kills the
- * others while that rank still asks for it. `late`: the controller was away, and that rank may have yet to see that it is back. */
-static int settle(const struct options *options, bool late, struct deadline deadline, struct err *err)
+/* Waits for the note of another rank that has ended for good, and for longer where the controller
+ * takes its time: Slurm's PMIx kills the others while that rank still asks for it. `late`: the
+ * controller was away, and that rank may have yet to see that it is back. */
+static int settle(const struct options *options, bool late, struct deadline deadline,
+	struct err *err)
 {
 	struct requeue_job job;
 	double began = clock_now();
 	if (requeue_load((uint32_t)options->job, &job, err) < 0)
 		return -1;
 	requeue_clear(&job);
-	deadline_sleep(deadline, options->settle + (late ? RETRY_SECONDS : 0) + NOTE_CALLS * (clock_now() - began));
+	deadline_sleep(deadline,
+		options->settle + (late ? RETRY_SECONDS : 0) + NOTE_CALLS * (clock_now() - began));
 	return 0;
 }
 
 /* One try of run(). */
-static int attempt(const struct options *options, int tries, bool *settled, struct deadline deadline, struct err *err)
+static int attempt(const struct options *options, int tries, bool *settled,
+	struct deadline deadline, struct err *err)
 {
 	*settled = *settled || settle(options, tries > 0, deadline, err) == 0;
 	return *settled ? act(options, err) : -1;
 }
 
-/* Tries until the controller answers; every try looks at the job anew, since it may have moved on meanwhile. */
+/* Tries until the controller answers; every try looks at the job anew, since it may have moved on
+ * meanwhile. */
 static int run(const struct options *options)
 {
 	struct err err;
@@ -429,12 +467,13 @@ static bool wants_requeue(long status)
 
 int main(int argc, char **argv)
 {
-	struct options options = { .job = -1, .status = -1,
+	struct options options = { .job = -1,
+		.status = -1,
 		.end = { .attempt = -1, .step = REQUEUE_ANY_STEP, .when = INFINITY },
 		.breaker = { .seconds = -1 },
 		.deadline = DEFAULT_DEADLINE };
-	/* Started by the plugin, it runs where none of the job's limits hold: no other process of the user's may take it over. The
-	 * mode of the installed file sees to it until here. */
+	/* Started by the plugin, it runs where none of the job's limits hold: no other process of the
+	 * user's may take it over. The mode of the installed file sees to it until here. */
 	prctl(PR_SET_DUMPABLE, 0);
 	descriptors_raise();
 	argp_err_exit_status = EXIT_USAGE;

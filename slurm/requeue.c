@@ -24,9 +24,10 @@ bool requeue_noted(const char *comment, const struct requeue_end *end)
 	unsigned step;
 	double when;
 	const char *note = strstr(comment, NOTE_START);
-	return note && sscanf(note, NOTE_START "%d step %u ended for good at %lf", &attempt, &step, &when) == 3 &&
-		attempt == end->attempt && (end->step == REQUEUE_ANY_STEP || (long)step == end->step) &&
-		when <= end->when + (end->lost ? SEEN_LATE : CLOCKS_DIFFER);
+	return note
+		&& sscanf(note, NOTE_START "%d step %u ended for good at %lf", &attempt, &step, &when) == 3
+		&& attempt == end->attempt && (end->step == REQUEUE_ANY_STEP || (long)step == end->step)
+		&& when <= end->when + (end->lost ? SEEN_LATE : CLOCKS_DIFFER);
 }
 
 /* What of a comment stands in front of `part`, without what divides the two; all of it for NULL. */
@@ -42,8 +43,8 @@ char *requeue_note(const char *comment, const struct requeue_end *end, const cha
 {
 	char *noted;
 	int kept = length_before(comment, strstr(comment, NOTE_START));
-	int n = asprintf(&noted, "%.*s%s" NOTE_FORMAT "%s", kept, comment, kept ? "; " : "", end->attempt, (unsigned)end->step,
-		end->when, why);
+	int n = asprintf(&noted, "%.*s%s" NOTE_FORMAT "%s", kept, comment, kept ? "; " : "",
+		end->attempt, (unsigned)end->step, end->when, why);
 	return n < 0 ? NULL : noted;
 }
 
@@ -66,7 +67,8 @@ int requeue_vain(const char *comment, int attempt)
 		return 1;
 	if (last == attempt)
 		return vain;
-	/* One that was ended by its count, and is back all the same, was put back by somebody who knows. */
+	/* One that was ended by its count, and is back all the same, was put back by somebody who
+	 * knows. */
 	return last == attempt - 1 && vain < REQUEUE_VAIN_MOST ? vain + 1 : 1;
 }
 
@@ -75,8 +77,8 @@ char *requeue_count(const char *comment, int vain, int attempt)
 	char *counted;
 	const char *note = strstr(comment, NOTE_START), *old = strstr(comment, COUNT_START);
 	int kept = length_before(comment, old && (!note || old < note) ? old : note);
-	int n = asprintf(&counted, "%.*s%s" COUNT_FORMAT "%s%s", kept, comment, kept ? "; " : "", vain, attempt, note ? "; " : "",
-		note ? note : "");
+	int n = asprintf(&counted, "%.*s%s" COUNT_FORMAT "%s%s", kept, comment, kept ? "; " : "", vain,
+		attempt, note ? "; " : "", note ? note : "");
 	return n < 0 ? NULL : counted;
 }
 
@@ -89,7 +91,8 @@ const char *requeue_notice(const struct requeue_job *job)
 	return job->state == REQUEUE_RUNNING && job->draining ? "its node was being drained" : NULL;
 }
 
-enum requeue_action requeue_decide(const struct requeue_job *job, const struct requeue_end *end, char *reason, size_t size)
+enum requeue_action requeue_decide(const struct requeue_job *job, const struct requeue_end *end,
+	char *reason, size_t size)
 {
 	if (job->attempt != end->attempt)
 		snprintf(reason, size, "it is at attempt %d, not %d", job->attempt, end->attempt);
@@ -102,8 +105,10 @@ enum requeue_action requeue_decide(const struct requeue_job *job, const struct r
 	else if (!requeue_notice(job) && requeue_noted(job->comment, end))
 		snprintf(reason, size, "%s", strstr(job->comment, NOTE_START) + strlen("muster: "));
 	else if (!job->batch || !job->requeueable) {
-		snprintf(reason, size, "%s", job->batch ? "it was submitted with --no-requeue, or the cluster's default is that: "
-			"sbatch --requeue" : "only a job of sbatch can be put back");
+		snprintf(reason, size, "%s",
+			job->batch ? "it was submitted with --no-requeue, or the cluster's default is that: "
+						 "sbatch --requeue"
+					   : "only a job of sbatch can be put back");
 		return REQUEUE_REFUSED;
 	} else if (job->state == REQUEUE_RUNNING)
 		return REQUEUE_SUBMIT;
@@ -114,7 +119,8 @@ enum requeue_action requeue_decide(const struct requeue_job *job, const struct r
 
 bool requeue_attempt_runs(const struct requeue_job *job, int attempt)
 {
-	/* A requeue counts at once, while the nodes of the attempt before it are still being cleaned up. */
+	/* A requeue counts at once, while the nodes of the attempt before it are still being cleaned
+	 * up. */
 	if (job->completing && job->attempt == attempt + 1)
 		return true;
 	return job->attempt == attempt && (job->completing || job->state == REQUEUE_RUNNING);
@@ -128,35 +134,30 @@ void requeue_init(void)
 static int controller_error(const char *verb, uint32_t id, struct err *err)
 {
 	int error = errno;
-	return err_fail(err, slurm_compat_may_pass(error) ? EXIT_LOST : EXIT_FAULT, "requeue: couldn't %s job %u: %s", verb, id,
-		slurm_strerror(error));
+	return err_fail(err, slurm_compat_may_pass(error) ? EXIT_LOST : EXIT_FAULT,
+		"requeue: couldn't %s job %u: %s", verb, id, slurm_strerror(error));
 }
 
 static enum requeue_state state_of(uint32_t job_state)
 {
-	/* Until the last node has been cleaned up, a requeued job shows its old base state with this flag. */
+	/* Until the last node has been cleaned up, a requeued job shows its old base state with this
+	 * flag. */
 	if (job_state & (JOB_REQUEUE | JOB_REQUEUE_HOLD | JOB_SPECIAL_EXIT))
 		return REQUEUE_WAITING;
 	switch (job_state & JOB_STATE_BASE) {
-	case JOB_PENDING:
-		return REQUEUE_WAITING;
+	case JOB_PENDING: return REQUEUE_WAITING;
 	case JOB_RUNNING:
-	case JOB_SUSPENDED:
-		return REQUEUE_RUNNING;
-	case JOB_CANCELLED:
-		return REQUEUE_CANCELLED;
-	case JOB_TIMEOUT:
-		return REQUEUE_TIMEOUT;
-	case JOB_FAILED:
-		return REQUEUE_FAILED;
-	default:
-		return REQUEUE_ENDED;
+	case JOB_SUSPENDED: return REQUEUE_RUNNING;
+	case JOB_CANCELLED: return REQUEUE_CANCELLED;
+	case JOB_TIMEOUT: return REQUEUE_TIMEOUT;
+	case JOB_FAILED: return REQUEUE_FAILED;
+	default: return REQUEUE_ENDED;
 	}
 }
 
 static void read_job(const slurm_job_info_t *info, struct requeue_job *job)
 {
-	*job = (struct requeue_job){
+	*job = (struct requeue_job) {
 		.id = info->job_id,
 		.attempt = (int)info->restart_cnt,
 		.run = slurm_compat_run(info),
@@ -177,7 +178,8 @@ void requeue_clear(struct requeue_job *job)
 	job->comment = NULL;
 }
 
-/* As requeue_find. *leader gets the id of the het job's first component, or 0 when `id` is it or is no such job. */
+/* As requeue_find. *leader gets the id of the het job's first component, or 0 when `id` is it or is
+ * no such job. */
 static int find_one(uint32_t id, struct requeue_job *job, uint32_t *leader, struct err *err)
 {
 	job_info_msg_t *message = NULL;
@@ -213,7 +215,8 @@ int requeue_load(uint32_t id, struct requeue_job *job, struct err *err)
 		found = find_one(leader, job, &leader, err);
 	}
 	if (found == 0)
-		return err_set(err, "requeue: couldn't look up job %u: the controller does not know it", id);
+		return err_set(err, "requeue: couldn't look up job %u: the controller does not know it",
+			id);
 	return found < 0 ? -1 : 0;
 }
 
@@ -223,15 +226,16 @@ int requeue_look_at_node(struct requeue_job *job, const char *node, struct err *
 	if (slurm_load_node_single(&message, (char *)node, SHOW_ALL) != SLURM_SUCCESS)
 		return controller_error("look up the node of", job->id, err);
 	for (uint32_t i = 0; i < message->record_count; i++)
-		job->draining |= (message->node_array[i].node_state & (NODE_STATE_DRAIN | NODE_STATE_FAIL)) != 0;
+		job->draining |=
+			(message->node_array[i].node_state & (NODE_STATE_DRAIN | NODE_STATE_FAIL)) != 0;
 	slurm_free_node_info_msg(message);
 	return 0;
 }
 
 int requeue_submit(const struct requeue_job *job, enum requeue_action action, struct err *err)
 {
-	/* Without this flag the call brings a cancelled or finished job back to life; with it, it says success and leaves a
-	 * job in TIMEOUT alone. */
+	/* Without this flag the call brings a cancelled or finished job back to life; with it, it says
+	 * success and leaves a job in TIMEOUT alone. */
 	uint32_t flags = action == REQUEUE_REVIVE ? 0 : JOB_RUNNING;
 	if (slurm_requeue(slurm_compat_job(job->id, job->run), flags) == SLURM_SUCCESS)
 		return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that differs between the releases of Slurm that we build against (22.05 to 26.05), behind configure's probes. */
+/* All that differs between the releases of Slurm that we build against (22.05 to 26.05), behind
+ * configure's probes. */
 #ifndef MUSTER_SLURM_COMPAT_H
 #define MUSTER_SLURM_COMPAT_H
 
@@ -17,8 +18,8 @@
 #define PROLOG_FLAG_RUN_IN_JOB 0 /* before 24.05 */
 #endif
 
-/* slurm.conf as the process around the plugin has read it; NULL where it has not. No public symbol, but the plugin only loads into
- * the Slurm release that it was built for. */
+/* slurm.conf as the process around the plugin has read it; NULL where it has not. No public symbol,
+ * but the plugin only loads into the Slurm release that it was built for. */
 static inline const slurm_conf_t *slurm_compat_conf(void)
 {
 	return dlsym(RTLD_DEFAULT, "slurm_conf");
@@ -32,17 +33,21 @@ static inline struct hooks slurm_compat_hooks(const slurm_conf_t *conf)
 #else
 	int prolog = conf->prolog_epilog_timeout, epilog = prolog;
 #endif
-	return (struct hooks){ .in_job = conf->prolog_flags & PROLOG_FLAG_RUN_IN_JOB, .serial = conf->prolog_flags & PROLOG_FLAG_SERIAL,
-		.prolog = hooks_timeout(prolog), .epilog = hooks_timeout(epilog) };
+	return (struct hooks) { .in_job = conf->prolog_flags & PROLOG_FLAG_RUN_IN_JOB,
+		.serial = conf->prolog_flags & PROLOG_FLAG_SERIAL,
+		.prolog = hooks_timeout(prolog),
+		.epilog = hooks_timeout(epilog) };
 }
 
-/* How slurm_load_job() and slurm_requeue() are told a job: from 26.05 on as a step id. That can name one run of the job alone, by what
- * slurm_compat_run() says of it; 0: whichever there is. Before, a call of slurm_requeue() that the controller takes up late is for the
- * run that there is then. */
+/* How slurm_load_job() and slurm_requeue() are told a job: from 26.05 on as a step id. That can
+ * name one run of the job alone, by what slurm_compat_run() says of it; 0: whichever there is.
+ * Before, a call of slurm_requeue() that the controller takes up late is for the run that there is
+ * then. */
 #ifdef SLURM_CALLS_TAKE_STEP_ID
 static inline slurm_step_id_t slurm_compat_job(uint32_t id, uint64_t run)
 {
-	return (slurm_step_id_t){ .sluid = run, .job_id = id, .step_id = NO_VAL, .step_het_comp = NO_VAL };
+	return (
+		slurm_step_id_t) { .sluid = run, .job_id = id, .step_id = NO_VAL, .step_het_comp = NO_VAL };
 }
 
 static inline uint64_t slurm_compat_run(const slurm_job_info_t *info)
@@ -71,7 +76,8 @@ static inline void slurm_compat_describe(job_desc_msg_t *change, uint32_t id)
 #endif
 }
 
-/* Whether a call that failed with this error may succeed later: the controller is away, busy, or a standby. */
+/* Whether a call that failed with this error may succeed later: the controller is away, busy, or a
+ * standby. */
 static inline bool slurm_compat_may_pass(int error)
 {
 	switch (error) {
@@ -104,10 +110,8 @@ static inline bool slurm_compat_may_pass(int error)
 #endif
 	case ECONNREFUSED:
 	case ETIMEDOUT:
-	case EAGAIN:
-		return true;
-	default:
-		return false;
+	case EAGAIN: return true;
+	default: return false;
 	}
 }
 

@@ -29,21 +29,21 @@ struct folder {
 	struct ckpt_dir dir;
 	struct owner owner;
 	struct ident ident;
-	double ends;        /* when Slurm will end this job */
+	double ends; /* when Slurm will end this job */
 	int (*is_running)(uint32_t job, struct err *err);
 	struct ckpt *checkpoint;
 	int attempt;
 	struct attempts_record *records; /* up to this attempt's start */
 	size_t record_count;
-	double timeout;     /* seconds that an I/O error is retried */
-	int64_t began;      /* the step resumed from, -1 for a fresh start */
+	double timeout; /* seconds that an I/O error is retried */
+	int64_t began;  /* the step resumed from, -1 for a fresh start */
 	bool opened, owned, watching;
 
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool ending, lost, noticed, noting;
-	int64_t step;       /* the last done, for the record of a notice */
+	int64_t step; /* the last done, for the record of a notice */
 };
 
 /* Asks Slurm about the job that owns the directory. */
@@ -65,7 +65,8 @@ static bool holds(const struct folder *folder, const char *name)
 	return fstatat(folder->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* --fresh wants a directory without a run; the run of an earlier attempt of this same job is not another one. */
+/* --fresh wants a directory without a run; the run of an earlier attempt of this same job is not
+ * another one. */
 static int check_fresh(const struct folder *folder, struct err *err)
 {
 	struct owner owner;
@@ -74,10 +75,13 @@ static int check_fresh(const struct folder *folder, struct err *err)
 	int rc = owner_read(&folder->dir, &owner, err);
 	if (rc < 0 || ckpt_dir_steps(&folder->dir, &steps, &count, err) < 0)
 		return -1;
-	bool same = rc && owner.job && owner.job == folder->ident.job && strcmp(owner.cluster, folder->ident.cluster) == 0;
+	bool same = rc && owner.job && owner.job == folder->ident.job
+		&& strcmp(owner.cluster, folder->ident.cluster) == 0;
 	if (!same && (rc || count || holds(folder, ATTEMPTS_NAME)))
-		return err_fail(err, EXIT_USAGE, "checkpoint directory: --fresh, but %s holds a run already: give a new --ckpt-dir, "
-			"or leave --fresh out to resume", folder->dir.path);
+		return err_fail(err, EXIT_USAGE,
+			"checkpoint directory: --fresh, but %s holds a run already: give a new --ckpt-dir, or "
+			"leave --fresh out to resume",
+			folder->dir.path);
 	return 0;
 }
 
@@ -107,16 +111,19 @@ static int look_back(struct folder *folder, struct err *err)
 	for (size_t i = 0; i < folder->record_count; i++)
 		folder->attempt += folder->records[i].event == ATTEMPTS_START;
 	int64_t newest = step_count ? steps[step_count - 1] : -1;
-	const struct attempts_asker asker = { folder->ident.cluster, folder->ident.job, folder->ident.attempt };
+	const struct attempts_asker asker = { folder->ident.cluster, folder->ident.job,
+		folder->ident.attempt };
 	int vain = attempts_without_progress(folder->records, folder->record_count, &asker, newest);
 	if (vain < ATTEMPTS_CRASH_LOOP)
 		return 0;
 	char step[40] = "none";
 	if (newest >= 0)
 		snprintf(step, sizeof step, "step %lld", (long long)newest);
-	return err_set(err, "crash loop: the last %d attempts of job %u brought no newer checkpoint (the newest is %s) and none was "
-		"cut short by a notice: look for their errors above, mend them, and start the training again", vain,
-		folder->ident.job, step);
+	return err_set(err,
+		"crash loop: the last %d attempts of job %u brought no newer checkpoint (the newest is %s) "
+		"and none was cut short by a notice: look for their errors above, mend them, and start the "
+		"training again",
+		vain, folder->ident.job, step);
 }
 
 static const char *node_list(const struct ident *ident)
@@ -138,7 +145,8 @@ static int append(struct folder *folder, struct attempts_record *record, struct 
 /* The start is part of the record that folder_mean_time_between looks at. */
 static int remember(struct folder *folder, struct attempts_record *start, struct err *err)
 {
-	struct attempts_record *more = realloc(folder->records, (folder->record_count + 1) * sizeof *more);
+	struct attempts_record *more =
+		realloc(folder->records, (folder->record_count + 1) * sizeof *more);
 	if (!more)
 		return err_set(err, "checkpoint directory: out of memory");
 	start->time = clock_wall();
@@ -157,14 +165,16 @@ static void note_beginning(struct folder *folder)
 static int append_start(struct folder *folder, struct err *err)
 {
 	note_beginning(folder);
-	struct attempts_record record = { .event = ATTEMPTS_START, .world_size = folder->ident.world_size,
-		.step = folder->began, .limit = folder->ends };
+	struct attempts_record record = { .event = ATTEMPTS_START,
+		.world_size = folder->ident.world_size,
+		.step = folder->began,
+		.limit = folder->ends };
 	snprintf(record.nodes, sizeof record.nodes, "%s", node_list(&folder->ident));
 	return append(folder, &record, err) < 0 ? -1 : remember(folder, &record, err);
 }
 
-/* With the lock held, which is let go while the disk is at work. A notice is recorded once; who comes second waits until
- * it is durable. */
+/* With the lock held, which is let go while the disk is at work. A notice is recorded once; who
+ * comes second waits until it is durable. */
 static int note(struct folder *folder, int signal, struct err *err)
 {
 	struct attempts_record record = { .event = ATTEMPTS_NOTICE, .step = folder->step };
@@ -186,15 +196,17 @@ static void beat_once(struct folder *folder)
 {
 	struct err err;
 	pthread_mutex_unlock(&folder->lock);
-	bool lost = owner_heartbeat(&folder->dir, folder->owner.token, &err) < 0 && err.status == EXIT_FAULT;
+	bool lost =
+		owner_heartbeat(&folder->dir, folder->owner.token, &err) < 0 && err.status == EXIT_FAULT;
 	if (lost)
 		log_error("checkpoint directory: %s", err.text);
 	pthread_mutex_lock(&folder->lock);
 	folder->lost = lost;
 }
 
-/* Until the folder is closed or has another owner: beats (a beat that can't be written is tried again at its next turn),
- * and records a notice as soon as it comes, since what the main thread stands in may outlast the grace time. */
+/* Until the folder is closed or has another owner: beats (a beat that can't be written is tried
+ * again at its next turn), and records a notice as soon as it comes, since what the main thread
+ * stands in may outlast the grace time. */
 static void *watch(void *arg)
 {
 	struct folder *folder = arg;
@@ -226,14 +238,16 @@ static int start_watch(struct folder *folder, struct err *err)
 	return 0;
 }
 
-static int open_stages(struct folder *folder, const char *path, bool fresh, double timeout, struct err *err)
+static int open_stages(struct folder *folder, const char *path, bool fresh, double timeout,
+	struct err *err)
 {
 	if (ckpt_dir_open(&folder->dir, path, err) < 0)
 		return -1;
 	folder->opened = true;
 	if (fresh && check_fresh(folder, err) < 0)
 		return -1;
-	if (claim(folder, timeout, err) < 0 || start_watch(folder, err) < 0 || look_back(folder, err) < 0)
+	if (claim(folder, timeout, err) < 0 || start_watch(folder, err) < 0
+		|| look_back(folder, err) < 0)
 		return -1;
 	folder->timeout = timeout;
 	if (ckpt_open_below(&folder->dir, INT64_MAX, timeout, &folder->checkpoint, err) < 0)
@@ -241,7 +255,8 @@ static int open_stages(struct folder *folder, const char *path, bool fresh, doub
 	return append_start(folder, err);
 }
 
-struct folder *folder_open(const char *path, const struct folder_job *job, bool fresh, double timeout, struct err *err)
+struct folder *folder_open(const char *path, const struct folder_job *job, bool fresh,
+	double timeout, struct err *err)
 {
 	struct folder *folder = calloc(1, sizeof *folder);
 	if (!folder) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread owns the connection; the trainer's calls note what they want under the lock, wake it up, and wait for what came of
- * it. A save stays in the list until its end, so that whatever service is there can be given it again. */
+/* One thread owns the connection; the trainer's calls note what they want under the lock, wake it
+ * up, and wait for what came of it. A save stays in the list until its end, so that whatever
+ * service is there can be given it again. */
 #include "config.h"
 #include "checkpoint/client/ckptd_client.h"
 
@@ -20,7 +21,7 @@
 #include "common/log.h"
 #include "common/thread.h"
 
-#define DEATHS_MAX 3       /* services that are lost over the same saves */
+#define DEATHS_MAX 3 /* services that are lost over the same saves */
 #define RETRY_SECONDS 5.0
 #define TICK_SECONDS 1.0
 
@@ -30,15 +31,15 @@ struct ckptd_client {
 	int wake;
 	pthread_t thread;
 
-	pthread_mutex_t lock;       /* of all below */
+	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t changed;
 	struct ckptd_entries entries;
-	pid_t pid;                  /* of the service; 0: none */
+	pid_t pid; /* of the service; 0: none */
 	bool connected, closing, wanted, gone;
-	double next_try;            /* clock_now() of the next look for a service */
-	int deaths;                 /* since a save had its end */
+	double next_try; /* clock_now() of the next look for a service */
+	int deaths;      /* since a save had its end */
 	int64_t progress_step, progress_bytes, progress_total;
-	struct err why;             /* no service is there */
+	struct err why; /* no service is there */
 };
 
 /* ---- the ends of saves, with the lock held ---- */
@@ -53,18 +54,24 @@ static void emit(struct ckptd_client *client, struct ckptd_event event)
 }
 
 /* The event comes first, so that who waited for the end finds it told. */
-static void end_entry(struct ckptd_client *client, struct ckptd_entry *entry, enum ckptd_entry_state state, uint64_t bytes,
-	const struct err *err)
+static void end_entry(struct ckptd_client *client, struct ckptd_entry *entry,
+	enum ckptd_entry_state state, uint64_t bytes, const struct err *err)
 {
-	static const enum ckptd_event_type types[] = { [ENTRY_WRITTEN] = CKPTD_WRITTEN, [ENTRY_DURABLE] = CKPTD_DURABLE,
+	static const enum ckptd_event_type types[] = { [ENTRY_WRITTEN] = CKPTD_WRITTEN,
+		[ENTRY_DURABLE] = CKPTD_DURABLE,
 		[ENTRY_FAILED] = CKPTD_FAILED };
 	struct err copy = { .text = "" };
 	if (err)
 		entry->err = copy = *err;
 	if (state == ENTRY_DURABLE)
 		log_progress();
-	emit(client, (struct ckptd_event){ .type = types[state], .step = entry->step.step, .bytes = bytes,
-		.seconds = clock_now() - entry->since, .status = copy.status, .text = copy.text });
+	emit(client,
+		(struct ckptd_event) { .type = types[state],
+			.step = entry->step.step,
+			.bytes = bytes,
+			.seconds = clock_now() - entry->since,
+			.status = copy.status,
+			.text = copy.text });
 	entry->state = state;
 	entry->slot = -1;
 	pthread_cond_broadcast(&client->changed);
@@ -88,13 +95,15 @@ static void get_service(struct ckptd_client *client)
 		client->why = err;
 }
 
-/* Services die one after the other: their saves are given up, and the next one is looked for when there is a new save. */
+/* Services die one after the other: their saves are given up, and the next one is looked for when
+ * there is a new save. */
 static void give_up(struct ckptd_client *client)
 {
 	struct ckptd_entry *entry;
 	struct err err;
 	char text[sizeof client->why.text];
-	err_fail(&err, EXIT_LOST, "checkpoint: %d services in a row were lost over it; the last: %.500s", client->deaths,
+	err_fail(&err, EXIT_LOST,
+		"checkpoint: %d services in a row were lost over it; the last: %.500s", client->deaths,
 		client->why.text);
 	while ((entry = ckptd_entries_first_running(&client->entries)))
 		end_entry(client, entry, ENTRY_FAILED, 0, &err);
@@ -103,7 +112,7 @@ static void give_up(struct ckptd_client *client)
 	client->next_try = clock_now() + RETRY_SECONDS;
 	client->gone = true;
 	snprintf(text, sizeof text, "%s", client->why.text);
-	emit(client, (struct ckptd_event){ .type = CKPTD_GONE, .text = text });
+	emit(client, (struct ckptd_event) { .type = CKPTD_GONE, .text = text });
 }
 
 static void look_for_service(struct ckptd_client *client)
@@ -115,10 +124,10 @@ static void look_for_service(struct ckptd_client *client)
 	if (client->connected) {
 		client->gone = false;
 		client->why.text[0] = '\0';
-		snprintf(text, sizeof text, "%s; pid %d took over, with %d saves that were not durable", reason, (int)client->pid,
-			ckptd_entries_undone(&client->entries));
+		snprintf(text, sizeof text, "%s; pid %d took over, with %d saves that were not durable",
+			reason, (int)client->pid, ckptd_entries_undone(&client->entries));
 		if (lost)
-			emit(client, (struct ckptd_event){ .type = CKPTD_RESTARTED, .text = text });
+			emit(client, (struct ckptd_event) { .type = CKPTD_RESTARTED, .text = text });
 		return;
 	}
 	ckptd_entries_refuse_new(&client->entries, &client->why);
@@ -126,7 +135,7 @@ static void look_for_service(struct ckptd_client *client)
 	client->gone = true;
 	snprintf(text, sizeof text, "%s", client->why.text);
 	if (!again)
-		emit(client, (struct ckptd_event){ .type = CKPTD_GONE, .text = text });
+		emit(client, (struct ckptd_event) { .type = CKPTD_GONE, .text = text });
 }
 
 /* The connection broke. What was sent over it and has not had its end is sent again over the next
@@ -155,8 +164,9 @@ static int send_saves(struct ckptd_client *client, struct err *err)
 		if (entry->sent || ckptd_entries_is_done(&client->entries, entry))
 			continue;
 		const struct ckptd_step *step = &entry->step;
-		const struct ckptd_message save = { .type = CKPTD_SAVE, .save = { entry->slot, step->step, (int64_t)step->cursor,
-			step->loss, step->validation_loss } };
+		const struct ckptd_message save = { .type = CKPTD_SAVE,
+			.save = { entry->slot, step->step, (int64_t)step->cursor, step->loss,
+				step->validation_loss } };
 		if (ckptd_conn_send(conn, &save, NULL, 0, err) < 0)
 			return -1;
 		entry->sent = true;
@@ -177,7 +187,8 @@ static void on_decided(struct ckptd_client *client, int64_t step)
 	ckptd_entries_forget_old(&client->entries);
 }
 
-static void on_end(struct ckptd_client *client, int64_t step, enum ckptd_entry_state state, int64_t bytes, const struct err *err)
+static void on_end(struct ckptd_client *client, int64_t step, enum ckptd_entry_state state,
+	int64_t bytes, const struct err *err)
 {
 	struct ckptd_entry *entry = ckptd_entries_running(&client->entries, step);
 	client->deaths = 0;
@@ -188,7 +199,8 @@ static void on_end(struct ckptd_client *client, int64_t step, enum ckptd_entry_s
 		on_decided(client, step);
 }
 
-static int on_message(struct ckptd_client *client, const struct ckptd_message *message, struct err *err)
+static int on_message(struct ckptd_client *client, const struct ckptd_message *message,
+	struct err *err)
 {
 	struct err failed;
 	switch (message->type) {
@@ -207,13 +219,11 @@ static int on_message(struct ckptd_client *client, const struct ckptd_message *m
 		err_fail(&failed, (enum exit_status)message->failed.status, "%s", message->failed.text);
 		on_end(client, message->failed.step, ENTRY_FAILED, 0, &failed);
 		return 0;
-	case CKPTD_DECIDED:
-		on_decided(client, message->decided.step);
-		return 0;
-	case CKPTD_REFUSED:
-		return err_fail(err, EXIT_DATA, "refused: %s", message->refused.text);
+	case CKPTD_DECIDED: on_decided(client, message->decided.step); return 0;
+	case CKPTD_REFUSED: return err_fail(err, EXIT_DATA, "refused: %s", message->refused.text);
 	default:
-		return err_fail(err, EXIT_DATA, "protocol: %s came to a client", ckptd_type_name(message->type));
+		return err_fail(err, EXIT_DATA, "protocol: %s came to a client",
+			ckptd_type_name(message->type));
 	}
 }
 
@@ -234,14 +244,15 @@ static bool is_time_to_look(const struct ckptd_client *client)
 {
 	if (client->connected)
 		return false;
-	return ckptd_entries_have_new(&client->entries) || client->wanted || client->next_try == 0 ||
-		(ckptd_entries_undone(&client->entries) > 0 && clock_now() >= client->next_try);
+	return ckptd_entries_have_new(&client->entries) || client->wanted || client->next_try == 0
+		|| (ckptd_entries_undone(&client->entries) > 0 && clock_now() >= client->next_try);
 }
 
 static void wait_for_something(struct ckptd_client *client)
 {
 	const struct ckptd_conn *conn = &client->contact.link.conn;
-	struct pollfd wait[] = { { .fd = client->wake, .events = POLLIN }, { .fd = conn->fd, .events = ckptd_conn_events(conn) } };
+	struct pollfd wait[] = { { .fd = client->wake, .events = POLLIN },
+		{ .fd = conn->fd, .events = ckptd_conn_events(conn) } };
 	uint64_t ignored;
 	poll(wait, 2, (int)(TICK_SECONDS * 1000));
 	ssize_t n = read(client->wake, &ignored, sizeof ignored);
@@ -310,7 +321,9 @@ struct ckptd_client *ckptd_client_open(const struct ckptd_plan *plan, struct err
 		err_set(err, "service: no memory");
 		return NULL;
 	}
-	*client = (struct ckptd_client){ .plan = *plan, .wake = -1, .progress_step = -1,
+	*client = (struct ckptd_client) { .plan = *plan,
+		.wake = -1,
+		.progress_step = -1,
 		.entries.part = plan->snapshot->part > 0 };
 	pthread_mutex_init(&client->lock, NULL);
 	deadline_condition(&client->changed);
@@ -352,13 +365,16 @@ int64_t ckptd_client_service(const struct ckptd_client *client)
 static bool wait_for_change(struct ckptd_client *client, struct deadline deadline)
 {
 	struct timespec until = deadline_timespec(deadline);
-	return pthread_cond_timedwait(&client->changed, &client->lock, &until) != ETIMEDOUT && !deadline_passed(deadline);
+	return pthread_cond_timedwait(&client->changed, &client->lock, &until) != ETIMEDOUT
+		&& !deadline_passed(deadline);
 }
 
 static int free_slot(const struct ckptd_client *client, int live)
 {
 	const struct ckptd_entries *entries = &client->entries;
-	for (int slot = 0; slot < client->plan.memory->slots && (live < 0 || ckptd_entries_is_free(entries, live)); slot++)
+	for (int slot = 0;
+		 slot < client->plan.memory->slots && (live < 0 || ckptd_entries_is_free(entries, live));
+		 slot++)
 		if (slot != live && ckptd_entries_is_free(entries, slot))
 			return slot;
 	return -1;
@@ -380,14 +396,16 @@ int ckptd_client_slot(struct ckptd_client *client, int live, double seconds)
 	return slot;
 }
 
-int ckptd_client_save(struct ckptd_client *client, int slot, const struct ckptd_step *step, struct err *err)
+int ckptd_client_save(struct ckptd_client *client, int slot, const struct ckptd_step *step,
+	struct err *err)
 {
 	struct ckptd_entries *entries = &client->entries;
 	struct ckptd_entry *entry = NULL;
 	int rc = 0;
 	pthread_mutex_lock(&client->lock);
 	if (slot < 0 || slot >= client->plan.memory->slots || !ckptd_entries_is_free(entries, slot))
-		rc = err_set(err, "service: slot %d can't be handed over: it is none, or was handed over before", slot);
+		rc = err_set(err,
+			"service: slot %d can't be handed over: it is none, or was handed over before", slot);
 	else if (!(entry = ckptd_entries_add(entries, step, slot, clock_now())))
 		rc = err_set(err, "service: no memory");
 	if (entry)
@@ -404,14 +422,21 @@ int ckptd_client_save(struct ckptd_client *client, int slot, const struct ckptd_
 }
 
 /* Why a save has not had its end yet. */
-static int still_running(const struct ckptd_client *client, int64_t step, double seconds, struct err *err)
+static int still_running(const struct ckptd_client *client, int64_t step, double seconds,
+	struct err *err)
 {
 	if (!client->connected)
-		return err_fail(err, EXIT_LOST, "checkpoint: the save of step %" PRId64 " has no service: %.600s", step, client->why.text);
+		return err_fail(err, EXIT_LOST,
+			"checkpoint: the save of step %" PRId64 " has no service: %.600s", step,
+			client->why.text);
 	if (client->progress_step == step)
-		return err_fail(err, EXIT_LOST, "checkpoint: the save of step %" PRId64 " still runs after %.0f s: %.2f of %.2f GB are "
-			"written", step, seconds, (double)client->progress_bytes * 1e-9, (double)client->progress_total * 1e-9);
-	return err_fail(err, EXIT_LOST, "checkpoint: the save of step %" PRId64 " still runs after %.0f s", step, seconds);
+		return err_fail(err, EXIT_LOST,
+			"checkpoint: the save of step %" PRId64
+			" still runs after %.0f s: %.2f of %.2f GB are written",
+			step, seconds, (double)client->progress_bytes * 1e-9,
+			(double)client->progress_total * 1e-9);
+	return err_fail(err, EXIT_LOST,
+		"checkpoint: the save of step %" PRId64 " still runs after %.0f s", step, seconds);
 }
 
 int ckptd_client_wait(struct ckptd_client *client, int64_t step, double seconds, struct err *err)
@@ -421,8 +446,8 @@ int ckptd_client_wait(struct ckptd_client *client, int64_t step, double seconds,
 	struct ckptd_entry *entry;
 	int rc = 0;
 	pthread_mutex_lock(&client->lock);
-	while ((entry = ckptd_entries_find(entries, step)) && !ckptd_entries_is_over(entries, entry) &&
-		wait_for_change(client, deadline))
+	while ((entry = ckptd_entries_find(entries, step)) && !ckptd_entries_is_over(entries, entry)
+		&& wait_for_change(client, deadline))
 		;
 	if (!entry) {
 		rc = err_set(err, "checkpoint: step %" PRId64 " was not handed over", step);

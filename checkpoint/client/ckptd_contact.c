@@ -19,7 +19,8 @@
 
 /* ---- what a service is told ---- */
 
-/* The files' modes are to be as if this process made them. Asking for the umask by umask() would change it for a moment. */
+/* The files' modes are to be as if this process made them. Asking for the umask by umask() would
+ * change it for a moment. */
 static int64_t own_umask(void)
 {
 	AUTO_FCLOSE FILE *status = fopen("/proc/self/status", "re");
@@ -53,9 +54,11 @@ static int make_secret(char secret[33], struct err *err)
 	return 0;
 }
 
-int ckptd_contact_init(struct ckptd_contact *contact, const struct ckptd_plan *plan, struct err *err)
+int ckptd_contact_init(struct ckptd_contact *contact, const struct ckptd_plan *plan,
+	struct err *err)
 {
-	*contact = (struct ckptd_contact){ .plan = plan, .attach.type = CKPTD_ATTACH,
+	*contact = (struct ckptd_contact) { .plan = plan,
+		.attach.type = CKPTD_ATTACH,
 		.link = { .conn.fd = -1, .process.fd = -1 } };
 	struct ckptd_attach *attach = &contact->attach.attach;
 	contact->path = path_as_text(plan->dir->path);
@@ -86,58 +89,69 @@ static int send_attach(struct ckptd_contact *contact, struct err *err)
 	int descriptors[CKPTD_DESCRIPTORS] = { contact->plan->dir->fd };
 	for (int i = 0; i < memory->slots; i++)
 		descriptors[1 + i] = memory->fd[i];
-	return ckptd_conn_send(&contact->link.conn, &contact->attach, descriptors, 1 + memory->slots, err);
+	return ckptd_conn_send(&contact->link.conn, &contact->attach, descriptors, 1 + memory->slots,
+		err);
 }
 
-static int hear_attached(struct ckptd_contact *contact, const struct ckptd_message *answer, struct err *err)
+static int hear_attached(struct ckptd_contact *contact, const struct ckptd_message *answer,
+	struct err *err)
 {
 	struct ckptd_attach *attach = &contact->attach.attach;
 	if (answer->type == CKPTD_REFUSED)
-		return err_fail(err, (enum exit_status)answer->refused.status, "refused: %s", answer->refused.text);
+		return err_fail(err, (enum exit_status)answer->refused.status, "refused: %s",
+			answer->refused.text);
 	if (answer->type != CKPTD_ATTACHED)
-		return err_fail(err, EXIT_DATA, "protocol: %s came where ATTACHED should", ckptd_type_name(answer->type));
+		return err_fail(err, EXIT_DATA, "protocol: %s came where ATTACHED should",
+			ckptd_type_name(answer->type));
 	contact->service = answer->attached.pid;
 	if (!attach->host || answer->attached.port == attach->port)
 		return 0;
 	if (attach->port > 0) {
-		log_error("checkpoint: the service that took over couldn't take port %d: the other parts' services won't find it",
+		log_error("checkpoint: the service that took over couldn't take port %d: the other parts' "
+				  "services won't find it",
 			(int)attach->port);
 		return 0;
 	}
 	attach->port = answer->attached.port;
-	snprintf(contact->address, sizeof contact->address, "%s:%d:%s", attach->host, (int)attach->port, contact->secret);
+	snprintf(contact->address, sizeof contact->address, "%s:%d:%s", attach->host, (int)attach->port,
+		contact->secret);
 	return 0;
 }
 
 static int attach_to(struct ckptd_contact *contact, struct err *err)
 {
 	struct ckptd_message answer;
-	if (send_attach(contact, err) < 0 ||
-		ckptd_conn_await(&contact->link.conn, &answer, deadline_in(contact->plan->timeout), err) < 0)
+	if (send_attach(contact, err) < 0
+		|| ckptd_conn_await(&contact->link.conn, &answer, deadline_in(contact->plan->timeout), err)
+			< 0)
 		return -1;
 	int rc = hear_attached(contact, &answer, err);
 	ckptd_message_release(&answer);
 	return rc;
 }
 
-/* The node's service has the groups that the node's user database gives to the user, this process those that came with the job. A
- * directory that is not the user's own may be open to one of the latter alone. */
+/* The node's service has the groups that the node's user database gives to the user, this process
+ * those that came with the job. A directory that is not the user's own may be open to one of the
+ * latter alone. */
 static int check_rights(const struct ckptd_contact *contact, struct err *err)
 {
 	const struct ckpt_dir *dir = contact->plan->dir;
 	struct statx st;
 	/* Without a word to a file server, which may hang. */
-	if (statx(dir->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_UID, &st) == 0 && st.stx_uid == geteuid())
+	if (statx(dir->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_UID, &st) == 0
+		&& st.stx_uid == geteuid())
 		return 0;
 	if (ckptd_socket_check_groups(contact->link.conn.fd, err) == 0)
 		return 0;
 	char lacking[sizeof err->text];
 	snprintf(lacking, sizeof lacking, "%s", err->text);
-	return err_fail(err, EXIT_LOST, "%.300s, and %.300s is not the user's own", lacking, contact->path);
+	return err_fail(err, EXIT_LOST, "%.300s, and %.300s is not the user's own", lacking,
+		contact->path);
 }
 
 /* *nobody: it is certain that none listens there. */
-static int use_the_node_s(struct ckptd_contact *contact, const char *path, bool *nobody, struct err *err)
+static int use_the_node_s(struct ckptd_contact *contact, const char *path, bool *nobody,
+	struct err *err)
 {
 	if (ckptd_start_connect(path, &contact->link, err) < 0) {
 		*nobody = errno == ECONNREFUSED;
@@ -161,7 +175,8 @@ static int start_own(struct ckptd_contact *contact, struct err *err)
 	/* It may take a moment from its last word to its end. */
 	ckptd_conn_close(&contact->link.conn);
 	ckptd_process_wait(process, deadline_in(1));
-	err_prefix(err, "service: the one that was started %s", ckptd_process_fate(process, fate, sizeof fate));
+	err_prefix(err, "service: the one that was started %s",
+		ckptd_process_fate(process, fate, sizeof fate));
 	ckptd_process_kill(process, deadline_in(contact->plan->timeout));
 	ckptd_start_leave(&contact->link);
 	return -1;
@@ -169,8 +184,9 @@ static int start_own(struct ckptd_contact *contact, struct err *err)
 
 /* ---- one after the other ---- */
 
-/* The service that is lost must not write any more when another begins to: two of them in one folder would tear its files.
- * One of our own is killed; the node's can only be gone, or be found again. */
+/* The service that is lost must not write any more when another begins to: two of them in one
+ * folder would tear its files. One of our own is killed; the node's can only be gone, or be found
+ * again. */
 static int retire(struct ckptd_contact *contact, bool *lives, struct err *err)
 {
 	struct ckptd_process *process = &contact->link.process;
@@ -178,7 +194,8 @@ static int retire(struct ckptd_contact *contact, bool *lives, struct err *err)
 	if (*lives && process->child) {
 		*lives = false;
 		if (!ckptd_process_kill(process, deadline_in(contact->plan->timeout)))
-			return err_fail(err, EXIT_LOST, "service: pid %d hangs and can't be killed", (int)process->pid);
+			return err_fail(err, EXIT_LOST, "service: pid %d hangs and can't be killed",
+				(int)process->pid);
 	}
 	if (!*lives)
 		ckptd_process_close(process);
@@ -192,7 +209,8 @@ int ckptd_contact_find(struct ckptd_contact *contact, struct err *err)
 	if (retire(contact, &lives, err) < 0)
 		return -1;
 	struct ckptd_process old = contact->link.process;
-	err_fail(err, EXIT_LOST, "service: pid %d still runs, but can't be reached", (int)contact->service);
+	err_fail(err, EXIT_LOST, "service: pid %d still runs, but can't be reached",
+		(int)contact->service);
 	if (path && path[0]) {
 		if (use_the_node_s(contact, path, &nobody, err) == 0) {
 			ckptd_process_close(&old);
@@ -204,7 +222,8 @@ int ckptd_contact_find(struct ckptd_contact *contact, struct err *err)
 		}
 		contact->link.process = old;
 		if (!lives)
-			log_warn("checkpoint: %s: starting a service of its own, which ends with the step", err->text);
+			log_warn("checkpoint: %s: starting a service of its own, which ends with the step",
+				err->text);
 	}
 	return lives ? -1 : start_own(contact, err);
 }
@@ -216,8 +235,7 @@ void ckptd_contact_lose(struct ckptd_contact *contact, const struct err *why, st
 	ckptd_conn_close(&contact->link.conn);
 	/* A process that dies closes its connections before its parent has its status. */
 	if (why->status == EXIT_LOST)
-		ckptd_process_wait(process,
-			deadline_in(process->child ? contact->plan->timeout : 0.2));
+		ckptd_process_wait(process, deadline_in(process->child ? contact->plan->timeout : 0.2));
 	err_fail(said, EXIT_LOST, "the service, pid %d, %s (%.500s)", (int)contact->service,
 		ckptd_process_fate(process, fate, sizeof fate), why->text);
 }

@@ -5,12 +5,13 @@
 
 #define REMEMBERED 8 /* saves that have had their end, for ckptd_client_wait */
 
-struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step, int slot, double since)
+struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step,
+	int slot, double since)
 {
 	struct ckptd_entry *entry = calloc(1, sizeof *entry), **at = &entries->first;
 	if (!entry)
 		return NULL;
-	*entry = (struct ckptd_entry){ .step = *step, .slot = slot, .since = since };
+	*entry = (struct ckptd_entry) { .step = *step, .slot = slot, .since = since };
 	while (*at)
 		at = &(*at)->next;
 	return *at = entry;
@@ -33,13 +34,14 @@ void ckptd_entries_clear(struct ckptd_entries *entries)
 
 bool ckptd_entries_is_over(const struct ckptd_entries *entries, const struct ckptd_entry *entry)
 {
-	return entry->state == ENTRY_DURABLE || entry->state == ENTRY_FAILED || entry->state == ENTRY_REFUSED ||
-		(entry->state == ENTRY_WRITTEN && entries->part);
+	return entry->state == ENTRY_DURABLE || entry->state == ENTRY_FAILED
+		|| entry->state == ENTRY_REFUSED || (entry->state == ENTRY_WRITTEN && entries->part);
 }
 
 bool ckptd_entries_is_done(const struct ckptd_entries *entries, const struct ckptd_entry *entry)
 {
-	return ckptd_entries_is_over(entries, entry) && (entry->state != ENTRY_WRITTEN || entry->decided);
+	return ckptd_entries_is_over(entries, entry)
+		&& (entry->state != ENTRY_WRITTEN || entry->decided);
 }
 
 struct ckptd_entry *ckptd_entries_find(const struct ckptd_entries *entries, int64_t step)
@@ -121,7 +123,8 @@ void ckptd_entries_hand(struct ckptd_entries *entries)
 void ckptd_entries_decide(struct ckptd_entries *entries, int64_t step)
 {
 	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
-		if ((step < 0 || entry->step.step == step) && entry->state == ENTRY_WRITTEN && entries->part)
+		if ((step < 0 || entry->step.step == step) && entry->state == ENTRY_WRITTEN
+			&& entries->part)
 			entry->decided = true;
 }
 
@@ -130,7 +133,8 @@ void ckptd_entries_forget_old(struct ckptd_entries *entries)
 	int over = -ckptd_entries_undone(entries);
 	for (const struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
 		over++;
-	for (struct ckptd_entry *entry = entries->first, *next; entry && over > REMEMBERED; entry = next) {
+	for (struct ckptd_entry *entry = entries->first, *next; entry && over > REMEMBERED;
+		 entry = next) {
 		next = entry->next;
 		if (!ckptd_entries_is_done(entries, entry))
 			continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The saves that a client has handed over, or tries to, in their order, and what has become of each. No thread, no lock and no
- * connection of its own: whoever has one guards it by his lock. */
+/* The saves that a client has handed over, or tries to, in their order, and what has become of
+ * each. No thread, no lock and no connection of its own: whoever has one guards it by his lock. */
 #ifndef MUSTER_CKPTD_ENTRIES_H
 #define MUSTER_CKPTD_ENTRIES_H
 
@@ -22,23 +22,25 @@ enum ckptd_entry_state {
 struct ckptd_entry {
 	struct ckptd_entry *next;
 	struct ckptd_step step;
-	int slot;                   /* -1: given back */
+	int slot; /* -1: given back */
 	enum ckptd_entry_state state;
-	bool sent;                  /* to the service that is there now */
-	bool handed;                /* to any: it is not refused any more */
-	bool decided;               /* of parts from 1 on: the whole save is over, so that no service need know of the part */
-	double since;               /* clock_now() when it was added */
-	struct err err;             /* of FAILED and REFUSED */
+	bool sent;    /* to the service that is there now */
+	bool handed;  /* to any: it is not refused any more */
+	bool decided; /* of parts from 1 on: the whole save is over, so that no service need know of the
+					 part */
+	double since; /* clock_now() when it was added */
+	struct err err; /* of FAILED and REFUSED */
 };
 
 /* A value; zeroed means none. */
 struct ckptd_entries {
 	struct ckptd_entry *first;
-	bool part;                  /* of a part from 1 on: WRITTEN is its end */
+	bool part; /* of a part from 1 on: WRITTEN is its end */
 };
 
 /* Appends a save, which is theirs. NULL: no memory. */
-struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step, int slot, double since);
+struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step,
+	int slot, double since);
 
 /* Takes one out and frees it: it leaves no trace. */
 void ckptd_entries_drop(struct ckptd_entries *entries, struct ckptd_entry *entry);
@@ -50,7 +52,8 @@ bool ckptd_entries_is_over(const struct ckptd_entries *entries, const struct ckp
 /* The same for a service that takes over: part 0's may have lost word of a part that is written. */
 bool ckptd_entries_is_done(const struct ckptd_entries *entries, const struct ckptd_entry *entry);
 
-/* The last save of the step, the first of it that is not over, the first of any step that is not over; NULL: none. */
+/* The last save of the step, the first of it that is not over, the first of any step that is not
+ * over; NULL: none. */
 struct ckptd_entry *ckptd_entries_find(const struct ckptd_entries *entries, int64_t step);
 struct ckptd_entry *ckptd_entries_running(const struct ckptd_entries *entries, int64_t step);
 struct ckptd_entry *ckptd_entries_first_running(const struct ckptd_entries *entries);

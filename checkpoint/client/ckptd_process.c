@@ -19,7 +19,9 @@
 
 void ckptd_process_open(struct ckptd_process *process, pid_t pid, bool child)
 {
-	*process = (struct ckptd_process){ .pid = pid, .child = child, .unseen = pid == 0,
+	*process = (struct ckptd_process) { .pid = pid,
+		.child = child,
+		.unseen = pid == 0,
 		.fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1 };
 }
 
@@ -30,7 +32,7 @@ void ckptd_process_close(struct ckptd_process *process)
 		if (process->fd >= 0)
 			close(process->fd);
 	}
-	*process = (struct ckptd_process){ .fd = -1 };
+	*process = (struct ckptd_process) { .fd = -1 };
 }
 
 /* Who else waits for all children of this process may have taken its status. */
@@ -50,7 +52,8 @@ bool ckptd_process_alive(struct ckptd_process *process)
 		return process->unseen;
 	if (process->child)
 		return is_child_alive(process);
-	process->ended = process->fd >= 0 ? poll(&wait, 1, 0) > 0 : kill(process->pid, 0) < 0 && errno == ESRCH;
+	process->ended =
+		process->fd >= 0 ? poll(&wait, 1, 0) > 0 : kill(process->pid, 0) < 0 && errno == ESRCH;
 	return !process->ended;
 }
 

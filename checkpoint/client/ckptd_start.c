@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Not by fork: a trainer of 100 GB would pay for the copy of its page tables, and afterwards for each page that it
- * writes. What a child has to clean up, muster-ckptd does itself. */
+/* Not by fork: a trainer of 100 GB would pay for the copy of its page tables, and afterwards for
+ * each page that it writes. What a child has to clean up, muster-ckptd does itself. */
 #include "config.h"
 #include "checkpoint/client/ckptd_start.h"
 
@@ -18,8 +18,8 @@
 #include "common/spawn.h"
 
 #define PROGRAM "muster-ckptd"
-#define CLIENT_FD 3           /* of the program; above standard error */
-#define CLEAR_OF 16           /* ours is above it, so that moving it to CLIENT_FD hits nothing */
+#define CLIENT_FD 3 /* of the program; above standard error */
+#define CLEAR_OF 16 /* ours is above it, so that moving it to CLIENT_FD hits nothing */
 
 int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *err)
 {
@@ -29,7 +29,8 @@ int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *e
 		return -1;
 	ckptd_conn_open(&link->conn, fd);
 	ckptd_process_open(&link->process, pid, false);
-	/* While the connection is open the number is that of its process, and now a descriptor holds it. */
+	/* While the connection is open the number is that of its process, and now a descriptor holds
+	 * it. */
 	struct pollfd open = { .fd = fd };
 	if (poll(&open, 1, 0) == 0)
 		return 0;
@@ -45,8 +46,10 @@ static int find_program(char *path, size_t size, struct err *err)
 	char own[3500];
 	if (given && given[0]) {
 		snprintf(path, size, "%s", given);
-		return access(path, X_OK) == 0 ? 0 : err_fail(err, EXIT_USAGE, "service: MUSTER_CKPTD_PROGRAM: couldn't execute %s: %m",
-			path);
+		return access(path, X_OK) == 0
+			? 0
+			: err_fail(err, EXIT_USAGE, "service: MUSTER_CKPTD_PROGRAM: couldn't execute %s: %m",
+				path);
 	}
 	ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
 	own[length < 0 ? 0 : length] = '\0';
@@ -57,8 +60,11 @@ static int find_program(char *path, size_t size, struct err *err)
 			return 0;
 	}
 	snprintf(path, size, BINDIR "/" PROGRAM);
-	return access(path, X_OK) == 0 ? 0 : err_fail(err, EXIT_USAGE, "service: couldn't find " PROGRAM " beside this program or in "
-		BINDIR ": name it in MUSTER_CKPTD_PROGRAM");
+	return access(path, X_OK) == 0
+		? 0
+		: err_fail(err, EXIT_USAGE,
+			"service: couldn't find " PROGRAM " beside this program or in " BINDIR
+			": name it in MUSTER_CKPTD_PROGRAM");
 }
 
 static int spawn(const char *program, int client, pid_t *pid)
@@ -71,8 +77,9 @@ static int spawn(const char *program, int client, pid_t *pid)
 	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
 	posix_spawn_file_actions_adddup2(&actions, client, CLIENT_FD);
-	/* Not a session of its own: Linux shares processors out by sessions first (sched_autogroup), and threads of the service that
-	 * give way would only do so to one another. It ignores what a terminal sends. */
+	/* Not a session of its own: Linux shares processors out by sessions first (sched_autogroup),
+	 * and threads of the service that give way would only do so to one another. It ignores what a
+	 * terminal sends. */
 	int error = spawn_program(pid, program, &actions, argv, POSIX_SPAWN_SETPGROUP);
 	posix_spawn_file_actions_destroy(&actions);
 	return error;

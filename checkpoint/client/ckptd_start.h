@@ -15,11 +15,13 @@ struct ckptd_link {
 /* Connects to the service at `path`; errno as of ckptd_socket_connect. */
 int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *err);
 
-/* Starts a service for this client alone: in a process group of its own, with no signal blocked, none of this process's descriptors but
- * standard error, and without a copy of its memory. It is a child of this process and outlives it. Safe in a process with threads. */
+/* Starts a service for this client alone: in a process group of its own, with no signal blocked,
+ * none of this process's descriptors but standard error, and without a copy of its memory. It is a
+ * child of this process and outlives it. Safe in a process with threads. */
 int ckptd_start_own(struct ckptd_link *link, struct err *err);
 
-/* Breaks the connection. A service of our own that does not end by itself then is left to itself. */
+/* Breaks the connection. A service of our own that does not end by itself then is left to itself.
+ */
 void ckptd_start_leave(struct ckptd_link *link);
 
 #endif

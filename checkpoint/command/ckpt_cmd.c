@@ -37,9 +37,9 @@ static const char *base_name(const char *path)
 
 bool ckpt_place_is_step(const char *path)
 {
-	char manifest[sizeof ((struct ckpt_dir *)0)->path + sizeof "/" MANIFEST_NAME];
+	char manifest[sizeof((struct ckpt_dir *)0)->path + sizeof "/" MANIFEST_NAME];
 	struct stat st;
-	char plain[sizeof ((struct ckpt_dir *)0)->path];
+	char plain[sizeof((struct ckpt_dir *)0)->path];
 	size_t length = strlen(path);
 	while (length > 1 && path[length - 1] == '/')
 		length--;
@@ -58,7 +58,8 @@ static int open_step(struct ckpt_place *place, const char *path, struct err *err
 {
 	AUTO_FREE char *real = realpath(path, NULL);
 	if (!real)
-		return err_fail(err, io_status_or(errno, EXIT_USAGE), "checkpoint: couldn't find %s: %m", path);
+		return err_fail(err, io_status_or(errno, EXIT_USAGE), "checkpoint: couldn't find %s: %m",
+			path);
 	char *slash = strrchr(real, '/');
 	if (!slash[1] || strlen(slash + 1) >= sizeof place->name)
 		return err_fail(err, EXIT_USAGE, "checkpoint: %s is no step folder", path);
@@ -74,7 +75,8 @@ static int name_newest(struct ckpt_place *place, struct err *err)
 	if (ckpt_dir_steps(&place->dir, &steps, &count, err) < 0)
 		return -1;
 	if (count == 0)
-		return err_fail(err, EXIT_USAGE, "checkpoint: %s holds no checkpoint: give a checkpoint directory or a step folder",
+		return err_fail(err, EXIT_USAGE,
+			"checkpoint: %s holds no checkpoint: give a checkpoint directory or a step folder",
 			place->dir.path);
 	ckpt_step_name(steps[count - 1], place->name);
 	return 0;
@@ -85,20 +87,23 @@ static int name_step(struct ckpt_place *place, const char *text, struct err *err
 	struct stat st;
 	int64_t step = ckpt_cmd_step(text);
 	if (step < 0)
-		return err_fail(err, EXIT_USAGE, "checkpoint: \"%s\" is no step: give a number such as 1000, or step-00001000", text);
+		return err_fail(err, EXIT_USAGE,
+			"checkpoint: \"%s\" is no step: give a number such as 1000, or step-00001000", text);
 	ckpt_step_name(step, place->name);
 	int missing = fstatat(place->dir.fd, place->name, &st, AT_SYMLINK_NOFOLLOW);
 	if (missing && io_status(errno) == EXIT_LOST)
-		return err_fail(err, EXIT_LOST, "checkpoint: couldn't look at %s/%s: %m", place->dir.path, place->name);
+		return err_fail(err, EXIT_LOST, "checkpoint: couldn't look at %s/%s: %m", place->dir.path,
+			place->name);
 	if (missing)
-		return err_fail(err, EXIT_USAGE, "checkpoint: %s has no %s; muster-ckpt ls %s shows the steps that there are",
+		return err_fail(err, EXIT_USAGE,
+			"checkpoint: %s has no %s; muster-ckpt ls %s shows the steps that there are",
 			place->dir.path, place->name, place->dir.path);
 	return 0;
 }
 
 int ckpt_place_open(struct ckpt_place *place, const char *path, const char *step, struct err *err)
 {
-	*place = (struct ckpt_place){ .dir.fd = -1 };
+	*place = (struct ckpt_place) { .dir.fd = -1 };
 	if (!step && ckpt_place_is_step(path))
 		return open_step(place, path, err);
 	if (ckpt_dir_open_existing(&place->dir, path, err) < 0)
@@ -126,7 +131,8 @@ int ckpt_cmd_flush(void)
 int ckpt_cmd_print_json(json_t *object)
 {
 	struct err err;
-	bool printed = object && json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0;
+	bool printed =
+		object && json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0;
 	putchar('\n');
 	json_decref(object);
 	if (printed || ferror(stdout))
@@ -151,7 +157,8 @@ char *ckpt_cmd_time(double wall, char out[32])
 	/* It may be anything in a file from elsewhere. */
 	time_t seconds = wall > 0 && wall < 1e15 ? (time_t)wall : 0;
 	struct tm tm;
-	if (seconds == 0 || !localtime_r(&seconds, &tm) || strftime(out, 32, "%Y-%m-%d %H:%M:%S", &tm) == 0)
+	if (seconds == 0 || !localtime_r(&seconds, &tm)
+		|| strftime(out, 32, "%Y-%m-%d %H:%M:%S", &tm) == 0)
 		snprintf(out, 32, "-");
 	return out;
 }
@@ -216,5 +223,5 @@ void ckpt_table_clear(struct ckpt_table *table)
 	for (size_t i = 0; i < table->count; i++)
 		free(table->cells[i]);
 	free(table->cells);
-	*table = (struct ckpt_table){ 0 };
+	*table = (struct ckpt_table) { 0 };
 }

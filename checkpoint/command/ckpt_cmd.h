@@ -12,13 +12,15 @@
 #include "checkpoint/directory/ckpt_dir.h"
 #include "common/err.h"
 
-/* Runs with argv[0] "muster-ckpt NAME"; returns the exit status. --help and usage errors exit (argp). */
+/* Runs with argv[0] "muster-ckpt NAME"; returns the exit status. --help and usage errors exit
+ * (argp). */
 typedef int ckpt_cmd_run(int argc, char **argv);
 
-ckpt_cmd_run ckpt_cmd_ls, ckpt_cmd_show, ckpt_cmd_verify, ckpt_cmd_diff, ckpt_cmd_prune, ckpt_cmd_pin, ckpt_cmd_unpin,
-	ckpt_cmd_history, ckpt_cmd_import, ckpt_cmd_export;
+ckpt_cmd_run ckpt_cmd_ls, ckpt_cmd_show, ckpt_cmd_verify, ckpt_cmd_diff, ckpt_cmd_prune,
+	ckpt_cmd_pin, ckpt_cmd_unpin, ckpt_cmd_history, ckpt_cmd_import, ckpt_cmd_export;
 
-#define CKPT_CMD_IO_TIMEOUT 10.0 /* seconds that an I/O error is retried while something is read for people */
+#define CKPT_CMD_IO_TIMEOUT \
+	10.0 /* seconds that an I/O error is retried while something is read for people */
 
 /* ---- places ---- */
 
@@ -28,8 +30,9 @@ struct ckpt_place {
 	char name[256];
 };
 
-/* Opens the checkpoint that `path` names: a step folder, or of a checkpoint directory the newest step (`step` NULL) or the
- * step that `step` names ("1000" or "step-00001000"). Status EXIT_USAGE when there is none. */
+/* Opens the checkpoint that `path` names: a step folder, or of a checkpoint directory the newest
+ * step (`step` NULL) or the step that `step` names ("1000" or "step-00001000"). Status EXIT_USAGE
+ * when there is none. */
 int ckpt_place_open(struct ckpt_place *place, const char *path, const char *step, struct err *err);
 void ckpt_place_close(struct ckpt_place *place);
 
@@ -65,15 +68,16 @@ char *ckpt_cmd_time(double wall, char out[32]);
 
 /* Rows of text that are printed with aligned columns. A value; zeroed means empty. */
 struct ckpt_table {
-	int columns;      /* at most CKPT_TABLE_COLUMNS */
-	unsigned right;   /* bit c: column c is aligned to the right */
+	int columns;    /* at most CKPT_TABLE_COLUMNS */
+	unsigned right; /* bit c: column c is aligned to the right */
 	char **cells;
-	size_t count;     /* of cells */
-	bool failed;      /* out of memory */
+	size_t count; /* of cells */
+	bool failed;  /* out of memory */
 };
 
 /* Appends the next cell; a row is full after `columns` of them. */
-void ckpt_table_add(struct ckpt_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void ckpt_table_add(struct ckpt_table *table, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Prints the rows and flushes. Returns the exit status. */
 int ckpt_table_print(const struct ckpt_table *table);

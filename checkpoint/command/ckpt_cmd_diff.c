@@ -18,7 +18,8 @@ struct options {
 };
 
 static const struct argp_option option_rows[] = {
-	{ "all", 'a', NULL, 0, "list the tensors that are the same too (default: those that differ)", 0 },
+	{ "all", 'a', NULL, 0, "list the tensors that are the same too (default: those that differ)",
+		0 },
 	CKPT_WORDS_JSON,
 	{ 0 },
 };
@@ -32,11 +33,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "A B",
-	.doc = "Compares two checkpoints, tensor by tensor: the weights and the optimizer's states (master, m, v). A and B are "
-	"step folders, or checkpoint directories whose newest ones are taken. A cell says \"same\" where all bits are, else the "
-	"largest absolute and relative difference.\vDifferences of the configuration are listed and do not count.\n\n"
-	"Exit status: 0 all tensors and states are the same bits, 1 they differ, 65 one of them is damaged." };
+static const struct argp argp = { .options = option_rows,
+	.parser = parse_option,
+	.args_doc = "A B",
+	.doc = "Compares two checkpoints, tensor by tensor: the weights and the optimizer's states "
+		   "(master, m, v). A and B are step folders, or checkpoint directories whose newest ones "
+		   "are taken. A cell says \"same\" where all bits are, else the largest absolute and "
+		   "relative difference.\vDifferences of the configuration are listed and do not count.\n\n"
+		   "Exit status: 0 all tensors and states are the same bits, 1 they differ, 65 one of them "
+		   "is damaged." };
 
 struct comparison {
 	const struct options *options;
@@ -50,8 +55,8 @@ struct comparison {
 
 static const char *const part_names[CKPT_DIFF_PARTS] = { "weights", "master", "m", "v" };
 
-static void add_cell(struct ckpt_table *table, enum ckpt_diff_kind kind, const struct ckpt_difference *difference,
-	bool dtypes)
+static void add_cell(struct ckpt_table *table, enum ckpt_diff_kind kind,
+	const struct ckpt_difference *difference, bool dtypes)
 {
 	if (kind == CKPT_DIFF_ONLY_A || kind == CKPT_DIFF_ONLY_B)
 		ckpt_table_add(table, "only in %c", kind == CKPT_DIFF_ONLY_A ? 'A' : 'B');
@@ -62,7 +67,8 @@ static void add_cell(struct ckpt_table *table, enum ckpt_diff_kind kind, const s
 	else if (difference->same)
 		ckpt_table_add(table, dtypes ? "same values, other type" : "same");
 	else
-		ckpt_table_add(table, "%.2e / %.2e%s", difference->absolute, difference->relative, dtypes ? ", other type" : "");
+		ckpt_table_add(table, "%.2e / %.2e%s", difference->absolute, difference->relative,
+			dtypes ? ", other type" : "");
 }
 
 static json_t *part_json(enum ckpt_diff_kind kind, const struct ckpt_difference *difference)
@@ -70,9 +76,11 @@ static json_t *part_json(enum ckpt_diff_kind kind, const struct ckpt_difference 
 	static const char *const kinds[] = { "compared", "only_a", "only_b", "shape", "none" };
 	json_t *part = json_pack("{s:s}", "found", kinds[kind]);
 	if (kind == CKPT_DIFF_COMPARED)
-		json_object_update_new(part, json_pack("{s:b, s:I, s:o, s:o}", "identical", (int)difference->same, "differing",
-			(json_int_t)difference->differing, "max_absolute", ckpt_cmd_number(difference->absolute), "max_relative",
-			ckpt_cmd_number(difference->relative)));
+		json_object_update_new(part,
+			json_pack("{s:b, s:I, s:o, s:o}", "identical", (int)difference->same, "differing",
+				(json_int_t)difference->differing, "max_absolute",
+				ckpt_cmd_number(difference->absolute), "max_relative",
+				ckpt_cmd_number(difference->relative)));
 	return part;
 }
 
@@ -89,7 +97,8 @@ static int add_tensor(void *arg, const struct ckpt_tensor_diff *diff)
 	for (int p = 0; p < CKPT_DIFF_PARTS; p++) {
 		add_cell(&c->table, diff->kind[p], &diff->difference[p], p == 0 && diff->dtypes_differ);
 		if (diff->kind[p] != CKPT_DIFF_NONE)
-			json_object_set_new(tensor, part_names[p], part_json(diff->kind[p], &diff->difference[p]));
+			json_object_set_new(tensor, part_names[p],
+				part_json(diff->kind[p], &diff->difference[p]));
 	}
 	json_array_append_new(c->tensors, tensor);
 	return 0;
@@ -109,8 +118,9 @@ static json_t *settings_of(const struct ckpt *ckpt)
 	const struct manifest *m = ckpt_manifest(ckpt);
 	char seed[24];
 	snprintf(seed, sizeof seed, "%" PRIu64, m->seed);
-	return json_pack("{s:I, s:I, s:s, s:i, s:o, s:O, s:O}", "step", (json_int_t)m->step, "cursor", (json_int_t)m->cursor,
-		"seed", seed, "world_size", m->world_size, "loss", ckpt_cmd_number(m->loss), "config", m->config, "numerics", m->numerics);
+	return json_pack("{s:I, s:I, s:s, s:i, s:o, s:O, s:O}", "step", (json_int_t)m->step, "cursor",
+		(json_int_t)m->cursor, "seed", seed, "world_size", m->world_size, "loss",
+		ckpt_cmd_number(m->loss), "config", m->config, "numerics", m->numerics);
 }
 
 static json_t *compare_settings(const struct comparison *c)
@@ -124,7 +134,8 @@ static json_t *compare_settings(const struct comparison *c)
 
 static void add_side(struct ckpt_table *table, const json_t *value)
 {
-	char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+	char *text =
+		value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
 	ckpt_table_add(table, "%s", text ? text : "-");
 	free(text);
 }
@@ -139,7 +150,8 @@ static void print_settings(const json_t *differences)
 	ckpt_table_add(&table, "setting");
 	ckpt_table_add(&table, "A");
 	ckpt_table_add(&table, "B");
-	json_array_foreach(differences, i, difference) {
+	json_array_foreach(differences, i, difference)
+	{
 		ckpt_table_add(&table, "%s", json_string_value(json_object_get(difference, "name")));
 		add_side(&table, json_object_get(difference, "a"));
 		add_side(&table, json_object_get(difference, "b"));
@@ -156,8 +168,9 @@ static int print_result(struct comparison *c)
 	json_t *settings = compare_settings(c);
 	int printed;
 	if (c->options->words.json) {
-		printed = ckpt_cmd_print_json(json_pack("{s:b, s:I, s:I, s:o, s:O}", "identical", (int)(c->different == 0), "same_tensors",
-			(json_int_t)c->same, "different_tensors", (json_int_t)c->different, "settings", settings, "tensors", c->tensors));
+		printed = ckpt_cmd_print_json(json_pack("{s:b, s:I, s:I, s:o, s:O}", "identical",
+			(int)(c->different == 0), "same_tensors", (json_int_t)c->same, "different_tensors",
+			(json_int_t)c->different, "settings", settings, "tensors", c->tensors));
 	} else {
 		print_settings(settings);
 		json_decref(settings);
@@ -178,7 +191,9 @@ static int open_both(struct comparison *c, struct err *err)
 		if (ckpt_place_open(&c->place[i], c->options->words.word[i], NULL, err) < 0)
 			return -1;
 		const struct ckpt_place *place = &c->place[i];
-		if (ckpt_open_folder(&place->dir, place->name, ckpt_step_of(place->name), CKPT_CMD_IO_TIMEOUT, &c->ckpt[i], err) < 0)
+		if (ckpt_open_folder(&place->dir, place->name, ckpt_step_of(place->name),
+				CKPT_CMD_IO_TIMEOUT, &c->ckpt[i], err)
+			< 0)
 			return err_prefix(err, "%s/%s", place->dir.path, place->name);
 	}
 	return 0;
@@ -189,7 +204,8 @@ static int compare(struct comparison *c, struct err *err)
 	ckpt_table_add(&c->table, "tensor");
 	for (int p = 0; p < CKPT_DIFF_PARTS; p++)
 		ckpt_table_add(&c->table, p ? "%s" : "%s (max absolute / relative)", part_names[p]);
-	progress_begin(&c->progress, "diff", ckpt_diff_bytes(c->ckpt[0]) + ckpt_diff_bytes(c->ckpt[1]), false);
+	progress_begin(&c->progress, "diff", ckpt_diff_bytes(c->ckpt[0]) + ckpt_diff_bytes(c->ckpt[1]),
+		false);
 	int result = ckpt_diff(c->ckpt[0], c->ckpt[1], add_tensor, advance, c, err);
 	progress_end(&c->progress);
 	return result;
@@ -199,10 +215,13 @@ int ckpt_cmd_diff(int argc, char **argv)
 {
 	struct options options = { .words = { .least = 2, .most = 2, .what = "two step folders" } };
 	struct err err;
-	struct comparison c = { .options = &options, .place = { { .dir.fd = -1 }, { .dir.fd = -1 } }, .table.columns =
-		1 + CKPT_DIFF_PARTS, .tensors = json_array() };
+	struct comparison c = { .options = &options,
+		.place = { { .dir.fd = -1 }, { .dir.fd = -1 } },
+		.table.columns = 1 + CKPT_DIFF_PARTS,
+		.tensors = json_array() };
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	int status = open_both(&c, &err) < 0 || compare(&c, &err) < 0 ? ckpt_cmd_fail(&err) : print_result(&c);
+	int status =
+		open_both(&c, &err) < 0 || compare(&c, &err) < 0 ? ckpt_cmd_fail(&err) : print_result(&c);
 	for (int i = 0; i < 2; i++) {
 		ckpt_close(c.ckpt[i]);
 		ckpt_place_close(&c.place[i]);

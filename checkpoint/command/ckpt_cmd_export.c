@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt export: the directory appears under its name when it is whole and durable, or not at all. */
+/* muster-ckpt export: the directory appears under its name when it is whole and durable, or not at
+ * all. */
 #include "config.h"
 
 #include <errno.h>
@@ -33,9 +34,12 @@ struct options {
 
 static const struct argp_option option_rows[] = {
 	{ "step", 's', "STEP", 0, "of the checkpoints in DIR, that of STEP (default: the newest)", 0 },
-	{ "dtype", 't', "fp32|bf16", 0, "type of the weights (default: fp32). bf16 is rounded to the nearest, ties to even", 0 },
-	{ "shard-size", 'S', "SIZE", 0, "bytes of a file at most, with K, M or G for powers of 1024; 0: one file (default: "
-		"5000000000)", 0 },
+	{ "dtype", 't', "fp32|bf16", 0,
+		"type of the weights (default: fp32). bf16 is rounded to the nearest, ties to even", 0 },
+	{ "shard-size", 'S', "SIZE", 0,
+		"bytes of a file at most, with K, M or G for powers of 1024; 0: one file (default: "
+		"5000000000)",
+		0 },
 	CKPT_WORDS_JSON,
 	{ 0 },
 };
@@ -44,7 +48,8 @@ static uint64_t parse_size(const char *text, struct argp_state *state)
 {
 	int64_t size = 0;
 	if (!number_bytes(text, 0, INT64_MAX, &size))
-		argp_error(state, "--shard-size=%s is no size: give bytes, such as 5000000000, or 4GiB", text);
+		argp_error(state, "--shard-size=%s is no size: give bytes, such as 5000000000, or 4GiB",
+			text);
 	return (uint64_t)size;
 }
 
@@ -66,13 +71,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR|STEPDIR OUT",
-	.doc = "Makes the directory OUT with only the model of a checkpoint: config.json and model.safetensors, or shards with "
-	"their index. Hugging Face's from_pretrained opens it. OUT must not exist." };
+static const struct argp argp = { .options = option_rows,
+	.parser = parse_option,
+	.args_doc = "DIR|STEPDIR OUT",
+	.doc = "Makes the directory OUT with only the model of a checkpoint: config.json and "
+		   "model.safetensors, or shards with their index. Hugging Face's from_pretrained opens "
+		   "it. OUT must not exist." };
 
 static volatile sig_atomic_t caught;
 
-static void catch(int signal_number)
+static void catch (int signal_number)
 {
 	caught = signal_number;
 }
@@ -91,7 +99,7 @@ struct exporting {
 	const struct options *options;
 	struct ckpt_place place;
 	struct ckpt *ckpt;
-	struct ckpt_dir parent;     /* of OUT */
+	struct ckpt_dir parent; /* of OUT */
 	char name[256], temporary[300];
 	struct progress progress;
 	size_t files;
@@ -137,8 +145,10 @@ static int open_parent(struct exporting *e, struct err *err)
 	snprintf(path, sizeof path, "%.*s", (int)length, e->options->words.word[1]);
 	char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : path;
-	if (!name[0] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strlen(name) >= sizeof e->name)
-		return err_fail(err, EXIT_USAGE, "export: %s is no name for a new directory", e->options->words.word[1]);
+	if (!name[0] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0
+		|| strlen(name) >= sizeof e->name)
+		return err_fail(err, EXIT_USAGE, "export: %s is no name for a new directory",
+			e->options->words.word[1]);
 	snprintf(e->name, sizeof e->name, "%s", name);
 	snprintf(e->temporary, sizeof e->temporary, ".%.200s.export-%d", name, (int)getpid());
 	if (slash)
@@ -146,19 +156,26 @@ static int open_parent(struct exporting *e, struct err *err)
 	if (ckpt_dir_open_existing(&e->parent, slash ? path : ".", err) < 0)
 		return -1;
 	if (fstatat(e->parent.fd, e->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return err_fail(err, EXIT_USAGE, "export: %s exists: give a new name, or remove it", e->options->words.word[1]);
+		return err_fail(err, EXIT_USAGE, "export: %s exists: give a new name, or remove it",
+			e->options->words.word[1]);
 	return 0;
 }
 
 static int write_folder(struct exporting *e, const char *config, struct err *err)
 {
-	const struct hf_export export = { .dtype = e->options->dtype, .shard_size = e->options->shard_size, .config = config,
-		.progress = advance, .arg = &e->progress };
+	const struct hf_export export = { .dtype = e->options->dtype,
+		.shard_size = e->options->shard_size,
+		.config = config,
+		.progress = advance,
+		.arg = &e->progress };
 	if (mkdirat(e->parent.fd, e->temporary, 0755) < 0)
-		return err_fail(err, io_status(errno), "export: couldn't make %s/%s: %m", e->parent.path, e->temporary);
-	AUTO_CLOSE int fd = openat(e->parent.fd, e->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		return err_fail(err, io_status(errno), "export: couldn't make %s/%s: %m", e->parent.path,
+			e->temporary);
+	AUTO_CLOSE int fd =
+		openat(e->parent.fd, e->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
-		return err_fail(err, io_status(errno), "export: couldn't open %s/%s: %m", e->parent.path, e->temporary);
+		return err_fail(err, io_status(errno), "export: couldn't open %s/%s: %m", e->parent.path,
+			e->temporary);
 	return hf_export(e->ckpt, fd, &export, &e->files, &e->bytes, err);
 }
 
@@ -166,7 +183,8 @@ static int commit(const struct exporting *e, struct err *err)
 {
 	if (renameat2(e->parent.fd, e->temporary, e->parent.fd, e->name, RENAME_NOREPLACE) < 0
 		&& (errno != EINVAL || renameat(e->parent.fd, e->temporary, e->parent.fd, e->name) < 0))
-		return err_fail(err, io_status(errno), "export: couldn't rename %s/%s to %s: %m", e->parent.path, e->temporary, e->name);
+		return err_fail(err, io_status(errno), "export: couldn't rename %s/%s to %s: %m",
+			e->parent.path, e->temporary, e->name);
 	return io_sync_dir(e->parent.fd, err);
 }
 
@@ -186,9 +204,12 @@ static int run(struct exporting *e, struct err *err)
 {
 	AUTO_FREE char *config = NULL;
 	struct err ignored;
-	if (ckpt_place_open(&e->place, e->options->words.word[0], e->options->step, err) < 0 || open_parent(e, err) < 0)
+	if (ckpt_place_open(&e->place, e->options->words.word[0], e->options->step, err) < 0
+		|| open_parent(e, err) < 0)
 		return -1;
-	if (ckpt_open_folder(&e->place.dir, e->place.name, ckpt_step_of(e->place.name), CKPT_CMD_IO_TIMEOUT, &e->ckpt, err) < 0)
+	if (ckpt_open_folder(&e->place.dir, e->place.name, ckpt_step_of(e->place.name),
+			CKPT_CMD_IO_TIMEOUT, &e->ckpt, err)
+		< 0)
 		return err_prefix(err, "%s/%s", e->place.dir.path, e->place.name);
 	if (read_config(e, &config, err) < 0)
 		return -1;
@@ -208,17 +229,22 @@ static int print_result(const struct exporting *e)
 	const char *dtype = e->options->dtype == SAFETENSORS_F32 ? "fp32" : "bf16";
 	const char *out = e->options->words.word[1];
 	if (e->options->words.json)
-		return ckpt_cmd_print_json(json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "directory", e->place.dir.path, "folder",
-			e->place.name, "out", out, "dtype", dtype, "files", (json_int_t)e->files, "bytes", (json_int_t)e->bytes));
-	printf("%s: %s of weights in %s, %zu file%s, from %s/%s\n", out, progress_bytes((double)e->bytes, size), dtype,
-		e->files, e->files == 1 ? "" : "s", e->place.dir.path, e->place.name);
+		return ckpt_cmd_print_json(json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "directory",
+			e->place.dir.path, "folder", e->place.name, "out", out, "dtype", dtype, "files",
+			(json_int_t)e->files, "bytes", (json_int_t)e->bytes));
+	printf("%s: %s of weights in %s, %zu file%s, from %s/%s\n", out,
+		progress_bytes((double)e->bytes, size), dtype, e->files, e->files == 1 ? "" : "s",
+		e->place.dir.path, e->place.name);
 	return ckpt_cmd_flush();
 }
 
 int ckpt_cmd_export(int argc, char **argv)
 {
-	struct options options = { .words = { .least = 2, .most = 2, .what = "the checkpoint and the directory to make" },
-		.dtype = SAFETENSORS_F32, .shard_size = SHARD_SIZE };
+	struct options options = {
+		.words = { .least = 2, .most = 2, .what = "the checkpoint and the directory to make" },
+		.dtype = SAFETENSORS_F32,
+		.shard_size = SHARD_SIZE
+	};
 	struct exporting e = { .options = &options, .place.dir.fd = -1, .parent.fd = -1 };
 	struct err err;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);

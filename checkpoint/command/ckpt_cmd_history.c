@@ -20,9 +20,11 @@ static const struct argp_option option_rows[] = {
 	{ 0 },
 };
 
-static const struct argp argp = { .options = option_rows, .parser = ckpt_words_parse, .args_doc = "DIR",
-	.doc = "Lists the attempts of the run in DIR: where and from which step each ran, what ended it, and how many seconds of "
-	"it the next one had to do again." };
+static const struct argp argp = { .options = option_rows,
+	.parser = ckpt_words_parse,
+	.args_doc = "DIR",
+	.doc = "Lists the attempts of the run in DIR: where and from which step each ran, what ended "
+		   "it, and how many seconds of it the next one had to do again." };
 
 struct history {
 	struct attempts_record *records;
@@ -33,12 +35,13 @@ struct history {
 };
 
 /* A metrics file that is not there leaves its attempt without steps. */
-static int read_steps(const struct ckpt_dir *dir, size_t number, struct history_steps *steps, struct err *err)
+static int read_steps(const struct ckpt_dir *dir, size_t number, struct history_steps *steps,
+	struct err *err)
 {
 	char name[64];
 	AUTO_FREE char *text = NULL;
 	size_t size;
-	*steps = (struct history_steps){ .last = -1, .from = -1 };
+	*steps = (struct history_steps) { .last = -1, .from = -1 };
 	snprintf(name, sizeof name, "metrics-%zu.jsonl", number);
 	if (io_read_file(dir->fd, name, METRICS_LIMIT, &text, &size, err) < 0)
 		return err->status == EXIT_LOST ? err_prefix(err, "history") : 0;
@@ -53,7 +56,8 @@ static int read_history(const struct ckpt_dir *dir, struct history *history, str
 	for (size_t i = 0; i < history->record_count; i++)
 		starts += history->records[i].event == ATTEMPTS_START;
 	if (starts == 0)
-		return err_fail(err, EXIT_USAGE, "history: %s has no record of an attempt: give the directory of a training", dir->path);
+		return err_fail(err, EXIT_USAGE,
+			"history: %s has no record of an attempt: give the directory of a training", dir->path);
 	history->steps = calloc(starts, sizeof *history->steps);
 	history->rows = calloc(starts, sizeof *history->rows);
 	if (!history->steps || !history->rows)
@@ -62,7 +66,8 @@ static int read_history(const struct ckpt_dir *dir, struct history *history, str
 	for (size_t n = 0; n < starts; n++)
 		if (read_steps(dir, n, &history->steps[n], err) < 0)
 			return -1;
-	history_rows(history->records, history->record_count, history->steps, owner_beats(dir), clock_wall(), history->rows);
+	history_rows(history->records, history->record_count, history->steps, owner_beats(dir),
+		clock_wall(), history->rows);
 	return 0;
 }
 
@@ -103,8 +108,8 @@ static void add_row(struct ckpt_table *table, const struct history_row *row)
 
 static int print_text(const struct history *history)
 {
-	static const char *const titles[] = { "attempt", "began", "nodes", "ranks", "from", "last", "end", "notice", "seconds",
-		"lost", "why" };
+	static const char *const titles[] = { "attempt", "began", "nodes", "ranks", "from", "last",
+		"end", "notice", "seconds", "lost", "why" };
 	const int columns = (int)(sizeof titles / sizeof titles[0]);
 	struct ckpt_table table = { .columns = columns, .right = 0x338 };
 	for (int i = 0; i < columns; i++)
@@ -114,21 +119,24 @@ static int print_text(const struct history *history)
 	int status = ckpt_table_print(&table);
 	ckpt_table_clear(&table);
 	const struct history_sum sum = history_sum(history->rows, history->count);
-	printf("%zu attempt%s, %zu interruption%s", sum.attempts, sum.attempts == 1 ? "" : "s", sum.interruptions,
-		sum.interruptions == 1 ? "" : "s");
+	printf("%zu attempt%s, %zu interruption%s", sum.attempts, sum.attempts == 1 ? "" : "s",
+		sum.interruptions, sum.interruptions == 1 ? "" : "s");
 	if (sum.interruptions)
 		printf(", one in %.1f s of training on average", sum.mean_between);
-	printf("; ran %.1f s, of which %.1f s were done again, and waited %.1f s\n", sum.seconds, sum.lost, sum.waited);
+	printf("; ran %.1f s, of which %.1f s were done again, and waited %.1f s\n", sum.seconds,
+		sum.lost, sum.waited);
 	return status == EXIT_OK ? ckpt_cmd_flush() : status;
 }
 
 static json_t *row_json(const struct history_row *row)
 {
-	return json_pack("{s:i, s:I, s:i, s:f, s:s, s:i, s:I, s:o, s:s, s:s, s:s, s:o, s:o, s:o}", "number", row->number, "job",
-		(json_int_t)row->job, "attempt", row->attempt, "began", row->began, "nodes", row->nodes, "world_size", row->world_size,
-		"from", (json_int_t)row->from, "last", row->last < 0 ? json_null() : json_integer(row->last), "end",
-		history_end_name(row->end), "why", row->why, "notice", row->notice, "seconds", ckpt_cmd_number(row->seconds),
-		"seconds_lost", ckpt_cmd_number(row->lost), "seconds_waited", ckpt_cmd_number(row->waited));
+	return json_pack("{s:i, s:I, s:i, s:f, s:s, s:i, s:I, s:o, s:s, s:s, s:s, s:o, s:o, s:o}",
+		"number", row->number, "job", (json_int_t)row->job, "attempt", row->attempt, "began",
+		row->began, "nodes", row->nodes, "world_size", row->world_size, "from",
+		(json_int_t)row->from, "last", row->last < 0 ? json_null() : json_integer(row->last), "end",
+		history_end_name(row->end), "why", row->why, "notice", row->notice, "seconds",
+		ckpt_cmd_number(row->seconds), "seconds_lost", ckpt_cmd_number(row->lost), "seconds_waited",
+		ckpt_cmd_number(row->waited));
 }
 
 static int print_json(const struct ckpt_dir *dir, const struct history *history)
@@ -137,9 +145,10 @@ static int print_json(const struct ckpt_dir *dir, const struct history *history)
 	json_t *rows = json_array();
 	for (size_t r = 0; r < history->count; r++)
 		json_array_append_new(rows, row_json(&history->rows[r]));
-	return ckpt_cmd_print_json(json_pack("{s:s, s:o, s:I, s:o, s:f, s:f, s:f}", "directory", dir->path, "attempts", rows,
-		"interruptions", (json_int_t)sum.interruptions, "mean_seconds_between", ckpt_cmd_number(sum.mean_between), "seconds",
-		sum.seconds, "seconds_lost", sum.lost, "seconds_waited", sum.waited));
+	return ckpt_cmd_print_json(json_pack("{s:s, s:o, s:I, s:o, s:f, s:f, s:f}", "directory",
+		dir->path, "attempts", rows, "interruptions", (json_int_t)sum.interruptions,
+		"mean_seconds_between", ckpt_cmd_number(sum.mean_between), "seconds", sum.seconds,
+		"seconds_lost", sum.lost, "seconds_waited", sum.waited));
 }
 
 int ckpt_cmd_history(int argc, char **argv)
@@ -150,7 +159,8 @@ int ckpt_cmd_history(int argc, char **argv)
 	struct err err;
 	argp_parse(&argp, argc, argv, 0, NULL, &words);
 	int status;
-	if (ckpt_dir_open_existing(&dir, words.word[0], &err) < 0 || read_history(&dir, &history, &err) < 0)
+	if (ckpt_dir_open_existing(&dir, words.word[0], &err) < 0
+		|| read_history(&dir, &history, &err) < 0)
 		status = ckpt_cmd_fail(&err);
 	else
 		status = words.json ? print_json(&dir, &history) : print_text(&history);

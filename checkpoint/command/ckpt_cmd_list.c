@@ -24,7 +24,8 @@ struct options {
 };
 
 static const struct argp_option option_rows[] = {
-	{ "deep", 'd', NULL, 0, "read every byte and compare all hashes (default: manifest, sizes and headers)", 0 },
+	{ "deep", 'd', NULL, 0,
+		"read every byte and compare all hashes (default: manifest, sizes and headers)", 0 },
 	CKPT_WORDS_JSON,
 	{ 0 },
 };
@@ -38,9 +39,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR",
-	.doc = "Lists the checkpoints in DIR: step, when it was saved, size, the attempt that saved it, its losses, whether it is "
-	"pinned, and whether it is valid." };
+static const struct argp argp = { .options = option_rows,
+	.parser = parse_option,
+	.args_doc = "DIR",
+	.doc = "Lists the checkpoints in DIR: step, when it was saved, size, the attempt that saved "
+		   "it, its losses, whether it is pinned, and whether it is valid." };
 
 static void advance(void *arg, uint64_t bytes)
 {
@@ -84,27 +87,30 @@ static void add_row(struct ckpt_table *table, const struct row *row)
 	ckpt_table_add(table, "%s", ckpt_cmd_loss(m ? m->loss : NAN, loss));
 	ckpt_table_add(table, "%s", ckpt_cmd_loss(m ? m->validation_loss : NAN, validation));
 	ckpt_table_add(table, "%s", row->pinned ? "yes" : "-");
-	ckpt_table_add(table, "%s%s%s", verdict_text(row->verdict), row->verdict == CKPT_VALID ? "" : ": ",
-		row->verdict == CKPT_VALID ? "" : row->err.text);
+	ckpt_table_add(table, "%s%s%s", verdict_text(row->verdict),
+		row->verdict == CKPT_VALID ? "" : ": ", row->verdict == CKPT_VALID ? "" : row->err.text);
 }
 
 static json_t *row_json(const struct row *row)
 {
 	const struct manifest *m = row->manifest;
-	json_t *object = json_pack("{s:I, s:s, s:b, s:o}", "step", (json_int_t)row->step, "folder", row->name, "pinned",
-		(int)row->pinned, "valid", row->verdict == CKPT_UNKNOWN ? json_null() : json_boolean(row->verdict == CKPT_VALID));
+	json_t *object = json_pack("{s:I, s:s, s:b, s:o}", "step", (json_int_t)row->step, "folder",
+		row->name, "pinned", (int)row->pinned, "valid",
+		row->verdict == CKPT_UNKNOWN ? json_null() : json_boolean(row->verdict == CKPT_VALID));
 	if (m)
-		json_object_update_new(object, json_pack("{s:f, s:I, s:i, s:i, s:o, s:o}", "time", m->time, "size",
-			(json_int_t)size_of(m), "attempt", m->attempt, "world_size", m->world_size, "loss", ckpt_cmd_number(m->loss),
-			"validation_loss", ckpt_cmd_number(m->validation_loss)));
+		json_object_update_new(object,
+			json_pack("{s:f, s:I, s:i, s:i, s:o, s:o}", "time", m->time, "size",
+				(json_int_t)size_of(m), "attempt", m->attempt, "world_size", m->world_size, "loss",
+				ckpt_cmd_number(m->loss), "validation_loss", ckpt_cmd_number(m->validation_loss)));
 	if (row->verdict != CKPT_VALID)
 		json_object_set_new(object, "why", json_string(row->err.text));
 	return object;
 }
 
-static void look_at(const struct ckpt_dir *dir, int64_t step, const struct ckpt_check *check, struct row *row)
+static void look_at(const struct ckpt_dir *dir, int64_t step, const struct ckpt_check *check,
+	struct row *row)
 {
-	*row = (struct row){ .step = step };
+	*row = (struct row) { .step = step };
 	ckpt_step_name(step, row->name);
 	row->manifest = ckpt_dir_manifest(dir, step, NULL);
 	row->pinned = pin_is_set(dir->fd, row->name, NULL) == 1;
@@ -132,8 +138,8 @@ static void print_names(const char *what, const json_t *names)
 {
 	size_t i;
 	json_t *name;
-	json_array_foreach(names, i, name)
-		printf("%s%s%s", i ? ", " : what, json_string_value(name), i + 1 == json_array_size(names) ? "\n" : "");
+	json_array_foreach(names, i, name) printf("%s%s%s", i ? ", " : what, json_string_value(name),
+		i + 1 == json_array_size(names) ? "\n" : "");
 }
 
 /* ---- the command ---- */
@@ -143,7 +149,8 @@ struct listing {
 	json_t *rows, *set_aside, *unfinished;
 };
 
-static void list_steps(const struct ckpt_dir *dir, const int64_t *steps, size_t count, bool deep, struct listing *listing)
+static void list_steps(const struct ckpt_dir *dir, const int64_t *steps, size_t count, bool deep,
+	struct listing *listing)
 {
 	struct progress progress;
 	char name[CKPT_STEP_NAME_SIZE];
@@ -167,8 +174,9 @@ static void list_steps(const struct ckpt_dir *dir, const int64_t *steps, size_t 
 static int print_listing(const struct ckpt_dir *dir, const struct listing *listing, bool json)
 {
 	if (json)
-		return ckpt_cmd_print_json(json_pack("{s:s, s:O, s:O, s:O}", "directory", dir->path, "checkpoints", listing->rows,
-			"set_aside", listing->set_aside, "unfinished", listing->unfinished));
+		return ckpt_cmd_print_json(
+			json_pack("{s:s, s:O, s:O, s:O}", "directory", dir->path, "checkpoints", listing->rows,
+				"set_aside", listing->set_aside, "unfinished", listing->unfinished));
 	if (json_array_size(listing->rows) == 0)
 		printf("no checkpoints in %s\n", dir->path);
 	else if (ckpt_table_print(&listing->table) != EXIT_OK)
@@ -180,13 +188,18 @@ static int print_listing(const struct ckpt_dir *dir, const struct listing *listi
 
 int ckpt_cmd_ls(int argc, char **argv)
 {
-	struct options options = { .words = { .least = 1, .most = 1, .what = "the checkpoint directory" } };
+	struct options options = {
+		.words = { .least = 1, .most = 1, .what = "the checkpoint directory" }
+	};
 	struct ckpt_dir dir;
 	struct err err;
 	AUTO_FREE int64_t *steps = NULL;
 	size_t count;
-	static const char *const titles[] = { "step", "saved", "size", "attempt", "loss", "validation", "pinned", "valid" };
-	struct listing listing = { .table = { .columns = 8, .right = 0x3d }, .rows = json_array(), .set_aside = json_array(),
+	static const char *const titles[] = { "step", "saved", "size", "attempt", "loss", "validation",
+		"pinned", "valid" };
+	struct listing listing = { .table = { .columns = 8, .right = 0x3d },
+		.rows = json_array(),
+		.set_aside = json_array(),
 		.unfinished = json_array() };
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	for (int i = 0; i < 8; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt prune: what retention does during a training, for people and afterwards. It owns the directory while it
- * removes, so that nothing is taken away under a running training, and it reads the newest checkpoint whole before it
- * removes any other: what stays must be good for something. */
+/* muster-ckpt prune: what retention does during a training, for people and afterwards. It owns the
+ * directory while it removes, so that nothing is taken away under a running training, and it reads
+ * the newest checkpoint whole before it removes any other: what stays must be good for something.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -32,17 +33,20 @@ struct options {
 static const struct argp_option option_rows[] = {
 	{ "keep-last", 'n', "N", 0, "the newest N stay; needed, at least 1", 0 },
 	{ "keep-every", 'k', "K", 0, "steps that are multiples of K stay (default: none does so)", 0 },
-	{ "keep-best", 'b', "N", 0, "the N with the lowest validation loss stay (default: none does so)", 0 },
+	{ "keep-best", 'b', "N", 0,
+		"the N with the lowest validation loss stay (default: none does so)", 0 },
 	{ "dry-run", 'd', NULL, 0, "remove nothing, only say what would go", 0 },
 	CKPT_WORDS_JSON,
 	{ 0 },
 };
 
-static int64_t parse_count(const char *name, const char *text, int64_t low, struct argp_state *state)
+static int64_t parse_count(const char *name, const char *text, int64_t low,
+	struct argp_state *state)
 {
 	int64_t value = 0;
 	if (!number_whole(text, low, INT64_MAX, &value))
-		argp_error(state, "--%s=%s is no whole number of at least %lld", name, text, (long long)low);
+		argp_error(state, "--%s=%s is no whole number of at least %lld", name, text,
+			(long long)low);
 	return value;
 }
 
@@ -62,10 +66,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR --keep-last N",
-	.doc = "Removes old checkpoints from DIR. Pinned ones stay, and so does everything that is not valid: muster-ckpt verify "
-	"says what is wrong with it. Before anything is removed the newest valid checkpoint is read whole. A directory that a "
-	"training uses is refused." };
+static const struct argp argp = { .options = option_rows,
+	.parser = parse_option,
+	.args_doc = "DIR --keep-last N",
+	.doc = "Removes old checkpoints from DIR. Pinned ones stay, and so does everything that is not "
+		   "valid: muster-ckpt verify says what is wrong with it. Before anything is removed the "
+		   "newest valid checkpoint is read whole. A directory that a training uses is refused." };
 
 /* ---- what is there ---- */
 
@@ -85,8 +91,8 @@ struct pruning {
 	size_t count;
 	int64_t *remove;
 	size_t picked;
-	json_t *left_alone;       /* names of what is not valid */
-	int status;               /* of the first that could not be removed */
+	json_t *left_alone; /* names of what is not valid */
+	int status;         /* of the first that could not be removed */
 };
 
 static void add_step(struct pruning *p, int64_t step)
@@ -96,12 +102,14 @@ static void add_step(struct pruning *p, int64_t step)
 	struct entry *entry = &p->entries[p->count];
 	ckpt_step_name(step, entry->name);
 	enum ckpt_verdict verdict = ckpt_check(&p->dir, entry->name, &check, &why);
-	struct manifest *manifest = verdict == CKPT_VALID ? ckpt_dir_manifest(&p->dir, step, &why) : NULL;
+	struct manifest *manifest =
+		verdict == CKPT_VALID ? ckpt_dir_manifest(&p->dir, step, &why) : NULL;
 	if (!manifest && verdict != CKPT_GONE)
 		json_array_append_new(p->left_alone, json_string(entry->name));
 	if (!manifest)
 		return;
-	p->items[p->count++] = (struct retention_item){ .step = step, .validation_loss = manifest->validation_loss,
+	p->items[p->count++] = (struct retention_item) { .step = step,
+		.validation_loss = manifest->validation_loss,
 		.pinned = pin_is_set(p->dir.fd, entry->name, NULL) != 0 };
 	for (size_t i = 0; i < manifest->file_count; i++)
 		entry->size += manifest->files[i].size;
@@ -142,19 +150,22 @@ static int verify_newest(const struct pruning *p, struct err *err)
 	progress_end(&progress);
 	if (verdict == CKPT_VALID)
 		return 0;
-	return err_prefix(err, "prune: nothing was removed, since the newest checkpoint, %s, does not verify", name);
+	return err_prefix(err,
+		"prune: nothing was removed, since the newest checkpoint, %s, does not verify", name);
 }
 
 /* ---- is it in use ---- */
 
-/* A checkpoint service may still be writing for a trainer that is gone, and says so by the owner's heartbeat: becoming the
- * owner would take that save away. */
+/* A checkpoint service may still be writing for a trainer that is gone, and says so by the owner's
+ * heartbeat: becoming the owner would take that save away. */
 static int check_use(const struct ckpt_dir *dir, struct err *err)
 {
 	if (!owner_beats(dir))
 		return 0;
-	return err_fail(err, EXIT_USAGE, "prune: %s is in use, or was a moment ago: try again when its training has ended (one "
-		"that was killed has after %g s)", dir->path, OWNER_HEARTBEAT);
+	return err_fail(err, EXIT_USAGE,
+		"prune: %s is in use, or was a moment ago: try again when its training has ended (one that "
+		"was killed has after %g s)",
+		dir->path, OWNER_HEARTBEAT);
 }
 
 /* ---- removing ---- */
@@ -188,8 +199,8 @@ static int claim_and_remove(struct pruning *p, struct err *err)
 {
 	struct owner self = { .brief = true };
 	struct err ignored;
-	if (check_use(&p->dir, err) < 0 || verify_newest(p, err) < 0 || check_use(&p->dir, err) < 0 ||
-		owner_claim(&p->dir, &self, NULL, NULL, CLAIM_SECONDS, err) < 0)
+	if (check_use(&p->dir, err) < 0 || verify_newest(p, err) < 0 || check_use(&p->dir, err) < 0
+		|| owner_claim(&p->dir, &self, NULL, NULL, CLAIM_SECONDS, err) < 0)
 		return -1;
 	remove_picked(p, self.token);
 	owner_release(&p->dir, self.token, &ignored);
@@ -205,13 +216,15 @@ static int print_json(struct pruning *p)
 		bool gone = p->entries[i].removed;
 		for (size_t r = 0; p->options->dry_run && r < p->picked; r++)
 			gone |= p->remove[r] == p->items[i].step;
-		json_array_append_new(gone ? removed : kept, json_pack("{s:I, s:s, s:I, s:b, s:o}", "step",
-			(json_int_t)p->items[i].step, "folder", p->entries[i].name, "size", (json_int_t)p->entries[i].size, "pinned",
-			(int)(p->items[i].pinned || p->entries[i].was_pinned), "validation_loss",
-			ckpt_cmd_number(p->items[i].validation_loss)));
+		json_array_append_new(gone ? removed : kept,
+			json_pack("{s:I, s:s, s:I, s:b, s:o}", "step", (json_int_t)p->items[i].step, "folder",
+				p->entries[i].name, "size", (json_int_t)p->entries[i].size, "pinned",
+				(int)(p->items[i].pinned || p->entries[i].was_pinned), "validation_loss",
+				ckpt_cmd_number(p->items[i].validation_loss)));
 	}
-	return ckpt_cmd_print_json(json_pack("{s:s, s:b, s:o, s:o, s:O}", "directory", p->dir.path, "dry_run",
-		(int)p->options->dry_run, "removed", removed, "kept", kept, "left_alone", p->left_alone));
+	return ckpt_cmd_print_json(json_pack("{s:s, s:b, s:o, s:o, s:O}", "directory", p->dir.path,
+		"dry_run", (int)p->options->dry_run, "removed", removed, "kept", kept, "left_alone",
+		p->left_alone));
 }
 
 static int print_text(struct pruning *p)
@@ -225,19 +238,26 @@ static int print_text(struct pruning *p)
 		bool gone = entry->removed || p->options->dry_run;
 		removed += gone;
 		bytes += gone ? entry->size : 0;
-		printf("%s: %s\n", entry->name, p->options->dry_run ? "would be removed" : gone ? "removed" : entry->was_pinned ?
-			"stays: it was pinned, or is being read" : entry->failed ? "couldn't be removed" : "stays");
+		printf("%s: %s\n", entry->name,
+			p->options->dry_run     ? "would be removed"
+				: gone              ? "removed"
+				: entry->was_pinned ? "stays: it was pinned, or is being read"
+				: entry->failed     ? "couldn't be removed"
+									: "stays");
 	}
 	json_array_foreach(p->left_alone, i, name)
-		printf("%s: left alone: it is not valid (see muster-ckpt verify)\n", json_string_value(name));
-	printf("%s%zu of %zu checkpoints, %s\n", p->options->dry_run ? "would remove " : "removed ", removed, p->count,
-		progress_bytes((double)bytes, size));
+		printf("%s: left alone: it is not valid (see muster-ckpt verify)\n",
+			json_string_value(name));
+	printf("%s%zu of %zu checkpoints, %s\n", p->options->dry_run ? "would remove " : "removed ",
+		removed, p->count, progress_bytes((double)bytes, size));
 	return ckpt_cmd_flush();
 }
 
 int ckpt_cmd_prune(int argc, char **argv)
 {
-	struct options options = { .words = { .least = 1, .most = 1, .what = "the checkpoint directory" } };
+	struct options options = {
+		.words = { .least = 1, .most = 1, .what = "the checkpoint directory" }
+	};
 	struct pruning p = { .options = &options };
 	struct err err;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
@@ -246,7 +266,9 @@ int ckpt_cmd_prune(int argc, char **argv)
 		result = survey(&p, &err);
 	if (result == 0 && p.picked > 0 && !options.dry_run)
 		result = claim_and_remove(&p, &err);
-	int status = result < 0 ? ckpt_cmd_fail(&err) : options.words.json ? print_json(&p) : print_text(&p);
+	int status = result < 0  ? ckpt_cmd_fail(&err)
+		: options.words.json ? print_json(&p)
+							 : print_text(&p);
 	status = status ? status : p.status;
 	ckpt_dir_close(&p.dir);
 	free(p.items);

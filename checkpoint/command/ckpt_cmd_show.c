@@ -16,12 +16,18 @@ static const struct argp_option option_rows[] = {
 	{ 0 },
 };
 
-static const struct argp argp = { .options = option_rows, .parser = ckpt_words_parse, .args_doc = "DIR|STEPDIR [STEP]",
-	.doc = "Shows the newest checkpoint in DIR, that of STEP, or the one in STEPDIR: when and by whom it was saved, the "
-	"configuration, what its bits depend on, its files and tensors." };
+static const struct argp argp = { .options = option_rows,
+	.parser = ckpt_words_parse,
+	.args_doc = "DIR|STEPDIR [STEP]",
+	.doc =
+		"Shows the newest checkpoint in DIR, that of STEP, or the one in STEPDIR: when and by whom "
+		"it was saved, the configuration, what its bits depend on, its files and tensors." };
 
-static const char *const role_names[] = { [MANIFEST_MODEL] = "model", [MANIFEST_OPTIMIZER] = "optimizer",
-	[MANIFEST_INDEX] = "index", [MANIFEST_CONFIG] = "config", [MANIFEST_OTHER] = "other" };
+static const char *const role_names[] = { [MANIFEST_MODEL] = "model",
+	[MANIFEST_OPTIMIZER] = "optimizer",
+	[MANIFEST_INDEX] = "index",
+	[MANIFEST_CONFIG] = "config",
+	[MANIFEST_OTHER] = "other" };
 
 static json_t *shape_json(const struct safetensors_tensor *tensor)
 {
@@ -39,8 +45,9 @@ static json_t *files_json(const struct manifest *manifest)
 	char hex[HASH_HEX_SIZE];
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		const struct manifest_file *file = &manifest->files[i];
-		json_array_append_new(files, json_pack("{s:s, s:s, s:I, s:s}", "name", file->name, "role", role_names[file->role],
-			"size", (json_int_t)file->size, "xxh3_128", hash_hex(file->hash, hex)));
+		json_array_append_new(files,
+			json_pack("{s:s, s:s, s:I, s:s}", "name", file->name, "role", role_names[file->role],
+				"size", (json_int_t)file->size, "xxh3_128", hash_hex(file->hash, hex)));
 	}
 	return files;
 }
@@ -50,9 +57,10 @@ static json_t *tensors_json(const struct ckpt *ckpt)
 	json_t *tensors = json_array();
 	for (size_t i = 0; i < ckpt_tensor_count(ckpt); i++) {
 		const struct safetensors_tensor *tensor = ckpt_tensor_at(ckpt, i);
-		json_array_append_new(tensors, json_pack("{s:s, s:s, s:o, s:b}", "name", tensor->name, "dtype",
-			safetensors_dtype_name(tensor->dtype), "shape", shape_json(tensor), "state",
-			(int)ckpt_has_state(ckpt, tensor->name)));
+		json_array_append_new(tensors,
+			json_pack("{s:s, s:s, s:o, s:b}", "name", tensor->name, "dtype",
+				safetensors_dtype_name(tensor->dtype), "shape", shape_json(tensor), "state",
+				(int)ckpt_has_state(ckpt, tensor->name)));
 	}
 	return tensors;
 }
@@ -62,12 +70,14 @@ static int show_json(const struct ckpt_place *place, const struct ckpt *ckpt)
 	const struct manifest *m = ckpt_manifest(ckpt);
 	char seed[24];
 	snprintf(seed, sizeof seed, "%" PRIu64, m->seed);
-	return ckpt_cmd_print_json(json_pack("{s:s, s:s, s:I, s:i, s:s, s:i, s:f, s:s, s:I, s:o, s:o, s:b, s:O, s:O, s:o, s:o}",
-		"directory", place->dir.path, "folder", place->name, "step", (json_int_t)m->step, "attempt", m->attempt, "token",
-		m->token, "world_size", m->world_size, "time", m->time, "seed", seed, "cursor", (json_int_t)m->cursor, "loss",
-		ckpt_cmd_number(m->loss), "validation_loss", ckpt_cmd_number(m->validation_loss), "pinned",
-		pin_is_set(place->dir.fd, place->name, NULL) == 1, "config", m->config, "numerics", m->numerics, "files",
-		files_json(m), "tensors", tensors_json(ckpt)));
+	return ckpt_cmd_print_json(json_pack(
+		"{s:s, s:s, s:I, s:i, s:s, s:i, s:f, s:s, s:I, s:o, s:o, s:b, s:O, s:O, s:o, s:o}",
+		"directory", place->dir.path, "folder", place->name, "step", (json_int_t)m->step, "attempt",
+		m->attempt, "token", m->token, "world_size", m->world_size, "time", m->time, "seed", seed,
+		"cursor", (json_int_t)m->cursor, "loss", ckpt_cmd_number(m->loss), "validation_loss",
+		ckpt_cmd_number(m->validation_loss), "pinned",
+		pin_is_set(place->dir.fd, place->name, NULL) == 1, "config", m->config, "numerics",
+		m->numerics, "files", files_json(m), "tensors", tensors_json(ckpt)));
 }
 
 /* ---- for people ---- */
@@ -75,9 +85,14 @@ static int show_json(const struct ckpt_place *place, const struct ckpt *ckpt)
 /* A value of the configuration on one line. */
 static void add_value(struct ckpt_table *table, const char *name, const json_t *value)
 {
-	char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+	char *text = json_is_string(value)
+		? NULL
+		: json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
 	ckpt_table_add(table, "  %s", name);
-	ckpt_table_add(table, "%s", json_is_string(value) ? json_string_value(value) : text ? text : "?");
+	ckpt_table_add(table, "%s",
+		json_is_string(value) ? json_string_value(value)
+			: text            ? text
+							  : "?");
 	free(text);
 }
 
@@ -88,8 +103,7 @@ static void show_group(const char *title, const json_t *group)
 	json_t *value;
 	if (json_object_size(group) == 0)
 		return;
-	json_object_foreach((json_t *)group, name, value)
-		add_value(&table, name, value);
+	json_object_foreach((json_t *)group, name, value) add_value(&table, name, value);
 	printf("%s\n", title);
 	ckpt_table_print(&table);
 	ckpt_table_clear(&table);
@@ -99,7 +113,8 @@ static void show_config(const json_t *config)
 {
 	const char *name;
 	json_t *value;
-	json_object_foreach((json_t *)config, name, value) {
+	json_object_foreach((json_t *)config, name, value)
+	{
 		if (json_is_object(value))
 			show_group(name, value);
 		else if (json_is_array(value))
@@ -153,9 +168,11 @@ static int show_text(const struct ckpt_place *place, const struct ckpt *ckpt)
 {
 	const struct manifest *m = ckpt_manifest(ckpt);
 	char time[32], loss[24], validation[24];
-	printf("%s/%s%s\n", place->dir.path, place->name, pin_is_set(place->dir.fd, place->name, NULL) == 1 ? " (pinned)" : "");
-	printf("step %" PRId64 ", saved %s by attempt %d with %d rank%s; loss %s, validation loss %s\n", m->step,
-		ckpt_cmd_time(m->time, time), m->attempt, m->world_size, m->world_size == 1 ? "" : "s", ckpt_cmd_loss(m->loss, loss),
+	printf("%s/%s%s\n", place->dir.path, place->name,
+		pin_is_set(place->dir.fd, place->name, NULL) == 1 ? " (pinned)" : "");
+	printf("step %" PRId64 ", saved %s by attempt %d with %d rank%s; loss %s, validation loss %s\n",
+		m->step, ckpt_cmd_time(m->time, time), m->attempt, m->world_size,
+		m->world_size == 1 ? "" : "s", ckpt_cmd_loss(m->loss, loss),
 		ckpt_cmd_loss(m->validation_loss, validation));
 	printf("seed %" PRIu64 ", next sample %" PRIu64 ", token %s\n", m->seed, m->cursor, m->token);
 	show_config(m->config);
@@ -167,7 +184,9 @@ static int show_text(const struct ckpt_place *place, const struct ckpt *ckpt)
 
 int ckpt_cmd_show(int argc, char **argv)
 {
-	struct ckpt_words words = { .least = 1, .most = 2, .what = "a checkpoint directory and a step, or a step folder" };
+	struct ckpt_words words = { .least = 1,
+		.most = 2,
+		.what = "a checkpoint directory and a step, or a step folder" };
 	struct ckpt_place place;
 	struct ckpt *ckpt;
 	struct err err;
@@ -175,7 +194,9 @@ int ckpt_cmd_show(int argc, char **argv)
 	if (ckpt_place_open(&place, words.word[0], words.word[1], &err) < 0)
 		return ckpt_cmd_fail(&err);
 	int status;
-	if (ckpt_open_folder(&place.dir, place.name, ckpt_step_of(place.name), CKPT_CMD_IO_TIMEOUT, &ckpt, &err) < 0) {
+	if (ckpt_open_folder(&place.dir, place.name, ckpt_step_of(place.name), CKPT_CMD_IO_TIMEOUT,
+			&ckpt, &err)
+		< 0) {
 		err_prefix(&err, "%s/%s", place.dir.path, place.name);
 		status = ckpt_cmd_fail(&err);
 	} else {

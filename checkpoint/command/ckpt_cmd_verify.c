@@ -16,7 +16,8 @@ struct options {
 };
 
 static const struct argp_option option_rows[] = {
-	{ "deep", 'd', NULL, 0, "read every byte and compare all hashes (default: manifest, sizes and headers)", 0 },
+	{ "deep", 'd', NULL, 0,
+		"read every byte and compare all hashes (default: manifest, sizes and headers)", 0 },
 	{ "json", 'j', NULL, 0, "print a JSON object", 0 },
 	{ 0 },
 };
@@ -47,10 +48,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "DIR|STEPDIR [STEP...]",
-	.doc = "Looks at the checkpoints in DIR, or at those of the STEPs, or at the one in STEPDIR, and names what is damaged: "
-	"the file, its chunk and the bytes. Nothing is renamed or removed.\vExit status: 0 all are valid, 65 some are damaged, "
-	"69 some couldn't be read now (an I/O error), 1 you may not read some." };
+static const struct argp argp = { .options = option_rows,
+	.parser = parse_option,
+	.args_doc = "DIR|STEPDIR [STEP...]",
+	.doc = "Looks at the checkpoints in DIR, or at those of the STEPs, or at the one in STEPDIR, "
+		   "and names what is damaged: the file, its chunk and the bytes. Nothing is renamed or "
+		   "removed.\vExit status: 0 all are valid, 65 some are damaged, 69 some couldn't be read "
+		   "now (an I/O error), 1 you may not read some." };
 
 /* One checkpoint under examination. */
 struct report {
@@ -67,8 +71,9 @@ static void add_fault(void *arg, const char *file, uint64_t first, uint64_t size
 	struct report *report = arg;
 	json_t *fault = json_pack("{s:s, s:s}", "file", file, "what", what);
 	if (size)
-		json_object_update_new(fault, json_pack("{s:I, s:I}", "first_byte", (json_int_t)first, "last_byte",
-			(json_int_t)(first + size - 1)));
+		json_object_update_new(fault,
+			json_pack("{s:I, s:I}", "first_byte", (json_int_t)first, "last_byte",
+				(json_int_t)(first + size - 1)));
 	json_array_append_new(report->faults, fault);
 }
 
@@ -82,22 +87,27 @@ static void print_faults(const struct report *report)
 {
 	size_t i;
 	json_t *fault;
-	json_array_foreach(report->faults, i, fault) {
+	json_array_foreach(report->faults, i, fault)
+	{
 		const char *file = json_string_value(json_object_get(fault, "file"));
 		const char *what = json_string_value(json_object_get(fault, "what"));
-		const json_t *first = json_object_get(fault, "first_byte"), *last = json_object_get(fault, "last_byte");
+		const json_t *first = json_object_get(fault, "first_byte"),
+					 *last = json_object_get(fault, "last_byte");
 		printf("%s: DAMAGED: %s", report->name, file);
 		if (first)
-			printf(", bytes %lld to %lld", (long long)json_integer_value(first), (long long)json_integer_value(last));
+			printf(", bytes %lld to %lld", (long long)json_integer_value(first),
+				(long long)json_integer_value(last));
 		printf(": %s\n", what);
 	}
 }
 
-static void print_result(const struct report *report, enum ckpt_verdict verdict, const struct err *err)
+static void print_result(const struct report *report, enum ckpt_verdict verdict,
+	const struct err *err)
 {
 	progress_wipe(&report->progress);
 	if (verdict == CKPT_VALID)
-		printf("%s: valid%s\n", report->name, report->options->deep ? "" : " (manifest, sizes and headers; --deep reads all)");
+		printf("%s: valid%s\n", report->name,
+			report->options->deep ? "" : " (manifest, sizes and headers; --deep reads all)");
 	else if (verdict == CKPT_FAULTY)
 		print_faults(report);
 	else if (verdict == CKPT_UNKNOWN)
@@ -108,8 +118,11 @@ static void print_result(const struct report *report, enum ckpt_verdict verdict,
 
 static void add_result(struct report *report, enum ckpt_verdict verdict, const struct err *err)
 {
-	json_t *valid = verdict == CKPT_VALID ? json_true() : verdict == CKPT_FAULTY ? json_false() : json_null();
-	json_t *result = json_pack("{s:s, s:o, s:O}", "folder", report->name, "valid", valid, "faults", report->faults);
+	json_t *valid = verdict == CKPT_VALID ? json_true()
+		: verdict == CKPT_FAULTY          ? json_false()
+										  : json_null();
+	json_t *result = json_pack("{s:s, s:o, s:O}", "folder", report->name, "valid", valid, "faults",
+		report->faults);
 	if (verdict == CKPT_UNKNOWN)
 		json_object_set_new(result, "why", json_string(err->text));
 	if (verdict != CKPT_GONE)
@@ -122,7 +135,9 @@ static void add_result(struct report *report, enum ckpt_verdict verdict, const s
 static void verify_one(struct report *report, const struct ckpt_dir *dir, const char *name)
 {
 	struct err err = { 0 };
-	const struct ckpt_check check = { .deep = report->options->deep, .fault = add_fault, .progress = advance,
+	const struct ckpt_check check = { .deep = report->options->deep,
+		.fault = add_fault,
+		.progress = advance,
 		.arg = report };
 	report->name = name;
 	report->faults = json_array();
@@ -144,7 +159,7 @@ struct names {
 
 static int add_name(struct names *names, const char *name, struct err *err)
 {
-	char (*more)[256] = realloc(names->all, (names->count + 1) * sizeof *more);
+	char(*more)[256] = realloc(names->all, (names->count + 1) * sizeof *more);
 	if (!more)
 		return err_set(err, "checkpoint: no memory");
 	names->all = more;
@@ -160,7 +175,8 @@ static int add_all(struct names *names, const struct ckpt_dir *dir, struct err *
 	if (ckpt_dir_steps(dir, &steps, &count, err) < 0)
 		return -1;
 	if (count == 0)
-		return err_fail(err, EXIT_USAGE, "checkpoint: %s holds no checkpoint: give a checkpoint directory or a step folder",
+		return err_fail(err, EXIT_USAGE,
+			"checkpoint: %s holds no checkpoint: give a checkpoint directory or a step folder",
 			dir->path);
 	for (size_t i = 0; i < count; i++)
 		if (add_name(names, ckpt_step_name(steps[i], name), err) < 0)
@@ -169,35 +185,45 @@ static int add_all(struct names *names, const struct ckpt_dir *dir, struct err *
 }
 
 /* Opens the directory and lists the folders that are meant. */
-static int find(const struct options *options, struct ckpt_place *place, struct names *names, struct err *err)
+static int find(const struct options *options, struct ckpt_place *place, struct names *names,
+	struct err *err)
 {
-	*place = (struct ckpt_place){ .dir.fd = -1 };
+	*place = (struct ckpt_place) { .dir.fd = -1 };
 	if (ckpt_place_is_step(options->path))
-		return ckpt_place_open(place, options->path, NULL, err) < 0 ? -1 : add_name(names, place->name, err);
+		return ckpt_place_open(place, options->path, NULL, err) < 0
+			? -1
+			: add_name(names, place->name, err);
 	for (int i = 0; i < options->step_count; i++) {
 		ckpt_place_close(place);
-		if (ckpt_place_open(place, options->path, options->steps[i], err) < 0 || add_name(names, place->name, err) < 0)
+		if (ckpt_place_open(place, options->path, options->steps[i], err) < 0
+			|| add_name(names, place->name, err) < 0)
 			return -1;
 	}
 	if (options->step_count)
 		return 0;
-	return ckpt_dir_open_existing(&place->dir, options->path, err) < 0 ? -1 : add_all(names, &place->dir, err);
+	return ckpt_dir_open_existing(&place->dir, options->path, err) < 0
+		? -1
+		: add_all(names, &place->dir, err);
 }
 
 static int summarize(struct report *report, const struct ckpt_dir *dir)
 {
-	int status = report->damaged ? EXIT_DATA : report->unknown ? (int)report->unknown_status : EXIT_OK;
+	int status = report->damaged ? EXIT_DATA
+		: report->unknown        ? (int)report->unknown_status
+								 : EXIT_OK;
 	if (report->options->json) {
-		int printed = ckpt_cmd_print_json(json_pack("{s:s, s:b, s:O}", "directory", dir->path, "deep",
-			(int)report->options->deep, "checkpoints", report->checkpoints));
+		int printed = ckpt_cmd_print_json(json_pack("{s:s, s:b, s:O}", "directory", dir->path,
+			"deep", (int)report->options->deep, "checkpoints", report->checkpoints));
 		return printed == EXIT_OK ? status : printed;
 	}
 	if (report->valid + report->damaged + report->unknown > 1)
-		printf("%d valid, %d damaged, %d could not be read\n", report->valid, report->damaged, report->unknown);
+		printf("%d valid, %d damaged, %d could not be read\n", report->valid, report->damaged,
+			report->unknown);
 	return ckpt_cmd_flush() == EXIT_OK ? status : EXIT_FAULT;
 }
 
-static int verify(const struct options *options, const struct ckpt_place *place, const struct names *names)
+static int verify(const struct options *options, const struct ckpt_place *place,
+	const struct names *names)
 {
 	struct report report = { .options = options, .checkpoints = json_array() };
 	uint64_t total = 0;
@@ -219,7 +245,8 @@ int ckpt_cmd_verify(int argc, char **argv)
 	struct names names = { 0 };
 	struct err err;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	int status = find(&options, &place, &names, &err) < 0 ? ckpt_cmd_fail(&err) : verify(&options, &place, &names);
+	int status = find(&options, &place, &names, &err) < 0 ? ckpt_cmd_fail(&err)
+														  : verify(&options, &place, &names);
 	ckpt_place_close(&place);
 	free(names.all);
 	return status;

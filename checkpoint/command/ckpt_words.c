@@ -6,9 +6,7 @@ error_t ckpt_words_parse(int key, char *arg, struct argp_state *state)
 {
 	struct ckpt_words *words = state->input;
 	switch (key) {
-	case 'j':
-		words->json = true;
-		return 0;
+	case 'j': words->json = true; return 0;
 	case ARGP_KEY_ARG:
 		if ((int)state->arg_num >= words->most)
 			argp_error(state, "%s: give no more than %s", arg, words->what);
@@ -18,7 +16,6 @@ error_t ckpt_words_parse(int key, char *arg, struct argp_state *state)
 		if ((int)state->arg_num < words->least)
 			argp_error(state, "give %s", words->what);
 		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
+	default: return ARGP_ERR_UNKNOWN;
 	}
 }

@@ -17,9 +17,13 @@ struct ckpt_words {
 };
 
 /* For the rows of options. */
-#define CKPT_WORDS_JSON { "json", 'j', NULL, 0, "print a JSON object", 0 }
+#define CKPT_WORDS_JSON \
+	{ \
+		"json", 'j', NULL, 0, "print a JSON object", 0 \
+	}
 
-/* The parser; state->input begins with a struct ckpt_words. Another parser passes on what it does not know. */
+/* The parser; state->input begins with a struct ckpt_words. Another parser passes on what it does
+ * not know. */
 error_t ckpt_words_parse(int key, char *arg, struct argp_state *state);
 
 #endif

@@ -24,8 +24,8 @@ struct exporting {
 	const struct hf_export *export;
 	struct shard_group *groups;
 	size_t files;
-	float *values;           /* BLOCK */
-	void *raw;               /* BLOCK elements, as stored or as they are to be */
+	float *values; /* BLOCK */
+	void *raw;     /* BLOCK elements, as stored or as they are to be */
 	json_t *weight_map;
 	uint64_t bytes;
 };
@@ -53,7 +53,8 @@ static int finish(int fd, const char *name, int result, struct err *err)
 	return result;
 }
 
-static int write_text(const struct exporting *e, const char *name, const char *text, struct err *err)
+static int write_text(const struct exporting *e, const char *name, const char *text,
+	struct err *err)
 {
 	int fd = create(e, name, err);
 	if (fd < 0)
@@ -80,7 +81,8 @@ static bool stays(const struct safetensors_tensor *tensor)
 }
 
 /* Tensor i of a file. The wider elements come first, so that each tensor is aligned to its own. */
-static const struct safetensors_tensor *tensor_of(const struct exporting *e, const struct shard_group *group, size_t i)
+static const struct safetensors_tensor *tensor_of(const struct exporting *e,
+	const struct shard_group *group, size_t i)
 {
 	for (int pass = 0; pass < 2; pass++)
 		for (size_t k = 0; k < group->count; k++) {
@@ -91,11 +93,12 @@ static const struct safetensors_tensor *tensor_of(const struct exporting *e, con
 	return NULL;
 }
 
-static int read_block(struct exporting *e, const struct safetensors_tensor *tensor, uint64_t first, size_t count,
-	struct err *err)
+static int read_block(struct exporting *e, const struct safetensors_tensor *tensor, uint64_t first,
+	size_t count, struct err *err)
 {
 	if (tensor->dtype != SAFETENSORS_F32 && ckpt_has_state(e->ckpt, tensor->name))
-		return ckpt_read_state(e->ckpt, SNAPSHOT_MASTER, tensor->name, first, count, e->values, err);
+		return ckpt_read_state(e->ckpt, SNAPSHOT_MASTER, tensor->name, first, count, e->values,
+			err);
 	int result = ckpt_read_tensor(e->ckpt, tensor->name, first, count, e->raw, err);
 	if (result == 0)
 		safetensors_to_fp32(tensor->dtype, e->raw, count, e->values);
@@ -116,18 +119,18 @@ static size_t convert(struct exporting *e, size_t count)
 }
 
 /* The next elements of the tensor into e->raw, as they are to be. */
-static int fill_block(struct exporting *e, const struct safetensors_tensor *tensor, uint64_t first, size_t count,
-	size_t *bytes, struct err *err)
+static int fill_block(struct exporting *e, const struct safetensors_tensor *tensor, uint64_t first,
+	size_t count, size_t *bytes, struct err *err)
 {
 	int result = stays(tensor) ? ckpt_read_tensor(e->ckpt, tensor->name, first, count, e->raw, err)
-		: read_block(e, tensor, first, count, err);
+							   : read_block(e, tensor, first, count, err);
 	if (result == 0)
 		*bytes = stays(tensor) ? 8 * count : convert(e, count);
 	return result;
 }
 
-static int write_tensor(struct exporting *e, int fd, const char *name, const struct safetensors_tensor *tensor,
-	struct err *err)
+static int write_tensor(struct exporting *e, int fd, const char *name,
+	const struct safetensors_tensor *tensor, struct err *err)
 {
 	uint64_t elements = 0;
 	safetensors_elements(tensor->shape, tensor->dims, &elements);
@@ -146,7 +149,8 @@ static int write_tensor(struct exporting *e, int fd, const char *name, const str
 	return 0;
 }
 
-static int write_tensors(struct exporting *e, int fd, const char *name, const struct shard_group *group, struct err *err)
+static int write_tensors(struct exporting *e, int fd, const char *name,
+	const struct shard_group *group, struct err *err)
 {
 	int result = 0;
 	for (size_t i = 0; result == 0 && i < group->count; i++)
@@ -155,7 +159,8 @@ static int write_tensors(struct exporting *e, int fd, const char *name, const st
 }
 
 /* The header of a file: the tensors of the group in the new dtype. */
-static int encode_header(struct exporting *e, const struct shard_group *group, char **prefix, size_t *size, struct err *err)
+static int encode_header(struct exporting *e, const struct shard_group *group, char **prefix,
+	size_t *size, struct err *err)
 {
 	static const struct safetensors_note format = { "format", "pt" };
 	uint64_t data;
@@ -184,7 +189,8 @@ static int write_shard(struct exporting *e, size_t file, struct err *err)
 	int fd = create(e, file_name(e, file, name), err);
 	if (fd < 0)
 		return -1;
-	int result = io_write_full(fd, prefix, size) < 0 ? write_fault("write", name, err) : write_tensors(e, fd, name, group, err);
+	int result = io_write_full(fd, prefix, size) < 0 ? write_fault("write", name, err)
+													 : write_tensors(e, fd, name, group, err);
 	return finish(fd, name, result, err);
 }
 
@@ -192,10 +198,12 @@ static int write_shard(struct exporting *e, size_t file, struct err *err)
 
 static int write_index(struct exporting *e, struct err *err)
 {
-	json_t *index = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)e->bytes, "weight_map", e->weight_map);
+	json_t *index = json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)e->bytes,
+		"weight_map", e->weight_map);
 	AUTO_FREE char *text = index ? json_dumps(index, JSON_INDENT(2)) : NULL;
 	json_decref(index);
-	return text ? write_text(e, "model.safetensors.index.json", text, err) : err_set(err, "export: no memory");
+	return text ? write_text(e, "model.safetensors.index.json", text, err)
+				: err_set(err, "export: no memory");
 }
 
 static int write_config(struct exporting *e, struct err *err)
@@ -205,7 +213,8 @@ static int write_config(struct exporting *e, struct err *err)
 		json_decref(config);
 		return err_fail(err, EXIT_DATA, "export: the checkpoint's config.json is no JSON object");
 	}
-	json_object_set_new(config, "torch_dtype", json_string(e->export->dtype == SAFETENSORS_F32 ? "float32" : "bfloat16"));
+	json_object_set_new(config, "torch_dtype",
+		json_string(e->export->dtype == SAFETENSORS_F32 ? "float32" : "bfloat16"));
 	AUTO_FREE char *text = json_dumps(config, JSON_INDENT(2));
 	json_decref(config);
 	return text ? write_text(e, "config.json", text, err) : err_set(err, "export: no memory");
@@ -223,10 +232,12 @@ static int plan(struct exporting *e, struct err *err)
 		const struct safetensors_tensor *tensor = ckpt_tensor_at(e->ckpt, i);
 		uint64_t elements = 0;
 		if (!safetensors_is_float(tensor->dtype) && !stays(tensor))
-			return err_fail(err, EXIT_DATA, "export: tensor %s has elements of type %s, which can't be converted", tensor->name,
+			return err_fail(err, EXIT_DATA,
+				"export: tensor %s has elements of type %s, which can't be converted", tensor->name,
 				safetensors_dtype_name(tensor->dtype));
 		safetensors_elements(tensor->shape, tensor->dims, &elements);
-		bytes[i] = elements * safetensors_dtype_bits(stays(tensor) ? tensor->dtype : e->export->dtype) / 8;
+		bytes[i] =
+			elements * safetensors_dtype_bits(stays(tensor) ? tensor->dtype : e->export->dtype) / 8;
 	}
 	e->files = shard_plan_group(bytes, writer, count, e->export->shard_size, e->groups);
 	return e->files ? 0 : err_fail(err, EXIT_DATA, "export: the checkpoint has no tensors");
@@ -244,13 +255,19 @@ static int write_all(struct exporting *e, struct err *err)
 	return result == 0 ? io_sync_dir(e->dirfd, err) : result;
 }
 
-int hf_export(struct ckpt *ckpt, int dirfd, const struct hf_export *export, size_t *files, uint64_t *bytes, struct err *err)
+int hf_export(struct ckpt *ckpt, int dirfd, const struct hf_export *export, size_t *files,
+	uint64_t *bytes, struct err *err)
 {
 	AUTO_FREE float *values = malloc(BLOCK * sizeof *values);
 	AUTO_FREE void *raw = malloc(BLOCK * sizeof *values);
-	struct exporting e = { .ckpt = ckpt, .dirfd = dirfd, .export = export, .values = values, .raw = raw,
+	struct exporting e = { .ckpt = ckpt,
+		.dirfd = dirfd,
+		.export = export,
+		.values = values,
+		.raw = raw,
 		.weight_map = json_object() };
-	int result = values && raw && e.weight_map ? write_all(&e, err) : err_set(err, "export: no memory");
+	int result =
+		values && raw && e.weight_map ? write_all(&e, err) : err_set(err, "export: no memory");
 	*files = e.files;
 	*bytes = e.bytes;
 	free(e.groups);

@@ -10,17 +10,22 @@
 #include "common/err.h"
 
 struct hf_export {
-	enum safetensors_dtype dtype;  /* SAFETENSORS_F32 or SAFETENSORS_BF16 (rounded to the nearest, ties to even) */
-	uint64_t shard_size;           /* bytes of a file's data at most, unless one tensor alone is larger; 0: one file */
-	const char *config;            /* the text of config.json, whose dtype is set */
-	/* Called after each block with the bytes written; a non-zero answer ends the export (EXIT_FAULT). May be NULL. */
+	enum safetensors_dtype
+		dtype; /* SAFETENSORS_F32 or SAFETENSORS_BF16 (rounded to the nearest, ties to even) */
+	uint64_t shard_size; /* bytes of a file's data at most, unless one tensor alone is larger; 0:
+							one file */
+	const char *config;  /* the text of config.json, whose dtype is set */
+	/* Called after each block with the bytes written; a non-zero answer ends the export
+	 * (EXIT_FAULT). May be NULL. */
 	int (*progress)(void *arg, uint64_t bytes);
 	void *arg;
 };
 
-/* Writes model.safetensors (or shards and their index) and config.json into the empty folder `dirfd`, each durable. *files
- * is the number of shards, *bytes that of all bytes of tensors. fp32 is taken from the optimizer's master where the weights are
- * narrower. Returns 0, -1 or CKPT_DAMAGED. */
-int hf_export(struct ckpt *ckpt, int dirfd, const struct hf_export *export, size_t *files, uint64_t *bytes, struct err *err);
+/* Writes model.safetensors (or shards and their index) and config.json into the empty folder
+ * `dirfd`, each durable. *files is the number of shards, *bytes that of all bytes of tensors. fp32
+ * is taken from the optimizer's master where the weights are narrower. Returns 0, -1 or
+ * CKPT_DAMAGED. */
+int hf_export(struct ckpt *ckpt, int dirfd, const struct hf_export *export, size_t *files,
+	uint64_t *bytes, struct err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPT-2 of Hugging Face's. Names come with and without the prefix "transformer." (GPT2LMHeadModel and GPT2Model);
- * buffers of older versions are left out, and so is a head that is the token embedding once more. All else must be what a
- * GPT-2 has. */
+/* A GPT-2 of Hugging Face's. Names come with and without the prefix "transformer." (GPT2LMHeadModel
+ * and GPT2Model); buffers of older versions are left out, and so is a head that is the token
+ * embedding once more. All else must be what a GPT-2 has. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -61,11 +61,12 @@ static void close_model(struct model_source *source)
 
 static int read_fault(const struct hf_model *model, const char *name, struct err *err)
 {
-	return err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't read %s/%s: %m", model->path, name);
+	return err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't read %s/%s: %m",
+		model->path, name);
 }
 
-static int read_at(const struct hf_model *model, const struct shard_file *file, uint64_t offset, void *out, size_t size,
-	struct err *err)
+static int read_at(const struct hf_model *model, const struct shard_file *file, uint64_t offset,
+	void *out, size_t size, struct err *err)
 {
 	ssize_t n = io_read_at(file->fd, out, size, (off_t)offset);
 	if (n < 0)
@@ -84,7 +85,8 @@ static int read_header(const struct hf_model *model, struct shard_file *file, st
 	if (file->fd < 0 || fstat(file->fd, &st) < 0)
 		return read_fault(model, file->name, err);
 	if (!S_ISREG(st.st_mode) || st.st_size < 8)
-		return err_fail(err, EXIT_DATA, "import: %s/%s is no safetensors file", model->path, file->name);
+		return err_fail(err, EXIT_DATA, "import: %s/%s is no safetensors file", model->path,
+			file->name);
 	if (read_at(model, file, 0, first, sizeof first, err) < 0)
 		return -1;
 	if (safetensors_prefix_size(first, (uint64_t)st.st_size, &size, err) < 0)
@@ -104,12 +106,13 @@ static int add_file(struct hf_model *model, const char *name, struct err *err)
 		if (strcmp(model->files[i].name, name) == 0)
 			return 0;
 	if (!name[0] || strchr(name, '/') || name[0] == '.')
-		return err_fail(err, EXIT_DATA, "import: " INDEX_NAME " names a file \"%s\", which is no plain name", name);
+		return err_fail(err, EXIT_DATA,
+			"import: " INDEX_NAME " names a file \"%s\", which is no plain name", name);
 	struct shard_file *files = realloc(model->files, (model->count + 1) * sizeof *files);
 	if (!files)
 		return err_set(err, "import: no memory");
 	model->files = files;
-	files[model->count] = (struct shard_file){ .name = strdup(name), .fd = -1 };
+	files[model->count] = (struct shard_file) { .name = strdup(name), .fd = -1 };
 	if (!files[model->count].name)
 		return err_set(err, "import: no memory");
 	return read_header(model, &files[model->count++], err);
@@ -118,15 +121,20 @@ static int add_file(struct hf_model *model, const char *name, struct err *err)
 static int add_indexed(struct hf_model *model, const char *text, size_t size, struct err *err)
 {
 	const char *tensor;
-	json_t *file, *index = record_parse(text, size, 0, "import: " INDEX_NAME, err), *map = json_object_get(index, "weight_map");
+	json_t *file, *index = record_parse(text, size, 0, "import: " INDEX_NAME, err),
+				  *map = json_object_get(index, "weight_map");
 	int result = index ? 0 : -1;
 	if (index && !json_is_object(map))
-		result = err_fail(err, EXIT_DATA, "import: %s/" INDEX_NAME " has no weight_map", model->path);
-	json_object_foreach(map, tensor, file) {
+		result =
+			err_fail(err, EXIT_DATA, "import: %s/" INDEX_NAME " has no weight_map", model->path);
+	json_object_foreach(map, tensor, file)
+	{
 		if (result < 0)
 			break;
-		result = json_is_string(file) ? add_file(model, json_string_value(file), err)
-			: err_fail(err, EXIT_DATA, "import: " INDEX_NAME " names no file for tensor %s", tensor);
+		result = json_is_string(file)
+			? add_file(model, json_string_value(file), err)
+			: err_fail(err, EXIT_DATA, "import: " INDEX_NAME " names no file for tensor %s",
+				tensor);
 	}
 	json_decref(index);
 	return result;
@@ -144,21 +152,28 @@ static int open_files(struct hf_model *model, struct err *err)
 	if (has(model, SINGLE_NAME))
 		return add_file(model, SINGLE_NAME, err);
 	if (has(model, INDEX_NAME))
-		return io_read_file(model->fd, INDEX_NAME, TEXT_LIMIT, &text, &size, err) < 0 ? err_prefix(err, "%s", model->path)
+		return io_read_file(model->fd, INDEX_NAME, TEXT_LIMIT, &text, &size, err) < 0
+			? err_prefix(err, "%s", model->path)
 			: add_indexed(model, text, size, err);
 	if (has(model, PICKLE_NAME) || has(model, PICKLE_NAME ".index.json"))
-		return err_fail(err, EXIT_DATA, "import: %s has its weights in " PICKLE_NAME ", a pickle, which is a program rather than "
-			"data; convert it where you trust it: python3 -c \"from transformers import GPT2LMHeadModel as M; "
-			"M.from_pretrained('%s').save_pretrained('NEW', safe_serialization=True)\"", model->path, model->path);
-	return err_fail(err, EXIT_DATA, "import: %s has neither " SINGLE_NAME " nor " INDEX_NAME, model->path);
+		return err_fail(err, EXIT_DATA,
+			"import: %s has its weights in " PICKLE_NAME
+			", a pickle, which is a program rather than data; convert it where you trust it: "
+			"python3 -c \"from transformers import GPT2LMHeadModel as M; "
+			"M.from_pretrained('%s').save_pretrained('NEW', safe_serialization=True)\"",
+			model->path, model->path);
+	return err_fail(err, EXIT_DATA, "import: %s has neither " SINGLE_NAME " nor " INDEX_NAME,
+		model->path);
 }
 
 /* ---- tensors ---- */
 
 /* The tensor that is called `name` or, without the prefix, that. */
-static const struct safetensors_tensor *find(const struct hf_model *model, const char *name, const struct shard_file **file)
+static const struct safetensors_tensor *find(const struct hf_model *model, const char *name,
+	const struct shard_file **file)
 {
-	const char *bare = strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 ? name + sizeof PREFIX - 1 : name;
+	const char *bare =
+		strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 ? name + sizeof PREFIX - 1 : name;
 	for (size_t i = 0; i < model->count; i++) {
 		const struct safetensors_tensor *tensor = safetensors_find(model->files[i].header, name);
 		if (!tensor)
@@ -171,8 +186,8 @@ static const struct safetensors_tensor *find(const struct hf_model *model, const
 	return NULL;
 }
 
-static int read_floats(struct hf_model *model, const struct shard_file *file, const struct safetensors_tensor *found,
-	uint64_t elements, float *out, struct err *err)
+static int read_floats(struct hf_model *model, const struct shard_file *file,
+	const struct safetensors_tensor *found, uint64_t elements, float *out, struct err *err)
 {
 	size_t bytes = (size_t)(found->end - found->begin);
 	uint64_t offset = file->header->data_start + found->begin;
@@ -187,7 +202,8 @@ static int read_floats(struct hf_model *model, const struct shard_file *file, co
 	return 0;
 }
 
-static int read_tensor(struct model_source *source, const struct gpt2_tensor *tensor, float *out, struct err *err)
+static int read_tensor(struct model_source *source, const struct gpt2_tensor *tensor, float *out,
+	struct err *err)
 {
 	struct hf_model *model = (struct hf_model *)source;
 	const struct shard_file *file;
@@ -197,19 +213,23 @@ static int read_tensor(struct model_source *source, const struct gpt2_tensor *te
 
 /* ---- what must be there, and nothing else ---- */
 
-static int check_tensor(const struct hf_model *model, const struct gpt2_tensor *want, struct err *err)
+static int check_tensor(const struct hf_model *model, const struct gpt2_tensor *want,
+	struct err *err)
 {
 	const struct shard_file *file;
 	const struct safetensors_tensor *found = find(model, want->name, &file);
 	if (!found)
-		return err_fail(err, EXIT_DATA, "import: %s has no tensor %s, which a GPT-2 of its config.json has", model->path,
+		return err_fail(err, EXIT_DATA,
+			"import: %s has no tensor %s, which a GPT-2 of its config.json has", model->path,
 			want->name);
 	if (!safetensors_is_float(found->dtype))
-		return err_fail(err, EXIT_DATA, "import: tensor %s is of type %s; F32, F16 and BF16 can be read", found->name,
+		return err_fail(err, EXIT_DATA,
+			"import: tensor %s is of type %s; F32, F16 and BF16 can be read", found->name,
 			safetensors_dtype_name(found->dtype));
 	if (found->dims != want->dims || found->shape[0] != want->shape[0]
 		|| (want->dims == 2 && found->shape[1] != want->shape[1]))
-		return err_fail(err, EXIT_DATA, "import: tensor %s does not have the shape that config.json gives it", found->name);
+		return err_fail(err, EXIT_DATA,
+			"import: tensor %s does not have the shape that config.json gives it", found->name);
 	return 0;
 }
 
@@ -228,24 +248,28 @@ static bool is_wanted(const struct gpt2_tensor *all, size_t count, const char *n
 }
 
 /* The head's weights are those of the token embedding. */
-static int check_head(struct hf_model *model, const struct shard_file *file, const struct safetensors_tensor *head,
-	const struct gpt2_tensor *wte, struct err *err)
+static int check_head(struct hf_model *model, const struct shard_file *file,
+	const struct safetensors_tensor *head, const struct gpt2_tensor *wte, struct err *err)
 {
-	AUTO_FREE float *a = malloc((size_t)wte->elements * sizeof *a), *b = malloc((size_t)wte->elements * sizeof *b);
+	AUTO_FREE float *a = malloc((size_t)wte->elements * sizeof *a),
+					*b = malloc((size_t)wte->elements * sizeof *b);
 	if (!a || !b)
 		return err_set(err, "import: no memory for tensor %s", wte->name);
-	bool same = safetensors_is_float(head->dtype) && head->dims == 2 && head->shape[0] == wte->shape[0]
-		&& head->shape[1] == wte->shape[1];
-	if (same && (read_floats(model, file, head, wte->elements, a, err) < 0 || read_tensor(&model->source, wte, b, err) < 0))
+	bool same = safetensors_is_float(head->dtype) && head->dims == 2
+		&& head->shape[0] == wte->shape[0] && head->shape[1] == wte->shape[1];
+	if (same
+		&& (read_floats(model, file, head, wte->elements, a, err) < 0
+			|| read_tensor(&model->source, wte, b, err) < 0))
 		return -1;
 	if (same && memcmp(a, b, (size_t)wte->elements * sizeof *a) == 0)
 		return 0;
-	return err_fail(err, EXIT_DATA, "import: " HEAD " is not the token embedding: muster-train only has models with a tied "
-		"head");
+	return err_fail(err, EXIT_DATA,
+		"import: " HEAD
+		" is not the token embedding: muster-train only has models with a tied head");
 }
 
-static int check_file(struct hf_model *model, const struct shard_file *file, const struct gpt2_tensor *all, size_t count,
-	struct err *err)
+static int check_file(struct hf_model *model, const struct shard_file *file,
+	const struct gpt2_tensor *all, size_t count, struct err *err)
 {
 	for (size_t t = 0; t < file->header->count; t++) {
 		const struct safetensors_tensor *tensor = &file->header->tensors[t];
@@ -253,8 +277,8 @@ static int check_file(struct hf_model *model, const struct shard_file *file, con
 			|| ends_with(tensor->name, ".attn.masked_bias"))
 			continue;
 		if (strcmp(tensor->name, HEAD) != 0)
-			return err_fail(err, EXIT_DATA, "import: %s/%s has a tensor %s, which no GPT-2 has", model->path, file->name,
-				tensor->name);
+			return err_fail(err, EXIT_DATA, "import: %s/%s has a tensor %s, which no GPT-2 has",
+				model->path, file->name, tensor->name);
 		if (check_head(model, file, tensor, &all[0], err) < 0)
 			return -1;
 	}
@@ -282,7 +306,8 @@ static int open_model(struct hf_model *model, struct err *err)
 	size_t size;
 	model->fd = open(model->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (model->fd < 0)
-		return err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't open %s: %m", model->path);
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't open %s: %m",
+			model->path);
 	if (io_read_file(model->fd, CONFIG_NAME, TEXT_LIMIT, &text, &size, err) < 0
 		|| gpt2_config_parse(text, size, &model->source.config, err) < 0)
 		return err_prefix(err, "import: %s", model->path);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* llm.c's model file (karpathy/llm.c, train_gpt2.py: write_model): 256 int32 (magic, version, context, vocabulary, layers,
- * heads, width, padded vocabulary, zeros), then the tensors, each for all layers in one run: the order of enum
- * gpt2_part. Version 3 is fp32, version 5 BF16. Its matrices are [out, in]; the token embedding has padding rows at the
- * end. */
+/* llm.c's model file (karpathy/llm.c, train_gpt2.py: write_model): 256 int32 (magic, version,
+ * context, vocabulary, layers, heads, width, padded vocabulary, zeros), then the tensors, each for
+ * all layers in one run: the order of enum gpt2_part. Version 3 is fp32, version 5 BF16. Its
+ * matrices are [out, in]; the token embedding has padding rows at the end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ struct llmc_model {
 	struct model_source source; /* first */
 	int fd;
 	enum safetensors_dtype dtype;
-	int64_t padded;             /* vocabulary with padding */
+	int64_t padded; /* vocabulary with padding */
 };
 
 static void close_model(struct model_source *source)
@@ -42,7 +42,8 @@ static uint64_t width_of(const struct llmc_model *model)
 }
 
 /* Elements of one layer's `part` in the file. */
-static uint64_t elements_of(const struct llmc_model *model, const struct gpt2_tensor *all, enum gpt2_part part)
+static uint64_t elements_of(const struct llmc_model *model, const struct gpt2_tensor *all,
+	enum gpt2_part part)
 {
 	if (part == GPT2_WTE)
 		return (uint64_t)(model->padded * model->source.config.width);
@@ -51,7 +52,8 @@ static uint64_t elements_of(const struct llmc_model *model, const struct gpt2_te
 }
 
 /* The first element of a tensor behind the header; `part` GPT2_PARTS: the end of the file. */
-static int locate(const struct llmc_model *model, enum gpt2_part part, int layer, uint64_t *first, struct err *err)
+static int locate(const struct llmc_model *model, enum gpt2_part part, int layer, uint64_t *first,
+	struct err *err)
 {
 	struct gpt2_config one = model->source.config;
 	struct gpt2_tensor *all;
@@ -83,7 +85,8 @@ static void transpose(const float *from, float *to, int64_t in, int64_t out)
 			to[i * out + o] = from[o * in + i];
 }
 
-static int read_floats(const struct llmc_model *model, const struct gpt2_tensor *tensor, float *out, struct err *err)
+static int read_floats(const struct llmc_model *model, const struct gpt2_tensor *tensor, float *out,
+	struct err *err)
 {
 	uint64_t first;
 	if (locate(model, tensor->part, tensor->layer, &first, err) < 0)
@@ -101,7 +104,8 @@ static int read_floats(const struct llmc_model *model, const struct gpt2_tensor 
 	return 0;
 }
 
-static int read_tensor(struct model_source *source, const struct gpt2_tensor *tensor, float *out, struct err *err)
+static int read_tensor(struct model_source *source, const struct gpt2_tensor *tensor, float *out,
+	struct err *err)
 {
 	struct llmc_model *model = (struct llmc_model *)source;
 	if (!is_matrix_of_block(tensor))
@@ -115,27 +119,34 @@ static int read_tensor(struct model_source *source, const struct gpt2_tensor *te
 	return 0;
 }
 
-static int parse_header(struct llmc_model *model, const char *header, const char *path, struct err *err)
+static int parse_header(struct llmc_model *model, const char *header, const char *path,
+	struct err *err)
 {
 	struct gpt2_config *config = &model->source.config;
 	int32_t fields[8];
 	for (int i = 0; i < 8; i++)
 		fields[i] = (int32_t)bytes_le32(header + 4 * i);
 	if (fields[0] != MAGIC)
-		return err_fail(err, EXIT_DATA, "import: %s is no model file of llm.c: it begins with %d, not with %d", path, fields[0],
+		return err_fail(err, EXIT_DATA,
+			"import: %s is no model file of llm.c: it begins with %d, not with %d", path, fields[0],
 			MAGIC);
 	if (fields[1] != 3 && fields[1] != 5)
-		return err_fail(err, EXIT_DATA, "import: %s has version %d; llm.c's versions 3 (fp32) and 5 (bf16) can be read", path,
+		return err_fail(err, EXIT_DATA,
+			"import: %s has version %d; llm.c's versions 3 (fp32) and 5 (bf16) can be read", path,
 			fields[1]);
 	model->dtype = fields[1] == 3 ? SAFETENSORS_F32 : SAFETENSORS_BF16;
-	*config = (struct gpt2_config){ .context = fields[2], .vocabulary = fields[3], .layers = fields[4], .heads = fields[5],
+	*config = (struct gpt2_config) { .context = fields[2],
+		.vocabulary = fields[3],
+		.layers = fields[4],
+		.heads = fields[5],
 		.width = fields[6] };
 	model->padded = fields[7];
 	config->begin = config->end = config->vocabulary > 50256 ? 50256 : -1; /* GPT-2's end of text */
 	if (gpt2_check(config, path, err) < 0)
 		return -1;
 	if (model->padded < config->vocabulary || model->padded > PADDED_MAX)
-		return err_fail(err, EXIT_DATA, "import: %s has a padded vocabulary of %" PRId64 " for %" PRId64 " tokens", path,
+		return err_fail(err, EXIT_DATA,
+			"import: %s has a padded vocabulary of %" PRId64 " for %" PRId64 " tokens", path,
 			model->padded, config->vocabulary);
 	return 0;
 }
@@ -150,7 +161,8 @@ static int check_size(const struct llmc_model *model, const char *path, struct e
 		return -1;
 	uint64_t want = HEADER_BYTES + elements * width_of(model);
 	if ((uint64_t)st.st_size != want)
-		return err_fail(err, EXIT_DATA, "import: %s has %lld bytes, and a model of its dimensions %" PRIu64, path,
+		return err_fail(err, EXIT_DATA,
+			"import: %s has %lld bytes, and a model of its dimensions %" PRIu64, path,
 			(long long)st.st_size, want);
 	return 0;
 }
@@ -169,9 +181,11 @@ struct model_source *llmc_model_open(const char *path, struct err *err)
 	ssize_t n = model->fd < 0 ? -1 : io_read_full(model->fd, header, sizeof header);
 	int result = 0;
 	if (n < 0)
-		result = err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't read %s: %m", path);
+		result =
+			err_fail(err, io_status_or(errno, EXIT_DATA), "import: couldn't read %s: %m", path);
 	else if (n < HEADER_BYTES)
-		result = err_fail(err, EXIT_DATA, "import: %s has %zd bytes, too few for a model file of llm.c", path, n);
+		result = err_fail(err, EXIT_DATA,
+			"import: %s has %zd bytes, too few for a model file of llm.c", path, n);
 	else if (parse_header(model, header, path, err) < 0 || check_size(model, path, err) < 0)
 		result = -1;
 	if (result == 0)

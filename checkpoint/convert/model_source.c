@@ -10,8 +10,9 @@ struct model_source *model_source_open(const char *path, struct err *err)
 {
 	struct stat st;
 	if (stat(path, &st) < 0) {
-		err_fail(err, EXIT_USAGE, "import: couldn't find %s: %s; give a Hugging Face directory or a model file of llm.c", path,
-			strerror(errno));
+		err_fail(err, EXIT_USAGE,
+			"import: couldn't find %s: %s; give a Hugging Face directory or a model file of llm.c",
+			path, strerror(errno));
 		return NULL;
 	}
 	if (S_ISDIR(st.st_mode))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One JSON object a line. A crash can tear the last line only; whoever appends next puts a newline in front, so that
- * what was torn stays a line of its own, which every reader skips. */
+/* One JSON object a line. A crash can tear the last line only; whoever appends next puts a newline
+ * in front, so that what was torn stays a line of its own, which every reader skips. */
 #include "checkpoint/directory/attempts.h"
 
 #include <errno.h>
@@ -22,7 +22,9 @@
 #define SIZE_LIMIT (256u << 20)
 
 static const char *const events[] = {
-	[ATTEMPTS_START] = "start", [ATTEMPTS_NOTICE] = "notice", [ATTEMPTS_END] = "end",
+	[ATTEMPTS_START] = "start",
+	[ATTEMPTS_NOTICE] = "notice",
+	[ATTEMPTS_END] = "end",
 };
 
 #define EVENTS (sizeof events / sizeof events[0])
@@ -32,9 +34,9 @@ static const char *const events[] = {
 static json_t *encode(const struct attempts_record *record)
 {
 	double time = record->time > 0 ? record->time : clock_wall();
-	json_t *object = json_pack("{s:s, s:f, s:s, s:I, s:i, s:I}", "event", events[record->event], "time", time,
-		"cluster", record->cluster, "job", (json_int_t)record->job, "attempt", record->attempt,
-		"step", (json_int_t)record->step);
+	json_t *object = json_pack("{s:s, s:f, s:s, s:I, s:i, s:I}", "event", events[record->event],
+		"time", time, "cluster", record->cluster, "job", (json_int_t)record->job, "attempt",
+		record->attempt, "step", (json_int_t)record->step);
 	if (record->event == ATTEMPTS_START) {
 		json_object_set_new(object, "world_size", json_integer(record->world_size));
 		json_object_set_new(object, "nodes", json_string(record->nodes));
@@ -53,22 +55,27 @@ static bool is_torn(int fd)
 {
 	struct stat st;
 	char last;
-	return fstat(fd, &st) == 0 && st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) == 1 && last != '\n';
+	return fstat(fd, &st) == 0 && st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) == 1
+		&& last != '\n';
 }
 
-int attempts_append(const struct ckpt_dir *dir, const struct attempts_record *record, struct err *err)
+int attempts_append(const struct ckpt_dir *dir, const struct attempts_record *record,
+	struct err *err)
 {
 	json_t *object = encode(record);
-	AUTO_FREE char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+	AUTO_FREE char *text =
+		object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
 	json_decref(object);
 	if (!text)
 		return err_set(err, "attempts: couldn't encode a record");
 	AUTO_FREE char *line = malloc(strlen(text) + 3);
 	if (!line)
 		return err_set(err, "attempts: no memory");
-	int fd = openat(dir->fd, ATTEMPTS_NAME, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	int fd =
+		openat(dir->fd, ATTEMPTS_NAME, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
-		return err_fail(err, io_status(errno), "attempts: couldn't open %s/" ATTEMPTS_NAME ": %m", dir->path);
+		return err_fail(err, io_status(errno), "attempts: couldn't open %s/" ATTEMPTS_NAME ": %m",
+			dir->path);
 	int length = sprintf(line, "%s%s\n", is_torn(fd) ? "\n" : "", text);
 	bool failed = io_write_full(fd, line, (size_t)length) < 0 || fsync(fd) < 0;
 	int why = errno;
@@ -78,7 +85,8 @@ int attempts_append(const struct ckpt_dir *dir, const struct attempts_record *re
 	}
 	errno = why;
 	if (failed)
-		return err_fail(err, io_status(why), "attempts: couldn't write %s/" ATTEMPTS_NAME ": %m", dir->path);
+		return err_fail(err, io_status(why), "attempts: couldn't write %s/" ATTEMPTS_NAME ": %m",
+			dir->path);
 	return io_sync_dir(dir->fd, err);
 }
 
@@ -87,15 +95,16 @@ int attempts_append(const struct ckpt_dir *dir, const struct attempts_record *re
 static bool decode(const json_t *object, struct attempts_record *record)
 {
 	const char *event = json_string_value(json_object_get(object, "event"));
-	const json_t *attempt = json_object_get(object, "attempt"), *job = json_object_get(object, "job");
+	const json_t *attempt = json_object_get(object, "attempt"),
+				 *job = json_object_get(object, "job");
 	const json_t *step = json_object_get(object, "step");
 	size_t kind = 0;
 	while (event && kind < EVENTS && strcmp(events[kind], event) != 0)
 		kind++;
-	if (!event || kind == EVENTS || !record_in_range(attempt, 0, INT_MAX) || !record_in_range(job, 0, UINT32_MAX) ||
-		!record_in_range(step, -1, INT64_MAX))
+	if (!event || kind == EVENTS || !record_in_range(attempt, 0, INT_MAX)
+		|| !record_in_range(job, 0, UINT32_MAX) || !record_in_range(step, -1, INT64_MAX))
 		return false;
-	*record = (struct attempts_record){
+	*record = (struct attempts_record) {
 		.event = (enum attempts_event)kind,
 		.time = json_number_value(json_object_get(object, "time")),
 		.job = (uint32_t)json_integer_value(job),
@@ -111,7 +120,8 @@ static bool decode(const json_t *object, struct attempts_record *record)
 	return true;
 }
 
-int attempts_parse(const char *text, size_t size, struct attempts_record **records, size_t *count, struct err *err)
+int attempts_parse(const char *text, size_t size, struct attempts_record **records, size_t *count,
+	struct err *err)
 {
 	*records = NULL;
 	*count = 0;
@@ -119,7 +129,8 @@ int attempts_parse(const char *text, size_t size, struct attempts_record **recor
 		const char *end = memchr(text + at, '\n', size - at);
 		size_t length = end ? (size_t)(end - text) - at : size - at;
 		struct attempts_record record;
-		/* A last line without its newline was never acknowledged: it does not count, even if it reads well. */
+		/* A last line without its newline was never acknowledged: it does not count, even if it
+		 * reads well. */
 		json_t *object = end ? json_loadb(text + at, length, JSON_REJECT_DUPLICATES, NULL) : NULL;
 		bool good = object && decode(object, &record);
 		json_decref(object);
@@ -138,7 +149,8 @@ int attempts_parse(const char *text, size_t size, struct attempts_record **recor
 	return 0;
 }
 
-int attempts_read(const struct ckpt_dir *dir, struct attempts_record **records, size_t *count, struct err *err)
+int attempts_read(const struct ckpt_dir *dir, struct attempts_record **records, size_t *count,
+	struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	size_t size;
@@ -159,15 +171,16 @@ struct seen {
 	bool failed, finished;
 };
 
-/* At the end of its time an attempt is told to stop like any other: one that hangs before its first step is not excused by that. */
+/* At the end of its time an attempt is told to stop like any other: one that hangs before its first
+ * step is not excused by that. */
 static bool was_cut_short(const struct seen *seen, const struct attempts_record *start)
 {
-	return seen->notice > 0 && !seen->failed &&
-		(start->limit <= 0 || seen->notice - start->time < (start->limit - start->time) / 2);
+	return seen->notice > 0 && !seen->failed
+		&& (start->limit <= 0 || seen->notice - start->time < (start->limit - start->time) / 2);
 }
 
-/* A rank that crashes has the job requeued, and the SIGTERM of that requeue looks like a notice to the others: their end tells them
- * apart. */
+/* A rank that crashes has the job requeued, and the SIGTERM of that requeue looks like a notice to
+ * the others: their end tells them apart. */
 static void see(struct seen *seen, const struct attempts_record *record)
 {
 	if (record->event == ATTEMPTS_NOTICE)
@@ -178,8 +191,8 @@ static void see(struct seen *seen, const struct attempts_record *record)
 	seen->finished |= record->status == EXIT_OK;
 }
 
-int attempts_without_progress(const struct attempts_record *records, size_t count, const struct attempts_asker *asker,
-	int64_t newest)
+int attempts_without_progress(const struct attempts_record *records, size_t count,
+	const struct attempts_asker *asker, int64_t newest)
 {
 	int streak = 0, counted = asker->attempt;
 	struct seen seen = { 0 };
@@ -187,7 +200,8 @@ int attempts_without_progress(const struct attempts_record *records, size_t coun
 		return 0;
 	for (size_t i = count; i-- > 0;) {
 		const struct attempts_record *record = &records[i];
-		if (record->job != asker->job || record->attempt == asker->attempt || strcmp(record->cluster, asker->cluster) != 0)
+		if (record->job != asker->job || record->attempt == asker->attempt
+			|| strcmp(record->cluster, asker->cluster) != 0)
 			continue;
 		see(&seen, record);
 		if (record->event != ATTEMPTS_START)
@@ -198,7 +212,7 @@ int attempts_without_progress(const struct attempts_record *records, size_t coun
 		streak += record->attempt != counted;
 		counted = record->attempt;
 		newest = record->step;
-		seen = (struct seen){ 0 };
+		seen = (struct seen) { 0 };
 	}
 	return streak;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attempts.jsonl: the record of every attempt of a run, for people and for the breaker of crash loops
- * (doc/checkpoint-format.md, section 7). */
+/* attempts.jsonl: the record of every attempt of a run, for people and for the breaker of crash
+ * loops (doc/checkpoint-format.md, section 7). */
 #ifndef MUSTER_ATTEMPTS_H
 #define MUSTER_ATTEMPTS_H
 
@@ -17,27 +17,31 @@ enum attempts_event { ATTEMPTS_START, ATTEMPTS_NOTICE, ATTEMPTS_END };
 
 struct attempts_record {
 	enum attempts_event event;
-	double time;            /* seconds since the epoch; 0 at append: now */
-	char cluster[64];       /* "" outside Slurm */
-	uint32_t job;           /* 0 outside Slurm */
+	double time;      /* seconds since the epoch; 0 at append: now */
+	char cluster[64]; /* "" outside Slurm */
+	uint32_t job;     /* 0 outside Slurm */
 	int attempt;
-	int64_t step;           /* start: the step resumed from, -1 for a fresh start; notice: the current one; end: the last done */
-	int world_size;         /* start */
-	double limit;           /* start: when its time is over, seconds since the epoch; 0: not known */
-	char nodes[1024];       /* start: the node list as Slurm writes it */
-	char why[256];          /* notice: which ("SIGTERM"); end: why it ended ("finished", "preempted", …) */
-	int status;             /* end: the exit status */
+	int64_t step;   /* start: the step resumed from, -1 for a fresh start; notice: the current one;
+					   end: the last done */
+	int world_size; /* start */
+	double limit;   /* start: when its time is over, seconds since the epoch; 0: not known */
+	char nodes[1024]; /* start: the node list as Slurm writes it */
+	char why[256]; /* notice: which ("SIGTERM"); end: why it ended ("finished", "preempted", …) */
+	int status;    /* end: the exit status */
 };
 
 /* Appends one line and makes it durable. */
-int attempts_append(const struct ckpt_dir *dir, const struct attempts_record *record, struct err *err);
+int attempts_append(const struct ckpt_dir *dir, const struct attempts_record *record,
+	struct err *err);
 
-/* Reads all records; *records is malloc'ed and the caller's. A line that is torn or not understood is skipped. No file:
- * no records. */
-int attempts_read(const struct ckpt_dir *dir, struct attempts_record **records, size_t *count, struct err *err);
+/* Reads all records; *records is malloc'ed and the caller's. A line that is torn or not understood
+ * is skipped. No file: no records. */
+int attempts_read(const struct ckpt_dir *dir, struct attempts_record **records, size_t *count,
+	struct err *err);
 
 /* The same from the file's bytes: a pure function. */
-int attempts_parse(const char *text, size_t size, struct attempts_record **records, size_t *count, struct err *err);
+int attempts_parse(const char *text, size_t size, struct attempts_record **records, size_t *count,
+	struct err *err);
 
 /* Who asks. */
 struct attempts_asker {
@@ -46,12 +50,13 @@ struct attempts_asker {
 	int attempt;
 };
 
-/* How many attempts of this job, counted back from the one before the asker's, in a row brought no step newer than the one
- * they resumed from, did not end with 0, and were not cut short by a notice: one is recorded, from before half of the time up to the
- * attempt's limit was over, and no end follows or one with status 75. Several starts in an attempt, by a script or from a shell, are
- * one. `newest` is the newest durable step now, -1 for none. From ATTEMPTS_CRASH_LOOP on the job should end. 0 for job 0, whose
- * attempts are people's. */
-int attempts_without_progress(const struct attempts_record *records, size_t count, const struct attempts_asker *asker,
-	int64_t newest);
+/* How many attempts of this job, counted back from the one before the asker's, in a row brought no
+ * step newer than the one they resumed from, did not end with 0, and were not cut short by a
+ * notice: one is recorded, from before half of the time up to the attempt's limit was over, and no
+ * end follows or one with status 75. Several starts in an attempt, by a script or from a shell, are
+ * one. `newest` is the newest durable step now, -1 for none. From ATTEMPTS_CRASH_LOOP on the job
+ * should end. 0 for job 0, whose attempts are people's. */
+int attempts_without_progress(const struct attempts_record *records, size_t count,
+	const struct attempts_asker *asker, int64_t newest);
 
 #endif

@@ -25,14 +25,16 @@
 
 static int path_fault(const char *verb, const char *path, struct err *err)
 {
-	return err_fail(err, io_status_or(errno, EXIT_USAGE), "checkpoint: couldn't %s %s: %m; give a directory on shared storage "
-		"that you can write to and that has room", verb, path);
+	return err_fail(err, io_status_or(errno, EXIT_USAGE),
+		"checkpoint: couldn't %s %s: %m; give a directory on shared storage that you can write to "
+		"and that has room",
+		verb, path);
 }
 
 /* Makes one folder and its name durable. */
 static int make_folder(const char *path, struct err *err)
 {
-	char parent[sizeof ((struct ckpt_dir *)0)->path];
+	char parent[sizeof((struct ckpt_dir *)0)->path];
 	if (mkdir(path, 0755) < 0)
 		return errno == EEXIST ? 0 : path_fault("make", path, err);
 	snprintf(parent, sizeof parent, "%s", path);
@@ -49,7 +51,7 @@ static int make_folder(const char *path, struct err *err)
 
 static int make_path(const char *path, struct err *err)
 {
-	char part[sizeof ((struct ckpt_dir *)0)->path];
+	char part[sizeof((struct ckpt_dir *)0)->path];
 	struct stat st;
 	snprintf(part, sizeof part, "%s", path);
 	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -62,7 +64,8 @@ static int make_path(const char *path, struct err *err)
 	return stat(path, &st) == 0 ? 0 : make_folder(path, err);
 }
 
-/* Writes a block for good: a directory that can't be written to, or has no room, is told of before the training. */
+/* Writes a block for good: a directory that can't be written to, or has no room, is told of before
+ * the training. */
 static int probe(const struct ckpt_dir *dir, struct err *err)
 {
 	static const char block[PROBE_BYTES];
@@ -103,8 +106,8 @@ int ckpt_dir_open_existing(struct ckpt_dir *dir, const char *path, struct err *e
 		return -1;
 	dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
-		return err_fail(err, io_status_or(errno, EXIT_USAGE), "checkpoint: couldn't open %s: %m; give a checkpoint directory",
-			dir->path);
+		return err_fail(err, io_status_or(errno, EXIT_USAGE),
+			"checkpoint: couldn't open %s: %m; give a checkpoint directory", dir->path);
 	return 0;
 }
 
@@ -141,8 +144,8 @@ int64_t ckpt_step_of(const char *name)
 {
 	char again[CKPT_STEP_NAME_SIZE];
 	int64_t step;
-	if (strlen(name) >= CKPT_STEP_NAME_SIZE || sscanf(name, "step-%" SCNd64, &step) != 1 || step < 0 ||
-		strcmp(ckpt_step_name(step, again), name) != 0)
+	if (strlen(name) >= CKPT_STEP_NAME_SIZE || sscanf(name, "step-%" SCNd64, &step) != 1 || step < 0
+		|| strcmp(ckpt_step_name(step, again), name) != 0)
 		return -1;
 	return step;
 }
@@ -218,12 +221,14 @@ int ckpt_dir_set_aside(const struct ckpt_dir *dir, int64_t step, const char *why
 		if (fstatat(dir->fd, aside, &st, AT_SYMLINK_NOFOLLOW) == 0)
 			continue;
 		if (renameat(dir->fd, name, dir->fd, aside) == 0) {
-			log_error("checkpoint: %s/%s is DAMAGED (%s); it is kept as %s and an older one is used", dir->path, name,
-				why, aside);
+			log_error(
+				"checkpoint: %s/%s is DAMAGED (%s); it is kept as %s and an older one is used",
+				dir->path, name, why, aside);
 			return io_sync_dir(dir->fd, err);
 		}
 		if (errno != EEXIST && errno != ENOTEMPTY)
 			break;
 	}
-	return err_fail(err, io_status(errno), "checkpoint: couldn't set the damaged %s/%s aside: %m", dir->path, name);
+	return err_fail(err, io_status(errno), "checkpoint: couldn't set the damaged %s/%s aside: %m",
+		dir->path, name);
 }

@@ -19,12 +19,13 @@ struct ckpt_dir {
 	char path[4096];
 };
 
-/* Opens `path`, making it and its parents (0755) durably where they are missing, and makes sure that a file can be
- * created in it. The message says what to do; status EXIT_USAGE where the path is at fault, EXIT_LOST where the disk is. */
+/* Opens `path`, making it and its parents (0755) durably where they are missing, and makes sure
+ * that a file can be created in it. The message says what to do; status EXIT_USAGE where the path
+ * is at fault, EXIT_LOST where the disk is. */
 int ckpt_dir_open(struct ckpt_dir *dir, const char *path, struct err *err);
 
-/* Opens a directory that is there, for reading: nothing is made or tried. Status EXIT_USAGE, or EXIT_LOST where the disk is at
- * fault. */
+/* Opens a directory that is there, for reading: nothing is made or tried. Status EXIT_USAGE, or
+ * EXIT_LOST where the disk is at fault. */
 int ckpt_dir_open_existing(struct ckpt_dir *dir, const char *path, struct err *err);
 void ckpt_dir_close(struct ckpt_dir *dir);
 
@@ -34,7 +35,8 @@ char *ckpt_step_name(int64_t step, char out[CKPT_STEP_NAME_SIZE]);
 /* -1 unless `name` is exactly what ckpt_step_name makes of some step ≥ 0. */
 int64_t ckpt_step_of(const char *name);
 
-/* Steps whose folders exist, whether valid or not, ascending; malloc'ed and the caller's (NULL when there are none). */
+/* Steps whose folders exist, whether valid or not, ascending; malloc'ed and the caller's (NULL when
+ * there are none). */
 int ckpt_dir_steps(const struct ckpt_dir *dir, int64_t **steps, size_t *count, struct err *err);
 
 /* Whether `name` is still the folder that `fd` is. */
@@ -45,7 +47,8 @@ bool ckpt_dir_names(const struct ckpt_dir *dir, const char *name, int fd);
 struct manifest;
 struct manifest *ckpt_dir_manifest(const struct ckpt_dir *dir, int64_t step, struct err *err);
 
-/* Renames the folder of `step` to step-….damaged-N, the first free N from 1, durably, and logs it as an error. */
+/* Renames the folder of `step` to step-….damaged-N, the first free N from 1, durably, and logs it
+ * as an error. */
 int ckpt_dir_set_aside(const struct ckpt_dir *dir, int64_t step, const char *why, struct err *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An attempt that was killed leaves no record of its end; how far it came is then in its metrics file. */
+/* An attempt that was killed leaves no record of its end; how far it came is then in its metrics
+ * file. */
 #include "config.h"
 #include "checkpoint/directory/history.h"
 
@@ -25,7 +26,8 @@ static double parse_time(const char *text)
 /* A line of a step; a validation has no milliseconds and only moves the time on. */
 static int add_line(struct history_steps *steps, const json_t *line)
 {
-	const json_t *step = json_object_get(line, "step"), *milliseconds = json_object_get(line, "milliseconds");
+	const json_t *step = json_object_get(line, "step"),
+				 *milliseconds = json_object_get(line, "milliseconds");
 	double time = parse_time(json_string_value(json_object_get(line, "time")));
 	if (!json_is_integer(step))
 		return 0;
@@ -49,7 +51,7 @@ static int add_line(struct history_steps *steps, const json_t *line)
 
 int history_steps_parse(const char *text, size_t size, struct history_steps *steps)
 {
-	*steps = (struct history_steps){ .last = -1, .from = -1 };
+	*steps = (struct history_steps) { .last = -1, .from = -1 };
 	for (size_t at = 0; at < size;) {
 		const char *end = memchr(text + at, '\n', size - at);
 		if (!end)
@@ -69,7 +71,7 @@ int history_steps_parse(const char *text, size_t size, struct history_steps *ste
 void history_steps_clear(struct history_steps *steps)
 {
 	free(steps->seconds);
-	*steps = (struct history_steps){ .last = -1, .from = -1 };
+	*steps = (struct history_steps) { .last = -1, .from = -1 };
 }
 
 double history_steps_behind(const struct history_steps *steps, int64_t step)
@@ -85,8 +87,10 @@ double history_steps_behind(const struct history_steps *steps, int64_t step)
 
 static enum history_end end_of(int status)
 {
-	return status == EXIT_OK ? HISTORY_FINISHED : status == EXIT_REQUEUE ? HISTORY_STOPPED
-		: status == EXIT_LOST ? HISTORY_LOST : HISTORY_FAILED;
+	return status == EXIT_OK     ? HISTORY_FINISHED
+		: status == EXIT_REQUEUE ? HISTORY_STOPPED
+		: status == EXIT_LOST    ? HISTORY_LOST
+								 : HISTORY_FAILED;
 }
 
 static bool same_attempt(const struct attempts_record *a, const struct attempts_record *b)
@@ -94,8 +98,10 @@ static bool same_attempt(const struct attempts_record *a, const struct attempts_
 	return a->job == b->job && a->attempt == b->attempt && strcmp(a->cluster, b->cluster) == 0;
 }
 
-/* What the records behind the start tell of the same attempt, up to its next start: outside Slurm all are called 0. */
-static void follow(struct history_row *row, const struct attempts_record *records, size_t start, size_t count)
+/* What the records behind the start tell of the same attempt, up to its next start: outside Slurm
+ * all are called 0. */
+static void follow(struct history_row *row, const struct attempts_record *records, size_t start,
+	size_t count)
 {
 	for (size_t i = start + 1; i < count; i++) {
 		const struct attempts_record *record = &records[i];
@@ -115,7 +121,8 @@ static void follow(struct history_row *row, const struct attempts_record *record
 	}
 }
 
-static void complete(struct history_row *row, const struct history_steps *steps, bool in_use, double now)
+static void complete(struct history_row *row, const struct history_steps *steps, bool in_use,
+	double now)
 {
 	if (steps->last > row->last)
 		row->last = steps->last;
@@ -129,8 +136,8 @@ static void complete(struct history_row *row, const struct history_steps *steps,
 	}
 }
 
-size_t history_rows(const struct attempts_record *records, size_t count, const struct history_steps *steps, bool in_use,
-	double now, struct history_row *rows)
+size_t history_rows(const struct attempts_record *records, size_t count,
+	const struct history_steps *steps, bool in_use, double now, struct history_row *rows)
 {
 	size_t made = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -138,9 +145,19 @@ size_t history_rows(const struct attempts_record *records, size_t count, const s
 		if (record->event != ATTEMPTS_START)
 			continue;
 		struct history_row *row = &rows[made];
-		*row = (struct history_row){ .job = record->job, .attempt = record->attempt, .number = (int)made,
-			.nodes = record->nodes, .world_size = record->world_size, .from = record->step, .last = -1,
-			.end = HISTORY_KILLED, .why = "", .notice = "", .began = record->time, .seconds = NAN, .lost = NAN,
+		*row = (struct history_row) { .job = record->job,
+			.attempt = record->attempt,
+			.number = (int)made,
+			.nodes = record->nodes,
+			.world_size = record->world_size,
+			.from = record->step,
+			.last = -1,
+			.end = HISTORY_KILLED,
+			.why = "",
+			.notice = "",
+			.began = record->time,
+			.seconds = NAN,
+			.lost = NAN,
 			.waited = NAN };
 		follow(row, records, i, count);
 		made++;
@@ -173,7 +190,11 @@ struct history_sum history_sum(const struct history_row *rows, size_t count)
 
 const char *history_end_name(enum history_end end)
 {
-	static const char *const names[] = { [HISTORY_FINISHED] = "finished", [HISTORY_STOPPED] = "stopped",
-		[HISTORY_LOST] = "lost", [HISTORY_FAILED] = "failed", [HISTORY_KILLED] = "killed", [HISTORY_RUNNING] = "running" };
+	static const char *const names[] = { [HISTORY_FINISHED] = "finished",
+		[HISTORY_STOPPED] = "stopped",
+		[HISTORY_LOST] = "lost",
+		[HISTORY_FAILED] = "failed",
+		[HISTORY_KILLED] = "killed",
+		[HISTORY_RUNNING] = "running" };
 	return names[end];
 }

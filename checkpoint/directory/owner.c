@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The owner of a checkpoint directory. owner.json is only ever replaced whole, under a lock that the kernel (on NFS: the
- * server) takes back when its holder dies; so two claims never mix, and no stale lock has to be broken. The heartbeat is
- * the file's modification time, set through an open file: a heartbeat that comes late touches a file that is no longer
- * owner.json, and can't bring its writer back. */
+/* The owner of a checkpoint directory. owner.json is only ever replaced whole, under a lock that
+ * the kernel (on NFS: the server) takes back when its holder dies; so two claims never mix, and no
+ * stale lock has to be broken. The heartbeat is the file's modification time, set through an open
+ * file: a heartbeat that comes late touches a file that is no longer owner.json, and can't bring
+ * its writer back. */
 #include "config.h"
 #include "checkpoint/directory/owner.h"
 
@@ -33,18 +34,19 @@
 #define OWNER_VERSION 1
 #define SIZE_LIMIT 65536
 #define POLL_SECONDS 0.05
-#define LOOK_SECONDS 1.0     /* between looks at a heartbeat */
-#define SETTLE_SECONDS 2.0   /* without locks: longer than two starts at the same moment can be apart */
+#define LOOK_SECONDS 1.0 /* between looks at a heartbeat */
+#define SETTLE_SECONDS \
+	2.0 /* without locks: longer than two starts at the same moment can be apart */
 #define RELEASE_SECONDS 10.0
 
 /* ---- owner.json ---- */
 
 static char *encode(const struct owner *owner)
 {
-	json_t *object = json_pack("{s:i, s:s, s:I, s:i, s:s, s:s, s:I, s:s, s:f, s:b}", "version", OWNER_VERSION,
-		"cluster", owner->cluster, "job", (json_int_t)owner->job, "attempt", owner->attempt, "token", owner->token,
-		"host", owner->host, "pid", (json_int_t)owner->pid, "process", owner->process, "time", owner->time,
-		"ended", (int)owner->ended);
+	json_t *object = json_pack("{s:i, s:s, s:I, s:i, s:s, s:s, s:I, s:s, s:f, s:b}", "version",
+		OWNER_VERSION, "cluster", owner->cluster, "job", (json_int_t)owner->job, "attempt",
+		owner->attempt, "token", owner->token, "host", owner->host, "pid", (json_int_t)owner->pid,
+		"process", owner->process, "time", owner->time, "ended", (int)owner->ended);
 	if (object && owner->brief)
 		json_object_set_new(object, "brief", json_true());
 	char *text = object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
@@ -54,15 +56,16 @@ static char *encode(const struct owner *owner)
 
 static bool decode(const json_t *object, struct owner *owner)
 {
-	const json_t *job = json_object_get(object, "job"), *attempt = json_object_get(object, "attempt");
+	const json_t *job = json_object_get(object, "job"),
+				 *attempt = json_object_get(object, "attempt");
 	struct hash128 ignored;
 	memset(owner, 0, sizeof *owner);
-	if (!record_in_range(job, 0, UINT32_MAX) || !record_in_range(attempt, 0, INT_MAX) ||
-		!record_text(owner->cluster, sizeof owner->cluster, json_object_get(object, "cluster")) ||
-		!record_text(owner->token, sizeof owner->token, json_object_get(object, "token")) ||
-		!record_text(owner->host, sizeof owner->host, json_object_get(object, "host")) ||
-		!record_text(owner->process, sizeof owner->process, json_object_get(object, "process")) ||
-		hash_parse(owner->token, &ignored) < 0)
+	if (!record_in_range(job, 0, UINT32_MAX) || !record_in_range(attempt, 0, INT_MAX)
+		|| !record_text(owner->cluster, sizeof owner->cluster, json_object_get(object, "cluster"))
+		|| !record_text(owner->token, sizeof owner->token, json_object_get(object, "token"))
+		|| !record_text(owner->host, sizeof owner->host, json_object_get(object, "host"))
+		|| !record_text(owner->process, sizeof owner->process, json_object_get(object, "process"))
+		|| hash_parse(owner->token, &ignored) < 0)
 		return false;
 	owner->job = (uint32_t)json_integer_value(job);
 	owner->attempt = (int)json_integer_value(attempt);
@@ -78,7 +81,8 @@ static int open_owner(const struct ckpt_dir *dir, struct owner *owner, int *fd, 
 {
 	char text[SIZE_LIMIT];
 	ssize_t n;
-	/* A file that was replaced between its open and its read can be stale on NFS: then the new one is there. */
+	/* A file that was replaced between its open and its read can be stale on NFS: then the new one
+	 * is there. */
 	for (int attempt = 0;; attempt++) {
 		*fd = openat(dir->fd, OWNER_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 		n = *fd < 0 ? -1 : io_read_full(*fd, text, sizeof text);
@@ -101,8 +105,10 @@ static int open_owner(const struct ckpt_dir *dir, struct owner *owner, int *fd, 
 		if (!object && why.status != EXIT_DATA)
 			err_fail(err, why.status, "owner: %s", why.text);
 		else
-			err_fail(err, EXIT_DATA, "owner: couldn't understand %s/" OWNER_NAME "; if no run uses this directory, remove "
-				"that file", dir->path);
+			err_fail(err, EXIT_DATA,
+				"owner: couldn't understand %s/" OWNER_NAME
+				"; if no run uses this directory, remove that file",
+				dir->path);
 	}
 	if (*fd >= 0)
 		close(*fd);
@@ -178,26 +184,30 @@ static enum owner_life process_life(const struct owner *other)
 		return OWNER_UNKNOWN;
 	if (kill((pid_t)other->pid, 0) < 0 && errno == ESRCH)
 		return OWNER_ENDED;
-	unsigned long long then = strtoull(other->process + length, NULL, 10), now = start_time(other->pid);
+	unsigned long long then = strtoull(other->process + length, NULL, 10),
+					   now = start_time(other->pid);
 	return then && now && then != now ? OWNER_ENDED : OWNER_RUNS;
 }
 
 /* ---- the lock ---- */
 
-/* Opens the lock file and locks it. Returns 1 locked, 0 when this file system has no locks, -1 on error. */
+/* Opens the lock file and locks it. Returns 1 locked, 0 when this file system has no locks, -1 on
+ * error. */
 static int lock(const struct ckpt_dir *dir, double timeout, int *fd, struct err *err)
 {
 	struct deadline deadline = deadline_in(timeout);
 	*fd = openat(dir->fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (*fd < 0)
-		return err_fail(err, io_status(errno), "owner: couldn't open %s/" LOCK_NAME ": %m", dir->path);
+		return err_fail(err, io_status(errno), "owner: couldn't open %s/" LOCK_NAME ": %m",
+			dir->path);
 	for (;;) {
 		struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 		if (fcntl(*fd, F_OFD_SETLK, &whole) == 0)
 			return 1;
 		if (io_has_no_locks(errno)) {
-			log_warn("owner: %s has no file locks (%m); two jobs that start there at the same moment are told apart by "
-				"waiting %g s", dir->path, SETTLE_SECONDS);
+			log_warn("owner: %s has no file locks (%m); two jobs that start there at the same "
+					 "moment are told apart by waiting %g s",
+				dir->path, SETTLE_SECONDS);
 			return 0;
 		}
 		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
@@ -213,7 +223,8 @@ static int lock(const struct ckpt_dir *dir, double timeout, int *fd, struct err 
 	return -1;
 }
 
-/* Temporary files of replacements whose process was killed. Only under the lock: nobody else is replacing. */
+/* Temporary files of replacements whose process was killed. Only under the lock: nobody else is
+ * replacing. */
 static void remove_leftovers(const struct ckpt_dir *dir)
 {
 	DIR *stream = io_open_list(dir->fd);
@@ -239,19 +250,22 @@ struct claim {
 	owner_check *check;
 	void *arg;
 	struct deadline deadline;
-	struct owner other;  /* who has the directory; brief only where somebody has */
+	struct owner other; /* who has the directory; brief only where somebody has */
 	struct watch watch;
 };
 
-static void begin_watch(struct watch *watch, const struct ckpt_dir *dir, const struct owner *other, struct timespec beat, double age)
+static void begin_watch(struct watch *watch, const struct ckpt_dir *dir, const struct owner *other,
+	struct timespec beat, double age)
 {
-	*watch = (struct watch){ .beat = beat, .since = clock_now() };
+	*watch = (struct watch) { .beat = beat, .since = clock_now() };
 	strcpy(watch->token, other->token);
-	log_warn("owner: %s: the last sign of life of its owner on host %s is %.0f s %s by the clocks of the file system, which may "
-		"be wrong: watching for the next one, for %g s", dir->path, other->host, fabs(age), age < 0 ? "ahead" : "old", OWNER_WATCH);
+	log_warn("owner: %s: the last sign of life of its owner on host %s is %.0f s %s by the clocks "
+			 "of the file system, which may be wrong: watching for the next one, for %g s",
+		dir->path, other->host, fabs(age), age < 0 ? "ahead" : "old", OWNER_WATCH);
 }
 
-/* The last sign of life, and seconds since, by the clock that sets the times of the lock file; by ours where that can't be touched. */
+/* The last sign of life, and seconds since, by the clock that sets the times of the lock file; by
+ * ours where that can't be touched. */
 static int look_at_beat(const struct ckpt_dir *dir, int lock_fd, struct timespec *beat, double *age)
 {
 	struct stat now, seen;
@@ -263,8 +277,9 @@ static int look_at_beat(const struct ckpt_dir *dir, int lock_fd, struct timespec
 	return 0;
 }
 
-/* Where the clients of a file system set the times of its files (Lustre, GPFS, BeeGFS), the two are of two nodes' clocks. So an
- * age that says that the owner has gone, or is from the future, is no proof: the heartbeat must stand still, too. */
+/* Where the clients of a file system set the times of its files (Lustre, GPFS, BeeGFS), the two are
+ * of two nodes' clocks. So an age that says that the owner has gone, or is from the future, is no
+ * proof: the heartbeat must stand still, too. */
 static enum owner_life heartbeat_life(const struct ckpt_dir *dir, struct claim *claim, int lock_fd)
 {
 	struct watch *watch = &claim->watch;
@@ -288,7 +303,8 @@ static bool same_job(const struct owner *a, const struct owner *b)
 	return a->job != 0 && a->job == b->job && strcmp(a->cluster, b->cluster) == 0;
 }
 
-static enum owner_life life_of(const struct ckpt_dir *dir, const struct owner *self, struct claim *claim, int lock_fd)
+static enum owner_life life_of(const struct ckpt_dir *dir, const struct owner *self,
+	struct claim *claim, int lock_fd)
 {
 	const struct owner *other = &claim->other;
 	/* Slurm can't tell two processes of one attempt apart. */
@@ -306,14 +322,17 @@ static void describe(const struct owner *owner, char *out, size_t size)
 	char since[32];
 	clock_iso8601(owner->time, since, sizeof since);
 	if (owner->job)
-		snprintf(out, size, "job %" PRIu32 " (attempt %d%s%s, host %s, pid %" PRId64 ", since %s)", owner->job,
-			owner->attempt, owner->cluster[0] ? ", cluster " : "", owner->cluster, owner->host, owner->pid, since);
+		snprintf(out, size, "job %" PRIu32 " (attempt %d%s%s, host %s, pid %" PRId64 ", since %s)",
+			owner->job, owner->attempt, owner->cluster[0] ? ", cluster " : "", owner->cluster,
+			owner->host, owner->pid, since);
 	else
-		snprintf(out, size, "process %" PRId64 " on host %s (since %s)", owner->pid, owner->host, since);
+		snprintf(out, size, "process %" PRId64 " on host %s (since %s)", owner->pid, owner->host,
+			since);
 }
 
 /* 0 when `self` may take over. */
-static int decide(const struct ckpt_dir *dir, const struct owner *self, struct claim *claim, int lock_fd, struct err *err)
+static int decide(const struct ckpt_dir *dir, const struct owner *self, struct claim *claim,
+	int lock_fd, struct err *err)
 {
 	const struct owner *other = &claim->other;
 	char who[512];
@@ -325,12 +344,15 @@ static int decide(const struct ckpt_dir *dir, const struct owner *self, struct c
 	if (other->ended || life_of(dir, self, claim, lock_fd) == OWNER_ENDED)
 		return 0;
 	if (other->brief)
-		return err_fail(err, EXIT_LOST, "owner: %s is looked after by a tool, %s, and it does not end", dir->path, who);
-	return err_fail(err, EXIT_USAGE, "owner: %s is in use by %s; wait until it has ended, cancel it, or give another "
-		"directory", dir->path, who);
+		return err_fail(err, EXIT_LOST,
+			"owner: %s is looked after by a tool, %s, and it does not end", dir->path, who);
+	return err_fail(err, EXIT_USAGE,
+		"owner: %s is in use by %s; wait until it has ended, cancel it, or give another directory",
+		dir->path, who);
 }
 
-/* The lock can't be had, as with the directory of another user: whose it is helps more than the lock's own name. */
+/* The lock can't be had, as with the directory of another user: whose it is helps more than the
+ * lock's own name. */
 static int name_other(const struct ckpt_dir *dir, struct err *err)
 {
 	struct owner other;
@@ -339,7 +361,8 @@ static int name_other(const struct ckpt_dir *dir, struct err *err)
 	if (err->status == EXIT_LOST || owner_read(dir, &other, &ignored) != 1)
 		return -1;
 	describe(&other, who, sizeof who);
-	return err_fail(err, EXIT_USAGE, "owner: %s %s %s, and its lock is not ours to take; give another directory", dir->path,
+	return err_fail(err, EXIT_USAGE,
+		"owner: %s %s %s, and its lock is not ours to take; give another directory", dir->path,
 		other.ended ? "was used by" : "is in use by", who);
 }
 
@@ -352,7 +375,8 @@ static int make_token(char token[MANIFEST_TOKEN_SIZE], struct err *err)
 	return 0;
 }
 
-static int try_claim(const struct ckpt_dir *dir, struct owner *self, struct claim *claim, struct err *err)
+static int try_claim(const struct ckpt_dir *dir, struct owner *self, struct claim *claim,
+	struct err *err)
 {
 	AUTO_CLOSE int lock_fd = -1;
 	claim->other.brief = claim->watch.goes_on = false;
@@ -373,8 +397,8 @@ static int try_claim(const struct ckpt_dir *dir, struct owner *self, struct clai
 	return owner_verify(dir, self->token, err);
 }
 
-int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg, double timeout,
-	struct err *err)
+int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg,
+	double timeout, struct err *err)
 {
 	struct err own;
 	struct claim claim = { .check = check, .arg = arg, .deadline = deadline_in(timeout) };
@@ -385,7 +409,8 @@ int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *che
 		if (claim.watch.goes_on) {
 			deadline_sleep(deadline_in(2 * LOOK_SECONDS), LOOK_SECONDS);
 			claim.deadline = deadline_in(timeout);
-		} else if (result == 0 || !claim.other.brief || err->status != EXIT_LOST || !deadline_sleep(claim.deadline, POLL_SECONDS)) {
+		} else if (result == 0 || !claim.other.brief || err->status != EXIT_LOST
+			|| !deadline_sleep(claim.deadline, POLL_SECONDS)) {
 			return result;
 		}
 	}
@@ -399,19 +424,22 @@ bool owner_beats(const struct ckpt_dir *dir)
 	struct timespec beat;
 	double age;
 	AUTO_CLOSE int lock_fd = openat(dir->fd, LOCK_NAME, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-	return owner_read(dir, &owner, NULL) == 1 && !owner.ended && look_at_beat(dir, lock_fd, &beat, &age) == 0 &&
-		age < OWNER_HEARTBEAT;
+	return owner_read(dir, &owner, NULL) == 1 && !owner.ended
+		&& look_at_beat(dir, lock_fd, &beat, &age) == 0 && age < OWNER_HEARTBEAT;
 }
 
 /* ---- while owning ---- */
 
-static int not_ours(const struct ckpt_dir *dir, int found, const struct owner *other, struct err *err)
+static int not_ours(const struct ckpt_dir *dir, int found, const struct owner *other,
+	struct err *err)
 {
 	char who[512];
 	if (!found)
-		return err_fail(err, EXIT_FAULT, "owner: %s/" OWNER_NAME " was removed; this attempt stops", dir->path);
+		return err_fail(err, EXIT_FAULT, "owner: %s/" OWNER_NAME " was removed; this attempt stops",
+			dir->path);
 	describe(other, who, sizeof who);
-	return err_fail(err, EXIT_FAULT, "owner: another attempt owns %s: %s; this one stops", dir->path, who);
+	return err_fail(err, EXIT_FAULT, "owner: another attempt owns %s: %s; this one stops",
+		dir->path, who);
 }
 
 int owner_verify(const struct ckpt_dir *dir, const char *token, struct err *err)

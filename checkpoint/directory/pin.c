@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who removes a checkpoint renames its folder and looks for a pin only then; who pins creates the file and looks for the
- * folder's name only then. So one of the two always sees the other. */
+/* Who removes a checkpoint renames its folder and looks for a pin only then; who pins creates the
+ * file and looks for the folder's name only then. So one of the two always sees the other. */
 #include "checkpoint/directory/pin.h"
 
 #include <errno.h>
@@ -14,14 +14,18 @@
 #include "common/clock.h"
 #include "common/io.h"
 
-#define RETURN_SECONDS 5.0 /* a folder that was renamed to be removed and is pinned comes back within this */
+#define RETURN_SECONDS \
+	5.0 /* a folder that was renamed to be removed and is pinned comes back within this */
 #define POLL_SECONDS 0.05
 
-static int open_folder(const struct ckpt_dir *dir, int64_t step, char name[CKPT_STEP_NAME_SIZE], struct err *err)
+static int open_folder(const struct ckpt_dir *dir, int64_t step, char name[CKPT_STEP_NAME_SIZE],
+	struct err *err)
 {
-	int fd = openat(dir->fd, ckpt_step_name(step, name), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = openat(dir->fd, ckpt_step_name(step, name),
+		O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
-		return err_fail(err, EXIT_USAGE, "pin: %s has no %s; muster-ckpt ls shows the steps that there are", dir->path, name);
+		return err_fail(err, EXIT_USAGE,
+			"pin: %s has no %s; muster-ckpt ls shows the steps that there are", dir->path, name);
 	if (fd < 0)
 		return err_fail(err, io_status(errno), "pin: couldn't open %s/%s: %m", dir->path, name);
 	return fd;
@@ -29,7 +33,8 @@ static int open_folder(const struct ckpt_dir *dir, int64_t step, char name[CKPT_
 
 static int fault(const char *verb, const struct ckpt_dir *dir, const char *name, struct err *err)
 {
-	return err_fail(err, io_status(errno), "pin: couldn't %s %s/%s/" PIN_NAME ": %m", verb, dir->path, name);
+	return err_fail(err, io_status(errno), "pin: couldn't %s %s/%s/" PIN_NAME ": %m", verb,
+		dir->path, name);
 }
 
 static int create(const struct ckpt_dir *dir, int folder, const char *name, struct err *err)
@@ -58,8 +63,10 @@ int pin_set(const struct ckpt_dir *dir, int64_t step, struct err *err)
 		return -1;
 	/* A pin that is gone from the folder was removed with the rest. */
 	while (!ckpt_dir_names(dir, name, fd))
-		if (faccessat(fd, PIN_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0 || !deadline_sleep(deadline, POLL_SECONDS))
-			return err_set(err, "pin: %s/%s was being removed before it could be pinned", dir->path, name);
+		if (faccessat(fd, PIN_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0
+			|| !deadline_sleep(deadline, POLL_SECONDS))
+			return err_set(err, "pin: %s/%s was being removed before it could be pinned", dir->path,
+				name);
 	return 0;
 }
 

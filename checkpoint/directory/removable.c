@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers hold a read lock on the manifest, who removes a checkpoint wants the write lock at once: locks of open file
- * descriptions, which the kernel or the file server takes back when their holder is gone. */
+/* Readers hold a read lock on the manifest, who removes a checkpoint wants the write lock at once:
+ * locks of open file descriptions, which the kernel or the file server takes back when their holder
+ * is gone. */
 #include "config.h"
 #include "checkpoint/directory/removable.h"
 
@@ -31,7 +32,8 @@ static bool is_held(int error_number)
 	return error_number == EAGAIN || error_number == EACCES;
 }
 
-int removable_hold(const struct ckpt_dir *dir, const char *name, int folder, int manifest, struct err *err)
+int removable_hold(const struct ckpt_dir *dir, const char *name, int folder, int manifest,
+	struct err *err)
 {
 	/* Under another name it was taken away between the open and the lock. */
 	if ((set_lock(manifest, F_RDLCK) < 0 && is_held(errno)) || !ckpt_dir_names(dir, name, folder))
@@ -46,21 +48,25 @@ static char *path_in(int64_t step, const char *file, char path[PATH_SIZE])
 	return path;
 }
 
-/* Whether the checkpoint is whole as far as can be seen without reading its data: a valid manifest, and each file there
- * with its size. */
+/* Whether the checkpoint is whole as far as can be seen without reading its data: a valid manifest,
+ * and each file there with its size. */
 static bool looks_whole(const struct ckpt_dir *dir, int64_t step)
 {
 	char path[PATH_SIZE];
 	AUTO_FREE char *text = NULL;
 	size_t size;
 	struct stat st;
-	if (io_read_file(dir->fd, path_in(step, MANIFEST_NAME, path), MANIFEST_SIZE_MAX, &text, &size, NULL) < 0)
+	if (io_read_file(dir->fd, path_in(step, MANIFEST_NAME, path), MANIFEST_SIZE_MAX, &text, &size,
+			NULL)
+		< 0)
 		return false;
 	struct manifest *manifest = manifest_parse(text, size, NULL, NULL);
 	bool whole = manifest && manifest->step == step;
 	for (size_t i = 0; whole && i < manifest->file_count; i++)
-		whole = fstatat(dir->fd, path_in(step, manifest->files[i].name, path), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-			S_ISREG(st.st_mode) && (uint64_t)st.st_size == manifest->files[i].size;
+		whole =
+			fstatat(dir->fd, path_in(step, manifest->files[i].name, path), &st, AT_SYMLINK_NOFOLLOW)
+				== 0
+			&& S_ISREG(st.st_mode) && (uint64_t)st.st_size == manifest->files[i].size;
 	manifest_destroy(manifest);
 	return whole;
 }
@@ -86,14 +92,16 @@ int removable_check(const struct ckpt_dir *dir, int64_t step, int *lock, struct 
 		return 0;
 	}
 	/* One without a manifest, or with one that we may not write, is locked by nobody. */
-	*lock = openat(dir->fd, path_in(step, MANIFEST_NAME, path), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	*lock = openat(dir->fd, path_in(step, MANIFEST_NAME, path),
+		O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (*lock < 0 ? io_status(errno) != EXIT_LOST : set_lock(*lock, F_WRLCK) == 0)
 		return 1;
 	int why = errno;
 	if (*lock >= 0)
 		close(*lock);
 	*lock = -1;
-	err_set(err, "checkpoint: step %" PRId64 " stays: %s%s", step, is_held(why) ? "it is being read" : "whether it is being read can't be "
-		"known: ", is_held(why) ? "" : strerror(why));
+	err_set(err, "checkpoint: step %" PRId64 " stays: %s%s", step,
+		is_held(why) ? "it is being read" : "whether it is being read can't be known: ",
+		is_held(why) ? "" : strerror(why));
 	return 0;
 }

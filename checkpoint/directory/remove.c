@@ -25,8 +25,8 @@
 
 #define REMOVING_PREFIX ".removing-"
 
-/* Returns how many were removed, or -1. *open: some are kept by NFS, whose clients rename a file that is removed while a
- * process has it open, and remove it when that closes it. */
+/* Returns how many were removed, or -1. *open: some are kept by NFS, whose clients rename a file
+ * that is removed while a process has it open, and remove it when that closes it. */
 static int remove_files(int fd, const char *name, bool *open, struct err *err)
 {
 	DIR *stream = io_open_list(fd);
@@ -43,7 +43,8 @@ static int remove_files(int fd, const char *name, bool *open, struct err *err)
 		else if (errno == EBUSY && strncmp(entry->d_name, ".nfs", 4) == 0)
 			*open = true;
 		else if (errno != ENOENT)
-			failed = err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/%s: %m", name, entry->d_name);
+			failed = err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/%s: %m", name,
+				entry->d_name);
 	}
 	closedir(stream);
 	return failed ? -1 : removed;
@@ -53,13 +54,17 @@ int remove_folder(int dirfd, const char *name, struct err *err)
 {
 	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
-		return errno == ENOENT ? 0 : err_fail(err, io_status(errno), "checkpoint: couldn't open %s: %m", name);
+		return errno == ENOENT
+			? 0
+			: err_fail(err, io_status(errno), "checkpoint: couldn't open %s: %m", name);
 	/* The manifest first: what is left half removed must not look whole. */
 	if (unlinkat(fd, MANIFEST_NAME, 0) < 0 && errno != ENOENT)
-		return err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/" MANIFEST_NAME ": %m", name);
+		return err_fail(err, io_status(errno),
+			"checkpoint: couldn't remove %s/" MANIFEST_NAME ": %m", name);
 	int removed;
 	bool open;
-	/* Again, since a server that lists by position passes over some names while others are removed. */
+	/* Again, since a server that lists by position passes over some names while others are removed.
+	 */
 	do {
 		open = false;
 		removed = remove_files(fd, name, &open, err);
@@ -71,12 +76,14 @@ int remove_folder(int dirfd, const char *name, struct err *err)
 	return open ? 0 : err_fail(err, io_status(errno), "checkpoint: couldn't remove %s: %m", name);
 }
 
-/* Gives a folder that was renamed to be removed its name back. A newer one that has the name by now stays. */
-static int rename_back(const struct ckpt_dir *dir, const char *away, const char *name, struct err *err)
+/* Gives a folder that was renamed to be removed its name back. A newer one that has the name by now
+ * stays. */
+static int rename_back(const struct ckpt_dir *dir, const char *away, const char *name,
+	struct err *err)
 {
 	if (renameat(dir->fd, away, dir->fd, name) < 0)
-		return err_fail(err, io_status(errno), "checkpoint: couldn't rename the pinned %s/%s back to %s: %m", dir->path, away,
-			name);
+		return err_fail(err, io_status(errno),
+			"checkpoint: couldn't rename the pinned %s/%s back to %s: %m", dir->path, away, name);
 	return io_sync_dir(dir->fd, err);
 }
 
@@ -87,8 +94,8 @@ static bool holds_manifest(int dirfd, const char *folder)
 	return faccessat(dirfd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Whether `away` is what a removal that was killed before it could look for a pin has left of a checkpoint that has one. It
- * gets its name back, or at least stays. */
+/* Whether `away` is what a removal that was killed before it could look for a pin has left of a
+ * checkpoint that has one. It gets its name back, or at least stays. */
 static bool is_saved_by_pin(const struct ckpt_dir *dir, const char *away)
 {
 	static const char prefix[] = REMOVING_PREFIX;
@@ -96,10 +103,12 @@ static bool is_saved_by_pin(const struct ckpt_dir *dir, const char *away)
 	struct stat st;
 	struct err why;
 	const char *step = away + sizeof prefix - 1, *end = strrchr(away, '-');
-	if (strncmp(away, prefix, sizeof prefix - 1) != 0 || end <= step || end - step >= CKPT_STEP_NAME_SIZE)
+	if (strncmp(away, prefix, sizeof prefix - 1) != 0 || end <= step
+		|| end - step >= CKPT_STEP_NAME_SIZE)
 		return false;
 	snprintf(name, sizeof name, "%.*s", (int)(end - step), step);
-	if (ckpt_step_of(name) < 0 || !holds_manifest(dir->fd, away) || pin_is_set(dir->fd, away, NULL) == 0
+	if (ckpt_step_of(name) < 0 || !holds_manifest(dir->fd, away)
+		|| pin_is_set(dir->fd, away, NULL) == 0
 		|| fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		return false;
 	if (rename_back(dir, away, name, &why) < 0)
@@ -107,16 +116,21 @@ static bool is_saved_by_pin(const struct ckpt_dir *dir, const char *away)
 	return true;
 }
 
-/* Renames `name` to `away`, which is to be removed. Returns 1, 0 if it is not there, -1 on error. */
-static int move_away(const struct ckpt_dir *dir, const char *name, const char *away, struct err *err)
+/* Renames `name` to `away`, which is to be removed. Returns 1, 0 if it is not there, -1 on error.
+ */
+static int move_away(const struct ckpt_dir *dir, const char *name, const char *away,
+	struct err *err)
 {
-	/* A killed removal may have left a checkpoint there that is pinned: it gets its name back, or is in the way. */
+	/* A killed removal may have left a checkpoint there that is pinned: it gets its name back, or
+	 * is in the way. */
 	if (!is_saved_by_pin(dir, away) && remove_folder(dir->fd, away, err) < 0)
 		return -1;
 	if (renameat(dir->fd, name, dir->fd, away) == 0)
 		return 1;
-	return errno == ENOENT ? 0 : err_fail(err, io_status(errno), "checkpoint: couldn't rename %s/%s to remove it: %m",
-		dir->path, name);
+	return errno == ENOENT
+		? 0
+		: err_fail(err, io_status(errno), "checkpoint: couldn't rename %s/%s to remove it: %m",
+			dir->path, name);
 }
 
 int remove_saving(const struct ckpt_dir *dir, const char *name, struct err *err)
@@ -139,8 +153,11 @@ int remove_step(const struct ckpt_dir *dir, int64_t step, const char *token, str
 		return 1;
 	int moved = move_away(dir, name, away, err);
 	if (moved <= 0)
-		return moved < 0 ? -1 : err_fail(err, EXIT_FAULT, "checkpoint: there is no %s/%s to remove", dir->path, name);
-	/* Durable before the first file goes, so that no crash brings back the name without the files. */
+		return moved < 0
+			? -1
+			: err_fail(err, EXIT_FAULT, "checkpoint: there is no %s/%s to remove", dir->path, name);
+	/* Durable before the first file goes, so that no crash brings back the name without the files.
+	 */
 	if (io_sync_dir(dir->fd, err) < 0)
 		return err_prefix(err, "checkpoint: %s: %s", dir->path, name);
 	/* Only now: a pin that comes later finds that the name is gone (pin.c). */
@@ -150,17 +167,20 @@ int remove_step(const struct ckpt_dir *dir, int64_t step, const char *token, str
 		err_set(err, "checkpoint: step %" PRId64 " stays: it is pinned", step);
 		return 1;
 	}
-	/* NFS does not remove a file that is open. A reader that locks the manifest later sees that the name is gone. */
+	/* NFS does not remove a file that is open. A reader that locks the manifest later sees that the
+	 * name is gone. */
 	if (lock >= 0)
 		close(lock);
 	lock = -1;
 	return remove_folder(dir->fd, away, err);
 }
 
-/* What a killed process leaves behind; the temporary names of owner.json are owner_claim's to remove. */
+/* What a killed process leaves behind; the temporary names of owner.json are owner_claim's to
+ * remove. */
 static bool is_leftover(const char *name, const char *token)
 {
-	static const char *const prefixes[] = { CKPT_SAVING_PREFIX "step-", REMOVING_PREFIX "step-", ".probe-", ".latest." };
+	static const char *const prefixes[] = { CKPT_SAVING_PREFIX "step-", REMOVING_PREFIX "step-",
+		".probe-", ".latest." };
 	size_t length = strlen(name), tail = strlen(token);
 	if (length > tail && strcmp(name + length - tail, token) == 0)
 		return false;
@@ -190,7 +210,8 @@ int remove_leftovers(const struct ckpt_dir *dir, const char *token, struct err *
 		struct err why;
 		if (!is_leftover(entry->d_name, token) || is_saved_by_pin(dir, entry->d_name))
 			continue;
-		if (unlinkat(dir->fd, entry->d_name, 0) == 0 || remove_leftover(dir, entry->d_name, &why) == 0)
+		if (unlinkat(dir->fd, entry->d_name, 0) == 0
+			|| remove_leftover(dir, entry->d_name, &why) == 0)
 			removed++;
 		else
 			log_warn("%s", why.text);
@@ -199,7 +220,8 @@ int remove_leftovers(const struct ckpt_dir *dir, const char *token, struct err *
 	return removed;
 }
 
-/* The step of `name` if it is the hidden folder of a save or of a removal by the owner of `token`; else -1. */
+/* The step of `name` if it is the hidden folder of a save or of a removal by the owner of `token`;
+ * else -1. */
 static int64_t own_leftover(const char *name, const char *token)
 {
 	static const char *const prefixes[] = { CKPT_SAVING_PREFIX, REMOVING_PREFIX };
@@ -207,7 +229,8 @@ static int64_t own_leftover(const char *name, const char *token)
 	int64_t step;
 	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
 		size_t length = strlen(prefixes[i]);
-		if (strncmp(name, prefixes[i], length) != 0 || sscanf(name + length, "step-%" SCNd64, &step) != 1 || step < 0)
+		if (strncmp(name, prefixes[i], length) != 0
+			|| sscanf(name + length, "step-%" SCNd64, &step) != 1 || step < 0)
 			continue;
 		snprintf(own, sizeof own, "%s%s-%s", prefixes[i], ckpt_step_name(step, folder), token);
 		return strcmp(name, own) == 0 ? step : -1;
@@ -222,15 +245,16 @@ void remove_own_leftovers(const struct ckpt_dir *dir, int64_t step, const char *
 	DIR *stream = io_open_list(dir->fd);
 	while (stream && (entry = readdir(stream))) {
 		int64_t left = own_leftover(entry->d_name, token);
-		if (left >= 0 && left <= step && !is_saved_by_pin(dir, entry->d_name) &&
-			remove_leftover(dir, entry->d_name, &why) < 0)
+		if (left >= 0 && left <= step && !is_saved_by_pin(dir, entry->d_name)
+			&& remove_leftover(dir, entry->d_name, &why) < 0)
 			log_warn("%s", why.text);
 	}
 	if (stream)
 		closedir(stream);
 }
 
-/* What retention asks about a checkpoint. One that can't be looked at now counts as pinned, until the next time. */
+/* What retention asks about a checkpoint. One that can't be looked at now counts as pinned, until
+ * the next time. */
 static struct retention_item describe(const struct ckpt_dir *dir, int64_t step, bool losses)
 {
 	char name[CKPT_STEP_NAME_SIZE];
@@ -245,7 +269,8 @@ static struct retention_item describe(const struct ckpt_dir *dir, int64_t step, 
 	return item;
 }
 
-int remove_expired(const struct ckpt_dir *dir, const struct retention *policy, const char *token, struct err *err)
+int remove_expired(const struct ckpt_dir *dir, const struct retention *policy, const char *token,
+	struct err *err)
 {
 	AUTO_FREE int64_t *steps = NULL;
 	size_t count;

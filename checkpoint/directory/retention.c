@@ -4,8 +4,10 @@
 
 #include <math.h>
 
-/* Whether fewer than policy->keep_best of the checkpoints have a lower loss, or the same and are newer. */
-static bool is_best(const struct retention *policy, const struct retention_item *items, size_t count, size_t at)
+/* Whether fewer than policy->keep_best of the checkpoints have a lower loss, or the same and are
+ * newer. */
+static bool is_best(const struct retention *policy, const struct retention_item *items,
+	size_t count, size_t at)
 {
 	size_t better = 0;
 	if (isnan(items[at].validation_loss))
@@ -16,7 +18,8 @@ static bool is_best(const struct retention *policy, const struct retention_item 
 	return better < policy->keep_best;
 }
 
-size_t retention_pick(const struct retention *policy, const struct retention_item *items, size_t count, int64_t *remove)
+size_t retention_pick(const struct retention *policy, const struct retention_item *items,
+	size_t count, int64_t *remove)
 {
 	size_t picked = 0;
 	if (policy->keep_last == 0 || count <= policy->keep_last)

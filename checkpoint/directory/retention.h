@@ -20,8 +20,10 @@ struct retention_item {
 	bool pinned;            /* stays */
 };
 
-/* Puts the steps to remove (ascending) into `remove`, which has room for `count`, and returns their number. `items` is
- * ascending by step. The newest is never among them; of equal losses the newer is better. */
-size_t retention_pick(const struct retention *policy, const struct retention_item *items, size_t count, int64_t *remove);
+/* Puts the steps to remove (ascending) into `remove`, which has room for `count`, and returns their
+ * number. `items` is ascending by step. The newest is never among them; of equal losses the newer
+ * is better. */
+size_t retention_pick(const struct retention *policy, const struct retention_item *items,
+	size_t count, int64_t *remove);
 
 #endif

@@ -12,28 +12,40 @@
 
 static int refuse(const char *text, struct err *err)
 {
-	return err_fail(err, EXIT_USAGE, "--ckpt-every takes a number of steps (500), a time (90s, 10m, 2h), auto, or 0 for only "
-		"at a stop and at the end, not \"%s\"", text);
+	return err_fail(err, EXIT_USAGE,
+		"--ckpt-every takes a number of steps (500), a time (90s, 10m, 2h), auto, or 0 for only at "
+		"a stop and at the end, not \"%s\"",
+		text);
 }
 
 int save_schedule_parse(const char *text, struct save_schedule *schedule, struct err *err)
 {
-	static const struct { const char *name; enum save_schedule_unit unit; double factor; } units[] = {
-		{ "", SAVE_STEPS, 1 }, { "steps", SAVE_STEPS, 1 }, { "s", SAVE_SECONDS, 1 },
-		{ "m", SAVE_SECONDS, 60 }, { "h", SAVE_SECONDS, 3600 },
+	static const struct {
+		const char *name;
+		enum save_schedule_unit unit;
+		double factor;
+	} units[] = {
+		{ "", SAVE_STEPS, 1 },
+		{ "steps", SAVE_STEPS, 1 },
+		{ "s", SAVE_SECONDS, 1 },
+		{ "m", SAVE_SECONDS, 60 },
+		{ "h", SAVE_SECONDS, 3600 },
 	};
 	const char *unit = text + strspn(text, "0123456789.");
 	char *end;
-	*schedule = (struct save_schedule){ .unit = SAVE_AUTO };
+	*schedule = (struct save_schedule) { .unit = SAVE_AUTO };
 	if (strcmp(text, "auto") == 0)
 		return 0;
-	double number = strtod(text, &end); /* it knows more than is meant here, such as 1e3 and 0x10: that ends elsewhere */
+	double number = strtod(text,
+		&end); /* it knows more than is meant here, such as 1e3 and 0x10: that ends elsewhere */
 	if (end == text || end != unit || number > NUMBER_MAX)
 		return refuse(text, err);
 	for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-		if (strcmp(unit, units[i].name) != 0 || (units[i].unit == SAVE_STEPS && number != floor(number)))
+		if (strcmp(unit, units[i].name) != 0
+			|| (units[i].unit == SAVE_STEPS && number != floor(number)))
 			continue;
-		*schedule = (struct save_schedule){ .unit = number > 0 ? units[i].unit : SAVE_NEVER, .every = number * units[i].factor };
+		*schedule = (struct save_schedule) { .unit = number > 0 ? units[i].unit : SAVE_NEVER,
+			.every = number * units[i].factor };
 		return 0;
 	}
 	return refuse(text, err);
@@ -50,14 +62,17 @@ static bool is_interruption(const struct attempts_record *end)
 	return end->status != EXIT_OK && end->status != EXIT_USAGE && end->status != EXIT_DATA;
 }
 
-double save_schedule_mean_time_between(const struct attempts_record *records, size_t count, double now)
+double save_schedule_mean_time_between(const struct attempts_record *records, size_t count,
+	double now)
 {
-	const struct attempts_record *running = NULL; /* the start of an attempt without an end so far */
+	const struct attempts_record *running =
+		NULL; /* the start of an attempt without an end so far */
 	double ran = 0;
 	int interruptions = 0;
 	for (size_t i = 0; i <= count; i++) {
 		const struct attempts_record *record = i < count ? &records[i] : NULL;
-		/* A notice ends with its attempt, which counts once. The end of an attempt that another took over from comes late. */
+		/* A notice ends with its attempt, which counts once. The end of an attempt that another
+		 * took over from comes late. */
 		if (record && record->event != ATTEMPTS_START
 			&& (record->event == ATTEMPTS_NOTICE || !running || !same_attempt(record, running)))
 			continue;
@@ -81,17 +96,14 @@ double save_schedule_interval(double stall, double flush, double mean)
 	return interval > flush ? interval : flush;
 }
 
-int save_schedule_due(const struct save_schedule *schedule, int64_t step, double since, double interval)
+int save_schedule_due(const struct save_schedule *schedule, int64_t step, double since,
+	double interval)
 {
 	switch (schedule->unit) {
-	case SAVE_STEPS:
-		return step % (int64_t)schedule->every == 0;
-	case SAVE_SECONDS:
-		return since >= schedule->every;
-	case SAVE_AUTO:
-		return since >= interval;
-	case SAVE_NEVER:
-		break;
+	case SAVE_STEPS: return step % (int64_t)schedule->every == 0;
+	case SAVE_SECONDS: return since >= schedule->every;
+	case SAVE_AUTO: return since >= interval;
+	case SAVE_NEVER: break;
 	}
 	return 0;
 }

@@ -16,7 +16,8 @@
 
 /* ---- tensors ---- */
 
-/* Shapes in the letters V (vocabulary), T (context) and a multiple of the width; columns 0: a vector. */
+/* Shapes in the letters V (vocabulary), T (context) and a multiple of the width; columns 0: a
+ * vector. */
 static const struct {
 	const char *name;
 	char rows, columns;
@@ -46,12 +47,16 @@ int gpt2_is_of_block(enum gpt2_part part)
 
 static int64_t extent(const struct gpt2_config *config, char letter)
 {
-	return letter == 'V' ? config->vocabulary : letter == 'T' ? config->context : letter * config->width;
+	return letter == 'V' ? config->vocabulary
+		: letter == 'T'  ? config->context
+						 : letter * config->width;
 }
 
-static void describe(const struct gpt2_config *config, enum gpt2_part part, int layer, struct gpt2_tensor *tensor)
+static void describe(const struct gpt2_config *config, enum gpt2_part part, int layer,
+	struct gpt2_tensor *tensor)
 {
-	*tensor = (struct gpt2_tensor){ .part = part, .layer = layer, .dims = parts[part].columns ? 2 : 1 };
+	*tensor =
+		(struct gpt2_tensor) { .part = part, .layer = layer, .dims = parts[part].columns ? 2 : 1 };
 	tensor->shape[0] = extent(config, parts[part].rows);
 	tensor->shape[1] = parts[part].columns ? extent(config, parts[part].columns) : 1;
 	tensor->elements = (uint64_t)(tensor->shape[0] * tensor->shape[1]);
@@ -61,7 +66,8 @@ static void describe(const struct gpt2_config *config, enum gpt2_part part, int 
 		snprintf(tensor->name, sizeof tensor->name, "transformer.h.%d.%s", layer, parts[part].name);
 }
 
-int gpt2_tensors(const struct gpt2_config *config, struct gpt2_tensor **tensors, size_t *count, struct err *err)
+int gpt2_tensors(const struct gpt2_config *config, struct gpt2_tensor **tensors, size_t *count,
+	struct err *err)
 {
 	const int of_block = GPT2_MLP_PROJ_BIAS - GPT2_LN_1_WEIGHT + 1;
 	size_t made = 0, total = (size_t)(GPT2_PARTS - of_block + of_block * config->layers);
@@ -87,16 +93,21 @@ int gpt2_check(const struct gpt2_config *config, const char *where, struct err *
 		const char *name;
 		int64_t value, low, high;
 	} limits[] = {
-		{ "layers", config->layers, 1, 1000 }, { "width", config->width, 1, 65536 }, { "heads", config->heads, 1, 1024 },
-		{ "context", config->context, 1, 65536 }, { "vocabulary", config->vocabulary, 2, 65536 },
+		{ "layers", config->layers, 1, 1000 },
+		{ "width", config->width, 1, 65536 },
+		{ "heads", config->heads, 1, 1024 },
+		{ "context", config->context, 1, 65536 },
+		{ "vocabulary", config->vocabulary, 2, 65536 },
 	};
 	for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
 		if (limits[i].value < limits[i].low || limits[i].value > limits[i].high)
-			return err_fail(err, EXIT_DATA, "%s: %s is %" PRId64 ", and must lie between %" PRId64 " and %" PRId64, where,
+			return err_fail(err, EXIT_DATA,
+				"%s: %s is %" PRId64 ", and must lie between %" PRId64 " and %" PRId64, where,
 				limits[i].name, limits[i].value, limits[i].low, limits[i].high);
 	if (config->width % config->heads)
-		return err_fail(err, EXIT_DATA, "%s: the width %" PRId64 " is no multiple of the %" PRId64 " heads", where, config->width,
-			config->heads);
+		return err_fail(err, EXIT_DATA,
+			"%s: the width %" PRId64 " is no multiple of the %" PRId64 " heads", where,
+			config->width, config->heads);
 	return 0;
 }
 
@@ -104,23 +115,22 @@ int gpt2_check(const struct gpt2_config *config, const char *where, struct err *
 
 /* Members that must be missing or have this value, or the model is another one. */
 static const char must_be[] =
-	"{\"model_type\": [\"gpt2\"], \"activation_function\": [\"gelu_new\", \"gelu_pytorch_tanh\"],"
-	" \"scale_attn_weights\": [true], \"scale_attn_by_inverse_layer_idx\": [false],"
-	" \"add_cross_attention\": [false], \"tie_word_embeddings\": [true]}";
+	"{\"model_type\": [\"gpt2\"], \"activation_function\": [\"gelu_new\", \"gelu_pytorch_tanh\"], "
+	"\"scale_attn_weights\": [true], \"scale_attn_by_inverse_layer_idx\": [false], "
+	"\"add_cross_attention\": [false], \"tie_word_embeddings\": [true]}";
 
-static int check_member(const char *name, const json_t *value, const json_t *allowed, struct err *err)
+static int check_member(const char *name, const json_t *value, const json_t *allowed,
+	struct err *err)
 {
 	size_t i;
 	json_t *one;
 	if (!value || json_is_null(value))
 		return 0;
-	json_array_foreach(allowed, i, one)
-		if (json_equal(value, one))
-			return 0;
+	json_array_foreach(allowed, i, one) if (json_equal(value, one)) return 0;
 	AUTO_FREE char *found = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
 	AUTO_FREE char *want = json_dumps(json_array_get(allowed, 0), JSON_ENCODE_ANY | JSON_COMPACT);
-	return err_fail(err, EXIT_DATA, "config.json: %s is %.100s, and muster-train only has %s", name, found ? found : "?",
-		want ? want : "?");
+	return err_fail(err, EXIT_DATA, "config.json: %s is %.100s, and muster-train only has %s", name,
+		found ? found : "?", want ? want : "?");
 }
 
 static int check_members(const json_t *object, struct err *err)
@@ -128,19 +138,22 @@ static int check_members(const json_t *object, struct err *err)
 	const char *name;
 	json_t *allowed, *rules = json_loads(must_be, 0, NULL);
 	int result = rules ? 0 : err_set(err, "config.json: no memory");
-	json_object_foreach(rules, name, allowed)
-		if (result == 0)
-			result = check_member(name, json_object_get(object, name), allowed, err);
+	json_object_foreach(rules, name, allowed) if (result == 0) result =
+		check_member(name, json_object_get(object, name), allowed, err);
 	json_decref(rules);
 	const json_t *epsilon = json_object_get(object, "layer_norm_epsilon");
-	if (result == 0 && json_is_number(epsilon) && fabs(json_number_value(epsilon) / EPSILON - 1) > 1e-6)
-		return err_fail(err, EXIT_DATA, "config.json: layer_norm_epsilon is %g, and muster-train only has %g",
+	if (result == 0 && json_is_number(epsilon)
+		&& fabs(json_number_value(epsilon) / EPSILON - 1) > 1e-6)
+		return err_fail(err, EXIT_DATA,
+			"config.json: layer_norm_epsilon is %g, and muster-train only has %g",
 			json_number_value(epsilon), EPSILON);
 	return result;
 }
 
-/* A dimension by Hugging Face's name; GPT2Config's own default (the small model's) where it is missing. */
-static int get_dimension(const json_t *object, const char *name, int64_t fallback, int64_t *value, struct err *err)
+/* A dimension by Hugging Face's name; GPT2Config's own default (the small model's) where it is
+ * missing. */
+static int get_dimension(const json_t *object, const char *name, int64_t fallback, int64_t *value,
+	struct err *err)
 {
 	const json_t *json = json_object_get(object, name);
 	if (json && !json_is_integer(json))
@@ -160,7 +173,8 @@ static int parse_object(const json_t *object, struct gpt2_config *config, struct
 	int64_t inner;
 	if (!json_is_object(object) || !json_is_string(json_object_get(object, "model_type")))
 		return err_fail(err, EXIT_DATA, "config.json: it does not name a model_type");
-	if (check_members(object, err) < 0 || get_dimension(object, "n_layer", 12, &config->layers, err) < 0
+	if (check_members(object, err) < 0
+		|| get_dimension(object, "n_layer", 12, &config->layers, err) < 0
 		|| get_dimension(object, "n_embd", 768, &config->width, err) < 0
 		|| get_dimension(object, "n_head", 12, &config->heads, err) < 0
 		|| get_dimension(object, "n_positions", 1024, &config->context, err) < 0
@@ -170,8 +184,9 @@ static int parse_object(const json_t *object, struct gpt2_config *config, struct
 	const json_t *n_inner = json_object_get(object, "n_inner");
 	inner = json_is_integer(n_inner) ? json_integer_value(n_inner) : 4 * config->width;
 	if (inner != 4 * config->width)
-		return err_fail(err, EXIT_DATA, "config.json: n_inner is %" PRId64 ", and muster-train only has 4 n_embd, %" PRId64, inner,
-			4 * config->width);
+		return err_fail(err, EXIT_DATA,
+			"config.json: n_inner is %" PRId64 ", and muster-train only has 4 n_embd, %" PRId64,
+			inner, 4 * config->width);
 	config->begin = get_token(object, "bos_token_id");
 	config->end = get_token(object, "eos_token_id");
 	return 0;
@@ -192,14 +207,18 @@ static json_t *token_json(int64_t token)
 	return token < 0 ? json_null() : json_integer(token);
 }
 
-/* https://huggingface.co/docs/transformers/model_doc/gpt2, GPT2Config; the dropouts are those of this training: none. */
+/* https://huggingface.co/docs/transformers/model_doc/gpt2, GPT2Config; the dropouts are those of
+ * this training: none. */
 json_t *gpt2_config_json(const struct gpt2_config *config, const char *dtype)
 {
-	return json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:n, s:I, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:s, s:o, s:o}",
+	return json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:n, s:I, s:f, s:f, s:f, s:f, "
+					 "s:f, s:b, s:b, s:s, s:o, s:o}",
 		"architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
-		"n_layer", (json_int_t)config->layers, "n_embd", (json_int_t)config->width, "n_head", (json_int_t)config->heads,
-		"n_positions", (json_int_t)config->context, "n_ctx", (json_int_t)config->context,
-		"n_inner", "vocab_size", (json_int_t)config->vocabulary, "layer_norm_epsilon", EPSILON, "initializer_range", INIT_STD,
-		"attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "scale_attn_weights", 1, "tie_word_embeddings", 1,
-		"torch_dtype", dtype, "bos_token_id", token_json(config->begin), "eos_token_id", token_json(config->end));
+		"n_layer", (json_int_t)config->layers, "n_embd", (json_int_t)config->width, "n_head",
+		(json_int_t)config->heads, "n_positions", (json_int_t)config->context, "n_ctx",
+		(json_int_t)config->context, "n_inner", "vocab_size", (json_int_t)config->vocabulary,
+		"layer_norm_epsilon", EPSILON, "initializer_range", INIT_STD, "attn_pdrop", 0.0,
+		"embd_pdrop", 0.0, "resid_pdrop", 0.0, "scale_attn_weights", 1, "tie_word_embeddings", 1,
+		"torch_dtype", dtype, "bos_token_id", token_json(config->begin), "eos_token_id",
+		token_json(config->end));
 }

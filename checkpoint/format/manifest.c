@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The manifest's text. Its last line is the hash of everything in front of that line, so that one look tells whether
- * the text is the one that was written. */
+/* The manifest's text. Its last line is the hash of everything in front of that line, so that one
+ * look tells whether the text is the one that was written. */
 #include "checkpoint/format/manifest.h"
 
 #include <inttypes.h>
@@ -16,7 +16,8 @@
 #define FORMAT "muster-checkpoint"
 #define PART_FORMAT "muster-checkpoint-part"
 
-/* The text ends with this, 32 digits, and SELF_CLOSE; the hash is that of all bytes before SELF_OPEN. */
+/* The text ends with this, 32 digits, and SELF_CLOSE; the hash is that of all bytes before
+ * SELF_OPEN. */
 #define SELF_OPEN ",\n \"self\": \""
 #define SELF_CLOSE "\"\n}\n"
 #define SELF_SIZE (sizeof SELF_OPEN - 1 + HASH_HEX_SIZE - 1 + sizeof SELF_CLOSE - 1)
@@ -51,12 +52,13 @@ void manifest_destroy(struct manifest *manifest)
 	free(manifest);
 }
 
-struct manifest_file *manifest_add_file(struct manifest *manifest, const char *name, enum manifest_role role,
-	uint64_t size)
+struct manifest_file *manifest_add_file(struct manifest *manifest, const char *name,
+	enum manifest_role role, uint64_t size)
 {
 	size_t chunks = (size_t)(size / MANIFEST_CHUNK + (size % MANIFEST_CHUNK != 0));
 	struct hash128 *hashes = calloc(chunks + 1, sizeof *hashes);
-	struct manifest_file *files = realloc(manifest->files, (manifest->file_count + 1) * sizeof *files);
+	struct manifest_file *files =
+		realloc(manifest->files, (manifest->file_count + 1) * sizeof *files);
 	if (files)
 		manifest->files = files;
 	if (!hashes || !files) {
@@ -64,7 +66,10 @@ struct manifest_file *manifest_add_file(struct manifest *manifest, const char *n
 		return NULL;
 	}
 	struct manifest_file *file = &files[manifest->file_count++];
-	*file = (struct manifest_file){ .role = role, .size = size, .chunks = hashes, .chunk_count = chunks };
+	*file = (struct manifest_file) { .role = role,
+		.size = size,
+		.chunks = hashes,
+		.chunk_count = chunks };
 	snprintf(file->name, sizeof file->name, "%s", name);
 	return file;
 }
@@ -83,14 +88,15 @@ const struct manifest_file *manifest_find(const struct manifest *manifest, const
 static int valid_name(const char *name)
 {
 	size_t length = strlen(name);
-	return length > 0 && length < sizeof ((struct manifest_file *)0)->name && name[0] != '.' && !strchr(name, '/') &&
-		strcmp(name, MANIFEST_NAME) != 0;
+	return length > 0 && length < sizeof((struct manifest_file *)0)->name && name[0] != '.'
+		&& !strchr(name, '/') && strcmp(name, MANIFEST_NAME) != 0;
 }
 
 static int valid_config(const json_t *config)
 {
-	return json_is_object(config) && json_is_object(json_object_get(config, "identity")) &&
-		json_is_object(json_object_get(config, "schedule")) && json_is_object(json_object_get(config, "operation"));
+	return json_is_object(config) && json_is_object(json_object_get(config, "identity"))
+		&& json_is_object(json_object_get(config, "schedule"))
+		&& json_is_object(json_object_get(config, "operation"));
 }
 
 static int valid_token(const char *token)
@@ -118,7 +124,8 @@ static const char *fault_of(const struct manifest *manifest)
 		return "loss";
 	if (isinf(manifest->validation_loss))
 		return "validation_loss";
-	if (manifest->parts < 0 || (manifest->parts > 0 && (manifest->part < 0 || manifest->part >= manifest->parts)))
+	if (manifest->parts < 0
+		|| (manifest->parts > 0 && (manifest->part < 0 || manifest->part >= manifest->parts)))
 		return "part";
 	if (!valid_config(manifest->config))
 		return "config";
@@ -176,10 +183,10 @@ static json_t *encode_object(const struct manifest *manifest)
 	json_t *object = encode_format(manifest);
 	json_t *rest = json_pack("{s:I, s:i, s:s, s:i, s:f, s:s, s:I, s:o, s:o, s:O, s:O, s:i, s:o}",
 		"step", (json_int_t)manifest->step, "attempt", manifest->attempt, "token", manifest->token,
-		"world_size", manifest->world_size, "time", manifest->time, "seed", seed,
-		"cursor", (json_int_t)manifest->cursor, "loss", encode_loss(manifest->loss),
-		"validation_loss", encode_loss(manifest->validation_loss), "config", manifest->config,
-		"numerics", manifest->numerics, "chunk_size", (int)MANIFEST_CHUNK, "files", files);
+		"world_size", manifest->world_size, "time", manifest->time, "seed", seed, "cursor",
+		(json_int_t)manifest->cursor, "loss", encode_loss(manifest->loss), "validation_loss",
+		encode_loss(manifest->validation_loss), "config", manifest->config, "numerics",
+		manifest->numerics, "chunk_size", (int)MANIFEST_CHUNK, "files", files);
 	if (!object || !rest || json_object_update(object, rest) < 0) {
 		json_decref(object);
 		object = NULL;
@@ -209,7 +216,8 @@ int manifest_encode(const struct manifest *manifest, char **text, size_t *size, 
 	if (fault)
 		return err_set(err, "manifest: couldn't encode it: the %s is not valid", fault);
 	json_t *object = encode_object(manifest);
-	AUTO_FREE char *body = object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+	AUTO_FREE char *body =
+		object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
 	json_decref(object);
 	if (!body)
 		return err_set(err, "manifest: couldn't encode it: no memory");
@@ -229,16 +237,16 @@ static int check_self(const char *text, size_t size, struct err *err)
 	const char *digits = tail + sizeof SELF_OPEN - 1;
 	memcpy(hex, digits, HASH_HEX_SIZE - 1);
 	hex[HASH_HEX_SIZE - 1] = '\0';
-	if (memcmp(tail, SELF_OPEN, sizeof SELF_OPEN - 1) != 0 || hash_parse(hex, &self) < 0 ||
-		memcmp(digits + HASH_HEX_SIZE - 1, SELF_CLOSE, sizeof SELF_CLOSE - 1) != 0)
+	if (memcmp(tail, SELF_OPEN, sizeof SELF_OPEN - 1) != 0 || hash_parse(hex, &self) < 0
+		|| memcmp(digits + HASH_HEX_SIZE - 1, SELF_CLOSE, sizeof SELF_CLOSE - 1) != 0)
 		return err_fail(err, EXIT_DATA, "manifest: it does not end with its own hash");
 	if (!hash_equal(self, hash_bytes(text, size - SELF_SIZE)))
 		return err_fail(err, EXIT_DATA, "manifest: its text does not have the hash that it names");
 	return 0;
 }
 
-static int get_integer(const json_t *object, const char *key, int64_t low, int64_t high, int64_t *value,
-	struct err *err)
+static int get_integer(const json_t *object, const char *key, int64_t low, int64_t high,
+	int64_t *value, struct err *err)
 {
 	const json_t *json = json_object_get(object, key);
 	if (!json_is_integer(json) || json_integer_value(json) < low || json_integer_value(json) > high)
@@ -272,10 +280,11 @@ static int parse_file(struct manifest *manifest, const json_t *json, struct err 
 	int64_t size;
 	if (!name || !valid_name(name))
 		return err_fail(err, EXIT_DATA, "manifest: a file has no valid name");
-	if (get_role(json_object_get(json, "role"), &role, err) < 0 ||
-		get_integer(json, "size", 0, INT64_MAX, &size, err) < 0)
+	if (get_role(json_object_get(json, "role"), &role, err) < 0
+		|| get_integer(json, "size", 0, INT64_MAX, &size, err) < 0)
 		return -1;
-	/* Compared before anything is allocated: a size is only believed with as many hashes as it needs. */
+	/* Compared before anything is allocated: a size is only believed with as many hashes as it
+	 * needs. */
 	uint64_t needed = (uint64_t)size / MANIFEST_CHUNK + ((uint64_t)size % MANIFEST_CHUNK != 0);
 	if (!json_is_array(chunks) || json_array_size(chunks) != needed)
 		return err_fail(err, EXIT_DATA, "manifest: %s does not have one hash a chunk", name);
@@ -303,12 +312,12 @@ static int parse_numbers(struct manifest *manifest, const json_t *object, struct
 	int64_t attempt, world_size, cursor, chunk_size;
 	const json_t *time = json_object_get(object, "time"), *loss = json_object_get(object, "loss");
 	const json_t *validation_loss = json_object_get(object, "validation_loss");
-	if (get_integer(object, "step", 0, INT64_MAX, &manifest->step, err) < 0 ||
-		get_integer(object, "attempt", 0, INT32_MAX, &attempt, err) < 0 ||
-		get_integer(object, "world_size", 1, INT32_MAX, &world_size, err) < 0 ||
-		get_integer(object, "cursor", 0, INT64_MAX, &cursor, err) < 0 ||
-		get_integer(object, "chunk_size", MANIFEST_CHUNK, MANIFEST_CHUNK, &chunk_size, err) < 0 ||
-		parse_seed(json_object_get(object, "seed"), &manifest->seed, err) < 0)
+	if (get_integer(object, "step", 0, INT64_MAX, &manifest->step, err) < 0
+		|| get_integer(object, "attempt", 0, INT32_MAX, &attempt, err) < 0
+		|| get_integer(object, "world_size", 1, INT32_MAX, &world_size, err) < 0
+		|| get_integer(object, "cursor", 0, INT64_MAX, &cursor, err) < 0
+		|| get_integer(object, "chunk_size", MANIFEST_CHUNK, MANIFEST_CHUNK, &chunk_size, err) < 0
+		|| parse_seed(json_object_get(object, "seed"), &manifest->seed, err) < 0)
 		return -1;
 	if (!json_is_number(time) || !(json_is_number(loss) || json_is_null(loss)))
 		return err_fail(err, EXIT_DATA, "manifest: time or loss is missing");
@@ -319,7 +328,8 @@ static int parse_numbers(struct manifest *manifest, const json_t *object, struct
 	manifest->cursor = (uint64_t)cursor;
 	manifest->time = json_number_value(time);
 	manifest->loss = json_is_null(loss) ? NAN : json_number_value(loss);
-	manifest->validation_loss = json_is_number(validation_loss) ? json_number_value(validation_loss) : NAN;
+	manifest->validation_loss =
+		json_is_number(validation_loss) ? json_number_value(validation_loss) : NAN;
 	return 0;
 }
 
@@ -355,8 +365,10 @@ static int check_version(const json_t *object, const char *format, bool *newer, 
 		return -1;
 	if (version > MANIFEST_VERSION) {
 		*newer = true;
-		return err_fail(err, EXIT_DATA, "manifest: its format version is %" PRId64 ", the newest this program knows is "
-			"%d; use a newer Muster", version, MANIFEST_VERSION);
+		return err_fail(err, EXIT_DATA,
+			"manifest: its format version is %" PRId64
+			", the newest this program knows is %d; use a newer Muster",
+			version, MANIFEST_VERSION);
 	}
 	return 0;
 }
@@ -364,15 +376,16 @@ static int check_version(const json_t *object, const char *format, bool *newer, 
 static int parse_part(struct manifest *manifest, const json_t *object, struct err *err)
 {
 	int64_t part, parts;
-	if (get_integer(object, "parts", 1, INT32_MAX, &parts, err) < 0 ||
-		get_integer(object, "part", 1, parts, &part, err) < 0)
+	if (get_integer(object, "parts", 1, INT32_MAX, &parts, err) < 0
+		|| get_integer(object, "part", 1, parts, &part, err) < 0)
 		return -1;
 	manifest->part = (int)part - 1;
 	manifest->parts = (int)parts;
 	return 0;
 }
 
-static struct manifest *parse_text(const void *text, size_t size, const char *format, bool *newer, struct err *err)
+static struct manifest *parse_text(const void *text, size_t size, const char *format, bool *newer,
+	struct err *err)
 {
 	*newer = false;
 	if (check_self(text, size, err) < 0)

@@ -13,13 +13,15 @@ json_t *record_parse(const char *text, size_t size, size_t flags, const char *wh
 	if (!value && errno == ENOMEM)
 		err_fail(err, EXIT_LOST, "%s can't be parsed: out of memory", what);
 	else if (!value)
-		err_fail(err, EXIT_DATA, "%s is not valid JSON: %s (line %d, byte %d)", what, why.text, why.line, why.position);
+		err_fail(err, EXIT_DATA, "%s is not valid JSON: %s (line %d, byte %d)", what, why.text,
+			why.line, why.position);
 	return value;
 }
 
 bool record_in_range(const json_t *value, json_int_t least, json_int_t most)
 {
-	return json_is_integer(value) && json_integer_value(value) >= least && json_integer_value(value) <= most;
+	return json_is_integer(value) && json_integer_value(value) >= least
+		&& json_integer_value(value) <= most;
 }
 
 bool record_text(char *out, size_t size, const json_t *value)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The safetensors header, strict in both directions: what we write every reader accepts, and what we read is checked
- * by each rule of the reference parser before a byte of data is touched. */
+/* The safetensors header, strict in both directions: what we write every reader accepts, and what
+ * we read is checked by each rule of the reference parser before a byte of data is touched. */
 #include "checkpoint/format/safetensors.h"
 
 #include <inttypes.h>
@@ -68,7 +68,8 @@ void safetensors_to_fp32(enum safetensors_dtype dtype, const void *from, size_t 
 	else
 		for (size_t i = 0; i < count; i++) {
 			uint16_t bits = bytes_le16(bytes + 2 * i);
-			to[i] = dtype == SAFETENSORS_BF16 ? bytes_bf16_to_float(bits) : bytes_f16_to_float(bits);
+			to[i] =
+				dtype == SAFETENSORS_BF16 ? bytes_bf16_to_float(bits) : bytes_f16_to_float(bits);
 		}
 }
 
@@ -96,11 +97,13 @@ int safetensors_elements(const int64_t *shape, int dims, uint64_t *elements)
 static int tensor_bytes(const struct safetensors_tensor *tensor, uint64_t *bytes, struct err *err)
 {
 	uint64_t elements, bits;
-	if (safetensors_elements(tensor->shape, tensor->dims, &elements) < 0 ||
-		__builtin_mul_overflow(elements, (uint64_t)dtypes[tensor->dtype].bits, &bits))
-		return err_fail(err, EXIT_DATA, "safetensors: the size of tensor %s is out of range", tensor->name);
+	if (safetensors_elements(tensor->shape, tensor->dims, &elements) < 0
+		|| __builtin_mul_overflow(elements, (uint64_t)dtypes[tensor->dtype].bits, &bits))
+		return err_fail(err, EXIT_DATA, "safetensors: the size of tensor %s is out of range",
+			tensor->name);
 	if (bits % 8)
-		return err_fail(err, EXIT_DATA, "safetensors: tensor %s does not end at a whole byte", tensor->name);
+		return err_fail(err, EXIT_DATA, "safetensors: tensor %s does not end at a whole byte",
+			tensor->name);
 	*bytes = bits / 8;
 	return 0;
 }
@@ -127,7 +130,8 @@ static json_t *encode_tensor(const struct safetensors_tensor *tensor)
 		"data_offsets", (json_int_t)tensor->begin, (json_int_t)tensor->end);
 }
 
-static int add_tensor(json_t *header, struct safetensors_tensor *tensor, uint64_t *offset, struct err *err)
+static int add_tensor(json_t *header, struct safetensors_tensor *tensor, uint64_t *offset,
+	struct err *err)
 {
 	uint64_t bytes;
 	if (tensor->dims < 0 || tensor->dims > SAFETENSORS_DIMS)
@@ -136,12 +140,15 @@ static int add_tensor(json_t *header, struct safetensors_tensor *tensor, uint64_
 		return -1;
 	tensor->begin = *offset;
 	if (__builtin_add_overflow(*offset, bytes, offset) || *offset > INT64_MAX)
-		return err_set(err, "safetensors: the file with tensor %s would be too large", tensor->name);
+		return err_set(err, "safetensors: the file with tensor %s would be too large",
+			tensor->name);
 	tensor->end = *offset;
 	if (strcmp(tensor->name, METADATA_KEY) == 0 || json_object_get(header, tensor->name))
 		return err_set(err, "safetensors: the name %s is reserved or used twice", tensor->name);
 	if (json_object_set_new(header, tensor->name, encode_tensor(tensor)) < 0)
-		return err_set(err, "safetensors: couldn't encode tensor %s: its name is not UTF-8, or no memory", tensor->name);
+		return err_set(err,
+			"safetensors: couldn't encode tensor %s: its name is not UTF-8, or no memory",
+			tensor->name);
 	return 0;
 }
 
@@ -151,7 +158,8 @@ static int frame(const char *text, char **prefix, size_t *prefix_size, struct er
 	size_t length = strlen(text);
 	size_t total = (8 + length + SAFETENSORS_ALIGN - 1) / SAFETENSORS_ALIGN * SAFETENSORS_ALIGN;
 	if (total - 8 > SAFETENSORS_HEADER_MAX)
-		return err_set(err, "safetensors: a header of %zu bytes is more than readers accept", total - 8);
+		return err_set(err, "safetensors: a header of %zu bytes is more than readers accept",
+			total - 8);
 	char *bytes = malloc(total);
 	if (!bytes)
 		return err_set(err, "safetensors: no memory for a header of %zu bytes", total);
@@ -163,13 +171,15 @@ static int frame(const char *text, char **prefix, size_t *prefix_size, struct er
 	return 0;
 }
 
-int safetensors_encode(struct safetensors_tensor *tensors, size_t count, const struct safetensors_note *notes,
-	size_t note_count, char **prefix, size_t *prefix_size, uint64_t *data_size, struct err *err)
+int safetensors_encode(struct safetensors_tensor *tensors, size_t count,
+	const struct safetensors_note *notes, size_t note_count, char **prefix, size_t *prefix_size,
+	uint64_t *data_size, struct err *err)
 {
 	json_t *header = json_object();
 	uint64_t offset = 0;
 	int result = 0;
-	if (note_count && json_object_set_new(header, METADATA_KEY, encode_notes(notes, note_count)) < 0)
+	if (note_count
+		&& json_object_set_new(header, METADATA_KEY, encode_notes(notes, note_count)) < 0)
 		result = err_set(err, "safetensors: couldn't encode the metadata: not UTF-8, or no memory");
 	for (size_t i = 0; result == 0 && i < count; i++)
 		result = add_tensor(header, &tensors[i], &offset, err);
@@ -185,15 +195,19 @@ int safetensors_encode(struct safetensors_tensor *tensors, size_t count, const s
 
 /* ---- parse ---- */
 
-int safetensors_prefix_size(const void *first_eight, uint64_t file_size, uint64_t *size, struct err *err)
+int safetensors_prefix_size(const void *first_eight, uint64_t file_size, uint64_t *size,
+	struct err *err)
 {
 	if (file_size < 8)
-		return err_fail(err, EXIT_DATA, "safetensors: the file has %" PRIu64 " bytes, too few for a header", file_size);
+		return err_fail(err, EXIT_DATA,
+			"safetensors: the file has %" PRIu64 " bytes, too few for a header", file_size);
 	uint64_t length = bytes_le64(first_eight);
 	if (length > SAFETENSORS_HEADER_MAX)
-		return err_fail(err, EXIT_DATA, "safetensors: a header of %" PRIu64 " bytes is too large", length);
+		return err_fail(err, EXIT_DATA, "safetensors: a header of %" PRIu64 " bytes is too large",
+			length);
 	if (8 + length > file_size)
-		return err_fail(err, EXIT_DATA, "safetensors: the header of %" PRIu64 " bytes is longer than the file", length);
+		return err_fail(err, EXIT_DATA,
+			"safetensors: the header of %" PRIu64 " bytes is longer than the file", length);
 	*size = 8 + length;
 	return 0;
 }
@@ -213,19 +227,22 @@ static int parse_integers(const json_t *array, int64_t *values, size_t room)
 	return (int)count;
 }
 
-static int parse_tensor(const char *name, const json_t *info, struct safetensors_tensor *tensor, struct err *err)
+static int parse_tensor(const char *name, const json_t *info, struct safetensors_tensor *tensor,
+	struct err *err)
 {
 	int64_t offsets[2];
 	const char *dtype = json_string_value(json_object_get(info, "dtype"));
 	/* A member that we don't know may say that the bytes mean something else. */
 	if (json_object_size(info) > 3)
-		return err_fail(err, EXIT_DATA, "safetensors: tensor %s has more members than dtype, shape and data_offsets", name);
+		return err_fail(err, EXIT_DATA,
+			"safetensors: tensor %s has more members than dtype, shape and data_offsets", name);
 	if (!dtype || safetensors_dtype_parse(dtype, &tensor->dtype) < 0)
 		return err_fail(err, EXIT_DATA, "safetensors: tensor %s has no known dtype", name);
 	tensor->dims = parse_integers(json_object_get(info, "shape"), tensor->shape, SAFETENSORS_DIMS);
 	if (tensor->dims < 0)
 		return err_fail(err, EXIT_DATA, "safetensors: tensor %s has no valid shape", name);
-	if (parse_integers(json_object_get(info, "data_offsets"), offsets, 2) != 2 || offsets[1] < offsets[0])
+	if (parse_integers(json_object_get(info, "data_offsets"), offsets, 2) != 2
+		|| offsets[1] < offsets[0])
 		return err_fail(err, EXIT_DATA, "safetensors: tensor %s has no valid data_offsets", name);
 	tensor->begin = (uint64_t)offsets[0];
 	tensor->end = (uint64_t)offsets[1];
@@ -236,7 +253,8 @@ static int parse_tensor(const char *name, const json_t *info, struct safetensors
 	if (tensor_bytes(tensor, &bytes, err) < 0)
 		return -1;
 	if (bytes != tensor->end - tensor->begin)
-		return err_fail(err, EXIT_DATA, "safetensors: tensor %s needs %" PRIu64 " bytes and has %" PRIu64, name, bytes,
+		return err_fail(err, EXIT_DATA,
+			"safetensors: tensor %s needs %" PRIu64 " bytes and has %" PRIu64, name, bytes,
 			tensor->end - tensor->begin);
 	return 0;
 }
@@ -250,9 +268,11 @@ static int parse_notes(struct safetensors *file, json_t *object, struct err *err
 	file->notes = calloc(json_object_size(object) + 1, sizeof *file->notes);
 	if (!file->notes)
 		return err_set(err, "safetensors: no memory");
-	json_object_foreach(object, key, value) {
+	json_object_foreach(object, key, value)
+	{
 		if (!json_is_string(value))
-			return err_fail(err, EXIT_DATA, "safetensors: " METADATA_KEY " entry %s is not a string", key);
+			return err_fail(err, EXIT_DATA,
+				"safetensors: " METADATA_KEY " entry %s is not a string", key);
 		struct safetensors_note *note = &file->notes[file->note_count++];
 		note->key = strdup(key);
 		note->value = strdup(json_string_value(value));
@@ -272,26 +292,30 @@ static int by_offset(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Sorts by offset and refuses holes, overlap, and a file that ends before or after the last tensor. */
+/* Sorts by offset and refuses holes, overlap, and a file that ends before or after the last tensor.
+ */
 static int check_layout(struct safetensors *file, uint64_t file_size, struct err *err)
 {
 	qsort(file->tensors, file->count, sizeof *file->tensors, by_offset);
 	uint64_t offset = 0;
 	for (size_t i = 0; i < file->count; i++) {
 		if (file->tensors[i].begin != offset)
-			return err_fail(err, EXIT_DATA, "safetensors: tensor %s begins at %" PRIu64 ", not at %" PRIu64
-				" where the one before ends", file->tensors[i].name, file->tensors[i].begin, offset);
+			return err_fail(err, EXIT_DATA,
+				"safetensors: tensor %s begins at %" PRIu64 ", not at %" PRIu64
+				" where the one before ends",
+				file->tensors[i].name, file->tensors[i].begin, offset);
 		offset = file->tensors[i].end;
 	}
 	file->data_size = offset;
 	if (offset != file_size - file->data_start)
-		return err_fail(err, EXIT_DATA, "safetensors: the file has %" PRIu64 " bytes of data, its tensors %" PRIu64,
+		return err_fail(err, EXIT_DATA,
+			"safetensors: the file has %" PRIu64 " bytes of data, its tensors %" PRIu64,
 			file_size - file->data_start, offset);
 	return 0;
 }
 
-/* Whether a minus sign stands outside of the strings: jansson reads -0 as 0, which the reference parser refuses. `text` is
- * valid JSON. */
+/* Whether a minus sign stands outside of the strings: jansson reads -0 as 0, which the reference
+ * parser refuses. `text` is valid JSON. */
 static bool has_minus(const char *text, size_t size)
 {
 	bool inside = false;
@@ -315,7 +339,8 @@ static int parse_header(struct safetensors *file, json_t *header, struct err *er
 	file->tensors = calloc(json_object_size(header) + 1, sizeof *file->tensors);
 	if (!file->tensors)
 		return err_set(err, "safetensors: no memory");
-	json_object_foreach(header, name, value) {
+	json_object_foreach(header, name, value)
+	{
 		if (strcmp(name, METADATA_KEY) == 0) {
 			if (parse_notes(file, value, err) < 0)
 				return -1;
@@ -337,7 +362,8 @@ static json_t *load_header(const char *text, size_t size, struct err *err)
 	return record_parse(text, size, JSON_REJECT_DUPLICATES, "safetensors: the header", err);
 }
 
-struct safetensors *safetensors_parse(const void *bytes, size_t size, uint64_t file_size, struct err *err)
+struct safetensors *safetensors_parse(const void *bytes, size_t size, uint64_t file_size,
+	struct err *err)
 {
 	uint64_t prefix;
 	if (size < 8 && file_size >= 8) {
@@ -347,7 +373,8 @@ struct safetensors *safetensors_parse(const void *bytes, size_t size, uint64_t f
 	if (safetensors_prefix_size(bytes, file_size, &prefix, err) < 0)
 		return NULL;
 	if (size < prefix) {
-		err_set(err, "safetensors: only %zu of the header's %" PRIu64 " bytes are there", size, prefix);
+		err_set(err, "safetensors: only %zu of the header's %" PRIu64 " bytes are there", size,
+			prefix);
 		return NULL;
 	}
 	const char *text = (const char *)bytes + 8;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory files: they have no name that another user could open, and their seals keep the size, so that who maps one can
- * read all of it whatever the other side does. */
+/* Memory files: they have no name that another user could open, and their seals keep the size, so
+ * that who maps one can read all of it whatever the other side does. */
 #include "config.h"
 #include "checkpoint/format/snapshot_memory.h"
 
@@ -18,12 +18,13 @@
 #define AHEAD ((off_t)64 << 20) /* bytes that are mapped at once */
 
 #ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u /* Linux 6.3; where sysctl vm.memfd_noexec is 2, no other kind can be made */
+#define MFD_NOEXEC_SEAL \
+	8u /* Linux 6.3; where sysctl vm.memfd_noexec is 2, no other kind can be made */
 #endif
 
 static void start(struct snapshot_memory *memory, int slots, size_t bytes)
 {
-	*memory = (struct snapshot_memory){ .slots = slots, .bytes = bytes };
+	*memory = (struct snapshot_memory) { .slots = slots, .bytes = bytes };
 	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
 		memory->fd[i] = -1;
 }
@@ -45,8 +46,10 @@ static int make_slot(struct snapshot_memory *memory, int slot, struct err *err)
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("muster-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	memory->fd[slot] = fd;
-	if (fd < 0 || ftruncate(fd, (off_t)memory->bytes) < 0 || fcntl(fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
-		return err_set(err, "snapshot: couldn't make a memory file of %zu MB: %m", memory->bytes >> 20);
+	if (fd < 0 || ftruncate(fd, (off_t)memory->bytes) < 0
+		|| fcntl(fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
+		return err_set(err, "snapshot: couldn't make a memory file of %zu MB: %m",
+			memory->bytes >> 20);
 	return map_slot(memory, slot, PROT_READ | PROT_WRITE, err);
 }
 
@@ -65,22 +68,25 @@ int snapshot_memory_create(struct snapshot_memory *memory, int slots, size_t byt
 	return 0;
 }
 
-/* Mapped memory whose file is cut short later ends its reader with SIGBUS: only what can't be cut is taken. */
+/* Mapped memory whose file is cut short later ends its reader with SIGBUS: only what can't be cut
+ * is taken. */
 static int adopt_slot(struct snapshot_memory *memory, int slot, struct err *err)
 {
 	struct stat st;
 	int seals = fcntl(memory->fd[slot], F_GET_SEALS);
 	if (seals < 0 || (seals & SIZE_SEALS) != SIZE_SEALS)
-		return err_set(err, "snapshot: what was handed over as memory is not a memory file of fixed size");
+		return err_set(err,
+			"snapshot: what was handed over as memory is not a memory file of fixed size");
 	if (fstat(memory->fd[slot], &st) < 0)
 		return err_set(err, "snapshot: couldn't look at the memory that was handed over: %m");
 	if ((unsigned long long)st.st_size < memory->bytes)
-		return err_set(err, "snapshot: the memory that was handed over has %lld bytes, not %zu", (long long)st.st_size,
-			memory->bytes);
+		return err_set(err, "snapshot: the memory that was handed over has %lld bytes, not %zu",
+			(long long)st.st_size, memory->bytes);
 	return map_slot(memory, slot, PROT_READ, err);
 }
 
-int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int slots, size_t bytes, struct err *err)
+int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int slots, size_t bytes,
+	struct err *err)
 {
 	int result = 0;
 	start(memory, 0, bytes);
@@ -120,7 +126,7 @@ void snapshot_memory_release(struct snapshot_memory *memory)
 		if (memory->fd[i] >= 0)
 			close(memory->fd[i]);
 	}
-	*memory = (struct snapshot_memory){ 0 };
+	*memory = (struct snapshot_memory) { 0 };
 }
 
 size_t snapshot_memory_available(void)

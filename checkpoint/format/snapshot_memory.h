@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of snapshots: a few slots, each a memfd sealed against resizing, which the trainer fills and the checkpoint
- * service maps read-only. It lives as long as either of them holds it. */
+/* The memory of snapshots: a few slots, each a memfd sealed against resizing, which the trainer
+ * fills and the checkpoint service maps read-only. It lives as long as either of them holds it. */
 #ifndef MUSTER_SNAPSHOT_MEMORY_H
 #define MUSTER_SNAPSHOT_MEMORY_H
 
@@ -13,25 +13,29 @@
 /* A value; zeroed means none. */
 struct snapshot_memory {
 	int slots;
-	size_t bytes;                /* of each slot, a multiple of the page size */
+	size_t bytes; /* of each slot, a multiple of the page size */
 	int fd[SNAPSHOT_SLOTS];
-	void *base[SNAPSHOT_SLOTS];  /* page-aligned */
+	void *base[SNAPSHOT_SLOTS]; /* page-aligned */
 };
 
 /* Creates and maps `slots` slots of at least `bytes` bytes, writable. */
-int snapshot_memory_create(struct snapshot_memory *memory, int slots, size_t bytes, struct err *err);
+int snapshot_memory_create(struct snapshot_memory *memory, int slots, size_t bytes,
+	struct err *err);
 
-/* Maps slots that came from another process, read-only; takes over the descriptors, also on an error. Refuses what is not
- * a memfd, can still be resized, or is smaller than `bytes`. */
-int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int slots, size_t bytes, struct err *err);
+/* Maps slots that came from another process, read-only; takes over the descriptors, also on an
+ * error. Refuses what is not a memfd, can still be resized, or is smaller than `bytes`. */
+int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int slots, size_t bytes,
+	struct err *err);
 
-/* Maps some of the pages of a slot that are there already, from `from` on, so that who reads them does not wait at each.
- * Nothing is allocated. Returns where to go on; memory->bytes: there are no more. */
+/* Maps some of the pages of a slot that are there already, from `from` on, so that who reads them
+ * does not wait at each. Nothing is allocated. Returns where to go on; memory->bytes: there are no
+ * more. */
 size_t snapshot_memory_map_ahead(const struct snapshot_memory *memory, int slot, size_t from);
 
 void snapshot_memory_release(struct snapshot_memory *memory);
 
-/* Bytes that this process's cgroup (v1 or v2) still allows, or the machine has available, whichever is less. 0: not known. */
+/* Bytes that this process's cgroup (v1 or v2) still allows, or the machine has available, whichever
+ * is less. 0: not known. */
 size_t snapshot_memory_available(void);
 
 #endif

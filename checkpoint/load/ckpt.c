@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading: the manifest says which bytes, shard.c vouches for them, and the tables here turn (tensor, element range) into
- * places in files. What does not fit together counts as damage, just like a wrong hash. */
+/* Reading: the manifest says which bytes, shard.c vouches for them, and the tables here turn
+ * (tensor, element range) into places in files. What does not fit together counts as damage, just
+ * like a wrong hash. */
 #include "checkpoint/load/ckpt.h"
 
 #include <errno.h>
@@ -44,7 +45,10 @@ static int damaged(struct err *err, const char *format, ...)
 static int open_fault(const char *name, struct err *err)
 {
 	enum shard_fault fault = shard_fault_of(errno);
-	err_fail(err, fault == SHARD_FAULT_IO ? EXIT_LOST : fault == SHARD_FAULT_DATA ? EXIT_DATA : EXIT_FAULT,
+	err_fail(err,
+		fault == SHARD_FAULT_IO         ? EXIT_LOST
+			: fault == SHARD_FAULT_DATA ? EXIT_DATA
+										: EXIT_FAULT,
 		"checkpoint: couldn't read %s: %m", name);
 	return fault == SHARD_FAULT_DATA ? CKPT_DAMAGED : -1;
 }
@@ -58,7 +62,8 @@ static int read_text(int fd, char **text, size_t *size, struct err *err)
 		return damaged(err, MANIFEST_NAME " is no regular file or too large");
 	*text = malloc((size_t)st.st_size + 1);
 	if (!*text)
-		return err_set(err, "checkpoint: no memory for a manifest of %lld bytes", (long long)st.st_size);
+		return err_set(err, "checkpoint: no memory for a manifest of %lld bytes",
+			(long long)st.st_size);
 	ssize_t n = io_read_full(fd, *text, (size_t)st.st_size);
 	if (n < 0)
 		return open_fault(MANIFEST_NAME, err);
@@ -66,12 +71,14 @@ static int read_text(int fd, char **text, size_t *size, struct err *err)
 	return 0;
 }
 
-static int read_manifest(struct ckpt *ckpt, const struct ckpt_dir *dir, int64_t step, struct err *err)
+static int read_manifest(struct ckpt *ckpt, const struct ckpt_dir *dir, int64_t step,
+	struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	size_t size = 0;
 	bool newer;
-	int fd = ckpt->manifest_fd = openat(ckpt->fd, MANIFEST_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	int fd = ckpt->manifest_fd =
+		openat(ckpt->fd, MANIFEST_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return open_fault(MANIFEST_NAME, err);
 	if (removable_hold(dir, ckpt->name, ckpt->fd, fd, err) < 0)
@@ -118,8 +125,11 @@ static int open_sources(struct ckpt *ckpt, double io_timeout, struct err *err)
 	if (!ckpt->sources)
 		return err_set(err, "checkpoint: no memory");
 	for (size_t i = 0; i < manifest->file_count; i++)
-		ckpt->sources[i].shard = (struct shard){ .dirfd = ckpt->fd, .file = &manifest->files[i],
-			.cache = &ckpt->cache, .io_timeout = io_timeout, .fd = -1 };
+		ckpt->sources[i].shard = (struct shard) { .dirfd = ckpt->fd,
+			.file = &manifest->files[i],
+			.cache = &ckpt->cache,
+			.io_timeout = io_timeout,
+			.fd = -1 };
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		enum manifest_role role = manifest->files[i].role;
 		if (role != MANIFEST_MODEL && role != MANIFEST_OPTIMIZER)
@@ -150,8 +160,10 @@ static int index_tensors(struct ckpt *ckpt, struct err *err)
 		return err_set(err, "checkpoint: no memory");
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		struct source *source = &ckpt->sources[i];
-		for (size_t t = 0; manifest->files[i].role == MANIFEST_MODEL && t < source->header->count; t++)
-			ckpt->places[ckpt->place_count++] = (struct place){ &source->header->tensors[t], source };
+		for (size_t t = 0; manifest->files[i].role == MANIFEST_MODEL && t < source->header->count;
+			 t++)
+			ckpt->places[ckpt->place_count++] =
+				(struct place) { &source->header->tensors[t], source };
 	}
 	qsort(ckpt->places, total, sizeof *ckpt->places, by_name);
 	for (size_t i = 1; i < total; i++)
@@ -175,19 +187,20 @@ uint64_t ckpt_elements(const struct safetensors_tensor *tensor)
 }
 
 /* Appends one entry of "slices"; *base grows by its count. */
-static int add_slice(struct ckpt *ckpt, struct source *source, const json_t *entry, uint64_t *base, struct err *err)
+static int add_slice(struct ckpt *ckpt, struct source *source, const json_t *entry, uint64_t *base,
+	struct err *err)
 {
 	const char *name = json_string_value(json_array_get(entry, 0));
 	const json_t *first = json_array_get(entry, 1), *count = json_array_get(entry, 2);
 	struct place *place = name ? ckpt_place_find(ckpt, name) : NULL;
-	if (!place || !json_is_integer(first) || !json_is_integer(count) || json_integer_value(first) < 0 ||
-		json_integer_value(count) < 0)
+	if (!place || !json_is_integer(first) || !json_is_integer(count)
+		|| json_integer_value(first) < 0 || json_integer_value(count) < 0)
 		return damaged(err, "a slice of %s is not valid", source->shard.file->name);
-	struct slice slice = { place->tensor, (uint64_t)json_integer_value(first), (uint64_t)json_integer_value(count),
-		*base, source };
+	struct slice slice = { place->tensor, (uint64_t)json_integer_value(first),
+		(uint64_t)json_integer_value(count), *base, source };
 	uint64_t elements = ckpt_elements(place->tensor);
-	if (slice.first > elements || slice.count > elements - slice.first ||
-		__builtin_add_overflow(*base, slice.count, base))
+	if (slice.first > elements || slice.count > elements - slice.first
+		|| __builtin_add_overflow(*base, slice.count, base))
 		return damaged(err, "a slice of tensor %s is out of range", name);
 	ckpt->slices[ckpt->slice_count++] = slice;
 	return 0;
@@ -197,10 +210,11 @@ static int add_slice(struct ckpt *ckpt, struct source *source, const json_t *ent
 static int check_states(const struct source *source, uint64_t elements, struct err *err)
 {
 	for (int s = 0; s < SNAPSHOT_STATES; s++) {
-		const struct safetensors_tensor *state = safetensors_find(source->header, snapshot_state_name(s));
+		const struct safetensors_tensor *state =
+			safetensors_find(source->header, snapshot_state_name(s));
 		if (!state || state->dtype != SAFETENSORS_F32 || ckpt_elements(state) != elements)
-			return damaged(err, "%s has no array %s of %" PRIu64 " elements in F32", source->shard.file->name,
-				snapshot_state_name(s), elements);
+			return damaged(err, "%s has no array %s of %" PRIu64 " elements in F32",
+				source->shard.file->name, snapshot_state_name(s), elements);
 	}
 	return 0;
 }
@@ -208,7 +222,8 @@ static int check_states(const struct source *source, uint64_t elements, struct e
 static int add_slices(struct ckpt *ckpt, struct source *source, struct err *err)
 {
 	const char *text = safetensors_note(source->header, "slices");
-	json_t *slices = text ? record_parse(text, strlen(text), 0, "checkpoint: the list of slices", err) : NULL;
+	json_t *slices =
+		text ? record_parse(text, strlen(text), 0, "checkpoint: the list of slices", err) : NULL;
 	uint64_t base = 0;
 	int result = 0;
 	size_t count = json_array_size(slices);
@@ -245,8 +260,9 @@ static int index_slices(struct ckpt *ckpt, struct err *err)
 	if (!ckpt->slices)
 		return err_set(err, "checkpoint: no memory");
 	for (size_t i = 0; i < ckpt->manifest->file_count; i++) {
-		int result = ckpt->manifest->files[i].role == MANIFEST_OPTIMIZER ?
-			add_slices(ckpt, &ckpt->sources[i], err) : 0;
+		int result = ckpt->manifest->files[i].role == MANIFEST_OPTIMIZER
+			? add_slices(ckpt, &ckpt->sources[i], err)
+			: 0;
 		if (result < 0)
 			return result;
 	}
@@ -255,8 +271,10 @@ static int index_slices(struct ckpt *ckpt, struct err *err)
 	for (size_t i = 0; i < ckpt->slice_count; i++) {
 		const struct slice *slice = &ckpt->slices[i];
 		bool last = i + 1 == ckpt->slice_count || ckpt->slices[i + 1].tensor != slice->tensor;
-		if (slice->first != next || (last && slice->first + slice->count != ckpt_elements(slice->tensor)))
-			return damaged(err, "the slices of tensor %s do not cover it exactly once", slice->tensor->name);
+		if (slice->first != next
+			|| (last && slice->first + slice->count != ckpt_elements(slice->tensor)))
+			return damaged(err, "the slices of tensor %s do not cover it exactly once",
+				slice->tensor->name);
 		next = last ? 0 : slice->first + slice->count;
 	}
 	return 0;
@@ -284,8 +302,8 @@ void ckpt_close(struct ckpt *ckpt)
 	free(ckpt);
 }
 
-static int fill(struct ckpt *ckpt, const struct ckpt_dir *dir, const char *folder, int64_t step, double io_timeout,
-	struct err *err)
+static int fill(struct ckpt *ckpt, const struct ckpt_dir *dir, const char *folder, int64_t step,
+	double io_timeout, struct err *err)
 {
 	snprintf(ckpt->name, sizeof ckpt->name, "%s", folder);
 	ckpt->fd = openat(dir->fd, ckpt->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -301,14 +319,15 @@ static int fill(struct ckpt *ckpt, const struct ckpt_dir *dir, const char *folde
 	return result;
 }
 
-int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struct ckpt **ckpt, struct err *err)
+int ckpt_open(const struct ckpt_dir *dir, int64_t step, double io_timeout, struct ckpt **ckpt,
+	struct err *err)
 {
 	char name[CKPT_STEP_NAME_SIZE];
 	return ckpt_open_folder(dir, ckpt_step_name(step, name), step, io_timeout, ckpt, err);
 }
 
-int ckpt_open_folder(const struct ckpt_dir *dir, const char *folder, int64_t step, double io_timeout, struct ckpt **ckpt,
-	struct err *err)
+int ckpt_open_folder(const struct ckpt_dir *dir, const char *folder, int64_t step,
+	double io_timeout, struct ckpt **ckpt, struct err *err)
 {
 	struct err own;
 	struct deadline deadline = deadline_in(io_timeout);
@@ -332,7 +351,8 @@ int ckpt_open_folder(const struct ckpt_dir *dir, const char *folder, int64_t ste
 	}
 }
 
-int ckpt_open_below(const struct ckpt_dir *dir, int64_t below, double io_timeout, struct ckpt **ckpt, struct err *err)
+int ckpt_open_below(const struct ckpt_dir *dir, int64_t below, double io_timeout,
+	struct ckpt **ckpt, struct err *err)
 {
 	struct err own;
 	AUTO_FREE int64_t *steps = NULL;
@@ -357,7 +377,8 @@ int ckpt_open_below(const struct ckpt_dir *dir, int64_t below, double io_timeout
 	return 0;
 }
 
-int ckpt_open_newest(const struct ckpt_dir *dir, double io_timeout, struct ckpt **ckpt, struct err *err)
+int ckpt_open_newest(const struct ckpt_dir *dir, double io_timeout, struct ckpt **ckpt,
+	struct err *err)
 {
 	struct err own, why;
 	err = err ? err : &own;

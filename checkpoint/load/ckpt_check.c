@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unlike a load, which stops at the first wrong byte, this goes on to the end: people want to know how much is lost. The
- * order is from what needs no trust to what does: the manifest by its own hash, sizes, bytes, then what they mean. */
+/* Unlike a load, which stops at the first wrong byte, this goes on to the end: people want to know
+ * how much is lost. The order is from what needs no trust to what does: the manifest by its own
+ * hash, sizes, bytes, then what they mean. */
 #include "checkpoint/load/ckpt_check.h"
 
 #include <errno.h>
@@ -29,11 +30,14 @@ struct checking {
 	bool faulty, unknown;
 };
 
-/* The first fault is kept in err; one that makes the answer unknown only as long as there is none. */
-static void add_fault(struct checking *c, const char *file, uint64_t first, uint64_t size, const char *what)
+/* The first fault is kept in err; one that makes the answer unknown only as long as there is none.
+ */
+static void add_fault(struct checking *c, const char *file, uint64_t first, uint64_t size,
+	const char *what)
 {
 	if (!c->faulty && size)
-		err_fail(c->err, EXIT_DATA, "%s, bytes %" PRIu64 " to %" PRIu64 ": %s", file, first, first + size - 1, what);
+		err_fail(c->err, EXIT_DATA, "%s, bytes %" PRIu64 " to %" PRIu64 ": %s", file, first,
+			first + size - 1, what);
 	else if (!c->faulty)
 		err_fail(c->err, EXIT_DATA, "%s: %s", file, what);
 	c->faulty = true;
@@ -91,7 +95,7 @@ static struct manifest *read_manifest(struct checking *c)
 struct reading {
 	struct checking *checking;
 	const struct manifest_file *file;
-	bool missed;            /* some chunk can't be had */
+	bool missed; /* some chunk can't be had */
 };
 
 static bool add_chunk(void *arg, size_t chunk, int result, const struct err *why)
@@ -130,12 +134,14 @@ static void check_file(struct checking *c, const struct manifest_file *file)
 {
 	struct stat st;
 	char what[120];
-	AUTO_CLOSE int fd = openat(c->folder, file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	AUTO_CLOSE int fd =
+		openat(c->folder, file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		add_errno(c, file->name, "open");
 		return;
 	}
-	snprintf(what, sizeof what, "it has %lld bytes, not %" PRIu64, (long long)st.st_size, file->size);
+	snprintf(what, sizeof what, "it has %lld bytes, not %" PRIu64, (long long)st.st_size,
+		file->size);
 	if (!S_ISREG(st.st_mode))
 		add_fault(c, file->name, 0, 0, "it is no regular file");
 	else if ((uint64_t)st.st_size != file->size)
@@ -161,7 +167,8 @@ static void check_folder(struct checking *c, const struct ckpt_dir *dir, const c
 	struct manifest *manifest = read_manifest(c);
 	if (!manifest)
 		return;
-	/* Open from now on, as by any reader, so that retention leaves it alone. What it says counts if the bytes are right. */
+	/* Open from now on, as by any reader, so that retention leaves it alone. What it says counts if
+	 * the bytes are right. */
 	int result = ckpt_open_folder(dir, name, ckpt_step_of(name), IO_TIMEOUT, &ckpt, &why);
 	for (size_t i = 0; i < manifest->file_count; i++)
 		check_file(c, &manifest->files[i]);
@@ -172,7 +179,8 @@ static void check_folder(struct checking *c, const struct ckpt_dir *dir, const c
 		ckpt_close(ckpt);
 }
 
-enum ckpt_verdict ckpt_check(const struct ckpt_dir *dir, const char *name, const struct ckpt_check *check, struct err *err)
+enum ckpt_verdict ckpt_check(const struct ckpt_dir *dir, const char *name,
+	const struct ckpt_check *check, struct err *err)
 {
 	AUTO_CLOSE int folder = openat(dir->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	struct checking c = { .check = check, .folder = folder, .err = err };
@@ -180,7 +188,8 @@ enum ckpt_verdict ckpt_check(const struct ckpt_dir *dir, const char *name, const
 		add_errno(&c, name, "open");
 	else
 		check_folder(&c, dir, name);
-	if ((c.faulty || c.unknown) && faccessat(dir->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
+	if ((c.faulty || c.unknown) && faccessat(dir->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0
+		&& errno == ENOENT) {
 		err_fail(err, EXIT_USAGE, "checkpoint: %s is not there, or was removed meanwhile", name);
 		return CKPT_GONE;
 	}

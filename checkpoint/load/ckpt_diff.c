@@ -26,7 +26,8 @@ static void add_distance(struct ckpt_difference *difference, double x, double y)
 		difference->relative = absolute / larger;
 }
 
-void ckpt_diff_floats(struct ckpt_difference *difference, const float *a, const float *b, size_t count)
+void ckpt_diff_floats(struct ckpt_difference *difference, const float *a, const float *b,
+	size_t count)
 {
 	if (memcmp(a, b, count * sizeof *a) == 0)
 		return;
@@ -41,7 +42,8 @@ void ckpt_diff_floats(struct ckpt_difference *difference, const float *a, const 
 bool ckpt_diff_same(const struct ckpt_tensor_diff *diff)
 {
 	for (int p = 0; p < CKPT_DIFF_PARTS; p++)
-		if (diff->kind[p] != CKPT_DIFF_NONE && (diff->kind[p] != CKPT_DIFF_COMPARED || !diff->difference[p].same))
+		if (diff->kind[p] != CKPT_DIFF_NONE
+			&& (diff->kind[p] != CKPT_DIFF_COMPARED || !diff->difference[p].same))
 			return false;
 	return !diff->dtypes_differ;
 }
@@ -50,26 +52,28 @@ bool ckpt_diff_same(const struct ckpt_tensor_diff *diff)
 
 struct comparing {
 	struct ckpt *ckpt[2];
-	float *values[2];     /* BLOCK each */
-	void *raw;            /* BLOCK elements as they are stored */
+	float *values[2]; /* BLOCK each */
+	void *raw;        /* BLOCK elements as they are stored */
 	void (*progress)(void *arg, uint64_t bytes);
 	void *arg;
 };
 
 /* Part 0 are the weights, part 1 + s is state s. */
-static int read_block(struct comparing *c, int side, int part, const struct safetensors_tensor *tensor, uint64_t first,
-	size_t count, struct err *err)
+static int read_block(struct comparing *c, int side, int part,
+	const struct safetensors_tensor *tensor, uint64_t first, size_t count, struct err *err)
 {
 	if (part > 0)
-		return ckpt_read_state(c->ckpt[side], (enum snapshot_state)(part - 1), tensor->name, first, count, c->values[side], err);
+		return ckpt_read_state(c->ckpt[side], (enum snapshot_state)(part - 1), tensor->name, first,
+			count, c->values[side], err);
 	int result = ckpt_read_tensor(c->ckpt[side], tensor->name, first, count, c->raw, err);
 	if (result == 0)
 		safetensors_to_fp32(tensor->dtype, c->raw, count, c->values[side]);
 	return result;
 }
 
-static int compare_part(struct comparing *c, int part, const struct safetensors_tensor *const tensors[2],
-	struct ckpt_difference *difference, struct err *err)
+static int compare_part(struct comparing *c, int part,
+	const struct safetensors_tensor *const tensors[2], struct ckpt_difference *difference,
+	struct err *err)
 {
 	uint64_t elements = 0;
 	safetensors_elements(tensors[0]->shape, tensors[0]->dims, &elements);
@@ -82,7 +86,8 @@ static int compare_part(struct comparing *c, int part, const struct safetensors_
 				return result;
 			}
 			if (c->progress)
-				c->progress(c->arg, count * (part ? 32 : safetensors_dtype_bits(tensors[side]->dtype)) / 8);
+				c->progress(c->arg,
+					count * (part ? 32 : safetensors_dtype_bits(tensors[side]->dtype)) / 8);
 		}
 		ckpt_diff_floats(difference, c->values[0], c->values[1], count);
 	}
@@ -94,7 +99,8 @@ static int64_t count_at(const void *raw, size_t i)
 	return (int64_t)bytes_le64((const unsigned char *)raw + 8 * i);
 }
 
-/* Whole numbers (a model counts batches in them) are compared as such: fp32 does not hold them all. */
+/* Whole numbers (a model counts batches in them) are compared as such: fp32 does not hold them all.
+ */
 static int compare_counts(struct comparing *c, const struct safetensors_tensor *const tensors[2],
 	struct ckpt_difference *difference, struct err *err)
 {
@@ -104,7 +110,8 @@ static int compare_counts(struct comparing *c, const struct safetensors_tensor *
 	for (uint64_t first = 0; first < elements; first += BLOCK / 2) {
 		size_t count = elements - first < BLOCK / 2 ? (size_t)(elements - first) : BLOCK / 2;
 		for (int side = 0; side < 2; side++) {
-			int result = ckpt_read_tensor(c->ckpt[side], tensors[side]->name, first, count, raw[side], err);
+			int result =
+				ckpt_read_tensor(c->ckpt[side], tensors[side]->name, first, count, raw[side], err);
 			if (result != 0) {
 				err_prefix(err, side ? "B" : "A");
 				return result;
@@ -129,7 +136,8 @@ static bool has_part(struct ckpt *ckpt, int part, const struct safetensors_tenso
 
 static bool same_shape(const struct safetensors_tensor *a, const struct safetensors_tensor *b)
 {
-	return a->dims == b->dims && memcmp(a->shape, b->shape, (size_t)a->dims * sizeof a->shape[0]) == 0;
+	return a->dims == b->dims
+		&& memcmp(a->shape, b->shape, (size_t)a->dims * sizeof a->shape[0]) == 0;
 }
 
 static bool is_count(const struct safetensors_tensor *tensor)
@@ -141,20 +149,26 @@ static int compare_tensor(struct comparing *c, const struct safetensors_tensor *
 	struct ckpt_tensor_diff *diff, struct err *err)
 {
 	const struct safetensors_tensor *a = tensors[0], *b = tensors[1];
-	*diff = (struct ckpt_tensor_diff){ .name = a ? a->name : b->name, .dtypes_differ = a && b && a->dtype != b->dtype };
+	*diff = (struct ckpt_tensor_diff) { .name = a ? a->name : b->name,
+		.dtypes_differ = a && b && a->dtype != b->dtype };
 	for (int side = 0; side < 2; side++)
-		if (tensors[side] && !safetensors_is_float(tensors[side]->dtype) && tensors[side]->dtype != SAFETENSORS_I64)
-			return err_fail(err, EXIT_DATA, "diff: tensor %s has elements of type %s, which can't be compared", diff->name,
+		if (tensors[side] && !safetensors_is_float(tensors[side]->dtype)
+			&& tensors[side]->dtype != SAFETENSORS_I64)
+			return err_fail(err, EXIT_DATA,
+				"diff: tensor %s has elements of type %s, which can't be compared", diff->name,
 				safetensors_dtype_name(tensors[side]->dtype));
 	for (int p = 0; p < CKPT_DIFF_PARTS; p++) {
 		bool in_a = has_part(c->ckpt[0], p, a), in_b = has_part(c->ckpt[1], p, b);
 		diff->difference[p].same = true;
-		diff->kind[p] = !in_a && !in_b ? CKPT_DIFF_NONE : !in_b ? CKPT_DIFF_ONLY_A : !in_a ? CKPT_DIFF_ONLY_B
-			: !same_shape(a, b) || is_count(a) != is_count(b) ? CKPT_DIFF_SHAPE : CKPT_DIFF_COMPARED;
+		diff->kind[p] = !in_a && !in_b                        ? CKPT_DIFF_NONE
+			: !in_b                                           ? CKPT_DIFF_ONLY_A
+			: !in_a                                           ? CKPT_DIFF_ONLY_B
+			: !same_shape(a, b) || is_count(a) != is_count(b) ? CKPT_DIFF_SHAPE
+															  : CKPT_DIFF_COMPARED;
 		int result = 0;
 		if (diff->kind[p] == CKPT_DIFF_COMPARED)
 			result = p == 0 && is_count(a) ? compare_counts(c, tensors, &diff->difference[p], err)
-				: compare_part(c, p, tensors, &diff->difference[p], err);
+										   : compare_part(c, p, tensors, &diff->difference[p], err);
 		if (result != 0)
 			return result;
 	}
@@ -188,14 +202,17 @@ static int compare_all(struct comparing *c, ckpt_diff_tensor *tensor, struct err
 	}
 }
 
-int ckpt_diff(struct ckpt *a, struct ckpt *b, ckpt_diff_tensor *tensor, void (*progress)(void *arg, uint64_t bytes),
-	void *arg, struct err *err)
+int ckpt_diff(struct ckpt *a, struct ckpt *b, ckpt_diff_tensor *tensor,
+	void (*progress)(void *arg, uint64_t bytes), void *arg, struct err *err)
 {
 	AUTO_FREE float *values = malloc(2 * BLOCK * sizeof *values);
 	AUTO_FREE void *raw = malloc(BLOCK * sizeof *values);
 	if (!values || !raw)
 		return err_set(err, "diff: no memory");
-	struct comparing c = { .ckpt = { a, b }, .values = { values, values + BLOCK }, .raw = raw, .progress = progress,
+	struct comparing c = { .ckpt = { a, b },
+		.values = { values, values + BLOCK },
+		.raw = raw,
+		.progress = progress,
 		.arg = arg };
 	return compare_all(&c, tensor, err);
 }
@@ -218,7 +235,8 @@ uint64_t ckpt_diff_bytes(const struct ckpt *ckpt)
 
 static void compare_json(const char *name, const json_t *a, const json_t *b, json_t *out);
 
-static void compare_member(const char *prefix, const char *key, const json_t *a, const json_t *b, json_t *out)
+static void compare_member(const char *prefix, const char *key, const json_t *a, const json_t *b,
+	json_t *out)
 {
 	char name[256];
 	snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] ? "." : "", key);
@@ -242,9 +260,8 @@ static void compare_json(const char *name, const json_t *a, const json_t *b, jso
 	}
 	json_object_foreach((json_t *)a, key, value)
 		compare_member(name, key, value, json_object_get(b, key), out);
-	json_object_foreach((json_t *)b, key, value)
-		if (!json_object_get(a, key))
-			compare_member(name, key, NULL, value, out);
+	json_object_foreach((json_t *)b, key, value) if (!json_object_get(a, key))
+		compare_member(name, key, NULL, value, out);
 }
 
 json_t *ckpt_diff_json(const json_t *a, const json_t *b)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a checkpoint that is open, for ckpt.c, which opens it, and ckpt_read.c, which reads it. */
+/* The inside of a checkpoint that is open, for ckpt.c, which opens it, and ckpt_read.c, which reads
+ * it. */
 #ifndef MUSTER_CKPT_PRIVATE_H
 #define MUSTER_CKPT_PRIVATE_H
 
@@ -20,7 +21,8 @@ struct place {
 	struct source *source;
 };
 
-/* Elements [first, first + count) of a tensor's optimizer state, `base` elements into the flat arrays of a file. */
+/* Elements [first, first + count) of a tensor's optimizer state, `base` elements into the flat
+ * arrays of a file. */
 struct slice {
 	const struct safetensors_tensor *tensor;
 	uint64_t first, count, base;
@@ -28,15 +30,15 @@ struct slice {
 };
 
 struct ckpt {
-	int fd;                       /* of the checkpoint's folder */
-	int manifest_fd;              /* locked while it is open, so that nobody removes the checkpoint */
+	int fd;          /* of the checkpoint's folder */
+	int manifest_fd; /* locked while it is open, so that nobody removes the checkpoint */
 	char name[NAME_MAX + 1];
 	struct manifest *manifest;
 	struct shard_cache cache;
-	struct source *sources;       /* one for each file of the manifest, in its order */
-	struct place *places;         /* by name */
+	struct source *sources; /* one for each file of the manifest, in its order */
+	struct place *places;   /* by name */
 	size_t place_count;
-	struct slice *slices;         /* by tensor and first element */
+	struct slice *slices; /* by tensor and first element */
 	size_t slice_count;
 };
 

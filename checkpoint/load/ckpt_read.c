@@ -30,14 +30,16 @@ const struct safetensors_tensor *ckpt_tensor_at(const struct ckpt *ckpt, size_t 
 	return ckpt->places[index].tensor;
 }
 
-static int no_range(const struct ckpt *ckpt, const char *what, const char *tensor, uint64_t first, uint64_t count,
-	struct err *err)
+static int no_range(const struct ckpt *ckpt, const char *what, const char *tensor, uint64_t first,
+	uint64_t count, struct err *err)
 {
-	return err_fail(err, EXIT_DATA, "checkpoint: %s has no elements %" PRIu64 " to %" PRIu64 " of the %s of %s",
-		ckpt->name, first, first + count, what, tensor);
+	return err_fail(err, EXIT_DATA,
+		"checkpoint: %s has no elements %" PRIu64 " to %" PRIu64 " of the %s of %s", ckpt->name,
+		first, first + count, what, tensor);
 }
 
-int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64_t count, void *out, struct err *err)
+int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64_t count, void *out,
+	struct err *err)
 {
 	struct place *place = ckpt_place_find(ckpt, name);
 	uint64_t elements = place ? ckpt_elements(place->tensor) : 0;
@@ -45,7 +47,9 @@ int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64
 		return no_range(ckpt, "weights", name, first, count, err);
 	unsigned bits = safetensors_dtype_bits(place->tensor->dtype);
 	if (bits % 8)
-		return err_set(err, "checkpoint: tensor %s has elements of %u bits, which can't be read in part", name, bits);
+		return err_set(err,
+			"checkpoint: tensor %s has elements of %u bits, which can't be read in part", name,
+			bits);
 	uint64_t offset = place->source->header->data_start + place->tensor->begin + first * (bits / 8);
 	return shard_read(&place->source->shard, offset, out, (size_t)(count * (bits / 8)), err);
 }
@@ -75,23 +79,28 @@ bool ckpt_has_state(const struct ckpt *ckpt, const char *tensor)
 /* ---- the optimizer's state ---- */
 
 /* So many bytes at `offset` of a file belong to `out`. */
-typedef int found_bytes(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out, struct err *err);
+typedef int found_bytes(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out,
+	struct err *err);
 
 /* Calls `found` for each run of bytes that what is wanted consists of. */
-static int find_state(const struct ckpt *ckpt, const struct ckpt_want *want, found_bytes *found, void *arg, struct err *err)
+static int find_state(const struct ckpt *ckpt, const struct ckpt_want *want, found_bytes *found,
+	void *arg, struct err *err)
 {
 	const char *name = snapshot_state_name(want->state);
 	uint64_t first = want->first, count = want->count;
 	float *out = want->out;
 	for (size_t i = find_slice(ckpt, want->tensor, first); count > 0; i++) {
 		const struct slice *slice = &ckpt->slices[i];
-		if (i == ckpt->slice_count || strcmp(slice->tensor->name, want->tensor) != 0 || slice->first > first)
+		if (i == ckpt->slice_count || strcmp(slice->tensor->name, want->tensor) != 0
+			|| slice->first > first)
 			return no_range(ckpt, name, want->tensor, first, count, err);
-		uint64_t skip = first - slice->first, have = slice->count - skip, n = count < have ? count : have;
+		uint64_t skip = first - slice->first, have = slice->count - skip,
+				 n = count < have ? count : have;
 		const struct safetensors *header = slice->source->header;
-		uint64_t offset = header->data_start + safetensors_find(header, name)->begin +
-			(slice->base + skip) * sizeof(float);
-		int result = found(arg, slice->source, offset, (size_t)(n * sizeof(float)), (char *)out, err);
+		uint64_t offset = header->data_start + safetensors_find(header, name)->begin
+			+ (slice->base + skip) * sizeof(float);
+		int result =
+			found(arg, slice->source, offset, (size_t)(n * sizeof(float)), (char *)out, err);
 		if (result < 0)
 			return result;
 		first += n;
@@ -101,14 +110,15 @@ static int find_state(const struct ckpt *ckpt, const struct ckpt_want *want, fou
 	return 0;
 }
 
-static int read_found(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out, struct err *err)
+static int read_found(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out,
+	struct err *err)
 {
 	(void)arg;
 	return shard_read(&source->shard, offset, out, bytes, err);
 }
 
-int ckpt_read_state(struct ckpt *ckpt, enum snapshot_state state, const char *tensor, uint64_t first, uint64_t count,
-	float *out, struct err *err)
+int ckpt_read_state(struct ckpt *ckpt, enum snapshot_state state, const char *tensor,
+	uint64_t first, uint64_t count, float *out, struct err *err)
 {
 	const struct ckpt_want want = { state, tensor, first, count, out };
 	return find_state(ckpt, &want, read_found, NULL, err);
@@ -129,7 +139,8 @@ struct routes {
 	size_t count, room;
 };
 
-static int add_route(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out, struct err *err)
+static int add_route(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out,
+	struct err *err)
 {
 	struct routes *all = arg;
 	if (all->count == all->room) {
@@ -140,7 +151,7 @@ static int add_route(void *arg, struct source *source, uint64_t offset, size_t b
 		all->routes = more;
 		all->room = room;
 	}
-	all->routes[all->count++] = (struct route){ source, offset, offset + bytes, out };
+	all->routes[all->count++] = (struct route) { source, offset, offset + bytes, out };
 	return 0;
 }
 
@@ -152,8 +163,9 @@ static int by_place(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* The sink of a scan: what of the chunk is wanted goes there. The routes of one file may overlap, if the caller wants some bytes
- * twice, so all that begin in front of the chunk's end are looked at. */
+/* The sink of a scan: what of the chunk is wanted goes there. The routes of one file may overlap,
+ * if the caller wants some bytes twice, so all that begin in front of the chunk's end are looked
+ * at. */
 static void deliver(void *arg, uint64_t offset, const char *data, size_t size)
 {
 	const struct routes *mine = arg;
@@ -191,7 +203,8 @@ static int scan_routes(struct source *source, struct routes *mine, struct err *e
 	int result = 0;
 	for (size_t i = 0; result == 0 && i < mine->count;) {
 		uint64_t begin = mine->routes[i].begin, end = mine->routes[i].end;
-		for (i++; i < mine->count && mine->routes[i].begin / MANIFEST_CHUNK <= end / MANIFEST_CHUNK; i++)
+		for (i++; i < mine->count && mine->routes[i].begin / MANIFEST_CHUNK <= end / MANIFEST_CHUNK;
+			 i++)
 			end = mine->routes[i].end > end ? mine->routes[i].end : end;
 		if (begin < end)
 			result = shard_scan(&source->shard, begin, end - begin, &how, err);
@@ -214,7 +227,8 @@ static int scan_all(struct ckpt *ckpt, const struct routes *all, scan_source *sc
 	return 0;
 }
 
-static int load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, scan_source *scan, struct err *err)
+static int load(struct ckpt *ckpt, const struct ckpt_want *wants, size_t count, scan_source *scan,
+	struct err *err)
 {
 	struct err own;
 	struct routes all = { 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of a checkpoint. Damage and I/O errors are told apart here: bytes that do not hash are damage, bytes that can't
- * be had are not. */
+/* Files of a checkpoint. Damage and I/O errors are told apart here: bytes that do not hash are
+ * damage, bytes that can't be had are not. */
 #include "config.h"
 #include "checkpoint/load/shard.h"
 
@@ -17,19 +17,20 @@
 #include "common/io.h"
 #include "common/pages.h"
 
-#define RETRY_SECONDS 0.5 /* between two attempts after an I/O error */
+#define RETRY_SECONDS 0.5                        /* between two attempts after an I/O error */
 #define DIRECT_LEAST ((uint64_t)1 << 20)         /* bytes of a file that is read with O_DIRECT */
 #define AHEAD_LEAST (2 * (size_t)MANIFEST_CHUNK) /* bytes that are worth threads */
 
 enum shard_fault shard_fault_of(int error_number)
 {
 	switch (error_number) {
-	case ENOENT: case ENOTDIR: case EISDIR: case ELOOP:
-		return SHARD_FAULT_DATA;
-	case EACCES: case EPERM:
-		return SHARD_FAULT_ACCESS;
-	default:
-		return SHARD_FAULT_IO;
+	case ENOENT:
+	case ENOTDIR:
+	case EISDIR:
+	case ELOOP: return SHARD_FAULT_DATA;
+	case EACCES:
+	case EPERM: return SHARD_FAULT_ACCESS;
+	default: return SHARD_FAULT_IO;
 	}
 }
 
@@ -49,7 +50,9 @@ static int damaged(struct err *err, const struct shard *shard, const char *how)
 static int read_fault(const struct shard *shard, const char *verb, struct err *err)
 {
 	static const enum exit_status status[] = {
-		[SHARD_FAULT_IO] = EXIT_LOST, [SHARD_FAULT_ACCESS] = EXIT_FAULT, [SHARD_FAULT_DATA] = EXIT_DATA,
+		[SHARD_FAULT_IO] = EXIT_LOST,
+		[SHARD_FAULT_ACCESS] = EXIT_FAULT,
+		[SHARD_FAULT_DATA] = EXIT_DATA,
 	};
 	enum shard_fault fault = shard_fault_of(errno);
 	err_fail(err, status[fault], "checkpoint: couldn't %s %s: %m", verb, shard->file->name);
@@ -68,7 +71,8 @@ int shard_open(struct shard *shard, struct err *err)
 	struct stat st;
 	if (shard->fd >= 0)
 		return 0;
-	shard->fd = openat(shard->dirfd, shard->file->name, is_direct(shard) ? flags | O_DIRECT : flags);
+	shard->fd =
+		openat(shard->dirfd, shard->file->name, is_direct(shard) ? flags | O_DIRECT : flags);
 	if (shard->fd < 0 && errno == EINVAL && is_direct(shard)) {
 		shard->buffered = true;
 		shard->fd = openat(shard->dirfd, shard->file->name, flags);
@@ -98,7 +102,8 @@ static int try_chunk(struct shard *shard, size_t chunk, char *out, struct err *e
 	if (result < 0)
 		return result;
 	/* In whole pages, as O_DIRECT wants it: the file may end in the last one. */
-	ssize_t n = io_read_within(shard->fd, out, size, pages_round(size), (off_t)chunk * MANIFEST_CHUNK);
+	ssize_t n =
+		io_read_within(shard->fd, out, size, pages_round(size), (off_t)chunk * MANIFEST_CHUNK);
 	if (n < 0 && errno == EINVAL && is_direct(shard)) {
 		/* It could be opened with O_DIRECT, but not be read so. */
 		shard->buffered = true;
@@ -133,7 +138,8 @@ int shard_read_chunk(struct shard *shard, size_t chunk, char *out, struct err *e
 		forget(shard);
 		if (result == SHARD_DAMAGED && ++mismatches == 2)
 			return result;
-		if (result == -1 && (!err || err->status != EXIT_LOST || !deadline_sleep(deadline, RETRY_SECONDS)))
+		if (result == -1
+			&& (!err || err->status != EXIT_LOST || !deadline_sleep(deadline, RETRY_SECONDS)))
 			return result;
 	}
 }
@@ -183,13 +189,16 @@ int shard_read(struct shard *shard, uint64_t offset, void *out, size_t size, str
 	if (offset > shard->file->size || size > shard->file->size - offset)
 		return err_set(err, "checkpoint: a read past the end of %s", shard->file->name);
 	if (size > AHEAD_LEAST)
-		return shard_scan(shard, offset, size, &(struct shard_scanning){ .sink = copy_range, .arg = &range }, err);
-	for (uint64_t at = offset; at < offset + size; at = (at / MANIFEST_CHUNK + 1) * MANIFEST_CHUNK) {
+		return shard_scan(shard, offset, size,
+			&(struct shard_scanning) { .sink = copy_range, .arg = &range }, err);
+	for (uint64_t at = offset; at < offset + size;
+		 at = (at / MANIFEST_CHUNK + 1) * MANIFEST_CHUNK) {
 		size_t chunk = (size_t)(at / MANIFEST_CHUNK);
 		int result = shard_fill_cache(shard, chunk, err);
 		if (result < 0)
 			return result;
-		copy_range(&range, (uint64_t)chunk * MANIFEST_CHUNK, shard->cache->data, shard_chunk_size(shard, chunk));
+		copy_range(&range, (uint64_t)chunk * MANIFEST_CHUNK, shard->cache->data,
+			shard_chunk_size(shard, chunk));
 	}
 	return 0;
 }

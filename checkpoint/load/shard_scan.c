@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads take the chunks of a file one behind the other, each with a descriptor of its own: while one compares and passes
- * on a chunk, the others' requests keep the disk busy. What must see the chunks in order is done in turns. */
+/* Threads take the chunks of a file one behind the other, each with a descriptor of its own: while
+ * one compares and passes on a chunk, the others' requests keep the disk busy. What must see the
+ * chunks in order is done in turns. */
 #include "config.h"
 #include "checkpoint/load/shard.h"
 
@@ -12,33 +13,36 @@
 #define THREADS 4
 
 struct scan {
-	struct shard shard;        /* as it is, but not open: what each thread begins with */
+	struct shard shard; /* as it is, but not open: what each thread begins with */
 	const struct shard_scanning *how;
-	size_t end;                /* chunk behind the last */
+	size_t end; /* chunk behind the last */
 
 	pthread_mutex_t lock;
 	pthread_cond_t turn;
-	size_t next;               /* chunk that nobody has taken yet */
-	size_t done;               /* chunks in front of this one have had their turn */
+	size_t next; /* chunk that nobody has taken yet */
+	size_t done; /* chunks in front of this one have had their turn */
 	bool stopped;
 	double io_timeout;
 
 	/* Of who has the turn. */
-	struct hasher *whole;      /* NULL: only a range is read */
+	struct hasher *whole; /* NULL: only a range is read */
 	int result;
-	struct err err;            /* the first, when result is not 0 */
+	struct err err; /* the first, when result is not 0 */
 };
 
-static int read_one(const struct scan *scan, struct shard *shard, size_t chunk, char *buffer, struct err *err)
+static int read_one(const struct scan *scan, struct shard *shard, size_t chunk, char *buffer,
+	struct err *err)
 {
 	int result = shard_read_chunk(shard, chunk, buffer, err);
 	if (result == 0 && scan->how->sink)
-		scan->how->sink(scan->how->arg, (uint64_t)chunk * MANIFEST_CHUNK, buffer, shard_chunk_size(shard, chunk));
+		scan->how->sink(scan->how->arg, (uint64_t)chunk * MANIFEST_CHUNK, buffer,
+			shard_chunk_size(shard, chunk));
 	return result;
 }
 
 /* What came of a chunk, in the order of the chunks. Returns whether to go on. */
-static bool take_turn(struct scan *scan, size_t chunk, int result, const char *data, const struct err *err)
+static bool take_turn(struct scan *scan, size_t chunk, int result, const char *data,
+	const struct err *err)
 {
 	const struct shard_scanning *how = scan->how;
 	if (result != 0 && scan->result == 0) {
@@ -93,8 +97,8 @@ static int scan_chunks(struct scan *scan, struct err *err)
 {
 	pthread_t helpers[THREADS];
 	size_t started = 0, chunks = scan->end - scan->next;
-	while (started + 1 < THREADS && started + 1 < chunks &&
-		thread_start(&helpers[started], run_thread, scan) == 0)
+	while (started + 1 < THREADS && started + 1 < chunks
+		&& thread_start(&helpers[started], run_thread, scan) == 0)
 		started++;
 	run_thread(scan);
 	for (size_t i = 0; i < started; i++)
@@ -115,14 +119,20 @@ static int compare_whole(const struct scan *scan, struct err *err)
 	return SHARD_DAMAGED;
 }
 
-int shard_scan(struct shard *shard, uint64_t offset, uint64_t size, const struct shard_scanning *how, struct err *err)
+int shard_scan(struct shard *shard, uint64_t offset, uint64_t size,
+	const struct shard_scanning *how, struct err *err)
 {
 	static const struct shard_scanning nothing;
 	struct err own;
 	bool all = offset == 0 && size == shard->file->size;
 	size_t first = (size_t)(offset / MANIFEST_CHUNK);
-	struct scan scan = { .shard = *shard, .how = how ? how : &nothing, .lock = PTHREAD_MUTEX_INITIALIZER,
-		.turn = PTHREAD_COND_INITIALIZER, .next = first, .done = first, .io_timeout = shard->io_timeout,
+	struct scan scan = { .shard = *shard,
+		.how = how ? how : &nothing,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.turn = PTHREAD_COND_INITIALIZER,
+		.next = first,
+		.done = first,
+		.io_timeout = shard->io_timeout,
 		.end = (size_t)((offset + size + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK) };
 	err = err ? err : &own;
 	scan.shard.fd = -1;

@@ -13,7 +13,8 @@
 
 #include "common/auto.h"
 
-#define FIRST_ROOM 65536u /* a payload's memory grows with what has come: its size is only a claim */
+#define FIRST_ROOM \
+	65536u /* a payload's memory grows with what has come: its size is only a claim */
 
 struct ckptd_frame {
 	struct ckptd_frame *next;
@@ -30,7 +31,7 @@ union control {
 
 void ckptd_conn_open(struct ckptd_conn *conn, int fd)
 {
-	*conn = (struct ckptd_conn){ .fd = fd };
+	*conn = (struct ckptd_conn) { .fd = fd };
 	int flags = fcntl(fd, F_GETFL);
 	fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -60,12 +61,13 @@ void ckptd_conn_close(struct ckptd_conn *conn)
 	while (conn->first)
 		drop_first(conn);
 	free(conn->payload);
-	*conn = (struct ckptd_conn){ .fd = -1 };
+	*conn = (struct ckptd_conn) { .fd = -1 };
 }
 
 /* ---- out ---- */
 
-static struct ckptd_frame *make_frame(const struct ckptd_message *message, int descriptors, struct err *err)
+static struct ckptd_frame *make_frame(const struct ckptd_message *message, int descriptors,
+	struct err *err)
 {
 	AUTO_FREE char *payload = NULL;
 	size_t size;
@@ -88,7 +90,8 @@ static ssize_t send_some(int fd, const struct ckptd_frame *frame)
 {
 	union control control = { .bytes = "" };
 	size_t ints = sizeof(int) * (size_t)frame->descriptor_count;
-	struct iovec piece = { (void *)(uintptr_t)(frame->bytes + frame->done), frame->size - frame->done };
+	struct iovec piece = { (void *)(uintptr_t)(frame->bytes + frame->done),
+		frame->size - frame->done };
 	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
 	if (frame->done == 0 && ints > 0) {
 		message.msg_control = control.bytes;
@@ -119,8 +122,8 @@ int ckptd_conn_flush(struct ckptd_conn *conn, struct err *err)
 	return 0;
 }
 
-int ckptd_conn_send(struct ckptd_conn *conn, const struct ckptd_message *message, const int *descriptors, int count,
-	struct err *err)
+int ckptd_conn_send(struct ckptd_conn *conn, const struct ckptd_message *message,
+	const int *descriptors, int count, struct err *err)
 {
 	struct ckptd_frame *frame = make_frame(message, count, err);
 	if (!frame)
@@ -156,7 +159,8 @@ static void take_descriptors(struct ckptd_conn *conn, struct msghdr *message)
 	}
 }
 
-/* Only the read that begins a frame has room for descriptors; the kernel closes those that come with any other. */
+/* Only the read that begins a frame has room for descriptors; the kernel closes those that come
+ * with any other. */
 static ssize_t read_some(struct ckptd_conn *conn, void *to, size_t size)
 {
 	union control control;
@@ -188,8 +192,9 @@ static int fill(struct ckptd_conn *conn, void *to, size_t size, struct err *err)
 		return 0;
 	if (n < 0)
 		return err_fail(err, EXIT_LOST, "protocol: couldn't receive: %m");
-	return err_fail(err, EXIT_LOST, conn->have > 0 ? "protocol: the connection ended within a message" :
-		"protocol: the other side closed the connection");
+	return err_fail(err, EXIT_LOST,
+		conn->have > 0 ? "protocol: the connection ended within a message"
+					   : "protocol: the other side closed the connection");
 }
 
 static int check_header(struct ckptd_conn *conn, struct err *err)
@@ -197,10 +202,11 @@ static int check_header(struct ckptd_conn *conn, struct err *err)
 	if (ckptd_header_decode(conn->header_bytes, &conn->header, err) < 0)
 		return -1;
 	if (conn->limit > 0 && conn->header.size > conn->limit)
-		return err_fail(err, EXIT_DATA, "protocol: a first message of %u bytes is too large", (unsigned)conn->header.size);
+		return err_fail(err, EXIT_DATA, "protocol: a first message of %u bytes is too large",
+			(unsigned)conn->header.size);
 	if (conn->header.descriptors != conn->descriptor_count)
-		return err_fail(err, EXIT_DATA, "protocol: %d descriptors came where %d were announced", conn->descriptor_count,
-			conn->header.descriptors);
+		return err_fail(err, EXIT_DATA, "protocol: %d descriptors came where %d were announced",
+			conn->descriptor_count, conn->header.descriptors);
 	return 0;
 }
 
@@ -213,7 +219,8 @@ static int make_room(struct ckptd_conn *conn, size_t got, struct err *err)
 		room *= 2;
 	char *payload = realloc(conn->payload, room);
 	if (!payload)
-		return err_fail(err, EXIT_LOST, "protocol: no memory for a message of %u bytes", (unsigned)conn->header.size);
+		return err_fail(err, EXIT_LOST, "protocol: no memory for a message of %u bytes",
+			(unsigned)conn->header.size);
 	conn->payload = payload;
 	conn->room = room;
 	return 0;
@@ -222,7 +229,8 @@ static int make_room(struct ckptd_conn *conn, size_t got, struct err *err)
 /* The whole frame is here: its message, and the state for the next one. */
 static int finish_frame(struct ckptd_conn *conn, struct ckptd_message *message, struct err *err)
 {
-	int rc = ckptd_decode(conn->header.type, conn->payload ? conn->payload : "", conn->header.size, message, err);
+	int rc = ckptd_decode(conn->header.type, conn->payload ? conn->payload : "", conn->header.size,
+		message, err);
 	free(conn->payload);
 	conn->payload = NULL;
 	conn->room = conn->have = 0;
@@ -233,7 +241,8 @@ int ckptd_conn_receive(struct ckptd_conn *conn, struct ckptd_message *message, s
 {
 	for (;;) {
 		if (conn->have < CKPTD_HEADER_SIZE) {
-			int rc = fill(conn, conn->header_bytes + conn->have, CKPTD_HEADER_SIZE - conn->have, err);
+			int rc =
+				fill(conn, conn->header_bytes + conn->have, CKPTD_HEADER_SIZE - conn->have, err);
 			if (rc <= 0)
 				return rc;
 			if (conn->have == CKPTD_HEADER_SIZE && check_header(conn, err) < 0)
@@ -245,7 +254,8 @@ int ckptd_conn_receive(struct ckptd_conn *conn, struct ckptd_message *message, s
 			return finish_frame(conn, message, err);
 		if (make_room(conn, got, err) < 0)
 			return -1;
-		int rc = fill(conn, conn->payload + got, left < conn->room - got ? left : conn->room - got, err);
+		int rc =
+			fill(conn, conn->payload + got, left < conn->room - got ? left : conn->room - got, err);
 		if (rc <= 0)
 			return rc;
 	}
@@ -264,7 +274,8 @@ short ckptd_conn_events(const struct ckptd_conn *conn)
 	return (short)(POLLIN | (conn->first ? POLLOUT : 0));
 }
 
-int ckptd_conn_await(struct ckptd_conn *conn, struct ckptd_message *message, struct deadline deadline, struct err *err)
+int ckptd_conn_await(struct ckptd_conn *conn, struct ckptd_message *message,
+	struct deadline deadline, struct err *err)
 {
 	for (;;) {
 		if (ckptd_conn_flush(conn, err) < 0)

@@ -15,7 +15,8 @@
 
 /* ---- encode ---- */
 
-static json_t *encode_rows(const struct ckptd_field *field, const char *row, size_t count, struct err *err)
+static json_t *encode_rows(const struct ckptd_field *field, const char *row, size_t count,
+	struct err *err)
 {
 	json_t *array = json_array();
 	for (size_t i = 0; i < count; i++) {
@@ -56,36 +57,42 @@ static json_t *encode_u64(uint64_t value)
 
 static json_t *encode_field(const struct ckptd_field *field, const void *from, struct err *err)
 {
-	const char *at = (const char *)from + field->offset, *counted = (const char *)from + field->count;
+	const char *at = (const char *)from + field->offset,
+			   *counted = (const char *)from + field->count;
 	int64_t integer = 0;
 	switch (field->kind) {
-	case FIELD_INTEGER: case FIELD_STATUS:
+	case FIELD_INTEGER:
+	case FIELD_STATUS:
 		memcpy(&integer, at, sizeof integer);
 		return field->null && integer == CKPTD_NO_OFFSET ? json_null() : json_integer(integer);
-	case FIELD_U64:
-		return encode_u64(*(const uint64_t *)(const void *)at);
+	case FIELD_U64: return encode_u64(*(const uint64_t *)(const void *)at);
 	case FIELD_REAL: {
 		double real = *(const double *)(const void *)at;
 		return isfinite(real) ? json_real(real) : json_null();
 	}
-	case FIELD_BOOL:
-		return json_boolean(*(const bool *)at);
-	case FIELD_TEXT: case FIELD_TOKEN: {
+	case FIELD_BOOL: return json_boolean(*(const bool *)at);
+	case FIELD_TEXT:
+	case FIELD_TOKEN: {
 		const char *text = *(const char *const *)(const void *)at;
 		return text ? json_string(text) : field->null ? json_null() : NULL;
 	}
 	case FIELD_LINES:
-		return encode_lines(*(const char *const *const *)(const void *)at, *(const size_t *)(const void *)counted);
+		return encode_lines(*(const char *const *const *)(const void *)at,
+			*(const size_t *)(const void *)counted);
 	case FIELD_DTYPE:
-		return json_string(safetensors_dtype_name(*(const enum safetensors_dtype *)(const void *)at));
+		return json_string(
+			safetensors_dtype_name(*(const enum safetensors_dtype *)(const void *)at));
 	case FIELD_SHAPE:
-		return encode_integers((const int64_t *)(const void *)at, (size_t)*(const int *)(const void *)counted);
+		return encode_integers((const int64_t *)(const void *)at,
+			(size_t) * (const int *)(const void *)counted);
 	case FIELD_OFFSETS:
 		memcpy(&integer, at, sizeof integer);
-		return integer == CKPTD_NO_OFFSET ? json_null() :
-			encode_integers((const int64_t *)(const void *)at, SNAPSHOT_STATES);
+		return integer == CKPTD_NO_OFFSET
+			? json_null()
+			: encode_integers((const int64_t *)(const void *)at, SNAPSHOT_STATES);
 	case FIELD_ROWS:
-		return encode_rows(field, *(const char *const *)(const void *)at, *(const size_t *)(const void *)counted, err);
+		return encode_rows(field, *(const char *const *)(const void *)at,
+			*(const size_t *)(const void *)counted, err);
 	}
 	return NULL;
 }
@@ -95,7 +102,10 @@ json_t *ckptd_fields_encode(const struct ckptd_field *fields, const void *from, 
 	json_t *object = json_object();
 	for (const struct ckptd_field *field = fields; field->name; field++)
 		if (json_object_set_new(object, field->name, encode_field(field, from, err)) < 0) {
-			err_set(err, "protocol: couldn't encode \"%s\": it is missing or not UTF-8, or there is no memory", field->name);
+			err_set(err,
+				"protocol: couldn't encode \"%s\": it is missing or not UTF-8, or there is no "
+				"memory",
+				field->name);
 			json_decref(object);
 			return NULL;
 		}
@@ -109,7 +119,8 @@ static int wrong(const struct ckptd_field *field, const char *what, struct err *
 	return err_fail(err, EXIT_DATA, "\"%s\" %s", field->name, what);
 }
 
-static int decode_integer(const struct ckptd_field *field, const json_t *value, int64_t *out, struct err *err)
+static int decode_integer(const struct ckptd_field *field, const json_t *value, int64_t *out,
+	struct err *err)
 {
 	if (!json_is_integer(value))
 		return wrong(field, "is no integer", err);
@@ -119,7 +130,8 @@ static int decode_integer(const struct ckptd_field *field, const json_t *value, 
 	return 0;
 }
 
-static int decode_u64(const struct ckptd_field *field, const json_t *value, uint64_t *out, struct err *err)
+static int decode_u64(const struct ckptd_field *field, const json_t *value, uint64_t *out,
+	struct err *err)
 {
 	const char *text = json_string_value(value);
 	*out = 0;
@@ -128,7 +140,8 @@ static int decode_u64(const struct ckptd_field *field, const json_t *value, uint
 	return 0;
 }
 
-static int decode_text(const struct ckptd_field *field, const json_t *value, const char **out, struct err *err)
+static int decode_text(const struct ckptd_field *field, const json_t *value, const char **out,
+	struct err *err)
 {
 	struct hash128 ignored;
 	*out = json_string_value(value);
@@ -141,7 +154,8 @@ static int decode_text(const struct ckptd_field *field, const json_t *value, con
 	return 0;
 }
 
-static int decode_status(const struct ckptd_field *field, const json_t *value, int64_t *out, struct err *err)
+static int decode_status(const struct ckptd_field *field, const json_t *value, int64_t *out,
+	struct err *err)
 {
 	*out = json_is_integer(value) ? json_integer_value(value) : 0;
 	if (*out != EXIT_FAULT && *out != EXIT_USAGE && *out != EXIT_DATA && *out != EXIT_LOST)
@@ -149,7 +163,8 @@ static int decode_status(const struct ckptd_field *field, const json_t *value, i
 	return 0;
 }
 
-static int decode_lines(const struct ckptd_field *field, const json_t *value, const char ***out, size_t *count, struct err *err)
+static int decode_lines(const struct ckptd_field *field, const json_t *value, const char ***out,
+	size_t *count, struct err *err)
 {
 	if (!json_is_array(value))
 		return wrong(field, "is no array", err);
@@ -165,13 +180,16 @@ static int decode_lines(const struct ckptd_field *field, const json_t *value, co
 }
 
 /* An array of integers ≥ 0; *count is how many at most, and becomes how many there are. */
-static int decode_integers(const struct ckptd_field *field, const json_t *value, int64_t *out, size_t *count, struct err *err)
+static int decode_integers(const struct ckptd_field *field, const json_t *value, int64_t *out,
+	size_t *count, struct err *err)
 {
 	size_t size = json_array_size(value);
 	if (!json_is_array(value) || size > *count)
 		return wrong(field, "is no array, or has too many members", err);
 	for (size_t i = 0; i < size; i++) {
-		out[i] = json_is_integer(json_array_get(value, i)) ? json_integer_value(json_array_get(value, i)) : -1;
+		out[i] = json_is_integer(json_array_get(value, i))
+			? json_integer_value(json_array_get(value, i))
+			: -1;
 		if (out[i] < 0)
 			return wrong(field, "holds what is no integer, or below 0", err);
 	}
@@ -179,7 +197,8 @@ static int decode_integers(const struct ckptd_field *field, const json_t *value,
 	return 0;
 }
 
-static int decode_shape(const struct ckptd_field *field, const json_t *value, int64_t *shape, int *dims, struct err *err)
+static int decode_shape(const struct ckptd_field *field, const json_t *value, int64_t *shape,
+	int *dims, struct err *err)
 {
 	size_t count = SAFETENSORS_DIMS;
 	if (decode_integers(field, value, shape, &count, err) < 0)
@@ -188,7 +207,8 @@ static int decode_shape(const struct ckptd_field *field, const json_t *value, in
 	return 0;
 }
 
-static int decode_offsets(const struct ckptd_field *field, const json_t *value, int64_t *offsets, struct err *err)
+static int decode_offsets(const struct ckptd_field *field, const json_t *value, int64_t *offsets,
+	struct err *err)
 {
 	size_t count = SNAPSHOT_STATES;
 	if (decode_integers(field, value, offsets, &count, err) < 0)
@@ -196,13 +216,17 @@ static int decode_offsets(const struct ckptd_field *field, const json_t *value, 
 	return count == SNAPSHOT_STATES ? 0 : wrong(field, "does not hold three numbers", err);
 }
 
-static int decode_dtype(const struct ckptd_field *field, const json_t *value, enum safetensors_dtype *dtype, struct err *err)
+static int decode_dtype(const struct ckptd_field *field, const json_t *value,
+	enum safetensors_dtype *dtype, struct err *err)
 {
 	const char *name = json_string_value(value);
-	return name && safetensors_dtype_parse(name, dtype) == 0 ? 0 : wrong(field, "is no known type of elements", err);
+	return name && safetensors_dtype_parse(name, dtype) == 0
+		? 0
+		: wrong(field, "is no known type of elements", err);
 }
 
-static int decode_rows(const struct ckptd_field *field, const json_t *value, char **rows, size_t *count, struct err *err)
+static int decode_rows(const struct ckptd_field *field, const json_t *value, char **rows,
+	size_t *count, struct err *err)
 {
 	if (!json_is_array(value) || (int64_t)json_array_size(value) < field->least)
 		return wrong(field, "is no array, or empty", err);
@@ -210,7 +234,9 @@ static int decode_rows(const struct ckptd_field *field, const json_t *value, cha
 	if (!*rows)
 		return wrong(field, "needs more memory than there is", err);
 	for (*count = 0; *count < json_array_size(value); ++*count)
-		if (ckptd_fields_decode(field->rows, json_array_get(value, *count), *rows + *count * field->row_size, err) < 0)
+		if (ckptd_fields_decode(field->rows, json_array_get(value, *count),
+				*rows + *count * field->row_size, err)
+			< 0)
 			return err_prefix(err, "%s[%zu]", field->name, *count);
 	return 0;
 }
@@ -225,7 +251,8 @@ static void decode_null(const struct ckptd_field *field, void *at)
 		memcpy(at, none, field->kind == FIELD_OFFSETS ? sizeof none : sizeof none[0]);
 }
 
-static int decode_field(const struct ckptd_field *field, const json_t *value, void *to, struct err *err)
+static int decode_field(const struct ckptd_field *field, const json_t *value, void *to,
+	struct err *err)
 {
 	void *at = (char *)to + field->offset, *counted = (char *)to + field->count;
 	if (field->null && json_is_null(value)) {
@@ -233,35 +260,28 @@ static int decode_field(const struct ckptd_field *field, const json_t *value, vo
 		return 0;
 	}
 	switch (field->kind) {
-	case FIELD_INTEGER:
-		return decode_integer(field, value, at, err);
-	case FIELD_STATUS:
-		return decode_status(field, value, at, err);
-	case FIELD_U64:
-		return decode_u64(field, value, at, err);
+	case FIELD_INTEGER: return decode_integer(field, value, at, err);
+	case FIELD_STATUS: return decode_status(field, value, at, err);
+	case FIELD_U64: return decode_u64(field, value, at, err);
 	case FIELD_REAL:
 		*(double *)at = json_is_null(value) ? (double)NAN : json_number_value(value);
 		return json_is_null(value) || json_is_number(value) ? 0 : wrong(field, "is no number", err);
 	case FIELD_BOOL:
 		*(bool *)at = json_is_true(value);
 		return json_is_boolean(value) ? 0 : wrong(field, "is neither true nor false", err);
-	case FIELD_TEXT: case FIELD_TOKEN:
-		return decode_text(field, value, at, err);
-	case FIELD_LINES:
-		return decode_lines(field, value, at, counted, err);
-	case FIELD_DTYPE:
-		return decode_dtype(field, value, at, err);
-	case FIELD_SHAPE:
-		return decode_shape(field, value, at, counted, err);
-	case FIELD_OFFSETS:
-		return decode_offsets(field, value, at, err);
-	case FIELD_ROWS:
-		return decode_rows(field, value, at, counted, err);
+	case FIELD_TEXT:
+	case FIELD_TOKEN: return decode_text(field, value, at, err);
+	case FIELD_LINES: return decode_lines(field, value, at, counted, err);
+	case FIELD_DTYPE: return decode_dtype(field, value, at, err);
+	case FIELD_SHAPE: return decode_shape(field, value, at, counted, err);
+	case FIELD_OFFSETS: return decode_offsets(field, value, at, err);
+	case FIELD_ROWS: return decode_rows(field, value, at, counted, err);
 	}
 	return -1;
 }
 
-int ckptd_fields_decode(const struct ckptd_field *fields, const json_t *object, void *to, struct err *err)
+int ckptd_fields_decode(const struct ckptd_field *fields, const json_t *object, void *to,
+	struct err *err)
 {
 	if (!json_is_object(object))
 		return err_fail(err, EXIT_DATA, "it is no object");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON objects as tables that drive both directions: a member is written, read and checked by its one row. */
+/* JSON objects as tables that drive both directions: a member is written, read and checked by its
+ * one row. */
 #ifndef MUSTER_CKPTD_FIELDS_H
 #define MUSTER_CKPTD_FIELDS_H
 
@@ -33,16 +34,19 @@ struct ckptd_field {
 	size_t offset;
 	int64_t least, most;
 	bool null;
-	size_t count;              /* offset of the number of LINES, SHAPE and ROWS */
+	size_t count;                   /* offset of the number of LINES, SHAPE and ROWS */
 	const struct ckptd_field *rows; /* of ROWS */
 	size_t row_size;
 };
 
-/* A table ends with a row without a name. NULL on error: a text that is missing or not UTF-8, or no memory. */
+/* A table ends with a row without a name. NULL on error: a text that is missing or not UTF-8, or no
+ * memory. */
 json_t *ckptd_fields_encode(const struct ckptd_field *fields, const void *from, struct err *err);
 
-/* Refuses a member that is missing, of another type, or outside its range; status EXIT_DATA. Texts in `to` are borrowed from the
- * object. The arrays of LINES and ROWS are malloc'ed, also when it fails: the caller's, who has zeroed `to` before. */
-int ckptd_fields_decode(const struct ckptd_field *fields, const json_t *object, void *to, struct err *err);
+/* Refuses a member that is missing, of another type, or outside its range; status EXIT_DATA. Texts
+ * in `to` are borrowed from the object. The arrays of LINES and ROWS are malloc'ed, also when it
+ * fails: the caller's, who has zeroed `to` before. */
+int ckptd_fields_decode(const struct ckptd_field *fields, const json_t *object, void *to,
+	struct err *err);
 
 #endif

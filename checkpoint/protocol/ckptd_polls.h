@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one poll() waits for, collected anew each time: whoever wakes it up, everybody then does what he can without blocking. */
+/* What one poll() waits for, collected anew each time: whoever wakes it up, everybody then does
+ * what he can without blocking. */
 #ifndef MUSTER_CKPTD_POLLS_H
 #define MUSTER_CKPTD_POLLS_H
 
@@ -9,12 +10,13 @@
 #include "checkpoint/protocol/ckptd_conn.h"
 #include "common/acceptor.h"
 
-#define CKPTD_POLLS_LOOK 0.1 /* seconds after which what can't be polled for want of memory is looked at */
+#define CKPTD_POLLS_LOOK \
+	0.1 /* seconds after which what can't be polled for want of memory is looked at */
 
 struct ckptd_polls {
 	struct pollfd *fds; /* malloc'ed; of the owner, who frees it */
 	nfds_t count, room;
-	double seconds;     /* at most */
+	double seconds; /* at most */
 };
 
 static inline void ckptd_polls_within(struct ckptd_polls *polls, double seconds)
@@ -37,7 +39,7 @@ static inline void ckptd_polls_add(struct ckptd_polls *polls, int fd, short even
 		polls->fds = grown;
 		polls->room = room;
 	}
-	polls->fds[polls->count++] = (struct pollfd){ .fd = fd, .events = events };
+	polls->fds[polls->count++] = (struct pollfd) { .fd = fd, .events = events };
 }
 
 static inline void ckptd_polls_conn(struct ckptd_polls *polls, const struct ckptd_conn *conn)

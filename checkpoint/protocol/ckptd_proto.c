@@ -53,10 +53,12 @@ static const struct ckptd_field attach_fields[] = {
 	{ "port", FIELD_INTEGER, AT(ckptd_attach, port), .most = UINT16_MAX },
 	{ "secret", FIELD_TOKEN, AT(ckptd_attach, secret), .null = true },
 	{ "first", FIELD_TEXT, AT(ckptd_attach, first), .least = 1, .null = true },
-	{ "tensors", FIELD_ROWS, AT(ckptd_attach, tensors), .least = 1, .count = offsetof(struct ckptd_attach, tensor_count),
-		.rows = tensor_fields, .row_size = sizeof(struct ckptd_tensor) },
-	{ "slices", FIELD_ROWS, AT(ckptd_attach, slices), .count = offsetof(struct ckptd_attach, slice_count),
-		.rows = slice_fields, .row_size = sizeof(struct ckptd_slice) },
+	{ "tensors", FIELD_ROWS, AT(ckptd_attach, tensors), .least = 1,
+		.count = offsetof(struct ckptd_attach, tensor_count), .rows = tensor_fields,
+		.row_size = sizeof(struct ckptd_tensor) },
+	{ "slices", FIELD_ROWS, AT(ckptd_attach, slices),
+		.count = offsetof(struct ckptd_attach, slice_count), .rows = slice_fields,
+		.row_size = sizeof(struct ckptd_slice) },
 	{ 0 },
 };
 
@@ -159,7 +161,7 @@ static const struct ckptd_field refused_fields[] = {
 static const struct type {
 	const char *name;
 	const struct ckptd_field *fields;
-	uint32_t limit;                       /* of the payload */
+	uint32_t limit; /* of the payload */
 	int least_descriptors, most_descriptors;
 } types[CKPTD_TYPES] = {
 	[CKPTD_ATTACH] = { "ATTACH", attach_fields, CKPTD_PAYLOAD_MAX, 2, CKPTD_DESCRIPTORS },
@@ -198,23 +200,31 @@ void ckptd_header_encode(const struct ckptd_header *header, unsigned char bytes[
 	bytes_put_le16(bytes + 14, 0);
 }
 
-int ckptd_header_decode(const unsigned char bytes[CKPTD_HEADER_SIZE], struct ckptd_header *header, struct err *err)
+int ckptd_header_decode(const unsigned char bytes[CKPTD_HEADER_SIZE], struct ckptd_header *header,
+	struct err *err)
 {
 	unsigned version = bytes_le16(bytes + 4), type = bytes_le16(bytes + 6);
 	if (memcmp(bytes, "MCKD", 4) != 0)
-		return err_fail(err, EXIT_DATA, "protocol: what came is no frame of the checkpoint service's protocol");
+		return err_fail(err, EXIT_DATA,
+			"protocol: what came is no frame of the checkpoint service's protocol");
 	if (version != CKPTD_VERSION)
-		return err_fail(err, EXIT_DATA, "protocol: a frame of version %u came where version %d is spoken: use programs of one "
-			"release", version, CKPTD_VERSION);
+		return err_fail(err, EXIT_DATA,
+			"protocol: a frame of version %u came where version %d is spoken: use programs of one "
+			"release",
+			version, CKPTD_VERSION);
 	if (type == 0 || type >= CKPTD_TYPES)
 		return err_fail(err, EXIT_DATA, "protocol: there is no message of type %u", type);
-	*header = (struct ckptd_header){ (enum ckptd_type)type, bytes_le32(bytes + 8), bytes_le16(bytes + 12) };
+	*header = (struct ckptd_header) { (enum ckptd_type)type, bytes_le32(bytes + 8),
+		bytes_le16(bytes + 12) };
 	const struct type *row = &types[type];
 	if (header->size > row->limit)
-		return err_fail(err, EXIT_DATA, "protocol: %s: %" PRIu32 " bytes are more than the %" PRIu32 " that are allowed", row->name,
-			header->size, row->limit);
-	if (header->descriptors < row->least_descriptors || header->descriptors > row->most_descriptors || bytes_le16(bytes + 14))
-		return err_fail(err, EXIT_DATA, "protocol: %s: %d descriptors, or bytes that are not 0", row->name, header->descriptors);
+		return err_fail(err, EXIT_DATA,
+			"protocol: %s: %" PRIu32 " bytes are more than the %" PRIu32 " that are allowed",
+			row->name, header->size, row->limit);
+	if (header->descriptors < row->least_descriptors || header->descriptors > row->most_descriptors
+		|| bytes_le16(bytes + 14))
+		return err_fail(err, EXIT_DATA, "protocol: %s: %d descriptors, or bytes that are not 0",
+			row->name, header->descriptors);
 	return 0;
 }
 
@@ -234,34 +244,39 @@ int ckptd_encode(const struct ckptd_message *message, char **payload, size_t *si
 	if (*size <= type->limit)
 		return 0;
 	free(*payload);
-	return err_set(err, "protocol: a %s of %zu bytes is larger than the %" PRIu32 " that are allowed", type->name, *size,
-		type->limit);
+	return err_set(err,
+		"protocol: a %s of %zu bytes is larger than the %" PRIu32 " that are allowed", type->name,
+		*size, type->limit);
 }
 
 static int check(const struct ckptd_message *message, struct err *err)
 {
 	const struct ckptd_part *part = &message->part;
 	switch (message->type) {
-	case CKPTD_ATTACH:
-		return ckptd_attach_check(&message->attach, err);
+	case CKPTD_ATTACH: return ckptd_attach_check(&message->attach, err);
 	case CKPTD_HELLO:
-		return message->hello.part < message->hello.parts ? 0 : err_fail(err, EXIT_DATA, "\"part\" is none of the parts");
+		return message->hello.part < message->hello.parts
+			? 0
+			: err_fail(err, EXIT_DATA, "\"part\" is none of the parts");
 	case CKPTD_PART:
 		if (!part->text == !part->fault || (part->text != NULL) != (part->status == 0))
 			return err_fail(err, EXIT_DATA, "it has not either a text or a fault");
 		return 0;
-	default:
-		return 0;
+	default: return 0;
 	}
 }
 
-int ckptd_decode(enum ckptd_type type, const char *payload, size_t size, struct ckptd_message *message, struct err *err)
+int ckptd_decode(enum ckptd_type type, const char *payload, size_t size,
+	struct ckptd_message *message, struct err *err)
 {
 	json_error_t why;
-	*message = (struct ckptd_message){ .type = type, .json = json_loadb(payload, size, JSON_REJECT_DUPLICATES, &why) };
+	*message = (struct ckptd_message) { .type = type,
+		.json = json_loadb(payload, size, JSON_REJECT_DUPLICATES, &why) };
 	if (!message->json)
-		return err_fail(err, EXIT_DATA, "protocol: %s: the payload is no JSON: %s", types[type].name, why.text);
-	if (ckptd_fields_decode(types[type].fields, message->json, &message->attach, err) == 0 && check(message, err) == 0)
+		return err_fail(err, EXIT_DATA, "protocol: %s: the payload is no JSON: %s",
+			types[type].name, why.text);
+	if (ckptd_fields_decode(types[type].fields, message->json, &message->attach, err) == 0
+		&& check(message, err) == 0)
 		return 0;
 	ckptd_message_release(message);
 	return err_prefix(err, "protocol: %s", types[type].name);
@@ -276,5 +291,5 @@ void ckptd_message_release(struct ckptd_message *message)
 		free(message->state.lines);
 	}
 	json_decref(message->json);
-	*message = (struct ckptd_message){ 0 };
+	*message = (struct ckptd_message) { 0 };
 }

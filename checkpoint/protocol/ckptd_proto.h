@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The protocol of the checkpoint service (doc/ckptd-protocol.md): frames and messages, encoded and decoded by pure functions.
- * A decoded message has been checked as far as the message alone allows: no reader has to look twice. */
+/* The protocol of the checkpoint service (doc/ckptd-protocol.md): frames and messages, encoded and
+ * decoded by pure functions. A decoded message has been checked as far as the message alone allows:
+ * no reader has to look twice. */
 #ifndef MUSTER_CKPTD_PROTO_H
 #define MUSTER_CKPTD_PROTO_H
 
@@ -18,14 +19,29 @@
 #define CKPTD_VERSION 2
 #define CKPTD_HEADER_SIZE 16
 #define CKPTD_PAYLOAD_MAX (16u << 20)
-#define CKPTD_HELLO_MAX 4096u              /* what a stranger can make a service keep */
+#define CKPTD_HELLO_MAX 4096u                  /* what a stranger can make a service keep */
 #define CKPTD_DESCRIPTORS (1 + SNAPSHOT_SLOTS) /* at most, with one frame */
 #define CKPTD_PARTS_MAX 65536
 
 enum ckptd_type {
-	CKPTD_ATTACH = 1, CKPTD_ATTACHED, CKPTD_SAVE, CKPTD_PROGRESS, CKPTD_SAVE_WRITTEN, CKPTD_SAVE_DURABLE, CKPTD_SAVE_FAILED,
-	CKPTD_STATUS, CKPTD_STATE, CKPTD_FINISH, CKPTD_FINISHED, CKPTD_HELLO, CKPTD_PART, CKPTD_PART_TAKEN, CKPTD_DECIDED,
-	CKPTD_REFUSED, CKPTD_LEFT, CKPTD_TYPES
+	CKPTD_ATTACH = 1,
+	CKPTD_ATTACHED,
+	CKPTD_SAVE,
+	CKPTD_PROGRESS,
+	CKPTD_SAVE_WRITTEN,
+	CKPTD_SAVE_DURABLE,
+	CKPTD_SAVE_FAILED,
+	CKPTD_STATUS,
+	CKPTD_STATE,
+	CKPTD_FINISH,
+	CKPTD_FINISHED,
+	CKPTD_HELLO,
+	CKPTD_PART,
+	CKPTD_PART_TAKEN,
+	CKPTD_DECIDED,
+	CKPTD_REFUSED,
+	CKPTD_LEFT,
+	CKPTD_TYPES
 };
 
 /* "ATTACH" and so on. */
@@ -33,14 +49,15 @@ const char *ckptd_type_name(enum ckptd_type type);
 
 struct ckptd_header {
 	enum ckptd_type type;
-	uint32_t size;       /* of the payload */
+	uint32_t size; /* of the payload */
 	int descriptors;
 };
 
 void ckptd_header_encode(const struct ckptd_header *header, unsigned char bytes[CKPTD_HEADER_SIZE]);
 
 /* Refuses what is no header of this version; status EXIT_DATA, like all that is decoded here. */
-int ckptd_header_decode(const unsigned char bytes[CKPTD_HEADER_SIZE], struct ckptd_header *header, struct err *err);
+int ckptd_header_decode(const unsigned char bytes[CKPTD_HEADER_SIZE], struct ckptd_header *header,
+	struct err *err);
 
 struct ckptd_tensor {
 	const char *name;
@@ -48,14 +65,14 @@ struct ckptd_tensor {
 	int dims;
 	int64_t shape[SAFETENSORS_DIMS];
 	int64_t writer;
-	int64_t offset;                    /* in a slot, or CKPTD_NO_OFFSET */
+	int64_t offset; /* in a slot, or CKPTD_NO_OFFSET */
 };
 
 struct ckptd_slice {
-	int64_t tensor;                    /* index */
+	int64_t tensor; /* index */
 	int64_t first, count;
 	int64_t writer;
-	int64_t offset[SNAPSHOT_STATES];   /* all or none CKPTD_NO_OFFSET */
+	int64_t offset[SNAPSHOT_STATES]; /* all or none CKPTD_NO_OFFSET */
 };
 
 struct ckptd_attach {
@@ -66,26 +83,61 @@ struct ckptd_attach {
 	int64_t part, parts, shard_size;
 	int64_t keep_last, keep_every, keep_best;
 	int64_t slots, slot_bytes, umask;
-	const char *host;                  /* part 0 of several, else NULL */
+	const char *host; /* part 0 of several, else NULL */
 	int64_t port;
-	const char *secret;                /* part 0 of several, else NULL */
-	const char *first;                 /* parts from 1 on, else NULL */
+	const char *secret; /* part 0 of several, else NULL */
+	const char *first;  /* parts from 1 on, else NULL */
 	struct ckptd_tensor *tensors;
 	struct ckptd_slice *slices;
 	size_t tensor_count, slice_count;
 };
 
-struct ckptd_attached { int64_t pid, port; };
-struct ckptd_save { int64_t slot, step, cursor; double loss, validation_loss; }; /* slot -1: written already */
-struct ckptd_progress { int64_t step, bytes, total; };
-struct ckptd_durable { int64_t step, bytes; double seconds; bool taken; };        /* also of SAVE_WRITTEN, without taken */
-struct ckptd_failed { int64_t step, status; const char *text; };
-struct ckptd_lines { int64_t pid; const char *job; const char **lines; size_t count; }; /* FINISHED: lines only */
-struct ckptd_finish { int64_t seconds; };
-struct ckptd_hello { const char *secret, *token; int64_t part, parts; };
-struct ckptd_part { int64_t step; const char *text; int64_t status; const char *fault; };
-struct ckptd_decided { int64_t step; bool committed; };                           /* also of PART_TAKEN and LEFT, without committed */
-struct ckptd_refused { int64_t status; const char *text; };
+struct ckptd_attached {
+	int64_t pid, port;
+};
+struct ckptd_save {
+	int64_t slot, step, cursor;
+	double loss, validation_loss;
+}; /* slot -1: written already */
+struct ckptd_progress {
+	int64_t step, bytes, total;
+};
+struct ckptd_durable {
+	int64_t step, bytes;
+	double seconds;
+	bool taken;
+}; /* also of SAVE_WRITTEN, without taken */
+struct ckptd_failed {
+	int64_t step, status;
+	const char *text;
+};
+struct ckptd_lines {
+	int64_t pid;
+	const char *job;
+	const char **lines;
+	size_t count;
+}; /* FINISHED: lines only */
+struct ckptd_finish {
+	int64_t seconds;
+};
+struct ckptd_hello {
+	const char *secret, *token;
+	int64_t part, parts;
+};
+struct ckptd_part {
+	int64_t step;
+	const char *text;
+	int64_t status;
+	const char *fault;
+};
+struct ckptd_decided {
+	int64_t step;
+	bool committed;
+}; /* also of PART_TAKEN and LEFT, without committed */
+struct ckptd_refused {
+	int64_t status;
+	const char *text;
+};
 
 struct ckptd_message {
 	enum ckptd_type type;
@@ -103,14 +155,18 @@ struct ckptd_message {
 		struct ckptd_decided decided;
 		struct ckptd_refused refused;
 	};
-	json_t *json;        /* of a decoded message: what its texts lie in */
+	json_t *json; /* of a decoded message: what its texts lie in */
 };
 
-/* The payload; malloc'ed, the caller's, with a NUL behind its *size bytes. Fails where a text is not UTF-8 or the whole is too large. */
-int ckptd_encode(const struct ckptd_message *message, char **payload, size_t *size, struct err *err);
+/* The payload; malloc'ed, the caller's, with a NUL behind its *size bytes. Fails where a text is
+ * not UTF-8 or the whole is too large. */
+int ckptd_encode(const struct ckptd_message *message, char **payload, size_t *size,
+	struct err *err);
 
-/* Texts and arrays of the message live until ckptd_message_release, which a failed call needs not. */
-int ckptd_decode(enum ckptd_type type, const char *payload, size_t size, struct ckptd_message *message, struct err *err);
+/* Texts and arrays of the message live until ckptd_message_release, which a failed call needs not.
+ */
+int ckptd_decode(enum ckptd_type type, const char *payload, size_t size,
+	struct ckptd_message *message, struct err *err);
 void ckptd_message_release(struct ckptd_message *message);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder is opened and looked at once, and everything after goes by that descriptor: no name is resolved twice, and a
- * path may be longer than a socket's address. */
+/* The folder is opened and looked at once, and everything after goes by that descriptor: no name is
+ * resolved twice, and a path may be longer than a socket's address. */
 #include "config.h"
 #include "checkpoint/protocol/ckptd_socket.h"
 
@@ -36,7 +36,8 @@ static unsigned overflow_user(void)
 	return file && fscanf(file, "%u", &user) == 1 ? user : OVERFLOW_USER;
 }
 
-/* A user namespace has one number for all users whom it does not map, which may be its own process's, too. */
+/* A user namespace has one number for all users whom it does not map, which may be its own
+ * process's, too. */
 static bool names_one_user(uid_t user)
 {
 	unsigned first, outside, count;
@@ -48,12 +49,14 @@ static bool names_one_user(uid_t user)
 
 /* ---- the folder ---- */
 
-static int split(const char *path, char *folder, size_t size, char name[CKPTD_NAME_MAX + 1], struct err *err)
+static int split(const char *path, char *folder, size_t size, char name[CKPTD_NAME_MAX + 1],
+	struct err *err)
 {
 	const char *slash = strrchr(path, '/');
 	size_t length = slash ? (size_t)(slash - path) : 0;
 	const char *base = slash ? slash + 1 : path;
-	if (!base[0] || strcmp(base, ".") == 0 || strcmp(base, "..") == 0 || strlen(base) > CKPTD_NAME_MAX || length >= size)
+	if (!base[0] || strcmp(base, ".") == 0 || strcmp(base, "..") == 0
+		|| strlen(base) > CKPTD_NAME_MAX || length >= size)
 		return err_fail(err, EXIT_USAGE, "service: %s is no path of a socket, or too long", path);
 	strcpy(name, base);
 	if (!slash)
@@ -63,7 +66,8 @@ static int split(const char *path, char *folder, size_t size, char name[CKPTD_NA
 	return 0;
 }
 
-/* Where only root can put anything, what is there is for us. A user namespace shows root as one of those whom it does not map. */
+/* Where only root can put anything, what is there is for us. A user namespace shows root as one of
+ * those whom it does not map. */
 static bool is_roots(const struct stat *st)
 {
 	bool root = st->st_uid == 0 ? geteuid() != 0 : !names_one_user(st->st_uid);
@@ -81,16 +85,17 @@ static int open_folder(const char *path, bool roots, char name[CKPTD_NAME_MAX + 
 	if (fd < 0 && errno == ENOENT)
 		return err_fail(err, EXIT_LOST, "service: the folder %s is not there", folder);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
-		return err_fail(err, EXIT_USAGE, "service: %s is a link or no folder: name a real one", folder);
+		return err_fail(err, EXIT_USAGE, "service: %s is a link or no folder: name a real one",
+			folder);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_fail(err, EXIT_USAGE, "service: couldn't open the folder %s: %m", folder);
 	bool good = roots && is_roots(&st);
 	if (!good && st.st_uid != geteuid())
-		return err_fail(err, EXIT_USAGE, "service: the folder %s belongs to user %u, not to %u", folder, (unsigned)st.st_uid,
-			(unsigned)geteuid());
+		return err_fail(err, EXIT_USAGE, "service: the folder %s belongs to user %u, not to %u",
+			folder, (unsigned)st.st_uid, (unsigned)geteuid());
 	if (!good && (st.st_mode & 0777) != 0700)
-		return err_fail(err, EXIT_USAGE, "service: the folder %s has mode %04o: chmod 700 %s", folder,
-			(unsigned)(st.st_mode & 07777), folder);
+		return err_fail(err, EXIT_USAGE, "service: the folder %s has mode %04o: chmod 700 %s",
+			folder, (unsigned)(st.st_mode & 07777), folder);
 	int taken = fd;
 	fd = -1;
 	return taken;
@@ -98,17 +103,18 @@ static int open_folder(const char *path, bool roots, char name[CKPTD_NAME_MAX + 
 
 static void address_of(int folder, const char *name, struct sockaddr_un *address)
 {
-	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	*address = (struct sockaddr_un) { .sun_family = AF_UNIX };
 	snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/%s", folder, name);
 }
 
-/* The abstract name is the path itself. Returns the size of the address; 0 where the path is relative or too long. */
+/* The abstract name is the path itself. Returns the size of the address; 0 where the path is
+ * relative or too long. */
 static socklen_t abstract_address(const char *path, struct sockaddr_un *address)
 {
 	size_t length = strlen(path);
 	if (path[0] != '/' || length >= sizeof address->sun_path)
 		return 0;
-	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	*address = (struct sockaddr_un) { .sun_family = AF_UNIX };
 	memcpy(address->sun_path + 1, path, length);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
@@ -123,14 +129,19 @@ int ckptd_socket_check_peer(int fd, pid_t *pid, struct err *err)
 		return err_set(err, "service: couldn't ask who is at the other end: %m");
 	*pid = peer.pid;
 	if (peer.uid != geteuid())
-		return err_fail(err, EXIT_USAGE, "service: process %d at the other end belongs to user %u, not to %u", (int)peer.pid,
+		return err_fail(err, EXIT_USAGE,
+			"service: process %d at the other end belongs to user %u, not to %u", (int)peer.pid,
 			(unsigned)peer.uid, (unsigned)geteuid());
-	return names_one_user(peer.uid) ? 0 : err_fail(err, EXIT_USAGE, "service: the process at the other end may be anybody's: this "
-		"user namespace shows its own user and all whom it does not map as %u", (unsigned)peer.uid);
+	return names_one_user(peer.uid)
+		? 0
+		: err_fail(err, EXIT_USAGE,
+			"service: the process at the other end may be anybody's: this user namespace shows its "
+			"own user and all whom it does not map as %u",
+			(unsigned)peer.uid);
 }
 
-/* The groups that a process had when it began to listen, or has: *groups is malloc'ed and the caller's. Returns their number, -1
- * where that can't be known. */
+/* The groups that a process had when it began to listen, or has: *groups is malloc'ed and the
+ * caller's. Returns their number, -1 where that can't be known. */
 static int peer_groups(int fd, gid_t **groups)
 {
 	socklen_t size = 0;
@@ -176,7 +187,8 @@ int ckptd_socket_check_groups(int fd, struct err *err)
 		return 0;
 	for (int i = 0; i < own_count; i++)
 		if (ours[i] != peer.gid && !holds(theirs, their_count, ours[i]))
-			return err_fail(err, EXIT_LOST, "service: process %d lacks group %u, which this one has", (int)peer.pid,
+			return err_fail(err, EXIT_LOST,
+				"service: process %d lacks group %u, which this one has", (int)peer.pid,
 				(unsigned)ours[i]);
 	return 0;
 }
@@ -223,8 +235,8 @@ static int connect_by_path(const char *path, pid_t *pid, int *why, struct err *e
 	return taken;
 }
 
-/* Adds to the path's error. *why is as above, and stays where there is no such name. Nobody who has the name can lose it to a
- * stranger: where one has it, no service of ours listens there. */
+/* Adds to the path's error. *why is as above, and stays where there is no such name. Nobody who has
+ * the name can lose it to a stranger: where one has it, no service of ours listens there. */
 static int connect_by_name(const char *path, pid_t *pid, int *why, struct err *err)
 {
 	struct sockaddr_un address;
@@ -239,7 +251,8 @@ static int connect_by_name(const char *path, pid_t *pid, int *why, struct err *e
 	}
 	if (ckptd_socket_check_peer(fd, pid, &peer) < 0) {
 		*why = ECONNREFUSED;
-		return err_fail(err, first.status, "%.400s; at its abstract name%.400s", first.text, strchr(peer.text, ':'));
+		return err_fail(err, first.status, "%.400s; at its abstract name%.400s", first.text,
+			strchr(peer.text, ':'));
 	}
 	int taken = fd;
 	fd = -1;
@@ -280,7 +293,8 @@ static int clear_name(int folder, const char *name, const char *path, struct err
 	if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : err_set(err, "service: couldn't look at %s: %m", path);
 	if (!S_ISSOCK(st.st_mode))
-		return err_fail(err, EXIT_USAGE, "service: %s is there and no socket: remove it, or name another", path);
+		return err_fail(err, EXIT_USAGE,
+			"service: %s is there and no socket: remove it, or name another", path);
 	AUTO_CLOSE int fd = connect_in(folder, name);
 	if (fd >= 0 || errno != ECONNREFUSED)
 		return err_fail(err, EXIT_USAGE, "service: another one listens on %s", path);
@@ -293,12 +307,14 @@ static void listen_by_name(struct ckptd_socket *listening, const char *path)
 {
 	struct sockaddr_un address;
 	socklen_t length = abstract_address(path, &address);
-	AUTO_CLOSE int fd = length ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+	AUTO_CLOSE int fd =
+		length ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
 	if (!length)
 		return;
 	if (fd < 0 || bind(fd, (struct sockaddr *)&address, length) < 0 || listen(fd, BACKLOG) < 0) {
-		log_warn("service: couldn't listen at the abstract name %s (%m): a container in which that path is missing does not "
-			"find this service", path);
+		log_warn("service: couldn't listen at the abstract name %s (%m): a container in which that "
+				 "path is missing does not find this service",
+			path);
 		return;
 	}
 	listening->abstract = fd;
@@ -309,12 +325,14 @@ static int make(struct ckptd_socket *listening, const char *path, struct err *er
 {
 	struct sockaddr_un address;
 	struct stat st;
-	if (lock(listening->folder, path, err) < 0 || clear_name(listening->folder, listening->name, path, err) < 0)
+	if (lock(listening->folder, path, err) < 0
+		|| clear_name(listening->folder, listening->name, path, err) < 0)
 		return -1;
 	address_of(listening->folder, listening->name, &address);
 	listening->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (listening->fd < 0 || bind(listening->fd, (struct sockaddr *)&address, sizeof address) < 0 ||
-		listen(listening->fd, BACKLOG) < 0 || fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (listening->fd < 0 || bind(listening->fd, (struct sockaddr *)&address, sizeof address) < 0
+		|| listen(listening->fd, BACKLOG) < 0
+		|| fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_set(err, "service: couldn't listen on %s: %m", path);
 	listening->inode = st.st_ino;
 	flock(listening->folder, LOCK_UN);
@@ -323,7 +341,7 @@ static int make(struct ckptd_socket *listening, const char *path, struct err *er
 
 int ckptd_socket_listen(struct ckptd_socket *listening, const char *path, struct err *err)
 {
-	*listening = (struct ckptd_socket){ .fd = -1, .abstract = -1 };
+	*listening = (struct ckptd_socket) { .fd = -1, .abstract = -1 };
 	listening->folder = open_folder(path, false, listening->name, err);
 	if (listening->folder < 0)
 		return -1;
@@ -338,19 +356,20 @@ int ckptd_socket_listen(struct ckptd_socket *listening, const char *path, struct
 int ckptd_socket_take(struct ckptd_socket *listening, const char *path, int bound, struct err *err)
 {
 	struct stat st;
-	*listening = (struct ckptd_socket){ .fd = bound, .abstract = -1 };
+	*listening = (struct ckptd_socket) { .fd = bound, .abstract = -1 };
 	listening->folder = open_folder(path, true, listening->name, err);
 	if (listening->folder < 0)
 		return -1;
 	/* First: the job's steps begin when somebody listens at the path. */
 	listen_by_name(listening, path);
 	/* From now on the kernel names this process to those who connect. */
-	if (fcntl(bound, F_SETFL, O_NONBLOCK) == 0 && listen(bound, BACKLOG) == 0 &&
-		fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+	if (fcntl(bound, F_SETFL, O_NONBLOCK) == 0 && listen(bound, BACKLOG) == 0
+		&& fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		listening->inode = st.st_ino;
 		return 0;
 	}
-	err_fail(err, EXIT_USAGE, "service: couldn't listen on %s, which --bound says is the standard input: %m", path);
+	err_fail(err, EXIT_USAGE,
+		"service: couldn't listen on %s, which --bound says is the standard input: %m", path);
 	ckptd_socket_close(listening);
 	return -1;
 }
@@ -358,7 +377,8 @@ int ckptd_socket_take(struct ckptd_socket *listening, const char *path, int boun
 bool ckptd_socket_is_there(const struct ckptd_socket *listening)
 {
 	struct stat st;
-	return fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == listening->inode;
+	return fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) == 0
+		&& st.st_ino == listening->inode;
 }
 
 void ckptd_socket_close(struct ckptd_socket *listening)
@@ -369,6 +389,7 @@ void ckptd_socket_close(struct ckptd_socket *listening)
 		close(listening->fd);
 	if (listening->folder >= 0)
 		close(listening->folder);
-	/* The abstract one goes with the process: as long as a thread of it writes, clients see that it lives. */
-	*listening = (struct ckptd_socket){ .fd = -1, .abstract = -1, .folder = -1 };
+	/* The abstract one goes with the process: as long as a thread of it writes, clients see that it
+	 * lives. */
+	*listening = (struct ckptd_socket) { .fd = -1, .abstract = -1, .folder = -1 };
 }

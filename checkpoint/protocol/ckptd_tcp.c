@@ -20,18 +20,21 @@ int ckptd_address_parse(const char *text, struct ckptd_address *address, struct 
 		;
 	char *end = NULL;
 	long number = port && *port == ':' ? strtol(port + 1, &end, 10) : 0;
-	if (end != secret || number < 1 || number > 65535 || port == text || (size_t)(port - text) >= CKPTD_HOST_SIZE ||
-		hash_parse(secret + 1, &ignored) < 0)
-		return err_fail(err, EXIT_USAGE, "service: the address of part 0's service is not HOST:PORT:SECRET");
+	if (end != secret || number < 1 || number > 65535 || port == text
+		|| (size_t)(port - text) >= CKPTD_HOST_SIZE || hash_parse(secret + 1, &ignored) < 0)
+		return err_fail(err, EXIT_USAGE,
+			"service: the address of part 0's service is not HOST:PORT:SECRET");
 	snprintf(address->host, sizeof address->host, "%.*s", (int)(port - text), text);
 	snprintf(address->secret, sizeof address->secret, "%s", secret + 1);
 	address->port = (int)number;
 	return 0;
 }
 
-int ckptd_tcp_address(const char *host, int port, struct sockaddr_storage *address, socklen_t *size, struct err *err)
+int ckptd_tcp_address(const char *host, int port, struct sockaddr_storage *address, socklen_t *size,
+	struct err *err)
 {
-	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_family = AF_UNSPEC,
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+		.ai_family = AF_UNSPEC,
 		.ai_socktype = SOCK_STREAM };
 	struct addrinfo *found;
 	char digits[16];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses of services: "HOST:PORT:SECRET", the host in digits, so that nothing waits for a name server. */
+/* Addresses of services: "HOST:PORT:SECRET", the host in digits, so that nothing waits for a name
+ * server. */
 #ifndef MUSTER_CKPTD_TCP_H
 #define MUSTER_CKPTD_TCP_H
 
@@ -20,7 +21,8 @@ struct ckptd_address {
 int ckptd_address_parse(const char *text, struct ckptd_address *address, struct err *err);
 
 /* The socket address of a host in digits; status EXIT_USAGE for any other. */
-int ckptd_tcp_address(const char *host, int port, struct sockaddr_storage *address, socklen_t *size, struct err *err);
+int ckptd_tcp_address(const char *host, int port, struct sockaddr_storage *address, socklen_t *size,
+	struct err *err);
 
 /* Sets a socket up so that a node that is gone is noticed within half a minute. */
 void ckptd_tcp_keep(int fd);

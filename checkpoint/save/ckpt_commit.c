@@ -15,26 +15,29 @@
 #include "common/clock.h"
 #include "common/io.h"
 
-/* Each file is there with its size, so that no folder is renamed that can't be whole. Their bytes were made durable and
- * hashed by who wrote them. */
-static int check_files(const struct pending_save *saving, const struct manifest *manifest, uint64_t *bytes, struct err *err)
+/* Each file is there with its size, so that no folder is renamed that can't be whole. Their bytes
+ * were made durable and hashed by who wrote them. */
+static int check_files(const struct pending_save *saving, const struct manifest *manifest,
+	uint64_t *bytes, struct err *err)
 {
 	struct stat st;
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		const struct manifest_file *file = &manifest->files[i];
 		if (fstatat(saving->fd, file->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			return err_fail(err, errno == ENOENT ? EXIT_LOST : io_status(errno), "checkpoint: couldn't find %s/%s/%s: %m",
-				saving->dir->path, saving->hidden, file->name);
+			return err_fail(err, errno == ENOENT ? EXIT_LOST : io_status(errno),
+				"checkpoint: couldn't find %s/%s/%s: %m", saving->dir->path, saving->hidden,
+				file->name);
 		if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != file->size)
-			return err_fail(err, EXIT_DATA, "checkpoint: %s/%s/%s does not have its %" PRIu64 " bytes", saving->dir->path,
+			return err_fail(err, EXIT_DATA,
+				"checkpoint: %s/%s/%s does not have its %" PRIu64 " bytes", saving->dir->path,
 				saving->hidden, file->name, file->size);
 		*bytes += file->size;
 	}
 	return 0;
 }
 
-static int commit(struct pending_save *saving, const struct manifest *manifest, const char *token, struct ckpt_saved *saved,
-	struct err *err)
+static int commit(struct pending_save *saving, const struct manifest *manifest, const char *token,
+	struct ckpt_saved *saved, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	size_t size;
@@ -42,15 +45,17 @@ static int commit(struct pending_save *saving, const struct manifest *manifest, 
 		return -1;
 	int there = pending_save_open(saving, err);
 	/* Not there: it may be committed already, which the rename finds out. */
-	if (there < 0 || (there && (check_files(saving, manifest, &saved->bytes, err) < 0 ||
-		pending_save_put(saving, MANIFEST_NAME, text, size, err) < 0)))
+	if (there < 0
+		|| (there
+			&& (check_files(saving, manifest, &saved->bytes, err) < 0
+				|| pending_save_put(saving, MANIFEST_NAME, text, size, err) < 0)))
 		return -1;
 	saved->bytes += size;
 	return pending_save_commit(saving, text, size, token, &saved->taken, err);
 }
 
-int ckpt_commit(const struct ckpt_dir *dir, int64_t step, const char *token, int parts, char *const *texts,
-	const size_t *sizes, struct ckpt_saved *saved, struct err *err)
+int ckpt_commit(const struct ckpt_dir *dir, int64_t step, const char *token, int parts,
+	char *const *texts, const size_t *sizes, struct ckpt_saved *saved, struct err *err)
 {
 	struct err own;
 	struct pending_save saving;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors and slices are cut into groups, a group becomes a file, and what a file consists of is listed as pieces of
- * memory, so that nothing is copied. */
+/* Tensors and slices are cut into groups, a group becomes a file, and what a file consists of is
+ * listed as pieces of memory, so that nothing is copied. */
 #include "checkpoint/save/ckpt_files.h"
 
 #include <inttypes.h>
@@ -36,11 +36,12 @@ static int parts_of(const struct snapshot *snapshot)
 }
 
 /* Who writes an item: ascending from item to item, and one of the parts. */
-static int check_writer(const struct snapshot *snapshot, int writer, int before, const char *name, struct err *err)
+static int check_writer(const struct snapshot *snapshot, int writer, int before, const char *name,
+	struct err *err)
 {
 	if (writer < before || writer >= parts_of(snapshot))
-		return err_set(err, "checkpoint: %s of the snapshot has writer %d of %d behind writer %d", name, writer,
-			parts_of(snapshot), before);
+		return err_set(err, "checkpoint: %s of the snapshot has writer %d of %d behind writer %d",
+			name, writer, parts_of(snapshot), before);
 	return 0;
 }
 
@@ -50,9 +51,11 @@ static int check_tensors(const struct snapshot *snapshot, struct err *err)
 	for (size_t i = 0; i < snapshot->tensor_count; i++) {
 		const struct snapshot_tensor *tensor = &snapshot->tensors[i];
 		uint64_t elements;
-		if (!tensor->name || tensor->dims < 0 || tensor->dims > SAFETENSORS_DIMS ||
-			safetensors_elements(tensor->shape, tensor->dims, &elements) < 0 || elements > INT64_MAX / 64)
-			return err_set(err, "checkpoint: tensor %zu of the snapshot has no valid name and shape", i);
+		if (!tensor->name || tensor->dims < 0 || tensor->dims > SAFETENSORS_DIMS
+			|| safetensors_elements(tensor->shape, tensor->dims, &elements) < 0
+			|| elements > INT64_MAX / 64)
+			return err_set(err,
+				"checkpoint: tensor %zu of the snapshot has no valid name and shape", i);
 		if (check_writer(snapshot, tensor->writer, before, tensor->name, err) < 0)
 			return -1;
 		if (tensor->writer == snapshot->part && !tensor->data && elements > 0)
@@ -73,7 +76,8 @@ static int check_slices(const struct snapshot *snapshot, struct err *err)
 			return -1;
 		for (int s = 0; s < SNAPSHOT_STATES; s++)
 			if (slice->writer == snapshot->part && !slice->state[s])
-				return err_set(err, "checkpoint: slice %zu of the snapshot, of %s, has no data", i, slice->tensor);
+				return err_set(err, "checkpoint: slice %zu of the snapshot, of %s, has no data", i,
+					slice->tensor);
 		before = slice->writer;
 	}
 	return 0;
@@ -81,10 +85,13 @@ static int check_slices(const struct snapshot *snapshot, struct err *err)
 
 static int check_snapshot(const struct snapshot *snapshot, struct err *err)
 {
-	if (snapshot->step < 0 || !snapshot->model_json || !snapshot->tensors || snapshot->tensor_count == 0)
-		return err_set(err, "checkpoint: the snapshot has no step, tensors or configuration of the model");
+	if (snapshot->step < 0 || !snapshot->model_json || !snapshot->tensors
+		|| snapshot->tensor_count == 0)
+		return err_set(err,
+			"checkpoint: the snapshot has no step, tensors or configuration of the model");
 	if (snapshot->parts < 0 || snapshot->part < 0 || snapshot->part >= parts_of(snapshot))
-		return err_set(err, "checkpoint: the snapshot is part %d of %d", snapshot->part, snapshot->parts);
+		return err_set(err, "checkpoint: the snapshot is part %d of %d", snapshot->part,
+			snapshot->parts);
 	if (check_tensors(snapshot, err) < 0)
 		return -1;
 	return check_slices(snapshot, err);
@@ -100,8 +107,8 @@ static uint64_t model_bytes(const struct snapshot_tensor *tensor)
 	return elements * safetensors_dtype_bits(tensor->dtype) / 8;
 }
 
-/* A tensor weighs what the larger of its two files has of it, so that whole-tensor slices fall into the groups of their
- * tensors. */
+/* A tensor weighs what the larger of its two files has of it, so that whole-tensor slices fall into
+ * the groups of their tensors. */
 static uint64_t tensor_weight(const struct snapshot_tensor *tensor)
 {
 	uint64_t elements = 0, model = model_bytes(tensor);
@@ -113,10 +120,12 @@ static uint64_t tensor_weight(const struct snapshot_tensor *tensor)
 /* One more than there are items, so that no allocation is of nothing. */
 static int make_plan(const struct snapshot *snapshot, struct plan *plan, struct err *err)
 {
-	size_t tensors = snapshot->tensor_count, slices = snapshot->slice_count, most = tensors > slices ? tensors : slices;
+	size_t tensors = snapshot->tensor_count, slices = snapshot->slice_count,
+		   most = tensors > slices ? tensors : slices;
 	AUTO_FREE uint64_t *bytes = calloc(most + 1, sizeof *bytes);
 	AUTO_FREE int *writer = calloc(most + 1, sizeof *writer);
-	*plan = (struct plan){ .snapshot = snapshot, .model = calloc(tensors + 1, sizeof *plan->model),
+	*plan = (struct plan) { .snapshot = snapshot,
+		.model = calloc(tensors + 1, sizeof *plan->model),
 		.optimizer = calloc(slices + 1, sizeof *plan->optimizer) };
 	if (!bytes || !writer || !plan->model || !plan->optimizer)
 		return no_memory(err);
@@ -129,16 +138,17 @@ static int make_plan(const struct snapshot *snapshot, struct plan *plan, struct 
 		bytes[i] = SNAPSHOT_STATES * sizeof(float) * snapshot->slices[i].count;
 		writer[i] = snapshot->slices[i].writer;
 	}
-	plan->optimizers = shard_plan_group(bytes, writer, slices, snapshot->shard_size, plan->optimizer);
+	plan->optimizers =
+		shard_plan_group(bytes, writer, slices, snapshot->shard_size, plan->optimizer);
 	return 0;
 }
 
 /* ---- one file ---- */
 
-/* Appends a file of `count` pieces, the first of which is `text` (taken over, also on an error). NULL when out of
- * memory. */
-static struct ckpt_file *add_file(struct ckpt_files *files, const char *name, enum manifest_role role, char *text,
-	size_t text_size, size_t count)
+/* Appends a file of `count` pieces, the first of which is `text` (taken over, also on an error).
+ * NULL when out of memory. */
+static struct ckpt_file *add_file(struct ckpt_files *files, const char *name,
+	enum manifest_role role, char *text, size_t text_size, size_t count)
 {
 	struct shard_piece *pieces = calloc(count, sizeof *pieces);
 	struct ckpt_file *more = realloc(files->files, (files->count + 1) * sizeof *more);
@@ -150,15 +160,19 @@ static struct ckpt_file *add_file(struct ckpt_files *files, const char *name, en
 		return NULL;
 	}
 	struct ckpt_file *file = &more[files->count++];
-	*file = (struct ckpt_file){ .role = role, .pieces = pieces, .count = count, .text = text, .size = text_size };
+	*file = (struct ckpt_file) { .role = role,
+		.pieces = pieces,
+		.count = count,
+		.text = text,
+		.size = text_size };
 	snprintf(file->name, sizeof file->name, "%s", name);
-	pieces[0] = (struct shard_piece){ text, text_size };
+	pieces[0] = (struct shard_piece) { text, text_size };
 	return file;
 }
 
 static void put_piece(struct ckpt_file *file, size_t at, const void *data, uint64_t size)
 {
-	file->pieces[at] = (struct shard_piece){ data, size };
+	file->pieces[at] = (struct shard_piece) { data, size };
 	file->size += size;
 }
 
@@ -170,7 +184,8 @@ static char *shard_name(const char *what, size_t index, size_t count, char out[6
 
 /* ---- the model ---- */
 
-/* Wider elements first, so that each tensor begins at a multiple of its element's size; else in the order given. */
+/* Wider elements first, so that each tensor begins at a multiple of its element's size; else in the
+ * order given. */
 static size_t order_tensors(const struct snapshot *snapshot, const struct shard_group *group,
 	const struct snapshot_tensor **order)
 {
@@ -185,7 +200,8 @@ static size_t order_tensors(const struct snapshot *snapshot, const struct shard_
 	return count;
 }
 
-static int add_model(const struct plan *plan, size_t index, struct ckpt_files *files, struct err *err)
+static int add_model(const struct plan *plan, size_t index, struct ckpt_files *files,
+	struct err *err)
 {
 	static const struct safetensors_note format = { "format", "pt" };
 	const struct shard_group *group = &plan->model[index];
@@ -198,7 +214,8 @@ static int add_model(const struct plan *plan, size_t index, struct ckpt_files *f
 		return no_memory(err);
 	size_t count = order_tensors(plan->snapshot, group, order);
 	for (size_t i = 0; i < count; i++) {
-		tensors[i] = (struct safetensors_tensor){ .name = (char *)order[i]->name, .dtype = order[i]->dtype,
+		tensors[i] = (struct safetensors_tensor) { .name = (char *)order[i]->name,
+			.dtype = order[i]->dtype,
 			.dims = order[i]->dims };
 		memcpy(tensors[i].shape, order[i]->shape, sizeof tensors[i].shape);
 	}
@@ -214,7 +231,8 @@ static int add_model(const struct plan *plan, size_t index, struct ckpt_files *f
 }
 
 /* Adds the tensors of one model file to the map; returns their bytes. */
-static uint64_t map_tensors(const struct plan *plan, size_t index, const struct snapshot_tensor **order, json_t *map)
+static uint64_t map_tensors(const struct plan *plan, size_t index,
+	const struct snapshot_tensor **order, json_t *map)
 {
 	char name[64];
 	uint64_t total = 0;
@@ -229,18 +247,22 @@ static uint64_t map_tensors(const struct plan *plan, size_t index, const struct 
 
 static int add_index(const struct plan *plan, struct ckpt_files *files, struct err *err)
 {
-	AUTO_FREE const struct snapshot_tensor **order = calloc(plan->snapshot->tensor_count, sizeof *order);
+	AUTO_FREE const struct snapshot_tensor **order =
+		calloc(plan->snapshot->tensor_count, sizeof *order);
 	json_t *map = json_object();
 	uint64_t total = 0;
 	for (size_t g = 0; order && g < plan->models; g++)
 		total += map_tensors(plan, g, order, map);
 	bool complete = json_object_size(map) == plan->snapshot->tensor_count;
-	json_t *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
+	json_t *index =
+		json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
 	char *text = index ? json_dumps(index, JSON_INDENT(1)) : NULL;
 	json_decref(index);
 	if (!complete) {
 		free(text);
-		return err_set(err, "checkpoint: two tensors of the snapshot have one name, a name is not UTF-8, or no memory");
+		return err_set(err,
+			"checkpoint: two tensors of the snapshot have one name, a name is not UTF-8, or no "
+			"memory");
 	}
 	if (!add_file(files, INDEX_NAME, MANIFEST_INDEX, text, text ? strlen(text) : 0, 1))
 		return no_memory(err);
@@ -250,20 +272,24 @@ static int add_index(const struct plan *plan, struct ckpt_files *files, struct e
 static int add_config(const struct plan *plan, struct ckpt_files *files, struct err *err)
 {
 	const char *json = plan->snapshot->model_json;
-	return add_file(files, CONFIG_NAME, MANIFEST_CONFIG, strdup(json), strlen(json), 1) ? 0 : no_memory(err);
+	return add_file(files, CONFIG_NAME, MANIFEST_CONFIG, strdup(json), strlen(json), 1)
+		? 0
+		: no_memory(err);
 }
 
 /* ---- the optimizer ---- */
 
 /* The slices as the text of the shard's metadata entry "slices": [[tensor, first, count], …]. */
-static char *slices_text(const struct snapshot *snapshot, const struct shard_group *group, uint64_t *elements)
+static char *slices_text(const struct snapshot *snapshot, const struct shard_group *group,
+	uint64_t *elements)
 {
 	json_t *slices = json_array();
 	*elements = 0;
 	for (size_t i = group->first; i < group->first + group->count; i++) {
 		const struct snapshot_slice *slice = &snapshot->slices[i];
-		json_array_append_new(slices, json_pack("[s, I, I]", slice->tensor, (json_int_t)slice->first,
-			(json_int_t)slice->count));
+		json_array_append_new(slices,
+			json_pack("[s, I, I]", slice->tensor, (json_int_t)slice->first,
+				(json_int_t)slice->count));
 		*elements += slice->count;
 	}
 	char *text = json_array_size(slices) == group->count ? json_dumps(slices, JSON_COMPACT) : NULL;
@@ -271,7 +297,8 @@ static char *slices_text(const struct snapshot *snapshot, const struct shard_gro
 	return text;
 }
 
-static int add_optimizer(const struct plan *plan, size_t index, struct ckpt_files *files, struct err *err)
+static int add_optimizer(const struct plan *plan, size_t index, struct ckpt_files *files,
+	struct err *err)
 {
 	const struct shard_group *group = &plan->optimizer[index];
 	uint64_t elements, total;
@@ -283,9 +310,12 @@ static int add_optimizer(const struct plan *plan, size_t index, struct ckpt_file
 	struct safetensors_note notes[] = { { "format", "pt" }, { "slices", text } };
 	struct safetensors_tensor states[SNAPSHOT_STATES];
 	for (int s = 0; s < SNAPSHOT_STATES; s++)
-		states[s] = (struct safetensors_tensor){ .name = (char *)snapshot_state_name(s), .dtype = SAFETENSORS_F32,
-			.dims = 1, .shape = { (int64_t)elements } };
-	if (safetensors_encode(states, SNAPSHOT_STATES, notes, 2, &prefix, &prefix_size, &total, err) < 0)
+		states[s] = (struct safetensors_tensor) { .name = (char *)snapshot_state_name(s),
+			.dtype = SAFETENSORS_F32,
+			.dims = 1,
+			.shape = { (int64_t)elements } };
+	if (safetensors_encode(states, SNAPSHOT_STATES, notes, 2, &prefix, &prefix_size, &total, err)
+		< 0)
 		return -1;
 	shard_name("optimizer", index, plan->optimizers, name);
 	struct ckpt_file *file = add_file(files, name, MANIFEST_OPTIMIZER, prefix, prefix_size,
@@ -295,7 +325,8 @@ static int add_optimizer(const struct plan *plan, size_t index, struct ckpt_file
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < group->count; i++) {
 			const struct snapshot_slice *slice = &plan->snapshot->slices[group->first + i];
-			put_piece(file, 1 + s * group->count + i, slice->state[s], slice->count * sizeof(float));
+			put_piece(file, 1 + s * group->count + i, slice->state[s],
+				slice->count * sizeof(float));
 		}
 	return 0;
 }
@@ -319,7 +350,7 @@ static int add_files(const struct plan *plan, struct ckpt_files *files, struct e
 int ckpt_files_plan(const struct snapshot *snapshot, struct ckpt_files *files, struct err *err)
 {
 	struct plan plan = { 0 };
-	*files = (struct ckpt_files){ 0 };
+	*files = (struct ckpt_files) { 0 };
 	int result = check_snapshot(snapshot, err);
 	if (result == 0)
 		result = make_plan(snapshot, &plan, err);
@@ -339,5 +370,5 @@ void ckpt_files_free(struct ckpt_files *files)
 		free(files->files[i].text);
 	}
 	free(files->files);
-	*files = (struct ckpt_files){ 0 };
+	*files = (struct ckpt_files) { 0 };
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an earlier attempt left complete, but uncommitted, becomes a checkpoint: no living writer is needed for it. */
+/* What an earlier attempt left complete, but uncommitted, becomes a checkpoint: no living writer is
+ * needed for it. */
 #include "checkpoint/save/ckpt_save.h"
 
 #include <dirent.h>
@@ -60,7 +61,8 @@ static int newest_first(const void *a, const void *b)
 }
 
 /* All uncommitted saves, the newest first. *leftovers is malloc'ed and the caller's. */
-static int list_leftovers(const struct ckpt_dir *dir, struct leftover **leftovers, size_t *count, struct err *err)
+static int list_leftovers(const struct ckpt_dir *dir, struct leftover **leftovers, size_t *count,
+	struct err *err)
 {
 	struct dirent *entry;
 	DIR *stream = io_open_list(dir->fd);
@@ -79,7 +81,8 @@ static int list_leftovers(const struct ckpt_dir *dir, struct leftover **leftover
 	if (stream)
 		closedir(stream);
 	if (!stream || why)
-		return err_fail(err, io_status(why), "checkpoint: couldn't list %s: %s", dir->path, strerror(why));
+		return err_fail(err, io_status(why), "checkpoint: couldn't list %s: %s", dir->path,
+			strerror(why));
 	if (*count > 0)
 		qsort(*leftovers, *count, sizeof **leftovers, newest_first);
 	return 0;
@@ -97,7 +100,8 @@ static int newest_step(const struct ckpt_dir *dir, int64_t *newest, struct err *
 
 /* ---- the manifest of one ---- */
 
-/* How many parts there are of the save in this folder, as the name of the first part found tells; 0: it has no parts. */
+/* How many parts there are of the save in this folder, as the name of the first part found tells;
+ * 0: it has no parts. */
 static int count_parts(const struct pending_save *saving, struct err *err)
 {
 	struct dirent *entry;
@@ -109,14 +113,14 @@ static int count_parts(const struct pending_save *saving, struct err *err)
 	if (stream)
 		closedir(stream);
 	if (!stream || why)
-		return err_fail(err, EXIT_LOST, "checkpoint: couldn't list %s/%s: %s", saving->dir->path, saving->hidden,
-			strerror(why));
+		return err_fail(err, EXIT_LOST, "checkpoint: couldn't list %s/%s: %s", saving->dir->path,
+			saving->hidden, strerror(why));
 	return parts;
 }
 
 /* EXIT_DATA: there is no such file, or it can't be one of ours. EXIT_LOST: it can't be read now. */
-static int read_text(const struct pending_save *saving, const char *name, struct deadline deadline, char **text, size_t *size,
-	struct err *err)
+static int read_text(const struct pending_save *saving, const char *name, struct deadline deadline,
+	char **text, size_t *size, struct err *err)
 {
 	for (;;) {
 		if (io_read_file(saving->fd, name, MANIFEST_SIZE_MAX, text, size, err) == 0)
@@ -132,8 +136,8 @@ static int read_text(const struct pending_save *saving, const char *name, struct
 }
 
 /* Joins the parts that lie in the folder; NULL when they are not all there and valid. */
-static struct manifest *join_parts(const struct pending_save *saving, const char *token, struct deadline deadline,
-	struct err *err)
+static struct manifest *join_parts(const struct pending_save *saving, const char *token,
+	struct deadline deadline, struct err *err)
 {
 	int parts = count_parts(saving, err);
 	if (parts == 0)
@@ -145,9 +149,11 @@ static struct manifest *join_parts(const struct pending_save *saving, const char
 	int result = texts && sizes ? 0 : err_set(err, "checkpoint: no memory");
 	for (int i = 0; result == 0 && i < parts; i++) {
 		char name[CKPT_PART_NAME_SIZE];
-		result = read_text(saving, ckpt_part_name(i, parts, name), deadline, &texts[i], &sizes[i], err);
+		result =
+			read_text(saving, ckpt_part_name(i, parts, name), deadline, &texts[i], &sizes[i], err);
 	}
-	struct manifest *manifest = result == 0 ? ckpt_part_join(texts, sizes, parts, saving->step, token, err) : NULL;
+	struct manifest *manifest =
+		result == 0 ? ckpt_part_join(texts, sizes, parts, saving->step, token, err) : NULL;
 	for (int i = 0; texts && i < parts; i++)
 		free(texts[i]);
 	free(texts);
@@ -156,7 +162,8 @@ static struct manifest *join_parts(const struct pending_save *saving, const char
 }
 
 /* Whether it is a manifest of this save. */
-static bool fits(const struct pending_save *saving, const char *token, const char *text, size_t size)
+static bool fits(const struct pending_save *saving, const char *token, const char *text,
+	size_t size)
 {
 	struct manifest *manifest = manifest_parse(text, size, NULL, NULL);
 	bool same = manifest && manifest->step == saving->step && strcmp(manifest->token, token) == 0;
@@ -164,9 +171,10 @@ static bool fits(const struct pending_save *saving, const char *token, const cha
 	return same;
 }
 
-/* The text of the manifest: the one that is there, or the one that follows from the parts, which is then put there. */
-static int have_manifest(const struct pending_save *saving, const char *token, double io_timeout, char **text, size_t *size,
-	struct err *err)
+/* The text of the manifest: the one that is there, or the one that follows from the parts, which is
+ * then put there. */
+static int have_manifest(const struct pending_save *saving, const char *token, double io_timeout,
+	char **text, size_t *size, struct err *err)
 {
 	struct deadline deadline = deadline_in(io_timeout);
 	if (read_text(saving, MANIFEST_NAME, deadline, text, size, err) == 0) {
@@ -188,7 +196,8 @@ static int have_manifest(const struct pending_save *saving, const char *token, d
 static int verify(const struct pending_save *saving, double io_timeout, struct err *err)
 {
 	struct ckpt *ckpt;
-	int result = ckpt_open_folder(saving->dir, saving->hidden, saving->step, io_timeout, &ckpt, err);
+	int result =
+		ckpt_open_folder(saving->dir, saving->hidden, saving->step, io_timeout, &ckpt, err);
 	if (result < 0)
 		return result;
 	result = ckpt_verify(ckpt, err);
@@ -197,8 +206,8 @@ static int verify(const struct pending_save *saving, double io_timeout, struct e
 }
 
 /* Returns 0 committed, CKPT_DAMAGED or -1. */
-static int complete(struct pending_save *saving, const struct leftover *leftover, const char *token, double io_timeout,
-	struct err *err)
+static int complete(struct pending_save *saving, const struct leftover *leftover, const char *token,
+	double io_timeout, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
 	size_t size;
@@ -215,8 +224,8 @@ static int complete(struct pending_save *saving, const struct leftover *leftover
 }
 
 /* Returns 1 committed, 0 not complete, -1 on error. */
-static int finish(struct pending_save *saving, const struct leftover *leftover, const char *token, double io_timeout,
-	struct err *err)
+static int finish(struct pending_save *saving, const struct leftover *leftover, const char *token,
+	double io_timeout, struct err *err)
 {
 	struct stat st;
 	int opened = pending_save_open(saving, err);
@@ -224,16 +233,20 @@ static int finish(struct pending_save *saving, const struct leftover *leftover, 
 		return opened;
 	int result = complete(saving, leftover, token, io_timeout, err);
 	if (result == 0) {
-		log_info("checkpoint: step %" PRId64 ", which an earlier attempt had written but not committed, is durable",
+		log_info("checkpoint: step %" PRId64
+				 ", which an earlier attempt had written but not committed, is durable",
 			saving->step);
 		return 1;
 	}
 	/* Its writer may still be there and give it up at this moment. */
-	bool gone = fstatat(saving->dir->fd, saving->hidden, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
-	/* What can't be read now may be whole: that must not be taken for an unfinished save, and removed. */
+	bool gone =
+		fstatat(saving->dir->fd, saving->hidden, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+	/* What can't be read now may be whole: that must not be taken for an unfinished save, and
+	 * removed. */
 	if (result == -1 && err->status != EXIT_DATA && !gone)
 		return -1;
-	log_info("checkpoint: the save of step %" PRId64 " was not completed: %s", saving->step, err->text);
+	log_info("checkpoint: the save of step %" PRId64 " was not completed: %s", saving->step,
+		err->text);
 	return 0;
 }
 
@@ -245,8 +258,8 @@ int ckpt_finish(const struct ckpt_dir *dir, const char *token, double io_timeout
 	int64_t newest;
 	int result = 0;
 	err = err ? err : &own;
-	if (owner_verify(dir, token, err) < 0 || newest_step(dir, &newest, err) < 0 ||
-		list_leftovers(dir, &leftovers, &count, err) < 0)
+	if (owner_verify(dir, token, err) < 0 || newest_step(dir, &newest, err) < 0
+		|| list_leftovers(dir, &leftovers, &count, err) < 0)
 		return -1;
 	for (size_t i = 0; result == 0 && i < count && leftovers[i].step > newest; i++) {
 		struct pending_save saving;

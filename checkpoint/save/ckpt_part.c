@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of parts come from other nodes and from disks: nothing in them is believed before it was looked at. */
+/* Texts of parts come from other nodes and from disks: nothing in them is believed before it was
+ * looked at. */
 #include "checkpoint/save/ckpt_part.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
 
 char *ckpt_part_name(int part, int parts, char out[CKPT_PART_NAME_SIZE])
 {
@@ -17,31 +17,35 @@ int ckpt_part_count(const char *name)
 {
 	int part, parts;
 	char again[CKPT_PART_NAME_SIZE];
-	if (strlen(name) >= CKPT_PART_NAME_SIZE || sscanf(name, "part-%9d-of-%9d.json", &part, &parts) != 2 || part < 1 ||
-		part > parts || strcmp(ckpt_part_name(part - 1, parts, again), name) != 0)
+	if (strlen(name) >= CKPT_PART_NAME_SIZE
+		|| sscanf(name, "part-%9d-of-%9d.json", &part, &parts) != 2 || part < 1 || part > parts
+		|| strcmp(ckpt_part_name(part - 1, parts, again), name) != 0)
 		return 0;
 	return parts;
 }
 
-static struct manifest *parse(const char *text, size_t size, int64_t step, const char *token, int part, int parts,
-	struct err *err)
+static struct manifest *parse(const char *text, size_t size, int64_t step, const char *token,
+	int part, int parts, struct err *err)
 {
 	struct manifest *manifest = manifest_parse_part(text, size, err);
 	if (!manifest) {
 		err_prefix(err, "checkpoint: part %d of %d of step %" PRId64, part + 1, parts, step);
 		return NULL;
 	}
-	if (manifest->step == step && strcmp(manifest->token, token) == 0 && manifest->part == part &&
-		manifest->parts == parts)
+	if (manifest->step == step && strcmp(manifest->token, token) == 0 && manifest->part == part
+		&& manifest->parts == parts)
 		return manifest;
-	err_fail(err, EXIT_DATA, "checkpoint: what should be part %d of %d of step %" PRId64 " by %s is part %d of %d of step %"
-		PRId64 " by %s", part + 1, parts, step, token, manifest->part + 1, manifest->parts, manifest->step,
+	err_fail(err, EXIT_DATA,
+		"checkpoint: what should be part %d of %d of step %" PRId64
+		" by %s is part %d of %d of step %" PRId64 " by %s",
+		part + 1, parts, step, token, manifest->part + 1, manifest->parts, manifest->step,
 		manifest->token);
 	manifest_destroy(manifest);
 	return NULL;
 }
 
-int ckpt_part_check(const char *text, size_t size, int64_t step, const char *token, int part, int parts, struct err *err)
+int ckpt_part_check(const char *text, size_t size, int64_t step, const char *token, int part,
+	int parts, struct err *err)
 {
 	struct manifest *manifest = parse(text, size, step, token, part, parts, err);
 	manifest_destroy(manifest);
@@ -70,9 +74,11 @@ static int add_files(struct manifest *manifest, const struct manifest *part, str
 	for (size_t i = 0; i < part->file_count; i++) {
 		const struct manifest_file *from = &part->files[i];
 		if (manifest_find(manifest, from->name))
-			return err_fail(err, EXIT_DATA, "checkpoint: two parts of step %" PRId64 " have a file %s", manifest->step,
+			return err_fail(err, EXIT_DATA,
+				"checkpoint: two parts of step %" PRId64 " have a file %s", manifest->step,
 				from->name);
-		struct manifest_file *file = manifest_add_file(manifest, from->name, from->role, from->size);
+		struct manifest_file *file =
+			manifest_add_file(manifest, from->name, from->role, from->size);
 		if (!file)
 			return err_set(err, "checkpoint: no memory");
 		file->hash = from->hash;
@@ -85,13 +91,14 @@ static int join(struct manifest *manifest, const struct manifest *part, struct e
 {
 	const char *what = difference(manifest, part);
 	if (what)
-		return err_fail(err, EXIT_DATA, "checkpoint: parts 1 and %d of step %" PRId64 " differ in their %s", part->part + 1,
+		return err_fail(err, EXIT_DATA,
+			"checkpoint: parts 1 and %d of step %" PRId64 " differ in their %s", part->part + 1,
 			part->step, what);
 	return add_files(manifest, part, err);
 }
 
-struct manifest *ckpt_part_join(char *const *texts, const size_t *sizes, int parts, int64_t step, const char *token,
-	struct err *err)
+struct manifest *ckpt_part_join(char *const *texts, const size_t *sizes, int parts, int64_t step,
+	const char *token, struct err *err)
 {
 	struct manifest *manifest = NULL;
 	for (int i = 0; i < parts; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving, as a ladder: files into a hidden folder, each durable; the manifest, or a part's text, last; then one rename,
- * which is the commit. */
+/* Saving, as a ladder: files into a hidden folder, each durable; the manifest, or a part's text,
+ * last; then one rename, which is the commit. */
 #include "checkpoint/save/ckpt_save.h"
 
 #include <errno.h>
@@ -27,9 +27,9 @@ struct work {
 	struct pending_save saving;
 	struct ckpt_files files;
 	struct manifest *manifest;
-	char *text;               /* the manifest's, or the part's */
+	char *text; /* the manifest's, or the part's */
 	size_t size;
-	uint64_t done, total;     /* bytes */
+	uint64_t done, total; /* bytes */
 };
 
 /* ---- the manifest ---- */
@@ -39,7 +39,8 @@ static json_t *parse_group(const char *what, const char *text, struct err *err)
 	json_error_t why;
 	json_t *object = text ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
 	if (!object)
-		err_set(err, "checkpoint: the snapshot's %s is not valid JSON: %s", what, text ? why.text : "it is missing");
+		err_set(err, "checkpoint: the snapshot's %s is not valid JSON: %s", what,
+			text ? why.text : "it is missing");
 	return object;
 }
 
@@ -60,7 +61,8 @@ static int make_manifest(struct work *work, const char *token, struct err *err)
 	manifest->validation_loss = snapshot->validation_loss;
 	snprintf(manifest->token, sizeof manifest->token, "%s", token);
 	manifest->config = parse_group("configuration", snapshot->config_json, err);
-	manifest->numerics = manifest->config ? parse_group("numerics", snapshot->numerics_json, err) : NULL;
+	manifest->numerics =
+		manifest->config ? parse_group("numerics", snapshot->numerics_json, err) : NULL;
 	if (!manifest->numerics)
 		return -1;
 	for (size_t i = 0; i < work->files.count; i++) {
@@ -84,22 +86,27 @@ static void advance(void *arg, uint64_t bytes)
 
 static int write_files(struct work *work, struct err *err)
 {
-	const struct shard_writing how = { .threads = work->options->threads, .buffered = work->options->buffered,
-		.spare = deadline_in(work->options->spare), .advance = advance, .arg = work };
+	const struct shard_writing how = { .threads = work->options->threads,
+		.buffered = work->options->buffered,
+		.spare = deadline_in(work->options->spare),
+		.advance = advance,
+		.arg = work };
 	for (size_t i = 0; i < work->files.count; i++) {
 		const struct ckpt_file *file = &work->files.files[i];
-		if (shard_write(work->saving.fd, &work->manifest->files[i], file->pieces, file->count, &how, err) < 0)
+		if (shard_write(work->saving.fd, &work->manifest->files[i], file->pieces, file->count, &how,
+				err)
+			< 0)
 			return -1;
 	}
 	return 0;
 }
 
 /* Plans the files, so that a snapshot that can't be saved touches nothing. */
-static int start(struct work *work, const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
-	const struct ckpt_save_options *options, struct err *err)
+static int start(struct work *work, const struct ckpt_dir *dir, const struct snapshot *snapshot,
+	const char *token, const struct ckpt_save_options *options, struct err *err)
 {
 	static const struct ckpt_save_options defaults;
-	*work = (struct work){ .snapshot = snapshot, .options = options ? options : &defaults };
+	*work = (struct work) { .snapshot = snapshot, .options = options ? options : &defaults };
 	pending_save_init(&work->saving, dir, snapshot->step, token);
 	if (ckpt_files_plan(snapshot, &work->files, err) < 0)
 		return -1;
@@ -119,9 +126,9 @@ static void finish(struct work *work)
 static int save(struct work *work, const char *token, bool *taken, struct err *err)
 {
 	struct pending_save *saving = &work->saving;
-	if (pending_save_make(saving, true, err) < 0 || write_files(work, err) < 0 ||
-		manifest_encode(work->manifest, &work->text, &work->size, err) < 0 ||
-		pending_save_put(saving, MANIFEST_NAME, work->text, work->size, err) < 0)
+	if (pending_save_make(saving, true, err) < 0 || write_files(work, err) < 0
+		|| manifest_encode(work->manifest, &work->text, &work->size, err) < 0
+		|| pending_save_put(saving, MANIFEST_NAME, work->text, work->size, err) < 0)
 		return -1;
 	return pending_save_commit(saving, work->text, work->size, token, taken, err);
 }
@@ -136,14 +143,15 @@ int ckpt_save(const struct ckpt_dir *dir, const struct snapshot *snapshot, const
 	err = err ? err : &own;
 	int result = start(&work, dir, snapshot, token, options, err);
 	if (result == 0 && snapshot->parts > 1)
-		result = err_set(err, "checkpoint: a snapshot of %d parts can't be saved as one", snapshot->parts);
+		result = err_set(err, "checkpoint: a snapshot of %d parts can't be saved as one",
+			snapshot->parts);
 	if (result == 0) {
 		result = save(&work, token, &taken, err);
 		if (result < 0)
 			pending_save_give_up(&work.saving);
 	}
 	if (result == 0 && saved)
-		*saved = (struct ckpt_saved){ work.total + work.size, clock_now() - began, taken };
+		*saved = (struct ckpt_saved) { work.total + work.size, clock_now() - began, taken };
 	finish(&work);
 	return result;
 }
@@ -156,26 +164,28 @@ static int remove_part(const struct work *work, const char *name, struct err *er
 	for (size_t i = 0; i <= work->files.count; i++) {
 		const char *one = i == 0 ? name : work->files.files[i - 1].name;
 		if (unlinkat(work->saving.fd, one, 0) < 0 && errno != ENOENT)
-			return err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/%s/%s: %m", work->saving.dir->path,
-				work->saving.hidden, one);
+			return err_fail(err, io_status(errno), "checkpoint: couldn't remove %s/%s/%s: %m",
+				work->saving.dir->path, work->saving.hidden, one);
 	}
 	return 0;
 }
 
-/* The hidden folder has its name still: nobody gave the save up, and made another of the same step, meanwhile. */
+/* The hidden folder has its name still: nobody gave the save up, and made another of the same step,
+ * meanwhile. */
 static int check_folder(const struct pending_save *saving, struct err *err)
 {
 	if (!ckpt_dir_names(saving->dir, saving->hidden, saving->fd))
-		return err_fail(err, EXIT_LOST, "checkpoint: %s/%s went away: its save was given up", saving->dir->path,
-			saving->hidden);
+		return err_fail(err, EXIT_LOST, "checkpoint: %s/%s went away: its save was given up",
+			saving->dir->path, saving->hidden);
 	return 0;
 }
 
 static int save_part(struct work *work, const char *name, struct err *err)
 {
 	struct pending_save *saving = &work->saving;
-	if (write_files(work, err) < 0 || manifest_encode(work->manifest, &work->text, &work->size, err) < 0 ||
-		pending_save_put(saving, name, work->text, work->size, err) < 0)
+	if (write_files(work, err) < 0
+		|| manifest_encode(work->manifest, &work->text, &work->size, err) < 0
+		|| pending_save_put(saving, name, work->text, work->size, err) < 0)
 		return -1;
 	/* The folder's own name: no rename by this writer makes it durable later. */
 	if (io_sync_dir(saving->dir->fd, err) < 0)
@@ -191,7 +201,8 @@ static int open_part(struct work *work, const char *name, struct err *err)
 }
 
 int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
-	const struct ckpt_save_options *options, char **text, size_t *size, struct ckpt_saved *saved, struct err *err)
+	const struct ckpt_save_options *options, char **text, size_t *size, struct ckpt_saved *saved,
+	struct err *err)
 {
 	struct err own, why;
 	struct work work;
@@ -205,14 +216,15 @@ int ckpt_save_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, 
 		ckpt_part_name(snapshot->part, work.manifest->parts, name);
 		result = open_part(&work, name, err);
 	}
-	if (result == 0 && (result = save_part(&work, name, err)) < 0 && remove_part(&work, name, &why) < 0)
+	if (result == 0 && (result = save_part(&work, name, err)) < 0
+		&& remove_part(&work, name, &why) < 0)
 		log_warn("%s", why.text);
 	if (result == 0) {
 		*text = work.text;
 		*size = work.size;
 		work.text = NULL;
 		if (saved)
-			*saved = (struct ckpt_saved){ work.total + *size, clock_now() - began, false };
+			*saved = (struct ckpt_saved) { work.total + *size, clock_now() - began, false };
 	}
 	finish(&work);
 	return result;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hidden folder and the rename that commits it. Until the rename nothing that a reader looks at has changed, so every
- * fault before it costs only this save. */
+/* The hidden folder and the rename that commits it. Until the rename nothing that a reader looks at
+ * has changed, so every fault before it costs only this save. */
 #include "checkpoint/save/pending_save.h"
 
 #include <errno.h>
@@ -18,25 +18,30 @@
 #include "common/io.h"
 #include "common/log.h"
 
-#define EXISTING_IO_TIMEOUT 10.0 /* seconds of retries while a folder that has our name is looked at */
+#define EXISTING_IO_TIMEOUT \
+	10.0 /* seconds of retries while a folder that has our name is looked at */
 
 /* ---- the folder ---- */
 
-void pending_save_init(struct pending_save *saving, const struct ckpt_dir *dir, int64_t step, const char *token)
+void pending_save_init(struct pending_save *saving, const struct ckpt_dir *dir, int64_t step,
+	const char *token)
 {
-	*saving = (struct pending_save){ .dir = dir, .step = step, .fd = -1 };
+	*saving = (struct pending_save) { .dir = dir, .step = step, .fd = -1 };
 	ckpt_step_name(step, saving->name);
-	snprintf(saving->hidden, sizeof saving->hidden, CKPT_SAVING_PREFIX "%s-%s", saving->name, token);
+	snprintf(saving->hidden, sizeof saving->hidden, CKPT_SAVING_PREFIX "%s-%s", saving->name,
+		token);
 }
 
 int pending_save_open(struct pending_save *saving, struct err *err)
 {
-	saving->fd = openat(saving->dir->fd, saving->hidden, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	saving->fd =
+		openat(saving->dir->fd, saving->hidden, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (saving->fd >= 0)
 		return 1;
 	if (errno == ENOENT)
 		return 0;
-	return err_fail(err, io_status(errno), "checkpoint: couldn't open %s/%s: %m", saving->dir->path, saving->hidden);
+	return err_fail(err, io_status(errno), "checkpoint: couldn't open %s/%s: %m", saving->dir->path,
+		saving->hidden);
 }
 
 int pending_save_make(struct pending_save *saving, bool fresh, struct err *err)
@@ -45,10 +50,14 @@ int pending_save_make(struct pending_save *saving, bool fresh, struct err *err)
 	if (fresh && pending_save_discard(saving, err) < 0)
 		return -1;
 	if (mkdirat(dir->fd, saving->hidden, 0755) < 0 && (fresh || errno != EEXIST))
-		return err_fail(err, io_status(errno), "checkpoint: couldn't make %s/%s: %m", dir->path, saving->hidden);
+		return err_fail(err, io_status(errno), "checkpoint: couldn't make %s/%s: %m", dir->path,
+			saving->hidden);
 	int opened = pending_save_open(saving, err);
-	return opened > 0 ? 0 : opened < 0 ? -1 : err_fail(err, EXIT_LOST, "checkpoint: %s/%s went away: its save was given up",
-		dir->path, saving->hidden);
+	return opened > 0 ? 0
+		: opened < 0
+		? -1
+		: err_fail(err, EXIT_LOST, "checkpoint: %s/%s went away: its save was given up", dir->path,
+			saving->hidden);
 }
 
 void pending_save_close(struct pending_save *saving)
@@ -70,10 +79,12 @@ void pending_save_give_up(const struct pending_save *saving)
 		log_warn("checkpoint: couldn't remove an unfinished save: %s", why.text);
 }
 
-int pending_save_put(const struct pending_save *saving, const char *name, const char *text, size_t size, struct err *err)
+int pending_save_put(const struct pending_save *saving, const char *name, const char *text,
+	size_t size, struct err *err)
 {
 	if (size > MANIFEST_SIZE_MAX)
-		return err_set(err, "checkpoint: %zu bytes are too many for %s: give a larger shard size", size, name);
+		return err_set(err, "checkpoint: %zu bytes are too many for %s: give a larger shard size",
+			size, name);
 	if (io_replace_durably(saving->fd, name, text, size, err) < 0)
 		return err_prefix(err, "checkpoint: %s/%s", saving->dir->path, saving->hidden);
 	return 0;
@@ -81,18 +92,20 @@ int pending_save_put(const struct pending_save *saving, const char *name, const 
 
 /* ---- the rename ---- */
 
-/* Whether the folder of our step holds our own manifest: a rename whose answer was lost on the network has succeeded. */
+/* Whether the folder of our step holds our own manifest: a rename whose answer was lost on the
+ * network has succeeded. */
 static bool is_committed(const struct pending_save *saving, const char *text, size_t size)
 {
 	char path[CKPT_STEP_NAME_SIZE + sizeof "/" MANIFEST_NAME];
 	AUTO_FREE char *found = NULL;
 	size_t found_size;
 	snprintf(path, sizeof path, "%s/" MANIFEST_NAME, saving->name);
-	return io_read_file(saving->dir->fd, path, MANIFEST_SIZE_MAX, &found, &found_size, NULL) == 0 && found_size == size &&
-		memcmp(found, text, size) == 0;
+	return io_read_file(saving->dir->fd, path, MANIFEST_SIZE_MAX, &found, &found_size, NULL) == 0
+		&& found_size == size && memcmp(found, text, size) == 0;
 }
 
-/* A folder of our step is there. Returns 1 if it verifies (ours is discarded), 0 if it was set aside, -1 on error. */
+/* A folder of our step is there. Returns 1 if it verifies (ours is discarded), 0 if it was set
+ * aside, -1 on error. */
 static int look_at_existing(const struct pending_save *saving, struct err *err)
 {
 	struct ckpt *ckpt;
@@ -109,7 +122,8 @@ static int look_at_existing(const struct pending_save *saving, struct err *err)
 }
 
 /* Returns 0 renamed, 1 a valid checkpoint has the name already, -1 on error. */
-static int rename_folder(const struct pending_save *saving, const char *text, size_t size, struct err *err)
+static int rename_folder(const struct pending_save *saving, const char *text, size_t size,
+	struct err *err)
 {
 	int fd = saving->dir->fd;
 	for (int attempt = 0; attempt < 2; attempt++) {
@@ -119,14 +133,14 @@ static int rename_folder(const struct pending_save *saving, const char *text, si
 		if (is_committed(saving, text, size))
 			return 0;
 		if (why != EEXIST && why != ENOTEMPTY)
-			return err_fail(err, io_status(why), "checkpoint: couldn't rename %s/%s to %s: %s", saving->dir->path,
-				saving->hidden, saving->name, strerror(why));
+			return err_fail(err, io_status(why), "checkpoint: couldn't rename %s/%s to %s: %s",
+				saving->dir->path, saving->hidden, saving->name, strerror(why));
 		int existing = look_at_existing(saving, err);
 		if (existing != 0)
 			return existing;
 	}
-	return err_set(err, "checkpoint: couldn't commit %s/%s: its name is taken again and again", saving->dir->path,
-		saving->name);
+	return err_set(err, "checkpoint: couldn't commit %s/%s: its name is taken again and again",
+		saving->dir->path, saving->name);
 }
 
 static void point_latest(const struct pending_save *saving)
@@ -135,11 +149,12 @@ static void point_latest(const struct pending_save *saving)
 	struct err err;
 	int length = snprintf(line, sizeof line, "%s\n", saving->name);
 	if (io_replace_durably(saving->dir->fd, "latest", line, (size_t)length, &err) < 0)
-		log_warn("checkpoint: %s is saved, but the hint \"latest\" is not: %s", saving->name, err.text);
+		log_warn("checkpoint: %s is saved, but the hint \"latest\" is not: %s", saving->name,
+			err.text);
 }
 
-int pending_save_commit(const struct pending_save *saving, const char *text, size_t size, const char *token, bool *taken,
-	struct err *err)
+int pending_save_commit(const struct pending_save *saving, const char *text, size_t size,
+	const char *token, bool *taken, struct err *err)
 {
 	if (owner_verify(saving->dir, token, err) < 0)
 		return -1;
@@ -150,7 +165,8 @@ int pending_save_commit(const struct pending_save *saving, const char *text, siz
 	if (*taken)
 		pending_save_give_up(saving);
 	if (io_sync_dir(saving->dir->fd, err) < 0)
-		return err_prefix(err, "checkpoint: %s/%s is complete, but may not outlive a crash of the storage",
+		return err_prefix(err,
+			"checkpoint: %s/%s is complete, but may not outlive a crash of the storage",
 			saving->dir->path, saving->name);
 	point_latest(saving);
 	return 0;

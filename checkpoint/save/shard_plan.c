@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* How many runs of at most `limit` bytes the list needs; `count` + 1 when an item alone is larger. */
+/* How many runs of at most `limit` bytes the list needs; `count` + 1 when an item alone is larger.
+ */
 static size_t runs_needed(const uint64_t *bytes, size_t count, uint64_t limit)
 {
 	size_t runs = count > 0;
@@ -43,7 +44,8 @@ void shard_plan_assign(const uint64_t *bytes, size_t count, int writers, int *wr
 	uint64_t limit = least_limit(bytes, count, writers), left = limit;
 	int at = 0;
 	for (size_t i = 0; i < count; i++) {
-		/* No writer stays idle for want of items while another has several: the last ones get one each. */
+		/* No writer stays idle for want of items while another has several: the last ones get one
+		 * each. */
 		bool spread = i > 0 && count - i < (size_t)(writers - at);
 		if (i > 0 && at + 1 < writers && (bytes[i] > left || spread)) {
 			at++;
@@ -54,7 +56,8 @@ void shard_plan_assign(const uint64_t *bytes, size_t count, int writers, int *wr
 	}
 }
 
-size_t shard_plan_group(const uint64_t *bytes, const int *writer, size_t count, uint64_t limit, struct shard_group *groups)
+size_t shard_plan_group(const uint64_t *bytes, const int *writer, size_t count, uint64_t limit,
+	struct shard_group *groups)
 {
 	size_t made = 0;
 	uint64_t filled = 0;
@@ -66,7 +69,7 @@ size_t shard_plan_group(const uint64_t *bytes, const int *writer, size_t count, 
 			filled += bytes[i];
 			continue;
 		}
-		groups[made++] = (struct shard_group){ .first = i, .count = 1, .writer = writer[i] };
+		groups[made++] = (struct shard_group) { .first = i, .count = 1, .writer = writer[i] };
 		filled = bytes[i];
 	}
 	return made;

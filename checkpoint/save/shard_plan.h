@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tensors share a shard, and which writer has it: pure functions that every writer computes alike. */
+/* Which tensors share a shard, and which writer has it: pure functions that every writer computes
+ * alike. */
 #ifndef MUSTER_SHARD_PLAN_H
 #define MUSTER_SHARD_PLAN_H
 
@@ -14,12 +15,15 @@ struct shard_group {
 	int writer;
 };
 
-/* Gives each of `count` items of bytes[i] a writer in [0, writers): contiguous runs in ascending order, as even as whole items
- * allow (the largest run is as small as possible); where there are as many items as writers, each has one. */
+/* Gives each of `count` items of bytes[i] a writer in [0, writers): contiguous runs in ascending
+ * order, as even as whole items allow (the largest run is as small as possible); where there are as
+ * many items as writers, each has one. */
 void shard_plan_assign(const uint64_t *bytes, size_t count, int writers, int *writer);
 
-/* Cuts the list into groups: consecutive items of one writer, at most `limit` bytes a group (0: no limit) unless a single
- * item is larger. writer[] is ascending. Returns the number of groups; `groups` has room for `count`. */
-size_t shard_plan_group(const uint64_t *bytes, const int *writer, size_t count, uint64_t limit, struct shard_group *groups);
+/* Cuts the list into groups: consecutive items of one writer, at most `limit` bytes a group (0: no
+ * limit) unless a single item is larger. writer[] is ascending. Returns the number of groups;
+ * `groups` has room for `count`. */
+size_t shard_plan_group(const uint64_t *bytes, const int *writer, size_t count, uint64_t limit,
+	struct shard_group *groups);
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads take the file's requests one behind the other: who takes one hashes it under the lock, so that the hashes see the
- * bytes in order, and writes it without, so that the disk always has some in flight. With O_DIRECT a request goes from the
- * snapshot's memory to the disk as it is where it lies there in one run; else it is put together in a buffer, in blocks small
- * enough to be hashed while they are in the cache.
+/* Threads take the file's requests one behind the other: who takes one hashes it under the lock, so
+ * that the hashes see the bytes in order, and writes it without, so that the disk always has some
+ * in flight. With O_DIRECT a request goes from the snapshot's memory to the disk as it is where it
+ * lies there in one run; else it is put together in a buffer, in blocks small enough to be hashed
+ * while they are in the cache.
  *
- * With `spare` the calling thread leaves the work to the others, which give way to everyone, until that deadline: a program
- * that trains on all processors would else stand still for as long as they hash. */
+ * With `spare` the calling thread leaves the work to the others, which give way to everyone, until
+ * that deadline: a program that trains on all processors would else stand still for as long as they
+ * hash. */
 #include "config.h"
 #include "checkpoint/save/shard_write.h"
 
@@ -22,15 +24,17 @@
 #include "common/io.h"
 #include "common/thread.h"
 
-#define PAGE 4096u                      /* offsets and lengths of O_DIRECT are multiples of it everywhere */
-#define REQUEST_DIRECT ((size_t)8 << 20) /* bytes at most: the fastest of 0.5 to 16 MiB, with 4 threads */
-#define REQUEST_BUFFERED ((size_t)1 << 20) /* larger ones have the kernel look for large runs of free memory: slower */
+#define PAGE 4096u /* offsets and lengths of O_DIRECT are multiples of it everywhere */
+#define REQUEST_DIRECT \
+	((size_t)8 << 20) /* bytes at most: the fastest of 0.5 to 16 MiB, with 4 threads */
+#define REQUEST_BUFFERED \
+	((size_t)1 << 20) /* larger ones have the kernel look for large runs of free memory: slower */
 #define REQUEST_LEAST ((size_t)64 << 10)
 #define DIRECT_LEAST ((uint64_t)64 << 10) /* smaller files go through the page cache */
-#define BLOCK ((size_t)128 << 10)       /* bytes that are copied and hashed at once */
-#define THREADS_DEFAULT 4               /* while one hashes, the others' requests keep the disk busy */
+#define BLOCK ((size_t)128 << 10)         /* bytes that are copied and hashed at once */
+#define THREADS_DEFAULT 4 /* while one hashes, the others' requests keep the disk busy */
 #define THREADS_MOST 64
-#define TOLD_SECONDS 0.1                /* between the calls of advance() by a thread that waits */
+#define TOLD_SECONDS 0.1 /* between the calls of advance() by a thread that waits */
 
 struct stream {
 	int fd;
@@ -38,25 +42,26 @@ struct stream {
 	const struct shard_writing *how;
 	const struct shard_piece *pieces; /* from the next byte on */
 	size_t count;
-	uint64_t skip;                    /* bytes of the first piece that are behind us */
+	uint64_t skip; /* bytes of the first piece that are behind us */
 	bool direct;
-	size_t align;                     /* of memory that can be written from */
-	uint64_t end;                     /* of what the threads write; what is behind it is less than a page */
+	size_t align; /* of memory that can be written from */
+	uint64_t end; /* of what the threads write; what is behind it is less than a page */
 	size_t request;
 
 	pthread_mutex_t lock;
-	pthread_cond_t ended;             /* a helper has */
-	int helpers;                      /* that are at work */
-	uint64_t next;                    /* offset that nobody has taken yet */
-	uint64_t written, told;           /* bytes; of them those that `advance` knows of */
+	pthread_cond_t ended;   /* a helper has */
+	int helpers;            /* that are at work */
+	uint64_t next;          /* offset that nobody has taken yet */
+	uint64_t written, told; /* bytes; of them those that `advance` knows of */
 	struct hasher *whole, *chunk;
 	int result;
-	struct err err;                   /* the first, when result is -1 */
+	struct err err; /* the first, when result is -1 */
 };
 
 static int write_fault(const struct stream *stream, const char *verb, struct err *err)
 {
-	return err_fail(err, io_status(errno), "checkpoint: couldn't %s %s: %m", verb, stream->file->name);
+	return err_fail(err, io_status(errno), "checkpoint: couldn't %s %s: %m", verb,
+		stream->file->name);
 }
 
 /* ---- the bytes, in order ---- */
@@ -98,7 +103,8 @@ static void hash_block(struct stream *stream, uint64_t offset, const char *data,
 	struct manifest_file *file = stream->file;
 	hasher_add(stream->whole, data, size);
 	while (size > 0) {
-		size_t room = MANIFEST_CHUNK - (size_t)(offset % MANIFEST_CHUNK), n = size < room ? size : room;
+		size_t room = MANIFEST_CHUNK - (size_t)(offset % MANIFEST_CHUNK),
+			   n = size < room ? size : room;
 		hasher_add(stream->chunk, data, n);
 		offset += n;
 		data += n;
@@ -110,7 +116,8 @@ static void hash_block(struct stream *stream, uint64_t offset, const char *data,
 	}
 }
 
-/* Hashes the next `size` bytes and moves on. Returns where to write them from: their own place, or `buffer`. */
+/* Hashes the next `size` bytes and moves on. Returns where to write them from: their own place, or
+ * `buffer`. */
 static const char *take(struct stream *stream, uint64_t offset, size_t size, char *buffer)
 {
 	const char *run = find_run(stream, size), *from = run ? run : buffer;
@@ -125,7 +132,8 @@ static const char *take(struct stream *stream, uint64_t offset, size_t size, cha
 
 /* ---- writing ---- */
 
-/* Some file systems let a file be opened with O_DIRECT and refuse to write, or have other ideas of alignment. */
+/* Some file systems let a file be opened with O_DIRECT and refuse to write, or have other ideas of
+ * alignment. */
 static bool leave_direct(const struct stream *stream)
 {
 	int flags = fcntl(stream->fd, F_GETFL);
@@ -166,7 +174,8 @@ static void tell(struct stream *stream)
 	pthread_mutex_lock(&stream->lock);
 }
 
-/* Takes and writes requests until there is none. `calling`: of the thread that may call advance(). */
+/* Takes and writes requests until there is none. `calling`: of the thread that may call advance().
+ */
 static void work(struct stream *stream, char *buffer, bool calling)
 {
 	pthread_mutex_lock(&stream->lock);
@@ -195,7 +204,8 @@ static void work(struct stream *stream, char *buffer, bool calling)
 static char *make_buffer(const struct stream *stream)
 {
 	void *buffer;
-	return posix_memalign(&buffer, PAGE, (stream->request + PAGE - 1) / PAGE * PAGE) == 0 ? buffer : NULL;
+	return posix_memalign(&buffer, PAGE, (stream->request + PAGE - 1) / PAGE * PAGE) == 0 ? buffer
+																						  : NULL;
 }
 
 /* For good: only root could take it back. Where it is refused, it is an ordinary thread. */
@@ -230,7 +240,8 @@ static void leave_it_to_helpers(struct stream *stream)
 	pthread_mutex_lock(&stream->lock);
 	while (stream->helpers > 0 && !deadline_passed(stream->how->spare)) {
 		double left = deadline_left(stream->how->spare);
-		struct timespec until = deadline_timespec(deadline_in(left < TOLD_SECONDS ? left : TOLD_SECONDS));
+		struct timespec until =
+			deadline_timespec(deadline_in(left < TOLD_SECONDS ? left : TOLD_SECONDS));
 		pthread_cond_timedwait(&stream->ended, &stream->lock, &until);
 		tell(stream);
 	}
@@ -242,8 +253,8 @@ static int write_requests(struct stream *stream, char *buffer, int threads, stru
 	pthread_t helpers[THREADS_MOST];
 	int started = 0;
 	uint64_t requests = (stream->end + stream->request - 1) / stream->request;
-	while (started + 1 < threads && (uint64_t)started + 1 < requests &&
-		thread_start(&helpers[started], run_helper, stream) == 0)
+	while (started + 1 < threads && (uint64_t)started + 1 < requests
+		&& thread_start(&helpers[started], run_helper, stream) == 0)
 		started++;
 	pthread_mutex_lock(&stream->lock);
 	stream->helpers += started; /* less those that have ended before */
@@ -273,13 +284,14 @@ static int write_rest(struct stream *stream, char *buffer, struct err *err)
 
 /* ---- the file ---- */
 
-/* What memory O_DIRECT takes here; a page where the kernel does not say (it does from Linux 6.1). */
+/* What memory O_DIRECT takes here; a page where the kernel does not say (it does from Linux 6.1).
+ */
 static size_t memory_alignment(int fd)
 {
 #ifdef STATX_DIOALIGN
 	struct statx st;
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) == 0 && (st.stx_mask & STATX_DIOALIGN) &&
-		st.stx_dio_mem_align > 0 && st.stx_dio_mem_align <= PAGE)
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) == 0 && (st.stx_mask & STATX_DIOALIGN)
+		&& st.stx_dio_mem_align > 0 && st.stx_dio_mem_align <= PAGE)
 		return st.stx_dio_mem_align;
 #else
 	(void)fd;
@@ -291,7 +303,8 @@ static int create(struct stream *stream, int dirfd, struct err *err)
 {
 	const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
 	const char *name = stream->file->name;
-	if (stream->direct && (stream->fd = openat(dirfd, name, flags | O_DIRECT, 0644)) < 0 && errno == EINVAL) {
+	if (stream->direct && (stream->fd = openat(dirfd, name, flags | O_DIRECT, 0644)) < 0
+		&& errno == EINVAL) {
 		/* The file system has no O_DIRECT, which it may find out after it has made the file. */
 		stream->direct = false;
 		unlinkat(dirfd, name, 0);
@@ -301,8 +314,8 @@ static int create(struct stream *stream, int dirfd, struct err *err)
 	if (stream->fd < 0)
 		return write_fault(stream, "create", err);
 	/* Tells of a full disk before the first byte is written, where the file system can. */
-	if (stream->file->size > 0 && fallocate(stream->fd, 0, 0, (off_t)stream->file->size) < 0 &&
-		errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
+	if (stream->file->size > 0 && fallocate(stream->fd, 0, 0, (off_t)stream->file->size) < 0
+		&& errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
 		return write_fault(stream, "reserve room for", err);
 	return 0;
 }
@@ -314,7 +327,9 @@ static void plan(struct stream *stream, int threads)
 	stream->end = stream->direct ? size / PAGE * PAGE : size;
 	stream->align = stream->direct ? memory_alignment(stream->fd) : 1;
 	size_t most = stream->direct ? REQUEST_DIRECT : REQUEST_BUFFERED;
-	stream->request = share > most ? most : share < REQUEST_LEAST ? REQUEST_LEAST : share / PAGE * PAGE;
+	stream->request = share > most ? most
+		: share < REQUEST_LEAST    ? REQUEST_LEAST
+								   : share / PAGE * PAGE;
 	if (stream->request > size)
 		stream->request = size > 0 ? (size_t)size : 1;
 }
@@ -344,8 +359,8 @@ static int check_pieces(const struct stream *stream, struct err *err)
 	for (size_t i = 0; i < stream->count; i++)
 		size += stream->pieces[i].size;
 	if (size != stream->file->size || stream->count == 0)
-		return err_set(err, "checkpoint: %" PRIu64 " bytes for the %" PRIu64 " of %s", size, stream->file->size,
-			stream->file->name);
+		return err_set(err, "checkpoint: %" PRIu64 " bytes for the %" PRIu64 " of %s", size,
+			stream->file->size, stream->file->name);
 	return 0;
 }
 
@@ -362,16 +377,23 @@ static int write_stream(struct stream *stream, int dirfd, struct err *err)
 	return write_all(stream, threads, err);
 }
 
-int shard_write(int dirfd, struct manifest_file *file, const struct shard_piece *pieces, size_t count,
-	const struct shard_writing *how, struct err *err)
+int shard_write(int dirfd, struct manifest_file *file, const struct shard_piece *pieces,
+	size_t count, const struct shard_writing *how, struct err *err)
 {
 	static const struct shard_writing defaults;
-	struct stream stream = { .fd = -1, .file = file, .how = how ? how : &defaults, .pieces = pieces, .count = count,
-		.lock = PTHREAD_MUTEX_INITIALIZER, .whole = hasher_create(), .chunk = hasher_create() };
+	struct stream stream = { .fd = -1,
+		.file = file,
+		.how = how ? how : &defaults,
+		.pieces = pieces,
+		.count = count,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.whole = hasher_create(),
+		.chunk = hasher_create() };
 	deadline_condition(&stream.ended);
 	stream.direct = !stream.how->buffered && file->size >= DIRECT_LEAST;
 	int result = write_stream(&stream, dirfd, err);
-	/* Network file systems report a full disk at close too. A failed close has closed: never again. */
+	/* Network file systems report a full disk at close too. A failed close has closed: never again.
+	 */
 	if (stream.fd >= 0 && close(stream.fd) < 0 && result == 0)
 		result = write_fault(&stream, "close", err);
 	pthread_cond_destroy(&stream.ended);

@@ -19,18 +19,20 @@ struct shard_piece {
 
 /* How to write; all zero: the defaults. */
 struct shard_writing {
-	int threads;                                /* 0: the default; 1: only the calling thread */
-	bool buffered;                              /* not with O_DIRECT */
-	struct deadline spare;                      /* until then only the processor time that nobody else wants is taken, as far as
-	                                             * there are threads for that; zero: at once all that is needed */
-	void (*advance)(void *arg, uint64_t bytes); /* so many more are written; from the calling thread. May be NULL */
+	int threads;           /* 0: the default; 1: only the calling thread */
+	bool buffered;         /* not with O_DIRECT */
+	struct deadline spare; /* until then only the processor time that nobody else wants is taken, as
+							* far as there are threads for that; zero: at once all that is needed */
+	void (*advance)(void *arg,
+		uint64_t bytes); /* so many more are written; from the calling thread. May be NULL */
 	void *arg;
 };
 
-/* Creates file->name in `dirfd`, where it must not be, with the pieces one behind the other: file->size bytes. They are
- * written, fsynced and the file is closed; each result is checked, and nothing is tried twice. The hashes go into `file`. On an
- * error the file stays as it is, to be removed by the caller. */
-int shard_write(int dirfd, struct manifest_file *file, const struct shard_piece *pieces, size_t count,
-	const struct shard_writing *how, struct err *err);
+/* Creates file->name in `dirfd`, where it must not be, with the pieces one behind the other:
+ * file->size bytes. They are written, fsynced and the file is closed; each result is checked, and
+ * nothing is tried twice. The hashes go into `file`. On an error the file stays as it is, to be
+ * removed by the caller. */
+int shard_write(int dirfd, struct manifest_file *file, const struct shard_piece *pieces,
+	size_t count, const struct shard_writing *how, struct err *err);
 
 #endif

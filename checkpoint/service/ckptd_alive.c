@@ -23,7 +23,8 @@ static void split(const char *command, char **text, char *words[WORDS_MAX + 1])
 	char *rest = NULL;
 	int n = 0;
 	*text = strdup(command);
-	for (char *word = *text ? strtok_r(*text, " ", &rest) : NULL; word && n < WORDS_MAX; word = strtok_r(NULL, " ", &rest))
+	for (char *word = *text ? strtok_r(*text, " ", &rest) : NULL; word && n < WORDS_MAX;
+		 word = strtok_r(NULL, " ", &rest))
 		words[n++] = word;
 	words[n] = NULL;
 }

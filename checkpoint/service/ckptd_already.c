@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A look at the names that a commit and a part end with. Any doubt counts as no: then the save is done as if it were new. */
+/* A look at the names that a commit and a part end with. Any doubt counts as no: then the save is
+ * done as if it were new. */
 #include "checkpoint/service/ckptd_already.h"
 
 #include <fcntl.h>
@@ -33,7 +34,8 @@ bool ckptd_already_committed(const struct ckpt_dir *dir, int64_t step, const cha
 	return ours && io_sync_dir(dir->fd, NULL) == 0;
 }
 
-char *ckptd_already_part(const struct ckpt_dir *dir, int64_t step, const char *token, int part, int parts, size_t *size)
+char *ckptd_already_part(const struct ckpt_dir *dir, int64_t step, const char *token, int part,
+	int parts, size_t *size)
 {
 	char name[CKPT_PART_NAME_SIZE];
 	struct pending_save saving;
@@ -41,9 +43,11 @@ char *ckptd_already_part(const struct ckpt_dir *dir, int64_t step, const char *t
 	pending_save_init(&saving, dir, step, token);
 	if (pending_save_open(&saving, NULL) <= 0)
 		return NULL;
-	bool good = io_read_file(saving.fd, ckpt_part_name(part, parts, name), MANIFEST_SIZE_MAX, &text, size, NULL) == 0 &&
-		ckpt_part_check(text, *size, step, token, part, parts, NULL) == 0 &&
-		io_sync_dir(saving.fd, NULL) == 0 && io_sync_dir(dir->fd, NULL) == 0;
+	bool good = io_read_file(saving.fd, ckpt_part_name(part, parts, name), MANIFEST_SIZE_MAX, &text,
+					size, NULL)
+			== 0
+		&& ckpt_part_check(text, *size, step, token, part, parts, NULL) == 0
+		&& io_sync_dir(saving.fd, NULL) == 0 && io_sync_dir(dir->fd, NULL) == 0;
 	pending_save_close(&saving);
 	return good ? AUTO_TAKE(text) : NULL;
 }

@@ -9,16 +9,17 @@
 #define ANSWER_SECONDS 5.0 /* a service that lives answers at once, whatever its disk does */
 #define END_SECONDS 2.0
 
-static int ask(struct ckptd_link *link, const struct ckptd_message *question, enum ckptd_type type, double seconds,
-	struct ckptd_message *answer, struct err *err)
+static int ask(struct ckptd_link *link, const struct ckptd_message *question, enum ckptd_type type,
+	double seconds, struct ckptd_message *answer, struct err *err)
 {
-	if (ckptd_conn_send(&link->conn, question, NULL, 0, err) < 0 ||
-		ckptd_conn_await(&link->conn, answer, deadline_in(seconds), err) < 0)
+	if (ckptd_conn_send(&link->conn, question, NULL, 0, err) < 0
+		|| ckptd_conn_await(&link->conn, answer, deadline_in(seconds), err) < 0)
 		return -1;
 	if (answer->type == type)
 		return 0;
 	if (answer->type == CKPTD_REFUSED)
-		err_fail(err, (enum exit_status)answer->refused.status, "refused: %s", answer->refused.text);
+		err_fail(err, (enum exit_status)answer->refused.status, "refused: %s",
+			answer->refused.text);
 	else
 		err_fail(err, EXIT_DATA, "protocol: %s came as an answer", ckptd_type_name(answer->type));
 	ckptd_message_release(answer);
@@ -36,9 +37,11 @@ int ckptd_control_status(const char *path, struct ckptd_message *state, struct e
 	return rc;
 }
 
-int ckptd_control_finish(const char *path, double seconds, struct ckptd_message *finished, struct err *err)
+int ckptd_control_finish(const char *path, double seconds, struct ckptd_message *finished,
+	struct err *err)
 {
-	const struct ckptd_message question = { .type = CKPTD_FINISH, .finish.seconds = (int64_t)ceil(seconds) };
+	const struct ckptd_message question = { .type = CKPTD_FINISH,
+		.finish.seconds = (int64_t)ceil(seconds) };
 	struct ckptd_link link;
 	if (ckptd_start_connect(path, &link, err) < 0)
 		return err->status == EXIT_LOST ? 0 : -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stranger gets no further than one small frame: who has not said the secret within ten seconds is dropped, and the oldest of
- * many at once. Where descriptors are scarce a part's connection may be missed, too: what is not decided is told again over
- * another. */
+/* A stranger gets no further than one small frame: who has not said the secret within ten seconds
+ * is dropped, and the oldest of many at once. Where descriptors are scarce a part's connection may
+ * be missed, too: what is not decided is told again over another. */
 #include "config.h"
 #include "checkpoint/service/ckptd_hear.h"
 
@@ -22,15 +22,15 @@
 #include "common/descriptors.h"
 #include "common/log.h"
 
-#define STRANGERS_MAX 64      /* connections that have not said the secret */
+#define STRANGERS_MAX 64 /* connections that have not said the secret */
 #define STRANGER_SECONDS 10.0
-#define REMEMBERED 16         /* committed steps whose parts may be told again */
+#define REMEMBERED 16 /* committed steps whose parts may be told again */
 
 struct peer {
 	struct peer *next;
 	struct ckptd_conn conn;
-	int part;             /* -1: a stranger */
-	double since;         /* it came, or was heard last */
+	int part;     /* -1: a stranger */
+	double since; /* it came, or was heard last */
 };
 
 struct ckptd_hear {
@@ -38,9 +38,9 @@ struct ckptd_hear {
 	struct ckptd_hear_news news;
 	struct acceptor acceptor;
 	int port;
-	struct peer *peers;   /* the newest first */
+	struct peer *peers; /* the newest first */
 	size_t peer_count, strangers;
-	bool shares;          /* it has been said that the parts share the descriptors */
+	bool shares; /* it has been said that the parts share the descriptors */
 	int64_t committed[REMEMBERED];
 	size_t next_committed;
 };
@@ -58,24 +58,26 @@ static int listen_on(struct ckptd_hear *hear, int port, struct err *err)
 	if (fd >= 0)
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) < 0 || listen(fd, SOMAXCONN) < 0)
-		return err_fail(err, EXIT_LOST, "service: couldn't listen on %s port %d: %m", hear->attach->host, port);
+		return err_fail(err, EXIT_LOST, "service: couldn't listen on %s port %d: %m",
+			hear->attach->host, port);
 	if (getsockname(fd, (struct sockaddr *)&address, &size) < 0)
 		return err_set(err, "service: couldn't learn a port: %m");
-	hear->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port :
-		((struct sockaddr_in6 *)&address)->sin6_port);
+	hear->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port
+													: ((struct sockaddr_in6 *)&address)->sin6_port);
 	hear->acceptor.fd = fd;
 	fd = -1;
 	return 0;
 }
 
-struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach, const struct ckptd_hear_news *news, struct err *err)
+struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach,
+	const struct ckptd_hear_news *news, struct err *err)
 {
 	struct ckptd_hear *hear = calloc(1, sizeof *hear);
 	if (!hear) {
 		err_set(err, "service: no memory");
 		return NULL;
 	}
-	*hear = (struct ckptd_hear){ .attach = attach, .news = *news, .acceptor.fd = -1 };
+	*hear = (struct ckptd_hear) { .attach = attach, .news = *news, .acceptor.fd = -1 };
 	memset(hear->committed, 0xff, sizeof hear->committed);
 	int rc = listen_on(hear, (int)attach->port, err);
 	if (rc < 0 && attach->port > 0 && errno == EADDRINUSE) {
@@ -104,13 +106,15 @@ static bool same_token(const char *a, const char *b)
 	return differ == 0;
 }
 
-static int hear_hello(struct ckptd_hear *hear, struct peer *peer, const struct ckptd_message *message, struct err *err)
+static int hear_hello(struct ckptd_hear *hear, struct peer *peer,
+	const struct ckptd_message *message, struct err *err)
 {
 	const struct ckptd_hello *hello = &message->hello;
 	if (message->type != CKPTD_HELLO || !same_token(hello->secret, hear->attach->secret))
 		return err_fail(err, EXIT_USAGE, "service: who connects here has to say the secret first");
 	if (!same_token(hello->token, hear->attach->token) || hello->parts != hear->attach->parts)
-		return err_fail(err, EXIT_DATA, "service: part %lld of %lld is not of this attempt's saves of %lld parts",
+		return err_fail(err, EXIT_DATA,
+			"service: part %lld of %lld is not of this attempt's saves of %lld parts",
 			(long long)hello->part + 1, (long long)hello->parts, (long long)hear->attach->parts);
 	peer->part = (int)hello->part;
 	peer->conn.limit = 0;
@@ -128,7 +132,8 @@ static bool is_committed(const struct ckptd_hear *hear, int64_t step)
 }
 
 /* Passes it on; a text that is not what it should be is a fault of its part. */
-static int pass_on(struct ckptd_hear *hear, const struct peer *peer, const struct ckptd_part *told, struct err *err)
+static int pass_on(struct ckptd_hear *hear, const struct peer *peer, const struct ckptd_part *told,
+	struct err *err)
 {
 	const struct ckptd_attach *attach = hear->attach;
 	struct err fault = { 0 };
@@ -136,17 +141,21 @@ static int pass_on(struct ckptd_hear *hear, const struct peer *peer, const struc
 	size_t size = told->text ? strlen(told->text) : 0;
 	if (!told->text)
 		err_fail(&fault, (enum exit_status)told->status, "%s", told->fault);
-	else if (ckpt_part_check(told->text, size, told->step, attach->token, peer->part, (int)attach->parts, &fault) == 0)
+	else if (ckpt_part_check(told->text, size, told->step, attach->token, peer->part,
+				 (int)attach->parts, &fault)
+		== 0)
 		text = strdup(told->text);
 	if (!text && !fault.text[0])
 		return err_fail(err, EXIT_LOST, "service: no memory");
 	if (!text)
 		err_prefix(&fault, "part %d of %d", peer->part + 1, (int)attach->parts);
-	return hear->news.part(hear->news.arg, told->step, peer->part, text, size, &fault) == 0 ? 0 :
-		err_fail(err, EXIT_LOST, "service: too many saves are under way");
+	return hear->news.part(hear->news.arg, told->step, peer->part, text, size, &fault) == 0
+		? 0
+		: err_fail(err, EXIT_LOST, "service: too many saves are under way");
 }
 
-static int hear_part(struct ckptd_hear *hear, struct peer *peer, const struct ckptd_message *message, struct err *err)
+static int hear_part(struct ckptd_hear *hear, struct peer *peer,
+	const struct ckptd_message *message, struct err *err)
 {
 	struct ckptd_message answer = { .type = CKPTD_PART_TAKEN, .decided.step = message->part.step };
 	bool committed = is_committed(hear, message->part.step);
@@ -159,14 +168,17 @@ static int hear_part(struct ckptd_hear *hear, struct peer *peer, const struct ck
 	return committed ? ckptd_conn_send(&peer->conn, &answer, NULL, 0, err) : 0;
 }
 
-static int hear_left(struct ckptd_hear *hear, struct peer *peer, const struct ckptd_message *message, struct err *err)
+static int hear_left(struct ckptd_hear *hear, struct peer *peer,
+	const struct ckptd_message *message, struct err *err)
 {
-	const struct ckptd_message answer = { .type = CKPTD_PART_TAKEN, .decided.step = message->decided.step };
+	const struct ckptd_message answer = { .type = CKPTD_PART_TAKEN,
+		.decided.step = message->decided.step };
 	hear->news.left(hear->news.arg, message->decided.step, peer->part);
 	return ckptd_conn_send(&peer->conn, &answer, NULL, 0, err);
 }
 
-static int hear_message(struct ckptd_hear *hear, struct peer *peer, const struct ckptd_message *message, struct err *err)
+static int hear_message(struct ckptd_hear *hear, struct peer *peer,
+	const struct ckptd_message *message, struct err *err)
 {
 	if (peer->part < 0)
 		return hear_hello(hear, peer, message, err);
@@ -175,7 +187,8 @@ static int hear_message(struct ckptd_hear *hear, struct peer *peer, const struct
 		return hear_part(hear, peer, message, err);
 	if (message->type == CKPTD_LEFT)
 		return hear_left(hear, peer, message, err);
-	return err_fail(err, EXIT_DATA, "protocol: %s came where PART or LEFT should", ckptd_type_name(message->type));
+	return err_fail(err, EXIT_DATA, "protocol: %s came where PART or LEFT should",
+		ckptd_type_name(message->type));
 }
 
 /* Returns -1 when the connection is to be closed. */
@@ -199,7 +212,8 @@ static int listen_to(struct ckptd_hear *hear, struct peer *peer, struct err *err
 /* Says why, where that was no end of the connection, and to a stranger only on the wire. */
 static void refuse(struct peer *peer, const struct err *why)
 {
-	const struct ckptd_message refused = { .type = CKPTD_REFUSED, .refused = { why->status, why->text } };
+	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
+		.refused = { why->status, why->text } };
 	if (peer->part >= 0 && why->status != EXIT_LOST)
 		log_warn("service: part %d: %s", peer->part + 1, why->text);
 	if (why->status != EXIT_LOST)
@@ -232,15 +246,17 @@ static bool tend(struct ckptd_hear *hear, struct peer **at)
 /* Strangers come before parts, and then who has been silent longest. */
 static bool is_missed_less(const struct peer *peer, const struct peer *than)
 {
-	return !than || ((peer->part < 0) != (than->part < 0) ? peer->part < 0 : peer->since < than->since);
+	return !than
+		|| ((peer->part < 0) != (than->part < 0) ? peer->part < 0 : peer->since < than->since);
 }
 
 /* Whether something of a part's is under way: then another one is to go. */
 static bool is_at_work(const struct peer *peer)
 {
 	char byte;
-	return peer->part >= 0 && (peer->conn.have > 0 || peer->conn.first ||
-		recv(peer->conn.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0);
+	return peer->part >= 0
+		&& (peer->conn.have > 0 || peer->conn.first
+			|| recv(peer->conn.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0);
 }
 
 /* NULL: all are at work. */
@@ -274,8 +290,9 @@ static bool is_full(struct ckptd_hear *hear)
 	if (hear->peer_count < most)
 		return hear->strangers == STRANGERS_MAX;
 	if (!hear->shares)
-		log_warn("service: couldn't keep the connections of all parts: there are files for %zu: raise the hard limit of open files "
-			"(LimitNOFILE of slurmd)", most);
+		log_warn("service: couldn't keep the connections of all parts: there are files for %zu: "
+				 "raise the hard limit of open files (LimitNOFILE of slurmd)",
+			most);
 	return hear->shares = true;
 }
 

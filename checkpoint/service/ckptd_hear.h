@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Part 0's ear: the TCP socket on which the services of the other parts tell that theirs are durable. */
+/* Part 0's ear: the TCP socket on which the services of the other parts tell that theirs are
+ * durable. */
 #ifndef MUSTER_CKPTD_HEAR_H
 #define MUSTER_CKPTD_HEAR_H
 
@@ -7,8 +8,10 @@
 #include "checkpoint/protocol/ckptd_proto.h"
 #include "common/err.h"
 
-/* A part of `step` was told, and its text checked: `text` is the receiver's, or NULL with a fault. -1: he can't take it. */
-typedef int ckptd_hear_part(void *arg, int64_t step, int part, char *text, size_t size, const struct err *fault);
+/* A part of `step` was told, and its text checked: `text` is the receiver's, or NULL with a fault.
+ * -1: he can't take it. */
+typedef int ckptd_hear_part(void *arg, int64_t step, int part, char *text, size_t size,
+	const struct err *fault);
 
 /* No part of `step` or a later one will be told. */
 typedef void ckptd_hear_left(void *arg, int64_t step, int part);
@@ -22,8 +25,10 @@ struct ckptd_hear_news {
 	void *arg;
 };
 
-/* Listens as `attach` says, which is borrowed. A port that is not free is replaced by another, and that is logged. */
-struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach, const struct ckptd_hear_news *news, struct err *err);
+/* Listens as `attach` says, which is borrowed. A port that is not free is replaced by another, and
+ * that is logged. */
+struct ckptd_hear *ckptd_hear_open(const struct ckptd_attach *attach,
+	const struct ckptd_hear_news *news, struct err *err);
 int ckptd_hear_port(const struct ckptd_hear *hear);
 
 void ckptd_hear_poll(const struct ckptd_hear *hear, struct ckptd_polls *polls);

@@ -11,23 +11,24 @@
 
 enum ckptd_news_type {
 	NEWS_PROGRESS,
-	NEWS_PART,      /* a part from 1 on is durable: `text` is its file's, for part 0 */
-	NEWS_WRITTEN,   /* nobody needs the slot any more; part 0 of several, or a part whose save is committed already */
+	NEWS_PART,    /* a part from 1 on is durable: `text` is its file's, for part 0 */
+	NEWS_WRITTEN, /* nobody needs the slot any more; part 0 of several, or a part whose save is
+					 committed already */
 	NEWS_DURABLE,
 	NEWS_FAILED,
-	NEWS_DECIDED,   /* several parts: the save of `step` is over; `taken`: it is committed */
+	NEWS_DECIDED, /* several parts: the save of `step` is over; `taken`: it is committed */
 };
 
 struct ckptd_news {
 	struct ckptd_news *next;
 	enum ckptd_news_type type;
 	int64_t step;
-	int slot;                  /* that is free now; -1: none */
+	int slot; /* that is free now; -1: none */
 	uint64_t bytes, total;
 	double seconds;
 	bool taken;
-	struct err err;            /* of FAILED */
-	char *text;                /* of PART */
+	struct err err; /* of FAILED */
+	char *text;     /* of PART */
 	size_t size;
 };
 
@@ -36,7 +37,8 @@ struct ckptd_news_queue {
 	struct ckptd_news *first, *last;
 };
 
-/* What became of a save is never dropped: where there is no memory for it, this waits for some. The caller's. */
+/* What became of a save is never dropped: where there is no memory for it, this waits for some. The
+ * caller's. */
 struct ckptd_news *ckptd_news_make(enum ckptd_news_type type, int64_t step, int slot);
 
 /* Frees it with its text. NULL is allowed. */

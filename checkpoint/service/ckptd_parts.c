@@ -12,8 +12,8 @@
 struct ckptd_parts {
 	int parts;
 	double patience;
-	double hurry;      /* 0: none */
-	int64_t *left;     /* [parts] the first step that does not come any more; INT64_MAX: none */
+	double hurry;  /* 0: none */
+	int64_t *left; /* [parts] the first step that does not come any more; INT64_MAX: none */
 	struct ckptd_parts_step *first;
 	size_t count;
 };
@@ -29,7 +29,7 @@ struct ckptd_parts *ckptd_parts_create(int parts, double patience)
 	}
 	for (int i = 0; i < parts; i++)
 		left[i] = INT64_MAX;
-	*self = (struct ckptd_parts){ .parts = parts, .patience = patience, .left = left };
+	*self = (struct ckptd_parts) { .parts = parts, .patience = patience, .left = left };
 	return self;
 }
 
@@ -96,7 +96,9 @@ static void note_left(struct ckptd_parts *parts, struct ckptd_parts_step *save, 
 	struct err fault;
 	if (save->step < parts->left[part] || save->told[part])
 		return;
-	err_fail(&fault, EXIT_LOST, "checkpoint: part %d of %d was not handed over before its rank ended", part + 1, parts->parts);
+	err_fail(&fault, EXIT_LOST,
+		"checkpoint: part %d of %d was not handed over before its rank ended", part + 1,
+		parts->parts);
 	note_fault(save, part, &fault);
 }
 
@@ -128,8 +130,8 @@ int ckptd_parts_begin(struct ckptd_parts *parts, int64_t step, double now)
 	return 0;
 }
 
-int ckptd_parts_tell(struct ckptd_parts *parts, int64_t step, int part, char *text, size_t size, const struct err *fault,
-	double now)
+int ckptd_parts_tell(struct ckptd_parts *parts, int64_t step, int part, char *text, size_t size,
+	const struct err *fault, double now)
 {
 	if (text && step >= parts->left[part])
 		parts->left[part] = INT64_MAX; /* it has come back by another service */
@@ -174,7 +176,8 @@ static bool is_complete(const struct ckptd_parts *parts, const struct ckptd_part
 	return save->count == parts->parts && !save->fault.text[0];
 }
 
-static enum ckptd_parts_verdict judge(const struct ckptd_parts *parts, const struct ckptd_parts_step *save, double now)
+static enum ckptd_parts_verdict judge(const struct ckptd_parts *parts,
+	const struct ckptd_parts_step *save, double now)
 {
 	if (save->count == parts->parts)
 		return is_complete(parts, save) ? PARTS_COMPLETE : PARTS_FAILED;
@@ -184,7 +187,8 @@ static enum ckptd_parts_verdict judge(const struct ckptd_parts *parts, const str
 	return now >= save->until ? PARTS_LATE : PARTS_WAIT;
 }
 
-enum ckptd_parts_verdict ckptd_parts_over(struct ckptd_parts *parts, double now, struct ckptd_parts_step **over)
+enum ckptd_parts_verdict ckptd_parts_over(struct ckptd_parts *parts, double now,
+	struct ckptd_parts_step **over)
 {
 	for (struct ckptd_parts_step **at = &parts->first; *at; at = &(*at)->next) {
 		enum ckptd_parts_verdict verdict = judge(parts, *at, now);
@@ -205,7 +209,8 @@ const struct ckptd_parts_step *ckptd_parts_first(const struct ckptd_parts *parts
 	return parts->first;
 }
 
-char *ckptd_parts_missing(const struct ckptd_parts *parts, const struct ckptd_parts_step *step, char *out, size_t size)
+char *ckptd_parts_missing(const struct ckptd_parts *parts, const struct ckptd_parts_step *step,
+	char *out, size_t size)
 {
 	size_t used = 0;
 	int missing = parts->parts - step->count, named = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A queue of parts and the connection over which they go. Part 0's service may be replaced at any time: what is not decided
- * is told to the new one. */
+/* A queue of parts and the connection over which they go. Part 0's service may be replaced at any
+ * time: what is not decided is told to the new one. */
 #include "config.h"
 #include "checkpoint/service/ckptd_report.h"
 
@@ -17,7 +17,7 @@
 #include "common/log.h"
 
 #define CONNECT_SECONDS 10.0
-#define CLIENT_SECONDS 10.0  /* for so long the client's slot waits for part 0 */
+#define CLIENT_SECONDS 10.0 /* for so long the client's slot waits for part 0 */
 #define FIRST_PAUSE 0.1
 #define LONGEST_PAUSE 1.0
 
@@ -28,14 +28,15 @@ struct ckptd_report {
 	struct ckptd_report_news news;
 	struct ckptd_conn conn;
 	bool connecting;
-	double until, next_try, pause; /* of a connection that is being made; clock_now() of the next; seconds before the one after */
+	double until, next_try, pause; /* of a connection that is being made; clock_now() of the next;
+									  seconds before the one after */
 	struct ckptd_told *first;
 	bool hurried;
-	struct err why;                /* the last connection ended */
+	struct err why; /* the last connection ended */
 };
 
-struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double patience, const struct ckptd_report_news *news,
-	struct err *err)
+struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double patience,
+	const struct ckptd_report_news *news, struct err *err)
 {
 	struct sockaddr_storage ignored;
 	socklen_t size;
@@ -44,10 +45,13 @@ struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double
 		err_set(err, "service: no memory");
 		return NULL;
 	}
-	*report = (struct ckptd_report){ .attach = attach, .patience = patience, .news = *news, .conn.fd = -1,
+	*report = (struct ckptd_report) { .attach = attach,
+		.patience = patience,
+		.news = *news,
+		.conn.fd = -1,
 		.pause = FIRST_PAUSE };
-	if (ckptd_address_parse(attach->first, &report->address, err) == 0 &&
-		ckptd_tcp_address(report->address.host, report->address.port, &ignored, &size, err) == 0)
+	if (ckptd_address_parse(attach->first, &report->address, err) == 0
+		&& ckptd_tcp_address(report->address.host, report->address.port, &ignored, &size, err) == 0)
 		return report;
 	free(report);
 	return NULL;
@@ -108,13 +112,16 @@ static int look_at_connecting(struct ckptd_report *report, struct err *err)
 	getsockopt(report->conn.fd, SOL_SOCKET, SO_ERROR, &why, &length);
 	if (why)
 		return err_fail(err, EXIT_LOST, "service: couldn't connect: %s", strerror(why));
-	return clock_now() < report->until ? 0 : err_fail(err, EXIT_LOST, "service: couldn't connect in time");
+	return clock_now() < report->until
+		? 0
+		: err_fail(err, EXIT_LOST, "service: couldn't connect in time");
 }
 
 static int say_hello(struct ckptd_report *report, struct err *err)
 {
-	const struct ckptd_message hello = { .type = CKPTD_HELLO, .hello = { report->address.secret, report->attach->token,
-		report->attach->part, report->attach->parts } };
+	const struct ckptd_message hello = { .type = CKPTD_HELLO,
+		.hello = { report->address.secret, report->attach->token, report->attach->part,
+			report->attach->parts } };
 	report->connecting = false;
 	return ckptd_conn_send(&report->conn, &hello, NULL, 0, err);
 }
@@ -123,9 +130,11 @@ static int send_parts(struct ckptd_report *report, struct err *err)
 {
 	for (struct ckptd_told *told = report->first; told; told = told->next) {
 		const struct ckptd_message left = { .type = CKPTD_LEFT, .decided.step = told->step };
-		const struct ckptd_message part = { .type = CKPTD_PART, .part = { told->step, told->text,
-			told->text ? EXIT_OK : told->fault.status, told->text ? NULL : told->fault.text } };
-		if (!told->sent && ckptd_conn_send(&report->conn, told->left ? &left : &part, NULL, 0, err) < 0)
+		const struct ckptd_message part = { .type = CKPTD_PART,
+			.part = { told->step, told->text, told->text ? EXIT_OK : told->fault.status,
+				told->text ? NULL : told->fault.text } };
+		if (!told->sent
+			&& ckptd_conn_send(&report->conn, told->left ? &left : &part, NULL, 0, err) < 0)
 			return -1;
 		told->sent = true;
 	}
@@ -170,13 +179,16 @@ static void drop(struct ckptd_report *report, struct ckptd_told **at, bool commi
 static int hear(struct ckptd_report *report, const struct ckptd_message *message, struct err *err)
 {
 	if (message->type == CKPTD_REFUSED)
-		return err_fail(err, (enum exit_status)message->refused.status, "refused: %s", message->refused.text);
+		return err_fail(err, (enum exit_status)message->refused.status, "refused: %s",
+			message->refused.text);
 	if (message->type != CKPTD_PART_TAKEN && message->type != CKPTD_DECIDED)
-		return err_fail(err, EXIT_DATA, "protocol: %s came where PART_TAKEN or DECIDED should", ckptd_type_name(message->type));
+		return err_fail(err, EXIT_DATA, "protocol: %s came where PART_TAKEN or DECIDED should",
+			ckptd_type_name(message->type));
 	for (struct ckptd_told **at = &report->first; *at; at = &(*at)->next) {
 		if ((*at)->step != message->decided.step)
 			continue;
-		/* Where part 0's has descriptors for some parts only, those that it has heard come back in no hurry. */
+		/* Where part 0's has descriptors for some parts only, those that it has heard come back in
+		 * no hurry. */
 		if (!(*at)->taken)
 			report->pause = FIRST_PAUSE;
 		(*at)->taken = true;
@@ -222,9 +234,11 @@ static void look_at_time(struct ckptd_report *report, double now)
 			continue;
 		}
 		if (!told->taken && !told->left)
-			log_error("checkpoint: step %" PRId64 " of %s: no word of part %d of %d reached part 0's service at %s port %d: %s",
-				told->step, report->attach->path, (int)report->attach->part + 1, (int)report->attach->parts,
-				report->address.host, report->address.port, report->why.text);
+			log_error("checkpoint: step %" PRId64
+					  " of %s: no word of part %d of %d reached part 0's service at %s port %d: %s",
+				told->step, report->attach->path, (int)report->attach->part + 1,
+				(int)report->attach->parts, report->address.host, report->address.port,
+				report->why.text);
 		drop(report, at, false);
 	}
 }
@@ -250,7 +264,8 @@ void ckptd_report_poll(const struct ckptd_report *report, struct ckptd_polls *po
 {
 	double now = clock_now();
 	if (report->conn.fd >= 0)
-		ckptd_polls_add(polls, report->conn.fd, (short)(report->connecting ? POLLOUT : ckptd_conn_events(&report->conn)));
+		ckptd_polls_add(polls, report->conn.fd,
+			(short)(report->connecting ? POLLOUT : ckptd_conn_events(&report->conn)));
 	else if (report->first)
 		ckptd_polls_within(polls, report->next_try - now);
 	for (const struct ckptd_told *told = report->first; told; told = told->next) {
@@ -265,7 +280,8 @@ bool ckptd_report_busy(const struct ckptd_report *report)
 {
 	const struct ckptd_told *told = report->first;
 	double now = clock_now();
-	while (told && report->hurried && (told->taken || (!told->text && !told->left) || now >= told->until))
+	while (told && report->hurried
+		&& (told->taken || (!told->text && !told->left) || now >= told->until))
 		told = told->next;
 	return told;
 }
@@ -284,18 +300,22 @@ void ckptd_report_hurry(struct ckptd_report *report, double seconds)
 void ckptd_report_left(struct ckptd_report *report, int64_t step, double seconds)
 {
 	ckptd_report_hurry(report, seconds);
-	ckptd_report_tell(report, &(struct ckptd_told){ .step = step, .slot = -1, .left = true });
+	ckptd_report_tell(report, &(struct ckptd_told) { .step = step, .slot = -1, .left = true });
 }
 
-void ckptd_report_list(const struct ckptd_report *report, void (*line)(void *arg, const char *text), void *arg)
+void ckptd_report_list(const struct ckptd_report *report, void (*line)(void *arg, const char *text),
+	void *arg)
 {
 	struct err text;
 	for (const struct ckptd_told *told = report->first; told; told = told->next) {
 		if (told->taken || !told->text)
 			continue;
-		err_set(&text, "step %" PRId64 " of %s: part %d of %d is durable, but part 0's service at %s port %d took no word of it: "
-			"%s", told->step, report->attach->path, (int)report->attach->part + 1, (int)report->attach->parts,
-			report->address.host, report->address.port, report->why.text[0] ? report->why.text : "not yet");
+		err_set(&text,
+			"step %" PRId64 " of %s: part %d of %d is durable, but part 0's service at %s port %d "
+			"took no word of it: %s",
+			told->step, report->attach->path, (int)report->attach->part + 1,
+			(int)report->attach->parts, report->address.host, report->address.port,
+			report->why.text[0] ? report->why.text : "not yet");
 		line(arg, text.text);
 	}
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing here waits but the one poll(): a disk that hangs holds up its worker, and the epilog still gets its answer. */
+/* Nothing here waits but the one poll(): a disk that hangs holds up its worker, and the epilog
+ * still gets its answer. */
 #include "config.h"
 #include "checkpoint/service/ckptd_server.h"
 
@@ -17,20 +18,21 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-#define VISITORS_MAX 64        /* connections that have not attached */
+#define VISITORS_MAX 64 /* connections that have not attached */
 #define SESSIONS_MAX 128
-#define LOST_MAX 100           /* lines that are kept */
-#define VISITOR_SECONDS 30.0   /* for so long one may say nothing */
-#define LOOK_SECONDS 2.0       /* between looks at the socket's folder */
-#define GOODBYE_SECONDS 5.0    /* for the answer to FINISH to be taken */
-#define STRANGER_SECONDS 60.0  /* between lines about other users, whom nothing keeps from the abstract name */
+#define LOST_MAX 100         /* lines that are kept */
+#define VISITOR_SECONDS 30.0 /* for so long one may say nothing */
+#define LOOK_SECONDS 2.0     /* between looks at the socket's folder */
+#define GOODBYE_SECONDS 5.0  /* for the answer to FINISH to be taken */
+#define STRANGER_SECONDS \
+	60.0 /* between lines about other users, whom nothing keeps from the abstract name */
 
 /* Somebody who has not attached: a client to be, or one who asks. */
 struct visitor {
 	struct visitor *next;
 	struct ckptd_conn conn;
 	double since;
-	bool waits;                /* for FINISHED */
+	bool waits; /* for FINISHED */
 };
 
 struct session {
@@ -46,7 +48,8 @@ struct lines {
 struct server {
 	const struct ckptd_server_plan *plan;
 	struct ckptd_service service;
-	struct acceptor acceptors[2]; /* of the plan's listening socket: at its path, at its abstract name */
+	struct acceptor
+		acceptors[2]; /* of the plan's listening socket: at its path, at its abstract name */
 	struct ckptd_polls polls;
 	struct visitor *visitors;
 	struct session *sessions;
@@ -54,7 +57,7 @@ struct server {
 	struct lines lost;
 	struct ckptd_alive alive;
 	bool finishing;
-	struct deadline deadline;  /* FINISH's */
+	struct deadline deadline; /* FINISH's */
 	double next_look, next_stranger;
 };
 
@@ -127,8 +130,8 @@ static int say_state(struct server *server, struct visitor *visitor, struct err 
 	}
 	for (size_t i = 0; i < server->lost.count; i++)
 		add_line(&lines, server->lost.lines[i]);
-	const struct ckptd_message state = { .type = CKPTD_STATE, .state = { getpid(), server->plan->job,
-		(const char **)lines.lines, lines.count } };
+	const struct ckptd_message state = { .type = CKPTD_STATE,
+		.state = { getpid(), server->plan->job, (const char **)lines.lines, lines.count } };
 	int rc = ckptd_conn_send(&visitor->conn, &state, NULL, 0, err);
 	free_lines(&lines);
 	return rc;
@@ -148,7 +151,8 @@ static void start_finishing(struct server *server, struct visitor *visitor, doub
 }
 
 /* A client of the same part that is still at work would have its files written under its hands. */
-static int check_attach(const struct server *server, const struct ckptd_attach *attach, struct err *err)
+static int check_attach(const struct server *server, const struct ckptd_attach *attach,
+	struct err *err)
 {
 	if (server->finishing)
 		return err_fail(err, EXIT_LOST, "service: it was told to end");
@@ -156,13 +160,16 @@ static int check_attach(const struct server *server, const struct ckptd_attach *
 		return err_fail(err, EXIT_LOST, "service: it has %d clients already", SESSIONS_MAX);
 	for (const struct session *at = server->sessions; at; at = at->next)
 		if (ckptd_session_is(at->session, attach))
-			return err_fail(err, EXIT_LOST, "service: what an earlier client of part %d of this attempt handed over is not over",
+			return err_fail(err, EXIT_LOST,
+				"service: what an earlier client of part %d of this attempt handed over is not "
+				"over",
 				(int)attach->part + 1);
 	return 0;
 }
 
 /* The connection moves from the visitor to a session. */
-static int attach(struct server *server, struct visitor *visitor, struct ckptd_message *message, struct err *err)
+static int attach(struct server *server, struct visitor *visitor, struct ckptd_message *message,
+	struct err *err)
 {
 	if (check_attach(server, &message->attach, err) < 0)
 		return -1;
@@ -182,18 +189,16 @@ static int attach(struct server *server, struct visitor *visitor, struct ckptd_m
 }
 
 /* Returns -1 when the visitor is to be sent away. */
-static int serve(struct server *server, struct visitor *visitor, struct ckptd_message *message, struct err *err)
+static int serve(struct server *server, struct visitor *visitor, struct ckptd_message *message,
+	struct err *err)
 {
 	switch (message->type) {
-	case CKPTD_ATTACH:
-		return attach(server, visitor, message, err);
-	case CKPTD_STATUS:
-		return say_state(server, visitor, err);
-	case CKPTD_FINISH:
-		start_finishing(server, visitor, (double)message->finish.seconds);
-		return 0;
+	case CKPTD_ATTACH: return attach(server, visitor, message, err);
+	case CKPTD_STATUS: return say_state(server, visitor, err);
+	case CKPTD_FINISH: start_finishing(server, visitor, (double)message->finish.seconds); return 0;
 	default:
-		return err_fail(err, EXIT_DATA, "protocol: %s came where ATTACH, STATUS or FINISH should", ckptd_type_name(message->type));
+		return err_fail(err, EXIT_DATA, "protocol: %s came where ATTACH, STATUS or FINISH should",
+			ckptd_type_name(message->type));
 	}
 }
 
@@ -209,7 +214,8 @@ static int hear_visitor(struct server *server, struct visitor *visitor, struct e
 		if (rc < 0)
 			return -1;
 	}
-	if (rc == 0 && !visitor->waits && server->plan->listening && clock_now() - visitor->since > VISITOR_SECONDS)
+	if (rc == 0 && !visitor->waits && server->plan->listening
+		&& clock_now() - visitor->since > VISITOR_SECONDS)
 		return err_fail(err, EXIT_LOST, "service: it said nothing");
 	return rc;
 }
@@ -217,7 +223,8 @@ static int hear_visitor(struct server *server, struct visitor *visitor, struct e
 /* Says why, unless the other side has gone. */
 static void send_away(struct visitor *visitor, const struct err *why)
 {
-	const struct ckptd_message refused = { .type = CKPTD_REFUSED, .refused = { why->status, why->text } };
+	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
+		.refused = { why->status, why->text } };
 	if (why->status != EXIT_LOST)
 		log_warn("service: a connection is refused: %s", why->text);
 	ckptd_conn_send(&visitor->conn, &refused, NULL, 0, NULL);
@@ -286,13 +293,14 @@ static void say_finished(struct server *server)
 		add_line(&lines, server->lost.lines[i]);
 	for (struct session *at = server->sessions; at; at = at->next)
 		ckptd_session_list(at->session, add_line, &lines);
-	const struct ckptd_message finished = { .type = CKPTD_FINISHED, .finished = { .lines = (const char **)lines.lines,
-		.count = lines.count } };
+	const struct ckptd_message finished = { .type = CKPTD_FINISHED,
+		.finished = { .lines = (const char **)lines.lines, .count = lines.count } };
 	for (size_t i = 0; i < lines.count; i++)
 		log_error("service: lost: %s", lines.lines[i]);
 	for (struct visitor *at = server->visitors; at; at = at->next)
 		if (at->waits && ckptd_conn_send(&at->conn, &finished, NULL, 0, NULL) == 0)
-			while (at->conn.first && deadline_sleep(deadline, 0.01) && ckptd_conn_flush(&at->conn, NULL) == 0)
+			while (at->conn.first && deadline_sleep(deadline, 0.01)
+				&& ckptd_conn_flush(&at->conn, NULL) == 0)
 				;
 	free_lines(&lines);
 }
@@ -349,7 +357,8 @@ static void wait_for_something(struct server *server)
 	(void)n;
 }
 
-/* What still runs at FINISH's deadline is left to the end of the process, which no thread outlives. */
+/* What still runs at FINISH's deadline is left to the end of the process, which no thread outlives.
+ */
 static void tear_down(struct server *server)
 {
 	struct visitor *visitor;
@@ -374,10 +383,15 @@ int ckptd_server_run(const struct ckptd_server_plan *plan, struct err *err)
 	/* Never freed: a worker that hangs may still use it when this returns. */
 	static struct server server;
 	const struct ckptd_socket *listening = plan->listening;
-	server = (struct server){ .plan = plan, .acceptors = { { .fd = listening ? listening->fd : -1 },
-		{ .fd = listening ? listening->abstract : -1 } }, .alive = { .command = plan->alive, .every = plan->alive_every } };
-	server.service = (struct ckptd_service){ .patience = plan->patience, .quiet = !plan->listening, .lost = add_line,
-		.arg = &server.lost, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+	server = (struct server) { .plan = plan,
+		.acceptors = { { .fd = listening ? listening->fd : -1 },
+			{ .fd = listening ? listening->abstract : -1 } },
+		.alive = { .command = plan->alive, .every = plan->alive_every } };
+	server.service = (struct ckptd_service) { .patience = plan->patience,
+		.quiet = !plan->listening,
+		.lost = add_line,
+		.arg = &server.lost,
+		.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	if (server.service.wake < 0)
 		return err_set(err, "service: couldn't make an eventfd: %m");
 	if (plan->client >= 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes from the client goes to the worker, and what the worker says goes to the client and to the other parts. */
+/* What comes from the client goes to the worker, and what the worker says goes to the client and to
+ * the other parts. */
 #include "config.h"
 #include "checkpoint/service/ckptd_session.h"
 
@@ -22,18 +23,18 @@
 
 struct ckptd_session {
 	const struct ckptd_service *service;
-	struct ckptd_conn conn;           /* closed: the client has gone */
-	struct ckptd_message message;     /* the ATTACH */
+	struct ckptd_conn conn;       /* closed: the client has gone */
+	struct ckptd_message message; /* the ATTACH */
 	struct ckpt_dir dir;
 	struct snapshot_memory memory;
 	struct ckptd_worker *worker;
-	struct ckptd_hear *hear;          /* part 0 of several */
-	struct ckptd_report *report;      /* parts from 1 on */
-	bool busy[SNAPSHOT_SLOTS];        /* slots that were handed over */
-	bool deaf;                        /* an answer failed; what the client sent before it died may still wait to be read */
+	struct ckptd_hear *hear;     /* part 0 of several */
+	struct ckptd_report *report; /* parts from 1 on */
+	bool busy[SNAPSHOT_SLOTS];   /* slots that were handed over */
+	bool deaf; /* an answer failed; what the client sent before it died may still wait to be read */
 	bool finishing;
-	int64_t handed;                   /* step that was handed over last; -1: none */
-	int64_t newest;                   /* step that was durable last; -1: none */
+	int64_t handed; /* step that was handed over last; -1: none */
+	int64_t newest; /* step that was durable last; -1: none */
 };
 
 static const struct ckptd_attach *attach_of(const struct ckptd_session *session)
@@ -49,12 +50,14 @@ static void leave(struct ckptd_session *session)
 	ckptd_conn_close(&session->conn);
 	ckptd_worker_alone(session->worker);
 	if (session->report)
-		ckptd_report_left(session->report, session->handed < INT64_MAX ? session->handed + 1 : INT64_MAX, LEFT_SECONDS);
+		ckptd_report_left(session->report,
+			session->handed < INT64_MAX ? session->handed + 1 : INT64_MAX, LEFT_SECONDS);
 }
 
 static void send_away(struct ckptd_session *session, const struct err *why)
 {
-	const struct ckptd_message refused = { .type = CKPTD_REFUSED, .refused = { why->status, why->text } };
+	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
+		.refused = { why->status, why->text } };
 	log_warn("service: the client of %s is sent away: %s", attach_of(session)->path, why->text);
 	ckptd_conn_send(&session->conn, &refused, NULL, 0, NULL);
 	leave(session);
@@ -66,7 +69,8 @@ static bool is_heard(const struct ckptd_session *session)
 	return session->conn.fd >= 0 && !session->deaf;
 }
 
-/* A client that is dead may have handed over more before: hear_client reads that, and then the end. */
+/* A client that is dead may have handed over more before: hear_client reads that, and then the end.
+ */
 static void answer(struct ckptd_session *session, const struct ckptd_message *message)
 {
 	struct err err;
@@ -81,7 +85,8 @@ static void answer(struct ckptd_session *session, const struct ckptd_message *me
 
 static void answer_failed(struct ckptd_session *session, int64_t step, const struct err *why)
 {
-	const struct ckptd_message failed = { .type = CKPTD_SAVE_FAILED, .failed = { step, why->status, why->text } };
+	const struct ckptd_message failed = { .type = CKPTD_SAVE_FAILED,
+		.failed = { step, why->status, why->text } };
 	answer(session, &failed);
 }
 
@@ -92,7 +97,8 @@ static int take_save(struct ckptd_session *session, const struct ckptd_save *sav
 	if (save->slot >= attach->slots || (save->slot < 0 && attach->parts == 1))
 		return err_fail(err, EXIT_DATA, "protocol: SAVE: there is no slot %" PRId64, save->slot);
 	if (save->slot >= 0 && session->busy[save->slot])
-		return err_fail(err, EXIT_DATA, "protocol: SAVE: slot %" PRId64 " was handed over before", save->slot);
+		return err_fail(err, EXIT_DATA, "protocol: SAVE: slot %" PRId64 " was handed over before",
+			save->slot);
 	if (session->finishing) {
 		err_fail(&why, EXIT_LOST, "service: it was told to end");
 		answer_failed(session, save->step, &why);
@@ -117,8 +123,10 @@ static void hear_client(struct ckptd_session *session)
 	if (!session->deaf)
 		session->deaf = ckptd_conn_flush(&session->conn, &err) < 0;
 	while ((rc = ckptd_conn_receive(&session->conn, &message, &err)) > 0) {
-		rc = message.type == CKPTD_SAVE ? take_save(session, &message.save, &err) :
-			err_fail(&err, EXIT_DATA, "protocol: %s came where SAVE should", ckptd_type_name(message.type));
+		rc = message.type == CKPTD_SAVE
+			? take_save(session, &message.save, &err)
+			: err_fail(&err, EXIT_DATA, "protocol: %s came where SAVE should",
+				ckptd_type_name(message.type));
 		ckptd_message_release(&message);
 		if (rc < 0 || session->conn.fd < 0)
 			break;
@@ -147,14 +155,16 @@ static void log_durable(const struct ckptd_session *session, const struct ckptd_
 		return;
 	if (news->type != NEWS_DURABLE)
 		snprintf(what, sizeof what, "part %d of %d of ", (int)attach->part + 1, (int)attach->parts);
-	log_info("checkpoint: %sstep %" PRId64 " of %s is durable: %.1f MB in %.2f s, %.2f GB/s", what, news->step, attach->path,
-		(double)news->bytes * 1e-6, news->seconds, (double)news->bytes * 1e-9 / fmax(news->seconds, 1e-9));
+	log_info("checkpoint: %sstep %" PRId64 " of %s is durable: %.1f MB in %.2f s, %.2f GB/s", what,
+		news->step, attach->path, (double)news->bytes * 1e-6, news->seconds,
+		(double)news->bytes * 1e-9 / fmax(news->seconds, 1e-9));
 }
 
 static void on_failed(struct ckptd_session *session, const struct ckptd_news *news)
 {
 	char line[sizeof news->err.text + 400];
-	snprintf(line, sizeof line, "step %" PRId64 " of %.300s: %s", news->step, attach_of(session)->path, news->err.text);
+	snprintf(line, sizeof line, "step %" PRId64 " of %.300s: %s", news->step,
+		attach_of(session)->path, news->err.text);
 	if (is_to_be_logged(session))
 		log_error("checkpoint: couldn't save %s", line);
 	answer_failed(session, news->step, &news->err);
@@ -164,8 +174,8 @@ static void on_failed(struct ckptd_session *session, const struct ckptd_news *ne
 
 static void on_durable(struct ckptd_session *session, const struct ckptd_news *news)
 {
-	const struct ckptd_message durable = { .type = CKPTD_SAVE_DURABLE, .durable = { news->step, (int64_t)news->bytes,
-		news->seconds, news->taken } };
+	const struct ckptd_message durable = { .type = CKPTD_SAVE_DURABLE,
+		.durable = { news->step, (int64_t)news->bytes, news->seconds, news->taken } };
 	session->newest = news->step;
 	log_durable(session, news);
 	answer(session, &durable);
@@ -177,16 +187,18 @@ static void tell_decided(void *arg, int64_t step, bool committed)
 	answer(arg, &decided);
 }
 
-static void tell_written(struct ckptd_session *session, int64_t step, uint64_t bytes, double seconds)
+static void tell_written(struct ckptd_session *session, int64_t step, uint64_t bytes,
+	double seconds)
 {
-	const struct ckptd_message written = { .type = CKPTD_SAVE_WRITTEN, .durable = { step, (int64_t)bytes, seconds, false } };
+	const struct ckptd_message written = { .type = CKPTD_SAVE_WRITTEN,
+		.durable = { step, (int64_t)bytes, seconds, false } };
 	answer(session, &written);
 }
 
 static void on_progress(struct ckptd_session *session, const struct ckptd_news *news)
 {
-	const struct ckptd_message progress = { .type = CKPTD_PROGRESS, .progress = { news->step, (int64_t)news->bytes,
-		(int64_t)news->total } };
+	const struct ckptd_message progress = { .type = CKPTD_PROGRESS,
+		.progress = { news->step, (int64_t)news->bytes, (int64_t)news->total } };
 	if (session->conn.pending == 0)
 		answer(session, &progress);
 }
@@ -194,8 +206,13 @@ static void on_progress(struct ckptd_session *session, const struct ckptd_news *
 /* A part from 1 on has its end, good or bad: part 0 is to hear of it. */
 static void report(struct ckptd_session *session, struct ckptd_news *news)
 {
-	struct ckptd_told told = { .step = news->step, .slot = news->slot, .owed = news->text, .bytes = news->bytes,
-		.seconds = news->seconds, .text = news->text, .fault = news->err };
+	struct ckptd_told told = { .step = news->step,
+		.slot = news->slot,
+		.owed = news->text,
+		.bytes = news->bytes,
+		.seconds = news->seconds,
+		.text = news->text,
+		.fault = news->err };
 	while (ckptd_report_tell(session->report, &told) < 0)
 		deadline_sleep(deadline_in(1), 0.1);
 	news->text = NULL;
@@ -207,9 +224,7 @@ static void on_news(struct ckptd_session *session, struct ckptd_news *news)
 	if (news->slot >= 0 && news->type != NEWS_PART)
 		session->busy[news->slot] = false;
 	switch (news->type) {
-	case NEWS_PROGRESS:
-		on_progress(session, news);
-		break;
+	case NEWS_PROGRESS: on_progress(session, news); break;
 	case NEWS_PART:
 		log_durable(session, news);
 		report(session, news);
@@ -220,23 +235,20 @@ static void on_news(struct ckptd_session *session, struct ckptd_news *news)
 		if (session->report)
 			tell_decided(session, news->step, true);
 		break;
-	case NEWS_DURABLE:
-		on_durable(session, news);
-		break;
+	case NEWS_DURABLE: on_durable(session, news); break;
 	case NEWS_FAILED:
 		on_failed(session, news);
 		if (session->report)
 			report(session, news);
 		break;
-	case NEWS_DECIDED:
-		ckptd_hear_decided(session->hear, news->step, news->taken);
-		break;
+	case NEWS_DECIDED: ckptd_hear_decided(session->hear, news->step, news->taken); break;
 	}
 }
 
 /* ---- the other parts ---- */
 
-static int on_part(void *arg, int64_t step, int part, char *text, size_t size, const struct err *fault)
+static int on_part(void *arg, int64_t step, int part, char *text, size_t size,
+	const struct err *fault)
 {
 	struct ckptd_session *session = arg;
 	return ckptd_worker_tell(session->worker, step, part, text, size, fault);
@@ -265,7 +277,8 @@ static int check_directory(const struct ckptd_session *session, struct err *err)
 	if (statx(session->dir.fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
 		return err_set(err, "service: couldn't look at the directory %s: %m", session->dir.path);
 	if (!S_ISDIR(st.stx_mode))
-		return err_fail(err, EXIT_DATA, "protocol: ATTACH: what was handed over as %s is no directory", session->dir.path);
+		return err_fail(err, EXIT_DATA,
+			"protocol: ATTACH: what was handed over as %s is no directory", session->dir.path);
 	return 0;
 }
 
@@ -279,9 +292,12 @@ static int adopt(struct ckptd_session *session, struct err *err)
 	if (count != 1 + (int)attach->slots) {
 		for (int i = 1; i < count; i++)
 			close(descriptors[i]);
-		return err_fail(err, EXIT_DATA, "protocol: ATTACH: %d descriptors came for %d slots", count, (int)attach->slots);
+		return err_fail(err, EXIT_DATA, "protocol: ATTACH: %d descriptors came for %d slots", count,
+			(int)attach->slots);
 	}
-	if (snapshot_memory_adopt(&session->memory, descriptors + 1, (int)attach->slots, (size_t)attach->slot_bytes, err) < 0)
+	if (snapshot_memory_adopt(&session->memory, descriptors + 1, (int)attach->slots,
+			(size_t)attach->slot_bytes, err)
+		< 0)
 		return -1;
 	return check_directory(session, err);
 }
@@ -296,9 +312,11 @@ static int begin(struct ckptd_session *session, struct err *err)
 	if (attach->host && !(session->hear = ckptd_hear_open(attach, &heard, err)))
 		return -1;
 	const struct ckptd_report_news news = { on_taken, tell_decided, session };
-	if (attach->first && !(session->report = ckptd_report_open(attach, service->patience, &news, err)))
+	if (attach->first
+		&& !(session->report = ckptd_report_open(attach, service->patience, &news, err)))
 		return -1;
-	const struct ckptd_worker_plan plan = { attach, session->dir, &session->memory, service->patience, service->wake };
+	const struct ckptd_worker_plan plan = { attach, session->dir, &session->memory,
+		service->patience, service->wake };
 	session->worker = ckptd_worker_start(&plan, err);
 	return session->worker ? 0 : -1;
 }
@@ -316,8 +334,8 @@ static void release(struct ckptd_session *session)
 	free(session);
 }
 
-struct ckptd_session *ckptd_session_open(const struct ckptd_service *service, struct ckptd_conn *conn,
-	struct ckptd_message *attach, struct err *err)
+struct ckptd_session *ckptd_session_open(const struct ckptd_service *service,
+	struct ckptd_conn *conn, struct ckptd_message *attach, struct err *err)
 {
 	struct ckptd_session *session = calloc(1, sizeof *session);
 	if (!session) {
@@ -326,17 +344,22 @@ struct ckptd_session *ckptd_session_open(const struct ckptd_service *service, st
 		ckptd_message_release(attach);
 		return NULL;
 	}
-	*session = (struct ckptd_session){ .service = service, .conn = *conn, .message = *attach, .dir.fd = -1, .handed = -1,
+	*session = (struct ckptd_session) { .service = service,
+		.conn = *conn,
+		.message = *attach,
+		.dir.fd = -1,
+		.handed = -1,
 		.newest = -1 };
-	*conn = (struct ckptd_conn){ .fd = -1 };
-	*attach = (struct ckptd_message){ 0 };
+	*conn = (struct ckptd_conn) { .fd = -1 };
+	*attach = (struct ckptd_message) { 0 };
 	if (begin(session, err) == 0) {
-		const struct ckptd_message attached = { .type = CKPTD_ATTACHED, .attached = { getpid(),
-			session->hear ? ckptd_hear_port(session->hear) : 0 } };
+		const struct ckptd_message attached = { .type = CKPTD_ATTACHED,
+			.attached = { getpid(), session->hear ? ckptd_hear_port(session->hear) : 0 } };
 		answer(session, &attached);
 		return session;
 	}
-	const struct ckptd_message refused = { .type = CKPTD_REFUSED, .refused = { err->status, err->text } };
+	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
+		.refused = { err->status, err->text } };
 	ckptd_conn_send(&session->conn, &refused, NULL, 0, NULL);
 	release(session);
 	return NULL;
@@ -373,12 +396,14 @@ bool ckptd_session_connected(const struct ckptd_session *session)
 
 bool ckptd_session_busy(const struct ckptd_session *session)
 {
-	return ckptd_worker_busy(session->worker) || (session->report && ckptd_report_busy(session->report));
+	return ckptd_worker_busy(session->worker)
+		|| (session->report && ckptd_report_busy(session->report));
 }
 
 bool ckptd_session_is(const struct ckptd_session *session, const struct ckptd_attach *attach)
 {
-	return attach_of(session)->part == attach->part && strcmp(attach_of(session)->token, attach->token) == 0;
+	return attach_of(session)->part == attach->part
+		&& strcmp(attach_of(session)->token, attach->token) == 0;
 }
 
 void ckptd_session_finish(struct ckptd_session *session, struct deadline deadline)
@@ -398,11 +423,13 @@ void ckptd_session_describe(const struct ckptd_session *session, char *line, siz
 	char newest[60] = "nothing is durable yet";
 	if (session->newest >= 0)
 		snprintf(newest, sizeof newest, "step %" PRId64 " is durable", session->newest);
-	snprintf(line, size, "%.500s: attempt %d, part %d of %d, client %s, %s", attach->path, (int)attach->attempt,
-		(int)attach->part + 1, (int)attach->parts, session->conn.fd >= 0 ? "connected" : "gone", newest);
+	snprintf(line, size, "%.500s: attempt %d, part %d of %d, client %s, %s", attach->path,
+		(int)attach->attempt, (int)attach->part + 1, (int)attach->parts,
+		session->conn.fd >= 0 ? "connected" : "gone", newest);
 }
 
-void ckptd_session_list(const struct ckptd_session *session, void (*line)(void *arg, const char *text), void *arg)
+void ckptd_session_list(const struct ckptd_session *session,
+	void (*line)(void *arg, const char *text), void *arg)
 {
 	ckptd_worker_list(session->worker, line, arg);
 	if (session->report)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One client of the service: its connection, its memory and directory, its worker, and what it tells or hears of the other
- * parts. It outlives its client until everything that was handed over has had its end. */
+/* One client of the service: its connection, its memory and directory, its worker, and what it
+ * tells or hears of the other parts. It outlives its client until everything that was handed over
+ * has had its end. */
 #ifndef MUSTER_CKPTD_SESSION_H
 #define MUSTER_CKPTD_SESSION_H
 
@@ -11,18 +12,19 @@
 
 /* What all sessions of a service have in common. */
 struct ckptd_service {
-	double patience;  /* seconds for the other parts of a save */
-	int wake;         /* eventfd: a worker has news */
-	bool quiet;       /* what a client hears of is not logged: it says it itself */
+	double patience; /* seconds for the other parts of a save */
+	int wake;        /* eventfd: a worker has news */
+	bool quiet;      /* what a client hears of is not logged: it says it itself */
 	void (*lost)(void *arg, const char *line); /* a save failed, and no client hears of it */
 	void *arg;
 };
 
 struct ckptd_session;
 
-/* Takes over the connection, the ATTACH and its descriptors, also on an error; then the client has been told why. */
-struct ckptd_session *ckptd_session_open(const struct ckptd_service *service, struct ckptd_conn *conn,
-	struct ckptd_message *attach, struct err *err);
+/* Takes over the connection, the ATTACH and its descriptors, also on an error; then the client has
+ * been told why. */
+struct ckptd_session *ckptd_session_open(const struct ckptd_service *service,
+	struct ckptd_conn *conn, struct ckptd_message *attach, struct err *err);
 
 void ckptd_session_poll(const struct ckptd_session *session, struct ckptd_polls *polls);
 
@@ -43,7 +45,8 @@ void ckptd_session_finish(struct ckptd_session *session, struct deadline deadlin
 
 /* One line about the session; and one for each save that has not had its end. */
 void ckptd_session_describe(const struct ckptd_session *session, char *line, size_t size);
-void ckptd_session_list(const struct ckptd_session *session, void (*line)(void *arg, const char *text), void *arg);
+void ckptd_session_list(const struct ckptd_session *session,
+	void (*line)(void *arg, const char *text), void *arg);
 
 /* Ends one that is not busy. */
 void ckptd_session_close(struct ckptd_session *session);

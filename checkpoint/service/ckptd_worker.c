@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One loop: what is over is decided, then the next save is written. So a part that another node is late with holds up no
- * writing, and saves are committed in their order. */
+/* One loop: what is over is decided, then the next save is written. So a part that another node is
+ * late with holds up no writing, and saves are committed in their order. */
 #include "config.h"
 #include "checkpoint/service/ckptd_worker_private.h"
 
@@ -31,8 +31,8 @@ void ckptd_worker_post(struct ckptd_worker *worker, struct ckptd_news *news)
 	ckptd_worker_wake_owner(worker);
 }
 
-void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type type, int64_t step, int slot,
-	const struct ckpt_saved *saved)
+void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type type, int64_t step,
+	int slot, const struct ckpt_saved *saved)
 {
 	struct ckptd_news *news = ckptd_news_make(type, step, slot);
 	news->bytes = saved->bytes;
@@ -41,7 +41,8 @@ void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type t
 	ckptd_worker_post(worker, news);
 }
 
-void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int slot, const struct err *err)
+void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int slot,
+	const struct err *err)
 {
 	struct ckptd_news *news = ckptd_news_make(NEWS_FAILED, step, slot);
 	news->err = *err;
@@ -61,8 +62,11 @@ struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker)
 	pthread_mutex_lock(&worker->lock);
 	struct ckptd_news *news = ckptd_news_take(&worker->news);
 	if (!news && worker->progressed && worker->jobs && (news = calloc(1, sizeof *news)))
-		*news = (struct ckptd_news){ .type = NEWS_PROGRESS, .step = worker->jobs->save.step, .slot = -1,
-			.bytes = worker->done, .total = worker->total };
+		*news = (struct ckptd_news) { .type = NEWS_PROGRESS,
+			.step = worker->jobs->save.step,
+			.slot = -1,
+			.bytes = worker->done,
+			.total = worker->total };
 	worker->progressed = false;
 	pthread_mutex_unlock(&worker->lock);
 	return news;
@@ -105,8 +109,8 @@ static bool save_next(struct ckptd_worker *worker)
 	return true;
 }
 
-/* With the lock held, as above, while there is nothing else to do: a first save may be one in a hurry, and the state is there
- * long before it. */
+/* With the lock held, as above, while there is nothing else to do: a first save may be one in a
+ * hurry, and the state is there long before it. */
 static bool map_next(struct ckptd_worker *worker)
 {
 	const struct snapshot_memory *memory = worker->plan.memory;
@@ -125,7 +129,7 @@ static bool map_next(struct ckptd_worker *worker)
 static void wait_for_work(struct ckptd_worker *worker)
 {
 	double next = worker->parts ? ckptd_parts_next(worker->parts) : 0;
-	struct timespec until = deadline_timespec((struct deadline){ next });
+	struct timespec until = deadline_timespec((struct deadline) { next });
 	if (next > 0)
 		pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
 	else
@@ -135,7 +139,8 @@ static void wait_for_work(struct ckptd_worker *worker)
 static void *run(void *arg)
 {
 	struct ckptd_worker *worker = arg;
-	/* A umask of its own for this thread and those that it starts: files get the modes that the client's would have. */
+	/* A umask of its own for this thread and those that it starts: files get the modes that the
+	 * client's would have. */
 	if (unshare(CLONE_FS) == 0)
 		umask((mode_t)worker->plan.attach->umask);
 	pthread_mutex_lock(&worker->lock);
@@ -166,7 +171,8 @@ static int fill(struct ckptd_worker *worker, struct err *err)
 {
 	const struct ckptd_attach *attach = worker->plan.attach;
 	for (int i = 0; i < worker->plan.memory->slots; i++)
-		if (ckptd_attach_snapshot(attach, worker->plan.memory->base[i], &worker->snapshots[i], err) < 0)
+		if (ckptd_attach_snapshot(attach, worker->plan.memory->base[i], &worker->snapshots[i], err)
+			< 0)
 			return -1;
 	if (attach->parts > 1 && attach->part == 0) {
 		worker->parts = ckptd_parts_create((int)attach->parts, worker->plan.patience);
@@ -185,8 +191,9 @@ struct ckptd_worker *ckptd_worker_start(const struct ckptd_worker_plan *plan, st
 		return NULL;
 	}
 	worker->plan = *plan;
-	worker->retention = (struct retention){ .keep_last = (size_t)plan->attach->keep_last,
-		.keep_every = plan->attach->keep_every, .keep_best = (size_t)plan->attach->keep_best };
+	worker->retention = (struct retention) { .keep_last = (size_t)plan->attach->keep_last,
+		.keep_every = plan->attach->keep_every,
+		.keep_best = (size_t)plan->attach->keep_best };
 	worker->left_over = worker->deciding = -1;
 	pthread_mutex_init(&worker->lock, NULL);
 	deadline_condition(&worker->changed);
@@ -220,7 +227,8 @@ static bool is_being_decided(const struct ckptd_worker *worker, int64_t step)
 	return news || worker->deciding == step;
 }
 
-int ckptd_worker_tell(struct ckptd_worker *worker, int64_t step, int part, char *text, size_t size, const struct err *fault)
+int ckptd_worker_tell(struct ckptd_worker *worker, int64_t step, int part, char *text, size_t size,
+	const struct err *fault)
 {
 	int rc = 0;
 	pthread_mutex_lock(&worker->lock);
@@ -274,7 +282,8 @@ void ckptd_worker_hurry(struct ckptd_worker *worker, struct deadline deadline)
 	pthread_mutex_unlock(&worker->lock);
 }
 
-void ckptd_worker_list(struct ckptd_worker *worker, void (*line)(void *arg, const char *text), void *arg)
+void ckptd_worker_list(struct ckptd_worker *worker, void (*line)(void *arg, const char *text),
+	void *arg)
 {
 	const char *path = worker->plan.attach->path;
 	struct err text;
@@ -282,17 +291,19 @@ void ckptd_worker_list(struct ckptd_worker *worker, void (*line)(void *arg, cons
 	pthread_mutex_lock(&worker->lock);
 	for (const struct job *job = worker->jobs; job; job = job->next) {
 		if (job == worker->jobs && worker->working)
-			err_set(&text, "step %" PRId64 " of %s: %.2f of %.2f GB are written", job->save.step, path,
-				(double)worker->done * 1e-9, (double)worker->total * 1e-9);
+			err_set(&text, "step %" PRId64 " of %s: %.2f of %.2f GB are written", job->save.step,
+				path, (double)worker->done * 1e-9, (double)worker->total * 1e-9);
 		else
-			err_set(&text, "step %" PRId64 " of %s: it waits for the save before it", job->save.step, path);
+			err_set(&text, "step %" PRId64 " of %s: it waits for the save before it",
+				job->save.step, path);
 		line(arg, text.text);
 	}
 	const struct ckptd_parts_step *save = worker->parts ? ckptd_parts_first(worker->parts) : NULL;
 	for (; save; save = save->next)
 		if (save->own) {
 			err_set(&text, "step %" PRId64 " of %s: it waits for part %s of %d", save->step, path,
-				ckptd_parts_missing(worker->parts, save, missing, sizeof missing), (int)worker->plan.attach->parts);
+				ckptd_parts_missing(worker->parts, save, missing, sizeof missing),
+				(int)worker->plan.attach->parts);
 			line(arg, text.text);
 		}
 	pthread_mutex_unlock(&worker->lock);

@@ -9,15 +9,18 @@ static void discard(struct ckptd_worker *worker, int64_t step)
 {
 	struct err err;
 	if (step >= 0 && ckpt_discard(&worker->plan.dir, step, worker->plan.attach->token, &err) < 0)
-		log_warn("checkpoint: couldn't remove an unfinished save, and tries again behind the next: %s", err.text);
+		log_warn(
+			"checkpoint: couldn't remove an unfinished save, and tries again behind the next: %s",
+			err.text);
 }
 
 static int commit(struct ckptd_worker *worker, const struct ckptd_parts_step *save, struct err *err)
 {
 	const struct ckptd_attach *attach = worker->plan.attach;
 	struct ckpt_saved saved;
-	if (ckpt_commit(&worker->plan.dir, save->step, attach->token, (int)attach->parts, save->texts, save->sizes, &saved,
-		err) < 0)
+	if (ckpt_commit(&worker->plan.dir, save->step, attach->token, (int)attach->parts, save->texts,
+			save->sizes, &saved, err)
+		< 0)
 		return -1;
 	saved.seconds = clock_now() - save->began;
 	ckptd_worker_post_saved(worker, NEWS_DURABLE, save->step, -1, &saved);
@@ -25,8 +28,8 @@ static int commit(struct ckptd_worker *worker, const struct ckptd_parts_step *sa
 }
 
 /* Why a save whose parts are not all there has failed. */
-static void explain(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict, const struct ckptd_parts_step *save,
-	struct err *err)
+static void explain(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict,
+	const struct ckptd_parts_step *save, struct err *err)
 {
 	char missing[100];
 	ckptd_parts_missing(worker->parts, save, missing, sizeof missing);
@@ -34,13 +37,17 @@ static void explain(struct ckptd_worker *worker, enum ckptd_parts_verdict verdic
 	if (save->fault.text[0])
 		*err = save->fault;
 	else if (verdict == PARTS_LATE)
-		err_fail(err, EXIT_LOST, "checkpoint: no word came in time of part %s of %d", missing, parts);
+		err_fail(err, EXIT_LOST, "checkpoint: no word came in time of part %s of %d", missing,
+			parts);
 	else
-		err_fail(err, EXIT_LOST, "checkpoint: no word came of part %s of %d, and a later save is complete", missing, parts);
+		err_fail(err, EXIT_LOST,
+			"checkpoint: no word came of part %s of %d, and a later save is complete", missing,
+			parts);
 }
 
 /* Files of which word came late may be complete: they stay until a later save has its end. */
-void ckptd_worker_decide(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict, struct ckptd_parts_step *save)
+void ckptd_worker_decide(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict,
+	struct ckptd_parts_step *save)
 {
 	struct err err = { 0 };
 	bool committed = verdict == PARTS_COMPLETE && commit(worker, save, &err) == 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a worker, for ckptd_worker.c, which has its thread and its owner's side, ckptd_worker_save.c, which writes, and
- * ckptd_worker_decide.c, which commits what several services have written. */
+/* The inside of a worker, for ckptd_worker.c, which has its thread and its owner's side,
+ * ckptd_worker_save.c, which writes, and ckptd_worker_decide.c, which commits what several services
+ * have written. */
 #ifndef MUSTER_CKPTD_WORKER_PRIVATE_H
 #define MUSTER_CKPTD_WORKER_PRIVATE_H
 
@@ -25,19 +26,19 @@ struct ckptd_worker {
 	struct retention retention;
 	struct snapshot snapshots[SNAPSHOT_SLOTS];
 	pthread_t thread;
-	double next_progress, next_beat;  /* the thread's own */
-	int mapped_slot;                  /* the same: slots in front of it, and bytes in it, that are mapped */
+	double next_progress, next_beat; /* the thread's own */
+	int mapped_slot; /* the same: slots in front of it, and bytes in it, that are mapped */
 	size_t mapped;
-	int64_t left_over;                /* the same: a failed save whose files may be complete; -1: none */
+	int64_t left_over; /* the same: a failed save whose files may be complete; -1: none */
 
-	pthread_mutex_t lock;             /* of all below */
+	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t changed;
-	struct job *jobs;                 /* the first is being done while `working` */
+	struct job *jobs; /* the first is being done while `working` */
 	bool working, ending, alone;
-	int64_t deciding;                 /* the step of the save whose end this is; -1: none */
-	uint64_t done, total;             /* bytes of the save that is being written */
+	int64_t deciding;     /* the step of the save whose end this is; -1: none */
+	uint64_t done, total; /* bytes of the save that is being written */
 	bool progressed;
-	struct ckptd_parts *parts;        /* part 0 of several; else NULL */
+	struct ckptd_parts *parts; /* part 0 of several; else NULL */
 	struct ckptd_news_queue news;
 };
 
@@ -46,11 +47,13 @@ void ckptd_worker_wake_owner(const struct ckptd_worker *worker);
 
 /* ---- all below is called by the worker's thread, without the lock ---- */
 
-/* Tells the owner: any news, which is taken over, or that a save is written or durable, has failed, or is over for all parts. */
+/* Tells the owner: any news, which is taken over, or that a save is written or durable, has failed,
+ * or is over for all parts. */
 void ckptd_worker_post(struct ckptd_worker *worker, struct ckptd_news *news);
-void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type type, int64_t step, int slot,
-	const struct ckpt_saved *saved);
-void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int slot, const struct err *err);
+void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type type, int64_t step,
+	int slot, const struct ckpt_saved *saved);
+void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int slot,
+	const struct err *err);
 void ckptd_worker_post_decided(struct ckptd_worker *worker, int64_t step, bool committed);
 
 /* Does one save: whole, or this client's part of it. */
@@ -60,6 +63,7 @@ void ckptd_worker_do_save(struct ckptd_worker *worker, const struct ckptd_save *
 void ckptd_worker_clean_up(struct ckptd_worker *worker, int64_t durable);
 
 /* Commits or gives up a save of several parts that is over; `save` stays the caller's. */
-void ckptd_worker_decide(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict, struct ckptd_parts_step *save);
+void ckptd_worker_decide(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict,
+	struct ckptd_parts_step *save);
 
 #endif

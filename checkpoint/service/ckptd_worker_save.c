@@ -8,7 +8,8 @@
 #include "common/log.h"
 
 #define PROGRESS_SECONDS 0.25
-#define SPARE_SECONDS 5.0              /* for so long a save takes only the processor time that training leaves */
+#define SPARE_SECONDS \
+	5.0 /* for so long a save takes only the processor time that training leaves */
 #define SPARE_LEAST ((size_t)64 << 20) /* bytes of a snapshot that are worth that */
 #define BEAT_SECONDS (OWNER_HEARTBEAT / 4)
 
@@ -26,14 +27,16 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 	bool alone = worker->alone;
 	pthread_mutex_unlock(&worker->lock);
 	ckptd_worker_wake_owner(worker);
-	/* The trainer, whose heart beat until then, is gone: without it another job would take the directory over in mid-save. */
+	/* The trainer, whose heart beat until then, is gone: without it another job would take the
+	 * directory over in mid-save. */
 	if (alone && now >= worker->next_beat) {
 		worker->next_beat = now + BEAT_SECONDS;
 		owner_heartbeat(&worker->plan.dir, worker->plan.attach->token, NULL);
 	}
 }
 
-static const struct snapshot *snapshot_of(struct ckptd_worker *worker, const struct ckptd_save *save)
+static const struct snapshot *snapshot_of(struct ckptd_worker *worker,
+	const struct ckptd_save *save)
 {
 	struct snapshot *snapshot = &worker->snapshots[save->slot];
 	snapshot->step = save->step;
@@ -47,7 +50,8 @@ void ckptd_worker_clean_up(struct ckptd_worker *worker, int64_t durable)
 {
 	struct err err;
 	const char *token = worker->plan.attach->token;
-	/* A disk on which a save or a removal failed may have refused to remove its files, too. Now it is good. */
+	/* A disk on which a save or a removal failed may have refused to remove its files, too. Now it
+	 * is good. */
 	remove_own_leftovers(&worker->plan.dir, durable, token);
 	if (remove_expired(&worker->plan.dir, &worker->retention, token, &err) < 0)
 		log_error("checkpoint: %s", err.text);
@@ -59,7 +63,9 @@ static struct ckpt_save_options options_for(struct ckptd_worker *worker)
 	pthread_mutex_lock(&worker->lock);
 	bool spare = !worker->alone && !worker->ending && worker->plan.memory->bytes >= SPARE_LEAST;
 	pthread_mutex_unlock(&worker->lock);
-	return (struct ckpt_save_options){ .spare = spare ? SPARE_SECONDS : 0, .progress = on_progress, .arg = worker };
+	return (struct ckpt_save_options) { .spare = spare ? SPARE_SECONDS : 0,
+		.progress = on_progress,
+		.arg = worker };
 }
 
 static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *save)
@@ -67,7 +73,9 @@ static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *sav
 	const struct ckpt_save_options options = options_for(worker);
 	struct ckpt_saved saved;
 	struct err err = { 0 };
-	if (ckpt_save(&worker->plan.dir, snapshot_of(worker, save), worker->plan.attach->token, &options, &saved, &err) < 0) {
+	if (ckpt_save(&worker->plan.dir, snapshot_of(worker, save), worker->plan.attach->token,
+			&options, &saved, &err)
+		< 0) {
 		ckptd_worker_post_failed(worker, save->step, (int)save->slot, &err);
 		return;
 	}
@@ -76,24 +84,29 @@ static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *sav
 }
 
 /* The text of this part's file, durable; NULL on error. */
-static char *write_part(struct ckptd_worker *worker, const struct ckptd_save *save, size_t *size, struct ckpt_saved *saved,
-	struct err *err)
+static char *write_part(struct ckptd_worker *worker, const struct ckptd_save *save, size_t *size,
+	struct ckpt_saved *saved, struct err *err)
 {
 	const struct ckpt_save_options options = options_for(worker);
 	const struct ckptd_attach *attach = worker->plan.attach;
 	const struct ckpt_dir *dir = &worker->plan.dir;
-	char *text = ckptd_already_part(dir, save->step, attach->token, (int)attach->part, (int)attach->parts, size);
+	char *text = ckptd_already_part(dir, save->step, attach->token, (int)attach->part,
+		(int)attach->parts, size);
 	if (text)
 		return text;
 	if (save->slot < 0)
-		err_fail(err, EXIT_LOST, "checkpoint: part %d of %d, which was written, is not there any more", (int)attach->part + 1,
-			(int)attach->parts);
-	else if (ckpt_save_part(dir, snapshot_of(worker, save), attach->token, &options, &text, size, saved, err) < 0)
+		err_fail(err, EXIT_LOST,
+			"checkpoint: part %d of %d, which was written, is not there any more",
+			(int)attach->part + 1, (int)attach->parts);
+	else if (ckpt_save_part(dir, snapshot_of(worker, save), attach->token, &options, &text, size,
+				 saved, err)
+		< 0)
 		text = NULL;
 	return text;
 }
 
-static void tell_own(struct ckptd_worker *worker, int64_t step, char *text, size_t size, const struct err *fault)
+static void tell_own(struct ckptd_worker *worker, int64_t step, char *text, size_t size,
+	const struct err *fault)
 {
 	pthread_mutex_lock(&worker->lock);
 	ckptd_parts_tell(worker->parts, step, 0, text, size, fault, clock_now());
@@ -105,7 +118,9 @@ static int begin_own(struct ckptd_worker *worker, int64_t step, struct err *err)
 	pthread_mutex_lock(&worker->lock);
 	int rc = ckptd_parts_begin(worker->parts, step, clock_now());
 	pthread_mutex_unlock(&worker->lock);
-	return rc == 0 ? 0 : err_fail(err, EXIT_LOST, "checkpoint: too many saves wait for their parts, or no memory");
+	return rc == 0
+		? 0
+		: err_fail(err, EXIT_LOST, "checkpoint: too many saves wait for their parts, or no memory");
 }
 
 static void save_part(struct ckptd_worker *worker, const struct ckptd_save *save)
@@ -143,7 +158,8 @@ void ckptd_worker_do_save(struct ckptd_worker *worker, const struct ckptd_save *
 	worker->next_progress = clock_now() + PROGRESS_SECONDS;
 	if (ckptd_already_committed(&worker->plan.dir, save->step, attach->token)) {
 		const struct ckpt_saved saved = { .taken = true };
-		ckptd_worker_post_saved(worker, attach->part == 0 ? NEWS_DURABLE : NEWS_WRITTEN, save->step, (int)save->slot, &saved);
+		ckptd_worker_post_saved(worker, attach->part == 0 ? NEWS_DURABLE : NEWS_WRITTEN, save->step,
+			(int)save->slot, &saved);
 		if (worker->parts)
 			ckptd_worker_post_decided(worker, save->step, true);
 	} else if (attach->parts == 1) {

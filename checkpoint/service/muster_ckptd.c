@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckptd: the checkpoint service of a node and a job, and how its epilog and its administrator speak with it. */
+/* muster-ckptd: the checkpoint service of a node and a job, and how its epilog and its
+ * administrator speak with it. */
 #include "config.h"
 
 #include <argp.h>
@@ -38,26 +39,47 @@ struct options {
 	bool bound, syslog, detach, allow_root;
 };
 
-enum { KEY_SOCKET = 256, KEY_CLIENT, KEY_BOUND, KEY_JOB, KEY_SYSLOG, KEY_DETACH, KEY_ALIVE, KEY_ALIVE_EVERY, KEY_PART_TIMEOUT,
-	KEY_ALLOW_ROOT, KEY_FINISH, KEY_TIMEOUT, KEY_STATUS };
+enum {
+	KEY_SOCKET = 256,
+	KEY_CLIENT,
+	KEY_BOUND,
+	KEY_JOB,
+	KEY_SYSLOG,
+	KEY_DETACH,
+	KEY_ALIVE,
+	KEY_ALIVE_EVERY,
+	KEY_PART_TIMEOUT,
+	KEY_ALLOW_ROOT,
+	KEY_FINISH,
+	KEY_TIMEOUT,
+	KEY_STATUS
+};
 
 static const struct argp_option option_table[] = {
 	{ NULL, 0, NULL, 0, "What to do, one of:", 1 },
-	{ "socket", KEY_SOCKET, "PATH", 0, "serve the clients that connect to PATH, in a folder of mode 0700", 0 },
-	{ "client-fd", KEY_CLIENT, "N", 0, "serve the one client at the other end of descriptor N, and end after it", 0 },
-	{ "finish", KEY_FINISH, "PATH", 0, "have the service at PATH finish and end; print what was lost", 0 },
+	{ "socket", KEY_SOCKET, "PATH", 0,
+		"serve the clients that connect to PATH, in a folder of mode 0700", 0 },
+	{ "client-fd", KEY_CLIENT, "N", 0,
+		"serve the one client at the other end of descriptor N, and end after it", 0 },
+	{ "finish", KEY_FINISH, "PATH", 0,
+		"have the service at PATH finish and end; print what was lost", 0 },
 	{ "status", KEY_STATUS, "PATH", 0, "print what the service at PATH holds", 0 },
 	{ NULL, 0, NULL, 0, "With --socket:", 2 },
-	{ "bound", KEY_BOUND, NULL, 0, "the socket is there already: it is the standard input, and its folder root's", 0 },
+	{ "bound", KEY_BOUND, NULL, 0,
+		"the socket is there already: it is the standard input, and its folder root's", 0 },
 	{ "job", KEY_JOB, "ID", 0, "the job's name in the log and for --status", 0 },
-	{ "detach", KEY_DETACH, NULL, 0, "listen, then go on in the background, with the log in syslog", 0 },
-	{ "alive", KEY_ALIVE, "COMMAND", 0, "ask this program, with its arguments behind spaces, while there is nothing to do: status 1 "
-		"means that the job is gone, and ends the service", 0 },
+	{ "detach", KEY_DETACH, NULL, 0, "listen, then go on in the background, with the log in syslog",
+		0 },
+	{ "alive", KEY_ALIVE, "COMMAND", 0,
+		"ask this program, with its arguments behind spaces, while there is nothing to do: status "
+		"1 means that the job is gone, and ends the service",
+		0 },
 	{ "alive-every", KEY_ALIVE_EVERY, "SECONDS", 0, "how often to ask (default 60)", 0 },
 	{ "allow-root", KEY_ALLOW_ROOT, NULL, 0, "run as root all the same: root's clients only", 0 },
 	{ NULL, 0, NULL, 0, "With --socket and --client-fd:", 3 },
 	{ "syslog", KEY_SYSLOG, NULL, 0, "log to syslog in place of standard error", 0 },
-	{ "part-timeout", KEY_PART_TIMEOUT, "SECONDS", 0, "how long to wait for the other writers' parts of a save (default 600)", 0 },
+	{ "part-timeout", KEY_PART_TIMEOUT, "SECONDS", 0,
+		"how long to wait for the other writers' parts of a save (default 600)", 0 },
 	{ NULL, 0, NULL, 0, "With --finish:", 4 },
 	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "how long it may take (default 300)", 0 },
 	{ 0 },
@@ -76,7 +98,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	struct options *options = state->input;
 	switch (key) {
 	case KEY_SOCKET: options->socket = arg; return 0;
-	case KEY_CLIENT: options->client = (int)number(state, "client-fd", arg, HIGHEST_DESCRIPTOR); return 0;
+	case KEY_CLIENT:
+		options->client = (int)number(state, "client-fd", arg, HIGHEST_DESCRIPTOR);
+		return 0;
 	case KEY_FINISH: options->finish = arg; return 0;
 	case KEY_STATUS: options->status = arg; return 0;
 	case KEY_BOUND: options->bound = true; return 0;
@@ -86,27 +110,30 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_ALIVE: options->alive = arg; return 0;
 	case KEY_ALIVE_EVERY: options->alive_every = number(state, "alive-every", arg, 86400); return 0;
 	case KEY_ALLOW_ROOT: options->allow_root = true; return 0;
-	case KEY_PART_TIMEOUT: options->part_timeout = number(state, "part-timeout", arg, 86400); return 0;
+	case KEY_PART_TIMEOUT:
+		options->part_timeout = number(state, "part-timeout", arg, 86400);
+		return 0;
 	case KEY_TIMEOUT: options->timeout = number(state, "timeout", arg, 86400); return 0;
 	case ARGP_KEY_ARG: argp_error(state, "%s: too many arguments", arg); return 0;
 	case ARGP_KEY_END:
 		if (!!options->socket + !!options->finish + !!options->status + (options->client >= 0) != 1)
 			argp_error(state, "give one of --socket, --client-fd, --finish and --status");
-		if ((options->bound || options->detach || options->alive || options->job[0]) && !options->socket)
+		if ((options->bound || options->detach || options->alive || options->job[0])
+			&& !options->socket)
 			argp_error(state, "--bound, --job, --detach and --alive go with --socket");
 		if (options->bound && options->detach)
 			argp_error(state, "--bound and --detach don't go together");
 		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
+	default: return ARGP_ERR_UNKNOWN;
 	}
 }
 
 static const struct argp argp = {
 	.options = option_table,
 	.parser = parse_option,
-	.doc = "The checkpoint service: writes the snapshots that trainers hand over, and outlives them.\vExit status: 0 done (--finish: and "
-		"nothing was lost); 1 a fault; 2 usage; 69 something was lost, or no service answers.",
+	.doc = "The checkpoint service: writes the snapshots that trainers hand over, and outlives "
+		   "them.\vExit status: 0 done (--finish: and nothing was lost); 1 a fault; 2 usage; 69 "
+		   "something was lost, or no service answers.",
 };
 
 static int fail(const struct err *err)
@@ -143,7 +170,8 @@ static int status(const struct options *options)
 	struct err err;
 	if (ckptd_control_status(options->status, &state, &err) < 0)
 		return fail(&err);
-	printf("pid %lld%s%s\n", (long long)state.state.pid, state.state.job[0] ? ", job " : "", state.state.job);
+	printf("pid %lld%s%s\n", (long long)state.state.pid, state.state.job[0] ? ", job " : "",
+		state.state.job);
 	for (size_t i = 0; i < state.state.count; i++)
 		printf("%s\n", state.state.lines[i]);
 	ckptd_message_release(&state);
@@ -158,11 +186,12 @@ static void write_syslog(void *arg, enum log_level level, const char *line)
 	syslog(priorities[level], "%s", line);
 }
 
-/* Slurm sends these to all that it counts to a step, limits of its user raise some, and timers outlive an exec. */
+/* Slurm sends these to all that it counts to a step, limits of its user raise some, and timers
+ * outlive an exec. */
 static void ignore_signals(void)
 {
-	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM, SIGVTALRM, SIGPROF,
-		SIGXCPU, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU };
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE,
+		SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU };
 	const struct itimerval none = { 0 };
 	for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
 		signal(signals[i], SIG_IGN);
@@ -174,7 +203,8 @@ static void close_descriptors(int keep)
 {
 #ifdef SYS_close_range
 	unsigned above = keep < 3 ? 3 : (unsigned)keep + 1;
-	if ((keep <= 3 || syscall(SYS_close_range, 3u, (unsigned)keep - 1, 0) == 0) && syscall(SYS_close_range, above, ~0u, 0) == 0)
+	if ((keep <= 3 || syscall(SYS_close_range, 3u, (unsigned)keep - 1, 0) == 0)
+		&& syscall(SYS_close_range, above, ~0u, 0) == 0)
 		return;
 #endif
 	for (int fd = 3; fd < HIGHEST_DESCRIPTOR; fd++)
@@ -189,23 +219,30 @@ static int refuse_root(const struct options *options, struct err *err)
 		return err_set(err, "service: couldn't learn the user: %m");
 	if (!options->socket || options->allow_root || (real && effective && saved))
 		return 0;
-	return err_fail(err, EXIT_USAGE, "service: it is the job's user's, not root's: start it as that user, or give --allow-root");
+	return err_fail(err, EXIT_USAGE,
+		"service: it is the job's user's, not root's: start it as that user, or give --allow-root");
 }
 
-/* A descriptor that is a socket: a number that was left over in a variable would be closed by the first read. */
+/* A descriptor that is a socket: a number that was left over in a variable would be closed by the
+ * first read. */
 static int check_client(const struct options *options, struct err *err)
 {
 	int type;
 	socklen_t size = sizeof type;
 	if (options->client < 0 || getsockopt(options->client, SOL_SOCKET, SO_TYPE, &type, &size) == 0)
 		return 0;
-	return err_fail(err, EXIT_USAGE, "service: --client-fd %d is no connection: %m", options->client);
+	return err_fail(err, EXIT_USAGE, "service: --client-fd %d is no connection: %m",
+		options->client);
 }
 
 static int serve(const struct options *options, struct ckptd_socket *listening, struct err *err)
 {
-	const struct ckptd_server_plan plan = { .listening = options->socket ? listening : NULL, .client = options->client,
-		.job = options->job, .patience = options->part_timeout, .alive = options->alive, .alive_every = options->alive_every };
+	const struct ckptd_server_plan plan = { .listening = options->socket ? listening : NULL,
+		.client = options->client,
+		.job = options->job,
+		.patience = options->part_timeout,
+		.alive = options->alive,
+		.alive_every = options->alive_every };
 	if (options->socket)
 		log_info("service: listening on %s", options->socket);
 	int rc = ckptd_server_run(&plan, err);
@@ -214,7 +251,8 @@ static int serve(const struct options *options, struct ckptd_socket *listening, 
 	return rc;
 }
 
-/* What a crash would dump is the user's model, as large as it is, and another process of his has no business in here. */
+/* What a crash would dump is the user's model, as large as it is, and another process of his has no
+ * business in here. */
 static void set_up_process(const struct options *options)
 {
 	char host[256] = "";
@@ -231,7 +269,8 @@ static void set_up_process(const struct options *options)
 /* The socket that is the standard input moves out of its way. */
 static int take_bound(struct ckptd_socket *listening, const char *path, struct err *err)
 {
-	int bound = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int bound = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3),
+		null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (bound < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0)
 		return err_set(err, "service: couldn't take the socket at the standard input: %m");
 	close(null);
@@ -244,7 +283,8 @@ static int run(const struct options *options, int ready, struct err *err)
 	struct ckptd_socket listening;
 	if (options->bound && take_bound(&listening, options->socket, err) < 0)
 		return -1;
-	if (options->socket && !options->bound && ckptd_socket_listen(&listening, options->socket, err) < 0)
+	if (options->socket && !options->bound
+		&& ckptd_socket_listen(&listening, options->socket, err) < 0)
 		return -1;
 	if (ready >= 0) {
 		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -298,7 +338,10 @@ static int serve_as_told(const struct options *options)
 
 int main(int argc, char **argv)
 {
-	struct options options = { .client = -1, .job = "", .alive_every = ALIVE_SECONDS, .part_timeout = PART_SECONDS,
+	struct options options = { .client = -1,
+		.job = "",
+		.alive_every = ALIVE_SECONDS,
+		.part_timeout = PART_SECONDS,
 		.timeout = FINISH_SECONDS };
 	descriptors_raise();
 	argp_err_exit_status = EXIT_USAGE;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a network does to packets, for kernels without netem: latency, loss and reordering of what a network namespace receives. The
- * kernel hands over each packet (netfilter's queue 0) and keeps it until it is told to let it in, or to drop it.
+/* What a network does to packets, for kernels without netem: latency, loss and reordering of what a
+ * network namespace receives. The kernel hands over each packet (netfilter's queue 0) and keeps it
+ * until it is told to let it in, or to drop it.
  *
  *     latency LATENCY LOSS REORDER    microseconds, and two shares of a million packets
  *
- * A packet that TCP hands over in one piece (GSO) counts as the packets that it becomes on a wire. One that is reordered takes half
- * as long again, and later packets overtake it. Kill the program to end it: the kernel then drops what comes. */
+ * A packet that TCP hands over in one piece (GSO) counts as the packets that it becomes on a wire.
+ * One that is reordered takes half as long again, and later packets overtake it. Kill the program
+ * to end it: the kernel then drops what comes. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,10 +26,10 @@
 
 #include <libnetfilter_queue/libnetfilter_queue.h>
 
-#define HEADER 40              /* of IPv6, the longer one */
-#define SEGMENT 1448           /* bytes of TCP in a packet of Ethernet */
-#define BUFFER (64 << 20)      /* of the netlink socket */
-#define PACKETS_MAX 65536      /* what the kernel keeps at most */
+#define HEADER 40         /* of IPv6, the longer one */
+#define SEGMENT 1448      /* bytes of TCP in a packet of Ethernet */
+#define BUFFER (64 << 20) /* of the netlink socket */
+#define PACKETS_MAX 65536 /* what the kernel keeps at most */
 
 struct packet {
 	uint64_t due; /* nanoseconds of CLOCK_MONOTONIC */
@@ -35,7 +37,7 @@ struct packet {
 };
 
 static struct {
-	uint64_t latency; /* nanoseconds */
+	uint64_t latency;     /* nanoseconds */
 	double loss, reorder; /* of a packet */
 	unsigned short random[3];
 	struct nfq_q_handle *queue;
@@ -93,7 +95,8 @@ static bool happens(double share, int times)
 	return false;
 }
 
-static int take_in(struct nfq_q_handle *queue, struct nfgenmsg *message, struct nfq_data *data, void *arg)
+static int take_in(struct nfq_q_handle *queue, struct nfgenmsg *message, struct nfq_data *data,
+	void *arg)
 {
 	unsigned char *ip = NULL;
 	struct nfqnl_msg_packet_hdr *head = nfq_get_msg_packet_hdr(data);
@@ -105,7 +108,8 @@ static int take_in(struct nfq_q_handle *queue, struct nfgenmsg *message, struct 
 	uint32_t id = ntohl(head->packet_id);
 	if (net.count == PACKETS_MAX || happens(net.loss, segments(ip, size)))
 		return nfq_set_verdict(queue, id, NF_DROP, 0, NULL);
-	add((struct packet){ now() + net.latency + (happens(net.reorder, 1) ? net.latency / 2 : 0), id });
+	add((struct packet) { now() + net.latency + (happens(net.reorder, 1) ? net.latency / 2 : 0),
+		id });
 	return 0;
 }
 
@@ -139,12 +143,13 @@ static void run(struct nfq_handle *handle)
 static struct nfq_handle *open_queue(void)
 {
 	struct nfq_handle *handle = nfq_open();
-	if (!handle || !(net.queue = nfq_create_queue(handle, 0, take_in, NULL)) ||
-		nfq_set_mode(net.queue, NFQNL_COPY_PACKET, HEADER) < 0 || nfq_set_queue_maxlen(net.queue, PACKETS_MAX) < 0 ||
-		nfq_set_queue_flags(net.queue, NFQA_CFG_F_GSO, NFQA_CFG_F_GSO) < 0)
+	if (!handle || !(net.queue = nfq_create_queue(handle, 0, take_in, NULL))
+		|| nfq_set_mode(net.queue, NFQNL_COPY_PACKET, HEADER) < 0
+		|| nfq_set_queue_maxlen(net.queue, PACKETS_MAX) < 0
+		|| nfq_set_queue_flags(net.queue, NFQA_CFG_F_GSO, NFQA_CFG_F_GSO) < 0)
 		return NULL;
-	setsockopt(nfq_fd(handle), SOL_SOCKET, SO_RCVBUFFORCE, &(int){ BUFFER }, sizeof(int));
-	setsockopt(nfq_fd(handle), SOL_NETLINK, NETLINK_NO_ENOBUFS, &(int){ 1 }, sizeof(int));
+	setsockopt(nfq_fd(handle), SOL_SOCKET, SO_RCVBUFFORCE, &(int) { BUFFER }, sizeof(int));
+	setsockopt(nfq_fd(handle), SOL_NETLINK, NETLINK_NO_ENOBUFS, &(int) { 1 }, sizeof(int));
 	return handle;
 }
 
@@ -160,12 +165,13 @@ int main(int argc, char **argv)
 	net.random[0] = (unsigned short)getpid();
 	struct nfq_handle *handle = open_queue();
 	if (!handle) {
-		fprintf(stderr, "latency: couldn't have the kernel's packets (queue 0 of netfilter): %s\n", strerror(errno));
+		fprintf(stderr, "latency: couldn't have the kernel's packets (queue 0 of netfilter): %s\n",
+			strerror(errno));
 		return 1;
 	}
 	/* To be late under load would be a slower network. */
 	prctl(PR_SET_TIMERSLACK, 1);
-	sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = 1 });
+	sched_setscheduler(0, SCHED_FIFO, &(struct sched_param) { .sched_priority = 1 });
 	printf("ready\n");
 	fflush(stdout);
 	run(handle);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smallest SPANK plugin whose presence a task can see: its first argument is the task's PROBE. With OTHER_RELEASE it is
- * built as for a release of Slurm that is not this one. */
+/* The smallest SPANK plugin whose presence a task can see: its first argument is the task's PROBE.
+ * With OTHER_RELEASE it is built as for a release of Slurm that is not this one. */
 #include <slurm/spank.h>
 
 #ifdef OTHER_RELEASE

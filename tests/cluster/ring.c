@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smallest PMIx program that needs every rank: each publishes a value, and reads that of its right neighbour. */
+/* The smallest PMIx program that needs every rank: each publishes a value, and reads that of its
+ * right neighbour. */
 #include <pmix.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,7 +31,7 @@ static uint32_t world_size(const pmix_proc_t *self)
 int main(void)
 {
 	pmix_proc_t self, right;
-	pmix_value_t mine = {.type = PMIX_UINT32}, *theirs = NULL;
+	pmix_value_t mine = { .type = PMIX_UINT32 }, *theirs = NULL;
 	pmix_info_t collect;
 	bool yes = true;
 	uint32_t size;
@@ -41,9 +42,9 @@ int main(void)
 	PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
 	right = self;
 	right.rank = (self.rank + 1) % size;
-	if (failed(PMIx_Put(PMIX_GLOBAL, "ring", &mine), "put") || failed(PMIx_Commit(), "commit") ||
-	    failed(PMIx_Fence(NULL, 0, &collect, 1), "meet the others") ||
-	    failed(PMIx_Get(&right, "ring", NULL, 0, &theirs), "read the neighbour's value"))
+	if (failed(PMIx_Put(PMIX_GLOBAL, "ring", &mine), "put") || failed(PMIx_Commit(), "commit")
+		|| failed(PMIx_Fence(NULL, 0, &collect, 1), "meet the others")
+		|| failed(PMIx_Get(&right, "ring", NULL, 0, &theirs), "read the neighbour's value"))
 		return 1;
 	printf("rank %u of %u read %u\n", self.rank, size, theirs->data.uint32);
 	PMIX_VALUE_RELEASE(theirs);

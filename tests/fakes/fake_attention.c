@@ -16,7 +16,7 @@ struct attention_cudnn {
 struct attention_cudnn *attention_cudnn_create(int B, int T, int C, int H, struct err *err)
 {
 	struct attention_cudnn *attention = malloc(sizeof *attention);
-	*attention = (struct attention_cudnn){ B, T, C, H };
+	*attention = (struct attention_cudnn) { B, T, C, H };
 	fake_attention.alive++;
 	return attention;
 }
@@ -37,8 +37,8 @@ const char *attention_cudnn_text(const struct attention_cudnn *attention)
 	return "cuDNN 9.0.0, forward one, backward two";
 }
 
-int attention_cudnn_forward(struct attention_cudnn *a, void *y, float *lse, const void *qkv, int B, int T, int C, int H,
-	void *workspace, void *stream, struct err *err)
+int attention_cudnn_forward(struct attention_cudnn *a, void *y, float *lse, const void *qkv, int B,
+	int T, int C, int H, void *workspace, void *stream, struct err *err)
 {
 	if (fake_attention.fails)
 		return err_set(err, "cudnn: couldn't run graph.execute(): a reason (1)");
@@ -46,9 +46,12 @@ int attention_cudnn_forward(struct attention_cudnn *a, void *y, float *lse, cons
 	return CUDA_CHECK(cuda_attention(y, lse, qkv, B, T, C, H, CUDA_BF16, stream), err);
 }
 
-int attention_cudnn_backward(struct attention_cudnn *a, void *dqkv, const void *dy, const void *qkv, const void *y,
-	const float *lse, int B, int T, int C, int H, void *workspace, void *stream, struct err *err)
+int attention_cudnn_backward(struct attention_cudnn *a, void *dqkv, const void *dy, const void *qkv,
+	const void *y, const float *lse, int B, int T, int C, int H, void *workspace, void *stream,
+	struct err *err)
 {
 	fake_attention.backward++;
-	return CUDA_CHECK(cuda_attention_backward(dqkv, workspace, dy, qkv, y, lse, B, T, C, H, CUDA_BF16, stream), err);
+	return CUDA_CHECK(cuda_attention_backward(dqkv, workspace, dy, qkv, y, lse, B, T, C, H,
+						  CUDA_BF16, stream),
+		err);
 }

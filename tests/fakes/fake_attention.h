@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stand-in of cuDNN's attention: ours, in memory of its own. Linked instead of trainer/cuda/attention_cudnn. */
+/* A stand-in of cuDNN's attention: ours, in memory of its own. Linked instead of
+ * trainer/cuda/attention_cudnn. */
 #ifndef MUSTER_TESTS_FAKE_ATTENTION_H
 #define MUSTER_TESTS_FAKE_ATTENTION_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/fakes/fake_cublas.c as a library that a program finds by LD_LIBRARY_PATH, under the name of the true one. The environment says
- * what it is to do:
- *     FAKE_CUBLAS_VERSION=N    instead of 130001
- *     FAKE_CUBLAS_SKIP=N       the first N of its algorithms may not be used, so that another is chosen */
+/* tests/fakes/fake_cublas.c as a library that a program finds by LD_LIBRARY_PATH, under the name of
+ * the true one. The environment says what it is to do: FAKE_CUBLAS_VERSION=N    instead of 130001
+ *     FAKE_CUBLAS_SKIP=N       the first N of its algorithms may not be used, so that another is
+ * chosen */
 #pragma GCC visibility push(default)
 #include <cublasLt.h>
 #pragma GCC visibility pop
@@ -51,7 +51,8 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 	return fake_cublas_library.destroy(handle);
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
+	cudaDataType_t scale)
 {
 	return fake_cublas_library.desc_create(desc, compute, scale);
 }
@@ -61,13 +62,14 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
 	return fake_cublas_library.desc_destroy(desc);
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void *value,
-	size_t size)
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+	cublasLtMatmulDescAttributes_t attribute, const void *value, size_t size)
 {
 	return fake_cublas_library.desc_set(desc, attribute, value, size);
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
+	uint64_t rows, uint64_t columns, int64_t ld)
 {
 	return fake_cublas_library.layout_create(layout, type, rows, columns, ld);
 }
@@ -87,37 +89,41 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 	return fake_cublas_library.preference_destroy(preference);
 }
 
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
-	const void *value, size_t size)
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+	cublasLtMatmulPreferenceAttributes_t attribute, const void *value, size_t size)
 {
 	return fake_cublas_library.preference_set(preference, attribute, value, size);
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-	cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int most,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+	cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+	cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int most,
 	cublasLtMatmulHeuristicResult_t *results, int *count)
 {
-	return fake_cublas_library.heuristic(handle, desc, a, b, c, d, preference, most, results, count);
+	return fake_cublas_library.heuristic(handle, desc, a, b, c, d, preference, most, results,
+		count);
 }
 
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-	cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algorithm,
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+	cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+	cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algorithm,
 	cublasLtMatmulHeuristicResult_t *result)
 {
 	return fake_cublas_library.check(handle, desc, a, b, c, d, algorithm, result);
 }
 
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute,
-	void *value, size_t size, size_t *written)
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algorithm,
+	cublasLtMatmulAlgoConfigAttributes_t attribute, void *value, size_t size, size_t *written)
 {
 	return fake_cublas_library.algorithm_get(algorithm, attribute, value, size, written);
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
-	cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
-	cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algorithm, void *workspace,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+	const void *a, cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+	const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+	cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algorithm, void *workspace,
 	size_t workspace_bytes, cudaStream_t stream)
 {
-	return fake_cublas_library.matmul(handle, desc, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, algorithm, workspace,
-		workspace_bytes, stream);
+	return fake_cublas_library.matmul(handle, desc, alpha, a, a_layout, b, b_layout, beta, c,
+		c_layout, d, d_layout, algorithm, workspace, workspace_bytes, stream);
 }

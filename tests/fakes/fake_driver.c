@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA driver as far as a rank asks it which card it has, for machines without one: libcuda.so.1 for whoever finds it by
- * LD_LIBRARY_PATH. The environment says what it shows:
+/* The CUDA driver as far as a rank asks it which card it has, for machines without one:
+ * libcuda.so.1 for whoever finds it by LD_LIBRARY_PATH. The environment says what it shows:
  *     FAKE_GPUS=N              cards of this machine (1)
- *     CUDA_VISIBLE_DEVICES     numbers of those that the process sees, as the true one reads it; all where it isn't set
- *     FAKE_GPU_NAME=TEXT       NVIDIA H200
- *     FAKE_GPU_CAPABILITY=N    times ten (90)
- *     FAKE_GPU_MEMORY=BYTES    (2^40)
- *     FAKE_GPU_CUDA=N          the CUDA version that the driver supports (that of its header)
- *     FAKE_GPU_ERROR=N         what cuInit says (0) */
+ *     CUDA_VISIBLE_DEVICES     numbers of those that the process sees, as the true one reads it;
+ * all where it isn't set FAKE_GPU_NAME=TEXT       NVIDIA H200 FAKE_GPU_CAPABILITY=N    times ten
+ * (90) FAKE_GPU_MEMORY=BYTES    (2^40) FAKE_GPU_CUDA=N          the CUDA version that the driver
+ * supports (that of its header) FAKE_GPU_ERROR=N         what cuInit says (0) */
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #pragma GCC visibility pop
@@ -99,8 +97,12 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 {
 	int capability = (int)number("FAKE_GPU_CAPABILITY", 90);
 	switch ((int)attribute) {
-	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = capability / 10; return CUDA_SUCCESS;
-	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = capability % 10; return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+		*value = capability / 10;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+		*value = capability % 10;
+		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; return CUDA_SUCCESS;
 	}
 	return CUDA_ERROR_INVALID_VALUE;
@@ -108,6 +110,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 
 CUresult cuGetErrorName(CUresult error, const char **name)
 {
-	*name = error == CUDA_ERROR_SYSTEM_NOT_READY ? "CUDA_ERROR_SYSTEM_NOT_READY" : "CUDA_ERROR_UNKNOWN";
+	*name =
+		error == CUDA_ERROR_SYSTEM_NOT_READY ? "CUDA_ERROR_SYSTEM_NOT_READY" : "CUDA_ERROR_UNKNOWN";
 	return CUDA_SUCCESS;
 }

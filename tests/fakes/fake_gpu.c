@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL, the CUDA driver and its runtime as far as slurm-examples/ring.c and libmuster call them, for machines without a GPU: one
- * library that tests/nccl.bats gives all three names. "GPU memory" is the process's; a gather travels through files in $FAKE_DIR,
- * one a rank and round. What goes wrong is said by the environment, in rank $FAKE_RANK alone where that is set:
- *     FAKE_ID=fail                  no unique id can be made
- *     FAKE_INIT=slow|never|fail     connecting takes a while, never ends, ends with ncclInvalidUsage
- *     FAKE_GATHER=never|lost        a gather never ends, is found to be hopeless by NCCL
- * What ends a communicator is told on standard error. */
+/* NCCL, the CUDA driver and its runtime as far as slurm-examples/ring.c and libmuster call them,
+ * for machines without a GPU: one library that tests/nccl.bats gives all three names. "GPU memory"
+ * is the process's; a gather travels through files in $FAKE_DIR, one a rank and round. What goes
+ * wrong is said by the environment, in rank $FAKE_RANK alone where that is set: FAKE_ID=fail no
+ * unique id can be made FAKE_INIT=slow|never|fail     connecting takes a while, never ends, ends
+ * with ncclInvalidUsage FAKE_GATHER=never|lost        a gather never ends, is found to be hopeless
+ * by NCCL What ends a communicator is told on standard error. */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 
 struct ncclComm {
 	int rank, size, looks, round;
-	ncclResult_t becomes;   /* of the call in flight, after the looks */
-	const void *mine;       /* of the gather on the stream; NULL: none */
+	ncclResult_t becomes; /* of the call in flight, after the looks */
+	const void *mine;     /* of the gather on the stream; NULL: none */
 	char *all;
 	size_t bytes;
 };
@@ -47,7 +47,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 	return scripted("FAKE_ID", "fail") ? ncclSystemError : ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank,
+	ncclConfig_t *config)
 {
 	struct ncclComm *comm = calloc(1, sizeof *comm);
 	if (!comm || config->blocking != 0 || id.internal[5] != 0x5a)
@@ -55,7 +56,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
 	comm->rank = rank;
 	comm->size = size;
 	comm->looks = scripted("FAKE_INIT", "slow") ? SLOW_LOOKS : 0;
-	comm->becomes = scripted("FAKE_INIT", "never") ? ncclInProgress : scripted("FAKE_INIT", "fail") ? ncclInvalidUsage : ncclSuccess;
+	comm->becomes = scripted("FAKE_INIT", "never") ? ncclInProgress
+		: scripted("FAKE_INIT", "fail")            ? ncclInvalidUsage
+												   : ncclSuccess;
 	*out = comm;
 	return ncclInProgress;
 }
@@ -96,7 +99,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
-	return result == ncclInvalidUsage ? "invalid usage" : result == ncclRemoteError ? "remote process exited" : "system error";
+	return result == ncclInvalidUsage ? "invalid usage"
+		: result == ncclRemoteError   ? "remote process exited"
+									  : "system error";
 }
 
 const char *ncclGetLastError(ncclComm_t comm)
@@ -104,7 +109,8 @@ const char *ncclGetLastError(ncclComm_t comm)
 	return comm ? "fake words" : "fake words of no communicator";
 }
 
-ncclResult_t ncclAllGather(const void *mine, void *all, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclAllGather(const void *mine, void *all, size_t count, ncclDataType_t type,
+	ncclComm_t comm, cudaStream_t stream)
 {
 	if (type != ncclInt64 || stream || comm->mine)
 		return ncclInvalidArgument;
@@ -119,12 +125,17 @@ ncclResult_t ncclAllGather(const void *mine, void *all, size_t count, ncclDataTy
 }
 
 /* Of muster-train's communicator: libmuster finds them, and calls none. */
-#define NEVER(name, ...) ncclResult_t name(__VA_ARGS__) { return ncclInvalidUsage; }
+#define NEVER(name, ...) \
+	ncclResult_t name(__VA_ARGS__) \
+	{ \
+		return ncclInvalidUsage; \
+	}
 NEVER(ncclGroupStart, void)
 NEVER(ncclGroupEnd, void)
 NEVER(ncclSend, const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t)
 NEVER(ncclRecv, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t)
-NEVER(ncclAllReduce, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t)
+NEVER(ncclAllReduce, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
+	cudaStream_t)
 
 /* ---- the driver ---- */
 
@@ -154,7 +165,10 @@ static int give(const struct ncclComm *comm)
 	part_name(name, sizeof name, comm, comm->rank);
 	snprintf(part, sizeof part, "%s.new", name);
 	FILE *file = access(name, F_OK) == 0 ? NULL : fopen(part, "w");
-	return file && (fwrite(comm->mine, comm->bytes, 1, file) != 1 || fclose(file) || rename(part, name)) ? -1 : 0;
+	return file
+			&& (fwrite(comm->mine, comm->bytes, 1, file) != 1 || fclose(file) || rename(part, name))
+		? -1
+		: 0;
 }
 
 static int take(const struct ncclComm *comm, int rank)
@@ -197,5 +211,6 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyK
 	while (cuStreamQuery(NULL) == NOT_READY)
 		usleep(1000);
 	memcpy(to, from, size);
-	return kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToHost ? cudaSuccess : cudaErrorInvalidValue;
+	return kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToHost ? cudaSuccess
+																			: cudaErrorInvalidValue;
 }

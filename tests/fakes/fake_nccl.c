@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between any two ranks there is a pipe in each direction, in a file that rank 0 makes with the unique id. A message is its size and
- * its bytes. What is queued on a stream is a list of messages; each look at it moves what can be moved. */
+/* Between any two ranks there is a pipe in each direction, in a file that rank 0 makes with the
+ * unique id. A message is its size and its bytes. What is queued on a stream is a list of messages;
+ * each look at it moves what can be moved. */
 #include "tests/fakes/fake_nccl.h"
 
 #include <fcntl.h>
@@ -36,7 +37,7 @@ struct ncclComm {
 	size_t bytes;
 	int rank, size, users; /* itself and what is queued; under the streams' lock */
 	bool aborted;
-	ncclResult_t wrong;    /* found by a message */
+	ncclResult_t wrong; /* found by a message */
 };
 
 /* ---- pipes ---- */
@@ -48,7 +49,8 @@ static struct pipe *pipe_of(struct ncclComm *comm, int from, int to)
 
 static size_t put(struct pipe *pipe, const char *from, size_t bytes)
 {
-	uint64_t written = atomic_load(&pipe->written), room = PIPE_BYTES - (written - atomic_load(&pipe->read));
+	uint64_t written = atomic_load(&pipe->written),
+			 room = PIPE_BYTES - (written - atomic_load(&pipe->read));
 	size_t count = bytes < room ? bytes : room;
 	for (size_t i = 0; i < count; i++)
 		pipe->bytes[(written + i) % PIPE_BYTES] = from[i];
@@ -83,7 +85,7 @@ struct work {
 	struct message *messages;
 	/* of a collective */
 	const char *mine;
-	char *to, *parts;     /* parts: [ranks · bytes] to be summed; NULL: none */
+	char *to, *parts; /* parts: [ranks · bytes] to be summed; NULL: none */
 	size_t bytes;
 	ncclDataType_t type;
 };
@@ -91,7 +93,8 @@ struct work {
 /* Moves what can be moved. */
 static void move(struct ncclComm *comm, struct message *m)
 {
-	struct pipe *pipe = m->receive ? pipe_of(comm, m->peer, comm->rank) : pipe_of(comm, comm->rank, m->peer);
+	struct pipe *pipe =
+		m->receive ? pipe_of(comm, m->peer, comm->rank) : pipe_of(comm, comm->rank, m->peer);
 	size_t head = sizeof m->told;
 	if (!m->receive)
 		m->told = m->bytes;
@@ -128,7 +131,8 @@ static bool move_all(struct work *work)
 static float number(const struct work *work, int rank, size_t i)
 {
 	const char *part = work->parts + (size_t)rank * work->bytes;
-	return work->type == ncclBfloat16 ? bytes_bf16_to_float(((const uint16_t *)(const void *)part)[i])
+	return work->type == ncclBfloat16
+		? bytes_bf16_to_float(((const uint16_t *)(const void *)part)[i])
 		: ((const float *)(const void *)part)[i];
 }
 
@@ -153,10 +157,12 @@ static int step(void *arg)
 	struct work *work = arg;
 	if (work->comm->aborted)
 		return 1;
-	if ((fake_nccl.hang_at && work->number >= fake_nccl.hang_at) || !move_all(work) || work->comm->wrong)
+	if ((fake_nccl.hang_at && work->number >= fake_nccl.hang_at) || !move_all(work)
+		|| work->comm->wrong)
 		return 0;
 	if (work->mine) /* which may be its place already */
-		memmove((work->parts ? work->parts : work->to) + (size_t)work->comm->rank * work->bytes, work->mine, work->bytes);
+		memmove((work->parts ? work->parts : work->to) + (size_t)work->comm->rank * work->bytes,
+			work->mine, work->bytes);
 	if (work->parts)
 		sum(work);
 	return 1;
@@ -192,7 +198,8 @@ static ncclResult_t enqueue(struct work *work, cudaStream_t stream)
 static void add_message(struct work *work, int peer, bool receive, void *buffer, size_t bytes)
 {
 	work->messages = realloc(work->messages, ((size_t)work->count + 1) * sizeof *work->messages);
-	work->messages[work->count++] = (struct message){ .peer = peer, .receive = receive, .buffer = buffer, .bytes = bytes };
+	work->messages[work->count++] =
+		(struct message) { .peer = peer, .receive = receive, .buffer = buffer, .bytes = bytes };
 }
 
 static struct work *new_work(struct ncclComm *comm)
@@ -225,9 +232,11 @@ static ncclResult_t group_end(void)
 	return enqueue(work, group_stream);
 }
 
-static ncclResult_t add(void *buffer, size_t bytes, bool receive, int peer, ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t add(void *buffer, size_t bytes, bool receive, int peer, ncclComm_t comm,
+	cudaStream_t stream)
 {
-	if (peer < 0 || peer >= comm->size || !stream || (group && (group->comm != comm || group_stream != stream)))
+	if (peer < 0 || peer >= comm->size || !stream
+		|| (group && (group->comm != comm || group_stream != stream)))
 		return ncclInvalidArgument;
 	group_start();
 	if (!group)
@@ -237,14 +246,19 @@ static ncclResult_t add(void *buffer, size_t bytes, bool receive, int peer, nccl
 	return group_end();
 }
 
-static size_t size_of(ncclDataType_t type) { return type == ncclChar ? 1 : type == ncclBfloat16 ? 2 : 4; }
+static size_t size_of(ncclDataType_t type)
+{
+	return type == ncclChar ? 1 : type == ncclBfloat16 ? 2 : 4;
+}
 
-static ncclResult_t nccl_send(const void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t nccl_send(const void *buffer, size_t count, ncclDataType_t type, int peer,
+	ncclComm_t comm, cudaStream_t stream)
 {
 	return add((void *)(uintptr_t)buffer, count * size_of(type), false, peer, comm, stream);
 }
 
-static ncclResult_t nccl_recv(void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t nccl_recv(void *buffer, size_t count, ncclDataType_t type, int peer,
+	ncclComm_t comm, cudaStream_t stream)
 {
 	return add(buffer, count * size_of(type), true, peer, comm, stream);
 }
@@ -260,7 +274,8 @@ static ncclResult_t spread(struct work *work, char *into, cudaStream_t stream)
 	return enqueue(work, stream);
 }
 
-static ncclResult_t all_gather(const void *mine, void *all, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t all_gather(const void *mine, void *all, size_t count, ncclDataType_t type,
+	ncclComm_t comm, cudaStream_t stream)
 {
 	struct work *work = new_work(comm);
 	work->bytes = count * size_of(type);
@@ -269,8 +284,8 @@ static ncclResult_t all_gather(const void *mine, void *all, size_t count, ncclDa
 	return spread(work, all, stream);
 }
 
-static ncclResult_t all_reduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-	cudaStream_t stream)
+static ncclResult_t all_reduce(const void *from, void *to, size_t count, ncclDataType_t type,
+	ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
 	struct work *work = new_work(comm);
 	if (op != ncclSum || (type != ncclFloat && type != ncclBfloat16)) {
@@ -312,9 +327,10 @@ static ncclResult_t init(ncclComm_t *out, int size, ncclUniqueId id, int rank, n
 	struct ncclComm *comm = calloc(1, sizeof *comm);
 	int fd = open(id.internal, O_RDWR | O_CLOEXEC);
 	size_t bytes = sizeof(struct shared) + (size_t)size * (size_t)size * sizeof(struct pipe);
-	if (!comm || fd < 0 || size > RANKS_MOST || config->blocking != 0 || ftruncate(fd, (off_t)bytes) < 0)
+	if (!comm || fd < 0 || size > RANKS_MOST || config->blocking != 0
+		|| ftruncate(fd, (off_t)bytes) < 0)
 		return ncclSystemError;
-	*comm = (struct ncclComm){ .bytes = bytes, .rank = rank, .size = size, .users = 1 };
+	*comm = (struct ncclComm) { .bytes = bytes, .rank = rank, .size = size, .users = 1 };
 	comm->shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	if (comm->shared == MAP_FAILED)
@@ -329,8 +345,10 @@ static ncclResult_t init(ncclComm_t *out, int size, ncclUniqueId id, int rank, n
 static ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t *error)
 {
 	bool fails = fake_nccl.error_at && fake_nccl.calls >= fake_nccl.error_at;
-	*error = fails ? fake_nccl.error : comm->wrong ? comm->wrong
-		: atomic_load(&comm->shared->arrived) < comm->size ? ncclInProgress : ncclSuccess;
+	*error = fails                                         ? fake_nccl.error
+		: comm->wrong                                      ? comm->wrong
+		: atomic_load(&comm->shared->arrived) < comm->size ? ncclInProgress
+														   : ncclSuccess;
 	return ncclSuccess;
 }
 
@@ -360,14 +378,29 @@ static ncclResult_t end_at_once(ncclComm_t comm)
 
 static const char *get_error_string(ncclResult_t result)
 {
-	return result == ncclInvalidUsage ? "invalid usage" : result == ncclRemoteError ? "remote process exited" : "system error";
+	return result == ncclInvalidUsage ? "invalid usage"
+		: result == ncclRemoteError   ? "remote process exited"
+									  : "system error";
 }
 
-static const char *get_last_error(ncclComm_t comm) { return "what NCCL says"; }
-static int count_gpus(struct err *err) { return !fake_nccl.no_gpu; }
-static int stream_ended(void *stream, struct err *err) { return fake_stream_ended(stream); }
+static const char *get_last_error(ncclComm_t comm)
+{
+	return "what NCCL says";
+}
+static int count_gpus(struct err *err)
+{
+	return !fake_nccl.no_gpu;
+}
+static int stream_ended(void *stream, struct err *err)
+{
+	return fake_stream_ended(stream);
+}
 
-const struct nccl_library fake_nccl_library = { get_version, get_unique_id, init, get_async_error, finalize, end, end_at_once,
-	group_start, group_end, nccl_send, nccl_recv, all_gather, all_reduce, get_error_string, get_last_error, count_gpus, stream_ended };
+const struct nccl_library fake_nccl_library = { get_version, get_unique_id, init, get_async_error,
+	finalize, end, end_at_once, group_start, group_end, nccl_send, nccl_recv, all_gather,
+	all_reduce, get_error_string, get_last_error, count_gpus, stream_ended };
 
-const struct nccl_library *nccl_library_load(struct err *err) { return &fake_nccl_library; }
+const struct nccl_library *nccl_library_load(struct err *err)
+{
+	return &fake_nccl_library;
+}

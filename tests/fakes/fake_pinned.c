@@ -31,7 +31,8 @@ static cudaError_t add(struct range range)
 	for (struct range *other = ranges; other < ranges + RANGES; other++) {
 		if (other->end == 0)
 			place = other;
-		else if (range.first / PAGE < (other->end + PAGE - 1) / PAGE && other->first / PAGE < (range.end + PAGE - 1) / PAGE)
+		else if (range.first / PAGE < (other->end + PAGE - 1) / PAGE
+			&& other->first / PAGE < (range.end + PAGE - 1) / PAGE)
 			return cudaErrorHostMemoryAlreadyRegistered;
 	}
 	if (!place)
@@ -43,12 +44,13 @@ static cudaError_t add(struct range range)
 
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
-	cudaError_t error = flags == cudaHostRegisterDefault && bytes > 0 ? cudaSuccess : cudaErrorInvalidValue;
+	cudaError_t error =
+		flags == cudaHostRegisterDefault && bytes > 0 ? cudaSuccess : cudaErrorInvalidValue;
 	fake_stream_lock();
 	if (fake_runtime.registers_fail && fake_runtime.registers_left-- <= 0)
 		error = (cudaError_t)fake_runtime.registers_fail;
 	if (error == cudaSuccess)
-		error = add((struct range){ (uintptr_t)p, (uintptr_t)p + bytes });
+		error = add((struct range) { (uintptr_t)p, (uintptr_t)p + bytes });
 	fake_stream_unlock();
 	return error;
 }
@@ -61,7 +63,7 @@ cudaError_t cudaHostUnregister(void *p)
 	for (struct range *range = ranges; range < ranges + RANGES; range++)
 		if (range->end && range->first == (uintptr_t)p) {
 			fake_runtime.registered -= range->end - range->first;
-			*range = (struct range){ 0 };
+			*range = (struct range) { 0 };
 			error = cudaSuccess;
 		}
 	fake_stream_unlock();

@@ -24,19 +24,23 @@ _Static_assert(sizeof(struct head) <= HEAD, "a head has its place in front of me
 
 static struct head *heads;
 
-static void *memory_of(struct head *head) { return (char *)head + HEAD; }
+static void *memory_of(struct head *head)
+{
+	return (char *)head + HEAD;
+}
 
 static void *get(size_t bytes, enum cudaMemoryType kind)
 {
 	struct head *head = aligned_alloc(HEAD, HEAD + (bytes + HEAD - 1) / HEAD * HEAD);
 	memset(memory_of(head), 0xff, bytes);
 	fake_stream_lock();
-	*head = (struct head){ heads, bytes, kind };
+	*head = (struct head) { heads, bytes, kind };
 	heads = head;
 	fake_runtime.used += bytes;
 	fake_runtime.pinned += kind == cudaMemoryTypeHost ? bytes : 0;
 	fake_runtime.allocations++;
-	fake_runtime.peak = fake_runtime.used > fake_runtime.peak ? fake_runtime.used : fake_runtime.peak;
+	fake_runtime.peak =
+		fake_runtime.used > fake_runtime.peak ? fake_runtime.used : fake_runtime.peak;
 	fake_stream_unlock();
 	return memory_of(head);
 }
@@ -63,7 +67,8 @@ static enum cudaMemoryType kind_of(const void *p)
 	enum cudaMemoryType kind = cudaMemoryTypeUnregistered;
 	fake_stream_lock();
 	for (struct head *head = heads; head; head = head->next)
-		if ((const char *)p >= (char *)memory_of(head) && (const char *)p < (char *)memory_of(head) + head->bytes)
+		if ((const char *)p >= (char *)memory_of(head)
+			&& (const char *)p < (char *)memory_of(head) + head->bytes)
 			kind = head->kind;
 	fake_stream_unlock();
 	if (kind == cudaMemoryTypeUnregistered && fake_pinned_has(p, 1))
@@ -73,7 +78,8 @@ static enum cudaMemoryType kind_of(const void *p)
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-	if (fake_runtime.most && fake_runtime.used - fake_runtime.pinned + bytes > fake_runtime.most - fake_runtime.taken)
+	if (fake_runtime.most
+		&& fake_runtime.used - fake_runtime.pinned + bytes > fake_runtime.most - fake_runtime.taken)
 		return cudaErrorMemoryAllocation;
 	*p = get(bytes, cudaMemoryTypeDevice);
 	return cudaSuccess;
@@ -91,7 +97,10 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
 	return flags == cudaHostAllocDefault ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
+cudaError_t cudaFreeHost(void *p)
+{
+	return cudaFree(p);
+}
 
 cudaError_t cudaMemset(void *p, int value, size_t bytes)
 {
@@ -103,14 +112,15 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all)
 {
 	static bool looked;
 	*all = fake_runtime.most ? fake_runtime.most : (size_t)1 << 40;
-	*available = *all - (fake_runtime.used - fake_runtime.pinned) - (looked ? fake_runtime.taken : 0);
+	*available =
+		*all - (fake_runtime.used - fake_runtime.pinned) - (looked ? fake_runtime.taken : 0);
 	looked = true;
 	return cudaSuccess;
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *p)
 {
-	*attributes = (struct cudaPointerAttributes){ .type = kind_of(p) };
+	*attributes = (struct cudaPointerAttributes) { .type = kind_of(p) };
 	return cudaSuccess;
 }
 
@@ -154,9 +164,10 @@ static void drop_copy(void *arg)
 	free(c);
 }
 
-/* Pinned memory is read and written when the stream comes to it. Other memory of the host is read at the call, and has what it gets
- * behind it. */
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+/* Pinned memory is read and written when the stream comes to it. Other memory of the host is read
+ * at the call, and has what it gets behind it. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+	cudaStream_t stream)
 {
 	struct copying *c = malloc(sizeof *c);
 	bool in = kind == cudaMemcpyHostToDevice, out = kind == cudaMemcpyDeviceToHost;
@@ -165,7 +176,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 		free(c);
 		return failure ? (cudaError_t)failure : cudaErrorInvalidValue;
 	}
-	*c = (struct copying){ to, from, NULL, bytes };
+	*c = (struct copying) { to, from, NULL, bytes };
 	if (in && kind_of(from) == cudaMemoryTypeUnregistered) {
 		c->from = c->snapshot = malloc(bytes + 1);
 		memcpy(c->snapshot, from, bytes);
@@ -198,7 +209,7 @@ static int set(void *arg)
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
 {
 	struct setting *s = malloc(sizeof *s);
-	*s = (struct setting){ p, value, bytes };
+	*s = (struct setting) { p, value, bytes };
 	fake_stream_queue(stream, set, free, s);
 	return stream ? cudaSuccess : cudaErrorInvalidValue;
 }
@@ -212,7 +223,10 @@ static int run_kernel(void *arg)
 	return 1;
 }
 
-static void drop_kernel(void *arg) { grid_drop(arg); }
+static void drop_kernel(void *arg)
+{
+	grid_drop(arg);
+}
 
 static int take_launch(void *stream, struct grid_call *call)
 {
@@ -220,7 +234,10 @@ static int take_launch(void *stream, struct grid_call *call)
 	return failed;
 }
 
-__attribute__((constructor)) static void take_launches(void) { grid_queue(take_launch); }
+__attribute__((constructor)) static void take_launches(void)
+{
+	grid_queue(take_launch);
+}
 
 /* ---- streams and events ---- */
 
@@ -238,7 +255,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
-	return flags == cudaStreamNonBlocking && priority <= 0 && priority >= -5 ? create(stream) : cudaErrorInvalidValue;
+	return flags == cudaStreamNonBlocking && priority <= 0 && priority >= -5
+		? create(stream)
+		: cudaErrorInvalidValue;
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
@@ -273,7 +292,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 	return outcome(true);
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t stream) { return stream ? outcome(fake_stream_ended(stream)) : cudaErrorInvalidValue; }
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+	return stream ? outcome(fake_stream_ended(stream)) : cudaErrorInvalidValue;
+}
 
 cudaError_t cudaDeviceSynchronize(void)
 {
@@ -307,7 +329,9 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
 {
 	double from = *fake_event_moment(begin), to = *fake_event_moment(end);
 	*milliseconds = (float)(to - from);
-	return from == 0 || to == 0 ? cudaErrorInvalidResourceHandle : from < 0 || to < 0 ? cudaErrorNotReady : cudaSuccess;
+	return from == 0 || to == 0 ? cudaErrorInvalidResourceHandle
+		: from < 0 || to < 0    ? cudaErrorNotReady
+								: cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -321,7 +345,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
 	if (failed)
 		return (cudaError_t)failed;
-	if (fake_stream_captures(stream)) /* it joins streams within the graph, and is nothing to others */
+	if (fake_stream_captures(
+			stream)) /* it joins streams within the graph, and is nothing to others */
 		return cudaSuccess;
 	if (*fake_event_moment(event) != 0)
 		fake_stream_queue(stream, note_moment, NULL, event);
@@ -355,17 +380,32 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 	return stream && flags == cudaEventWaitDefault ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaSetDevice(int device) { return device < (fake_runtime.devices ? fake_runtime.devices : 1) ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device)
+{
+	return device < (fake_runtime.devices ? fake_runtime.devices : 1) ? cudaSuccess
+																	  : cudaErrorInvalidDevice;
+}
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
 	*value = 1000;
-	return attribute == cudaDevAttrL2CacheSize && cudaSetDevice(device) == cudaSuccess ? cudaSuccess : cudaErrorInvalidValue;
+	return attribute == cudaDevAttrL2CacheSize && cudaSetDevice(device) == cudaSuccess
+		? cudaSuccess
+		: cudaErrorInvalidValue;
 }
 
-cudaError_t cudaGetLastError(void) { return cudaSuccess; }
-const char *cudaGetErrorString(cudaError_t error) { return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "an error"; }
-const char *cudaGetErrorName(cudaError_t error) { return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorFake"; }
+cudaError_t cudaGetLastError(void)
+{
+	return cudaSuccess;
+}
+const char *cudaGetErrorString(cudaError_t error)
+{
+	return error == cudaErrorLaunchFailure ? "unspecified launch failure" : "an error";
+}
+const char *cudaGetErrorName(cudaError_t error)
+{
+	return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorFake";
+}
 
 /* ---- graphs ---- */
 
@@ -393,13 +433,17 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 }
 
 /* The one is the other: it lives as long as both. */
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
+	unsigned long long flags)
 {
 	*exec = (cudaGraphExec_t)(void *)graph;
 	return graph && flags == 0 ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return graph ? cudaSuccess : cudaErrorInvalidValue; }
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+	return graph ? cudaSuccess : cudaErrorInvalidValue;
+}
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
@@ -420,6 +464,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 void fake_runtime_reset(void)
 {
 	fake_stream_order(FAKE_EAGER, 0);
-	fake_runtime = (struct fake_runtime){ 0 };
+	fake_runtime = (struct fake_runtime) { 0 };
 	failed = 0;
 }

@@ -15,7 +15,7 @@ struct place {
 
 struct task {
 	struct task *next;
-	fake_step *step;   /* NULL: it waits for a place in another stream */
+	fake_step *step; /* NULL: it waits for a place in another stream */
 	void (*drop)(void *);
 	void *arg;
 	struct place place;
@@ -26,7 +26,8 @@ struct stream {
 	struct stream *next;
 	struct task *head, *tail;
 	uint64_t queued, done;
-	struct stream *kept; /* while it is captured: what was queued meanwhile, in a stream that never runs; NULL: it isn't */
+	struct stream *kept; /* while it is captured: what was queued meanwhile, in a stream that never
+							runs; NULL: it isn't */
 	bool spoilt;
 };
 
@@ -40,10 +41,19 @@ static struct stream *streams;
 static enum fake_order order;
 static uint64_t random_state;
 
-void fake_stream_lock(void) { pthread_mutex_lock(&lock); }
-void fake_stream_unlock(void) { pthread_mutex_unlock(&lock); }
+void fake_stream_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+void fake_stream_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
 
-static bool reached(struct place place) { return !place.stream || place.stream->done >= place.count; }
+static bool reached(struct place place)
+{
+	return !place.stream || place.stream->done >= place.count;
+}
 
 static void end_task(struct stream *stream)
 {
@@ -138,7 +148,7 @@ void fake_stream_queue(void *stream, fake_step *step, void (*drop)(void *), void
 		fake_stream_wait(NULL);
 	fake_stream_lock();
 	if (stream)
-		append(stream, &(struct task){ .step = step, .drop = drop, .arg = arg });
+		append(stream, &(struct task) { .step = step, .drop = drop, .arg = arg });
 	else if (step(arg) && drop)
 		drop(arg);
 	fake_stream_unlock();
@@ -148,7 +158,7 @@ static bool all_demanded(void)
 {
 	bool all = true;
 	for (struct stream *stream = streams; stream; stream = stream->next)
-		all = demand((struct place){ stream, stream->queued }) && all;
+		all = demand((struct place) { stream, stream->queued }) && all;
 	return all;
 }
 
@@ -157,7 +167,7 @@ void fake_stream_wait(void *at)
 	struct stream *stream = at;
 	for (;;) {
 		fake_stream_lock();
-		bool ended = stream ? demand((struct place){ stream, stream->queued }) : all_demanded();
+		bool ended = stream ? demand((struct place) { stream, stream->queued }) : all_demanded();
 		fake_stream_unlock();
 		if (ended)
 			return;
@@ -217,20 +227,29 @@ void fake_stream_destroy(void *at)
 	free(stream);
 }
 
-void *fake_event_create(void) { return calloc(1, sizeof(struct event)); }
-void fake_event_destroy(void *event) { free(event); }
-double *fake_event_moment(void *event) { return &((struct event *)event)->moment; }
+void *fake_event_create(void)
+{
+	return calloc(1, sizeof(struct event));
+}
+void fake_event_destroy(void *event)
+{
+	free(event);
+}
+double *fake_event_moment(void *event)
+{
+	return &((struct event *)event)->moment;
+}
 
 void fake_event_record(void *event, void *at)
 {
 	struct stream *stream = at;
 	fake_stream_lock();
 	if (stream->kept) {
-		append(stream, &(struct task){ .event = event });
+		append(stream, &(struct task) { .event = event });
 		fake_stream_unlock();
 		return;
 	}
-	((struct event *)event)->place = (struct place){ stream, stream->queued };
+	((struct event *)event)->place = (struct place) { stream, stream->queued };
 	run_some();
 	fake_stream_unlock();
 }
@@ -238,7 +257,7 @@ void fake_event_record(void *event, void *at)
 void fake_event_await(void *event, void *stream)
 {
 	fake_stream_lock();
-	append(stream, &(struct task){ .place = ((struct event *)event)->place });
+	append(stream, &(struct task) { .place = ((struct event *)event)->place });
 	fake_stream_unlock();
 }
 
@@ -267,9 +286,15 @@ void fake_stream_capture(void *at)
 	fake_stream_unlock();
 }
 
-bool fake_stream_captures(void *at) { return at && ((struct stream *)at)->kept; }
+bool fake_stream_captures(void *at)
+{
+	return at && ((struct stream *)at)->kept;
+}
 
-void fake_stream_spoil(void *at) { ((struct stream *)at)->spoilt = true; }
+void fake_stream_spoil(void *at)
+{
+	((struct stream *)at)->spoilt = true;
+}
 
 void *fake_stream_captured(void *at)
 {
@@ -291,9 +316,10 @@ void fake_graph_launch(void *graph, void *at)
 	fake_stream_lock();
 	for (const struct task *task = ((struct stream *)graph)->head; task; task = task->next)
 		if (task->event)
-			task->event->place = (struct place){ stream, stream->queued };
+			task->event->place = (struct place) { stream, stream->queued };
 		else
-			append(stream, &(struct task){ .step = task->step, .arg = task->arg, .place = task->place });
+			append(stream,
+				&(struct task) { .step = task->step, .arg = task->arg, .place = task->place });
 	fake_stream_unlock();
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of what ranks send each other at a fence: any bytes as a message, and as the body of one whose tags are right. */
+/* libFuzzer harness of what ranks send each other at a fence: any bytes as a message, and as the
+ * body of one whose tags are right. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,13 +56,14 @@ static void check_greeting(const unsigned char *bytes, uint64_t challenge)
 			abort();
 	}
 	bootstrap_proof_write(again, &secret, challenge, challenge + 1);
-	if (!bootstrap_proof_read(again, &secret, challenge, &number) || number != challenge + 1 ||
-		bootstrap_proof_read(again, &secret, challenge + 1, &number))
+	if (!bootstrap_proof_read(again, &secret, challenge, &number) || number != challenge + 1
+		|| bootstrap_proof_read(again, &secret, challenge + 1, &number))
 		abort();
 }
 
 /* What is sealed is taken as it was; with one bit changed it is not. */
-static void check_message(const unsigned char *body, size_t size, int rank, uint32_t fence, size_t flip)
+static void check_message(const unsigned char *body, size_t size, int rank, uint32_t fence,
+	size_t flip)
 {
 	struct bootstrap_message message = bootstrap_message_make(size);
 	struct bootstrap_head head;
@@ -70,13 +72,14 @@ static void check_message(const unsigned char *body, size_t size, int rank, uint
 	if (size)
 		memcpy(bootstrap_message_body(&message), body, size);
 	bootstrap_message_seal(&message, &secret, rank, fence);
-	if (!bootstrap_message_head(message.bytes, &secret, WORLD_MAX, size, &head) || head.rank != rank || head.fence != fence ||
-		head.size != size || !bootstrap_message_is_sealed(message.bytes, &secret, size))
+	if (!bootstrap_message_head(message.bytes, &secret, WORLD_MAX, size, &head) || head.rank != rank
+		|| head.fence != fence || head.size != size
+		|| !bootstrap_message_is_sealed(message.bytes, &secret, size))
 		abort();
 	flip %= 8 * bootstrap_message_length(size);
 	message.bytes[flip / 8] ^= (unsigned char)(1 << flip % 8);
-	if (bootstrap_message_head(message.bytes, &secret, WORLD_MAX, size, &head) &&
-		bootstrap_message_is_sealed(message.bytes, &secret, size))
+	if (bootstrap_message_head(message.bytes, &secret, WORLD_MAX, size, &head)
+		&& bootstrap_message_is_sealed(message.bytes, &secret, size))
 		abort();
 	free(message.bytes);
 }
@@ -85,7 +88,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct fuzz_input input = { bytes, size };
 	struct bootstrap_head head;
-	if (size >= BOOTSTRAP_HEAD_SIZE && bootstrap_message_head(bytes, &secret, WORLD_MAX, size, &head) && head.size > size)
+	if (size >= BOOTSTRAP_HEAD_SIZE
+		&& bootstrap_message_head(bytes, &secret, WORLD_MAX, size, &head) && head.size > size)
 		abort();
 	if (size >= BOOTSTRAP_GREETING_SIZE)
 		check_greeting(bytes, (uint64_t)size);

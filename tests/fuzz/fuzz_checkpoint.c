@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the reader behind the hashes: a checkpoint whose headers come from outside while every hash is right.
- * It is refused with one line, or every element of every tensor and of its optimizer state can be read.
- * The input: four 16-bit sizes (of the model's header, its data, the optimizer's header, its data) and the two headers. */
+/* libFuzzer harness of the reader behind the hashes: a checkpoint whose headers come from outside
+ * while every hash is right. It is refused with one line, or every element of every tensor and of
+ * its optimizer state can be read. The input: four 16-bit sizes (of the model's header, its data,
+ * the optimizer's header, its data) and the two headers. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,8 @@ static void write_file(const char *name, const void *bytes, size_t size)
 }
 
 /* A shard with this header and so much data, as a file and in the manifest. */
-static void add_shard(struct manifest *manifest, const char *name, enum manifest_role role, const unsigned char *header,
-	size_t header_size, size_t data_size)
+static void add_shard(struct manifest *manifest, const char *name, enum manifest_role role,
+	const unsigned char *header, size_t header_size, size_t data_size)
 {
 	size_t size = 8 + header_size + data_size;
 	unsigned char *bytes = malloc(size);
@@ -62,17 +63,21 @@ static void read_all(struct ckpt *ckpt)
 	for (size_t i = 0; i < ckpt_tensor_count(ckpt); i++) {
 		const struct safetensors_tensor *tensor = ckpt_tensor_at(ckpt, i);
 		uint64_t elements;
-		if (ckpt_tensor_find(ckpt, tensor->name) != tensor ||
-			safetensors_elements(tensor->shape, tensor->dims, &elements) < 0)
+		if (ckpt_tensor_find(ckpt, tensor->name) != tensor
+			|| safetensors_elements(tensor->shape, tensor->dims, &elements) < 0)
 			abort();
 		char *out = malloc((size_t)elements * sizeof(float) + 8 * (size_t)elements + 1);
-		if (safetensors_dtype_bits(tensor->dtype) % 8 == 0 &&
-			ckpt_read_tensor(ckpt, tensor->name, 0, elements, out, &err) < 0)
+		if (safetensors_dtype_bits(tensor->dtype) % 8 == 0
+			&& ckpt_read_tensor(ckpt, tensor->name, 0, elements, out, &err) < 0)
 			abort();
 		/* A tensor has its whole state, or none of it. */
-		int none = elements > 0 && ckpt_read_state(ckpt, SNAPSHOT_MASTER, tensor->name, 0, 1, (float *)out, &err) < 0;
+		int none = elements > 0
+			&& ckpt_read_state(ckpt, SNAPSHOT_MASTER, tensor->name, 0, 1, (float *)out, &err) < 0;
 		for (int s = 0; s < SNAPSHOT_STATES; s++)
-			if (!none && ckpt_read_state(ckpt, (enum snapshot_state)s, tensor->name, 0, elements, (float *)out, &err) < 0)
+			if (!none
+				&& ckpt_read_state(ckpt, (enum snapshot_state)s, tensor->name, 0, elements,
+					   (float *)out, &err)
+					< 0)
 				abort();
 		free(out);
 	}
@@ -98,7 +103,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	manifest->numerics = json_object();
 	add_shard(manifest, "model", MANIFEST_MODEL, header[0], header_size[0], data_size[0]);
 	if (header_size[1] > 0)
-		add_shard(manifest, "optimizer", MANIFEST_OPTIMIZER, header[1], header_size[1], data_size[1]);
+		add_shard(manifest, "optimizer", MANIFEST_OPTIMIZER, header[1], header_size[1],
+			data_size[1]);
 	write_manifest(manifest);
 	struct ckpt *ckpt;
 	struct err err = { .text = "" };
@@ -106,7 +112,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	if (result == 0) {
 		read_all(ckpt);
 		ckpt_close(ckpt);
-	} else if (result != CKPT_DAMAGED || err.status != EXIT_DATA || !err.text[0] || strchr(err.text, '\n')) {
+	} else if (result != CKPT_DAMAGED || err.status != EXIT_DATA || !err.text[0]
+		|| strchr(err.text, '\n')) {
 		abort();
 	}
 	manifest_destroy(manifest);

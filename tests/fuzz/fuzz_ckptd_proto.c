@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the checkpoint service's protocol. The first byte says what the rest is: the payload of a message of that
- * type; a stream of frames as a socket gives it; an address. What is accepted comes back as it was, and all of a snapshot that it
- * describes lies in its slot; what is refused has its one line. */
+/* libFuzzer harness of the checkpoint service's protocol. The first byte says what the rest is: the
+ * payload of a message of that type; a stream of frames as a socket gives it; an address. What is
+ * accepted comes back as it was, and all of a snapshot that it describes lies in its slot; what is
+ * refused has its one line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
 static void refused(const struct err *err)
 {
-	if (!err->text[0] || strchr(err->text, '\n') || (err->status != EXIT_DATA && err->status != EXIT_LOST))
+	if (!err->text[0] || strchr(err->text, '\n')
+		|| (err->status != EXIT_DATA && err->status != EXIT_LOST))
 		abort();
 }
 
@@ -48,12 +50,14 @@ static void use_snapshot(const struct ckptd_attach *attach)
 	for (size_t i = 0; i < snapshot.slice_count; i++)
 		for (int s = 0; s < SNAPSHOT_STATES; s++)
 			read_all(snapshot.slices[i].state[s], snapshot.slices[i].count * sizeof(float));
-	const struct snapshot_memory memory = { .slots = (int)attach->slots, .bytes = (size_t)attach->slot_bytes, .base = { slot } };
+	const struct snapshot_memory memory = { .slots = (int)attach->slots,
+		.bytes = (size_t)attach->slot_bytes,
+		.base = { slot } };
 	struct ckptd_attach again = *attach;
 	if (ckptd_attach_describe(&again, &snapshot, &memory, NULL) < 0)
 		abort();
-	if (memcmp(again.tensors, attach->tensors, attach->tensor_count * sizeof *again.tensors) != 0 ||
-		memcmp(again.slices, attach->slices, attach->slice_count * sizeof *again.slices) != 0)
+	if (memcmp(again.tensors, attach->tensors, attach->tensor_count * sizeof *again.tensors) != 0
+		|| memcmp(again.slices, attach->slices, attach->slice_count * sizeof *again.slices) != 0)
 		abort();
 	free(again.tensors);
 	free(again.slices);
@@ -67,9 +71,10 @@ static void comes_back(const struct ckptd_message *message)
 	char *first, *second;
 	size_t first_size, second_size;
 	struct err err;
-	if (ckptd_encode(message, &first, &first_size, &err) < 0 || ckptd_decode(message->type, first, first_size, &again, &err) < 0 ||
-		ckptd_encode(&again, &second, &second_size, &err) < 0 || first_size != second_size ||
-		memcmp(first, second, first_size) != 0)
+	if (ckptd_encode(message, &first, &first_size, &err) < 0
+		|| ckptd_decode(message->type, first, first_size, &again, &err) < 0
+		|| ckptd_encode(&again, &second, &second_size, &err) < 0 || first_size != second_size
+		|| memcmp(first, second, first_size) != 0)
 		abort();
 	ckptd_message_release(&again);
 	free(first);
@@ -103,7 +108,8 @@ static void receive(const unsigned char *bytes, size_t size)
 	struct ckptd_message message;
 	struct err err = { .text = "" };
 	int ends[2], rc;
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0 || write(ends[1], bytes, size) != (ssize_t)size)
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0
+		|| write(ends[1], bytes, size) != (ssize_t)size)
 		abort();
 	close(ends[1]);
 	ckptd_conn_open(&conn, ends[0]);
@@ -126,8 +132,8 @@ static void parse_address(const unsigned char *bytes, size_t size)
 		/* A port may have been written otherwise; what it stands for is the same. */
 		snprintf(again, sizeof again, "%s:%d:%s", address.host, address.port, address.secret);
 		struct ckptd_address second;
-		if (ckptd_address_parse(again, &second, &err) < 0 || strcmp(second.host, address.host) != 0 ||
-			second.port != address.port || strcmp(second.secret, address.secret) != 0)
+		if (ckptd_address_parse(again, &second, &err) < 0 || strcmp(second.host, address.host) != 0
+			|| second.port != address.port || strcmp(second.secret, address.secret) != 0)
 			abort();
 	}
 	free(text);

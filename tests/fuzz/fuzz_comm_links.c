@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of what comes before ranks are connected. A first byte of 0: the rest is the place of a peer, as text. Else a
- * stranger sends the rest to rank 0 of two, its tag made right where that byte is odd. Nobody is taken for rank 1 but who says hello
- * as doc/comm-links.md has it, and tells rank 0 that all are connected. */
+/* libFuzzer harness of what comes before ranks are connected. A first byte of 0: the rest is the
+ * place of a peer, as text. Else a stranger sends the rest to rank 0 of two, its tag made right
+ * where that byte is odd. Nobody is taken for rank 1 but who says hello as doc/comm-links.md has
+ * it, and tells rank 0 that all are connected. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -43,8 +44,9 @@ static void try_place(const unsigned char *bytes, size_t size)
 	if (comm_links_find(links, 1, comm_links_place(links)) < 0)
 		abort();
 	/* What is taken has three words, the last of 32 digits. */
-	if (comm_links_find(links, 1, text) == 0 &&
-		(sscanf(text, "%199s %d %199s%n", address, &port, key, &used) != 3 || text[used] || strlen(key) != 32))
+	if (comm_links_find(links, 1, text) == 0
+		&& (sscanf(text, "%199s %d %199s%n", address, &port, key, &used) != 3 || text[used]
+			|| strlen(key) != 32))
 		abort();
 	free(text);
 	comm_links_close(links);
@@ -53,8 +55,9 @@ static void try_place(const unsigned char *bytes, size_t size)
 /* Whether the bytes are the hello of rank 1, and its word behind it. */
 static bool is_right(const unsigned char *said, size_t size, const unsigned char key[16])
 {
-	return size > HELLO && memcmp(said, "MCL1", 4) == 0 && bytes_le32(said + 4) == 1 && bytes_le32(said + 8) == 0
-		&& bytes_le64(said + TAG_AT) == siphash(key, said, TAG_AT) && said[HELLO] == 0x47;
+	return size > HELLO && memcmp(said, "MCL1", 4) == 0 && bytes_le32(said + 4) == 1
+		&& bytes_le32(said + 8) == 0 && bytes_le64(said + TAG_AT) == siphash(key, said, TAG_AT)
+		&& said[HELLO] == 0x47;
 }
 
 static void try_hello(bool tagged, unsigned char *said, size_t size)
@@ -65,12 +68,14 @@ static void try_hello(bool tagged, unsigned char *said, size_t size)
 	char digits[40];
 	int port, peer, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct err err;
-	if (fd < 0 || sscanf(comm_links_place(links), "%*s %d %39s", &port, digits) != 2 || run_key_read(digits, key, &err) < 0)
+	if (fd < 0 || sscanf(comm_links_place(links), "%*s %d %39s", &port, digits) != 2
+		|| run_key_read(digits, key, &err) < 0)
 		abort();
 	at.sin_port = htons((uint16_t)port);
 	if (tagged && size >= HELLO)
 		bytes_put_le64(said + TAG_AT, siphash(key, said, TAG_AT));
-	if (connect(fd, (struct sockaddr *)&at, sizeof at) < 0 || send(fd, said, size, MSG_NOSIGNAL) != (ssize_t)size)
+	if (connect(fd, (struct sockaddr *)&at, sizeof at) < 0
+		|| send(fd, said, size, MSG_NOSIGNAL) != (ssize_t)size)
 		abort();
 	enum comm_links_end end = comm_links_connect(links, SECONDS, &peer, &err);
 	if (end == COMM_LINKS_ALL && !is_right(said, size, key))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of what anybody may send to srun: what is accepted prints as one line, and is read again as it was. And of where
- * a user may say that srun listens: HOST, a zero byte, VALUE; and where a task's last words go. */
+/* libFuzzer harness of what anybody may send to srun: what is accepted prints as one line, and is
+ * read again as it was. And of where a user may say that srun listens: HOST, a zero byte, VALUE;
+ * and where a task's last words go. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,9 +18,9 @@ static void check(const struct task_report *report)
 	struct task_report again;
 	struct first_end end = { .running = true };
 	size_t size = end_write_report(SECRET, report, message);
-	if (size >= END_MESSAGE_MAX || end_read(message, size, SECRET, &again) != END_REPORT || again.rank != report->rank ||
-		again.wait_status != report->wait_status || strcmp(again.words, report->words) != 0 ||
-		strcmp(again.node, report->node) != 0)
+	if (size >= END_MESSAGE_MAX || end_read(message, size, SECRET, &again) != END_REPORT
+		|| again.rank != report->rank || again.wait_status != report->wait_status
+		|| strcmp(again.words, report->words) != 0 || strcmp(again.node, report->node) != 0)
 		abort();
 	first_end_add(&end, report);
 	if (!first_end_line(&end, line, sizeof line))
@@ -38,9 +39,9 @@ static void check_address(const unsigned char *bytes, size_t size)
 	memcpy(text, bytes, size);
 	text[size] = '\0';
 	size_t host = strlen(text);
-	if (end_address_read(text, host < size ? text + host + 1 : NULL, &address) &&
-		(strcmp(address.host, text) != 0 || atoi(address.port) < 0 || atoi(address.port) > 65535 ||
-		strlen(address.secret) != END_SECRET_SIZE - 1))
+	if (end_address_read(text, host < size ? text + host + 1 : NULL, &address)
+		&& (strcmp(address.host, text) != 0 || atoi(address.port) < 0 || atoi(address.port) > 65535
+			|| strlen(address.secret) != END_SECRET_SIZE - 1))
 		abort();
 	if (last_words_open(text).fd >= 0) /* nobody has handed any on */
 		abort();

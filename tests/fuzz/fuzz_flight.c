@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the record of where a rank stands: as it comes, and with right hashes, so that what they guard is reached, too.
- * What is accepted can be put into words of one line. */
+/* libFuzzer harness of the record of where a rank stands: as it comes, and with right hashes, so
+ * that what they guard is reached, too. What is accepted can be put into words of one line. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +29,8 @@ static void read_record(const unsigned char *bytes, size_t size)
 			abort();
 		return;
 	}
-	if (view.rank < 0 || view.rank >= view.world_size || !memchr(view.node, 0, sizeof view.node) ||
-		!memchr(view.run, 0, sizeof view.run) || view.phase >= FLIGHT_PHASES)
+	if (view.rank < 0 || view.rank >= view.world_size || !memchr(view.node, 0, sizeof view.node)
+		|| !memchr(view.run, 0, sizeof view.run) || view.phase >= FLIGHT_PHASES)
 		abort();
 	flight_line(&view, 1e6, line, sizeof line);
 	if (strchr(line, '\n'))
@@ -48,7 +48,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	if (size > 8)
 		memcpy(sealed + 8, bytes + 8, (size < FLIGHT_SIZE ? size : FLIGHT_SIZE) - 8);
 	for (int part = 0; part < FLIGHT_SIZE / PART; part++)
-		bytes_put_le64(sealed + part * PART + PART - 8, hash_bytes(sealed + part * PART, PART - 8).low);
+		bytes_put_le64(sealed + part * PART + PART - 8,
+			hash_bytes(sealed + part * PART, PART - 8).low);
 	read_record(sealed, sizeof sealed);
 	return 0;
 }

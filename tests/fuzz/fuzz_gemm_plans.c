@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the products' text, which comes from a checkpoint or from another rank: it is refused with one line, or what
- * was read says the same again, and no size in it is out of its range. */
+/* libFuzzer harness of the products' text, which comes from a checkpoint or from another rank: it
+ * is refused with one line, or what was read says the same again, and no size in it is out of its
+ * range. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +14,8 @@ static void check(const struct gemm_plans *plans, const char *text)
 	char *again = gemm_plans_encode(plans);
 	for (size_t i = 0; i < plans->count; i++) {
 		const struct gemm_choice *row = &plans->rows[i];
-		if (row->gemm.rows < 1 || row->gemm.columns < 1 || row->gemm.depth < 1 || row->workspace > GEMM_PLANS_WORKSPACE
-			|| gemm_plans_find(plans, &row->gemm) != row)
+		if (row->gemm.rows < 1 || row->gemm.columns < 1 || row->gemm.depth < 1
+			|| row->workspace > GEMM_PLANS_WORKSPACE || gemm_plans_find(plans, &row->gemm) != row)
 			abort();
 	}
 	if (!again || strcmp(again, text) != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of lists of hosts: LIST, a zero byte, NAME. A name that a list gives is found in it, at that place or before;
- * and what is found at a place stands there. */
+/* libFuzzer harness of lists of hosts: LIST, a zero byte, NAME. A name that a list gives is found
+ * in it, at that place or before; and what is found at a place stands there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,8 @@ static void check_place(const char *list, long index)
 		abort();
 	long place = hostlist_find(list, name);
 	/* A list may be malformed behind the name, or of more names than are looked at. */
-	if (place > index || (place >= 0 && (hostlist_nth(list, place, again, 256) < 0 || strcmp(again, name) != 0)))
+	if (place > index
+		|| (place >= 0 && (hostlist_nth(list, place, again, 256) < 0 || strcmp(again, name) != 0)))
 		abort();
 	if (place < 0 && index < PLACES && strlen(list) < 256)
 		abort();

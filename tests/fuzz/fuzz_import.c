@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the models from elsewhere: what is opened has all its tensors, and what is refused has its one line.
- * The input: a byte for the kind (a file of llm.c, a directory with one shard, one with an index), three 16-bit sizes (of
- * config.json, of the index, of what the file has behind the rest of the input), config.json, the index, and the file: of
- * llm.c as it is, of a shard its header. */
+/* libFuzzer harness of the models from elsewhere: what is opened has all its tensors, and what is
+ * refused has its one line. The input: a byte for the kind (a file of llm.c, a directory with one
+ * shard, one with an index), three 16-bit sizes (of config.json, of the index, of what the file has
+ * behind the rest of the input), config.json, the index, and the file: of llm.c as it is, of a
+ * shard its header. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,8 +27,9 @@ static void write_file(const char *path, const void *bytes, size_t size, bool me
 	static const char zeros[65536];
 	uint64_t length = size;
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-	if (fd < 0 || (measured && io_write_full(fd, &length, sizeof length) < 0) || io_write_full(fd, bytes, size) < 0 ||
-		io_write_full(fd, zeros, more) < 0 || close(fd) < 0)
+	if (fd < 0 || (measured && io_write_full(fd, &length, sizeof length) < 0)
+		|| io_write_full(fd, bytes, size) < 0 || io_write_full(fd, zeros, more) < 0
+		|| close(fd) < 0)
 		abort();
 }
 
@@ -53,7 +55,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	struct fuzz_input input = { bytes, size };
 	const unsigned char *kind_byte, *config, *index;
 	enum kind kind = fuzz_take(&input, &kind_byte, 1) ? kind_byte[0] % KINDS : LLMC;
-	size_t config_size = fuzz_take_size(&input), index_size = fuzz_take_size(&input), more = fuzz_take_size(&input) % 32768;
+	size_t config_size = fuzz_take_size(&input), index_size = fuzz_take_size(&input),
+		   more = fuzz_take_size(&input) % 32768;
 	config_size = fuzz_take(&input, &config, config_size);
 	index_size = fuzz_take(&input, &index, index_size);
 	mkdir("one", 0755);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of where tasks are: Slurm's code of tasks on nodes against the list that it stands for, and the controller's
- * layout of a step against a search of all of it. Four bytes of the shape, then the text of both. */
+/* libFuzzer harness of where tasks are: Slurm's code of tasks on nodes against the list that it
+ * stands for, and the controller's layout of a step against a search of all of it. Four bytes of
+ * the shape, then the text of both. */
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -64,9 +65,7 @@ slurm_step_layout_t *slurm_job_step_layout_get(slurm_step_id_t *step)
 	return step->step_het_comp == 0 ? answer : NULL;
 }
 
-void slurm_job_step_layout_free(slurm_step_layout_t *layout)
-{
-}
+void slurm_job_step_layout_free(slurm_step_layout_t *layout) {}
 
 char *slurm_strerror(int error)
 {
@@ -78,8 +77,14 @@ static void check_layout(const unsigned char shape[4], char *list)
 	uint32_t tids[NODES_MAX][4], *rows[NODES_MAX];
 	uint16_t tasks[NODES_MAX];
 	uint32_t next = shape[1], home = NODES_MAX;
-	slurm_step_layout_t layout = { .node_cnt = shape[0] % NODES_MAX, .node_list = list, .tasks = tasks, .tids = rows };
-	struct step_layout_step step = { .leader = 7, .job = 7u + shape[3] % 3, .step = 0, .nodes = list };
+	slurm_step_layout_t layout = { .node_cnt = shape[0] % NODES_MAX,
+		.node_list = list,
+		.tasks = tasks,
+		.tids = rows };
+	struct step_layout_step step = { .leader = 7,
+		.job = 7u + shape[3] % 3,
+		.step = 0,
+		.nodes = list };
 	struct err err = { .text = "" };
 	char node[256], other[256];
 	for (uint32_t n = 0; n < layout.node_cnt; n++) {
@@ -91,7 +96,8 @@ static void check_layout(const unsigned char shape[4], char *list)
 		}
 	}
 	answer = &layout;
-	bool there = home < NODES_MAX && hostlist_nth(list, home, other, sizeof other) == 0 && hostlist_find(list, other) >= 0;
+	bool there = home < NODES_MAX && hostlist_nth(list, home, other, sizeof other) == 0
+		&& hostlist_find(list, other) >= 0;
 	int found = step_layout_first_node(&step, node, sizeof node, &err);
 	if ((found == 0) != there || (there && strcmp(node, other) != 0) || (!there && !err.text[0]))
 		abort();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the manifest and of the text of a part: once as it is, which the hash stops, and once with its hash made right, so that all
- * behind it is reached. What is accepted encodes to a text that stays the same; what is refused has its one line. */
+/* libFuzzer harness of the manifest and of the text of a part: once as it is, which the hash stops,
+ * and once with its hash made right, so that all behind it is reached. What is accepted encodes to
+ * a text that stays the same; what is refused has its one line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,8 @@ static void encode_again(const struct manifest *manifest, parser *parse)
 	if (manifest_encode(manifest, &first, &first_size, &err) < 0)
 		abort();
 	struct manifest *again = parse(first, first_size, &err);
-	if (!again || manifest_encode(again, &second, &second_size, &err) < 0 || first_size != second_size ||
-		memcmp(first, second, first_size) != 0)
+	if (!again || manifest_encode(again, &second, &second_size, &err) < 0
+		|| first_size != second_size || memcmp(first, second, first_size) != 0)
 		abort();
 	manifest_destroy(again);
 	free(first);
@@ -49,7 +50,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	char *text = malloc(size + 100);
 	try(bytes, size, parse_whole);
 	memcpy(text, bytes, size);
-	int tail = sprintf(text + size, ",\n \"self\": \"%s\"\n}\n", hash_hex(hash_bytes(bytes, size), hex));
+	int tail =
+		sprintf(text + size, ",\n \"self\": \"%s\"\n}\n", hash_hex(hash_bytes(bytes, size), hex));
 	try(text, size + (size_t)tail, parse_whole);
 	try(text, size + (size_t)tail, manifest_parse_part);
 	free(text);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the .npy parser: what it accepts lies within the file, and what it refuses has its one line. */
+/* libFuzzer harness of the .npy parser: what it accepts lies within the file, and what it refuses
+ * has its one line. */
 #include <stdlib.h>
 #include <string.h>
 

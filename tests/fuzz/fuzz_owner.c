@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of owner.json: what is accepted has a token and texts that end, and is what a check for its token finds;
- * what is refused has its one line. */
+/* libFuzzer harness of owner.json: what is accepted has a token and texts that end, and is what a
+ * check for its token finds; what is refused has its one line. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,10 +37,10 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	char other[MANIFEST_TOKEN_SIZE];
 	memcpy(other, owner.token, sizeof other);
 	other[0] = other[0] == 'f' ? '0' : 'f';
-	if (strlen(owner.token) != MANIFEST_TOKEN_SIZE - 1 || !memchr(owner.host, 0, sizeof owner.host) ||
-		!memchr(owner.cluster, 0, sizeof owner.cluster) || !memchr(owner.process, 0, sizeof owner.process) ||
-		owner_verify(&dir, owner.token, &err) < 0 ||
-		owner_verify(&dir, other, &err) == 0)
+	if (strlen(owner.token) != MANIFEST_TOKEN_SIZE - 1 || !memchr(owner.host, 0, sizeof owner.host)
+		|| !memchr(owner.cluster, 0, sizeof owner.cluster)
+		|| !memchr(owner.process, 0, sizeof owner.process)
+		|| owner_verify(&dir, owner.token, &err) < 0 || owner_verify(&dir, other, &err) == 0)
 		abort();
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the parts of a save by several writers: up to three texts, divided by zero bytes, each with its hash
- * made right. What they join to is a valid manifest that has the files of all of them; what is refused has its one line. */
+/* libFuzzer harness of the parts of a save by several writers: up to three texts, divided by zero
+ * bytes, each with its hash made right. What they join to is a valid manifest that has the files of
+ * all of them; what is refused has its one line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +27,14 @@ static char *close_text(const unsigned char *bytes, size_t size, size_t *closed)
 	char hex[HASH_HEX_SIZE];
 	char *text = malloc(size + 100);
 	memcpy(text, bytes, size);
-	*closed = size + (size_t)sprintf(text + size, ",\n \"self\": \"%s\"\n}\n", hash_hex(hash_bytes(bytes, size), hex));
+	*closed = size
+		+ (size_t)sprintf(text + size, ",\n \"self\": \"%s\"\n}\n",
+			hash_hex(hash_bytes(bytes, size), hex));
 	return text;
 }
 
-static void check_join(const struct manifest *joined, char *const *texts, const size_t *sizes, int parts)
+static void check_join(const struct manifest *joined, char *const *texts, const size_t *sizes,
+	int parts)
 {
 	char *text;
 	size_t size, files = 0;

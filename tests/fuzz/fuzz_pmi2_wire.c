@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the client's side of PMI2: a server that has said anything, and then closed. What is read is a text inside
- * the message; what is refused has its one line, and after it nothing is sent. Base64 and the mapping are read from the same bytes;
- * what they accept is what would be written. */
+/* libFuzzer harness of the client's side of PMI2: a server that has said anything, and then closed.
+ * What is read is a text inside the message; what is refused has its one line, and after it nothing
+ * is sent. Base64 and the mapping are read from the same bytes; what they accept is what would be
+ * written. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,7 +17,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
 static void check_error(const struct pmi2_wire *wire, const struct err *err)
 {
-	if (!err->text[0] || strchr(err->text, '\n') || (err->status != EXIT_LOST && (err->status != EXIT_USAGE || !wire->lost)))
+	if (!err->text[0] || strchr(err->text, '\n')
+		|| (err->status != EXIT_LOST && (err->status != EXIT_USAGE || !wire->lost)))
 		abort();
 }
 
@@ -33,7 +35,8 @@ static void converse(struct pmi2_wire *wire)
 	struct err err = { .text = "" };
 	struct deadline now = deadline_in(0);
 	for (int i = 0; i < 8 && !wire->lost; i++) {
-		int rc = i % 3 == 1 ? pmi2_wire_fence(wire, now, &err) : pmi2_wire_ask(wire, now, &err, "cmd=kvs-get;key=a;") == 0;
+		int rc = i % 3 == 1 ? pmi2_wire_fence(wire, now, &err)
+							: pmi2_wire_ask(wire, now, &err, "cmd=kvs-get;key=a;") == 0;
 		if (rc < 0)
 			check_error(wire, &err);
 		use_text(wire, "value");
@@ -41,7 +44,9 @@ static void converse(struct pmi2_wire *wire)
 		if (pmi2_wire_number(wire, "rank", 100) > 100)
 			abort();
 	}
-	if (wire->lost && (pmi2_wire_ask(wire, now, &err, "cmd=finalize;") == 0 || pmi2_wire_fence(wire, now, &err) >= 0))
+	if (wire->lost
+		&& (pmi2_wire_ask(wire, now, &err, "cmd=finalize;") == 0
+			|| pmi2_wire_fence(wire, now, &err) >= 0))
 		abort();
 }
 
@@ -50,8 +55,8 @@ static void talk(const char *hello, const unsigned char *bytes, size_t size)
 	struct pmi2_wire wire;
 	struct err err = { .text = "" };
 	int pair[2];
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0 || send(pair[1], hello, strlen(hello), 0) < 0 ||
-		send(pair[1], bytes, size, 0) != (ssize_t)size || shutdown(pair[1], SHUT_WR) < 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0 || send(pair[1], hello, strlen(hello), 0) < 0
+		|| send(pair[1], bytes, size, 0) != (ssize_t)size || shutdown(pair[1], SHUT_WR) < 0)
 		abort();
 	if (pmi2_wire_open(&wire, pair[0], deadline_in(0), &err) == 0)
 		converse(&wire);

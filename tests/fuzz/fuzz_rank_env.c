@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of what task_init makes of a task's environment: words of the form NAME=VALUE with zero bytes between. What is
- * accepted has ranks within their world and a place to meet, also for a step that is started from inside that task; what is
- * refused has its one line; and what preflight says of it are single lines. */
+/* libFuzzer harness of what task_init makes of a task's environment: words of the form NAME=VALUE
+ * with zero bytes between. What is accepted has ranks within their world and a place to meet, also
+ * for a step that is started from inside that task; what is refused has its one line; and what
+ * preflight says of it are single lines. */
 #include "config.h"
 
 #include <stdbool.h>
@@ -13,7 +14,9 @@
 #include "plugin/rank_env.h"
 
 #define VARIABLES_MAX 256
-#define HELD 16 /* values that stay readable, as in the plugin: an older one that is used is a use after free */
+#define HELD \
+	16 /* values that stay readable, as in the plugin: an older one that is used is a use after \
+		  free */
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
@@ -29,7 +32,8 @@ static char **find(struct world *world, const char *name)
 {
 	size_t length = strlen(name);
 	for (int i = 0; i < world->count; i++)
-		if (world->variables[i] && strncmp(world->variables[i], name, length) == 0 && world->variables[i][length] == '=')
+		if (world->variables[i] && strncmp(world->variables[i], name, length) == 0
+			&& world->variables[i][length] == '=')
 			return &world->variables[i];
 	return NULL;
 }
@@ -104,10 +108,13 @@ static bool make(struct world *world, int attempt, bool known)
 		check_one_line(err.text);
 		return false;
 	}
-	if (number(world, "RANK") >= number(world, "WORLD_SIZE") || number(world, "LOCAL_RANK") >= number(world, "LOCAL_WORLD_SIZE") ||
-		number(world, "GROUP_RANK") >= number(world, "GROUP_WORLD_SIZE") || number(world, "MUSTER_ATTEMPT") != attempt)
+	if (number(world, "RANK") >= number(world, "WORLD_SIZE")
+		|| number(world, "LOCAL_RANK") >= number(world, "LOCAL_WORLD_SIZE")
+		|| number(world, "GROUP_RANK") >= number(world, "GROUP_WORLD_SIZE")
+		|| number(world, "MUSTER_ATTEMPT") != attempt)
 		abort();
-	if (!env("MASTER_ADDR", world) || !env("MASTER_PORT", world) || !env("JAX_COORDINATOR_ADDRESS", world))
+	if (!env("MASTER_ADDR", world) || !env("MASTER_PORT", world)
+		|| !env("JAX_COORDINATOR_ADDRESS", world))
 		abort();
 	if (ident_decide(&ident, NULL, slurm_only, world, NULL) < 0)
 		abort();
@@ -123,7 +130,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	const struct ident_pmix pmix = { 1, 2, 0, 1, 1, 2, "slurm.pmix.7.0" };
 	if (size == 0)
 		return 0;
-	for (size_t at = 1; at < size && world.count < VARIABLES_MAX - 40; at += strnlen((const char *)bytes + at, size - at) + 1)
+	for (size_t at = 1; at < size && world.count < VARIABLES_MAX - 40;
+		 at += strnlen((const char *)bytes + at, size - at) + 1)
 		world.variables[world.count++] = strndup((const char *)bytes + at, size - at);
 	if (ident_decide(&ident, bytes[0] & 1 ? &pmix : NULL, env, &world, &err) < 0)
 		check_one_line(err.text);

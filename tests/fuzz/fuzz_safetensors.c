@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the safetensors header: what it accepts fills the file without a hole and encodes again, and what
- * it refuses has its one line. */
+/* libFuzzer harness of the safetensors header: what it accepts fills the file without a hole and
+ * encodes again, and what it refuses has its one line. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +14,9 @@ static void check(struct safetensors *file, size_t size)
 	for (size_t i = 0; i < file->count; i++) {
 		const struct safetensors_tensor *tensor = &file->tensors[i];
 		uint64_t elements;
-		if (safetensors_elements(tensor->shape, tensor->dims, &elements) < 0 || tensor->begin != at ||
-			(tensor->end - tensor->begin) * 8 != elements * safetensors_dtype_bits(tensor->dtype))
+		if (safetensors_elements(tensor->shape, tensor->dims, &elements) < 0 || tensor->begin != at
+			|| (tensor->end - tensor->begin) * 8
+				!= elements * safetensors_dtype_bits(tensor->dtype))
 			abort();
 		at = tensor->end;
 	}
@@ -29,10 +30,13 @@ static void check_again(struct safetensors *file)
 	size_t prefix_size;
 	uint64_t data_size;
 	struct err err;
-	if (safetensors_encode(file->tensors, file->count, file->notes, file->note_count, &prefix, &prefix_size, &data_size,
-		&err) < 0 || data_size != file->data_size)
+	if (safetensors_encode(file->tensors, file->count, file->notes, file->note_count, &prefix,
+			&prefix_size, &data_size, &err)
+			< 0
+		|| data_size != file->data_size)
 		abort();
-	struct safetensors *again = safetensors_parse(prefix, prefix_size, prefix_size + data_size, &err);
+	struct safetensors *again =
+		safetensors_parse(prefix, prefix_size, prefix_size + data_size, &err);
 	if (!again || again->count != file->count || again->note_count != file->note_count)
 		abort();
 	safetensors_destroy(again);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer harness of the plugin's arguments and of a command line with its options: what is accepted lies in its range, what is
- * refused has its one line, and the last option before "--" is the one that counts. */
+/* libFuzzer harness of the plugin's arguments and of a command line with its options: what is
+ * accepted lies in its range, what is refused has its one line, and the last option before "--" is
+ * the one that counts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,8 @@ spank_err_t spank_option_getopt(spank_t spank, struct spank_option *option, char
 	return ESPANK_ERROR;
 }
 
-spank_err_t spank_job_control_setenv(spank_t spank, const char *name, const char *value, int overwrite)
+spank_err_t spank_job_control_setenv(spank_t spank, const char *name, const char *value,
+	int overwrite)
 {
 	return ESPANK_SUCCESS;
 }
@@ -51,8 +53,9 @@ static void check_arguments(int argc, char **argv)
 	check_path(args.requeue);
 	check_path(args.ckptd);
 	check_path(args.run);
-	if (strlen(args.run) > JOB_FOLDER_RUN_MAX || args.run[strlen(args.run) - 1] == '/' || args.drain < 0 || args.drain > 86400 ||
-		args.preflight < PREFLIGHT_MODE_OFF || args.preflight > PREFLIGHT_MODE_ON)
+	if (strlen(args.run) > JOB_FOLDER_RUN_MAX || args.run[strlen(args.run) - 1] == '/'
+		|| args.drain < 0 || args.drain > 86400 || args.preflight < PREFLIGHT_MODE_OFF
+		|| args.preflight > PREFLIGHT_MODE_ON)
 		abort();
 	snprintf(socket, sizeof socket, "%s/job-4294967295/ckptd/socket", args.run);
 	if (strlen(socket) + 1 >= sizeof socket)

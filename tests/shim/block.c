@@ -28,7 +28,7 @@ static struct block {
 	void (*body)(void *);
 	void *arg;
 	struct thread thread[FIBERS_MOST];
-	uint64_t can_run[WORDS]; /* a bit a thread */
+	uint64_t can_run[WORDS];         /* a bit a thread */
 	struct fiber *idle[FIBERS_MOST]; /* fibers that wait for a thread to run */
 	unsigned int idle_count, fiber_count;
 	bool failed;
@@ -38,17 +38,28 @@ static struct barrier {
 	unsigned int waiting, generation;
 	enum block_barrier kind;
 	int folded[4], result; /* by enum block_barrier */
-	uint64_t token[2]; /* of a generation: who is early at the next one must not order who is late at this */
+	uint64_t token[2]; /* of a generation: who is early at the next one must not order who is late
+						  at this */
 } barrier;
 
-static const char *const barrier_names[] = { "__syncthreads()", "__syncthreads_or()", "__syncthreads_and()",
-	"__syncthreads_count()" };
+static const char *const barrier_names[] = { "__syncthreads()", "__syncthreads_or()",
+	"__syncthreads_and()", "__syncthreads_count()" };
 static char fault[600];
-static uint64_t begin_token, end_token; /* the caller's work before the threads', and theirs before what follows */
+static uint64_t begin_token,
+	end_token; /* the caller's work before the threads', and theirs before what follows */
 
-UNWATCHED unsigned int block_thread(void) { return block.running; }
-UNWATCHED unsigned int block_threads(void) { return block.threads; }
-UNWATCHED const char *block_fault_text(void) { return fault; }
+UNWATCHED unsigned int block_thread(void)
+{
+	return block.running;
+}
+UNWATCHED unsigned int block_threads(void)
+{
+	return block.threads;
+}
+UNWATCHED const char *block_fault_text(void)
+{
+	return fault;
+}
 
 UNWATCHED static uint64_t draw(void)
 {
@@ -64,7 +75,10 @@ UNWATCHED int block_coin(void)
 	return block.order == BLOCK_RANDOM ? (int)(draw() >> 63) : block.order == BLOCK_DESCENDING;
 }
 
-UNWATCHED static void set_can_run(unsigned int thread) { block.can_run[thread / 64] |= UINT64_C(1) << thread % 64; }
+UNWATCHED static void set_can_run(unsigned int thread)
+{
+	block.can_run[thread / 64] |= UINT64_C(1) << thread % 64;
+}
 
 /* The lowest thread of those from `first` on that can run, or FIBERS_MOST. */
 UNWATCHED static unsigned int lowest_from(unsigned int first)
@@ -86,7 +100,8 @@ UNWATCHED static unsigned int highest(void)
 	return FIBERS_MOST;
 }
 
-/* The thread that goes on next, which is then no longer among those that can; FIBERS_MOST where none can. */
+/* The thread that goes on next, which is then no longer among those that can; FIBERS_MOST where
+ * none can. */
 UNWATCHED static unsigned int take_next(void)
 {
 	unsigned int next = FIBERS_MOST;
@@ -123,7 +138,8 @@ UNWATCHED static void back_to_caller(struct fiber *from)
 /* Writes the fault's text; the threads are dropped as they stand. */
 UNWATCHED static void fail(const char *format, va_list list)
 {
-	int length = snprintf(fault, sizeof fault, "block (%u, %u, %u)", blockIdx.x, blockIdx.y, blockIdx.z);
+	int length =
+		snprintf(fault, sizeof fault, "block (%u, %u, %u)", blockIdx.x, blockIdx.y, blockIdx.z);
 	vsnprintf(fault + length, sizeof fault - (size_t)length, format, list);
 	block.failed = true;
 }
@@ -156,15 +172,16 @@ UNWATCHED static void fail_of_deadlock(void)
 	unsigned int shown = 0;
 	for (unsigned int t = 0; t < block.threads && shown < 4; t++)
 		if (block.thread[t].waits_for)
-			length += snprintf(text + length, sizeof text - (size_t)length, "%s thread %u at %s", shown++ ? "," : "", t,
-				block.thread[t].waits_for);
-	fail_as_block(": deadlock: %u of %u threads wait for each other:%s", block.threads - block.left, block.threads, text);
+			length += snprintf(text + length, sizeof text - (size_t)length, "%s thread %u at %s",
+				shown++ ? "," : "", t, block.thread[t].waits_for);
+	fail_as_block(": deadlock: %u of %u threads wait for each other:%s", block.threads - block.left,
+		block.threads, text);
 }
 
 static void work(void);
 
-/* Goes on with another thread, from a thread that waits or (`done`) has left. Returns in a fiber that is to run
- * block.running: for one that waits that is itself. */
+/* Goes on with another thread, from a thread that waits or (`done`) has left. Returns in a fiber
+ * that is to run block.running: for one that waits that is itself. */
 UNWATCHED static void go_on(struct fiber *own, bool done)
 {
 	unsigned int next = take_next();
@@ -179,7 +196,8 @@ UNWATCHED static void go_on(struct fiber *own, bool done)
 	struct thread *thread = &block.thread[next];
 	enter(next);
 	if (!thread->fiber) /* on the stack that was used last: that of the one who has left */
-		thread->fiber = block.idle_count ? block.idle[--block.idle_count] : fiber_at(block.fiber_count++, work);
+		thread->fiber =
+			block.idle_count ? block.idle[--block.idle_count] : fiber_at(block.fiber_count++, work);
 	if (!thread->fiber) {
 		fail_as_block(": couldn't map a stack for thread %u", next);
 		back_to_caller(own);
@@ -200,7 +218,8 @@ UNWATCHED static void work(void)
 		block.left++;
 		warp_left(block.running);
 		if (barrier.waiting)
-			block_fault("leaves the kernel, but %u threads of its block wait at %s", barrier.waiting, barrier_names[barrier.kind]);
+			block_fault("leaves the kernel, but %u threads of its block wait at %s",
+				barrier.waiting, barrier_names[barrier.kind]);
 		go_on(own, true);
 	}
 }
@@ -213,7 +232,10 @@ UNWATCHED void block_sleep(const char *what)
 	thread->waits_for = NULL;
 }
 
-UNWATCHED void block_wake(unsigned int thread) { set_can_run(thread); }
+UNWATCHED void block_wake(unsigned int thread)
+{
+	set_can_run(thread);
+}
 
 UNWATCHED static void start_barrier(enum block_barrier kind)
 {
@@ -228,10 +250,11 @@ UNWATCHED int block_wait(enum block_barrier kind, int predicate)
 	if (!barrier.waiting)
 		start_barrier(kind);
 	if (kind != barrier.kind)
-		block_fault("comes to %s, but %u threads of its block wait at %s", barrier_names[kind], barrier.waiting,
-			barrier_names[barrier.kind]);
+		block_fault("comes to %s, but %u threads of its block wait at %s", barrier_names[kind],
+			barrier.waiting, barrier_names[barrier.kind]);
 	if (block.left)
-		block_fault("comes to %s, but %u threads of its block have left the kernel", barrier_names[kind], block.left);
+		block_fault("comes to %s, but %u threads of its block have left the kernel",
+			barrier_names[kind], block.left);
 	fiber_release(token);
 	barrier.folded[BARRIER_OR] |= predicate != 0;
 	barrier.folded[BARRIER_AND] &= predicate != 0;
@@ -257,7 +280,8 @@ UNWATCHED static void reset(unsigned int threads, enum block_order order, uint64
 	block.failed = false;
 	barrier.waiting = 0;
 	for (unsigned int t = 0; t < threads; t++) {
-		/* One that a thread of the kernel makes would come after what that thread did, for the thread sanitizer. */
+		/* One that a thread of the kernel makes would come after what that thread did, for the
+		 * thread sanitizer. */
 		block.thread[t].fiber = FIBER_EACH_THREAD ? fiber_at(t, work) : NULL;
 		block.thread[t].waits_for = NULL;
 		set_can_run(t);
@@ -266,7 +290,8 @@ UNWATCHED static void reset(unsigned int threads, enum block_order order, uint64
 	ptx_reset();
 }
 
-UNWATCHED int block_run(unsigned int threads, enum block_order order, uint64_t seed, void (*body)(void *), void *arg)
+UNWATCHED int block_run(unsigned int threads, enum block_order order, uint64_t seed,
+	void (*body)(void *), void *arg)
 {
 	reset(threads, order, seed);
 	block.body = body;
@@ -282,4 +307,7 @@ UNWATCHED int block_run(unsigned int threads, enum block_order order, uint64_t s
 	return -1;
 }
 
-UNWATCHED void blocks_end(void) { fiber_acquire(&end_token); }
+UNWATCHED void blocks_end(void)
+{
+	fiber_acquire(&end_token);
+}

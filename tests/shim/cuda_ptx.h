@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of trainer/cuda/kernels/ptx.h on the host. What a thread reads and writes in memory it does itself, so that sanitizers
- * see it. */
+/* The functions of trainer/cuda/kernels/ptx.h on the host. What a thread reads and writes in memory
+ * it does itself, so that sanitizers see it. */
 #ifndef MUSTER_SHIM_CUDA_PTX_H
 #define MUSTER_SHIM_CUDA_PTX_H
 
@@ -9,7 +9,11 @@
 
 #include "tests/shim/ptx.h"
 
-static inline void mma_m16n8k16_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) { ptx_mma(d, a, b); }
+/* clang-format off: a line each */
+static inline void mma_m16n8k16_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+	ptx_mma(d, a, b);
+}
 
 /* `count` matrices; the lane's share of each. */
 static inline void shim_ldmatrix(uint32_t *r, const void *shared, int count, bool transposed)
@@ -20,16 +24,30 @@ static inline void shim_ldmatrix(uint32_t *r, const void *shared, int count, boo
 	for (int m = 0; m < count; m++) {
 		const void *const *row = rows + 8 * m;
 		if (transposed)
-			r[m] = ((const uint16_t *)row[2 * t])[g] | (uint32_t)((const uint16_t *)row[2 * t + 1])[g] << 16;
+			r[m] = ((const uint16_t *)row[2 * t])[g]
+				| (uint32_t)((const uint16_t *)row[2 * t + 1])[g] << 16;
 		else
-			r[m] = ((const uint16_t *)row[g])[2 * t] | (uint32_t)((const uint16_t *)row[g])[2 * t + 1] << 16;
+			r[m] = ((const uint16_t *)row[g])[2 * t]
+				| (uint32_t)((const uint16_t *)row[g])[2 * t + 1] << 16;
 	}
 }
 
-static inline void ldmatrix_x4(uint32_t r[4], const void *shared) { shim_ldmatrix(r, shared, 4, false); }
-static inline void ldmatrix_x4_trans(uint32_t r[4], const void *shared) { shim_ldmatrix(r, shared, 4, true); }
-static inline void ldmatrix_x2(uint32_t r[2], const void *shared) { shim_ldmatrix(r, shared, 2, false); }
-static inline void ldmatrix_x2_trans(uint32_t r[2], const void *shared) { shim_ldmatrix(r, shared, 2, true); }
+static inline void ldmatrix_x4(uint32_t r[4], const void *shared)
+{
+	shim_ldmatrix(r, shared, 4, false);
+}
+static inline void ldmatrix_x4_trans(uint32_t r[4], const void *shared)
+{
+	shim_ldmatrix(r, shared, 4, true);
+}
+static inline void ldmatrix_x2(uint32_t r[2], const void *shared)
+{
+	shim_ldmatrix(r, shared, 2, false);
+}
+static inline void ldmatrix_x2_trans(uint32_t r[2], const void *shared)
+{
+	shim_ldmatrix(r, shared, 2, true);
+}
 
 static inline void shim_copy(const ptx_copy &copy)
 {
@@ -46,7 +64,11 @@ static inline void cp_async_16(void *shared, const void *global, bool valid)
 		shim_copy(copy);
 }
 
-static inline void cp_async_commit() { ptx_commit(); }
+static inline void cp_async_commit()
+{
+	ptx_commit();
+}
+/* clang-format on */
 
 template <int groups> static inline void cp_async_wait()
 {

@@ -13,7 +13,10 @@
 
 #define ALIGNMENT 256 /* cudaMalloc's */
 
-const char *device_missing(void) { return NULL; }
+const char *device_missing(void)
+{
+	return NULL;
+}
 
 void *device_make(size_t bytes)
 {
@@ -26,7 +29,8 @@ void *device_make(size_t bytes)
 
 void *device_make_sparse(size_t bytes)
 {
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
@@ -42,11 +46,32 @@ void device_write(void *device, const void *host, size_t bytes)
 		memcpy(device, host, bytes);
 }
 
-void device_poison(void *device, size_t bytes) { memset(device, 0xff, bytes); }
-void device_free(void *device) { free(device); }
-void device_free_sparse(void *device, size_t bytes) { munmap(device, bytes); }
+void device_poison(void *device, size_t bytes)
+{
+	memset(device, 0xff, bytes);
+}
+void device_free(void *device)
+{
+	free(device);
+}
+void device_free_sparse(void *device, size_t bytes)
+{
+	munmap(device, bytes);
+}
 
-int device_orders(void) { return FIBER_EACH_THREAD ? 1 : GRID_ORDERS; }
-bool device_watched(void) { return FIBER_EACH_THREAD; }
-void device_order(int order) { grid_order(order); }
-void device_only_blocks(uint64_t first, uint64_t count) { grid_only(first, count); }
+int device_orders(void)
+{
+	return FIBER_EACH_THREAD ? 1 : GRID_ORDERS;
+}
+bool device_watched(void)
+{
+	return FIBER_EACH_THREAD;
+}
+void device_order(int order)
+{
+	grid_order(order);
+}
+void device_only_blocks(uint64_t first, uint64_t count)
+{
+	grid_only(first, count);
+}

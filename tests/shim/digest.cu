@@ -4,7 +4,7 @@
 #include "trainer/cuda/kernels/launch.h"
 
 #define THREADS 128
-#define WORDS 16      /* of a thread, where there are blocks enough */
+#define WORDS 16 /* of a thread, where there are blocks enough */
 #define BLOCKS 2048u
 
 /* The finaliser of splitmix64. */
@@ -30,7 +30,8 @@ __device__ __forceinline__ unsigned long long tail_of(const unsigned char *bytes
 	return placed(count / 4, word);
 }
 
-__global__ void LAUNCH_BOUNDS(THREADS) digest_kernel(unsigned long long *out, const unsigned char *bytes, size_t count)
+__global__ void LAUNCH_BOUNDS(THREADS)
+	digest_kernel(unsigned long long *out, const unsigned char *bytes, size_t count)
 {
 	const uint32_t *words = (const uint32_t *)bytes;
 	size_t first = (size_t)blockIdx.x * THREADS + threadIdx.x;
@@ -46,5 +47,6 @@ int digest(uint64_t *out, const void *memory, size_t bytes, void *stream)
 {
 	size_t blocks = (bytes / 4 + THREADS * WORDS - 1) / (THREADS * WORDS);
 	unsigned int grid = blocks == 0 ? 1 : blocks < BLOCKS ? (unsigned int)blocks : BLOCKS;
-	return LAUNCH(digest_kernel, grid, THREADS, 0, stream, (unsigned long long *)out, (const unsigned char *)memory, bytes);
+	return LAUNCH(digest_kernel, grid, THREADS, 0, stream, (unsigned long long *)out,
+		(const unsigned char *)memory, bytes);
 }

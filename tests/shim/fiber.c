@@ -48,20 +48,22 @@ static char *stacks;
 static void (*beginning)(void); /* the entry of the fiber that is switched to for the first time */
 
 #ifdef OWN_SWITCH
-/* swapcontext() asks the kernel for the signal mask at every switch: 200 ns for a thread to wait at a barrier instead of 15.
- * This keeps what the calling convention wants kept. SHIM_UCONTEXT builds the other one here, too. */
+/* swapcontext() asks the kernel for the signal mask at every switch: 200 ns for a thread to wait at
+ * a barrier instead of 15. This keeps what the calling convention wants kept. SHIM_UCONTEXT builds
+ * the other one here, too. */
 void shim_swap(void **from, void *to);
 __asm__(".text\n"
-	".globl shim_swap\n"
-	".hidden shim_swap\n"
-	".type shim_swap, @function\n"
-	"shim_swap:\n"
-	"	pushq %rbp\n	pushq %rbx\n	pushq %r12\n	pushq %r13\n	pushq %r14\n	pushq %r15\n"
-	"	movq %rsp, (%rdi)\n"
-	"	movq %rsi, %rsp\n"
-	"	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbx\n	popq %rbp\n"
-	"	ret\n"
-	".size shim_swap, . - shim_swap\n");
+		".globl shim_swap\n"
+		".hidden shim_swap\n"
+		".type shim_swap, @function\n"
+		"shim_swap:\n"
+		"	pushq %rbp\n	pushq %rbx\n	pushq %r12\n	pushq %r13\n	pushq %r14\n	pushq "
+		"%r15\n"
+		"	movq %rsp, (%rdi)\n"
+		"	movq %rsi, %rsp\n"
+		"	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbx\n	popq %rbp\n"
+		"	ret\n"
+		".size shim_swap, . - shim_swap\n");
 #define SAVED 6 /* registers */
 #endif
 
@@ -92,7 +94,8 @@ UNWATCHED static void prepare(struct fiber *fiber, unsigned int index, void (*en
 #endif
 	size_t colour = index % COLOURS * COLOUR_BYTES;
 #ifdef OWN_SWITCH
-	/* begin() finds its stack as a call would leave it: 8 bytes, which hold no way back, above a multiple of 16. */
+	/* begin() finds its stack as a call would leave it: 8 bytes, which hold no way back, above a
+	 * multiple of 16. */
 	void **top = (void **)((uintptr_t)fiber->bottom + fiber->bytes - colour);
 	top[-1] = NULL;
 	top[-2] = (void *)(uintptr_t)begin;
@@ -133,7 +136,10 @@ UNWATCHED struct fiber *fiber_at(unsigned int index, void (*entry)(void))
 	return fiber;
 }
 
-UNWATCHED struct fiber *fiber_host(void) { return &host; }
+UNWATCHED struct fiber *fiber_host(void)
+{
+	return &host;
+}
 
 UNWATCHED void fiber_switch(struct fiber *from, struct fiber *to)
 {

@@ -18,7 +18,10 @@
 static int grid_order_now;
 static uint64_t only_first, only_count, launches;
 
-UNWATCHED void grid_order(int order) { grid_order_now = order; }
+UNWATCHED void grid_order(int order)
+{
+	grid_order_now = order;
+}
 
 UNWATCHED void grid_only(uint64_t first, uint64_t count)
 {
@@ -26,7 +29,10 @@ UNWATCHED void grid_only(uint64_t first, uint64_t count)
 	only_count = count;
 }
 
-UNWATCHED uint64_t grid_launches(void) { return launches; }
+UNWATCHED uint64_t grid_launches(void)
+{
+	return launches;
+}
 
 UNWATCHED static int fail(int error, const char *what)
 {
@@ -37,9 +43,11 @@ UNWATCHED static int fail(int error, const char *what)
 UNWATCHED static int check(struct shim_triple grid, struct shim_triple threads, size_t shared_bytes)
 {
 	uint64_t in_block = (uint64_t)threads.x * threads.y * threads.z;
-	if (in_block == 0 || threads.x > THREADS_MOST || threads.y > THREADS_MOST || threads.z > DEPTH_MOST || in_block > THREADS_MOST)
+	if (in_block == 0 || threads.x > THREADS_MOST || threads.y > THREADS_MOST
+		|| threads.z > DEPTH_MOST || in_block > THREADS_MOST)
 		return fail(GRID_CONFIGURATION, "a block has 1 to 1,024 threads");
-	if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT32_MAX || grid.y > ROWS_MOST || grid.z > ROWS_MOST)
+	if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT32_MAX || grid.y > ROWS_MOST
+		|| grid.z > ROWS_MOST)
 		return fail(GRID_CONFIGURATION, "a grid has 1 to 2^31 - 1 by 65,535 by 65,535 blocks");
 	if (shared_bytes > SHARED_MOST)
 		return fail(GRID_VALUE, "a block has at most 227 KiB of shared memory");
@@ -67,15 +75,20 @@ UNWATCHED static uint64_t *shuffled(uint64_t first, uint64_t count)
 	return numbers;
 }
 
-UNWATCHED static int run_blocks(uint64_t first, uint64_t count, unsigned int threads, void (*body)(void *), void *arg)
+UNWATCHED static int run_blocks(uint64_t first, uint64_t count, unsigned int threads,
+	void (*body)(void *), void *arg)
 {
-	enum block_order order = grid_order_now == 0 ? BLOCK_ASCENDING : grid_order_now == 1 ? BLOCK_DESCENDING : BLOCK_RANDOM;
+	enum block_order order = grid_order_now == 0 ? BLOCK_ASCENDING
+		: grid_order_now == 1                    ? BLOCK_DESCENDING
+												 : BLOCK_RANDOM;
 	uint64_t *numbers = order == BLOCK_RANDOM ? shuffled(first, count) : NULL;
 	int status = 0;
 	if (order == BLOCK_RANDOM && !numbers)
 		return fail(GRID_MEMORY, "out of memory");
 	for (uint64_t i = 0; i < count && status == 0; i++) {
-		uint64_t number = numbers ? numbers[i] : order == BLOCK_DESCENDING ? first + count - 1 - i : first + i;
+		uint64_t number = numbers       ? numbers[i]
+			: order == BLOCK_DESCENDING ? first + count - 1 - i
+										: first + i;
 		blockIdx.x = (unsigned int)(number % gridDim.x);
 		blockIdx.y = (unsigned int)(number / gridDim.x % gridDim.y);
 		blockIdx.z = (unsigned int)(number / gridDim.x / gridDim.y);
@@ -88,8 +101,8 @@ UNWATCHED static int run_blocks(uint64_t first, uint64_t count, unsigned int thr
 	return status;
 }
 
-UNWATCHED int grid_launch(struct shim_triple grid, struct shim_triple threads, size_t shared_bytes, void (*body)(void *),
-	void *arg)
+UNWATCHED int grid_launch(struct shim_triple grid, struct shim_triple threads, size_t shared_bytes,
+	void (*body)(void *), void *arg)
 {
 	uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, first = 0, count = blocks;
 	int error = check(grid, threads, shared_bytes);
@@ -111,8 +124,14 @@ UNWATCHED int grid_launch(struct shim_triple grid, struct shim_triple threads, s
 
 static grid_taker *taker;
 
-UNWATCHED void grid_queue(grid_taker *given) { taker = given; }
-UNWATCHED int grid_is_queued(void) { return taker != NULL; }
+UNWATCHED void grid_queue(grid_taker *given)
+{
+	taker = given;
+}
+UNWATCHED int grid_is_queued(void)
+{
+	return taker != NULL;
+}
 
 UNWATCHED int grid_put_off(void *stream, const struct grid_call *given)
 {

@@ -17,13 +17,17 @@ enum grid_error { GRID_MEMORY = 2, GRID_CONFIGURATION = 9, GRID_VALUE = 1, GRID_
 
 #define GRID_ORDERS 5 /* ascending, descending, three random ones */
 
-/* Runs body(arg) for each thread of the grid. Returns 0 or an enum grid_error, then with a line on stderr. */
-int grid_launch(struct shim_triple grid, struct shim_triple threads, size_t shared_bytes, void (*body)(void *), void *arg);
+/* Runs body(arg) for each thread of the grid. Returns 0 or an enum grid_error, then with a line on
+ * stderr. */
+int grid_launch(struct shim_triple grid, struct shim_triple threads, size_t shared_bytes,
+	void (*body)(void *), void *arg);
 
-/* The order of the threads and blocks of the launches that follow, 0 … GRID_ORDERS - 1; at first 0. */
+/* The order of the threads and blocks of the launches that follow, 0 … GRID_ORDERS - 1; at first 0.
+ */
 void grid_order(int order);
 
-/* Of each launch that follows, only the blocks with these numbers (x fastest); count 0: all of them again. */
+/* Of each launch that follows, only the blocks with these numbers (x fastest); count 0: all of them
+ * again. */
 void grid_only(uint64_t first, uint64_t count);
 
 /* A launch that is put off. */
@@ -35,8 +39,9 @@ struct grid_call {
 	void (*end)(void *arg); /* of the argument */
 };
 
-/* Who takes the launches that follow instead of running them, to run each by grid_run() and to end it by grid_drop(): the stand-in of
- * the runtime. What it returns is the launch's result. NULL: nobody. */
+/* Who takes the launches that follow instead of running them, to run each by grid_run() and to end
+ * it by grid_drop(): the stand-in of the runtime. What it returns is the launch's result. NULL:
+ * nobody. */
 typedef int grid_taker(void *stream, struct grid_call *call);
 void grid_queue(grid_taker *taker);
 int grid_is_queued(void);

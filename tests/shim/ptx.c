@@ -22,7 +22,10 @@ static struct pending {
 } pending[FIBERS_MOST];
 static unsigned int block_count;
 
-UNWATCHED void ptx_reset(void) { block_count++; }
+UNWATCHED void ptx_reset(void)
+{
+	block_count++;
+}
 
 /* The 16 elements of a row of A, or of a column of B. Four lanes brought them, each in two words
  * that are `stride` apart: of A words 0 and 2, or 1 and 3 for the rows from 8 on; of B 4 and 5. */
@@ -104,12 +107,16 @@ UNWATCHED bool ptx_copies_now(const struct ptx_copy *copy)
 	return false;
 }
 
-UNWATCHED void ptx_commit(void) { own_copies()->committed++; }
+UNWATCHED void ptx_commit(void)
+{
+	own_copies()->committed++;
+}
 
 UNWATCHED bool ptx_finished(int groups, struct ptx_copy *copy)
 {
 	struct pending *own = own_copies();
-	if (own->first == own->end || own->group[own->first % PENDING_MOST] + (unsigned int)groups >= own->committed)
+	if (own->first == own->end
+		|| own->group[own->first % PENDING_MOST] + (unsigned int)groups >= own->committed)
 		return false;
 	*copy = own->copy[own->first++ % PENDING_MOST];
 	return true;

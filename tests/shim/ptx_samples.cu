@@ -8,7 +8,8 @@
 
 #define THREADS 128u
 
-template <typename To, typename From> __global__ void convert(To *out, const From *in, size_t count, bool by_eight)
+template <typename To, typename From>
+__global__ void convert(To *out, const From *in, size_t count, bool by_eight)
 {
 	size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
 	float x[8];
@@ -23,16 +24,21 @@ template <typename To, typename From> __global__ void convert(To *out, const Fro
 		out[i + k] = of_float<To>(float_of(in[i + k]));
 }
 
-static unsigned int blocks_for(size_t threads) { return (unsigned int)((threads + THREADS - 1) / THREADS); }
+static unsigned int blocks_for(size_t threads)
+{
+	return (unsigned int)((threads + THREADS - 1) / THREADS);
+}
 
 int sample_bf16(uint16_t *out, const float *in, size_t count, bool by_eight)
 {
-	return LAUNCH(convert<bf16, float>, blocks_for(count / 8), THREADS, 0, NULL, (bf16 *)out, in, count, by_eight);
+	return LAUNCH(convert<bf16, float>, blocks_for(count / 8), THREADS, 0, NULL, (bf16 *)out, in,
+		count, by_eight);
 }
 
 int sample_float(float *out, const uint16_t *in, size_t count, bool by_eight)
 {
-	return LAUNCH(convert<float, bf16>, blocks_for(count / 8), THREADS, 0, NULL, out, (const bf16 *)in, count, by_eight);
+	return LAUNCH(convert<float, bf16>, blocks_for(count / 8), THREADS, 0, NULL, out,
+		(const bf16 *)in, count, by_eight);
 }
 
 __global__ void pairs_of(uint32_t *out, const float *in, size_t pairs)
@@ -47,7 +53,10 @@ int sample_pairs(uint32_t *out, const float *in, size_t pairs)
 	return LAUNCH(pairs_of, blocks_for(pairs), THREADS, 0, NULL, out, in, pairs);
 }
 
-__device__ __forceinline__ uint32_t word_of(uint16_t low, uint16_t high) { return (uint32_t)high << 16 | low; }
+__device__ __forceinline__ uint32_t word_of(uint16_t low, uint16_t high)
+{
+	return (uint32_t)high << 16 | low;
+}
 
 __device__ __forceinline__ void store_d(float *out, const float d[4])
 {
@@ -74,7 +83,10 @@ __global__ void mma_alone(float *d, const uint16_t *a, const uint16_t *b)
 	store_d(d, sum);
 }
 
-int sample_mma(float *d, const uint16_t *a, const uint16_t *b) { return LAUNCH(mma_alone, 1, 32, 0, NULL, d, a, b); }
+int sample_mma(float *d, const uint16_t *a, const uint16_t *b)
+{
+	return LAUNCH(mma_alone, 1, 32, 0, NULL, d, a, b);
+}
 
 /* A[16][16] and B[16][8] in shared memory by rows. */
 __global__ void mma_by_ldmatrix(float *out, const uint16_t *a, const uint16_t *b, bool by_four)
@@ -129,7 +141,8 @@ int sample_ldmatrix(uint32_t *r, const uint16_t *m, int count, bool transposed)
 }
 
 /* Each thread writes what its neighbour has copied. */
-__global__ void copy(uint32_t *out, const uint32_t *in, size_t count, size_t valid, bool wait, bool barrier)
+__global__ void copy(uint32_t *out, const uint32_t *in, size_t count, size_t valid, bool wait,
+	bool barrier)
 {
 	SHARED_DYNAMIC(uint4, stages);
 	const unsigned int threads = blockDim.x, i = threadIdx.x, other = (i + 1) % threads;
@@ -137,7 +150,8 @@ __global__ void copy(uint32_t *out, const uint32_t *in, size_t count, size_t val
 	for (size_t tile = 0; tile <= tiles; tile++) {
 		if (tile < tiles) {
 			size_t first = tile * each + 4 * i;
-			cp_async_16(stages + tile % 2 * threads + i, in + (first < valid ? first : 0), first < valid);
+			cp_async_16(stages + tile % 2 * threads + i, in + (first < valid ? first : 0),
+				first < valid);
 		}
 		cp_async_commit();
 		if (tile == 0)
@@ -151,9 +165,11 @@ __global__ void copy(uint32_t *out, const uint32_t *in, size_t count, size_t val
 	}
 }
 
-int sample_copy(uint32_t *out, const uint32_t *in, size_t count, size_t valid, unsigned int threads, bool wait, bool barrier)
+int sample_copy(uint32_t *out, const uint32_t *in, size_t count, size_t valid, unsigned int threads,
+	bool wait, bool barrier)
 {
-	return LAUNCH(copy, 1, threads, 2 * sizeof(uint4) * threads, NULL, out, in, count, valid, wait, barrier);
+	return LAUNCH(copy, 1, threads, 2 * sizeof(uint4) * threads, NULL, out, in, count, valid, wait,
+		barrier);
 }
 
 __global__ void ldmatrix_at(size_t byte)
@@ -165,7 +181,10 @@ __global__ void ldmatrix_at(size_t byte)
 	ldmatrix_x4(own, (const char *)rows + byte);
 }
 
-int sample_ldmatrix_at(size_t byte) { return LAUNCH(ldmatrix_at, 1, 32, 0, NULL, byte); }
+int sample_ldmatrix_at(size_t byte)
+{
+	return LAUNCH(ldmatrix_at, 1, 32, 0, NULL, byte);
+}
 
 __global__ void copy_at(const void *from, size_t byte)
 {
@@ -175,4 +194,7 @@ __global__ void copy_at(const void *from, size_t byte)
 	cp_async_wait<0>();
 }
 
-int sample_copy_at(const void *from, size_t byte) { return LAUNCH(copy_at, 1, 1, 0, NULL, from, byte); }
+int sample_copy_at(const void *from, size_t byte)
+{
+	return LAUNCH(copy_at, 1, 1, 0, NULL, from, byte);
+}

@@ -63,7 +63,8 @@ __global__ void numbers(uint32_t *out)
 
 int sample_numbers(uint32_t *out, const unsigned int grid[3], const unsigned int block[3])
 {
-	return LAUNCH(numbers, dim3(grid[0], grid[1], grid[2]), dim3(block[0], block[1], block[2]), 0, NULL, out);
+	return LAUNCH(numbers, dim3(grid[0], grid[1], grid[2]), dim3(block[0], block[1], block[2]), 0,
+		NULL, out);
 }
 
 __global__ void shuffles(uint32_t *out, int operand, int width)
@@ -92,7 +93,10 @@ __global__ void votes(uint32_t *out)
 	mine[5] = (uint32_t)__syncthreads_count(i % 3 == 0);
 }
 
-int sample_votes(uint32_t *out, unsigned int threads) { return LAUNCH(votes, 1, threads, 0, NULL, out); }
+int sample_votes(uint32_t *out, unsigned int threads)
+{
+	return LAUNCH(votes, 1, threads, 0, NULL, out);
+}
 
 __global__ void atomics(unsigned int *counts)
 {
@@ -137,7 +141,10 @@ int sample_neighbour_warp(float *out, const float *in, unsigned int threads, boo
 	return LAUNCH(neighbour_warp, 1, threads, 0, NULL, out, in, barrier);
 }
 
-__global__ void arrival(unsigned int *out, unsigned int *counter) { out[atomicAdd(counter, 1u)] = threadIdx.x; }
+__global__ void arrival(unsigned int *out, unsigned int *counter)
+{
+	out[atomicAdd(counter, 1u)] = threadIdx.x;
+}
 
 int sample_arrival(unsigned int *out, unsigned int *counter, unsigned int threads)
 {
@@ -152,7 +159,10 @@ __global__ void blocks_share(float *out)
 		out[blockDim.x + threadIdx.x] = out[blockDim.x - 1 - threadIdx.x];
 }
 
-int sample_blocks_share(float *out, unsigned int threads) { return LAUNCH(blocks_share, 2, threads, 0, NULL, out); }
+int sample_blocks_share(float *out, unsigned int threads)
+{
+	return LAUNCH(blocks_share, 2, threads, 0, NULL, out);
+}
 
 __global__ void early_exit(unsigned int leaver)
 {
@@ -161,7 +171,10 @@ __global__ void early_exit(unsigned int leaver)
 	__syncthreads();
 }
 
-int sample_early_exit(unsigned int threads, unsigned int leaver) { return LAUNCH(early_exit, 1, threads, 0, NULL, leaver); }
+int sample_early_exit(unsigned int threads, unsigned int leaver)
+{
+	return LAUNCH(early_exit, 1, threads, 0, NULL, leaver);
+}
 
 __global__ void early_exit_warp(unsigned int leaver)
 {
@@ -170,7 +183,10 @@ __global__ void early_exit_warp(unsigned int leaver)
 	__shfl_sync(ALL, threadIdx.x, 0);
 }
 
-int sample_early_exit_warp(unsigned int leaver) { return LAUNCH(early_exit_warp, 1, 32, 0, NULL, leaver); }
+int sample_early_exit_warp(unsigned int leaver)
+{
+	return LAUNCH(early_exit_warp, 1, 32, 0, NULL, leaver);
+}
 
 __global__ void deadlock()
 {
@@ -179,7 +195,10 @@ __global__ void deadlock()
 	__syncthreads();
 }
 
-int sample_deadlock(unsigned int threads) { return LAUNCH(deadlock, 1, threads, 0, NULL); }
+int sample_deadlock(unsigned int threads)
+{
+	return LAUNCH(deadlock, 1, threads, 0, NULL);
+}
 
 __global__ void two_barriers()
 {
@@ -189,7 +208,10 @@ __global__ void two_barriers()
 		__syncthreads_or(1);
 }
 
-int sample_two_barriers(unsigned int threads) { return LAUNCH(two_barriers, 1, threads, 0, NULL); }
+int sample_two_barriers(unsigned int threads)
+{
+	return LAUNCH(two_barriers, 1, threads, 0, NULL);
+}
 
 __global__ void masks(uint32_t first, uint32_t others)
 {
@@ -210,7 +232,10 @@ __global__ void unwritten(float *out)
 	out[threadIdx.x] = tile[threadIdx.x];
 }
 
-int sample_unwritten(float *out, unsigned int threads) { return LAUNCH(unwritten, 1, threads, 0, NULL, out); }
+int sample_unwritten(float *out, unsigned int threads)
+{
+	return LAUNCH(unwritten, 1, threads, 0, NULL, out);
+}
 
 __global__ void shared_past_end(float *out)
 {
@@ -225,7 +250,10 @@ int sample_shared_past_end(float *out, unsigned int threads)
 	return LAUNCH(shared_past_end, 1, threads, threads * sizeof(float), NULL, out);
 }
 
-__global__ void past_end(float *out, const float *in) { out[threadIdx.x] = in[threadIdx.x + 1]; }
+__global__ void past_end(float *out, const float *in)
+{
+	out[threadIdx.x] = in[threadIdx.x + 1];
+}
 
 int sample_past_end(float *out, const float *in, unsigned int threads)
 {
@@ -252,4 +280,7 @@ __global__ void much_shared()
 	more[threadIdx.x] = (char)most[threadIdx.x];
 }
 
-int sample_too_much_shared(size_t dynamic_bytes) { return LAUNCH(much_shared, 1, 1, dynamic_bytes, NULL); }
+int sample_too_much_shared(size_t dynamic_bytes)
+{
+	return LAUNCH(much_shared, 1, 1, dynamic_bytes, NULL);
+}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that show what the shim does, right ones and such with a planted fault. Each launcher returns what LAUNCH does. */
+/* Kernels that show what the shim does, right ones and such with a planted fault. Each launcher
+ * returns what LAUNCH does. */
 #ifndef MUSTER_SHIM_SAMPLES_H
 #define MUSTER_SHIM_SAMPLES_H
 
@@ -11,21 +12,25 @@
 extern "C" {
 #endif
 
-/* out[block] = the sum of in[block · threads …], by a tree in shared memory; threads: a power of two. */
+/* out[block] = the sum of in[block · threads …], by a tree in shared memory; threads: a power of
+ * two. */
 int sample_tree_sum(float *out, const float *in, unsigned int blocks, unsigned int threads);
-/* The same by shuffles, one dynamic word a warp, and a barrier; threads: a multiple of 32 up to 1,024. */
+/* The same by shuffles, one dynamic word a warp, and a barrier; threads: a multiple of 32 up to
+ * 1,024. */
 int sample_warp_sum(float *out, const float *in, unsigned int blocks, unsigned int threads);
 /* out[number of the thread in the grid] = that number, by a grid and blocks of three dimensions. */
 int sample_numbers(uint32_t *out, const unsigned int grid[3], const unsigned int block[3]);
-/* out[thread][i] by one block of `threads`: 0 … 3 the shuffles from lane `operand`, up, down and xor of it, in segments of
- * `width`; each lane brings its thread number. */
+/* out[thread][i] by one block of `threads`: 0 … 3 the shuffles from lane `operand`, up, down and
+ * xor of it, in segments of `width`; each lane brings its thread number. */
 int sample_shuffles(uint32_t *out, unsigned int threads, int operand, int width);
-/* out[thread][i]: ballot, any, all of `odd thread`, by even lanes and by odd lanes apart; then or, and, count of the block. */
+/* out[thread][i]: ballot, any, all of `odd thread`, by even lanes and by odd lanes apart; then or,
+ * and, count of the block. */
 int sample_votes(uint32_t *out, unsigned int threads);
 /* counts[0] += 1 and counts[1] = the largest number, in each thread. */
 int sample_atomics(unsigned int *counts, unsigned int blocks, unsigned int threads);
 
-/* out[i] = in[i - 1] for i > 0, through shared memory; in[0] for i = 0. Without the barrier it is right in ascending order. */
+/* out[i] = in[i - 1] for i > 0, through shared memory; in[0] for i = 0. Without the barrier it is
+ * right in ascending order. */
 int sample_neighbour(float *out, const float *in, unsigned int threads, bool barrier);
 /* The same within a warp, with __syncwarp() or without. */
 int sample_neighbour_warp(float *out, const float *in, unsigned int threads, bool barrier);
@@ -43,7 +48,8 @@ int sample_deadlock(unsigned int threads);
 int sample_two_barriers(unsigned int threads);
 /* Lane 0 calls with one mask, the other lanes with another. */
 int sample_masks(unsigned int threads, uint32_t first, uint32_t others);
-/* out[i] is read from shared memory of `count` elements that only thread 0 has written to; at i = `count` past its end. */
+/* out[i] is read from shared memory of `count` elements that only thread 0 has written to; at i =
+ * `count` past its end. */
 int sample_unwritten(float *out, unsigned int threads);
 int sample_shared_past_end(float *out, unsigned int threads);
 /* out[i] = in[i + 1]: past the end of in[threads]. */

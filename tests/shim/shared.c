@@ -31,7 +31,8 @@ static struct array {
 	size_t offset, bytes;
 } arrays[ARRAYS_MOST]; /* the first: the dynamic one */
 
-/* A thread of the kernel may be running: the thread sanitizer must not take this for its writing. */
+/* A thread of the kernel may be running: the thread sanitizer must not take this for its writing.
+ */
 UNWATCHED static void poison(size_t offset, size_t bytes)
 {
 	if (!FIBER_EACH_THREAD) {
@@ -47,7 +48,7 @@ UNWATCHED static size_t deal(size_t bytes, size_t alignment)
 {
 	size_t offset = (used + alignment - 1) / alignment * alignment;
 	used = offset + bytes + GAP;
-	arrays[array_count++] = (struct array){ offset, bytes };
+	arrays[array_count++] = (struct array) { offset, bytes };
 	ASAN_UNPOISON_MEMORY_REGION(arena + offset, bytes);
 	poison(offset, bytes);
 	return offset;
@@ -57,16 +58,21 @@ UNWATCHED void *shared_static(struct shared_site *site, size_t bytes)
 {
 	if (site->launch != launch) {
 		static_bytes += bytes;
-		if (array_count == ARRAYS_MOST || static_bytes > SHARED_STATIC_MOST || static_bytes + arrays[0].bytes > SHARED_MOST)
-			block_fault("declares %zu bytes of shared memory beside %zu dynamic ones: at most %zu, and %zu in all", static_bytes,
-				arrays[0].bytes, SHARED_STATIC_MOST, SHARED_MOST);
+		if (array_count == ARRAYS_MOST || static_bytes > SHARED_STATIC_MOST
+			|| static_bytes + arrays[0].bytes > SHARED_MOST)
+			block_fault("declares %zu bytes of shared memory beside %zu dynamic ones: at most %zu, "
+						"and %zu in all",
+				static_bytes, arrays[0].bytes, SHARED_STATIC_MOST, SHARED_MOST);
 		site->offset = deal(bytes, GAP);
 		site->launch = launch;
 	}
 	return arena + site->offset;
 }
 
-UNWATCHED void *shared_dynamic(void) { return arena + arrays[0].offset; }
+UNWATCHED void *shared_dynamic(void)
+{
+	return arena + arrays[0].offset;
+}
 
 UNWATCHED bool shared_holds(const void *p, size_t bytes)
 {
@@ -81,7 +87,8 @@ UNWATCHED bool shared_holds(const void *p, size_t bytes)
 /* A mapping that no thread of an earlier block has touched, as the thread sanitizer sees it. */
 UNWATCHED static bool map_anew(void)
 {
-	void *mapping = mmap(arena, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (arena ? MAP_FIXED : 0), -1, 0);
+	void *mapping = mmap(arena, ARENA_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | (arena ? MAP_FIXED : 0), -1, 0);
 	if (mapping == MAP_FAILED)
 		return false;
 	arena = mapping;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block's shared memory: filled with NaN when a block begins, each array apart from the next for the address sanitizer. */
+/* A block's shared memory: filled with NaN when a block begins, each array apart from the next for
+ * the address sanitizer. */
 #ifndef MUSTER_SHIM_SHARED_H
 #define MUSTER_SHIM_SHARED_H
 
@@ -10,8 +11,8 @@
 extern "C" {
 #endif
 
-#define SHARED_STATIC_MOST ((size_t)48 << 10)  /* bytes that a kernel can declare */
-#define SHARED_MOST ((size_t)227 << 10)        /* with the dynamic ones, on sm_90 */
+#define SHARED_STATIC_MOST ((size_t)48 << 10) /* bytes that a kernel can declare */
+#define SHARED_MOST ((size_t)227 << 10)       /* with the dynamic ones, on sm_90 */
 
 /* One declaration of a kernel: zero before its first use. */
 struct shared_site {

@@ -11,8 +11,8 @@
 
 #define WARPS (FIBERS_MOST / WARP_LANES)
 
-/* Lanes that have come to one call with one mask. It is there until the last of them has read what the others brought: the
- * first may long be at their next ones. */
+/* Lanes that have come to one call with one mask. It is there until the last of them has read what
+ * the others brought: the first may long be at their next ones. */
 struct meeting {
 	enum warp_call call;
 	uint32_t mask;    /* bits: the lanes that it is of, */
@@ -29,14 +29,24 @@ static struct warp {
 	struct meeting meeting[WARP_LANES];
 } warps[WARPS];
 
-static const char *const names[] = { "__syncwarp()", "__shfl_sync()", "__shfl_up_sync()", "__shfl_down_sync()",
-	"__shfl_xor_sync()", "__ballot_sync()", "__any_sync()", "__all_sync()", "__match_any_sync()", "mma", "ldmatrix" };
+static const char *const names[] = { "__syncwarp()", "__shfl_sync()", "__shfl_up_sync()",
+	"__shfl_down_sync()", "__shfl_xor_sync()", "__ballot_sync()", "__any_sync()", "__all_sync()",
+	"__match_any_sync()", "mma", "ldmatrix" };
 
-UNWATCHED unsigned int warp_lane(void) { return block_thread() % WARP_LANES; }
+UNWATCHED unsigned int warp_lane(void)
+{
+	return block_thread() % WARP_LANES;
+}
 
-UNWATCHED static struct warp *own_warp(void) { return &warps[block_thread() / WARP_LANES]; }
+UNWATCHED static struct warp *own_warp(void)
+{
+	return &warps[block_thread() / WARP_LANES];
+}
 
-UNWATCHED static unsigned int lowest(uint32_t bits) { return (unsigned int)__builtin_ctz(bits); }
+UNWATCHED static unsigned int lowest(uint32_t bits)
+{
+	return (unsigned int)__builtin_ctz(bits);
+}
 
 UNWATCHED void warps_reset(unsigned int threads)
 {
@@ -55,9 +65,9 @@ UNWATCHED void warp_left(unsigned int thread)
 	for (uint32_t rest = warp->used; rest; rest &= rest - 1) {
 		const struct meeting *other = &warp->meeting[lowest(rest)];
 		if (other->waiting && other->mask & bit)
-			block_fault("leaves the kernel, but lane %u of its warp waits for it at %s "
-				"with mask 0x%08x", lowest(other->waiting), names[other->call],
-				other->mask);
+			block_fault(
+				"leaves the kernel, but lane %u of its warp waits for it at %s with mask 0x%08x",
+				lowest(other->waiting), names[other->call], other->mask);
 	}
 }
 
@@ -66,20 +76,21 @@ UNWATCHED static void check(const struct warp *warp, enum warp_call call, uint32
 {
 	uint32_t own = UINT32_C(1) << warp_lane();
 	if (!(mask & own))
-		block_fault("calls %s with mask 0x%08x, which does not name its own lane %u", names[call], mask, warp_lane());
+		block_fault("calls %s with mask 0x%08x, which does not name its own lane %u", names[call],
+			mask, warp_lane());
 	if (mask & ~warp->lanes)
-		block_fault("calls %s with mask 0x%08x, which names lane %u, but the block ends before it", names[call], mask,
-			lowest(mask & ~warp->lanes));
+		block_fault("calls %s with mask 0x%08x, which names lane %u, but the block ends before it",
+			names[call], mask, lowest(mask & ~warp->lanes));
 	if (mask & warp->left)
-		block_fault("calls %s with mask 0x%08x, which names lane %u, but that has left the kernel", names[call], mask,
-			lowest(mask & warp->left));
+		block_fault("calls %s with mask 0x%08x, which names lane %u, but that has left the kernel",
+			names[call], mask, lowest(mask & warp->left));
 	for (uint32_t rest = warp->used; rest; rest &= rest - 1) {
 		const struct meeting *other = &warp->meeting[lowest(rest)];
 		if (other->waiting & mask && other->mask & own
 			&& (other->mask != mask || other->call != call))
-			block_fault("calls %s with mask 0x%08x, but lane %u waits for it at %s "
-				"with mask 0x%08x", names[call], mask,
-				lowest(other->waiting & mask), names[other->call], other->mask);
+			block_fault(
+				"calls %s with mask 0x%08x, but lane %u waits for it at %s with mask 0x%08x",
+				names[call], mask, lowest(other->waiting & mask), names[other->call], other->mask);
 	}
 }
 
@@ -111,7 +122,8 @@ UNWATCHED static void wake(struct meeting *meeting)
 }
 
 /* Returns when all lanes in `mask` have come. */
-UNWATCHED static const struct meeting *meet(enum warp_call call, uint32_t mask, const uint32_t *brought, int words)
+UNWATCHED static const struct meeting *meet(enum warp_call call, uint32_t mask,
+	const uint32_t *brought, int words)
 {
 	struct warp *warp = own_warp();
 	unsigned int lane = warp_lane();
@@ -139,7 +151,8 @@ UNWATCHED void warp_leave(void)
 		warp->used &= ~(UINT32_C(1) << (meeting - warp->meeting));
 }
 
-UNWATCHED const uint32_t (*warp_meet(enum warp_call call, uint32_t mask, const uint32_t *brought, int words))[WARP_WORDS]
+UNWATCHED const uint32_t (
+	*warp_meet(enum warp_call call, uint32_t mask, const uint32_t *brought, int words))[WARP_WORDS]
 {
 	return meet(call, mask, brought, words)->words;
 }
@@ -160,7 +173,8 @@ UNWATCHED uint32_t warp_ballot(enum warp_call call, uint32_t mask, int predicate
 	return ballot;
 }
 
-/* The lane that a shuffle reads: PTX's shfl.sync. A lane outside of the segment of `width` lanes: the own one. */
+/* The lane that a shuffle reads: PTX's shfl.sync. A lane outside of the segment of `width` lanes:
+ * the own one. */
 UNWATCHED static unsigned int source_lane(enum warp_call call, int operand, int width)
 {
 	int lane = (int)warp_lane(), first = lane & -width, last = first + width - 1, source = lane;
@@ -175,15 +189,18 @@ UNWATCHED static unsigned int source_lane(enum warp_call call, int operand, int 
 	return (unsigned int)source;
 }
 
-UNWATCHED uint64_t warp_shuffle(enum warp_call call, uint32_t mask, uint64_t value, int operand, int width)
+UNWATCHED uint64_t warp_shuffle(enum warp_call call, uint32_t mask, uint64_t value, int operand,
+	int width)
 {
 	if (width < 1 || width > WARP_LANES || width & (width - 1))
-		block_fault("calls %s with width %d, which is no power of two up to 32", names[call], width);
+		block_fault("calls %s with width %d, which is no power of two up to 32", names[call],
+			width);
 	uint32_t brought[2] = { (uint32_t)value, (uint32_t)(value >> 32) };
 	unsigned int source = source_lane(call, operand, width);
 	const struct meeting *meeting = meet(call, mask, brought, 2);
 	if (!(mask >> source & 1))
-		block_fault("calls %s with mask 0x%08x, which does not name lane %u that it reads", names[call], mask, source);
+		block_fault("calls %s with mask 0x%08x, which does not name lane %u that it reads",
+			names[call], mask, source);
 	const uint32_t *words = meeting->words[source];
 	value = (uint64_t)words[1] << 32 | words[0];
 	warp_leave();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves the sample state (ckpt_sample.h) by several writers in small shards: how golden checkpoints are made.
- *   ckpt_golden DIR STEP PARTS SHARD-SIZE */
+/* Saves the sample state (ckpt_sample.h) by several writers in small shards: how golden checkpoints
+ * are made. ckpt_golden DIR STEP PARTS SHARD-SIZE */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,12 +29,15 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: ckpt_golden DIR STEP PARTS SHARD-SIZE\n");
 		return EXIT_USAGE;
 	}
-	if (ckpt_dir_open(&dir, argv[1], &err) < 0 || owner_claim(&dir, &owner, NULL, NULL, 10, &err) < 0)
+	if (ckpt_dir_open(&dir, argv[1], &err) < 0
+		|| owner_claim(&dir, &owner, NULL, NULL, 10, &err) < 0)
 		return fail(&err);
 	for (int part = 0; part < parts; part++) {
 		ckpt_sample_fill(&sample, atoll(argv[2]));
 		ckpt_sample_part(&sample, part, parts, strtoull(argv[4], NULL, 10));
-		if (ckpt_save_part(&dir, &sample.snapshot, owner.token, NULL, &texts[part], &sizes[part], NULL, &err) < 0)
+		if (ckpt_save_part(&dir, &sample.snapshot, owner.token, NULL, &texts[part], &sizes[part],
+				NULL, &err)
+			< 0)
 			return fail(&err);
 	}
 	if (ckpt_commit(&dir, atoll(argv[2]), owner.token, parts, texts, sizes, NULL, &err) < 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sample state: a matrix whose optimizer state lies in two slices, a vector, and a tensor in BF16. */
+/* The sample state: a matrix whose optimizer state lies in two slices, a vector, and a tensor in
+ * BF16. */
 #include "tests/tools/ckpt_sample.h"
 
 #include <jansson.h>
@@ -33,10 +34,11 @@ static void fill_values(struct ckpt_sample *sample, int64_t step)
 		}
 }
 
-static void add_slice(struct ckpt_sample *sample, int index, const char *tensor, int which, uint64_t first, uint64_t count)
+static void add_slice(struct ckpt_sample *sample, int index, const char *tensor, int which,
+	uint64_t first, uint64_t count)
 {
 	struct snapshot_slice *slice = &sample->slices[index];
-	*slice = (struct snapshot_slice){ .tensor = tensor, .first = first, .count = count };
+	*slice = (struct snapshot_slice) { .tensor = tensor, .first = first, .count = count };
 	for (int s = 0; s < SNAPSHOT_STATES; s++)
 		slice->state[s] = sample->state[s][which] + first;
 }
@@ -46,20 +48,31 @@ void ckpt_sample_fill(struct ckpt_sample *sample, int64_t step)
 	memset(sample, 0, sizeof *sample);
 	fill_values(sample, step);
 	/* The narrow one first and the slices out of order: the writer and the reader must not care. */
-	sample->tensors[0] = (struct snapshot_tensor){ HALF, SAFETENSORS_BF16, 1, { 3 }, 0, sample->half };
-	sample->tensors[1] = (struct snapshot_tensor){ MATRIX, SAFETENSORS_F32, 2, { 7, 5 }, 0, sample->matrix };
-	sample->tensors[2] = (struct snapshot_tensor){ VECTOR, SAFETENSORS_F32, 1, { 5 }, 0, sample->vector };
+	sample->tensors[0] =
+		(struct snapshot_tensor) { HALF, SAFETENSORS_BF16, 1, { 3 }, 0, sample->half };
+	sample->tensors[1] =
+		(struct snapshot_tensor) { MATRIX, SAFETENSORS_F32, 2, { 7, 5 }, 0, sample->matrix };
+	sample->tensors[2] =
+		(struct snapshot_tensor) { VECTOR, SAFETENSORS_F32, 1, { 5 }, 0, sample->vector };
 	add_slice(sample, 0, MATRIX, 0, 20, 15);
 	add_slice(sample, 1, VECTOR, 1, 0, 5);
 	add_slice(sample, 2, MATRIX, 0, 0, 20);
-	sample->snapshot = (struct snapshot){
-		.step = step, .attempt = 2, .world_size = 4, .seed = 18446744073709551557ull, .cursor = (uint64_t)step * 16,
-		.loss = 1.0 / (double)(step + 3), .validation_loss = step % 2 ? NAN : 2.0 / (double)(step + 3),
-		.config_json = "{\"identity\": {\"model\": \"gpt2\", \"slots\": 8}, \"schedule\": {\"lr\": 0.0003}, \"operation\": {}}",
+	sample->snapshot = (struct snapshot) {
+		.step = step,
+		.attempt = 2,
+		.world_size = 4,
+		.seed = 18446744073709551557ull,
+		.cursor = (uint64_t)step * 16,
+		.loss = 1.0 / (double)(step + 3),
+		.validation_loss = step % 2 ? NAN : 2.0 / (double)(step + 3),
+		.config_json = "{\"identity\": {\"model\": \"gpt2\", \"slots\": 8}, \"schedule\": {\"lr\": "
+					   "0.0003}, \"operation\": {}}",
 		.numerics_json = "{\"reduction\": \"canonical\"}",
 		.model_json = "{\"model_type\": \"gpt2\"}\n",
-		.tensors = sample->tensors, .tensor_count = CKPT_SAMPLE_TENSORS,
-		.slices = sample->slices, .slice_count = CKPT_SAMPLE_SLICES,
+		.tensors = sample->tensors,
+		.tensor_count = CKPT_SAMPLE_TENSORS,
+		.slices = sample->slices,
+		.slice_count = CKPT_SAMPLE_SLICES,
 	};
 }
 
@@ -97,13 +110,14 @@ static int check_weights(struct ckpt *ckpt, const struct ckpt_sample *want, stru
 		uint64_t count;
 		char out[CKPT_SAMPLE_ELEMENTS * 4];
 		safetensors_elements(tensor->shape, tensor->dims, &count);
-		if (!found || found->dtype != tensor->dtype || found->dims != tensor->dims ||
-			memcmp(found->shape, tensor->shape, sizeof found->shape) != 0)
+		if (!found || found->dtype != tensor->dtype || found->dims != tensor->dims
+			|| memcmp(found->shape, tensor->shape, sizeof found->shape) != 0)
 			return err_set(err, "%s has not its type and shape", tensor->name);
 		for (uint64_t first = 0; first <= count; first++) {
 			if (ckpt_read_tensor(ckpt, tensor->name, first, count - first, out, err) < 0)
 				return -1;
-			if (memcmp(out, (const char *)tensor->data + first * width, (count - first) * width) != 0)
+			if (memcmp(out, (const char *)tensor->data + first * width, (count - first) * width)
+				!= 0)
 				return err_set(err, "the weights of %s differ", tensor->name);
 		}
 	}
@@ -122,7 +136,8 @@ static int check_states(struct ckpt *ckpt, const struct ckpt_sample *want, struc
 				if (ckpt_read_state(ckpt, (enum snapshot_state)s, names[t], first, n, out, err) < 0)
 					return -1;
 				if (memcmp(out, want->state[s][t] + first, n * sizeof *out) != 0)
-					return err_set(err, "%s of %s differs", snapshot_state_name((enum snapshot_state)s), names[t]);
+					return err_set(err, "%s of %s differs",
+						snapshot_state_name((enum snapshot_state)s), names[t]);
 			}
 	return 0;
 }
@@ -146,11 +161,12 @@ int ckpt_sample_check(struct ckpt *ckpt, int64_t step, struct err *err)
 	const struct manifest *manifest = ckpt_manifest(ckpt);
 	ckpt_sample_fill(&want, step);
 	const struct snapshot *snapshot = &want.snapshot;
-	if (manifest->step != step || manifest->attempt != snapshot->attempt || manifest->seed != snapshot->seed ||
-		manifest->world_size != snapshot->world_size || manifest->cursor != snapshot->cursor ||
-		manifest->loss != snapshot->loss || !same_loss(manifest->validation_loss, snapshot->validation_loss) ||
-		!same_json(manifest->config, snapshot->config_json) ||
-		!same_json(manifest->numerics, snapshot->numerics_json))
+	if (manifest->step != step || manifest->attempt != snapshot->attempt
+		|| manifest->seed != snapshot->seed || manifest->world_size != snapshot->world_size
+		|| manifest->cursor != snapshot->cursor || manifest->loss != snapshot->loss
+		|| !same_loss(manifest->validation_loss, snapshot->validation_loss)
+		|| !same_json(manifest->config, snapshot->config_json)
+		|| !same_json(manifest->numerics, snapshot->numerics_json))
 		return err_set(err, "the manifest is not that of step %lld", (long long)step);
 	if (check_weights(ckpt, &want, err) < 0)
 		return -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small training state whose every value is a function of its step: what tests save, and compare with what they read.
- * The golden checkpoints hold it, so its values never change. */
+/* A small training state whose every value is a function of its step: what tests save, and compare
+ * with what they read. The golden checkpoints hold it, so its values never change. */
 #ifndef MUSTER_TESTS_CKPT_SAMPLE_H
 #define MUSTER_TESTS_CKPT_SAMPLE_H
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves and checks sample checkpoints, for tests that kill it, make its system calls fail or cut the power.
- *   ckpt_writer save DIR FIRST LAST   claims DIR and saves the steps FIRST to LAST; status 0 only if all were saved. Prints
- *                                     "attempt" and "step K" as soon as the record of the attempt and each step are durable
- *   ckpt_writer save DIR FIRST LAST PARTS THREADS WAY
- *                                     the same with a tensor of 400 kB, in PARTS parts, each by a process and THREADS threads of its
- *                                     own, through the page cache where WAY is "buffered"
- *   ckpt_writer newest DIR            claims DIR, finishes what is complete, prints the newest step that verifies and holds
- *                                     its state, or "none"
- *   ckpt_writer resume DIR            the same, then prints the number of attempts on record, and saves the next step
- *   ckpt_writer race DIR              claims DIR, prints "won" or the refusal, and stays its owner until its input ends */
+/* Saves and checks sample checkpoints, for tests that kill it, make its system calls fail or cut
+ * the power. ckpt_writer save DIR FIRST LAST   claims DIR and saves the steps FIRST to LAST; status
+ * 0 only if all were saved. Prints "attempt" and "step K" as soon as the record of the attempt and
+ * each step are durable ckpt_writer save DIR FIRST LAST PARTS THREADS WAY the same with a tensor of
+ * 400 kB, in PARTS parts, each by a process and THREADS threads of its own, through the page cache
+ * where WAY is "buffered" ckpt_writer newest DIR            claims DIR, finishes what is complete,
+ * prints the newest step that verifies and holds its state, or "none" ckpt_writer resume DIR the
+ * same, then prints the number of attempts on record, and saves the next step ckpt_writer race DIR
+ * claims DIR, prints "won" or the refusal, and stays its owner until its input ends */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +50,12 @@ static void tell_durable(int64_t step)
 
 static int begin_attempt(const struct ckpt_dir *dir, const struct owner *owner)
 {
-	const struct attempts_record start = { .event = ATTEMPTS_START, .cluster = "test", .job = 1,
-		.attempt = owner->attempt, .step = -1, .world_size = 1 };
+	const struct attempts_record start = { .event = ATTEMPTS_START,
+		.cluster = "test",
+		.job = 1,
+		.attempt = owner->attempt,
+		.step = -1,
+		.world_size = 1 };
 	struct err err;
 	if (attempts_append(dir, &start, &err) < 0)
 		return fail(&err);
@@ -83,8 +86,8 @@ static void fill_big(struct big_sample *big, int64_t step, int part, int parts)
 	for (size_t i = 0; i < BIG_ELEMENTS; i++)
 		big->values[i] = big_value(step, i);
 	memcpy(big->tensors, big->sample.tensors, sizeof big->sample.tensors);
-	big->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor){ BIG, SAFETENSORS_U32, 1, { BIG_ELEMENTS }, parts - 1,
-		part == parts - 1 ? big->values : NULL };
+	big->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor) { BIG, SAFETENSORS_U32, 1,
+		{ BIG_ELEMENTS }, parts - 1, part == parts - 1 ? big->values : NULL };
 	big->sample.snapshot.tensors = big->tensors;
 	big->sample.snapshot.tensor_count++;
 }
@@ -105,8 +108,8 @@ static int check_big(struct ckpt *ckpt, int64_t step, struct err *err)
 #define PARTS_MAX 16
 
 /* One part, by a process of its own, which sends its text. */
-static pid_t start_part(const struct ckpt_dir *dir, const struct snapshot *snapshot, const char *token,
-	const struct ckpt_save_options *options, int *from)
+static pid_t start_part(const struct ckpt_dir *dir, const struct snapshot *snapshot,
+	const char *token, const struct ckpt_save_options *options, int *from)
 {
 	int ends[2];
 	char *text;
@@ -155,10 +158,12 @@ static int save_parts(const struct ckpt_dir *dir, const char *token, int64_t ste
 	return -1;
 }
 
-static int save_how(const struct ckpt_dir *dir, const char *token, int64_t step, char **how, struct err *err)
+static int save_how(const struct ckpt_dir *dir, const char *token, int64_t step, char **how,
+	struct err *err)
 {
 	static struct big_sample big;
-	const struct ckpt_save_options options = { .threads = atoi(how[1]), .buffered = strcmp(how[2], "buffered") == 0 };
+	const struct ckpt_save_options options = { .threads = atoi(how[1]),
+		.buffered = strcmp(how[2], "buffered") == 0 };
 	int parts = atoi(how[0]);
 	if (parts < 1 || parts > PARTS_MAX)
 		return err_fail(err, EXIT_USAGE, "PARTS is 1 to %d", PARTS_MAX);
@@ -169,7 +174,8 @@ static int save_how(const struct ckpt_dir *dir, const char *token, int64_t step,
 }
 
 /* `how`: PARTS, THREADS and WAY; NULL: as it is done by default. */
-static int save(const struct ckpt_dir *dir, const char *token, int64_t first, int64_t last, char **how)
+static int save(const struct ckpt_dir *dir, const char *token, int64_t first, int64_t last,
+	char **how)
 {
 	const struct retention policy = { .keep_last = 2 };
 	struct ckpt_sample sample;
@@ -178,8 +184,8 @@ static int save(const struct ckpt_dir *dir, const char *token, int64_t first, in
 	for (int64_t step = first; step <= last; step++) {
 		ckpt_sample_fill(&sample, step);
 		mark(MARK_BEGIN);
-		int result = how ? save_how(dir, token, step, how, &err) :
-			ckpt_save(dir, &sample.snapshot, token, NULL, NULL, &err);
+		int result = how ? save_how(dir, token, step, how, &err)
+						 : ckpt_save(dir, &sample.snapshot, token, NULL, NULL, &err);
 		if (result == 0)
 			tell_durable(step);
 		if (result < 0)
@@ -251,13 +257,16 @@ int main(int argc, char **argv)
 {
 	struct ckpt_dir dir;
 	struct err err;
-	/* Every start is a higher attempt of one job, as after a requeue; in a race they are two jobs. */
+	/* Every start is a higher attempt of one job, as after a requeue; in a race they are two jobs.
+	 */
 	struct owner owner = { .cluster = "test", .job = 1 }, last;
 	const char *what = argc < 3 ? "" : argv[1];
 	int64_t step;
 	bool saves = strcmp(what, "save") == 0;
 	if (argc != (saves ? 5 : 3) && !(saves && argc == 8)) {
-		fprintf(stderr, "usage: ckpt_writer save DIR FIRST LAST [PARTS THREADS WAY] | newest DIR | resume DIR | race DIR\n");
+		fprintf(stderr,
+			"usage: ckpt_writer save DIR FIRST LAST [PARTS THREADS WAY] | newest DIR | resume DIR "
+			"| race DIR\n");
 		return EXIT_USAGE;
 	}
 	log_set_level(LOG_LEVEL_WARN); /* what was finished is no complaint */
@@ -271,7 +280,9 @@ int main(int argc, char **argv)
 		return fail(&err);
 	if (strcmp(what, "save") == 0) {
 		int status = begin_attempt(&dir, &owner);
-		return status ? status : save(&dir, owner.token, atoll(argv[3]), atoll(argv[4]), argc == 8 ? argv + 5 : NULL);
+		return status
+			? status
+			: save(&dir, owner.token, atoll(argv[3]), atoll(argv[4]), argc == 8 ? argv + 5 : NULL);
 	}
 	if (strcmp(what, "race") == 0)
 		return race();

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves sample checkpoints by way of the checkpoint service, as a trainer does, for tests that kill it, make its system
- * calls fail or cut the power.
- *   ckptd_writer DIR FIRST LAST [PARTS]
- * claims DIR and hands over the steps FIRST to LAST, in PARTS parts with a service each. Prints "attempt" when that is on
- * record, "step K" as soon as step K is durable, "failed K: WHY", and "service: WHY" when one was lost. Status 0 only if
- * all were saved. */
+/* Saves sample checkpoints by way of the checkpoint service, as a trainer does, for tests that kill
+ * it, make its system calls fail or cut the power. ckptd_writer DIR FIRST LAST [PARTS] claims DIR
+ * and hands over the steps FIRST to LAST, in PARTS parts with a service each. Prints "attempt" when
+ * that is on record, "step K" as soon as step K is durable, "failed K: WHY", and "service: WHY"
+ * when one was lost. Status 0 only if all were saved. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +50,12 @@ static int begin(const struct ckpt_dir *dir, struct owner *owner, struct err *er
 		owner->attempt = last.attempt + 1;
 	if (owner_claim(dir, owner, NULL, NULL, 10, err) < 0)
 		return -1;
-	const struct attempts_record start = { .event = ATTEMPTS_START, .cluster = "test", .job = 1,
-		.attempt = owner->attempt, .step = -1, .world_size = 1 };
+	const struct attempts_record start = { .event = ATTEMPTS_START,
+		.cluster = "test",
+		.job = 1,
+		.attempt = owner->attempt,
+		.step = -1,
+		.world_size = 1 };
 	if (attempts_append(dir, &start, err) < 0)
 		return -1;
 	puts("attempt");
@@ -60,12 +63,18 @@ static int begin(const struct ckpt_dir *dir, struct owner *owner, struct err *er
 	return 0;
 }
 
-static int start_writer(struct writer *writer, const struct ckpt_dir *dir, const char *token, int part, int parts,
-	const char *first, struct err *err)
+static int start_writer(struct writer *writer, const struct ckpt_dir *dir, const char *token,
+	int part, int parts, const char *first, struct err *err)
 {
-	const struct ckptd_plan plan = { .dir = dir, .token = token, .memory = &writer->memory,
-		.snapshot = &writer->layout.snapshot, .retention = { .keep_last = 2 }, .timeout = PATIENCE,
-		.host = part == 0 && parts > 1 ? "127.0.0.1" : NULL, .first = part > 0 ? first : NULL, .event = on_event };
+	const struct ckptd_plan plan = { .dir = dir,
+		.token = token,
+		.memory = &writer->memory,
+		.snapshot = &writer->layout.snapshot,
+		.retention = { .keep_last = 2 },
+		.timeout = PATIENCE,
+		.host = part == 0 && parts > 1 ? "127.0.0.1" : NULL,
+		.first = part > 0 ? first : NULL,
+		.event = on_event };
 	if (snapshot_memory_create(&writer->memory, 2, sizeof(struct ckpt_sample), err) < 0)
 		return -1;
 	/* Described in the slot, where its pointers lead, and kept outside of it. */
@@ -86,7 +95,8 @@ static int hand_over(struct writer *writer, int64_t step, struct err *err)
 		return err_set(err, "there is no free slot for step %" PRId64, step);
 	struct ckpt_sample *sample = writer->memory.base[slot];
 	ckpt_sample_fill(sample, step);
-	const struct ckptd_step what = { step, sample->snapshot.cursor, sample->snapshot.loss, sample->snapshot.validation_loss };
+	const struct ckptd_step what = { step, sample->snapshot.cursor, sample->snapshot.loss,
+		sample->snapshot.validation_loss };
 	return ckptd_client_save(writer->client, slot, &what, err);
 }
 
@@ -121,7 +131,8 @@ int main(int argc, char **argv)
 		return fail(&err);
 	for (int part = 0; part < parts; part++)
 		if (start_writer(&writers[part], &dir, owner.token, part, parts,
-			part > 0 ? ckptd_client_address(writers[0].client) : NULL, &err) < 0)
+				part > 0 ? ckptd_client_address(writers[0].client) : NULL, &err)
+			< 0)
 			return fail(&err);
 	int status = save(writers, parts, atoll(argv[2]), atoll(argv[3]));
 	for (int part = 0; part < parts; part++) {

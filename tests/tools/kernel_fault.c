@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel_fault NAME: runs a kernel of the shim's samples with a fault that its own results, in ascending order, do not show, so that
- * it is a sanitizer's to tell. Prints "right" or "wrong", what the results are. */
+/* kernel_fault NAME: runs a kernel of the shim's samples with a fault that its own results, in
+ * ascending order, do not show, so that it is a sanitizer's to tell. Prints "right" or "wrong",
+ * what the results are. */
 #include "config.h"
 
 #include <stdbool.h>
@@ -19,18 +20,50 @@ struct operands {
 	float *in, *out;
 };
 
-static int neighbour(const struct operands *o) { return sample_neighbour(o->out, o->in, THREADS, true); }
-static int no_barrier(const struct operands *o) { return sample_neighbour(o->out, o->in, THREADS, false); }
-static int neighbour_warp(const struct operands *o) { return sample_neighbour_warp(o->out, o->in, 32, true); }
-static int no_warp_barrier(const struct operands *o) { return sample_neighbour_warp(o->out, o->in, 32, false); }
-static int blocks_share(const struct operands *o) { return sample_blocks_share(o->out, THREADS / 2); }
-static int past_end(const struct operands *o) { return sample_past_end(o->out, o->in, THREADS); }
-static int shared_past_end(const struct operands *o) { return sample_shared_past_end(o->out, THREADS); }
+/* clang-format off: a line each */
+static int neighbour(const struct operands *o)
+{
+	return sample_neighbour(o->out, o->in, THREADS, true);
+}
+static int no_barrier(const struct operands *o)
+{
+	return sample_neighbour(o->out, o->in, THREADS, false);
+}
+static int neighbour_warp(const struct operands *o)
+{
+	return sample_neighbour_warp(o->out, o->in, 32, true);
+}
+static int no_warp_barrier(const struct operands *o)
+{
+	return sample_neighbour_warp(o->out, o->in, 32, false);
+}
+static int blocks_share(const struct operands *o)
+{
+	return sample_blocks_share(o->out, THREADS / 2);
+}
+static int past_end(const struct operands *o)
+{
+	return sample_past_end(o->out, o->in, THREADS);
+}
+static int shared_past_end(const struct operands *o)
+{
+	return sample_shared_past_end(o->out, THREADS);
+}
 
 /* What out[i] is where nothing is wrong. */
-static float before(int i) { return in[i > 0 ? i - 1 : 0]; }
-static float behind(int i) { return i + 1 < THREADS ? in[i + 1] : 0; }
-static float one(int i) { return 1; }
+static float before(int i)
+{
+	return in[i > 0 ? i - 1 : 0];
+}
+static float behind(int i)
+{
+	return i + 1 < THREADS ? in[i + 1] : 0;
+}
+static float one(int i)
+{
+	return 1;
+}
+/* clang-format on */
 
 static const struct fault {
 	const char *name;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kills a program, with all its threads and children, before the N-th system call that changes a file system.
- *   kill_at N PROGRAM ARGUMENT…             status 137 when that many came, else the program's own
- *   kill_at N=EIO PROGRAM ARGUMENT…         has that call fail instead, with any errno by its name, counting every close
- *                                           behind the first of the others too, and no exit; the program's own status.
- *                                           Prints the call's number ("call 74 fails") on standard error when that many came
- *   kill_at N-M=EROFS PROGRAM ARGUMENT…     the same with the N-th to the M-th call; without M: with all from the N-th on
- *   kill_at 0[=EIO] PROGRAM ARGUMENT…       prints how many calls count ("133 calls") on standard error
- * Status 77 where processes can't be traced. A filter (seccomp) has only those calls stop, so that all else runs at full
- * speed. Calls between the marks of power_store.h don't count. */
+/* Kills a program, with all its threads and children, before the N-th system call that changes a
+ * file system. kill_at N PROGRAM ARGUMENT…             status 137 when that many came, else the
+ * program's own kill_at N=EIO PROGRAM ARGUMENT…         has that call fail instead, with any errno
+ * by its name, counting every close behind the first of the others too, and no exit; the program's
+ * own status. Prints the call's number ("call 74 fails") on standard error when that many came
+ *   kill_at N-M=EROFS PROGRAM ARGUMENT…     the same with the N-th to the M-th call; without M:
+ * with all from the N-th on kill_at 0[=EIO] PROGRAM ARGUMENT…       prints how many calls count
+ * ("133 calls") on standard error Status 77 where processes can't be traced. A filter (seccomp) has
+ * only those calls stop, so that all else runs at full speed. Calls between the marks of
+ * power_store.h don't count. */
 #include "config.h"
 
 #include <errno.h>
@@ -40,15 +41,41 @@ enum kind { CHANGE = 1, MARK, CLOSE /* which may be a mark */ };
 
 /* Calls that change a file system whatever their arguments; openat and close are looked at. */
 static const int changes[] = {
-	SYS_write, SYS_pwrite64, SYS_writev, SYS_pwritev, SYS_pwritev2, SYS_fallocate, SYS_ftruncate, SYS_truncate,
-	SYS_fsync, SYS_fdatasync, SYS_syncfs, SYS_sync_file_range, SYS_copy_file_range, SYS_sendfile, SYS_splice,
-	SYS_mkdirat, SYS_unlinkat, SYS_linkat, SYS_symlinkat, SYS_renameat2, SYS_utimensat, SYS_io_uring_enter, SYS_msync,
+	SYS_write,
+	SYS_pwrite64,
+	SYS_writev,
+	SYS_pwritev,
+	SYS_pwritev2,
+	SYS_fallocate,
+	SYS_ftruncate,
+	SYS_truncate,
+	SYS_fsync,
+	SYS_fdatasync,
+	SYS_syncfs,
+	SYS_sync_file_range,
+	SYS_copy_file_range,
+	SYS_sendfile,
+	SYS_splice,
+	SYS_mkdirat,
+	SYS_unlinkat,
+	SYS_linkat,
+	SYS_symlinkat,
+	SYS_renameat2,
+	SYS_utimensat,
+	SYS_io_uring_enter,
+	SYS_msync,
 	SYS_exit_group,
 #ifdef SYS_renameat
 	SYS_renameat,
 #endif
 #ifdef SYS_rename
-	SYS_rename, SYS_mkdir, SYS_rmdir, SYS_unlink, SYS_link, SYS_symlink, SYS_creat,
+	SYS_rename,
+	SYS_mkdir,
+	SYS_rmdir,
+	SYS_unlink,
+	SYS_link,
+	SYS_symlink,
+	SYS_creat,
 #endif
 };
 
@@ -111,7 +138,8 @@ static void filter(bool closes)
 	};
 	memcpy(code + n, rest, sizeof rest);
 	struct sock_fprog program = { (unsigned short)(n + sizeof rest / sizeof rest[0]), code };
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
+		|| prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
 		give_up("set the filter");
 }
 
@@ -125,8 +153,8 @@ static pid_t start(char **argv, bool closes)
 	if (child < 0)
 		give_up("fork");
 	if (child > 0) {
-		const int follow = PTRACE_O_TRACESECCOMP | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-			PTRACE_O_EXITKILL;
+		const int follow = PTRACE_O_TRACESECCOMP | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK
+			| PTRACE_O_TRACEVFORK | PTRACE_O_EXITKILL;
 		if (ptrace(PTRACE_SEIZE, child, NULL, follow) < 0)
 			give_up("trace");
 		if (write(gate[1], &byte, 1) != 1)
@@ -153,7 +181,7 @@ static struct task *find_task(pid_t id)
 			return &tasks[i];
 	if (task_count == TASKS)
 		give_up("remember so many tasks");
-	tasks[task_count] = (struct task){ .id = id };
+	tasks[task_count] = (struct task) { .id = id };
 	return &tasks[task_count++];
 }
 
@@ -165,14 +193,15 @@ static bool is_file(pid_t id, uint64_t fd)
 	return readlink(path, target, sizeof target) > 0 && target[0] == '/';
 }
 
-/* Whether the task is about to do what counts. What a program closes while it is loaded does not; an exit can't fail. */
+/* Whether the task is about to do what counts. What a program closes while it is loaded does not;
+ * an exit can't fail. */
 static bool counts(struct task *task, bool may_exit)
 {
 	static bool loaded;
 	struct __ptrace_syscall_info info;
 	unsigned long kind;
-	if (ptrace(PTRACE_GETEVENTMSG, task->id, NULL, &kind) < 0 ||
-		ptrace(PTRACE_GET_SYSCALL_INFO, task->id, sizeof info, &info) < 0)
+	if (ptrace(PTRACE_GETEVENTMSG, task->id, NULL, &kind) < 0
+		|| ptrace(PTRACE_GET_SYSCALL_INFO, task->id, sizeof info, &info) < 0)
 		return false; /* it has been killed */
 	uint64_t fd = info.seccomp.args[0];
 	if (kind != CHANGE && fd == POWER_MARK_PAUSE)
@@ -255,7 +284,8 @@ static bool parse(const char *text, struct order *order)
 	return number && order->first >= 0 && (order->error || !*end);
 }
 
-/* Lets all run until they have ended or, without an error to give, the first call is due. The status of `child`. */
+/* Lets all run until they have ended or, without an error to give, the first call is due. The
+ * status of `child`. */
 static int trace(pid_t child, const struct order *order)
 {
 	int status, result = 77;
@@ -269,8 +299,8 @@ static int trace(pid_t child, const struct order *order)
 			continue;
 		}
 		struct task *task = find_task(id);
-		if (status >> 8 == (SIGTRAP | PTRACE_EVENT_SECCOMP << 8) && counts(task, !order->error) && ++n >= order->first &&
-			n <= order->last) { /* never where both are 0 */
+		if (status >> 8 == (SIGTRAP | PTRACE_EVENT_SECCOMP << 8) && counts(task, !order->error)
+			&& ++n >= order->first && n <= order->last) { /* never where both are 0 */
 			if (!order->error) {
 				kill_all();
 				return 137;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The logits of a checkpoint's GPT-2, for a comparison with another implementation:
  *     model_logits FOLDER TOKENS OUTPUT
- * FOLDER is a step folder. TOKENS holds int32, whole samples of the model's context; OUTPUT gets fp32 [samples, context,
- * vocabulary]. The trainer never has logits as a whole: its head is replaced by one that keeps them, and the losses that
- * follow from them are held against the real head's. */
+ * FOLDER is a step folder. TOKENS holds int32, whole samples of the model's context; OUTPUT gets
+ * fp32 [samples, context, vocabulary]. The trainer never has logits as a whole: its head is
+ * replaced by one that keeps them, and the losses that follow from them are held against the real
+ * head's. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -18,8 +19,8 @@
 
 /* What the head leaves behind. */
 static struct {
-	void (*real)(struct ops *ops, float *losses, float *dx, float *dwte, const float *x, const float *wte,
-		const int32_t *targets, int M, int C, int V, int accumulate);
+	void (*real)(struct ops *ops, float *losses, float *dx, float *dwte, const float *x,
+		const float *wte, const int32_t *targets, int M, int C, int V, int accumulate);
 	float *logits; /* [M, V] */
 } head;
 
@@ -39,8 +40,8 @@ static double log_sum_exp(const float *logits, int count)
 	return most + log(sum);
 }
 
-static void keep_logits(struct ops *ops, float *losses, float *dx, float *dwte, const float *x, const float *wte,
-	const int32_t *targets, int M, int C, int V, int accumulate)
+static void keep_logits(struct ops *ops, float *losses, float *dx, float *dwte, const float *x,
+	const float *wte, const int32_t *targets, int M, int C, int V, int accumulate)
 {
 	head.real(ops, losses, dx, dwte, x, wte, targets, M, C, V, accumulate);
 	for (int m = 0; m < M; m++) {
@@ -48,7 +49,8 @@ static void keep_logits(struct ops *ops, float *losses, float *dx, float *dwte, 
 		for (int v = 0; v < V; v++) {
 			double sum = 0;
 			for (int c = 0; c < C; c++)
-				sum += (double)x[(size_t)m * (size_t)C + (size_t)c] * (double)wte[(size_t)v * (size_t)C + (size_t)c];
+				sum += (double)x[(size_t)m * (size_t)C + (size_t)c]
+					* (double)wte[(size_t)v * (size_t)C + (size_t)c];
 			row[v] = (float)sum;
 		}
 		if (fabs(log_sum_exp(row, V) - (double)row[targets[m]] - (double)losses[m]) > 1e-4)
@@ -58,7 +60,8 @@ static void keep_logits(struct ops *ops, float *losses, float *dx, float *dwte, 
 
 static int dimension(const struct ckpt *ckpt, const char *name)
 {
-	const json_t *value = json_object_get(json_object_get(ckpt_manifest(ckpt)->config, "identity"), name);
+	const json_t *value =
+		json_object_get(json_object_get(ckpt_manifest(ckpt)->config, "identity"), name);
 	if (!json_is_integer(value))
 		die("find the model's dimensions in the manifest");
 	return (int)json_integer_value(value);
@@ -112,16 +115,21 @@ int main(int argc, char **argv)
 	if (argc != 4)
 		die("start: usage: model_logits FOLDER TOKENS OUTPUT");
 	struct ckpt *ckpt = open_folder(argv[1]);
-	const struct model_config config = { .kind = MODEL_GPT2, .layers = dimension(ckpt, "layers"), .width =
-		dimension(ckpt, "width"), .heads = dimension(ckpt, "heads"), .context = dimension(ckpt, "context"), .vocabulary =
-		dimension(ckpt, "vocabulary") };
+	const struct model_config config = { .kind = MODEL_GPT2,
+		.layers = dimension(ckpt, "layers"),
+		.width = dimension(ckpt, "width"),
+		.heads = dimension(ckpt, "heads"),
+		.context = dimension(ckpt, "context"),
+		.vocabulary = dimension(ckpt, "vocabulary") };
 	struct model *model = model_create(&config, &err);
 	struct ops *ops = ops_cpu_create(false, &err);
 	if (!model || !ops || io_read_file(AT_FDCWD, argv[2], 1 << 20, &tokens, &size, &err) < 0)
 		die(err.text);
 	const size_t positions = size / sizeof(int32_t), V = (size_t)config.vocabulary;
-	struct batch batch = { .samples = (int)(positions / (size_t)config.context), .positions = config.context,
-		.tokens = (int32_t *)(void *)tokens, .targets = (int32_t *)(void *)tokens };
+	struct batch batch = { .samples = (int)(positions / (size_t)config.context),
+		.positions = config.context,
+		.tokens = (int32_t *)(void *)tokens,
+		.targets = (int32_t *)(void *)tokens };
 	if (model_prepare(model, ops, batch.samples, &err) < 0)
 		die(err.text);
 	head.real = ops->head_loss;

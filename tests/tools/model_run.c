@@ -2,11 +2,12 @@
 /* Runs a model on weights and batches out of a file, for a comparison with another implementation:
  *     model_run [--plain] INPUT OUTPUT
  * Both files are records: name (96 bytes, NUL-padded), size (uint64), data; little-endian.
- * INPUT: config (int32: kind, layers, width, heads, context, vocabulary, inputs, hidden, classes, samples, batchnorm, steps),
- * schedule (float64: learning rate, minimum, warmup, beta1, beta2, epsilon, decay, clip), one record of fp32 a tensor, and
- * of all steps tokens (int32) or inputs (fp32), and targets (int32).
- * OUTPUT: loss (float64), the gradients of the first batch a tensor (fp32), curve and norms (float64 a step), the loss of the
- * first batch at the end without training (float64), and the statistics at the end a tensor (fp32, a counter as int64). */
+ * INPUT: config (int32: kind, layers, width, heads, context, vocabulary, inputs, hidden, classes,
+ * samples, batchnorm, steps), schedule (float64: learning rate, minimum, warmup, beta1, beta2,
+ * epsilon, decay, clip), one record of fp32 a tensor, and of all steps tokens (int32) or inputs
+ * (fp32), and targets (int32). OUTPUT: loss (float64), the gradients of the first batch a tensor
+ * (fp32), curve and norms (float64 a step), the loss of the first batch at the end without training
+ * (float64), and the statistics at the end a tensor (fp32, a counter as int64). */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,7 +35,8 @@ struct records {
 };
 
 struct setup {
-	int32_t kind, layers, width, heads, context, vocabulary, inputs, hidden, classes, samples, batchnorm, steps;
+	int32_t kind, layers, width, heads, context, vocabulary, inputs, hidden, classes, samples,
+		batchnorm, steps;
 };
 
 struct schedule {
@@ -63,7 +65,8 @@ static void read_records(const char *path, struct records *records)
 		die("open the input");
 	struct record r;
 	while (fread(r.name, sizeof r.name, 1, file) == 1) {
-		if (records->count == RECORDS_MAX || fread(&r.size, sizeof r.size, 1, file) != 1 || r.size > (1ull << 32))
+		if (records->count == RECORDS_MAX || fread(&r.size, sizeof r.size, 1, file) != 1
+			|| r.size > (1ull << 32))
 			die("read a record");
 		r.data = malloc(r.size);
 		if (!r.data || fread(r.data, 1, r.size, file) != r.size)
@@ -93,9 +96,16 @@ static void write_record(FILE *file, const char *name, const void *data, uint64_
 
 static struct model *create(const struct setup *s, struct err *err)
 {
-	const struct model_config config = { .kind = s->kind ? MODEL_MLP : MODEL_GPT2, .layers = s->layers,
-		.width = s->width, .heads = s->heads, .context = s->context, .vocabulary = s->vocabulary, .inputs = s->inputs,
-		.hidden = s->hidden, .classes = s->classes, .batchnorm = s->batchnorm };
+	const struct model_config config = { .kind = s->kind ? MODEL_MLP : MODEL_GPT2,
+		.layers = s->layers,
+		.width = s->width,
+		.heads = s->heads,
+		.context = s->context,
+		.vocabulary = s->vocabulary,
+		.inputs = s->inputs,
+		.hidden = s->hidden,
+		.classes = s->classes,
+		.batchnorm = s->batchnorm };
 	return model_create(&config, err);
 }
 
@@ -112,12 +122,19 @@ static void open_run(struct run *run, const struct records *in, bool plain)
 	struct err err = { 0 };
 	const struct schedule *s = find(in, "schedule", sizeof *s);
 	memcpy(&run->setup, find(in, "config", sizeof run->setup), sizeof run->setup);
-	run->schedule = (struct optimizer_config){ .learning_rate = s->learning_rate, .minimal_learning_rate = s->minimum,
-		.warmup = (uint64_t)s->warmup, .steps = (uint64_t)run->setup.steps, .beta1 = s->beta1, .beta2 = s->beta2,
-		.epsilon = s->epsilon, .weight_decay = s->weight_decay, .clip = s->clip };
+	run->schedule = (struct optimizer_config) { .learning_rate = s->learning_rate,
+		.minimal_learning_rate = s->minimum,
+		.warmup = (uint64_t)s->warmup,
+		.steps = (uint64_t)run->setup.steps,
+		.beta1 = s->beta1,
+		.beta2 = s->beta2,
+		.epsilon = s->epsilon,
+		.weight_decay = s->weight_decay,
+		.clip = s->clip };
 	run->model = create(&run->setup, &err);
 	run->ops = ops_cpu_create(plain, &err);
-	if (!run->model || !run->ops || model_prepare(run->model, run->ops, run->setup.samples, &err) < 0)
+	if (!run->model || !run->ops
+		|| model_prepare(run->model, run->ops, run->setup.samples, &err) < 0)
 		die(err.text);
 	run->table = model_tensors(run->model);
 	run->weights = arena(run);
@@ -135,12 +152,16 @@ static void open_run(struct run *run, const struct records *in, bool plain)
 static struct batch batch_of(const struct run *run, const struct records *in, int step)
 {
 	const struct setup *s = &run->setup;
-	const size_t positions = s->kind ? 1 : (size_t)s->context, all = (size_t)(s->steps * s->samples) * positions;
+	const size_t positions = s->kind ? 1 : (size_t)s->context,
+				 all = (size_t)(s->steps * s->samples) * positions;
 	const size_t first = (size_t)(step * s->samples) * positions;
-	struct batch b = { .samples = s->samples, .positions = (int)positions, .features = s->kind ? s->inputs : 0 };
+	struct batch b = { .samples = s->samples,
+		.positions = (int)positions,
+		.features = s->kind ? s->inputs : 0 };
 	b.targets = (int32_t *)find(in, "targets", all * sizeof(int32_t)) + first;
 	if (s->kind)
-		b.inputs = (float *)find(in, "inputs", all * (size_t)s->inputs * sizeof(float)) + first * (size_t)s->inputs;
+		b.inputs = (float *)find(in, "inputs", all * (size_t)s->inputs * sizeof(float))
+			+ first * (size_t)s->inputs;
 	else
 		b.tokens = (int32_t *)find(in, "tokens", all * sizeof(int32_t)) + first;
 	return b;

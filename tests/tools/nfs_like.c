@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shows a folder as an NFS client shows that of its server, until it is unmounted.
  *   nfs_like FOLDER MOUNTPOINT FAULTS [nolocks | clock=SECONDS]
- * A file that is unlinked while it is open here keeps lying in its folder as .nfs…; one that somebody else has removed is
- * stale; attributes and names are looked up again after a minute, when a file is opened or locked, and in folders that were
- * changed here; folders are listed by position; there is no fallocate and no flock, and with "nolocks" no fcntl lock either.
- * With "clock" the client sets the times of files, as those of Lustre, GPFS and BeeGFS do, by its own clock, which is so many seconds
- * ahead. Two of it over one folder are two nodes. FAULTS is a file of lines "CALL ERROR", such as "write EDQUOT" or "all stall", that
- * hold while they stand there; a call that stalls, and all later ones, go on when the line is gone. "done" behind a line has
- * the call fail though the server has done it: its answer is lost. */
+ * A file that is unlinked while it is open here keeps lying in its folder as .nfs…; one that
+ * somebody else has removed is stale; attributes and names are looked up again after a minute, when
+ * a file is opened or locked, and in folders that were changed here; folders are listed by
+ * position; there is no fallocate and no flock, and with "nolocks" no fcntl lock either. With
+ * "clock" the client sets the times of files, as those of Lustre, GPFS and BeeGFS do, by its own
+ * clock, which is so many seconds ahead. Two of it over one folder are two nodes. FAULTS is a file
+ * of lines "CALL ERROR", such as "write EDQUOT" or "all stall", that hold while they stand there; a
+ * call that stalls, and all later ones, go on when the line is gone. "done" behind a line has the
+ * call fail though the server has done it: its answer is lost. */
 #define FUSE_USE_VERSION 312
 #include "config.h"
 
@@ -40,7 +42,7 @@ static double clock_ahead;
 static struct timespec client_time(void)
 {
 	double now = clock_wall() + clock_ahead;
-	return (struct timespec){ (time_t)now, (long)((now - floor(now)) * 1e9) };
+	return (struct timespec) { (time_t)now, (long)((now - floor(now)) * 1e9) };
 }
 
 /* ---- faults ---- */
@@ -110,7 +112,8 @@ static struct fuse_entry_param entry_of(struct node *node)
 {
 	if (node)
 		node->refs++;
-	return (struct fuse_entry_param){ .ino = (uintptr_t)node, .attr = node ? node->seen : (struct stat){ 0 } };
+	return (struct fuse_entry_param) { .ino = (uintptr_t)node,
+		.attr = node ? node->seen : (struct stat) { 0 } };
 }
 
 static void reply_entry(fuse_req_t req, struct node *node)
@@ -194,7 +197,8 @@ static int rename_silly(struct node *folder, const char *name)
 		errno = EBUSY;
 		return -1;
 	}
-	snprintf(node->silly, sizeof node->silly, SILLY "%016llx%08x", (unsigned long long)node->seen.st_ino, ++count);
+	snprintf(node->silly, sizeof node->silly, SILLY "%016llx%08x",
+		(unsigned long long)node->seen.st_ino, ++count);
 	if (renameat(folder->fd, name, folder->fd, node->silly) < 0)
 		return -1;
 	node->silly_in = folder;
@@ -224,15 +228,17 @@ static void on_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	reply(req, "rmdir", result);
 }
 
-static void on_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent, const char *new_name,
-	unsigned flags)
+static void on_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+	const char *new_name, unsigned flags)
 {
 	struct node *from = node_in(parent), *to = node_in(new_parent);
 	if (fails(req, "rename"))
 		return;
 	errno = EINVAL; /* NFS has none of the flags */
-	int result = flags || node_refresh(from) < 0 || node_refresh(to) < 0 || rename_silly(to, new_name) < 0 ? -1 :
-		renameat(from->fd, name, to->fd, new_name);
+	int result =
+		flags || node_refresh(from) < 0 || node_refresh(to) < 0 || rename_silly(to, new_name) < 0
+		? -1
+		: renameat(from->fd, name, to->fd, new_name);
 	node_changed(from);
 	node_changed(to);
 	reply(req, "rename", result);
@@ -266,13 +272,18 @@ static struct timespec time_of(int set, int now, int given, struct timespec time
 {
 	if (has_clock && (set & now))
 		return client_time();
-	return (struct timespec){ time.tv_sec, set & now ? UTIME_NOW : set & given ? time.tv_nsec : UTIME_OMIT };
+	return (struct timespec) { time.tv_sec,
+		set & now         ? UTIME_NOW
+			: set & given ? time.tv_nsec
+						  : UTIME_OMIT };
 }
 
-static void on_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set, struct fuse_file_info *file)
+static void on_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
+	struct fuse_file_info *file)
 {
 	struct node *node = node_in(ino);
-	const struct timespec times[2] = { time_of(set, FUSE_SET_ATTR_ATIME_NOW, FUSE_SET_ATTR_ATIME, st->st_atim),
+	const struct timespec times[2] = { time_of(set, FUSE_SET_ATTR_ATIME_NOW, FUSE_SET_ATTR_ATIME,
+										   st->st_atim),
 		time_of(set, FUSE_SET_ATTR_MTIME_NOW, FUSE_SET_ATTR_MTIME, st->st_mtim) };
 	if (fails(req, "setattr"))
 		return;
@@ -280,7 +291,8 @@ static void on_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
 	if (result == 0 && (set & FUSE_SET_ATTR_MODE))
 		result = chmod(node_path(node), st->st_mode);
 	if (result == 0 && (set & FUSE_SET_ATTR_SIZE))
-		result = file ? ftruncate((int)file->fh, st->st_size) : truncate(node_path(node), st->st_size);
+		result =
+			file ? ftruncate((int)file->fh, st->st_size) : truncate(node_path(node), st->st_size);
 	if (result == 0)
 		result = utimensat(AT_FDCWD, node_path(node), times, 0);
 	if (result == 0)
@@ -313,12 +325,14 @@ static int flags_of(const struct fuse_file_info *file)
 	return (file->flags & ~(O_DIRECT | O_NOFOLLOW)) | O_CLOEXEC;
 }
 
-static void on_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *file)
+static void on_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	struct fuse_file_info *file)
 {
 	struct node *folder = node_in(parent);
 	if (fails(req, "create"))
 		return;
-	int fd = node_refresh(folder) < 0 ? -1 : openat(folder->fd, name, flags_of(file) | O_CREAT, mode);
+	int fd =
+		node_refresh(folder) < 0 ? -1 : openat(folder->fd, name, flags_of(file) | O_CREAT, mode);
 	node_changed(folder);
 	struct node *node = fd < 0 ? NULL : node_find(folder, name);
 	if (!node) {
@@ -363,7 +377,8 @@ static void on_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	fuse_reply_err(req, 0);
 }
 
-static void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
+static void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+	struct fuse_file_info *file)
 {
 	struct stat st;
 	(void)ino;
@@ -380,7 +395,8 @@ static void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, s
 	free(bytes);
 }
 
-static void on_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t offset, struct fuse_file_info *file)
+static void on_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t offset,
+	struct fuse_file_info *file)
 {
 	struct node *node = node_in(ino);
 	if (fails(req, "write"))
@@ -409,7 +425,8 @@ static void on_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
 
 /* ---- locks ---- */
 
-static void on_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct flock *lock)
+static void on_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file,
+	struct flock *lock)
 {
 	(void)ino;
 	lock->l_pid = 0;
@@ -421,14 +438,16 @@ static void on_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
 		fuse_reply_lock(req, lock);
 }
 
-static void on_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct flock *lock, int sleep)
+static void on_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file,
+	struct flock *lock, int sleep)
 {
 	(void)sleep;
 	lock->l_pid = 0;
 	if (!has_locks)
 		fuse_reply_err(req, ENOLCK);
 	else if (!fails(req, "lock"))
-		reply(req, "lock", fcntl((int)file->fh, F_OFD_SETLK, lock) < 0 ? -1 : node_refresh(node_in(ino)));
+		reply(req, "lock",
+			fcntl((int)file->fh, F_OFD_SETLK, lock) < 0 ? -1 : node_refresh(node_in(ino)));
 }
 
 static void on_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, int op)
@@ -449,7 +468,8 @@ static void on_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		fuse_reply_open(req, file);
 }
 
-static void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
+static void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+	struct fuse_file_info *file)
 {
 	struct node *folder = node_in(ino);
 	char bytes[1024]; /* small, so that it takes many calls */
@@ -480,12 +500,30 @@ static void on_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data, struct fuse_fi
 }
 
 static const struct fuse_lowlevel_ops calls = {
-	.lookup = on_lookup, .forget = on_forget, .getattr = on_getattr, .setattr = on_setattr, .mkdir = on_mkdir,
-	.mknod = on_mknod, .symlink = on_symlink, .readlink = on_readlink, .unlink = on_unlink,
-	.rmdir = on_rmdir, .rename = on_rename, .create = on_create, .open = on_open,
-	.read = on_read, .write = on_write, .flush = on_flush, .release = on_release,
-	.fsync = on_fsync, .opendir = on_opendir,
-	.readdir = on_readdir, .fsyncdir = on_fsyncdir, .statfs = on_statfs, .getlk = on_getlk, .setlk = on_setlk,
+	.lookup = on_lookup,
+	.forget = on_forget,
+	.getattr = on_getattr,
+	.setattr = on_setattr,
+	.mkdir = on_mkdir,
+	.mknod = on_mknod,
+	.symlink = on_symlink,
+	.readlink = on_readlink,
+	.unlink = on_unlink,
+	.rmdir = on_rmdir,
+	.rename = on_rename,
+	.create = on_create,
+	.open = on_open,
+	.read = on_read,
+	.write = on_write,
+	.flush = on_flush,
+	.release = on_release,
+	.fsync = on_fsync,
+	.opendir = on_opendir,
+	.readdir = on_readdir,
+	.fsyncdir = on_fsyncdir,
+	.statfs = on_statfs,
+	.getlk = on_getlk,
+	.setlk = on_setlk,
 	.flock = on_flock,
 };
 
@@ -494,9 +532,12 @@ static int serve(char *program, const char *mountpoint)
 	char *argv[] = { program, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
 	struct fuse_session *session = fuse_session_new(&args, &calls, sizeof calls, NULL);
-	/* One call after the other, so that a close has come here before what the same process does next. */
-	int result = session && fuse_set_signal_handlers(session) == 0 && fuse_session_mount(session, mountpoint) == 0 ?
-		fuse_session_loop(session) : -1;
+	/* One call after the other, so that a close has come here before what the same process does
+	 * next. */
+	int result = session && fuse_set_signal_handlers(session) == 0
+			&& fuse_session_mount(session, mountpoint) == 0
+		? fuse_session_loop(session)
+		: -1;
 	if (session) {
 		fuse_session_unmount(session);
 		fuse_session_destroy(session);

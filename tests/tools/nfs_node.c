@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names are forgotten as soon as the attributes of their folder, whenever they are asked for, say that it was changed. */
+/* Names are forgotten as soon as the attributes of their folder, whenever they are asked for, say
+ * that it was changed. */
 #include "config.h"
 #include "tests/tools/nfs_node.h"
 
@@ -14,7 +15,9 @@
 
 #include "common/clock.h"
 
-#define AGE 60.0 /* seconds that attributes and names are believed: actimeo's default for folders */
+#define AGE \
+	60.0 /* seconds that attributes and names are believed: actimeo's default for folders \
+		  */
 
 static struct node *nodes;
 
@@ -92,7 +95,9 @@ int node_refresh(struct node *node)
 		errno = ESTALE;
 		return -1;
 	}
-	if (S_ISDIR(st.st_mode) && !(same_time(st.st_mtim, node->seen.st_mtim) && same_time(st.st_ctim, node->seen.st_ctim)))
+	if (S_ISDIR(st.st_mode)
+		&& !(
+			same_time(st.st_mtim, node->seen.st_mtim) && same_time(st.st_ctim, node->seen.st_ctim)))
 		node_changed(node);
 	node->seen = st;
 	node->seen_at = clock_now();
@@ -115,7 +120,8 @@ struct node *node_of(int fd)
 			return node;
 		}
 	struct node *node = calloc(1, sizeof *node);
-	*node = (struct node){ .next = nodes, .fd = fd, .seen = st, .seen_at = clock_now(), .listed = -1 };
+	*node =
+		(struct node) { .next = nodes, .fd = fd, .seen = st, .seen_at = clock_now(), .listed = -1 };
 	return nodes = node;
 }
 
@@ -127,7 +133,7 @@ struct node *node_at(const struct node *folder, const char *name)
 static void remember(struct node *folder, const char *text, struct node *node)
 {
 	struct name *name = malloc(sizeof *name + strlen(text) + 1);
-	*name = (struct name){ folder->names, node };
+	*name = (struct name) { folder->names, node };
 	strcpy(name->text, text);
 	folder->names = name;
 	if (node)

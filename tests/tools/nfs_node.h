@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an NFS client remembers of files and folders of its server, for nfs_like.c: attributes and names that are believed for a
- * minute, and under what name a file lies that was removed while it is open. */
+/* What an NFS client remembers of files and folders of its server, for nfs_like.c: attributes and
+ * names that are believed for a minute, and under what name a file lies that was removed while it
+ * is open. */
 #ifndef MUSTER_TEST_NFS_NODE_H
 #define MUSTER_TEST_NFS_NODE_H
 
@@ -10,22 +11,23 @@
 /* What a name in a folder stood for when it was looked up. */
 struct name {
 	struct name *next;
-	struct node *node;       /* NULL: for nothing */
+	struct node *node; /* NULL: for nothing */
 	char text[];
 };
 
 /* A file or folder that is known here. */
 struct node {
 	struct node *next;
-	int fd;                  /* O_PATH */
-	uint64_t refs;           /* of the kernel, of names, of open files */
+	int fd;        /* O_PATH */
+	uint64_t refs; /* of the kernel, of names, of open files */
 	int opened;
-	struct stat seen;        /* its attributes, and when they were */
+	struct stat seen; /* its attributes, and when they were */
 	double seen_at;
-	struct name *names;      /* of a folder */
+	struct name *names; /* of a folder */
 	char **list;
-	int listed;              /* -1: not listed */
-	struct node *silly_in;   /* where it lies under the name `silly` until it is closed; NULL: it does not */
+	int listed; /* -1: not listed */
+	struct node
+		*silly_in; /* where it lies under the name `silly` until it is closed; NULL: it does not */
 	char silly[32];
 };
 
@@ -47,8 +49,8 @@ void node_stamp(const struct node *node, struct timespec time);
 /* Drops references; a node without any is gone. NULL is allowed. */
 void node_put(struct node *node, uint64_t refs);
 
-/* Asks the server for the attributes; node_look only where they are older than a minute. -1 with errno: ESTALE where it was
- * removed. */
+/* Asks the server for the attributes; node_look only where they are older than a minute. -1 with
+ * errno: ESTALE where it was removed. */
 int node_refresh(struct node *node);
 int node_look(struct node *node);
 

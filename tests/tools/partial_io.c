@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C library's calls on sockets, with less done at once. The memory of a descriptor is a few counters that races only blur. */
+/* The C library's calls on sockets, with less done at once. The memory of a descriptor is a few
+ * counters that races only blur. */
 #define _GNU_SOURCE
 #include "tests/tools/partial_io.h"
 
@@ -25,7 +26,10 @@ _Thread_local bool partial_io_here;
 enum way { SENT, RECEIVED, ACCEPTED, WAYS };
 
 /* Per descriptor: calls so far, and bytes that they moved. */
-static struct { unsigned calls[WAYS], bytes[WAYS]; bool late; } memory[FDS];
+static struct {
+	unsigned calls[WAYS], bytes[WAYS];
+	bool late;
+} memory[FDS];
 
 /* ---- whose call it is ---- */
 
@@ -51,7 +55,10 @@ static bool is_ours(const void *caller)
 
 static bool is_concerned(const void *caller)
 {
-	static struct { const void *caller; bool ours; } known[CALLERS];
+	static struct {
+		const void *caller;
+		bool ours;
+	} known[CALLERS];
 	size_t at = (uintptr_t)caller / 4 % CALLERS;
 	if (__atomic_load_n(&known[at].caller, __ATOMIC_ACQUIRE) == caller)
 		return known[at].ours;
@@ -76,13 +83,15 @@ static bool is_concerned(const void *caller)
 static bool is_stream(int fd)
 {
 	int saved = errno, type = 0;
-	bool stream = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &(socklen_t){ sizeof type }) == 0 && type == SOCK_STREAM;
+	bool stream = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &(socklen_t) { sizeof type }) == 0
+		&& type == SOCK_STREAM;
 	errno = saved;
 	return stream;
 }
 
 /* A descriptor that is no socket asks nobody: a signal's handler may write to one. */
-#define CONCERNED(fd) ((unsigned)(fd) < FDS && is_stream(fd) && is_concerned(__builtin_return_address(0)))
+#define CONCERNED(fd) \
+	((unsigned)(fd) < FDS && is_stream(fd) && is_concerned(__builtin_return_address(0)))
 
 static bool only_late(void)
 {
@@ -97,7 +106,8 @@ static bool may_wait(int fd, int flags)
 
 /* ---- less at once ---- */
 
-/* Whether this call finds nothing to do: the first, the third, and so on. The caller then polls, and the next call does something. */
+/* Whether this call finds nothing to do: the first, the third, and so on. The caller then polls,
+ * and the next call does something. */
 static bool finds_nothing(int fd, enum way way, int flags)
 {
 	unsigned call = __atomic_fetch_add(&memory[fd].calls[way], 1, __ATOMIC_RELAXED);
@@ -127,8 +137,10 @@ static ssize_t count(int fd, enum way way, ssize_t moved)
 	return moved;
 }
 
-/* The same message, of which only a part is moved. What travels beside it does so with its first byte. */
-static struct msghdr part_of_message(int fd, enum way way, const struct msghdr *message, struct iovec parts[VECTORS], int flags)
+/* The same message, of which only a part is moved. What travels beside it does so with its first
+ * byte. */
+static struct msghdr part_of_message(int fd, enum way way, const struct msghdr *message,
+	struct iovec parts[VECTORS], int flags)
 {
 	struct msghdr part = *message;
 	size_t size = 0, used = 0;
@@ -153,7 +165,8 @@ static void forget(int fd)
 		memset(&memory[fd], 0, sizeof memory[fd]);
 }
 
-/* ---- the calls; each asks the kernel itself, so that no other library is called in between ---- */
+/* ---- the calls; each asks the kernel itself, so that no other library is called in between ----
+ */
 
 int socket(int domain, int type, int protocol)
 {
@@ -197,7 +210,8 @@ ssize_t send(int fd, const void *bytes, size_t size, int flags)
 		return syscall(SYS_sendto, fd, bytes, size, flags, NULL, 0);
 	if (finds_nothing(fd, SENT, flags))
 		return -1;
-	return count(fd, SENT, syscall(SYS_sendto, fd, bytes, part_of(fd, SENT, size, flags), flags, NULL, 0));
+	return count(fd, SENT,
+		syscall(SYS_sendto, fd, bytes, part_of(fd, SENT, size, flags), flags, NULL, 0));
 }
 
 ssize_t write(int fd, const void *bytes, size_t size)
@@ -225,7 +239,8 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 
 ssize_t writev(int fd, const struct iovec *vectors, int used)
 {
-	const struct msghdr message = { .msg_iov = (struct iovec *)vectors, .msg_iovlen = (size_t)used };
+	const struct msghdr message = { .msg_iov = (struct iovec *)vectors,
+		.msg_iovlen = (size_t)used };
 	return CONCERNED(fd) ? send_part(fd, &message, 0) : syscall(SYS_writev, fd, vectors, used);
 }
 
@@ -235,7 +250,8 @@ ssize_t recv(int fd, void *bytes, size_t size, int flags)
 		return syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
 	if (finds_nothing(fd, RECEIVED, flags))
 		return -1;
-	return count(fd, RECEIVED, syscall(SYS_recvfrom, fd, bytes, part_of(fd, RECEIVED, size, flags), flags, NULL, NULL));
+	return count(fd, RECEIVED,
+		syscall(SYS_recvfrom, fd, bytes, part_of(fd, RECEIVED, size, flags), flags, NULL, NULL));
 }
 
 ssize_t read(int fd, void *bytes, size_t size)
@@ -262,7 +278,8 @@ static ssize_t receive_part(int fd, struct msghdr *message, int flags)
 
 ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
-	return CONCERNED(fd) ? receive_part(fd, message, flags) : syscall(SYS_recvmsg, fd, message, flags);
+	return CONCERNED(fd) ? receive_part(fd, message, flags)
+						 : syscall(SYS_recvmsg, fd, message, flags);
 }
 
 ssize_t readv(int fd, const struct iovec *vectors, int used)

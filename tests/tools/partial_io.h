@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A network that is never kind: sockets whose calls do as little at once as POSIX allows. A connection that is there at once is
- * said to be under way, every other call on a non-blocking socket answers EAGAIN although it could do something, and the others
- * move one byte at the beginning of a connection and an arbitrary part of what is asked for later.
+/* A network that is never kind: sockets whose calls do as little at once as POSIX allows. A
+ * connection that is there at once is said to be under way, every other call on a non-blocking
+ * socket answers EAGAIN although it could do something, and the others move one byte at the
+ * beginning of a connection and an arbitrary part of what is asked for later.
  *
- * Preloaded (LD_PRELOAD, or /etc/ld.so.preload), it does so to calls of this build's programs and libraries and of Gloo alone,
- * whatever process they are in. PARTIAL_IO=late leaves it at the first: connections that are late. Linked into a test, it
- * does so to threads that ask for it. */
+ * Preloaded (LD_PRELOAD, or /etc/ld.so.preload), it does so to calls of this build's programs and
+ * libraries and of Gloo alone, whatever process they are in. PARTIAL_IO=late leaves it at the
+ * first: connections that are late. Linked into a test, it does so to threads that ask for it. */
 #ifndef MUSTER_TESTS_PARTIAL_IO_H
 #define MUSTER_TESTS_PARTIAL_IO_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts the power of a folder that power_loss.c has watched: makes the folder that would be found afterwards.
- *   power_cut strict UNDER OUT   what was synced and nothing else
- *   power_cut ahead UNDER OUT    names and sizes as they are now, bytes as they were synced, else zeros
- *   power_cut SEED UNDER OUT     each change that was not synced, of a name, a size or a page, kept or dropped
+/* Cuts the power of a folder that power_loss.c has watched: makes the folder that would be found
+ * afterwards. power_cut strict UNDER OUT   what was synced and nothing else power_cut ahead UNDER
+ * OUT    names and sizes as they are now, bytes as they were synced, else zeros power_cut SEED
+ * UNDER OUT     each change that was not synced, of a name, a size or a page, kept or dropped
  *   power_cut none UNDER         all of UNDER is durable
- * OUT and OUT.store, the store of a folder of which all is durable, are made anew. Status 77 where the file system has no
- * file handles. */
+ * OUT and OUT.store, the store of a folder of which all is durable, are made anew. Status 77 where
+ * the file system has no file handles. */
 #include "config.h"
 #include <dirent.h>
 #include <errno.h>
@@ -60,7 +60,8 @@ static uint64_t draw(struct cut *cut)
 /* ---- what is there now ---- */
 
 /* Calls `visit` for everything below `path` and, last of each folder, the folder. */
-static void walk(struct cut *cut, const char *path, void (*visit)(struct cut *, const char *path, int fd, bool folder))
+static void walk(struct cut *cut, const char *path,
+	void (*visit)(struct cut *, const char *path, int fd, bool folder))
 {
 	char child[4096];
 	struct power_listing listing;
@@ -85,7 +86,8 @@ static void note_place(struct cut *cut, const char *path, int fd, bool folder)
 {
 	struct place *more = realloc(cut->places, (cut->count + 1) * sizeof *more);
 	(void)folder;
-	if (!more || !(more[cut->count].path = strdup(path)) || power_id(fd, "", more[cut->count].id) < 0)
+	if (!more || !(more[cut->count].path = strdup(path))
+		|| power_id(fd, "", more[cut->count].id) < 0)
 		give_up("look at", path);
 	cut->places = more;
 	cut->count++;
@@ -140,7 +142,8 @@ static struct bytes mix(struct cut *cut, const struct bytes *synced, const struc
 }
 
 /* What is found of a file. Fresh memory. */
-static struct bytes found_bytes(struct cut *cut, const struct bytes *synced, const struct bytes *now)
+static struct bytes found_bytes(struct cut *cut, const struct bytes *synced,
+	const struct bytes *now)
 {
 	struct bytes out = { NULL, synced->size, true };
 	uint64_t choice = cut->mode == RANDOM ? draw(cut) % 4 : 0;
@@ -192,7 +195,8 @@ static bool is_kept(struct cut *cut, bool durable)
 }
 
 /* The entry of one name: as it was synced, or as it is now; either may be none. */
-static void make_name(struct cut *cut, const struct power_entry *synced, const struct power_entry *now, const char *out)
+static void make_name(struct cut *cut, const struct power_entry *synced,
+	const struct power_entry *now, const char *out)
 {
 	if (synced && now && strcmp(synced->id, now->id) == 0)
 		make_entry(cut, synced, out);
@@ -257,8 +261,11 @@ static void sync_all(const char *folder)
 
 static void cut_power(const char *how, const char *folder, const char *out)
 {
-	struct cut cut = { .store = open_store(folder, false), .random = strtoull(how, NULL, 10),
-		.mode = strcmp(how, "strict") == 0 ? STRICT : strcmp(how, "ahead") == 0 ? AHEAD : RANDOM };
+	struct cut cut = { .store = open_store(folder, false),
+		.random = strtoull(how, NULL, 10),
+		.mode = strcmp(how, "strict") == 0 ? STRICT
+			: strcmp(how, "ahead") == 0    ? AHEAD
+										   : RANDOM };
 	walk(&cut, folder, note_place);
 	remove_all(out);
 	make_folder(&cut, cut.places[cut.count - 1].id, out);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layer for LD_PRELOAD that knows what would outlive a power loss: fsync of a file keeps its bytes, fsync of a folder its
- * entries, and nothing else keeps anything. The calls go no further: the disk itself is not what is tested.
- *   POWER_LOSS_UNDER    the folder that is watched, without a symbolic link in its path; beside it is the folder UNDER.store
- *                       for what is durable (power_store.h), which `power_cut none UNDER` makes
- *   POWER_LOSS_SWALLOW  a pattern (fnmatch) of paths below UNDER, those of folders with a '/' at the end, whose fsync is
- *                       forgotten: what a test has to find */
+/* A layer for LD_PRELOAD that knows what would outlive a power loss: fsync of a file keeps its
+ * bytes, fsync of a folder its entries, and nothing else keeps anything. The calls go no further:
+ * the disk itself is not what is tested. POWER_LOSS_UNDER    the folder that is watched, without a
+ * symbolic link in its path; beside it is the folder UNDER.store for what is durable
+ * (power_store.h), which `power_cut none UNDER` makes POWER_LOSS_SWALLOW  a pattern (fnmatch) of
+ * paths below UNDER, those of folders with a '/' at the end, whose fsync is forgotten: what a test
+ * has to find */
 #include "config.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +32,8 @@ static void give_up(const char *what)
 	abort();
 }
 
-/* Whether the descriptor's path lies below UNDER; its path from there on, with a '/' behind a folder's. */
+/* Whether the descriptor's path lies below UNDER; its path from there on, with a '/' behind a
+ * folder's. */
 static bool is_watched(int fd, bool folder, char relative[4200])
 {
 	const char *under = getenv("POWER_LOSS_UNDER");

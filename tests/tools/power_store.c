@@ -36,7 +36,7 @@ int power_id(int dirfd, const char *name, char id[POWER_ID_SIZE])
 void power_listing_free(struct power_listing *listing)
 {
 	free(listing->entries);
-	*listing = (struct power_listing){ 0 };
+	*listing = (struct power_listing) { 0 };
 }
 
 const struct power_entry *power_find(const struct power_listing *listing, const char *name)
@@ -63,7 +63,7 @@ static int by_name(const void *a, const void *b)
 
 int power_list(int fd, struct power_listing *listing)
 {
-	*listing = (struct power_listing){ 0 };
+	*listing = (struct power_listing) { 0 };
 	int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = own < 0 ? NULL : fdopendir(own);
 	if (!stream) {
@@ -78,7 +78,8 @@ int power_list(int fd, struct power_listing *listing)
 		if (strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0)
 			continue;
 		/* What another thread removes meanwhile was not there. */
-		if (power_id(fd, found->d_name, entry.id) < 0 || fstatat(fd, found->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		if (power_id(fd, found->d_name, entry.id) < 0
+			|| fstatat(fd, found->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		entry.type = S_ISDIR(st.st_mode) ? 'd' : 'f';
 		strcpy(entry.name, found->d_name);
@@ -92,7 +93,7 @@ int power_list(int fd, struct power_listing *listing)
 
 int power_stored_listing(int store, const char *id, struct power_listing *listing)
 {
-	*listing = (struct power_listing){ 0 };
+	*listing = (struct power_listing) { 0 };
 	int fd = openat(store, id, O_RDONLY | O_CLOEXEC);
 	AUTO_FCLOSE FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
 	struct power_entry entry;
@@ -144,7 +145,8 @@ int power_record_folder(int store, int fd)
 	int to = openat(store, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	FILE *file = to < 0 ? NULL : fdopen(to, "w");
 	for (size_t i = 0; file && i < listing.count; i++)
-		fprintf(file, "%c %s %s\n", listing.entries[i].type, listing.entries[i].id, listing.entries[i].name);
+		fprintf(file, "%c %s %s\n", listing.entries[i].type, listing.entries[i].id,
+			listing.entries[i].name);
 	power_listing_free(&listing);
 	if (!file || fclose(file) != 0)
 		return -1;

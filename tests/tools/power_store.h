@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store of what is durable: written by the layer that watches fsync (power_loss.c), read when the power has gone
- * (power_cut.c). A file or folder is known by its file handle, which tells an inode number that is used again from the one
- * before. The store has for each of them a file of that name: the bytes of a file, or the entries of a folder. */
+/* The store of what is durable: written by the layer that watches fsync (power_loss.c), read when
+ * the power has gone (power_cut.c). A file or folder is known by its file handle, which tells an
+ * inode number that is used again from the one before. The store has for each of them a file of
+ * that name: the bytes of a file, or the entries of a folder. */
 #ifndef MUSTER_TESTS_POWER_STORE_H
 #define MUSTER_TESTS_POWER_STORE_H
 
@@ -9,12 +10,13 @@
 
 #define POWER_ID_SIZE 300
 
-/* Closed by the layer around its own work, so that nobody counts that as system calls of the program under test. */
+/* Closed by the layer around its own work, so that nobody counts that as system calls of the
+ * program under test. */
 #define POWER_MARK_PAUSE 1000002
 #define POWER_MARK_RESUME 1000003
 
 struct power_entry {
-	char type;               /* 'f' or 'd' */
+	char type; /* 'f' or 'd' */
 	char id[POWER_ID_SIZE];
 	char name[256];
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin, built once more for the tests, with calls that fail: "fault=HOOK:CALL" in plugstack.conf makes each CALL in that hook of the
- * plugin ("any": in all) fail as on a machine that has run out of something. The linker puts these functions in front of the
- * C library's and Slurm's (--wrap). */
+/* The plugin, built once more for the tests, with calls that fail: "fault=HOOK:CALL" in
+ * plugstack.conf makes each CALL in that hook of the plugin ("any": in all) fail as on a machine
+ * that has run out of something. The linker puts these functions in front of the C library's and
+ * Slurm's (--wrap). */
 #include <errno.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -24,7 +25,8 @@ static const char *hook = "init"; /* that runs */
 
 static bool fails(const char *call)
 {
-	return strcmp(fault_call, call) == 0 && (strcmp(fault_hook, hook) == 0 || strcmp(fault_hook, "any") == 0);
+	return strcmp(fault_call, call) == 0
+		&& (strcmp(fault_hook, hook) == 0 || strcmp(fault_hook, "any") == 0);
 }
 
 /* Takes the fault out of the arguments, which the plugin reads first of all. */
@@ -53,7 +55,8 @@ int __wrap_spank_args_parse(int argc, char **argv, struct spank_args *args, stru
 		hook = outer; \
 		return rc; \
 	}
-#define FIRST_HOOK(name, word) HOOK(name, word, (spank_t spank, int argc, char **argv), (spank, argc, argv))
+#define FIRST_HOOK(name, word) \
+	HOOK(name, word, (spank_t spank, int argc, char **argv), (spank, argc, argv))
 #define LATER_HOOK(name, word) HOOK(name, word, (spank_t spank), (spank))
 
 FIRST_HOOK(spank_srun_init, "srun_init")
@@ -94,17 +97,21 @@ CALL(int, unlinkat, (int at, const char *name, int flags), (at, name, flags), ER
 CALL(void *, calloc, (size_t count, size_t size), (count, size), ENOMEM, NULL)
 CALL(void *, malloc, (size_t size), (size), ENOMEM, NULL)
 CALL(void *, realloc, (void *old, size_t size), (old, size), ENOMEM, NULL)
-CALL(int, getpwuid_r, (uid_t uid, struct passwd *entry, char *text, size_t size, struct passwd **found),
+CALL(int, getpwuid_r,
+	(uid_t uid, struct passwd *entry, char *text, size_t size, struct passwd **found),
 	(uid, entry, text, size, found), EIO, EIO)
-CALL(int, setresuid, (uid_t real, uid_t effective, uid_t saved), (real, effective, saved), EAGAIN, -1)
+CALL(int, setresuid, (uid_t real, uid_t effective, uid_t saved), (real, effective, saved), EAGAIN,
+	-1)
 CALL(int, setgroups, (size_t count, const gid_t *groups), (count, groups), EPERM, -1)
 CALL(void *, dlsym, (void *handle, const char *name), (handle, name), 0, NULL)
-CALL(spank_err_t, spank_option_register, (spank_t spank, struct spank_option *option), (spank, option), 0, ESPANK_ERROR)
-CALL(spank_err_t, spank_getenv, (spank_t spank, const char *name, char *value, int size), (spank, name, value, size), 0,
-	ESPANK_ERROR)
-CALL(spank_err_t, spank_setenv, (spank_t spank, const char *name, const char *value, int overwrite), (spank, name, value, overwrite), 0,
-	ESPANK_ERROR)
-CALL(spank_err_t, spank_job_control_setenv, (spank_t spank, const char *name, const char *value, int overwrite),
+CALL(spank_err_t, spank_option_register, (spank_t spank, struct spank_option *option),
+	(spank, option), 0, ESPANK_ERROR)
+CALL(spank_err_t, spank_getenv, (spank_t spank, const char *name, char *value, int size),
+	(spank, name, value, size), 0, ESPANK_ERROR)
+CALL(spank_err_t, spank_setenv, (spank_t spank, const char *name, const char *value, int overwrite),
+	(spank, name, value, overwrite), 0, ESPANK_ERROR)
+CALL(spank_err_t, spank_job_control_setenv,
+	(spank_t spank, const char *name, const char *value, int overwrite),
 	(spank, name, value, overwrite), 0, ESPANK_ERROR)
 
 /* A file system that answers no more: the program hangs where it is executed. */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-train, built once more for machines without a GPU: kernels run on the host by the shim, and the CUDA runtime is
- * tests/fakes/fake_runtime.c. The driver and cuBLASLt are libraries that LD_LIBRARY_PATH finds (fake_driver.c, fake_cublaslt.c). The
- * environment says what the card does:
+/* muster-train, built once more for machines without a GPU: kernels run on the host by the shim,
+ * and the CUDA runtime is tests/fakes/fake_runtime.c. The driver and cuBLASLt are libraries that
+ * LD_LIBRARY_PATH finds (fake_driver.c, fake_cublaslt.c). The environment says what the card does:
  *     FAKE_GPU_MEMORY=BYTES    that it has (any number of them)
- *     FAKE_GPU_TAKEN=BYTES     of these, what another process takes as soon as this one has looked how many are free
- *     FAKE_GPU_ORDER=N         the order in which threads and blocks run, 0 to 4
+ *     FAKE_GPU_TAKEN=BYTES     of these, what another process takes as soon as this one has looked
+ * how many are free FAKE_GPU_ORDER=N         the order in which threads and blocks run, 0 to 4
  *     FAKE_GPU_STREAMS=N       when streams run: 0 at once, 1 as late as may be, 2 at random
- *     FAKE_GPU_FAIL=N[@RANK]   the Nth kernel or copy (of that rank) fails when its stream comes to it, and nothing behind it runs
- *     FAKE_GPU_UNREADY=N       the first N questions whether copies beside the training are done are answered by no
- *     FAKE_GPU_PINS=N          so many pieces of the host's memory are pinned, and no more
- *     FAKE_GPU_WORKS=FILE      how many of those there were, at the end */
+ *     FAKE_GPU_FAIL=N[@RANK]   the Nth kernel or copy (of that rank) fails when its stream comes to
+ * it, and nothing behind it runs FAKE_GPU_UNREADY=N       the first N questions whether copies
+ * beside the training are done are answered by no FAKE_GPU_PINS=N          so many pieces of the
+ * host's memory are pinned, and no more FAKE_GPU_WORKS=FILE      how many of those there were, at
+ * the end */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +28,10 @@ static size_t number(const char *name)
 /* The number before '@', unless another rank's stands behind it. */
 static long number_here(const char *name)
 {
-	const char *value = getenv(name), *other = value ? strchr(value, '@') : NULL, *rank = getenv("RANK");
-	return !value || (other && (!rank || strcmp(other + 1, rank) != 0)) ? 0 : strtol(value, NULL, 10);
+	const char *value = getenv(name), *other = value ? strchr(value, '@') : NULL,
+			   *rank = getenv("RANK");
+	return !value || (other && (!rank || strcmp(other + 1, rank) != 0)) ? 0
+																		: strtol(value, NULL, 10);
 }
 
 static void tell_works(void)
@@ -56,8 +59,10 @@ __attribute__((constructor)) static void begin(void)
 		atexit(tell_works);
 }
 
-/* For the stand-in of cuBLASLt, which is a library of its own: products are queued on this program's streams. */
-__attribute__((visibility("default"))) void train_shim_queue(void *stream, fake_step *step, void (*drop)(void *), void *arg);
+/* For the stand-in of cuBLASLt, which is a library of its own: products are queued on this
+ * program's streams. */
+__attribute__((visibility("default"))) void train_shim_queue(void *stream, fake_step *step,
+	void (*drop)(void *), void *arg);
 
 void train_shim_queue(void *stream, fake_step *step, void (*drop)(void *), void *arg)
 {

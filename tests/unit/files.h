@@ -39,9 +39,15 @@ static inline int files_remove_folder(const char *path)
 	return result;
 }
 
-static inline int files_setup(void **state) { return files_make_folder(files_dir); }
+static inline int files_setup(void **state)
+{
+	return files_make_folder(files_dir);
+}
 
-static inline int files_teardown(void **state) { return files_remove_folder(files_dir); }
+static inline int files_teardown(void **state)
+{
+	return files_remove_folder(files_dir);
+}
 
 /* The path of `name` in the folder; valid until eight more calls. */
 static inline const char *files_path(const char *name)

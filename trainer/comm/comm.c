@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator: a queue of operations, tickets, and the one error that ends everything. Whoever waits also watches: for the
- * deadline, and for peers that are gone. */
+/* The communicator: a queue of operations, tickets, and the one error that ends everything. Whoever
+ * waits also watches: for the deadline, and for peers that are gone. */
 #include "config.h"
 
 #include "trainer/comm/comm.h"
@@ -19,7 +19,8 @@
 #define WATCH_SECONDS 0.05 /* between two looks of a waiter at peers and deadline */
 #define LEAVE_SECONDS 10.0 /* a thread that has not left by then is given up by the waiters */
 
-bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status, const char *why)
+bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status,
+	const char *why)
 {
 	if (comm->failure != FAILURE_NONE)
 		return false;
@@ -69,7 +70,8 @@ static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
 	comm_ticket ticket = ++comm->last;
 
 	if (!op) {
-		bool first = comm_record_failure(comm, FAILURE_FAULT, EXIT_FAULT, "couldn't queue an operation: out of memory");
+		bool first = comm_record_failure(comm, FAILURE_FAULT, EXIT_FAULT,
+			"couldn't queue an operation: out of memory");
 		pthread_mutex_unlock(&comm->lock);
 		if (first)
 			comm->provider->interrupt(comm->state);
@@ -89,18 +91,21 @@ static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
 	return ticket;
 }
 
-comm_ticket comm_exchange(struct comm *comm, const char *label, const struct comm_transfer *transfers, int count,
-	comm_work *work, void *arg)
+comm_ticket comm_exchange(struct comm *comm, const char *label,
+	const struct comm_transfer *transfers, int count, comm_work *work, void *arg)
 {
-	return enqueue(comm, comm_op_exchange(comm->rank, comm->size, label, transfers, count, work, arg));
+	return enqueue(comm,
+		comm_op_exchange(comm->rank, comm->size, label, transfers, count, work, arg));
 }
 
-comm_ticket comm_reduce(struct comm *comm, const char *label, const struct comm_reduction *reduction)
+comm_ticket comm_reduce(struct comm *comm, const char *label,
+	const struct comm_reduction *reduction)
 {
 	return enqueue(comm, comm_op_reduce(comm->rank, comm->size, label, reduction));
 }
 
-comm_ticket comm_allgather(struct comm *comm, const char *label, const void *mine, void *all, size_t bytes)
+comm_ticket comm_allgather(struct comm *comm, const char *label, const void *mine, void *all,
+	size_t bytes)
 {
 	return enqueue(comm, comm_op_allgather(comm->rank, comm->size, label, mine, all, bytes));
 }
@@ -115,7 +120,8 @@ comm_ticket comm_allreduce_bf16(struct comm *comm, const char *label, float *buf
 	return enqueue(comm, comm_op_allreduce_bf16(comm->rank, comm->size, label, buffer, count));
 }
 
-comm_ticket comm_broadcast(struct comm *comm, const char *label, void *buffer, size_t bytes, int root)
+comm_ticket comm_broadcast(struct comm *comm, const char *label, void *buffer, size_t bytes,
+	int root)
 {
 	return enqueue(comm, comm_op_broadcast(comm->rank, comm->size, label, buffer, bytes, root));
 }
@@ -142,7 +148,8 @@ void comm_place(struct comm *comm, uint64_t step, int bucket)
 	pthread_mutex_unlock(&comm->lock);
 }
 
-/* One look at what can end a wait, without the lock held. `progress`: since when nothing has moved. */
+/* One look at what can end a wait, without the lock held. `progress`: since when nothing has moved.
+ */
 static void watch(struct comm *comm, bool running, double progress)
 {
 	struct err err;
@@ -166,13 +173,15 @@ static void wait_settled(struct comm *comm)
 	pthread_cond_timedwait(&comm->settled, &comm->lock, &until);
 }
 
-/* With the lock held; for a look it is given back. `begun`: since when is waited. Returns as comm_wait(). */
+/* With the lock held; for a look it is given back. `begun`: since when is waited. Returns as
+ * comm_wait(). */
 static int wait_done(struct comm *comm, comm_ticket ticket, double begun, struct err *err)
 {
 	for (;;) {
 		if (comm->failure == FAILURE_NONE && comm->done >= ticket)
 			return 0;
-		if (comm->failure != FAILURE_NONE && (comm->left || clock_now() - comm->failed_at > LEAVE_SECONDS))
+		if (comm->failure != FAILURE_NONE
+			&& (comm->left || clock_now() - comm->failed_at > LEAVE_SECONDS))
 			return err_fail(err, comm->error.status, "%s", comm->error.text);
 		wait_settled(comm);
 		bool running = comm->now.operation[0] && comm->failure == FAILURE_NONE;
@@ -191,7 +200,8 @@ int comm_wait(struct comm *comm, comm_ticket ticket, struct err *err)
 	pthread_mutex_lock(&comm->lock);
 	if (ticket > comm->last) {
 		pthread_mutex_unlock(&comm->lock);
-		return err_set(err, "comm: couldn't wait for ticket %llu: it was never given", (unsigned long long)ticket);
+		return err_set(err, "comm: couldn't wait for ticket %llu: it was never given",
+			(unsigned long long)ticket);
 	}
 	bool waits = comm->failure == FAILURE_NONE && comm->done < ticket;
 	if (waits)
@@ -294,15 +304,18 @@ static const struct comm_provider *choose(const char *name, int world_size, stru
 	if (world_size == 1)
 		return &comm_single;
 	if (name && strcmp(name, "single") == 0) {
-		err_fail(err, EXIT_USAGE, "comm: provider \"single\" is for a world of one, and this has %d ranks; use gloo",
+		err_fail(err, EXIT_USAGE,
+			"comm: provider \"single\" is for a world of one, and this has %d ranks; use gloo",
 			world_size);
 		return NULL;
 	}
 #ifdef HAVE_GLOO
 	return &comm_gloo;
 #else
-	err_fail(err, EXIT_USAGE, "comm: couldn't connect %d ranks: this build has no communicator for several ranks; "
-		"install libgloo-dev and configure without --without-gloo", world_size);
+	err_fail(err, EXIT_USAGE,
+		"comm: couldn't connect %d ranks: this build has no communicator for several ranks; "
+		"install libgloo-dev and configure without --without-gloo",
+		world_size);
 	return NULL;
 #endif
 }
@@ -339,7 +352,9 @@ static struct comm *alloc_comm(const struct ident *ident, double deadline)
 /* Opens the provider and starts the thread. */
 static int start(struct comm *comm, const struct ident *ident, struct rdzv *rdzv, struct err *err)
 {
-	struct comm_events events = { .arg = comm, .progress = on_progress, .computing = comm_note_computing,
+	struct comm_events events = { .arg = comm,
+		.progress = on_progress,
+		.computing = comm_note_computing,
 		.lost = on_lost };
 
 	comm->state = comm->provider->open(ident, rdzv, &events, err);
@@ -347,23 +362,24 @@ static int start(struct comm *comm, const struct ident *ident, struct rdzv *rdzv
 		return -1;
 	int rc = thread_start(&comm->thread, comm_run, comm);
 	if (rc != 0) {
-		comm->provider->leave(comm->state, "its communication thread did not start", comm->last_words);
+		comm->provider->leave(comm->state, "its communication thread did not start",
+			comm->last_words);
 		comm->provider->close(comm->state);
 		return err_set(err, "comm: couldn't start a thread: %s", strerror(rc));
 	}
 	return 0;
 }
 
-struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char *provider, double deadline,
-	struct err *err)
+struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char *provider,
+	double deadline, struct err *err)
 {
 	const struct comm_provider *chosen = choose(provider, ident->world_size, err);
 
 	return chosen ? comm_open_over(chosen, ident, rdzv, deadline, err) : NULL;
 }
 
-struct comm *comm_open_over(const struct comm_provider *chosen, const struct ident *ident, struct rdzv *rdzv, double deadline,
-	struct err *err)
+struct comm *comm_open_over(const struct comm_provider *chosen, const struct ident *ident,
+	struct rdzv *rdzv, double deadline, struct err *err)
 {
 	struct comm *comm = alloc_comm(ident, deadline);
 	if (!comm) {
@@ -403,7 +419,9 @@ int comm_attach(struct comm *comm, struct ops *ops, struct err *err)
 	if (!ops->comm_stream || comm->size == 1)
 		return 0;
 	if (!comm->provider->attach)
-		return err_fail(err, EXIT_USAGE, "comm: couldn't reduce gradients on GPUs: provider \"%s\" carries the host's memory only",
+		return err_fail(err, EXIT_USAGE,
+			"comm: couldn't reduce gradients on GPUs: provider \"%s\" carries the host's memory "
+			"only",
 			comm->provider->name);
 	attachment.stream = ops->comm_stream(ops, err);
 	if (!attachment.stream)

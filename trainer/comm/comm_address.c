@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choice of the network interface. Debian gives the host's own name 127.0.1.1, so a name's addresses only count if an
- * interface other than loopback has them. */
+/* Choice of the network interface. Debian gives the host's own name 127.0.1.1, so a name's
+ * addresses only count if an interface other than loopback has them. */
 #include "trainer/comm/comm_address.h"
 
 #include <arpa/inet.h>
@@ -18,7 +18,8 @@
 
 static bool is_inet(const struct ifaddrs *at)
 {
-	return at->ifa_addr && (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6);
+	return at->ifa_addr
+		&& (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6);
 }
 
 /* A link-local IPv6 address means nothing without its scope, so it is left out. */
@@ -26,14 +27,17 @@ static bool is_global(const struct ifaddrs *at)
 {
 	if (!is_inet(at) || !(at->ifa_flags & IFF_UP) || (at->ifa_flags & IFF_LOOPBACK))
 		return false;
-	return at->ifa_addr->sa_family == AF_INET ||
-		!IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr);
+	return at->ifa_addr->sa_family == AF_INET
+		|| !IN6_IS_ADDR_LINKLOCAL(
+			&((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr);
 }
 
 static int write_digits(const struct sockaddr *address, char out[COMM_ADDRESS_SIZE])
 {
-	socklen_t size = address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-	return getnameinfo(address, size, out, COMM_ADDRESS_SIZE, NULL, 0, NI_NUMERICHOST) == 0 ? 0 : -1;
+	socklen_t size =
+		address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+	return getnameinfo(address, size, out, COMM_ADDRESS_SIZE, NULL, 0, NI_NUMERICHOST) == 0 ? 0
+																							: -1;
 }
 
 /* IPv4 first, so that all nodes end up with the same family. */
@@ -43,8 +47,9 @@ static const struct sockaddr *pick(const struct ifaddrs *list, const char *name)
 
 	for (int i = 0; i < 2; i++)
 		for (const struct ifaddrs *at = list; at; at = at->ifa_next)
-			if (is_inet(at) && at->ifa_addr->sa_family == families[i] &&
-				(name ? strcmp(at->ifa_name, name) == 0 && (at->ifa_flags & IFF_UP) : is_global(at)))
+			if (is_inet(at) && at->ifa_addr->sa_family == families[i]
+				&& (name ? strcmp(at->ifa_name, name) == 0 && (at->ifa_flags & IFF_UP)
+						 : is_global(at)))
 				return at->ifa_addr;
 	return NULL;
 }
@@ -86,11 +91,13 @@ static int named_interface(const struct ifaddrs *list, const char *variable, con
 	for (const struct ifaddrs *at = list; at && used < sizeof known; at = at->ifa_next)
 		if (is_inet(at) && at->ifa_addr->sa_family == AF_INET && (at->ifa_flags & IFF_UP))
 			used += (size_t)snprintf(known + used, sizeof known - used, " %s", at->ifa_name);
-	return err_fail(err, EXIT_USAGE, "comm: couldn't use the interface %s=%s: it is not up with an address; up are:%s",
-		variable, name, known);
+	return err_fail(err, EXIT_USAGE,
+		"comm: couldn't use the interface %s=%s: it is not up with an address; up are:%s", variable,
+		name, known);
 }
 
-static int choose(const struct ident *ident, const struct ifaddrs *list, char address[COMM_ADDRESS_SIZE], struct err *err)
+static int choose(const struct ident *ident, const struct ifaddrs *list,
+	char address[COMM_ADDRESS_SIZE], struct err *err)
 {
 	static const char *const variables[] = { "MUSTER_IFNAME", "GLOO_SOCKET_IFNAME" };
 	char host[256] = "";
@@ -111,8 +118,9 @@ static int choose(const struct ident *ident, const struct ifaddrs *list, char ad
 	const struct sockaddr *first = pick(list, NULL);
 	if (first && write_digits(first, address) == 0)
 		return 0;
-	return err_fail(err, EXIT_USAGE, "comm: couldn't find an address that other nodes reach: no interface but loopback is "
-		"up; MUSTER_IFNAME names one");
+	return err_fail(err, EXIT_USAGE,
+		"comm: couldn't find an address that other nodes reach: no interface but loopback is up; "
+		"MUSTER_IFNAME names one");
 }
 
 int comm_address(const struct ident *ident, char address[COMM_ADDRESS_SIZE], struct err *err)

@@ -10,9 +10,11 @@
 
 #define COMM_ADDRESS_SIZE 64
 
-/* Writes it in digits: of the interface that MUSTER_IFNAME or GLOO_SOCKET_IFNAME names; else loopback if the world is on
- * one node; else what the node's name resolves to, or Slurm has for it where it doesn't, if that is an address of this node
- * and not loopback; else of the first interface that is up and not loopback. `err` has status EXIT_USAGE when the named one is not there. */
+/* Writes it in digits: of the interface that MUSTER_IFNAME or GLOO_SOCKET_IFNAME names; else
+ * loopback if the world is on one node; else what the node's name resolves to, or Slurm has for it
+ * where it doesn't, if that is an address of this node and not loopback; else of the first
+ * interface that is up and not loopback. `err` has status EXIT_USAGE when the named one is not
+ * there. */
 int comm_address(const struct ident *ident, char address[COMM_ADDRESS_SIZE], struct err *err);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator over Gloo's TCP transport: a connection between any two ranks, and unbound buffers on them.
+/* The communicator over Gloo's TCP transport: a connection between any two ranks, and unbound
+ * buffers on them.
  *
  * What Gloo (2022-05) does not do, and this file does:
- *  - A wait that times out closes every connection, so waits here have no timeout; other threads abort them.
+ *  - A wait that times out closes every connection, so waits here have no timeout; other threads
+ * abort them.
  *  - Its all-reduce can't be aborted at all, so comm_op.c has one over exchange.
  *  - It does not tell who is gone, and why: comm_gloo_peers.cc does. */
 #include "trainer/comm/comm_gloo.h"
@@ -14,7 +16,8 @@
 #include <algorithm>
 #include <fstream>
 
-namespace {
+namespace
+{
 
 using gloo::transport::UnboundBuffer;
 using std::chrono::milliseconds;
@@ -47,8 +50,9 @@ bool wait_chunk(State *s, const Flight &flight)
 			Lock hold(s->lock);
 			s->waiting = nullptr;
 		}
-	} clear{s};
-	return flight.send ? flight.buffer->waitSend(nullptr, FOREVER) : flight.buffer->waitRecv(nullptr, FOREVER);
+	} clear { s };
+	return flight.send ? flight.buffer->waitSend(nullptr, FOREVER)
+					   : flight.buffer->waitRecv(nullptr, FOREVER);
 }
 
 /* Whether a thread of this process sleeps. One that the machine has not let run yet does not. */
@@ -62,14 +66,15 @@ bool sleeps(pid_t thread)
 	return line.compare(line.rfind(')') + 1, 2, " S") == 0;
 }
 
-/* After an interrupt: whether a transfer is complete. A helper aborts each wait, once it is one; a complete one does not wait. */
+/* After an interrupt: whether a transfer is complete. A helper aborts each wait, once it is one; a
+ * complete one does not wait. */
 bool is_complete(Flight &flight)
 {
 	pid_t waiter = gettid();
 	bool complete = false;
 
 	for (int attempt = 0; attempt < 2 && !complete; attempt++) {
-		std::atomic<bool> over{false};
+		std::atomic<bool> over { false };
 		std::thread helper([&] {
 			while (!over) {
 				std::this_thread::sleep_for(milliseconds(2));
@@ -80,8 +85,8 @@ bool is_complete(Flight &flight)
 		try {
 			complete = true;
 			while (flight.chunks > 0 && complete) {
-				complete = flight.send ? flight.buffer->waitSend(nullptr, FOREVER) :
-					flight.buffer->waitRecv(nullptr, FOREVER);
+				complete = flight.send ? flight.buffer->waitSend(nullptr, FOREVER)
+									   : flight.buffer->waitRecv(nullptr, FOREVER);
 				if (complete)
 					flight.chunks--;
 			}
@@ -95,9 +100,10 @@ bool is_complete(Flight &flight)
 	return complete;
 }
 
-/* "waiting for rank 2 on node7, rank 3 on node8": those whose pieces, or else whose sums are missing, since a rank that waits for
- * a piece has no sum for others. Who has all pieces can't tell a rank that waits so from one that is lost: the report of where the
- * ranks stood does (comm_last_words). */
+/* "waiting for rank 2 on node7, rank 3 on node8": those whose pieces, or else whose sums are
+ * missing, since a rank that waits for a piece has no sum for others. Who has all pieces can't tell
+ * a rank that waits so from one that is lost: the report of where the ranks stood does
+ * (comm_last_words). */
 std::string missing(State *s, std::vector<Flight> &flights)
 {
 	std::vector<bool> named(static_cast<size_t>(s->size));
@@ -126,23 +132,27 @@ void post_chunk(Flight &flight, size_t at)
 }
 
 /* Those that are sent, or those that are received; sums are sent later. */
-void post(State *s, const struct comm_transfer *transfers, int count, bool send, bool sum, std::vector<Flight> &flights)
+void post(State *s, const struct comm_transfer *transfers, int count, bool send, bool sum,
+	std::vector<Flight> &flights)
 {
 	for (int i = 0; i < count; i++) {
 		const auto &t = transfers[i];
 		if (send == (t.receive != 0))
 			continue;
-		flights.push_back({s->mesh->createUnboundBuffer(t.buffer, t.bytes), t.peer, send, sum, 0});
+		flights.push_back(
+			{ s->mesh->createUnboundBuffer(t.buffer, t.bytes), t.peer, send, sum, 0 });
 		for (size_t at = 0; at < t.bytes && !(send && sum); at += CHUNK)
 			post_chunk(flights.back(), at);
 	}
 }
 
-/* Has the sum made of each chunk of which every piece has come, and sends it on. False when interrupted, or when it couldn't be
- * made (`failed`). */
-bool make_sums(State *s, std::vector<Flight> &flights, const struct comm_sums *sums, bool *failed, struct err *err)
+/* Has the sum made of each chunk of which every piece has come, and sends it on. False when
+ * interrupted, or when it couldn't be made (`failed`). */
+bool make_sums(State *s, std::vector<Flight> &flights, const struct comm_sums *sums, bool *failed,
+	struct err *err)
 {
-	auto first = std::find_if(flights.begin(), flights.end(), [](const Flight &f) { return !f.send && !f.sum; });
+	auto first = std::find_if(flights.begin(), flights.end(),
+		[](const Flight &f) { return !f.send && !f.sum; });
 	size_t size = first == flights.end() ? 0 : first->buffer->size;
 
 	for (size_t at = 0; at < size; at += CHUNK) {
@@ -177,8 +187,8 @@ bool wait_all(State *s, std::vector<Flight> &flights)
 }
 
 /* Both sides of a connection post in the same order: pieces before sums. */
-void post_all(State *s, const struct comm_transfer *transfers, int count, const struct comm_sums *sums,
-	std::vector<Flight> &flights)
+void post_all(State *s, const struct comm_transfer *transfers, int count,
+	const struct comm_sums *sums, std::vector<Flight> &flights)
 {
 	post(s, transfers, count, false, false, flights);
 	if (sums)
@@ -188,7 +198,8 @@ void post_all(State *s, const struct comm_transfer *transfers, int count, const 
 		post(s, sums->transfers, sums->count, true, true, flights);
 }
 
-void *gloo_begin(void *state, const struct comm_transfer *transfers, int count, const struct comm_sums *sums)
+void *gloo_begin(void *state, const struct comm_transfer *transfers, int count,
+	const struct comm_sums *sums)
 {
 	auto s = static_cast<State *>(state);
 	Exchange &exchange = *s->exchanges.emplace(s->exchanges.end());
@@ -202,7 +213,8 @@ void *gloo_begin(void *state, const struct comm_transfer *transfers, int count, 
 	return &exchange;
 }
 
-/* The reason, as far as it can be told: of a connection that was closed, or of an interrupt ("" in `closed`). */
+/* The reason, as far as it can be told: of a connection that was closed, or of an interrupt ("" in
+ * `closed`). */
 int explain(State *s, Exchange *exchange, const std::string &closed, struct err *err)
 {
 	std::string why = closed.empty() ? missing(s, exchange->flights) : explain_closed(s, closed);
@@ -266,7 +278,8 @@ void gloo_leave(void *state, const char *why, const unsigned char *flight)
 	s->heard->abortWaitRecv();
 	if (s->hearer.joinable())
 		s->hearer.join();
-	/* A hard close, which drops what is not sent yet. Otherwise the end of `mesh` closes them, softly. */
+	/* A hard close, which drops what is not sent yet. Otherwise the end of `mesh` closes them,
+	 * softly. */
 	if (why || alone)
 		s->mesh->closeConnections();
 	s->exchanges.clear();
@@ -301,7 +314,8 @@ int open_state(State *s, const struct ident *ident, struct rdzv *rdzv, struct er
 	return 0;
 }
 
-void *gloo_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events, struct err *err)
+void *gloo_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events,
+	struct err *err)
 {
 	State *s = nullptr;
 
@@ -322,6 +336,20 @@ void *gloo_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_
 } // namespace
 
 extern "C" const struct comm_provider comm_gloo = {
-	"gloo", false, gloo_open, nullptr, gloo_begin, gloo_make, gloo_finish, nullptr, nullptr, gloo_interrupt, gloo_check, gloo_leave,
-	gloo_said, gloo_close, gloo_peer, nullptr,
+	"gloo",
+	false,
+	gloo_open,
+	nullptr,
+	gloo_begin,
+	gloo_make,
+	gloo_finish,
+	nullptr,
+	nullptr,
+	gloo_interrupt,
+	gloo_check,
+	gloo_leave,
+	gloo_said,
+	gloo_close,
+	gloo_peer,
+	nullptr,
 };

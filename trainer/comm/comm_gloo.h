@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the communicator over Gloo share: comm_gloo.cc, which talks, comm_gloo_connect.cc, which makes the
- * connections, and comm_gloo_peers.cc, which knows who is gone. The only C++, since Gloo's interface is; nothing of it leaves them. */
+/* What the parts of the communicator over Gloo share: comm_gloo.cc, which talks,
+ * comm_gloo_connect.cc, which makes the connections, and comm_gloo_peers.cc, which knows who is
+ * gone. The only C++, since Gloo's interface is; nothing of it leaves them. */
 #ifndef MUSTER_COMM_GLOO_H
 #define MUSTER_COMM_GLOO_H
 
@@ -23,7 +24,8 @@ extern "C" {
 #include "trainer/comm/comm_provider.h"
 }
 
-namespace muster_gloo {
+namespace muster_gloo
+{
 
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 using Lock = std::unique_lock<std::mutex>;
@@ -35,14 +37,15 @@ enum Slot : uint64_t { SLOT_DATA = 1, SLOT_GOODBYE };
 struct Goodbye {
 	int32_t failed; /* 0: it has finished */
 	char why[700];
-	double now;     /* of its clock */
+	double now;                        /* of its clock */
 	unsigned char flight[FLIGHT_SIZE]; /* where it stands */
-	int32_t said;   /* 1: this one has come */
+	int32_t said;                      /* 1: this one has come */
 };
 
 enum class Peer { ALIVE, FINISHED, FAILED };
 
-/* One transfer: a buffer of Gloo's and how many of the chunks that were posted it has yet to see. */
+/* One transfer: a buffer of Gloo's and how many of the chunks that were posted it has yet to see.
+ */
 struct Flight {
 	Buffer buffer;
 	int peer;
@@ -56,8 +59,9 @@ struct Exchange {
 };
 
 /* A context whose connections are made by trainer/comm/comm_links.h. */
-class Mesh : public gloo::Context {
-public:
+class Mesh : public gloo::Context
+{
+  public:
 	Mesh(int rank, int size);
 
 	/* The connection with a peer, which is Gloo's from now on. */
@@ -76,28 +80,32 @@ struct State {
 	std::mutex lock; /* of the fields below; never held while Gloo is called, but to abort a wait */
 	std::condition_variable changed;
 	std::vector<Peer> peers;
-	std::string told;              /* the first reason heard from a peer that gave up */
-	gloo::transport::UnboundBuffer *waiting = nullptr; /* what the communicator's thread waits for */
+	std::string told; /* the first reason heard from a peer that gave up */
+	gloo::transport::UnboundBuffer *waiting =
+		nullptr; /* what the communicator's thread waits for */
 	bool waiting_send = false, interrupted = false;
 
 	std::thread hearer;
-	std::atomic<bool> deaf{false}; /* the hearer is to end */
+	std::atomic<bool> deaf { false }; /* the hearer is to end */
 	std::vector<Goodbye> heard_words; /* by rank */
 	Buffer heard;
 
 	std::once_flag said;
 	Goodbye words = {};
 	Buffer saying;
-	std::list<Exchange> exchanges; /* begun; what has failed is kept until the connections are closed */
+	std::list<Exchange>
+		exchanges; /* begun; what has failed is kept until the connections are closed */
 };
 
 /* What Gloo says, without the place in its source. */
 std::string reason_of(const std::exception &e);
 
-/* Connects to all other ranks, within the rendezvous' deadline; fills in their names. Status EXIT_LOST names who is missing. */
+/* Connects to all other ranks, within the rendezvous' deadline; fills in their names. Status
+ * EXIT_LOST names who is missing. */
 int connect_all(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err);
 
-/* Begins to watch the peers, once all are connected. A goodbye with a reason is told by the `lost` event, and interrupts. */
+/* Begins to watch the peers, once all are connected. A goodbye with a reason is told by the `lost`
+ * event, and interrupts. */
 void watch_peers(State *s);
 
 /* Ends the wait that is under way, and those that follow. From any thread. */
@@ -106,7 +114,8 @@ void interrupt(State *s);
 /* The ranks whose connection is closed. */
 std::vector<int> closed_peers(State *s);
 
-/* Of the closed ones, those that had not finished, with the first reason given in a goodbye; "" where there is none. */
+/* Of the closed ones, those that had not finished, with the first reason given in a goodbye; ""
+ * where there is none. */
 std::string blame(State *s, const std::vector<int> &closed);
 
 /* A connection was closed under an operation: by whom, if that can be told, else `otherwise`. */
@@ -118,7 +127,8 @@ void say_goodbye(State *s, const char *why, const unsigned char *flight);
 /* Where a rank stood when it said goodbye, and its clock. False where it has not. */
 bool hear_of(State *s, int rank, unsigned char *flight, double *now);
 
-/* Waits until every peer has left as well or is gone: then nobody needs this rank any more. False when not all have. */
+/* Waits until every peer has left as well or is gone: then nobody needs this rank any more. False
+ * when not all have. */
 bool linger_on(State *s, std::chrono::milliseconds limit);
 
 } // namespace muster_gloo

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the ranks of a Gloo communicator come to be connected: one line a rank, one fence, connections between any two
- * (doc/comm-links.md), and where these can't be made, one more fence that says why, and who is lost. */
+/* How the ranks of a Gloo communicator come to be connected: one line a rank, one fence,
+ * connections between any two (doc/comm-links.md), and where these can't be made, one more fence
+ * that says why, and who is lost. */
 #include "trainer/comm/comm_gloo.h"
 
 #include <gloo/transport/tcp/context.h>
@@ -23,21 +24,26 @@ extern "C" {
 #include "trainer/comm/comm_links.h"
 }
 
-namespace muster_gloo {
+namespace muster_gloo
+{
 
 namespace tcp = gloo::transport::tcp;
 
-constexpr double CONNECT_SHARE = 0.5; /* of the rendezvous' deadline; the rest is for finding out who is missing */
+constexpr double CONNECT_SHARE =
+	0.5; /* of the rendezvous' deadline; the rest is for finding out who is missing */
 
-namespace {
+namespace
+{
 
-/* A pair listens as soon as it is made, for a peer that is to connect with it. Nobody does: it gets a connection instead. */
-class Adopted : public tcp::Pair {
-public:
+/* A pair listens as soon as it is made, for a peer that is to connect with it. Nobody does: it gets
+ * a connection instead. */
+class Adopted : public tcp::Pair
+{
+  public:
 	using tcp::Pair::Pair;
 
-	/* The place of the listening socket, which is closed with that, becomes the connection's: to take it from Gloo's thread
-	 * first would wait until that looks up, every 10 ms. */
+	/* The place of the listening socket, which is closed with that, becomes the connection's: to
+	 * take it from Gloo's thread first would wait until that looks up, every 10 ms. */
 	void adopt(int fd)
 	{
 		Lock hold(m_);
@@ -55,8 +61,9 @@ public:
 	}
 };
 
-class Transport : public tcp::Context {
-public:
+class Transport : public tcp::Context
+{
+  public:
 	using tcp::Context::Context;
 
 	void adopt(int peer, int fd)
@@ -78,9 +85,8 @@ static std::shared_ptr<gloo::transport::Device> make_device()
 	tcp::attr attr("127.0.0.1");
 	struct sched_param param, batch = {};
 	int policy;
-	bool other = pthread_getschedparam(pthread_self(), &policy, &param) == 0 &&
-		policy == SCHED_OTHER &&
-		pthread_setschedparam(pthread_self(), SCHED_BATCH, &batch) == 0;
+	bool other = pthread_getschedparam(pthread_self(), &policy, &param) == 0
+		&& policy == SCHED_OTHER && pthread_setschedparam(pthread_self(), SCHED_BATCH, &batch) == 0;
 	auto device = tcp::CreateDevice(attr);
 
 	if (other)
@@ -88,11 +94,13 @@ static std::shared_ptr<gloo::transport::Device> make_device()
 	return device;
 }
 
-/* Of Gloo's device only its thread is needed; what its pairs listen on for a moment is no other node's. */
+/* Of Gloo's device only its thread is needed; what its pairs listen on for a moment is no other
+ * node's. */
 Mesh::Mesh(int rank, int size) : gloo::Context(rank, size)
 {
 	device_ = make_device();
-	transportContext_ = std::make_shared<Transport>(std::static_pointer_cast<tcp::Device>(device_), rank, size);
+	transportContext_ =
+		std::make_shared<Transport>(std::static_pointer_cast<tcp::Device>(device_), rank, size);
 	transportContext_->setTimeout(FOREVER);
 }
 
@@ -114,7 +122,8 @@ std::string reason_of(const std::exception &e)
 	return text[0] == '[' && end != std::string::npos ? text.substr(end + 2) : text;
 }
 
-namespace {
+namespace
+{
 
 using Links = std::unique_ptr<struct comm_links, decltype(&comm_links_close)>;
 
@@ -137,7 +146,8 @@ int listen(const State *s, const struct ident *ident, Links *links, struct err *
 }
 
 /* Learns where the others listen, and their names. */
-int find_peers(State *s, const struct ident *ident, struct rdzv *rdzv, const std::string &key, Links *links, struct err *err)
+int find_peers(State *s, const struct ident *ident, struct rdzv *rdzv, const std::string &key,
+	Links *links, struct err *err)
 {
 	struct err failure;
 	struct rank_status_own own = {};
@@ -148,7 +158,7 @@ int find_peers(State *s, const struct ident *ident, struct rdzv *rdzv, const std
 		own.data = comm_links_place(links->get());
 		own.size = std::strlen(comm_links_place(links->get()));
 	}
-	Words words{rank_status_exchange(rdzv, ident, key.c_str(), &own, 0, err), s->size};
+	Words words { rank_status_exchange(rdzv, ident, key.c_str(), &own, 0, err), s->size };
 	if (!words.all)
 		return err_prefix(err, "comm: couldn't exchange addresses");
 	if (rank_statuses_check(words.all, s->size, err) < 0)
@@ -161,24 +171,26 @@ int find_peers(State *s, const struct ident *ident, struct rdzv *rdzv, const std
 	return 0;
 }
 
-/* The ranks meet once more. One that was lost on the way is named by the rendezvous, where those that wait for it would
- * blame each other. `why` is this rank's reason; without `knows` another one's comes first. Always -1. */
-int give_up(const State *s, const struct ident *ident, struct rdzv *rdzv, const std::string &key, const struct err &why,
-	bool knows, double seconds, struct err *err)
+/* The ranks meet once more. One that was lost on the way is named by the rendezvous, where those
+ * that wait for it would blame each other. `why` is this rank's reason; without `knows` another
+ * one's comes first. Always -1. */
+int give_up(const State *s, const struct ident *ident, struct rdzv *rdzv, const std::string &key,
+	const struct err &why, bool knows, double seconds, struct err *err)
 {
 	struct rank_status_own own = {};
 
 	own.number = knows;
 	own.data = why.text;
 	own.size = std::strlen(why.text);
-	Words words{rank_status_exchange(rdzv, ident, key.c_str(), &own, seconds, err), s->size};
+	Words words { rank_status_exchange(rdzv, ident, key.c_str(), &own, seconds, err), s->size };
 	if (!words.all)
 		return err_prefix(err, "comm: couldn't connect");
 	int first = 0;
 	while (first < s->size && !words.all[first].number)
 		first++;
 	if (first < s->size && !knows)
-		return err_fail(err, EXIT_LOST, "%s: %s", rank_status_name(words.all, first).text, words.all[first].data);
+		return err_fail(err, EXIT_LOST, "%s: %s", rank_status_name(words.all, first).text,
+			words.all[first].data);
 	*err = why;
 	return -1;
 }
@@ -187,7 +199,7 @@ int give_up(const State *s, const struct ident *ident, struct rdzv *rdzv, const 
 
 int connect_all(State *s, const struct ident *ident, struct rdzv *rdzv, struct err *err)
 {
-	static std::atomic<int> opened{0}; /* a key is used once */
+	static std::atomic<int> opened { 0 }; /* a key is used once */
 	const std::string key = "comm.gloo." + std::to_string(opened++);
 	const double timeout = rdzv_timeout(rdzv);
 	Links links(nullptr, comm_links_close);
@@ -199,8 +211,10 @@ int connect_all(State *s, const struct ident *ident, struct rdzv *rdzv, struct e
 	struct deadline deadline = deadline_in(timeout);
 	enum comm_links_end end = comm_links_connect(links.get(), CONNECT_SHARE * timeout, &peer, &why);
 	if (end != COMM_LINKS_ALL) {
-		err_prefix(&why, "comm: couldn't connect to %s", s->names[static_cast<size_t>(peer)].c_str());
-		double left = std::max(std::ceil(deadline_left(deadline)), (1 - CONNECT_SHARE) / 2 * timeout);
+		err_prefix(&why, "comm: couldn't connect to %s",
+			s->names[static_cast<size_t>(peer)].c_str());
+		double left =
+			std::max(std::ceil(deadline_left(deadline)), (1 - CONNECT_SHARE) / 2 * timeout);
 		return give_up(s, ident, rdzv, key + ".failed", why, end == COMM_LINKS_MISSING, left, err);
 	}
 	for (peer = 0; peer < s->size; peer++)

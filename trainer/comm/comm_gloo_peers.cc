@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is gone, and why. What Gloo (2022-05) does not do, and this file does:
- *  - A peer's death reaches only buffers of which no byte has moved yet. So closed_peers() asks the connections.
- *  - A rank that gives up looks to its peers as if it had died. So it says goodbye with its reason, which a thread of
- *    each rank awaits (`hear`), and the ranks that follow name the true cause. */
+ *  - A peer's death reaches only buffers of which no byte has moved yet. So closed_peers() asks the
+ * connections.
+ *  - A rank that gives up looks to its peers as if it had died. So it says goodbye with its reason,
+ * which a thread of each rank awaits (`hear`), and the ranks that follow name the true cause. */
 #include "trainer/comm/comm_gloo.h"
 
 #include <csignal>
@@ -12,17 +13,21 @@ extern "C" {
 #include "common/clock.h"
 }
 
-namespace muster_gloo {
+namespace muster_gloo
+{
 
 using std::chrono::milliseconds;
 
-namespace {
+namespace
+{
 
 constexpr milliseconds GOODBYE_GRACE(200), LISTEN_AGAIN(10);
 
-/* Gloo writes to sockets without MSG_NOSIGNAL; on its own threads all signals are blocked, here SIGPIPE is. */
-class QuietPipe {
-public:
+/* Gloo writes to sockets without MSG_NOSIGNAL; on its own threads all signals are blocked, here
+ * SIGPIPE is. */
+class QuietPipe
+{
+  public:
 	QuietPipe()
 	{
 		sigemptyset(&pipe_);
@@ -39,21 +44,24 @@ public:
 		pthread_sigmask(SIG_SETMASK, &old_, nullptr);
 	}
 
-private:
+  private:
 	sigset_t pipe_, old_;
 };
 
-/* Each peer's goodbye has its place from the beginning, so it is sent in one go, and neither its sender's end nor another
- * peer's can keep it back. (A receive from any peer is settled peer by peer with the sender; one that closes its
- * connection meanwhile makes it fail for all, and ranks that did not hear each other's goodbye then wait in vain.) */
+/* Each peer's goodbye has its place from the beginning, so it is sent in one go, and neither its
+ * sender's end nor another peer's can keep it back. (A receive from any peer is settled peer by
+ * peer with the sender; one that closes its connection meanwhile makes it fail for all, and ranks
+ * that did not hear each other's goodbye then wait in vain.) */
 void await_goodbyes(State *s)
 {
-	s->heard_words.assign(static_cast<size_t>(s->size), Goodbye{});
-	s->heard = s->mesh->createUnboundBuffer(s->heard_words.data(), s->heard_words.size() * sizeof(Goodbye));
+	s->heard_words.assign(static_cast<size_t>(s->size), Goodbye {});
+	s->heard = s->mesh->createUnboundBuffer(s->heard_words.data(),
+		s->heard_words.size() * sizeof(Goodbye));
 	for (int peer = 0; peer < s->size; peer++) {
 		try {
 			if (peer != s->rank)
-				s->heard->recv(peer, SLOT_GOODBYE, static_cast<size_t>(peer) * sizeof(Goodbye), sizeof(Goodbye));
+				s->heard->recv(peer, SLOT_GOODBYE, static_cast<size_t>(peer) * sizeof(Goodbye),
+					sizeof(Goodbye));
 		} catch (const std::exception &) {
 			/* it is gone, which the first operation will tell */
 		}
@@ -95,8 +103,9 @@ void take_goodbye(State *s, size_t peer, Heard *heard)
 	on_goodbye(s, static_cast<int>(peer), words);
 }
 
-/* One more receive is complete. Where several are, Gloo names the last one's rank for each: a rank that is named again stands for
- * one that was not. Who that is their flags tell, once no goodbye is under way that has its flag already. */
+/* One more receive is complete. Where several are, Gloo names the last one's rank for each: a rank
+ * that is named again stands for one that was not. Who that is their flags tell, once no goodbye is
+ * under way that has its flag already. */
 void take_goodbyes(State *s, size_t named, Heard *heard)
 {
 	if (!heard->taken[named])
@@ -114,11 +123,11 @@ void take_goodbyes(State *s, size_t named, Heard *heard)
 	heard->unnamed = 0;
 }
 
-/* The thread that hears goodbyes until it is told to stop. Once a peer has ended without one, every wait that is not over
- * at once throws; the other peers' goodbyes come all the same. */
+/* The thread that hears goodbyes until it is told to stop. Once a peer has ended without one, every
+ * wait that is not over at once throws; the other peers' goodbyes come all the same. */
 void hear(State *s)
 {
-	Heard heard{std::vector<bool>(static_cast<size_t>(s->size)), 0};
+	Heard heard { std::vector<bool>(static_cast<size_t>(s->size)), 0 };
 
 	while (!s->deaf) {
 		try {
@@ -132,7 +141,8 @@ void hear(State *s)
 }
 
 /* The words of a rank that has_come(), also where the hearer could not tell whose they were. */
-__attribute__((noinline, no_sanitize("thread"))) void copy_flight(const Goodbye &words, unsigned char *flight, double *now)
+__attribute__((noinline, no_sanitize("thread"))) void copy_flight(const Goodbye &words,
+	unsigned char *flight, double *now)
 {
 	const volatile unsigned char *from = words.flight;
 

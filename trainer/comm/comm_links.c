@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All in the caller's thread, in rounds: what has come is taken and what can be sent is sent, then it is decided whether all is done,
- * and then it waits. Nothing between the decision and the wait changes what is decided, or a rank would wait for news that it
- * has had. Each call may do less than it was asked for, or nothing yet (EAGAIN): awaited() says what then is left to do. */
+/* All in the caller's thread, in rounds: what has come is taken and what can be sent is sent, then
+ * it is decided whether all is done, and then it waits. Nothing between the decision and the wait
+ * changes what is decided, or a rank would wait for news that it has had. Each call may do less
+ * than it was asked for, or nothing yet (EAGAIN): awaited() says what then is left to do. */
 #include "config.h"
 
 #include "trainer/comm/comm_links.h"
@@ -45,10 +46,11 @@ union address {
 };
 
 struct link {
-	int fd;      /* -1: none */
-	size_t sent; /* of the hello */
-	bool greeted; /* the hello was sent, or has come */
-	bool told, heard; /* between rank 0 and another one: the word that this end, or the other, is connected with all */
+	int fd;           /* -1: none */
+	size_t sent;      /* of the hello */
+	bool greeted;     /* the hello was sent, or has come */
+	bool told, heard; /* between rank 0 and another one: the word that this end, or the other, is
+						 connected with all */
 	union address at;
 	unsigned char key[16];
 };
@@ -65,8 +67,8 @@ struct comm_links {
 	int rank, size, listener;
 	unsigned char key[16];
 	char place[COMM_ADDRESS_SIZE + 8 + HASH_HEX_SIZE];
-	struct link *links;   /* by rank */
-	struct pollfd *fds;   /* of the peers by rank, of the strangers, of the listening socket */
+	struct link *links; /* by rank */
+	struct pollfd *fds; /* of the peers by rank, of the strangers, of the listening socket */
 	struct stranger strangers[STRANGERS_MAX];
 	unsigned long strangers_seen;
 	struct acceptor acceptor; /* of the listening socket */
@@ -108,8 +110,9 @@ static int begin_listening(struct comm_links *links, const char *address, struct
 		return err_set(err, "it is no address");
 	socklen_t size = address_size(&at);
 	links->listener = socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (links->listener < 0 || bind(links->listener, &at.any, size) < 0 || listen(links->listener, SOMAXCONN) < 0 ||
-		getsockname(links->listener, &at.any, &size) < 0)
+	if (links->listener < 0 || bind(links->listener, &at.any, size) < 0
+		|| listen(links->listener, SOMAXCONN) < 0
+		|| getsockname(links->listener, &at.any, &size) < 0)
 		return err_set(err, "%m");
 	links->acceptor.fd = links->listener;
 	if (draw_key(links->key, digits, err) < 0)
@@ -126,7 +129,9 @@ struct comm_links *comm_links_open(int rank, int size, const char *address, stru
 		err_set(err, "out of memory");
 		return NULL;
 	}
-	*links = (struct comm_links){ .rank = rank, .listener = -1, .links = calloc((size_t)size, sizeof *links->links),
+	*links = (struct comm_links) { .rank = rank,
+		.listener = -1,
+		.links = calloc((size_t)size, sizeof *links->links),
 		.fds = calloc(FDS(size), sizeof *links->fds) };
 	for (int i = 0; i < STRANGERS_MAX; i++)
 		links->strangers[i].fd = -1;
@@ -156,14 +161,16 @@ int comm_links_find(struct comm_links *links, int peer, const char *place)
 		return -1;
 	memcpy(address, place, (size_t)(space - place));
 	long port = strtol(space + 1, &end, 10);
-	if (port < 1 || port > 65535 || *end != ' ' || !read_address(address, (int)port, &links->links[peer].at))
+	if (port < 1 || port > 65535 || *end != ' '
+		|| !read_address(address, (int)port, &links->links[peer].at))
 		return -1;
 	return run_key_read(end + 1, links->links[peer].key, NULL);
 }
 
 /* ---- hellos ---- */
 
-static void write_hello(unsigned char hello[HELLO_SIZE], int from, int to, const unsigned char key[16])
+static void write_hello(unsigned char hello[HELLO_SIZE], int from, int to,
+	const unsigned char key[16])
 {
 	memcpy(hello, MAGIC, FROM_AT);
 	bytes_put_le32(hello + FROM_AT, (uint32_t)from);
@@ -176,7 +183,8 @@ static int read_hello(const struct comm_links *links, const unsigned char hello[
 {
 	unsigned char wanted[HELLO_SIZE];
 	uint32_t from = bytes_le32(hello + FROM_AT);
-	if (from <= (uint32_t)links->rank || from >= (uint32_t)links->size || links->links[from].fd >= 0)
+	if (from <= (uint32_t)links->rank || from >= (uint32_t)links->size
+		|| links->links[from].fd >= 0)
 		return -1;
 	write_hello(wanted, (int)from, links->rank, links->key);
 	return memcmp(hello, wanted, HELLO_SIZE) == 0 ? (int)from : -1;
@@ -191,13 +199,15 @@ static int missing(const struct comm_links *links)
 	return -1;
 }
 
-/* Says hello to a lower rank once the connection is there. False with errno when it can't be had. */
+/* Says hello to a lower rank once the connection is there. False with errno when it can't be had.
+ */
 static bool say_hello(struct comm_links *links, int peer)
 {
 	struct link *link = &links->links[peer];
 	unsigned char hello[HELLO_SIZE];
 	write_hello(hello, links->rank, peer, link->key);
-	ssize_t sent = send(link->fd, hello + link->sent, sizeof hello - link->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t sent =
+		send(link->fd, hello + link->sent, sizeof hello - link->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (sent < 0)
 		return errno == EAGAIN || errno == EINTR;
 	link->sent += (size_t)sent;
@@ -208,7 +218,7 @@ static bool say_hello(struct comm_links *links, int peer)
 /* A word must not wait until the hello before it is acknowledged. */
 static void set_no_delay(int fd)
 {
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
 }
 
 /* Begins to connect with a lower rank. */
@@ -234,7 +244,8 @@ static void drop_stranger(struct stranger *stranger)
 /* Takes what has come of a hello, and no more: what follows it is for Gloo. */
 static void hear_stranger(struct comm_links *links, struct stranger *stranger)
 {
-	ssize_t got = recv(stranger->fd, stranger->hello + stranger->have, HELLO_SIZE - stranger->have, MSG_DONTWAIT);
+	ssize_t got = recv(stranger->fd, stranger->hello + stranger->have, HELLO_SIZE - stranger->have,
+		MSG_DONTWAIT);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	stranger->have += got > 0 ? (size_t)got : 0;
@@ -271,7 +282,7 @@ static void take_connections(struct comm_links *links)
 			return;
 		set_no_delay(fd);
 		struct stranger *stranger = place_for_stranger(links);
-		*stranger = (struct stranger){ .fd = fd, .age = links->strangers_seen++ };
+		*stranger = (struct stranger) { .fd = fd, .age = links->strangers_seen++ };
 		hear_stranger(links, stranger);
 	}
 }
@@ -293,15 +304,16 @@ static bool may_tell(const struct comm_links *links)
 	return missing(links) < 0 && (links->rank > 0 || has_heard_all(links));
 }
 
-/* What is awaited of a connection: of one that stands its end, or a word between rank 0 and another one. */
+/* What is awaited of a connection: of one that stands its end, or a word between rank 0 and another
+ * one. */
 static short awaited(const struct comm_links *links, int peer, bool may_tell_now)
 {
 	const struct link *link = &links->links[peer];
 	bool has_words = peer == 0 || links->rank == 0;
 	if (!link->greeted)
 		return POLLOUT;
-	return (short)(POLLRDHUP | (has_words && !link->heard ? POLLIN : 0) |
-		(has_words && !link->told && may_tell_now ? POLLOUT : 0));
+	return (short)(POLLRDHUP | (has_words && !link->heard ? POLLIN : 0)
+		| (has_words && !link->told && may_tell_now ? POLLOUT : 0));
 }
 
 /* Waits for something to do. */
@@ -311,10 +323,12 @@ static void await_news(struct comm_links *links, struct deadline deadline)
 	bool may_tell_now = may_tell(links);
 	double seconds = deadline_left(deadline);
 	for (int peer = 0; peer < links->size; peer++)
-		links->fds[peer] = (struct pollfd){ .fd = links->links[peer].fd, .events = awaited(links, peer, may_tell_now) };
+		links->fds[peer] = (struct pollfd) { .fd = links->links[peer].fd,
+			.events = awaited(links, peer, may_tell_now) };
 	for (int i = 0; i < STRANGERS_MAX; i++)
-		others[i] = (struct pollfd){ .fd = links->strangers[i].fd, .events = POLLIN };
-	others[STRANGERS_MAX] = (struct pollfd){ .fd = acceptor_poll(&links->acceptor, &seconds), .events = POLLIN };
+		others[i] = (struct pollfd) { .fd = links->strangers[i].fd, .events = POLLIN };
+	others[STRANGERS_MAX] =
+		(struct pollfd) { .fd = acceptor_poll(&links->acceptor, &seconds), .events = POLLIN };
 	poll(links->fds, FDS(links->size), (int)(seconds * 1000) + 1);
 }
 
@@ -332,8 +346,10 @@ static void meet_strangers(struct comm_links *links)
 static void tell(struct link *link)
 {
 	if (!link->told)
-		link->told = send(link->fd, &(unsigned char){ ALL_ARE_CONNECTED }, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ||
-			(errno != EAGAIN && errno != EINTR);
+		link->told =
+			send(link->fd, &(unsigned char) { ALL_ARE_CONNECTED }, 1, MSG_DONTWAIT | MSG_NOSIGNAL)
+				== 1
+			|| (errno != EAGAIN && errno != EINTR);
 }
 
 /* False: something else than the word has come. */
@@ -345,7 +361,8 @@ static bool hear(struct link *link)
 	return word == ALL_ARE_CONNECTED;
 }
 
-/* Rank 0: whether each is connected with all, and was told that all are. -1: *faulty has sent what no rank does. */
+/* Rank 0: whether each is connected with all, and was told that all are. -1: *faulty has sent what
+ * no rank does. */
 static int all_are_told(struct comm_links *links, int *faulty)
 {
 	bool all = true;
@@ -361,7 +378,8 @@ static int all_are_told(struct comm_links *links, int *faulty)
 	return all;
 }
 
-/* Likewise. What rank 0 says counts, and nothing else: another one that has heard it may have left already. */
+/* Likewise. What rank 0 says counts, and nothing else: another one that has heard it may have left
+ * already. */
 static int all_connected(struct comm_links *links, int *faulty)
 {
 	struct link *zero = &links->links[0];
@@ -374,7 +392,8 @@ static int all_connected(struct comm_links *links, int *faulty)
 	return hear(zero) ? zero->heard : -1;
 }
 
-/* Whether the end of a connection ends the attempt: not that of a rank which was told, or may have been. */
+/* Whether the end of a connection ends the attempt: not that of a rank which was told, or may have
+ * been. */
 static bool is_needed(const struct comm_links *links, int peer)
 {
 	return links->rank == 0 ? !links->links[peer].told : peer == 0 || missing(links) >= 0;
@@ -393,7 +412,8 @@ static bool has_ended(const struct comm_links *links, int peer)
 }
 
 /* Of a connection that has been there, what counts is that the peer gave up. */
-static enum comm_links_end lose(const struct comm_links *links, int peer, int error, struct err *err)
+static enum comm_links_end lose(const struct comm_links *links, int peer, int error,
+	struct err *err)
 {
 	if (links->links[peer].greeted || error == 0 || error == ECONNRESET || error == EPIPE) {
 		err_fail(err, EXIT_LOST, "it closed its connection");
@@ -412,7 +432,7 @@ static enum comm_links_end find_lost(const struct comm_links *links, int *peer, 
 			break;
 	if (*peer == links->size)
 		return COMM_LINKS_ALL;
-	getsockopt(links->links[*peer].fd, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){ sizeof error });
+	getsockopt(links->links[*peer].fd, SOL_SOCKET, SO_ERROR, &error, &(socklen_t) { sizeof error });
 	return lose(links, *peer, error, err);
 }
 
@@ -420,7 +440,8 @@ static enum comm_links_end find_lost(const struct comm_links *links, int *peer, 
 static enum comm_links_end greet(struct comm_links *links, int *peer, struct err *err)
 {
 	for (*peer = 0; *peer < links->rank; ++*peer)
-		if (!links->links[*peer].greeted && links->fds[*peer].revents == POLLOUT && !say_hello(links, *peer))
+		if (!links->links[*peer].greeted && links->fds[*peer].revents == POLLOUT
+			&& !say_hello(links, *peer))
 			return lose(links, *peer, errno, err);
 	return COMM_LINKS_ALL;
 }
@@ -431,21 +452,25 @@ static bool knows_more(const struct comm_links *links)
 	return links->rank > 0 && missing(links) >= 0;
 }
 
-static enum comm_links_end time_is_over(const struct comm_links *links, double seconds, int *peer, struct err *err)
+static enum comm_links_end time_is_over(const struct comm_links *links, double seconds, int *peer,
+	struct err *err)
 {
 	*peer = missing(links);
 	if (*peer >= 0) {
-		err_fail(err, EXIT_LOST, "%s within %g s", *peer < links->rank ? "no answer" : "it did not connect", seconds);
+		err_fail(err, EXIT_LOST, "%s within %g s",
+			*peer < links->rank ? "no answer" : "it did not connect", seconds);
 		return links->rank > 0 ? COMM_LINKS_MISSING : COMM_LINKS_LEFT;
 	}
 	bool all_heard = may_tell(links);
-	for (*peer = links->rank == 0; *peer && (all_heard ? links->links[*peer].told : links->links[*peer].heard); ++*peer)
+	for (*peer = links->rank == 0;
+		 *peer && (all_heard ? links->links[*peer].told : links->links[*peer].heard); ++*peer)
 		;
 	err_fail(err, EXIT_LOST, "it was not connected with all ranks within %g s", seconds);
 	return COMM_LINKS_LEFT;
 }
 
-/* Who gives up says hello first wherever it was about to: nobody misses the end of a connection that has no name. */
+/* Who gives up says hello first wherever it was about to: nobody misses the end of a connection
+ * that has no name. */
 static void say_last_hellos(struct comm_links *links)
 {
 	struct deadline deadline = deadline_in(LAST_HELLO_SECONDS);
@@ -453,8 +478,9 @@ static void say_last_hellos(struct comm_links *links)
 		left = 0;
 		for (int peer = 0; peer < links->rank; peer++) {
 			struct link *link = &links->links[peer];
-			bool wanted = link->fd >= 0 && !link->greeted && say_hello(links, peer) && !link->greeted;
-			links->fds[peer] = (struct pollfd){ .fd = wanted ? link->fd : -1, .events = POLLOUT };
+			bool wanted =
+				link->fd >= 0 && !link->greeted && say_hello(links, peer) && !link->greeted;
+			links->fds[peer] = (struct pollfd) { .fd = wanted ? link->fd : -1, .events = POLLOUT };
 			left += wanted;
 		}
 		if (left)
@@ -487,7 +513,8 @@ static void end_connections(struct comm_links *links)
 }
 
 /* Waits once, unless a rank is lost or the time is over, and takes what has come. */
-static enum comm_links_end await_connections(struct comm_links *links, double begun, double seconds, int *peer, struct err *err)
+static enum comm_links_end await_connections(struct comm_links *links, double begun, double seconds,
+	int *peer, struct err *err)
 {
 	/* Who only waits for others' waiting lets them be the first to say for whom. */
 	struct deadline deadline = { begun + (knows_more(links) ? KNOWING_SHARE : 1) * seconds };
@@ -504,7 +531,8 @@ static enum comm_links_end await_connections(struct comm_links *links, double be
 	return end;
 }
 
-enum comm_links_end comm_links_connect(struct comm_links *links, double seconds, int *peer, struct err *err)
+enum comm_links_end comm_links_connect(struct comm_links *links, double seconds, int *peer,
+	struct err *err)
 {
 	double begun = clock_now();
 	int all = 0;

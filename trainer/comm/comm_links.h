@@ -22,10 +22,11 @@ const char *comm_links_place(const struct comm_links *links);
 /* Reads that of a peer; -1: it is none. */
 int comm_links_find(struct comm_links *links, int peer, const char *place);
 
-/* Connects with all peers, whose places are known, within so many seconds. Where that fails all connections are ended, and
- * err has the reason, without whom it is about: that is *peer. Until comm_links_close() no peer is refused, which would take
- * that for its own reason. */
-enum comm_links_end comm_links_connect(struct comm_links *links, double seconds, int *peer, struct err *err);
+/* Connects with all peers, whose places are known, within so many seconds. Where that fails all
+ * connections are ended, and err has the reason, without whom it is about: that is *peer. Until
+ * comm_links_close() no peer is refused, which would take that for its own reason. */
+enum comm_links_end comm_links_connect(struct comm_links *links, double seconds, int *peer,
+	struct err *err);
 
 /* Hands the connection with a peer to the caller; -1: there is none. */
 int comm_links_take(struct comm_links *links, int peer);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ways beside each other. What lies in a GPU's memory travels by NCCL, on the stream on which the operations of the
- * communicator's thread are queued. What lies in the host's memory travels by Gloo, whose connections also tell who is gone and why,
- * and carry the last words: NCCL knows nothing of that.
+/* Two ways beside each other. What lies in a GPU's memory travels by NCCL, on the stream on which
+ * the operations of the communicator's thread are queued. What lies in the host's memory travels by
+ * Gloo, whose connections also tell who is gone and why, and carry the last words: NCCL knows
+ * nothing of that.
  *
- * NCCL's communicator is non-blocking, and all calls behind open are the communicator's thread's: a call that is not through yet is
- * asked for, and so is the stream, until the end, an error, or an interrupt. The abort is in leave(). */
+ * NCCL's communicator is non-blocking, and all calls behind open are the communicator's thread's: a
+ * call that is not through yet is asked for, and so is the stream, until the end, an error, or an
+ * interrupt. The abort is in leave(). */
 #include "config.h"
 
 #include "trainer/comm/comm_nccl.h"
@@ -21,15 +23,16 @@
 #include "trainer/cuda/host/check.h"
 #include "trainer/cuda/kernels/elements.h"
 
-#define FIRST_LOOK 1e-5    /* seconds between two looks at a stream or a call */
+#define FIRST_LOOK 1e-5 /* seconds between two looks at a stream or a call */
 #define LONGEST_LOOK 5e-4
-#define BLAME_SECONDS 1.0  /* for the connections to tell who is gone, where NCCL has noticed that somebody is */
+#define BLAME_SECONDS \
+	1.0 /* for the connections to tell who is gone, where NCCL has noticed that somebody is */
 #define END_SECONDS 5.0
 #define CAST_ELEMENTS ((size_t)8 << 20) /* that are rounded to bf16 and travel at once */
 
 /* From its begin to its finish; transfers and sums are the operation's, which lives as long. */
 struct exchange {
-	struct exchange *next;    /* all that were made */
+	struct exchange *next; /* all that were made */
 	bool used;
 	const struct comm_transfer *transfers;
 	int count;
@@ -38,18 +41,18 @@ struct exchange {
 	void *host;               /* Gloo's, once it has begun */
 	cudaEvent_t begun, ended; /* on the stream */
 	bool failed;
-	struct err err;           /* of what failed in the beginning */
+	struct err err; /* of what failed in the beginning */
 };
 
 struct state {
-	void *host;               /* Gloo's state */
+	void *host; /* Gloo's state */
 	struct comm_events events;
 	const struct nccl_library *lib;
 	ncclComm_t comm;
-	cudaStream_t stream;      /* NULL: no memory is a device's yet */
+	cudaStream_t stream; /* NULL: no memory is a device's yet */
 	atomic_bool interrupted;
-	char text[40];            /* "NCCL 2.28.9" */
-	void *bf16;             /* bf16 [CAST_ELEMENTS]; NULL until it is needed */
+	char text[40];                      /* "NCCL 2.28.9" */
+	void *bf16;                         /* bf16 [CAST_ELEMENTS]; NULL until it is needed */
 	struct exchange *exchanges, broken; /* the latter stands for one that there is no memory for */
 };
 
@@ -69,16 +72,19 @@ static bool pause_for(struct state *s, double *pause)
 }
 
 /* NCCL has failed: the connections may know because of whom. */
-static int explain(struct state *s, ncclResult_t result, const char *call, const char *file, int line, struct err *err)
+static int explain(struct state *s, ncclResult_t result, const char *call, const char *file,
+	int line, struct err *err)
 {
-	bool own = result == ncclInvalidArgument || result == ncclInvalidUsage || result == ncclUnhandledCudaError;
+	bool own = result == ncclInvalidArgument || result == ncclInvalidUsage
+		|| result == ncclUnhandledCudaError;
 	struct deadline deadline = deadline_in(own ? 0 : BLAME_SECONDS);
 	char words[400];
 	do {
 		if (comm_gloo.check(s->host, err) < 0)
 			return -1;
 	} while (deadline_sleep(deadline, 0.02));
-	snprintf(words, sizeof words, "%s (%.300s)", s->lib->get_error_string(result), s->lib->get_last_error(s->comm));
+	snprintf(words, sizeof words, "%s (%.300s)", s->lib->get_error_string(result),
+		s->lib->get_last_error(s->comm));
 	cuda_check_words("nccl", (int)result, words, call, file, line, err);
 	if (result == ncclRemoteError || result == ncclSystemError) /* a rank, or the way to it */
 		err->status = EXIT_LOST;
@@ -86,7 +92,8 @@ static int explain(struct state *s, ncclResult_t result, const char *call, const
 }
 
 /* Until the communicator has taken the call. */
-static int nccl_check(struct state *s, ncclResult_t result, const char *call, const char *file, int line, struct err *err)
+static int nccl_check(struct state *s, ncclResult_t result, const char *call, const char *file,
+	int line, struct err *err)
 {
 	double pause = FIRST_LOOK;
 	while (result == ncclInProgress) {
@@ -104,11 +111,13 @@ static int nccl_check(struct state *s, ncclResult_t result, const char *call, co
 /* Within a group nothing happens but in its end. */
 static int add_transfer(struct state *s, const struct comm_transfer *t, struct err *err)
 {
-	return t->receive ? NCCL_CHECK(s, recv(t->buffer, t->bytes, ncclChar, t->peer, s->comm, s->stream), err)
+	return t->receive
+		? NCCL_CHECK(s, recv(t->buffer, t->bytes, ncclChar, t->peer, s->comm, s->stream), err)
 		: NCCL_CHECK(s, send(t->buffer, t->bytes, ncclChar, t->peer, s->comm, s->stream), err);
 }
 
-static int queue_transfers(struct state *s, const struct comm_transfer *transfers, int count, struct err *err)
+static int queue_transfers(struct state *s, const struct comm_transfer *transfers, int count,
+	struct err *err)
 {
 	struct err ignored;
 	if (count == 0)
@@ -129,7 +138,8 @@ static int queue_transfers(struct state *s, const struct comm_transfer *transfer
 static bool is_on_device(const struct state *s, const void *buffer)
 {
 	struct cudaPointerAttributes attributes = { .type = cudaMemoryTypeUnregistered };
-	return s->stream && cudaPointerGetAttributes(&attributes, buffer) == cudaSuccess && attributes.type == cudaMemoryTypeDevice;
+	return s->stream && cudaPointerGetAttributes(&attributes, buffer) == cudaSuccess
+		&& attributes.type == cudaMemoryTypeDevice;
 }
 
 static struct exchange *find_unused(struct state *s)
@@ -146,8 +156,11 @@ static struct exchange *find_unused(struct state *s)
 
 static int record_begin(struct state *s, struct exchange *x)
 {
-	if ((!x->begun && CUDA_CHECK(cudaEventCreateWithFlags(&x->begun, cudaEventDisableTiming), &x->err) < 0)
-		|| (!x->ended && CUDA_CHECK(cudaEventCreateWithFlags(&x->ended, cudaEventDisableTiming), &x->err) < 0))
+	if ((!x->begun
+			&& CUDA_CHECK(cudaEventCreateWithFlags(&x->begun, cudaEventDisableTiming), &x->err) < 0)
+		|| (!x->ended
+			&& CUDA_CHECK(cudaEventCreateWithFlags(&x->ended, cudaEventDisableTiming), &x->err)
+				< 0))
 		return -1;
 	return CUDA_CHECK(cudaEventRecord(x->begun, s->stream), &x->err);
 }
@@ -160,7 +173,11 @@ static struct exchange *take(struct state *s, bool on_device)
 		s->broken.failed = true;
 		return &s->broken;
 	}
-	*x = (struct exchange){ .next = x->next, .used = true, .on_device = on_device, .begun = x->begun, .ended = x->ended };
+	*x = (struct exchange) { .next = x->next,
+		.used = true,
+		.on_device = on_device,
+		.begun = x->begun,
+		.ended = x->ended };
 	x->failed = on_device && record_begin(s, x) < 0;
 	return x;
 }
@@ -200,24 +217,28 @@ static int await_end(struct state *s, struct exchange *x, struct err *err)
 	return cuda_check((int)code, "cudaEventQuery(x->ended)", __FILE__, __LINE__, err);
 }
 
-/* Host memory may be written by what the stream has yet to do: it goes when the operations before it are through. */
+/* Host memory may be written by what the stream has yet to do: it goes when the operations before
+ * it are through. */
 static void begin_on_host(struct state *s, struct exchange *x)
 {
 	if (!x->host)
 		x->host = comm_gloo.begin(s->host, x->transfers, x->count, x->sums);
 }
 
-static void *nccl_begin(void *state, const struct comm_transfer *transfers, int count, const struct comm_sums *sums)
+static void *nccl_begin(void *state, const struct comm_transfer *transfers, int count,
+	const struct comm_sums *sums)
 {
 	struct state *s = state;
-	struct exchange *x = take(s, is_on_device(s, count > 0 ? transfers[0].buffer : sums->transfers[0].buffer));
+	struct exchange *x =
+		take(s, is_on_device(s, count > 0 ? transfers[0].buffer : sums->transfers[0].buffer));
 	if (x == &s->broken)
 		return x;
 	x->transfers = transfers;
 	x->count = count;
 	x->sums = sums;
 	if (x->on_device && !x->failed)
-		x->failed = queue_transfers(s, transfers, count, &x->err) < 0 || (!sums && record_end(s, x, &x->err) < 0);
+		x->failed = queue_transfers(s, transfers, count, &x->err) < 0
+			|| (!sums && record_end(s, x, &x->err) < 0);
 	if (!x->on_device && !s->stream)
 		begin_on_host(s, x);
 	return x;
@@ -233,7 +254,8 @@ static size_t received(const struct exchange *x)
 }
 
 /* The sum is only queued, behind the pieces: so it is one run. */
-static int make_on_device(struct state *s, struct exchange *x, const struct comm_sums *sums, struct err *err)
+static int make_on_device(struct state *s, struct exchange *x, const struct comm_sums *sums,
+	struct err *err)
 {
 	size_t bytes = received(x);
 	if (bytes > 0 && sums->make(sums->arg, 0, bytes, err) < 0)
@@ -282,12 +304,14 @@ static int nccl_allgather(void *state, const void *mine, void *all, size_t bytes
 	struct exchange *x = take(s, true);
 	if (x->failed)
 		return give_back(x, err_fail(err, x->err.status, "%s", x->err.text));
-	return end_collective(s, x, NCCL_CHECK(s, all_gather(mine, all, bytes, ncclChar, s->comm, s->stream), err), err);
+	return end_collective(s, x,
+		NCCL_CHECK(s, all_gather(mine, all, bytes, ncclChar, s->comm, s->stream), err), err);
 }
 
 static int sum_floats(struct state *s, float *buffer, size_t count, struct err *err)
 {
-	return NCCL_CHECK(s, all_reduce(buffer, buffer, count, ncclFloat, ncclSum, s->comm, s->stream), err);
+	return NCCL_CHECK(s, all_reduce(buffer, buffer, count, ncclFloat, ncclSum, s->comm, s->stream),
+		err);
 }
 
 static int sum_bf16(struct state *s, float *buffer, size_t count, struct err *err)
@@ -297,7 +321,9 @@ static int sum_bf16(struct state *s, float *buffer, size_t count, struct err *er
 	for (size_t at = 0; s->bf16 && at < count; at += CAST_ELEMENTS) {
 		size_t n = count - at < CAST_ELEMENTS ? count - at : CAST_ELEMENTS;
 		if (CUDA_CHECK(cuda_to_bf16(s->bf16, buffer + at, n, s->stream), err) < 0
-			|| NCCL_CHECK(s, all_reduce(s->bf16, s->bf16, n, ncclBfloat16, ncclSum, s->comm, s->stream), err) < 0
+			|| NCCL_CHECK(s,
+				   all_reduce(s->bf16, s->bf16, n, ncclBfloat16, ncclSum, s->comm, s->stream), err)
+				< 0
 			|| CUDA_CHECK(cuda_from_bf16(buffer + at, s->bf16, n, s->stream), err) < 0)
 			return -1;
 	}
@@ -312,7 +338,8 @@ static int nccl_allreduce(void *state, float *buffer, size_t count, bool bf16, s
 	struct exchange *x = take(s, true);
 	if (x->failed)
 		return give_back(x, err_fail(err, x->err.status, "%s", x->err.text));
-	return end_collective(s, x, bf16 ? sum_bf16(s, buffer, count, err) : sum_floats(s, buffer, count, err), err);
+	return end_collective(s, x,
+		bf16 ? sum_bf16(s, buffer, count, err) : sum_floats(s, buffer, count, err), err);
 }
 
 /* ---- ways out ---- */
@@ -329,7 +356,8 @@ static int nccl_check_peers(void *state, struct err *err)
 	return comm_gloo.check(((struct state *)state)->host, err);
 }
 
-/* The farewell comes first: who waits for this rank shall know why. Then nothing of ours is in use any more. */
+/* The farewell comes first: who waits for this rank shall know why. Then nothing of ours is in use
+ * any more. */
 static void nccl_leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE])
 {
 	struct state *s = state;
@@ -383,7 +411,8 @@ static void on_lost(void *arg, const char *why)
 	atomic_store(&s->interrupted, true);
 }
 
-static int connect_gpus(struct state *s, const struct ident *ident, struct rdzv *rdzv, struct err *err)
+static int connect_gpus(struct state *s, const struct ident *ident, struct rdzv *rdzv,
+	struct err *err)
 {
 	static int opened; /* the number of a communicator is used once */
 	int version = 0;
@@ -394,11 +423,13 @@ static int connect_gpus(struct state *s, const struct ident *ident, struct rdzv 
 		return -1;
 	s->comm = comm;
 	if (s->lib->get_version(&version) == ncclSuccess)
-		snprintf(s->text, sizeof s->text, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+		snprintf(s->text, sizeof s->text, "NCCL %d.%d.%d", version / 10000, version / 100 % 100,
+			version % 100);
 	return 0;
 }
 
-static void *nccl_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events, struct err *err)
+static void *nccl_open(const struct ident *ident, struct rdzv *rdzv,
+	const struct comm_events *events, struct err *err)
 {
 	static const unsigned char nowhere[FLIGHT_SIZE];
 	struct state *s = calloc(1, sizeof *s);
@@ -407,7 +438,8 @@ static void *nccl_open(const struct ident *ident, struct rdzv *rdzv, const struc
 		return NULL;
 	}
 	s->events = *events;
-	s->host = comm_gloo.open(ident, rdzv, &(struct comm_events){ .arg = s, .progress = on_progress, .lost = on_lost }, err);
+	s->host = comm_gloo.open(ident, rdzv,
+		&(struct comm_events) { .arg = s, .progress = on_progress, .lost = on_lost }, err);
 	if (!s->host) {
 		free(s);
 		return NULL;

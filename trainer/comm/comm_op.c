@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations over a provider's exchange. The all-gather sends each rank's bytes straight to every other: as many bytes
- * as a ring, in one step. The all-reduce is the ring of Patarasuk and Yuan (JPDC 2009). The broadcast of much is a
- * scatter and an all-gather, so that the root sends it about once. */
+/* Operations over a provider's exchange. The all-gather sends each rank's bytes straight to every
+ * other: as many bytes as a ring, in one step. The all-reduce is the ring of Patarasuk and Yuan
+ * (JPDC 2009). The broadcast of much is a scatter and an all-gather, so that the root sends it
+ * about once. */
 #include "trainer/comm/comm_op.h"
 
 #include <stdio.h>
@@ -13,7 +14,8 @@
 #define BROADCAST_DIRECT 65536 /* bytes up to which the root sends everything itself */
 #define SEGMENT_ALIGN 64
 
-static struct comm_op *new_op(const char *operation, const char *label, int rank, int size, int transfers)
+static struct comm_op *new_op(const char *operation, const char *label, int rank, int size,
+	int transfers)
 {
 	struct comm_op *op = calloc(1, sizeof *op + (size_t)transfers * sizeof op->transfers[0]);
 
@@ -36,20 +38,22 @@ void comm_op_free(struct comm_op *op)
 static void add_transfer(struct comm_op *op, int peer, void *buffer, size_t bytes, int receive)
 {
 	if (bytes > 0)
-		op->transfers[op->count++] = (struct comm_transfer){ peer, buffer, bytes, receive };
+		op->transfers[op->count++] = (struct comm_transfer) { peer, buffer, bytes, receive };
 }
 
 static void add_transfers(struct comm_op *op, const struct comm_transfer *transfers, int count)
 {
 	for (int i = 0; i < count; i++)
-		add_transfer(op, transfers[i].peer, transfers[i].buffer, transfers[i].bytes, transfers[i].receive);
+		add_transfer(op, transfers[i].peer, transfers[i].buffer, transfers[i].bytes,
+			transfers[i].receive);
 }
 
 /* A transfer with nobody; NULL: there is none. */
 static const struct comm_transfer *impossible(const struct comm_op *op)
 {
 	for (int i = 0; i < op->count + op->sums.count; i++)
-		if (op->transfers[i].peer < 0 || op->transfers[i].peer >= op->size || op->transfers[i].peer == op->rank)
+		if (op->transfers[i].peer < 0 || op->transfers[i].peer >= op->size
+			|| op->transfers[i].peer == op->rank)
 			return &op->transfers[i];
 	return NULL;
 }
@@ -63,12 +67,14 @@ void comm_op_begin(struct comm_op *op, const struct comm_provider *provider, voi
 	op->exchange = provider->begin(state, op->transfers, op->count, op->make ? &op->sums : NULL);
 }
 
-static int run_exchange(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+static int run_exchange(struct comm_op *op, const struct comm_provider *provider, void *state,
+	struct err *err)
 {
 	const struct comm_transfer *wrong = impossible(op);
 
 	if (wrong)
-		return err_set(err, "rank %d can't exchange with rank %d of %d", op->rank, wrong->peer, op->size);
+		return err_set(err, "rank %d can't exchange with rank %d of %d", op->rank, wrong->peer,
+			op->size);
 	comm_op_begin(op, provider, state);
 	void *exchange = op->exchange;
 	op->exchange = NULL;
@@ -79,8 +85,8 @@ static int run_exchange(struct comm_op *op, const struct comm_provider *provider
 	return exchange ? provider->finish(state, exchange, err) : 0;
 }
 
-struct comm_op *comm_op_exchange(int rank, int size, const char *label, const struct comm_transfer *transfers, int count,
-	comm_work *work, void *arg)
+struct comm_op *comm_op_exchange(int rank, int size, const char *label,
+	const struct comm_transfer *transfers, int count, comm_work *work, void *arg)
 {
 	struct comm_op *op = new_op(count ? "exchange" : "call", label, rank, size, count);
 
@@ -93,16 +99,19 @@ struct comm_op *comm_op_exchange(int rank, int size, const char *label, const st
 	return op;
 }
 
-struct comm_op *comm_op_reduce(int rank, int size, const char *label, const struct comm_reduction *reduction)
+struct comm_op *comm_op_reduce(int rank, int size, const char *label,
+	const struct comm_reduction *reduction)
 {
-	struct comm_op *op = new_op("exchange", label, rank, size, reduction->piece_count + reduction->sum_count);
+	struct comm_op *op =
+		new_op("exchange", label, rank, size, reduction->piece_count + reduction->sum_count);
 
 	if (!op)
 		return NULL;
 	add_transfers(op, reduction->pieces, reduction->piece_count);
 	int count = op->count;
 	add_transfers(op, reduction->sums, reduction->sum_count);
-	op->sums = (struct comm_sums){ .transfers = op->transfers + count, .count = op->count - count };
+	op->sums =
+		(struct comm_sums) { .transfers = op->transfers + count, .count = op->count - count };
 	op->count = count;
 	op->run = run_exchange;
 	op->reduction = true;
@@ -112,10 +121,12 @@ struct comm_op *comm_op_reduce(int rank, int size, const char *label, const stru
 	return op;
 }
 
-static int run_allgather(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+static int run_allgather(struct comm_op *op, const struct comm_provider *provider, void *state,
+	struct err *err)
 {
 	char *all = op->buffer, *own = all + (size_t)op->rank * op->bytes;
-	int rc = provider->allgather ? provider->allgather(state, op->source, all, op->bytes, err) : COMM_OF_HOST;
+	int rc = provider->allgather ? provider->allgather(state, op->source, all, op->bytes, err)
+								 : COMM_OF_HOST;
 
 	if (rc != COMM_OF_HOST)
 		return rc;
@@ -130,7 +141,8 @@ static int run_allgather(struct comm_op *op, const struct comm_provider *provide
 	return run_exchange(op, provider, state, err);
 }
 
-struct comm_op *comm_op_allgather(int rank, int size, const char *label, const void *mine, void *all, size_t bytes)
+struct comm_op *comm_op_allgather(int rank, int size, const char *label, const void *mine,
+	void *all, size_t bytes)
 {
 	struct comm_op *op = new_op("all-gather", label, rank, size, 2 * (size - 1));
 
@@ -156,8 +168,8 @@ static char *segment(const struct comm_op *op, int rank, size_t *bytes)
 }
 
 /* One step round the ring: sends one segment on and receives the one before it. */
-static int pass_on(struct comm_op *op, int send, void *into, const struct comm_provider *provider, void *state,
-	struct err *err)
+static int pass_on(struct comm_op *op, int send, void *into, const struct comm_provider *provider,
+	void *state, struct err *err)
 {
 	int receive = (send - 1 + op->size) % op->size;
 	size_t sent, received;
@@ -170,12 +182,16 @@ static int pass_on(struct comm_op *op, int send, void *into, const struct comm_p
 	return run_exchange(op, provider, state, err);
 }
 
-static int sum_on_device(struct comm_op *op, bool bf16, const struct comm_provider *provider, void *state, struct err *err)
+static int sum_on_device(struct comm_op *op, bool bf16, const struct comm_provider *provider,
+	void *state, struct err *err)
 {
-	return provider->allreduce ? provider->allreduce(state, op->buffer, op->bytes / sizeof(float), bf16, err) : COMM_OF_HOST;
+	return provider->allreduce
+		? provider->allreduce(state, op->buffer, op->bytes / sizeof(float), bf16, err)
+		: COMM_OF_HOST;
 }
 
-static int run_allreduce(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+static int run_allreduce(struct comm_op *op, const struct comm_provider *provider, void *state,
+	struct err *err)
 {
 	int size = op->size, rank = op->rank, rc = sum_on_device(op, false, provider, state, err);
 	size_t bytes;
@@ -205,7 +221,8 @@ static int run_allreduce(struct comm_op *op, const struct comm_provider *provide
 	return 0;
 }
 
-struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *buffer, size_t count)
+struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *buffer,
+	size_t count)
 {
 	struct comm_op *op = new_op("all-reduce", label, rank, size, 2);
 
@@ -241,9 +258,10 @@ static void add_wide(float *to, const uint16_t *from, size_t count)
 		to[i] += bytes_bf16_to_float(from[i]);
 }
 
-/* One step round the ring in bf16: the segment `send` is cast into `out` and sent, the one before it comes into `in`. */
-static int pass_bf16(struct comm_op *op, int send, uint16_t *out, uint16_t *in, const struct comm_provider *provider,
-	void *state, struct err *err)
+/* One step round the ring in bf16: the segment `send` is cast into `out` and sent, the one before
+ * it comes into `in`. */
+static int pass_bf16(struct comm_op *op, int send, uint16_t *out, uint16_t *in,
+	const struct comm_provider *provider, void *state, struct err *err)
 {
 	size_t sent, received;
 	const float *from = (const float *)(void *)segment(op, send, &sent);
@@ -256,7 +274,8 @@ static int pass_bf16(struct comm_op *op, int send, uint16_t *out, uint16_t *in, 
 	return run_exchange(op, provider, state, err);
 }
 
-static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *provider, void *state,
+	struct err *err)
 {
 	int size = op->size, rank = op->rank, rc = sum_on_device(op, true, provider, state, err);
 	size_t bytes, longest;
@@ -275,7 +294,8 @@ static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *pr
 			return -1;
 		float *to = (float *)(void *)segment(op, send, &bytes);
 		if (step == size - 1)
-			cast_to_fp32(to, out, bytes / sizeof *to); /* the sum that this rank owns: rounded as at all others */
+			cast_to_fp32(to, out,
+				bytes / sizeof *to); /* the sum that this rank owns: rounded as at all others */
 		to = (float *)(void *)segment(op, (send - 1 + size) % size, &bytes);
 		if (step >= size - 1)
 			cast_to_fp32(to, in, bytes / sizeof *to);
@@ -285,7 +305,8 @@ static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *pr
 	return 0;
 }
 
-struct comm_op *comm_op_allreduce_bf16(int rank, int size, const char *label, float *buffer, size_t count)
+struct comm_op *comm_op_allreduce_bf16(int rank, int size, const char *label, float *buffer,
+	size_t count)
 {
 	struct comm_op *op = comm_op_allreduce(rank, size, label, buffer, count);
 
@@ -294,7 +315,8 @@ struct comm_op *comm_op_allreduce_bf16(int rank, int size, const char *label, fl
 	return op;
 }
 
-static int run_scatter(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+static int run_scatter(struct comm_op *op, const struct comm_provider *provider, void *state,
+	struct err *err)
 {
 	size_t bytes;
 	char *part;
@@ -313,7 +335,8 @@ static int run_scatter(struct comm_op *op, const struct comm_provider *provider,
 }
 
 /* Everyone passes its part on to all who have not got it: the root has everything. */
-static int run_allgather_parts(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+static int run_allgather_parts(struct comm_op *op, const struct comm_provider *provider,
+	void *state, struct err *err)
 {
 	size_t bytes;
 	char *part;
@@ -332,7 +355,8 @@ static int run_allgather_parts(struct comm_op *op, const struct comm_provider *p
 	return run_exchange(op, provider, state, err);
 }
 
-static int run_broadcast(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err)
+static int run_broadcast(struct comm_op *op, const struct comm_provider *provider, void *state,
+	struct err *err)
 {
 	if (op->root < 0 || op->root >= op->size)
 		return err_set(err, "there is no root rank %d of %d", op->root, op->size);
@@ -349,7 +373,8 @@ static int run_broadcast(struct comm_op *op, const struct comm_provider *provide
 	return run_exchange(op, provider, state, err);
 }
 
-struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *buffer, size_t bytes, int root)
+struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *buffer, size_t bytes,
+	int root)
 {
 	struct comm_op *op = new_op("broadcast", label, rank, size, 2 * (size - 1));
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One queued operation of a communicator: all-gather, all-reduce and broadcast are composed here of a provider's exchanges. */
+/* One queued operation of a communicator: all-gather, all-reduce and broadcast are composed here of
+ * a provider's exchanges. */
 #ifndef MUSTER_COMM_OP_H
 #define MUSTER_COMM_OP_H
 
@@ -15,40 +16,47 @@ struct comm_op {
 	comm_ticket ticket;
 	const char *operation;
 	char label[64];
-	int (*run)(struct comm_op *op, const struct comm_provider *provider, void *state, struct err *err);
+	int (*run)(struct comm_op *op, const struct comm_provider *provider, void *state,
+		struct err *err);
 	comm_work *work;
-	struct ops *ops;        /* on whose device it may be; NULL: none */
-	uint64_t event;         /* behind what was queued there before it, */
-	bool waits;           /* which the stream has been told */
-	bool reduction;         /* it may begin before those before it have ended */
-	comm_prepare *prepare;  /* until it has run */
-	comm_make *make;        /* the caller's */
-	void *arg;              /* of each */
-	struct comm_sums sums;  /* its make is that of whoever runs the operation */
+	struct ops *ops;         /* on whose device it may be; NULL: none */
+	uint64_t event;          /* behind what was queued there before it, */
+	bool waits;              /* which the stream has been told */
+	bool reduction;          /* it may begin before those before it have ended */
+	comm_prepare *prepare;   /* until it has run */
+	comm_make *make;         /* the caller's */
+	void *arg;               /* of each */
+	struct comm_sums sums;   /* its make is that of whoever runs the operation */
 	void (*made)(void *arg); /* that one's, too: all sums are made; NULL: he need not know */
-	void *exchange;         /* the provider's, from its begin to its finish */
+	void *exchange;          /* the provider's, from its begin to its finish */
 	int rank, size, root;
 	const void *source;
 	void *buffer;
 	void *scratch; /* its own, of which the provider may have a part until it has left */
 	size_t bytes;
-	uint64_t sent;  /* bytes; what it makes counts as soon as it is made */
-	uint64_t step;  /* that it belongs to, */
-	int bucket;     /* and the bucket; -1: none */
-	double queued;  /* clock_now() where operations are traced, else 0 */
+	uint64_t sent; /* bytes; what it makes counts as soon as it is made */
+	uint64_t step; /* that it belongs to, */
+	int bucket;    /* and the bucket; -1: none */
+	double queued; /* clock_now() where operations are traced, else 0 */
 	int count;
-	struct comm_transfer transfers[]; /* copied, or composed in the run; the sums' are behind the others */
+	struct comm_transfer
+		transfers[]; /* copied, or composed in the run; the sums' are behind the others */
 };
 
-/* Each is freed by comm_op_free, one that failed only when the provider has left; NULL when out of memory. The arguments are those
- * of comm.h. */
-struct comm_op *comm_op_exchange(int rank, int size, const char *label, const struct comm_transfer *transfers, int count,
-	comm_work *work, void *arg);
-struct comm_op *comm_op_reduce(int rank, int size, const char *label, const struct comm_reduction *reduction);
-struct comm_op *comm_op_allgather(int rank, int size, const char *label, const void *mine, void *all, size_t bytes);
-struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *buffer, size_t count);
-struct comm_op *comm_op_allreduce_bf16(int rank, int size, const char *label, float *buffer, size_t count);
-struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *buffer, size_t bytes, int root);
+/* Each is freed by comm_op_free, one that failed only when the provider has left; NULL when out of
+ * memory. The arguments are those of comm.h. */
+struct comm_op *comm_op_exchange(int rank, int size, const char *label,
+	const struct comm_transfer *transfers, int count, comm_work *work, void *arg);
+struct comm_op *comm_op_reduce(int rank, int size, const char *label,
+	const struct comm_reduction *reduction);
+struct comm_op *comm_op_allgather(int rank, int size, const char *label, const void *mine,
+	void *all, size_t bytes);
+struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *buffer,
+	size_t count);
+struct comm_op *comm_op_allreduce_bf16(int rank, int size, const char *label, float *buffer,
+	size_t count);
+struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *buffer, size_t bytes,
+	int root);
 
 void comm_op_free(struct comm_op *op);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator's thread: runs the queued operations in order, begins those early that may be, and words the failure. */
+/* The communicator's thread: runs the queued operations in order, begins those early that may be,
+ * and words the failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,9 @@
 
 static void enter(struct comm *comm, const struct comm_op *op)
 {
-	comm->now = (struct flight_operation){ .step = op->step, .bucket = op->bucket, .bytes = comm_op_bytes(op) };
+	comm->now = (struct flight_operation) { .step = op->step,
+		.bucket = op->bucket,
+		.bytes = comm_op_bytes(op) };
 	memcpy(comm->now.label, op->label, sizeof op->label);
 	snprintf(comm->now.operation, sizeof comm->now.operation, "%s", op->operation);
 	comm->now.entered = comm->progress = clock_now();
@@ -49,12 +52,14 @@ static void word_failure(struct comm *comm, const struct err *err)
 		snprintf(why, sizeof why, "%.600s, %.300s", comm->error.text, err->text);
 	else
 		memcpy(why, comm->error.text, sizeof why);
-	err_fail(&comm->error, comm->error.status, "comm: couldn't complete %s of %s after %.1f s: %.800s",
-		comm->now.operation, comm->now.label, clock_now() - comm->now.entered, why);
+	err_fail(&comm->error, comm->error.status,
+		"comm: couldn't complete %s of %s after %.1f s: %.800s", comm->now.operation,
+		comm->now.label, clock_now() - comm->now.entered, why);
 	comm->worded = true;
 }
 
-static void end_op(struct comm *comm, const struct comm_op *op, int rc, enum failure failure, const struct err *err)
+static void end_op(struct comm *comm, const struct comm_op *op, int rc, enum failure failure,
+	const struct err *err)
 {
 	pthread_mutex_lock(&comm->lock);
 	comm->busy += clock_now() - comm->now.entered;
@@ -71,15 +76,20 @@ static void end_op(struct comm *comm, const struct comm_op *op, int rc, enum fai
 }
 
 /* The part of an operation from `begin` until now. Returns the end. */
-static double trace_part(struct comm *comm, const struct comm_op *op, const char *part, double begin, uint64_t bytes)
+static double trace_part(struct comm *comm, const struct comm_op *op, const char *part,
+	double begin, uint64_t bytes)
 {
-	struct trace_span span = { .begin = begin, .ready = op->queued, .bytes = bytes, .thread = TRACE_COMMUNICATION };
+	struct trace_span span = { .begin = begin,
+		.ready = op->queued,
+		.bytes = bytes,
+		.thread = TRACE_COMMUNICATION };
 
 	if (begin <= 0)
 		return 0;
 	span.end = clock_now();
 	snprintf(span.name, sizeof span.name, "%s: %s", part, op->label);
-	const char *step = strstr(op->label, TRACE_OF_STEP); /* weights may travel in the step behind theirs */
+	const char *step =
+		strstr(op->label, TRACE_OF_STEP); /* weights may travel in the step behind theirs */
 	if (step)
 		span.step = strtoull(step + strlen(TRACE_OF_STEP), NULL, 10);
 	trace_add(comm->trace, &span);
@@ -95,7 +105,8 @@ struct running {
 	bool faulty;   /* what it makes has failed */
 };
 
-/* The transfers since the part before, but not before this rank's own device came to the operation. */
+/* The transfers since the part before, but not before this rank's own device came to the operation.
+ */
 static void trace_transfers(struct running *running)
 {
 	uint64_t sent = running->op->sent;
@@ -103,7 +114,8 @@ static void trace_transfers(struct running *running)
 
 	if (running->begin > 0 && entered > running->begin)
 		running->begin = entered;
-	running->begin = trace_part(running->comm, running->op, running->op->operation, running->begin, sent - running->told);
+	running->begin = trace_part(running->comm, running->op, running->op->operation, running->begin,
+		sent - running->told);
 	running->told = sent;
 }
 
@@ -135,7 +147,8 @@ static struct comm_op *queued_behind(struct comm *comm, const struct comm_op *op
 	return next;
 }
 
-/* Nothing is left to be made, so what comes next is begun: up to the one that is to make something itself. */
+/* Nothing is left to be made, so what comes next is begun: up to the one that is to make something
+ * itself. */
 static void begin_next(void *arg)
 {
 	struct running *running = arg;
@@ -216,7 +229,8 @@ static int run_op(struct comm *comm, struct comm_op *op)
 	return rc;
 }
 
-/* Where the provider can't tell who was waited for: those of whom nothing was heard, unless the text names them already. */
+/* Where the provider can't tell who was waited for: those of whom nothing was heard, unless the
+ * text names them already. */
 static void name_silent(struct comm *comm)
 {
 	unsigned char record[FLIGHT_SIZE];
@@ -227,16 +241,20 @@ static void name_silent(struct comm *comm)
 	for (int rank = 0; rank < comm->size; rank++) {
 		const char *name = comm->provider->peer(comm->state, rank);
 
-		if (rank == comm->rank || comm->provider->said(comm->state, rank, record, &now) || strstr(comm->error.text, name))
+		if (rank == comm->rank || comm->provider->said(comm->state, rank, record, &now)
+			|| strstr(comm->error.text, name))
 			continue;
 		if (silent++ < NAMED)
-			snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.64s", silent > 1 ? ", " : "", name);
+			snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.64s",
+				silent > 1 ? ", " : "", name);
 	}
 	if (silent > NAMED)
-		snprintf(names + strlen(names), sizeof names - strlen(names), " and %d more", silent - NAMED);
+		snprintf(names + strlen(names), sizeof names - strlen(names), " and %d more",
+			silent - NAMED);
 	size_t used = strlen(comm->error.text);
 	if (silent > 0)
-		snprintf(comm->error.text + used, sizeof comm->error.text - used, "; nothing was heard of %s", names);
+		snprintf(comm->error.text + used, sizeof comm->error.text - used,
+			"; nothing was heard of %s", names);
 }
 
 void *comm_run(void *arg)
@@ -262,7 +280,8 @@ void *comm_run(void *arg)
 	comm_op_free(op);
 
 	pthread_mutex_lock(&comm->lock);
-	if (comm->provider->blind && (comm->failure == FAILURE_DEADLINE || comm->failure == FAILURE_LOST))
+	if (comm->provider->blind
+		&& (comm->failure == FAILURE_DEADLINE || comm->failure == FAILURE_LOST))
 		name_silent(comm);
 	comm->left = true;
 	pthread_cond_broadcast(&comm->settled);

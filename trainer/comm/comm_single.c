@@ -2,14 +2,15 @@
 /* The communicator of a world of one: there is no one to talk to. */
 #include "trainer/comm/comm_provider.h"
 
-static void *open_state(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events,
-	struct err *err)
+static void *open_state(const struct ident *ident, struct rdzv *rdzv,
+	const struct comm_events *events, struct err *err)
 {
 	static char nothing;
 	return &nothing;
 }
 
-static void *begin(void *state, const struct comm_transfer *transfers, int count, const struct comm_sums *sums)
+static void *begin(void *state, const struct comm_transfer *transfers, int count,
+	const struct comm_sums *sums)
 {
 	return state;
 }
@@ -24,27 +25,21 @@ static int finish(void *state, void *exchange, struct err *err)
 	return make(state, exchange, NULL, err);
 }
 
-static void interrupt(void *state)
-{
-}
+static void interrupt(void *state) {}
 
 static int check(void *state, struct err *err)
 {
 	return 0;
 }
 
-static void leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE])
-{
-}
+static void leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE]) {}
 
 static bool said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now)
 {
 	return false;
 }
 
-static void close_state(void *state)
-{
-}
+static void close_state(void *state) {}
 
 static const char *peer(void *state, int rank)
 {

@@ -33,13 +33,15 @@ static const char *who(const struct outcome *all, int size, int rank, char out[2
 	for (int i = rank + 1; i < size; i++)
 		same += all[i].failed && strcmp(all[i].text, all[rank].text) == 0;
 	if (same)
-		snprintf(out, 200, "rank %d on %s and %d other%s", rank, all[rank].node, same, same > 1 ? "s" : "");
+		snprintf(out, 200, "rank %d on %s and %d other%s", rank, all[rank].node, same,
+			same > 1 ? "s" : "");
 	else
 		snprintf(out, 200, "rank %d on %s", rank, all[rank].node);
 	return out;
 }
 
-static int share_failure(const struct outcome *all, int size, int first, bool speaks, struct err *err)
+static int share_failure(const struct outcome *all, int size, int first, bool speaks,
+	struct err *err)
 {
 	char name[200];
 	for (int i = first + 1; speaks && i < size; i++)
@@ -48,7 +50,8 @@ static int share_failure(const struct outcome *all, int size, int first, bool sp
 	if (size == 1)
 		err_fail(err, (enum exit_status)all[first].status, "%s", all[first].text);
 	else
-		err_fail(err, (enum exit_status)all[first].status, "%s: %s", who(all, size, first, name), all[first].text);
+		err_fail(err, (enum exit_status)all[first].status, "%s: %s", who(all, size, first, name),
+			all[first].text);
 	return ERR_SHARED;
 }
 

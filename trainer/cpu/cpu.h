@@ -10,7 +10,8 @@ struct cpu {
 	struct step_params params;
 	struct ops_shapes shapes;
 	float *logits; /* plain: one row [V]; fast: HEAD_ROWS of them */
-	float *norms;  /* fast: sums of dgamma and dbeta of every block of LAYERNORM_ROWS rows, [blocks][2][C] */
+	float *norms;  /* fast: sums of dgamma and dbeta of every block of LAYERNORM_ROWS rows,
+					  [blocks][2][C] */
 	const struct kernels *kernels; /* fast */
 };
 
@@ -25,12 +26,16 @@ struct cpu {
 
 struct kernels;
 
-static inline struct cpu *cpu_of(struct ops *ops) { return ops->state; }
+static inline struct cpu *cpu_of(struct ops *ops)
+{
+	return ops->state;
+}
 
 /* Zeroed, 64-byte aligned, released with free(); NULL when out of memory. */
 void *cpu_alloc(size_t bytes);
 
-/* Each fills its entries of the table with simple loops: the oracle that every other implementation is held against. */
+/* Each fills its entries of the table with simple loops: the oracle that every other implementation
+ * is held against. */
 void plain_linear_install(struct ops *ops);
 void plain_norm_install(struct ops *ops);
 void plain_batchnorm_install(struct ops *ops);

@@ -10,13 +10,19 @@ static struct attention_head head_at(const float *qkv, int b, int h, int T, int 
 {
 	size_t at = (size_t)b * T * 3 * C + (size_t)h * (size_t)(C / H);
 
-	return (struct attention_head){
-		.positions = T, .size = C / H, .row = 3 * (size_t)C, .y_row = (size_t)C,
-		.q = qkv + at, .k = qkv + at + C, .v = qkv + at + 2 * (size_t)C,
+	return (struct attention_head) {
+		.positions = T,
+		.size = C / H,
+		.row = 3 * (size_t)C,
+		.y_row = (size_t)C,
+		.q = qkv + at,
+		.k = qkv + at + C,
+		.v = qkv + at + 2 * (size_t)C,
 	};
 }
 
-static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C, int H)
+static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C,
+	int H)
 {
 	const struct kernels *kernels = cpu_of(ops)->kernels;
 
@@ -30,8 +36,8 @@ static void attention(struct ops *ops, float *y, float *lse, const float *qkv, i
 	}
 }
 
-static void attention_backward(struct ops *ops, float *dqkv, const float *dy, const float *qkv, const float *y,
-	const float *lse, int B, int T, int C, int H)
+static void attention_backward(struct ops *ops, float *dqkv, const float *dy, const float *qkv,
+	const float *y, const float *lse, int B, int T, int C, int H)
 {
 	const struct kernels *kernels = cpu_of(ops)->kernels;
 

@@ -7,15 +7,18 @@
 #include "trainer/cpu/cpu.h"
 #include "trainer/cpu/kernels.h"
 
-static size_t at_most(size_t a, size_t b) { return a < b ? a : b; }
+static size_t at_most(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
 
 static struct adamw_state behind(const struct adamw_state *state, size_t count)
 {
-	return (struct adamw_state){ state->weights + count, state->m + count, state->v + count };
+	return (struct adamw_state) { state->weights + count, state->m + count, state->v + count };
 }
 
-static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
-	const float *grad, size_t count, int decay)
+static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from,
+	float *compute, const float *grad, size_t count, int decay)
 {
 	const struct kernels *kernels = cpu_of(ops)->kernels;
 	const struct step_params *params = ops->params;
@@ -26,8 +29,8 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 	for (size_t i = 0; i < count; i += ELEMENTS) {
 		const struct adamw_state part_to = behind(to, i), part_from = behind(from, i);
 
-		kernels->adamw(params, &part_to, &part_from, compute + i, grad + i, at_most(count - i, ELEMENTS),
-			decay ? params->weight_decay : 0);
+		kernels->adamw(params, &part_to, &part_from, compute + i, grad + i,
+			at_most(count - i, ELEMENTS), decay ? params->weight_decay : 0);
 	}
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts matrix products into tiles and has oneDNN compute each with one thread. oneDNN's own threading would be as fast, but
- * for some shapes it cuts k by the number of threads, and with that the result changes. */
+/* Cuts matrix products into tiles and has oneDNN compute each with one thread. oneDNN's own
+ * threading would be as fast, but for some shapes it cuts k by the number of threads, and with that
+ * the result changes. */
 #include "config.h"
 
 #ifdef HAVE_DNNL
@@ -20,18 +21,25 @@ struct grid {
 	int down, across;  /* tiles */
 };
 
-/* Where a grid begins, and how small its tiles may become. oneDNN copies a transposed b once for every row of tiles, so
- * those are kept high; for the others the size hardly matters. */
+/* Where a grid begins, and how small its tiles may become. oneDNN copies a transposed b once for
+ * every row of tiles, so those are kept high; for the others the size hardly matters. */
 struct limits {
 	int rows, columns, rows_min, columns_min;
 };
 
-static const struct limits plain_limits = { 256, 768, 32, 96 }, transposed_limits = { 512, 384, 256, 192 };
+static const struct limits plain_limits = { 256, 768, 32, 96 },
+						   transposed_limits = { 512, 384, 256, 192 };
 
-static int pieces(int length, int size) { return (length + size - 1) / size; }
+static int pieces(int length, int size)
+{
+	return (length + size - 1) / size;
+}
 
 /* A tile's length where `length` is cut into so many pieces: a multiple of `unit`. */
-static int piece_length(int length, int count, int unit) { return pieces(pieces(length, count), unit) * unit; }
+static int piece_length(int length, int count, int unit)
+{
+	return pieces(pieces(length, count), unit) * unit;
+}
 
 static struct grid grid_of(const struct gemm *p)
 {
@@ -42,7 +50,8 @@ static struct grid grid_of(const struct gemm *p)
 	};
 
 	for (;;) {
-		bool can_halve_rows = g.rows >= 2 * l->rows_min, can_halve_columns = g.columns >= 2 * l->columns_min;
+		bool can_halve_rows = g.rows >= 2 * l->rows_min,
+			 can_halve_columns = g.columns >= 2 * l->columns_min;
 
 		g.down = pieces(p->m, g.rows);
 		g.across = pieces(p->n, g.columns);
@@ -57,7 +66,10 @@ static struct grid grid_of(const struct gemm *p)
 
 #ifdef HAVE_DNNL
 
-const char *gemm_provider(void) { return "dnnl"; }
+const char *gemm_provider(void)
+{
+	return "dnnl";
+}
 
 static void gemm_tile(const struct gemm *p, const struct gemm_part *t)
 {
@@ -65,13 +77,16 @@ static void gemm_tile(const struct gemm *p, const struct gemm_part *t)
 	const float *a = p->a + (p->a_transposed ? (size_t)t->row : (size_t)t->row * lda);
 	const float *b = p->b + (p->b_transposed ? (size_t)t->column * ldb : (size_t)t->column);
 
-	dnnl_sgemm(p->a_transposed ? 'T' : 'N', p->b_transposed ? 'T' : 'N', t->rows, t->columns, p->k, 1, a, lda, b, ldb,
-		p->accumulate ? 1 : 0, p->c + (size_t)t->row * p->n + t->column, p->n);
+	dnnl_sgemm(p->a_transposed ? 'T' : 'N', p->b_transposed ? 'T' : 'N', t->rows, t->columns, p->k,
+		1, a, lda, b, ldb, p->accumulate ? 1 : 0, p->c + (size_t)t->row * p->n + t->column, p->n);
 }
 
 #else
 
-const char *gemm_provider(void) { return "own"; }
+const char *gemm_provider(void)
+{
+	return "own";
+}
 
 /* Computes with the kernels' own product, whose bits are the same at every instruction set. */
 static void gemm_tile(const struct gemm *p, const struct gemm_part *t)
@@ -79,8 +94,9 @@ static void gemm_tile(const struct gemm *p, const struct gemm_part *t)
 	size_t a_row = p->a_transposed ? 1 : (size_t)p->k, a_col = p->a_transposed ? (size_t)p->m : 1;
 	size_t b_row = p->b_transposed ? 1 : (size_t)p->n, b_col = p->b_transposed ? (size_t)p->k : 1;
 
-	kernels_now()->gemm_block(&(struct block_gemm){ t->rows, t->columns, p->k, p->a + t->row * a_row, a_row, a_col,
-		p->b + t->column * b_col, b_row, b_col, p->c + (size_t)t->row * p->n + t->column, (size_t)p->n, p->accumulate });
+	kernels_now()->gemm_block(&(struct block_gemm) { t->rows, t->columns, p->k,
+		p->a + t->row * a_row, a_row, a_col, p->b + t->column * b_col, b_row, b_col,
+		p->c + (size_t)t->row * p->n + t->column, (size_t)p->n, p->accumulate });
 }
 
 #endif
@@ -92,15 +108,18 @@ void gemm_run(const struct gemm *p, gemm_done *done, void *arg)
 #pragma omp parallel
 	{
 #ifdef _OPENMP
-		/* of this thread's task alone: oneDNN sees one thread even where the team is of one and counts as no team */
+		/* of this thread's task alone: oneDNN sees one thread even where the team is of one and
+		 * counts as no team */
 		omp_set_num_threads(1);
 #endif
 #pragma omp for schedule(dynamic)
 		for (int i = 0; i < g.down * g.across; i++) {
 			int row = i / g.across * g.rows, column = i % g.across * g.columns;
 			struct gemm_part part = {
-				row, p->m - row < g.rows ? p->m - row : g.rows,
-				column, p->n - column < g.columns ? p->n - column : g.columns,
+				row,
+				p->m - row < g.rows ? p->m - row : g.rows,
+				column,
+				p->n - column < g.columns ? p->n - column : g.columns,
 			};
 
 			gemm_tile(p, &part);

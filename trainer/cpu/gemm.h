@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products whose bits do not depend on the number of threads: a grid of tiles fixed by the shape, one thread each. */
+/* Matrix products whose bits do not depend on the number of threads: a grid of tiles fixed by the
+ * shape, one thread each. */
 #ifndef MUSTER_CPU_PRODUCT_H
 #define MUSTER_CPU_PRODUCT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* c[m,n] = or += (accumulate) a[m,k] · b[k,n], dense and row-major; a transposed operand is stored as [k,m] or [n,k]. */
+/* c[m,n] = or += (accumulate) a[m,k] · b[k,n], dense and row-major; a transposed operand is stored
+ * as [k,m] or [n,k]. */
 struct gemm {
 	const float *a, *b;
 	float *c;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops of the fast operations, one thread each: one table for every instruction set. All tables give the same
- * bits (vec.h says why), so those depend on the instruction set only where oneDNN does the products. */
+/* The inner loops of the fast operations, one thread each: one table for every instruction set. All
+ * tables give the same bits (vec.h says why), so those depend on the instruction set only where
+ * oneDNN does the products. */
 #ifndef MUSTER_CPU_KERNELS_H
 #define MUSTER_CPU_KERNELS_H
 
@@ -10,29 +11,40 @@
 
 #include "trainer/ops/ops.h"
 
-/* c[m·c_row + n] = or += (accumulate) the sum over k, ascending from 0, of a[m·a_row + k·a_col] · b[k·b_row + n]. */
+/* c[m·c_row + n] = or += (accumulate) the sum over k, ascending from 0, of a[m·a_row + k·a_col] ·
+ * b[k·b_row + n]. */
 struct tile_gemm {
 	int m, n, k;
-	const float *a; size_t a_row, a_col;
-	const float *b; size_t b_row;
-	float *c; size_t c_row;
+	const float *a;
+	size_t a_row, a_col;
+	const float *b;
+	size_t b_row;
+	float *c;
+	size_t c_row;
 	bool accumulate;
 };
 
-/* The same with operands of any size, which may be transposed: one of a_row and a_col is 1, and one of b_row and b_col. */
+/* The same with operands of any size, which may be transposed: one of a_row and a_col is 1, and one
+ * of b_row and b_col. */
 struct block_gemm {
 	int m, n, k;
-	const float *a; size_t a_row, a_col;
-	const float *b; size_t b_row, b_col;
-	float *c; size_t c_row;
+	const float *a;
+	size_t a_row, a_col;
+	const float *b;
+	size_t b_row, b_col;
+	float *c;
+	size_t c_row;
 	bool accumulate;
 };
 
-/* One head of one sample: q, k, v, and their gradients, with rows `row` elements apart; y and dy with `y_row`. */
+/* One head of one sample: q, k, v, and their gradients, with rows `row` elements apart; y and dy
+ * with `y_row`. */
 struct attention_head {
 	int positions, size;
-	const float *q, *k, *v; size_t row;
-	float *y; size_t y_row;
+	const float *q, *k, *v;
+	size_t row;
+	float *y;
+	size_t y_row;
 	float *lse;
 	const float *dy;
 	float *dq, *dk, *dv;
@@ -48,23 +60,28 @@ struct kernels {
 	/* out[cols] = or += the sum of the rows, ascending. */
 	void (*column_sums)(float *out, const float *x, int rows, int cols, size_t ld, bool accumulate);
 
-	void (*layernorm)(float *sum, float *y, float *mean, float *rstd, const float *x, const float *add,
-		const float *gamma, const float *beta, int rows, int width);
+	void (*layernorm)(float *sum, float *y, float *mean, float *rstd, const float *x,
+		const float *add, const float *gamma, const float *beta, int rows, int width);
 	/* dgamma and dbeta [width] are overwritten with what these rows give. */
-	void (*layernorm_backward)(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
-		const float *gamma, const float *mean, const float *rstd, int rows, int width, bool accumulate_dx);
+	void (*layernorm_backward)(float *dx, float *dgamma, float *dbeta, const float *dy,
+		const float *x, const float *gamma, const float *mean, const float *rstd, int rows,
+		int width, bool accumulate_dx);
 
-	/* The parts of batch normalisation (kernels_batchnorm.h): sums of up to COLUMNS columns, and one row of the rest. */
-	void (*batchnorm_moments)(double *mean, double *squares, const float *x, const int32_t *targets, int rows, int cols,
+	/* The parts of batch normalisation (kernels_batchnorm.h): sums of up to COLUMNS columns, and
+	 * one row of the rest. */
+	void (*batchnorm_moments)(double *mean, double *squares, const float *x, const int32_t *targets,
+		int rows, int cols, size_t ld);
+	void (*batchnorm_relu)(float *y, const float *x, const float *mean, const float *rstd,
+		const float *gamma, const float *beta, int width);
+	void (*batchnorm_sums)(double *sum_dyn, double *sum_dy, const float *dy, const float *x,
+		const float *mean, const float *rstd, const int32_t *targets, int rows, int cols,
 		size_t ld);
-	void (*batchnorm_relu)(float *y, const float *x, const float *mean, const float *rstd, const float *gamma,
-		const float *beta, int width);
-	void (*batchnorm_sums)(double *sum_dyn, double *sum_dy, const float *dy, const float *x, const float *mean,
-		const float *rstd, const int32_t *targets, int rows, int cols, size_t ld);
-	void (*batchnorm_backward)(float *dx, const float *dy, const float *x, const float *mean, const float *rstd,
-		const float *gamma, const float *mean_dyn, const float *mean_dy, bool counts, int width);
+	void (*batchnorm_backward)(float *dx, const float *dy, const float *x, const float *mean,
+		const float *rstd, const float *gamma, const float *mean_dyn, const float *mean_dy,
+		bool counts, int width);
 
-	/* The loss of one row of logits; with `gradient` they become (softmax - one at target)·scale. */
+	/* The loss of one row of logits; with `gradient` they become (softmax - one at target)·scale.
+	 */
 	float (*cross_entropy)(float *logits, int target, int vocabulary, bool gradient, float scale);
 
 	void (*gemm)(const struct tile_gemm *gemm);
@@ -72,8 +89,9 @@ struct kernels {
 	void (*attention)(const struct attention_head *head);
 	void (*attention_backward)(const struct attention_head *head);
 
-	void (*adamw)(const struct step_params *params, const struct adamw_state *to, const struct adamw_state *from,
-		float *compute, const float *grad, size_t count, float weight_decay);
+	void (*adamw)(const struct step_params *params, const struct adamw_state *to,
+		const struct adamw_state *from, float *compute, const float *grad, size_t count,
+		float weight_decay);
 	double (*square_sum)(const float *x, size_t count);
 	void (*add)(float *out, const float *a, const float *b, size_t count);
 };

@@ -4,7 +4,8 @@
 #define GELU_SCALE 0.79788456080286535588f /* sqrt(2/pi) */
 #define GELU_CUBE 0.044715f
 
-/* 1 / (1 + e^-2u) with u = sqrt(2/pi)·(x + 0.044715·x³), so that GELU(x) = x·that: (1 + tanh u) / 2 is the same. */
+/* 1 / (1 + e^-2u) with u = sqrt(2/pi)·(x + 0.044715·x³), so that GELU(x) = x·that: (1 + tanh u) / 2
+ * is the same. */
 static inline vec gelu_gate(vec x)
 {
 	vec u = v_fma(x * x * v_set(GELU_SCALE * GELU_CUBE), x, x * v_set(GELU_SCALE));
@@ -15,7 +16,8 @@ static inline vec gelu_gate(vec x)
 static inline vec gelu_derivative(vec x)
 {
 	vec gate = gelu_gate(x);
-	vec slope = v_fma(x * x, v_set(6 * GELU_SCALE * GELU_CUBE), v_set(2 * GELU_SCALE)); /* 2·du/dx */
+	vec slope =
+		v_fma(x * x, v_set(6 * GELU_SCALE * GELU_CUBE), v_set(2 * GELU_SCALE)); /* 2·du/dx */
 
 	return v_fma(x * slope, gate * (v_set(1) - gate), gate);
 }
@@ -24,7 +26,8 @@ static void bias_rows(float *y, const float *bias, int rows, int cols, size_t ld
 {
 	for (int r = 0; r < rows; r++, y += ld)
 		for (int c = 0; c < cols; c += VL)
-			v_store_upto(y + c, v_load_upto(y + c, cols - c) + v_load_upto(bias + c, cols - c), cols - c);
+			v_store_upto(y + c, v_load_upto(y + c, cols - c) + v_load_upto(bias + c, cols - c),
+				cols - c);
 }
 
 static void bias_relu_rows(float *y, const float *bias, int rows, int cols, size_t ld)
@@ -72,7 +75,8 @@ static void gelu_backward_rows(float *dx, const float *pre, int rows, int cols, 
 		}
 }
 
-/* Four vectors of columns at once, so that the additions of a column need not wait for one another. */
+/* Four vectors of columns at once, so that the additions of a column need not wait for one another.
+ */
 static void column_sums(float *out, const float *x, int rows, int cols, size_t ld, bool accumulate)
 {
 	int c = 0;
@@ -100,15 +104,17 @@ static void column_sums(float *out, const float *x, int rows, int cols, size_t l
 	}
 }
 
-/* Calls BODY(c, n, i) for the vectors of a row: n <= VL elements at c, which belong to lane vector i. */
-#define ROW_LOOP(width, BODY) do { \
-	int c_ = 0; \
-	for (; c_ + LANES <= (width); c_ += LANES) \
-		_Pragma("GCC unroll 4") for (int i_ = 0; i_ < LANE_VECS; i_++) \
-			BODY(c_ + i_ * VL, VL, i_); \
-	for (int i_ = 0; c_ < (width); c_ += VL, i_++) \
-		BODY(c_, (width) - c_, i_); \
-} while (0)
+/* Calls BODY(c, n, i) for the vectors of a row: n <= VL elements at c, which belong to lane vector
+ * i. */
+#define ROW_LOOP(width, BODY) \
+	do { \
+		int c_ = 0; \
+		for (; c_ + LANES <= (width); c_ += LANES) \
+			_Pragma("GCC unroll 4") for (int i_ = 0; i_ < LANE_VECS; i_++) \
+				BODY(c_ + i_ * VL, VL, i_); \
+		for (int i_ = 0; c_ < (width); c_ += VL, i_++) \
+			BODY(c_, (width)-c_, i_); \
+	} while (0)
 
 static float row_sum(const float *x, int width)
 {
@@ -126,24 +132,26 @@ static float row_squares(const float *x, float mean, int width)
 	vec sum[LANE_VECS] = { 0 };
 	float means[VL];
 
-#define BODY(c, n, i) do { \
-	vec d = v_load_upto(x + (c), n) - ((n) >= VL ? v_set(mean) : v_load_part(means, n)); \
-	sum[i] = v_fma(d, d, sum[i]); \
-} while (0)
+#define BODY(c, n, i) \
+	do { \
+		vec d = v_load_upto(x + (c), n) - ((n) >= VL ? v_set(mean) : v_load_part(means, n)); \
+		sum[i] = v_fma(d, d, sum[i]); \
+	} while (0)
 	v_store(means, v_set(mean));
 	ROW_LOOP(width, BODY);
 #undef BODY
 	return v_fold(sum);
 }
 
-static void layernorm_rows(float *sum, float *y, float *mean, float *rstd, const float *x, const float *add,
-	const float *gamma, const float *beta, int rows, int width)
+static void layernorm_rows(float *sum, float *y, float *mean, float *rstd, const float *x,
+	const float *add, const float *gamma, const float *beta, int rows, int width)
 {
 	for (int r = 0; r < rows; r++, x += width, y += width) {
 		const float *in = x;
 
 		for (int c = 0; add && c < width; c += VL)
-			v_store_upto(sum + c, v_load_upto(x + c, width - c) + v_load_upto(add + c, width - c), width - c);
+			v_store_upto(sum + c, v_load_upto(x + c, width - c) + v_load_upto(add + c, width - c),
+				width - c);
 		if (add)
 			in = sum, sum += width, add += width;
 		mean[r] = row_sum(in, width) / (float)width;
@@ -151,27 +159,29 @@ static void layernorm_rows(float *sum, float *y, float *mean, float *rstd, const
 		for (int c = 0; c < width; c += VL) {
 			vec n = (v_load_upto(in + c, width - c) - v_set(mean[r])) * v_set(rstd[r]);
 
-			v_store_upto(y + c, v_fma(n, v_load_upto(gamma + c, width - c), v_load_upto(beta + c, width - c)),
+			v_store_upto(y + c,
+				v_fma(n, v_load_upto(gamma + c, width - c), v_load_upto(beta + c, width - c)),
 				width - c);
 		}
 	}
 }
 
 /* With n = (x - mean)·rstd and g = dy·gamma: dx = rstd·(g - mean(g) - n·mean(g·n)). */
-static void layernorm_backward_row(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
-	const float *gamma, float mean, float rstd, int width, bool accumulate_dx)
+static void layernorm_backward_row(float *dx, float *dgamma, float *dbeta, const float *dy,
+	const float *x, const float *gamma, float mean, float rstd, int width, bool accumulate_dx)
 {
 	vec sum_g[LANE_VECS] = { 0 }, sum_gn[LANE_VECS] = { 0 };
 	float mean_g, mean_gn;
 
-#define BODY(c, n, i) do { \
-	vec d = v_load_upto(dy + (c), n), g = d * v_load_upto(gamma + (c), n); \
-	vec normal = (v_load_upto(x + (c), n) - v_set(mean)) * v_set(rstd); \
-	sum_g[i] += g; \
-	sum_gn[i] = v_fma(g, normal, sum_gn[i]); \
-	v_store_upto(dgamma + (c), v_fma(d, normal, v_load_upto(dgamma + (c), n)), n); \
-	v_store_upto(dbeta + (c), d + v_load_upto(dbeta + (c), n), n); \
-} while (0)
+#define BODY(c, n, i) \
+	do { \
+		vec d = v_load_upto(dy + (c), n), g = d * v_load_upto(gamma + (c), n); \
+		vec normal = (v_load_upto(x + (c), n) - v_set(mean)) * v_set(rstd); \
+		sum_g[i] += g; \
+		sum_gn[i] = v_fma(g, normal, sum_gn[i]); \
+		v_store_upto(dgamma + (c), v_fma(d, normal, v_load_upto(dgamma + (c), n)), n); \
+		v_store_upto(dbeta + (c), d + v_load_upto(dbeta + (c), n), n); \
+	} while (0)
 	ROW_LOOP(width, BODY);
 #undef BODY
 	mean_g = v_fold(sum_g) / (float)width;
@@ -188,14 +198,15 @@ static void layernorm_backward_row(float *dx, float *dgamma, float *dbeta, const
 	}
 }
 
-static void layernorm_backward_rows(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
-	const float *gamma, const float *mean, const float *rstd, int rows, int width, bool accumulate_dx)
+static void layernorm_backward_rows(float *dx, float *dgamma, float *dbeta, const float *dy,
+	const float *x, const float *gamma, const float *mean, const float *rstd, int rows, int width,
+	bool accumulate_dx)
 {
 	memset(dgamma, 0, (size_t)width * sizeof(float));
 	memset(dbeta, 0, (size_t)width * sizeof(float));
 	for (int r = 0; r < rows; r++)
-		layernorm_backward_row(dx + (size_t)r * width, dgamma, dbeta, dy + (size_t)r * width, x + (size_t)r * width,
-			gamma, mean[r], rstd[r], width, accumulate_dx);
+		layernorm_backward_row(dx + (size_t)r * width, dgamma, dbeta, dy + (size_t)r * width,
+			x + (size_t)r * width, gamma, mean[r], rstd[r], width, accumulate_dx);
 }
 
 /* The largest of n floats. Where there is a NaN the result may be any of the others. */
@@ -220,23 +231,25 @@ static float row_exp_sum(float *out, const float *x, float scale, float max, int
 {
 	vec sum[LANE_VECS] = { 0 };
 
-#define BODY(c, count, i) do { \
-	vec e = v_exp(v_fma(v_load_upto(x + (c), count), v_set(scale), v_set(-max))); \
-	float lanes_[VL]; \
-	if ((count) < VL) { \
-		v_store(lanes_, e); \
-		e = v_load_part(lanes_, count); \
-	} \
-	if (out) \
-		v_store_upto(out + (c), e, count); \
-	sum[i] += e; \
-} while (0)
+#define BODY(c, count, i) \
+	do { \
+		vec e = v_exp(v_fma(v_load_upto(x + (c), count), v_set(scale), v_set(-max))); \
+		float lanes_[VL]; \
+		if ((count) < VL) { \
+			v_store(lanes_, e); \
+			e = v_load_part(lanes_, count); \
+		} \
+		if (out) \
+			v_store_upto(out + (c), e, count); \
+		sum[i] += e; \
+	} while (0)
 	ROW_LOOP(n, BODY);
 #undef BODY
 	return v_fold(sum);
 }
 
-static float cross_entropy_row(float *logits, int target, int vocabulary, bool gradient, float scale)
+static float cross_entropy_row(float *logits, int target, int vocabulary, bool gradient,
+	float scale)
 {
 	float max, sum, loss, at_target;
 
@@ -253,16 +266,20 @@ static float cross_entropy_row(float *logits, int target, int vocabulary, bool g
 		return loss;
 	at_target = logits[target] / sum;
 	for (int c = 0; c < vocabulary; c += VL)
-		v_store_upto(logits + c, v_load_upto(logits + c, vocabulary - c) * v_set(scale / sum), vocabulary - c);
+		v_store_upto(logits + c, v_load_upto(logits + c, vocabulary - c) * v_set(scale / sum),
+			vocabulary - c);
 	logits[target] = (at_target - 1) * scale;
 	return loss;
 }
 
-/* With `stream` whole vectors of `to` go past the caches: memory that is only written need not be read first. */
-static inline void adamw_loop(const struct step_params *p, const struct adamw_state *to, const struct adamw_state *from,
-	float *compute, const float *grad, size_t count, float weight_decay, const bool stream)
+/* With `stream` whole vectors of `to` go past the caches: memory that is only written need not be
+ * read first. */
+static inline void adamw_loop(const struct step_params *p, const struct adamw_state *to,
+	const struct adamw_state *from, float *compute, const float *grad, size_t count,
+	float weight_decay, const bool stream)
 {
-	vec first = v_set(1.0f - p->beta1), second = v_set(1.0f - p->beta2), rate = v_set(-p->learning_rate);
+	vec first = v_set(1.0f - p->beta1), second = v_set(1.0f - p->beta2),
+		rate = v_set(-p->learning_rate);
 
 	for (size_t i = 0; i < count; i += VL) {
 		int n = count - i < VL ? (int)(count - i) : VL;
@@ -283,8 +300,9 @@ static inline void adamw_loop(const struct step_params *p, const struct adamw_st
 		v_stream_end();
 }
 
-static void adamw_run(const struct step_params *p, const struct adamw_state *to, const struct adamw_state *from,
-	float *compute, const float *grad, size_t count, float weight_decay)
+static void adamw_run(const struct step_params *p, const struct adamw_state *to,
+	const struct adamw_state *from, float *compute, const float *grad, size_t count,
+	float weight_decay)
 {
 	uintptr_t places = (uintptr_t)to->weights | (uintptr_t)to->m | (uintptr_t)to->v;
 

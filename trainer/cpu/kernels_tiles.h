@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels over tiles that lie in the cache: small products, and causal attention in the manner of FlashAttention (Dao et
- * al., arXiv 2205.14135). Included once by each kernels_ISA.c, after kernels_rows.h. */
+/* Kernels over tiles that lie in the cache: small products, and causal attention in the manner of
+ * FlashAttention (Dao et al., arXiv 2205.14135). Included once by each kernels_ISA.c, after
+ * kernels_rows.h. */
 
 #if VEC_BITS == 512
 #define TILE_ROWS 8
@@ -9,10 +10,10 @@
 #endif
 #define TILE_VECS 2
 
-/* rows × vecs vectors of the result, kept in registers; `part` floats of a single vector where part > 0. An element's sum
- * runs over k alone, so it does not depend on the shape of the tile. */
-static inline __attribute__((always_inline)) void gemm_tile(const struct tile_gemm *p, int m, int n, int rows,
-	int vecs, int part)
+/* rows × vecs vectors of the result, kept in registers; `part` floats of a single vector where part
+ * > 0. An element's sum runs over k alone, so it does not depend on the shape of the tile. */
+static inline __attribute__((always_inline)) void gemm_tile(const struct tile_gemm *p, int m, int n,
+	int rows, int vecs, int part)
 {
 	vec sum[TILE_ROWS][TILE_VECS];
 	const float *a = p->a + (size_t)m * p->a_row, *b = p->b + n;
@@ -22,8 +23,9 @@ static inline __attribute__((always_inline)) void gemm_tile(const struct tile_ge
 	for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
 		for (int v = 0; v < vecs; v++)
-			sum[r][v] = !p->accumulate ? v_set(0) : part ? v_load_part(c + r * p->c_row, part) :
-				v_load(c + r * p->c_row + v * VL);
+			sum[r][v] = !p->accumulate ? v_set(0)
+				: part                 ? v_load_part(c + r * p->c_row, part)
+									   : v_load(c + r * p->c_row + v * VL);
 	for (int k = 0; k < p->k; k++, a += p->a_col, b += p->b_row) {
 		vec right[TILE_VECS];
 
@@ -49,7 +51,8 @@ static inline __attribute__((always_inline)) void gemm_tile(const struct tile_ge
 				v_store(c + r * p->c_row + v * VL, sum[r][v]);
 }
 
-static inline __attribute__((always_inline)) void gemm_columns(const struct tile_gemm *p, int n, int vecs, int part)
+static inline __attribute__((always_inline)) void gemm_columns(const struct tile_gemm *p, int n,
+	int vecs, int part)
 {
 	int m = 0;
 
@@ -71,12 +74,15 @@ static void gemm(const struct tile_gemm *p)
 		gemm_columns(p, n, 1, p->n - n);
 }
 
-/* Scores are kept transposed, [keys, queries], so that each query has a lane of its own from the scores to the sums. */
+/* Scores are kept transposed, [keys, queries], so that each query has a lane of its own from the
+ * scores to the sums. */
 #define QUERIES ATTENTION_BLOCK
 #define KEYS ATTENTION_BLOCK
 
-/* out[size][QUERIES] = rows x (at most QUERIES of them, `row` apart), transposed and multiplied by scale; zeros beyond. */
-static void transpose_queries(float *out, const float *x, size_t row, int rows, int size, float scale)
+/* out[size][QUERIES] = rows x (at most QUERIES of them, `row` apart), transposed and multiplied by
+ * scale; zeros beyond. */
+static void transpose_queries(float *out, const float *x, size_t row, int rows, int size,
+	float scale)
 {
 	for (int d = 0; d < size; d++)
 		for (int q = 0; q < QUERIES; q++)
@@ -96,7 +102,8 @@ struct softmax_state {
 	float max[QUERIES], sum[QUERIES], rescale[QUERIES];
 };
 
-/* Scores become exponentials; the state takes them in, and says by how much what was summed before has to shrink. */
+/* Scores become exponentials; the state takes them in, and says by how much what was summed before
+ * has to shrink. */
 static void softmax_block(struct softmax_state *state, float *scores, int keys)
 {
 	for (int q = 0; q < QUERIES; q += VL) {
@@ -122,7 +129,8 @@ static void scale_rows(float *y, size_t row, const float *factors, int rows, int
 {
 	for (int r = 0; r < rows; r++)
 		for (int d = 0; d < size; d += VL)
-			v_store_upto(y + r * row + d, v_load_upto(y + r * row + d, size - d) * v_set(factors[r]), size - d);
+			v_store_upto(y + r * row + d,
+				v_load_upto(y + r * row + d, size - d) * v_set(factors[r]), size - d);
 }
 
 static int block_length(int first, int positions)
@@ -140,18 +148,19 @@ static void attend_queries(const struct attention_head *h, int first)
 
 	for (int q = 0; q < QUERIES; q++)
 		state.max[q] = -INFINITY;
-	transpose_queries(queries, h->q + (size_t)first * h->row, h->row, rows, h->size, 1.0f / sqrtf((float)h->size));
+	transpose_queries(queries, h->q + (size_t)first * h->row, h->row, rows, h->size,
+		1.0f / sqrtf((float)h->size));
 	for (int key = 0; key <= first; key += KEYS) {
 		int keys = block_length(key, h->positions);
 
-		gemm(&(struct tile_gemm){ keys, QUERIES, h->size, h->k + (size_t)key * h->row, h->row, 1,
+		gemm(&(struct tile_gemm) { keys, QUERIES, h->size, h->k + (size_t)key * h->row, h->row, 1,
 			queries, QUERIES, scores, QUERIES, false });
 		if (key == first)
 			hide_future(scores, keys, -INFINITY);
 		softmax_block(&state, scores, keys);
 		if (key > 0)
 			scale_rows(y, h->y_row, state.rescale, rows, h->size);
-		gemm(&(struct tile_gemm){ rows, h->size, keys, scores, 1, QUERIES,
+		gemm(&(struct tile_gemm) { rows, h->size, keys, scores, 1, QUERIES,
 			h->v + (size_t)key * h->row, h->row, y, h->y_row, key > 0 });
 	}
 	for (int q = 0; q < rows; q++) {
@@ -167,8 +176,10 @@ static void attention_head_forward(const struct attention_head *h)
 		attend_queries(h, first);
 }
 
-/* probabilities come as scores and become e^(score - lse); dscores come as dP and become P·(dP - delta). */
-static void softmax_backward_block(float *probabilities, float *dscores, const float *lse, const float *delta, int keys)
+/* probabilities come as scores and become e^(score - lse); dscores come as dP and become P·(dP -
+ * delta). */
+static void softmax_backward_block(float *probabilities, float *dscores, const float *lse,
+	const float *delta, int keys)
 {
 	for (int q = 0; q < QUERIES; q += VL) {
 		vec l = v_load(lse + q), d = v_load(delta + q);
@@ -182,7 +193,8 @@ static void softmax_backward_block(float *probabilities, float *dscores, const f
 	}
 }
 
-/* What a block of queries keeps while it meets the blocks of keys, each [size][QUERIES] or [KEYS][QUERIES]. */
+/* What a block of queries keeps while it meets the blocks of keys, each [size][QUERIES] or
+ * [KEYS][QUERIES]. */
 struct query_block {
 	float queries[ATTENTION_SIZE_MAX * QUERIES]; /* times the scale */
 	float dy[ATTENTION_SIZE_MAX * QUERIES];
@@ -191,7 +203,8 @@ struct query_block {
 	float lse[QUERIES], delta[QUERIES];
 } __attribute__((aligned(64)));
 
-static void query_block_begin(struct query_block *block, const struct attention_head *h, int first, int rows, float scale)
+static void query_block_begin(struct query_block *block, const struct attention_head *h, int first,
+	int rows, float scale)
 {
 	const float *y = h->y + (size_t)first * h->y_row, *dy = h->dy + (size_t)first * h->y_row;
 
@@ -207,25 +220,26 @@ static void query_block_begin(struct query_block *block, const struct attention_
 	}
 }
 
-static void attend_keys_backward(struct query_block *block, const struct attention_head *h, int first, int rows, int key)
+static void attend_keys_backward(struct query_block *block, const struct attention_head *h,
+	int first, int rows, int key)
 {
 	int keys = block_length(key, h->positions);
 	size_t at_queries = (size_t)first * h->row, at_keys = (size_t)key * h->row;
 	bool later = first > key; /* the block on the diagonal is the first that these keys meet */
 
-	gemm(&(struct tile_gemm){ keys, QUERIES, h->size, h->k + at_keys, h->row, 1,
-		block->queries, QUERIES, block->probabilities, QUERIES, false });
+	gemm(&(struct tile_gemm) { keys, QUERIES, h->size, h->k + at_keys, h->row, 1, block->queries,
+		QUERIES, block->probabilities, QUERIES, false });
 	if (key == first)
 		hide_future(block->probabilities, keys, -INFINITY);
-	gemm(&(struct tile_gemm){ keys, QUERIES, h->size, h->v + at_keys, h->row, 1,
-		block->dy, QUERIES, block->dscores, QUERIES, false });
+	gemm(&(struct tile_gemm) { keys, QUERIES, h->size, h->v + at_keys, h->row, 1, block->dy,
+		QUERIES, block->dscores, QUERIES, false });
 	softmax_backward_block(block->probabilities, block->dscores, block->lse, block->delta, keys);
-	gemm(&(struct tile_gemm){ keys, h->size, rows, block->probabilities, QUERIES, 1,
+	gemm(&(struct tile_gemm) { keys, h->size, rows, block->probabilities, QUERIES, 1,
 		h->dy + (size_t)first * h->y_row, h->y_row, h->dv + at_keys, h->row, later });
-	gemm(&(struct tile_gemm){ keys, h->size, rows, block->dscores, QUERIES, 1,
-		h->q + at_queries, h->row, h->dk + at_keys, h->row, later });
-	gemm(&(struct tile_gemm){ rows, h->size, keys, block->dscores, 1, QUERIES,
-		h->k + at_keys, h->row, h->dq + at_queries, h->row, key > 0 });
+	gemm(&(struct tile_gemm) { keys, h->size, rows, block->dscores, QUERIES, 1, h->q + at_queries,
+		h->row, h->dk + at_keys, h->row, later });
+	gemm(&(struct tile_gemm) { rows, h->size, keys, block->dscores, 1, QUERIES, h->k + at_keys,
+		h->row, h->dq + at_queries, h->row, key > 0 });
 }
 
 static void attention_head_backward(const struct attention_head *h)
@@ -244,5 +258,6 @@ static void attention_head_backward(const struct attention_head *h)
 		scale_rows(h->dq + (size_t)first * h->row, h->row, scales, rows, h->size);
 	}
 	for (int key = 0; key < h->positions; key += KEYS)
-		scale_rows(h->dk + (size_t)key * h->row, h->row, scales, block_length(key, h->positions), h->size);
+		scale_rows(h->dk + (size_t)key * h->row, h->row, scales, block_length(key, h->positions),
+			h->size);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the CPU's table of operations: memory, state, and the choice between the plain and the fast functions. */
+/* Makes the CPU's table of operations: memory, state, and the choice between the plain and the fast
+ * functions. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -51,7 +52,8 @@ static int fast_prepare(struct ops *ops, const struct ops_shapes *shapes, struct
 	free(cpu->logits);
 	free(cpu->norms);
 	cpu->shapes = *shapes;
-	cpu->logits = cpu_alloc((rows < HEAD_ROWS ? rows : HEAD_ROWS) * (size_t)shapes->vocabulary * sizeof(float));
+	cpu->logits = cpu_alloc(
+		(rows < HEAD_ROWS ? rows : HEAD_ROWS) * (size_t)shapes->vocabulary * sizeof(float));
 	cpu->norms = cpu_alloc(blocks * 2 * (size_t)shapes->width * sizeof(float));
 	if (!cpu->logits || !cpu->norms)
 		return err_set(err, "ops: couldn't prepare: out of memory");

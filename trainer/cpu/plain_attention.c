@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal self-attention in plain C: one row of scores at a time, recomputed where it is needed again. */
+/* Causal self-attention in plain C: one row of scores at a time, recomputed where it is needed
+ * again. */
 #include "config.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 /* Where one head of one sample lies: element d of position t is at base + t·stride + d. */
 struct head {
-	size_t qkv;    /* of q; k and v are C and 2C further */
+	size_t qkv; /* of q; k and v are C and 2C further */
 	size_t y;
 	size_t lse;
 };
@@ -17,7 +18,7 @@ static struct head head_at(int b, int h, int T, int C, int H)
 {
 	size_t D = (size_t)(C / H), bT = (size_t)b * T;
 
-	return (struct head){ bT * 3 * C + h * D, bT * C + h * D, ((size_t)b * H + h) * T };
+	return (struct head) { bT * 3 * C + h * D, bT * C + h * D, ((size_t)b * H + h) * T };
 }
 
 static float dot(const float *a, const float *b, int n)
@@ -49,7 +50,8 @@ static void attend(float *y, float *lse, const float *qkv, int t, int C, int D)
 	}
 }
 
-static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C, int H)
+static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C,
+	int H)
 {
 #pragma omp parallel for
 	for (int i = 0; i < B * H; i++) {
@@ -61,7 +63,8 @@ static void attention(struct ops *ops, float *y, float *lse, const float *qkv, i
 }
 
 /* Adds what position t gives to the gradients of q at t and of k and v at s <= t. */
-static void attend_backward(float *dqkv, const float *dy, const float *qkv, const float *y, float lse, int t, int C, int D)
+static void attend_backward(float *dqkv, const float *dy, const float *qkv, const float *y,
+	float lse, int t, int C, int D)
 {
 	const float *q = qkv + (size_t)t * 3 * C;
 	float *dq = dqkv + (size_t)t * 3 * C;
@@ -82,8 +85,8 @@ static void attend_backward(float *dqkv, const float *dy, const float *qkv, cons
 	}
 }
 
-static void attention_backward(struct ops *ops, float *dqkv, const float *dy, const float *qkv, const float *y,
-	const float *lse, int B, int T, int C, int H)
+static void attention_backward(struct ops *ops, float *dqkv, const float *dy, const float *qkv,
+	const float *y, const float *lse, int B, int T, int C, int H)
 {
 	for (size_t i = 0; i < (size_t)B * T * 3 * C; i++)
 		dqkv[i] = 0;
@@ -94,7 +97,8 @@ static void attention_backward(struct ops *ops, float *dqkv, const float *dy, co
 		for (int t = 0; t < T; t++) {
 			size_t at = head.y + (size_t)t * C;
 
-			attend_backward(dqkv + head.qkv, dy + at, qkv + head.qkv, y + at, lse[head.lse + t], t, C, C / H);
+			attend_backward(dqkv + head.qkv, dy + at, qkv + head.qkv, y + at, lse[head.lse + t], t,
+				C, C / H);
 		}
 	}
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of batch normalisation in plain C: every sum is of one column, in ascending order of the rows, in fp64. */
+/* The parts of batch normalisation in plain C: every sum is of one column, in ascending order of
+ * the rows, in fp64. */
 #include "config.h"
 
 #include <string.h>
 
 #include "trainer/cpu/cpu.h"
 
-static void moments(struct ops *ops, double *moments, const float *x, const int32_t *targets, int M, int C)
+static void moments(struct ops *ops, double *moments, const float *x, const int32_t *targets, int M,
+	int C)
 {
 	int count = 0;
 
@@ -21,14 +23,15 @@ static void moments(struct ops *ops, double *moments, const float *x, const int3
 		mean = count ? sum / count : 0;
 		for (int m = 0; m < M; m++)
 			if (targets[m] >= 0)
-				squares += ((double)x[(size_t)m * C + c] - mean) * ((double)x[(size_t)m * C + c] - mean);
+				squares +=
+					((double)x[(size_t)m * C + c] - mean) * ((double)x[(size_t)m * C + c] - mean);
 		moments[c] = mean;
 		moments[C + c] = squares;
 	}
 }
 
-static void relu(struct ops *ops, float *y, const float *x, const float *mean, const float *rstd, const float *gamma,
-	const float *beta, int M, int C)
+static void relu(struct ops *ops, float *y, const float *x, const float *mean, const float *rstd,
+	const float *gamma, const float *beta, int M, int C)
 {
 	for (int m = 0; m < M; m++)
 		for (int c = 0; c < C; c++) {
@@ -38,8 +41,9 @@ static void relu(struct ops *ops, float *y, const float *x, const float *mean, c
 		}
 }
 
-static void sums(struct ops *ops, double *sums, float *dgamma, float *dbeta, const float *dy, const float *x,
-	const float *mean, const float *rstd, const int32_t *targets, int M, int C, int accumulate)
+static void sums(struct ops *ops, double *sums, float *dgamma, float *dbeta, const float *dy,
+	const float *x, const float *mean, const float *rstd, const int32_t *targets, int M, int C,
+	int accumulate)
 {
 	memset(sums, 0, 2 * (size_t)C * sizeof(*sums));
 	for (int m = 0; m < M; m++)
@@ -56,15 +60,16 @@ static void sums(struct ops *ops, double *sums, float *dgamma, float *dbeta, con
 	}
 }
 
-static void backward(struct ops *ops, float *dx, const float *dy, const float *x, const float *mean, const float *rstd,
-	const float *gamma, const float *means, const int32_t *targets, int M, int C)
+static void backward(struct ops *ops, float *dx, const float *dy, const float *x, const float *mean,
+	const float *rstd, const float *gamma, const float *means, const int32_t *targets, int M, int C)
 {
 	for (int m = 0; m < M; m++)
 		for (int c = 0; c < C; c++) {
 			size_t at = (size_t)m * C + c;
 			float n = (x[at] - mean[c]) * rstd[c];
 
-			dx[at] = targets[m] < 0 ? 0 : (dy[at] - means[C + c] - n * means[c]) * (gamma[c] * rstd[c]);
+			dx[at] =
+				targets[m] < 0 ? 0 : (dy[at] - means[C + c] - n * means[c]) * (gamma[c] * rstd[c]);
 		}
 }
 

@@ -19,10 +19,12 @@ static float gelu_derivative(float x)
 {
 	float t = tanhf(SQRT_2_PI * (x + GELU_CUBE * x * x * x));
 
-	return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * SQRT_2_PI * (1.0f + 3.0f * GELU_CUBE * x * x);
+	return 0.5f * (1.0f + t)
+		+ 0.5f * x * (1.0f - t * t) * SQRT_2_PI * (1.0f + 3.0f * GELU_CUBE * x * x);
 }
 
-static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
+static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias,
+	int M, int K, int N)
 {
 #pragma omp parallel for
 	for (int m = 0; m < M; m++) {
@@ -42,8 +44,8 @@ static void linear(struct ops *ops, float *y, const float *x, const float *w, co
 	}
 }
 
-static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias,
-	int M, int K, int N)
+static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w,
+	const float *bias, int M, int K, int N)
 {
 	linear(ops, pre, x, w, bias, M, K, N);
 #pragma omp parallel for
@@ -51,14 +53,16 @@ static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, c
 		y[i] = gelu(pre[i]);
 }
 
-static void linear_relu(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
+static void linear_relu(struct ops *ops, float *y, const float *x, const float *w,
+	const float *bias, int M, int K, int N)
 {
 	linear(ops, y, x, w, bias, M, K, N);
 	for (size_t i = 0; i < (size_t)M * N; i++)
 		y[i] = y[i] < 0 ? 0 : y[i]; /* written so that a NaN stays one */
 }
 
-static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w, int M, int K, int N)
+static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w,
+	int M, int K, int N)
 {
 #pragma omp parallel for
 	for (int m = 0; m < M; m++)
@@ -72,8 +76,8 @@ static void linear_backward_input(struct ops *ops, float *dx, const float *dy, c
 		}
 }
 
-static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *dy, const float *w, const float *pre,
-	int M, int K, int N)
+static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *dy, const float *w,
+	const float *pre, int M, int K, int N)
 {
 	linear_backward_input(ops, dx, dy, w, M, K, N);
 #pragma omp parallel for
@@ -81,16 +85,16 @@ static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *
 		dx[i] *= gelu_derivative(pre[i]);
 }
 
-static void linear_backward_input_relu(struct ops *ops, float *dx, const float *dy, const float *w, const float *y,
-	int M, int K, int N)
+static void linear_backward_input_relu(struct ops *ops, float *dx, const float *dy, const float *w,
+	const float *y, int M, int K, int N)
 {
 	linear_backward_input(ops, dx, dy, w, M, K, N);
 	for (size_t i = 0; i < (size_t)M * K; i++)
 		dx[i] = y[i] > 0 ? dx[i] : 0;
 }
 
-static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x, const float *dy,
-	int M, int K, int N, int accumulate)
+static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x,
+	const float *dy, int M, int K, int N, int accumulate)
 {
 #pragma omp parallel for
 	for (int k = 0; k < K; k++) {

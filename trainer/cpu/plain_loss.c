@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head and the cross-entropy in plain C, one row of logits at a time, and the sum of the losses. */
+/* The head and the cross-entropy in plain C, one row of logits at a time, and the sum of the
+ * losses. */
 #include "config.h"
 
 #include <math.h>
@@ -7,7 +8,8 @@
 
 #include "trainer/cpu/cpu.h"
 
-/* Returns the loss of one row; with `gradient` replaces the logits by (softmax - one at target)·scale. */
+/* Returns the loss of one row; with `gradient` replaces the logits by (softmax - one at
+ * target)·scale. */
 static float cross_entropy_row(float *logits, int target, int V, bool gradient, float scale)
 {
 	float max = -INFINITY, sum = 0, loss;
@@ -27,15 +29,18 @@ static float cross_entropy_row(float *logits, int target, int V, bool gradient, 
 	return loss;
 }
 
-static void cross_entropy(struct ops *ops, float *losses, float *logits, const int32_t *targets, int M, int V,
-	bool gradient)
+static void cross_entropy(struct ops *ops, float *losses, float *logits, const int32_t *targets,
+	int M, int V, bool gradient)
 {
 	for (int m = 0; m < M; m++)
-		losses[m] = cross_entropy_row(logits + (size_t)m * V, targets[m], V, gradient, ops->params->loss_scale);
+		losses[m] = cross_entropy_row(logits + (size_t)m * V, targets[m], V, gradient,
+			ops->params->loss_scale);
 }
 
-/* What one row of logit gradients gives: dx[C] = dlogits[V] · wte[V,C], dwte[V,C] += dlogits ⊗ x. */
-static void head_backward_row(float *dx, float *dwte, const float *dlogits, const float *x, const float *wte, int C, int V)
+/* What one row of logit gradients gives: dx[C] = dlogits[V] · wte[V,C], dwte[V,C] += dlogits ⊗ x.
+ */
+static void head_backward_row(float *dx, float *dwte, const float *dlogits, const float *x,
+	const float *wte, int C, int V)
 {
 	for (int c = 0; c < C; c++)
 		dx[c] = 0;
@@ -46,8 +51,8 @@ static void head_backward_row(float *dx, float *dwte, const float *dlogits, cons
 		}
 }
 
-static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, const float *x, const float *wte,
-	const int32_t *targets, int M, int C, int V, int accumulate)
+static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, const float *x,
+	const float *wte, const int32_t *targets, int M, int C, int V, int accumulate)
 {
 	float *logits = cpu_of(ops)->logits;
 
@@ -76,7 +81,8 @@ static double block_sum(const float *losses, size_t count)
 	return sum;
 }
 
-static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t count, int accumulate)
+static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t count,
+	int accumulate)
 {
 	double all = 0;
 

@@ -6,16 +6,16 @@
 
 #include "trainer/cpu/cpu.h"
 
-static void embedding(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe,
-	int B, int T, int C)
+static void embedding(struct ops *ops, float *out, const int32_t *tokens, const float *wte,
+	const float *wpe, int B, int T, int C)
 {
 	for (int m = 0; m < B * T; m++)
 		for (int c = 0; c < C; c++)
 			out[(size_t)m * C + c] = wte[(size_t)tokens[m] * C + c] + wpe[(size_t)(m % T) * C + c];
 }
 
-static void embedding_backward(struct ops *ops, float *dwte, float *dwpe, const float *dout, const int32_t *tokens,
-	int B, int T, int C, int V, int accumulate)
+static void embedding_backward(struct ops *ops, float *dwte, float *dwpe, const float *dout,
+	const int32_t *tokens, int B, int T, int C, int V, int accumulate)
 {
 	for (int m = 0; m < B * T; m++)
 		for (int c = 0; c < C; c++)
@@ -30,7 +30,8 @@ static void embedding_backward(struct ops *ops, float *dwte, float *dwpe, const 
 		}
 }
 
-static void layernorm_row(float *y, float *mean, float *rstd, const float *x, const float *gamma, const float *beta, int C)
+static void layernorm_row(float *y, float *mean, float *rstd, const float *x, const float *gamma,
+	const float *beta, int C)
 {
 	float sum = 0, squares = 0;
 
@@ -44,8 +45,8 @@ static void layernorm_row(float *y, float *mean, float *rstd, const float *x, co
 		y[c] = (x[c] - *mean) * *rstd * gamma[c] + beta[c];
 }
 
-static void layernorm(struct ops *ops, float *sum, float *y, float *mean, float *rstd, const float *x, const float *add,
-	const float *gamma, const float *beta, int M, int C)
+static void layernorm(struct ops *ops, float *sum, float *y, float *mean, float *rstd,
+	const float *x, const float *add, const float *gamma, const float *beta, int M, int C)
 {
 #pragma omp parallel for
 	for (int m = 0; m < M; m++) {
@@ -58,8 +59,9 @@ static void layernorm(struct ops *ops, float *sum, float *y, float *mean, float 
 }
 
 /* With n = (x - mean)·rstd and g = dy·gamma: dx = rstd·(g - mean(g) - n·mean(g·n)). */
-static void layernorm_backward(struct ops *ops, float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
-	const float *gamma, const float *mean, const float *rstd, int M, int C, int accumulate_dx, int accumulate)
+static void layernorm_backward(struct ops *ops, float *dx, float *dgamma, float *dbeta,
+	const float *dy, const float *x, const float *gamma, const float *mean, const float *rstd,
+	int M, int C, int accumulate_dx, int accumulate)
 {
 	for (int c = 0; c < C && !accumulate; c++)
 		dgamma[c] = dbeta[c] = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW, the blocks of the gradient norm and the addition of the canonical reduction, in plain C. Each of them is built
- * from correctly rounded operations in a stated order, so every implementation has to give these very bits. */
+/* AdamW, the blocks of the gradient norm and the addition of the canonical reduction, in plain C.
+ * Each of them is built from correctly rounded operations in a stated order, so every
+ * implementation has to give these very bits. */
 #include "config.h"
 
 #include <math.h>
@@ -8,8 +9,8 @@
 
 #include "trainer/cpu/cpu.h"
 
-static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from, float *compute,
-	const float *grad, size_t count, int decay)
+static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from,
+	float *compute, const float *grad, size_t count, int decay)
 {
 	const struct step_params *p = ops->params;
 	float weight_decay = decay ? p->weight_decay : 0;
@@ -29,8 +30,9 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 	}
 }
 
-/* The tree: lane j sums the squares of elements j, j + NORM_LANES, … in ascending order (a product of two floats is
- * exact in fp64), then the upper half of the lanes is added to the lower half until one is left. */
+/* The tree: lane j sums the squares of elements j, j + NORM_LANES, … in ascending order (a product
+ * of two floats is exact in fp64), then the upper half of the lanes is added to the lower half
+ * until one is left. */
 static double square_sum(const float *x, size_t count)
 {
 	double lanes[NORM_LANES] = { 0 };
@@ -46,7 +48,8 @@ static double square_sum(const float *x, size_t count)
 static void square_sums(struct ops *ops, double *sums, const float *x, size_t count)
 {
 	for (size_t at = 0; at < count; at += NORM_BLOCK)
-		sums[at / NORM_BLOCK] = square_sum(x + at, count - at < NORM_BLOCK ? count - at : NORM_BLOCK);
+		sums[at / NORM_BLOCK] =
+			square_sum(x + at, count - at < NORM_BLOCK ? count - at : NORM_BLOCK);
 }
 
 static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)

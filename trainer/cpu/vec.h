@@ -1,27 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectors of floats for one instruction set: the file that includes this defines VEC_BITS as 512, 256 or 128 (portable).
+/* Vectors of floats for one instruction set: the file that includes this defines VEC_BITS as 512,
+ * 256 or 128 (portable).
  *
- * Every operation is one correctly rounded IEEE operation a lane, v_fma included, and sums over an array always run in
- * LANES lanes that v_fold adds in one order. So the kernels written in these give the same bits at every VEC_BITS. */
+ * Every operation is one correctly rounded IEEE operation a lane, v_fma included, and sums over an
+ * array always run in LANES lanes that v_fold adds in one order. So the kernels written in these
+ * give the same bits at every VEC_BITS. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#define LANES 16                       /* of every sum over an array, whatever the width of a vector */
-#define VL (VEC_BITS / 32)             /* floats of a vector */
+#define LANES 16           /* of every sum over an array, whatever the width of a vector */
+#define VL (VEC_BITS / 32) /* floats of a vector */
 #define LANE_VECS (LANES / VL)
 
 #if VEC_BITS == 512
 
 typedef __m512 vec;
-static inline vec v_load(const float *p) { return _mm512_loadu_ps(p); }
-static inline void v_store(float *p, vec a) { _mm512_storeu_ps(p, a); }
-static inline void v_stream(float *p, vec a) { _mm512_stream_ps(p, a); }
-static inline void v_stream_end(void) { _mm_sfence(); }
-static inline vec v_set(float a) { return _mm512_set1_ps(a); }
-static inline vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
-static inline vec v_max(vec a, vec b) { return _mm512_max_ps(a, b); }
-static inline vec v_sqrt(vec a) { return _mm512_sqrt_ps(a); }
+/* clang-format off: a line each */
+static inline vec v_load(const float *p)
+{
+	return _mm512_loadu_ps(p);
+}
+static inline void v_store(float *p, vec a)
+{
+	_mm512_storeu_ps(p, a);
+}
+static inline void v_stream(float *p, vec a)
+{
+	_mm512_stream_ps(p, a);
+}
+static inline void v_stream_end(void)
+{
+	_mm_sfence();
+}
+static inline vec v_set(float a)
+{
+	return _mm512_set1_ps(a);
+}
+static inline vec v_fma(vec a, vec b, vec c)
+{
+	return _mm512_fmadd_ps(a, b, c);
+}
+static inline vec v_max(vec a, vec b)
+{
+	return _mm512_max_ps(a, b);
+}
+static inline vec v_sqrt(vec a)
+{
+	return _mm512_sqrt_ps(a);
+}
 /* a < b ? x : y, lane by lane; false where one is NaN. */
 static inline vec v_if_less(vec a, vec b, vec x, vec y)
 {
@@ -36,14 +63,38 @@ static inline vec v_power(vec biased)
 #elif VEC_BITS == 256
 
 typedef __m256 vec;
-static inline vec v_load(const float *p) { return _mm256_loadu_ps(p); }
-static inline void v_store(float *p, vec a) { _mm256_storeu_ps(p, a); }
-static inline void v_stream(float *p, vec a) { _mm256_stream_ps(p, a); }
-static inline void v_stream_end(void) { _mm_sfence(); }
-static inline vec v_set(float a) { return _mm256_set1_ps(a); }
-static inline vec v_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
-static inline vec v_max(vec a, vec b) { return _mm256_max_ps(a, b); }
-static inline vec v_sqrt(vec a) { return _mm256_sqrt_ps(a); }
+static inline vec v_load(const float *p)
+{
+	return _mm256_loadu_ps(p);
+}
+static inline void v_store(float *p, vec a)
+{
+	_mm256_storeu_ps(p, a);
+}
+static inline void v_stream(float *p, vec a)
+{
+	_mm256_stream_ps(p, a);
+}
+static inline void v_stream_end(void)
+{
+	_mm_sfence();
+}
+static inline vec v_set(float a)
+{
+	return _mm256_set1_ps(a);
+}
+static inline vec v_fma(vec a, vec b, vec c)
+{
+	return _mm256_fmadd_ps(a, b, c);
+}
+static inline vec v_max(vec a, vec b)
+{
+	return _mm256_max_ps(a, b);
+}
+static inline vec v_sqrt(vec a)
+{
+	return _mm256_sqrt_ps(a);
+}
 static inline vec v_if_less(vec a, vec b, vec x, vec y)
 {
 	return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
@@ -57,24 +108,48 @@ static inline vec v_power(vec biased)
 
 typedef float vec __attribute__((vector_size(16)));
 typedef int32_t vec_bits __attribute__((vector_size(16)));
-static inline vec v_load(const float *p) { vec a; memcpy(&a, p, sizeof(a)); return a; }
-static inline void v_store(float *p, vec a) { memcpy(p, &a, sizeof(a)); }
-static inline void v_stream(float *p, vec a) { v_store(p, a); }
+static inline vec v_load(const float *p)
+{
+	vec a;
+	memcpy(&a, p, sizeof(a));
+	return a;
+}
+static inline void v_store(float *p, vec a)
+{
+	memcpy(p, &a, sizeof(a));
+}
+static inline void v_stream(float *p, vec a)
+{
+	v_store(p, a);
+}
 static inline void v_stream_end(void) {}
-static inline vec v_set(float a) { return (vec){ a, a, a, a }; }
+static inline vec v_set(float a)
+{
+	return (vec) { a, a, a, a };
+}
 static inline vec v_fma(vec a, vec b, vec c)
 {
-	return (vec){ fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]), fmaf(a[3], b[3], c[3]) };
+	return (vec) { fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]),
+		fmaf(a[3], b[3], c[3]) };
 }
-static inline vec v_sqrt(vec a) { return (vec){ sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3]) }; }
+static inline vec v_sqrt(vec a)
+{
+	return (vec) { sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3]) };
+}
 static inline vec v_if_less(vec a, vec b, vec x, vec y)
 {
 	vec_bits mask = a < b;
 
 	return (vec)(((vec_bits)x & mask) | ((vec_bits)y & ~mask));
 }
-static inline vec v_max(vec a, vec b) { return v_if_less(b, a, a, b); } /* as x86's: b where one is NaN */
-static inline vec v_power(vec biased) { return (vec)((vec_bits)biased << 23); }
+static inline vec v_max(vec a, vec b)
+{
+	return v_if_less(b, a, a, b);
+} /* as x86's: b where one is NaN */
+static inline vec v_power(vec biased)
+{
+	return (vec)((vec_bits)biased << 23);
+}
 
 #endif
 
@@ -95,7 +170,11 @@ static inline void v_store_part(float *p, vec a, int n)
 	memcpy(p, lanes, (size_t)n * sizeof(float));
 }
 
-static inline vec v_load_upto(const float *p, int n) { return n >= VL ? v_load(p) : v_load_part(p, n); }
+static inline vec v_load_upto(const float *p, int n)
+{
+	return n >= VL ? v_load(p) : v_load_part(p, n);
+}
+/* clang-format on */
 
 static inline void v_store_upto(float *p, vec a, int n)
 {
@@ -105,8 +184,8 @@ static inline void v_store_upto(float *p, vec a, int n)
 		v_store_part(p, a, n);
 }
 
-/* The same; with `stream` a whole vector goes past the caches, to a place that is aligned to its size. Other threads see it after
- * v_stream_end. */
+/* The same; with `stream` a whole vector goes past the caches, to a place that is aligned to its
+ * size. Other threads see it after v_stream_end. */
 static inline void v_store_past(float *p, vec a, int n, const bool stream)
 {
 	if (stream && n >= VL)
@@ -140,11 +219,14 @@ static inline float v_fold_max(vec a)
 	return max;
 }
 
-/* e^x by x = n·ln2 + r, |r| <= ln2/2, and a polynomial of degree 6 (the Taylor coefficients; relative error below 2 ulp).
- * 0 below EXP_LOW, where the result would leave the normal range; infinite above EXP_HIGH; NaN stays NaN. */
+/* e^x by x = n·ln2 + r, |r| <= ln2/2, and a polynomial of degree 6 (the Taylor coefficients;
+ * relative error below 2 ulp). 0 below EXP_LOW, where the result would leave the normal range;
+ * infinite above EXP_HIGH; NaN stays NaN. */
 #define EXP_LOW -87.0f
 #define EXP_HIGH 88.37f
-#define EXP_MAGIC (12582912.0f + 127.0f) /* 1.5·2^23 + the exponent's bias: adding it leaves n + 127 in the low bits */
+#define EXP_MAGIC \
+	(12582912.0f \
+		+ 127.0f) /* 1.5·2^23 + the exponent's bias: adding it leaves n + 127 in the low bits */
 
 static inline vec v_exp(vec x)
 {

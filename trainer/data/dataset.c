@@ -47,7 +47,8 @@ void dataset_close(struct dataset *dataset)
 	free(dataset);
 }
 
-static void hash_file(struct hasher *hasher, const struct mapping *file, size_t header, uint64_t windows)
+static void hash_file(struct hasher *hasher, const struct mapping *file, size_t header,
+	uint64_t windows)
 {
 	unsigned char size[8];
 	bytes_put_le64(size, file->size);
@@ -58,7 +59,8 @@ static void hash_file(struct hasher *hasher, const struct mapping *file, size_t 
 		return;
 	}
 	for (uint64_t i = 0; i < windows; i++)
-		hasher_add(hasher, file->bytes + i * (file->size - WINDOW_BYTES) / (windows - 1), WINDOW_BYTES);
+		hasher_add(hasher, file->bytes + i * (file->size - WINDOW_BYTES) / (windows - 1),
+			WINDOW_BYTES);
 }
 
 static int identify(struct dataset *dataset, struct err *err)
@@ -70,7 +72,8 @@ static int identify(struct dataset *dataset, struct err *err)
 	windows = windows > 2 ? windows : 2;
 	for (size_t i = 0; i < dataset->shard_count; i++)
 		for (int file = 0; file < dataset->shard_files; file++)
-			hash_file(hasher, &dataset->shards[i].files[file], dataset->shards[i].headers[file], windows);
+			hash_file(hasher, &dataset->shards[i].files[file], dataset->shards[i].headers[file],
+				windows);
 	dataset->identity = hasher_value(hasher);
 	hasher_destroy(hasher);
 	return 0;
@@ -112,7 +115,8 @@ uint64_t dataset_tokens(const struct dataset *dataset)
 
 static void *alloc_array(size_t rows, size_t columns)
 {
-	size_t bytes = (rows * columns * 4 + 63) / 64 * 64; /* rows and columns are ints: no overflow in 64 bits */
+	size_t bytes =
+		(rows * columns * 4 + 63) / 64 * 64; /* rows and columns are ints: no overflow in 64 bits */
 	void *array = aligned_alloc(64, bytes);
 	if (array)
 		memset(array, 0, bytes);
@@ -178,20 +182,21 @@ static const struct dataset_shard *shard_of(const struct dataset *dataset, uint6
 	return &dataset->shards[low];
 }
 
-static int read_sample(const struct dataset *dataset, uint64_t sample, int vocabulary, struct batch *batch, int row,
-	struct err *err)
+static int read_sample(const struct dataset *dataset, uint64_t sample, int vocabulary,
+	struct batch *batch, int row, struct err *err)
 {
 	if (sample >= dataset->samples)
-		return err_set(err, "data: sample %llu of %s does not exist; it has %llu", (unsigned long long)sample, dataset->name,
-			(unsigned long long)dataset->samples);
+		return err_set(err, "data: sample %llu of %s does not exist; it has %llu",
+			(unsigned long long)sample, dataset->name, (unsigned long long)dataset->samples);
 	const struct dataset_shard *shard = shard_of(dataset, sample);
 	sample -= shard->first;
-	return dataset->features ? dataset_read_table(dataset, shard, sample, vocabulary, batch, row, err)
+	return dataset->features
+		? dataset_read_table(dataset, shard, sample, vocabulary, batch, row, err)
 		: dataset_read_tokens(dataset, shard, sample, vocabulary, batch, row, err);
 }
 
-int dataset_read(const struct dataset *dataset, const uint64_t *samples, int count, int vocabulary, struct batch *batch,
-	struct err *err)
+int dataset_read(const struct dataset *dataset, const uint64_t *samples, int count, int vocabulary,
+	struct batch *batch, struct err *err)
 {
 	if (count > batch->samples)
 		return err_set(err, "data: %d samples do not go into a batch of %d", count, batch->samples);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token files as a data set: sample i is the tokens from i·positions on, and one more as the last target. */
+/* Token files as a data set: sample i is the tokens from i·positions on, and one more as the last
+ * target. */
 #include "common/bytes.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/dataset_private.h"
 #include "trainer/data/file_list.h"
 #include "trainer/data/token_file.h"
 
-static int open_shard(struct dataset *dataset, struct dataset_shard *shard, const char *path, struct err *err)
+static int open_shard(struct dataset *dataset, struct dataset_shard *shard, const char *path,
+	struct err *err)
 {
 	struct token_file file;
 	uint64_t positions = (uint64_t)dataset->positions;
@@ -15,8 +17,10 @@ static int open_shard(struct dataset *dataset, struct dataset_shard *shard, cons
 	if (token_file_parse(shard->files[0].bytes, shard->files[0].size, path, &file, err) < 0)
 		return -1;
 	if (file.tokens < positions + 1)
-		return err_fail(err, EXIT_DATA, "data: couldn't use %s: its %llu tokens are too few for one sample of %d and the "
-			"token after it", path, (unsigned long long)file.tokens, dataset->positions);
+		return err_fail(err, EXIT_DATA,
+			"data: couldn't use %s: its %llu tokens are too few for one sample of %d and the token "
+			"after it",
+			path, (unsigned long long)file.tokens, dataset->positions);
 	shard->headers[0] = file.offset;
 	shard->samples = (file.tokens - 1) / positions;
 	dataset->tokens += file.tokens;
@@ -51,19 +55,21 @@ struct dataset *dataset_open_tokens(const char *data, int positions, struct err 
 	return dataset;
 }
 
-static int refuse_token(const struct dataset_shard *shard, uint64_t sample, int place, int token, int vocabulary,
-	struct err *err)
+static int refuse_token(const struct dataset_shard *shard, uint64_t sample, int place, int token,
+	int vocabulary, struct err *err)
 {
-	return err_fail(err, EXIT_DATA, "data: token %d of sample %llu (place %d) in %s is out of the vocabulary of %d; choose "
-		"a larger vocabulary or the file that belongs to this one", token, (unsigned long long)sample, place,
-		shard->files[0].path, vocabulary);
+	return err_fail(err, EXIT_DATA,
+		"data: token %d of sample %llu (place %d) in %s is out of the vocabulary of %d; choose a "
+		"larger vocabulary or the file that belongs to this one",
+		token, (unsigned long long)sample, place, shard->files[0].path, vocabulary);
 }
 
-int dataset_read_tokens(const struct dataset *dataset, const struct dataset_shard *shard, uint64_t sample, int vocabulary,
-	struct batch *batch, int row, struct err *err)
+int dataset_read_tokens(const struct dataset *dataset, const struct dataset_shard *shard,
+	uint64_t sample, int vocabulary, struct batch *batch, int row, struct err *err)
 {
 	int positions = dataset->positions;
-	const unsigned char *at = shard->files[0].bytes + shard->headers[0] + 2 * sample * (uint64_t)positions;
+	const unsigned char *at =
+		shard->files[0].bytes + shard->headers[0] + 2 * sample * (uint64_t)positions;
 	int32_t *tokens = batch->tokens + (size_t)row * (size_t)positions;
 	int32_t *targets = batch->targets + (size_t)row * (size_t)positions;
 	int32_t token = bytes_le16(at);

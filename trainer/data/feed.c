@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which samples a rank reads: place p of step k is the sampler's, and a rank's places are those of its slots. */
+/* Which samples a rank reads: place p of step k is the sampler's, and a rank's places are those of
+ * its slots. */
 #include "trainer/data/feed.h"
 
 #include <stdbool.h>
@@ -21,10 +22,11 @@ struct feed {
 	struct cursor pushed, next;
 	uint64_t *samples; /* scratch: one microbatch */
 	struct hasher *hasher;
-	bool read_any;     /* a sample since the last feed_hash() */
+	bool read_any; /* a sample since the last feed_hash() */
 };
 
-struct feed *feed_start(const struct dataset *dataset, const struct feed_plan *plan, struct err *err)
+struct feed *feed_start(const struct dataset *dataset, const struct feed_plan *plan,
+	struct err *err)
 {
 	struct feed *feed = calloc(1, sizeof *feed);
 	if (!feed) {
@@ -32,7 +34,7 @@ struct feed *feed_start(const struct dataset *dataset, const struct feed_plan *p
 		return NULL;
 	}
 	feed->plan = *plan;
-	feed->pushed = feed->next = (struct cursor){ .step = plan->first_step };
+	feed->pushed = feed->next = (struct cursor) { .step = plan->first_step };
 	feed->samples = calloc((size_t)plan->microbatch, sizeof *feed->samples);
 	feed->hasher = hasher_create();
 	if (!feed->samples || !feed->hasher)
@@ -50,7 +52,8 @@ struct feed *feed_start(const struct dataset *dataset, const struct feed_plan *p
 static void samples_at(struct feed *feed, struct cursor *cursor)
 {
 	const struct feed_plan *plan = &feed->plan;
-	uint64_t first = ((uint64_t)plan->first_slot * (uint64_t)plan->slot_microbatches + (uint64_t)cursor->microbatch)
+	uint64_t first = ((uint64_t)plan->first_slot * (uint64_t)plan->slot_microbatches
+						 + (uint64_t)cursor->microbatch)
 		* (uint64_t)plan->microbatch;
 	for (int i = 0; i < plan->microbatch; i++)
 		feed->samples[i] = sampler_at(&plan->sampler, cursor->step - 1, first + (uint64_t)i);

@@ -27,17 +27,19 @@ static int add(struct file_list *list, const char *path, struct err *err)
 	return 0;
 }
 
-/* GLOB_ERR: a folder that can't be read is an error, or the data would be other data without a word. */
+/* GLOB_ERR: a folder that can't be read is an error, or the data would be other data without a
+ * word. */
 static int add_matches(struct file_list *list, const char *pattern, struct err *err)
 {
 	glob_t found = { 0 };
 	errno = 0;
 	int rc = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found);
 	if (rc == GLOB_NOMATCH)
-		rc = err_fail(err, EXIT_DATA, "data: couldn't find %s: no file has a name like that", pattern);
+		rc = err_fail(err, EXIT_DATA, "data: couldn't find %s: no file has a name like that",
+			pattern);
 	else if (rc != 0)
-		rc = err_fail(err, io_status_or(errno, EXIT_DATA), "data: couldn't look for %s: %s", pattern,
-			rc == GLOB_NOSPACE ? "out of memory" : strerror(errno));
+		rc = err_fail(err, io_status_or(errno, EXIT_DATA), "data: couldn't look for %s: %s",
+			pattern, rc == GLOB_NOSPACE ? "out of memory" : strerror(errno));
 	for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
 		rc = add(list, found.gl_pathv[i], err);
 	globfree(&found);
@@ -47,7 +49,8 @@ static int add_matches(struct file_list *list, const char *pattern, struct err *
 static int add_part(struct file_list *list, const char *part, struct err *err)
 {
 	if (!*part)
-		return err_fail(err, EXIT_USAGE, "data: a name between commas is empty: leave out one comma");
+		return err_fail(err, EXIT_USAGE,
+			"data: a name between commas is empty: leave out one comma");
 	if (strpbrk(part, "*?[") && access(part, F_OK) < 0)
 		return add_matches(list, part, err);
 	return add(list, part, err);
@@ -57,7 +60,7 @@ static int add_parts(struct file_list *list, const char *text, struct err *err)
 {
 	if (access(text, F_OK) == 0)
 		return add(list, text, err);
-	for (const char *p = text; ; p++) {
+	for (const char *p = text;; p++) {
 		size_t length = strcspn(p, ",");
 		AUTO_FREE char *part = strndup(p, length);
 		if (!part)
@@ -79,13 +82,14 @@ static int check_twice(const struct file_list *list, struct err *err)
 {
 	for (size_t i = 1; i < list->count; i++)
 		if (strcmp(list->paths[i - 1], list->paths[i]) == 0)
-			return err_fail(err, EXIT_DATA, "data: %s is named twice: each file counts once", list->paths[i]);
+			return err_fail(err, EXIT_DATA, "data: %s is named twice: each file counts once",
+				list->paths[i]);
 	return 0;
 }
 
 int file_list_make(struct file_list *list, const char *text, struct err *err)
 {
-	*list = (struct file_list){ 0 };
+	*list = (struct file_list) { 0 };
 	int rc = add_parts(list, text, err);
 	if (rc == 0) {
 		qsort(list->paths, list->count, sizeof *list->paths, by_name);
@@ -101,5 +105,5 @@ void file_list_clear(struct file_list *list)
 	for (size_t i = 0; i < list->count; i++)
 		free(list->paths[i]);
 	free(list->paths);
-	*list = (struct file_list){ 0 };
+	*list = (struct file_list) { 0 };
 }

@@ -14,7 +14,7 @@
 
 int mapping_open(struct mapping *mapping, const char *path, struct err *err)
 {
-	*mapping = (struct mapping){ 0 };
+	*mapping = (struct mapping) { 0 };
 	/* O_NONBLOCK: a FIFO without a writer must not hold us here. */
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
@@ -32,7 +32,8 @@ int mapping_open(struct mapping *mapping, const char *path, struct err *err)
 	void *bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (bytes == MAP_FAILED)
 		return err_fail(err, io_status_or(errno, EXIT_DATA), "data: couldn't map %s: %m", path);
-	*mapping = (struct mapping){ .path = AUTO_TAKE(copy), .bytes = bytes, .size = (size_t)st.st_size };
+	*mapping =
+		(struct mapping) { .path = AUTO_TAKE(copy), .bytes = bytes, .size = (size_t)st.st_size };
 	return 0;
 }
 
@@ -41,5 +42,5 @@ void mapping_close(struct mapping *mapping)
 	if (mapping->bytes)
 		munmap((void *)mapping->bytes, mapping->size);
 	free(mapping->path);
-	*mapping = (struct mapping){ 0 };
+	*mapping = (struct mapping) { 0 };
 }

@@ -42,7 +42,8 @@ size_t npy_type_size(enum npy_type type)
 
 static int malformed(struct parser *p, const char *what)
 {
-	return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: no valid .npy header: %s", p->name, what);
+	return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: no valid .npy header: %s", p->name,
+		what);
 }
 
 static void skip_blanks(struct parser *p)
@@ -94,8 +95,10 @@ static int parse_descr(struct parser *p)
 {
 	char descr[32];
 	if (take(p, '['))
-		return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: its elements are records; float32, uint8, int32 or "
-			"int64 is needed", p->name);
+		return err_fail(p->err, EXIT_DATA,
+			"data: couldn't read %s: its elements are records; float32, uint8, int32 or int64 is "
+			"needed",
+			p->name);
 	if (parse_string(p, descr, sizeof descr) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
@@ -104,15 +107,19 @@ static int parse_descr(struct parser *p)
 			p->have_descr = true;
 			return 0;
 		}
-	return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: its elements are '%s'; little-endian float32, uint8, "
-		"int32 or int64 is needed (numpy: x.astype('<f4'))", p->name, descr);
+	return err_fail(p->err, EXIT_DATA,
+		"data: couldn't read %s: its elements are '%s'; little-endian float32, uint8, int32 or "
+		"int64 is needed (numpy: x.astype('<f4'))",
+		p->name, descr);
 }
 
 static int parse_order(struct parser *p)
 {
 	if (take_word(p, "True"))
-		return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: it is in Fortran order; save it in C order "
-			"(numpy: np.ascontiguousarray(x))", p->name);
+		return err_fail(p->err, EXIT_DATA,
+			"data: couldn't read %s: it is in Fortran order; save it in C order (numpy: "
+			"np.ascontiguousarray(x))",
+			p->name);
 	if (!take_word(p, "False"))
 		return malformed(p, "fortran_order is neither True nor False");
 	p->have_order = true;
@@ -187,19 +194,23 @@ static int parse_dictionary(struct parser *p)
 	return 0;
 }
 
-/* Finds the dictionary's text behind magic and version; the length is 2 bytes in version 1.0 and 4 in 2.0. */
+/* Finds the dictionary's text behind magic and version; the length is 2 bytes in version 1.0 and 4
+ * in 2.0. */
 static int find_text(struct parser *p, const unsigned char *bytes, size_t size)
 {
 	if (size < PREFIX + 4 || memcmp(bytes, "\x93NUMPY", 6) != 0)
-		return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: wrong magic, not an .npy file", p->name);
+		return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: wrong magic, not an .npy file",
+			p->name);
 	if ((bytes[6] != 1 && bytes[6] != 2) || bytes[7] != 0)
-		return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: version %d.%d of .npy; 1.0 and 2.0 are known", p->name,
+		return err_fail(p->err, EXIT_DATA,
+			"data: couldn't read %s: version %d.%d of .npy; 1.0 and 2.0 are known", p->name,
 			bytes[6], bytes[7]);
 	size_t length_bytes = bytes[6] == 1 ? 2 : 4;
 	size_t start = PREFIX + length_bytes;
 	size_t length = bytes[6] == 1 ? bytes_le16(bytes + PREFIX) : bytes_le32(bytes + PREFIX);
 	if (length > size - start)
-		return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: truncated in its header", p->name);
+		return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: truncated in its header",
+			p->name);
 	p->at = (const char *)bytes + start;
 	p->end = p->at + length;
 	p->npy->offset = start + length;
@@ -216,15 +227,18 @@ static int check_size(struct parser *p, size_t size)
 	if (overflow)
 		return malformed(p, "its shape is larger than any file");
 	if (size != expected)
-		return err_fail(p->err, EXIT_DATA, "data: couldn't read %s: %s: its shape takes %llu bytes; it has %zu", p->name,
-			size < expected ? "truncated" : "longer than it should be", (unsigned long long)expected, size);
+		return err_fail(p->err, EXIT_DATA,
+			"data: couldn't read %s: %s: its shape takes %llu bytes; it has %zu", p->name,
+			size < expected ? "truncated" : "longer than it should be",
+			(unsigned long long)expected, size);
 	return 0;
 }
 
-int npy_parse(const unsigned char *bytes, size_t size, const char *name, struct npy *npy, struct err *err)
+int npy_parse(const unsigned char *bytes, size_t size, const char *name, struct npy *npy,
+	struct err *err)
 {
 	struct parser p = { .name = name, .npy = npy, .err = err };
-	*npy = (struct npy){ 0 };
+	*npy = (struct npy) { 0 };
 	if (find_text(&p, bytes, size) < 0 || parse_dictionary(&p) < 0)
 		return -1;
 	return check_size(&p, size);

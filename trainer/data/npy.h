@@ -15,14 +15,15 @@ enum npy_type { NPY_FLOAT32, NPY_UINT8, NPY_INT32, NPY_INT64 };
 
 struct npy {
 	enum npy_type type;
-	int dims;                  /* 0 for a scalar */
+	int dims; /* 0 for a scalar */
 	uint64_t shape[NPY_DIMS];
-	size_t offset;             /* of the first element, in bytes; not aligned in old files */
+	size_t offset; /* of the first element, in bytes; not aligned in old files */
 };
 
-/* Parses the header at the start of a whole file of `size` bytes: little-endian elements in C order that fill the rest
- * of the file exactly. `name` is for messages; status EXIT_DATA. */
-int npy_parse(const unsigned char *bytes, size_t size, const char *name, struct npy *npy, struct err *err);
+/* Parses the header at the start of a whole file of `size` bytes: little-endian elements in C order
+ * that fill the rest of the file exactly. `name` is for messages; status EXIT_DATA. */
+int npy_parse(const unsigned char *bytes, size_t size, const char *name, struct npy *npy,
+	struct err *err);
 
 /* "float32" and so on; bytes of an element. */
 const char *npy_type_name(enum npy_type type);

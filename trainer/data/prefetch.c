@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads batches ahead on a thread of its own, so that a page that is not in memory yet costs the step nothing. */
+/* Reads batches ahead on a thread of its own, so that a page that is not in memory yet costs the
+ * step nothing. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 #include "trainer/data/dataset.h"
 #include "trainer/data/dataset_private.h"
 
-/* How long storage may be away before the run gives up (it comes back by a requeue), and before a stop leaves the
- * thread behind. */
+/* How long storage may be away before the run gives up (it comes back by a requeue), and before a
+ * stop leaves the thread behind. */
 #define READ_SECONDS 300
 #define STOP_SECONDS 5
 
@@ -23,8 +24,8 @@ struct slot {
 	struct err err; /* of this batch; handed out in its turn */
 };
 
-/* Places of the ring count up for ever; place p lives in slot p mod slot_count. taken ≤ read ≤ pushed ≤ taken + depth,
- * and one more slot keeps the batch that was handed out last. */
+/* Places of the ring count up for ever; place p lives in slot p mod slot_count. taken ≤ read ≤
+ * pushed ≤ taken + depth, and one more slot keeps the batch that was handed out last. */
 struct prefetch {
 	const struct dataset *dataset;
 	int samples, vocabulary, depth, slot_count;
@@ -47,8 +48,9 @@ static void *read_ahead(void *arg)
 			break;
 		struct slot *slot = &prefetch->slots[prefetch->read % (uint64_t)prefetch->slot_count];
 		pthread_mutex_unlock(&prefetch->lock);
-		slot->failed = dataset_read(prefetch->dataset, slot->samples, prefetch->samples, prefetch->vocabulary, slot->batch,
-			&slot->err) < 0;
+		slot->failed = dataset_read(prefetch->dataset, slot->samples, prefetch->samples,
+						   prefetch->vocabulary, slot->batch, &slot->err)
+			< 0;
 		pthread_mutex_lock(&prefetch->lock);
 		prefetch->read++;
 		pthread_cond_broadcast(&prefetch->changed);
@@ -88,13 +90,14 @@ static int alloc_slots(struct prefetch *prefetch, struct err *err)
 		slot->samples = calloc((size_t)prefetch->samples, sizeof *slot->samples);
 		slot->batch = batch_alloc(prefetch->dataset, prefetch->samples, err);
 		if (!slot->samples || !slot->batch)
-			return err_set(err, "data: no memory to read %d batches of %d samples ahead", prefetch->depth,
-				prefetch->samples);
+			return err_set(err, "data: no memory to read %d batches of %d samples ahead",
+				prefetch->depth, prefetch->samples);
 	}
 	return 0;
 }
 
-struct prefetch *prefetch_start(const struct dataset *dataset, int samples, int vocabulary, int depth, struct err *err)
+struct prefetch *prefetch_start(const struct dataset *dataset, int samples, int vocabulary,
+	int depth, struct err *err)
 {
 	if (samples < 1 || depth < 1) {
 		err_set(err, "data: reading %d batches of %d samples ahead makes no sense", depth, samples);
@@ -105,8 +108,11 @@ struct prefetch *prefetch_start(const struct dataset *dataset, int samples, int 
 		err_set(err, "data: no memory to read ahead");
 		return NULL;
 	}
-	*prefetch = (struct prefetch){ .dataset = dataset_hold(dataset), .samples = samples, .vocabulary = vocabulary,
-		.depth = depth, .slot_count = depth + 1 };
+	*prefetch = (struct prefetch) { .dataset = dataset_hold(dataset),
+		.samples = samples,
+		.vocabulary = vocabulary,
+		.depth = depth,
+		.slot_count = depth + 1 };
 	init_locks(prefetch);
 	int rc = alloc_slots(prefetch, err);
 	if (rc == 0 && (rc = thread_start(&prefetch->thread, read_ahead, prefetch)) != 0)
@@ -136,7 +142,8 @@ static bool wait_until_read(struct prefetch *prefetch, uint64_t place)
 {
 	struct timespec deadline = deadline_timespec(deadline_in(READ_SECONDS));
 	while (prefetch->read <= place)
-		if (pthread_cond_timedwait(&prefetch->changed, &prefetch->lock, &deadline) != 0 && prefetch->read <= place)
+		if (pthread_cond_timedwait(&prefetch->changed, &prefetch->lock, &deadline) != 0
+			&& prefetch->read <= place)
 			return false;
 	return true;
 }
@@ -149,8 +156,8 @@ const struct batch *prefetch_next(struct prefetch *prefetch, struct err *err)
 	if (prefetch->taken == prefetch->pushed) {
 		err_set(err, "data: no batch was asked for");
 	} else if (!wait_until_read(prefetch, prefetch->taken)) {
-		err_fail(err, EXIT_LOST, "data: couldn't read %s: no answer within %d s", prefetch->dataset->name,
-			READ_SECONDS);
+		err_fail(err, EXIT_LOST, "data: couldn't read %s: no answer within %d s",
+			prefetch->dataset->name, READ_SECONDS);
 	} else {
 		prefetch->taken++;
 		if (!slot->failed)
@@ -184,7 +191,8 @@ void prefetch_stop(struct prefetch *prefetch)
 		rc = pthread_cond_timedwait(&prefetch->changed, &prefetch->lock, &deadline);
 	bool ended = prefetch->ended;
 	pthread_mutex_unlock(&prefetch->lock);
-	/* A thread that hangs in a read keeps what it uses, the data set too; the process is about to end. */
+	/* A thread that hangs in a read keeps what it uses, the data set too; the process is about to
+	 * end. */
 	if (!ended) {
 		pthread_detach(prefetch->thread);
 		return;

@@ -31,34 +31,39 @@ static bool looks_like_header(const unsigned char *bytes, size_t size)
 static int parse_raw(size_t size, const char *name, struct token_file *file, struct err *err)
 {
 	if (size % 2)
-		return err_fail(err, EXIT_DATA, "data: couldn't read %s: %zu bytes are no whole number of uint16 tokens", name,
-			size);
-	*file = (struct token_file){ .offset = 0, .tokens = size / 2 };
+		return err_fail(err, EXIT_DATA,
+			"data: couldn't read %s: %zu bytes are no whole number of uint16 tokens", name, size);
+	*file = (struct token_file) { .offset = 0, .tokens = size / 2 };
 	return 0;
 }
 
-static int parse_counted(const unsigned char *bytes, size_t size, const char *name, struct token_file *file,
-	struct err *err)
+static int parse_counted(const unsigned char *bytes, size_t size, const char *name,
+	struct token_file *file, struct err *err)
 {
 	if (size < TOKEN_FILE_HEADER)
-		return err_fail(err, EXIT_DATA, "data: couldn't read %s: truncated in its header, at %zu of %d bytes", name, size,
+		return err_fail(err, EXIT_DATA,
+			"data: couldn't read %s: truncated in its header, at %zu of %d bytes", name, size,
 			TOKEN_FILE_HEADER);
 	int32_t version = (int32_t)bytes_le32(bytes + 4), count = (int32_t)bytes_le32(bytes + 8);
 	if (version != TOKEN_FILE_VERSION)
-		return err_fail(err, EXIT_DATA, "data: couldn't read %s: version %d of the token file format; version %d is known",
+		return err_fail(err, EXIT_DATA,
+			"data: couldn't read %s: version %d of the token file format; version %d is known",
 			name, version, TOKEN_FILE_VERSION);
 	if (count < 0)
-		return err_fail(err, EXIT_DATA, "data: couldn't read %s: its header says %d tokens", name, count);
+		return err_fail(err, EXIT_DATA, "data: couldn't read %s: its header says %d tokens", name,
+			count);
 	uint64_t expected = TOKEN_FILE_HEADER + 2 * (uint64_t)count;
 	if (size != expected)
-		return err_fail(err, EXIT_DATA, "data: couldn't read %s: %s: its header says %d tokens, so %llu bytes; it has %zu",
-			name, size < expected ? "truncated" : "longer than it should be", count, (unsigned long long)expected, size);
-	*file = (struct token_file){ .offset = TOKEN_FILE_HEADER, .tokens = (uint64_t)count };
+		return err_fail(err, EXIT_DATA,
+			"data: couldn't read %s: %s: its header says %d tokens, so %llu bytes; it has %zu",
+			name, size < expected ? "truncated" : "longer than it should be", count,
+			(unsigned long long)expected, size);
+	*file = (struct token_file) { .offset = TOKEN_FILE_HEADER, .tokens = (uint64_t)count };
 	return 0;
 }
 
-int token_file_parse(const unsigned char *bytes, size_t size, const char *name, struct token_file *file,
-	struct err *err)
+int token_file_parse(const unsigned char *bytes, size_t size, const char *name,
+	struct token_file *file, struct err *err)
 {
 	if (token_file_is_raw(name))
 		return parse_raw(size, name, file, err);
@@ -66,8 +71,10 @@ int token_file_parse(const unsigned char *bytes, size_t size, const char *name, 
 	if (magic == TOKEN_FILE_MAGIC)
 		return parse_counted(bytes, size, name, file, err);
 	if (looks_like_header(bytes, size) || !ends_in(name, ".bin"))
-		return err_fail(err, EXIT_DATA, "data: couldn't read %s: wrong magic %u, a token file begins with %d "
-			"(raw uint16 tokens belong in a file whose name ends in .u16)", name, magic, TOKEN_FILE_MAGIC);
+		return err_fail(err, EXIT_DATA,
+			"data: couldn't read %s: wrong magic %u, a token file begins with %d (raw uint16 "
+			"tokens belong in a file whose name ends in .u16)",
+			name, magic, TOKEN_FILE_MAGIC);
 	return parse_raw(size, name, file, err);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of uint16 tokens: llm.c's .bin (https://github.com/karpathy/llm.c, dev/data/data_common.py: write_datafile) and
- * raw ones as nanoGPT writes them.
+/* Files of uint16 tokens: llm.c's .bin (https://github.com/karpathy/llm.c, dev/data/data_common.py:
+ * write_datafile) and raw ones as nanoGPT writes them.
  *
- * llm.c's: a header of 256 little-endian int32 — magic 20240520, version 1, the number of tokens, zeros — and then the
- * tokens as little-endian uint16, nothing behind them. */
+ * llm.c's: a header of 256 little-endian int32 — magic 20240520, version 1, the number of tokens,
+ * zeros — and then the tokens as little-endian uint16, nothing behind them. */
 #ifndef MUSTER_TOKEN_FILE_H
 #define MUSTER_TOKEN_FILE_H
 
@@ -13,24 +13,26 @@
 
 #include "common/err.h"
 
-#define TOKEN_FILE_HEADER 1024       /* bytes */
+#define TOKEN_FILE_HEADER 1024 /* bytes */
 #define TOKEN_FILE_MAGIC 20240520
 #define TOKEN_FILE_VERSION 1
-#define TOKEN_FILE_MOST INT32_MAX    /* tokens that the header can count */
+#define TOKEN_FILE_MOST INT32_MAX /* tokens that the header can count */
 
 struct token_file {
-	size_t offset;   /* of the first token, in bytes */
+	size_t offset; /* of the first token, in bytes */
 	uint64_t tokens;
 };
 
 /* Whether a file of this name is raw tokens whatever it begins with. */
 bool token_file_is_raw(const char *name);
 
-/* Tells the layout of a whole file of `size` bytes, of which only the first TOKEN_FILE_HEADER are looked at. By `name`,
- * ".u16" is always raw and ".bin" is raw without the magic; other names must have the magic. A file without the magic
- * that has words 3 to 255 zero, as only a header has, is refused rather than read as tokens. Status EXIT_DATA. */
-int token_file_parse(const unsigned char *bytes, size_t size, const char *name, struct token_file *file,
-	struct err *err);
+/* Tells the layout of a whole file of `size` bytes, of which only the first TOKEN_FILE_HEADER are
+ * looked at. By `name`,
+ * ".u16" is always raw and ".bin" is raw without the magic; other names must have the magic. A file
+ * without the magic that has words 3 to 255 zero, as only a header has, is refused rather than read
+ * as tokens. Status EXIT_DATA. */
+int token_file_parse(const unsigned char *bytes, size_t size, const char *name,
+	struct token_file *file, struct err *err);
 
 /* Writes the header of a file with `tokens` tokens. */
 void token_file_header(unsigned char out[TOKEN_FILE_HEADER], int32_t tokens);

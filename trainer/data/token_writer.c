@@ -27,7 +27,7 @@ struct token_writer {
 	char temporary[300]; /* "" before the file exists and after the commit */
 	int dirfd, fd;
 	bool replace;
-	size_t offset;       /* of the first token, in bytes */
+	size_t offset; /* of the first token, in bytes */
 	uint64_t tokens;
 };
 
@@ -46,7 +46,8 @@ static int open_folder(struct token_writer *writer, struct err *err)
 	const char *folder = dirname(for_folder);
 	const char *name = basename(for_name);
 	if (strlen(name) >= sizeof writer->name)
-		return err_fail(err, EXIT_USAGE, "write: couldn't create %s: the name is too long", writer->path);
+		return err_fail(err, EXIT_USAGE, "write: couldn't create %s: the name is too long",
+			writer->path);
 	strcpy(writer->name, name);
 	writer->dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (writer->dirfd < 0)
@@ -60,9 +61,11 @@ static int check_target(const struct token_writer *writer, struct err *err)
 	if (fstatat(writer->dirfd, writer->name, &st, 0) < 0)
 		return errno == ENOENT ? 0 : write_error(writer, "look at", err);
 	if (!S_ISREG(st.st_mode))
-		return err_fail(err, EXIT_USAGE, "write: couldn't write %s: not a regular file", writer->path);
+		return err_fail(err, EXIT_USAGE, "write: couldn't write %s: not a regular file",
+			writer->path);
 	if (!writer->replace)
-		return err_fail(err, EXIT_USAGE, "write: couldn't write %s: it exists; --force replaces it", writer->path);
+		return err_fail(err, EXIT_USAGE, "write: couldn't write %s: it exists; --force replaces it",
+			writer->path);
 	return 0;
 }
 
@@ -71,14 +74,18 @@ static int create_temporary(struct token_writer *writer, struct err *err)
 	char host[64] = "";
 	static const unsigned char no_header[TOKEN_FILE_HEADER];
 	gethostname(host, sizeof host - 1);
-	snprintf(writer->temporary, sizeof writer->temporary, ".%.150s.%.60s.%d", writer->name, host, (int)getpid());
+	snprintf(writer->temporary, sizeof writer->temporary, ".%.150s.%.60s.%d", writer->name, host,
+		(int)getpid());
 	unlinkat(writer->dirfd, writer->temporary, 0); /* left by a killed process with our pid */
-	writer->fd = openat(writer->dirfd, writer->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	writer->fd =
+		openat(writer->dirfd, writer->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (writer->fd < 0) {
 		writer->temporary[0] = '\0';
 		return write_error(writer, "create", err);
 	}
-	return io_write_full(writer->fd, no_header, writer->offset) < 0 ? write_error(writer, "write", err) : 0;
+	return io_write_full(writer->fd, no_header, writer->offset) < 0
+		? write_error(writer, "write", err)
+		: 0;
 }
 
 struct token_writer *token_writer_create(const char *path, bool replace, struct err *err)
@@ -88,17 +95,22 @@ struct token_writer *token_writer_create(const char *path, bool replace, struct 
 		err_set(err, "write: no memory to open %s", path);
 		return NULL;
 	}
-	*writer = (struct token_writer){ .path = strdup(path), .dirfd = -1, .fd = -1, .replace = replace,
+	*writer = (struct token_writer) { .path = strdup(path),
+		.dirfd = -1,
+		.fd = -1,
+		.replace = replace,
 		.offset = token_file_is_raw(path) ? 0 : TOKEN_FILE_HEADER };
 	if (!writer->path)
 		err_set(err, "write: no memory to open %s", path);
-	else if (open_folder(writer, err) == 0 && check_target(writer, err) == 0 && create_temporary(writer, err) == 0)
+	else if (open_folder(writer, err) == 0 && check_target(writer, err) == 0
+		&& create_temporary(writer, err) == 0)
 		return writer;
 	token_writer_destroy(writer);
 	return NULL;
 }
 
-int token_writer_add(struct token_writer *writer, const unsigned char *bytes, size_t count, struct err *err)
+int token_writer_add(struct token_writer *writer, const unsigned char *bytes, size_t count,
+	struct err *err)
 {
 	unsigned char out[2 * 8192];
 	for (size_t done = 0; done < count;) {
@@ -123,7 +135,8 @@ uint64_t token_writer_most(const struct token_writer *writer)
 	return writer->offset ? TOKEN_FILE_MOST : UINT64_MAX;
 }
 
-int token_writer_move_tail(struct token_writer *from, struct token_writer *to, uint64_t count, struct err *err)
+int token_writer_move_tail(struct token_writer *from, struct token_writer *to, uint64_t count,
+	struct err *err)
 {
 	AUTO_FREE unsigned char *block = malloc(2 * BLOCK);
 	off_t at = (off_t)(from->offset + 2 * (from->tokens - count)), end = at;
@@ -152,14 +165,16 @@ int token_writer_move_tail(struct token_writer *from, struct token_writer *to, u
 bool token_writer_same(const struct token_writer *a, const struct token_writer *b)
 {
 	struct stat x, y;
-	return fstat(a->dirfd, &x) == 0 && fstat(b->dirfd, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino
-		&& strcmp(a->name, b->name) == 0;
+	return fstat(a->dirfd, &x) == 0 && fstat(b->dirfd, &y) == 0 && x.st_dev == y.st_dev
+		&& x.st_ino == y.st_ino && strcmp(a->name, b->name) == 0;
 }
 
-/* NFS and some other file systems know no rename that refuses to replace; there the check at the start has to do. */
+/* NFS and some other file systems know no rename that refuses to replace; there the check at the
+ * start has to do. */
 static int rename_new(const struct token_writer *writer)
 {
-	if (renameat2(writer->dirfd, writer->temporary, writer->dirfd, writer->name, RENAME_NOREPLACE) == 0)
+	if (renameat2(writer->dirfd, writer->temporary, writer->dirfd, writer->name, RENAME_NOREPLACE)
+		== 0)
 		return 0;
 	if (errno != EINVAL && errno != ENOSYS)
 		return -1;
@@ -171,8 +186,8 @@ static int finish_file(struct token_writer *writer, struct err *err)
 {
 	unsigned char header[TOKEN_FILE_HEADER];
 	token_file_header(header, writer->offset ? (int32_t)writer->tokens : 0);
-	bool written = lseek(writer->fd, 0, SEEK_SET) == 0 && io_write_full(writer->fd, header, writer->offset) == 0
-		&& fsync(writer->fd) == 0;
+	bool written = lseek(writer->fd, 0, SEEK_SET) == 0
+		&& io_write_full(writer->fd, header, writer->offset) == 0 && fsync(writer->fd) == 0;
 	int rc = written ? 0 : write_error(writer, "write", err);
 	if (close(writer->fd) < 0 && rc == 0)
 		rc = write_error(writer, "close", err);
@@ -183,13 +198,17 @@ static int finish_file(struct token_writer *writer, struct err *err)
 int token_writer_commit(struct token_writer *writer, struct err *err)
 {
 	if (writer->tokens > token_writer_most(writer))
-		return err_fail(err, EXIT_DATA, "write: couldn't write %s: %" PRIu64 " tokens are more than its header can count",
+		return err_fail(err, EXIT_DATA,
+			"write: couldn't write %s: %" PRIu64 " tokens are more than its header can count",
 			writer->path, writer->tokens);
 	if (finish_file(writer, err) < 0)
 		return -1;
-	int rc = writer->replace ? renameat(writer->dirfd, writer->temporary, writer->dirfd, writer->name) : rename_new(writer);
+	int rc = writer->replace
+		? renameat(writer->dirfd, writer->temporary, writer->dirfd, writer->name)
+		: rename_new(writer);
 	if (rc < 0 && errno == EEXIST)
-		return err_fail(err, EXIT_USAGE, "write: couldn't write %s: it exists by now", writer->path);
+		return err_fail(err, EXIT_USAGE, "write: couldn't write %s: it exists by now",
+			writer->path);
 	if (rc < 0)
 		return write_error(writer, "rename", err);
 	writer->temporary[0] = '\0';

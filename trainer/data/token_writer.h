@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A token file in the making: written as a stream under a temporary name, and there under its own only when it is
- * whole and durable. A name that ends in ".u16" gets raw uint16 tokens, any other llm.c's header in front. */
+/* A token file in the making: written as a stream under a temporary name, and there under its own
+ * only when it is whole and durable. A name that ends in ".u16" gets raw uint16 tokens, any other
+ * llm.c's header in front. */
 #ifndef MUSTER_TOKEN_WRITER_H
 #define MUSTER_TOKEN_WRITER_H
 
@@ -16,19 +17,22 @@ struct token_writer;
 struct token_writer *token_writer_create(const char *path, bool replace, struct err *err);
 
 /* Appends one token a byte. */
-int token_writer_add(struct token_writer *writer, const unsigned char *bytes, size_t count, struct err *err);
+int token_writer_add(struct token_writer *writer, const unsigned char *bytes, size_t count,
+	struct err *err);
 
 /* Tokens so far, and the most that the file's layout can count. */
 uint64_t token_writer_tokens(const struct token_writer *writer);
 uint64_t token_writer_most(const struct token_writer *writer);
 
 /* Moves the last `count` tokens of `from` to the end of `to`. */
-int token_writer_move_tail(struct token_writer *from, struct token_writer *to, uint64_t count, struct err *err);
+int token_writer_move_tail(struct token_writer *from, struct token_writer *to, uint64_t count,
+	struct err *err);
 
 /* Whether both would be the same file. */
 bool token_writer_same(const struct token_writer *a, const struct token_writer *b);
 
-/* Writes the header, makes the file durable and gives it its name. The writer is still to be destroyed. */
+/* Writes the header, makes the file durable and gives it its name. The writer is still to be
+ * destroyed. */
 int token_writer_commit(struct token_writer *writer, struct err *err);
 
 /* Frees; removes the temporary file unless it was committed. NULL is allowed. */

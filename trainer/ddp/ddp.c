@@ -16,8 +16,12 @@ static int alloc_arenas(struct ddp *ddp, struct err *err)
 	for (int i = 0; ddp->arenas && i < ddp->plan.arenas; i++) {
 		ddp->arenas[i] = ddp->ops->alloc(ddp->ops, bytes);
 		if (!ddp->arenas[i])
-			return ops_check(ddp->ops, err) < 0 ? -1 : err_set(err, "ddp: couldn't allocate %d gradient arenas of %.1f MB: out of memory; fewer --slots need "
-				"fewer of them", ddp->plan.arenas, (double)bytes * 1e-6);
+			return ops_check(ddp->ops, err) < 0
+				? -1
+				: err_set(err,
+					"ddp: couldn't allocate %d gradient arenas of %.1f MB: out of memory; fewer "
+					"--slots need fewer of them",
+					ddp->plan.arenas, (double)bytes * 1e-6);
 	}
 	return ddp->arenas ? 0 : err_set(err, "ddp: couldn't allocate the gradients: out of memory");
 }
@@ -50,12 +54,14 @@ static struct ddp_cost cost_of(const struct ddp *ddp)
 	return cost;
 }
 
-/* Where the ranks have segments, these begin where blocks of the norm do: who has summed one sums its squares, too. */
+/* Where the ranks have segments, these begin where blocks of the norm do: who has summed one sums
+ * its squares, too. */
 static int cut_buckets(struct ddp *ddp, size_t bytes, struct err *err)
 {
 	ddp->buckets = ddp_buckets_make(ddp->table, bytes, &ddp->bucket_count);
 	if (ddp->buckets && !ddp->native)
-		ddp->cuts = ddp_buckets_align(ddp->table, &ddp->buckets, &ddp->bucket_count, ddp->plan.world);
+		ddp->cuts =
+			ddp_buckets_align(ddp->table, &ddp->buckets, &ddp->bucket_count, ddp->plan.world);
 	if (!ddp->buckets || (!ddp->native && !ddp->cuts))
 		return err_set(err, "ddp: couldn't cut the gradients into buckets: out of memory");
 	while (ddp->cuts && !ddp_bucket_is_of_rows(ddp->table, &ddp->buckets[ddp->heads]))
@@ -66,7 +72,8 @@ static int cut_buckets(struct ddp *ddp, size_t bytes, struct err *err)
 static int prepare(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 {
 	if (ddp_plan_make(&ddp->plan, config->slots, comm_size(ddp->comm), comm_rank(ddp->comm),
-		ddp->native || ddp->alone, err) < 0)
+			ddp->native || ddp->alone, err)
+		< 0)
 		return -1;
 	ddp->segmented = ddp->plan.world > 1 && !ddp->native && !ddp->alone;
 	if (cut_buckets(ddp, config->bucket_bytes, err) < 0)
@@ -88,19 +95,21 @@ static void log_memory(const struct ddp *ddp)
 
 	if (plan->rank != 0)
 		return;
-	log_info("ddp: %s reduction of %d slots over %d ranks; rank 0 has %d slot%s in %d piece%s: %d gradient arena%s of %.1f MB "
-		"(%d for the counter of slots) and %.1f MB for pieces of others",
-		ddp->native ? "native" : "canonical", plan->slots, plan->world, plan->count, plan->count == 1 ? "" : "s", plan->pieces,
-		plan->pieces == 1 ? "" : "s", plan->arenas, plan->arenas == 1 ? "" : "s",
+	log_info("ddp: %s reduction of %d slots over %d ranks; rank 0 has %d slot%s in %d piece%s: %d "
+			 "gradient arena%s of %.1f MB (%d for the counter of slots) and %.1f MB for pieces of "
+			 "others",
+		ddp->native ? "native" : "canonical", plan->slots, plan->world, plan->count,
+		plan->count == 1 ? "" : "s", plan->pieces, plan->pieces == 1 ? "" : "s", plan->arenas,
+		plan->arenas == 1 ? "" : "s",
 		(double)(tensor_table_gradients(ddp->table) * sizeof(float)) * 1e-6, plan->arenas - 1,
 		(double)ddp_staging_bytes(ddp) * 1e-6);
 	if (ddp->native)
-		log_warn("ddp: with --reduction native the bits of the result depend on the world size%s", ddp->bf16 ?
-			", and --grad-dtype bf16 rounds the sums on their way" : "");
+		log_warn("ddp: with --reduction native the bits of the result depend on the world size%s",
+			ddp->bf16 ? ", and --grad-dtype bf16 rounds the sums on their way" : "");
 }
 
-struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_table *table, const struct ddp_config *config,
-	struct err *err)
+struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_table *table,
+	const struct ddp_config *config, struct err *err)
 {
 	struct ddp *ddp = calloc(1, sizeof *ddp);
 
@@ -242,7 +251,8 @@ void ddp_join_split(struct ddp *ddp, size_t first, size_t end)
 	end = end < to ? end : to;
 	if (first >= end)
 		return;
-	float *whole = ddp->arenas[0] + first, *head = ddp->arenas[0] + table->elements + (first - from);
+	float *whole = ddp->arenas[0] + first,
+		  *head = ddp->arenas[0] + table->elements + (first - from);
 	ddp->ops->add(ddp->ops, whole, head, whole, end - first);
 }
 
@@ -259,12 +269,13 @@ static int await_sums(struct ddp *ddp, struct ddp_result *result, struct err *er
 	return rc;
 }
 
-int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
+int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result,
+	struct err *err)
 {
-	*result = (struct ddp_result){ .fault_rank = -1, .nonfinite = -1 };
+	*result = (struct ddp_result) { .fault_rank = -1, .nonfinite = -1 };
 	if (ddp->ended != ddp->plan.count && !mine->fault)
-		return err_set(err, "ddp: couldn't finish the step: %d of this rank's %d slots have ended", ddp->ended,
-			ddp->plan.count);
+		return err_set(err, "ddp: couldn't finish the step: %d of this rank's %d slots have ended",
+			ddp->ended, ddp->plan.count);
 	launch_rest(ddp); /* a faulty rank takes part all the same, or the others would wait */
 	result->exposed = ddp->waited;
 	if (!ddp->segmented && await_sums(ddp, result, err) < 0)
@@ -279,7 +290,8 @@ const float *ddp_grads(const struct ddp *ddp)
 
 size_t ddp_memory(const struct ddp *ddp)
 {
-	return (size_t)ddp->plan.arenas * tensor_table_gradients(ddp->table) * sizeof(float) + ddp_staging_bytes(ddp);
+	return (size_t)ddp->plan.arenas * tensor_table_gradients(ddp->table) * sizeof(float)
+		+ ddp_staging_bytes(ddp);
 }
 
 struct ddp_cost ddp_cost(const struct ddp *ddp)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one small all-gather of a step: loss, norm, flags and cross-checks, folded by every rank in the same order, so that
- * the numbers are the same bits everywhere and at every world size. */
+/* The one small all-gather of a step: loss, norm, flags and cross-checks, folded by every rank in
+ * the same order, so that the numbers are the same bits everywhere and at every world size. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -15,7 +15,8 @@
 
 #define NAMED 4 /* ranks; of more only the number is told */
 
-/* A rank's message: struct ddp_control, the slots_max numbers of valid targets, as many losses, blocks_max block sums. */
+/* A rank's message: struct ddp_control, the slots_max numbers of valid targets, as many losses,
+ * blocks_max block sums. */
 static struct ddp_control *control_of(const struct ddp *ddp, char *message)
 {
 	return (struct ddp_control *)(void *)message;
@@ -60,19 +61,20 @@ static size_t blocks_before(const struct ddp *ddp, size_t element)
 	return first + (blocks < count ? blocks : count);
 }
 
-/* Who has a segment sums its blocks. With native the gradients are the same everywhere by then, so it does not matter who does. */
+/* Who has a segment sums its blocks. With native the gradients are the same everywhere by then, so
+ * it does not matter who does. */
 static void assign_blocks(struct ddp *ddp)
 {
 	size_t world = (size_t)ddp->plan.world, all = ddp->block_start[ddp->table->count], count;
 
 	for (int rank = 0; rank < ddp->plan.world && !ddp->cuts; rank++)
-		ddp->runs[ddp->run_count++] = (struct ddp_blocks){ rank, all * (size_t)rank / world,
+		ddp->runs[ddp->run_count++] = (struct ddp_blocks) { rank, all * (size_t)rank / world,
 			all * ((size_t)rank + 1) / world };
 	for (int i = ddp->heads; i < ddp->bucket_count && ddp->cuts; i++)
 		for (int rank = 0; rank < ddp->plan.world; rank++) {
 			size_t first = ddp_segment(&ddp->buckets[i], ddp->plan.world, rank, &count);
 
-			ddp->runs[ddp->run_count++] = (struct ddp_blocks){ rank, blocks_before(ddp, first),
+			ddp->runs[ddp->run_count++] = (struct ddp_blocks) { rank, blocks_before(ddp, first),
 				blocks_before(ddp, first + count) };
 		}
 }
@@ -114,24 +116,28 @@ int ddp_control_prepare(struct ddp *ddp, struct err *err)
 	int most;
 
 	ddp->block_start = calloc((size_t)table->count + 1, sizeof *ddp->block_start);
-	ddp->runs = calloc((size_t)ddp->plan.world * (size_t)(ddp->cuts ? ddp->bucket_count : 1), sizeof *ddp->runs);
+	ddp->runs = calloc((size_t)ddp->plan.world * (size_t)(ddp->cuts ? ddp->bucket_count : 1),
+		sizeof *ddp->runs);
 	ddp->cursors = calloc((size_t)ddp->plan.world, sizeof *ddp->cursors);
 	ddp->hashes = calloc((size_t)ddp->plan.world, sizeof *ddp->hashes);
 	if (!ddp->block_start || !ddp->runs || !ddp->cursors || !ddp->hashes)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	for (int i = 0; i < table->count; i++)
-		ddp->block_start[i + 1] = ddp->block_start[i] + (table->rows[i].count + NORM_BLOCK - 1) / NORM_BLOCK;
+		ddp->block_start[i + 1] =
+			ddp->block_start[i] + (table->rows[i].count + NORM_BLOCK - 1) / NORM_BLOCK;
 	tree_rank_slots(ddp->plan.slots, ddp->plan.world, 0, &most);
 	ddp->slots_max = (size_t)most;
 	assign_blocks(ddp);
 	ddp->blocks_max = most_blocks(ddp);
-	ddp->message_bytes = sizeof(struct ddp_control) + ddp->slots_max * sizeof *ddp->valid + figures_bytes(ddp);
+	ddp->message_bytes =
+		sizeof(struct ddp_control) + ddp->slots_max * sizeof *ddp->valid + figures_bytes(ddp);
 	ddp->messages = calloc((size_t)ddp->plan.world, ddp->message_bytes);
 	if (!ddp->messages)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	ddp->own_message = message_of(ddp, ddp->plan.rank);
 	ddp->valid = valid_of(ddp, ddp->own_message);
-	ddp->figures = ops_has_device_memory(ddp->ops) ? ddp->ops->alloc(ddp->ops, figures_bytes(ddp)) : losses_of(ddp, ddp->own_message);
+	ddp->figures = ops_has_device_memory(ddp->ops) ? ddp->ops->alloc(ddp->ops, figures_bytes(ddp))
+												   : losses_of(ddp, ddp->own_message);
 	if (!ddp->figures)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	place_blocks(ddp);
@@ -148,9 +154,11 @@ static void sum_run(struct ddp *ddp, size_t begin, size_t end, double *sums)
 		to = to < end ? to : end;
 		if (from >= to)
 			continue;
-		size_t first = (from - ddp->block_start[i]) * NORM_BLOCK, last = (to - ddp->block_start[i]) * NORM_BLOCK;
+		size_t first = (from - ddp->block_start[i]) * NORM_BLOCK,
+			   last = (to - ddp->block_start[i]) * NORM_BLOCK;
 		last = last < row->count ? last : row->count;
-		ddp->ops->square_sums(ddp->ops, sums + (from - begin), ddp->arenas[0] + row->offset + first, last - first);
+		ddp->ops->square_sums(ddp->ops, sums + (from - begin), ddp->arenas[0] + row->offset + first,
+			last - first);
 	}
 }
 
@@ -164,7 +172,8 @@ static size_t blocks_within(const struct ddp *ddp, size_t element)
 	if (i == 0)
 		return 0;
 	size_t within = element - ddp->table->rows[i - 1].offset;
-	return within >= ddp->table->rows[i - 1].count ? ddp->block_start[i] : ddp->block_start[i - 1] + within / NORM_BLOCK;
+	return within >= ddp->table->rows[i - 1].count ? ddp->block_start[i]
+												   : ddp->block_start[i - 1] + within / NORM_BLOCK;
 }
 
 void ddp_sum_blocks(struct ddp_job *job, size_t end)
@@ -255,7 +264,8 @@ struct names {
 	int count;
 };
 
-__attribute__((format(printf, 2, 3))) static void add_text(struct names *names, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_text(struct names *names, const char *format,
+	...)
 {
 	size_t used = strlen(names->out);
 	va_list args;
@@ -307,7 +317,8 @@ static int compare_hashes(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Whether two ranks told the same hash, other than 0. Sorted, since this is done in each step of any number of ranks. */
+/* Whether two ranks told the same hash, other than 0. Sorted, since this is done in each step of
+ * any number of ranks. */
 static bool have_twins(struct ddp *ddp)
 {
 	int world = ddp->plan.world;
@@ -324,7 +335,8 @@ static bool have_twins(struct ddp *ddp)
 static bool has_twin(const struct ddp *ddp, int rank)
 {
 	for (int other = 0; other < ddp->plan.world; other++)
-		if (other != rank && samples_of(ddp, rank) && samples_of(ddp, other) == samples_of(ddp, rank))
+		if (other != rank && samples_of(ddp, rank)
+			&& samples_of(ddp, other) == samples_of(ddp, rank))
 			return true;
 	return false;
 }
@@ -346,7 +358,8 @@ static void fold_samples(struct ddp *ddp, struct ddp_result *result)
 		add_text(&names, " (all ranks)");
 }
 
-/* In block order; the first tensor that has a value that is not finite is in the first such block. */
+/* In block order; the first tensor that has a value that is not finite is in the first such block.
+ */
 static void fold_blocks(struct ddp *ddp, struct ddp_result *result)
 {
 	double squares = 0;
@@ -397,8 +410,10 @@ static int cross_check(struct ddp *ddp, struct err *err)
 		const struct ddp_control *control = control_of(ddp, message_of(ddp, rank));
 
 		if (control->step != first->step)
-			return err_set(err, "ddp: couldn't finish step %" PRIu64 ": rank 0 is at step %" PRIu64 " and rank %d at step %"
-				PRIu64, ddp->step, first->step, rank, control->step);
+			return err_set(err,
+				"ddp: couldn't finish step %" PRIu64 ": rank 0 is at step %" PRIu64
+				" and rank %d at step %" PRIu64,
+				ddp->step, first->step, rank, control->step);
 	}
 	return 0;
 }
@@ -410,14 +425,19 @@ static comm_ticket queue_control(struct ddp *ddp, const char *label)
 	int count = 0;
 
 	if (!ddp->segmented)
-		return comm_allgather(ddp->comm, label, ddp->own_message, ddp->messages, ddp->message_bytes);
+		return comm_allgather(ddp->comm, label, ddp->own_message, ddp->messages,
+			ddp->message_bytes);
 	for (int step = 1; step < plan->world; step++) {
-		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
+		int to = (plan->rank + step) % plan->world,
+			from = (plan->rank - step + plan->world) % plan->world;
 
-		ddp->transfers[count++] = (struct comm_transfer){ to, ddp->own_message, ddp->message_bytes, 0 };
-		ddp->transfers[count++] = (struct comm_transfer){ from, message_of(ddp, from), ddp->message_bytes, 1 };
+		ddp->transfers[count++] =
+			(struct comm_transfer) { to, ddp->own_message, ddp->message_bytes, 0 };
+		ddp->transfers[count++] =
+			(struct comm_transfer) { from, message_of(ddp, from), ddp->message_bytes, 1 };
 	}
-	return comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = count });
+	return comm_reduce(ddp->comm, label,
+		&(struct comm_reduction) { .pieces = ddp->transfers, .piece_count = count });
 }
 
 /* All that the host has to know of the device's step, in one copy: here a step waits for it. */
@@ -430,11 +450,13 @@ static int fetch_figures(struct ddp *ddp, struct ddp_result *result, struct err 
 	if (ddp->segmented && comm_wait(ddp->comm, ddp->last, err) < 0)
 		return -1;
 	result->exposed += clock_now() - begun;
-	ddp->ops->copy_out(ddp->ops, losses_of(ddp, ddp->own_message), ddp->figures, figures_bytes(ddp));
+	ddp->ops->copy_out(ddp->ops, losses_of(ddp, ddp->own_message), ddp->figures,
+		figures_bytes(ddp));
 	return ops_check(ddp->ops, err);
 }
 
-int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result, struct err *err)
+int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result,
+	struct err *err)
 {
 	char label[64];
 
@@ -451,7 +473,8 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 	ddp->settled = true;
 	if (rc < 0)
 		return -1;
-	ddp->whole = ddp->last_allgather; /* weights have travelled before it, though a rank that can't go on has not asked for them */
+	ddp->whole = ddp->last_allgather; /* weights have travelled before it, though a rank that can't
+										 go on has not asked for them */
 	result->exposed += clock_now() - begun;
 	fold_flags(ddp, result);
 	if (result->fault)
@@ -466,11 +489,29 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 
 /* ---- at creation ---- */
 
-enum { AGREE_SLOTS, AGREE_BUCKET, AGREE_NATIVE, AGREE_BF16, AGREE_ZERO, AGREE_COMM, AGREE_ELEMENTS, AGREE_TENSORS, AGREE_LAYOUT, AGREE_COUNT };
+enum {
+	AGREE_SLOTS,
+	AGREE_BUCKET,
+	AGREE_NATIVE,
+	AGREE_BF16,
+	AGREE_ZERO,
+	AGREE_COMM,
+	AGREE_ELEMENTS,
+	AGREE_TENSORS,
+	AGREE_LAYOUT,
+	AGREE_COUNT
+};
 
 static const char *const agree_names[AGREE_COUNT] = {
-	"--slots", "bytes of a bucket", "native reduction", "--grad-dtype bf16", "--zero", "--comm",
-	"elements of the gradients", "number of tensors", "hash of the tensors",
+	"--slots",
+	"bytes of a bucket",
+	"native reduction",
+	"--grad-dtype bf16",
+	"--zero",
+	"--comm",
+	"elements of the gradients",
+	"number of tensors",
+	"hash of the tensors",
 };
 
 /* A hash of what is where, without the bytes between the members. */
@@ -482,8 +523,8 @@ static uint64_t layout_hash(const struct tensor_table *table)
 		return 0;
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
-		int64_t numbers[] = { row->dims, row->shape[0], row->shape[1], row->padded[0], row->padded[1], row->layer,
-			(int64_t)row->offset, (int64_t)row->count };
+		int64_t numbers[] = { row->dims, row->shape[0], row->shape[1], row->padded[0],
+			row->padded[1], row->layer, (int64_t)row->offset, (int64_t)row->count };
 
 		hasher_add(hasher, row->name, strnlen(row->name, sizeof row->name));
 		hasher_add(hasher, numbers, sizeof numbers);
@@ -510,13 +551,16 @@ int ddp_agree(struct ddp *ddp, const struct ddp_config *config, struct err *err)
 
 	if (!all)
 		return err_set(err, "ddp: couldn't compare the ranks: out of memory");
-	if (comm_wait(ddp->comm, comm_allgather(ddp->comm, "the comparison of the ranks", mine, all, sizeof mine), err) < 0)
+	if (comm_wait(ddp->comm,
+			comm_allgather(ddp->comm, "the comparison of the ranks", mine, all, sizeof mine), err)
+		< 0)
 		return -1;
 	for (int rank = 1; rank < ddp->plan.world; rank++)
 		for (int i = 0; i < AGREE_COUNT; i++)
 			if (all[rank * AGREE_COUNT + i] != all[i])
-				return err_fail(err, EXIT_USAGE, "ddp: couldn't train together: %s is %" PRIu64 " on rank 0 and %" PRIu64
-					" on rank %d; start all ranks with the same options", agree_names[i], all[i],
-					all[rank * AGREE_COUNT + i], rank);
+				return err_fail(err, EXIT_USAGE,
+					"ddp: couldn't train together: %s is %" PRIu64 " on rank 0 and %" PRIu64
+					" on rank %d; start all ranks with the same options",
+					agree_names[i], all[i], all[rank * AGREE_COUNT + i], rank);
 	return 0;
 }

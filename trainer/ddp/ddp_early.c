@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank whose slots make up several nodes of the tree has all but the last one finished before its last slot. These pieces
- * travel at once, while later slots are computed, and wait at the owners of the segments until the last ones come. */
+/* A rank whose slots make up several nodes of the tree has all but the last one finished before its
+ * last slot. These pieces travel at once, while later slots are computed, and wait at the owners of
+ * the segments until the last ones come. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ static int finished_piece(const struct ddp_plan *plan, int rank, int ended)
 
 float *ddp_early_at(const struct ddp *ddp, int number, const struct ddp_bucket *bucket)
 {
-	return ddp->early + (size_t)ddp->early_place[number] * ddp->share + ddp->share_start[bucket - ddp->buckets];
+	return ddp->early + (size_t)ddp->early_place[number] * ddp->share
+		+ ddp->share_start[bucket - ddp->buckets];
 }
 
 /* One bucket of what the ranks have finished after `ended` slots. */
@@ -31,19 +33,23 @@ static void exchange(struct ddp *ddp, const struct ddp_bucket *bucket, int ended
 
 	ddp_segment(bucket, plan->world, plan->rank, &own_count);
 	for (int step = 1; step < plan->world; step++) {
-		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
+		int to = (plan->rank + step) % plan->world,
+			from = (plan->rank - step + plan->world) % plan->world;
 		int theirs = finished_piece(plan, from, ended);
 		size_t first = ddp_segment(bucket, plan->world, to, &peer_count);
 
 		if (own >= 0)
-			ddp_add_transfer(ddp, &count, to, ddp->arenas[plan->piece_arena[own - plan->piece_start[plan->rank]]] + first,
+			ddp_add_transfer(ddp, &count, to,
+				ddp->arenas[plan->piece_arena[own - plan->piece_start[plan->rank]]] + first,
 				peer_count, 0);
 		if (theirs >= 0)
 			ddp_add_transfer(ddp, &count, from, ddp_early_at(ddp, theirs, bucket), own_count, 1);
 	}
 	comm_place(ddp->comm, ddp->step, (int)(bucket - ddp->buckets));
-	snprintf(label, sizeof label, "early pieces of bucket %d of step %" PRIu64, (int)(bucket - ddp->buckets), ddp->step);
-	ddp->last = comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = count });
+	snprintf(label, sizeof label, "early pieces of bucket %d of step %" PRIu64,
+		(int)(bucket - ddp->buckets), ddp->step);
+	ddp->last = comm_reduce(ddp->comm, label,
+		&(struct comm_reduction) { .pieces = ddp->transfers, .piece_count = count });
 }
 
 void ddp_early_launch(struct ddp *ddp, int ended)
@@ -77,12 +83,17 @@ int ddp_early_prepare(struct ddp *ddp, struct err *err)
 		ddp->share += count;
 	}
 	for (int rank = 0; rank < plan->world; rank++)
-		for (int number = plan->piece_start[rank]; rank != plan->rank && ddp_plan_is_early(plan, rank, number); number++)
+		for (int number = plan->piece_start[rank];
+			 rank != plan->rank && ddp_plan_is_early(plan, rank, number); number++)
 			ddp->early_place[number] = ddp->early_pieces++;
 	size_t bytes = (size_t)ddp->early_pieces * ddp->share * sizeof(float);
 	ddp->early = bytes ? ddp->ops->alloc(ddp->ops, bytes) : NULL;
 	if (bytes && !ddp->early)
-		return ops_check(ddp->ops, err) < 0 ? -1 : err_set(err, "ddp: couldn't allocate %.1f MB to receive early pieces of other ranks: out of memory; a number of "
-			"ranks that divides --slots needs none", (double)bytes * 1e-6);
+		return ops_check(ddp->ops, err) < 0
+			? -1
+			: err_set(err,
+				"ddp: couldn't allocate %.1f MB to receive early pieces of other ranks: out of "
+				"memory; a number of ranks that divides --slots needs none",
+				(double)bytes * 1e-6);
 	return 0;
 }

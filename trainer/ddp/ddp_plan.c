@@ -35,7 +35,7 @@ static void merge(void *arg, int left, int right)
 {
 	struct player *player = arg;
 
-	player->plan->additions[player->additions++] = (struct ddp_merge){ left, right };
+	player->plan->additions[player->additions++] = (struct ddp_merge) { left, right };
 	player->taken[right] = false;
 }
 
@@ -46,7 +46,8 @@ static void play(struct ddp_plan *plan, bool *taken, bool one_piece)
 
 	for (int i = 0; i < plan->count; i++) {
 		plan->arena_of[i] = take_arena(&player);
-		tree_counter_push(&counter, (struct tree_node){ 0, plan->first + i }, plan->arena_of[i], merge, &player);
+		tree_counter_push(&counter, (struct tree_node) { 0, plan->first + i }, plan->arena_of[i],
+			merge, &player);
 		plan->merge_end[i] = player.additions;
 	}
 	for (; one_piece && counter.count > 1; counter.count--)
@@ -85,14 +86,18 @@ static void time_pieces(struct ddp_plan *plan, bool one_piece)
 	}
 }
 
-int ddp_plan_make(struct ddp_plan *plan, int slots, int world, int rank, bool one_piece, struct err *err)
+int ddp_plan_make(struct ddp_plan *plan, int slots, int world, int rank, bool one_piece,
+	struct err *err)
 {
 	memset(plan, 0, sizeof *plan);
 	if (slots < 1 || slots > TREE_SLOTS_MAX)
-		return err_fail(err, EXIT_USAGE, "ddp: couldn't use --slots %d: it must be between 1 and %d", slots, TREE_SLOTS_MAX);
+		return err_fail(err, EXIT_USAGE,
+			"ddp: couldn't use --slots %d: it must be between 1 and %d", slots, TREE_SLOTS_MAX);
 	if (world > slots)
-		return err_fail(err, EXIT_USAGE, "ddp: couldn't split %d slots over %d ranks: some would have none; use at most %d "
-			"ranks, or a new run with --slots %d or more", slots, world, slots, world);
+		return err_fail(err, EXIT_USAGE,
+			"ddp: couldn't split %d slots over %d ranks: some would have none; use at most %d "
+			"ranks, or a new run with --slots %d or more",
+			slots, world, slots, world);
 	plan->slots = slots;
 	plan->world = world;
 	plan->rank = rank;
@@ -133,7 +138,8 @@ int ddp_bucket_mb(const struct tensor_table *table, int world)
 	return (int)(mb < LARGEST_MB ? mb : LARGEST_MB);
 }
 
-/* Where the next bucket ends: at most `limit` elements after `first`, at the end of a layer if that is not far back. */
+/* Where the next bucket ends: at most `limit` elements after `first`, at the end of a layer if that
+ * is not far back. */
 static size_t bucket_end(const struct tensor_table *table, size_t first, size_t limit)
 {
 	size_t end = first + limit;
@@ -159,7 +165,10 @@ static int layer_before(const struct tensor_table *table, size_t end)
 	return table->rows[i].layer;
 }
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+static size_t smaller(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
 
 struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t bytes, int *count)
 {
@@ -167,23 +176,29 @@ struct ddp_bucket *ddp_buckets_make(const struct tensor_table *table, size_t byt
 
 	limit = limit > TENSOR_ALIGN ? limit : TENSOR_ALIGN;
 	/* cuts at layers leave buckets at least half full */
-	struct ddp_bucket *buckets = calloc(2 * (tensor_table_gradients(table) / limit) + 5, sizeof *buckets);
+	struct ddp_bucket *buckets =
+		calloc(2 * (tensor_table_gradients(table) / limit) + 5, sizeof *buckets);
 	if (!buckets)
 		return NULL;
 	size_t next = smaller(DDP_FIRST_BUCKET / sizeof(float), limit); /* limit of the next bucket */
 	*count = 0;
-	for (size_t first = table->elements, end; first < tensor_table_gradients(table); first = end, next = limit) {
+	for (size_t first = table->elements, end; first < tensor_table_gradients(table);
+		 first = end, next = limit) {
 		end = smaller(first + next, tensor_table_gradients(table));
-		buckets[(*count)++] = (struct ddp_bucket){ first, end - first, 0, NULL };
+		buckets[(*count)++] = (struct ddp_bucket) { first, end - first, 0, NULL };
 	}
 	for (size_t first = 0, end; first < table->elements; first = end, next = limit) {
 		end = bucket_end(table, first, next);
-		buckets[(*count)++] = (struct ddp_bucket){ first, end - first, layer_before(table, end), NULL };
+		buckets[(*count)++] =
+			(struct ddp_bucket) { first, end - first, layer_before(table, end), NULL };
 	}
 	return buckets;
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
 
 /* Where the norm's block that holds element `at` begins, and in *end the next one. */
 static size_t block_around(const struct tensor_table *table, size_t at, size_t *end)
@@ -224,12 +239,13 @@ static void cut_at(struct cutter *cutter, size_t end)
 {
 	if (end <= cutter->first)
 		return;
-	cutter->buckets[cutter->count++] = (struct ddp_bucket){ cutter->first, end - cutter->first,
+	cutter->buckets[cutter->count++] = (struct ddp_bucket) { cutter->first, end - cutter->first,
 		layer_before(cutter->table, end), NULL };
 	cutter->first = end;
 }
 
-/* The end of the rows' elements that a split embedding takes, with those that align what follows; 0 without. */
+/* The end of the rows' elements that a split embedding takes, with those that align what follows; 0
+ * without. */
 static size_t split_end(const struct tensor_table *table)
 {
 	for (int i = 0; i + 1 < table->count && table->split_count; i++)
@@ -256,31 +272,38 @@ static void cut_rows(struct cutter *cutter, const struct ddp_bucket *buckets, in
 }
 
 /* The segments' cuts of a bucket of rows: where blocks begin. */
-static void cut_segments(const struct tensor_table *table, const struct ddp_bucket *bucket, int world, size_t *cuts)
+static void cut_segments(const struct tensor_table *table, const struct ddp_bucket *bucket,
+	int world, size_t *cuts)
 {
 	size_t end = bucket->first + bucket->count;
 
 	cuts[0] = bucket->first;
 	for (int rank = 1; rank < world; rank++)
-		cuts[rank] = smaller(larger(nearest_block(table, bucket->first + bucket->count * (size_t)rank / (size_t)world),
-			cuts[rank - 1]), end);
+		cuts[rank] =
+			smaller(larger(nearest_block(table,
+							   bucket->first + bucket->count * (size_t)rank / (size_t)world),
+						cuts[rank - 1]),
+				end);
 	cuts[world] = end;
 }
 
 /* The head's part of a bucket of the embedding's, with its cuts. */
-static struct ddp_bucket mirror(const struct tensor_table *table, const struct ddp_bucket *bucket, int world, size_t *cuts)
+static struct ddp_bucket mirror(const struct tensor_table *table, const struct ddp_bucket *bucket,
+	int world, size_t *cuts)
 {
 	const size_t end = tensor_table_gradients(table);
 
 	for (int rank = 0; rank <= world; rank++)
 		cuts[rank] = smaller(bucket->cuts[rank] - table->split_offset + table->elements, end);
-	return (struct ddp_bucket){ cuts[0], cuts[world] - cuts[0], 0, cuts };
+	return (struct ddp_bucket) { cuts[0], cuts[world] - cuts[0], 0, cuts };
 }
 
-size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket **buckets, int *count, int world)
+size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket **buckets, int *count,
+	int world)
 {
 	/* The rows' buckets with two more cuts, and as many of the head's, which stand in front. */
-	size_t room = 2 * ((size_t)*count + 2), stride = (size_t)world + 1, *cuts = calloc(room * stride, sizeof *cuts);
+	size_t room = 2 * ((size_t)*count + 2), stride = (size_t)world + 1,
+		   *cuts = calloc(room * stride, sizeof *cuts);
 	struct cutter cutter = { .table = table, .buckets = calloc(room, sizeof *cutter.buckets) };
 	int heads = 0;
 
@@ -291,7 +314,8 @@ size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket **
 	}
 	cut_rows(&cutter, *buckets, *count);
 	for (int i = 0; i < cutter.count; i++)
-		heads += cutter.buckets[i].first >= table->split_offset && cutter.buckets[i].first < split_end(table);
+		heads += cutter.buckets[i].first >= table->split_offset
+			&& cutter.buckets[i].first < split_end(table);
 	memmove(cutter.buckets + heads, cutter.buckets, (size_t)cutter.count * sizeof *cutter.buckets);
 	*count = heads + cutter.count;
 	for (int i = heads, head = 0; i < *count; i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reduction of one bucket. Canonical: the last slot's additions, then every rank gets the others' last pieces of its
- * segment (the early ones are there), adds all in the tree's order, and sends the sum to all. Only sends and receives, so that no library chooses an order. */
+/* The reduction of one bucket. Canonical: the last slot's additions, then every rank gets the
+ * others' last pieces of its segment (the early ones are there), adds all in the tree's order, and
+ * sends the sum to all. Only sends and receives, so that no library chooses an order. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 
 #include "trainer/ddp/ddp_private.h"
 
-/* The additions on the communicator's thread take one core: the others belong to the backward pass. */
+/* The additions on the communicator's thread take one core: the others belong to the backward pass.
+ */
 static void limit_threads(void)
 {
 #ifdef _OPENMP
@@ -29,7 +31,8 @@ static void merge_bucket(void *arg)
 	limit_threads();
 	for (int i = from; i < plan->merge_end[plan->count - 1]; i++) {
 		float *left = ddp->arenas[plan->additions[i].left] + job->bucket->first;
-		ddp->ops->add(ddp->ops, left, left, ddp->arenas[plan->additions[i].right] + job->bucket->first, job->bucket->count);
+		ddp->ops->add(ddp->ops, left, left,
+			ddp->arenas[plan->additions[i].right] + job->bucket->first, job->bucket->count);
 	}
 }
 
@@ -57,17 +60,21 @@ static void add_piece(void *arg, int left, int right)
 	struct combination *c = arg;
 	float **at = c->ddp->piece_at;
 
-	c->ddp->ops->add(c->ddp->ops, --c->left == 0 ? c->result : at[left], at[left], at[right], c->count);
+	c->ddp->ops->add(c->ddp->ops, --c->left == 0 ? c->result : at[left], at[left], at[right],
+		c->count);
 }
 
-/* Where piece `number` of this rank's segment lies, `first` being the segment's place in an arena. */
-static float *piece_at(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int number, size_t first)
+/* Where piece `number` of this rank's segment lies, `first` being the segment's place in an arena.
+ */
+static float *piece_at(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int number,
+	size_t first)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 
 	if (rank == plan->rank)
 		return ddp->arenas[plan->piece_arena[number - plan->piece_start[rank]]] + first;
-	return ddp_plan_is_early(plan, rank, number) ? ddp_early_at(ddp, number, bucket) : staging_at(ddp, rank);
+	return ddp_plan_is_early(plan, rank, number) ? ddp_early_at(ddp, number, bucket)
+												 : staging_at(ddp, rank);
 }
 
 /* Runs when all pieces of these bytes of this rank's segment are here. */
@@ -77,7 +84,8 @@ static int reduce_segment(void *arg, size_t first_byte, size_t bytes, struct err
 	struct ddp *ddp = job->ddp;
 	const struct ddp_plan *plan = &ddp->plan;
 	struct combination c = { .ddp = ddp, .left = plan->piece_start[plan->world] - 1 };
-	size_t at = first_byte / sizeof(float), first = ddp_segment(job->bucket, plan->world, plan->rank, &c.count);
+	size_t at = first_byte / sizeof(float),
+		   first = ddp_segment(job->bucket, plan->world, plan->rank, &c.count);
 
 	limit_threads();
 	c.count = bytes / sizeof(float);
@@ -86,7 +94,8 @@ static int reduce_segment(void *arg, size_t first_byte, size_t bytes, struct err
 		for (int number = plan->piece_start[rank]; number < plan->piece_start[rank + 1]; number++)
 			ddp->piece_at[number] = piece_at(ddp, job->bucket, rank, number, first) + at;
 	if (ddp->additions)
-		ddp->ops->tree_reduce(ddp->ops, c.result, ddp->piece_at, ddp->additions, plan->piece_start[plan->world], c.count);
+		ddp->ops->tree_reduce(ddp->ops, c.result, ddp->piece_at, ddp->additions,
+			plan->piece_start[plan->world], c.count);
 	else
 		tree_reduce(plan->slots, plan->world, add_piece, &c);
 	if (ddp_bucket_is_of_rows(ddp->table, job->bucket)) {
@@ -96,14 +105,18 @@ static int reduce_segment(void *arg, size_t first_byte, size_t bytes, struct err
 	return 0;
 }
 
-void ddp_add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t elements, int receive)
+void ddp_add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t elements,
+	int receive)
 {
-	ddp->transfers[(*count)++] = (struct comm_transfer){ peer, at, elements * sizeof *at, receive };
+	ddp->transfers[(*count)++] =
+		(struct comm_transfer) { peer, at, elements * sizeof *at, receive };
 }
 
-/* Every rank's last piece goes to the owners of the segments, and the sums to all, unless the ranks keep what they own: with
- * zero everything, else the head's part of a split embedding, which is in the embedding's sums. */
-static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prepare *merge, const char *label)
+/* Every rank's last piece goes to the owners of the segments, and the sums to all, unless the ranks
+ * keep what they own: with zero everything, else the head's part of a split embedding, which is in
+ * the embedding's sums. */
+static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prepare *merge,
+	const char *label)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 	float *piece = ddp->arenas[plan->piece_arena[plan->pieces - 1]];
@@ -113,7 +126,8 @@ static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prep
 
 	job->next = job->blocks ? job->blocks->begin : 0;
 	for (int step = 1; step < plan->world; step++) {
-		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
+		int to = (plan->rank + step) % plan->world,
+			from = (plan->rank - step + plan->world) % plan->world;
 		size_t theirs = ddp_segment(job->bucket, plan->world, to, &to_count);
 
 		ddp_add_transfer(ddp, &pieces, to, piece + theirs, to_count, 0);
@@ -124,15 +138,22 @@ static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prep
 		ddp_add_transfer(ddp, &sums, to, ddp->arenas[0] + own, own_count, 0);
 		ddp_add_transfer(ddp, &sums, from, ddp->arenas[0] + theirs, from_count, 1);
 	}
-	return comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = pieces,
-		.sums = ddp->transfers + behind, .sum_count = sums - behind, .prepare = merge, .make = reduce_segment, .arg = job });
+	return comm_reduce(ddp->comm, label,
+		&(struct comm_reduction) { .pieces = ddp->transfers,
+			.piece_count = pieces,
+			.sums = ddp->transfers + behind,
+			.sum_count = sums - behind,
+			.prepare = merge,
+			.make = reduce_segment,
+			.arg = job });
 }
 
 void ddp_launch(struct ddp *ddp)
 {
 	const struct ddp_plan *plan = &ddp->plan;
 	struct ddp_job *job = &ddp->jobs[ddp->launched];
-	bool additions = plan->merge_end[plan->count - 1] > (plan->count > 1 ? plan->merge_end[plan->count - 2] : 0);
+	bool additions =
+		plan->merge_end[plan->count - 1] > (plan->count > 1 ? plan->merge_end[plan->count - 2] : 0);
 	char label[64];
 
 	ddp_early_launch(ddp, plan->slots);
@@ -150,20 +171,23 @@ void ddp_launch(struct ddp *ddp)
 		ddp->last = comm_mark(ddp->comm, label);
 		return;
 	}
-	comm_ticket (*reduce)(struct comm *, const char *, float *, size_t) = ddp->bf16 ? comm_allreduce_bf16 : comm_allreduce;
+	comm_ticket (*reduce)(struct comm *, const char *, float *, size_t) =
+		ddp->bf16 ? comm_allreduce_bf16 : comm_allreduce;
 	ddp->last = reduce(ddp->comm, label, ddp->arenas[0] + job->bucket->first, job->bucket->count);
 }
 
-/* Its pieces of the segments that it does not own, and its own segment to all others (with zero that is of the weights), which a
- * split embedding has once. */
-size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int pieces)
+/* Its pieces of the segments that it does not own, and its own segment to all others (with zero
+ * that is of the weights), which a split embedding has once. */
+size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank,
+	int pieces)
 {
 	size_t others = (size_t)ddp->plan.world - 1, own;
 
 	if (ddp->cuts && !ddp_bucket_is_of_rows(ddp->table, bucket))
 		others = 0;
 	ddp_segment(bucket, ddp->plan.world, rank, &own);
-	return ((bucket->count - own) * (size_t)pieces + own * others) * (ddp->bf16 ? 2 : sizeof(float));
+	return ((bucket->count - own) * (size_t)pieces + own * others)
+		* (ddp->bf16 ? 2 : sizeof(float));
 }
 
 size_t ddp_staging_bytes(const struct ddp *ddp)
@@ -194,20 +218,25 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 	size_t world = (size_t)plan->world, count;
 
 	for (int i = 0; i < ddp->bucket_count; i++) {
-		ddp->jobs[i] = (struct ddp_job){ .ddp = ddp, .bucket = &ddp->buckets[i] };
+		ddp->jobs[i] = (struct ddp_job) { .ddp = ddp, .bucket = &ddp->buckets[i] };
 		ddp_segment(&ddp->buckets[i], plan->world, plan->rank, &count);
 		ddp->segment_max = count > ddp->segment_max ? count : ddp->segment_max;
 	}
 	ddp->piece_at = calloc((size_t)plan->piece_start[world], sizeof *ddp->piece_at);
-	/* To and from each other rank, of pieces and of sums; of weights, the runs between rows that are no parameters. */
-	ddp->transfers = calloc(2 * world * (2 + (ddp->zero ? tensor_table_others(ddp->table) : 0)), sizeof *ddp->transfers);
+	/* To and from each other rank, of pieces and of sums; of weights, the runs between rows that
+	 * are no parameters. */
+	ddp->transfers = calloc(2 * world * (2 + (ddp->zero ? tensor_table_others(ddp->table) : 0)),
+		sizeof *ddp->transfers);
 	if (!ddp->piece_at || !ddp->transfers)
 		return err_set(err, "ddp: couldn't prepare the reduction: out of memory");
 	if (!ddp->segmented)
 		return 0;
 	ddp->staging = ddp->ops->alloc(ddp->ops, (world - 1) * ddp->segment_max * sizeof(float));
 	if (!ddp->staging)
-		return ops_check(ddp->ops, err) < 0 ? -1 : err_set(err, "ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
-			(double)((world - 1) * ddp->segment_max * sizeof(float)) * 1e-6);
+		return ops_check(ddp->ops, err) < 0
+			? -1
+			: err_set(err,
+				"ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",
+				(double)((world - 1) * ddp->segment_max * sizeof(float)) * 1e-6);
 	return prepare_additions(ddp, err) < 0 ? -1 : ddp_early_prepare(ddp, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who owns what with --zero 1: of every bucket each rank has a segment of whole blocks of the norm, so that it sums and updates
- * what it has reduced, and nobody else does. */
+/* Who owns what with --zero 1: of every bucket each rank has a segment of whole blocks of the norm,
+ * so that it sums and updates what it has reduced, and nobody else does. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void add_shard(struct ddp *ddp, int rank, size_t first, size_t count)
 	if (last && last->rank == rank && last->end == first)
 		last->end += count;
 	else
-		ddp->shards[ddp->shard_count++] = (struct zero_shard){ rank, first, first + count };
+		ddp->shards[ddp->shard_count++] = (struct zero_shard) { rank, first, first + count };
 }
 
 static void list_shards(struct ddp *ddp)
@@ -41,7 +41,8 @@ int ddp_zero_prepare(struct ddp *ddp, struct err *err)
 	size_t world = (size_t)ddp->plan.world;
 
 	if (ddp->native)
-		return err_fail(err, EXIT_USAGE, "ddp: couldn't share the optimizer out: --zero 1 goes with --reduction canonical only");
+		return err_fail(err, EXIT_USAGE,
+			"ddp: couldn't share the optimizer out: --zero 1 goes with --reduction canonical only");
 	ddp->shards = calloc((size_t)ddp->bucket_count * world, sizeof *ddp->shards);
 	ddp->shards_of = calloc(world + 1, sizeof *ddp->shards_of);
 	ddp->allgathers = calloc((size_t)ddp->bucket_count, sizeof *ddp->allgathers);
@@ -68,12 +69,14 @@ const struct zero_shard *ddp_own(const struct ddp *ddp, size_t *count)
 }
 
 /* Parameters among elements [first, end), in the runs that other rows leave of them. */
-static void add_parameters(struct ddp *ddp, int *count, int peer, float *arena, size_t first, size_t end, int receive)
+static void add_parameters(struct ddp *ddp, int *count, int peer, float *arena, size_t first,
+	size_t end, int receive)
 {
 	for (int i = 0; i < ddp->table->count; i++) {
 		const struct tensor *row = &ddp->table->rows[i];
 
-		if (row->role == TENSOR_PARAMETER || row->offset + row->count <= first || row->offset >= end)
+		if (row->role == TENSOR_PARAMETER || row->offset + row->count <= first
+			|| row->offset >= end)
 			continue;
 		if (row->offset > first)
 			ddp_add_transfer(ddp, count, peer, arena + first, row->offset - first, receive);
@@ -83,7 +86,8 @@ static void add_parameters(struct ddp *ddp, int *count, int peer, float *arena, 
 		ddp_add_transfer(ddp, count, peer, arena + first, end - first, receive);
 }
 
-/* Every rank's weights of a bucket go to all others. Nothing is made of them, so the next bucket's begin behind them at once. */
+/* Every rank's weights of a bucket go to all others. Nothing is made of them, so the next bucket's
+ * begin behind them at once. */
 static comm_ticket allgather_bucket(struct ddp *ddp, int number, float *arena)
 {
 	const struct ddp_plan *plan = &ddp->plan;
@@ -93,7 +97,8 @@ static comm_ticket allgather_bucket(struct ddp *ddp, int number, float *arena)
 	char label[64];
 
 	for (int step = 1; step < plan->world; step++) {
-		int to = (plan->rank + step) % plan->world, from = (plan->rank - step + plan->world) % plan->world;
+		int to = (plan->rank + step) % plan->world,
+			from = (plan->rank - step + plan->world) % plan->world;
 		size_t first = ddp_segment(bucket, plan->world, from, &peer_count);
 
 		add_parameters(ddp, &count, to, arena, own, own + own_count, 0);
@@ -101,12 +106,14 @@ static comm_ticket allgather_bucket(struct ddp *ddp, int number, float *arena)
 	}
 	comm_place(ddp->comm, ddp->step, number);
 	snprintf(label, sizeof label, "weights of bucket %d of step %" PRIu64, number, ddp->step);
-	return comm_reduce(ddp->comm, label, &(struct comm_reduction){ .pieces = ddp->transfers, .piece_count = count });
+	return comm_reduce(ddp->comm, label,
+		&(struct comm_reduction) { .pieces = ddp->transfers, .piece_count = count });
 }
 
 void ddp_allgather_weights(struct ddp *ddp, float *arena)
 {
-	for (int i = ddp->bucket_count - 1; ddp->zero && ddp->plan.world > 1 && !ddp->alone && i >= ddp->heads; i--)
+	for (int i = ddp->bucket_count - 1;
+		 ddp->zero && ddp->plan.world > 1 && !ddp->alone && i >= ddp->heads; i--)
 		ddp->last_allgather = ddp->allgathers[i] = allgather_bucket(ddp, i, arena);
 }
 

@@ -13,24 +13,24 @@
 struct batchnorm {
 	struct batchnorm_tensors tensors;
 	int width;
-	struct comm *comm;          /* NULL: alone */
+	struct comm *comm; /* NULL: alone */
 	int rank, size;
-	const float *weights;       /* in the memory of the ops, in their compute type */
+	const float *weights; /* in the memory of the ops, in their compute type */
 	double waited;
 
 	/* a rank's message: the number of rows, two numbers a column */
-	double *messages;           /* [size] of them */
+	double *messages; /* [size] of them */
 	comm_ticket ticket;
 
 	/* the batch */
-	double rows;                /* of all ranks */
-	double *total;              /* [2, width] folded over the ranks */
-	float *mean, *rstd;         /* [width] */
-	float *means;               /* [2, width] of dy·n and dy over all rows */
+	double rows;        /* of all ranks */
+	double *total;      /* [2, width] folded over the ranks */
+	float *mean, *rstd; /* [width] */
+	float *means;       /* [2, width] of dy·n and dy over all rows */
 
 	/* where ops can't touch the host's memory, theirs: NULL else */
-	double *remote_sums;        /* [2, width] of this rank's rows */
-	float *remote_mean;         /* [4, width] mean, rstd, means */
+	double *remote_sums; /* [2, width] of this rank's rows */
+	float *remote_mean;  /* [4, width] mean, rstd, means */
 
 	/* the statistics with all batches since batchnorm_bind */
 	float *running_mean, *running_var;
@@ -47,12 +47,13 @@ static double *message_of(const struct batchnorm *norm, int rank)
 	return norm->messages + (size_t)rank * message_size(norm);
 }
 
-struct batchnorm *batchnorm_create(const struct batchnorm_tensors *tensors, int width, struct err *err)
+struct batchnorm *batchnorm_create(const struct batchnorm_tensors *tensors, int width,
+	struct err *err)
 {
 	size_t columns = (size_t)width;
 	struct batchnorm *norm = calloc(1, sizeof *norm);
 	if (norm) {
-		*norm = (struct batchnorm){ .tensors = *tensors, .width = width, .size = 1 };
+		*norm = (struct batchnorm) { .tensors = *tensors, .width = width, .size = 1 };
 		norm->messages = calloc(message_size(norm), sizeof *norm->messages);
 		norm->total = calloc(2 * columns, sizeof *norm->total);
 		norm->mean = calloc(6 * columns, sizeof *norm->mean);
@@ -95,7 +96,8 @@ int batchnorm_join(struct batchnorm *norm, struct comm *comm, struct err *err)
 	size_t size = (size_t)comm_size(comm);
 	double *messages = calloc(size * message_size(norm), sizeof *messages);
 	if (!messages)
-		return err_set(err, "model: couldn't normalise the batches of %zu ranks: out of memory", size);
+		return err_set(err, "model: couldn't normalise the batches of %zu ranks: out of memory",
+			size);
 	free(norm->messages);
 	norm->messages = messages;
 	norm->comm = size > 1 ? comm : NULL;
@@ -137,7 +139,8 @@ static double *sums_of(struct batchnorm *norm)
 static void take_sums(struct batchnorm *norm, struct ops *ops)
 {
 	if (norm->remote_sums)
-		take(ops, message_of(norm, norm->rank) + 1, norm->remote_sums, 2 * (size_t)norm->width * sizeof(double));
+		take(ops, message_of(norm, norm->rank) + 1, norm->remote_sums,
+			2 * (size_t)norm->width * sizeof(double));
 }
 
 /* Two rows of width that were folded, mean and rstd or the means, where ops can read them. */
@@ -152,7 +155,8 @@ static const float *given(struct batchnorm *norm, struct ops *ops, const float *
 
 /* ---- the running statistics ---- */
 
-void batchnorm_bind(struct batchnorm *norm, struct ops *ops, const float *weights, const float *master)
+void batchnorm_bind(struct batchnorm *norm, struct ops *ops, const float *weights,
+	const float *master)
 {
 	size_t bytes = (size_t)norm->width * sizeof(float);
 	norm->weights = weights;
@@ -195,7 +199,8 @@ static void send(struct batchnorm *norm, const char *what, uint64_t step)
 	if (!norm->comm)
 		return;
 	snprintf(label, sizeof label, "%s of step %" PRIu64, what, step);
-	norm->ticket = comm_allgather(norm->comm, label, own, norm->messages, message_size(norm) * sizeof *own);
+	norm->ticket =
+		comm_allgather(norm->comm, label, own, norm->messages, message_size(norm) * sizeof *own);
 }
 
 static void receive(struct batchnorm *norm)
@@ -217,11 +222,12 @@ double batchnorm_waited(struct batchnorm *norm)
 
 /* ---- forward ---- */
 
-/* Joins the moments of one more rank to those before (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
- * computing sample variances", 1979). */
+/* Joins the moments of one more rank to those before (Chan, Golub and LeVeque, "Updating formulae
+ * and a pairwise algorithm for computing sample variances", 1979). */
 static void join_moments(struct batchnorm *norm, const double *message)
 {
-	double *mean = norm->total, *squares = norm->total + norm->width, before = norm->rows, more = message[0];
+	double *mean = norm->total, *squares = norm->total + norm->width, before = norm->rows,
+		   more = message[0];
 	const double *their_mean = message + 1, *their_squares = their_mean + norm->width;
 	if (more == 0)
 		return;
@@ -251,11 +257,13 @@ static void fold_moments(struct batchnorm *norm)
 static void normalise(struct batchnorm *norm, struct ops *ops, float *y, const float *x, int M)
 {
 	const float *mean = given(norm, ops, norm->mean);
-	ops->batchnorm_relu(ops, y, x, mean, mean + norm->width, weight_at(norm, ops, norm->tensors.gamma),
-		weight_at(norm, ops, norm->tensors.beta), M, norm->width);
+	ops->batchnorm_relu(ops, y, x, mean, mean + norm->width,
+		weight_at(norm, ops, norm->tensors.gamma), weight_at(norm, ops, norm->tensors.beta), M,
+		norm->width);
 }
 
-void batchnorm_forward(struct batchnorm *norm, struct ops *ops, float *y, const float *x, const int32_t *targets, int rows, int M)
+void batchnorm_forward(struct batchnorm *norm, struct ops *ops, float *y, const float *x,
+	const int32_t *targets, int rows, int M)
 {
 	message_of(norm, norm->rank)[0] = rows;
 	ops->batchnorm_moments(ops, sums_of(norm), x, targets, M, norm->width);
@@ -285,12 +293,12 @@ void batchnorm_absent_forward(struct batchnorm *norm, struct ops *ops)
 
 /* ---- backward ---- */
 
-void batchnorm_backward_begin(struct batchnorm *norm, struct ops *ops, float *grads, const float *dy, const float *x,
-	const int32_t *targets, int M, int accumulate)
+void batchnorm_backward_begin(struct batchnorm *norm, struct ops *ops, float *grads,
+	const float *dy, const float *x, const int32_t *targets, int M, int accumulate)
 {
 	const float *mean = norm->remote_mean ? norm->remote_mean : norm->mean;
-	ops->batchnorm_sums(ops, sums_of(norm), grads + norm->tensors.gamma, grads + norm->tensors.beta, dy, x, mean,
-		mean + norm->width, targets, M, norm->width, accumulate);
+	ops->batchnorm_sums(ops, sums_of(norm), grads + norm->tensors.gamma, grads + norm->tensors.beta,
+		dy, x, mean, mean + norm->width, targets, M, norm->width, accumulate);
 	take_sums(norm, ops);
 	send(norm, "batch gradients", ops->params->step);
 }
@@ -306,14 +314,15 @@ static void fold_sums(struct batchnorm *norm)
 		norm->means[i] = norm->rows > 0 ? (float)(norm->total[i] / norm->rows) : 0;
 }
 
-void batchnorm_backward_end(struct batchnorm *norm, struct ops *ops, float *dx, const float *dy, const float *x,
-	const int32_t *targets, int M)
+void batchnorm_backward_end(struct batchnorm *norm, struct ops *ops, float *dx, const float *dy,
+	const float *x, const int32_t *targets, int M)
 {
 	const float *mean = norm->remote_mean ? norm->remote_mean : norm->mean;
 	receive(norm);
 	fold_sums(norm);
-	ops->batchnorm_backward(ops, dx, dy, x, mean, mean + norm->width, weight_at(norm, ops, norm->tensors.gamma),
-		given(norm, ops, norm->means), targets, M, norm->width);
+	ops->batchnorm_backward(ops, dx, dy, x, mean, mean + norm->width,
+		weight_at(norm, ops, norm->tensors.gamma), given(norm, ops, norm->means), targets, M,
+		norm->width);
 }
 
 void batchnorm_absent_begin(struct batchnorm *norm, struct ops *ops)

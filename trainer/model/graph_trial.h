@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether graphs make this rank's steps shorter: its first ones are timed without, then with them. Both give the same bits, so that no
- * rank has to ask another. */
+/* Whether graphs make this rank's steps shorter: its first ones are timed without, then with them.
+ * Both give the same bits, so that no rank has to ask another. */
 #ifndef MUSTER_GRAPH_TRIAL_H
 #define MUSTER_GRAPH_TRIAL_H
 

@@ -10,13 +10,16 @@
 #include "trainer/model/model_graph.h"
 #include "trainer/model/model_kind.h"
 
-#define SLICE_ALIGN 256             /* bytes: what a GPU's matrix products are chosen for */
-#define SLICE_LIMIT (SIZE_MAX >> 2) /* more than any machine has; an absurd sum stops here instead of wrapping */
+#define SLICE_ALIGN 256 /* bytes: what a GPU's matrix products are chosen for */
+#define SLICE_LIMIT \
+	(SIZE_MAX >> 2) /* more than any machine has; an absurd sum stops here instead of wrapping */
 
 static void *slice_bytes(struct slicer *slicer, size_t count, size_t size)
 {
 	void *p = slicer->base ? slicer->base + slicer->used : NULL;
-	size_t bytes = count < SLICE_LIMIT / size ? (count * size + SLICE_ALIGN - 1) / SLICE_ALIGN * SLICE_ALIGN : SLICE_LIMIT;
+	size_t bytes = count < SLICE_LIMIT / size
+		? (count * size + SLICE_ALIGN - 1) / SLICE_ALIGN * SLICE_ALIGN
+		: SLICE_LIMIT;
 	slicer->used = bytes < SLICE_LIMIT - slicer->used ? slicer->used + bytes : SLICE_LIMIT;
 	return p;
 }
@@ -42,17 +45,16 @@ int model_add(struct model *model, const struct tensor *row, size_t *offset, str
 int model_check(const char *flag, int value, int limit, struct err *err)
 {
 	if (value < 1 || value > limit)
-		return err_fail(err, EXIT_USAGE, "model: couldn't use %s %d: it must be from 1 to %d", flag, value, limit);
+		return err_fail(err, EXIT_USAGE, "model: couldn't use %s %d: it must be from 1 to %d", flag,
+			value, limit);
 	return 0;
 }
 
 static const struct model_methods *methods_of(enum model_kind kind)
 {
 	switch (kind) {
-	case MODEL_GPT2:
-		return &model_gpt2;
-	case MODEL_MLP:
-		return &model_mlp;
+	case MODEL_GPT2: return &model_gpt2;
+	case MODEL_MLP: return &model_mlp;
 	}
 	return NULL;
 }
@@ -61,7 +63,8 @@ struct model *model_create(const struct model_config *config, struct err *err)
 {
 	const struct model_methods *methods = methods_of(config->kind);
 	if (!methods) {
-		err_fail(err, EXIT_USAGE, "model: couldn't make a model of kind %d: no such kind", (int)config->kind);
+		err_fail(err, EXIT_USAGE, "model: couldn't make a model of kind %d: no such kind",
+			(int)config->kind);
 		return NULL;
 	}
 	struct model *model = calloc(1, sizeof *model);
@@ -112,13 +115,17 @@ static int check_batch(const struct ops_shapes *shapes, struct err *err)
 {
 	long long rows = (long long)shapes->batch * shapes->positions;
 	if (shapes->batch < 1 || rows > INT_MAX)
-		return err_fail(err, EXIT_USAGE, "model: couldn't use a microbatch of %d samples of %d positions: "
-			"from 1 to %d positions in all are possible", shapes->batch, shapes->positions, INT_MAX);
+		return err_fail(err, EXIT_USAGE,
+			"model: couldn't use a microbatch of %d samples of %d positions: from 1 to %d "
+			"positions in all are possible",
+			shapes->batch, shapes->positions, INT_MAX);
 	return 0;
 }
 
-/* Where a batch is put that ops with device memory are to see, and what the ranks tell each other of it. */
-static void lay_out_batch(struct model *model, const struct ops_shapes *shapes, struct slicer *slicer)
+/* Where a batch is put that ops with device memory are to see, and what the ranks tell each other
+ * of it. */
+static void lay_out_batch(struct model *model, const struct ops_shapes *shapes,
+	struct slicer *slicer)
 {
 	size_t rows = (size_t)shapes->batch * (size_t)shapes->positions;
 	model->sum = (double *)(void *)slice_floats(slicer, sizeof *model->sum / sizeof(float));
@@ -131,7 +138,8 @@ static void lay_out_batch(struct model *model, const struct ops_shapes *shapes, 
 		batchnorm_place(model->batchnorm, slice_floats(slicer, batchnorm_floats(model->batchnorm)));
 }
 
-static size_t lay_out(struct model *model, const struct ops_shapes *shapes, bool device_memory, size_t element, void *base)
+static size_t lay_out(struct model *model, const struct ops_shapes *shapes, bool device_memory,
+	size_t element, void *base)
 {
 	struct slicer slicer = { .base = base, .element = element };
 	model->methods->lay_out(model, shapes->batch, &slicer);
@@ -152,10 +160,12 @@ size_t model_activations(struct model *model, int batch, bool device_memory, siz
 	return lay_out(model, &shapes, device_memory, element, NULL);
 }
 
-static int prepare_device_memory(struct model *model, const struct ops_shapes *shapes, struct err *err)
+static int prepare_device_memory(struct model *model, const struct ops_shapes *shapes,
+	struct err *err)
 {
 	size_t rows = (size_t)shapes->batch * (size_t)shapes->positions;
-	model->halves = calloc(rows * (size_t)(model->config.inputs ? model->config.inputs : 1), sizeof *model->halves);
+	model->halves = calloc(rows * (size_t)(model->config.inputs ? model->config.inputs : 1),
+		sizeof *model->halves);
 	return model->halves ? 0 : err_set(err, "model: couldn't prepare: out of memory");
 }
 
@@ -165,7 +175,8 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 	model->methods->shapes(model, batch, &shapes);
 	if (check_batch(&shapes, err) < 0)
 		return -1;
-	if (ops->prepare(ops, &shapes, err) < 0 || (ops_has_device_memory(ops) && prepare_device_memory(model, &shapes, err) < 0))
+	if (ops->prepare(ops, &shapes, err) < 0
+		|| (ops_has_device_memory(ops) && prepare_device_memory(model, &shapes, err) < 0))
 		return -1;
 	size_t bytes = lay_out(model, &shapes, ops_has_device_memory(ops), ops->element, NULL);
 	model->ops = ops;
@@ -173,8 +184,10 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 	if (!model->block && ops_check(ops, err) < 0)
 		return -1;
 	if (!model->block)
-		return err_set(err, "model: couldn't get %zu MB for the activations of %d samples: out of memory; a smaller "
-			"--microbatch needs less, and a GPT-2 with --recompute block", bytes >> 20, batch);
+		return err_set(err,
+			"model: couldn't get %zu MB for the activations of %d samples: out of memory; a "
+			"smaller --microbatch needs less, and a GPT-2 with --recompute block",
+			bytes >> 20, batch);
 	lay_out(model, &shapes, ops_has_device_memory(ops), ops->element, model->block);
 	model->batch = batch;
 	return 0;
@@ -199,7 +212,8 @@ void model_bind(struct model *model, const float *weights)
 
 void model_use_graphs(struct model *model, bool use)
 {
-	model->use_graphs = use && model->ops->capture && !model->graphs_fail && !model->batchnorm; /* the host takes part in that one's passes */
+	model->use_graphs = use && model->ops->capture && !model->graphs_fail
+		&& !model->batchnorm; /* the host takes part in that one's passes */
 }
 
 void model_set_weights_wait(struct model *model, model_weights_wait *wait, void *arg)
@@ -232,7 +246,8 @@ static void place_inputs(struct model *model, const struct batch *batch)
 	size_t count = (size_t)batch->samples * (size_t)batch->features;
 	for (size_t i = 0; ops->element == sizeof *model->halves && i < count; i++)
 		model->halves[i] = bytes_float_to_bf16(batch->inputs[i]);
-	ops->put(ops, model->placed.inputs, ops->element == sizeof *model->halves ? (const void *)model->halves : batch->inputs,
+	ops->put(ops, model->placed.inputs,
+		ops->element == sizeof *model->halves ? (const void *)model->halves : batch->inputs,
 		count * ops->element);
 }
 
@@ -256,7 +271,8 @@ static const struct batch *place(struct model *model, const struct batch *batch)
 }
 
 /* Returns the number of targets that count; the losses of the others are 0. */
-static int64_t run(struct model *model, const struct batch *batch, const struct model_pass *pass, double *loss)
+static int64_t run(struct model *model, const struct batch *batch, const struct model_pass *pass,
+	double *loss)
 {
 	size_t targets = model->methods->targets(batch);
 	const struct batch *placed = place(model, batch);
@@ -275,15 +291,18 @@ void model_loss(struct model *model, const struct batch *batch, double *loss_sum
 {
 	struct ops *ops = model->ops;
 	double *loss = ops_has_device_memory(ops) ? model->sum : loss_sum;
-	*valid = run(model, batch, &(struct model_pass){ 0 }, loss);
+	*valid = run(model, batch, &(struct model_pass) { 0 }, loss);
 	if (ops_has_device_memory(ops))
 		ops->copy_out(ops, loss_sum, loss, sizeof *loss);
 }
 
-void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate, double *loss, int64_t *valid,
-	model_ready *ready, void *arg)
+void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate,
+	double *loss, int64_t *valid, model_ready *ready, void *arg)
 {
-	const struct model_pass pass = { .grads = grads, .accumulate = accumulate, .ready = ready, .arg = arg };
+	const struct model_pass pass = { .grads = grads,
+		.accumulate = accumulate,
+		.ready = ready,
+		.arg = arg };
 	*valid = run(model, batch, &pass, loss);
 }
 

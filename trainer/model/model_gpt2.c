@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2 (Radford et al., 2019) exactly as Hugging Face's GPT2LMHeadModel: learned positions, layer norm in front of each
- * part, GELU in its tanh form, weights [in, out], the head tied to the token embedding. Names and layouts are theirs, so
- * that a checkpoint is a plain copy. M = samples × positions, C = width, V = vocabulary. */
+/* GPT-2 (Radford et al., 2019) exactly as Hugging Face's GPT2LMHeadModel: learned positions, layer
+ * norm in front of each part, GELU in its tanh form, weights [in, out], the head tied to the token
+ * embedding. Names and layouts are theirs, so that a checkpoint is a plain copy. M = samples ×
+ * positions, C = width, V = vocabulary. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,8 +15,8 @@
 #define WIDTH_LIMIT (1 << 18)
 #define COUNT_LIMIT (1 << 24)
 
-/* What of a block becomes ready together in the backward pass, in this order; a forward pass needs the last one first. So a part
- * travels while the next one is computed. */
+/* What of a block becomes ready together in the backward pass, in this order; a forward pass needs
+ * the last one first. So a part travels while the next one is computed. */
 enum part { MLP_PROJ, FC_AND_NORM, ATTN_PROJ, ATTN_AND_NORM, PARTS };
 
 /* Offsets of a block's tensors in every arena. */
@@ -26,31 +27,34 @@ struct block_tensors {
 
 /* What a layer norm keeps for its backward pass. */
 struct norm {
-	float *y;          /* [M, C] */
+	float *y;           /* [M, C] */
 	float *mean, *rstd; /* [M] */
 };
 
-/* What a block's backward pass reads. What is forgotten (enum model_recompute) has one place for all blocks. */
+/* What a block's backward pass reads. What is forgotten (enum model_recompute) has one place for
+ * all blocks. */
 struct block {
-	float *input;          /* [M, C] the residual stream */
+	float *input; /* [M, C] the residual stream */
 	struct norm ln_1;
-	float *qkv;            /* [M, 3C] */
-	float *lse;            /* [B, H, T] */
-	float *attended;       /* [M, C] */
-	float *middle;         /* [M, C] the residual stream after attention */
+	float *qkv;      /* [M, 3C] */
+	float *lse;      /* [B, H, T] */
+	float *attended; /* [M, C] */
+	float *middle;   /* [M, C] the residual stream after attention */
 	struct norm ln_2;
-	float *pre, *hidden;   /* [M, 4C] before and after GELU */
+	float *pre, *hidden; /* [M, 4C] before and after GELU */
 };
 
 struct gpt2 {
 	size_t wte, wpe, ln_f_weight, ln_f_bias;
-	size_t head;           /* where in an arena of gradients the head's part of wte's begins: at wte where it is not split */
-	float *output;         /* [M, C] the residual stream after the last block */
+	size_t head; /* where in an arena of gradients the head's part of wte's begins: at wte where it
+					is not split */
+	float *output; /* [M, C] the residual stream after the last block */
 	struct norm ln_f;
-	float *part;           /* [M, C] what a part adds to the residual stream; backward: gradient of a part's input */
-	float *dresidual;      /* [M, C] */
-	float *dwide;          /* [M, 4C] gradient of hidden or of qkv */
-	struct block *blocks;  /* [layers], behind `tensors` in the same allocation */
+	float *part; /* [M, C] what a part adds to the residual stream; backward: gradient of a part's
+					input */
+	float *dresidual;     /* [M, C] */
+	float *dwide;         /* [M, 4C] gradient of hidden or of qkv */
+	struct block *blocks; /* [layers], behind `tensors` in the same allocation */
 	struct block_tensors tensors[];
 };
 
@@ -62,11 +66,16 @@ struct extent {
 static struct extent extent_of(const struct model *model, const struct batch *batch)
 {
 	const struct model_config *c = &model->config;
-	return (struct extent){ .B = batch->samples, .T = batch->positions, .C = c->width, .H = c->heads,
-		.M = batch->samples * batch->positions, .V = c->vocabulary };
+	return (struct extent) { .B = batch->samples,
+		.T = batch->positions,
+		.C = c->width,
+		.H = c->heads,
+		.M = batch->samples * batch->positions,
+		.V = c->vocabulary };
 }
 
-/* tensor.layer of a block's part: the last norm is 0, and block 0's last part stands in front of the embeddings. */
+/* tensor.layer of a block's part: the last norm is 0, and block 0's last part stands in front of
+ * the embeddings. */
 static int layer_of(const struct model *model, int block, enum part part)
 {
 	return 1 + (model->config.layers - 1 - block) * PARTS + (int)part;
@@ -79,29 +88,35 @@ static int embeddings_layer(const struct model *model)
 
 static int check(const struct model_config *c, struct err *err)
 {
-	if (model_check("--layers", c->layers, 1000, err) < 0 || model_check("--width", c->width, WIDTH_LIMIT, err) < 0
+	if (model_check("--layers", c->layers, 1000, err) < 0
+		|| model_check("--width", c->width, WIDTH_LIMIT, err) < 0
 		|| model_check("--heads", c->heads, c->width, err) < 0
 		|| model_check("--context", c->context, COUNT_LIMIT, err) < 0
 		|| model_check("--vocabulary", c->vocabulary, COUNT_LIMIT, err) < 0)
 		return -1;
 	if (c->width % c->heads != 0)
-		return err_fail(err, EXIT_USAGE, "model: couldn't divide --width %d among --heads %d: it must be a multiple",
-			c->width, c->heads);
+		return err_fail(err, EXIT_USAGE,
+			"model: couldn't divide --width %d among --heads %d: it must be a multiple", c->width,
+			c->heads);
 	return 0;
 }
 
-static int add_vector(struct model *model, int layer, enum tensor_init init, int count, size_t *offset, struct err *err,
-	const char *prefix, const char *name)
+static int add_vector(struct model *model, int layer, enum tensor_init init, int count,
+	size_t *offset, struct err *err, const char *prefix, const char *name)
 {
 	struct tensor row = { .dims = 1, .shape = { count }, .layer = layer, .init = init };
 	snprintf(row.name, sizeof row.name, "%s%s", prefix, name);
 	return model_add(model, &row, offset, err);
 }
 
-static int add_matrix(struct model *model, int layer, double std, int rows, int columns, size_t *offset, struct err *err,
-	const char *prefix, const char *name)
+static int add_matrix(struct model *model, int layer, double std, int rows, int columns,
+	size_t *offset, struct err *err, const char *prefix, const char *name)
 {
-	struct tensor row = { .dims = 2, .shape = { rows, columns }, .decay = true, .layer = layer, .init = TENSOR_NORMAL,
+	struct tensor row = { .dims = 2,
+		.shape = { rows, columns },
+		.decay = true,
+		.layer = layer,
+		.init = TENSOR_NORMAL,
 		.init_std = (float)std };
 	snprintf(row.name, sizeof row.name, "%s%s", prefix, name);
 	return model_add(model, &row, offset, err);
@@ -117,7 +132,9 @@ static int add_block(struct model *model, int index, struct err *err)
 	char prefix[40];
 	snprintf(prefix, sizeof prefix, "transformer.h.%d.", index);
 #define MATRIX(part, field, std, rows, columns, name) \
-	add_matrix(model, layer_of(model, index, part), std, rows, columns, &t->field, err, prefix, name) < 0
+	add_matrix(model, layer_of(model, index, part), std, rows, columns, &t->field, err, prefix, \
+		name) \
+		< 0
 #define VECTOR(part, field, init, count, name) \
 	add_vector(model, layer_of(model, index, part), init, count, &t->field, err, prefix, name) < 0
 	if (MATRIX(MLP_PROJ, mlp_proj_weight, residual_std, 4 * C, C, "mlp.c_proj.weight")
@@ -144,10 +161,18 @@ static int add_embeddings(struct model *model, struct err *err)
 	const struct model_config *c = &model->config;
 	const int layer = embeddings_layer(model);
 	const int64_t rows = OPS_VOCABULARY_ROWS((int64_t)c->vocabulary);
-	const struct tensor wte = { .name = "transformer.wte.weight", .dims = 2, .shape = { c->vocabulary, c->width },
-		.padded = { rows, c->width }, .decay = true, .layer = layer, .init = TENSOR_NORMAL, .init_std = INIT_STD };
+	const struct tensor wte = { .name = "transformer.wte.weight",
+		.dims = 2,
+		.shape = { c->vocabulary, c->width },
+		.padded = { rows, c->width },
+		.decay = true,
+		.layer = layer,
+		.init = TENSOR_NORMAL,
+		.init_std = INIT_STD };
 	if (model_add(model, &wte, &g->wte, err) < 0
-		|| add_matrix(model, layer, INIT_STD, c->context, c->width, &g->wpe, err, "transformer.", "wpe.weight") < 0)
+		|| add_matrix(model, layer, INIT_STD, c->context, c->width, &g->wpe, err, "transformer.",
+			   "wpe.weight")
+			< 0)
 		return -1;
 	g->head = g->wte;
 	if (c->split_embedding) {
@@ -169,8 +194,12 @@ static int build(struct model *model, struct err *err)
 		return err_set(err, "model: couldn't make the model: out of memory");
 	g->blocks = (struct block *)(g->tensors + layers);
 	model->kind = g;
-	if (add_vector(model, 0, TENSOR_ONE, c->width, &g->ln_f_weight, err, "transformer.", "ln_f.weight") < 0
-		|| add_vector(model, 0, TENSOR_ZERO, c->width, &g->ln_f_bias, err, "transformer.", "ln_f.bias") < 0)
+	if (add_vector(model, 0, TENSOR_ONE, c->width, &g->ln_f_weight, err, "transformer.",
+			"ln_f.weight")
+			< 0
+		|| add_vector(model, 0, TENSOR_ZERO, c->width, &g->ln_f_bias, err, "transformer.",
+			   "ln_f.bias")
+			< 0)
 		return -1;
 	for (int i = c->layers - 1; i >= 0; i--)
 		if (add_block(model, i, err) < 0)
@@ -181,8 +210,12 @@ static int build(struct model *model, struct err *err)
 static void shapes(const struct model *model, int batch, struct ops_shapes *shapes)
 {
 	const struct model_config *c = &model->config;
-	*shapes = (struct ops_shapes){ .batch = batch, .positions = c->context, .width = c->width, .heads = c->heads,
-		.vocabulary = c->vocabulary, .hidden = 4 * c->width };
+	*shapes = (struct ops_shapes) { .batch = batch,
+		.positions = c->context,
+		.width = c->width,
+		.heads = c->heads,
+		.vocabulary = c->vocabulary,
+		.hidden = 4 * c->width };
 }
 
 static void lay_out_norm(struct slicer *slicer, struct norm *norm, size_t M, size_t C)
@@ -234,8 +267,8 @@ static void lay_out(struct model *model, int batch, struct slicer *slicer)
 }
 
 /* sum = x + add (add may be NULL: then x is the stream itself) and its norm. */
-static void norm_forward(struct model *model, struct norm *norm, float *sum, const float *x, const float *add,
-	size_t weight, size_t bias, const struct extent *e)
+static void norm_forward(struct model *model, struct norm *norm, float *sum, const float *x,
+	const float *add, size_t weight, size_t bias, const struct extent *e)
 {
 	model->ops->layernorm(model->ops, sum, norm->y, norm->mean, norm->rstd, x, add,
 		model_weight(model, weight), model_weight(model, bias), e->M, e->C);
@@ -248,8 +281,8 @@ static void attend(struct model *model, int index, const struct extent *e)
 	struct ops *ops = model->ops;
 	struct block *b = &g->blocks[index];
 	const struct block_tensors *t = &g->tensors[index];
-	ops->linear(ops, b->qkv, b->ln_1.y, model_weight(model, t->c_attn_weight), model_weight(model, t->c_attn_bias), e->M, e->C,
-		3 * e->C);
+	ops->linear(ops, b->qkv, b->ln_1.y, model_weight(model, t->c_attn_weight),
+		model_weight(model, t->c_attn_bias), e->M, e->C, 3 * e->C);
 	ops->attention(ops, b->attended, b->lse, b->qkv, e->B, e->T, e->C, e->H);
 }
 
@@ -258,8 +291,9 @@ static void project_attended(struct model *model, int index, const struct extent
 {
 	struct gpt2 *g = model->kind;
 	const struct block_tensors *t = &g->tensors[index];
-	model->ops->linear(model->ops, g->part, g->blocks[index].attended, model_weight(model, t->attn_proj_weight),
-		model_weight(model, t->attn_proj_bias), e->M, e->C, e->C);
+	model->ops->linear(model->ops, g->part, g->blocks[index].attended,
+		model_weight(model, t->attn_proj_weight), model_weight(model, t->attn_proj_bias), e->M,
+		e->C, e->C);
 }
 
 /* From b->ln_2 to b->hidden. */
@@ -268,11 +302,13 @@ static void widen(struct model *model, int index, const struct extent *e)
 	struct gpt2 *g = model->kind;
 	struct block *b = &g->blocks[index];
 	const struct block_tensors *t = &g->tensors[index];
-	model->ops->linear_gelu(model->ops, b->hidden, b->pre, b->ln_2.y, model_weight(model, t->c_fc_weight),
-		model_weight(model, t->c_fc_bias), e->M, e->C, 4 * e->C);
+	model->ops->linear_gelu(model->ops, b->hidden, b->pre, b->ln_2.y,
+		model_weight(model, t->c_fc_weight), model_weight(model, t->c_fc_bias), e->M, e->C,
+		4 * e->C);
 }
 
-/* From b->ln_1 to g->part, what the block's MLP adds to b->middle. The gate lets each part in by itself. */
+/* From b->ln_1 to g->part, what the block's MLP adds to b->middle. The gate lets each part in by
+ * itself. */
 static void block_forward(struct model *model, int index, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
@@ -289,7 +325,8 @@ static void block_forward(struct model *model, int index, const struct extent *e
 		model_weight(model, t->mlp_proj_bias), e->M, 4 * e->C, e->C);
 }
 
-/* From tokens to g->ln_f. The addition to the residual stream is made by the norm that reads it next. */
+/* From tokens to g->ln_f. The addition to the residual stream is made by the norm that reads it
+ * next. */
 static void forward(struct model *model, const struct batch *batch, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
@@ -306,7 +343,8 @@ static void forward(struct model *model, const struct batch *batch, const struct
 		struct block *b = &g->blocks[i];
 		const struct block_tensors *t = &g->tensors[i];
 		model_wait_weights(model, layer_of(model, i, ATTN_AND_NORM));
-		norm_forward(model, &b->ln_1, b->input, b[-1].middle, g->part, t->ln_1_weight, t->ln_1_bias, e);
+		norm_forward(model, &b->ln_1, b->input, b[-1].middle, g->part, t->ln_1_weight, t->ln_1_bias,
+			e);
 		block_forward(model, i, e);
 	}
 	model_wait_weights(model, 0);
@@ -314,15 +352,18 @@ static void forward(struct model *model, const struct batch *batch, const struct
 		g->ln_f_bias, e);
 }
 
-/* Before a block's backward pass: what was forgotten of it. Nothing was of the last block: no other came behind it. All weights are
- * there since the forward pass, and g->part is free between blocks. */
+/* Before a block's backward pass: what was forgotten of it. Nothing was of the last block: no other
+ * came behind it. All weights are there since the forward pass, and g->part is free between blocks.
+ */
 static void block_again(struct model *model, int index, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
 	struct block *b = &g->blocks[index];
 	const struct block_tensors *t = &g->tensors[index];
-	const enum model_recompute forgets = index == model->config.layers - 1 ? RECOMPUTE_NONE : model->config.recompute;
-	const bool sum = forgets >= RECOMPUTE_BLOCK; /* of the residual stream and what attention adds */
+	const enum model_recompute forgets =
+		index == model->config.layers - 1 ? RECOMPUTE_NONE : model->config.recompute;
+	const bool sum =
+		forgets >= RECOMPUTE_BLOCK; /* of the residual stream and what attention adds */
 	if (forgets < RECOMPUTE_NORM)
 		return;
 	norm_forward(model, &b->ln_1, b->input, b->input, NULL, t->ln_1_weight, t->ln_1_bias, e);
@@ -330,18 +371,21 @@ static void block_again(struct model *model, int index, const struct extent *e)
 		attend(model, index, e);
 		project_attended(model, index, e);
 	}
-	norm_forward(model, &b->ln_2, b->middle, sum ? b->input : b->middle, sum ? g->part : NULL, t->ln_2_weight, t->ln_2_bias, e);
+	norm_forward(model, &b->ln_2, b->middle, sum ? b->input : b->middle, sum ? g->part : NULL,
+		t->ln_2_weight, t->ln_2_bias, e);
 	if (forgets >= RECOMPUTE_MLP)
 		widen(model, index, e);
 }
 
 /* g->part holds the gradient of norm->y; g->dresidual gets (accumulate_dx 1: more of) that of x. */
-static void norm_backward(struct model *model, const struct model_pass *pass, const struct norm *norm, const float *x,
-	size_t weight, size_t bias, int accumulate_dx, const struct extent *e)
+static void norm_backward(struct model *model, const struct model_pass *pass,
+	const struct norm *norm, const float *x, size_t weight, size_t bias, int accumulate_dx,
+	const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
-	model->ops->layernorm_backward(model->ops, g->dresidual, pass->grads + weight, pass->grads + bias, g->part, x,
-		model_weight(model, weight), norm->mean, norm->rstd, e->M, e->C, accumulate_dx, pass->accumulate);
+	model->ops->layernorm_backward(model->ops, g->dresidual, pass->grads + weight,
+		pass->grads + bias, g->part, x, model_weight(model, weight), norm->mean, norm->rstd, e->M,
+		e->C, accumulate_dx, pass->accumulate);
 }
 
 static void tell_ready(const struct model_pass *pass, int layer)
@@ -351,7 +395,8 @@ static void tell_ready(const struct model_pass *pass, int layer)
 }
 
 /* g->dresidual: from the gradient of the block's output to that of b->middle. */
-static void mlp_backward(struct model *model, int index, const struct model_pass *pass, const struct extent *e)
+static void mlp_backward(struct model *model, int index, const struct model_pass *pass,
+	const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
 	struct ops *ops = model->ops;
@@ -359,20 +404,22 @@ static void mlp_backward(struct model *model, int index, const struct model_pass
 	const struct block_tensors *t = &g->tensors[index];
 	float *grads = pass->grads;
 	const int M = e->M, C = e->C;
-	ops->linear_backward_weight(ops, grads + t->mlp_proj_weight, grads + t->mlp_proj_bias, b->hidden, g->dresidual,
-		M, 4 * C, C, pass->accumulate);
+	ops->linear_backward_weight(ops, grads + t->mlp_proj_weight, grads + t->mlp_proj_bias,
+		b->hidden, g->dresidual, M, 4 * C, C, pass->accumulate);
 	tell_ready(pass, layer_of(model, index, MLP_PROJ));
-	ops->linear_backward_input_gelu(ops, g->dwide, g->dresidual, model_weight(model, t->mlp_proj_weight), b->pre,
-		M, 4 * C, C);
-	ops->linear_backward_weight(ops, grads + t->c_fc_weight, grads + t->c_fc_bias, b->ln_2.y, g->dwide, M, C, 4 * C,
-		pass->accumulate);
-	ops->linear_backward_input(ops, g->part, g->dwide, model_weight(model, t->c_fc_weight), M, C, 4 * C);
+	ops->linear_backward_input_gelu(ops, g->dwide, g->dresidual,
+		model_weight(model, t->mlp_proj_weight), b->pre, M, 4 * C, C);
+	ops->linear_backward_weight(ops, grads + t->c_fc_weight, grads + t->c_fc_bias, b->ln_2.y,
+		g->dwide, M, C, 4 * C, pass->accumulate);
+	ops->linear_backward_input(ops, g->part, g->dwide, model_weight(model, t->c_fc_weight), M, C,
+		4 * C);
 	norm_backward(model, pass, &b->ln_2, b->middle, t->ln_2_weight, t->ln_2_bias, 1, e);
 	tell_ready(pass, layer_of(model, index, FC_AND_NORM));
 }
 
 /* g->dresidual: from the gradient of b->middle to that of b->input. */
-static void attention_backward(struct model *model, int index, const struct model_pass *pass, const struct extent *e)
+static void attention_backward(struct model *model, int index, const struct model_pass *pass,
+	const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
 	struct ops *ops = model->ops;
@@ -380,28 +427,31 @@ static void attention_backward(struct model *model, int index, const struct mode
 	const struct block_tensors *t = &g->tensors[index];
 	float *grads = pass->grads;
 	const int M = e->M, C = e->C;
-	ops->linear_backward_weight(ops, grads + t->attn_proj_weight, grads + t->attn_proj_bias, b->attended, g->dresidual,
-		M, C, C, pass->accumulate);
+	ops->linear_backward_weight(ops, grads + t->attn_proj_weight, grads + t->attn_proj_bias,
+		b->attended, g->dresidual, M, C, C, pass->accumulate);
 	tell_ready(pass, layer_of(model, index, ATTN_PROJ));
-	ops->linear_backward_input(ops, g->part, g->dresidual, model_weight(model, t->attn_proj_weight), M, C, C);
-	ops->attention_backward(ops, g->dwide, g->part, b->qkv, b->attended, b->lse, e->B, e->T, C, e->H);
-	ops->linear_backward_weight(ops, grads + t->c_attn_weight, grads + t->c_attn_bias, b->ln_1.y, g->dwide, M, C, 3 * C,
-		pass->accumulate);
-	ops->linear_backward_input(ops, g->part, g->dwide, model_weight(model, t->c_attn_weight), M, C, 3 * C);
+	ops->linear_backward_input(ops, g->part, g->dresidual, model_weight(model, t->attn_proj_weight),
+		M, C, C);
+	ops->attention_backward(ops, g->dwide, g->part, b->qkv, b->attended, b->lse, e->B, e->T, C,
+		e->H);
+	ops->linear_backward_weight(ops, grads + t->c_attn_weight, grads + t->c_attn_bias, b->ln_1.y,
+		g->dwide, M, C, 3 * C, pass->accumulate);
+	ops->linear_backward_input(ops, g->part, g->dwide, model_weight(model, t->c_attn_weight), M, C,
+		3 * C);
 	norm_backward(model, pass, &b->ln_1, b->input, t->ln_1_weight, t->ln_1_bias, 1, e);
 	tell_ready(pass, layer_of(model, index, ATTN_AND_NORM));
 }
 
 /* wte's gradient has the head's part already, or that one has its own place. */
-static void embedding_backward(struct model *model, const struct batch *batch, const struct model_pass *pass,
-	const struct extent *e)
+static void embedding_backward(struct model *model, const struct batch *batch,
+	const struct model_pass *pass, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
 	float *grads = pass->grads;
 	if (g->head != g->wte && !pass->accumulate)
 		model->ops->zero(model->ops, grads + g->wte, (size_t)e->V * (size_t)e->C);
-	model->ops->embedding_backward(model->ops, grads + g->wte, grads + g->wpe, g->dresidual, batch->tokens, e->B, e->T, e->C,
-		e->V, pass->accumulate);
+	model->ops->embedding_backward(model->ops, grads + g->wte, grads + g->wpe, g->dresidual,
+		batch->tokens, e->B, e->T, e->C, e->V, pass->accumulate);
 }
 
 /* After the head: g->part holds the gradient of ln_f.y. */
@@ -427,8 +477,9 @@ static void run(struct model *model, const struct batch *batch, const struct mod
 	const struct extent e = extent_of(model, batch);
 	forward(model, batch, &e);
 	tell_ready(pass, MODEL_FORWARD_DONE);
-	ops->head_loss(ops, model->losses, pass->grads ? g->part : NULL, pass->grads ? pass->grads + g->head : NULL, g->ln_f.y,
-		model_weight(model, g->wte), batch->targets, e.M, e.C, e.V, pass->accumulate);
+	ops->head_loss(ops, model->losses, pass->grads ? g->part : NULL,
+		pass->grads ? pass->grads + g->head : NULL, g->ln_f.y, model_weight(model, g->wte),
+		batch->targets, e.M, e.C, e.V, pass->accumulate);
 	if (pass->grads)
 		backward(model, batch, pass, &e);
 }
@@ -442,16 +493,23 @@ static double flops(const struct model *model)
 {
 	const struct model_config *c = &model->config;
 	const double positions = c->context;
-	return 6.0 * (double)model->table.parameters * positions + 12.0 * c->layers * c->width * positions * positions;
+	return 6.0 * (double)model->table.parameters * positions
+		+ 12.0 * c->layers * c->width * positions * positions;
 }
 
 static json_t *config_json(const struct model *model)
 {
 	const struct model_config *c = &model->config;
-	const int end_of_text = 50256; /* GPT-2's own vocabulary; another one has none that we know of */
+	const int end_of_text =
+		50256; /* GPT-2's own vocabulary; another one has none that we know of */
 	const int64_t end = c->vocabulary > end_of_text ? end_of_text : -1;
-	const struct gpt2_config config = { .layers = c->layers, .width = c->width, .heads = c->heads, .context = c->context,
-		.vocabulary = c->vocabulary, .begin = end, .end = end };
+	const struct gpt2_config config = { .layers = c->layers,
+		.width = c->width,
+		.heads = c->heads,
+		.context = c->context,
+		.vocabulary = c->vocabulary,
+		.begin = end,
+		.end = end };
 	return gpt2_config_json(&config, "float32");
 }
 

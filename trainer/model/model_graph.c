@@ -16,21 +16,22 @@ struct graph_key {
 struct model_graph {
 	struct model_graph *next;
 	struct graph_key key;
-	void *graph;  /* the ops' */
+	void *graph; /* the ops' */
 	int count;
 	int layers[]; /* [count] that became ready, in this order */
 };
 
-static struct graph_key key_of(const struct model *model, const struct batch *batch, const struct model_pass *pass)
+static struct graph_key key_of(const struct model *model, const struct batch *batch,
+	const struct model_pass *pass)
 {
-	return (struct graph_key){ model->weights, pass->grads, pass->accumulate != 0, batch->samples, batch->positions,
-		pass->ready != NULL };
+	return (struct graph_key) { model->weights, pass->grads, pass->accumulate != 0, batch->samples,
+		batch->positions, pass->ready != NULL };
 }
 
 static bool same(const struct graph_key *a, const struct graph_key *b)
 {
-	return a->weights == b->weights && a->grads == b->grads && a->accumulate == b->accumulate && a->samples == b->samples
-		&& a->positions == b->positions && a->tells == b->tells;
+	return a->weights == b->weights && a->grads == b->grads && a->accumulate == b->accumulate
+		&& a->samples == b->samples && a->positions == b->positions && a->tells == b->tells;
 }
 
 static struct model_graph *find(const struct model *model, const struct graph_key *key)
@@ -41,7 +42,8 @@ static struct model_graph *find(const struct model *model, const struct graph_ke
 	return graph;
 }
 
-/* The ready callback of a pass that is captured: nobody may act on it before the graph is replayed. */
+/* The ready callback of a pass that is captured: nobody may act on it before the graph is replayed.
+ */
 struct capture {
 	struct ops *ops;
 	struct model_graph *graph;
@@ -56,7 +58,8 @@ static void keep_layer(void *arg, int layer)
 }
 
 /* NULL: nothing was captured, and nothing has run. */
-static struct model_graph *capture(struct model *model, const struct batch *batch, const struct model_pass *pass)
+static struct model_graph *capture(struct model *model, const struct batch *batch,
+	const struct model_pass *pass)
 {
 	struct ops *ops = model->ops;
 	int most = model_layers(model) + 1; /* and MODEL_FORWARD_DONE */
@@ -92,7 +95,8 @@ void model_graph_run(struct model *model, const struct batch *batch, const struc
 	if (!graph)
 		graph = capture(model, batch, pass);
 	if (!graph) {
-		log_warn("graphs: the passes can't be captured as a CUDA graph here: they are launched one by one, as with --cuda-graph off");
+		log_warn("graphs: the passes can't be captured as a CUDA graph here: they are launched one "
+				 "by one, as with --cuda-graph off");
 		model->use_graphs = false;
 		model->graphs_fail = true;
 		model->methods->run(model, batch, pass);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files model*.c share: a model's common part and the functions that each kind of model brings. */
+/* What the files model*.c share: a model's common part and the functions that each kind of model
+ * brings. */
 #ifndef MUSTER_MODEL_KIND_H
 #define MUSTER_MODEL_KIND_H
 
@@ -10,7 +11,7 @@
 
 /* Where the losses of a microbatch end up; ready may be NULL. */
 struct model_pass {
-	float *grads;   /* NULL: loss only */
+	float *grads; /* NULL: loss only */
 	int accumulate;
 	model_ready *ready;
 	void *arg;
@@ -40,21 +41,21 @@ struct model {
 	struct model_config config;
 	const struct model_methods *methods;
 	struct tensor_table table;
-	struct ops *ops;      /* the caller's */
+	struct ops *ops;             /* the caller's */
 	struct batchnorm *batchnorm; /* NULL: there is none */
-	const float *weights; /* the caller's arena */
-	model_weights_wait *wait;     /* NULL: none */
+	const float *weights;        /* the caller's arena */
+	model_weights_wait *wait;    /* NULL: none */
 	void *wait_arg;
-	float *losses;        /* of each target of a microbatch, inside `block` */
-	void *block;          /* activations, one allocation of ops */
-	int batch;            /* samples the block is made for */
-	int valid;            /* targets of the microbatch that count */
+	float *losses;              /* of each target of a microbatch, inside `block` */
+	void *block;                /* activations, one allocation of ops */
+	int batch;                  /* samples the block is made for */
+	int valid;                  /* targets of the microbatch that count */
 	struct model_graph *graphs; /* of passes, where graphs are used (model_graph.h) */
 	bool use_graphs, graphs_fail;
-	struct batch placed;  /* device memory: where a batch is put, inside `block`, */
-	double *sum;          /* and the sum of losses that the host is to read */
-	uint16_t *halves;     /* bf16: inputs on their way */
-	void *kind;           /* the kind's own: offsets of tensors and places of activations */
+	struct batch placed; /* device memory: where a batch is put, inside `block`, */
+	double *sum;         /* and the sum of losses that the host is to read */
+	uint16_t *halves;    /* bf16: inputs on their way */
+	void *kind;          /* the kind's own: offsets of tensors and places of activations */
 };
 
 /* Takes consecutive arrays out of a block; with base NULL it only counts. */
@@ -71,7 +72,8 @@ float *slice_floats(struct slicer *slicer, size_t floats);
 /* The weights at an offset of the table that a pass reads. */
 static inline const float *model_weight(const struct model *model, size_t offset)
 {
-	return (const float *)(const void *)((const char *)model->weights + offset * model->ops->element);
+	return (
+		const float *)(const void *)((const char *)model->weights + offset * model->ops->element);
 }
 
 /* Adds a row and gives its offset. */

@@ -13,7 +13,8 @@ static size_t align_up(size_t n)
 	return (n + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN;
 }
 
-/* Fills in what a row may leave out: a second dimension of a vector, and a padded shape equal to the logical one. */
+/* Fills in what a row may leave out: a second dimension of a vector, and a padded shape equal to
+ * the logical one. */
 static void complete_shape(struct tensor *row)
 {
 	for (int d = row->dims; d < TENSOR_DIMS; d++)
@@ -25,18 +26,21 @@ static void complete_shape(struct tensor *row)
 
 static int check_row(const struct tensor_table *table, const struct tensor *row, struct err *err)
 {
-	if (row->shape[0] < 1 || row->shape[1] < 1 || row->padded[0] < row->shape[0] || row->padded[1] != row->shape[1])
-		return err_set(err, "tensors: couldn't add %s: shape [%lld, %lld] can't be padded to [%lld, %lld]", row->name,
-			(long long)row->shape[0], (long long)row->shape[1], (long long)row->padded[0], (long long)row->padded[1]);
+	if (row->shape[0] < 1 || row->shape[1] < 1 || row->padded[0] < row->shape[0]
+		|| row->padded[1] != row->shape[1])
+		return err_set(err,
+			"tensors: couldn't add %s: shape [%lld, %lld] can't be padded to [%lld, %lld]",
+			row->name, (long long)row->shape[0], (long long)row->shape[1],
+			(long long)row->padded[0], (long long)row->padded[1]);
 	int64_t elements;
-	if (__builtin_mul_overflow(row->padded[0], row->padded[1], &elements) || elements > INT64_MAX / 64
-		|| table->elements > (size_t)INT64_MAX / 64)
+	if (__builtin_mul_overflow(row->padded[0], row->padded[1], &elements)
+		|| elements > INT64_MAX / 64 || table->elements > (size_t)INT64_MAX / 64)
 		return err_set(err, "tensors: couldn't add %s: too many elements", row->name);
 	if (tensor_table_find(table, row->name))
 		return err_set(err, "tensors: couldn't add %s: the name is taken", row->name);
 	if (table->count > 0 && row->layer < table->rows[table->count - 1].layer)
-		return err_set(err, "tensors: couldn't add %s: layer %d comes after layer %d", row->name, row->layer,
-			table->rows[table->count - 1].layer);
+		return err_set(err, "tensors: couldn't add %s: layer %d comes after layer %d", row->name,
+			row->layer, table->rows[table->count - 1].layer);
 	return 0;
 }
 
@@ -46,7 +50,8 @@ int tensor_table_add(struct tensor_table *table, const struct tensor *row, struc
 	if (row->name[0] == '\0' || !memchr(row->name, '\0', sizeof row->name))
 		return err_set(err, "tensors: couldn't add a tensor: its name is empty or too long");
 	if (row->dims < 1 || row->dims > TENSOR_DIMS)
-		return err_set(err, "tensors: couldn't add %s: it has %d dimensions, not 1 or 2", row->name, row->dims);
+		return err_set(err, "tensors: couldn't add %s: it has %d dimensions, not 1 or 2", row->name,
+			row->dims);
 	complete_shape(&added);
 	if (check_row(table, &added, err) < 0)
 		return -1;
@@ -65,7 +70,7 @@ int tensor_table_add(struct tensor_table *table, const struct tensor *row, struc
 void tensor_table_clear(struct tensor_table *table)
 {
 	free(table->rows);
-	*table = (struct tensor_table){ 0 };
+	*table = (struct tensor_table) { 0 };
 }
 
 const struct tensor *tensor_table_find(const struct tensor_table *table, const char *name)
@@ -82,7 +87,8 @@ static double unit(uint32_t word)
 	return (word + 0.5) * 0x1p-32;
 }
 
-/* Box and Muller, "A note on the generation of random normal deviates" (1958): two words, two normal values. */
+/* Box and Muller, "A note on the generation of random normal deviates" (1958): two words, two
+ * normal values. */
 static void box_muller(const uint32_t words[2], double out[2])
 {
 	double radius = sqrt(-2.0 * log(unit(words[0])));
@@ -92,9 +98,11 @@ static void box_muller(const uint32_t words[2], double out[2])
 }
 
 /* Initial values of the four elements from 4·block on. */
-static void init_block(const struct tensor *row, int place, uint64_t seed, uint64_t block, float out[4])
+static void init_block(const struct tensor *row, int place, uint64_t seed, uint64_t block,
+	float out[4])
 {
-	const uint32_t counter[4] = { (uint32_t)block, (uint32_t)(block >> 32), (uint32_t)place, PHILOX_INIT };
+	const uint32_t counter[4] = { (uint32_t)block, (uint32_t)(block >> 32), (uint32_t)place,
+		PHILOX_INIT };
 	const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
 	uint32_t words[4];
 	double values[4];

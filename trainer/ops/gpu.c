@@ -14,11 +14,15 @@
 enum { NO_DEVICE = 100, INVALID_DEVICE = 101, NOT_READY = 802, DRIVER_MISMATCH = 803 };
 enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76 };
 
-_Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym's result is copied to a function pointer");
+_Static_assert(sizeof(void *) == sizeof(void (*)(void)),
+	"dlsym's result is copied to a function pointer");
 
 int gpu_driver_load(struct gpu_driver *driver, struct err *err)
 {
-	const struct { const char *name; void *pointer; } symbols[] = {
+	const struct {
+		const char *name;
+		void *pointer;
+	} symbols[] = {
 		{ "cuInit", &driver->init },
 		{ "cuDriverGetVersion", &driver->version },
 		{ "cuDeviceGetCount", &driver->count },
@@ -31,37 +35,46 @@ int gpu_driver_load(struct gpu_driver *driver, struct err *err)
 	};
 	void *library = dlopen(DRIVER_SONAME, RTLD_NOW | RTLD_LOCAL);
 	if (!library) {
-		err_fail(err, EXIT_USAGE, "device: couldn't find a GPU: this node has no CUDA driver (%s): " REMEDY_NONE, dlerror());
+		err_fail(err, EXIT_USAGE,
+			"device: couldn't find a GPU: this node has no CUDA driver (%s): " REMEDY_NONE,
+			dlerror());
 		return GPU_NONE;
 	}
 	for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
 		void *symbol = dlsym(library, symbols[i].name);
 		if (!symbol)
-			return err_fail(err, EXIT_USAGE, "device: couldn't ask the CUDA driver: it has no %s, so it is older than CUDA 11.4: "
-				"choose nodes with a newer one, or --device cpu", symbols[i].name);
+			return err_fail(err, EXIT_USAGE,
+				"device: couldn't ask the CUDA driver: it has no %s, so it is older than CUDA "
+				"11.4: choose nodes with a newer one, or --device cpu",
+				symbols[i].name);
 		memcpy(symbols[i].pointer, &symbol, sizeof symbol);
 	}
 	return 0;
 }
 
 /* A call of the driver failed. */
-static int driver_error(const struct gpu_driver *driver, int code, const char *call, struct err *err)
+static int driver_error(const struct gpu_driver *driver, int code, const char *call,
+	struct err *err)
 {
-	const char *name = NULL, *remedy = "is the driver of this node whole? srun --exclude leaves a node out";
+	const char *name = NULL,
+			   *remedy = "is the driver of this node whole? srun --exclude leaves a node out";
 	if (driver->error_name(code, &name) != 0 || !name)
 		name = "an error without a name";
 	if (code == NOT_READY)
 		remedy = "its fabric manager does not run yet: srun --exclude leaves the node out";
 	if (code == DRIVER_MISMATCH)
 		remedy = "its driver was updated without a restart: srun --exclude leaves the node out";
-	return err_set(err, "device: couldn't use the GPUs of this node: %s says %s (%d): %s", call, name, code, remedy);
+	return err_set(err, "device: couldn't use the GPUs of this node: %s says %s (%d): %s", call,
+		name, code, remedy);
 }
 
 static int none_visible(struct err *err)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
-	err_fail(err, EXIT_USAGE, "device: couldn't find a GPU: none is visible to this task (CUDA_VISIBLE_DEVICES is %s%.200s): "
-		REMEDY_NONE, list ? "" : "not set", list ? *list ? list : "empty" : "");
+	err_fail(err, EXIT_USAGE,
+		"device: couldn't find a GPU: none is visible to this task (CUDA_VISIBLE_DEVICES is "
+		"%s%.200s): " REMEDY_NONE,
+		list ? "" : "not set", list ? *list ? list : "empty" : "");
 	return GPU_NONE;
 }
 
@@ -71,8 +84,10 @@ static int check_driver(const struct gpu_driver *driver, int runtime, struct err
 	if (rc != 0)
 		return driver_error(driver, rc, "cuDriverGetVersion", err);
 	if (version / 1000 < runtime / 1000)
-		return err_fail(err, EXIT_USAGE, "device: couldn't use the GPU: the driver of this node supports CUDA %d.%d, and this program "
-			"was built with %d.%d: choose nodes with a newer driver, build with --with-cuda of an older toolkit, or --device cpu",
+		return err_fail(err, EXIT_USAGE,
+			"device: couldn't use the GPU: the driver of this node supports CUDA %d.%d, and this "
+			"program was built with %d.%d: choose nodes with a newer driver, build with "
+			"--with-cuda of an older toolkit, or --device cpu",
 			version / 1000, version % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 	return 0;
 }
@@ -85,9 +100,11 @@ static int pick(const struct ident *ident, int visible, bool share, struct err *
 		return ident->local_rank;
 	if (share)
 		return ident->local_rank % visible;
-	return err_fail(err, EXIT_USAGE, "device: couldn't choose a GPU: this task has local rank %d of %d on %s, and sees %d GPUs: start "
-		"%d tasks a node, give each its own by --gpus-per-task=1, or let them share by --share-gpu", ident->local_rank,
-		ident->local_world_size, ident->node, visible, visible);
+	return err_fail(err, EXIT_USAGE,
+		"device: couldn't choose a GPU: this task has local rank %d of %d on %s, and sees %d GPUs: "
+		"start %d tasks a node, give each its own by --gpus-per-task=1, or let them share by "
+		"--share-gpu",
+		ident->local_rank, ident->local_world_size, ident->node, visible, visible);
 }
 
 static int describe(const struct gpu_driver *driver, struct gpu *gpu, struct err *err)
@@ -112,11 +129,11 @@ static int describe(const struct gpu_driver *driver, struct gpu *gpu, struct err
 	return 0;
 }
 
-int gpu_choose(const struct gpu_driver *driver, const struct ident *ident, int runtime, bool share, struct gpu *gpu,
-	struct err *err)
+int gpu_choose(const struct gpu_driver *driver, const struct ident *ident, int runtime, bool share,
+	struct gpu *gpu, struct err *err)
 {
 	int rc = driver->init(0);
-	*gpu = (struct gpu){ .index = -1 };
+	*gpu = (struct gpu) { .index = -1 };
 	if (rc == NO_DEVICE || rc == INVALID_DEVICE)
 		return none_visible(err);
 	if (rc != 0)
@@ -130,9 +147,12 @@ int gpu_choose(const struct gpu_driver *driver, const struct ident *ident, int r
 	if ((gpu->index = pick(ident, gpu->visible, share, err)) < 0 || describe(driver, gpu, err) < 0)
 		return -1;
 	if (gpu->capability < GPU_OLDEST)
-		return err_fail(err, EXIT_USAGE, "device: couldn't use the GPU: %s has compute capability %d.%d, and at least %d.%d is needed: "
-			"choose nodes with newer GPUs (sbatch --constraint, or --gpus-per-task=TYPE:1), or --device cpu", gpu->name,
-			gpu->capability / 10, gpu->capability % 10, GPU_OLDEST / 10, GPU_OLDEST % 10);
+		return err_fail(err, EXIT_USAGE,
+			"device: couldn't use the GPU: %s has compute capability %d.%d, and at least %d.%d is "
+			"needed: choose nodes with newer GPUs (sbatch --constraint, or "
+			"--gpus-per-task=TYPE:1), or --device cpu",
+			gpu->name, gpu->capability / 10, gpu->capability % 10, GPU_OLDEST / 10,
+			GPU_OLDEST % 10);
 	return 0;
 }
 
@@ -140,6 +160,7 @@ char *gpu_uuid_text(const unsigned char *uuid, char out[GPU_UUID_TEXT])
 {
 	int n = snprintf(out, GPU_UUID_TEXT, "GPU-");
 	for (int i = 0; i < GPU_UUID_BYTES; i++)
-		n += snprintf(out + n, (size_t)(GPU_UUID_TEXT - n), "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+		n += snprintf(out + n, (size_t)(GPU_UUID_TEXT - n), "%s%02x",
+			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
 	return out;
 }

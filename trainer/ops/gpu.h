@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GPU this rank computes on. The CUDA driver is asked, not the runtime: it knows what is visible to this process, whatever
- * CUDA_VISIBLE_DEVICES holds (numbers, UUIDs, parts of a card), and a program that never computes on a GPU needs neither. */
+/* Which GPU this rank computes on. The CUDA driver is asked, not the runtime: it knows what is
+ * visible to this process, whatever CUDA_VISIBLE_DEVICES holds (numbers, UUIDs, parts of a card),
+ * and a program that never computes on a GPU needs neither. */
 #ifndef MUSTER_GPU_H
 #define MUSTER_GPU_H
 
@@ -25,30 +26,34 @@ struct gpu {
 	uint64_t bytes;                     /* of its memory */
 };
 
-/* The calls of the CUDA driver that are needed, each with the meaning and the result of the one in its comment. */
+/* The calls of the CUDA driver that are needed, each with the meaning and the result of the one in
+ * its comment. */
 struct gpu_driver {
-	int (*init)(unsigned flags);                           /* cuInit */
-	int (*version)(int *version);                          /* cuDriverGetVersion */
-	int (*count)(int *count);                              /* cuDeviceGetCount */
-	int (*get)(int *device, int index);                    /* cuDeviceGet */
-	int (*uuid)(unsigned char *uuid, int device);          /* cuDeviceGetUuid_v2 */
-	int (*name)(char *name, int size, int device);         /* cuDeviceGetName */
-	int (*total)(size_t *bytes, int device);               /* cuDeviceTotalMem_v2 */
-	int (*attribute)(int *value, int which, int device);   /* cuDeviceGetAttribute */
-	int (*error_name)(int error, const char **name);       /* cuGetErrorName */
+	int (*init)(unsigned flags);                         /* cuInit */
+	int (*version)(int *version);                        /* cuDriverGetVersion */
+	int (*count)(int *count);                            /* cuDeviceGetCount */
+	int (*get)(int *device, int index);                  /* cuDeviceGet */
+	int (*uuid)(unsigned char *uuid, int device);        /* cuDeviceGetUuid_v2 */
+	int (*name)(char *name, int size, int device);       /* cuDeviceGetName */
+	int (*total)(size_t *bytes, int device);             /* cuDeviceTotalMem_v2 */
+	int (*attribute)(int *value, int which, int device); /* cuDeviceGetAttribute */
+	int (*error_name)(int error, const char **name);     /* cuGetErrorName */
 };
 
-/* What gpu_choose returns where there is nothing to compute on but the CPU: no driver, or no device that is visible. */
+/* What gpu_choose returns where there is nothing to compute on but the CPU: no driver, or no device
+ * that is visible. */
 #define GPU_NONE 1
 
-/* The driver of this node, libcuda.so.1. GPU_NONE with the reason in `err` (EXIT_USAGE) where there is none. */
+/* The driver of this node, libcuda.so.1. GPU_NONE with the reason in `err` (EXIT_USAGE) where there
+ * is none. */
 int gpu_driver_load(struct gpu_driver *driver, struct err *err);
 
-/* This rank's GPU: the one that it sees, or of several that of its local rank; with `share` these are dealt out again and again.
- * `runtime` is the CUDA version that the program was built with (13000 for 13.0). GPU_NONE with the reason in `err` where no
- * device is visible; -1 where one is that can't be used: a driver or a card that is too old, fewer devices than ranks. */
-int gpu_choose(const struct gpu_driver *driver, const struct ident *ident, int runtime, bool share, struct gpu *gpu,
-	struct err *err);
+/* This rank's GPU: the one that it sees, or of several that of its local rank; with `share` these
+ * are dealt out again and again. `runtime` is the CUDA version that the program was built with
+ * (13000 for 13.0). GPU_NONE with the reason in `err` where no device is visible; -1 where one is
+ * that can't be used: a driver or a card that is too old, fewer devices than ranks. */
+int gpu_choose(const struct gpu_driver *driver, const struct ident *ident, int runtime, bool share,
+	struct gpu *gpu, struct err *err);
 
 /* "GPU-8a7e…", as nvidia-smi -L prints it; returns `out`. */
 char *gpu_uuid_text(const unsigned char *uuid, char out[GPU_UUID_TEXT]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0 begins, since the others' services report to its service; then it tells all ranks what they need, and they follow. */
+/* Rank 0 begins, since the others' services report to its service; then it tells all ranks what
+ * they need, and they follow. */
 #include "trainer/run/async_savers.h"
 
 #include <jansson.h>
@@ -12,7 +13,7 @@
 #include "trainer/comm/status_exchange.h"
 #include "trainer/comm/comm_address.h"
 
-#define START_SECONDS 30.0 /* to find or start a checkpoint service */
+#define START_SECONDS 30.0   /* to find or start a checkpoint service */
 #define TEXT_MAX (64u << 20) /* bytes of what rank 0 tells */
 
 /* Which of the designated ranks this one is. */
@@ -27,13 +28,15 @@ static int find_place(const struct run *run, struct place *place, struct err *er
 {
 	const struct ident *ident = &run->ident;
 	int choice = run->settings.ckpt_writers;
-	char mine = choice == WRITERS_ALL || (choice == WRITERS_NODE ? ident->local_rank == 0 : ident->rank == 0);
+	char mine = choice == WRITERS_ALL
+		|| (choice == WRITERS_NODE ? ident->local_rank == 0 : ident->rank == 0);
 	AUTO_FREE char *all = calloc((size_t)ident->world_size, 1);
 	if (!all)
 		return err_set(err, "checkpoint: out of memory");
 	if (comm_wait(run->comm, comm_allgather(run->comm, "designated ranks", &mine, all, 1), err) < 0)
 		return -1;
-	*place = (struct place){ .part = -1, .sharers = choice == WRITERS_ALL ? ident->local_world_size : 1 };
+	*place = (struct place) { .part = -1,
+		.sharers = choice == WRITERS_ALL ? ident->local_world_size : 1 };
 	for (int rank = 0; rank < ident->world_size; rank++) {
 		if (rank == ident->rank && mine)
 			place->part = place->writers;
@@ -41,7 +44,9 @@ static int find_place(const struct run *run, struct place *place, struct err *er
 	}
 	if (all[0])
 		return 0;
-	err_set(err, "checkpoint: rank 0 is not the first rank of its node, so it can't collect the parts: use --ckpt-writers all");
+	err_set(err,
+		"checkpoint: rank 0 is not the first rank of its node, so it can't collect the parts: use "
+		"--ckpt-writers all");
 	return ERR_SHARED;
 }
 
@@ -72,7 +77,8 @@ static int start(struct run *run, const struct place *place, const char *first, 
 		.config_json = run->config_json,
 		.numerics_json = run->numerics_json,
 		.model_json = run->model_json,
-		.retention = { .keep_last = (size_t)settings->keep_last, .keep_every = settings->keep_every,
+		.retention = { .keep_last = (size_t)settings->keep_last,
+			.keep_every = settings->keep_every,
 			.keep_best = (size_t)settings->keep_best },
 		.shard_size = (uint64_t)settings->shard_size,
 		.part = place->part,
@@ -80,7 +86,9 @@ static int start(struct run *run, const struct place *place, const char *first, 
 		.shards = shards,
 		.shard_count = shard_count,
 		.slots = settings->ckpt_slots == OPT_AUTO ? 0 : (int)settings->ckpt_slots,
-		.reserve = ops_has_device_memory(run->ops) ? 0 : ddp_memory(run->ddp) * (size_t)run->ident.local_world_size,
+		.reserve = ops_has_device_memory(run->ops)
+			? 0
+			: ddp_memory(run->ddp) * (size_t)run->ident.local_world_size,
 		.sharers = place->sharers,
 		.host = host,
 		.first = first,
@@ -107,8 +115,9 @@ static int start_first(struct run *run, const struct place *place, struct err *e
 
 static char *tell(const struct run *run)
 {
-	json_t *told = json_pack("{s:s, s:s, s:s, s:s, s:s}", "token", run->token, "config", run->config_json, "numerics",
-		run->numerics_json, "model", run->model_json, "first", async_saver_address(run->saver));
+	json_t *told = json_pack("{s:s, s:s, s:s, s:s, s:s}", "token", run->token, "config",
+		run->config_json, "numerics", run->numerics_json, "model", run->model_json, "first",
+		async_saver_address(run->saver));
 	char *text = told ? json_dumps(told, JSON_COMPACT) : NULL;
 	json_decref(told);
 	return text;
@@ -118,7 +127,9 @@ static char *tell(const struct run *run)
 static int broadcast(const struct run *run, char **text, struct err *err)
 {
 	uint64_t size = *text ? strlen(*text) : 0;
-	if (comm_wait(run->comm, comm_broadcast(run->comm, "size of the records", &size, sizeof size, 0), err) < 0)
+	if (comm_wait(run->comm,
+			comm_broadcast(run->comm, "size of the records", &size, sizeof size, 0), err)
+		< 0)
 		return -1;
 	if (size == 0 || size > TEXT_MAX) {
 		err_set(err, "checkpoint: rank 0 could not tell the others what it knows");
@@ -138,7 +149,8 @@ static char *copy_of(const json_t *told, const char *name)
 }
 
 /* The other designated ranks: the same records, the same directory. */
-static int start_other(struct run *run, const struct place *place, const char *text, struct err *err)
+static int start_other(struct run *run, const struct place *place, const char *text,
+	struct err *err)
 {
 	if (run->ident.rank == 0 || place->part < 0)
 		return 0;
@@ -167,7 +179,8 @@ int async_savers_start(struct run *run, struct err *err)
 	int rc = find_place(run, &place, err);
 	if (rc < 0)
 		return rc;
-	if ((rc = status_exchange(run->comm, stage, node, start_first(run, &place, err), err)) < 0 || place.writers == 1)
+	if ((rc = status_exchange(run->comm, stage, node, start_first(run, &place, err), err)) < 0
+		|| place.writers == 1)
 		return rc;
 	if (run->ident.rank == 0)
 		text = tell(run);

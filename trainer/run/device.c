@@ -26,9 +26,12 @@
 #define COMM_NCCL_BYTES 0
 #endif
 
-#define REMEDY_NCCL "build it where NCCL and Gloo are installed (--with-nccl=DIR, libgloo-dev), start one rank, or use --device cpu"
+#define REMEDY_NCCL \
+	"build it where NCCL and Gloo are installed (--with-nccl=DIR, libgloo-dev), start one rank, " \
+	"or use --device cpu"
 #define TEXT_MAX (1u << 20) /* bytes of the algorithms as text */
-#define TUNE_SECONDS 30.0   /* that --tune may take, and no more than half of what the other ranks wait */
+#define TUNE_SECONDS \
+	30.0 /* that --tune may take, and no more than half of what the other ranks wait */
 
 /* ---- the choice ---- */
 
@@ -38,8 +41,9 @@ static int settle_precision(struct run *run, struct err *err)
 	if (settings->precision == PRECISION_AUTO)
 		settings->precision = run->on_gpu ? PRECISION_BF16 : PRECISION_FP32;
 	if (!run->on_gpu && settings->precision != PRECISION_FP32)
-		return err_fail(err, EXIT_USAGE, "device: the CPU computes with --precision fp32 only: leave it out, or give each rank a GPU by "
-			"--gpus-per-task=1");
+		return err_fail(err, EXIT_USAGE,
+			"device: the CPU computes with --precision fp32 only: leave it out, or give each rank "
+			"a GPU by --gpus-per-task=1");
 	return 0;
 }
 
@@ -49,9 +53,12 @@ static int check_attention(const struct run *run, struct err *err)
 	if (run->settings.attention == ATTENTION_OWN)
 		return 0;
 	if (!run->on_gpu)
-		return err_fail(err, EXIT_USAGE, "device: --attention cudnn needs a GPU: leave it out, or give each rank one by --gpus-per-task=1");
+		return err_fail(err, EXIT_USAGE,
+			"device: --attention cudnn needs a GPU: leave it out, or give each rank one by "
+			"--gpus-per-task=1");
 	if (run->settings.precision != PRECISION_BF16)
-		return err_fail(err, EXIT_USAGE, "device: --attention cudnn computes in bf16 only: leave it or --precision out");
+		return err_fail(err, EXIT_USAGE,
+			"device: --attention cudnn computes in bf16 only: leave it or --precision out");
 	return 0;
 }
 
@@ -62,7 +69,9 @@ static int share(const struct ident *ident, struct err *err)
 {
 	char host[80];
 	snprintf(host, sizeof host, "muster-%d", ident->rank);
-	return setenv("NCCL_HOSTID", host, 1) == 0 ? 0 : err_set(err, "device: couldn't set NCCL_HOSTID: %m");
+	return setenv("NCCL_HOSTID", host, 1) == 0
+		? 0
+		: err_set(err, "device: couldn't set NCCL_HOSTID: %m");
 }
 
 static int choose_gpu(struct run *run, struct err *err)
@@ -72,7 +81,8 @@ static int choose_gpu(struct run *run, struct err *err)
 	int rc = gpu_driver_load(&driver, err);
 	run->has_driver = rc == 0;
 	if (rc == 0)
-		rc = gpu_choose(&driver, &run->ident, ops_cuda_runtime(), settings->share_gpu, &run->gpu, err);
+		rc = gpu_choose(&driver, &run->ident, ops_cuda_runtime(), settings->share_gpu, &run->gpu,
+			err);
 	if (rc == 0)
 		rc = ops_cuda_begin(&run->gpu, &run->gpu_available, err);
 	if (rc == 0 && settings->share_gpu)
@@ -94,33 +104,45 @@ int device_agree(struct run *run, int rc, struct err *err)
 	if (run->settings.device == DEVICE_CPU || run->ident.world_size == 1)
 		return rc < 0 ? ERR_SHARED : 0; /* all find the same */
 	if (rc == GPU_NONE && !run->has_driver)
-		return 0; /* a cluster without GPUs doesn't wait for this; ranks that have one name those that say nothing */
+		return 0; /* a cluster without GPUs doesn't wait for this; ranks that have one name those
+					 that say nothing */
 	return gpu_meet(run->rdzv, &run->ident, &run->gpu, rc, run->settings.share_gpu, err);
 }
 
 /* ---- memory ---- */
 
-/* Other ranks' last pieces of this rank's segment of a bucket, their early pieces of all its segments, and NCCL's own. */
+/* Other ranks' last pieces of this rank's segment of a bucket, their early pieces of all its
+ * segments, and NCCL's own. */
 static size_t staging_of(const struct run *run, const struct ddp_plan *plan)
 {
-	size_t others = (size_t)plan->world - 1, share = model_tensors(run->model)->elements / (size_t)plan->world * sizeof(float), early = 0;
+	size_t others = (size_t)plan->world - 1,
+		   share = model_tensors(run->model)->elements / (size_t)plan->world * sizeof(float),
+		   early = 0;
 	if (others == 0)
 		return 0;
 	for (int rank = 0; rank < plan->world; rank++)
-		for (int number = plan->piece_start[rank]; rank != plan->rank && ddp_plan_is_early(plan, rank, number); number++)
+		for (int number = plan->piece_start[rank];
+			 rank != plan->rank && ddp_plan_is_early(plan, rank, number); number++)
 			early++;
-	return COMM_NCCL_BYTES + others * ((size_t)run->settings.bucket_mb << 20) / (others + 1) + early * share;
+	return COMM_NCCL_BYTES + others * ((size_t)run->settings.bucket_mb << 20) / (others + 1)
+		+ early * share;
 }
 
-static int estimate(const struct run *run, size_t element, size_t scratch, struct estimate *out, struct err *err)
+static int estimate(const struct run *run, size_t element, size_t scratch, struct estimate *out,
+	struct err *err)
 {
 	const struct settings *settings = &run->settings;
 	const struct tensor_table *table = model_tensors(run->model);
 	struct ddp_plan plan;
-	if (ddp_plan_make(&plan, (int)settings->slots, run->ident.world_size, run->ident.rank, settings->reduction == REDUCTION_NATIVE, err) < 0)
+	if (ddp_plan_make(&plan, (int)settings->slots, run->ident.world_size, run->ident.rank,
+			settings->reduction == REDUCTION_NATIVE, err)
+		< 0)
 		return -1;
-	const struct estimate_facts facts = { .elements = table->elements, .gradients = tensor_table_gradients(table), .arenas = plan.arenas,
-		.own = settings->zero ? table->elements / (size_t)run->ident.world_size : table->elements, .staging = staging_of(run, &plan),
+	const struct estimate_facts facts = { .elements = table->elements,
+		.gradients = tensor_table_gradients(table),
+		.arenas = plan.arenas,
+		.own = settings->zero ? table->elements / (size_t)run->ident.world_size : table->elements,
+		.staging = staging_of(run, &plan),
 		.activations = model_activations(run->model, (int)settings->microbatch, true, element),
 		.scratch = scratch + table->elements / ADAMW_CHUNK * sizeof(struct adamw_chunk),
 		.element_size = element };
@@ -129,28 +151,35 @@ static int estimate(const struct run *run, size_t element, size_t scratch, struc
 	return 0;
 }
 
-static int check_memory(const struct run *run, enum gemm_mode mode, size_t more_scratch, struct err *err)
+static int check_memory(const struct run *run, enum gemm_mode mode, size_t more_scratch,
+	struct err *err)
 {
 	struct ops_shapes shapes;
 	struct estimate needed;
 	char text[300];
 	model_shapes(run->model, (int)run->settings.microbatch, &shapes);
-	if (estimate(run, mode == GEMM_MODE_BF16 ? 2 : sizeof(float), ops_cuda_scratch(&shapes, mode) + more_scratch, &needed, err) < 0)
+	if (estimate(run, mode == GEMM_MODE_BF16 ? 2 : sizeof(float),
+			ops_cuda_scratch(&shapes, mode) + more_scratch, &needed, err)
+		< 0)
 		return -1;
 	if (run->ident.rank == 0)
-		log_info("memory: this rank needs %.1f MB of its GPU, of which %.1f MB are free: %s", (double)needed.sum * 1e-6,
-			(double)run->gpu_available * 1e-6, estimate_text(&needed, text, sizeof text));
-	return estimate_check(&needed, run->gpu_available, run->settings.share_gpu ? run->ident.local_world_size : 1, err);
+		log_info("memory: this rank needs %.1f MB of its GPU, of which %.1f MB are free: %s",
+			(double)needed.sum * 1e-6, (double)run->gpu_available * 1e-6,
+			estimate_text(&needed, text, sizeof text));
+	return estimate_check(&needed, run->gpu_available,
+		run->settings.share_gpu ? run->ident.local_world_size : 1, err);
 }
 
-/* With cuDNN's attention where it is asked for: what that needs of the memory is known when its plans are made. */
+/* With cuDNN's attention where it is asked for: what that needs of the memory is known when its
+ * plans are made. */
 static int make_ops(struct run *run, enum gemm_mode mode, struct err *err)
 {
 	struct attention_cudnn *cudnn = NULL;
 	struct ops_shapes shapes;
 	model_shapes(run->model, (int)run->settings.microbatch, &shapes);
 	if (run->settings.attention == ATTENTION_CUDNN
-		&& !(cudnn = attention_cudnn_create(shapes.batch, shapes.positions, shapes.width, shapes.heads, err)))
+		&& !(cudnn = attention_cudnn_create(shapes.batch, shapes.positions, shapes.width,
+				 shapes.heads, err)))
 		return -1;
 	if (check_memory(run, mode, cudnn ? attention_cudnn_workspace(cudnn) : 0, err) == 0)
 		run->ops = ops_cuda_create(&run->gpu, mode, err);
@@ -162,7 +191,8 @@ static int make_ops(struct run *run, enum gemm_mode mode, struct err *err)
 
 int device_ops(struct run *run, struct err *err)
 {
-	static const enum gemm_mode modes[] = { [PRECISION_FP32] = GEMM_MODE_FP32, [PRECISION_TF32] = GEMM_MODE_TF32,
+	static const enum gemm_mode modes[] = { [PRECISION_FP32] = GEMM_MODE_FP32,
+		[PRECISION_TF32] = GEMM_MODE_TF32,
 		[PRECISION_BF16] = GEMM_MODE_BF16 };
 	enum gemm_mode mode = modes[run->settings.precision];
 	if (check_attention(run, err) < 0)
@@ -202,10 +232,12 @@ int device_comm(struct run *run, struct err *err)
 	bool gpus = run->on_gpu && run->ident.world_size > 1;
 #ifdef GPUS_TALK
 	run->comm = gpus ? comm_open_over(&comm_nccl, &run->ident, run->rdzv, timeout, err)
-		: comm_open(&run->ident, run->rdzv, NULL, timeout, err);
+					 : comm_open(&run->ident, run->rdzv, NULL, timeout, err);
 #else
 	if (gpus) {
-		err_fail(err, EXIT_USAGE, "device: couldn't connect the GPUs of %d ranks: this build has no communicator for them: " REMEDY_NCCL,
+		err_fail(err, EXIT_USAGE,
+			"device: couldn't connect the GPUs of %d ranks: this build has no communicator for "
+			"them: " REMEDY_NCCL,
 			run->ident.world_size);
 		return ERR_SHARED;
 	}
@@ -219,7 +251,8 @@ int device_comm(struct run *run, struct err *err)
 static const char *recorded_algorithms(const struct run *run)
 {
 	struct ckpt *ckpt = run->folder ? folder_checkpoint(run->folder) : NULL;
-	return ckpt ? json_string_value(json_object_get(ckpt_manifest(ckpt)->numerics, "products")) : NULL;
+	return ckpt ? json_string_value(json_object_get(ckpt_manifest(ckpt)->numerics, "products"))
+				: NULL;
 }
 
 static double tune_seconds(const struct run *run)
@@ -236,10 +269,14 @@ static int choose_algorithms(const struct run *run, char **text, struct err *err
 	if (run->ident.rank != 0)
 		return 0;
 	if (recorded && run->ops->adopt(run->ops, recorded, &why) < 0)
-		log_warn("%s; they are chosen anew, so bits may differ from those of the attempts before", why.text);
+		log_warn("%s; they are chosen anew, so bits may differ from those of the attempts before",
+			why.text);
 	else if (recorded && run->settings.tune)
-		log_info("tune: the checkpoint's algorithms are used again, so that bits stay the same; only what has none is timed");
-	if ((run->settings.tune ? run->ops->tune(run->ops, tune_seconds(run), err) : run->ops->choose(run->ops, err)) < 0)
+		log_info("tune: the checkpoint's algorithms are used again, so that bits stay the same; "
+				 "only what has none is timed");
+	if ((run->settings.tune ? run->ops->tune(run->ops, tune_seconds(run), err)
+							: run->ops->choose(run->ops, err))
+		< 0)
 		return -1;
 	*text = run->ops->algorithms(run->ops);
 	return *text ? 0 : err_set(err, "GEMM plans: out of memory");
@@ -248,10 +285,13 @@ static int choose_algorithms(const struct run *run, char **text, struct err *err
 static int share_text(const struct run *run, char **text, struct err *err)
 {
 	uint64_t size = *text ? strlen(*text) : 0;
-	if (comm_wait(run->comm, comm_broadcast(run->comm, "size of the algorithms", &size, sizeof size, 0), err) < 0)
+	if (comm_wait(run->comm,
+			comm_broadcast(run->comm, "size of the algorithms", &size, sizeof size, 0), err)
+		< 0)
 		return -1;
 	if (size == 0 || size > TEXT_MAX)
-		return err_set(err, "GEMM plans: rank 0 told %llu bytes of algorithms", (unsigned long long)size);
+		return err_set(err, "GEMM plans: rank 0 told %llu bytes of algorithms",
+			(unsigned long long)size);
 	if (!*text)
 		*text = calloc(size + 1, 1);
 	if (!*text)
@@ -267,11 +307,15 @@ int device_algorithms(struct run *run, struct err *err)
 		log_warn("--tune has nothing to time on a CPU");
 	if (!run->ops->choose)
 		return 0;
-	if ((rc = status_exchange(run->comm, "algorithms", run->ident.node, choose_algorithms(run, &text, err), err)) < 0 || run->ident.world_size == 1)
+	if ((rc = status_exchange(run->comm, "algorithms", run->ident.node,
+			 choose_algorithms(run, &text, err), err))
+			< 0
+		|| run->ident.world_size == 1)
 		return rc;
 	if ((rc = share_text(run, &text, err)) < 0)
 		return rc;
-	return status_exchange(run->comm, "algorithms", run->ident.node, run->ident.rank ? run->ops->adopt(run->ops, text, err) : 0, err);
+	return status_exchange(run->comm, "algorithms", run->ident.node,
+		run->ident.rank ? run->ops->adopt(run->ops, text, err) : 0, err);
 }
 
 /* ---- use ---- */
@@ -282,6 +326,8 @@ double device_use(const struct run *run, double tokens_per_second)
 	bool gpt2 = s->model == MODEL_GPT2;
 	if (!run->on_gpu || s->share_gpu)
 		return 0;
-	double flops = gpu_peak_token_flops((double)run->state.tensors->parameters, gpt2 ? (double)s->layers : 0, (double)s->width, (double)s->context);
-	return gpu_peak_mfu(tokens_per_second, flops, gpu_peak_flops(run->gpu.name), run->ident.world_size);
+	double flops = gpu_peak_token_flops((double)run->state.tensors->parameters,
+		gpt2 ? (double)s->layers : 0, (double)s->width, (double)s->context);
+	return gpu_peak_mfu(tokens_per_second, flops, gpu_peak_flops(run->gpu.name),
+		run->ident.world_size);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of the others is what they said when they took their leave, over the connections that work; of those that said
- * nothing, their files where they can be read. */
+/* What is known of the others is what they said when they took their leave, over the connections
+ * that work; of those that said nothing, their files where they can be read. */
 #include "trainer/run/flight_report.h"
 
 #include <stdio.h>
@@ -17,8 +17,8 @@ static bool hear(const struct run *run, int rank, struct flight_view *view, doub
 {
 	unsigned char record[FLIGHT_SIZE];
 	struct err ignored;
-	return comm_last_words(run->comm, rank, record, now) && flight_read(record, sizeof record, view, &ignored) == 0
-		&& view->rank == rank;
+	return comm_last_words(run->comm, rank, record, now)
+		&& flight_read(record, sizeof record, view, &ignored) == 0 && view->rank == rank;
 }
 
 /* One that computes may come to its own end late: it hears of the failure when it is done. */

@@ -7,8 +7,8 @@
 
 #define TERA 1e12
 
-/* The first row whose words are all in the name counts, so what is special stands before what is general: the PCIe and NVL cards
- * have fewer multiprocessors or lower clocks than the SXM ones. */
+/* The first row whose words are all in the name counts, so what is special stands before what is
+ * general: the PCIe and NVL cards have fewer multiprocessors or lower clocks than the SXM ones. */
 static const struct {
 	const char *words[2];
 	double peak;
@@ -35,7 +35,8 @@ static const struct {
 	{ { "RTX", "3090" }, 71 * TERA },
 };
 
-/* "L4" is no part of "L40", and "A10" none of "A100" and "A10G": a word ends where the name's does. */
+/* "L4" is no part of "L40", and "A10" none of "A100" and "A10G": a word ends where the name's does.
+ */
 static bool has_word(const char *name, const char *word)
 {
 	size_t length = strlen(word);
@@ -51,7 +52,8 @@ static bool has_word(const char *name, const char *word)
 double gpu_peak_flops(const char *name)
 {
 	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-		if (has_word(name, table[i].words[0]) && (!table[i].words[1] || has_word(name, table[i].words[1])))
+		if (has_word(name, table[i].words[0])
+			&& (!table[i].words[1] || has_word(name, table[i].words[1])))
 			return table[i].peak;
 	return 0;
 }

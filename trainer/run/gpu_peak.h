@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a card could do at best, by its name, and how much of that a training uses: model FLOP/s utilisation (MFU). */
+/* What a card could do at best, by its name, and how much of that a training uses: model FLOP/s
+ * utilisation (MFU). */
 #ifndef MUSTER_CARD_H
 #define MUSTER_CARD_H
 
-/* Dense bf16 operations a second with fp32 sums, as the vendor's data sheet has them (half of what it says "with sparsity"); 0 for a
- * name that is not in the table. `name` is the driver's, such as "NVIDIA H100 80GB HBM3". */
+/* Dense bf16 operations a second with fp32 sums, as the vendor's data sheet has them (half of what
+ * it says "with sparsity"); 0 for a name that is not in the table. `name` is the driver's, such as
+ * "NVIDIA H100 80GB HBM3". */
 double gpu_peak_flops(const char *name);
 
-/* Operations that the model needs for a token, forward and backward, recomputation not counted: 6·parameters + 6·layers·width·positions
- * (a token attends to half of the positions on average). `parameters` without padding; a model without attention has 0 layers. */
+/* Operations that the model needs for a token, forward and backward, recomputation not counted:
+ * 6·parameters + 6·layers·width·positions (a token attends to half of the positions on average).
+ * `parameters` without padding; a model without attention has 0 layers. */
 double gpu_peak_token_flops(double parameters, double layers, double width, double positions);
 
-/* Part of the peak of all cards together: tokens a second over all ranks, one card each; 0 where the peak is not known. */
+/* Part of the peak of all cards together: tokens a second over all ranks, one card each; 0 where
+ * the peak is not known. */
 double gpu_peak_mfu(double tokens_per_second, double token_flops, double peak, int cards);
 
 #endif

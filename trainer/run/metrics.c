@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines are kept until they are written whole, so that a full disk costs no line once there is room again. */
+/* Lines are kept until they are written whole, so that a full disk costs no line once there is room
+ * again. */
 #include "trainer/run/metrics.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ struct metrics {
 	int fd;
 	char name[64];
 	pthread_mutex_t lock; /* over what follows; not held while the disk is waited for */
-	char *pending; /* lines that are not written yet */
+	char *pending;        /* lines that are not written yet */
 	size_t size, room;
 };
 
@@ -104,32 +105,39 @@ int metrics_step(struct metrics *metrics, const struct metrics_step *step, struc
 	char line[768], loss[32], norm[32], rate[32], time[32], use[40] = "";
 	if (step->use > 0)
 		snprintf(use, sizeof use, "\"mfu\": %.6g, ", step->use);
-	snprintf(line, sizeof line, "{\"step\": %llu, \"loss\": %s, \"loss_bits\": \"%08x\", \"norm\": %s, \"norm_bits\": "
-		"\"%08x\", \"learning_rate\": %s, \"tokens_per_second\": %.1f, \"milliseconds\": %.3f, \"exposed_milliseconds\": "
-		"%.3f, \"communication_milliseconds\": %.3f, \"ranks\": %d, \"uneven\": %.4f, \"sent_bytes\": %zu, \"ring_bytes\": %zu, %s\"skipped\": %s, "
-		"\"time\": \"%s\"}\n",
-		(unsigned long long)step->step, number(step->loss, loss), bytes_of_float(step->loss), number(step->norm, norm),
-		bytes_of_float(step->norm), number(step->learning_rate, rate), step->tokens_per_second, step->milliseconds,
-		step->exposed * 1e3, step->communication * 1e3, step->ranks, step->cost.uneven, step->cost.sent, step->cost.ring, use,
-		step->skipped ? "true" : "false",
-		clock_iso8601(clock_wall(), time, sizeof time));
+	snprintf(line, sizeof line,
+		"{\"step\": %llu, \"loss\": %s, \"loss_bits\": \"%08x\", \"norm\": %s, \"norm_bits\": "
+		"\"%08x\", \"learning_rate\": %s, \"tokens_per_second\": %.1f, \"milliseconds\": %.3f, "
+		"\"exposed_milliseconds\": %.3f, \"communication_milliseconds\": %.3f, \"ranks\": %d, "
+		"\"uneven\": %.4f, \"sent_bytes\": %zu, \"ring_bytes\": %zu, %s\"skipped\": %s, \"time\": "
+		"\"%s\"}\n",
+		(unsigned long long)step->step, number(step->loss, loss), bytes_of_float(step->loss),
+		number(step->norm, norm), bytes_of_float(step->norm), number(step->learning_rate, rate),
+		step->tokens_per_second, step->milliseconds, step->exposed * 1e3, step->communication * 1e3,
+		step->ranks, step->cost.uneven, step->cost.sent, step->cost.ring, use,
+		step->skipped ? "true" : "false", clock_iso8601(clock_wall(), time, sizeof time));
 	return append(metrics, line, err);
 }
 
 int metrics_validation(struct metrics *metrics, uint64_t step, float loss, struct err *err)
 {
 	char line[256], text[32], time[32];
-	snprintf(line, sizeof line, "{\"step\": %llu, \"validation_loss\": %s, \"validation_loss_bits\": \"%08x\", "
-		"\"time\": \"%s\"}\n", (unsigned long long)step, number(loss, text), bytes_of_float(loss),
+	snprintf(line, sizeof line,
+		"{\"step\": %llu, \"validation_loss\": %s, \"validation_loss_bits\": \"%08x\", \"time\": "
+		"\"%s\"}\n",
+		(unsigned long long)step, number(loss, text), bytes_of_float(loss),
 		clock_iso8601(clock_wall(), time, sizeof time));
 	return append(metrics, line, err);
 }
 
-int metrics_checkpoint(struct metrics *metrics, const struct metrics_checkpoint *checkpoint, struct err *err)
+int metrics_checkpoint(struct metrics *metrics, const struct metrics_checkpoint *checkpoint,
+	struct err *err)
 {
 	char line[256], time[32];
-	snprintf(line, sizeof line, "{\"step\": %lld, \"checkpoint\": {\"stall\": %.6f, \"flush\": %.6f, \"bytes\": %llu}, "
-		"\"time\": \"%s\"}\n", (long long)checkpoint->step, checkpoint->stall, checkpoint->flush,
+	snprintf(line, sizeof line,
+		"{\"step\": %lld, \"checkpoint\": {\"stall\": %.6f, \"flush\": %.6f, \"bytes\": %llu}, "
+		"\"time\": \"%s\"}\n",
+		(long long)checkpoint->step, checkpoint->stall, checkpoint->flush,
 		(unsigned long long)checkpoint->bytes, clock_iso8601(clock_wall(), time, sizeof time));
 	return append(metrics, line, err);
 }

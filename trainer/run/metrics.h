@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics-N.jsonl: one JSON object a line for each step and each validation of the directory's attempt N. Written by
- * rank 0, flushed each step. */
+/* metrics-N.jsonl: one JSON object a line for each step and each validation of the directory's
+ * attempt N. Written by rank 0, flushed each step. */
 #ifndef MUSTER_METRICS_H
 #define MUSTER_METRICS_H
 
@@ -22,7 +22,8 @@ struct metrics_step {
 
 struct metrics_checkpoint {
 	int64_t step;
-	double stall, flush; /* seconds that training stood still, and from the hand-over until the save was durable */
+	double stall, flush; /* seconds that training stood still, and from the hand-over until the save
+							was durable */
 	uint64_t bytes;
 };
 
@@ -31,14 +32,15 @@ struct metrics;
 /* Creates `metrics-ATTEMPT.jsonl` in the folder, durably. */
 struct metrics *metrics_open(int dirfd, int attempt, struct err *err);
 
-/* Appends a line. When the file can't be written the lines are kept in memory and written by a later call; the error is
- * for a warning. */
+/* Appends a line. When the file can't be written the lines are kept in memory and written by a
+ * later call; the error is for a warning. */
 int metrics_step(struct metrics *metrics, const struct metrics_step *step, struct err *err);
-int metrics_checkpoint(struct metrics *metrics, const struct metrics_checkpoint *checkpoint, struct err *err);
+int metrics_checkpoint(struct metrics *metrics, const struct metrics_checkpoint *checkpoint,
+	struct err *err);
 int metrics_validation(struct metrics *metrics, uint64_t step, float loss, struct err *err);
 
-/* Makes the lines durable; before each save, so that no step before a checkpoint lacks its line. May be called from another
- * thread, which then alone waits for the disk. */
+/* Makes the lines durable; before each save, so that no step before a checkpoint lacks its line.
+ * May be called from another thread, which then alone waits for the disk. */
 int metrics_sync(struct metrics *metrics, struct err *err);
 
 /* NULL is allowed. */

@@ -21,13 +21,16 @@ json_t *numerics_record(const struct settings *settings, struct ops *ops, const 
 {
 	bool native = settings->reduction == REDUCTION_NATIVE;
 	const char *communicator = comm_library(comm) ? comm_library(comm) : comm_provider(comm);
-	json_t *record = json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s}", "reduction", native ? "native" : "canonical",
-		"slots", (json_int_t)settings->slots, "microbatch", (json_int_t)settings->microbatch, "device", ops->name,
-		"isa", ops_cpu_isa(), "libraries", ops_cpu_versions(), "build", build_id());
-	if (record && native && (json_object_set_new(record, "communicator", json_string(communicator)) < 0
-		|| json_object_set_new(record, "world_size", json_integer(comm_size(comm))) < 0
-		|| json_object_set_new(record, "bucket_mb", json_integer(settings->bucket_mb)) < 0
-		|| (settings->grad_dtype == GRAD_BF16 && json_object_set_new(record, "grad_dtype", json_string("bf16")) < 0))) {
+	json_t *record = json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s}", "reduction",
+		native ? "native" : "canonical", "slots", (json_int_t)settings->slots, "microbatch",
+		(json_int_t)settings->microbatch, "device", ops->name, "isa", ops_cpu_isa(), "libraries",
+		ops_cpu_versions(), "build", build_id());
+	if (record && native
+		&& (json_object_set_new(record, "communicator", json_string(communicator)) < 0
+			|| json_object_set_new(record, "world_size", json_integer(comm_size(comm))) < 0
+			|| json_object_set_new(record, "bucket_mb", json_integer(settings->bucket_mb)) < 0
+			|| (settings->grad_dtype == GRAD_BF16
+				&& json_object_set_new(record, "grad_dtype", json_string("bf16")) < 0))) {
 		json_decref(record);
 		return NULL;
 	}
@@ -48,7 +51,8 @@ json_t *numerics_record(const struct settings *settings, struct ops *ops, const 
 static void hash_text(const json_t *value, char *out, size_t size)
 {
 	char hex[HASH_HEX_SIZE];
-	snprintf(out, size, "a text with the hash %s", hash_hex(hash_bytes(json_string_value(value), json_string_length(value)), hex));
+	snprintf(out, size, "a text with the hash %s",
+		hash_hex(hash_bytes(json_string_value(value), json_string_length(value)), hex));
 }
 
 /* The record with such texts in their place: what ranks exchange. */
@@ -57,11 +61,12 @@ static json_t *shorten(const json_t *record)
 	json_t *copy = json_copy((json_t *)record), *value;
 	const char *name;
 	char text[200];
-	json_object_foreach((json_t *)record, name, value)
-		if (json_is_string(value) && json_string_length(value) > TEXT_TOLD) {
-			hash_text(value, text, sizeof text);
-			json_object_set_new(copy, name, json_string(text));
-		}
+	json_object_foreach((json_t *)record, name,
+		value) if (json_is_string(value) && json_string_length(value) > TEXT_TOLD)
+	{
+		hash_text(value, text, sizeof text);
+		json_object_set_new(copy, name, json_string(text));
+	}
 	return copy;
 }
 
@@ -79,34 +84,37 @@ static const char *value_text(const json_t *value, char out[200])
 	return out;
 }
 
-static int note_difference(const char *name, const json_t *old, const json_t *new, bool refuse, uint64_t step,
-	json_t *changes, struct err *err)
+static int note_difference(const char *name, const json_t *old, const json_t *new, bool refuse,
+	uint64_t step, json_t *changes, struct err *err)
 {
 	char from[200], to[200];
 	if (refuse)
-		return err_fail(err, EXIT_DATA, "resume: the numerics differ: %s was %s, now %s; --require-identical refuses that",
+		return err_fail(err, EXIT_DATA,
+			"resume: the numerics differ: %s was %s, now %s; --require-identical refuses that",
 			name, value_text(old, from), value_text(new, to));
-	log_warn("resume: the numerics differ, so bits may: %s was %s, now %s", name, value_text(old, from),
-		value_text(new, to));
-	json_t *change = json_pack("{s:I, s:s, s:s, s:s}", "step", (json_int_t)step, "name", name, "from", from, "to", to);
+	log_warn("resume: the numerics differ, so bits may: %s was %s, now %s", name,
+		value_text(old, from), value_text(new, to));
+	json_t *change = json_pack("{s:I, s:s, s:s, s:s}", "step", (json_int_t)step, "name", name,
+		"from", from, "to", to);
 	if (!change || json_array_append_new(changes, change) < 0)
 		return err_set(err, "resume: out of memory");
 	return 0;
 }
 
-int numerics_compare(const json_t *recorded, const json_t *present, bool refuse, uint64_t step, json_t *changes,
-	struct err *err)
+int numerics_compare(const json_t *recorded, const json_t *present, bool refuse, uint64_t step,
+	json_t *changes, struct err *err)
 {
 	const char *name;
 	json_t *value;
-	json_object_foreach((json_t *)present, name, value) {
+	json_object_foreach((json_t *)present, name, value)
+	{
 		const json_t *old = json_object_get(recorded, name);
-		if (!json_equal(old, value) && note_difference(name, old, value, refuse, step, changes, err) < 0)
+		if (!json_equal(old, value)
+			&& note_difference(name, old, value, refuse, step, changes, err) < 0)
 			return -1;
 	}
-	json_object_foreach((json_t *)recorded, name, value)
-		if (!json_object_get(present, name) && note_difference(name, value, NULL, refuse, step, changes, err) < 0)
-			return -1;
+	json_object_foreach((json_t *)recorded, name, value) if (!json_object_get(present, name)
+		&& note_difference(name, value, NULL, refuse, step, changes, err) < 0) return -1;
 	return 0;
 }
 
@@ -128,12 +136,15 @@ int numerics_agree(struct comm *comm, const json_t *present, bool refuse, struct
 		if (memcmp(theirs, all, strnlen(all, sizeof mine - 1) + 1) == 0)
 			continue;
 		if (refuse) {
-			err_fail(err, EXIT_DATA, "numerics: rank %d has %s, rank 0 has %s; --require-identical refuses that", rank,
+			err_fail(err, EXIT_DATA,
+				"numerics: rank %d has %s, rank 0 has %s; --require-identical refuses that", rank,
 				theirs, all);
 			return ERR_SHARED;
 		}
 		if (comm_rank(comm) == 0)
-			log_warn("numerics: rank %d has %s, rank 0 has %s: bits depend on which rank computes what", rank, theirs, all);
+			log_warn(
+				"numerics: rank %d has %s, rank 0 has %s: bits depend on which rank computes what",
+				rank, theirs, all);
 	}
 	return 0;
 }

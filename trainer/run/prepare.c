@@ -27,25 +27,34 @@
 static int check_world(const struct settings *settings, int ranks, struct err *err)
 {
 	if (ranks > settings->slots)
-		return err_fail(err, EXIT_USAGE, "%d ranks can't share the %lld slots of a step, some would have none: start 1 to %lld "
-			"ranks, or a new run with --slots %d or more", ranks, (long long)settings->slots, (long long)settings->slots, ranks);
+		return err_fail(err, EXIT_USAGE,
+			"%d ranks can't share the %lld slots of a step, some would have none: start 1 to %lld "
+			"ranks, or a new run with --slots %d or more",
+			ranks, (long long)settings->slots, (long long)settings->slots, ranks);
 	if (settings->batchnorm && settings->slots % ranks)
-		return err_fail(err, EXIT_USAGE, "%d ranks can't share the %lld slots of a step evenly, and with --batchnorm all have to "
-			"normalise as many batches: start a number of ranks that divides --slots", ranks, (long long)settings->slots);
+		return err_fail(err, EXIT_USAGE,
+			"%d ranks can't share the %lld slots of a step evenly, and with --batchnorm all have "
+			"to normalise as many batches: start a number of ranks that divides --slots",
+			ranks, (long long)settings->slots);
 	if (settings->batchnorm && settings->microbatch * ranks < 2)
-		return err_fail(err, EXIT_USAGE, "--batchnorm has nothing to normalise over with one rank and --microbatch 1: give a "
+		return err_fail(err, EXIT_USAGE,
+			"--batchnorm has nothing to normalise over with one rank and --microbatch 1: give a "
 			"larger --microbatch, or start more ranks");
 	return 0;
 }
 
-/* Where the ranks have met and then can't connect, it is most likely by a network that they don't share. */
+/* Where the ranks have met and then can't connect, it is most likely by a network that they don't
+ * share. */
 static void name_interface(const struct ident *ident, struct err *err)
 {
 	char address[COMM_ADDRESS_SIZE];
 	struct err why = *err;
-	if (ident->node_count == 1 || !strstr(why.text, "couldn't connect to ") || comm_address(ident, address, NULL) < 0)
+	if (ident->node_count == 1 || !strstr(why.text, "couldn't connect to ")
+		|| comm_address(ident, address, NULL) < 0)
 		return;
-	err_fail(err, why.status, "%s: MUSTER_IFNAME names an interface by which all nodes reach each other (this rank is at %s)",
+	err_fail(err, why.status,
+		"%s: MUSTER_IFNAME names an interface by which all nodes reach each other (this rank is at "
+		"%s)",
 		why.text, address);
 }
 
@@ -54,7 +63,9 @@ static void name_patience(struct err *err)
 {
 	struct err why = *err;
 	if (why.status == EXIT_LOST && strstr(why.text, "did not come"))
-		err_fail(err, why.status, "%s: look at what it does there; --rdzv-timeout waits longer, srun's --exclude leaves a node out",
+		err_fail(err, why.status,
+			"%s: look at what it does there; --rdzv-timeout waits longer, srun's --exclude leaves "
+			"a node out",
 			why.text);
 }
 
@@ -74,7 +85,9 @@ static int meet(struct run *run, struct err *err)
 	run->rdzv = rdzv_open(&run->ident, settings->rendezvous, settings->rdzv_timeout, err);
 	if (!run->rdzv) {
 		name_patience(err);
-		return err->status == EXIT_USAGE ? ERR_SHARED : -1; /* the way a step is started is the same for all ranks */
+		return err->status == EXIT_USAGE
+			? ERR_SHARED
+			: -1; /* the way a step is started is the same for all ranks */
 	}
 	*err = why;
 	if ((rc = device_agree(run, rc, err)) < 0) {
@@ -114,14 +127,16 @@ static int open_folder(struct run *run, struct err *err)
 static void keep_flight(struct run *run)
 {
 	struct err err;
-	if (flight_file_open(&run->flight_file, run->flight, &run->ident, run->settings.ckpt_dir, &err) < 0)
+	if (flight_file_open(&run->flight_file, run->flight, &run->ident, run->settings.ckpt_dir, &err)
+		< 0)
 		log_info("where this rank stands can't be read after it was killed: %s", err.text);
 }
 
-static struct dataset *open_dataset(const struct settings *settings, const char *data, const char *labels, struct err *err)
+static struct dataset *open_dataset(const struct settings *settings, const char *data,
+	const char *labels, struct err *err)
 {
 	return settings->model == MODEL_GPT2 ? dataset_open_tokens(data, (int)settings->context, err)
-		: dataset_open_table(data, labels, err);
+										 : dataset_open_table(data, labels, err);
 }
 
 static int open_data(struct run *run, struct err *err)
@@ -130,7 +145,7 @@ static int open_data(struct run *run, struct err *err)
 	run->data = open_dataset(settings, settings->data, settings->labels, err);
 	if (!run->data)
 		return -1;
-	run->sampler = (struct sampler){
+	run->sampler = (struct sampler) {
 		.seed = (uint64_t)settings->seed,
 		.count = dataset_samples(run->data),
 		.global_batch = (uint64_t)settings->global_batch,
@@ -138,26 +153,32 @@ static int open_data(struct run *run, struct err *err)
 		.shuffle = settings->order == ORDER_SHUFFLED,
 	};
 	if (run->sampler.count == 0 || sampler_epoch_steps(&run->sampler) == 0)
-		return err_fail(err, EXIT_DATA, "data: %s holds %" PRIu64 " samples, fewer than one --global-batch of %lld: give more "
-			"data, a smaller batch, or --last-batch pad", settings->data, run->sampler.count,
-			(long long)settings->global_batch);
+		return err_fail(err, EXIT_DATA,
+			"data: %s holds %" PRIu64 " samples, fewer than one --global-batch of %lld: give more "
+			"data, a smaller batch, or --last-batch pad",
+			settings->data, run->sampler.count, (long long)settings->global_batch);
 	if (!settings->validate_every)
 		return 0;
-	run->validation_data = open_dataset(settings, settings->validation_data, settings->validation_labels, err);
+	run->validation_data =
+		open_dataset(settings, settings->validation_data, settings->validation_labels, err);
 	if (!run->validation_data)
 		return -1;
 	if (dataset_samples(run->validation_data) == 0)
-		return err_fail(err, EXIT_DATA, "data: %s holds no sample: give more validation data", settings->validation_data);
+		return err_fail(err, EXIT_DATA, "data: %s holds no sample: give more validation data",
+			settings->validation_data);
 	if (dataset_features(run->validation_data) != dataset_features(run->data))
-		return err_fail(err, EXIT_DATA, "data: %s has %d columns, %s has %d: give validation data of the same kind",
-			settings->validation_data, dataset_features(run->validation_data), settings->data, dataset_features(run->data));
+		return err_fail(err, EXIT_DATA,
+			"data: %s has %d columns, %s has %d: give validation data of the same kind",
+			settings->validation_data, dataset_features(run->validation_data), settings->data,
+			dataset_features(run->data));
 	return 0;
 }
 
 static uint64_t validation_samples(const struct run *run)
 {
 	uint64_t all = dataset_samples(run->validation_data);
-	uint64_t wanted = (uint64_t)run->settings.validate_batches * (uint64_t)run->settings.global_batch;
+	uint64_t wanted =
+		(uint64_t)run->settings.validate_batches * (uint64_t)run->settings.global_batch;
 	return wanted && wanted < all ? wanted : all;
 }
 
@@ -167,7 +188,7 @@ static int alloc_state(struct run *run, struct err *err)
 	size_t count;
 	const struct zero_shard *own = ddp_own(run->ddp, &count);
 	return run->settings.zero ? state_alloc_shards(&run->state, run->ops, tensors, own, count, err)
-		: state_alloc(&run->state, run->ops, tensors, err);
+							  : state_alloc(&run->state, run->ops, tensors, err);
 }
 
 static int build_model(struct run *run, struct err *err)
@@ -179,18 +200,23 @@ static int build_model(struct run *run, struct err *err)
 		return -1;
 	if (settings->bucket_mb == OPT_AUTO)
 		run->settings.bucket_mb = ddp_bucket_mb(model_tensors(run->model), run->ident.world_size);
-	if (device_ops(run, err) < 0 || model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0
+	if (device_ops(run, err) < 0
+		|| model_prepare(run->model, run->ops, (int)settings->microbatch, err) < 0
 		|| model_join(run->model, run->comm, err) < 0)
 		return -1;
-	const struct ddp_config ddp = { .slots = (int)settings->slots, .bucket_bytes = (size_t)settings->bucket_mb << 20,
-		.native = settings->reduction == REDUCTION_NATIVE, .bf16 = settings->grad_dtype == GRAD_BF16,
-		.zero = settings->zero != 0, .comm = (enum ddp_comm)settings->comm };
+	const struct ddp_config ddp = { .slots = (int)settings->slots,
+		.bucket_bytes = (size_t)settings->bucket_mb << 20,
+		.native = settings->reduction == REDUCTION_NATIVE,
+		.bf16 = settings->grad_dtype == GRAD_BF16,
+		.zero = settings->zero != 0,
+		.comm = (enum ddp_comm)settings->comm };
 	run->ddp = ddp_create(run->comm, run->ops, model_tensors(run->model), &ddp, err);
 	if (!run->ddp || alloc_state(run, err) < 0)
 		return -1;
 	model_set_weights_wait(run->model, ddp_wait_weights, run->ddp);
-	if (run->validation_data && !(run->validation = validation_create(run->validation_data, run->model, run->comm,
-		validation_samples(run), (int)settings->microbatch, run_vocabulary(run), err)))
+	if (run->validation_data
+		&& !(run->validation = validation_create(run->validation_data, run->model, run->comm,
+				 validation_samples(run), (int)settings->microbatch, run_vocabulary(run), err)))
 		return -1;
 	return 0;
 }
@@ -204,14 +230,16 @@ static int record_numerics(struct run *run, struct err *err)
 static int open_trace(struct run *run, struct err *err)
 {
 	const struct settings *settings = &run->settings;
-	uint64_t first = run->state.step + 1, last = first + TRACE_DEFAULT_STEPS - 1, steps = (uint64_t)settings->steps;
+	uint64_t first = run->state.step + 1, last = first + TRACE_DEFAULT_STEPS - 1,
+			 steps = (uint64_t)settings->steps;
 	if (!settings->trace)
 		return 0;
 	if (settings->trace_steps) {
 		first = (uint64_t)settings->trace_first;
 		last = (uint64_t)settings->trace_last;
 	}
-	run->trace_file = trace_file_open(settings->trace, run->ident.node, first, last < steps ? last : steps, run->comm, err);
+	run->trace_file = trace_file_open(settings->trace, run->ident.node, first,
+		last < steps ? last : steps, run->comm, err);
 	run->trace = trace_file_recorder(run->trace_file);
 	comm_trace(run->comm, run->trace);
 	return run->trace_file ? 0 : -1;
@@ -233,28 +261,36 @@ struct view {
 static int compare_data(struct run *run, struct err *err)
 {
 	const struct settings *settings = &run->settings;
-	const struct view mine = { dataset_identity(run->data), dataset_shards(run->data), settings->trace != NULL,
-		settings->trace_first, settings->trace_last };
+	const struct view mine = { dataset_identity(run->data), dataset_shards(run->data),
+		settings->trace != NULL, settings->trace_first, settings->trace_last };
 	AUTO_FREE struct view *all = calloc((size_t)run->ident.world_size, sizeof *all);
 	if (!all)
 		return err_set(err, "data: out of memory");
-	if (comm_wait(run->comm, comm_allgather(run->comm, "data identity", &mine, all, sizeof mine), err) < 0)
+	if (comm_wait(run->comm, comm_allgather(run->comm, "data identity", &mine, all, sizeof mine),
+			err)
+		< 0)
 		return -1;
 	for (int rank = 1; rank < run->ident.world_size; rank++) {
 		if (all[rank].trace != all[0].trace || all[rank].trace_first != all[0].trace_first
 			|| all[rank].trace_last != all[0].trace_last) {
-			err_fail(err, EXIT_USAGE, "trace: rank %d has another --trace or --trace-steps than rank 0: start all ranks with the "
-				"same options", rank);
+			err_fail(err, EXIT_USAGE,
+				"trace: rank %d has another --trace or --trace-steps than rank 0: start all ranks "
+				"with the same options",
+				rank);
 			return ERR_SHARED;
 		}
 		if (all[rank].files != all[0].files) {
-			err_fail(err, EXIT_DATA, "data: rank %d finds %" PRIu64 " files under %s, and rank 0 finds %" PRIu64 ": give all nodes "
-				"the same files", rank, all[rank].files, settings->data, all[0].files);
+			err_fail(err, EXIT_DATA,
+				"data: rank %d finds %" PRIu64 " files under %s, and rank 0 finds %" PRIu64
+				": give all nodes the same files",
+				rank, all[rank].files, settings->data, all[0].files);
 			return ERR_SHARED;
 		}
 		if (!hash_equal(all[rank].identity, all[0].identity)) {
-			err_fail(err, EXIT_DATA, "data: rank %d and rank 0 see different data under %s: give all nodes the same file", rank,
-				settings->data);
+			err_fail(err, EXIT_DATA,
+				"data: rank %d and rank 0 see different data under %s: give all nodes the same "
+				"file",
+				rank, settings->data);
 			return ERR_SHARED;
 		}
 	}
@@ -268,16 +304,15 @@ int prepare(struct run *run, struct err *err)
 	int rc = meet(run, err);
 	if (rc < 0)
 		return rc;
-	run->threads = run->settings.threads > 0 ? (int)run->settings.threads : threads_default(&run->ident);
+	run->threads =
+		run->settings.threads > 0 ? (int)run->settings.threads : threads_default(&run->ident);
 	threads_set(run->threads);
 	if ((rc = STAGE("checkpoint directory", open_folder(run, err))) < 0)
 		return rc;
 	keep_flight(run);
-	if ((rc = STAGE("data", open_data(run, err))) < 0
-		|| (rc = compare_data(run, err)) < 0
+	if ((rc = STAGE("data", open_data(run, err))) < 0 || (rc = compare_data(run, err)) < 0
 		|| (rc = STAGE("model", build_model(run, err))) < 0
-		|| (rc = device_algorithms(run, err)) < 0
-		|| (rc = record_numerics(run, err)) < 0
+		|| (rc = device_algorithms(run, err)) < 0 || (rc = record_numerics(run, err)) < 0
 		|| (rc = numerics_agree(run->comm, run->numerics, run->settings.require_identical, err)) < 0
 		|| (rc = STAGE("resume", restore(run, err))) < 0
 		|| (rc = state_share(&run->state, run->comm, err)) < 0
@@ -285,7 +320,8 @@ int prepare(struct run *run, struct err *err)
 		return rc;
 	if (run_is_finished(run))
 		return 0;
-	if (ops_has_device_memory(run->ops) && (rc = STAGE("memory", state_upload(&run->state, err))) < 0)
+	if (ops_has_device_memory(run->ops)
+		&& (rc = STAGE("memory", state_upload(&run->state, err))) < 0)
 		return rc;
 	rc = STAGE("trace", open_trace(run, err));
 	return rc < 0 ? rc : async_savers_start(run, err);

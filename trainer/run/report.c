@@ -18,9 +18,17 @@ static void line(const char *name, const char *value)
 }
 
 /* Bytes that a rank has for something. */
-enum { MEMORY_WEIGHTS, MEMORY_MOMENTS, MEMORY_GRADIENTS, MEMORY_SNAPSHOTS, MEMORY_RESIDENT, MEMORY_PARTS };
+enum {
+	MEMORY_WEIGHTS,
+	MEMORY_MOMENTS,
+	MEMORY_GRADIENTS,
+	MEMORY_SNAPSHOTS,
+	MEMORY_RESIDENT,
+	MEMORY_PARTS
+};
 
-static const char *const memory_names[MEMORY_PARTS] = { "weights", "moments", "gradients", "snapshots", "resident now" };
+static const char *const memory_names[MEMORY_PARTS] = { "weights", "moments", "gradients",
+	"snapshots", "resident now" };
 
 struct memory {
 	uint64_t bytes[MEMORY_PARTS];
@@ -30,13 +38,15 @@ static struct memory memory_of(const struct run *run)
 {
 	struct rusage usage;
 	getrusage(RUSAGE_SELF, &usage);
-	return (struct memory){ .bytes = {
-		[MEMORY_WEIGHTS] = state_bytes(&run->state) - state_moment_bytes(&run->state),
-		[MEMORY_MOMENTS] = state_moment_bytes(&run->state),
-		[MEMORY_GRADIENTS] = ddp_memory(run->ddp),
-		[MEMORY_SNAPSHOTS] = run->saver ? async_saver_memory(run->saver) : 0,
-		[MEMORY_RESIDENT] = (uint64_t)usage.ru_maxrss * 1024,
-	} };
+	return (
+		struct memory) { .bytes = {
+							 [MEMORY_WEIGHTS] =
+								 state_bytes(&run->state) - state_moment_bytes(&run->state),
+							 [MEMORY_MOMENTS] = state_moment_bytes(&run->state),
+							 [MEMORY_GRADIENTS] = ddp_memory(run->ddp),
+							 [MEMORY_SNAPSHOTS] = run->saver ? async_saver_memory(run->saver) : 0,
+							 [MEMORY_RESIDENT] = (uint64_t)usage.ru_maxrss * 1024,
+						 } };
 }
 
 /* "12.6 MB", or the least and the most of all ranks: "6.3 to 6.7 MB". */
@@ -60,11 +70,14 @@ static int compare_memory(const struct run *run, char *text, size_t size, struct
 	size_t n = 0;
 	if (!all)
 		return err_set(err, "memory: couldn't compare the ranks: out of memory");
-	if (comm_wait(run->comm, comm_allgather(run->comm, "memory of the ranks", &mine, all, sizeof mine), err) < 0)
+	if (comm_wait(run->comm,
+			comm_allgather(run->comm, "memory of the ranks", &mine, all, sizeof mine), err)
+		< 0)
 		return -1;
 	for (int part = 0; part < MEMORY_PARTS && n < size; part++) {
 		n += (size_t)snprintf(text + n, size - n, "%s", part ? ", " : "");
-		n += n < size ? (size_t)memory_text(all, run->ident.world_size, part, text + n, size - n) : 0;
+		n += n < size ? (size_t)memory_text(all, run->ident.world_size, part, text + n, size - n)
+					  : 0;
 	}
 	return 0;
 }
@@ -88,10 +101,12 @@ static void report_cost(const struct run *run)
 	char text[200];
 	int n = 0;
 	if (cost.most > cost.least)
-		n = snprintf(text, sizeof text, "some ranks have %d slots, some %d: %.3g%% longer than an even share; ", cost.most,
+		n = snprintf(text, sizeof text,
+			"some ranks have %d slots, some %d: %.3g%% longer than an even share; ", cost.most,
 			cost.least, cost.uneven * 100);
-	snprintf(text + n, sizeof text - (size_t)n, "a rank sends up to %.1f MB a step, %.1f MB in a ring",
-		(double)cost.sent * 1e-6, (double)cost.ring * 1e-6);
+	snprintf(text + n, sizeof text - (size_t)n,
+		"a rank sends up to %.1f MB a step, %.1f MB in a ring", (double)cost.sent * 1e-6,
+		(double)cost.ring * 1e-6);
 	line("shares", text);
 }
 
@@ -106,36 +121,46 @@ int report_start(const struct run *run, struct err *err)
 	printf("Parameters in force\n");
 	settings_print(settings, stdout);
 	printf("This run\n");
-	snprintf(text, sizeof text, "%d rank%s on %d node%s (from %s), attempt %d, rendezvous %s, communicator %s, %d thread%s "
-		"a rank", run->ident.world_size, run->ident.world_size == 1 ? "" : "s", run->ident.node_count,
-		run->ident.node_count == 1 ? "" : "s", run->ident.source, run->ident.attempt, rdzv_provider(run->rdzv),
-		comm_provider(run->comm), run->threads, run->threads == 1 ? "" : "s");
+	snprintf(text, sizeof text,
+		"%d rank%s on %d node%s (from %s), attempt %d, rendezvous %s, communicator %s, %d thread%s "
+		"a rank",
+		run->ident.world_size, run->ident.world_size == 1 ? "" : "s", run->ident.node_count,
+		run->ident.node_count == 1 ? "" : "s", run->ident.source, run->ident.attempt,
+		rdzv_provider(run->rdzv), comm_provider(run->comm), run->threads,
+		run->threads == 1 ? "" : "s");
 	line("identity", text);
 	snprintf(text, sizeof text, "%zu in %d tensors, %.3g floating-point operations a sample",
 		run->state.tensors->parameters, run->state.tensors->count, model_flops(run->model));
 	line("parameters", text);
 	if (dataset_shards(run->data) > 1)
 		snprintf(files, sizeof files, " in %zu files", dataset_shards(run->data));
-	snprintf(text, sizeof text, "%" PRIu64 " samples%s, %" PRIu64 " steps an epoch, identity %s", dataset_samples(run->data),
-		files, sampler_epoch_steps(&run->sampler), hash_hex(dataset_identity(run->data), hex));
+	snprintf(text, sizeof text, "%" PRIu64 " samples%s, %" PRIu64 " steps an epoch, identity %s",
+		dataset_samples(run->data), files, sampler_epoch_steps(&run->sampler),
+		hash_hex(dataset_identity(run->data), hex));
 	line("data", text);
-	snprintf(text, sizeof text, "%lld slots of %lld x %lld samples, %d bucket%s", (long long)settings->slots,
-		(long long)settings->slot_microbatches, (long long)settings->microbatch, ddp_buckets(run->ddp),
+	snprintf(text, sizeof text, "%lld slots of %lld x %lld samples, %d bucket%s",
+		(long long)settings->slots, (long long)settings->slot_microbatches,
+		(long long)settings->microbatch, ddp_buckets(run->ddp),
 		ddp_buckets(run->ddp) == 1 ? "" : "s");
 	line("step", text);
 	report_cost(run);
 	if (run->on_gpu)
-		snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, run->ops->card, run->ops->libraries, build_id());
+		snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, run->ops->card,
+			run->ops->libraries, build_id());
 	else
-		snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, ops_cpu_isa(), ops_cpu_versions(), build_id());
+		snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, ops_cpu_isa(),
+			ops_cpu_versions(), build_id());
 	line("numerics", text);
 	line("memory of a rank", memory);
-	snprintf(text, sizeof text, "step %" PRIu64 " of %lld", run->state.step + 1, (long long)settings->steps);
+	snprintf(text, sizeof text, "step %" PRIu64 " of %lld", run->state.step + 1,
+		(long long)settings->steps);
 	line("begins with", text);
 	if (settings->comm == DDP_COMM_NONE)
-		line("measurement", "--comm none: every rank goes on with its own sums, nothing is trained or saved");
+		line("measurement",
+			"--comm none: every rank goes on with its own sums, nothing is trained or saved");
 	if (settings->comm == DDP_COMM_REPLAY)
-		line("measurement", "--comm replay: exchanges without a model, nothing is trained or saved");
+		line("measurement",
+			"--comm replay: exchanges without a model, nothing is trained or saved");
 	fflush(stdout);
 	return 0;
 }
@@ -148,7 +173,8 @@ static int digits(uint64_t number)
 /* Behind every line of what is no training. */
 static const char *measured(const struct run *run)
 {
-	static const char *const marks[] = { "", "  not trained: --comm none", "  not trained: --comm replay" };
+	static const char *const marks[] = { "", "  not trained: --comm none",
+		"  not trained: --comm replay" };
 	return marks[run->settings.comm];
 }
 
@@ -158,16 +184,17 @@ void report_step(const struct run *run, const struct metrics_step *step)
 	if (step->use > 0)
 		snprintf(use, sizeof use, "  MFU %4.1f%%", step->use * 100);
 	printf("step %*" PRIu64 "/%lld  loss %9.6f  norm %9.4f  lr %.3e  %s %8.0f  ms %8.1f%s%s%s%s\n",
-		digits((uint64_t)run->settings.steps), step->step, (long long)run->settings.steps, (double)step->loss,
-		(double)step->norm, (double)step->learning_rate, run->settings.model == MODEL_GPT2 ? "tokens/s" : "samples/s",
-		step->tokens_per_second, step->milliseconds, use, cost_text(&step->cost, cost), step->skipped ? "  skipped: not finite" : "",
-		measured(run));
+		digits((uint64_t)run->settings.steps), step->step, (long long)run->settings.steps,
+		(double)step->loss, (double)step->norm, (double)step->learning_rate,
+		run->settings.model == MODEL_GPT2 ? "tokens/s" : "samples/s", step->tokens_per_second,
+		step->milliseconds, use, cost_text(&step->cost, cost),
+		step->skipped ? "  skipped: not finite" : "", measured(run));
 	fflush(stdout);
 }
 
 void report_validation(const struct run *run, uint64_t step, float loss)
 {
-	printf("step %*" PRIu64 "/%lld  validation loss %9.6f\n", digits((uint64_t)run->settings.steps), step,
-		(long long)run->settings.steps, (double)loss);
+	printf("step %*" PRIu64 "/%lld  validation loss %9.6f\n", digits((uint64_t)run->settings.steps),
+		step, (long long)run->settings.steps, (double)loss);
 	fflush(stdout);
 }

@@ -26,15 +26,17 @@ static int check_tensor(struct ckpt *ckpt, const struct tensor *row, struct err 
 	for (int d = 0; same && d < dims; d++)
 		same = found->shape[d] == row->shape[d];
 	if (!same)
-		return err_fail(err, EXIT_DATA, "resume: tensor %s of the checkpoint has another shape", row->name);
+		return err_fail(err, EXIT_DATA, "resume: tensor %s of the checkpoint has another shape",
+			row->name);
 	enum safetensors_dtype want = row->role == TENSOR_COUNTER ? SAFETENSORS_I64 : SAFETENSORS_F32;
 	if (row->role != TENSOR_PARAMETER && found->dtype != want)
-		return err_fail(err, EXIT_DATA, "resume: tensor %s of the checkpoint is %s, not %s", row->name,
-			safetensors_dtype_name(found->dtype), safetensors_dtype_name(want));
+		return err_fail(err, EXIT_DATA, "resume: tensor %s of the checkpoint is %s, not %s",
+			row->name, safetensors_dtype_name(found->dtype), safetensors_dtype_name(want));
 	return 0;
 }
 
-/* What the model counts stands beside its weights: few numbers, after everything has been verified. */
+/* What the model counts stands beside its weights: few numbers, after everything has been verified.
+ */
 static int read_statistics(struct run *run, struct ckpt *ckpt, struct err *err)
 {
 	struct state *state = &run->state;
@@ -59,17 +61,20 @@ struct wants {
 /* Room for whole tensors and what shards are cut out of them. */
 static int alloc_wants(struct wants *wants, const struct state *state, struct err *err)
 {
-	wants->wants = calloc(SNAPSHOT_STATES * ((size_t)state->tensors->count + state->own_count), sizeof *wants->wants);
+	wants->wants = calloc(SNAPSHOT_STATES * ((size_t)state->tensors->count + state->own_count),
+		sizeof *wants->wants);
 	return wants->wants ? 0 : err_set(err, "resume: out of memory");
 }
 
 /* What lies at elements [first, end) of the arena, as far as it is the parameter's. */
-static void want(struct wants *wants, const struct tensor *row, enum snapshot_state s, float *arena, size_t first, size_t end)
+static void want(struct wants *wants, const struct tensor *row, enum snapshot_state s, float *arena,
+	size_t first, size_t end)
 {
 	first = first > row->offset ? first : row->offset;
 	end = end < row->offset + row->count ? end : row->offset + row->count;
 	if (row->role == TENSOR_PARAMETER && first < end)
-		wants->wants[wants->count++] = (struct ckpt_want){ s, row->name, first - row->offset, end - first, arena + first };
+		wants->wants[wants->count++] =
+			(struct ckpt_want) { s, row->name, first - row->offset, end - first, arena + first };
 }
 
 /* Those that this rank keeps. */
@@ -134,8 +139,10 @@ int resume_moments(struct run *run, struct err *err)
 	if (rc == 0)
 		return 0;
 	/* Rank 0 has read the same files, and found them good. */
-	err_prefix(err, "resume: couldn't read this rank's moments of step %" PRIu64 " in %s, which rank 0 has verified (does this node "
-		"see the same directory?)", state->step, run->settings.ckpt_dir);
+	err_prefix(err,
+		"resume: couldn't read this rank's moments of step %" PRIu64
+		" in %s, which rank 0 has verified (does this node see the same directory?)",
+		state->step, run->settings.ckpt_dir);
 	return -1;
 }
 
@@ -146,18 +153,22 @@ static int read_tensor(struct ckpt *ckpt, const struct tensor *row, float *out, 
 	if (dtype == SAFETENSORS_F32)
 		return ckpt_read_tensor(ckpt, row->name, 0, row->count, out, err);
 	if (dtype != SAFETENSORS_F16 && dtype != SAFETENSORS_BF16)
-		return err_fail(err, EXIT_DATA, "tensor %s of the checkpoint has type %s, which can't be trained: import it as F32, F16 "
-			"or BF16", row->name, safetensors_dtype_name(dtype));
+		return err_fail(err, EXIT_DATA,
+			"tensor %s of the checkpoint has type %s, which can't be trained: import it as F32, "
+			"F16 or BF16",
+			row->name, safetensors_dtype_name(dtype));
 	AUTO_FREE uint16_t *halves = calloc(row->count, sizeof *halves);
 	if (!halves)
 		return err_set(err, "out of memory");
 	int rc = ckpt_read_tensor(ckpt, row->name, 0, row->count, halves, err);
 	for (size_t i = 0; rc == 0 && i < row->count; i++)
-		out[i] = dtype == SAFETENSORS_F16 ? bytes_f16_to_float(bytes_le16(&halves[i])) : bytes_bf16_to_float(bytes_le16(&halves[i]));
+		out[i] = dtype == SAFETENSORS_F16 ? bytes_f16_to_float(bytes_le16(&halves[i]))
+										  : bytes_bf16_to_float(bytes_le16(&halves[i]));
 	return rc;
 }
 
-/* Weights from elsewhere: the run begins with them instead of random ones, and else as a fresh one. */
+/* Weights from elsewhere: the run begins with them instead of random ones, and else as a fresh one.
+ */
 static int read_imported(struct run *run, struct ckpt *ckpt, struct err *err)
 {
 	struct state *state = &run->state;
@@ -165,7 +176,8 @@ static int read_imported(struct run *run, struct ckpt *ckpt, struct err *err)
 	if (verified < 0)
 		return verified;
 	if (ckpt_tensor_count(ckpt) != (size_t)state->tensors->count)
-		return err_fail(err, EXIT_DATA, "resume: the imported model has %zu tensors, not the %d of this one",
+		return err_fail(err, EXIT_DATA,
+			"resume: the imported model has %zu tensors, not the %d of this one",
 			ckpt_tensor_count(ckpt), state->tensors->count);
 	for (int i = 0; i < state->tensors->count; i++) {
 		const struct tensor *row = &state->tensors->rows[i];
@@ -174,7 +186,8 @@ static int read_imported(struct run *run, struct ckpt *ckpt, struct err *err)
 		if (read_tensor(ckpt, row, state->weights + row->offset, err) != 0)
 			return err_prefix(err, "resume");
 	}
-	log_info("resume: the run begins with the imported model in %s/step-00000000", folder_dir(run->folder)->path);
+	log_info("resume: the run begins with the imported model in %s/step-00000000",
+		folder_dir(run->folder)->path);
 	return 0;
 }
 
@@ -184,38 +197,50 @@ static bool is_imported(const struct manifest *manifest)
 }
 
 /* What is normalised together depends on what each rank holds at once, so neither may change. */
-static int compare_batches(const struct settings *settings, int world_size, const struct manifest *manifest, struct err *err)
+static int compare_batches(const struct settings *settings, int world_size,
+	const struct manifest *manifest, struct err *err)
 {
 	json_int_t microbatch = json_integer_value(json_object_get(manifest->numerics, "microbatch"));
 	if (!settings->batchnorm)
 		return 0;
 	if (world_size != manifest->world_size)
-		return err_fail(err, EXIT_USAGE, "resume: there %s %d rank%s, but the run in this --ckpt-dir was begun with %d, and "
-			"--batchnorm normalises over them: start %d, or a new run in another directory", world_size == 1 ? "is" : "are",
-			world_size, world_size == 1 ? "" : "s", manifest->world_size, manifest->world_size);
+		return err_fail(err, EXIT_USAGE,
+			"resume: there %s %d rank%s, but the run in this --ckpt-dir was begun with %d, and "
+			"--batchnorm normalises over them: start %d, or a new run in another directory",
+			world_size == 1 ? "is" : "are", world_size, world_size == 1 ? "" : "s",
+			manifest->world_size, manifest->world_size);
 	if (microbatch != settings->microbatch)
-		return err_fail(err, EXIT_USAGE, "resume: --microbatch is %lld, but the run in this --ckpt-dir was begun with %lld, and "
-			"--batchnorm normalises over it: give the old value, or start a new run in another directory",
+		return err_fail(err, EXIT_USAGE,
+			"resume: --microbatch is %lld, but the run in this --ckpt-dir was begun with %lld, and "
+			"--batchnorm normalises over it: give the old value, or start a new run in another "
+			"directory",
 			(long long)settings->microbatch, (long long)microbatch);
 	return 0;
 }
 
-/* The checkpoint's own parameters against the present ones; the differences that are allowed go to `changes`. */
-static int compare(struct run *run, const struct manifest *manifest, json_t *changes, struct err *err)
+/* The checkpoint's own parameters against the present ones; the differences that are allowed go to
+ * `changes`. */
+static int compare(struct run *run, const struct manifest *manifest, json_t *changes,
+	struct err *err)
 {
 	const struct settings *settings = &run->settings;
 	uint64_t step = (uint64_t)manifest->step;
 	json_t *earlier = json_object_get(manifest->config, "changes");
 	if (json_is_array(earlier) && json_array_extend(changes, earlier) < 0)
 		return err_set(err, "resume: out of memory");
-	if (settings_compare(settings, dataset_identity(run->data), manifest->config, step, changes, err) < 0)
+	if (settings_compare(settings, dataset_identity(run->data), manifest->config, step, changes,
+			err)
+		< 0)
 		return -1;
 	if (manifest->cursor != step * (uint64_t)settings->global_batch)
-		return err_fail(err, EXIT_DATA, "resume: the checkpoint of step %" PRIu64 " stands at sample %" PRIu64 ", not at %"
-			PRIu64, step, manifest->cursor, step * (uint64_t)settings->global_batch);
+		return err_fail(err, EXIT_DATA,
+			"resume: the checkpoint of step %" PRIu64 " stands at sample %" PRIu64
+			", not at %" PRIu64,
+			step, manifest->cursor, step * (uint64_t)settings->global_batch);
 	if (compare_batches(settings, run->ident.world_size, manifest, err) < 0)
 		return -1;
-	return numerics_compare(manifest->numerics, run->numerics, settings->require_identical, step, changes, err);
+	return numerics_compare(manifest->numerics, run->numerics, settings->require_identical, step,
+		changes, err);
 }
 
 static int make_records(struct run *run, json_t *changes, struct err *err)
@@ -244,15 +269,17 @@ static int apply_newest(struct run *run, json_t *changes, struct err *err)
 	}
 	const struct manifest *manifest = ckpt_manifest(ckpt);
 	if (is_imported(manifest))
-		return settings_compare_model(&run->settings, manifest->config, err) < 0 ? -1 : read_imported(run, ckpt, err);
+		return settings_compare_model(&run->settings, manifest->config, err) < 0
+			? -1
+			: read_imported(run, ckpt, err);
 	if (compare(run, manifest, changes, err) < 0)
 		return -1;
 	if ((rc = read_state(run, ckpt, err)) < 0)
 		return rc;
 	run->state.step = (uint64_t)manifest->step;
-	log_info("resume: step %" PRIu64 " from %s, saved by attempt %d with %d rank%s; read in %.2f s", run->state.step,
-		folder_dir(run->folder)->path, manifest->attempt, manifest->world_size, manifest->world_size == 1 ? "" : "s",
-		clock_now() - began);
+	log_info("resume: step %" PRIu64 " from %s, saved by attempt %d with %d rank%s; read in %.2f s",
+		run->state.step, folder_dir(run->folder)->path, manifest->attempt, manifest->world_size,
+		manifest->world_size == 1 ? "" : "s", clock_now() - began);
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that is alive during one attempt. Made stage by stage by prepare.c, used by the loop, resume and the report. */
+/* All that is alive during one attempt. Made stage by stage by prepare.c, used by the loop, resume
+ * and the report. */
 #ifndef MUSTER_RUN_H
 #define MUSTER_RUN_H
 
@@ -31,13 +32,13 @@ struct run {
 	struct ident ident;
 	struct rdzv *rdzv;
 	struct comm *comm;
-	struct flight_recorder *flight;          /* where this rank stands, */
+	struct flight_recorder *flight; /* where this rank stands, */
 	struct flight_file flight_file; /* and the file of that */
 	int threads;
-	bool on_gpu;                        /* else on the CPU */
-	bool has_driver;                    /* of CUDA, on this node */
+	bool on_gpu;     /* else on the CPU */
+	bool has_driver; /* of CUDA, on this node */
 	struct gpu gpu;
-	uint64_t gpu_available;             /* bytes of its memory that were free at the start */
+	uint64_t gpu_available; /* bytes of its memory that were free at the start */
 
 	struct dataset *data, *validation_data;
 	struct sampler sampler;
@@ -54,13 +55,13 @@ struct run {
 	struct folder *folder;
 	struct metrics *metrics;
 	struct save_scheduler scheduler;
-	bool metrics_failed;           /* the last line could not be written, and that was said */
+	bool metrics_failed; /* the last line could not be written, and that was said */
 
 	/* designated ranks with --ckpt-dir only, else NULL; the records on rank 0, too */
 	struct async_saver *saver;
-	struct ckpt_dir ckpt_dir;      /* rank 0: the folder's */
-	bool ckpt_dir_opened;          /* it is this rank's own */
-	char *token;                   /* of the directory's owner */
+	struct ckpt_dir ckpt_dir;                       /* rank 0: the folder's */
+	bool ckpt_dir_opened;                           /* it is this rank's own */
+	char *token;                                    /* of the directory's owner */
 	char *config_json, *numerics_json, *model_json; /* what every checkpoint records */
 };
 
@@ -73,7 +74,8 @@ static inline bool run_is_finished(const struct run *run)
 /* Tokens or classes there are. */
 static inline int run_vocabulary(const struct run *run)
 {
-	return (int)(run->settings.model == MODEL_GPT2 ? run->settings.vocabulary : run->settings.classes);
+	return (
+		int)(run->settings.model == MODEL_GPT2 ? run->settings.vocabulary : run->settings.classes);
 }
 
 /* Targets of one sample. */

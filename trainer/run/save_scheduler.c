@@ -2,9 +2,10 @@
 /* Smoothed measurements, and the interval that follows from them. */
 #include "trainer/run/save_scheduler.h"
 
-#define WEIGHT 0.3       /* of a new measurement */
-#define FIRST_STEPS 5    /* before the save that measures: the first steps of a process are not like the others */
-#define UNKNOWN 600.0    /* seconds between saves of which none has become durable */
+#define WEIGHT 0.3 /* of a new measurement */
+#define FIRST_STEPS \
+	5 /* before the save that measures: the first steps of a process are not like the others */
+#define UNKNOWN 600.0 /* seconds between saves of which none has become durable */
 #define TOLD 1.2
 
 static void smooth(double *value, double measured)
@@ -12,16 +13,19 @@ static void smooth(double *value, double measured)
 	*value = *value > 0 ? *value + WEIGHT * (measured - *value) : measured;
 }
 
-void save_scheduler_begin(struct save_scheduler *scheduler, const struct save_schedule *schedule, double now)
+void save_scheduler_begin(struct save_scheduler *scheduler, const struct save_schedule *schedule,
+	double now)
 {
-	*scheduler = (struct save_scheduler){ .schedule = *schedule, .began = now };
+	*scheduler = (struct save_scheduler) { .schedule = *schedule, .began = now };
 }
 
 bool save_scheduler_due(const struct save_scheduler *scheduler, int64_t step, double now)
 {
-	if (scheduler->schedule.unit == SAVE_AUTO && scheduler->interval <= 0 && scheduler->steps == FIRST_STEPS)
+	if (scheduler->schedule.unit == SAVE_AUTO && scheduler->interval <= 0
+		&& scheduler->steps == FIRST_STEPS)
 		return true;
-	return save_schedule_due(&scheduler->schedule, step, now - scheduler->began, scheduler->interval > 0 ? scheduler->interval : UNKNOWN);
+	return save_schedule_due(&scheduler->schedule, step, now - scheduler->began,
+		scheduler->interval > 0 ? scheduler->interval : UNKNOWN);
 }
 
 void save_scheduler_save(struct save_scheduler *scheduler, double now)
@@ -45,8 +49,10 @@ bool save_scheduler_saved(struct save_scheduler *scheduler, double stall, double
 {
 	smooth(&scheduler->stall, stall);
 	smooth(&scheduler->flush, flush);
-	scheduler->interval = save_schedule_interval(save_scheduler_cost(scheduler), scheduler->flush, mean);
-	if (scheduler->told > 0 && scheduler->interval < scheduler->told * TOLD && scheduler->interval * TOLD > scheduler->told)
+	scheduler->interval =
+		save_schedule_interval(save_scheduler_cost(scheduler), scheduler->flush, mean);
+	if (scheduler->told > 0 && scheduler->interval < scheduler->told * TOLD
+		&& scheduler->interval * TOLD > scheduler->told)
 		return false;
 	scheduler->told = scheduler->interval;
 	return scheduler->schedule.unit == SAVE_AUTO;

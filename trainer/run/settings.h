@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parameters of a run: the option table of muster-train, what is derived from it, and how a resumed run's
- * parameters are held against the recorded ones. */
+/* The parameters of a run: the option table of muster-train, what is derived from it, and how a
+ * resumed run's parameters are held against the recorded ones. */
 #ifndef MUSTER_SETTINGS_H
 #define MUSTER_SETTINGS_H
 
@@ -28,20 +28,23 @@ enum settings_order { ORDER_SHUFFLED, ORDER_FILE };
 
 struct settings {
 	/* identity */
-	int model; /* enum model_kind */
+	int model;                                         /* enum model_kind */
 	int64_t layers, width, heads, context, vocabulary; /* gpt2 */
 	int64_t hidden, classes;                           /* mlp */
 	int64_t seed, global_batch, slots;
-	bool split_embedding;                              /* gpt2 */
+	bool split_embedding; /* gpt2 */
 	int last_batch, order;
-	bool batchnorm;                                    /* mlp */
-	int precision;                                     /* auto until the device is chosen */
+	bool batchnorm; /* mlp */
+	int precision;  /* auto until the device is chosen */
 	/* schedule */
-	int64_t steps, warmup_steps, decay_steps; /* decay_steps may be OPT_AUTO: settings_decay_steps() */
+	int64_t steps, warmup_steps,
+		decay_steps; /* decay_steps may be OPT_AUTO: settings_decay_steps() */
 	double learning_rate, min_learning_rate, weight_decay, beta1, beta2, epsilon, clip;
 	/* operation */
-	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *ckpt_every, *change, *rendezvous, *trace, *trace_steps;
-	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best, shard_size, ckpt_slots;
+	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *ckpt_every,
+		*change, *rendezvous, *trace, *trace_steps;
+	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best,
+		shard_size, ckpt_slots;
 	int64_t threads, bucket_mb, zero, check_replicas;
 	double collective_timeout, rdzv_timeout, save_timeout;
 	bool fresh, require_identical, share_gpu, tune;
@@ -50,13 +53,14 @@ struct settings {
 	int cuda_graph;
 	int recompute; /* enum model_recompute, gpt2 */
 	/* derived */
-	int64_t microbatches;      /* of a step, over all ranks */
-	int64_t slot_microbatches; /* of a slot */
-	struct save_schedule schedule;    /* ckpt_every */
+	int64_t microbatches;            /* of a step, over all ranks */
+	int64_t slot_microbatches;       /* of a slot */
+	struct save_schedule schedule;   /* ckpt_every */
 	int64_t trace_first, trace_last; /* trace_steps; 0: the first ones of the attempt */
 };
 
-/* Parses and checks the command line; status EXIT_USAGE names the flag and the remedy. --help and --version exit. */
+/* Parses and checks the command line; status EXIT_USAGE names the flag and the remedy. --help and
+ * --version exit. */
 int settings_parse(struct settings *settings, int argc, char **argv, struct err *err);
 
 /* The word of --model, which decides which options count. */
@@ -66,16 +70,18 @@ int64_t settings_decay_steps(const struct settings *settings);
 /* The model's dimensions; `features` are the columns of a table, 0 for tokens. */
 struct model_config settings_model(const struct settings *settings, int features);
 
-/* What a checkpoint records: {"identity": {…, "data": HASH}, "schedule": {…}, "operation": {…}}. NULL when out of memory. */
+/* What a checkpoint records: {"identity": {…, "data": HASH}, "schedule": {…}, "operation": {…}}.
+ * NULL when out of memory. */
 json_t *settings_record(const struct settings *settings, struct hash128 data);
 
-/* Holds the present parameters against a record. An identity that differs is refused with both values (EXIT_USAGE); so
- * is a schedule, unless --change names it: then {"step", "name", "from", "to"} is appended to `changes`. */
-int settings_compare(const struct settings *settings, struct hash128 data, const json_t *record, uint64_t step, json_t *changes,
-	struct err *err);
+/* Holds the present parameters against a record. An identity that differs is refused with both
+ * values (EXIT_USAGE); so is a schedule, unless --change names it: then {"step", "name", "from",
+ * "to"} is appended to `changes`. */
+int settings_compare(const struct settings *settings, struct hash128 data, const json_t *record,
+	uint64_t step, json_t *changes, struct err *err);
 
-/* Holds the present model against that of an imported checkpoint: only what its record names counts. A difference is
- * refused with both values (EXIT_USAGE). */
+/* Holds the present model against that of an imported checkpoint: only what its record names
+ * counts. A difference is refused with both values (EXIT_USAGE). */
 int settings_compare_model(const struct settings *settings, const json_t *record, struct err *err);
 
 /* The table of parameters in force, one line each: name, value, kind. */

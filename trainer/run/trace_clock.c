@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every operation of a ping is queued beforehand and reads the clock on the communicator's thread, so that no thread's waking
- * is part of the round trip. */
+/* Every operation of a ping is queued beforehand and reads the clock on the communicator's thread,
+ * so that no thread's waking is part of the round trip. */
 #include "trainer/run/trace_clock.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 
 #define PINGS 16
 
-/* One round trip. On rank 0: when it left and when it was back, and what came; on the other: the clock in between. */
+/* One round trip. On rank 0: when it left and when it was back, and what came; on the other: the
+ * clock in between. */
 struct ping {
 	double sent, remote, back;
 };
@@ -59,7 +60,7 @@ static struct trace_clock best_of(const struct ping pings[PINGS])
 		double error = (ping->back - ping->sent) / 2, middle = ping->sent + error;
 
 		if (error < best.error)
-			best = (struct trace_clock){ middle, ping->remote - middle, error };
+			best = (struct trace_clock) { middle, ping->remote - middle, error };
 	}
 	return best;
 }
@@ -82,11 +83,12 @@ int trace_clock_measure(struct comm *comm, struct trace_clock *clocks, struct er
 			clocks[peer] = best_of(pings);
 	}
 	if (rank == 0)
-		clocks[0] = (struct trace_clock){ .at = clock_now() };
+		clocks[0] = (struct trace_clock) { .at = clock_now() };
 	return 0;
 }
 
-double trace_clock_on_axis(const struct trace_clock *before, const struct trace_clock *after, double time)
+double trace_clock_on_axis(const struct trace_clock *before, const struct trace_clock *after,
+	double time)
 {
 	double at = time - before->offset, span = after->at - before->at;
 	double part = span > 0 ? (at - before->at) / span : 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0 asks for one rank's spans after the other, so that it never holds more than one rank's beside its own. */
+/* Rank 0 asks for one rank's spans after the other, so that it never holds more than one rank's
+ * beside its own. */
 #include "config.h"
 
 #include "trainer/run/trace_file.h"
@@ -40,7 +41,7 @@ struct trace_file {
 	/* rank 0 */
 	char *path, *part;
 	FILE *out;
-	double axis;                 /* the clock_now() at which the time axis begins */
+	double axis;                        /* the clock_now() at which the time axis begins */
 	struct trace_clock *before, *after; /* of each rank */
 	struct summary *summaries;
 	uint64_t events, dropped;
@@ -61,12 +62,15 @@ static int open_part(struct trace_file *file, const char *path, struct err *err)
 	if (!file->before || !file->after || !file->path || asprintf(&file->part, "%s.part", path) < 0)
 		return err_set(err, "trace: out of memory");
 	file->out = fopen(file->part, "we");
-	return file->out ? 0 : err_fail(err, io_status_or(errno, EXIT_USAGE), "trace: couldn't create %s: %m; give --trace a file in a "
-		"folder that rank 0 may write to", file->part);
+	return file->out ? 0
+					 : err_fail(err, io_status_or(errno, EXIT_USAGE),
+						 "trace: couldn't create %s: %m; give --trace a file in a folder that rank "
+						 "0 may write to",
+						 file->part);
 }
 
-struct trace_file *trace_file_open(const char *path, const char *node, uint64_t first, uint64_t last, struct comm *comm,
-	struct err *err)
+struct trace_file *trace_file_open(const char *path, const char *node, uint64_t first,
+	uint64_t last, struct comm *comm, struct err *err)
 {
 	struct trace_file *file = calloc(1, sizeof *file);
 	if (!file) {
@@ -81,7 +85,8 @@ struct trace_file *trace_file_open(const char *path, const char *node, uint64_t 
 	file->summaries = calloc((size_t)comm_size(comm), sizeof *file->summaries);
 	if (file->trace && !file->summaries)
 		err_set(err, "trace: out of memory");
-	if (!file->trace || !file->summaries || (comm_rank(comm) == 0 && open_part(file, path, err) < 0)) {
+	if (!file->trace || !file->summaries
+		|| (comm_rank(comm) == 0 && open_part(file, path, err) < 0)) {
 		trace_file_close(file);
 		return NULL;
 	}
@@ -129,10 +134,14 @@ int trace_file_step(struct trace_file *file, uint64_t step, struct err *err)
 
 static void name_thread(struct trace_file *file, int rank, int thread, const char *name)
 {
-	fprintf(file->out, "{\"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"name\": \"thread_name\", \"args\": {\"name\": \"%s\"}},\n",
+	fprintf(file->out,
+		"{\"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"name\": \"thread_name\", \"args\": {\"name\": "
+		"\"%s\"}},\n",
 		rank, thread, name);
-	fprintf(file->out, "{\"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"name\": \"thread_sort_index\", \"args\": {\"sort_index\": "
-		"%d}},\n", rank, thread, thread);
+	fprintf(file->out,
+		"{\"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"name\": \"thread_sort_index\", \"args\": "
+		"{\"sort_index\": %d}},\n",
+		rank, thread, thread);
 }
 
 static void name_rank(struct trace_file *file, int rank)
@@ -142,10 +151,14 @@ static void name_rank(struct trace_file *file, int rank)
 	json_t *json = json_string(name);
 	AUTO_FREE char *text = json_dumps(json, JSON_ENCODE_ANY); /* NULL for what is no UTF-8 */
 	json_decref(json);
-	fprintf(file->out, "{\"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"name\": \"process_name\", \"args\": {\"name\": %s}},\n", rank,
-		text ? text : "\"a rank\"");
-	fprintf(file->out, "{\"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"name\": \"process_sort_index\", \"args\": "
-		"{\"sort_index\": %d}},\n", rank, rank);
+	fprintf(file->out,
+		"{\"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"name\": \"process_name\", \"args\": {\"name\": "
+		"%s}},\n",
+		rank, text ? text : "\"a rank\"");
+	fprintf(file->out,
+		"{\"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"name\": \"process_sort_index\", \"args\": "
+		"{\"sort_index\": %d}},\n",
+		rank, rank);
 	name_thread(file, rank, TRACE_COMPUTE, "compute");
 	name_thread(file, rank, TRACE_COMMUNICATION, "communication");
 }
@@ -153,15 +166,19 @@ static void name_rank(struct trace_file *file, int rank)
 /* Nanoseconds on the axis: whole numbers, so that spans that touch do so in the file. */
 static long long on_axis(const struct trace_file *file, int rank, double time)
 {
-	return llround((trace_clock_on_axis(&file->before[rank], &file->after[rank], time) - file->axis) * 1e9);
+	return llround(
+		(trace_clock_on_axis(&file->before[rank], &file->after[rank], time) - file->axis) * 1e9);
 }
 
 static void write_span(struct trace_file *file, int rank, const struct trace_span *span)
 {
 	long long begin = on_axis(file, rank, span->begin), end = on_axis(file, rank, span->end);
-	fprintf(file->out, "%s{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": \"%s\", \"cat\": \"%s\", "
-		"\"args\": {\"step\": %" PRIu64, file->events++ ? ",\n" : "", rank, (int)span->thread, (double)begin / 1e3,
-		(double)(end - begin) / 1e3, span->name, span->thread == TRACE_COMPUTE ? "compute" : "communication", span->step);
+	fprintf(file->out,
+		"%s{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": "
+		"\"%s\", \"cat\": \"%s\", \"args\": {\"step\": %" PRIu64,
+		file->events++ ? ",\n" : "", rank, (int)span->thread, (double)begin / 1e3,
+		(double)(end - begin) / 1e3, span->name,
+		span->thread == TRACE_COMPUTE ? "compute" : "communication", span->step);
 	if (span->ready > 0)
 		fprintf(file->out, ", \"ready\": %.3f", (double)on_axis(file, rank, span->ready) / 1e3);
 	if (span->bytes)
@@ -179,14 +196,19 @@ static void write_head(struct trace_file *file)
 /* What the time axis is worth. Perfetto shows this under "Info and stats". */
 static void write_tail(struct trace_file *file, uint64_t step)
 {
-	fprintf(file->out, "\n],\n\"otherData\": {\"program\": \"%s\", \"steps\": \"%" PRIu64 "-%" PRIu64 "\", \"spans_left_out\": %" PRIu64
-		", \"time_axis\": \"microseconds of rank 0's monotonic clock; the others' clocks were compared with it before and after "
-		"these steps, and may be off by error_us\", \"clocks\": [\n", PACKAGE_STRING, file->begun, step, file->dropped);
+	fprintf(file->out,
+		"\n],\n\"otherData\": {\"program\": \"%s\", \"steps\": \"%" PRIu64 "-%" PRIu64
+		"\", \"spans_left_out\": %" PRIu64
+		", \"time_axis\": \"microseconds of rank 0's monotonic clock; the others' clocks were "
+		"compared with it before and after these steps, and may be off by error_us\", \"clocks\": "
+		"[\n",
+		PACKAGE_STRING, file->begun, step, file->dropped);
 	for (int rank = 0; rank < comm_size(file->comm); rank++) {
 		const struct trace_clock *before = &file->before[rank], *after = &file->after[rank];
-		fprintf(file->out, "{\"rank\": %d, \"offset_us\": %.3f, \"drift_us\": %.3f, \"error_us\": %.3f}%s\n", rank,
-			before->offset * 1e6, (after->offset - before->offset) * 1e6, fmax(before->error, after->error) * 1e6,
-			rank + 1 < comm_size(file->comm) ? "," : "");
+		fprintf(file->out,
+			"{\"rank\": %d, \"offset_us\": %.3f, \"drift_us\": %.3f, \"error_us\": %.3f}%s\n", rank,
+			before->offset * 1e6, (after->offset - before->offset) * 1e6,
+			fmax(before->error, after->error) * 1e6, rank + 1 < comm_size(file->comm) ? "," : "");
 	}
 	fputs("]}}\n", file->out);
 }
@@ -206,13 +228,16 @@ static void finish_file(struct trace_file *file, uint64_t step)
 		why = errno;
 	}
 	if (bad) {
-		log_warn("trace: couldn't write %s: %s; the training goes on without it", file->path, strerror(why));
+		log_warn("trace: couldn't write %s: %s; the training goes on without it", file->path,
+			strerror(why));
 		unlink(file->part);
 		return;
 	}
-	log_info("trace: steps %" PRIu64 " to %" PRIu64 " are in %s, %" PRIu64 " spans", file->begun, step, file->path, file->events);
+	log_info("trace: steps %" PRIu64 " to %" PRIu64 " are in %s, %" PRIu64 " spans", file->begun,
+		step, file->path, file->events);
 	if (file->dropped)
-		log_warn("trace: %" PRIu64 " spans were left out, since there was no room for them: give fewer --trace-steps",
+		log_warn("trace: %" PRIu64
+				 " spans were left out, since there was no room for them: give fewer --trace-steps",
 			file->dropped);
 }
 
@@ -226,7 +251,10 @@ static int gather_summaries(struct trace_file *file, struct err *err)
 		mine.dropped += file->trace->dropped[i];
 	}
 	memcpy(mine.node, file->node, sizeof mine.node);
-	if (comm_wait(file->comm, comm_allgather(file->comm, "the trace's size", &mine, file->summaries, sizeof mine), err) < 0)
+	if (comm_wait(file->comm,
+			comm_allgather(file->comm, "the trace's size", &mine, file->summaries, sizeof mine),
+			err)
+		< 0)
 		return -1;
 	for (int rank = 0; rank < comm_size(file->comm); rank++)
 		file->dropped += file->summaries[rank].dropped;
@@ -240,8 +268,12 @@ static int move_spans(struct trace_file *file, int peer, struct trace_span *room
 	for (int thread = 0; thread < TRACE_THREADS; thread++) {
 		size_t count = file->summaries[peer].count[thread];
 		struct trace_span *spans = me == peer ? file->trace->spans[thread] : room;
-		const struct comm_transfer transfer = { me == 0 ? peer : 0, spans, count * sizeof *spans, me == 0 };
-		if (peer != 0 && comm_wait(file->comm, comm_exchange(file->comm, "the trace", &transfer, 1, NULL, NULL), err) < 0)
+		const struct comm_transfer transfer = { me == 0 ? peer : 0, spans, count * sizeof *spans,
+			me == 0 };
+		if (peer != 0
+			&& comm_wait(file->comm,
+				   comm_exchange(file->comm, "the trace", &transfer, 1, NULL, NULL), err)
+				< 0)
 			return -1;
 		for (size_t i = 0; me == 0 && i < count; i++)
 			write_span(file, peer, &spans[i]);
@@ -279,6 +311,7 @@ int trace_file_finish(struct trace_file *file, uint64_t step, bool ended, struct
 	if (recorded)
 		return collect(file, step, err);
 	if (comm_rank(file->comm) == 0)
-		log_warn("trace: none of the steps %" PRIu64 " to %" PRIu64 " was done: nothing is written", file->first, file->last);
+		log_warn("trace: none of the steps %" PRIu64 " to %" PRIu64 " was done: nothing is written",
+			file->first, file->last);
 	return 0;
 }

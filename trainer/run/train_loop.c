@@ -21,22 +21,22 @@ struct loop {
 	struct run *run;
 	struct feed *feed;
 	struct optimizer_config optimizer;
-	int fault;               /* exit status of this rank when it can't go on */
+	int fault; /* exit status of this rank when it can't go on */
 	struct ddp_result result;
-	bool changed;            /* the step changed the weights */
-	double validation_loss;  /* measured after the step; NAN: it was not */
-	bool behind_save;        /* the step before is being saved */
+	bool changed;           /* the step changed the weights */
+	double validation_loss; /* measured after the step; NAN: it was not */
+	bool behind_save;       /* the step before is being saved */
 	struct scaling_hint hint;
-	uint64_t agreed;         /* the last step after which all ranks were seen to have the same weights */
-	double communicated;     /* comm_busy() when the step began */
-	double since;            /* trace: when the part of the pass that is being computed began */
-	bool last_pass;          /* it is the last microbatch of this rank's last slot */
+	uint64_t agreed; /* the last step after which all ranks were seen to have the same weights */
+	double communicated;       /* comm_busy() when the step began */
+	double since;              /* trace: when the part of the pass that is being computed began */
+	bool last_pass;            /* it is the last microbatch of this rank's last slot */
 	struct graph_trial graphs; /* --cuda-graph auto */
 };
 
 static struct optimizer_config optimizer_of(const struct settings *settings)
 {
-	return (struct optimizer_config){
+	return (struct optimizer_config) {
 		.learning_rate = settings->learning_rate,
 		.minimal_learning_rate = settings->min_learning_rate,
 		.warmup = (uint64_t)settings->warmup_steps,
@@ -65,7 +65,8 @@ static struct feed *start_feed(struct run *run, struct err *err)
 	return feed_start(run->data, &plan, err);
 }
 
-/* The rest of a slot, `left` microbatches, is not trained, but this rank takes part in all that the ranks exchange. */
+/* The rest of a slot, `left` microbatches, is not trained, but this rank takes part in all that the
+ * ranks exchange. */
 static void leave_out(struct run *run, int64_t left)
 {
 	for (; left > 0; left--)
@@ -73,7 +74,8 @@ static void leave_out(struct run *run, int64_t left)
 	ddp_slot_end(run->ddp, 0);
 }
 
-/* This rank's data can't be read: it says so and goes on without gradients, so that all learn it at the end of the step. */
+/* This rank's data can't be read: it says so and goes on without gradients, so that all learn it at
+ * the end of the step. */
 static void give_up_slot(struct loop *loop, int64_t left, const struct err *err)
 {
 	if (!loop->fault)
@@ -127,7 +129,8 @@ static void train_slot(struct loop *loop, int slot)
 			return;
 		}
 		flight_begin(run->flight, FLIGHT_COMPUTE, run->state.step + 1, slot);
-		loop->last_pass = i == microbatches - 1 && slot == ddp_first_slot(run->ddp) + ddp_slot_count(run->ddp) - 1;
+		loop->last_pass = i == microbatches - 1
+			&& slot == ddp_first_slot(run->ddp) + ddp_slot_count(run->ddp) - 1;
 		loop->since = trace_begin(run->trace);
 		model_train(run->model, batch, grads, i > 0, loss, &microbatch_valid,
 			loop->last_pass || run->trace ? part_done : NULL, loop);
@@ -158,10 +161,12 @@ static int own_fault(struct loop *loop)
 	return run->folder && folder_lost(run->folder) ? EXIT_FAULT : 0;
 }
 
-/* Rank 0 decides for all which steps are saved, and says so with its flags. The last step is saved by the closing of the run. */
+/* Rank 0 decides for all which steps are saved, and says so with its flags. The last step is saved
+ * by the closing of the run. */
 static bool save_is_due(const struct run *run, uint64_t step)
 {
-	return run->folder && step < (uint64_t)run->settings.steps && save_scheduler_due(&run->scheduler, (int64_t)step, clock_now());
+	return run->folder && step < (uint64_t)run->settings.steps
+		&& save_scheduler_due(&run->scheduler, (int64_t)step, clock_now());
 }
 
 /* The weights before this step are compared with those of the other ranks. */
@@ -172,7 +177,8 @@ static bool check_is_due(const struct loop *loop)
 	return every && run->ident.world_size > 1 && step % every == 0 && step != loop->agreed;
 }
 
-/* A memory or a processor that errs, or an update that differs between ranks: no rank can go on from that. */
+/* A memory or a processor that errs, or an update that differs between ranks: no rank can go on
+ * from that. */
 static int check_replicas(struct loop *loop, struct err *err)
 {
 	struct run *run = loop->run;
@@ -184,10 +190,12 @@ static int check_replicas(struct loop *loop, struct err *err)
 	}
 	if (loop->result.drift_here)
 		log_error("the weights here differ from those of other ranks after step %" PRIu64, step);
-	err_set(err, "step %" PRIu64 ": the replicas have drifted apart: after step %" PRIu64 " the weights of %s differ from those of "
-		"the other ranks; after step %" PRIu64 " all were equal: have the memory and the device of that node checked (srun's "
-		"--exclude leaves it out), move checkpoints of later steps away, and start again", step + 1, step, loop->result.drifted,
-		loop->agreed);
+	err_set(err,
+		"step %" PRIu64 ": the replicas have drifted apart: after step %" PRIu64
+		" the weights of %s differ from those of the other ranks; after step %" PRIu64
+		" all were equal: have the memory and the device of that node checked (srun's --exclude "
+		"leaves it out), move checkpoints of later steps away, and start again",
+		step + 1, step, loop->result.drifted, loop->agreed);
 	return ERR_SHARED;
 }
 
@@ -196,9 +204,11 @@ static int check_samples(const struct loop *loop, uint64_t step, struct err *err
 {
 	if (!loop->result.same_samples[0])
 		return 0;
-	err_set(err, "step %" PRIu64 ": ranks read the same samples, where each has its own: %s: this program or a node errs; the step "
-		"changed nothing, and checkpoints are good: start again with another build, or without that node (srun's --exclude)", step,
-		loop->result.same_samples);
+	err_set(err,
+		"step %" PRIu64 ": ranks read the same samples, where each has its own: %s: this program "
+		"or a node errs; the step changed nothing, and checkpoints are good: start "
+		"again with another build, or without that node (srun's --exclude)",
+		step, loop->result.same_samples);
 	return ERR_SHARED;
 }
 
@@ -233,35 +243,45 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 			train_slot(loop, slot);
 		trace_end(run->trace, begin, "slot %d", slot);
 	}
-	struct ddp_control control = { .step = step, .sample_hash = replays(run) ? 0 : feed_hash(loop->feed), .stop = notice_signal(),
-		.save = save_is_due(run, step), .fault = own_fault(loop), .waited = scaling_hint_waited(&loop->hint),
+	struct ddp_control control = { .step = step,
+		.sample_hash = replays(run) ? 0 : feed_hash(loop->feed),
+		.stop = notice_signal(),
+		.save = save_is_due(run, step),
+		.fault = own_fault(loop),
+		.waited = scaling_hint_waited(&loop->hint),
 		.weights_hash = check_is_due(loop) ? weights_hash(run) : 0 };
 	flight_begin(run->flight, FLIGHT_REDUCE, step, -1);
 	if (ddp_finish(run->ddp, &control, &loop->result, err) < 0)
 		return -1;
 	loop->result.exposed += model_waited(run->model);
 	if (loop->result.fault) {
-		err_fail(err, (enum exit_status)loop->result.fault, "step %" PRIu64 ": rank %d can't go on: all ranks end with "
-			"status %d; nothing is saved after step %" PRIu64, step, loop->result.fault_rank, loop->result.fault, step - 1);
+		err_fail(err, (enum exit_status)loop->result.fault,
+			"step %" PRIu64 ": rank %d can't go on: all ranks end with status %d; nothing is saved "
+			"after step %" PRIu64,
+			step, loop->result.fault_rank, loop->result.fault, step - 1);
 		return ERR_SHARED;
 	}
 	if (check_replicas(loop, err) < 0 || check_samples(loop, step, err) < 0)
 		return ERR_SHARED;
 	if (loop->result.valid != targets && !replays(run)) {
-		err_fail(err, EXIT_DATA, "step %" PRIu64 ": %" PRId64 " targets were counted where the data should hold %" PRId64,
+		err_fail(err, EXIT_DATA,
+			"step %" PRIu64 ": %" PRId64
+			" targets were counted where the data should hold %" PRId64,
 			step, loop->result.valid, targets);
 		return ERR_SHARED;
 	}
 	return 0;
 }
 
-/* The update; a step that is not finite changes nothing. With --zero 1 the weights that others have updated are on their way then. */
+/* The update; a step that is not finite changes nothing. With --zero 1 the weights that others have
+ * updated are on their way then. */
 static void update(struct loop *loop, uint64_t step)
 {
 	struct run *run = loop->run;
 	double begin = trace_begin(run->trace);
 	flight_begin(run->flight, FLIGHT_UPDATE, step, -1);
-	loop->changed = optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
+	loop->changed =
+		optimizer_clip(&loop->optimizer, loop->result.loss, loop->result.norm, run->ops->params);
 	ops_put_params(run->ops);
 	state_update(&run->state, ddp_grads(run->ddp), loop->changed);
 	trace_end(run->trace, begin, "update");
@@ -291,8 +311,9 @@ static void advise(struct loop *loop, const struct metrics_step *line)
 		.zero = settings->zero != 0,
 	};
 	const struct ddp_result *result = &loop->result;
-	const struct scaling_hint_waits waits = { result->waited_most.seconds, result->waited_least.seconds,
-		comm_peer(loop->run->comm, result->waited_most.rank), comm_peer(loop->run->comm, result->waited_least.rank) };
+	const struct scaling_hint_waits waits = { result->waited_most.seconds,
+		result->waited_least.seconds, comm_peer(loop->run->comm, result->waited_most.rank),
+		comm_peer(loop->run->comm, result->waited_least.rank) };
 	char text[SCALING_HINT_LINE];
 	if (settings->comm != DDP_COMM_REAL || loop->run->ident.world_size == 1)
 		return;
@@ -340,9 +361,12 @@ static int check_finite(struct loop *loop, uint64_t step, struct err *err)
 		return 0;
 	int nonfinite = loop->result.nonfinite;
 	const char *tensor = nonfinite < 0 ? NULL : run->state.tensors->rows[nonfinite].name;
-	err_set(err, "step %" PRIu64 ": not finite: loss %g, gradient norm %g, first in %s%s; this step changed nothing and nothing "
-		"was saved: lower --learning-rate (with --change learning-rate), or leave such steps out with --on-nonfinite skip",
-		step, loop->result.loss, loop->result.norm, tensor ? "the gradient of " : "the loss", tensor ? tensor : "");
+	err_set(err,
+		"step %" PRIu64 ": not finite: loss %g, gradient norm %g, first in %s%s; this step changed "
+		"nothing and nothing was saved: lower --learning-rate (with --change "
+		"learning-rate), or leave such steps out with --on-nonfinite skip",
+		step, loop->result.loss, loop->result.norm, tensor ? "the gradient of " : "the loss",
+		tensor ? tensor : "");
 	return ERR_SHARED;
 }
 
@@ -376,12 +400,16 @@ void train_loop_take_saves(struct run *run)
 	struct async_saver_saved saved;
 	struct err err;
 	while (run->saver && async_saver_take(run->saver, &saved)) {
-		const struct metrics_checkpoint line = { .step = saved.step, .stall = saved.stall, .flush = saved.flush,
+		const struct metrics_checkpoint line = { .step = saved.step,
+			.stall = saved.stall,
+			.flush = saved.flush,
 			.bytes = saved.bytes };
 		note_metrics(run, metrics_checkpoint(run->metrics, &line, &err), &err);
-		if (save_scheduler_saved(&run->scheduler, saved.stall, saved.flush, folder_mean_time_between(run->folder)))
-			log_info("checkpoint: one every %.0f s from now on: a save makes a step %.3f s longer and takes %.2f s, and the "
-				"run is interrupted every %.1f h", run->scheduler.interval, save_scheduler_cost(&run->scheduler), run->scheduler.flush,
+		if (save_scheduler_saved(&run->scheduler, saved.stall, saved.flush,
+				folder_mean_time_between(run->folder)))
+			log_info("checkpoint: one every %.0f s from now on: a save makes a step %.3f s longer "
+					 "and takes %.2f s, and the run is interrupted every %.1f h",
+				run->scheduler.interval, save_scheduler_cost(&run->scheduler), run->scheduler.flush,
 				folder_mean_time_between(run->folder) / 3600);
 	}
 }
@@ -405,7 +433,8 @@ static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
 {
 	struct run *run = loop->run;
 	bool last = step == (uint64_t)run->settings.steps || loop->result.stop;
-	bool narrowed = run->settings.zero && ops_has_device_memory(run->ops); /* what passes read is made of all of them */
+	bool narrowed = run->settings.zero
+		&& ops_has_device_memory(run->ops); /* what passes read is made of all of them */
 	if (!last && !narrowed && !loop->result.save && !validation_is_due(run, step))
 		return 0;
 	if (ddp_whole(run->ddp, &loop->result.exposed, err) < 0)
@@ -419,18 +448,22 @@ static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
 static void use_graphs(struct loop *loop)
 {
 	int graph = loop->run->settings.cuda_graph;
-	model_use_graphs(loop->run->model, graph == GRAPH_ON || (graph == GRAPH_AUTO && graph_trial_uses(&loop->graphs)));
+	model_use_graphs(loop->run->model,
+		graph == GRAPH_ON || (graph == GRAPH_AUTO && graph_trial_uses(&loop->graphs)));
 }
 
 static void try_graphs(struct loop *loop, double seconds)
 {
 	const struct run *run = loop->run;
 	const struct graph_trial *trial = &loop->graphs;
-	if (run->settings.cuda_graph != GRAPH_AUTO || !run->ops->capture || !graph_trial_step(&loop->graphs, seconds))
+	if (run->settings.cuda_graph != GRAPH_AUTO || !run->ops->capture
+		|| !graph_trial_step(&loop->graphs, seconds))
 		return;
 	if (run->ident.rank == 0)
-		log_info("graphs: a step took %.2f ms without CUDA graphs and %.2f ms with them: this rank goes on %s (--cuda-graph)",
-			trial->least[0] * 1e3, trial->least[1] * 1e3, graph_trial_uses(trial) ? "with them" : "without");
+		log_info("graphs: a step took %.2f ms without CUDA graphs and %.2f ms with them: this rank "
+				 "goes on %s (--cuda-graph)",
+			trial->least[0] * 1e3, trial->least[1] * 1e3,
+			graph_trial_uses(trial) ? "with them" : "without");
 }
 
 static int one_step(struct loop *loop, uint64_t step, struct err *err)
@@ -455,7 +488,8 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	loop->behind_save = false;
 	train_loop_take_saves(loop->run);
 	rc = check_finite(loop, step, err);
-	/* A notice leaves little time: the validation of this step is then done by the next attempt, at its start. */
+	/* A notice leaves little time: the validation of this step is then done by the next attempt, at
+	 * its start. */
 	bool stopping = loop->result.stop && step < (uint64_t)run->settings.steps;
 	if (rc == 0 && !stopping)
 		rc = validate(run, step, &loop->validation_loss, err);
@@ -468,9 +502,11 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 
 int train_loop(struct run *run, struct train_end *end, struct err *err)
 {
-	struct loop loop = { .run = run, .optimizer = optimizer_of(&run->settings), .agreed = run->state.step };
+	struct loop loop = { .run = run,
+		.optimizer = optimizer_of(&run->settings),
+		.agreed = run->state.step };
 	uint64_t steps = (uint64_t)run->settings.steps;
-	*end = (struct train_end){ .losses = { NAN, NAN } };
+	*end = (struct train_end) { .losses = { NAN, NAN } };
 	model_bind_cast(run->model, state_compute(&run->state), state_master(&run->state));
 	int rc = validate(run, run->state.step, &loop.validation_loss, err);
 	if (rc < 0)
@@ -481,7 +517,7 @@ int train_loop(struct run *run, struct train_end *end, struct err *err)
 	save_scheduler_begin(&run->scheduler, &run->settings.schedule, clock_now());
 	while (rc == 0 && run->state.step < steps && !end->stop) {
 		rc = one_step(&loop, run->state.step + 1, err);
-		end->losses = (struct async_saver_losses){ loop.result.loss, loop.validation_loss };
+		end->losses = (struct async_saver_losses) { loop.result.loss, loop.validation_loss };
 		end->stop = run->state.step < steps ? loop.result.stop : 0;
 	}
 	feed_stop(loop.feed);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each rank computes every world-size-th microbatch; all fold the gathered sums in the order of the microbatches. */
+/* Each rank computes every world-size-th microbatch; all fold the gathered sums in the order of the
+ * microbatches. */
 #include "trainer/run/validate.h"
 
 #include <stdlib.h>
@@ -22,23 +23,29 @@ struct validation {
 	struct comm *comm;
 	uint64_t samples;
 	int microbatch, vocabulary;
-	size_t parts;       /* of one rank, the last may be empty */
+	size_t parts; /* of one rank, the last may be empty */
 	struct batch *batch;
-	uint64_t *indices;  /* of one microbatch */
+	uint64_t *indices; /* of one microbatch */
 	struct part *mine, *all;
 };
 
-struct validation *validation_create(const struct dataset *dataset, struct model *model, struct comm *comm,
-	uint64_t samples, int microbatch, int vocabulary, struct err *err)
+struct validation *validation_create(const struct dataset *dataset, struct model *model,
+	struct comm *comm, uint64_t samples, int microbatch, int vocabulary, struct err *err)
 {
 	struct validation *v = calloc(1, sizeof *v);
 	if (!v) {
 		err_set(err, "validation: out of memory");
 		return NULL;
 	}
-	size_t size = (size_t)comm_size(comm), microbatches = (samples + (uint64_t)microbatch - 1) / (uint64_t)microbatch;
-	*v = (struct validation){ .dataset = dataset, .model = model, .comm = comm, .samples = samples,
-		.microbatch = microbatch, .vocabulary = vocabulary, .parts = (microbatches + size - 1) / size };
+	size_t size = (size_t)comm_size(comm),
+		   microbatches = (samples + (uint64_t)microbatch - 1) / (uint64_t)microbatch;
+	*v = (struct validation) { .dataset = dataset,
+		.model = model,
+		.comm = comm,
+		.samples = samples,
+		.microbatch = microbatch,
+		.vocabulary = vocabulary,
+		.parts = (microbatches + size - 1) / size };
 	v->indices = calloc((size_t)microbatch, sizeof *v->indices);
 	v->mine = calloc(v->parts, sizeof *v->mine);
 	v->all = calloc(v->parts * size, sizeof *v->all);
@@ -92,7 +99,8 @@ static int fold(const struct validation *v, double *loss, struct err *err)
 	for (size_t i = 0; i < v->parts * size; i++) {
 		const struct part *part = &v->all[i % size * v->parts + i / size];
 		if (part->status) {
-			err_fail(err, (enum exit_status)part->status, "validation: rank %zu couldn't read its samples", i % size);
+			err_fail(err, (enum exit_status)part->status,
+				"validation: rank %zu couldn't read its samples", i % size);
 			return ERR_SHARED;
 		}
 		sum += part->loss;
@@ -107,7 +115,9 @@ int validation_loss(struct validation *v, double *loss, struct err *err)
 	size_t size = (size_t)comm_size(v->comm), rank = (size_t)comm_rank(v->comm);
 	for (size_t i = 0; i < v->parts; i++)
 		v->mine[i] = part_of(v, i * size + rank);
-	if (comm_wait(v->comm, comm_allgather(v->comm, "validation", v->mine, v->all, v->parts * sizeof *v->mine), err) < 0)
+	if (comm_wait(v->comm,
+			comm_allgather(v->comm, "validation", v->mine, v->all, v->parts * sizeof *v->mine), err)
+		< 0)
 		return -1;
 	return fold(v, loss, err);
 }

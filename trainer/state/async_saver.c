@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The live set of arenas becomes the service's, and the next update writes into another: nothing is copied; or what lies on a device is
- * copied into a free slot (device_snapshot.h). A thread beside the one that trains waits for the copies and hands the slot over; what becomes of it then is heard from the client's own thread. */
+/* The live set of arenas becomes the service's, and the next update writes into another: nothing is
+ * copied; or what lies on a device is copied into a free slot (device_snapshot.h). A thread beside
+ * the one that trains waits for the copies and hands the slot over; what becomes of it then is
+ * heard from the client's own thread. */
 #include "trainer/state/async_saver.h"
 
 #include <math.h>
@@ -18,8 +20,10 @@
 #include "trainer/state/buffer_pool.h"
 
 #define SNAPSHOTS (SNAPSHOT_SLOTS - 1)
-#define UNTOLD 16 /* saves that async_saver_take has not been asked for; older ones are forgotten */
-#define RECENT 8  /* saves whose stall is remembered */
+#define UNTOLD \
+	16           /* saves that async_saver_take has not been asked for; older ones are forgotten \
+				  */
+#define RECENT 8 /* saves whose stall is remembered */
 
 /* A save that was begun. */
 struct begun {
@@ -31,25 +35,25 @@ struct begun {
 struct async_saver {
 	struct async_saver_plan plan;
 	struct layout layout;
-	struct snapshot snapshot;           /* the layout, as the service is told it */
-	struct buffer_pool pool;           /* of a state in host memory, */
-	struct device_snapshot *snapshot_copy;            /* or of one on a device, else NULL */
-	const struct snapshot_memory *memory; /* of either */
+	struct snapshot snapshot;              /* the layout, as the service is told it */
+	struct buffer_pool pool;               /* of a state in host memory, */
+	struct device_snapshot *snapshot_copy; /* or of one on a device, else NULL */
+	const struct snapshot_memory *memory;  /* of either */
 	struct ckptd_client *client;
 	bool running;
 	pthread_t thread;
 
-	pthread_mutex_t lock;               /* over what follows */
+	pthread_mutex_t lock; /* over what follows */
 	pthread_cond_t changed;
-	bool busy, ending;                  /* busy: `next` is being handed over */
+	bool busy, ending; /* busy: `next` is being handed over */
 	struct ckptd_step next;
-	int slot;                           /* of `next` */
-	int64_t writing[SNAPSHOT_SLOTS];    /* steps whose slots the service holds; -1: none */
-	int64_t newest;                     /* durable; of parts from 1 on: written */
-	int64_t begun;                      /* the newest step whose save was begun and has not failed */
+	int slot;                        /* of `next` */
+	int64_t writing[SNAPSHOT_SLOTS]; /* steps whose slots the service holds; -1: none */
+	int64_t newest;                  /* durable; of parts from 1 on: written */
+	int64_t begun;                   /* the newest step whose save was begun and has not failed */
 	int fault;
-	struct err err;                     /* of the last save that failed */
-	struct begun recent[RECENT];        /* by turns */
+	struct err err;              /* of the last save that failed */
+	struct begun recent[RECENT]; /* by turns */
 	unsigned turn;
 	struct async_saver_saved untold[UNTOLD];
 	int untold_count;
@@ -67,7 +71,10 @@ static double stall_of(const struct async_saver *saver, int64_t step)
 {
 	for (int i = 0; i < RECENT; i++)
 		if (saver->recent[i].step == step)
-			return saver->recent[i].stall + (saver->recent[i].slot < 0 ? 0 : device_snapshot_stall(saver->snapshot_copy, saver->recent[i].slot));
+			return saver->recent[i].stall
+				+ (saver->recent[i].slot < 0
+						? 0
+						: device_snapshot_stall(saver->snapshot_copy, saver->recent[i].slot));
 	return 0;
 }
 
@@ -107,15 +114,18 @@ static void note_durable(struct async_saver *saver, const struct ckptd_event *ev
 	pthread_mutex_lock(&saver->lock);
 	double stall = stall_of(saver, event->step);
 	pthread_mutex_unlock(&saver->lock);
-	log_info("checkpoint: step %lld is durable: %.1f MB in %.2f s; training stood still for %.4f s", (long long)event->step,
-		(double)event->bytes * 1e-6, event->seconds, stall);
+	log_info("checkpoint: step %lld is durable: %.1f MB in %.2f s; training stood still for %.4f s",
+		(long long)event->step, (double)event->bytes * 1e-6, event->seconds, stall);
 	pthread_mutex_lock(&saver->lock);
 	saver->newest = event->step;
 	set_writing(saver, event->step, -1);
 	if (saver->untold_count == UNTOLD)
-		memmove(saver->untold, saver->untold + 1, (size_t)--saver->untold_count * sizeof saver->untold[0]);
-	saver->untold[saver->untold_count++] = (struct async_saver_saved){ .step = event->step, .bytes = event->bytes,
-		.stall = stall, .flush = event->seconds };
+		memmove(saver->untold, saver->untold + 1,
+			(size_t)--saver->untold_count * sizeof saver->untold[0]);
+	saver->untold[saver->untold_count++] = (struct async_saver_saved) { .step = event->step,
+		.bytes = event->bytes,
+		.stall = stall,
+		.flush = event->seconds };
 	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);
 }
@@ -137,14 +147,18 @@ static void tell_failed(struct async_saver *saver, int64_t step, const char *tex
 	long long newest = saver->newest;
 	pthread_mutex_unlock(&saver->lock);
 	if (is_first(saver) && newest < 0)
-		log_error("checkpoint: couldn't save step %lld: %s; there is no good one yet", (long long)step, text);
+		log_error("checkpoint: couldn't save step %lld: %s; there is no good one yet",
+			(long long)step, text);
 	else if (is_first(saver))
-		log_error("checkpoint: couldn't save step %lld: %s; the last good one is step %lld", (long long)step, text, newest);
+		log_error("checkpoint: couldn't save step %lld: %s; the last good one is step %lld",
+			(long long)step, text, newest);
 	else
-		log_warn("checkpoint: couldn't write part %d of step %lld: %s", saver->layout.part + 1, (long long)step, text);
+		log_warn("checkpoint: couldn't write part %d of step %lld: %s", saver->layout.part + 1,
+			(long long)step, text);
 }
 
-static void note_failed(struct async_saver *saver, int64_t step, enum exit_status status, const char *text)
+static void note_failed(struct async_saver *saver, int64_t step, enum exit_status status,
+	const char *text)
 {
 	struct err owner;
 	tell_failed(saver, step, text);
@@ -165,19 +179,11 @@ static void take_event(void *arg, const struct ckptd_event *event)
 {
 	struct async_saver *saver = arg;
 	switch (event->type) {
-	case CKPTD_WRITTEN:
-		note_written(saver, event);
-		break;
-	case CKPTD_DURABLE:
-		note_durable(saver, event);
-		break;
-	case CKPTD_FAILED:
-		note_failed(saver, event->step, event->status, event->text);
-		break;
+	case CKPTD_WRITTEN: note_written(saver, event); break;
+	case CKPTD_DURABLE: note_durable(saver, event); break;
+	case CKPTD_FAILED: note_failed(saver, event->step, event->status, event->text); break;
 	case CKPTD_RESTARTED:
-	case CKPTD_GONE:
-		log_warn("checkpoint: %s; training goes on", event->text);
-		break;
+	case CKPTD_GONE: log_warn("checkpoint: %s; training goes on", event->text); break;
 	}
 }
 
@@ -193,8 +199,9 @@ static bool take_copies(struct async_saver *saver)
 		note_failed(saver, saver->next.step, err.status, err.text);
 		return false;
 	}
-	log_debug("checkpoint: the state after step %lld is copied: the device took %.6f s for %.1f MB", (long long)saver->next.step,
-		device_snapshot_seconds(saver->snapshot_copy, saver->slot), (double)layout_own_bytes(&saver->layout) * 1e-6);
+	log_debug("checkpoint: the state after step %lld is copied: the device took %.6f s for %.1f MB",
+		(long long)saver->next.step, device_snapshot_seconds(saver->snapshot_copy, saver->slot),
+		(double)layout_own_bytes(&saver->layout) * 1e-6);
 	return true;
 }
 
@@ -246,9 +253,11 @@ static int choose_slots(const struct async_saver *saver)
 		return plan->slots;
 	if (!available || needed <= available)
 		return SNAPSHOTS;
-	log_warn("checkpoint: only one snapshot is kept in memory, since %.0f MB are left where two of %.0f MB each%s "
-		"need %.0f MB: a save waits for the one before (--ckpt-slots 2 insists on two)", (double)available * 1e-6,
-		(double)own * 1e-6, plan->reserve ? " and the gradients" : "", (double)needed * 1e-6);
+	log_warn(
+		"checkpoint: only one snapshot is kept in memory, since %.0f MB are left where two of %.0f "
+		"MB each%s need %.0f MB: a save waits for the one before (--ckpt-slots 2 insists on two)",
+		(double)available * 1e-6, (double)own * 1e-6, plan->reserve ? " and the gradients" : "",
+		(double)needed * 1e-6);
 	return 1;
 }
 
@@ -259,8 +268,11 @@ static int check_memory(const struct async_saver *saver, int slots, struct err *
 	size_t needed = (size_t)slots * layout_own_bytes(&saver->layout) * (size_t)saver->plan.sharers;
 	if (saver->plan.slots || !available || needed <= available)
 		return 0;
-	return err_fail(err, EXIT_USAGE, "checkpoint: a snapshot takes %.0f MB of this node's memory, and %.0f MB are left: ask for more by --mem, "
-		"divide it among the nodes by --ckpt-writers node, or insist by --ckpt-slots 1", (double)needed * 1e-6, (double)available * 1e-6);
+	return err_fail(err, EXIT_USAGE,
+		"checkpoint: a snapshot takes %.0f MB of this node's memory, and %.0f MB are left: ask for "
+		"more by --mem, divide it among the nodes by --ckpt-writers node, or insist by "
+		"--ckpt-slots 1",
+		(double)needed * 1e-6, (double)available * 1e-6);
 }
 
 /* The memory that is handed over. */
@@ -288,14 +300,29 @@ static int open_client(struct async_saver *saver, struct err *err)
 {
 	const struct async_saver_plan *plan = &saver->plan;
 	const struct layout *layout = &saver->layout;
-	saver->snapshot = (struct snapshot){ .attempt = plan->attempt, .world_size = plan->world_size, .seed = plan->seed,
-		.config_json = plan->config_json, .numerics_json = plan->numerics_json, .model_json = plan->model_json,
-		.tensors = layout->tensors, .tensor_count = (size_t)layout->table->count, .slices = layout->slices,
-		.slice_count = layout->slice_count, .part = layout->part, .parts = layout->parts,
+	saver->snapshot = (struct snapshot) { .attempt = plan->attempt,
+		.world_size = plan->world_size,
+		.seed = plan->seed,
+		.config_json = plan->config_json,
+		.numerics_json = plan->numerics_json,
+		.model_json = plan->model_json,
+		.tensors = layout->tensors,
+		.tensor_count = (size_t)layout->table->count,
+		.slices = layout->slices,
+		.slice_count = layout->slice_count,
+		.part = layout->part,
+		.parts = layout->parts,
 		.shard_size = plan->shard_size };
-	const struct ckptd_plan service = { .dir = plan->dir, .token = plan->token, .memory = saver->memory,
-		.snapshot = &saver->snapshot, .retention = plan->retention, .host = layout->parts > 1 ? plan->host : NULL,
-		.first = plan->first, .timeout = plan->start_timeout, .event = take_event, .arg = saver };
+	const struct ckptd_plan service = { .dir = plan->dir,
+		.token = plan->token,
+		.memory = saver->memory,
+		.snapshot = &saver->snapshot,
+		.retention = plan->retention,
+		.host = layout->parts > 1 ? plan->host : NULL,
+		.first = plan->first,
+		.timeout = plan->start_timeout,
+		.event = take_event,
+		.arg = saver };
 	saver->client = ckptd_client_open(&service, err);
 	return saver->client ? 0 : -1;
 }
@@ -307,17 +334,23 @@ static int start_stages(struct async_saver *saver, struct state *state, struct e
 	layout_place(&saver->layout, saver->memory->base[0]);
 	if (open_client(saver, err) < 0)
 		return -1;
-	log_info("checkpoint: the service is pid %lld; this rank gives it %.1f MB of each save, with room for %d at once%s",
-		(long long)ckptd_client_service(saver->client), (double)layout_own_bytes(&saver->layout) * 1e-6, snapshots_of(saver),
-		saver->snapshot_copy && device_snapshot_is_pinned(saver->snapshot_copy) ? " in pinned memory" : "");
+	log_info("checkpoint: the service is pid %lld; this rank gives it %.1f MB of each save, with "
+			 "room for %d at once%s",
+		(long long)ckptd_client_service(saver->client),
+		(double)layout_own_bytes(&saver->layout) * 1e-6, snapshots_of(saver),
+		saver->snapshot_copy && device_snapshot_is_pinned(saver->snapshot_copy)
+			? " in pinned memory"
+			: "");
 	int error = thread_start(&saver->thread, run, saver);
 	if (error)
-		return err_set(err, "checkpoint: couldn't start the thread that saves: %s", strerror(error));
+		return err_set(err, "checkpoint: couldn't start the thread that saves: %s",
+			strerror(error));
 	saver->running = true;
 	return 0;
 }
 
-int async_saver_start(struct async_saver **out, const struct async_saver_plan *plan, struct state *state, struct err *err)
+int async_saver_start(struct async_saver **out, const struct async_saver_plan *plan,
+	struct state *state, struct err *err)
 {
 	struct async_saver *saver = calloc(1, sizeof *saver);
 	*out = NULL;
@@ -326,12 +359,13 @@ int async_saver_start(struct async_saver **out, const struct async_saver_plan *p
 	saver->plan = *plan;
 	saver->newest = saver->begun = plan->newest;
 	for (int i = 0; i < RECENT; i++)
-		saver->recent[i] = (struct begun){ .step = -1, .slot = -1 };
+		saver->recent[i] = (struct begun) { .step = -1, .slot = -1 };
 	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
 		saver->writing[i] = -1;
 	pthread_mutex_init(&saver->lock, NULL);
 	deadline_condition(&saver->changed);
-	int rc = layout_make(&saver->layout, state->tensors, plan->part, plan->writers, plan->shards, plan->shard_count, err);
+	int rc = layout_make(&saver->layout, state->tensors, plan->part, plan->writers, plan->shards,
+		plan->shard_count, err);
 	bool idle = rc == 0 && saver->layout.part < 0;
 	if (rc == 0 && !idle)
 		rc = start_stages(saver, state, err);
@@ -354,7 +388,8 @@ size_t async_saver_memory(const struct async_saver *saver)
 
 /* ---- a save ---- */
 
-/* Until what was begun is handed over, and with `written` until no slot is being written; false when that takes longer. */
+/* Until what was begun is handed over, and with `written` until no slot is being written; false
+ * when that takes longer. */
 static bool wait_idle(struct async_saver *saver, bool written, double patience)
 {
 	struct deadline deadline = deadline_in(patience);
@@ -367,26 +402,31 @@ static bool wait_idle(struct async_saver *saver, bool written, double patience)
 	return idle;
 }
 
-/* A free slot for the next update or for copies, or -1: said in the log, as is a wait that is felt. */
+/* A free slot for the next update or for copies, or -1: said in the log, as is a wait that is felt.
+ */
 static int wait_for_slot(struct async_saver *saver, int64_t step, double patience)
 {
 	double began = clock_now();
 	int slot = -1;
 	if (wait_idle(saver, false, patience))
-		slot = ckptd_client_slot(saver->client, saver->snapshot_copy ? -1 : buffer_pool_live(&saver->pool),
+		slot = ckptd_client_slot(saver->client,
+			saver->snapshot_copy ? -1 : buffer_pool_live(&saver->pool),
 			patience - (clock_now() - began));
 	if (slot < 0)
-		log_warn("checkpoint: step %lld is not saved: the save of step %lld still runs; a larger --ckpt-every avoids that",
+		log_warn("checkpoint: step %lld is not saved: the save of step %lld still runs; a larger "
+				 "--ckpt-every avoids that",
 			(long long)step, (long long)saver->next.step);
 	else if (clock_now() - began > 1)
-		log_info("checkpoint: training waited %.1f s for the save before; a larger --ckpt-every avoids that",
+		log_info("checkpoint: training waited %.1f s for the save before; a larger --ckpt-every "
+				 "avoids that",
 			clock_now() - began);
 	return slot;
 }
 
 static double known(double loss)
 {
-	return isfinite(loss) ? loss : NAN; /* a step that was left out changed nothing: its state is good though its loss is not */
+	return isfinite(loss) ? loss : NAN; /* a step that was left out changed nothing: its state is
+										   good though its loss is not */
 }
 
 /* The slot that holds the state, or will; -1, noted, where there is none. */
@@ -405,7 +445,8 @@ static int give_away(struct async_saver *saver, int64_t step, int slot)
 	return -1;
 }
 
-void async_saver_save(struct async_saver *saver, const struct state *state, const struct async_saver_losses *losses, bool last)
+void async_saver_save(struct async_saver *saver, const struct state *state,
+	const struct async_saver_losses *losses, bool last)
 {
 	double began = clock_now();
 	int64_t step = (int64_t)state->step;
@@ -422,11 +463,14 @@ void async_saver_save(struct async_saver *saver, const struct state *state, cons
 	if (given < 0)
 		return;
 	pthread_mutex_lock(&saver->lock);
-	saver->next = (struct ckptd_step){ .step = step, .cursor = state->step * saver->plan.global_batch,
-		.loss = known(losses->training), .validation_loss = known(losses->validation) };
+	saver->next = (struct ckptd_step) { .step = step,
+		.cursor = state->step * saver->plan.global_batch,
+		.loss = known(losses->training),
+		.validation_loss = known(losses->validation) };
 	saver->slot = given;
 	saver->begun = step;
-	saver->recent[++saver->turn % RECENT] = (struct begun){ .step = step, .stall = clock_now() - began,
+	saver->recent[++saver->turn % RECENT] = (struct begun) { .step = step,
+		.stall = clock_now() - began,
 		.slot = saver->snapshot_copy ? slot : -1 };
 	saver->busy = true;
 	pthread_cond_broadcast(&saver->changed);
@@ -472,8 +516,8 @@ int async_saver_fault(struct async_saver *saver)
 
 /* ---- end ---- */
 
-/* Ends the thread once what it has is handed over, and tries to see it written: a service that was started inside the job's
- * step ends with it. False when the hand-over takes too long. */
+/* Ends the thread once what it has is handed over, and tries to see it written: a service that was
+ * started inside the job's step ends with it. False when the hand-over takes too long. */
 static bool end_thread(struct async_saver *saver)
 {
 	if (!saver->running)

@@ -13,7 +13,7 @@ static struct adamw_state arenas_of(const struct buffer_pool *pool, int slot)
 {
 	float *base = pool->memory.base[slot];
 	size_t elements = pool->state->tensors->elements;
-	return (struct adamw_state){ base, base + elements, base + 2 * elements };
+	return (struct adamw_state) { base, base + elements, base + 2 * elements };
 }
 
 static size_t page_size(void)
@@ -21,9 +21,11 @@ static size_t page_size(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Bytes [from, to) of the set become those of the first set, as far as they fill pages. A page of which this part has some
- * stays the set's own; that is right, since an update writes all of a set. */
-static int share(const struct snapshot_memory *memory, int slot, size_t from, size_t to, struct err *err)
+/* Bytes [from, to) of the set become those of the first set, as far as they fill pages. A page of
+ * which this part has some stays the set's own; that is right, since an update writes all of a set.
+ */
+static int share(const struct snapshot_memory *memory, int slot, size_t from, size_t to,
+	struct err *err)
 {
 	size_t page = page_size();
 	from = (from + page - 1) / page * page;
@@ -31,18 +33,23 @@ static int share(const struct snapshot_memory *memory, int slot, size_t from, si
 	if (from >= to)
 		return 0;
 	void *at = (char *)memory->base[slot] + from;
-	if (mmap(at, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory->fd[0], (off_t)from) == MAP_FAILED)
-		return err_set(err, "memory: couldn't map %zu MB of the state a second time: %m", (to - from) >> 20);
+	if (mmap(at, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory->fd[0],
+			(off_t)from)
+		== MAP_FAILED)
+		return err_set(err, "memory: couldn't map %zu MB of the state a second time: %m",
+			(to - from) >> 20);
 	return 0;
 }
 
-static int share_rest(const struct snapshot_memory *memory, int slot, const struct layout *layout, struct err *err)
+static int share_rest(const struct snapshot_memory *memory, int slot, const struct layout *layout,
+	struct err *err)
 {
 	size_t behind = 0; /* what is kept before */
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < layout->kept_count[s]; i++) {
 			size_t arena = s * layout_arena(layout);
-			if (share(memory, slot, behind, arena + layout->kept[s][i].first * sizeof(float), err) < 0)
+			if (share(memory, slot, behind, arena + layout->kept[s][i].first * sizeof(float), err)
+				< 0)
 				return -1;
 			behind = arena + layout->kept[s][i].end * sizeof(float);
 		}
@@ -50,18 +57,21 @@ static int share_rest(const struct snapshot_memory *memory, int slot, const stru
 }
 
 /* The pages are there before the first update that writes into them. */
-static void prefault_own(const struct snapshot_memory *memory, int slot, const struct layout *layout)
+static void prefault_own(const struct snapshot_memory *memory, int slot,
+	const struct layout *layout)
 {
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < layout->kept_count[s]; i++)
-			prefault((char *)memory->base[slot] + s * layout_arena(layout) + layout->kept[s][i].first * sizeof(float),
+			prefault((char *)memory->base[slot] + s * layout_arena(layout)
+					+ layout->kept[s][i].first * sizeof(float),
 				(layout->kept[s][i].end - layout->kept[s][i].first) * sizeof(float));
 }
 
-int buffer_pool_start(struct buffer_pool *pool, struct state *state, const struct layout *layout, int sets, struct err *err)
+int buffer_pool_start(struct buffer_pool *pool, struct state *state, const struct layout *layout,
+	int sets, struct err *err)
 {
 	struct snapshot_memory *memory = &pool->memory;
-	*pool = (struct buffer_pool){ .state = state };
+	*pool = (struct buffer_pool) { .state = state };
 	if (snapshot_memory_create(memory, sets, layout_bytes(layout), err) < 0)
 		return -1;
 	for (int slot = 1; slot < sets; slot++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A slot is a memory file with the arenas one behind the other, of which only the pages that are saved are there. */
+/* A slot is a memory file with the arenas one behind the other, of which only the pages that are
+ * saved are there. */
 #include "config.h"
 #include "trainer/state/device_snapshot.h"
 
@@ -12,13 +13,16 @@
 #include "common/log.h"
 #include "trainer/state/prefault.h"
 
-#define PIECE_LEAST ((size_t)32 << 20) /* bytes of one copy: what else is copied out in a step waits for no more than that */
-#define PIECES_MOST 512                /* but no more copies than a stream takes without making the host wait */
-#define RING 3                         /* pieces that wait to be moved, where the slots aren't pinned */
+#define PIECE_LEAST \
+	((size_t)32 << 20)  /* bytes of one copy: what else is copied out in a step waits for no more \
+						   than that */
+#define PIECES_MOST 512 /* but no more copies than a stream takes without making the host wait */
+#define RING 3          /* pieces that wait to be moved, where the slots aren't pinned */
 #define RING_BYTES ((size_t)16 << 20)
-#define POLL 0.0002                    /* seconds */
+#define POLL 0.0002 /* seconds */
 
-_Static_assert(SNAPSHOT_SLOTS + RING <= OPS_TRANSFERS, "each slot and each piece of the ring is a transfer");
+_Static_assert(SNAPSHOT_SLOTS + RING <= OPS_TRANSFERS,
+	"each slot and each piece of the ring is a transfer");
 
 /* Bytes of a slot, whole pages. */
 struct span {
@@ -39,17 +43,17 @@ struct device_snapshot {
 	struct span *spans;
 	struct piece *pieces;
 	size_t span_count, piece_count, room; /* the last: pieces that there is memory for */
-	size_t pinned;           /* spans of slots, slot by slot */
-	char *ring[RING];        /* NULL where the slots are pinned */
+	size_t pinned;                        /* spans of slots, slot by slot */
+	char *ring[RING];                     /* NULL where the slots are pinned */
 
-	pthread_mutex_t lock;    /* of what follows */
+	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t changed;
-	int slot;                /* begun last */
-	bool copying;            /* the pieces of the ring are on their way */
-	bool overtaken;          /* the update can't have waited: `err` says why */
+	int slot;       /* begun last */
+	bool copying;   /* the pieces of the ring are on their way */
+	bool overtaken; /* the update can't have waited: `err` says why */
 	struct err err;
 	double stalls[SNAPSHOT_SLOTS]; /* of the host */
-	bool waited[SNAPSHOT_SLOTS];     /* the device was made to wait, too */
+	bool waited[SNAPSHOT_SLOTS];   /* the device was made to wait, too */
 };
 
 static const struct ops_copy_stream *copy_stream_of(const struct device_snapshot *snapshot_copy)
@@ -64,7 +68,8 @@ static void add_span(struct device_snapshot *snapshot_copy, size_t first, size_t
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct span span = { first / page * page, (end + page - 1) / page * page };
-	struct span *last = snapshot_copy->span_count ? &snapshot_copy->spans[snapshot_copy->span_count - 1] : NULL;
+	struct span *last =
+		snapshot_copy->span_count ? &snapshot_copy->spans[snapshot_copy->span_count - 1] : NULL;
 	if (last && span.first <= last->end)
 		last->end = span.end > last->end ? span.end : last->end;
 	else
@@ -81,7 +86,8 @@ static int find_spans(struct device_snapshot *snapshot_copy, const struct layout
 		return -1;
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < layout->kept_count[s]; i++)
-			add_span(snapshot_copy, s * layout_arena(layout) + layout->kept[s][i].first * sizeof(float),
+			add_span(snapshot_copy,
+				s * layout_arena(layout) + layout->kept[s][i].first * sizeof(float),
 				s * layout_arena(layout) + layout->kept[s][i].end * sizeof(float));
 	return 0;
 }
@@ -101,18 +107,22 @@ static int add_piece(struct device_snapshot *snapshot_copy, struct piece piece)
 }
 
 /* Elements [first, end) of an arena, which on the device begin at `from`. */
-static int add_run(struct device_snapshot *snapshot_copy, size_t arena, size_t first, size_t end, const float *from, size_t most)
+static int add_run(struct device_snapshot *snapshot_copy, size_t arena, size_t first, size_t end,
+	const float *from, size_t most)
 {
 	size_t bytes = first < end ? (end - first) * sizeof(float) : 0;
 	for (size_t at = 0; at < bytes; at += most)
-		if (add_piece(snapshot_copy, (struct piece){ arena + first * sizeof(float) + at, (const char *)from + at,
-			bytes - at < most ? bytes - at : most }) < 0)
+		if (add_piece(snapshot_copy,
+				(struct piece) { arena + first * sizeof(float) + at, (const char *)from + at,
+					bytes - at < most ? bytes - at : most })
+			< 0)
 			return -1;
 	return 0;
 }
 
 /* What of a run of moments is kept here: on the device one shard stands behind the other. */
-static int add_moments(struct device_snapshot *snapshot_copy, size_t arena, const struct zero_shard *run, const float *from, size_t most)
+static int add_moments(struct device_snapshot *snapshot_copy, size_t arena,
+	const struct zero_shard *run, const float *from, size_t most)
 {
 	const struct state *state = snapshot_copy->state;
 	size_t at = 0;
@@ -120,8 +130,11 @@ static int add_moments(struct device_snapshot *snapshot_copy, size_t arena, cons
 		return add_run(snapshot_copy, arena, run->first, run->end, from + run->first, most);
 	for (size_t i = 0; i < state->own_count; i++) {
 		const struct zero_shard *own = &state->own[i];
-		size_t first = run->first > own->first ? run->first : own->first, end = run->end < own->end ? run->end : own->end;
-		if (first < end && add_run(snapshot_copy, arena, first, end, from + at + (first - own->first), most) < 0)
+		size_t first = run->first > own->first ? run->first : own->first,
+			   end = run->end < own->end ? run->end : own->end;
+		if (first < end
+			&& add_run(snapshot_copy, arena, first, end, from + at + (first - own->first), most)
+				< 0)
 			return -1;
 		at += own->end - own->first;
 	}
@@ -138,7 +151,8 @@ static int find_pieces(struct device_snapshot *snapshot_copy, const struct layou
 		for (size_t i = 0; i < layout->kept_count[s]; i++) {
 			const struct zero_shard *run = &layout->kept[s][i];
 			int rc = s == SNAPSHOT_MASTER
-				? add_run(snapshot_copy, s * layout_arena(layout), run->first, run->end, arenas[s] + run->first, most)
+				? add_run(snapshot_copy, s * layout_arena(layout), run->first, run->end,
+					arenas[s] + run->first, most)
 				: add_moments(snapshot_copy, s * layout_arena(layout), run, arenas[s], most);
 			if (rc < 0)
 				return -1;
@@ -150,7 +164,8 @@ static int find_pieces(struct device_snapshot *snapshot_copy, const struct layou
 
 static char *place_of(const struct device_snapshot *snapshot_copy, size_t number)
 {
-	return (char *)snapshot_copy->memory.base[number / snapshot_copy->span_count] + snapshot_copy->spans[number % snapshot_copy->span_count].first;
+	return (char *)snapshot_copy->memory.base[number / snapshot_copy->span_count]
+		+ snapshot_copy->spans[number % snapshot_copy->span_count].first;
 }
 
 static size_t span_bytes(const struct device_snapshot *snapshot_copy, size_t number)
@@ -162,7 +177,8 @@ static size_t span_bytes(const struct device_snapshot *snapshot_copy, size_t num
 static void unpin(struct device_snapshot *snapshot_copy)
 {
 	while (snapshot_copy->pinned > 0)
-		copy_stream_of(snapshot_copy)->unpin(snapshot_copy->ops, place_of(snapshot_copy, --snapshot_copy->pinned));
+		copy_stream_of(snapshot_copy)
+			->unpin(snapshot_copy->ops, place_of(snapshot_copy, --snapshot_copy->pinned));
 }
 
 /* All or nothing. */
@@ -170,7 +186,10 @@ static int pin(struct device_snapshot *snapshot_copy, struct err *err)
 {
 	size_t count = snapshot_copy->span_count * (size_t)snapshot_copy->memory.slots;
 	for (; snapshot_copy->pinned < count; snapshot_copy->pinned++)
-		if (copy_stream_of(snapshot_copy)->pin(snapshot_copy->ops, place_of(snapshot_copy, snapshot_copy->pinned), span_bytes(snapshot_copy, snapshot_copy->pinned), err) < 0) {
+		if (copy_stream_of(snapshot_copy)
+				->pin(snapshot_copy->ops, place_of(snapshot_copy, snapshot_copy->pinned),
+					span_bytes(snapshot_copy, snapshot_copy->pinned), err)
+			< 0) {
 			unpin(snapshot_copy);
 			return -1;
 		}
@@ -180,12 +199,14 @@ static int pin(struct device_snapshot *snapshot_copy, struct err *err)
 static int make_ring(struct device_snapshot *snapshot_copy, struct err *err)
 {
 	for (int i = 0; i < RING; i++)
-		if (!(snapshot_copy->ring[i] = copy_stream_of(snapshot_copy)->alloc(snapshot_copy->ops, RING_BYTES, err)))
+		if (!(snapshot_copy->ring[i] =
+					copy_stream_of(snapshot_copy)->alloc(snapshot_copy->ops, RING_BYTES, err)))
 			return -1;
 	return 0;
 }
 
-static int make_memory(struct device_snapshot *snapshot_copy, const struct layout *layout, int slots, struct err *err)
+static int make_memory(struct device_snapshot *snapshot_copy, const struct layout *layout,
+	int slots, struct err *err)
 {
 	struct err why;
 	if (snapshot_memory_create(&snapshot_copy->memory, slots, layout_bytes(layout), err) < 0)
@@ -196,13 +217,15 @@ static int make_memory(struct device_snapshot *snapshot_copy, const struct layou
 		prefault(place_of(snapshot_copy, i), span_bytes(snapshot_copy, i));
 	if (pin(snapshot_copy, &why) == 0)
 		return 0;
-	log_warn("checkpoint: the memory of the snapshots can't be pinned: %s; the update behind a save waits until all is copied through "
-		"%zu MB that are: where the limit of locked memory is the reason (ulimit -l), raise it", why.text,
-		RING * RING_BYTES >> 20);
+	log_warn("checkpoint: the memory of the snapshots can't be pinned: %s; the update behind a "
+			 "save waits until all is copied through %zu MB that are: where the limit of locked "
+			 "memory is the reason (ulimit -l), raise it",
+		why.text, RING * RING_BYTES >> 20);
 	return make_ring(snapshot_copy, err);
 }
 
-struct device_snapshot *device_snapshot_start(struct state *state, const struct layout *layout, int slots, struct err *err)
+struct device_snapshot *device_snapshot_start(struct state *state, const struct layout *layout,
+	int slots, struct err *err)
 {
 	struct device_snapshot *snapshot_copy = calloc(1, sizeof *snapshot_copy);
 	if (!snapshot_copy) {
@@ -257,7 +280,10 @@ static void wait_transfer(void *arg)
 	struct device_snapshot *snapshot_copy = arg;
 	double began = clock_now();
 	struct err err;
-	int rc = snapshot_copy->pinned ? copy_stream_of(snapshot_copy)->wait_transfer(snapshot_copy->ops, snapshot_copy->slot, &err) : 0;
+	int rc = snapshot_copy->pinned
+		? copy_stream_of(snapshot_copy)
+			  ->wait_transfer(snapshot_copy->ops, snapshot_copy->slot, &err)
+		: 0;
 	pthread_mutex_lock(&snapshot_copy->lock);
 	while (snapshot_copy->copying)
 		pthread_cond_wait(&snapshot_copy->changed, &snapshot_copy->lock);
@@ -277,7 +303,8 @@ int device_snapshot_begin(struct device_snapshot *snapshot_copy, int slot, struc
 	int rc = copy_stream->begin(ops, slot, err);
 	for (size_t i = 0; rc == 0 && snapshot_copy->pinned && i < snapshot_copy->piece_count; i++) {
 		const struct piece *piece = &snapshot_copy->pieces[i];
-		rc = copy_stream->copy(ops, (char *)snapshot_copy->memory.base[slot] + piece->at, piece->device, piece->bytes, err);
+		rc = copy_stream->copy(ops, (char *)snapshot_copy->memory.base[slot] + piece->at,
+			piece->device, piece->bytes, err);
 	}
 	if (rc == 0 && snapshot_copy->pinned)
 		rc = copy_stream->end(ops, slot, err);
@@ -295,33 +322,43 @@ int device_snapshot_begin(struct device_snapshot *snapshot_copy, int slot, struc
 	return 0;
 }
 
-static int wait_for(struct device_snapshot *snapshot_copy, int transfer, struct deadline deadline, struct err *err)
+static int wait_for(struct device_snapshot *snapshot_copy, int transfer, struct deadline deadline,
+	struct err *err)
 {
 	int rc;
 	while ((rc = copy_stream_of(snapshot_copy)->done(snapshot_copy->ops, transfer, err)) == 0)
 		if (!deadline_sleep(deadline, POLL))
-			return err_fail(err, EXIT_LOST, "checkpoint: the state can't be had from the device: its copies don't come to an end");
+			return err_fail(err, EXIT_LOST,
+				"checkpoint: the state can't be had from the device: its copies don't come to an "
+				"end");
 	return rc < 0 ? -1 : 0;
 }
 
 /* A piece of the ring is empty once what it held has been moved to its place. */
-static int move_piece(struct device_snapshot *snapshot_copy, size_t i, struct deadline deadline, struct err *err)
+static int move_piece(struct device_snapshot *snapshot_copy, size_t i, struct deadline deadline,
+	struct err *err)
 {
 	const struct piece *piece = &snapshot_copy->pieces[i];
 	if (wait_for(snapshot_copy, SNAPSHOT_SLOTS + (int)(i % RING), deadline, err) < 0)
 		return -1;
-	memcpy((char *)snapshot_copy->memory.base[snapshot_copy->slot] + piece->at, snapshot_copy->ring[i % RING], piece->bytes);
+	memcpy((char *)snapshot_copy->memory.base[snapshot_copy->slot] + piece->at,
+		snapshot_copy->ring[i % RING], piece->bytes);
 	return 0;
 }
 
-static int copy_by_ring(struct device_snapshot *snapshot_copy, struct deadline deadline, struct err *err)
+static int copy_by_ring(struct device_snapshot *snapshot_copy, struct deadline deadline,
+	struct err *err)
 {
 	const struct ops_copy_stream *copy_stream = copy_stream_of(snapshot_copy);
 	for (size_t i = 0; i < snapshot_copy->piece_count + RING; i++) {
-		if (i >= RING && i - RING < snapshot_copy->piece_count && move_piece(snapshot_copy, i - RING, deadline, err) < 0)
+		if (i >= RING && i - RING < snapshot_copy->piece_count
+			&& move_piece(snapshot_copy, i - RING, deadline, err) < 0)
 			return -1;
-		if (i < snapshot_copy->piece_count && (copy_stream->copy(snapshot_copy->ops, snapshot_copy->ring[i % RING], snapshot_copy->pieces[i].device,
-			snapshot_copy->pieces[i].bytes, err) < 0 || copy_stream->end(snapshot_copy->ops, SNAPSHOT_SLOTS + (int)(i % RING), err) < 0))
+		if (i < snapshot_copy->piece_count
+			&& (copy_stream->copy(snapshot_copy->ops, snapshot_copy->ring[i % RING],
+					snapshot_copy->pieces[i].device, snapshot_copy->pieces[i].bytes, err)
+					< 0
+				|| copy_stream->end(snapshot_copy->ops, SNAPSHOT_SLOTS + (int)(i % RING), err) < 0))
 			return -1;
 	}
 	return 0;
@@ -330,7 +367,8 @@ static int copy_by_ring(struct device_snapshot *snapshot_copy, struct deadline d
 int device_snapshot_finish(struct device_snapshot *snapshot_copy, double patience, struct err *err)
 {
 	struct deadline deadline = deadline_in(patience);
-	int rc = snapshot_copy->pinned ? wait_for(snapshot_copy, snapshot_copy->slot, deadline, err) : copy_by_ring(snapshot_copy, deadline, err);
+	int rc = snapshot_copy->pinned ? wait_for(snapshot_copy, snapshot_copy->slot, deadline, err)
+								   : copy_by_ring(snapshot_copy, deadline, err);
 	pthread_mutex_lock(&snapshot_copy->lock);
 	if (rc == 0 && snapshot_copy->overtaken) {
 		*err = snapshot_copy->err;
@@ -353,5 +391,6 @@ double device_snapshot_stall(struct device_snapshot *snapshot_copy, int slot)
 
 double device_snapshot_seconds(struct device_snapshot *snapshot_copy, int slot)
 {
-	return snapshot_copy->pinned ? copy_stream_of(snapshot_copy)->took(snapshot_copy->ops, slot) : 0;
+	return snapshot_copy->pinned ? copy_stream_of(snapshot_copy)->took(snapshot_copy->ops, slot)
+								 : 0;
 }

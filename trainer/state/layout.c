@@ -12,7 +12,7 @@
 /* A counter is one int64 in the files. */
 static void describe_tensor(const struct tensor *row, struct snapshot_tensor *tensor)
 {
-	*tensor = (struct snapshot_tensor){ .name = row->name, .dtype = SAFETENSORS_I64 };
+	*tensor = (struct snapshot_tensor) { .name = row->name, .dtype = SAFETENSORS_I64 };
 	if (row->role == TENSOR_COUNTER)
 		return;
 	tensor->dtype = SAFETENSORS_F32;
@@ -21,10 +21,13 @@ static void describe_tensor(const struct tensor *row, struct snapshot_tensor *te
 		tensor->shape[d] = row->shape[d];
 }
 
-static void add_slice(struct layout *layout, const struct tensor *row, size_t first, size_t count, int writer)
+static void add_slice(struct layout *layout, const struct tensor *row, size_t first, size_t count,
+	int writer)
 {
 	layout->slice_at[layout->slice_count] = row->offset + first;
-	layout->slices[layout->slice_count++] = (struct snapshot_slice){ .tensor = row->name, .first = first, .count = count,
+	layout->slices[layout->slice_count++] = (struct snapshot_slice) { .tensor = row->name,
+		.first = first,
+		.count = count,
 		.writer = writer };
 }
 
@@ -40,7 +43,8 @@ static void add_shard(struct layout *layout, const struct zero_shard *shard)
 	}
 }
 
-static void describe(struct layout *layout, const int *writer, const struct zero_shard *shards, size_t shard_count)
+static void describe(struct layout *layout, const int *writer, const struct zero_shard *shards,
+	size_t shard_count)
 {
 	for (int i = 0; i < layout->table->count; i++) {
 		const struct tensor *row = &layout->table->rows[i];
@@ -80,7 +84,7 @@ static int by_place(const void *a, const void *b)
 static void keep(struct layout *layout, int s, size_t first, size_t end)
 {
 	if (first < end)
-		layout->kept[s][layout->kept_count[s]++] = (struct zero_shard){ layout->part, first, end };
+		layout->kept[s][layout->kept_count[s]++] = (struct zero_shard) { layout->part, first, end };
 }
 
 /* Sorts what is kept of an arena, and joins what overlaps or touches. */
@@ -114,7 +118,8 @@ static int find_kept(struct layout *layout, const struct zero_shard *shards, siz
 	return 0;
 }
 
-static int divide(struct layout *layout, int writers, const struct zero_shard *shards, size_t shard_count)
+static int divide(struct layout *layout, int writers, const struct zero_shard *shards,
+	size_t shard_count)
 {
 	size_t count = (size_t)layout->table->count;
 	AUTO_FREE uint64_t *bytes = calloc(count, sizeof *bytes);
@@ -134,14 +139,18 @@ static int divide(struct layout *layout, int writers, const struct zero_shard *s
 	return find_kept(layout, shards, shard_count);
 }
 
-int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers, const struct zero_shard *shards,
-	size_t shard_count, struct err *err)
+int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers,
+	const struct zero_shard *shards, size_t shard_count, struct err *err)
 {
 	/* Each row and each shard ends at most one slice. */
 	size_t count = (size_t)table->count, slices = count + shard_count;
-	*layout = (struct layout){ .table = table, .part = part, .tensors = calloc(count, sizeof *layout->tensors),
-		.slices = calloc(slices, sizeof *layout->slices), .slice_at = calloc(slices, sizeof *layout->slice_at) };
-	if (layout->tensors && layout->slices && layout->slice_at && divide(layout, writers, shards, shard_count) == 0)
+	*layout = (struct layout) { .table = table,
+		.part = part,
+		.tensors = calloc(count, sizeof *layout->tensors),
+		.slices = calloc(slices, sizeof *layout->slices),
+		.slice_at = calloc(slices, sizeof *layout->slice_at) };
+	if (layout->tensors && layout->slices && layout->slice_at
+		&& divide(layout, writers, shards, shard_count) == 0)
 		return 0;
 	layout_clear(layout);
 	return err_set(err, "checkpoint: out of memory for the layout of the state");
@@ -154,7 +163,7 @@ void layout_clear(struct layout *layout)
 	free(layout->slice_at);
 	for (int s = 0; s < SNAPSHOT_STATES; s++)
 		free(layout->kept[s]);
-	*layout = (struct layout){ 0 };
+	*layout = (struct layout) { 0 };
 }
 
 size_t layout_own_bytes(const struct layout *layout)
@@ -173,5 +182,6 @@ void layout_place(struct layout *layout, const void *base)
 			layout->tensors[i].data = (const float *)base + layout->table->rows[i].offset;
 	for (size_t i = 0; i < layout->slice_count; i++)
 		for (int s = 0; layout->slices[i].writer == layout->part && s < SNAPSHOT_STATES; s++)
-			layout->slices[i].state[s] = (const float *)base + (size_t)s * layout->table->elements + layout->slice_at[i];
+			layout->slices[i].state[s] =
+				(const float *)base + (size_t)s * layout->table->elements + layout->slice_at[i];
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the state of a training lies in a slot of the snapshots' memory: as in the arenas, which such a slot holds one behind
- * the other, weights, m, v. A rank that saves only a part of the tensors tells where these are. */
+/* Where the state of a training lies in a slot of the snapshots' memory: as in the arenas, which
+ * such a slot holds one behind the other, weights, m, v. A rank that saves only a part of the
+ * tensors tells where these are. */
 #ifndef MUSTER_LAYOUT_H
 #define MUSTER_LAYOUT_H
 
@@ -14,12 +15,15 @@
 struct layout {
 	const struct tensor_table *table; /* borrowed */
 	int part, parts;
-	struct snapshot_tensor *tensors;  /* [table->count] with writers; data NULL until layout_place, and of other parts */
-	struct snapshot_slice *slices;    /* [slice_count] one a parameter: statistics are in the model's files only */
+	struct snapshot_tensor *
+		tensors; /* [table->count] with writers; data NULL until layout_place, and of other parts */
+	struct snapshot_slice
+		*slices; /* [slice_count] one a parameter: statistics are in the model's files only */
 	size_t slice_count;
-	size_t *slice_at;                 /* [slice_count] where each begins in the arenas */
-	size_t first, end;                /* elements of the part's tensors in each arena; they stand side by side */
-	/* What this part saves of each arena, by place: of the weights its tensors and its slices, of the moments its slices. */
+	size_t *slice_at;  /* [slice_count] where each begins in the arenas */
+	size_t first, end; /* elements of the part's tensors in each arena; they stand side by side */
+	/* What this part saves of each arena, by place: of the weights its tensors and its slices, of
+	 * the moments its slices. */
 	struct zero_shard *kept[SNAPSHOT_STATES];
 	size_t kept_count[SNAPSHOT_STATES];
 };
@@ -39,10 +43,11 @@ static inline size_t layout_bytes(const struct layout *layout)
 /* Bytes of what is this part's in a slot. */
 size_t layout_own_bytes(const struct layout *layout);
 
-/* Divides the tensors among as many of `writers` as there is something to write for (layout->parts); layout->part is -1 where
- * nothing is left for number `part`. With `shards`, by writer and then by place, the slices are these instead of whole tensors. */
-int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers, const struct zero_shard *shards,
-	size_t shard_count, struct err *err);
+/* Divides the tensors among as many of `writers` as there is something to write for
+ * (layout->parts); layout->part is -1 where nothing is left for number `part`. With `shards`, by
+ * writer and then by place, the slices are these instead of whole tensors. */
+int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers,
+	const struct zero_shard *shards, size_t shard_count, struct err *err);
 void layout_clear(struct layout *layout);
 
 /* Points tensors and slices of this part into the slot at `base`. */

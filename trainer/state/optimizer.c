@@ -12,7 +12,8 @@ double optimizer_learning_rate(const struct optimizer_config *config, uint64_t s
 		return highest * (double)step / (double)config->warmup;
 	if (step > config->steps)
 		return minimum;
-	double progress = (double)(step - 1 - config->warmup) / (double)(config->steps - config->warmup);
+	double progress =
+		(double)(step - 1 - config->warmup) / (double)(config->steps - config->warmup);
 	return minimum + (highest - minimum) * 0.5 * (1.0 + cos(M_PI * progress));
 }
 
@@ -21,9 +22,10 @@ static float bias_correction(double beta, uint64_t step)
 	return (float)(1.0 / (1.0 - pow(beta, (double)step)));
 }
 
-void optimizer_begin(const struct optimizer_config *config, uint64_t step, int64_t valid, struct step_params *params)
+void optimizer_begin(const struct optimizer_config *config, uint64_t step, int64_t valid,
+	struct step_params *params)
 {
-	*params = (struct step_params){
+	*params = (struct step_params) {
 		.step = step,
 		.learning_rate = (float)optimizer_learning_rate(config, step),
 		.beta1 = (float)config->beta1,
@@ -37,7 +39,8 @@ void optimizer_begin(const struct optimizer_config *config, uint64_t step, int64
 	};
 }
 
-bool optimizer_clip(const struct optimizer_config *config, double loss, double norm, struct step_params *params)
+bool optimizer_clip(const struct optimizer_config *config, double loss, double norm,
+	struct step_params *params)
 {
 	params->masked = !isfinite(loss) || !isfinite(norm);
 	params->clip = config->clip > 0 && norm > config->clip ? (float)(config->clip / norm) : 1.0f;
@@ -46,11 +49,13 @@ bool optimizer_clip(const struct optimizer_config *config, double loss, double n
 
 static struct adamw_state at(const struct adamw_state *arenas, size_t offset)
 {
-	return (struct adamw_state){ arenas->weights + offset, arenas->m + offset, arenas->v + offset };
+	return (
+		struct adamw_state) { arenas->weights + offset, arenas->m + offset, arenas->v + offset };
 }
 
-void optimizer_update_run(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
-	const struct adamw_state *from, float *compute, const float *grads, size_t first, size_t end)
+void optimizer_update_run(struct ops *ops, const struct tensor_table *table,
+	const struct adamw_state *to, const struct adamw_state *from, float *compute,
+	const float *grads, size_t first, size_t end)
 {
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
@@ -59,21 +64,26 @@ void optimizer_update_run(struct ops *ops, const struct tensor_table *table, con
 		if (row->role != TENSOR_PARAMETER || begin >= stop)
 			continue;
 		const struct adamw_state run_to = at(to, begin), run_from = at(from, begin);
-		float *cast = compute ? (float *)(void *)((char *)compute + begin * ops->element) : run_to.weights;
+		float *cast =
+			compute ? (float *)(void *)((char *)compute + begin * ops->element) : run_to.weights;
 		ops->adamw(ops, &run_to, &run_from, cast, grads + begin, stop - begin, row->decay);
 	}
 }
 
-static size_t add_chunks(const struct tensor *row, size_t begin, size_t end, struct adamw_chunk *chunks, size_t count, size_t most)
+static size_t add_chunks(const struct tensor *row, size_t begin, size_t end,
+	struct adamw_chunk *chunks, size_t count, size_t most)
 {
 	for (; begin < end; begin += ADAMW_CHUNK, count++)
 		if (count < most)
-			chunks[count] = (struct adamw_chunk){ .first = begin, .moments = begin, .decay = row->decay,
+			chunks[count] = (struct adamw_chunk) { .first = begin,
+				.moments = begin,
+				.decay = row->decay,
 				.count = (uint32_t)(end - begin < ADAMW_CHUNK ? end - begin : ADAMW_CHUNK) };
 	return count;
 }
 
-size_t optimizer_chunks(const struct tensor_table *table, size_t first, size_t end, struct adamw_chunk *chunks, size_t most)
+size_t optimizer_chunks(const struct tensor_table *table, size_t first, size_t end,
+	struct adamw_chunk *chunks, size_t most)
 {
 	size_t count = 0;
 	for (int i = 0; i < table->count; i++) {
@@ -86,17 +96,19 @@ size_t optimizer_chunks(const struct tensor_table *table, size_t first, size_t e
 	return count;
 }
 
-void optimizer_keep(const struct tensor_table *table, const struct adamw_state *to, const struct adamw_state *from)
+void optimizer_keep(const struct tensor_table *table, const struct adamw_state *to,
+	const struct adamw_state *from)
 {
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
 		if (row->role != TENSOR_PARAMETER)
-			memmove(to->weights + row->offset, from->weights + row->offset, row->count * sizeof *to->weights);
+			memmove(to->weights + row->offset, from->weights + row->offset,
+				row->count * sizeof *to->weights);
 	}
 }
 
-void optimizer_update(struct ops *ops, const struct tensor_table *table, const struct adamw_state *to,
-	const struct adamw_state *from, const float *grads)
+void optimizer_update(struct ops *ops, const struct tensor_table *table,
+	const struct adamw_state *to, const struct adamw_state *from, const float *grads)
 {
 	optimizer_update_run(ops, table, to, from, NULL, grads, 0, table->elements);
 	optimizer_keep(table, to, from);

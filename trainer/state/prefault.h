@@ -5,7 +5,8 @@
 
 #include <stddef.h>
 
-/* Makes the pages of these bytes be there for writing, by all threads: quicker than by one fault a page. What they hold stays. */
+/* Makes the pages of these bytes be there for writing, by all threads: quicker than by one fault a
+ * page. What they hold stays. */
 void prefault(void *from, size_t bytes);
 
 #endif

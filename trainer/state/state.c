@@ -12,7 +12,9 @@
 #include "trainer/comm/status_exchange.h"
 #include "trainer/state/optimizer.h"
 
-#define CHUNK_BYTES ((size_t)16 << 20) /* of a broadcast (small enough for a deadline by progress), and of a copy by one thread */
+#define CHUNK_BYTES \
+	((size_t)16 << 20) /* of a broadcast (small enough for a deadline by progress), and of a copy \
+						  by one thread */
 
 static size_t arena_bytes(const struct state *state)
 {
@@ -25,10 +27,12 @@ static bool is_mapped(const struct state *state, bool moments)
 	return ops_has_device_memory(state->ops) || (moments && state->sharded);
 }
 
-/* Pages that are there when they are written to. Small ones: a huge page would hold other ranks' elements, too. */
+/* Pages that are there when they are written to. Small ones: a huge page would hold other ranks'
+ * elements, too. */
 static float *alloc_sparse(size_t bytes)
 {
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		-1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
 	madvise(p, bytes, MADV_NOHUGEPAGE);
@@ -37,7 +41,8 @@ static float *alloc_sparse(size_t bytes)
 
 static float *alloc_arena(struct state *state, bool moments)
 {
-	return is_mapped(state, moments) ? alloc_sparse(arena_bytes(state)) : state->ops->alloc(state->ops, arena_bytes(state));
+	return is_mapped(state, moments) ? alloc_sparse(arena_bytes(state))
+									 : state->ops->alloc(state->ops, arena_bytes(state));
 }
 
 static int alloc_all(struct state *state, struct err *err)
@@ -48,20 +53,27 @@ static int alloc_all(struct state *state, struct err *err)
 	if (state->weights && state->m && state->v)
 		return 0;
 	state_free(state);
-	return err_set(err, "memory: couldn't get 3 x %zu MB for weights and moments: use a smaller model, or more memory",
+	return err_set(err,
+		"memory: couldn't get 3 x %zu MB for weights and moments: use a smaller model, or more "
+		"memory",
 		arena_bytes(state) >> 20);
 }
 
-int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors, struct err *err)
+int state_alloc(struct state *state, struct ops *ops, const struct tensor_table *tensors,
+	struct err *err)
 {
-	*state = (struct state){ .tensors = tensors, .ops = ops };
+	*state = (struct state) { .tensors = tensors, .ops = ops };
 	return alloc_all(state, err);
 }
 
-int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors, const struct zero_shard *own,
-	size_t count, struct err *err)
+int state_alloc_shards(struct state *state, struct ops *ops, const struct tensor_table *tensors,
+	const struct zero_shard *own, size_t count, struct err *err)
 {
-	*state = (struct state){ .tensors = tensors, .ops = ops, .own = own, .own_count = count, .sharded = true };
+	*state = (struct state) { .tensors = tensors,
+		.ops = ops,
+		.own = own,
+		.own_count = count,
+		.sharded = true };
 	return alloc_all(state, err);
 }
 
@@ -85,7 +97,7 @@ static void release_device(struct state *state)
 	if (state->chunks)
 		state->ops->release(state->ops, state->chunks);
 	state->chunks = NULL;
-	state->device = (struct adamw_state){ 0 };
+	state->device = (struct adamw_state) { 0 };
 	state->compute = NULL;
 	hasher_destroy(state->hasher);
 	free(state->piece);
@@ -106,7 +118,7 @@ void state_free(struct state *state)
 {
 	release_device(state);
 	release_host(state);
-	state->next = (struct adamw_state){ 0 };
+	state->next = (struct adamw_state) { 0 };
 	state->lent = false;
 }
 
@@ -114,7 +126,8 @@ static void copy(float *to, const float *from, size_t bytes)
 {
 #pragma omp parallel for schedule(dynamic)
 	for (size_t at = 0; at < bytes; at += CHUNK_BYTES)
-		memcpy((char *)to + at, (const char *)from + at, bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
+		memcpy((char *)to + at, (const char *)from + at,
+			bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
 }
 
 static void copy_own(const struct state *state, float *to, const float *from)
@@ -127,7 +140,8 @@ static void copy_own(const struct state *state, float *to, const float *from)
 /* One arena after the other, so that there is no more than one of them twice. */
 void state_move(struct state *state, const struct adamw_state *to)
 {
-	float **arenas[] = { &state->weights, &state->m, &state->v }, *const places[] = { to->weights, to->m, to->v };
+	float **arenas[] = { &state->weights, &state->m, &state->v },
+		  *const places[] = { to->weights, to->m, to->v };
 	for (int i = 0; i < 3; i++) {
 		if (i > 0 && state->sharded)
 			copy_own(state, places[i], *arenas[i]);
@@ -141,7 +155,8 @@ void state_move(struct state *state, const struct adamw_state *to)
 
 /* ---- where the host can't touch the memory of `ops` ---- */
 
-/* Moments that are kept here; where the next run of them begins on the device is the sum of those before. */
+/* Moments that are kept here; where the next run of them begins on the device is the sum of those
+ * before. */
 static size_t own_elements(const struct state *state)
 {
 	size_t elements = state->sharded ? 0 : state->tensors->elements;
@@ -153,7 +168,8 @@ static size_t own_elements(const struct state *state)
 /* Copies the moments that are kept here into the device. */
 static void upload_moments(struct state *state)
 {
-	float *const host[] = { state->m, state->v }, *const device[] = { state->device.m, state->device.v };
+	float *const host[] = { state->m, state->v },
+				 *const device[] = { state->device.m, state->device.v };
 	const struct zero_shard all = { 0, 0, state->tensors->elements };
 	struct ops *ops = state->ops;
 	for (int i = 0; i < 2; i++) {
@@ -177,10 +193,13 @@ static int upload_chunks(struct state *state, struct err *err)
 	AUTO_FREE struct adamw_chunk *chunks = calloc(count + 1, sizeof *chunks);
 	state->chunks = chunks ? state->ops->alloc(state->ops, count * sizeof *chunks) : NULL;
 	if (!state->chunks)
-		return ops_check(state->ops, err) < 0 ? -1 : err_set(err, "memory: couldn't prepare the update: out of memory");
+		return ops_check(state->ops, err) < 0
+			? -1
+			: err_set(err, "memory: couldn't prepare the update: out of memory");
 	for (size_t i = 0; i < shards; at += own[i].end - own[i].first, i++) {
 		size_t first = state->chunk_count;
-		state->chunk_count += optimizer_chunks(state->tensors, own[i].first, own[i].end, chunks + first, count - first);
+		state->chunk_count += optimizer_chunks(state->tensors, own[i].first, own[i].end,
+			chunks + first, count - first);
 		for (size_t k = first; k < state->chunk_count; k++)
 			chunks[k].moments = chunks[k].first - own[i].first + at;
 	}
@@ -191,7 +210,8 @@ static int upload_chunks(struct state *state, struct err *err)
 static void cast(struct state *state)
 {
 	if (state->compute != state->device.weights)
-		state->ops->cast(state->ops, state->compute, state->device.weights, state->tensors->elements);
+		state->ops->cast(state->ops, state->compute, state->device.weights,
+			state->tensors->elements);
 }
 
 int state_upload(struct state *state, struct err *err)
@@ -200,12 +220,16 @@ int state_upload(struct state *state, struct err *err)
 	size_t elements = state->tensors->elements, moments = own_elements(state) * sizeof(float);
 	if (!ops_has_device_memory(ops))
 		return 0;
-	state->device = (struct adamw_state){ ops->alloc(ops, arena_bytes(state)), ops->alloc(ops, moments), ops->alloc(ops, moments) };
-	state->compute = ops->element == sizeof(float) ? state->device.weights : ops->alloc(ops, elements * ops->element);
+	state->device = (struct adamw_state) { ops->alloc(ops, arena_bytes(state)),
+		ops->alloc(ops, moments), ops->alloc(ops, moments) };
+	state->compute = ops->element == sizeof(float) ? state->device.weights
+												   : ops->alloc(ops, elements * ops->element);
 	if (!state->device.weights || !state->device.m || !state->device.v || !state->compute) {
 		if (ops_check(ops, err) == 0)
-			err_set(err, "memory: couldn't get %zu MB on the device for weights and moments: use a smaller model, or --zero 1 with "
-				"several ranks", (arena_bytes(state) + 2 * moments + elements * ops->element) >> 20);
+			err_set(err,
+				"memory: couldn't get %zu MB on the device for weights and moments: use a smaller "
+				"model, or --zero 1 with several ranks",
+				(arena_bytes(state) + 2 * moments + elements * ops->element) >> 20);
 		return -1;
 	}
 	state->hasher = hasher_create();
@@ -273,7 +297,9 @@ static int share_arena(float *arena, size_t bytes, struct comm *comm, struct err
 {
 	for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
 		size_t size = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
-		if (comm_wait(comm, comm_broadcast(comm, "weights and moments", (char *)arena + at, size, 0), err) < 0)
+		if (comm_wait(comm,
+				comm_broadcast(comm, "weights and moments", (char *)arena + at, size, 0), err)
+			< 0)
 			return -1;
 	}
 	return 0;
@@ -295,7 +321,7 @@ static int hash_state(const struct state *state, struct stand *stand, struct err
 		hasher_add(hasher, state->m, bytes);
 		hasher_add(hasher, state->v, bytes);
 	}
-	*stand = (struct stand){ state->step, hasher_value(hasher) };
+	*stand = (struct stand) { state->step, hasher_value(hasher) };
 	hasher_destroy(hasher);
 	return 0;
 }
@@ -319,8 +345,10 @@ int state_share(struct state *state, struct comm *comm, struct err *err)
 		return -1;
 	for (int rank = 1; rank < comm_size(comm); rank++)
 		if (all[rank].step != all[0].step || !hash_equal(all[rank].hash, all[0].hash)) {
-			err_fail(err, EXIT_LOST, "resume: rank %d has step %llu with other weights than rank 0 at step %llu: the transfer "
-				"is damaged", rank, (unsigned long long)all[rank].step, (unsigned long long)all[0].step);
+			err_fail(err, EXIT_LOST,
+				"resume: rank %d has step %llu with other weights than rank 0 at step %llu: the "
+				"transfer is damaged",
+				rank, (unsigned long long)all[rank].step, (unsigned long long)all[0].step);
 			return ERR_SHARED;
 		}
 	return 0;
@@ -333,7 +361,8 @@ static struct hash128 hash_device(struct state *state)
 	hasher_reset(state->hasher);
 	for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
 		size_t size = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
-		state->ops->copy_out(state->ops, state->piece, (const char *)state->device.weights + at, size);
+		state->ops->copy_out(state->ops, state->piece, (const char *)state->device.weights + at,
+			size);
 		hasher_add(state->hasher, state->piece, size);
 	}
 	return hasher_value(state->hasher);
@@ -353,16 +382,19 @@ static void update_device(struct state *state, const float *grads)
 	const struct zero_shard *own = state->sharded ? state->own : &all;
 	size_t at = 0, count = state->sharded ? state->own_count : 1;
 	if (state->chunks) {
-		state->ops->adamw_chunks(state->ops, &state->device, &state->device, state->compute, grads, state->chunks,
-			state->chunk_count);
+		state->ops->adamw_chunks(state->ops, &state->device, &state->device, state->compute, grads,
+			state->chunks, state->chunk_count);
 		return;
 	}
 	for (size_t i = 0; i < count; at += own[i].end - own[i].first, i++) {
-		/* The optimizer adds the place in an arena, which is not where the moments of a shard lie. */
+		/* The optimizer adds the place in an arena, which is not where the moments of a shard lie.
+		 */
 		uintptr_t shift = (own[i].first - at) * sizeof(float);
-		const struct adamw_state shard = { state->device.weights, (float *)((uintptr_t)state->device.m - shift),
+		const struct adamw_state shard = { state->device.weights,
+			(float *)((uintptr_t)state->device.m - shift),
 			(float *)((uintptr_t)state->device.v - shift) };
-		optimizer_update_run(state->ops, state->tensors, &shard, &shard, state->compute, grads, own[i].first, own[i].end);
+		optimizer_update_run(state->ops, state->tensors, &shard, &shard, state->compute, grads,
+			own[i].first, own[i].end);
 	}
 }
 
@@ -372,7 +404,8 @@ static void update_host(struct state *state, const struct adamw_state *to, const
 	if (!state->sharded)
 		optimizer_update(state->ops, state->tensors, to, &from, grads);
 	for (size_t i = 0; i < state->own_count; i++)
-		optimizer_update_run(state->ops, state->tensors, to, &from, NULL, grads, state->own[i].first, state->own[i].end);
+		optimizer_update_run(state->ops, state->tensors, to, &from, NULL, grads,
+			state->own[i].first, state->own[i].end);
 	if (state->sharded)
 		optimizer_keep(state->tensors, to, &from);
 }
@@ -393,5 +426,5 @@ void state_update(struct state *state, const float *grads, bool changes)
 	state->weights = to.weights;
 	state->m = to.m;
 	state->v = to.v;
-	state->next = (struct adamw_state){ 0 };
+	state->next = (struct adamw_state) { 0 };
 }

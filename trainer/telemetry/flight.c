@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record's bytes. Each of its two writers has two places and writes them in turn, with a hash: whenever the process stops,
- * one of them is whole. */
+/* The record's bytes. Each of its two writers has two places and writes them in turn, with a hash:
+ * whenever the process stops, one of them is whole. */
 #include "config.h"
 
 #include "trainer/telemetry/flight.h"
@@ -58,7 +58,8 @@ static void seal(unsigned char part[PART])
 	bytes_put_le64(part + HASHED, hash_bytes(part, HASHED).low);
 }
 
-/* Word by word, since another thread may be copying the record: what it then gets has a wrong hash. */
+/* Word by word, since another thread may be copying the record: what it then gets has a wrong hash.
+ */
 static void copy_words(void *to, const void *from, size_t size)
 {
 	uint64_t *out = to;
@@ -68,7 +69,8 @@ static void copy_words(void *to, const void *from, size_t size)
 }
 
 /* Writes the next entry at one of the two places from `offset` on. */
-static void publish(struct flight_recorder *flight, size_t offset, uint64_t *number, unsigned char entry[PART])
+static void publish(struct flight_recorder *flight, size_t offset, uint64_t *number,
+	unsigned char entry[PART])
 {
 	_Alignas(uint64_t) unsigned char sealed[PART];
 	bytes_put_le64(entry, ++*number);
@@ -134,7 +136,8 @@ void flight_finish(struct flight_recorder *flight)
 static void name_run(const struct ident *ident, char *out, size_t size)
 {
 	if (ident->job)
-		snprintf(out, size, "job %" PRIu32 ", step %" PRIu32 ", attempt %d", ident->job, ident->step, ident->attempt);
+		snprintf(out, size, "job %" PRIu32 ", step %" PRIu32 ", attempt %d", ident->job,
+			ident->step, ident->attempt);
 	else
 		snprintf(out, size, "%d ranks of process %d", ident->world_size, (int)getppid());
 }
@@ -157,7 +160,9 @@ static void put_header(unsigned char *at, const struct ident *ident)
 struct flight_recorder *flight_create(const struct ident *ident, struct err *err)
 {
 	struct flight_recorder *flight = calloc(1, sizeof *flight);
-	void *map = flight ? mmap(NULL, MAPPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+	void *map = flight
+		? mmap(NULL, MAPPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+		: MAP_FAILED;
 	if (map == MAP_FAILED) {
 		free(flight);
 		err_set(err, "flight recorder: out of memory");
@@ -170,14 +175,16 @@ struct flight_recorder *flight_create(const struct ident *ident, struct err *err
 }
 
 /* With all its blocks: a store into a hole on a full disk would kill the process. */
-int flight_create_file(int dirfd, const char *name, const unsigned char bytes[FLIGHT_SIZE], struct err *err)
+int flight_create_file(int dirfd, const char *name, const unsigned char bytes[FLIGHT_SIZE],
+	struct err *err)
 {
 	char fresh[256];
 	snprintf(fresh, sizeof fresh, ".%.200s.%d", name, (int)getpid());
 	int fd = openat(dirfd, fresh, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return err_set(err, "flight recorder: couldn't create %s: %m", name);
-	if (pwrite(fd, bytes, FLIGHT_SIZE, 0) == FLIGHT_SIZE && renameat(dirfd, fresh, dirfd, name) == 0)
+	if (pwrite(fd, bytes, FLIGHT_SIZE, 0) == FLIGHT_SIZE
+		&& renameat(dirfd, fresh, dirfd, name) == 0)
 		return fd;
 	err_set(err, "flight recorder: couldn't write %s: %m", name);
 	unlinkat(dirfd, fresh, 0);
@@ -192,7 +199,8 @@ int flight_keep(struct flight_recorder *flight, int dirfd, const char *name, str
 	AUTO_CLOSE int fd = flight_create_file(dirfd, name, bytes, err);
 	if (fd < 0)
 		return -1;
-	if (mmap(flight->map, MAPPED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+	if (mmap(flight->map, MAPPED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0)
+		== MAP_FAILED)
 		return err_set(err, "flight recorder: couldn't map %s: %m", name);
 	publish(flight, TRAINING, &flight->training_number, flight->training);
 	return 0;

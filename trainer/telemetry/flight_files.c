@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of the checkpoint directory where its file system is this machine's, else one of the node's memory. */
+/* A folder of the checkpoint directory where its file system is this machine's, else one of the
+ * node's memory. */
 #include "config.h"
 
 #include "trainer/telemetry/flight_files.h"
@@ -22,7 +23,8 @@
 
 #define FILE_PREFIX "rank-"
 #define NODE_PREFIX "standing-"
-#define FORGOTTEN_SECONDS (7 * 86400) /* a node's files of killed ranks are then removed by the next ones */
+#define FORGOTTEN_SECONDS \
+	(7 * 86400) /* a node's files of killed ranks are then removed by the next ones */
 #define FILES_MAX 1000000
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
@@ -30,8 +32,8 @@
 
 /* ---- folders ---- */
 
-/* A store into memory that is shared with a file never waits for another machine there, and never fails once the file has its
- * blocks. */
+/* A store into memory that is shared with a file never waits for another machine there, and never
+ * fails once the file has its blocks. */
 static bool is_local(int fd)
 {
 	struct statfs fs;
@@ -41,10 +43,8 @@ static bool is_local(int fd)
 	case EXT4_SUPER_MAGIC:
 	case XFS_SUPER_MAGIC:
 	case TMPFS_MAGIC:
-	case OVERLAYFS_SUPER_MAGIC:
-		return true;
-	default:
-		return false;
+	case OVERLAYFS_SUPER_MAGIC: return true;
+	default: return false;
 	}
 }
 
@@ -53,7 +53,8 @@ static int open_folder(int dirfd, const char *name)
 	return openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* The user's own folder of this node's memory, made where `make`. Its path goes to `path`. -1: there is none. */
+/* The user's own folder of this node's memory, made where `make`. Its path goes to `path`. -1:
+ * there is none. */
 static int open_node_folder(bool make, char *path, size_t size)
 {
 	const char *const parents[] = { getenv("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp" };
@@ -74,12 +75,14 @@ static int open_node_folder(bool make, char *path, size_t size)
 }
 
 /* Its names; `visit` returns false to stop. */
-static void each_file(int dirfd, const char *prefix, bool (*visit)(void *arg, int dirfd, const char *name), void *arg)
+static void each_file(int dirfd, const char *prefix,
+	bool (*visit)(void *arg, int dirfd, const char *name), void *arg)
 {
 	DIR *stream = io_open_list(dirfd);
 	struct dirent *entry;
 	while (stream && (entry = readdir(stream)))
-		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && !visit(arg, dirfd, entry->d_name))
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0
+			&& !visit(arg, dirfd, entry->d_name))
 			break;
 	if (stream)
 		closedir(stream);
@@ -95,7 +98,8 @@ static bool remove_one(void *arg, int dirfd, const char *name)
 static bool remove_forgotten(void *arg, int dirfd, const char *name)
 {
 	struct stat st;
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime < time(NULL) - FORGOTTEN_SECONDS)
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0
+		&& st.st_mtime < time(NULL) - FORGOTTEN_SECONDS)
 		unlinkat(dirfd, name, 0);
 	return true;
 }
@@ -131,7 +135,8 @@ static int open_ckpt_folder(const char *dir)
 	return dirfd < 0 ? -1 : open_folder(dirfd, FLIGHT_FOLDER);
 }
 
-static int keep_in(struct flight_file *file, int fd, struct flight_recorder *flight, struct err *err)
+static int keep_in(struct flight_file *file, int fd, struct flight_recorder *flight,
+	struct err *err)
 {
 	if (flight_keep(flight, fd, file->name, err) < 0) {
 		close(fd);
@@ -141,25 +146,28 @@ static int keep_in(struct flight_file *file, int fd, struct flight_recorder *fli
 	return 0;
 }
 
-static int keep_on_node(struct flight_file *file, struct flight_recorder *flight, const struct ident *ident, struct err *err)
+static int keep_on_node(struct flight_file *file, struct flight_recorder *flight,
+	const struct ident *ident, struct err *err)
 {
 	char path[4200];
 	int fd = open_node_folder(true, path, sizeof path);
 	if (fd < 0)
-		return err_set(err, "flight recorder: couldn't make a folder below XDG_RUNTIME_DIR, /dev/shm or /tmp");
+		return err_set(err,
+			"flight recorder: couldn't make a folder below XDG_RUNTIME_DIR, /dev/shm or /tmp");
 	each_file(fd, NODE_PREFIX, remove_forgotten, NULL);
 	if (ident->job)
-		snprintf(file->name, sizeof file->name, NODE_PREFIX "%" PRIu32 ".%" PRIu32 ".%d-%05d", ident->job, ident->step, ident->attempt,
-			ident->rank);
+		snprintf(file->name, sizeof file->name, NODE_PREFIX "%" PRIu32 ".%" PRIu32 ".%d-%05d",
+			ident->job, ident->step, ident->attempt, ident->rank);
 	else
-		snprintf(file->name, sizeof file->name, NODE_PREFIX "p%d-%05d", (int)getppid(), ident->rank);
+		snprintf(file->name, sizeof file->name, NODE_PREFIX "p%d-%05d", (int)getppid(),
+			ident->rank);
 	return keep_in(file, fd, flight, err);
 }
 
-int flight_file_open(struct flight_file *file, struct flight_recorder *flight, const struct ident *ident, const char *dir,
-	struct err *err)
+int flight_file_open(struct flight_file *file, struct flight_recorder *flight,
+	const struct ident *ident, const char *dir, struct err *err)
 {
-	*file = (struct flight_file){ 0 };
+	*file = (struct flight_file) { 0 };
 	int fd = dir ? open_ckpt_folder(dir) : -1;
 	snprintf(file->name, sizeof file->name, FILE_PREFIX "%05d", ident->rank);
 	if (fd >= 0 && is_local(fd)) {
@@ -197,7 +205,7 @@ void flight_file_remove(struct flight_file *file)
 			remove_folder(file->dirfd);
 		close(file->dirfd);
 	}
-	*file = (struct flight_file){ 0 };
+	*file = (struct flight_file) { 0 };
 }
 
 /* ---- all ranks' ---- */
@@ -263,14 +271,15 @@ static int read_all(int dirfd, const char *prefix, struct flight_list *list, str
 int flight_files_read(const char *dir, struct flight_list *list, struct err *err)
 {
 	static const char *const folders[] = { FLIGHT_FOLDER, FLIGHT_BEFORE };
-	*list = (struct flight_list){ 0 };
+	*list = (struct flight_list) { 0 };
 	if (!dir) {
 		AUTO_CLOSE int fd = open_node_folder(false, list->place, sizeof list->place);
 		return fd < 0 ? 0 : read_all(fd, NODE_PREFIX, list, err);
 	}
 	AUTO_CLOSE int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dirfd < 0)
-		return err_fail(err, io_status_or(errno, EXIT_DATA), "couldn't open the folder %s: %m", dir);
+		return err_fail(err, io_status_or(errno, EXIT_DATA), "couldn't open the folder %s: %m",
+			dir);
 	for (int i = 0; i < 2 && list->count == 0; i++) {
 		AUTO_CLOSE int fd = open_folder(dirfd, folders[i]);
 		snprintf(list->place, sizeof list->place, "%s/%s", dir, folders[i]);

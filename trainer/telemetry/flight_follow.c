@@ -31,7 +31,8 @@ static void write_change(struct flight_follow *follow)
 {
 	unsigned char bytes[FLIGHT_SIZE];
 	flight_copy(follow->flight, bytes);
-	if (memcmp(bytes, follow->written, sizeof bytes) != 0 && pwrite(follow->fd, bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes)
+	if (memcmp(bytes, follow->written, sizeof bytes) != 0
+		&& pwrite(follow->fd, bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes)
 		memcpy(follow->written, bytes, sizeof bytes);
 }
 
@@ -59,7 +60,8 @@ static void release(struct flight_follow *follow)
 	free(follow);
 }
 
-struct flight_follow *flight_follow_begin(const struct flight_recorder *flight, int dirfd, const char *name, struct err *err)
+struct flight_follow *flight_follow_begin(const struct flight_recorder *flight, int dirfd,
+	const char *name, struct err *err)
 {
 	struct flight_follow *follow = calloc(1, sizeof *follow);
 	if (!follow) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a record of another process (doc/flight-recorder-format.md), and puts it into words. Nothing in it is believed. */
+/* Reads a record of another process (doc/flight-recorder-format.md), and puts it into words.
+ * Nothing in it is believed. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -49,11 +50,14 @@ static int read_header(const unsigned char *at, struct flight_view *view, struct
 	if (memcmp(at, MAGIC, 6) != 0)
 		return err_fail(err, EXIT_DATA, "it is no record of where a rank stands");
 	if (memcmp(at, MAGIC, 8) != 0)
-		return err_fail(err, EXIT_DATA, "it was written by another version of muster-train: read it with that one's muster-where");
+		return err_fail(err, EXIT_DATA,
+			"it was written by another version of muster-train: read it with that one's "
+			"muster-where");
 	if (!is_sealed(at))
 		return err_fail(err, EXIT_DATA, "its head is damaged");
-	if (world > WORLD_LIMIT || rank >= world || attempt > INT32_MAX || !get_text(at + 32, view->node, sizeof view->node) ||
-		!get_text(at + 96, view->run, sizeof view->run))
+	if (world > WORLD_LIMIT || rank >= world || attempt > INT32_MAX
+		|| !get_text(at + 32, view->node, sizeof view->node)
+		|| !get_text(at + 96, view->run, sizeof view->run))
 		return err_fail(err, EXIT_DATA, "its head has values that no rank has");
 	view->rank = (int)rank;
 	view->world_size = (int)world;
@@ -97,15 +101,15 @@ static void read_operation(const unsigned char *at, struct flight_operation *ope
 	operation->bytes = bytes_le64(at + 8);
 	operation->entered = get_time(at + 16);
 	operation->bucket = (int)bytes_le32(at + 24);
-	if (!get_text(at + 32, operation->operation, sizeof operation->operation) ||
-		!get_text(at + 48, operation->label, sizeof operation->label))
-		*operation = (struct flight_operation){ .bucket = -1 };
+	if (!get_text(at + 32, operation->operation, sizeof operation->operation)
+		|| !get_text(at + 48, operation->label, sizeof operation->label))
+		*operation = (struct flight_operation) { .bucket = -1 };
 }
 
 int flight_read(const void *bytes, size_t size, struct flight_view *view, struct err *err)
 {
 	const unsigned char *at = bytes;
-	*view = (struct flight_view){ .slot = -1, .now.bucket = -1, .finished.bucket = -1 };
+	*view = (struct flight_view) { .slot = -1, .now.bucket = -1, .finished.bucket = -1 };
 	if (size != FLIGHT_SIZE)
 		return err_fail(err, EXIT_DATA, "it has %zu bytes instead of %d", size, FLIGHT_SIZE);
 	if (read_header(at, view, err) < 0)
@@ -124,7 +128,10 @@ int flight_read(const void *bytes, size_t size, struct flight_view *view, struct
 /* ---- words ---- */
 
 /* What a rank does in a phase of a step, or of one of its slots. */
-static const struct { const char *doing; bool slot; } phases[FLIGHT_PHASES] = {
+static const struct {
+	const char *doing;
+	bool slot;
+} phases[FLIGHT_PHASES] = {
 	[FLIGHT_DATA] = { "taking data for", true },
 	[FLIGHT_COMPUTE] = { "computing", true },
 	[FLIGHT_REDUCE] = { "ending the reduction of", false },
@@ -138,7 +145,8 @@ static void phase_words(const struct flight_view *view, char *out, size_t size)
 {
 	const char *doing = phases[view->phase].doing;
 	if (!doing)
-		snprintf(out, size, "%s", view->phase == FLIGHT_START ? "preparing the run" : "where its record does not tell");
+		snprintf(out, size, "%s",
+			view->phase == FLIGHT_START ? "preparing the run" : "where its record does not tell");
 	else if (phases[view->phase].slot)
 		snprintf(out, size, "%s slot %d of step %" PRIu64, doing, view->slot, view->step);
 	else
@@ -168,10 +176,11 @@ void flight_line(const struct flight_view *view, double now, char *out, size_t s
 	if (view->now.operation[0] && view->waits > 0)
 		snprintf(bytes, sizeof bytes, " (%" PRIu64 " bytes)", view->now.bytes);
 	else if (view->now.operation[0])
-		snprintf(under_way, sizeof under_way, ", with %s of %s (%" PRIu64 " bytes, for %.1f s) under way", view->now.operation,
+		snprintf(under_way, sizeof under_way,
+			", with %s of %s (%" PRIu64 " bytes, for %.1f s) under way", view->now.operation,
 			view->now.label, view->now.bytes, ago(now, view->now.entered));
 	if (view->finished.operation[0])
-		snprintf(finished, sizeof finished, "; complete last: %s of %s, %.1f s ago", view->finished.operation, view->finished.label,
-			ago(now, view->finished_at));
+		snprintf(finished, sizeof finished, "; complete last: %s of %s, %.1f s ago",
+			view->finished.operation, view->finished.label, ago(now, view->finished_at));
 	snprintf(out, size, "%s%s for %.1f s%s%s", words, bytes, ago(now, since), under_way, finished);
 }

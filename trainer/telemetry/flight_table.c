@@ -76,7 +76,8 @@ static void name_nodes(const struct flight_row *rows, size_t count, char *out, s
 		append(out, size, " ", more);
 }
 
-static void name_time(const struct flight_row *rows, size_t count, bool moments, char *out, size_t size)
+static void name_time(const struct flight_row *rows, size_t count, bool moments, char *out,
+	size_t size)
 {
 	double least = rows[0].since, most = rows[0].since;
 	char moment[32];
@@ -95,14 +96,15 @@ static void name_time(const struct flight_row *rows, size_t count, bool moments,
 }
 
 /* A group's first rank decides its place among those that answered. */
-static void say_group(const struct flight_row *rows, size_t count, bool moments, flight_say *say, void *arg)
+static void say_group(const struct flight_row *rows, size_t count, bool moments, flight_say *say,
+	void *arg)
 {
 	char line[1600], ranks[400], nodes[600], time[64];
 	name_ranks(rows, count, ranks, sizeof ranks);
 	name_nodes(rows, count, nodes, sizeof nodes);
 	name_time(rows, count, moments, time, sizeof time);
-	snprintf(line, sizeof line, "%s %s%s%s: %s%s", count > 1 ? "ranks" : "rank", ranks, nodes[0] ? " on " : "", nodes, rows[0].words,
-		time);
+	snprintf(line, sizeof line, "%s %s%s%s: %s%s", count > 1 ? "ranks" : "rank", ranks,
+		nodes[0] ? " on " : "", nodes, rows[0].words, time);
 	say(arg, line);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spans in arrays that are allocated once: nothing waits and nothing grows while steps are measured. */
+/* Spans in arrays that are allocated once: nothing waits and nothing grows while steps are
+ * measured. */
 #include "trainer/telemetry/trace.h"
 
 #include <stdarg.h>
@@ -18,7 +19,10 @@ struct trace *trace_create(size_t room, struct err *err)
 	for (int i = 0; i < TRACE_THREADS; i++) {
 		trace->spans[i] = calloc(room, sizeof *trace->spans[i]);
 		if (!trace->spans[i]) {
-			err_set(err, "trace: couldn't allocate room for %zu spans: out of memory; give fewer --trace-steps", room);
+			err_set(err,
+				"trace: couldn't allocate room for %zu spans: out of memory; give fewer "
+				"--trace-steps",
+				room);
 			trace_destroy(trace);
 			return NULL;
 		}

@@ -33,13 +33,15 @@ static struct curve_point *point_of(struct curve *curve, uint64_t step)
 		curve->points = grown;
 		curve->room = room;
 	}
-	memmove(&curve->points[at + 1], &curve->points[at], (curve->count - at) * sizeof *curve->points);
+	memmove(&curve->points[at + 1], &curve->points[at],
+		(curve->count - at) * sizeof *curve->points);
 	curve->count++;
-	curve->points[at] = (struct curve_point){ .step = step };
+	curve->points[at] = (struct curve_point) { .step = step };
 	return &curve->points[at];
 }
 
-/* Drops the steps from `step` on: this attempt does them again. The validation of the step before stays. */
+/* Drops the steps from `step` on: this attempt does them again. The validation of the step before
+ * stays. */
 static void drop_from(struct curve *curve, uint64_t step)
 {
 	while (curve->count > 0 && curve->points[curve->count - 1].step >= step)
@@ -56,7 +58,8 @@ static int bits_of(const json_t *line, const char *key, uint32_t *bits)
 	return *end ? -1 : 0;
 }
 
-/* Takes one line in; -1 when it is none of ours. `*first` is still true for the attempt's first step. */
+/* Takes one line in; -1 when it is none of ours. `*first` is still true for the attempt's first
+ * step. */
 static int take_line(struct curve *curve, const json_t *line, bool *first)
 {
 	const json_t *number = json_object_get(line, "step");
@@ -97,7 +100,8 @@ static int read_attempt(int dirfd, int attempt, struct curve *curve, struct err 
 	snprintf(name, sizeof name, "metrics-%d.jsonl", attempt);
 	if (io_read_file(dirfd, name, METRICS_LIMIT, &data, &size, err) < 0)
 		return -1;
-	for (char *line = data, *end; (end = memchr(line, '\n', size - (size_t)(line - data))); line = end + 1) {
+	for (char *line = data, *end; (end = memchr(line, '\n', size - (size_t)(line - data)));
+		 line = end + 1) {
 		number++;
 		json_t *json = json_loadb(line, (size_t)(end - line), 0, NULL);
 		int rc = json ? take_line(curve, json, &first) : -1;
@@ -124,7 +128,8 @@ int curve_attempts(int dirfd, int **attempts, size_t *count, struct err *err)
 	*count = 0;
 	for (struct dirent *entry; errno = 0, (entry = readdir(dir));) {
 		int attempt, used = 0;
-		if (sscanf(entry->d_name, "metrics-%9d.jsonl%n", &attempt, &used) != 1 || !used || entry->d_name[used])
+		if (sscanf(entry->d_name, "metrics-%9d.jsonl%n", &attempt, &used) != 1 || !used
+			|| entry->d_name[used])
 			continue;
 		int *grown = realloc(*attempts, (*count + 1) * sizeof **attempts);
 		if (!grown) {
@@ -147,7 +152,7 @@ int curve_read(int dirfd, struct curve *curve, struct err *err)
 {
 	AUTO_FREE int *attempts = NULL;
 	size_t count;
-	*curve = (struct curve){ 0 };
+	*curve = (struct curve) { 0 };
 	if (curve_attempts(dirfd, &attempts, &count, err) < 0)
 		return -1;
 	for (size_t i = 0; i < count; i++) {
@@ -162,7 +167,7 @@ int curve_read(int dirfd, struct curve *curve, struct err *err)
 void curve_clear(struct curve *curve)
 {
 	free(curve->points);
-	*curve = (struct curve){ 0 };
+	*curve = (struct curve) { 0 };
 }
 
 void curve_print(const struct curve *curve, FILE *out)
@@ -174,7 +179,8 @@ void curve_print(const struct curve *curve, FILE *out)
 		fprintf(out, "%llu %08x %.9g %08x %.9g", (unsigned long long)point->step, point->loss,
 			(double)bytes_to_float(point->loss), point->norm, (double)bytes_to_float(point->norm));
 		if (point->has_validation)
-			fprintf(out, " %08x %.9g", point->validation, (double)bytes_to_float(point->validation));
+			fprintf(out, " %08x %.9g", point->validation,
+				(double)bytes_to_float(point->validation));
 		fputc('\n', out);
 	}
 }

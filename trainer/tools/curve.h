@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss curve of a run, merged from the metrics files of its attempts: what a later attempt did again replaces what an
- * earlier one did, and a torn last line is dropped. A killed run's curve equals that of an undisturbed one. */
+/* The loss curve of a run, merged from the metrics files of its attempts: what a later attempt did
+ * again replaces what an earlier one did, and a torn last line is dropped. A killed run's curve
+ * equals that of an undisturbed one. */
 #ifndef MUSTER_CURVE_H
 #define MUSTER_CURVE_H
 
@@ -18,11 +19,11 @@ struct curve_point {
 struct curve {
 	struct curve_point *points; /* ascending steps */
 	size_t count, room;
-	int attempts;               /* metrics files that were read */
+	int attempts; /* metrics files that were read */
 };
 
-/* Reads every metrics-N.jsonl of the folder in the order of N. Status EXIT_DATA names file and line of what can't be
- * read, except the last line of a file. */
+/* Reads every metrics-N.jsonl of the folder in the order of N. Status EXIT_DATA names file and line
+ * of what can't be read, except the last line of a file. */
 int curve_read(int dirfd, struct curve *curve, struct err *err);
 /* The N of all metrics-N.jsonl of the folder, ascending, malloc'ed; NULL when there are none. */
 int curve_attempts(int dirfd, int **attempts, size_t *count, struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-curve DIR: prints the merged loss curve of a run. muster-curve --scaling DIR…: compares runs on different numbers of
- * ranks. */
+/* muster-curve DIR: prints the merged loss curve of a run. muster-curve --scaling DIR…: compares
+ * runs on different numbers of ranks. */
 #include "config.h"
 
 #include <argp.h>
@@ -31,12 +31,23 @@ struct arguments {
 enum { KEY_SCALING = 256, KEY_JSON, KEY_PLOT, KEY_BARS, KEY_SKIP };
 
 static const struct argp_option options[] = {
-	{ .name = "scaling", .key = KEY_SCALING, .doc = "Compares runs of one training on different numbers of ranks; the first is "
-		"what the others are held against" },
-	{ .name = "json", .key = KEY_JSON, .arg = "FILE", .doc = "--scaling: writes the same numbers there, too" },
-	{ .name = "plot", .key = KEY_PLOT, .arg = "FILE", .doc = "--scaling: draws the speedup there, as SVG" },
+	{ .name = "scaling",
+		.key = KEY_SCALING,
+		.doc = "Compares runs of one training on different numbers of ranks; the first is what the "
+			   "others are held against" },
+	{ .name = "json",
+		.key = KEY_JSON,
+		.arg = "FILE",
+		.doc = "--scaling: writes the same numbers there, too" },
+	{ .name = "plot",
+		.key = KEY_PLOT,
+		.arg = "FILE",
+		.doc = "--scaling: draws the speedup there, as SVG" },
 	{ .name = "bars", .key = KEY_BARS, .doc = "--scaling: draws the efficiency" },
-	{ .name = "skip", .key = KEY_SKIP, .arg = "N", .doc = "--scaling: steps at the start that don't count (10)" },
+	{ .name = "skip",
+		.key = KEY_SKIP,
+		.arg = "N",
+		.doc = "--scaling: steps at the start that don't count (10)" },
 	{ 0 }
 };
 
@@ -44,18 +55,10 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *given = state->input;
 	switch (key) {
-	case KEY_SCALING:
-		given->scaling = true;
-		return 0;
-	case KEY_JSON:
-		given->json = arg;
-		return 0;
-	case KEY_PLOT:
-		given->plot = arg;
-		return 0;
-	case KEY_BARS:
-		given->bars = true;
-		return 0;
+	case KEY_SCALING: given->scaling = true; return 0;
+	case KEY_JSON: given->json = arg; return 0;
+	case KEY_PLOT: given->plot = arg; return 0;
+	case KEY_BARS: given->bars = true; return 0;
 	case KEY_SKIP:
 		if (!number_whole(arg, 0, 1000000, &given->skip))
 			argp_error(state, "--skip %s is no number of steps", arg);
@@ -71,15 +74,16 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 		if (!given->scaling && (given->json || given->plot || given->bars))
 			argp_error(state, "--json, --plot and --bars go with --scaling");
 		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
+	default: return ARGP_ERR_UNKNOWN;
 	}
 }
 
 static int open_folder(const char *folder, struct err *err)
 {
 	int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return dirfd < 0 ? err_fail(err, io_status_or(errno, EXIT_DATA), "couldn't open the folder %s: %m", folder) : dirfd;
+	return dirfd < 0
+		? err_fail(err, io_status_or(errno, EXIT_DATA), "couldn't open the folder %s: %m", folder)
+		: dirfd;
 }
 
 static int print_curve(const char *folder, struct err *err)
@@ -89,13 +93,15 @@ static int print_curve(const char *folder, struct err *err)
 	if (dirfd < 0 || curve_read(dirfd, &curve, err) < 0)
 		return -1;
 	if (curve.attempts == 0)
-		return err_fail(err, EXIT_DATA, "%s holds no metrics-N.jsonl: give the --ckpt-dir of a run", folder);
+		return err_fail(err, EXIT_DATA, "%s holds no metrics-N.jsonl: give the --ckpt-dir of a run",
+			folder);
 	curve_print(&curve, stdout);
 	curve_clear(&curve);
 	return 0;
 }
 
-static int write_json(const char *path, const struct scaling_run *runs, size_t count, struct err *err)
+static int write_json(const char *path, const struct scaling_run *runs, size_t count,
+	struct err *err)
 {
 	json_t *json = scaling_json(runs, count);
 	if (!json)
@@ -106,14 +112,17 @@ static int write_json(const char *path, const struct scaling_run *runs, size_t c
 	return rc < 0 ? err_fail(err, io_status(why), "couldn't write %s: %s", path, strerror(why)) : 0;
 }
 
-static int write_plot(const char *path, const struct scaling_run *runs, size_t count, struct err *err)
+static int write_plot(const char *path, const struct scaling_run *runs, size_t count,
+	struct err *err)
 {
 	FILE *out = fopen(path, "we");
 	if (!out)
 		return err_fail(err, io_status(errno), "couldn't write %s: %m", path);
 	scaling_plot(runs, count, out);
 	int failed = ferror(out);
-	return fclose(out) != 0 || failed ? err_fail(err, io_status(errno), "couldn't write %s: %m", path) : 0;
+	return fclose(out) != 0 || failed
+		? err_fail(err, io_status(errno), "couldn't write %s: %m", path)
+		: 0;
 }
 
 static int print_scaling(const struct arguments *given, struct err *err)
@@ -137,16 +146,20 @@ static int print_scaling(const struct arguments *given, struct err *err)
 int main(int argc, char **argv)
 {
 	struct arguments given = { .skip = 10 };
-	struct argp argp = { .options = options, .parser = parse_one, .args_doc = "DIR\n--scaling DIR...", .doc = "Prints the loss "
-		"curve of the run in DIR, merged over its attempts; or how well a training scales.\vOne line a step: step, bits of the "
-		"loss, loss, bits of the gradient norm, norm, and where there was a validation its bits and value. Steps that a later "
-		"attempt did again are printed once." };
+	struct argp argp = { .options = options,
+		.parser = parse_one,
+		.args_doc = "DIR\n--scaling DIR...",
+		.doc = "Prints the loss curve of the run in DIR, merged over its attempts; or how well a "
+			   "training scales.\vOne line a step: step, bits of the loss, loss, bits of the "
+			   "gradient norm, norm, and where there was a validation its bits and value. Steps "
+			   "that a later attempt did again are printed once." };
 	struct err err;
 	descriptors_raise();
 	argp_program_version = PACKAGE_STRING;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &given);
-	if ((given.scaling ? print_scaling(&given, &err) : print_curve(given.folders[0], &err)) < 0 || io_flush_output(&err) < 0) {
+	if ((given.scaling ? print_scaling(&given, &err) : print_curve(given.folders[0], &err)) < 0
+		|| io_flush_output(&err) < 0) {
 		fprintf(stderr, "muster-curve: %s\n", err.text);
 		return (int)err.status;
 	}

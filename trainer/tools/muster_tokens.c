@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-tokens: makes a token file from text. Byte level: a token is a byte, so the vocabulary is 256. */
+/* muster-tokens: makes a token file from text. Byte level: a token is a byte, so the vocabulary is
+ * 256. */
 #include "config.h"
 
 #include <argp.h>
@@ -26,10 +27,10 @@
 
 struct options {
 	const char *output, *validation_output;
-	double fraction;  /* of the text that goes to the validation file; 0: `bytes` says */
+	double fraction; /* of the text that goes to the validation file; 0: `bytes` says */
 	uint64_t bytes;
 	bool validation, force, quiet;
-	char **inputs;    /* none: standard input */
+	char **inputs; /* none: standard input */
 	int input_count;
 };
 
@@ -40,12 +41,12 @@ struct work {
 	unsigned char *block;
 	uint64_t expected; /* bytes of all inputs, 0 when not known */
 	bool progress;
-	double shown;      /* clock_now() of the last progress line */
+	double shown; /* clock_now() of the last progress line */
 };
 
 static volatile sig_atomic_t caught;
 
-static void catch(int signal_number)
+static void catch (int signal_number)
 {
 	caught = signal_number;
 }
@@ -66,7 +67,10 @@ static int parse_validation(const char *text, struct options *options)
 	int64_t bytes;
 	options->validation = true;
 	if (strchr(text, '.'))
-		return number_real(text, 0, 1, &options->fraction) && options->fraction > 0 && options->fraction < 1 ? 0 : -1;
+		return number_real(text, 0, 1, &options->fraction) && options->fraction > 0
+				&& options->fraction < 1
+			? 0
+			: -1;
 	if (!number_bytes(text, 1, INT64_MAX, &bytes))
 		return -1;
 	options->bytes = (uint64_t)bytes;
@@ -74,13 +78,18 @@ static int parse_validation(const char *text, struct options *options)
 }
 
 static const struct argp_option option_rows[] = {
-	{ "output", 'o', "FILE", 0, "the token file to write; needed. A name that ends in .u16 gets raw uint16 tokens, any "
-		"other the header of llm.c in front", 0 },
-	{ "validation", 'v', "SIZE", 0, "split off the end of the text for validation: a fraction such as 0.1, or a number of "
-		"bytes such as 100000 or 64K (default: nothing)", 0 },
+	{ "output", 'o', "FILE", 0,
+		"the token file to write; needed. A name that ends in .u16 gets raw uint16 tokens, any "
+		"other the header of llm.c in front",
+		0 },
+	{ "validation", 'v', "SIZE", 0,
+		"split off the end of the text for validation: a fraction such as 0.1, or a number of "
+		"bytes such as 100000 or 64K (default: nothing)",
+		0 },
 	{ "validation-output", 'V', "FILE", 0, "where that goes; needed with --validation", 0 },
 	{ "force", 'f', NULL, 0, "replace files that exist (default: refuse)", 0 },
-	{ "quiet", 'q', NULL, 0, "no progress and no summary (default: a summary, and progress on a terminal)", 0 },
+	{ "quiet", 'q', NULL, 0,
+		"no progress and no summary (default: a summary, and progress on a terminal)", 0 },
 	{ 0 },
 };
 
@@ -102,8 +111,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'q': options->quiet = true; return 0;
 	case 'v':
 		if (parse_validation(arg, options) < 0)
-			argp_error(state, "--validation=%s is neither a fraction between 0 and 1, such as 0.1, nor a number of bytes, "
-				"such as 100000 or 64K", arg);
+			argp_error(state,
+				"--validation=%s is neither a fraction between 0 and 1, such as 0.1, nor a number "
+				"of bytes, such as 100000 or 64K",
+				arg);
 		return 0;
 	case ARGP_KEY_ARGS:
 		options->inputs = state->argv + state->next;
@@ -117,7 +128,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 /* How many of `total` tokens are for validation. */
 static uint64_t validation_share(const struct options *options, uint64_t total)
 {
-	uint64_t share = options->fraction > 0 ? (uint64_t)((double)total * options->fraction) : options->bytes;
+	uint64_t share =
+		options->fraction > 0 ? (uint64_t)((double)total * options->fraction) : options->bytes;
 	return share < total ? share : total;
 }
 
@@ -133,17 +145,22 @@ static int check_count(const struct work *work, uint64_t total, struct err *err)
 	}
 	if (count <= most)
 		return 0;
-	return err_fail(err, EXIT_DATA, "text: couldn't put %" PRIu64 " tokens or more into %s: its header counts in an "
-		"int32, so %" PRIu64 " at most; a name that ends in .u16 gets raw tokens without a count", count, name, most);
+	return err_fail(err, EXIT_DATA,
+		"text: couldn't put %" PRIu64
+		" tokens or more into %s: its header counts in an int32, so %" PRIu64
+		" at most; a name that ends in .u16 gets raw tokens without a count",
+		count, name, most);
 }
 
-/* Adds up the sizes, so that a text that is too long is refused before it is read. 0 when one is no regular file. */
+/* Adds up the sizes, so that a text that is too long is refused before it is read. 0 when one is no
+ * regular file. */
 static uint64_t total_size(const struct options *options)
 {
 	uint64_t total = 0;
 	for (int i = 0; i < options->input_count; i++) {
 		struct stat st;
-		if (strcmp(options->inputs[i], "-") == 0 || stat(options->inputs[i], &st) < 0 || !S_ISREG(st.st_mode))
+		if (strcmp(options->inputs[i], "-") == 0 || stat(options->inputs[i], &st) < 0
+			|| !S_ISREG(st.st_mode))
 			return 0;
 		total += (uint64_t)st.st_size;
 	}
@@ -157,8 +174,8 @@ static void show_progress(struct work *work)
 		return;
 	work->shown = now;
 	if (work->expected)
-		fprintf(stderr, "\rmuster-tokens: %.1f of %.1f MB (%.0f %%) ", done / 1e6, (double)work->expected / 1e6,
-			100 * done / (double)work->expected);
+		fprintf(stderr, "\rmuster-tokens: %.1f of %.1f MB (%.0f %%) ", done / 1e6,
+			(double)work->expected / 1e6, 100 * done / (double)work->expected);
 	else
 		fprintf(stderr, "\rmuster-tokens: %.1f MB ", done / 1e6);
 }
@@ -178,7 +195,8 @@ static int add_stream(struct work *work, int fd, const char *name, struct err *e
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return err_fail(err, io_status_or(errno, EXIT_DATA), "text: couldn't read %s: %m", name);
+			return err_fail(err, io_status_or(errno, EXIT_DATA), "text: couldn't read %s: %m",
+				name);
 		if (n == 0)
 			return 0;
 		if (check_count(work, token_writer_tokens(work->training) + (uint64_t)n, err) < 0)
@@ -215,12 +233,15 @@ static int split(struct work *work, struct err *err)
 	uint64_t total = token_writer_tokens(work->training);
 	uint64_t share = validation_share(work->options, total);
 	if (total == 0)
-		return err_fail(err, EXIT_DATA, "text: couldn't make %s: the text is empty", work->options->output);
+		return err_fail(err, EXIT_DATA, "text: couldn't make %s: the text is empty",
+			work->options->output);
 	if (!work->validation)
 		return 0;
 	if (share == 0 || share == total)
-		return err_fail(err, EXIT_DATA, "text: couldn't split off %" PRIu64 " of %" PRIu64 " tokens for validation: "
-			"both files need some", share, total);
+		return err_fail(err, EXIT_DATA,
+			"text: couldn't split off %" PRIu64 " of %" PRIu64
+			" tokens for validation: both files need some",
+			share, total);
 	return token_writer_move_tail(work->training, work->validation, share, err);
 }
 
@@ -262,16 +283,19 @@ static int make_tokens(struct work *work, struct err *err)
 
 static void summarize(const struct work *work)
 {
-	fprintf(stderr, "muster-tokens: %" PRIu64 " tokens in %s", token_writer_tokens(work->training), work->options->output);
+	fprintf(stderr, "muster-tokens: %" PRIu64 " tokens in %s", token_writer_tokens(work->training),
+		work->options->output);
 	if (work->validation)
-		fprintf(stderr, ", %" PRIu64 " in %s", token_writer_tokens(work->validation), work->options->validation_output);
+		fprintf(stderr, ", %" PRIu64 " in %s", token_writer_tokens(work->validation),
+			work->options->validation_output);
 	fputs(" (bytes: vocabulary 256)\n", stderr);
 }
 
 static int run(const struct options *options)
 {
 	struct err err;
-	struct work work = { .options = options, .expected = total_size(options),
+	struct work work = { .options = options,
+		.expected = total_size(options),
 		.progress = !options->quiet && isatty(STDERR_FILENO) };
 	int rc = make_tokens(&work, &err);
 	end_progress(&work);
@@ -287,11 +311,14 @@ static int run(const struct options *options)
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = { .options = option_rows, .parser = parse_option, .args_doc = "[FILE...]",
-		.doc = "Makes a token file for muster-train from text: the FILEs one after the other, or standard input (also '-')."
-		"\vEach byte is a token, so the vocabulary is 256. The files appear under their names only when they are whole and "
-		"durable.\n\nExit status: 0 done, 1 a fault, 2 wrong usage, 65 a text that can't be read or used, 69 a full or "
-		"failing disk." };
+	static const struct argp argp = { .options = option_rows,
+		.parser = parse_option,
+		.args_doc = "[FILE...]",
+		.doc = "Makes a token file for muster-train from text: the FILEs one after the other, or "
+			   "standard input (also '-').\vEach byte is a token, so the vocabulary is 256. The "
+			   "files appear under their names only when they are whole and durable.\n\nExit "
+			   "status: 0 done, 1 a fault, 2 wrong usage, 65 a text that can't be read or used, 69 "
+			   "a full or failing disk." };
 	struct options options = { 0 };
 	descriptors_raise();
 	argp_program_version = PACKAGE_STRING;

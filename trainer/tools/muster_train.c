@@ -22,9 +22,12 @@
 #include "trainer/run/flight_report.h"
 #include "trainer/run/train_loop.h"
 
-#define LEAVE_SECONDS 2.0 /* between the words of a lost rank and its end, so that they are read */
+#define LEAVE_SECONDS \
+	2.0 /* between the words of a lost rank and its end, so that they are read \
+		 */
 
-/* This process's rank as the launcher gave it, before anything is checked; NULL without a launcher. */
+/* This process's rank as the launcher gave it, before anything is checked; NULL without a launcher.
+ */
 static const char *launched_as(void)
 {
 	static const char *const names[] = { "PMIX_RANK", "SLURM_PROCID", "RANK" };
@@ -34,9 +37,9 @@ static const char *launched_as(void)
 	return NULL;
 }
 
-/* What all ranks find wrong alike, before they have met: rank 0 alone speaks. srun ends all tasks at the first that fails,
- * also one that it has hardly started: so rank 0 leaves when the others had time to come up, and they leave after it, at
- * srun's SIGTERM. */
+/* What all ranks find wrong alike, before they have met: rank 0 alone speaks. srun ends all tasks
+ * at the first that fails, also one that it has hardly started: so rank 0 leaves when the others
+ * had time to come up, and they leave after it, at srun's SIGTERM. */
 static void speak_for_all(bool speaker, bool alone, const struct err *err)
 {
 	struct deadline leave = deadline_in(speaker ? 1 : 2);
@@ -53,7 +56,8 @@ static int usage_error(const struct err *err)
 	return (int)err->status;
 }
 
-/* Rank 0's part of the end: the last save, and what is recorded. Returns the status of all ranks. */
+/* Rank 0's part of the end: the last save, and what is recorded. Returns the status of all ranks.
+ */
 static int close_folder(struct run *run, const struct train_end *end)
 {
 	struct err err = { 0 };
@@ -62,7 +66,9 @@ static int close_folder(struct run *run, const struct train_end *end)
 	const char *why = end->stop ? notice_name(end->stop) : "finished";
 	if (!run->folder) {
 		if (end->stop)
-			log_warn("%s: stopped after step %" PRIu64 "; nothing was saved, since there is no --ckpt-dir", why, step);
+			log_warn("%s: stopped after step %" PRIu64
+					 "; nothing was saved, since there is no --ckpt-dir",
+				why, step);
 		return status;
 	}
 	if (end->stop) {
@@ -95,8 +101,8 @@ static void close_part(struct run *run, const struct train_end *end)
 		log_error("step %" PRIu64 " could not be saved: %s", run->state.step, err.text);
 }
 
-/* No rank leaves before the last save is durable: the first bad exit would make srun end the others. Rank 0's status goes
- * the way on which its success would be told. */
+/* No rank leaves before the last save is durable: the first bad exit would make srun end the
+ * others. Rank 0's status goes the way on which its success would be told. */
 static int close_run(struct run *run, const struct train_end *end, struct err *err)
 {
 	AUTO_FREE void *value = NULL;
@@ -121,7 +127,8 @@ static int close_run(struct run *run, const struct train_end *end, struct err *e
 	return status;
 }
 
-/* A trace of a run that ended before the last step that was asked for. What is saved is more urgent, so it comes after that. */
+/* A trace of a run that ended before the last step that was asked for. What is saved is more
+ * urgent, so it comes after that. */
 static void end_trace(struct run *run)
 {
 	struct err err;
@@ -135,8 +142,9 @@ static int finished_already(const struct run *run)
 		return 0;
 	if (run->ident.rank == 0) {
 		struct err err;
-		log_info("the run in %s is finished: step %" PRIu64 " of %lld is saved; nothing is left to do", run->settings.ckpt_dir,
-			run->state.step, (long long)run->settings.steps);
+		log_info("the run in %s is finished: step %" PRIu64
+				 " of %lld is saved; nothing is left to do",
+			run->settings.ckpt_dir, run->state.step, (long long)run->settings.steps);
 		if (folder_end(run->folder, run->state.step, "finished already", EXIT_OK, &err) < 0)
 			log_warn("checkpoint directory: couldn't record the end: %s", err.text);
 	}
@@ -151,7 +159,8 @@ static void release(struct run *run, bool orderly)
 	if (run->ckpt_dir_opened)
 		ckpt_dir_close(&run->ckpt_dir);
 	if (!orderly)
-		return; /* the threads of a broken communicator may stand anywhere: the exit of the process ends them */
+		return; /* the threads of a broken communicator may stand anywhere: the exit of the process
+				   ends them */
 	validation_destroy(run->validation);
 	ddp_destroy(run->ddp);
 	comm_close(run->comm);
@@ -173,7 +182,8 @@ static void release(struct run *run, bool orderly)
 	free(run->model_json);
 }
 
-/* What went wrong is said and recorded; the peers are told as far as they can be. Ends the process. */
+/* What went wrong is said and recorded; the peers are told as far as they can be. Ends the process.
+ */
 static int fail(struct run *run, int rc, const struct err *err)
 {
 	struct err ignored;
@@ -181,7 +191,8 @@ static int fail(struct run *run, int rc, const struct err *err)
 	if (shared)
 		log_set_tag("%s", ""); /* all of them say it; whose fault it is stands in the text */
 	else if (run->comm && err->status == EXIT_LOST)
-		flight_report(run); /* before the reason, which srun's user sees as the last words of a rank that fails first */
+		flight_report(run); /* before the reason, which srun's user sees as the last words of a rank
+							   that fails first */
 	if (shared && !run->comm)
 		speak_for_all(run->ident.rank == 0, run->ident.world_size == 1, err);
 	else if (!shared || run->ident.rank == 0)
@@ -219,7 +230,8 @@ int main(int argc, char **argv)
 		return fail(&run, rc, &err);
 	int status = EXIT_OK;
 	if (!finished_already(&run)) {
-		if ((rc = report_start(&run, &err)) < 0 || (rc = train_loop(&run, &end, &err)) < 0 || (status = rc = close_run(&run, &end, &err)) < 0)
+		if ((rc = report_start(&run, &err)) < 0 || (rc = train_loop(&run, &end, &err)) < 0
+			|| (status = rc = close_run(&run, &end, &err)) < 0)
 			return fail(&run, rc, &err);
 		end_trace(&run);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-where [DIR]: prints where the ranks of a training stand, or stood when they were killed. */
+/* muster-where [DIR]: prints where the ranks of a training stand, or stood when they were killed.
+ */
 #include "config.h"
 
 #include <argp.h>
@@ -22,7 +23,9 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-	{ .name = "all", .key = 'a', .doc = "A line for each rank, with everything that its record holds" },
+	{ .name = "all",
+		.key = 'a',
+		.doc = "A line for each rank, with everything that its record holds" },
 	{ 0 }
 };
 
@@ -30,16 +33,13 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *given = state->input;
 	switch (key) {
-	case 'a':
-		given->all = true;
-		return 0;
+	case 'a': given->all = true; return 0;
 	case ARGP_KEY_ARG:
 		if (given->dir)
 			argp_error(state, "give one checkpoint directory");
 		given->dir = arg;
 		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
+	default: return ARGP_ERR_UNKNOWN;
 	}
 }
 
@@ -58,8 +58,8 @@ static void print_each(const struct flight_view *views, size_t count)
 		latest = view->now.entered > latest ? view->now.entered : latest;
 		latest = view->finished_at > latest ? view->finished_at : latest;
 		flight_line(view, latest, line, sizeof line);
-		printf("  rank %d on %s, process %" PRIu32 ", %s: %s\n", view->rank, view->node, view->process,
-			clock_iso8601(latest + view->wall, moment, sizeof moment), line);
+		printf("  rank %d on %s, process %" PRIu32 ", %s: %s\n", view->rank, view->node,
+			view->process, clock_iso8601(latest + view->wall, moment, sizeof moment), line);
 	}
 }
 
@@ -83,9 +83,11 @@ static int print_list(const struct flight_list *list, bool all, struct err *err)
 {
 	printf("%s%s:\n", list->place, list->before ? " (of an attempt before the last one)" : "");
 	for (size_t i = 0, end; i < list->count; i = end) {
-		for (end = i + 1; end < list->count && strcmp(list->views[end].run, list->views[i].run) == 0; end++)
+		for (end = i + 1;
+			 end < list->count && strcmp(list->views[end].run, list->views[i].run) == 0; end++)
 			;
-		printf("%s: %zu of %d ranks have a record\n", list->views[i].run, end - i, list->views[i].world_size);
+		printf("%s: %zu of %d ranks have a record\n", list->views[i].run, end - i,
+			list->views[i].world_size);
 		if (all)
 			print_each(list->views + i, end - i);
 		else if (print_groups(list->views + i, end - i, err) < 0)
@@ -103,9 +105,11 @@ static int show(const struct arguments *given, struct err *err)
 	if (list.count > 0)
 		rc = print_list(&list, given->all, err);
 	else if (list.damaged == 0)
-		printf("no rank has left a record in %s: what ended in order leaves none\n", given->dir ? given->dir : "this node's memory");
+		printf("no rank has left a record in %s: what ended in order leaves none\n",
+			given->dir ? given->dir : "this node's memory");
 	if (rc == 0 && list.damaged)
-		rc = err_fail(err, EXIT_DATA, "%d file%s in %s can't be read as a record", list.damaged, list.damaged > 1 ? "s" : "", list.place);
+		rc = err_fail(err, EXIT_DATA, "%d file%s in %s can't be read as a record", list.damaged,
+			list.damaged > 1 ? "s" : "", list.place);
 	flight_list_clear(&list);
 	return rc;
 }
@@ -113,9 +117,15 @@ static int show(const struct arguments *given, struct err *err)
 int main(int argc, char **argv)
 {
 	struct arguments given = { 0 };
-	struct argp argp = { .options = options, .parser = parse_one, .args_doc = "[DIR]", .doc = "Prints where the ranks of a training "
-		"stand, or stood when they were killed: in which collective of which bucket of which step, or what they computed.\vDIR is the "
-		"--ckpt-dir of the run. Without it: the runs of this user on this node that have none." };
+	struct argp argp = {
+		.options = options,
+		.parser = parse_one,
+		.args_doc = "[DIR]",
+		.doc =
+			"Prints where the ranks of a training stand, or stood when they were killed: in which "
+			"collective of which bucket of which step, or what they computed.\vDIR is the "
+			"--ckpt-dir of the run. Without it: the runs of this user on this node that have none."
+	};
 	struct err err;
 	descriptors_raise();
 	argp_program_version = PACKAGE_STRING;

@@ -52,7 +52,8 @@ static int add_sample(struct samples *samples, const double values[COLUMNS])
 static int take_line(struct samples *samples, const json_t *line)
 {
 	double values[COLUMNS];
-	const json_t *ranks = json_object_get(line, "ranks"), *all = json_object_get(line, "communication_milliseconds");
+	const json_t *ranks = json_object_get(line, "ranks"),
+				 *all = json_object_get(line, "communication_milliseconds");
 	if (!json_object_get(line, "loss_bits") || !json_is_integer(ranks) || !json_is_number(all))
 		return 0;
 	samples->ranks = (int)json_integer_value(ranks);
@@ -82,7 +83,8 @@ static int read_lines(int dirfd, const char *name, struct samples *samples, stru
 	size_t size;
 	if (io_read_file(dirfd, name, METRICS_LIMIT, &data, &size, err) < 0)
 		return err_prefix(err, "scaling");
-	for (char *line = data, *end; (end = memchr(line, '\n', size - (size_t)(line - data))); line = end + 1) {
+	for (char *line = data, *end; (end = memchr(line, '\n', size - (size_t)(line - data)));
+		 line = end + 1) {
 		json_t *json = json_loadb(line, (size_t)(end - line), 0, NULL);
 		int rc = json ? take_line(samples, json) : 0; /* a torn line is none */
 		json_decref(json);
@@ -92,18 +94,28 @@ static int read_lines(int dirfd, const char *name, struct samples *samples, stru
 	return 0;
 }
 
-static int summarise(const struct samples *samples, size_t skip, const char *name, struct scaling_run *run, struct err *err)
+static int summarise(const struct samples *samples, size_t skip, const char *name,
+	struct scaling_run *run, struct err *err)
 {
 	double m[COLUMNS];
 	if (samples->count <= skip)
-		return err_fail(err, EXIT_DATA, "scaling: %s has %zu steps with all numbers, of which the first %zu don't count: train more "
-			"steps", name, samples->count, skip);
+		return err_fail(err, EXIT_DATA,
+			"scaling: %s has %zu steps with all numbers, of which the first %zu don't count: train "
+			"more steps",
+			name, samples->count, skip);
 	for (int i = 0; i < COLUMNS; i++)
 		m[i] = median(samples->values[i] + skip, samples->count - skip);
-	*run = (struct scaling_run){ .ranks = samples->ranks, .steps = (int)(samples->count - skip), .rate = m[RATE],
-		.milliseconds = m[MILLISECONDS], .communication = m[COMMUNICATION], .hidden = m[HIDDEN], .exposed = m[EXPOSED] };
+	*run = (struct scaling_run) { .ranks = samples->ranks,
+		.steps = (int)(samples->count - skip),
+		.rate = m[RATE],
+		.milliseconds = m[MILLISECONDS],
+		.communication = m[COMMUNICATION],
+		.hidden = m[HIDDEN],
+		.exposed = m[EXPOSED] };
 	if (run->ranks < 1 || !(run->rate > 0))
-		return err_fail(err, EXIT_DATA, "scaling: %s tells of %d ranks and %g a second, which can't be", name, run->ranks, run->rate);
+		return err_fail(err, EXIT_DATA,
+			"scaling: %s tells of %d ranks and %g a second, which can't be", name, run->ranks,
+			run->rate);
 	return 0;
 }
 
@@ -116,7 +128,8 @@ int scaling_read(int dirfd, int skip, struct scaling_run *run, struct err *err)
 	if (curve_attempts(dirfd, &attempts, &count, err) < 0)
 		return -1;
 	if (count == 0)
-		return err_fail(err, EXIT_DATA, "scaling: there is no metrics-N.jsonl: give the --ckpt-dir of a run");
+		return err_fail(err, EXIT_DATA,
+			"scaling: there is no metrics-N.jsonl: give the --ckpt-dir of a run");
 	snprintf(name, sizeof name, "metrics-%d.jsonl", attempts[count - 1]);
 	int rc = read_lines(dirfd, name, &samples, err);
 	if (rc == 0)
@@ -138,11 +151,12 @@ double scaling_efficiency(const struct scaling_run *runs, size_t i)
 
 void scaling_print(const struct scaling_run *runs, size_t count, FILE *out)
 {
-	fprintf(out, "ranks  tokens/s  speedup  efficiency  step ms  communication ms    hidden   exposed\n");
+	fprintf(out,
+		"ranks  tokens/s  speedup  efficiency  step ms  communication ms    hidden   exposed\n");
 	for (size_t i = 0; i < count; i++)
-		fprintf(out, "%5d  %8.0f  %7.2f  %9.1f%%  %7.1f  %16.2f  %8.2f  %8.2f\n", runs[i].ranks, runs[i].rate,
-			scaling_speedup(runs, i), scaling_efficiency(runs, i) * 100, runs[i].milliseconds, runs[i].communication,
-			runs[i].hidden, runs[i].exposed);
+		fprintf(out, "%5d  %8.0f  %7.2f  %9.1f%%  %7.1f  %16.2f  %8.2f  %8.2f\n", runs[i].ranks,
+			runs[i].rate, scaling_speedup(runs, i), scaling_efficiency(runs, i) * 100,
+			runs[i].milliseconds, runs[i].communication, runs[i].hidden, runs[i].exposed);
 }
 
 void scaling_bars(const struct scaling_run *runs, size_t count, FILE *out)
@@ -186,39 +200,51 @@ static double at_y(const struct axes *axes, double speedup)
 	return PLOT_BOTTOM - speedup / axes->speedup * (PLOT_BOTTOM - PLOT_TOP);
 }
 
-static void plot_axes(const struct scaling_run *runs, size_t count, const struct axes *axes, FILE *out)
+static void plot_axes(const struct scaling_run *runs, size_t count, const struct axes *axes,
+	FILE *out)
 {
-	fprintf(out, "<path d=\"M%d %dV%dH%d\" fill=\"none\" stroke=\"#444\"/>\n", PLOT_LEFT, PLOT_TOP, PLOT_BOTTOM, PLOT_RIGHT);
-	fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">ranks</text>\n", (PLOT_LEFT + PLOT_RIGHT) / 2, PLOT_HEIGHT - 10);
-	fprintf(out, "<text x=\"%d\" y=\"%d\">speedup: measured, and perfect (dashed)</text>\n", PLOT_LEFT, PLOT_TOP - 12);
+	fprintf(out, "<path d=\"M%d %dV%dH%d\" fill=\"none\" stroke=\"#444\"/>\n", PLOT_LEFT, PLOT_TOP,
+		PLOT_BOTTOM, PLOT_RIGHT);
+	fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">ranks</text>\n",
+		(PLOT_LEFT + PLOT_RIGHT) / 2, PLOT_HEIGHT - 10);
+	fprintf(out, "<text x=\"%d\" y=\"%d\">speedup: measured, and perfect (dashed)</text>\n",
+		PLOT_LEFT, PLOT_TOP - 12);
 	for (size_t i = 0; i < count; i++) {
 		double perfect = (double)runs[i].ranks / runs[0].ranks;
-		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n", at_x(axes, runs[i].ranks), PLOT_BOTTOM + 18,
-			runs[i].ranks);
-		fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n", PLOT_LEFT - 6, at_y(axes, perfect) + 4, perfect);
+		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n",
+			at_x(axes, runs[i].ranks), PLOT_BOTTOM + 18, runs[i].ranks);
+		fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n", PLOT_LEFT - 6,
+			at_y(axes, perfect) + 4, perfect);
 	}
-	fprintf(out, "<path d=\"M%d %dL%.1f %.1f\" fill=\"none\" stroke=\"#888\" stroke-dasharray=\"6 4\"/>\n", PLOT_LEFT, PLOT_BOTTOM,
-		at_x(axes, axes->ranks), at_y(axes, axes->ranks / runs[0].ranks));
+	fprintf(out,
+		"<path d=\"M%d %dL%.1f %.1f\" fill=\"none\" stroke=\"#888\" stroke-dasharray=\"6 4\"/>\n",
+		PLOT_LEFT, PLOT_BOTTOM, at_x(axes, axes->ranks), at_y(axes, axes->ranks / runs[0].ranks));
 }
 
 static void plot_point(double x, double y, double efficiency, FILE *out)
 {
 	fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"#06c\"/>\n", x, y);
-	fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.1f%%</text>\n", x - 6, y - 6, 100 * efficiency);
+	fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.1f%%</text>\n", x - 6, y - 6,
+		100 * efficiency);
 }
 
 void scaling_plot(const struct scaling_run *runs, size_t count, FILE *out)
 {
 	const struct axes axes = axes_of(runs, count);
-	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"13\">\n"
-		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", PLOT_WIDTH, PLOT_HEIGHT);
+	fprintf(out,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+		"font-family=\"sans-serif\" font-size=\"13\">\n"
+		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+		PLOT_WIDTH, PLOT_HEIGHT);
 	plot_axes(runs, count, &axes, out);
 	fprintf(out, "<polyline fill=\"none\" stroke=\"#06c\" stroke-width=\"2\" points=\"");
 	for (size_t i = 0; i < count; i++)
-		fprintf(out, "%s%.1f,%.1f", i ? " " : "", at_x(&axes, runs[i].ranks), at_y(&axes, scaling_speedup(runs, i)));
+		fprintf(out, "%s%.1f,%.1f", i ? " " : "", at_x(&axes, runs[i].ranks),
+			at_y(&axes, scaling_speedup(runs, i)));
 	fprintf(out, "\"/>\n");
 	for (size_t i = 0; i < count; i++)
-		plot_point(at_x(&axes, runs[i].ranks), at_y(&axes, scaling_speedup(runs, i)), scaling_efficiency(runs, i), out);
+		plot_point(at_x(&axes, runs[i].ranks), at_y(&axes, scaling_speedup(runs, i)),
+			scaling_efficiency(runs, i), out);
 	fprintf(out, "</svg>\n");
 }
 
@@ -227,10 +253,11 @@ json_t *scaling_json(const struct scaling_run *runs, size_t count)
 	json_t *list = json_array();
 	for (size_t i = 0; list && i < count; i++) {
 		const struct scaling_run *run = &runs[i];
-		json_t *entry = json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "ranks", run->ranks, "steps", run->steps,
-			"tokens_per_second", run->rate, "speedup", scaling_speedup(runs, i), "efficiency", scaling_efficiency(runs, i),
-			"milliseconds", run->milliseconds, "communication_milliseconds", run->communication, "hidden_milliseconds",
-			run->hidden, "exposed_milliseconds", run->exposed);
+		json_t *entry = json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "ranks",
+			run->ranks, "steps", run->steps, "tokens_per_second", run->rate, "speedup",
+			scaling_speedup(runs, i), "efficiency", scaling_efficiency(runs, i), "milliseconds",
+			run->milliseconds, "communication_milliseconds", run->communication,
+			"hidden_milliseconds", run->hidden, "exposed_milliseconds", run->exposed);
 		if (!entry || json_array_append_new(list, entry) < 0) {
 			json_decref(list);
 			return NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How one training does on different numbers of ranks: throughput against a perfect one, and what of the communication hides
- * behind computation, from the runs' metrics files. */
+/* How one training does on different numbers of ranks: throughput against a perfect one, and what
+ * of the communication hides behind computation, from the runs' metrics files. */
 #ifndef MUSTER_SCALING_H
 #define MUSTER_SCALING_H
 
@@ -9,17 +9,21 @@
 
 #include "common/err.h"
 
-/* Medians over the steps of a run's last attempt, without its first ones. Milliseconds are of a step, on rank 0. */
+/* Medians over the steps of a run's last attempt, without its first ones. Milliseconds are of a
+ * step, on rank 0. */
 struct scaling_run {
-	int ranks, steps;    /* steps that were counted */
-	double rate;         /* tokens or samples a second, of all ranks together */
-	double milliseconds, communication, hidden, exposed; /* hidden: the communication that was not waited for */
+	int ranks, steps; /* steps that were counted */
+	double rate;      /* tokens or samples a second, of all ranks together */
+	double milliseconds, communication, hidden,
+		exposed; /* hidden: the communication that was not waited for */
 };
 
-/* Leaves out the first `skip` steps. Status EXIT_DATA when the folder's metrics can't be read, or hold no more than these. */
+/* Leaves out the first `skip` steps. Status EXIT_DATA when the folder's metrics can't be read, or
+ * hold no more than these. */
 int scaling_read(int dirfd, int skip, struct scaling_run *run, struct err *err);
 
-/* Against the first of the runs: by how much faster, and that divided by how many more ranks there are. */
+/* Against the first of the runs: by how much faster, and that divided by how many more ranks there
+ * are. */
 double scaling_speedup(const struct scaling_run *runs, size_t i);
 double scaling_efficiency(const struct scaling_run *runs, size_t i);
 

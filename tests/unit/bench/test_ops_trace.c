@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trace of a step that bench/step_floor makes on a GPU, here over the CPU's operations: nothing computes otherwise through it, and
- * what it notes is what a step needs by sums made by hand. */
+/* The trace of a step that bench/step_floor makes on a GPU, here over the CPU's operations: nothing
+ * computes otherwise through it, and what it notes is what a step needs by sums made by hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,9 +17,20 @@
 
 enum { LAYERS = 2, C = 16, HEADS = 2, T = 8, V = 256, BATCH = 3, M = BATCH * T, MICROBATCHES = 2 };
 
-static const struct model_config config = { .kind = MODEL_GPT2, .layers = LAYERS, .width = C, .heads = HEADS, .context = T, .vocabulary = V };
-static const struct optimizer_config schedule = { .learning_rate = 0.01, .minimal_learning_rate = 0.01, .steps = 10, .beta1 = 0.9,
-	.beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 1 };
+static const struct model_config config = { .kind = MODEL_GPT2,
+	.layers = LAYERS,
+	.width = C,
+	.heads = HEADS,
+	.context = T,
+	.vocabulary = V };
+static const struct optimizer_config schedule = { .learning_rate = 0.01,
+	.minimal_learning_rate = 0.01,
+	.steps = 10,
+	.beta1 = 0.9,
+	.beta2 = 0.95,
+	.epsilon = 1e-8,
+	.weight_decay = 0.1,
+	.clip = 1 };
 
 /* Each moment is one later than the one before, and the device is ready when it is asked. */
 static size_t marks;
@@ -125,11 +136,14 @@ static const struct trace_row *row_named(const struct traced *t, const char *nam
 	return NULL;
 }
 
-static void assert_row(const struct traced *t, const char *name, size_t calls, double bytes, double step_bytes, double flops)
+static void assert_row(const struct traced *t, const char *name, size_t calls, double bytes,
+	double step_bytes, double flops)
 {
 	const struct trace_row *row = row_named(t, name);
-	if (row->calls != calls || row->bytes != bytes || row->step_bytes != step_bytes || row->flops != flops)
-		fail_msg("%s: %zu calls, %g and %g bytes, %g operations", name, row->calls, row->bytes, row->step_bytes, row->flops);
+	if (row->calls != calls || row->bytes != bytes || row->step_bytes != step_bytes
+		|| row->flops != flops)
+		fail_msg("%s: %zu calls, %g and %g bytes, %g operations", name, row->calls, row->bytes,
+			row->step_bytes, row->flops);
 	assert_true(row->seconds == 0.25 * (double)calls);
 }
 
@@ -145,23 +159,31 @@ static void trace_a_step(struct traced *t)
 /* Of two microbatches of 24 rows of 16, 4 bytes each. */
 static void passes_by_hand(void **state)
 {
-	const double row = M * C * 4, parameters = 2 * C + LAYERS * (12 * C * C + 13 * C) + V * C + T * C;
+	const double row = M * C * 4,
+				 parameters = 2 * C + LAYERS * (12 * C * C + 13 * C) + V * C + T * C;
 	const double pairs = BATCH * C * T * (T + 1);
 	trace_a_step(*state);
-	assert_row(*state, "embedding", 2, 2 * (row + T * C * 4 + M * 4), 2 * (row + T * C * 4 + M * 4), 0);
+	assert_row(*state, "embedding", 2, 2 * (row + T * C * 4 + M * 4), 2 * (row + T * C * 4 + M * 4),
+		0);
 	assert_row(*state, "layernorm", 2, 2 * (2 * row + 8 * M), 2 * (2 * row + 8 * M), 0);
-	assert_row(*state, "layernorm with residual", 8, 8 * (4 * row + 8 * M), 8 * (4 * row + 8 * M), 0);
+	assert_row(*state, "layernorm with residual", 8, 8 * (4 * row + 8 * M), 8 * (4 * row + 8 * M),
+		0);
 	assert_row(*state, "layernorm backward", 2, 2 * (3 * row + 8 * M), 2 * (3 * row + 8 * M), 0);
-	assert_row(*state, "layernorm backward, added", 8, 8 * (4 * row + 8 * M), 8 * (4 * row + 8 * M), 0);
-	assert_row(*state, "attention", 4, 4 * (4 * row + 4 * M * HEADS), 4 * (4 * row + 4 * M * HEADS), 4 * 2 * pairs);
-	assert_row(*state, "attention backward", 4, 4 * (8 * row + 4 * M * HEADS), 4 * (8 * row + 4 * M * HEADS), 4 * 5 * pairs);
-	assert_row(*state, "head and loss", 2, 2 * (2 * M * V * 4 + 8 * M), 2 * (2 * M * V * 4 + 8 * M), 0);
+	assert_row(*state, "layernorm backward, added", 8, 8 * (4 * row + 8 * M), 8 * (4 * row + 8 * M),
+		0);
+	assert_row(*state, "attention", 4, 4 * (4 * row + 4 * M * HEADS), 4 * (4 * row + 4 * M * HEADS),
+		4 * 2 * pairs);
+	assert_row(*state, "attention backward", 4, 4 * (8 * row + 4 * M * HEADS),
+		4 * (8 * row + 4 * M * HEADS), 4 * 5 * pairs);
+	assert_row(*state, "head and loss", 2, 2 * (2 * M * V * 4 + 8 * M), 2 * (2 * M * V * 4 + 8 * M),
+		0);
 	assert_row(*state, "gradient of weights 16 to 64", 4, 4 * M * 64 * 4, 0, 0);
 	assert_row(*state, "gradient norm", 1, 4 * C, 4 * C, 0);
 	assert_row(*state, "adamw", 4 + LAYERS * 12, 28 * parameters, 28 * parameters, 0);
 }
 
-/* All products that the model has, each as often that they make up the operations of a step: 6 for each weight and row. */
+/* All products that the model has, each as often that they make up the operations of a step: 6 for
+ * each weight and row. */
 static void gemm_plans_are_the_models(void **state)
 {
 	const struct traced *t = *state;

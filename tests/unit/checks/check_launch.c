@@ -19,10 +19,29 @@ struct world healthy(void)
 	site_init(&world.site);
 	for (int i = 0; i < RANKS; i++) {
 		struct facts *task = &world.tasks[i];
-		*task = (struct facts){ .rank = i, .world_size = RANKS, .local_rank = i % 2, .local_world_size = 2, .node_rank = i / 2,
-			.node_count = 4, .in_step = true, .can_meet = true, .job_nodes = 4, .job_tasks = RANKS, .gpus = 2, .gpus_asked = true,
-			.devices_present = 3, .devices_open = 3, .cpus_per_task = 4, .cpus_on_node = 8, .cpus_online = 8,
-			.locked_memory = INT64_MAX, .rdma = true, .port = 23456, .dir_free = 1 << 30, .met_before = 1000, .met_after = 1000.01 };
+		*task = (struct facts) { .rank = i,
+			.world_size = RANKS,
+			.local_rank = i % 2,
+			.local_world_size = 2,
+			.node_rank = i / 2,
+			.node_count = 4,
+			.in_step = true,
+			.can_meet = true,
+			.job_nodes = 4,
+			.job_tasks = RANKS,
+			.gpus = 2,
+			.gpus_asked = true,
+			.devices_present = 3,
+			.devices_open = 3,
+			.cpus_per_task = 4,
+			.cpus_on_node = 8,
+			.cpus_online = 8,
+			.locked_memory = INT64_MAX,
+			.rdma = true,
+			.port = 23456,
+			.dir_free = 1 << 30,
+			.met_before = 1000,
+			.met_after = 1000.01 };
 		snprintf(task->node, sizeof task->node, "n%d", i / 2 + 1);
 		snprintf(task->visible, sizeof task->visible, "%d", i % 2);
 		snprintf(task->driver, sizeof task->driver, "550.54.14");
@@ -32,7 +51,8 @@ struct world healthy(void)
 		snprintf(task->master, sizeof task->master, "n1");
 		task->cpus[0] = i % 2 ? 0xf0 : 0x0f;
 	}
-	world.site.config_known = world.site.job_known = world.site.batch = world.site.requeue = world.site.append = true;
+	world.site.config_known = world.site.job_known = world.site.batch = world.site.requeue =
+		world.site.append = true;
 	world.site.kill_wait = 60;
 	world.site.cred_expire = 5;
 	world.site.job_tasks = RANKS;

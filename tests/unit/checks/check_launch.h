@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A launch as the judge sees it, for test_check: one without fault, into which a test puts one, and the lines that follow. */
+/* A launch as the judge sees it, for test_check: one without fault, into which a test puts one, and
+ * the lines that follow. */
 #ifndef MUSTER_TESTS_CHECK_LAUNCH_H
 #define MUSTER_TESTS_CHECK_LAUNCH_H
 

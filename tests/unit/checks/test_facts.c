@@ -22,8 +22,14 @@ static const char *table_env(const char *name, void *arg)
 	return NULL;
 }
 
-static const struct ident ident = { .rank = 3, .world_size = 8, .local_rank = 1, .local_world_size = 2, .node_rank = 1,
-	.node_count = 4, .node = "n2", .source = "slurm" };
+static const struct ident ident = { .rank = 3,
+	.world_size = 8,
+	.local_rank = 1,
+	.local_world_size = 2,
+	.node_rank = 1,
+	.node_count = 4,
+	.node = "n2",
+	.source = "slurm" };
 
 static struct facts from(const char *const *table)
 {
@@ -34,11 +40,12 @@ static struct facts from(const char *const *table)
 
 static void a_task_of_a_step(void **state)
 {
-	const char *const table[] = { "SLURM_STEP_ID", "0", "SLURM_PROCID", "3", "SLURM_STEP_NUM_TASKS", "8",
-		"PMIX_NAMESPACE", "slurm.pmix.1.0", "SLURM_JOB_NUM_NODES", "4", "SLURM_GPUS_PER_TASK", "1", "SLURM_STEP_GPUS", "1",
-		"SLURM_GPUS_ON_NODE", "2", "CUDA_VISIBLE_DEVICES", "1",
-		"SLURM_CPUS_PER_TASK", "2", "SLURM_CPUS_ON_NODE", "4", "SLURM_STEP_NODELIST", "n[1-4]", "MASTER_PORT", "23456",
-		"MUSTER_JOB_TASKS", "16", "MUSTER_CKPTD", "/run/muster/job-1/ckptd/socket", NULL };
+	const char *const table[] = { "SLURM_STEP_ID", "0", "SLURM_PROCID", "3", "SLURM_STEP_NUM_TASKS",
+		"8", "PMIX_NAMESPACE", "slurm.pmix.1.0", "SLURM_JOB_NUM_NODES", "4", "SLURM_GPUS_PER_TASK",
+		"1", "SLURM_STEP_GPUS", "1", "SLURM_GPUS_ON_NODE", "2", "CUDA_VISIBLE_DEVICES", "1",
+		"SLURM_CPUS_PER_TASK", "2", "SLURM_CPUS_ON_NODE", "4", "SLURM_STEP_NODELIST", "n[1-4]",
+		"MASTER_PORT", "23456", "MUSTER_JOB_TASKS", "16", "MUSTER_CKPTD",
+		"/run/muster/job-1/ckptd/socket", NULL };
 	struct facts facts = from(table);
 	assert_true(facts.in_step && facts.can_meet && facts.gpus_asked && facts.service);
 	assert_false(facts.gpus_hidden || facts.gpus_may_share);
@@ -56,7 +63,8 @@ static void a_task_of_a_step(void **state)
 
 static void a_batch_script_is_no_task(void **state)
 {
-	const char *const table[] = { "SLURM_STEP_ID", "-5", "SLURM_PROCID", "0", "SLURM_JOB_ID", "7", NULL };
+	const char *const table[] = { "SLURM_STEP_ID", "-5", "SLURM_PROCID", "0", "SLURM_JOB_ID", "7",
+		NULL };
 	assert_false(from(table).in_step);
 }
 
@@ -64,7 +72,8 @@ static void nothing_said_is_nothing_known(void **state)
 {
 	const char *const table[] = { NULL };
 	struct facts facts = from(table);
-	assert_false(facts.in_step || facts.can_meet || facts.gpus_asked || facts.gpus_hidden || facts.service);
+	assert_false(
+		facts.in_step || facts.can_meet || facts.gpus_asked || facts.gpus_hidden || facts.service);
 	assert_int_equal(facts.gpus, -1);
 	assert_int_equal(facts.job_nodes, -1);
 	assert_int_equal(facts.port, -1);
@@ -77,8 +86,9 @@ static void hostile_values_are_nothing_known(void **state)
 	char list[5000];
 	memset(list, '7', sizeof list - 1);
 	list[sizeof list - 1] = '\0';
-	const char *const table[] = { "SLURM_JOB_NUM_NODES", "-4", "SLURM_GPUS_ON_NODE", "99999999999999999999", "MASTER_PORT", "x",
-		"SLURM_STEP_NODELIST", "n[", "CUDA_VISIBLE_DEVICES", list, "SLURM_CPUS_PER_TASK", "", NULL };
+	const char *const table[] = { "SLURM_JOB_NUM_NODES", "-4", "SLURM_GPUS_ON_NODE",
+		"99999999999999999999", "MASTER_PORT", "x", "SLURM_STEP_NODELIST", "n[",
+		"CUDA_VISIBLE_DEVICES", list, "SLURM_CPUS_PER_TASK", "", NULL };
 	struct facts facts = from(table);
 	assert_int_equal(facts.job_nodes, -1);
 	assert_int_equal(facts.gpus, -1);
@@ -91,7 +101,8 @@ static void hostile_values_are_nothing_known(void **state)
 /* Whole nodes come with their GPUs, whoever wants them. */
 static void gpus_that_nobody_asked_for(void **state)
 {
-	const char *const given[] = { "SLURM_JOB_GPUS", "0,1", NULL }, *const asked[] = { "SLURM_GPUS_PER_NODE", "2", NULL };
+	const char *const given[] = { "SLURM_JOB_GPUS", "0,1", NULL },
+					  *const asked[] = { "SLURM_GPUS_PER_NODE", "2", NULL };
 	assert_false(from(given).gpus_asked);
 	assert_int_equal(from(given).gpus, -1);
 	assert_true(from(asked).gpus_asked);
@@ -114,19 +125,25 @@ static void words_for_no_device(void **state)
 
 static void the_gpu_that_a_rank_is_to_use(void **state)
 {
-	static const struct { const char *visible; int64_t present, open; const char *gpu; } rows[] = {
+	static const struct {
+		const char *visible;
+		int64_t present, open;
+		const char *gpu;
+	} rows[] = {
 		{ "", 0, 0, "" },
 		{ "3", 0, 0, "3" },
 		{ "2,5", 0, 0, "5" },
 		{ "GPU-1a,GPU-2b", 3, 3, "GPU-2b" },
-		{ "0", 0xf, 0x4, "2" },        /* the cgroup left only number 2 */
+		{ "0", 0xf, 0x4, "2" }, /* the cgroup left only number 2 */
 		{ "0,1", 0xf, 0xa, "3" },
-		{ "1", 0xf, 0x4, "" },         /* there is no such one */
+		{ "1", 0xf, 0x4, "" }, /* there is no such one */
 		{ "GPU-1a", 0xf, 0x4, "GPU-1a" },
 	};
 	char out[80];
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-		struct facts facts = { .local_rank = 1, .devices_present = rows[i].present, .devices_open = rows[i].open };
+		struct facts facts = { .local_rank = 1,
+			.devices_present = rows[i].present,
+			.devices_open = rows[i].open };
 		strcpy(facts.visible, rows[i].visible);
 		assert_string_equal(facts_gpu(&facts, out, sizeof out), rows[i].gpu);
 	}
@@ -136,11 +153,25 @@ static void the_gpu_that_a_rank_is_to_use(void **state)
 
 static void interfaces_as_nccl_takes_them(void **state)
 {
-	static const struct { const char *words, *name; bool takes; } rows[] = {
-		{ "eth", "eth0", true }, { "eth", "ethernet", true }, { "eth", "lo", false }, { "=eth", "eth0", false },
-		{ "=eth0", "eth0", true }, { "=eth0", "eth01", false }, { "ib,eth1", "eth1", true }, { "ib,eth1", "eth0", false },
-		{ "^docker,lo", "eth0", true }, { "^docker,lo", "lo", false }, { "^=docker", "docker0", true },
-		{ "eth0:4000,ib0", "ib0", true }, { "eth0:4000", "eth0", true }, { ",", "eth0", false }, { "", "eth0", false },
+	static const struct {
+		const char *words, *name;
+		bool takes;
+	} rows[] = {
+		{ "eth", "eth0", true },
+		{ "eth", "ethernet", true },
+		{ "eth", "lo", false },
+		{ "=eth", "eth0", false },
+		{ "=eth0", "eth0", true },
+		{ "=eth0", "eth01", false },
+		{ "ib,eth1", "eth1", true },
+		{ "ib,eth1", "eth0", false },
+		{ "^docker,lo", "eth0", true },
+		{ "^docker,lo", "lo", false },
+		{ "^=docker", "docker0", true },
+		{ "eth0:4000,ib0", "ib0", true },
+		{ "eth0:4000", "eth0", true },
+		{ ",", "eth0", false },
+		{ "", "eth0", false },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
 		assert_int_equal(facts_takes_interface(rows[i].words, rows[i].name), rows[i].takes);
@@ -156,7 +187,8 @@ static void the_interfaces_of_this_machine(void **state)
 	assert_non_null(strstr(facts.interfaces, "lo"));
 	assert_string_equal(facts.nccl_ways, "lo=127.0.0.1");
 	assert_string_equal(facts.gloo_ways, "lo=127.0.0.1");
-	const char *const none[] = { "NCCL_SOCKET_IFNAME", "=none", "GLOO_SOCKET_IFNAME", "none", NULL };
+	const char *const none[] = { "NCCL_SOCKET_IFNAME", "=none", "GLOO_SOCKET_IFNAME", "none",
+		NULL };
 	facts = from(none);
 	facts_probe_network(&facts);
 	assert_string_equal(facts.nccl_ways, "");
@@ -182,7 +214,8 @@ static void the_wire_keeps_every_field(void **state)
 {
 	struct facts facts, back;
 	struct err err;
-	const char *const table[] = { "CUDA_VISIBLE_DEVICES", "0,1", "SLURM_STEP_ID", "1", "SLURM_PROCID", "3", NULL };
+	const char *const table[] = { "CUDA_VISIBLE_DEVICES", "0,1", "SLURM_STEP_ID", "1",
+		"SLURM_PROCID", "3", NULL };
 	facts = from(table);
 	facts_probe_limits(&facts);
 	memset(facts.dir_error, 'x', sizeof facts.dir_error - 1);
@@ -205,15 +238,17 @@ static void the_wire_keeps_every_field(void **state)
 
 static void what_is_not_understood_is_refused(void **state)
 {
-	static const char *const bad[] = { "", "[]", "{\"rank\":\"x\"}", "{\"rank\":99999999999}", "{\"cpus\":\"zz\"}",
-		"{\"can_meet\":1}" };
+	static const char *const bad[] = { "", "[]", "{\"rank\":\"x\"}", "{\"rank\":99999999999}",
+		"{\"cpus\":\"zz\"}", "{\"can_meet\":1}" };
 	struct facts facts = { 0 };
 	struct err err;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		assert_int_equal(facts_decode(bad[i], strlen(bad[i]), &facts, &err), -1);
 	assert_int_equal(facts_decode("{\"of a later build\":1}", 22, &facts, &err), 0);
 	/* A name that is not UTF-8 must not keep a rank from telling the rest. */
-	strcpy(facts.node, "n\xff" "1");
+	strcpy(facts.node,
+		"n\xff"
+		"1");
 	char *text = facts_encode(&facts, &err);
 	assert_non_null(strstr(text, "\"node\":\"n?1\""));
 	free(text);

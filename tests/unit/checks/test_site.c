@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Slurm's commands print, as seen in Slurm 22.05 and 25.11, and what a run records of its saves. */
+/* What Slurm's commands print, as seen in Slurm 22.05 and 25.11, and what a run records of its
+ * saves. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -29,7 +30,8 @@ static struct site fresh(void)
 static void the_configuration(void **state)
 {
 	struct site site = fresh();
-	site_read_config(&site, "Configuration data as of 2026-11-21T16:06:06\n"
+	site_read_config(&site,
+		"Configuration data as of 2026-11-21T16:06:06\n"
 		"AuthAltParameters       = (null)\n"
 		"AuthInfo                = socket=/run/munge/munge.socket.2,cred_expire=5\n"
 		"JobFileAppend           = 1\n"
@@ -42,10 +44,12 @@ static void the_configuration(void **state)
 	assert_true(site.config_known && site.file_append);
 	assert_int_equal(site.cred_expire, 5);
 	assert_int_equal(site.kill_wait, 30);
-	site_read_config(&site, "AuthInfo                = (null)\nKillWait = 5 sec\nJobFileAppend = 0\n");
+	site_read_config(&site,
+		"AuthInfo                = (null)\nKillWait = 5 sec\nJobFileAppend = 0\n");
 	assert_int_equal(site.cred_expire, -1);
 	assert_false(site.file_append);
-	site_read_config(&site, "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n");
+	site_read_config(&site,
+		"slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n");
 	assert_false(site.config_known);
 }
 
@@ -53,15 +57,21 @@ static void the_configuration(void **state)
 static void how_prologs_run(void **state)
 {
 	struct site site = fresh();
-	static const char usual[] = "PrologEpilogTimeout     = 65534\nPrologFlags             = (null)\nSrunPortRange           = 0-0\n";
-	static const char old[] = "Epilog                  = (null)\nProlog                  = /etc/prolog\nPrologEpilogTimeout     = 60\n"
+	static const char usual[] = "PrologEpilogTimeout     = 65534\nPrologFlags             = "
+								"(null)\nSrunPortRange           = 0-0\n";
+	static const char old[] =
+		"Epilog                  = (null)\nProlog                  = "
+		"/etc/prolog\nPrologEpilogTimeout     = 60\n"
 		"PrologSlurmctld         = (null)\nPrologFlags             = Alloc,Contain,Serial,X11\n"
 		"SrunPortRange           = 60001-60006\n";
-	static const char recent[] = "EpilogMsgTime           = 2000 usec\nEpilogTimeout           = 320\nPrologTimeout           = 30\n"
-		"PrologFlags             = Alloc,Contain,RunInJob\n";
-	static const char same[] = "PrologEpilogTimeout     = 40\nPrologFlags             = Alloc,SerialOther\n";
+	static const char recent[] = "EpilogMsgTime           = 2000 usec\nEpilogTimeout           = "
+								 "320\nPrologTimeout           = 30\n"
+								 "PrologFlags             = Alloc,Contain,RunInJob\n";
+	static const char same[] =
+		"PrologEpilogTimeout     = 40\nPrologFlags             = Alloc,SerialOther\n";
 	site_read_config(&site, usual);
-	assert_true(!site.hooks.in_job && !site.hooks.serial && !site.hooks.prolog && !site.hooks.epilog);
+	assert_true(
+		!site.hooks.in_job && !site.hooks.serial && !site.hooks.prolog && !site.hooks.epilog);
 	assert_int_equal(site.srun_ports, -1);
 	site_read_config(&site, old);
 	assert_true(site.hooks.serial && !site.hooks.in_job);
@@ -95,7 +105,8 @@ static void the_plugin_in_plugstack_conf(void **state)
 	snprintf(path, sizeof path, "%s/more.conf", folder);
 	write_file(path, "optional /opt/x.so\nrequired spank_muster.so default=on\n");
 	snprintf(path, sizeof path, "%s/plugstack.conf", folder);
-	snprintf(text, sizeof text, "# optional /a/spank_muster.so\n\ninclude %s/*.none\ninclude %s/m*.conf\n", folder, folder);
+	snprintf(text, sizeof text,
+		"# optional /a/spank_muster.so\n\ninclude %s/*.none\ninclude %s/m*.conf\n", folder, folder);
 	write_file(path, text);
 	assert_true(site_find_plugin(&site, path, "/usr/lib/slurm"));
 	assert_string_equal(site.plugin, "/usr/lib/slurm/spank_muster.so");
@@ -130,7 +141,8 @@ static void the_release_of_a_plugin_is_read_from_its_file(void **state)
 	struct err err;
 	assert_int_equal(io_read_file(AT_FDCWD, "/proc/self/exe", 64 << 20, &data, &size, &err), 0);
 	assert_int_equal(site_plugin_release(data, size), plugin_version);
-	/* A file that is cut or spoilt anywhere tells nothing wrong, and is never read beyond its end. */
+	/* A file that is cut or spoilt anywhere tells nothing wrong, and is never read beyond its end.
+	 */
 	unsigned seed = 1;
 	for (int i = 0; i < 300; i++) {
 		size_t cut = size * (size_t)i / 300;
@@ -152,8 +164,10 @@ static void the_release_of_a_plugin_is_read_from_its_file(void **state)
 static void the_job(void **state)
 {
 	struct site site = fresh();
-	site_read_job(&site, "JobId=1 JobName=Requeue=0\n   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n"
-		"   Partition=spot AllocNode:Sid=ctl:27523\n   NumNodes=2 NumCPUs=8 NumTasks=4 CPUs/Task=2\n   TresPerNode=gres:gpu:2\n");
+	site_read_job(&site,
+		"JobId=1 JobName=Requeue=0\n   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n"
+		"   Partition=spot AllocNode:Sid=ctl:27523\n   NumNodes=2 NumCPUs=8 NumTasks=4 "
+		"CPUs/Task=2\n   TresPerNode=gres:gpu:2\n");
 	assert_true(site.job_known && site.batch && site.requeue && site.job_gpus);
 	assert_int_equal(site.job_tasks, 4);
 	assert_string_equal(site.partition, "spot");
@@ -167,8 +181,10 @@ static void the_job(void **state)
 }
 
 static const char partitions[] =
-	"PartitionName=spot AllowGroups=ALL Default=NO QoS=N/A DefaultTime=NONE GraceTime=15 PriorityTier=1 PreemptMode=REQUEUE\n"
-	"PartitionName=ondemand AllowGroups=ALL Default=YES GraceTime=0 PriorityTier=10 PreemptMode=OFF State=UP\n";
+	"PartitionName=spot AllowGroups=ALL Default=NO QoS=N/A DefaultTime=NONE GraceTime=15 "
+	"PriorityTier=1 PreemptMode=REQUEUE\n"
+	"PartitionName=ondemand AllowGroups=ALL Default=YES GraceTime=0 PriorityTier=10 "
+	"PreemptMode=OFF State=UP\n";
 
 static void the_partition_of_the_job_or_the_default_one(void **state)
 {
@@ -191,7 +207,9 @@ static void the_partition_of_the_job_or_the_default_one(void **state)
 static void kinds_of_mpi(void **state)
 {
 	struct site site = fresh();
-	site_read_mpi(&site, "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n");
+	site_read_mpi(&site,
+		"MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: "
+		"pmix_v4\n");
 	assert_string_equal(site.mpi, "pmix none pmi2");
 	site_read_mpi(&site, "srun: MPI types are...\nsrun: none\nsrun: pmi2\n");
 	assert_string_equal(site.mpi, "none pmi2");
@@ -202,7 +220,8 @@ static void kinds_of_mpi(void **state)
 static void the_longest_save_of_a_run(void **state)
 {
 	struct site site = fresh();
-	static const char text[] = "{\"step\":1,\"loss\":2.5,\"loss_bits\":\"40200000\"}\n"
+	static const char text[] =
+		"{\"step\":1,\"loss\":2.5,\"loss_bits\":\"40200000\"}\n"
 		"{\"step\":1,\"checkpoint\":{\"stall\":0.25,\"flush\":1.5,\"bytes\":1000},\"time\":\"x\"}\n"
 		"{\"step\":2,\"checkpoint\":{\"stall\":0.5,\"flush\":4,\"bytes\":900}}\n"
 		"{\"step\":3,\"checkpoint\":{\"stall\":0.1,\"flush\":1,\"bytes\":\"many\"}}\n"

@@ -24,7 +24,9 @@ static int port, held[3];
 
 static int call(void)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port) };
+	struct sockaddr_in to = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+		.sin_port = htons((uint16_t)port) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
 	return fd;
@@ -34,13 +36,13 @@ static rlim_t set_limit(rlim_t files)
 {
 	struct rlimit old;
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ files, old.rlim_max }), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit) { files, old.rlim_max }), 0);
 	return old.rlim_cur;
 }
 
 static int set_up(void **state)
 {
-	acceptor = (struct acceptor){ .fd = listen_any(0, &port) };
+	acceptor = (struct acceptor) { .fd = listen_any(0, &port) };
 	assert_true(acceptor.fd >= 0);
 	return fcntl(acceptor.fd, F_SETFL, O_NONBLOCK);
 }
@@ -71,7 +73,7 @@ static void what_waits_is_taken_in_turn(void **state)
 		close(fd);
 	}
 	const struct acceptor none = { .fd = -1 };
-	assert_int_equal(acceptor_take(&(struct acceptor){ .fd = -1 }, NULL, NULL), -1);
+	assert_int_equal(acceptor_take(&(struct acceptor) { .fd = -1 }, NULL, NULL), -1);
 	assert_int_equal(acceptor_poll(&none, &seconds), -1);
 	assert_true(isinf(seconds));
 }

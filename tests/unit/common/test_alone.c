@@ -32,40 +32,46 @@ static bool alone(const char *const *table)
 
 static void a_script_of_a_larger_job(void **state)
 {
-	const char *const script[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "4", "SLURM_NTASKS", "8", "SLURM_PROCID", "0",
-		"SLURMD_NODENAME", "n1", NULL };
+	const char *const script[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "4", "SLURM_NTASKS",
+		"8", "SLURM_PROCID", "0", "SLURMD_NODENAME", "n1", NULL };
 	assert_true(alone(script));
-	assert_string_equal(what, "this process runs alone on n1, outside of the steps of job 7, which has 4 nodes and 8 tasks");
+	assert_string_equal(what,
+		"this process runs alone on n1, outside of the steps of job 7, which has 4 nodes and 8 "
+		"tasks");
 	/* As newer releases say it, and without a number of tasks at all. */
-	const char *const newer[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "2", "SLURM_NTASKS_PER_NODE", "3",
-		"SLURM_STEP_ID", "-5", "SLURM_PROCID", "0", NULL };
+	const char *const newer[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "2",
+		"SLURM_NTASKS_PER_NODE", "3", "SLURM_STEP_ID", "-5", "SLURM_PROCID", "0", NULL };
 	assert_true(alone(newer));
 	assert_non_null(strstr(what, "2 nodes and 6 tasks"));
 	const char *const nodes[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "2", NULL };
 	assert_true(alone(nodes));
 	assert_non_null(strstr(what, "2 nodes and 2 tasks"));
-	const char *const node[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "1", "SLURM_NTASKS", "2", NULL };
+	const char *const node[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "1", "SLURM_NTASKS",
+		"2", NULL };
 	assert_true(alone(node));
 	assert_non_null(strstr(what, "1 node and 2 tasks"));
 }
 
 static void the_shell_of_salloc_on_a_node(void **state)
 {
-	const char *const shell[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "2", "SLURM_NTASKS", "4",
-		"SLURM_STEP_ID", "4294967290", "SLURM_PROCID", "0", "SLURM_STEP_NUM_TASKS", "1", NULL };
+	const char *const shell[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "2", "SLURM_NTASKS",
+		"4", "SLURM_STEP_ID", "4294967290", "SLURM_PROCID", "0", "SLURM_STEP_NUM_TASKS", "1",
+		NULL };
 	assert_true(alone(shell));
 }
 
 static void what_is_meant_so(void **state)
 {
-	const char *const one[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "1", "SLURM_NTASKS", "1", NULL };
+	const char *const one[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "1", "SLURM_NTASKS",
+		"1", NULL };
 	const char *const none[] = { NULL };
 	/* A step of one task, in a larger job; a worker of torchrun, started in the script. */
-	const char *const step[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "4", "SLURM_NTASKS", "8", "SLURM_STEP_ID", "0",
-		"SLURM_PROCID", "0", "SLURM_STEP_NUM_TASKS", "1", NULL };
-	const char *const worker[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "1", "SLURM_NTASKS", "8", "RANK", "0",
-		"WORLD_SIZE", "1", "TORCHELASTIC_RUN_ID", "x", NULL };
-	const char *const hostile[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "99999999999999", "SLURM_NTASKS", "-3", NULL };
+	const char *const step[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "4", "SLURM_NTASKS",
+		"8", "SLURM_STEP_ID", "0", "SLURM_PROCID", "0", "SLURM_STEP_NUM_TASKS", "1", NULL };
+	const char *const worker[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "1", "SLURM_NTASKS",
+		"8", "RANK", "0", "WORLD_SIZE", "1", "TORCHELASTIC_RUN_ID", "x", NULL };
+	const char *const hostile[] = { "SLURM_JOB_ID", "7", "SLURM_JOB_NUM_NODES", "99999999999999",
+		"SLURM_NTASKS", "-3", NULL };
 	assert_false(alone(one));
 	assert_false(alone(none));
 	assert_false(alone(step));
@@ -75,10 +81,11 @@ static void what_is_meant_so(void **state)
 
 static void launchers_that_start_ranks_themselves(void **state)
 {
-	static const char *const named[] = { "mpirun", "/usr/bin/mpirun.openmpi", "#!/bin/sh\nexec mpiexec -n 4 ./a\n",
-		"python3 -m torch.distributed.run x.py", "torchrun --standalone x.py", "accelerate launch x.py", "(prterun -n 2 x)" };
-	static const char *const others[] = { "", "python3 train.py", "srun ./a", "my-mpirun", "mpirun_log", "notorchrun x", "accelerate_it",
-		"x.prun" };
+	static const char *const named[] = { "mpirun", "/usr/bin/mpirun.openmpi",
+		"#!/bin/sh\nexec mpiexec -n 4 ./a\n", "python3 -m torch.distributed.run x.py",
+		"torchrun --standalone x.py", "accelerate launch x.py", "(prterun -n 2 x)" };
+	static const char *const others[] = { "", "python3 train.py", "srun ./a", "my-mpirun",
+		"mpirun_log", "notorchrun x", "accelerate_it", "x.prun" };
 	for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
 		assert_true(alone_names_launcher(named[i]));
 	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)

@@ -12,7 +12,12 @@
 
 /* Section 10 of the RFC. */
 static const char *const vectors[][2] = {
-	{ "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" }, { "foob", "Zm9vYg==" }, { "fooba", "Zm9vYmE=" },
+	{ "", "" },
+	{ "f", "Zg==" },
+	{ "fo", "Zm8=" },
+	{ "foo", "Zm9v" },
+	{ "foob", "Zm9vYg==" },
+	{ "fooba", "Zm9vYmE=" },
 	{ "foobar", "Zm9vYmFy" },
 };
 
@@ -37,7 +42,9 @@ static void every_length_and_every_byte_comes_back(void **state)
 		bytes[i] = (unsigned char)(i * 167 + i / 256);
 	for (size_t size = 0; size <= sizeof bytes; size++) {
 		base64_encode(bytes, size, text);
-		assert_int_equal(strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="), strlen(text));
+		assert_int_equal(strspn(text,
+							 "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="),
+			strlen(text));
 		assert_int_equal(base64_decode(text, strlen(text), back, size), size);
 		assert_memory_equal(back, bytes, size);
 		if (size > 0)
@@ -47,8 +54,9 @@ static void every_length_and_every_byte_comes_back(void **state)
 
 static void anything_else_is_refused(void **state)
 {
-	static const char *const others[] = { "Zg", "Zg=", "Zg===", "Zh==", "Zm9=", "Z===", "====", "Zg==Zg==", "Zm=v", "Zm9v\n",
-		"Zm 9", "Zm-_", "\xff\xff\xff\xff" };
+	static const char *const others[] = { "Zg",
+		"Zg=", "Zg===", "Zh==", "Zm9=", "Z===", "====", "Zg==Zg==", "Zm=v", "Zm9v\n", "Zm 9",
+		"Zm-_", "\xff\xff\xff\xff" };
 	char bytes[20];
 	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
 		assert_int_equal(base64_decode(others[i], strlen(others[i]), bytes, sizeof bytes), -1);

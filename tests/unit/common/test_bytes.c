@@ -42,9 +42,20 @@ static void floats_keep_their_bits(void **state)
 
 static void halves_become_floats(void **state)
 {
-	static const struct { uint16_t half; float value; } f16[] = {
-		{ 0x0000, 0.0f }, { 0x3c00, 1.0f }, { 0xc000, -2.0f }, { 0x3555, 0x1.554p-2f }, { 0x7bff, 65504.0f },
-		{ 0x0400, 0x1p-14f }, { 0x03ff, 0x1.ff8p-15f }, { 0x8001, -0x1p-24f }, { 0x7c00, INFINITY }, { 0xfc00, -INFINITY },
+	static const struct {
+		uint16_t half;
+		float value;
+	} f16[] = {
+		{ 0x0000, 0.0f },
+		{ 0x3c00, 1.0f },
+		{ 0xc000, -2.0f },
+		{ 0x3555, 0x1.554p-2f },
+		{ 0x7bff, 65504.0f },
+		{ 0x0400, 0x1p-14f },
+		{ 0x03ff, 0x1.ff8p-15f },
+		{ 0x8001, -0x1p-24f },
+		{ 0x7c00, INFINITY },
+		{ 0xfc00, -INFINITY },
 	};
 	for (size_t i = 0; i < sizeof f16 / sizeof f16[0]; i++)
 		assert_true(bytes_f16_to_float(f16[i].half) == f16[i].value);
@@ -57,7 +68,8 @@ static void halves_become_floats(void **state)
 		assert_true(bytes_f16_to_float(half) > bytes_f16_to_float((uint16_t)(half - 1)));
 }
 
-/* Every bfloat16 value comes back, halves go to the even neighbour, and what is too large becomes infinite. */
+/* Every bfloat16 value comes back, halves go to the even neighbour, and what is too large becomes
+ * infinite. */
 static void bf16_is_rounded_to_nearest(void **state)
 {
 	for (uint32_t v = 0; v < 0x10000; v++) {

@@ -76,7 +76,8 @@ static void wall_times_read_as_utc(void **state)
 {
 	char text[32];
 	assert_string_equal(clock_iso8601(0, text, sizeof text), "1970-01-01T00:00:00.000Z");
-	assert_string_equal(clock_iso8601(1769862896.7895, text, sizeof text), "2026-01-31T12:34:56.789Z");
+	assert_string_equal(clock_iso8601(1769862896.7895, text, sizeof text),
+		"2026-01-31T12:34:56.789Z");
 	assert_string_equal(clock_iso8601(951782399.25, text, sizeof text), "2000-02-28T23:59:59.250Z");
 	assert_string_equal(clock_iso8601(951782400, text, sizeof text), "2000-02-29T00:00:00.000Z");
 	assert_string_equal(clock_iso8601(1e52, text, sizeof text), "9999-12-31T23:59:59.000Z");

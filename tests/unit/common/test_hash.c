@@ -61,7 +61,8 @@ static void pieces_give_the_whole(void **state)
 				hasher_add(hasher, buffer + at, left < steps[s] ? left : steps[s]);
 			}
 			assert_true(hash_equal(hasher_value(hasher), answers[i].hash));
-			assert_true(hash_equal(hasher_value(hasher), answers[i].hash)); /* asking changes nothing */
+			assert_true(
+				hash_equal(hasher_value(hasher), answers[i].hash)); /* asking changes nothing */
 		}
 	hasher_destroy(hasher);
 	hasher_destroy(NULL);
@@ -105,13 +106,15 @@ static void digits_go_there_and_back(void **state)
 		assert_int_equal(hash_parse(hash_hex(answers[i].hash, text), &back), 0);
 		assert_true(hash_equal(back, answers[i].hash));
 	}
-	assert_string_equal(hash_hex((struct hash128){ 1, 0 }, text), "00000000000000000000000000000001");
+	assert_string_equal(hash_hex((struct hash128) { 1, 0 }, text),
+		"00000000000000000000000000000001");
 }
 
 static void other_text_is_refused(void **state)
 {
-	static const char *const bad[] = { "", "99aa06d3014798d86001c324468d497", "99aa06d3014798d86001c324468d497f0",
-		"99AA06D3014798D86001C324468D497F", "99aa06d3014798d86001c324468d497g", "0x9aa06d3014798d86001c324468d497",
+	static const char *const bad[] = { "", "99aa06d3014798d86001c324468d497",
+		"99aa06d3014798d86001c324468d497f0", "99AA06D3014798D86001C324468D497F",
+		"99aa06d3014798d86001c324468d497g", "0x9aa06d3014798d86001c324468d497",
 		" 9aa06d3014798d86001c324468d497f" };
 	struct hash128 hash;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)

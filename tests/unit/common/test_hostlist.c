@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host lists: each name at its place and found there again, and nothing but an error for what is malformed. */
+/* Host lists: each name at its place and found there again, and nothing but an error for what is
+ * malformed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,11 +13,20 @@
 
 #include "common/hostlist.h"
 
-static const struct { const char *list, *names; } lists[] = {
-	{ "n1", "n1" }, { "n1,m2", "n1 m2" }, { "n[1-4,7],m2", "n1 n2 n3 n4 n7 m2" }, { "n[07-10]", "n07 n08 n09 n10" },
-	{ "n[098-101]", "n098 n099 n100 n101" }, { "n[9-11]", "n9 n10 n11" }, { "a.b.c,d", "a.b.c d" }, { "n[5,1]", "n5 n1" },
+static const struct {
+	const char *list, *names;
+} lists[] = {
+	{ "n1", "n1" },
+	{ "n1,m2", "n1 m2" },
+	{ "n[1-4,7],m2", "n1 n2 n3 n4 n7 m2" },
+	{ "n[07-10]", "n07 n08 n09 n10" },
+	{ "n[098-101]", "n098 n099 n100 n101" },
+	{ "n[9-11]", "n9 n10 n11" },
+	{ "a.b.c,d", "a.b.c d" },
+	{ "n[5,1]", "n5 n1" },
 	{ "rack[3]node[12-14]-x", "rack3node12-x rack3node13-x rack3node14-x" },
-	{ "r[0-1]n[1,3]", "r0n1 r0n3 r1n1 r1n3" }, { "gpu-a100-[1-2],x[1],y", "gpu-a100-1 gpu-a100-2 x1 y" },
+	{ "r[0-1]n[1,3]", "r0n1 r0n3 r1n1 r1n3" },
+	{ "gpu-a100-[1-2],x[1],y", "gpu-a100-1 gpu-a100-2 x1 y" },
 };
 
 static void every_name_is_at_its_place(void **state)
@@ -25,7 +35,8 @@ static void every_name_is_at_its_place(void **state)
 		char names[200], host[64], *rest = NULL;
 		long place = 0;
 		snprintf(names, sizeof names, "%s", lists[i].names);
-		for (char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest), place++) {
+		for (char *name = strtok_r(names, " ", &rest); name;
+			 name = strtok_r(NULL, " ", &rest), place++) {
 			assert_int_equal(hostlist_nth(lists[i].list, place, host, sizeof host), 0);
 			assert_string_equal(host, name);
 			assert_int_equal(hostlist_find(lists[i].list, name), place);
@@ -40,8 +51,28 @@ static void every_name_is_at_its_place(void **state)
 static void malformed_lists_are_refused(void **state)
 {
 	static const char *const bad[] = {
-		"", ",a", "n[", "n]", "n[]", "n[a]", "n[1-4", "n[4-1]", "n[1-]", "n[-1]", "n[1,]", "n[,1]", "n[1--2]", "n[[1]]", "n[1]]",
-		"n[0-99999999]", "n[1-1000]m[1-1000]k[1-1000]", "n[1-99999999999999999999999]", "n[ 1]", "[", "]", "[]",
+		"",
+		",a",
+		"n[",
+		"n]",
+		"n[]",
+		"n[a]",
+		"n[1-4",
+		"n[4-1]",
+		"n[1-]",
+		"n[-1]",
+		"n[1,]",
+		"n[,1]",
+		"n[1--2]",
+		"n[[1]]",
+		"n[1]]",
+		"n[0-99999999]",
+		"n[1-1000]m[1-1000]k[1-1000]",
+		"n[1-99999999999999999999999]",
+		"n[ 1]",
+		"[",
+		"]",
+		"[]",
 	};
 	char host[64];
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io: a durable replacement leaves the old bytes or the new ones, whatever fails and whenever it is killed. */
+/* io: a durable replacement leaves the old bytes or the new ones, whatever fails and whenever it is
+ * killed. */
 #include "config.h"
 
 #include <dirent.h>
@@ -48,7 +49,8 @@ int fsync(int fd)
 int renameat(int from_dir, const char *from, int to_dir, const char *to)
 {
 	record("rename ");
-	return fail_rename ? fail_with(fail_rename) : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, 0);
+	return fail_rename ? fail_with(fail_rename)
+					   : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, 0);
 }
 
 int close(int fd)
@@ -141,7 +143,8 @@ static void a_fault_keeps_the_old_file(void **state)
 		enum exit_status status;
 		const char *calls, *text;
 	} faults[] = {
-		{ &fail_fsync_file, EIO, EXIT_LOST, "fsync close ", "Input/output error" }, /* one fsync, never a second */
+		{ &fail_fsync_file, EIO, EXIT_LOST, "fsync close ",
+			"Input/output error" }, /* one fsync, never a second */
 		{ &fail_fsync_file, ENOSPC, EXIT_LOST, "fsync close ", "No space left" },
 		{ &fail_close, EDQUOT, EXIT_LOST, "fsync close ", "Disk quota" },
 		{ &fail_rename, EACCES, EXIT_FAULT, "fsync close rename ", "Permission denied" },
@@ -159,7 +162,8 @@ static void a_fault_keeps_the_old_file(void **state)
 		holds(dirfd, "old");
 	}
 	no_faults();
-	fail_fsync_dir = EIO; /* the name may or may not last: an error, though the new bytes are there now */
+	fail_fsync_dir =
+		EIO; /* the name may or may not last: an error, though the new bytes are there now */
 	assert_int_equal(io_replace_durably(dirfd, "f", "new", 3, &err), -1);
 	assert_int_equal(err.status, EXIT_LOST);
 	holds(dirfd, "new");
@@ -207,7 +211,10 @@ static int replace_as_nobody(int dirfd)
 		return 1;
 	if (io_replace_durably(dirfd, "f", "new", 3, &err) == 0)
 		return 2;
-	return err.status == EXIT_FAULT && strstr(err.text, "couldn't create") && strstr(err.text, "Permission denied") ? 0 : 3;
+	return err.status == EXIT_FAULT && strstr(err.text, "couldn't create")
+			&& strstr(err.text, "Permission denied")
+		? 0
+		: 3;
 }
 
 static void a_folder_without_permission(void **state)
@@ -254,7 +261,7 @@ static void a_kill_leaves_a_whole_file(void **state)
 		size_t size;
 		assert_int_equal(io_read_file(dirfd, "large", LARGE, &data, &size, &err), 0);
 		assert_true(size == LARGE || size == 1);
-		assert_int_equal(strspn(data, (char[]){ data[0], 0 }), size);
+		assert_int_equal(strspn(data, (char[]) { data[0], 0 }), size);
 		free(data);
 	}
 	close(dirfd);
@@ -275,7 +282,8 @@ static void reads_are_checked(void **state)
 	assert_int_equal(io_read_file(AT_FDCWD, files_dir, 10, &data, &size, &err), -1);
 	assert_non_null(strstr(err.text, "not a regular file"));
 	assert_int_equal(mkfifo(files_path("fifo"), 0600), 0);
-	assert_int_equal(io_read_file(dirfd, "fifo", 10, &data, &size, &err), -1); /* at once, though nobody writes */
+	assert_int_equal(io_read_file(dirfd, "fifo", 10, &data, &size, &err),
+		-1); /* at once, though nobody writes */
 	assert_int_equal(io_read_file(AT_FDCWD, files_path("f"), 3, &data, &size, &err), 0);
 	assert_string_equal(data, "old");
 	free(data);
@@ -284,11 +292,13 @@ static void reads_are_checked(void **state)
 
 static void what_may_pass_is_told_from_what_lasts(void **state)
 {
-	static const int passing[] = { EIO, ENOSPC, EDQUOT, EROFS, ESTALE, EAGAIN, EINTR, ETIMEDOUT, EBUSY, ENOMEM, EMFILE, ENFILE, ENOLCK,
-		ESHUTDOWN, ENOTCONN, ECONNRESET, ECONNREFUSED, ECONNABORTED, EPIPE, ECOMM, EREMOTEIO, EREMCHG, EPROTO, ENOLINK, ENONET,
-		EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENETRESET, ENOBUFS, EKEYEXPIRED, EUCLEAN, ENODATA, ECANCELED };
-	static const int lasting[] = { EACCES, EPERM, ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG, EEXIST, ENOTEMPTY, EINVAL, EXDEV, EFBIG,
-		EOPNOTSUPP, ENOSYS };
+	static const int passing[] = { EIO, ENOSPC, EDQUOT, EROFS, ESTALE, EAGAIN, EINTR, ETIMEDOUT,
+		EBUSY, ENOMEM, EMFILE, ENFILE, ENOLCK, ESHUTDOWN, ENOTCONN, ECONNRESET, ECONNREFUSED,
+		ECONNABORTED, EPIPE, ECOMM, EREMOTEIO, EREMCHG, EPROTO, ENOLINK, ENONET, EHOSTDOWN,
+		EHOSTUNREACH, ENETDOWN, ENETUNREACH, ENETRESET, ENOBUFS, EKEYEXPIRED, EUCLEAN, ENODATA,
+		ECANCELED };
+	static const int lasting[] = { EACCES, EPERM, ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG,
+		EEXIST, ENOTEMPTY, EINVAL, EXDEV, EFBIG, EOPNOTSUPP, ENOSYS };
 	for (size_t i = 0; i < sizeof passing / sizeof passing[0]; i++) {
 		assert_int_equal(io_status(passing[i]), EXIT_LOST);
 		assert_int_equal(io_status_or(passing[i], EXIT_DATA), EXIT_LOST);
@@ -308,7 +318,7 @@ static void a_file_that_cannot_be_opened_now_is_not_bad(void **state)
 	size_t size;
 	int dirfd = open_folder();
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 0, before.rlim_max }), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit) { 0, before.rlim_max }), 0);
 	int result = io_read_file(dirfd, "f", 10, &data, &size, &err), why = errno;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	assert_int_equal(result, -1);
@@ -361,16 +371,19 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(replaces_in_the_durable_order, files_setup, files_teardown),
-		cmocka_unit_test_setup_teardown(short_and_interrupted_writes_are_completed, files_setup, files_teardown),
+		cmocka_unit_test_setup_teardown(short_and_interrupted_writes_are_completed, files_setup,
+			files_teardown),
 		cmocka_unit_test_setup_teardown(a_fault_keeps_the_old_file, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(a_file_cut_short_is_no_file, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(a_folder_without_permission, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(a_kill_leaves_a_whole_file, files_setup, files_teardown),
 		cmocka_unit_test_setup_teardown(reads_are_checked, files_setup, files_teardown),
 		cmocka_unit_test(what_may_pass_is_told_from_what_lasts),
-		cmocka_unit_test_setup_teardown(a_file_that_cannot_be_opened_now_is_not_bad, files_setup, files_teardown),
+		cmocka_unit_test_setup_teardown(a_file_that_cannot_be_opened_now_is_not_bad, files_setup,
+			files_teardown),
 		cmocka_unit_test_setup_teardown(full_reads_end_at_the_end, files_setup, files_teardown),
-		cmocka_unit_test_setup_teardown(reads_at_a_place_leave_the_descriptor_alone, files_setup, files_teardown),
+		cmocka_unit_test_setup_teardown(reads_at_a_place_leave_the_descriptor_alone, files_setup,
+			files_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* last_words: what a task logged is found though SIGKILL ended it; what it writes else, or closes, harms nobody. */
+/* last_words: what a task logged is found though SIGKILL ended it; what it writes else, or closes,
+ * harms nobody. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -36,9 +37,7 @@ static const char *said(int slot)
 	return words;
 }
 
-static void ignore(void *arg, enum log_level level, const char *line)
-{
-}
+static void ignore(void *arg, enum log_level level, const char *line) {}
 
 static void a_killed_task_is_heard(void **state)
 {
@@ -49,7 +48,8 @@ static void a_killed_task_is_heard(void **state)
 		setenv(LAST_WORDS_VARIABLE, value, 1);
 		log_set_writer(ignore, NULL);
 		log_keep_last();
-		log_error("data: couldn't read a\tfile, a long line that the next one must not show the end of");
+		log_error(
+			"data: couldn't read a\tfile, a long line that the next one must not show the end of");
 		log_debug("not logged");
 		log_info("step 120");
 		raise(SIGKILL);
@@ -111,7 +111,8 @@ static void another_descriptor_is_left_alone(void **state)
 {
 	char other[100];
 	int fd = last_words_open(value).fd, kept = dup(fd), file = open("/dev/null", O_WRONLY);
-	static const char *const bad[] = { "", "1", "1:2", "1:2:3:4", "-1:2:3", "x:y:z", "1:2:-256", "9999:1:0" };
+	static const char *const bad[] = { "", "1", "1:2", "1:2:3:4", "-1:2:3", "x:y:z", "1:2:-256",
+		"9999:1:0" };
 	dup2(file, fd);
 	assert_int_equal(last_words_open(value).fd, -1);
 	close(fd);

@@ -97,7 +97,8 @@ static void write_tagged(void)
 
 static void default_writer_marks_level_and_tag(void **state)
 {
-	assert_string_equal(stderr_of(write_tagged), "muster: before\nmuster: [rank 3 on node7] error: a\n"
+	assert_string_equal(stderr_of(write_tagged),
+		"muster: before\nmuster: [rank 3 on node7] error: a\n"
 		"muster: [rank 3 on node7] warning: b\nmuster: [rank 3 on node7] c\nmuster: after\n");
 }
 
@@ -124,7 +125,7 @@ static void check_whole(void *arg, enum log_level level, const char *line)
 {
 	struct seen *seen = arg;
 	seen->lines++; /* not atomic: the log calls one at a time */
-	seen->torn += strspn(line, (char[]){ line[0], 0 }) != 100;
+	seen->torn += strspn(line, (char[]) { line[0], 0 }) != 100;
 }
 
 static void *write_many(void *arg)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node_address: names that resolve, and names that only Slurm knows, with a scontrol of the test's own. */
+/* node_address: names that resolve, and names that only Slurm knows, with a scontrol of the test's
+ * own. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -21,26 +22,34 @@
 #include "common/node_address.h"
 #include "tests/unit/files.h"
 
-int __real_getaddrinfo(const char *node, const char *port, const struct addrinfo *hints, struct addrinfo **found);
-int __wrap_getaddrinfo(const char *node, const char *port, const struct addrinfo *hints, struct addrinfo **found);
+int __real_getaddrinfo(const char *node, const char *port, const struct addrinfo *hints,
+	struct addrinfo **found);
+int __wrap_getaddrinfo(const char *node, const char *port, const struct addrinfo *hints,
+	struct addrinfo **found);
 
 /* No name service is asked. */
-int __wrap_getaddrinfo(const char *node, const char *port, const struct addrinfo *hints, struct addrinfo **found)
+int __wrap_getaddrinfo(const char *node, const char *port, const struct addrinfo *hints,
+	struct addrinfo **found)
 {
 	struct addrinfo numeric = *hints;
 	numeric.ai_flags |= AI_NUMERICHOST;
-	return __real_getaddrinfo(strcmp(node, "localhost") == 0 ? "127.0.0.1" : node, port, &numeric, found);
+	return __real_getaddrinfo(strcmp(node, "localhost") == 0 ? "127.0.0.1" : node, port, &numeric,
+		found);
 }
 
 /* As scontrol prints it (22.05), and counts how often it was asked. */
 static void write_scontrol(void)
 {
 	char script[2000];
-	snprintf(script, sizeof script, "#!/bin/sh\necho \"$*\" >>%s\ncat <<'END'\n"
-		"NodeName=far-1 Arch=x86_64 CPUAlloc=0 NodeAddr=10.77.0.11 NodeHostName=far-1 Version=22.05.8 Comment=NodeName=far-9\n"
-		"NodeName=far-10 Arch=x86_64 NodeAddr=10.77.0.20 NodeHostName=far-10 OS=Linux 6.1 NodeAddr=no \n"
+	snprintf(script, sizeof script,
+		"#!/bin/sh\necho \"$*\" >>%s\ncat <<'END'\n"
+		"NodeName=far-1 Arch=x86_64 CPUAlloc=0 NodeAddr=10.77.0.11 NodeHostName=far-1 "
+		"Version=22.05.8 Comment=NodeName=far-9\n"
+		"NodeName=far-10 Arch=x86_64 NodeAddr=10.77.0.20 NodeHostName=far-10 OS=Linux 6.1 "
+		"NodeAddr=no \n"
 		"NodeName=far-2 Reason=NodeAddr=10.0.0.1 [root@now] NodeAddr=fd77::12 NodeHostName=far-2\n"
-		"NodeName=far-3 NodeAddr=far-3 NodeHostName=far-3\nEND\n", files_path("asked"));
+		"NodeName=far-3 NodeAddr=far-3 NodeHostName=far-3\nEND\n",
+		files_path("asked"));
 	assert_int_equal(chmod(files_write("scontrol", script, strlen(script)), 0755), 0);
 }
 
@@ -53,7 +62,8 @@ static void resolves(const char *const *names, const char *const *addresses, siz
 		struct addrinfo *found = NULL;
 		char digits[NI_MAXHOST] = "";
 		if (node_address(names[i], "7", &hints, &found) == 0) {
-			getnameinfo(found->ai_addr, found->ai_addrlen, digits, sizeof digits, NULL, 0, NI_NUMERICHOST);
+			getnameinfo(found->ai_addr, found->ai_addrlen, digits, sizeof digits, NULL, 0,
+				NI_NUMERICHOST);
 			freeaddrinfo(found);
 		}
 		if (strcmp(digits, addresses[i]) != 0) {
@@ -68,8 +78,10 @@ static void resolves(const char *const *names, const char *const *addresses, siz
 	assert_int_equal(status, 0);
 }
 
-#define RESOLVES(...) do { \
-		const char *const pairs[][2] = { __VA_ARGS__ }, *names[sizeof pairs / sizeof pairs[0]], *addresses[sizeof pairs / sizeof pairs[0]]; \
+#define RESOLVES(...) \
+	do { \
+		const char *const pairs[][2] = { __VA_ARGS__ }, *names[sizeof pairs / sizeof pairs[0]], \
+						  *addresses[sizeof pairs / sizeof pairs[0]]; \
 		for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) { \
 			names[i] = pairs[i][0]; \
 			addresses[i] = pairs[i][1]; \
@@ -109,8 +121,8 @@ static void a_name_that_resolves_is_not_asked_for(void **state)
 
 static void slurm_s_word_is_taken_for_what_does_not_resolve(void **state)
 {
-	RESOLVES({ "far-1", "10.77.0.11" }, { "far-10", "10.77.0.20" }, { "far-2", "fd77::12" }, { "far-3", "" }, { "far-4", "" },
-		{ "far", "" }, { "far-9", "" });
+	RESOLVES({ "far-1", "10.77.0.11" }, { "far-10", "10.77.0.20" }, { "far-2", "fd77::12" },
+		{ "far-3", "" }, { "far-4", "" }, { "far", "" }, { "far-9", "" });
 	assert_string_equal(asked(), "-o show node far-[1-3,10]\n");
 }
 
@@ -128,7 +140,8 @@ static void outside_slurm_nobody_is_asked(void **state)
 /* A controller that is away is not asked about each name. */
 static void an_answer_that_is_none(void **state)
 {
-	const char script[] = "#!/bin/sh\necho asked >>\"${0%/*}/asked\"\necho slurm_load_node error: Unable to contact slurm controller\nexit 1\n";
+	const char script[] = "#!/bin/sh\necho asked >>\"${0%/*}/asked\"\necho slurm_load_node error: "
+						  "Unable to contact slurm controller\nexit 1\n";
 	files_write("scontrol", script, sizeof script - 1);
 	RESOLVES({ "far-1", "" }, { "far-2", "" }, { "far-1", "" });
 	assert_string_equal(asked(), "asked\n");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* number: a text is a number as a whole, in range, or none; what is refused leaves the value alone. */
+/* number: a text is a number as a whole, in range, or none; what is refused leaves the value alone.
+ */
 #include "config.h"
 
 #include <inttypes.h>
@@ -14,8 +15,8 @@
 
 #include "common/number.h"
 
-static const char *const never[] = { "", " ", " 1", "1 ", "+1", "1x", "x1", "0x10", "1e3", "--1", "-", "1.5", "1\n",
-	"99999999999999999999", "-99999999999999999999", "nan", "inf" };
+static const char *const never[] = { "", " ", " 1", "1 ", "+1", "1x", "x1", "0x10", "1e3", "--1",
+	"-", "1.5", "1\n", "99999999999999999999", "-99999999999999999999", "nan", "inf" };
 #define NEVER (sizeof never / sizeof never[0])
 
 static void whole_numbers(void **state)
@@ -56,7 +57,8 @@ static void all_64_bits_as_printed(void **state)
 
 static void real_numbers(void **state)
 {
-	static const char *const bad[] = { "", "x", "1x", "1 ", "nan", "inf", "-inf", "1e999", "11", "-1" };
+	static const char *const bad[] = { "", "x", "1x", "1 ", "nan", "inf", "-inf", "1e999", "11",
+		"-1" };
 	double value = 77;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		if (number_real(bad[i], 0, 10, &value) || value != 77)
@@ -67,10 +69,13 @@ static void real_numbers(void **state)
 
 static void sizes(void **state)
 {
-	static const char *const bad[] = { "", "K", "-1", "-1K", "1.5G", "4 GiB", "4gib", "1KK", "9223372036854775808",
-		"8388608TiB", "1Kx" };
-	static const struct { const char *text; int64_t bytes; } good[] = { { "0", 0 }, { "4096", 4096 }, { "17B", 17 },
-		{ "64K", 65536 }, { "64KiB", 65536 }, { "2kB", 2000 }, { "500MB", 500000000 }, { "4GiB", (int64_t)4 << 30 },
+	static const char *const bad[] = { "", "K", "-1", "-1K", "1.5G", "4 GiB", "4gib", "1KK",
+		"9223372036854775808", "8388608TiB", "1Kx" };
+	static const struct {
+		const char *text;
+		int64_t bytes;
+	} good[] = { { "0", 0 }, { "4096", 4096 }, { "17B", 17 }, { "64K", 65536 }, { "64KiB", 65536 },
+		{ "2kB", 2000 }, { "500MB", 500000000 }, { "4GiB", (int64_t)4 << 30 },
 		{ "1T", (int64_t)1 << 40 }, { "9223372036854775807", INT64_MAX } };
 	int64_t value = 77;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -82,7 +87,8 @@ static void sizes(void **state)
 		assert_true(number_bytes(good[i].text, 0, INT64_MAX, &value));
 		assert_int_equal(value, good[i].bytes);
 		/* What is shown is read again as the same. */
-		assert_true(number_bytes(number_bytes_text(value, text, sizeof text), 0, INT64_MAX, &value));
+		assert_true(
+			number_bytes(number_bytes_text(value, text, sizeof text), 0, INT64_MAX, &value));
 		assert_int_equal(value, good[i].bytes);
 	}
 }

@@ -20,17 +20,20 @@ struct values {
 
 #define AT(field) offsetof(struct values, field)
 
-static const struct opt table[] = {
-	{ "mode", OPT_IDENTITY, OPT_CHOICE, AT(mode), "deep", .choices = "deep|wide", .group = "Model:", .help = "mode" },
-	{ "layers", OPT_IDENTITY, OPT_COUNT, AT(layers), "12", 1, 100, .argument = "N", .mode = "deep", .help = "layers" },
-	{ "units", OPT_IDENTITY, OPT_COUNT, AT(units), "7", 1, 100, .argument = "N", .mode = "wide", .help = "units" },
+static const struct opt table[] = { { "mode", OPT_IDENTITY, OPT_CHOICE, AT(mode), "deep",
+										.choices = "deep|wide", .group = "Model:", .help = "mode" },
+	{ "layers", OPT_IDENTITY, OPT_COUNT, AT(layers), "12", 1, 100, .argument = "N", .mode = "deep",
+		.help = "layers" },
+	{ "units", OPT_IDENTITY, OPT_COUNT, AT(units), "7", 1, 100, .argument = "N", .mode = "wide",
+		.help = "units" },
 	{ "rate", OPT_SCHEDULE, OPT_REAL, AT(rate), "0.1", 0, 10, .argument = "X", .help = "rate" },
-	{ "every", OPT_SCHEDULE, OPT_COUNT, AT(every), "auto", 1, 9e15, .automatic = true, .argument = "N", .help = "every" },
-	{ "path", OPT_OPERATION, OPT_TEXT, AT(path), .argument = "FILE", .group = "Rest:", .help = "path" },
-	{ "most", OPT_SCHEDULE, OPT_SIZE, AT(most), "4GiB", 1, 1e15, .argument = "SIZE", .help = "most" },
-	{ "loud", OPT_OPERATION, OPT_SWITCH, AT(loud), .help = "loud" },
-	{ 0 }
-};
+	{ "every", OPT_SCHEDULE, OPT_COUNT, AT(every), "auto", 1, 9e15, .automatic = true,
+		.argument = "N", .help = "every" },
+	{ "path", OPT_OPERATION, OPT_TEXT, AT(path), .argument = "FILE",
+		.group = "Rest:", .help = "path" },
+	{ "most", OPT_SCHEDULE, OPT_SIZE, AT(most), "4GiB", 1, 1e15, .argument = "SIZE",
+		.help = "most" },
+	{ "loud", OPT_OPERATION, OPT_SWITCH, AT(loud), .help = "loud" }, { 0 } };
 
 #define ROWS 8
 
@@ -56,7 +59,9 @@ static void defaults_and_values_are_taken(void **state)
 	assert_int_equal(v.every, OPT_AUTO);
 	assert_null(v.path);
 	assert_false(v.loud);
-	assert_int_equal(parse(&v, &err, "--mode=wide", "--layers", "3", "--rate", "1e-3", "--path", "/x", "--loud", NULL), 0);
+	assert_int_equal(parse(&v, &err, "--mode=wide", "--layers", "3", "--rate", "1e-3", "--path",
+						 "/x", "--loud", NULL),
+		0);
 	assert_int_equal(v.mode, 1);
 	assert_int_equal(v.layers, 3);
 	assert_true(v.rate == 1e-3);
@@ -77,7 +82,8 @@ static void refused(const char *must_name, const char *arg1, const char *arg2)
 
 static void bad_values_are_refused_by_name(void **state)
 {
-	static const char *const numbers[] = { "", "x", "1x", "0", "101", "99999999999999999999", "1.5", "-1", NULL };
+	static const char *const numbers[] = { "", "x", "1x", "0", "101", "99999999999999999999", "1.5",
+		"-1", NULL };
 	for (int i = 0; numbers[i]; i++)
 		refused("--layers", "--layers", numbers[i]);
 	refused("--rate", "--rate", "nan");
@@ -98,13 +104,25 @@ static void bad_values_are_refused_by_name(void **state)
 
 static void sizes_have_units(void **state)
 {
-	static const struct { const char *text; int64_t bytes; const char *shown; } cases[] = {
-		{ "1", 1, "1" }, { "4096", 4096, "4KiB" }, { "5B", 5, "5" }, { "1K", 1024, "1KiB" }, { "3M", 3 << 20, "3MiB" },
-		{ "4GiB", (int64_t)4 << 30, "4GiB" }, { "4096MiB", (int64_t)4 << 30, "4GiB" }, { "2T", (int64_t)2 << 40, "2TiB" },
-		{ "500MB", 500000000, "500000000" }, { "1GB", 1000000000, "1000000000" }, { "1kB", 1000, "1000" },
+	static const struct {
+		const char *text;
+		int64_t bytes;
+		const char *shown;
+	} cases[] = {
+		{ "1", 1, "1" },
+		{ "4096", 4096, "4KiB" },
+		{ "5B", 5, "5" },
+		{ "1K", 1024, "1KiB" },
+		{ "3M", 3 << 20, "3MiB" },
+		{ "4GiB", (int64_t)4 << 30, "4GiB" },
+		{ "4096MiB", (int64_t)4 << 30, "4GiB" },
+		{ "2T", (int64_t)2 << 40, "2TiB" },
+		{ "500MB", 500000000, "500000000" },
+		{ "1GB", 1000000000, "1000000000" },
+		{ "1kB", 1000, "1000" },
 	};
-	static const char *const bad[] = { "", "GiB", "0", "-1", "1.5G", "4 GiB", "4gib", "4GiBs", "9999999TiB", "99999999999999999999",
-		NULL };
+	static const char *const bad[] = { "", "GiB", "0", "-1", "1.5G", "4 GiB", "4gib", "4GiBs",
+		"9999999TiB", "99999999999999999999", NULL };
 	const struct opt *row = &table[opt_find(table, "most")];
 	struct values v;
 	struct err err;
@@ -120,7 +138,8 @@ static void sizes_have_units(void **state)
 		refused("--most", "--most", bad[i]);
 }
 
-static int collect(void *arg, const struct opt *opt, const char *recorded, const char *present, struct err *err)
+static int collect(void *arg, const struct opt *opt, const char *recorded, const char *present,
+	struct err *err)
 {
 	char *text = arg;
 	snprintf(text + strlen(text), 200, "%s:%s>%s ", opt->name, recorded, present);
@@ -163,7 +182,8 @@ static void comparison_knows_modes_and_refusals(void **state)
 	assert_int_equal(opt_compare(table, OPT_IDENTITY, "deep", record, &v, collect, found, &err), 0);
 	assert_string_equal(found, "");
 	v.mode = 1;
-	assert_int_equal(opt_compare(table, OPT_IDENTITY, "wide", record, &v, collect, found, &err), -1);
+	assert_int_equal(opt_compare(table, OPT_IDENTITY, "wide", record, &v, collect, found, &err),
+		-1);
 	assert_string_equal(found, "mode:deep>wide ");
 	json_decref(record);
 }
@@ -175,7 +195,8 @@ static void unknown_names_of_a_record_are_refused(void **state)
 	char found[500] = "";
 	assert_int_equal(parse(&v, &err, NULL), 0);
 	json_t *record = json_pack("{s:i}", "colour", 3);
-	assert_int_equal(opt_compare(table, OPT_IDENTITY, "deep", record, &v, collect, found, &err), -1);
+	assert_int_equal(opt_compare(table, OPT_IDENTITY, "deep", record, &v, collect, found, &err),
+		-1);
 	assert_int_equal(err.status, EXIT_DATA);
 	assert_non_null(strstr(err.text, "colour"));
 	json_decref(record);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages: memory of any size begins at a page and has whole ones; of what is large, the kernel is asked for huge pages. */
+/* pages: memory of any size begins at a page and has whole ones; of what is large, the kernel is
+ * asked for huge pages. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -21,10 +22,12 @@
 
 static void memory_of_any_size_has_whole_pages(void **state)
 {
-	static const size_t sizes[] = { 0, 1, 4095, 4096, 4097, 2 * MB - 1, 2 * MB, 2 * MB + 1, 16 * MB };
+	static const size_t sizes[] = { 0, 1, 4095, 4096, 4097, 2 * MB - 1, 2 * MB, 2 * MB + 1,
+		16 * MB };
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
 		size_t whole = sizes[i] > 0 ? pages_round(sizes[i]) : PAGES_ONE;
-		assert_true(whole % PAGES_ONE == 0 && whole >= sizes[i] && whole < sizes[i] + 2 * PAGES_ONE);
+		assert_true(
+			whole % PAGES_ONE == 0 && whole >= sizes[i] && whole < sizes[i] + 2 * PAGES_ONE);
 		char *memory = pages_alloc(sizes[i]);
 		assert_non_null(memory);
 		assert_int_equal((uintptr_t)memory % PAGES_ONE, 0);

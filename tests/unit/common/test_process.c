@@ -49,7 +49,7 @@ static void another_one_of_its_pid_is_left_alone(void **state)
 	process.start--;
 	assert_false(process_runs(&process));
 	process_kill(&process);
-	assert_false(process_wait(&(struct process){ pid, process.start + 1 }, 0.1));
+	assert_false(process_wait(&(struct process) { pid, process.start + 1 }, 0.1));
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }

@@ -14,9 +14,9 @@ static void bytes_are_rounded_to_their_unit(void **state)
 	static const struct {
 		double bytes;
 		const char *text;
-	} cases[] = { { 0, "0 B" }, { 999, "999 B" }, { 1000, "1.0 kB" }, { 1949, "1.9 kB" }, { 99949, "99.9 kB" },
-		{ 99951, "100 kB" }, { 999499, "999 kB" }, { 999501, "1.0 MB" }, { 4294967296.0, "4.3 GB" }, { 1e15, "1.0 PB" },
-		{ 5e18, "5000 PB" } };
+	} cases[] = { { 0, "0 B" }, { 999, "999 B" }, { 1000, "1.0 kB" }, { 1949, "1.9 kB" },
+		{ 99949, "99.9 kB" }, { 99951, "100 kB" }, { 999499, "999 kB" }, { 999501, "1.0 MB" },
+		{ 4294967296.0, "4.3 GB" }, { 1e15, "1.0 PB" }, { 5e18, "5000 PB" } };
 	char out[16];
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		assert_string_equal(progress_bytes(cases[i].bytes, out), cases[i].text);
@@ -29,7 +29,8 @@ static void the_bar_shows_part_rate_and_time(void **state)
 	assert_string_equal(progress_text(&p, 2, out, sizeof out),
 		"verify [#######.......................]  25 % of 4.0 GB, 500 MB/s, 6 s left");
 	p.done = 0;
-	assert_string_equal(progress_text(&p, 0, out, sizeof out), "verify [..............................]   0 % of 4.0 GB");
+	assert_string_equal(progress_text(&p, 0, out, sizeof out),
+		"verify [..............................]   0 % of 4.0 GB");
 	p.done = 5000000000;
 	assert_non_null(strstr(progress_text(&p, 1, out, sizeof out), "100 %"));
 	p.total = 0;

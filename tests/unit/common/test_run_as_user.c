@@ -38,7 +38,8 @@ static void output_comes_back(void **state)
 
 static void long_output_is_cut_not_blocked_on(void **state)
 {
-	assert_int_equal(shell("i=0; while [ $i -lt 20000 ]; do echo 1234567; i=$((i+1)); done", 20), 0);
+	assert_int_equal(shell("i=0; while [ $i -lt 20000 ]; do echo 1234567; i=$((i+1)); done", 20),
+		0);
 	assert_int_equal(strlen(output), sizeof output - 1);
 }
 
@@ -85,8 +86,10 @@ static void all_privileges_are_dropped(void **state)
 {
 	if (geteuid() != 0)
 		skip();
-	assert_int_equal(shell("grep -E '^(Uid|Gid|Groups|CapEff)' /proc/self/status | tr -s '\\t ' ' '", 10), 0);
-	assert_string_equal(output, "Uid: 65534 65534 65534 65534\nGid: 65533 65533 65533 65533\nGroups: 7 8 \n"
+	assert_int_equal(
+		shell("grep -E '^(Uid|Gid|Groups|CapEff)' /proc/self/status | tr -s '\\t ' ' '", 10), 0);
+	assert_string_equal(output,
+		"Uid: 65534 65534 65534 65534\nGid: 65533 65533 65533 65533\nGroups: 7 8 \n"
 		"CapEff: 0000000000000000\n");
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* siphash: answers that its paper and its authors' reference code give for the key 00 01 … 0f and the message 00 01 …. */
+/* siphash: answers that its paper and its authors' reference code give for the key 00 01 … 0f and
+ * the message 00 01 …. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

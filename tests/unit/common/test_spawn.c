@@ -19,7 +19,8 @@
 #include "common/spawn.h"
 #include "common/thread.h"
 
-/* A line of /proc/self/status of the program that was started, without the signals that glibc keeps. */
+/* A line of /proc/self/status of the program that was started, without the signals that glibc
+ * keeps. */
 static unsigned long long mask_of(const char *text, const char *name)
 {
 	unsigned long long mask = 1;

@@ -110,10 +110,13 @@ static void threads_of_a_foreign_library_take_none_either(void **state)
 
 /* What the linker puts in pthread_create's place. */
 static bool refuse;
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+	void *(*body)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+	void *(*body)(void *), void *arg);
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg)
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+	void *(*body)(void *), void *arg)
 {
 	return refuse ? EAGAIN : __real_pthread_create(thread, attributes, body, arg);
 }

@@ -26,11 +26,12 @@ struct meeting_count meeting_count(int rank)
 {
 	struct meeting_count count = { 0 };
 	char path[300], end[16];
-	snprintf(path, sizeof path, "%s/muster-%s-0.0", getenv("MUSTER_RDZV_DIR"), getenv("MUSTER_RDZV_ID"));
+	snprintf(path, sizeof path, "%s/muster-%s-0.0", getenv("MUSTER_RDZV_DIR"),
+		getenv("MUSTER_RDZV_ID"));
 	snprintf(end, sizeof end, ".%d", rank);
 	DIR *dir = opendir(path);
 	if (!dir)
-		return (struct meeting_count){ -1, -1 };
+		return (struct meeting_count) { -1, -1 };
 	for (struct dirent *entry; (entry = readdir(dir));) {
 		const char *dot = strrchr(entry->d_name, '.');
 		if (!dot || strcmp(dot, end) != 0)
@@ -44,7 +45,11 @@ struct meeting_count meeting_count(int rank)
 
 static void be_rank(int rank, int size, meeting_body *body, struct meeting_rank *mine)
 {
-	struct ident ident = { .rank = rank, .world_size = size, .local_world_size = 1, .node_rank = rank, .node_count = size,
+	struct ident ident = { .rank = rank,
+		.world_size = size,
+		.local_world_size = 1,
+		.node_rank = rank,
+		.node_count = size,
 		.source = "torchrun" };
 	snprintf(ident.node, sizeof ident.node, "n%d", rank);
 	alarm(2 * HANG_SECONDS);

@@ -13,11 +13,12 @@
 struct meeting_rank {
 	int rc, signal;
 	struct err err;
-	double seconds; /* in the body */
+	double seconds;           /* in the body */
 	unsigned char value[128]; /* for the body */
 };
 
-typedef int meeting_body(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err);
+typedef int meeting_body(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err);
 
 /* What a rank has put and how often it has met the others so far. */
 struct meeting_count {

@@ -38,7 +38,8 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
 ssize_t __real_recv(int fd, void *bytes, size_t size, int flags);
 ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags);
 
-static atomic_bool crumbles; /* connections move a byte at a time, and one time in three, by chance, none */
+static atomic_bool
+	crumbles; /* connections move a byte at a time, and one time in three, by chance, none */
 
 static bool is_held_up(void)
 {
@@ -72,7 +73,8 @@ struct world {
 	atomic_int news[FENCES][BOOTSTRAP_WORLD_MAX];
 };
 
-/* What a rank that ends was told may come behind that, from its thread: so no world's memory is used again. */
+/* What a rank that ends was told may come behind that, from its thread: so no world's memory is
+ * used again. */
 static struct world *make_world(void)
 {
 	static struct world *worlds;
@@ -89,7 +91,9 @@ static struct world *make_world(void)
 static void begin_with(struct world *world, int rank, int size, const unsigned char *with)
 {
 	struct err err;
-	const struct bootstrap_plan plan = { .rank = rank, .world_size = size, .node = rank % 2 ? "localhost" : NULL,
+	const struct bootstrap_plan plan = { .rank = rank,
+		.world_size = size,
+		.node = rank % 2 ? "localhost" : NULL,
 		.run = world->run };
 	world->ranks[rank] = bootstrap_begin(&plan, &err);
 	if (!world->ranks[rank])
@@ -103,10 +107,13 @@ static void on_met(void *arg, bool all)
 	assert_int_equal(atomic_exchange((atomic_int *)arg, all ? MET : FAILED), NONE);
 }
 
-/* Each rank's bytes differ in content and length from every other's, and from those of any other fence. */
+/* Each rank's bytes differ in content and length from every other's, and from those of any other
+ * fence. */
 static size_t bytes_of(int rank, int fence, unsigned char *out)
 {
-	size_t size = rank == 2 ? 0 : rank == 3 ? (atomic_load(&crumbles) ? 700 : 700000) + (size_t)fence : (size_t)rank * 10 + (size_t)fence;
+	size_t size = rank == 2 ? 0
+		: rank == 3         ? (atomic_load(&crumbles) ? 700 : 700000) + (size_t)fence
+							: (size_t)rank * 10 + (size_t)fence;
 	for (size_t i = 0; i < size; i++)
 		out[i] = (unsigned char)(i * 7 + (size_t)rank * 31 + (size_t)fence);
 	return size;
@@ -126,7 +133,8 @@ static void await(struct world *world, int rank, int fence, enum news wanted)
 	while (atomic_load(&world->news[fence][rank]) == NONE && deadline_sleep(deadline, 0.001))
 		;
 	if ((enum news)atomic_load(&world->news[fence][rank]) != wanted)
-		fail_msg("rank %d at fence %d: %d, not %d", rank, fence, atomic_load(&world->news[fence][rank]), (int)wanted);
+		fail_msg("rank %d at fence %d: %d, not %d", rank, fence,
+			atomic_load(&world->news[fence][rank]), (int)wanted);
 }
 
 static void has_all(struct world *world, int rank, int size, int fence)
@@ -262,7 +270,8 @@ static void too_much_is_not_sent(void **state)
 	unsigned char *much = calloc(1, BOOTSTRAP_BYTES_MAX + 1);
 	for (int rank = 0; rank < 2; rank++) {
 		begin_with(world, rank, 2, key);
-		bootstrap_come(world->ranks[rank], much, BOOTSTRAP_BYTES_MAX + 1, on_met, &world->news[0][rank]);
+		bootstrap_come(world->ranks[rank], much, BOOTSTRAP_BYTES_MAX + 1, on_met,
+			&world->news[0][rank]);
 		await(world, rank, 0, FAILED);
 	}
 	free(much);
@@ -286,7 +295,8 @@ static void a_port_that_is_taken(void **state)
 
 static int call(const struct world *world)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	struct sockaddr_in to = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 		.sin_port = htons((uint16_t)run_port(run_number(world->run), 0)) };
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
@@ -303,12 +313,13 @@ static void receive(int fd, void *bytes, size_t size)
 /* Byte by byte, as a network may bring it. */
 static void trickle(int fd, const unsigned char *bytes, size_t size)
 {
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
 	for (size_t i = 0; i < size; i++)
 		assert_int_equal(send(fd, bytes + i, 1, MSG_NOSIGNAL), 1);
 }
 
-static void write_challenge(const struct world *world, uint64_t challenge, unsigned char out[GREETING])
+static void write_challenge(const struct world *world, uint64_t challenge,
+	unsigned char out[GREETING])
 {
 	memcpy(out, "MGC2", 4);
 	bytes_put_le64(out + 4, run_number(world->run));
@@ -316,8 +327,8 @@ static void write_challenge(const struct world *world, uint64_t challenge, unsig
 }
 
 /* As rank 0 with this key does. */
-static void write_proof(const struct world *world, uint64_t challenge, uint64_t session, const unsigned char *with,
-	unsigned char out[GREETING])
+static void write_proof(const struct world *world, uint64_t challenge, uint64_t session,
+	const unsigned char *with, unsigned char out[GREETING])
 {
 	unsigned char text[28];
 	memcpy(text, "MGP2", 4);
@@ -446,7 +457,7 @@ static void rank_0_without_a_descriptor(void **state)
 	begin_with(world, 0, 2, NULL);
 	int fd = call(world);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 3, old.rlim_max }), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit) { 3, old.rlim_max }), 0);
 	bootstrap_set_key(world->ranks[0], key);
 	clock_t begun = clock();
 	deadline_sleep(deadline_in(10), 1);
@@ -472,7 +483,8 @@ static int accept_rank(int listener, const struct world *world, unsigned char ch
 	return fd;
 }
 
-/* One who listens there before rank 0 does learns nothing of what a rank has put, whatever he says. */
+/* One who listens there before rank 0 does learns nothing of what a rank has put, whatever he says.
+ */
 static void who_does_not_prove_to_be_rank_0_is_told_nothing(void **state)
 {
 	enum { SILENT, OTHER_KEY, OTHER_CHALLENGE, OTHER_RUN, ECHO, AS_BEFORE, LIES };
@@ -486,7 +498,8 @@ static void who_does_not_prove_to_be_rank_0_is_told_nothing(void **state)
 		come(world, 1, 0);
 		int fd = accept_rank(listener, world, challenge);
 		uint64_t asked = bytes_le64(challenge + 12);
-		write_proof(lie == OTHER_RUN ? other : world, asked + (lie == OTHER_CHALLENGE), 7, lie == OTHER_KEY ? other_key : key, proof);
+		write_proof(lie == OTHER_RUN ? other : world, asked + (lie == OTHER_CHALLENGE), 7,
+			lie == OTHER_KEY ? other_key : key, proof);
 		if (lie == SILENT)
 			bootstrap_end(world->ranks[1]);
 		else if (lie == AS_BEFORE) {
@@ -522,7 +535,8 @@ static void a_proof_may_come_byte_by_byte(void **state)
 	assert_memory_equal(head, "MGA2\7\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\12\0\0\0", 24);
 	close(fd);
 	close(listener);
-	await(world, 1, 0, FAILED); /* for want of an answer; it would be told of it when this world is no more */
+	await(world, 1, 0,
+		FAILED); /* for want of an answer; it would be told of it when this world is no more */
 	tear_down(world);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bootstrap's deadlines and failures, with an NCCL whose connecting is as slow, as broken or as endless as a case wants. */
+/* The bootstrap's deadlines and failures, with an NCCL whose connecting is as slow, as broken or as
+ * endless as a case wants. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -22,9 +23,9 @@
 /* How the NCCL of a rank behaves. */
 static struct script {
 	int version, gpus;
-	ncclResult_t id;          /* of making a unique id */
-	ncclResult_t connected;   /* what the connecting comes to; ncclInProgress: never ends */
-	double seconds;           /* until then */
+	ncclResult_t id;        /* of making a unique id */
+	ncclResult_t connected; /* what the connecting comes to; ncclInProgress: never ends */
+	double seconds;         /* until then */
 } script;
 
 static struct {
@@ -45,7 +46,8 @@ static ncclResult_t get_unique_id(ncclUniqueId *id)
 	return script.id;
 }
 
-static ncclResult_t init(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
+static ncclResult_t init(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+	ncclConfig_t *config)
 {
 	*comm = (ncclComm_t)(void *)&made;
 	memcpy(made.id, &id, sizeof made.id);
@@ -80,7 +82,9 @@ static ncclResult_t end_at_once(ncclComm_t comm)
 
 static const char *get_error_string(ncclResult_t result)
 {
-	return result == ncclInvalidUsage ? "invalid usage" : result == ncclRemoteError ? "remote process exited" : "system error";
+	return result == ncclInvalidUsage ? "invalid usage"
+		: result == ncclRemoteError   ? "remote process exited"
+									  : "system error";
 }
 
 static const char *get_last_error(ncclComm_t comm)
@@ -98,16 +102,25 @@ static int stream_ended(void *stream, struct err *err)
 	return clock_now() >= *(double *)stream;
 }
 
-static const struct nccl_library scripted = { .get_version = get_version, .get_unique_id = get_unique_id, .init = init,
-	.get_async_error = get_async_error, .finalize = finalize, .destroy = destroy, .abort = end_at_once,
-	.get_error_string = get_error_string, .get_last_error = get_last_error, .count_gpus = count_gpus, .stream_ended = stream_ended };
+static const struct nccl_library scripted = { .get_version = get_version,
+	.get_unique_id = get_unique_id,
+	.init = init,
+	.get_async_error = get_async_error,
+	.finalize = finalize,
+	.destroy = destroy,
+	.abort = end_at_once,
+	.get_error_string = get_error_string,
+	.get_last_error = get_last_error,
+	.count_gpus = count_gpus,
+	.stream_ended = stream_ended };
 
 /* The case: what all ranks do but one. */
 static struct script others, odd;
 static int odd_rank;
 static double timeout;
 
-static int bootstrap(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int bootstrap(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	void *comm;
 	script = ident->rank == odd_rank ? odd : others;
@@ -116,10 +129,14 @@ static int bootstrap(struct rdzv *rdzv, const struct ident *ident, struct meetin
 	memcpy(mine->value + 1, made.id, 100);
 	if (rc < 0)
 		return comm ? err_set(err, "a communicator came with an error") : -1;
-	return comm == &made ? nccl_bootstrap_end(&scripted, comm, 1, 5, err) : err_set(err, "no communicator came");
+	return comm == &made ? nccl_bootstrap_end(&scripted, comm, 1, 5, err)
+						 : err_set(err, "no communicator came");
 }
 
-static const struct script good = { .version = 22809, .gpus = 1, .connected = ncclSuccess, .seconds = 0.05 };
+static const struct script good = { .version = 22809,
+	.gpus = 1,
+	.connected = ncclSuccess,
+	.seconds = 0.05 };
 
 static void run_case(struct meeting_rank *ranks, int rank, struct script behaviour, double seconds)
 {
@@ -146,7 +163,8 @@ static void all_ranks_get_a_communicator(void **state)
 }
 
 /* All ranks say `text` at once; `aborted` is how often each has aborted a communicator. */
-static void all_fail(int rank, struct script behaviour, enum exit_status status, int aborted, const char *text)
+static void all_fail(int rank, struct script behaviour, enum exit_status status, int aborted,
+	const char *text)
 {
 	struct meeting_rank ranks[WORLD];
 	run_case(ranks, rank, behaviour, 60);
@@ -164,15 +182,18 @@ static void what_a_rank_lacks_is_told_by_all_at_once(void **state)
 {
 	struct script lacking = good;
 	lacking.gpus = 0;
-	all_fail(2, lacking, EXIT_USAGE, 0, "rank 2 (on n2): nccl: couldn't find a GPU: none is visible: ask for one");
+	all_fail(2, lacking, EXIT_USAGE, 0,
+		"rank 2 (on n2): nccl: couldn't find a GPU: none is visible: ask for one");
 	lacking.gpus = -1;
 	all_fail(0, lacking, EXIT_USAGE, 0, "rank 0 (on n0): no driver");
 	lacking = good;
 	lacking.version = 22703;
-	all_fail(3, lacking, EXIT_USAGE, 0, "rank 3 (on n3) has NCCL 2.27.3, rank 0 (on n0) has 2.28.9");
+	all_fail(3, lacking, EXIT_USAGE, 0,
+		"rank 3 (on n3) has NCCL 2.27.3, rank 0 (on n0) has 2.28.9");
 	lacking = good;
 	lacking.id = ncclSystemError;
-	all_fail(0, lacking, EXIT_FAULT, 0, "rank 0 (on n0): nccl: couldn't make a unique id: system error (what NCCL says): set "
+	all_fail(0, lacking, EXIT_FAULT, 0,
+		"rank 0 (on n0): nccl: couldn't make a unique id: system error (what NCCL says): set "
 		"NCCL_SOCKET_IFNAME");
 }
 
@@ -180,10 +201,12 @@ static void a_rank_that_can_not_connect_is_told_by_all(void **state)
 {
 	struct script broken = good;
 	broken.connected = ncclInvalidUsage;
-	all_fail(1, broken, EXIT_USAGE, 1, "rank 1 (on n1): nccl: couldn't connect to the other ranks: invalid usage (what NCCL says): "
-		"give each rank a GPU of its own");
+	all_fail(1, broken, EXIT_USAGE, 1,
+		"rank 1 (on n1): nccl: couldn't connect to the other ranks: invalid usage (what NCCL "
+		"says): give each rank a GPU of its own");
 	broken.connected = ncclSystemError;
-	all_fail(3, broken, EXIT_FAULT, 1, "rank 3 (on n3): nccl: couldn't connect to the other ranks: system error");
+	all_fail(3, broken, EXIT_FAULT, 1,
+		"rank 3 (on n3): nccl: couldn't connect to the other ranks: system error");
 }
 
 /* Where one rank hangs in NCCL none of the others gets on; and all leave at the deadline. */
@@ -196,7 +219,8 @@ static void a_connecting_that_never_ends_is_aborted(void **state)
 	for (int rank = 0; rank < WORLD; rank++) {
 		assert_int_equal(ranks[rank].err.status, EXIT_LOST);
 		assert_string_equal(ranks[rank].err.text, ranks[0].err.text);
-		assert_non_null(strstr(ranks[rank].err.text, "rank 2 (on n2): nccl: couldn't connect all 4 ranks within 0.5 s: set "
+		assert_non_null(strstr(ranks[rank].err.text,
+			"rank 2 (on n2): nccl: couldn't connect all 4 ranks within 0.5 s: set "
 			"NCCL_SOCKET_IFNAME"));
 		assert_int_equal(ranks[rank].value[0], 1);
 		assert_true(ranks[rank].seconds >= 0.5 && ranks[rank].seconds < 20);
@@ -204,7 +228,8 @@ static void a_connecting_that_never_ends_is_aborted(void **state)
 }
 
 /* The others stand in NCCL, where no one tells them that rank 1 is dead. */
-static int die_while_connecting(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int die_while_connecting(struct rdzv *rdzv, const struct ident *ident,
+	struct meeting_rank *mine, struct err *err)
 {
 	if (ident->rank == 1)
 		kill(getpid(), SIGKILL);
@@ -242,14 +267,17 @@ static void an_end_that_hangs_becomes_an_abort(void **state)
 	assert_int_equal(made.destroyed, 1);
 }
 
-static double wait_for(double stream, ncclResult_t begun, ncclResult_t later, double seconds, struct err *err)
+static double wait_for(double stream, ncclResult_t begun, ncclResult_t later, double seconds,
+	struct err *err)
 {
 	double began = clock_now();
 	script = good;
 	script.connected = later;
 	made.ready = began + 0.05;
 	stream += began;
-	err->status = nccl_bootstrap_wait(&scripted, &made, begun, &stream, seconds, err) < 0 ? err->status : EXIT_OK;
+	err->status = nccl_bootstrap_wait(&scripted, &made, begun, &stream, seconds, err) < 0
+		? err->status
+		: EXIT_OK;
 	return clock_now() - began;
 }
 
@@ -260,7 +288,8 @@ static void a_collective_is_waited_for_until_the_deadline(void **state)
 	assert_int_equal(err.status, EXIT_OK);
 	assert_in_range(1000 * wait_for(60, ncclSuccess, ncclSuccess, 0.3, &err), 300, 20000);
 	assert_int_equal(err.status, EXIT_LOST);
-	assert_non_null(strstr(err.text, "nccl: couldn't finish a collective within 0.3 s: a rank is gone"));
+	assert_non_null(
+		strstr(err.text, "nccl: couldn't finish a collective within 0.3 s: a rank is gone"));
 	assert_in_range(1000 * wait_for(0, ncclInProgress, ncclInProgress, 0.3, &err), 300, 20000);
 	assert_int_equal(err.status, EXIT_LOST);
 	/* What NCCL knows is told at once, not at the deadline. */
@@ -272,7 +301,8 @@ static void a_collective_is_waited_for_until_the_deadline(void **state)
 	assert_non_null(strstr(err.text, "nccl: couldn't go on: invalid usage"));
 }
 
-/* The real library, on whatever machine this is: it loads or says why not, and so does the driver. */
+/* The real library, on whatever machine this is: it loads or says why not, and so does the driver.
+ */
 static void the_real_library_is_found_or_its_absence_explained(void **state)
 {
 	struct err err = { 0 };

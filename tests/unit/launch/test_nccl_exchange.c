@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exchange around an NCCL communicator among several processes, with NCCL's own unique ids where this build has NCCL: they
- * can be made without a GPU. */
+/* The exchange around an NCCL communicator among several processes, with NCCL's own unique ids
+ * where this build has NCCL: they can be made without a GPU. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -31,7 +31,8 @@ static int make_id(int *version, void *id, struct err *err)
 	ncclResult_t result;
 	if (!nccl)
 		return -1;
-	if ((result = nccl->get_unique_id(id)) != ncclSuccess || (result = nccl->get_version(version)) != ncclSuccess)
+	if ((result = nccl->get_unique_id(id)) != ncclSuccess
+		|| (result = nccl->get_version(version)) != ncclSuccess)
 		return err_set(err, "%s: %s", nccl->get_error_string(result), nccl->get_last_error(NULL));
 #else
 	for (int i = 0; i < NCCL_EXCHANGE_ID; i++)
@@ -53,7 +54,8 @@ static void need_nccl(void)
 #endif
 }
 
-static int share_id(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int share_id(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	unsigned char id[NCCL_EXCHANGE_ID], again[NCCL_EXCHANGE_ID];
 	struct nccl_offer offer = { 0 };
@@ -61,14 +63,16 @@ static int share_id(struct rdzv *rdzv, const struct ident *ident, struct meeting
 		return -1;
 	offer.id = ident->rank == 0 ? id : NULL;
 	if (nccl_exchange(rdzv, ident, 0, &offer, 20, mine->value, err) < 0
-		|| nccl_exchange(rdzv, ident, 1, &offer, 20, again, err) < 0 || memcmp(again, mine->value, sizeof again) != 0)
+		|| nccl_exchange(rdzv, ident, 1, &offer, 20, again, err) < 0
+		|| memcmp(again, mine->value, sizeof again) != 0)
 		return -1;
 	if (ident->rank == 0 && memcmp(id, mine->value, sizeof id) != 0)
 		return err_set(err, "rank 0 got another id than its own");
 	return nccl_settle(rdzv, ident, 0, NULL, 20, err);
 }
 
-static int count_one(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int count_one(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	unsigned char id[NCCL_EXCHANGE_ID] = { 1 };
 	const struct nccl_offer offer = { .version = OWN_VERSION, .id = ident->rank == 0 ? id : NULL };
@@ -77,7 +81,8 @@ static int count_one(struct rdzv *rdzv, const struct ident *ident, struct meetin
 		return -1;
 	struct meeting_count after = meeting_count(ident->rank);
 	if (before.puts != 0 || before.fences != 0 || after.puts != 1 || after.fences != 1)
-		return err_set(err, "%d puts and %d fences", after.puts - before.puts, after.fences - before.fences);
+		return err_set(err, "%d puts and %d fences", after.puts - before.puts,
+			after.fences - before.fences);
 	/* Nobody removes the folder while another counts. */
 	return rdzv_fence(rdzv, 20, err);
 }
@@ -119,7 +124,8 @@ static void all_say(const struct meeting_rank *ranks, enum exit_status status, c
 
 static int failing_rank;
 
-static int fail_one(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int fail_one(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	unsigned char id[NCCL_EXCHANGE_ID] = "id";
 	struct err failure;
@@ -146,10 +152,12 @@ static void so_is_that_of_another_rank(void **state)
 	all_say(ranks, EXIT_USAGE, "rank 3 (on n3): nccl: couldn't find a GPU: ask for one");
 }
 
-static int differ(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int differ(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	unsigned char id[NCCL_EXCHANGE_ID] = "id";
-	const struct nccl_offer offer = { .version = ident->rank == 2 ? 22703 : OWN_VERSION, .id = ident->rank == 0 ? id : NULL };
+	const struct nccl_offer offer = { .version = ident->rank == 2 ? 22703 : OWN_VERSION,
+		.id = ident->rank == 0 ? id : NULL };
 	return nccl_exchange(rdzv, ident, 0, &offer, 20, mine->value, err);
 }
 
@@ -157,17 +165,23 @@ static void another_version_is_refused_with_both_named(void **state)
 {
 	struct meeting_rank ranks[WORLD];
 	meeting_run(WORLD, differ, ranks);
-	all_say(ranks, EXIT_USAGE, "nccl: rank 2 (on n2) has NCCL 2.27.3, rank 0 (on n0) has 2.28.9: give all nodes the same (module, "
-		"container, LD_LIBRARY_PATH)");
+	all_say(ranks, EXIT_USAGE,
+		"nccl: rank 2 (on n2) has NCCL 2.27.3, rank 0 (on n0) has 2.28.9: give all nodes the same "
+		"(module, container, LD_LIBRARY_PATH)");
 }
 
 /* What three ranks came to: one lost its peers, one has a reason of its own. */
-static int settle_badly(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int settle_badly(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	struct err lost, own;
 	err_fail(&lost, EXIT_LOST, "nccl: a peer closed its connection");
 	err_fail(&own, EXIT_FAULT, "nccl: out of GPU memory");
-	return nccl_settle(rdzv, ident, 0, ident->rank == 1 ? &lost : ident->rank == 4 ? &own : NULL, 20, err);
+	return nccl_settle(rdzv, ident, 0,
+		ident->rank == 1       ? &lost
+			: ident->rank == 4 ? &own
+							   : NULL,
+		20, err);
 }
 
 static void the_cause_is_told_before_its_consequences(void **state)
@@ -177,7 +191,8 @@ static void the_cause_is_told_before_its_consequences(void **state)
 	all_say(ranks, EXIT_FAULT, "rank 4 (on n4): nccl: out of GPU memory");
 }
 
-static int leave_rank_2_out(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int leave_rank_2_out(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	struct err late;
 	err_fail(&late, EXIT_LOST, "nccl: couldn't connect all 5 ranks within 1 s");
@@ -192,8 +207,9 @@ static void a_rank_that_does_not_settle_is_named(void **state)
 		if (rank == 2)
 			continue;
 		assert_int_equal(ranks[rank].err.status, EXIT_LOST);
-		assert_non_null(strstr(ranks[rank].err.text, "within 1 s: rendezvous: couldn't meet 1 of 5 ranks within 0.5 s: rank 2 (on n2) "
-			"did not come"));
+		assert_non_null(strstr(ranks[rank].err.text,
+			"within 1 s: rendezvous: couldn't meet 1 of 5 ranks within 0.5 s: rank 2 (on n2) did "
+			"not come"));
 	}
 }
 
@@ -201,12 +217,14 @@ static const char *garbage;
 static size_t garbage_size;
 
 /* Rank 0 publishes what no build of ours does. */
-static int publish_garbage(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int publish_garbage(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	const struct nccl_offer offer = { .version = OWN_VERSION };
 	if (ident->rank != 0)
 		return nccl_exchange(rdzv, ident, 0, &offer, 20, mine->value, err);
-	if (rdzv_put(rdzv, "nccl-id.0", garbage, garbage_size, err) < 0 || rdzv_fence(rdzv, 20, err) < 0)
+	if (rdzv_put(rdzv, "nccl-id.0", garbage, garbage_size, err) < 0
+		|| rdzv_fence(rdzv, 20, err) < 0)
 		return 1;
 	return -1;
 }
@@ -214,8 +232,15 @@ static int publish_garbage(struct rdzv *rdzv, const struct ident *ident, struct 
 static void what_is_no_word_of_ours_is_refused(void **state)
 {
 	static char large[5000];
-	const struct { const char *text; size_t size; } cases[] = {
-		{ "", 0 }, { "0 22809 n0", 10 }, { "zero 22809 n0\n", 14 }, { "0 22809 n0\nid", 13 }, { "0 22809 \n", 9 },
+	const struct {
+		const char *text;
+		size_t size;
+	} cases[] = {
+		{ "", 0 },
+		{ "0 22809 n0", 10 },
+		{ "zero 22809 n0\n", 14 },
+		{ "0 22809 n0\nid", 13 },
+		{ "0 22809 \n", 9 },
 		{ large, sizeof large },
 	};
 	struct meeting_rank ranks[2];
@@ -232,8 +257,8 @@ static void what_is_no_word_of_ours_is_refused(void **state)
 	}
 }
 
-/* Under srun --mpi=pmix (tests/cluster/libmuster.bats): this process is one rank. "share": the id reaches all; "fail": the
- * failure of rank 1 does. */
+/* Under srun --mpi=pmix (tests/cluster/libmuster.bats): this process is one rank. "share": the id
+ * reaches all; "fail": the failure of rank 1 does. */
 static int as_launched(const char *mode)
 {
 	struct err err = { 0 };
@@ -241,7 +266,9 @@ static int as_launched(const char *mode)
 	struct meeting_rank mine = { 0 };
 	failing_rank = 1;
 	struct rdzv *rdzv = ident_discover(&ident, &err) < 0 ? NULL : rdzv_open(&ident, NULL, 30, &err);
-	int rc = !rdzv ? -1 : strcmp(mode, "share") == 0 ? share_id(rdzv, &ident, &mine, &err) : fail_one(rdzv, &ident, &mine, &err);
+	int rc = !rdzv                   ? -1
+		: strcmp(mode, "share") == 0 ? share_id(rdzv, &ident, &mine, &err)
+									 : fail_one(rdzv, &ident, &mine, &err);
 	printf("%s", rc < 0 ? err.text : "id ");
 	for (size_t i = 0; rc == 0 && i < sizeof mine.value; i++)
 		printf("%02x", mine.value[i]);

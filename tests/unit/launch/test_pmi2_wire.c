@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wire protocol of PMI2 against a server that answers well, slowly, wrongly or not at all. What it will say is put into
- * the socket beforehand. */
+/* The wire protocol of PMI2 against a server that answers well, slowly, wrongly or not at all. What
+ * it will say is put into the socket beforehand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -107,7 +107,11 @@ static void a_refusal_leaves_the_connection(void **state)
 
 static void hostile_answers_end_the_connection(void **state)
 {
-	static const struct { const char *bytes; size_t size; const char *words; } rows[] = {
+	static const struct {
+		const char *bytes;
+		size_t size;
+		const char *words;
+	} rows[] = {
 #define ROW(bytes, words) { bytes, sizeof bytes - 1, words }
 		ROW("999999cmd=kvs-get-response;rc=0;", "too long"),
 		ROW("262145cmd=kvs-get-response;rc=0;", "too long"),
@@ -219,15 +223,20 @@ static void a_fence_may_be_over_between_other_answers(void **state)
 
 static void a_greeting_that_is_none_is_refused(void **state)
 {
-	static const struct { const char *hello; enum exit_status status; const char *words; } rows[] = {
+	static const struct {
+		const char *hello;
+		enum exit_status status;
+		const char *words;
+	} rows[] = {
 		{ "", EXIT_LOST, "does not answer" },
 		{ "cmd=response_to_init rc=0", EXIT_LOST, "does not answer" },
 		{ "cmd=response_to_init rc=1 pmi_version=1 pmi_subversion=1\n", EXIT_LOST, "version 2" },
 		{ "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n", EXIT_LOST, "version 2" },
 		{ "29    cmd=finalize-response;rc=0;;\n", EXIT_USAGE, "one program of a task" },
 		{ "\n", EXIT_USAGE, "one program of a task" },
-		{ "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-			"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+		{ "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+		  "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+		  "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
 			EXIT_USAGE, "one program of a task" },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -246,7 +255,9 @@ static void a_server_that_reads_nothing_is_given_up(void **state)
 	assert_int_equal(begin(HELLO_BACK), 0);
 	memset(much, 'x', sizeof much - 1);
 	double began = clock_now();
-	assert_int_equal(pmi2_wire_ask(&wire, deadline_in(0.05), &err, "cmd=kvs-put;key=a;value=%s;", much), -1);
+	assert_int_equal(pmi2_wire_ask(&wire, deadline_in(0.05), &err, "cmd=kvs-put;key=a;value=%s;",
+						 much),
+		-1);
 	assert_non_null(strstr(err.text, "takes nothing"));
 	assert_true(clock_now() - began < 30);
 	end();
@@ -254,17 +265,33 @@ static void a_server_that_reads_nothing_is_given_up(void **state)
 
 static void ranks_are_found_in_the_mapping(void **state)
 {
-	static const struct { const char *map; long rank, node; } rows[] = {
-		{ "(vector,(0,4,2))", 0, 0 }, { "(vector,(0,4,2))", 5, 2 }, { "(vector,(0,4,2))", 7, 3 }, { "(vector,(0,4,2))", 8, -1 },
-		{ "(vector,(0,2,3),(2,1,1))", 5, 1 }, { "(vector,(0,2,3),(2,1,1))", 6, 2 }, /* uneven nodes */
-		{ "(vector,(0,4,1),(0,1,1))", 3, 3 }, { "(vector,(0,4,1),(0,1,1))", 4, 0 }, /* cyclic */
-		{ "(vector,(0,4,2))", -1, -1 }, { "(vector)", 0, -1 }, { "", 0, -1 }, { "(vector,(0,4,0))", 0, -1 },
-		{ "(vector,(-1,4,2))", 0, -1 }, { "(vector,(0,-4,2))", 0, -1 }, { "(vector,(0,4", 0, -1 }, { "(vector,(0,4,2)", 5, 2 },
-		{ "(vector,(0,99999999,99999999))", 99999999, 1 }, { "(matrix,(0,4,2))", 0, -1 },
+	static const struct {
+		const char *map;
+		long rank, node;
+	} rows[] = {
+		{ "(vector,(0,4,2))", 0, 0 },
+		{ "(vector,(0,4,2))", 5, 2 },
+		{ "(vector,(0,4,2))", 7, 3 },
+		{ "(vector,(0,4,2))", 8, -1 },
+		{ "(vector,(0,2,3),(2,1,1))", 5, 1 },
+		{ "(vector,(0,2,3),(2,1,1))", 6, 2 }, /* uneven nodes */
+		{ "(vector,(0,4,1),(0,1,1))", 3, 3 },
+		{ "(vector,(0,4,1),(0,1,1))", 4, 0 }, /* cyclic */
+		{ "(vector,(0,4,2))", -1, -1 },
+		{ "(vector)", 0, -1 },
+		{ "", 0, -1 },
+		{ "(vector,(0,4,0))", 0, -1 },
+		{ "(vector,(-1,4,2))", 0, -1 },
+		{ "(vector,(0,-4,2))", 0, -1 },
+		{ "(vector,(0,4", 0, -1 },
+		{ "(vector,(0,4,2)", 5, 2 },
+		{ "(vector,(0,99999999,99999999))", 99999999, 1 },
+		{ "(matrix,(0,4,2))", 0, -1 },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
 		if (pmi2_map_node(rows[i].map, rows[i].rank) != rows[i].node)
-			fail_msg("rank %ld of %s is on %ld", rows[i].rank, rows[i].map, pmi2_map_node(rows[i].map, rows[i].rank));
+			fail_msg("rank %ld of %s is on %ld", rows[i].rank, rows[i].map,
+				pmi2_map_node(rows[i].map, rows[i].rank));
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* presence: worlds of ranks in one process, over loopback. Datagrams go through a sendto of this file, which counts them
- * and loses as many as it is told to. */
+/* presence: worlds of ranks in one process, over loopback. Datagrams go through a sendto of this
+ * file, which counts them and loses as many as it is told to. */
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,8 @@
 static atomic_long sent;
 static atomic_int lost_of_ten;
 
-ssize_t sendto(int fd, const void *bytes, size_t size, int flags, const struct sockaddr *to, socklen_t length)
+ssize_t sendto(int fd, const void *bytes, size_t size, int flags, const struct sockaddr *to,
+	socklen_t length)
 {
 	static atomic_uint turn;
 	atomic_fetch_add(&sent, 1);
@@ -46,14 +47,14 @@ struct world {
 	struct presence *rolls[WORLD_MAX];
 };
 
-/* All on one node; a run of its own each time, so that no earlier world's ports and messages are met. */
+/* All on one node; a run of its own each time, so that no earlier world's ports and messages are
+ * met. */
 static void set_up(struct world *world, int size, const char *key)
 {
 	static int runs;
-	*world = (struct world){ .size = size, .key = key };
+	*world = (struct world) { .size = size, .key = key };
 	do
-		snprintf(world->run, sizeof world->run, "test.%d.%d 0 %d", (int)getpid(), runs++,
-			size);
+		snprintf(world->run, sizeof world->run, "test.%d.%d 0 %d", (int)getpid(), runs++, size);
 	while (!key && !ports_are_free(world->run, size, SOCK_DGRAM));
 	atomic_store(&lost_of_ten, 0);
 }
@@ -63,7 +64,10 @@ static struct presence *begin(const struct world *world, int rank, struct err *e
 	const char *nodes[WORLD_MAX];
 	for (int i = 0; i < world->size; i++)
 		nodes[i] = "here";
-	const struct presence_plan plan = { .rank = rank, .world_size = world->size, .nodes = nodes, .run = world->run,
+	const struct presence_plan plan = { .rank = rank,
+		.world_size = world->size,
+		.nodes = nodes,
+		.run = world->run,
 		.key = world->key };
 	return presence_begin(&plan, err);
 }
@@ -189,7 +193,8 @@ static void write_claim(const struct world *world, uint32_t sender, unsigned cha
 /* From a port (0: any) to rank 0. */
 static void tell(const struct world *world, int port, const unsigned char *message, size_t size)
 {
-	struct sockaddr_in from = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) }, to = from;
+	struct sockaddr_in from = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) },
+					   to = from;
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	from.sin_addr.s_addr = to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	to.sin_port = htons((uint16_t)presence_port(world->rolls[0], 0));
@@ -209,16 +214,18 @@ static void others_are_not_believed(void **state)
 		come(&world, 0, 0);
 		int port = presence_port(world.rolls[0], 3);
 		write_claim(&world, 3, good);
-		const struct { size_t size; int at, with, port; } wrong[] = {
-			{ SIZE, 0, 0, 0 },              /* another's port */
-			{ SIZE, 0, 0, port + 1 },
-			{ SIZE, 12, 7, port },          /* for another rank */
-			{ SIZE, 15, 0x80, port },       /* for one that there is not */
+		const struct {
+			size_t size;
+			int at, with, port;
+		} wrong[] = {
+			{ SIZE, 0, 0, 0 },                               /* another's port */
+			{ SIZE, 0, 0, port + 1 }, { SIZE, 12, 7, port }, /* for another rank */
+			{ SIZE, 15, 0x80, port },                        /* for one that there is not */
 			{ SIZE - 1, 0, 0, port }, { SIZE + 1, 0, 0, port }, { 3, 0, 0, port },
-			{ SIZE, 0, 1, port }, { SIZE, 3, 7, port }, { SIZE, 4, 1, port }, { SIZE, 11, 0x80, port },
-			{ SIZE, 20, 2, port }, { SIZE, 23, 1, port },
+			{ SIZE, 0, 1, port }, { SIZE, 3, 7, port }, { SIZE, 4, 1, port },
+			{ SIZE, 11, 0x80, port }, { SIZE, 20, 2, port }, { SIZE, 23, 1, port },
 			{ SIZE, 24 + WORLD / 8, 0x80, port }, /* a rank behind the last */
-			{ SIZE, SIZE - 1, 1, port },    /* a tag */
+			{ SIZE, SIZE - 1, 1, port },          /* a tag */
 		};
 		for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 			memcpy(message, good, SIZE);
@@ -285,8 +292,8 @@ static void a_port_that_is_taken(void **state)
 
 static void plans_that_are_refused(void **state)
 {
-	static const char *const keys[] = { "", "1", "00112233445566778899aabbccddeef", "00112233445566778899AABBCCDDEEFF",
-		KEY "0" };
+	static const char *const keys[] = { "", "1", "00112233445566778899aabbccddeef",
+		"00112233445566778899AABBCCDDEEFF", KEY "0" };
 	struct world world;
 	struct err err = { 0 };
 	set_up(&world, 2, NULL);
@@ -296,7 +303,9 @@ static void plans_that_are_refused(void **state)
 		assert_int_equal(err.status, EXIT_USAGE);
 		assert_non_null(strstr(err.text, "MUSTER_STEP_KEY"));
 	}
-	assert_null(presence_begin(&(struct presence_plan){ .world_size = PRESENCE_WORLD_MAX + 1, .run = "" }, &err));
+	assert_null(
+		presence_begin(&(struct presence_plan) { .world_size = PRESENCE_WORLD_MAX + 1, .run = "" },
+			&err));
 	assert_non_null(strstr(err.text, "8193 ranks"));
 	bool seen[2] = { false, true };
 	presence_reach(NULL, 0);
@@ -316,8 +325,10 @@ static void few_datagrams_are_enough(void **state)
 	all_but(&world, here, 77);
 	await(&world, 0, here);
 	double each = (double)atomic_load(&sent) / WORLD_MAX, seconds = clock_now() - begun;
-	print_message("# %d ranks know of each other after %.2f s and %.1f datagrams a rank\n", WORLD_MAX, seconds, each);
-	/* Three calls a round, each answered; a world of this size has a round each 0.078 s, one at once, and one may be under way. */
+	print_message("# %d ranks know of each other after %.2f s and %.1f datagrams a rank\n",
+		WORLD_MAX, seconds, each);
+	/* Three calls a round, each answered; a world of this size has a round each 0.078 s, one at
+	 * once, and one may be under way. */
 	assert_true(each < 6 * (2 + seconds / 0.078));
 	/* Then they call with longer and longer pauses; and not at all once the last has come. */
 	deadline_sleep(deadline_in(60), 1);

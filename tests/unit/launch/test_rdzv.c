@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous without a launcher: the file provider among forked processes, the single one, and the choice of provider. */
+/* Rendezvous without a launcher: the file provider among forked processes, the single one, and the
+ * choice of provider. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -31,8 +32,12 @@ static char folder[FILES_PATH_SIZE];
 
 static struct ident ident_of(int rank, int world_size)
 {
-	struct ident ident = { .rank = rank, .world_size = world_size, .local_world_size = 1, .node_rank = rank,
-		.node_count = world_size, .source = "torchrun" };
+	struct ident ident = { .rank = rank,
+		.world_size = world_size,
+		.local_world_size = 1,
+		.node_rank = rank,
+		.node_count = world_size,
+		.source = "torchrun" };
 	snprintf(ident.node, sizeof ident.node, "node%d", rank);
 	return ident;
 }
@@ -68,10 +73,16 @@ static void as_ranks(int world_size, int absent, int (*body)(int rank))
 	}
 }
 
-#define CHECK(condition) do { if (!(condition)) { fprintf(stderr, "# line %d: %s: %s\n", __LINE__, #condition, err.text); \
-	return 1; } } while (0)
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "# line %d: %s: %s\n", __LINE__, #condition, err.text); \
+			return 1; \
+		} \
+	} while (0)
 
-/* The value of a rank differs in size and content from every other, from none to the most that is allowed. */
+/* The value of a rank differs in size and content from every other, from none to the most that is
+ * allowed. */
 static size_t value_of(int rank, unsigned char *value)
 {
 	static const size_t sizes[WORLD] = { 0, 1, 128, 65536, 7 };
@@ -83,18 +94,21 @@ static size_t value_of(int rank, unsigned char *value)
 /* Fences of PMIx: the linker leads its name here (--wrap). */
 static int pmix_fences;
 #ifdef HAVE_PMIX
-pmix_status_t __real_PMIx_Fence_nb(const pmix_proc_t *, size_t, const pmix_info_t *, size_t, pmix_op_cbfunc_t, void *);
-pmix_status_t __wrap_PMIx_Fence_nb(const pmix_proc_t *, size_t, const pmix_info_t *, size_t, pmix_op_cbfunc_t, void *);
+pmix_status_t __real_PMIx_Fence_nb(const pmix_proc_t *, size_t, const pmix_info_t *, size_t,
+	pmix_op_cbfunc_t, void *);
+pmix_status_t __wrap_PMIx_Fence_nb(const pmix_proc_t *, size_t, const pmix_info_t *, size_t,
+	pmix_op_cbfunc_t, void *);
 
-pmix_status_t __wrap_PMIx_Fence_nb(const pmix_proc_t *procs, size_t count, const pmix_info_t *info, size_t infos,
-	pmix_op_cbfunc_t done, void *arg)
+pmix_status_t __wrap_PMIx_Fence_nb(const pmix_proc_t *procs, size_t count, const pmix_info_t *info,
+	size_t infos, pmix_op_cbfunc_t done, void *arg)
 {
 	pmix_fences++;
 	return __real_PMIx_Fence_nb(procs, count, info, infos, done, arg);
 }
 #endif
 
-/* One a round, whatever the values; none under Slurm, where so few ranks on several nodes gather by themselves. */
+/* One a round, whatever the values; none under Slurm, where so few ranks on several nodes gather by
+ * themselves. */
 static int fences_expected(const struct ident *ident, const char *provider)
 {
 	const char *namespace = getenv("PMIX_NAMESPACE");
@@ -136,7 +150,8 @@ static int all_to_all(int rank)
 static void every_value_reaches_every_rank(void **state)
 {
 	as_ranks(WORLD, -1, all_to_all);
-	/* The last to leave takes the run's folder along: only then is the folder empty and can be removed. */
+	/* The last to leave takes the run's folder along: only then is the folder empty and can be
+	 * removed. */
 	assert_int_equal(rmdir(folder), 0);
 	assert_int_equal(mkdir(folder, 0700), 0);
 }
@@ -148,7 +163,8 @@ static int open_without_rank_3(int rank)
 	double start = clock_now();
 	CHECK(!rdzv_open(&ident, NULL, 0.5, &err));
 	CHECK(clock_now() - start < HANG_SECONDS / 2.0);
-	CHECK(err.status == EXIT_LOST && strstr(err.text, "1 of 5 ranks") && strstr(err.text, "rank 3 did not come"));
+	CHECK(err.status == EXIT_LOST && strstr(err.text, "1 of 5 ranks")
+		&& strstr(err.text, "rank 3 did not come"));
 	return 0;
 }
 
@@ -364,7 +380,8 @@ static void what_does_not_fit_is_refused_with_a_remedy(void **state)
 	unsetenv("MUSTER_RDZV");
 }
 
-/* In its first attempt rank 2 leaves without a farewell to PMIx, which then has Slurm kill the others. */
+/* In its first attempt rank 2 leaves without a farewell to PMIx, which then has Slurm kill the
+ * others. */
 static int leave_suddenly(const struct ident *ident, int killed)
 {
 	struct err err = { 0 };
@@ -380,7 +397,8 @@ static int leave_suddenly(const struct ident *ident, int killed)
 	return 0;
 }
 
-/* Under srun --mpi=pmix or pmi2 (tests/cluster/plugin.bats, pmi2.bats): this process is one of five ranks. */
+/* Under srun --mpi=pmix or pmi2 (tests/cluster/plugin.bats, pmi2.bats): this process is one of five
+ * ranks. */
 static int as_launched(const char *mode)
 {
 	struct err err = { 0 };
@@ -407,15 +425,18 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_value_reaches_every_rank, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_rank_that_never_starts_is_named, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_rank_lost_later_is_named_with_its_node, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_rank_lost_later_is_named_with_its_node, set_up,
+			tear_down),
 		cmocka_unit_test_setup_teardown(an_abort_ends_the_fences_of_the_others, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(different_world_sizes_are_told_apart, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_disagreement_ends_all_at_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_others_can_do_without_rank_0, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_used_id_is_refused_and_a_new_attempt_is_not, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_used_id_is_refused_and_a_new_attempt_is_not, set_up,
+			tear_down),
 		cmocka_unit_test_setup_teardown(without_an_id_nothing_is_guessed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(single_keeps_its_own_values, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused_with_a_remedy, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused_with_a_remedy, set_up,
+			tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

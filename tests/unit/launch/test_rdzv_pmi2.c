@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The PMI2 rendezvous of one rank against a small server, which plays the other ranks: it keeps what rank 0 puts for rank 1,
- * too. tests/cluster/pmi2.bats has the real one. */
+/* The PMI2 rendezvous of one rank against a small server, which plays the other ranks: it keeps
+ * what rank 0 puts for rank 1, too. tests/cluster/pmi2.bats has the real one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,10 +23,12 @@
 
 /* ---- the server ---- */
 
-#define SYN_AGAIN 1100000 /* microseconds in which a connection comes about whose first SYN is lost */
+#define SYN_AGAIN \
+	1100000 /* microseconds in which a connection comes about whose first SYN is lost */
 
-/* What it answers to a command in place of what it should; an empty answer is none, and LATE what it should, the first time as
- * late as a SYN that is lost. After `from` fences. A list ends with one that has no command. */
+/* What it answers to a command in place of what it should; an empty answer is none, and LATE what
+ * it should, the first time as late as a SYN that is lost. After `from` fences. A list ends with
+ * one that has no command. */
 struct instead {
 	const char *command, *answer;
 	int from;
@@ -34,13 +36,15 @@ struct instead {
 
 static const char LATE[] = "late";
 
-#define AS_IT_SHOULD (&(const struct instead){ NULL, NULL, 0 })
+#define AS_IT_SHOULD (&(const struct instead) { NULL, NULL, 0 })
 
 struct server {
 	int fd, stored, fences, puts, late;
 	char aborted[300]; /* the request */
 	const struct instead *instead;
-	struct { char name[100], value[1100]; } store[STORE_MAX];
+	struct {
+		char name[100], value[1100];
+	} store[STORE_MAX];
 };
 
 static void answer(const struct server *server, const char *format, ...)
@@ -66,7 +70,8 @@ static char *field(const char *body, const char *name, char *out, size_t size)
 	return out;
 }
 
-/* `kind` is the first letter of the command: values, attributes and names don't know of each other. */
+/* `kind` is the first letter of the command: values, attributes and names don't know of each other.
+ */
 static void keep(struct server *server, char kind, const char *name, const char *value)
 {
 	assert_in_range(server->stored, 0, STORE_MAX - 1);
@@ -83,7 +88,8 @@ static const char *find(const struct server *server, char kind, const char *name
 }
 
 /* As PMI2 has it: a key of up to 63 characters, a value of up to 1,023. */
-static void put(struct server *server, const char *body, const char *command, const char *key_field, const char *value_field)
+static void put(struct server *server, const char *body, const char *command, const char *key_field,
+	const char *value_field)
 {
 	char key[100], value[2000];
 	field(body, key_field, key, sizeof key);
@@ -102,7 +108,8 @@ static void put(struct server *server, const char *body, const char *command, co
 	answer(server, "cmd=%s-response;rc=0;", command);
 }
 
-static void get(const struct server *server, const char *body, const char *command, const char *key_field)
+static void get(const struct server *server, const char *body, const char *command,
+	const char *key_field)
 {
 	char key[100];
 	const char *value = find(server, command[0], field(body, key_field, key, sizeof key));
@@ -132,7 +139,8 @@ static void serve(struct server *server, const char *body)
 		}
 	server->fences += fence;
 	if (strcmp(command, "fullinit") == 0)
-		answer(server, "cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=0;size=2;appnum=-1;");
+		answer(server,
+			"cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=0;size=2;appnum=-1;");
 	else if (strcmp(command, "kvs-put") == 0 || strcmp(command, "info-putnodeattr") == 0)
 		put(server, body, command, "key", "value");
 	else if (strcmp(command, "name-publish") == 0)
@@ -175,23 +183,33 @@ static void serve_all(struct server *server)
 
 /* ---- the rank ---- */
 
-#define CHECK(condition) do { if (!(condition)) { fprintf(stderr, "# line %d: %s: %s\n", __LINE__, #condition, err.text); \
-	exit(1); } } while (0)
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "# line %d: %s: %s\n", __LINE__, #condition, err.text); \
+			exit(1); \
+		} \
+	} while (0)
 
 static struct ident rank_0(void)
 {
-	struct ident ident = { .rank = 0, .world_size = 2, .local_world_size = 1, .node_count = 2, .node = "node0",
+	struct ident ident = { .rank = 0,
+		.world_size = 2,
+		.local_world_size = 1,
+		.node_count = 2,
+		.node = "node0",
 		.source = "pmi2" };
 	return ident;
 }
 
 /* Runs `body` as rank 0 against a server. Returns that, as it was at the end. */
-static struct server *run(const struct instead *instead, void (*body)(struct ident *ident, struct err *err))
+static struct server *run(const struct instead *instead,
+	void (*body)(struct ident *ident, struct err *err))
 {
 	static struct server server;
 	int pair[2], status = -1;
 	char fd[12];
-	server = (struct server){ .instead = instead };
+	server = (struct server) { .instead = instead };
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 	fflush(NULL);
 	pid_t pid = fork();
@@ -241,7 +259,8 @@ static void exchange(struct ident *ident, struct err *errp)
 		size_t size;
 		key[63] = (char)('a' + i / 2);
 		CHECK(rdzv_get(rdzv, (int)i % 2, key, &value, &size, 0, &err) == 0);
-		CHECK(size == sizes[i / 2] && memcmp(value, bytes, size) == 0 && ((char *)value)[size] == '\0');
+		CHECK(size == sizes[i / 2] && memcmp(value, bytes, size) == 0
+			&& ((char *)value)[size] == '\0');
 		free(value);
 	}
 	rdzv_close(rdzv, 1);
@@ -270,8 +289,9 @@ static void get_what_is_wrong(struct ident *ident, struct err *errp)
 
 static void a_value_that_is_not_ours_is_refused(void **state)
 {
-	static const char *const values[] = { "", "3", "eHl6", ":eHl6", "-3:eHl6", " 3:eHl6", "3x:eHl6", "2:eHl6", "4:eHl6",
-		"3:eHl6eHl6", "3:eHl", "3:eHl*", "65537:eHl6", "99999999:eHl6", "1000:eHl6" };
+	static const char *const values[] = { "", "3", "eHl6", ":eHl6", "-3:eHl6", " 3:eHl6", "3x:eHl6",
+		"2:eHl6", "4:eHl6", "3:eHl6eHl6", "3:eHl", "3:eHl*", "65537:eHl6", "99999999:eHl6",
+		"1000:eHl6" };
 	for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
 		char text[100];
 		snprintf(text, sizeof text, "cmd=kvs-get-response;rc=0;found=TRUE;value=%s;", values[i]);
@@ -287,7 +307,8 @@ static void get_what_is_not_there(struct ident *ident, struct err *errp)
 	size_t size;
 	struct rdzv *rdzv = rdzv_open(ident, NULL, 5, &err);
 	CHECK(rdzv && rdzv_get(rdzv, 1, "a", &value, &size, 0, &err) == -1);
-	CHECK(err.status == EXIT_LOST && strstr(err.text, "couldn't get a of rank 1: it was not put before the last fence"));
+	CHECK(err.status == EXIT_LOST
+		&& strstr(err.text, "couldn't get a of rank 1: it was not put before the last fence"));
 	/* The connection is as good as before. */
 	CHECK(rdzv_fence(rdzv, 0, &err) == 0);
 	rdzv_close(rdzv, 1);
@@ -310,7 +331,8 @@ static void give_up(struct ident *ident, struct err *errp)
 
 static void an_abort_is_of_the_whole_step(void **state)
 {
-	assert_string_equal(run(AS_IT_SHOULD, give_up)->aborted, "cmd=abort;isworld=TRUE;msg=out, of,tokens=0;");
+	assert_string_equal(run(AS_IT_SHOULD, give_up)->aborted,
+		"cmd=abort;isworld=TRUE;msg=out, of,tokens=0;");
 }
 
 /* ---- ranks that do not come ---- */
@@ -341,10 +363,12 @@ static void fence_in_vain(struct ident *ident, struct err *errp)
 
 static void a_rank_that_stays_away_is_named_with_its_node(void **state)
 {
-	const struct instead never[] = { { "kvs-fence", "", 0 }, { 0 } }, once[] = { { "kvs-fence", "", 1 }, { 0 } };
+	const struct instead never[] = { { "kvs-fence", "", 0 }, { 0 } },
+						 once[] = { { "kvs-fence", "", 1 }, { 0 } };
 	words = "couldn't meet 1 of 2 ranks within 0.5 s: rank 1 (on node1) did not come";
 	run(never, open_in_vain);
-	/* After the first fence the ranks know each other's nodes; the server plays rank 1 on the same one. */
+	/* After the first fence the ranks know each other's nodes; the server plays rank 1 on the same
+	 * one. */
 	words = "couldn't meet 1 of 2 ranks within 0.5 s: rank 1 (on node0) did not come";
 	run(once, fence_in_vain);
 }
@@ -360,8 +384,10 @@ static void a_lost_syn_leaves_time_to_name_it(void **state)
 
 static void a_server_that_knows_no_names_blames_nobody(void **state)
 {
-	const struct instead forgets[] = { { "kvs-fence", "", 0 }, { "name-lookup", "cmd=name-lookup-response;rc=1;", 0 }, { 0 } };
-	const struct instead refuses[] = { { "kvs-fence", "", 0 }, { "name-publish", "cmd=name-publish-response;rc=1;", 0 }, { 0 } };
+	const struct instead forgets[] = { { "kvs-fence", "", 0 },
+		{ "name-lookup", "cmd=name-lookup-response;rc=1;", 0 }, { 0 } };
+	const struct instead refuses[] = { { "kvs-fence", "", 0 },
+		{ "name-publish", "cmd=name-publish-response;rc=1;", 0 }, { 0 } };
 	const struct instead hangs[] = { { "kvs-fence", "", 0 }, { "name-lookup", "", 0 }, { 0 } };
 	words = "srun doesn't answer who is missing";
 	run(forgets, open_in_vain);
@@ -377,8 +403,10 @@ static void open_wrongly(struct ident *ident, struct err *errp)
 
 static void who_is_not_who_it_was_told_is_refused(void **state)
 {
-	const struct instead rank[] = { { "fullinit", "cmd=fullinit-response;rc=0;rank=1;size=2;", 0 }, { 0 } };
-	const struct instead size[] = { { "fullinit", "cmd=fullinit-response;rc=0;rank=0;size=3;", 0 }, { 0 } };
+	const struct instead rank[] = { { "fullinit", "cmd=fullinit-response;rc=0;rank=1;size=2;", 0 },
+		{ 0 } };
+	const struct instead size[] = { { "fullinit", "cmd=fullinit-response;rc=0;rank=0;size=3;", 0 },
+		{ 0 } };
 	const struct instead none[] = { { "fullinit", "cmd=fullinit-response;rc=0;", 0 }, { 0 } };
 	words = "calls this task rank 1 of 2";
 	run(rank, open_wrongly);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes saves of a checkpoint directory fail, root's too: a folder has the name of their file. Include behind cmocka.h. */
+/* Makes saves of a checkpoint directory fail, root's too: a folder has the name of their file.
+ * Include behind cmocka.h. */
 #ifndef MUSTER_BLOCKED_SAVE_H
 #define MUSTER_BLOCKED_SAVE_H
 
@@ -12,7 +13,8 @@
 #define BLOCKED_SAVE_WORDS "model-00001-of-00001.safetensors" /* are in the error */
 
 /* The folder of the save while it is made, or removed. */
-static inline void blocked_save_folder(const char *dir, const char *state, int64_t step, char out[500])
+static inline void blocked_save_folder(const char *dir, const char *state, int64_t step,
+	char out[500])
 {
 	char owner[600], name[400];
 	snprintf(name, sizeof name, "%.350s/owner.json", dir);

@@ -49,7 +49,7 @@ void ranks_run(ranks_body *body, bool ended)
 	setenv("MUSTER_RDZV_ID", id, 1);
 	fflush(NULL);
 	for (int rank = 0; rank < RANKS; rank++) {
-		ranks_outcomes[rank] = (struct ranks_outcome){ .status = -1 };
+		ranks_outcomes[rank] = (struct ranks_outcome) { .status = -1 };
 		if ((pids[rank] = fork()) == 0)
 			be_rank(rank, body, ended);
 	}
@@ -72,15 +72,19 @@ void ranks_assert(int status, const char *words, int but)
 
 int ranks_setup(const char *folder)
 {
-	static const char *const foreign[] = { "PMIX_RANK", "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",
-		"MUSTER_RDZV", "MUSTER_CKPTD", "MUSTER_ATTEMPT" };
+	static const char *const foreign[] = { "PMIX_RANK", "PMIX_NAMESPACE", "SLURM_JOB_ID",
+		"SLURM_STEP_ID", "SLURM_PROCID", "MUSTER_RDZV", "MUSTER_CKPTD", "MUSTER_ATTEMPT" };
 	char service[4096], size[12];
 	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
 		unsetenv(foreign[i]);
 	snprintf(size, sizeof size, "%d", RANKS);
-	ranks_outcomes = mmap(NULL, RANKS * sizeof *ranks_outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ranks_outcomes = mmap(NULL, RANKS * sizeof *ranks_outcomes, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	/* Tests run in the build folder. */
 	if (ranks_outcomes == MAP_FAILED || !realpath("muster-ckptd", service))
 		return -1;
-	return setenv("WORLD_SIZE", size, 1) || setenv("MUSTER_CKPTD_PROGRAM", service, 1) || setenv("MUSTER_RDZV_DIR", folder, 1) ? -1 : 0;
+	return setenv("WORLD_SIZE", size, 1) || setenv("MUSTER_CKPTD_PROGRAM", service, 1)
+			|| setenv("MUSTER_RDZV_DIR", folder, 1)
+		? -1
+		: 0;
 }

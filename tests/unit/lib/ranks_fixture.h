@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes that are the ranks of a program with libmuster, on one node, over the file rendezvous. Include behind cmocka.h. */
+/* Processes that are the ranks of a program with libmuster, on one node, over the file rendezvous.
+ * Include behind cmocka.h. */
 #ifndef MUSTER_RANKS_FIXTURE_H
 #define MUSTER_RANKS_FIXTURE_H
 
@@ -21,13 +22,15 @@ extern struct ranks_outcome *ranks_outcomes;
 /* In the rank's own process. Returns a status. */
 typedef int ranks_body(struct muster *muster, int rank);
 
-/* Runs one process a rank and waits for all. Whose body has `ended` by muster_end is not closed behind it. */
+/* Runs one process a rank and waits for all. Whose body has `ended` by muster_end is not closed
+ * behind it. */
 void ranks_run(ranks_body *body, bool ended);
 
 /* All ranks but `but` (-1: none) came to `status` with the same line, which has `words` in it. */
 void ranks_assert(int status, const char *words, int but);
 
-/* Of a test program: a folder of its own, in which the ranks meet (tests/unit/files.h), and no launcher's variables. */
+/* Of a test program: a folder of its own, in which the ranks meet (tests/unit/files.h), and no
+ * launcher's variables. */
 int ranks_setup(const char *folder);
 
 #endif

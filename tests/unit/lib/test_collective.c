@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libmuster's small collectives among several processes: what they carry, and that a rank that fails, is elsewhere or gone is
- * told by all others in one line. */
+/* libmuster's small collectives among several processes: what they carry, and that a rank that
+ * fails, is elsewhere or gone is told by all others in one line. */
 #include "config.h"
 
 #include <math.h>
@@ -37,7 +37,8 @@ static int carry(struct muster *muster, int rank)
 			if (all[at] != 'a' + at / size)
 				return 2;
 	}
-	if (muster_agree(muster, MUSTER_OK, NULL, 0) || muster_broadcast(muster, 2, &root, sizeof root, 0))
+	if (muster_agree(muster, MUSTER_OK, NULL, 0)
+		|| muster_broadcast(muster, 2, &root, sizeof root, 0))
 		return 3;
 	root += rank;
 	if (muster_allgather(muster, &root, numbers, sizeof root, 0))
@@ -119,7 +120,7 @@ static int stand_elsewhere(struct muster *muster, int rank)
 {
 	int64_t mine = rank, all[RANKS];
 	return rank == 1 ? muster_broadcast(muster, 0, &mine, sizeof mine, 0)
-		: muster_allgather(muster, &mine, all, sizeof mine, 0);
+					 : muster_allgather(muster, &mine, all, sizeof mine, 0);
 }
 
 static int give_another_size(struct muster *muster, int rank)

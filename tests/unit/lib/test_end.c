@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster_end among several processes: one exit status for all, behind a save that is durable and a record of the end, whatever
- * a rank came to. */
+/* muster_end among several processes: one exit status for all, behind a save that is durable and a
+ * record of the end, whatever a rank came to. */
 #include "config.h"
 
 #include <math.h>
@@ -28,10 +28,10 @@
 /* What the ranks come to. */
 static struct plan {
 	int statuses[RANKS];
-	const char *why;   /* that of the odd ones, by muster_agree's word for it */
-	bool blocked;      /* the last save */
-	int64_t step;      /* of it */
-	int noticed;       /* the rank that has a notice; -1: none */
+	const char *why; /* that of the odd ones, by muster_agree's word for it */
+	bool blocked;    /* the last save */
+	int64_t step;    /* of it */
+	int noticed;     /* the rank that has a notice; -1: none */
 	double timeout;
 } how;
 
@@ -42,8 +42,12 @@ static struct muster_ckpt *open_run(struct muster *muster)
 	int64_t step;
 	struct muster_ckpt *ckpt;
 	const struct muster_tensor tensor = { "state", "U8", 1, { sizeof state_ }, state_ };
-	const struct muster_ckpt_plan plan = { .size = sizeof plan, .dir = files_path("run"), .tensors = &tensor, .tensor_count = 1,
-		.keep_last = 2, .timeout = HANG_SECONDS };
+	const struct muster_ckpt_plan plan = { .size = sizeof plan,
+		.dir = files_path("run"),
+		.tensors = &tensor,
+		.tensor_count = 1,
+		.keep_last = 2,
+		.timeout = HANG_SECONDS };
 	return muster_ckpt_resume(muster, &plan, 0, &ckpt, &step) ? NULL : ckpt;
 }
 
@@ -58,7 +62,8 @@ static void last_record(char line[2000])
 		fclose(file);
 }
 
-/* What is true when muster_end returns, on whichever rank: the save is there, and the end on record. */
+/* What is true when muster_end returns, on whichever rank: the save is there, and the end on
+ * record. */
 static bool is_over(int64_t saved, int status)
 {
 	char line[2000], step[60], wanted[40];
@@ -66,7 +71,8 @@ static bool is_over(int64_t saved, int status)
 	snprintf(step, sizeof step, "run/step-%08lld", (long long)saved);
 	snprintf(wanted, sizeof wanted, "\"status\":%d", status);
 	last_record(line);
-	return stat(files_path(step), &st) == 0 && strstr(line, "\"event\":\"end\"") && strstr(line, wanted);
+	return stat(files_path(step), &st) == 0 && strstr(line, "\"event\":\"end\"")
+		&& strstr(line, wanted);
 }
 
 static int save_and_end(struct muster *muster, int rank)
@@ -105,7 +111,7 @@ static void assert_recorded(const char *why)
 
 static void what_is_done_ends_with_0_and_is_durable(void **state)
 {
-	run((struct plan){ .step = 1, .noticed = -1 });
+	run((struct plan) { .step = 1, .noticed = -1 });
 	for (int rank = 0; rank < RANKS; rank++)
 		assert_int_equal(ranks_outcomes[rank].status, MUSTER_OK);
 	assert_recorded("\"why\":\"finished\"");
@@ -113,46 +119,48 @@ static void what_is_done_ends_with_0_and_is_durable(void **state)
 
 static void one_rank_that_stops_for_a_notice_brings_all_back(void **state)
 {
-	run((struct plan){ .step = 2, .noticed = 0, .statuses = { 75, 75, 75, 75 } });
+	run((struct plan) { .step = 2, .noticed = 0, .statuses = { 75, 75, 75, 75 } });
 	ranks_assert(MUSTER_REQUEUE, "SIGTERM", -1);
 	assert_recorded("\"why\":\"SIGTERM\"");
 	/* Rank 0 stops because it hears of rank 2's; its own is still on its way. */
-	run((struct plan){ .step = 3, .noticed = 2, .statuses = { 75, 0, 75, 0 } });
+	run((struct plan) { .step = 3, .noticed = 2, .statuses = { 75, 0, 75, 0 } });
 	ranks_assert(MUSTER_REQUEUE, "): SIGTERM", -1);
 	assert_recorded("): SIGTERM\"");
-	run((struct plan){ .step = 4, .noticed = -1, .statuses = { 0, 75, 0, 0 } });
+	run((struct plan) { .step = 4, .noticed = -1, .statuses = { 0, 75, 0, 0 } });
 	ranks_assert(MUSTER_REQUEUE, "): it stopped before its end", -1);
 }
 
 /* The key that a rank could not put is its reason. */
 static void a_failure_is_that_of_all_and_on_record(void **state)
 {
-	run((struct plan){ .step = 5, .noticed = -1, .statuses = { 75, 0, 65, 75 }, .why = "bad key" });
+	run((
+		struct plan) { .step = 5, .noticed = -1, .statuses = { 75, 0, 65, 75 }, .why = "bad key" });
 	ranks_assert(MUSTER_DATA, "): rendezvous: couldn't use the key", -1);
 	assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 2 (on "), ranks_outcomes[0].text);
 	assert_recorded("\"why\":\"rank 2 (on ");
 	/* A status that no exit has. */
-	run((struct plan){ .step = 6, .noticed = -1, .statuses = { 0, 256, 0, 0 }, .why = "bad key" });
+	run((struct plan) { .step = 6, .noticed = -1, .statuses = { 0, 256, 0, 0 }, .why = "bad key" });
 	ranks_assert(MUSTER_FAULT, "): rendezvous: couldn't use the key", -1);
 	/* A disk that is rank 0's alone: the others are there, and nobody waits. */
-	run((struct plan){ .step = 7, .noticed = -1, .statuses = { 69, 0, 0, 0 }, .why = "bad key" });
+	run((struct plan) { .step = 7, .noticed = -1, .statuses = { 69, 0, 0, 0 }, .why = "bad key" });
 	ranks_assert(MUSTER_LOST, "): rendezvous: couldn't use the key", -1);
 	assert_true(ranks_outcomes[1].seconds < HANG_SECONDS / 2.0);
 }
 
 static void a_last_save_that_failed_makes_no_good_end(void **state)
 {
-	run((struct plan){ .step = 8, .noticed = -1, .statuses = { 75, 75, 75, 75 }, .blocked = true });
+	run((
+		struct plan) { .step = 8, .noticed = -1, .statuses = { 75, 75, 75, 75 }, .blocked = true });
 	ranks_assert(MUSTER_LOST, BLOCKED_SAVE_WORDS, -1);
 	assert_ptr_equal(strstr(ranks_outcomes[3].text, "rank 0 (on "), ranks_outcomes[3].text);
-	run((struct plan){ .step = 8, .noticed = -1 });
+	run((struct plan) { .step = 8, .noticed = -1 });
 	for (int rank = 0; rank < RANKS; rank++)
 		assert_int_equal(ranks_outcomes[rank].status, MUSTER_OK);
 }
 
 static void a_timeout_that_can_not_be_ends_all_the_same(void **state)
 {
-	run((struct plan){ .step = 9, .noticed = -1, .timeout = -1 });
+	run((struct plan) { .step = 9, .noticed = -1, .timeout = -1 });
 	ranks_assert(MUSTER_USAGE, "couldn't use a timeout of -1 s", -1);
 }
 
@@ -162,7 +170,7 @@ static int hear_and_end(struct muster *muster, int rank)
 {
 	int64_t mine = 0, all[RANKS];
 	int status = rank == 1 ? muster_agree(muster, MUSTER_FAULT, "no memory", 0)
-		: muster_allgather(muster, &mine, all, sizeof mine, 0);
+						   : muster_allgather(muster, &mine, all, sizeof mine, 0);
 	return muster_end(muster, NULL, NULL, status, 0);
 }
 
@@ -194,7 +202,7 @@ static int end_alone(struct muster *muster, int rank)
 /* A rank that goes to the end by itself, be it a failure or a mistake of the program. */
 static void who_stands_elsewhere_hears_of_the_end(void **state)
 {
-	how = (struct plan){ .step = 12, .why = "bad key", .noticed = -1 };
+	how = (struct plan) { .step = 12, .why = "bad key", .noticed = -1 };
 	ranks_run(end_alone, true);
 	ranks_assert(MUSTER_DATA, "): rendezvous: couldn't use the key", -1);
 	assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 2 (on "), ranks_outcomes[0].text);
@@ -234,12 +242,13 @@ static void who_does_not_come_is_named_in_time(void **state)
 		if (rank == 2)
 			continue;
 		assert_int_equal(ranks_outcomes[rank].status, MUSTER_LOST);
-		assert_non_null(strstr(ranks_outcomes[rank].text, "couldn't meet 1 of 4 ranks within 1 s: rank 2 (on "));
+		assert_non_null(strstr(ranks_outcomes[rank].text,
+			"couldn't meet 1 of 4 ranks within 1 s: rank 2 (on "));
 		assert_true(ranks_outcomes[rank].seconds < HANG_SECONDS / 2.0);
 	}
 	assert_recorded("\"status\":69");
 	/* The directory was given back. */
-	run((struct plan){ .step = 13, .noticed = -1 });
+	run((struct plan) { .step = 13, .noticed = -1 });
 	assert_int_equal(ranks_outcomes[0].status, MUSTER_OK);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libmuster as a program sees it: the installed header, the shared library, a world of one. Several ranks, preemption and
- * requeue are tests/cluster/libmuster.bats. */
+/* libmuster as a program sees it: the installed header, the shared library, a world of one. Several
+ * ranks, preemption and requeue are tests/cluster/libmuster.bats. */
 #include "config.h"
 
 #include <errno.h>
@@ -125,27 +125,36 @@ static void bad_arguments_have_a_line(void **state)
 	const double bad[] = { -1, NAN, INFINITY, 1e300 };
 	struct muster *other = muster;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		assert_refused(muster_open(&other, bad[i]), MUSTER_USAGE, "libmuster: couldn't use a timeout of");
+		assert_refused(muster_open(&other, bad[i]), MUSTER_USAGE,
+			"libmuster: couldn't use a timeout of");
 		assert_null(other);
-		assert_refused(muster_fence(muster, bad[i]), MUSTER_USAGE, "libmuster: couldn't use a timeout of");
+		assert_refused(muster_fence(muster, bad[i]), MUSTER_USAGE,
+			"libmuster: couldn't use a timeout of");
 	}
-	assert_refused(muster_open(NULL, 1), MUSTER_USAGE, "couldn't use NULL as the place for the struct muster");
+	assert_refused(muster_open(NULL, 1), MUSTER_USAGE,
+		"couldn't use NULL as the place for the struct muster");
 	assert_refused(muster_fence(NULL, 1), MUSTER_USAGE, "muster_open gives one");
 	assert_refused(muster_put(NULL, "key", "x", 1), MUSTER_USAGE, "muster_open gives one");
 	assert_refused(muster_put(muster, NULL, "x", 1), MUSTER_USAGE, "1 to 60 characters");
 	assert_refused(muster_put(muster, "a b", "x", 1), MUSTER_USAGE, "characters of A-Z");
-	assert_refused(muster_put(muster, "key", NULL, 1), MUSTER_USAGE, "couldn't use NULL as a value");
+	assert_refused(muster_put(muster, "key", NULL, 1), MUSTER_USAGE,
+		"couldn't use NULL as a value");
 	assert_refused(muster_put(muster, "key", muster, 65537), MUSTER_USAGE, "at most 65536");
-	assert_refused(muster_get(NULL, 0, "key", &value, &size), MUSTER_USAGE, "muster_open gives one");
+	assert_refused(muster_get(NULL, 0, "key", &value, &size), MUSTER_USAGE,
+		"muster_open gives one");
 	assert_null(value);
-	assert_refused(muster_get(muster, 0, "key", NULL, &size), MUSTER_USAGE, "NULL as the place for a value");
-	assert_refused(muster_get(muster, 0, "key", &value, NULL), MUSTER_USAGE, "NULL as the place for its size");
+	assert_refused(muster_get(muster, 0, "key", NULL, &size), MUSTER_USAGE,
+		"NULL as the place for a value");
+	assert_refused(muster_get(muster, 0, "key", &value, NULL), MUSTER_USAGE,
+		"NULL as the place for its size");
 	assert_refused(muster_get(muster, 0, NULL, &value, &size), MUSTER_USAGE, "1 to 60 characters");
 	assert_refused(muster_get(muster, 1, "key", &value, &size), MUSTER_USAGE, "the world has 1");
 	assert_ok(muster_put(muster, "nothing", NULL, 0));
 	assert_int_equal(muster_rank(NULL), -1);
 	assert_int_equal(muster_world_size(NULL), -1);
-	assert_int_equal(muster_local_rank(NULL) + muster_local_world_size(NULL) + muster_node_rank(NULL), -3);
+	assert_int_equal(muster_local_rank(NULL) + muster_local_world_size(NULL)
+			+ muster_node_rank(NULL),
+		-3);
 	assert_int_equal(muster_node_count(NULL) + muster_attempt(NULL), -2);
 	assert_int_equal(muster_job(NULL), 0);
 	assert_null(muster_node(NULL, 0));
@@ -196,8 +205,11 @@ static const struct muster_tensor tensors[] = {
 
 static struct muster_ckpt_plan plan_of(const char *name)
 {
-	return (struct muster_ckpt_plan){ .size = sizeof(struct muster_ckpt_plan), .dir = files_path(name), .tensors = tensors,
-		.tensor_count = sizeof tensors / sizeof tensors[0], .timeout = HANG_SECONDS };
+	return (struct muster_ckpt_plan) { .size = sizeof(struct muster_ckpt_plan),
+		.dir = files_path(name),
+		.tensors = tensors,
+		.tensor_count = sizeof tensors / sizeof tensors[0],
+		.timeout = HANG_SECONDS };
 }
 
 /* The state after a step. */
@@ -260,7 +272,8 @@ static void what_was_saved_is_loaded(void **state)
 	assert_refused(muster_ckpt_load(ckpt, &step), MUSTER_USAGE, "loaded or saved already");
 	assert_ok(muster_ckpt_close(ckpt, MUSTER_OK, "finished"));
 	ckpt = open_run("run");
-	assert_refused(muster_ckpt_save(ckpt, 1, NAN), MUSTER_USAGE, "run holds step 4 already: load that first");
+	assert_refused(muster_ckpt_save(ckpt, 1, NAN), MUSTER_USAGE,
+		"run holds step 4 already: load that first");
 	assert_loaded(ckpt, 4);
 	save_steps(ckpt, 5, 5);
 	assert_ok(muster_ckpt_close(ckpt, MUSTER_OK, "finished")); /* waits */
@@ -300,7 +313,8 @@ static void a_save_that_failed_keeps_its_error(void **state)
 	save_steps(ckpt, LAST + 1, LAST + 1); /* once more, and this time it works */
 	assert_ok(muster_ckpt_wait(ckpt, LAST + 1, 0));
 	fail_to_save(ckpt, "failing", LAST + 2);
-	assert_refused(muster_ckpt_close(ckpt, MUSTER_REQUEUE, "preempted"), MUSTER_LOST, BLOCKED_SAVE_WORDS);
+	assert_refused(muster_ckpt_close(ckpt, MUSTER_REQUEUE, "preempted"), MUSTER_LOST,
+		BLOCKED_SAVE_WORDS);
 	ckpt = open_run("failing");
 	assert_loaded(ckpt, LAST + 1);
 	assert_ok(muster_ckpt_close(ckpt, MUSTER_OK, "finished"));
@@ -387,8 +401,10 @@ static void a_plan_that_can_not_be_is_refused(void **state)
 	struct muster_ckpt *ckpt;
 	struct muster_tensor odd = tensors[0];
 	struct muster_ckpt_plan plan = plan_of("plan"), wrong = plan;
-	assert_refused(muster_ckpt_open(muster, NULL, &ckpt), MUSTER_USAGE, "couldn't use NULL as the plan");
-	assert_refused(muster_ckpt_open(muster, &plan, NULL), MUSTER_USAGE, "NULL as the place for the struct muster_ckpt");
+	assert_refused(muster_ckpt_open(muster, NULL, &ckpt), MUSTER_USAGE,
+		"couldn't use NULL as the plan");
+	assert_refused(muster_ckpt_open(muster, &plan, NULL), MUSTER_USAGE,
+		"NULL as the place for the struct muster_ckpt");
 	assert_refused(muster_ckpt_open(NULL, &plan, &ckpt), MUSTER_USAGE, "muster_open gives one");
 	assert_null(ckpt);
 	wrong.timeout = -3;
@@ -476,8 +492,9 @@ static void a_notice_is_recorded_before_the_end(void **state)
 static int begin(void **state)
 {
 	char service[PATH_MAX];
-	static const char *const foreign[] = { "PMIX_RANK", "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "RANK",
-		"WORLD_SIZE", "MUSTER_RDZV", "MUSTER_RDZV_DIR", "MUSTER_CKPTD", "MUSTER_ATTEMPT" };
+	static const char *const foreign[] = { "PMIX_RANK", "PMIX_NAMESPACE", "SLURM_JOB_ID",
+		"SLURM_STEP_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "MUSTER_RDZV", "MUSTER_RDZV_DIR",
+		"MUSTER_CKPTD", "MUSTER_ATTEMPT" };
 	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
 		unsetenv(foreign[i]);
 	/* Tests run in the build folder. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster_ckpt_resume among several processes: all have the state of the newest checkpoint that is whole, or none goes on and all
- * say in one line why. */
+/* muster_ckpt_resume among several processes: all have the state of the newest checkpoint that is
+ * whole, or none goes on and all say in one line why. */
 #include "config.h"
 
 #include <math.h>
@@ -54,7 +54,10 @@ static int resume(struct muster *muster, int rank, int64_t *step, struct muster_
 		{ "weights", "F64", 1, { COUNT }, weights },
 		{ rank == odd.rank && odd.name ? odd.name : "counter", "I64", 0, { 0 }, &counter },
 	};
-	const struct muster_ckpt_plan plan = { .size = sizeof plan, .tensors = tensors, .tensor_count = 2, .timeout = HANG_SECONDS,
+	const struct muster_ckpt_plan plan = { .size = sizeof plan,
+		.tensors = tensors,
+		.tensor_count = 2,
+		.timeout = HANG_SECONDS,
 		.dir = rank == odd.rank && odd.dir ? odd.dir : files_path("run") };
 	return muster_ckpt_resume(muster, &plan, 0, ckpt, step);
 }
@@ -89,16 +92,17 @@ static void assert_step(int64_t step)
 {
 	for (int rank = 0; rank < RANKS; rank++)
 		if (ranks_outcomes[rank].status != 100 + (int)step)
-			fail_msg("rank %d: status %d: %s", rank, ranks_outcomes[rank].status, ranks_outcomes[rank].text);
+			fail_msg("rank %d: status %d: %s", rank, ranks_outcomes[rank].status,
+				ranks_outcomes[rank].text);
 }
 
 static void all_ranks_begin_where_the_newest_checkpoint_stands(void **state)
 {
-	run((struct odd){ .rank = -1, .saves = 5 });
+	run((struct odd) { .rank = -1, .saves = 5 });
 	assert_step(-1);
-	run((struct odd){ .rank = -1, .saves = 9 });
+	run((struct odd) { .rank = -1, .saves = 9 });
 	assert_step(5);
-	run((struct odd){ .rank = -1, .saves = -1 });
+	run((struct odd) { .rank = -1, .saves = -1 });
 	assert_step(9);
 }
 
@@ -111,50 +115,54 @@ static void what_is_damaged_is_used_by_none(void **state)
 	assert_int_equal(pwrite(fd, "\x55", 1, st.st_size - 3), 1);
 	close(fd);
 	muster_set_log(NULL, NULL);
-	run((struct odd){ .rank = -1, .saves = -1 });
+	run((struct odd) { .rank = -1, .saves = -1 });
 	assert_step(5);
 	assert_int_equal(stat(files_path("run/step-00000009.damaged-1"), &st), 0);
 }
 
 static void a_rank_with_another_plan_is_named_by_all(void **state)
 {
-	run((struct odd){ .rank = 2, .name = "banners", .saves = -1 });
-	ranks_assert(MUSTER_USAGE, "): resume: couldn't use this rank's plan: its tensors are not those of rank 0", -1);
+	run((struct odd) { .rank = 2, .name = "banners", .saves = -1 });
+	ranks_assert(MUSTER_USAGE,
+		"): resume: couldn't use this rank's plan: its tensors are not those of rank 0", -1);
 	assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 2 (on "), ranks_outcomes[0].text);
-	run((struct odd){ .rank = 3, .name = "", .saves = -1 });
-	ranks_assert(MUSTER_USAGE, "): checkpoint: couldn't use tensor 1 of the plan: it needs a name", -1);
+	run((struct odd) { .rank = 3, .name = "", .saves = -1 });
+	ranks_assert(MUSTER_USAGE, "): checkpoint: couldn't use tensor 1 of the plan: it needs a name",
+		-1);
 	assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 3 (on "), ranks_outcomes[0].text);
 	/* Also that of a checkpoint. */
-	run((struct odd){ .rank = 0, .name = "banners", .saves = -1 });
+	run((struct odd) { .rank = 0, .name = "banners", .saves = -1 });
 	ranks_assert(MUSTER_DATA, "): resume: the checkpoint of step 5 has no tensor banners", -1);
 }
 
 static void a_rank_that_sees_another_directory_is_named_by_all(void **state)
 {
-	run((struct odd){ .rank = 1, .dir = files_path("nowhere"), .saves = -1 });
-	ranks_assert(MUSTER_USAGE, "which rank 0 has read (does this node see the same directory?): ", -1);
+	run((struct odd) { .rank = 1, .dir = files_path("nowhere"), .saves = -1 });
+	ranks_assert(MUSTER_USAGE,
+		"which rank 0 has read (does this node see the same directory?): ", -1);
 	assert_ptr_equal(strstr(ranks_outcomes[0].text, "rank 1 (on "), ranks_outcomes[0].text);
 	/* It has a checkpoint of that step, and another one. */
 	assert_int_equal(rename(files_path("run"), files_path("other")), 0);
-	run((struct odd){ .rank = -1, .saves = 5 });
+	run((struct odd) { .rank = -1, .saves = 5 });
 	assert_step(-1);
-	run((struct odd){ .rank = 1, .dir = files_path("other"), .saves = -1 });
-	ranks_assert(MUSTER_USAGE, "(does this node see the same directory?): it is another one here", -1);
+	run((struct odd) { .rank = 1, .dir = files_path("other"), .saves = -1 });
+	ranks_assert(MUSTER_USAGE, "(does this node see the same directory?): it is another one here",
+		-1);
 	/* And one without that step. */
-	run((struct odd){ .rank = -1, .saves = 6 });
+	run((struct odd) { .rank = -1, .saves = 6 });
 	assert_step(5);
-	run((struct odd){ .rank = 1, .dir = files_path("other"), .saves = -1 });
+	run((struct odd) { .rank = 1, .dir = files_path("other"), .saves = -1 });
 	assert_int_not_equal(ranks_outcomes[2].status, MUSTER_OK);
 	ranks_assert(ranks_outcomes[2].status, "resume: couldn't read step 6 in ", -1);
 }
 
 static void a_directory_that_rank_0_can_not_use_ends_all(void **state)
 {
-	run((struct odd){ .rank = 0, .dir = "/proc/nowhere", .saves = -1 });
+	run((struct odd) { .rank = 0, .dir = "/proc/nowhere", .saves = -1 });
 	ranks_assert(MUSTER_USAGE, "/proc/nowhere", -1);
 	assert_ptr_equal(strstr(ranks_outcomes[3].text, "rank 0 (on "), ranks_outcomes[3].text);
 	/* Nothing of all this has kept the run. */
-	run((struct odd){ .rank = -1, .saves = -1 });
+	run((struct odd) { .rank = -1, .saves = -1 });
 	assert_step(6);
 }
 
@@ -164,7 +172,8 @@ static int fail_before(struct muster *muster, int rank)
 {
 	int64_t step;
 	struct muster_ckpt *ckpt;
-	return rank == 3 ? muster_agree(muster, MUSTER_FAULT, "no memory", 0) : resume(muster, rank, &step, &ckpt);
+	return rank == 3 ? muster_agree(muster, MUSTER_FAULT, "no memory", 0)
+					 : resume(muster, rank, &step, &ckpt);
 }
 
 static int never_come(struct muster *muster, int rank)
@@ -172,13 +181,16 @@ static int never_come(struct muster *muster, int rank)
 	int64_t step;
 	struct muster_ckpt *ckpt;
 	const struct muster_tensor tensor = { "counter", "I64", 0, { 0 }, &counter };
-	const struct muster_ckpt_plan plan = { .size = sizeof plan, .dir = files_path("late"), .tensors = &tensor, .tensor_count = 1 };
+	const struct muster_ckpt_plan plan = { .size = sizeof plan,
+		.dir = files_path("late"),
+		.tensors = &tensor,
+		.tensor_count = 1 };
 	return rank == 3 ? MUSTER_LOST : muster_ckpt_resume(muster, &plan, 1, &ckpt, &step);
 }
 
 static void a_rank_that_fails_before_or_never_comes_is_told(void **state)
 {
-	odd = (struct odd){ .rank = -1 };
+	odd = (struct odd) { .rank = -1 };
 	ranks_run(fail_before, false);
 	ranks_assert(MUSTER_FAULT, "): no memory", -1);
 	ranks_run(never_come, false);
@@ -198,12 +210,14 @@ static int refuse_all(struct muster *muster, int rank)
 	const struct muster_ckpt_plan plan = { .size = sizeof plan };
 	REFUSED(muster_ckpt_resume(NULL, &plan, 0, &ckpt, &step), "muster_open");
 	REFUSED(muster_ckpt_resume(muster, &plan, -1, &ckpt, &step), "couldn't use a timeout of");
-	REFUSED(muster_ckpt_resume(muster, &plan, 0, NULL, &step), "NULL as the place for the struct muster_ckpt");
+	REFUSED(muster_ckpt_resume(muster, &plan, 0, NULL, &step),
+		"NULL as the place for the struct muster_ckpt");
 	REFUSED(muster_ckpt_resume(muster, &plan, 0, &ckpt, NULL), "NULL as the place for the step");
 	if (muster_agree(muster, MUSTER_OK, NULL, 0)) /* nothing of it has reached the others */
 		return __LINE__;
 	REFUSED(muster_ckpt_resume(muster, NULL, 0, &ckpt, &step), "NULL as the plan");
-	REFUSED(muster_ckpt_resume(muster, &plan, 0, &ckpt, &step), "a directory and at least one tensor");
+	REFUSED(muster_ckpt_resume(muster, &plan, 0, &ckpt, &step),
+		"a directory and at least one tensor");
 	return MUSTER_OK;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* philox: the known answers that the paper's authors publish (Random123, kat_vectors, philox4x32 with 10 rounds). */
+/* philox: the known answers that the paper's authors publish (Random123, kat_vectors, philox4x32
+ * with 10 rounds). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

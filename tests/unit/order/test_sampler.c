@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler: a bijection whatever the count, and every sample exactly once an epoch whoever reads it. */
+/* sampler: a bijection whatever the count, and every sample exactly once an epoch whoever reads it.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,11 +31,12 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Of a huge count 20,000 indices are looked at: all in range, no two alike, and spread over the whole range. */
+/* Of a huge count 20,000 indices are looked at: all in range, no two alike, and spread over the
+ * whole range. */
 static void permutes_huge_counts(void **state)
 {
-	const uint64_t counts[] = { 65536, 65537, UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_C(1) << 40,
-		(UINT64_C(1) << 62) + 1, UINT64_MAX };
+	const uint64_t counts[] = { 65536, 65537, UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1,
+		UINT64_C(1) << 40, (UINT64_C(1) << 62) + 1, UINT64_MAX };
 	static uint64_t to[20000];
 	for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
 		uint64_t stride = counts[c] / 20000;
@@ -55,8 +57,8 @@ static void permutes_huge_counts(void **state)
 /* A uniform permutation of 1000 has one fixed point on average and hardly ever more than seven. */
 static void orders_differ_between_epochs_and_seeds(void **state)
 {
-	static const uint64_t keys[][2] = { { 0, 0 }, { 0, 1 }, { 1, 0 }, { 0, UINT64_C(1) << 32 }, { UINT64_C(1) << 32, 0 },
-		{ 0, UINT64_C(1) << 55 }, { 1, 1 } };
+	static const uint64_t keys[][2] = { { 0, 0 }, { 0, 1 }, { 1, 0 }, { 0, UINT64_C(1) << 32 },
+		{ UINT64_C(1) << 32, 0 }, { 0, UINT64_C(1) << 55 }, { 1, 1 } };
 	const size_t n = sizeof keys / sizeof keys[0];
 	for (size_t a = 0; a < n; a++) {
 		int fixed = 0;
@@ -73,7 +75,8 @@ static void orders_differ_between_epochs_and_seeds(void **state)
 	}
 }
 
-/* Every sample comes to every place about equally often, also where the network has only two bits a side. */
+/* Every sample comes to every place about equally often, also where the network has only two bits a
+ * side. */
 static void small_permutations_are_even_handed(void **state)
 {
 	static unsigned int hits[5][5];
@@ -91,17 +94,21 @@ static void order_is_the_recorded_one(void **state)
 	static const uint64_t expected[10] = { 4, 9, 8, 2, 6, 0, 7, 5, 1, 3 };
 	for (uint64_t i = 0; i < 10; i++)
 		assert_int_equal(sampler_permute(1234, 5, 10, i), expected[i]);
-	assert_int_equal(sampler_permute(1234, 5, UINT64_C(1) << 40, 987654321), UINT64_C(282363230117));
+	assert_int_equal(sampler_permute(1234, 5, UINT64_C(1) << 40, 987654321),
+		UINT64_C(282363230117));
 }
 
-/* What the ranks of a world read in step `step`: the slots are dealt out as in a run, each slot is `per_slot` places. */
-static void read_step(const struct sampler *sampler, uint64_t step, int slots, int world, unsigned int *times)
+/* What the ranks of a world read in step `step`: the slots are dealt out as in a run, each slot is
+ * `per_slot` places. */
+static void read_step(const struct sampler *sampler, uint64_t step, int slots, int world,
+	unsigned int *times)
 {
 	uint64_t per_slot = sampler->global_batch / (uint64_t)slots;
 	for (int rank = 0; rank < world; rank++) {
 		int first = rank * (slots / world) + (rank < slots % world ? rank : slots % world);
 		int count = slots / world + (rank < slots % world);
-		for (uint64_t place = (uint64_t)first * per_slot; place < (uint64_t)(first + count) * per_slot; place++) {
+		for (uint64_t place = (uint64_t)first * per_slot;
+			 place < (uint64_t)(first + count) * per_slot; place++) {
 			uint64_t sample = sampler_at(sampler, step, place);
 			if (sample == SAMPLER_NONE)
 				continue;
@@ -112,7 +119,8 @@ static void read_step(const struct sampler *sampler, uint64_t step, int slots, i
 }
 
 /* One epoch, read by `before` ranks up to step `stop` and by `after` ranks from there on. */
-static void epoch_is_whole(const struct sampler *sampler, uint64_t epoch, int slots, int before, int after, uint64_t stop)
+static void epoch_is_whole(const struct sampler *sampler, uint64_t epoch, int slots, int before,
+	int after, uint64_t stop)
 {
 	unsigned int times[700] = { 0 };
 	uint64_t steps = sampler_epoch_steps(sampler), seen = 0;
@@ -133,14 +141,18 @@ static void every_sample_once_an_epoch(void **state)
 	for (size_t s = 0; s < 4; s++)
 		for (size_t c = 0; c < 7; c++)
 			for (int variant = 0; variant < 4; variant++) {
-				struct sampler sampler = { .seed = 11, .count = counts[c],
-					.global_batch = (uint64_t)slot_counts[s] * 3, .complete = variant & 1, .shuffle = variant & 2 };
+				struct sampler sampler = { .seed = 11,
+					.count = counts[c],
+					.global_batch = (uint64_t)slot_counts[s] * 3,
+					.complete = variant & 1,
+					.shuffle = variant & 2 };
 				uint64_t steps = sampler_epoch_steps(&sampler);
 				for (int world = 1; world <= 8; world++)
 					for (uint64_t epoch = 0; epoch < 2; epoch++) {
 						epoch_is_whole(&sampler, epoch, slot_counts[s], world, world, 0);
 						/* A resume in mid-epoch, with another world. */
-						epoch_is_whole(&sampler, epoch, slot_counts[s], world, 9 - world, steps / 2);
+						epoch_is_whole(&sampler, epoch, slot_counts[s], world, 9 - world,
+							steps / 2);
 					}
 			}
 }

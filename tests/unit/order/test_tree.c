@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pieces and additions of every split of up to 128 slots against the recursive definition of the tree. Values are
- * 64-bit mixes that tell order and grouping apart, so two trees are equal only if they add the same things in the same
- * way. */
+/* The pieces and additions of every split of up to 128 slots against the recursive definition of
+ * the tree. Values are 64-bit mixes that tell order and grouping apart, so two trees are equal only
+ * if they add the same things in the same way. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,14 +89,15 @@ static void test_pieces_are_maximal(void **state)
 					assert_int_equal(pieces[i].index << pieces[i].level, at);
 					at = end_of(pieces[i], slots);
 					if (pieces[i].level < root_level(slots))
-						assert_false(parent.index << parent.level >= first &&
-							end_of(parent, slots) <= first + own);
+						assert_false(parent.index << parent.level >= first
+							&& end_of(parent, slots) <= first + own);
 				}
 				assert_int_equal(at, first + own);
 			}
 }
 
-/* Counting up a rank's slots leaves its pieces with their values, and combining all pieces gives the root. */
+/* Counting up a rank's slots leaves its pieces with their values, and combining all pieces gives
+ * the root. */
 static void test_combine_is_the_tree(void **state)
 {
 	for (int slots = 1; slots <= SLOTS; slots++) {
@@ -114,12 +115,13 @@ static void test_combine_is_the_tree(void **state)
 
 				for (int slot = first; slot < first + own; slot++) {
 					sums[slot] = leaf(slot);
-					tree_counter_push(&counter, (struct tree_node){ 0, slot }, slot, add, sums);
+					tree_counter_push(&counter, (struct tree_node) { 0, slot }, slot, add, sums);
 				}
 				int count = tree_pieces(slots, world, rank, pieces);
 				assert_int_equal(counter.count, count);
 				for (int i = 0; i < count; i++) {
-					assert_true(sums[counter.tags[i]] == value(pieces[i].level, pieces[i].index, slots));
+					assert_true(
+						sums[counter.tags[i]] == value(pieces[i].level, pieces[i].index, slots));
 					all[total++] = sums[counter.tags[i]];
 				}
 			}

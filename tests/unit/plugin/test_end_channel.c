@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* end_channel: messages are taken in the order in which they came; what strangers send, or don't, changes nothing. Each test runs a
- * second time with calls on sockets that do as little at once as they may. */
+/* end_channel: messages are taken in the order in which they came; what strangers send, or don't,
+ * changes nothing. Each test runs a second time with calls on sockets that do as little at once as
+ * they may. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -49,7 +50,8 @@ static int begin(void **state)
 	partial = *state;
 	char value[END_CHANNEL_VALUE_SIZE];
 	struct err err;
-	return end_channel_open(&channel, NULL, value, &err) < 0 || !end_address_read("127.0.0.1", value, &address);
+	return end_channel_open(&channel, NULL, value, &err) < 0
+		|| !end_address_read("127.0.0.1", value, &address);
 }
 
 static void tell(int rank, int wait_status)
@@ -171,7 +173,8 @@ static void few_ports_of_the_site_are_left_to_srun(void **state)
 	int port, got, listening[150], n = 0;
 	sscanf(address.port, "%d", &port);
 	for (int size = 1; size <= 64; size *= 2)
-		assert_int_equal(port_within((uint16_t[]){ (uint16_t)port, (uint16_t)(port + size - 1) }), 0);
+		assert_int_equal(port_within((uint16_t[]) { (uint16_t)port, (uint16_t)(port + size - 1) }),
+			0);
 	const uint16_t range[] = { (uint16_t)port, (uint16_t)(port + 250) };
 	for (int i = 1; i <= 250 && n < 130; i++) {
 		listening[n] = listen_any(port + i, &got);
@@ -190,8 +193,9 @@ static void few_ports_of_the_site_are_left_to_srun(void **state)
 static void addresses_are_checked(void **state)
 {
 	static const char *const bad[] = { "", ":", "1", "1:", ":0123456789abcdef0123456789abcdef",
-		"-1:0123456789abcdef0123456789abcdef", "65536:0123456789abcdef0123456789abcdef", "1:0123456789abcdef0123456789abcde",
-		"1:0123456789abcdef0123456789abcdef0", "1:0123456789abcdeX0123456789abcdef", "1x:0123456789abcdef0123456789abcdef",
+		"-1:0123456789abcdef0123456789abcdef", "65536:0123456789abcdef0123456789abcdef",
+		"1:0123456789abcdef0123456789abcde", "1:0123456789abcdef0123456789abcdef0",
+		"1:0123456789abcdeX0123456789abcdef", "1x:0123456789abcdef0123456789abcdef",
 		"11111111111111:0123456789abcdef0123456789abcdef" };
 	struct end_address read;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -202,7 +206,11 @@ static void addresses_are_checked(void **state)
 	assert_string_equal(read.port, "1");
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, begin), { #name " in parts", name, begin, NULL, &partial }
+#define TEST(name) \
+	cmocka_unit_test_setup(name, begin), \
+	{ \
+#name " in parts", name, begin, NULL, &partial \
+	}
 
 int main(void)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first_end: messages that survive the way, strangers' that don't count, and whose failure was the first. */
+/* first_end: messages that survive the way, strangers' that don't count, and whose failure was the
+ * first. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -36,7 +37,8 @@ static void a_report_arrives_as_it_was_sent(void **state)
 		assert_string_equal(got.words, sent.words);
 		strcpy(sent.words, "data: couldn't read  a \"b\": 100 % wrong");
 	}
-	assert_int_equal(end_read(message, end_write_running(SECRET, message), SECRET, &got), END_RUNNING);
+	assert_int_equal(end_read(message, end_write_running(SECRET, message), SECRET, &got),
+		END_RUNNING);
 }
 
 static void the_longest_report_fits(void **state)
@@ -62,7 +64,8 @@ static void words_become_one_printable_line(void **state)
 	struct task_report sent = report_of(0, EXITED(1)), got;
 	strcpy(sent.words, "a\nb\033[31m\tc\xc3\xa9");
 	strcpy(sent.node, "n 1\n");
-	assert_int_equal(end_read(message, end_write_report(SECRET, &sent, message), SECRET, &got), END_REPORT);
+	assert_int_equal(end_read(message, end_write_report(SECRET, &sent, message), SECRET, &got),
+		END_REPORT);
 	assert_string_equal(got.words, "a?b?[31m?c??");
 	assert_string_equal(got.node, "n?1?");
 }
@@ -70,13 +73,26 @@ static void words_become_one_printable_line(void **state)
 static void what_is_no_message_is_refused(void **state)
 {
 	static const char *const bad[] = {
-		"", "\n", "GET / HTTP/1.0\r\n", "muster-end 1 \n", "muster-end 1 " SECRET "\n", "muster-end 1 " SECRET " \n",
-		"muster-end 1 " SECRET " running", "muster-end 1 " SECRET " running \n", "muster-end 1 " SECRET " running\n\n",
-		"muster-end 2 " SECRET " running\n", "muster-end 1 1123456789abcdef0123456789abcdef running\n",
-		"muster-end 1 " SECRET " end\n", "muster-end 1 " SECRET " end 0 1 9 n1\n", "muster-end 1 " SECRET " end 0 1 9  \n",
-		"muster-end 1 " SECRET " end -1 1 9 n1 \n", "muster-end 1 " SECRET " end 1 1 9 n1 \n",
-		"muster-end 1 " SECRET " end 0 1 0 n1 \n", "muster-end 1 " SECRET " end 0 1 65536 n1 \n",
-		"muster-end 1 " SECRET " end 0 99999999 9 n1 \n", "muster-end 1 " SECRET " end 0 1 9x n1 \n",
+		"",
+		"\n",
+		"GET / HTTP/1.0\r\n",
+		"muster-end 1 \n",
+		"muster-end 1 " SECRET "\n",
+		"muster-end 1 " SECRET " \n",
+		"muster-end 1 " SECRET " running",
+		"muster-end 1 " SECRET " running \n",
+		"muster-end 1 " SECRET " running\n\n",
+		"muster-end 2 " SECRET " running\n",
+		"muster-end 1 1123456789abcdef0123456789abcdef running\n",
+		"muster-end 1 " SECRET " end\n",
+		"muster-end 1 " SECRET " end 0 1 9 n1\n",
+		"muster-end 1 " SECRET " end 0 1 9  \n",
+		"muster-end 1 " SECRET " end -1 1 9 n1 \n",
+		"muster-end 1 " SECRET " end 1 1 9 n1 \n",
+		"muster-end 1 " SECRET " end 0 1 0 n1 \n",
+		"muster-end 1 " SECRET " end 0 1 65536 n1 \n",
+		"muster-end 1 " SECRET " end 0 99999999 9 n1 \n",
+		"muster-end 1 " SECRET " end 0 1 9x n1 \n",
 		"muster-end 1 " SECRET " end 0 1 9 n1 a\nb\n",
 	};
 	struct task_report got = report_of(7, 7);
@@ -87,13 +103,20 @@ static void what_is_no_message_is_refused(void **state)
 	assert_int_equal(end_read(node, (size_t)size, SECRET, &got), END_BAD);
 	size = snprintf(node, sizeof node, "muster-end 1 " SECRET " end 0 1 9 n %0201d\n", 0);
 	assert_int_equal(end_read(node, (size_t)size, SECRET, &got), END_BAD);
-	assert_int_equal(end_read("muster-end 1 " SECRET " running\0\n", sizeof "muster-end 1 " SECRET " running\0\n" - 1, SECRET,
-		&got), END_BAD);
+	assert_int_equal(end_read("muster-end 1 " SECRET " running\0\n",
+						 sizeof "muster-end 1 " SECRET " running\0\n" - 1, SECRET, &got),
+		END_BAD);
 	assert_int_equal(got.rank, 7);
 }
 
 /* Ends of ranks in the order of their arrival, up to the first status of 0; -1: nobody failed. */
-static const struct { struct { int rank, status; } ends[5]; int first; bool others; } cases[] = {
+static const struct {
+	struct {
+		int rank, status;
+	} ends[5];
+	int first;
+	bool others;
+} cases[] = {
 	{ { { 0 } }, -1, false },
 	{ { { 5, SIGSEGV } }, 5, true },
 	{ { { 5, EXITED(1) }, { 0, SIGTERM }, { 3, SIGKILL } }, 5, true },
@@ -105,7 +128,7 @@ static const struct { struct { int rank, status; } ends[5]; int first; bool othe
 	{ { { 2, EXITED(69) }, { 5, SIGKILL }, { 3, EXITED(69) } }, 2, false },
 	{ { { 5, SIGKILL }, { 2, EXITED(69) } }, 5, true },
 	{ { { 1, EXITED(75) }, { 2, EXITED(75) } }, -1, false },
-	{ { { 1, EXITED(75) }, { 2, SIGKILL } }, -1, false },      /* the end of the grace time */
+	{ { { 1, EXITED(75) }, { 2, SIGKILL } }, -1, false }, /* the end of the grace time */
 	{ { { 1, SIGTERM }, { 2, SIGKILL }, { 3, EXITED(69) } }, -1, false },
 	{ { { 1, EXITED(75) }, { 2, SIGABRT } }, 2, true },
 	{ { { 0, SIGKILL }, { 1, EXITED(75) } }, 0, true },
@@ -120,7 +143,8 @@ static void the_first_is_judged(void **state)
 			struct task_report report = report_of(cases[i].ends[k].rank, cases[i].ends[k].status);
 			first_end_add(&end, &report);
 		}
-		assert_false(first_end_line(&end, line, sizeof line)); /* nobody has said that the job was running */
+		assert_false(
+			first_end_line(&end, line, sizeof line)); /* nobody has said that the job was running */
 		end.running = true;
 		assert_int_equal(first_end_line(&end, line, sizeof line), cases[i].first >= 0);
 		if (cases[i].first < 0)
@@ -139,11 +163,13 @@ static void the_line_says_it_all(void **state)
 	strcpy(report.words, "step 120");
 	first_end_add(&end, &report);
 	assert_true(first_end_line(&end, line, sizeof line));
-	assert_string_equal(line, "rank 5 on n3 was killed by signal 9 (Killed), the first of 8 ranks to fail; it last said "
+	assert_string_equal(line,
+		"rank 5 on n3 was killed by signal 9 (Killed), the first of 8 ranks to fail; it last said "
 		"\"step 120\"; the 7 others were stopped for it");
 	end.others_go_on = true;
 	assert_true(first_end_line(&end, line, sizeof line));
-	assert_string_equal(line, "rank 5 on n3 was killed by signal 9 (Killed), the first of 8 ranks to fail; it last said "
+	assert_string_equal(line,
+		"rank 5 on n3 was killed by signal 9 (Killed), the first of 8 ranks to fail; it last said "
 		"\"step 120\"");
 	end.others_go_on = false;
 	end.first.world = 2;
@@ -151,7 +177,8 @@ static void the_line_says_it_all(void **state)
 	assert_non_null(strstr(line, "; the other was stopped"));
 	end.first.world = 1;
 	assert_true(first_end_line(&end, line, sizeof line));
-	assert_string_equal(line, "rank 5 on n3 was killed by signal 9 (Killed); it last said \"step 120\"");
+	assert_string_equal(line,
+		"rank 5 on n3 was killed by signal 9 (Killed); it last said \"step 120\"");
 }
 
 int main(void)

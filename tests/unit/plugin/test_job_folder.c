@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder of a job: its modes, whom it trusts, and that removing it touches nothing else, whatever its user has put there. */
+/* The folder of a job: its modes, whom it trusts, and that removing it touches nothing else,
+ * whatever its user has put there. */
 #include "config.h"
 
 #include <errno.h>
@@ -126,8 +127,9 @@ static void a_run_that_was_made_by_half_is_completed(void **state)
 
 static void a_run_that_others_can_change_is_refused(void **state)
 {
-	static const char *const faults[] = { "mkdir run && chmod 0777 run", "mkdir run && chmod 0775 run",
-		"mkdir real && ln -s real run", "touch run", "mkdir run && chown 65534 run" };
+	static const char *const faults[] = { "mkdir run && chmod 0777 run",
+		"mkdir run && chmod 0775 run", "mkdir real && ln -s real run", "touch run",
+		"mkdir run && chown 65534 run" };
 	for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
 		if (i == 4 && geteuid() != 0)
 			continue;
@@ -154,10 +156,10 @@ static void a_job_folder_of_somebody_else_is_refused(void **state)
 static void removing_touches_nothing_else(void **state)
 {
 	assert_int_equal(job_folder_make(run, 7, &err), 0);
-	shell("mkdir -p mine/deep && echo 1 >mine/deep/file && echo 2 >single && chmod 700 mine"
-		" && cd run/job-7/ckptd && ln -s ../../../mine folder-link && ln -s ../../../single link && ln -s / root"
-		" && ln ../../../single hard && mkdir -p a/b/c/d && touch a/b/c/d/e a/.hidden && mkfifo a/pipe"
-		" && ln -s ../../../../mine a/up && ln -s nowhere gone");
+	shell("mkdir -p mine/deep && echo 1 >mine/deep/file && echo 2 >single && chmod 700 mine && cd "
+		  "run/job-7/ckptd && ln -s ../../../mine folder-link && ln -s ../../../single link && ln "
+		  "-s / root && ln ../../../single hard && mkdir -p a/b/c/d && touch a/b/c/d/e a/.hidden "
+		  "&& mkfifo a/pipe && ln -s ../../../../mine a/up && ln -s nowhere gone");
 	if (geteuid() == 0) /* who can go into a folder that is shut */
 		shell("cd run/job-7/ckptd && mkdir shut && touch shut/in && chmod 000 shut");
 	assert_int_equal(job_folder_remove(run, 7, &err), 0);
@@ -173,7 +175,8 @@ static void removing_touches_nothing_else(void **state)
 static void one_that_is_too_deep_is_an_error(void **state)
 {
 	assert_int_equal(job_folder_make(run, 7, &err), 0);
-	shell("cd run/job-7/ckptd && i=0 && while [ $i -lt 300 ]; do mkdir d && cd d && i=$((i+1)) || exit 1; done");
+	shell("cd run/job-7/ckptd && i=0 && while [ $i -lt 300 ]; do mkdir d && cd d && i=$((i+1)) || "
+		  "exit 1; done");
 	assert_int_equal(job_folder_remove(run, 7, &err), -1);
 	assert_non_null(strstr(err.text, "couldn't remove"));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a job's service, with this very program as the service: how it is started, kept, finished and, where it does
- * not obey, killed. What the service does is chosen by the job's number. */
+/* The life of a job's service, with this very program as the service: how it is started, kept,
+ * finished and, where it does not obey, killed. What the service does is chosen by the job's
+ * number. */
 #include "config.h"
 
 #include <errno.h>
@@ -40,7 +41,8 @@ static struct sockaddr_un address_of(const char *path)
 static int serve(int argc, char **argv)
 {
 	int job = atoi(argv[4]);
-	if (strcmp(argv[1], "--socket") || strcmp(argv[3], "--job") || strcmp(argv[5], "--syslog") || job == ENDS_AT_ONCE)
+	if (strcmp(argv[1], "--socket") || strcmp(argv[3], "--job") || strcmp(argv[5], "--syslog")
+		|| job == ENDS_AT_ONCE)
 		return 1;
 	if (job == NOT_LISTENING)
 		return (int)sleep(HANG_SECONDS);
@@ -84,8 +86,15 @@ static struct process service;
 static struct job_service plan_of(uint32_t job, int attempt)
 {
 	bool root = geteuid() == 0;
-	return (struct job_service){ .program = program, .run = run, .requeue = "/nonexistent/muster-requeue", .conf = "/etc/some.conf",
-		.job = job, .attempt = attempt, .uid = root ? 65534 : geteuid(), .gid = root ? 65533 : getegid(), .drain = 1 };
+	return (struct job_service) { .program = program,
+		.run = run,
+		.requeue = "/nonexistent/muster-requeue",
+		.conf = "/etc/some.conf",
+		.job = job,
+		.attempt = attempt,
+		.uid = root ? 65534 : geteuid(),
+		.gid = root ? 65533 : getegid(),
+		.drain = 1 };
 }
 
 static void say(void *arg, const char *line)
@@ -121,7 +130,8 @@ static int begin(void **state)
 	assert_int_equal(files_make_folder(top), 0);
 	snprintf(run, sizeof run, "%s/run", top);
 	snprintf(program, sizeof program, "%s/program", top);
-	snprintf(command, sizeof command, "chmod 755 %s && cp /proc/%d/exe %s && chmod 755 %s", top, (int)getpid(), program, program);
+	snprintf(command, sizeof command, "chmod 755 %s && cp /proc/%d/exe %s && chmod 755 %s", top,
+		(int)getpid(), program, program);
 	memset(&service, 0, sizeof service);
 	return system(command);
 }
@@ -168,7 +178,8 @@ static void it_runs_with_nothing_of_its_starters(void **state)
 	for (int fd = 0; fd < 3; fd++) {
 		snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)service.pid, fd);
 		assert_true(readlink(path, link, sizeof link) > 0);
-		assert_memory_equal(link, fd == 0 ? "socket:" : "/dev/nu", 7); /* where it listens, and nothing */
+		assert_memory_equal(link, fd == 0 ? "socket:" : "/dev/nu",
+			7); /* where it listens, and nothing */
 	}
 	snprintf(path, sizeof path, "/proc/%d/fd/3", (int)service.pid);
 	assert_int_equal(readlink(path, link, sizeof link), -1);
@@ -264,7 +275,8 @@ static void one_that_nobody_may_wait_for_is_killed_at_once(void **state)
 	assert_int_equal(start(SLOW, 0), 0);
 	told[0] = '\0';
 	assert_int_equal(job_service_finish(&plan, say, NULL, &err), 1);
-	assert_string_equal(told, "the service did not end within 0 s (drain=) and is killed\n"); /* and was not asked */
+	assert_string_equal(told,
+		"the service did not end within 0 s (drain=) and is killed\n"); /* and was not asked */
 	nothing_is_left(SLOW);
 }
 
@@ -317,8 +329,10 @@ static void one_that_has_ended_is_told_and_no_other_process_is_touched(void **st
 
 static void one_that_does_not_start_leaves_nothing(void **state)
 {
-	static const struct { int job; const char *word; } cases[] = { { ENDS_AT_ONCE, "ended at once" },
-		{ NOT_LISTENING, "does not listen after" } };
+	static const struct {
+		int job;
+		const char *word;
+	} cases[] = { { ENDS_AT_ONCE, "ended at once" }, { NOT_LISTENING, "does not listen after" } };
 	for (size_t i = 0; i < 2; i++) {
 		assert_int_equal(start((uint32_t)cases[i].job, 0), -1);
 		assert_non_null(strstr(err.text, cases[i].word));
@@ -336,15 +350,19 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(it_runs_with_nothing_of_its_starters, begin, end),
 		cmocka_unit_test_setup_teardown(an_unknown_user_has_the_group_that_is_known, begin, end),
-		cmocka_unit_test_setup_teardown(one_of_this_attempt_is_kept_and_of_another_ended, begin, end),
+		cmocka_unit_test_setup_teardown(one_of_this_attempt_is_kept_and_of_another_ended, begin,
+			end),
 		cmocka_unit_test_setup_teardown(what_is_lost_is_told, begin, end),
 		cmocka_unit_test_setup_teardown(one_that_is_slow_is_waited_for, begin, end),
-		cmocka_unit_test_setup_teardown(one_that_does_not_end_is_killed_after_the_drain, begin, end),
+		cmocka_unit_test_setup_teardown(one_that_does_not_end_is_killed_after_the_drain, begin,
+			end),
 		cmocka_unit_test_setup_teardown(one_that_nobody_may_wait_for_is_killed_at_once, begin, end),
 		cmocka_unit_test_setup_teardown(a_job_without_one_has_its_folder_removed, begin, end),
 		cmocka_unit_test_setup_teardown(one_without_its_socket_is_ended_too, begin, end),
-		cmocka_unit_test_setup_teardown(one_that_cannot_be_asked_ends_when_its_folder_is_gone, begin, end),
-		cmocka_unit_test_setup_teardown(one_that_has_ended_is_told_and_no_other_process_is_touched, begin, end),
+		cmocka_unit_test_setup_teardown(one_that_cannot_be_asked_ends_when_its_folder_is_gone,
+			begin, end),
+		cmocka_unit_test_setup_teardown(one_that_has_ended_is_told_and_no_other_process_is_touched,
+			begin, end),
 		cmocka_unit_test_setup_teardown(one_that_does_not_start_leaves_nothing, begin, end),
 	};
 	if (argc == 5)

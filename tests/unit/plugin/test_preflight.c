@@ -37,12 +37,23 @@ static const char *task_env(const char *name, void *arg)
 {
 	static char numbers[TASKS][4] = { "0", "1", "2" };
 	const struct task *task = arg;
-	const struct { const char *name, *value; } rows[] = {
-		{ "SLURM_STEP_ID", "0" }, { "SLURM_PROCID", numbers[task->number] }, { "SLURM_STEP_NUM_TASKS", "3" },
-		{ "SLURM_LOCALID", numbers[task->number] }, { "SLURM_NODEID", "0" }, { "SLURM_STEP_NUM_NODES", "1" },
-		{ "SLURM_STEP_TASKS_PER_NODE", "3" }, { "SLURMD_NODENAME", "n1" }, { "RANK", "77" }, { "TORCHELASTIC_RUN_ID", "x" },
-		{ "SLURM_GPUS_ON_NODE", task->node->gpus }, { "CUDA_VISIBLE_DEVICES", task->node->visible[task->number] },
-		{ "SLURM_JOB_NUM_NODES", task->node->job_nodes }, { "MUSTER_JOB_TASKS", task->node->job_tasks },
+	const struct {
+		const char *name, *value;
+	} rows[] = {
+		{ "SLURM_STEP_ID", "0" },
+		{ "SLURM_PROCID", numbers[task->number] },
+		{ "SLURM_STEP_NUM_TASKS", "3" },
+		{ "SLURM_LOCALID", numbers[task->number] },
+		{ "SLURM_NODEID", "0" },
+		{ "SLURM_STEP_NUM_NODES", "1" },
+		{ "SLURM_STEP_TASKS_PER_NODE", "3" },
+		{ "SLURMD_NODENAME", "n1" },
+		{ "RANK", "77" },
+		{ "TORCHELASTIC_RUN_ID", "x" },
+		{ "SLURM_GPUS_ON_NODE", task->node->gpus },
+		{ "CUDA_VISIBLE_DEVICES", task->node->visible[task->number] },
+		{ "SLURM_JOB_NUM_NODES", task->node->job_nodes },
+		{ "MUSTER_JOB_TASKS", task->node->job_tasks },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
 		if (strcmp(rows[i].name, name) == 0)
@@ -71,7 +82,8 @@ static int run(const struct node *node)
 		struct task task = { node, i, lines };
 		pids[i] = fork();
 		if (pids[i] == 0)
-			_exit(i != node->absent && !preflight_task(shared, node->mode, node->launches, task_env, say, &task));
+			_exit(i != node->absent
+				&& !preflight_task(shared, node->mode, node->launches, task_env, say, &task));
 	}
 	for (int i = 0; i < TASKS; i++) {
 		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
@@ -93,7 +105,11 @@ static int line_count(void)
 
 static void tasks_that_are_right_begin_in_silence(void **state)
 {
-	const struct node node = { .gpus = "3", .visible = { "0", "1", "2" }, .job_nodes = "1", .job_tasks = "3", .absent = -1,
+	const struct node node = { .gpus = "3",
+		.visible = { "0", "1", "2" },
+		.job_nodes = "1",
+		.job_tasks = "3",
+		.absent = -1,
 		.mode = PREFLIGHT_MODE_ON };
 	assert_int_equal(run(&node), 0);
 	assert_string_equal(said, "");
@@ -104,10 +120,15 @@ static void tasks_that_are_right_begin_in_silence(void **state)
 
 static void too_few_gpus_end_every_task_with_one_line(void **state)
 {
-	struct node node = { .gpus = "2", .visible = { "0,1", "0,1", "0,1" }, .absent = -1, .mode = PREFLIGHT_MODE_ON };
+	struct node node = { .gpus = "2",
+		.visible = { "0,1", "0,1", "0,1" },
+		.absent = -1,
+		.mode = PREFLIGHT_MODE_ON };
 	assert_int_equal(run(&node), 3);
 	assert_int_equal(line_count(), 1);
-	assert_int_equal(strncmp(said, "error: gpu-too-few: ranks 0-2 on n1: 3 tasks a node and 2 GPUs: ", 64), 0);
+	assert_int_equal(strncmp(said,
+						 "error: gpu-too-few: ranks 0-2 on n1: 3 tasks a node and 2 GPUs: ", 64),
+		0);
 	assert_non_null(strstr(said, "MUSTER_PREFLIGHT=warn"));
 	node.mode = PREFLIGHT_MODE_WARN;
 	assert_int_equal(run(&node), 0);
@@ -120,28 +141,42 @@ static void too_few_gpus_end_every_task_with_one_line(void **state)
 
 static void two_of_three_on_one_gpu_are_named(void **state)
 {
-	const struct node node = { .gpus = "3", .visible = { "0", "1", "0" }, .absent = -1, .mode = PREFLIGHT_MODE_ON };
+	const struct node node = { .gpus = "3",
+		.visible = { "0", "1", "0" },
+		.absent = -1,
+		.mode = PREFLIGHT_MODE_ON };
 	assert_int_equal(run(&node), 3);
 	assert_int_equal(line_count(), 1);
-	assert_int_equal(strncmp(said, "error: gpu-shared: ranks 0, 2 on n1: GPU 0 of the node", 53), 0);
+	assert_int_equal(strncmp(said, "error: gpu-shared: ranks 0, 2 on n1: GPU 0 of the node", 53),
+		0);
 }
 
 static void what_only_warns_stops_nothing(void **state)
 {
-	const struct node node = { .gpus = "3", .visible = { "0", "", "2" }, .job_nodes = "1", .job_tasks = "12", .absent = -1,
+	const struct node node = { .gpus = "3",
+		.visible = { "0", "", "2" },
+		.job_nodes = "1",
+		.job_tasks = "12",
+		.absent = -1,
 		.mode = PREFLIGHT_MODE_ON };
 	assert_int_equal(run(&node), 0);
 	assert_int_equal(line_count(), 2);
 	assert_non_null(strstr(said, "error: gpu-none: rank 1 on n1: "));
-	assert_non_null(strstr(said, "warning: step-tasks: the world size is 3, and the job was submitted for 12 tasks: "));
+	assert_non_null(strstr(said,
+		"warning: step-tasks: the world size is 3, and the job was submitted for 12 tasks: "));
 	assert_null(strstr(said, "MUSTER_PREFLIGHT"));
 }
 
 static void whoever_starts_ranks_itself_uses_all_gpus(void **state)
 {
-	struct node node = { .gpus = "4", .visible = { "0,1,2,3", "0,1,2,3", "0,1,2,3" }, .absent = -1, .mode = PREFLIGHT_MODE_ON };
+	struct node node = { .gpus = "4",
+		.visible = { "0,1,2,3", "0,1,2,3", "0,1,2,3" },
+		.absent = -1,
+		.mode = PREFLIGHT_MODE_ON };
 	assert_int_equal(run(&node), 0);
-	assert_int_equal(strncmp(said, "warning: gpu-idle: ranks 0-2 on n1: 3 tasks a node and 4 GPUs: ", 62), 0);
+	assert_int_equal(strncmp(said,
+						 "warning: gpu-idle: ranks 0-2 on n1: 3 tasks a node and 4 GPUs: ", 62),
+		0);
 	node.launches = true;
 	assert_int_equal(run(&node), 0);
 	assert_string_equal(said, "");
@@ -149,7 +184,10 @@ static void whoever_starts_ranks_itself_uses_all_gpus(void **state)
 
 static void a_task_that_never_comes_holds_nobody_for_long(void **state)
 {
-	const struct node node = { .gpus = "2", .visible = { "0,1", "0,1", "0,1" }, .absent = 1, .mode = PREFLIGHT_MODE_ON };
+	const struct node node = { .gpus = "2",
+		.visible = { "0,1", "0,1", "0,1" },
+		.absent = 1,
+		.mode = PREFLIGHT_MODE_ON };
 	double began = clock_now();
 	assert_int_equal(run(&node), 0);
 	assert_true(clock_now() - began < HANG_SECONDS);

@@ -43,14 +43,26 @@ static int put(const char *name, const char *value, void *arg)
 	return 0;
 }
 
-/* Rank 5 of 8 over 4 nodes, as Slurm describes it; what outer launchers left behind is wrong on purpose. */
+/* Rank 5 of 8 over 4 nodes, as Slurm describes it; what outer launchers left behind is wrong on
+ * purpose. */
 static struct task *slurm_task(void)
 {
 	static const char *const vars[][2] = {
-		{ "SLURM_JOB_ID", "77" }, { "SLURM_STEP_ID", "1" }, { "SLURM_PROCID", "5" }, { "SLURM_STEP_NUM_TASKS", "8" },
-		{ "SLURM_LOCALID", "1" }, { "SLURM_NODEID", "2" }, { "SLURM_STEP_NUM_NODES", "4" },
-		{ "SLURM_STEP_TASKS_PER_NODE", "2(x4)" }, { "SLURM_STEP_NODELIST", "gpu[07-09,12]" }, { "SLURM_NTASKS", "64" },
-		{ "RANK", "99" }, { "WORLD_SIZE", "3" }, { "LOCAL_RANK", "9" }, { "NODE_RANK", "9" }, { "MUSTER_ATTEMPT", "7" },
+		{ "SLURM_JOB_ID", "77" },
+		{ "SLURM_STEP_ID", "1" },
+		{ "SLURM_PROCID", "5" },
+		{ "SLURM_STEP_NUM_TASKS", "8" },
+		{ "SLURM_LOCALID", "1" },
+		{ "SLURM_NODEID", "2" },
+		{ "SLURM_STEP_NUM_NODES", "4" },
+		{ "SLURM_STEP_TASKS_PER_NODE", "2(x4)" },
+		{ "SLURM_STEP_NODELIST", "gpu[07-09,12]" },
+		{ "SLURM_NTASKS", "64" },
+		{ "RANK", "99" },
+		{ "WORLD_SIZE", "3" },
+		{ "LOCAL_RANK", "9" },
+		{ "NODE_RANK", "9" },
+		{ "MUSTER_ATTEMPT", "7" },
 	};
 	struct task *task = calloc(1, sizeof *task);
 	for (size_t i = 0; i < sizeof vars / sizeof vars[0]; i++)
@@ -71,16 +83,28 @@ static void ranks_overwrite_what_was_there(void **state)
 	struct task *task = slurm_task();
 	make(task, 2);
 	static const char *const want[][2] = {
-		{ "RANK", "5" }, { "WORLD_SIZE", "8" }, { "LOCAL_RANK", "1" }, { "LOCAL_WORLD_SIZE", "2" }, { "NODE_RANK", "2" },
-		{ "GROUP_RANK", "2" }, { "GROUP_WORLD_SIZE", "4" }, { "ROLE_RANK", "5" }, { "ROLE_WORLD_SIZE", "8" },
-		{ "ROLE_NAME", "default" }, { "MASTER_ADDR", "10.1.0.7" }, { "SLURM_NTASKS_PER_NODE", "2" }, { "MUSTER", "1" },
-		{ "MUSTER_ATTEMPT", "2" }, { "MUSTER_LOCAL_RANK", "1" },
+		{ "RANK", "5" },
+		{ "WORLD_SIZE", "8" },
+		{ "LOCAL_RANK", "1" },
+		{ "LOCAL_WORLD_SIZE", "2" },
+		{ "NODE_RANK", "2" },
+		{ "GROUP_RANK", "2" },
+		{ "GROUP_WORLD_SIZE", "4" },
+		{ "ROLE_RANK", "5" },
+		{ "ROLE_WORLD_SIZE", "8" },
+		{ "ROLE_NAME", "default" },
+		{ "MASTER_ADDR", "10.1.0.7" },
+		{ "SLURM_NTASKS_PER_NODE", "2" },
+		{ "MUSTER", "1" },
+		{ "MUSTER_ATTEMPT", "2" },
+		{ "MUSTER_LOCAL_RANK", "1" },
 	};
 	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
 		assert_string_equal(get(want[i][0], task), want[i][1]);
 	assert_null(get("OMP_NUM_THREADS", task));
 	assert_null(get("JAX_LOCAL_DEVICE_IDS", task));
-	assert_string_equal(get("JAX_COORDINATOR_ADDRESS", task) + strlen("10.1.0.7:"), get("JAX_COORDINATOR_PORT", task));
+	assert_string_equal(get("JAX_COORDINATOR_ADDRESS", task) + strlen("10.1.0.7:"),
+		get("JAX_COORDINATOR_PORT", task));
 	assert_string_not_equal(get("JAX_COORDINATOR_PORT", task), get("MASTER_PORT", task));
 	for (int i = 0; i < task->count; i++)
 		assert_true(strncmp(task->names[i], "TORCHELASTIC", 12) != 0);
@@ -89,8 +113,15 @@ static void ranks_overwrite_what_was_there(void **state)
 
 static void one_visible_device_is_device_0(void **state)
 {
-	static const struct { const char *devices, *local_rank; } cases[] = {
-		{ "0,1", "1" }, { "1", "0" }, { "GPU-3f2a-11", "0" }, { "NoDevFiles", "1" }, { "-1", "1" }, { "", "1" },
+	static const struct {
+		const char *devices, *local_rank;
+	} cases[] = {
+		{ "0,1", "1" },
+		{ "1", "0" },
+		{ "GPU-3f2a-11", "0" },
+		{ "NoDevFiles", "1" },
+		{ "-1", "1" },
+		{ "", "1" },
 		{ "GPU-3f2a-11,GPU-3f2a-12", "1" },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -108,8 +139,13 @@ static void one_visible_device_is_device_0(void **state)
 static void the_users_own_values_win(void **state)
 {
 	static const char *const own[][2] = {
-		{ "MASTER_ADDR", "here" }, { "MASTER_PORT", "1234" }, { "OMP_NUM_THREADS", "3" }, { "JAX_COORDINATOR_ADDRESS", "a:1" },
-		{ "JAX_COORDINATOR_PORT", "1" }, { "JAX_LOCAL_DEVICE_IDS", "0,1" }, { "SLURM_NTASKS_PER_NODE", "4" },
+		{ "MASTER_ADDR", "here" },
+		{ "MASTER_PORT", "1234" },
+		{ "OMP_NUM_THREADS", "3" },
+		{ "JAX_COORDINATOR_ADDRESS", "a:1" },
+		{ "JAX_COORDINATOR_PORT", "1" },
+		{ "JAX_LOCAL_DEVICE_IDS", "0,1" },
+		{ "SLURM_NTASKS_PER_NODE", "4" },
 	};
 	/* Each alone: the others then are ours. */
 	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
@@ -141,9 +177,14 @@ static void jax_meets_where_the_user_says(void **state)
 static void an_outer_steps_values_do_not(void **state)
 {
 	static const char *const inner[][2] = {
-		{ "SLURM_STEP_ID", "2" }, { "SLURM_STEP_NODELIST", "gpu[09,12]" }, { "SLURM_STEP_TASKS_PER_NODE", "6,2" },
-		{ "SLURM_STEP_NUM_NODES", "2" }, { "SLURM_NODEID", "0" }, { "SLURM_CPUS_PER_TASK", "1" },
-		{ "CUDA_VISIBLE_DEVICES", "0,1" }, { "MASTER_PORT", "7" },
+		{ "SLURM_STEP_ID", "2" },
+		{ "SLURM_STEP_NODELIST", "gpu[09,12]" },
+		{ "SLURM_STEP_TASKS_PER_NODE", "6,2" },
+		{ "SLURM_STEP_NUM_NODES", "2" },
+		{ "SLURM_NODEID", "0" },
+		{ "SLURM_CPUS_PER_TASK", "1" },
+		{ "CUDA_VISIBLE_DEVICES", "0,1" },
+		{ "MASTER_PORT", "7" },
 	};
 	struct task *task = slurm_task();
 	put("SLURM_CPUS_PER_TASK", "12", task);

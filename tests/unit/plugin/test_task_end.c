@@ -28,7 +28,7 @@ static void every_signal_brings_the_job_back(void **state)
 	for (int number = 1; number <= 31; number++) {
 		enum task_end want = number == SIGKILL || number == SIGTERM ? TASK_KILLED : TASK_REQUEUE;
 		assert_int_equal(task_end_judge(number), want);
-		assert_int_equal(task_end_judge(number | 0x80), want); /* with a core file */
+		assert_int_equal(task_end_judge(number | 0x80), want);        /* with a core file */
 		assert_int_equal(task_end_judge(EXITED(128 + number)), want); /* behind a shell */
 	}
 }
@@ -46,12 +46,25 @@ static void all_but_a_request_is_counted(void **state)
 
 static void an_end_is_somebodys_doing(void **state)
 {
-	static const struct { int status; enum task_blame want; } cases[] = {
-		{ EXITED(1), TASK_BLAME_OWN }, { EXITED(2), TASK_BLAME_OWN }, { EXITED(65), TASK_BLAME_OWN }, { EXITED(255), TASK_BLAME_OWN },
-		{ SIGSEGV, TASK_BLAME_OWN }, { SIGABRT | 0x80, TASK_BLAME_OWN }, { EXITED(139), TASK_BLAME_OWN },
-		{ EXITED(69), TASK_BLAME_LOST }, { EXITED(75), TASK_BLAME_TOLD },
-		{ SIGKILL, TASK_BLAME_KILLED }, { EXITED(137), TASK_BLAME_KILLED },
-		{ SIGTERM, TASK_BLAME_TOLD }, { EXITED(143), TASK_BLAME_TOLD }, { SIGINT, TASK_BLAME_TOLD }, { SIGUSR2, TASK_BLAME_TOLD },
+	static const struct {
+		int status;
+		enum task_blame want;
+	} cases[] = {
+		{ EXITED(1), TASK_BLAME_OWN },
+		{ EXITED(2), TASK_BLAME_OWN },
+		{ EXITED(65), TASK_BLAME_OWN },
+		{ EXITED(255), TASK_BLAME_OWN },
+		{ SIGSEGV, TASK_BLAME_OWN },
+		{ SIGABRT | 0x80, TASK_BLAME_OWN },
+		{ EXITED(139), TASK_BLAME_OWN },
+		{ EXITED(69), TASK_BLAME_LOST },
+		{ EXITED(75), TASK_BLAME_TOLD },
+		{ SIGKILL, TASK_BLAME_KILLED },
+		{ EXITED(137), TASK_BLAME_KILLED },
+		{ SIGTERM, TASK_BLAME_TOLD },
+		{ EXITED(143), TASK_BLAME_TOLD },
+		{ SIGINT, TASK_BLAME_TOLD },
+		{ SIGUSR2, TASK_BLAME_TOLD },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		assert_int_equal(task_end_blame(cases[i].status), cases[i].want);

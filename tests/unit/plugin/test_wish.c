@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A requeue that is still to be asked for: it comes back as it was kept, and what may bring the job back is not replaced. */
+/* A requeue that is still to be asked for: it comes back as it was kept, and what may bring the job
+ * back is not replaced. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -50,7 +51,8 @@ static void it_comes_back_until_it_is_dropped(void **state)
 
 static void what_ends_for_good_takes_nobodys_place(void **state)
 {
-	char *final[] = { "--final=rank 1 exited", "9", "0", NULL }, *back[] = { "--breaker=10", "9", "0", NULL };
+	char *final[] = { "--final=rank 1 exited", "9", "0", NULL },
+		 *back[] = { "--breaker=10", "9", "0", NULL };
 	char *other[] = { "--step=1", "9", "0", NULL };
 	wish_write(run(), 9, WISH_IN_VAIN, final);
 	assert_string_equal(kept(9), "--final=rank 1 exited 9 0");

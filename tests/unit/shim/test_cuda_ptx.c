@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bf16 and the wrapped instructions: rounding of every value, and matrices that come out as they should. */
+/* bf16 and the wrapped instructions: rounding of every value, and matrices that come out as they
+ * should. */
 #include "config.h"
 
 #include <math.h>
@@ -33,10 +34,13 @@ static uint32_t bits_at(float value)
 	return bits;
 }
 
-static float of_bf16(uint16_t bits) { return float_at((uint32_t)bits << 16); }
+static float of_bf16(uint16_t bits)
+{
+	return float_at((uint32_t)bits << 16);
+}
 
-/* The bf16 next to x, by distances in fp64 and not by the bits that the code under test adds. Infinity stands where the next
- * power of two would. */
+/* The bf16 next to x, by distances in fp64 and not by the bits that the code under test adds.
+ * Infinity stands where the next power of two would. */
 static uint16_t nearest(float x)
 {
 	if (isnan(x))
@@ -44,12 +48,14 @@ static uint16_t nearest(float x)
 	uint16_t below = (uint16_t)(bits_at(x) >> 16), above = (uint16_t)(below + 1);
 	if (isinf(x) || of_bf16(below) == x)
 		return below;
-	double low = fabs((double)of_bf16(below)), high = (above & 0x7fff) == 0x7f80 ? 0x1p128 : fabs((double)of_bf16(above));
+	double low = fabs((double)of_bf16(below)),
+		   high = (above & 0x7fff) == 0x7f80 ? 0x1p128 : fabs((double)of_bf16(above));
 	double to_low = fabs((double)x) - low, to_high = high - fabs((double)x);
 	return to_low < to_high || (to_low == to_high && below % 2 == 0) ? below : above;
 }
 
-/* Of each bf16 value: itself, and what lies between it and the next one, next to the middle and at it. */
+/* Of each bf16 value: itself, and what lies between it and the next one, next to the middle and at
+ * it. */
 static void fill(float *x)
 {
 	static const uint32_t behind[] = { 0, 1, 0x4000, 0x7fff, 0x8000, 0x8001, 0xc000, 0xffff };
@@ -68,11 +74,14 @@ static void every_value_to_bf16(void **state)
 	uint16_t *to = device_make(count * sizeof *out);
 	for (int way = 0; way < 3; way++) {
 		device_poison(to, count * sizeof *out);
-		assert_int_equal(way == 2 ? sample_pairs((uint32_t *)to, from, count / 2) : sample_bf16(to, from, count, way), 0);
+		assert_int_equal(way == 2 ? sample_pairs((uint32_t *)to, from, count / 2)
+								  : sample_bf16(to, from, count, way),
+			0);
 		device_read(out, to, count * sizeof *out);
 		for (size_t i = 0; i < count; i++)
 			if (out[i] != nearest(in[i]))
-				fail_msg("0x%08x became 0x%04x, not 0x%04x", bits_at(in[i]), out[i], nearest(in[i]));
+				fail_msg("0x%08x became 0x%04x, not 0x%04x", bits_at(in[i]), out[i],
+					nearest(in[i]));
 	}
 	device_free(from), device_free(to);
 	free(in), free(out);
@@ -96,7 +105,8 @@ static void every_value_to_float(void **state)
 	device_free(from), device_free(to);
 }
 
-/* Small whole numbers, of which every sum is exact, so that a wrong element shows however the GPU sums. */
+/* Small whole numbers, of which every sum is exact, so that a wrong element shows however the GPU
+ * sums. */
 static void fill_matrix(uint16_t *m, int count)
 {
 	for (int i = 0; i < count; i++)
@@ -115,7 +125,9 @@ static void run_product(void *arg)
 	const float ones[128] = { [0 ... 127] = 1 };
 	if (p->way == 0)
 		device_write(p->d, ones, sizeof ones);
-	assert_int_equal(p->way == 0 ? sample_mma(p->d, p->a, p->b) : sample_mma_by_ldmatrix(p->d, p->a, p->b, p->way == 2), 0);
+	assert_int_equal(p->way == 0 ? sample_mma(p->d, p->a, p->b)
+								 : sample_mma_by_ldmatrix(p->d, p->a, p->b, p->way == 2),
+		0);
 }
 
 static void products(void **state)
@@ -126,20 +138,23 @@ static void products(void **state)
 		for (int round = 0; round < 20; round++) {
 			fill_matrix(a, 256);
 			fill_matrix(b, 128);
-			struct gemm p = { device_make(sizeof d), device_copy(a, sizeof a), device_copy(b, sizeof b), way };
+			struct gemm p = { device_make(sizeof d), device_copy(a, sizeof a),
+				device_copy(b, sizeof b), way };
 			device_same_in_each_order("the product", run_product, &p, d, p.d, sizeof d);
 			for (int i = 0; i < 128; i++) {
 				float sum = way == 0;
 				for (int k = 0; k < 16; k++)
 					sum += of_bf16(a[i / 8 * 16 + k]) * of_bf16(b[k * 8 + i % 8]);
 				if (d[i] != sum)
-					fail_msg("D[%d][%d] is %g, not %g, in way %d", i / 8, i % 8, (double)d[i], (double)sum, way);
+					fail_msg("D[%d][%d] is %g, not %g, in way %d", i / 8, i % 8, (double)d[i],
+						(double)sum, way);
 			}
 			device_free(p.d), device_free(p.a), device_free(p.b);
 		}
 }
 
-/* PTX ISA, "ldmatrix": lane l gets in its r[m] the elements 2(l % 4) and the next of row, transposed of column, l / 4 of matrix m. */
+/* PTX ISA, "ldmatrix": lane l gets in its r[m] the elements 2(l % 4) and the next of row,
+ * transposed of column, l / 4 of matrix m. */
 static void matrices_from_shared_memory(void **state)
 {
 	uint16_t m[4][8][8];
@@ -183,7 +198,8 @@ static void copies_under_way(void **state)
 		in[i] = next();
 	for (size_t valid = 4; valid <= COUNT; valid = valid * 3 + 4) {
 		/* Exactly what is read: a copy that is not valid reads nothing. */
-		struct copying c = { device_make(sizeof out), device_copy(in, valid * 4), COUNT, valid, 96 };
+		struct copying c = { device_make(sizeof out), device_copy(in, valid * 4), COUNT, valid,
+			96 };
 		device_same_in_each_order("the copy", run_copy, &c, out, c.out, sizeof out);
 		for (size_t i = 0; i < COUNT; i++)
 			assert_int_equal(out[i], i < valid ? in[i] : 0);
@@ -191,7 +207,8 @@ static void copies_under_way(void **state)
 	}
 }
 
-/* On the GPU these would be wrong now and then, or kill the process: on the host they are so for sure. */
+/* On the GPU these would be wrong now and then, or kill the process: on the host they are so for
+ * sure. */
 static void faults_of_copies(void **state)
 {
 	enum { COUNT = 4 * 64 };
@@ -205,7 +222,8 @@ static void faults_of_copies(void **state)
 		int wrong = 0;
 		for (int order = 0; order < device_orders(); order++) {
 			device_order(order);
-			assert_int_equal(sample_copy(to, from, COUNT, COUNT, 64, missing == 0, missing == 1), 0);
+			assert_int_equal(sample_copy(to, from, COUNT, COUNT, 64, missing == 0, missing == 1),
+				0);
 			device_read(out, to, sizeof out);
 			wrong += memcmp(in, out, sizeof in) != 0;
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What CUDA defines of barriers, shared memory, shuffles, votes and atomics: the shim's kernels on the host, and the same on the
- * GPU, so that it is known to be the same. */
+/* What CUDA defines of barriers, shared memory, shuffles, votes and atomics: the shim's kernels on
+ * the host, and the same on the GPU, so that it is known to be the same. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -35,13 +35,15 @@ static void run_sum(void *arg)
 	assert_int_equal(s->sum(s->out, s->in, s->blocks, s->threads), 0);
 }
 
-static void check_sum(int (*sum)(float *, const float *, unsigned int, unsigned int), unsigned int blocks, unsigned int threads)
+static void check_sum(int (*sum)(float *, const float *, unsigned int, unsigned int),
+	unsigned int blocks, unsigned int threads)
 {
 	float out[8];
 	double exact[8] = { 0 };
 	for (unsigned int i = 0; i < blocks * threads; i++)
 		exact[i / threads] += (double)input[i];
-	float *device = device_make(blocks * sizeof(float)), *in = device_copy(input, blocks * threads * sizeof(float));
+	float *device = device_make(blocks * sizeof(float)),
+		  *in = device_copy(input, blocks * threads * sizeof(float));
 	struct summing summing = { sum, device, in, blocks, threads };
 	device_same_in_each_order("a sum", run_sum, &summing, out, device, blocks * sizeof(float));
 	device_near_double("a sum", out, exact, blocks, 1e-5);
@@ -77,14 +79,18 @@ static void run_numbers(void *arg)
 
 static void every_thread_of_a_grid(void **state)
 {
-	static const unsigned int shapes[][2][3] = { { { 1, 1, 1 }, { 1, 1, 1 } }, { { 3, 1, 1 }, { 33, 1, 1 } },
-		{ { 2, 3, 5 }, { 4, 3, 2 } }, { { 1, 7, 2 }, { 1, 1, 64 } }, { { 5, 1, 2 }, { 16, 64, 1 } } };
+	static const unsigned int shapes[][2][3] = { { { 1, 1, 1 }, { 1, 1, 1 } },
+		{ { 3, 1, 1 }, { 33, 1, 1 } }, { { 2, 3, 5 }, { 4, 3, 2 } }, { { 1, 7, 2 }, { 1, 1, 64 } },
+		{ { 5, 1, 2 }, { 16, 64, 1 } } };
 	static uint32_t out[10 * MOST];
 	for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
 		const unsigned int *grid = shapes[s][0], *block = shapes[s][1];
 		uint32_t count = grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2];
-		struct launch launch = { .out = device_make(count * sizeof *out), .grid = grid, .block = block };
-		device_same_in_each_order("the numbers", run_numbers, &launch, out, launch.out, count * sizeof *out);
+		struct launch launch = { .out = device_make(count * sizeof *out),
+			.grid = grid,
+			.block = block };
+		device_same_in_each_order("the numbers", run_numbers, &launch, out, launch.out,
+			count * sizeof *out);
 		for (uint32_t i = 0; i < count; i++)
 			assert_int_equal(out[i], i);
 		device_free(launch.out);
@@ -95,8 +101,10 @@ static void every_thread_of_a_grid(void **state)
 static uint32_t shuffled(int kind, uint32_t thread, int operand, int width)
 {
 	int lane = (int)thread % 32, base = (int)thread - lane, segment = lane / width;
-	int from[4] = { segment * width + operand % width, lane - operand, lane + operand, lane ^ operand };
-	bool inside = kind == 0 || (kind == 1 ? from[1] >= segment * width : from[kind] < (segment + 1) * width);
+	int from[4] = { segment * width + operand % width, lane - operand, lane + operand,
+		lane ^ operand };
+	bool inside =
+		kind == 0 || (kind == 1 ? from[1] >= segment * width : from[kind] < (segment + 1) * width);
 	return (uint32_t)(base + (inside ? from[kind] : lane));
 }
 
@@ -112,7 +120,8 @@ static void all_shuffles(void **state)
 	struct launch launch = { .out = device_make(sizeof out), .threads = 64 };
 	for (launch.width = 1; launch.width <= 32; launch.width *= 2)
 		for (launch.operand = 0; launch.operand < 32; launch.operand++) {
-			device_same_in_each_order("a shuffle", run_shuffles, &launch, out, launch.out, sizeof out);
+			device_same_in_each_order("a shuffle", run_shuffles, &launch, out, launch.out,
+				sizeof out);
 			for (uint32_t i = 0; i < 64 * 4; i++)
 				assert_int_equal(out[i], shuffled((int)i % 4, i / 4, launch.operand, launch.width));
 		}
@@ -154,7 +163,8 @@ static void atomics_of_all_threads(void **state)
 {
 	unsigned int counts[2];
 	struct launch launch = { .out = device_make(sizeof counts), .threads = 333 };
-	device_same_in_each_order("the counts", run_atomics, &launch, counts, launch.out, sizeof counts);
+	device_same_in_each_order("the counts", run_atomics, &launch, counts, launch.out,
+		sizeof counts);
 	assert_int_equal(counts[0], 7 * 333);
 	assert_int_equal(counts[1], 7 * 333 - 1);
 	device_free(launch.out);

@@ -14,7 +14,8 @@
 #define MOST 1024
 
 /* A loop over the orders of launches, the first of which is the one again behind it. */
-#define IN_EACH_ORDER for (int order = 0; device_order(order % device_orders()), order < device_orders(); order++)
+#define IN_EACH_ORDER \
+	for (int order = 0; device_order(order % device_orders()), order < device_orders(); order++)
 
 /* Fails unless the launch fails with GRID_FAILURE and `text` in its message. */
 #define FAILS(launch, text) \
@@ -37,7 +38,8 @@ static int fill(void **state)
 }
 
 /* Of a kernel that lacks a barrier: whether it is right in an order. */
-static bool neighbours_right(int (*kernel)(float *, const float *, unsigned int, bool), bool barrier, int order, unsigned int edge)
+static bool neighbours_right(int (*kernel)(float *, const float *, unsigned int, bool),
+	bool barrier, int order, unsigned int edge)
 {
 	float *out = device_make(96 * sizeof *out), *in = device_copy(input, 96 * sizeof *in);
 	bool right = true;
@@ -63,9 +65,11 @@ static void a_missing_barrier_is_seen_in_other_orders(void **state)
 
 static void an_order_that_counts_is_seen(void **state)
 {
-	unsigned int *counter = device_make(sizeof *counter), *out = device_make(MOST * sizeof *out), first[MOST];
+	unsigned int *counter = device_make(sizeof *counter), *out = device_make(MOST * sizeof *out),
+				 first[MOST];
 	int different = 0;
-	IN_EACH_ORDER {
+	IN_EACH_ORDER
+	{
 		*counter = 0;
 		assert_int_equal(sample_arrival(out, counter, MOST), 0);
 		if (order == 0)
@@ -94,38 +98,48 @@ static void blocks_have_no_order(void **state)
 
 static void a_thread_that_leaves_before_a_barrier(void **state)
 {
-	IN_EACH_ORDER for (unsigned int leaver = 0; leaver < 64; leaver += 21) {
+	IN_EACH_ORDER for (unsigned int leaver = 0; leaver < 64; leaver += 21)
+	{
 		assert_int_equal(sample_early_exit(64, leaver), GRID_FAILURE);
-		assert_true(strstr(block_fault_text(), "threads of its block have left the kernel") ||
-			strstr(block_fault_text(), "leaves the kernel, but"));
+		assert_true(strstr(block_fault_text(), "threads of its block have left the kernel")
+			|| strstr(block_fault_text(), "leaves the kernel, but"));
 	}
-	FAILS(sample_early_exit(64, 0), "thread (1, 0, 0): comes to __syncthreads(), but 1 threads of its block have left the kernel");
-	FAILS(sample_early_exit(64, 63), "thread (63, 0, 0): leaves the kernel, but 63 threads of its block wait at __syncthreads()");
+	FAILS(sample_early_exit(64, 0),
+		"thread (1, 0, 0): comes to __syncthreads(), but 1 threads of its block have left the "
+		"kernel");
+	FAILS(sample_early_exit(64, 63),
+		"thread (63, 0, 0): leaves the kernel, but 63 threads of its block wait at "
+		"__syncthreads()");
 	FAILS(sample_early_exit_warp(0), "names lane 0, but that has left the kernel");
-	FAILS(sample_early_exit_warp(31), "leaves the kernel, but lane 0 of its warp waits for it at __shfl_sync()");
+	FAILS(sample_early_exit_warp(31),
+		"leaves the kernel, but lane 0 of its warp waits for it at __shfl_sync()");
 }
 
 static void threads_that_wait_for_each_other(void **state)
 {
 	IN_EACH_ORDER
-		FAILS(sample_deadlock(96), "deadlock: 96 of 96 threads wait for each other");
+	FAILS(sample_deadlock(96), "deadlock: 96 of 96 threads wait for each other");
 	FAILS(sample_deadlock(96), "thread 0 at __syncwarp(), thread 1 at __syncthreads()");
-	FAILS(sample_two_barriers(64), "comes to __syncthreads_or(), but 1 threads of its block wait at __syncthreads()");
+	FAILS(sample_two_barriers(64),
+		"comes to __syncthreads_or(), but 1 threads of its block wait at __syncthreads()");
 }
 
 static void masks_that_differ(void **state)
 {
 	uint32_t out[64 * 4];
 	assert_int_equal(sample_masks(32, 0x1, 0xfffffffe), 0);
-	FAILS(sample_masks(32, 0xffffffff, 0xfffffffe), "lane 0 of its warp waits for it at __shfl_sync() with mask 0xffffffff");
-	FAILS(sample_masks(32, 0xffffffff, 0x7fffffff), "lane 0 waits for it at __shfl_sync() with mask 0xffffffff");
+	FAILS(sample_masks(32, 0xffffffff, 0xfffffffe),
+		"lane 0 of its warp waits for it at __shfl_sync() with mask 0xffffffff");
+	FAILS(sample_masks(32, 0xffffffff, 0x7fffffff),
+		"lane 0 waits for it at __shfl_sync() with mask 0xffffffff");
 	FAILS(sample_masks(32, 0xfffffffe, 0xffffffff), "does not name its own lane 0");
 	FAILS(sample_masks(31, 0xffffffff, 0x7fffffff), "names lane 31, but the block ends before it");
 	FAILS(sample_shuffles(out, 33, 0, 32), "names lane 1, but the block ends before it");
 	FAILS(sample_shuffles(out, 64, 0, 24), "width 24");
 }
 
-/* What the tests of kernels do with tensors of more than 2^31 elements finds an element number of 32 bits. */
+/* What the tests of kernels do with tensors of more than 2^31 elements finds an element number of
+ * 32 bits. */
 static void a_narrow_number_is_seen(void **state)
 {
 	const size_t count = ((size_t)1 << 32) + 256;
@@ -147,7 +161,8 @@ static void a_narrow_number_is_seen(void **state)
 static void shared_memory_begins_as_nan(void **state)
 {
 	float *out = device_make(96 * sizeof *out);
-	IN_EACH_ORDER {
+	IN_EACH_ORDER
+	{
 		device_poison(out, 96 * sizeof *out);
 		assert_int_equal(sample_unwritten(out, 96), 0);
 		assert_true(out[0] == 1);
@@ -160,8 +175,8 @@ static void shared_memory_begins_as_nan(void **state)
 static void launches_that_no_gpu_takes(void **state)
 {
 	uint32_t out;
-	const unsigned int one[3] = { 1, 1, 1 }, none[3] = { 1, 0, 1 }, many[3] = { 32, 33, 1 }, deep[3] = { 1, 1, 65 },
-		rows[3] = { 1, 65536, 1 };
+	const unsigned int one[3] = { 1, 1, 1 }, none[3] = { 1, 0, 1 }, many[3] = { 32, 33, 1 },
+					   deep[3] = { 1, 1, 65 }, rows[3] = { 1, 65536, 1 };
 	assert_int_equal(sample_numbers(&out, none, one), GRID_CONFIGURATION);
 	assert_int_equal(sample_numbers(&out, one, none), GRID_CONFIGURATION);
 	assert_int_equal(sample_numbers(&out, one, many), GRID_CONFIGURATION);

@@ -48,7 +48,7 @@ static void a_service_needs_time_to_start_and_to_end(void **state)
 	assert_true(hooks_allow_service(&hooks));
 	hooks.serial = true;
 	assert_false(hooks_allow_service(&hooks));
-	hooks = (struct hooks){ .in_job = true };
+	hooks = (struct hooks) { .in_job = true };
 	assert_false(hooks_allow_service(&hooks));
 }
 
@@ -61,7 +61,8 @@ static void what_is_written_is_read(void **state)
 	assert_true(read.serial && !read.in_job);
 	assert_int_equal(read.prolog, 0);
 	assert_int_equal(read.epilog, 60);
-	static const char *const others[] = { "", "prolog", "prolog 5 epilog 6 in-job", "prolog 9 prolog 9 in-job 1 serial 1\n" };
+	static const char *const others[] = { "", "prolog", "prolog 5 epilog 6 in-job",
+		"prolog 9 prolog 9 in-job 1 serial 1\n" };
 	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
 		read = hooks;
 		assert_false(hooks_parse(&read, others[i]));

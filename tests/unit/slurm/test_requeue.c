@@ -18,15 +18,21 @@
 
 static struct requeue_job job_in(enum requeue_state state)
 {
-	return (struct requeue_job){ .id = 12, .attempt = 3, .state = state, .batch = true, .requeueable = true, .comment = "" };
+	return (struct requeue_job) { .id = 12,
+		.attempt = 3,
+		.state = state,
+		.batch = true,
+		.requeueable = true,
+		.comment = "" };
 }
 
 static struct requeue_end end_of(int attempt, long step, double when)
 {
-	return (struct requeue_end){ .attempt = attempt, .step = step, .when = when };
+	return (struct requeue_end) { .attempt = attempt, .step = step, .when = when };
 }
 
-static enum requeue_action decide(const struct requeue_job *job, int attempt, long step, const char *word)
+static enum requeue_action decide(const struct requeue_job *job, int attempt, long step,
+	const char *word)
 {
 	char reason[300] = "";
 	struct requeue_end end = end_of(attempt, step, INFINITY);
@@ -37,15 +43,23 @@ static enum requeue_action decide(const struct requeue_job *job, int attempt, lo
 
 static void each_state_has_its_action(void **state)
 {
-	static const struct { enum requeue_state state; enum requeue_action action; const char *word; } cases[] = {
-		{ REQUEUE_RUNNING, REQUEUE_SUBMIT, "" }, { REQUEUE_TIMEOUT, REQUEUE_REVIVE, "" },
-		{ REQUEUE_CANCELLED, REQUEUE_NOTHING, "cancelled" }, { REQUEUE_WAITING, REQUEUE_NOTHING, "queue" },
-		{ REQUEUE_ENDED, REQUEUE_NOTHING, "ended" }, { REQUEUE_FAILED, REQUEUE_NOTHING, "ended" },
+	static const struct {
+		enum requeue_state state;
+		enum requeue_action action;
+		const char *word;
+	} cases[] = {
+		{ REQUEUE_RUNNING, REQUEUE_SUBMIT, "" },
+		{ REQUEUE_TIMEOUT, REQUEUE_REVIVE, "" },
+		{ REQUEUE_CANCELLED, REQUEUE_NOTHING, "cancelled" },
+		{ REQUEUE_WAITING, REQUEUE_NOTHING, "queue" },
+		{ REQUEUE_ENDED, REQUEUE_NOTHING, "ended" },
+		{ REQUEUE_FAILED, REQUEUE_NOTHING, "ended" },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct requeue_job job = job_in(cases[i].state);
 		assert_int_equal(decide(&job, 3, 0, cases[i].word), cases[i].action);
-		/* A node that was cut off and speaks for an older attempt never touches the job, whatever its state. */
+		/* A node that was cut off and speaks for an older attempt never touches the job, whatever
+		 * its state. */
 		assert_int_equal(decide(&job, 2, 0, "attempt 3, not 2"), REQUEUE_NOTHING);
 		assert_int_equal(decide(&job, 4, 0, "attempt 3, not 4"), REQUEUE_NOTHING);
 	}
@@ -67,7 +81,8 @@ static void a_job_that_has_ended_comes_back_when_nothing_is_left_of_it(void **st
 	assert_int_equal(requeue_decide(&job, &again, reason, sizeof reason), REQUEUE_LATER);
 	job.attempt = 4;
 	assert_int_equal(requeue_decide(&job, &again, reason, sizeof reason), REQUEUE_NOTHING);
-	static const enum requeue_state others[] = { REQUEUE_WAITING, REQUEUE_CANCELLED, REQUEUE_ENDED };
+	static const enum requeue_state others[] = { REQUEUE_WAITING, REQUEUE_CANCELLED,
+		REQUEUE_ENDED };
 	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
 		job = job_in(others[i]);
 		assert_int_equal(requeue_decide(&job, &again, reason, sizeof reason), REQUEUE_NOTHING);
@@ -85,7 +100,8 @@ static void what_cannot_be_put_back_is_refused(void **state)
 	assert_int_equal(decide(&job, 3, 0, "cancelled"), REQUEUE_NOTHING);
 }
 
-/* What fails while Slurm takes the nodes away is not the job's fault, whoever noted an end for good in that moment. */
+/* What fails while Slurm takes the nodes away is not the job's fault, whoever noted an end for good
+ * in that moment. */
 static void a_notice_answers_for_what_fails(void **state)
 {
 	struct requeue_job job = job_in(REQUEUE_RUNNING);
@@ -149,16 +165,20 @@ static void an_end_counts_for_later_ones(void **state)
 static void a_note_keeps_the_users_comment_and_replaces_older_notes(void **state)
 {
 	const struct requeue_end first = end_of(0, 1, 7.25), second = end_of(1, 0, 8);
-	AUTO_FREE char *once = requeue_note("mine; and more", &first, "why"), *twice = requeue_note(once, &second, "again");
-	assert_string_equal(once, "mine; and more; muster: attempt 0 step 1 ended for good at 7.250000: why");
-	assert_string_equal(twice, "mine; and more; muster: attempt 1 step 0 ended for good at 8.000000: again");
+	AUTO_FREE char *once = requeue_note("mine; and more", &first, "why"),
+				   *twice = requeue_note(once, &second, "again");
+	assert_string_equal(once,
+		"mine; and more; muster: attempt 0 step 1 ended for good at 7.250000: why");
+	assert_string_equal(twice,
+		"mine; and more; muster: attempt 1 step 0 ended for good at 8.000000: again");
 	assert_false(noted(twice, 0, 1, INFINITY));
 	assert_true(noted(twice, 1, 0, INFINITY));
 	assert_false(noted("mine", 0, 0, INFINITY));
 	assert_false(noted("muster: attempt of mine", 0, 0, INFINITY));
 }
 
-/* What a row of attempts comes to: "v" failed in vain, "p" with progress, "-" was taken away; each "v" is counted by two nodes. */
+/* What a row of attempts comes to: "v" failed in vain, "p" with progress, "-" was taken away; each
+ * "v" is counted by two nodes. */
 static int row(const char *attempts)
 {
 	AUTO_FREE char *comment = strdup("mine");
@@ -196,17 +216,26 @@ static void attempts_in_vain_are_counted_in_a_row(void **state)
 static void count_and_note_stand_side_by_side(void **state)
 {
 	const struct requeue_end first = end_of(0, 1, 7), second = end_of(1, 0, 8);
-	AUTO_FREE char *counted = requeue_count("mine", 1, 0), *noted = requeue_note(counted, &first, "why");
-	assert_string_equal(noted, "mine; muster: attempts in vain: 1 up to 0; muster: attempt 0 step 1 ended for good at 7.000000: why");
+	AUTO_FREE char *counted = requeue_count("mine", 1, 0),
+				   *noted = requeue_note(counted, &first, "why");
+	assert_string_equal(noted,
+		"mine; muster: attempts in vain: 1 up to 0; muster: attempt 0 step 1 ended for good at "
+		"7.000000: why");
 	AUTO_FREE char *again = requeue_count(noted, 2, 1), *last = requeue_note(again, &second, "end");
-	assert_string_equal(last, "mine; muster: attempts in vain: 2 up to 1; muster: attempt 1 step 0 ended for good at 8.000000: end");
-	AUTO_FREE char *note_first = requeue_note("", &first, "why"), *both = requeue_count(note_first, 1, 0);
-	assert_string_equal(both, "muster: attempts in vain: 1 up to 0; muster: attempt 0 step 1 ended for good at 7.000000: why");
+	assert_string_equal(last,
+		"mine; muster: attempts in vain: 2 up to 1; muster: attempt 1 step 0 ended for good at "
+		"8.000000: end");
+	AUTO_FREE char *note_first = requeue_note("", &first, "why"),
+				   *both = requeue_count(note_first, 1, 0);
+	assert_string_equal(both,
+		"muster: attempts in vain: 1 up to 0; muster: attempt 0 step 1 ended for good at 7.000000: "
+		"why");
 	/* However long the user's comment is. */
 	char mine[20000];
 	memset(mine, 'x', sizeof mine - 1);
 	mine[sizeof mine - 1] = '\0';
-	AUTO_FREE char *long_count = requeue_count(mine, 1, 0), *long_note = requeue_note(long_count, &first, "why");
+	AUTO_FREE char *long_count = requeue_count(mine, 1, 0),
+				   *long_note = requeue_note(long_count, &first, "why");
 	assert_int_equal(strncmp(long_note, mine, sizeof mine - 1), 0);
 	assert_true(requeue_is_counted(long_note, 0));
 	assert_true(requeue_noted(long_note, &first));
@@ -214,8 +243,8 @@ static void count_and_note_stand_side_by_side(void **state)
 
 static void an_attempt_runs_until_its_nodes_are_clean(void **state)
 {
-	static const enum requeue_state states[] = { REQUEUE_RUNNING, REQUEUE_WAITING, REQUEUE_TIMEOUT, REQUEUE_FAILED,
-		REQUEUE_CANCELLED, REQUEUE_ENDED };
+	static const enum requeue_state states[] = { REQUEUE_RUNNING, REQUEUE_WAITING, REQUEUE_TIMEOUT,
+		REQUEUE_FAILED, REQUEUE_CANCELLED, REQUEUE_ENDED };
 	for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
 		struct requeue_job job = job_in(states[i]);
 		assert_int_equal(requeue_attempt_runs(&job, 3), states[i] == REQUEUE_RUNNING);

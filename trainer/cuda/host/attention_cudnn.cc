@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two graphs of cuDNN's attention, by its frontend. cuDNN is loaded at run time: programs have to start without it. */
+/* The two graphs of cuDNN's attention, by its frontend. cuDNN is loaded at run time: programs have
+ * to start without it. */
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
@@ -16,7 +17,8 @@ extern "C" {
 #include <string>
 #include <unordered_map>
 
-namespace cudnn_frontend {
+namespace cudnn_frontend
+{
 void *cudnn_dlhandle = nullptr; /* the frontend looks for cuDNN's calls there */
 }
 
@@ -40,13 +42,16 @@ struct attention_cudnn {
 
 static int told(const fe::error_t &error, const char *call, struct err *err)
 {
-	return error.is_good() ? 0 : err_set(err, "cudnn: couldn't run %s: %s (%d)", call, error.err_msg.c_str(), (int)error.code);
+	return error.is_good() ? 0
+						   : err_set(err, "cudnn: couldn't run %s: %s (%d)", call,
+							   error.err_msg.c_str(), (int)error.code);
 }
 
 static int told(cudnnStatus_t status, const char *call, struct err *err)
 {
-	return status == CUDNN_STATUS_SUCCESS ? 0 : err_set(err, "cudnn: couldn't run %s: %s (%d)", call, fe::detail::get_error_string(status),
-		(int)status);
+	return status == CUDNN_STATUS_SUCCESS ? 0
+										  : err_set(err, "cudnn: couldn't run %s: %s (%d)", call,
+											  fe::detail::get_error_string(status), (int)status);
 }
 
 #define CHECK(call) \
@@ -68,27 +73,40 @@ template <typename F> static int guarded(struct err *err, const F &f)
 /* ---- graphs ---- */
 
 /* A head's rows: [B,H,T,D] of a matrix [B·T, row], from its column's address on. */
-static fe::graph::Tensor_attributes rows(const attention_cudnn &a, const char *name, int uid, int64_t row)
+static fe::graph::Tensor_attributes rows(const attention_cudnn &a, const char *name, int uid,
+	int64_t row)
 {
 	int64_t D = a.C / a.H;
-	return fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim({ a.B, a.H, a.T, D }).set_stride({ a.T * row, D, row, 1 });
+	return fe::graph::Tensor_attributes()
+		.set_name(name)
+		.set_uid(uid)
+		.set_dim({ a.B, a.H, a.T, D })
+		.set_stride({ a.T * row, D, row, 1 });
 }
 
 static fe::graph::Tensor_attributes sums(const attention_cudnn &a)
 {
-	return fe::graph::Tensor_attributes().set_name("lse").set_uid(LSE).set_dim({ a.B, a.H, a.T, 1 })
-		.set_stride({ a.H * a.T, a.T, 1, 1 }).set_data_type(fe::DataType_t::FLOAT);
+	return fe::graph::Tensor_attributes()
+		.set_name("lse")
+		.set_uid(LSE)
+		.set_dim({ a.B, a.H, a.T, 1 })
+		.set_stride({ a.H * a.T, a.T, 1, 1 })
+		.set_data_type(fe::DataType_t::FLOAT);
 }
 
 static void set_types(fe::graph::Graph &graph)
 {
-	graph.set_io_data_type(fe::DataType_t::BFLOAT16).set_intermediate_data_type(fe::DataType_t::FLOAT)
+	graph.set_io_data_type(fe::DataType_t::BFLOAT16)
+		.set_intermediate_data_type(fe::DataType_t::FLOAT)
 		.set_compute_data_type(fe::DataType_t::FLOAT);
 }
 
 static void set_output(const tensor &out, const fe::graph::Tensor_attributes &like)
 {
-	out->set_output(true).set_uid(like.get_uid()).set_dim(like.get_dim()).set_stride(like.get_stride());
+	out->set_output(true)
+		.set_uid(like.get_uid())
+		.set_dim(like.get_dim())
+		.set_stride(like.get_stride());
 }
 
 static float scale_of(const attention_cudnn &a)
@@ -100,9 +118,14 @@ static void describe_forward(attention_cudnn &a)
 {
 	fe::graph::Graph &graph = a.forward;
 	set_types(graph);
-	auto q = graph.tensor(rows(a, "q", Q, 3 * a.C)), k = graph.tensor(rows(a, "k", K, 3 * a.C)), v = graph.tensor(rows(a, "v", V, 3 * a.C));
-	auto options = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(scale_of(a))
-		.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
+	auto q = graph.tensor(rows(a, "q", Q, 3 * a.C)), k = graph.tensor(rows(a, "k", K, 3 * a.C)),
+		 v = graph.tensor(rows(a, "v", V, 3 * a.C));
+	auto options = fe::graph::SDPA_attributes()
+					   .set_name("attention")
+					   .set_generate_stats(true)
+					   .set_attn_scale(scale_of(a))
+					   .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+					   .set_diagonal_band_right_bound(0);
 	auto [y, lse] = graph.sdpa(q, k, v, options);
 	set_output(y, rows(a, "y", Y, a.C));
 	set_output(lse, sums(a));
@@ -113,17 +136,24 @@ static void describe_backward(attention_cudnn &a)
 {
 	fe::graph::Graph &graph = a.backward;
 	set_types(graph);
-	auto q = graph.tensor(rows(a, "q", Q, 3 * a.C)), k = graph.tensor(rows(a, "k", K, 3 * a.C)), v = graph.tensor(rows(a, "v", V, 3 * a.C));
-	auto y = graph.tensor(rows(a, "y", Y, a.C)), dy = graph.tensor(rows(a, "dy", DY, a.C)), lse = graph.tensor(sums(a));
-	auto options = fe::graph::SDPA_backward_attributes().set_name("attention_backward").set_attn_scale(scale_of(a))
-		.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0).set_deterministic_algorithm(true);
+	auto q = graph.tensor(rows(a, "q", Q, 3 * a.C)), k = graph.tensor(rows(a, "k", K, 3 * a.C)),
+		 v = graph.tensor(rows(a, "v", V, 3 * a.C));
+	auto y = graph.tensor(rows(a, "y", Y, a.C)), dy = graph.tensor(rows(a, "dy", DY, a.C)),
+		 lse = graph.tensor(sums(a));
+	auto options = fe::graph::SDPA_backward_attributes()
+					   .set_name("attention_backward")
+					   .set_attn_scale(scale_of(a))
+					   .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+					   .set_diagonal_band_right_bound(0)
+					   .set_deterministic_algorithm(true);
 	auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, y, dy, lse, options);
 	set_output(dq, rows(a, "dq", DQ, 3 * a.C));
 	set_output(dk, rows(a, "dk", DK, 3 * a.C));
 	set_output(dv, rows(a, "dv", DV, 3 * a.C));
 }
 
-/* The first plan of the heuristics that is supported; those that say of themselves that their bits wander are left out. */
+/* The first plan of the heuristics that is supported; those that say of themselves that their bits
+ * wander are left out. */
 static int build(attention_cudnn &a, fe::graph::Graph &graph, const char *pass, struct err *err)
 {
 	int64_t bytes = 0;
@@ -147,8 +177,11 @@ static int load(struct err *err)
 {
 	if (!fe::cudnn_dlhandle)
 		fe::cudnn_dlhandle = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
-	return fe::cudnn_dlhandle ? 0 : err_fail(err, EXIT_USAGE, "cudnn: couldn't load cuDNN: %s: install it on this node, put its folder into "
-		"LD_LIBRARY_PATH, or leave --attention cudnn out", dlerror());
+	return fe::cudnn_dlhandle ? 0
+							  : err_fail(err, EXIT_USAGE,
+								  "cudnn: couldn't load cuDNN: %s: install it on this node, put "
+								  "its folder into LD_LIBRARY_PATH, or leave --attention cudnn out",
+								  dlerror());
 }
 
 static int begin(attention_cudnn &a, struct err *err)
@@ -157,20 +190,24 @@ static int begin(attention_cudnn &a, struct err *err)
 	a.text = "cuDNN " + fe::detail::get_backend_version_string();
 	describe_forward(a);
 	describe_backward(a);
-	return build(a, a.forward, "forward", err) < 0 || build(a, a.backward, "backward", err) < 0 ? -1 : 0;
+	return build(a, a.forward, "forward", err) < 0 || build(a, a.backward, "backward", err) < 0 ? -1
+																								: 0;
 }
 
-extern "C" struct attention_cudnn *attention_cudnn_create(int B, int T, int C, int H, struct err *err)
+extern "C" struct attention_cudnn *attention_cudnn_create(int B, int T, int C, int H,
+	struct err *err)
 {
 	struct err why = {};
 	if (load(err) < 0)
 		return nullptr;
-	attention_cudnn *a = new attention_cudnn{ nullptr, B, T, C, H, {}, {}, 0, {} };
+	attention_cudnn *a = new attention_cudnn { nullptr, B, T, C, H, {}, {}, 0, {} };
 	if (guarded(&why, [&] { return begin(*a, &why); }) == 0)
 		return a;
 	if (a->handle)
-		err_fail(err, EXIT_USAGE, "%s: cuDNN has no deterministic attention for %d samples of %d positions in %d heads of %d columns here: "
-			"leave --attention cudnn out", why.text, B, T, H, C / H);
+		err_fail(err, EXIT_USAGE,
+			"%s: cuDNN has no deterministic attention for %d samples of %d positions in %d heads "
+			"of %d columns here: leave --attention cudnn out",
+			why.text, B, T, H, C / H);
 	else
 		err_fail(err, EXIT_USAGE, "%s: leave --attention cudnn out", why.text);
 	attention_cudnn_destroy(a);
@@ -201,11 +238,16 @@ using addresses = std::unordered_map<fe::graph::Tensor_attributes::uid_t, void *
 
 static int fits(const attention_cudnn &a, int B, int T, int C, int H, struct err *err)
 {
-	return a.B == B && a.T == T && a.C == C && a.H == H ? 0 : err_set(err, "cudnn: the attention was made for %lld samples of %lld positions, "
-		"and not for %d of %d", (long long)a.B, (long long)a.T, B, T);
+	return a.B == B && a.T == T && a.C == C && a.H == H
+		? 0
+		: err_set(err,
+			"cudnn: the attention was made for %lld samples of %lld positions, and not for %d of "
+			"%d",
+			(long long)a.B, (long long)a.T, B, T);
 }
 
-static int run(attention_cudnn &a, fe::graph::Graph &graph, addresses &at, void *workspace, void *stream, struct err *err)
+static int run(attention_cudnn &a, fe::graph::Graph &graph, addresses &at, void *workspace,
+	void *stream, struct err *err)
 {
 	CHECK(fe::detail::set_stream(a.handle, (cudaStream_t)stream));
 	CHECK(graph.execute(a.handle, at, workspace));
@@ -218,20 +260,23 @@ static void *part(const void *matrix, int64_t columns)
 	return (char *)const_cast<void *>(matrix) + 2 * columns;
 }
 
-extern "C" int attention_cudnn_forward(struct attention_cudnn *a, void *y, float *lse, const void *qkv, int B, int T, int C, int H,
-	void *workspace, void *stream, struct err *err)
+extern "C" int attention_cudnn_forward(struct attention_cudnn *a, void *y, float *lse,
+	const void *qkv, int B, int T, int C, int H, void *workspace, void *stream, struct err *err)
 {
-	addresses at = { { Q, part(qkv, 0) }, { K, part(qkv, a->C) }, { V, part(qkv, 2 * a->C) }, { Y, y }, { LSE, lse } };
+	addresses at = { { Q, part(qkv, 0) }, { K, part(qkv, a->C) }, { V, part(qkv, 2 * a->C) },
+		{ Y, y }, { LSE, lse } };
 	if (fits(*a, B, T, C, H, err) < 0)
 		return -1;
 	return guarded(err, [&] { return run(*a, a->forward, at, workspace, stream, err); });
 }
 
-extern "C" int attention_cudnn_backward(struct attention_cudnn *a, void *dqkv, const void *dy, const void *qkv, const void *y,
-	const float *lse, int B, int T, int C, int H, void *workspace, void *stream, struct err *err)
+extern "C" int attention_cudnn_backward(struct attention_cudnn *a, void *dqkv, const void *dy,
+	const void *qkv, const void *y, const float *lse, int B, int T, int C, int H, void *workspace,
+	void *stream, struct err *err)
 {
-	addresses at = { { Q, part(qkv, 0) }, { K, part(qkv, a->C) }, { V, part(qkv, 2 * a->C) }, { Y, part(y, 0) }, { DY, part(dy, 0) },
-		{ LSE, const_cast<float *>(lse) }, { DQ, part(dqkv, 0) }, { DK, part(dqkv, a->C) }, { DV, part(dqkv, 2 * a->C) } };
+	addresses at = { { Q, part(qkv, 0) }, { K, part(qkv, a->C) }, { V, part(qkv, 2 * a->C) },
+		{ Y, part(y, 0) }, { DY, part(dy, 0) }, { LSE, const_cast<float *>(lse) },
+		{ DQ, part(dqkv, 0) }, { DK, part(dqkv, a->C) }, { DV, part(dqkv, 2 * a->C) } };
 	if (fits(*a, B, T, C, H, err) < 0)
 		return -1;
 	return guarded(err, [&] { return run(*a, a->backward, at, workspace, stream, err); });

@@ -4,7 +4,9 @@
 
 static int refuse(struct err *err)
 {
-	return err_fail(err, EXIT_USAGE, "cudnn: this build has no cuDNN: configure it --with-cudnn-frontend=DIR, or leave --attention cudnn out");
+	return err_fail(err, EXIT_USAGE,
+		"cudnn: this build has no cuDNN: configure it --with-cudnn-frontend=DIR, or leave "
+		"--attention cudnn out");
 }
 
 struct attention_cudnn *attention_cudnn_create(int B, int T, int C, int H, struct err *err)
@@ -13,9 +15,7 @@ struct attention_cudnn *attention_cudnn_create(int B, int T, int C, int H, struc
 	return NULL;
 }
 
-void attention_cudnn_destroy(struct attention_cudnn *attention)
-{
-}
+void attention_cudnn_destroy(struct attention_cudnn *attention) {}
 
 size_t attention_cudnn_workspace(const struct attention_cudnn *attention)
 {
@@ -27,14 +27,15 @@ const char *attention_cudnn_text(const struct attention_cudnn *attention)
 	return "";
 }
 
-int attention_cudnn_forward(struct attention_cudnn *attention, void *y, float *lse, const void *qkv, int B, int T, int C, int H,
-	void *workspace, void *stream, struct err *err)
+int attention_cudnn_forward(struct attention_cudnn *attention, void *y, float *lse, const void *qkv,
+	int B, int T, int C, int H, void *workspace, void *stream, struct err *err)
 {
 	return refuse(err);
 }
 
-int attention_cudnn_backward(struct attention_cudnn *attention, void *dqkv, const void *dy, const void *qkv, const void *y,
-	const float *lse, int B, int T, int C, int H, void *workspace, void *stream, struct err *err)
+int attention_cudnn_backward(struct attention_cudnn *attention, void *dqkv, const void *dy,
+	const void *qkv, const void *y, const float *lse, int B, int T, int C, int H, void *workspace,
+	void *stream, struct err *err)
 {
 	return refuse(err);
 }

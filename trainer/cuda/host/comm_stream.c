@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator's stream, beside the training's, which runs ahead of it where both could. What orders the two
- * are the events: it waits for the training's stream, never the other way round. */
+/* The communicator's stream, beside the training's, which runs ahead of it where both could. What
+ * orders the two are the events: it waits for the training's stream, never the other way round. */
 #include <cuda_runtime_api.h>
 
 #include "trainer/cuda/host/cuda.h"
@@ -20,7 +20,10 @@ int cuda_stream_make(struct cuda_stream *comm_stream, bool first, struct err *er
 	cudaStream_t stream = NULL;
 	int least = 0, greatest = 0;
 	if (CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest), err) < 0
-		|| CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, first ? greatest : least), err) < 0)
+		|| CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+						  first ? greatest : least),
+			   err)
+			< 0)
 		return -1;
 	comm_stream->stream = stream;
 	return 0;
@@ -32,7 +35,7 @@ void cuda_stream_end(struct cuda_stream *comm_stream)
 		cudaStreamSynchronize(comm_stream->stream);
 	if (comm_stream->stream)
 		cudaStreamDestroy(comm_stream->stream);
-	*comm_stream = (struct cuda_stream){ 0 };
+	*comm_stream = (struct cuda_stream) { 0 };
 }
 
 static void *make_comm_stream(struct ops *ops, struct err *err)
@@ -46,10 +49,12 @@ static void *make_comm_stream(struct ops *ops, struct err *err)
 			return NULL;
 		cuda->events[i] = event;
 	}
-	return cuda_stream_make(&cuda->communication, true, err) < 0 ? NULL : cuda->communication.stream;
+	return cuda_stream_make(&cuda->communication, true, err) < 0 ? NULL
+																 : cuda->communication.stream;
 }
 
-/* An event that was recorded again by the time it is waited for: the later one is behind it, and comes as well. */
+/* An event that was recorded again by the time it is waited for: the later one is behind it, and
+ * comes as well. */
 static uint64_t record_event(struct ops *ops)
 {
 	struct cuda *cuda = cuda_of(ops);
@@ -64,7 +69,8 @@ static uint64_t record_event(struct ops *ops)
 static void wait_event(struct ops *ops, uint64_t number)
 {
 	struct cuda *cuda = cuda_of(ops);
-	void *event = number & GRAPH_EVENT ? cuda->graph_events[number & ~GRAPH_EVENT] : cuda->events[number % CUDA_EVENTS];
+	void *event = number & GRAPH_EVENT ? cuda->graph_events[number & ~GRAPH_EVENT]
+									   : cuda->events[number % CUDA_EVENTS];
 	on_comm_stream = true;
 	if (cuda_begin(ops))
 		CUDA_RUN(ops, cudaStreamWaitEvent(cuda->communication.stream, event, cudaEventWaitDefault));
@@ -75,7 +81,11 @@ static int settled(struct ops *ops, struct err *err)
 	cudaError_t code = cudaStreamQuery(cuda_of(ops)->communication.stream);
 	if (code == cudaErrorNotReady)
 		return 0;
-	return cuda_check((int)code, "cudaStreamQuery(communication.stream)", __FILE__, __LINE__, err) < 0 || ops->check(ops, err) < 0 ? -1 : 1;
+	return cuda_check((int)code, "cudaStreamQuery(communication.stream)", __FILE__, __LINE__, err)
+				< 0
+			|| ops->check(ops, err) < 0
+		? -1
+		: 1;
 }
 
 void cuda_stream_install(struct ops *ops)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies out of the GPU on a stream of their own. What fails here fails a snapshot: nothing of it is left for a launch to find, and the
- * ops go on unless the GPU itself is lost, which they learn by themselves. */
+/* Copies out of the GPU on a stream of their own. What fails here fails a snapshot: nothing of it
+ * is left for a launch to find, and the ops go on unless the GPU itself is lost, which they learn
+ * by themselves. */
 #include "trainer/cuda/host/copy_stream.h"
 
 #include <cuda_runtime_api.h>
@@ -32,7 +33,8 @@ static int side_check(int code, const char *call, int line, struct err *err)
 
 static int make_transfer(struct transfer *transfer, struct err *err)
 {
-	cudaEvent_t *const timed[] = { &transfer->first, &transfer->done, &transfer->before, &transfer->after };
+	cudaEvent_t *const timed[] = { &transfer->first, &transfer->done, &transfer->before,
+		&transfer->after };
 	if (COPY_CHECK(cudaEventCreateWithFlags(&transfer->begun, cudaEventDisableTiming), err) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof timed / sizeof timed[0]; i++)
@@ -48,7 +50,8 @@ struct cuda_copy_stream *cuda_copy_stream_create(struct err *err)
 		err_set(err, "ops: couldn't create: out of memory");
 		return NULL;
 	}
-	int rc = COPY_CHECK(cudaStreamCreateWithFlags(&copy_stream->stream, cudaStreamNonBlocking), err);
+	int rc =
+		COPY_CHECK(cudaStreamCreateWithFlags(&copy_stream->stream, cudaStreamNonBlocking), err);
 	for (int i = 0; rc == 0 && i < OPS_TRANSFERS; i++)
 		rc = make_transfer(&copy_stream->transfers[i], err);
 	if (rc == 0)
@@ -65,7 +68,8 @@ void cuda_copy_stream_destroy(struct cuda_copy_stream *copy_stream)
 		cudaStreamSynchronize(copy_stream->stream);
 	for (int i = 0; i < OPS_TRANSFERS; i++) {
 		struct transfer *transfer = &copy_stream->transfers[i];
-		cudaEvent_t const events[] = { transfer->begun, transfer->first, transfer->done, transfer->before, transfer->after };
+		cudaEvent_t const events[] = { transfer->begun, transfer->first, transfer->done,
+			transfer->before, transfer->after };
 		for (size_t k = 0; k < sizeof events / sizeof events[0]; k++)
 			if (events[k])
 				cudaEventDestroy(events[k]);
@@ -80,7 +84,9 @@ void cuda_copy_stream_destroy(struct cuda_copy_stream *copy_stream)
 /* The runtime's current device is each thread's own; an error of the ops is a snapshot's, too. */
 static int enter(struct ops *ops, struct err *err)
 {
-	return cuda_begin(ops) ? 0 : ops->check(ops, err) < 0 ? -1 : err_set(err, "cuda: the device can't be used");
+	return cuda_begin(ops)         ? 0
+		: ops->check(ops, err) < 0 ? -1
+								   : err_set(err, "cuda: the device can't be used");
 }
 
 static int pin(struct ops *ops, void *pages, size_t bytes, struct err *err)
@@ -92,7 +98,8 @@ static int pin(struct ops *ops, void *pages, size_t bytes, struct err *err)
 		return 0;
 	cudaGetLastError();
 	/* It is not the GPU's memory that is short. */
-	return err_set(err, "cudaHostRegister of %zu MB: %s (%s)", bytes >> 20, cudaGetErrorString(code), cudaGetErrorName(code));
+	return err_set(err, "cudaHostRegister of %zu MB: %s (%s)", bytes >> 20,
+		cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
 static void unpin(struct ops *ops, void *pages)
@@ -105,7 +112,10 @@ static void unpin(struct ops *ops, void *pages)
 static void *side_alloc(struct ops *ops, size_t bytes, struct err *err)
 {
 	void *memory = NULL;
-	return enter(ops, err) == 0 && COPY_CHECK(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), err) == 0 ? memory : NULL;
+	return enter(ops, err) == 0
+			&& COPY_CHECK(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), err) == 0
+		? memory
+		: NULL;
 }
 
 static void side_release(struct ops *ops, void *p)
@@ -124,7 +134,8 @@ static int begin(struct ops *ops, int number, struct err *err)
 {
 	struct cuda_copy_stream *copy_stream = copy_stream_of(ops);
 	struct transfer *transfer = &copy_stream->transfers[number];
-	if (enter(ops, err) < 0 || COPY_CHECK(cudaEventRecord(transfer->begun, (cudaStream_t)cuda_of(ops)->stream), err) < 0
+	if (enter(ops, err) < 0
+		|| COPY_CHECK(cudaEventRecord(transfer->begun, (cudaStream_t)cuda_of(ops)->stream), err) < 0
 		|| COPY_CHECK(cudaStreamWaitEvent(copy_stream->stream, transfer->begun, 0), err) < 0
 		|| COPY_CHECK(cudaEventRecord(transfer->first, copy_stream->stream), err) < 0)
 		return -1;
@@ -133,13 +144,20 @@ static int begin(struct ops *ops, int number, struct err *err)
 
 static int copy(struct ops *ops, void *pinned, const void *device, size_t bytes, struct err *err)
 {
-	return enter(ops, err) < 0 ? -1
-		: COPY_CHECK(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, copy_stream_of(ops)->stream), err);
+	return enter(ops, err) < 0
+		? -1
+		: COPY_CHECK(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost,
+						 copy_stream_of(ops)->stream),
+			err);
 }
 
 static int end(struct ops *ops, int number, struct err *err)
 {
-	return enter(ops, err) < 0 ? -1 : COPY_CHECK(cudaEventRecord(copy_stream_of(ops)->transfers[number].done, copy_stream_of(ops)->stream), err);
+	return enter(ops, err) < 0
+		? -1
+		: COPY_CHECK(cudaEventRecord(copy_stream_of(ops)->transfers[number].done,
+						 copy_stream_of(ops)->stream),
+			err);
 }
 
 static int done(struct ops *ops, int number, struct err *err)
@@ -194,5 +212,14 @@ static double took(struct ops *ops, int number)
 	return between(ops, transfer->first, transfer->done);
 }
 
-const struct ops_copy_stream cuda_copy_stream_ops = { .pin = pin, .unpin = unpin, .alloc = side_alloc, .release = side_release, .begin = begin,
-	.copy = copy, .end = end, .done = done, .wait_transfer = wait_transfer, .waited = waited, .took = took };
+const struct ops_copy_stream cuda_copy_stream_ops = { .pin = pin,
+	.unpin = unpin,
+	.alloc = side_alloc,
+	.release = side_release,
+	.begin = begin,
+	.copy = copy,
+	.end = end,
+	.done = done,
+	.wait_transfer = wait_transfer,
+	.waited = waited,
+	.took = took };

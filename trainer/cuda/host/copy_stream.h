@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPU's copies beside what it computes (struct ops_copy_stream): a stream of their own, and the events between it and the one of the ops. */
+/* The GPU's copies beside what it computes (struct ops_copy_stream): a stream of their own, and the
+ * events between it and the one of the ops. */
 #ifndef MUSTER_CUDA_SIDE_H
 #define MUSTER_CUDA_SIDE_H
 

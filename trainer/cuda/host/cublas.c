@@ -14,7 +14,10 @@
 const struct cublas *cublas_load(struct err *err)
 {
 	static struct cublas lib;
-	const struct { const char *name; void *pointer; } symbols[] = {
+	const struct {
+		const char *name;
+		void *pointer;
+	} symbols[] = {
 		{ "cublasLtGetVersion", &lib.version },
 		{ "cublasLtGetStatusString", &lib.status_string },
 		{ "cublasLtCreate", &lib.create },
@@ -34,7 +37,9 @@ const struct cublas *cublas_load(struct err *err)
 	};
 	void *library = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
 	if (!library) {
-		err_fail(err, EXIT_USAGE, "cublas: couldn't load cuBLASLt: %s: install it on this node, or put its folder into LD_LIBRARY_PATH",
+		err_fail(err, EXIT_USAGE,
+			"cublas: couldn't load cuBLASLt: %s: install it on this node, or put its folder into "
+			"LD_LIBRARY_PATH",
 			dlerror());
 		return NULL;
 	}
@@ -42,7 +47,9 @@ const struct cublas *cublas_load(struct err *err)
 		void *symbol = dlsym(library, symbols[i].name);
 		memcpy(symbols[i].pointer, &symbol, sizeof symbol);
 		if (!symbol) {
-			err_fail(err, EXIT_USAGE, "cublas: couldn't use the cuBLASLt of this node: it has no %s: install that of CUDA %d",
+			err_fail(err, EXIT_USAGE,
+				"cublas: couldn't use the cuBLASLt of this node: it has no %s: install that of "
+				"CUDA %d",
 				symbols[i].name, CUBLAS_VER_MAJOR);
 			return NULL;
 		}
@@ -50,7 +57,10 @@ const struct cublas *cublas_load(struct err *err)
 	return &lib;
 }
 
-int cublas_check(const struct cublas *lib, cublasStatus_t status, const char *call, const char *file, int line, struct err *err)
+int cublas_check(const struct cublas *lib, cublasStatus_t status, const char *call,
+	const char *file, int line, struct err *err)
 {
-	return status == CUBLAS_STATUS_SUCCESS ? 0 : cuda_check_words("cublas", (int)status, lib->status_string(status), call, file, line, err);
+	return status == CUBLAS_STATUS_SUCCESS ? 0
+										   : cuda_check_words("cublas", (int)status,
+											   lib->status_string(status), call, file, line, err);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the GPU's ops share: their state, how they fail, and the functions that fill the table. */
+/* What the files of the GPU's ops share: their state, how they fail, and the functions that fill
+ * the table. */
 #ifndef MUSTER_CUDA_CUDA_H
 #define MUSTER_CUDA_CUDA_H
 
@@ -13,9 +14,9 @@
 #include "trainer/ops/gpu.h"
 #include "trainer/ops/ops.h"
 
-#define CUDA_PARAMS 16        /* copies of the step's numbers that may be on their way */
-#define CUDA_EVENTS 64         /* an older number waits for a newer one's event */
-#define CUDA_PUTS 16          /* parts of batches that may be on their way, */
+#define CUDA_PARAMS 16 /* copies of the step's numbers that may be on their way */
+#define CUDA_EVENTS 64 /* an older number waits for a newer one's event */
+#define CUDA_PUTS 16   /* parts of batches that may be on their way, */
 #define CUDA_PUT_BYTES ((size_t)256 << 10) /* of at most so many bytes each */
 
 /* What a thread queues on. */
@@ -25,45 +26,51 @@ struct cuda_stream {
 
 /* Behind ops->state. */
 struct cuda {
-	struct step_params params;         /* the trainer's */
-	struct step_params *params_ring;   /* [CUDA_PARAMS] pinned, */
+	struct step_params params;       /* the trainer's */
+	struct step_params *params_ring; /* [CUDA_PARAMS] pinned, */
 	unsigned int params_next;
-	struct step_params *params_device; /* and what kernels read */
+	struct step_params *params_device;          /* and what kernels read */
 	struct cuda_stream training, communication; /* the second only where ranks are several */
-	void *stream;                      /* the training's */
-	void *events[CUDA_EVENTS];           /* cudaEvent_t, in that stream */
+	void *stream;                               /* the training's */
+	void *events[CUDA_EVENTS];                  /* cudaEvent_t, in that stream */
 	uint64_t recorded;
-	void **graph_events;                /* [graph_event_count] the same, of the graph that was replayed last */
-	bool capturing, spoilt;            /* by that thread; and something failed in it, which is no error of the ops */
+	void **graph_events; /* [graph_event_count] the same, of the graph that was replayed last */
+	bool capturing,
+		spoilt; /* by that thread; and something failed in it, which is no error of the ops */
 	pthread_t capturer;
-	int graph_event_count, replayed_to; /* which of them record_event() is now, from 1 on; 0: none */
-	enum cuda_type type;               /* of activations */
+	int graph_event_count,
+		replayed_to;     /* which of them record_event() is now, from 1 on; 0: none */
+	enum cuda_type type; /* of activations */
 	enum gemm_mode mode;
 	int device;
 	char card[160], libraries[400];
-	struct ops_shapes shapes;          /* of prepare() */
+	struct ops_shapes shapes; /* of prepare() */
 	struct gemm_engine *engine;
-	struct cuda_copy_stream *copy_stream;            /* copies beside the ops */
+	struct cuda_copy_stream *copy_stream; /* copies beside the ops */
 	void *workspace;
-	struct attention_cudnn *cudnn;     /* NULL: our attention */
+	struct attention_cudnn *cudnn; /* NULL: our attention */
 	void *cudnn_workspace;
-	void *scratch;                     /* of one op at a time */
-	void *logits;                      /* of one chunk of rows */
+	void *scratch; /* of one op at a time */
+	void *logits;  /* of one chunk of rows */
 	size_t scratch_bytes, logits_bytes;
-	char *puts;                        /* [CUDA_PUTS][CUDA_PUT_BYTES] pinned: parts of batches, */
-	void *put_events[CUDA_PUTS];       /* and when they have left (cudaEvent_t) */
+	char *puts;                  /* [CUDA_PUTS][CUDA_PUT_BYTES] pinned: parts of batches, */
+	void *put_events[CUDA_PUTS]; /* and when they have left (cudaEvent_t) */
 	unsigned int put_next;
 
-	pthread_mutex_t lock;              /* of what follows */
+	pthread_mutex_t lock; /* of what follows */
 	bool failed;
-	struct err err;                    /* the first */
+	struct err err; /* the first */
 };
 
-static inline struct cuda *cuda_of(struct ops *ops) { return ops->state; }
+static inline struct cuda *cuda_of(struct ops *ops)
+{
+	return ops->state;
+}
 
 /* An op begins: false where one before has failed. Makes the device this thread's. */
 bool cuda_begin(struct ops *ops);
-/* Keeps the first error: ops have no way to fail, and what follows it is worth nothing. Returns whether there is none. */
+/* Keeps the first error: ops have no way to fail, and what follows it is worth nothing. Returns
+ * whether there is none. */
 bool cuda_note(struct ops *ops, int rc, const struct err *err);
 
 /* Runs what returns a cudaError_t. */

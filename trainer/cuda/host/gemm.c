@@ -8,9 +8,10 @@
 
 #define ALIGNMENT 256u
 #define KEPT_MULTIPLE 8 /* columns of what an epilogue keeps or reads: cuBLASLt takes no others */
-#define CANDIDATES 8 /* of the heuristics, in their order: the first that may be used is taken */
+#define CANDIDATES 8    /* of the heuristics, in their order: the first that may be used is taken */
 
-_Static_assert(sizeof(cublasLtMatmulAlgo_t) == GEMM_WORDS * sizeof(uint64_t), "an algorithm is so many words");
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == GEMM_WORDS * sizeof(uint64_t),
+	"an algorithm is so many words");
 
 /* A choice as the library wants it, at the same place as in plans.rows. */
 struct plan {
@@ -69,58 +70,73 @@ static void plan_clear(const struct gemm_engine *engine, struct plan *plan)
 	for (int i = 0; i < 3; i++)
 		if (layouts[i])
 			engine->lib->layout_destroy(layouts[i]);
-	*plan = (struct plan){ 0 };
+	*plan = (struct plan) { 0 };
 }
 
 /* ---- descriptors ---- */
 
-static int set(const struct gemm_engine *engine, struct plan *plan, cublasLtMatmulDescAttributes_t attribute, const void *value,
-	size_t size, struct err *err)
+static int set(const struct gemm_engine *engine, struct plan *plan,
+	cublasLtMatmulDescAttributes_t attribute, const void *value, size_t size, struct err *err)
 {
 	return CUBLAS_CHECK(engine->lib, desc_set(plan->desc, attribute, value, size), err);
 }
 
 /* A matrix of ours that is stored [rows, columns]. */
-static int make_layout(const struct gemm_engine *engine, cublasLtMatrixLayout_t *layout, enum gemm_type type, int rows, int columns,
-	struct err *err)
+static int make_layout(const struct gemm_engine *engine, cublasLtMatrixLayout_t *layout,
+	enum gemm_type type, int rows, int columns, struct err *err)
 {
-	return CUBLAS_CHECK(engine->lib, layout_create(layout, type_of(type), (uint64_t)columns, (uint64_t)rows, columns), err);
+	return CUBLAS_CHECK(engine->lib,
+		layout_create(layout, type_of(type), (uint64_t)columns, (uint64_t)rows, columns), err);
 }
 
 /* Where the epilogue finds its vector, read or written, and its matrix. */
-static int set_pointers(const struct gemm_engine *engine, struct plan *plan, const struct gemm *p, const void *vector, void *kept,
-	struct err *err)
+static int set_pointers(const struct gemm_engine *engine, struct plan *plan, const struct gemm *p,
+	const void *vector, void *kept, struct err *err)
 {
-	if ((has_bias(p) || has_sums(p)) && set(engine, plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector, err) < 0)
+	if ((has_bias(p) || has_sums(p))
+		&& set(engine, plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector, err) < 0)
 		return -1;
-	return keeps(p) ? set(engine, plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept, err) : 0;
+	return keeps(p)
+		? set(engine, plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept, err)
+		: 0;
 }
 
-static int describe_epilogue(const struct gemm_engine *engine, struct plan *plan, const struct gemm *p, struct err *err)
+static int describe_epilogue(const struct gemm_engine *engine, struct plan *plan,
+	const struct gemm *p, struct err *err)
 {
 	cublasLtEpilogue_t epilogue = epilogue_of(p->epilogue);
 	cudaDataType_t out = type_of(p->out);
 	int64_t ld = p->columns;
 	if (set(engine, plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, err) < 0)
 		return -1;
-	if ((has_bias(p) || has_sums(p)) && set(engine, plan, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &out, sizeof out, err) < 0)
+	if ((has_bias(p) || has_sums(p))
+		&& set(engine, plan, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &out, sizeof out, err) < 0)
 		return -1;
-	if (keeps(p) && set(engine, plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld, err) < 0)
+	if (keeps(p)
+		&& set(engine, plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld, err) < 0)
 		return -1;
 	/* The heuristics look at the addresses' alignment: these are replaced in each run. */
 	return set_pointers(engine, plan, p, engine->workspace, engine->workspace, err);
 }
 
-static int describe(const struct gemm_engine *engine, struct plan *plan, const struct gemm *p, struct err *err)
+static int describe(const struct gemm_engine *engine, struct plan *plan, const struct gemm *p,
+	struct err *err)
 {
-	cublasComputeType_t compute = engine->plans.mode == GEMM_MODE_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-	cublasOperation_t a = p->w_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, b = p->x_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+	cublasComputeType_t compute =
+		engine->plans.mode == GEMM_MODE_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+	cublasOperation_t a = p->w_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+					  b = p->x_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 	if (CUBLAS_CHECK(engine->lib, desc_create(&plan->desc, compute, CUDA_R_32F), err) < 0
 		|| set(engine, plan, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a, err) < 0
-		|| set(engine, plan, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b, err) < 0 || describe_epilogue(engine, plan, p, err) < 0)
+		|| set(engine, plan, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b, err) < 0
+		|| describe_epilogue(engine, plan, p, err) < 0)
 		return -1;
-	if (make_layout(engine, &plan->a, p->in, p->w_transposed ? p->columns : p->depth, p->w_transposed ? p->depth : p->columns, err) < 0
-		|| make_layout(engine, &plan->b, p->in, p->x_transposed ? p->depth : p->rows, p->x_transposed ? p->rows : p->depth, err) < 0)
+	if (make_layout(engine, &plan->a, p->in, p->w_transposed ? p->columns : p->depth,
+			p->w_transposed ? p->depth : p->columns, err)
+			< 0
+		|| make_layout(engine, &plan->b, p->in, p->x_transposed ? p->depth : p->rows,
+			   p->x_transposed ? p->rows : p->depth, err)
+			< 0)
 		return -1;
 	return make_layout(engine, &plan->d, p->out, p->rows, p->columns, err);
 }
@@ -128,21 +144,26 @@ static int describe(const struct gemm_engine *engine, struct plan *plan, const s
 /* ---- choice ---- */
 
 /* Sums that are split are joined in fp32, in a fixed order: by no atomics, in no narrower type. */
-static bool may_be_used(const struct gemm_engine *engine, const cublasLtMatmulHeuristicResult_t *result)
+static bool may_be_used(const struct gemm_engine *engine,
+	const cublasLtMatmulHeuristicResult_t *result)
 {
 	uint32_t scheme = UINT32_MAX;
 	size_t written = 0;
 	if (result->state != CUBLAS_STATUS_SUCCESS || result->workspaceSize > GEMM_PLANS_WORKSPACE)
 		return false;
-	if (engine->lib->algorithm_get(&result->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme, &written)
+	if (engine->lib->algorithm_get(&result->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+			sizeof scheme, &written)
 		!= CUBLAS_STATUS_SUCCESS)
 		return false;
-	return scheme == CUBLASLT_REDUCTION_SCHEME_NONE || scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+	return scheme == CUBLASLT_REDUCTION_SCHEME_NONE
+		|| scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }
 
-static int keep(struct gemm_engine *engine, const struct plan *plan, const struct gemm_choice *choice, struct err *err)
+static int keep(struct gemm_engine *engine, const struct plan *plan,
+	const struct gemm_choice *choice, struct err *err)
 {
-	struct plan *descriptors = realloc(engine->descriptors, (engine->plans.count + 1) * sizeof *descriptors);
+	struct plan *descriptors =
+		realloc(engine->descriptors, (engine->plans.count + 1) * sizeof *descriptors);
 	if (!descriptors)
 		return err_set(err, "GEMM plans: out of memory");
 	engine->descriptors = descriptors;
@@ -155,7 +176,9 @@ static int keep(struct gemm_engine *engine, const struct plan *plan, const struc
 static int none_at_all(const struct gemm *gemm, struct err *err)
 {
 	char text[160];
-	return err_set(err, "GEMM plans: couldn't find an algorithm for %s: cuBLASLt has none that is deterministic with a workspace of %zu MiB",
+	return err_set(err,
+		"GEMM plans: couldn't find an algorithm for %s: cuBLASLt has none that is deterministic "
+		"with a workspace of %zu MiB",
 		gemm_text(gemm, text, sizeof text), GEMM_PLANS_WORKSPACE >> 20);
 }
 
@@ -169,11 +192,13 @@ static int find(struct gemm_engine *engine, struct plan *plan, const struct gemm
 		return 0;
 	if (describe(engine, plan, gemm, err) < 0)
 		return -1;
-	cublasStatus_t status = engine->lib->heuristic(engine->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, engine->preference,
-		most, results, &found);
+	cublasStatus_t status = engine->lib->heuristic(engine->handle, plan->desc, plan->a, plan->b,
+		plan->d, plan->d, engine->preference, most, results, &found);
 	/* Of an epilogue that it has not for these types the library says this or that. */
-	if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_SUCCESS && gemm->epilogue == GEMM_PLAIN)
-		return cublas_check(engine->lib, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__, err);
+	if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_SUCCESS
+		&& gemm->epilogue == GEMM_PLAIN)
+		return cublas_check(engine->lib, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__,
+			__LINE__, err);
 	for (int i = 0; i < (status == CUBLAS_STATUS_SUCCESS ? found : 0); i++)
 		if (may_be_used(engine, &results[i]))
 			results[(*count)++] = results[i];
@@ -195,7 +220,8 @@ static int keep_result(struct gemm_engine *engine, struct plan *plan, const stru
 	return keep(engine, plan, &choice, err);
 }
 
-static int choose(struct gemm_engine *engine, struct plan *plan, const struct gemm *gemm, struct err *err)
+static int choose(struct gemm_engine *engine, struct plan *plan, const struct gemm *gemm,
+	struct err *err)
 {
 	cublasLtMatmulHeuristicResult_t results[CANDIDATES];
 	int count = 0;
@@ -215,7 +241,8 @@ int gemm_choose(struct gemm_engine *engine, const struct gemm *gemm, struct err 
 	return -1;
 }
 
-static int take_over(struct gemm_engine *engine, struct plan *plan, const struct gemm_choice *choice, struct err *err)
+static int take_over(struct gemm_engine *engine, struct plan *plan,
+	const struct gemm_choice *choice, struct err *err)
 {
 	cublasLtMatmulHeuristicResult_t result = { 0 };
 	char text[160];
@@ -224,10 +251,12 @@ static int take_over(struct gemm_engine *engine, struct plan *plan, const struct
 	if (describe(engine, plan, &choice->gemm, err) < 0)
 		return -1;
 	memcpy(&plan->algorithm, choice->algorithm, sizeof plan->algorithm);
-	cublasStatus_t status = engine->lib->check(engine->handle, plan->desc, plan->a, plan->b, plan->d, plan->d, &plan->algorithm, &result);
+	cublasStatus_t status = engine->lib->check(engine->handle, plan->desc, plan->a, plan->b,
+		plan->d, plan->d, &plan->algorithm, &result);
 	result.algo = plan->algorithm;
 	if (status != CUBLAS_STATUS_SUCCESS || !may_be_used(engine, &result))
-		return err_fail(err, EXIT_DATA, "GEMM plans: cuBLASLt doesn't take the algorithm that was chosen for %s",
+		return err_fail(err, EXIT_DATA,
+			"GEMM plans: cuBLASLt doesn't take the algorithm that was chosen for %s",
 			gemm_text(&choice->gemm, text, sizeof text));
 	return keep(engine, plan, choice, err);
 }
@@ -274,18 +303,21 @@ bool gemm_is_there(struct gemm_engine *engine, const struct gemm *gemm, struct e
 	return !gemm_plans_find(&engine->plans, gemm)->none;
 }
 
-static int launch(struct gemm_engine *engine, struct plan *plan, const struct gemm *gemm, const struct gemm_operands *o,
-	void *stream, struct err *err)
+static int launch(struct gemm_engine *engine, struct plan *plan, const struct gemm *gemm,
+	const struct gemm_operands *o, void *stream, struct err *err)
 {
 	static const float one = 1, zero = 0;
 	if (set_pointers(engine, plan, gemm, has_sums(gemm) ? o->sums : o->bias, o->kept, err) < 0)
 		return -1;
-	return CUBLAS_CHECK(engine->lib, matmul(engine->handle, plan->desc, &one, o->w, plan->a, o->x, plan->b, gemm->adds ? &one : &zero,
-		o->d, plan->d, o->d, plan->d, &plan->algorithm, engine->workspace, GEMM_PLANS_WORKSPACE, (cudaStream_t)stream), err);
+	return CUBLAS_CHECK(engine->lib,
+		matmul(engine->handle, plan->desc, &one, o->w, plan->a, o->x, plan->b,
+			gemm->adds ? &one : &zero, o->d, plan->d, o->d, plan->d, &plan->algorithm,
+			engine->workspace, GEMM_PLANS_WORKSPACE, (cudaStream_t)stream),
+		err);
 }
 
-int gemm_launch(struct gemm_engine *engine, const struct gemm *gemm, const struct gemm_operands *o, void *stream,
-	struct err *err)
+int gemm_launch(struct gemm_engine *engine, const struct gemm *gemm, const struct gemm_operands *o,
+	void *stream, struct err *err)
 {
 	if (gemm_choose(engine, gemm, err) < 0)
 		return -1;
@@ -305,7 +337,8 @@ struct gemm_trial {
 	cublasLtMatmulHeuristicResult_t results[];
 };
 
-struct gemm_trial *gemm_trial_create(struct gemm_engine *engine, const struct gemm *gemm, int most, struct err *err)
+struct gemm_trial *gemm_trial_create(struct gemm_engine *engine, const struct gemm *gemm, int most,
+	struct err *err)
 {
 	struct gemm_trial *trial = calloc(1, sizeof *trial + (size_t)most * sizeof trial->results[0]);
 	if (!trial) {
@@ -325,7 +358,8 @@ int gemm_trial_count(const struct gemm_trial *trial)
 	return trial->count;
 }
 
-int gemm_trial_run(struct gemm_trial *trial, int algorithm, const struct gemm_operands *o, void *stream, struct err *err)
+int gemm_trial_run(struct gemm_trial *trial, int algorithm, const struct gemm_operands *o,
+	void *stream, struct err *err)
 {
 	trial->plan.algorithm = trial->results[algorithm].algo;
 	return launch(trial->engine, &trial->plan, &trial->gemm, o, stream, err);
@@ -333,9 +367,11 @@ int gemm_trial_run(struct gemm_trial *trial, int algorithm, const struct gemm_op
 
 int gemm_trial_keep(struct gemm_trial *trial, int algorithm, struct err *err)
 {
-	if (keep_result(trial->engine, &trial->plan, &trial->gemm, algorithm < 0 ? NULL : &trial->results[algorithm], err) < 0)
+	if (keep_result(trial->engine, &trial->plan, &trial->gemm,
+			algorithm < 0 ? NULL : &trial->results[algorithm], err)
+		< 0)
 		return -1;
-	trial->plan = (struct plan){ 0 }; /* the engine's now */
+	trial->plan = (struct plan) { 0 }; /* the engine's now */
 	return 0;
 }
 
@@ -349,22 +385,30 @@ void gemm_trial_destroy(struct gemm_trial *trial)
 
 /* ---- the engine ---- */
 
-static int prefer(const struct gemm_engine *engine, cublasLtMatmulPreferenceAttributes_t attribute, const void *value, size_t size,
-	struct err *err)
+static int prefer(const struct gemm_engine *engine, cublasLtMatmulPreferenceAttributes_t attribute,
+	const void *value, size_t size, struct err *err)
 {
-	return CUBLAS_CHECK(engine->lib, preference_set(engine->preference, attribute, value, size), err);
+	return CUBLAS_CHECK(engine->lib, preference_set(engine->preference, attribute, value, size),
+		err);
 }
 
 static int prepare(struct gemm_engine *engine, struct err *err)
 {
-	static const cublasLtMatmulPreferenceAttributes_t alignments[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
+	static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+	};
 	const size_t workspace = GEMM_PLANS_WORKSPACE;
-	const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, alignment = ALIGNMENT;
+	const uint32_t schemes =
+					   CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+				   alignment = ALIGNMENT;
 	if (CUBLAS_CHECK(engine->lib, create(&engine->handle), err) < 0
 		|| CUBLAS_CHECK(engine->lib, preference_create(&engine->preference), err) < 0
-		|| prefer(engine, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace, err) < 0
-		|| prefer(engine, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes, err) < 0)
+		|| prefer(engine, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace,
+			   err)
+			< 0
+		|| prefer(engine, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes, err)
+			< 0)
 		return -1;
 	for (int i = 0; i < 4; i++)
 		if (prefer(engine, alignments[i], &alignment, sizeof alignment, err) < 0)
@@ -372,8 +416,8 @@ static int prepare(struct gemm_engine *engine, struct err *err)
 	return 0;
 }
 
-struct gemm_engine *gemm_engine_create(const struct cublas *lib, enum gemm_mode mode, const char *card, void *workspace,
-	struct err *err)
+struct gemm_engine *gemm_engine_create(const struct cublas *lib, enum gemm_mode mode,
+	const char *card, void *workspace, struct err *err)
 {
 	struct gemm_engine *engine = calloc(1, sizeof *engine);
 	if (!engine) {

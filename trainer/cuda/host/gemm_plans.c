@@ -13,7 +13,8 @@
 #define NEWEST 2 /* version of the form */
 
 static const char *const types[] = { "fp32", "bf16" }, *const modes[] = { "fp32", "tf32", "bf16" };
-static const char *const epilogues[] = { "plain", "bias", "bias-gelu", "bias-relu", "gelu-grad", "bias-grad" };
+static const char *const epilogues[] = { "plain", "bias", "bias-gelu", "bias-relu", "gelu-grad",
+	"bias-grad" };
 static const char *const layouts[] = { "nn", "nt", "tn", "tt" }; /* X, then W */
 static const char *const betas[] = { "set", "add" };
 #define WORDS(list) (list), (int)(sizeof(list) / sizeof(list)[0])
@@ -35,17 +36,35 @@ static void add(struct list *list, const struct gemm *gemm)
 		list->out[list->count++] = *gemm;
 }
 
-/* A linear layer x[M,K] → y[M,N] and its backward passes; `before` is GELU' where x was made by one. */
-static void add_linear(struct list *list, int M, int K, int N, enum gemm_epilogue epilogue, bool input_gradient,
-	enum gemm_epilogue before)
+/* A linear layer x[M,K] → y[M,N] and its backward passes; `before` is GELU' where x was made by
+ * one. */
+static void add_linear(struct list *list, int M, int K, int N, enum gemm_epilogue epilogue,
+	bool input_gradient, enum gemm_epilogue before)
 {
 	enum gemm_type type = list->type;
-	add(list, &(struct gemm){ .rows = M, .columns = N, .depth = K, .in = type, .out = type, .epilogue = epilogue });
+	add(list,
+		&(struct gemm) { .rows = M,
+			.columns = N,
+			.depth = K,
+			.in = type,
+			.out = type,
+			.epilogue = epilogue });
 	if (input_gradient)
-		add(list, &(struct gemm){ .rows = M, .columns = K, .depth = N, .w_transposed = true, .in = type, .out = type,
-			.epilogue = before });
+		add(list,
+			&(struct gemm) { .rows = M,
+				.columns = K,
+				.depth = N,
+				.w_transposed = true,
+				.in = type,
+				.out = type,
+				.epilogue = before });
 	for (int adds = 0; adds < 2; adds++) {
-		struct gemm weight = { .rows = K, .columns = N, .depth = M, .x_transposed = true, .in = type, .out = GEMM_FP32,
+		struct gemm weight = { .rows = K,
+			.columns = N,
+			.depth = M,
+			.x_transposed = true,
+			.in = type,
+			.out = GEMM_FP32,
 			.adds = adds != 0 };
 		add(list, &weight);
 		weight.epilogue = GEMM_BIAS_GRAD;
@@ -53,24 +72,42 @@ static void add_linear(struct list *list, int M, int K, int N, enum gemm_epilogu
 	}
 }
 
-/* logits[M,V] = x[M,C] · wte[V,C]ᵀ and what goes back from them, in chunks of rows of which the last may be shorter. */
+/* logits[M,V] = x[M,C] · wte[V,C]ᵀ and what goes back from them, in chunks of rows of which the
+ * last may be shorter. */
 static void add_head(struct list *list, int M, int C, int V)
 {
 	enum gemm_type type = list->type;
 	int most = (int)head_chunk_rows((size_t)M, (size_t)V, type == GEMM_BF16 ? 2 : 4);
 	for (int rows = most; rows > 0; rows = rows == most ? M % most : 0) {
-		add(list, &(struct gemm){ .rows = rows, .columns = V, .depth = C, .w_transposed = true, .in = type, .out = type });
-		add(list, &(struct gemm){ .rows = rows, .columns = C, .depth = V, .in = type, .out = type });
+		add(list,
+			&(struct gemm) { .rows = rows,
+				.columns = V,
+				.depth = C,
+				.w_transposed = true,
+				.in = type,
+				.out = type });
+		add(list,
+			&(struct gemm) { .rows = rows, .columns = C, .depth = V, .in = type, .out = type });
 		for (int adds = 0; adds < 2; adds++)
-			add(list, &(struct gemm){ .rows = V, .columns = C, .depth = rows, .x_transposed = true, .in = type, .out = GEMM_FP32,
-				.adds = adds != 0 });
+			add(list,
+				&(struct gemm) { .rows = V,
+					.columns = C,
+					.depth = rows,
+					.x_transposed = true,
+					.in = type,
+					.out = GEMM_FP32,
+					.adds = adds != 0 });
 	}
 }
 
-size_t gemm_plans_of(const struct ops_shapes *shapes, enum gemm_mode mode, struct gemm *out, size_t most)
+size_t gemm_plans_of(const struct ops_shapes *shapes, enum gemm_mode mode, struct gemm *out,
+	size_t most)
 {
-	struct list list = { .type = mode == GEMM_MODE_BF16 ? GEMM_BF16 : GEMM_FP32, .out = out, .most = most };
-	int M = shapes->batch * (shapes->positions ? shapes->positions : 1), C = shapes->width, hidden = shapes->hidden;
+	struct list list = { .type = mode == GEMM_MODE_BF16 ? GEMM_BF16 : GEMM_FP32,
+		.out = out,
+		.most = most };
+	int M = shapes->batch * (shapes->positions ? shapes->positions : 1), C = shapes->width,
+		hidden = shapes->hidden;
 	if (shapes->heads > 0) {
 		add_linear(&list, M, C, 3 * C, GEMM_BIAS, true, GEMM_PLAIN);
 		add_linear(&list, M, C, C, GEMM_BIAS, true, GEMM_PLAIN);
@@ -88,8 +125,9 @@ size_t gemm_plans_of(const struct ops_shapes *shapes, enum gemm_mode mode, struc
 
 bool gemm_equal(const struct gemm *a, const struct gemm *b)
 {
-	return a->rows == b->rows && a->columns == b->columns && a->depth == b->depth && a->x_transposed == b->x_transposed
-		&& a->w_transposed == b->w_transposed && a->in == b->in && a->out == b->out && a->epilogue == b->epilogue && a->adds == b->adds;
+	return a->rows == b->rows && a->columns == b->columns && a->depth == b->depth
+		&& a->x_transposed == b->x_transposed && a->w_transposed == b->w_transposed
+		&& a->in == b->in && a->out == b->out && a->epilogue == b->epilogue && a->adds == b->adds;
 }
 
 const struct gemm_choice *gemm_plans_find(const struct gemm_plans *plans, const struct gemm *gemm)
@@ -115,7 +153,7 @@ int gemm_plans_add(struct gemm_plans *plans, const struct gemm_choice *choice, s
 void gemm_plans_clear(struct gemm_plans *plans)
 {
 	free(plans->rows);
-	*plans = (struct gemm_plans){ 0 };
+	*plans = (struct gemm_plans) { 0 };
 }
 
 static const char *layout_of(const struct gemm *gemm)
@@ -125,14 +163,16 @@ static const char *layout_of(const struct gemm *gemm)
 
 char *gemm_text(const struct gemm *gemm, char *out, size_t size)
 {
-	snprintf(out, size, "%d x %d over %d, %s, %s to %s, %s%s", gemm->rows, gemm->columns, gemm->depth, layout_of(gemm),
-		types[gemm->in], types[gemm->out], epilogues[gemm->epilogue], gemm->adds ? ", added" : "");
+	snprintf(out, size, "%d x %d over %d, %s, %s to %s, %s%s", gemm->rows, gemm->columns,
+		gemm->depth, layout_of(gemm), types[gemm->in], types[gemm->out], epilogues[gemm->epilogue],
+		gemm->adds ? ", added" : "");
 	return out;
 }
 
 /* ---- the text ---- */
 
-/* What version 1 has no word for. Where our kernel makes it that needs none: a record without a row for it says the same. */
+/* What version 1 has no word for. Where our kernel makes it that needs none: a record without a row
+ * for it says the same. */
 static bool is_new(const struct gemm *gemm)
 {
 	return gemm->epilogue == GEMM_BIAS_GRAD;
@@ -151,8 +191,8 @@ static void encode_row(FILE *out, const struct gemm_choice *choice)
 	const struct gemm *p = &choice->gemm;
 	if (is_new(p) && choice->none)
 		return;
-	fprintf(out, ";%dx%dx%d %s %s %s %s %s ", p->rows, p->columns, p->depth, layout_of(p), types[p->in], types[p->out],
-		epilogues[p->epilogue], betas[p->adds]);
+	fprintf(out, ";%dx%dx%d %s %s %s %s %s ", p->rows, p->columns, p->depth, layout_of(p),
+		types[p->in], types[p->out], epilogues[p->epilogue], betas[p->adds]);
 	if (choice->none) {
 		fputs("none", out);
 		return;
@@ -169,7 +209,8 @@ char *gemm_plans_encode(const struct gemm_plans *plans)
 	FILE *out = open_memstream(&text, &size);
 	if (!out)
 		return NULL;
-	fprintf(out, NAME "%d %" PRIu64 " %s %s", version_of(plans), plans->library, modes[plans->mode], plans->card);
+	fprintf(out, NAME "%d %" PRIu64 " %s %s", version_of(plans), plans->library, modes[plans->mode],
+		plans->card);
 	for (size_t i = 0; i < plans->count; i++)
 		encode_row(out, &plans->rows[i]);
 	if (fclose(out) == 0)
@@ -186,8 +227,10 @@ struct reader {
 
 static int malformed(const struct reader *reader, const char *what, struct err *err)
 {
-	return err_fail(err, EXIT_DATA, "GEMM plans: couldn't read the algorithms of the matrix products: %s is missing at character %td, "
-		"\"%.40s\"", what, reader->at - reader->text, reader->at);
+	return err_fail(err, EXIT_DATA,
+		"GEMM plans: couldn't read the algorithms of the matrix products: %s is missing at "
+		"character %td, \"%.40s\"",
+		what, reader->at - reader->text, reader->at);
 }
 
 static bool skip(struct reader *reader, const char *what)
@@ -227,7 +270,8 @@ static int read_word(struct reader *reader, const char *const *words, int count)
 {
 	size_t length = strcspn(reader->at, " ;");
 	for (int i = 0; i < count; i++)
-		if (strlen(words[i]) == length && strncmp(reader->at, words[i], length) == 0 && reader->at[length] == ' ') {
+		if (strlen(words[i]) == length && strncmp(reader->at, words[i], length) == 0
+			&& reader->at[length] == ' ') {
 			reader->at += length + 1;
 			return i;
 		}
@@ -238,7 +282,8 @@ static bool read_hex(struct reader *reader, uint64_t *value)
 {
 	*value = 0;
 	for (int i = 0; i < 16; i++, reader->at++) {
-		const char *digits = "0123456789abcdef", *digit = *reader->at ? strchr(digits, *reader->at) : NULL;
+		const char *digits = "0123456789abcdef",
+				   *digit = *reader->at ? strchr(digits, *reader->at) : NULL;
 		if (!digit)
 			return false;
 		*value = *value << 4 | (uint64_t)(digit - digits);
@@ -248,12 +293,14 @@ static bool read_hex(struct reader *reader, uint64_t *value)
 
 static int read_gemm(struct reader *reader, struct gemm *gemm, struct err *err)
 {
-	if (!read_size(reader, &gemm->rows) || !skip(reader, "x") || !read_size(reader, &gemm->columns) || !skip(reader, "x")
-		|| !read_size(reader, &gemm->depth) || !skip(reader, " "))
+	if (!read_size(reader, &gemm->rows) || !skip(reader, "x") || !read_size(reader, &gemm->columns)
+		|| !skip(reader, "x") || !read_size(reader, &gemm->depth) || !skip(reader, " "))
 		return malformed(reader, "the shape of a product", err);
 	int layout = read_word(reader, WORDS(layouts));
-	int in = layout < 0 ? -1 : read_word(reader, WORDS(types)), out = in < 0 ? -1 : read_word(reader, WORDS(types));
-	int epilogue = out < 0 ? -1 : read_word(reader, WORDS(epilogues)), adds = epilogue < 0 ? -1 : read_word(reader, WORDS(betas));
+	int in = layout < 0 ? -1 : read_word(reader, WORDS(types)),
+		out = in < 0 ? -1 : read_word(reader, WORDS(types));
+	int epilogue = out < 0 ? -1 : read_word(reader, WORDS(epilogues)),
+		adds = epilogue < 0 ? -1 : read_word(reader, WORDS(betas));
 	if (adds < 0 || (reader->version < 2 && epilogue == GEMM_BIAS_GRAD))
 		return malformed(reader, "a word that describes a product", err);
 	gemm->x_transposed = layout & 2;
@@ -275,12 +322,15 @@ static int read_row(struct reader *reader, struct gemm_plans *plans, struct err 
 	for (int i = 0; i < GEMM_WORDS && !choice.none; i++)
 		if (!read_hex(reader, &choice.algorithm[i]))
 			return malformed(reader, "an algorithm", err);
-	if (!choice.none && (!skip(reader, " ") || !read_number(reader, GEMM_PLANS_WORKSPACE, &choice.workspace)))
+	if (!choice.none
+		&& (!skip(reader, " ") || !read_number(reader, GEMM_PLANS_WORKSPACE, &choice.workspace)))
 		return malformed(reader, "the workspace of an algorithm, at most 33554432 bytes,", err);
 	if (is_new(&choice.gemm) && choice.none)
 		return malformed(reader, "the algorithm, without which there is no such row,", err);
 	if (gemm_plans_find(plans, &choice.gemm))
-		return err_fail(err, EXIT_DATA, "GEMM plans: couldn't read the algorithms of the matrix products: %s stands there twice",
+		return err_fail(err, EXIT_DATA,
+			"GEMM plans: couldn't read the algorithms of the matrix products: %s stands there "
+			"twice",
 			gemm_text(&choice.gemm, text, sizeof text));
 	return gemm_plans_add(plans, &choice, err);
 }
@@ -288,10 +338,13 @@ static int read_row(struct reader *reader, struct gemm_plans *plans, struct err 
 int gemm_plans_decode(const char *text, struct gemm_plans *plans, struct err *err)
 {
 	struct reader reader = { .text = text, .at = text };
-	*plans = (struct gemm_plans){ 0 };
-	if (!skip(&reader, NAME) || !read_number(&reader, NEWEST, &reader.version) || reader.version == 0 || !skip(&reader, " "))
-		return err_fail(err, EXIT_DATA, "GEMM plans: couldn't read the algorithms of the matrix products: they are not in the form that "
-			"this version knows, \"%.40s\"", text);
+	*plans = (struct gemm_plans) { 0 };
+	if (!skip(&reader, NAME) || !read_number(&reader, NEWEST, &reader.version)
+		|| reader.version == 0 || !skip(&reader, " "))
+		return err_fail(err, EXIT_DATA,
+			"GEMM plans: couldn't read the algorithms of the matrix products: they are not in the "
+			"form that this version knows, \"%.40s\"",
+			text);
 	if (!read_number(&reader, UINT64_MAX, &plans->library) || !skip(&reader, " "))
 		return malformed(&reader, "the library's version", err);
 	int mode = read_word(&reader, WORDS(modes));
@@ -306,19 +359,27 @@ int gemm_plans_decode(const char *text, struct gemm_plans *plans, struct err *er
 			return -1;
 	if (*reader.at)
 		return malformed(&reader, "the end", err);
-	return version_of(plans) == (int)reader.version ? 0 : malformed(&reader, "a row of this version", err);
+	return version_of(plans) == (int)reader.version
+		? 0
+		: malformed(&reader, "a row of this version", err);
 }
 
-int gemm_plans_fit(const struct gemm_plans *plans, uint64_t library, enum gemm_mode mode, const char *card, struct err *err)
+int gemm_plans_fit(const struct gemm_plans *plans, uint64_t library, enum gemm_mode mode,
+	const char *card, struct err *err)
 {
 	if (strcmp(plans->card, card) != 0)
-		return err_fail(err, EXIT_DATA, "GEMM plans: the algorithms of the matrix products were chosen for %s, and this is %s",
+		return err_fail(err, EXIT_DATA,
+			"GEMM plans: the algorithms of the matrix products were chosen for %s, and this is %s",
 			plans->card, card);
 	if (plans->library != library)
-		return err_fail(err, EXIT_DATA, "GEMM plans: the algorithms of the matrix products are those of cuBLASLt %" PRIu64 ", and this is %"
-			PRIu64, plans->library, library);
+		return err_fail(err, EXIT_DATA,
+			"GEMM plans: the algorithms of the matrix products are those of cuBLASLt %" PRIu64
+			", and this is %" PRIu64,
+			plans->library, library);
 	if (plans->mode != mode)
-		return err_fail(err, EXIT_DATA, "GEMM plans: the algorithms of the matrix products were chosen for --precision %s, and this is %s",
+		return err_fail(err, EXIT_DATA,
+			"GEMM plans: the algorithms of the matrix products were chosen for --precision %s, and "
+			"this is %s",
 			modes[plans->mode], modes[mode]);
 	return 0;
 }

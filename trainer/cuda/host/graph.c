@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the training queues, captured once as a CUDA graph and replayed in one call. Inside, the places where gradients are ready are
- * records of external events: the communicator's stream waits for those, outside of any graph. */
+/* What the training queues, captured once as a CUDA graph and replayed in one call. Inside, the
+ * places where gradients are ready are records of external events: the communicator's stream waits
+ * for those, outside of any graph. */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 
@@ -34,7 +35,9 @@ static bool capture(struct ops *ops, int events)
 		return false;
 	cuda->spoilt = false;
 	cuda->capturer = pthread_self();
-	cuda->capturing = cudaStreamBeginCapture(cuda->training.stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+	cuda->capturing =
+		cudaStreamBeginCapture(cuda->training.stream, cudaStreamCaptureModeThreadLocal)
+		== cudaSuccess;
 	if (!cuda->capturing)
 		cudaGetLastError(); /* it isn't the next launch's */
 	return cuda->capturing;
@@ -44,7 +47,9 @@ static void capture_event(struct ops *ops, int number)
 {
 	struct cuda *cuda = cuda_of(ops);
 	if (number < cuda->graph_event_count && cuda_begin(ops))
-		CUDA_RUN(ops, cudaEventRecordWithFlags(cuda->graph_events[number], cuda->training.stream, cudaEventRecordExternal));
+		CUDA_RUN(ops,
+			cudaEventRecordWithFlags(cuda->graph_events[number], cuda->training.stream,
+				cudaEventRecordExternal));
 }
 
 static void *captured(struct ops *ops)

@@ -29,7 +29,8 @@ int ops_cuda_runtime(void)
 int ops_cuda_begin(const struct gpu *gpu, uint64_t *available, struct err *err)
 {
 	size_t unused = 0, all = 0;
-	if (CUDA_CHECK(cudaSetDevice(gpu->index), err) < 0 || CUDA_CHECK(cudaMemGetInfo(&unused, &all), err) < 0)
+	if (CUDA_CHECK(cudaSetDevice(gpu->index), err) < 0
+		|| CUDA_CHECK(cudaMemGetInfo(&unused, &all), err) < 0)
 		return -1;
 	*available = unused;
 	return 0;
@@ -99,7 +100,8 @@ static void release(struct ops *ops, void *p)
 	cudaFree(p);
 }
 
-static void copy(struct ops *ops, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+static void copy(struct ops *ops, void *to, const void *from, size_t bytes,
+	enum cudaMemcpyKind kind)
 {
 	struct cuda *cuda = cuda_of(ops);
 	if (cuda_begin(ops) && CUDA_RUN(ops, cudaMemcpyAsync(to, from, bytes, kind, cuda->stream)))
@@ -116,7 +118,8 @@ static void copy_out(struct ops *ops, void *host, const void *device, size_t byt
 	copy(ops, host, device, bytes, cudaMemcpyDeviceToHost);
 }
 
-/* Through pinned memory. A place that is still on its way is waited for: then the host is that far ahead, and loses nothing. */
+/* Through pinned memory. A place that is still on its way is waited for: then the host is that far
+ * ahead, and loses nothing. */
 static bool put_part(struct ops *ops, char *device, const char *host, size_t bytes)
 {
 	struct cuda *cuda = cuda_of(ops);
@@ -126,7 +129,8 @@ static bool put_part(struct ops *ops, char *device, const char *host, size_t byt
 	if (cudaEventQuery(left) == cudaErrorNotReady && !CUDA_RUN(ops, cudaEventSynchronize(left)))
 		return false;
 	memcpy(place, host, bytes);
-	return CUDA_RUN(ops, cudaMemcpyAsync(device, place, bytes, cudaMemcpyHostToDevice, cuda->stream))
+	return CUDA_RUN(ops,
+			   cudaMemcpyAsync(device, place, bytes, cudaMemcpyHostToDevice, cuda->stream))
 		&& CUDA_RUN(ops, cudaEventRecord(left, cuda->stream));
 }
 
@@ -134,17 +138,21 @@ static void put(struct ops *ops, void *device, const void *host, size_t bytes)
 {
 	bool well = cuda_begin(ops);
 	for (size_t at = 0; well && at < bytes; at += CUDA_PUT_BYTES)
-		well = put_part(ops, (char *)device + at, (const char *)host + at, bytes - at < CUDA_PUT_BYTES ? bytes - at : CUDA_PUT_BYTES);
+		well = put_part(ops, (char *)device + at, (const char *)host + at,
+			bytes - at < CUDA_PUT_BYTES ? bytes - at : CUDA_PUT_BYTES);
 }
 
-/* From pinned memory, so that nobody waits. The ring has room for many steps, and the host waits for the device in each. */
+/* From pinned memory, so that nobody waits. The ring has room for many steps, and the host waits
+ * for the device in each. */
 static void put_params(struct ops *ops)
 {
 	struct cuda *cuda = cuda_of(ops);
 	struct step_params *place = &cuda->params_ring[cuda->params_next++ % CUDA_PARAMS];
 	*place = cuda->params;
 	if (cuda_begin(ops))
-		CUDA_RUN(ops, cudaMemcpyAsync(cuda->params_device, place, sizeof *place, cudaMemcpyHostToDevice, cuda->stream));
+		CUDA_RUN(ops,
+			cudaMemcpyAsync(cuda->params_device, place, sizeof *place, cudaMemcpyHostToDevice,
+				cuda->stream));
 }
 
 static void cast(struct ops *ops, float *compute, const float *weights, size_t count)
@@ -169,7 +177,8 @@ static int rows_of(const struct ops_shapes *shapes)
 static size_t scratch_of(const struct ops_shapes *s)
 {
 	int M = rows_of(s), N = s->hidden > 3 * s->width ? s->hidden : 3 * s->width;
-	size_t most = cuda_column_sums_scratch(M, N > s->vocabulary || s->heads ? N : s->vocabulary) * sizeof(float);
+	size_t most = cuda_column_sums_scratch(M, N > s->vocabulary || s->heads ? N : s->vocabulary)
+		* sizeof(float);
 	if (!s->heads)
 		return most;
 	most = larger(most, cuda_layernorm_scratch(M, s->width) * sizeof(float));
@@ -179,13 +188,15 @@ static size_t scratch_of(const struct ops_shapes *s)
 
 static size_t logits_of(const struct ops_shapes *s, enum gemm_mode mode)
 {
-	size_t M = (size_t)rows_of(s), P = OPS_VOCABULARY_ROWS((size_t)s->vocabulary), bytes = mode == GEMM_MODE_BF16 ? 2 : 4;
+	size_t M = (size_t)rows_of(s), P = OPS_VOCABULARY_ROWS((size_t)s->vocabulary),
+		   bytes = mode == GEMM_MODE_BF16 ? 2 : 4;
 	return s->heads ? head_chunk_rows(M, P, bytes) * P * bytes : 0;
 }
 
 size_t ops_cuda_scratch(const struct ops_shapes *shapes, enum gemm_mode mode)
 {
-	return GEMM_PLANS_WORKSPACE + sizeof(struct step_params) + scratch_of(shapes) + logits_of(shapes, mode);
+	return GEMM_PLANS_WORKSPACE + sizeof(struct step_params) + scratch_of(shapes)
+		+ logits_of(shapes, mode);
 }
 
 static void *again(void *memory, size_t bytes, const char *purpose, struct err *err)
@@ -233,7 +244,8 @@ static int choose(struct ops *ops, struct err *err)
 			return -1;
 		/* What stands in for an epilogue that there is not is chosen now, too. */
 		plain.epilogue = GEMM_PLAIN;
-		if (!gemm_is_there(cuda->engine, &list[i], err) && gemm_choose(cuda->engine, &plain, err) < 0)
+		if (!gemm_is_there(cuda->engine, &list[i], err)
+			&& gemm_choose(cuda->engine, &plain, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -249,8 +261,12 @@ static int tune(struct ops *ops, double seconds, struct err *err)
 	int cache = 0;
 	if (CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, cuda->device), err) < 0)
 		return -1;
-	const struct tune tune = { .engine = cuda->engine, .stream = cuda->stream, .scratch = cuda->scratch, .cache = (size_t)cache,
-		.seconds = seconds, .now = clock_now };
+	const struct tune tune = { .engine = cuda->engine,
+		.stream = cuda->stream,
+		.scratch = cuda->scratch,
+		.cache = (size_t)cache,
+		.seconds = seconds,
+		.now = clock_now };
 	if (tune_gemms(&tune, list, count, &result, err) < 0)
 		return -1;
 	if (result.timed + result.untimed > 0)
@@ -280,7 +296,8 @@ static void destroy(struct ops *ops)
 	cuda_copy_stream_destroy(cuda->copy_stream);
 	gemm_engine_destroy(cuda->engine);
 	attention_cudnn_destroy(cuda->cudnn);
-	void *const device[] = { cuda->cudnn_workspace, cuda->params_device, cuda->workspace, cuda->scratch, cuda->logits };
+	void *const device[] = { cuda->cudnn_workspace, cuda->params_device, cuda->workspace,
+		cuda->scratch, cuda->logits };
 	for (size_t i = 0; i < sizeof device / sizeof device[0]; i++)
 		cudaFree(device[i]);
 	cudaFreeHost(cuda->params_ring);
@@ -322,13 +339,19 @@ static int begin(struct cuda *cuda, const struct cublas *lib, const char *card, 
 	cuda->stream = cuda->training.stream;
 	if (rc < 0)
 		return -1;
-	if (CUDA_CHECK(cudaHostAlloc(&ring, CUDA_PARAMS * sizeof *cuda->params_ring, cudaHostAllocDefault), err) < 0)
+	if (CUDA_CHECK(cudaHostAlloc(&ring, CUDA_PARAMS * sizeof *cuda->params_ring,
+					   cudaHostAllocDefault),
+			err)
+		< 0)
 		return -1;
 	cuda->params_ring = ring;
 	if (begin_puts(cuda, err) < 0)
 		return -1;
-	cuda->params_device = cuda_check_alloc(sizeof *cuda->params_device, "the numbers of a step", err);
-	cuda->workspace = cuda->params_device ? cuda_check_alloc(GEMM_PLANS_WORKSPACE, "the workspace of the matrix products", err) : NULL;
+	cuda->params_device =
+		cuda_check_alloc(sizeof *cuda->params_device, "the numbers of a step", err);
+	cuda->workspace = cuda->params_device
+		? cuda_check_alloc(GEMM_PLANS_WORKSPACE, "the workspace of the matrix products", err)
+		: NULL;
 	if (!cuda->workspace)
 		return -1;
 	cuda->copy_stream = cuda_copy_stream_create(err);
@@ -338,9 +361,20 @@ static int begin(struct cuda *cuda, const struct cublas *lib, const char *card, 
 	return cuda->engine ? 0 : -1;
 }
 
-static const struct ops table = { .prepare = prepare, .destroy = destroy, .alloc = alloc, .release = release, .copy_in = copy_in,
-	.copy_out = copy_out, .copy_stream = &cuda_copy_stream_ops, .put = put, .put_params = put_params, .check = check, .choose = choose, .tune = tune,
-	.adopt = adopt, .algorithms = algorithms };
+static const struct ops table = { .prepare = prepare,
+	.destroy = destroy,
+	.alloc = alloc,
+	.release = release,
+	.copy_in = copy_in,
+	.copy_out = copy_out,
+	.copy_stream = &cuda_copy_stream_ops,
+	.put = put,
+	.put_params = put_params,
+	.check = check,
+	.choose = choose,
+	.tune = tune,
+	.adopt = adopt,
+	.algorithms = algorithms };
 
 static void describe(struct ops *ops, const struct gpu *gpu, const struct cublas *lib)
 {
@@ -348,8 +382,9 @@ static void describe(struct ops *ops, const struct gpu *gpu, const struct cublas
 	struct cuda *cuda = cuda_of(ops);
 	size_t version = lib->version();
 	snprintf(cuda->card, sizeof cuda->card, "%s, %d multiprocessors", gpu->name, gpu->processors);
-	snprintf(cuda->libraries, sizeof cuda->libraries, "CUDA %d.%d, cuBLASLt %zu.%zu.%zu", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
-		version / 10000, version / 100 % 100, version % 100);
+	snprintf(cuda->libraries, sizeof cuda->libraries, "CUDA %d.%d, cuBLASLt %zu.%zu.%zu",
+		CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, version / 10000, version / 100 % 100,
+		version % 100);
 	ops->name = names[cuda->mode];
 	ops->card = cuda->card;
 	ops->libraries = cuda->libraries;
@@ -358,7 +393,8 @@ static void describe(struct ops *ops, const struct gpu *gpu, const struct cublas
 	ops->params = &cuda->params;
 }
 
-struct ops *ops_cuda_create_over(const void *cublas, const struct gpu *gpu, enum gemm_mode mode, struct err *err)
+struct ops *ops_cuda_create_over(const void *cublas, const struct gpu *gpu, enum gemm_mode mode,
+	struct err *err)
 {
 	struct ops *ops = calloc(1, sizeof *ops);
 	struct cuda *cuda = calloc(1, sizeof *cuda);
@@ -397,7 +433,9 @@ int ops_cuda_take_attention(struct ops *ops, struct attention_cudnn *attention, 
 	struct cuda *cuda = cuda_of(ops);
 	size_t length = strlen(cuda->libraries);
 	cuda->cudnn = attention;
-	snprintf(cuda->libraries + length, sizeof cuda->libraries - length, ", %s", attention_cudnn_text(attention));
-	cuda->cudnn_workspace = cuda_check_alloc(attention_cudnn_workspace(attention), "the workspace of cuDNN's attention", err);
+	snprintf(cuda->libraries + length, sizeof cuda->libraries - length, ", %s",
+		attention_cudnn_text(attention));
+	cuda->cudnn_workspace = cuda_check_alloc(attention_cudnn_workspace(attention),
+		"the workspace of cuDNN's attention", err);
 	return cuda->cudnn_workspace ? 0 : -1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear layers and the head: matrix products with the epilogues that cuBLASLt has; what it has not for a shape is a kernel of ours
- * behind a plain product. */
+/* Linear layers and the head: matrix products with the epilogues that cuBLASLt has; what it has not
+ * for a shape is a kernel of ours behind a plain product. */
 #include "trainer/cuda/host/cuda.h"
 #include "trainer/cuda/host/finish.h"
 #include "trainer/cuda/kernels/add.h"
@@ -27,7 +27,8 @@ static bool multiply(struct ops *ops, const struct gemm *gemm, const struct gemm
 }
 
 /* With its epilogue in any case: the library's, or our kernel behind the plain product. */
-static void multiply_and_finish(struct ops *ops, const struct gemm *gemm, const struct gemm_operands *operands)
+static void multiply_and_finish(struct ops *ops, const struct gemm *gemm,
+	const struct gemm_operands *operands)
 {
 	struct cuda *cuda = cuda_of(ops);
 	struct gemm plain = *gemm;
@@ -40,30 +41,40 @@ static void multiply_and_finish(struct ops *ops, const struct gemm *gemm, const 
 
 /* ---- forward: y[M,N] = x[M,K] · w[K,N] ---- */
 
-static struct gemm forward_of(const struct ops *ops, enum gemm_epilogue epilogue, int M, int K, int N)
+static struct gemm forward_of(const struct ops *ops, enum gemm_epilogue epilogue, int M, int K,
+	int N)
 {
 	enum gemm_type type = type_of(ops->state);
-	return (struct gemm){ .rows = M, .columns = N, .depth = K, .in = type, .out = type, .epilogue = epilogue };
+	return (struct gemm) { .rows = M,
+		.columns = N,
+		.depth = K,
+		.in = type,
+		.out = type,
+		.epilogue = epilogue };
 }
 
-static void forward(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias,
-	enum gemm_epilogue epilogue, int M, int K, int N)
+static void forward(struct ops *ops, float *y, float *pre, const float *x, const float *w,
+	const float *bias, enum gemm_epilogue epilogue, int M, int K, int N)
 {
 	struct gemm gemm = forward_of(ops, epilogue, M, K, N);
-	multiply_and_finish(ops, &gemm, &(struct gemm_operands){ .d = y, .x = x, .w = w, .bias = bias, .kept = pre });
+	multiply_and_finish(ops, &gemm,
+		&(struct gemm_operands) { .d = y, .x = x, .w = w, .bias = bias, .kept = pre });
 }
 
-static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
+static void linear(struct ops *ops, float *y, const float *x, const float *w, const float *bias,
+	int M, int K, int N)
 {
 	forward(ops, y, NULL, x, w, bias, bias ? GEMM_BIAS : GEMM_PLAIN, M, K, N);
 }
 
-static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w, const float *bias, int M, int K, int N)
+static void linear_gelu(struct ops *ops, float *y, float *pre, const float *x, const float *w,
+	const float *bias, int M, int K, int N)
 {
 	forward(ops, y, pre, x, w, bias, GEMM_BIAS_GELU, M, K, N);
 }
 
-static void linear_relu(struct ops *ops, float *y, const float *x, const float *w, const float *bias, int M, int K, int N)
+static void linear_relu(struct ops *ops, float *y, const float *x, const float *w,
+	const float *bias, int M, int K, int N)
 {
 	forward(ops, y, NULL, x, w, bias, GEMM_BIAS_RELU, M, K, N);
 }
@@ -73,44 +84,63 @@ static void linear_relu(struct ops *ops, float *y, const float *x, const float *
 static struct gemm input_of(const struct ops *ops, enum gemm_epilogue epilogue, int M, int K, int N)
 {
 	enum gemm_type type = type_of(ops->state);
-	return (struct gemm){ .rows = M, .columns = K, .depth = N, .w_transposed = true, .in = type, .out = type, .epilogue = epilogue };
+	return (struct gemm) { .rows = M,
+		.columns = K,
+		.depth = N,
+		.w_transposed = true,
+		.in = type,
+		.out = type,
+		.epilogue = epilogue };
 }
 
-static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w, int M, int K, int N)
+static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w,
+	int M, int K, int N)
 {
 	const struct gemm gemm = input_of(ops, GEMM_PLAIN, M, K, N);
-	multiply(ops, &gemm, &(struct gemm_operands){ .d = dx, .x = dy, .w = w });
+	multiply(ops, &gemm, &(struct gemm_operands) { .d = dx, .x = dy, .w = w });
 }
 
-static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *dy, const float *w, const float *pre, int M, int K, int N)
+static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *dy, const float *w,
+	const float *pre, int M, int K, int N)
 {
 	const struct gemm gemm = input_of(ops, GEMM_GELU_GRAD, M, K, N);
-	multiply_and_finish(ops, &gemm, &(struct gemm_operands){ .d = dx, .x = dy, .w = w, .kept = (void *)(uintptr_t)pre });
+	multiply_and_finish(ops, &gemm,
+		&(struct gemm_operands) { .d = dx, .x = dy, .w = w, .kept = (void *)(uintptr_t)pre });
 }
 
-static void linear_backward_input_relu(struct ops *ops, float *dx, const float *dy, const float *w, const float *y, int M, int K, int N)
+static void linear_backward_input_relu(struct ops *ops, float *dx, const float *dy, const float *w,
+	const float *y, int M, int K, int N)
 {
 	struct cuda *cuda = cuda_of(ops);
 	linear_backward_input(ops, dx, dy, w, M, K, N);
 	if (cuda_begin(ops))
-		CUDA_RUN(ops, cuda_relu_backward(dx, dx, y, (size_t)M * (size_t)K, cuda->type, cuda->stream));
+		CUDA_RUN(ops,
+			cuda_relu_backward(dx, dx, y, (size_t)M * (size_t)K, cuda->type, cuda->stream));
 }
 
 /* dw[K,N] = or += x[M,K]ᵀ · dy[M,N], in fp32 */
 static struct gemm weight_of(const struct ops *ops, int M, int K, int N, bool adds)
 {
-	return (struct gemm){ .rows = K, .columns = N, .depth = M, .x_transposed = true, .in = type_of(ops->state), .out = GEMM_FP32,
+	return (struct gemm) { .rows = K,
+		.columns = N,
+		.depth = M,
+		.x_transposed = true,
+		.in = type_of(ops->state),
+		.out = GEMM_FP32,
 		.adds = adds };
 }
 
-/* The bias' gradient is a kernel of ours, unless tuning found the library's epilogue faster. That overwrites its sums: what is added to
- * takes one more kernel. */
-static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x, const float *dy, int M, int K, int N,
-	int accumulate)
+/* The bias' gradient is a kernel of ours, unless tuning found the library's epilogue faster. That
+ * overwrites its sums: what is added to takes one more kernel. */
+static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x,
+	const float *dy, int M, int K, int N, int accumulate)
 {
 	struct cuda *cuda = cuda_of(ops);
 	struct gemm gemm = weight_of(ops, M, K, N, accumulate != 0);
-	struct gemm_operands operands = { .d = dw, .x = x, .w = dy, .sums = accumulate ? cuda->scratch : dbias };
+	struct gemm_operands operands = { .d = dw,
+		.x = x,
+		.w = dy,
+		.sums = accumulate ? cuda->scratch : dbias };
 	gemm.epilogue = dbias ? GEMM_BIAS_GRAD : GEMM_PLAIN;
 	if (multiply(ops, &gemm, &operands)) {
 		if (dbias && accumulate && cuda_begin(ops))
@@ -141,19 +171,32 @@ static void head_chunk(struct ops *ops, const struct head *h, size_t first, int 
 	struct cuda *cuda = cuda_of(ops);
 	int P = OPS_VOCABULARY_ROWS(h->V);
 	enum gemm_type type = type_of(cuda);
-	const struct gemm logits = { .rows = rows, .columns = P, .depth = h->C, .w_transposed = true, .in = type, .out = type };
-	const struct gemm dx = forward_of(ops, GEMM_PLAIN, rows, P, h->C), dwte = weight_of(ops, rows, P, h->C, adds);
+	const struct gemm logits = { .rows = rows,
+		.columns = P,
+		.depth = h->C,
+		.w_transposed = true,
+		.in = type,
+		.out = type };
+	const struct gemm dx = forward_of(ops, GEMM_PLAIN, rows, P, h->C),
+					  dwte = weight_of(ops, rows, P, h->C, adds);
 	const void *x = row_at(ops, h->x, first, h->C);
-	multiply(ops, &logits, &(struct gemm_operands){ .d = cuda->logits, .x = x, .w = h->wte });
-	if (!cuda_begin(ops) || !CUDA_RUN(ops, cuda_cross_entropy(h->losses + first, cuda->logits, h->targets + first, cuda->params_device,
-		(size_t)rows, h->V, P, h->dx != NULL, cuda->type, cuda->stream)) || !h->dx)
+	multiply(ops, &logits, &(struct gemm_operands) { .d = cuda->logits, .x = x, .w = h->wte });
+	if (!cuda_begin(ops)
+		|| !CUDA_RUN(ops,
+			cuda_cross_entropy(h->losses + first, cuda->logits, h->targets + first,
+				cuda->params_device, (size_t)rows, h->V, P, h->dx != NULL, cuda->type,
+				cuda->stream))
+		|| !h->dx)
 		return;
-	multiply(ops, &dx, &(struct gemm_operands){ .d = row_at(ops, h->dx, first, h->C), .x = cuda->logits, .w = h->wte });
-	multiply(ops, &dwte, &(struct gemm_operands){ .d = h->dwte, .x = cuda->logits, .w = x });
+	multiply(ops, &dx,
+		&(struct gemm_operands) { .d = row_at(ops, h->dx, first, h->C),
+			.x = cuda->logits,
+			.w = h->wte });
+	multiply(ops, &dwte, &(struct gemm_operands) { .d = h->dwte, .x = cuda->logits, .w = x });
 }
 
-static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, const float *x, const float *wte, const int32_t *targets,
-	int M, int C, int V, int accumulate)
+static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, const float *x,
+	const float *wte, const int32_t *targets, int M, int C, int V, int accumulate)
 {
 	const struct head head = { losses, dx, dwte, x, wte, targets, C, V };
 	size_t most = head_chunk_rows((size_t)M, (size_t)OPS_VOCABULARY_ROWS(V), ops->element);

@@ -43,7 +43,8 @@ static int best_of(const struct tune_bench *bench)
 }
 
 /* Without the time for it, the first that is right. */
-static int choose(struct tune_bench *bench, double deadline, struct tune_result *result, struct err *err)
+static int choose(struct tune_bench *bench, double deadline, struct tune_result *result,
+	struct err *err)
 {
 	int wrong = tune_bench_check(bench, err), best = 0;
 	int rc = wrong < 0 ? -1 : tune_bench_time(bench, deadline, err);
@@ -62,7 +63,8 @@ static int choose(struct tune_bench *bench, double deadline, struct tune_result 
 	return rc;
 }
 
-static int tune_one(const struct tune *tune, const struct gemm *gemm, double deadline, struct tune_result *result, struct err *err)
+static int tune_one(const struct tune *tune, const struct gemm *gemm, double deadline,
+	struct tune_result *result, struct err *err)
 {
 	struct tune_bench bench = { 0 };
 	int rc = tune->now() < deadline ? tune_bench_prepare(&bench, tune, gemm, err) : 1;
@@ -73,11 +75,12 @@ static int tune_one(const struct tune *tune, const struct gemm *gemm, double dea
 	return rc < 0 ? -1 : 0;
 }
 
-int tune_gemms(const struct tune *tune, const struct gemm *list, size_t count, struct tune_result *result, struct err *err)
+int tune_gemms(const struct tune *tune, const struct gemm *list, size_t count,
+	struct tune_result *result, struct err *err)
 {
 	struct work work = { .count = 0 };
 	double begin = tune->now(), told = begin;
-	*result = (struct tune_result){ 0 };
+	*result = (struct tune_result) { 0 };
 	for (size_t i = 0; i < count; i++)
 		add(&work, tune, &list[i]);
 	for (size_t i = 0; i < work.count; i++) {
@@ -95,11 +98,14 @@ int tune_gemms(const struct tune *tune, const struct gemm *list, size_t count, s
 
 char *tune_text(const struct tune_result *r, char *out, size_t size)
 {
-	int n = snprintf(out, size, "tune: %d products timed in %.1f s: one run of each takes %.3f ms, %.1f %% less than the %.3f ms of the "
-		"library's first algorithms; %d have others", r->timed, r->seconds, r->best, r->first > 0 ? 100 * (1 - r->best / r->first) : 0,
-		r->first, r->others);
+	int n = snprintf(out, size,
+		"tune: %d products timed in %.1f s: one run of each takes %.3f ms, %.1f %% less than the "
+		"%.3f ms of the library's first algorithms; %d have others",
+		r->timed, r->seconds, r->best, r->first > 0 ? 100 * (1 - r->best / r->first) : 0, r->first,
+		r->others);
 	if (r->wrong && n > 0 && (size_t)n < size)
-		n += snprintf(out + n, size - (size_t)n, "; %d that gave other numbers or none are left out", r->wrong);
+		n += snprintf(out + n, size - (size_t)n,
+			"; %d that gave other numbers or none are left out", r->wrong);
 	if (r->untimed && n > 0 && (size_t)n < size)
 		snprintf(out + n, size - (size_t)n, "; there was no time or memory for %d", r->untimed);
 	return out;

@@ -15,13 +15,15 @@
 #include "trainer/cuda/kernels/difference.h"
 
 #define ALIGNMENT 256
-#define CACHES 3           /* so many times the cache lies between two uses of a set */
+#define CACHES 3 /* so many times the cache lies between two uses of a set */
 #define SETS_MOST 64
-#define NUMBERS 1048573    /* random ones that operands are filled with; prime, so that no row is like the next */
+#define NUMBERS \
+	1048573 /* random ones that operands are filled with; prime, so that no row is like the next \
+			 */
 #define ROUNDS 9
 #define ROUNDS_LEAST 3
-#define REPEATS_MOST 8     /* of a way in a round */
-#define ROUND_MS 0.3       /* that a way is to take in a round, at least */
+#define REPEATS_MOST 8 /* of a way in a round */
+#define ROUND_MS 0.3   /* that a way is to take in a round, at least */
 
 static size_t place(size_t *end, size_t bytes)
 {
@@ -32,10 +34,22 @@ static size_t place(size_t *end, size_t bytes)
 
 /* ---- operands ---- */
 
-static size_t bytes_of(enum gemm_type type) { return type == GEMM_BF16 ? 2 : 4; }
-static enum cuda_type cuda_type_of(enum gemm_type type) { return type == GEMM_BF16 ? CUDA_BF16 : CUDA_FP32; }
-static bool has_kept(const struct gemm *p) { return p->epilogue == GEMM_BIAS_GELU || p->epilogue == GEMM_GELU_GRAD; }
-static bool has_vector(const struct gemm *p) { return p->epilogue != GEMM_PLAIN && p->epilogue != GEMM_GELU_GRAD; }
+static size_t bytes_of(enum gemm_type type)
+{
+	return type == GEMM_BF16 ? 2 : 4;
+}
+static enum cuda_type cuda_type_of(enum gemm_type type)
+{
+	return type == GEMM_BF16 ? CUDA_BF16 : CUDA_FP32;
+}
+static bool has_kept(const struct gemm *p)
+{
+	return p->epilogue == GEMM_BIAS_GELU || p->epilogue == GEMM_GELU_GRAD;
+}
+static bool has_vector(const struct gemm *p)
+{
+	return p->epilogue != GEMM_PLAIN && p->epilogue != GEMM_GELU_GRAD;
+}
 
 static struct tune_layout layout_of(const struct gemm *p)
 {
@@ -51,9 +65,16 @@ static struct tune_layout layout_of(const struct gemm *p)
 	return l;
 }
 
-/* Behind the sets: what the first way wrote, what another wrote in its second run, random numbers in bf16 and in fp32, distances. */
-static char *first_out(const struct tune_bench *b) { return b->memory + b->sets * b->layout.bytes; }
-static char *second_out(const struct tune_bench *b) { return first_out(b) + b->layout.out_bytes; }
+/* Behind the sets: what the first way wrote, what another wrote in its second run, random numbers
+ * in bf16 and in fp32, distances. */
+static char *first_out(const struct tune_bench *b)
+{
+	return b->memory + b->sets * b->layout.bytes;
+}
+static char *second_out(const struct tune_bench *b)
+{
+	return first_out(b) + b->layout.out_bytes;
+}
 static char *numbers_of(const struct tune_bench *b, enum gemm_type type)
 {
 	size_t bf16 = 0;
@@ -72,7 +93,11 @@ static struct gemm_operands operands_of(const struct tune_bench *b, size_t set, 
 	const struct tune_layout *l = &b->layout;
 	char *at = b->memory + set * l->bytes;
 	void *vector = out + l->vector;
-	return (struct gemm_operands){ .d = out + l->d, .x = at + l->x, .w = at + l->w, .bias = vector, .sums = vector,
+	return (struct gemm_operands) { .d = out + l->d,
+		.x = at + l->x,
+		.w = at + l->w,
+		.bias = vector,
+		.sums = vector,
 		.kept = has_kept(&b->gemm) ? out + l->kept : NULL };
 }
 
@@ -83,7 +108,8 @@ static char *out_of(const struct tune_bench *b, size_t set)
 
 /* ---- memory ---- */
 
-static int copy(const struct tune_bench *b, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, struct err *err)
+static int copy(const struct tune_bench *b, void *to, const void *from, size_t bytes,
+	enum cudaMemcpyKind kind, struct err *err)
 {
 	return CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, kind, (cudaStream_t)b->tune->stream), err);
 }
@@ -93,7 +119,8 @@ static int wait_for(const struct tune_bench *b, struct err *err)
 	return CUDA_CHECK(cudaStreamSynchronize((cudaStream_t)b->tune->stream), err);
 }
 
-/* About normal, so that the card draws the power of a training: sums of four bytes of a linear generator. */
+/* About normal, so that the card draws the power of a training: sums of four bytes of a linear
+ * generator. */
 static float number(uint64_t *state)
 {
 	int sum = -510;
@@ -114,18 +141,25 @@ static int make_numbers(const struct tune_bench *b, struct err *err)
 		wide[i] = number(&state);
 		bf16[i] = bytes_float_to_bf16(wide[i]);
 	}
-	if (copy(b, numbers_of(b, GEMM_BF16), bf16, NUMBERS * sizeof *bf16, cudaMemcpyHostToDevice, err) < 0
-		|| copy(b, numbers_of(b, GEMM_FP32), wide, NUMBERS * sizeof *wide, cudaMemcpyHostToDevice, err) < 0)
+	if (copy(b, numbers_of(b, GEMM_BF16), bf16, NUMBERS * sizeof *bf16, cudaMemcpyHostToDevice, err)
+			< 0
+		|| copy(b, numbers_of(b, GEMM_FP32), wide, NUMBERS * sizeof *wide, cudaMemcpyHostToDevice,
+			   err)
+			< 0)
 		return -1;
 	return wait_for(b, err);
 }
 
 /* Fills with them from the `skip`th on, each copy twice as long as the one before. */
-static int fill(const struct tune_bench *b, char *at, size_t bytes, enum gemm_type type, size_t skip, struct err *err)
+static int fill(const struct tune_bench *b, char *at, size_t bytes, enum gemm_type type,
+	size_t skip, struct err *err)
 {
 	size_t have = (NUMBERS - skip) * bytes_of(type);
 	have = have < bytes ? have : bytes;
-	if (have && copy(b, at, numbers_of(b, type) + skip * bytes_of(type), have, cudaMemcpyDeviceToDevice, err) < 0)
+	if (have
+		&& copy(b, at, numbers_of(b, type) + skip * bytes_of(type), have, cudaMemcpyDeviceToDevice,
+			   err)
+			< 0)
 		return -1;
 	for (size_t more; have < bytes; have += more) {
 		more = bytes - have < have ? bytes - have : have;
@@ -147,7 +181,8 @@ static int fill_all(const struct tune_bench *b, struct err *err)
 	for (size_t set = 0; set < b->sets; set++) {
 		char *at = b->memory + set * l->bytes;
 		if (fill(b, at + l->x, l->w - l->x, b->gemm.in, 0, err) < 0
-			|| fill(b, at + l->w, l->out - l->w, b->gemm.in, 100003, err) < 0 || fill_out(b, at + l->out, err) < 0)
+			|| fill(b, at + l->w, l->out - l->w, b->gemm.in, 100003, err) < 0
+			|| fill_out(b, at + l->out, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -191,9 +226,10 @@ static int list_ways(struct tune_bench *b, struct err *err)
 	return 0;
 }
 
-int tune_bench_prepare(struct tune_bench *b, const struct tune *tune, const struct gemm *gemm, struct err *err)
+int tune_bench_prepare(struct tune_bench *b, const struct tune *tune, const struct gemm *gemm,
+	struct err *err)
 {
-	*b = (struct tune_bench){ .tune = tune, .gemm = *gemm, .layout = layout_of(gemm) };
+	*b = (struct tune_bench) { .tune = tune, .gemm = *gemm, .layout = layout_of(gemm) };
 	int rc = list_ways(b, err) < 0 ? -1 : get_memory(b, err);
 	if (rc == 0)
 		rc = make_numbers(b, err) < 0 || fill_all(b, err) < 0 ? -1 : 0;
@@ -204,7 +240,7 @@ void tune_bench_clear(struct tune_bench *b)
 {
 	gemm_trial_destroy(b->trial);
 	cudaFree(b->memory);
-	*b = (struct tune_bench){ 0 };
+	*b = (struct tune_bench) { 0 };
 }
 
 /* ---- runs ---- */
@@ -231,38 +267,49 @@ static int run(const struct tune_bench *b, int way, size_t set, char *out, struc
 	o.sums = adds ? tune->scratch : sums;
 	if (gemm_trial_run(b->trial, b->ways[way], &o, tune->stream, err) < 0)
 		return -1;
-	return adds ? CUDA_CHECK(cuda_add(sums, sums, tune->scratch, (size_t)b->gemm.columns, tune->stream), err) : 0;
+	return adds
+		? CUDA_CHECK(cuda_add(sums, sums, tune->scratch, (size_t)b->gemm.columns, tune->stream),
+			err)
+		: 0;
 }
 
 /* ---- what they give ---- */
 
 /* The largest distance of two tensors, as part of the largest of the second. */
-static int distance(const struct tune_bench *b, const char *x, const char *y, size_t count, double *out, struct err *err)
+static int distance(const struct tune_bench *b, const char *x, const char *y, size_t count,
+	double *out, struct err *err)
 {
 	struct difference parts[DIFFERENCE_PARTS], *device = parts_of(b), all = { 0, 0 };
 	unsigned int n = difference_parts(count);
 	*out = 0;
 	if (count == 0)
 		return 0;
-	if (CUDA_CHECK(cuda_difference(device, x, y, count, cuda_type_of(b->gemm.out), b->tune->stream), err) < 0
-		|| copy(b, parts, device, n * sizeof *parts, cudaMemcpyDeviceToHost, err) < 0 || wait_for(b, err) < 0)
+	if (CUDA_CHECK(cuda_difference(device, x, y, count, cuda_type_of(b->gemm.out), b->tune->stream),
+			err)
+			< 0
+		|| copy(b, parts, device, n * sizeof *parts, cudaMemcpyDeviceToHost, err) < 0
+		|| wait_for(b, err) < 0)
 		return -1;
 	for (unsigned int i = 0; i < n; i++) {
 		all.most = fmaxf(all.most, parts[i].most);
 		all.largest = fmaxf(all.largest, parts[i].largest);
 	}
 	if (all.most > 0)
-		*out = isfinite(all.most) && isfinite(all.largest) ? (double)all.most / (double)all.largest : INFINITY;
+		*out = isfinite(all.most) && isfinite(all.largest) ? (double)all.most / (double)all.largest
+														   : INFINITY;
 	return 0;
 }
 
 /* Of all that a way writes. */
-static int out_distance(const struct tune_bench *b, const char *x, const char *y, double *worst, struct err *err)
+static int out_distance(const struct tune_bench *b, const char *x, const char *y, double *worst,
+	struct err *err)
 {
 	const struct gemm *p = &b->gemm;
 	const struct tune_layout *l = &b->layout;
 	size_t area = (size_t)p->rows * (size_t)p->columns;
-	const struct { size_t at, count; } pieces[] = { { l->d, area }, { l->vector, has_vector(p) ? (size_t)p->columns : 0 },
+	const struct {
+		size_t at, count;
+	} pieces[] = { { l->d, area }, { l->vector, has_vector(p) ? (size_t)p->columns : 0 },
 		{ l->kept, has_kept(p) ? area : 0 } };
 	*worst = 0;
 	for (int i = 0; i < 3; i++) {
@@ -274,16 +321,18 @@ static int out_distance(const struct tune_bench *b, const char *x, const char *y
 	return 0;
 }
 
-/* Sums in another order differ by their rounding and by that of the type that they are written in; a tile that is missing or in
- * another's place is off by most of the largest. */
+/* Sums in another order differ by their rounding and by that of the type that they are written in;
+ * a tile that is missing or in another's place is off by most of the largest. */
 static double tolerance(const struct tune_bench *b)
 {
 	bool tf32 = b->gemm.in == GEMM_FP32 && gemm_choices(b->tune->engine)->mode == GEMM_MODE_TF32;
 	return b->gemm.out == GEMM_BF16 ? 1.0 / 64 : tf32 ? 1.0 / 256 : 1e-4;
 }
 
-/* Whether a way runs, gives what the first one did (`reference`; NULL: this is the first), and the same bits in a second run. */
-static int is_right(const struct tune_bench *b, int way, const char *reference, bool *right, struct err *err)
+/* Whether a way runs, gives what the first one did (`reference`; NULL: this is the first), and the
+ * same bits in a second run. */
+static int is_right(const struct tune_bench *b, int way, const char *reference, bool *right,
+	struct err *err)
 {
 	char *out = out_of(b, 0), *again = second_out(b);
 	double repeat = 0, off = 0;
@@ -293,7 +342,8 @@ static int is_right(const struct tune_bench *b, int way, const char *reference, 
 		return -1;
 	if (run(b, way, 0, out, &why) < 0 || run(b, way, 0, again, &why) < 0)
 		return 0;
-	if (out_distance(b, again, out, &repeat, err) < 0 || (reference && out_distance(b, out, reference, &off, err) < 0))
+	if (out_distance(b, again, out, &repeat, err) < 0
+		|| (reference && out_distance(b, out, reference, &off, err) < 0))
 		return -1;
 	*right = repeat == 0 && off <= tolerance(b);
 	return 0;
@@ -311,13 +361,17 @@ int tune_bench_check(struct tune_bench *b, struct err *err)
 			wrong++;
 			continue;
 		}
-		if (kept == 0 && copy(b, first_out(b), out_of(b, 0), b->layout.out_bytes, cudaMemcpyDeviceToDevice, err) < 0)
+		if (kept == 0
+			&& copy(b, first_out(b), out_of(b, 0), b->layout.out_bytes, cudaMemcpyDeviceToDevice,
+				   err)
+				< 0)
 			return -1;
 		b->ways[kept++] = b->ways[way];
 	}
 	b->count = kept;
 	if (kept == 0)
-		return err_set(err, "tune: couldn't make %s: none of cuBLASLt's algorithms gave the same numbers twice",
+		return err_set(err,
+			"tune: couldn't make %s: none of cuBLASLt's algorithms gave the same numbers twice",
 			gemm_text(&b->gemm, text, sizeof text));
 	return wrong;
 }
@@ -332,7 +386,8 @@ struct events {
 static int make_events(struct events *events, int count, struct err *err)
 {
 	for (int i = 0; i < count; i++)
-		if (CUDA_CHECK(cudaEventCreate(&events->begin[i]), err) < 0 || CUDA_CHECK(cudaEventCreate(&events->end[i]), err) < 0)
+		if (CUDA_CHECK(cudaEventCreate(&events->begin[i]), err) < 0
+			|| CUDA_CHECK(cudaEventCreate(&events->end[i]), err) < 0)
 			return -1;
 	return 0;
 }
@@ -358,7 +413,8 @@ static int record(const struct tune_bench *b, cudaEvent_t event, struct err *err
 	return CUDA_CHECK(cudaEventRecord(event, (cudaStream_t)b->tune->stream), err);
 }
 
-static int queue_way(struct tune_bench *b, const struct events *events, int way, int repeats, struct err *err)
+static int queue_way(struct tune_bench *b, const struct events *events, int way, int repeats,
+	struct err *err)
 {
 	if (record(b, events->begin[way], err) < 0)
 		return -1;
@@ -368,8 +424,10 @@ static int queue_way(struct tune_bench *b, const struct events *events, int way,
 	return record(b, events->end[way], err);
 }
 
-/* milliseconds[way] of one run. What goes ahead of a round keeps the device busy while the rest of it is queued. */
-static int run_round(struct tune_bench *b, const struct events *events, int round, int repeats, double *milliseconds, struct err *err)
+/* milliseconds[way] of one run. What goes ahead of a round keeps the device busy while the rest of
+ * it is queued. */
+static int run_round(struct tune_bench *b, const struct events *events, int round, int repeats,
+	double *milliseconds, struct err *err)
 {
 	if (run_next(b, 0, err) < 0)
 		return -1;
@@ -380,7 +438,8 @@ static int run_round(struct tune_bench *b, const struct events *events, int roun
 		return -1;
 	for (int way = 0; way < b->count; way++) {
 		float elapsed = 0;
-		if (CUDA_CHECK(cudaEventElapsedTime(&elapsed, events->begin[way], events->end[way]), err) < 0)
+		if (CUDA_CHECK(cudaEventElapsedTime(&elapsed, events->begin[way], events->end[way]), err)
+			< 0)
 			return -1;
 		milliseconds[way] = (double)elapsed / repeats;
 	}
@@ -402,11 +461,13 @@ static double median_of(const double times[][TUNE_WAYS], int rounds, int way)
 	return rounds % 2 ? values[rounds / 2] : (values[rounds / 2 - 1] + values[rounds / 2]) / 2;
 }
 
-static int run_rounds(struct tune_bench *b, const struct events *events, double deadline, struct err *err)
+static int run_rounds(struct tune_bench *b, const struct events *events, double deadline,
+	struct err *err)
 {
 	double times[ROUNDS][TUNE_WAYS];
 	int rounds = 0, repeats = 1;
-	if (run_round(b, events, 0, 1, times[0], err) < 0) /* warms up, and tells how long a run takes */
+	if (run_round(b, events, 0, 1, times[0], err)
+		< 0) /* warms up, and tells how long a run takes */
 		return -1;
 	while (repeats < REPEATS_MOST && times[0][0] * repeats < ROUND_MS)
 		repeats++;

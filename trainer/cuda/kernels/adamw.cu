@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW, bound by memory: moves 16 bytes in (gradient, weight, m, v) and 12 out an element, and 2 or 4 more for the copy
- * that the passes read. Every operation is one that the CPU rounds alike, fused only where fmaf says so; the compiler
- * fuses none (--fmad=false), and division and square root are its correctly rounded ones. */
+/* AdamW, bound by memory: moves 16 bytes in (gradient, weight, m, v) and 12 out an element, and 2
+ * or 4 more for the copy that the passes read. Every operation is one that the CPU rounds alike,
+ * fused only where fmaf says so; the compiler fuses none (--fmad=false), and division and square
+ * root are its correctly rounded ones. */
 #include "trainer/cuda/kernels/adamw.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -16,7 +17,8 @@ template <int N> struct elements {
 };
 
 template <int N>
-__device__ __forceinline__ void update(struct elements<N> &x, const struct step_params &p, float weight_decay)
+__device__ __forceinline__ void update(struct elements<N> &x, const struct step_params &p,
+	float weight_decay)
 {
 	UNROLL
 	for (int e = 0; e < N; e++) {
@@ -32,8 +34,8 @@ __device__ __forceinline__ void update(struct elements<N> &x, const struct step_
 
 /* Elements [i, i + N) of the arenas, whose moments begin at j. */
 template <typename T, int N>
-__device__ __forceinline__ void update_at(const struct cuda_adamw &a, size_t i, size_t j, const struct step_params &p,
-	float weight_decay)
+__device__ __forceinline__ void update_at(const struct cuda_adamw &a, size_t i, size_t j,
+	const struct step_params &p, float weight_decay)
 {
 	struct elements<N> x;
 	load(x.grad, a.grad + i);
@@ -48,10 +50,11 @@ __device__ __forceinline__ void update_at(const struct cuda_adamw &a, size_t i, 
 		store((T *)a.compute + i, x.weights);
 }
 
-/* One chunk a block. `wide`: the arenas are aligned to sixteen bytes; a chunk's own first elements may yet not be. */
+/* One chunk a block. `wide`: the arenas are aligned to sixteen bytes; a chunk's own first elements
+ * may yet not be. */
 template <typename T>
-__device__ __forceinline__ void update_chunk(const struct cuda_adamw &a, const struct adamw_chunk &chunk,
-	const struct step_params &p, bool wide)
+__device__ __forceinline__ void update_chunk(const struct cuda_adamw &a,
+	const struct adamw_chunk &chunk, const struct step_params &p, bool wide)
 {
 	const float weight_decay = chunk.decay ? p.weight_decay : 0;
 	const size_t first = chunk.first, moments = chunk.moments;
@@ -73,42 +76,47 @@ __device__ __forceinline__ void update_chunk(const struct cuda_adamw &a, const s
 }
 
 template <typename T>
-__global__ void LAUNCH_BOUNDS(THREADS) adamw_chunks_kernel(const struct cuda_adamw arenas, const struct adamw_chunk *chunks,
-	const struct step_params *params, bool wide)
+__global__ void LAUNCH_BOUNDS(THREADS) adamw_chunks_kernel(const struct cuda_adamw arenas,
+	const struct adamw_chunk *chunks, const struct step_params *params, bool wide)
 {
 	update_chunk<T>(arenas, chunks[blockIdx.x], *params, wide);
 }
 
 template <typename T>
-__global__ void LAUNCH_BOUNDS(THREADS) adamw_tensor_kernel(const struct cuda_adamw tensor, size_t count, int decay,
-	const struct step_params *params, bool wide)
+__global__ void LAUNCH_BOUNDS(THREADS) adamw_tensor_kernel(const struct cuda_adamw tensor,
+	size_t count, int decay, const struct step_params *params, bool wide)
 {
 	const size_t first = (size_t)blockIdx.x * ADAMW_CHUNK;
-	const struct adamw_chunk chunk = { first, first, (uint32_t)min(count - first, (size_t)ADAMW_CHUNK), (uint32_t)decay };
+	const struct adamw_chunk chunk = { first, first,
+		(uint32_t)min(count - first, (size_t)ADAMW_CHUNK), (uint32_t)decay };
 	update_chunk<T>(tensor, chunk, *params, wide);
 }
 
 static bool adamw_is_wide(const struct cuda_adamw *a)
 {
-	return is_wide(a->to.weights, a->to.m, a->to.v, a->from.weights, a->from.m, a->from.v, a->grad, a->compute);
+	return is_wide(a->to.weights, a->to.m, a->to.v, a->from.weights, a->from.m, a->from.v, a->grad,
+		a->compute);
 }
 
-extern "C" int cuda_adamw_chunks(const struct cuda_adamw *arenas, const struct adamw_chunk *chunks, size_t count,
-	const struct step_params *params, void *stream)
+extern "C" int cuda_adamw_chunks(const struct cuda_adamw *arenas, const struct adamw_chunk *chunks,
+	size_t count, const struct step_params *params, void *stream)
 {
-	auto kernel = arenas->type == CUDA_FP32 ? adamw_chunks_kernel<float> : adamw_chunks_kernel<bf16>;
+	auto kernel =
+		arenas->type == CUDA_FP32 ? adamw_chunks_kernel<float> : adamw_chunks_kernel<bf16>;
 	if (count == 0)
 		return 0;
-	return LAUNCH(kernel, (unsigned int)count, THREADS, 0, stream, *arenas, chunks, params, adamw_is_wide(arenas));
+	return LAUNCH(kernel, (unsigned int)count, THREADS, 0, stream, *arenas, chunks, params,
+		adamw_is_wide(arenas));
 }
 
-extern "C" int cuda_adamw(const struct cuda_adamw *tensor, size_t count, int decay, const struct step_params *params,
-	void *stream)
+extern "C" int cuda_adamw(const struct cuda_adamw *tensor, size_t count, int decay,
+	const struct step_params *params, void *stream)
 {
-	auto kernel = tensor->type == CUDA_FP32 ? adamw_tensor_kernel<float> : adamw_tensor_kernel<bf16>;
+	auto kernel =
+		tensor->type == CUDA_FP32 ? adamw_tensor_kernel<float> : adamw_tensor_kernel<bf16>;
 	const size_t chunks = (count + ADAMW_CHUNK - 1) / ADAMW_CHUNK;
 	if (count == 0)
 		return 0;
-	return LAUNCH(kernel, (unsigned int)chunks, THREADS, 0, stream, *tensor, count, decay != 0, params,
-		adamw_is_wide(tensor));
+	return LAUNCH(kernel, (unsigned int)chunks, THREADS, 0, stream, *tensor, count, decay != 0,
+		params, adamw_is_wide(tensor));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise addition, bound by memory: moves 12·count bytes. A thread has one pack of neighbours, or one element where an
- * address forbids more. */
+/* Element-wise addition, bound by memory: moves 12·count bytes. A thread has one pack of
+ * neighbours, or one element where an address forbids more. */
 #include "trainer/cuda/kernels/add.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -9,7 +9,9 @@
 #define THREADS 256
 
 /* out, a, b: [count] */
-template <int P> __global__ void LAUNCH_BOUNDS(THREADS) add_kernel(float *out, const float *a, const float *b, size_t count)
+template <int P>
+__global__ void LAUNCH_BOUNDS(THREADS)
+	add_kernel(float *out, const float *a, const float *b, size_t count)
 {
 	const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * P;
 	float sum[P], other[P];
@@ -30,5 +32,6 @@ extern "C" int cuda_add(float *out, const float *a, const float *b, size_t count
 	auto kernel = wide ? add_kernel<4> : add_kernel<1>;
 	if (count == 0)
 		return 0;
-	return LAUNCH(kernel, (unsigned int)((count + own - 1) / own), THREADS, 0, stream, out, a, b, count);
+	return LAUNCH(kernel, (unsigned int)((count + own - 1) / own), THREADS, 0, stream, out, a, b,
+		count);
 }

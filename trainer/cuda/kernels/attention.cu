@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the attention kernels takes a problem: its type and the width of a head decide, nothing else. */
+/* Which of the attention kernels takes a problem: its type and the width of a head decide, nothing
+ * else. */
 #include "trainer/cuda/kernels/attention.h"
 
 #include "trainer/cuda/kernels/attention_shape.h"
@@ -16,7 +17,8 @@ static bool fits_tensor_cores(const attention_shape &shape, cuda_type type)
 	return type == CUDA_BF16 && shape.D % 8 == 0 && shape.D <= 128;
 }
 
-extern "C" int cuda_attention(void *y, float *lse, const void *qkv, int B, int T, int C, int H, cuda_type type, void *stream)
+extern "C" int cuda_attention(void *y, float *lse, const void *qkv, int B, int T, int C, int H,
+	cuda_type type, void *stream)
 {
 	attention_shape shape = shape_of(B, T, C, H);
 	if (attention_blocks(shape, 1) == 0)
@@ -26,8 +28,8 @@ extern "C" int cuda_attention(void *y, float *lse, const void *qkv, int B, int T
 	return attention_plain(y, lse, qkv, shape, type, stream);
 }
 
-extern "C" int cuda_attention_backward(void *dqkv, float *scratch, const void *dy, const void *qkv, const void *y,
-	const float *lse, int B, int T, int C, int H, cuda_type type, void *stream)
+extern "C" int cuda_attention_backward(void *dqkv, float *scratch, const void *dy, const void *qkv,
+	const void *y, const float *lse, int B, int T, int C, int H, cuda_type type, void *stream)
 {
 	attention_shape shape = shape_of(B, T, C, H);
 	attention_gradients g = { dqkv, scratch, dy, qkv, y, lse };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The forward pass of attention on the tensor cores, for bf16 and heads of up to 128 columns.
  *
- * A block of 4 warps has 128 query rows (64 where a head is wider than 64), each warp its own of them in registers, and walks
- * over tiles of 64 keys and values: while one is computed the next is copied. The softmax is taken as the scores come
- * (arXiv 2307.08691, algorithm 1), in powers of two. */
+ * A block of 4 warps has 128 query rows (64 where a head is wider than 64), each warp its own of
+ * them in registers, and walks over tiles of 64 keys and values: while one is computed the next is
+ * copied. The softmax is taken as the scores come (arXiv 2307.08691, algorithm 1), in powers of
+ * two. */
 #include "trainer/cuda/kernels/attention_tile.h"
 
 #define KEYS 64
@@ -32,53 +33,56 @@ __device__ __forceinline__ float quad_sum(float x)
 }
 
 /* Hides the keys after each query: of rows from `row` on and keys from `key` on. */
-template <int M, int N> __device__ __forceinline__ void hide_later_keys(float scores[M][N / 8][4], int row, int key)
+template <int M, int N>
+__device__ __forceinline__ void hide_later_keys(float scores[M][N / 8][4], int row, int key)
 {
 	row += lane_of_thread() / 4;
 	key += lane_of_thread() % 4 * 2;
 	UNROLL
 	for (int m = 0; m < M; m++)
 		UNROLL
-		for (int n = 0; n < N / 8; n++)
-			UNROLL
-			for (int i = 0; i < 4; i++)
-				if (key + 8 * n + i % 2 > row + 16 * m + i / 2 * 8)
-					scores[m][n][i] = -INFINITY;
+	for (int n = 0; n < N / 8; n++)
+		UNROLL
+	for (int i = 0; i < 4; i++)
+		if (key + 8 * n + i % 2 > row + 16 * m + i / 2 * 8)
+			scores[m][n][i] = -INFINITY;
 }
 
-/* Turns a tile's scores into weights relative to the rows' largest scores now; the results so far follow. `scale` is that of
- * the scores times log2(e). */
-template <int D, int M, int N> __device__ __forceinline__ void soften(mma_softmax<M> *so_far, float scores[M][N / 8][4],
+/* Turns a tile's scores into weights relative to the rows' largest scores now; the results so far
+ * follow. `scale` is that of the scores times log2(e). */
+template <int D, int M, int N>
+__device__ __forceinline__ void soften(mma_softmax<M> *so_far, float scores[M][N / 8][4],
 	float results[M][D / 8][4], float scale)
 {
 	UNROLL
 	for (int m = 0; m < M; m++)
 		UNROLL
-		for (int half = 0; half < 2; half++) {
-			float most = so_far->most[m][half], sum = 0;
+	for (int half = 0; half < 2; half++) {
+		float most = so_far->most[m][half], sum = 0;
+		UNROLL
+		for (int n = 0; n < N / 8; n++)
+			most = fmaxf(most, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
+		most = quad_max(most); /* finite from the first tile on: key 0 is never hidden */
+		float decay = exp2_approx((so_far->most[m][half] - most) * scale), offset = -most * scale;
+		UNROLL
+		for (int n = 0; n < N / 8; n++)
 			UNROLL
-			for (int n = 0; n < N / 8; n++)
-				most = fmaxf(most, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
-			most = quad_max(most); /* finite from the first tile on: key 0 is never hidden */
-			float decay = exp2_approx((so_far->most[m][half] - most) * scale), offset = -most * scale;
-			UNROLL
-			for (int n = 0; n < N / 8; n++)
-				UNROLL
-				for (int i = 2 * half; i < 2 * half + 2; i++) {
-					scores[m][n][i] = exp2_approx(fmaf(scores[m][n][i], scale, offset));
-					sum += scores[m][n][i];
-				}
-			so_far->sum[m][half] = fmaf(so_far->sum[m][half], decay, sum);
-			so_far->most[m][half] = most;
-			UNROLL
-			for (int n = 0; n < D / 8; n++) {
-				results[m][n][2 * half] *= decay;
-				results[m][n][2 * half + 1] *= decay;
-			}
+		for (int i = 2 * half; i < 2 * half + 2; i++) {
+			scores[m][n][i] = exp2_approx(fmaf(scores[m][n][i], scale, offset));
+			sum += scores[m][n][i];
 		}
+		so_far->sum[m][half] = fmaf(so_far->sum[m][half], decay, sum);
+		so_far->most[m][half] = most;
+		UNROLL
+		for (int n = 0; n < D / 8; n++) {
+			results[m][n][2 * half] *= decay;
+			results[m][n][2 * half + 1] *= decay;
+		}
+	}
 }
 
-template <int D> __device__ __forceinline__ void load_keys(bf16 *k, bf16 *v, const bf16 *qkv, int tile,
+template <int D>
+__device__ __forceinline__ void load_keys(bf16 *k, bf16 *v, const bf16 *qkv, int tile,
 	const attention_shape &shape)
 {
 	const size_t C = (size_t)shape.C;
@@ -88,24 +92,26 @@ template <int D> __device__ __forceinline__ void load_keys(bf16 *k, bf16 *v, con
 }
 
 /* Divides by the sums: what each row of the results is to be multiplied by. Writes lse. */
-template <int M> __device__ __forceinline__ void finish(float factors[M][2], float *lse, const mma_softmax<M> &so_far,
-	int row, const attention_shape &shape)
+template <int M>
+__device__ __forceinline__ void finish(float factors[M][2], float *lse,
+	const mma_softmax<M> &so_far, int row, const attention_shape &shape)
 {
 	UNROLL
 	for (int m = 0; m < M; m++)
 		UNROLL
-		for (int half = 0; half < 2; half++) {
-			float sum = quad_sum(so_far.sum[m][half]);
-			int at = row + 16 * m + 8 * half + lane_of_thread() / 4;
-			factors[m][half] = 1.0f / sum;
-			if (lane_of_thread() % 4 == 0 && at < shape.T)
-				lse[at] = fmaf(so_far.most[m][half], shape.scale, logf(sum));
-		}
+	for (int half = 0; half < 2; half++) {
+		float sum = quad_sum(so_far.sum[m][half]);
+		int at = row + 16 * m + 8 * half + lane_of_thread() / 4;
+		factors[m][half] = 1.0f / sum;
+		if (lane_of_thread() % 4 == 0 && at < shape.T)
+			lse[at] = fmaf(so_far.most[m][half], shape.scale, logf(sum));
+	}
 }
 
 /* y[B,T,C], lse[B,H,T] from qkv[B,T,3C] */
-template <class S> __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_forward_kernel(bf16 *y, float *lse, const bf16 *qkv,
-	attention_shape shape)
+template <class S>
+__global__ void LAUNCH_BOUNDS(MMA_THREADS)
+	mma_forward_kernel(bf16 *y, float *lse, const bf16 *qkv, attention_shape shape)
 {
 	constexpr int D = S::D, M = S::M;
 	SHARED_DYNAMIC(bf16, q);
@@ -147,10 +153,11 @@ template <class S> __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_forward_kernel
 	store_rows<D, M>(y + head.y, (size_t)shape.C, results, factors, row, shape);
 }
 
-template <class S> static int forward(bf16 *y, float *lse, const bf16 *qkv, const attention_shape &shape, void *stream)
+template <class S>
+static int forward(bf16 *y, float *lse, const bf16 *qkv, const attention_shape &shape, void *stream)
 {
-	return LAUNCH(mma_forward_kernel<S>, attention_blocks(shape, S::ROWS), MMA_THREADS, S::SHARED_BYTES, stream, y, lse, qkv,
-		shape);
+	return LAUNCH(mma_forward_kernel<S>, attention_blocks(shape, S::ROWS), MMA_THREADS,
+		S::SHARED_BYTES, stream, y, lse, qkv, shape);
 }
 
 int attention_mma(void *y, float *lse, const void *qkv, const attention_shape &shape, void *stream)

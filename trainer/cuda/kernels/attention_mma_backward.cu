@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backward pass of attention on the tensor cores, for bf16 and heads of up to 128 columns: one kernel for dq, with query
- * rows in the warps as in the forward pass, then one for dk and dv with key rows in the warps, so that each result has one
- * writer and one order of sums. Both compute the scores again: that costs two products of seven more than sums by atomics,
- * whose order wanders.
+/* The backward pass of attention on the tensor cores, for bf16 and heads of up to 128 columns: one
+ * kernel for dq, with query rows in the warps as in the forward pass, then one for dk and dv with
+ * key rows in the warps, so that each result has one writer and one order of sums. Both compute the
+ * scores again: that costs two products of seven more than sums by atomics, whose order wanders.
  *
- * With p = exp(score - lse), dp = dy·vᵀ and sum = Σ dy ⊙ y: dv = pᵀ·dy, ds = p ⊙ (dp - sum), dq = ds·k·scale and
- * dk = dsᵀ·q·scale. */
+ * With p = exp(score - lse), dp = dy·vᵀ and sum = Σ dy ⊙ y: dv = pᵀ·dy, ds = p ⊙ (dp - sum), dq =
+ * ds·k·scale and dk = dsᵀ·q·scale. */
 #include "trainer/cuda/kernels/attention_tile.h"
 
 #define STEP 32 /* rows of the other side that a warp computes at a time */
 
 template <int COLUMNS, int FRAGMENTS> struct mma_backward {
 	static constexpr int D = COLUMNS, M = FRAGMENTS, ROWS = MMA_WARPS * 16 * M;
-	static constexpr int TILE = 4096 / D; /* rows of the other side in shared memory at a time, double */
-	static constexpr size_t SHARED_BYTES = (size_t)(2 * ROWS + 4 * TILE) * TILE_PITCH(D) * sizeof(bf16);
+	static constexpr int TILE =
+		4096 / D; /* rows of the other side in shared memory at a time, double */
+	static constexpr size_t SHARED_BYTES =
+		(size_t)(2 * ROWS + 4 * TILE) * TILE_PITCH(D) * sizeof(bf16);
 };
 
 /* Two operands side by side: their tile number `tile` into one half of each's buffer. */
-template <int D, int TILE> __device__ __forceinline__ void load_pair(bf16 *a, const bf16 *from_a, size_t stride_a, bf16 *b,
+template <int D, int TILE>
+__device__ __forceinline__ void load_pair(bf16 *a, const bf16 *from_a, size_t stride_a, bf16 *b,
 	const bf16 *from_b, size_t stride_b, int tile, const attention_shape &shape)
 {
 	tile_load<D, TILE>(a + tile % 2 * TILE * TILE_PITCH(D), from_a, stride_a, tile * TILE, shape);
@@ -25,8 +28,10 @@ template <int D, int TILE> __device__ __forceinline__ void load_pair(bf16 *a, co
 	cp_async_commit();
 }
 
-/* The sum over a row's columns, of dy in shared memory and y in global memory; 0 below the last row. */
-template <int D> __device__ __forceinline__ float row_sum(bf16 *g, const bf16 *y, int row, int at,
+/* The sum over a row's columns, of dy in shared memory and y in global memory; 0 below the last
+ * row. */
+template <int D>
+__device__ __forceinline__ float row_sum(bf16 *g, const bf16 *y, int row, int at,
 	const attention_shape &shape)
 {
 	float sum = 0;
@@ -42,8 +47,9 @@ template <int D> __device__ __forceinline__ float row_sum(bf16 *g, const bf16 *y
 }
 
 /* The sums of the block's rows, one a thread, for itself and for the kernel that follows. */
-template <int D, int ROWS> __device__ __forceinline__ void sum_rows(float *block_sums, float *sums, bf16 *g,
-	const bf16 *y, int first, const attention_shape &shape)
+template <int D, int ROWS>
+__device__ __forceinline__ void sum_rows(float *block_sums, float *sums, bf16 *g, const bf16 *y,
+	int first, const attention_shape &shape)
 {
 	const int row = (int)threadIdx.x;
 
@@ -54,42 +60,46 @@ template <int D, int ROWS> __device__ __forceinline__ void sum_rows(float *block
 		sums[first + row] = block_sums[row];
 }
 
-/* What belongs to a warp's query rows, two of every 16 in a lane: -lse in powers of two, and the row sums. */
+/* What belongs to a warp's query rows, two of every 16 in a lane: -lse in powers of two, and the
+ * row sums. */
 template <int M> struct row_numbers {
 	float lse[M][2], sums[M][2];
 };
 
-template <int M> __device__ __forceinline__ row_numbers<M> read_rows(const float *lse, const float *warp_sums, int row,
-	const attention_shape &shape)
+template <int M>
+__device__ __forceinline__ row_numbers<M> read_rows(const float *lse, const float *warp_sums,
+	int row, const attention_shape &shape)
 {
 	row_numbers<M> numbers;
 	UNROLL
 	for (int m = 0; m < M; m++)
 		UNROLL
-		for (int half = 0; half < 2; half++) {
-			const int i = 16 * m + 8 * half + lane_of_thread() / 4;
-			numbers.lse[m][half] = row + i < shape.T ? -LOG2_E * lse[row + i] : 0.0f;
-			numbers.sums[m][half] = warp_sums[i];
-		}
+	for (int half = 0; half < 2; half++) {
+		const int i = 16 * m + 8 * half + lane_of_thread() / 4;
+		numbers.lse[m][half] = row + i < shape.T ? -LOG2_E * lse[row + i] : 0.0f;
+		numbers.sums[m][half] = warp_sums[i];
+	}
 	return numbers;
 }
 
 /* Turns dp, of queries × keys, into ds. `scale` is that of the scores times log2(e). */
-template <int M> __device__ __forceinline__ void differentiate_queries(float ds[M][STEP / 8][4],
-	const float scores[M][STEP / 8][4], const row_numbers<M> &numbers, int row, int key, float scale)
+template <int M>
+__device__ __forceinline__ void differentiate_queries(float ds[M][STEP / 8][4],
+	const float scores[M][STEP / 8][4], const row_numbers<M> &numbers, int row, int key,
+	float scale)
 {
 	row += lane_of_thread() / 4;
 	key += lane_of_thread() % 4 * 2;
 	UNROLL
 	for (int m = 0; m < M; m++)
 		UNROLL
-		for (int n = 0; n < STEP / 8; n++)
-			UNROLL
-			for (int i = 0; i < 4; i++) {
-				bool seen = key + 8 * n + i % 2 <= row + 16 * m + i / 2 * 8;
-				float p = seen ? exp2_approx(fmaf(scores[m][n][i], scale, numbers.lse[m][i / 2])) : 0.0f;
-				ds[m][n][i] = p * (ds[m][n][i] - numbers.sums[m][i / 2]);
-			}
+	for (int n = 0; n < STEP / 8; n++)
+		UNROLL
+	for (int i = 0; i < 4; i++) {
+		bool seen = key + 8 * n + i % 2 <= row + 16 * m + i / 2 * 8;
+		float p = seen ? exp2_approx(fmaf(scores[m][n][i], scale, numbers.lse[m][i / 2])) : 0.0f;
+		ds[m][n][i] = p * (ds[m][n][i] - numbers.sums[m][i / 2]);
+	}
 }
 
 template <int M> __device__ __forceinline__ void set_factors(float factors[M][2], float factor)
@@ -100,13 +110,15 @@ template <int M> __device__ __forceinline__ void set_factors(float factors[M][2]
 }
 
 /* dq within dqkv[B,T,3C], and sums[B,H,T] */
-template <class S> __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_query(bf16 *dqkv, float *sums, const bf16 *dy,
-	const bf16 *qkv, const bf16 *y, const float *lse, attention_shape shape)
+template <class S>
+__global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_query(bf16 *dqkv, float *sums,
+	const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse, attention_shape shape)
 {
 	constexpr int D = S::D, M = S::M, TILE = S::TILE;
 	SHARED_DYNAMIC(bf16, q);
 	SHARED(float, block_sums, S::ROWS);
-	bf16 *g = q + S::ROWS * TILE_PITCH(D), *k = g + S::ROWS * TILE_PITCH(D), *v = k + 2 * TILE * TILE_PITCH(D);
+	bf16 *g = q + S::ROWS * TILE_PITCH(D), *k = g + S::ROWS * TILE_PITCH(D),
+		 *v = k + 2 * TILE * TILE_PITCH(D);
 	const size_t C = (size_t)shape.C;
 	attention_block block = attention_block_at(shape, S::ROWS, true);
 	attention_head head = attention_head_at(block.head, shape);
@@ -146,13 +158,14 @@ template <class S> __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_query
 	store_rows<D, M>(dqkv + head.qkv, 3 * C, results, factors, row, shape);
 }
 
-/* What belongs to the queries of one tile: -lse in powers of two, and the row sums. 0 where there is no query: its q and dy
- * are 0, so any weight will do. A thread fetches one number at most. */
+/* What belongs to the queries of one tile: -lse in powers of two, and the row sums. 0 where there
+ * is no query: its q and dy are 0, so any weight will do. A thread fetches one number at most. */
 template <int TILE> struct query_numbers {
 	float lse[TILE], sums[TILE];
 };
 
-template <int TILE> __device__ __forceinline__ float fetch_number(const float *lse, const float *sums, int tile,
+template <int TILE>
+__device__ __forceinline__ float fetch_number(const float *lse, const float *sums, int tile,
 	const attention_shape &shape)
 {
 	static_assert(2 * TILE <= MMA_THREADS, "a thread fetches one number at most");
@@ -162,7 +175,8 @@ template <int TILE> __device__ __forceinline__ float fetch_number(const float *l
 	return (int)threadIdx.x < 2 * TILE && at < shape.T ? sums[at] : 0.0f;
 }
 
-template <int TILE> __device__ __forceinline__ void put_number(query_numbers<TILE> *numbers, float x)
+template <int TILE>
+__device__ __forceinline__ void put_number(query_numbers<TILE> *numbers, float x)
 {
 	if ((int)threadIdx.x < TILE)
 		numbers->lse[threadIdx.x] = x;
@@ -170,37 +184,42 @@ template <int TILE> __device__ __forceinline__ void put_number(query_numbers<TIL
 		numbers->sums[threadIdx.x - TILE] = x;
 }
 
-/* Turns scores and dp, both of keys × queries, into p and ds. `query` is the first query, number `step` of its tile. */
-template <int M, int TILE> __device__ __forceinline__ void differentiate_keys(float scores[M][STEP / 8][4],
-	float ds[M][STEP / 8][4], const query_numbers<TILE> *numbers, int row, int query, int step, float scale)
+/* Turns scores and dp, both of keys × queries, into p and ds. `query` is the first query, number
+ * `step` of its tile. */
+template <int M, int TILE>
+__device__ __forceinline__ void differentiate_keys(float scores[M][STEP / 8][4],
+	float ds[M][STEP / 8][4], const query_numbers<TILE> *numbers, int row, int query, int step,
+	float scale)
 {
 	const int lane_row = lane_of_thread() / 4, lane_column = lane_of_thread() % 4 * 2;
 	UNROLL
 	for (int n = 0; n < STEP / 8; n++)
 		UNROLL
-		for (int odd = 0; odd < 2; odd++) {
-			const int column = 8 * n + lane_column + odd;
-			const float lse = numbers->lse[step + column], sum = numbers->sums[step + column];
+	for (int odd = 0; odd < 2; odd++) {
+		const int column = 8 * n + lane_column + odd;
+		const float lse = numbers->lse[step + column], sum = numbers->sums[step + column];
+		UNROLL
+		for (int m = 0; m < M; m++)
 			UNROLL
-			for (int m = 0; m < M; m++)
-				UNROLL
-				for (int i = odd; i < 4; i += 2) {
-					bool seen = row + 16 * m + i / 2 * 8 + lane_row <= query + column;
-					float p = seen ? exp2_approx(fmaf(scores[m][n][i], scale, lse)) : 0.0f;
-					scores[m][n][i] = p;
-					ds[m][n][i] = p * (ds[m][n][i] - sum);
-				}
+		for (int i = odd; i < 4; i += 2) {
+			bool seen = row + 16 * m + i / 2 * 8 + lane_row <= query + column;
+			float p = seen ? exp2_approx(fmaf(scores[m][n][i], scale, lse)) : 0.0f;
+			scores[m][n][i] = p;
+			ds[m][n][i] = p * (ds[m][n][i] - sum);
 		}
+	}
 }
 
 /* dk and dv within dqkv[B,T,3C]; a block walks over the queries from its first key on */
-template <class S> __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_key(bf16 *dqkv, const float *sums, const bf16 *dy,
-	const bf16 *qkv, const float *lse, attention_shape shape)
+template <class S>
+__global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_key(bf16 *dqkv, const float *sums,
+	const bf16 *dy, const bf16 *qkv, const float *lse, attention_shape shape)
 {
 	constexpr int D = S::D, M = S::M, TILE = S::TILE;
 	SHARED_DYNAMIC(bf16, k);
 	SHARED(query_numbers<TILE>, numbers, 2);
-	bf16 *v = k + S::ROWS * TILE_PITCH(D), *q = v + S::ROWS * TILE_PITCH(D), *g = q + 2 * TILE * TILE_PITCH(D);
+	bf16 *v = k + S::ROWS * TILE_PITCH(D), *q = v + S::ROWS * TILE_PITCH(D),
+		 *g = q + 2 * TILE * TILE_PITCH(D);
 	const size_t C = (size_t)shape.C;
 	attention_block block = attention_block_at(shape, S::ROWS, false);
 	attention_head head = attention_head_at(block.head, shape);
@@ -232,7 +251,8 @@ template <class S> __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_key(b
 			float scores[M][STEP / 8][4], ds[M][STEP / 8][4];
 			multiply_rows<D, M, STEP>(scores, keys, q, at);
 			multiply_rows<D, M, STEP>(ds, values, g, at);
-			differentiate_keys<M, TILE>(scores, ds, &numbers[tile % 2], row, query, step, shape.scale * LOG2_E);
+			differentiate_keys<M, TILE>(scores, ds, &numbers[tile % 2], row, query, step,
+				shape.scale * LOG2_E);
 			multiply_columns<D, M, STEP>(dv, scores, g, at);
 			multiply_columns<D, M, STEP>(dk, ds, q, at);
 		}
@@ -243,17 +263,18 @@ template <class S> __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_key(b
 	store_rows<D, M>(dqkv + head.qkv + C, 3 * C, dk, factors, row, shape);
 }
 
-template <class S> static int backward(const attention_gradients &g, const attention_shape &shape, void *stream)
+template <class S>
+static int backward(const attention_gradients &g, const attention_shape &shape, void *stream)
 {
 	bf16 *dqkv = (bf16 *)g.dqkv;
 	const bf16 *dy = (const bf16 *)g.dy, *qkv = (const bf16 *)g.qkv, *y = (const bf16 *)g.y;
 	const unsigned int blocks = attention_blocks(shape, S::ROWS);
-	int error = LAUNCH(mma_backward_query<S>, blocks, MMA_THREADS, S::SHARED_BYTES, stream, dqkv, g.sums, dy, qkv, y, g.lse,
-		shape);
+	int error = LAUNCH(mma_backward_query<S>, blocks, MMA_THREADS, S::SHARED_BYTES, stream, dqkv,
+		g.sums, dy, qkv, y, g.lse, shape);
 
 	if (!error)
-		error = LAUNCH(mma_backward_key<S>, blocks, MMA_THREADS, S::SHARED_BYTES, stream, dqkv, g.sums, dy, qkv, g.lse,
-			shape);
+		error = LAUNCH(mma_backward_key<S>, blocks, MMA_THREADS, S::SHARED_BYTES, stream, dqkv,
+			g.sums, dy, qkv, g.lse, shape);
 	return error;
 }
 

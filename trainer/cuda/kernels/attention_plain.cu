@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Causal attention in fp32 arithmetic, for any width of a head.
  *
- * A block has 32 rows of one head and walks over tiles of 32 rows of the other side. Four neighbouring threads share a row:
- * of the scores each has every fourth column, of the results the columns 16i + 4·part to 16i + 4·part + 3. A block computes
- * 64 columns of the results; where a head is wider, blockIdx.y says which, and each such block computes the scores again. */
+ * A block has 32 rows of one head and walks over tiles of 32 rows of the other side. Four
+ * neighbouring threads share a row: of the scores each has every fourth column, of the results the
+ * columns 16i + 4·part to 16i + 4·part + 3. A block computes 64 columns of the results; where a
+ * head is wider, blockIdx.y says which, and each such block computes the scores again. */
 #include "trainer/cuda/kernels/attention_shape.h"
 
 #define THREADS 128
-#define TILE 32               /* rows */
-#define CHUNK 64              /* columns */
-#define PITCH (CHUNK + 4)     /* of a tile, so that 8 rows lie in different banks */
-#define SCORES (TILE / 4)     /* a thread's, of its row */
+#define TILE 32           /* rows */
+#define CHUNK 64          /* columns */
+#define PITCH (CHUNK + 4) /* of a tile, so that 8 rows lie in different banks */
+#define SCORES (TILE / 4) /* a thread's, of its row */
 #define SCORE_PITCH (TILE + 4)
-#define RESULTS (CHUNK / 16)  /* a thread's, in fours */
+#define RESULTS (CHUNK / 16) /* a thread's, in fours */
 
 /* Rows of one head, read four columns at a time. */
 struct alignas(16) plain_tile {
@@ -34,19 +35,23 @@ __device__ __forceinline__ plain_place plain_place_of_thread(void)
 	return { (int)(threadIdx.x / 4), (int)(threadIdx.x % 4) };
 }
 
-/* tile = rows [first, first + TILE) and columns [column, column + CHUNK) of a head; zeros outside. */
-template <class E> __device__ __forceinline__ void plain_load(plain_tile *tile, const E *head, size_t stride, int first,
-	int column, const attention_shape &shape)
+/* tile = rows [first, first + TILE) and columns [column, column + CHUNK) of a head; zeros outside.
+ */
+template <class E>
+__device__ __forceinline__ void plain_load(plain_tile *tile, const E *head, size_t stride,
+	int first, int column, const attention_shape &shape)
 {
 	for (int i = (int)threadIdx.x; i < TILE * CHUNK; i += THREADS) {
 		int row = i / CHUNK, d = i % CHUNK;
 		bool inside = first + row < shape.T && column + d < shape.D;
-		tile->at[row * PITCH + d] = inside ? float_of(head[(size_t)(first + row) * stride + (size_t)(column + d)]) : 0.0f;
+		tile->at[row * PITCH + d] =
+			inside ? float_of(head[(size_t)(first + row) * stride + (size_t)(column + d)]) : 0.0f;
 	}
 }
 
 /* scores[j] += a's row · b's row part + 4j */
-__device__ __forceinline__ void plain_dots(float scores[SCORES], const plain_tile *a, const plain_tile *b, plain_place at)
+__device__ __forceinline__ void plain_dots(float scores[SCORES], const plain_tile *a,
+	const plain_tile *b, plain_place at)
 {
 	for (int d = 0; d < CHUNK; d += 4) {
 		float4 x = *(const float4 *)&a->at[at.row * PITCH + d];
@@ -58,7 +63,8 @@ __device__ __forceinline__ void plain_dots(float scores[SCORES], const plain_til
 	}
 }
 
-/* results += the row's weights · b's rows. The four threads of a row write the weights, all in one warp. */
+/* results += the row's weights · b's rows. The four threads of a row write the weights, all in one
+ * warp. */
 __device__ __forceinline__ void plain_weigh(float4 results[RESULTS], const plain_weights *weights,
 	const plain_tile *b, plain_place at)
 {
@@ -67,13 +73,14 @@ __device__ __forceinline__ void plain_weigh(float4 results[RESULTS], const plain
 		UNROLL
 		for (int i = 0; i < RESULTS; i++) {
 			float4 z = *(const float4 *)&b->at[s * PITCH + 16 * i + 4 * at.part];
-			results[i] = make_float4(fmaf(w, z.x, results[i].x), fmaf(w, z.y, results[i].y), fmaf(w, z.z, results[i].z),
-				fmaf(w, z.w, results[i].w));
+			results[i] = make_float4(fmaf(w, z.x, results[i].x), fmaf(w, z.y, results[i].y),
+				fmaf(w, z.z, results[i].z), fmaf(w, z.w, results[i].w));
 		}
 	}
 }
 
-__device__ __forceinline__ void plain_write(plain_weights *weights, const float scores[SCORES], plain_place at)
+__device__ __forceinline__ void plain_write(plain_weights *weights, const float scores[SCORES],
+	plain_place at)
 {
 	UNROLL
 	for (int j = 0; j < SCORES; j++)
@@ -81,7 +88,8 @@ __device__ __forceinline__ void plain_write(plain_weights *weights, const float 
 }
 
 /* Writes a row of results, times `factor`. */
-template <class E> __device__ __forceinline__ void plain_store(E *head, size_t stride, const float4 results[RESULTS],
+template <class E>
+__device__ __forceinline__ void plain_store(E *head, size_t stride, const float4 results[RESULTS],
 	float factor, int row, int column, plain_place at, const attention_shape &shape)
 {
 	if (row >= shape.T)
@@ -115,8 +123,8 @@ struct plain_softmax {
 };
 
 /* Turns a tile's scores into weights relative to the row's largest score now; `results` follow. */
-__device__ __forceinline__ void plain_soften(plain_softmax *so_far, float scores[SCORES], float4 results[RESULTS],
-	int row, int first, plain_place at, float scale)
+__device__ __forceinline__ void plain_soften(plain_softmax *so_far, float scores[SCORES],
+	float4 results[RESULTS], int row, int first, plain_place at, float scale)
 {
 	float most = so_far->most, sum = 0;
 	for (int j = 0; j < SCORES; j++) {
@@ -128,14 +136,18 @@ __device__ __forceinline__ void plain_soften(plain_softmax *so_far, float scores
 		scores[j] = expf(scores[j] - most);
 		sum += scores[j];
 	}
-	float decay = expf(so_far->most - most); /* the first tile has key 0: `most` is finite from there on */
+	float decay =
+		expf(so_far->most - most); /* the first tile has key 0: `most` is finite from there on */
 	for (int i = 0; i < RESULTS; i++)
-		results[i] = make_float4(results[i].x * decay, results[i].y * decay, results[i].z * decay, results[i].w * decay);
+		results[i] = make_float4(results[i].x * decay, results[i].y * decay, results[i].z * decay,
+			results[i].w * decay);
 	*so_far = { most, fmaf(so_far->sum, decay, plain_row_sum(sum)) };
 }
 
 /* y[B,T,C], lse[B,H,T] from qkv[B,T,3C]; grid: query tiles × chunks of a head's columns */
-template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_forward(E *y, float *lse, const E *qkv, attention_shape shape)
+template <class E>
+__global__ void LAUNCH_BOUNDS(THREADS)
+	plain_forward(E *y, float *lse, const E *qkv, attention_shape shape)
 {
 	SHARED(plain_tile, q, 1);
 	SHARED(plain_tile, k, 1);
@@ -167,13 +179,16 @@ template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_forward(E *y, fl
 		__syncwarp();
 		plain_weigh(results, weights, v, at);
 	}
-	plain_store(y + head.y, C, results, 1.0f / so_far.sum, block.first + at.row, own * CHUNK, at, shape);
+	plain_store(y + head.y, C, results, 1.0f / so_far.sum, block.first + at.row, own * CHUNK, at,
+		shape);
 	if (own == 0 && at.part == 0 && block.first + at.row < shape.T)
 		lse[head.lse + (size_t)(block.first + at.row)] = so_far.most + logf(so_far.sum);
 }
 
-/* What turns scores into gradients: of the weights p = exp(score - lse), and of the scores p·(dp - sum). */
-__device__ __forceinline__ void plain_gradient(float *p, float *ds, bool inside, float scale, float lse, float sum)
+/* What turns scores into gradients: of the weights p = exp(score - lse), and of the scores p·(dp -
+ * sum). */
+__device__ __forceinline__ void plain_gradient(float *p, float *ds, bool inside, float scale,
+	float lse, float sum)
 {
 	float weight = inside ? expf(fmaf(*p, scale, -lse)) : 0.0f;
 	*p = weight;
@@ -181,7 +196,8 @@ __device__ __forceinline__ void plain_gradient(float *p, float *ds, bool inside,
 }
 
 /* The sum of dy ⊙ y over the columns of one row of a head; by the row's four threads. */
-template <class E> __device__ __forceinline__ float plain_sum(const E *dy, const E *y, int row, plain_place at,
+template <class E>
+__device__ __forceinline__ float plain_sum(const E *dy, const E *y, int row, plain_place at,
 	const attention_shape &shape)
 {
 	float sum = 0;
@@ -197,10 +213,12 @@ struct plain_tiles {
 	plain_tile *q, *k, *v, *g;
 };
 
-/* p = queries · keys and ds = dy · values, a row of a query (or of a key) by all of the other's, over all columns. The own columns
- * come last: the tiles hold them when they are needed again. */
-template <bool BY_QUERY, class E> __device__ __forceinline__ void plain_gemms(float p[SCORES], float ds[SCORES],
-	const plain_tiles &tile, const E *qkv, const E *dy, int query, int key, plain_place at, const attention_shape &shape)
+/* p = queries · keys and ds = dy · values, a row of a query (or of a key) by all of the other's,
+ * over all columns. The own columns come last: the tiles hold them when they are needed again. */
+template <bool BY_QUERY, class E>
+__device__ __forceinline__ void plain_gemms(float p[SCORES], float ds[SCORES],
+	const plain_tiles &tile, const E *qkv, const E *dy, int query, int key, plain_place at,
+	const attention_shape &shape)
 {
 	const int chunks = (int)gridDim.y, own = (int)blockIdx.y;
 	const size_t C = (size_t)shape.C, stride = 3 * C;
@@ -218,7 +236,8 @@ template <bool BY_QUERY, class E> __device__ __forceinline__ void plain_gemms(fl
 }
 
 /* dq within dqkv[B,T,3C], and sums[B,H,T]; grid as of the forward pass */
-template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_query(E *dqkv, float *sums, const E *dy,
+template <class E>
+__global__ void LAUNCH_BOUNDS(THREADS) plain_backward_query(E *dqkv, float *sums, const E *dy,
 	const E *qkv, const E *y, const float *lse, attention_shape shape)
 {
 	SHARED(plain_tile, q, 1);
@@ -242,7 +261,8 @@ template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_query(E
 		float p[SCORES] = {}, ds[SCORES] = {};
 		plain_gemms<true>(p, ds, { q, k, v, g }, qkv, dy, block.first, first, at, shape);
 		for (int j = 0; j < SCORES; j++)
-			plain_gradient(&p[j], &ds[j], first + at.part + 4 * j <= row, shape.scale, row_lse, sum);
+			plain_gradient(&p[j], &ds[j], first + at.part + 4 * j <= row, shape.scale, row_lse,
+				sum);
 		plain_write(weights, ds, at);
 		__syncwarp();
 		plain_weigh(results, weights, k, at);
@@ -253,7 +273,8 @@ template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_query(E
 }
 
 /* dk and dv within dqkv[B,T,3C]: a block has 32 keys and walks over the queries from there on */
-template <class E> __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_key(E *dqkv, const float *sums, const E *dy,
+template <class E>
+__global__ void LAUNCH_BOUNDS(THREADS) plain_backward_key(E *dqkv, const float *sums, const E *dy,
 	const E *qkv, const float *lse, attention_shape shape)
 {
 	SHARED(plain_tile, q, 1);
@@ -296,27 +317,36 @@ static dim3 plain_grid(const attention_shape &shape)
 	return dim3(attention_blocks(shape, TILE), (unsigned int)((shape.D + CHUNK - 1) / CHUNK));
 }
 
-template <class E> static int forward(void *y, float *lse, const void *qkv, const attention_shape &shape, void *stream)
+template <class E>
+static int forward(void *y, float *lse, const void *qkv, const attention_shape &shape, void *stream)
 {
-	return LAUNCH(plain_forward<E>, plain_grid(shape), THREADS, 0, stream, (E *)y, lse, (const E *)qkv, shape);
+	return LAUNCH(plain_forward<E>, plain_grid(shape), THREADS, 0, stream, (E *)y, lse,
+		(const E *)qkv, shape);
 }
 
-template <class E> static int backward(const attention_gradients &g, const attention_shape &shape, void *stream)
+template <class E>
+static int backward(const attention_gradients &g, const attention_shape &shape, void *stream)
 {
 	E *dqkv = (E *)g.dqkv;
 	const E *dy = (const E *)g.dy, *qkv = (const E *)g.qkv, *y = (const E *)g.y;
 	const dim3 grid = plain_grid(shape);
-	int error = LAUNCH(plain_backward_query<E>, grid, THREADS, 0, stream, dqkv, g.sums, dy, qkv, y, g.lse, shape);
+	int error = LAUNCH(plain_backward_query<E>, grid, THREADS, 0, stream, dqkv, g.sums, dy, qkv, y,
+		g.lse, shape);
 
-	return error ? error : LAUNCH(plain_backward_key<E>, grid, THREADS, 0, stream, dqkv, g.sums, dy, qkv, g.lse, shape);
+	return error ? error
+				 : LAUNCH(plain_backward_key<E>, grid, THREADS, 0, stream, dqkv, g.sums, dy, qkv,
+					 g.lse, shape);
 }
 
-int attention_plain(void *y, float *lse, const void *qkv, const attention_shape &shape, cuda_type type, void *stream)
+int attention_plain(void *y, float *lse, const void *qkv, const attention_shape &shape,
+	cuda_type type, void *stream)
 {
-	return type == CUDA_BF16 ? forward<bf16>(y, lse, qkv, shape, stream) : forward<float>(y, lse, qkv, shape, stream);
+	return type == CUDA_BF16 ? forward<bf16>(y, lse, qkv, shape, stream)
+							 : forward<float>(y, lse, qkv, shape, stream);
 }
 
-int attention_plain_backward(const attention_gradients &g, const attention_shape &shape, cuda_type type, void *stream)
+int attention_plain_backward(const attention_gradients &g, const attention_shape &shape,
+	cuda_type type, void *stream)
 {
 	return type == CUDA_BF16 ? backward<bf16>(g, shape, stream) : backward<float>(g, shape, stream);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the attention kernels know of their operands, and which of them takes a problem. For .cu files only. */
+/* What the attention kernels know of their operands, and which of them takes a problem. For .cu
+ * files only. */
 #ifndef MUSTER_CUDA_ATTENTION_SHAPE_H
 #define MUSTER_CUDA_ATTENTION_SHAPE_H
 
@@ -23,41 +24,48 @@ struct attention_gradients {
 	const float *lse;
 };
 
-/* Where one head of one sample lies: column d of position t is at qkv + t·3C + d (k and v are C and 2C further), at
- * y + t·C + d; its row of lse is at lse + t. */
+/* Where one head of one sample lies: column d of position t is at qkv + t·3C + d (k and v are C and
+ * 2C further), at y + t·C + d; its row of lse is at lse + t. */
 struct attention_head {
 	size_t qkv, y, lse;
 };
 
-__device__ __forceinline__ attention_head attention_head_at(unsigned int index, const attention_shape &shape)
+__device__ __forceinline__ attention_head attention_head_at(unsigned int index,
+	const attention_shape &shape)
 {
-	size_t b = index / (unsigned int)shape.H, h = index % (unsigned int)shape.H, row = b * (size_t)shape.T;
-	return { (row * 3) * (size_t)shape.C + h * (size_t)shape.D, row * (size_t)shape.C + h * (size_t)shape.D,
-		(size_t)index * (size_t)shape.T };
+	size_t b = index / (unsigned int)shape.H, h = index % (unsigned int)shape.H,
+		   row = b * (size_t)shape.T;
+	return { (row * 3) * (size_t)shape.C + h * (size_t)shape.D,
+		row * (size_t)shape.C + h * (size_t)shape.D, (size_t)index * (size_t)shape.T };
 }
 
 /* Blocks of a grid: `tile` rows of one head each. */
 static inline unsigned int attention_blocks(const attention_shape &shape, int tile)
 {
-	return (unsigned int)((size_t)shape.B * (size_t)shape.H * (size_t)((shape.T + tile - 1) / tile));
+	return (
+		unsigned int)((size_t)shape.B * (size_t)shape.H * (size_t)((shape.T + tile - 1) / tile));
 }
 
-/* The head and the first row of this block. Long blocks first, so that the last to run are short: with `last_first` the
- * tiles of a head run from its end, where a query has the most keys. */
+/* The head and the first row of this block. Long blocks first, so that the last to run are short:
+ * with `last_first` the tiles of a head run from its end, where a query has the most keys. */
 struct attention_block {
 	unsigned int head;
 	int first;
 };
 
-__device__ __forceinline__ attention_block attention_block_at(const attention_shape &shape, int tile, bool last_first)
+__device__ __forceinline__ attention_block attention_block_at(const attention_shape &shape,
+	int tile, bool last_first)
 {
 	unsigned int tiles = (unsigned int)((shape.T + tile - 1) / tile), at = blockIdx.x % tiles;
 	return { blockIdx.x / tiles, (int)(last_first ? tiles - 1 - at : at) * tile };
 }
 
-int attention_plain(void *y, float *lse, const void *qkv, const attention_shape &shape, cuda_type type, void *stream);
-int attention_plain_backward(const attention_gradients &g, const attention_shape &shape, cuda_type type, void *stream);
+int attention_plain(void *y, float *lse, const void *qkv, const attention_shape &shape,
+	cuda_type type, void *stream);
+int attention_plain_backward(const attention_gradients &g, const attention_shape &shape,
+	cuda_type type, void *stream);
 int attention_mma(void *y, float *lse, const void *qkv, const attention_shape &shape, void *stream);
-int attention_mma_backward(const attention_gradients &g, const attention_shape &shape, void *stream);
+int attention_mma_backward(const attention_gradients &g, const attention_shape &shape,
+	void *stream);
 
 #endif

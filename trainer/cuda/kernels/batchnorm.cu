@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch normalisation. Element-wise parts move M·C·(x and y; dy, x and dx) elements; sums over the rows M·C·x, the second
- * time for the moments from the cache where it holds 32 columns a block, or M·C·(dy, x). A block sums 32 columns, each of
- * its 32 warps every 32nd row in fp64, and adds the warps' sums in their order: no shape but C decides how many blocks
- * there are. */
+/* Batch normalisation. Element-wise parts move M·C·(x and y; dy, x and dx) elements; sums over the
+ * rows M·C·x, the second time for the moments from the cache where it holds 32 columns a block, or
+ * M·C·(dy, x). A block sums 32 columns, each of its 32 warps every 32nd row in fp64, and adds the
+ * warps' sums in their order: no shape but C decides how many blocks there are. */
 #include "trainer/cuda/kernels/batchnorm.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -13,7 +13,8 @@
 #define COLUMNS 32 /* of a block that sums */
 #define RUNS 32    /* of rows, each a warp's */
 
-/* The sum of what the threads of a column have, in their order, for all of them. `runs`: [RUNS·COLUMNS] */
+/* The sum of what the threads of a column have, in their order, for all of them. `runs`:
+ * [RUNS·COLUMNS] */
 template <typename N> __device__ __forceinline__ N column_total(N *runs, N own)
 {
 	N total = 0;
@@ -27,11 +28,11 @@ template <typename N> __device__ __forceinline__ N column_total(N *runs, N own)
 
 /* moments: [2,C]; x: [M,C]; targets: [M] */
 template <typename T>
-__global__ void LAUNCH_BOUNDS(COLUMNS *RUNS) batchnorm_moments_kernel(double *moments, const T *x, const int32_t *targets,
-	int M, int C)
+__global__ void LAUNCH_BOUNDS(COLUMNS *RUNS)
+	batchnorm_moments_kernel(double *moments, const T *x, const int32_t *targets, int M, int C)
 {
-	SHARED(double, sums_of_runs, RUNS * COLUMNS);
-	SHARED(int, rows_of_runs, RUNS * COLUMNS);
+	SHARED(double, sums_of_runs, RUNS *COLUMNS);
+	SHARED(int, rows_of_runs, RUNS *COLUMNS);
 	const size_t c = (size_t)blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
 	const bool inside = c < (size_t)C;
 	double sum = 0, squares = 0;
@@ -60,10 +61,11 @@ __global__ void LAUNCH_BOUNDS(COLUMNS *RUNS) batchnorm_moments_kernel(double *mo
 
 /* sums: [2,C]; dgamma, dbeta, mean, rstd: [C]; dy, x: [M,C]; targets: [M] */
 template <typename T>
-__global__ void LAUNCH_BOUNDS(COLUMNS *RUNS) batchnorm_sums_kernel(double *sums, float *dgamma, float *dbeta, const T *dy,
-	const T *x, const float *mean, const float *rstd, const int32_t *targets, int M, int C, int accumulate)
+__global__ void LAUNCH_BOUNDS(COLUMNS *RUNS)
+	batchnorm_sums_kernel(double *sums, float *dgamma, float *dbeta, const T *dy, const T *x,
+		const float *mean, const float *rstd, const int32_t *targets, int M, int C, int accumulate)
 {
-	SHARED(double, sums_of_runs, RUNS * COLUMNS);
+	SHARED(double, sums_of_runs, RUNS *COLUMNS);
 	const size_t c = (size_t)blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
 	const bool inside = c < (size_t)C;
 	const float center = inside ? mean[c] : 0, scale = inside ? rstd[c] : 0;
@@ -71,7 +73,8 @@ __global__ void LAUNCH_BOUNDS(COLUMNS *RUNS) batchnorm_sums_kernel(double *sums,
 #pragma unroll 8
 	for (int m = threadIdx.x / COLUMNS; m < M; m += RUNS)
 		if (inside && targets[m] >= 0) {
-			const float n = (float_of(x[(size_t)m * C + c]) - center) * scale, d = float_of(dy[(size_t)m * C + c]);
+			const float n = (float_of(x[(size_t)m * C + c]) - center) * scale,
+						d = float_of(dy[(size_t)m * C + c]);
 			normals = fma((double)d, (double)n, normals); /* the product is exact in fp64 */
 			gradients += (double)d;
 		}
@@ -87,8 +90,8 @@ __global__ void LAUNCH_BOUNDS(COLUMNS *RUNS) batchnorm_sums_kernel(double *sums,
 
 /* y, x: [M,C]; the others [C]; a warp a row, P columns a lane at a time */
 template <typename T, int P>
-__global__ void LAUNCH_BOUNDS(THREADS) batchnorm_relu_kernel(T *y, const T *x, const float *mean, const float *rstd,
-	const T *gamma, const T *beta, int M, int C)
+__global__ void LAUNCH_BOUNDS(THREADS) batchnorm_relu_kernel(T *y, const T *x, const float *mean,
+	const float *rstd, const T *gamma, const T *beta, int M, int C)
 {
 	const size_t m = (size_t)blockIdx.x * WARPS + threadIdx.x / LANES;
 	if (m >= (size_t)M)
@@ -109,10 +112,12 @@ __global__ void LAUNCH_BOUNDS(THREADS) batchnorm_relu_kernel(T *y, const T *x, c
 	}
 }
 
-/* dx, dy, x: [M,C]; means: [2,C]; targets: [M]; the others [C]; a warp a row, P columns a lane at a time */
+/* dx, dy, x: [M,C]; means: [2,C]; targets: [M]; the others [C]; a warp a row, P columns a lane at a
+ * time */
 template <typename T, int P>
-__global__ void LAUNCH_BOUNDS(THREADS) batchnorm_backward_kernel(T *dx, const T *dy, const T *x, const float *mean,
-	const float *rstd, const T *gamma, const float *means, const int32_t *targets, int M, int C)
+__global__ void LAUNCH_BOUNDS(THREADS)
+	batchnorm_backward_kernel(T *dx, const T *dy, const T *x, const float *mean, const float *rstd,
+		const T *gamma, const float *means, const int32_t *targets, int M, int C)
 {
 	const size_t m = (size_t)blockIdx.x * WARPS + threadIdx.x / LANES;
 	if (m >= (size_t)M)
@@ -142,30 +147,31 @@ static unsigned int parts(int count, int own)
 	return (unsigned int)((count + own - 1) / own);
 }
 
-extern "C" int cuda_batchnorm_moments(double *moments, const void *x, const int32_t *targets, int M, int C,
-	enum cuda_type type, void *stream)
+extern "C" int cuda_batchnorm_moments(double *moments, const void *x, const int32_t *targets, int M,
+	int C, enum cuda_type type, void *stream)
 {
 	if (type == CUDA_FP32)
-		return LAUNCH(batchnorm_moments_kernel<float>, parts(C, COLUMNS), COLUMNS * RUNS, 0, stream, moments,
-			(const float *)x, targets, M, C);
-	return LAUNCH(batchnorm_moments_kernel<bf16>, parts(C, COLUMNS), COLUMNS * RUNS, 0, stream, moments, (const bf16 *)x,
-		targets, M, C);
+		return LAUNCH(batchnorm_moments_kernel<float>, parts(C, COLUMNS), COLUMNS * RUNS, 0, stream,
+			moments, (const float *)x, targets, M, C);
+	return LAUNCH(batchnorm_moments_kernel<bf16>, parts(C, COLUMNS), COLUMNS * RUNS, 0, stream,
+		moments, (const bf16 *)x, targets, M, C);
 }
 
-extern "C" int cuda_batchnorm_sums(double *sums, float *dgamma, float *dbeta, const void *dy, const void *x,
-	const float *mean,
-	const float *rstd, const int32_t *targets, int M, int C, int accumulate, enum cuda_type type, void *stream)
+extern "C" int cuda_batchnorm_sums(double *sums, float *dgamma, float *dbeta, const void *dy,
+	const void *x, const float *mean, const float *rstd, const int32_t *targets, int M, int C,
+	int accumulate, enum cuda_type type, void *stream)
 {
 	if (type == CUDA_FP32)
-		return LAUNCH(batchnorm_sums_kernel<float>, parts(C, COLUMNS), COLUMNS * RUNS, 0, stream, sums, dgamma, dbeta,
-			(const float *)dy, (const float *)x, mean, rstd, targets, M, C, accumulate);
-	return LAUNCH(batchnorm_sums_kernel<bf16>, parts(C, COLUMNS), COLUMNS * RUNS, 0, stream, sums, dgamma, dbeta,
-		(const bf16 *)dy, (const bf16 *)x, mean, rstd, targets, M, C, accumulate);
+		return LAUNCH(batchnorm_sums_kernel<float>, parts(C, COLUMNS), COLUMNS * RUNS, 0, stream,
+			sums, dgamma, dbeta, (const float *)dy, (const float *)x, mean, rstd, targets, M, C,
+			accumulate);
+	return LAUNCH(batchnorm_sums_kernel<bf16>, parts(C, COLUMNS), COLUMNS * RUNS, 0, stream, sums,
+		dgamma, dbeta, (const bf16 *)dy, (const bf16 *)x, mean, rstd, targets, M, C, accumulate);
 }
 
 template <typename T>
-static int relu(T *y, const T *x, const float *mean, const float *rstd, const T *gamma, const T *beta, int M, int C,
-	void *stream)
+static int relu(T *y, const T *x, const float *mean, const float *rstd, const T *gamma,
+	const T *beta, int M, int C, void *stream)
 {
 	const bool wide = C % pack_of<T> == 0 && is_wide(y, x, mean, rstd, gamma, beta);
 	auto kernel = wide ? batchnorm_relu_kernel<T, pack_of<T>> : batchnorm_relu_kernel<T, 1>;
@@ -174,31 +180,35 @@ static int relu(T *y, const T *x, const float *mean, const float *rstd, const T 
 	return LAUNCH(kernel, parts(M, WARPS), THREADS, 0, stream, y, x, mean, rstd, gamma, beta, M, C);
 }
 
-extern "C" int cuda_batchnorm_relu(void *y, const void *x, const float *mean, const float *rstd, const void *gamma,
-	const void *beta, int M, int C, enum cuda_type type, void *stream)
+extern "C" int cuda_batchnorm_relu(void *y, const void *x, const float *mean, const float *rstd,
+	const void *gamma, const void *beta, int M, int C, enum cuda_type type, void *stream)
 {
 	if (type == CUDA_FP32)
-		return relu((float *)y, (const float *)x, mean, rstd, (const float *)gamma, (const float *)beta, M, C, stream);
-	return relu((bf16 *)y, (const bf16 *)x, mean, rstd, (const bf16 *)gamma, (const bf16 *)beta, M, C, stream);
+		return relu((float *)y, (const float *)x, mean, rstd, (const float *)gamma,
+			(const float *)beta, M, C, stream);
+	return relu((bf16 *)y, (const bf16 *)x, mean, rstd, (const bf16 *)gamma, (const bf16 *)beta, M,
+		C, stream);
 }
 
 template <typename T>
-static int backward(T *dx, const T *dy, const T *x, const float *mean, const float *rstd, const T *gamma, const float *means,
-	const int32_t *targets, int M, int C, void *stream)
+static int backward(T *dx, const T *dy, const T *x, const float *mean, const float *rstd,
+	const T *gamma, const float *means, const int32_t *targets, int M, int C, void *stream)
 {
 	const bool wide = C % pack_of<T> == 0 && is_wide(dx, dy, x, mean, rstd, gamma, means);
 	auto kernel = wide ? batchnorm_backward_kernel<T, pack_of<T>> : batchnorm_backward_kernel<T, 1>;
 	if (M == 0)
 		return 0;
-	return LAUNCH(kernel, parts(M, WARPS), THREADS, 0, stream, dx, dy, x, mean, rstd, gamma, means, targets, M, C);
+	return LAUNCH(kernel, parts(M, WARPS), THREADS, 0, stream, dx, dy, x, mean, rstd, gamma, means,
+		targets, M, C);
 }
 
-extern "C" int cuda_batchnorm_backward(void *dx, const void *dy, const void *x, const float *mean, const float *rstd,
-	const void *gamma, const float *means, const int32_t *targets, int M, int C, enum cuda_type type, void *stream)
+extern "C" int cuda_batchnorm_backward(void *dx, const void *dy, const void *x, const float *mean,
+	const float *rstd, const void *gamma, const float *means, const int32_t *targets, int M, int C,
+	enum cuda_type type, void *stream)
 {
 	if (type == CUDA_FP32)
-		return backward((float *)dx, (const float *)dy, (const float *)x, mean, rstd, (const float *)gamma, means,
-			targets, M, C, stream);
-	return backward((bf16 *)dx, (const bf16 *)dy, (const bf16 *)x, mean, rstd, (const bf16 *)gamma, means, targets, M, C,
-		stream);
+		return backward((float *)dx, (const float *)dy, (const float *)x, mean, rstd,
+			(const float *)gamma, means, targets, M, C, stream);
+	return backward((bf16 *)dx, (const bf16 *)dy, (const bf16 *)x, mean, rstd, (const bf16 *)gamma,
+		means, targets, M, C, stream);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Column sums, bound by memory: a block has a pack of columns a lane and the rows of one part (partials.h), each of its
- * warps every eighth row. Moves M·N elements, and 8·N bytes a part out and in again. */
+/* Column sums, bound by memory: a block has a pack of columns a lane and the rows of one part
+ * (partials.h), each of its warps every eighth row. Moves M·N elements, and 8·N bytes a part out
+ * and in again. */
 #include "trainer/cuda/kernels/column_sums.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -9,11 +10,13 @@
 #define WARPS 8
 #define THREADS (WARPS * LANES)
 
-/* dy: [M,N]; partials: [parts][N]; block (x, y) has columns [32·P·x, 32·P·(x+1)) of part y, P of them a lane */
+/* dy: [M,N]; partials: [parts][N]; block (x, y) has columns [32·P·x, 32·P·(x+1)) of part y, P of
+ * them a lane */
 template <typename T, int P>
-__global__ void LAUNCH_BOUNDS(THREADS) column_sums_kernel(float *partials, const T *dy, int M, int N, int rows)
+__global__ void LAUNCH_BOUNDS(THREADS)
+	column_sums_kernel(float *partials, const T *dy, int M, int N, int rows)
 {
-	SHARED(float, tile, WARPS * LANES * P);
+	SHARED(float, tile, WARPS *LANES *P);
 	const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
 	const size_t first = (size_t)blockIdx.x * LANES * P, begin = (size_t)blockIdx.y * rows;
 	float sums[P] = {}, values[P];
@@ -38,26 +41,30 @@ __global__ void LAUNCH_BOUNDS(THREADS) column_sums_kernel(float *partials, const
 	}
 }
 
-template <typename T, int P> static int launch(float *partials, const void *dy, int M, int N, void *stream)
+template <typename T, int P>
+static int launch(float *partials, const void *dy, int M, int N, void *stream)
 {
-	const dim3 grid((unsigned int)((N + LANES * P - 1) / (LANES * P)), (unsigned int)partial_count(M));
+	const dim3 grid((unsigned int)((N + LANES * P - 1) / (LANES * P)),
+		(unsigned int)partial_count(M));
 	auto kernel = column_sums_kernel<T, P>;
 	return LAUNCH(kernel, grid, THREADS, 0, stream, partials, (const T *)dy, M, N, partial_rows(M));
 }
 
-template <typename T> static int column_sums(float *partials, const void *dy, int M, int N, void *stream)
+template <typename T>
+static int column_sums(float *partials, const void *dy, int M, int N, void *stream)
 {
 	if (M == 0)
 		return 0;
-	return N % pack_of<T> == 0 && is_wide(dy) ? launch<T, pack_of<T>>(partials, dy, M, N, stream) :
-		launch<T, 1>(partials, dy, M, N, stream);
+	return N % pack_of<T> == 0 && is_wide(dy) ? launch<T, pack_of<T>>(partials, dy, M, N, stream)
+											  : launch<T, 1>(partials, dy, M, N, stream);
 }
 
-extern "C" int cuda_column_sums(float *dbias, float *scratch, const void *dy, int M, int N, int accumulate,
-	enum cuda_type type, void *stream)
+extern "C" int cuda_column_sums(float *dbias, float *scratch, const void *dy, int M, int N,
+	int accumulate, enum cuda_type type, void *stream)
 {
 	float *const out[2] = { dbias, NULL };
-	int error = type == CUDA_FP32 ? column_sums<float>(scratch, dy, M, N, stream) :
-		column_sums<bf16>(scratch, dy, M, N, stream);
-	return error ? error : cuda_partials_fold(out, scratch, partial_count(M), 1, N, accumulate, stream);
+	int error = type == CUDA_FP32 ? column_sums<float>(scratch, dy, M, N, stream)
+								  : column_sums<bf16>(scratch, dy, M, N, stream);
+	return error ? error
+				 : cuda_partials_fold(out, scratch, partial_count(M), 1, N, accumulate, stream);
 }

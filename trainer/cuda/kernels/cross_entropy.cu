@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-entropy, one block a row. The first pass keeps the largest logit and the sum of exponentials relative to it as they
- * come (Milakov and Gimelshein, arXiv 1805.02867); the second finds the row in the cache, mostly, and writes the gradient.
- * Bound by memory: logits travel 16 bytes at a time where rows begin at a multiple of that. */
+/* Cross-entropy, one block a row. The first pass keeps the largest logit and the sum of
+ * exponentials relative to it as they come (Milakov and Gimelshein, arXiv 1805.02867); the second
+ * finds the row in the cache, mostly, and writes the gradient. Bound by memory: logits travel 16
+ * bytes at a time where rows begin at a multiple of that. */
 #include "trainer/cuda/kernels/cross_entropy.h"
 
 #include <math.h>
@@ -20,8 +21,14 @@ template <class E, int N> struct alignas(sizeof(E) * N) logit_group {
 };
 
 /* exp(x - most). For bf16 logits, whose own rounding is far coarser, by two instructions. */
-__device__ __forceinline__ float relative(float x, float most, float) { return expf(x - most); }
-__device__ __forceinline__ float relative(float x, float most, bf16) { return exp2_approx(fmaf(x, LOG2_E, -LOG2_E * most)); }
+__device__ __forceinline__ float relative(float x, float most, float)
+{
+	return expf(x - most);
+}
+__device__ __forceinline__ float relative(float x, float most, bf16)
+{
+	return exp2_approx(fmaf(x, LOG2_E, -LOG2_E * most));
+}
 
 struct softmax_part {
 	float most, sum; /* the largest logit, and the sum of exponentials relative to it */
@@ -57,7 +64,8 @@ __device__ __forceinline__ softmax_part joined_in_block(softmax_part part)
 }
 
 /* This thread's part of a row's softmax. */
-template <class E, int N> __device__ __forceinline__ softmax_part softmax_of_thread(const E *row, int V)
+template <class E, int N>
+__device__ __forceinline__ softmax_part softmax_of_thread(const E *row, int V)
 {
 	softmax_part part = { -INFINITY, 0 };
 
@@ -70,8 +78,8 @@ template <class E, int N> __device__ __forceinline__ softmax_part softmax_of_thr
 			x[i] = float_of(group.at[i]);
 		if (first + N > V)
 			UNROLL
-			for (int i = 0; i < N; i++)
-				x[i] = first + i < V ? x[i] : -INFINITY;
+		for (int i = 0; i < N; i++)
+			x[i] = first + i < V ? x[i] : -INFINITY;
 		UNROLL
 		for (int i = 0; i < N; i++)
 			most = fmaxf(most, x[i]);
@@ -85,7 +93,8 @@ template <class E, int N> __device__ __forceinline__ softmax_part softmax_of_thr
 }
 
 /* Replaces a row of logits by its gradient. */
-template <class E, int N> __device__ __forceinline__ void write_gradient(E *row, softmax_part part, int target, float scale,
+template <class E, int N>
+__device__ __forceinline__ void write_gradient(E *row, softmax_part part, int target, float scale,
 	int V, int pitch)
 {
 	const float factor = scale / part.sum;
@@ -99,12 +108,12 @@ template <class E, int N> __device__ __forceinline__ void write_gradient(E *row,
 			x[i] = relative(float_of(group.at[i]), part.most, E()) * factor;
 		if (first <= target && target < first + N)
 			UNROLL
-			for (int i = 0; i < N; i++)
-				x[i] -= first + i == target ? scale : 0.0f;
+		for (int i = 0; i < N; i++)
+			x[i] -= first + i == target ? scale : 0.0f;
 		if (first + N > V)
 			UNROLL
-			for (int i = 0; i < N; i++)
-				x[i] = first + i < V ? x[i] : 0.0f;
+		for (int i = 0; i < N; i++)
+			x[i] = first + i < V ? x[i] : 0.0f;
 		UNROLL
 		for (int i = 0; i < N; i++)
 			group.at[i] = of_float<E>(x[i]);
@@ -123,7 +132,8 @@ template <class E, int N> __device__ __forceinline__ void write_zeros(E *row, in
 }
 
 /* losses[M], logits[M,pitch], targets[M]; pitch a multiple of N */
-template <class E, int N> __global__ void LAUNCH_BOUNDS(THREADS) cross_entropy_kernel(float *losses, E *logits,
+template <class E, int N>
+__global__ void LAUNCH_BOUNDS(THREADS) cross_entropy_kernel(float *losses, E *logits,
 	const int32_t *targets, const step_params *params, int V, int pitch, bool gradient)
 {
 	const size_t m = blockIdx.x;
@@ -146,21 +156,26 @@ template <class E, int N> __global__ void LAUNCH_BOUNDS(THREADS) cross_entropy_k
 	write_gradient<E, N>(row, part, target, params->loss_scale, V, pitch);
 }
 
-template <class E, int N> static int launch(float *losses, void *logits, const int32_t *targets, const step_params *params,
+template <class E, int N>
+static int launch(float *losses, void *logits, const int32_t *targets, const step_params *params,
 	size_t M, int V, int pitch, bool gradient, void *stream)
 {
 	auto kernel = cross_entropy_kernel<E, N>;
-	return LAUNCH(kernel, (unsigned int)M, THREADS, 0, stream, losses, (E *)logits, targets, params, V, pitch, gradient);
+	return LAUNCH(kernel, (unsigned int)M, THREADS, 0, stream, losses, (E *)logits, targets, params,
+		V, pitch, gradient);
 }
 
-extern "C" int cuda_cross_entropy(float *losses, void *logits, const int32_t *targets, const step_params *params, size_t M,
-	int V, int pitch, bool gradient, cuda_type type, void *stream)
+extern "C" int cuda_cross_entropy(float *losses, void *logits, const int32_t *targets,
+	const step_params *params, size_t M, int V, int pitch, bool gradient, cuda_type type,
+	void *stream)
 {
 	if (M == 0)
 		return 0;
 	if (type == CUDA_BF16)
-		return pitch % 8 == 0 ? launch<bf16, 8>(losses, logits, targets, params, M, V, pitch, gradient, stream)
+		return pitch % 8 == 0
+			? launch<bf16, 8>(losses, logits, targets, params, M, V, pitch, gradient, stream)
 			: launch<bf16, 1>(losses, logits, targets, params, M, V, pitch, gradient, stream);
-	return pitch % 4 == 0 ? launch<float, 4>(losses, logits, targets, params, M, V, pitch, gradient, stream)
+	return pitch % 4 == 0
+		? launch<float, 4>(losses, logits, targets, params, M, V, pitch, gradient, stream)
 		: launch<float, 1>(losses, logits, targets, params, M, V, pitch, gradient, stream);
 }

@@ -18,13 +18,15 @@ __device__ __forceinline__ float larger(float most, float value)
 
 /* a, b: [count]; block p has every gridDim.x-th run of THREADS elements from its own on */
 template <typename T>
-__global__ void LAUNCH_BOUNDS(THREADS) difference_kernel(struct difference *parts, const T *a, const T *b, size_t count)
+__global__ void LAUNCH_BOUNDS(THREADS)
+	difference_kernel(struct difference *parts, const T *a, const T *b, size_t count)
 {
 	SHARED(float, most, WARPS);
 	SHARED(float, largest, WARPS);
 	const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
 	struct difference own = { 0, 0 };
-	for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (size_t)gridDim.x * THREADS) {
+	for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < count;
+		 i += (size_t)gridDim.x * THREADS) {
 		own.most = larger(own.most, fabsf(float_of(a[i]) - float_of(b[i])));
 		own.largest = larger(own.largest, fabsf(float_of(b[i])));
 	}
@@ -46,13 +48,15 @@ __global__ void LAUNCH_BOUNDS(THREADS) difference_kernel(struct difference *part
 	parts[blockIdx.x] = own;
 }
 
-extern "C" int cuda_difference(struct difference *parts, const void *a, const void *b, size_t count, enum cuda_type type,
-	void *stream)
+extern "C" int cuda_difference(struct difference *parts, const void *a, const void *b, size_t count,
+	enum cuda_type type, void *stream)
 {
 	const unsigned int blocks = difference_parts(count);
 	if (count == 0)
 		return 0;
 	if (type == CUDA_BF16)
-		return LAUNCH(difference_kernel<bf16>, blocks, THREADS, 0, stream, parts, (const bf16 *)a, (const bf16 *)b, count);
-	return LAUNCH(difference_kernel<float>, blocks, THREADS, 0, stream, parts, (const float *)a, (const float *)b, count);
+		return LAUNCH(difference_kernel<bf16>, blocks, THREADS, 0, stream, parts, (const bf16 *)a,
+			(const bf16 *)b, count);
+	return LAUNCH(difference_kernel<float>, blocks, THREADS, 0, stream, parts, (const float *)a,
+		(const float *)b, count);
 }

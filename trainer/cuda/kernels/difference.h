@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far two tensors are apart, for the tuning of products: one algorithm's result against another's. */
+/* How far two tensors are apart, for the tuning of products: one algorithm's result against
+ * another's. */
 #ifndef MUSTER_CUDA_DIFFERENCE_H
 #define MUSTER_CUDA_DIFFERENCE_H
 
@@ -11,8 +12,8 @@
 extern "C" {
 #endif
 
-#define DIFFERENCE_PARTS 1024        /* at most */
-#define DIFFERENCE_ELEMENTS 4096     /* of a part, unless there would be too many */
+#define DIFFERENCE_PARTS 1024    /* at most */
+#define DIFFERENCE_ELEMENTS 4096 /* of a part, unless there would be too many */
 
 /* Of a part of the elements, or of all. The largest of what is no number is infinity. */
 struct difference {
@@ -26,9 +27,10 @@ static inline unsigned int difference_parts(size_t count)
 	return (unsigned int)(parts < DIFFERENCE_PARTS ? parts : DIFFERENCE_PARTS);
 }
 
-/* parts[difference_parts(count)], on the device: of the `count` elements of a and b, both of `type`. Returns at once, with 0 or the
- * cudaError_t of the launch. */
-int cuda_difference(struct difference *parts, const void *a, const void *b, size_t count, enum cuda_type type, void *stream);
+/* parts[difference_parts(count)], on the device: of the `count` elements of a and b, both of
+ * `type`. Returns at once, with 0 or the cudaError_t of the launch. */
+int cuda_difference(struct difference *parts, const void *a, const void *b, size_t count,
+	enum cuda_type type, void *stream);
 
 #ifdef __cplusplus
 }

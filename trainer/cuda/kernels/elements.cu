@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise kernels, bound by memory. With sizes of an element: the activation moves M·N·(x, y, and pre where it is
- * asked for), its derivatives count·3, zero count·4 bytes, the conversion count·6. A thread has one pack of neighbours:
- * enough threads are on a multiprocessor at once to keep the memory busy. */
+/* Element-wise kernels, bound by memory. With sizes of an element: the activation moves M·N·(x, y,
+ * and pre where it is asked for), its derivatives count·3, zero count·4 bytes, the conversion
+ * count·6. A thread has one pack of neighbours: enough threads are on a multiprocessor at once to
+ * keep the memory busy. */
 #include "trainer/cuda/kernels/elements.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -12,8 +13,8 @@
 #define SQRT_2_PI 0.79788456080286535588f /* sqrt(2/pi) */
 #define GELU_CUBE 0.044715f
 
-/* 0.5·(1 + tanh(u)) is 1 / (1 + exp(-2u)), which needs no tanh. An exp in bf16 may be the fast one: its error is far
- * below. */
+/* 0.5·(1 + tanh(u)) is 1 / (1 + exp(-2u)), which needs no tanh. An exp in bf16 may be the fast one:
+ * its error is far below. */
 template <typename T> __device__ __forceinline__ float sigmoid_2u(float x)
 {
 	const float u = SQRT_2_PI * (x + GELU_CUBE * x * x * x);
@@ -32,15 +33,16 @@ template <typename T> __device__ __forceinline__ float gelu_derivative(float x)
 }
 
 /* Written so that a NaN stays one. */
-template <typename T> __device__ __forceinline__ float activation_of(float x, enum cuda_activation activation)
+template <typename T>
+__device__ __forceinline__ float activation_of(float x, enum cuda_activation activation)
 {
 	return activation == CUDA_GELU ? gelu<T>(x) : activation == CUDA_RELU && x < 0 ? 0 : x;
 }
 
 /* y, pre, x: [M,N]; bias: [N]; a warp a row, P columns a lane at a time */
 template <typename T, int P>
-__global__ void LAUNCH_BOUNDS(THREADS) activation_kernel(T *y, T *pre, const T *x, const T *bias, int M, int N,
-	enum cuda_activation activation)
+__global__ void LAUNCH_BOUNDS(THREADS) activation_kernel(T *y, T *pre, const T *x, const T *bias,
+	int M, int N, enum cuda_activation activation)
 {
 	const size_t m = (size_t)blockIdx.x * WARPS + threadIdx.x / LANES;
 	if (m >= (size_t)M)
@@ -68,17 +70,17 @@ static int launch_activation(void *y, void *pre, const void *x, const void *bias
 	enum cuda_activation activation, void *stream)
 {
 	auto kernel = activation_kernel<T, P>;
-	return LAUNCH(kernel, (unsigned int)((M + WARPS - 1) / WARPS), THREADS, 0, stream, (T *)y, (T *)pre, (const T *)x,
-		(const T *)bias, M, N, activation);
+	return LAUNCH(kernel, (unsigned int)((M + WARPS - 1) / WARPS), THREADS, 0, stream, (T *)y,
+		(T *)pre, (const T *)x, (const T *)bias, M, N, activation);
 }
 
 template <typename T>
-static int activate(void *y, void *pre, const void *x, const void *bias, int M, int N, enum cuda_activation activation,
-	void *stream)
+static int activate(void *y, void *pre, const void *x, const void *bias, int M, int N,
+	enum cuda_activation activation, void *stream)
 {
-	return N % pack_of<T> == 0 && is_wide(y, pre, x, bias) ?
-		launch_activation<T, pack_of<T>>(y, pre, x, bias, M, N, activation, stream) :
-		launch_activation<T, 1>(y, pre, x, bias, M, N, activation, stream);
+	return N % pack_of<T> == 0 && is_wide(y, pre, x, bias)
+		? launch_activation<T, pack_of<T>>(y, pre, x, bias, M, N, activation, stream)
+		: launch_activation<T, 1>(y, pre, x, bias, M, N, activation, stream);
 }
 
 extern "C" int cuda_activation(void *y, void *pre, const void *x, const void *bias, int M, int N,
@@ -86,8 +88,8 @@ extern "C" int cuda_activation(void *y, void *pre, const void *x, const void *bi
 {
 	if (M == 0)
 		return 0;
-	return type == CUDA_FP32 ? activate<float>(y, pre, x, bias, M, N, activation, stream) :
-		activate<bf16>(y, pre, x, bias, M, N, activation, stream);
+	return type == CUDA_FP32 ? activate<float>(y, pre, x, bias, M, N, activation, stream)
+							 : activate<bf16>(y, pre, x, bias, M, N, activation, stream);
 }
 
 /* What each kernel does to the P values it has of two operands. */
@@ -107,7 +109,8 @@ struct relu_gradient {
 
 /* dx, dy, saved: [count] */
 template <typename G, typename T, int P>
-__global__ void LAUNCH_BOUNDS(THREADS) gradient_kernel(T *dx, const T *dy, const T *saved, size_t count)
+__global__ void LAUNCH_BOUNDS(THREADS)
+	gradient_kernel(T *dx, const T *dy, const T *saved, size_t count)
 {
 	const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * P;
 	float value[P], other[P];
@@ -126,32 +129,35 @@ static unsigned int blocks_of(size_t count, size_t own)
 	return (unsigned int)((count + THREADS * own - 1) / (THREADS * own));
 }
 
-template <typename G, typename T> static int gradient(void *dx, const void *dy, const void *saved, size_t count,
-	void *stream)
+template <typename G, typename T>
+static int gradient(void *dx, const void *dy, const void *saved, size_t count, void *stream)
 {
 	constexpr int P = pack_of<T>;
 	const bool wide = is_wide(dx, dy, saved);
 	auto kernel = wide ? gradient_kernel<G, T, P> : gradient_kernel<G, T, 1>;
 	if (count == 0)
 		return 0;
-	return LAUNCH(kernel, blocks_of(count, wide ? P : 1), THREADS, 0, stream, (T *)dx, (const T *)dy, (const T *)saved,
-		count);
+	return LAUNCH(kernel, blocks_of(count, wide ? P : 1), THREADS, 0, stream, (T *)dx,
+		(const T *)dy, (const T *)saved, count);
 }
 
-extern "C" int cuda_gelu_backward(void *dx, const void *dy, const void *pre, size_t count, enum cuda_type type, void *stream)
+extern "C" int cuda_gelu_backward(void *dx, const void *dy, const void *pre, size_t count,
+	enum cuda_type type, void *stream)
 {
-	return type == CUDA_FP32 ? gradient<gelu_gradient, float>(dx, dy, pre, count, stream) :
-		gradient<gelu_gradient, bf16>(dx, dy, pre, count, stream);
+	return type == CUDA_FP32 ? gradient<gelu_gradient, float>(dx, dy, pre, count, stream)
+							 : gradient<gelu_gradient, bf16>(dx, dy, pre, count, stream);
 }
 
-extern "C" int cuda_relu_backward(void *dx, const void *dy, const void *y, size_t count, enum cuda_type type, void *stream)
+extern "C" int cuda_relu_backward(void *dx, const void *dy, const void *y, size_t count,
+	enum cuda_type type, void *stream)
 {
-	return type == CUDA_FP32 ? gradient<relu_gradient, float>(dx, dy, y, count, stream) :
-		gradient<relu_gradient, bf16>(dx, dy, y, count, stream);
+	return type == CUDA_FP32 ? gradient<relu_gradient, float>(dx, dy, y, count, stream)
+							 : gradient<relu_gradient, bf16>(dx, dy, y, count, stream);
 }
 
 /* out, x: [count]; x may be NULL for zeros. P is of the wider side, fp32. */
-template <typename T, int P> __global__ void LAUNCH_BOUNDS(THREADS) fill_kernel(T *out, const float *x, size_t count)
+template <typename T, int P>
+__global__ void LAUNCH_BOUNDS(THREADS) fill_kernel(T *out, const float *x, size_t count)
 {
 	const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * P;
 	float value[P] = {};
@@ -168,7 +174,8 @@ extern "C" int cuda_zero(float *out, size_t count, void *stream)
 	auto kernel = wide ? fill_kernel<float, 4> : fill_kernel<float, 1>;
 	if (count == 0)
 		return 0;
-	return LAUNCH(kernel, blocks_of(count, wide ? 4 : 1), THREADS, 0, stream, out, (const float *)NULL, count);
+	return LAUNCH(kernel, blocks_of(count, wide ? 4 : 1), THREADS, 0, stream, out,
+		(const float *)NULL, count);
 }
 
 extern "C" int cuda_to_bf16(void *out, const float *x, size_t count, void *stream)
@@ -177,11 +184,13 @@ extern "C" int cuda_to_bf16(void *out, const float *x, size_t count, void *strea
 	auto kernel = wide ? fill_kernel<bf16, 8> : fill_kernel<bf16, 1>;
 	if (count == 0)
 		return 0;
-	return LAUNCH(kernel, blocks_of(count, wide ? 8 : 1), THREADS, 0, stream, (bf16 *)out, x, count);
+	return LAUNCH(kernel, blocks_of(count, wide ? 8 : 1), THREADS, 0, stream, (bf16 *)out, x,
+		count);
 }
 
 /* out, x: [count] */
-template <int P> __global__ void LAUNCH_BOUNDS(THREADS) widen_kernel(float *out, const bf16 *x, size_t count)
+template <int P>
+__global__ void LAUNCH_BOUNDS(THREADS) widen_kernel(float *out, const bf16 *x, size_t count)
 {
 	const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * P;
 	float value[P] = {};
@@ -197,5 +206,6 @@ extern "C" int cuda_from_bf16(float *out, const void *x, size_t count, void *str
 	auto kernel = wide ? widen_kernel<8> : widen_kernel<1>;
 	if (count == 0)
 		return 0;
-	return LAUNCH(kernel, blocks_of(count, wide ? 8 : 1), THREADS, 0, stream, out, (const bf16 *)x, count);
+	return LAUNCH(kernel, blocks_of(count, wide ? 8 : 1), THREADS, 0, stream, out, (const bf16 *)x,
+		count);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is computed element by element on the GPU where no matrix product does it on the way: biases and activations, the
- * zeros of an arena, conversion to bf16. Tensors that are `void *` are of `type`. All pointers are the device's, `stream`
- * is a cudaStream_t; each call returns at once, with 0 or the cudaError_t of its launch. */
+/* What is computed element by element on the GPU where no matrix product does it on the way: biases
+ * and activations, the zeros of an arena, conversion to bf16. Tensors that are `void *` are of
+ * `type`. All pointers are the device's, `stream` is a cudaStream_t; each call returns at once,
+ * with 0 or the cudaError_t of its launch. */
 #ifndef MUSTER_CUDA_ELEMENTS_H
 #define MUSTER_CUDA_ELEMENTS_H
 
@@ -15,15 +16,17 @@ extern "C" {
 
 enum cuda_activation { CUDA_IDENTITY, CUDA_RELU, CUDA_GELU /* tanh form as in GPT-2 */ };
 
-/* pre[M,N] = x[M,N] + bias[N] (bias may be NULL), y[M,N] = the activation of pre as it is stored: computed again from it,
- * y has the same bits. pre may be NULL; pre and y may be x. */
-int cuda_activation(void *y, void *pre, const void *x, const void *bias, int M, int N, enum cuda_activation activation,
-	enum cuda_type type, void *stream);
+/* pre[M,N] = x[M,N] + bias[N] (bias may be NULL), y[M,N] = the activation of pre as it is stored:
+ * computed again from it, y has the same bits. pre may be NULL; pre and y may be x. */
+int cuda_activation(void *y, void *pre, const void *x, const void *bias, int M, int N,
+	enum cuda_activation activation, enum cuda_type type, void *stream);
 
 /* dx[i] = dy[i]·GELU'(pre[i]); dx may be dy */
-int cuda_gelu_backward(void *dx, const void *dy, const void *pre, size_t count, enum cuda_type type, void *stream);
+int cuda_gelu_backward(void *dx, const void *dy, const void *pre, size_t count, enum cuda_type type,
+	void *stream);
 /* dx[i] = dy[i] where y[i] > 0, else 0; dx may be dy */
-int cuda_relu_backward(void *dx, const void *dy, const void *y, size_t count, enum cuda_type type, void *stream);
+int cuda_relu_backward(void *dx, const void *dy, const void *y, size_t count, enum cuda_type type,
+	void *stream);
 
 /* out[i] = 0 */
 int cuda_zero(float *out, size_t count, void *stream);

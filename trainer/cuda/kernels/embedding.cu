@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The embedding, bound by memory. With sizes of an element: forward moves M·C·(wte, out) and T·C of wpe; backward M·C of
- * dout twice (the second time for dwpe), 8·C bytes for every token that occurs and 4·T·C for dwpe. */
+/* The embedding, bound by memory. With sizes of an element: forward moves M·C·(wte, out) and T·C of
+ * wpe; backward M·C of dout twice (the second time for dwpe), 8·C bytes for every token that occurs
+ * and 4·T·C for dwpe. */
 #include "trainer/cuda/kernels/embedding.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -12,8 +13,8 @@
 
 /* out: [M,C]; tokens: [M]; wte: [V,C]; wpe: [T,C]; a warp a row, P columns a lane at a time */
 template <typename E, int P>
-__global__ void LAUNCH_BOUNDS(THREADS) embedding_kernel(E *out, const int32_t *tokens, const E *wte, const E *wpe, int M,
-	int T, int C)
+__global__ void LAUNCH_BOUNDS(THREADS)
+	embedding_kernel(E *out, const int32_t *tokens, const E *wte, const E *wpe, int M, int T, int C)
 {
 	const int m = (int)(blockIdx.x * WARPS + threadIdx.x / LANES);
 	if (m >= M)
@@ -33,8 +34,8 @@ __global__ void LAUNCH_BOUNDS(THREADS) embedding_kernel(E *out, const int32_t *t
 
 /* dwpe: [T,C]; dout: [B,T,C]; a thread has P columns of a position */
 template <typename E, int P>
-__global__ void LAUNCH_BOUNDS(THREADS) embedding_positions_kernel(float *dwpe, const E *dout, int B, size_t elements,
-	int accumulate)
+__global__ void LAUNCH_BOUNDS(THREADS)
+	embedding_positions_kernel(float *dwpe, const E *dout, int B, size_t elements, int accumulate)
 {
 	const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * P;
 	float sum[P] = {}, row[P];
@@ -52,10 +53,11 @@ __global__ void LAUNCH_BOUNDS(THREADS) embedding_positions_kernel(float *dwpe, c
 	store(dwpe + i, sum);
 }
 
-/* Adds those of 32 rows of dout whose lanes are in `named`, the first lanes, one after the other: each lane has its row's
- * number. */
+/* Adds those of 32 rows of dout whose lanes are in `named`, the first lanes, one after the other:
+ * each lane has its row's number. */
 template <typename E, int P>
-__device__ __forceinline__ void add_rows(float (&sum)[P], const E *dout, uint32_t place, uint32_t named, int C, bool inside)
+__device__ __forceinline__ void add_rows(float (&sum)[P], const E *dout, uint32_t place,
+	uint32_t named, int C, bool inside)
 {
 	const int count = __popc(named);
 	float row[AHEAD][P];
@@ -69,17 +71,18 @@ __device__ __forceinline__ void add_rows(float (&sum)[P], const E *dout, uint32_
 		UNROLL
 		for (int n = 0; n < AHEAD; n++)
 			UNROLL
-			for (int e = 0; e < P; e++)
-				if (inside && first + n < count)
-					sum[e] += row[n][e];
+		for (int e = 0; e < P; e++)
+			if (inside && first + n < count)
+				sum[e] += row[n][e];
 	}
 }
 
-/* dwte: [V,C]; dout: [M,C]; sorted, places: [M], the tokens in ascending order. Warp (x, y) has columns [32·P·y, …) of
- * the token whose first is sorted[x]; where x is no first one it has nothing to do. */
+/* dwte: [V,C]; dout: [M,C]; sorted, places: [M], the tokens in ascending order. Warp (x, y) has
+ * columns [32·P·y, …) of the token whose first is sorted[x]; where x is no first one it has nothing
+ * to do. */
 template <typename E, int P>
-__global__ void LAUNCH_BOUNDS(THREADS) embedding_tokens_kernel(float *dwte, const E *dout, const uint32_t *sorted,
-	const uint32_t *places, uint32_t M, int C)
+__global__ void LAUNCH_BOUNDS(THREADS) embedding_tokens_kernel(float *dwte, const E *dout,
+	const uint32_t *sorted, const uint32_t *places, uint32_t M, int C)
 {
 	const uint32_t lane = threadIdx.x % LANES, first = blockIdx.x * WARPS + threadIdx.x / LANES;
 	const int c = (int)(blockIdx.y * LANES + lane) * P;
@@ -105,29 +108,30 @@ static unsigned int parts(size_t count, size_t own)
 }
 
 template <typename E, int P>
-static int launch_forward(void *out, const int32_t *tokens, const void *wte, const void *wpe, int M, int T, int C,
-	void *stream)
+static int launch_forward(void *out, const int32_t *tokens, const void *wte, const void *wpe, int M,
+	int T, int C, void *stream)
 {
 	auto kernel = embedding_kernel<E, P>;
-	return LAUNCH(kernel, parts((size_t)M, WARPS), THREADS, 0, stream, (E *)out, tokens, (const E *)wte, (const E *)wpe,
-		M, T, C);
+	return LAUNCH(kernel, parts((size_t)M, WARPS), THREADS, 0, stream, (E *)out, tokens,
+		(const E *)wte, (const E *)wpe, M, T, C);
 }
 
 template <typename E>
-static int forward(void *out, const int32_t *tokens, const void *wte, const void *wpe, int M, int T, int C, void *stream)
+static int forward(void *out, const int32_t *tokens, const void *wte, const void *wpe, int M, int T,
+	int C, void *stream)
 {
-	return C % pack_of<E> == 0 && is_wide(out, wte, wpe) ?
-		launch_forward<E, pack_of<E>>(out, tokens, wte, wpe, M, T, C, stream) :
-		launch_forward<E, 1>(out, tokens, wte, wpe, M, T, C, stream);
+	return C % pack_of<E> == 0 && is_wide(out, wte, wpe)
+		? launch_forward<E, pack_of<E>>(out, tokens, wte, wpe, M, T, C, stream)
+		: launch_forward<E, 1>(out, tokens, wte, wpe, M, T, C, stream);
 }
 
-extern "C" int cuda_embedding(void *out, const int32_t *tokens, const void *wte, const void *wpe, int B, int T, int C,
-	enum cuda_type type, void *stream)
+extern "C" int cuda_embedding(void *out, const int32_t *tokens, const void *wte, const void *wpe,
+	int B, int T, int C, enum cuda_type type, void *stream)
 {
 	if (B == 0 || T == 0)
 		return 0;
-	return type == CUDA_FP32 ? forward<float>(out, tokens, wte, wpe, B * T, T, C, stream) :
-		forward<bf16>(out, tokens, wte, wpe, B * T, T, C, stream);
+	return type == CUDA_FP32 ? forward<float>(out, tokens, wte, wpe, B * T, T, C, stream)
+							 : forward<bf16>(out, tokens, wte, wpe, B * T, T, C, stream);
 }
 
 /* What the backward pass has: B·T = M tokens in ascending order. */
@@ -144,29 +148,32 @@ template <typename E, int P> static int launch_backward(const struct backward &b
 	const size_t elements = (size_t)b.T * b.C;
 	auto positions = embedding_positions_kernel<E, P>;
 	auto tokens = embedding_tokens_kernel<E, P>;
-	int error = LAUNCH(positions, parts(elements, THREADS * P), THREADS, 0, stream, b.dwpe, (const E *)b.dout, b.B, elements,
-		b.accumulate);
+	int error = LAUNCH(positions, parts(elements, THREADS * P), THREADS, 0, stream, b.dwpe,
+		(const E *)b.dout, b.B, elements, b.accumulate);
 	if (error || M == 0)
 		return error;
-	return LAUNCH(tokens, dim3(parts(M, WARPS), parts((size_t)b.C, LANES * P)), THREADS, 0, stream, b.dwte,
-		(const E *)b.dout, b.sorted, b.places, M, b.C);
+	return LAUNCH(tokens, dim3(parts(M, WARPS), parts((size_t)b.C, LANES * P)), THREADS, 0, stream,
+		b.dwte, (const E *)b.dout, b.sorted, b.places, M, b.C);
 }
 
 template <typename E> static int backward(const struct backward &b, void *stream)
 {
-	return b.C % pack_of<E> == 0 && is_wide(b.dwte, b.dwpe, b.dout) ? launch_backward<E, pack_of<E>>(b, stream) :
-		launch_backward<E, 1>(b, stream);
+	return b.C % pack_of<E> == 0 && is_wide(b.dwte, b.dwpe, b.dout)
+		? launch_backward<E, pack_of<E>>(b, stream)
+		: launch_backward<E, 1>(b, stream);
 }
 
-extern "C" int cuda_embedding_backward(float *dwte, float *dwpe, void *scratch, const void *dout, const int32_t *tokens,
-	int B, int T, int C, int V, int accumulate, enum cuda_type type, void *stream)
+extern "C" int cuda_embedding_backward(float *dwte, float *dwpe, void *scratch, const void *dout,
+	const int32_t *tokens, int B, int T, int C, int V, int accumulate, enum cuda_type type,
+	void *stream)
 {
 	struct backward b = { dwte, dwpe, dout, NULL, NULL, B, T, C, accumulate };
 	int error = 0;
 	if (T == 0)
 		return 0;
 	if (B > 0)
-		error = cuda_token_sort(&b.sorted, &b.places, (uint32_t *)scratch, tokens, B * T, V, stream);
+		error =
+			cuda_token_sort(&b.sorted, &b.places, (uint32_t *)scratch, tokens, B * T, V, stream);
 	if (error)
 		return error;
 	return type == CUDA_FP32 ? backward<float>(b, stream) : backward<bf16>(b, stream);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How kernels are written and launched. nvcc compiles them for the GPU; any C++ compiler for the host, through the shim of
- * the tests (doc/cuda-shim.md). For .cu files only.
+/* How kernels are written and launched. nvcc compiles them for the GPU; any C++ compiler for the
+ * host, through the shim of the tests (doc/cuda-shim.md). For .cu files only.
  *
- * LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...)   0 or the cudaError_t of the launch; grid and block are
- *                                   dim3 or numbers, stream a void *. More than 48 KiB of dynamic shared memory is asked for.
- * SHARED(type, name, count)         in a kernel: a static array that the threads of a block share
- * SHARED_DYNAMIC(type, name)        in a kernel: the shared_bytes of its launch, aligned to 16 bytes
- * LAUNCH_BOUNDS(threads)            before a kernel's name: that its blocks have no more
- * UNROLL                            before a loop of a constant length */
+ * LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...)   0 or the cudaError_t of the
+ * launch; grid and block are dim3 or numbers, stream a void *. More than 48 KiB of dynamic shared
+ * memory is asked for. SHARED(type, name, count)         in a kernel: a static array that the
+ * threads of a block share SHARED_DYNAMIC(type, name)        in a kernel: the shared_bytes of its
+ * launch, aligned to 16 bytes LAUNCH_BOUNDS(threads)            before a kernel's name: that its
+ * blocks have no more UNROLL                            before a loop of a constant length */
 #ifndef MUSTER_CUDA_LAUNCH_H
 #define MUSTER_CUDA_LAUNCH_H
 
@@ -31,11 +31,12 @@
 #define LAUNCH_SHARED_PLAIN ((size_t)48 << 10)
 
 template <typename... P, typename... A>
-static int launch_kernel(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, void *stream, A... arguments)
+static int launch_kernel(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
+	void *stream, A... arguments)
 {
 	if (shared_bytes > LAUNCH_SHARED_PLAIN) {
-		cudaError_t error =
-			cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+		cudaError_t error = cudaFuncSetAttribute((const void *)kernel,
+			cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
 		if (error != cudaSuccess)
 			return (int)error;
 	}

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backward pass of layer normalisation, bound by memory: with n = (x - mean)·rstd and g = dy·gamma it is dx = rstd·(g
- * - mean(g) - n·mean(g·n)). A block has the rows of one part (partials.h), each of its warps every eighth of them, and
- * adds up their dgamma and dbeta on the way, so that dy and x are read once. Moves M·C·(dy, x, dx, and where dx
- * accumulates dx again) elements and, out and in again, 8·C bytes a part. */
+/* The backward pass of layer normalisation, bound by memory: with n = (x - mean)·rstd and g =
+ * dy·gamma it is dx = rstd·(g
+ * - mean(g) - n·mean(g·n)). A block has the rows of one part (partials.h), each of its warps every
+ * eighth of them, and adds up their dgamma and dbeta on the way, so that dy and x are read once.
+ * Moves M·C·(dy, x, dx, and where dx accumulates dx again) elements and, out and in again, 8·C
+ * bytes a part. */
 #include "trainer/cuda/kernels/norm.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -10,7 +12,8 @@
 
 #define WARPS 8
 #define THREADS (WARPS * LANES)
-/* Elements of a row that is kept in registers; two of bf16 take no more of them than one of fp32. */
+/* Elements of a row that is kept in registers; two of bf16 take no more of them than one of fp32.
+ */
 #define WIDEST(T) (sizeof(T) == 4 ? 1792 : 2048)
 
 template <typename T> struct norm_backward {
@@ -39,8 +42,9 @@ __device__ __forceinline__ struct row_means warp_means(struct row_means sums, in
 }
 
 template <typename T, int N>
-__device__ __forceinline__ void store_dx(const struct norm_backward<T> &rows, size_t at, const float (&dy)[N],
-	const float (&x)[N], const float (&gamma)[N], float mean, float rstd, struct row_means means)
+__device__ __forceinline__ void store_dx(const struct norm_backward<T> &rows, size_t at,
+	const float (&dy)[N], const float (&x)[N], const float (&gamma)[N], float mean, float rstd,
+	struct row_means means)
 {
 	float dx[N], old[N] = {};
 	if (rows.accumulate)
@@ -56,12 +60,13 @@ __device__ __forceinline__ void store_dx(const struct norm_backward<T> &rows, si
 
 /* One row of a warp: dx, and what it adds to the lane's sums. Lane l has packs l, l + 32, … */
 template <typename T, int PACKS, int N>
-__device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows, size_t m, float (&dgamma)[PACKS][N],
-	float (&dbeta)[PACKS][N])
+__device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows, size_t m,
+	float (&dgamma)[PACKS][N], float (&dbeta)[PACKS][N])
 {
 	const int first = threadIdx.x % LANES * N, C = rows.C;
 	const float mean = rows.mean[m], rstd = rows.rstd[m];
-	struct raw_pack<T> dy_pack[PACKS] = {}, x_pack[PACKS] = {};
+	struct raw_pack<T> dy_pack[PACKS] = {}, x_pack[PACKS] = {
+	};
 	struct row_means sums = { 0, 0 };
 	float dy[N], x[N], gamma[N];
 	UNROLL
@@ -98,8 +103,8 @@ __device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows
 	}
 }
 
-template <typename T,
-	int PACKS> __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_kernel(const struct norm_backward<T> rows)
+template <typename T, int PACKS>
+__global__ void LAUNCH_BOUNDS(THREADS) norm_backward_kernel(const struct norm_backward<T> rows)
 {
 	constexpr int N = pack_of<T>, SLICE = LANES * N; /* columns of a pack of each lane */
 	SHARED(float, tile, WARPS * 2 * SLICE);
@@ -129,7 +134,8 @@ template <typename T,
 }
 
 /* Any C, any address: dx, a warp a row. */
-template <typename T> __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_any_kernel(const struct norm_backward<T> rows)
+template <typename T>
+__global__ void LAUNCH_BOUNDS(THREADS) norm_backward_any_kernel(const struct norm_backward<T> rows)
 {
 	const size_t m = (size_t)blockIdx.x * WARPS + threadIdx.x / LANES, row = m * rows.C;
 	struct row_means sums = { 0, 0 };
@@ -153,10 +159,13 @@ template <typename T> __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_any_k
 	}
 }
 
-/* The parts of dgamma and dbeta beside it: a thread a column, block (x, y) has columns [256·x, …) of part y. */
-template <typename T> __global__ void LAUNCH_BOUNDS(THREADS) norm_partials_any_kernel(const struct norm_backward<T> rows)
+/* The parts of dgamma and dbeta beside it: a thread a column, block (x, y) has columns [256·x, …)
+ * of part y. */
+template <typename T>
+__global__ void LAUNCH_BOUNDS(THREADS) norm_partials_any_kernel(const struct norm_backward<T> rows)
 {
-	const size_t c = (size_t)blockIdx.x * THREADS + threadIdx.x, begin = (size_t)blockIdx.y * rows.rows;
+	const size_t c = (size_t)blockIdx.x * THREADS + threadIdx.x,
+				 begin = (size_t)blockIdx.y * rows.rows;
 	float dy[1], x[1], dgamma = 0, dbeta = 0;
 	if (c >= (size_t)rows.C)
 		return;
@@ -170,7 +179,8 @@ template <typename T> __global__ void LAUNCH_BOUNDS(THREADS) norm_partials_any_k
 	rows.partials[((size_t)blockIdx.y * 2 + 1) * rows.C + c] = dbeta;
 }
 
-template <typename T, int PACKS> static int launch_backward(const struct norm_backward<T> &rows, void *stream)
+template <typename T, int PACKS>
+static int launch_backward(const struct norm_backward<T> &rows, void *stream)
 {
 	auto kernel = norm_backward_kernel<T, PACKS>;
 	return LAUNCH(kernel, (unsigned int)partial_count(rows.M), THREADS, 0, stream, rows);
@@ -179,32 +189,41 @@ template <typename T, int PACKS> static int launch_backward(const struct norm_ba
 /* partials first: dx may be dy. */
 template <typename T> static int launch_any(const struct norm_backward<T> &rows, void *stream)
 {
-	const dim3 columns((unsigned int)((rows.C + THREADS - 1) / THREADS), (unsigned int)partial_count(rows.M));
+	const dim3 columns((unsigned int)((rows.C + THREADS - 1) / THREADS),
+		(unsigned int)partial_count(rows.M));
 	auto partials = norm_partials_any_kernel<T>;
 	auto backward = norm_backward_any_kernel<T>;
 	int error = LAUNCH(partials, columns, THREADS, 0, stream, rows);
-	return error ? error : LAUNCH(backward, (unsigned int)((rows.M + WARPS - 1) / WARPS), THREADS, 0, stream, rows);
+	return error
+		? error
+		: LAUNCH(backward, (unsigned int)((rows.M + WARPS - 1) / WARPS), THREADS, 0, stream, rows);
 }
 
 template <typename T> static int backward(const struct norm_backward<T> &rows, void *stream)
 {
-	if (rows.C % pack_of<T> == 0 && rows.C <= WIDEST(T) && is_wide(rows.dx, rows.dy, rows.x, rows.gamma))
+	if (rows.C % pack_of<T> == 0 && rows.C <= WIDEST(T)
+		&& is_wide(rows.dx, rows.dy, rows.x, rows.gamma))
 		return BY_WIDTH(launch_backward, T, rows.C, WIDEST(T), rows, stream);
 	return launch_any(rows, stream);
 }
 
-extern "C" int cuda_layernorm_backward(void *dx, float *dgamma, float *dbeta, float *scratch, const void *dy, const void *x,
-	const void *gamma, const float *mean, const float *rstd, int M, int C, int accumulate_dx, int accumulate,
-	enum cuda_type type, void *stream)
+extern "C" int cuda_layernorm_backward(void *dx, float *dgamma, float *dbeta, float *scratch,
+	const void *dy, const void *x, const void *gamma, const float *mean, const float *rstd, int M,
+	int C, int accumulate_dx, int accumulate, enum cuda_type type, void *stream)
 {
 	float *const sums[2] = { dgamma, dbeta };
 	const int rows = partial_rows(M);
 	int error = 0;
 	if (M > 0 && type == CUDA_FP32)
-		error = backward<float>({ (float *)dx, scratch, (const float *)dy, (const float *)x, (const float *)gamma, mean,
-			rstd, M, C, rows, accumulate_dx != 0 }, stream);
+		error =
+			backward<float>({ (float *)dx, scratch, (const float *)dy, (const float *)x,
+								(const float *)gamma, mean, rstd, M, C, rows, accumulate_dx != 0 },
+				stream);
 	else if (M > 0)
-		error = backward<bf16>({ (bf16 *)dx, scratch, (const bf16 *)dy, (const bf16 *)x, (const bf16 *)gamma, mean, rstd,
-			M, C, rows, accumulate_dx != 0 }, stream);
-	return error ? error : cuda_partials_fold(sums, scratch, partial_count(M), 2, C, accumulate, stream);
+		error =
+			backward<bf16>({ (bf16 *)dx, scratch, (const bf16 *)dy, (const bf16 *)x,
+							   (const bf16 *)gamma, mean, rstd, M, C, rows, accumulate_dx != 0 },
+				stream);
+	return error ? error
+				 : cuda_partials_fold(sums, scratch, partial_count(M), 2, C, accumulate, stream);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of a tensor as kernels move them: N neighbours in accesses of sixteen bytes, the widest there are, or one by one
- * where the shape or an address does not allow that. They are computed on in fp32. For .cu files only. */
+/* Elements of a tensor as kernels move them: N neighbours in accesses of sixteen bytes, the widest
+ * there are, or one by one where the shape or an address does not allow that. They are computed on
+ * in fp32. For .cu files only. */
 #ifndef MUSTER_CUDA_PACK_H
 #define MUSTER_CUDA_PACK_H
 
@@ -14,19 +15,26 @@
 template <typename T> constexpr int pack_of = 16 / (int)sizeof(T);
 
 /* What is left of a value that is stored as a T. */
-template <typename T> __device__ __forceinline__ float rounded(float value) { return float_of(of_float<T>(value)); }
+template <typename T> __device__ __forceinline__ float rounded(float value)
+{
+	return float_of(of_float<T>(value));
+}
 
 /* Sixteen bytes of elements as they are loaded: half the registers of their values in bf16. */
 template <typename T> struct raw_pack;
-template <> struct raw_pack<float> { float4 bits; };
-template <> struct raw_pack<bf16> { uint4 bits; };
+template <> struct raw_pack<float> {
+	float4 bits;
+};
+template <> struct raw_pack<bf16> {
+	uint4 bits;
+};
 
-template <typename T> __device__ __forceinline__ struct raw_pack<T> load_raw(const T *from)
-{
+template <typename T> __device__ __forceinline__ struct raw_pack<T> load_raw(const T *from) {
 	return { *(const decltype(raw_pack<T>::bits) *)from };
 }
 
-__device__ __forceinline__ void unpack(float *to, const struct raw_pack<float> &from)
+__device__ __forceinline__ void
+unpack(float *to, const struct raw_pack<float> &from)
 {
 	to[0] = from.bits.x, to[1] = from.bits.y, to[2] = from.bits.z, to[3] = from.bits.w;
 }
@@ -51,7 +59,8 @@ __device__ __forceinline__ void store_pack(bf16 *to, const float *from)
 	store8(to, from);
 }
 
-/* to[N] = from[N]; unless N is 1, from is aligned to sixteen bytes and N a multiple of their elements. */
+/* to[N] = from[N]; unless N is 1, from is aligned to sixteen bytes and N a multiple of their
+ * elements. */
 template <int N, typename T> __device__ __forceinline__ void load(float (&to)[N], const T *from)
 {
 	if constexpr (N == 1) {
@@ -78,7 +87,8 @@ template <int N, typename T> __device__ __forceinline__ void store(T *to, const 
 }
 
 /* The same at the end of a tensor, where `left` elements are left; the others of `to` are 0. */
-template <int N, typename T> __device__ __forceinline__ void load_upto(float (&to)[N], const T *from, size_t left)
+template <int N, typename T>
+__device__ __forceinline__ void load_upto(float (&to)[N], const T *from, size_t left)
 {
 	if (left >= N) {
 		load(to, from);
@@ -89,7 +99,8 @@ template <int N, typename T> __device__ __forceinline__ void load_upto(float (&t
 		to[i] = (size_t)i < left ? float_of(from[i]) : 0.0f;
 }
 
-template <int N, typename T> __device__ __forceinline__ void store_upto(T *to, const float (&from)[N], size_t left)
+template <int N, typename T>
+__device__ __forceinline__ void store_upto(T *to, const float (&from)[N], size_t left)
 {
 	if (left >= N) {
 		store(to, from);
@@ -107,16 +118,16 @@ template <typename... P> static inline bool is_wide(P... at)
 	return (((uintptr_t)at | ...) & 15) == 0;
 }
 
-/* Calls f<T, PACKS>(…) with the least number of packs a lane that hold a row of C elements, in steps of 256; C is
- * at most `widest`. */
+/* Calls f<T, PACKS>(…) with the least number of packs a lane that hold a row of C elements, in
+ * steps of 256; C is at most `widest`. */
 #define BY_WIDTH(f, T, C, widest, ...) \
-	((C) <= 256 ? f<T, 256 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 512 ? f<T, 512 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 768 ? f<T, 768 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1024 ? f<T, 1024 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1280 ? f<T, 1280 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1536 ? f<T, 1536 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	(C) <= 1792 ? f<T, 1792 / LANES / pack_of<T>>(__VA_ARGS__) : \
-	f<T, (widest) / LANES / pack_of<T>>(__VA_ARGS__))
+	((C) <= 256           ? f<T, 256 / LANES / pack_of<T>>(__VA_ARGS__) \
+			: (C) <= 512  ? f<T, 512 / LANES / pack_of<T>>(__VA_ARGS__) \
+			: (C) <= 768  ? f<T, 768 / LANES / pack_of<T>>(__VA_ARGS__) \
+			: (C) <= 1024 ? f<T, 1024 / LANES / pack_of<T>>(__VA_ARGS__) \
+			: (C) <= 1280 ? f<T, 1280 / LANES / pack_of<T>>(__VA_ARGS__) \
+			: (C) <= 1536 ? f<T, 1536 / LANES / pack_of<T>>(__VA_ARGS__) \
+			: (C) <= 1792 ? f<T, 1792 / LANES / pack_of<T>>(__VA_ARGS__) \
+						  : f<T, (widest) / LANES / pack_of<T>>(__VA_ARGS__))
 
 #endif

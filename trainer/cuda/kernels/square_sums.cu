@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient norm's blocks, bound by memory: moves 4·count bytes. The tree has 64 lanes, each the sum of every 64th
- * square in ascending order. Half a warp has a block, a thread four neighbouring lanes of it, so that the loads are of
- * sixteen bytes. */
+/* The gradient norm's blocks, bound by memory: moves 4·count bytes. The tree has 64 lanes, each the
+ * sum of every 64th square in ascending order. Half a warp has a block, a thread four neighbouring
+ * lanes of it, so that the loads are of sixteen bytes. */
 #include "trainer/cuda/kernels/square_sums.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -15,7 +15,8 @@
 #define TEAMS (THREADS / TEAM)
 
 /* The square of a float is exact in fp64, so that this is the CPU's product and sum. */
-template <bool WIDE> __device__ __forceinline__ void add_squares(double (&lanes)[OWN], const float *x, size_t left)
+template <bool WIDE>
+__device__ __forceinline__ void add_squares(double (&lanes)[OWN], const float *x, size_t left)
 {
 	float values[OWN];
 	if (WIDE && left >= OWN)
@@ -29,10 +30,13 @@ template <bool WIDE> __device__ __forceinline__ void add_squares(double (&lanes)
 }
 
 /* x: [count]; sums: [⌈count / NORM_BLOCK⌉] */
-template <bool WIDE> __global__ void LAUNCH_BOUNDS(THREADS) square_sums_kernel(double *sums, const float *x, size_t count)
+template <bool WIDE>
+__global__ void LAUNCH_BOUNDS(THREADS)
+	square_sums_kernel(double *sums, const float *x, size_t count)
 {
 	const int member = threadIdx.x % TEAM;
-	const size_t block = (size_t)blockIdx.x * TEAMS + threadIdx.x / TEAM, begin = block * NORM_BLOCK;
+	const size_t block = (size_t)blockIdx.x * TEAMS + threadIdx.x / TEAM,
+				 begin = block * NORM_BLOCK;
 	double lanes[OWN] = {};
 #pragma unroll 8
 	for (size_t at = begin + member * OWN; at < min(begin + NORM_BLOCK, count); at += TREE_LANES)
@@ -40,8 +44,8 @@ template <bool WIDE> __global__ void LAUNCH_BOUNDS(THREADS) square_sums_kernel(d
 	/* The upper half of the lanes is added to the lower one until one is left. */
 	for (int distance = TEAM / 2; distance > 0; distance /= 2)
 		UNROLL
-		for (int e = 0; e < OWN; e++)
-			lanes[e] += __shfl_down_sync(0xffffffffu, lanes[e], distance, TEAM);
+	for (int e = 0; e < OWN; e++)
+		lanes[e] += __shfl_down_sync(0xffffffffu, lanes[e], distance, TEAM);
 	if (member == 0 && begin < count)
 		sums[block] = (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
@@ -52,5 +56,6 @@ extern "C" int cuda_square_sums(double *sums, const float *x, size_t count, void
 	auto kernel = is_wide(x) ? square_sums_kernel<true> : square_sums_kernel<false>;
 	if (count == 0)
 		return 0;
-	return LAUNCH(kernel, (unsigned int)((blocks + TEAMS - 1) / TEAMS), THREADS, 0, stream, sums, x, count);
+	return LAUNCH(kernel, (unsigned int)((blocks + TEAMS - 1) / TEAMS), THREADS, 0, stream, sums, x,
+		count);
 }

@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-/* sums[i] = fp64 sum of squares of elements [i·NORM_BLOCK, (i+1)·NORM_BLOCK) of x[count], by the tree of plain_update.c.
- * Device pointers; returns at once, with 0 or the cudaError_t of the launch. */
+/* sums[i] = fp64 sum of squares of elements [i·NORM_BLOCK, (i+1)·NORM_BLOCK) of x[count], by the
+ * tree of plain_update.c. Device pointers; returns at once, with 0 or the cudaError_t of the
+ * launch. */
 int cuda_square_sums(double *sums, const float *x, size_t count, void *stream);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sum of losses, bound by latency: so few that one block of threads adds them, each thread one run of LOSS_BLOCK in index order.
- * Their sums are added in order by one thread. */
+/* The sum of losses, bound by latency: so few that one block of threads adds them, each thread one
+ * run of LOSS_BLOCK in index order. Their sums are added in order by one thread. */
 #include "trainer/cuda/kernels/sum_losses.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -9,7 +9,8 @@
 
 #define THREADS 256
 
-template <int P> __device__ __forceinline__ double sum_of_run(const float *losses, size_t begin, size_t end)
+template <int P>
+__device__ __forceinline__ double sum_of_run(const float *losses, size_t begin, size_t end)
 {
 	double sum = 0;
 #pragma unroll 8
@@ -25,7 +26,8 @@ template <int P> __device__ __forceinline__ double sum_of_run(const float *losse
 
 /* losses: [count] */
 template <int P>
-__global__ void LAUNCH_BOUNDS(THREADS) sum_losses_kernel(double *sum, const float *losses, size_t count, int accumulate)
+__global__ void LAUNCH_BOUNDS(THREADS)
+	sum_losses_kernel(double *sum, const float *losses, size_t count, int accumulate)
 {
 	SHARED(double, sums, THREADS);
 	const size_t step = (size_t)THREADS * LOSS_BLOCK;
@@ -43,7 +45,8 @@ __global__ void LAUNCH_BOUNDS(THREADS) sum_losses_kernel(double *sum, const floa
 		*sum = accumulate ? *sum + all : all;
 }
 
-extern "C" int cuda_sum_losses(double *sum, const float *losses, size_t count, int accumulate, void *stream)
+extern "C" int cuda_sum_losses(double *sum, const float *losses, size_t count, int accumulate,
+	void *stream)
 {
 	auto kernel = is_wide(losses) ? sum_losses_kernel<4> : sum_losses_kernel<1>;
 	return LAUNCH(kernel, 1, THREADS, 0, stream, sum, losses, count, accumulate);

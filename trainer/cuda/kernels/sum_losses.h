@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* *sum = or += (accumulate) the sum of losses[count], by blocks of LOSS_BLOCK. Device pointers; returns at once, with 0 or the
- * cudaError_t of the launch. */
+/* *sum = or += (accumulate) the sum of losses[count], by blocks of LOSS_BLOCK. Device pointers;
+ * returns at once, with 0 or the cudaError_t of the launch. */
 int cuda_sum_losses(double *sum, const float *losses, size_t count, int accumulate, void *stream);
 
 #ifdef __cplusplus

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A radix sort, stable and without atomics: every warp has a run of tokens and counts its digits in their order; the
- * counts of all warps before it and of all lower digits say where each goes. For a step's tokens it takes microseconds:
- * moves 28·M bytes a digit. */
+/* A radix sort, stable and without atomics: every warp has a run of tokens and counts its digits in
+ * their order; the counts of all warps before it and of all lower digits say where each goes. For a
+ * step's tokens it takes microseconds: moves 28·M bytes a digit. */
 #include "trainer/cuda/kernels/token_sort.h"
 
 #include "trainer/cuda/kernels/launch.h"
 
 #define WARPS 8
-#define THREADS (WARPS * LANES) /* as many as digits: where one is a thread's, it is the thread's own number */
+#define THREADS \
+	(WARPS * LANES) /* as many as digits: where one is a thread's, it is the thread's own number \
+					 */
 #define DIGITS 256
 #define DIGIT_BITS 8
 #define STRIPS (TOKEN_SORT_TILE / THREADS) /* of 32 tokens, a warp's run */
@@ -16,7 +18,7 @@
 struct sort_pass {
 	const uint32_t *tokens, *places; /* [M] */
 	uint32_t *to_tokens, *to_places; /* [M] */
-	uint32_t *counts;                /* [tiles][256], then where the digit's first of the tile goes */
+	uint32_t *counts; /* [tiles][256], then where the digit's first of the tile goes */
 	uint32_t M;
 	int shift;
 };
@@ -33,11 +35,13 @@ __device__ __forceinline__ uint32_t same_digit(uint32_t digit, uint32_t present)
 	return same;
 }
 
-/* Walks over a warp's run, strip by strip: seen[digit] is the warp's own count, in the end of all. Calls found(token's
- * number, its digit, how many of it the warp had before). */
-template <typename F> __device__ __forceinline__ void walk_run(const struct sort_pass &pass, uint32_t *seen, F found)
+/* Walks over a warp's run, strip by strip: seen[digit] is the warp's own count, in the end of all.
+ * Calls found(token's number, its digit, how many of it the warp had before). */
+template <typename F>
+__device__ __forceinline__ void walk_run(const struct sort_pass &pass, uint32_t *seen, F found)
 {
-	const uint32_t lane = threadIdx.x % LANES, run = blockIdx.x * TOKEN_SORT_TILE + threadIdx.x / LANES * LANES * STRIPS;
+	const uint32_t lane = threadIdx.x % LANES,
+				   run = blockIdx.x * TOKEN_SORT_TILE + threadIdx.x / LANES * LANES * STRIPS;
 	for (int strip = 0; strip < STRIPS; strip++) {
 		const uint32_t i = run + strip * LANES + lane;
 		const uint32_t digit = i < pass.M ? pass.tokens[i] >> pass.shift & (DIGITS - 1) : 0;
@@ -68,7 +72,8 @@ __global__ void LAUNCH_BOUNDS(THREADS) token_count_kernel(const struct sort_pass
 	pass.counts[(size_t)blockIdx.x * DIGITS + threadIdx.x] = count;
 }
 
-/* One block: counts[tile][digit] becomes how many tokens have a lower digit, or this one in an earlier tile. */
+/* One block: counts[tile][digit] becomes how many tokens have a lower digit, or this one in an
+ * earlier tile. */
 __global__ void LAUNCH_BOUNDS(THREADS) token_place_kernel(uint32_t *counts, uint32_t tiles)
 {
 	SHARED(uint32_t, totals, DIGITS);
@@ -122,13 +127,15 @@ static int sort_by_digit(const struct sort_pass &pass, void *stream)
 	return error ? error : LAUNCH(token_move_kernel, tiles, THREADS, 0, stream, pass);
 }
 
-extern "C" int cuda_token_sort(const uint32_t **sorted, const uint32_t **places, uint32_t *scratch, const int32_t *tokens,
-	int M, int V, void *stream)
+extern "C" int cuda_token_sort(const uint32_t **sorted, const uint32_t **places, uint32_t *scratch,
+	const int32_t *tokens, int M, int V, void *stream)
 {
 	uint32_t *const set[2] = { scratch, scratch + 2 * (size_t)M };
-	struct sort_pass pass = { (const uint32_t *)tokens, NULL, NULL, NULL, scratch + 4 * (size_t)M, (uint32_t)M, 0 };
+	struct sort_pass pass = { (const uint32_t *)tokens, NULL, NULL, NULL, scratch + 4 * (size_t)M,
+		(uint32_t)M, 0 };
 	int error = 0;
-	for (int digit = 0; !error && digit < 4 && (digit == 0 || (uint32_t)(V - 1) >> digit * DIGIT_BITS); digit++) {
+	for (int digit = 0;
+		 !error && digit < 4 && (digit == 0 || (uint32_t)(V - 1) >> digit * DIGIT_BITS); digit++) {
 		pass.to_tokens = set[digit % 2];
 		pass.to_places = pass.to_tokens + M;
 		pass.shift = digit * DIGIT_BITS;

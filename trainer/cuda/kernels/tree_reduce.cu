@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree of the canonical reduction, bound by memory: moves 4·count·(pieces + 1) bytes, where one addition after
- * another would move 12·count for each. */
+/* The tree of the canonical reduction, bound by memory: moves 4·count·(pieces + 1) bytes, where one
+ * addition after another would move 12·count for each. */
 #include "trainer/cuda/kernels/tree_reduce.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -8,14 +8,16 @@
 
 #define THREADS 256
 
-/* The top of the stack is entry 0 and the others move: so each has its registers, none an address. */
-template <int P> __device__ __forceinline__ void push(float (&stack)[COMBINE_DEPTH][P], const float (&value)[P])
+/* The top of the stack is entry 0 and the others move: so each has its registers, none an address.
+ */
+template <int P>
+__device__ __forceinline__ void push(float (&stack)[COMBINE_DEPTH][P], const float (&value)[P])
 {
 	UNROLL
 	for (int d = COMBINE_DEPTH - 1; d > 0; d--)
 		UNROLL
-		for (int e = 0; e < P; e++)
-			stack[d][e] = stack[d - 1][e];
+	for (int e = 0; e < P; e++)
+		stack[d][e] = stack[d - 1][e];
 	UNROLL
 	for (int e = 0; e < P; e++)
 		stack[0][e] = value[e];
@@ -29,13 +31,14 @@ template <int P> __device__ __forceinline__ void merge(float (&stack)[COMBINE_DE
 	UNROLL
 	for (int d = 1; d < COMBINE_DEPTH - 1; d++)
 		UNROLL
-		for (int e = 0; e < P; e++)
-			stack[d][e] = stack[d + 1][e];
+	for (int e = 0; e < P; e++)
+		stack[d][e] = stack[d + 1][e];
 }
 
 /* out and each piece: [count] */
 template <int P>
-__global__ void LAUNCH_BOUNDS(THREADS) tree_reduce_kernel(float *out, const struct cuda_tree_reduce tree_reduce, size_t count)
+__global__ void LAUNCH_BOUNDS(THREADS)
+	tree_reduce_kernel(float *out, const struct cuda_tree_reduce tree_reduce, size_t count)
 {
 	const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * P;
 	float stack[COMBINE_DEPTH][P] = {}, value[P];
@@ -51,7 +54,8 @@ __global__ void LAUNCH_BOUNDS(THREADS) tree_reduce_kernel(float *out, const stru
 	store_upto(out + i, stack[0], count - i);
 }
 
-extern "C" int cuda_tree_reduce(float *out, const struct cuda_tree_reduce *tree_reduce, size_t count, void *stream)
+extern "C" int cuda_tree_reduce(float *out, const struct cuda_tree_reduce *tree_reduce,
+	size_t count, void *stream)
 {
 	bool wide = is_wide(out);
 	for (int n = 0; n < tree_reduce->count; n++)
@@ -60,5 +64,6 @@ extern "C" int cuda_tree_reduce(float *out, const struct cuda_tree_reduce *tree_
 	const size_t own = THREADS * (wide ? 4 : 1);
 	if (count == 0)
 		return 0;
-	return LAUNCH(kernel, (unsigned int)((count + own - 1) / own), THREADS, 0, stream, out, *tree_reduce, count);
+	return LAUNCH(kernel, (unsigned int)((count + own - 1) / own), THREADS, 0, stream, out,
+		*tree_reduce, count);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckptd_entries: a slot is one save's until it is given back, what no service has had is refused, and what has had its end is
- * remembered for a while. */
+/* ckptd_entries: a slot is one save's until it is given back, what no service has had is refused,
+ * and what has had its end is remembered for a while. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -43,11 +43,13 @@ static void a_slot_is_one_save_s(void **state)
 	assert_null(entries.first);
 }
 
-/* A step may be saved again, by a run that has gone back: the last one counts for who waits, the first that runs for the service. */
+/* A step may be saved again, by a run that has gone back: the last one counts for who waits, the
+ * first that runs for the service. */
 static void saves_are_found_by_their_step(void **state)
 {
 	struct ckptd_entries entries = { 0 };
-	struct ckptd_entry *failed = add(&entries, 5, 0), *other = add(&entries, 6, 1), *again = add(&entries, 5, 2);
+	struct ckptd_entry *failed = add(&entries, 5, 0), *other = add(&entries, 6, 1),
+					   *again = add(&entries, 5, 2);
 	assert_ptr_equal(ckptd_entries_find(&entries, 5), again);
 	assert_ptr_equal(ckptd_entries_running(&entries, 5), failed);
 	assert_ptr_equal(ckptd_entries_first_running(&entries), failed);
@@ -92,11 +94,13 @@ static void only_what_no_service_has_had_is_refused(void **state)
 	ckptd_entries_clear(&entries);
 }
 
-/* Part 0's save goes on when its own part is written; another part's is over for who waits, and done when all are. */
+/* Part 0's save goes on when its own part is written; another part's is over for who waits, and
+ * done when all are. */
 static void a_written_part_is_over_before_it_is_done(void **state)
 {
 	struct ckptd_entries first = { 0 }, other = { .part = true };
-	struct ckptd_entry *own = add(&first, 1, 0), *part = add(&other, 1, 0), *later = add(&other, 2, 1);
+	struct ckptd_entry *own = add(&first, 1, 0), *part = add(&other, 1, 0),
+					   *later = add(&other, 2, 1);
 	end(own, ENTRY_WRITTEN);
 	end(part, ENTRY_WRITTEN);
 	assert_false(ckptd_entries_is_over(&first, own));

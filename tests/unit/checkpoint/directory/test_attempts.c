@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attempts: lines come back as they were appended, a torn line costs only itself, and the breaker counts what it should. */
+/* attempts: lines come back as they were appended, a torn line costs only itself, and the breaker
+ * counts what it should. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -29,10 +30,29 @@ static void records_come_back(void **state)
 	AUTO_FREE struct attempts_record *found = NULL;
 	size_t count;
 	const struct attempts_record records[] = {
-		{ .event = ATTEMPTS_START, .time = 1.5, .cluster = "big", .job = 4294967295u, .attempt = 1, .step = -1,
-			.world_size = 8, .limit = 3600.5, .nodes = "n[1-4]" },
-		{ .event = ATTEMPTS_NOTICE, .time = 2.5, .cluster = "big", .job = 7, .attempt = 1, .step = 12, .why = "SIGTERM" },
-		{ .event = ATTEMPTS_END, .time = 3.5, .cluster = "", .job = 0, .attempt = 1, .step = 13, .why = "said \"no\"\n",
+		{ .event = ATTEMPTS_START,
+			.time = 1.5,
+			.cluster = "big",
+			.job = 4294967295u,
+			.attempt = 1,
+			.step = -1,
+			.world_size = 8,
+			.limit = 3600.5,
+			.nodes = "n[1-4]" },
+		{ .event = ATTEMPTS_NOTICE,
+			.time = 2.5,
+			.cluster = "big",
+			.job = 7,
+			.attempt = 1,
+			.step = 12,
+			.why = "SIGTERM" },
+		{ .event = ATTEMPTS_END,
+			.time = 3.5,
+			.cluster = "",
+			.job = 0,
+			.attempt = 1,
+			.step = 13,
+			.why = "said \"no\"\n",
 			.status = 75 },
 	};
 	assert_int_equal(ckpt_dir_open(&dir, files_path("come_back"), &err), 0);
@@ -51,13 +71,18 @@ static void a_torn_line_costs_only_itself(void **state)
 {
 	struct ckpt_dir dir;
 	struct err err;
-	struct attempts_record record = { .event = ATTEMPTS_START, .time = 1, .job = 7, .step = 5, .nodes = "n1" };
+	struct attempts_record record = { .event = ATTEMPTS_START,
+		.time = 1,
+		.job = 7,
+		.step = 5,
+		.nodes = "n1" };
 	struct stat st;
 	assert_int_equal(ckpt_dir_open(&dir, files_path("torn"), &err), 0);
 	append(&dir, &record);
 	assert_int_equal(fstatat(dir.fd, ATTEMPTS_NAME, &st, 0), 0);
 	off_t line = st.st_size;
-	/* Whatever of the second line reached the disk: the first and the third are read, the second is not. */
+	/* Whatever of the second line reached the disk: the first and the third are read, the second is
+	 * not. */
 	for (off_t kept = 1; kept < line; kept++) {
 		AUTO_FREE struct attempts_record *found = NULL;
 		size_t count;
@@ -82,7 +107,8 @@ static void a_torn_line_costs_only_itself(void **state)
 
 static void rubbish_is_skipped(void **state)
 {
-	static const char text[] = "\n[]\n{}\n{\"event\":\"dance\",\"attempt\":1,\"job\":1,\"step\":1}\nnull\n\xff\n"
+	static const char text[] =
+		"\n[]\n{}\n{\"event\":\"dance\",\"attempt\":1,\"job\":1,\"step\":1}\nnull\n\xff\n"
 		"{\"event\":\"end\",\"attempt\":1,\"job\":4294967297,\"step\":1}\n"
 		"{\"event\":\"end\",\"attempt\":4294967297,\"job\":1,\"step\":1}\n"
 		"{\"event\":\"end\",\"attempt\":1,\"job\":1,\"step\":-2}\n"
@@ -95,8 +121,9 @@ static void rubbish_is_skipped(void **state)
 	assert_int_equal(found[0].event, ATTEMPTS_END);
 }
 
-/* Records as text: "5" starts an attempt from step 5, "+" another start in it from the same step, "n" a notice, "N" one at the end of
- * its time, "q", "l" and "e" ends with 75, 69 and 0, "x" a start of another job. The next attempt asks. */
+/* Records as text: "5" starts an attempt from step 5, "+" another start in it from the same step,
+ * "n" a notice, "N" one at the end of its time, "q", "l" and "e" ends with 75, 69 and 0, "x" a
+ * start of another job. The next attempt asks. */
 static int streak_in(const char *text, int64_t newest, int attempt)
 {
 	struct attempts_record records[32] = { 0 };
@@ -108,13 +135,22 @@ static int streak_in(const char *text, int64_t newest, int attempt)
 		bool starts = !strchr("+nNqlex", *text);
 		current += starts;
 		step = starts ? *text - '0' : step;
-		*record = (struct attempts_record){ .job = 7, .cluster = "c", .attempt = current, .step = step, .time = 1000 };
-		record->event = strchr("nN", *text) ? ATTEMPTS_NOTICE : strchr("eql", *text) ? ATTEMPTS_END : ATTEMPTS_START;
+		*record = (struct attempts_record) { .job = 7,
+			.cluster = "c",
+			.attempt = current,
+			.step = step,
+			.time = 1000 };
+		record->event = strchr("nN", *text) ? ATTEMPTS_NOTICE
+			: strchr("eql", *text)          ? ATTEMPTS_END
+											: ATTEMPTS_START;
 		record->limit = record->event == ATTEMPTS_START ? 4600 : 0;
 		record->time += *text == 'n' ? 1200 : *text == 'N' ? 3600 : 0;
 		record->status = *text == 'q' ? EXIT_REQUEUE : *text == 'l' ? EXIT_LOST : 0;
 		if (*text == 'x')
-			*record = (struct attempts_record){ .job = 8, .cluster = "c", .event = ATTEMPTS_START, .step = 99 };
+			*record = (struct attempts_record) { .job = 8,
+				.cluster = "c",
+				.event = ATTEMPTS_START,
+				.step = 99 };
 	}
 	const struct attempts_asker asker = { "c", 7, attempt < 0 ? current + 1 : attempt };
 	return attempts_without_progress(records, count, &asker, newest);
@@ -139,7 +175,8 @@ static void the_breaker_counts_attempts_without_progress(void **state)
 	assert_int_equal(streak("55n5l", 5), 1);
 	assert_int_equal(streak("n555", 5), 3);
 	assert_int_equal(streak("5nq5nq5nq", 5), 0);
-	/* But not the SIGTERM that a crash of another rank brings about: that attempt ends by a lost peer. */
+	/* But not the SIGTERM that a crash of another rank brings about: that attempt ends by a lost
+	 * peer. */
 	assert_int_equal(streak("5nl5nl5nl", 5), 3);
 	assert_int_equal(streak("5nl5nq5nl", 5), 1);
 	/* A checkpoint that was set aside is no progress. */

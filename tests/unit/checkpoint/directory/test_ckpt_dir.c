@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckpt_dir, ckpt_save and ckpt: what is saved is read back bit for bit, and what was damaged, cut short, left unfinished
- * or can't be had is told apart. */
+/* ckpt_dir, ckpt_save and ckpt: what is saved is read back bit for bit, and what was damaged, cut
+ * short, left unfinished or can't be had is told apart. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -22,8 +22,9 @@
 #include "tests/unit/checkpoint/save/ckpt_fixture.h"
 #include "tests/unit/files.h"
 
-static const char *const shard_names[] = { "manifest.json", "config.json", "model.safetensors.index.json",
-	"model-00001-of-00001.safetensors", "optimizer-00001-of-00001.safetensors" };
+static const char *const shard_names[] = { "manifest.json", "config.json",
+	"model.safetensors.index.json", "model-00001-of-00001.safetensors",
+	"optimizer-00001-of-00001.safetensors" };
 
 #define SHARDS (sizeof shard_names / sizeof shard_names[0])
 
@@ -56,14 +57,19 @@ static void unknown_ranges_are_refused(void **state)
 	assert_int_equal(ckpt_open(&run.dir, 1, CKPT_FIXTURE_PATIENCE, &ckpt, NULL), 0);
 	assert_int_equal(ckpt_read_tensor(ckpt, "none", 0, 1, out, NULL), -1);
 	assert_int_equal(ckpt_read_tensor(ckpt, "transformer.wte.weight", 35, 1, out, NULL), -1);
-	assert_int_equal(ckpt_read_tensor(ckpt, "transformer.wte.weight", 1, UINT64_MAX, out, NULL), -1);
-	assert_int_equal(ckpt_read_state(ckpt, SNAPSHOT_M, "transformer.wte.weight", 34, 2, out, NULL), -1);
-	assert_int_equal(ckpt_read_state(ckpt, SNAPSHOT_M, "transformer.h.0.attn.c_attn.bias", 0, 1, out, NULL), -1);
+	assert_int_equal(ckpt_read_tensor(ckpt, "transformer.wte.weight", 1, UINT64_MAX, out, NULL),
+		-1);
+	assert_int_equal(ckpt_read_state(ckpt, SNAPSHOT_M, "transformer.wte.weight", 34, 2, out, NULL),
+		-1);
+	assert_int_equal(ckpt_read_state(ckpt, SNAPSHOT_M, "transformer.h.0.attn.c_attn.bias", 0, 1,
+						 out, NULL),
+		-1);
 	ckpt_close(ckpt);
 	ckpt_fixture_close(&run);
 }
 
-/* A tensor of more than two chunks, read in ranges that begin and end on both sides of the chunks' borders. */
+/* A tensor of more than two chunks, read in ranges that begin and end on both sides of the chunks'
+ * borders. */
 static void ranges_across_chunks_are_right(void **state)
 {
 	struct ckpt_fixture run;
@@ -75,20 +81,25 @@ static void ranges_across_chunks_are_right(void **state)
 	for (uint64_t i = 0; i < count; i++)
 		values[i] = (uint32_t)i * 2654435761u;
 	ckpt_sample_fill(&sample, 1);
-	sample.tensors[1] = (struct snapshot_tensor){ "big", SAFETENSORS_U32, 1, { (int64_t)count }, 0, values };
+	sample.tensors[1] =
+		(struct snapshot_tensor) { "big", SAFETENSORS_U32, 1, { (int64_t)count }, 0, values };
 	sample.snapshot.slice_count = 0;
 	ckpt_fixture_open(&run, files_path("chunks"));
 	assert_int_equal(ckpt_save(&run.dir, &sample.snapshot, run.owner.token, NULL, NULL, &err), 0);
 	assert_int_equal(ckpt_open_newest(&run.dir, CKPT_FIXTURE_PATIENCE, &ckpt, &err), 1);
 	assert_int_equal(ckpt_manifest(ckpt)->files[0].chunk_count, 3);
-	const uint64_t edges[] = { 0, 1, chunk - 1100, chunk - 1024, chunk - 1023, chunk, 2 * chunk - 1024, 2 * chunk, count };
+	const uint64_t edges[] = { 0, 1, chunk - 1100, chunk - 1024, chunk - 1023, chunk,
+		2 * chunk - 1024, 2 * chunk, count };
 	for (size_t a = 0; a < sizeof edges / sizeof edges[0]; a++)
 		for (size_t b = a; b < sizeof edges / sizeof edges[0]; b++) {
 			memset(out, 0, count * 4);
-			assert_int_equal(ckpt_read_tensor(ckpt, "big", edges[a], edges[b] - edges[a], out, &err), 0);
+			assert_int_equal(ckpt_read_tensor(ckpt, "big", edges[a], edges[b] - edges[a], out,
+								 &err),
+				0);
 			assert_memory_equal(out, values + edges[a], (edges[b] - edges[a]) * 4);
 		}
-	/* One bit of the middle chunk: what lies in the others may still be read, what lies there is not. */
+	/* One bit of the middle chunk: what lies in the others may still be read, what lies there is
+	 * not. */
 	ckpt_fixture_flip_bit(&run, ckpt_fixture_in_step(1, shard_names[3]), MANIFEST_CHUNK + 4096, 0);
 	assert_int_equal(ckpt_read_tensor(ckpt, "big", 0, 100, out, &err), 0);
 	assert_int_equal(ckpt_read_tensor(ckpt, "big", chunk, 100, out, &err), CKPT_DAMAGED);
@@ -107,8 +118,10 @@ static void damage_anywhere_is_set_aside(void **state)
 			struct stat st;
 			char aside[64];
 			ckpt_fixture_save(&run, 2);
-			assert_int_equal(fstatat(run.dir.fd, ckpt_fixture_in_step(2, shard_names[f]), &st, 0), 0);
-			ckpt_fixture_flip_bit(&run, ckpt_fixture_in_step(2, shard_names[f]), place * (st.st_size - 1) / 2, place);
+			assert_int_equal(fstatat(run.dir.fd, ckpt_fixture_in_step(2, shard_names[f]), &st, 0),
+				0);
+			ckpt_fixture_flip_bit(&run, ckpt_fixture_in_step(2, shard_names[f]),
+				place * (st.st_size - 1) / 2, place);
 			run.errors = 0;
 			ckpt_fixture_newest_is(&run, 1);
 			assert_int_equal(run.errors, 1);
@@ -135,7 +148,9 @@ static void what_is_short_long_or_missing_is_set_aside(void **state)
 			if (c == 3)
 				assert_int_equal(unlinkat(run.dir.fd, path, 0), 0);
 			else
-				assert_int_equal(ftruncate(fd, st.st_size + changes[c] < 0 ? 0 : st.st_size + changes[c]), 0);
+				assert_int_equal(ftruncate(fd,
+									 st.st_size + changes[c] < 0 ? 0 : st.st_size + changes[c]),
+					0);
 			close(fd);
 			ckpt_fixture_newest_is(&run, 1);
 			assert_false(ckpt_fixture_has(&run, "step-00000002"));
@@ -162,8 +177,8 @@ static void a_moved_checkpoint_is_not_another_step(void **state)
 
 static void other_names_are_ignored(void **state)
 {
-	static const char *const names[] = { ".saving-step-00000009-ab", "step-9", "step-00000009x", "step--0000009",
-		"step-000000009", "step-00000009.damaged-1", "STEP-00000009", "latest.d" };
+	static const char *const names[] = { ".saving-step-00000009-ab", "step-9", "step-00000009x",
+		"step--0000009", "step-000000009", "step-00000009.damaged-1", "STEP-00000009", "latest.d" };
 	struct ckpt_fixture run;
 	AUTO_FREE int64_t *steps = NULL;
 	size_t count;
@@ -257,7 +272,9 @@ static void a_save_that_is_not_the_owners_leaves_nothing(void **state)
 	ckpt_fixture_open(&run, files_path("foreign"));
 	ckpt_fixture_save(&run, 1);
 	ckpt_sample_fill(&sample, 2);
-	assert_int_equal(ckpt_save(&run.dir, &sample.snapshot, "ffffffffffffffffffffffffffffffff", NULL, NULL, &err), -1);
+	assert_int_equal(ckpt_save(&run.dir, &sample.snapshot, "ffffffffffffffffffffffffffffffff", NULL,
+						 NULL, &err),
+		-1);
 	assert_int_equal(err.status, EXIT_FAULT);
 	assert_non_null(strstr(err.text, "another attempt owns"));
 	assert_false(ckpt_fixture_has(&run, ".saving-step-00000002-ffffffffffffffffffffffffffffffff"));
@@ -318,11 +335,12 @@ static void retention_removes_folders(void **state)
 	ckpt_fixture_close(&run);
 }
 
-/* What a disk refused to remove, behind step 3: of this owner only, nothing of a later save, and a pin is honoured. */
+/* What a disk refused to remove, behind step 3: of this owner only, nothing of a later save, and a
+ * pin is honoured. */
 static void own_leftovers_are_tidied(void **state)
 {
-	static const char *const names[] = { ".saving-step-00000002-", ".saving-step-00000003-", ".removing-step-00000001-",
-		".saving-step-00000004-", ".removing-step-00000009-" };
+	static const char *const names[] = { ".saving-step-00000002-", ".saving-step-00000003-",
+		".removing-step-00000001-", ".saving-step-00000004-", ".removing-step-00000009-" };
 	struct ckpt_fixture run;
 	struct err err;
 	char name[100];
@@ -343,7 +361,7 @@ static void own_leftovers_are_tidied(void **state)
 		assert_int_equal(ckpt_fixture_has(&run, name), i >= 3);
 	}
 	assert_true(ckpt_fixture_has(&run, ".saving-step-00000002-00"));
-	ckpt_fixture_steps_are(&run, (int64_t[]){ 2, 3 }, 2);
+	ckpt_fixture_steps_are(&run, (int64_t[]) { 2, 3 }, 2);
 	ckpt_fixture_close(&run);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* owner: of all who start at once one owns the directory, a later attempt takes over, and who has lost it stops. */
+/* owner: of all who start at once one owns the directory, a later attempt takes over, and who has
+ * lost it stops. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -45,8 +46,8 @@ static void claims(const struct ckpt_dir *dir, struct owner *self, owner_check *
 		fail_msg("%s", err.text);
 }
 
-static void refused(const struct ckpt_dir *dir, struct owner *self, owner_check *check, enum exit_status status,
-	const char *why)
+static void refused(const struct ckpt_dir *dir, struct owner *self, owner_check *check,
+	enum exit_status status, const char *why)
 {
 	struct err err;
 	assert_int_equal(owner_claim(dir, self, check, NULL, 5, &err), -1);
@@ -55,9 +56,18 @@ static void refused(const struct ckpt_dir *dir, struct owner *self, owner_check 
 		fail_msg("\"%s\" does not say \"%s\"", err.text, why);
 }
 
-static enum owner_life says_runs(void *arg, const struct owner *other) { return OWNER_RUNS; }
-static enum owner_life says_ended(void *arg, const struct owner *other) { return OWNER_ENDED; }
-static enum owner_life says_unknown(void *arg, const struct owner *other) { return OWNER_UNKNOWN; }
+static enum owner_life says_runs(void *arg, const struct owner *other)
+{
+	return OWNER_RUNS;
+}
+static enum owner_life says_ended(void *arg, const struct owner *other)
+{
+	return OWNER_ENDED;
+}
+static enum owner_life says_unknown(void *arg, const struct owner *other)
+{
+	return OWNER_UNKNOWN;
+}
 
 /* Rewrites owner.json as it would be if its process ran on another machine. */
 static void move_elsewhere(const struct ckpt_dir *dir)
@@ -107,7 +117,8 @@ static void another_job_is_refused_while_the_owner_runs(void **state)
 	open_dir(&dir, "refused");
 	claims(&dir, &first, NULL);
 	refused(&dir, &second, says_runs, EXIT_USAGE, "job 7");
-	/* Where Slurm can't be asked: the process lives; then, from another machine, the heartbeat is young. */
+	/* Where Slurm can't be asked: the process lives; then, from another machine, the heartbeat is
+	 * young. */
 	refused(&dir, &second, says_unknown, EXIT_USAGE, "in use by job 7");
 	refused(&dir, &second, NULL, EXIT_USAGE, "in use by job 7");
 	move_elsewhere(&dir);
@@ -136,7 +147,8 @@ static void own_from_elsewhere(struct ckpt_dir *dir, const char *name, size_t cl
 	age_heartbeat(dir, -clocks[clock]);
 }
 
-/* In a process of its own, so that all wait at once. Ends with 0 if it has become the owner, else with the error's status. */
+/* In a process of its own, so that all wait at once. Ends with 0 if it has become the owner, else
+ * with the error's status. */
 static pid_t begin_claim(const struct ckpt_dir *dir)
 {
 	struct owner second = job(8, 0);
@@ -264,13 +276,15 @@ static void a_damaged_record_is_told_of(void **state)
 	struct ckpt_dir dir;
 	struct owner self = job(7, 0);
 	static const char *const records[] = { "", "{}", "[]", "{\"job\": 7, \"attempt\": 0",
-		"{\"cluster\": \"big\", \"job\": 4294967303, \"attempt\": 0, \"token\": \"0123456789abcdef0123456789abcdef\", "
-			"\"host\": \"\", \"process\": \"\"}",
-		"{\"cluster\": \"big\", \"job\": 7, \"attempt\": -1, \"token\": \"0123456789abcdef0123456789abcdef\", "
-			"\"host\": \"\", \"process\": \"\"}" };
+		"{\"cluster\": \"big\", \"job\": 4294967303, \"attempt\": 0, \"token\": "
+		"\"0123456789abcdef0123456789abcdef\", \"host\": \"\", \"process\": \"\"}",
+		"{\"cluster\": \"big\", \"job\": 7, \"attempt\": -1, \"token\": "
+		"\"0123456789abcdef0123456789abcdef\", \"host\": \"\", \"process\": \"\"}" };
 	open_dir(&dir, "damaged");
 	for (size_t i = 0; i < sizeof records / sizeof records[0]; i++) {
-		assert_int_equal(io_replace_durably(dir.fd, OWNER_NAME, records[i], strlen(records[i]), NULL), 0);
+		assert_int_equal(io_replace_durably(dir.fd, OWNER_NAME, records[i], strlen(records[i]),
+							 NULL),
+			0);
 		refused(&dir, &self, NULL, EXIT_DATA, "remove that file");
 	}
 	ckpt_dir_close(&dir);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pin: what is pinned stays, whatever retention, a removal under way or one that was cut short would do to it. */
+/* pin: what is pinned stays, whatever retention, a removal under way or one that was cut short
+ * would do to it. */
 #include "config.h"
 
 #include <math.h>
@@ -47,24 +48,26 @@ static void the_best_and_the_pinned_stay(void **state)
 	assert_int_equal(pin_is_set(run.dir.fd, "step-00000003", &err), 1);
 	assert_int_equal(remove_step(&run.dir, 3, run.owner.token, &err), 1);
 	assert_int_equal(remove_expired(&run.dir, &policy, run.owner.token, NULL), 0);
-	ckpt_fixture_steps_are(&run, (int64_t[]){ 2, 3, 5, 6 }, 4);
+	ckpt_fixture_steps_are(&run, (int64_t[]) { 2, 3, 5, 6 }, 4);
 	/* What can't be read now may be the best: it stays. */
 	assert_int_equal(pin_clear(&run.dir, 3, &err), 0);
 	assert_int_equal(pin_clear(&run.dir, 3, &err), 0);
 	assert_int_equal(unlinkat(run.dir.fd, ckpt_fixture_in_step(3, "manifest.json"), 0), 0);
 	assert_int_equal(mkdirat(run.dir.fd, ckpt_fixture_in_step(3, "manifest.json"), 0755), 0);
 	assert_int_equal(remove_expired(&run.dir, &policy, run.owner.token, NULL), 0);
-	ckpt_fixture_steps_are(&run, (int64_t[]){ 2, 3, 5, 6 }, 4);
-	assert_int_equal(unlinkat(run.dir.fd, ckpt_fixture_in_step(3, "manifest.json"), AT_REMOVEDIR), 0);
+	ckpt_fixture_steps_are(&run, (int64_t[]) { 2, 3, 5, 6 }, 4);
+	assert_int_equal(unlinkat(run.dir.fd, ckpt_fixture_in_step(3, "manifest.json"), AT_REMOVEDIR),
+		0);
 	assert_int_equal(remove_expired(&run.dir, &policy, run.owner.token, NULL), 0);
-	ckpt_fixture_steps_are(&run, (int64_t[]){ 2, 5, 6 }, 3);
+	ckpt_fixture_steps_are(&run, (int64_t[]) { 2, 5, 6 }, 3);
 	assert_int_equal(pin_set(&run.dir, 4, &err), -1);
 	assert_int_equal(err.status, EXIT_USAGE);
 	assert_int_equal(run.errors, 0);
 	ckpt_fixture_close(&run);
 }
 
-/* Killed behind the rename: the next owner brings a pinned checkpoint back, and removes one that is not. */
+/* Killed behind the rename: the next owner brings a pinned checkpoint back, and removes one that is
+ * not. */
 static void a_pinned_one_comes_back_from_a_killed_removal(void **state)
 {
 	struct ckpt_fixture run;
@@ -76,18 +79,20 @@ static void a_pinned_one_comes_back_from_a_killed_removal(void **state)
 	assert_int_equal(pin_set(&run.dir, 2, NULL), 0);
 	for (int i = 0; i < 2; i++) {
 		char name[CKPT_STEP_NAME_SIZE];
-		snprintf(away[i], sizeof away[i], ".removing-%s-%s", ckpt_step_name(i + 1, name), run.owner.token);
+		snprintf(away[i], sizeof away[i], ".removing-%s-%s", ckpt_step_name(i + 1, name),
+			run.owner.token);
 		assert_int_equal(renameat(run.dir.fd, name, run.dir.fd, away[i]), 0);
 	}
 	assert_int_equal(owner_release(&run.dir, run.owner.token, NULL), 0);
 	assert_int_equal(owner_claim(&run.dir, &next, NULL, NULL, 5, NULL), 0);
 	assert_int_equal(remove_leftovers(&run.dir, next.token, NULL), 1);
-	ckpt_fixture_steps_are(&run, (int64_t[]){ 2, 3 }, 2);
+	ckpt_fixture_steps_are(&run, (int64_t[]) { 2, 3 }, 2);
 	assert_false(ckpt_fixture_has(&run, away[0]) || ckpt_fixture_has(&run, away[1]));
 	ckpt_fixture_close(&run);
 }
 
-/* It is still under the name that the folder of an unfinished save of the same step gets in order to be removed. */
+/* It is still under the name that the folder of an unfinished save of the same step gets in order
+ * to be removed. */
 static void a_pinned_one_is_not_removed_for_an_unfinished_save(void **state)
 {
 	struct ckpt_fixture run;
@@ -102,11 +107,12 @@ static void a_pinned_one_is_not_removed_for_an_unfinished_save(void **state)
 	assert_int_equal(mkdirat(run.dir.fd, saving, 0755), 0);
 	assert_int_equal(remove_saving(&run.dir, saving, NULL), 1);
 	assert_false(ckpt_fixture_has(&run, saving) || ckpt_fixture_has(&run, away));
-	ckpt_fixture_steps_are(&run, (int64_t[]){ 2, 3 }, 2);
+	ckpt_fixture_steps_are(&run, (int64_t[]) { 2, 3 }, 2);
 	ckpt_fixture_close(&run);
 }
 
-/* One thread pins and unpins, this one removes: what pin_set said to be pinned is there afterwards. */
+/* One thread pins and unpins, this one removes: what pin_set said to be pinned is there afterwards.
+ */
 struct race {
 	struct ckpt_dir *dir;
 	int pinned;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* removable: what is being read stays, in whatever process, and so does the last one that is whole. */
+/* removable: what is being read stays, in whatever process, and so does the last one that is whole.
+ */
 #include "config.h"
 
 #include <setjmp.h>
@@ -29,8 +30,9 @@ static struct owner owner;
 static void begin(const char *name, int64_t last)
 {
 	struct err err;
-	owner = (struct owner){ 0 };
-	if (ckpt_dir_open(&dir, files_path(name), &err) < 0 || owner_claim(&dir, &owner, NULL, NULL, 5, &err) < 0)
+	owner = (struct owner) { 0 };
+	if (ckpt_dir_open(&dir, files_path(name), &err) < 0
+		|| owner_claim(&dir, &owner, NULL, NULL, 5, &err) < 0)
 		fail_msg("%s", err.text);
 	for (int64_t step = 1; step <= last; step++) {
 		struct ckpt_sample sample;
@@ -76,7 +78,9 @@ static void what_is_read_stays_until_it_is_closed(void **state)
 	ckpt_close(one);
 	stays(1, "it is being read");
 	/* Retention passes over it. */
-	assert_int_equal(remove_expired(&dir, &(struct retention){ .keep_last = 1 }, owner.token, &err), 0);
+	assert_int_equal(remove_expired(&dir, &(struct retention) { .keep_last = 1 }, owner.token,
+						 &err),
+		0);
 	assert_int_equal(ckpt_sample_check(again, 1, &err), 0);
 	ckpt_close(again);
 	goes(1);
@@ -120,7 +124,8 @@ static void who_comes_while_it_is_removed_does_not_get_it(void **state)
 	assert_int_equal(err.status, EXIT_LOST);
 	assert_non_null(strstr(err.text, "is being removed"));
 	/* He had opened the manifest before, and gets the lock when it is over. */
-	int folder = openat(dir.fd, "step-00000001", O_RDONLY), late = openat(folder, "manifest.json", O_RDONLY);
+	int folder = openat(dir.fd, "step-00000001", O_RDONLY),
+		late = openat(folder, "manifest.json", O_RDONLY);
 	close(lock);
 	goes(1);
 	assert_int_equal(removable_hold(&dir, "step-00000001", folder, late, &err), -1);

@@ -11,7 +11,8 @@
 
 #include "checkpoint/directory/retention.h"
 
-/* How many of the checkpoints are better than `at`, told in another way than the code does: by sorting. */
+/* How many of the checkpoints are better than `at`, told in another way than the code does: by
+ * sorting. */
 static size_t rank_of(const struct retention_item *items, size_t count, size_t at)
 {
 	size_t order[8], known = 0;
@@ -21,7 +22,8 @@ static size_t rank_of(const struct retention_item *items, size_t count, size_t a
 			known--;
 			continue;
 		}
-		for (; place > 0 && items[order[place - 1]].validation_loss >= items[i].validation_loss; place--)
+		for (; place > 0 && items[order[place - 1]].validation_loss >= items[i].validation_loss;
+			 place--)
 			order[place] = order[place - 1];
 		order[place] = i;
 	}
@@ -46,11 +48,13 @@ static void check(const struct retention *policy, const struct retention_item *i
 	assert_int_equal(at, picked);
 }
 
-/* Every policy over every set of up to seven steps, with every choice of pins, and losses that repeat and are missing. */
+/* Every policy over every set of up to seven steps, with every choice of pins, and losses that
+ * repeat and are missing. */
 static void keeps_what_it_must_and_nothing_else(void **state)
 {
-	static const double losses[][7] = { { 3, 1, 2, 1, NAN, 3, 2 }, { NAN, NAN, NAN, NAN, NAN, NAN, NAN },
-		{ 1, 2, 3, 4, 5, 6, 7 }, { 7, 6, 5, 4, 3, 2, 1 }, { 1, 1, 1, 1, 1, 1, 1 } };
+	static const double losses[][7] = { { 3, 1, 2, 1, NAN, 3, 2 },
+		{ NAN, NAN, NAN, NAN, NAN, NAN, NAN }, { 1, 2, 3, 4, 5, 6, 7 }, { 7, 6, 5, 4, 3, 2, 1 },
+		{ 1, 1, 1, 1, 1, 1, 1 } };
 	for (unsigned set = 0; set < 128; set++)
 		for (unsigned pins = 0; pins < 128; pins++)
 			for (unsigned policy = 0; policy < 4 * 3 * 3; policy++)
@@ -59,8 +63,10 @@ static void keeps_what_it_must_and_nothing_else(void **state)
 					size_t count = 0;
 					for (int i = 0; i < 7; i++)
 						if (set >> i & 1)
-							items[count++] = (struct retention_item){ i, losses[kind][i], pins >> i & 1 };
-					check(&(struct retention){ policy % 4, policy / 4 % 3 * 2, policy / 12 }, items, count);
+							items[count++] =
+								(struct retention_item) { i, losses[kind][i], pins >> i & 1 };
+					check(&(struct retention) { policy % 4, policy / 4 % 3 * 2, policy / 12 },
+						items, count);
 				}
 }
 

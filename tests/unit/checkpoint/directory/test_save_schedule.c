@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* save_schedule: the words that are understood, Daly's own examples, and what holds for every interval. */
+/* save_schedule: the words that are understood, Daly's own examples, and what holds for every
+ * interval. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,11 +13,23 @@
 
 static void words_are_understood(void **state)
 {
-	static const struct { const char *text; enum save_schedule_unit unit; double every; } cases[] = {
-		{ "500", SAVE_STEPS, 500 }, { "1", SAVE_STEPS, 1 }, { "20steps", SAVE_STEPS, 20 },
-		{ "90s", SAVE_SECONDS, 90 }, { "0.5s", SAVE_SECONDS, 0.5 }, { "10m", SAVE_SECONDS, 600 },
-		{ "2h", SAVE_SECONDS, 7200 }, { "1.5h", SAVE_SECONDS, 5400 }, { "auto", SAVE_AUTO, 0 },
-		{ "0", SAVE_NEVER, 0 }, { "0steps", SAVE_NEVER, 0 }, { "0s", SAVE_NEVER, 0 },
+	static const struct {
+		const char *text;
+		enum save_schedule_unit unit;
+		double every;
+	} cases[] = {
+		{ "500", SAVE_STEPS, 500 },
+		{ "1", SAVE_STEPS, 1 },
+		{ "20steps", SAVE_STEPS, 20 },
+		{ "90s", SAVE_SECONDS, 90 },
+		{ "0.5s", SAVE_SECONDS, 0.5 },
+		{ "10m", SAVE_SECONDS, 600 },
+		{ "2h", SAVE_SECONDS, 7200 },
+		{ "1.5h", SAVE_SECONDS, 5400 },
+		{ "auto", SAVE_AUTO, 0 },
+		{ "0", SAVE_NEVER, 0 },
+		{ "0steps", SAVE_NEVER, 0 },
+		{ "0s", SAVE_NEVER, 0 },
 		{ "9000000000000000", SAVE_STEPS, 9e15 },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -31,8 +44,9 @@ static void words_are_understood(void **state)
 
 static void other_words_are_refused(void **state)
 {
-	static const char *const cases[] = { "", "s", ".", "-1", "+1", " 1", "1 s", "1.5", "1.5steps", "1..5s", "5d", "5sec", "500 ",
-		"inf", "nan", "1e3", "0x10", "0x10s", "auto1", "AUTO", "9000000000000001000", "1e400s" };
+	static const char *const cases[] = { "", "s", ".", "-1", "+1", " 1", "1 s", "1.5", "1.5steps",
+		"1..5s", "5d", "5sec", "500 ", "inf", "nan", "1e3", "0x10", "0x10s", "auto1", "AUTO",
+		"9000000000000001000", "1e400s" };
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct save_schedule schedule;
 		struct err err = { 0 };
@@ -60,9 +74,12 @@ static void intervals_are_sane(void **state)
 		double before = 0;
 		for (double stall = 1e-6; stall < 2 * mean; stall *= 1.7) {
 			double interval = save_schedule_interval(stall, 0, mean);
-			assert_true(isfinite(interval) && interval > before); /* a dearer save is worth a longer interval */
-			assert_true(save_schedule_interval(stall, 0, mean * 1.5) > interval); /* and so are rarer interruptions */
-			/* Young's first order, from which the higher terms differ little where a save is cheap. */
+			assert_true(isfinite(interval)
+				&& interval > before); /* a dearer save is worth a longer interval */
+			assert_true(save_schedule_interval(stall, 0, mean * 1.5)
+				> interval); /* and so are rarer interruptions */
+			/* Young's first order, from which the higher terms differ little where a save is cheap.
+			 */
 			if (stall < 1e-4 * mean)
 				assert_true(fabs(interval / sqrt(2 * stall * mean) - 1) < 0.01);
 			for (double flush = 1e-3; flush < 1e6; flush *= 10) {
@@ -75,8 +92,9 @@ static void intervals_are_sane(void **state)
 	assert_true(save_schedule_interval(0, 7, 3600) == 7);
 }
 
-/* "s" a start, "n" a notice, digits an end with status 0 to 2 or, as 6, 7 and 9, 65, 75 and 69; "l" the late end of another
- * attempt. One event every 100 seconds from 1000 on; the time now is 100 seconds after the last. */
+/* "s" a start, "n" a notice, digits an end with status 0 to 2 or, as 6, 7 and 9, 65, 75 and 69; "l"
+ * the late end of another attempt. One event every 100 seconds from 1000 on; the time now is 100
+ * seconds after the last. */
 static double mean_of(const char *text)
 {
 	struct attempts_record records[32] = { 0 };
@@ -85,12 +103,18 @@ static double mean_of(const char *text)
 	for (; text[count]; count++) {
 		struct attempts_record *record = &records[count];
 		attempt += text[count] == 's';
-		*record = (struct attempts_record){ .event = ATTEMPTS_END, .time = 1000 + 100 * (double)count, .cluster = "c", .job = 7,
+		*record = (struct attempts_record) { .event = ATTEMPTS_END,
+			.time = 1000 + 100 * (double)count,
+			.cluster = "c",
+			.job = 7,
 			.attempt = attempt };
 		switch (text[count]) {
 		case 's': record->event = ATTEMPTS_START; break;
 		case 'n': record->event = ATTEMPTS_NOTICE; break;
-		case 'l': record->attempt = attempt - 1; record->status = EXIT_LOST; break;
+		case 'l':
+			record->attempt = attempt - 1;
+			record->status = EXIT_LOST;
+			break;
 		case '6': record->status = EXIT_DATA; break;
 		case '7': record->status = EXIT_REQUEUE; break;
 		case '9': record->status = EXIT_LOST; break;
@@ -130,15 +154,25 @@ static void the_clock_going_back_costs_nothing(void **state)
 
 static void a_save_is_due(void **state)
 {
-	static const struct { struct save_schedule schedule; int64_t step; double since, interval; int due; } cases[] = {
+	static const struct {
+		struct save_schedule schedule;
+		int64_t step;
+		double since, interval;
+		int due;
+	} cases[] = {
 		{ { SAVE_NEVER, 0 }, 100, 1e9, 0, 0 },
-		{ { SAVE_STEPS, 20 }, 20, 0, 1e9, 1 }, { { SAVE_STEPS, 20 }, 21, 1e9, 0, 0 },
+		{ { SAVE_STEPS, 20 }, 20, 0, 1e9, 1 },
+		{ { SAVE_STEPS, 20 }, 21, 1e9, 0, 0 },
 		{ { SAVE_STEPS, 1 }, 7, 0, 1e9, 1 },
-		{ { SAVE_SECONDS, 90 }, 1, 89, 0, 0 }, { { SAVE_SECONDS, 90 }, 1, 90, 1e9, 1 },
-		{ { SAVE_AUTO, 0 }, 1, 89, 90, 0 }, { { SAVE_AUTO, 0 }, 1, 91, 90, 1 },
+		{ { SAVE_SECONDS, 90 }, 1, 89, 0, 0 },
+		{ { SAVE_SECONDS, 90 }, 1, 90, 1e9, 1 },
+		{ { SAVE_AUTO, 0 }, 1, 89, 90, 0 },
+		{ { SAVE_AUTO, 0 }, 1, 91, 90, 1 },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-		assert_int_equal(save_schedule_due(&cases[i].schedule, cases[i].step, cases[i].since, cases[i].interval), cases[i].due);
+		assert_int_equal(save_schedule_due(&cases[i].schedule, cases[i].step, cases[i].since,
+							 cases[i].interval),
+			cases[i].due);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpt2: the tensors of the files are those of the trainer's table, and a configuration that means another model is
- * refused. */
+/* gpt2: the tensors of the files are those of the trainer's table, and a configuration that means
+ * another model is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +14,16 @@
 
 static void the_table_is_the_trainers(void **state)
 {
-	static const struct gpt2_config configs[] = { { 1, 8, 2, 4, 10, -1, -1 }, { 12, 768, 12, 1024, 50257, 50256, 50256 },
-		{ 5, 48, 3, 7, 131, -1, -1 } };
+	static const struct gpt2_config configs[] = { { 1, 8, 2, 4, 10, -1, -1 },
+		{ 12, 768, 12, 1024, 50257, 50256, 50256 }, { 5, 48, 3, 7, 131, -1, -1 } };
 	for (size_t c = 0; c < sizeof configs / sizeof configs[0]; c++) {
 		const struct gpt2_config *config = &configs[c];
-		const struct model_config same = { .kind = MODEL_GPT2, .layers = (int)config->layers, .width = (int)config->width,
-			.heads = (int)config->heads, .context = (int)config->context, .vocabulary = (int)config->vocabulary };
+		const struct model_config same = { .kind = MODEL_GPT2,
+			.layers = (int)config->layers,
+			.width = (int)config->width,
+			.heads = (int)config->heads,
+			.context = (int)config->context,
+			.vocabulary = (int)config->vocabulary };
 		struct err err;
 		AUTO_FREE struct gpt2_tensor *tensors = NULL;
 		size_t count;
@@ -44,7 +48,8 @@ static void the_table_is_the_trainers(void **state)
 
 static void what_is_encoded_parses_back(void **state)
 {
-	const struct gpt2_config configs[] = { { 2, 64, 4, 32, 100, -1, -1 }, { 3, 64, 4, 32, 60000, 50256, 7 } };
+	const struct gpt2_config configs[] = { { 2, 64, 4, 32, 100, -1, -1 },
+		{ 3, 64, 4, 32, 60000, 50256, 7 } };
 	for (int i = 0; i < 2; i++) {
 		struct gpt2_config found;
 		struct err err;
@@ -59,12 +64,13 @@ static void what_is_encoded_parses_back(void **state)
 
 static void missing_members_are_those_of_the_small_model(void **state)
 {
-	static const char text[] = "{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": 0.00001, \"n_inner\": null, \"other\": 1}";
+	static const char text[] = "{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": 0.00001, "
+							   "\"n_inner\": null, \"other\": 1}";
 	struct gpt2_config found;
 	struct err err;
 	assert_int_equal(gpt2_config_parse(text, strlen(text), &found, &err), 0);
-	assert_true(found.layers == 12 && found.width == 768 && found.heads == 12 && found.context == 1024
-		&& found.vocabulary == 50257 && found.end == -1);
+	assert_true(found.layers == 12 && found.width == 768 && found.heads == 12
+		&& found.context == 1024 && found.vocabulary == 50257 && found.end == -1);
 }
 
 static void refuses(const char *members, const char *why)
@@ -88,7 +94,8 @@ static void other_models_are_refused(void **state)
 	refuses("\"model_type\": \"gpt2\", \"activation_function\": \"gelu\"", "activation_function");
 	refuses("\"model_type\": \"gpt2\", \"tie_word_embeddings\": false", "tie_word_embeddings");
 	refuses("\"model_type\": \"gpt2\", \"scale_attn_weights\": false", "scale_attn_weights");
-	refuses("\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true", "scale_attn_by_inverse_layer_idx");
+	refuses("\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true",
+		"scale_attn_by_inverse_layer_idx");
 	refuses("\"model_type\": \"gpt2\", \"add_cross_attention\": true", "add_cross_attention");
 	refuses("\"model_type\": \"gpt2\", \"layer_norm_epsilon\": 1e-6", "layer_norm_epsilon");
 	refuses("\"model_type\": \"gpt2\", \"n_inner\": 3000", "n_inner");

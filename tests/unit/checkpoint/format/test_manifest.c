@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest: what is encoded parses back to the same bytes, no changed bit passes, and a text whose hash is right but whose
- * content is not is refused all the same. */
+/* manifest: what is encoded parses back to the same bytes, no changed bit passes, and a text whose
+ * hash is right but whose content is not is refused all the same. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,11 +28,11 @@ static struct manifest *sample(void)
 	manifest->cursor = 16000;
 	manifest->loss = 0.1;
 	manifest->validation_loss = 0.3;
-	manifest->config = json_pack("{s:{s:s, s:f}, s:{}, s:{}}", "identity", "model", "gpt2", "dropout", 0.1, "schedule",
-		"operation");
+	manifest->config = json_pack("{s:{s:s, s:f}, s:{}, s:{}}", "identity", "model", "gpt2",
+		"dropout", 0.1, "schedule", "operation");
 	manifest->numerics = json_pack("{s:s}", "reduction", "canonical");
-	struct manifest_file *file = manifest_add_file(manifest, "model.safetensors", MANIFEST_MODEL,
-		MANIFEST_CHUNK + 1ull);
+	struct manifest_file *file =
+		manifest_add_file(manifest, "model.safetensors", MANIFEST_MODEL, MANIFEST_CHUNK + 1ull);
 	file->hash = hash_bytes("whole", 5);
 	file->chunks[0] = hash_bytes("first", 5);
 	file->chunks[1] = hash_bytes("last", 4);
@@ -243,7 +243,8 @@ static void unknown_members_are_ignored(void **state)
 {
 	size_t size;
 	struct err err;
-	AUTO_FREE char *text = altered("\"attempt\": 3", "\"attempt\": 3, \"later\": {\"a\": []}", &size);
+	AUTO_FREE char *text =
+		altered("\"attempt\": 3", "\"attempt\": 3, \"later\": {\"a\": []}", &size);
 	struct manifest *found = manifest_parse(text, size, NULL, &err);
 	assert_non_null(found);
 	manifest_destroy(found);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors: what is encoded parses back, and each rule of the format has a file that breaks it and nothing else. */
+/* safetensors: what is encoded parses back, and each rule of the format has a file that breaks it
+ * and nothing else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +70,8 @@ static void encoded_files_parse_back(void **state)
 	size_t prefix_size;
 	uint64_t data;
 	struct err err;
-	assert_int_equal(safetensors_encode(tensors, 4, notes, 2, &prefix, &prefix_size, &data, &err), 0);
+	assert_int_equal(safetensors_encode(tensors, 4, notes, 2, &prefix, &prefix_size, &data, &err),
+		0);
 	assert_int_equal(prefix_size % SAFETENSORS_ALIGN, 0);
 	assert_int_equal(data, 60 + 2 + 0 + 3);
 	assert_int_equal(prefix[8], '{');
@@ -103,17 +105,28 @@ static void encode_refuses_what_readers_would(void **state)
 	struct err err;
 	struct safetensors_tensor twice[] = {
 		{ .name = "a", .dtype = SAFETENSORS_F32, .dims = 1, .shape = { 1 } },
-		{ .name = "a", .dtype = SAFETENSORS_F32, .dims = 1, .shape = { 1 } } };
-	struct safetensors_tensor reserved = { .name = "__metadata__", .dtype = SAFETENSORS_F32, .dims = 0 };
-	struct safetensors_tensor huge = { .name = "a", .dtype = SAFETENSORS_F64, .dims = 2,
+		{ .name = "a", .dtype = SAFETENSORS_F32, .dims = 1, .shape = { 1 } }
+	};
+	struct safetensors_tensor reserved = { .name = "__metadata__",
+		.dtype = SAFETENSORS_F32,
+		.dims = 0 };
+	struct safetensors_tensor huge = { .name = "a",
+		.dtype = SAFETENSORS_F64,
+		.dims = 2,
 		.shape = { INT64_MAX / 2, 2 } };
-	struct safetensors_tensor uneven = { .name = "a", .dtype = SAFETENSORS_F4, .dims = 1, .shape = { 3 } };
+	struct safetensors_tensor uneven = { .name = "a",
+		.dtype = SAFETENSORS_F4,
+		.dims = 1,
+		.shape = { 3 } };
 	struct safetensors_tensor latin1 = { .name = "\xe4", .dtype = SAFETENSORS_F32, .dims = 0 };
 	assert_int_equal(safetensors_encode(twice, 2, NULL, 0, &prefix, &prefix_size, &data, &err), -1);
-	assert_int_equal(safetensors_encode(&reserved, 1, NULL, 0, &prefix, &prefix_size, &data, &err), -1);
+	assert_int_equal(safetensors_encode(&reserved, 1, NULL, 0, &prefix, &prefix_size, &data, &err),
+		-1);
 	assert_int_equal(safetensors_encode(&huge, 1, NULL, 0, &prefix, &prefix_size, &data, &err), -1);
-	assert_int_equal(safetensors_encode(&uneven, 1, NULL, 0, &prefix, &prefix_size, &data, &err), -1);
-	assert_int_equal(safetensors_encode(&latin1, 1, NULL, 0, &prefix, &prefix_size, &data, &err), -1);
+	assert_int_equal(safetensors_encode(&uneven, 1, NULL, 0, &prefix, &prefix_size, &data, &err),
+		-1);
+	assert_int_equal(safetensors_encode(&latin1, 1, NULL, 0, &prefix, &prefix_size, &data, &err),
+		-1);
 }
 
 static void valid_headers_are_accepted(void **state)
@@ -206,13 +219,17 @@ static void only_plain_members_and_numbers_are_taken(void **state)
 	refuses("{" A("u8", "[1]", "0", "1") "}", 1, "dtype");
 	refuses("{\"a\":{\"dtype\":{\"U8\":null},\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "dtype");
 	refuses("{\"a\":[\"U8\",[1],[0,1]]}", 1, "dtype");
-	refuses("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"strides\":[1]}}", 1, "more members");
-	refuses("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "not valid");
-	refuses("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", 1, "data_offsets");
-	refuses("{\"a\\u0000\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "not valid");
-	/* One name written in two ways. */
-	refuses("{" A("U8", "[1]", "0", "1") ",\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2,
+	refuses("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"strides\":[1]}}", 1,
+		"more members");
+	refuses("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
 		"not valid");
+	refuses("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", 1, "data_offsets");
+	refuses("{\"a\\u0000\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+		"not valid");
+	/* One name written in two ways. */
+	refuses("{" A("U8", "[1]", "0",
+				"1") ",\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+		2, "not valid");
 	refuses("{\"__metadata__\":null}", 0, "not an object");
 	refuses("\xef\xbb\xbf{}", 0, "begin with '{'");
 	refuses("{\"\\ud800\":1}", 0, "not valid");
@@ -222,9 +239,12 @@ static void only_plain_members_and_numbers_are_taken(void **state)
 static void holes_overlap_and_wrong_lengths_are_refused(void **state)
 {
 	refuses("{" A("U8", "[1]", "1", "2") "}", 2, "begins at 1, not at 0");
-	refuses("{" A("U8", "[1]", "0", "1") "," B("U8", "[1]", "2", "3") "}", 3, "begins at 2, not at 1");
-	refuses("{" A("U8", "[2]", "0", "2") "," B("U8", "[2]", "1", "3") "}", 3, "begins at 1, not at 2");
-	refuses("{" A("U8", "[2]", "0", "2") "," B("U8", "[2]", "0", "2") "}", 2, "begins at 0, not at 2");
+	refuses("{" A("U8", "[1]", "0", "1") "," B("U8", "[1]", "2", "3") "}", 3,
+		"begins at 2, not at 1");
+	refuses("{" A("U8", "[2]", "0", "2") "," B("U8", "[2]", "1", "3") "}", 3,
+		"begins at 1, not at 2");
+	refuses("{" A("U8", "[2]", "0", "2") "," B("U8", "[2]", "0", "2") "}", 2,
+		"begins at 0, not at 2");
 	refuses("{" A("U8", "[4]", "0", "4") "}", 3, "the file has 3 bytes of data");
 	refuses("{" A("U8", "[4]", "0", "4") "}", 5, "the file has 5 bytes of data");
 	refuses("{}", 1, "the file has 1 bytes of data");
@@ -247,7 +267,8 @@ static void arrays_become_fp32_at_any_address(void **state)
 	memcpy(bytes + 1, want, sizeof want);
 	safetensors_to_fp32(SAFETENSORS_F32, bytes + 1, 3, out);
 	assert_memory_equal(out, want, sizeof want);
-	assert_true(safetensors_is_float(SAFETENSORS_F16) && safetensors_is_float(SAFETENSORS_BF16) && safetensors_is_float(SAFETENSORS_F32));
+	assert_true(safetensors_is_float(SAFETENSORS_F16) && safetensors_is_float(SAFETENSORS_BF16)
+		&& safetensors_is_float(SAFETENSORS_F32));
 	assert_false(safetensors_is_float(SAFETENSORS_F64) || safetensors_is_float(SAFETENSORS_I32));
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot_memory: slots that two processes share and nobody can resize; what is no such memory is refused. */
+/* snapshot_memory: slots that two processes share and nobody can resize; what is no such memory is
+ * refused. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -68,7 +69,8 @@ static long faults(void)
 	return usage.ru_minflt;
 }
 
-/* Of a slot whose middle is not there: the rest can be read without a fault, and the middle is still not there. */
+/* Of a slot whose middle is not there: the rest can be read without a fault, and the middle is
+ * still not there. */
 static void what_is_there_is_mapped_ahead(void **state)
 {
 	const size_t part = (size_t)80 << 20;
@@ -120,7 +122,8 @@ static void what_is_no_sealed_memory_is_refused(void **state)
 {
 	char page[4096] = "";
 	int ends[2];
-	refused(open(files_write("plain", page, sizeof page), O_RDWR), 4096, "not a memory file of fixed size");
+	refused(open(files_write("plain", page, sizeof page), O_RDWR), 4096,
+		"not a memory file of fixed size");
 	refused(open("/dev/zero", O_RDWR), 4096, "not a memory file of fixed size");
 	assert_int_equal(pipe(ends), 0);
 	refused(ends[0], 4096, "not a memory file of fixed size");

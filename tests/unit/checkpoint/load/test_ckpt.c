@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckpt: a checkpoint of several shards is read like one of a single shard, and files that hash well but do not fit together
- * are damage. */
+/* ckpt: a checkpoint of several shards is read like one of a single shard, and files that hash well
+ * but do not fit together are damage. */
 #include "config.h"
 
 #include <errno.h>
@@ -41,18 +41,21 @@ static void begin(struct made *made, const char *name)
 	made->manifest->numerics = json_object();
 }
 
-/* One shard of these tensors; element i of the file's data is `base` + i. `slices` NULL: a model's. */
-static void add(struct made *made, const char *name, struct safetensors_tensor *tensors, size_t count, const char *slices,
-	float base)
+/* One shard of these tensors; element i of the file's data is `base` + i. `slices` NULL: a model's.
+ */
+static void add(struct made *made, const char *name, struct safetensors_tensor *tensors,
+	size_t count, const char *slices, float base)
 {
 	struct err err;
 	AUTO_FREE char *prefix = NULL;
 	size_t prefix_size;
 	uint64_t data;
 	struct safetensors_note note = { "slices", (char *)slices };
-	assert_int_equal(safetensors_encode(tensors, count, &note, slices ? 1 : 0, &prefix, &prefix_size, &data, &err), 0);
-	struct manifest_file *file = manifest_add_file(made->manifest, name, slices ? MANIFEST_OPTIMIZER : MANIFEST_MODEL,
-		prefix_size + data);
+	assert_int_equal(safetensors_encode(tensors, count, &note, slices ? 1 : 0, &prefix,
+						 &prefix_size, &data, &err),
+		0);
+	struct manifest_file *file = manifest_add_file(made->manifest, name,
+		slices ? MANIFEST_OPTIMIZER : MANIFEST_MODEL, prefix_size + data);
 	AUTO_FREE float *values = calloc(data / 4 + 1, sizeof *values);
 	for (uint64_t i = 0; i < data / 4; i++)
 		values[i] = base + (float)i;
@@ -60,13 +63,18 @@ static void add(struct made *made, const char *name, struct safetensors_tensor *
 	assert_int_equal(shard_write(made->fd, file, pieces, 2, NULL, &err), 0);
 }
 
-static void add_model(struct made *made, const char *name, const char *tensor, int64_t count, float base)
+static void add_model(struct made *made, const char *name, const char *tensor, int64_t count,
+	float base)
 {
-	struct safetensors_tensor one = { .name = (char *)tensor, .dtype = SAFETENSORS_F32, .dims = 1, .shape = { count } };
+	struct safetensors_tensor one = { .name = (char *)tensor,
+		.dtype = SAFETENSORS_F32,
+		.dims = 1,
+		.shape = { count } };
 	add(made, name, &one, 1, NULL, base);
 }
 
-static void add_optimizer(struct made *made, const char *name, const char *slices, int64_t count, float base)
+static void add_optimizer(struct made *made, const char *name, const char *slices, int64_t count,
+	float base)
 {
 	struct safetensors_tensor three[] = {
 		{ .name = "master", .dtype = SAFETENSORS_F32, .dims = 1, .shape = { count } },
@@ -101,8 +109,10 @@ static void any_number_of_shards_is_read(void **state)
 	begin(&made, "shards");
 	add_model(&made, "model-00001-of-00002.safetensors", "b", 5, 100);
 	add_model(&made, "model-00002-of-00002.safetensors", "a", 10, 200);
-	add_optimizer(&made, "optimizer-00001-of-00002.safetensors", "[[\"a\",6,4],[\"b\",0,5],[\"a\",0,3]]", 12, 1000);
-	add_optimizer(&made, "optimizer-00002-of-00002.safetensors", "[[\"a\",3,3],[\"a\",6,0]]", 3, 2000);
+	add_optimizer(&made, "optimizer-00001-of-00002.safetensors",
+		"[[\"a\",6,4],[\"b\",0,5],[\"a\",0,3]]", 12, 1000);
+	add_optimizer(&made, "optimizer-00002-of-00002.safetensors", "[[\"a\",3,3],[\"a\",6,0]]", 3,
+		2000);
 	if (end(&made, &ckpt, &err) < 0 || ckpt_verify(ckpt, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_int_equal(ckpt_tensor_count(ckpt), 2);
@@ -122,20 +132,23 @@ static void any_number_of_shards_is_read(void **state)
 	assert_true(out[0] == 1028 && out[4] == 1032);
 	/* The same on the way of a verification, some of it twice. */
 	float whole[10], part[3], b[5];
-	const struct ckpt_want wants[] = { { SNAPSHOT_V, "b", 0, 5, b }, { SNAPSHOT_M, "a", 0, 10, whole },
-		{ SNAPSHOT_M, "a", 2, 3, part }, { SNAPSHOT_M, "a", 5, 0, NULL } };
+	const struct ckpt_want wants[] = { { SNAPSHOT_V, "b", 0, 5, b },
+		{ SNAPSHOT_M, "a", 0, 10, whole }, { SNAPSHOT_M, "a", 2, 3, part },
+		{ SNAPSHOT_M, "a", 5, 0, NULL } };
 	if (ckpt_load(ckpt, wants, 4, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_memory_equal(whole, want, sizeof want);
 	assert_memory_equal(part, want + 2, sizeof part);
 	assert_true(b[0] == 1028 && b[4] == 1032);
-	const struct ckpt_want unknown[] = { { SNAPSHOT_V, "b", 3, 3, b }, { SNAPSHOT_V, "c", 0, 1, b } };
+	const struct ckpt_want unknown[] = { { SNAPSHOT_V, "b", 3, 3, b },
+		{ SNAPSHOT_V, "c", 0, 1, b } };
 	assert_int_equal(ckpt_load(ckpt, unknown, 1, &err), -1);
 	assert_int_equal(ckpt_load(ckpt, unknown + 1, 1, &err), -1);
 	ckpt_close(ckpt);
 }
 
-/* Of a file of two chunks, of which the second is damaged and holds the end of "m" and all of "v". */
+/* Of a file of two chunks, of which the second is damaged and holds the end of "m" and all of "v".
+ */
 static void only_chunks_that_hold_what_is_wanted_are_read(void **state)
 {
 	const int64_t count = 2200000;
@@ -151,11 +164,13 @@ static void only_chunks_that_hold_what_is_wanted_are_read(void **state)
 	close(fd);
 	if (end(&made, &ckpt, &err) < 0)
 		fail_msg("%s", err.text);
-	const struct ckpt_want wants[] = { { SNAPSHOT_M, "a", 1000000, 2, middle_of_m }, { SNAPSHOT_M, "a", 7, 0, NULL },
-		{ SNAPSHOT_M, "a", 0, 3, begin_of_m }, { SNAPSHOT_V, "a", 0, 2, begin_of_v } };
+	const struct ckpt_want wants[] = { { SNAPSHOT_M, "a", 1000000, 2, middle_of_m },
+		{ SNAPSHOT_M, "a", 7, 0, NULL }, { SNAPSHOT_M, "a", 0, 3, begin_of_m },
+		{ SNAPSHOT_V, "a", 0, 2, begin_of_v } };
 	if (ckpt_fetch(ckpt, wants, 3, &err) < 0)
 		fail_msg("%s", err.text);
-	assert_true(begin_of_m[0] == 2200000 && begin_of_m[2] == 2200002 && middle_of_m[0] == 3200000 && middle_of_m[1] == 3200001);
+	assert_true(begin_of_m[0] == 2200000 && begin_of_m[2] == 2200002 && middle_of_m[0] == 3200000
+		&& middle_of_m[1] == 3200001);
 	assert_int_equal(ckpt_fetch(ckpt, wants, 4, &err), CKPT_DAMAGED);
 	assert_int_equal(ckpt_load(ckpt, wants, 3, &err), CKPT_DAMAGED);
 	ckpt_close(ckpt);

@@ -36,7 +36,7 @@ static void values_are_compared_by_bits(void **state)
 	const float bad[] = { 1, INFINITY };
 	d = compare(bad, a, 2);
 	assert_true(!d.same && isinf(d.absolute) && isinf(d.relative));
-	d = compare((float[]){ NAN }, (float[]){ 1 }, 1);
+	d = compare((float[]) { NAN }, (float[]) { 1 }, 1);
 	assert_true(!d.same && isinf(d.absolute));
 	const float huge[] = { 3e38f }, other[] = { -3e38f };
 	d = compare(huge, other, 1);
@@ -70,8 +70,10 @@ static struct ckpt *save(const char *name, const struct ckpt_sample *sample)
 	struct owner owner = { .attempt = 0 };
 	struct ckpt *ckpt;
 	struct err err;
-	if (ckpt_dir_open(&dir, files_path(name), &err) < 0 || owner_claim(&dir, &owner, NULL, NULL, 5, &err) < 0
-		|| ckpt_save(&dir, &sample->snapshot, owner.token, NULL, NULL, &err) < 0 || ckpt_open(&dir, 1, 0.2, &ckpt, &err) < 0)
+	if (ckpt_dir_open(&dir, files_path(name), &err) < 0
+		|| owner_claim(&dir, &owner, NULL, NULL, 5, &err) < 0
+		|| ckpt_save(&dir, &sample->snapshot, owner.token, NULL, NULL, &err) < 0
+		|| ckpt_open(&dir, 1, 0.2, &ckpt, &err) < 0)
 		fail_msg("%s", err.text);
 	ckpt_dir_close(&dir);
 	return ckpt;
@@ -115,11 +117,15 @@ static void one_changed_value_is_found_where_it_is(void **state)
 	struct ckpt_sample a, b;
 	ckpt_sample_fill(&a, 1);
 	ckpt_sample_fill(&b, 1);
-	b.state[SNAPSHOT_V][0][34] += 0.5f; /* the last element of wte, in the slice that is listed first */
+	b.state[SNAPSHOT_V][0][34] +=
+		0.5f; /* the last element of wte, in the slice that is listed first */
 	struct found found = diff("one", &a, &b);
-	assert_true(ckpt_diff_same(&found.diffs[0]) && ckpt_diff_same(&found.diffs[1]) && !ckpt_diff_same(&found.diffs[2]));
-	assert_true(found.diffs[2].difference[0].same && found.diffs[2].difference[1].same && found.diffs[2].difference[2].same);
-	assert_true(found.diffs[2].difference[3].absolute == 0.5 && found.diffs[2].difference[3].differing == 1);
+	assert_true(ckpt_diff_same(&found.diffs[0]) && ckpt_diff_same(&found.diffs[1])
+		&& !ckpt_diff_same(&found.diffs[2]));
+	assert_true(found.diffs[2].difference[0].same && found.diffs[2].difference[1].same
+		&& found.diffs[2].difference[2].same);
+	assert_true(found.diffs[2].difference[3].absolute == 0.5
+		&& found.diffs[2].difference[3].differing == 1);
 }
 
 static void shapes_types_and_missing_ones_are_told(void **state)
@@ -139,7 +145,8 @@ static void shapes_types_and_missing_ones_are_told(void **state)
 	b.slices[1].tensor = "z.other";
 	struct found found = diff("kinds", &a, &b);
 	assert_int_equal(found.count, 4);
-	assert_true(found.diffs[0].dtypes_differ && found.diffs[0].difference[0].same && !ckpt_diff_same(&found.diffs[0]));
+	assert_true(found.diffs[0].dtypes_differ && found.diffs[0].difference[0].same
+		&& !ckpt_diff_same(&found.diffs[0]));
 	assert_int_equal(found.diffs[1].kind[0], CKPT_DIFF_ONLY_A);
 	assert_int_equal(found.diffs[1].kind[2], CKPT_DIFF_ONLY_A);
 	assert_int_equal(found.diffs[2].kind[0], CKPT_DIFF_SHAPE);
@@ -158,16 +165,19 @@ static void a_model_without_states_is_compared_with_one_that_has(void **state)
 	b.snapshot.slice_count = 0;
 	struct found found = diff("states", &a, &b);
 	assert_true(ckpt_diff_same(&found.diffs[0]) && !ckpt_diff_same(&found.diffs[1]));
-	assert_true(found.diffs[1].kind[0] == CKPT_DIFF_COMPARED && found.diffs[1].kind[1] == CKPT_DIFF_ONLY_A);
+	assert_true(
+		found.diffs[1].kind[0] == CKPT_DIFF_COMPARED && found.diffs[1].kind[1] == CKPT_DIFF_ONLY_A);
 }
 
 static void settings_are_named_by_their_path(void **state)
 {
-	json_t *a = json_pack("{s:{s:i, s:i}, s:[i], s:s}", "x", "same", 1, "old", 2, "list", 3, "t", "u");
-	json_t *b = json_pack("{s:{s:i, s:i}, s:[i], s:s}", "x", "same", 1, "new", 2, "list", 4, "t", "u");
+	json_t *a =
+		json_pack("{s:{s:i, s:i}, s:[i], s:s}", "x", "same", 1, "old", 2, "list", 3, "t", "u");
+	json_t *b =
+		json_pack("{s:{s:i, s:i}, s:[i], s:s}", "x", "same", 1, "new", 2, "list", 4, "t", "u");
 	json_t *found = ckpt_diff_json(a, b);
-	json_t *want = json_pack("[{s:s, s:i}, {s:s, s:i}, {s:s, s:[i], s:[i]}]", "name", "x.old", "a", 2, "name", "x.new", "b", 2,
-		"name", "list", "a", 3, "b", 4);
+	json_t *want = json_pack("[{s:s, s:i}, {s:s, s:i}, {s:s, s:[i], s:[i]}]", "name", "x.old", "a",
+		2, "name", "x.new", "b", 2, "name", "list", "a", 3, "b", 4);
 	assert_true(json_equal(found, want));
 	json_decref(found);
 	found = ckpt_diff_json(a, a);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Damage: whatever happens to the bytes of a checkpoint behind our back, a load sets it aside and uses the one before, and a
- * verification says so. Every bit of the manifest, of all headers and small files; bits of the data at random; every length.
- * All is tried with MUSTER_TEST_SHARE=0. Without it, of a second and third shard of a kind one bit of the header in seven, and
- * not each bit by both (the load verifies too); with MUSTER_TEST_SHARE=N one in N of all. */
+/* Damage: whatever happens to the bytes of a checkpoint behind our back, a load sets it aside and
+ * uses the one before, and a verification says so. Every bit of the manifest, of all headers and
+ * small files; bits of the data at random; every length. All is tried with MUSTER_TEST_SHARE=0.
+ * Without it, of a second and third shard of a kind one bit of the header in seven, and not each
+ * bit by both (the load verifies too); with MUSTER_TEST_SHARE=N one in N of all. */
 #include "config.h"
 
 #include <malloc.h>
@@ -24,13 +25,14 @@
 #include "tests/unit/quiet.h"
 
 #define PAGE 4096
-#define VICTIM 2             /* the step that is damaged; the one before stays whole */
-#define ELEMENTS 2800        /* of a tensor */
+#define VICTIM 2      /* the step that is damaged; the one before stays whole */
+#define ELEMENTS 2800 /* of a tensor */
 #define TENSORS 3
 #define RANDOM_BITS 10000
 #define FILES 32
 
-/* Nothing here is to outlive a power loss, and hundreds of thousands of renames need not wait for a disk. */
+/* Nothing here is to outlive a power loss, and hundreds of thousands of renames need not wait for a
+ * disk. */
 int fsync(int fd)
 {
 	(void)fd;
@@ -40,8 +42,8 @@ int fsync(int fd)
 struct damaged_file {
 	char name[64];
 	int fd;
-	size_t size, prefix;     /* prefix: what comes before the data; of a small file all of it */
-	char *bytes;             /* as they were saved */
+	size_t size, prefix; /* prefix: what comes before the data; of a small file all of it */
+	char *bytes;         /* as they were saved */
 };
 
 static struct ckpt_dir dir;
@@ -63,14 +65,24 @@ static void save(int64_t step)
 		for (int s = 0; s <= SNAPSHOT_STATES; s++)
 			for (int i = 0; i < ELEMENTS; i++)
 				values[s][t][i] = (float)((s * TENSORS + t) * ELEMENTS + i) * (float)(step + 1);
-		tensors[t] = (struct snapshot_tensor){ names[t], SAFETENSORS_F32, 2, { 70, ELEMENTS / 70 }, 0, values[0][t] };
-		slices[t] = (struct snapshot_slice){ .tensor = names[t], .count = ELEMENTS,
+		tensors[t] = (struct snapshot_tensor) { names[t], SAFETENSORS_F32, 2, { 70, ELEMENTS / 70 },
+			0, values[0][t] };
+		slices[t] = (struct snapshot_slice) { .tensor = names[t],
+			.count = ELEMENTS,
 			.state = { values[1][t], values[2][t], values[3][t] } };
 	}
-	const struct snapshot snapshot = { .step = step, .world_size = 1, .loss = 0.5, .validation_loss = NAN,
-		.config_json = "{\"identity\": {}, \"schedule\": {}, \"operation\": {}}", .numerics_json = "{}",
-		.model_json = "{\"model_type\": \"gpt2\"}\n", .tensors = tensors, .tensor_count = TENSORS,
-		.slices = slices, .slice_count = TENSORS, .shard_size = 2 * SNAPSHOT_STATES * ELEMENTS * sizeof(float) };
+	const struct snapshot snapshot = { .step = step,
+		.world_size = 1,
+		.loss = 0.5,
+		.validation_loss = NAN,
+		.config_json = "{\"identity\": {}, \"schedule\": {}, \"operation\": {}}",
+		.numerics_json = "{}",
+		.model_json = "{\"model_type\": \"gpt2\"}\n",
+		.tensors = tensors,
+		.tensor_count = TENSORS,
+		.slices = slices,
+		.slice_count = TENSORS,
+		.shard_size = 2 * SNAPSHOT_STATES * ELEMENTS * sizeof(float) };
 	if (ckpt_save(&dir, &snapshot, token, NULL, NULL, &err) < 0)
 		fail_msg("%s", err.text);
 }
@@ -90,7 +102,9 @@ static void remember_file(const char *name, bool shard)
 	uint64_t prefix;
 	assert_true(file_count <= FILES);
 	snprintf(file->name, sizeof file->name, "%s", name);
-	assert_int_equal(io_read_file(dir.fd, victim(name), SIZE_MAX / 2, &file->bytes, &file->size, &err), 0);
+	assert_int_equal(io_read_file(dir.fd, victim(name), SIZE_MAX / 2, &file->bytes, &file->size,
+						 &err),
+		0);
 	file->prefix = file->size;
 	file->fd = openat(dir.fd, victim(name), O_RDWR | O_CLOEXEC);
 	assert_true(file->fd >= 0);
@@ -106,7 +120,8 @@ static int set_up(void **state)
 	struct owner owner = { .cluster = "" };
 	struct ckpt *ckpt;
 	struct err err;
-	/* Without it most of the time goes into fresh pages for the 16 MiB that each load reads chunks into. */
+	/* Without it most of the time goes into fresh pages for the 16 MiB that each load reads chunks
+	 * into. */
 	mallopt(M_MMAP_THRESHOLD, 32 << 20);
 	mallopt(M_TRIM_THRESHOLD, 1 << 28);
 	/* In memory where that can be had. */
@@ -117,8 +132,8 @@ static int set_up(void **state)
 	if (every && atoi(every) > 0)
 		share = (size_t)atoi(every);
 	quiet_log();
-	if (files_setup(state) < 0 || ckpt_dir_open(&dir, files_path("run"), &err) < 0 ||
-		owner_claim(&dir, &owner, NULL, NULL, 5, &err) < 0)
+	if (files_setup(state) < 0 || ckpt_dir_open(&dir, files_path("run"), &err) < 0
+		|| owner_claim(&dir, &owner, NULL, NULL, 5, &err) < 0)
 		return -1;
 	strcpy(token, owner.token);
 	save(VICTIM - 1);
@@ -128,7 +143,8 @@ static int set_up(void **state)
 	remember_file(MANIFEST_NAME, false);
 	for (size_t i = 0; i < manifest->file_count; i++) {
 		enum manifest_role role = manifest->files[i].role;
-		remember_file(manifest->files[i].name, role == MANIFEST_MODEL || role == MANIFEST_OPTIMIZER);
+		remember_file(manifest->files[i].name,
+			role == MANIFEST_MODEL || role == MANIFEST_OPTIMIZER);
 	}
 	ckpt_close(ckpt);
 	return 0;
@@ -166,7 +182,8 @@ static struct {
 
 static void missed(const char *how, const struct err *err)
 {
-	fail_msg("%s of %s at %zu, bit %d: %s (%s)", now.what, now.file, now.at, now.bit, how, err->text);
+	fail_msg("%s of %s at %zu, bit %d: %s (%s)", now.what, now.file, now.at, now.bit, how,
+		err->text);
 }
 
 static void verification_finds_it(void)
@@ -249,7 +266,8 @@ static void every_bit_before_the_data(void **state)
 
 static uint64_t draw(void)
 {
-	static uint64_t random = 88172645463325252u; /* xorshift64, G. Marsaglia, "Xorshift RNGs", 2003 */
+	static uint64_t random =
+		88172645463325252u; /* xorshift64, G. Marsaglia, "Xorshift RNGs", 2003 */
 	random ^= random << 13;
 	random ^= random >> 7;
 	return random ^= random << 17;
@@ -300,7 +318,8 @@ static void wrong_pages(void **state)
 		struct damaged_file *file = &files[i];
 		char old[PAGE];
 		snprintf(path, sizeof path, "%s/%s", ckpt_step_name(VICTIM - 1, folder), file->name);
-		int fd = openat(dir.fd, path, O_RDONLY | O_CLOEXEC); /* none where that one has fewer shards */
+		int fd =
+			openat(dir.fd, path, O_RDONLY | O_CLOEXEC); /* none where that one has fewer shards */
 		for (size_t at = 0; at < file->size; at += PAGE) {
 			size_t n = file->size - at < PAGE ? file->size - at : PAGE;
 			const char *pages[] = { zeros, file->bytes + (at + PAGE < file->size ? 0 : at), old };
@@ -355,7 +374,9 @@ static void damage_after_the_load(void **state)
 				const char *name = ckpt_tensor_at(ckpt, t)->name;
 				bad += ckpt_read_tensor(ckpt, name, 0, ELEMENTS, out, &err) == CKPT_DAMAGED;
 				for (int s = 0; s < SNAPSHOT_STATES; s++)
-					bad += ckpt_read_state(ckpt, (enum snapshot_state)s, name, 0, ELEMENTS, out, &err) == CKPT_DAMAGED;
+					bad +=
+						ckpt_read_state(ckpt, (enum snapshot_state)s, name, 0, ELEMENTS, out, &err)
+						== CKPT_DAMAGED;
 			}
 			assert_true(bad > 0);
 			put_back(file, at, 1);

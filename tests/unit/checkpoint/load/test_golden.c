@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The golden checkpoints (tests/golden/README.md), one of each way in which a program of ours has ever written them, are
- * read for ever. */
+/* The golden checkpoints (tests/golden/README.md), one of each way in which a program of ours has
+ * ever written them, are read for ever. */
 #include "config.h"
 
 #include <fcntl.h>

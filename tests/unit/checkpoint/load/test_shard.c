@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard: ranges and whole files of any size come back, on however many threads; damage and faults in any chunk are found and
- * told apart; what the kernel refuses, cuts short or interrupts is seen to. */
+/* shard: ranges and whole files of any size come back, on however many threads; damage and faults
+ * in any chunk are found and told apart; what the kernel refuses, cuts short or interrupts is seen
+ * to. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -23,7 +24,8 @@
 
 /* What the kernel's pread does in this test. */
 static enum { PLAIN, NO_DIRECT, SHORT, INTERRUPTED, PASSING, FAILING, DEAD } way;
-static off_t fault_at; /* PASSING and FAILING: of reads that hold this byte, only the first or all; DEAD: of all reads */
+static off_t fault_at;  /* PASSING and FAILING: of reads that hold this byte, only the first or all;
+						   DEAD: of all reads */
 static int calls, held; /* of pread; those that held this byte */
 
 ssize_t pread(int fd, void *data, size_t size, off_t offset)
@@ -48,7 +50,7 @@ ssize_t pread(int fd, void *data, size_t size, off_t offset)
 	return syscall(SYS_pread64, fd, data, size, offset);
 }
 
-static char *bytes, *out; /* what is saved, and what came back */
+static char *bytes, *out;          /* what is saved, and what came back */
 static int seen[MOST / CHUNK + 1]; /* how often each chunk was given to a sink */
 static int folder;
 static struct manifest *manifest;
@@ -83,8 +85,9 @@ static struct shard begin(size_t size)
 	struct manifest_file *file = manifest_add_file(manifest, "shard", MANIFEST_OTHER, size);
 	if (shard_write(folder, file, &piece, 1, NULL, &err) < 0)
 		fail_msg("%s", err.text);
-	cache = (struct shard_cache){ 0 };
-	return (struct shard){ .dirfd = folder, .file = file, .cache = &cache, .io_timeout = 3, .fd = -1 };
+	cache = (struct shard_cache) { 0 };
+	return (
+		struct shard) { .dirfd = folder, .file = file, .cache = &cache, .io_timeout = 3, .fd = -1 };
 }
 
 static void end(struct shard *shard)
@@ -109,7 +112,7 @@ static void scan_all(struct shard *shard)
 	size_t size = (size_t)shard->file->size;
 	memset(seen, 0, sizeof seen);
 	memset(out, 0, MOST);
-	if (shard_scan(shard, 0, size, &(struct shard_scanning){ .sink = note }, &err) < 0)
+	if (shard_scan(shard, 0, size, &(struct shard_scanning) { .sink = note }, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_memory_equal(out, bytes, size);
 	for (size_t c = 0; c < sizeof seen / sizeof seen[0]; c++)
@@ -119,7 +122,8 @@ static void scan_all(struct shard *shard)
 
 static void files_of_any_size_come_back(void **state)
 {
-	static const size_t sizes[] = { 0, 1, 4096, 100001, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, MOST };
+	static const size_t sizes[] = { 0, 1, 4096, 100001, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK,
+		MOST };
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
 		struct shard shard = begin(sizes[i]);
 		scan_all(&shard);
@@ -129,7 +133,8 @@ static void files_of_any_size_come_back(void **state)
 
 static void any_range_comes_back(void **state)
 {
-	static const size_t edges[] = { 0, 1, 4097, CHUNK - 1, CHUNK, 2 * CHUNK + 5, 3 * CHUNK, MOST - 1, MOST };
+	static const size_t edges[] = { 0, 1, 4097, CHUNK - 1, CHUNK, 2 * CHUNK + 5, 3 * CHUNK,
+		MOST - 1, MOST };
 	struct shard shard = begin(MOST);
 	struct err err;
 	for (size_t a = 0; a < sizeof edges / sizeof edges[0]; a++)
@@ -177,7 +182,8 @@ static void damage_in_any_chunk_is_found(void **state)
 		assert_non_null(strstr(err.text, "does not have its hash"));
 		cache.shard = NULL;
 		for (size_t other = 0; other < shard.file->chunk_count; other++)
-			assert_int_equal(shard_read(&shard, other * CHUNK, out, 10, &err), other == chunk ? SHARD_DAMAGED : 0);
+			assert_int_equal(shard_read(&shard, other * CHUNK, out, 10, &err),
+				other == chunk ? SHARD_DAMAGED : 0);
 		flip(byte);
 	}
 	scan_all(&shard);
@@ -200,7 +206,8 @@ static void the_hash_of_the_whole_is_compared_too(void **state)
 	}
 }
 
-/* A fault is not damage: one that passes is not noticed, one that stays is told of as what it is. */
+/* A fault is not damage: one that passes is not noticed, one that stays is told of as what it is.
+ */
 static void a_fault_is_retried(void **state)
 {
 	struct shard shard = begin(MOST);
@@ -226,7 +233,7 @@ static void a_fault_is_retried(void **state)
 static struct {
 	size_t count, until; /* it is to end behind so many */
 	int results[MOST / CHUNK + 1];
-	char first[200];     /* why the first of them can't be had */
+	char first[200]; /* why the first of them can't be had */
 } heard;
 
 static bool hear(void *arg, size_t chunk, int result, const struct err *err)
@@ -247,7 +254,8 @@ static int scan_and_hear(struct shard *shard, size_t until, struct err *err)
 	return shard_scan(shard, 0, MOST, &how, err);
 }
 
-/* Who wants to know of every chunk is told in order, also behind those that can't be had; the rest goes to the sink. */
+/* Who wants to know of every chunk is told in order, also behind those that can't be had; the rest
+ * goes to the sink. */
 static void a_scan_can_go_on_behind_what_is_bad(void **state)
 {
 	struct shard shard = begin(MOST);
@@ -264,7 +272,10 @@ static void a_scan_can_go_on_behind_what_is_bad(void **state)
 		assert_int_equal(heard.count, count);
 		assert_string_equal(heard.first, err.text);
 		for (size_t chunk = 0; chunk < count; chunk++) {
-			assert_int_equal(heard.results[chunk], chunk == bad ? SHARD_DAMAGED : chunk == bad + 2 ? -1 : 0);
+			assert_int_equal(heard.results[chunk],
+				chunk == bad           ? SHARD_DAMAGED
+					: chunk == bad + 2 ? -1
+									   : 0);
 			assert_int_equal(seen[chunk], chunk != bad && chunk != bad + 2);
 		}
 		way = PLAIN;
@@ -275,8 +286,8 @@ static void a_scan_can_go_on_behind_what_is_bad(void **state)
 	end(&shard);
 }
 
-/* A dead disk is waited for once, not once for each chunk. There are more chunks than threads, so the last is taken when
- * another has been waited for. */
+/* A dead disk is waited for once, not once for each chunk. There are more chunks than threads, so
+ * the last is taken when another has been waited for. */
 static void errors_of_a_whole_file_are_waited_for_once(void **state)
 {
 	struct shard shard = begin(MOST);

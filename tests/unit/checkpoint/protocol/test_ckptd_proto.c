@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckptd_proto: each message comes back as it was, and no member can be left out, be of another type, or stand outside its range.
- * ckptd_conn: in whatever pieces it comes, and with whatever descriptors. */
+/* ckptd_proto: each message comes back as it was, and no member can be left out, be of another
+ * type, or stand outside its range. ckptd_conn: in whatever pieces it comes, and with whatever
+ * descriptors. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -37,10 +38,31 @@ static struct ckptd_slice slices[] = {
 static const char *lines[] = { "one", "", "three" };
 
 static const struct ckptd_message samples[] = {
-	{ .type = CKPTD_ATTACH, .attach = { .token = TOKEN, .path = "/a \"b\"\n", .attempt = 3, .world_size = 8, .seed = UINT64_MAX,
-		.config = "{}", .numerics = "{}", .model = "", .part = 0, .parts = 2, .shard_size = INT64_MAX, .keep_last = 3,
-		.keep_every = 1000, .keep_best = 1, .slots = 2, .slot_bytes = 4096, .umask = 0777, .host = "::1", .port = 65535,
-		.secret = TOKEN, .tensors = tensors, .tensor_count = 4, .slices = slices, .slice_count = 2 } },
+	{ .type = CKPTD_ATTACH,
+		.attach = { .token = TOKEN,
+			.path = "/a \"b\"\n",
+			.attempt = 3,
+			.world_size = 8,
+			.seed = UINT64_MAX,
+			.config = "{}",
+			.numerics = "{}",
+			.model = "",
+			.part = 0,
+			.parts = 2,
+			.shard_size = INT64_MAX,
+			.keep_last = 3,
+			.keep_every = 1000,
+			.keep_best = 1,
+			.slots = 2,
+			.slot_bytes = 4096,
+			.umask = 0777,
+			.host = "::1",
+			.port = 65535,
+			.secret = TOKEN,
+			.tensors = tensors,
+			.tensor_count = 4,
+			.slices = slices,
+			.slice_count = 2 } },
 	{ .type = CKPTD_ATTACHED, .attached = { 1, 0 } },
 	{ .type = CKPTD_SAVE, .save = { 1, INT64_MAX, 12, 0.1, NAN } },
 	{ .type = CKPTD_SAVE, .save = { -1, 0, 0, NAN, -1e-300 } },
@@ -76,7 +98,8 @@ static json_t *encoded(const struct ckptd_message *message)
 	return object;
 }
 
-/* Whether the object is taken; one that is comes back as it was, and one that is not has its one line. */
+/* Whether the object is taken; one that is comes back as it was, and one that is not has its one
+ * line. */
 static bool is_taken(enum ckptd_type type, const json_t *object)
 {
 	AUTO_FREE char *text = json_dumps(object, JSON_REAL_PRECISION(17));
@@ -89,10 +112,12 @@ static bool is_taken(enum ckptd_type type, const json_t *object)
 	}
 	json_t *again = encoded(&message), *value;
 	const char *name;
-	json_object_foreach(again, name, value) {
+	json_object_foreach(again, name, value)
+	{
 		/* A whole number is as good a real one as any. */
 		const json_t *was = json_object_get(object, name);
-		if (json_is_real(value) && json_is_integer(was) && json_number_value(was) == json_real_value(value))
+		if (json_is_real(value) && json_is_integer(was)
+			&& json_number_value(was) == json_real_value(value))
 			json_object_set(again, name, (json_t *)(uintptr_t)was);
 	}
 	if (!json_equal(again, object) && json_object_size(object) == json_object_size(again))
@@ -131,17 +156,18 @@ static void messages_come_back(void **state)
 	ckptd_message_release(&message);
 }
 
-/* Values that hardly any member may have. Each member is given each; what is taken has to come back. */
+/* Values that hardly any member may have. Each member is given each; what is taken has to come
+ * back. */
 static size_t try_values(enum ckptd_type type, json_t *root, json_t *object)
 {
-	static const char *const values[] = { "null", "true", "-1", "-2", "65536", "9223372036854775807", "1e300", "0.5", "\"\"", "\"x\"",
-		"\"-1\"", "\"18446744073709551616\"", "\"01\"", "\"0123456789ABCDEF0123456789abcdef\"", "[]", "[1]", "[-1]", "[\"a\"]",
-		"[1, 2, 3, 4, 5, 6, 7, 8, 9]", "[null]", "[0, 0, 1]", "{}" };
+	static const char *const values[] = { "null", "true", "-1", "-2", "65536",
+		"9223372036854775807", "1e300", "0.5", "\"\"", "\"x\"", "\"-1\"",
+		"\"18446744073709551616\"", "\"01\"", "\"0123456789ABCDEF0123456789abcdef\"", "[]", "[1]",
+		"[-1]", "[\"a\"]", "[1, 2, 3, 4, 5, 6, 7, 8, 9]", "[null]", "[0, 0, 1]", "{}" };
 	size_t refused = 0;
 	const char *name;
 	json_t *value, *names = json_array();
-	json_object_foreach(object, name, value)
-		json_array_append_new(names, json_string(name));
+	json_object_foreach(object, name, value) json_array_append_new(names, json_string(name));
 	for (size_t n = 0; n < json_array_size(names); n++) {
 		name = json_string_value(json_array_get(names, n));
 		json_t *old = json_incref(json_object_get(object, name));
@@ -165,8 +191,10 @@ static void no_member_is_left_out_or_of_another_kind(void **state)
 		refused += try_values(samples[i].type, object, object);
 		assert_true(is_taken(samples[i].type, object));
 		if (samples[i].type == CKPTD_ATTACH) {
-			refused += try_values(CKPTD_ATTACH, object, json_array_get(json_object_get(object, "tensors"), 0));
-			refused += try_values(CKPTD_ATTACH, object, json_array_get(json_object_get(object, "slices"), 0));
+			refused += try_values(CKPTD_ATTACH, object,
+				json_array_get(json_object_get(object, "tensors"), 0));
+			refused += try_values(CKPTD_ATTACH, object,
+				json_array_get(json_object_get(object, "slices"), 0));
 		}
 		json_decref(object);
 	}
@@ -194,15 +222,36 @@ static bool attach_is_taken(const char *path, const char *value)
 static void what_does_not_fit_together_is_refused(void **state)
 {
 	static const char *const changes[][2] = {
-		{ "part", "2" }, { "part", "1" }, { "parts", "1" }, { "host", "null" }, { "secret", "null" }, { "first", "\"a:1:b\"" },
-		{ "tensors.0.offset", "null" }, { "tensors.0.offset", "2" }, { "tensors.0.offset", "3960" },
-		{ "tensors.0.offset", "9223372036854775804" }, { "tensors.0.writer", "2" }, { "tensors.0.shape", "[7, 1000]" },
-		{ "tensors.0.shape", "[4611686018427387904, 4]" }, { "tensors.0.dtype", "\"F4\"" }, { "tensors.0.name", "\"half\"" },
-		{ "tensors.1.offset", "4091" }, { "tensors.3.offset", "4096" }, { "tensors.2.offset", "4084" },
-		{ "slices.0.tensor", "4" }, { "slices.0.tensor", "1" }, { "slices.0.first", "21" }, { "slices.0.count", "16" },
-		{ "slices.0.count", "9223372036854775807" }, { "slices.0.first", "9223372036854775807" }, { "slices.0.writer", "2" },
-		{ "slices.0.offsets", "null" }, { "slices.0.offsets.1", "2050" }, { "slices.0.offsets.2", "4040" },
-		{ "slot_bytes", "4095" }, { "tensors", "[]" },
+		{ "part", "2" },
+		{ "part", "1" },
+		{ "parts", "1" },
+		{ "host", "null" },
+		{ "secret", "null" },
+		{ "first", "\"a:1:b\"" },
+		{ "tensors.0.offset", "null" },
+		{ "tensors.0.offset", "2" },
+		{ "tensors.0.offset", "3960" },
+		{ "tensors.0.offset", "9223372036854775804" },
+		{ "tensors.0.writer", "2" },
+		{ "tensors.0.shape", "[7, 1000]" },
+		{ "tensors.0.shape", "[4611686018427387904, 4]" },
+		{ "tensors.0.dtype", "\"F4\"" },
+		{ "tensors.0.name", "\"half\"" },
+		{ "tensors.1.offset", "4091" },
+		{ "tensors.3.offset", "4096" },
+		{ "tensors.2.offset", "4084" },
+		{ "slices.0.tensor", "4" },
+		{ "slices.0.tensor", "1" },
+		{ "slices.0.first", "21" },
+		{ "slices.0.count", "16" },
+		{ "slices.0.count", "9223372036854775807" },
+		{ "slices.0.first", "9223372036854775807" },
+		{ "slices.0.writer", "2" },
+		{ "slices.0.offsets", "null" },
+		{ "slices.0.offsets.1", "2050" },
+		{ "slices.0.offsets.2", "4040" },
+		{ "slot_bytes", "4095" },
+		{ "tensors", "[]" },
 	};
 	for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++)
 		if (attach_is_taken(changes[i][0], changes[i][1]))
@@ -214,12 +263,13 @@ static void what_does_not_fit_together_is_refused(void **state)
 
 static void no_json_is_refused(void **state)
 {
-	static const char *const texts[] = { "", "x", "[]", "1", "{\"step\": 1, \"step\": 1}", "{\"step\": 1} x", "{\"step\": \"\\u0000\"}",
-		"{\"step\": 99999999999999999999}" };
+	static const char *const texts[] = { "", "x", "[]", "1", "{\"step\": 1, \"step\": 1}",
+		"{\"step\": 1} x", "{\"step\": \"\\u0000\"}", "{\"step\": 99999999999999999999}" };
 	struct ckptd_message message;
 	struct err err;
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-		assert_int_equal(ckptd_decode(CKPTD_PART_TAKEN, texts[i], strlen(texts[i]), &message, &err), -1);
+		assert_int_equal(ckptd_decode(CKPTD_PART_TAKEN, texts[i], strlen(texts[i]), &message, &err),
+			-1);
 	assert_int_equal(ckptd_decode(CKPTD_PART_TAKEN, "{\"step\": 1}\0", 12, &message, &err), -1);
 	struct ckptd_message bad = { .type = CKPTD_REFUSED, .refused = { 1, "\xff" } };
 	char *text;
@@ -250,17 +300,18 @@ static void headers_are_looked_at(void **state)
 			bool taken = ckptd_header_decode(bytes, &header, &err) == 0;
 			if (taken && (i < 6 || i > 13))
 				fail_msg("bit %d of byte %d was not looked at", bit, i);
-			if (taken && header.type == good.type && header.size == good.size && header.descriptors == good.descriptors)
+			if (taken && header.type == good.type && header.size == good.size
+				&& header.descriptors == good.descriptors)
 				fail_msg("bit %d of byte %d makes no difference", bit, i);
 			bytes[i] ^= (unsigned char)(1 << bit);
 		}
 	bytes_put_le32(bytes + 8, CKPTD_PAYLOAD_MAX + 1);
 	assert_int_equal(ckptd_header_decode(bytes, &header, &err), -1);
-	ckptd_header_encode(&(struct ckptd_header){ CKPTD_HELLO, CKPTD_HELLO_MAX + 1, 0 }, bytes);
+	ckptd_header_encode(&(struct ckptd_header) { CKPTD_HELLO, CKPTD_HELLO_MAX + 1, 0 }, bytes);
 	assert_int_equal(ckptd_header_decode(bytes, &header, &err), -1);
-	ckptd_header_encode(&(struct ckptd_header){ CKPTD_SAVE, 10, 1 }, bytes);
+	ckptd_header_encode(&(struct ckptd_header) { CKPTD_SAVE, 10, 1 }, bytes);
 	assert_int_equal(ckptd_header_decode(bytes, &header, &err), -1);
-	ckptd_header_encode(&(struct ckptd_header){ CKPTD_ATTACH, 10, 1 }, bytes);
+	ckptd_header_encode(&(struct ckptd_header) { CKPTD_ATTACH, 10, 1 }, bytes);
 	assert_int_equal(ckptd_header_decode(bytes, &header, &err), -1);
 }
 
@@ -361,10 +412,13 @@ static void send_raw(int fd, const void *bytes, size_t size, int descriptor, int
 {
 	char control[CMSG_SPACE(sizeof(int) * 8)] = "";
 	struct iovec piece = { (void *)(uintptr_t)bytes, size };
-	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control,
+	struct msghdr message = { .msg_iov = &piece,
+		.msg_iovlen = 1,
+		.msg_control = control,
 		.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count) };
 	struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-	*rights = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+	*rights = (struct cmsghdr) { .cmsg_level = SOL_SOCKET,
+		.cmsg_type = SCM_RIGHTS,
 		.cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count) };
 	for (int i = 0; i < count; i++)
 		memcpy(CMSG_DATA(rights) + sizeof descriptor * (size_t)i, &descriptor, sizeof descriptor);
@@ -399,8 +453,8 @@ static void smuggled_descriptors_are_closed(void **state)
 
 static void addresses_are_taken_apart(void **state)
 {
-	static const char *const bad[] = { "", "a", "h:1", ":1:" TOKEN, "h:0:" TOKEN, "h:65536:" TOKEN, "h:x:" TOKEN, "h::" TOKEN, "h:1x:" TOKEN,
-		"h:1:" TOKEN "0", "h:1:", "1:" TOKEN,
+	static const char *const bad[] = { "", "a", "h:1", ":1:" TOKEN, "h:0:" TOKEN, "h:65536:" TOKEN,
+		"h:x:" TOKEN, "h::" TOKEN, "h:1x:" TOKEN, "h:1:" TOKEN "0", "h:1:", "1:" TOKEN,
 		"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx:1:" TOKEN };
 	struct ckptd_address address;
 	struct sockaddr_storage out;

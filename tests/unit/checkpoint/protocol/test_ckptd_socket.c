@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The service's abstract name: found from a container in which its path is missing, by its own user alone. */
+/* The service's abstract name: found from a container in which its path is missing, by its own user
+ * alone. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -38,9 +39,11 @@ static bool write_text(const char *path, const char *text)
 
 typedef int in_container(const char *socket, void *arg);
 
-/* Runs `task` in namespaces of its own, where its user is `user` (-1: one whom nobody maps) and `folder` is empty. Returns what it
- * returned; NO_CONTAINER where this machine has no such thing. */
-static int contain(int namespaces, int user, const char *folder, in_container *task, const char *socket, void *arg)
+/* Runs `task` in namespaces of its own, where its user is `user` (-1: one whom nobody maps) and
+ * `folder` is empty. Returns what it returned; NO_CONTAINER where this machine has no such thing.
+ */
+static int contain(int namespaces, int user, const char *folder, in_container *task,
+	const char *socket, void *arg)
 {
 	char map[40];
 	uid_t self = geteuid();
@@ -48,8 +51,9 @@ static int contain(int namespaces, int user, const char *folder, in_container *t
 	if (pid > 0)
 		return ckptd_node_end_of(pid);
 	snprintf(map, sizeof map, "%d %u 1", user, (unsigned)self);
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNS | namespaces) < 0 || (user >= 0 && !write_text("/proc/self/uid_map", map)) ||
-		mount("none", folder, "tmpfs", 0, NULL) < 0)
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS | namespaces) < 0
+		|| (user >= 0 && !write_text("/proc/self/uid_map", map))
+		|| mount("none", folder, "tmpfs", 0, NULL) < 0)
 		_exit(NO_CONTAINER);
 	int status = 0;
 	pid = namespaces & CLONE_NEWPID ? fork() : 0;
@@ -86,12 +90,16 @@ static void a_container_without_the_path_finds_it(void **state)
 	assert_int_equal(contain(0, 1000, folder, asks, socket, NULL), 0);
 	assert_int_equal(contain(CLONE_NEWPID, 0, folder, asks, socket, NULL), 0);
 	/* In a network namespace of its own nothing has that name. */
-	assert_int_equal(contain(CLONE_NEWNET, 0, folder, asks, socket, "at its abstract name: Connection refused"), 1);
+	assert_int_equal(contain(CLONE_NEWNET, 0, folder, asks, socket,
+						 "at its abstract name: Connection refused"),
+		1);
 	/* Who is the same number as everybody else can't tell who is there. */
 	assert_int_equal(contain(0, -1, folder, asks, socket, "may be anybody's"), 1);
 	assert_int_equal(CKPTD_RUN("finish", "--finish", socket), 0);
 	ckptd_node_end_of(pid);
-	assert_int_equal(contain(0, 0, folder, asks, socket, "at its abstract name: Connection refused"), 1);
+	assert_int_equal(contain(0, 0, folder, asks, socket,
+						 "at its abstract name: Connection refused"),
+		1);
 }
 
 static void a_relative_path_has_no_name(void **state)
@@ -107,7 +115,7 @@ static void a_relative_path_has_no_name(void **state)
 
 static socklen_t abstract_name(const char *path, struct sockaddr_un *address)
 {
-	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	*address = (struct sockaddr_un) { .sun_family = AF_UNIX };
 	strcpy(address->sun_path + 1, path);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(path));
 }
@@ -117,7 +125,8 @@ static int listen_by_name(const char *path)
 	struct sockaddr_un address;
 	socklen_t length = abstract_name(path, &address);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	return fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 5) == 0 ? fd : -1;
+	return fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 5) == 0 ? fd
+																							   : -1;
 }
 
 /* A process of another user that listens at the name. */
@@ -128,7 +137,8 @@ static pid_t squat(const char *path)
 	assert_int_equal(pipe(ends), 0);
 	pid_t pid = fork();
 	if (pid == 0) {
-		if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0 || listen_by_name(path) < 0 || write(ends[1], "x", 1) != 1)
+		if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0 || listen_by_name(path) < 0
+			|| write(ends[1], "x", 1) != 1)
 			_exit(1);
 		pause();
 	}
@@ -251,7 +261,8 @@ static int saves_when_it_is_gone(const char *socket, void *arg)
 	if (!fixture->client || ckptd_client_service(fixture->client) != 4242)
 		return 1;
 	/* It listens, so it lives, and may be writing. */
-	CKPTD_UNTIL(ckptd_fixture_events(fixture, CKPTD_GONE, -1) || ckptd_fixture_events(fixture, CKPTD_RESTARTED, -1));
+	CKPTD_UNTIL(ckptd_fixture_events(fixture, CKPTD_GONE, -1)
+		|| ckptd_fixture_events(fixture, CKPTD_RESTARTED, -1));
 	if (ckptd_fixture_events(fixture, CKPTD_RESTARTED, -1))
 		return 2;
 	if (write(unseen->lost, "x", 1) != 1 || read(unseen->go, &word, 1) != 1)
@@ -278,7 +289,8 @@ static void one_that_cannot_be_seen_is_replaced_when_nobody_listens(void **state
 	pid_t pid = fork();
 	if (pid == 0) {
 		close(listening);
-		_exit(contain(CLONE_NEWPID, 0, files_path("unseen"), saves_when_it_is_gone, socket, &unseen));
+		_exit(
+			contain(CLONE_NEWPID, 0, files_path("unseen"), saves_when_it_is_gone, socket, &unseen));
 	}
 	close(lost[1]);
 	attach_and_drop(listening);
@@ -288,7 +300,7 @@ static void one_that_cannot_be_seen_is_replaced_when_nobody_listens(void **state
 	assert_int_equal(ckptd_node_end_of(pid), 0);
 	ckptd_fixture_check(&unseen.fixture, 2);
 	for (int i = 0; i < 3; i++)
-		close((int[]){ lost[0], go[0], go[1] }[i]);
+		close((int[]) { lost[0], go[0], go[1] }[i]);
 	ckptd_fixture_end(&unseen.fixture);
 }
 

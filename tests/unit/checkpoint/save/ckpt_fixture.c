@@ -30,9 +30,10 @@ static void count(void *arg, enum log_level level, const char *line)
 void ckpt_fixture_open(struct ckpt_fixture *fixture, const char *path)
 {
 	struct err err;
-	*fixture = (struct ckpt_fixture){ 0 };
+	*fixture = (struct ckpt_fixture) { 0 };
 	log_set_writer(count, fixture);
-	if (ckpt_dir_open(&fixture->dir, path, &err) < 0 || owner_claim(&fixture->dir, &fixture->owner, NULL, NULL, 5, &err) < 0)
+	if (ckpt_dir_open(&fixture->dir, path, &err) < 0
+		|| owner_claim(&fixture->dir, &fixture->owner, NULL, NULL, 5, &err) < 0)
 		fail_msg("%s", err.text);
 }
 
@@ -53,7 +54,8 @@ void ckpt_fixture_save(struct ckpt_fixture *fixture, int64_t step)
 		fail_msg("%s", err.text);
 }
 
-void ckpt_fixture_save_part(struct ckpt_fixture *fixture, int64_t step, int part, int parts, uint64_t shard_size)
+void ckpt_fixture_save_part(struct ckpt_fixture *fixture, int64_t step, int part, int parts,
+	uint64_t shard_size)
 {
 	struct ckpt_sample sample;
 	struct ckpt_saved saved;
@@ -61,13 +63,15 @@ void ckpt_fixture_save_part(struct ckpt_fixture *fixture, int64_t step, int part
 	ckpt_sample_fill(&sample, step);
 	ckpt_sample_part(&sample, part, parts, shard_size);
 	free(fixture->text[part]);
-	if (ckpt_save_part(&fixture->dir, &sample.snapshot, fixture->owner.token, NULL, &fixture->text[part],
-		&fixture->size[part], &saved, &err) < 0)
+	if (ckpt_save_part(&fixture->dir, &sample.snapshot, fixture->owner.token, NULL,
+			&fixture->text[part], &fixture->size[part], &saved, &err)
+		< 0)
 		fail_msg("part %d of %d: %s", part, parts, err.text);
 	assert_true(saved.bytes >= fixture->size[part] && !saved.taken);
 }
 
-void ckpt_fixture_save_parts(struct ckpt_fixture *fixture, int64_t step, int parts, uint64_t shard_size)
+void ckpt_fixture_save_parts(struct ckpt_fixture *fixture, int64_t step, int parts,
+	uint64_t shard_size)
 {
 	fixture->parts = parts;
 	for (int part = parts; part-- > 0;)
@@ -78,8 +82,8 @@ char *ckpt_fixture_join(const struct ckpt_fixture *fixture, int64_t step, size_t
 {
 	struct err err;
 	char *text;
-	struct manifest *manifest = ckpt_part_join((char *const *)fixture->text, fixture->size, fixture->parts, step,
-		fixture->owner.token, &err);
+	struct manifest *manifest = ckpt_part_join((char *const *)fixture->text, fixture->size,
+		fixture->parts, step, fixture->owner.token, &err);
 	if (!manifest || manifest_encode(manifest, &text, size, &err) < 0)
 		fail_msg("%s", err.text);
 	manifest_destroy(manifest);
@@ -124,7 +128,8 @@ char *ckpt_fixture_in_step(int64_t step, const char *name)
 	return path;
 }
 
-void ckpt_fixture_flip_bit(const struct ckpt_fixture *fixture, const char *path, off_t byte, int bit)
+void ckpt_fixture_flip_bit(const struct ckpt_fixture *fixture, const char *path, off_t byte,
+	int bit)
 {
 	char c;
 	AUTO_CLOSE int fd = openat(fixture->dir.fd, path, O_RDWR);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckpt_part: only the parts of one save are joined, each once, and nothing in their texts is trusted. */
+/* ckpt_part: only the parts of one save are joined, each once, and nothing in their texts is
+ * trusted. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -17,7 +18,8 @@
 
 #define OTHER_TOKEN "ffffffffffffffffffffffffffffffff"
 
-static void part_refused(const char *text, size_t size, int64_t step, const char *token, int part, int parts)
+static void part_refused(const char *text, size_t size, int64_t step, const char *token, int part,
+	int parts)
 {
 	struct err err = { 0 };
 	assert_int_equal(ckpt_part_check(text, size, step, token, part, parts, &err), -1);
@@ -66,7 +68,8 @@ static char *altered(const struct ckpt_fixture *run, const char *from, const cha
 	char *out = malloc(run->size[1] + strlen(to) + 1);
 	sprintf(out, "%.*s%s%s", (int)(at - run->text[1]), run->text[1], to, at + strlen(from));
 	char *self = strstr(out, ",\n \"self\"");
-	memcpy(self + strlen(",\n \"self\": \""), hash_hex(hash_bytes(out, (size_t)(self - out)), hex), HASH_HEX_SIZE - 1);
+	memcpy(self + strlen(",\n \"self\": \""), hash_hex(hash_bytes(out, (size_t)(self - out)), hex),
+		HASH_HEX_SIZE - 1);
 	*size = strlen(out);
 	return out;
 }
@@ -101,9 +104,10 @@ static void parts_of_different_saves_are_not_joined(void **state)
 
 static void names_of_parts(void **state)
 {
-	static const char *const wrong[] = { "", "part-00001-of-00002", "part-1-of-2.json", "part-00003-of-00002.json",
-		"part-00000-of-00002.json", "part-00001-of-00002.json.n", ".part-00001-of-00002.json", "part--0001-of-00002.json",
-		"part-000001-of-00002.json", "part-99999999999-of-99999999999.json" };
+	static const char *const wrong[] = { "", "part-00001-of-00002", "part-1-of-2.json",
+		"part-00003-of-00002.json", "part-00000-of-00002.json", "part-00001-of-00002.json.n",
+		".part-00001-of-00002.json", "part--0001-of-00002.json", "part-000001-of-00002.json",
+		"part-99999999999-of-99999999999.json" };
 	char name[CKPT_PART_NAME_SIZE];
 	assert_string_equal(ckpt_part_name(1, 4, name), "part-00002-of-00004.json");
 	assert_int_equal(ckpt_part_count(name), 4);

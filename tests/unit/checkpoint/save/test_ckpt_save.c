@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckpt_save: whatever the parts and the size of the shards, the same state comes back; a save of several writers is
- * committed by whoever holds all its parts, with the same bytes, and by nobody else. */
+/* ckpt_save: whatever the parts and the size of the shards, the same state comes back; a save of
+ * several writers is committed by whoever holds all its parts, with the same bytes, and by nobody
+ * else. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -23,7 +24,8 @@
 
 static int commit(struct ckpt_fixture *run, int64_t step, struct ckpt_saved *saved, struct err *err)
 {
-	return ckpt_commit(&run->dir, step, run->owner.token, run->parts, run->text, run->size, saved, err);
+	return ckpt_commit(&run->dir, step, run->owner.token, run->parts, run->text, run->size, saved,
+		err);
 }
 
 /* The path of `name` in the hidden folder of a step. */
@@ -32,8 +34,8 @@ static const char *hidden(struct ckpt_fixture *run, int64_t step, const char *na
 	static char paths[4][400];
 	static int next;
 	char *path = paths[next++ % 4], folder[CKPT_STEP_NAME_SIZE];
-	snprintf(path, sizeof paths[0], ".saving-%s-%s%s%s", ckpt_step_name(step, folder), run->owner.token, *name ? "/" : "",
-		name);
+	snprintf(path, sizeof paths[0], ".saving-%s-%s%s%s", ckpt_step_name(step, folder),
+		run->owner.token, *name ? "/" : "", name);
 	return path;
 }
 
@@ -64,7 +66,9 @@ static void index_is_right(struct ckpt_fixture *run, int64_t step)
 		safetensors_destroy(header);
 		total += (json_int_t)(tensor->end - tensor->begin);
 	}
-	assert_int_equal(json_integer_value(json_object_get(json_object_get(index, "metadata"), "total_size")), total);
+	assert_int_equal(json_integer_value(
+						 json_object_get(json_object_get(index, "metadata"), "total_size")),
+		total);
 	ckpt_close(ckpt);
 	json_decref(index);
 }
@@ -130,7 +134,8 @@ static void whoever_commits_writes_the_same_bytes(void **state)
 		if (step == 1)
 			assert_int_equal(commit(&run, step, NULL, &err), 0);
 		else
-			assert_int_equal(ckpt_finish(&run.dir, run.owner.token, CKPT_FIXTURE_PATIENCE, &err), 1);
+			assert_int_equal(ckpt_finish(&run.dir, run.owner.token, CKPT_FIXTURE_PATIENCE, &err),
+				1);
 		snprintf(path, sizeof path, "%s/manifest.json", ckpt_step_name(step, folder));
 		assert_int_equal(io_read_file(run.dir.fd, path, 1 << 20, &found, &size, NULL), 0);
 		assert_int_equal(size, want_size);
@@ -143,7 +148,8 @@ static void whoever_commits_writes_the_same_bytes(void **state)
 	ckpt_fixture_close(&run);
 }
 
-/* After `step` was saved in three parts and something was done to it: nothing is committed, and clean removes it. */
+/* After `step` was saved in three parts and something was done to it: nothing is committed, and
+ * clean removes it. */
 static void is_not_finished(struct ckpt_fixture *run, int64_t step, int64_t newest)
 {
 	struct err err;
@@ -157,8 +163,8 @@ static void is_not_finished(struct ckpt_fixture *run, int64_t step, int64_t newe
 
 static void what_is_not_whole_is_not_finished(void **state)
 {
-	static const char *const files[] = { "part-00002-of-00003.json", "model-00001-of-00003.safetensors",
-		"optimizer-00003-of-00003.safetensors", "config.json" };
+	static const char *const files[] = { "part-00002-of-00003.json",
+		"model-00001-of-00003.safetensors", "optimizer-00003-of-00003.safetensors", "config.json" };
 	struct ckpt_fixture run;
 	ckpt_fixture_open(&run, files_path("unfinished"));
 	assert_int_equal(ckpt_finish(&run.dir, run.owner.token, CKPT_FIXTURE_PATIENCE, NULL), 0);
@@ -199,9 +205,12 @@ static void a_whole_save_of_one_writer_is_finished(void **state)
 	for (int64_t step = 1; step <= 3; step++) {
 		char name[CKPT_STEP_NAME_SIZE];
 		ckpt_sample_fill(&sample, step);
-		assert_int_equal(ckpt_save(&run.dir, &sample.snapshot, run.owner.token, NULL, NULL, &err), 0);
+		assert_int_equal(ckpt_save(&run.dir, &sample.snapshot, run.owner.token, NULL, NULL, &err),
+			0);
 		if (step > 1)
-			assert_int_equal(renameat(run.dir.fd, ckpt_step_name(step, name), run.dir.fd, hidden(&run, step, "")), 0);
+			assert_int_equal(renameat(run.dir.fd, ckpt_step_name(step, name), run.dir.fd,
+								 hidden(&run, step, "")),
+				0);
 	}
 	ckpt_fixture_newest_is(&run, 1);
 	/* Another attempt finds them. The newest is enough. */
@@ -228,15 +237,20 @@ static void a_part_may_be_written_again(void **state)
 	ckpt_fixture_open(&run, files_path("again"));
 	ckpt_fixture_save_parts(&run, 5, 3, 0);
 	ckpt_fixture_save_part(&run, 5, 1, 3, 0);
-	/* Its own part file can't be replaced: the save of that part fails, and the others' files stay. */
+	/* Its own part file can't be replaced: the save of that part fails, and the others' files stay.
+	 */
 	assert_int_equal(unlinkat(run.dir.fd, hidden(&run, 5, "part-00002-of-00003.json"), 0), 0);
 	assert_int_equal(mkdirat(run.dir.fd, hidden(&run, 5, "part-00002-of-00003.json"), 0755), 0);
 	ckpt_sample_fill(&sample, 5);
 	ckpt_sample_part(&sample, 1, 3, 0);
-	assert_int_equal(ckpt_save_part(&run.dir, &sample.snapshot, run.owner.token, NULL, &text, &size, NULL, &err), -1);
+	assert_int_equal(ckpt_save_part(&run.dir, &sample.snapshot, run.owner.token, NULL, &text, &size,
+						 NULL, &err),
+		-1);
 	assert_true(ckpt_fixture_has(&run, hidden(&run, 5, "part-00001-of-00003.json")));
 	assert_true(ckpt_fixture_has(&run, hidden(&run, 5, "model-00001-of-00003.safetensors")));
-	assert_int_equal(unlinkat(run.dir.fd, hidden(&run, 5, "part-00002-of-00003.json"), AT_REMOVEDIR), 0);
+	assert_int_equal(unlinkat(run.dir.fd, hidden(&run, 5, "part-00002-of-00003.json"),
+						 AT_REMOVEDIR),
+		0);
 	ckpt_fixture_save_part(&run, 5, 1, 3, 0);
 	assert_int_equal(commit(&run, 5, NULL, &err), 0);
 	ckpt_fixture_newest_is(&run, 5);
@@ -254,7 +268,7 @@ static void progress(void *arg, uint64_t done, uint64_t total)
 {
 	struct progress *seen = arg;
 	assert_true(done > seen->done && done <= total);
-	*seen = (struct progress){ seen->run, done, total, seen->calls + 1, seen->discard };
+	*seen = (struct progress) { seen->run, done, total, seen->calls + 1, seen->discard };
 	if (!seen->discard || seen->calls > 1)
 		return;
 	/* Another process gives the save up, and begins the same step anew. */
@@ -274,7 +288,9 @@ static void a_part_of_a_save_that_was_given_up_is_not_durable(void **state)
 	ckpt_fixture_open(&run, files_path("given-up"));
 	ckpt_sample_fill(&sample, 5);
 	ckpt_sample_part(&sample, 0, 2, 0);
-	assert_int_equal(ckpt_save_part(&run.dir, &sample.snapshot, run.owner.token, &options, &text, &size, NULL, &err), -1);
+	assert_int_equal(ckpt_save_part(&run.dir, &sample.snapshot, run.owner.token, &options, &text,
+						 &size, NULL, &err),
+		-1);
 	assert_int_equal(seen.calls > 0, 1);
 	assert_null(text);
 	ckpt_fixture_close(&run);
@@ -289,7 +305,8 @@ static void progress_reaches_the_total(void **state)
 	struct ckpt_save_options options = { .progress = progress, .arg = &seen };
 	ckpt_fixture_open(&run, files_path("progress"));
 	ckpt_sample_fill(&sample, 1);
-	assert_int_equal(ckpt_save(&run.dir, &sample.snapshot, run.owner.token, &options, &saved, NULL), 0);
+	assert_int_equal(ckpt_save(&run.dir, &sample.snapshot, run.owner.token, &options, &saved, NULL),
+		0);
 	assert_true(seen.calls > 0 && seen.done == seen.total && seen.total <= saved.bytes);
 	ckpt_fixture_close(&run);
 }
@@ -299,7 +316,9 @@ static void refused(struct ckpt_fixture *run, const struct snapshot *snapshot, c
 	struct err err;
 	char *text;
 	size_t size;
-	assert_int_equal(ckpt_save_part(&run->dir, snapshot, run->owner.token, NULL, &text, &size, NULL, &err), -1);
+	assert_int_equal(ckpt_save_part(&run->dir, snapshot, run->owner.token, NULL, &text, &size, NULL,
+						 &err),
+		-1);
 	if (!strstr(err.text, why))
 		fail_msg("\"%s\", not \"%s\"", err.text, why);
 	assert_int_equal(err.status, EXIT_FAULT);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of the shards over all small cases, held against its definition by looking at every other plan. */
+/* The plan of the shards over all small cases, held against its definition by looking at every
+ * other plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -13,7 +14,8 @@
 #define ITEMS 6
 #define SIZES 5 /* an item has 0 to 4 bytes */
 
-/* The largest run of the plan in which a new writer begins at item i + 1 where bit i of `cuts` is set. */
+/* The largest run of the plan in which a new writer begins at item i + 1 where bit i of `cuts` is
+ * set. */
 static uint64_t largest_run(const uint64_t *bytes, size_t count, unsigned cuts)
 {
 	uint64_t largest = 0, run = 0;
@@ -53,8 +55,10 @@ static void check_assign(const uint64_t *bytes, size_t count, int writers)
 	assert_int_equal(largest_run(bytes, count, cuts), least_possible(bytes, count, writers));
 }
 
-/* Which items may stand in one group: of one writer, and within the limit unless it is a single one. */
-static bool may_share(const uint64_t *bytes, const int *writer, size_t first, size_t count, uint64_t limit)
+/* Which items may stand in one group: of one writer, and within the limit unless it is a single
+ * one. */
+static bool may_share(const uint64_t *bytes, const int *writer, size_t first, size_t count,
+	uint64_t limit)
 {
 	uint64_t sum = 0;
 	for (size_t i = first; i < first + count; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_write: whatever the pieces, threads and way of writing, the file has the bytes and the hashes are theirs; what the
- * kernel refuses, cuts short or interrupts is seen to. */
+/* shard_write: whatever the pieces, threads and way of writing, the file has the bytes and the
+ * hashes are theirs; what the kernel refuses, cuts short or interrupts is seen to. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -32,7 +32,8 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
 	if (direct)
 		__atomic_add_fetch(&direct_calls, 1, __ATOMIC_RELAXED);
 	errno = way == NO_DIRECT ? EINVAL : way == INTERRUPTED ? EINTR : EIO;
-	if ((way == NO_DIRECT && direct) || (way == INTERRUPTED && call % 2) || (way == FAILING && call == 3))
+	if ((way == NO_DIRECT && direct) || (way == INTERRUPTED && call % 2)
+		|| (way == FAILING && call == 3))
 		return -1;
 	if (way == SHORT && size > 1)
 		size /= 2;
@@ -63,7 +64,8 @@ static int teardown(void **state)
 	return files_teardown(state);
 }
 
-static struct manifest_file *file_of(struct manifest *manifest, const struct shard_piece *pieces, size_t count)
+static struct manifest_file *file_of(struct manifest *manifest, const struct shard_piece *pieces,
+	size_t count)
 {
 	uint64_t size = 0;
 	for (size_t i = 0; i < count; i++)
@@ -83,7 +85,8 @@ static void check(const struct manifest_file *file, const struct shard_piece *pi
 	assert_true(hash_equal(file->hash, hash_bytes(bytes, size)));
 	for (size_t c = 0; c < file->chunk_count; c++) {
 		size_t left = size - c * MANIFEST_CHUNK;
-		struct hash128 want = hash_bytes(bytes + c * MANIFEST_CHUNK, left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK);
+		struct hash128 want =
+			hash_bytes(bytes + c * MANIFEST_CHUNK, left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK);
 		assert_true(hash_equal(file->chunks[c], want));
 	}
 }
@@ -97,14 +100,18 @@ static void advance(void *arg, uint64_t bytes)
 	advanced += bytes;
 }
 
-static void write_and_check(const struct shard_piece *pieces, size_t count, int threads, bool buffered, double spare)
+static void write_and_check(const struct shard_piece *pieces, size_t count, int threads,
+	bool buffered, double spare)
 {
 	struct err err;
 	pthread_t self = pthread_self();
 	struct manifest *manifest = manifest_create();
 	struct manifest_file *file = file_of(manifest, pieces, count);
-	const struct shard_writing how = { .threads = threads, .buffered = buffered, .spare = deadline_in(spare),
-		.advance = advance, .arg = &self };
+	const struct shard_writing how = { .threads = threads,
+		.buffered = buffered,
+		.spare = deadline_in(spare),
+		.advance = advance,
+		.arg = &self };
 	advanced = 0;
 	if (shard_write(folder, file, pieces, count, &how, &err) < 0)
 		fail_msg("%s", err.text);
@@ -123,21 +130,25 @@ static void every_way(const struct shard_piece *pieces, size_t count)
 
 static void any_size_is_written(void **state)
 {
-	static const size_t sizes[] = { 0, 1, 4095, 4096, 65535, 65536, 65537, 100000, MB - 1, MB + 4096, MANIFEST_CHUNK - 1,
-		MANIFEST_CHUNK, MANIFEST_CHUNK + 1, MOST - 5 };
+	static const size_t sizes[] = { 0, 1, 4095, 4096, 65535, 65536, 65537, 100000, MB - 1,
+		MB + 4096, MANIFEST_CHUNK - 1, MANIFEST_CHUNK, MANIFEST_CHUNK + 1, MOST - 5 };
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-		every_way(&(struct shard_piece){ memory, sizes[i] }, 1);
+		every_way(&(struct shard_piece) { memory, sizes[i] }, 1);
 }
 
 static void pieces_may_lie_anywhere(void **state)
 {
 	/* Adjacent; with a gap; empty ones in all places; going backwards; at odd addresses. */
-	const struct shard_piece adjacent[] = { { memory, 70000 }, { memory + 70000, 0 }, { memory + 70000, 300000 } };
-	const struct shard_piece gap[] = { { memory, 70000 }, { memory + 70001, 300000 }, { memory, 4096 } };
-	const struct shard_piece empty[] = { { NULL, 0 }, { memory + 3, 200001 }, { NULL, 0 }, { memory, 1 }, { NULL, 0 } };
-	const struct shard_piece back[] = { { memory + 500000, 400000 }, { memory + 99, 400000 }, { memory, 0 } };
-	const struct shard_piece large[] = { { memory, 4096 }, { memory + 4096, MANIFEST_CHUNK - 4097 }, { memory + 512, MB },
-		{ memory + MANIFEST_CHUNK, MB } };
+	const struct shard_piece adjacent[] = { { memory, 70000 }, { memory + 70000, 0 },
+		{ memory + 70000, 300000 } };
+	const struct shard_piece gap[] = { { memory, 70000 }, { memory + 70001, 300000 },
+		{ memory, 4096 } };
+	const struct shard_piece empty[] = { { NULL, 0 }, { memory + 3, 200001 }, { NULL, 0 },
+		{ memory, 1 }, { NULL, 0 } };
+	const struct shard_piece back[] = { { memory + 500000, 400000 }, { memory + 99, 400000 },
+		{ memory, 0 } };
+	const struct shard_piece large[] = { { memory, 4096 }, { memory + 4096, MANIFEST_CHUNK - 4097 },
+		{ memory + 512, MB }, { memory + MANIFEST_CHUNK, MB } };
 	every_way(adjacent, 3);
 	every_way(gap, 3);
 	every_way(empty, 5);
@@ -145,7 +156,7 @@ static void pieces_may_lie_anywhere(void **state)
 	every_way(large, 4);
 	struct shard_piece many[3000];
 	for (size_t i = 0; i < 3000; i++)
-		many[i] = (struct shard_piece){ memory + i * 311, i % 200 };
+		many[i] = (struct shard_piece) { memory + i * 311, i % 200 };
 	every_way(many, 3000);
 }
 
@@ -206,7 +217,8 @@ static void sizes_must_add_up(void **state)
 	manifest_destroy(manifest);
 }
 
-/* The others do it all, or until a moment that may come anywhere; one thread has nobody to leave it to. */
+/* The others do it all, or until a moment that may come anywhere; one thread has nobody to leave it
+ * to. */
 static void time_is_spared(void **state)
 {
 	static const double spare[] = { 60, 0.003, 0.001, 1e-4 };
@@ -214,7 +226,7 @@ static void time_is_spared(void **state)
 	for (size_t i = 0; i < 2 * sizeof spare / sizeof spare[0]; i++)
 		write_and_check(&piece, 1, 4, i % 2, spare[i / 2]);
 	write_and_check(&piece, 1, 1, false, 60);
-	write_and_check(&(struct shard_piece){ memory, 5 }, 1, 4, false, 60);
+	write_and_check(&(struct shard_piece) { memory, 5 }, 1, 4, false, 60);
 }
 
 int main(void)

@@ -41,7 +41,8 @@ static void on_event(void *arg, const struct ckptd_event *event)
 	pthread_mutex_lock(&fixture->lock);
 	if (fixture->count < CKPTD_EVENTS) {
 		fixture->events[fixture->count] = *event;
-		snprintf(fixture->texts[fixture->count], sizeof fixture->texts[0], "%s", event->text ? event->text : "");
+		snprintf(fixture->texts[fixture->count], sizeof fixture->texts[0], "%s",
+			event->text ? event->text : "");
 		fixture->count++;
 	}
 	ckptd_fixture_event *also = fixture->also;
@@ -58,8 +59,11 @@ static void lay_out(struct ckptd_fixture *fixture, int part, int parts)
 	fixture->snapshot = sample->snapshot;
 	memcpy(fixture->tensors, sample->tensors, sizeof sample->tensors);
 	memcpy(fixture->slices, sample->slices, sizeof sample->slices);
-	fixture->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor){ .name = BALLAST, .dtype = SAFETENSORS_U8, .dims = 1,
-		.shape = { (int64_t)fixture->ballast }, .data = sample + 1 };
+	fixture->tensors[CKPT_SAMPLE_TENSORS] = (struct snapshot_tensor) { .name = BALLAST,
+		.dtype = SAFETENSORS_U8,
+		.dims = 1,
+		.shape = { (int64_t)fixture->ballast },
+		.data = sample + 1 };
 	for (int i = 0; i <= CKPT_SAMPLE_TENSORS; i++)
 		fixture->tensors[i].writer = i * parts / (CKPT_SAMPLE_TENSORS + 1);
 	for (int i = 0; i < CKPT_SAMPLE_SLICES; i++)
@@ -71,21 +75,29 @@ static void lay_out(struct ckptd_fixture *fixture, int part, int parts)
 	fixture->snapshot.parts = parts;
 }
 
-void ckptd_fixture_make(struct ckptd_fixture *fixture, const char *path, size_t ballast, int part, int parts, const char *token)
+void ckptd_fixture_make(struct ckptd_fixture *fixture, const char *path, size_t ballast, int part,
+	int parts, const char *token)
 {
 	struct owner owner = { .attempt = 2 };
 	struct err err;
 	memset(fixture, 0, sizeof *fixture);
 	fixture->ballast = ballast;
 	pthread_mutex_init(&fixture->lock, NULL);
-	if (ckpt_dir_open(&fixture->dir, path, &err) < 0 ||
-		(part == 0 && owner_claim(&fixture->dir, &owner, NULL, NULL, 5, &err) < 0) ||
-		snapshot_memory_create(&fixture->memory, 2, sizeof(struct ckpt_sample) + ballast, &err) < 0)
+	if (ckpt_dir_open(&fixture->dir, path, &err) < 0
+		|| (part == 0 && owner_claim(&fixture->dir, &owner, NULL, NULL, 5, &err) < 0)
+		|| snapshot_memory_create(&fixture->memory, 2, sizeof(struct ckpt_sample) + ballast, &err)
+			< 0)
 		fail_msg("%s", err.text);
 	snprintf(fixture->token, sizeof fixture->token, "%s", part == 0 ? owner.token : token);
 	lay_out(fixture, part, parts);
-	fixture->plan = (struct ckptd_plan){ .dir = &fixture->dir, .token = fixture->token, .memory = &fixture->memory,
-		.snapshot = &fixture->snapshot, .timeout = HANG_SECONDS, .host = "127.0.0.1", .event = on_event, .arg = fixture };
+	fixture->plan = (struct ckptd_plan) { .dir = &fixture->dir,
+		.token = fixture->token,
+		.memory = &fixture->memory,
+		.snapshot = &fixture->snapshot,
+		.timeout = HANG_SECONDS,
+		.host = "127.0.0.1",
+		.event = on_event,
+		.arg = fixture };
 }
 
 void ckptd_fixture_also(struct ckptd_fixture *fixture, ckptd_fixture_event *also)
@@ -130,7 +142,8 @@ void ckptd_fixture_save(struct ckptd_fixture *fixture, int64_t step)
 {
 	int slot = ckptd_fixture_fill(fixture, step);
 	const struct ckpt_sample *sample = fixture->memory.base[slot];
-	const struct ckptd_step what = { step, sample->snapshot.cursor, sample->snapshot.loss, sample->snapshot.validation_loss };
+	const struct ckptd_step what = { step, sample->snapshot.cursor, sample->snapshot.loss,
+		sample->snapshot.validation_loss };
 	struct err err;
 	if (ckptd_client_save(fixture->client, slot, &what, &err) < 0)
 		fail_msg("%s", err.text);
@@ -144,7 +157,8 @@ void ckptd_fixture_durable(struct ckptd_fixture *fixture, int64_t step)
 		fail_msg("%s", err.text);
 }
 
-static int find_event(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step, int *first)
+static int find_event(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step,
+	int *first)
 {
 	int found = 0;
 	pthread_mutex_lock(&fixture->lock);
@@ -163,7 +177,8 @@ int ckptd_fixture_events(struct ckptd_fixture *fixture, enum ckptd_event_type ty
 	return find_event(fixture, type, step, &first);
 }
 
-const char *ckptd_fixture_await(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step)
+const char *ckptd_fixture_await(struct ckptd_fixture *fixture, enum ckptd_event_type type,
+	int64_t step)
 {
 	int first;
 	CKPTD_UNTIL(find_event(fixture, type, step, &first) > 0);
@@ -186,8 +201,8 @@ void ckptd_fixture_check(struct ckptd_fixture *fixture, int64_t step)
 {
 	struct ckpt *ckpt;
 	struct err err;
-	if (ckpt_open(&fixture->dir, step, 0.2, &ckpt, &err) < 0 || ckpt_verify(ckpt, &err) < 0 ||
-		ckpt_sample_check(ckpt, step, &err) < 0)
+	if (ckpt_open(&fixture->dir, step, 0.2, &ckpt, &err) < 0 || ckpt_verify(ckpt, &err) < 0
+		|| ckpt_sample_check(ckpt, step, &err) < 0)
 		fail_msg("%s", err.text);
 	if (fixture->ballast > 0)
 		check_ballast(fixture, ckpt, step);

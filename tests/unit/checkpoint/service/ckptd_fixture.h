@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trainer's side of the checkpoint service: a directory that it owns, the memory of its snapshots with the sample state and
- * ballast in it, a client, and the events that came. Include behind cmocka.h and tests/unit/files.h. */
+/* A trainer's side of the checkpoint service: a directory that it owns, the memory of its snapshots
+ * with the sample state and ballast in it, a client, and the events that came. Include behind
+ * cmocka.h and tests/unit/files.h. */
 #ifndef MUSTER_CKPTD_FIXTURE_H
 #define MUSTER_CKPTD_FIXTURE_H
 
@@ -26,7 +27,7 @@ struct ckptd_fixture {
 	struct snapshot snapshot;
 	struct ckptd_plan plan;
 	struct ckptd_client *client;
-	size_t ballast;                 /* bytes */
+	size_t ballast; /* bytes */
 	pthread_mutex_t lock;
 	struct ckptd_event events[CKPTD_EVENTS];
 	char texts[CKPTD_EVENTS][400];
@@ -37,9 +38,11 @@ struct ckptd_fixture {
 /* The program under test, from where the test's own lies; sets MUSTER_CKPTD_PROGRAM to it. */
 const char *ckptd_program(void);
 
-/* A trainer whose checkpoint directory is `path`, with `ballast` bytes besides the sample state, that has part `part` of `parts`. Part 0
- * claims the directory; the others have `token`, of part 0's. Fails the test on errors. */
-void ckptd_fixture_make(struct ckptd_fixture *fixture, const char *path, size_t ballast, int part, int parts, const char *token);
+/* A trainer whose checkpoint directory is `path`, with `ballast` bytes besides the sample state,
+ * that has part `part` of `parts`. Part 0 claims the directory; the others have `token`, of part
+ * 0's. Fails the test on errors. */
+void ckptd_fixture_make(struct ckptd_fixture *fixture, const char *path, size_t ballast, int part,
+	int parts, const char *token);
 
 /* What is called with each event besides, from the client's thread; NULL: nothing. */
 void ckptd_fixture_also(struct ckptd_fixture *fixture, ckptd_fixture_event *also);
@@ -61,7 +64,8 @@ void ckptd_fixture_durable(struct ckptd_fixture *fixture, int64_t step);
 int ckptd_fixture_events(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step);
 
 /* Waits for the first such event and returns its text; fails the test after HANG_SECONDS. */
-const char *ckptd_fixture_await(struct ckptd_fixture *fixture, enum ckptd_event_type type, int64_t step);
+const char *ckptd_fixture_await(struct ckptd_fixture *fixture, enum ckptd_event_type type,
+	int64_t step);
 
 /* The step is there and verifies, with the sample state in it and the ballast. */
 void ckptd_fixture_check(struct ckptd_fixture *fixture, int64_t step);
@@ -71,7 +75,8 @@ bool ckptd_fixture_has(const struct ckptd_fixture *fixture, int64_t step);
 bool ckptd_fixture_saving(const struct ckptd_fixture *fixture, int64_t step);
 
 /* Waits for a condition. */
-#define CKPTD_UNTIL(condition) do { \
+#define CKPTD_UNTIL(condition) \
+	do { \
 		struct deadline until_ = deadline_in(HANG_SECONDS); \
 		while (!(condition)) \
 			if (!deadline_sleep(until_, 0.002)) \

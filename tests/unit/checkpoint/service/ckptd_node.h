@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckptd as a node's service in a test: its arguments, its socket, what it prints. Include behind cmocka.h. */
+/* muster-ckptd as a node's service in a test: its arguments, its socket, what it prints. Include
+ * behind cmocka.h. */
 #ifndef MUSTER_CKPTD_NODE_H
 #define MUSTER_CKPTD_NODE_H
 
@@ -21,7 +22,8 @@
 
 extern char **environ;
 
-/* Runs the program with these arguments (NULL ends them), its output going to the file; returns its pid. */
+/* Runs the program with these arguments (NULL ends them), its output going to the file; returns its
+ * pid. */
 static inline pid_t ckptd_node_start(const char *output, const char *const *arguments)
 {
 	char *argv[16] = { (char *)"muster-ckptd" };
@@ -33,7 +35,8 @@ static inline pid_t ckptd_node_start(const char *output, const char *const *argu
 		count++;
 	}
 	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_addopen(&actions, 1, files_path(output), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	posix_spawn_file_actions_addopen(&actions, 1, files_path(output), O_WRONLY | O_CREAT | O_TRUNC,
+		0644);
 	posix_spawn_file_actions_adddup2(&actions, 1, 2);
 	assert_int_equal(posix_spawn(&pid, ckptd_program(), &actions, NULL, argv, environ), 0);
 	posix_spawn_file_actions_destroy(&actions);
@@ -49,7 +52,8 @@ static inline int ckptd_node_end_of(pid_t pid)
 	return WEXITSTATUS(status);
 }
 
-#define CKPTD_START(output, ...) ckptd_node_start(output, (const char *const[]){ __VA_ARGS__, NULL })
+#define CKPTD_START(output, ...) \
+	ckptd_node_start(output, (const char *const[]) { __VA_ARGS__, NULL })
 #define CKPTD_RUN(output, ...) ckptd_node_end_of(CKPTD_START(output, __VA_ARGS__))
 
 /* Whether the file holds the text. */
@@ -57,7 +61,8 @@ static inline bool ckptd_node_says(const char *output, const char *text)
 {
 	AUTO_FREE char *found = NULL;
 	size_t size;
-	return io_read_file(AT_FDCWD, files_path(output), 1 << 20, &found, &size, NULL) == 0 && strstr(found, text);
+	return io_read_file(AT_FDCWD, files_path(output), 1 << 20, &found, &size, NULL) == 0
+		&& strstr(found, text);
 }
 
 /* A folder of mode 0700; the path of a socket in it, valid until the next call. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckptd_client and the service that it starts: what was handed over is durable whoever dies, and what can't be saved is said. */
+/* ckptd_client and the service that it starts: what was handed over is durable whoever dies, and
+ * what can't be saved is said. */
 #include "config.h"
 
 #include <dirent.h>
@@ -145,7 +146,8 @@ static void a_service_inherits_nothing(void **state)
 	for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
 		assert_true(status_of(service, "SigIgn:") >> (ignored[i] - 1) & 1);
 	assert_int_equal(getpgid(service), service);
-	/* The standard streams, the connection, an eventfd, the directory and the two slots: who runs as root may look. */
+	/* The standard streams, the connection, an eventfd, the directory and the two slots: who runs
+	 * as root may look. */
 	if (geteuid() == 0)
 		assert_int_equal(descriptors_of(service), 8);
 	for (int i = 0; i < 40; i++)
@@ -153,8 +155,8 @@ static void a_service_inherits_nothing(void **state)
 	ckptd_fixture_end(&fixture);
 }
 
-/* A trainer in a process of its own, which kills itself with the signal: before it hands step 2 over, or right behind it. The service's
- * pid is what it leaves. */
+/* A trainer in a process of its own, which kills itself with the signal: before it hands step 2
+ * over, or right behind it. The service's pid is what it leaves. */
 static pid_t die(struct ckptd_fixture *fixture, int by, bool before)
 {
 	int ends[2];
@@ -166,7 +168,8 @@ static pid_t die(struct ckptd_fixture *fixture, int by, bool before)
 		ckptd_fixture_open(fixture);
 		ckptd_fixture_durable(fixture, 1);
 		service = (pid_t)ckptd_client_service(fixture->client);
-		if (write(ends[1], &service, sizeof service) < 0 || ckptd_fixture_fill(fixture, 2) < 0 || before)
+		if (write(ends[1], &service, sizeof service) < 0 || ckptd_fixture_fill(fixture, 2) < 0
+			|| before)
 			kill(getpid(), by);
 		ckptd_fixture_save(fixture, 2);
 		kill(getpid(), by);
@@ -268,7 +271,8 @@ static void a_service_that_ends_late_is_waited_for(void **state)
 		skip(); /* only root may trace a service */
 }
 
-/* Services can't be started for a while: what was handed over waits for one, and what is new is refused. */
+/* Services can't be started for a while: what was handed over waits for one, and what is new is
+ * refused. */
 static void a_service_that_cant_be_replaced_is_looked_for_again(void **state)
 {
 	struct ckptd_fixture fixture;

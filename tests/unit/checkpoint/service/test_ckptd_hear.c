@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Part 0's ear among thousands: strangers that say nothing, and as many parts as come, with as few descriptors as there are. */
+/* Part 0's ear among thousands: strangers that say nothing, and as many parts as come, with as few
+ * descriptors as there are. */
 #include "config.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@
 #define CROWD 20              /* processes */
 #define CROWD_CONNECTIONS 500 /* of each */
 #define PARTS 2048
-#define FEW 256               /* descriptors */
+#define FEW 256 /* descriptors */
 
 static int dial(const struct ckptd_address *address)
 {
@@ -68,7 +69,8 @@ static void wait_durable(struct ckptd_fixture *part0, int64_t step)
 
 /* ---- strangers ---- */
 
-/* One process of them, of another user where that can be: some connections say nothing, some half a word. */
+/* One process of them, of another user where that can be: some connections say nothing, some half a
+ * word. */
 static _Noreturn void be_strangers(const struct ckptd_address *address, int word)
 {
 	if (geteuid() == 0 && (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0))
@@ -135,8 +137,9 @@ struct other {
 struct many {
 	struct ckptd_fixture part0;
 	struct ckptd_address address;
-	struct manifest *manifest; /* of part 0's text, without its files: what a part that writes nothing tells */
-	struct other *others;      /* [PARTS], from 1 on */
+	struct manifest
+		*manifest; /* of part 0's text, without its files: what a part that writes nothing tells */
+	struct other *others; /* [PARTS], from 1 on */
 };
 
 /* How many files this process may have open, and the service that it starts. */
@@ -144,7 +147,7 @@ static struct rlimit set_limit(rlim_t files)
 {
 	struct rlimit old, limit;
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
-	limit = (struct rlimit){ files < old.rlim_max ? files : old.rlim_max, old.rlim_max };
+	limit = (struct rlimit) { files < old.rlim_max ? files : old.rlim_max, old.rlim_max };
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	return old;
 }
@@ -194,7 +197,8 @@ static void write_part0(struct many *many, int64_t step)
 	struct err err;
 	ckptd_fixture_save(&many->part0, step);
 	ckptd_fixture_await(&many->part0, CKPTD_WRITTEN, step);
-	snprintf(path, sizeof path, ".saving-step-%08" PRId64 "-%s/part-00001-of-%05d.json", step, many->part0.token, PARTS);
+	snprintf(path, sizeof path, ".saving-step-%08" PRId64 "-%s/part-00001-of-%05d.json", step,
+		many->part0.token, PARTS);
 	if (io_read_file(many->part0.dir.fd, path, 1 << 20, &text, &size, &err) < 0)
 		fail_msg("%s", err.text);
 	manifest_destroy(many->manifest);
@@ -215,8 +219,10 @@ static void tell(struct many *many, int part)
 	size_t size;
 	many->manifest->part = part;
 	assert_int_equal(manifest_encode(many->manifest, &text, &size, NULL), 0);
-	const struct ckptd_message hello = { .type = CKPTD_HELLO, .hello = { many->address.secret, many->part0.token, part, PARTS } };
-	const struct ckptd_message told = { .type = CKPTD_PART, .part = { many->manifest->step, text, 0, NULL } };
+	const struct ckptd_message hello = { .type = CKPTD_HELLO,
+		.hello = { many->address.secret, many->part0.token, part, PARTS } };
+	const struct ckptd_message told = { .type = CKPTD_PART,
+		.part = { many->manifest->step, text, 0, NULL } };
 	if (conn->fd < 0) {
 		int fd = dial(&many->address);
 		if (fd < 0)
@@ -228,16 +234,18 @@ static void tell(struct many *many, int part)
 	ckptd_conn_send(conn, &told, NULL, 0, NULL);
 }
 
-/* What part 0's service has said by now. A connection that it has closed is made anew, and the part told again; so it may say
- * twice what became of a save, and the second time during the next. */
+/* What part 0's service has said by now. A connection that it has closed is made anew, and the part
+ * told again; so it may say twice what became of a save, and the second time during the next. */
 static void hear(struct many *many, int part)
 {
 	struct other *other = &many->others[part];
 	struct ckptd_message message;
 	int rc = -1;
 	while (!other->decided && (rc = ckptd_conn_receive(&other->conn, &message, NULL)) > 0) {
-		assert_true(message.type == CKPTD_PART_TAKEN || (message.type == CKPTD_DECIDED && message.decided.committed));
-		other->decided = message.type == CKPTD_DECIDED && message.decided.step == many->manifest->step;
+		assert_true(message.type == CKPTD_PART_TAKEN
+			|| (message.type == CKPTD_DECIDED && message.decided.committed));
+		other->decided =
+			message.type == CKPTD_DECIDED && message.decided.step == many->manifest->step;
 		ckptd_message_release(&message);
 	}
 	if (other->decided || rc == 0)
@@ -309,7 +317,8 @@ static void so_they_are_with_few_descriptors(void **state)
 	close_many(&many);
 }
 
-/* Takes the part of one that connects within the time, and closes the connection; false: none did. */
+/* Takes the part of one that connects within the time, and closes the connection; false: none did.
+ */
 static bool hear_and_close(int listener, struct deadline deadline)
 {
 	struct pollfd wait = { .fd = listener, .events = POLLIN };
@@ -363,7 +372,9 @@ static double time_used(pid_t pid)
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
 	AUTO_FCLOSE FILE *file = fopen(path, "re");
 	assert_true(file && fgets(text, sizeof text, file));
-	assert_int_equal(sscanf(strrchr(text, ')'), ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &kernel), 2);
+	assert_int_equal(sscanf(strrchr(text, ')'),
+						 ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &kernel),
+		2);
 	return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
 }
 

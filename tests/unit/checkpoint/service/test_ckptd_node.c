@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckptd as a node's service: at a socket that only its user can come to, until its job is over. */
+/* muster-ckptd as a node's service: at a socket that only its user can come to, until its job is
+ * over. */
 #include "config.h"
 
 #include <grp.h>
@@ -34,12 +35,13 @@ static void a_node_s_service_outlives_its_client_and_finishes(void **state)
 	assert_int_equal(ckptd_client_service(fixture.client), pid);
 	ckptd_fixture_durable(&fixture, 1);
 	for (int signal = 1; signal < 32; signal++)
-		if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGUSR1 || signal == SIGUSR2 ||
-			signal == SIGQUIT || signal == SIGPIPE)
+		if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGUSR1
+			|| signal == SIGUSR2 || signal == SIGQUIT || signal == SIGPIPE)
 			kill(pid, signal);
 	assert_int_equal(CKPTD_RUN("status", "--status", socket), 0);
 	assert_true(ckptd_node_says("status", "job 4711"));
-	assert_true(ckptd_node_says("status", "life.run: attempt 2, part 1 of 1, client connected, step 1 is durable"));
+	assert_true(ckptd_node_says("status",
+		"life.run: attempt 2, part 1 of 1, client connected, step 1 is durable"));
 	ckptd_fixture_save(&fixture, 2);
 	ckptd_fixture_save(&fixture, 3);
 	ckptd_client_close(fixture.client);
@@ -75,7 +77,8 @@ static void what_is_not_finished_in_time_is_said(void **state)
 	deadline_sleep(deadline_in(5), 0.2);
 	kill(pid, SIGCONT);
 	assert_int_equal(ckptd_node_end_of(finish), EXIT_LOST);
-	assert_true(ckptd_node_says("finish", "lost: step 1 of") && ckptd_node_says("finish", "lost: step 2 of"));
+	assert_true(ckptd_node_says("finish", "lost: step 1 of")
+		&& ckptd_node_says("finish", "lost: step 2 of"));
 	ckptd_node_end_of(pid);
 	assert_false(ckptd_fixture_has(&fixture, 2));
 	ckptd_fixture_end(&fixture);
@@ -150,13 +153,15 @@ static void it_ends_when_its_job_or_its_folder_is_gone(void **state)
 	struct ckptd_fixture fixture;
 	const char *socket = ckptd_node_folder("alive");
 	char command[500];
-	int length = snprintf(command, sizeof command, "#!/bin/sh\n[ \"$*\" = 'of the job' ] && echo >>%s; test -e %s\n",
-		files_path("asked"), files_path("job"));
+	int length = snprintf(command, sizeof command,
+		"#!/bin/sh\n[ \"$*\" = 'of the job' ] && echo >>%s; test -e %s\n", files_path("asked"),
+		files_path("job"));
 	files_write("job", "", 0);
 	files_write("ask", command, (size_t)length);
 	assert_int_equal(chmod(files_path("ask"), 0755), 0);
 	snprintf(command, sizeof command, "%s of the  job", files_path("ask"));
-	pid_t pid = CKPTD_START("log", "--socket", socket, "--allow-root", "--alive", command, "--alive-every", "0.1");
+	pid_t pid = CKPTD_START("log", "--socket", socket, "--allow-root", "--alive", command,
+		"--alive-every", "0.1");
 	CKPTD_UNTIL(ckptd_node_says("asked", "\n\n\n"));
 	ckptd_fixture_make(&fixture, files_path("alive.run"), 0, 0, 1, NULL);
 	fixture.plan.socket = socket;

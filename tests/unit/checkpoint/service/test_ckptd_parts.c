@@ -14,11 +14,14 @@
 static void tell(struct ckptd_parts *parts, int64_t step, int part, const char *text, double now)
 {
 	const struct err fault = { EXIT_LOST, "it broke" };
-	assert_int_equal(ckptd_parts_tell(parts, step, part, text ? strdup(text) : NULL, text ? strlen(text) : 0, &fault, now), 0);
+	assert_int_equal(ckptd_parts_tell(parts, step, part, text ? strdup(text) : NULL,
+						 text ? strlen(text) : 0, &fault, now),
+		0);
 }
 
 /* The next save that is over has to be this one. */
-static void expect(struct ckptd_parts *parts, double now, enum ckptd_parts_verdict verdict, int64_t step)
+static void expect(struct ckptd_parts *parts, double now, enum ckptd_parts_verdict verdict,
+	int64_t step)
 {
 	struct ckptd_parts_step *over;
 	assert_int_equal(ckptd_parts_over(parts, now, &over), verdict);
@@ -31,7 +34,8 @@ static void expect(struct ckptd_parts *parts, double now, enum ckptd_parts_verdi
 static void a_save_is_complete_when_all_parts_are_told(void **state)
 {
 	/* In every order of three parts. */
-	static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+	static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 },
+		{ 2, 0, 1 }, { 2, 1, 0 } };
 	for (int o = 0; o < 6; o++) {
 		struct ckptd_parts *parts = ckptd_parts_create(3, 10);
 		struct ckptd_parts_step *over;
@@ -70,7 +74,9 @@ static void saves_fail_late_overtaken_or_by_a_part(void **state)
 	expect(parts, 1e9, PARTS_WAIT, 0);
 	tell(parts, 2, 0, "a", 100);
 	assert_true(ckptd_parts_next(parts) == 110);
-	assert_string_equal(ckptd_parts_missing(parts, ckptd_parts_first(parts), missing, sizeof missing), "3");
+	assert_string_equal(ckptd_parts_missing(parts, ckptd_parts_first(parts), missing,
+							sizeof missing),
+		"3");
 	expect(parts, 109, PARTS_WAIT, 0);
 	expect(parts, 110, PARTS_LATE, 2);
 	/* Overtaken by a later one that is complete, and in their order. */
@@ -121,7 +127,9 @@ static void what_is_kept_is_bounded(void **state)
 		step++;
 	assert_true(step > 10 && step < 1000);
 	assert_int_equal(ckptd_parts_begin(parts, step, 0), -1);
-	assert_string_equal(ckptd_parts_missing(parts, ckptd_parts_first(parts), missing, sizeof missing), "1, 3, 4, 5 and 5 others");
+	assert_string_equal(ckptd_parts_missing(parts, ckptd_parts_first(parts), missing,
+							sizeof missing),
+		"1, 3, 4, 5 and 5 others");
 	ckptd_parts_destroy(parts);
 }
 

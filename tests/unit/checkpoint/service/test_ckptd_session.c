@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session of the service whose client dies: what is in the socket was handed over, whatever can't be told any more. */
+/* A session of the service whose client dies: what is in the socket was handed over, whatever can't
+ * be told any more. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -45,10 +46,14 @@ static void attach(struct pair *pair, const char *path)
 	assert_int_equal(setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
 	ckptd_conn_open(&pair->client, fds[0]);
 	ckptd_conn_open(&conn, fds[1]);
-	const int descriptors[] = { pair->fixture.dir.fd, pair->fixture.memory.fd[0], pair->fixture.memory.fd[1] };
-	assert_int_equal(ckptd_conn_send(&pair->client, &pair->contact.attach, descriptors, 3, &err), 0);
+	const int descriptors[] = { pair->fixture.dir.fd, pair->fixture.memory.fd[0],
+		pair->fixture.memory.fd[1] };
+	assert_int_equal(ckptd_conn_send(&pair->client, &pair->contact.attach, descriptors, 3, &err),
+		0);
 	assert_int_equal(ckptd_conn_receive(&conn, &message, &err), 1);
-	pair->service = (struct ckptd_service){ .patience = 5, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .lost = lost };
+	pair->service = (struct ckptd_service) { .patience = 5,
+		.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+		.lost = lost };
 	pair->session = ckptd_session_open(&pair->service, &conn, &message, &err);
 	if (!pair->session)
 		fail_msg("%s", err.text);
@@ -60,8 +65,9 @@ static void save(struct pair *pair, int slot, int64_t step)
 	struct ckpt_sample *sample = pair->fixture.memory.base[slot];
 	struct err err;
 	ckpt_sample_fill(sample, step);
-	const struct ckptd_message message = { .type = CKPTD_SAVE, .save = { slot, step, (int64_t)sample->snapshot.cursor,
-		sample->snapshot.loss, sample->snapshot.validation_loss } };
+	const struct ckptd_message message = { .type = CKPTD_SAVE,
+		.save = { slot, step, (int64_t)sample->snapshot.cursor, sample->snapshot.loss,
+			sample->snapshot.validation_loss } };
 	assert_int_equal(ckptd_conn_send(&pair->client, &message, NULL, 0, &err), 0);
 	assert_null(pair->client.first);
 }

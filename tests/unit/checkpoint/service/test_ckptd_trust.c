@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckptd among those that it can't trust: folders and names, other users, clients that break the rules. */
+/* muster-ckptd among those that it can't trust: folders and names, other users, clients that break
+ * the rules. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -37,9 +38,11 @@ static void folders_and_names_are_looked_at(void **state)
 	assert_true(ckptd_node_says("log", "is a link"));
 	snprintf(path, sizeof path, "%s/ckptd.sock", files_write("file", "", 0));
 	assert_int_equal(CKPTD_RUN("log", "--socket", path, "--allow-root"), EXIT_USAGE);
-	assert_int_equal(CKPTD_RUN("log", "--socket", files_path("nowhere/ckptd.sock"), "--allow-root"), EXIT_LOST);
+	assert_int_equal(CKPTD_RUN("log", "--socket", files_path("nowhere/ckptd.sock"), "--allow-root"),
+		EXIT_LOST);
 	assert_int_equal(CKPTD_RUN("log", "--socket", files_path("real/"), "--allow-root"), EXIT_USAGE);
-	assert_int_equal(CKPTD_RUN("log", "--socket", files_path("real/.."), "--allow-root"), EXIT_USAGE);
+	assert_int_equal(CKPTD_RUN("log", "--socket", files_path("real/.."), "--allow-root"),
+		EXIT_USAGE);
 	for (mode_t mode = 0701; mode <= 0770; mode += 7) {
 		chmod(files_path("real"), mode);
 		assert_int_equal(CKPTD_RUN("log", "--socket", socket, "--allow-root"), EXIT_USAGE);
@@ -71,7 +74,8 @@ static void commands_are_looked_at(void **state)
 }
 
 /* In another user's process, which ends with the number of what it could do. */
-static int as_another_user(int (*attack)(const char *socket, pid_t service, pid_t trainer), const char *socket, pid_t service)
+static int as_another_user(int (*attack)(const char *socket, pid_t service, pid_t trainer),
+	const char *socket, pid_t service)
 {
 	pid_t trainer = getpid(), pid = fork();
 	if (pid == 0) {
@@ -104,12 +108,14 @@ static int attack(const char *path, pid_t service, pid_t trainer)
 		snprintf(name, sizeof name, "fd/%d", fd);
 		done += try_open(service, name) + try_open(trainer, name);
 	}
-	done += try_open(service, "mem") + try_open(trainer, "mem") + try_open(service, "maps") + try_open(service, "environ");
+	done += try_open(service, "mem") + try_open(trainer, "mem") + try_open(service, "maps")
+		+ try_open(service, "environ");
 	done += process_vm_readv(trainer, &to, 1, &from, 1, 0) > 0;
 	return done + (kill(service, 0) == 0);
 }
 
-/* The folder stands open, as if it were not there to hold anybody up: the kernel's word on who connects is left. */
+/* The folder stands open, as if it were not there to hold anybody up: the kernel's word on who
+ * connects is left. */
 static int attack_openly(const char *path, pid_t service, pid_t trainer)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -146,7 +152,8 @@ static void another_user_gets_nowhere(void **state)
 	chmod(socket, 0777);
 	assert_int_equal(as_another_user(attack_openly, socket, pid), 0);
 	CKPTD_UNTIL(ckptd_node_says("log", "belongs to user 65534"));
-	/* In a folder of another user the client looks at nothing, but finds its service by the abstract name. */
+	/* In a folder of another user the client looks at nothing, but finds its service by the
+	 * abstract name. */
 	assert_int_equal(chown(folder, OTHER_USER, OTHER_USER), 0);
 	struct err err;
 	pid_t found;
@@ -162,7 +169,8 @@ static void another_user_gets_nowhere(void **state)
 	ckptd_node_end_of(pid);
 }
 
-/* Root can do all to a user's service but speak with it: what comes from another user is refused, whoever that is. */
+/* Root can do all to a user's service but speak with it: what comes from another user is refused,
+ * whoever that is. */
 static void root_is_another_user_too(void **state)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -182,7 +190,8 @@ static void root_is_another_user_too(void **state)
 		dup2(log, 2);
 		if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0)
 			_exit(100);
-		fexecve(program, (char *const[]){ "muster-ckptd", "--socket", (char *)path, NULL }, environ);
+		fexecve(program, (char *const[]) { "muster-ckptd", "--socket", (char *)path, NULL },
+			environ);
 		_exit(101);
 	}
 	close(program);
@@ -213,9 +222,18 @@ static void root_is_another_user_too(void **state)
 static const struct ckptd_message *attach_message(void)
 {
 	static struct ckptd_tensor tensor = { "w", SAFETENSORS_F32, 1, { 16 }, 0, 0 };
-	static const struct ckptd_message message = { .type = CKPTD_ATTACH, .attach = { .token = "0123456789abcdef0123456789abcdef",
-		.path = "guest", .world_size = 1, .config = "{}", .numerics = "{}", .model = "{}", .parts = 1, .slots = 1,
-		.slot_bytes = 4096, .tensors = &tensor, .tensor_count = 1 } };
+	static const struct ckptd_message message = { .type = CKPTD_ATTACH,
+		.attach = { .token = "0123456789abcdef0123456789abcdef",
+			.path = "guest",
+			.world_size = 1,
+			.config = "{}",
+			.numerics = "{}",
+			.model = "{}",
+			.parts = 1,
+			.slots = 1,
+			.slot_bytes = 4096,
+			.tensors = &tensor,
+			.tensor_count = 1 } };
 	return &message;
 }
 
@@ -228,7 +246,8 @@ static int make_memory(size_t size, int seals)
 }
 
 /* What the service answers to an ATTACH with these descriptors. */
-static enum ckptd_type attach(const char *socket, const int *descriptors, int count, struct ckptd_conn *conn, char *text)
+static enum ckptd_type attach(const char *socket, const int *descriptors, int count,
+	struct ckptd_conn *conn, char *text)
 {
 	struct ckptd_message answer;
 	struct err err;
@@ -275,8 +294,10 @@ static void clients_that_break_the_rules_are_sent_away(void **state)
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW;
 	const char *socket = ckptd_node_folder("rules");
 	pid_t pid = ckptd_node_service(socket);
-	int good = make_memory(4096, seals), small = make_memory(2048, seals), loose = make_memory(4096, F_SEAL_GROW);
-	int dir = open(files_dir, O_RDONLY | O_DIRECTORY), file = open(files_write("plain", "x", 1), O_RDONLY);
+	int good = make_memory(4096, seals), small = make_memory(2048, seals),
+		loose = make_memory(4096, F_SEAL_GROW);
+	int dir = open(files_dir, O_RDONLY | O_DIRECTORY),
+		file = open(files_write("plain", "x", 1), O_RDONLY);
 	const int descriptors[] = { dir, good, good };
 	struct ckptd_conn conn, second;
 	char text[1100];
@@ -287,8 +308,10 @@ static void clients_that_break_the_rules_are_sent_away(void **state)
 	assert_int_equal(attach(socket, descriptors, 3, &conn, text), CKPTD_REFUSED);
 	ckptd_conn_close(&conn);
 	const struct ckptd_message saves[] = {
-		{ .type = CKPTD_SAVE, .save = { 1, 1, 0, 0, 0 } }, { .type = CKPTD_SAVE, .save = { -1, 1, 0, 0, 0 } },
-		{ .type = CKPTD_STATUS }, { .type = CKPTD_DECIDED, .decided = { 1, true } },
+		{ .type = CKPTD_SAVE, .save = { 1, 1, 0, 0, 0 } },
+		{ .type = CKPTD_SAVE, .save = { -1, 1, 0, 0, 0 } },
+		{ .type = CKPTD_STATUS },
+		{ .type = CKPTD_DECIDED, .decided = { 1, true } },
 	};
 	for (size_t i = 0; i < sizeof saves / sizeof saves[0]; i++) {
 		assert_int_equal(attach(socket, descriptors, 2, &conn, text), CKPTD_ATTACHED);
@@ -314,7 +337,7 @@ static void clients_that_break_the_rules_are_sent_away(void **state)
 	assert_int_equal(CKPTD_RUN("finish", "--finish", socket), 0);
 	ckptd_node_end_of(pid);
 	for (int i = 0; i < 3; i++)
-		close((int[]){ good, small, loose }[i]);
+		close((int[]) { good, small, loose }[i]);
 	close(dir);
 	close(file);
 }
@@ -324,7 +347,8 @@ static void a_slot_in_flight_is_refused(void **state)
 {
 	const char *socket = ckptd_node_folder("flight");
 	pid_t pid = ckptd_node_service(socket);
-	int good = make_memory(4096, F_SEAL_SHRINK | F_SEAL_GROW), dir = open(files_dir, O_RDONLY | O_DIRECTORY);
+	int good = make_memory(4096, F_SEAL_SHRINK | F_SEAL_GROW),
+		dir = open(files_dir, O_RDONLY | O_DIRECTORY);
 	const int descriptors[] = { dir, good };
 	const struct ckptd_message save = { .type = CKPTD_SAVE, .save = { 0, 1, 0, 0, 0 } };
 	struct ckptd_conn conn;
@@ -335,7 +359,8 @@ static void a_slot_in_flight_is_refused(void **state)
 	assert_int_equal(ckptd_conn_send(&conn, &save, NULL, 0, NULL), 0);
 	kill(pid, SIGCONT);
 	is_refused(&conn, "handed over before");
-	assert_int_equal(CKPTD_RUN("finish", "--finish", socket), EXIT_LOST); /* the guest's token owns no directory */
+	assert_int_equal(CKPTD_RUN("finish", "--finish", socket),
+		EXIT_LOST); /* the guest's token owns no directory */
 	ckptd_node_end_of(pid);
 	close(good);
 	close(dir);

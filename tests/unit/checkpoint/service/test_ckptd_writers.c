@@ -153,7 +153,8 @@ static void the_first_part_s_service_is_replaced(void **state)
 
 static void part_file(const struct ckptd_fixture *fixture, int64_t step, char path[600])
 {
-	snprintf(path, 600, "%s/.saving-step-%08lld-%s/part-00002-of-00002.json", fixture->dir.path, (long long)step, fixture->token);
+	snprintf(path, 600, "%s/.saving-step-%08lld-%s/part-00002-of-00002.json", fixture->dir.path,
+		(long long)step, fixture->token);
 }
 
 static void the_other_part_s_service_is_replaced(void **state)
@@ -255,7 +256,8 @@ static void services_end_with_their_ranks(void **state)
 		struct two two;
 		open_two(&two, late ? "end-a" : "end-b", 0);
 		struct ckptd_fixture *alone = late ? &two.a : &two.b;
-		pid_t a = (pid_t)ckptd_client_service(two.a.client), b = (pid_t)ckptd_client_service(two.b.client);
+		pid_t a = (pid_t)ckptd_client_service(two.a.client),
+			  b = (pid_t)ckptd_client_service(two.b.client);
 		ckptd_fixture_save(alone, 1);
 		deadline_sleep(deadline_in(5), 0.2);
 		leave(&two.a);
@@ -431,8 +433,10 @@ static void a_part_s_text_is_looked_at(void **state)
 	open_two(&two, "text", 0);
 	assert_int_equal(ckptd_address_parse(two.address, &address, NULL), 0);
 	dial(&conn, &address);
-	const struct ckptd_message hello = { .type = CKPTD_HELLO, .hello = { address.secret, two.a.token, 1, 2 } };
-	const struct ckptd_message part = { .type = CKPTD_PART, .part = { 1, "{\"part\": 1}", 0, NULL } };
+	const struct ckptd_message hello = { .type = CKPTD_HELLO,
+		.hello = { address.secret, two.a.token, 1, 2 } };
+	const struct ckptd_message part = { .type = CKPTD_PART,
+		.part = { 1, "{\"part\": 1}", 0, NULL } };
 	assert_int_equal(ckptd_conn_send(&conn, &hello, NULL, 0, &err), 0);
 	assert_int_equal(ckptd_conn_send(&conn, &part, NULL, 0, &err), 0);
 	ckptd_fixture_save(&two.a, 1);

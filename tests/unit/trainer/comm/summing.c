@@ -14,15 +14,18 @@ int add_run(void *arg, size_t first, size_t bytes, struct err *err)
 {
 	struct summing *s = arg;
 
-	WORLD_CHECK(first == s->made * sizeof *s->numbers && bytes > 0 && bytes % sizeof *s->numbers == 0);
+	WORLD_CHECK(
+		first == s->made * sizeof *s->numbers && bytes > 0 && bytes % sizeof *s->numbers == 0);
 	for (size_t end = s->made + bytes / sizeof *s->numbers; s->made < end; s->made++)
 		for (int from = 0; from < s->world; from++)
 			if (from != s->me)
-				s->numbers[(size_t)s->me * s->size + s->made] += s->received[(size_t)from * s->size + s->made];
+				s->numbers[(size_t)s->me * s->size + s->made] +=
+					s->received[(size_t)from * s->size + s->made];
 	return 0;
 }
 
-comm_ticket queue_sums(struct comm *comm, struct summing *s, const char *label, comm_prepare *prepare, comm_make *make)
+comm_ticket queue_sums(struct comm *comm, struct summing *s, const char *label,
+	comm_prepare *prepare, comm_make *make)
 {
 	struct comm_transfer pieces[2 * WORLD_MAX], sums[2 * WORLD_MAX];
 	size_t bytes = s->size * sizeof *s->numbers;
@@ -34,13 +37,20 @@ comm_ticket queue_sums(struct comm *comm, struct summing *s, const char *label, 
 
 		if (peer == s->me)
 			continue;
-		pieces[count] = (struct comm_transfer){ peer, theirs, bytes, 0 };
-		sums[count++] = (struct comm_transfer){ peer, own, bytes, 0 };
-		pieces[count] = (struct comm_transfer){ peer, s->received + (size_t)peer * s->size, bytes, 1 };
-		sums[count++] = (struct comm_transfer){ peer, theirs, bytes, 1 };
+		pieces[count] = (struct comm_transfer) { peer, theirs, bytes, 0 };
+		sums[count++] = (struct comm_transfer) { peer, own, bytes, 0 };
+		pieces[count] =
+			(struct comm_transfer) { peer, s->received + (size_t)peer * s->size, bytes, 1 };
+		sums[count++] = (struct comm_transfer) { peer, theirs, bytes, 1 };
 	}
-	return comm_reduce(comm, label, &(struct comm_reduction){ .pieces = pieces, .piece_count = count, .sums = sums,
-		.sum_count = count, .prepare = prepare, .make = make, .arg = s });
+	return comm_reduce(comm, label,
+		&(struct comm_reduction) { .pieces = pieces,
+			.piece_count = count,
+			.sums = sums,
+			.sum_count = count,
+			.prepare = prepare,
+			.make = make,
+			.arg = s });
 }
 
 struct summing make_summing(struct comm *comm, size_t size)

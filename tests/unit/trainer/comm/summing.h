@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sum over ranks, for tests of the communicator: what each rank brings, how it is queued, and what must come out. */
+/* A sum over ranks, for tests of the communicator: what each rank brings, how it is queued, and
+ * what must come out. */
 #ifndef MUSTER_TESTS_SUMMING_H
 #define MUSTER_TESTS_SUMMING_H
 
@@ -8,8 +9,8 @@
 
 #include "trainer/comm/comm.h"
 
-/* Each rank has a number for every element of every rank's segment; its own segment it sums, others' sums come where their numbers
- * were. */
+/* Each rank has a number for every element of every rank's segment; its own segment it sums,
+ * others' sums come where their numbers were. */
 struct summing {
 	int world, me;
 	size_t size;        /* elements of a segment */
@@ -23,7 +24,8 @@ uint64_t number_of(int from, int segment, size_t at);
 
 /* `numbers` and `received` are malloc'ed, and the caller's. */
 struct summing make_summing(struct comm *comm, size_t size);
-comm_ticket queue_sums(struct comm *comm, struct summing *s, const char *label, comm_prepare *prepare, comm_make *make);
+comm_ticket queue_sums(struct comm *comm, struct summing *s, const char *label,
+	comm_prepare *prepare, comm_make *make);
 /* The comm_make of such a sum: its runs must come in order. */
 int add_run(void *arg, size_t first, size_t bytes, struct err *err);
 int verify_sums(const struct summing *s, struct err *err);

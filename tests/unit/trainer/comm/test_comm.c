@@ -58,8 +58,8 @@ static int exchange_all(struct comm *comm, size_t size, struct err *err)
 		if (peer == me)
 			continue;
 		fill(out, size, me, peer);
-		transfers[count++] = (struct comm_transfer){ peer, out, size, 0 };
-		transfers[count++] = (struct comm_transfer){ peer, in, size, 1 };
+		transfers[count++] = (struct comm_transfer) { peer, out, size, 0 };
+		transfers[count++] = (struct comm_transfer) { peer, in, size, 1 };
 	}
 	int rc = comm_wait(comm, comm_exchange(comm, "test", transfers, count, NULL, NULL), err);
 	for (int peer = 0; rc == 0 && peer < world; peer++)
@@ -125,7 +125,8 @@ static int body_collectives(struct comm *comm, void *arg, struct err *err)
 		WORLD_CHECK(fabs((double)sums[i] - exact) <= 0.004 * (double)world * (double)world);
 	}
 	float *everyones = calloc((size_t)world, 1001 * sizeof *everyones);
-	if (comm_wait(comm, comm_allgather(comm, "sums", sums, everyones, 1001 * sizeof *sums), err) < 0)
+	if (comm_wait(comm, comm_allgather(comm, "sums", sums, everyones, 1001 * sizeof *sums), err)
+		< 0)
 		return -1;
 	for (int rank = 0; rank < world; rank++)
 		WORLD_CHECK(memcmp(everyones + (size_t)rank * 1001, sums, 1001 * sizeof *sums) == 0);
@@ -203,17 +204,21 @@ static comm_ticket queue_pieces(struct comm *comm, const int *number, int *numbe
 	for (int peer = 0; peer < comm_size(comm); peer++) {
 		if (peer == comm_rank(comm))
 			continue;
-		pieces[count++] = (struct comm_transfer){ peer, (void *)(uintptr_t)number, sizeof *number, 0 };
-		pieces[count++] = (struct comm_transfer){ peer, &numbers[peer], sizeof *numbers, 1 };
+		pieces[count++] =
+			(struct comm_transfer) { peer, (void *)(uintptr_t)number, sizeof *number, 0 };
+		pieces[count++] = (struct comm_transfer) { peer, &numbers[peer], sizeof *numbers, 1 };
 	}
-	return comm_reduce(comm, "pieces", &(struct comm_reduction){ .pieces = pieces, .piece_count = count });
+	return comm_reduce(comm, "pieces",
+		&(struct comm_reduction) { .pieces = pieces, .piece_count = count });
 }
 
-/* Queued at once, of all kinds, each begins while others are under way; all receive pieces in one place. */
+/* Queued at once, of all kinds, each begins while others are under way; all receive pieces in one
+ * place. */
 static int body_reduce_in_turn(struct comm *comm, void *arg, struct err *err)
 {
 	struct summing s[QUEUED];
-	int world = comm_size(comm), me = comm_rank(comm), early[QUEUED][WORLD_MAX], all[QUEUED][WORLD_MAX];
+	int world = comm_size(comm), me = comm_rank(comm), early[QUEUED][WORLD_MAX],
+		all[QUEUED][WORLD_MAX];
 	uint64_t *received = malloc((size_t)world * (MEGABYTE / 4 + QUEUED) * sizeof *received);
 	comm_ticket last = 0;
 
@@ -234,7 +239,8 @@ static int body_reduce_in_turn(struct comm *comm, void *arg, struct err *err)
 		return -1;
 	for (int i = 0; i < QUEUED; i++) {
 		for (int peer = 0; peer < world; peer++)
-			WORLD_CHECK((i % 3 != 1 || peer == me || early[i][peer] == peer) && (i % 5 != 3 || all[i][peer] == peer));
+			WORLD_CHECK((i % 3 != 1 || peer == me || early[i][peer] == peer)
+				&& (i % 5 != 3 || all[i][peer] == peer));
 		if (verify_sums(&s[i], err) < 0)
 			return -1;
 		free(s[i].numbers);
@@ -272,7 +278,8 @@ static int take_turn(void *arg, struct err *err)
 	return 0;
 }
 
-/* Operations of all kinds, queued at once: each one's work runs in its turn and before its ticket is done. */
+/* Operations of all kinds, queued at once: each one's work runs in its turn and before its ticket
+ * is done. */
 static int body_order(struct comm *comm, void *arg, struct err *err)
 {
 	struct sequence sequence = { 0 };
@@ -282,15 +289,16 @@ static int body_order(struct comm *comm, void *arg, struct err *err)
 	int sent = me, received[CALLS], all[WORLD_MAX];
 
 	for (int i = 0; i < CALLS; i++) {
-		calls[i] = (struct call){ &sequence, i };
+		calls[i] = (struct call) { &sequence, i };
 		struct comm_transfer ring[2] = {
 			{ (me + 1) % world, &sent, sizeof sent, 0 },
 			{ (me + world - 1) % world, &received[i], sizeof received[i], 1 },
 		};
 		if (i % 5 == 3)
 			comm_allgather(comm, "between", &me, all, sizeof me);
-		tickets[i] = i % 2 ? comm_call(comm, "call", take_turn, &calls[i]) :
-			comm_exchange(comm, "ring", ring, world > 1 ? 2 : 0, take_turn, &calls[i]);
+		tickets[i] = i % 2
+			? comm_call(comm, "call", take_turn, &calls[i])
+			: comm_exchange(comm, "ring", ring, world > 1 ? 2 : 0, take_turn, &calls[i]);
 		WORLD_CHECK(i == 0 || tickets[i] > tickets[i - 1]);
 	}
 	if (comm_wait(comm, tickets[CALLS / 2], err) < 0)
@@ -320,8 +328,7 @@ static int body_policies(struct comm *comm, void *arg, struct err *err)
 	}
 	closedir(threads);
 	if (batch != 1 || others < 1 || sched_getscheduler(0) != SCHED_OTHER)
-		return err_set(err, "threads: %d of SCHED_BATCH, %d of SCHED_OTHER", batch,
-			others);
+		return err_set(err, "threads: %d of SCHED_BATCH, %d of SCHED_OTHER", batch, others);
 	return 0;
 }
 
@@ -367,8 +374,8 @@ static int body_meet_once(struct comm *comm, void *arg, struct err *err)
 	return comm_wait(comm, comm_allgather(comm, "only", &me, all, sizeof me), err);
 }
 
-/* Ranks that leave at the same moment hear each other do so, whoever closes his connections first: none waits in vain for
- * the 5 s in which srun may have killed it. */
+/* Ranks that leave at the same moment hear each other do so, whoever closes his connections first:
+ * none waits in vain for the 5 s in which srun may have killed it. */
 static void test_common_end(void **state)
 {
 	world_need_several();
@@ -384,7 +391,8 @@ static void test_common_end(void **state)
 
 /* ---- what is lent to the provider ---- */
 
-/* A provider whose exchanges fail: what it was lent last, and whether that was freed before it left. */
+/* A provider whose exchanges fail: what it was lent last, and whether that was freed before it
+ * left. */
 static struct {
 	const unsigned char *buffer;
 	bool left, freed;
@@ -396,18 +404,21 @@ void __wrap_free(void *p);
 void __wrap_free(void *p)
 {
 	const unsigned char *start = p;
-	if (start && lent.buffer && !lent.left && lent.buffer >= start && lent.buffer < start + malloc_usable_size(p))
+	if (start && lent.buffer && !lent.left && lent.buffer >= start
+		&& lent.buffer < start + malloc_usable_size(p))
 		lent.freed = true;
 	__real_free(p);
 }
 
-static void *lent_open(const struct ident *ident, struct rdzv *rdzv, const struct comm_events *events, struct err *err)
+static void *lent_open(const struct ident *ident, struct rdzv *rdzv,
+	const struct comm_events *events, struct err *err)
 {
 	memset(&lent, 0, sizeof lent);
 	return &lent;
 }
 
-static void *lent_begin(void *state, const struct comm_transfer *transfers, int count, const struct comm_sums *sums)
+static void *lent_begin(void *state, const struct comm_transfer *transfers, int count,
+	const struct comm_sums *sums)
 {
 	for (int i = 0; i < count; i++)
 		if (transfers[i].receive)
@@ -415,34 +426,64 @@ static void *lent_begin(void *state, const struct comm_transfer *transfers, int 
 	return state;
 }
 
-static int lent_make(void *state, void *exchange, const struct comm_sums *sums, struct err *err) { return 0; }
+static int lent_make(void *state, void *exchange, const struct comm_sums *sums, struct err *err)
+{
+	return 0;
+}
 
-static int lent_finish(void *state, void *exchange, struct err *err) { return err_fail(err, EXIT_LOST, "rank 1 is gone"); }
+static int lent_finish(void *state, void *exchange, struct err *err)
+{
+	return err_fail(err, EXIT_LOST, "rank 1 is gone");
+}
 
-static void lent_leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE]) { lent.left = true; }
+static void lent_leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE])
+{
+	lent.left = true;
+}
 
-static bool lent_said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now) { return false; }
+static bool lent_said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now)
+{
+	return false;
+}
 
-static int lent_check(void *state, struct err *err) { return 0; }
+static int lent_check(void *state, struct err *err)
+{
+	return 0;
+}
 
-static void lent_nothing(void *state) { }
+static void lent_nothing(void *state) {}
 
-static const char *lent_peer(void *state, int rank) { return "a rank"; }
+static const char *lent_peer(void *state, int rank)
+{
+	return "a rank";
+}
 
-static const struct comm_provider lender = { .name = "lender", .open = lent_open, .begin = lent_begin, .make = lent_make,
-	.finish = lent_finish, .interrupt = lent_nothing, .check = lent_check, .leave = lent_leave, .said = lent_said,
-	.close = lent_nothing, .peer = lent_peer };
+static const struct comm_provider lender = { .name = "lender",
+	.open = lent_open,
+	.begin = lent_begin,
+	.make = lent_make,
+	.finish = lent_finish,
+	.interrupt = lent_nothing,
+	.check = lent_check,
+	.leave = lent_leave,
+	.said = lent_said,
+	.close = lent_nothing,
+	.peer = lent_peer };
 
 /* A rank that was waited for in vain may send yet. */
 static void test_what_is_lent_stays_until_the_provider_has_left(void **state)
 {
-	struct ident ident = { .world_size = 2, .local_world_size = 2, .node_count = 1, .node = "here" };
+	struct ident ident = { .world_size = 2,
+		.local_world_size = 2,
+		.node_count = 1,
+		.node = "here" };
 	float sums[1000] = { 0 };
 	for (int bf16 = 0; bf16 < 2; bf16++) {
 		struct err err;
 		struct comm *comm = comm_open_over(&lender, &ident, NULL, 20, &err);
 		assert_non_null(comm);
-		comm_ticket ticket = bf16 ? comm_allreduce_bf16(comm, "sum", sums, 1000) : comm_allreduce(comm, "sum", sums, 1000);
+		comm_ticket ticket = bf16 ? comm_allreduce_bf16(comm, "sum", sums, 1000)
+								  : comm_allreduce(comm, "sum", sums, 1000);
 		assert_int_equal(comm_wait(comm, ticket, &err), -1);
 		assert_int_equal(err.status, EXIT_LOST);
 		assert_non_null(lent.buffer);
@@ -482,7 +523,8 @@ static int body_never(struct comm *comm, void *arg, struct err *err)
 	return err_set(err, "it has opened");
 }
 
-/* Who can't take part says so where its address would have been: all end at once, and with the same line. */
+/* Who can't take part says so where its address would have been: all end at once, and with the same
+ * line. */
 static void test_no_interface(void **state)
 {
 	struct world_rank ranks[3];
@@ -494,7 +536,8 @@ static void test_no_interface(void **state)
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(ranks[i].rc, -1);
 		assert_int_equal(ranks[i].err.status, EXIT_USAGE);
-		world_assert_names(&ranks[i], "rank 0 (on here): comm: couldn't use the interface MUSTER_IFNAME=nowhere0");
+		world_assert_names(&ranks[i],
+			"rank 0 (on here): comm: couldn't use the interface MUSTER_IFNAME=nowhere0");
 	}
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator when a rank dies, stops or gives up, among real processes: nothing ever hangs. Where a rank is lost, every
- * other one has to name it. */
+/* The communicator when a rank dies, stops or gives up, among real processes: nothing ever hangs.
+ * Where a rank is lost, every other one has to name it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -38,8 +38,8 @@ static void *strike(void *arg)
 	return NULL;
 }
 
-/* Large exchanges (or reductions, or all-reduces) for ever; the victim dies or stops at its third, in the midst of it, or while it
- * waits for rank 0, which comes late to it. */
+/* Large exchanges (or reductions, or all-reduces) for ever; the victim dies or stops at its third,
+ * in the midst of it, or while it waits for rank 0, which comes late to it. */
 static int body_doom(struct comm *comm, void *arg, struct err *err)
 {
 	struct doom *doom = arg;
@@ -65,13 +65,14 @@ static int body_doom(struct comm *comm, void *arg, struct err *err)
 			char *out = (char *)memory + (size_t)(2 * peer) * size;
 			if (peer == me)
 				continue;
-			transfers[count++] = (struct comm_transfer){ peer, out, size, 0 };
-			transfers[count++] = (struct comm_transfer){ peer, out + size, size, 1 };
+			transfers[count++] = (struct comm_transfer) { peer, out, size, 0 };
+			transfers[count++] = (struct comm_transfer) { peer, out + size, size, 1 };
 		}
 		summing.made = 0;
-		comm_ticket ticket = doom->kind == ALLREDUCE ? comm_allreduce(comm, label, memory, size / sizeof(float)) :
-			doom->kind == REDUCE ? queue_sums(comm, &summing, label, NULL, add_run) :
-			comm_exchange(comm, label, transfers, count, NULL, NULL);
+		comm_ticket ticket = doom->kind == ALLREDUCE
+			? comm_allreduce(comm, label, memory, size / sizeof(float))
+			: doom->kind == REDUCE ? queue_sums(comm, &summing, label, NULL, add_run)
+								   : comm_exchange(comm, label, transfers, count, NULL, NULL);
 		if (comm_wait(comm, ticket, err) < 0) {
 			struct err again;
 			int rc = comm_wait(comm, comm_call(comm, "later", NULL, NULL), &again);
@@ -118,45 +119,47 @@ static void check_doom(int size, double deadline, struct doom doom, bool name_al
 static void test_killed_before(void **state)
 {
 	world_need_several();
-	check_doom(4, 30, (struct doom){ 2, SIGKILL, BEFORE, EXCHANGE }, true);
-	check_doom(4, 30, (struct doom){ 2, SIGKILL, BEFORE, REDUCE }, true);
+	check_doom(4, 30, (struct doom) { 2, SIGKILL, BEFORE, EXCHANGE }, true);
+	check_doom(4, 30, (struct doom) { 2, SIGKILL, BEFORE, REDUCE }, true);
 }
 
 static void test_killed_during(void **state)
 {
 	world_need_several();
-	check_doom(4, 30, (struct doom){ 1, SIGKILL, DURING, EXCHANGE }, true);
-	check_doom(2, 30, (struct doom){ 0, SIGKILL, DURING, EXCHANGE }, true);
-	check_doom(3, 30, (struct doom){ 1, SIGKILL, DURING, REDUCE }, true);
+	check_doom(4, 30, (struct doom) { 1, SIGKILL, DURING, EXCHANGE }, true);
+	check_doom(2, 30, (struct doom) { 0, SIGKILL, DURING, EXCHANGE }, true);
+	check_doom(3, 30, (struct doom) { 1, SIGKILL, DURING, REDUCE }, true);
 }
 
 static void test_stopped(void **state)
 {
 	world_need_several();
-	check_doom(4, 1.5, (struct doom){ 2, SIGSTOP, BEFORE, EXCHANGE }, true);
-	check_doom(3, 1.5, (struct doom){ 0, SIGSTOP, DURING, EXCHANGE }, true);
-	check_doom(3, 1.5, (struct doom){ 2, SIGSTOP, BEFORE, REDUCE }, true);
+	check_doom(4, 1.5, (struct doom) { 2, SIGSTOP, BEFORE, EXCHANGE }, true);
+	check_doom(3, 1.5, (struct doom) { 0, SIGSTOP, DURING, EXCHANGE }, true);
+	check_doom(3, 1.5, (struct doom) { 2, SIGSTOP, BEFORE, REDUCE }, true);
 	/* Who has all pieces waits for the sum of rank 0, too, which has none of the victim's. */
-	check_doom(4, 1.5, (struct doom){ 3, SIGSTOP, WAITING, REDUCE }, true);
+	check_doom(4, 1.5, (struct doom) { 3, SIGSTOP, WAITING, REDUCE }, true);
 }
 
-/* In a ring a rank may wait for one that waits itself: with a stopped one not all can name it, but all end. */
+/* In a ring a rank may wait for one that waits itself: with a stopped one not all can name it, but
+ * all end. */
 static void test_allreduce_fails(void **state)
 {
 	world_need_several();
-	check_doom(3, 30, (struct doom){ 2, SIGKILL, DURING, ALLREDUCE }, true);
-	check_doom(3, 1.5, (struct doom){ 2, SIGSTOP, BEFORE, ALLREDUCE }, false);
+	check_doom(3, 30, (struct doom) { 2, SIGKILL, DURING, ALLREDUCE }, true);
+	check_doom(3, 1.5, (struct doom) { 2, SIGSTOP, BEFORE, ALLREDUCE }, false);
 }
 
-/* An operation that is queued early stands for longer than the deadline while its rank computes, and a little longer for its peer:
- * the deadline is that of the wait. */
+/* An operation that is queued early stands for longer than the deadline while its rank computes,
+ * and a little longer for its peer: the deadline is that of the wait. */
 static int body_early(struct comm *comm, void *arg, struct err *err)
 {
 	int all[WORLD_MAX], me = comm_rank(comm);
 
 	if (me != 0)
 		usleep(5000000);
-	comm_ticket ticket = comm_allgather(comm, "early pieces of bucket 0 of step 17", &me, all, sizeof me);
+	comm_ticket ticket =
+		comm_allgather(comm, "early pieces of bucket 0 of step 17", &me, all, sizeof me);
 	if (me == 0)
 		usleep(4500000);
 	return comm_wait(comm, ticket, err);
@@ -171,8 +174,8 @@ static void test_early(void **state)
 	world_assert_ok(2, ranks);
 }
 
-/* Rank 2 stops in its slot 5, rank 1 computes its slot 6 for longer than the deadline: what each of the others says is known to all
- * but the one that says nothing. */
+/* Rank 2 stops in its slot 5, rank 1 computes its slot 6 for longer than the deadline: what each of
+ * the others says is known to all but the one that says nothing. */
 static int body_last_words(struct comm *comm, void *arg, struct err *err)
 {
 	int all[WORLD_MAX], me = comm_rank(comm);
@@ -206,7 +209,10 @@ static int body_last_words(struct comm *comm, void *arg, struct err *err)
 			continue;
 		WORLD_CHECK(flight_read(record, sizeof record, &view, &ignored) == 0 && view.rank == rank);
 		flight_words(&view, words, sizeof words);
-		WORLD_CHECK(strcmp(words, rank == 1 ? "computing slot 5 of step 17" : "waiting in all-gather of bucket 3 of step 17") == 0);
+		WORLD_CHECK(strcmp(words,
+						rank == 1 ? "computing slot 5 of step 17"
+								  : "waiting in all-gather of bucket 3 of step 17")
+			== 0);
 		WORLD_CHECK(view.now.step == 17 && view.now.bucket == 3 && view.now.bytes == 4 * sizeof me);
 		WORLD_CHECK(now > view.since && now - view.since < 20);
 	}
@@ -260,7 +266,8 @@ static int body_failing_make(struct comm *comm, void *arg, struct err *err)
 {
 	struct summing s = make_summing(comm, 3 * MEGABYTE / 8);
 
-	return comm_wait(comm, queue_sums(comm, &s, "bucket 1 of step 3", NULL, s.me == 1 ? fail_run : add_run), err);
+	return comm_wait(comm,
+		queue_sums(comm, &s, "bucket 1 of step 3", NULL, s.me == 1 ? fail_run : add_run), err);
 }
 
 static void check_told(world_body *body, enum exit_status own)

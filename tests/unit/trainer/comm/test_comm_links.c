@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_links: worlds of ranks in one process, each in a thread, over loopback; strangers, and ranks that don't come. Each test runs a
- * second time with calls on sockets that do as little at once as they may: loopback's handshake ends inside connect(), a
- * network's does not. */
+/* comm_links: worlds of ranks in one process, each in a thread, over loopback; strangers, and ranks
+ * that don't come. Each test runs a second time with calls on sockets that do as little at once as
+ * they may: loopback's handshake ends inside connect(), a network's does not. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -52,16 +52,20 @@ struct world {
 static void set_up(struct world *world, int size, double limit)
 {
 	struct err err;
-	*world = (struct world){ .size = size };
+	*world = (struct world) { .size = size };
 	for (int rank = 0; rank < size; rank++) {
-		world->ranks[rank] = (struct rank){ .links = comm_links_open(rank, size, rank % 2 ? "127.0.0.1" : "127.0.0.2", &err),
-			.limit = limit, .comes = true };
+		world->ranks[rank] = (struct rank) { .links = comm_links_open(rank, size,
+												 rank % 2 ? "127.0.0.1" : "127.0.0.2", &err),
+			.limit = limit,
+			.comes = true };
 		if (!world->ranks[rank].links)
 			fail_msg("%s", err.text);
 	}
 	for (int rank = 0; rank < size; rank++)
 		for (int peer = 0; peer < size; peer++)
-			assert_int_equal(comm_links_find(world->ranks[rank].links, peer, comm_links_place(world->ranks[peer].links)), 0);
+			assert_int_equal(comm_links_find(world->ranks[rank].links, peer,
+								 comm_links_place(world->ranks[peer].links)),
+				0);
 }
 
 static void *run_rank(void *arg)
@@ -95,16 +99,19 @@ static void tear_down(struct world *world)
 		comm_links_close(world->ranks[rank].links);
 }
 
-static void ends(const struct world *world, int rank, enum comm_links_end end, int peer, const char *text)
+static void ends(const struct world *world, int rank, enum comm_links_end end, int peer,
+	const char *text)
 {
 	const struct rank *one = &world->ranks[rank];
-	if (one->end != end || (end != COMM_LINKS_ALL && (one->peer != peer || !strstr(one->err.text, text))))
+	if (one->end != end
+		|| (end != COMM_LINKS_ALL && (one->peer != peer || !strstr(one->err.text, text))))
 		fail_msg("rank %d ended with %d for rank %d: %s", rank, one->end, one->peer, one->err.text);
 	if (end != COMM_LINKS_ALL)
 		assert_int_equal(one->err.status, EXIT_LOST);
 }
 
-/* Each connection is that of the two ranks that it is said to be, carries what is sent, and nothing else. */
+/* Each connection is that of the two ranks that it is said to be, carries what is sent, and nothing
+ * else. */
 static void carries(struct world *world)
 {
 	int fds[WORLD_MAX][WORLD_MAX];
@@ -158,7 +165,9 @@ static void over_ipv6(void **state)
 	}
 	for (int rank = 0; rank < 3; rank++)
 		for (int peer = 0; peer < 3; peer++)
-			assert_int_equal(comm_links_find(world.ranks[rank].links, peer, comm_links_place(world.ranks[peer].links)), 0);
+			assert_int_equal(comm_links_find(world.ranks[rank].links, peer,
+								 comm_links_place(world.ranks[peer].links)),
+				0);
 	run(&world);
 	carries(&world);
 	tear_down(&world);
@@ -168,10 +177,12 @@ static void what_is_no_place(void **state)
 {
 #define KEY "0123456789abcdef0123456789abcdef"
 	static const char *const good[] = { "10.0.0.1 1 " KEY, "fe80::1 65535 " KEY };
-	static const char *const bad[] = { "", " ", "10.0.0.1", "10.0.0.1 ", "10.0.0.1 1", "10.0.0.1 1 ", "10.0.0.1 1 0123456789abcdef",
-		"10.0.0.1 1 0123456789abcdef0123456789abcdeg", "10.0.0.1 1 " KEY "0", "10.0.0.1 0 " KEY, "10.0.0.1 65536 " KEY,
-		"10.0.0.1 -1 " KEY, "10.0.0 1 " KEY, "node7 1 " KEY, "1 " KEY, "10.0.0.1 1x " KEY,
-		"1111:2222:3333:4444:5555:6666:7777:8888:9999:aaaa:bbbb:cccc:dddd:eeee:ffff:0000:1111 1 " KEY };
+	static const char *const bad[] = { "", " ", "10.0.0.1", "10.0.0.1 ", "10.0.0.1 1",
+		"10.0.0.1 1 ", "10.0.0.1 1 0123456789abcdef", "10.0.0.1 1 0123456789abcdef0123456789abcdeg",
+		"10.0.0.1 1 " KEY "0", "10.0.0.1 0 " KEY, "10.0.0.1 65536 " KEY, "10.0.0.1 -1 " KEY,
+		"10.0.0 1 " KEY, "node7 1 " KEY, "1 " KEY, "10.0.0.1 1x " KEY,
+		"1111:2222:3333:4444:5555:6666:7777:8888:9999:aaaa:bbbb:cccc:dddd:eeee:ffff:0000:1111 "
+		"1 " KEY };
 	struct world world;
 	struct err err;
 	set_up(&world, 2, 1);
@@ -201,7 +212,8 @@ static int connect_to(const struct comm_links *links, unsigned char key[16])
 	return fd;
 }
 
-static void make_hello(unsigned char hello[HELLO], uint32_t from, uint32_t to, const unsigned char key[16])
+static void make_hello(unsigned char hello[HELLO], uint32_t from, uint32_t to,
+	const unsigned char key[16])
 {
 	memcpy(hello, "MCL1", 4);
 	bytes_put_le32(hello + 4, from);
@@ -213,7 +225,8 @@ static void make_hello(unsigned char hello[HELLO], uint32_t from, uint32_t to, c
 static bool is_dropped(int fd)
 {
 	char byte;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = HANG_SECONDS }, sizeof(struct timeval));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval) { .tv_sec = HANG_SECONDS },
+		sizeof(struct timeval));
 	ssize_t got = recv(fd, &byte, 1, 0);
 	return got == 0 || (got < 0 && errno != EAGAIN);
 }
@@ -225,7 +238,9 @@ static void strangers_are_dropped(void **state)
 	int fds[8 + HELLO], used = 0;
 	set_up(&world, 4, 20);
 	begin(&world.ranks[1]);
-	const struct { uint32_t from, to; } cases[] = { { 0, 1 }, { 1, 1 }, { 4, 1 }, { 0xffffffff, 1 }, { 2, 0 }, { 2, 2 } };
+	const struct {
+		uint32_t from, to;
+	} cases[] = { { 0, 1 }, { 1, 1 }, { 4, 1 }, { 0xffffffff, 1 }, { 2, 0 }, { 2, 2 } };
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		fds[used] = connect_to(world.ranks[1].links, key);
 		make_hello(hello, cases[i].from, cases[i].to, key);
@@ -306,7 +321,7 @@ static void without_a_descriptor_nothing_spins(void **state)
 	set_up(&world, 2, 1);
 	stranger = connect_to(world.ranks[0].links, key);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 200, old.rlim_max }), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit) { 200, old.rlim_max }), 0);
 	while ((held[used] = dup(stranger)) >= 0)
 		used++;
 	clock_t begun = clock();
@@ -323,8 +338,9 @@ static void without_a_descriptor_nothing_spins(void **state)
 	tear_down(&world);
 }
 
-/* It listens, as one that was stopped does. Who waits for its hello names it, the others are left. Those that know for whom
- * they wait give up after nine tenths of the time: that has to be soon enough on a busy machine, too. */
+/* It listens, as one that was stopped does. Who waits for its hello names it, the others are left.
+ * Those that know for whom they wait give up after nine tenths of the time: that has to be soon
+ * enough on a busy machine, too. */
 static void who_does_not_come_is_named(void **state)
 {
 	for (int late = 0; late < 4; late++) {
@@ -398,7 +414,11 @@ static int wholly(void **state)
 	return 0;
 }
 
-#define TEST(name) cmocka_unit_test(name), { #name " in parts", name, partially, wholly, NULL }
+#define TEST(name) \
+	cmocka_unit_test(name), \
+	{ \
+#name " in parts", name, partially, wholly, NULL \
+	}
 
 int main(void)
 {

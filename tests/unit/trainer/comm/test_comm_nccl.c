@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator over NCCL among real processes whose GPUs are stand-ins: what it carries of the host's and of a device's memory,
- * behind what, and how it ends when a rank dies, stops or gives up. The device does everything as late as it may. */
+/* The communicator over NCCL among real processes whose GPUs are stand-ins: what it carries of the
+ * host's and of a device's memory, behind what, and how it ends when a rank dies, stops or gives
+ * up. The device does everything as late as it may. */
 #include "config.h"
 
 #include <math.h>
@@ -46,15 +47,19 @@ struct rank {
 
 static int begin(struct rank *rank, struct comm *comm, struct err *err)
 {
-	*rank = (struct rank){ .comm = comm, .me = comm_rank(comm), .world = comm_size(comm) };
+	*rank = (struct rank) { .comm = comm, .me = comm_rank(comm), .world = comm_size(comm) };
 	rank->ops = ops_cuda_create_over(&fake_cublas_library, &gpu, GEMM_MODE_FP32, err);
 	if (!rank->ops || comm_attach(comm, rank->ops, err) < 0)
 		return -1;
-	rank->zeros = rank->ops->alloc(rank->ops, (size_t)rank->world * sizes[SIZES - 1] * sizeof(float));
+	rank->zeros =
+		rank->ops->alloc(rank->ops, (size_t)rank->world * sizes[SIZES - 1] * sizeof(float));
 	return rank->zeros ? 0 : -1;
 }
 
-static float value_of(int from, int to, size_t at) { return (float)(from * 1000 + to * 100 + (int)(at % 97) + 1); }
+static float value_of(int from, int to, size_t at)
+{
+	return (float)(from * 1000 + to * 100 + (int)(at % 97) + 1);
+}
 
 /* Memory of either kind. That on the device gets its values by compute(). */
 static float *make(struct rank *rank, bool device, size_t count, int from, int to)
@@ -65,19 +70,22 @@ static float *make(struct rank *rank, bool device, size_t count, int from, int t
 		host[i] = value_of(from, to, i);
 	if (!device)
 		return host;
-	float *source = ops->alloc(ops, count * sizeof *host), *p = ops->alloc(ops, count * sizeof *host);
+	float *source = ops->alloc(ops, count * sizeof *host),
+		  *p = ops->alloc(ops, count * sizeof *host);
 	ops->copy_in(ops, source, host, count * sizeof *host);
 	assert_true(rank->late_count < LATE);
-	rank->late[rank->late_count++] = (struct late){ p, source, count };
+	rank->late[rank->late_count++] = (struct late) { p, source, count };
 	free(host); /* what is on the device stays to the end */
 	return p;
 }
 
-/* Queues on the device what gives all that was made its values: none are there yet when this returns. */
+/* Queues on the device what gives all that was made its values: none are there yet when this
+ * returns. */
 static void compute(struct rank *rank)
 {
 	for (int i = 0; i < rank->late_count; i++)
-		rank->ops->add(rank->ops, rank->late[i].p, rank->late[i].source, rank->zeros, rank->late[i].count);
+		rank->ops->add(rank->ops, rank->late[i].p, rank->late[i].source, rank->zeros,
+			rank->late[i].count);
 	rank->late_count = 0;
 }
 
@@ -92,13 +100,16 @@ static float *fetch(struct rank *rank, bool device, const float *p, size_t count
 	return host;
 }
 
-static int verify(struct rank *rank, bool device, const float *p, size_t count, int from, int to, struct err *err)
+static int verify(struct rank *rank, bool device, const float *p, size_t count, int from, int to,
+	struct err *err)
 {
 	float *host = fetch(rank, device, p, count);
 	for (size_t i = 0; i < count; i++)
 		if (host[i] != value_of(from, to, i))
-			return err_set(err, "number %zu of %zu on the %s from rank %d to %d is %g instead of %g", i, count,
-				device ? "device" : "host", from, to, (double)host[i], (double)value_of(from, to, i));
+			return err_set(err,
+				"number %zu of %zu on the %s from rank %d to %d is %g instead of %g", i, count,
+				device ? "device" : "host", from, to, (double)host[i],
+				(double)value_of(from, to, i));
 	free(host);
 	return 0;
 }
@@ -115,8 +126,8 @@ static int exchange(struct rank *rank, bool device, size_t count, struct err *er
 			continue;
 		out[peer] = make(rank, device, count, rank->me, peer);
 		in[peer] = make(rank, device, count, 90, 90);
-		transfers[n++] = (struct comm_transfer){ peer, out[peer], count * sizeof(float), 0 };
-		transfers[n++] = (struct comm_transfer){ peer, in[peer], count * sizeof(float), 1 };
+		transfers[n++] = (struct comm_transfer) { peer, out[peer], count * sizeof(float), 0 };
+		transfers[n++] = (struct comm_transfer) { peer, in[peer], count * sizeof(float), 1 };
 	}
 	compute(rank);
 	if (comm_wait(rank->comm, comm_exchange(rank->comm, "test", transfers, n, NULL, NULL), err) < 0)
@@ -137,7 +148,10 @@ static int gather(struct rank *rank, bool device, bool in_place, size_t count, s
 		rank->ops->add(rank->ops, own, mine, rank->zeros, count);
 	else if (in_place)
 		memcpy(own, mine, count * sizeof *own);
-	if (comm_wait(rank->comm, comm_allgather(rank->comm, "test", in_place ? own : mine, all, count * sizeof *all), err) < 0)
+	if (comm_wait(rank->comm,
+			comm_allgather(rank->comm, "test", in_place ? own : mine, all, count * sizeof *all),
+			err)
+		< 0)
 		return -1;
 	for (int from = 0; from < rank->world; from++)
 		if (verify(rank, device, all + (size_t)from * count, count, from, 7, err) < 0)
@@ -149,7 +163,8 @@ static int broadcast(struct rank *rank, bool device, size_t count, int root, str
 {
 	float *p = make(rank, device, count, rank->me == root ? root : 90, 8);
 	compute(rank);
-	if (comm_wait(rank->comm, comm_broadcast(rank->comm, "test", p, count * sizeof *p, root), err) < 0)
+	if (comm_wait(rank->comm, comm_broadcast(rank->comm, "test", p, count * sizeof *p, root), err)
+		< 0)
 		return -1;
 	return verify(rank, device, p, count, root, 8, err) < 0 ? err_prefix(err, "broadcast") : 0;
 }
@@ -157,9 +172,11 @@ static int broadcast(struct rank *rank, bool device, size_t count, int root, str
 /* Sums of whole numbers are exact; in bf16 they are near, and the same on all ranks. */
 static int sum(struct rank *rank, bool device, bool bf16, size_t count, struct err *err)
 {
-	float *p = make(rank, device, count, rank->me, 9), *all = malloc((size_t)rank->world * count * sizeof *all + 1);
+	float *p = make(rank, device, count, rank->me, 9),
+		  *all = malloc((size_t)rank->world * count * sizeof *all + 1);
 	compute(rank);
-	comm_ticket ticket = bf16 ? comm_allreduce_bf16(rank->comm, "test", p, count) : comm_allreduce(rank->comm, "test", p, count);
+	comm_ticket ticket = bf16 ? comm_allreduce_bf16(rank->comm, "test", p, count)
+							  : comm_allreduce(rank->comm, "test", p, count);
 	if (comm_wait(rank->comm, ticket, err) < 0)
 		return -1;
 	float *host = fetch(rank, device, p, count);
@@ -167,9 +184,12 @@ static int sum(struct rank *rank, bool device, bool bf16, size_t count, struct e
 		double exact = 0;
 		for (int from = 0; from < rank->world; from++)
 			exact += (double)value_of(from, 9, i);
-		WORLD_CHECK(bf16 ? fabs((double)host[i] / exact - 1) < 0.01 * rank->world : (double)host[i] == exact);
+		WORLD_CHECK(bf16 ? fabs((double)host[i] / exact - 1) < 0.01 * rank->world
+						 : (double)host[i] == exact);
 	}
-	if (comm_wait(rank->comm, comm_allgather(rank->comm, "sums", host, all, count * sizeof *host), err) < 0)
+	if (comm_wait(rank->comm, comm_allgather(rank->comm, "sums", host, all, count * sizeof *host),
+			err)
+		< 0)
 		return -1;
 	for (int from = 0; from < rank->world; from++)
 		WORLD_CHECK(memcmp(all + (size_t)from * count, host, count * sizeof *host) == 0);
@@ -191,7 +211,8 @@ static int add_pieces(void *arg, size_t first, size_t bytes, struct err *err)
 	WORLD_CHECK(at == r->made);
 	for (int peer = 0; peer < r->rank->world; peer++)
 		if (peer != r->rank->me)
-			r->rank->ops->add(r->rank->ops, own, own, r->received + (size_t)peer * r->count + at, count);
+			r->rank->ops->add(r->rank->ops, own, own, r->received + (size_t)peer * r->count + at,
+				count);
 	r->made += count;
 	return 0;
 }
@@ -205,13 +226,20 @@ static comm_ticket reduce(struct reducing *r)
 		float *theirs = r->numbers + (size_t)peer * r->count;
 		if (peer == r->rank->me)
 			continue;
-		pieces[n] = (struct comm_transfer){ peer, theirs, bytes, 0 };
-		sums[n++] = (struct comm_transfer){ peer, r->numbers + (size_t)r->rank->me * r->count, bytes, 0 };
-		pieces[n] = (struct comm_transfer){ peer, r->received + (size_t)peer * r->count, bytes, 1 };
-		sums[n++] = (struct comm_transfer){ peer, theirs, bytes, 1 };
+		pieces[n] = (struct comm_transfer) { peer, theirs, bytes, 0 };
+		sums[n++] =
+			(struct comm_transfer) { peer, r->numbers + (size_t)r->rank->me * r->count, bytes, 0 };
+		pieces[n] =
+			(struct comm_transfer) { peer, r->received + (size_t)peer * r->count, bytes, 1 };
+		sums[n++] = (struct comm_transfer) { peer, theirs, bytes, 1 };
 	}
-	return comm_reduce(r->rank->comm, "sums", &(struct comm_reduction){ .pieces = pieces, .piece_count = n, .sums = sums,
-		.sum_count = n, .make = add_pieces, .arg = r });
+	return comm_reduce(r->rank->comm, "sums",
+		&(struct comm_reduction) { .pieces = pieces,
+			.piece_count = n,
+			.sums = sums,
+			.sum_count = n,
+			.make = add_pieces,
+			.arg = r });
 }
 
 struct adding {
@@ -241,16 +269,20 @@ static int work(struct rank *rank, size_t count, struct err *err)
 
 #define QUEUED 5
 
-/* Several behind each other, all with one place for what is received, as buckets have it; host memory between them. */
+/* Several behind each other, all with one place for what is received, as buckets have it; host
+ * memory between them. */
 static int reduce_in_turn(struct rank *rank, struct err *err)
 {
 	struct reducing r[QUEUED];
 	int all[QUEUED][WORLD_MAX];
 	comm_ticket last = 0;
-	float *received = rank->ops->alloc(rank->ops, (size_t)rank->world * sizes[SIZES - 1] * sizeof(float));
+	float *received =
+		rank->ops->alloc(rank->ops, (size_t)rank->world * sizes[SIZES - 1] * sizeof(float));
 	struct late late[QUEUED];
 	for (int i = 0; i < QUEUED; i++) {
-		r[i] = (struct reducing){ .rank = rank, .count = sizes[(i + 2) % SIZES], .received = received };
+		r[i] = (struct reducing) { .rank = rank,
+			.count = sizes[(i + 2) % SIZES],
+			.received = received };
 		r[i].numbers = make(rank, true, (size_t)rank->world * r[i].count, rank->me, i);
 		late[i] = rank->late[i];
 	}
@@ -309,7 +341,8 @@ static int carry_all(struct rank *rank, bool device, size_t count, struct err *e
 	for (int root = 0; root < rank->world; root++)
 		if (broadcast(rank, device, count, root, err) < 0)
 			return -1;
-	return sum(rank, device, false, count, err) < 0 || sum(rank, device, true, count, err) < 0 ? -1 : 0;
+	return sum(rank, device, false, count, err) < 0 || sum(rank, device, true, count, err) < 0 ? -1
+																							   : 0;
 }
 
 static int body_carry(struct comm *comm, void *arg, struct err *err)
@@ -324,7 +357,8 @@ static int body_carry(struct comm *comm, void *arg, struct err *err)
 	if (reduce_in_turn(&rank, err) < 0 || work(&rank, sizes[SIZES - 1], err) < 0
 		|| (*(enum fake_order *)arg == FAKE_LAZY && time_operations(&rank, err) < 0))
 		return -1;
-	WORLD_CHECK(strcmp(comm_provider(comm), "nccl") == 0 && strcmp(comm_library(comm), "NCCL 2.28.9") == 0);
+	WORLD_CHECK(
+		strcmp(comm_provider(comm), "nccl") == 0 && strcmp(comm_library(comm), "NCCL 2.28.9") == 0);
 	WORLD_CHECK(fake_nccl.calls > 0 && fake_runtime.awaits > 0);
 	return ops_check(rank.ops, err);
 }
@@ -369,7 +403,10 @@ struct doom {
 	ncclResult_t error;
 };
 
-static int fail_work(void *arg, struct err *err) { return err_fail(err, EXIT_DATA, "the disk is on fire"); }
+static int fail_work(void *arg, struct err *err)
+{
+	return err_fail(err, EXIT_DATA, "the disk is on fire");
+}
 
 static void strike(struct rank *rank, const struct doom *doom)
 {
@@ -404,7 +441,8 @@ static int body_doom(struct comm *comm, void *arg, struct err *err)
 			strike(&rank, arg);
 		if (comm_wait(comm, reduce(&r), err) == 0)
 			continue;
-		WORLD_CHECK(comm_wait(comm, comm_call(comm, "later", NULL, NULL), &again) < 0 && strcmp(again.text, err->text) == 0);
+		WORLD_CHECK(comm_wait(comm, comm_call(comm, "later", NULL, NULL), &again) < 0
+			&& strcmp(again.text, err->text) == 0);
 		WORLD_CHECK(fake_nccl.communicators == 0 && fake_nccl.aborted == 1);
 		return -1;
 	}
@@ -434,36 +472,40 @@ static void check_doom(int size, double deadline, struct doom doom, const char *
 
 static void a_dead_rank_is_named_at_once(void **state)
 {
-	check_doom(3, 30, (struct doom){ .fault = KILLED, .victim = 1 }, "is gone");
-	check_doom(2, 30, (struct doom){ .fault = KILLED, .victim = 0 }, "is gone");
+	check_doom(3, 30, (struct doom) { .fault = KILLED, .victim = 1 }, "is gone");
+	check_doom(2, 30, (struct doom) { .fault = KILLED, .victim = 0 }, "is gone");
 }
 
 static void a_stopped_rank_is_named_at_the_deadline(void **state)
 {
-	check_doom(3, 1.5, (struct doom){ .fault = STOPPED, .victim = 2 }, "nothing was heard of rank 2 on here");
+	check_doom(3, 1.5, (struct doom) { .fault = STOPPED, .victim = 2 },
+		"nothing was heard of rank 2 on here");
 }
 
 /* Of a GPU that gets on no more nobody can tell whose it is; but all end. */
 static void a_hanging_gpu_ends_all_at_the_deadline(void **state)
 {
-	check_doom(3, 1.5, (struct doom){ .fault = HANGING, .victim = 1 }, "no progress for");
+	check_doom(3, 1.5, (struct doom) { .fault = HANGING, .victim = 1 }, "no progress for");
 }
 
 static void what_nccl_knows_is_told_at_once(void **state)
 {
-	check_doom(2, 30, (struct doom){ ERROR, 1, ncclRemoteError }, "remote process exited");
-	check_doom(2, 30, (struct doom){ ERROR, 1, ncclSystemError }, "system error");
+	check_doom(2, 30, (struct doom) { ERROR, 1, ncclRemoteError }, "remote process exited");
+	check_doom(2, 30, (struct doom) { ERROR, 1, ncclSystemError }, "system error");
 }
 
 static void a_rank_that_gives_up_says_why(void **state)
 {
-	check_doom(3, 30, (struct doom){ .fault = FAILING, .victim = 1 }, "the disk is on fire");
-	check_doom(3, 30, (struct doom){ .fault = ABORTED, .victim = 2 }, "the disk is on fire");
+	check_doom(3, 30, (struct doom) { .fault = FAILING, .victim = 1 }, "the disk is on fire");
+	check_doom(3, 30, (struct doom) { .fault = ABORTED, .victim = 2 }, "the disk is on fire");
 }
 
 /* ---- opening ---- */
 
-static int body_never(struct comm *comm, void *arg, struct err *err) { return err_set(err, "it has opened"); }
+static int body_never(struct comm *comm, void *arg, struct err *err)
+{
+	return err_set(err, "it has opened");
+}
 
 /* All ranks say what one of them lacks, though they are connected by then. */
 static void a_rank_without_a_gpu_is_told_by_all(void **state)
@@ -483,7 +525,8 @@ static void a_rank_without_a_gpu_is_told_by_all(void **state)
 static int body_attach(struct comm *comm, void *arg, struct err *err)
 {
 	struct rank rank;
-	WORLD_CHECK(begin(&rank, comm, err) < 0 && err->status == EXIT_USAGE && strstr(err->text, "host's memory only"));
+	WORLD_CHECK(begin(&rank, comm, err) < 0 && err->status == EXIT_USAGE
+		&& strstr(err->text, "host's memory only"));
 	return 0;
 }
 

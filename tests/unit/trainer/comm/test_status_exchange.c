@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agree, state and numerics over real processes: one rank's failure is everybody's, and everybody gets rank 0's state. */
+/* agree, state and numerics over real processes: one rank's failure is everybody's, and everybody
+ * gets rank 0's state. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +25,8 @@ static int stage_body(struct comm *comm, void *arg, struct err *err)
 	unsigned failing = *(unsigned *)arg;
 	int rank = comm_rank(comm), rc = 0;
 	if (failing >> rank & 1)
-		rc = err_fail(err, rank < WORLD / 2 ? EXIT_DATA : EXIT_USAGE, rank < WORLD / 2 ? "bad data" : "bad option");
+		rc = err_fail(err, rank < WORLD / 2 ? EXIT_DATA : EXIT_USAGE,
+			rank < WORLD / 2 ? "bad data" : "bad option");
 	char node[8];
 	snprintf(node, sizeof node, "n%d", rank);
 	return status_exchange(comm, "stage", node, rc, err);
@@ -45,7 +47,8 @@ static void all_ranks_end_as_the_lowest_that_failed(void **state)
 			char front[40];
 			snprintf(front, sizeof front, "rank %d on n%d", lowest, lowest);
 			assert_memory_equal(ranks[rank].err.text, front, strlen(front));
-			assert_non_null(strstr(ranks[rank].err.text, lowest < WORLD / 2 ? "bad data" : "bad option"));
+			assert_non_null(
+				strstr(ranks[rank].err.text, lowest < WORLD / 2 ? "bad data" : "bad option"));
 			assert_int_equal(ranks[rank].err.status, lowest < WORLD / 2 ? EXIT_DATA : EXIT_USAGE);
 		}
 	}
@@ -71,7 +74,8 @@ static int share_body(struct comm *comm, void *arg, struct err *err)
 	struct ops *ops = ops_cpu_create(true, err);
 	struct state state, wanted;
 	const struct tensor_table *table = arg;
-	WORLD_CHECK(ops && state_alloc(&state, ops, table, err) == 0 && state_alloc(&wanted, ops, table, err) == 0);
+	WORLD_CHECK(ops && state_alloc(&state, ops, table, err) == 0
+		&& state_alloc(&wanted, ops, table, err) == 0);
 	fill(wanted.weights, table->elements, 1);
 	fill(wanted.m, table->elements, 1e6f);
 	fill(wanted.v, table->elements, 2e6f);
@@ -94,7 +98,10 @@ static int share_body(struct comm *comm, void *arg, struct err *err)
 static void everybody_gets_the_state_of_rank_0(void **state)
 {
 	struct tensor_table table = { 0 };
-	struct tensor row = { .name = "w", .dims = 2, .shape = { 4711, 1003 }, .padded = { 4711, 1003 } };
+	struct tensor row = { .name = "w",
+		.dims = 2,
+		.shape = { 4711, 1003 },
+		.padded = { 4711, 1003 } };
 	struct world_rank ranks[WORLD];
 	world_need_several();
 	assert_int_equal(tensor_table_add(&table, &row, NULL), 0);
@@ -103,7 +110,8 @@ static void everybody_gets_the_state_of_rank_0(void **state)
 	tensor_table_clear(&table);
 }
 
-/* More than a line has room for, such as the algorithms of a GPU's products; the last of its bytes differs. */
+/* More than a line has room for, such as the algorithms of a GPU's products; the last of its bytes
+ * differs. */
 static json_t *long_text(char last)
 {
 	char text[5001];
@@ -116,7 +124,8 @@ static json_t *long_text(char last)
 static int long_body(struct comm *comm, void *arg, struct err *err)
 {
 	bool differs = *(bool *)arg;
-	json_t *record = json_pack("{s:o, s:i}", "products", long_text(differs && comm_rank(comm) == 1 ? 'y' : 'x'), "slots", 8);
+	json_t *record = json_pack("{s:o, s:i}", "products",
+		long_text(differs && comm_rank(comm) == 1 ? 'y' : 'x'), "slots", 8);
 	int rc = numerics_agree(comm, record, true, err);
 	json_decref(record);
 	return rc;
@@ -133,7 +142,8 @@ static void long_values_are_compared_to_their_end(void **state)
 			assert_int_equal(ranks[rank].rc, differs ? ERR_SHARED : 0);
 	}
 	assert_non_null(strstr(ranks[0].err.text, "rank 1 has {\"products\":\"a text with the hash "));
-	json_t *old = json_pack("{s:o}", "products", long_text('x')), *new = json_pack("{s:o}", "products", long_text('y'));
+	json_t *old = json_pack("{s:o}", "products", long_text('x')),
+		   *new = json_pack("{s:o}", "products", long_text('y'));
 	json_t *changes = json_array();
 	struct err err;
 	assert_int_equal(numerics_compare(old, new, false, 5, changes, &err), 0);
@@ -149,7 +159,8 @@ static void long_values_are_compared_to_their_end(void **state)
 static int numerics_body(struct comm *comm, void *arg, struct err *err)
 {
 	bool refuse = *(bool *)arg;
-	json_t *record = json_pack("{s:s, s:i}", "isa", comm_rank(comm) == 2 ? "avx2" : "avx512", "slots", 8);
+	json_t *record =
+		json_pack("{s:s, s:i}", "isa", comm_rank(comm) == 2 ? "avx2" : "avx512", "slots", 8);
 	int rc = numerics_agree(comm, record, refuse, err);
 	json_decref(record);
 	return rc;

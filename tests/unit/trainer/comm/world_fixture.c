@@ -27,14 +27,21 @@ const struct comm_provider *world_provider;
 
 static const double HANG_LIMIT = 300;
 
-static int be_rank(int rank, int size, double deadline, world_body *body, void *arg, struct world_rank *result)
+static int be_rank(int rank, int size, double deadline, world_body *body, void *arg,
+	struct world_rank *result)
 {
-	struct ident ident = { .rank = rank, .world_size = size, .local_rank = rank, .local_world_size = size,
-		.node_count = 1, .node = "here", .source = "torchrun" };
+	struct ident ident = { .rank = rank,
+		.world_size = size,
+		.local_rank = rank,
+		.local_world_size = size,
+		.node_count = 1,
+		.node = "here",
+		.source = "torchrun" };
 	struct rdzv *rdzv = rdzv_open(&ident, size > 1 ? "file" : "single", 30, &result->err);
 	if (!rdzv)
 		return -1;
-	struct comm *comm = world_provider && size > 1 ? comm_open_over(world_provider, &ident, rdzv, deadline, &result->err)
+	struct comm *comm = world_provider && size > 1
+		? comm_open_over(world_provider, &ident, rdzv, deadline, &result->err)
 		: comm_open(&ident, rdzv, NULL, deadline, &result->err);
 	double begun = clock_now();
 	int rc = comm ? body(comm, arg, &result->err) : -1;
@@ -113,7 +120,8 @@ void world_assert_ok(int size, const struct world_rank *ranks)
 			fail_msg("rank %d of %d died of signal %d", rank, size, ranks[rank].signal);
 	for (int rank = 0; rank < size; rank++) {
 		if (!ranks[rank].finished || ranks[rank].rc != 0)
-			fail_msg("rank %d of %d: %s", rank, size, ranks[rank].finished ? ranks[rank].err.text : "did not finish");
+			fail_msg("rank %d of %d: %s", rank, size,
+				ranks[rank].finished ? ranks[rank].err.text : "did not finish");
 	}
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A world of processes on this machine: forks one a rank, each with its identity, rendezvous and communicator. */
+/* A world of processes on this machine: forks one a rank, each with its identity, rendezvous and
+ * communicator. */
 #ifndef MUSTER_WORLD_FIXTURE_H
 #define MUSTER_WORLD_FIXTURE_H
 
@@ -18,19 +19,19 @@ extern const struct comm_provider *world_provider;
 
 /* What became of a rank, as its parent sees it. */
 struct world_rank {
-	int finished;     /* the body returned */
-	int rc;           /* what it returned */
-	struct err err;   /* what it left there */
-	double seconds;   /* from the opening of its communicator */
-	int signal;       /* that ended the process, 0 for none */
+	int finished;   /* the body returned */
+	int rc;         /* what it returned */
+	struct err err; /* what it left there */
+	double seconds; /* from the opening of its communicator */
+	int signal;     /* that ended the process, 0 for none */
 };
 
 /* Runs in the rank's own process. 0, or -1 with `err`. The communicator is closed afterwards. */
 typedef int world_body(struct comm *comm, void *arg, struct err *err);
 
-/* Runs a world of `size` ranks with that deadline of the communicator, in seconds, and returns when each has ended. Those that are
- * stopped are killed once all others have ended; what hangs is killed after five minutes, and did not finish. `ranks` has room for
- * all. */
+/* Runs a world of `size` ranks with that deadline of the communicator, in seconds, and returns when
+ * each has ended. Those that are stopped are killed once all others have ended; what hangs is
+ * killed after five minutes, and did not finish. `ranks` has room for all. */
 void world_run(int size, double deadline, world_body *body, void *arg, struct world_rank *ranks);
 
 /* Skips the test where the build has no communicator for several ranks. To be called first. */

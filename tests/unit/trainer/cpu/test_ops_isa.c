@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops: a pinned instruction set holds for kernels and library, and cannot change once products have begun. */
+/* ops: a pinned instruction set holds for kernels and library, and cannot change once products have
+ * begun. */
 #include "config.h"
 
 #include <math.h>
@@ -53,7 +54,8 @@ static void pinned_before_the_first_gemm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(unknown_names_are_refused), cmocka_unit_test(pinned_before_the_first_gemm),
+		cmocka_unit_test(unknown_names_are_refused),
+		cmocka_unit_test(pinned_before_the_first_gemm),
 	};
 
 	return cmocka_run_group_tests_name("ops_isa", tests, NULL, NULL);

@@ -29,7 +29,8 @@ static void gemm_bits(int m, int n, int k, bool a_transposed, bool b_transposed)
 {
 	size_t count = (size_t)m * n;
 	float *a = fixture_floats((size_t)m * k, 1, 1), *b = fixture_floats((size_t)k * n, 1, 2);
-	float *one = fixture_floats(count, 1, 3), *many = fixture_floats(count, 1, 3), *start = fixture_floats(count, 1, 3);
+	float *one = fixture_floats(count, 1, 3), *many = fixture_floats(count, 1, 3),
+		  *start = fixture_floats(count, 1, 3);
 	struct gemm gemm = { a, b, one, m, n, k, a_transposed, b_transposed, true };
 	char what[100];
 
@@ -40,8 +41,8 @@ static void gemm_bits(int m, int n, int k, bool a_transposed, bool b_transposed)
 		memcpy(many, start, count * sizeof(*many));
 		threads(t);
 		gemm_run(&gemm, NULL, NULL);
-		snprintf(what, sizeof(what), "%dx%dx%d%s%s at %d threads", m, n, k, a_transposed ? " a'" : "",
-			b_transposed ? " b'" : "", t);
+		snprintf(what, sizeof(what), "%dx%dx%d%s%s at %d threads", m, n, k,
+			a_transposed ? " a'" : "", b_transposed ? " b'" : "", t);
 		fixture_same_bits(what, many, one, count * sizeof(*one));
 	}
 	free(a), free(b), free(one), free(many), free(start);
@@ -83,7 +84,8 @@ static void gemm_plans_of_the_head(void **state)
 	}
 }
 
-/* Shapes for which oneDNN's own threading changes the bits: a transposed operand or a small result, and a large k. */
+/* Shapes for which oneDNN's own threading changes the bits: a transposed operand or a small result,
+ * and a large k. */
 static void gemm_plans_that_are_hard(void **state)
 {
 	gemm_bits(384, 384, 2048, false, true);
@@ -98,7 +100,8 @@ static void gemm_plans_that_are_hard(void **state)
 static float *run_all(struct ops *ops, size_t *count)
 {
 	enum { B = 3, T = 130, C = 192, H = 3, V = 257, M = B * T };
-	float *x = fixture_floats(M * C, 2, 1), *dy = fixture_floats(M * C, 1, 2), *qkv = fixture_floats(3 * M * C, 2, 3);
+	float *x = fixture_floats(M * C, 2, 1), *dy = fixture_floats(M * C, 1, 2),
+		  *qkv = fixture_floats(3 * M * C, 2, 3);
 	float *gamma = fixture_floats(C, 1, 4), *wte = fixture_floats(V * C, 1, 5);
 	int32_t *tokens = fixture_tokens(M, 20, 6); /* few tokens: rows of dwte have many sums */
 	float *all, *p;
@@ -108,13 +111,15 @@ static float *run_all(struct ops *ops, size_t *count)
 	p = all = fixture_floats(*count, 0.125f, 0);
 	mean = p, p += M, rstd = p, p += M, y = p, p += M * C, lse = p, p += M * H;
 	ops->layernorm(ops, NULL, p, mean, rstd, x, NULL, gamma, gamma, M, C), p += M * C;
-	ops->layernorm_backward(ops, p, p + M * C, p + M * C + C, dy, x, gamma, mean, rstd, M, C, 1, 1), p += M * C + 2 * C;
+	ops->layernorm_backward(ops, p, p + M * C, p + M * C + C, dy, x, gamma, mean, rstd, M, C, 1, 1),
+		p += M * C + 2 * C;
 	ops->attention(ops, y, lse, qkv, B, T, C, H);
 	ops->attention_backward(ops, p, dy, qkv, y, lse, B, T, C, H), p += 3 * M * C;
 	ops->head_loss(ops, p, p + M, p + M + M * C, x, wte, tokens, M, C, V, 1);
 	ops->embedding_backward(ops, p + M + M * C, p + M + M * C + V * C, dy, tokens, B, T, C, V, 1);
 	p += M + M * C + V * C + T * C;
-	ops->linear_backward_weight(ops, p, p + 4 * C * C, x, qkv, M, C, 3 * C, 0), p += 4 * C * C + 4 * C;
+	ops->linear_backward_weight(ops, p, p + 4 * C * C, x, qkv, M, C, 3 * C, 0),
+		p += 4 * C * C + 4 * C;
 	ops->linear(ops, p, x, wte, gamma, M, C, C), p += M * C;
 	ops->add(ops, p, x, dy, M * C), p += M * C;
 	ops->embedding(ops, p, tokens, wte, x, B, T, C), p += M * C;
@@ -152,8 +157,10 @@ static int settle(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gemm_plans_of_gpt2), cmocka_unit_test(gemm_plans_of_the_head),
-		cmocka_unit_test(gemm_plans_that_are_hard), cmocka_unit_test(everything_else),
+		cmocka_unit_test(gemm_plans_of_gpt2),
+		cmocka_unit_test(gemm_plans_of_the_head),
+		cmocka_unit_test(gemm_plans_that_are_hard),
+		cmocka_unit_test(everything_else),
 	};
 
 	return cmocka_run_group_tests_name("ops_threads", tests, settle, NULL);

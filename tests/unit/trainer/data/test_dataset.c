@@ -37,7 +37,8 @@ static void refuses_tokens(const char *name, size_t size, int positions, const c
 	assert_null(strchr(err.text, '\n'));
 }
 
-static void check_samples(const struct dataset *data, uint64_t first, int count, struct batch *batch)
+static void check_samples(const struct dataset *data, uint64_t first, int count,
+	struct batch *batch)
 {
 	uint64_t samples[8];
 	struct err err;
@@ -86,7 +87,7 @@ static void smallest_file_is_one_sample(void **state)
 	struct batch *batch = batch_alloc(data, 1, &err);
 	check_samples(data, 0, 1, batch);
 	assert_int_equal(batch->targets[7], 8);
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 1 }, 1, 1000, batch, &err), -1);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 1 }, 1, 1000, batch, &err), -1);
 	batch_free(batch);
 	dataset_close(data);
 	assert_null(dataset_open_tokens(path, 9, &err));
@@ -97,10 +98,12 @@ static void smallest_file_is_one_sample(void **state)
 static void missing_places_have_no_target(void **state)
 {
 	struct err err;
-	struct dataset *data = dataset_open_tokens(files_write("t.bin", buffer, make_tokens(100)), 10, &err);
+	struct dataset *data =
+		dataset_open_tokens(files_write("t.bin", buffer, make_tokens(100)), 10, &err);
 	struct batch *batch = batch_alloc(data, 4, &err);
 	check_samples(data, 0, 4, batch);
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 5, SAMPLER_NONE, 6 }, 3, 1000, batch, &err), 0);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 5, SAMPLER_NONE, 6 }, 3, 1000, batch, &err),
+		0);
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(batch->tokens[i], 50 + i);
 		assert_int_equal(batch->tokens[10 + i], 0);
@@ -108,7 +111,7 @@ static void missing_places_have_no_target(void **state)
 		assert_int_equal(batch->tokens[20 + i], 60 + i);
 		assert_int_equal(batch->targets[30 + i], -1);
 	}
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 0, 1, 2, 3, 4 }, 5, 1000, batch, &err), -1);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 0, 1, 2, 3, 4 }, 5, 1000, batch, &err), -1);
 	batch_free(batch);
 	dataset_close(data);
 }
@@ -119,7 +122,8 @@ static void refuses_bad_token_files(void **state)
 	size_t size = make_tokens(100);
 	refuses_tokens("empty.bin", 0, 10, "empty");
 	refuses_tokens("short.bin", 600, 10, "truncated in its header, at 600 of 1024 bytes");
-	refuses_tokens("cut.bin", size - 2, 10, "truncated: its header says 100 tokens, so 1224 bytes; it has 1222");
+	refuses_tokens("cut.bin", size - 2, 10,
+		"truncated: its header says 100 tokens, so 1224 bytes; it has 1222");
 	refuses_tokens("odd.bin", size - 1, 10, "truncated");
 	refuses_tokens("long.bin", size + 2, 10, "longer than it should be");
 	refuses_tokens("few.bin", size, 100, "too few");
@@ -153,14 +157,14 @@ static void names_the_token_out_of_vocabulary(void **state)
 	const char *path = files_write("t.bin", buffer, size);
 	struct dataset *data = dataset_open_tokens(path, 10, &err);
 	struct batch *batch = batch_alloc(data, 2, &err);
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 0, 3 }, 2, 100, batch, &err), -1);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 0, 3 }, 2, 100, batch, &err), -1);
 	assert_int_equal(err.status, EXIT_DATA);
 	assert_non_null(strstr(err.text, "token 777 of sample 3 (place 4)"));
 	assert_non_null(strstr(err.text, path));
 	assert_non_null(strstr(err.text, "vocabulary of 100"));
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 0, 3 }, 2, 778, batch, &err), 0);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 0, 3 }, 2, 778, batch, &err), 0);
 	/* A target is checked as well: sample 2's last one is token 30. */
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 2 }, 1, 30, batch, &err), -1);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 2 }, 1, 30, batch, &err), -1);
 	assert_non_null(strstr(err.text, "token 30 of sample 2 (place 10)"));
 	batch_free(batch);
 	dataset_close(data);
@@ -236,8 +240,8 @@ static void several_files_are_one_data_set(void **state)
 			assert_int_equal(batch->targets[k], begins[i] + k + 1);
 		}
 	}
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 6 }, 1, 300, batch, &err), -1);
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 5 }, 1, 210, batch, &err), -1);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 6 }, 1, 300, batch, &err), -1);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 5 }, 1, 210, batch, &err), -1);
 	assert_non_null(strstr(err.text, "token 210 of sample 1 (place 2) in "));
 	assert_non_null(strstr(err.text, "s-3.u16"));
 	batch_free(batch);
@@ -258,7 +262,8 @@ static struct hash128 identity_named(const char *names)
 	return identity;
 }
 
-/* 25 files: two windows each, the first bytes and the last ones. A swap of two is another data set. */
+/* 25 files: two windows each, the first bytes and the last ones. A swap of two is another data set.
+ */
 static void identity_of_several_is_as_defined(void **state)
 {
 	struct hasher *hasher = hasher_create();
@@ -284,15 +289,19 @@ static void identity_of_several_is_as_defined(void **state)
 	assert_false(hash_equal(before, identity_named(files_path("id-*.u16"))));
 }
 
-/* Of a file alone it stands in checkpoints: these values, made by the first version, may never change. */
+/* Of a file alone it stands in checkpoints: these values, made by the first version, may never
+ * change. */
 static void identity_is_the_recorded_one(void **state)
 {
 	char hex[HASH_HEX_SIZE];
-	assert_string_equal(hash_hex(identity_of(buffer, make_tokens(1000)), hex), "a170b6966c2095c81bf99959a6c38ae7");
-	assert_string_equal(hash_hex(identity_of(buffer, make_tokens(5000000)), hex), "113054b02e688357a338fba2276521b7");
+	assert_string_equal(hash_hex(identity_of(buffer, make_tokens(1000)), hex),
+		"a170b6966c2095c81bf99959a6c38ae7");
+	assert_string_equal(hash_hex(identity_of(buffer, make_tokens(5000000)), hex),
+		"113054b02e688357a338fba2276521b7");
 }
 
-/* An .npy file in `buffer` with that dictionary, padded as numpy does it. Returns the offset of its data. */
+/* An .npy file in `buffer` with that dictionary, padded as numpy does it. Returns the offset of its
+ * data. */
 static size_t make_npy(int version, const char *dictionary)
 {
 	size_t prefix = version == 1 ? 10 : 12;
@@ -310,7 +319,8 @@ static size_t make_npy(int version, const char *dictionary)
 	return total;
 }
 
-static const char *write_npy(const char *name, int version, const char *dictionary, const void *data, size_t size)
+static const char *write_npy(const char *name, int version, const char *dictionary,
+	const void *data, size_t size)
 {
 	size_t offset = make_npy(version, dictionary);
 	memcpy(buffer + offset, data, size);
@@ -328,10 +338,13 @@ static void reads_tables(void **state)
 	struct err err;
 	const char *x[2] = { write_npy("x1.npy", 1, features_header, table, sizeof table),
 		write_npy("x2.npy", 2, features_header, table, sizeof table) };
-	const char *y[3] = {
-		write_npy("u1.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }", u1, sizeof u1),
-		write_npy("i4.npy", 1, "{'shape': (4L,), \"descr\": \"<i4\", 'fortran_order':False}", i4, sizeof i4),
-		write_npy("i8.npy", 2, "{'descr': '<i8', 'fortran_order': False, 'shape': (4,), }", i8, sizeof i8) };
+	const char *y[3] = { write_npy("u1.npy", 1,
+							 "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }", u1,
+							 sizeof u1),
+		write_npy("i4.npy", 1, "{'shape': (4L,), \"descr\": \"<i4\", 'fortran_order':False}", i4,
+			sizeof i4),
+		write_npy("i8.npy", 2, "{'descr': '<i8', 'fortran_order': False, 'shape': (4,), }", i8,
+			sizeof i8) };
 	for (int i = 0; i < 6; i++) {
 		struct dataset *data = dataset_open_table(x[i % 2], y[i / 2], &err);
 		if (!data)
@@ -341,13 +354,14 @@ static void reads_tables(void **state)
 		assert_int_equal(dataset_tokens(data), 0);
 		struct batch *batch = batch_alloc(data, 3, &err);
 		assert_int_equal(batch->positions, 1);
-		assert_int_equal(dataset_read(data, (uint64_t[]){ 3, SAMPLER_NONE, 1 }, 3, 4, batch, &err), 0);
+		assert_int_equal(dataset_read(data, (uint64_t[]) { 3, SAMPLER_NONE, 1 }, 3, 4, batch, &err),
+			0);
 		static const float want[9] = { 10, 11, 12, 0, 0, 0, 4, 5, 6 };
 		assert_memory_equal(batch->inputs, want, sizeof want);
 		assert_int_equal(batch->targets[0], 1);
 		assert_int_equal(batch->targets[1], -1);
 		assert_int_equal(batch->targets[2], 3);
-		assert_int_equal(dataset_read(data, (uint64_t[]){ 0, 1 }, 2, 3, batch, &err), -1);
+		assert_int_equal(dataset_read(data, (uint64_t[]) { 0, 1 }, 2, 3, batch, &err), -1);
 		assert_int_equal(err.status, EXIT_DATA);
 		assert_non_null(strstr(err.text, "class 3 of sample 1"));
 		batch_free(batch);
@@ -361,21 +375,24 @@ static void several_tables_are_one_data_set(void **state)
 	static const uint8_t classes[4] = { 0, 1, 2, 1 };
 	struct err err;
 	write_npy("xs-1.npy", 1, features_header, table, sizeof table);
-	write_npy("xs-2.npy", 2, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", table[1], 2 * sizeof table[0]);
-	write_npy("ys-1.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }", classes, sizeof classes);
-	write_npy("ys-2.npy", 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }", i4, sizeof i4);
+	write_npy("xs-2.npy", 2, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }",
+		table[1], 2 * sizeof table[0]);
+	write_npy("ys-1.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }", classes,
+		sizeof classes);
+	write_npy("ys-2.npy", 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }", i4,
+		sizeof i4);
 	struct dataset *data = dataset_open_table(files_path("xs-*.npy"), files_path("ys-*.npy"), &err);
 	if (!data)
 		fail_msg("%s", err.text);
 	assert_int_equal(dataset_shards(data), 2);
 	assert_int_equal(dataset_samples(data), 6);
 	struct batch *batch = batch_alloc(data, 2, &err);
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 5, 3 }, 2, 4, batch, &err), 0);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 5, 3 }, 2, 4, batch, &err), 0);
 	static const float want[6] = { 7, 8, 9, 10, 11, 12 };
 	assert_memory_equal(batch->inputs, want, sizeof want);
 	assert_int_equal(batch->targets[0], 2);
 	assert_int_equal(batch->targets[1], 1);
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 4 }, 1, 3, batch, &err), -1);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 4 }, 1, 3, batch, &err), -1);
 	assert_non_null(strstr(err.text, "class 3 of sample 0 in "));
 	assert_non_null(strstr(err.text, "ys-2.npy"));
 	batch_free(batch);
@@ -383,7 +400,8 @@ static void several_tables_are_one_data_set(void **state)
 
 	assert_null(dataset_open_table(files_path("xs-*.npy"), files_path("ys-1.npy"), &err));
 	assert_non_null(strstr(err.text, "names 2 files of features, but "));
-	write_npy("xs-2.npy", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }", table, 32);
+	write_npy("xs-2.npy", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }", table,
+		32);
 	assert_null(dataset_open_table(files_path("xs-*.npy"), files_path("ys-*.npy"), &err));
 	assert_non_null(strstr(err.text, "xs-2.npy has 4 columns, but "));
 }
@@ -393,11 +411,11 @@ static void refuses_negative_class(void **state)
 	static const int32_t classes[4] = { 0, -1, 2, 1 };
 	struct err err;
 	const char *x = write_npy("x.npy", 1, features_header, table, sizeof table);
-	const char *y = write_npy("y.npy", 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }", classes,
-		sizeof classes);
+	const char *y = write_npy("y.npy", 1,
+		"{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }", classes, sizeof classes);
 	struct dataset *data = dataset_open_table(x, y, &err);
 	struct batch *batch = batch_alloc(data, 1, &err);
-	assert_int_equal(dataset_read(data, (uint64_t[]){ 1 }, 1, 4, batch, &err), -1);
+	assert_int_equal(dataset_read(data, (uint64_t[]) { 1 }, 1, 4, batch, &err), -1);
 	assert_non_null(strstr(err.text, "class -1 of sample 1"));
 	batch_free(batch);
 	dataset_close(data);
@@ -417,15 +435,21 @@ static void refuses_bad_tables(void **state)
 		{ 1, "{'descr': '<f4', 'fortran_order': True, 'shape': (4, 3), }", 0, "Fortran order" },
 		{ 1, "{'descr': '<f8', 'fortran_order': False, 'shape': (4, 3), }", 0, "'<f8'" },
 		{ 1, "{'descr': '>f4', 'fortran_order': False, 'shape': (4, 3), }", 0, "'>f4'" },
-		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4, 3), }", 0, "int32 in 2 dimensions" },
+		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4, 3), }", 0,
+			"int32 in 2 dimensions" },
 		{ 1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (12,), }", 0, "records" },
 		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (12,), }", 0, "in 1 dimensions" },
 		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", 0, "3 rows" },
-		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 4294967296), }", 0, "truncated" },
-		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", 0, "larger than any file" },
-		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999, 3), }", 0, "too large" },
-		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-4, 3), }", 0, "something else than lengths" },
-		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 3), ", 0, "a string is missing" },
+		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 4294967296), }", 0,
+			"truncated" },
+		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", 0,
+			"larger than any file" },
+		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999, 3), }", 0,
+			"too large" },
+		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-4, 3), }", 0,
+			"something else than lengths" },
+		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 3), ", 0,
+			"a string is missing" },
 		{ 1, "{'descr': '<f4', 'fortran_order': False}", 0, "is missing" },
 		{ 1, "{'descr': '<f4', 'more': 1}", 0, "not known" },
 		{ 1, "[1, 2]", 0, "no dictionary" },
@@ -435,9 +459,12 @@ static void refuses_bad_tables(void **state)
 	static const char zeros[64];
 	struct err err;
 	char y[400]; /* files_path() will be called often */
-	strcpy(y, write_npy("y.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }", u1, sizeof u1));
+	strcpy(y,
+		write_npy("y.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }", u1,
+			sizeof u1));
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		const char *x = write_npy("x.npy", bad[i].version, bad[i].dictionary, zeros, (size_t)(48 + bad[i].extra));
+		const char *x = write_npy("x.npy", bad[i].version, bad[i].dictionary, zeros,
+			(size_t)(48 + bad[i].extra));
 		assert_null(dataset_open_table(x, y, &err));
 		assert_int_equal(err.status, EXIT_DATA);
 		if (!strstr(err.text, bad[i].why) || !strstr(err.text, x))
@@ -449,7 +476,8 @@ static void refuses_bad_tables(void **state)
 	assert_non_null(strstr(err.text, "truncated in its header"));
 	assert_null(dataset_open_table(files_write("x.npy", "\x93NUMPY\1\0\x04\0{'de", 14), y, &err));
 	assert_non_null(strstr(err.text, "a string has no end"));
-	assert_null(dataset_open_table(write_npy("x.npy", 1, features_header, table, sizeof table), files_path("none"), &err));
+	assert_null(dataset_open_table(write_npy("x.npy", 1, features_header, table, sizeof table),
+		files_path("none"), &err));
 	assert_int_equal(err.status, EXIT_DATA);
 }
 

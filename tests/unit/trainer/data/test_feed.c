@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feed: what the ranks of a run really get, whatever the size of the data, the slots, the world sizes and the moments at which
- * one takes over from another: every sample exactly once an epoch, each at the place where a world of one that nobody disturbs
- * reads it. */
+/* feed: what the ranks of a run really get, whatever the size of the data, the slots, the world
+ * sizes and the moments at which one takes over from another: every sample exactly once an epoch,
+ * each at the place where a world of one that nobody disturbs reads it. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -23,7 +23,8 @@
 
 static struct dataset *dataset;
 
-/* Samples [first, end) in a file of its own. Sample i is the two halves of i; one token more is the last target. */
+/* Samples [first, end) in a file of its own. Sample i is the two halves of i; one token more is the
+ * last target. */
 static void write_shard(const char *name, uint32_t first, uint32_t end)
 {
 	static uint16_t tokens[SAMPLES * POSITIONS + 1];
@@ -69,14 +70,22 @@ static uint64_t batch_of(const struct job *job)
 
 static struct sampler sampler_of(const struct job *job)
 {
-	return (struct sampler){ .seed = 7, .count = job->count, .global_batch = batch_of(job), .complete = job->complete,
+	return (struct sampler) { .seed = 7,
+		.count = job->count,
+		.global_batch = batch_of(job),
+		.complete = job->complete,
 		.shuffle = job->shuffle };
 }
 
-static struct feed_plan plan_of(const struct job *job, int world, int rank, uint64_t first, uint64_t last)
+static struct feed_plan plan_of(const struct job *job, int world, int rank, uint64_t first,
+	uint64_t last)
 {
-	struct feed_plan plan = { .sampler = sampler_of(job), .vocabulary = 65536, .microbatch = job->microbatch,
-		.slot_microbatches = job->slot_microbatches, .first_step = first, .last_step = last };
+	struct feed_plan plan = { .sampler = sampler_of(job),
+		.vocabulary = 65536,
+		.microbatch = job->microbatch,
+		.slot_microbatches = job->slot_microbatches,
+		.first_step = first,
+		.last_step = last };
 	plan.first_slot = tree_rank_slots(job->slots, world, rank, &plan.slots);
 	return plan;
 }
@@ -84,11 +93,14 @@ static struct feed_plan plan_of(const struct job *job, int world, int rank, uint
 static uint32_t sample_in(const struct batch *batch, int row)
 {
 	const int32_t *tokens = batch->tokens + (size_t)row * POSITIONS;
-	return batch->targets[(size_t)row * POSITIONS] < 0 ? NOTHING : (uint32_t)tokens[0] | (uint32_t)tokens[1] << 16;
+	return batch->targets[(size_t)row * POSITIONS] < 0
+		? NOTHING
+		: (uint32_t)tokens[0] | (uint32_t)tokens[1] << 16;
 }
 
 /* What one rank gets in steps [first, last], at its places of them. */
-static void read_rank(const struct job *job, int world, int rank, uint64_t first, uint64_t last, uint32_t *places)
+static void read_rank(const struct job *job, int world, int rank, uint64_t first, uint64_t last,
+	uint32_t *places)
 {
 	struct err err;
 	const struct feed_plan plan = plan_of(job, world, rank, first, last);
@@ -107,13 +119,15 @@ static void read_rank(const struct job *job, int world, int rank, uint64_t first
 	feed_stop(feed);
 }
 
-static void read_steps(const struct job *job, int world, uint64_t first, uint64_t last, uint32_t *places)
+static void read_steps(const struct job *job, int world, uint64_t first, uint64_t last,
+	uint32_t *places)
 {
 	for (int rank = 0; rank < world; rank++)
 		read_rank(job, world, rank, first, last, places);
 }
 
-/* One epoch: all samples, or as many as fill whole batches, none twice; places without one only at the end. */
+/* One epoch: all samples, or as many as fill whole batches, none twice; places without one only at
+ * the end. */
 static void check_epoch(const struct job *job, const uint32_t *places, uint64_t steps)
 {
 	static unsigned char seen[SAMPLES];
@@ -150,8 +164,8 @@ static uint32_t *whole_order(const struct job *job)
 }
 
 /* A world takes over behind step `done` and goes on to step `last`. */
-static void check_segment(const struct job *job, int world, uint64_t done, uint64_t last, const uint32_t *order,
-	uint32_t *places)
+static void check_segment(const struct job *job, int world, uint64_t done, uint64_t last,
+	const uint32_t *order, uint32_t *places)
 {
 	size_t count = (last - done) * batch_of(job);
 	memset(places, 0xee, count * sizeof *places);
@@ -214,16 +228,23 @@ static void large_jobs_over_chains_of_worlds(void **state)
 {
 	uint64_t random = 20;
 	for (int i = 0; i < 16; i++) {
-		const struct job job = { .count = 1 + draw(&random, SAMPLES), .microbatch = 1 + (int)draw(&random, 7),
-			.slot_microbatches = 1 + (int)draw(&random, 5), .slots = 1 + (int)draw(&random, 48),
-			.complete = draw(&random, 4) > 0, .shuffle = draw(&random, 4) > 0 };
+		const struct job job = { .count = 1 + draw(&random, SAMPLES),
+			.microbatch = 1 + (int)draw(&random, 7),
+			.slot_microbatches = 1 + (int)draw(&random, 5),
+			.slots = 1 + (int)draw(&random, 48),
+			.complete = draw(&random, 4) > 0,
+			.shuffle = draw(&random, 4) > 0 };
 		check_chain(&job, &random);
 	}
 }
 
 static void counted_samples_of_a_step(void **state)
 {
-	const struct job dropping = { .count = 101, .microbatch = 3, .slot_microbatches = 1, .slots = 8, .shuffle = true };
+	const struct job dropping = { .count = 101,
+		.microbatch = 3,
+		.slot_microbatches = 1,
+		.slots = 8,
+		.shuffle = true };
 	struct sampler whole = sampler_of(&dropping), padded = whole;
 	padded.complete = true;
 	assert_int_equal(feed_step_samples(&whole, 5), 24);
@@ -234,7 +255,11 @@ static void counted_samples_of_a_step(void **state)
 
 static void hash_tells_the_samples_of_a_step(void **state)
 {
-	const struct job job = { .count = 101, .microbatch = 3, .slot_microbatches = 1, .slots = 1, .shuffle = true };
+	const struct job job = { .count = 101,
+		.microbatch = 3,
+		.slot_microbatches = 1,
+		.slots = 1,
+		.shuffle = true };
 	const struct feed_plan plan = plan_of(&job, 1, 0, 1, 9);
 	uint64_t hashes[2][3];
 	for (int run = 0; run < 2; run++) {
@@ -252,7 +277,12 @@ static void hash_tells_the_samples_of_a_step(void **state)
 /* Ranks without a sample in the last, padded step of an epoch have all read the same: nothing. */
 static void hash_of_no_sample_is_none(void **state)
 {
-	const struct job job = { .count = 9, .microbatch = 3, .slot_microbatches = 1, .slots = 8, .complete = true, .shuffle = true };
+	const struct job job = { .count = 9,
+		.microbatch = 3,
+		.slot_microbatches = 1,
+		.slots = 8,
+		.complete = true,
+		.shuffle = true };
 	uint64_t hashes[4];
 	for (int rank = 0; rank < 4; rank++) {
 		const struct feed_plan plan = plan_of(&job, 4, rank, 1, 2);

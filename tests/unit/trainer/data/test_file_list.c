@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_list: names and patterns become files in the order of their names, and what can't is said. */
+/* file_list: names and patterns become files in the order of their names, and what can't is said.
+ */
 #include "config.h"
 
 #include <setjmp.h>
@@ -54,7 +55,8 @@ static void refuses(const char *text, enum exit_status status, const char *why)
 
 static int make_files(void **state)
 {
-	static const char *const all[] = { "a_10.bin", "a_9.bin", "B_1.bin", "a,b.bin", "star*.bin", "other.txt" };
+	static const char *const all[] = { "a_10.bin", "a_9.bin", "B_1.bin", "a,b.bin", "star*.bin",
+		"other.txt" };
 	if (files_setup(state) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

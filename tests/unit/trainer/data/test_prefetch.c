@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prefetch: batches come in the order of their lists, an error comes in its place, and a stop is clean at any time. */
+/* prefetch: batches come in the order of their lists, an error comes in its place, and a stop is
+ * clean at any time. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -25,7 +26,8 @@ static struct dataset *open_data(void)
 	for (int i = 0; i < TOKENS; i++)
 		bytes_put_le16(bytes + 2 * i, (uint16_t)i);
 	bytes_put_le16(bytes + 2 * (BAD_SAMPLE * POSITIONS + 1), 9999);
-	struct dataset *data = dataset_open_tokens(files_write("t.u16", bytes, sizeof bytes), POSITIONS, &err);
+	struct dataset *data =
+		dataset_open_tokens(files_write("t.u16", bytes, sizeof bytes), POSITIONS, &err);
 	assert_non_null(data);
 	return data;
 }
@@ -59,7 +61,8 @@ static void batches_come_in_order(void **state)
 			push_nth(prefetch, pushed++);
 			for (int row = 0; row < 2; row++)
 				for (int i = 0; i < POSITIONS; i++)
-					assert_int_equal(batch->tokens[row * POSITIONS + i], nth_sample(2 * n + row) * POSITIONS + (uint64_t)i);
+					assert_int_equal(batch->tokens[row * POSITIONS + i],
+						nth_sample(2 * n + row) * POSITIONS + (uint64_t)i);
 		}
 		prefetch_stop(prefetch);
 	}
@@ -95,7 +98,7 @@ static void neither_side_waits_for_ever(void **state)
 	assert_non_null(strstr(err.text, "no batch was asked for"));
 	push_nth(prefetch, 0);
 	push_nth(prefetch, 1);
-	assert_int_equal(prefetch_push(prefetch, (uint64_t[]){ 0, 1 }, &err), -1);
+	assert_int_equal(prefetch_push(prefetch, (uint64_t[]) { 0, 1 }, &err), -1);
 	assert_int_equal(prefetch_pending(prefetch), 2);
 	assert_non_null(prefetch_next(prefetch, &err));
 	push_nth(prefetch, 2);

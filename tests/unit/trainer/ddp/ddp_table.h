@@ -9,9 +9,13 @@
 
 #define LAYERS 4
 
-static inline void add_row(struct tensor_table *table, const char *name, int64_t rows, int64_t columns, int64_t padded, int layer)
+static inline void add_row(struct tensor_table *table, const char *name, int64_t rows,
+	int64_t columns, int64_t padded, int layer)
 {
-	struct tensor row = { .dims = 2, .shape = { rows, columns }, .padded = { padded, columns }, .layer = layer };
+	struct tensor row = { .dims = 2,
+		.shape = { rows, columns },
+		.padded = { padded, columns },
+		.layer = layer };
 	struct err err;
 
 	snprintf(row.name, sizeof row.name, "%s", name);
@@ -19,7 +23,8 @@ static inline void add_row(struct tensor_table *table, const char *name, int64_t
 		fail_msg("%s", err.text);
 }
 
-/* Odd sizes, a tensor of several norm blocks, one of whole blocks only, one of less than one, padded rows, several tensors in a layer. */
+/* Odd sizes, a tensor of several norm blocks, one of whole blocks only, one of less than one,
+ * padded rows, several tensors in a layer. */
 static inline void make_table(struct tensor_table *table)
 {
 	add_row(table, "norm.weight", 1, 33, 1, 0);

@@ -11,7 +11,8 @@
 
 float ddp_work_gradient(uint64_t step, int slot, size_t at)
 {
-	uint64_t v = (at + 1) * 0x9e3779b97f4a7c15u + (uint64_t)slot * 0xff51afd7ed558ccdu + step * 0xc4ceb9fe1a85ec53u;
+	uint64_t v = (at + 1) * 0x9e3779b97f4a7c15u + (uint64_t)slot * 0xff51afd7ed558ccdu
+		+ step * 0xc4ceb9fe1a85ec53u;
 
 	v ^= v >> 33;
 	v *= 0xff51afd7ed558ccdu;
@@ -25,9 +26,11 @@ double ddp_work_slot_loss(uint64_t step, int slot)
 	return 100.0 + ddp_work_gradient(step, slot, 12345) / 3.0;
 }
 
-void ddp_work_fill_layer(const struct tensor_table *table, float *arena, uint64_t step, int slot, int layer)
+void ddp_work_fill_layer(const struct tensor_table *table, float *arena, uint64_t step, int slot,
+	int layer)
 {
-	size_t head = table->split_count ? table->rows[table->count - 1].count : 0; /* padding stays zero here, too */
+	size_t head = table->split_count ? table->rows[table->count - 1].count
+									 : 0; /* padding stays zero here, too */
 
 	for (size_t j = table->elements; layer == 0 && j < table->elements + head; j++)
 		arena[j] = ddp_work_gradient(step, slot, j);
@@ -77,7 +80,8 @@ static double direct_norm(const struct ddp_work *job, const float *grads)
 	return sqrt(squares);
 }
 
-void ddp_work_make_split(struct ddp_work *job, int slots, size_t bucket_bytes, int native, bool split)
+void ddp_work_make_split(struct ddp_work *job, int slots, size_t bucket_bytes, int native,
+	bool split)
 {
 	struct err err;
 	int level = 0;
@@ -96,7 +100,8 @@ void ddp_work_make_split(struct ddp_work *job, int slots, size_t bucket_bytes, i
 	for (uint64_t step = 0; step < STEPS; step++) {
 		job->grads[step] = direct(job, step, level, 0);
 		for (size_t i = 0; i < job->table.split_count; i++)
-			job->grads[step][job->table.split_offset + i] += job->grads[step][job->table.elements + i];
+			job->grads[step][job->table.split_offset + i] +=
+				job->grads[step][job->table.elements + i];
 		job->norm[step] = direct_norm(job, job->grads[step]);
 	}
 	job->magnitude = calloc(job->table.elements, sizeof(float));
@@ -133,8 +138,8 @@ void ddp_work_train_slot(struct ddp *ddp, const struct ddp_work *job, uint64_t s
 	ddp_slot_end(ddp, VALID + slot);
 }
 
-int ddp_work_run_step(struct ddp *ddp, const struct ddp_work *job, uint64_t step, struct ddp_control control,
-	struct ddp_result *result, struct err *err)
+int ddp_work_run_step(struct ddp *ddp, const struct ddp_work *job, uint64_t step,
+	struct ddp_control control, struct ddp_result *result, struct err *err)
 {
 	int first = ddp_first_slot(ddp), count = ddp_slot_count(ddp);
 
@@ -146,7 +151,9 @@ int ddp_work_run_step(struct ddp *ddp, const struct ddp_work *job, uint64_t step
 
 struct ddp *ddp_work_create(struct comm *comm, const struct ddp_work *job, struct err *err)
 {
-	struct ddp_config config = { .slots = job->slots, .bucket_bytes = job->bucket_bytes, .native = job->native,
+	struct ddp_config config = { .slots = job->slots,
+		.bucket_bytes = job->bucket_bytes,
+		.native = job->native,
 		.zero = job->zero };
 
 	return ddp_create(comm, job->ops, &job->table, &config, err);
@@ -154,6 +161,7 @@ struct ddp *ddp_work_create(struct comm *comm, const struct ddp_work *job, struc
 
 struct ddp_control ddp_work_control(struct comm *comm, uint64_t step)
 {
-	return (struct ddp_control){ .step = step, .sample_hash = 1000 + (uint64_t)comm_rank(comm),
+	return (struct ddp_control) { .step = step,
+		.sample_hash = 1000 + (uint64_t)comm_rank(comm),
 		.waited = comm_rank(comm) ? 9 - comm_rank(comm) : 3.5 };
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data parallelism over real processes: gradients, loss and norm have the same bits at every world size, for every bucket
- * size, and they are those of the recursive tree, computed directly. */
+/* Data parallelism over real processes: gradients, loss and norm have the same bits at every world
+ * size, for every bucket size, and they are those of the recursive tree, computed directly. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -20,7 +20,8 @@
 #include "trainer/ddp/ddp_plan.h"
 
 /* The own elements are reduced; spread they are everywhere. */
-static int check_zero(struct ddp *ddp, struct comm *comm, const struct ddp_work *job, uint64_t step, struct err *err)
+static int check_zero(struct ddp *ddp, struct comm *comm, const struct ddp_work *job, uint64_t step,
+	struct err *err)
 {
 	size_t elements = job->table.elements, bytes = elements * sizeof(float), count;
 	const struct zero_shard *own = ddp_own(ddp, &count);
@@ -29,8 +30,10 @@ static int check_zero(struct ddp *ddp, struct comm *comm, const struct ddp_work 
 
 	WORLD_CHECK(own && all);
 	for (size_t i = 0; i < count; i++) {
-		WORLD_CHECK(own[i].rank == comm_rank(comm) && own[i].first < own[i].end && own[i].end <= elements);
-		memcpy(all + own[i].first, ddp_grads(ddp) + own[i].first, (own[i].end - own[i].first) * sizeof *all);
+		WORLD_CHECK(
+			own[i].rank == comm_rank(comm) && own[i].first < own[i].end && own[i].end <= elements);
+		memcpy(all + own[i].first, ddp_grads(ddp) + own[i].first,
+			(own[i].end - own[i].first) * sizeof *all);
 	}
 	ddp_allgather_weights(ddp, all);
 	if (ddp_whole(ddp, &exposed, err) < 0)
@@ -53,7 +56,8 @@ static int body_canonical(struct comm *comm, void *arg, struct err *err)
 		double loss = 0;
 
 		struct ddp_control control = ddp_work_control(comm, step);
-		control.save = comm_rank(comm) == 0 ? step == 1 : step == 0; /* only rank 0 is listened to */
+		control.save =
+			comm_rank(comm) == 0 ? step == 1 : step == 0; /* only rank 0 is listened to */
 		if (ddp_work_run_step(ddp, job, step, control, &result, err) < 0)
 			return -1;
 		WORLD_CHECK(result.save == (step == 1));
@@ -63,14 +67,15 @@ static int body_canonical(struct comm *comm, void *arg, struct err *err)
 			return -1;
 		for (size_t i = 0; !job->zero && i < job->table.elements; i++)
 			if (memcmp(&ddp_grads(ddp)[i], &job->grads[step][i], sizeof(float)) != 0)
-				return err_set(err, "element %zu of step %d is %a, not %a", i, (int)step, (double)ddp_grads(ddp)[i],
-					(double)job->grads[step][i]);
+				return err_set(err, "element %zu of step %d is %a, not %a", i, (int)step,
+					(double)ddp_grads(ddp)[i], (double)job->grads[step][i]);
 		WORLD_CHECK(result.norm == job->norm[step] && result.nonfinite == -1);
 		WORLD_CHECK(result.loss == loss / (double)job->valid);
 		WORLD_CHECK(result.valid == job->valid);
 		WORLD_CHECK(result.stop == 0 && result.fault == 0 && result.fault_rank == -1);
 		WORLD_CHECK(result.sample_hash == 1000 * world + world * (world - 1) / 2);
-		WORLD_CHECK(result.waited_most.rank == (world > 1) && result.waited_most.seconds == (world > 1 ? 8 : 3.5));
+		WORLD_CHECK(result.waited_most.rank == (world > 1)
+			&& result.waited_most.seconds == (world > 1 ? 8 : 3.5));
 		WORLD_CHECK(result.waited_least.rank == (world > 6 ? (int)world - 1 : 0));
 	}
 	ddp_destroy(ddp);
@@ -90,7 +95,7 @@ static void check_worlds(int slots, size_t bucket_bytes, const int *worlds, int 
 	ddp_work_free(&job);
 }
 
-#define WORLDS(...) (const int[]){ __VA_ARGS__ }, sizeof (const int[]){ __VA_ARGS__ } / sizeof(int)
+#define WORLDS(...) (const int[]) { __VA_ARGS__ }, sizeof(const int[]) { __VA_ARGS__ } / sizeof(int)
 
 static void test_single(void **state)
 {
@@ -117,11 +122,21 @@ static void test_any_world(void **state)
 	check_worlds(16, 500000, WORLDS(3, 5));
 }
 
-/* With zero each rank has the same bits of what it owns, and the same norm, wherever buckets and segments are cut. */
+/* With zero each rank has the same bits of what it owns, and the same norm, wherever buckets and
+ * segments are cut. */
 static void test_zero(void **state)
 {
-	static const struct { int slots; size_t bucket; int world; } cases[] = {
-		{ 8, 25 << 20, 1 }, { 8, 25 << 20, 4 }, { 8, 70000, 2 }, { 8, 300000, 3 }, { 16, 500000, 5 }, { 8, 1, 8 },
+	static const struct {
+		int slots;
+		size_t bucket;
+		int world;
+	} cases[] = {
+		{ 8, 25 << 20, 1 },
+		{ 8, 25 << 20, 4 },
+		{ 8, 70000, 2 },
+		{ 8, 300000, 3 },
+		{ 16, 500000, 5 },
+		{ 8, 1, 8 },
 	};
 	struct world_rank ranks[WORLD_MAX];
 
@@ -154,7 +169,8 @@ static int body_nonfinite(struct comm *comm, void *arg, struct err *err)
 
 		for (int layer = 0; layer < LAYERS; layer++)
 			ddp_work_fill_layer(&job->table, grads, 0, slot, layer);
-		grads[job->table.rows[1].offset + job->table.rows[1].count] = NAN; /* padding does not count */
+		grads[job->table.rows[1].offset + job->table.rows[1].count] =
+			NAN; /* padding does not count */
 		if (slot == job->slots - 1)
 			grads[row->offset + row->count - 1] = -INFINITY;
 		*ddp_slot_loss(ddp, slot) = ddp_work_slot_loss(0, slot);
@@ -230,11 +246,14 @@ static void test_native_is_close(void **state)
 
 /* ---- measuring ---- */
 
-/* Each rank ends up with the sum of its own slots, whatever the other ranks have, and still learns losses and flags of all. */
+/* Each rank ends up with the sum of its own slots, whatever the other ranks have, and still learns
+ * losses and flags of all. */
 static int body_alone(struct comm *comm, void *arg, struct err *err)
 {
 	struct ddp_work *job = arg;
-	struct ddp_config config = { .slots = job->slots, .bucket_bytes = job->bucket_bytes, .native = job->native,
+	struct ddp_config config = { .slots = job->slots,
+		.bucket_bytes = job->bucket_bytes,
+		.native = job->native,
 		.comm = DDP_COMM_NONE };
 	struct ddp *ddp = ddp_create(comm, job->ops, &job->table, &config, err);
 	struct ddp_control control = ddp_work_control(comm, 0);
@@ -260,7 +279,9 @@ static int body_alone(struct comm *comm, void *arg, struct err *err)
 
 static void test_alone(void **state)
 {
-	static const struct { int slots, native, world; } cases[] = { { 8, 0, 2 }, { 8, 0, 3 }, { 8, 1, 3 } };
+	static const struct {
+		int slots, native, world;
+	} cases[] = { { 8, 0, 2 }, { 8, 0, 3 }, { 8, 1, 3 } };
 	struct world_rank ranks[WORLD_MAX];
 
 	world_need_several();
@@ -276,7 +297,8 @@ static void test_alone(void **state)
 
 /* ---- while the backward pass goes on ---- */
 
-/* With the last slot's first two layers ready, their buckets are reduced before the other layers exist. */
+/* With the last slot's first two layers ready, their buckets are reduced before the other layers
+ * exist. */
 static int body_overlap(struct comm *comm, void *arg, struct err *err)
 {
 	struct ddp_work *job = arg;
@@ -323,8 +345,9 @@ static void test_overlap(void **state)
 	ddp_work_free(&job);
 }
 
-/* 16 slots on 3 ranks are 6, 5 and 5: after one slot rank 2 has finished [11], after two rank 1 [6, 8), after four rank 0
- * [0, 4) and rank 1 [8, 10). All of that travels without anyone's last slot. */
+/* 16 slots on 3 ranks are 6, 5 and 5: after one slot rank 2 has finished [11], after two rank 1 [6,
+ * 8), after four rank 0 [0, 4) and rank 1 [8, 10). All of that travels without anyone's last slot.
+ */
 static int body_early(struct comm *comm, void *arg, struct err *err)
 {
 	struct ddp_work *job = arg;
@@ -365,8 +388,8 @@ static void test_early_pieces(void **state)
 	ddp_work_free(&job);
 }
 
-/* Where a rank has one piece it sends the bytes of a ring; 8 slots on 3 ranks are 3, 3, 2 in 2, 2 and 1 pieces, and half of
- * a ring's bytes are pieces. */
+/* Where a rank has one piece it sends the bytes of a ring; 8 slots on 3 ranks are 3, 3, 2 in 2, 2
+ * and 1 pieces, and half of a ring's bytes are pieces. */
 static int body_cost(struct comm *comm, void *arg, struct err *err)
 {
 	struct ddp_work *job = arg;
@@ -376,13 +399,15 @@ static int body_cost(struct comm *comm, void *arg, struct err *err)
 	if (!ddp)
 		return -1;
 	struct ddp_cost cost = ddp_cost(ddp);
-	double arena = (double)(job->table.elements * sizeof(float)), ring = 2.0 * (world - 1) / world * arena;
+	double arena = (double)(job->table.elements * sizeof(float)),
+		   ring = 2.0 * (world - 1) / world * arena;
 	bool uneven = world == 3;
 
 	WORLD_CHECK(cost.most == (uneven ? 3 : 8 / world) && cost.least == (uneven ? 2 : 8 / world));
 	WORLD_CHECK(fabs(cost.uneven - (uneven ? 0.125 : 0)) < 1e-12);
 	WORLD_CHECK(fabs((double)cost.ring - ring) < 0.01 * ring);
-	WORLD_CHECK(uneven && !job->native ? fabs((double)cost.sent - 1.5 * ring) < 0.01 * ring : cost.sent == cost.ring);
+	WORLD_CHECK(uneven && !job->native ? fabs((double)cost.sent - 1.5 * ring) < 0.01 * ring
+									   : cost.sent == cost.ring);
 	ddp_destroy(ddp);
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks tell each other with each step: faults, flags, hashes that differ; and ranks that do not fit together. */
+/* What the ranks tell each other with each step: faults, flags, hashes that differ; and ranks that
+ * do not fit together. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -106,10 +107,12 @@ static void check_odd(enum oddity oddity, enum exit_status status, const char *c
 static void test_oddities(void **state)
 {
 	world_need_several();
-	check_odd(ODD_STEP, EXIT_FAULT, (const char *[]){ "rank 1 at step 10", "rank 0 is at step 9", NULL });
-	check_odd(ODD_SLOTS, EXIT_USAGE, (const char *[]){ "--slots is 8 on rank 0 and 16 on rank 1", NULL });
-	check_odd(ODD_TABLE, EXIT_USAGE, (const char *[]){ "hash of the tensors", "rank 1", NULL });
-	check_odd(DEATH, EXIT_LOST, (const char *[]){ "rank 1 on here", NULL });
+	check_odd(ODD_STEP, EXIT_FAULT,
+		(const char *[]) { "rank 1 at step 10", "rank 0 is at step 9", NULL });
+	check_odd(ODD_SLOTS, EXIT_USAGE,
+		(const char *[]) { "--slots is 8 on rank 0 and 16 on rank 1", NULL });
+	check_odd(ODD_TABLE, EXIT_USAGE, (const char *[]) { "hash of the tensors", "rank 1", NULL });
+	check_odd(DEATH, EXIT_LOST, (const char *[]) { "rank 1 on here", NULL });
 }
 
 /* What the ranks tell of their weights or their samples, and who is named for it. */
@@ -126,8 +129,10 @@ static const struct hash_case drift_cases[] = {
 	{ 3, { 6, 5, 5 }, "rank 0 on here" },
 	{ 5, { 5, 7, 5, 6, 5 }, "rank 1 on here, rank 3 on here" },
 	{ 2, { 5, 6 }, "rank 1 on here (or the others: no more than half of the ranks agree)" },
-	{ 4, { 6, 5, 7, 5 }, "rank 0 on here, rank 2 on here (or the others: no more than half of the ranks agree)" },
-	{ 8, { 1, 2, 3, 4, 5, 6, 7, 8 }, "rank 1 on here, rank 2 on here, rank 3 on here, rank 4 on here and 3 more (or the others: "
+	{ 4, { 6, 5, 7, 5 },
+		"rank 0 on here, rank 2 on here (or the others: no more than half of the ranks agree)" },
+	{ 8, { 1, 2, 3, 4, 5, 6, 7, 8 },
+		"rank 1 on here, rank 2 on here, rank 3 on here, rank 4 on here and 3 more (or the others: "
 		"no more than half of the ranks agree)" },
 };
 
@@ -151,7 +156,8 @@ static int body_drift(struct comm *comm, void *arg, struct err *err)
 	if (strcmp(result.drifted, drift->told->said) != 0)
 		return err_set(err, "said '%s', not '%s'", result.drifted, drift->told->said);
 	WORLD_CHECK(!result.drift_here || result.drifted[0]);
-	WORLD_CHECK(drift->told->world != 3 || !result.drifted[0] || result.drift_here == (result.drifted[5] == '0' + me));
+	WORLD_CHECK(drift->told->world != 3 || !result.drifted[0]
+		|| result.drift_here == (result.drifted[5] == '0' + me));
 	return 0;
 }
 
@@ -161,7 +167,8 @@ static const struct hash_case sample_cases[] = {
 	{ 4, { 9, 5, 7, 5 }, "rank 1 on here, rank 3 on here" },
 	{ 5, { 9, 5, 9, 0, 5 }, "rank 0 on here, rank 1 on here, rank 2 on here, rank 4 on here" },
 	{ 3, { 5, 5, 5 }, "rank 0 on here, rank 1 on here, rank 2 on here (all ranks)" },
-	{ 8, { 5, 5, 5, 5, 5, 5, 5, 6 }, "rank 0 on here, rank 1 on here, rank 2 on here, rank 3 on here and 3 more" },
+	{ 8, { 5, 5, 5, 5, 5, 5, 5, 6 },
+		"rank 0 on here, rank 1 on here, rank 2 on here, rank 3 on here and 3 more" },
 };
 
 static int body_samples(struct comm *comm, void *arg, struct err *err)
@@ -205,7 +212,8 @@ static void test_same_samples(void **state)
 	run_hashes(body_samples, sample_cases, sizeof sample_cases / sizeof sample_cases[0]);
 }
 
-/* The step is given up with buckets in flight: the gradients go away only after them, and the peers are told. */
+/* The step is given up with buckets in flight: the gradients go away only after them, and the peers
+ * are told. */
 static int body_given_up(struct comm *comm, void *arg, struct err *err)
 {
 	struct ddp_work *job = arg;
@@ -221,7 +229,8 @@ static int body_given_up(struct comm *comm, void *arg, struct err *err)
 		ddp_destroy(ddp);
 		return 0;
 	}
-	/* On a busy machine rank 1 is gone before the others are through with the comparison of the ranks. */
+	/* On a busy machine rank 1 is gone before the others are through with the comparison of the
+	 * ranks. */
 	int rc = ddp ? ddp_work_run_step(ddp, job, 0, control, &result, err) : -1;
 	ddp_destroy(ddp);
 	WORLD_CHECK(rc < 0 && err->status == EXIT_LOST);

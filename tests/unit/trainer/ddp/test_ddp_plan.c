@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of data parallelism, which is arithmetic only: what buckets and segments hold, and who adds which slots when. */
+/* The plan of data parallelism, which is arithmetic only: what buckets and segments hold, and who
+ * adds which slots when. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -26,8 +27,8 @@ static void check_segments(const struct ddp_bucket *bucket)
 	}
 }
 
-/* Buckets tile the arena, the head's part of a split embedding first, keep their limits and become ready in order; segments
- * tile each bucket. */
+/* Buckets tile the arena, the head's part of a split embedding first, keep their limits and become
+ * ready in order; segments tile each bucket. */
 static void check_buckets(const struct tensor_table *table, size_t bytes)
 {
 	int count;
@@ -38,7 +39,8 @@ static void check_buckets(const struct tensor_table *table, size_t bytes)
 	for (int i = 0; i < count; i++) {
 		assert_int_equal(buckets[i].first, next);
 		assert_true(buckets[i].count > 0);
-		assert_true(buckets[i].count * sizeof(float) <= (i || limit < DDP_FIRST_BUCKET ? limit : DDP_FIRST_BUCKET));
+		assert_true(buckets[i].count * sizeof(float)
+			<= (i || limit < DDP_FIRST_BUCKET ? limit : DDP_FIRST_BUCKET));
 		assert_true(i == 0 || buckets[i].layer >= buckets[i - 1].layer);
 		next += buckets[i].count;
 		for (int t = 0; t < table->count; t++)
@@ -61,8 +63,8 @@ static bool starts_block(const struct tensor_table *table, size_t at)
 	bool found = at == table->elements;
 
 	for (int i = 0; i < table->count; i++)
-		found |= at >= table->rows[i].offset && at < table->rows[i].offset + table->rows[i].count &&
-			(at - table->rows[i].offset) % NORM_BLOCK == 0;
+		found |= at >= table->rows[i].offset && at < table->rows[i].offset + table->rows[i].count
+			&& (at - table->rows[i].offset) % NORM_BLOCK == 0;
 	return found;
 }
 
@@ -76,8 +78,10 @@ static int owner(const struct ddp_bucket *buckets, int count, int world, size_t 
 	return -1;
 }
 
-/* Buckets and segments tile the head's part, and each element's owner is that of the one to which it is added. */
-static int check_heads(const struct tensor_table *table, const struct ddp_bucket *buckets, int count, int world)
+/* Buckets and segments tile the head's part, and each element's owner is that of the one to which
+ * it is added. */
+static int check_heads(const struct tensor_table *table, const struct ddp_bucket *buckets,
+	int count, int world)
 {
 	size_t next = table->elements, part;
 	int heads = 0;
@@ -88,7 +92,9 @@ static int check_heads(const struct tensor_table *table, const struct ddp_bucket
 		for (int rank = 0; rank < world; rank++) {
 			assert_int_equal(ddp_segment(&buckets[heads], world, rank, &part), next);
 			for (size_t k = 0; k < part; k += 211)
-				assert_int_equal(owner(buckets, count, world, next + k - table->elements + table->split_offset), rank);
+				assert_int_equal(owner(buckets, count, world,
+									 next + k - table->elements + table->split_offset),
+					rank);
 			next += part;
 		}
 		assert_int_equal(next, buckets[heads].first + buckets[heads].count);
@@ -110,7 +116,8 @@ static size_t most_padding(const struct tensor_table *table)
 	return most;
 }
 
-/* Cut by blocks: buckets and segments tile the arena as before, and no norm's block has two owners. */
+/* Cut by blocks: buckets and segments tile the arena as before, and no norm's block has two owners.
+ */
 static void check_aligned(const struct tensor_table *table, size_t bytes, int world)
 {
 	int count;
@@ -157,7 +164,8 @@ static void test_buckets(void **state)
 	tensor_table_clear(&table);
 }
 
-/* A counter of 2^k slots needs k + 1 arenas, the result is in arena 0, and each slot is added away but the pieces. */
+/* A counter of 2^k slots needs k + 1 arenas, the result is in arena 0, and each slot is added away
+ * but the pieces. */
 static void test_plan(void **state)
 {
 	for (int slots = 1; slots <= 64; slots++)
@@ -174,7 +182,8 @@ static void test_plan(void **state)
 				for (int i = plan.piece_start[rank]; i < plan.piece_start[rank + 1]; i++) {
 					bool last = i + 1 == plan.piece_start[rank + 1];
 					assert_int_equal(ddp_plan_is_early(&plan, rank, i), !last);
-					assert_true(last ? plan.piece_after[i] == plan.count : plan.piece_after[i] < plan.piece_after[i + 1]);
+					assert_true(last ? plan.piece_after[i] == plan.count
+									 : plan.piece_after[i] < plan.piece_after[i + 1]);
 				}
 				if (world == 1 && (slots & (slots - 1)) == 0)
 					assert_int_equal(1 << (plan.arenas - 1), slots);
@@ -182,18 +191,32 @@ static void test_plan(void **state)
 			}
 }
 
-/* A sixteenth of the gradients, with those of a split head; whole MB, from one for four ranks to 25. */
+/* A sixteenth of the gradients, with those of a split head; whole MB, from one for four ranks
+ * to 25. */
 static void test_bucket_mb(void **state)
 {
-	static const struct { size_t elements, split; int world, mb; } cases[] = {
-		{ 1, 0, 1, 1 }, { 600000, 0, 4, 1 }, { 600000, 0, 5, 2 }, { 8 << 20, 0, 8, 2 }, { (8 << 20) - 1, 0, 4, 1 },
-		{ 6 << 20, 2 << 20, 1, 2 }, { 124439808, 0, 2, 25 }, { 100 << 20, 0, 2, 25 }, { 96 << 20, 0, 2, 24 },
-		{ 600000, 0, 64, 16 }, { 600000, 0, 8192, 25 }, { (size_t)1 << 40, 0, 3, 25 },
+	static const struct {
+		size_t elements, split;
+		int world, mb;
+	} cases[] = {
+		{ 1, 0, 1, 1 },
+		{ 600000, 0, 4, 1 },
+		{ 600000, 0, 5, 2 },
+		{ 8 << 20, 0, 8, 2 },
+		{ (8 << 20) - 1, 0, 4, 1 },
+		{ 6 << 20, 2 << 20, 1, 2 },
+		{ 124439808, 0, 2, 25 },
+		{ 100 << 20, 0, 2, 25 },
+		{ 96 << 20, 0, 2, 24 },
+		{ 600000, 0, 64, 16 },
+		{ 600000, 0, 8192, 25 },
+		{ (size_t)1 << 40, 0, 3, 25 },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-		const struct tensor_table table = { .elements = cases[i].elements, .split_count = cases[i].split };
+		const struct tensor_table table = { .elements = cases[i].elements,
+			.split_count = cases[i].split };
 
 		assert_int_equal(ddp_bucket_mb(&table, cases[i].world), cases[i].mb);
 	}

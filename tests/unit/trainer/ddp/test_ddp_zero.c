@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights on their way to all ranks with --zero 1: they come to whoever waits for them, layer by layer and while other things go
- * on, what is no parameter is left alone, and a rank that dies on the way ends the step of the others. */
+/* Weights on their way to all ranks with --zero 1: they come to whoever waits for them, layer by
+ * layer and while other things go on, what is no parameter is left alone, and a rank that dies on
+ * the way ends the step of the others. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -30,7 +31,7 @@ static void make_job(struct job *job, size_t bucket_bytes)
 {
 	struct err err;
 
-	*job = (struct job){ .bucket_bytes = bucket_bytes, .ops = ops_cpu_create(true, &err) };
+	*job = (struct job) { .bucket_bytes = bucket_bytes, .ops = ops_cpu_create(true, &err) };
 	assert_non_null(job->ops);
 	make_table(&job->table);
 	/* Statistics between parameters, beside each other, and at the end. */
@@ -61,7 +62,8 @@ static float statistic(int rank, uint64_t step)
 }
 
 /* What the rank has of the parameters; and of the rest something of its own. */
-static void fill(const struct ddp *ddp, const struct job *job, float *arena, int rank, uint64_t step, bool parameters)
+static void fill(const struct ddp *ddp, const struct job *job, float *arena, int rank,
+	uint64_t step, bool parameters)
 {
 	size_t count;
 	const struct zero_shard *own = ddp_own(ddp, &count);
@@ -69,7 +71,8 @@ static void fill(const struct ddp *ddp, const struct job *job, float *arena, int
 	for (int r = 0; r < job->table.count; r++) {
 		const struct tensor *row = &job->table.rows[r];
 
-		for (size_t i = row->offset; row->role != TENSOR_PARAMETER && i < row->offset + row->count; i++)
+		for (size_t i = row->offset; row->role != TENSOR_PARAMETER && i < row->offset + row->count;
+			 i++)
 			arena[i] = statistic(rank, step);
 		for (size_t k = 0; parameters && row->role == TENSOR_PARAMETER && k < count; k++)
 			for (size_t i = row->offset; i < row->offset + row->count; i++)
@@ -84,7 +87,9 @@ static bool is_here(const struct job *job, const float *arena, uint64_t step, in
 	for (int r = 0; r < job->table.count; r++) {
 		const struct tensor *row = &job->table.rows[r];
 
-		for (size_t i = row->offset; row->layer >= layer && row->role == TENSOR_PARAMETER && i < row->offset + row->count; i++)
+		for (size_t i = row->offset;
+			 row->layer >= layer && row->role == TENSOR_PARAMETER && i < row->offset + row->count;
+			 i++)
 			if (arena[i] != weight(step, i))
 				return false;
 	}
@@ -94,7 +99,8 @@ static bool is_here(const struct job *job, const float *arena, uint64_t step, in
 static bool keeps_own(const struct job *job, const float *arena, int rank, uint64_t step)
 {
 	for (int r = 0; r < job->table.count; r++)
-		for (size_t i = job->table.rows[r].offset; i < job->table.rows[r].offset + job->table.rows[r].count; i++)
+		for (size_t i = job->table.rows[r].offset;
+			 i < job->table.rows[r].offset + job->table.rows[r].count; i++)
 			if (job->table.rows[r].role != TENSOR_PARAMETER && arena[i] != statistic(rank, step))
 				return false;
 	return true;
@@ -114,7 +120,8 @@ static int body_layers(struct comm *comm, void *arg, struct err *err)
 		ddp_begin(ddp, step);
 		fill(ddp, job, arena, comm_rank(comm), step, true);
 		ddp_allgather_weights(ddp, arena);
-		fill(ddp, job, arena, comm_rank(comm), step + 1, false); /* as model_settle does meanwhile */
+		fill(ddp, job, arena, comm_rank(comm), step + 1,
+			false); /* as model_settle does meanwhile */
 		for (int layer = LAYERS - 1; layer >= 0 && step < STEPS; layer--) {
 			ddp_wait_weights(ddp, layer);
 			ddp_wait_weights(ddp, LAYERS - 1);
@@ -133,7 +140,10 @@ static int body_layers(struct comm *comm, void *arg, struct err *err)
 
 static void layers_come_in_the_order_of_a_forward_pass(void **state)
 {
-	static const struct { int world; size_t bucket; } cases[] = { { 1, 300000 }, { 2, 70000 }, { 3, 300000 }, { 5, 25 << 20 } };
+	static const struct {
+		int world;
+		size_t bucket;
+	} cases[] = { { 1, 300000 }, { 2, 70000 }, { 3, 300000 }, { 5, 25 << 20 } };
 	struct world_rank ranks[WORLD_MAX];
 
 	world_need_several();
@@ -155,7 +165,8 @@ static int meet(struct comm *comm, struct err *err)
 	return comm_wait(comm, comm_allgather(comm, "meeting", "x", all, 1), err);
 }
 
-/* On the communicator's thread: the second rank's weights do not leave before the first rank has gone on. */
+/* On the communicator's thread: the second rank's weights do not leave before the first rank has
+ * gone on. */
 static int hold(void *arg, struct err *err)
 {
 	char byte;
@@ -213,7 +224,8 @@ static void nobody_waits_but_at_a_gate(void **state)
 	free_job(&held.job);
 }
 
-/* One rank dies when some weights have come; the gates of the others open, and the step ends with the reason. */
+/* One rank dies when some weights have come; the gates of the others open, and the step ends with
+ * the reason. */
 static int body_death(struct comm *comm, void *arg, struct err *err)
 {
 	const struct job *job = arg;
@@ -240,7 +252,8 @@ static int body_death(struct comm *comm, void *arg, struct err *err)
 	const struct ddp_control control = { .step = 2 };
 	int rc = ddp_finish(ddp, &control, &result, err);
 	struct err again = { 0 };
-	WORLD_CHECK(rc == -1 && (ddp->whole == ddp->last_allgather || ddp_whole(ddp, &exposed, &again) == -1));
+	WORLD_CHECK(
+		rc == -1 && (ddp->whole == ddp->last_allgather || ddp_whole(ddp, &exposed, &again) == -1));
 	ddp_destroy(ddp);
 	free(arena);
 	return rc;
@@ -265,8 +278,9 @@ static void a_death_on_the_way_ends_the_step(void **state)
 	free_job(&job);
 }
 
-/* A rank can't go on before it has needed a weight: all learn it, and take their leave of a communicator that is whole. Were it
- * aborted by the first that is through, others would still be in the exchange that tells them. */
+/* A rank can't go on before it has needed a weight: all learn it, and take their leave of a
+ * communicator that is whole. Were it aborted by the first that is through, others would still be
+ * in the exchange that tells them. */
 static int body_fault(struct comm *comm, void *arg, struct err *err)
 {
 	const struct job *job = arg;

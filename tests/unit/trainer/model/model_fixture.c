@@ -12,12 +12,28 @@
 
 #include "order/philox.h"
 
-const struct model_config fixture_gpt2 = { .kind = MODEL_GPT2, .layers = 2, .width = 12, .heads = 3, .context = 7,
+const struct model_config fixture_gpt2 = { .kind = MODEL_GPT2,
+	.layers = 2,
+	.width = 12,
+	.heads = 3,
+	.context = 7,
 	.vocabulary = 19 };
-const struct model_config fixture_forgetful_gpt2 = { .kind = MODEL_GPT2, .layers = 3, .width = 12, .heads = 3, .context = 7,
-	.vocabulary = 19, .recompute = RECOMPUTE_BLOCK };
-const struct model_config fixture_mlp = { .kind = MODEL_MLP, .inputs = 9, .hidden = 11, .classes = 5 };
-const struct model_config fixture_normal_mlp = { .kind = MODEL_MLP, .inputs = 9, .hidden = 11, .classes = 5, .batchnorm = true };
+const struct model_config fixture_forgetful_gpt2 = { .kind = MODEL_GPT2,
+	.layers = 3,
+	.width = 12,
+	.heads = 3,
+	.context = 7,
+	.vocabulary = 19,
+	.recompute = RECOMPUTE_BLOCK };
+const struct model_config fixture_mlp = { .kind = MODEL_MLP,
+	.inputs = 9,
+	.hidden = 11,
+	.classes = 5 };
+const struct model_config fixture_normal_mlp = { .kind = MODEL_MLP,
+	.inputs = 9,
+	.hidden = 11,
+	.classes = 5,
+	.batchnorm = true };
 
 double fixture_unit(uint64_t seed, uint32_t a, uint32_t b)
 {
@@ -39,17 +55,21 @@ static void randomise(const struct fixture *f)
 {
 	for (int i = 0; i < f->table->count; i++) {
 		const struct tensor *row = &f->table->rows[i];
-		const double middle = row->init == TENSOR_ONE ? 1.0 : 0.0, half = row->dims == 2 ? 0.6 : 0.4;
+		const double middle = row->init == TENSOR_ONE ? 1.0 : 0.0,
+					 half = row->dims == 2 ? 0.6 : 0.4;
 		for (size_t k = 0; k < row->count; k++)
-			f->weights[row->offset + k] = row->role != TENSOR_PARAMETER ? (float)middle :
-				(float)(middle + half * (2 * fixture_unit(7, (uint32_t)i, (uint32_t)k) - 1));
+			f->weights[row->offset + k] = row->role != TENSOR_PARAMETER
+				? (float)middle
+				: (float)(middle + half * (2 * fixture_unit(7, (uint32_t)i, (uint32_t)k) - 1));
 	}
 }
 
 struct fixture fixture_open(const struct model_config *config, bool plain, int batch)
 {
 	struct err err = { 0 };
-	struct fixture f = { .model = model_create(config, &err), .ops = ops_cpu_create(plain, &err), .batch = batch };
+	struct fixture f = { .model = model_create(config, &err),
+		.ops = ops_cpu_create(plain, &err),
+		.batch = batch };
 	assert_string_equal(err.text, "");
 	assert_int_equal(model_prepare(f.model, f.ops, batch, &err), 0);
 	f.table = model_tensors(f.model);
@@ -78,11 +98,14 @@ struct batch fixture_batch(const struct fixture *f, int samples, uint64_t seed)
 {
 	const struct model_config *c = model_config_of(f->model);
 	const bool gpt2 = c->kind == MODEL_GPT2;
-	struct batch b = { .samples = samples, .positions = gpt2 ? c->context : 1, .features = gpt2 ? 0 : c->inputs };
+	struct batch b = { .samples = samples,
+		.positions = gpt2 ? c->context : 1,
+		.features = gpt2 ? 0 : c->inputs };
 	const int targets = samples * b.positions;
 	b.targets = calloc((size_t)targets, sizeof *b.targets);
 	for (int i = 0; i < targets; i++)
-		b.targets[i] = pick(seed, 1, i, 8) == 0 ? -1 : pick(seed, 2, i, gpt2 ? c->vocabulary : c->classes);
+		b.targets[i] =
+			pick(seed, 1, i, 8) == 0 ? -1 : pick(seed, 2, i, gpt2 ? c->vocabulary : c->classes);
 	if (gpt2) {
 		b.tokens = calloc((size_t)targets, sizeof *b.tokens);
 		for (int i = 0; i < targets; i++)
@@ -100,7 +123,7 @@ void fixture_free_batch(struct batch *batch)
 	free(batch->tokens);
 	free(batch->inputs);
 	free(batch->targets);
-	*batch = (struct batch){ 0 };
+	*batch = (struct batch) { 0 };
 }
 
 double fixture_distance(const struct tensor *row, const float *a, const float *b)

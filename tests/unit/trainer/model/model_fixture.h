@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small model with its operations, arenas and batches, for the tests of models. Failures are cmocka's. */
+/* A small model with its operations, arenas and batches, for the tests of models. Failures are
+ * cmocka's. */
 #ifndef MUSTER_TESTS_MODEL_FIXTURE_H
 #define MUSTER_TESTS_MODEL_FIXTURE_H
 
@@ -16,7 +17,8 @@ struct fixture {
 	int batch;
 };
 
-extern const struct model_config fixture_gpt2, fixture_forgetful_gpt2, fixture_mlp, fixture_normal_mlp;
+extern const struct model_config fixture_gpt2, fixture_forgetful_gpt2, fixture_mlp,
+	fixture_normal_mlp;
 
 struct fixture fixture_open(const struct model_config *config, bool plain, int batch);
 void fixture_close(struct fixture *f);
@@ -24,7 +26,8 @@ void fixture_close(struct fixture *f);
 /* An arena of zeros; freed by the caller. */
 float *fixture_arena(const struct fixture *f);
 
-/* Random samples, a function of the seed; about one target in eight is -1. Freed by fixture_free_batch. */
+/* Random samples, a function of the seed; about one target in eight is -1. Freed by
+ * fixture_free_batch. */
 struct batch fixture_batch(const struct fixture *f, int samples, uint64_t seed);
 void fixture_free_batch(struct batch *batch);
 

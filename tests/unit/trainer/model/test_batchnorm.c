@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batchnorm: both tables of operations against the formulas in fp64 and their derivatives, several ranks against one that has the
- * whole batch, running statistics as PyTorch keeps them, and a rank that has nothing to give. */
+/* batchnorm: both tables of operations against the formulas in fp64 and their derivatives, several
+ * ranks against one that has the whole batch, running statistics as PyTorch keeps them, and a rank
+ * that has nothing to give. */
 #include "config.h"
 
 #include <math.h>
@@ -41,7 +42,8 @@ static struct layer *make_layer(void)
 {
 	struct layer *layer = calloc(1, sizeof *layer);
 	for (int i = 0; i < ELEMENTS; i++) {
-		layer->x[i] = (float)(4 * fixture_unit(1, 0, (uint32_t)i) + (i % WIDTH == 7 ? 1000 : i % WIDTH % 3));
+		layer->x[i] =
+			(float)(4 * fixture_unit(1, 0, (uint32_t)i) + (i % WIDTH == 7 ? 1000 : i % WIDTH % 3));
 		layer->dy[i] = (float)(2 * fixture_unit(1, 1, (uint32_t)i) - 1);
 	}
 	for (int c = 0; c < WIDTH; c++) {
@@ -71,14 +73,18 @@ static int counted(const struct layer *layer, int first, int rows)
 	return count;
 }
 
-static void run_layer(struct layer *layer, struct ops *ops, struct batchnorm *norm, int first, int rows)
+static void run_layer(struct layer *layer, struct ops *ops, struct batchnorm *norm, int first,
+	int rows)
 {
 	size_t at = (size_t)first * WIDTH;
 	batchnorm_bind(norm, ops, layer->arena, layer->arena);
-	batchnorm_forward(norm, ops, layer->y + at, layer->x + at, layer->targets + first, counted(layer, first, rows), rows);
+	batchnorm_forward(norm, ops, layer->y + at, layer->x + at, layer->targets + first,
+		counted(layer, first, rows), rows);
 	mask_gradient(layer);
-	batchnorm_backward_begin(norm, ops, layer->grads, layer->dy + at, layer->x + at, layer->targets + first, rows, 0);
-	batchnorm_backward_end(norm, ops, layer->dx + at, layer->dy + at, layer->x + at, layer->targets + first, rows);
+	batchnorm_backward_begin(norm, ops, layer->grads, layer->dy + at, layer->x + at,
+		layer->targets + first, rows, 0);
+	batchnorm_backward_end(norm, ops, layer->dx + at, layer->dy + at, layer->x + at,
+		layer->targets + first, rows);
 	batchnorm_settle(norm, ops, layer->arena);
 }
 
@@ -100,7 +106,8 @@ struct column {
 	int rows;
 };
 
-/* The sum of y·dy over the rows that count. dy is zero where y is cut off, so the ReLU is not needed for the derivative. */
+/* The sum of y·dy over the rows that count. dy is zero where y is cut off, so the ReLU is not
+ * needed for the derivative. */
 static double exact(struct column *column)
 {
 	double total = 0, mean = 0, variance = 0;
@@ -110,9 +117,12 @@ static double exact(struct column *column)
 	for (int m = 0; m < ROWS; m++)
 		mean += column->targets[m] < 0 ? 0 : column->x[m] / column->rows;
 	for (int m = 0; m < ROWS; m++)
-		variance += column->targets[m] < 0 ? 0 : (column->x[m] - mean) * (column->x[m] - mean) / column->rows;
+		variance += column->targets[m] < 0
+			? 0
+			: (column->x[m] - mean) * (column->x[m] - mean) / column->rows;
 	for (int m = 0; m < ROWS; m++) {
-		column->y[m] = (column->x[m] - mean) / sqrt(variance + BATCHNORM_EPSILON) * column->gamma + column->beta;
+		column->y[m] = (column->x[m] - mean) / sqrt(variance + BATCHNORM_EPSILON) * column->gamma
+			+ column->beta;
 		total += column->targets[m] < 0 ? 0 : column->y[m] * column->dy[m];
 	}
 	column->mean = mean;
@@ -139,7 +149,8 @@ static void near(const char *what, int c, double is, double should, double scale
 
 static void check_column(const struct layer *layer, int c)
 {
-	struct column column = { .targets = layer->targets, .gamma = (double)layer->arena[places.gamma + (size_t)c],
+	struct column column = { .targets = layer->targets,
+		.gamma = (double)layer->arena[places.gamma + (size_t)c],
 		.beta = (double)layer->arena[places.beta + (size_t)c] };
 	for (int m = 0; m < ROWS; m++) {
 		column.x[m] = (double)layer->x[m * WIDTH + c];
@@ -148,13 +159,17 @@ static void check_column(const struct layer *layer, int c)
 	exact(&column);
 	for (int m = 0; m < ROWS; m++)
 		near("y", c, (double)layer->y[m * WIDTH + c], fmax(0, column.y[m]), fabs(column.mean) + 1);
-	near("running mean", c, (double)layer->arena[places.running_mean + (size_t)c], 0.1 * column.mean, fabs(column.mean) + 1);
+	near("running mean", c, (double)layer->arena[places.running_mean + (size_t)c],
+		0.1 * column.mean, fabs(column.mean) + 1);
 	near("running variance", c, (double)layer->arena[places.running_var + (size_t)c],
 		0.9 + 0.1 * column.variance * column.rows / (column.rows - 1), 1);
 	for (int m = 0; m < ROWS; m++)
-		near("dx", c, (double)layer->dx[m * WIDTH + c], slope(&column, &column.x[m]), fabs(column.mean) + 1);
-	near("dgamma", c, (double)layer->grads[places.gamma + (size_t)c], slope(&column, &column.gamma), fabs(column.mean) + 4);
-	near("dbeta", c, (double)layer->grads[places.beta + (size_t)c], slope(&column, &column.beta), 4);
+		near("dx", c, (double)layer->dx[m * WIDTH + c], slope(&column, &column.x[m]),
+			fabs(column.mean) + 1);
+	near("dgamma", c, (double)layer->grads[places.gamma + (size_t)c], slope(&column, &column.gamma),
+		fabs(column.mean) + 4);
+	near("dbeta", c, (double)layer->grads[places.beta + (size_t)c], slope(&column, &column.beta),
+		4);
 }
 
 static int64_t batches_of(const struct layer *layer)
@@ -223,7 +238,8 @@ static void forgotten_until_settled(void **state)
 	batchnorm_settle(norm, ops, layer->arena);
 	assert_memory_equal(layer->arena, before->arena, sizeof layer->arena);
 	for (int i = 0; i < 3; i++)
-		batchnorm_forward(norm, ops, layer->y, layer->x, layer->targets, counted(layer, 0, ROWS), ROWS);
+		batchnorm_forward(norm, ops, layer->y, layer->x, layer->targets, counted(layer, 0, ROWS),
+			ROWS);
 	batchnorm_settle(norm, ops, layer->arena);
 	assert_int_equal(batches_of(layer), 3);
 	batchnorm_destroy(norm);
@@ -232,7 +248,8 @@ static void forgotten_until_settled(void **state)
 	free(before);
 }
 
-/* One row has no variance, and none has no mean either: what comes out is finite, and nothing is counted. */
+/* One row has no variance, and none has no mean either: what comes out is finite, and nothing is
+ * counted. */
 static void batches_without_a_variance_are_not_counted(void **state)
 {
 	struct ops *ops = fixture_ops(false, ROWS, 1, WIDTH, 0, 2);
@@ -266,7 +283,8 @@ static void evaluation_is_by_the_running_statistics(void **state)
 	for (int i = 0; i < ELEMENTS; i++) {
 		size_t c = (size_t)i % WIDTH;
 		double n = ((double)layer->x[i] - (double)c) / sqrt((double)(c + 1) + 1e-5);
-		double y = fmax(0, n * (double)layer->arena[places.gamma + c] + (double)layer->arena[places.beta + c]);
+		double y = fmax(0,
+			n * (double)layer->arena[places.gamma + c] + (double)layer->arena[places.beta + c]);
 		near("y", (int)c, (double)layer->y[i], y, fabs(n) + 1);
 	}
 	batchnorm_destroy(norm);
@@ -281,8 +299,8 @@ static const int first_row[] = { 0, 5, 26, 27, ROWS };
 #define RANKS 4
 
 struct joined {
-	struct layer *whole;    /* what one rank computes of all rows */
-	struct layer *ranks;    /* [RANKS] in shared memory */
+	struct layer *whole; /* what one rank computes of all rows */
+	struct layer *ranks; /* [RANKS] in shared memory */
 };
 
 static int train_part(struct comm *comm, void *arg, struct err *err)
@@ -320,7 +338,8 @@ static void compare_ranks(const struct joined *joined)
 	float grads[2 * WIDTH] = { 0 };
 	for (int rank = 0; rank < RANKS; rank++) {
 		const struct layer *layer = &joined->ranks[rank];
-		size_t at = (size_t)first_row[rank] * WIDTH, count = (size_t)(first_row[rank + 1] - first_row[rank]) * WIDTH;
+		size_t at = (size_t)first_row[rank] * WIDTH,
+			   count = (size_t)(first_row[rank + 1] - first_row[rank]) * WIDTH;
 		assert_true(distance(layer->y + at, whole->y + at, count) < TOLERANCE);
 		assert_true(distance(layer->dx + at, whole->dx + at, count) < TOLERANCE);
 		assert_memory_equal(layer->arena, zero->arena, sizeof zero->arena);
@@ -337,8 +356,8 @@ static void ranks_are_one_batch(void **state)
 	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	size_t bytes = RANKS * sizeof(struct layer);
-	struct joined joined = { .whole = make_layer(), .ranks = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS, -1, 0) };
+	struct joined joined = { .whole = make_layer(),
+		.ranks = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) };
 #ifdef _OPENMP
 	omp_set_num_threads(1); /* a fork has no other threads */
 #endif
@@ -371,7 +390,8 @@ static double training_loss(struct fixture *f, const struct batch *batch)
 	return loss;
 }
 
-/* Central differences along random signs of a tensor, as in test_model.c; fp32 losses leave three digits of a slope. */
+/* Central differences along random signs of a tensor, as in test_model.c; fp32 losses leave three
+ * digits of a slope. */
 static void check_slope(struct fixture *f, const struct batch *batch, const struct tensor *row)
 {
 	const double h = 0.01;

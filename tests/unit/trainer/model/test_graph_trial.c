@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice between steps with graphs and without: by the shortest of each, without those in which they warm up. */
+/* The choice between steps with graphs and without: by the shortest of each, without those in which
+ * they warm up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,10 @@ static struct graph_trial trial_of(double without, double with, double slow)
 	struct graph_trial trial = { 0 };
 	for (int i = 0; i < 2 * EACH; i++) {
 		assert_int_equal(graph_trial_uses(&trial), i >= EACH);
-		double seconds = i % EACH < GRAPH_TRIAL_SKIPPED ? slow : i % EACH == EACH - 1 ? 9 : i < EACH ? without : with;
+		double seconds = i % EACH < GRAPH_TRIAL_SKIPPED ? slow
+			: i % EACH == EACH - 1                      ? 9
+			: i < EACH                                  ? without
+														: with;
 		assert_int_equal(graph_trial_step(&trial, seconds), i == 2 * EACH - 1);
 	}
 	return trial;

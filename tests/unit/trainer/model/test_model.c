@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model: gradients are the derivatives of the loss, sums over microbatches are sums, and the table is GPT-2's. */
+/* model: gradients are the derivatives of the loss, sums over microbatches are sums, and the table
+ * is GPT-2's. */
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -16,8 +17,8 @@
 static const struct {
 	const struct model_config *config;
 	bool plain;
-} cases[] = { { &fixture_gpt2, true }, { &fixture_gpt2, false }, { &fixture_forgetful_gpt2, false }, { &fixture_mlp, true },
-	{ &fixture_mlp, false } };
+} cases[] = { { &fixture_gpt2, true }, { &fixture_gpt2, false }, { &fixture_forgetful_gpt2, false },
+	{ &fixture_mlp, true }, { &fixture_mlp, false } };
 #define CASES (sizeof cases / sizeof *cases)
 
 static double loss_of(struct fixture *f, const struct batch *batch)
@@ -36,8 +37,8 @@ static void train(struct fixture *f, const struct batch *batch, float *grads, in
 }
 
 /* The loss with one tensor moved by `distance` along `direction`, which has length 1. */
-static double moved_loss(struct fixture *f, const struct batch *batch, const struct tensor *row, const float *direction,
-	double distance)
+static double moved_loss(struct fixture *f, const struct batch *batch, const struct tensor *row,
+	const float *direction, double distance)
 {
 	float *w = f->weights + row->offset;
 	float *saved = malloc(row->count * sizeof *saved);
@@ -50,27 +51,35 @@ static double moved_loss(struct fixture *f, const struct batch *batch, const str
 	return loss;
 }
 
-/* Central differences at two distances, extrapolated (Richardson), so that a distance large enough for fp32 losses
- * leaves only terms of its fourth power. */
-static double slope(struct fixture *f, const struct batch *batch, const struct tensor *row, const float *direction)
+/* Central differences at two distances, extrapolated (Richardson), so that a distance large enough
+ * for fp32 losses leaves only terms of its fourth power. */
+static double slope(struct fixture *f, const struct batch *batch, const struct tensor *row,
+	const float *direction)
 {
 	const double h = 0.02;
-	double near = (moved_loss(f, batch, row, direction, h) - moved_loss(f, batch, row, direction, -h)) / (2 * h);
-	double far = (moved_loss(f, batch, row, direction, 2 * h) - moved_loss(f, batch, row, direction, -2 * h)) / (4 * h);
+	double near =
+		(moved_loss(f, batch, row, direction, h) - moved_loss(f, batch, row, direction, -h))
+		/ (2 * h);
+	double far =
+		(moved_loss(f, batch, row, direction, 2 * h) - moved_loss(f, batch, row, direction, -2 * h))
+		/ (4 * h);
 	return (4 * near - far) / 3;
 }
 
-/* A unit vector with all elements of one size and random signs: a wrong element anywhere in the tensor shows. */
+/* A unit vector with all elements of one size and random signs: a wrong element anywhere in the
+ * tensor shows. */
 static float *signs(const struct tensor *row, uint32_t index)
 {
 	float *direction = malloc(row->count * sizeof *direction);
 	for (size_t k = 0; k < row->count; k++)
-		direction[k] = (float)((fixture_unit(31, index, (uint32_t)k) < 0.5 ? -1 : 1) / sqrt((double)row->count));
+		direction[k] = (float)((fixture_unit(31, index, (uint32_t)k) < 0.5 ? -1 : 1)
+			/ sqrt((double)row->count));
 	return direction;
 }
 
 /* The expected size of a random slope is |gradient| / sqrt(count): the bound is 2 % of that. */
-static void check_slope(struct fixture *f, const struct batch *batch, const struct tensor *row, uint32_t index)
+static void check_slope(struct fixture *f, const struct batch *batch, const struct tensor *row,
+	uint32_t index)
 {
 	const float *g = f->grads + row->offset;
 	double expected = 0, norm = 0;
@@ -82,7 +91,8 @@ static void check_slope(struct fixture *f, const struct batch *batch, const stru
 	double bound = 0.02 * sqrt(norm / (double)row->count);
 	double difference = fabs(slope(f, batch, row, direction) - expected);
 	if (!(norm > 0) || !(difference <= bound))
-		fail_msg("%s: slope differs by %g from %g, bound %g", row->name, difference, expected, bound);
+		fail_msg("%s: slope differs by %g from %g, bound %g", row->name, difference, expected,
+			bound);
 	free(direction);
 }
 
@@ -148,7 +158,8 @@ static void accumulate_adds_and_its_absence_overwrites(void **state)
 	}
 }
 
-/* A split embedding's two parts, each overwritten or accumulated, add up to the tied gradient, and the head's is final first. */
+/* A split embedding's two parts, each overwritten or accumulated, add up to the tied gradient, and
+ * the head's is final first. */
 struct head {
 	const struct tensor_table *table;
 	const float *grads;
@@ -159,7 +170,8 @@ static void see_head(void *arg, int layer)
 {
 	struct head *head = arg;
 	if (layer == 0)
-		memcpy(head->seen, head->grads + head->table->elements, head->table->split_count * sizeof *head->seen);
+		memcpy(head->seen, head->grads + head->table->elements,
+			head->table->split_count * sizeof *head->seen);
 }
 
 static void a_split_embedding_adds_up(void **state)
@@ -167,7 +179,8 @@ static void a_split_embedding_adds_up(void **state)
 	struct model_config config = fixture_gpt2;
 	config.split_embedding = true;
 	for (int plain = 0; plain <= 1; plain++) {
-		struct fixture tied = fixture_open(&fixture_gpt2, plain, 3), split = fixture_open(&config, plain, 3);
+		struct fixture tied = fixture_open(&fixture_gpt2, plain, 3),
+					   split = fixture_open(&config, plain, 3);
 		struct batch a = fixture_batch(&tied, 3, 1), b = fixture_batch(&tied, 3, 2);
 		const struct tensor *wte = tensor_table_find(tied.table, "transformer.wte.weight");
 		struct head head = { split.table, split.grads, fixture_arena(&split) };
@@ -181,11 +194,13 @@ static void a_split_embedding_adds_up(void **state)
 		train(&tied, &b, tied.grads, 1);
 		train(&split, &a, split.grads, 0);
 		model_train(split.model, &b, split.grads, 1, &loss, &valid, see_head, &head);
-		assert_memory_equal(head.seen, split.grads + split.table->elements, split.table->split_count * sizeof *head.seen);
+		assert_memory_equal(head.seen, split.grads + split.table->elements,
+			split.table->split_count * sizeof *head.seen);
 		for (size_t i = 0; i < split.table->split_count; i++)
 			split.grads[wte->offset + i] += head.seen[i];
 		for (int r = 0; r < tied.table->count; r++)
-			if (!(fixture_distance(&tied.table->rows[r], split.grads, tied.grads) < (r == (int)(wte - tied.table->rows) ? 1e-6 : 1e-30)))
+			if (!(fixture_distance(&tied.table->rows[r], split.grads, tied.grads)
+					< (r == (int)(wte - tied.table->rows) ? 1e-6 : 1e-30)))
 				fail_msg("%s: not the same gradient", tied.table->rows[r].name);
 		split.ops->release(split.ops, head.seen);
 		fixture_free_batch(&a);
@@ -195,7 +210,8 @@ static void a_split_embedding_adds_up(void **state)
 	}
 }
 
-/* What the ready callback saw: a copy of each group's gradients at the moment they were said to be final. */
+/* What the ready callback saw: a copy of each group's gradients at the moment they were said to be
+ * final. */
 struct seen {
 	const struct fixture *f;
 	float *copy;
@@ -214,7 +230,8 @@ static void see(void *arg, int layer)
 	for (int r = 0; r < seen->f->table->count; r++) {
 		const struct tensor *row = &seen->f->table->rows[r];
 		if (row->layer == layer)
-			memcpy(seen->copy + row->offset, seen->f->grads + row->offset, row->count * sizeof *seen->copy);
+			memcpy(seen->copy + row->offset, seen->f->grads + row->offset,
+				row->count * sizeof *seen->copy);
 	}
 }
 
@@ -253,7 +270,8 @@ static void bring(void *arg, int layer)
 	for (int r = 0; r < arrival->f->table->count; r++) {
 		const struct tensor *row = &arrival->f->table->rows[r];
 		if (row->layer == layer)
-			memcpy(arrival->weights + row->offset, arrival->f->weights + row->offset, row->count * sizeof *arrival->weights);
+			memcpy(arrival->weights + row->offset, arrival->f->weights + row->offset,
+				row->count * sizeof *arrival->weights);
 	}
 }
 
@@ -266,7 +284,8 @@ static void await_weights(struct arrival *arrival)
 		if (row->role == TENSOR_PARAMETER)
 			memset(arrival->weights + row->offset, 0xff, row->count * sizeof *arrival->weights);
 		else
-			memcpy(arrival->weights + row->offset, f->weights + row->offset, row->count * sizeof *arrival->weights);
+			memcpy(arrival->weights + row->offset, f->weights + row->offset,
+				row->count * sizeof *arrival->weights);
 	}
 	arrival->next = model_layers(f->model);
 	model_bind(f->model, arrival->weights);
@@ -388,11 +407,36 @@ static void wrong_configurations_name_the_flag(void **state)
 		struct model_config config;
 		const char *flag;
 	} wrong[] = {
-		{ { .kind = MODEL_GPT2, .layers = 0, .width = 8, .heads = 2, .context = 4, .vocabulary = 9 }, "--layers 0" },
-		{ { .kind = MODEL_GPT2, .layers = 1, .width = -8, .heads = 2, .context = 4, .vocabulary = 9 }, "--width -8" },
-		{ { .kind = MODEL_GPT2, .layers = 1, .width = 8, .heads = 3, .context = 4, .vocabulary = 9 }, "--heads 3" },
-		{ { .kind = MODEL_GPT2, .layers = 1, .width = 8, .heads = 2, .context = 0, .vocabulary = 9 }, "--context 0" },
-		{ { .kind = MODEL_GPT2, .layers = 1, .width = 8, .heads = 2, .context = 4 }, "--vocabulary 0" },
+		{ { .kind = MODEL_GPT2,
+			  .layers = 0,
+			  .width = 8,
+			  .heads = 2,
+			  .context = 4,
+			  .vocabulary = 9 },
+			"--layers 0" },
+		{ { .kind = MODEL_GPT2,
+			  .layers = 1,
+			  .width = -8,
+			  .heads = 2,
+			  .context = 4,
+			  .vocabulary = 9 },
+			"--width -8" },
+		{ { .kind = MODEL_GPT2,
+			  .layers = 1,
+			  .width = 8,
+			  .heads = 3,
+			  .context = 4,
+			  .vocabulary = 9 },
+			"--heads 3" },
+		{ { .kind = MODEL_GPT2,
+			  .layers = 1,
+			  .width = 8,
+			  .heads = 2,
+			  .context = 0,
+			  .vocabulary = 9 },
+			"--context 0" },
+		{ { .kind = MODEL_GPT2, .layers = 1, .width = 8, .heads = 2, .context = 4 },
+			"--vocabulary 0" },
 		{ { .kind = MODEL_MLP, .inputs = 0, .hidden = 4, .classes = 2 }, "--inputs 0" },
 		{ { .kind = MODEL_MLP, .inputs = 3, .hidden = 0, .classes = 2 }, "--hidden 0" },
 		{ { .kind = MODEL_MLP, .inputs = 3, .hidden = 4, .classes = 0 }, "--classes 0" },
@@ -408,7 +452,11 @@ static void wrong_configurations_name_the_flag(void **state)
 static void microbatch_beyond_memory_is_an_error(void **state)
 {
 	struct err err = { 0 };
-	const struct model_config wide = { .kind = MODEL_GPT2, .layers = 2, .width = 1, .heads = 1, .context = 1 << 24,
+	const struct model_config wide = { .kind = MODEL_GPT2,
+		.layers = 2,
+		.width = 1,
+		.heads = 1,
+		.context = 1 << 24,
 		.vocabulary = 2 };
 	struct model *model = model_create(&wide, &err);
 	struct ops *ops = ops_cpu_create(true, &err);
@@ -425,7 +473,11 @@ static void microbatch_beyond_memory_is_an_error(void **state)
 static void table_is_that_of_gpt2(void **state)
 {
 	struct err err;
-	const struct model_config small = { .kind = MODEL_GPT2, .layers = 12, .width = 768, .heads = 12, .context = 1024,
+	const struct model_config small = { .kind = MODEL_GPT2,
+		.layers = 12,
+		.width = 768,
+		.heads = 12,
+		.context = 1024,
 		.vocabulary = 50257 };
 	struct model *model = model_create(&small, &err);
 	const struct tensor_table *table = model_tensors(model);
@@ -439,10 +491,12 @@ static void table_is_that_of_gpt2(void **state)
 		assert_int_equal(table->rows[r].decay, table->rows[r].dims == 2);
 	const struct tensor *proj = tensor_table_find(table, "transformer.h.0.attn.c_proj.weight");
 	const struct tensor *fc = tensor_table_find(table, "transformer.h.0.mlp.c_fc.weight");
-	assert_true(fabs(proj->init_std - 0.02 / sqrt(24)) < 1e-9 && fabsf(fc->init_std - 0.02f) < 1e-9f);
+	assert_true(
+		fabs(proj->init_std - 0.02 / sqrt(24)) < 1e-9 && fabsf(fc->init_std - 0.02f) < 1e-9f);
 	assert_true(fc->shape[0] == 768 && fc->shape[1] == 3072);
 	assert_int_equal(tensor_table_find(table, "transformer.wte.weight")->padded[0], 50304);
-	assert_true(fabs(model_flops(model) - (6.0 * 124439808 * 1024 + 12.0 * 12 * 768 * 1024 * 1024)) < 1);
+	assert_true(
+		fabs(model_flops(model) - (6.0 * 124439808 * 1024 + 12.0 * 12 * 768 * 1024 * 1024)) < 1);
 	model_destroy(model);
 }
 
@@ -454,7 +508,8 @@ static void config_json_is_hugging_faces(void **state)
 	json_t *json = json_loads(text, 0, NULL);
 	assert_non_null(json);
 	assert_string_equal(json_string_value(json_object_get(json, "model_type")), "gpt2");
-	assert_string_equal(json_string_value(json_object_get(json, "activation_function")), "gelu_new");
+	assert_string_equal(json_string_value(json_object_get(json, "activation_function")),
+		"gelu_new");
 	assert_int_equal(json_integer_value(json_object_get(json, "n_layer")), 2);
 	assert_int_equal(json_integer_value(json_object_get(json, "n_embd")), 12);
 	assert_int_equal(json_integer_value(json_object_get(json, "n_head")), 3);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model: the bits of a slot's gradients and loss depend on its weights and samples only: not on the number of threads,
- * nor on which slots this process did before, nor on what the buffer held. */
+/* model: the bits of a slot's gradients and loss depend on its weights and samples only: not on the
+ * number of threads, nor on which slots this process did before, nor on what the buffer held. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,10 +18,18 @@
 #define SLOTS 4
 #define MICROBATCHES 2 /* of a slot */
 
-/* Large enough for products, attention and the head to be cut into blocks, and for the blocks to end in remainders. */
-static const struct model_config wide_gpt2 = { .kind = MODEL_GPT2, .layers = 2, .width = 72, .heads = 3, .context = 133,
+/* Large enough for products, attention and the head to be cut into blocks, and for the blocks to
+ * end in remainders. */
+static const struct model_config wide_gpt2 = { .kind = MODEL_GPT2,
+	.layers = 2,
+	.width = 72,
+	.heads = 3,
+	.context = 133,
 	.vocabulary = 301 };
-static const struct model_config wide_mlp = { .kind = MODEL_MLP, .inputs = 131, .hidden = 259, .classes = 17 };
+static const struct model_config wide_mlp = { .kind = MODEL_MLP,
+	.inputs = 131,
+	.hidden = 259,
+	.classes = 17 };
 
 static void set_threads(int threads)
 {
@@ -66,7 +74,8 @@ static bool equal(const struct fixture *f, const struct slot *a, const struct sl
 /* Another order of the slots for each number of threads, one buffer for all of them. */
 static void check_any_order(struct fixture *f, const struct slot reference[SLOTS])
 {
-	static const int orders[][SLOTS] = { { 0, 1, 2, 3 }, { 3, 2, 1, 0 }, { 2, 0, 3, 1 }, { 1, 3, 0, 2 } };
+	static const int orders[][SLOTS] = { { 0, 1, 2, 3 }, { 3, 2, 1, 0 }, { 2, 0, 3, 1 },
+		{ 1, 3, 0, 2 } };
 	struct slot slot = { .grads = fixture_arena(f) };
 	for (int threads = 1; threads <= 8; threads = threads_sample_next(threads)) {
 		const int *order = orders[threads % 4];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recompute: what is forgotten and computed again has the same bits, nothing is asked for or told in another order, and memory is what
- * is said of it. */
+/* recompute: what is forgotten and computed again has the same bits, nothing is asked for or told
+ * in another order, and memory is what is said of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,11 +17,31 @@
 #define MOST 500
 #define LEVELS (RECOMPUTE_BLOCK + 1)
 
-static const struct model_config small = { .kind = MODEL_GPT2, .layers = 3, .width = 12, .heads = 3, .context = 7, .vocabulary = 19 };
+static const struct model_config small = { .kind = MODEL_GPT2,
+	.layers = 3,
+	.width = 12,
+	.heads = 3,
+	.context = 7,
+	.vocabulary = 19 };
 /* Products, attention and the head are cut into blocks, which end in remainders. */
-static const struct model_config wide = { .kind = MODEL_GPT2, .layers = 3, .width = 72, .heads = 3, .context = 37, .vocabulary = 131 };
-static const struct model_config single = { .kind = MODEL_GPT2, .layers = 1, .width = 12, .heads = 2, .context = 7, .vocabulary = 19 };
-static const struct model_config split = { .kind = MODEL_GPT2, .layers = 4, .width = 20, .heads = 2, .context = 9, .vocabulary = 33,
+static const struct model_config wide = { .kind = MODEL_GPT2,
+	.layers = 3,
+	.width = 72,
+	.heads = 3,
+	.context = 37,
+	.vocabulary = 131 };
+static const struct model_config single = { .kind = MODEL_GPT2,
+	.layers = 1,
+	.width = 12,
+	.heads = 2,
+	.context = 7,
+	.vocabulary = 19 };
+static const struct model_config split = { .kind = MODEL_GPT2,
+	.layers = 4,
+	.width = 20,
+	.heads = 2,
+	.context = 9,
+	.vocabulary = 33,
 	.split_embedding = true };
 
 /* What a pass asked for and told. */
@@ -41,17 +61,25 @@ static void note(struct events *events, int event)
 	events->at[events->count++] = event;
 }
 
-static void asked(void *arg, int layer) { note(arg, 1000 + layer); }
-static void told(void *arg, int layer) { note(arg, layer); }
+static void asked(void *arg, int layer)
+{
+	note(arg, 1000 + layer);
+}
+static void told(void *arg, int layer)
+{
+	note(arg, layer);
+}
 
 static void train_slot(struct fixture *f, int slot, struct outcome *outcome)
 {
 	for (int i = 0; i < MICROBATCHES; i++) {
 		int place = slot * MICROBATCHES + i;
 		int64_t valid;
-		struct batch batch = fixture_batch(f, BATCH - i, (uint64_t)place + 1), other = fixture_batch(f, BATCH, 50);
+		struct batch batch = fixture_batch(f, BATCH - i, (uint64_t)place + 1),
+					 other = fixture_batch(f, BATCH, 50);
 		model_loss(f->model, &other, &outcome->losses[2 * place], &valid);
-		model_train(f->model, &batch, outcome->grads[slot], i > 0, &outcome->losses[2 * place + 1], &valid, told, &outcome->events);
+		model_train(f->model, &batch, outcome->grads[slot], i > 0, &outcome->losses[2 * place + 1],
+			&valid, told, &outcome->events);
 		fixture_free_batch(&batch);
 		fixture_free_batch(&other);
 	}
@@ -125,14 +153,11 @@ static size_t forgotten(int level, size_t M, size_t C, size_t H, size_t element)
 {
 	size_t row = ROUND(M * C * element), statistic = ROUND(M * sizeof(float));
 	switch (level) {
-	case RECOMPUTE_NORM:
-		return 2 * (row + 2 * statistic);
-	case RECOMPUTE_MLP:
-		return 2 * ROUND(M * 4 * C * element);
+	case RECOMPUTE_NORM: return 2 * (row + 2 * statistic);
+	case RECOMPUTE_MLP: return 2 * ROUND(M * 4 * C * element);
 	case RECOMPUTE_BLOCK:
 		return ROUND(M * 3 * C * element) + ROUND(M * H * sizeof(float)) + 2 * row;
-	default:
-		return 0;
+	default: return 0;
 	}
 }
 
@@ -148,7 +173,8 @@ static void each_level_needs_less_by_what_it_forgets(void **state)
 			config.recompute = (enum model_recompute)level;
 			struct model *model = model_create(&config, &err);
 			size_t bytes = model_activations(model, (int)B, k % 2, element);
-			size_t less = (size_t)(config.layers - 1) * forgotten(level, M, (size_t)config.width, (size_t)config.heads, element);
+			size_t less = (size_t)(config.layers - 1)
+				* forgotten(level, M, (size_t)config.width, (size_t)config.heads, element);
 			if (level)
 				assert_int_equal(bytes, before - less);
 			before = bytes;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensors: offsets are aligned and disjoint, padding shifts nothing, and initial weights are what they claim to be. */
+/* tensors: offsets are aligned and disjoint, padding shifts nothing, and initial weights are what
+ * they claim to be. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,10 +16,16 @@
 
 #include "trainer/model/tensors.h"
 
-static struct tensor matrix(const char *name, int64_t rows, int64_t padded_rows, int64_t columns, int layer)
+static struct tensor matrix(const char *name, int64_t rows, int64_t padded_rows, int64_t columns,
+	int layer)
 {
-	struct tensor row = { .dims = 2, .shape = { rows, columns }, .padded = { padded_rows, columns }, .decay = true,
-		.layer = layer, .init = TENSOR_NORMAL, .init_std = 0.02f };
+	struct tensor row = { .dims = 2,
+		.shape = { rows, columns },
+		.padded = { padded_rows, columns },
+		.decay = true,
+		.layer = layer,
+		.init = TENSOR_NORMAL,
+		.init_std = 0.02f };
 	snprintf(row.name, sizeof row.name, "%s", name);
 	return row;
 }
@@ -32,9 +39,9 @@ static void add(struct tensor_table *table, struct tensor row)
 static struct tensor_table example(int64_t padded_rows)
 {
 	struct tensor_table table = { 0 };
-	add(&table, (struct tensor){ .name = "norm", .dims = 1, .shape = { 7 }, .init = TENSOR_ONE });
+	add(&table, (struct tensor) { .name = "norm", .dims = 1, .shape = { 7 }, .init = TENSOR_ONE });
 	add(&table, matrix("a", 101, padded_rows, 37, 1));
-	add(&table, (struct tensor){ .name = "bias", .dims = 1, .shape = { 300 }, .layer = 2 });
+	add(&table, (struct tensor) { .name = "bias", .dims = 1, .shape = { 300 }, .layer = 2 });
 	add(&table, matrix("b", 513, 513, 3, 2));
 	return table;
 }
@@ -62,11 +69,11 @@ static void wrong_rows_are_refused(void **state)
 {
 	struct tensor_table table = example(101);
 	struct tensor wrong[] = {
-		matrix("a", 4, 4, 4, 2),  /* name taken */
+		matrix("a", 4, 4, 4, 2), /* name taken */
 		matrix("", 4, 4, 4, 2),
-		matrix("x", 4, 3, 4, 2),  /* padded below its shape */
+		matrix("x", 4, 3, 4, 2), /* padded below its shape */
 		matrix("x", 0, 0, 4, 2),
-		matrix("x", 4, 4, 4, 1),  /* a layer that was finished before */
+		matrix("x", 4, 4, 4, 1), /* a layer that was finished before */
 		matrix("x", INT64_MAX / 2, INT64_MAX / 2, 4, 2),
 		{ .name = "x", .dims = 3, .shape = { 4, 4 }, .layer = 2 },
 		{ .name = "x", .dims = 2, .shape = { 4, 4 }, .padded = { 4, 5 }, .layer = 2 },
@@ -96,7 +103,8 @@ static void padding_is_zero_and_shifts_nothing(void **state)
 	struct tensor_table plain = example(101), padded = example(256);
 	float *a = init(&plain, 5), *b = init(&padded, 5);
 	for (int i = 0; i < plain.count; i++)
-		assert_memory_equal(a + plain.rows[i].offset, b + padded.rows[i].offset, plain.rows[i].count * sizeof *a);
+		assert_memory_equal(a + plain.rows[i].offset, b + padded.rows[i].offset,
+			plain.rows[i].count * sizeof *a);
 	for (int i = 0; i < padded.count; i++) {
 		size_t end = i + 1 < padded.count ? padded.rows[i + 1].offset : padded.elements;
 		for (size_t k = padded.rows[i].offset + padded.rows[i].count; k < end; k++)

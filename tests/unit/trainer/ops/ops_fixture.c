@@ -8,8 +8,12 @@
 
 struct ops *fixture_ops(bool plain, int batch, int positions, int width, int heads, int vocabulary)
 {
-	struct ops_shapes shapes = { .batch = batch, .positions = positions, .width = width, .heads = heads,
-		.vocabulary = vocabulary, .hidden = 4 * width };
+	struct ops_shapes shapes = { .batch = batch,
+		.positions = positions,
+		.width = width,
+		.heads = heads,
+		.vocabulary = vocabulary,
+		.hidden = 4 * width };
 	struct err err;
 	struct ops *ops = ops_cpu_create(plain, &err);
 
@@ -45,7 +49,8 @@ int32_t *fixture_tokens(int count, int vocabulary, uint32_t seed)
 	return tokens;
 }
 
-void fixture_near_double(const char *what, const float *a, const double *b, size_t count, double tolerance)
+void fixture_near_double(const char *what, const float *a, const double *b, size_t count,
+	double tolerance)
 {
 	double largest = 1e-30;
 
@@ -53,7 +58,8 @@ void fixture_near_double(const char *what, const float *a, const double *b, size
 		largest = fmax(largest, fabs(b[i]));
 	for (size_t i = 0; i < count; i++)
 		if (!(fabs(a[i] - b[i]) <= tolerance * largest))
-			fail_msg("%s[%zu] is %.9g, not %.9g (largest %.3g)", what, i, (double)a[i], b[i], largest);
+			fail_msg("%s[%zu] is %.9g, not %.9g (largest %.3g)", what, i, (double)a[i], b[i],
+				largest);
 }
 
 void fixture_near(const char *what, const float *a, const float *b, size_t count, double tolerance)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the operations share: an ops with its shapes prepared, filled arrays, comparisons. */
+/* What the tests of the operations share: an ops with its shapes prepared, filled arrays,
+ * comparisons. */
 #ifndef MUSTER_OPS_FIXTURE_H
 #define MUSTER_OPS_FIXTURE_H
 
@@ -21,7 +22,8 @@ int32_t *fixture_tokens(int count, int vocabulary, uint32_t seed);
 
 /* Fails unless all |a - b| <= tolerance · (largest |b|, at least 1e-30); `what` names the array. */
 void fixture_near(const char *what, const float *a, const float *b, size_t count, double tolerance);
-void fixture_near_double(const char *what, const float *a, const double *b, size_t count, double tolerance);
+void fixture_near_double(const char *what, const float *a, const double *b, size_t count,
+	double tolerance);
 void fixture_same_bits(const char *what, const void *a, const void *b, size_t bytes);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu: which device is chosen by what a driver shows, what is said where none can be, and what ranks make of each other's. */
+/* gpu: which device is chosen by what a driver shows, what is said where none can be, and what
+ * ranks make of each other's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,11 +20,30 @@ static struct {
 	int init, count_error, count, version, major, minor;
 } fake;
 
-static int fake_init(unsigned flags) { return flags ? 1 : fake.init; }
-static int fake_version(int *version) { *version = fake.version; return 0; }
-static int fake_count(int *count) { *count = fake.count; return fake.count_error; }
-static int fake_get(int *device, int index) { *device = 100 + index; return index < fake.count ? 0 : 101; }
-static int fake_total(size_t *bytes, int device) { *bytes = (size_t)141 << 30; return 0; }
+static int fake_init(unsigned flags)
+{
+	return flags ? 1 : fake.init;
+}
+static int fake_version(int *version)
+{
+	*version = fake.version;
+	return 0;
+}
+static int fake_count(int *count)
+{
+	*count = fake.count;
+	return fake.count_error;
+}
+static int fake_get(int *device, int index)
+{
+	*device = 100 + index;
+	return index < fake.count ? 0 : 101;
+}
+static int fake_total(size_t *bytes, int device)
+{
+	*bytes = (size_t)141 << 30;
+	return 0;
+}
 
 static int fake_uuid(unsigned char *uuid, int device)
 {
@@ -49,8 +69,8 @@ static int fake_error_name(int error, const char **name)
 	return error == 777;
 }
 
-static const struct gpu_driver driver = { fake_init, fake_version, fake_count, fake_get, fake_uuid, fake_name, fake_total,
-	fake_attribute, fake_error_name };
+static const struct gpu_driver driver = { fake_init, fake_version, fake_count, fake_get, fake_uuid,
+	fake_name, fake_total, fake_attribute, fake_error_name };
 
 static int set_up(void **state)
 {
@@ -63,7 +83,11 @@ static int set_up(void **state)
 	return 0;
 }
 
-static const struct ident third = { .rank = 6, .world_size = 8, .local_rank = 2, .local_world_size = 4, .node = "n1" };
+static const struct ident third = { .rank = 6,
+	.world_size = 8,
+	.local_rank = 2,
+	.local_world_size = 4,
+	.node = "n1" };
 
 static int choose(struct gpu *gpu, struct err *err)
 {
@@ -88,7 +112,8 @@ static void several_are_dealt_out_by_local_rank(void **state)
 /* --gpus-per-task=1: each task sees its own, whatever its list holds. */
 static void the_only_one_is_taken(void **state)
 {
-	static const char *const lists[] = { "2", "GPU-8a7e5d7c-10ab-4e44-9b63-0e6a5a4ed5c1", "MIG-55d5cf1f-5f17-5b1f-b1f5-d1f55d5cf1f5" };
+	static const char *const lists[] = { "2", "GPU-8a7e5d7c-10ab-4e44-9b63-0e6a5a4ed5c1",
+		"MIG-55d5cf1f-5f17-5b1f-b1f5-d1f55d5cf1f5" };
 	struct gpu gpu;
 	struct err err;
 	fake.count = 1;
@@ -143,11 +168,13 @@ static void what_is_too_old_is_named(void **state)
 	assert_says(&err, "supports CUDA 12.4, and this program was built with 13.0", "newer driver");
 	fake.version = 13000;
 	assert_int_equal(choose(&gpu, &err), 0);
-	assert_int_equal(gpu_choose(&driver, &third, 13020, false, &gpu, &err), 0); /* minor versions go together */
+	assert_int_equal(gpu_choose(&driver, &third, 13020, false, &gpu, &err),
+		0); /* minor versions go together */
 	fake.major = 7;
 	fake.minor = 5;
 	assert_int_equal(choose(&gpu, &err), -1);
-	assert_says(&err, "Fake 102 has compute capability 7.5, and at least 8.0 is needed", "--constraint");
+	assert_says(&err, "Fake 102 has compute capability 7.5, and at least 8.0 is needed",
+		"--constraint");
 }
 
 static void faults_of_the_driver_are_told(void **state)
@@ -201,7 +228,8 @@ static void ranks_are_judged(void **state)
 	words[0] = word_of(1);
 	words[1] = word_of(0);
 	assert_int_equal(gpu_judge(words, 3, true, &err), -1);
-	assert_says(&err, "rank 0 on n0 has a GPU (Fake), and rank 1 on n0 sees none", "--gpus-per-task=1");
+	assert_says(&err, "rank 0 on n0 has a GPU (Fake), and rank 1 on n0 sees none",
+		"--gpus-per-task=1");
 	for (int i = 0; i < 3; i++)
 		words[i] = word_of(0); /* none has a UUID */
 	assert_int_equal(gpu_judge(words, 3, false, &err), 0);
@@ -219,13 +247,15 @@ static struct gpu own_gpu(const struct ident *ident)
 	return gpu;
 }
 
-static int meet_well(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int meet_well(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	struct gpu gpu = own_gpu(ident);
 	return gpu_meet(rdzv, ident, &gpu, 0, false, err);
 }
 
-static int meet_on_one(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int meet_on_one(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	struct gpu gpu = own_gpu(ident);
 	if (ident->rank == 2)
@@ -233,7 +263,8 @@ static int meet_on_one(struct rdzv *rdzv, const struct ident *ident, struct meet
 	return gpu_meet(rdzv, ident, &gpu, 0, false, err);
 }
 
-static int meet_broken(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int meet_broken(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	struct gpu gpu = own_gpu(ident);
 	int rc = ident->rank == 1 ? err_set(err, "device: it is broken") : 0;
@@ -241,7 +272,8 @@ static int meet_broken(struct rdzv *rdzv, const struct ident *ident, struct meet
 }
 
 /* Rank 2 has no driver: it goes on to the next fence, which is that of the communicator. */
-static int meet_without_one(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine, struct err *err)
+static int meet_without_one(struct rdzv *rdzv, const struct ident *ident, struct meeting_rank *mine,
+	struct err *err)
 {
 	struct gpu gpu = own_gpu(ident);
 	if (ident->rank == 2)

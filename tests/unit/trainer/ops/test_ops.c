@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops: both CPU tables against the formulas in fp64, and gradients against central differences of those. */
+/* ops: both CPU tables against the formulas in fp64, and gradients against central differences of
+ * those. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,14 +49,21 @@ static double *derivative(double (*f)(const void *arg), const void *arg, double 
 
 /* --- linear --- */
 
-static double gelu(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+static double gelu(double x)
+{
+	return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
 
-static double gelu_slope(double x) { return (gelu(x + STEP) - gelu(x - STEP)) / (2 * STEP); }
+static double gelu_slope(double x)
+{
+	return (gelu(x + STEP) - gelu(x - STEP)) / (2 * STEP);
+}
 
 static void check_linear(struct ops *ops)
 {
 	enum { M = 13, K = 30, N = 37 };
-	float *x = fixture_floats(M * K, 1, 1), *w = fixture_floats(K * N, 1, 2), *bias = fixture_floats(N, 1, 3);
+	float *x = fixture_floats(M * K, 1, 1), *w = fixture_floats(K * N, 1, 2),
+		  *bias = fixture_floats(N, 1, 3);
 	float *y = fixture_floats(M * N, NAN, 0), *pre = fixture_floats(M * N, NAN, 0);
 	double exact[M * N], activated[M * N], rectified[M * N];
 
@@ -80,13 +88,18 @@ static void check_linear(struct ops *ops)
 	free(x), free(w), free(bias), free(y), free(pre);
 }
 
-static void linear(void **state) { on_both(check_linear); }
+static void linear(void **state)
+{
+	on_both(check_linear);
+}
 
 static void check_linear_backward(struct ops *ops)
 {
 	enum { M = 13, K = 30, N = 37 };
-	float *x = fixture_floats(M * K, 2, 1), *w = fixture_floats(K * N, 1, 2), *dy = fixture_floats(M * N, 1, 3);
-	float *dx = fixture_floats(M * K, NAN, 0), *dw = fixture_floats(K * N, NAN, 0), *db = fixture_floats(N, NAN, 0);
+	float *x = fixture_floats(M * K, 2, 1), *w = fixture_floats(K * N, 1, 2),
+		  *dy = fixture_floats(M * N, 1, 3);
+	float *dx = fixture_floats(M * K, NAN, 0), *dw = fixture_floats(K * N, NAN, 0),
+		  *db = fixture_floats(N, NAN, 0);
 	double in[M * K], in_gelu[M * K], in_relu[M * K], weight[K * N] = { 0 }, bias[N] = { 0 };
 
 	for (int i = 0; i < M * K; i++) {
@@ -119,7 +132,10 @@ static void check_linear_backward(struct ops *ops)
 	free(x), free(w), free(dy), free(dx), free(dw), free(db);
 }
 
-static void linear_backward(void **state) { on_both(check_linear_backward); }
+static void linear_backward(void **state)
+{
+	on_both(check_linear_backward);
+}
 
 /* Large arguments must neither overflow nor lose their sign. */
 static void check_gelu_extremes(struct ops *ops)
@@ -135,15 +151,20 @@ static void check_gelu_extremes(struct ops *ops)
 	}
 	ops->linear_gelu(ops, y, pre, &one, x, NULL, 1, 1, N);
 	for (int i = 0; i < N; i++)
-		fixture_near_double("gelu", y + i, exact + i, 1, exact[i] == 0 || fabs(exact[i]) < 1e-20 ? 1 : 1e-5);
+		fixture_near_double("gelu", y + i, exact + i, 1,
+			exact[i] == 0 || fabs(exact[i]) < 1e-20 ? 1 : 1e-5);
 	for (int i = 0; i < N; i++)
 		w[i] = 1;
 	ops->linear_backward_input_gelu(ops, dx, &one, w, x, 1, N, 1);
 	for (int i = 1; i < N - 1; i++) /* x² overflows at the ends */
-		fixture_near_double("slope of gelu", dx + i, slope + i, 1, slope[i] == 0 ? 1e30 * 1e-6 : 1e-5);
+		fixture_near_double("slope of gelu", dx + i, slope + i, 1,
+			slope[i] == 0 ? 1e30 * 1e-6 : 1e-5);
 }
 
-static void gelu_extremes(void **state) { on_both(check_gelu_extremes); }
+static void gelu_extremes(void **state)
+{
+	on_both(check_gelu_extremes);
+}
 
 /* --- embedding --- */
 
@@ -151,8 +172,10 @@ static void check_embedding(struct ops *ops)
 {
 	enum { B = 3, T = 7, C = 29, V = 11, M = B * T };
 	int32_t *tokens = fixture_tokens(M, V, 1);
-	float *wte = fixture_floats(V * C, 1, 2), *wpe = fixture_floats(T * C, 1, 3), *dout = fixture_floats(M * C, 1, 4);
-	float *out = fixture_floats(M * C, NAN, 0), *dwte = fixture_floats(V * C, 1, 0), *dwpe = fixture_floats(T * C, NAN, 0);
+	float *wte = fixture_floats(V * C, 1, 2), *wpe = fixture_floats(T * C, 1, 3),
+		  *dout = fixture_floats(M * C, 1, 4);
+	float *out = fixture_floats(M * C, NAN, 0), *dwte = fixture_floats(V * C, 1, 0),
+		  *dwpe = fixture_floats(T * C, NAN, 0);
 	double exact[M * C], token[V * C], position[T * C] = { 0 };
 
 	for (int i = 0; i < V * C; i++)
@@ -174,7 +197,10 @@ static void check_embedding(struct ops *ops)
 	free(tokens), free(wte), free(wpe), free(dout), free(out), free(dwte), free(dwpe);
 }
 
-static void embedding(void **state) { on_both(check_embedding); }
+static void embedding(void **state)
+{
+	on_both(check_embedding);
+}
 
 /* --- layernorm --- */
 
@@ -211,11 +237,14 @@ static double norm_exact(const void *arg)
 static void check_layernorm(struct ops *ops)
 {
 	enum { M = 35, C = 29 };
-	float *a = fixture_floats(M * C, 1, 1), *b = fixture_floats(M * C, 3, 2), *dy = fixture_floats(M * C, 1, 3);
-	float *gamma = fixture_floats(C, 1, 4), *beta = fixture_floats(C, 1, 5), *sum = fixture_floats(M * C, NAN, 0);
+	float *a = fixture_floats(M * C, 1, 1), *b = fixture_floats(M * C, 3, 2),
+		  *dy = fixture_floats(M * C, 1, 3);
+	float *gamma = fixture_floats(C, 1, 4), *beta = fixture_floats(C, 1, 5),
+		  *sum = fixture_floats(M * C, NAN, 0);
 	float *y = fixture_floats(M * C, NAN, 0), *dx = fixture_floats(M * C, 2, 0), mean[M], rstd[M];
 	float *dgamma = fixture_floats(C, NAN, 0), *dbeta = fixture_floats(C, NAN, 0);
-	struct norm_case n = { M, C, NULL, doubles(gamma, C), doubles(beta, C), malloc(M * C * sizeof(double)), NULL };
+	struct norm_case n = { M, C, NULL, doubles(gamma, C), doubles(beta, C),
+		malloc(M * C * sizeof(double)), NULL };
 	double *in, *by_gamma, *by_beta;
 
 	ops->layernorm(ops, sum, y, mean, rstd, a, b, gamma, beta, M, C);
@@ -228,7 +257,8 @@ static void check_layernorm(struct ops *ops)
 	ops->layernorm(ops, NULL, y, mean, rstd, sum, NULL, gamma, beta, M, C);
 	fixture_near_double("layernorm without add", y, n.y, M * C, TOLERANCE);
 	memcpy(y, a, M * C * sizeof(*y));
-	ops->layernorm(ops, y, b, mean, rstd, y, b, gamma, beta, M, C); /* sum may be x, and y the addend */
+	ops->layernorm(ops, y, b, mean, rstd, y, b, gamma, beta, M,
+		C); /* sum may be x, and y the addend */
 	fixture_near_double("layernorm in place", b, n.y, M * C, TOLERANCE);
 
 	in = derivative(norm_exact, &n, n.x, M * C);
@@ -246,11 +276,16 @@ static void check_layernorm(struct ops *ops)
 	fixture_near_double("dx added to", dx, in, M * C, TOLERANCE);
 	fixture_near_double("dgamma added to", dgamma, by_gamma, C, TOLERANCE);
 	fixture_near_double("dbeta added to", dbeta, by_beta, C, TOLERANCE);
-	free(a), free(b), free(dy), free(gamma), free(beta), free(sum), free(y), free(dx), free(dgamma), free(dbeta);
-	free(n.x), free(n.gamma), free(n.beta), free(n.y), free((void *)n.dy), free(in), free(by_gamma), free(by_beta);
+	free(a), free(b), free(dy), free(gamma), free(beta), free(sum), free(y), free(dx), free(dgamma),
+		free(dbeta);
+	free(n.x), free(n.gamma), free(n.beta), free(n.y), free((void *)n.dy), free(in), free(by_gamma),
+		free(by_beta);
 }
 
-static void layernorm(void **state) { on_both(check_layernorm); }
+static void layernorm(void **state)
+{
+	on_both(check_layernorm);
+}
 
 /* --- attention --- */
 
@@ -268,7 +303,8 @@ static double attention_exact(const void *arg)
 
 	for (int i = 0; i < a->B * a->T * a->H; i++) {
 		int b = i / (a->T * a->H), t = i / a->H % a->T, h = i % a->H;
-		const double *q = a->qkv + (b * a->T + t) * 3 * a->C + h * D, *k = a->qkv + b * a->T * 3 * a->C + a->C + h * D;
+		const double *q = a->qkv + (b * a->T + t) * 3 * a->C + h * D,
+					 *k = a->qkv + b * a->T * 3 * a->C + a->C + h * D;
 		double *y = a->y + (b * a->T + t) * a->C + h * D, sum = 0;
 
 		memset(y, 0, (size_t)D * sizeof(*y));
@@ -294,8 +330,10 @@ static double attention_exact(const void *arg)
 static void check_attention_at(struct ops *ops, int B, int T, int C, int H, bool gradient)
 {
 	size_t count = (size_t)B * T * C;
-	float *qkv = fixture_floats(3 * count, 2, 1), *dy = fixture_floats(count, 1, 2), *y = fixture_floats(count, NAN, 0);
-	float *lse = fixture_floats((size_t)B * H * T, NAN, 0), *dqkv = fixture_floats(3 * count, NAN, 0);
+	float *qkv = fixture_floats(3 * count, 2, 1), *dy = fixture_floats(count, 1, 2),
+		  *y = fixture_floats(count, NAN, 0);
+	float *lse = fixture_floats((size_t)B * H * T, NAN, 0),
+		  *dqkv = fixture_floats(3 * count, NAN, 0);
 	struct attention_case a = { B, T, C, H, doubles(qkv, 3 * count), malloc(count * sizeof(double)),
 		malloc((size_t)B * H * T * sizeof(double)), doubles(dy, count) };
 
@@ -310,7 +348,8 @@ static void check_attention_at(struct ops *ops, int B, int T, int C, int H, bool
 		fixture_near_double("dqkv", dqkv, exact, 3 * count, TOLERANCE);
 		free(exact);
 	}
-	free(qkv), free(dy), free(y), free(lse), free(dqkv), free(a.qkv), free(a.y), free(a.lse), free((void *)a.dy);
+	free(qkv), free(dy), free(y), free(lse), free(dqkv), free(a.qkv), free(a.y), free(a.lse),
+		free((void *)a.dy);
 }
 
 static void check_attention(struct ops *ops)
@@ -322,7 +361,10 @@ static void check_attention(struct ops *ops)
 	check_attention_at(ops, 1, 128, 16, 1, false);
 }
 
-static void attention(void **state) { on_both(check_attention); }
+static void attention(void **state)
+{
+	on_both(check_attention);
+}
 
 /* --- loss --- */
 
@@ -360,7 +402,8 @@ static void check_head_loss(struct ops *ops)
 	enum { M = 9, C = 14, V = 41 };
 	const float scale = 0.25f;
 	int32_t *targets = fixture_tokens(M, V, 1);
-	float *x = fixture_floats(M * C, 1, 2), *wte = fixture_floats(V * C, 1, 3), losses[M], evaluated[M];
+	float *x = fixture_floats(M * C, 1, 2), *wte = fixture_floats(V * C, 1, 3), losses[M],
+		  evaluated[M];
 	float *dx = fixture_floats(M * C, NAN, 0), *dwte = fixture_floats(V * C, NAN, 0);
 	double exact[M], *by_x, *by_wte;
 	struct head_case h = { M, C, V, doubles(x, M * C), doubles(wte, V * C), exact, targets };
@@ -385,10 +428,14 @@ static void check_head_loss(struct ops *ops)
 	fixture_near_double("dwte added to", dwte, by_wte, V * C, TOLERANCE);
 	ops->head_loss(ops, evaluated, NULL, NULL, x, wte, targets, M, C, V, 0);
 	fixture_same_bits("losses without gradient", evaluated, losses, sizeof(losses));
-	free(targets), free(x), free(wte), free(dx), free(dwte), free(h.x), free(h.wte), free(by_x), free(by_wte);
+	free(targets), free(x), free(wte), free(dx), free(dwte), free(h.x), free(h.wte), free(by_x),
+		free(by_wte);
 }
 
-static void head_loss(void **state) { on_both(check_head_loss); }
+static void head_loss(void **state)
+{
+	on_both(check_head_loss);
+}
 
 /* Logits far apart: the loss is their distance, and no exponential overflows. */
 static void check_cross_entropy(struct ops *ops)
@@ -405,7 +452,10 @@ static void check_cross_entropy(struct ops *ops)
 	assert_true(logits[V + 2] == -2 && logits[V + 7] == 2 && logits[V] == 0);
 }
 
-static void cross_entropy(void **state) { on_both(check_cross_entropy); }
+static void cross_entropy(void **state)
+{
+	on_both(check_cross_entropy);
+}
 
 /* --- update --- */
 
@@ -418,8 +468,14 @@ static void check_adamw(struct ops *ops)
 	struct step_params *p = ops->params;
 	const struct adamw_state state = { w, m, v };
 
-	*p = (struct step_params){ .learning_rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f,
-		.weight_decay = 0.1f, .bias1 = 1 / (1 - 0.81f), .bias2 = 1 / (1 - 0.9025f), .clip = 0.5f };
+	*p = (struct step_params) { .learning_rate = 0.01f,
+		.beta1 = 0.9f,
+		.beta2 = 0.95f,
+		.epsilon = 1e-8f,
+		.weight_decay = 0.1f,
+		.bias1 = 1 / (1 - 0.81f),
+		.bias2 = 1 / (1 - 0.9025f),
+		.clip = 0.5f };
 	for (int decay = 0; decay < 2; decay++) {
 		for (int i = 0; i < N; i++) {
 			double gradient = 0.5 * (double)g[i], a, b;
@@ -427,8 +483,8 @@ static void check_adamw(struct ops *ops)
 			v[i] = fabsf(v[i]);
 			a = 0.9 * (double)m[i] + 0.1 * gradient;
 			b = 0.95 * (double)v[i] + 0.05 * gradient * gradient;
-			exact[i] = (double)w[i] * (1 - (decay ? 0.01 * 0.1 : 0)) -
-				0.01 * a / (1 - 0.81) / (sqrt(b / (1 - 0.9025)) + 1e-8);
+			exact[i] = (double)w[i] * (1 - (decay ? 0.01 * 0.1 : 0))
+				- 0.01 * a / (1 - 0.81) / (sqrt(b / (1 - 0.9025)) + 1e-8);
 		}
 		ops->adamw(ops, &state, &state, compute, g, N, decay);
 		fixture_near_double("weights", w, exact, N, 1e-6);
@@ -441,7 +497,10 @@ static void check_adamw(struct ops *ops)
 	free(w), free(g), free(m), free(v), free(compute), free(exact);
 }
 
-static void adamw(void **state) { on_both(check_adamw); }
+static void adamw(void **state)
+{
+	on_both(check_adamw);
+}
 
 static void check_square_sums(struct ops *ops)
 {
@@ -457,7 +516,10 @@ static void check_square_sums(struct ops *ops)
 	free(x);
 }
 
-static void square_sums(void **state) { on_both(check_square_sums); }
+static void square_sums(void **state)
+{
+	on_both(check_square_sums);
+}
 
 /* In the order that is promised: magnitudes are so far apart that another one rounds elsewhere. */
 static void check_sum_losses(struct ops *ops)
@@ -478,14 +540,23 @@ static void check_sum_losses(struct ops *ops)
 	free(losses);
 }
 
-static void sum_losses(void **state) { on_both(check_sum_losses); }
+static void sum_losses(void **state)
+{
+	on_both(check_sum_losses);
+}
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(linear), cmocka_unit_test(linear_backward), cmocka_unit_test(gelu_extremes),
-		cmocka_unit_test(embedding), cmocka_unit_test(layernorm), cmocka_unit_test(attention),
-		cmocka_unit_test(head_loss), cmocka_unit_test(cross_entropy), cmocka_unit_test(adamw),
+		cmocka_unit_test(linear),
+		cmocka_unit_test(linear_backward),
+		cmocka_unit_test(gelu_extremes),
+		cmocka_unit_test(embedding),
+		cmocka_unit_test(layernorm),
+		cmocka_unit_test(attention),
+		cmocka_unit_test(head_loss),
+		cmocka_unit_test(cross_entropy),
+		cmocka_unit_test(adamw),
 		cmocka_unit_test(square_sums),
 		cmocka_unit_test(sum_losses),
 	};

@@ -9,9 +9,15 @@
 
 #include "trainer/run/estimate.h"
 
-/* GPT-2 124M with 50,304 rows: 124,475,904 elements an arena; bf16, one rank with two arenas of gradients, 4 samples. */
-static const struct estimate_facts alone = { .elements = 124475904, .gradients = 124475904, .arenas = 2, .own = 124475904,
-	.activations = 1500000000, .scratch = 33554432, .element_size = 2 };
+/* GPT-2 124M with 50,304 rows: 124,475,904 elements an arena; bf16, one rank with two arenas of
+ * gradients, 4 samples. */
+static const struct estimate_facts alone = { .elements = 124475904,
+	.gradients = 124475904,
+	.arenas = 2,
+	.own = 124475904,
+	.activations = 1500000000,
+	.scratch = 33554432,
+	.element_size = 2 };
 
 static void alone_by_hand(void **state)
 {
@@ -21,10 +27,12 @@ static void alone_by_hand(void **state)
 	assert_true(e.bytes[ESTIMATE_MOMENTS] == 995807232);
 	assert_true(e.bytes[ESTIMATE_GRADIENTS] == 995807232);
 	assert_true(e.bytes[ESTIMATE_STAGING] == 0);
-	assert_true(e.sum == 497903616ull + 248951808 + 995807232 + 995807232 + 1500000000ull + 33554432);
+	assert_true(
+		e.sum == 497903616ull + 248951808 + 995807232 + 995807232 + 1500000000ull + 33554432);
 }
 
-/* In fp32 the weights are computed with as they are; a fourth of the moments; a split embedding; pieces of others. */
+/* In fp32 the weights are computed with as they are; a fourth of the moments; a split embedding;
+ * pieces of others. */
 static void shared_by_hand(void **state)
 {
 	struct estimate_facts facts = alone;
@@ -37,13 +45,18 @@ static void shared_by_hand(void **state)
 	assert_true(e.bytes[ESTIMATE_COMPUTE] == 0);
 	assert_true(e.bytes[ESTIMATE_MOMENTS] == 248951808);
 	assert_true(e.bytes[ESTIMATE_GRADIENTS] == 652437504);
-	assert_true(e.sum == 497903616ull + 248951808 + 652437504 + 19660800 + 1500000000ull + 33554432);
+	assert_true(
+		e.sum == 497903616ull + 248951808 + 652437504 + 19660800 + 1500000000ull + 33554432);
 }
 
 /* More than 4 GiB in one part. */
 static void large_models_do_not_wrap(void **state)
 {
-	const struct estimate_facts facts = { .elements = 1558000000, .gradients = 1558000000, .arenas = 7, .own = 1558000000, .element_size = 2 };
+	const struct estimate_facts facts = { .elements = 1558000000,
+		.gradients = 1558000000,
+		.arenas = 7,
+		.own = 1558000000,
+		.element_size = 2 };
 	struct estimate e = estimate_of(&facts);
 	assert_true(e.bytes[ESTIMATE_GRADIENTS] == 43624000000ull);
 	assert_true(e.sum == 6232000000ull + 3116000000ull + 12464000000ull + 43624000000ull);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* card: the peak of a card by its name as drivers write it, and the part of it that a training uses, by sums made by hand. */
+/* card: the peak of a card by its name as drivers write it, and the part of it that a training
+ * uses, by sums made by hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,14 +39,15 @@ static void peaks_by_name(void **state)
 /* A name that only looks like one of the table has no peak, and then there is no MFU. */
 static void unknown_cards_have_none(void **state)
 {
-	static const char *const names[] = { "", "NVIDIA", "NVIDIA A10G", "Tesla V100-SXM2-16GB", "NVIDIA GeForce RTX 4090D", "NVIDIA H2000",
-		"Tesla T4", "NVIDIA GeForce GTX 1080" };
+	static const char *const names[] = { "", "NVIDIA", "NVIDIA A10G", "Tesla V100-SXM2-16GB",
+		"NVIDIA GeForce RTX 4090D", "NVIDIA H2000", "Tesla T4", "NVIDIA GeForce GTX 1080" };
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		assert_peak(names[i], 0);
 	assert_true(gpu_peak_mfu(1e6, 1e9, gpu_peak_flops("Tesla T4"), 1) == 0);
 }
 
-/* GPT-2 124M at 1,024 positions: 6 · 124,439,808 + 6 · 12 · 768 · 1,024 = 746,638,848 + 56,623,104. */
+/* GPT-2 124M at 1,024 positions: 6 · 124,439,808 + 6 · 12 · 768 · 1,024 = 746,638,848 + 56,623,104.
+ */
 static void utilisation_by_hand(void **state)
 {
 	double flops = gpu_peak_token_flops(124439808, 12, 768, 1024);

@@ -54,14 +54,20 @@ static void attempt(int dirfd, int number, uint64_t first, uint64_t last)
 	struct err err;
 	struct metrics *metrics = metrics_open(dirfd, number, &err);
 	assert_non_null(metrics);
-	if (first > 1 && (first - 1) % 5 == 0) /* a resume does the validation of its checkpoint's step again */
+	if (first > 1
+		&& (first - 1) % 5 == 0) /* a resume does the validation of its checkpoint's step again */
 		assert_int_equal(metrics_validation(metrics, first - 1, loss_at(first - 1) + 1, &err), 0);
 	for (uint64_t step = first; step <= last; step++) {
-		struct metrics_step line = { .step = step, .loss = loss_at(step), .norm = sqrtf((float)step),
+		struct metrics_step line = { .step = step,
+			.loss = loss_at(step),
+			.norm = sqrtf((float)step),
 			.milliseconds = number * 17 + 1 };
 		assert_int_equal(metrics_step(metrics, &line, &err), 0);
 		/* Lines about saves come late and are no points of the curve. */
-		const struct metrics_checkpoint saved = { .step = (int64_t)step - 3, .stall = 0.5, .flush = 1e-9, .bytes = INT64_MAX };
+		const struct metrics_checkpoint saved = { .step = (int64_t)step - 3,
+			.stall = 0.5,
+			.flush = 1e-9,
+			.bytes = INT64_MAX };
 		if (step % 4 == 0 && number != 0)
 			assert_int_equal(metrics_checkpoint(metrics, &saved, &err), 0);
 		if (step % 5 == 0)
@@ -102,10 +108,10 @@ static void merged_curve_is_the_undisturbed_one(void **state)
 	attempt(whole, 0, 1, 40);
 	attempt(killed, 0, 1, 13);
 	tear(killed, 0, "{\"step\": 14, \"loss", 19);
-	attempt(killed, 1, 11, 27);  /* from the checkpoint of step 10, a validation point */
+	attempt(killed, 1, 11, 27); /* from the checkpoint of step 10, a validation point */
 	tear(killed, 1, "\0\0\0\0\n", 5);
-	attempt(killed, 2, 9, 8);    /* died before its first step */
-	attempt(killed, 3, 9, 31);   /* the newer checkpoints were damaged */
+	attempt(killed, 2, 9, 8);  /* died before its first step */
+	attempt(killed, 3, 9, 31); /* the newer checkpoints were damaged */
 	attempt(killed, 4, 31, 40);
 	char *a = curve_text(whole), *b = curve_text(killed);
 	assert_string_equal(a, b);
@@ -123,7 +129,7 @@ static void values_keep_their_bits(void **state)
 	struct metrics *metrics = metrics_open(dir, 0, &err);
 	struct metrics_step line = { .step = 1, .loss = NAN, .norm = INFINITY, .skipped = true };
 	assert_int_equal(metrics_step(metrics, &line, &err), 0);
-	line = (struct metrics_step){ .step = 2, .loss = 0.1f, .norm = 1.0f };
+	line = (struct metrics_step) { .step = 2, .loss = 0.1f, .norm = 1.0f };
 	assert_int_equal(metrics_step(metrics, &line, &err), 0);
 	metrics_close(metrics);
 	char *text = curve_text(dir);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* save_scheduler: what is measured decides when auto saves, and the log hears of changes that matter. */
+/* save_scheduler: what is measured decides when auto saves, and the log hears of changes that
+ * matter. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +11,7 @@
 #include "trainer/run/save_scheduler.h"
 
 static const struct save_schedule by_steps = { SAVE_STEPS, 10 }, by_seconds = { SAVE_SECONDS, 60 },
-	automatic = { SAVE_AUTO, 0 };
+								  automatic = { SAVE_AUTO, 0 };
 
 #define MEAN 14400.0
 
@@ -28,7 +29,8 @@ static void steps_and_seconds(void **state)
 	assert_true(save_scheduler_due(&scheduler, 13, 1125));
 }
 
-/* The first save of auto comes early, one that never ends is not repeated for minutes, and then the measurements count. */
+/* The first save of auto comes early, one that never ends is not repeated for minutes, and then the
+ * measurements count. */
 static void auto_measures_first(void **state)
 {
 	struct save_scheduler scheduler;

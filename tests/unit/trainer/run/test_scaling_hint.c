@@ -12,16 +12,17 @@
 
 static double communication; /* seconds of each step */
 
-/* The number of the step at which the line comes, 0 for never, of steps of a second in which this rank waits for `late` seconds (`early`
- * in the first three), and another for `least`. */
-static int comes_at(const struct scaling_hint_facts *facts, double early, double late, double least, char line[SCALING_HINT_LINE])
+/* The number of the step at which the line comes, 0 for never, of steps of a second in which this
+ * rank waits for `late` seconds (`early` in the first three), and another for `least`. */
+static int comes_at(const struct scaling_hint_facts *facts, double early, double late, double least,
+	char line[SCALING_HINT_LINE])
 {
 	struct scaling_hint hint = { 0 };
 	int at = 0;
 
 	for (int step = 1; step <= 200; step++) {
-		const struct scaling_hint_waits waits = { scaling_hint_waited(&hint), scaling_hint_waited(&hint) ? 20 * least : 0, "rank 1 on n1",
-			"rank 3 on n2" };
+		const struct scaling_hint_waits waits = { scaling_hint_waited(&hint),
+			scaling_hint_waited(&hint) ? 20 * least : 0, "rank 1 on n1", "rank 3 on n2" };
 
 		if (scaling_hint_tell(&hint, facts, &waits, line)) {
 			assert_int_equal(at, 0);
@@ -61,7 +62,8 @@ static void test_who(void **state)
 
 static void test_what(void **state)
 {
-	static const char *const words[] = { "divides --slots", "--reduction=native", "; --grad-dtype=bf16" };
+	static const char *const words[] = { "divides --slots", "--reduction=native",
+		"; --grad-dtype=bf16" };
 	char line[SCALING_HINT_LINE];
 
 	for (int i = 0; i < 8; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings: slots that follow from the batch, refused combinations, and the three kinds at a resume. */
+/* settings: slots that follow from the batch, refused combinations, and the three kinds at a
+ * resume. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -26,14 +27,22 @@ static int parse(struct settings *settings, const char *line, struct err *err)
 
 static void slots_are_the_largest_power_of_two(void **state)
 {
-	static const struct { int batch, micro, slots, each; } cases[] = {
-		{ 32, 4, 8, 1 }, { 512, 2, 64, 4 }, { 24, 2, 4, 3 }, { 7, 1, 1, 7 }, { 96, 1, 32, 3 }, { 1024, 1, 64, 16 },
+	static const struct {
+		int batch, micro, slots, each;
+	} cases[] = {
+		{ 32, 4, 8, 1 },
+		{ 512, 2, 64, 4 },
+		{ 24, 2, 4, 3 },
+		{ 7, 1, 1, 7 },
+		{ 96, 1, 32, 3 },
+		{ 1024, 1, 64, 16 },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct settings s;
 		struct err err;
 		char line[200];
-		snprintf(line, sizeof line, "--data x --global-batch %d --microbatch %d", cases[i].batch, cases[i].micro);
+		snprintf(line, sizeof line, "--data x --global-batch %d --microbatch %d", cases[i].batch,
+			cases[i].micro);
 		assert_int_equal(parse(&s, line, &err), 0);
 		assert_int_equal(s.slots, cases[i].slots);
 		assert_int_equal(s.slot_microbatches, cases[i].each);
@@ -62,7 +71,8 @@ static void bad_combinations_name_the_flag(void **state)
 	refused("--data x --validate-every 5", "--validation-data");
 	refused("--data x --trace-steps 3-5", "--trace-steps 3-5 has no file: give --trace FILE");
 	for (int i = 0; i < 8; i++) {
-		static const char *const bad[] = { "5-3", "0-3", "-3", "3-", "3-x", "3-4-5", "x", "3-99999999999999999999999999" };
+		static const char *const bad[] = { "5-3", "0-3", "-3", "3-", "3-x", "3-4-5", "x",
+			"3-99999999999999999999999999" };
 		char line[200];
 		snprintf(line, sizeof line, "--data x --trace t --trace-steps=%s", bad[i]);
 		refused(line, "is no range of steps");
@@ -72,11 +82,12 @@ static void bad_combinations_name_the_flag(void **state)
 #endif
 	refused("--data x --precision fp16", "auto|bf16|fp32|tf32");
 	refused("--data x --comm half", "real|none|replay");
-	refused("--data x --comm none --ckpt-dir y", "--comm none measures a step and trains no model, so there is nothing for "
-		"--ckpt-dir");
+	refused("--data x --comm none --ckpt-dir y",
+		"--comm none measures a step and trains no model, so there is nothing for --ckpt-dir");
 	refused("--data x --comm replay --ckpt-dir y", "--comm replay measures");
 	refused("--data x --comm replay --check-replicas 5", "nothing for --check-replicas");
-	refused("--data x --comm none --validation-data y --validate-every 5", "nothing for --validate-every");
+	refused("--data x --comm none --validation-data y --validate-every 5",
+		"nothing for --validate-every");
 	refused("--data x --fresh", "--ckpt-dir");
 	refused("--data x --grad-dtype bf16", "--reduction native");
 	refused("--data x --ckpt-every 5days", "5days");
@@ -102,13 +113,17 @@ static void the_cadence_is_understood(void **state)
 	assert_int_equal(parse(&s, "--data x --ckpt-every 5m", &err), 0);
 	assert_int_equal(s.schedule.unit, SAVE_SECONDS);
 	assert_true(s.schedule.every == 300);
-	assert_int_equal(parse(&s, "--data x --ckpt-every auto --keep-best 2 --validation-data y --validate-every 5", &err), 0);
+	assert_int_equal(
+		parse(&s, "--data x --ckpt-every auto --keep-best 2 --validation-data y --validate-every 5",
+			&err),
+		0);
 	assert_int_equal(s.schedule.unit, SAVE_AUTO);
 }
 
 static const struct hash128 data = { 1, 2 };
 
-/* Compares a run begun with `before` and gone on with `after`; *changes is the text of what was recorded. */
+/* Compares a run begun with `before` and gone on with `after`; *changes is the text of what was
+ * recorded. */
 static int resume(const char *before, const char *after, char **changes, struct err *err)
 {
 	struct settings old, new;
@@ -127,16 +142,20 @@ static void operation_is_free(void **state)
 {
 	struct err err;
 	char *changes;
-	assert_int_equal(resume("--data x", "--data elsewhere --threads 3 --ckpt-every 7 --bucket-mb 1 --slots 8 --log-level warn",
-		&changes, &err), 0);
+	assert_int_equal(
+		resume("--data x",
+			"--data elsewhere --threads 3 --ckpt-every 7 --bucket-mb 1 --slots 8 --log-level warn",
+			&changes, &err),
+		0);
 	assert_string_equal(changes, "[]");
 	free(changes);
 }
 
 static void identity_is_refused_with_both_values(void **state)
 {
-	static const char *const options[] = { "--seed 99", "--layers 99", "--global-batch 96", "--order file",
-		"--last-batch pad", "--context 99", "--slots 4", "--split-embedding", "--model mlp --labels y" };
+	static const char *const options[] = { "--seed 99", "--layers 99", "--global-batch 96",
+		"--order file", "--last-batch pad", "--context 99", "--slots 4", "--split-embedding",
+		"--model mlp --labels y" };
 	for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
 		struct err err;
 		char after[200], *changes;
@@ -164,7 +183,8 @@ static void older_records_are_of_fp32(void **state)
 		json_t *record = settings_record(&s, data), *changes = json_array();
 		assert_int_equal(json_object_del(json_object_get(record, "identity"), "precision"), 0);
 		s.precision = precision;
-		assert_int_equal(settings_compare(&s, data, record, 40, changes, &err), precision == PRECISION_FP32 ? 0 : -1);
+		assert_int_equal(settings_compare(&s, data, record, 40, changes, &err),
+			precision == PRECISION_FP32 ? 0 : -1);
 		if (precision != PRECISION_FP32)
 			assert_non_null(strstr(err.text, "begun with fp32"));
 		json_decref(record);
@@ -176,13 +196,18 @@ static void schedule_needs_its_name(void **state)
 {
 	struct err err;
 	char *changes;
-	assert_int_equal(resume("--data x --steps 10", "--data x --steps 20 --change clip", &changes, &err), -1);
+	assert_int_equal(resume("--data x --steps 10", "--data x --steps 20 --change clip", &changes,
+						 &err),
+		-1);
 	assert_int_equal(err.status, EXIT_USAGE);
 	assert_non_null(strstr(err.text, "--change steps"));
 	free(changes);
-	assert_int_equal(resume("--data x --steps 10", "--data x --steps 20 --clip 3 --change clip,steps", &changes, &err), 0);
-	assert_string_equal(changes, "[{\"from\":\"10\",\"name\":\"steps\",\"step\":40,\"to\":\"20\"},"
-		"{\"from\":\"1\",\"name\":\"clip\",\"step\":40,\"to\":\"3\"}]");
+	assert_int_equal(resume("--data x --steps 10",
+						 "--data x --steps 20 --clip 3 --change clip,steps", &changes, &err),
+		0);
+	assert_string_equal(changes,
+		"[{\"from\":\"10\",\"name\":\"steps\",\"step\":40,\"to\":\"20\"},{\"from\":\"1\",\"name\":"
+		"\"clip\",\"step\":40,\"to\":\"3\"}]");
 	free(changes);
 }
 
@@ -192,7 +217,7 @@ static void other_data_is_refused(void **state)
 	struct err err;
 	assert_int_equal(parse(&s, "--data x", &err), 0);
 	json_t *record = settings_record(&s, data), *list = json_array();
-	assert_int_equal(settings_compare(&s, (struct hash128){ 1, 3 }, record, 1, list, &err), -1);
+	assert_int_equal(settings_compare(&s, (struct hash128) { 1, 3 }, record, 1, list, &err), -1);
 	assert_int_equal(err.status, EXIT_USAGE);
 	assert_non_null(strstr(err.text, "--data"));
 	assert_int_equal(settings_compare(&s, data, NULL, 1, list, &err), -1);

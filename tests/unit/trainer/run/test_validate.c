@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* validate: the mean over the first samples, each of them once, whoever computes which; the same bits in every world. */
+/* validate: the mean over the first samples, each of them once, whoever computes which; the same
+ * bits in every world. */
 #include "config.h"
 
 #include <math.h>
@@ -29,7 +30,8 @@ struct job {
 
 static char features[400], classes[400];
 
-static const char *write_npy(const char *name, const char *dictionary, const void *data, size_t size)
+static const char *write_npy(const char *name, const char *dictionary, const void *data,
+	size_t size)
 {
 	unsigned char file[2000] = "\x93NUMPY\1\0\x76";
 	memset(file + 10, ' ', 118);
@@ -51,8 +53,10 @@ static int write_tables(void **state)
 		for (int i = 0; i < 9; i++)
 			x[row][i] = (float)(2 * fixture_unit(3, (uint32_t)row, (uint32_t)i) - 1);
 	}
-	write_npy("x1.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 9), }", x, 4 * sizeof x[0]);
-	write_npy("x2.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (7, 9), }", x[4], 7 * sizeof x[0]);
+	write_npy("x1.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 9), }", x,
+		4 * sizeof x[0]);
+	write_npy("x2.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (7, 9), }", x[4],
+		7 * sizeof x[0]);
 	write_npy("y1.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }", y, 4);
 	write_npy("y2.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (7,), }", y + 4, 7);
 	snprintf(features, sizeof features, "%s/x*.npy", files_dir);
@@ -83,8 +87,8 @@ static int validate(struct comm *comm, void *arg, struct err *err)
 {
 	struct job *job = arg;
 	struct fixture f = fixture_open(&fixture_mlp, false, MICROBATCH);
-	struct validation *validation = validation_create(job->data, f.model, comm, job->samples, MICROBATCH,
-		fixture_mlp.classes, err);
+	struct validation *validation = validation_create(job->data, f.model, comm, job->samples,
+		MICROBATCH, fixture_mlp.classes, err);
 	WORLD_CHECK(validation);
 	int rc = validation_loss(validation, &job->loss[comm_rank(comm)], err);
 	validation_destroy(validation);

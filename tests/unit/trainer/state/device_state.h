@@ -5,7 +5,8 @@
 
 #include "trainer/state/state.h"
 
-/* Its three arenas one behind the other, as they are in a slot of a snapshot: zeros where moments are not kept. The caller's. */
+/* Its three arenas one behind the other, as they are in a slot of a snapshot: zeros where moments
+ * are not kept. The caller's. */
 static inline float *device_state_read(const struct state *state)
 {
 	size_t elements = state->tensors->elements, at = 0;
@@ -13,10 +14,11 @@ static inline float *device_state_read(const struct state *state)
 	const float *const moments[] = { state->device.m, state->device.v };
 	float *arenas = calloc(3 * elements, sizeof *arenas);
 	state->ops->copy_out(state->ops, arenas, state->device.weights, elements * sizeof *arenas);
-	for (size_t i = 0; i < (state->sharded ? state->own_count : 1); at += own[i].end - own[i].first, i++)
+	for (size_t i = 0; i < (state->sharded ? state->own_count : 1);
+		 at += own[i].end - own[i].first, i++)
 		for (int k = 0; k < 2; k++)
-			state->ops->copy_out(state->ops, arenas + (size_t)(k + 1) * elements + own[i].first, moments[k] + at,
-				(own[i].end - own[i].first) * sizeof *arenas);
+			state->ops->copy_out(state->ops, arenas + (size_t)(k + 1) * elements + own[i].first,
+				moments[k] + at, (own[i].end - own[i].first) * sizeof *arenas);
 	return arenas;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A training on the GPU's operations, whose gradients never change: what its state is follows from its steps. Include behind cmocka.h. */
+/* A training on the GPU's operations, whose gradients never change: what its state is follows from
+ * its steps. Include behind cmocka.h. */
 #ifndef MUSTER_TESTS_DEVICE_TRAINING_H
 #define MUSTER_TESTS_DEVICE_TRAINING_H
 
@@ -21,20 +22,25 @@ struct device_training {
 	float *grads;
 };
 
-static const struct gpu device_training_gpu = { .name = "Fake", .capability = 90, .processors = 132 };
+static const struct gpu device_training_gpu = { .name = "Fake",
+	.capability = 90,
+	.processors = 132 };
 
-/* Before the state goes to the device; `rows` of a matrix make the table as large as is wanted. With `own`, of those shards. */
-static inline void device_training_make(struct device_training *t, int64_t rows, enum gemm_mode mode, const struct zero_shard *own,
-	size_t own_count)
+/* Before the state goes to the device; `rows` of a matrix make the table as large as is wanted.
+ * With `own`, of those shards. */
+static inline void device_training_make(struct device_training *t, int64_t rows,
+	enum gemm_mode mode, const struct zero_shard *own, size_t own_count)
 {
 	struct err err = { 0 };
-	*t = (struct device_training){ 0 };
+	*t = (struct device_training) { 0 };
 	odd_table_add(&t->table, 1, 33, 1);
 	odd_table_add(&t->table, rows, 77, rows + 5);
 	odd_table_add(&t->table, 5, 7, 8);
 	t->ops = ops_cuda_create_over(&fake_cublas_library, &device_training_gpu, mode, &err);
-	if (!t->ops || (own ? state_alloc_shards(&t->state, t->ops, &t->table, own, own_count, &err)
-		: state_alloc(&t->state, t->ops, &t->table, &err)) < 0)
+	if (!t->ops
+		|| (own ? state_alloc_shards(&t->state, t->ops, &t->table, own, own_count, &err)
+				: state_alloc(&t->state, t->ops, &t->table, &err))
+			< 0)
 		fail_msg("%s", err.text);
 	state_init(&t->state, 7);
 }
@@ -53,7 +59,8 @@ static inline void device_training_upload(struct device_training *t)
 	free(grads);
 }
 
-static inline void device_training_begin(struct device_training *t, int64_t rows, enum gemm_mode mode)
+static inline void device_training_begin(struct device_training *t, int64_t rows,
+	enum gemm_mode mode)
 {
 	device_training_make(t, rows, mode, NULL, 0);
 	device_training_upload(t);
@@ -73,8 +80,14 @@ static inline void device_training_end(struct device_training *t)
 /* The host does not wait. */
 static inline void device_training_step(struct device_training *t)
 {
-	static const struct optimizer_config schedule = { .learning_rate = 0.1, .minimal_learning_rate = 0.01, .steps = 1000,
-		.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 1 };
+	static const struct optimizer_config schedule = { .learning_rate = 0.1,
+		.minimal_learning_rate = 0.01,
+		.steps = 1000,
+		.beta1 = 0.9,
+		.beta2 = 0.95,
+		.epsilon = 1e-8,
+		.weight_decay = 0.1,
+		.clip = 1 };
 	optimizer_begin(&schedule, ++t->state.step, 1, t->ops->params);
 	optimizer_clip(&schedule, 1, 2, t->ops->params);
 	ops_put_params(t->ops);
@@ -94,13 +107,16 @@ static inline float *device_training_at(int64_t rows, enum gemm_mode mode, uint6
 }
 
 /* Elements of a slot that are not those of the arenas, as far as the layout keeps them. */
-static inline size_t device_training_differs(const struct layout *layout, const float *slot, const float *arenas)
+static inline size_t device_training_differs(const struct layout *layout, const float *slot,
+	const float *arenas)
 {
 	size_t differs = 0;
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < layout->kept_count[s]; i++)
 			for (size_t k = layout->kept[s][i].first; k < layout->kept[s][i].end; k++)
-				differs += memcmp(&slot[s * layout->table->elements + k], &arenas[s * layout->table->elements + k], sizeof *slot) != 0;
+				differs += memcmp(&slot[s * layout->table->elements + k],
+							   &arenas[s * layout->table->elements + k], sizeof *slot)
+					!= 0;
 	return differs;
 }
 

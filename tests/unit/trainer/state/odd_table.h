@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tensor table with odd sizes and padding: tensors that share a page, some of many pages, one larger than all others.
- * Include behind cmocka.h. */
+/* A tensor table with odd sizes and padding: tensors that share a page, some of many pages, one
+ * larger than all others. Include behind cmocka.h. */
 #ifndef MUSTER_TEST_ODD_TABLE_H
 #define MUSTER_TEST_ODD_TABLE_H
 
@@ -8,10 +8,15 @@
 
 #include "trainer/model/tensors.h"
 
-static inline void odd_table_add(struct tensor_table *table, int64_t rows, int64_t columns, int64_t padded)
+static inline void odd_table_add(struct tensor_table *table, int64_t rows, int64_t columns,
+	int64_t padded)
 {
-	struct tensor row = { .dims = 2, .shape = { rows, columns }, .padded = { padded, columns }, .decay = rows > 1,
-		.init = TENSOR_NORMAL, .init_std = 1 };
+	struct tensor row = { .dims = 2,
+		.shape = { rows, columns },
+		.padded = { padded, columns },
+		.decay = rows > 1,
+		.init = TENSOR_NORMAL,
+		.init_std = 1 };
 	struct err err;
 	snprintf(row.name, sizeof row.name, "tensor.%d", table->count);
 	if (tensor_table_add(table, &row, &err) < 0)

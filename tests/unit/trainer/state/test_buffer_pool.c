@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buffer_pool: what was given away stays, byte for byte, the state of its step while training goes on elsewhere with the bits of
- * an update in place; and what is not saved is there once. */
+/* buffer_pool: what was given away stays, byte for byte, the state of its step while training goes
+ * on elsewhere with the bits of an update in place; and what is not saved is there once. */
 #include "config.h"
 
 #include <math.h>
@@ -21,8 +21,14 @@
 
 #define STEPS 12
 
-static const struct optimizer_config schedule = { .learning_rate = 0.1, .minimal_learning_rate = 0.01, .steps = STEPS,
-	.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 1 };
+static const struct optimizer_config schedule = { .learning_rate = 0.1,
+	.minimal_learning_rate = 0.01,
+	.steps = STEPS,
+	.beta1 = 0.9,
+	.beta2 = 0.95,
+	.epsilon = 1e-8,
+	.weight_decay = 0.1,
+	.clip = 1 };
 
 /* One training with gradients that are a function of the step; NAN in those that are masked. */
 struct training {
@@ -35,7 +41,7 @@ struct training {
 static void begin(struct training *training)
 {
 	struct err err;
-	*training = (struct training){ 0 };
+	*training = (struct training) { 0 };
 	odd_table_make(&training->table);
 	training->ops = ops_cpu_create(false, &err);
 	assert_non_null(training->ops);
@@ -99,7 +105,8 @@ static void assert_own(const struct layout *layout, const float *slot, const flo
 	}
 }
 
-/* A save in every third step, the slot before the last being free again by then; masked steps, right behind a save and not. */
+/* A save in every third step, the slot before the last being free again by then; masked steps,
+ * right behind a save and not. */
 static void train_beside(int part, int writers, int sets)
 {
 	struct training plain, turning;
@@ -127,7 +134,10 @@ static void train_beside(int part, int writers, int sets)
 		step(&plain, masked);
 		step(&turning, masked);
 		assert_same_state(&turning, &plain);
-		assert_int_equal(buffer_pool_live(&pool), i % 3 == 1 && !masked ? next : i == 5 ? next : live);
+		assert_int_equal(buffer_pool_live(&pool),
+			i % 3 == 1 && !masked ? next
+				: i == 5          ? next
+								  : live);
 		for (int slot = 0; slot < sets; slot++)
 			if (given[slot])
 				assert_own(&layout, pool.memory.base[slot], given[slot]);
@@ -171,8 +181,10 @@ static void the_rest_is_there_once(void **unused)
 		buffer_pool_switch(&pool, (buffer_pool_live(&pool) + 1) % 3);
 		step(&training, false);
 	}
-	assert_true(layout_own_bytes(&layout) > 0 && layout_own_bytes(&layout) < layout_bytes(&layout) - 50000);
-	assert_in_range(resident(pool.memory.fd[0]), layout_bytes(&layout), layout_bytes(&layout) + page);
+	assert_true(
+		layout_own_bytes(&layout) > 0 && layout_own_bytes(&layout) < layout_bytes(&layout) - 50000);
+	assert_in_range(resident(pool.memory.fd[0]), layout_bytes(&layout),
+		layout_bytes(&layout) + page);
 	for (int slot = 1; slot < 3; slot++)
 		assert_in_range(resident(pool.memory.fd[slot]), layout_own_bytes(&layout),
 			layout_own_bytes(&layout) + 2 * SNAPSHOT_STATES * page);
@@ -182,7 +194,8 @@ static void the_rest_is_there_once(void **unused)
 	end(&training);
 }
 
-/* With shards: the moments of others are never there, and the own ones are those of a whole state. */
+/* With shards: the moments of others are never there, and the own ones are those of a whole state.
+ */
 static void moments_of_others_are_not_there(void **unused)
 {
 	struct training plain, sharded;
@@ -193,10 +206,13 @@ static void moments_of_others_are_not_there(void **unused)
 	begin(&plain);
 	begin(&sharded);
 	size_t big = sharded.table.rows[3].offset, end_at = sharded.table.rows[4].offset;
-	const struct zero_shard shards[] = { { 0, 0, big + 65536 }, { 0, big + 131072, sharded.table.elements }, { 1, big + 65536, big + 131072 } };
+	const struct zero_shard shards[] = { { 0, 0, big + 65536 },
+		{ 0, big + 131072, sharded.table.elements }, { 1, big + 65536, big + 131072 } };
 	assert_true(big + 131072 < end_at);
 	state_free(&sharded.state);
-	assert_int_equal(state_alloc_shards(&sharded.state, sharded.ops, &sharded.table, shards + 2, 1, &err), 0);
+	assert_int_equal(state_alloc_shards(&sharded.state, sharded.ops, &sharded.table, shards + 2, 1,
+						 &err),
+		0);
 	state_init(&sharded.state, 7);
 	assert_int_equal(state_moment_bytes(&sharded.state), 2 * 65536 * sizeof(float));
 	assert_int_equal(layout_make(&layout, &sharded.table, 1, 2, shards, 3, &err), 0);
@@ -218,7 +234,8 @@ static void moments_of_others_are_not_there(void **unused)
 	size_t weights = sharded.table.elements * sizeof(float), moments = 2 * 65536 * sizeof(float);
 	assert_in_range(resident(pool.memory.fd[0]), weights + moments, weights + moments + 8 * page);
 	for (int slot = 1; slot < 3; slot++)
-		assert_in_range(resident(pool.memory.fd[slot]), layout_own_bytes(&layout), layout_own_bytes(&layout) + 8 * page);
+		assert_in_range(resident(pool.memory.fd[slot]), layout_own_bytes(&layout),
+			layout_own_bytes(&layout) + 8 * page);
 	buffer_pool_stop(&pool);
 	layout_clear(&layout);
 	end(&plain);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_snapshot: a snapshot that is copied while the device goes on is the state of its step, bit by bit, a hundred times. On the host over
- * the stand-in of the runtime, on a GPU as it is. */
+/* device_snapshot: a snapshot that is copied while the device goes on is the state of its step, bit
+ * by bit, a hundred times. On the host over the stand-in of the runtime, on a GPU as it is. */
 #include "config.h"
 
 #include "tests/shim/device.h"
@@ -10,7 +10,9 @@
 #include "trainer/state/device_snapshot.h"
 
 #define ROUNDS 100
-#define AHEAD 3 /* updates of a round: the first two are behind no snapshot that is being copied */
+#define AHEAD \
+	3 /* updates of a round: the first two are behind no snapshot that is being copied \
+	   */
 
 /* What the host knows of `plain` is exact: it waits in each round. */
 static void snapshots_in_passing(enum gemm_mode mode)
@@ -38,7 +40,8 @@ static void snapshots_in_passing(enum gemm_mode mode)
 			fail_msg("%s", err.text);
 		device_training_step(&plain);
 		float *arenas = device_state_read(&plain.state);
-		size_t differs = device_training_differs(&layout, device_snapshot_memory(snapshot_copy)->base[slot], arenas);
+		size_t differs = device_training_differs(&layout,
+			device_snapshot_memory(snapshot_copy)->base[slot], arenas);
 		if (differs > 0)
 			fail_msg("round %d: %zu elements are not those of the step", round, differs);
 		free(arenas);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A training on a device whose memory the host can't touch: nothing reaches for it, and the bits are those of one on the host, with
- * several slots, microbatches, masked steps, saves in between and shards of the moments. */
+/* A training on a device whose memory the host can't touch: nothing reaches for it, and the bits
+ * are those of one on the host, with several slots, microbatches, masked steps, saves in between
+ * and shards of the moments. */
 #include "config.h"
 
 #include <math.h>
@@ -26,10 +27,16 @@
 #define SLOTS 3
 #define MICROBATCHES 2 /* of a slot */
 #define MASKED 3       /* step whose loss is not finite */
-#define SAVED 2        /* step after which the state is handed over; its copy has to stay as it is */
+#define SAVED 2 /* step after which the state is handed over; its copy has to stay as it is */
 
-static const struct optimizer_config schedule = { .learning_rate = 0.01, .minimal_learning_rate = 0.001, .steps = STEPS,
-	.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 0.5 };
+static const struct optimizer_config schedule = { .learning_rate = 0.01,
+	.minimal_learning_rate = 0.001,
+	.steps = STEPS,
+	.beta1 = 0.9,
+	.beta2 = 0.95,
+	.epsilon = 1e-8,
+	.weight_decay = 0.1,
+	.clip = 0.5 };
 
 struct plan {
 	const struct model_config *config;
@@ -69,7 +76,8 @@ static int begin(struct training *t, const struct plan *plan, struct comm *comm,
 	if (!t->ddp)
 		return -1;
 	const struct zero_shard *own = ddp_own(t->ddp, &count);
-	int rc = plan->zero ? state_alloc_shards(&t->state, t->ops, model_tensors(t->model), own, count, err)
+	int rc = plan->zero
+		? state_alloc_shards(&t->state, t->ops, model_tensors(t->model), own, count, err)
 		: state_alloc(&t->state, t->ops, model_tensors(t->model), err);
 	if (rc < 0)
 		return -1;
@@ -92,8 +100,9 @@ static void train_slot(struct training *t, int slot, uint64_t step)
 	for (int i = 0; i < MICROBATCHES; i++) {
 		int64_t counted;
 		struct batch batch = fixture_batch(&f, 2, step * 100 + (uint64_t)(slot * MICROBATCHES + i));
-		model_train(t->model, &batch, ddp_slot_grads(t->ddp, slot), i > 0, ddp_slot_loss(t->ddp, slot), &counted,
-			i == MICROBATCHES - 1 ? ddp_ready : NULL, t->ddp);
+		model_train(t->model, &batch, ddp_slot_grads(t->ddp, slot), i > 0,
+			ddp_slot_loss(t->ddp, slot), &counted, i == MICROBATCHES - 1 ? ddp_ready : NULL,
+			t->ddp);
 		valid += counted;
 		fixture_free_batch(&batch);
 	}
@@ -111,7 +120,8 @@ static int one_step(struct training *t, uint64_t step, struct outcome *outcome, 
 		train_slot(t, slot, step);
 	if (ddp_finish(t->ddp, &control, &result, err) < 0)
 		return -1;
-	bool changes = optimizer_clip(&schedule, step == MASKED ? (double)NAN : result.loss, result.norm, t->ops->params);
+	bool changes = optimizer_clip(&schedule, step == MASKED ? (double)NAN : result.loss,
+		result.norm, t->ops->params);
 	ops_put_params(t->ops);
 	state_update(&t->state, ddp_grads(t->ddp), changes);
 	if (changes)
@@ -135,14 +145,15 @@ static float *copy_of(const float *weights, const float *m, const float *v, size
 /* The memory of saves, as async_saver.c has it. */
 struct saves {
 	struct layout layout;
-	struct buffer_pool pool; /* of a state on the host */
-	struct device_snapshot *snapshot_copy;  /* of one on the device */
-	pthread_t finisher;       /* waits for the copies */
+	struct buffer_pool pool;               /* of a state on the host */
+	struct device_snapshot *snapshot_copy; /* of one on the device */
+	pthread_t finisher;                    /* waits for the copies */
 	const float *given;
 	struct err err;
 };
 
-static int begin_saves(struct saves *saves, const struct plan *plan, struct training *t, struct err *err)
+static int begin_saves(struct saves *saves, const struct plan *plan, struct training *t,
+	struct err *err)
 {
 	size_t count;
 	const struct zero_shard *shards = ddp_shards(t->ddp, &count);
@@ -151,7 +162,9 @@ static int begin_saves(struct saves *saves, const struct plan *plan, struct trai
 	if (!plan->device_memory)
 		return buffer_pool_start(&saves->pool, &t->state, &saves->layout, 2, err);
 	saves->snapshot_copy = device_snapshot_start(&t->state, &saves->layout, 1, err);
-	return saves->snapshot_copy && device_snapshot_is_pinned(saves->snapshot_copy) == !plan->no_pins ? 0 : -1;
+	return saves->snapshot_copy && device_snapshot_is_pinned(saves->snapshot_copy) == !plan->no_pins
+		? 0
+		: -1;
 }
 
 static void *finish(void *arg)
@@ -161,7 +174,8 @@ static void *finish(void *arg)
 	return NULL;
 }
 
-/* What is handed over: on the host the live set, from which the state moves on, on the device a copy, which nobody has waited for. */
+/* What is handed over: on the host the live set, from which the state moves on, on the device a
+ * copy, which nobody has waited for. */
 static int save(struct saves *saves, const struct plan *plan, struct training *t, struct err *err)
 {
 	if (!plan->device_memory) {
@@ -193,7 +207,8 @@ static int run(struct comm *comm, const struct plan *plan, struct outcome *outco
 	size_t elements = outcome->elements = t.state.tensors->elements;
 	model_bind_cast(t.model, state_compute(&t.state), state_master(&t.state));
 	for (uint64_t step = 1; step <= STEPS; step++)
-		if (one_step(&t, step, outcome, err) < 0 || (plan->saves && step == SAVED && save(&saves, plan, &t, err) < 0))
+		if (one_step(&t, step, outcome, err) < 0
+			|| (plan->saves && step == SAVED && save(&saves, plan, &t, err) < 0))
 			return -1;
 	if (saves.snapshot_copy && plan->no_pins)
 		pthread_join(saves.finisher, NULL);
@@ -201,9 +216,11 @@ static int run(struct comm *comm, const struct plan *plan, struct outcome *outco
 		finish(&saves);
 	WORLD_CHECK(saves.err.text[0] == '\0');
 	outcome->hash = state_weights_hash(&t.state);
-	outcome->state = plan->device_memory ? device_state_read(&t.state) : copy_of(t.state.weights, t.state.m, t.state.v, elements);
+	outcome->state = plan->device_memory ? device_state_read(&t.state)
+										 : copy_of(t.state.weights, t.state.m, t.state.v, elements);
 	if (plan->saves)
-		outcome->saved = copy_of(saves.given, saves.given + elements, saves.given + 2 * elements, elements);
+		outcome->saved =
+			copy_of(saves.given, saves.given + elements, saves.given + 2 * elements, elements);
 	if (plan->device_memory)
 		outcome->traffic = device_memory_ops_traffic(t.ops);
 	end_saves(&saves);
@@ -236,8 +253,10 @@ static int compare(struct comm *comm, void *arg, struct err *err)
 	WORLD_CHECK(host.hash == device.hash);
 	WORLD_CHECK(!plan.saves || memcmp(host.saved, device.saved, bytes) == 0);
 	WORLD_CHECK(!plan.saves || memcmp(host.saved, host.state, bytes) != 0);
-	/* Nothing goes in or out step by step but batches and losses: all arenas went in once, and out at saves and for the hash. */
-	WORLD_CHECK(device.traffic.in < bytes + 20000 && device.traffic.out < (plan.saves ? 3 : 2) * bytes + 20000);
+	/* Nothing goes in or out step by step but batches and losses: all arenas went in once, and out
+	 * at saves and for the hash. */
+	WORLD_CHECK(device.traffic.in < bytes + 20000
+		&& device.traffic.out < (plan.saves ? 3 : 2) * bytes + 20000);
 	clear(&host);
 	clear(&device);
 	return 0;
@@ -252,7 +271,7 @@ static void same_bits_of(struct plan plan)
 
 static void same_bits(const struct model_config *config, bool zero, bool saves)
 {
-	same_bits_of((struct plan){ .config = config, .zero = zero, .saves = saves });
+	same_bits_of((struct plan) { .config = config, .zero = zero, .saves = saves });
 }
 
 static void gpt2_has_the_bits_of_the_host(void **state)
@@ -274,7 +293,10 @@ static void mlp_has_the_bits_of_the_host(void **state)
 static void what_is_recomputed_has_the_bits_of_the_host(void **state)
 {
 	for (int level = RECOMPUTE_NORM; level <= RECOMPUTE_BLOCK; level++)
-		same_bits_of((struct plan){ .config = &fixture_gpt2, .recompute = (enum model_recompute)level, .zero = level % 2, .saves = true });
+		same_bits_of((struct plan) { .config = &fixture_gpt2,
+			.recompute = (enum model_recompute)level,
+			.zero = level % 2,
+			.saves = true });
 }
 
 static void shards_have_the_bits_of_the_host(void **state)
@@ -287,8 +309,9 @@ static void shards_have_the_bits_of_the_host(void **state)
 /* Pinned memory is refused: the update waits for the copies on the host. */
 static void saves_without_pinned_memory_have_the_bits_of_the_host(void **state)
 {
-	same_bits_of((struct plan){ .config = &fixture_gpt2, .saves = true, .no_pins = true });
-	same_bits_of((struct plan){ .config = &fixture_gpt2, .zero = true, .saves = true, .no_pins = true });
+	same_bits_of((struct plan) { .config = &fixture_gpt2, .saves = true, .no_pins = true });
+	same_bits_of(
+		(struct plan) { .config = &fixture_gpt2, .zero = true, .saves = true, .no_pins = true });
 }
 
 /* ---- batches that all ranks are normalised by ---- */
@@ -324,7 +347,8 @@ static int run_joined(struct comm *comm, struct ops *ops, struct joined *out, st
 	struct state state;
 	int64_t valid;
 	size_t bytes = table->elements * sizeof(float);
-	if (model_prepare(model, ops, ROWS, err) < 0 || model_join(model, comm, err) < 0 || state_alloc(&state, ops, table, err) < 0)
+	if (model_prepare(model, ops, ROWS, err) < 0 || model_join(model, comm, err) < 0
+		|| state_alloc(&state, ops, table, err) < 0)
 		return -1;
 	state_init(&state, 5);
 	if (state_upload(&state, err) < 0)
@@ -367,7 +391,8 @@ static int compare_joined(struct comm *comm, void *arg, struct err *err)
 	const struct tensor_table *table = model_tensors(model);
 	size_t bytes = table->elements * sizeof(float);
 	const struct tensor *batches = tensor_table_find(table, "1.num_batches_tracked");
-	if (run_joined(comm, ops_cpu_create(true, err), &host, err) < 0 || run_joined(comm, device_memory_ops_create(err), &device, err) < 0)
+	if (run_joined(comm, ops_cpu_create(true, err), &host, err) < 0
+		|| run_joined(comm, device_memory_ops_create(err), &device, err) < 0)
 		return -1;
 	int64_t counted;
 	memcpy(&counted, device.weights + batches->offset, sizeof counted);
@@ -396,11 +421,14 @@ static void activations_are_estimated(void **state)
 	size_t B = 4, M = B * 7, C = 12, layers = 2, vectors = M * sizeof(float);
 	size_t rounded = (vectors + 255) / 256 * 256;
 #define ROUND(bytes) (((bytes) + 255) / 256 * 256)
-	size_t block = 5 * ROUND(M * C * 4) + ROUND(M * 3 * C * 4) + 2 * ROUND(M * 4 * C * 4) + 4 * rounded + ROUND(M * 3 * 4);
+	size_t block = 5 * ROUND(M * C * 4) + ROUND(M * 3 * C * 4) + 2 * ROUND(M * 4 * C * 4)
+		+ 4 * rounded + ROUND(M * 3 * 4);
 	size_t rest = 4 * ROUND(M * C * 4) + 2 * rounded + ROUND(M * 4 * C * 4) + rounded;
 	assert_int_equal(model_activations(model, (int)B, false, 4), layers * block + rest);
-	assert_int_equal(model_activations(model, (int)B, true, 4), layers * block + rest + 2 * rounded + 256);
-	assert_true(model_activations(model, (int)B, true, 2) < model_activations(model, (int)B, true, 4));
+	assert_int_equal(model_activations(model, (int)B, true, 4),
+		layers * block + rest + 2 * rounded + 256);
+	assert_true(
+		model_activations(model, (int)B, true, 2) < model_activations(model, (int)B, true, 4));
 #undef ROUND
 	model_destroy(model);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_snapshot over a runtime whose streams are late: who forgets a wait hands over mixed bytes, and that is seen; what can't be pinned, what
- * fails and what never ends; shards; and what a snapshot costs. */
+/* device_snapshot over a runtime whose streams are late: who forgets a wait hands over mixed bytes,
+ * and that is seen; what can't be pinned, what fails and what never ends; shards; and what a
+ * snapshot costs. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -34,7 +35,7 @@ struct test {
 
 static int set_up(void **state)
 {
-	fake_cublas = (struct fake_cublas){ 0 };
+	fake_cublas = (struct fake_cublas) { 0 };
 	fake_runtime_reset();
 	return 0;
 }
@@ -52,7 +53,7 @@ static int tear_down(void **state)
 /* Up to STEP; from there on, or from the first step on, streams are late. */
 static void begin_late(struct test *test, int slots, enum fake_order order, uint64_t seed)
 {
-	*test = (struct test){ .step = device_training_at(ROWS, GEMM_MODE_FP32, STEP) };
+	*test = (struct test) { .step = device_training_at(ROWS, GEMM_MODE_FP32, STEP) };
 	device_training_begin(&test->t, ROWS, GEMM_MODE_FP32);
 	assert_int_equal(layout_make(&test->layout, &test->t.table, 0, 1, NULL, 0, &test->err), 0);
 	test->snapshot_copy = device_snapshot_start(&test->t.state, &test->layout, slots, &test->err);
@@ -85,10 +86,12 @@ static void end(struct test *test)
 
 static size_t differs(struct test *test, int slot)
 {
-	return device_training_differs(&test->layout, device_snapshot_memory(test->snapshot_copy)->base[slot], test->step);
+	return device_training_differs(&test->layout,
+		device_snapshot_memory(test->snapshot_copy)->base[slot], test->step);
 }
 
-/* A snapshot with two updates behind it, and then the wait for its copies. Returns how much of it is not of its step. */
+/* A snapshot with two updates behind it, and then the wait for its copies. Returns how much of it
+ * is not of its step. */
 static size_t in_passing(enum fake_order order, uint64_t seed, bool deaf)
 {
 	struct test test;
@@ -123,7 +126,8 @@ static void the_update_waits_for_the_copies(void **state)
 static void a_missing_wait_is_seen(void **state)
 {
 	assert_true(in_passing(FAKE_LAZY, 1, true) > 0); /* the copies are behind the update */
-	assert_true(in_passing(FAKE_LAZY, 2, true) > 0); /* the copies are before the state that they are to copy */
+	assert_true(in_passing(FAKE_LAZY, 2, true)
+		> 0); /* the copies are before the state that they are to copy */
 }
 
 static void *finish(void *arg)
@@ -164,7 +168,8 @@ static void copies_that_are_refused_fail_the_snapshot_alone(void **state)
 	fake_runtime.copies_fail = cudaErrorLaunchFailure;
 	assert_int_equal(device_snapshot_begin(test.snapshot_copy, 0, &test.err), -1);
 	assert_non_null(strstr(test.err.text, "couldn't run cudaMemcpyAsync("));
-	assert_non_null(strstr(test.err.text, "(cudaErrorLaunchFailure, trainer/cuda/host/copy_stream.c:"));
+	assert_non_null(
+		strstr(test.err.text, "(cudaErrorLaunchFailure, trainer/cuda/host/copy_stream.c:"));
 	fake_runtime.copies_fail = 0;
 	assert_int_equal(ops_check(test.t.ops, &test.err), 0);
 	assert_int_equal(device_snapshot_begin(test.snapshot_copy, 0, &test.err), 0);
@@ -216,7 +221,8 @@ static void copies_that_never_end_are_given_up(void **state)
 	end(&test);
 }
 
-/* The device stands still as long as copies run when the update wants to write, and not at all when they are done by then. */
+/* The device stands still as long as copies run when the update wants to write, and not at all when
+ * they are done by then. */
 static void the_stall_is_measured(void **state)
 {
 	struct test test;
@@ -228,12 +234,14 @@ static void the_stall_is_measured(void **state)
 	device_training_step(&test.t);
 	catch_up(&test);
 	assert_int_equal(device_snapshot_finish(test.snapshot_copy, 20, &test.err), 0);
-	assert_true(device_snapshot_stall(test.snapshot_copy, 0) >= 0.06 && device_snapshot_seconds(test.snapshot_copy, 0) >= 0.06); /* three arenas */
+	assert_true(device_snapshot_stall(test.snapshot_copy, 0) >= 0.06
+		&& device_snapshot_seconds(test.snapshot_copy, 0) >= 0.06); /* three arenas */
 	assert_int_equal(device_snapshot_begin(test.snapshot_copy, 1, &test.err), 0);
 	assert_int_equal(device_snapshot_finish(test.snapshot_copy, 20, &test.err), 0);
 	fake_runtime.copy_time = 0;
 	device_training_step(&test.t);
-	assert_true(device_snapshot_stall(test.snapshot_copy, 1) < 0.02 && device_snapshot_seconds(test.snapshot_copy, 1) >= 0.06);
+	assert_true(device_snapshot_stall(test.snapshot_copy, 1) < 0.02
+		&& device_snapshot_seconds(test.snapshot_copy, 1) >= 0.06);
 	end(&test);
 }
 
@@ -245,9 +253,11 @@ static void shards_are_copied_alone(void **state)
 	struct err err = { 0 };
 	struct stat st;
 	device_training_begin(&whole, 20000, GEMM_MODE_FP32);
-	size_t elements = whole.table.elements, first = elements / 4 / 256 * 256, end = elements / 2 / 256 * 256 + 256;
+	size_t elements = whole.table.elements, first = elements / 4 / 256 * 256,
+		   end = elements / 2 / 256 * 256 + 256;
 	const struct zero_shard own[] = { { 1, 256, 512 }, { 1, first, end } };
-	const struct zero_shard shards[] = { { 0, 0, 256 }, { 0, 512, first }, own[0], own[1], { 2, end, elements } };
+	const struct zero_shard shards[] = { { 0, 0, 256 }, { 0, 512, first }, own[0], own[1],
+		{ 2, end, elements } };
 	device_training_make(&t, 20000, GEMM_MODE_FP32, own, 2);
 	device_training_upload(&t);
 	assert_int_equal(layout_make(&layout, &t.table, 1, 3, shards, 5, &err), 0);
@@ -259,13 +269,16 @@ static void shards_are_copied_alone(void **state)
 	assert_int_equal(device_snapshot_begin(snapshot_copy, 0, &err), 0);
 	device_training_step(&t);
 	assert_int_equal(device_snapshot_finish(snapshot_copy, 20, &err), 0);
-	float *arenas = device_state_read(&whole.state), *slot = device_snapshot_memory(snapshot_copy)->base[0];
+	float *arenas = device_state_read(&whole.state),
+		  *slot = device_snapshot_memory(snapshot_copy)->base[0];
 	for (size_t s = 1; s < SNAPSHOT_STATES; s++)
 		for (int i = 0; i < 2; i++)
-			assert_memory_equal(slot + s * elements + own[i].first, arenas + s * elements + own[i].first,
-				(own[i].end - own[i].first) * sizeof *slot);
-	assert_memory_equal(slot + first, arenas + first, (end - first) * sizeof *slot); /* weights, of its own shards */
-	size_t saved = layout_own_bytes(&layout), runs = layout.kept_count[0] + layout.kept_count[1] + layout.kept_count[2];
+			assert_memory_equal(slot + s * elements + own[i].first,
+				arenas + s * elements + own[i].first, (own[i].end - own[i].first) * sizeof *slot);
+	assert_memory_equal(slot + first, arenas + first,
+		(end - first) * sizeof *slot); /* weights, of its own shards */
+	size_t saved = layout_own_bytes(&layout),
+		   runs = layout.kept_count[0] + layout.kept_count[1] + layout.kept_count[2];
 	assert_int_equal(fstat(device_snapshot_memory(snapshot_copy)->fd[0], &st), 0);
 	assert_true(fake_runtime.registered >= saved && fake_runtime.registered <= saved + runs * 8192);
 	assert_true((size_t)st.st_blocks * 512 <= saved + runs * 8192);

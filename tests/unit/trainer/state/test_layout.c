@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout: whatever the parts, every tensor has one writer, whose run of the arenas holds it and nothing of the others', and is
- * read where the arenas have it. */
+/* layout: whatever the parts, every tensor has one writer, whose run of the arenas holds it and
+ * nothing of the others', and is read where the arenas have it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,8 @@ static void every_tensor_has_one_writer(void **unused)
 	tensor_table_clear(&table);
 }
 
-/* What a model counts is saved with its weights and has no optimizer's state; a counter is one int64. */
+/* What a model counts is saved with its weights and has no optimizer's state; a counter is one
+ * int64. */
 static void statistics_have_no_slices(void **state)
 {
 	struct tensor_table table = { 0 };
@@ -101,27 +102,30 @@ static void statistics_have_no_slices(void **state)
 		assert_int_equal(layout.tensors[2].dtype, SAFETENSORS_I64);
 		assert_int_equal(layout.tensors[2].dims, 0);
 		for (int i = 0; i < 4; i++)
-			assert_ptr_equal(layout.tensors[i].data, layout.tensors[i].writer == layout.part
-				? slot + table.rows[i].offset : NULL);
+			assert_ptr_equal(layout.tensors[i].data,
+				layout.tensors[i].writer == layout.part ? slot + table.rows[i].offset : NULL);
 		for (int i = 0; i < 2; i++)
 			for (size_t s = 0; s < SNAPSHOT_STATES; s++)
-				assert_ptr_equal(layout.slices[i].state[s], layout.slices[i].writer == layout.part
-					? slot + s * table.elements + table.rows[3 * i].offset : NULL);
+				assert_ptr_equal(layout.slices[i].state[s],
+					layout.slices[i].writer == layout.part
+						? slot + s * table.elements + table.rows[3 * i].offset
+						: NULL);
 		layout_clear(&layout);
 	}
 	free(slot);
 	tensor_table_clear(&table);
 }
 
-/* Shards: over all parts the slices cover each parameter once and lie where they should; what is kept is what is saved. */
+/* Shards: over all parts the slices cover each parameter once and lie where they should; what is
+ * kept is what is saved. */
 static void shards_become_slices(void **state)
 {
 	struct tensor_table table = { 0 };
 	odd_table_make(&table);
 	float *slot = make_slot(&table);
 	size_t big = table.rows[3].offset, slices = 0, elements = 0;
-	const struct zero_shard shards[] = { { 0, 0, big + 65536 }, { 1, big + 65536, big + 131072 }, { 1, table.rows[4].offset, table.elements },
-		{ 2, big + 131072, table.rows[4].offset } };
+	const struct zero_shard shards[] = { { 0, 0, big + 65536 }, { 1, big + 65536, big + 131072 },
+		{ 1, table.rows[4].offset, table.elements }, { 2, big + 131072, table.rows[4].offset } };
 	for (int part = 0; part < 4; part++) {
 		struct layout layout;
 		struct err err;
@@ -134,8 +138,9 @@ static void shards_become_slices(void **state)
 			assert_true(i == 0 || slice->writer >= layout.slices[i - 1].writer);
 			assert_true(slice->first + slice->count <= row->count);
 			for (size_t s = 0; s < SNAPSHOT_STATES; s++)
-				assert_ptr_equal(slice->state[s], slice->writer == part
-					? slot + s * table.elements + row->offset + slice->first : NULL);
+				assert_ptr_equal(slice->state[s],
+					slice->writer == part ? slot + s * table.elements + row->offset + slice->first
+										  : NULL);
 			own += slice->writer == part ? slice->count : 0;
 		}
 		slices += own;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer: the schedule is the documented function of the step, clipping and masking, AdamW over the whole table. */
+/* optimizer: the schedule is the documented function of the step, clipping and masking, AdamW over
+ * the whole table. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +13,15 @@
 #include "tests/unit/trainer/model/model_fixture.h"
 #include "trainer/state/optimizer.h"
 
-static const struct optimizer_config example = { .learning_rate = 1e-3, .minimal_learning_rate = 1e-4, .warmup = 10,
-	.steps = 110, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 1.0 };
+static const struct optimizer_config example = { .learning_rate = 1e-3,
+	.minimal_learning_rate = 1e-4,
+	.warmup = 10,
+	.steps = 110,
+	.beta1 = 0.9,
+	.beta2 = 0.95,
+	.epsilon = 1e-8,
+	.weight_decay = 0.1,
+	.clip = 1.0 };
 
 static bool close_to(double a, double b)
 {
@@ -26,11 +34,13 @@ static void schedule_rises_then_falls(void **state)
 	assert_true(close_to(optimizer_learning_rate(&example, 10), 1e-3));
 	assert_true(close_to(optimizer_learning_rate(&example, 11), 1e-3));
 	assert_true(close_to(optimizer_learning_rate(&example, 61), 5.5e-4)); /* half of the decay */
-	assert_true(close_to(optimizer_learning_rate(&example, 36), 1e-4 + 9e-4 * (1 + sqrt(0.5)) / 2)); /* a quarter */
+	assert_true(close_to(optimizer_learning_rate(&example, 36),
+		1e-4 + 9e-4 * (1 + sqrt(0.5)) / 2)); /* a quarter */
 	assert_true(close_to(optimizer_learning_rate(&example, 111), 1e-4));
 	assert_true(close_to(optimizer_learning_rate(&example, UINT64_MAX), 1e-4));
 	for (uint64_t step = 2; step <= 120; step++) {
-		double before = optimizer_learning_rate(&example, step - 1), now = optimizer_learning_rate(&example, step);
+		double before = optimizer_learning_rate(&example, step - 1),
+			   now = optimizer_learning_rate(&example, step);
 		assert_true(step <= 10 ? now > before : now <= before);
 		assert_true(now >= 1e-4 && now <= 1e-3);
 	}
@@ -73,7 +83,8 @@ static void clip_limits_the_norm(void **state)
 	assert_true(optimizer_clip(&c, 2.0, 0.0, &p) && p.clip == 1.0f);
 	c.clip = 0;
 	assert_true(optimizer_clip(&c, 2.0, 4.0, &p) && p.clip == 1.0f && !p.masked);
-	const double bad[][2] = { { NAN, 1 }, { 1, NAN }, { INFINITY, 1 }, { 1, INFINITY }, { -INFINITY, 1 } };
+	const double bad[][2] = { { NAN, 1 }, { 1, NAN }, { INFINITY, 1 }, { 1, INFINITY },
+		{ -INFINITY, 1 } };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		assert_true(!optimizer_clip(&example, bad[i][0], bad[i][1], &p) && p.masked);
 	assert_true(optimizer_clip(&example, 1, 1, &p) && !p.masked);
@@ -101,8 +112,9 @@ static void update_is_adamw_with_decay_on_matrices(void **state)
 				double rate = 1e-4 * step;
 				first = 0.9 * first + 0.1 * g;
 				second = 0.95 * second + 0.05 * g * g;
-				w -= rate * (row->decay ? 0.1 : 0) * w + rate * (first / (1 - pow(0.9, step)))
-					/ (sqrt(second / (1 - pow(0.95, step))) + 1e-8);
+				w -= rate * (row->decay ? 0.1 : 0) * w
+					+ rate * (first / (1 - pow(0.9, step)))
+						/ (sqrt(second / (1 - pow(0.95, step))) + 1e-8);
 			}
 			assert_true(fabs(f.weights[k] - w) < 2e-7);
 		}
@@ -139,7 +151,11 @@ static void masked_step_changes_nothing(void **state)
 /* Whatever stands in the place of their gradients. */
 static void statistics_go_along_unchanged(void **state)
 {
-	const struct model_config config = { .kind = MODEL_MLP, .inputs = 9, .hidden = 11, .classes = 5, .batchnorm = true };
+	const struct model_config config = { .kind = MODEL_MLP,
+		.inputs = 9,
+		.hidden = 11,
+		.classes = 5,
+		.batchnorm = true };
 	struct fixture f = fixture_open(&config, false, 2);
 	float *from[3] = { f.weights, fixture_arena(&f), fixture_arena(&f) }, *to[3];
 	const struct tensor *var = tensor_table_find(f.table, "1.running_var");
@@ -152,11 +168,12 @@ static void statistics_go_along_unchanged(void **state)
 	f.weights[var->offset + 3] = 0.625f;
 	memcpy(f.weights + batches->offset, &count, sizeof count);
 	optimizer_begin(&example, 1, 1, f.ops->params);
-	optimizer_update(f.ops, f.table, &(struct adamw_state){ to[0], to[1], to[2] },
-		&(struct adamw_state){ from[0], from[1], from[2] }, f.grads);
+	optimizer_update(f.ops, f.table, &(struct adamw_state) { to[0], to[1], to[2] },
+		&(struct adamw_state) { from[0], from[1], from[2] }, f.grads);
 	for (int r = 0; r < f.table->count; r++) {
 		const struct tensor *row = &f.table->rows[r];
-		bool same = memcmp(to[0] + row->offset, f.weights + row->offset, row->count * sizeof(float)) == 0;
+		bool same =
+			memcmp(to[0] + row->offset, f.weights + row->offset, row->count * sizeof(float)) == 0;
 		assert_int_equal(same, row->role != TENSOR_PARAMETER);
 	}
 	for (int i = 0; i < 3; i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step as a whole over the GPU's table of operations, on the host: how often the host waits for the device, what is allocated, how
- * much is launched, and the reduction over ranks. Nothing here says anything of a GPU. */
+/* A step as a whole over the GPU's table of operations, on the host: how often the host waits for
+ * the device, what is allocated, how much is launched, and the reduction over ranks. Nothing here
+ * says anything of a GPU. */
 #include "config.h"
 
 #include <math.h>
@@ -27,14 +28,25 @@
 #define BATCH 2
 
 static const struct gpu gpu = { .name = "Fake", .capability = 90, .processors = 132 };
-static const struct model_config deep_gpt2 = { .kind = MODEL_GPT2, .layers = 5, .width = 16, .heads = 2, .context = 9, .vocabulary = 40 };
-static const struct optimizer_config schedule = { .learning_rate = 0.001, .minimal_learning_rate = 0.001, .steps = 10,
-	.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 0.5 };
+static const struct model_config deep_gpt2 = { .kind = MODEL_GPT2,
+	.layers = 5,
+	.width = 16,
+	.heads = 2,
+	.context = 9,
+	.vocabulary = 40 };
+static const struct optimizer_config schedule = { .learning_rate = 0.001,
+	.minimal_learning_rate = 0.001,
+	.steps = 10,
+	.beta1 = 0.9,
+	.beta2 = 0.95,
+	.epsilon = 1e-8,
+	.weight_decay = 0.1,
+	.clip = 0.5 };
 
 static int set_up(void **state)
 {
-	fake_cublas = (struct fake_cublas){ 0 };
-	fake_runtime = (struct fake_runtime){ 0 };
+	fake_cublas = (struct fake_cublas) { 0 };
+	fake_runtime = (struct fake_runtime) { 0 };
 	fake_stream_order(FAKE_EAGER, 0);
 	return 0;
 }
@@ -72,7 +84,11 @@ struct training {
 
 static void begin(struct training *t, struct ops *ops)
 {
-	const struct ident ident = { .world_size = 1, .local_world_size = 1, .node_count = 1, .node = "here", .source = "single" };
+	const struct ident ident = { .world_size = 1,
+		.local_world_size = 1,
+		.node_count = 1,
+		.node = "here",
+		.source = "single" };
 	const struct ddp_config config = { .slots = t->slots, .bucket_bytes = 4096, .zero = t->zero };
 	struct err err = { 0 };
 	size_t count;
@@ -84,8 +100,10 @@ static void begin(struct training *t, struct ops *ops)
 	t->ddp = ddp_create(t->comm, ops, model_tensors(t->model), &config, &err);
 	assert_non_null(t->ddp);
 	const struct zero_shard *own = ddp_own(t->ddp, &count);
-	assert_int_equal(t->zero ? state_alloc_shards(&t->state, ops, model_tensors(t->model), own, count, &err)
-		: state_alloc(&t->state, ops, model_tensors(t->model), &err), 0);
+	assert_int_equal(t->zero
+			? state_alloc_shards(&t->state, ops, model_tensors(t->model), own, count, &err)
+			: state_alloc(&t->state, ops, model_tensors(t->model), &err),
+		0);
 	state_init(&t->state, 3);
 	assert_int_equal(state_upload(&t->state, &err), 0);
 	model_bind(t->model, state_compute(&t->state));
@@ -106,9 +124,11 @@ static void train_slot(struct training *t, uint64_t step, int slot)
 	const struct fixture f = { .model = t->model, .table = model_tensors(t->model) };
 	int64_t valid = 0, counted;
 	for (int i = 0; i < t->microbatches; i++) {
-		struct batch batch = fixture_batch(&f, BATCH, step * 100 + (uint64_t)(slot * t->microbatches + i));
-		model_train(t->model, &batch, ddp_slot_grads(t->ddp, slot), i > 0, ddp_slot_loss(t->ddp, slot), &counted,
-			i == t->microbatches - 1 ? ddp_ready : NULL, t->ddp);
+		struct batch batch =
+			fixture_batch(&f, BATCH, step * 100 + (uint64_t)(slot * t->microbatches + i));
+		model_train(t->model, &batch, ddp_slot_grads(t->ddp, slot), i > 0,
+			ddp_slot_loss(t->ddp, slot), &counted, i == t->microbatches - 1 ? ddp_ready : NULL,
+			t->ddp);
 		valid += counted;
 		fixture_free_batch(&batch); /* nobody may read it any more */
 	}
@@ -142,7 +162,11 @@ static void train_step(struct training *t, uint64_t step)
 /* Whatever a step is made of, and like the CPU's. */
 static void check_waits(const struct model_config *config, int slots, int microbatches, int zero)
 {
-	struct training device = { .config = config, .slots = slots, .microbatches = microbatches, .zero = zero }, host = device;
+	struct training device = { .config = config,
+		.slots = slots,
+		.microbatches = microbatches,
+		.zero = zero },
+					host = device;
 	struct err err = { 0 };
 	begin(&device, ops_of(GEMM_MODE_FP32));
 	begin(&host, ops_cpu_create(true, &err));
@@ -167,7 +191,8 @@ static void a_step_waits_once(void **state)
 	check_waits(&deep_gpt2, 2, 2, 0);
 	check_waits(&fixture_gpt2, 2, 2, 1);
 	check_waits(&fixture_mlp, 1, 1, 0);
-	check_waits(&fixture_mlp, 3, 12, 1); /* more batches than there are places for those on their way */
+	check_waits(&fixture_mlp, 3, 12,
+		1); /* more batches than there are places for those on their way */
 }
 
 /* ---- graphs ---- */
@@ -199,7 +224,8 @@ static struct outcome train(struct training t, bool graphs, fault_planter *plant
 	}
 	outcome.elements = t.state.tensors->elements;
 	outcome.weights = malloc(outcome.elements * sizeof(float));
-	t.ops->copy_out(t.ops, outcome.weights, state_master(&t.state), outcome.elements * sizeof(float));
+	t.ops->copy_out(t.ops, outcome.weights, state_master(&t.state),
+		outcome.elements * sizeof(float));
 	end(&t);
 	return outcome;
 }
@@ -207,7 +233,8 @@ static struct outcome train(struct training t, bool graphs, fault_planter *plant
 static bool same_outcome(struct training t, fault_planter *plant)
 {
 	struct outcome eager = train(t, false, plant), graphs = train(t, true, plant);
-	bool same = memcmp(eager.losses, graphs.losses, sizeof eager.losses) == 0 && memcmp(eager.norms, graphs.norms, sizeof eager.norms) == 0
+	bool same = memcmp(eager.losses, graphs.losses, sizeof eager.losses) == 0
+		&& memcmp(eager.norms, graphs.norms, sizeof eager.norms) == 0
 		&& memcmp(eager.weights, graphs.weights, eager.elements * sizeof(float)) == 0;
 	assert_true(eager.losses[0] > 0 && eager.losses[0] != eager.losses[1]);
 	free(eager.weights);
@@ -240,13 +267,16 @@ static void graphs_have_the_same_bits(void **state)
 static struct ops right;
 static int calls;
 
-static void by_value(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe, int B, int T, int C)
+static void by_value(struct ops *ops, float *out, const int32_t *tokens, const float *wte,
+	const float *wpe, int B, int T, int C)
 {
-	right.embedding(ops, out, tokens, wte, (const float *)(const void *)((const char *)wpe + calls++ % 3 * 64), B, T, C);
+	right.embedding(ops, out, tokens, wte,
+		(const float *)(const void *)((const char *)wpe + calls++ % 3 * 64), B, T, C);
 }
 
 /* … and work of the host, whose copy is of what was there when the graph was captured. */
-static void on_the_host(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe, int B, int T, int C)
+static void on_the_host(struct ops *ops, float *out, const int32_t *tokens, const float *wte,
+	const float *wpe, int B, int T, int C)
 {
 	int32_t other = calls++ % 7;
 	ops->put(ops, (void *)(uintptr_t)tokens, &other, sizeof other);
@@ -267,7 +297,8 @@ static void plant_on_the_host(struct ops *ops)
 }
 
 /* What can't be captured at all: a wait. */
-static void waiting(struct ops *ops, float *out, const int32_t *tokens, const float *wte, const float *wpe, int B, int T, int C)
+static void waiting(struct ops *ops, float *out, const int32_t *tokens, const float *wte,
+	const float *wpe, int B, int T, int C)
 {
 	float unused;
 	if (calls++ % 3 == 2)
@@ -319,8 +350,9 @@ static void *follow(void *arg)
 	ops->wait_event(ops, f->mark);
 	for (int i = 0; i < table->count; i++)
 		if (table->rows[i].layer == f->layer)
-			ops->tree_reduce(ops, f->copy + table->rows[i].offset, (float *const[]){ f->grads + table->rows[i].offset },
-				(const int[]){ 0 }, 1, table->rows[i].count);
+			ops->tree_reduce(ops, f->copy + table->rows[i].offset,
+				(float *const[]) { f->grads + table->rows[i].offset }, (const int[]) { 0 }, 1,
+				table->rows[i].count);
 	while (ops->settled(ops, &err) == 0)
 		;
 	return NULL;
@@ -337,10 +369,14 @@ static void copy_ready(void *arg, int layer)
 	pthread_join(thread, NULL);
 }
 
-/* Whether the copies are what the passes left; of the second pass, so that the first one's are there already. */
+/* Whether the copies are what the passes left; of the second pass, so that the first one's are
+ * there already. */
 static bool follows(bool graphs)
 {
-	struct training t = { .config = &fixture_gpt2, .slots = 1, .microbatches = 1, .graphs = graphs };
+	struct training t = { .config = &fixture_gpt2,
+		.slots = 1,
+		.microbatches = 1,
+		.graphs = graphs };
 	struct err err = { 0 };
 	int64_t valid;
 	begin(&t, ops_of(GEMM_MODE_FP32));
@@ -361,7 +397,10 @@ static bool follows(bool graphs)
 	t.ops->copy_out(t.ops, copy, f.copy, bytes);
 	bool same = true;
 	for (int i = 0; i < table->count; i++)
-		same = same && memcmp(grads + table->rows[i].offset, copy + table->rows[i].offset, table->rows[i].count * sizeof(float)) == 0;
+		same = same
+			&& memcmp(grads + table->rows[i].offset, copy + table->rows[i].offset,
+				   table->rows[i].count * sizeof(float))
+				== 0;
 	assert_int_equal(f.told, 2 * (model_layers(t.model) + 1));
 	assert_int_equal(ops_check(t.ops, &err), 0);
 	free(grads);
@@ -396,9 +435,11 @@ static int reduce(struct comm *comm, void *arg, struct err *err)
 		job.ops->add = NULL; /* all additions are made at once */
 	for (uint64_t step = 0; step < STEPS; step++) {
 		struct ddp_result result;
-		if (ddp_work_run_step(ddp, &job, step, ddp_work_control(comm, step), &result, err) < 0 || ops_check(job.ops, err) < 0)
+		if (ddp_work_run_step(ddp, &job, step, ddp_work_control(comm, step), &result, err) < 0
+			|| ops_check(job.ops, err) < 0)
 			return -1;
-		WORLD_CHECK(memcmp(ddp_grads(ddp), job.grads[step], job.table.elements * sizeof(float)) == 0);
+		WORLD_CHECK(
+			memcmp(ddp_grads(ddp), job.grads[step], job.table.elements * sizeof(float)) == 0);
 		WORLD_CHECK(result.norm == job.norm[step] && result.nonfinite == -1);
 	}
 	ddp_destroy(ddp);
@@ -408,7 +449,9 @@ static int reduce(struct comm *comm, void *arg, struct err *err)
 
 static void sums_have_the_bits_of_the_cpu(void **state)
 {
-	static const struct { int slots, world; } cases[] = { { 3, 1 }, { 4, 4 }, { 7, 3 } };
+	static const struct {
+		int slots, world;
+	} cases[] = { { 3, 1 }, { 4, 4 }, { 7, 3 } };
 	struct world_rank ranks[WORLD_MAX];
 	struct ddp_work job;
 	world_need_several();

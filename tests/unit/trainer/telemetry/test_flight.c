@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flight: what is written is what is read, also from the file of a process that was killed or stopped in the midst of a write;
- * nothing else is believed; and the table of many ranks. */
+/* flight: what is written is what is read, also from the file of a process that was killed or
+ * stopped in the midst of a write; nothing else is believed; and the table of many ranks. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -31,10 +31,20 @@
 
 #define PART 256
 
-static const struct ident ident = { .rank = 3, .world_size = 8, .local_world_size = 8, .node_count = 1, .attempt = 2, .job = 17,
-	.step = 1, .node = "n3" };
-static const struct flight_operation exchange = { .operation = "exchange", .label = "bucket 3 of step 17", .step = 17, .bucket = 3,
-	.bytes = 1000, .entered = 5 };
+static const struct ident ident = { .rank = 3,
+	.world_size = 8,
+	.local_world_size = 8,
+	.node_count = 1,
+	.attempt = 2,
+	.job = 17,
+	.step = 1,
+	.node = "n3" };
+static const struct flight_operation exchange = { .operation = "exchange",
+	.label = "bucket 3 of step 17",
+	.step = 17,
+	.bucket = 3,
+	.bytes = 1000,
+	.entered = 5 };
 
 static struct flight_recorder *create(void)
 {
@@ -105,7 +115,10 @@ static void what_is_written_is_read(void **state)
 
 static void each_phase_has_its_words(void **state)
 {
-	static const struct { enum flight_phase phase; const char *words; } known[] = {
+	static const struct {
+		enum flight_phase phase;
+		const char *words;
+	} known[] = {
 		{ FLIGHT_START, "preparing the run" },
 		{ FLIGHT_DATA, "taking data for slot 2 of step 5" },
 		{ FLIGHT_COMPUTE, "computing slot 2 of step 5" },
@@ -129,7 +142,11 @@ static void a_line_tells_everything(void **state)
 {
 	char line[600];
 	struct flight_recorder *flight = create();
-	struct flight_operation next = { .operation = "all-gather", .label = "control of step 17", .step = 17, .bucket = -1, .bytes = 96,
+	struct flight_operation next = { .operation = "all-gather",
+		.label = "control of step 17",
+		.step = 17,
+		.bucket = -1,
+		.bytes = 96,
 		.entered = 0 };
 	flight_begin(flight, FLIGHT_REDUCE, 17, -1);
 	flight_enter(flight, &exchange);
@@ -140,12 +157,14 @@ static void a_line_tells_everything(void **state)
 	view.since = next.entered - 2;
 	view.finished_at = next.entered - 1;
 	flight_line(&view, next.entered + 3, line, sizeof line);
-	assert_string_equal(line, "ending the reduction of step 17 for 5.0 s, with all-gather of control of step 17 (96 bytes, for 3.0 s) "
-		"under way; complete last: exchange of bucket 3 of step 17, 4.0 s ago");
+	assert_string_equal(line,
+		"ending the reduction of step 17 for 5.0 s, with all-gather of control of step 17 (96 "
+		"bytes, for 3.0 s) under way; complete last: exchange of bucket 3 of step 17, 4.0 s ago");
 	view.waits = next.entered + 1;
 	flight_line(&view, next.entered + 3, line, sizeof line);
-	assert_string_equal(line, "waiting in all-gather of control of step 17 (96 bytes) for 2.0 s; complete last: exchange of bucket 3 of "
-		"step 17, 4.0 s ago");
+	assert_string_equal(line,
+		"waiting in all-gather of control of step 17 (96 bytes) for 2.0 s; complete last: exchange "
+		"of bucket 3 of step 17, 4.0 s ago");
 	flight_line(&view, next.entered + 3, line, 20);
 	assert_string_equal(line, "waiting in all-gath");
 	flight_destroy(flight);
@@ -242,7 +261,9 @@ static void without_a_directory_the_nodes_memory_has_it(void **state)
 	setenv("XDG_RUNTIME_DIR", files_path("runtime"), 1);
 	mkdir(files_path("runtime"), 0700);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(flight_file_open(&file, flight, &ident, i ? files_path("nowhere") : NULL, &err), 0);
+		assert_int_equal(flight_file_open(&file, flight, &ident, i ? files_path("nowhere") : NULL,
+							 &err),
+			0);
 		assert_false(file.shared);
 		assert_int_equal(flight_files_read(NULL, &list, &err), 0);
 		assert_int_equal(list.count, 1);
@@ -276,7 +297,8 @@ static void a_copy_follows(void **state)
 			unsigned char bytes[FLIGHT_SIZE + 1];
 			int fd = openat(dirfd, "rank-00003", O_RDONLY);
 			assert_true(fd >= 0);
-			assert_int_equal(flight_read(bytes, (size_t)read(fd, bytes, sizeof bytes), &view, &err), 0);
+			assert_int_equal(flight_read(bytes, (size_t)read(fd, bytes, sizeof bytes), &view, &err),
+				0);
 			close(fd);
 			assert_true(deadline_sleep(end, 0.01));
 		}
@@ -294,10 +316,12 @@ static void a_copy_follows(void **state)
 static void seal(unsigned char *bytes)
 {
 	for (int part = 0; part < 5; part++)
-		bytes_put_le64(bytes + part * PART + PART - 8, hash_bytes(bytes + part * PART, PART - 8).low);
+		bytes_put_le64(bytes + part * PART + PART - 8,
+			hash_bytes(bytes + part * PART, PART - 8).low);
 }
 
-/* Every byte of every part, changed: the head is refused, and of the entries the one before counts. */
+/* Every byte of every part, changed: the head is refused, and of the entries the one before counts.
+ */
 static void a_torn_entry_is_passed_over(void **state)
 {
 	unsigned char bytes[FLIGHT_SIZE], changed[FLIGHT_SIZE];
@@ -331,8 +355,10 @@ static void lies_are_refused_or_dropped(void **state)
 	struct flight_view view;
 	struct err err;
 	struct flight_recorder *flight = create();
-	static const struct { size_t at; unsigned char value; } heads[] = { { 8, 200 }, { 12, 0 }, { 15, 0x7f }, { 19, 0xff }, { 32, 7 },
-		{ 97, '\n' } };
+	static const struct {
+		size_t at;
+		unsigned char value;
+	} heads[] = { { 8, 200 }, { 12, 0 }, { 15, 0x7f }, { 19, 0xff }, { 32, 7 }, { 97, '\n' } };
 	flight_enter(flight, &exchange);
 	flight_copy(flight, bytes);
 	for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
@@ -352,9 +378,9 @@ static void lies_are_refused_or_dropped(void **state)
 	assert_int_equal(flight_read(lie, FLIGHT_SIZE, &view, &err), -1);
 	assert_non_null(strstr(err.text, "another version"));
 	memcpy(lie, bytes, sizeof bytes);
-	lie[PART + 20] = FLIGHT_PHASES;                       /* no such phase */
-	memset(lie + 3 * PART + 16 + 48, 'x', 64);              /* a label without an end */
-	memset(lie + 3 * PART + 8, 0xff, 8);                    /* not a number */
+	lie[PART + 20] = FLIGHT_PHASES;            /* no such phase */
+	memset(lie + 3 * PART + 16 + 48, 'x', 64); /* a label without an end */
+	memset(lie + 3 * PART + 8, 0xff, 8);       /* not a number */
 	seal(lie);
 	assert_int_equal(flight_read(lie, FLIGHT_SIZE, &view, &err), 0);
 	assert_int_equal(view.phase, 0);
@@ -397,7 +423,8 @@ static void a_reader_never_sees_half_an_entry(void **state)
 	struct deadline end = deadline_in(0.5), hang = deadline_in(HANG_SECONDS);
 	uint64_t last = 0, changes = 0;
 	pthread_t thread;
-	/* At both places, so that the reader never finds what the record began with: that has no slot. */
+	/* At both places, so that the reader never finds what the record began with: that has no slot.
+	 */
 	flight_begin(writing.flight, FLIGHT_COMPUTE, 0, 0);
 	flight_begin(writing.flight, FLIGHT_COMPUTE, 0, 0);
 	assert_int_equal(pthread_create(&thread, NULL, write_on, &writing), 0);
@@ -406,7 +433,8 @@ static void a_reader_never_sees_half_an_entry(void **state)
 		struct flight_view view = view_of(writing.flight);
 		if (view.phase == 0) /* both were written over while they were copied */
 			continue;
-		assert_int_equal(view.slot, view.step % 1000); /* which may be an older one, where two were written meanwhile */
+		assert_int_equal(view.slot,
+			view.step % 1000); /* which may be an older one, where two were written meanwhile */
 		changes += view.step != last;
 		last = view.step;
 	}
@@ -416,7 +444,8 @@ static void a_reader_never_sees_half_an_entry(void **state)
 	flight_destroy(writing.flight);
 }
 
-/* No system call, and less than what could be measured in a step: a microsecond even on a loaded machine. */
+/* No system call, and less than what could be measured in a step: a microsecond even on a loaded
+ * machine. */
 static void writing_is_cheap(void **state)
 {
 	struct flight_recorder *flight = create();
@@ -449,20 +478,22 @@ static void say(void *arg, const char *line)
 static void ranks_in_one_place_share_a_line(void **state)
 {
 	struct flight_row rows[8];
-	static const char *const words[] = { "waiting", "waiting", "computing", "waiting", "no answer", "waiting", "no answer", "waiting" };
+	static const char *const words[] = { "waiting", "waiting", "computing", "waiting", "no answer",
+		"waiting", "no answer", "waiting" };
 	for (int i = 0; i < 8; i++) {
-		rows[i] = (struct flight_row){ .rank = i, .silent = words[i][0] == 'n', .since = i + 1 };
+		rows[i] = (struct flight_row) { .rank = i, .silent = words[i][0] == 'n', .since = i + 1 };
 		snprintf(rows[i].node, sizeof rows[i].node, "n%d", i / 2 + 1);
 		snprintf(rows[i].words, sizeof rows[i].words, "%s", words[i]);
 	}
 	said[0] = '\0';
 	rows[4].since = rows[6].since = 0;
 	flight_table(rows, 8, false, say, NULL);
-	assert_string_equal(said, "rank 2 on n2: computing for 3.0 s\n"
+	assert_string_equal(said,
+		"rank 2 on n2: computing for 3.0 s\n"
 		"ranks 0-1, 3, 5, 7 on n1, n2, n3, n4: waiting for 1.0 to 8.0 s\n"
 		"ranks 4, 6 on n3, n4: no answer\n");
 	said[0] = '\0';
-	rows[0] = (struct flight_row){ .rank = 1, .words = "waiting", .since = 86400 };
+	rows[0] = (struct flight_row) { .rank = 1, .words = "waiting", .since = 86400 };
 	flight_table(rows, 1, true, say, NULL);
 	assert_string_equal(said, "rank 1: waiting since 1970-01-02T00:00:00.000Z\n");
 	said[0] = '\0';
@@ -475,7 +506,7 @@ static void a_line_of_many_ranks_ends(void **state)
 	enum { COUNT = 2000 };
 	struct flight_row *rows = calloc(COUNT, sizeof *rows);
 	for (int i = 0; i < COUNT; i++) {
-		rows[i] = (struct flight_row){ .rank = 2 * i, .words = "waiting" };
+		rows[i] = (struct flight_row) { .rank = 2 * i, .words = "waiting" };
 		memset(rows[i].node, 'n', sizeof rows[i].node - 1);
 		snprintf(rows[i].node, 8, "%d", i);
 	}
@@ -493,9 +524,12 @@ int main(void)
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(each_phase_has_its_words),
 		cmocka_unit_test(a_line_tells_everything),
-		cmocka_unit_test_setup_teardown(a_killed_process_leaves_its_place, files_setup, files_teardown),
-		cmocka_unit_test_setup_teardown(who_ends_in_order_leaves_nothing, files_setup, files_teardown),
-		cmocka_unit_test_setup_teardown(without_a_directory_the_nodes_memory_has_it, files_setup, files_teardown),
+		cmocka_unit_test_setup_teardown(a_killed_process_leaves_its_place, files_setup,
+			files_teardown),
+		cmocka_unit_test_setup_teardown(who_ends_in_order_leaves_nothing, files_setup,
+			files_teardown),
+		cmocka_unit_test_setup_teardown(without_a_directory_the_nodes_memory_has_it, files_setup,
+			files_teardown),
 		cmocka_unit_test_setup_teardown(a_copy_follows, files_setup, files_teardown),
 		cmocka_unit_test(a_torn_entry_is_passed_over),
 		cmocka_unit_test(lies_are_refused_or_dropped),

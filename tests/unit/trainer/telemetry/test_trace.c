@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace, trace_clock and trace_file: what is kept and what is left out, times on one axis, and a file that a JSON reader takes. */
+/* trace, trace_clock and trace_file: what is kept and what is left out, times on one axis, and a
+ * file that a JSON reader takes. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -34,11 +35,14 @@ static void spans_are_kept_up_to_the_room(void **state)
 	double begin = trace_begin(trace);
 	assert_true(begin > 0);
 	trace_end(trace, begin, "backward of layer %d", 4);
-	struct trace_span span = { .begin = begin, .end = begin + 1, .thread = TRACE_COMMUNICATION,
+	struct trace_span span = { .begin = begin,
+		.end = begin + 1,
+		.thread = TRACE_COMMUNICATION,
 		.name = "exchange: bucket 3 of step 7" };
 	for (int i = 0; i < 5; i++)
 		trace_add(trace, &span);
-	trace_end(trace, begin, "%s", "a name that is so long that its end can't be kept, whatever the end of it is");
+	trace_end(trace, begin, "%s",
+		"a name that is so long that its end can't be kept, whatever the end of it is");
 	trace_step(trace, 0);
 	trace_add(trace, &span);
 	assert_int_equal(trace->count[TRACE_COMPUTE], 2);
@@ -68,9 +72,11 @@ static void nothing_is_recorded_without_a_trace(void **state)
 static void a_clock_that_drifts_is_straightened(void **state)
 {
 	const double start = 20, gain = 50e-6;
-	const struct trace_clock before = { start, 1000, 1e-6 }, after = { start + 100, 1000 + 100 * gain, 1e-6 };
+	const struct trace_clock before = { start, 1000, 1e-6 },
+							 after = { start + 100, 1000 + 100 * gain, 1e-6 };
 	for (double at = start; at <= start + 100; at += 12.5)
-		assert_true(fabs(trace_clock_on_axis(&before, &after, at + 1000 + (at - start) * gain) - at) < 1e-6);
+		assert_true(fabs(trace_clock_on_axis(&before, &after, at + 1000 + (at - start) * gain) - at)
+			< 1e-6);
 	const struct trace_clock same = { start, 0, 0 };
 	assert_true(trace_clock_on_axis(&same, &same, 33) == 33);
 }
@@ -98,7 +104,8 @@ static void clocks_are_compared_as_well_as_is_said(void **state)
 	world_assert_ok(WORLD, ranks);
 }
 
-/* Steps 1 to 4, of which 2 and 3 are traced; each exchanges something under a span, and between the two there is another. */
+/* Steps 1 to 4, of which 2 and 3 are traced; each exchanges something under a span, and between the
+ * two there is another. */
 static int file_body(struct comm *comm, void *arg, struct err *err)
 {
 	int me = comm_rank(comm), all[WORLD];
@@ -114,7 +121,8 @@ static int file_body(struct comm *comm, void *arg, struct err *err)
 		if (trace_file_step(file, step, err) < 0)
 			return -1;
 		double begin = trace_begin(trace);
-		if (comm_wait(comm, comm_allgather(comm, "control of step 9", &me, all, sizeof me), err) < 0)
+		if (comm_wait(comm, comm_allgather(comm, "control of step 9", &me, all, sizeof me), err)
+			< 0)
 			return -1;
 		trace_end(trace, begin, "step %d", (int)step);
 		if (trace_file_finish(file, step, step == 4, err) < 0)
@@ -131,16 +139,20 @@ static void count_spans(const json_t *events, int rank, int counts[3])
 {
 	const json_t *event;
 	size_t i;
-	json_array_foreach(events, i, event) {
+	json_array_foreach(events, i, event)
+	{
 		const char *name = json_string_value(json_object_get(event, "name"));
-		if (json_integer_value(json_object_get(event, "pid")) != rank || json_string_value(json_object_get(event, "ph"))[0] != 'X')
+		if (json_integer_value(json_object_get(event, "pid")) != rank
+			|| json_string_value(json_object_get(event, "ph"))[0] != 'X')
 			continue;
 		assert_true(json_number_value(json_object_get(event, "ts")) >= 0);
 		counts[strncmp(name, "step ", 5) == 0 ? 0 : strcmp(name, "wait") == 0 ? 1 : 2]++;
 		if (strncmp(name, "all", 3) != 0)
 			continue;
 		assert_string_equal(name, "all-gather: control");
-		assert_int_equal(json_integer_value(json_object_get(json_object_get(event, "args"), "bytes")), 2 * sizeof(int));
+		assert_int_equal(json_integer_value(
+							 json_object_get(json_object_get(event, "args"), "bytes")),
+			2 * sizeof(int));
 		assert_true(json_number_value(json_object_get(json_object_get(event, "args"), "ready"))
 			<= json_number_value(json_object_get(event, "ts")));
 	}
@@ -165,7 +177,9 @@ static void the_file_holds_all_ranks_spans(void **state)
 		count_spans(events, rank, counts);
 		for (int i = 0; i < 3; i++)
 			assert_int_equal(counts[i], 2);
-		const json_t *name = json_object_get(json_object_get(json_array_get(events, (size_t)rank * 6), "args"), "name");
+		const json_t *name =
+			json_object_get(json_object_get(json_array_get(events, (size_t)rank * 6), "args"),
+				"name");
 		char expected[40];
 		snprintf(expected, sizeof expected, "rank %d on n\"%d", rank, rank);
 		assert_string_equal(json_string_value(name), expected);

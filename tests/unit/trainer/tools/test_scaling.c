@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scaling: medians of the steps that count, held against the first run; files that can't be used are named. */
+/* scaling: medians of the steps that count, held against the first run; files that can't be used
+ * are named. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -44,16 +45,23 @@ static void discard(struct folder_at *folder, int attempts)
 	assert_int_equal(rmdir(folder->path), 0);
 }
 
-/* Steps of about `milliseconds`; every seventh is ten times as long, as on a busy machine, and so are the first three. */
-static void attempt(const struct folder_at *folder, int number, int ranks, int steps, double milliseconds)
+/* Steps of about `milliseconds`; every seventh is ten times as long, as on a busy machine, and so
+ * are the first three. */
+static void attempt(const struct folder_at *folder, int number, int ranks, int steps,
+	double milliseconds)
 {
 	struct err err;
 	struct metrics *metrics = metrics_open(folder->fd, number, &err);
 	assert_non_null(metrics);
 	for (int step = 1; step <= steps; step++) {
 		double ms = milliseconds * (step <= 3 || step % 7 == 0 ? 10 : 1) + step % 2 * 0.2;
-		const struct metrics_step line = { .step = (uint64_t)step, .loss = 1, .ranks = ranks, .milliseconds = ms,
-			.tokens_per_second = 1e6 / ms, .communication = ms * 0.4e-3, .exposed = ms * (step % 7 ? 0.1e-3 : 0.9e-3) };
+		const struct metrics_step line = { .step = (uint64_t)step,
+			.loss = 1,
+			.ranks = ranks,
+			.milliseconds = ms,
+			.tokens_per_second = 1e6 / ms,
+			.communication = ms * 0.4e-3,
+			.exposed = ms * (step % 7 ? 0.1e-3 : 0.9e-3) };
 		assert_int_equal(metrics_step(metrics, &line, &err), 0);
 		assert_int_equal(metrics_validation(metrics, line.step, 1, &err), 0);
 	}
@@ -71,7 +79,8 @@ static void medians_of_the_last_attempt(void **state)
 	assert_int_equal(run.ranks, 4);
 	assert_int_equal(run.steps, 40);
 	assert_true(run.milliseconds >= 10 && run.milliseconds <= 10.2 && fabs(run.rate - 1e5) < 2001);
-	assert_true(fabs(run.communication - 0.4 * run.milliseconds) < 0.1 && fabs(run.exposed - 0.1 * run.milliseconds) < 0.1);
+	assert_true(fabs(run.communication - 0.4 * run.milliseconds) < 0.1
+		&& fabs(run.exposed - 0.1 * run.milliseconds) < 0.1);
 	assert_true(fabs(run.hidden - 0.3 * run.milliseconds) < 0.1);
 	discard(&folder, 2);
 }
@@ -80,7 +89,13 @@ static void runs_are_held_against_the_first(void **state)
 {
 	const struct scaling_run runs[] = {
 		{ .ranks = 2, .steps = 20, .rate = 1000, .milliseconds = 80 },
-		{ .ranks = 4, .steps = 20, .rate = 1500, .milliseconds = 50, .communication = 20, .hidden = 15, .exposed = 5 },
+		{ .ranks = 4,
+			.steps = 20,
+			.rate = 1500,
+			.milliseconds = 50,
+			.communication = 20,
+			.hidden = 15,
+			.exposed = 5 },
 		{ .ranks = 5, .steps = 20, .rate = 2750, .milliseconds = 30 },
 	};
 	char *text;
@@ -92,9 +107,12 @@ static void runs_are_held_against_the_first(void **state)
 	scaling_print(runs, 3, out);
 	scaling_bars(runs, 3, out);
 	fclose(out);
-	assert_non_null(strstr(text, "\n    4      1500     1.50       75.0%     50.0             20.00     15.00      5.00\n"));
-	assert_non_null(strstr(text, "\n    4  ######################################............  75.0%\n"));
-	assert_non_null(strstr(text, "\n    5  ##################################################  110.0%\n"));
+	assert_non_null(strstr(text,
+		"\n    4      1500     1.50       75.0%     50.0             20.00     15.00      5.00\n"));
+	assert_non_null(
+		strstr(text, "\n    4  ######################################............  75.0%\n"));
+	assert_non_null(
+		strstr(text, "\n    5  ##################################################  110.0%\n"));
 	free(text);
 	json_t *json = scaling_json(runs, 3);
 	const json_t *entry = json_array_get(json_object_get(json, "runs"), 1);
@@ -118,7 +136,8 @@ static void what_is_too_short_or_old_is_named(void **state)
 	assert_int_equal(scaling_read(folder.fd, 9, &run, &err), 0);
 	/* A line as versions before this one wrote it, and a torn one. */
 	int fd = openat(folder.fd, "metrics-1.jsonl", O_WRONLY | O_CREAT, 0644);
-	static const char old[] = "{\"step\": 1, \"loss\": 1, \"loss_bits\": \"3f800000\", \"tokens_per_second\": 5}\n{\"step\": 2, \"lo";
+	static const char old[] = "{\"step\": 1, \"loss\": 1, \"loss_bits\": \"3f800000\", "
+							  "\"tokens_per_second\": 5}\n{\"step\": 2, \"lo";
 	assert_int_equal(write(fd, old, sizeof old - 1), sizeof old - 1);
 	close(fd);
 	assert_int_equal(scaling_read(folder.fd, 0, &run, &err), -1);

@@ -54,8 +54,12 @@ static void *copy(void *arg)
 	bool well = cudaSetDevice(0) == cudaSuccess;
 	while (well && !atomic_load(&noise->stop)) {
 		for (int i = 0; well && i < AT_ONCE; i++)
-			well = cudaMemcpyAsync(comm_stream->device[0], noise->pinned, noise->bytes, cudaMemcpyHostToDevice, comm_stream->stream) == cudaSuccess
-				&& cudaMemcpyAsync(noise->pinned, comm_stream->device[0], noise->bytes, cudaMemcpyDeviceToHost, comm_stream->stream) == cudaSuccess;
+			well = cudaMemcpyAsync(comm_stream->device[0], noise->pinned, noise->bytes,
+					   cudaMemcpyHostToDevice, comm_stream->stream)
+					== cudaSuccess
+				&& cudaMemcpyAsync(noise->pinned, comm_stream->device[0], noise->bytes,
+					   cudaMemcpyDeviceToHost, comm_stream->stream)
+					== cudaSuccess;
 		well = well && cudaStreamSynchronize(comm_stream->stream) == cudaSuccess;
 		atomic_fetch_add(&comm_stream->rounds, well);
 	}
@@ -70,21 +74,33 @@ static struct {
 	ncclResult_t (*get_unique_id)(ncclUniqueId *id);
 	ncclResult_t (*init)(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
 	ncclResult_t (*destroy)(ncclComm_t comm);
-	ncclResult_t (*make_sum)(ncclRedOp_t *op, void *scalar, ncclDataType_t type, ncclScalarResidence_t residence, ncclComm_t comm);
-	ncclResult_t (*all_reduce)(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+	ncclResult_t (*make_sum)(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+		ncclScalarResidence_t residence, ncclComm_t comm);
+	ncclResult_t (*all_reduce)(const void *from, void *to, size_t count, ncclDataType_t type,
+		ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
+	ncclResult_t (*send)(const void *from, size_t count, ncclDataType_t type, int peer,
+		ncclComm_t comm, cudaStream_t stream);
+	ncclResult_t (*receive)(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
 		cudaStream_t stream);
-	ncclResult_t (*send)(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
-	ncclResult_t (*receive)(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
 	ncclResult_t (*group_start)(void);
 	ncclResult_t (*group_end)(void);
 } nccl;
 
 static bool load(void)
 {
-	const struct { const char *name; void *pointer; } symbols[] = {
-		{ "ncclGetUniqueId", &nccl.get_unique_id }, { "ncclCommInitRank", &nccl.init }, { "ncclCommDestroy", &nccl.destroy },
-		{ "ncclRedOpCreatePreMulSum", &nccl.make_sum }, { "ncclAllReduce", &nccl.all_reduce }, { "ncclSend", &nccl.send },
-		{ "ncclRecv", &nccl.receive }, { "ncclGroupStart", &nccl.group_start }, { "ncclGroupEnd", &nccl.group_end },
+	const struct {
+		const char *name;
+		void *pointer;
+	} symbols[] = {
+		{ "ncclGetUniqueId", &nccl.get_unique_id },
+		{ "ncclCommInitRank", &nccl.init },
+		{ "ncclCommDestroy", &nccl.destroy },
+		{ "ncclRedOpCreatePreMulSum", &nccl.make_sum },
+		{ "ncclAllReduce", &nccl.all_reduce },
+		{ "ncclSend", &nccl.send },
+		{ "ncclRecv", &nccl.receive },
+		{ "ncclGroupStart", &nccl.group_start },
+		{ "ncclGroupEnd", &nccl.group_end },
 	};
 	void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
 	for (size_t i = 0; library && i < sizeof symbols / sizeof symbols[0]; i++) {
@@ -104,10 +120,16 @@ static void *collect(void *arg)
 	bool well = cudaSetDevice(0) == cudaSuccess;
 	while (well && !atomic_load(&noise->stop)) {
 		for (int i = 0; well && i < AT_ONCE; i++)
-			well = nccl.all_reduce(comm_stream->device[0], comm_stream->device[1], count, ncclFloat, noise->twice, noise->comm, comm_stream->stream) == ncclSuccess
+			well = nccl.all_reduce(comm_stream->device[0], comm_stream->device[1], count, ncclFloat,
+					   noise->twice, noise->comm, comm_stream->stream)
+					== ncclSuccess
 				&& nccl.group_start() == ncclSuccess
-				&& nccl.send(comm_stream->device[1], count, ncclFloat, 0, noise->comm, comm_stream->stream) == ncclSuccess
-				&& nccl.receive(comm_stream->device[0], count, ncclFloat, 0, noise->comm, comm_stream->stream) == ncclSuccess
+				&& nccl.send(comm_stream->device[1], count, ncclFloat, 0, noise->comm,
+					   comm_stream->stream)
+					== ncclSuccess
+				&& nccl.receive(comm_stream->device[0], count, ncclFloat, 0, noise->comm,
+					   comm_stream->stream)
+					== ncclSuccess
 				&& nccl.group_end() == ncclSuccess;
 		well = well && cudaStreamSynchronize(comm_stream->stream) == cudaSuccess;
 		atomic_fetch_add(&comm_stream->rounds, well);
@@ -125,7 +147,8 @@ static bool meet(struct gpu_noise *noise)
 		return false;
 	noise->missing = NULL;
 	if (nccl.get_unique_id(&id) != ncclSuccess || nccl.init(&noise->comm, 1, id, 0) != ncclSuccess
-		|| nccl.make_sum(&noise->twice, &factor, ncclFloat, ncclScalarHostImmediate, noise->comm) != ncclSuccess)
+		|| nccl.make_sum(&noise->twice, &factor, ncclFloat, ncclScalarHostImmediate, noise->comm)
+			!= ncclSuccess)
 		fail_msg("couldn't make a communicator of one rank: NCCL_DEBUG=INFO shows more");
 	return true;
 }
@@ -138,7 +161,10 @@ static void part(struct gpu_noise *noise)
 
 #else
 
-static void *collect(void *arg) { return arg; }
+static void *collect(void *arg)
+{
+	return arg;
+}
 static void part(struct gpu_noise *noise) {}
 
 static bool meet(struct gpu_noise *noise)
@@ -199,6 +225,15 @@ void gpu_noise_end(struct gpu_noise *noise)
 	free(noise);
 }
 
-size_t gpu_noise_copies(struct gpu_noise *noise) { return atomic_load(&noise->copies.rounds); }
-size_t gpu_noise_collectives(struct gpu_noise *noise) { return atomic_load(&noise->collectives.rounds); }
-const char *gpu_noise_missing(const struct gpu_noise *noise) { return noise->missing; }
+size_t gpu_noise_copies(struct gpu_noise *noise)
+{
+	return atomic_load(&noise->copies.rounds);
+}
+size_t gpu_noise_collectives(struct gpu_noise *noise)
+{
+	return atomic_load(&noise->collectives.rounds);
+}
+const char *gpu_noise_missing(const struct gpu_noise *noise)
+{
+	return noise->missing;
+}

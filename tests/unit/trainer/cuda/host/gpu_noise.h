@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a training has the GPU do beside its operations: copies to and from pinned memory on a stream, collectives of NCCL on another
- * one, each kept busy by a thread. What fails at the beginning fails the test. */
+/* What a training has the GPU do beside its operations: copies to and from pinned memory on a
+ * stream, collectives of NCCL on another one, each kept busy by a thread. What fails at the
+ * beginning fails the test. */
 #ifndef MUSTER_TESTS_GPU_NOISE_H
 #define MUSTER_TESTS_GPU_NOISE_H
 
@@ -9,7 +10,8 @@
 
 struct gpu_noise;
 
-/* Copies of so many bytes; with `collectives` also an all-reduce and a send to itself of a communicator of one rank. */
+/* Copies of so many bytes; with `collectives` also an all-reduce and a send to itself of a
+ * communicator of one rank. */
 struct gpu_noise *gpu_noise_begin(size_t bytes, bool collectives);
 void gpu_noise_end(struct gpu_noise *noise);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every operation of struct ops with operands that say what they are, for tests that run all of them: on what values, which of them
- * it writes, and how large they are. */
+/* Every operation of struct ops with operands that say what they are, for tests that run all of
+ * them: on what values, which of them it writes, and how large they are. */
 #ifndef MUSTER_TESTS_OP_CASES_H
 #define MUSTER_TESTS_OP_CASES_H
 
@@ -12,7 +12,8 @@ enum operand_kind {
 	OPERAND_TOKENS,   /* int32 below V */
 	OPERAND_TARGETS,  /* the same, one in eight -1 */
 	OPERAND_DOUBLES,  /* fp64 */
-	OPERAND_CHUNKS,   /* struct adamw_chunk: all P elements, the second half of the chunks of a parameter that decays */
+	OPERAND_CHUNKS,   /* struct adamw_chunk: all P elements, the second half of the chunks of a
+						 parameter that decays */
 };
 
 enum operand_role {
@@ -22,8 +23,9 @@ enum operand_role {
 	OPERAND_DERIVED, /* an input that the case makes of the others */
 };
 
-/* A shape is one letter a dimension: B T C H V as in ops.h, M = B·T, Q = 3·C, F = hidden, K N = those of the case, R = rows of a
- * chunk of the head, P = parameters of a model, S = their blocks of the norm, X = their chunks, W = rows of a padded vocabulary, and the number 2. */
+/* A shape is one letter a dimension: B T C H V as in ops.h, M = B·T, Q = 3·C, F = hidden, K N =
+ * those of the case, R = rows of a chunk of the head, P = parameters of a model, S = their blocks
+ * of the norm, X = their chunks, W = rows of a padded vocabulary, and the number 2. */
 struct operand {
 	const char *name;
 	enum operand_role role;

@@ -20,11 +20,26 @@ struct ops *op_device_create(enum gemm_mode mode)
 	return ops;
 }
 
-bool op_device_is_gpu(void) { return false; }
-int op_device_times(void) { return 6; }
-size_t op_device_noise(void) { return (size_t)1 << 16; }
+bool op_device_is_gpu(void)
+{
+	return false;
+}
+int op_device_times(void)
+{
+	return 6;
+}
+size_t op_device_noise(void)
+{
+	return (size_t)1 << 16;
+}
 
 struct op_sizes op_device_full_size(void)
 {
-	return (struct op_sizes){ .B = 2, .T = 24, .C = 32, .H = 2, .V = 150, .F = 128, .P = 3 * NORM_BLOCK };
+	return (struct op_sizes) { .B = 2,
+		.T = 24,
+		.C = 32,
+		.H = 2,
+		.V = 150,
+		.F = 128,
+		.P = 3 * NORM_BLOCK };
 }

@@ -55,7 +55,8 @@ static void restore(struct ops *ops, void *to, const void *from, size_t bytes)
 	if (!ops_has_device_memory(ops))
 		memcpy(to, from, bytes);
 	else
-		CUDA_RUN(ops, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(ops)->stream));
+		CUDA_RUN(ops,
+			cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(ops)->stream));
 }
 
 /* ---- operands ---- */
@@ -105,7 +106,8 @@ static uint32_t next(uint32_t *state)
 	return *state >> 8;
 }
 
-static void fill_tokens(int32_t *tokens, size_t count, const struct op_run *run, bool holes, uint32_t seed)
+static void fill_tokens(int32_t *tokens, size_t count, const struct op_run *run, bool holes,
+	uint32_t seed)
 {
 	for (size_t i = 0; i < count; i++) {
 		uint32_t hole = next(&seed);
@@ -115,7 +117,8 @@ static void fill_tokens(int32_t *tokens, size_t count, const struct op_run *run,
 	}
 }
 
-static void fill_floats(float *values, size_t count, const struct operand *operand, bool narrow, uint32_t seed)
+static void fill_floats(float *values, size_t count, const struct operand *operand, bool narrow,
+	uint32_t seed)
 {
 	for (size_t i = 0; i < count && i < PERIOD; i++) {
 		values[i] = operand->middle + operand->scale * ((float)next(&seed) / 8388608.0f - 1.0f);
@@ -130,7 +133,9 @@ static void fill_chunks(struct adamw_chunk *chunks, size_t count, size_t element
 {
 	for (size_t i = 0; i < count; i++) {
 		size_t first = i * ADAMW_CHUNK, left = elements - first;
-		chunks[i] = (struct adamw_chunk){ .first = first, .moments = first, .decay = i >= count / 2,
+		chunks[i] = (struct adamw_chunk) { .first = first,
+			.moments = first,
+			.decay = i >= count / 2,
 			.count = (uint32_t)(left < ADAMW_CHUNK ? left : ADAMW_CHUNK) };
 	}
 }
@@ -158,7 +163,8 @@ static void *values_of(const struct op_run *run, int i, uint32_t seed, size_t el
 	else if (operand->kind == OPERAND_CHUNKS)
 		fill_chunks((struct adamw_chunk *)(void *)values, count, run->sizes.P);
 	else
-		fill_floats(values, count, operand, operand->kind == OPERAND_ELEMENTS && element == 2, seed);
+		fill_floats(values, count, operand, operand->kind == OPERAND_ELEMENTS && element == 2,
+			seed);
 	pack(run, operand->kind, values, room);
 	return values;
 }
@@ -193,10 +199,10 @@ static void derive(struct op_run *run, const struct op_run *model)
 		run->op->derive(run->ops, run->at, &run->sizes);
 }
 
-void op_run_begin(struct op_run *run, struct ops *ops, const struct op_case *op, const struct op_sizes *sizes, uint32_t seed,
-	size_t element, const struct op_run *model)
+void op_run_begin(struct op_run *run, struct ops *ops, const struct op_case *op,
+	const struct op_sizes *sizes, uint32_t seed, size_t element, const struct op_run *model)
 {
-	*run = (struct op_run){ .op = op, .ops = ops, .sizes = op_sizes_of(op, sizes) };
+	*run = (struct op_run) { .op = op, .ops = ops, .sizes = op_sizes_of(op, sizes) };
 	for (int i = 0; i < op_run_operands(run); i++)
 		begin_operand(run, i, seed, element);
 	derive(run, model);
@@ -210,7 +216,7 @@ void op_run_end(struct op_run *run)
 		if (run->initial[i])
 			run->ops->release(run->ops, run->initial[i]);
 	}
-	*run = (struct op_run){ 0 };
+	*run = (struct op_run) { 0 };
 }
 
 /* ---- a call ---- */
@@ -229,7 +235,8 @@ void op_run_once(struct op_run *run)
 
 /* ---- results ---- */
 
-static void unpack(const struct op_run *run, enum operand_kind kind, const void *bytes, float *values, size_t count)
+static void unpack(const struct op_run *run, enum operand_kind kind, const void *bytes,
+	float *values, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (size_of(run, kind) == sizeof(double))
@@ -275,7 +282,8 @@ static double distance(const float *out, const float *reference, size_t count)
 static double distance_of(const struct op_run *run, const struct op_run *reference, int i)
 {
 	size_t count, room, others;
-	float *out = op_run_read(run, i, &count, &room), *expected = op_run_read(reference, i, &count, &others);
+	float *out = op_run_read(run, i, &count, &room),
+		  *expected = op_run_read(reference, i, &count, &others);
 	double far = distance(out, expected, count);
 	for (size_t k = count; k < room; k++)
 		if (out[k] != 0)
@@ -300,13 +308,24 @@ double op_run_distance(const struct op_run *run, const struct op_run *reference,
 
 void op_run_prepare(struct ops *ops, const struct op_sizes *sizes)
 {
-	const struct ops_shapes shapes = { .batch = sizes->B, .positions = sizes->T, .width = sizes->C, .heads = sizes->H,
-		.vocabulary = sizes->V, .hidden = sizes->F };
+	const struct ops_shapes shapes = { .batch = sizes->B,
+		.positions = sizes->T,
+		.width = sizes->C,
+		.heads = sizes->H,
+		.vocabulary = sizes->V,
+		.hidden = sizes->F };
 	struct err err = { 0 };
 	if (ops->prepare(ops, &shapes, &err) < 0)
 		fail_msg("%s", err.text);
-	*ops->params = (struct step_params){ .step = 3, .learning_rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f,
-		.weight_decay = 0.1f, .bias1 = 3.690037f, .bias2 = 7.011394f, .clip = 0.75f,
+	*ops->params = (struct step_params) { .step = 3,
+		.learning_rate = 0.01f,
+		.beta1 = 0.9f,
+		.beta2 = 0.95f,
+		.epsilon = 1e-8f,
+		.weight_decay = 0.1f,
+		.bias1 = 3.690037f,
+		.bias2 = 7.011394f,
+		.clip = 0.75f,
 		.loss_scale = 1.0f / ((float)sizes->B * (float)sizes->T) };
 	ops_put_params(ops);
 }

@@ -28,7 +28,8 @@ static void a_failed_call_is_named(void **state)
 	struct err err;
 	assert_int_equal(CUDA_CHECK(cudaErrorNoKernelImageForDevice, &err), -1);
 	assert_int_equal(err.status, EXIT_FAULT);
-	assert_non_null(strstr(err.text, "couldn't run cudaErrorNoKernelImageForDevice: no kernel image"));
+	assert_non_null(
+		strstr(err.text, "couldn't run cudaErrorNoKernelImageForDevice: no kernel image"));
 	assert_non_null(strstr(err.text, "(cudaErrorNoKernelImageForDevice, "));
 	assert_non_null(strstr(err.text, "test_cuda_check.c:"));
 	assert_non_null(strstr(err.text, "--with-cuda-arch"));
@@ -38,10 +39,12 @@ static void a_failed_call_is_named(void **state)
 	cuda_check(cudaErrorMemoryAllocation, "call", "file", 7, &err);
 	assert_non_null(strstr(err.text, "--microbatch"));
 	assert_int_equal(cuda_check_words("nccl", 5, NULL, "ncclSend()", "trainer/x.c", 3, &err), -1);
-	assert_string_equal(err.text, "nccl: couldn't run ncclSend(): an error without words (5, trainer/x.c:3)");
+	assert_string_equal(err.text,
+		"nccl: couldn't run ncclSend(): an error without words (5, trainer/x.c:3)");
 }
 
-/* Without a driver an allocation fails with another error than that of full memory, and nothing is left behind. */
+/* Without a driver an allocation fails with another error than that of full memory, and nothing is
+ * left behind. */
 static void an_allocation_fails_in_words(void **state)
 {
 	struct err err;

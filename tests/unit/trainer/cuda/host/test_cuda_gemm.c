@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* product: rows and columns, transposes, epilogues and choices, on a cuBLASLt that runs on the host and does what its documentation
- * says. What the real one's algorithms do is not tested here. */
+/* product: rows and columns, transposes, epilogues and choices, on a cuBLASLt that runs on the host
+ * and does what its documentation says. What the real one's algorithms do is not tested here. */
 #include "config.h"
 
 #include <math.h>
@@ -22,14 +22,15 @@ static void *workspace;
 static struct gemm_engine *engine_of(enum gemm_mode mode)
 {
 	struct err err = { 0 };
-	struct gemm_engine *engine = gemm_engine_create(&fake_cublas_library, mode, "Fake", workspace, &err);
+	struct gemm_engine *engine =
+		gemm_engine_create(&fake_cublas_library, mode, "Fake", workspace, &err);
 	assert_string_equal(err.text, "");
 	return engine;
 }
 
 static int set_up(void **state)
 {
-	fake_cublas = (struct fake_cublas){ 0 };
+	fake_cublas = (struct fake_cublas) { 0 };
 	workspace = aligned_alloc(256, 256);
 	return 0;
 }
@@ -51,7 +52,8 @@ struct matrix {
 
 static double get(const struct matrix *m, size_t i)
 {
-	return m->type == GEMM_BF16 ? (double)bytes_bf16_to_float(((uint16_t *)m->at)[i]) : (double)((float *)m->at)[i];
+	return m->type == GEMM_BF16 ? (double)bytes_bf16_to_float(((uint16_t *)m->at)[i])
+								: (double)((float *)m->at)[i];
 }
 
 static struct matrix matrix_of(enum gemm_type type, size_t count, uint32_t seed)
@@ -68,19 +70,28 @@ static struct matrix matrix_of(enum gemm_type type, size_t count, uint32_t seed)
 	return m;
 }
 
-static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+static double gelu(double x)
+{
+	return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
 
 /* By the difference of neighbours, so that the slope is not the same formula twice. */
-static double gelu_slope(double x) { return (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5; }
+static double gelu_slope(double x)
+{
+	return (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5;
+}
 
 /* Element [row, column] of what the product is to be, row by row. */
-static double expected(const struct gemm *p, const struct matrix *x, const struct matrix *w, const struct matrix *bias,
-	const struct matrix *kept, double before, int row, int column, double *keeps)
+static double expected(const struct gemm *p, const struct matrix *x, const struct matrix *w,
+	const struct matrix *bias, const struct matrix *kept, double before, int row, int column,
+	double *keeps)
 {
 	double sum = p->adds ? before : 0;
 	for (int k = 0; k < p->depth; k++) {
-		size_t at_x = p->x_transposed ? (size_t)k * (size_t)p->rows + (size_t)row : (size_t)row * (size_t)p->depth + (size_t)k;
-		size_t at_w = p->w_transposed ? (size_t)column * (size_t)p->depth + (size_t)k : (size_t)k * (size_t)p->columns + (size_t)column;
+		size_t at_x = p->x_transposed ? (size_t)k * (size_t)p->rows + (size_t)row
+									  : (size_t)row * (size_t)p->depth + (size_t)k;
+		size_t at_w = p->w_transposed ? (size_t)column * (size_t)p->depth + (size_t)k
+									  : (size_t)k * (size_t)p->columns + (size_t)column;
 		sum += get(x, at_x) * get(w, at_w);
 	}
 	if (p->epilogue == GEMM_BIAS || p->epilogue == GEMM_BIAS_GELU || p->epilogue == GEMM_BIAS_RELU)
@@ -90,7 +101,9 @@ static double expected(const struct gemm *p, const struct matrix *x, const struc
 		return gelu(sum);
 	if (p->epilogue == GEMM_BIAS_RELU)
 		return fmax(sum, 0);
-	return p->epilogue == GEMM_GELU_GRAD ? sum * gelu_slope(get(kept, (size_t)row * (size_t)p->columns + (size_t)column)) : sum;
+	return p->epilogue == GEMM_GELU_GRAD
+		? sum * gelu_slope(get(kept, (size_t)row * (size_t)p->columns + (size_t)column))
+		: sum;
 }
 
 static void near(const struct gemm *p, double got, double wanted, int row, int column)
@@ -98,22 +111,31 @@ static void near(const struct gemm *p, double got, double wanted, int row, int c
 	char text[160];
 	double bound = p->out == GEMM_BF16 ? 0.01 : 1e-5;
 	if (!(fabs(got - wanted) <= bound * (1 + fabs(wanted))))
-		fail_msg("%s: [%d, %d] is %g instead of %g", gemm_text(p, text, sizeof text), row, column, got, wanted);
+		fail_msg("%s: [%d, %d] is %g instead of %g", gemm_text(p, text, sizeof text), row, column,
+			got, wanted);
 }
 
 static void check_gemm(struct gemm_engine *engine, const struct gemm *p)
 {
 	size_t rows = (size_t)p->rows, columns = (size_t)p->columns, depth = (size_t)p->depth;
-	struct matrix x = matrix_of(p->in, rows * depth, 1), w = matrix_of(p->in, depth * columns, 2), bias = matrix_of(p->out, columns, 3);
-	struct matrix kept = matrix_of(p->out, rows * columns, 4), d = matrix_of(p->out, rows * columns, 5), before = matrix_of(p->out, rows * columns, 5);
-	const struct gemm_operands operands = { .d = d.at, .x = x.at, .w = w.at, .bias = bias.at, .kept = kept.at };
+	struct matrix x = matrix_of(p->in, rows * depth, 1), w = matrix_of(p->in, depth * columns, 2),
+				  bias = matrix_of(p->out, columns, 3);
+	struct matrix kept = matrix_of(p->out, rows * columns, 4),
+				  d = matrix_of(p->out, rows * columns, 5),
+				  before = matrix_of(p->out, rows * columns, 5);
+	const struct gemm_operands operands = { .d = d.at,
+		.x = x.at,
+		.w = w.at,
+		.bias = bias.at,
+		.kept = kept.at };
 	struct err err = { 0 };
 	if (gemm_launch(engine, p, &operands, NULL, &err) < 0)
 		fail_msg("%s", err.text);
 	for (int row = 0; row < p->rows; row++)
 		for (int column = 0; column < p->columns; column++) {
 			size_t at = (size_t)row * columns + (size_t)column;
-			double keeps, wanted = expected(p, &x, &w, &bias, &kept, get(&before, at), row, column, &keeps);
+			double keeps,
+				wanted = expected(p, &x, &w, &bias, &kept, get(&before, at), row, column, &keeps);
 			near(p, get(&d, at), wanted, row, column);
 			if (p->epilogue == GEMM_BIAS_GELU)
 				near(p, get(&kept, at), keeps, row, column);
@@ -128,16 +150,29 @@ static void every_kind_in(enum gemm_mode mode, enum gemm_type in, enum gemm_type
 {
 	struct gemm_engine *engine = engine_of(mode);
 	for (int i = 0; i < 40; i++) {
-		const struct gemm p = { .rows = 5, .columns = 16, .depth = 11, .x_transposed = i & 1, .w_transposed = i & 2, .adds = i & 4,
-			.in = in, .out = out, .epilogue = (enum gemm_epilogue)(i / 8) };
+		const struct gemm p = { .rows = 5,
+			.columns = 16,
+			.depth = 11,
+			.x_transposed = i & 1,
+			.w_transposed = i & 2,
+			.adds = i & 4,
+			.in = in,
+			.out = out,
+			.epilogue = (enum gemm_epilogue)(i / 8) };
 		check_gemm(engine, &p);
 	}
 	assert_int_equal(gemm_choices(engine)->count, 40);
 	gemm_engine_destroy(engine);
 }
 
-static void fp32_gemms_are_right(void **state) { every_kind_in(GEMM_MODE_FP32, GEMM_FP32, GEMM_FP32); }
-static void tf32_gemms_are_right(void **state) { every_kind_in(GEMM_MODE_TF32, GEMM_FP32, GEMM_FP32); }
+static void fp32_gemms_are_right(void **state)
+{
+	every_kind_in(GEMM_MODE_FP32, GEMM_FP32, GEMM_FP32);
+}
+static void tf32_gemms_are_right(void **state)
+{
+	every_kind_in(GEMM_MODE_TF32, GEMM_FP32, GEMM_FP32);
+}
 
 static void bf16_gemms_are_right(void **state)
 {
@@ -149,17 +184,28 @@ static void sizes_of_one_are_right(void **state)
 {
 	struct gemm_engine *engine = engine_of(GEMM_MODE_FP32);
 	for (int i = 0; i < 8; i++)
-		check_gemm(engine, &(struct gemm){ .rows = i & 1 ? 3 : 1, .columns = i & 2 ? 3 : 1, .depth = i & 4 ? 3 : 1 });
+		check_gemm(engine,
+			&(struct gemm) { .rows = i & 1 ? 3 : 1,
+				.columns = i & 2 ? 3 : 1,
+				.depth = i & 4 ? 3 : 1 });
 	gemm_engine_destroy(engine);
 }
 
-/* Without tuning that is ours to make; by a trial the library's is run: the sums of W, over and over, never added to. */
+/* Without tuning that is ours to make; by a trial the library's is run: the sums of W, over and
+ * over, never added to. */
 static void gradients_of_biases_are_right(void **state)
 {
 	struct gemm_engine *engine = engine_of(GEMM_MODE_BF16);
-	const struct gemm p = { .rows = 5, .columns = 16, .depth = 11, .x_transposed = true, .in = GEMM_BF16, .out = GEMM_FP32,
-		.epilogue = GEMM_BIAS_GRAD, .adds = true };
-	struct matrix x = matrix_of(p.in, 55, 1), w = matrix_of(p.in, 176, 2), d = matrix_of(p.out, 80, 3), sums = matrix_of(p.out, 16, 4);
+	const struct gemm p = { .rows = 5,
+		.columns = 16,
+		.depth = 11,
+		.x_transposed = true,
+		.in = GEMM_BF16,
+		.out = GEMM_FP32,
+		.epilogue = GEMM_BIAS_GRAD,
+		.adds = true };
+	struct matrix x = matrix_of(p.in, 55, 1), w = matrix_of(p.in, 176, 2),
+				  d = matrix_of(p.out, 80, 3), sums = matrix_of(p.out, 16, 4);
 	const struct gemm_operands operands = { .d = d.at, .x = x.at, .w = w.at, .sums = sums.at };
 	struct err err = { 0 };
 	assert_false(gemm_is_there(engine, &p, &err));
@@ -210,7 +256,8 @@ static void what_may_not_be_used_is_passed_over(void **state)
 		if (rc == 0)
 			assert_int_equal(gemm_choices(engine)->rows[0].algorithm[2], bad);
 		else
-			assert_non_null(strstr(err.text, "couldn't find an algorithm for 4 x 8 over 12, nn, fp32 to fp32, plain"));
+			assert_non_null(strstr(err.text,
+				"couldn't find an algorithm for 4 x 8 over 12, nn, fp32 to fp32, plain"));
 		gemm_engine_destroy(engine);
 	}
 }
@@ -256,7 +303,7 @@ static void choices_are_adopted(void **state)
 	assert_int_equal(gemm_choose(first, &one, &err), 0);
 	assert_int_equal(gemm_choose(first, &dgelu, &err), 0);
 	char *text = gemm_plans_encode(gemm_choices(first));
-	fake_cublas = (struct fake_cublas){ .objects = fake_cublas.objects };
+	fake_cublas = (struct fake_cublas) { .objects = fake_cublas.objects };
 	assert_int_equal(gemm_plans_decode(text, &read, &err), 0);
 	assert_int_equal(gemm_adopt(second, &read, &err), 0);
 	check_gemm(second, &one);
@@ -278,7 +325,10 @@ static void choices_that_do_not_fit_are_refused(void **state)
 	struct err err;
 	assert_int_equal(gemm_choose(first, &one, &err), 0);
 	odd = gemm_choices(first)->rows[0];
-	const struct gemm_plans of_first = { .library = 130001, .card = "Fake", .rows = &odd, .count = 1 };
+	const struct gemm_plans of_first = { .library = 130001,
+		.card = "Fake",
+		.rows = &odd,
+		.count = 1 };
 	other = engine_of(GEMM_MODE_TF32);
 	assert_int_equal(gemm_adopt(other, &of_first, &err), -1);
 	assert_non_null(strstr(err.text, "--precision fp32, and this is tf32"));
@@ -287,7 +337,8 @@ static void choices_that_do_not_fit_are_refused(void **state)
 	fake_cublas.refuses = true;
 	assert_int_equal(gemm_adopt(other, &of_first, &err), -1);
 	assert_int_equal(err.status, EXIT_DATA);
-	assert_non_null(strstr(err.text, "doesn't take the algorithm that was chosen for 4 x 8 over 12"));
+	assert_non_null(
+		strstr(err.text, "doesn't take the algorithm that was chosen for 4 x 8 over 12"));
 	assert_int_equal(gemm_choices(other)->count, 0);
 	fake_cublas.refuses = false;
 	odd.algorithm[1] = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
@@ -306,7 +357,11 @@ static void faults_of_the_library_are_told(void **state)
 	struct gemm_engine *engine = engine_of(GEMM_MODE_FP32);
 	struct err err;
 	char memory[1024] __attribute__((aligned(256)));
-	const struct gemm_operands crooked = { .d = memory, .x = memory + 4, .w = memory, .bias = memory, .kept = memory };
+	const struct gemm_operands crooked = { .d = memory,
+		.x = memory + 4,
+		.w = memory,
+		.bias = memory,
+		.kept = memory };
 	assert_int_equal(gemm_launch(engine, &one, &crooked, NULL, &err), -1);
 	assert_non_null(strstr(err.text, "cublas: couldn't run matmul("));
 	assert_non_null(strstr(err.text, "invalid value (7, trainer/cuda/host/gemm.c:"));

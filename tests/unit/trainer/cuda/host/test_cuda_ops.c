@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every operation of the GPU's table against the CPU's plain one, at odd sizes, in each precision: test_gpu_ops on the GPU and with its
- * cuBLASLt, test_cuda_ops on the host with stand-ins. */
+/* Every operation of the GPU's table against the CPU's plain one, at odd sizes, in each precision:
+ * test_gpu_ops on the GPU and with its cuBLASLt, test_cuda_ops on the host with stand-ins. */
 #include "config.h"
 
 #include <math.h>
@@ -19,8 +19,9 @@
 
 #define PLAIN_BOUND 1e-5
 #define NARROW_BOUND 1e-2
-/* tf32 keeps 10 bits of each factor's fraction. Rounded, a factor is off by 2^-11 at most and a third of that squared on average, a
- * product of two by 4e-4; a part that is cut off and not rounded makes it twice that. */
+/* tf32 keeps 10 bits of each factor's fraction. Rounded, a factor is off by 2^-11 at most and a
+ * third of that squared on average, a product of two by 4e-4; a part that is cut off and not
+ * rounded makes it twice that. */
 #define TF32_BOUND 1e-3
 
 static const struct op_sizes sizes[] = {
@@ -33,7 +34,9 @@ static const struct op_sizes sizes[] = {
 
 static double bound_of(const struct op_case *op, enum gemm_mode mode)
 {
-	return mode == GEMM_MODE_BF16 ? NARROW_BOUND : mode == GEMM_MODE_TF32 && op->depth ? TF32_BOUND : PLAIN_BOUND;
+	return mode == GEMM_MODE_BF16             ? NARROW_BOUND
+		: mode == GEMM_MODE_TF32 && op->depth ? TF32_BOUND
+											  : PLAIN_BOUND;
 }
 
 static struct ops *ops_of(enum gemm_mode mode, const struct op_sizes *s)
@@ -44,7 +47,8 @@ static struct ops *ops_of(enum gemm_mode mode, const struct op_sizes *s)
 }
 
 /* How far it is from the CPU's, and in which operand. */
-static double far_from_the_cpu(struct ops *ops, const struct op_case *op, const struct op_sizes *s, uint32_t seed, const char **worst)
+static double far_from_the_cpu(struct ops *ops, const struct op_case *op, const struct op_sizes *s,
+	uint32_t seed, const char **worst)
 {
 	struct err err = { 0 };
 	struct ops *cpu = ops_cpu_create(true, &err);
@@ -72,10 +76,13 @@ static void like_the_cpu(enum gemm_mode mode)
 			const char *worst = "";
 			if (!op_is_there(op, ops))
 				continue;
-			double far = far_from_the_cpu(ops, op, &sizes[k], (uint32_t)(i + 1), &worst), bound = bound_of(op, mode);
+			double far = far_from_the_cpu(ops, op, &sizes[k], (uint32_t)(i + 1), &worst),
+				   bound = bound_of(op, mode);
 			if (far <= bound)
 				continue;
-			print_message("# %s at sizes %zu: %s is off by %.3g of its norm, at most %.3g allowed\n", op->name, k, worst, far, bound);
+			print_message(
+				"# %s at sizes %zu: %s is off by %.3g of its norm, at most %.3g allowed\n",
+				op->name, k, worst, far, bound);
 			wrong++;
 		}
 		ops->destroy(ops);
@@ -84,9 +91,18 @@ static void like_the_cpu(enum gemm_mode mode)
 	}
 }
 
-static void fp32_is_like_the_cpu(void **state) { like_the_cpu(GEMM_MODE_FP32); }
-static void tf32_is_like_the_cpu(void **state) { like_the_cpu(GEMM_MODE_TF32); }
-static void bf16_is_like_the_cpu(void **state) { like_the_cpu(GEMM_MODE_BF16); }
+static void fp32_is_like_the_cpu(void **state)
+{
+	like_the_cpu(GEMM_MODE_FP32);
+}
+static void tf32_is_like_the_cpu(void **state)
+{
+	like_the_cpu(GEMM_MODE_TF32);
+}
+static void bf16_is_like_the_cpu(void **state)
+{
+	like_the_cpu(GEMM_MODE_BF16);
+}
 
 static bool has_case(size_t function)
 {
@@ -100,7 +116,8 @@ static bool has_case(size_t function)
 static void every_op_has_a_case(void **state)
 {
 	struct ops *ops = ops_of(GEMM_MODE_BF16, &sizes[0]);
-	for (size_t at = offsetof(struct ops, embedding); at <= offsetof(struct ops, zero); at += sizeof(void *)) {
+	for (size_t at = offsetof(struct ops, embedding); at <= offsetof(struct ops, zero);
+		 at += sizeof(void *)) {
 		void *function;
 		memcpy(&function, (char *)ops + at, sizeof function);
 		if (function && !has_case(at))
@@ -124,7 +141,8 @@ static void add_wrong(struct ops *ops, float *out, const float *a, const float *
 	right.add(ops, out, out, out, 1);
 }
 
-static double distance_with(void (*add)(struct ops *, float *, const float *, const float *, size_t))
+static double distance_with(
+	void (*add)(struct ops *, float *, const float *, const float *, size_t))
 {
 	const char *worst = "";
 	size_t i = 0;

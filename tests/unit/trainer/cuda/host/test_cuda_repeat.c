@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every operation again and again while copies and NCCL are busy: the same bits each time. test_gpu_repeat at the size of a training of
- * GPT-2 124M, test_cuda_repeat on the host at small ones, there in other orders of threads. */
+/* Every operation again and again while copies and NCCL are busy: the same bits each time.
+ * test_gpu_repeat at the size of a training of GPT-2 124M, test_cuda_repeat on the host at small
+ * ones, there in other orders of threads. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -37,8 +38,8 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	print_message("# %zu runs; beside them %zu rounds of copies and %zu of collectives\n", runs, gpu_noise_copies(noise),
-		gpu_noise_collectives(noise));
+	print_message("# %zu runs; beside them %zu rounds of copies and %zu of collectives\n", runs,
+		gpu_noise_copies(noise), gpu_noise_collectives(noise));
 	gpu_noise_end(noise);
 	return 0;
 }
@@ -54,7 +55,8 @@ static void digest_outputs(const struct op_run *run, uint64_t *row)
 			CUDA_RUN(run->ops, digest(row + i, run->at[i], op_run_bytes(run, i), cuda->stream));
 }
 
-/* The first time, counted from 0, that an operand is another one than at time 0, and which it is; 0: never. */
+/* The first time, counted from 0, that an operand is another one than at time 0, and which it is;
+ * 0: never. */
 static int first_other(const uint64_t *rows, int times, int *operand)
 {
 	for (int t = 1; t < times; t++)
@@ -89,7 +91,8 @@ static int repeat(struct op_run *run, int *operand)
 	return other;
 }
 
-/* Until copies and collectives have gone on meanwhile: a short operation is done before they notice. */
+/* Until copies and collectives have gone on meanwhile: a short operation is done before they
+ * notice. */
 static int repeat_in_noise(struct op_run *run, int *operand)
 {
 	size_t copies = gpu_noise_copies(noise), collectives = gpu_noise_collectives(noise);
@@ -101,7 +104,8 @@ static int repeat_in_noise(struct op_run *run, int *operand)
 		if (other || (copied && collected))
 			return other;
 		if (!deadline_sleep(deadline, NOISE_PAUSE))
-			fail_msg("nothing runs beside: the copies%s stand still", collected ? "" : " or the collectives");
+			fail_msg("nothing runs beside: the copies%s stand still",
+				collected ? "" : " or the collectives");
 	}
 }
 
@@ -121,7 +125,8 @@ static void same_bits(enum gemm_mode mode)
 		op_run_begin(&run, ops, op, &sizes, (uint32_t)(i + 1), ops->element, NULL);
 		int other = repeat_in_noise(&run, &operand);
 		if (other) {
-			print_message("# %s: %s has other bits at time %d than at time 0\n", op->name, op->operands[operand].name, other);
+			print_message("# %s: %s has other bits at time %d than at time 0\n", op->name,
+				op->operands[operand].name, other);
 			wrong++;
 		}
 		op_run_end(&run);
@@ -131,10 +136,19 @@ static void same_bits(enum gemm_mode mode)
 		fail_msg("%d operations don't repeat themselves: see above", wrong);
 }
 
-static void bf16_has_the_same_bits(void **state) { same_bits(GEMM_MODE_BF16); }
-static void fp32_has_the_same_bits(void **state) { same_bits(GEMM_MODE_FP32); }
+static void bf16_has_the_same_bits(void **state)
+{
+	same_bits(GEMM_MODE_BF16);
+}
+static void fp32_has_the_same_bits(void **state)
+{
+	same_bits(GEMM_MODE_FP32);
+}
 /* Only products differ from those of fp32. */
-static void tf32_has_the_same_bits(void **state) { same_bits(GEMM_MODE_TF32); }
+static void tf32_has_the_same_bits(void **state)
+{
+	same_bits(GEMM_MODE_TF32);
+}
 
 /* ---- what doesn't repeat itself is told ---- */
 
@@ -176,7 +190,7 @@ static void digests_tell_memory_apart(void **state)
 	unsigned char *memory = device_make(sizeof bytes);
 	for (size_t i = 0; i < sizeof bytes; i++)
 		bytes[i] = (unsigned char)(i / 4 % 7);
-	device_write(at, (uint64_t[5]){ 0 }, sizeof digests);
+	device_write(at, (uint64_t[5]) { 0 }, sizeof digests);
 	for (int i = 0; i < 5; i++) {
 		bytes[i == 1 ? 1026 : i == 2 ? 1023 : 0] ^= (unsigned char)(i == 1 || i == 2);
 		if (i == 3) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tune: what is chosen when algorithms take so long, give other numbers, fail, or there is no time, by a cuBLASLt and a runtime whose
- * clock goes on as the test says. How long anything takes on a GPU is not tested here. */
+/* tune: what is chosen when algorithms take so long, give other numbers, fail, or there is no time,
+ * by a cuBLASLt and a runtime whose clock goes on as the test says. How long anything takes on a
+ * GPU is not tested here. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -22,12 +23,15 @@ static void *workspace;
 static float scratch[4096];
 static cudaStream_t stream;
 
-static double clock_of_the_test(void) { return fake_runtime.now * 1e-3; }
+static double clock_of_the_test(void)
+{
+	return fake_runtime.now * 1e-3;
+}
 
 static int set_up(void **state)
 {
-	fake_cublas = (struct fake_cublas){ .clock = &fake_runtime.now };
-	fake_runtime = (struct fake_runtime){ 0 };
+	fake_cublas = (struct fake_cublas) { .clock = &fake_runtime.now };
+	fake_runtime = (struct fake_runtime) { 0 };
 	fake_stream_order(FAKE_LAZY, 0); /* nothing is there before it was waited for */
 	workspace = aligned_alloc(256, 256);
 	return (int)cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
@@ -47,8 +51,13 @@ static int tear_down(void **state)
 static struct tune tune_of(enum gemm_mode mode, double seconds)
 {
 	struct err err = { 0 };
-	struct tune tune = { .engine = gemm_engine_create(&fake_cublas_library, mode, "Fake", workspace, &err), .stream = stream,
-		.scratch = scratch, .cache = 1000, .seconds = seconds, .now = clock_of_the_test };
+	struct tune tune = { .engine = gemm_engine_create(&fake_cublas_library, mode, "Fake", workspace,
+							 &err),
+		.stream = stream,
+		.scratch = scratch,
+		.cache = 1000,
+		.seconds = seconds,
+		.now = clock_of_the_test };
 	assert_string_equal(err.text, "");
 	return tune;
 }
@@ -164,7 +173,9 @@ static void a_gemm_that_fails_by_all_is_told(void **state)
 	struct err err = { 0 };
 	fake_cublas.fails = 15;
 	assert_int_equal(tune_gemms(&tune, &plain, 1, &result, &err), -1);
-	assert_non_null(strstr(err.text, "tune: couldn't make 5 x 16 over 11, nn, fp32 to fp32, plain: none of cuBLASLt's algorithms"));
+	assert_non_null(strstr(err.text,
+		"tune: couldn't make 5 x 16 over 11, nn, fp32 to fp32, plain: none of cuBLASLt's "
+		"algorithms"));
 	gemm_engine_destroy(tune.engine);
 }
 
@@ -195,7 +206,8 @@ static void time_has_an_end(void **state)
 	assert_true(clock_of_the_test() - begin < 23); /* a product more, at most */
 	assert_true(result.timed > 0 && result.timed + result.untimed == 6);
 	gemm_engine_destroy(tune.engine);
-	tune = tune_of(GEMM_MODE_FP32, 1); /* enough for no product's rounds: the library's first, as without */
+	tune = tune_of(GEMM_MODE_FP32,
+		1); /* enough for no product's rounds: the library's first, as without */
 	result = tuned(&tune, list, 6);
 	assert_int_equal(result.timed, 0);
 	assert_int_equal(result.untimed, 6);
@@ -239,11 +251,15 @@ static struct gemm with(enum gemm_epilogue epilogue)
 	return gemm;
 }
 
-/* The library's epilogue, unless the plain product and our kernel (which take no time here) are faster. */
+/* The library's epilogue, unless the plain product and our kernel (which take no time here) are
+ * faster. */
 static void epilogues_are_timed_against_ours(void **state)
 {
-	static const struct { enum gemm_epilogue epilogue; int place; } cases[] = { { GEMM_BIAS, FAKE_BIAS },
-		{ GEMM_BIAS_GELU, FAKE_GELU_AUX_BIAS }, { GEMM_BIAS_RELU, FAKE_RELU_BIAS }, { GEMM_GELU_GRAD, FAKE_DGELU } };
+	static const struct {
+		enum gemm_epilogue epilogue;
+		int place;
+	} cases[] = { { GEMM_BIAS, FAKE_BIAS }, { GEMM_BIAS_GELU, FAKE_GELU_AUX_BIAS },
+		{ GEMM_BIAS_RELU, FAKE_RELU_BIAS }, { GEMM_GELU_GRAD, FAKE_DGELU } };
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		for (int ours = 0; ours < 2; ours++) {
 			struct tune tune = tune_of(GEMM_MODE_FP32, 30);
@@ -261,14 +277,21 @@ static void epilogues_are_timed_against_ours(void **state)
 		}
 }
 
-/* The other way round: our sums, unless the library's epilogue is faster; and then that is in the record. */
+/* The other way round: our sums, unless the library's epilogue is faster; and then that is in the
+ * record. */
 static void sums_of_a_bias_are_ours_unless_slower(void **state)
 {
 	for (int adds = 0; adds < 2; adds++)
 		for (int theirs = 0; theirs < 2; theirs++) {
 			struct tune tune = tune_of(GEMM_MODE_BF16, 30);
-			struct gemm gemm = { .rows = 5, .columns = 16, .depth = 33, .x_transposed = true, .in = GEMM_BF16,
-				.out = GEMM_FP32, .epilogue = GEMM_BIAS_GRAD, .adds = adds };
+			struct gemm gemm = { .rows = 5,
+				.columns = 16,
+				.depth = 33,
+				.x_transposed = true,
+				.in = GEMM_BF16,
+				.out = GEMM_FP32,
+				.epilogue = GEMM_BIAS_GRAD,
+				.adds = adds };
 			plain_takes(1, 2, 2, 2);
 			for (int k = 0; k < 4; k++)
 				times.of[FAKE_BGRADA][k] = k == 2 ? theirs ? 0.9 : 0.995 : 1.2;
@@ -278,7 +301,9 @@ static void sums_of_a_bias_are_ours_unless_slower(void **state)
 			assert_int_equal(result.others, theirs);
 			assert_int_equal(choice_of(&tune, &gemm)->none, !theirs);
 			char *text = gemm_plans_encode(gemm_choices(tune.engine));
-			assert_int_equal(strncmp(text, theirs ? "muster-products 2 " : "muster-products 1 ", 18), 0);
+			assert_int_equal(strncmp(text, theirs ? "muster-products 2 " : "muster-products 1 ",
+								 18),
+				0);
 			free(text);
 			gemm_engine_destroy(tune.engine);
 		}
@@ -293,8 +318,14 @@ static void all_kinds_are_right(void **state)
 			for (int layout = 0; layout < 8; layout++) {
 				enum gemm_type in = mode == GEMM_MODE_BF16 ? GEMM_BF16 : GEMM_FP32;
 				bool gradient = epilogue == GEMM_BIAS_GRAD;
-				struct gemm gemm = { .rows = 9, .columns = 24, .depth = 17, .x_transposed = layout & 1, .w_transposed = layout & 2,
-					.adds = (layout & 4) && (gradient || epilogue == GEMM_PLAIN), .in = in, .out = gradient ? GEMM_FP32 : in,
+				struct gemm gemm = { .rows = 9,
+					.columns = 24,
+					.depth = 17,
+					.x_transposed = layout & 1,
+					.w_transposed = layout & 2,
+					.adds = (layout & 4) && (gradient || epilogue == GEMM_PLAIN),
+					.in = in,
+					.out = gradient ? GEMM_FP32 : in,
 					.epilogue = (enum gemm_epilogue)epilogue };
 				struct tune tune = tune_of((enum gemm_mode)mode, 30);
 				if (gradient && gemm.w_transposed)
@@ -308,11 +339,18 @@ static void all_kinds_are_right(void **state)
 
 static void the_result_is_told(void **state)
 {
-	const struct tune_result result = { .timed = 28, .others = 9, .wrong = 1, .untimed = 2, .first = 11, .best = 9.9, .seconds = 2.34 };
+	const struct tune_result result = { .timed = 28,
+		.others = 9,
+		.wrong = 1,
+		.untimed = 2,
+		.first = 11,
+		.best = 9.9,
+		.seconds = 2.34 };
 	char text[400];
-	assert_string_equal(tune_text(&result, text, sizeof text), "tune: 28 products timed in 2.3 s: one run of each takes 9.900 ms, 10.0 % "
-		"less than the 11.000 ms of the library's first algorithms; 9 have others; 1 that gave other numbers or none are left out; there "
-		"was no time or memory for 2");
+	assert_string_equal(tune_text(&result, text, sizeof text),
+		"tune: 28 products timed in 2.3 s: one run of each takes 9.900 ms, 10.0 % less than the "
+		"11.000 ms of the library's first algorithms; 9 have others; 1 that gave other numbers or "
+		"none are left out; there was no time or memory for 2");
 	assert_string_equal(tune_text(&result, text, 10), "tune: 28 ");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_plans: the list of a model's, and the text that carries what was chosen: all of it comes back, and what is not in its form is
- * refused at its place. */
+/* gemm_plans: the list of a model's, and the text that carries what was chosen: all of it comes
+ * back, and what is not in its form is refused at its place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +12,17 @@
 
 #include "trainer/cuda/host/gemm_plans.h"
 
-static const struct ops_shapes gpt2 = { .batch = 8, .positions = 1024, .width = 768, .heads = 12, .vocabulary = 50257, .hidden = 3072 };
-static const struct ops_shapes mlp = { .batch = 32, .positions = 1, .width = 784, .vocabulary = 10, .hidden = 256 };
+static const struct ops_shapes gpt2 = { .batch = 8,
+	.positions = 1024,
+	.width = 768,
+	.heads = 12,
+	.vocabulary = 50257,
+	.hidden = 3072 };
+static const struct ops_shapes mlp = { .batch = 32,
+	.positions = 1,
+	.width = 784,
+	.vocabulary = 10,
+	.hidden = 256 };
 
 static bool has(const struct gemm *list, size_t count, struct gemm gemm)
 {
@@ -23,22 +32,32 @@ static bool has(const struct gemm *list, size_t count, struct gemm gemm)
 	return false;
 }
 
-/* 4 layers: 4 forward, 4 backward inputs, 2 · 2 · 4 backward weights, with and without a bias; the head: 1 + 1 + 2; no two alike. */
+/* 4 layers: 4 forward, 4 backward inputs, 2 · 2 · 4 backward weights, with and without a bias; the
+ * head: 1 + 1 + 2; no two alike. */
 static void gpt2_has_these(void **state)
 {
 	struct gemm list[64];
 	size_t count = gemm_plans_of(&gpt2, GEMM_MODE_BF16, list, 64);
 	const enum gemm_type b = GEMM_BF16;
 	assert_int_equal(count, 28);
-	assert_true(has(list, count, (struct gemm){ 8192, 2304, 768, false, false, b, b, GEMM_BIAS, false }));
-	assert_true(has(list, count, (struct gemm){ 8192, 3072, 768, false, false, b, b, GEMM_BIAS_GELU, false }));
-	assert_true(has(list, count, (struct gemm){ 8192, 3072, 768, false, true, b, b, GEMM_GELU_GRAD, false }));
-	assert_true(has(list, count, (struct gemm){ 8192, 768, 3072, false, true, b, b, GEMM_PLAIN, false }));
-	assert_true(has(list, count, (struct gemm){ 768, 2304, 8192, true, false, b, GEMM_FP32, GEMM_PLAIN, true }));
-	assert_true(has(list, count, (struct gemm){ 768, 2304, 8192, true, false, b, GEMM_FP32, GEMM_BIAS_GRAD, true }));
-	assert_true(has(list, count, (struct gemm){ 8192, 50304, 768, false, true, b, b, GEMM_PLAIN, false }));
-	assert_true(has(list, count, (struct gemm){ 8192, 768, 50304, false, false, b, b, GEMM_PLAIN, false }));
-	assert_true(has(list, count, (struct gemm){ 50304, 768, 8192, true, false, b, GEMM_FP32, GEMM_PLAIN, false }));
+	assert_true(
+		has(list, count, (struct gemm) { 8192, 2304, 768, false, false, b, b, GEMM_BIAS, false }));
+	assert_true(has(list, count,
+		(struct gemm) { 8192, 3072, 768, false, false, b, b, GEMM_BIAS_GELU, false }));
+	assert_true(has(list, count,
+		(struct gemm) { 8192, 3072, 768, false, true, b, b, GEMM_GELU_GRAD, false }));
+	assert_true(
+		has(list, count, (struct gemm) { 8192, 768, 3072, false, true, b, b, GEMM_PLAIN, false }));
+	assert_true(has(list, count,
+		(struct gemm) { 768, 2304, 8192, true, false, b, GEMM_FP32, GEMM_PLAIN, true }));
+	assert_true(has(list, count,
+		(struct gemm) { 768, 2304, 8192, true, false, b, GEMM_FP32, GEMM_BIAS_GRAD, true }));
+	assert_true(
+		has(list, count, (struct gemm) { 8192, 50304, 768, false, true, b, b, GEMM_PLAIN, false }));
+	assert_true(has(list, count,
+		(struct gemm) { 8192, 768, 50304, false, false, b, b, GEMM_PLAIN, false }));
+	assert_true(has(list, count,
+		(struct gemm) { 50304, 768, 8192, true, false, b, GEMM_FP32, GEMM_PLAIN, false }));
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < i; k++)
 			assert_false(gemm_equal(&list[i], &list[k]));
@@ -52,9 +71,10 @@ static void mlp_has_these(void **state)
 	struct gemm list[64];
 	size_t count = gemm_plans_of(&mlp, GEMM_MODE_FP32, list, 64);
 	assert_int_equal(count, 11);
-	assert_true(has(list, count, (struct gemm){ 32, 256, 784, .epilogue = GEMM_BIAS_RELU }));
-	assert_true(has(list, count, (struct gemm){ 32, 256, 10, .w_transposed = true }));
-	assert_true(has(list, count, (struct gemm){ 784, 256, 32, .x_transposed = true, .adds = true }));
+	assert_true(has(list, count, (struct gemm) { 32, 256, 784, .epilogue = GEMM_BIAS_RELU }));
+	assert_true(has(list, count, (struct gemm) { 32, 256, 10, .w_transposed = true }));
+	assert_true(
+		has(list, count, (struct gemm) { 784, 256, 32, .x_transposed = true, .adds = true }));
 }
 
 /* Every kind of row that there can be, in two modes. */
@@ -63,9 +83,17 @@ static struct gemm_plans sample(void)
 	struct gemm_plans plans = { .library = 130001, .mode = GEMM_MODE_BF16, .card = "NVIDIA H200" };
 	struct err err;
 	for (int i = 0; i < 160; i++) {
-		struct gemm_choice choice = { .gemm = { .rows = i + 1, .columns = INT32_MAX - i, .depth = 7, .x_transposed = i & 1,
-			.w_transposed = i & 2, .in = (enum gemm_type)(i >> 2 & 1), .out = (enum gemm_type)(i >> 3 & 1),
-			.epilogue = (enum gemm_epilogue)(i / 16 % 5), .adds = i & 64 }, .none = i % 11 == 10, .workspace = (uint64_t)i << 17 };
+		struct gemm_choice choice = { .gemm = { .rows = i + 1,
+										  .columns = INT32_MAX - i,
+										  .depth = 7,
+										  .x_transposed = i & 1,
+										  .w_transposed = i & 2,
+										  .in = (enum gemm_type)(i >> 2 & 1),
+										  .out = (enum gemm_type)(i >> 3 & 1),
+										  .epilogue = (enum gemm_epilogue)(i / 16 % 5),
+										  .adds = i & 64 },
+			.none = i % 11 == 10,
+			.workspace = (uint64_t)i << 17 };
 		for (int k = 0; k < GEMM_WORDS && !choice.none; k++)
 			choice.algorithm[k] = 0x9e3779b97f4a7c15u * (uint64_t)(i * 8 + k + 1);
 		choice.workspace = choice.none ? 0 : choice.workspace;
@@ -101,14 +129,19 @@ static void all_comes_back(void **state)
 }
 
 #define HEAD "muster-products 1 130001 bf16 NVIDIA H200"
-#define WORDS8 "00000000000000010000000000000002000000000000000300000000000000040000000000000005000000000000000600000000000000070000000000000008"
+#define WORDS8 \
+	"00000000000000010000000000000002000000000000000300000000000000040000000000000005000000000000" \
+	"000600000000000000070000000000000008"
 #define ROW "8192x2304x768 nn bf16 bf16 bias set " WORDS8
 
 static void the_form_is_that_of_the_document(void **state)
 {
 	struct gemm_plans plans;
 	struct err err;
-	assert_int_equal(gemm_plans_decode(HEAD ";" ROW " 33554432;1x2x3 tn fp32 fp32 gelu-grad add none", &plans, &err), 0);
+	assert_int_equal(gemm_plans_decode(HEAD ";" ROW
+											" 33554432;1x2x3 tn fp32 fp32 gelu-grad add none",
+						 &plans, &err),
+		0);
 	assert_int_equal(plans.count, 2);
 	const struct gemm_choice *first = &plans.rows[0], *second = &plans.rows[1];
 	assert_int_equal(first->gemm.rows, 8192);
@@ -116,7 +149,8 @@ static void the_form_is_that_of_the_document(void **state)
 	assert_int_equal(first->gemm.depth, 768);
 	assert_int_equal(first->algorithm[7], 8);
 	assert_int_equal(first->workspace, GEMM_PLANS_WORKSPACE);
-	assert_true(second->none && second->gemm.adds && second->gemm.x_transposed && !second->gemm.w_transposed);
+	assert_true(second->none && second->gemm.adds && second->gemm.x_transposed
+		&& !second->gemm.w_transposed);
 	gemm_plans_clear(&plans);
 	assert_int_equal(gemm_plans_decode(HEAD, &plans, &err), 0);
 	assert_int_equal(plans.count, 0);
@@ -125,14 +159,18 @@ static void the_form_is_that_of_the_document(void **state)
 
 static void other_forms_are_refused(void **state)
 {
-	static const struct { const char *text, *says; } cases[] = {
+	static const struct {
+		const char *text, *says;
+	} cases[] = {
 		{ "", "not in the form" },
 		{ "muster-products 0 130001 bf16 X", "not in the form" },
 		{ "muster-products 3 130001 bf16 X", "not in the form" },
 		{ "muster-products 02 130001 bf16 X", "not in the form" },
 		{ "muster-products 2 130001 bf16 X", "a row of this version is missing" },
-		{ "muster-products 2 130001 bf16 X;1x2x3 tn bf16 fp32 bias-grad set none", "without which there is no such row" },
-		{ HEAD ";1x2x3 tn bf16 fp32 bias-grad set " WORDS8 " 0", "a word that describes a product" },
+		{ "muster-products 2 130001 bf16 X;1x2x3 tn bf16 fp32 bias-grad set none",
+			"without which there is no such row" },
+		{ HEAD ";1x2x3 tn bf16 fp32 bias-grad set " WORDS8 " 0",
+			"a word that describes a product" },
 		{ "muster-products 1 x bf16 X", "the library's version is missing at character 18" },
 		{ "muster-products 1 18446744073709551616 bf16 X", "the library's version" },
 		{ "muster-products 1 130001 fp16 X", "a precision is missing" },
@@ -153,7 +191,8 @@ static void other_forms_are_refused(void **state)
 		{ HEAD ";1x2x3 nn bf16 bf16 bias set 0123", "an algorithm is missing" },
 		{ HEAD ";" ROW " 0;", "the shape" },
 		{ HEAD ";" ROW " 0 ", "the end is missing" },
-		{ HEAD ";" ROW " 0;8192x2304x768 nn bf16 bf16 bias set none", "8192 x 2304 over 768, nn, bf16 to bf16, bias stands there twice" },
+		{ HEAD ";" ROW " 0;8192x2304x768 nn bf16 bf16 bias set none",
+			"8192 x 2304 over 768, nn, bf16 to bf16, bias stands there twice" },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct gemm_plans plans;
@@ -167,11 +206,16 @@ static void other_forms_are_refused(void **state)
 	}
 }
 
-/* Version 2 says which gradients of biases the library makes; what ours make needs no row, and no new version. */
+/* Version 2 says which gradients of biases the library makes; what ours make needs no row, and no
+ * new version. */
 static void gradients_of_biases_are_version_2(void **state)
 {
-	static const char text[] = "muster-products 2 130001 bf16 X;1x2x3 tn bf16 fp32 bias-grad add " WORDS8 " 4096";
-	const struct gemm_choice ours = { .gemm = { .rows = 7, .columns = 8, .depth = 9, .epilogue = GEMM_BIAS_GRAD }, .none = true };
+	static const char text[] =
+		"muster-products 2 130001 bf16 X;1x2x3 tn bf16 fp32 bias-grad add " WORDS8 " 4096";
+	const struct gemm_choice ours = {
+		.gemm = { .rows = 7, .columns = 8, .depth = 9, .epilogue = GEMM_BIAS_GRAD },
+		.none = true
+	};
 	struct gemm_plans plans;
 	struct err err;
 	assert_int_equal(gemm_plans_decode(text, &plans, &err), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuDNN's attention against ours, where there is a GPU and this build has it: the same numbers, what one wrote read by the other, and
- * the same bits each time, while copies and NCCL are busy. */
+/* cuDNN's attention against ours, where there is a GPU and this build has it: the same numbers,
+ * what one wrote read by the other, and the same bits each time, while copies and NCCL are busy. */
 #include "config.h"
 
 #include <stdio.h>
@@ -57,18 +57,26 @@ static void compare(struct attention_cudnn *cudnn, const struct shape *s)
 	int C = s->H * s->D;
 	size_t rows = (size_t)s->B * (size_t)s->T, count = rows * (size_t)C, sums = rows * (size_t)s->H;
 	uint16_t *host_qkv = random_bf16(3 * count, 1), *host_dy = random_bf16(count, 2);
-	void *qkv = device_copy(host_qkv, 6 * count), *dy = device_copy(host_dy, 2 * count), *workspace = device_make(attention_cudnn_workspace(cudnn) + 1);
-	void *y = device_make(2 * count), *our_y = device_make(2 * count), *dqkv = device_make(6 * count), *our_dqkv = device_make(6 * count);
-	float *lse = device_make(4 * sums), *our_lse = device_make(4 * sums), *scratch = device_make(cuda_attention_scratch(s->B, s->T, s->H));
+	void *qkv = device_copy(host_qkv, 6 * count), *dy = device_copy(host_dy, 2 * count),
+		 *workspace = device_make(attention_cudnn_workspace(cudnn) + 1);
+	void *y = device_make(2 * count), *our_y = device_make(2 * count),
+		 *dqkv = device_make(6 * count), *our_dqkv = device_make(6 * count);
+	float *lse = device_make(4 * sums), *our_lse = device_make(4 * sums),
+		  *scratch = device_make(cuda_attention_scratch(s->B, s->T, s->H));
 	float *host_lse = malloc(4 * sums), *host_our_lse = malloc(4 * sums);
 	char *first = malloc(6 * count), *again = malloc(6 * count);
 	struct err err = { 0 };
 	assert_int_equal(cuda_attention(our_y, our_lse, qkv, s->B, s->T, C, s->H, CUDA_BF16, NULL), 0);
-	assert_int_equal(cuda_attention_backward(our_dqkv, scratch, dy, qkv, our_y, our_lse, s->B, s->T, C, s->H, CUDA_BF16, NULL), 0);
+	assert_int_equal(cuda_attention_backward(our_dqkv, scratch, dy, qkv, our_y, our_lse, s->B, s->T,
+						 C, s->H, CUDA_BF16, NULL),
+		0);
 	for (int i = 0; i < REPEATS; i++) {
 		device_poison(dqkv, 6 * count);
-		if (attention_cudnn_forward(cudnn, y, lse, qkv, s->B, s->T, C, s->H, workspace, NULL, &err) < 0
-			|| attention_cudnn_backward(cudnn, dqkv, dy, qkv, y, lse, s->B, s->T, C, s->H, workspace, NULL, &err) < 0)
+		if (attention_cudnn_forward(cudnn, y, lse, qkv, s->B, s->T, C, s->H, workspace, NULL, &err)
+				< 0
+			|| attention_cudnn_backward(cudnn, dqkv, dy, qkv, y, lse, s->B, s->T, C, s->H,
+				   workspace, NULL, &err)
+				< 0)
 			fail_msg("%s", err.text);
 		device_read(i ? again : first, dqkv, 6 * count);
 		assert_true(i == 0 || memcmp(first, again, 6 * count) == 0);
@@ -78,7 +86,9 @@ static void compare(struct attention_cudnn *cudnn, const struct shape *s)
 	device_read(host_lse, lse, 4 * sums);
 	device_read(host_our_lse, our_lse, 4 * sums);
 	device_near("lse", host_lse, host_our_lse, sums, 1e-3);
-	assert_int_equal(attention_cudnn_forward(cudnn, y, lse, qkv, s->B, s->T + 1, C, s->H, workspace, NULL, &err), -1);
+	assert_int_equal(attention_cudnn_forward(cudnn, y, lse, qkv, s->B, s->T + 1, C, s->H, workspace,
+						 NULL, &err),
+		-1);
 	void *device[] = { qkv, dy, workspace, y, our_y, dqkv, our_dqkv, lse, our_lse, scratch };
 	for (size_t i = 0; i < sizeof device / sizeof device[0]; i++)
 		device_free(device[i]);
@@ -89,7 +99,8 @@ static void compare(struct attention_cudnn *cudnn, const struct shape *s)
 
 static void it_is_like_ours(void **state)
 {
-	static const struct shape shapes[] = { { 2, 64, 2, 64 }, { 3, 129, 3, 64 }, { 1, 1024, 2, 128 }, { 32, 1024, 12, 64 } };
+	static const struct shape shapes[] = { { 2, 64, 2, 64 }, { 3, 129, 3, 64 }, { 1, 1024, 2, 128 },
+		{ 32, 1024, 12, 64 } };
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
 		const struct shape *s = &shapes[i];
 		struct err err = { 0 };
@@ -112,7 +123,8 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	print_message("# beside it %zu rounds of copies and %zu of collectives\n", gpu_noise_copies(noise), gpu_noise_collectives(noise));
+	print_message("# beside it %zu rounds of copies and %zu of collectives\n",
+		gpu_noise_copies(noise), gpu_noise_collectives(noise));
 	gpu_noise_end(noise);
 	return 0;
 }

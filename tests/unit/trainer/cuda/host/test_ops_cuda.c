@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPU's table of operations as a whole, on the host: its own kernels by the shim, a runtime and a cuBLASLt that do what their
- * documentation says. Both models' passes and updates are held against the CPU's plain ones. Nothing here says anything of a GPU. */
+/* The GPU's table of operations as a whole, on the host: its own kernels by the shim, a runtime and
+ * a cuBLASLt that do what their documentation says. Both models' passes and updates are held
+ * against the CPU's plain ones. Nothing here says anything of a GPU. */
 #include "config.h"
 
 #include <math.h>
@@ -29,19 +30,32 @@
 #define BATCH 3
 #define NORMAL_BATCH 24 /* few rows have next to no gradient behind a normalisation */
 #define STEPS 3
-#define PINNED (16 * sizeof(struct step_params) + 16 * ((size_t)256 << 10)) /* bytes that copies go through */
+#define PINNED \
+	(16 * sizeof(struct step_params) + 16 * ((size_t)256 << 10)) /* bytes that copies go through \
+																  */
 #define ALL_EPILOGUES (~(1u << FAKE_DEFAULT))
 
 static const struct gpu gpu = { .name = "Fake", .capability = 90, .processors = 132 };
-static const struct model_config wide_gpt2 = { .kind = MODEL_GPT2, .layers = 2, .width = 32, .heads = 2, .context = 9, .vocabulary = 150 };
-static const struct optimizer_config schedule = { .learning_rate = 0.01, .minimal_learning_rate = 0.001, .steps = STEPS,
-	.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 0.5 };
+static const struct model_config wide_gpt2 = { .kind = MODEL_GPT2,
+	.layers = 2,
+	.width = 32,
+	.heads = 2,
+	.context = 9,
+	.vocabulary = 150 };
+static const struct optimizer_config schedule = { .learning_rate = 0.01,
+	.minimal_learning_rate = 0.001,
+	.steps = STEPS,
+	.beta1 = 0.9,
+	.beta2 = 0.95,
+	.epsilon = 1e-8,
+	.weight_decay = 0.1,
+	.clip = 0.5 };
 
 static int set_up(void **state)
 {
-	fake_attention = (struct fake_attention){ 0 };
-	fake_cublas = (struct fake_cublas){ 0 };
-	fake_runtime = (struct fake_runtime){ 0 };
+	fake_attention = (struct fake_attention) { 0 };
+	fake_cublas = (struct fake_cublas) { 0 };
+	fake_runtime = (struct fake_runtime) { 0 };
 	fake_stream_order(FAKE_EAGER, 0);
 	return 0;
 }
@@ -80,7 +94,9 @@ struct training {
 static void begin(struct training *t, struct ops *ops, const struct model_config *config)
 {
 	struct err err = { 0 };
-	*t = (struct training){ .ops = ops, .model = model_create(config, &err), .batch = config->batchnorm ? NORMAL_BATCH : BATCH };
+	*t = (struct training) { .ops = ops,
+		.model = model_create(config, &err),
+		.batch = config->batchnorm ? NORMAL_BATCH : BATCH };
 	if (model_prepare(t->model, ops, t->batch, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_int_equal(state_alloc(&t->state, ops, model_tensors(t->model), &err), 0);
@@ -111,7 +127,8 @@ static const float *grads_of(struct training *t)
 {
 	if (!t->host_grads)
 		return t->grads;
-	t->ops->copy_out(t->ops, t->host_grads, t->grads, tensor_table_gradients(t->state.tensors) * sizeof(float));
+	t->ops->copy_out(t->ops, t->host_grads, t->grads,
+		tensor_table_gradients(t->state.tensors) * sizeof(float));
 	return t->host_grads;
 }
 
@@ -145,19 +162,23 @@ static void update(struct training *t, double norm)
 		fail_msg("%s", err.text);
 }
 
-/* A bias in front of a batch's normalisation changes nothing: its gradient is zero but for rounding. */
+/* A bias in front of a batch's normalisation changes nothing: its gradient is zero but for
+ * rounding. */
 static bool means_nothing(const struct tensor_table *table, const struct tensor *row)
 {
 	return tensor_table_find(table, "1.running_mean") && strcmp(row->name, "0.bias") == 0;
 }
 
-/* ||a - b|| / ||b|| of what the rows of a tensor hold. Of weights that were updated the matrices alone: the gradient of a key's bias is
- * zero but for rounding, and AdamW makes steps of their full length of that. */
-static void near(const struct tensor_table *table, const float *a, const float *b, double bound, bool matrices, const char *what)
+/* ||a - b|| / ||b|| of what the rows of a tensor hold. Of weights that were updated the matrices
+ * alone: the gradient of a key's bias is zero but for rounding, and AdamW makes steps of their full
+ * length of that. */
+static void near(const struct tensor_table *table, const float *a, const float *b, double bound,
+	bool matrices, const char *what)
 {
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
-		bool counts = row->role == TENSOR_PARAMETER && (!matrices || row->dims > 1) && !means_nothing(table, row);
+		bool counts = row->role == TENSOR_PARAMETER && (!matrices || row->dims > 1)
+			&& !means_nothing(table, row);
 		double distance = counts ? fixture_distance(row, a, b) : 0;
 		if (!(distance <= bound))
 			fail_msg("%s of %s is off by %g, at most %g allowed", what, row->name, distance, bound);
@@ -165,12 +186,14 @@ static void near(const struct tensor_table *table, const float *a, const float *
 }
 
 /* What batches left in the weights. */
-static void statistics_are_near(const struct tensor_table *table, const float *a, const float *b, double bound)
+static void statistics_are_near(const struct tensor_table *table, const float *a, const float *b,
+	double bound)
 {
 	for (int i = 0; i < table->count; i++) {
 		const struct tensor *row = &table->rows[i];
 		if (row->role == TENSOR_STATISTIC && !(fixture_distance(row, a, b) <= bound))
-			fail_msg("%s is off by %g, at most %g allowed", row->name, fixture_distance(row, a, b), bound);
+			fail_msg("%s is off by %g, at most %g allowed", row->name, fixture_distance(row, a, b),
+				bound);
 		if (row->role == TENSOR_COUNTER)
 			assert_memory_equal(a + row->offset, b + row->offset, row->count * sizeof *a);
 	}
@@ -184,7 +207,8 @@ static void padding_is_zero(const struct tensor_table *table, const float *arena
 		size_t stop = i + 1 < table->count ? table->rows[i + 1].offset : table->elements;
 		for (size_t k = row->offset + row->count; k < stop; k++)
 			if (arena[k] != 0)
-				fail_msg("element %zu behind %s is %g", k - row->offset - row->count, row->name, (double)arena[k]);
+				fail_msg("element %zu behind %s is %g", k - row->offset - row->count, row->name,
+					(double)arena[k]);
 	}
 }
 
@@ -201,7 +225,8 @@ static void like_the_cpu(const struct model_config *config, enum gemm_mode mode,
 		if (!(fabs(device.losses[step - 1] / host.losses[step - 1] - 1) <= bound))
 			fail_msg("loss %g instead of %g", device.losses[step - 1], host.losses[step - 1]);
 		if (step == 1 || mode != GEMM_MODE_BF16)
-			near(host.state.tensors, grads_of(&device), host.grads, step == 1 ? bound : 10 * bound, false, "the gradient");
+			near(host.state.tensors, grads_of(&device), host.grads, step == 1 ? bound : 10 * bound,
+				false, "the gradient");
 		padding_is_zero(host.state.tensors, grads_of(&device));
 		update(&host, 1);
 		update(&device, 1);
@@ -212,7 +237,8 @@ static void like_the_cpu(const struct model_config *config, enum gemm_mode mode,
 		}
 	}
 	float *arenas = device_state_read(&device.state);
-	near(host.state.tensors, arenas, host.state.weights, mode == GEMM_MODE_BF16 ? 0.2 : 100 * bound, true, "the weight");
+	near(host.state.tensors, arenas, host.state.weights, mode == GEMM_MODE_BF16 ? 0.2 : 100 * bound,
+		true, "the weight");
 	padding_is_zero(host.state.tensors, arenas);
 	free(arenas);
 	end(&host);
@@ -245,7 +271,8 @@ static void split_embedding_is_like_the_cpu(void **state)
 	begin(&device, ops_of(GEMM_MODE_FP32), &config);
 	pass(&host, 1);
 	pass(&device, 1);
-	const struct tensor head = { .offset = host.state.tensors->elements, .count = (size_t)config.vocabulary * (size_t)config.width };
+	const struct tensor head = { .offset = host.state.tensors->elements,
+		.count = (size_t)config.vocabulary * (size_t)config.width };
 	near(host.state.tensors, grads_of(&device), host.grads, 2e-5, false, "the gradient");
 	assert_true(fixture_distance(&head, device.host_grads, host.grads) < 2e-5);
 	end(&host);
@@ -276,7 +303,8 @@ static void epilogues_of_our_own_are_like_the_cpu(void **state)
 
 /* ---- recompute ---- */
 
-static void one_step(struct training *t, const struct model_config *config, enum model_recompute level, enum gemm_mode mode)
+static void one_step(struct training *t, const struct model_config *config,
+	enum model_recompute level, enum gemm_mode mode)
 {
 	struct model_config own = *config;
 	own.layers = 3;
@@ -286,7 +314,8 @@ static void one_step(struct training *t, const struct model_config *config, enum
 	update(t, 1);
 }
 
-/* Products with and without the library's epilogues, attention on tensor cores and without: what is computed again has its bits. */
+/* Products with and without the library's epilogues, attention on tensor cores and without: what is
+ * computed again has its bits. */
 static void recomputing_changes_no_bit(void **state)
 {
 	static const enum gemm_mode modes[] = { GEMM_MODE_FP32, GEMM_MODE_BF16, GEMM_MODE_BF16 };
@@ -295,10 +324,12 @@ static void recomputing_changes_no_bit(void **state)
 		fake_cublas.no_epilogues = k == 2 ? ALL_EPILOGUES : 0;
 		one_step(&kept, &wide_gpt2, RECOMPUTE_NONE, modes[k]);
 		const struct tensor_table *table = kept.state.tensors;
-		for (int level = k < 2 ? RECOMPUTE_NORM : RECOMPUTE_BLOCK; level <= RECOMPUTE_BLOCK; level++) {
+		for (int level = k < 2 ? RECOMPUTE_NORM : RECOMPUTE_BLOCK; level <= RECOMPUTE_BLOCK;
+			 level++) {
 			one_step(&again, &wide_gpt2, (enum model_recompute)level, modes[k]);
 			assert_memory_equal(again.losses, kept.losses, sizeof kept.losses);
-			assert_memory_equal(grads_of(&again), grads_of(&kept), tensor_table_gradients(table) * sizeof(float));
+			assert_memory_equal(grads_of(&again), grads_of(&kept),
+				tensor_table_gradients(table) * sizeof(float));
 			assert_true(state_weights_hash(&again.state) == state_weights_hash(&kept.state));
 			end(&again);
 		}
@@ -308,7 +339,8 @@ static void recomputing_changes_no_bit(void **state)
 
 /* ---- algorithms ---- */
 
-/* All are chosen before the first step, with what stands in for epilogues, and what was chosen is used by another run. */
+/* All are chosen before the first step, with what stands in for epilogues, and what was chosen is
+ * used by another run. */
 static void nothing_is_chosen_in_a_step(void **state)
 {
 	struct err err = { 0 };
@@ -334,7 +366,8 @@ static void nothing_is_chosen_in_a_step(void **state)
 	}
 }
 
-/* All by the library, with a clock that makes its epilogues faster than our kernels; and what was tuned is another run's, too. */
+/* All by the library, with a clock that makes its epilogues faster than our kernels; and what was
+ * tuned is another run's, too. */
 static double slow_without_epilogue(int epilogue, int candidate, int gemm)
 {
 	return epilogue == FAKE_DEFAULT ? 3 - candidate * 0.1 : 1;
@@ -365,7 +398,8 @@ static void tuned_runs_are_like_the_cpu(void **state)
 		pass(&other, 1);
 		assert_int_equal(fake_cublas.heuristics, heuristics);
 		near(host.state.tensors, grads_of(&device), host.grads, bound, false, "the gradient");
-		near(host.state.tensors, grads_of(&other), device.host_grads, 0, false, "the gradient of the same algorithms");
+		near(host.state.tensors, grads_of(&other), device.host_grads, 0, false,
+			"the gradient of the same algorithms");
 		free(text);
 		end(&host);
 		end(&device);
@@ -373,18 +407,21 @@ static void tuned_runs_are_like_the_cpu(void **state)
 	}
 }
 
-/* In all layers, both ways, in memory of its own; it is in the record, and when it fails that is the error of the run. */
+/* In all layers, both ways, in memory of its own; it is in the record, and when it fails that is
+ * the error of the run. */
 static void cudnns_attention_takes_the_place_of_ours(void **state)
 {
 	struct training host, device;
 	struct err err = { 0 };
 	begin(&host, ops_cpu_create(true, &err), &wide_gpt2);
 	begin(&device, ops_of(GEMM_MODE_BF16), &wide_gpt2);
-	struct attention_cudnn *attention = attention_cudnn_create(BATCH, wide_gpt2.context, wide_gpt2.width, wide_gpt2.heads, &err);
+	struct attention_cudnn *attention =
+		attention_cudnn_create(BATCH, wide_gpt2.context, wide_gpt2.width, wide_gpt2.heads, &err);
 	size_t used = fake_runtime.used, workspace = attention_cudnn_workspace(attention);
 	assert_int_equal(ops_cuda_take_attention(device.ops, attention, &err), 0);
 	assert_int_equal(fake_runtime.used, used + workspace);
-	assert_non_null(strstr(device.ops->libraries, "cuBLASLt 13.0.1, cuDNN 9.0.0, forward one, backward two"));
+	assert_non_null(
+		strstr(device.ops->libraries, "cuBLASLt 13.0.1, cuDNN 9.0.0, forward one, backward two"));
 	pass(&host, 1);
 	pass(&device, 1);
 	assert_int_equal(fake_attention.forward, 2 * wide_gpt2.layers); /* of two microbatches */
@@ -419,9 +456,11 @@ static void scratch_is_estimated(void **state)
 		struct ops *ops = ops_of((enum gemm_mode)mode);
 		model_shapes(model, BATCH, &shapes);
 		assert_int_equal(ops->prepare(ops, &shapes, &err), 0);
-		assert_int_equal(fake_runtime.used, ops_cuda_scratch(&shapes, (enum gemm_mode)mode) + PINNED);
+		assert_int_equal(fake_runtime.used,
+			ops_cuda_scratch(&shapes, (enum gemm_mode)mode) + PINNED);
 		assert_int_equal(ops->prepare(ops, &shapes, &err), 0); /* again: the old is given back */
-		assert_int_equal(fake_runtime.used, ops_cuda_scratch(&shapes, (enum gemm_mode)mode) + PINNED);
+		assert_int_equal(fake_runtime.used,
+			ops_cuda_scratch(&shapes, (enum gemm_mode)mode) + PINNED);
 		ops->destroy(ops);
 	}
 	model_destroy(model);
@@ -437,7 +476,8 @@ static void check_activations(const struct model_config *config, enum gemm_mode 
 	assert_int_equal(ops->prepare(ops, &shapes, &err), 0);
 	size_t before = fake_runtime.used;
 	assert_int_equal(model_prepare(model, ops, BATCH, &err), 0);
-	assert_int_equal(fake_runtime.used - before, model_activations(model, BATCH, true, ops->element));
+	assert_int_equal(fake_runtime.used - before,
+		model_activations(model, BATCH, true, ops->element));
 	model_destroy(model);
 	ops->destroy(ops);
 }
@@ -472,7 +512,8 @@ static void full_memory_is_told(void **state)
 	ops->destroy(ops);
 	fake_runtime.most = 1 << 20; /* not even a workspace */
 	assert_null(ops_cuda_create_over(&fake_cublas_library, &gpu, GEMM_MODE_FP32, &err));
-	assert_non_null(strstr(err.text, "couldn't get 33.6 MB on the GPU for the workspace of the matrix products"));
+	assert_non_null(strstr(err.text,
+		"couldn't get 33.6 MB on the GPU for the workspace of the matrix products"));
 }
 
 /* ---- failures ---- */
@@ -492,7 +533,8 @@ static void failures_stay(void **state)
 	assert_int_equal(fake_cublas.plans, plans);
 	assert_int_equal(ops_check(t.ops, &err), -1);
 	assert_non_null(strstr(err.text, "couldn't run cudaMemcpyAsync("));
-	assert_non_null(strstr(err.text, "unspecified launch failure (cudaErrorLaunchFailure, trainer/cuda/host/ops_cuda.c:"));
+	assert_non_null(strstr(err.text,
+		"unspecified launch failure (cudaErrorLaunchFailure, trainer/cuda/host/ops_cuda.c:"));
 	end(&t);
 	const struct gpu other = { .index = 1, .name = "Fake" };
 	struct ops *ops = ops_cuda_create_over(&fake_cublas_library, &other, GEMM_MODE_FP32, &err);

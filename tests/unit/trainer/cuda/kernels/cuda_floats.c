@@ -57,6 +57,7 @@ float *cuda_floats_of(const void *elements, size_t count, enum cuda_type type)
 {
 	float *x = get(count, sizeof *x);
 	for (size_t i = 0; i < count; i++)
-		x[i] = type == CUDA_BF16 ? bytes_bf16_to_float(((const uint16_t *)elements)[i]) : ((const float *)elements)[i];
+		x[i] = type == CUDA_BF16 ? bytes_bf16_to_float(((const uint16_t *)elements)[i])
+								 : ((const float *)elements)[i];
 	return x;
 }

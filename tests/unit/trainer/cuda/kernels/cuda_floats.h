@@ -14,7 +14,8 @@ float *cuda_floats(size_t count, float scale, uint32_t seed, enum cuda_type type
 /* Rounds them as a tensor of `type` does. */
 void cuda_floats_round(float *x, size_t count, enum cuda_type type);
 
-/* The elements of a tensor of `type` that holds `count` floats, in the host's memory; from malloc. */
+/* The elements of a tensor of `type` that holds `count` floats, in the host's memory; from malloc.
+ */
 void *cuda_floats_packed(const float *x, size_t count, enum cuda_type type);
 
 /* A device's copy of `count` floats, which are rounded to `type`; device_free() takes it. */

@@ -73,13 +73,17 @@ void *kernel_output(const char *name, const void *initial, size_t bytes, size_t 
 {
 	struct output *output = &outputs[output_count];
 	assert_true(output_count++ < MOST);
-	*output = (struct output){ .name = name, .base = device_make(bytes + shift_bytes), .initial = initial, .bytes = bytes,
+	*output = (struct output) { .name = name,
+		.base = device_make(bytes + shift_bytes),
+		.initial = initial,
+		.bytes = bytes,
 		.result = kernel_host(bytes) };
 	output->at = (char *)output->base + shift_bytes;
 	return output->at;
 }
 
-void *kernel_output_tensor(const char *name, const float *initial, size_t count, enum cuda_type type, int shift)
+void *kernel_output_tensor(const char *name, const float *initial, size_t count,
+	enum cuda_type type, int shift)
 {
 	const size_t size = cuda_type_bytes(type);
 	return kernel_output(name, elements(initial, count, type), count * size, (size_t)shift * size);
@@ -90,7 +94,8 @@ static void compare(const struct output *output, const void *again, int order)
 	const unsigned char *first = output->result, *now = again;
 	for (size_t i = 0; i < output->bytes; i++)
 		if (first[i] != now[i])
-			fail_msg("%s: byte %zu is 0x%02x in order %d, 0x%02x in order 0", output->name, i, now[i], order, first[i]);
+			fail_msg("%s: byte %zu is 0x%02x in order %d, 0x%02x in order 0", output->name, i,
+				now[i], order, first[i]);
 }
 
 static void run_in(int order, void (*run)(void *arg), void *arg)

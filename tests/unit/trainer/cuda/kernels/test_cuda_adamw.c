@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW on the GPU: the bits of the CPU's plain one, on one tensor and on all tensors of a run of the arenas at once. */
+/* AdamW on the GPU: the bits of the CPU's plain one, on one tensor and on all tensors of a run of
+ * the arenas at once. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -13,10 +14,18 @@
 
 static const size_t counts[] = { 1, 3, 31, 33, 255, 257, 1023, 2047, 2048, 2049, 6151 };
 
-static const struct step_params usual = { .step = 7, .learning_rate = 3e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f,
-	.weight_decay = 0.1f, .bias1 = 1.9f, .bias2 = 3.3f, .clip = 0.37f };
+static const struct step_params usual = { .step = 7,
+	.learning_rate = 3e-3f,
+	.beta1 = 0.9f,
+	.beta2 = 0.95f,
+	.epsilon = 1e-8f,
+	.weight_decay = 0.1f,
+	.bias1 = 1.9f,
+	.bias2 = 3.3f,
+	.clip = 0.37f };
 
-/* What a step begins with: with zeros, so that something is divided by epsilon, and with values far apart. */
+/* What a step begins with: with zeros, so that something is divided by epsilon, and with values far
+ * apart. */
 struct arenas {
 	size_t count;
 	float *grad, *weights, *m, *v;
@@ -24,8 +33,9 @@ struct arenas {
 
 static struct arenas make_arenas(size_t count)
 {
-	struct arenas a = { count, kernel_floats(count, 1e-2f, 1, CUDA_FP32), kernel_floats(count, 1, 2, CUDA_FP32),
-		kernel_floats(count, 1e-2f, 3, CUDA_FP32), kernel_floats(count, 1e-4f, 4, CUDA_FP32) };
+	struct arenas a = { count, kernel_floats(count, 1e-2f, 1, CUDA_FP32),
+		kernel_floats(count, 1, 2, CUDA_FP32), kernel_floats(count, 1e-2f, 3, CUDA_FP32),
+		kernel_floats(count, 1e-4f, 4, CUDA_FP32) };
 	for (size_t i = 0; i < count; i++) {
 		a.v[i] = i % 7 ? a.v[i] * a.v[i] : 0;
 		a.grad[i] *= i % 11 ? 1 : i % 2 ? 1e-38f : 1e15f;
@@ -46,15 +56,18 @@ struct update {
 static void run(void *arg)
 {
 	struct update *u = arg;
-	assert_int_equal(u->chunks ? cuda_adamw_chunks(&u->adamw, u->chunks, u->count, u->params, NULL) :
-		cuda_adamw(&u->adamw, u->count, u->decay, u->params, NULL), 0);
+	assert_int_equal(u->chunks ? cuda_adamw_chunks(&u->adamw, u->chunks, u->count, u->params, NULL)
+							   : cuda_adamw(&u->adamw, u->count, u->decay, u->params, NULL),
+		0);
 }
 
 /* In place, or from operands to outputs that begin as `stale`. */
-static struct cuda_adamw on_device(const struct arenas *a, const float *stale, bool in_place, enum cuda_type type, int shift)
+static struct cuda_adamw on_device(const struct arenas *a, const float *stale, bool in_place,
+	enum cuda_type type, int shift)
 {
 	struct cuda_adamw d = { .type = type };
-	d.to.weights = kernel_output_tensor("weights", in_place ? a->weights : stale, a->count, CUDA_FP32, shift);
+	d.to.weights =
+		kernel_output_tensor("weights", in_place ? a->weights : stale, a->count, CUDA_FP32, shift);
 	d.to.m = kernel_output_tensor("m", in_place ? a->m : stale, a->count, CUDA_FP32, shift);
 	d.to.v = kernel_output_tensor("v", in_place ? a->v : stale, a->count, CUDA_FP32, shift);
 	d.from = d.to;
@@ -64,15 +77,18 @@ static struct cuda_adamw on_device(const struct arenas *a, const float *stale, b
 		d.from.v = kernel_tensor(a->v, a->count, CUDA_FP32, shift);
 	}
 	d.grad = kernel_tensor(a->grad, a->count, CUDA_FP32, shift);
-	d.compute = type == CUDA_FP32 && in_place ? d.to.weights : kernel_output_tensor("compute", stale, a->count, type, shift);
+	d.compute = type == CUDA_FP32 && in_place
+		? d.to.weights
+		: kernel_output_tensor("compute", stale, a->count, type, shift);
 	return d;
 }
 
 static struct arenas filled(size_t count, const float *with)
 {
-	struct arenas a = { count, NULL, kernel_host(count * 4), kernel_host(count * 4), kernel_host(count * 4) };
+	struct arenas a = { count, NULL, kernel_host(count * 4), kernel_host(count * 4),
+		kernel_host(count * 4) };
 	for (int i = 0; i < 3; i++)
-		memcpy((float *const[]){ a.weights, a.m, a.v }[i], with, count * 4);
+		memcpy((float *const[]) { a.weights, a.m, a.v }[i], with, count * 4);
 	return a;
 }
 
@@ -100,8 +116,8 @@ static void check_tensor(size_t count, int decay, bool in_place, enum cuda_type 
 	float *compute = kernel_host(count * 4);
 	kernel_run(run, &u);
 	*plain->params = usual;
-	plain->adamw(plain, &(struct adamw_state){ to.weights, to.m, to.v },
-		&(struct adamw_state){ from.weights, from.m, from.v }, compute, from.grad, count, decay);
+	plain->adamw(plain, &(struct adamw_state) { to.weights, to.m, to.v },
+		&(struct adamw_state) { from.weights, from.m, from.v }, compute, from.grad, count, decay);
 	check_bits(&u.adamw, &to, compute);
 	kernel_done();
 }
@@ -110,7 +126,8 @@ static void tensor_has_the_bits_of_the_cpu(void **state)
 {
 	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
 		for (int k = 0; k < 8; k++)
-			check_tensor(counts[i], k % 2, k / 2 % 2, k / 4 ? CUDA_BF16 : CUDA_FP32, counts[i] == 1023);
+			check_tensor(counts[i], k % 2, k / 2 % 2, k / 4 ? CUDA_BF16 : CUDA_FP32,
+				counts[i] == 1023);
 }
 
 static void masked_step_changes_nothing(void **state)
@@ -120,17 +137,20 @@ static void masked_step_changes_nothing(void **state)
 	const float *stale = kernel_floats(257, 0.5f, 0, CUDA_FP32);
 	const struct arenas to = filled(257, stale);
 	params.masked = 1;
-	struct update u = { on_device(&from, stale, false, CUDA_BF16, 0), NULL, 257, 1, kernel_operand(&params, sizeof params,
-		0) };
+	struct update u = { on_device(&from, stale, false, CUDA_BF16, 0), NULL, 257, 1,
+		kernel_operand(&params, sizeof params, 0) };
 	kernel_run(run, &u);
 	check_bits(&u.adamw, &to, stale);
 	kernel_done();
 }
 
-static void add_row(struct tensor_table *table, const char *name, int64_t rows, int64_t columns, bool decay,
-	enum tensor_role role)
+static void add_row(struct tensor_table *table, const char *name, int64_t rows, int64_t columns,
+	bool decay, enum tensor_role role)
 {
-	struct tensor row = { .dims = 2, .shape = { rows, columns }, .padded = { rows + 3, columns }, .decay = decay,
+	struct tensor row = { .dims = 2,
+		.shape = { rows, columns },
+		.padded = { rows + 3, columns },
+		.decay = decay,
 		.role = role };
 	struct err err;
 	strcpy(row.name, name);
@@ -150,10 +170,12 @@ static struct tensor_table make_table(void)
 	return table;
 }
 
-static void check_run(const struct tensor_table *table, size_t first, size_t end, enum cuda_type type, int shift)
+static void check_run(const struct tensor_table *table, size_t first, size_t end,
+	enum cuda_type type, int shift)
 {
 	struct adamw_chunk chunks[64];
-	const size_t count = optimizer_chunks(table, first, end, chunks, 64), elements = table->elements;
+	const size_t count = optimizer_chunks(table, first, end, chunks, 64),
+				 elements = table->elements;
 	const struct arenas from = make_arenas(elements);
 	const float *stale = kernel_floats(elements, 0.5f, 0, CUDA_FP32);
 	const struct arenas to = filled(elements, stale);
@@ -161,12 +183,13 @@ static void check_run(const struct tensor_table *table, size_t first, size_t end
 	struct ops *plain = kernel_reference();
 	memcpy(compute, stale, elements * 4);
 	assert_in_range(count, 0, 64);
-	struct update u = { on_device(&from, stale, false, type, shift), kernel_operand(chunks, count * sizeof *chunks, 0),
-		count, 0, kernel_operand(&usual, sizeof usual, 0) };
+	struct update u = { on_device(&from, stale, false, type, shift),
+		kernel_operand(chunks, count * sizeof *chunks, 0), count, 0,
+		kernel_operand(&usual, sizeof usual, 0) };
 	kernel_run(run, &u);
 	*plain->params = usual;
-	optimizer_update_run(plain, table, &(struct adamw_state){ to.weights, to.m, to.v },
-		&(struct adamw_state){ from.weights, from.m, from.v }, compute, from.grad, first, end);
+	optimizer_update_run(plain, table, &(struct adamw_state) { to.weights, to.m, to.v },
+		&(struct adamw_state) { from.weights, from.m, from.v }, compute, from.grad, first, end);
 	check_bits(&u.adamw, &to, compute);
 	kernel_done();
 }
@@ -179,8 +202,10 @@ static void run_has_the_bits_of_the_cpu(void **state)
 		check_run(&table, 0, table.elements, type, 0);
 		check_run(&table, 0, table.elements, type, 1);
 		check_run(&table, 1001, table.rows[3].offset + 130, type, 0); /* no multiple of four */
-		check_run(&table, 0, table.rows[1].offset + table.rows[1].count + 1, type, 0); /* ends between two tensors */
-		check_run(&table, table.rows[1].offset + 5, table.rows[3].offset, type, 0); /* nothing to update */
+		check_run(&table, 0, table.rows[1].offset + table.rows[1].count + 1, type,
+			0); /* ends between two tensors */
+		check_run(&table, table.rows[1].offset + 5, table.rows[3].offset, type,
+			0); /* nothing to update */
 	}
 	tensor_table_clear(&table);
 }
@@ -204,8 +229,9 @@ static void shards_have_the_bits_of_the_cpu(void **state)
 			chunks[k].moments = chunks[k].first - ends[i][0] + at;
 		memcpy(packed.m + at, from.m + ends[i][0], elements * 4);
 		memcpy(packed.v + at, from.v + ends[i][0], elements * 4);
-		optimizer_update_run(plain, &table, &(struct adamw_state){ to.weights, to.m, to.v },
-			&(struct adamw_state){ to.weights, to.m, to.v }, NULL, from.grad, ends[i][0], ends[i][1]);
+		optimizer_update_run(plain, &table, &(struct adamw_state) { to.weights, to.m, to.v },
+			&(struct adamw_state) { to.weights, to.m, to.v }, NULL, from.grad, ends[i][0],
+			ends[i][1]);
 		at += elements;
 	}
 	memcpy(expected.m, packed.m, table.elements * 4);
@@ -219,7 +245,8 @@ static void shards_have_the_bits_of_the_cpu(void **state)
 	}
 	expected.weights = to.weights;
 	memcpy(compute, to.weights, table.elements * 4);
-	struct update u = { on_device(&packed, NULL, true, CUDA_FP32, 0), kernel_operand(chunks, count * sizeof *chunks, 0), count, 0,
+	struct update u = { on_device(&packed, NULL, true, CUDA_FP32, 0),
+		kernel_operand(chunks, count * sizeof *chunks, 0), count, 0,
 		kernel_operand(&usual, sizeof usual, 0) };
 	kernel_run(run, &u);
 	check_bits(&u.adamw, &expected, compute);

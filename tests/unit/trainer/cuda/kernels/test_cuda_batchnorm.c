@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch normalisation on the GPU against the CPU's plain one: sums in fp64 by another order, element-wise parts to the
- * bit. */
+/* Batch normalisation on the GPU against the CPU's plain one: sums in fp64 by another order,
+ * element-wise parts to the bit. */
 #include "config.h"
 
 #include <math.h>
@@ -13,8 +13,8 @@
 
 static const struct shape {
 	int M, C, shift;
-} shapes[] = { { 1, 1, 0 }, { 3, 31, 0 }, { 33, 33, 0 }, { 2, 255, 0 }, { 65, 257, 0 }, { 257, 24, 0 },
-	{ 257, 24, 1 }, { 31, 264, 0 } };
+} shapes[] = { { 1, 1, 0 }, { 3, 31, 0 }, { 33, 33, 0 }, { 2, 255, 0 }, { 65, 257, 0 },
+	{ 257, 24, 0 }, { 257, 24, 1 }, { 31, 264, 0 } };
 
 struct batchnorm {
 	struct shape s;
@@ -31,28 +31,33 @@ struct batchnorm {
 static void run_moments(void *arg)
 {
 	struct batchnorm *b = arg;
-	assert_int_equal(cuda_batchnorm_moments(b->sums, b->x, b->targets, b->s.M, b->s.C, b->type, NULL), 0);
+	assert_int_equal(cuda_batchnorm_moments(b->sums, b->x, b->targets, b->s.M, b->s.C, b->type,
+						 NULL),
+		0);
 }
 
 static void run_relu(void *arg)
 {
 	struct batchnorm *b = arg;
-	assert_int_equal(cuda_batchnorm_relu(b->out, b->x, b->mean, b->rstd, b->gamma, b->beta, b->s.M, b->s.C, b->type,
-		NULL), 0);
+	assert_int_equal(cuda_batchnorm_relu(b->out, b->x, b->mean, b->rstd, b->gamma, b->beta, b->s.M,
+						 b->s.C, b->type, NULL),
+		0);
 }
 
 static void run_sums(void *arg)
 {
 	struct batchnorm *b = arg;
-	assert_int_equal(cuda_batchnorm_sums(b->sums, b->dgamma, b->dbeta, b->dy, b->x, b->mean, b->rstd, b->targets, b->s.M,
-		b->s.C, b->accumulate, b->type, NULL), 0);
+	assert_int_equal(cuda_batchnorm_sums(b->sums, b->dgamma, b->dbeta, b->dy, b->x, b->mean,
+						 b->rstd, b->targets, b->s.M, b->s.C, b->accumulate, b->type, NULL),
+		0);
 }
 
 static void run_backward(void *arg)
 {
 	struct batchnorm *b = arg;
-	assert_int_equal(cuda_batchnorm_backward(b->out, b->out, b->x, b->mean, b->rstd, b->gamma, b->means, b->targets,
-		b->s.M, b->s.C, b->type, NULL), 0);
+	assert_int_equal(cuda_batchnorm_backward(b->out, b->out, b->x, b->mean, b->rstd, b->gamma,
+						 b->means, b->targets, b->s.M, b->s.C, b->type, NULL),
+		0);
 }
 
 /* The same operands on the host. */
@@ -66,8 +71,9 @@ struct host {
 static struct host make_host(struct shape s, enum cuda_type type, bool absent)
 {
 	const size_t M = (size_t)s.M, C = (size_t)s.C;
-	struct host h = { M, C, kernel_floats(M * C, 3, 1, type), kernel_floats(M * C, 1, 2, type), kernel_floats(C, 1, 3, type),
-		kernel_floats(C, 1, 4, type), kernel_floats(C, 1, 5, CUDA_FP32), kernel_floats(C, 2, 6, CUDA_FP32),
+	struct host h = { M, C, kernel_floats(M * C, 3, 1, type), kernel_floats(M * C, 1, 2, type),
+		kernel_floats(C, 1, 3, type), kernel_floats(C, 1, 4, type),
+		kernel_floats(C, 1, 5, CUDA_FP32), kernel_floats(C, 2, 6, CUDA_FP32),
 		kernel_floats(2 * C, 0.1f, 7, CUDA_FP32), kernel_host(M * 4) };
 	for (size_t m = 0; m < M; m++)
 		h.targets[m] = absent || m % 3 == 2 ? -1 : (int32_t)m;
@@ -76,10 +82,15 @@ static struct host make_host(struct shape s, enum cuda_type type, bool absent)
 
 static struct batchnorm on_device(const struct host *h, struct shape s, enum cuda_type type)
 {
-	return (struct batchnorm){ .s = s, .type = type, .x = kernel_tensor(h->x, h->M * h->C, type, s.shift),
-		.dy = kernel_tensor(h->dy, h->M * h->C, type, s.shift), .gamma = kernel_tensor(h->gamma, h->C, type, s.shift),
-		.beta = kernel_tensor(h->beta, h->C, type, s.shift), .mean = kernel_tensor(h->mean, h->C, CUDA_FP32, 0),
-		.rstd = kernel_tensor(h->rstd, h->C, CUDA_FP32, 0), .means = kernel_tensor(h->means, 2 * h->C, CUDA_FP32, 0),
+	return (struct batchnorm) { .s = s,
+		.type = type,
+		.x = kernel_tensor(h->x, h->M * h->C, type, s.shift),
+		.dy = kernel_tensor(h->dy, h->M * h->C, type, s.shift),
+		.gamma = kernel_tensor(h->gamma, h->C, type, s.shift),
+		.beta = kernel_tensor(h->beta, h->C, type, s.shift),
+		.mean = kernel_tensor(h->mean, h->C, CUDA_FP32, 0),
+		.rstd = kernel_tensor(h->rstd, h->C, CUDA_FP32, 0),
+		.means = kernel_tensor(h->means, 2 * h->C, CUDA_FP32, 0),
 		.targets = kernel_operand(h->targets, h->M * 4, 0) };
 }
 
@@ -120,8 +131,8 @@ static void check_sums(struct shape s, enum cuda_type type, int accumulate)
 	b.dgamma = kernel_output("dgamma", accumulate ? before : NULL, h.C * 4, 0);
 	b.dbeta = kernel_output("dbeta", accumulate ? before : NULL, h.C * 4, 0);
 	kernel_run(run_sums, &b);
-	kernel_reference()->batchnorm_sums(kernel_reference(), sums, dgamma, dbeta, h.dy, h.x, h.mean, h.rstd, h.targets, s.M,
-		s.C, accumulate);
+	kernel_reference()->batchnorm_sums(kernel_reference(), sums, dgamma, dbeta, h.dy, h.x, h.mean,
+		h.rstd, h.targets, s.M, s.C, accumulate);
 	near("sums", kernel_result(b.sums), sums, 2 * h.C);
 	device_near("dgamma", kernel_result(b.dgamma), dgamma, h.C, 1e-5);
 	device_near("dbeta", kernel_result(b.dbeta), dbeta, h.C, 1e-5);
@@ -136,7 +147,8 @@ static void check_elements(struct shape s, enum cuda_type type)
 	struct batchnorm b = on_device(&h, s, type);
 	b.out = kernel_output_tensor("y", NULL, count, type, s.shift);
 	kernel_run(run_relu, &b);
-	kernel_reference()->batchnorm_relu(kernel_reference(), y, h.x, h.mean, h.rstd, h.gamma, h.beta, s.M, s.C);
+	kernel_reference()->batchnorm_relu(kernel_reference(), y, h.x, h.mean, h.rstd, h.gamma, h.beta,
+		s.M, s.C);
 	cuda_floats_round(y, count, type);
 	fixture_same_bits("y", kernel_values(b.out, count, type), y, count * 4);
 	kernel_done();
@@ -145,8 +157,8 @@ static void check_elements(struct shape s, enum cuda_type type)
 	b = on_device(&h, s, type);
 	b.out = kernel_output_tensor("dx", h.dy, count, type, s.shift);
 	kernel_run(run_backward, &b);
-	kernel_reference()->batchnorm_backward(kernel_reference(), y, h.dy, h.x, h.mean, h.rstd, h.gamma, h.means, h.targets,
-		s.M, s.C);
+	kernel_reference()->batchnorm_backward(kernel_reference(), y, h.dy, h.x, h.mean, h.rstd,
+		h.gamma, h.means, h.targets, s.M, s.C);
 	cuda_floats_round(y, count, type);
 	fixture_same_bits("dx", kernel_values(b.out, count, type), y, count * 4);
 	kernel_done();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Column sums and their parts on the GPU: against fp64, over shapes with one part and with more than the last stage has
- * runs. */
+/* Column sums and their parts on the GPU: against fp64, over shapes with one part and with more
+ * than the last stage has runs. */
 #include "config.h"
 
 #include "tests/unit/trainer/cuda/kernels/kernel_fixture.h"
@@ -8,8 +8,9 @@
 
 static const struct shape {
 	int M, N, shift;
-} shapes[] = { { 1, 1, 0 }, { 0, 5, 0 }, { 3, 31, 0 }, { 16, 33, 0 }, { 17, 255, 0 }, { 31, 257, 0 }, { 33, 256, 0 },
-	{ 65, 768, 0 }, { 65, 768, 1 }, { 530, 8, 0 }, { 1025, 40, 0 }, { 257, 3, 0 } };
+} shapes[] = { { 1, 1, 0 }, { 0, 5, 0 }, { 3, 31, 0 }, { 16, 33, 0 }, { 17, 255, 0 },
+	{ 31, 257, 0 }, { 33, 256, 0 }, { 65, 768, 0 }, { 65, 768, 1 }, { 530, 8, 0 }, { 1025, 40, 0 },
+	{ 257, 3, 0 } };
 
 struct sums {
 	float *dbias, *scratch;
@@ -22,7 +23,9 @@ struct sums {
 static void run(void *arg)
 {
 	struct sums *a = arg;
-	assert_int_equal(cuda_column_sums(a->dbias, a->scratch, a->dy, a->s.M, a->s.N, a->accumulate, a->type, NULL), 0);
+	assert_int_equal(cuda_column_sums(a->dbias, a->scratch, a->dy, a->s.M, a->s.N, a->accumulate,
+						 a->type, NULL),
+		0);
 }
 
 static void check(struct shape s, int accumulate, enum cuda_type type)
@@ -31,8 +34,8 @@ static void check(struct shape s, int accumulate, enum cuda_type type)
 	const float *dy = kernel_floats(M * N, 1, 1, type), *before = kernel_floats(N, 1, 2, CUDA_FP32);
 	double *expected = kernel_host(N * sizeof *expected);
 	struct sums a = { kernel_output("dbias", accumulate ? before : NULL, N * 4, 0),
-		kernel_output("scratch", NULL, cuda_column_sums_scratch(s.M, s.N) * 4, 0), kernel_tensor(dy, M * N, type,
-		s.shift), s, accumulate, type };
+		kernel_output("scratch", NULL, cuda_column_sums_scratch(s.M, s.N) * 4, 0),
+		kernel_tensor(dy, M * N, type, s.shift), s, accumulate, type };
 	kernel_run(run, &a);
 	for (size_t n = 0; n < N; n++) {
 		expected[n] = accumulate ? (double)before[n] : 0;
@@ -60,7 +63,8 @@ static void parts_cover_all_rows(void **state)
 	}
 }
 
-/* One column of the last rows of a matrix of more than 2^31 elements: all other blocks have nothing to add. */
+/* One column of the last rows of a matrix of more than 2^31 elements: all other blocks have nothing
+ * to add. */
 static void last_rows_lie_behind_2_to_the_31(void **state)
 {
 	const int M = (1 << 20) + 1, N = 2048, parts = partial_count(M);
@@ -71,7 +75,8 @@ static void last_rows_lie_behind_2_to_the_31(void **state)
 	if (!dy || !scratch)
 		skip();
 	device_write(dy + bytes - 2, &one, 2);
-	device_only_blocks((uint64_t)parts * 8 - 1, 1); /* the last one of 8 × parts; then no block of the last stage runs */
+	device_only_blocks((uint64_t)parts * 8 - 1,
+		1); /* the last one of 8 × parts; then no block of the last stage runs */
 	assert_int_equal(cuda_column_sums(dbias, (float *)scratch, dy, M, N, 0, CUDA_BF16, NULL), 0);
 	device_only_blocks(0, 0);
 	device_read(sums, scratch + scratch_bytes - N * 4, N * 4);

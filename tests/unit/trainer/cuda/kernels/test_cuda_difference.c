@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_difference: the largest distance and the largest number, wherever they stand; what is no number is never passed over. */
+/* cuda_difference: the largest distance and the largest number, wherever they stand; what is no
+ * number is never passed over. */
 #include "config.h"
 
 #include <math.h>
@@ -22,11 +23,12 @@ static void run(void *arg)
 	assert_int_equal(cuda_difference(o->parts, o->a, o->b, o->count, o->type, NULL), 0);
 }
 
-static struct difference difference_of(const float *a, const float *b, size_t count, enum cuda_type type)
+static struct difference difference_of(const float *a, const float *b, size_t count,
+	enum cuda_type type)
 {
 	struct difference all = { 0, 0 };
-	struct operands o = { kernel_output("parts", NULL, difference_parts(count) * sizeof all, 0), kernel_tensor(a, count, type, 0),
-		kernel_tensor(b, count, type, 0), count, type };
+	struct operands o = { kernel_output("parts", NULL, difference_parts(count) * sizeof all, 0),
+		kernel_tensor(a, count, type, 0), kernel_tensor(b, count, type, 0), count, type };
 	kernel_run(run, &o);
 	const struct difference *parts = kernel_result(o.parts);
 	for (unsigned int i = 0; i < difference_parts(count); i++) {
@@ -42,7 +44,8 @@ static void the_largest_are_found(void **state)
 	for (size_t i = 0; i < 2 * sizeof counts / sizeof counts[0]; i++) {
 		enum cuda_type type = i % 2 ? CUDA_BF16 : CUDA_FP32;
 		size_t count = counts[i / 2], odd = count * 2 / 3;
-		float *a = kernel_floats(count, 1, (uint32_t)count, type), *b = kernel_floats(count, 1, (uint32_t)count, type);
+		float *a = kernel_floats(count, 1, (uint32_t)count, type),
+			  *b = kernel_floats(count, 1, (uint32_t)count, type);
 		float most = 0, largest = 0;
 		b[odd] = -2;
 		for (size_t k = 0; k < count; k++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The embedding on the GPU: in fp32 the bits of the CPU's plain one, in bf16 what it gives for the same rounded operands;
- * and the sort that its backward pass is built on. */
+/* The embedding on the GPU: in fp32 the bits of the CPU's plain one, in bf16 what it gives for the
+ * same rounded operands; and the sort that its backward pass is built on. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 static const struct shape {
 	int B, T, C, V, shift;
 } shapes[] = { { 1, 1, 1, 1, 0 }, { 1, 3, 31, 2, 0 }, { 2, 33, 33, 300, 0 }, { 3, 5, 257, 7, 0 },
-	{ 1, 31, 3, 50257, 0 }, { 4, 16, 264, 9, 0 }, { 4, 16, 264, 9, 1 }, { 2, 64, 768, 3, 0 }, { 2, 333, 8, 5, 0 },
-	{ 3, 683, 4, 70000, 0 } };
+	{ 1, 31, 3, 50257, 0 }, { 4, 16, 264, 9, 0 }, { 4, 16, 264, 9, 1 }, { 2, 64, 768, 3, 0 },
+	{ 2, 333, 8, 5, 0 }, { 3, 683, 4, 70000, 0 } };
 
 struct embedding {
 	void *out;
@@ -31,7 +31,9 @@ struct embedding {
 static void run_forward(void *arg)
 {
 	struct embedding *e = arg;
-	assert_int_equal(cuda_embedding(e->out, e->tokens, e->wte, e->wpe, e->s.B, e->s.T, e->s.C, e->type, NULL), 0);
+	assert_int_equal(cuda_embedding(e->out, e->tokens, e->wte, e->wpe, e->s.B, e->s.T, e->s.C,
+						 e->type, NULL),
+		0);
 }
 
 /* The first and the last token of the vocabulary are among them. */
@@ -49,12 +51,15 @@ static void check_forward(struct shape s, enum cuda_type type)
 {
 	const size_t M = (size_t)s.B * (size_t)s.T, C = (size_t)s.C;
 	const int32_t *tokens = make_tokens(s.B * s.T, s.V);
-	const float *wte = kernel_floats((size_t)s.V * C, 1, 1, type), *wpe = kernel_floats((size_t)s.T * C, 1, 2, type);
+	const float *wte = kernel_floats((size_t)s.V * C, 1, 1, type),
+				*wpe = kernel_floats((size_t)s.T * C, 1, 2, type);
 	float *out = kernel_host(M * C * 4);
 	struct embedding e = { .out = kernel_output_tensor("out", NULL, M * C, type, s.shift),
 		.tokens = kernel_operand(tokens, M * 4, 0),
-		.wte = kernel_tensor(wte, (size_t)s.V * C, type, s.shift), .wpe = kernel_tensor(wpe, (size_t)s.T * C, type,
-		s.shift), .s = s, .type = type };
+		.wte = kernel_tensor(wte, (size_t)s.V * C, type, s.shift),
+		.wpe = kernel_tensor(wpe, (size_t)s.T * C, type, s.shift),
+		.s = s,
+		.type = type };
 	kernel_run(run_forward, &e);
 	kernel_reference()->embedding(kernel_reference(), out, tokens, wte, wpe, s.B, s.T, s.C);
 	cuda_floats_round(out, M * C, type);
@@ -72,8 +77,9 @@ static void forward_has_the_bits_of_the_cpu(void **state)
 static void run_backward(void *arg)
 {
 	struct embedding *e = arg;
-	assert_int_equal(cuda_embedding_backward(e->dwte, e->dwpe, e->scratch, e->dout, e->tokens, e->s.B, e->s.T, e->s.C,
-		e->s.V, e->accumulate, e->type, NULL), 0);
+	assert_int_equal(cuda_embedding_backward(e->dwte, e->dwpe, e->scratch, e->dout, e->tokens,
+						 e->s.B, e->s.T, e->s.C, e->s.V, e->accumulate, e->type, NULL),
+		0);
 }
 
 /* Gradients are fp32 sums in the CPU's order whatever the type of dout is: the same bits. */
@@ -81,18 +87,24 @@ static void check_backward(struct shape s, int accumulate, enum cuda_type type)
 {
 	const size_t M = (size_t)s.B * (size_t)s.T, C = (size_t)s.C, V = (size_t)s.V, T = (size_t)s.T;
 	const int32_t *tokens = make_tokens(s.B * s.T, s.V);
-	const float *dout = kernel_floats(M * C, 1, 1, type), *before = kernel_floats(V * C, 1, 2, CUDA_FP32);
+	const float *dout = kernel_floats(M * C, 1, 1, type),
+				*before = kernel_floats(V * C, 1, 2, CUDA_FP32);
 	const float *positions = kernel_floats(T * C, 1, 3, CUDA_FP32);
 	float *dwte = kernel_host(V * C * 4), *dwpe = kernel_host(T * C * 4);
 	memcpy(dwte, before, V * C * 4);
 	memcpy(dwpe, positions, T * C * 4);
 	struct embedding e = { .dwte = kernel_output_tensor("dwte", before, V * C, CUDA_FP32, s.shift),
-		.dwpe = kernel_output_tensor("dwpe", accumulate ? positions : NULL, T * C, CUDA_FP32, s.shift),
+		.dwpe =
+			kernel_output_tensor("dwpe", accumulate ? positions : NULL, T * C, CUDA_FP32, s.shift),
 		.scratch = kernel_output("scratch", NULL, cuda_embedding_scratch((int)M), 0),
-		.dout = kernel_tensor(dout, M * C, type, s.shift), .tokens = kernel_operand(tokens, M * 4, 0), .s = s,
-		.accumulate = accumulate, .type = type };
+		.dout = kernel_tensor(dout, M * C, type, s.shift),
+		.tokens = kernel_operand(tokens, M * 4, 0),
+		.s = s,
+		.accumulate = accumulate,
+		.type = type };
 	kernel_run(run_backward, &e);
-	kernel_reference()->embedding_backward(kernel_reference(), dwte, dwpe, dout, tokens, s.B, s.T, s.C, s.V, accumulate);
+	kernel_reference()->embedding_backward(kernel_reference(), dwte, dwpe, dout, tokens, s.B, s.T,
+		s.C, s.V, accumulate);
 	fixture_same_bits("dwte", kernel_result(e.dwte), dwte, V * C * 4);
 	fixture_same_bits("dwpe", kernel_result(e.dwpe), dwpe, T * C * 4);
 	kernel_done();
@@ -115,15 +127,17 @@ static void rows_lie_behind_2_to_the_31(void **state)
 		skip();
 	const float *row = kernel_floats((size_t)C, 1, 1, CUDA_FP32);
 	const void *zeros = kernel_operand(kernel_host((size_t)C * 4), (size_t)C * 4, 0);
-	float *out = device_make((size_t)C * 4), *read = kernel_host((size_t)C * 4), *dwpe = device_make((size_t)C * 4);
+	float *out = device_make((size_t)C * 4), *read = kernel_host((size_t)C * 4),
+		  *dwpe = device_make((size_t)C * 4);
 	const int32_t *tokens = kernel_operand(&token, 4, 0);
 	void *scratch = device_make(cuda_embedding_scratch(1));
 	device_write(table + at * 4, row, (size_t)C * 4);
 	assert_int_equal(cuda_embedding(out, tokens, table, zeros, 1, 1, C, CUDA_FP32, NULL), 0);
 	device_read(read, out, (size_t)C * 4);
 	fixture_same_bits("out", read, row, (size_t)C * 4);
-	assert_int_equal(cuda_embedding_backward((float *)table, dwpe, scratch, out, tokens, 1, 1, C, token + 1, 0, CUDA_FP32,
-		NULL), 0);
+	assert_int_equal(cuda_embedding_backward((float *)table, dwpe, scratch, out, tokens, 1, 1, C,
+						 token + 1, 0, CUDA_FP32, NULL),
+		0);
 	device_read(read, table + at * 4, (size_t)C * 4);
 	for (int c = 0; c < C; c++)
 		assert_true(read[c] == 2 * row[c]);
@@ -142,7 +156,9 @@ struct sort {
 static void run_sort(void *arg)
 {
 	struct sort *s = arg;
-	assert_int_equal(cuda_token_sort(&s->sorted, &s->places, s->scratch, s->tokens, s->M, s->V, NULL), 0);
+	assert_int_equal(cuda_token_sort(&s->sorted, &s->places, s->scratch, s->tokens, s->M, s->V,
+						 NULL),
+		0);
 }
 
 static void check_sort(int M, int V, bool all_alike)
@@ -153,14 +169,16 @@ static void check_sort(int M, int V, bool all_alike)
 		tokens[0] &= tokens[0] - 1;
 	for (int i = 0; all_alike && i < M; i++)
 		tokens[i] = V - 1;
-	struct sort s = { kernel_output("scratch", NULL, token_sort_scratch(M) * 4, 0), kernel_operand(tokens, (size_t)M * 4,
-		0), .M = M, .V = V };
+	struct sort s = { kernel_output("scratch", NULL, token_sort_scratch(M) * 4, 0),
+		kernel_operand(tokens, (size_t)M * 4, 0), .M = M, .V = V };
 	kernel_run(run_sort, &s);
 	const uint32_t *result = kernel_result(s.scratch);
-	const uint32_t *sorted = result + (s.sorted - s.scratch), *places = result + (s.places - s.scratch);
+	const uint32_t *sorted = result + (s.sorted - s.scratch),
+				   *places = result + (s.places - s.scratch);
 	for (int i = 0; i < M; i++) {
 		assert_true(places[i] < (uint32_t)M && (uint32_t)tokens[places[i]] == sorted[i]);
-		assert_true(i == 0 || sorted[i - 1] < sorted[i] || (sorted[i - 1] == sorted[i] && places[i - 1] < places[i]));
+		assert_true(i == 0 || sorted[i - 1] < sorted[i]
+			|| (sorted[i - 1] == sorted[i] && places[i - 1] < places[i]));
 	}
 	kernel_done();
 }

@@ -8,7 +8,8 @@
 #include "tests/unit/trainer/ops/ops_fixture.h"
 #include "trainer/cuda/kernels/square_sums.h"
 
-static const size_t counts[] = { 1, 3, 31, 33, 63, 64, 65, 255, 257, 4095, 4096, 4097, 8 * 4096, 8 * 4096 + 1, 20001 };
+static const size_t counts[] = { 1, 3, 31, 33, 63, 64, 65, 255, 257, 4095, 4096, 4097, 8 * 4096,
+	8 * 4096 + 1, 20001 };
 
 struct sums {
 	double *sums;
@@ -28,7 +29,8 @@ static void check(size_t count, int shift, float odd)
 	float *x = kernel_floats(count, 1, (uint32_t)count, CUDA_FP32);
 	double *expected = kernel_host(bytes);
 	x[count / 2] = odd; /* far from the others: another order would round elsewhere */
-	struct sums a = { kernel_output("sums", NULL, bytes, 0), kernel_tensor(x, count, CUDA_FP32, shift), count };
+	struct sums a = { kernel_output("sums", NULL, bytes, 0),
+		kernel_tensor(x, count, CUDA_FP32, shift), count };
 	kernel_run(run, &a);
 	kernel_reference()->square_sums(kernel_reference(), expected, x, count);
 	fixture_same_bits("sums", kernel_result(a.sums), expected, bytes);
@@ -52,7 +54,7 @@ static void no_elements_are_no_launch(void **state)
 static void last_block_lies_behind_2_to_the_31(void **state)
 {
 	const size_t count = ((size_t)1 << 31) + 5, blocks = (count + NORM_BLOCK - 1) / NORM_BLOCK,
-		bytes = blocks * sizeof(double);
+				 bytes = blocks * sizeof(double);
 	float *x = device_make_sparse(count * 4);
 	double *sums = device_make_sparse(bytes), last;
 	const float three = 3;

@@ -8,7 +8,8 @@
 #include "tests/unit/trainer/ops/ops_fixture.h"
 #include "trainer/cuda/kernels/sum_losses.h"
 
-static const size_t counts[] = { 0, 1, 3, 31, 255, 256, 257, 511, 4097, 65535, 65536, 65537, 70001 };
+static const size_t counts[] = { 0, 1, 3, 31, 255, 256, 257, 511, 4097, 65535, 65536, 65537,
+	70001 };
 
 struct sum {
 	double *sum;

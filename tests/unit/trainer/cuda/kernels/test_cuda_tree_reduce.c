@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The canonical reduction's additions in one pass on the GPU: the bits of the same additions one by one. */
+/* The canonical reduction's additions in one pass on the GPU: the bits of the same additions one by
+ * one. */
 #include "config.h"
 
 #include "order/tree.h"
@@ -31,14 +32,16 @@ static void add_piece(void *arg, int left, int right)
 		p->at[left][i] += p->at[right][i];
 }
 
-/* Magnitudes far apart, so that another order rounds elsewhere. The sum goes to where piece 0 was. */
+/* Magnitudes far apart, so that another order rounds elsewhere. The sum goes to where piece 0 was.
+ */
 static void check(int slots, int world, size_t count, int shift)
 {
 	int additions[COMBINE_MOST];
 	const int pieces = tree_additions(slots, world, additions, COMBINE_MOST);
 	struct pieces on_host = { .count = count };
 	struct combination c = { .tree_reduce.count = pieces, .count = count };
-	float *all = kernel_floats((size_t)pieces * count, 1, (uint32_t)(slots * 100 + world), CUDA_FP32);
+	float *all =
+		kernel_floats((size_t)pieces * count, 1, (uint32_t)(slots * 100 + world), CUDA_FP32);
 	const float *operands;
 	assert_in_range(pieces, 1, COMBINE_MOST);
 	for (size_t i = 0; i < (size_t)pieces * count; i++)
