@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint directory for a program's own arrays: checkpoint/attempt/folder.h holds it, each
- * save is copied into a slot of shared memory that the checkpoint service writes from. */
+ * save is copied into a buffer of shared memory that the checkpoint service writes from. */
 #include "config.h"
 
 #include <errno.h>
@@ -103,12 +103,12 @@ static void take_event(void *arg, const struct ckptd_event *event)
 static int make_memory(struct muster_ckpt *ckpt, struct err *err)
 {
 	size_t available = snapshot_memory_available();
-	int slots = available && available < SLOTS * ckpt->plan.bytes ? 1 : SLOTS;
-	if (slots == 1)
+	int buffers = available && available < SLOTS * ckpt->plan.bytes ? 1 : SLOTS;
+	if (buffers == 1)
 		log_warn("checkpoint: only one snapshot of %.0f MB is kept in memory, since %.0f MB are "
 				 "left: a save waits for the one before",
 			(double)ckpt->plan.bytes * 1e-6, (double)available * 1e-6);
-	if (snapshot_memory_create(&ckpt->memory, slots, ckpt->plan.bytes ? ckpt->plan.bytes : 1, err)
+	if (snapshot_memory_create(&ckpt->memory, buffers, ckpt->plan.bytes ? ckpt->plan.bytes : 1, err)
 		< 0)
 		return -1;
 	plan_set_base(&ckpt->plan, ckpt->memory.base[0]);
@@ -283,20 +283,20 @@ static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err 
 {
 	int64_t before = newest(ckpt, true);
 	record_notice(ckpt);
-	int slot = ckptd_client_slot(ckpt->client, -1, ckpt->plan.timeout);
-	if (slot < 0)
+	int buffer = ckptd_client_buffer(ckpt->client, -1, ckpt->plan.timeout);
+	if (buffer < 0)
 		return err_fail(err, EXIT_LOST,
 			"checkpoint: couldn't save step %" PRId64 ": the save of step %" PRId64
 			" still runs after %g s: save less often, or on faster storage",
 			step, before, ckpt->plan.timeout);
-	plan_copy(&ckpt->plan, ckpt->memory.base[slot]);
+	plan_copy(&ckpt->plan, ckpt->memory.base[buffer]);
 	const struct ckptd_step what = { .step = step,
 		.cursor = (uint64_t)step,
 		.loss = loss,
 		.validation_loss = NAN };
 	/* Before, since the end of a save may be heard of at once. */
 	set_begun(ckpt, step);
-	if (ckptd_client_save(ckpt->client, slot, &what, err) == 0) {
+	if (ckptd_client_save(ckpt->client, buffer, &what, err) == 0) {
 		ckpt->handed = step;
 		return 0;
 	}

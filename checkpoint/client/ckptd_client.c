@@ -73,7 +73,7 @@ static void end_entry(struct ckptd_client *client, struct ckptd_entry *entry,
 			.status = copy.status,
 			.text = copy.text });
 	entry->state = state;
-	entry->slot = -1;
+	entry->buffer = -1;
 	pthread_cond_broadcast(&client->changed);
 	ckptd_entries_forget_old(&client->entries);
 }
@@ -165,7 +165,7 @@ static int send_saves(struct ckptd_client *client, struct err *err)
 			continue;
 		const struct ckptd_step *step = &entry->step;
 		const struct ckptd_message save = { .type = CKPTD_SAVE,
-			.save = { entry->slot, step->step, (int64_t)step->cursor, step->loss,
+			.save = { entry->buffer, step->step, (int64_t)step->cursor, step->loss,
 				step->validation_loss } };
 		if (ckptd_conn_send(conn, &save, NULL, 0, err) < 0)
 			return -1;
@@ -369,44 +369,46 @@ static bool wait_for_change(struct ckptd_client *client, struct deadline deadlin
 		&& !deadline_passed(deadline);
 }
 
-static int free_slot(const struct ckptd_client *client, int live)
+static int free_buffer(const struct ckptd_client *client, int live)
 {
 	const struct ckptd_entries *entries = &client->entries;
-	for (int slot = 0;
-		 slot < client->plan.memory->slots && (live < 0 || ckptd_entries_is_free(entries, live));
-		 slot++)
-		if (slot != live && ckptd_entries_is_free(entries, slot))
-			return slot;
+	for (int buffer = 0; buffer < client->plan.memory->buffers
+		 && (live < 0 || ckptd_entries_is_free(entries, live));
+		 buffer++)
+		if (buffer != live && ckptd_entries_is_free(entries, buffer))
+			return buffer;
 	return -1;
 }
 
-int ckptd_client_slot(struct ckptd_client *client, int live, double seconds)
+int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds)
 {
 	struct deadline deadline = deadline_in(seconds);
-	int slot;
+	int buffer;
 	pthread_mutex_lock(&client->lock);
-	/* All slots hold saves that no service has: a look for one is all that helps. */
-	if (free_slot(client, live) < 0 && !client->connected) {
+	/* All buffers hold saves that no service has: a look for one is all that helps. */
+	if (free_buffer(client, live) < 0 && !client->connected) {
 		client->wanted = true;
 		wake(client);
 	}
-	while ((slot = free_slot(client, live)) < 0 && wait_for_change(client, deadline))
+	while ((buffer = free_buffer(client, live)) < 0 && wait_for_change(client, deadline))
 		;
 	pthread_mutex_unlock(&client->lock);
-	return slot;
+	return buffer;
 }
 
-int ckptd_client_save(struct ckptd_client *client, int slot, const struct ckptd_step *step,
+int ckptd_client_save(struct ckptd_client *client, int buffer, const struct ckptd_step *step,
 	struct err *err)
 {
 	struct ckptd_entries *entries = &client->entries;
 	struct ckptd_entry *entry = NULL;
 	int rc = 0;
 	pthread_mutex_lock(&client->lock);
-	if (slot < 0 || slot >= client->plan.memory->slots || !ckptd_entries_is_free(entries, slot))
+	if (buffer < 0 || buffer >= client->plan.memory->buffers
+		|| !ckptd_entries_is_free(entries, buffer))
 		rc = err_set(err,
-			"service: slot %d can't be handed over: it is none, or was handed over before", slot);
-	else if (!(entry = ckptd_entries_add(entries, step, slot, clock_now())))
+			"service: buffer %d can't be handed over: it is none, or was handed over before",
+			buffer);
+	else if (!(entry = ckptd_entries_add(entries, step, buffer, clock_now())))
 		rc = err_set(err, "service: no memory");
 	if (entry)
 		wake(client);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trainer's side of the checkpoint service (doc/ckptd-protocol.md): finds or starts
  * muster-ckptd, shows it the memory of the snapshots and the checkpoint directory, and hands over
- * one slot after the other.
+ * one buffer after the other.
  *
- * A slot is handed over when ckptd_client_save returns 0: from then on it reaches the disk whatever
- * becomes of this process. When the service dies, another is started and gets everything that was
- * not durable again. */
+ * A buffer is handed over when ckptd_client_save returns 0: from then on it reaches the disk
+ * whatever becomes of this process. When the service dies, another is started and gets everything
+ * that was not durable again. */
 #ifndef MUSTER_CKPTD_CLIENT_H
 #define MUSTER_CKPTD_CLIENT_H
 
@@ -28,12 +28,13 @@ const char *ckptd_client_address(const struct ckptd_client *client);
 /* Pid of the service, for tests and messages. */
 int64_t ckptd_client_service(const struct ckptd_client *client);
 
-/* A slot other than `live` that is neither being written nor handed over, once `live` is not either
+/* A buffer other than `live` that is neither being written nor handed over, once `live` is not
+ * either
  * (-1: none such), waiting up to `seconds`; -1 when there is none. */
-int ckptd_client_slot(struct ckptd_client *client, int live, double seconds);
+int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds);
 
-/* Hands the slot over. -1: no service could be had; the slot is free again. */
-int ckptd_client_save(struct ckptd_client *client, int slot, const struct ckptd_step *step,
+/* Hands the buffer over. -1: no service could be had; the buffer is free again. */
+int ckptd_client_save(struct ckptd_client *client, int buffer, const struct ckptd_step *step,
 	struct err *err);
 
 /* Waits until the save of `step` has ended (part 0: committed; others: written). 0 when it is, its

@@ -87,9 +87,9 @@ static int send_attach(struct ckptd_contact *contact, struct err *err)
 {
 	const struct snapshot_memory *memory = contact->plan->memory;
 	int descriptors[CKPTD_DESCRIPTORS] = { contact->plan->dir->fd };
-	for (int i = 0; i < memory->slots; i++)
+	for (int i = 0; i < memory->buffers; i++)
 		descriptors[1 + i] = memory->fd[i];
-	return ckptd_conn_send(&contact->link.conn, &contact->attach, descriptors, 1 + memory->slots,
+	return ckptd_conn_send(&contact->link.conn, &contact->attach, descriptors, 1 + memory->buffers,
 		err);
 }
 

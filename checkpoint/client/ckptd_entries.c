@@ -6,12 +6,12 @@
 #define REMEMBERED 8 /* saves that have had their end, for ckptd_client_wait */
 
 struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step,
-	int slot, double since)
+	int buffer, double since)
 {
 	struct ckptd_entry *entry = calloc(1, sizeof *entry), **at = &entries->first;
 	if (!entry)
 		return NULL;
-	*entry = (struct ckptd_entry) { .step = *step, .slot = slot, .since = since };
+	*entry = (struct ckptd_entry) { .step = *step, .buffer = buffer, .since = since };
 	while (*at)
 		at = &(*at)->next;
 	return *at = entry;
@@ -69,10 +69,10 @@ struct ckptd_entry *ckptd_entries_first_running(const struct ckptd_entries *entr
 	return entry;
 }
 
-bool ckptd_entries_is_free(const struct ckptd_entries *entries, int slot)
+bool ckptd_entries_is_free(const struct ckptd_entries *entries, int buffer)
 {
 	for (const struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
-		if (entry->slot == slot)
+		if (entry->buffer == buffer)
 			return false;
 	return true;
 }
@@ -103,7 +103,7 @@ void ckptd_entries_refuse_new(struct ckptd_entries *entries, const struct err *w
 	for (struct ckptd_entry *entry = entries->first; entry; entry = entry->next)
 		if (is_new(entry)) {
 			entry->state = ENTRY_REFUSED;
-			entry->slot = -1;
+			entry->buffer = -1;
 			entry->err = *why;
 		}
 }

@@ -22,7 +22,7 @@ enum ckptd_entry_state {
 struct ckptd_entry {
 	struct ckptd_entry *next;
 	struct ckptd_step step;
-	int slot; /* -1: given back */
+	int buffer; /* -1: given back */
 	enum ckptd_entry_state state;
 	bool sent;    /* to the service that is there now */
 	bool handed;  /* to any: it is not refused any more */
@@ -40,7 +40,7 @@ struct ckptd_entries {
 
 /* Appends a save, which is theirs. NULL: no memory. */
 struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step,
-	int slot, double since);
+	int buffer, double since);
 
 /* Takes one out and frees it: it leaves no trace. */
 void ckptd_entries_drop(struct ckptd_entries *entries, struct ckptd_entry *entry);
@@ -58,8 +58,8 @@ struct ckptd_entry *ckptd_entries_find(const struct ckptd_entries *entries, int6
 struct ckptd_entry *ckptd_entries_running(const struct ckptd_entries *entries, int64_t step);
 struct ckptd_entry *ckptd_entries_first_running(const struct ckptd_entries *entries);
 
-/* Whether no save has the slot. */
-bool ckptd_entries_is_free(const struct ckptd_entries *entries, int slot);
+/* Whether no save has the buffer. */
+bool ckptd_entries_is_free(const struct ckptd_entries *entries, int buffer);
 
 /* How many are not done. */
 int ckptd_entries_undone(const struct ckptd_entries *entries);
@@ -67,7 +67,7 @@ int ckptd_entries_undone(const struct ckptd_entries *entries);
 /* Whether some wait that no service has had yet. */
 bool ckptd_entries_have_new(const struct ckptd_entries *entries);
 
-/* Those that no service has had yet are refused, and their slots free. */
+/* Those that no service has had yet are refused, and their buffers free. */
 void ckptd_entries_refuse_new(struct ckptd_entries *entries, const struct err *why);
 
 /* The service is another one: nothing has been sent to it. */

@@ -14,9 +14,9 @@
 /* What became of one save, or a piece of news about the service. Texts are valid during the call
  * only. */
 enum ckptd_event_type {
-	CKPTD_WRITTEN,   /* this part is durable (several writers); the slot is free */
-	CKPTD_DURABLE,   /* the checkpoint is committed; only part 0 hears of it. The slot is free */
-	CKPTD_FAILED,    /* the save failed; status and text say why. The slot is free */
+	CKPTD_WRITTEN,   /* this part is durable (several writers); the buffer is free */
+	CKPTD_DURABLE,   /* the checkpoint is committed; only part 0 hears of it. The buffer is free */
+	CKPTD_FAILED,    /* the save failed; status and text say why. The buffer is free */
 	CKPTD_RESTARTED, /* the service was lost; another took over (text says why and what was handed
 						over again) */
 	CKPTD_GONE, /* the service was lost and no other could be started (text). Tried again at the

@@ -22,46 +22,47 @@
 	8u /* Linux 6.3; where sysctl vm.memfd_noexec is 2, no other kind can be made */
 #endif
 
-static void start(struct snapshot_memory *memory, int slots, size_t bytes)
+static void start(struct snapshot_memory *memory, int buffers, size_t bytes)
 {
-	*memory = (struct snapshot_memory) { .slots = slots, .bytes = bytes };
-	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
+	*memory = (struct snapshot_memory) { .buffers = buffers, .bytes = bytes };
+	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
 		memory->fd[i] = -1;
 }
 
-static int map_slot(struct snapshot_memory *memory, int slot, int protection, struct err *err)
+static int map_buffer(struct snapshot_memory *memory, int buffer, int protection, struct err *err)
 {
-	void *base = mmap(NULL, memory->bytes, protection, MAP_SHARED, memory->fd[slot], 0);
+	void *base = mmap(NULL, memory->bytes, protection, MAP_SHARED, memory->fd[buffer], 0);
 	if (base == MAP_FAILED)
 		return err_set(err, "snapshot: couldn't map %zu MB of memory: %m", memory->bytes >> 20);
 	/* Where the kernel has large pages for shared memory, and leaves the choice to programs. */
 	madvise(base, memory->bytes, MADV_HUGEPAGE);
-	memory->base[slot] = base;
+	memory->base[buffer] = base;
 	return 0;
 }
 
-static int make_slot(struct snapshot_memory *memory, int slot, struct err *err)
+static int make_buffer(struct snapshot_memory *memory, int buffer, struct err *err)
 {
 	int fd = memfd_create("muster-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("muster-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	memory->fd[slot] = fd;
+	memory->fd[buffer] = fd;
 	if (fd < 0 || ftruncate(fd, (off_t)memory->bytes) < 0
 		|| fcntl(fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
 		return err_set(err, "snapshot: couldn't make a memory file of %zu MB: %m",
 			memory->bytes >> 20);
-	return map_slot(memory, slot, PROT_READ | PROT_WRITE, err);
+	return map_buffer(memory, buffer, PROT_READ | PROT_WRITE, err);
 }
 
-int snapshot_memory_create(struct snapshot_memory *memory, int slots, size_t bytes, struct err *err)
+int snapshot_memory_create(struct snapshot_memory *memory, int buffers, size_t bytes,
+	struct err *err)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	start(memory, slots, 0);
-	if (slots < 1 || slots > SNAPSHOT_SLOTS || bytes == 0 || bytes > SIZE_MAX / 2)
-		return err_set(err, "snapshot: %d slots of %zu bytes can't be", slots, bytes);
+	start(memory, buffers, 0);
+	if (buffers < 1 || buffers > SNAPSHOT_BUFFERS || bytes == 0 || bytes > SIZE_MAX / 2)
+		return err_set(err, "snapshot: %d buffers of %zu bytes can't be", buffers, bytes);
 	memory->bytes = (bytes + page - 1) / page * page;
-	for (int i = 0; i < slots; i++)
-		if (make_slot(memory, i, err) < 0) {
+	for (int i = 0; i < buffers; i++)
+		if (make_buffer(memory, i, err) < 0) {
 			snapshot_memory_release(memory);
 			return -1;
 		}
@@ -70,57 +71,58 @@ int snapshot_memory_create(struct snapshot_memory *memory, int slots, size_t byt
 
 /* Mapped memory whose file is cut short later ends its reader with SIGBUS: only what can't be cut
  * is taken. */
-static int adopt_slot(struct snapshot_memory *memory, int slot, struct err *err)
+static int adopt_buffer(struct snapshot_memory *memory, int buffer, struct err *err)
 {
 	struct stat st;
-	int seals = fcntl(memory->fd[slot], F_GET_SEALS);
+	int seals = fcntl(memory->fd[buffer], F_GET_SEALS);
 	if (seals < 0 || (seals & SIZE_SEALS) != SIZE_SEALS)
 		return err_set(err,
 			"snapshot: what was handed over as memory is not a memory file of fixed size");
-	if (fstat(memory->fd[slot], &st) < 0)
+	if (fstat(memory->fd[buffer], &st) < 0)
 		return err_set(err, "snapshot: couldn't look at the memory that was handed over: %m");
 	if ((unsigned long long)st.st_size < memory->bytes)
 		return err_set(err, "snapshot: the memory that was handed over has %lld bytes, not %zu",
 			(long long)st.st_size, memory->bytes);
-	return map_slot(memory, slot, PROT_READ, err);
+	return map_buffer(memory, buffer, PROT_READ, err);
 }
 
-int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int slots, size_t bytes,
+int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int buffers, size_t bytes,
 	struct err *err)
 {
 	int result = 0;
 	start(memory, 0, bytes);
-	for (int i = SNAPSHOT_SLOTS; i < slots; i++)
+	for (int i = SNAPSHOT_BUFFERS; i < buffers; i++)
 		close(fds[i]);
-	for (; memory->slots < slots && memory->slots < SNAPSHOT_SLOTS; memory->slots++)
-		memory->fd[memory->slots] = fds[memory->slots];
-	if (slots < 1 || slots > SNAPSHOT_SLOTS || bytes == 0 || bytes % (size_t)sysconf(_SC_PAGESIZE))
-		result = err_set(err, "snapshot: %d slots of %zu bytes can't be", slots, bytes);
-	for (int i = 0; result == 0 && i < memory->slots; i++)
-		result = adopt_slot(memory, i, err);
+	for (; memory->buffers < buffers && memory->buffers < SNAPSHOT_BUFFERS; memory->buffers++)
+		memory->fd[memory->buffers] = fds[memory->buffers];
+	if (buffers < 1 || buffers > SNAPSHOT_BUFFERS || bytes == 0
+		|| bytes % (size_t)sysconf(_SC_PAGESIZE))
+		result = err_set(err, "snapshot: %d buffers of %zu bytes can't be", buffers, bytes);
+	for (int i = 0; result == 0 && i < memory->buffers; i++)
+		result = adopt_buffer(memory, i, err);
 	if (result < 0)
 		snapshot_memory_release(memory);
 	return result;
 }
 
 /* MADV_POPULATE_READ would make what is not there, and takes longer. */
-size_t snapshot_memory_map_ahead(const struct snapshot_memory *memory, int slot, size_t from)
+size_t snapshot_memory_map_ahead(const struct snapshot_memory *memory, int buffer, size_t from)
 {
 	off_t page = sysconf(_SC_PAGESIZE), end = (off_t)memory->bytes;
-	off_t at = lseek(memory->fd[slot], (off_t)from, SEEK_DATA);
+	off_t at = lseek(memory->fd[buffer], (off_t)from, SEEK_DATA);
 	if (at < 0 || at >= end)
 		return memory->bytes;
-	off_t hole = lseek(memory->fd[slot], at, SEEK_HOLE), most = at + AHEAD;
+	off_t hole = lseek(memory->fd[buffer], at, SEEK_HOLE), most = at + AHEAD;
 	end = hole > at && hole < end ? hole : end;
 	end = most < end ? most : end;
 	for (; at < end; at += page)
-		*((const volatile char *)memory->base[slot] + at);
+		*((const volatile char *)memory->base[buffer] + at);
 	return (size_t)end;
 }
 
 void snapshot_memory_release(struct snapshot_memory *memory)
 {
-	for (int i = 0; i < memory->slots; i++) {
+	for (int i = 0; i < memory->buffers; i++) {
 		if (memory->base[i])
 			munmap(memory->base[i], memory->bytes);
 		if (memory->fd[i] >= 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of snapshots: a few slots, each a memfd sealed against resizing, which the trainer
+/* The memory of snapshots: a few buffers, each a memfd sealed against resizing, which the trainer
  * fills and the checkpoint service maps read-only. It lives as long as either of them holds it. */
 #ifndef MUSTER_SNAPSHOT_MEMORY_H
 #define MUSTER_SNAPSHOT_MEMORY_H
@@ -8,29 +8,29 @@
 
 #include "common/err.h"
 
-#define SNAPSHOT_SLOTS 3 /* at most: two snapshots, and the state that training changes */
+#define SNAPSHOT_BUFFERS 3 /* at most: two snapshots, and the state that training changes */
 
 /* A value; zeroed means none. */
 struct snapshot_memory {
-	int slots;
-	size_t bytes; /* of each slot, a multiple of the page size */
-	int fd[SNAPSHOT_SLOTS];
-	void *base[SNAPSHOT_SLOTS]; /* page-aligned */
+	int buffers;
+	size_t bytes; /* of each buffer, a multiple of the page size */
+	int fd[SNAPSHOT_BUFFERS];
+	void *base[SNAPSHOT_BUFFERS]; /* page-aligned */
 };
 
-/* Creates and maps `slots` slots of at least `bytes` bytes, writable. */
-int snapshot_memory_create(struct snapshot_memory *memory, int slots, size_t bytes,
+/* Creates and maps `buffers` buffers of at least `bytes` bytes, writable. */
+int snapshot_memory_create(struct snapshot_memory *memory, int buffers, size_t bytes,
 	struct err *err);
 
-/* Maps slots that came from another process, read-only; takes over the descriptors, also on an
+/* Maps buffers that came from another process, read-only; takes over the descriptors, also on an
  * error. Refuses what is not a memfd, can still be resized, or is smaller than `bytes`. */
-int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int slots, size_t bytes,
+int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int buffers, size_t bytes,
 	struct err *err);
 
-/* Maps some of the pages of a slot that are there already, from `from` on, so that who reads them
+/* Maps some of the pages of a buffer that are there already, from `from` on, so that who reads them
  * does not wait at each. Nothing is allocated. Returns where to go on; memory->bytes: there are no
  * more. */
-size_t snapshot_memory_map_ahead(const struct snapshot_memory *memory, int slot, size_t from);
+size_t snapshot_memory_map_ahead(const struct snapshot_memory *memory, int buffer, size_t from);
 
 void snapshot_memory_release(struct snapshot_memory *memory);
 

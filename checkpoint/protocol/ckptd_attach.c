@@ -7,12 +7,12 @@
 
 /* ---- check ---- */
 
-/* Whether `bytes` at `offset` are aligned to `width` and lie in a slot. */
-static bool in_slot(const struct ckptd_attach *attach, int64_t offset, uint64_t bytes,
+/* Whether `bytes` at `offset` are aligned to `width` and lie in a buffer. */
+static bool in_buffer(const struct ckptd_attach *attach, int64_t offset, uint64_t bytes,
 	uint64_t width)
 {
-	return offset >= 0 && (uint64_t)offset % width == 0 && offset <= attach->slot_bytes
-		&& bytes <= (uint64_t)(attach->slot_bytes - offset);
+	return offset >= 0 && (uint64_t)offset % width == 0 && offset <= attach->buffer_bytes
+		&& bytes <= (uint64_t)(attach->buffer_bytes - offset);
 }
 
 static int check_tensor(const struct ckptd_attach *attach, const struct ckptd_tensor *tensor,
@@ -28,8 +28,8 @@ static int check_tensor(const struct ckptd_attach *attach, const struct ckptd_te
 		return tensor->writer == attach->part
 			? err_fail(err, EXIT_DATA, "it is this part's, and has no offset")
 			: 0;
-	if (!in_slot(attach, tensor->offset, bits / 8, width < 8 ? 1 : width / 8))
-		return err_fail(err, EXIT_DATA, "it is not in the slot, or not aligned");
+	if (!in_buffer(attach, tensor->offset, bits / 8, width < 8 ? 1 : width / 8))
+		return err_fail(err, EXIT_DATA, "it is not in the buffer, or not aligned");
 	return 0;
 }
 
@@ -52,9 +52,9 @@ static int check_slice(const struct ckptd_attach *attach, const struct ckptd_sli
 			? err_fail(err, EXIT_DATA, "it is this part's, and has no offsets")
 			: 0;
 	for (int s = 0; s < SNAPSHOT_STATES; s++)
-		if (!in_slot(attach, slice->offset[s], (uint64_t)slice->count * sizeof(float),
+		if (!in_buffer(attach, slice->offset[s], (uint64_t)slice->count * sizeof(float),
 				sizeof(float)))
-			return err_fail(err, EXIT_DATA, "it is not in the slot, or not aligned");
+			return err_fail(err, EXIT_DATA, "it is not in the buffer, or not aligned");
 	return 0;
 }
 
@@ -90,7 +90,7 @@ int ckptd_attach_check(const struct ckptd_attach *attach, struct err *err)
 
 /* ---- the client's side ---- */
 
-/* Where `data` lies in slot 0. */
+/* Where `data` lies in buffer 0. */
 static int offset_of(const struct snapshot_memory *memory, const void *data, int64_t *offset,
 	struct err *err)
 {
@@ -166,8 +166,8 @@ int ckptd_attach_describe(struct ckptd_attach *attach, const struct snapshot *sn
 	attach->part = snapshot->part;
 	attach->parts = snapshot->parts > 0 ? snapshot->parts : 1;
 	attach->shard_size = (int64_t)snapshot->shard_size;
-	attach->slots = memory->slots;
-	attach->slot_bytes = (int64_t)memory->bytes;
+	attach->buffers = memory->buffers;
+	attach->buffer_bytes = (int64_t)memory->bytes;
 	attach->tensor_count = snapshot->tensor_count;
 	attach->slice_count = snapshot->slice_count;
 	attach->tensors = calloc(snapshot->tensor_count + 1, sizeof *attach->tensors);

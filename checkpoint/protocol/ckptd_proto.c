@@ -46,8 +46,8 @@ static const struct ckptd_field attach_fields[] = {
 	{ "keep_last", FIELD_INTEGER, AT(ckptd_attach, keep_last), ANY },
 	{ "keep_every", FIELD_INTEGER, AT(ckptd_attach, keep_every), ANY },
 	{ "keep_best", FIELD_INTEGER, AT(ckptd_attach, keep_best), ANY },
-	{ "slots", FIELD_INTEGER, AT(ckptd_attach, slots), .least = 1, .most = SNAPSHOT_SLOTS },
-	{ "slot_bytes", FIELD_INTEGER, AT(ckptd_attach, slot_bytes), .least = 1, .most = INT64_MAX },
+	{ "slots", FIELD_INTEGER, AT(ckptd_attach, buffers), .least = 1, .most = SNAPSHOT_BUFFERS },
+	{ "slot_bytes", FIELD_INTEGER, AT(ckptd_attach, buffer_bytes), .least = 1, .most = INT64_MAX },
 	{ "umask", FIELD_INTEGER, AT(ckptd_attach, umask), .most = 0777 },
 	{ "host", FIELD_TEXT, AT(ckptd_attach, host), .least = 1, .null = true },
 	{ "port", FIELD_INTEGER, AT(ckptd_attach, port), .most = UINT16_MAX },
@@ -69,7 +69,7 @@ static const struct ckptd_field attached_fields[] = {
 };
 
 static const struct ckptd_field save_fields[] = {
-	{ "slot", FIELD_INTEGER, AT(ckptd_save, slot), .least = -1, .most = SNAPSHOT_SLOTS - 1 },
+	{ "slot", FIELD_INTEGER, AT(ckptd_save, buffer), .least = -1, .most = SNAPSHOT_BUFFERS - 1 },
 	{ "step", FIELD_INTEGER, AT(ckptd_save, step), ANY },
 	{ "cursor", FIELD_INTEGER, AT(ckptd_save, cursor), ANY },
 	{ "loss", FIELD_REAL, AT(ckptd_save, loss) },

@@ -19,8 +19,8 @@
 #define CKPTD_VERSION 2
 #define CKPTD_HEADER_SIZE 16
 #define CKPTD_PAYLOAD_MAX (16u << 20)
-#define CKPTD_HELLO_MAX 4096u                  /* what a stranger can make a service keep */
-#define CKPTD_DESCRIPTORS (1 + SNAPSHOT_SLOTS) /* at most, with one frame */
+#define CKPTD_HELLO_MAX 4096u                    /* what a stranger can make a service keep */
+#define CKPTD_DESCRIPTORS (1 + SNAPSHOT_BUFFERS) /* at most, with one frame */
 #define CKPTD_PARTS_MAX 65536
 
 enum ckptd_type {
@@ -65,7 +65,7 @@ struct ckptd_tensor {
 	int dims;
 	int64_t shape[SAFETENSORS_DIMS];
 	int64_t writer;
-	int64_t offset; /* in a slot, or CKPTD_NO_OFFSET */
+	int64_t offset; /* in a buffer, or CKPTD_NO_OFFSET */
 };
 
 struct ckptd_slice {
@@ -82,7 +82,7 @@ struct ckptd_attach {
 	const char *config, *numerics, *model;
 	int64_t part, parts, shard_size;
 	int64_t keep_last, keep_every, keep_best;
-	int64_t slots, slot_bytes, umask;
+	int64_t buffers, buffer_bytes, umask;
 	const char *host; /* part 0 of several, else NULL */
 	int64_t port;
 	const char *secret; /* part 0 of several, else NULL */
@@ -96,9 +96,9 @@ struct ckptd_attached {
 	int64_t pid, port;
 };
 struct ckptd_save {
-	int64_t slot, step, cursor;
+	int64_t buffer, step, cursor;
 	double loss, validation_loss;
-}; /* slot -1: written already */
+}; /* buffer -1: written already */
 struct ckptd_progress {
 	int64_t step, bytes, total;
 };

@@ -5,12 +5,12 @@
 
 #include "common/clock.h"
 
-struct ckptd_news *ckptd_news_make(enum ckptd_news_type type, int64_t step, int slot)
+struct ckptd_news *ckptd_news_make(enum ckptd_news_type type, int64_t step, int buffer)
 {
 	struct ckptd_news *news;
 	while (!(news = calloc(1, sizeof *news)))
 		deadline_sleep(deadline_in(1), 0.1);
-	*news = (struct ckptd_news) { .type = type, .step = step, .slot = slot };
+	*news = (struct ckptd_news) { .type = type, .step = step, .buffer = buffer };
 	return news;
 }
 

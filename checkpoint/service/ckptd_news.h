@@ -12,7 +12,7 @@
 enum ckptd_news_type {
 	NEWS_PROGRESS,
 	NEWS_PART,    /* a part from 1 on is durable: `text` is its file's, for part 0 */
-	NEWS_WRITTEN, /* nobody needs the slot any more; part 0 of several, or a part whose save is
+	NEWS_WRITTEN, /* nobody needs the buffer any more; part 0 of several, or a part whose save is
 					 committed already */
 	NEWS_DURABLE,
 	NEWS_FAILED,
@@ -23,7 +23,7 @@ struct ckptd_news {
 	struct ckptd_news *next;
 	enum ckptd_news_type type;
 	int64_t step;
-	int slot; /* that is free now; -1: none */
+	int buffer; /* that is free now; -1: none */
 	uint64_t bytes, total;
 	double seconds;
 	bool taken;
@@ -39,7 +39,7 @@ struct ckptd_news_queue {
 
 /* What became of a save is never dropped: where there is no memory for it, this waits for some. The
  * caller's. */
-struct ckptd_news *ckptd_news_make(enum ckptd_news_type type, int64_t step, int slot);
+struct ckptd_news *ckptd_news_make(enum ckptd_news_type type, int64_t step, int buffer);
 
 /* Frees it with its text. NULL is allowed. */
 void ckptd_news_free(struct ckptd_news *news);

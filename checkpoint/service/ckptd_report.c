@@ -17,7 +17,7 @@
 #include "common/log.h"
 
 #define CONNECT_SECONDS 10.0
-#define CLIENT_SECONDS 10.0 /* for so long the client's slot waits for part 0 */
+#define CLIENT_SECONDS 10.0 /* for so long the client's buffer waits for part 0 */
 #define FIRST_PAUSE 0.1
 #define LONGEST_PAUSE 1.0
 
@@ -300,7 +300,7 @@ void ckptd_report_hurry(struct ckptd_report *report, double seconds)
 void ckptd_report_left(struct ckptd_report *report, int64_t step, double seconds)
 {
 	ckptd_report_hurry(report, seconds);
-	ckptd_report_tell(report, &(struct ckptd_told) { .step = step, .slot = -1, .left = true });
+	ckptd_report_tell(report, &(struct ckptd_told) { .step = step, .buffer = -1, .left = true });
 }
 
 void ckptd_report_list(const struct ckptd_report *report, void (*line)(void *arg, const char *text),

@@ -12,8 +12,8 @@
 struct ckptd_told {
 	struct ckptd_told *next;
 	int64_t step;
-	int slot;  /* that the client gets back; -1: none */
-	bool owed; /* the client has not heard that its part is written */
+	int buffer; /* that the client gets back; -1: none */
+	bool owed;  /* the client has not heard that its part is written */
 	uint64_t bytes;
 	double seconds;
 	char *text; /* of the part's file; NULL: it failed */

@@ -30,7 +30,7 @@ struct ckptd_session {
 	struct ckptd_worker *worker;
 	struct ckptd_hear *hear;     /* part 0 of several */
 	struct ckptd_report *report; /* parts from 1 on */
-	bool busy[SNAPSHOT_SLOTS];   /* slots that were handed over */
+	bool busy[SNAPSHOT_BUFFERS]; /* buffers that were handed over */
 	bool deaf; /* an answer failed; what the client sent before it died may still wait to be read */
 	bool finishing;
 	int64_t handed; /* step that was handed over last; -1: none */
@@ -94,11 +94,12 @@ static int take_save(struct ckptd_session *session, const struct ckptd_save *sav
 {
 	const struct ckptd_attach *attach = attach_of(session);
 	struct err why;
-	if (save->slot >= attach->slots || (save->slot < 0 && attach->parts == 1))
-		return err_fail(err, EXIT_DATA, "protocol: SAVE: there is no slot %" PRId64, save->slot);
-	if (save->slot >= 0 && session->busy[save->slot])
-		return err_fail(err, EXIT_DATA, "protocol: SAVE: slot %" PRId64 " was handed over before",
-			save->slot);
+	if (save->buffer >= attach->buffers || (save->buffer < 0 && attach->parts == 1))
+		return err_fail(err, EXIT_DATA, "protocol: SAVE: there is no buffer %" PRId64,
+			save->buffer);
+	if (save->buffer >= 0 && session->busy[save->buffer])
+		return err_fail(err, EXIT_DATA, "protocol: SAVE: buffer %" PRId64 " was handed over before",
+			save->buffer);
 	if (session->finishing) {
 		err_fail(&why, EXIT_LOST, "service: it was told to end");
 		answer_failed(session, save->step, &why);
@@ -106,8 +107,8 @@ static int take_save(struct ckptd_session *session, const struct ckptd_save *sav
 	}
 	if (ckptd_worker_save(session->worker, save) < 0)
 		return err_fail(err, EXIT_LOST, "service: no memory");
-	if (save->slot >= 0)
-		session->busy[save->slot] = true;
+	if (save->buffer >= 0)
+		session->busy[save->buffer] = true;
 	if (save->step > session->handed)
 		session->handed = save->step;
 	return 0;
@@ -207,7 +208,7 @@ static void on_progress(struct ckptd_session *session, const struct ckptd_news *
 static void report(struct ckptd_session *session, struct ckptd_news *news)
 {
 	struct ckptd_told told = { .step = news->step,
-		.slot = news->slot,
+		.buffer = news->buffer,
 		.owed = news->text,
 		.bytes = news->bytes,
 		.seconds = news->seconds,
@@ -220,9 +221,9 @@ static void report(struct ckptd_session *session, struct ckptd_news *news)
 
 static void on_news(struct ckptd_session *session, struct ckptd_news *news)
 {
-	/* The slot of a part that is durable stays taken until part 0 knows. */
-	if (news->slot >= 0 && news->type != NEWS_PART)
-		session->busy[news->slot] = false;
+	/* The buffer of a part that is durable stays taken until part 0 knows. */
+	if (news->buffer >= 0 && news->type != NEWS_PART)
+		session->busy[news->buffer] = false;
 	switch (news->type) {
 	case NEWS_PROGRESS: on_progress(session, news); break;
 	case NEWS_PART:
@@ -263,8 +264,8 @@ static void on_left(void *arg, int64_t step, int part)
 static void on_taken(void *arg, const struct ckptd_told *told)
 {
 	struct ckptd_session *session = arg;
-	if (told->slot >= 0)
-		session->busy[told->slot] = false;
+	if (told->buffer >= 0)
+		session->busy[told->buffer] = false;
 	tell_written(session, told->step, told->bytes, told->seconds);
 }
 
@@ -289,14 +290,14 @@ static int adopt(struct ckptd_session *session, struct err *err)
 	int count = ckptd_conn_take(&session->conn, descriptors);
 	session->dir.fd = descriptors[0];
 	snprintf(session->dir.path, sizeof session->dir.path, "%s", attach->path);
-	if (count != 1 + (int)attach->slots) {
+	if (count != 1 + (int)attach->buffers) {
 		for (int i = 1; i < count; i++)
 			close(descriptors[i]);
-		return err_fail(err, EXIT_DATA, "protocol: ATTACH: %d descriptors came for %d slots", count,
-			(int)attach->slots);
+		return err_fail(err, EXIT_DATA, "protocol: ATTACH: %d descriptors came for %d buffers",
+			count, (int)attach->buffers);
 	}
-	if (snapshot_memory_adopt(&session->memory, descriptors + 1, (int)attach->slots,
-			(size_t)attach->slot_bytes, err)
+	if (snapshot_memory_adopt(&session->memory, descriptors + 1, (int)attach->buffers,
+			(size_t)attach->buffer_bytes, err)
 		< 0)
 		return -1;
 	return check_directory(session, err);

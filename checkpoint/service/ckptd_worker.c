@@ -32,19 +32,19 @@ void ckptd_worker_post(struct ckptd_worker *worker, struct ckptd_news *news)
 }
 
 void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type type, int64_t step,
-	int slot, const struct ckpt_saved *saved)
+	int buffer, const struct ckpt_saved *saved)
 {
-	struct ckptd_news *news = ckptd_news_make(type, step, slot);
+	struct ckptd_news *news = ckptd_news_make(type, step, buffer);
 	news->bytes = saved->bytes;
 	news->seconds = saved->seconds;
 	news->taken = saved->taken;
 	ckptd_worker_post(worker, news);
 }
 
-void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int slot,
+void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int buffer,
 	const struct err *err)
 {
-	struct ckptd_news *news = ckptd_news_make(NEWS_FAILED, step, slot);
+	struct ckptd_news *news = ckptd_news_make(NEWS_FAILED, step, buffer);
 	news->err = *err;
 	ckptd_worker_post(worker, news);
 }
@@ -64,7 +64,7 @@ struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker)
 	if (!news && worker->progressed && worker->jobs && (news = calloc(1, sizeof *news)))
 		*news = (struct ckptd_news) { .type = NEWS_PROGRESS,
 			.step = worker->jobs->save.step,
-			.slot = -1,
+			.buffer = -1,
 			.bytes = worker->done,
 			.total = worker->total };
 	worker->progressed = false;
@@ -114,12 +114,12 @@ static bool save_next(struct ckptd_worker *worker)
 static bool map_next(struct ckptd_worker *worker)
 {
 	const struct snapshot_memory *memory = worker->plan.memory;
-	if (worker->mapped_slot == memory->slots)
+	if (worker->mapped_buffer == memory->buffers)
 		return false;
 	pthread_mutex_unlock(&worker->lock);
-	worker->mapped = snapshot_memory_map_ahead(memory, worker->mapped_slot, worker->mapped);
+	worker->mapped = snapshot_memory_map_ahead(memory, worker->mapped_buffer, worker->mapped);
 	if (worker->mapped == memory->bytes) {
-		worker->mapped_slot++;
+		worker->mapped_buffer++;
 		worker->mapped = 0;
 	}
 	pthread_mutex_lock(&worker->lock);
@@ -159,7 +159,7 @@ static void *run(void *arg)
 static void release(struct ckptd_worker *worker)
 {
 	ckptd_news_clear(&worker->news);
-	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
+	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
 		ckptd_attach_free(&worker->snapshots[i]);
 	ckptd_parts_destroy(worker->parts);
 	pthread_cond_destroy(&worker->changed);
@@ -170,7 +170,7 @@ static void release(struct ckptd_worker *worker)
 static int fill(struct ckptd_worker *worker, struct err *err)
 {
 	const struct ckptd_attach *attach = worker->plan.attach;
-	for (int i = 0; i < worker->plan.memory->slots; i++)
+	for (int i = 0; i < worker->plan.memory->buffers; i++)
 		if (ckptd_attach_snapshot(attach, worker->plan.memory->base[i], &worker->snapshots[i], err)
 			< 0)
 			return -1;

@@ -24,10 +24,10 @@ struct job {
 struct ckptd_worker {
 	struct ckptd_worker_plan plan;
 	struct retention retention;
-	struct snapshot snapshots[SNAPSHOT_SLOTS];
+	struct snapshot snapshots[SNAPSHOT_BUFFERS];
 	pthread_t thread;
 	double next_progress, next_beat; /* the thread's own */
-	int mapped_slot; /* the same: slots in front of it, and bytes in it, that are mapped */
+	int mapped_buffer; /* the same: buffers in front of it, and bytes in it, that are mapped */
 	size_t mapped;
 	int64_t left_over; /* the same: a failed save whose files may be complete; -1: none */
 
@@ -51,8 +51,8 @@ void ckptd_worker_wake_owner(const struct ckptd_worker *worker);
  * or is over for all parts. */
 void ckptd_worker_post(struct ckptd_worker *worker, struct ckptd_news *news);
 void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type type, int64_t step,
-	int slot, const struct ckpt_saved *saved);
-void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int slot,
+	int buffer, const struct ckpt_saved *saved);
+void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int buffer,
 	const struct err *err);
 void ckptd_worker_post_decided(struct ckptd_worker *worker, int64_t step, bool committed);
 

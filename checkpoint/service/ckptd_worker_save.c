@@ -38,7 +38,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 static const struct snapshot *snapshot_of(struct ckptd_worker *worker,
 	const struct ckptd_save *save)
 {
-	struct snapshot *snapshot = &worker->snapshots[save->slot];
+	struct snapshot *snapshot = &worker->snapshots[save->buffer];
 	snapshot->step = save->step;
 	snapshot->cursor = (uint64_t)save->cursor;
 	snapshot->loss = save->loss;
@@ -76,10 +76,10 @@ static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *sav
 	if (ckpt_save(&worker->plan.dir, snapshot_of(worker, save), worker->plan.attach->token,
 			&options, &saved, &err)
 		< 0) {
-		ckptd_worker_post_failed(worker, save->step, (int)save->slot, &err);
+		ckptd_worker_post_failed(worker, save->step, (int)save->buffer, &err);
 		return;
 	}
-	ckptd_worker_post_saved(worker, NEWS_DURABLE, save->step, (int)save->slot, &saved);
+	ckptd_worker_post_saved(worker, NEWS_DURABLE, save->step, (int)save->buffer, &saved);
 	ckptd_worker_clean_up(worker, save->step);
 }
 
@@ -94,7 +94,7 @@ static char *write_part(struct ckptd_worker *worker, const struct ckptd_save *sa
 		(int)attach->parts, size);
 	if (text)
 		return text;
-	if (save->slot < 0)
+	if (save->buffer < 0)
 		err_fail(err, EXIT_LOST,
 			"checkpoint: part %d of %d, which was written, is not there any more",
 			(int)attach->part + 1, (int)attach->parts);
@@ -128,22 +128,22 @@ static void save_part(struct ckptd_worker *worker, const struct ckptd_save *save
 	struct ckpt_saved saved = { 0 };
 	struct err err = { 0 };
 	size_t size = 0;
-	int slot = (int)save->slot;
+	int buffer = (int)save->buffer;
 	if (worker->left_over == save->step)
 		worker->left_over = -1;
 	if (worker->parts && begin_own(worker, save->step, &err) < 0) {
-		ckptd_worker_post_failed(worker, save->step, slot, &err);
+		ckptd_worker_post_failed(worker, save->step, buffer, &err);
 		return;
 	}
 	char *text = write_part(worker, save, &size, &saved, &err);
 	if (!text)
-		ckptd_worker_post_failed(worker, save->step, slot, &err);
+		ckptd_worker_post_failed(worker, save->step, buffer, &err);
 	else if (worker->parts)
-		ckptd_worker_post_saved(worker, NEWS_WRITTEN, save->step, slot, &saved);
+		ckptd_worker_post_saved(worker, NEWS_WRITTEN, save->step, buffer, &saved);
 	if (worker->parts) {
 		tell_own(worker, save->step, text, size, &err);
 	} else if (text) {
-		struct ckptd_news *news = ckptd_news_make(NEWS_PART, save->step, slot);
+		struct ckptd_news *news = ckptd_news_make(NEWS_PART, save->step, buffer);
 		news->bytes = saved.bytes;
 		news->seconds = saved.seconds;
 		news->text = text;
@@ -159,7 +159,7 @@ void ckptd_worker_do_save(struct ckptd_worker *worker, const struct ckptd_save *
 	if (ckptd_already_committed(&worker->plan.dir, save->step, attach->token)) {
 		const struct ckpt_saved saved = { .taken = true };
 		ckptd_worker_post_saved(worker, attach->part == 0 ? NEWS_DURABLE : NEWS_WRITTEN, save->step,
-			(int)save->slot, &saved);
+			(int)save->buffer, &saved);
 		if (worker->parts)
 			ckptd_worker_post_decided(worker, save->step, true);
 	} else if (attach->parts == 1) {

@@ -90,7 +90,7 @@ static int start_writer(struct writer *writer, const struct ckpt_dir *dir, const
 
 static int hand_over(struct writer *writer, int64_t step, struct err *err)
 {
-	int slot = ckptd_client_slot(writer->client, -1, PATIENCE);
+	int slot = ckptd_client_buffer(writer->client, -1, PATIENCE);
 	if (slot < 0)
 		return err_set(err, "there is no free slot for step %" PRId64, step);
 	struct ckpt_sample *sample = writer->memory.base[slot];

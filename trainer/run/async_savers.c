@@ -85,7 +85,7 @@ static int start(struct run *run, const struct place *place, const char *first, 
 		.writers = place->writers,
 		.shards = shards,
 		.shard_count = shard_count,
-		.slots = settings->ckpt_slots == OPT_AUTO ? 0 : (int)settings->ckpt_slots,
+		.buffers = settings->ckpt_slots == OPT_AUTO ? 0 : (int)settings->ckpt_slots,
 		.reserve = ops_has_device_memory(run->ops)
 			? 0
 			: ddp_memory(run->ddp) * (size_t)run->ident.local_world_size,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The live set of arenas becomes the service's, and the next update writes into another: nothing is
- * copied; or what lies on a device is copied into a free slot (device_snapshot.h). A thread beside
- * the one that trains waits for the copies and hands the slot over; what becomes of it then is
- * heard from the client's own thread. */
+ * copied; or what lies on a device is copied into a free buffer (device_snapshot.h). A thread
+ * beside the one that trains waits for the copies and hands the buffer over; what becomes of it
+ * then is heard from the client's own thread. */
 #include "trainer/state/async_saver.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@
 #include "trainer/state/device_snapshot.h"
 #include "trainer/state/buffer_pool.h"
 
-#define SNAPSHOTS (SNAPSHOT_SLOTS - 1)
+#define SNAPSHOTS (SNAPSHOT_BUFFERS - 1)
 #define UNTOLD \
 	16           /* saves that async_saver_take has not been asked for; older ones are forgotten \
 				  */
@@ -29,7 +29,7 @@
 struct begun {
 	int64_t step;
 	double stall; /* as far as it is over */
-	int slot;     /* whose copies may make it longer; -1: none */
+	int buffer;   /* whose copies may make it longer; -1: none */
 };
 
 struct async_saver {
@@ -47,10 +47,10 @@ struct async_saver {
 	pthread_cond_t changed;
 	bool busy, ending; /* busy: `next` is being handed over */
 	struct ckptd_step next;
-	int slot;                        /* of `next` */
-	int64_t writing[SNAPSHOT_SLOTS]; /* steps whose slots the service holds; -1: none */
-	int64_t newest;                  /* durable; of parts from 1 on: written */
-	int64_t begun;                   /* the newest step whose save was begun and has not failed */
+	int buffer;                        /* of `next` */
+	int64_t writing[SNAPSHOT_BUFFERS]; /* steps whose buffers the service holds; -1: none */
+	int64_t newest;                    /* durable; of parts from 1 on: written */
+	int64_t begun;                     /* the newest step whose save was begun and has not failed */
 	int fault;
 	struct err err;              /* of the last save that failed */
 	struct begun recent[RECENT]; /* by turns */
@@ -72,20 +72,20 @@ static double stall_of(const struct async_saver *saver, int64_t step)
 	for (int i = 0; i < RECENT; i++)
 		if (saver->recent[i].step == step)
 			return saver->recent[i].stall
-				+ (saver->recent[i].slot < 0
+				+ (saver->recent[i].buffer < 0
 						? 0
-						: device_snapshot_stall(saver->snapshot_copy, saver->recent[i].slot));
+						: device_snapshot_stall(saver->snapshot_copy, saver->recent[i].buffer));
 	return 0;
 }
 
-/* The slot will be another save's. */
-static void settle_stall(struct async_saver *saver, int slot)
+/* The buffer will be another save's. */
+static void settle_stall(struct async_saver *saver, int buffer)
 {
 	pthread_mutex_lock(&saver->lock);
 	for (int i = 0; i < RECENT; i++)
-		if (saver->recent[i].slot == slot) {
-			saver->recent[i].stall += device_snapshot_stall(saver->snapshot_copy, slot);
-			saver->recent[i].slot = -1;
+		if (saver->recent[i].buffer == buffer) {
+			saver->recent[i].stall += device_snapshot_stall(saver->snapshot_copy, buffer);
+			saver->recent[i].buffer = -1;
 		}
 	pthread_mutex_unlock(&saver->lock);
 }
@@ -93,7 +93,7 @@ static void settle_stall(struct async_saver *saver, int slot)
 /* With the lock held. */
 static void set_writing(struct async_saver *saver, int64_t from, int64_t to)
 {
-	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
+	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
 		if (saver->writing[i] == from) {
 			saver->writing[i] = to;
 			return;
@@ -103,7 +103,7 @@ static void set_writing(struct async_saver *saver, int64_t from, int64_t to)
 /* With the lock held. */
 static bool is_writing(const struct async_saver *saver)
 {
-	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
+	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
 		if (saver->writing[i] >= 0)
 			return true;
 	return false;
@@ -189,7 +189,7 @@ static void take_event(void *arg, const struct ckptd_event *event)
 
 /* ---- the thread that hands over ---- */
 
-/* False where the slot holds no state. */
+/* False where the buffer holds no state. */
 static bool take_copies(struct async_saver *saver)
 {
 	struct err err;
@@ -200,7 +200,7 @@ static bool take_copies(struct async_saver *saver)
 		return false;
 	}
 	log_debug("checkpoint: the state after step %lld is copied: the device took %.6f s for %.1f MB",
-		(long long)saver->next.step, device_snapshot_seconds(saver->snapshot_copy, saver->slot),
+		(long long)saver->next.step, device_snapshot_seconds(saver->snapshot_copy, saver->buffer),
 		(double)layout_own_bytes(&saver->layout) * 1e-6);
 	return true;
 }
@@ -216,7 +216,7 @@ static void hand_over(struct async_saver *saver)
 	pthread_mutex_lock(&saver->lock);
 	set_writing(saver, -1, saver->next.step);
 	pthread_mutex_unlock(&saver->lock);
-	if (ckptd_client_save(saver->client, saver->slot, &saver->next, &err) < 0)
+	if (ckptd_client_save(saver->client, saver->buffer, &saver->next, &err) < 0)
 		note_failed(saver, saver->next.step, err.status, err.text);
 	else
 		log_debug("checkpoint: step %lld is handed over", (long long)saver->next.step);
@@ -244,13 +244,13 @@ static void *run(void *arg)
 /* ---- start ---- */
 
 /* Two snapshots unless they do not fit. The state itself has its memory already. */
-static int choose_slots(const struct async_saver *saver)
+static int choose_buffers(const struct async_saver *saver)
 {
 	const struct async_saver_plan *plan = &saver->plan;
 	size_t available = snapshot_memory_available(), own = layout_own_bytes(&saver->layout);
 	size_t needed = SNAPSHOTS * own * (size_t)plan->sharers + plan->reserve;
-	if (plan->slots)
-		return plan->slots;
+	if (plan->buffers)
+		return plan->buffers;
 	if (!available || needed <= available)
 		return SNAPSHOTS;
 	log_warn(
@@ -262,11 +262,12 @@ static int choose_slots(const struct async_saver *saver)
 }
 
 /* Of snapshots that are there from the start; who gives --ckpt-slots insists. */
-static int check_memory(const struct async_saver *saver, int slots, struct err *err)
+static int check_memory(const struct async_saver *saver, int buffers, struct err *err)
 {
 	size_t available = snapshot_memory_available();
-	size_t needed = (size_t)slots * layout_own_bytes(&saver->layout) * (size_t)saver->plan.sharers;
-	if (saver->plan.slots || !available || needed <= available)
+	size_t needed =
+		(size_t)buffers * layout_own_bytes(&saver->layout) * (size_t)saver->plan.sharers;
+	if (saver->plan.buffers || !available || needed <= available)
 		return 0;
 	return err_fail(err, EXIT_USAGE,
 		"checkpoint: a snapshot takes %.0f MB of this node's memory, and %.0f MB are left: ask for "
@@ -278,14 +279,14 @@ static int check_memory(const struct async_saver *saver, int slots, struct err *
 /* The memory that is handed over. */
 static int make_memory(struct async_saver *saver, struct state *state, struct err *err)
 {
-	int slots = choose_slots(saver);
+	int buffers = choose_buffers(saver);
 	if (!ops_has_device_memory(state->ops)) {
 		saver->memory = &saver->pool.memory;
-		return buffer_pool_start(&saver->pool, state, &saver->layout, slots + 1, err);
+		return buffer_pool_start(&saver->pool, state, &saver->layout, buffers + 1, err);
 	}
-	if (check_memory(saver, slots, err) < 0)
+	if (check_memory(saver, buffers, err) < 0)
 		return -1;
-	saver->snapshot_copy = device_snapshot_start(state, &saver->layout, slots, err);
+	saver->snapshot_copy = device_snapshot_start(state, &saver->layout, buffers, err);
 	saver->memory = saver->snapshot_copy ? device_snapshot_memory(saver->snapshot_copy) : NULL;
 	return saver->snapshot_copy ? 0 : -1;
 }
@@ -293,7 +294,7 @@ static int make_memory(struct async_saver *saver, struct state *state, struct er
 /* Saves that there is room for at once. */
 static int snapshots_of(const struct async_saver *saver)
 {
-	return saver->memory->slots - (saver->snapshot_copy ? 0 : 1);
+	return saver->memory->buffers - (saver->snapshot_copy ? 0 : 1);
 }
 
 static int open_client(struct async_saver *saver, struct err *err)
@@ -359,8 +360,8 @@ int async_saver_start(struct async_saver **out, const struct async_saver_plan *p
 	saver->plan = *plan;
 	saver->newest = saver->begun = plan->newest;
 	for (int i = 0; i < RECENT; i++)
-		saver->recent[i] = (struct begun) { .step = -1, .slot = -1 };
-	for (int i = 0; i < SNAPSHOT_SLOTS; i++)
+		saver->recent[i] = (struct begun) { .step = -1, .buffer = -1 };
+	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
 		saver->writing[i] = -1;
 	pthread_mutex_init(&saver->lock, NULL);
 	deadline_condition(&saver->changed);
@@ -388,7 +389,7 @@ size_t async_saver_memory(const struct async_saver *saver)
 
 /* ---- a save ---- */
 
-/* Until what was begun is handed over, and with `written` until no slot is being written; false
+/* Until what was begun is handed over, and with `written` until no buffer is being written; false
  * when that takes longer. */
 static bool wait_idle(struct async_saver *saver, bool written, double patience)
 {
@@ -402,17 +403,18 @@ static bool wait_idle(struct async_saver *saver, bool written, double patience)
 	return idle;
 }
 
-/* A free slot for the next update or for copies, or -1: said in the log, as is a wait that is felt.
+/* A free buffer for the next update or for copies, or -1: said in the log, as is a wait that is
+ * felt.
  */
-static int wait_for_slot(struct async_saver *saver, int64_t step, double patience)
+static int wait_for_buffer(struct async_saver *saver, int64_t step, double patience)
 {
 	double began = clock_now();
-	int slot = -1;
+	int buffer = -1;
 	if (wait_idle(saver, false, patience))
-		slot = ckptd_client_slot(saver->client,
+		buffer = ckptd_client_buffer(saver->client,
 			saver->snapshot_copy ? -1 : buffer_pool_live(&saver->pool),
 			patience - (clock_now() - began));
-	if (slot < 0)
+	if (buffer < 0)
 		log_warn("checkpoint: step %lld is not saved: the save of step %lld still runs; a larger "
 				 "--ckpt-every avoids that",
 			(long long)step, (long long)saver->next.step);
@@ -420,7 +422,7 @@ static int wait_for_slot(struct async_saver *saver, int64_t step, double patienc
 		log_info("checkpoint: training waited %.1f s for the save before; a larger --ckpt-every "
 				 "avoids that",
 			clock_now() - began);
-	return slot;
+	return buffer;
 }
 
 static double known(double loss)
@@ -429,18 +431,18 @@ static double known(double loss)
 										   good though its loss is not */
 }
 
-/* The slot that holds the state, or will; -1, noted, where there is none. */
-static int give_away(struct async_saver *saver, int64_t step, int slot)
+/* The buffer that holds the state, or will; -1, noted, where there is none. */
+static int give_away(struct async_saver *saver, int64_t step, int buffer)
 {
 	struct err err;
 	if (!saver->snapshot_copy) {
 		int live = buffer_pool_live(&saver->pool);
-		buffer_pool_switch(&saver->pool, slot);
+		buffer_pool_switch(&saver->pool, buffer);
 		return live;
 	}
-	settle_stall(saver, slot);
-	if (device_snapshot_begin(saver->snapshot_copy, slot, &err) == 0)
-		return slot;
+	settle_stall(saver, buffer);
+	if (device_snapshot_begin(saver->snapshot_copy, buffer, &err) == 0)
+		return buffer;
 	note_failed(saver, step, err.status, err.text);
 	return -1;
 }
@@ -455,11 +457,12 @@ void async_saver_save(struct async_saver *saver, const struct state *state,
 	pthread_mutex_unlock(&saver->lock);
 	if (begun)
 		return;
-	int slot = wait_for_slot(saver, step, last ? saver->plan.last_patience : saver->plan.patience);
-	if (slot < 0)
+	int buffer =
+		wait_for_buffer(saver, step, last ? saver->plan.last_patience : saver->plan.patience);
+	if (buffer < 0)
 		return;
 	log_debug("checkpoint: giving away the state after step %lld", (long long)step);
-	int given = give_away(saver, step, slot);
+	int given = give_away(saver, step, buffer);
 	if (given < 0)
 		return;
 	pthread_mutex_lock(&saver->lock);
@@ -467,11 +470,11 @@ void async_saver_save(struct async_saver *saver, const struct state *state,
 		.cursor = state->step * saver->plan.global_batch,
 		.loss = known(losses->training),
 		.validation_loss = known(losses->validation) };
-	saver->slot = given;
+	saver->buffer = given;
 	saver->begun = step;
 	saver->recent[++saver->turn % RECENT] = (struct begun) { .step = step,
 		.stall = clock_now() - began,
-		.slot = saver->snapshot_copy ? slot : -1 };
+		.buffer = saver->snapshot_copy ? buffer : -1 };
 	saver->busy = true;
 	pthread_cond_broadcast(&saver->changed);
 	pthread_mutex_unlock(&saver->lock);

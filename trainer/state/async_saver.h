@@ -28,7 +28,7 @@ struct async_saver_plan {
 	const struct zero_shard *shards; /* NULL, or who keeps which elements of the optimizer's state:
 										rank by rank, each a writer */
 	size_t shard_count;
-	int slots;         /* snapshots at once, 1 or 2; 0: as many as fit into the memory */
+	int buffers;       /* snapshots at once, 1 or 2; 0: as many as fit into the memory */
 	size_t reserve;    /* bytes that the ranks of this node have yet to touch, for that choice */
 	int sharers;       /* ranks of this node that make the same choice from the same memory */
 	const char *host;  /* part 0 of several: where the other nodes reach this one */

@@ -9,9 +9,9 @@
 
 #include "trainer/state/prefault.h"
 
-static struct adamw_state arenas_of(const struct buffer_pool *pool, int slot)
+static struct adamw_state arenas_of(const struct buffer_pool *pool, int buffer)
 {
-	float *base = pool->memory.base[slot];
+	float *base = pool->memory.base[buffer];
 	size_t elements = pool->state->tensors->elements;
 	return (struct adamw_state) { base, base + elements, base + 2 * elements };
 }
@@ -24,7 +24,7 @@ static size_t page_size(void)
 /* Bytes [from, to) of the set become those of the first set, as far as they fill pages. A page of
  * which this part has some stays the set's own; that is right, since an update writes all of a set.
  */
-static int share(const struct snapshot_memory *memory, int slot, size_t from, size_t to,
+static int share(const struct snapshot_memory *memory, int buffer, size_t from, size_t to,
 	struct err *err)
 {
 	size_t page = page_size();
@@ -32,7 +32,7 @@ static int share(const struct snapshot_memory *memory, int slot, size_t from, si
 	to = to / page * page;
 	if (from >= to)
 		return 0;
-	void *at = (char *)memory->base[slot] + from;
+	void *at = (char *)memory->base[buffer] + from;
 	if (mmap(at, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory->fd[0],
 			(off_t)from)
 		== MAP_FAILED)
@@ -41,28 +41,28 @@ static int share(const struct snapshot_memory *memory, int slot, size_t from, si
 	return 0;
 }
 
-static int share_rest(const struct snapshot_memory *memory, int slot, const struct layout *layout,
+static int share_rest(const struct snapshot_memory *memory, int buffer, const struct layout *layout,
 	struct err *err)
 {
 	size_t behind = 0; /* what is kept before */
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < layout->kept_count[s]; i++) {
 			size_t arena = s * layout_arena(layout);
-			if (share(memory, slot, behind, arena + layout->kept[s][i].first * sizeof(float), err)
+			if (share(memory, buffer, behind, arena + layout->kept[s][i].first * sizeof(float), err)
 				< 0)
 				return -1;
 			behind = arena + layout->kept[s][i].end * sizeof(float);
 		}
-	return share(memory, slot, behind, memory->bytes, err);
+	return share(memory, buffer, behind, memory->bytes, err);
 }
 
 /* The pages are there before the first update that writes into them. */
-static void prefault_own(const struct snapshot_memory *memory, int slot,
+static void prefault_own(const struct snapshot_memory *memory, int buffer,
 	const struct layout *layout)
 {
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < layout->kept_count[s]; i++)
-			prefault((char *)memory->base[slot] + s * layout_arena(layout)
+			prefault((char *)memory->base[buffer] + s * layout_arena(layout)
 					+ layout->kept[s][i].first * sizeof(float),
 				(layout->kept[s][i].end - layout->kept[s][i].first) * sizeof(float));
 }
@@ -74,34 +74,34 @@ int buffer_pool_start(struct buffer_pool *pool, struct state *state, const struc
 	*pool = (struct buffer_pool) { .state = state };
 	if (snapshot_memory_create(memory, sets, layout_bytes(layout), err) < 0)
 		return -1;
-	for (int slot = 1; slot < sets; slot++)
-		if (share_rest(memory, slot, layout, err) < 0) {
+	for (int buffer = 1; buffer < sets; buffer++)
+		if (share_rest(memory, buffer, layout, err) < 0) {
 			snapshot_memory_release(memory);
 			return -1;
 		}
 	const struct adamw_state first = arenas_of(pool, 0);
 	state_move(state, &first);
-	for (int slot = 1; slot < sets; slot++)
-		prefault_own(memory, slot, layout);
+	for (int buffer = 1; buffer < sets; buffer++)
+		prefault_own(memory, buffer, layout);
 	return 0;
 }
 
 int buffer_pool_live(const struct buffer_pool *pool)
 {
-	int slot = 0;
-	while (pool->memory.base[slot] != pool->state->weights)
-		slot++;
-	return slot;
+	int buffer = 0;
+	while (pool->memory.base[buffer] != pool->state->weights)
+		buffer++;
+	return buffer;
 }
 
-void buffer_pool_switch(struct buffer_pool *pool, int slot)
+void buffer_pool_switch(struct buffer_pool *pool, int buffer)
 {
-	pool->state->next = arenas_of(pool, slot);
+	pool->state->next = arenas_of(pool, buffer);
 }
 
 void buffer_pool_stop(struct buffer_pool *pool)
 {
-	if (pool->memory.slots > 0)
+	if (pool->memory.buffers > 0)
 		state_free(pool->state);
 	snapshot_memory_release(&pool->memory);
 }

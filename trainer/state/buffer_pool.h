@@ -13,7 +13,7 @@
 
 /* Zeroed: none. */
 struct buffer_pool {
-	struct snapshot_memory memory; /* a slot a set */
+	struct snapshot_memory memory; /* a buffer a set */
 	struct state *state;
 };
 
@@ -22,12 +22,12 @@ struct buffer_pool {
 int buffer_pool_start(struct buffer_pool *pool, struct state *state, const struct layout *layout,
 	int sets, struct err *err);
 
-/* The slot that holds the state as it is. */
+/* The buffer that holds the state as it is. */
 int buffer_pool_live(const struct buffer_pool *pool);
 
-/* From the next update on that changes anything the state lies in `slot`, and the live one stays as
- * it is. */
-void buffer_pool_switch(struct buffer_pool *pool, int slot);
+/* From the next update on that changes anything the state lies in `buffer`, and the live one stays
+ * as it is. */
+void buffer_pool_switch(struct buffer_pool *pool, int buffer);
 
 /* The state has no arenas then. */
 void buffer_pool_stop(struct buffer_pool *pool);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A slot is a memory file with the arenas one behind the other, of which only the pages that are
+/* A buffer is a memory file with the arenas one behind the other, of which only the pages that are
  * saved are there. */
 #include "config.h"
 #include "trainer/state/device_snapshot.h"
@@ -17,21 +17,21 @@
 	((size_t)32 << 20)  /* bytes of one copy: what else is copied out in a step waits for no more \
 						   than that */
 #define PIECES_MOST 512 /* but no more copies than a stream takes without making the host wait */
-#define RING 3          /* pieces that wait to be moved, where the slots aren't pinned */
+#define RING 3          /* pieces that wait to be moved, where the buffers aren't pinned */
 #define RING_BYTES ((size_t)16 << 20)
 #define POLL 0.0002 /* seconds */
 
-_Static_assert(SNAPSHOT_SLOTS + RING <= OPS_TRANSFERS,
-	"each slot and each piece of the ring is a transfer");
+_Static_assert(SNAPSHOT_BUFFERS + RING <= OPS_TRANSFERS,
+	"each buffer and each piece of the ring is a transfer");
 
-/* Bytes of a slot, whole pages. */
+/* Bytes of a buffer, whole pages. */
 struct span {
 	size_t first, end;
 };
 
 /* One copy. */
 struct piece {
-	size_t at; /* byte of a slot */
+	size_t at; /* byte of a buffer */
 	const char *device;
 	size_t bytes;
 };
@@ -43,17 +43,17 @@ struct device_snapshot {
 	struct span *spans;
 	struct piece *pieces;
 	size_t span_count, piece_count, room; /* the last: pieces that there is memory for */
-	size_t pinned;                        /* spans of slots, slot by slot */
-	char *ring[RING];                     /* NULL where the slots are pinned */
+	size_t pinned;                        /* spans of buffers, buffer by buffer */
+	char *ring[RING];                     /* NULL where the buffers are pinned */
 
 	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t changed;
-	int slot;       /* begun last */
+	int buffer;     /* begun last */
 	bool copying;   /* the pieces of the ring are on their way */
 	bool overtaken; /* the update can't have waited: `err` says why */
 	struct err err;
-	double stalls[SNAPSHOT_SLOTS]; /* of the host */
-	bool waited[SNAPSHOT_SLOTS];   /* the device was made to wait, too */
+	double stalls[SNAPSHOT_BUFFERS]; /* of the host */
+	bool waited[SNAPSHOT_BUFFERS];   /* the device was made to wait, too */
 };
 
 static const struct ops_copy_stream *copy_stream_of(const struct device_snapshot *snapshot_copy)
@@ -184,7 +184,7 @@ static void unpin(struct device_snapshot *snapshot_copy)
 /* All or nothing. */
 static int pin(struct device_snapshot *snapshot_copy, struct err *err)
 {
-	size_t count = snapshot_copy->span_count * (size_t)snapshot_copy->memory.slots;
+	size_t count = snapshot_copy->span_count * (size_t)snapshot_copy->memory.buffers;
 	for (; snapshot_copy->pinned < count; snapshot_copy->pinned++)
 		if (copy_stream_of(snapshot_copy)
 				->pin(snapshot_copy->ops, place_of(snapshot_copy, snapshot_copy->pinned),
@@ -206,14 +206,14 @@ static int make_ring(struct device_snapshot *snapshot_copy, struct err *err)
 }
 
 static int make_memory(struct device_snapshot *snapshot_copy, const struct layout *layout,
-	int slots, struct err *err)
+	int buffers, struct err *err)
 {
 	struct err why;
-	if (snapshot_memory_create(&snapshot_copy->memory, slots, layout_bytes(layout), err) < 0)
+	if (snapshot_memory_create(&snapshot_copy->memory, buffers, layout_bytes(layout), err) < 0)
 		return -1;
 	if (find_spans(snapshot_copy, layout) < 0)
 		return err_set(err, "checkpoint: out of memory for the places of the state");
-	for (size_t i = 0; i < snapshot_copy->span_count * (size_t)slots; i++)
+	for (size_t i = 0; i < snapshot_copy->span_count * (size_t)buffers; i++)
 		prefault(place_of(snapshot_copy, i), span_bytes(snapshot_copy, i));
 	if (pin(snapshot_copy, &why) == 0)
 		return 0;
@@ -225,7 +225,7 @@ static int make_memory(struct device_snapshot *snapshot_copy, const struct layou
 }
 
 struct device_snapshot *device_snapshot_start(struct state *state, const struct layout *layout,
-	int slots, struct err *err)
+	int buffers, struct err *err)
 {
 	struct device_snapshot *snapshot_copy = calloc(1, sizeof *snapshot_copy);
 	if (!snapshot_copy) {
@@ -236,7 +236,7 @@ struct device_snapshot *device_snapshot_start(struct state *state, const struct 
 	snapshot_copy->state = state;
 	pthread_mutex_init(&snapshot_copy->lock, NULL);
 	pthread_cond_init(&snapshot_copy->changed, NULL);
-	int rc = make_memory(snapshot_copy, layout, slots, err);
+	int rc = make_memory(snapshot_copy, layout, buffers, err);
 	if (rc == 0 && find_pieces(snapshot_copy, layout) < 0)
 		rc = err_set(err, "checkpoint: out of memory for the pieces of the state");
 	if (rc == 0)
@@ -282,7 +282,7 @@ static void wait_transfer(void *arg)
 	struct err err;
 	int rc = snapshot_copy->pinned
 		? copy_stream_of(snapshot_copy)
-			  ->wait_transfer(snapshot_copy->ops, snapshot_copy->slot, &err)
+			  ->wait_transfer(snapshot_copy->ops, snapshot_copy->buffer, &err)
 		: 0;
 	pthread_mutex_lock(&snapshot_copy->lock);
 	while (snapshot_copy->copying)
@@ -291,31 +291,31 @@ static void wait_transfer(void *arg)
 		snapshot_copy->overtaken = true;
 		snapshot_copy->err = err;
 	}
-	snapshot_copy->waited[snapshot_copy->slot] = rc > 0;
-	snapshot_copy->stalls[snapshot_copy->slot] = clock_now() - began;
+	snapshot_copy->waited[snapshot_copy->buffer] = rc > 0;
+	snapshot_copy->stalls[snapshot_copy->buffer] = clock_now() - began;
 	pthread_mutex_unlock(&snapshot_copy->lock);
 }
 
-int device_snapshot_begin(struct device_snapshot *snapshot_copy, int slot, struct err *err)
+int device_snapshot_begin(struct device_snapshot *snapshot_copy, int buffer, struct err *err)
 {
 	const struct ops_copy_stream *copy_stream = copy_stream_of(snapshot_copy);
 	struct ops *ops = snapshot_copy->ops;
-	int rc = copy_stream->begin(ops, slot, err);
+	int rc = copy_stream->begin(ops, buffer, err);
 	for (size_t i = 0; rc == 0 && snapshot_copy->pinned && i < snapshot_copy->piece_count; i++) {
 		const struct piece *piece = &snapshot_copy->pieces[i];
-		rc = copy_stream->copy(ops, (char *)snapshot_copy->memory.base[slot] + piece->at,
+		rc = copy_stream->copy(ops, (char *)snapshot_copy->memory.base[buffer] + piece->at,
 			piece->device, piece->bytes, err);
 	}
 	if (rc == 0 && snapshot_copy->pinned)
-		rc = copy_stream->end(ops, slot, err);
+		rc = copy_stream->end(ops, buffer, err);
 	if (rc < 0)
 		return -1;
 	pthread_mutex_lock(&snapshot_copy->lock);
-	snapshot_copy->slot = slot;
+	snapshot_copy->buffer = buffer;
 	snapshot_copy->copying = !snapshot_copy->pinned;
 	snapshot_copy->overtaken = false;
-	snapshot_copy->stalls[slot] = 0;
-	snapshot_copy->waited[slot] = false;
+	snapshot_copy->stalls[buffer] = 0;
+	snapshot_copy->waited[buffer] = false;
 	pthread_mutex_unlock(&snapshot_copy->lock);
 	snapshot_copy->state->before = wait_transfer;
 	snapshot_copy->state->before_arg = snapshot_copy;
@@ -339,9 +339,9 @@ static int move_piece(struct device_snapshot *snapshot_copy, size_t i, struct de
 	struct err *err)
 {
 	const struct piece *piece = &snapshot_copy->pieces[i];
-	if (wait_for(snapshot_copy, SNAPSHOT_SLOTS + (int)(i % RING), deadline, err) < 0)
+	if (wait_for(snapshot_copy, SNAPSHOT_BUFFERS + (int)(i % RING), deadline, err) < 0)
 		return -1;
-	memcpy((char *)snapshot_copy->memory.base[snapshot_copy->slot] + piece->at,
+	memcpy((char *)snapshot_copy->memory.base[snapshot_copy->buffer] + piece->at,
 		snapshot_copy->ring[i % RING], piece->bytes);
 	return 0;
 }
@@ -358,7 +358,8 @@ static int copy_by_ring(struct device_snapshot *snapshot_copy, struct deadline d
 			&& (copy_stream->copy(snapshot_copy->ops, snapshot_copy->ring[i % RING],
 					snapshot_copy->pieces[i].device, snapshot_copy->pieces[i].bytes, err)
 					< 0
-				|| copy_stream->end(snapshot_copy->ops, SNAPSHOT_SLOTS + (int)(i % RING), err) < 0))
+				|| copy_stream->end(snapshot_copy->ops, SNAPSHOT_BUFFERS + (int)(i % RING), err)
+					< 0))
 			return -1;
 	}
 	return 0;
@@ -367,7 +368,7 @@ static int copy_by_ring(struct device_snapshot *snapshot_copy, struct deadline d
 int device_snapshot_finish(struct device_snapshot *snapshot_copy, double patience, struct err *err)
 {
 	struct deadline deadline = deadline_in(patience);
-	int rc = snapshot_copy->pinned ? wait_for(snapshot_copy, snapshot_copy->slot, deadline, err)
+	int rc = snapshot_copy->pinned ? wait_for(snapshot_copy, snapshot_copy->buffer, deadline, err)
 								   : copy_by_ring(snapshot_copy, deadline, err);
 	pthread_mutex_lock(&snapshot_copy->lock);
 	if (rc == 0 && snapshot_copy->overtaken) {
@@ -380,17 +381,17 @@ int device_snapshot_finish(struct device_snapshot *snapshot_copy, double patienc
 	return rc;
 }
 
-double device_snapshot_stall(struct device_snapshot *snapshot_copy, int slot)
+double device_snapshot_stall(struct device_snapshot *snapshot_copy, int buffer)
 {
 	pthread_mutex_lock(&snapshot_copy->lock);
-	double stall = snapshot_copy->stalls[slot];
-	bool waited = snapshot_copy->waited[slot];
+	double stall = snapshot_copy->stalls[buffer];
+	bool waited = snapshot_copy->waited[buffer];
 	pthread_mutex_unlock(&snapshot_copy->lock);
-	return stall + (waited ? copy_stream_of(snapshot_copy)->waited(snapshot_copy->ops, slot) : 0);
+	return stall + (waited ? copy_stream_of(snapshot_copy)->waited(snapshot_copy->ops, buffer) : 0);
 }
 
-double device_snapshot_seconds(struct device_snapshot *snapshot_copy, int slot)
+double device_snapshot_seconds(struct device_snapshot *snapshot_copy, int buffer)
 {
-	return snapshot_copy->pinned ? copy_stream_of(snapshot_copy)->took(snapshot_copy->ops, slot)
+	return snapshot_copy->pinned ? copy_stream_of(snapshot_copy)->took(snapshot_copy->ops, buffer)
 								 : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the state of a training lies in a slot of the snapshots' memory: as in the arenas, which
- * such a slot holds one behind the other, weights, m, v. A rank that saves only a part of the
+/* Where the state of a training lies in a buffer of the snapshots' memory: as in the arenas, which
+ * such a buffer holds one behind the other, weights, m, v. A rank that saves only a part of the
  * tensors tells where these are. */
 #ifndef MUSTER_LAYOUT_H
 #define MUSTER_LAYOUT_H
@@ -34,13 +34,13 @@ static inline size_t layout_arena(const struct layout *layout)
 	return layout->table->elements * sizeof(float);
 }
 
-/* Bytes of a slot. */
+/* Bytes of a buffer. */
 static inline size_t layout_bytes(const struct layout *layout)
 {
 	return SNAPSHOT_STATES * layout_arena(layout);
 }
 
-/* Bytes of what is this part's in a slot. */
+/* Bytes of what is this part's in a buffer. */
 size_t layout_own_bytes(const struct layout *layout);
 
 /* Divides the tensors among as many of `writers` as there is something to write for
@@ -50,7 +50,7 @@ int layout_make(struct layout *layout, const struct tensor_table *table, int par
 	const struct zero_shard *shards, size_t shard_count, struct err *err);
 void layout_clear(struct layout *layout);
 
-/* Points tensors and slices of this part into the slot at `base`. */
+/* Points tensors and slices of this part into the buffer at `base`. */
 void layout_place(struct layout *layout, const void *base);
 
 #endif

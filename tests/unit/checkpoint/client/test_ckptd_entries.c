@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckptd_entries: a slot is one save's until it is given back, what no service has had is refused,
+/* ckptd_entries: a buffer is one save's until it is given back, what no service has had is refused,
  * and what has had its end is remembered for a while. */
 #include "config.h"
 
@@ -12,10 +12,10 @@
 
 #include "checkpoint/client/ckptd_entries.h"
 
-static struct ckptd_entry *add(struct ckptd_entries *entries, int64_t step, int slot)
+static struct ckptd_entry *add(struct ckptd_entries *entries, int64_t step, int buffer)
 {
 	const struct ckptd_step save = { .step = step };
-	struct ckptd_entry *entry = ckptd_entries_add(entries, &save, slot, 0);
+	struct ckptd_entry *entry = ckptd_entries_add(entries, &save, buffer, 0);
 	assert_non_null(entry);
 	return entry;
 }
@@ -23,10 +23,10 @@ static struct ckptd_entry *add(struct ckptd_entries *entries, int64_t step, int 
 static void end(struct ckptd_entry *entry, enum ckptd_entry_state state)
 {
 	entry->state = state;
-	entry->slot = -1;
+	entry->buffer = -1;
 }
 
-static void a_slot_is_one_save_s(void **state)
+static void a_buffer_is_one_save_s(void **state)
 {
 	struct ckptd_entries entries = { 0 };
 	struct ckptd_entry *first = add(&entries, 1, 0), *second = add(&entries, 2, 1);
@@ -138,7 +138,7 @@ static void the_last_few_are_remembered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_slot_is_one_save_s),
+		cmocka_unit_test(a_buffer_is_one_save_s),
 		cmocka_unit_test(saves_are_found_by_their_step),
 		cmocka_unit_test(only_what_no_service_has_had_is_refused),
 		cmocka_unit_test(a_written_part_is_over_before_it_is_done),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot_memory: slots that two processes share and nobody can resize; what is no such memory is
- * refused. */
+/* snapshot_memory: buffers that two processes share and nobody can resize; what is no such memory
+ * is refused. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static void both_sides_see_the_same_bytes(void **state)
 {
 	struct snapshot_memory mine, theirs;
 	struct err err;
-	int fds[SNAPSHOT_SLOTS];
+	int fds[SNAPSHOT_BUFFERS];
 	if (snapshot_memory_create(&mine, 2, 10000, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_int_equal(mine.bytes % (size_t)sysconf(_SC_PAGESIZE), 0);
@@ -36,9 +36,9 @@ static void both_sides_see_the_same_bytes(void **state)
 		memset(mine.base[i], 'a' + i, mine.bytes);
 		assert_memory_equal(theirs.base[i], mine.base[i], mine.bytes);
 	}
-	/* Who has handed a slot over may go: it stays as long as one of them holds it. */
+	/* Who has handed a buffer over may go: it stays as long as one of them holds it. */
 	snapshot_memory_release(&mine);
-	assert_int_equal(mine.slots, 0);
+	assert_int_equal(mine.buffers, 0);
 	assert_int_equal(((char *)theirs.base[1])[9999], 'b');
 	/* Read-only on this side: the kernel can't write there either. */
 	AUTO_CLOSE int zero = open("/dev/zero", O_RDONLY);
@@ -48,7 +48,7 @@ static void both_sides_see_the_same_bytes(void **state)
 	snapshot_memory_release(&theirs);
 }
 
-static void nobody_can_resize_a_slot(void **state)
+static void nobody_can_resize_a_buffer(void **state)
 {
 	struct snapshot_memory memory;
 	assert_int_equal(snapshot_memory_create(&memory, 1, 5, NULL), 0);
@@ -69,7 +69,7 @@ static long faults(void)
 	return usage.ru_minflt;
 }
 
-/* Of a slot whose middle is not there: the rest can be read without a fault, and the middle is
+/* Of a buffer whose middle is not there: the rest can be read without a fault, and the middle is
  * still not there. */
 static void what_is_there_is_mapped_ahead(void **state)
 {
@@ -136,17 +136,17 @@ static void what_is_no_sealed_memory_is_refused(void **state)
 	refused(memory_file(4096, F_SEAL_SHRINK | F_SEAL_GROW), 0, "can't be");
 }
 
-/* More descriptors than there are slots are closed, not lost. */
-static void too_many_slots_are_refused(void **state)
+/* More descriptors than there are buffers are closed, not lost. */
+static void too_many_buffers_are_refused(void **state)
 {
 	struct snapshot_memory memory;
-	int fds[SNAPSHOT_SLOTS + 1];
-	for (int i = 0; i <= SNAPSHOT_SLOTS; i++)
+	int fds[SNAPSHOT_BUFFERS + 1];
+	for (int i = 0; i <= SNAPSHOT_BUFFERS; i++)
 		fds[i] = memory_file(4096, F_SEAL_SHRINK | F_SEAL_GROW);
-	assert_int_equal(snapshot_memory_adopt(&memory, fds, SNAPSHOT_SLOTS + 1, 4096, NULL), -1);
-	for (int i = 0; i <= SNAPSHOT_SLOTS; i++)
+	assert_int_equal(snapshot_memory_adopt(&memory, fds, SNAPSHOT_BUFFERS + 1, 4096, NULL), -1);
+	for (int i = 0; i <= SNAPSHOT_BUFFERS; i++)
 		assert_int_equal(fcntl(fds[i], F_GETFD), -1);
-	assert_int_equal(snapshot_memory_create(&memory, SNAPSHOT_SLOTS + 1, 4096, NULL), -1);
+	assert_int_equal(snapshot_memory_create(&memory, SNAPSHOT_BUFFERS + 1, 4096, NULL), -1);
 	assert_int_equal(snapshot_memory_create(&memory, 0, 4096, NULL), -1);
 	assert_int_equal(snapshot_memory_create(&memory, 1, 0, NULL), -1);
 	snapshot_memory_release(&memory);
@@ -163,10 +163,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_sides_see_the_same_bytes),
-		cmocka_unit_test(nobody_can_resize_a_slot),
+		cmocka_unit_test(nobody_can_resize_a_buffer),
 		cmocka_unit_test(what_is_there_is_mapped_ahead),
 		cmocka_unit_test(what_is_no_sealed_memory_is_refused),
-		cmocka_unit_test(too_many_slots_are_refused),
+		cmocka_unit_test(too_many_buffers_are_refused),
 		cmocka_unit_test(this_machine_has_memory),
 	};
 	return cmocka_run_group_tests_name("snapshot_memory", tests, files_setup, files_teardown);

@@ -130,22 +130,22 @@ static unsigned char ballast_of(int64_t step)
 
 int ckptd_fixture_fill(struct ckptd_fixture *fixture, int64_t step)
 {
-	int slot = ckptd_client_slot(fixture->client, -1, HANG_SECONDS);
-	assert_true(slot >= 0);
-	struct ckpt_sample *sample = fixture->memory.base[slot];
+	int buffer = ckptd_client_buffer(fixture->client, -1, HANG_SECONDS);
+	assert_true(buffer >= 0);
+	struct ckpt_sample *sample = fixture->memory.base[buffer];
 	ckpt_sample_fill(sample, step);
 	memset(sample + 1, ballast_of(step), fixture->ballast);
-	return slot;
+	return buffer;
 }
 
 void ckptd_fixture_save(struct ckptd_fixture *fixture, int64_t step)
 {
-	int slot = ckptd_fixture_fill(fixture, step);
-	const struct ckpt_sample *sample = fixture->memory.base[slot];
+	int buffer = ckptd_fixture_fill(fixture, step);
+	const struct ckpt_sample *sample = fixture->memory.base[buffer];
 	const struct ckptd_step what = { step, sample->snapshot.cursor, sample->snapshot.loss,
 		sample->snapshot.validation_loss };
 	struct err err;
-	if (ckptd_client_save(fixture->client, slot, &what, &err) < 0)
+	if (ckptd_client_save(fixture->client, buffer, &what, &err) < 0)
 		fail_msg("%s", err.text);
 }
 

@@ -51,7 +51,7 @@ void ckptd_fixture_also(struct ckptd_fixture *fixture, ckptd_fixture_event *also
 void ckptd_fixture_open(struct ckptd_fixture *fixture);
 void ckptd_fixture_end(struct ckptd_fixture *fixture);
 
-/* Fills a free slot with the state after `step` steps. Returns the slot. */
+/* Fills a free buffer with the state after `step` steps. Returns the buffer. */
 int ckptd_fixture_fill(struct ckptd_fixture *fixture, int64_t step);
 
 /* The same, and hands it over. */

@@ -58,7 +58,7 @@ static void what_is_handed_over_comes_back(void **state)
 	ckptd_fixture_end(&fixture);
 }
 
-static void a_slot_is_handed_over_once(void **state)
+static void a_buffer_is_handed_over_once(void **state)
 {
 	struct ckptd_fixture fixture;
 	struct ckptd_step step = { .step = 1 };
@@ -70,17 +70,17 @@ static void a_slot_is_handed_over_once(void **state)
 	assert_int_equal(ckptd_client_save(fixture.client, 0, &step, &err), -1);
 	assert_int_equal(ckptd_client_save(fixture.client, 2, &step, &err), -1);
 	assert_int_equal(ckptd_client_save(fixture.client, -1, &step, &err), -1);
-	/* Beside a live slot: not while that one is handed over, and never that one. */
-	assert_int_equal(ckptd_client_slot(fixture.client, 0, 0.05), -1);
-	assert_int_equal(ckptd_client_slot(fixture.client, 1, 0.05), -1);
+	/* Beside a live buffer: not while that one is handed over, and never that one. */
+	assert_int_equal(ckptd_client_buffer(fixture.client, 0, 0.05), -1);
+	assert_int_equal(ckptd_client_buffer(fixture.client, 1, 0.05), -1);
 	ckptd_fixture_save(&fixture, 2);
-	assert_int_equal(ckptd_client_slot(fixture.client, -1, 0.05), -1);
+	assert_int_equal(ckptd_client_buffer(fixture.client, -1, 0.05), -1);
 	assert_int_equal(ckptd_client_wait(fixture.client, 1, 0.05, &err), -1);
 	assert_int_equal(err.status, EXIT_LOST);
 	kill((pid_t)ckptd_client_service(fixture.client), SIGCONT);
 	assert_int_equal(ckptd_client_wait(fixture.client, 2, HANG_SECONDS, &err), 0);
-	assert_int_equal(ckptd_client_slot(fixture.client, 0, 0), 1);
-	assert_int_equal(ckptd_client_slot(fixture.client, 1, 0), 0);
+	assert_int_equal(ckptd_client_buffer(fixture.client, 0, 0), 1);
+	assert_int_equal(ckptd_client_buffer(fixture.client, 1, 0), 0);
 	ckptd_fixture_end(&fixture);
 }
 
@@ -146,7 +146,7 @@ static void a_service_inherits_nothing(void **state)
 	for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
 		assert_true(status_of(service, "SigIgn:") >> (ignored[i] - 1) & 1);
 	assert_int_equal(getpgid(service), service);
-	/* The standard streams, the connection, an eventfd, the directory and the two slots: who runs
+	/* The standard streams, the connection, an eventfd, the directory and the two buffers: who runs
 	 * as root may look. */
 	if (geteuid() == 0)
 		assert_int_equal(descriptors_of(service), 8);
@@ -285,11 +285,11 @@ static void a_service_that_cant_be_replaced_is_looked_for_again(void **state)
 	kill((pid_t)ckptd_client_service(fixture.client), SIGKILL);
 	ckptd_fixture_await(&fixture, CKPTD_GONE, -1);
 	struct ckptd_step step = { .step = 2 };
-	int slot = ckptd_fixture_fill(&fixture, 2);
-	assert_int_equal(ckptd_client_save(fixture.client, slot, &step, &err), -1);
+	int buffer = ckptd_fixture_fill(&fixture, 2);
+	assert_int_equal(ckptd_client_save(fixture.client, buffer, &step, &err), -1);
 	assert_non_null(strstr(err.text, "/nonexistent"));
 	assert_int_equal(ckptd_client_wait(fixture.client, 1, 0.01, &err), -1);
-	assert_int_equal(ckptd_client_slot(fixture.client, -1, 0), slot);
+	assert_int_equal(ckptd_client_buffer(fixture.client, -1, 0), buffer);
 	assert_int_equal(ckptd_fixture_events(&fixture, CKPTD_GONE, -1), 1);
 	ckptd_program();
 	ckptd_fixture_durable(&fixture, 2);
@@ -394,7 +394,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_handed_over_comes_back),
-		cmocka_unit_test(a_slot_is_handed_over_once),
+		cmocka_unit_test(a_buffer_is_handed_over_once),
 		cmocka_unit_test(modes_are_those_of_the_client),
 		cmocka_unit_test(a_service_inherits_nothing),
 		cmocka_unit_test(a_dead_trainer_loses_nothing_that_it_handed_over),

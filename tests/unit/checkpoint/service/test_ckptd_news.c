@@ -24,7 +24,7 @@ static void takes(struct ckptd_news_queue *queue, int64_t step)
 	assert_non_null(news);
 	assert_int_equal(news->type, NEWS_PART);
 	assert_int_equal(news->step, step);
-	assert_int_equal(news->slot, 1);
+	assert_int_equal(news->buffer, 1);
 	ckptd_news_free(news);
 }
 

@@ -60,13 +60,13 @@ static void attach(struct pair *pair, const char *path)
 }
 
 /* Hands the state after `step` steps over. */
-static void save(struct pair *pair, int slot, int64_t step)
+static void save(struct pair *pair, int buffer, int64_t step)
 {
-	struct ckpt_sample *sample = pair->fixture.memory.base[slot];
+	struct ckpt_sample *sample = pair->fixture.memory.base[buffer];
 	struct err err;
 	ckpt_sample_fill(sample, step);
 	const struct ckptd_message message = { .type = CKPTD_SAVE,
-		.save = { slot, step, (int64_t)sample->snapshot.cursor, sample->snapshot.loss,
+		.save = { buffer, step, (int64_t)sample->snapshot.cursor, sample->snapshot.loss,
 			sample->snapshot.validation_loss } };
 	assert_int_equal(ckptd_conn_send(&pair->client, &message, NULL, 0, &err), 0);
 	assert_null(pair->client.first);

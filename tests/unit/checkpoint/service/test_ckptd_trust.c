@@ -230,8 +230,8 @@ static const struct ckptd_message *attach_message(void)
 			.numerics = "{}",
 			.model = "{}",
 			.parts = 1,
-			.slots = 1,
-			.slot_bytes = 4096,
+			.buffers = 1,
+			.buffer_bytes = 4096,
 			.tensors = &tensor,
 			.tensor_count = 1 } };
 	return &message;
@@ -262,9 +262,9 @@ static enum ckptd_type attach(const char *socket, const int *descriptors, int co
 	return type;
 }
 
-static void refuses(const char *socket, int dir, int slot, const char *why)
+static void refuses(const char *socket, int dir, int buffer, const char *why)
 {
-	const int descriptors[] = { dir, slot };
+	const int descriptors[] = { dir, buffer };
 	struct ckptd_conn conn;
 	char text[1100];
 	assert_int_equal(attach(socket, descriptors, 2, &conn, text), CKPTD_REFUSED);
@@ -316,7 +316,7 @@ static void clients_that_break_the_rules_are_sent_away(void **state)
 	for (size_t i = 0; i < sizeof saves / sizeof saves[0]; i++) {
 		assert_int_equal(attach(socket, descriptors, 2, &conn, text), CKPTD_ATTACHED);
 		assert_int_equal(ckptd_conn_send(&conn, &saves[i], NULL, 0, NULL), 0);
-		is_refused(&conn, i < 2 ? "no slot" : "where SAVE should");
+		is_refused(&conn, i < 2 ? "no buffer" : "where SAVE should");
 	}
 	/* Twice the same part, and a second ATTACH over one connection. */
 	assert_int_equal(attach(socket, descriptors, 2, &conn, text), CKPTD_ATTACHED);
@@ -342,8 +342,8 @@ static void clients_that_break_the_rules_are_sent_away(void **state)
 	close(file);
 }
 
-/* The same slot twice, while the first is being written. */
-static void a_slot_in_flight_is_refused(void **state)
+/* The same buffer twice, while the first is being written. */
+static void a_buffer_in_flight_is_refused(void **state)
 {
 	const char *socket = ckptd_node_folder("flight");
 	pid_t pid = ckptd_node_service(socket);
@@ -374,7 +374,7 @@ int main(void)
 		cmocka_unit_test(another_user_gets_nowhere),
 		cmocka_unit_test(root_is_another_user_too),
 		cmocka_unit_test(clients_that_break_the_rules_are_sent_away),
-		cmocka_unit_test(a_slot_in_flight_is_refused),
+		cmocka_unit_test(a_buffer_in_flight_is_refused),
 	};
 	unsetenv("MUSTER_CKPTD");
 	ckptd_program();

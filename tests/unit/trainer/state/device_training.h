@@ -106,16 +106,16 @@ static inline float *device_training_at(int64_t rows, enum gemm_mode mode, uint6
 	return arenas;
 }
 
-/* Elements of a slot that are not those of the arenas, as far as the layout keeps them. */
-static inline size_t device_training_differs(const struct layout *layout, const float *slot,
+/* Elements of a buffer that are not those of the arenas, as far as the layout keeps them. */
+static inline size_t device_training_differs(const struct layout *layout, const float *buffer,
 	const float *arenas)
 {
 	size_t differs = 0;
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < layout->kept_count[s]; i++)
 			for (size_t k = layout->kept[s][i].first; k < layout->kept[s][i].end; k++)
-				differs += memcmp(&slot[s * layout->table->elements + k],
-							   &arenas[s * layout->table->elements + k], sizeof *slot)
+				differs += memcmp(&buffer[s * layout->table->elements + k],
+							   &arenas[s * layout->table->elements + k], sizeof *buffer)
 					!= 0;
 	return differs;
 }

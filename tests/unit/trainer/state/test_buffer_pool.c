@@ -96,16 +96,16 @@ static void assert_same_state(const struct training *one, const struct training 
 	assert_equal(one->state.v, other->state.v, bytes);
 }
 
-/* What of a slot is the part's is that of the copy. */
-static void assert_own(const struct layout *layout, const float *slot, const float *copy)
+/* What of a buffer is the part's is that of the copy. */
+static void assert_own(const struct layout *layout, const float *buffer, const float *copy)
 {
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++) {
 		size_t at = s * layout->table->elements + layout->first;
-		assert_equal(slot + at, copy + at, (layout->end - layout->first) * sizeof(float));
+		assert_equal(buffer + at, copy + at, (layout->end - layout->first) * sizeof(float));
 	}
 }
 
-/* A save in every third step, the slot before the last being free again by then; masked steps,
+/* A save in every third step, the buffer before the last being free again by then; masked steps,
  * right behind a save and not. */
 static void train_beside(int part, int writers, int sets)
 {
@@ -113,7 +113,7 @@ static void train_beside(int part, int writers, int sets)
 	struct buffer_pool pool;
 	struct layout layout;
 	struct err err;
-	float *given[SNAPSHOT_SLOTS] = { NULL };
+	float *given[SNAPSHOT_BUFFERS] = { NULL };
 	begin(&plain);
 	begin(&turning);
 	assert_int_equal(layout_make(&layout, &turning.table, part, writers, NULL, 0, &err), 0);
@@ -138,14 +138,14 @@ static void train_beside(int part, int writers, int sets)
 			i % 3 == 1 && !masked ? next
 				: i == 5          ? next
 								  : live);
-		for (int slot = 0; slot < sets; slot++)
-			if (given[slot])
-				assert_own(&layout, pool.memory.base[slot], given[slot]);
+		for (int buffer = 0; buffer < sets; buffer++)
+			if (given[buffer])
+				assert_own(&layout, pool.memory.base[buffer], given[buffer]);
 	}
 	buffer_pool_stop(&pool);
 	assert_null(turning.state.weights);
-	for (int slot = 0; slot < sets; slot++)
-		free(given[slot]);
+	for (int buffer = 0; buffer < sets; buffer++)
+		free(given[buffer]);
 	layout_clear(&layout);
 	end(&plain);
 	end(&turning);
@@ -155,7 +155,7 @@ static void what_was_given_away_stays(void **unused)
 {
 	for (int writers = 1; writers <= 5; writers++)
 		for (int part = 0; part < writers; part++)
-			for (int sets = 2; sets <= SNAPSHOT_SLOTS; sets++)
+			for (int sets = 2; sets <= SNAPSHOT_BUFFERS; sets++)
 				train_beside(part, writers, sets);
 }
 
@@ -185,8 +185,8 @@ static void the_rest_is_there_once(void **unused)
 		layout_own_bytes(&layout) > 0 && layout_own_bytes(&layout) < layout_bytes(&layout) - 50000);
 	assert_in_range(resident(pool.memory.fd[0]), layout_bytes(&layout),
 		layout_bytes(&layout) + page);
-	for (int slot = 1; slot < 3; slot++)
-		assert_in_range(resident(pool.memory.fd[slot]), layout_own_bytes(&layout),
+	for (int buffer = 1; buffer < 3; buffer++)
+		assert_in_range(resident(pool.memory.fd[buffer]), layout_own_bytes(&layout),
 			layout_own_bytes(&layout) + 2 * SNAPSHOT_STATES * page);
 	buffer_pool_stop(&pool);
 	buffer_pool_stop(&pool);
@@ -233,8 +233,8 @@ static void moments_of_others_are_not_there(void **unused)
 	}
 	size_t weights = sharded.table.elements * sizeof(float), moments = 2 * 65536 * sizeof(float);
 	assert_in_range(resident(pool.memory.fd[0]), weights + moments, weights + moments + 8 * page);
-	for (int slot = 1; slot < 3; slot++)
-		assert_in_range(resident(pool.memory.fd[slot]), layout_own_bytes(&layout),
+	for (int buffer = 1; buffer < 3; buffer++)
+		assert_in_range(resident(pool.memory.fd[buffer]), layout_own_bytes(&layout),
 			layout_own_bytes(&layout) + 8 * page);
 	buffer_pool_stop(&pool);
 	layout_clear(&layout);

@@ -30,9 +30,9 @@ static void snapshots_in_passing(enum gemm_mode mode)
 		fail_msg("%s", err.text);
 	assert_true(device_snapshot_is_pinned(snapshot_copy));
 	for (int round = 0; round < ROUNDS; round++) {
-		int slot = round % 2;
+		int buffer = round % 2;
 		device_training_step(&going);
-		if (device_snapshot_begin(snapshot_copy, slot, &err) < 0)
+		if (device_snapshot_begin(snapshot_copy, buffer, &err) < 0)
 			fail_msg("%s", err.text);
 		for (int i = 1; i < AHEAD; i++)
 			device_training_step(&going);
@@ -41,7 +41,7 @@ static void snapshots_in_passing(enum gemm_mode mode)
 		device_training_step(&plain);
 		float *arenas = device_state_read(&plain.state);
 		size_t differs = device_training_differs(&layout,
-			device_snapshot_memory(snapshot_copy)->base[slot], arenas);
+			device_snapshot_memory(snapshot_copy)->base[buffer], arenas);
 		if (differs > 0)
 			fail_msg("round %d: %zu elements are not those of the step", round, differs);
 		free(arenas);

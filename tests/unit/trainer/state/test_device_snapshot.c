@@ -51,12 +51,12 @@ static int tear_down(void **state)
 }
 
 /* Up to STEP; from there on, or from the first step on, streams are late. */
-static void begin_late(struct test *test, int slots, enum fake_order order, uint64_t seed)
+static void begin_late(struct test *test, int buffers, enum fake_order order, uint64_t seed)
 {
 	*test = (struct test) { .step = device_training_at(ROWS, GEMM_MODE_FP32, STEP) };
 	device_training_begin(&test->t, ROWS, GEMM_MODE_FP32);
 	assert_int_equal(layout_make(&test->layout, &test->t.table, 0, 1, NULL, 0, &test->err), 0);
-	test->snapshot_copy = device_snapshot_start(&test->t.state, &test->layout, slots, &test->err);
+	test->snapshot_copy = device_snapshot_start(&test->t.state, &test->layout, buffers, &test->err);
 	if (!test->snapshot_copy)
 		fail_msg("%s", test->err.text);
 	fake_stream_order(order, seed);
@@ -64,9 +64,9 @@ static void begin_late(struct test *test, int slots, enum fake_order order, uint
 		device_training_step(&test->t);
 }
 
-static void begin(struct test *test, int slots)
+static void begin(struct test *test, int buffers)
 {
-	begin_late(test, slots, FAKE_EAGER, 0);
+	begin_late(test, buffers, FAKE_EAGER, 0);
 }
 
 /* The device does what it was given. */
@@ -84,10 +84,10 @@ static void end(struct test *test)
 	free(test->step);
 }
 
-static size_t differs(struct test *test, int slot)
+static size_t differs(struct test *test, int buffer)
 {
 	return device_training_differs(&test->layout,
-		device_snapshot_memory(test->snapshot_copy)->base[slot], test->step);
+		device_snapshot_memory(test->snapshot_copy)->base[buffer], test->step);
 }
 
 /* A snapshot with two updates behind it, and then the wait for its copies. Returns how much of it
@@ -270,13 +270,13 @@ static void shards_are_copied_alone(void **state)
 	device_training_step(&t);
 	assert_int_equal(device_snapshot_finish(snapshot_copy, 20, &err), 0);
 	float *arenas = device_state_read(&whole.state),
-		  *slot = device_snapshot_memory(snapshot_copy)->base[0];
+		  *buffer = device_snapshot_memory(snapshot_copy)->base[0];
 	for (size_t s = 1; s < SNAPSHOT_STATES; s++)
 		for (int i = 0; i < 2; i++)
-			assert_memory_equal(slot + s * elements + own[i].first,
-				arenas + s * elements + own[i].first, (own[i].end - own[i].first) * sizeof *slot);
-	assert_memory_equal(slot + first, arenas + first,
-		(end - first) * sizeof *slot); /* weights, of its own shards */
+			assert_memory_equal(buffer + s * elements + own[i].first,
+				arenas + s * elements + own[i].first, (own[i].end - own[i].first) * sizeof *buffer);
+	assert_memory_equal(buffer + first, arenas + first,
+		(end - first) * sizeof *buffer); /* weights, of its own shards */
 	size_t saved = layout_own_bytes(&layout),
 		   runs = layout.kept_count[0] + layout.kept_count[1] + layout.kept_count[2];
 	assert_int_equal(fstat(device_snapshot_memory(snapshot_copy)->fd[0], &st), 0);

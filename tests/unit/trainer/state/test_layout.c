@@ -13,17 +13,17 @@
 #include "tests/unit/trainer/state/odd_table.h"
 #include "trainer/state/layout.h"
 
-/* A slot whose elements are numbered. */
-static float *make_slot(const struct tensor_table *table)
+/* A buffer whose elements are numbered. */
+static float *make_buffer(const struct tensor_table *table)
 {
 	size_t count = SNAPSHOT_STATES * table->elements;
-	float *slot = malloc(count * sizeof *slot);
+	float *buffer = malloc(count * sizeof *buffer);
 	for (size_t i = 0; i < count; i++)
-		slot[i] = (float)i;
-	return slot;
+		buffer[i] = (float)i;
+	return buffer;
 }
 
-static void check_tensor(const struct layout *layout, int i, const float *slot)
+static void check_tensor(const struct layout *layout, int i, const float *buffer)
 {
 	const struct tensor *row = &layout->table->rows[i];
 	const struct snapshot_slice *slice = &layout->slices[i];
@@ -35,13 +35,13 @@ static void check_tensor(const struct layout *layout, int i, const float *slot)
 	assert_ptr_equal(layout->tensors[i].data, slice->state[SNAPSHOT_MASTER]);
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++) {
 		if (own)
-			assert_true(slice->state[s][0] == slot[s * layout->table->elements + row->offset]);
+			assert_true(slice->state[s][0] == buffer[s * layout->table->elements + row->offset]);
 		else
 			assert_null(slice->state[s]);
 	}
 }
 
-static void check(const struct tensor_table *table, int writers, const float *slot)
+static void check(const struct tensor_table *table, int writers, const float *buffer)
 {
 	size_t own = 0, tensors = 0;
 	for (int part = 0; part < writers; part++) {
@@ -53,9 +53,9 @@ static void check(const struct tensor_table *table, int writers, const float *sl
 		assert_int_equal(layout_bytes(&layout), SNAPSHOT_STATES * table->elements * sizeof(float));
 		assert_int_equal(layout_own_bytes(&layout) > 0, part < layout.parts);
 		own += layout_own_bytes(&layout);
-		layout_place(&layout, slot);
+		layout_place(&layout, buffer);
 		for (int i = 0; i < table->count; i++) {
-			check_tensor(&layout, i, slot);
+			check_tensor(&layout, i, buffer);
 			tensors += layout.tensors[i].writer == layout.part;
 		}
 		layout_clear(&layout);
@@ -68,10 +68,10 @@ static void every_tensor_has_one_writer(void **unused)
 {
 	struct tensor_table table = { 0 };
 	odd_table_make(&table);
-	float *slot = make_slot(&table);
+	float *buffer = make_buffer(&table);
 	for (int writers = 1; writers <= table.count + 2; writers++)
-		check(&table, writers, slot);
-	free(slot);
+		check(&table, writers, buffer);
+	free(buffer);
 	tensor_table_clear(&table);
 }
 
@@ -89,11 +89,11 @@ static void statistics_have_no_slices(void **state)
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(tensor_table_add(&table, &rows[i], NULL), 0);
 	assert_int_equal(table.parameters, 20);
-	float *slot = make_slot(&table);
+	float *buffer = make_buffer(&table);
 	for (int part = 0; part < 3; part++) {
 		struct layout layout;
 		assert_int_equal(layout_make(&layout, &table, part, 3, NULL, 0, NULL), 0);
-		layout_place(&layout, slot);
+		layout_place(&layout, buffer);
 		assert_int_equal(layout.slice_count, 2);
 		assert_string_equal(layout.slices[0].tensor, "1.weight");
 		assert_string_equal(layout.slices[1].tensor, "0.weight");
@@ -103,16 +103,16 @@ static void statistics_have_no_slices(void **state)
 		assert_int_equal(layout.tensors[2].dims, 0);
 		for (int i = 0; i < 4; i++)
 			assert_ptr_equal(layout.tensors[i].data,
-				layout.tensors[i].writer == layout.part ? slot + table.rows[i].offset : NULL);
+				layout.tensors[i].writer == layout.part ? buffer + table.rows[i].offset : NULL);
 		for (int i = 0; i < 2; i++)
 			for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 				assert_ptr_equal(layout.slices[i].state[s],
 					layout.slices[i].writer == layout.part
-						? slot + s * table.elements + table.rows[3 * i].offset
+						? buffer + s * table.elements + table.rows[3 * i].offset
 						: NULL);
 		layout_clear(&layout);
 	}
-	free(slot);
+	free(buffer);
 	tensor_table_clear(&table);
 }
 
@@ -122,7 +122,7 @@ static void shards_become_slices(void **state)
 {
 	struct tensor_table table = { 0 };
 	odd_table_make(&table);
-	float *slot = make_slot(&table);
+	float *buffer = make_buffer(&table);
 	size_t big = table.rows[3].offset, slices = 0, elements = 0;
 	const struct zero_shard shards[] = { { 0, 0, big + 65536 }, { 1, big + 65536, big + 131072 },
 		{ 1, table.rows[4].offset, table.elements }, { 2, big + 131072, table.rows[4].offset } };
@@ -131,7 +131,7 @@ static void shards_become_slices(void **state)
 		struct err err;
 		size_t own = 0;
 		assert_int_equal(layout_make(&layout, &table, part, 4, shards, 4, &err), 0);
-		layout_place(&layout, slot);
+		layout_place(&layout, buffer);
 		for (size_t i = 0; i < layout.slice_count; i++) {
 			const struct snapshot_slice *slice = &layout.slices[i];
 			const struct tensor *row = tensor_table_find(&table, slice->tensor);
@@ -139,7 +139,7 @@ static void shards_become_slices(void **state)
 			assert_true(slice->first + slice->count <= row->count);
 			for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 				assert_ptr_equal(slice->state[s],
-					slice->writer == part ? slot + s * table.elements + row->offset + slice->first
+					slice->writer == part ? buffer + s * table.elements + row->offset + slice->first
 										  : NULL);
 			own += slice->writer == part ? slice->count : 0;
 		}
@@ -152,7 +152,7 @@ static void shards_become_slices(void **state)
 	}
 	assert_int_equal(slices, table.parameters);
 	assert_int_equal(elements, table.elements);
-	free(slot);
+	free(buffer);
 	tensor_table_clear(&table);
 }
 
