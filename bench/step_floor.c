@@ -248,7 +248,7 @@ static int trace_step(struct step *s, struct ops_trace *trace, struct device_clo
 	json_object_set_new(out, "step_seconds", json_real(seconds));
 	json_object_set_new(out, "parameters", json_real(parameters));
 	json_object_set_new(out, "token_flops",
-		json_real(gpu_peak_token_flops(parameters, c->layers, c->width, c->context)));
+		json_real(model_flops(s->model) / c->context));
 	json_object_set_new(out, "tokens",
 		json_integer((json_int_t)s->batch.samples * s->batch.positions * s->microbatches));
 	return device_clock_check(clock, err);

@@ -494,7 +494,7 @@ static double flops(const struct model *model)
 	const struct model_config *c = &model->config;
 	const double positions = c->context;
 	return 6.0 * (double)model->table.parameters * positions
-		+ 12.0 * c->layers * c->width * positions * positions;
+		+ 6.0 * c->layers * c->width * positions * positions;
 }
 
 static json_t *config_json(const struct model *model)

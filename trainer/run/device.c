@@ -326,8 +326,7 @@ double device_use(const struct run *run, double tokens_per_second)
 	bool gpt2 = s->model == MODEL_GPT2;
 	if (!run->on_gpu || s->share_gpu)
 		return 0;
-	double flops = gpu_peak_token_flops((double)run->state.tensors->parameters,
-		gpt2 ? (double)s->layers : 0, (double)s->width, (double)s->context);
-	return gpu_peak_mfu(tokens_per_second, flops, gpu_peak_flops(run->gpu.name),
+	double token_flops = model_flops(run->model) / (gpt2 ? (double)s->context : 1);
+	return gpu_peak_mfu(tokens_per_second, token_flops, gpu_peak_flops(run->gpu.name),
 		run->ident.world_size);
 }

@@ -58,11 +58,6 @@ double gpu_peak_flops(const char *name)
 	return 0;
 }
 
-double gpu_peak_token_flops(double parameters, double layers, double width, double positions)
-{
-	return 6 * parameters + 6 * layers * width * positions;
-}
-
 double gpu_peak_mfu(double tokens_per_second, double token_flops, double peak, int cards)
 {
 	return peak > 0 ? tokens_per_second * token_flops / (peak * cards) : 0;

@@ -9,11 +9,6 @@
  * "NVIDIA H100 80GB HBM3". */
 double gpu_peak_flops(const char *name);
 
-/* Operations that the model needs for a token, forward and backward, recomputation not counted:
- * 6·parameters + 6·layers·width·positions (a token attends to half of the positions on average).
- * `parameters` without padding; a model without attention has 0 layers. */
-double gpu_peak_token_flops(double parameters, double layers, double width, double positions);
-
 /* Part of the peak of all cards together: tokens a second over all ranks, one card each; 0 where
  * the peak is not known. */
 double gpu_peak_mfu(double tokens_per_second, double token_flops, double peak, int cards);
