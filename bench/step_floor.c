@@ -24,7 +24,7 @@
 #include "common/number.h"
 #include "trainer/cuda/host/ops_cuda.h"
 #include "trainer/model/model.h"
-#include "trainer/run/gpu_peak.h"
+#include "trainer/run/mfu.h"
 #include "trainer/state/optimizer.h"
 #include "trainer/state/state.h"
 
@@ -247,8 +247,7 @@ static int trace_step(struct step *s, struct ops_trace *trace, struct device_clo
 	double parameters = (double)model_tensors(s->model)->parameters;
 	json_object_set_new(out, "step_seconds", json_real(seconds));
 	json_object_set_new(out, "parameters", json_real(parameters));
-	json_object_set_new(out, "token_flops",
-		json_real(model_flops(s->model) / c->context));
+	json_object_set_new(out, "token_flops", json_real(model_flops(s->model) / c->context));
 	json_object_set_new(out, "tokens",
 		json_integer((json_int_t)s->batch.samples * s->batch.positions * s->microbatches));
 	return device_clock_check(clock, err);
@@ -315,7 +314,7 @@ static int on_gpu(const int64_t *numbers, json_t *out, struct err *err)
 		return -1;
 	json_object_set_new(out, "card", json_string(ops->card));
 	json_object_set_new(out, "libraries", json_string(ops->libraries));
-	json_object_set_new(out, "peak", json_real(gpu_peak_flops(gpu.name)));
+	json_object_set_new(out, "peak", json_real(mfu_peak_flops(gpu.name)));
 	int rc = measure(ops, &config, numbers, out, err);
 	ops->destroy(ops);
 	return rc;

@@ -5,7 +5,6 @@ AC_DEFUN([MUSTER_SUMMARY], [
     prefix .............. $prefix
     Slurm (plugin) ...... $have_slurm
     PMIx (rendezvous) ... $have_pmix
-    Gloo (CPU ranks) .... $have_gloo
     oneDNN (products) ... $have_dnnl
     CUDA ................ $have_cuda${NVCC_ARCH:+ ($with_cuda_arch)}
     cuBLASLt ............ $have_cublas

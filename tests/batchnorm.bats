@@ -56,7 +56,6 @@ worst_loss() {
 }
 
 @test "four ranks are one batch: the losses of one rank that has it whole" {
-    several_ranks
     local four two small
     train one --slots 1 --microbatch 16 --validation-data x.npy --validation-labels y.npy --validate-every 20
     train_world 4 four --microbatch 4 --validation-data x.npy --validation-labels y.npy --validate-every 20
@@ -70,7 +69,6 @@ worst_loss() {
 }
 
 @test "statistics are saved with the model and resumed bit for bit, by the same number of ranks" {
-    several_ranks
     train_world 2 whole --steps 100
     start_world 2 parts --steps 100
     wait_step parts 20
@@ -98,7 +96,6 @@ worst_loss() {
 }
 
 @test "pieces that travel early do not come between the batches" {
-    several_ranks
     local differ
     train_world 4 thirds --global-batch 24 --slots 12 # three slots a rank: two pieces, finished after other slots on each
     train_world 4 native --global-batch 24 --slots 12 --reduction native
@@ -108,7 +105,6 @@ worst_loss() {
 }
 
 @test "a rank that stops is waited for no longer than the deadline, and all say where they stand" {
-    several_ranks
     start_world 3 stopped --slots 3 --global-batch 12 --microbatch 4 --steps 1000000 --ckpt-every 0 --collective-timeout 2
     wait_step stopped 5
     kill -STOP "${PIDS[1]}"
@@ -130,14 +126,12 @@ worst_loss() {
 }
 
 @test "ranks that can't have the same batches, and a batch of one, are refused" {
-    several_ranks
     fails 2 "--batchnorm" train_world 3 uneven
     fails 2 "nothing to normalise over" train single --microbatch 1
     fails 2 "--batchnorm belongs to --model mlp" muster-train --model gpt2 --batchnorm --data x.npy
 }
 
 @test "bad data on one rank in mid-run ends all of them with 65" {
-    several_ranks
     local zero
     for zero in 0 1; do
         run train_world 4 "late$zero" --labels y-late.npy --order file --steps 100 --zero $zero

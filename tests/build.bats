@@ -13,10 +13,10 @@ setup() {
 }
 
 # bats test_tags=ci
-@test "without Slurm, PMIx, Gloo, oneDNN and CUDA there is a trainer that trains" {
+@test "without Slurm, PMIx, oneDNN and CUDA there is a trainer that trains" {
     cd "$source" && ./autogen.sh >/dev/null 2>&1
     mkdir build && cd build
-    ../configure --without-slurm --without-pmix --without-gloo --without-dnnl --without-cuda --enable-werror \
+    ../configure --without-slurm --without-pmix --without-dnnl --without-cuda --enable-werror \
         --disable-dependency-tracking >configure.out
     grep -q 'Slurm (plugin) ...... no' configure.out
     make -s -j"$(nproc)" 2>make.err || { cat make.err; return 1; }

@@ -11,7 +11,6 @@ setup_file() {
 }
 
 setup() {
-    several_ranks
     cd "$BATS_FILE_TMPDIR" || return
 }
 

@@ -24,6 +24,8 @@ fuzz() {
 
 @test "what ranks send each other at a fence stands any bytes" { fuzz bootstrap; }
 
+@test "what ranks send each other in a training stands any bytes" { fuzz comm_conn; }
+
 @test "lists of hosts stand any bytes" { fuzz hostlist; }
 
 @test "where tasks are stands any code and any layout" { fuzz layout; }

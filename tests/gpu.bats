@@ -126,7 +126,6 @@ END
 }
 
 @test "the parts that train find runs that are alike, and one line of the summary each" {
-    PATH=$MUSTER_BUILD:$PATH several_ranks
     stand_ins
     # The bench has tests of its own (bench_gpu.bats).
     printf '#!/bin/sh\n' >"$BATS_TEST_TMPDIR/tools/python3" && chmod +x "$BATS_TEST_TMPDIR/tools/python3"
@@ -159,7 +158,6 @@ differs() {
 }
 
 @test "a training that differs from the one beside it is told, in each way that they are compared" {
-    PATH=$MUSTER_BUILD:$PATH several_ranks
     stand_ins
     mkdir "$GPU_WORK" && head -c 100000 "$MUSTER_BUILD/muster-train" >"$GPU_WORK/text"
     bin/muster-tokens -o "$GPU_WORK/train.bin" "$GPU_WORK/text"

@@ -19,7 +19,7 @@ setup_file() {
     train whole $SMALL >whole.out 2>&1
 }
 
-ready() { [ -x "$tools/train_shim" ] && grep -q '^#define HAVE_NCCL 1' "$MUSTER_BUILD/config.h" && grep -q '^#define HAVE_GLOO 1' "$MUSTER_BUILD/config.h"; }
+ready() { [ -x "$tools/train_shim" ] && grep -q '^#define HAVE_NCCL 1' "$MUSTER_BUILD/config.h"; }
 
 setup() {
     ready || skip "this build has no communicator for GPUs"

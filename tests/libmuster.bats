@@ -30,7 +30,7 @@ declared() { sed -n 's/^MUSTER_API .*\b\(muster_[a-z_]*\)(.*/\1/p' "$MUSTER_PREF
     [ "$(declared | wc -l)" -eq 37 ]
     objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -q 'SONAME *libmuster.so.0$'
     # Programs that make no communicator run where there is no NCCL, and none is bound to a release of Slurm.
-    ! objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -E 'NEEDED.*(nccl|cuda|slurm|gomp|gloo)' || false
+    ! objdump -p "$MUSTER_PREFIX/lib/libmuster.so" | grep -E 'NEEDED.*(nccl|cuda|slurm|gomp|stdc)' || false
 }
 
 # What the header declares, and what the synopsis of muster(3) does: one declaration a line, without the fonts.

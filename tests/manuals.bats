@@ -112,7 +112,10 @@ faults() {
 }
 
 # constant NAME FILE: what a line "#define NAME VALUE" says, as people write it.
-constant() { sed -n "s/^#define $1 \"\{0,1\}\([0-9.]*\).*/\1/p" "$MUSTER_TOP/$2" | sed 's/\.0$//' | grep .; }
+constant() {
+    sed ':more; /\\$/ { N; s/\\\n//; b more }' "$MUSTER_TOP/$2" |
+        sed -n "s/^#define $1[ \t]*\"\{0,1\}\([0-9.]*\).*/\1/p" | sed 's/\.0$//' | grep .
+}
 
 # words FILE: a document in one line, without what only groff reads.
 words() { sed 's/^\.[A-Z]\{1,2\} *//; s/\\f.//g; s/\\-/-/g; s/ *$//' "$MUSTER_TOP/doc/$1" | tr '\n' ' ' | tr -s ' '; }

@@ -34,7 +34,6 @@ launch() {
 }
 
 @test "a training by mpirun equals that of one process, bit for bit" {
-    several_ranks
     export -f train
     run launch -n 4 bash -c 'train mpi'
     echo "$output"

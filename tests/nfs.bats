@@ -239,7 +239,6 @@ train_on_two() {
 }
 
 @test "writers on two nodes save together, are killed, and go on" {
-    several_ranks
     local writers run
     train_on_two
     for writers in node all; do

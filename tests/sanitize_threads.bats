@@ -16,11 +16,10 @@ threaded="test_prefetch test_log test_shard test_shard_write test_ckpt test_ckpt
     build sanitize-thread thread shim -- --disable-openmp
 }
 
-# The communication thread, Gloo's and those that wait for them. It mostly waits, so the others run beside it; the deadlines of its
+# The communicator's threads and those that wait for them. It mostly waits, so the others run beside it; the deadlines of its
 # cases are those of a program that runs at full speed, so that here only what the sanitizer says counts, to the last case.
 communicate() {
     local name
-    export TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt"
     for name in test_trace test_ddp_zero; do
         timeout $((10 * HANG)) "tests/unit/$name" >"$name.out" 2>&1 </dev/null || tail -n 30 "$name.out"
     done
@@ -56,8 +55,6 @@ communicate() {
     small_run_prepare
     cd "$BATS_FILE_TMPDIR" || return
     PATH=$MUSTER_BUILD/sanitize-thread:$PATH
-    several_ranks
-    export TSAN_OPTIONS="$TSAN_OPTIONS suppressions=$MUSTER_TOP/tests/lib/tsan-gloo.txt"
     train_world 2 shared --zero 1 --width 128 --layers 3 --bucket-mb 1 --split-embedding --steps 8 --ckpt-every 3 --check-replicas 2 \
         --validation-data valid.u16 --validate-every 4 --trace shared.json --trace-steps 2-7 --rdzv-timeout 60 --collective-timeout 60
     [ "${STATUSES[*]}" = "0 0" ]

@@ -65,7 +65,6 @@ slow_disk() {
 }
 
 @test "one file or many, from one rank or all: the same state, and it is resumed by any world" {
-    several_ranks
     local writers n
     for writers in all node; do
         n=$([ $writers = all ] && echo 4 || echo 2)
@@ -88,7 +87,6 @@ slow_disk() {
 }
 
 @test "several writers of few tensors: no more of them write than there are tensors" {
-    several_ranks
     python3 - <<'END'
 import struct
 def npy(name, descr, shape, data):
@@ -141,7 +139,6 @@ kill_at_words() {
 
 @test "the trainer is killed right after the hand-over: that step is durable" {
     root_traces
-    several_ranks
     local n
     for n in 1 4; do
         slowly start_world $n "handed$n" --ckpt-writers all --ckpt-every 40 --log-level debug
@@ -165,7 +162,6 @@ large() {
 }
 
 @test "the trainer is killed before the hand-over: the step before is durable" {
-    several_ranks
     local writers n
     large large >large.out 2>&1
     train() { large "$@"; }

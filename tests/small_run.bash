@@ -35,7 +35,6 @@ train() {
 # seconds on any machine: for a run that is interrupted.
 slowly() { STEP_MILLISECONDS=20 LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/slow_steps.so "$@"; }
 
-several_ranks() { ldd "$(command -v muster-train)" | grep -q gloo || skip "this build has no communicator for several ranks"; }
 
 # train_world N DIR OPTION…: N ranks on this machine; the status of rank 0, once all are gone. Their pids are in PIDS.
 train_world() {

@@ -166,7 +166,7 @@ EXTRA_DIST += \
 	tests/cluster/ckptd.bats tests/cluster/prologs.bats tests/cluster/network.bats tests/cluster/latency.c tests/cluster/lib/network.sh tests/cluster/doctor.bats tests/cluster/pains.bats tests/cluster/guards.bats tests/doctor.bats \
 	tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
 	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
-EXTRA_DIST += tests/lib/tsan-gloo.txt tests/lib/tap-skip.sh tests/tokens.bats tests/manuals.bats
+EXTRA_DIST += tests/lib/tap-skip.sh tests/tokens.bats tests/manuals.bats
 
 # Fuzzing, for as long as one likes: make fuzz FUZZ_SECONDS=600
 FUZZ_SECONDS = 20
@@ -174,7 +174,7 @@ fuzz:
 	$(top_srcdir)/tests/fuzz/run.sh $(FUZZ_SECONDS)
 .PHONY: fuzz shim
 EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats tests/cluster/groups.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c \
-	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_links.c tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c \
+	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_comm_links.c tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c \
 	tests/fuzz/fuzz_bootstrap.c tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c \
 	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_gemm_plans.c tests/fuzz/fuzz_flight.c tests/fuzz/seeds \
 	tests/fuzz/dictionaries

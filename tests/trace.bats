@@ -12,7 +12,6 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 check_trace() { python3 "$MUSTER_TOP/tests/tools/check_trace.py" "$@"; }
 
 @test "three ranks, two slots and buckets each: every span is there, nested, and in time" {
-    several_ranks
     valid=(--validation-data valid.u16 --validate-every 2)
     train_world 3 traced --steps 6 --width 128 --context 64 --vocabulary 8192 --bucket-mb 1 --ckpt-every 2 \
         --trace traced.json --trace-steps 2-5 "${valid[@]}"
@@ -54,7 +53,6 @@ END
 }
 
 @test "a notice ends the run within the steps: the file has those that were done" {
-    several_ranks
     start_world 2 noticed --steps 100000 --trace noticed.json --trace-steps 3-90000
     wait_step noticed 5
     [ ! -e noticed.json ]
@@ -66,7 +64,6 @@ END
 }
 
 @test "--comm none computes without exchanging, replay exchanges without computing, and the trace tells both" {
-    several_ranks
     # measure MODE OPTION…: two ranks, no directory.
     measure() {
         local mode=$1 rank pids=()
@@ -127,7 +124,6 @@ END
 }
 
 @test "ranks that are to trace something else each are told apart" {
-    several_ranks
     export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME
     mkdir -p meet
     RANK=1 LOCAL_RANK=1 train apart --trace apart.json --trace-steps 2-3 >apart1.out 2>&1 3>&- &
@@ -151,7 +147,6 @@ END
 }
 
 @test "muster-curve --scaling: one rank against two, and what it refuses" {
-    several_ranks
     train scale1 --steps 20 >/dev/null 2>&1
     train_world 2 scale2 --steps 20 >/dev/null 2>&1
     run muster-curve --scaling --bars --skip 5 --json scaling.json --plot scaling.svg scale1 scale2

@@ -96,7 +96,6 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 }
 
 @test "worlds of 2, 3, 5 and 8 ranks give the same bits, and say what an uneven share costs" {
-    several_ranks
     local n
     for n in 2 3 5 8; do
         train_world $n "world$n" >"world$n.out" || { cat "world$n.out"; return 1; }
@@ -114,14 +113,12 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 }
 
 @test "a stop and a kill between different world sizes change nothing" {
-    several_ranks
     interrupt_worlds mixed
     train_world 5 mixed
     same_as_whole mixed
 }
 
 @test "a rank that dies makes the others leave with 69, and they say whom they lost" {
-    several_ranks
     start_world 4 lost --steps 100000 --ckpt-every 0
     wait_step lost 5
     kill -9 "${PIDS[3]}"
@@ -136,7 +133,6 @@ setup() { cd "$BATS_FILE_TMPDIR" || return; }
 }
 
 @test "validation losses are those of the undisturbed run, at every world size" {
-    several_ranks
     local pid
     train validated --validation-data valid.u16 --validate-every 10
     [ "$(muster-curve validated | awk 'NF == 7' | wc -l)" -eq 10 ]
@@ -285,7 +281,6 @@ assert [x["name"] for x in c][-1] == "isa", c'
 }
 
 @test "several files are one data set, in the order of their names, whatever names them" {
-    several_ranks
     head -c 10000 tokens.u16 >part-1.u16
     tail -c +10001 tokens.u16 | head -c 3000 >part-2.u16
     tail -c +13001 tokens.u16 >part-3.u16
@@ -307,7 +302,6 @@ assert [x["name"] for x in c][-1] == "isa", c'
 }
 
 @test "bad data on one rank in mid-run ends all of them with 65" {
-    several_ranks
     perl -e 'print pack("v", $_ == 15000 ? 99 : 5) for 0 .. 20000' >late.u16
     run train_world 4 late --data late.u16 --steps 1000 --ckpt-every 0
     echo "$output"
@@ -316,7 +310,6 @@ assert [x["name"] for x in c][-1] == "isa", c'
 }
 
 @test "a replica that drifts away is named within as many steps as it is looked for, and nothing more is saved" {
-    several_ranks
     start_world 3 drift --steps 100000 --ckpt-writers all --ckpt-every 100000 --check-replicas 10
     wait_step drift 25
     python3 "$MUSTER_TOP/tests/tools/flip_bits.py" "${PIDS[1]}"
@@ -347,7 +340,6 @@ assert [x["name"] for x in c][-1] == "isa", c'
     fails 2 file train file
     fails 2 "file/below" train file/below
     # Of several ranks, one says whose fault it is, and once.
-    several_ranks
     run train_world 2 file/below
     echo "$output"
     [ "$status" -eq 2 ]

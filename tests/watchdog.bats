@@ -26,7 +26,6 @@ END
 
 setup() {
     cd "$BATS_FILE_TMPDIR"
-    several_ranks
     export XDG_RUNTIME_DIR=$PWD/runtime
     PIDS=()
 }

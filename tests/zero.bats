@@ -7,7 +7,6 @@ load small_run
 
 setup_file() {
     small_run_begin
-    several_ranks
     cat >slow_rank0 <<'END'
 #!/bin/bash
 # Each write to a socket of rank 0 takes 5 ms longer, as on a slow link; what it computes does not.

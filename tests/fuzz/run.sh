@@ -8,7 +8,7 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_links first_end bootstrap hostlist import layout manifest npy owner part pmi2_wire \
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn comm_links first_end bootstrap hostlist import layout manifest npy owner part pmi2_wire \
     gemm_plans rank_env safetensors spank_args flight tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
@@ -24,6 +24,7 @@ sources() {
             checkpoint/directory/{ckpt_dir,removable}.c common/{pages,thread}.c "${base[@]}"
         ;;
     ckptd_proto) echo checkpoint/{protocol/ckptd_{attach,conn,fields,proto,tcp},format/safetensors}.c "${base[@]}" ;;
+    comm_conn) echo trainer/comm/comm_conn.c ;;
     comm_links) echo trainer/comm/comm_links.c launch/run_key.c common/{acceptor,siphash}.c "${base[@]}" ;;
     first_end) echo plugin/{end_channel,first_end,task_end}.c common/{clock,err,last_words,listen,number}.c -lm ;;
     bootstrap) echo launch/{bootstrap_message,put_list}.c common/siphash.c ;;

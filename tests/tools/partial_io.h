@@ -5,7 +5,7 @@
  * beginning of a connection and an arbitrary part of what is asked for later.
  *
  * Preloaded (LD_PRELOAD, or /etc/ld.so.preload), it does so to calls of this build's programs and
- * libraries and of Gloo alone, whatever process they are in. PARTIAL_IO=late leaves it at the
+ * libraries alone, whatever process they are in. PARTIAL_IO=late leaves it at the
  * first: connections that are late. Linked into a test, it does so to threads that ask for it. */
 #ifndef MUSTER_TESTS_PARTIAL_IO_H
 #define MUSTER_TESTS_PARTIAL_IO_H

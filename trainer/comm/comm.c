@@ -297,27 +297,19 @@ const char *comm_peer(const struct comm *comm, int rank)
 /* The provider by name, or the fitting one. */
 static const struct comm_provider *choose(const char *name, int world_size, struct err *err)
 {
-	if (name && strcmp(name, "gloo") != 0 && strcmp(name, "single") != 0) {
-		err_fail(err, EXIT_USAGE, "comm: there is no provider \"%s\"; use gloo or single", name);
+	if (name && strcmp(name, "tcp") != 0 && strcmp(name, "single") != 0) {
+		err_fail(err, EXIT_USAGE, "comm: there is no provider \"%s\"; use tcp or single", name);
 		return NULL;
 	}
 	if (world_size == 1)
 		return &comm_single;
 	if (name && strcmp(name, "single") == 0) {
 		err_fail(err, EXIT_USAGE,
-			"comm: provider \"single\" is for a world of one, and this has %d ranks; use gloo",
+			"comm: provider \"single\" is for a world of one, and this has %d ranks; use tcp",
 			world_size);
 		return NULL;
 	}
-#ifdef HAVE_GLOO
-	return &comm_gloo;
-#else
-	err_fail(err, EXIT_USAGE,
-		"comm: couldn't connect %d ranks: this build has no communicator for several ranks; "
-		"install libgloo-dev and configure without --without-gloo",
-		world_size);
-	return NULL;
-#endif
+	return &comm_tcp;
 }
 
 static void free_comm(struct comm *comm)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How ranks talk: grouped send and receive, all-gather, all-reduce and broadcast, executed in the
- * order of the calls on the communicator's own thread (Gloo) or stream (NCCL). Each call returns at
+ * order of the calls on the communicator's own thread (TCP) or stream (NCCL). Each call returns at
  * once with a ticket, its done event. */
 #ifndef MUSTER_COMM_H
 #define MUSTER_COMM_H
@@ -28,7 +28,7 @@ struct comm_transfer {
 	int receive; /* 0: send */
 };
 
-/* `provider`: "gloo", "single" (a world of one only) or NULL for the fitting one. Opening it takes
+/* `provider`: "tcp", "single" (a world of one only) or NULL for the fitting one. Opening it takes
  * no longer than twice the deadline of `rdzv`. NULL on error (EXIT_LOST names the ranks that did
  * not come).
  *

@@ -3,22 +3,16 @@ libtrainer_a_SOURCES += \
 	trainer/comm/status_exchange.c trainer/comm/status_exchange.h \
 	trainer/comm/comm.c trainer/comm/comm.h \
 	trainer/comm/comm_address.c trainer/comm/comm_address.h \
+	trainer/comm/comm_conn.c trainer/comm/comm_conn.h \
 	trainer/comm/comm_links.c trainer/comm/comm_links.h \
 	trainer/comm/comm_op.c trainer/comm/comm_op.h \
 	trainer/comm/comm_private.h \
 	trainer/comm/comm_provider.h \
 	trainer/comm/comm_run.c \
 	trainer/comm/comm_single.c \
+	trainer/comm/comm_tcp.c trainer/comm/comm_tcp.h \
+	trainer/comm/comm_tcp_connect.c \
 	trainer/comm/gpu_meet.c trainer/comm/gpu_meet.h
-if HAVE_GLOO
-AM_CPPFLAGS += $(GLOO_CPPFLAGS)
-trainer_LIBS += $(GLOO_LIBS)
-libtrainer_a_SOURCES += \
-	trainer/comm/comm_gloo.cc trainer/comm/comm_gloo.h \
-	trainer/comm/comm_gloo_connect.cc \
-	trainer/comm/comm_gloo_peers.cc \
-	trainer/comm/gloo-headers/gloo/common/memory.h
-endif
 comm_nccl = trainer/comm/comm_nccl.c trainer/comm/comm_nccl.h
 EXTRA_DIST += $(comm_nccl)
 # End of comm.mk

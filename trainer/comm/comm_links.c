@@ -241,7 +241,8 @@ static void drop_stranger(struct stranger *stranger)
 	stranger->fd = -1;
 }
 
-/* Takes what has come of a hello, and no more: what follows it is for Gloo. */
+/* Takes what has come of a hello, and no more: what follows it is for the
+ * one that gets the connection. */
 static void hear_stranger(struct comm_links *links, struct stranger *stranger)
 {
 	ssize_t got = recv(stranger->fd, stranger->hello + stranger->have, HELLO_SIZE - stranger->have,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ways beside each other. What lies in a GPU's memory travels by NCCL, on the stream on which
  * the operations of the communicator's thread are queued. What lies in the host's memory travels by
- * Gloo, whose connections also tell who is gone and why, and carry the last words: NCCL knows
+ * TCP, whose connections also tell who is gone and why, and carry the last words: NCCL knows
  * nothing of that.
  *
  * NCCL's communicator is non-blocking, and all calls behind open are the communicator's thread's: a
@@ -38,14 +38,14 @@ struct exchange {
 	int count;
 	const struct comm_sums *sums;
 	bool on_device;
-	void *host;               /* Gloo's, once it has begun */
+	void *host;               /* TCP's, once it has begun */
 	cudaEvent_t begun, ended; /* on the stream */
 	bool failed;
 	struct err err; /* of what failed in the beginning */
 };
 
 struct state {
-	void *host; /* Gloo's state */
+	void *host; /* TCP's state */
 	struct comm_events events;
 	const struct nccl_library *lib;
 	ncclComm_t comm;
@@ -80,7 +80,7 @@ static int explain(struct state *s, ncclResult_t result, const char *call, const
 	struct deadline deadline = deadline_in(own ? 0 : BLAME_SECONDS);
 	char words[400];
 	do {
-		if (comm_gloo.check(s->host, err) < 0)
+		if (comm_tcp.check(s->host, err) < 0)
 			return -1;
 	} while (deadline_sleep(deadline, 0.02));
 	snprintf(words, sizeof words, "%s (%.300s)", s->lib->get_error_string(result),
@@ -222,7 +222,7 @@ static int await_end(struct state *s, struct exchange *x, struct err *err)
 static void begin_on_host(struct state *s, struct exchange *x)
 {
 	if (!x->host)
-		x->host = comm_gloo.begin(s->host, x->transfers, x->count, x->sums);
+		x->host = comm_tcp.begin(s->host, x->transfers, x->count, x->sums);
 }
 
 static void *nccl_begin(void *state, const struct comm_transfer *transfers, int count,
@@ -272,7 +272,7 @@ static int nccl_make(void *state, void *begun, const struct comm_sums *sums, str
 	if (x->on_device)
 		return make_on_device(s, x, sums, err);
 	begin_on_host(s, x);
-	return comm_gloo.make(s->host, x->host, sums, err);
+	return comm_tcp.make(s->host, x->host, sums, err);
 }
 
 static int nccl_finish(void *state, void *begun, struct err *err)
@@ -284,7 +284,7 @@ static int nccl_finish(void *state, void *begun, struct err *err)
 	if (x->on_device)
 		return give_back(x, await_end(s, x, err));
 	begin_on_host(s, x);
-	return give_back(x, comm_gloo.finish(s->host, x->host, err));
+	return give_back(x, comm_tcp.finish(s->host, x->host, err));
 }
 
 /* ---- collectives ---- */
@@ -348,12 +348,12 @@ static void nccl_interrupt(void *state)
 {
 	struct state *s = state;
 	atomic_store(&s->interrupted, true);
-	comm_gloo.interrupt(s->host);
+	comm_tcp.interrupt(s->host);
 }
 
 static int nccl_check_peers(void *state, struct err *err)
 {
-	return comm_gloo.check(((struct state *)state)->host, err);
+	return comm_tcp.check(((struct state *)state)->host, err);
 }
 
 /* The farewell comes first: who waits for this rank shall know why. Then nothing of ours is in use
@@ -362,7 +362,7 @@ static void nccl_leave(void *state, const char *why, const unsigned char flight[
 {
 	struct state *s = state;
 	struct err ignored;
-	comm_gloo.leave(s->host, why, flight);
+	comm_tcp.leave(s->host, why, flight);
 	if (s->comm)
 		nccl_bootstrap_end(s->lib, s->comm, !why, END_SECONDS, &ignored);
 	s->comm = NULL;
@@ -370,12 +370,12 @@ static void nccl_leave(void *state, const char *why, const unsigned char flight[
 
 static bool nccl_said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now)
 {
-	return comm_gloo.said(((struct state *)state)->host, rank, flight, now);
+	return comm_tcp.said(((struct state *)state)->host, rank, flight, now);
 }
 
 static const char *nccl_peer(void *state, int rank)
 {
-	return comm_gloo.peer(((struct state *)state)->host, rank);
+	return comm_tcp.peer(((struct state *)state)->host, rank);
 }
 
 static void nccl_close(void *state)
@@ -392,7 +392,7 @@ static void nccl_close(void *state)
 	}
 	if (s->bf16)
 		cudaFree(s->bf16);
-	comm_gloo.close(s->host);
+	comm_tcp.close(s->host);
 	free(s);
 }
 
@@ -438,7 +438,7 @@ static void *nccl_open(const struct ident *ident, struct rdzv *rdzv,
 		return NULL;
 	}
 	s->events = *events;
-	s->host = comm_gloo.open(ident, rdzv,
+	s->host = comm_tcp.open(ident, rdzv,
 		&(struct comm_events) { .arg = s, .progress = on_progress, .lost = on_lost }, err);
 	if (!s->host) {
 		free(s);
@@ -446,7 +446,7 @@ static void *nccl_open(const struct ident *ident, struct rdzv *rdzv,
 	}
 	if (connect_gpus(s, ident, rdzv, err) == 0)
 		return s;
-	comm_gloo.leave(s->host, err->text, nowhere);
+	comm_tcp.leave(s->host, err->text, nowhere);
 	nccl_close(s);
 	return NULL;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator's provider for ranks that compute on GPUs, over NCCL and Gloo. */
+/* The communicator's provider for ranks that compute on GPUs, over NCCL and TCP. */
 #ifndef MUSTER_COMM_NCCL_H
 #define MUSTER_COMM_NCCL_H
 
@@ -10,7 +10,7 @@
  * allowance: how many there are NCCL decides. */
 #define COMM_NCCL_BYTES ((size_t)512 << 20)
 
-/* Only where HAVE_NCCL, HAVE_GLOO and HAVE_CUBLAS are defined; for comm_open_over(), on the current
+/* Only where HAVE_NCCL and HAVE_CUBLAS are defined; for comm_open_over(), on the current
  * GPU of the calling thread. */
 extern const struct comm_provider comm_nccl;
 

@@ -74,6 +74,6 @@ struct comm_provider {
 };
 
 extern const struct comm_provider comm_single;
-extern const struct comm_provider comm_gloo; /* only where HAVE_GLOO is defined */
+extern const struct comm_provider comm_tcp;
 
 #endif

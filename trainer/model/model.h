@@ -107,9 +107,9 @@ void model_train(struct model *model, const struct batch *batch, float *grads, i
  * be NULL) at the same moments, without a batch. No gradient is written. */
 void model_absent(struct model *model, model_ready *ready, void *arg);
 
-/* Floating-point operations that forward and backward of one sample need, recomputation not counted:
- * 6·parameters·positions, and for attention 6·layers·width·positions², since a token attends to half
- * of the positions on average (the PaLM paper, appendix B, counts all of them). */
+/* Floating-point operations that forward and backward of one sample need, recomputation not
+ * counted: 6·parameters·positions, and for attention 6·layers·width·positions², since a token
+ * attends to half of the positions on average (the PaLM paper, appendix B, counts all of them). */
 double model_flops(const struct model *model);
 
 /* Writes config.json as Hugging Face's GPT2LMHeadModel reads it (gpt2), or a plain record (mlp);

@@ -13,13 +13,13 @@
 #include "trainer/comm/status_exchange.h"
 #include "trainer/comm/gpu_meet.h"
 #include "trainer/ddp/ddp_plan.h"
-#include "trainer/run/gpu_peak.h"
+#include "trainer/run/mfu.h"
 #include "trainer/run/estimate.h"
 #ifdef HAVE_CUBLAS
 #include "trainer/cuda/host/attention_cudnn.h"
 #include "trainer/cuda/host/ops_cuda.h"
 #endif
-#if defined HAVE_CUBLAS && defined HAVE_NCCL && defined HAVE_GLOO
+#if defined HAVE_CUBLAS && defined HAVE_NCCL
 #define GPUS_TALK
 #include "trainer/comm/comm_nccl.h"
 #else
@@ -27,7 +27,7 @@
 #endif
 
 #define REMEDY_NCCL \
-	"build it where NCCL and Gloo are installed (--with-nccl=DIR, libgloo-dev), start one rank, " \
+	"build it where NCCL is installed (--with-nccl=DIR), start one rank, " \
 	"or use --device cpu"
 #define TEXT_MAX (1u << 20) /* bytes of the algorithms as text */
 #define TUNE_SECONDS \
@@ -327,6 +327,6 @@ double device_use(const struct run *run, double tokens_per_second)
 	if (!run->on_gpu || s->share_gpu)
 		return 0;
 	double token_flops = model_flops(run->model) / (gpt2 ? (double)s->context : 1);
-	return gpu_peak_mfu(tokens_per_second, token_flops, gpu_peak_flops(run->gpu.name),
+	return mfu_of(tokens_per_second, token_flops, mfu_peak_flops(run->gpu.name),
 		run->ident.world_size);
 }

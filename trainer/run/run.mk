@@ -1,7 +1,7 @@
 # trainer/run/: one attempt of a training, from its options to its end.
 libtrainer_a_SOURCES += \
 	trainer/run/scaling_hint.c trainer/run/scaling_hint.h \
-	trainer/run/gpu_peak.c trainer/run/gpu_peak.h \
+	trainer/run/mfu.c trainer/run/mfu.h \
 	trainer/run/device.c trainer/run/device.h \
 	trainer/run/estimate.c trainer/run/estimate.h \
 	trainer/run/metrics.c trainer/run/metrics.h \

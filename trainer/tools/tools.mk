@@ -8,9 +8,7 @@ muster_train_LDADD = $(trainer_LIBS) libckptd.la libcheckpoint.la liblaunch.la l
 if HAVE_CUBLAS
 muster_train_LDADD += $(cuda_kernels)
 if HAVE_NCCL
-if HAVE_GLOO
 muster_train_LDADD += libncclbootstrap.la liblaunch.la libcommon.la $(NCCL_RPATH)
-endif
 endif
 endif
 muster_tokens_SOURCES = trainer/tools/muster_tokens.c

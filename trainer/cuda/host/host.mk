@@ -28,9 +28,7 @@ libtrainer_a_SOURCES += trainer/cuda/host/attention_cudnn_none.c
 endif
 if HAVE_NCCL
 AM_CPPFLAGS += $(NCCL_CPPFLAGS)
-if HAVE_GLOO
 libtrainer_a_SOURCES += $(comm_nccl)
-endif
 endif
 endif
 endif

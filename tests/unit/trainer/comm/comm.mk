@@ -7,17 +7,18 @@ tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=free
 tests_unit_test_comm_failure_SOURCES = tests/unit/trainer/comm/test_comm_failure.c $(comm_world)
 tests_unit_test_comm_failure_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
+unit_tests += tests/unit/test_comm_conn
+tests_unit_test_comm_conn_SOURCES = tests/unit/trainer/comm/test_comm_conn.c $(partial_io)
+tests_unit_test_comm_conn_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_comm_links_SOURCES = tests/unit/trainer/comm/test_comm_links.c $(partial_io)
 tests_unit_test_comm_links_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_comm_nccl_SOURCES = tests/unit/trainer/comm/test_comm_nccl.c
 tests_unit_test_comm_nccl_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 if HAVE_CUBLAS
 if HAVE_NCCL
-if HAVE_GLOO
 gpus_LIBS = $(trainer_LIBS) libncclbootstrap.la liblaunch.la libcommon.la $(shim_LIBS)
 tests_unit_test_comm_nccl_SOURCES += tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h $(fake_gpus)
 tests_unit_test_comm_nccl_LDADD += $(gpus_LIBS)
-endif
 endif
 endif
 unit_tests += tests/unit/test_status_exchange

@@ -45,7 +45,8 @@ static int verify(const unsigned char *bytes, size_t size, int from, int to, str
 
 /* ---- what it carries ---- */
 
-/* Every rank sends every other its own bytes; sizes straddle Gloo's chunks, 0 among them. */
+/* Every rank sends every other its own bytes; sizes straddle chunks and the window, 0 among them.
+ */
 static int exchange_all(struct comm *comm, size_t size, struct err *err)
 {
 	int world = comm_size(comm), me = comm_rank(comm), count = 0;
@@ -147,14 +148,12 @@ static void run_ok(int size, world_body *body, void *arg)
 
 static void test_exchange(void **state)
 {
-	world_need_several();
 	for (int size = 1; size <= 4; size++)
 		run_ok(size, body_exchange, NULL);
 }
 
 static void test_collectives(void **state)
 {
-	world_need_several();
 	for (int size = 1; size <= 5; size += 2)
 		run_ok(size, body_collectives, NULL);
 }
@@ -180,7 +179,6 @@ static int body_reduce(struct comm *comm, void *arg, struct err *err)
 
 static void test_reduce(void **state)
 {
-	world_need_several();
 	for (int size = 1; size <= 4; size++)
 		run_ok(size, body_reduce, NULL);
 }
@@ -251,7 +249,6 @@ static int body_reduce_in_turn(struct comm *comm, void *arg, struct err *err)
 
 static void test_reduce_in_turn(void **state)
 {
-	world_need_several();
 	for (int size = 2; size <= 4; size++)
 		run_ok(size, body_reduce_in_turn, NULL);
 }
@@ -312,35 +309,8 @@ static int body_order(struct comm *comm, void *arg, struct err *err)
 	return comm_wait(comm, tickets[0], err);
 }
 
-/* Gloo's thread spins while another has a connection locked: it takes the CPU from none, the
- * others from it. */
-static int body_policies(struct comm *comm, void *arg, struct err *err)
-{
-	DIR *threads = opendir("/proc/self/task");
-	int batch = 0, others = 0;
-
-	for (const struct dirent *entry = readdir(threads); entry; entry = readdir(threads)) {
-		if (entry->d_name[0] == '.')
-			continue;
-		int policy = sched_getscheduler(atoi(entry->d_name));
-		batch += policy == SCHED_BATCH;
-		others += policy == SCHED_OTHER;
-	}
-	closedir(threads);
-	if (batch != 1 || others < 1 || sched_getscheduler(0) != SCHED_OTHER)
-		return err_set(err, "threads: %d of SCHED_BATCH, %d of SCHED_OTHER", batch, others);
-	return 0;
-}
-
-static void test_one_thread_takes_no_cpu_from_others(void **state)
-{
-	world_need_several();
-	run_ok(2, body_policies, NULL);
-}
-
 static void test_order(void **state)
 {
-	world_need_several();
 	for (int size = 1; size <= 3; size++)
 		run_ok(size, body_order, NULL);
 }
@@ -361,7 +331,6 @@ static int body_uneven_end(struct comm *comm, void *arg, struct err *err)
 
 static void test_uneven_end(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[4];
 
 	world_run(4, 20, body_uneven_end, NULL, ranks);
@@ -378,7 +347,6 @@ static int body_meet_once(struct comm *comm, void *arg, struct err *err)
  * none waits in vain for the 5 s in which srun may have killed it. */
 static void test_common_end(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[16];
 
 	for (int i = 0; i < 6; i++) {
@@ -511,11 +479,6 @@ static void test_providers(void **state)
 	assert_int_equal(err.status, EXIT_USAGE);
 	assert_null(comm_open(&one, NULL, "pigeon", 5, &err));
 	assert_int_equal(err.status, EXIT_USAGE);
-#ifndef HAVE_GLOO
-	assert_null(comm_open(&two, NULL, NULL, 5, &err));
-	assert_int_equal(err.status, EXIT_USAGE);
-	assert_non_null(strstr(err.text, "libgloo-dev"));
-#endif
 }
 
 static int body_never(struct comm *comm, void *arg, struct err *err)
@@ -529,7 +492,6 @@ static void test_no_interface(void **state)
 {
 	struct world_rank ranks[3];
 
-	world_need_several();
 	setenv("MUSTER_IFNAME", "nowhere0", 1);
 	world_run(3, 20, body_never, NULL, ranks);
 	unsetenv("MUSTER_IFNAME");
@@ -551,7 +513,6 @@ int main(void)
 		cmocka_unit_test(test_collectives),
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_reduce_in_turn),
-		cmocka_unit_test(test_one_thread_takes_no_cpu_from_others),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_uneven_end),
 		cmocka_unit_test(test_common_end),

@@ -118,14 +118,12 @@ static void check_doom(int size, double deadline, struct doom doom, bool name_al
 /* Before the deadline: the connection tells. */
 static void test_killed_before(void **state)
 {
-	world_need_several();
 	check_doom(4, 30, (struct doom) { 2, SIGKILL, BEFORE, EXCHANGE }, true);
 	check_doom(4, 30, (struct doom) { 2, SIGKILL, BEFORE, REDUCE }, true);
 }
 
 static void test_killed_during(void **state)
 {
-	world_need_several();
 	check_doom(4, 30, (struct doom) { 1, SIGKILL, DURING, EXCHANGE }, true);
 	check_doom(2, 30, (struct doom) { 0, SIGKILL, DURING, EXCHANGE }, true);
 	check_doom(3, 30, (struct doom) { 1, SIGKILL, DURING, REDUCE }, true);
@@ -133,7 +131,6 @@ static void test_killed_during(void **state)
 
 static void test_stopped(void **state)
 {
-	world_need_several();
 	check_doom(4, 1.5, (struct doom) { 2, SIGSTOP, BEFORE, EXCHANGE }, true);
 	check_doom(3, 1.5, (struct doom) { 0, SIGSTOP, DURING, EXCHANGE }, true);
 	check_doom(3, 1.5, (struct doom) { 2, SIGSTOP, BEFORE, REDUCE }, true);
@@ -145,7 +142,6 @@ static void test_stopped(void **state)
  * all end. */
 static void test_allreduce_fails(void **state)
 {
-	world_need_several();
 	check_doom(3, 30, (struct doom) { 2, SIGKILL, DURING, ALLREDUCE }, true);
 	check_doom(3, 1.5, (struct doom) { 2, SIGSTOP, BEFORE, ALLREDUCE }, false);
 }
@@ -169,7 +165,6 @@ static void test_early(void **state)
 {
 	struct world_rank ranks[2];
 
-	world_need_several();
 	world_run(2, 3, body_early, NULL, ranks);
 	world_assert_ok(2, ranks);
 }
@@ -223,7 +218,6 @@ static void test_last_words(void **state)
 {
 	struct world_rank ranks[4];
 
-	world_need_several();
 	world_run(4, 1.5, body_last_words, NULL, ranks);
 	for (int i = 0; i < 4; i++)
 		if (i != 2 && (!ranks[i].finished || ranks[i].rc != 0))
@@ -289,13 +283,11 @@ static void check_told(world_body *body, enum exit_status own)
 
 static void test_abort(void **state)
 {
-	world_need_several();
 	check_told(body_abort, EXIT_LOST);
 }
 
 static void test_failing_work(void **state)
 {
-	world_need_several();
 	check_told(body_failing_work, EXIT_DATA);
 	check_told(body_failing_make, EXIT_DATA);
 }

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#if defined HAVE_CUBLAS && defined HAVE_NCCL && defined HAVE_GLOO
+#if defined HAVE_CUBLAS && defined HAVE_NCCL
 #include "common/clock.h"
 #include "tests/fakes/fake_cublas.h"
 #include "tests/fakes/fake_nccl.h"
@@ -530,7 +530,7 @@ static int body_attach(struct comm *comm, void *arg, struct err *err)
 	return 0;
 }
 
-static void gloo_carries_no_devices_memory(void **state)
+static void tcp_carries_no_devices_memory(void **state)
 {
 	struct world_rank ranks[2];
 	world_provider = NULL;
@@ -556,7 +556,7 @@ int main(void)
 		cmocka_unit_test(what_nccl_knows_is_told_at_once),
 		cmocka_unit_test(a_rank_that_gives_up_says_why),
 		cmocka_unit_test(a_rank_without_a_gpu_is_told_by_all),
-		cmocka_unit_test(gloo_carries_no_devices_memory),
+		cmocka_unit_test(tcp_carries_no_devices_memory),
 	};
 	return cmocka_run_group_tests(tests, set_up, NULL);
 }

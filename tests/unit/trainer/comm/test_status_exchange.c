@@ -34,7 +34,6 @@ static int stage_body(struct comm *comm, void *arg, struct err *err)
 
 static void all_ranks_end_as_the_lowest_that_failed(void **state)
 {
-	world_need_several();
 	for (unsigned failing = 0; failing < 1u << WORLD; failing++) {
 		struct world_rank ranks[WORLD];
 		world_run(WORLD, 10, stage_body, &failing, ranks);
@@ -58,7 +57,6 @@ static void same_words_are_counted_not_repeated(void **state)
 {
 	unsigned failing = 3;
 	struct world_rank ranks[WORLD];
-	world_need_several();
 	world_run(WORLD, 10, stage_body, &failing, ranks);
 	assert_string_equal(ranks[WORLD - 1].err.text, "rank 0 on n0 and 1 other: bad data");
 }
@@ -103,7 +101,6 @@ static void everybody_gets_the_state_of_rank_0(void **state)
 		.shape = { 4711, 1003 },
 		.padded = { 4711, 1003 } };
 	struct world_rank ranks[WORLD];
-	world_need_several();
 	assert_int_equal(tensor_table_add(&table, &row, NULL), 0);
 	world_run(WORLD, 20, share_body, &table, ranks);
 	world_assert_ok(WORLD, ranks);
@@ -134,7 +131,6 @@ static int long_body(struct comm *comm, void *arg, struct err *err)
 static void long_values_are_compared_to_their_end(void **state)
 {
 	struct world_rank ranks[WORLD];
-	world_need_several();
 	for (int differs = 0; differs < 2; differs++) {
 		bool arg = differs;
 		world_run(WORLD, 10, long_body, &arg, ranks);
@@ -169,7 +165,6 @@ static int numerics_body(struct comm *comm, void *arg, struct err *err)
 static void ranks_with_other_numerics_are_refused_if_asked(void **state)
 {
 	struct world_rank ranks[WORLD];
-	world_need_several();
 	for (int refuse = 0; refuse < 2; refuse++) {
 		bool arg = refuse;
 		world_run(WORLD, 10, numerics_body, &arg, ranks);

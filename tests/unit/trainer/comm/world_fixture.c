@@ -130,10 +130,3 @@ void world_assert_names(const struct world_rank *rank, const char *word)
 	if (!strstr(rank->err.text, word))
 		fail_msg("\"%s\" is not in: %s", word, rank->err.text);
 }
-
-void world_need_several(void)
-{
-#ifndef HAVE_GLOO
-	skip();
-#endif
-}

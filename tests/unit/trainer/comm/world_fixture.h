@@ -34,9 +34,6 @@ typedef int world_body(struct comm *comm, void *arg, struct err *err);
  * killed after five minutes, and did not finish. `ranks` has room for all. */
 void world_run(int size, double deadline, world_body *body, void *arg, struct world_rank *ranks);
 
-/* Skips the test where the build has no communicator for several ranks. To be called first. */
-void world_need_several(void);
-
 /* Fails the test with the first error text unless every rank returned 0. */
 void world_assert_ok(int size, const struct world_rank *ranks);
 /* Fails the test unless a rank's error text has the word. */

@@ -19,10 +19,8 @@ tests_unit_test_ddp_cuda_SOURCES = tests/unit/trainer/ddp/test_ddp_cuda.c
 tests_unit_test_ddp_cuda_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 if HAVE_CUBLAS
 if HAVE_NCCL
-if HAVE_GLOO
 tests_unit_test_ddp_cuda_SOURCES += $(ddp_world) tests/unit/trainer/model/model_fixture.c tests/unit/trainer/model/model_fixture.h $(fake_gpus)
 tests_unit_test_ddp_cuda_LDADD += $(gpus_LIBS)
-endif
 endif
 endif
 endif

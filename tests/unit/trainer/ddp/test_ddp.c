@@ -105,7 +105,6 @@ static void test_single(void **state)
 
 static void test_powers_of_two(void **state)
 {
-	world_need_several();
 	check_worlds(8, 25 << 20, WORLDS(1, 2, 4, 8));
 	check_worlds(8, 70000, WORLDS(2, 4, 8));
 	check_worlds(16, 500000, WORLDS(4));
@@ -114,7 +113,6 @@ static void test_powers_of_two(void **state)
 /* Several pieces a rank, and ranks with unequal numbers of slots. */
 static void test_any_world(void **state)
 {
-	world_need_several();
 	check_worlds(8, 300000, WORLDS(3, 5, 6, 7));
 	check_worlds(7, 25 << 20, WORLDS(2, 3, 7));
 	check_worlds(12, 200000, WORLDS(5));
@@ -140,7 +138,6 @@ static void test_zero(void **state)
 	};
 	struct world_rank ranks[WORLD_MAX];
 
-	world_need_several();
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct ddp_work job;
 
@@ -190,7 +187,6 @@ static void test_nonfinite(void **state)
 	struct world_rank ranks[WORLD_MAX];
 	struct ddp_work job;
 
-	world_need_several();
 	ddp_work_make(&job, 4, 300000, 0);
 	for (job.zero = 0; job.zero < 2; job.zero++) {
 		world_run(3, 30, body_nonfinite, &job, ranks);
@@ -202,7 +198,6 @@ static void test_nonfinite(void **state)
 /* The head's part of an embedding is summed by itself, and added at every world size. */
 static void test_split_embedding(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	struct ddp_work job;
 
@@ -232,7 +227,6 @@ static int body_native(struct comm *comm, void *arg, struct err *err)
 
 static void test_native_is_close(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	struct ddp_work job;
 
@@ -284,7 +278,6 @@ static void test_alone(void **state)
 	} cases[] = { { 8, 0, 2 }, { 8, 0, 3 }, { 8, 1, 3 } };
 	struct world_rank ranks[WORLD_MAX];
 
-	world_need_several();
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct ddp_work job;
 
@@ -335,7 +328,6 @@ static int body_overlap(struct comm *comm, void *arg, struct err *err)
 
 static void test_overlap(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	struct ddp_work job;
 
@@ -378,7 +370,6 @@ static int body_early(struct comm *comm, void *arg, struct err *err)
 
 static void test_early_pieces(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	struct ddp_work job;
 
@@ -414,7 +405,6 @@ static int body_cost(struct comm *comm, void *arg, struct err *err)
 
 static void test_cost(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 
 	for (int native = 0; native <= 1; native++) {

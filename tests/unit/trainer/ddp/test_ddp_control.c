@@ -43,7 +43,6 @@ static int body_fault(struct comm *comm, void *arg, struct err *err)
 
 static void test_fault(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	struct ddp_work job;
 
@@ -106,7 +105,6 @@ static void check_odd(enum oddity oddity, enum exit_status status, const char *c
 
 static void test_oddities(void **state)
 {
-	world_need_several();
 	check_odd(ODD_STEP, EXIT_FAULT,
 		(const char *[]) { "rank 1 at step 10", "rank 0 is at step 9", NULL });
 	check_odd(ODD_SLOTS, EXIT_USAGE,
@@ -191,7 +189,6 @@ static void run_hashes(world_body *body, const struct hash_case *cases, size_t c
 {
 	struct world_rank ranks[WORLD_MAX];
 
-	world_need_several();
 	for (size_t i = 0; i < count; i++) {
 		struct hash_job hashes = { .told = &cases[i] };
 
@@ -240,7 +237,6 @@ static int body_given_up(struct comm *comm, void *arg, struct err *err)
 
 static void test_given_up(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	struct ddp_work job;
 
@@ -262,7 +258,6 @@ static int body_too_many(struct comm *comm, void *arg, struct err *err)
 
 static void test_too_many_ranks(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	struct ddp_work job;
 

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <cmocka.h>
 
-#if defined HAVE_CUBLAS && defined HAVE_NCCL && defined HAVE_GLOO
+#if defined HAVE_CUBLAS && defined HAVE_NCCL
 #include "tests/fakes/fake_cublas.h"
 #include "tests/fakes/fake_nccl.h"
 #include "tests/fakes/fake_runtime.h"

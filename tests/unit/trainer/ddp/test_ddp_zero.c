@@ -146,7 +146,6 @@ static void layers_come_in_the_order_of_a_forward_pass(void **state)
 	} cases[] = { { 1, 300000 }, { 2, 70000 }, { 3, 300000 }, { 5, 25 << 20 } };
 	struct world_rank ranks[WORLD_MAX];
 
-	world_need_several();
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct job job;
 
@@ -214,7 +213,6 @@ static void nobody_waits_but_at_a_gate(void **state)
 	struct world_rank ranks[WORLD_MAX];
 	struct held_job held;
 
-	world_need_several();
 	make_job(&held.job, 70000);
 	assert_int_equal(pipe(held.pipe), 0);
 	world_run(2, 30, body_held, &held, ranks);
@@ -264,7 +262,6 @@ static void a_death_on_the_way_ends_the_step(void **state)
 	struct world_rank ranks[WORLD_MAX];
 	struct job job;
 
-	world_need_several();
 	make_job(&job, 70000);
 	world_run(3, 30, body_death, &job, ranks);
 	assert_int_equal(ranks[1].signal, SIGKILL);
@@ -314,7 +311,6 @@ static void a_rank_that_cant_go_on_leaves_the_communicator_whole(void **state)
 	struct world_rank ranks[WORLD_MAX];
 	struct job job;
 
-	world_need_several();
 	make_job(&job, 70000);
 	world_run(3, 30, body_fault, &job, ranks);
 	world_assert_ok(3, ranks);

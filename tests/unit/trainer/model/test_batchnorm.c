@@ -353,7 +353,6 @@ static void compare_ranks(const struct joined *joined)
 
 static void ranks_are_one_batch(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	size_t bytes = RANKS * sizeof(struct layer);
 	struct joined joined = { .whole = make_layer(),
@@ -465,7 +464,6 @@ static int train_or_not(struct comm *comm, void *arg, struct err *err)
 
 static void nobody_waits_for_a_rank_that_has_nothing(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[WORLD_MAX];
 	int *seen = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	world_run(3, 5, train_or_not, seen, ranks);

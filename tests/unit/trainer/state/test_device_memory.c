@@ -407,7 +407,6 @@ static int compare_joined(struct comm *comm, void *arg, struct err *err)
 
 static void ranks_are_normalised_together(void **state)
 {
-	world_need_several();
 	struct world_rank ranks[JOINED];
 	world_run(JOINED, 20, compare_joined, NULL, ranks);
 	world_assert_ok(JOINED, ranks);

@@ -99,7 +99,6 @@ static int measure_body(struct comm *comm, void *arg, struct err *err)
 static void clocks_are_compared_as_well_as_is_said(void **state)
 {
 	struct world_rank ranks[WORLD];
-	world_need_several();
 	world_run(WORLD, 10, measure_body, NULL, ranks);
 	world_assert_ok(WORLD, ranks);
 }
@@ -163,7 +162,6 @@ static void the_file_holds_all_ranks_spans(void **state)
 	char folder[FILES_PATH_SIZE], path[FILES_PATH_SIZE + 20];
 	struct world_rank ranks[WORLD];
 	json_error_t error;
-	world_need_several();
 	assert_int_equal(files_make_folder(folder), 0);
 	snprintf(path, sizeof path, "%s/trace.json", folder);
 	world_run(WORLD, 10, file_body, path, ranks);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/run/gpu_peak.h"
+#include "trainer/run/mfu.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static bool has_word(const char *name, const char *word)
 	return false;
 }
 
-double gpu_peak_flops(const char *name)
+double mfu_peak_flops(const char *name)
 {
 	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
 		if (has_word(name, table[i].words[0])
@@ -58,7 +58,7 @@ double gpu_peak_flops(const char *name)
 	return 0;
 }
 
-double gpu_peak_mfu(double tokens_per_second, double token_flops, double peak, int cards)
+double mfu_of(double tokens_per_second, double token_flops, double peak, int cards)
 {
 	return peak > 0 ? tokens_per_second * token_flops / (peak * cards) : 0;
 }

@@ -8,11 +8,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "trainer/run/gpu_peak.h"
+#include "trainer/run/mfu.h"
 
 static void assert_peak(const char *name, double tera)
 {
-	double peak = gpu_peak_flops(name);
+	double peak = mfu_peak_flops(name);
 	if (fabs(peak - tera * 1e12) > 1e6)
 		fail_msg("%s: %g instead of %g tera", name, peak * 1e-12, tera);
 }
@@ -43,15 +43,15 @@ static void unknown_cards_have_none(void **state)
 		"NVIDIA GeForce RTX 4090D", "NVIDIA H2000", "Tesla T4", "NVIDIA GeForce GTX 1080" };
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		assert_peak(names[i], 0);
-	assert_true(gpu_peak_mfu(1e6, 1e9, gpu_peak_flops("Tesla T4"), 1) == 0);
+	assert_true(mfu_of(1e6, 1e9, mfu_peak_flops("Tesla T4"), 1) == 0);
 }
 
 /* GPT-2 124M at 1,024 positions. */
 static void utilisation_by_hand(void **state)
 {
 	double flops = 803261952;
-	assert_true(fabs(gpu_peak_mfu(500000, flops, 989.4e12, 1) - 0.40593) < 1e-5);
-	assert_true(fabs(gpu_peak_mfu(4 * 500000.0, flops, 989.4e12, 4) - 0.40593) < 1e-5);
+	assert_true(fabs(mfu_of(500000, flops, 989.4e12, 1) - 0.40593) < 1e-5);
+	assert_true(fabs(mfu_of(4 * 500000.0, flops, 989.4e12, 4) - 0.40593) < 1e-5);
 }
 
 int main(void)
