@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The main job, whole, on this machine: a private Slurm of four nodes, a GPT-2 trained on 4 × 2 tasks from English text,
-# taken away twice by jobs of higher priority, and compared bit for bit with the same training undisturbed.
-# Needs root and Debian 12. Everything it makes lies below one folder in /var/tmp and is removed at the end.
+# Shows Muster's main use on this machine: starts a private Slurm of four nodes and trains a GPT-2 on 4 × 2 tasks from English
+# text. Jobs of higher priority preempt it twice. The result is compared bit for bit with the same training undisturbed.
+# Needs root and Debian 12. Everything it makes is below one folder in /var/tmp and is removed at the end.
 set -u -o pipefail
 export LC_ALL=C
 
@@ -17,7 +17,7 @@ PREEMPTIONS=2
 STEPS=${MUSTER_QUICKSTART_STEPS:-200}
 BEGAN=$SECONDS
 
-# What both runs train: a GPT-2 of 4 layers over bytes, 32 samples of 128 tokens a step, in 8 slots.
+# Both runs train a GPT-2 of 4 layers over bytes: 32 samples of 128 tokens per step, in 8 slots (parts of a step).
 TRAIN_ARGS="--model gpt2 --layers 4 --width 128 --heads 4 --context 128 --vocabulary 256
 	--global-batch 32 --microbatch 4 --slots 8 --steps $STEPS --warmup-steps 10 --learning-rate 1e-3
 	--validate-every 50 --ckpt-every 25 --seed 2718"
@@ -38,7 +38,7 @@ clean_up() {
 	exit $status
 }
 
-# Packages to build and to run the cluster; nothing is asked of apt when all are there.
+# Installs the packages to build Muster and run the cluster. Does not call apt when all are there.
 install_packages() {
 	[ "$(id -u)" = 0 ] || { say "needs root, for packages and for the network namespaces of the cluster"; exit 2; }
 	# shellcheck source=tests/lib/packages.sh
@@ -58,7 +58,7 @@ build() {
 	} >"$WORK/build.log" 2>&1 || { tail -30 "$WORK/build.log"; fail "the build failed"; }
 }
 
-# The Jargon File (public domain) out of Debian's dict-jargon, unpacked here and not installed.
+# Makes tokens from the Jargon File (public domain). Debian's dict-jargon is unpacked here, not installed.
 make_tokens() {
 	mkdir -p "$WORK/text" && cd "$WORK/text" || fail "couldn't make $WORK/text"
 	{ apt-get download -q dict-jargon || { apt-get update -q && apt-get download -q dict-jargon; }; } \
@@ -71,7 +71,7 @@ make_tokens() {
 	chmod a+r "$JOBS"/*.bin
 }
 
-# submit NAME: queues the training as an unprivileged user would; prints the job id.
+# submit NAME: submits the training as an unprivileged user; prints the job id.
 submit() {
 	"$CLUSTER" run env PATH="$WORK/prefix/bin:$PATH" DATA="$JOBS/train.bin" VALIDATION="$JOBS/validation.bin" \
 		CKPT="$JOBS/$1" TRAIN_ARGS="$TRAIN_ARGS" \
@@ -81,7 +81,7 @@ submit() {
 
 job_state() { "$CLUSTER" run squeue -h -j "$1" -o %T 2>/dev/null; }
 
-# last_step NAME: the last step that a run has logged, 0 for none.
+# last_step NAME: prints the last step that a run has logged, 0 for none.
 last_step() {
 	cat "$JOBS/$1"/metrics-*.jsonl 2>/dev/null | sed -n 's/.*"step": *\([0-9]*\).*/\1/p' | sort -n | tail -1 | grep . || echo 0
 }
@@ -108,7 +108,7 @@ preempt() {
 	wait_until 60 "the preemption of job $2" not_running "$2"
 }
 
-# The run that is taken away: a preemption in the first third, another after it has come back and gone on.
+# Trains with preemptions, each at least 5 steps after the start or the preemption before.
 run_preempted() {
 	local job resumed=0 k
 	job=$(submit preempted) || fail "couldn't submit the training"
@@ -126,8 +126,8 @@ run_undisturbed() {
 	wait_until 200 "the end of job $job" job_gone "$job"
 }
 
-# One line an attempt, from the records that the trainer keeps beside its checkpoints. Lost are the seconds from an
-# attempt's last finished step to the start of the next.
+# Prints one line per attempt (start of the job) from the trainer's records. The seconds lost are those from an attempt's
+# last finished step to the start of the next attempt.
 print_attempts() {
 	local dir=$JOBS/preempted attempt nodes first why last lost next ended
 	say "attempts of the preempted run:"
@@ -145,13 +145,13 @@ print_attempts() {
 	done
 }
 
-# record EVENT FIELD [ATTEMPT]: a field of the preempted run's records of that event.
+# record EVENT FIELD [ATTEMPT]: prints a field of the preempted run's records of that event.
 record() {
 	jq -r "select(.event == \"$1\" and (\"${3-}\" == \"\" or .attempt == (\"${3-0}\" | tonumber))) | $2" \
 		"$JOBS/preempted/attempts.jsonl"
 }
 
-# The final checkpoints must hold the same bytes; the loss is that of the last step, of both.
+# Checks final checkpoints, loss curves and number of preemptions. Sets LOSS, the last step's loss.
 compare() {
 	local name=step-$(printf %08d "$STEPS") file curves
 	for file in "$JOBS/undisturbed/$name"/*.safetensors; do
@@ -166,7 +166,7 @@ compare() {
 }
 
 main() {
-	exec 3>&1 # for clean_up: an interrupted step may have standard output in its log
+	exec 3>&1 # for clean_up: standard output may be redirected to a log when it runs
 	trap clean_up EXIT
 	trap 'exit 1' INT TERM HUP
 	rm -rf --one-file-system "$WORK" && mkdir -p "$WORK" && chmod 755 "$WORK" || fail "couldn't make $WORK"

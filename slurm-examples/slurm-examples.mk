@@ -1,4 +1,4 @@
-# slurm-examples/: what a user or an administrator copies, and the quickstart.
+# slurm-examples/: files for users and administrators to copy, and the quickstart.
 EXTRA_DIST += slurm-examples/quickstart.sh slurm-examples/plugstack.conf slurm-examples/slurm.conf \
 	slurm-examples/ranks.sbatch \
 	slurm-examples/ring.c slurm-examples/ring.sbatch \

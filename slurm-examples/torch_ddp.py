@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Data-parallel training with plain PyTorch: no launcher, and nothing of Muster's but the variables that
-init_process_group() reads anyway. When the nodes are taken away (SIGTERM) it saves and ends with 75, which asks for the
-job to be put back in the queue; when it starts it goes on from its checkpoint.
+"""Data-parallel training with plain PyTorch: no launcher, and nothing from Muster but the variables that
+init_process_group() reads anyway. When the nodes are taken away (SIGTERM), it saves and ends with 75, which puts the
+job back in the queue. When it starts, it resumes from its checkpoint.
 
     srun --muster --nodes=4 --ntasks-per-node=2 python3 torch_ddp.py --checkpoint /shared/ddp.pt
 """
@@ -28,8 +28,8 @@ def ask_to_stop(*_):
 
 
 def outlive_the_notice(_):
-    """In a loader's worker. Slurm's SIGTERM goes to every process of the step, and a rank that loses a worker can't save: a worker
-    ends when its own rank tells it to, and when nobody else does."""
+    """Runs in a loader's worker. Slurm sends SIGTERM to every process of the step, and a rank that loses a worker can't
+    save. So a worker ends only when its own rank tells it to."""
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGUSR2))
 
     def wait_for_parent():
@@ -41,7 +41,7 @@ def outlive_the_notice(_):
 
 
 def make_dataset(samples=4096, features=32):
-    """What a fixed network with a little noise says of random points."""
+    """Returns random points and the output of a fixed network for them, with a little noise."""
     random = torch.Generator().manual_seed(1)
     x = torch.randn(samples, features, generator=random)
     hidden = torch.tanh(x @ torch.randn(features, 16, generator=random) / features**0.5)
@@ -50,14 +50,14 @@ def make_dataset(samples=4096, features=32):
 
 
 def any_rank(flag, device):
-    """Whether the flag is set on any rank: all must leave after the same step."""
+    """Returns whether the flag is set on any rank: all must leave after the same step."""
     flags = torch.tensor([float(flag)], device=device)
     dist.all_reduce(flags)
     return flags.item() > 0
 
 
 def save(path, model, optimizer, epoch, step):
-    """By one rank, whole or not at all, and nobody goes on before it is there."""
+    """One rank writes the checkpoint, whole or not at all. All ranks wait until it is there."""
     if dist.get_rank() == 0:
         state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, "step": step}
         with open(path + ".new", "wb") as file:
@@ -69,7 +69,7 @@ def save(path, model, optimizer, epoch, step):
 
 
 def train(args, device):
-    """The exit status."""
+    """Returns the exit status."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -123,7 +123,7 @@ def main():
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     status = train(args, device)
-    # Only now that the model is gone: with PyTorch 1.13 its end may wait for Gloo's threads for ever.
+    # Only after the model is gone: otherwise PyTorch 1.13 may wait for Gloo's threads forever.
     dist.destroy_process_group()
     sys.exit(status)
 
