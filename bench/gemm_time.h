@@ -2,8 +2,8 @@
 /* How fast the GPU is at what a step can't do without: its matrix products, and moving bytes. On
  * random data, one after the other for so long that the card is as warm and its clock as low as in
  * a training. */
-#ifndef MUSTER_BENCH_PRODUCT_TIME_H
-#define MUSTER_BENCH_PRODUCT_TIME_H
+#ifndef MUSTER_GEMM_TIME_H
+#define MUSTER_GEMM_TIME_H
 
 #include <stddef.h>
 

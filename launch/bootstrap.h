@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of a small world bring what they have to rank 0, and take what all have
  * (doc/bootstrap.md): the fast way of a fence, which may fail at any time. */
-#ifndef MUSTER_GATHERING_H
-#define MUSTER_GATHERING_H
+#ifndef MUSTER_BOOTSTRAP_H
+#define MUSTER_BOOTSTRAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of struct bootstrap, shared by its files. */
-#ifndef MUSTER_GATHERING_PRIVATE_H
-#define MUSTER_GATHERING_PRIVATE_H
+#ifndef MUSTER_BOOTSTRAP_PRIVATE_H
+#define MUSTER_BOOTSTRAP_PRIVATE_H
 
 #include <pthread.h>
 
@@ -63,7 +63,7 @@ struct bootstrap {
 bool bootstrap_take_body(struct bootstrap *bootstrap, int rank, const unsigned char *body,
 	size_t size);
 
-/* The connections (gathering_links.c); the lock is held. */
+/* The connections (bootstrap_links.c); the lock is held. */
 void bootstrap_close_link(struct bootstrap *bootstrap, struct link *link);
 bool bootstrap_open_link(struct bootstrap *bootstrap, struct link *link, int fd);
 /* Takes what has come; false: the connection is of no more use. */

@@ -2,8 +2,8 @@
 /* Which ranks have come to a fence, asked among the ranks themselves by datagrams
  * (doc/presence.md): for when the launcher's fence takes long, and its servers are too busy with
  * who is missing to speak for those who are there. */
-#ifndef MUSTER_ROLL_CALL_H
-#define MUSTER_ROLL_CALL_H
+#ifndef MUSTER_PRESENCE_H
+#define MUSTER_PRESENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A save that is not committed yet: its hidden folder, and the rename that makes it a checkpoint
  * (doc/checkpoint-format.md, section 5). */
-#ifndef MUSTER_SAVING_H
-#define MUSTER_SAVING_H
+#ifndef MUSTER_PENDING_SAVE_H
+#define MUSTER_PENDING_SAVE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * gives is one that no process has, so whoever reads or writes it dies, and host memory that is
  * given to an op where the device's is due dies in there. Copies beside the ops are done when
  * somebody waits for them, and no sooner. */
-#ifndef MUSTER_TESTS_REMOTE_OPS_H
-#define MUSTER_TESTS_REMOTE_OPS_H
+#ifndef MUSTER_DEVICE_MEMORY_OPS_H
+#define MUSTER_DEVICE_MEMORY_OPS_H
 
 #include "trainer/ops/ops.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stage that every rank must pass: a rank's failure is told where its success would have been, so
  * that all leave together, with one status, and no one waits for a peer that has gone. */
-#ifndef MUSTER_AGREE_H
-#define MUSTER_AGREE_H
+#ifndef MUSTER_STATUS_EXCHANGE_H
+#define MUSTER_STATUS_EXCHANGE_H
 
 #include "common/err.h"
 #include "trainer/comm/comm.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The designated ranks: who saves which part of the state (--ckpt-writers), and how they learn what
  * rank 0 knows. */
-#ifndef MUSTER_SAVERS_H
-#define MUSTER_SAVERS_H
+#ifndef MUSTER_ASYNC_SAVERS_H
+#define MUSTER_ASYNC_SAVERS_H
 
 #include "common/err.h"
 #include "trainer/run/run.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a collective has failed: each rank says where it stood, and one of them who stood where and
  * who did not answer. */
-#ifndef MUSTER_STANDING_REPORT_H
-#define MUSTER_STANDING_REPORT_H
+#ifndef MUSTER_FLIGHT_REPORT_H
+#define MUSTER_FLIGHT_REPORT_H
 
 #include "trainer/run/run.h"
 

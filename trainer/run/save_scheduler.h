@@ -2,8 +2,8 @@
 /* Rank 0's choice of the steps that are saved: what saves cost is measured as training goes on, so
  * that --ckpt-every auto follows the disk and the interruptions that there are. All times are
  * seconds of clock_now(). */
-#ifndef MUSTER_PACE_H
-#define MUSTER_PACE_H
+#ifndef MUSTER_SAVE_SCHEDULER_H
+#define MUSTER_SAVE_SCHEDULER_H
 
 #include <stdbool.h>
 #include <stdint.h>

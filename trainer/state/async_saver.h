@@ -3,8 +3,8 @@
  * which makes this rank's part of it durable whatever becomes of this process, and training goes
  * on. Of a state in host memory it is the state's own, and training goes on in other memory; one
  * that lies on a device is copied, while the device goes on up to the next update. */
-#ifndef MUSTER_SAVER_H
-#define MUSTER_SAVER_H
+#ifndef MUSTER_ASYNC_SAVER_H
+#define MUSTER_ASYNC_SAVER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * set is live; once it has been handed over the next update writes into another, which is live from
  * then on. So a snapshot costs no copy. What this rank does not save is there once: it is the same
  * memory in every set. */
-#ifndef MUSTER_ROTATION_H
-#define MUSTER_ROTATION_H
+#ifndef MUSTER_BUFFER_POOL_H
+#define MUSTER_BUFFER_POOL_H
 
 #include "checkpoint/format/snapshot_memory.h"
 #include "common/err.h"

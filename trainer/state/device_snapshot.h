@@ -3,8 +3,8 @@
  * the copies into it, which run beside what the device computes. The update behind a snapshot
  * begins, on the device, when its copies are done, so that what is handed over is the state of one
  * step. */
-#ifndef MUSTER_OFFLOAD_H
-#define MUSTER_OFFLOAD_H
+#ifndef MUSTER_DEVICE_SNAPSHOT_H
+#define MUSTER_DEVICE_SNAPSHOT_H
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that is there before it is needed. */
-#ifndef MUSTER_POPULATE_H
-#define MUSTER_POPULATE_H
+#ifndef MUSTER_PREFAULT_H
+#define MUSTER_PREFAULT_H
 
 #include <stddef.h>
 

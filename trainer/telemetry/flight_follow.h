@@ -2,8 +2,8 @@
 /* A copy of a record in a file that is not shared memory: on a file server, whose absence may stop
  * who stores into its file's memory, or end him with SIGBUS. A thread of its own writes the copy,
  * and it alone waits there. */
-#ifndef MUSTER_STANDING_FOLLOW_H
-#define MUSTER_STANDING_FOLLOW_H
+#ifndef MUSTER_FLIGHT_FOLLOW_H
+#define MUSTER_FLIGHT_FOLLOW_H
 
 #include "trainer/telemetry/flight.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who stands where, as a few lines however many ranks there are: ranks that stand in the same place
  * share one. */
-#ifndef MUSTER_STANDING_TABLE_H
-#define MUSTER_STANDING_TABLE_H
+#ifndef MUSTER_FLIGHT_TABLE_H
+#define MUSTER_FLIGHT_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

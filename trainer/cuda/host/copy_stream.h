@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GPU's copies beside what it computes (struct ops_copy_stream): a stream of their own, and the
  * events between it and the one of the ops. */
-#ifndef MUSTER_CUDA_SIDE_H
-#define MUSTER_CUDA_SIDE_H
+#ifndef MUSTER_COPY_STREAM_H
+#define MUSTER_COPY_STREAM_H
 
 #include "common/err.h"
 #include "trainer/ops/ops.h"

@@ -4,8 +4,8 @@
  * cuBLASLt's matrices stand column by column, ours row by row, and the one is the other's
  * transpose: D = X · W of ours is Dᵀ = Wᵀ · Xᵀ of theirs. So their A is our W, their B our X, their
  * rows are our columns, and a bias of one number a row of theirs is one of ours a column. */
-#ifndef MUSTER_CUDA_PRODUCT_H
-#define MUSTER_CUDA_PRODUCT_H
+#ifndef MUSTER_CUDA_GEMM_H
+#define MUSTER_CUDA_GEMM_H
 
 #include "common/err.h"
 #include "trainer/cuda/host/cublas.h"

@@ -3,8 +3,8 @@
  * library has many for every shape, and each adds in an order of its own. So they are chosen once,
  * by rank 0 before the first step, and stay those of the run. The text form travels to the other
  * ranks and stands in every checkpoint (doc/gemm-plans-format.md). */
-#ifndef MUSTER_PRODUCTS_H
-#define MUSTER_PRODUCTS_H
+#ifndef MUSTER_GEMM_PLANS_H
+#define MUSTER_GEMM_PLANS_H
 
 #include <stdbool.h>
 #include <stddef.h>
