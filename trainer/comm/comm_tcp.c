@@ -116,18 +116,25 @@ static bool serve_peer(struct comm_tcp *tcp, int rank, uint32_t events)
 	return true;
 }
 
+static void interrupt(struct comm_tcp *tcp)
+{
+	pthread_mutex_lock(&tcp->lock);
+	tcp->interrupted = true;
+	pthread_cond_broadcast(&tcp->changed);
+	pthread_mutex_unlock(&tcp->lock);
+}
+
+/* The reason is told before the wait that it ends. */
 static void serve_event(struct comm_tcp *tcp, const struct epoll_event *event)
 {
 	int rank = (int)event->data.u64;
 	pthread_mutex_lock(&tcp->lock);
 	bool failed = serve_peer(tcp, rank, event->events);
-	if (failed) {
-		tcp->interrupted = true;
-		pthread_cond_broadcast(&tcp->changed);
-	}
 	pthread_mutex_unlock(&tcp->lock);
-	if (failed)
-		tcp->events.lost(tcp->events.arg, tcp->peers[rank].heard.why);
+	if (!failed)
+		return;
+	tcp->events.lost(tcp->events.arg, tcp->peers[rank].heard.why);
+	interrupt(tcp);
 }
 
 static void *serve(void *arg)
@@ -373,11 +380,7 @@ static int tcp_finish(void *state, void *begun, struct err *err)
 
 static void tcp_interrupt(void *state)
 {
-	struct comm_tcp *tcp = state;
-	pthread_mutex_lock(&tcp->lock);
-	tcp->interrupted = true;
-	pthread_cond_broadcast(&tcp->changed);
-	pthread_mutex_unlock(&tcp->lock);
+	interrupt(state);
 }
 
 static int tcp_check(void *state, struct err *err)
