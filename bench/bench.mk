@@ -1,4 +1,4 @@
-# bench/: side-by-side measurements against peers; built by the scripts that need them.
+# bench/: side-by-side measurements against peers. The scripts that need these programs build them.
 EXTRA_PROGRAMS += bench/copy_state bench/train_step bench/reduce_step bench/hide_step bench/launch_start bench/launch_ours
 bench_copy_state_LDADD = libcommon.la
 bench_reduce_step_LDADD = $(trainer_LIBS)
@@ -18,7 +18,7 @@ EXTRA_DIST += bench/checkpoint.sh bench/checkpoint.py bench/checkpoint_disk.py b
 EXTRA_DIST += bench/launch.sh bench/launch.py bench/launch_torch.py \
 	bench/results/launch-2026-11-22.txt bench/results/launch-network-2026-11-22.txt bench/results/launch-network-2026-11-23.txt bench/results/launch-2026-11-21.svg
 EXTRA_DIST += bench/results/train-cpu-2026-11-21.txt bench/results/checkpoint-2026-11-21.txt
-# bench/train-gpu.sh: the weights that a training begins with, and a step's floor on a GPU; packed by tests/gpu.sh.
+# For bench/train-gpu.sh: the weights that a training begins with, and the floor of a step on a GPU. tests/gpu.sh packs both.
 check_PROGRAMS += bench/initial_weights
 bench_initial_weights_LDADD = $(trainer_LIBS)
 step_floor = bench/device_clock.c bench/device_clock.h bench/ops_trace.c bench/ops_trace.h bench/gemm_time.c bench/gemm_time.h

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times one copy of a training state for checkpoint.py: three arenas, as the trainer has them, to
- * memory that was touched. copy_state BYTES THREADS ROUNDS Prints the median seconds of one
- * thread's memcpy, and those of THREADS threads that share the work. */
+/* Times one copy of a training state for checkpoint.py: three arenas, as the trainer has them, are
+ * copied to memory whose pages were touched before.
+ *     copy_state BYTES THREADS ROUNDS
+ * Prints the median seconds of one thread's memcpy, and those of THREADS threads that share the
+ * work. */
 #include "config.h"
 
 #include <stdio.h>

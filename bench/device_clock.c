@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* CUDA events as the clock of a trace: one event per moment, recorded on the stream of the
+ * operations. */
 #include "bench/device_clock.h"
 
 #include <cuda_runtime_api.h>
@@ -8,13 +10,13 @@
 
 struct device_clock {
 	cudaStream_t stream;
-	cudaEvent_t *events; /* [made] by moment, kept for the next step */
+	cudaEvent_t *events; /* [made], indexed by moment; reused in the next step */
 	size_t made, room;
 	bool failed;
-	struct err err; /* the first */
+	struct err err; /* the first error */
 };
 
-/* Keeps the first error. */
+/* Remembers the first error. */
 static bool run(struct device_clock *clock, int code, const char *call, int line)
 {
 	struct err err;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Measures matrix products and copies on random data that exceeds the device's last cache, as a
+ * training step's data does. */
 #include "bench/gemm_time.h"
 
 #include <cuda_runtime_api.h>
@@ -11,11 +13,11 @@
 #include "trainer/cuda/host/cuda.h"
 
 #define ALIGN 256u
-#define CACHES 4 /* operands walk through so many times the bytes of the device's last cache */
+#define CACHES 4 /* operands cycle through this many times the size of the device's last cache */
 #define COPIES 20
-#define RANDOM_BYTES ((size_t)1 << 24) /* that repeat */
+#define RANDOM_BYTES ((size_t)1 << 24) /* block of random bytes that is repeated */
 
-/* Where operands of one kind lie, each behind the one before. */
+/* Memory for operands of one kind, handed out one after the other and reused from the beginning. */
 struct region {
 	char *memory;
 	size_t bytes, next;
@@ -24,7 +26,7 @@ struct region {
 struct bench {
 	struct ops *ops;
 	struct cuda *cuda;
-	struct region in, kept, out; /* what is read; what an epilogue reads or writes; results */
+	struct region in, kept, out; /* inputs; what an epilogue reads or writes; results */
 	size_t beyond_cache;         /* bytes */
 	struct timed_gemm *plans;
 	size_t count;
@@ -56,7 +58,7 @@ static void *walk(struct region *region, size_t bytes)
 
 /* ---- random data ---- */
 
-/* About normal, of variance 1, as activations are: four uniform numbers. */
+/* Approximately normal with variance 1, as activations are: the sum of four uniform numbers. */
 static float draw(uint64_t *state)
 {
 	float sum = 0;
@@ -80,7 +82,7 @@ static void draw_all(void *block, size_t bytes, bool bf16, uint64_t *state)
 	}
 }
 
-/* Fresh numbers each time that it is called. */
+/* Fills a region with new numbers at each call. */
 static int fill(struct bench *b, struct region *region, struct err *err)
 {
 	static uint64_t state = 1;
@@ -159,7 +161,7 @@ static int launch(struct bench *b, const struct gemm *p, struct err *err)
 	return gemm_launch(b->cuda->engine, p, &operands, b->cuda->stream, err);
 }
 
-/* All products of a step once; adds their times up. */
+/* Runs all products of a step once and adds their times to `sums`. */
 static int run_step(struct bench *b, double *sums, struct err *err)
 {
 	for (size_t i = 0; i < b->count; i++) {
@@ -228,7 +230,7 @@ int gemm_time(struct ops *ops, struct timed_gemm *plans, size_t count, double se
 	return rc;
 }
 
-/* Seconds of so many copies; 0 with an error. */
+/* Seconds that `count` copies take; 0 on an error. */
 static double copy(struct bench *b, int count, struct err *err)
 {
 	double begin = clock_now();
@@ -248,7 +250,7 @@ double copy_rate(struct ops *ops, double seconds, struct err *err)
 	int done = 0;
 	if (look(&b, err) == 0 && open_region(&b, &b.in, 0, true, err) == 0
 		&& open_region(&b, &b.out, 0, false, err) == 0)
-		once = copy(&b, COPIES, err); /* the first ones warm up */
+		once = copy(&b, COPIES, err); /* warm-up */
 	while (once > 0 && elapsed < seconds) {
 		once = copy(&b, COPIES, err);
 		elapsed += once;

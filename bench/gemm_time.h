@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast the GPU is at what a step can't do without: its matrix products, and moving bytes. On
- * random data, one after the other for so long that the card is as warm and its clock as low as in
- * a training. */
-#ifndef MUSTER_GEMM_TIME_H
-#define MUSTER_GEMM_TIME_H
+/* Measures how fast the GPU does what a step can't avoid: its matrix products, and moving bytes.
+ * The data is random, and the work goes on for long enough that the card is as warm and its clock
+ * as low as in a training. */
+#ifndef MUSTER_BENCH_PRODUCT_TIME_H
+#define MUSTER_BENCH_PRODUCT_TIME_H
 
 #include <stddef.h>
 
@@ -13,18 +13,18 @@
 
 struct timed_gemm {
 	struct gemm gemm;
-	size_t count;   /* of a step */
-	double seconds; /* each */
-	bool bare;      /* the library has no algorithm with its epilogue: measured without */
+	size_t count;   /* in one step */
+	double seconds; /* of one product */
+	bool bare;      /* the library has no algorithm with this epilogue: measured without it */
 };
 
-/* Fills in `seconds`: all products of a step again and again for so many seconds, after as long a
- * warm-up as a tenth of that. `ops` are the GPU's. */
+/* Fills in `seconds`: runs all products of a step again and again for `seconds` seconds, after a
+ * warm-up of a tenth of that. `ops` must be a GPU's. 0, or -1 with err set. */
 int gemm_time(struct ops *ops, struct timed_gemm *plans, size_t count, double seconds,
 	struct err *err);
 
-/* Bytes a second that the device copies, those that are read and those that are written; 0 with an
- * error. */
+/* Bytes per second that the device copies, reads plus writes, measured for `seconds` seconds; 0
+ * with err set on an error. */
 double copy_rate(struct ops *ops, double seconds, struct err *err);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times what a step waits for communication, for hiding.sh: a small GPT-2 computes its slots'
- * gradients while they are reduced, in turns with and without what is to hide the transfers. One
- * process a rank, which meet in a folder: hide_step SLOTS LAYERS WIDTH CONTEXT VOCABULARY ROUNDS
- * Rank 0 prints a line for each contestant: its name, the slots of a step, and of the middle round
- * the seconds of a step, those that this rank waited for communication, and what the rank that
- * sends most should send. */
+/* Times how long a step waits for communication, for hiding.sh: a small GPT-2 computes its slots'
+ * gradients while they are reduced, alternately with and without what is meant to hide the
+ * transfers. Each rank is one process; the ranks meet in a folder.
+ *     hide_step SLOTS LAYERS WIDTH CONTEXT VOCABULARY ROUNDS
+ * Rank 0 prints a line for each contestant: its name, the slots of a step, the median seconds of a
+ * step, the median seconds that this rank waited for communication, and the bytes that the rank
+ * that sends most should send in a step. */
 #include "config.h"
 
 #include <stdio.h>
@@ -23,8 +24,8 @@
 
 struct contestant {
 	const char *name;
-	bool late, split; /* early pieces wait for the last slot; the head's gradient is kept apart */
-	int slots;        /* of a step; 0: as many as there are ranks */
+	bool late, split; /* struct ddp_config's `late`, struct model_config's `split_embedding` */
+	int slots;        /* in a step; -1: the argument SLOTS; 0: one per rank */
 	struct ops *ops;
 	struct model *model;
 	struct ddp *ddp;
@@ -110,7 +111,7 @@ static void barrier(struct bench *b)
 		die(&err);
 }
 
-/* One step; what the weights become is left out. */
+/* Times one step; the weights are not updated. */
 static void train(struct bench *b, struct contestant *c, int round)
 {
 	static const struct optimizer_config schedule = { .learning_rate = 1e-3,
@@ -178,7 +179,7 @@ int main(int argc, char **argv)
 	open_batch(&b, &config);
 	for (size_t i = 0; i < COUNT; i++) {
 		open_contestant(&b, &contestants[i], config, atoi(argv[1]));
-		train(&b, &contestants[i], 0); /* not counted: first pages, first packets */
+		train(&b, &contestants[i], 0); /* warm-up; overwritten by round 0 */
 	}
 	for (int round = 0; round < rounds; round++)
 		for (size_t i = 0; i < COUNT; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the weights that a training of GPT-2 begins with, as fp32 in a safetensors file with
- * Hugging Face's names, so that a peer begins with the same. initial_weights LAYERS WIDTH HEADS
- * CONTEXT VOCABULARY SEED FILE */
+/* Writes the weights that a GPT-2 training begins with, as fp32 in a safetensors file with Hugging
+ * Face's names, so that a peer under comparison begins with the same weights.
+ *     initial_weights LAYERS WIDTH HEADS CONTEXT VOCABULARY SEED FILE */
 #include "config.h"
 
 #include <fcntl.h>

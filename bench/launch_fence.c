@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The least that a program must do to learn something from all its peers by PMIx, for launch.py:
- * init, put, commit, a fence that collects, and a get from each. Prints "rank SIZE NAME=SECONDS…"
- * as launch_ours does. */
+/* The least that a program must do to learn something from all its peers by PMIx, as a lower bound
+ * for launch.py: init, put, commit, a fence that collects, and a get from each peer. Prints "rank
+ * SIZE NAME=SECONDS…" as launch_ours does. */
 #include <pmix.h>
 #include <stdbool.h>
 #include <stdio.h>

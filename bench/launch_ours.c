@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of an idle program that finds its peers as muster-train does, for launch.py.
- *     launch_ours mesh    identity, rendezvous, communicator; bits of each rank to each rank prove
- * it launch_ours meet    identity, rendezvous, one value of each rank to each rank Prints "rank
- * SIZE NAME=SECONDS…": CLOCK_MONOTONIC at its exec (from launch_start) and behind each stage. */
+ *     launch_ours mesh    identity, rendezvous, communicator, and a value from each rank to each
+ *                         rank as proof that all connections work
+ *     launch_ours meet    identity, rendezvous, and one value from each rank to each rank
+ * Prints "rank SIZE NAME=SECONDS…": CLOCK_MONOTONIC at its exec (from launch_start) and after each
+ * stage. */
 #include "config.h"
 
 #include <stdint.h>
@@ -17,9 +19,9 @@
 #include "trainer/comm/comm.h"
 
 #define TIMEOUT 240
-#define LEAVE_MICROSECONDS \
-	10000 /* after the rank before: a PMIx server too busy to hear a farewell for 2 s has the step \
-			 killed */
+/* Ranks leave this long after one another: when a PMIx server is too busy to hear a client's
+ * farewell for 2 s, the step is killed. */
+#define LEAVE_MICROSECONDS 10000
 
 static double now(void)
 {
@@ -37,7 +39,7 @@ static uint64_t bits_of(int rank)
 	return 0x9e3779b97f4a7c15 * (uint64_t)(rank + 1);
 }
 
-/* Straight from any rank to any other, so over each connection both ways. */
+/* Sends straight from each rank to each other, so every connection carries data both ways. */
 static int use(struct comm *comm, const struct ident *ident, struct err *err)
 {
 	AUTO_FREE uint64_t *all = calloc((size_t)ident->world_size, sizeof *all);

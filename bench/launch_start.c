@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Becomes another program, with the moment of its exec in the environment, for launch.py.
+/* Replaces itself by another program and tells it, in the environment, the time of its exec, for
+ * launch.py, so that a launch is timed from there.
  *     launch_start NAME PROGRAM [ARGUMENT…]
- * NAME becomes nanoseconds of CLOCK_MONOTONIC, which all namespaces of a machine share. */
+ * NAME is set to nanoseconds of CLOCK_MONOTONIC, which all namespaces of a machine share. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

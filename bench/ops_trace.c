@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The floor of each op stands here, beside the call: M = rows, C = width, K/N = inputs/outputs, e =
- * bytes of an activation. Vectors of C elements are left out, as are rows of the embedding that are
- * read: they repeat, and the cache has them. */
+/* Each op's floor is written beside its call. M = rows, C = width, K/N = inputs/outputs, e = bytes
+ * of an activation. Not counted are vectors of C elements and rows of the embedding that are read:
+ * they repeat, so the cache has them. */
 #include "bench/ops_trace.h"
 
 #include <stdarg.h>
@@ -15,23 +15,24 @@
 #define GEMM_PLANS_NOTED 128
 
 struct ops_trace {
-	struct ops ops; /* a copy of inner's: what is not noted goes there at once, by the same state */
+	struct ops ops; /* copy of inner's table: ops that are not noted go straight to inner, with the
+					   same state */
 	struct ops *inner;
 	struct trace_clock clock;
 	struct trace_row rows[ROWS_MOST];
 	struct trace_gemm plans[GEMM_PLANS_NOTED];
 	size_t row_count, gemm_count;
-	int *calls; /* [call_count] the row of each call, which lies between moments 2·i and 2·i + 1 */
+	int *calls; /* [call_count] the row of each call; call i lies between moments 2·i and 2·i + 1 */
 	size_t call_count, call_room;
 	bool failed;
-	const struct adamw_chunk *chunks; /* of the last update: [chunk_count] with so many elements */
+	const struct adamw_chunk *chunks; /* [chunk_count], of the last update */
 	size_t chunk_count;
 	double chunk_elements;
 };
 
-/* What a call costs at least, beside its products. */
+/* The least that a call costs beside its matrix products. */
 struct cost {
-	double bytes, saved, flops; /* `saved`: what of the bytes a product could save */
+	double bytes, saved, flops; /* `saved`: the part of the bytes that a product could save */
 };
 
 static struct ops_trace *trace_of(struct ops *ops)
@@ -144,7 +145,7 @@ static void embedding_backward(struct ops *ops, float *dwte, float *dwpe, const 
 		"embedding backward");
 }
 
-/* With a residual the sum is written, too. */
+/* With a residual, the sum is written too. */
 static void layernorm(struct ops *ops, float *sum, float *y, float *mean, float *rstd,
 	const float *x, const float *add, const float *gamma, const float *beta, int M, int C)
 {
@@ -163,8 +164,8 @@ static void layernorm_backward(struct ops *ops, float *dx, float *dgamma, float 
 		"layernorm backward%s", accumulate_dx ? ", added" : "");
 }
 
-/* Two products forward and five backward, of the half of a square that a causal head needs: their
- * operations, and reading q, k, v (backward: and y and dy) and writing what becomes of them. */
+/* Two products forward and five backward, each over the half of the square that a causal head
+ * needs. Bytes: q, k and v are read (backward: also y and dy), and the results are written. */
 static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C,
 	int H)
 {
@@ -181,8 +182,8 @@ static void attention_backward(struct ops *ops, float *dqkv, const float *dy, co
 		attention_backward(inner, dqkv, dy, qkv, y, lse, B, T, C, H), "attention backward");
 }
 
-/* Gradient, master weight and both moments in, the latter three and the weight in the compute type
- * out. */
+/* Reads the gradient, the master weight and both moments; writes the latter three and the weight in
+ * the compute type. */
 static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from,
 	float *compute, const float *grad, size_t count, int decay)
 {
@@ -190,7 +191,7 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 		adamw(inner, to, from, compute, grad, count, decay), "adamw");
 }
 
-/* Elements of the chunks; asked of the device once. */
+/* Elements of all chunks; the device is asked once. */
 static double chunk_elements(struct ops_trace *trace, const struct adamw_chunk *chunks,
 	size_t count)
 {
@@ -235,14 +236,14 @@ static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t
 		"sum of losses");
 }
 
-/* Of slots that one rank has: another order of sums would need none. */
+/* Sums slots of the same rank: with another order of sums, no such addition would be needed. */
 static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)
 {
 	const double bytes = 12.0 * (double)count;
 	NOTED(COST(.bytes = bytes, .saved = bytes), add(inner, out, a, b, count), "sum of slots");
 }
 
-/* ---- products; biases, GELU and its derivative ride on them ---- */
+/* ---- products; biases, GELU and its derivative are their epilogues ---- */
 
 static void forward(struct ops_trace *trace, int row, enum gemm_epilogue epilogue, int M, int K,
 	int N)
@@ -314,7 +315,7 @@ static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *
 	backward(trace, row, GEMM_GELU_GRAD, M, K, N);
 }
 
-/* The bias' gradient reads once more what the product reads. */
+/* The bias' gradient reads again what the product reads. */
 static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x,
 	const float *dy, int M, int K, int N, int accumulate)
 {
@@ -325,7 +326,8 @@ static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, con
 	weight(trace, row, M, K, N, accumulate != 0);
 }
 
-/* In the chunks of the GPU's head. The logits are read once and their gradient is written once. */
+/* Works in the same chunks as the GPU's head. The logits are read once and their gradient is
+ * written once. */
 static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, const float *x,
 	const float *wte, const int32_t *targets, int M, int C, int V, int accumulate)
 {

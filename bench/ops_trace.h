@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a training asks of its device: a table of operations in front of another, which notes of
- * each call how long it takes, and the least that it has to move and to multiply. The sum of the
- * latter over a step is the step's floor. */
+/* Notes what a training asks of its device: a table of operations in front of another one. For each
+ * call it notes how long it takes, and the least that it has to move and to multiply. The sum of
+ * the latter over a step is the step's floor. */
 #ifndef MUSTER_BENCH_OPS_TRACE_H
 #define MUSTER_BENCH_OPS_TRACE_H
 
@@ -9,27 +9,26 @@
 #include "trainer/cuda/host/gemm_plans.h"
 #include "trainer/ops/ops.h"
 
-/* Marks moments of the device, which are counted from 0. */
+/* Marks moments on the device. Moments are numbered from 0. */
 struct trace_clock {
 	void *arg;
 	void (*mark)(void *arg, size_t moment);
 	double (*seconds)(void *arg, size_t from,
-		size_t to); /* asked for when the device has done all that it was given */
+		size_t to); /* called once the device has finished all its work */
 };
 
-/* All calls of an op that have the same shape. */
+/* All calls of an op with the same shape. */
 struct trace_row {
 	char name[64]; /* "linear 768 to 2304" */
 	size_t calls;
 	double seconds;
-	double bytes;      /* that passes beside matrix products move: each input read once, each output
-						  written once */
-	double step_bytes; /* the part of them that belongs to the floor: without what a product could
-						  do on its way */
-	double flops;      /* of products inside kernels of ours: attention's */
+	double bytes; /* moved beside matrix products: each input read once, each output written once */
+	double step_bytes; /* the part of `bytes` that belongs to the floor: without those that a
+						  product could save */
+	double flops;      /* of the products inside our own kernels: attention's */
 };
 
-/* A matrix product of a row, and how often it is made. */
+/* A matrix product of a row, and how often it runs. */
 struct trace_gemm {
 	struct gemm gemm;
 	int row;
@@ -38,18 +37,18 @@ struct trace_gemm {
 
 struct ops_trace;
 
-/* Ops of GPT-2 are noted, all others only handed on. `inner` and the clock are borrowed. NULL when
- * out of memory. */
+/* Ops of GPT-2 are noted; all others are only passed on. `inner` and what the clock points to are
+ * borrowed. NULL with err set when out of memory. */
 struct ops_trace *ops_trace_create(struct ops *inner, const struct trace_clock *clock,
 	struct err *err);
-/* NULL is allowed. `inner` stays. */
+/* NULL is allowed. `inner` is not destroyed. */
 void ops_trace_destroy(struct ops_trace *trace);
 struct ops *ops_trace_table(struct ops_trace *trace);
 
-/* Forgets what was noted so far. */
+/* Forgets everything noted so far. */
 void ops_trace_clear(struct ops_trace *trace);
-/* Once the device has done all calls: gives the rows their seconds. -1 where a call could not be
- * noted. */
+/* Gives the rows their seconds; to be called once the device has finished all calls. -1 with err
+ * set when a call could not be noted. */
 int ops_trace_settle(struct ops_trace *trace, struct err *err);
 
 const struct trace_row *ops_trace_rows(const struct ops_trace *trace, size_t *count);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times the reduction of gradients alone, nothing being computed, for reduction.sh: the canonical
- * one, native and native in bf16, in turns. One process a rank, which meet in a folder: reduce_step
- * MEGABYTES SLOTS ROUNDS STEPS Rank 0 prints a line for each: its name, the seconds of a step in
- * the fastest round (what else the machine does can only slow one down) and in the middle one, the
- * CPU seconds of all ranks, the bytes that crossed the loopback interface, and what the rank that
- * sends most should send. */
+/* Times the reduction of gradients alone, without computing, for reduction.sh: canonical, native
+ * and native in bf16, alternately. Each rank is one process; the ranks meet in a folder.
+ *     reduce_step MEGABYTES SLOTS ROUNDS STEPS
+ * Rank 0 prints a line for each kind: its name, the seconds of a step in the fastest round (other
+ * load on the machine can only slow a round down) and in the median one, the CPU seconds of all
+ * ranks for a step, the bytes of a step that crossed the loopback interface, and the bytes that the
+ * rank that sends most should send in a step. */
 #include "config.h"
 
 #include <stdio.h>
@@ -27,7 +28,7 @@ struct bench {
 	struct ops *ops;
 	struct tensor_table table;
 	struct ddp *ddp[KINDS];
-	double seconds[KINDS][ROUNDS_MAX], cpu[KINDS], bytes[KINDS]; /* the latter two of all rounds */
+	double seconds[KINDS][ROUNDS_MAX], cpu[KINDS], bytes[KINDS]; /* cpu, bytes: of all rounds */
 	uint64_t step;
 };
 
@@ -39,7 +40,7 @@ static void die(const struct err *err)
 	_Exit(1);
 }
 
-/* What the loopback interface has sent. */
+/* Bytes that the loopback interface has sent so far. */
 static double loopback_bytes(void)
 {
 	char line[400];
@@ -134,7 +135,7 @@ static void measure(struct bench *b, int kind, int round, int steps)
 	b->bytes[kind] += loopback_bytes() - sent;
 }
 
-/* Of all ranks. */
+/* Replaces each rank's CPU seconds by the sum over all ranks. */
 static void sum_cpu(struct bench *b)
 {
 	double all[1024][KINDS];

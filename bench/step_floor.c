@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step of GPT-2 in bf16 takes on this GPU, op by op, and what the card needs for it at
- * least, for train_gpu.py. step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES
- * SECONDS A step has MICROBATCHES passes over MICROBATCH samples, whose gradients add up in place,
- * the norm and the update. Prints one JSON object: card, libraries, peak (FLOP/s by the data
- * sheet), parameters, token_flops, tokens (of a step) step_seconds  a step without a trace, the
- * median of some ops           of a step: name, calls, seconds, bytes, step_bytes, flops, products
- * [number, calls] products      of a step: name, calls, seconds (each, sustained for SECONDS),
- * flops (each), bare copy          bytes a second that the card copies, those read and those
- * written */
+/* How long a step of GPT-2 in bf16 takes on this GPU, op by op, and the least that the card needs
+ * for it, for train_gpu.py.
+ *     step_floor LAYERS WIDTH HEADS CONTEXT VOCABULARY MICROBATCH MICROBATCHES SECONDS
+ * A step has MICROBATCHES passes over MICROBATCH samples, whose gradients add up in place, then the
+ * norm and the update. Prints one JSON object:
+ *     card, libraries, peak (FLOP/s by the data sheet), parameters, token_flops,
+ *     tokens        of a step
+ *     step_seconds  a step, the median of several
+ *     ops           of a step: name, calls, seconds, bytes, step_bytes, flops,
+ *                   products [number, calls]
+ *     products      of a step: name, calls, seconds (each, sustained for SECONDS), flops (each),
+ *                   bare
+ *     copy          bytes per second that the card copies, reads plus writes */
 #include "config.h"
 
 #include <jansson.h>
@@ -28,7 +32,7 @@
 #include "trainer/state/optimizer.h"
 #include "trainer/state/state.h"
 
-#define STEPS 5 /* that are timed, and as many before them */
+#define STEPS 5 /* timed, after the same number untimed */
 #define PRODUCTS 128
 #define TUNE_SECONDS 40.0
 
@@ -38,8 +42,8 @@ struct step {
 	struct state state;
 	struct batch batch;
 	float *grads;
-	double *sums;      /* where the ops have their memory: the loss, then the blocks of the norm, */
-	double *host_sums; /* and their copy */
+	double *sums;      /* in the ops' memory: the loss, then a sum for each block of the norm */
+	double *host_sums; /* copy of `sums` in host memory */
 	size_t sum_count;
 	int microbatches;
 	uint64_t number;
@@ -56,7 +60,7 @@ static const struct optimizer_config schedule = { .learning_rate = 6e-4,
 
 /* ---- a step ---- */
 
-/* Tokens as frequent as words of a text: the n-th of V by 1 / n. */
+/* Token frequencies follow a text's: the n-th of V tokens has a probability proportional to 1/n. */
 static void draw_tokens(struct batch *batch, int vocabulary)
 {
 	uint64_t state = 7;
@@ -118,8 +122,7 @@ static void close_step(struct step *s)
 	free(s->host_sums);
 }
 
-/* The norm of the gradients; *loss becomes the sum that the passes have left. Waits for the device.
- */
+/* The norm of the gradients; sets *loss to the sum that the passes left. Waits for the device. */
 static double norm_of(struct step *s, double *loss)
 {
 	const struct tensor_table *table = model_tensors(s->model);
@@ -135,7 +138,7 @@ static double norm_of(struct step *s, double *loss)
 	return sqrt(sum);
 }
 
-/* Ends when the device has done it: the copy of one number waits. */
+/* Returns when the device has finished the step, since copying one number out waits for that. */
 static int run_step(struct step *s, struct err *err)
 {
 	double loss, norm;
@@ -163,7 +166,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The median of STEPS; as many are made before. 0 with an error. */
+/* The median of STEPS steps, after the same number untimed; 0 on an error. */
 static double step_seconds(struct step *s, struct err *err)
 {
 	double seconds[STEPS];
@@ -214,7 +217,7 @@ static json_t *gemm_plans_json(const struct timed_gemm *plans, size_t count)
 	return list;
 }
 
-/* Different products of all rows; number[k] is where the k-th of the trace stands. */
+/* Joins equal products of different rows; number[k] is the index in `plans` of the trace's k-th. */
 static size_t join_gemms(const struct trace_gemm *noted, size_t count, struct timed_gemm *plans,
 	int *number)
 {
@@ -233,11 +236,11 @@ static size_t join_gemms(const struct trace_gemm *noted, size_t count, struct ti
 
 /* ---- the measurement ---- */
 
-/* A step with a trace; the step is closed then, so that its memory serves the products. */
+/* Times steps, then traces one. */
 static int trace_step(struct step *s, struct ops_trace *trace, struct device_clock *clock,
 	json_t *out, struct err *err)
 {
-	double seconds = step_seconds(s, err); /* through the trace, too: its marks cost little */
+	double seconds = step_seconds(s, err); /* measured through the trace: its marks cost little */
 	if (seconds == 0)
 		return -1;
 	ops_trace_clear(trace);

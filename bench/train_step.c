@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Times training steps of a GPT-2 on the CPU for train-cpu.py: forward, backward, gradient norm,
- * AdamW. train_step LAYERS WIDTH HEADS CONTEXT VOCABULARY BATCH It reads commands, a line each, and
- * answers each with one line: steps N  ->  the seconds of each of N steps product  ->  the matrix
- * product's own rate, in GFLOP/s flops    ->  floating-point operations of a step, and the
- * parameters */
+ * AdamW.
+ *     train_step LAYERS WIDTH HEADS CONTEXT VOCABULARY BATCH
+ * Reads commands, one a line, and answers each with one line:
+ *     steps N  ->  the seconds of each of N steps
+ *     product  ->  the rate of the matrix product alone, in GFLOP/s
+ *     flops    ->  floating-point operations of a step, and the number of parameters */
 #include "config.h"
 
 #include <math.h>
@@ -109,7 +111,7 @@ static double train(struct run *r)
 	return clock_now() - start;
 }
 
-/* The best of several large products. */
+/* The best rate of several large products, in GFLOP/s. */
 static double gemm_rate(struct run *r)
 {
 	const int size = 3072;
