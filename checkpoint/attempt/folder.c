@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rank 0 does to the checkpoint directory at the start and the end of an attempt. */
+/* Rank 0 opens, claims and closes the checkpoint directory around an attempt. In between, a thread
+ * keeps the heartbeat and records notices, since the main thread may be busy for longer than either
+ * may wait. */
 #include "checkpoint/attempt/folder.h"
 
 #include <errno.h>
@@ -33,20 +35,20 @@ struct folder {
 	int (*is_running)(uint32_t job, struct err *err);
 	struct ckpt *checkpoint;
 	int attempt;
-	struct attempts_record *records; /* up to this attempt's start */
+	struct attempts_record *records; /* read at the start, with this attempt's start appended */
 	size_t record_count;
 	double timeout; /* seconds that an I/O error is retried */
-	int64_t began;  /* the step resumed from, -1 for a fresh start */
+	int64_t began;  /* the step resumed from; -1: a fresh start */
 	bool opened, owned, watching;
 
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool ending, lost, noticed, noting;
-	int64_t step; /* the last done, for the record of a notice */
+	int64_t step; /* the last step done, for the record of a notice */
 };
 
-/* Asks Slurm about the job that owns the directory. */
+/* Asks Slurm whether the job that owns the directory still runs. */
 static enum owner_life ask_slurm(void *arg, const struct owner *other)
 {
 	const struct folder *folder = arg;
@@ -65,8 +67,8 @@ static bool holds(const struct folder *folder, const char *name)
 	return fstatat(folder->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* --fresh wants a directory without a run; the run of an earlier attempt of this same job is not
- * another one. */
+/* --fresh wants a directory without a run, but an earlier attempt of this same job doesn't count as
+ * another run. */
 static int check_fresh(const struct folder *folder, struct err *err)
 {
 	struct owner owner;
@@ -85,7 +87,8 @@ static int check_fresh(const struct folder *folder, struct err *err)
 	return 0;
 }
 
-/* What the attempt before left complete is committed before what it left unfinished goes. */
+/* Commits the saves that the previous attempt completed, before it removes those left
+ * unfinished. */
 static int claim(struct folder *folder, double timeout, struct err *err)
 {
 	struct owner *owner = &folder->owner;
@@ -100,7 +103,7 @@ static int claim(struct folder *folder, double timeout, struct err *err)
 	return remove_leftovers(&folder->dir, owner->token, err) < 0 ? -1 : 0;
 }
 
-/* Counts the attempts so far and ends a crash loop. */
+/* Counts the attempts so far; fails if the last ones form a crash loop. */
 static int look_back(struct folder *folder, struct err *err)
 {
 	AUTO_FREE int64_t *steps = NULL;
@@ -142,7 +145,7 @@ static int append(struct folder *folder, struct attempts_record *record, struct 
 	return attempts_append(&folder->dir, record, err);
 }
 
-/* The start is part of the record that folder_mean_time_between looks at. */
+/* folder_mean_time_between needs the start among the records. */
 static int remember(struct folder *folder, struct attempts_record *start, struct err *err)
 {
 	struct attempts_record *more =
@@ -161,7 +164,7 @@ static void note_beginning(struct folder *folder)
 	folder_progress(folder, folder->began > 0 ? (uint64_t)folder->began : 0);
 }
 
-/* Before the state is read: an attempt that ends in that has been one. */
+/* Appended before the state is read, so that an attempt which dies while reading is counted. */
 static int append_start(struct folder *folder, struct err *err)
 {
 	note_beginning(folder);
@@ -173,8 +176,8 @@ static int append_start(struct folder *folder, struct err *err)
 	return append(folder, &record, err) < 0 ? -1 : remember(folder, &record, err);
 }
 
-/* With the lock held, which is let go while the disk is at work. A notice is recorded once; who
- * comes second waits until it is durable. */
+/* Called with the lock held; releases it while it writes to the disk. A notice is recorded once; a
+ * second caller waits until it is durable. */
 static int note(struct folder *folder, int signal, struct err *err)
 {
 	struct attempts_record record = { .event = ATTEMPTS_NOTICE, .step = folder->step };
@@ -204,9 +207,9 @@ static void beat_once(struct folder *folder)
 	folder->lost = lost;
 }
 
-/* Until the folder is closed or has another owner: beats (a beat that can't be written is tried
- * again at its next turn), and records a notice as soon as it comes, since what the main thread
- * stands in may outlast the grace time. */
+/* Runs until the folder is closed or has another owner. Writes the heartbeat; one that can't be
+ * written is tried again when the next is due. Records a notice as soon as it comes, since what the
+ * main thread is doing may outlast the grace time. */
 static void *watch(void *arg)
 {
 	struct folder *folder = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checkpoint directory as rank 0 holds it during one attempt: ownership with its heartbeat, the
+/* The checkpoint directory as rank 0 uses it during one attempt: ownership with its heartbeat, the
  * record of attempts and notices, and the newest checkpoint. */
 #ifndef MUSTER_FOLDER_H
 #define MUSTER_FOLDER_H
@@ -15,56 +15,58 @@
 
 struct folder;
 
-/* What the folder is told of this job and asks about others. */
+/* What the folder is told about this job and asks about others. */
 struct folder_job {
 	const struct ident *ident;
 	double ends; /* when Slurm will end it, seconds since the epoch; 0: not known */
 	int (*is_running)(uint32_t job,
-		struct err *err); /* 1, 0, or -1: not known; NULL: Slurm is not asked */
+		struct err *err); /* 1: it runs, 0: it ended, -1: unknown; NULL: don't ask Slurm */
 };
 
-/* Opens and claims `path`, clears what other attempts left unfinished, ends a crash loop
- * (EXIT_FAULT, with the reason), opens the newest checkpoint and appends this attempt's start. With
- * `fresh` a directory that holds another job's run is refused. `timeout` bounds the retries of an
- * I/O error. */
+/* Opens and claims `path`, commits or removes what other attempts left unfinished, ends a crash
+ * loop (EXIT_FAULT, with the reason), opens the newest checkpoint and appends this attempt's start.
+ * With `fresh`, a directory that holds another job's run is refused (EXIT_USAGE). `timeout` limits
+ * the seconds for which an I/O error is retried. NULL with err set on an error; else closed by
+ * folder_close. */
 struct folder *folder_open(const char *path, const struct folder_job *job, bool fresh,
 	double timeout, struct err *err);
 
 const struct ckpt_dir *folder_dir(const struct folder *folder);
 const char *folder_token(const struct folder *folder);
 
-/* Number of this attempt among all of this directory, from 0; it names the metrics file. */
+/* Number of this attempt among all attempts in this directory, from 0; used in the name of the
+ * metrics file. */
 int folder_attempt(const struct folder *folder);
 
-/* The newest checkpoint, NULL when there is none; the folder's until folder_drop_checkpoint. Its
- * manifest and headers are valid; what its files hold is compared when it is read. */
+/* The newest checkpoint, or NULL when there is none; it belongs to the folder and is valid until
+ * folder_drop_checkpoint. Its manifest and headers are valid; the data is verified when it is
+ * read. */
 struct ckpt *folder_checkpoint(struct folder *folder);
 
-/* It was found to be damaged: sets it aside, and the one before takes its place. Returns 1, 0 when
+/* Sets the checkpoint aside because it is damaged, and opens the one before it. Returns 1, 0 when
  * there is none before it, -1 on error. */
 int folder_refuse_checkpoint(struct folder *folder, const char *why, struct err *err);
 
 void folder_drop_checkpoint(struct folder *folder);
 
-/* Mean seconds between interruptions of this run up to now, from its record
+/* Mean seconds between interruptions of this run until now, from its record of attempts
  * (checkpoint/directory/save_schedule.h). */
 double folder_mean_time_between(const struct folder *folder);
 
-/* Tells the last step that was done. */
+/* Sets the last step done, which a notice is recorded with. */
 void folder_progress(struct folder *folder, uint64_t step);
 
-/* Records a notice, durably, before the save that follows it. One that came to this rank is
- * recorded at once, by the folder's thread, whatever the caller stands in; then nothing is left to
- * do here. */
+/* Records a notice durably; call it before the save that follows the notice. If the notice came to
+ * this rank, the folder's thread records it at once and this call only waits for that. */
 int folder_notice(struct folder *folder, int signal, struct err *err);
 
-/* Records how the attempt ended; step 0: before it had a state. */
+/* Records how the attempt ended. `step` 0: before it had a state. */
 int folder_end(struct folder *folder, uint64_t step, const char *why, int status, struct err *err);
 
-/* Whether the heartbeat found another owner. */
+/* Whether the heartbeat found that the directory has another owner. */
 bool folder_lost(struct folder *folder);
 
-/* Ends the heartbeat; gives the directory back when `orderly`. NULL is allowed. */
+/* Ends the heartbeat; with `orderly`, gives up ownership of the directory. NULL is allowed. */
 void folder_close(struct folder *folder, bool orderly);
 
 #endif

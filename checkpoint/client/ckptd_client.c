@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread owns the connection; the trainer's calls note what they want under the lock, wake it
- * up, and wait for what came of it. A save stays in the list until its end, so that whatever
- * service is there can be given it again. */
+/* Hands snapshots to the checkpoint service without making the trainer wait for it. One thread owns
+ * the connection. The trainer's calls note what they want under the lock, wake the thread, and wait
+ * for the result. A save stays in the list until it ends, so that a new service can be given it
+ * again. */
 #include "config.h"
 #include "checkpoint/client/ckptd_client.h"
 
@@ -21,30 +22,30 @@
 #include "common/log.h"
 #include "common/thread.h"
 
-#define DEATHS_MAX 3 /* services that are lost over the same saves */
+#define DEATHS_MAX 3 /* services lost in a row over the same saves */
 #define RETRY_SECONDS 5.0
 #define TICK_SECONDS 1.0
 
 struct ckptd_client {
 	struct ckptd_plan plan;
-	struct ckptd_contact contact; /* the thread's own */
+	struct ckptd_contact contact; /* used by the thread alone */
 	int wake;
 	pthread_t thread;
 
-	pthread_mutex_t lock; /* of all below */
+	pthread_mutex_t lock; /* protects all members below */
 	pthread_cond_t changed;
 	struct ckptd_entries entries;
-	pid_t pid; /* of the service; 0: none */
+	pid_t pid; /* the service's; 0: none */
 	bool connected, closing, wanted, gone;
-	double next_try; /* clock_now() of the next look for a service */
-	int deaths;      /* since a save had its end */
+	double next_try; /* clock_now() at which to look for a service again */
+	int deaths;      /* since a save last ended */
 	int64_t progress_step, progress_bytes, progress_total;
-	struct err why; /* no service is there */
+	struct err why; /* why there is no service */
 };
 
 /* ---- the ends of saves, with the lock held ---- */
 
-/* With the lock held, which it gives up meanwhile: who is called may take his time. */
+/* Called with the lock held; releases it during the callback, which may take its time. */
 static void emit(struct ckptd_client *client, struct ckptd_event event)
 {
 	pthread_mutex_unlock(&client->lock);
@@ -53,7 +54,7 @@ static void emit(struct ckptd_client *client, struct ckptd_event event)
 	pthread_mutex_lock(&client->lock);
 }
 
-/* The event comes first, so that who waited for the end finds it told. */
+/* The event comes before the change of state, so that a waiter finds the event already reported. */
 static void end_entry(struct ckptd_client *client, struct ckptd_entry *entry,
 	enum ckptd_entry_state state, uint64_t bytes, const struct err *err)
 {
@@ -78,9 +79,9 @@ static void end_entry(struct ckptd_client *client, struct ckptd_entry *entry,
 	ckptd_entries_forget_old(&client->entries);
 }
 
-/* ---- services that come and go ---- */
+/* ---- services come and go ---- */
 
-/* With the lock held, which it gives up meanwhile. */
+/* Called with the lock held; releases it meanwhile. */
 static void get_service(struct ckptd_client *client)
 {
 	struct err err;
@@ -95,7 +96,7 @@ static void get_service(struct ckptd_client *client)
 		client->why = err;
 }
 
-/* Services die one after the other: their saves are given up, and the next one is looked for when
+/* Services died one after the other: their saves fail, and the next service is looked for when
  * there is a new save. */
 static void give_up(struct ckptd_client *client)
 {
@@ -138,8 +139,8 @@ static void look_for_service(struct ckptd_client *client)
 		emit(client, (struct ckptd_event) { .type = CKPTD_GONE, .text = text });
 }
 
-/* The connection broke. What was sent over it and has not had its end is sent again over the next
- * one. With the lock held, which it gives up meanwhile. */
+/* The connection broke. Saves that were sent over it and have not ended are sent again over the
+ * next one. Called with the lock held; releases it meanwhile. */
 static void lose_service(struct ckptd_client *client, const struct err *why)
 {
 	struct err said;
@@ -173,14 +174,14 @@ static int send_saves(struct ckptd_client *client, struct err *err)
 	}
 	if (ckptd_conn_flush(conn, err) < 0)
 		return -1;
-	/* In the socket it reaches the service, whatever becomes of this process. */
+	/* Data in the socket's buffer reaches the service even if this process dies. */
 	if (!conn->first)
 		ckptd_entries_hand(&client->entries);
 	pthread_cond_broadcast(&client->changed);
 	return 0;
 }
 
-/* The save is over for all, or this part of it is gone with it. */
+/* The save is over for all parts, or it failed and this part is gone with it. */
 static void on_decided(struct ckptd_client *client, int64_t step)
 {
 	ckptd_entries_decide(&client->entries, step);
@@ -192,7 +193,7 @@ static void on_end(struct ckptd_client *client, int64_t step, enum ckptd_entry_s
 {
 	struct ckptd_entry *entry = ckptd_entries_running(&client->entries, step);
 	client->deaths = 0;
-	/* A part that was written by the service before is told once. */
+	/* A part that the previous service wrote is reported only once. */
 	if (entry && entry->state != state)
 		end_entry(client, entry, state, (uint64_t)bytes, err);
 	if (state == ENTRY_FAILED)
@@ -361,7 +362,7 @@ int64_t ckptd_client_service(const struct ckptd_client *client)
 	return pid;
 }
 
-/* With the lock held. False when the deadline has passed. */
+/* Called with the lock held. False when the deadline has passed. */
 static bool wait_for_change(struct ckptd_client *client, struct deadline deadline)
 {
 	struct timespec until = deadline_timespec(deadline);
@@ -385,7 +386,7 @@ int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds)
 	struct deadline deadline = deadline_in(seconds);
 	int buffer;
 	pthread_mutex_lock(&client->lock);
-	/* All buffers hold saves that no service has: a look for one is all that helps. */
+	/* All buffers hold saves and there is no service: only finding one can free a buffer. */
 	if (free_buffer(client, live) < 0 && !client->connected) {
 		client->wanted = true;
 		wake(client);
@@ -423,7 +424,7 @@ int ckptd_client_save(struct ckptd_client *client, int buffer, const struct ckpt
 	return rc;
 }
 
-/* Why a save has not had its end yet. */
+/* Sets err to the reason why a save has not ended yet. */
 static int still_running(const struct ckptd_client *client, int64_t step, double seconds,
 	struct err *err)
 {

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses the service to attach to: the node's own if it can be reached and has the rights to
+ * write, else one that this process starts. Before it takes a new service it makes sure that the
+ * lost one has stopped writing. */
 #include "config.h"
 #include "checkpoint/client/ckptd_contact.h"
 
@@ -17,10 +20,10 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-/* ---- what a service is told ---- */
+/* ---- the first message ---- */
 
-/* The files' modes are to be as if this process made them. Asking for the umask by umask() would
- * change it for a moment. */
+/* Files should get the modes that this process would give them. Reading the umask with umask()
+ * would change it for a moment. */
 static int64_t own_umask(void)
 {
 	AUTO_FCLOSE FILE *status = fopen("/proc/self/status", "re");
@@ -32,7 +35,7 @@ static int64_t own_umask(void)
 	return (int64_t)(mask & 0777);
 }
 
-/* JSON holds UTF-8 only; the path is for messages. */
+/* JSON can hold only UTF-8. The path is used in messages only, so other bytes become '?'. */
 static char *path_as_text(const char *path)
 {
 	json_t *text = json_string(path);
@@ -130,14 +133,14 @@ static int attach_to(struct ckptd_contact *contact, struct err *err)
 	return rc;
 }
 
-/* The node's service has the groups that the node's user database gives to the user, this process
- * those that came with the job. A directory that is not the user's own may be open to one of the
- * latter alone. */
+/* The node's service has the groups that the node's user database lists for the user; this process
+ * has the groups that came with the job. A directory that the user does not own may be accessible
+ * only through one of the latter. */
 static int check_rights(const struct ckptd_contact *contact, struct err *err)
 {
 	const struct ckpt_dir *dir = contact->plan->dir;
 	struct statx st;
-	/* Without a word to a file server, which may hang. */
+	/* AT_STATX_DONT_SYNC: a file server that hangs is not asked. */
 	if (statx(dir->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_UID, &st) == 0
 		&& st.stx_uid == geteuid())
 		return 0;
@@ -149,7 +152,7 @@ static int check_rights(const struct ckptd_contact *contact, struct err *err)
 		contact->path);
 }
 
-/* *nobody: it is certain that none listens there. */
+/* *nobody: whether it is certain that no process listens at `path`. */
 static int use_the_node_s(struct ckptd_contact *contact, const char *path, bool *nobody,
 	struct err *err)
 {
@@ -172,7 +175,7 @@ static int start_own(struct ckptd_contact *contact, struct err *err)
 		return -1;
 	if (attach_to(contact, err) == 0)
 		return 0;
-	/* It may take a moment from its last word to its end. */
+	/* After its last message the process may take a moment to end. */
 	ckptd_conn_close(&contact->link.conn);
 	ckptd_process_wait(process, deadline_in(1));
 	err_prefix(err, "service: the one that was started %s",
@@ -182,11 +185,11 @@ static int start_own(struct ckptd_contact *contact, struct err *err)
 	return -1;
 }
 
-/* ---- one after the other ---- */
+/* ---- from one service to the next ---- */
 
-/* The service that is lost must not write any more when another begins to: two of them in one
- * folder would tear its files. One of our own is killed; the node's can only be gone, or be found
- * again. */
+/* The lost service must have stopped writing before another one begins: two of them in one folder
+ * would corrupt its files. A service of our own is killed. The node's service can't be killed from
+ * here: it is gone, or it must be reached again. */
 static int retire(struct ckptd_contact *contact, bool *lives, struct err *err)
 {
 	struct ckptd_process *process = &contact->link.process;
@@ -233,7 +236,7 @@ void ckptd_contact_lose(struct ckptd_contact *contact, const struct err *why, st
 	struct ckptd_process *process = &contact->link.process;
 	char fate[60];
 	ckptd_conn_close(&contact->link.conn);
-	/* A process that dies closes its connections before its parent has its status. */
+	/* A dying process closes its connections before its parent can get its status. */
 	if (why->status == EXIT_LOST)
 		ckptd_process_wait(process, deadline_in(process->child ? contact->plan->timeout : 0.2));
 	err_fail(said, EXIT_LOST, "the service, pid %d, %s (%.500s)", (int)contact->service,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The list of saves, as plain functions without lock or connection, so that its rules can be tested
+ * alone. */
 #include "checkpoint/client/ckptd_entries.h"
 
 #include <stdlib.h>
 
-#define REMEMBERED 8 /* saves that have had their end, for ckptd_client_wait */
+#define REMEMBERED 8 /* ended saves that are kept for ckptd_client_wait */
 
 struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step,
 	int buffer, double since)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The saves that a client has handed over, or tries to, in their order, and what has become of
- * each. No thread, no lock and no connection of its own: whoever has one guards it by his lock. */
+/* The saves that a client hands over, in order, and what has become of each. It has no thread, lock
+ * or connection of its own: its user's lock protects it. */
 #ifndef MUSTER_CKPTD_ENTRIES_H
 #define MUSTER_CKPTD_ENTRIES_H
 
@@ -11,75 +11,76 @@
 #include "common/err.h"
 
 enum ckptd_entry_state {
-	ENTRY_WAITS,   /* has not had its end */
-	ENTRY_WRITTEN, /* of several parts: this one is durable */
+	ENTRY_WAITS,   /* has not ended */
+	ENTRY_WRITTEN, /* with several parts: this part is durable */
 	ENTRY_DURABLE,
 	ENTRY_FAILED,
-	ENTRY_REFUSED, /* no service could be had for it */
+	ENTRY_REFUSED, /* no service could be found for it */
 };
 
 /* One save. */
 struct ckptd_entry {
 	struct ckptd_entry *next;
 	struct ckptd_step step;
-	int buffer; /* -1: given back */
+	int buffer; /* -1: freed */
 	enum ckptd_entry_state state;
-	bool sent;    /* to the service that is there now */
-	bool handed;  /* to any: it is not refused any more */
-	bool decided; /* of parts from 1 on: the whole save is over, so that no service need know of the
+	bool sent;    /* to the current service */
+	bool handed;  /* to some service: it can't be refused any more */
+	bool decided; /* parts other than 0: the whole save is over, so no service needs to know of this
 					 part */
 	double since; /* clock_now() when it was added */
-	struct err err; /* of FAILED and REFUSED */
+	struct err err; /* set when FAILED or REFUSED */
 };
 
-/* A value; zeroed means none. */
+/* A value; zeroed means empty. */
 struct ckptd_entries {
 	struct ckptd_entry *first;
-	bool part; /* of a part from 1 on: WRITTEN is its end */
+	bool part; /* this is a part other than 0: its save ends when WRITTEN */
 };
 
-/* Appends a save, which is theirs. NULL: no memory. */
+/* Appends a save; the list owns it. NULL: out of memory. */
 struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step,
 	int buffer, double since);
 
-/* Takes one out and frees it: it leaves no trace. */
+/* Removes one entry and frees it. */
 void ckptd_entries_drop(struct ckptd_entries *entries, struct ckptd_entry *entry);
 void ckptd_entries_clear(struct ckptd_entries *entries);
 
-/* Whether it has had its end, for who waits for it. */
+/* Whether the save has ended, as seen by a caller that waits for it. */
 bool ckptd_entries_is_over(const struct ckptd_entries *entries, const struct ckptd_entry *entry);
 
-/* The same for a service that takes over: part 0's may have lost word of a part that is written. */
+/* Whether no service needs the save any more. A written part is not done until it is decided: when
+ * part 0's service is replaced, the new one may not know that the part is written. */
 bool ckptd_entries_is_done(const struct ckptd_entries *entries, const struct ckptd_entry *entry);
 
-/* The last save of the step, the first of it that is not over, the first of any step that is not
- * over; NULL: none. */
+/* The last save of `step`; the first of `step` that is not over; the first of any step that is not
+ * over. NULL: none. */
 struct ckptd_entry *ckptd_entries_find(const struct ckptd_entries *entries, int64_t step);
 struct ckptd_entry *ckptd_entries_running(const struct ckptd_entries *entries, int64_t step);
 struct ckptd_entry *ckptd_entries_first_running(const struct ckptd_entries *entries);
 
-/* Whether no save has the buffer. */
+/* Whether no save uses the buffer. */
 bool ckptd_entries_is_free(const struct ckptd_entries *entries, int buffer);
 
-/* How many are not done. */
+/* The number of saves that are not done. */
 int ckptd_entries_undone(const struct ckptd_entries *entries);
 
-/* Whether some wait that no service has had yet. */
+/* Whether some saves wait that have not reached any service. */
 bool ckptd_entries_have_new(const struct ckptd_entries *entries);
 
-/* Those that no service has had yet are refused, and their buffers free. */
+/* Refuses the saves that have not reached any service and frees their buffers. */
 void ckptd_entries_refuse_new(struct ckptd_entries *entries, const struct err *why);
 
-/* The service is another one: nothing has been sent to it. */
+/* The service was replaced: nothing has been sent to the new one. */
 void ckptd_entries_unsend(struct ckptd_entries *entries);
 
-/* What was sent has reached the service. */
+/* What was sent has been handed over. */
 void ckptd_entries_hand(struct ckptd_entries *entries);
 
-/* Of a part that is written: the whole save is over. `step` -1: of every step. */
+/* For a written part: the whole save of `step` is over. `step` -1: of every step. */
 void ckptd_entries_decide(struct ckptd_entries *entries, int64_t step);
 
-/* Of those that are done only the last few are remembered. */
+/* Forgets saves that are done, except the last few. */
 void ckptd_entries_forget_old(struct ckptd_entries *entries);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* By pidfd where the kernel has them; a child can't be mistaken either way. */
+/* Uses a pidfd where the kernel has them. A child is safe without one: its number can't be reused
+ * before it is waited for. */
 #include "config.h"
 #include "checkpoint/client/ckptd_process.h"
 
@@ -35,7 +36,8 @@ void ckptd_process_close(struct ckptd_process *process)
 	*process = (struct ckptd_process) { .fd = -1 };
 }
 
-/* Who else waits for all children of this process may have taken its status. */
+/* Other code in this process may have waited for any child and taken the status: then waitpid fails
+ * with ECHILD. */
 static bool is_child_alive(struct ckptd_process *process)
 {
 	pid_t got = waitpid(process->pid, &process->status, WNOHANG);

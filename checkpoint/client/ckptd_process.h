@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A service's process, held so that its number can't come to mean another one. */
+/* A service's process, held so that its pid can't come to mean another process. */
 #ifndef MUSTER_CKPTD_PROCESS_H
 #define MUSTER_CKPTD_PROCESS_H
 
@@ -13,27 +13,27 @@
 struct ckptd_process {
 	pid_t pid;  /* 0: none */
 	int fd;     /* pidfd, -1 before Linux 5.3 */
-	bool child; /* of this process, not waited for yet */
+	bool child; /* a child of this process that has not been waited for */
 	bool ended;
-	bool unseen; /* in a pid namespace that can't be seen from here: it counts as alive */
-	int status;  /* waitpid's, of a child that has ended */
+	bool unseen; /* it is in a pid namespace that can't be seen from here: it counts as alive */
+	int status;  /* from waitpid, of a child that has ended */
 };
 
-/* `pid` runs while this is called: a child, or the other side of a connection that is open; 0: one
- * that is unseen. */
+/* `pid` must be running during the call: it is a child, or the peer of an open connection. 0: an
+ * unseen one. */
 void ckptd_process_open(struct ckptd_process *process, pid_t pid, bool child);
 void ckptd_process_close(struct ckptd_process *process);
 
 bool ckptd_process_alive(struct ckptd_process *process);
 
-/* Kills it and waits until it is gone; false when it is not by the deadline (it hangs in the
+/* Kills it and waits until it is gone; false when it still exists at the deadline (it hangs in the
  * kernel, or is unseen). */
 bool ckptd_process_kill(struct ckptd_process *process, struct deadline deadline);
 
-/* Waits until it is gone by itself. */
+/* Waits until it ends by itself; false at the deadline. */
 bool ckptd_process_wait(struct ckptd_process *process, struct deadline deadline);
 
-/* "was killed by signal 9", "ended with status 1"; returns `out`. */
+/* Describes how it ended: "was killed by signal 9", "ended with status 1". Returns `out`. */
 char *ckptd_process_fate(struct ckptd_process *process, char *out, size_t size);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Not by fork: a trainer of 100 GB would pay for the copy of its page tables, and afterwards for
- * each page that it writes. What a child has to clean up, muster-ckptd does itself. */
+/* Connects to a service, or spawns one. It does not use fork: a trainer with 100 GB would pay for
+ * the copy of its page tables, and afterwards for each page that it writes. muster-ckptd itself
+ * does the clean-up that a forked child would do. */
 #include "config.h"
 #include "checkpoint/client/ckptd_start.h"
 
@@ -18,8 +19,10 @@
 #include "common/spawn.h"
 
 #define PROGRAM "muster-ckptd"
-#define CLIENT_FD 3 /* of the program; above standard error */
-#define CLEAR_OF 16 /* ours is above it, so that moving it to CLIENT_FD hits nothing */
+#define CLIENT_FD 3 /* the descriptor's number in the new program; above standard error */
+#define CLEAR_OF \
+	16 /* our own copy has at least this number, so that moving it to CLIENT_FD overwrites nothing \
+		*/
 
 int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *err)
 {
@@ -29,8 +32,8 @@ int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *e
 		return -1;
 	ckptd_conn_open(&link->conn, fd);
 	ckptd_process_open(&link->process, pid, false);
-	/* While the connection is open the number is that of its process, and now a descriptor holds
-	 * it. */
+	/* While the connection is open, the pid is that of its process, and ckptd_process_open now
+	 * holds that process. If the connection has ended, the pid may be another process's already. */
 	struct pollfd open = { .fd = fd };
 	if (poll(&open, 1, 0) == 0)
 		return 0;
@@ -77,9 +80,9 @@ static int spawn(const char *program, int client, pid_t *pid)
 	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
 	posix_spawn_file_actions_adddup2(&actions, client, CLIENT_FD);
-	/* Not a session of its own: Linux shares processors out by sessions first (sched_autogroup),
-	 * and threads of the service that give way would only do so to one another. It ignores what a
-	 * terminal sends. */
+	/* The service does not get a session of its own: Linux shares processors among sessions first
+	 * (sched_autogroup), so threads of the service that give way would only give way to one
+	 * another. The service ignores the signals that a terminal sends. */
 	int error = spawn_program(pid, program, &actions, argv, POSIX_SPAWN_SETPGROUP);
 	posix_spawn_file_actions_destroy(&actions);
 	return error;

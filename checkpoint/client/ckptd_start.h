@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a client comes to a service: it connects to the node's, or starts one of its own. */
+/* How a client gets a service: it connects to the node's, or starts one of its own. */
 #ifndef MUSTER_CKPTD_START_H
 #define MUSTER_CKPTD_START_H
 
@@ -12,16 +12,15 @@ struct ckptd_link {
 	struct ckptd_process process;
 };
 
-/* Connects to the service at `path`; errno as of ckptd_socket_connect. */
+/* Connects to the service at `path`. 0, or -1 with err and errno set as by ckptd_socket_connect. */
 int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *err);
 
-/* Starts a service for this client alone: in a process group of its own, with no signal blocked,
- * none of this process's descriptors but standard error, and without a copy of its memory. It is a
- * child of this process and outlives it. Safe in a process with threads. */
+/* Starts a service for this client alone: in its own process group, with no signal blocked, with no
+ * descriptor of this process except standard error, and without a copy of this process's memory. It
+ * is a child of this process, but outlives it. Safe in a process with threads. */
 int ckptd_start_own(struct ckptd_link *link, struct err *err);
 
-/* Breaks the connection. A service of our own that does not end by itself then is left to itself.
- */
+/* Closes the connection. A service of our own that does not end then keeps running. */
 void ckptd_start_leave(struct ckptd_link *link);
 
 #endif

@@ -1,4 +1,4 @@
-# checkpoint/client/: who hands snapshots over.
+# checkpoint/client/: hands snapshots over to the checkpoint service.
 libckptd_la_SOURCES += \
 	checkpoint/client/ckptd_client.c checkpoint/client/ckptd_client.h \
 	checkpoint/client/ckptd_contact.c checkpoint/client/ckptd_contact.h \

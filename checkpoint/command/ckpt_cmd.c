@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the subcommands of muster-ckpt share: finding the folder that is meant, and printing. */
+/* What the subcommands of muster-ckpt share: finding the folder that the user means, and
+ * printing. */
 #include "config.h"
 #include "checkpoint/command/ckpt_cmd.h"
 
@@ -53,7 +54,7 @@ void ckpt_place_close(struct ckpt_place *place)
 	ckpt_dir_close(&place->dir);
 }
 
-/* A step folder: its parent becomes the directory. */
+/* `path` is a step folder: its parent becomes the directory. */
 static int open_step(struct ckpt_place *place, const char *path, struct err *err)
 {
 	AUTO_FREE char *real = realpath(path, NULL);
@@ -154,7 +155,7 @@ char *ckpt_cmd_loss(double value, char out[24])
 
 char *ckpt_cmd_time(double wall, char out[32])
 {
-	/* It may be anything in a file from elsewhere. */
+	/* A manifest from elsewhere may hold any number. */
 	time_t seconds = wall > 0 && wall < 1e15 ? (time_t)wall : 0;
 	struct tm tm;
 	if (seconds == 0 || !localtime_r(&seconds, &tm)
@@ -178,7 +179,7 @@ void ckpt_table_add(struct ckpt_table *table, const char *format, ...)
 		table->failed = true;
 		return;
 	}
-	/* What comes from files must not move the cursor. */
+	/* Text from files must not move the terminal's cursor. */
 	for (char *c = text; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';

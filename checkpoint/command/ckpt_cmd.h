@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The subcommands of muster-ckpt, and what they share. */
+/* The subcommands of muster-ckpt, and the helpers that they share. */
 #ifndef MUSTER_CKPT_CMD_H
 #define MUSTER_CKPT_CMD_H
 
@@ -12,74 +12,76 @@
 #include "checkpoint/directory/ckpt_dir.h"
 #include "common/err.h"
 
-/* Runs with argv[0] "muster-ckpt NAME"; returns the exit status. --help and usage errors exit
+/* Runs with argv[0] "muster-ckpt NAME" and returns the exit status. --help and usage errors exit
  * (argp). */
 typedef int ckpt_cmd_run(int argc, char **argv);
 
 ckpt_cmd_run ckpt_cmd_ls, ckpt_cmd_show, ckpt_cmd_verify, ckpt_cmd_diff, ckpt_cmd_prune,
 	ckpt_cmd_pin, ckpt_cmd_unpin, ckpt_cmd_history, ckpt_cmd_import, ckpt_cmd_export;
 
-#define CKPT_CMD_IO_TIMEOUT \
-	10.0 /* seconds that an I/O error is retried while something is read for people */
+/* Seconds for which an I/O error is retried while a person waits for the answer. */
+#define CKPT_CMD_IO_TIMEOUT 10.0
 
 /* ---- places ---- */
 
-/* A folder with a checkpoint in it, whatever it is called, and the directory that holds it. */
+/* A checkpoint folder, of any name, and the directory that holds it. */
 struct ckpt_place {
 	struct ckpt_dir dir;
 	char name[256];
 };
 
-/* Opens the checkpoint that `path` names: a step folder, or of a checkpoint directory the newest
- * step (`step` NULL) or the step that `step` names ("1000" or "step-00001000"). Status EXIT_USAGE
- * when there is none. */
+/* Opens the checkpoint that `path` names: a step folder, or a checkpoint directory. In a directory,
+ * `step` chooses the checkpoint ("1000" or "step-00001000"; NULL: the newest). -1 with status
+ * EXIT_USAGE when there is none. */
 int ckpt_place_open(struct ckpt_place *place, const char *path, const char *step, struct err *err);
 void ckpt_place_close(struct ckpt_place *place);
 
-/* Whether `path` itself is a folder with a checkpoint: it has a manifest, or the name of a step. */
+/* Whether `path` itself is a checkpoint folder: it has a manifest, or its name is that of a
+ * step. */
 bool ckpt_place_is_step(const char *path);
 
-/* "1000" or "step-00001000"; -1 for anything else. */
+/* The step that `text` names: "1000" or "step-00001000"; -1 for anything else. */
 int64_t ckpt_cmd_step(const char *text);
 
 /* ---- output ---- */
 
-/* Prints the one line of an error and returns its status. */
+/* Prints the error on one line and returns its exit status. */
 int ckpt_cmd_fail(const struct err *err);
 
-/* Prints a JSON document, which is released, and flushes. Returns the exit status. */
+/* Prints a JSON document, releases it, and flushes. Returns the exit status. */
 int ckpt_cmd_print_json(json_t *object);
 
-/* Flushes standard output: EXIT_OK, or EXIT_FAULT with a line when it can't be written. */
+/* Flushes standard output. Returns EXIT_OK, or EXIT_FAULT after printing an error line. */
 int ckpt_cmd_flush(void);
 
-/* NULL as JSON null for NAN, else the number. */
+/* The number as JSON; JSON null if it is not finite. */
 json_t *ckpt_cmd_number(double value);
 
-/* A number as people read it, or "-" for NAN. `out` holds 24 bytes; returns it. */
+/* Formats a number for people, NAN as "-". `out` holds 24 bytes; returns it. */
 char *ckpt_cmd_loss(double value, char out[24]);
 
-/* "2026-01-31 12:34:56" in local time, or "-" for 0. `out` holds 32 bytes; returns it. */
+/* Formats a time as "2026-01-31 12:34:56" in local time, 0 as "-". `out` holds 32 bytes; returns
+ * it. */
 char *ckpt_cmd_time(double wall, char out[32]);
 
 /* ---- table ---- */
 
 #define CKPT_TABLE_COLUMNS 16
 
-/* Rows of text that are printed with aligned columns. A value; zeroed means empty. */
+/* A text table with aligned columns. A value; zeroed means empty. */
 struct ckpt_table {
 	int columns;    /* at most CKPT_TABLE_COLUMNS */
-	unsigned right; /* bit c: column c is aligned to the right */
+	unsigned right; /* bit c set: column c is aligned to the right */
 	char **cells;
 	size_t count; /* of cells */
 	bool failed;  /* out of memory */
 };
 
-/* Appends the next cell; a row is full after `columns` of them. */
+/* Appends the next cell; each `columns` cells make a row. */
 void ckpt_table_add(struct ckpt_table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Prints the rows and flushes. Returns the exit status. */
+/* Prints all rows and flushes. Returns the exit status. */
 int ckpt_table_print(const struct ckpt_table *table);
 void ckpt_table_clear(struct ckpt_table *table);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt diff: how far two checkpoints are apart. */
+/* muster-ckpt diff: compares two checkpoints tensor by tensor, and their settings. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -110,9 +110,9 @@ static void advance(void *arg, uint64_t bytes)
 	progress_add(&c->progress, bytes);
 }
 
-/* ---- what is not tensors ---- */
+/* ---- settings ---- */
 
-/* Everything of the manifest in which two runs may differ, as one object. */
+/* Everything in the manifest in which two runs may differ, as one object. */
 static json_t *settings_of(const struct ckpt *ckpt)
 {
 	const struct manifest *m = ckpt_manifest(ckpt);

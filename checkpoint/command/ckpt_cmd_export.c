@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt export: the directory appears under its name when it is whole and durable, or not at
- * all. */
+/* muster-ckpt export: writes a checkpoint's model for Hugging Face. The new directory appears under
+ * its name whole and durable, or not at all. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,11 +22,11 @@
 #include "common/number.h"
 #include "common/progress.h"
 
-#define SHARD_SIZE UINT64_C(5000000000) /* save_pretrained's */
+#define SHARD_SIZE UINT64_C(5000000000) /* the default of Hugging Face's save_pretrained */
 #define CONFIG_LIMIT (1u << 20)
 
 struct options {
-	struct ckpt_words words; /* the checkpoint, and the directory to make */
+	struct ckpt_words words; /* the checkpoint, and the directory to create */
 	const char *step;
 	enum safetensors_dtype dtype;
 	uint64_t shard_size;
@@ -94,12 +94,12 @@ static void catch_signals(void)
 		sigaction(signals[i], &action, NULL);
 }
 
-/* What is under way. */
+/* The state of one export. */
 struct exporting {
 	const struct options *options;
 	struct ckpt_place place;
 	struct ckpt *ckpt;
-	struct ckpt_dir parent; /* of OUT */
+	struct ckpt_dir parent; /* the directory that holds OUT */
 	char name[256], temporary[300];
 	struct progress progress;
 	size_t files;
@@ -112,7 +112,7 @@ static int advance(void *arg, uint64_t bytes)
 	return caught;
 }
 
-/* config.json as the manifest has it. */
+/* Reads config.json and compares it with the manifest. */
 static int read_config(const struct exporting *e, char **text, struct err *err)
 {
 	const struct manifest *manifest = ckpt_manifest(e->ckpt);
@@ -132,7 +132,7 @@ static int read_config(const struct exporting *e, char **text, struct err *err)
 	return 0;
 }
 
-/* Splits OUT into its parent, which must be there, and its name, which must not. */
+/* Splits OUT into its parent, which must exist, and its name, which must not. */
 static int open_parent(struct exporting *e, struct err *err)
 {
 	char path[sizeof e->parent.path];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt history: the attempts of a run as a table. */
+/* muster-ckpt history: the attempts of a run as a table, so that a user sees what ended each and
+ * how much was computed again. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ struct history {
 	size_t count;
 };
 
-/* A metrics file that is not there leaves its attempt without steps. */
+/* An attempt without a metrics file has no known steps; that is no error. */
 static int read_steps(const struct ckpt_dir *dir, size_t number, struct history_steps *steps,
 	struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt import: somebody else's GPT-2 becomes a checkpoint of step 0, from which muster-train
- * begins. */
+/* muster-ckpt import: converts a GPT-2 in another format to a checkpoint of step 0, from which
+ * muster-train begins. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -34,14 +34,14 @@ static const struct argp argp = { .options = option_rows,
 		"(config.json and model.safetensors, in one file or in shards, in F32, F16 or BF16) or a "
 		"model file of llm.c (.bin, version 3 or 5). muster-train then begins with its weights." };
 
-/* What is under way. */
+/* The state of one import. */
 struct import {
 	const struct ckpt_words *words;
 	struct model_source *source;
 	struct gpt2_tensor *tensors;
 	size_t count;
 	uint64_t parameters;
-	float *weights; /* of all tensors, one behind the other */
+	float *weights; /* of all tensors, one after the other */
 	struct snapshot_tensor *described;
 	char *config_json, *model_json;
 	struct ckpt_dir dir;
@@ -115,7 +115,7 @@ static int make_texts(struct import *import, struct err *err)
 
 /* ---- saving ---- */
 
-/* A run that began otherwise must not get another beginning. */
+/* The directory must not hold a run, which would get a second beginning. */
 static int check_empty(const struct ckpt_dir *dir, struct err *err)
 {
 	AUTO_FREE int64_t *steps = NULL;

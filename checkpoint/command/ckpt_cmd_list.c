@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt ls: one row a checkpoint. */
+/* muster-ckpt ls: lists the checkpoints of a directory, one a row. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +63,7 @@ static uint64_t size_of(const struct manifest *manifest)
 	return size;
 }
 
-/* What a row and a JSON object tell. `manifest` is NULL where there is no valid one. */
+/* The facts that a row and a JSON object show. `manifest` is NULL where there is no valid one. */
 struct row {
 	int64_t step;
 	char name[CKPT_STEP_NAME_SIZE];
@@ -117,9 +117,9 @@ static void look_at(const struct ckpt_dir *dir, int64_t step, const struct ckpt_
 	row->verdict = ckpt_check(dir, row->name, check, &row->err);
 }
 
-/* ---- what else lies there ---- */
+/* ---- other folders ---- */
 
-/* Names of damaged folders that were set aside, and of saves that are not committed. */
+/* Lists the names of damaged folders that were set aside, and of saves that are not committed. */
 static void list_others(const struct ckpt_dir *dir, json_t *set_aside, json_t *unfinished)
 {
 	DIR *stream = io_open_list(dir->fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt pin and unpin. */
+/* muster-ckpt pin and unpin: protect a checkpoint from removal, and end that. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt prune: what retention does during a training, for people and afterwards. It owns the
- * directory while it removes, so that nothing is taken away under a running training, and it reads
- * the newest checkpoint whole before it removes any other: what stays must be good for something.
- */
+/* muster-ckpt prune: removes checkpoints by the rules of retention after a training has ended. It
+ * owns the directory while it removes, so that it can't take checkpoints from a running training.
+ * It reads the newest checkpoint whole before it removes any other, so that at least one good
+ * checkpoint stays. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -73,16 +73,16 @@ static const struct argp argp = { .options = option_rows,
 		   "valid: muster-ckpt verify says what is wrong with it. Before anything is removed the "
 		   "newest valid checkpoint is read whole. A directory that a training uses is refused." };
 
-/* ---- what is there ---- */
+/* ---- the survey ---- */
 
 struct entry {
 	char name[CKPT_STEP_NAME_SIZE];
 	uint64_t size;
-	bool removed, was_pinned; /* pinned: at the last moment */
-	bool failed;              /* it could not be removed */
+	bool removed, was_pinned; /* was_pinned: not removed, since it was pinned or is being read */
+	bool failed;              /* it couldn't be removed */
 };
 
-/* The valid checkpoints; those that are not are left alone. */
+/* The valid checkpoints of the directory; the others are left alone. */
 struct pruning {
 	const struct options *options;
 	struct ckpt_dir dir;
@@ -91,8 +91,8 @@ struct pruning {
 	size_t count;
 	int64_t *remove;
 	size_t picked;
-	json_t *left_alone; /* names of what is not valid */
-	int status;         /* of the first that could not be removed */
+	json_t *left_alone; /* names of the checkpoints that are not valid */
+	int status;         /* exit status of the first failed removal */
 };
 
 static void add_step(struct pruning *p, int64_t step)
@@ -139,7 +139,7 @@ static void advance(void *arg, uint64_t bytes)
 	progress_add(arg, bytes);
 }
 
-/* Reads the newest whole. */
+/* Reads the newest checkpoint whole. */
 static int verify_newest(const struct pruning *p, struct err *err)
 {
 	struct progress progress;
@@ -154,10 +154,10 @@ static int verify_newest(const struct pruning *p, struct err *err)
 		"prune: nothing was removed, since the newest checkpoint, %s, does not verify", name);
 }
 
-/* ---- is it in use ---- */
+/* ---- is the directory in use ---- */
 
-/* A checkpoint service may still be writing for a trainer that is gone, and says so by the owner's
- * heartbeat: becoming the owner would take that save away. */
+/* After its trainer is gone, a checkpoint service may still be writing; it shows that by the
+ * owner's heartbeat. Taking ownership would lose that save. */
 static int check_use(const struct ckpt_dir *dir, struct err *err)
 {
 	if (!owner_beats(dir))
@@ -178,7 +178,7 @@ static struct entry *entry_of(struct pruning *p, int64_t step)
 	return NULL;
 }
 
-/* One that can't be removed does not keep the others. */
+/* A checkpoint that can't be removed doesn't stop the removal of the others. */
 static void remove_picked(struct pruning *p, const char *token)
 {
 	for (size_t i = 0; i < p->picked; i++) {

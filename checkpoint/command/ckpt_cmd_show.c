@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt show: what the manifest and the headers of one checkpoint say. */
+/* muster-ckpt show: prints what one checkpoint's manifest and headers contain. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -80,9 +80,9 @@ static int show_json(const struct ckpt_place *place, const struct ckpt *ckpt)
 		m->numerics, "files", files_json(m), "tensors", tensors_json(ckpt)));
 }
 
-/* ---- for people ---- */
+/* ---- text output ---- */
 
-/* A value of the configuration on one line. */
+/* Adds a configuration value as one line. */
 static void add_value(struct ckpt_table *table, const char *name, const json_t *value)
 {
 	char *text = json_is_string(value)

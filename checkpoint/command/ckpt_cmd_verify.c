@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt verify: finds every damaged byte range and changes nothing. */
+/* muster-ckpt verify: finds every damaged byte range, and changes nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,11 +56,11 @@ static const struct argp argp = { .options = option_rows,
 		   "removed.\vExit status: 0 all are valid, 65 some are damaged, 69 some couldn't be read "
 		   "now (an I/O error), 1 you may not read some." };
 
-/* One checkpoint under examination. */
+/* The results so far. */
 struct report {
 	const struct options *options;
 	struct progress progress;
-	json_t *checkpoints, *faults; /* faults of the present one */
+	json_t *checkpoints, *faults; /* `faults`: of the current checkpoint */
 	const char *name;
 	int damaged, unknown, valid;
 	enum exit_status unknown_status;
@@ -150,7 +150,7 @@ static void verify_one(struct report *report, const struct ckpt_dir *dir, const 
 		report->unknown_status = err.status;
 }
 
-/* ---- which ones ---- */
+/* ---- which checkpoints ---- */
 
 struct names {
 	char (*all)[256];
@@ -184,7 +184,7 @@ static int add_all(struct names *names, const struct ckpt_dir *dir, struct err *
 	return 0;
 }
 
-/* Opens the directory and lists the folders that are meant. */
+/* Opens the directory and lists the folders to verify. */
 static int find(const struct options *options, struct ckpt_place *place, struct names *names,
 	struct err *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words beyond the last, and those that are missing, end in a usage error (argp_error exits). */
+/* Too many or too few words are a usage error (argp_error exits). */
 #include "checkpoint/command/ckpt_words.h"
 
 error_t ckpt_words_parse(int key, char *arg, struct argp_state *state)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What most subcommands of muster-ckpt are given: one or two words, and --json. */
+/* The arguments that most subcommands of muster-ckpt take: one or two words, and --json. */
 #ifndef MUSTER_CKPT_WORDS_H
 #define MUSTER_CKPT_WORDS_H
 
@@ -10,20 +10,20 @@
 
 /* The first member of a subcommand's options. */
 struct ckpt_words {
-	int least, most;                   /* how many words */
-	const char *what;                  /* they are: "the checkpoint directory and the step" */
-	const char *word[CKPT_WORDS_MOST]; /* NULL where there is none */
+	int least, most;  /* number of words */
+	const char *what; /* describes them in usage errors: "the checkpoint directory and the step" */
+	const char *word[CKPT_WORDS_MOST]; /* NULL when not given */
 	bool json;
 };
 
-/* For the rows of options. */
+/* The option row of --json. */
 #define CKPT_WORDS_JSON \
 	{ \
 		"json", 'j', NULL, 0, "print a JSON object", 0 \
 	}
 
-/* The parser; state->input begins with a struct ckpt_words. Another parser passes on what it does
- * not know. */
+/* The argp parser; state->input begins with a struct ckpt_words. A subcommand with more options has
+ * its own parser, which passes on the keys that it doesn't know. */
 error_t ckpt_words_parse(int key, char *arg, struct argp_state *state);
 
 #endif

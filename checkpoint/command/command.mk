@@ -1,4 +1,4 @@
-# checkpoint/command/: muster-ckpt, the command for people.
+# checkpoint/command/: muster-ckpt, the command that inspects and manages checkpoints.
 bin_PROGRAMS += muster-ckpt
 muster_ckpt_SOURCES = \
 	checkpoint/command/ckpt_cmd.c checkpoint/command/ckpt_cmd.h \
@@ -14,8 +14,8 @@ muster_ckpt_SOURCES = \
 	checkpoint/command/ckpt_words.c checkpoint/command/ckpt_words.h \
 	checkpoint/command/muster_ckpt.c
 muster_ckpt_LDADD = libckptcmd.la
-# What the plugin starts for a user runs outside the limits of his job. A program that he can't read, he can't trace either: so none
-# of his processes takes it over.
+# The plugin starts these programs for a user outside the limits of the user's job. A user can't trace a program that the user can't
+# read, so these are installed unreadable: no process of the user can take them over.
 unreadable = $(bindir)/muster-ckptd
 if HAVE_SLURM
 unreadable += $(libexecdir)/muster-first-node $(libexecdir)/muster-requeue

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt: looks at checkpoints and looks after them. Each subcommand has a file of its own. */
+/* muster-ckpt: inspects and manages checkpoints. Each subcommand has its own file. */
 #include "config.h"
 
 #include <argp.h>

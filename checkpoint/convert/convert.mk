@@ -1,4 +1,4 @@
-# checkpoint/convert/: GPT-2 in the files of Hugging Face and of llm.c.
+# checkpoint/convert/: reads and writes GPT-2 in the files of Hugging Face and of llm.c.
 noinst_LTLIBRARIES += libckptcmd.la
 libckptcmd_la_SOURCES = \
 	checkpoint/convert/hf_export.c checkpoint/convert/hf_export.h \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor by tensor through one block of memory, so that a model of any size can be exported. */
+/* Writes a checkpoint's model as Hugging Face does, one tensor after the other through one block of
+ * memory, so that a model of any size can be exported. */
 #include "checkpoint/convert/hf_export.h"
 
 #include <errno.h>
@@ -24,8 +25,8 @@ struct exporting {
 	const struct hf_export *export;
 	struct shard_group *groups;
 	size_t files;
-	float *values; /* BLOCK */
-	void *raw;     /* BLOCK elements, as stored or as they are to be */
+	float *values; /* [BLOCK] */
+	void *raw;     /* BLOCK elements, as stored or in the new dtype */
 	json_t *weight_map;
 	uint64_t bytes;
 };
@@ -43,7 +44,8 @@ static int create(const struct exporting *e, const char *name, struct err *err)
 	return fd < 0 ? write_fault("create", name, err) : fd;
 }
 
-/* fsync and close, both checked; `result` is that of what was written. */
+/* fsync and close, both checked; `result` is that of the writes before. Returns the first
+ * failure. */
 static int finish(int fd, const char *name, int result, struct err *err)
 {
 	if (result == 0 && fsync(fd) < 0)
@@ -74,13 +76,14 @@ static char *file_name(const struct exporting *e, size_t file, char out[64])
 
 /* ---- tensors ---- */
 
-/* A model counts batches in whole numbers: they stay what they are. */
+/* A model with batch norm counts batches as integers, which are copied unchanged. */
 static bool stays(const struct safetensors_tensor *tensor)
 {
 	return tensor->dtype == SAFETENSORS_I64;
 }
 
-/* Tensor i of a file. The wider elements come first, so that each tensor is aligned to its own. */
+/* The i-th tensor of a file. Wider elements come first, so that each tensor is aligned to its
+ * element's size. */
 static const struct safetensors_tensor *tensor_of(const struct exporting *e,
 	const struct shard_group *group, size_t i)
 {
@@ -105,7 +108,7 @@ static int read_block(struct exporting *e, const struct safetensors_tensor *tens
 	return result;
 }
 
-/* e->values into e->raw; returns the number of bytes. */
+/* Converts e->values to the new dtype in e->raw; returns the number of bytes. */
 static size_t convert(struct exporting *e, size_t count)
 {
 	char *to = e->raw;
@@ -118,7 +121,7 @@ static size_t convert(struct exporting *e, size_t count)
 	return 2 * count;
 }
 
-/* The next elements of the tensor into e->raw, as they are to be. */
+/* Puts the next elements of the tensor into e->raw, in the dtype to be written. */
 static int fill_block(struct exporting *e, const struct safetensors_tensor *tensor, uint64_t first,
 	size_t count, size_t *bytes, struct err *err)
 {
@@ -158,7 +161,7 @@ static int write_tensors(struct exporting *e, int fd, const char *name,
 	return result;
 }
 
-/* The header of a file: the tensors of the group in the new dtype. */
+/* The header of a file: the tensors of the group, in the new dtype. */
 static int encode_header(struct exporting *e, const struct shard_group *group, char **prefix,
 	size_t *size, struct err *err)
 {
@@ -194,7 +197,7 @@ static int write_shard(struct exporting *e, size_t file, struct err *err)
 	return finish(fd, name, result, err);
 }
 
-/* ---- what stands around them ---- */
+/* ---- index and configuration ---- */
 
 static int write_index(struct exporting *e, struct err *err)
 {

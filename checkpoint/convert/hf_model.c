@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPT-2 of Hugging Face's. Names come with and without the prefix "transformer." (GPT2LMHeadModel
- * and GPT2Model); buffers of older versions are left out, and so is a head that is the token
- * embedding once more. All else must be what a GPT-2 has. */
+/* Reads a GPT-2 from Hugging Face's files. Tensor names come with the prefix "transformer."
+ * (GPT2LMHeadModel) or without it (GPT2Model). Buffers of older versions are ignored, and so is a
+ * head that repeats the token embedding. Any other tensor must be one that a GPT-2 has. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -34,7 +34,7 @@ struct shard_file {
 };
 
 struct hf_model {
-	struct model_source source; /* first */
+	struct model_source source; /* must be the first member */
 	char *path;
 	int fd;
 	struct shard_file *files;
@@ -168,7 +168,7 @@ static int open_files(struct hf_model *model, struct err *err)
 
 /* ---- tensors ---- */
 
-/* The tensor that is called `name` or, without the prefix, that. */
+/* Finds the tensor `name`, with or without the prefix. */
 static const struct safetensors_tensor *find(const struct hf_model *model, const char *name,
 	const struct shard_file **file)
 {
@@ -211,7 +211,7 @@ static int read_tensor(struct model_source *source, const struct gpt2_tensor *te
 	return read_floats(model, file, found, tensor->elements, out, err);
 }
 
-/* ---- what must be there, and nothing else ---- */
+/* ---- the tensors that must be present, and no others ---- */
 
 static int check_tensor(const struct hf_model *model, const struct gpt2_tensor *want,
 	struct err *err)
@@ -247,7 +247,7 @@ static bool is_wanted(const struct gpt2_tensor *all, size_t count, const char *n
 	return false;
 }
 
-/* The head's weights are those of the token embedding. */
+/* The head's weights must be those of the token embedding. */
 static int check_head(struct hf_model *model, const struct shard_file *file,
 	const struct safetensors_tensor *head, const struct gpt2_tensor *wte, struct err *err)
 {

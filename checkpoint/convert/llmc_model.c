@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* llm.c's model file (karpathy/llm.c, train_gpt2.py: write_model): 256 int32 (magic, version,
- * context, vocabulary, layers, heads, width, padded vocabulary, zeros), then the tensors, each for
- * all layers in one run: the order of enum gpt2_part. Version 3 is fp32, version 5 BF16. Its
- * matrices are [out, in]; the token embedding has padding rows at the end. */
+/* Reads llm.c's model file (karpathy/llm.c, train_gpt2.py: write_model): 256 int32 (magic, version,
+ * context, vocabulary, layers, heads, width, padded vocabulary, zeros), then the tensors in the
+ * order of enum gpt2_part, each for all layers in one run. Version 3 is fp32, version 5 BF16. Its
+ * matrices are [out, in], so they are transposed; the token embedding ends with padding rows. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,10 +22,10 @@
 #define PADDED_MAX (1 << 20)
 
 struct llmc_model {
-	struct model_source source; /* first */
+	struct model_source source; /* must be the first member */
 	int fd;
 	enum safetensors_dtype dtype;
-	int64_t padded; /* vocabulary with padding */
+	int64_t padded; /* vocabulary including padding */
 };
 
 static void close_model(struct model_source *source)
@@ -47,11 +47,12 @@ static uint64_t elements_of(const struct llmc_model *model, const struct gpt2_te
 {
 	if (part == GPT2_WTE)
 		return (uint64_t)(model->padded * model->source.config.width);
-	/* all: wte, wpe, then block 0, and ln_f at the end; only shapes of one block are needed. */
+	/* `all` lists wte, wpe, block 0, then ln_f: the shapes of one block suffice */
 	return all[part].elements;
 }
 
-/* The first element of a tensor behind the header; `part` GPT2_PARTS: the end of the file. */
+/* Sets *first to the first element of a tensor, counted from the end of the header; `part`
+ * GPT2_PARTS: the end of the file. */
 static int locate(const struct llmc_model *model, enum gpt2_part part, int layer, uint64_t *first,
 	struct err *err)
 {
@@ -59,7 +60,7 @@ static int locate(const struct llmc_model *model, enum gpt2_part part, int layer
 	struct gpt2_tensor *all;
 	size_t count;
 	uint64_t at = 0;
-	one.layers = 1; /* then the list is in the order of the parts */
+	one.layers = 1; /* with one layer, the list is in the order of the parts */
 	if (gpt2_tensors(&one, &all, &count, err) < 0)
 		return -1;
 	for (int p = 0; p < (int)part; p++)
@@ -77,7 +78,7 @@ static int is_matrix_of_block(const struct gpt2_tensor *tensor)
 	return tensor->dims == 2 && gpt2_is_of_block(tensor->part);
 }
 
-/* [out, in] as read to [in, out]. */
+/* Transposes [out, in] as read to [in, out]. */
 static void transpose(const float *from, float *to, int64_t in, int64_t out)
 {
 	for (int64_t o = 0; o < out; o++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kind of model a path is. */
+/* Chooses the provider that can read a path: a directory is Hugging Face's, a file llm.c's. */
 #include "checkpoint/convert/model_source.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPT-2 in somebody else's files: one provider a format behind one interface. */
+/* A GPT-2 in another project's files: one interface, with one provider for each format. */
 #ifndef MUSTER_MODEL_SOURCE_H
 #define MUSTER_MODEL_SOURCE_H
 
@@ -8,18 +8,18 @@
 
 struct model_source {
 	struct gpt2_config config;
-	/* Reads a tensor of gpt2_tensors(&config) whole, row-major and without padding, as fp32. */
+	/* Reads a whole tensor of gpt2_tensors(&config) as fp32, row-major and without padding. */
 	int (*read)(struct model_source *source, const struct gpt2_tensor *tensor, float *out,
 		struct err *err);
 	void (*close)(struct model_source *source);
 };
 
-/* Opens the directory or file `path` by what it is. NULL on error: status EXIT_DATA names what
- * can't be used and how it could be, EXIT_USAGE a path that is not there. Freed by source->close.
- */
+/* Opens the directory or file `path` as the format that it has. NULL on error: with EXIT_DATA the
+ * message names what can't be used and how to mend it; with EXIT_USAGE the path is missing, or
+ * neither a directory nor a file. Freed by source->close. */
 struct model_source *model_source_open(const char *path, struct err *err);
 
-/* A directory as Hugging Face's save_pretrained leaves it: config.json and model.safetensors, or
+/* A directory as written by Hugging Face's save_pretrained: config.json and model.safetensors, or
  * shards and their index. */
 struct model_source *hf_model_open(const char *path, struct err *err);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One JSON object a line. A crash can tear the last line only; whoever appends next puts a newline
- * in front, so that what was torn stays a line of its own, which every reader skips. */
+/* Reads and appends attempts.jsonl, one JSON object a line. A crash can tear only the last line.
+ * The next append starts with a newline, so that the torn text becomes a line of its own, which
+ * every reader skips. */
 #include "checkpoint/directory/attempts.h"
 
 #include <errno.h>
@@ -129,8 +130,8 @@ int attempts_parse(const char *text, size_t size, struct attempts_record **recor
 		const char *end = memchr(text + at, '\n', size - at);
 		size_t length = end ? (size_t)(end - text) - at : size - at;
 		struct attempts_record record;
-		/* A last line without its newline was never acknowledged: it does not count, even if it
-		 * reads well. */
+		/* A last line without its newline was never acknowledged: it does not count, even if it can
+		 * be parsed. */
 		json_t *object = end ? json_loadb(text + at, length, JSON_REJECT_DUPLICATES, NULL) : NULL;
 		bool good = object && decode(object, &record);
 		json_decref(object);
@@ -163,24 +164,24 @@ int attempts_read(const struct ckpt_dir *dir, struct attempts_record **records, 
 	return attempts_parse(text, size, records, count, err);
 }
 
-/* ---- the breaker ---- */
+/* ---- the crash loop breaker ---- */
 
-/* What is known of an attempt, read from its end. */
+/* What is known about an attempt while its records are read from the last to the first. */
 struct seen {
-	double notice; /* when it came; 0: none */
+	double notice; /* time of the notice; 0: none */
 	bool failed, finished;
 };
 
-/* At the end of its time an attempt is told to stop like any other: one that hangs before its first
- * step is not excused by that. */
+/* A notice in the second half of an attempt's time does not excuse it: Slurm sends one at the time
+ * limit too, even to an attempt that hangs before its first step. */
 static bool was_cut_short(const struct seen *seen, const struct attempts_record *start)
 {
 	return seen->notice > 0 && !seen->failed
 		&& (start->limit <= 0 || seen->notice - start->time < (start->limit - start->time) / 2);
 }
 
-/* A rank that crashes has the job requeued, and the SIGTERM of that requeue looks like a notice to
- * the others: their end tells them apart. */
+/* When a rank crashes, the job is requeued, and the other ranks take the SIGTERM of that requeue
+ * for a notice. The status of the attempt's end tells the two apart. */
 static void see(struct seen *seen, const struct attempts_record *record)
 {
 	if (record->event == ATTEMPTS_NOTICE)
@@ -206,7 +207,7 @@ int attempts_without_progress(const struct attempts_record *records, size_t coun
 		see(&seen, record);
 		if (record->event != ATTEMPTS_START)
 			continue;
-		/* `newest` is here the newest step that was durable when this start had ended. */
+		/* `newest` is now the newest step that was durable when this attempt ended */
 		if (was_cut_short(&seen, record) || seen.finished || newest > record->step)
 			return streak;
 		streak += record->attempt != counted;

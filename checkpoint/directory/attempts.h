@@ -11,51 +11,52 @@
 #include "common/err.h"
 
 #define ATTEMPTS_NAME "attempts.jsonl"
-#define ATTEMPTS_CRASH_LOOP 3 /* so many attempts in a row without progress end the job */
+#define ATTEMPTS_CRASH_LOOP 3 /* this many attempts in a row without progress end the job */
 
 enum attempts_event { ATTEMPTS_START, ATTEMPTS_NOTICE, ATTEMPTS_END };
 
 struct attempts_record {
 	enum attempts_event event;
-	double time;      /* seconds since the epoch; 0 at append: now */
+	double time;      /* seconds since the epoch; attempts_append takes 0 for now */
 	char cluster[64]; /* "" outside Slurm */
 	uint32_t job;     /* 0 outside Slurm */
 	int attempt;
-	int64_t step;   /* start: the step resumed from, -1 for a fresh start; notice: the current one;
-					   end: the last done */
+	int64_t step;   /* start: the step resumed from, -1 for a fresh start; notice: the current step;
+					   end: the last step done */
 	int world_size; /* start */
-	double limit;   /* start: when its time is over, seconds since the epoch; 0: not known */
-	char nodes[1024]; /* start: the node list as Slurm writes it */
-	char why[256]; /* notice: which ("SIGTERM"); end: why it ended ("finished", "preempted", …) */
+	double limit;   /* start: when Slurm ends it, seconds since the epoch; 0: not known */
+	char nodes[1024]; /* start: node list in Slurm's notation */
+	char why[256]; /* notice: which one ("SIGTERM"); end: the reason ("finished", "preempted", …) */
 	int status;    /* end: the exit status */
 };
 
-/* Appends one line and makes it durable. */
+/* Appends one line and makes it durable. 0, or -1 with err set. */
 int attempts_append(const struct ckpt_dir *dir, const struct attempts_record *record,
 	struct err *err);
 
-/* Reads all records; *records is malloc'ed and the caller's. A line that is torn or not understood
- * is skipped. No file: no records. */
+/* Reads all records; *records is malloc'ed and the caller's. A line that is torn or can't be
+ * understood is skipped. Without a file there are no records. */
 int attempts_read(const struct ckpt_dir *dir, struct attempts_record **records, size_t *count,
 	struct err *err);
 
-/* The same from the file's bytes: a pure function. */
+/* The same from the file's bytes, as a pure function. */
 int attempts_parse(const char *text, size_t size, struct attempts_record **records, size_t *count,
 	struct err *err);
 
-/* Who asks. */
+/* The attempt that asks. */
 struct attempts_asker {
 	const char *cluster;
 	uint32_t job;
 	int attempt;
 };
 
-/* How many attempts of this job, counted back from the one before the asker's, in a row brought no
- * step newer than the one they resumed from, did not end with 0, and were not cut short by a
- * notice: one is recorded, from before half of the time up to the attempt's limit was over, and no
- * end follows or one with status 75. Several starts in an attempt, by a script or from a shell, are
- * one. `newest` is the newest durable step now, -1 for none. From ATTEMPTS_CRASH_LOOP on the job
- * should end. 0 for job 0, whose attempts are people's. */
+/* How many attempts of this job in a row, counted back from the one before the asker's, made no
+ * progress: they brought no step newer than the one they resumed from, did not end with status 0,
+ * and were not cut short by a notice. A notice cut an attempt short if it came in the first half of
+ * the time up to the attempt's limit, and if no end follows it or one with status 75. Several
+ * starts in one attempt, by a script or from a shell, count as one. `newest` is the newest durable
+ * step now, -1 for none. From ATTEMPTS_CRASH_LOOP on, the job should end. Always 0 for job 0, whose
+ * attempts people start by hand. */
 int attempts_without_progress(const struct attempts_record *records, size_t count,
 	const struct attempts_asker *asker, int64_t newest);
 

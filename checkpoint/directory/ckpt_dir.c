@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names in the checkpoint directory; step folders listed and set aside. */
+/* Opens the checkpoint directory, translates between steps and folder names, and lists step folders
+ * and sets them aside. */
 #include "checkpoint/directory/ckpt_dir.h"
 
 #include <dirent.h>
@@ -31,7 +32,7 @@ static int path_fault(const char *verb, const char *path, struct err *err)
 		verb, path);
 }
 
-/* Makes one folder and its name durable. */
+/* Creates one folder and makes its name durable. */
 static int make_folder(const char *path, struct err *err)
 {
 	char parent[sizeof((struct ckpt_dir *)0)->path];
@@ -56,7 +57,7 @@ static int make_path(const char *path, struct err *err)
 	snprintf(part, sizeof part, "%s", path);
 	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
-		/* Parents that exist need not be writable. */
+		/* a parent that exists may be read-only */
 		if (stat(part, &st) < 0 && make_folder(part, err) < 0)
 			return -1;
 		*slash = '/';
@@ -64,8 +65,8 @@ static int make_path(const char *path, struct err *err)
 	return stat(path, &st) == 0 ? 0 : make_folder(path, err);
 }
 
-/* Writes a block for good: a directory that can't be written to, or has no room, is told of before
- * the training. */
+/* Writes and syncs a block, so that a directory which can't be written to, or has no room, is
+ * reported before the training begins. */
 static int probe(const struct ckpt_dir *dir, struct err *err)
 {
 	static const char block[PROBE_BYTES];
@@ -87,7 +88,7 @@ static int probe(const struct ckpt_dir *dir, struct err *err)
 	return failed ? path_fault("write in", dir->path, err) : 0;
 }
 
-/* Takes the path over, without slashes at its end. */
+/* Copies the path without trailing slashes. */
 static int set_path(struct ckpt_dir *dir, const char *path, struct err *err)
 {
 	dir->fd = -1;
@@ -184,7 +185,7 @@ int ckpt_dir_steps(const struct ckpt_dir *dir, int64_t **steps, size_t *count, s
 		errno = why;
 		return err_fail(err, io_status(why), "checkpoint: couldn't list %s: %m", dir->path);
 	}
-	if (*count > 0) /* else *steps is NULL */
+	if (*count > 0) /* otherwise *steps is NULL */
 		qsort(*steps, *count, sizeof **steps, by_step);
 	return 0;
 }

@@ -1,4 +1,4 @@
-# checkpoint/directory/: the checkpoint directory.
+# checkpoint/directory/: the checkpoint directory: its owner, its attempts, pins, retention.
 libcheckpoint_la_SOURCES += \
 	checkpoint/directory/attempts.c checkpoint/directory/attempts.h \
 	checkpoint/directory/save_schedule.c checkpoint/directory/save_schedule.h \

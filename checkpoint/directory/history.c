@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An attempt that was killed leaves no record of its end; how far it came is then in its metrics
- * file. */
+/* Joins two sources: a killed attempt leaves no record of its end, so only its metrics file shows
+ * how far it came. */
 #include "config.h"
 #include "checkpoint/directory/history.h"
 
@@ -12,7 +12,8 @@
 
 /* ---- metrics ---- */
 
-/* ISO 8601 in UTC, as clock_iso8601 writes it, to seconds since the epoch; 0 for anything else. */
+/* Converts ISO 8601 in UTC, as clock_iso8601 writes it, to seconds since the epoch; 0 for anything
+ * else. */
 static double parse_time(const char *text)
 {
 	struct tm tm = { 0 };
@@ -23,7 +24,8 @@ static double parse_time(const char *text)
 	return (double)timegm(&tm) + fraction;
 }
 
-/* A line of a step; a validation has no milliseconds and only moves the time on. */
+/* Takes one line of a metrics file. The line of a validation has no milliseconds and only updates
+ * the time. */
 static int add_line(struct history_steps *steps, const json_t *line)
 {
 	const json_t *step = json_object_get(line, "step"),
@@ -98,8 +100,8 @@ static bool same_attempt(const struct attempts_record *a, const struct attempts_
 	return a->job == b->job && a->attempt == b->attempt && strcmp(a->cluster, b->cluster) == 0;
 }
 
-/* What the records behind the start tell of the same attempt, up to its next start: outside Slurm
- * all are called 0. */
+/* Collects the records after the start that belong to the same attempt, up to its next start:
+ * outside Slurm all attempts have number 0. */
 static void follow(struct history_row *row, const struct attempts_record *records, size_t start,
 	size_t count)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What became of each attempt of a run: attempts.jsonl and the metrics files put together. */
+/* What became of each attempt of a run, from attempts.jsonl and the metrics files. */
 #ifndef MUSTER_HISTORY_H
 #define MUSTER_HISTORY_H
 
@@ -11,63 +11,65 @@
 
 enum history_end {
 	HISTORY_FINISHED, /* status 0 */
-	HISTORY_STOPPED,  /* after a notice, and checkpointed: status 75 */
-	HISTORY_LOST,     /* a peer or the disk: status 69 */
+	HISTORY_STOPPED,  /* after a notice, with a checkpoint: status 75 */
+	HISTORY_LOST,     /* a peer or the disk was lost: status 69 */
 	HISTORY_FAILED,   /* any other status */
-	HISTORY_KILLED,   /* there is no record of its end */
-	HISTORY_RUNNING,  /* the same, but it is the last one and its directory is in use */
+	HISTORY_KILLED,   /* no record of its end */
+	HISTORY_RUNNING, /* no record of its end, but it is the last attempt and its directory is in use
+					  */
 };
 
 /* One attempt. */
 struct history_row {
 	uint32_t job;
-	int attempt;       /* Slurm's restart count */
-	int number;        /* counted from 0 over the directory: N of its metrics-N.jsonl */
-	const char *nodes; /* in the record it was made from */
+	int attempt; /* Slurm's restart count */
+	int number;  /* index among all attempts in the directory, from 0: N of its metrics-N.jsonl */
+	const char *nodes; /* points into the attempt's record */
 	int world_size;
-	int64_t from; /* the step resumed from, -1 for a fresh start */
-	int64_t last; /* the last step done, -1: not known */
+	int64_t from; /* the step resumed from; -1: a fresh start */
+	int64_t last; /* the last step done; -1: not known */
 	enum history_end end;
-	const char *why, *notice; /* in the records; "" for none */
-	double began, seconds; /* seconds it ran: to its end, else to its last step; NAN: not known */
-	double lost;   /* of these, seconds of steps that the next attempt did again; NAN: not known */
-	double waited; /* seconds from its end to the start of the next; NAN: not known, or none came */
+	const char *why, *notice; /* point into the records; "" for none */
+	double began, seconds; /* seconds it ran, to its end or else to its last step; NAN: not known */
+	double lost;   /* seconds of its steps that the next attempt computed again; NAN: not known */
+	double waited; /* seconds from its end to the start of the next; NAN: not known, or there is no
+					  next */
 };
 
-/* What a metrics file says of the steps of one attempt. */
+/* What a metrics file contains about the steps of one attempt. */
 struct history_steps {
 	int64_t last;    /* -1: none */
 	double time;     /* of the last line, seconds since the epoch; 0: none */
-	double *seconds; /* of step from + 1, from + 2, …; the caller's */
+	double *seconds; /* of steps from + 1, from + 2, …; the caller's */
 	size_t count;
-	int64_t from; /* the step in front of seconds[0] */
+	int64_t from; /* the step before seconds[0] */
 };
 
-/* Reads the lines of metrics-N.jsonl: a pure function. `steps->seconds` is malloc'ed; freed by
- * history_steps_clear. Lines that are torn or not understood are left out. -1 when out of memory.
- */
+/* Parses the lines of metrics-N.jsonl, as a pure function. `steps->seconds` is malloc'ed; freed by
+ * history_steps_clear. Lines that are torn or can't be understood are skipped. -1 when out of
+ * memory. */
 int history_steps_parse(const char *text, size_t size, struct history_steps *steps);
 void history_steps_clear(struct history_steps *steps);
 
-/* Seconds of the steps behind `step`. */
+/* The sum of the seconds of all steps after `step`. */
 double history_steps_behind(const struct history_steps *steps, int64_t step);
 
-/* Makes one row a start record; `rows` has room for `count`. steps[n] belongs to the n-th start,
- * `in_use` says whether the directory's owner lives, `now` is the time. Returns the number of rows:
- * a pure function. The texts are the records'. */
+/* Makes one row per start record, as a pure function; `rows` has room for `count`. steps[n] belongs
+ * to the n-th start, `in_use` says whether the directory's owner is alive, `now` is the time.
+ * Returns the number of rows. Their texts point into the records. */
 size_t history_rows(const struct attempts_record *records, size_t count,
 	const struct history_steps *steps, bool in_use, double now, struct history_row *rows);
 
 struct history_sum {
 	size_t attempts, interruptions;
-	double seconds, lost, waited; /* of those that are known */
-	double mean_between;          /* seconds run, divided by the interruptions; NAN without any */
+	double seconds, lost, waited; /* sums of the known ones */
+	double mean_between; /* seconds run, divided by the interruptions; NAN when there were none */
 };
 
-/* Adds up. An interruption is an attempt that neither finished nor still runs. */
+/* An interruption is an attempt that neither finished nor still runs. */
 struct history_sum history_sum(const struct history_row *rows, size_t count);
 
-/* "finished", "preempted" and so on. */
+/* "finished", "stopped" and so on. */
 const char *history_end_name(enum history_end end);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The owner of a checkpoint directory. owner.json is only ever replaced whole, under a lock that
- * the kernel (on NFS: the server) takes back when its holder dies; so two claims never mix, and no
+ * the kernel (on NFS: the server) releases when its holder dies. So two claims never mix, and no
  * stale lock has to be broken. The heartbeat is the file's modification time, set through an open
- * file: a heartbeat that comes late touches a file that is no longer owner.json, and can't bring
- * its writer back. */
+ * file: a late heartbeat touches a file that is no longer owner.json, so it can't give its writer
+ * the directory back. */
 #include "config.h"
 #include "checkpoint/directory/owner.h"
 
@@ -34,9 +34,10 @@
 #define OWNER_VERSION 1
 #define SIZE_LIMIT 65536
 #define POLL_SECONDS 0.05
-#define LOOK_SECONDS 1.0 /* between looks at a heartbeat */
-#define SETTLE_SECONDS \
-	2.0 /* without locks: longer than two starts at the same moment can be apart */
+#define LOOK_SECONDS 1.0 /* between reads of a heartbeat */
+/* Where the file system has no locks, a claim waits this long: longer than two starts at the same
+ * moment can be apart. */
+#define SETTLE_SECONDS 2.0
 #define RELEASE_SECONDS 10.0
 
 /* ---- owner.json ---- */
@@ -76,13 +77,14 @@ static bool decode(const json_t *object, struct owner *owner)
 	return true;
 }
 
-/* Opens and reads owner.json. Returns 1 with *fd open, 0 when there is none, -1 on error. */
+/* Opens and reads owner.json. Returns 1 with *fd open, 0 when there is no such file, -1 on
+ * error. */
 static int open_owner(const struct ckpt_dir *dir, struct owner *owner, int *fd, struct err *err)
 {
 	char text[SIZE_LIMIT];
 	ssize_t n;
-	/* A file that was replaced between its open and its read can be stale on NFS: then the new one
-	 * is there. */
+	/* On NFS, a file that was replaced between its open and its read can be stale. Then the new one
+	 * exists: try again. */
 	for (int attempt = 0;; attempt++) {
 		*fd = openat(dir->fd, OWNER_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 		n = *fd < 0 ? -1 : io_read_full(*fd, text, sizeof text);
@@ -134,7 +136,7 @@ static int replace(const struct ckpt_dir *dir, const struct owner *owner, struct
 	return 0;
 }
 
-/* ---- which process ---- */
+/* ---- the owner's process ---- */
 
 static void read_line(const char *path, char *out, size_t size)
 {
@@ -144,14 +146,14 @@ static void read_line(const char *path, char *out, size_t size)
 	out[strcspn(out, "\n")] = '\0';
 }
 
-/* Start time of a process in clock ticks since boot, 0 if it can't be had. */
+/* Start time of a process in clock ticks since boot; 0 if not known. */
 static unsigned long long start_time(int64_t pid)
 {
 	struct process process;
 	return process_find((pid_t)pid, &process) ? process.start : 0;
 }
 
-/* Where a pid means something: this boot of this kernel, this pid namespace. */
+/* The scope in which a pid is unique: this boot of this kernel, this pid namespace. */
 static void pid_space(char *out, size_t size)
 {
 	char boot[64];
@@ -174,7 +176,7 @@ static void describe_self(struct owner *self)
 	snprintf(self->process, sizeof self->process, "%s%llu", space, start_time(self->pid));
 }
 
-/* Whether the owner's process lives, where its pid can be looked up from here. */
+/* Whether the owner's process is alive, if its pid can be looked up from here. */
 static enum owner_life process_life(const struct owner *other)
 {
 	char space[96];
@@ -191,8 +193,8 @@ static enum owner_life process_life(const struct owner *other)
 
 /* ---- the lock ---- */
 
-/* Opens the lock file and locks it. Returns 1 locked, 0 when this file system has no locks, -1 on
- * error. */
+/* Opens the lock file and locks it. Returns 1 when locked, 0 when this file system has no locks, -1
+ * on error. */
 static int lock(const struct ckpt_dir *dir, double timeout, int *fd, struct err *err)
 {
 	struct deadline deadline = deadline_in(timeout);
@@ -223,8 +225,8 @@ static int lock(const struct ckpt_dir *dir, double timeout, int *fd, struct err 
 	return -1;
 }
 
-/* Temporary files of replacements whose process was killed. Only under the lock: nobody else is
- * replacing. */
+/* Removes temporary files that killed processes left while they replaced owner.json. Call it only
+ * under the lock: then no other process is replacing the file. */
 static void remove_leftovers(const struct ckpt_dir *dir)
 {
 	DIR *stream = io_open_list(dir->fd);
@@ -238,19 +240,19 @@ static void remove_leftovers(const struct ckpt_dir *dir)
 
 /* ---- the decision ---- */
 
-/* What a claimant has seen of an owner's heartbeat, from when on by its own clock. */
+/* What a claim has seen of an owner's heartbeat, and since when by its own clock. */
 struct watch {
 	char token[MANIFEST_TOKEN_SIZE];
 	struct timespec beat;
 	double since;
-	bool goes_on; /* it has not seen enough */
+	bool goes_on; /* not yet watched for long enough */
 };
 
 struct claim {
 	owner_check *check;
 	void *arg;
 	struct deadline deadline;
-	struct owner other; /* who has the directory; brief only where somebody has */
+	struct owner other; /* the present owner; `brief` is set only if there is one */
 	struct watch watch;
 };
 
@@ -264,8 +266,8 @@ static void begin_watch(struct watch *watch, const struct ckpt_dir *dir, const s
 		dir->path, other->host, fabs(age), age < 0 ? "ahead" : "old", OWNER_WATCH);
 }
 
-/* The last sign of life, and seconds since, by the clock that sets the times of the lock file; by
- * ours where that can't be touched. */
+/* Gets the last heartbeat and its age in seconds, by the clock that sets the times of the lock
+ * file; by our own clock where that file can't be touched. */
 static int look_at_beat(const struct ckpt_dir *dir, int lock_fd, struct timespec *beat, double *age)
 {
 	struct stat now, seen;
@@ -277,9 +279,9 @@ static int look_at_beat(const struct ckpt_dir *dir, int lock_fd, struct timespec
 	return 0;
 }
 
-/* Where the clients of a file system set the times of its files (Lustre, GPFS, BeeGFS), the two are
- * of two nodes' clocks. So an age that says that the owner has gone, or is from the future, is no
- * proof: the heartbeat must stand still, too. */
+/* Where the clients of a file system set the times of its files (Lustre, GPFS, BeeGFS), the two
+ * times come from the clocks of two nodes. So an age that is too old, or in the future, is no proof
+ * that the owner is gone: the heartbeat must also stand still while it is watched. */
 static enum owner_life heartbeat_life(const struct ckpt_dir *dir, struct claim *claim, int lock_fd)
 {
 	struct watch *watch = &claim->watch;
@@ -330,7 +332,7 @@ static void describe(const struct owner *owner, char *out, size_t size)
 			since);
 }
 
-/* 0 when `self` may take over. */
+/* Returns 0 when `self` may take over, else -1 with the reason. */
 static int decide(const struct ckpt_dir *dir, const struct owner *self, struct claim *claim,
 	int lock_fd, struct err *err)
 {
@@ -351,8 +353,8 @@ static int decide(const struct ckpt_dir *dir, const struct owner *self, struct c
 		dir->path, who);
 }
 
-/* The lock can't be had, as with the directory of another user: whose it is helps more than the
- * lock's own name. */
+/* The lock can't be opened, as in another user's directory: naming the owner helps the user more
+ * than naming the lock file. */
 static int name_other(const struct ckpt_dir *dir, struct err *err)
 {
 	struct owner other;
@@ -393,7 +395,7 @@ static int try_claim(const struct ckpt_dir *dir, struct owner *self, struct clai
 		return -1;
 	if (!locked)
 		deadline_sleep(deadline_in(2 * SETTLE_SECONDS), SETTLE_SECONDS);
-	/* The file decides, not our memory of having written it. */
+	/* What the file contains decides, not our memory of having written it. */
 	return owner_verify(dir, self->token, err);
 }
 
@@ -403,7 +405,7 @@ int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *che
 	struct err own;
 	struct claim claim = { .check = check, .arg = arg, .deadline = deadline_in(timeout) };
 	err = err ? err : &own;
-	/* The lock is let go in between: an owner needs it to leave. */
+	/* The lock is released between tries, since an owner needs it to leave. */
 	for (;;) {
 		int result = try_claim(dir, self, &claim, err);
 		if (claim.watch.goes_on) {
@@ -416,7 +418,7 @@ int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *che
 	}
 }
 
-/* ---- from outside ---- */
+/* ---- for processes that don't own the directory ---- */
 
 bool owner_beats(const struct ckpt_dir *dir)
 {
@@ -428,7 +430,7 @@ bool owner_beats(const struct ckpt_dir *dir)
 		&& look_at_beat(dir, lock_fd, &beat, &age) == 0 && age < OWNER_HEARTBEAT;
 }
 
-/* ---- while owning ---- */
+/* ---- for the owner ---- */
 
 static int not_ours(const struct ckpt_dir *dir, int found, const struct owner *other,
 	struct err *err)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may write to a checkpoint directory: owner.json (doc/checkpoint-format.md, section 6). */
+/* Which attempt may write to a checkpoint directory: owner.json (doc/checkpoint-format.md, section
+ * 6). */
 #ifndef MUSTER_OWNER_H
 #define MUSTER_OWNER_H
 
@@ -11,55 +12,55 @@
 #include "common/err.h"
 
 #define OWNER_NAME "owner.json"
-#define OWNER_HEARTBEAT \
-	60.0 /* seconds after which a silent owner counts as gone; beat at a third of that or faster \
-		  */
-#define OWNER_WATCH \
-	30.0 /* seconds for which the heartbeat of such an owner must be seen to stand still */
+/* Seconds after which an owner without a heartbeat may be gone; owners beat at a third of that or
+ * faster. */
+#define OWNER_HEARTBEAT 60.0
+/* Seconds for which the heartbeat of such an owner must be seen to stand still. */
+#define OWNER_WATCH 30.0
 
 struct owner {
 	char cluster[64]; /* "" outside Slurm */
 	uint32_t job;     /* 0 outside Slurm */
 	int attempt;
-	char token[MANIFEST_TOKEN_SIZE]; /* random, made by owner_claim */
+	char token[MANIFEST_TOKEN_SIZE]; /* random, from owner_claim */
 	char host[256];
 	int64_t pid;
-	char process[128]; /* what makes pid unique: boot id, pid namespace, start time */
+	char process[128]; /* makes pid unique: boot id, pid namespace, start time */
 	double time;       /* of the claim, seconds since the epoch */
-	bool ended;        /* left in order by owner_release */
-	bool brief;        /* a tool's, over in a moment: others wait for it instead of being refused */
+	bool ended;        /* set by owner_release */
+	bool brief; /* a tool that leaves in a moment: others wait for it instead of being refused */
 };
 
 enum owner_life { OWNER_UNKNOWN, OWNER_RUNS, OWNER_ENDED };
 
-/* Whether Slurm says that the job of `other` runs. OWNER_UNKNOWN where Slurm can't be asked: then
- * the heartbeat counts. */
+/* Returns whether Slurm still runs the job of `other`. OWNER_UNKNOWN where Slurm can't be asked:
+ * then the heartbeat decides. */
 typedef enum owner_life owner_check(void *arg, const struct owner *other);
 
-/* Makes the caller the owner of `dir`, durably. He fills in cluster, job, attempt and brief; the
- * rest of `self` is filled in here. A higher attempt of the same job takes over at once; anybody
- * else is refused (EXIT_USAGE, the line names the owner) while the owner lives. Of two that start
- * at the same moment exactly one wins. `check` may be NULL. `timeout` in seconds bounds the wait
- * for the lock, and that for a brief owner to leave (then EXIT_LOST). Where the heartbeat alone can
- * tell that the owner is gone, watching it takes OWNER_WATCH more. */
+/* Makes the caller the owner of `dir`, durably. The caller fills in cluster, job, attempt and brief
+ * of `self`; owner_claim fills in the rest. A higher attempt of the same job takes over at once;
+ * any other claim is refused while the owner lives (EXIT_USAGE, the message names the owner). Of
+ * two claims at the same moment exactly one wins. `check` may be NULL. `timeout` limits the seconds
+ * of waiting for the lock, and for a brief owner to leave (then EXIT_LOST). Where only the
+ * heartbeat can tell that the owner is gone, watching it takes another OWNER_WATCH seconds. */
 int owner_claim(const struct ckpt_dir *dir, struct owner *self, owner_check *check, void *arg,
 	double timeout, struct err *err);
 
-/* Reads owner.json. Returns 1 with *owner, 0 when there is none, -1 on error. */
+/* Reads owner.json. Returns 1 with *owner set, 0 when there is none, -1 on error. */
 int owner_read(const struct ckpt_dir *dir, struct owner *owner, struct err *err);
 
-/* Whether the heartbeat of an owner who has not left in order is young. Not for who claims: nobody
- * is asked whether he lives. */
+/* Whether there is an owner that has not left and whose heartbeat is recent. Not for a claim: it
+ * asks neither Slurm nor the process table. */
 bool owner_beats(const struct ckpt_dir *dir);
 
-/* 0 while the owner's token is `token`; else -1, EXIT_FAULT, "another attempt owns …" (or
- * EXIT_LOST: couldn't read). */
+/* 0 while the owner's token is `token`; else -1 with EXIT_FAULT ("another attempt owns …"), or with
+ * EXIT_LOST when owner.json can't be read. */
 int owner_verify(const struct ckpt_dir *dir, const char *token, struct err *err);
 
-/* Shows that the owner lives; the same result as owner_verify. Any thread may call it. */
+/* Writes a heartbeat; returns as owner_verify does. Any thread may call it. */
 int owner_heartbeat(const struct ckpt_dir *dir, const char *token, struct err *err);
 
-/* Leaves in order, so that the next job need not wait for the heartbeat to grow old. */
+/* Gives up ownership, so that the next job need not wait until the heartbeat is old. */
 int owner_release(const struct ckpt_dir *dir, const char *token, struct err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who removes a checkpoint renames its folder and looks for a pin only then; who pins creates the
- * file and looks for the folder's name only then. So one of the two always sees the other. */
+/* A removal renames the folder first and looks for a pin only then; pin_set creates the pin first
+ * and checks the folder's name only then. So at least one of the two always sees the other. */
 #include "checkpoint/directory/pin.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "common/clock.h"
 #include "common/io.h"
 
-#define RETURN_SECONDS \
-	5.0 /* a folder that was renamed to be removed and is pinned comes back within this */
+/* A pinned folder that was renamed for removal gets its name back within this time. */
+#define RETURN_SECONDS 5.0
 #define POLL_SECONDS 0.05
 
 static int open_folder(const struct ckpt_dir *dir, int64_t step, char name[CKPT_STEP_NAME_SIZE],
@@ -61,7 +61,7 @@ int pin_set(const struct ckpt_dir *dir, int64_t step, struct err *err)
 	AUTO_CLOSE int fd = open_folder(dir, step, name, err);
 	if (fd < 0 || create(dir, fd, name, err) < 0)
 		return -1;
-	/* A pin that is gone from the folder was removed with the rest. */
+	/* if the pin is gone too, it was removed with the folder */
 	while (!ckpt_dir_names(dir, name, fd))
 		if (faccessat(fd, PIN_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0
 			|| !deadline_sleep(deadline, POLL_SECONDS))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pins: the mark on a checkpoint that retention never removes it (doc/checkpoint-format.md,
- * section 4.1). */
+/* Pins: a pinned checkpoint is never removed (doc/checkpoint-format.md, section 4.1). */
 #ifndef MUSTER_PIN_H
 #define MUSTER_PIN_H
 
@@ -11,14 +10,14 @@
 
 #define PIN_NAME "pinned"
 
-/* Pins the checkpoint of `step`, durably; one that is pinned already stays so. When it returns 0
- * the checkpoint is there and will stay. No such step: EXIT_USAGE. */
+/* Pins the checkpoint of `step`, durably; it may be pinned already. When it returns 0, the
+ * checkpoint exists and will stay. No such step: -1 with EXIT_USAGE. */
 int pin_set(const struct ckpt_dir *dir, int64_t step, struct err *err);
 
-/* Takes the pin away, durably. One that is not there is no error. */
+/* Removes the pin, durably. A checkpoint without a pin is no error. */
 int pin_clear(const struct ckpt_dir *dir, int64_t step, struct err *err);
 
-/* Whether the folder `name` of `dirfd` holds a pin: 1, 0, or -1 where that can't be known. */
+/* Whether the folder `name` of `dirfd` is pinned: 1, 0, or -1 when that can't be found out. */
 int pin_is_set(int dirfd, const char *name, struct err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers hold a read lock on the manifest, who removes a checkpoint wants the write lock at once:
- * locks of open file descriptions, which the kernel or the file server takes back when their holder
- * is gone. */
+/* A reader holds a read lock on the manifest; a removal tries to get the write lock and does not
+ * wait. These are locks of open file descriptions, which the kernel or the file server releases
+ * when their holder is gone. */
 #include "config.h"
 #include "checkpoint/directory/removable.h"
 
@@ -20,7 +20,7 @@
 
 #define PATH_SIZE (CKPT_STEP_NAME_SIZE + sizeof "/" + 256)
 
-/* 0 when it is had, or there are no locks here; -1 with errno. */
+/* 0 when locked, or when there are no locks here; -1 with errno. */
 static int set_lock(int fd, short type)
 {
 	struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
@@ -35,7 +35,7 @@ static bool is_held(int error_number)
 int removable_hold(const struct ckpt_dir *dir, const char *name, int folder, int manifest,
 	struct err *err)
 {
-	/* Under another name it was taken away between the open and the lock. */
+	/* under another name, it was taken away between the open and the lock */
 	if ((set_lock(manifest, F_RDLCK) < 0 && is_held(errno)) || !ckpt_dir_names(dir, name, folder))
 		return err_fail(err, EXIT_LOST, "checkpoint: it is being removed");
 	return 0;
@@ -48,8 +48,8 @@ static char *path_in(int64_t step, const char *file, char path[PATH_SIZE])
 	return path;
 }
 
-/* Whether the checkpoint is whole as far as can be seen without reading its data: a valid manifest,
- * and each file there with its size. */
+/* Whether the checkpoint is whole as far as can be seen without reading its data: its manifest is
+ * valid, and each file exists with the right size. */
 static bool looks_whole(const struct ckpt_dir *dir, int64_t step)
 {
 	char path[PATH_SIZE];
@@ -91,7 +91,8 @@ int removable_check(const struct ckpt_dir *dir, int64_t step, int *lock, struct 
 		err_set(err, "checkpoint: step %" PRId64 " stays: no newer one is whole", step);
 		return 0;
 	}
-	/* One without a manifest, or with one that we may not write, is locked by nobody. */
+	/* A checkpoint without a manifest, or with one that we may not write, is removed without a
+	 * lock. */
 	*lock = openat(dir->fd, path_in(step, MANIFEST_NAME, path),
 		O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (*lock < 0 ? io_status(errno) != EXIT_LOST : set_lock(*lock, F_WRLCK) == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder is renamed before its files go, so that whoever looks finds it whole or not at all. */
+/* Removes checkpoints and leftovers. A folder is renamed before its files are removed, so that a
+ * reader finds it whole or not at all. */
 #include "checkpoint/directory/remove.h"
 
 #include <dirent.h>
@@ -25,8 +26,8 @@
 
 #define REMOVING_PREFIX ".removing-"
 
-/* Returns how many were removed, or -1. *open: some are kept by NFS, whose clients rename a file
- * that is removed while a process has it open, and remove it when that closes it. */
+/* Returns the number of files removed, or -1. *open is set when NFS keeps some: its client renames
+ * a file that is removed while a process has it open, and removes it when the process closes it. */
 static int remove_files(int fd, const char *name, bool *open, struct err *err)
 {
 	DIR *stream = io_open_list(fd);
@@ -57,14 +58,13 @@ int remove_folder(int dirfd, const char *name, struct err *err)
 		return errno == ENOENT
 			? 0
 			: err_fail(err, io_status(errno), "checkpoint: couldn't open %s: %m", name);
-	/* The manifest first: what is left half removed must not look whole. */
+	/* The manifest first: a half removed folder must not look whole. */
 	if (unlinkat(fd, MANIFEST_NAME, 0) < 0 && errno != ENOENT)
 		return err_fail(err, io_status(errno),
 			"checkpoint: couldn't remove %s/" MANIFEST_NAME ": %m", name);
 	int removed;
 	bool open;
-	/* Again, since a server that lists by position passes over some names while others are removed.
-	 */
+	/* Repeat: a server that lists by position skips some names while others are removed. */
 	do {
 		open = false;
 		removed = remove_files(fd, name, &open, err);
@@ -76,8 +76,8 @@ int remove_folder(int dirfd, const char *name, struct err *err)
 	return open ? 0 : err_fail(err, io_status(errno), "checkpoint: couldn't remove %s: %m", name);
 }
 
-/* Gives a folder that was renamed to be removed its name back. A newer one that has the name by now
- * stays. */
+/* Gives a folder that was renamed for removal its name back, unless a newer folder has that name by
+ * now. */
 static int rename_back(const struct ckpt_dir *dir, const char *away, const char *name,
 	struct err *err)
 {
@@ -94,8 +94,8 @@ static bool holds_manifest(int dirfd, const char *folder)
 	return faccessat(dirfd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Whether `away` is what a removal that was killed before it could look for a pin has left of a
- * checkpoint that has one. It gets its name back, or at least stays. */
+/* Whether `away` is a pinned checkpoint, left by a removal that was killed before it looked for a
+ * pin. If so, it gets its name back, or at least stays. */
 static bool is_saved_by_pin(const struct ckpt_dir *dir, const char *away)
 {
 	static const char prefix[] = REMOVING_PREFIX;
@@ -116,13 +116,13 @@ static bool is_saved_by_pin(const struct ckpt_dir *dir, const char *away)
 	return true;
 }
 
-/* Renames `name` to `away`, which is to be removed. Returns 1, 0 if it is not there, -1 on error.
- */
+/* Renames `name` to `away`, which is to be removed. Returns 1, 0 if `name` does not exist, -1 on
+ * error. */
 static int move_away(const struct ckpt_dir *dir, const char *name, const char *away,
 	struct err *err)
 {
-	/* A killed removal may have left a checkpoint there that is pinned: it gets its name back, or
-	 * is in the way. */
+	/* A killed removal may have left a pinned checkpoint at `away`: it gets its name back, or the
+	 * rename below fails. */
 	if (!is_saved_by_pin(dir, away) && remove_folder(dir->fd, away, err) < 0)
 		return -1;
 	if (renameat(dir->fd, name, dir->fd, away) == 0)
@@ -156,27 +156,27 @@ int remove_step(const struct ckpt_dir *dir, int64_t step, const char *token, str
 		return moved < 0
 			? -1
 			: err_fail(err, EXIT_FAULT, "checkpoint: there is no %s/%s to remove", dir->path, name);
-	/* Durable before the first file goes, so that no crash brings back the name without the files.
-	 */
+	/* Durable before the first file goes, so that no crash brings the name back without the
+	 * files. */
 	if (io_sync_dir(dir->fd, err) < 0)
 		return err_prefix(err, "checkpoint: %s: %s", dir->path, name);
-	/* Only now: a pin that comes later finds that the name is gone (pin.c). */
+	/* Not earlier: pin_set, if it creates a pin later, finds that the name is gone (pin.c). */
 	if (pin_is_set(dir->fd, away, err) != 0) {
 		if (rename_back(dir, away, name, err) < 0)
 			return -1;
 		err_set(err, "checkpoint: step %" PRId64 " stays: it is pinned", step);
 		return 1;
 	}
-	/* NFS does not remove a file that is open. A reader that locks the manifest later sees that the
-	 * name is gone. */
+	/* NFS does not remove a file that is open. A reader that locks the manifest from now on sees
+	 * that the name is gone. */
 	if (lock >= 0)
 		close(lock);
 	lock = -1;
 	return remove_folder(dir->fd, away, err);
 }
 
-/* What a killed process leaves behind; the temporary names of owner.json are owner_claim's to
- * remove. */
+/* Whether a killed process of another owner left `name` behind. The temporary files of owner.json
+ * are removed by owner_claim. */
 static bool is_leftover(const char *name, const char *token)
 {
 	static const char *const prefixes[] = { CKPT_SAVING_PREFIX "step-", REMOVING_PREFIX "step-",
@@ -220,8 +220,8 @@ int remove_leftovers(const struct ckpt_dir *dir, const char *token, struct err *
 	return removed;
 }
 
-/* The step of `name` if it is the hidden folder of a save or of a removal by the owner of `token`;
- * else -1. */
+/* The step of `name` if it is the hidden folder of a save or of a removal by the owner with
+ * `token`; else -1. */
 static int64_t own_leftover(const char *name, const char *token)
 {
 	static const char *const prefixes[] = { CKPT_SAVING_PREFIX, REMOVING_PREFIX };
@@ -253,7 +253,7 @@ void remove_own_leftovers(const struct ckpt_dir *dir, int64_t step, const char *
 		closedir(stream);
 }
 
-/* What retention asks about a checkpoint. One that can't be looked at now counts as pinned, until
+/* What retention needs to know of a checkpoint. One that can't be read now counts as pinned, until
  * the next time. */
 static struct retention_item describe(const struct ckpt_dir *dir, int64_t step, bool losses)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removing from the checkpoint directory: checkpoints that retention lets go, and what killed
- * processes left (doc/checkpoint-format.md, section 5.4). */
+/* Removes checkpoints that retention does not keep, and what killed processes left in the
+ * checkpoint directory (doc/checkpoint-format.md, section 5.4). */
 #ifndef MUSTER_REMOVE_H
 #define MUSTER_REMOVE_H
 
@@ -9,32 +9,32 @@
 #include "checkpoint/directory/ckpt_dir.h"
 #include "common/err.h"
 
-/* Removes the folder of `step`: renamed out of the way, then manifest first, then data. Refuses
- * (EXIT_FAULT) when the owner's token is no longer `token`. Returns 1 when it stays, and err says
- * why: it is pinned, it is being read (ckpt_open to ckpt_close, by any process), or no newer one is
- * whole. */
+/* Removes the folder of `step`: renames it, then removes the manifest, then the data. Refuses (-1,
+ * EXIT_FAULT) when the owner's token is no longer `token`. Returns 0 when it is removed. Returns 1
+ * when it stays, and err says why: it is pinned, it is being read (from ckpt_open to ckpt_close, by
+ * any process), or no newer checkpoint is whole. */
 int remove_step(const struct ckpt_dir *dir, int64_t step, const char *token, struct err *err);
 
-/* Removes unfinished saves and removals of other attempts. Only the owner may call it, at start.
- * Returns how many were removed, or -1. */
+/* Removes unfinished saves and removals of other attempts. Only the owner may call it, when it
+ * starts. Returns the number removed, or -1. */
 int remove_leftovers(const struct ckpt_dir *dir, const char *token, struct err *err);
 
-/* Behind a durable `step`, by the owner only: removes what saves of his up to it, and removals,
- * have left where the disk refused to remove it then. Faults are logged. */
+/* For the owner, once `step` is durable: removes what its own saves up to `step`, and its removals,
+ * left because the disk refused to remove it then. Faults are logged. */
 void remove_own_leftovers(const struct ckpt_dir *dir, int64_t step, const char *token);
 
-/* Removes `name`, the hidden folder of a save, by renaming it first: of two processes that meet
- * over it, one that commits it and one that removes it, exactly one has it. Returns 1 if it was
- * there, 0 if not, -1 on error. */
+/* Removes `name`, the hidden folder of a save, by renaming it first: when one process commits it
+ * while another removes it, exactly one of them succeeds. Returns 1 if it existed, 0 if not, -1 on
+ * error. */
 int remove_saving(const struct ckpt_dir *dir, const char *name, struct err *err);
 
-/* Removes the folder `name` of `dirfd` with its files. A name that is not there is no error, and
- * neither is a file that NFS keeps, and its folder with it, while a process has it open; the next
- * removal of the folder takes them. */
+/* Removes the folder `name` of `dirfd` with its files. It is no error if the name does not exist,
+ * or if NFS keeps a file, and so the folder, while a process has the file open; the next removal of
+ * the folder takes both. */
 int remove_folder(int dirfd, const char *name, struct err *err);
 
-/* Removes old checkpoints as retention_pick says, after a newer one is durable. Faults are logged,
- * not returned, except that the directory is no longer ours (-1, EXIT_FAULT). */
+/* Removes old checkpoints as retention_pick says; call it after a newer one is durable. Faults are
+ * logged, not returned, except that the directory has another owner (-1, EXIT_FAULT). */
 struct retention;
 int remove_expired(const struct ckpt_dir *dir, const struct retention *policy, const char *token,
 	struct err *err);

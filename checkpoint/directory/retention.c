@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Retention as a pure function, so that what it removes can be tested without a disk. */
+/* Retention as a pure function, so that its choice can be tested without a disk. */
 #include "checkpoint/directory/retention.h"
 
 #include <math.h>
 
-/* Whether fewer than policy->keep_best of the checkpoints have a lower loss, or the same and are
- * newer. */
+/* Whether fewer than policy->keep_best checkpoints are better: have a lower loss, or the same loss
+ * and are newer. */
 static bool is_best(const struct retention *policy, const struct retention_item *items,
 	size_t count, size_t at)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The interval between saves as pure functions of a word, of the run's record, and of the clock. */
+/* The interval between saves, as pure functions of the option's text, of the run's record, and of
+ * the clock. */
 #include "checkpoint/directory/save_schedule.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 #include <string.h>
 
 #define NUMBER_MAX 9e15
-#define PRIOR_SECONDS (4 * 3600.0) /* one interruption in so many is taken as known beforehand */
+#define PRIOR_SECONDS (4 * 3600.0) /* the prior: one interruption in this time is assumed */
 
 static int refuse(const char *text, struct err *err)
 {
@@ -37,7 +38,9 @@ int save_schedule_parse(const char *text, struct save_schedule *schedule, struct
 	if (strcmp(text, "auto") == 0)
 		return 0;
 	double number = strtod(text,
-		&end); /* it knows more than is meant here, such as 1e3 and 0x10: that ends elsewhere */
+		/* strtod accepts more than is meant here, such as 1e3 and 0x10: there `end` is not at the
+		 * unit. */
+		&end);
 	if (end == text || end != unit || number > NUMBER_MAX)
 		return refuse(text, err);
 	for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
@@ -56,7 +59,7 @@ static bool same_attempt(const struct attempts_record *a, const struct attempts_
 	return a->attempt == b->attempt && a->job == b->job && strcmp(a->cluster, b->cluster) == 0;
 }
 
-/* An attempt that ended by itself, or could not begin, was not interrupted. */
+/* An attempt that finished or could not begin was not interrupted. */
 static bool is_interruption(const struct attempts_record *end)
 {
 	return end->status != EXIT_OK && end->status != EXIT_USAGE && end->status != EXIT_DATA;
@@ -66,13 +69,14 @@ double save_schedule_mean_time_between(const struct attempts_record *records, si
 	double now)
 {
 	const struct attempts_record *running =
-		NULL; /* the start of an attempt without an end so far */
+		/* The start of an attempt that has no end so far. */
+		NULL;
 	double ran = 0;
 	int interruptions = 0;
 	for (size_t i = 0; i <= count; i++) {
 		const struct attempts_record *record = i < count ? &records[i] : NULL;
-		/* A notice ends with its attempt, which counts once. The end of an attempt that another
-		 * took over from comes late. */
+		/* A notice is skipped, since its attempt's end counts once. The end of an attempt that
+		 * another one replaced comes late, and is skipped too. */
 		if (record && record->event != ATTEMPTS_START
 			&& (record->event == ATTEMPTS_NOTICE || !running || !same_attempt(record, running)))
 			continue;

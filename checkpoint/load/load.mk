@@ -1,4 +1,4 @@
-# checkpoint/load/: checkpoints opened, read and checked.
+# checkpoint/load/: opens, reads, checks and compares checkpoints.
 libcheckpoint_la_SOURCES += \
 	checkpoint/load/ckpt.c checkpoint/load/ckpt.h \
 	checkpoint/load/ckpt_check.c checkpoint/load/ckpt_check.h \

@@ -1,4 +1,4 @@
-# checkpoint/save/: a snapshot becomes a durable checkpoint.
+# checkpoint/save/: writes a snapshot as a durable checkpoint.
 libcheckpoint_la_SOURCES += \
 	checkpoint/save/ckpt_commit.c \
 	checkpoint/save/ckpt_files.c checkpoint/save/ckpt_files.h \

@@ -1,4 +1,4 @@
-# checkpoint/service/: muster-ckptd.
+# checkpoint/service/: muster-ckptd, the checkpoint service.
 libckptd_la_SOURCES += \
 	checkpoint/service/ckptd_alive.c checkpoint/service/ckptd_alive.h \
 	checkpoint/service/ckptd_already.c checkpoint/service/ckptd_already.h \
