@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and shapes stand in one table; what a configuration may say in another. */
+/* One table holds the names and shapes of GPT-2's tensors, another the settings that a config.json
+ * may have. */
 #include "checkpoint/format/gpt2.h"
 
 #include <inttypes.h>
@@ -16,8 +17,8 @@
 
 /* ---- tensors ---- */
 
-/* Shapes in the letters V (vocabulary), T (context) and a multiple of the width; columns 0: a
- * vector. */
+/* Dimensions are the letters V (vocabulary) and T (context), or a multiple of the width; columns 0:
+ * a vector. */
 static const struct {
 	const char *name;
 	char rows, columns;
@@ -113,7 +114,7 @@ int gpt2_check(const struct gpt2_config *config, const char *where, struct err *
 
 /* ---- config.json ---- */
 
-/* Members that must be missing or have this value, or the model is another one. */
+/* Members that must be missing or have one of these values; otherwise it is another model. */
 static const char must_be[] =
 	"{\"model_type\": [\"gpt2\"], \"activation_function\": [\"gelu_new\", \"gelu_pytorch_tanh\"], "
 	"\"scale_attn_weights\": [true], \"scale_attn_by_inverse_layer_idx\": [false], "
@@ -150,8 +151,8 @@ static int check_members(const json_t *object, struct err *err)
 	return result;
 }
 
-/* A dimension by Hugging Face's name; GPT2Config's own default (the small model's) where it is
- * missing. */
+/* Reads a dimension by Hugging Face's name. If it is missing, `fallback` is GPT2Config's default,
+ * which is that of the small model. */
 static int get_dimension(const json_t *object, const char *name, int64_t fallback, int64_t *value,
 	struct err *err)
 {
@@ -207,8 +208,8 @@ static json_t *token_json(int64_t token)
 	return token < 0 ? json_null() : json_integer(token);
 }
 
-/* https://huggingface.co/docs/transformers/model_doc/gpt2, GPT2Config; the dropouts are those of
- * this training: none. */
+/* Members as in https://huggingface.co/docs/transformers/model_doc/gpt2, GPT2Config. The dropouts
+ * are 0, since this training has none. */
 json_t *gpt2_config_json(const struct gpt2_config *config, const char *dtype)
 {
 	return json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:n, s:I, s:f, s:f, s:f, s:f, "

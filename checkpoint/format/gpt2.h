@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2 as its files name it: the dimensions, config.json, and the tensors (Hugging Face's
+/* GPT-2 as its files describe it: the dimensions, config.json, and the tensors (Hugging Face's
  * GPT2LMHeadModel; matrices are [in, out], the head is tied to the token embedding). The trainer's
- * table (trainer/model/model_gpt2.c) has the same. */
+ * table (trainer/model/model_gpt2.c) has the same names and shapes. */
 #ifndef MUSTER_GPT2_H
 #define MUSTER_GPT2_H
 
@@ -16,7 +16,8 @@ struct gpt2_config {
 	int64_t begin, end; /* token ids of beginning and end of text; -1: none */
 };
 
-/* Which tensor of a block or of the model. */
+/* The tensors of a GPT-2; those between the embeddings and the last layernorm exist once per
+ * block. */
 enum gpt2_part {
 	GPT2_WTE,
 	GPT2_WPE,
@@ -40,28 +41,31 @@ enum gpt2_part {
 struct gpt2_tensor {
 	char name[96]; /* "transformer.h.0.attn.c_attn.weight" */
 	enum gpt2_part part;
-	int layer; /* -1 where the model has one only */
+	int layer; /* -1 for a tensor that the model has only once */
 	int dims;  /* 1 or 2 */
 	int64_t shape[2];
 	uint64_t elements;
 };
 
-/* Refuses dimensions that no model of ours has (EXIT_DATA); `where` is the file they come from. */
+/* Refuses dimensions that our models can't have (EXIT_DATA); `where` is the file that they come
+ * from. */
 int gpt2_check(const struct gpt2_config *config, const char *where, struct err *err);
 
-/* The tensors of a model of checked dimensions: *tensors is malloc'ed. -1 when out of memory. */
+/* The tensors of a model; the dimensions must have been checked. *tensors is malloc'ed and the
+ * caller's. -1 when out of memory. */
 int gpt2_tensors(const struct gpt2_config *config, struct gpt2_tensor **tensors, size_t *count,
 	struct err *err);
 
-/* Whether a model has `part` once for each layer. */
+/* Whether a model has `part` once per layer. */
 int gpt2_is_of_block(enum gpt2_part part);
 
-/* Reads config.json's text. Refuses (EXIT_DATA) a model that is no GPT-2, or one that computes
- * something else than ours: another activation, an untied head and so on; the line names the
- * member. */
+/* Parses the text of config.json. Refuses (EXIT_DATA) a model that is no GPT-2, or one that
+ * computes something else than ours does: another activation, an untied head and so on. The message
+ * names the member. */
 int gpt2_config_parse(const char *text, size_t size, struct gpt2_config *config, struct err *err);
 
-/* config.json for a model with weights of `dtype` ("float32"). NULL when out of memory. */
+/* Makes the config.json of a model whose weights have type `dtype` ("float32"). NULL when out of
+ * memory. */
 json_t *gpt2_config_json(const struct gpt2_config *config, const char *dtype);
 
 #endif

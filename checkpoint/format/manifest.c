@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The manifest's text. Its last line is the hash of everything in front of that line, so that one
- * look tells whether the text is the one that was written. */
+/* The manifest's text. Its last line is the hash of all text before that line, so the text alone
+ * shows whether it is the one that was written. */
 #include "checkpoint/format/manifest.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #define FORMAT "muster-checkpoint"
 #define PART_FORMAT "muster-checkpoint-part"
 
-/* The text ends with this, 32 digits, and SELF_CLOSE; the hash is that of all bytes before
+/* The text ends with SELF_OPEN, 32 digits, and SELF_CLOSE; the hash covers all bytes before
  * SELF_OPEN. */
 #define SELF_OPEN ",\n \"self\": \""
 #define SELF_CLOSE "\"\n}\n"
@@ -82,9 +82,10 @@ const struct manifest_file *manifest_find(const struct manifest *manifest, const
 	return NULL;
 }
 
-/* ---- what encode and parse both hold to ---- */
+/* ---- rules for both encode and parse ---- */
 
-/* A plain name in the checkpoint's folder: no path, nothing hidden, not the manifest itself. */
+/* A valid name is a plain name in the checkpoint's folder: no path, not hidden, not the manifest
+ * itself. */
 static int valid_name(const char *name)
 {
 	size_t length = strlen(name);
@@ -105,7 +106,7 @@ static int valid_token(const char *token)
 	return hash_parse(token, &ignored) == 0;
 }
 
-/* The first thing that is wrong with the manifest, or NULL. */
+/* Names the first thing that is wrong with the manifest; NULL if nothing is. */
 static const char *fault_of(const struct manifest *manifest)
 {
 	if (manifest->step < 0)
@@ -163,7 +164,7 @@ static json_t *encode_loss(double loss)
 	return isnan(loss) ? json_null() : json_real(loss);
 }
 
-/* The members in front of "step". */
+/* The members before "step". */
 static json_t *encode_format(const struct manifest *manifest)
 {
 	if (manifest->parts == 0)
@@ -172,7 +173,7 @@ static json_t *encode_format(const struct manifest *manifest)
 		"part", manifest->part + 1, "parts", manifest->parts);
 }
 
-/* NULL when out of memory or a text is not UTF-8. */
+/* NULL when out of memory, or when a text is not UTF-8. */
 static json_t *encode_object(const struct manifest *manifest)
 {
 	char seed[24];
@@ -195,7 +196,7 @@ static json_t *encode_object(const struct manifest *manifest)
 	return object;
 }
 
-/* Replaces the closing "\n}" of `body` by the line with its own hash. */
+/* Replaces the closing "\n}" of `body` by the line with the hash of the text before it. */
 static int add_self(char *body, char **text, size_t *size, struct err *err)
 {
 	size_t length = strlen(body) - 2;
@@ -226,7 +227,7 @@ int manifest_encode(const struct manifest *manifest, char **text, size_t *size, 
 
 /* ---- parse ---- */
 
-/* The bytes are those that manifest_encode made. */
+/* Checks that the bytes are what manifest_encode wrote. */
 static int check_self(const char *text, size_t size, struct err *err)
 {
 	char hex[HASH_HEX_SIZE];
@@ -283,7 +284,7 @@ static int parse_file(struct manifest *manifest, const json_t *json, struct err 
 	if (get_role(json_object_get(json, "role"), &role, err) < 0
 		|| get_integer(json, "size", 0, INT64_MAX, &size, err) < 0)
 		return -1;
-	/* Compared before anything is allocated: a size is only believed with as many hashes as it
+	/* Check before allocating: the size is believed only if there are as many hashes as it
 	 * needs. */
 	uint64_t needed = (uint64_t)size / MANIFEST_CHUNK + ((uint64_t)size % MANIFEST_CHUNK != 0);
 	if (!json_is_array(chunks) || json_array_size(chunks) != needed)

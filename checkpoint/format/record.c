@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes from a file is looked at before it becomes a number or a text of ours. */
+/* JSON from a file may hold anything: these functions check it before it becomes a number or a text
+ * in our structures. */
 #include "checkpoint/format/record.h"
 
 #include <errno.h>

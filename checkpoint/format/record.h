@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON texts and their members, checked as they are read. */
+/* Checked parsing of JSON texts and of their members. */
 #ifndef MUSTER_RECORD_H
 #define MUSTER_RECORD_H
 
@@ -9,16 +9,16 @@
 
 #include "common/err.h"
 
-/* Parses a text, with jansson's `flags`. NULL where it is not valid (EXIT_DATA, "WHAT is not valid
- * JSON: …") or memory is short (EXIT_LOST), which is no fault of the text. */
+/* Parses a text with jansson's `flags`. NULL when it is not valid (EXIT_DATA, "WHAT is not valid
+ * JSON: …"), or when out of memory (EXIT_LOST, since the text is not at fault). */
 json_t *record_parse(const char *text, size_t size, size_t flags, const char *what,
 	struct err *err);
 
-/* Whether it is an integer from `least` to `most`. NULL is none. */
+/* Whether `value` is an integer from `least` to `most`. NULL is not. */
 bool record_in_range(const json_t *value, json_int_t least, json_int_t most);
 
-/* Copies a text of less than `size` bytes. False, and `out` has what fits, when it is longer or no
- * text. */
+/* Copies a text of less than `size` bytes. False when `value` is longer, of which `out` then has
+ * the beginning, or no text. */
 bool record_text(char *out, size_t size, const json_t *value);
 
 #endif

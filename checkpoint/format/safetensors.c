@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The safetensors header, strict in both directions: what we write every reader accepts, and what
- * we read is checked by each rule of the reference parser before a byte of data is touched. */
+/* The safetensors header, strict in both directions: every reader accepts what we write, and what
+ * we read is checked by each rule of the reference parser before any data is used. */
 #include "checkpoint/format/safetensors.h"
 
 #include <inttypes.h>
@@ -93,7 +93,8 @@ int safetensors_elements(const int64_t *shape, int dims, uint64_t *elements)
 	return 0;
 }
 
-/* Bytes of the tensor's elements; says why there are none. */
+/* Sets *bytes to the size of the tensor's elements; -1 with the reason when there is no valid
+ * one. */
 static int tensor_bytes(const struct safetensors_tensor *tensor, uint64_t *bytes, struct err *err)
 {
 	uint64_t elements, bits;
@@ -152,7 +153,8 @@ static int add_tensor(json_t *header, struct safetensors_tensor *tensor, uint64_
 	return 0;
 }
 
-/* Length, text, and the spaces that make the data begin at a page. */
+/* Puts the length in front of the text, and spaces after it so that the data begins at a multiple
+ * of SAFETENSORS_ALIGN. */
 static int frame(const char *text, char **prefix, size_t *prefix_size, struct err *err)
 {
 	size_t length = strlen(text);
@@ -212,7 +214,7 @@ int safetensors_prefix_size(const void *first_eight, uint64_t file_size, uint64_
 	return 0;
 }
 
-/* A JSON array of integers ≥ 0 into `values`; the number of them, or -1. */
+/* Reads a JSON array of integers ≥ 0 into `values`; returns their number, or -1. */
 static int parse_integers(const json_t *array, int64_t *values, size_t room)
 {
 	size_t count = json_array_size(array);
@@ -232,7 +234,7 @@ static int parse_tensor(const char *name, const json_t *info, struct safetensors
 {
 	int64_t offsets[2];
 	const char *dtype = json_string_value(json_object_get(info, "dtype"));
-	/* A member that we don't know may say that the bytes mean something else. */
+	/* An unknown member may give the bytes another meaning. */
 	if (json_object_size(info) > 3)
 		return err_fail(err, EXIT_DATA,
 			"safetensors: tensor %s has more members than dtype, shape and data_offsets", name);
@@ -292,8 +294,8 @@ static int by_offset(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Sorts by offset and refuses holes, overlap, and a file that ends before or after the last tensor.
- */
+/* Sorts the tensors by offset. Refuses holes, overlap, and a file whose data does not end with the
+ * last tensor. */
 static int check_layout(struct safetensors *file, uint64_t file_size, struct err *err)
 {
 	qsort(file->tensors, file->count, sizeof *file->tensors, by_offset);
@@ -314,8 +316,8 @@ static int check_layout(struct safetensors *file, uint64_t file_size, struct err
 	return 0;
 }
 
-/* Whether a minus sign stands outside of the strings: jansson reads -0 as 0, which the reference
- * parser refuses. `text` is valid JSON. */
+/* Whether there is a minus sign outside the strings: jansson reads -0 as 0, but the reference
+ * parser refuses it. `text` is valid JSON. */
 static bool has_minus(const char *text, size_t size)
 {
 	bool inside = false;
@@ -357,7 +359,7 @@ static json_t *load_header(const char *text, size_t size, struct err *err)
 		err_fail(err, EXIT_DATA, "safetensors: the header does not begin with '{'");
 		return NULL;
 	}
-	while (text[size - 1] == ' ') /* the padding is most of a small file's header */
+	while (text[size - 1] == ' ') /* padding makes up most of a small file's header */
 		size--;
 	return record_parse(text, size, JSON_REJECT_DUPLICATES, "safetensors: the header", err);
 }

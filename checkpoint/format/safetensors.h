@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The header of a safetensors file (https://github.com/huggingface/safetensors, README "Format"):
- * encode and parse, as pure functions over bytes. Layout: 8 bytes little-endian N, N bytes of JSON,
- * data. */
+ * encode and parse, as pure functions over bytes. A file is 8 bytes N (little-endian), N bytes of
+ * JSON, and the data. */
 #ifndef MUSTER_SAFETENSORS_H
 #define MUSTER_SAFETENSORS_H
 
@@ -11,11 +11,11 @@
 
 #include "common/err.h"
 
-#define SAFETENSORS_DIMS 8                  /* more dimensions than any tensor of ours has */
+#define SAFETENSORS_DIMS 8                  /* more dimensions than any of our tensors has */
 #define SAFETENSORS_HEADER_MAX 100000000ULL /* largest N; the limit of the reference parser */
 #define SAFETENSORS_ALIGN 4096              /* 8 + N is a multiple of this in the files we write */
 
-/* In the order of safetensors_dtype_name's table. */
+/* In the order of the table in safetensors.c. */
 enum safetensors_dtype {
 	SAFETENSORS_BOOL,
 	SAFETENSORS_F4,
@@ -44,16 +44,16 @@ enum safetensors_dtype {
 /* "F32" and so on. */
 const char *safetensors_dtype_name(enum safetensors_dtype dtype);
 
-/* -1 when there is none of that name. */
+/* -1 when no dtype has that name. */
 int safetensors_dtype_parse(const char *name, enum safetensors_dtype *dtype);
 
-/* Bits of one element (4 and 6 exist). */
+/* Bits of one element; some dtypes have 4 or 6. */
 unsigned safetensors_dtype_bits(enum safetensors_dtype dtype);
 
-/* Whether safetensors_to_fp32 knows it: F32, F16 and BF16. */
+/* Whether safetensors_to_fp32 can convert it: F32, F16 and BF16. */
 bool safetensors_is_float(enum safetensors_dtype dtype);
 
-/* `count` elements of such a dtype, little-endian and at any address, as fp32. */
+/* Converts `count` elements of such a dtype, little-endian and at any alignment, to fp32. */
 void safetensors_to_fp32(enum safetensors_dtype dtype, const void *from, size_t count, float *to);
 
 struct safetensors_tensor {
@@ -61,7 +61,7 @@ struct safetensors_tensor {
 	enum safetensors_dtype dtype;
 	int dims; /* 0 for a scalar */
 	int64_t shape[SAFETENSORS_DIMS];
-	uint64_t begin, end; /* bytes, counted from the beginning of the data */
+	uint64_t begin, end; /* in bytes from the beginning of the data */
 };
 
 /* One entry of __metadata__. */
@@ -70,38 +70,40 @@ struct safetensors_note {
 };
 
 struct safetensors {
-	uint64_t data_start;                /* 8 + N */
-	uint64_t data_size;                 /* end of the last tensor */
-	struct safetensors_tensor *tensors; /* ordered by their offsets, without holes or overlap */
+	uint64_t data_start; /* 8 + N */
+	uint64_t data_size;  /* bytes; the end of the last tensor */
+	struct safetensors_tensor
+		*tensors; /* in the order of their offsets, without holes or overlap */
 	size_t count;
 	struct safetensors_note *notes;
 	size_t note_count;
 };
 
-/* Elements of a shape; -1 when the product does not fit in 63 bits or a dimension is negative. */
+/* The number of elements of a shape; -1 when the product does not fit in 63 bits or a dimension is
+ * negative. */
 int safetensors_elements(const int64_t *shape, int dims, uint64_t *elements);
 
-/* Assigns begin and end to `tensors` in the order given and encodes everything that stands in front
- * of the data: the length, the JSON with `notes` as __metadata__, and spaces up to a multiple of
+/* Assigns begin and end to `tensors` in the given order, and encodes everything before the data:
+ * the length, the JSON with `notes` as __metadata__, and spaces up to a multiple of
  * SAFETENSORS_ALIGN. *prefix is malloc'ed and the caller's; *data_size is the number of bytes that
- * must follow it. */
+ * must follow it. 0, or -1 with err set. */
 int safetensors_encode(struct safetensors_tensor *tensors, size_t count,
 	const struct safetensors_note *notes, size_t note_count, char **prefix, size_t *prefix_size,
 	uint64_t *data_size, struct err *err);
 
-/* 8 + N from the first eight bytes of a file of `file_size` bytes, so that the reader knows how
+/* Gets 8 + N from the first eight bytes of a file of `file_size` bytes, so that a reader knows how
  * much to read. */
 int safetensors_prefix_size(const void *first_eight, uint64_t file_size, uint64_t *size,
 	struct err *err);
 
-/* Parses the first `size` bytes (at least 8 + N) of a file of `file_size` bytes and applies every
- * rule of the reference parser, and those of the README that it leaves out (first byte '{', no
- * duplicate keys). Freed by safetensors_destroy; NULL on error, status EXIT_DATA. */
+/* Parses the first `size` bytes (at least 8 + N) of a file of `file_size` bytes. Applies every rule
+ * of the reference parser, and the rules of the README that the parser leaves out (the first byte
+ * is '{', no duplicate keys). Freed by safetensors_destroy; NULL on error, status EXIT_DATA. */
 struct safetensors *safetensors_parse(const void *bytes, size_t size, uint64_t file_size,
 	struct err *err);
 void safetensors_destroy(struct safetensors *file);
 
-/* NULL when there is none of that name. */
+/* NULL when nothing has that name. */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
 const char *safetensors_note(const struct safetensors *file, const char *key);
 

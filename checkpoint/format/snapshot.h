@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A snapshot: the training state of one step in host memory, described so that it can be written by
- * any process that maps that memory. Pointers are borrowed and must stay valid and unchanged until
- * the save returns. */
+/* A snapshot: the training state of one step in host memory, described so that any process which
+ * maps that memory can write it. Pointers are borrowed; what they point to must stay valid and
+ * unchanged until the save returns. */
 #ifndef MUSTER_SNAPSHOT_H
 #define MUSTER_SNAPSHOT_H
 
@@ -10,25 +10,25 @@
 
 #include "checkpoint/format/safetensors.h"
 
-/* A whole logical tensor of the model in compute dtype: row-major, without padding. */
+/* A whole logical tensor of the model in the compute dtype: row-major, without padding. */
 struct snapshot_tensor {
-	const char *name; /* Hugging Face's */
+	const char *name; /* Hugging Face's name */
 	enum safetensors_dtype dtype;
 	int dims;
 	int64_t shape[SAFETENSORS_DIMS];
-	int writer;       /* which of the snapshot's parts writes it, from 0 */
-	const void *data; /* NULL where another part has it */
+	int writer;       /* the part that writes it, from 0 */
+	const void *data; /* NULL when another part has it */
 };
 
-/* The optimizer's states, each fp32 and element by element with the tensor they belong to. */
+/* The optimizer's states; each is fp32, with one value for each element of its tensor. */
 enum snapshot_state { SNAPSHOT_MASTER, SNAPSHOT_M, SNAPSHOT_V, SNAPSHOT_STATES };
 
 /* Elements [first, first + count) of a tensor, flattened in row-major order. */
 struct snapshot_slice {
-	const char *tensor; /* a name of the model's tensors */
+	const char *tensor; /* the name of one of the model's tensors */
 	uint64_t first, count;
-	int writer;                          /* as above */
-	const float *state[SNAPSHOT_STATES]; /* NULL where another part has it */
+	int writer;                          /* the part that writes it, from 0 */
+	const float *state[SNAPSHOT_STATES]; /* NULL when another part has them */
 };
 
 struct snapshot {
@@ -38,7 +38,7 @@ struct snapshot {
 	uint64_t seed;
 	uint64_t cursor;           /* the sampler's position, below 2^63 */
 	double loss;               /* NAN: not known */
-	double validation_loss;    /* measured at this very step; NAN: not measured */
+	double validation_loss;    /* measured at this step; NAN: not measured */
 	const char *config_json;   /* {"identity": {…}, "schedule": {…}, "operation": {…}} */
 	const char *numerics_json; /* {…} */
 	const char *model_json;    /* the text of config.json */
@@ -46,11 +46,11 @@ struct snapshot {
 	size_t tensor_count;
 	const struct snapshot_slice *slices;
 	size_t slice_count;
-	/* All parts list the same tensors and slices, in the same order, and plan the same files
+	/* All parts list the same tensors and slices in the same order, and plan the same files
 	 * (checkpoint/save/shard_plan.h). */
-	int part, parts;     /* this one, from 0, of how many; parts 0 counts as 1 */
-	uint64_t shard_size; /* bytes of a shard's data at most (a larger tensor has a file of its own);
-							0: no limit */
+	int part, parts;     /* index of this part, from 0, and their number; parts 0 counts as 1 */
+	uint64_t shard_size; /* maximum data bytes of a shard, which only a single larger tensor
+							exceeds; 0: no limit */
 };
 
 /* "master", "m", "v". */

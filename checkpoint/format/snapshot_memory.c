@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory files: they have no name that another user could open, and their seals keep the size, so
- * that who maps one can read all of it whatever the other side does. */
+/* Snapshot memory consists of memfds: they have no name by which another user could open them, and
+ * their seals fix the size, so that a process which maps one can read all of it whatever the other
+ * process does. */
 #include "config.h"
 #include "checkpoint/format/snapshot_memory.h"
 
@@ -15,11 +16,11 @@
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
-#define AHEAD ((off_t)64 << 20) /* bytes that are mapped at once */
+#define AHEAD ((off_t)64 << 20) /* bytes to map in one call */
 
 #ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL \
-	8u /* Linux 6.3; where sysctl vm.memfd_noexec is 2, no other kind can be made */
+/* Linux 6.3; where sysctl vm.memfd_noexec is 2, a memfd can't be created without it. */
+#define MFD_NOEXEC_SEAL 8u
 #endif
 
 static void start(struct snapshot_memory *memory, int buffers, size_t bytes)
@@ -34,7 +35,8 @@ static int map_buffer(struct snapshot_memory *memory, int buffer, int protection
 	void *base = mmap(NULL, memory->bytes, protection, MAP_SHARED, memory->fd[buffer], 0);
 	if (base == MAP_FAILED)
 		return err_set(err, "snapshot: couldn't map %zu MB of memory: %m", memory->bytes >> 20);
-	/* Where the kernel has large pages for shared memory, and leaves the choice to programs. */
+	/* For kernels that have large pages for shared memory but use them only where a program
+	 * asks. */
 	madvise(base, memory->bytes, MADV_HUGEPAGE);
 	memory->base[buffer] = base;
 	return 0;
@@ -69,8 +71,8 @@ int snapshot_memory_create(struct snapshot_memory *memory, int buffers, size_t b
 	return 0;
 }
 
-/* Mapped memory whose file is cut short later ends its reader with SIGBUS: only what can't be cut
- * is taken. */
+/* A process that reads mapped memory whose file was truncated gets SIGBUS, so only a memfd that
+ * can't shrink is accepted. */
 static int adopt_buffer(struct snapshot_memory *memory, int buffer, struct err *err)
 {
 	struct stat st;
@@ -105,7 +107,8 @@ int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int bu
 	return result;
 }
 
-/* MADV_POPULATE_READ would make what is not there, and takes longer. */
+/* Reads one byte of each page. MADV_POPULATE_READ would allocate the missing pages, and takes
+ * longer. */
 size_t snapshot_memory_map_ahead(const struct snapshot_memory *memory, int buffer, size_t from)
 {
 	off_t page = sysconf(_SC_PAGESIZE), end = (off_t)memory->bytes;
