@@ -70,10 +70,9 @@ struct safetensors_note {
 };
 
 struct safetensors {
-	uint64_t data_start; /* 8 + N */
-	uint64_t data_size;  /* bytes; the end of the last tensor */
-	struct safetensors_tensor
-		*tensors; /* in the order of their offsets, without holes or overlap */
+	uint64_t data_start;                /* 8 + N */
+	uint64_t data_size;                 /* bytes; the end of the last tensor */
+	struct safetensors_tensor *tensors; /* by offset, without holes or overlap */
 	size_t count;
 	struct safetensors_note *notes;
 	size_t note_count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading: the manifest says which bytes, shard.c vouches for them, and the tables here turn
- * (tensor, element range) into places in files. What does not fit together counts as damage, just
- * like a wrong hash. */
+/* Opens a checkpoint. The manifest says which bytes it has, shard.c verifies them, and the tables
+ * built here map (tensor, element range) to positions in files. Contents that contradict each other
+ * count as damage, just like a wrong hash. */
 #include "checkpoint/load/ckpt.h"
 
 #include <errno.h>
@@ -41,7 +41,8 @@ static int damaged(struct err *err, const char *format, ...)
 
 /* ---- manifest ---- */
 
-/* CKPT_DAMAGED for what is not there or is something else; -1 for what can't be had. */
+/* Returns CKPT_DAMAGED for a file that is missing or of another kind, -1 for one that can't be read
+ * now. */
 static int open_fault(const char *name, struct err *err)
 {
 	enum shard_fault fault = shard_fault_of(errno);
@@ -88,7 +89,7 @@ static int read_manifest(struct ckpt *ckpt, const struct ckpt_dir *dir, int64_t 
 		return result;
 	ckpt->manifest = manifest_parse(text, size, &newer, err);
 	if (!ckpt->manifest) {
-		/* A second look must come from the storage. */
+		/* The next try must read from the storage, not from the page cache. */
 		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 		return newer || err->status != EXIT_DATA ? -1 : CKPT_DAMAGED;
 	}
@@ -186,7 +187,7 @@ uint64_t ckpt_elements(const struct safetensors_tensor *tensor)
 	return elements;
 }
 
-/* Appends one entry of "slices"; *base grows by its count. */
+/* Appends one entry of "slices"; adds its element count to *base. */
 static int add_slice(struct ckpt *ckpt, struct source *source, const json_t *entry, uint64_t *base,
 	struct err *err)
 {
@@ -206,7 +207,7 @@ static int add_slice(struct ckpt *ckpt, struct source *source, const json_t *ent
 	return 0;
 }
 
-/* The flat arrays have exactly the elements of the slices. */
+/* The flat arrays must have exactly as many elements as the slices. */
 static int check_states(const struct source *source, uint64_t elements, struct err *err)
 {
 	for (int s = 0; s < SNAPSHOT_STATES; s++) {
@@ -255,7 +256,7 @@ static int by_tensor(const void *a, const void *b)
 
 static int index_slices(struct ckpt *ckpt, struct err *err)
 {
-	/* A list also where there is no optimizer. */
+	/* the list must exist even without an optimizer */
 	ckpt->slices = calloc(1, sizeof *ckpt->slices);
 	if (!ckpt->slices)
 		return err_set(err, "checkpoint: no memory");

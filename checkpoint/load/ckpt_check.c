@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unlike a load, which stops at the first wrong byte, this goes on to the end: people want to know
- * how much is lost. The order is from what needs no trust to what does: the manifest by its own
- * hash, sizes, bytes, then what they mean. */
+/* Finds all faults of a checkpoint, for people. A load stops at the first wrong byte; this goes on
+ * to the end, since people want to know how much is lost. Each stage trusts only what the stages
+ * before it checked: the manifest by its own hash, then sizes, then bytes, then their meaning. */
 #include "checkpoint/load/ckpt_check.h"
 
 #include <errno.h>
@@ -21,7 +21,8 @@
 #include "common/auto.h"
 #include "common/io.h"
 
-#define IO_TIMEOUT 1.0 /* seconds of retries, once for the headers and once for each file */
+#define IO_TIMEOUT \
+	1.0 /* seconds for which an I/O error is retried, once for the headers and once per file */
 
 struct checking {
 	const struct ckpt_check *check;
@@ -30,8 +31,7 @@ struct checking {
 	bool faulty, unknown;
 };
 
-/* The first fault is kept in err; one that makes the answer unknown only as long as there is none.
- */
+/* err keeps the first fault, which also replaces an earlier reason for an unknown result. */
 static void add_fault(struct checking *c, const char *file, uint64_t first, uint64_t size,
 	const char *what)
 {
@@ -52,7 +52,7 @@ static void add_unknown(struct checking *c, enum exit_status status, const char 
 	c->unknown = true;
 }
 
-/* errno of opening or reading: damage, or no answer. */
+/* Sorts an errno of opening or reading into damage or an unknown result. */
 static void add_errno(struct checking *c, const char *file, const char *verb)
 {
 	char text[400];
@@ -91,11 +91,11 @@ static struct manifest *read_manifest(struct checking *c)
 
 /* ---- bytes ---- */
 
-/* One file that is read whole. */
+/* One file while it is read whole. */
 struct reading {
 	struct checking *checking;
 	const struct manifest_file *file;
-	bool missed; /* some chunk can't be had */
+	bool missed; /* some chunk couldn't be read or is damaged */
 };
 
 static bool add_chunk(void *arg, size_t chunk, int result, const struct err *why)
@@ -150,7 +150,7 @@ static void check_file(struct checking *c, const struct manifest_file *file)
 		check_bytes(c, file);
 }
 
-/* ---- what the bytes mean ---- */
+/* ---- the meaning of the bytes ---- */
 
 static void add_meaning(struct checking *c, const char *name, int result, const struct err *why)
 {
@@ -167,8 +167,8 @@ static void check_folder(struct checking *c, const struct ckpt_dir *dir, const c
 	struct manifest *manifest = read_manifest(c);
 	if (!manifest)
 		return;
-	/* Open from now on, as by any reader, so that retention leaves it alone. What it says counts if
-	 * the bytes are right. */
+	/* Open the checkpoint from here on, as any reader does, so that retention does not remove it.
+	 * The result counts only if the bytes are right. */
 	int result = ckpt_open_folder(dir, name, ckpt_step_of(name), IO_TIMEOUT, &ckpt, &why);
 	for (size_t i = 0; i < manifest->file_count; i++)
 		check_file(c, &manifest->files[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Comparison in blocks, so that two checkpoints of any size fit in memory. */
+/* Compares two checkpoints block by block, so that they may be larger than memory. */
 #include "checkpoint/load/ckpt_diff.h"
 
 #include <math.h>
@@ -52,13 +52,13 @@ bool ckpt_diff_same(const struct ckpt_tensor_diff *diff)
 
 struct comparing {
 	struct ckpt *ckpt[2];
-	float *values[2]; /* BLOCK each */
-	void *raw;        /* BLOCK elements as they are stored */
+	float *values[2]; /* [BLOCK] each */
+	void *raw;        /* BLOCK elements in the stored dtype */
 	void (*progress)(void *arg, uint64_t bytes);
 	void *arg;
 };
 
-/* Part 0 are the weights, part 1 + s is state s. */
+/* Part 0 is the weights, part 1 + s is state s. */
 static int read_block(struct comparing *c, int side, int part,
 	const struct safetensors_tensor *tensor, uint64_t first, size_t count, struct err *err)
 {
@@ -99,8 +99,7 @@ static int64_t count_at(const void *raw, size_t i)
 	return (int64_t)bytes_le64((const unsigned char *)raw + 8 * i);
 }
 
-/* Whole numbers (a model counts batches in them) are compared as such: fp32 does not hold them all.
- */
+/* Compares integers, in which a model counts batches, exactly: fp32 can't represent them all. */
 static int compare_counts(struct comparing *c, const struct safetensors_tensor *const tensors[2],
 	struct ckpt_difference *difference, struct err *err)
 {
@@ -175,7 +174,7 @@ static int compare_tensor(struct comparing *c, const struct safetensors_tensor *
 	return 0;
 }
 
-/* Walks both lists, which are in order of the names, side by side. */
+/* Walks both lists, which are sorted by name, side by side. */
 static int compare_all(struct comparing *c, ckpt_diff_tensor *tensor, struct err *err)
 {
 	size_t at[2] = { 0, 0 };

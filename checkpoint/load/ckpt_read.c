@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading: (tensor, element range) becomes places in files, and shard.c vouches for the bytes. */
+/* Reads an open checkpoint: maps (tensor, element range) to positions in files, whose bytes shard.c
+ * verifies. */
 #include "checkpoint/load/ckpt.h"
 
 #include <inttypes.h>
@@ -54,7 +55,7 @@ int ckpt_read_tensor(struct ckpt *ckpt, const char *name, uint64_t first, uint64
 	return shard_read(&place->source->shard, offset, out, (size_t)(count * (bits / 8)), err);
 }
 
-/* First slice of `tensor` that ends behind `first`, or slice_count. */
+/* The first slice of `tensor` that ends after element `first`; slice_count if there is none. */
 static size_t find_slice(const struct ckpt *ckpt, const char *tensor, uint64_t first)
 {
 	size_t low = 0, high = ckpt->slice_count;
@@ -78,11 +79,11 @@ bool ckpt_has_state(const struct ckpt *ckpt, const char *tensor)
 
 /* ---- the optimizer's state ---- */
 
-/* So many bytes at `offset` of a file belong to `out`. */
+/* Receives a run of `bytes` bytes at `offset` of a file, which belong at `out`. */
 typedef int found_bytes(void *arg, struct source *source, uint64_t offset, size_t bytes, char *out,
 	struct err *err);
 
-/* Calls `found` for each run of bytes that what is wanted consists of. */
+/* Calls `found` for each run of bytes that the request consists of. */
 static int find_state(const struct ckpt *ckpt, const struct ckpt_want *want, found_bytes *found,
 	void *arg, struct err *err)
 {
@@ -124,7 +125,7 @@ int ckpt_read_state(struct ckpt *ckpt, enum snapshot_state state, const char *te
 	return find_state(ckpt, &want, read_found, NULL, err);
 }
 
-/* ---- all of it at once ---- */
+/* ---- many requests at once ---- */
 
 /* Bytes [begin, end) of a file, and where they go. */
 struct route {
@@ -133,7 +134,7 @@ struct route {
 	char *out;
 };
 
-/* Sorted by source and begin when they are used. */
+/* Sorted by source and begin before use. */
 struct routes {
 	struct route *routes;
 	size_t count, room;
@@ -163,8 +164,8 @@ static int by_place(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* The sink of a scan: what of the chunk is wanted goes there. The routes of one file may overlap,
- * if the caller wants some bytes twice, so all that begin in front of the chunk's end are looked
+/* The sink of a scan: copies the requested bytes of the chunk. Routes of one file may overlap, when
+ * the caller requests some bytes twice, so all routes that begin before the chunk's end are looked
  * at. */
 static void deliver(void *arg, uint64_t offset, const char *data, size_t size)
 {
@@ -178,25 +179,25 @@ static void deliver(void *arg, uint64_t offset, const char *data, size_t size)
 	}
 }
 
-/* The routes of one file, from those behind the files before it. */
+/* The routes of one file; `from` is the index after those of the files before it. */
 static struct routes routes_of(const struct source *source, const struct routes *all, size_t from)
 {
 	struct routes mine = { 0 };
-	if (all->count > from) /* without routes there is no array to point into */
+	if (all->count > from) /* without routes, there is no array to point into */
 		mine.routes = all->routes + from;
 	while (from + mine.count < all->count && mine.routes[mine.count].source == source)
 		mine.count++;
 	return mine;
 }
 
-/* The whole file, so that it is verified. */
+/* Scans the whole file, so that it is verified. */
 static int scan_whole(struct source *source, struct routes *mine, struct err *err)
 {
 	const struct shard_scanning how = { .sink = mine->count ? deliver : NULL, .arg = mine };
 	return shard_scan(&source->shard, 0, source->shard.file->size, &how, err);
 }
 
-/* The chunks that routes lead from; those of neighbouring chunks in one go. */
+/* Scans only the chunks that routes need; neighbouring chunks in one scan. */
 static int scan_routes(struct source *source, struct routes *mine, struct err *err)
 {
 	const struct shard_scanning how = { .sink = deliver, .arg = mine };

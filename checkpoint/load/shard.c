@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of a checkpoint. Damage and I/O errors are told apart here: bytes that do not hash are
- * damage, bytes that can't be had are not. */
+/* Reads files of a checkpoint, and tells damage from I/O errors: bytes with a wrong hash are
+ * damage, bytes that can't be read are not. */
 #include "config.h"
 #include "checkpoint/load/shard.h"
 
@@ -17,9 +17,10 @@
 #include "common/io.h"
 #include "common/pages.h"
 
-#define RETRY_SECONDS 0.5                        /* between two attempts after an I/O error */
-#define DIRECT_LEAST ((uint64_t)1 << 20)         /* bytes of a file that is read with O_DIRECT */
-#define AHEAD_LEAST (2 * (size_t)MANIFEST_CHUNK) /* bytes that are worth threads */
+#define RETRY_SECONDS 0.5 /* between two tries after an I/O error */
+#define DIRECT_LEAST \
+	((uint64_t)1 << 20) /* bytes; files of at least this size are read with O_DIRECT */
+#define AHEAD_LEAST (2 * (size_t)MANIFEST_CHUNK) /* bytes; longer reads are worth threads */
 
 enum shard_fault shard_fault_of(int error_number)
 {
@@ -59,7 +60,7 @@ static int read_fault(const struct shard *shard, const char *verb, struct err *e
 	return fault == SHARD_FAULT_DATA ? SHARD_DAMAGED : -1;
 }
 
-/* Small files come through the page cache, where they may be already. */
+/* Small files are read through the page cache, which may have them already. */
 static bool is_direct(const struct shard *shard)
 {
 	return !shard->buffered && shard->file->size >= DIRECT_LEAST;
@@ -101,11 +102,11 @@ static int try_chunk(struct shard *shard, size_t chunk, char *out, struct err *e
 	int result = shard_open(shard, err);
 	if (result < 0)
 		return result;
-	/* In whole pages, as O_DIRECT wants it: the file may end in the last one. */
+	/* Read whole pages, as O_DIRECT requires; the file may end within the last page. */
 	ssize_t n =
 		io_read_within(shard->fd, out, size, pages_round(size), (off_t)chunk * MANIFEST_CHUNK);
 	if (n < 0 && errno == EINVAL && is_direct(shard)) {
-		/* It could be opened with O_DIRECT, but not be read so. */
+		/* The file system accepted O_DIRECT at the open, but not for reading. */
 		shard->buffered = true;
 		shard_close(shard);
 		return try_chunk(shard, chunk, out, err);
@@ -119,7 +120,7 @@ static int try_chunk(struct shard *shard, size_t chunk, char *out, struct err *e
 	return 0;
 }
 
-/* The next attempt must come from the storage, not from this machine's memory of it. */
+/* The next try must read from the storage, not from this machine's page cache. */
 static void forget(struct shard *shard)
 {
 	if (shard->fd >= 0)
@@ -165,7 +166,7 @@ int shard_fill_cache(struct shard *shard, size_t chunk, struct err *err)
 	return result;
 }
 
-/* Where a range that is being read goes. */
+/* A requested range and where it goes. */
 struct range {
 	uint64_t offset, size;
 	char *out;

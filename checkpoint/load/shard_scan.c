@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads take the chunks of a file one behind the other, each with a descriptor of its own: while
- * one compares and passes on a chunk, the others' requests keep the disk busy. What must see the
- * chunks in order is done in turns. */
+/* Reads the chunks of a file ahead. Each thread takes the next chunk, with its own descriptor:
+ * while one compares and delivers a chunk, the other threads' requests keep the disk busy. Work
+ * that must see the chunks in order is done in turns. */
 #include "config.h"
 #include "checkpoint/load/shard.h"
 
@@ -13,21 +13,21 @@
 #define THREADS 4
 
 struct scan {
-	struct shard shard; /* as it is, but not open: what each thread begins with */
+	struct shard shard; /* not open; each thread begins with a copy */
 	const struct shard_scanning *how;
-	size_t end; /* chunk behind the last */
+	size_t end; /* index after the last chunk */
 
 	pthread_mutex_t lock;
 	pthread_cond_t turn;
-	size_t next; /* chunk that nobody has taken yet */
-	size_t done; /* chunks in front of this one have had their turn */
+	size_t next; /* the first chunk that no thread has taken */
+	size_t done; /* chunks before this one have had their turn */
 	bool stopped;
 	double io_timeout;
 
-	/* Of who has the turn. */
+	/* Used by the thread whose turn it is. */
 	struct hasher *whole; /* NULL: only a range is read */
 	int result;
-	struct err err; /* the first, when result is not 0 */
+	struct err err; /* the first error, when result is not 0 */
 };
 
 static int read_one(const struct scan *scan, struct shard *shard, size_t chunk, char *buffer,
@@ -40,7 +40,7 @@ static int read_one(const struct scan *scan, struct shard *shard, size_t chunk, 
 	return result;
 }
 
-/* What came of a chunk, in the order of the chunks. Returns whether to go on. */
+/* Processes the result of a chunk, in the order of the chunks. Returns whether to go on. */
 static bool take_turn(struct scan *scan, size_t chunk, int result, const char *data,
 	const struct err *err)
 {
@@ -85,7 +85,7 @@ static void *run_thread(void *arg)
 	struct scan *scan = arg;
 	struct shard own = scan->shard;
 	char *buffer = shard_buffer(&own);
-	/* Without memory or threads fewer do the work. */
+	/* A thread without memory does nothing; the others do its work. */
 	if (buffer)
 		work(scan, &own, buffer);
 	shard_close(&own);
@@ -138,7 +138,7 @@ int shard_scan(struct shard *shard, uint64_t offset, uint64_t size,
 	scan.shard.fd = -1;
 	if (all && !(scan.whole = hasher_create()))
 		return err_set(err, "checkpoint: no memory");
-	/* An empty file has no chunks; opening it still checks that it is there. */
+	/* An empty file has no chunks; opening it checks that it exists. */
 	int result = size == 0 ? shard_open(shard, err) : scan_chunks(&scan, err);
 	if (result == 0 && all && scan.done == scan.end)
 		result = compare_whole(&scan, err);
