@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pointers to offsets and back, and the bounds in between. */
+/* Converts a snapshot's pointers to offsets and back, and checks that they are in bounds in
+ * between, since the two processes map the buffers at different addresses. */
 #include "checkpoint/protocol/ckptd_attach.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 /* ---- check ---- */
 
-/* Whether `bytes` at `offset` are aligned to `width` and lie in a buffer. */
+/* Whether `bytes` bytes at `offset` are aligned to `width` and within a buffer. */
 static bool in_buffer(const struct ckptd_attach *attach, int64_t offset, uint64_t bytes,
 	uint64_t width)
 {
@@ -90,7 +91,7 @@ int ckptd_attach_check(const struct ckptd_attach *attach, struct err *err)
 
 /* ---- the client's side ---- */
 
-/* Where `data` lies in buffer 0. */
+/* The offset of `data` in buffer 0. */
 static int offset_of(const struct snapshot_memory *memory, const void *data, int64_t *offset,
 	struct err *err)
 {
@@ -122,7 +123,7 @@ static int describe_tensors(struct ckptd_attach *attach, const struct snapshot *
 	return 0;
 }
 
-/* Slices mostly come in the order of the tensors: the search begins where the last one ended. */
+/* Slices mostly come in the order of the tensors, so the search begins where the last one ended. */
 static int64_t find_tensor(const struct snapshot *snapshot, const char *name, size_t begin)
 {
 	for (size_t i = 0; i < snapshot->tensor_count; i++) {

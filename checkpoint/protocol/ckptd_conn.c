@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames in and out of a socket, in whatever pieces it gives and takes them. */
+/* Sends and receives frames over a non-blocking socket, which takes and gives them in pieces of any
+ * size. */
 #include "checkpoint/protocol/ckptd_conn.h"
 
 #include <errno.h>
@@ -13,8 +14,9 @@
 
 #include "common/auto.h"
 
-#define FIRST_ROOM \
-	65536u /* a payload's memory grows with what has come: its size is only a claim */
+/* A payload's memory grows with the bytes received, since the size in its header is only a
+ * claim. */
+#define FIRST_ROOM 65536u
 
 struct ckptd_frame {
 	struct ckptd_frame *next;
@@ -85,7 +87,7 @@ static struct ckptd_frame *make_frame(const struct ckptd_message *message, int d
 	return frame;
 }
 
-/* Descriptors go with the first byte of their frame and with no other. */
+/* Descriptors are sent with the first byte of their frame, and with no other. */
 static ssize_t send_some(int fd, const struct ckptd_frame *frame)
 {
 	union control control = { .bytes = "" };
@@ -160,7 +162,7 @@ static void take_descriptors(struct ckptd_conn *conn, struct msghdr *message)
 }
 
 /* Only the read that begins a frame has room for descriptors; the kernel closes those that come
- * with any other. */
+ * with any other byte. */
 static ssize_t read_some(struct ckptd_conn *conn, void *to, size_t size)
 {
 	union control control;
@@ -177,7 +179,7 @@ static ssize_t read_some(struct ckptd_conn *conn, void *to, size_t size)
 	return n;
 }
 
-/* 1 when something came, 0 when nothing is there, -1 when nothing will come any more. */
+/* 1 when something came, 0 when nothing has come yet, -1 when nothing will come any more. */
 static int fill(struct ckptd_conn *conn, void *to, size_t size, struct err *err)
 {
 	ssize_t n;
@@ -226,7 +228,7 @@ static int make_room(struct ckptd_conn *conn, size_t got, struct err *err)
 	return 0;
 }
 
-/* The whole frame is here: its message, and the state for the next one. */
+/* Decodes a complete frame and resets the state for the next one. */
 static int finish_frame(struct ckptd_conn *conn, struct ckptd_message *message, struct err *err)
 {
 	int rc = ckptd_decode(conn->header.type, conn->payload ? conn->payload : "", conn->header.size,

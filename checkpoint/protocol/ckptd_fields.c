@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structs to JSON and back, row by row. */
+/* Converts structs to JSON and back, one table row for each member. */
 #include "checkpoint/protocol/ckptd_fields.h"
 
 #include <inttypes.h>
@@ -179,7 +179,8 @@ static int decode_lines(const struct ckptd_field *field, const json_t *value, co
 	return 0;
 }
 
-/* An array of integers ≥ 0; *count is how many at most, and becomes how many there are. */
+/* Decodes an array of integers ≥ 0. *count is the maximum number on entry, and the actual number on
+ * return. */
 static int decode_integers(const struct ckptd_field *field, const json_t *value, int64_t *out,
 	size_t *count, struct err *err)
 {
@@ -241,7 +242,7 @@ static int decode_rows(const struct ckptd_field *field, const json_t *value, cha
 	return 0;
 }
 
-/* What null stands for. */
+/* Stores the value that null means. */
 static void decode_null(const struct ckptd_field *field, void *at)
 {
 	const int64_t none[SNAPSHOT_STATES] = { CKPTD_NO_OFFSET, CKPTD_NO_OFFSET, CKPTD_NO_OFFSET };

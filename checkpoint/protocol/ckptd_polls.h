@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one poll() waits for, collected anew each time: whoever wakes it up, everybody then does
- * what he can without blocking. */
+/* The descriptors that one poll() waits for, collected anew each time. After each wake-up, whatever
+ * its cause, every user does what it can without blocking. */
 #ifndef MUSTER_CKPTD_POLLS_H
 #define MUSTER_CKPTD_POLLS_H
 
@@ -10,13 +10,13 @@
 #include "checkpoint/protocol/ckptd_conn.h"
 #include "common/acceptor.h"
 
-#define CKPTD_POLLS_LOOK \
-	0.1 /* seconds after which what can't be polled for want of memory is looked at */
+/* Seconds after which to look at descriptors that couldn't be added, for lack of memory. */
+#define CKPTD_POLLS_LOOK 0.1
 
 struct ckptd_polls {
-	struct pollfd *fds; /* malloc'ed; of the owner, who frees it */
+	struct pollfd *fds; /* malloc'ed; freed by the owner of the struct */
 	nfds_t count, room;
-	double seconds; /* at most */
+	double seconds; /* maximum time to wait */
 };
 
 static inline void ckptd_polls_within(struct ckptd_polls *polls, double seconds)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages as tables, the header of a frame, and what a table can't check. */
+/* The tables of the messages, the header of a frame, and the checks that a table can't express. */
 #include "checkpoint/protocol/ckptd_proto.h"
 
 #include <inttypes.h>

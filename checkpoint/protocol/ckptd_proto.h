@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol of the checkpoint service (doc/ckptd-protocol.md): frames and messages, encoded and
- * decoded by pure functions. A decoded message has been checked as far as the message alone allows:
- * no reader has to look twice. */
+ * decoded by pure functions. A decoded message has passed every check that is possible with the
+ * message alone, so its readers need not repeat them. */
 #ifndef MUSTER_CKPTD_PROTO_H
 #define MUSTER_CKPTD_PROTO_H
 
@@ -19,8 +19,8 @@
 #define CKPTD_VERSION 2
 #define CKPTD_HEADER_SIZE 16
 #define CKPTD_PAYLOAD_MAX (16u << 20)
-#define CKPTD_HELLO_MAX 4096u                    /* what a stranger can make a service keep */
-#define CKPTD_DESCRIPTORS (1 + SNAPSHOT_BUFFERS) /* at most, with one frame */
+#define CKPTD_HELLO_MAX 4096u /* bytes that an unknown peer can make a service keep */
+#define CKPTD_DESCRIPTORS (1 + SNAPSHOT_BUFFERS) /* maximum number with one frame */
 #define CKPTD_PARTS_MAX 65536
 
 enum ckptd_type {
@@ -55,7 +55,8 @@ struct ckptd_header {
 
 void ckptd_header_encode(const struct ckptd_header *header, unsigned char bytes[CKPTD_HEADER_SIZE]);
 
-/* Refuses what is no header of this version; status EXIT_DATA, like all that is decoded here. */
+/* Refuses what is not a header of this version. -1 with status EXIT_DATA, as from all decoding
+ * here. */
 int ckptd_header_decode(const unsigned char bytes[CKPTD_HEADER_SIZE], struct ckptd_header *header,
 	struct err *err);
 
@@ -65,14 +66,14 @@ struct ckptd_tensor {
 	int dims;
 	int64_t shape[SAFETENSORS_DIMS];
 	int64_t writer;
-	int64_t offset; /* in a buffer, or CKPTD_NO_OFFSET */
+	int64_t offset; /* in a buffer, in bytes; or CKPTD_NO_OFFSET */
 };
 
 struct ckptd_slice {
-	int64_t tensor; /* index */
+	int64_t tensor; /* index into the tensors */
 	int64_t first, count;
 	int64_t writer;
-	int64_t offset[SNAPSHOT_STATES]; /* all or none CKPTD_NO_OFFSET */
+	int64_t offset[SNAPSHOT_STATES]; /* in a buffer, in bytes; all or none are CKPTD_NO_OFFSET */
 };
 
 struct ckptd_attach {
@@ -83,10 +84,10 @@ struct ckptd_attach {
 	int64_t part, parts, shard_size;
 	int64_t keep_last, keep_every, keep_best;
 	int64_t buffers, buffer_bytes, umask;
-	const char *host; /* part 0 of several, else NULL */
+	const char *host; /* of part 0 when there are several, else NULL */
 	int64_t port;
-	const char *secret; /* part 0 of several, else NULL */
-	const char *first;  /* parts from 1 on, else NULL */
+	const char *secret; /* of part 0 when there are several, else NULL */
+	const char *first;  /* of parts other than 0, else NULL */
 	struct ckptd_tensor *tensors;
 	struct ckptd_slice *slices;
 	size_t tensor_count, slice_count;
@@ -98,7 +99,7 @@ struct ckptd_attached {
 struct ckptd_save {
 	int64_t buffer, step, cursor;
 	double loss, validation_loss;
-}; /* buffer -1: written already */
+}; /* buffer -1: already written */
 struct ckptd_progress {
 	int64_t step, bytes, total;
 };
@@ -106,7 +107,7 @@ struct ckptd_durable {
 	int64_t step, bytes;
 	double seconds;
 	bool taken;
-}; /* also of SAVE_WRITTEN, without taken */
+}; /* also for SAVE_WRITTEN, without taken */
 struct ckptd_failed {
 	int64_t step, status;
 	const char *text;
@@ -116,7 +117,7 @@ struct ckptd_lines {
 	const char *job;
 	const char **lines;
 	size_t count;
-}; /* FINISHED: lines only */
+}; /* FINISHED has lines only */
 struct ckptd_finish {
 	int64_t seconds;
 };
@@ -133,7 +134,7 @@ struct ckptd_part {
 struct ckptd_decided {
 	int64_t step;
 	bool committed;
-}; /* also of PART_TAKEN and LEFT, without committed */
+}; /* also for PART_TAKEN and LEFT, without committed */
 struct ckptd_refused {
 	int64_t status;
 	const char *text;
@@ -155,16 +156,16 @@ struct ckptd_message {
 		struct ckptd_decided decided;
 		struct ckptd_refused refused;
 	};
-	json_t *json; /* of a decoded message: what its texts lie in */
+	json_t *json; /* of a decoded message: holds its texts */
 };
 
-/* The payload; malloc'ed, the caller's, with a NUL behind its *size bytes. Fails where a text is
- * not UTF-8 or the whole is too large. */
+/* Encodes the payload; malloc'ed and the caller's, with a NUL after its *size bytes. -1 when a text
+ * is not UTF-8 or the payload is too large. */
 int ckptd_encode(const struct ckptd_message *message, char **payload, size_t *size,
 	struct err *err);
 
-/* Texts and arrays of the message live until ckptd_message_release, which a failed call needs not.
- */
+/* The message's texts and arrays are valid until ckptd_message_release, which is not needed after a
+ * failed call. */
 int ckptd_decode(enum ckptd_type type, const char *payload, size_t size,
 	struct ckptd_message *message, struct err *err);
 void ckptd_message_release(struct ckptd_message *message);

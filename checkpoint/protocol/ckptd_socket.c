@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder is opened and looked at once, and everything after goes by that descriptor: no name is
- * resolved twice, and a path may be longer than a socket's address. */
+/* Opens and checks the folder of the socket once, and then uses only its descriptor. So no name is
+ * resolved twice, and the path may be longer than a socket's address. */
 #include "config.h"
 #include "checkpoint/protocol/ckptd_socket.h"
 
@@ -36,8 +36,8 @@ static unsigned overflow_user(void)
 	return file && fscanf(file, "%u", &user) == 1 ? user : OVERFLOW_USER;
 }
 
-/* A user namespace has one number for all users whom it does not map, which may be its own
- * process's, too. */
+/* Whether the number stands for one user only. In a user namespace, all users that are not mapped
+ * have the same number, which may also be that of the namespace's own process. */
 static bool names_one_user(uid_t user)
 {
 	unsigned first, outside, count;
@@ -66,15 +66,15 @@ static int split(const char *path, char *folder, size_t size, char name[CKPTD_NA
 	return 0;
 }
 
-/* Where only root can put anything, what is there is for us. A user namespace shows root as one of
- * those whom it does not map. */
+/* Only root can put anything into such a folder, so its contents are meant for us. In a user
+ * namespace root may be one of the users that are not mapped. */
 static bool is_roots(const struct stat *st)
 {
 	bool root = st->st_uid == 0 ? geteuid() != 0 : !names_one_user(st->st_uid);
 	return root && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* Returns the folder's descriptor. `roots`: it may be root's. */
+/* Opens and checks the folder; returns its descriptor. `roots`: the folder may be root's. */
 static int open_folder(const char *path, bool roots, char name[CKPTD_NAME_MAX + 1], struct err *err)
 {
 	char folder[4096];
@@ -107,7 +107,7 @@ static void address_of(int folder, const char *name, struct sockaddr_un *address
 	snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/%s", folder, name);
 }
 
-/* The abstract name is the path itself. Returns the size of the address; 0 where the path is
+/* The abstract name is the path itself. Returns the size of the address; 0 when the path is
  * relative or too long. */
 static socklen_t abstract_address(const char *path, struct sockaddr_un *address)
 {
@@ -119,7 +119,7 @@ static socklen_t abstract_address(const char *path, struct sockaddr_un *address)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
-/* ---- who is there ---- */
+/* ---- the peer's user and groups ---- */
 
 int ckptd_socket_check_peer(int fd, pid_t *pid, struct err *err)
 {
@@ -140,13 +140,13 @@ int ckptd_socket_check_peer(int fd, pid_t *pid, struct err *err)
 			(unsigned)peer.uid);
 }
 
-/* The groups that a process had when it began to listen, or has: *groups is malloc'ed and the
- * caller's. Returns their number, -1 where that can't be known. */
+/* The groups of the process at the other end, as of the time when it began to listen. *groups is
+ * malloc'ed and the caller's. Returns their number, -1 when it is not known. */
 static int peer_groups(int fd, gid_t **groups)
 {
 	socklen_t size = 0;
 	*groups = NULL;
-	/* Without room for any it tells how much they need. */
+	/* With too little room, the call fails and sets the size that is needed. */
 	while (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, *groups, &size) < 0) {
 		if (errno != ERANGE)
 			return -1;
@@ -193,7 +193,7 @@ int ckptd_socket_check_groups(int fd, struct err *err)
 	return 0;
 }
 
-/* Returns a connected descriptor, or -1 with errno. */
+/* Returns a connected descriptor, or -1 with errno set. */
 static int connect_to(const struct sockaddr_un *address, socklen_t length)
 {
 	struct timeval limit = { .tv_sec = CONNECT_SECONDS };
@@ -216,7 +216,7 @@ static int connect_in(int folder, const char *name)
 	return connect_to(&address, sizeof address);
 }
 
-/* *why is the errno of the connect, 0 where it came to none. */
+/* *why is set to the errno of connect(); 0 when it was not called. */
 static int connect_by_path(const char *path, pid_t *pid, int *why, struct err *err)
 {
 	char name[CKPTD_NAME_MAX + 1];
@@ -235,8 +235,9 @@ static int connect_by_path(const char *path, pid_t *pid, int *why, struct err *e
 	return taken;
 }
 
-/* Adds to the path's error. *why is as above, and stays where there is no such name. Nobody who has
- * the name can lose it to a stranger: where one has it, no service of ours listens there. */
+/* Called after connect_by_path failed, whose error it extends. *why is set as there, but stays if
+ * the path has no abstract name. No other user can take the name from a service that holds it; so
+ * if another user's process holds it, none of our services listens there. */
 static int connect_by_name(const char *path, pid_t *pid, int *why, struct err *err)
 {
 	struct sockaddr_un address;
@@ -277,7 +278,7 @@ int ckptd_socket_connect(const char *path, pid_t *pid, struct err *err)
 
 /* ---- listening ---- */
 
-/* So that of two services that start at once one sees the other. */
+/* Two services that start at once must see each other. */
 static int lock(int folder, const char *path, struct err *err)
 {
 	struct deadline deadline = deadline_in(LOCK_SECONDS);
@@ -360,9 +361,9 @@ int ckptd_socket_take(struct ckptd_socket *listening, const char *path, int boun
 	listening->folder = open_folder(path, true, listening->name, err);
 	if (listening->folder < 0)
 		return -1;
-	/* First: the job's steps begin when somebody listens at the path. */
+	/* The abstract name comes first: the job's steps begin once a process listens at the path. */
 	listen_by_name(listening, path);
-	/* From now on the kernel names this process to those who connect. */
+	/* From here on the kernel gives connecting clients this process as their peer. */
 	if (fcntl(bound, F_SETFL, O_NONBLOCK) == 0 && listen(bound, BACKLOG) == 0
 		&& fstatat(listening->folder, listening->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		listening->inode = st.st_ino;
@@ -389,7 +390,7 @@ void ckptd_socket_close(struct ckptd_socket *listening)
 		close(listening->fd);
 	if (listening->folder >= 0)
 		close(listening->folder);
-	/* The abstract one goes with the process: as long as a thread of it writes, clients see that it
-	 * lives. */
+	/* The abstract socket is closed only when the process ends: while one of its threads still
+	 * writes, clients can see that it lives. */
 	*listening = (struct ckptd_socket) { .fd = -1, .abstract = -1, .folder = -1 };
 }

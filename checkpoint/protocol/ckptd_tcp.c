@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The few things about TCP that both ends need. */
+/* Parses addresses of services and sets up TCP sockets, for both ends of a connection between
+ * services. */
 #include "config.h"
 #include "checkpoint/protocol/ckptd_tcp.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses of services: "HOST:PORT:SECRET", the host in digits, so that nothing waits for a name
- * server. */
+/* Addresses of services: "HOST:PORT:SECRET". The host is numeric, so that no name server can delay
+ * a connection. */
 #ifndef MUSTER_CKPTD_TCP_H
 #define MUSTER_CKPTD_TCP_H
 
@@ -17,14 +17,14 @@ struct ckptd_address {
 	char secret[33];
 };
 
-/* Takes the text apart; IPv6 addresses stand in it as they are. Status EXIT_USAGE. */
+/* Splits the text; an IPv6 address is written without brackets. 0, or -1 with status EXIT_USAGE. */
 int ckptd_address_parse(const char *text, struct ckptd_address *address, struct err *err);
 
-/* The socket address of a host in digits; status EXIT_USAGE for any other. */
+/* Converts a numeric host and a port to a socket address; status EXIT_USAGE for any other host. */
 int ckptd_tcp_address(const char *host, int port, struct sockaddr_storage *address, socklen_t *size,
 	struct err *err);
 
-/* Sets a socket up so that a node that is gone is noticed within half a minute. */
+/* Sets keep-alive options on a socket, so that a lost node is noticed within half a minute. */
 void ckptd_tcp_keep(int fd);
 
 #endif
