@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commit of a save by several writers, and of what an earlier attempt left complete. */
+/* Commits a save by several writers once all parts are durable, and discards one. */
 #include "checkpoint/save/ckpt_save.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "common/clock.h"
 #include "common/io.h"
 
-/* Each file is there with its size, so that no folder is renamed that can't be whole. Their bytes
- * were made durable and hashed by who wrote them. */
+/* Checks that each file exists with its size, so that no folder is renamed that can't be whole. The
+ * writers have made the bytes durable and hashed them. */
 static int check_files(const struct pending_save *saving, const struct manifest *manifest,
 	uint64_t *bytes, struct err *err)
 {
@@ -44,7 +44,7 @@ static int commit(struct pending_save *saving, const struct manifest *manifest, 
 	if (manifest_encode(manifest, &text, &size, err) < 0)
 		return -1;
 	int there = pending_save_open(saving, err);
-	/* Not there: it may be committed already, which the rename finds out. */
+	/* no folder: it may already be committed, which the rename finds out */
 	if (there < 0
 		|| (there
 			&& (check_files(saving, manifest, &saved->bytes, err) < 0

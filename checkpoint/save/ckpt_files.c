@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors and slices are cut into groups, a group becomes a file, and what a file consists of is
- * listed as pieces of memory, so that nothing is copied. */
+/* Divides tensors and slices into groups, one file for each group. The contents of a file are
+ * listed as pieces of the snapshot's memory, so that nothing is copied. */
 #include "checkpoint/save/ckpt_files.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #define INDEX_NAME "model.safetensors.index.json"
 #define CONFIG_NAME "config.json"
 
-/* The groups of the model and of the optimizer, over all parts. */
+/* The model's and the optimizer's groups, of all parts. */
 struct plan {
 	const struct snapshot *snapshot;
 	struct shard_group *model, *optimizer;
@@ -35,7 +35,7 @@ static int parts_of(const struct snapshot *snapshot)
 	return snapshot->parts == 0 ? 1 : snapshot->parts;
 }
 
-/* Who writes an item: ascending from item to item, and one of the parts. */
+/* The writers of the items must be in ascending order, and each one of the parts. */
 static int check_writer(const struct snapshot *snapshot, int writer, int before, const char *name,
 	struct err *err)
 {
@@ -99,7 +99,7 @@ static int check_snapshot(const struct snapshot *snapshot, struct err *err)
 
 /* ---- groups ---- */
 
-/* Bytes of the tensor in a model file. */
+/* The bytes of the tensor in a model file. */
 static uint64_t model_bytes(const struct snapshot_tensor *tensor)
 {
 	uint64_t elements = 0;
@@ -107,8 +107,8 @@ static uint64_t model_bytes(const struct snapshot_tensor *tensor)
 	return elements * safetensors_dtype_bits(tensor->dtype) / 8;
 }
 
-/* A tensor weighs what the larger of its two files has of it, so that whole-tensor slices fall into
- * the groups of their tensors. */
+/* A tensor's weight is the larger of its sizes in the model and in the optimizer file, so that
+ * slices of whole tensors form the same groups as their tensors. */
 static uint64_t tensor_weight(const struct snapshot_tensor *tensor)
 {
 	uint64_t elements = 0, model = model_bytes(tensor);
@@ -117,7 +117,7 @@ static uint64_t tensor_weight(const struct snapshot_tensor *tensor)
 	return model > optimizer ? model : optimizer;
 }
 
-/* One more than there are items, so that no allocation is of nothing. */
+/* Each array has one element more than needed, so that no allocation has size 0. */
 static int make_plan(const struct snapshot *snapshot, struct plan *plan, struct err *err)
 {
 	size_t tensors = snapshot->tensor_count, slices = snapshot->slice_count,
@@ -145,8 +145,8 @@ static int make_plan(const struct snapshot *snapshot, struct plan *plan, struct 
 
 /* ---- one file ---- */
 
-/* Appends a file of `count` pieces, the first of which is `text` (taken over, also on an error).
- * NULL when out of memory. */
+/* Appends a file of `count` pieces, the first of which is `text`; takes ownership of `text`, also
+ * on an error. NULL when out of memory. */
 static struct ckpt_file *add_file(struct ckpt_files *files, const char *name,
 	enum manifest_role role, char *text, size_t text_size, size_t count)
 {
@@ -184,8 +184,8 @@ static char *shard_name(const char *what, size_t index, size_t count, char out[6
 
 /* ---- the model ---- */
 
-/* Wider elements first, so that each tensor begins at a multiple of its element's size; else in the
- * order given. */
+/* Wider elements come first, so that each tensor begins at a multiple of its element's size;
+ * otherwise the order stays. */
 static size_t order_tensors(const struct snapshot *snapshot, const struct shard_group *group,
 	const struct snapshot_tensor **order)
 {
@@ -230,7 +230,7 @@ static int add_model(const struct plan *plan, size_t index, struct ckpt_files *f
 	return 0;
 }
 
-/* Adds the tensors of one model file to the map; returns their bytes. */
+/* Adds the tensors of one model file to the index; returns their bytes. */
 static uint64_t map_tensors(const struct plan *plan, size_t index,
 	const struct snapshot_tensor **order, json_t *map)
 {
@@ -279,7 +279,7 @@ static int add_config(const struct plan *plan, struct ckpt_files *files, struct 
 
 /* ---- the optimizer ---- */
 
-/* The slices as the text of the shard's metadata entry "slices": [[tensor, first, count], …]. */
+/* The slices of a shard as its metadata entry "slices": [[tensor, first, count], …]. */
 static char *slices_text(const struct snapshot *snapshot, const struct shard_group *group,
 	uint64_t *elements)
 {
@@ -331,7 +331,7 @@ static int add_optimizer(const struct plan *plan, size_t index, struct ckpt_file
 	return 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all files ---- */
 
 static int add_files(const struct plan *plan, struct ckpt_files *files, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an earlier attempt left complete, but uncommitted, becomes a checkpoint: no living writer is
- * needed for it. */
+/* Commits saves that an earlier attempt completed but did not commit. This needs none of their
+ * writers to be alive. */
 #include "checkpoint/save/ckpt_save.h"
 
 #include <dirent.h>
@@ -26,13 +26,13 @@
 
 #define RETRY_SECONDS 0.5
 
-/* An uncommitted save. */
+/* A save that is not committed. */
 struct leftover {
 	int64_t step;
 	char token[MANIFEST_TOKEN_SIZE];
 };
 
-/* ---- which there are ---- */
+/* ---- the list of pending saves ---- */
 
 static bool parse_name(const char *name, struct leftover *leftover)
 {
@@ -60,7 +60,8 @@ static int newest_first(const void *a, const void *b)
 	return strcmp(x->token, y->token);
 }
 
-/* All uncommitted saves, the newest first. *leftovers is malloc'ed and the caller's. */
+/* Lists all saves that are not committed, the newest first. *leftovers is malloc'ed and the
+ * caller's. */
 static int list_leftovers(const struct ckpt_dir *dir, struct leftover **leftovers, size_t *count,
 	struct err *err)
 {
@@ -98,10 +99,10 @@ static int newest_step(const struct ckpt_dir *dir, int64_t *newest, struct err *
 	return 0;
 }
 
-/* ---- the manifest of one ---- */
+/* ---- the manifest of a pending save ---- */
 
-/* How many parts there are of the save in this folder, as the name of the first part found tells;
- * 0: it has no parts. */
+/* The number of parts of the save in this folder, from the name of the first part found; 0: it has
+ * none. */
 static int count_parts(const struct pending_save *saving, struct err *err)
 {
 	struct dirent *entry;
@@ -118,7 +119,8 @@ static int count_parts(const struct pending_save *saving, struct err *err)
 	return parts;
 }
 
-/* EXIT_DATA: there is no such file, or it can't be one of ours. EXIT_LOST: it can't be read now. */
+/* -1 with EXIT_DATA: there is no such file, or it can't be one of ours. With EXIT_LOST: it can't be
+ * read now. */
 static int read_text(const struct pending_save *saving, const char *name, struct deadline deadline,
 	char **text, size_t *size, struct err *err)
 {
@@ -135,7 +137,7 @@ static int read_text(const struct pending_save *saving, const char *name, struct
 	}
 }
 
-/* Joins the parts that lie in the folder; NULL when they are not all there and valid. */
+/* Joins the parts in the folder; NULL when one is missing or not valid. */
 static struct manifest *join_parts(const struct pending_save *saving, const char *token,
 	struct deadline deadline, struct err *err)
 {
@@ -161,7 +163,7 @@ static struct manifest *join_parts(const struct pending_save *saving, const char
 	return manifest;
 }
 
-/* Whether it is a manifest of this save. */
+/* Whether the text is a manifest of this save. */
 static bool fits(const struct pending_save *saving, const char *token, const char *text,
 	size_t size)
 {
@@ -171,8 +173,8 @@ static bool fits(const struct pending_save *saving, const char *token, const cha
 	return same;
 }
 
-/* The text of the manifest: the one that is there, or the one that follows from the parts, which is
- * then put there. */
+/* Gets the text of the manifest: the one in the folder, or one made from the parts, which is then
+ * written to the folder. */
 static int have_manifest(const struct pending_save *saving, const char *token, double io_timeout,
 	char **text, size_t *size, struct err *err)
 {
@@ -205,7 +207,7 @@ static int verify(const struct pending_save *saving, double io_timeout, struct e
 	return result;
 }
 
-/* Returns 0 committed, CKPT_DAMAGED or -1. */
+/* Returns 0 when committed, CKPT_DAMAGED or -1. */
 static int complete(struct pending_save *saving, const struct leftover *leftover, const char *token,
 	double io_timeout, struct err *err)
 {
@@ -217,13 +219,13 @@ static int complete(struct pending_save *saving, const struct leftover *leftover
 		result = verify(saving, io_timeout, err);
 	if (result < 0)
 		return result;
-	/* The names in it may not be durable yet: its writer was ended somewhere on the way. */
+	/* Its writer ended at an unknown point, so the names in the folder may not be durable yet. */
 	if (io_sync_dir(saving->fd, err) < 0)
 		return err_prefix(err, "checkpoint: %s/%s", saving->dir->path, saving->hidden);
 	return pending_save_commit(saving, text, size, token, &taken, err);
 }
 
-/* Returns 1 committed, 0 not complete, -1 on error. */
+/* Returns 1 when committed, 0 when not complete, -1 on error. */
 static int finish(struct pending_save *saving, const struct leftover *leftover, const char *token,
 	double io_timeout, struct err *err)
 {
@@ -238,11 +240,11 @@ static int finish(struct pending_save *saving, const struct leftover *leftover, 
 			saving->step);
 		return 1;
 	}
-	/* Its writer may still be there and give it up at this moment. */
+	/* The save's writer may still exist, and discard the save right now. */
 	bool gone =
 		fstatat(saving->dir->fd, saving->hidden, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
-	/* What can't be read now may be whole: that must not be taken for an unfinished save, and
-	 * removed. */
+	/* A save that can't be read now may be whole: it must not count as unfinished, which would
+	 * remove it. */
 	if (result == -1 && err->status != EXIT_DATA && !gone)
 		return -1;
 	log_info("checkpoint: the save of step %" PRId64 " was not completed: %s", saving->step,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of parts come from other nodes and from disks: nothing in them is believed before it was
- * looked at. */
+/* Checks and joins the texts of parts. They come from other nodes and from disks, so nothing in
+ * them is trusted before it is checked. */
 #include "checkpoint/save/ckpt_part.h"
 
 #include <inttypes.h>
@@ -52,7 +52,8 @@ int ckpt_part_check(const char *text, size_t size, int64_t step, const char *tok
 	return manifest ? 0 : -1;
 }
 
-/* What two parts of one save agree in, as the name of a member, or NULL. */
+/* The name of a member in which two parts of one save differ though they must agree; NULL if there
+ * is none. */
 static const char *difference(const struct manifest *one, const struct manifest *other)
 {
 	if (one->attempt != other->attempt)
@@ -68,7 +69,7 @@ static const char *difference(const struct manifest *one, const struct manifest 
 	return json_equal(one->numerics, other->numerics) ? NULL : "numerics";
 }
 
-/* Appends the files of a part. */
+/* Appends the files of a part to the manifest. */
 static int add_files(struct manifest *manifest, const struct manifest *part, struct err *err)
 {
 	for (size_t i = 0; i < part->file_count; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving, as a ladder: files into a hidden folder, each durable; the manifest, or a part's text,
- * last; then one rename, which is the commit. */
+/* Saves a snapshot in stages: write the files into a hidden folder, each durable; write the
+ * manifest, or a part's text, last; then commit by one rename. */
 #include "checkpoint/save/ckpt_save.h"
 
 #include <errno.h>
@@ -20,14 +20,14 @@
 #include "common/io.h"
 #include "common/log.h"
 
-/* What the stages of one save share. */
+/* The state that the stages of one save share. */
 struct work {
 	const struct snapshot *snapshot;
 	const struct ckpt_save_options *options;
 	struct pending_save saving;
 	struct ckpt_files files;
 	struct manifest *manifest;
-	char *text; /* the manifest's, or the part's */
+	char *text; /* text of the manifest or of the part */
 	size_t size;
 	uint64_t done, total; /* bytes */
 };
@@ -44,7 +44,7 @@ static json_t *parse_group(const char *what, const char *text, struct err *err)
 	return object;
 }
 
-/* All of it but the hashes of the files. */
+/* Makes the manifest, except for the hashes of the files. */
 static int make_manifest(struct work *work, const char *token, struct err *err)
 {
 	const struct snapshot *snapshot = work->snapshot;
@@ -101,7 +101,7 @@ static int write_files(struct work *work, struct err *err)
 	return 0;
 }
 
-/* Plans the files, so that a snapshot that can't be saved touches nothing. */
+/* Plans the files first, so that a snapshot which can't be saved changes nothing on the disk. */
 static int start(struct work *work, const struct ckpt_dir *dir, const struct snapshot *snapshot,
 	const char *token, const struct ckpt_save_options *options, struct err *err)
 {
@@ -158,7 +158,8 @@ int ckpt_save(const struct ckpt_dir *dir, const struct snapshot *snapshot, const
 
 /* ---- one of several writers ---- */
 
-/* Removes the files of this part; the part's own first, since it says that the others are whole. */
+/* Removes the files of this part. The part's own file goes first, since it says that the others are
+ * whole. */
 static int remove_part(const struct work *work, const char *name, struct err *err)
 {
 	for (size_t i = 0; i <= work->files.count; i++) {
@@ -170,8 +171,8 @@ static int remove_part(const struct work *work, const char *name, struct err *er
 	return 0;
 }
 
-/* The hidden folder has its name still: nobody gave the save up, and made another of the same step,
- * meanwhile. */
+/* Checks that the hidden folder still has its name: no other process discarded the save meanwhile,
+ * and perhaps began another of the same step. */
 static int check_folder(const struct pending_save *saving, struct err *err)
 {
 	if (!ckpt_dir_names(saving->dir, saving->hidden, saving->fd))
@@ -187,7 +188,7 @@ static int save_part(struct work *work, const char *name, struct err *err)
 		|| manifest_encode(work->manifest, &work->text, &work->size, err) < 0
 		|| pending_save_put(saving, name, work->text, work->size, err) < 0)
 		return -1;
-	/* The folder's own name: no rename by this writer makes it durable later. */
+	/* Makes the folder's own name durable: this writer does no rename later that would do so. */
 	if (io_sync_dir(saving->dir->fd, err) < 0)
 		return err_prefix(err, "checkpoint: %s", saving->dir->path);
 	return check_folder(saving, err);

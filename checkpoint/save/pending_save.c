@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hidden folder and the rename that commits it. Until the rename nothing that a reader looks at
- * has changed, so every fault before it costs only this save. */
+/* The hidden folder, and the rename that commits it. Before the rename nothing changes that a
+ * reader looks at, so any earlier fault costs only this save. */
 #include "checkpoint/save/pending_save.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@
 #include "common/io.h"
 #include "common/log.h"
 
-#define EXISTING_IO_TIMEOUT \
-	10.0 /* seconds of retries while a folder that has our name is looked at */
+/* Seconds for which an I/O error is retried while an existing folder of our step is checked. */
+#define EXISTING_IO_TIMEOUT 10.0
 
 /* ---- the folder ---- */
 
@@ -92,7 +92,7 @@ int pending_save_put(const struct pending_save *saving, const char *name, const 
 
 /* ---- the rename ---- */
 
-/* Whether the folder of our step holds our own manifest: a rename whose answer was lost on the
+/* Whether the folder of our step has our own manifest: then a rename whose answer was lost on the
  * network has succeeded. */
 static bool is_committed(const struct pending_save *saving, const char *text, size_t size)
 {
@@ -104,8 +104,8 @@ static bool is_committed(const struct pending_save *saving, const char *text, si
 		&& found_size == size && memcmp(found, text, size) == 0;
 }
 
-/* A folder of our step is there. Returns 1 if it verifies (ours is discarded), 0 if it was set
- * aside, -1 on error. */
+/* Checks an existing folder of our step. Returns 1 if it verifies (then ours is discarded), 0 if it
+ * was set aside, -1 on error. */
 static int look_at_existing(const struct pending_save *saving, struct err *err)
 {
 	struct ckpt *ckpt;
@@ -121,7 +121,7 @@ static int look_at_existing(const struct pending_save *saving, struct err *err)
 	return result < 0 ? -1 : 1;
 }
 
-/* Returns 0 renamed, 1 a valid checkpoint has the name already, -1 on error. */
+/* Returns 0 when renamed, 1 when a valid checkpoint already has the name, -1 on error. */
 static int rename_folder(const struct pending_save *saving, const char *text, size_t size,
 	struct err *err)
 {

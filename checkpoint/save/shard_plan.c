@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of the shards: integers in, integers out, the same on every node. */
+/* Assigns items to writers and to shards by integer arithmetic alone, so that every node gets the
+ * same plan. */
 #include "checkpoint/save/shard_plan.h"
 
 #include <stdbool.h>
 
-/* How many runs of at most `limit` bytes the list needs; `count` + 1 when an item alone is larger.
- */
+/* The number of runs of at most `limit` bytes that the list needs; `count` + 1 when a single item
+ * is larger. */
 static size_t runs_needed(const uint64_t *bytes, size_t count, uint64_t limit)
 {
 	size_t runs = count > 0;
@@ -22,7 +23,7 @@ static size_t runs_needed(const uint64_t *bytes, size_t count, uint64_t limit)
 	return runs;
 }
 
-/* The least limit under which the list needs no more runs than there are writers. */
+/* The smallest limit for which the list needs no more runs than there are writers. */
 static uint64_t least_limit(const uint64_t *bytes, size_t count, int writers)
 {
 	uint64_t low = 0, high = 0;
@@ -44,7 +45,7 @@ void shard_plan_assign(const uint64_t *bytes, size_t count, int writers, int *wr
 	uint64_t limit = least_limit(bytes, count, writers), left = limit;
 	int at = 0;
 	for (size_t i = 0; i < count; i++) {
-		/* No writer stays idle for want of items while another has several: the last ones get one
+		/* No writer may lack items while another has several, so the last writers get one item
 		 * each. */
 		bool spread = i > 0 && count - i < (size_t)(writers - at);
 		if (i > 0 && at + 1 < writers && (bytes[i] > left || spread)) {

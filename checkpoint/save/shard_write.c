@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads take the file's requests one behind the other: who takes one hashes it under the lock, so
- * that the hashes see the bytes in order, and writes it without, so that the disk always has some
- * in flight. With O_DIRECT a request goes from the snapshot's memory to the disk as it is where it
- * lies there in one run; else it is put together in a buffer, in blocks small enough to be hashed
- * while they are in the cache.
- *
- * With `spare` the calling thread leaves the work to the others, which give way to everyone, until
- * that deadline: a program that trains on all processors would else stand still for as long as they
+/* Writes a shard by several threads that take the file's requests one after the other. A thread
+ * hashes a request under the lock, so that the hashes see the bytes in order, and writes it without
+ * the lock, so that the disk always has several requests in flight. With O_DIRECT, a request that
+ * is contiguous in the snapshot's memory is written from there. Otherwise it is assembled in a
+ * buffer, in blocks small enough to be hashed while they are in the cache. With `spare`, until that
+ * deadline, the calling thread leaves the work to the others, which give way to all other threads
+ * of the machine: a program that trains on all processors would otherwise stand still while they
  * hash. */
 #include "config.h"
 #include "checkpoint/save/shard_write.h"
@@ -24,38 +23,39 @@
 #include "common/io.h"
 #include "common/thread.h"
 
-#define PAGE 4096u /* offsets and lengths of O_DIRECT are multiples of it everywhere */
-#define REQUEST_DIRECT \
-	((size_t)8 << 20) /* bytes at most: the fastest of 0.5 to 16 MiB, with 4 threads */
-#define REQUEST_BUFFERED \
-	((size_t)1 << 20) /* larger ones have the kernel look for large runs of free memory: slower */
+#define PAGE 4096u /* O_DIRECT accepts offsets and lengths that are multiples of this everywhere \
+					*/
+/* Maximum bytes; the fastest of 0.5 to 16 MiB, with 4 threads. */
+#define REQUEST_DIRECT ((size_t)8 << 20)
+/* For larger ones the kernel looks for large runs of free memory, which is slower. */
+#define REQUEST_BUFFERED ((size_t)1 << 20)
 #define REQUEST_LEAST ((size_t)64 << 10)
-#define DIRECT_LEAST ((uint64_t)64 << 10) /* smaller files go through the page cache */
-#define BLOCK ((size_t)128 << 10)         /* bytes that are copied and hashed at once */
-#define THREADS_DEFAULT 4 /* while one hashes, the others' requests keep the disk busy */
+#define DIRECT_LEAST ((uint64_t)64 << 10) /* bytes; smaller files go through the page cache */
+#define BLOCK ((size_t)128 << 10)         /* bytes copied and hashed at once */
+#define THREADS_DEFAULT 4 /* while one hashes, the other threads' requests keep the disk busy */
 #define THREADS_MOST 64
-#define TOLD_SECONDS 0.1 /* between the calls of advance() by a thread that waits */
+#define TOLD_SECONDS 0.1 /* between calls of advance() by a thread that waits */
 
 struct stream {
 	int fd;
 	struct manifest_file *file;
 	const struct shard_writing *how;
-	const struct shard_piece *pieces; /* from the next byte on */
+	const struct shard_piece *pieces; /* beginning with the one that holds the next byte */
 	size_t count;
-	uint64_t skip; /* bytes of the first piece that are behind us */
+	uint64_t skip; /* bytes of the first piece already taken */
 	bool direct;
-	size_t align; /* of memory that can be written from */
-	uint64_t end; /* of what the threads write; what is behind it is less than a page */
+	size_t align; /* alignment that memory to write from must have */
+	uint64_t end; /* of the threads' range; less than a page follows it */
 	size_t request;
 
 	pthread_mutex_t lock;
-	pthread_cond_t ended;   /* a helper has */
-	int helpers;            /* that are at work */
-	uint64_t next;          /* offset that nobody has taken yet */
-	uint64_t written, told; /* bytes; of them those that `advance` knows of */
+	pthread_cond_t ended;   /* signalled when a helper ends */
+	int helpers;            /* number of helpers at work */
+	uint64_t next;          /* offset of the first byte not taken */
+	uint64_t written, told; /* bytes; told: those reported to `advance` */
 	struct hasher *whole, *chunk;
 	int result;
-	struct err err; /* the first, when result is -1 */
+	struct err err; /* the first error, when result is -1 */
 };
 
 static int write_fault(const struct stream *stream, const char *verb, struct err *err)
@@ -66,7 +66,7 @@ static int write_fault(const struct stream *stream, const char *verb, struct err
 
 /* ---- the bytes, in order ---- */
 
-/* The next `size` bytes where they lie in one run of memory, or NULL. */
+/* The next `size` bytes, if they are contiguous and aligned in memory; otherwise NULL. */
 static const char *find_run(const struct stream *stream, size_t size)
 {
 	const char *run = (const char *)stream->pieces->data + stream->skip;
@@ -79,7 +79,7 @@ static const char *find_run(const struct stream *stream, size_t size)
 	return have >= size && (uintptr_t)run % stream->align == 0 ? run : NULL;
 }
 
-/* Moves on by `size` bytes and copies them, unless `to` is NULL. */
+/* Advances by `size` bytes, and copies them unless `to` is NULL. */
 static void pass(struct stream *stream, char *to, size_t size)
 {
 	while (size > 0) {
@@ -97,7 +97,7 @@ static void pass(struct stream *stream, char *to, size_t size)
 	}
 }
 
-/* Hashes `size` bytes that lie at `offset` of the file. */
+/* Hashes the `size` bytes at `offset` of the file. */
 static void hash_block(struct stream *stream, uint64_t offset, const char *data, size_t size)
 {
 	struct manifest_file *file = stream->file;
@@ -116,8 +116,8 @@ static void hash_block(struct stream *stream, uint64_t offset, const char *data,
 	}
 }
 
-/* Hashes the next `size` bytes and moves on. Returns where to write them from: their own place, or
- * `buffer`. */
+/* Hashes the next `size` bytes and advances. Returns where to write them from: the snapshot's
+ * memory, or `buffer`. */
 static const char *take(struct stream *stream, uint64_t offset, size_t size, char *buffer)
 {
 	const char *run = find_run(stream, size), *from = run ? run : buffer;
@@ -132,7 +132,7 @@ static const char *take(struct stream *stream, uint64_t offset, size_t size, cha
 
 /* ---- writing ---- */
 
-/* Some file systems let a file be opened with O_DIRECT and refuse to write, or have other ideas of
+/* Some file systems let a file be opened with O_DIRECT but then refuse to write, or require another
  * alignment. */
 static bool leave_direct(const struct stream *stream)
 {
@@ -162,7 +162,7 @@ static int write_at(const struct stream *stream, const char *from, size_t size, 
 	return 0;
 }
 
-/* With the lock held, which it gives up meanwhile. */
+/* Called with the lock held; releases it meanwhile. */
 static void tell(struct stream *stream)
 {
 	uint64_t more = stream->written - stream->told;
@@ -174,8 +174,8 @@ static void tell(struct stream *stream)
 	pthread_mutex_lock(&stream->lock);
 }
 
-/* Takes and writes requests until there is none. `calling`: of the thread that may call advance().
- */
+/* Takes and writes requests until none is left. `calling`: this is the thread that may call
+ * advance(). */
 static void work(struct stream *stream, char *buffer, bool calling)
 {
 	pthread_mutex_lock(&stream->lock);
@@ -208,7 +208,7 @@ static char *make_buffer(const struct stream *stream)
 																						  : NULL;
 }
 
-/* For good: only root could take it back. Where it is refused, it is an ordinary thread. */
+/* Can't be undone without root's rights. If it is refused, the thread stays an ordinary one. */
 static void give_way(void)
 {
 #ifdef SCHED_IDLE
@@ -223,7 +223,7 @@ static void *run_helper(void *arg)
 	char *buffer = make_buffer(stream);
 	if (!deadline_passed(stream->how->spare))
 		give_way();
-	/* Without memory or threads fewer do the work. */
+	/* A thread without memory does nothing; the others do its work. */
 	if (buffer)
 		work(stream, buffer, false);
 	free(buffer);
@@ -234,7 +234,7 @@ static void *run_helper(void *arg)
 	return NULL;
 }
 
-/* Until the helpers have done it all, or `spare` is over. */
+/* Waits until the helpers have done all the work, or `spare` is over. */
 static void leave_it_to_helpers(struct stream *stream)
 {
 	pthread_mutex_lock(&stream->lock);
@@ -257,7 +257,7 @@ static int write_requests(struct stream *stream, char *buffer, int threads, stru
 		&& thread_start(&helpers[started], run_helper, stream) == 0)
 		started++;
 	pthread_mutex_lock(&stream->lock);
-	stream->helpers += started; /* less those that have ended before */
+	stream->helpers += started; /* some may have ended before */
 	pthread_mutex_unlock(&stream->lock);
 	leave_it_to_helpers(stream);
 	work(stream, buffer, true);
@@ -268,7 +268,7 @@ static int write_requests(struct stream *stream, char *buffer, int threads, stru
 	return stream->result;
 }
 
-/* What is less than a page goes through the page cache. */
+/* Writes what follows the last whole page through the page cache. */
 static int write_rest(struct stream *stream, char *buffer, struct err *err)
 {
 	size_t rest = (size_t)(stream->file->size - stream->end);
@@ -284,8 +284,8 @@ static int write_rest(struct stream *stream, char *buffer, struct err *err)
 
 /* ---- the file ---- */
 
-/* What memory O_DIRECT takes here; a page where the kernel does not say (it does from Linux 6.1).
- */
+/* The memory alignment that O_DIRECT requires for this file; a page if the kernel does not tell (it
+ * does from Linux 6.1). */
 static size_t memory_alignment(int fd)
 {
 #ifdef STATX_DIOALIGN
@@ -305,7 +305,7 @@ static int create(struct stream *stream, int dirfd, struct err *err)
 	const char *name = stream->file->name;
 	if (stream->direct && (stream->fd = openat(dirfd, name, flags | O_DIRECT, 0644)) < 0
 		&& errno == EINVAL) {
-		/* The file system has no O_DIRECT, which it may find out after it has made the file. */
+		/* The file system has no O_DIRECT, and may notice that only after it created the file. */
 		stream->direct = false;
 		unlinkat(dirfd, name, 0);
 	}
@@ -313,14 +313,14 @@ static int create(struct stream *stream, int dirfd, struct err *err)
 		stream->fd = openat(dirfd, name, flags, 0644);
 	if (stream->fd < 0)
 		return write_fault(stream, "create", err);
-	/* Tells of a full disk before the first byte is written, where the file system can. */
+	/* Reports a full disk before the first byte is written, where the file system can. */
 	if (stream->file->size > 0 && fallocate(stream->fd, 0, 0, (off_t)stream->file->size) < 0
 		&& errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
 		return write_fault(stream, "reserve room for", err);
 	return 0;
 }
 
-/* Requests are large, but so many that every thread has some. */
+/* Makes requests large, but small enough that every thread gets some. */
 static void plan(struct stream *stream, int threads)
 {
 	uint64_t size = stream->file->size, share = size / (uint64_t)threads / 2;
@@ -392,8 +392,8 @@ int shard_write(int dirfd, struct manifest_file *file, const struct shard_piece 
 	deadline_condition(&stream.ended);
 	stream.direct = !stream.how->buffered && file->size >= DIRECT_LEAST;
 	int result = write_stream(&stream, dirfd, err);
-	/* Network file systems report a full disk at close too. A failed close has closed: never again.
-	 */
+	/* Network file systems may report a full disk at close. A close that fails has closed the
+	 * descriptor, so it must not be repeated. */
 	if (stream.fd >= 0 && close(stream.fd) < 0 && result == 0)
 		result = write_fault(&stream, "close", err);
 	pthread_cond_destroy(&stream.ended);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing a shard: from memory to a durable file, hashed on the way. */
+/* Writes a shard from memory to a durable file, and hashes it on the way. */
 #ifndef MUSTER_SHARD_WRITE_H
 #define MUSTER_SHARD_WRITE_H
 
@@ -11,7 +11,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 
-/* A run of bytes of the file, in memory. */
+/* Consecutive bytes of the file, in memory. */
 struct shard_piece {
 	const void *data;
 	uint64_t size;
@@ -19,19 +19,19 @@ struct shard_piece {
 
 /* How to write; all zero: the defaults. */
 struct shard_writing {
-	int threads;           /* 0: the default; 1: only the calling thread */
-	bool buffered;         /* not with O_DIRECT */
-	struct deadline spare; /* until then only the processor time that nobody else wants is taken, as
-							* far as there are threads for that; zero: at once all that is needed */
+	int threads;   /* 0: the default; 1: only the calling thread */
+	bool buffered; /* don't use O_DIRECT */
+	/* Until then use only processor time that no other program wants, as far as threads can be
+	 * started for that; zero: use all that is needed at once. */
+	struct deadline spare;
 	void (*advance)(void *arg,
-		uint64_t bytes); /* so many more are written; from the calling thread. May be NULL */
+		uint64_t bytes); /* this many more are written; on the calling thread. May be NULL */
 	void *arg;
 };
 
-/* Creates file->name in `dirfd`, where it must not be, with the pieces one behind the other:
- * file->size bytes. They are written, fsynced and the file is closed; each result is checked, and
- * nothing is tried twice. The hashes go into `file`. On an error the file stays as it is, to be
- * removed by the caller. */
+/* Creates file->name in `dirfd`, where it must not exist, from the pieces in order: file->size
+ * bytes. Writes, fsyncs and closes it; each result is checked, and nothing is tried twice. The
+ * hashes go into `file`. On an error the file stays as it is, and the caller removes it. */
 int shard_write(int dirfd, struct manifest_file *file, const struct shard_piece *pieces,
 	size_t count, const struct shard_writing *how, struct err *err);
 
