@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckpt ls: lists the checkpoints of a directory, one a row. */
+/* muster-ckpt ls: lists the checkpoints of a directory, one per row. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -57,7 +57,7 @@ static int make_path(const char *path, struct err *err)
 	snprintf(part, sizeof part, "%s", path);
 	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
-		/* a parent that exists may be read-only */
+		/* A parent that exists may be read-only. */
 		if (stat(part, &st) < 0 && make_folder(part, err) < 0)
 			return -1;
 		*slash = '/';

@@ -61,7 +61,7 @@ int pin_set(const struct ckpt_dir *dir, int64_t step, struct err *err)
 	AUTO_CLOSE int fd = open_folder(dir, step, name, err);
 	if (fd < 0 || create(dir, fd, name, err) < 0)
 		return -1;
-	/* if the pin is gone too, it was removed with the folder */
+	/* If the pin is gone too, it was removed with the folder. */
 	while (!ckpt_dir_names(dir, name, fd))
 		if (faccessat(fd, PIN_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0
 			|| !deadline_sleep(deadline, POLL_SECONDS))

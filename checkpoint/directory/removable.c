@@ -35,7 +35,7 @@ static bool is_held(int error_number)
 int removable_hold(const struct ckpt_dir *dir, const char *name, int folder, int manifest,
 	struct err *err)
 {
-	/* under another name, it was taken away between the open and the lock */
+	/* If the name is not the folder's any more, it was taken away between the open and the lock. */
 	if ((set_lock(manifest, F_RDLCK) < 0 && is_held(errno)) || !ckpt_dir_names(dir, name, folder))
 		return err_fail(err, EXIT_LOST, "checkpoint: it is being removed");
 	return 0;

@@ -256,7 +256,7 @@ static int by_tensor(const void *a, const void *b)
 
 static int index_slices(struct ckpt *ckpt, struct err *err)
 {
-	/* the list must exist even without an optimizer */
+	/* The list must exist even without an optimizer. */
 	ckpt->slices = calloc(1, sizeof *ckpt->slices);
 	if (!ckpt->slices)
 		return err_set(err, "checkpoint: no memory");

@@ -44,7 +44,7 @@ static int commit(struct pending_save *saving, const struct manifest *manifest, 
 	if (manifest_encode(manifest, &text, &size, err) < 0)
 		return -1;
 	int there = pending_save_open(saving, err);
-	/* no folder: it may already be committed, which the rename finds out */
+	/* Without a folder the save may already be committed, which the rename finds out. */
 	if (there < 0
 		|| (there
 			&& (check_files(saving, manifest, &saved->bytes, err) < 0

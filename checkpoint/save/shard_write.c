@@ -23,8 +23,9 @@
 #include "common/io.h"
 #include "common/thread.h"
 
-#define PAGE 4096u /* O_DIRECT accepts offsets and lengths that are multiples of this everywhere \
-					*/
+#define PAGE \
+	4096u /* O_DIRECT accepts offsets and lengths that are multiples of this everywhere \
+		   */
 /* Maximum bytes; the fastest of 0.5 to 16 MiB, with 4 threads. */
 #define REQUEST_DIRECT ((size_t)8 << 20)
 /* For larger ones the kernel looks for large runs of free memory, which is slower. */

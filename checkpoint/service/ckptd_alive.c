@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command runs beside the service, never in its way. */
+/* Runs the command as a child process and never waits for it, so that it can't hold up the
+ * service. */
 #include "checkpoint/service/ckptd_alive.h"
 
 #include <errno.h>
@@ -15,9 +16,9 @@
 
 #define WORDS_MAX 16
 #define LONGEST 60.0 /* seconds that the command may take */
-#define LOOK 0.2     /* seconds between looks at the one that runs */
+#define LOOK 0.2     /* seconds between looks at a running command */
 
-/* The words of a command, which point into *text; that is the caller's. */
+/* Splits a command into words, which point into *text; the caller frees *text. */
 static void split(const char *command, char **text, char *words[WORDS_MAX + 1])
 {
 	char *rest = NULL;

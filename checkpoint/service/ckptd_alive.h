@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Now and then a command is asked whether the job is still there. */
+/* Asks a command from time to time whether the job still exists, so that a service whose job is
+ * gone ends even if nothing else ends it. */
 #ifndef MUSTER_CKPTD_ALIVE_H
 #define MUSTER_CKPTD_ALIVE_H
 
@@ -8,19 +9,19 @@
 
 #include "checkpoint/protocol/ckptd_polls.h"
 
-/* A value; zeroed but for the first two members. */
+/* A value; all but the first two members begin as zero. */
 struct ckptd_alive {
-	const char *command; /* for /bin/sh; NULL: nobody is asked */
-	double every;        /* seconds */
-	pid_t pid;           /* of the one that runs; 0: none */
-	double next, until;  /* clock_now(): the next one, the end of this one */
+	const char *command; /* program and arguments, separated by spaces; NULL: don't ask */
+	double every;        /* seconds between runs of the command */
+	pid_t pid;           /* the running command's; 0: none */
+	double next, until;  /* clock_now() of the next run; of the end of this one */
 };
 
 void ckptd_alive_poll(struct ckptd_alive *alive, struct ckptd_polls *polls);
 
-/* Starts the command when it is time (`ask`: there is no client and nothing to do) and looks after
- * the one that runs. True when it has said, by status 1, that the job is gone. One that can't be
- * run, or does not end, says nothing. */
+/* Starts the command when it is due (`ask`: there is no client and nothing to do) and looks after a
+ * running one. True when it exited with status 1: the job is gone. A command that can't be run, or
+ * does not end, counts as no answer. */
 bool ckptd_alive_step(struct ckptd_alive *alive, bool ask);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A look at the names that a commit and a part end with. Any doubt counts as no: then the save is
- * done as if it were new. */
+/* Looks for the names that a finished commit or part leaves. Any doubt counts as no: then the save
+ * is done as if it were new. */
 #include "checkpoint/service/ckptd_already.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ bool ckptd_already_committed(const struct ckpt_dir *dir, int64_t step, const cha
 	struct manifest *manifest = manifest_parse(text, size, NULL, NULL);
 	bool ours = manifest && manifest->step == step && strcmp(manifest->token, token) == 0;
 	manifest_destroy(manifest);
-	/* The earlier service may have died between the rename and this. */
+	/* The earlier service may have died after the rename and before it was durable. */
 	return ours && io_sync_dir(dir->fd, NULL) == 0;
 }
 

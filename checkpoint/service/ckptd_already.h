@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an earlier service of the same attempt did before it was lost: durable things are not
- * written twice. Were they, a part could be rewritten while the first part's service commits it. */
+/* Finds what an earlier service of the same attempt finished before it was lost, so that nothing
+ * durable is written twice. Otherwise a part could be rewritten while part 0's service commits
+ * it. */
 #ifndef MUSTER_CKPTD_ALREADY_H
 #define MUSTER_CKPTD_ALREADY_H
 
@@ -10,10 +11,10 @@
 
 #include "checkpoint/directory/ckpt_dir.h"
 
-/* Whether the step's folder was committed by the owner of `token`, durably. */
+/* Whether the owner with `token` has committed the step's folder, durably. */
 bool ckptd_already_committed(const struct ckpt_dir *dir, int64_t step, const char *token);
 
-/* The text (malloc'ed, the caller's) of this part's file if it stands, durably, in the save's
+/* The text of this part's file (malloc'ed, the caller's) if the file is durable in the save's
  * hidden folder; else NULL. */
 char *ckptd_already_part(const struct ckpt_dir *dir, int64_t step, const char *token, int part,
 	int parts, size_t *size);

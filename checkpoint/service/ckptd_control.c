@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One question, one answer. A service that gives none is ended all the same: its job is over. */
+/* Asks a service one question and waits for the answer. A service that does not answer FINISH is
+ * killed: its job is over. */
 #include "checkpoint/service/ckptd_control.h"
 
 #include <math.h>
 
 #include "checkpoint/client/ckptd_start.h"
 
-#define ANSWER_SECONDS 5.0 /* a service that lives answers at once, whatever its disk does */
+#define ANSWER_SECONDS 5.0 /* a live service answers at once, whatever its disk does */
 #define END_SECONDS 2.0
 
 static int ask(struct ckptd_link *link, const struct ckptd_message *question, enum ckptd_type type,
@@ -48,7 +49,7 @@ int ckptd_control_finish(const char *path, double seconds, struct ckptd_message 
 	int rc = ask(&link, &question, CKPTD_FINISHED, seconds + ANSWER_SECONDS, finished, err);
 	if (rc < 0)
 		err_prefix(err, "service: the one at %s did not say what it lost, and was killed", path);
-	/* Even one that has answered may hang in the kernel, in a write that never ends. */
+	/* Even a service that has answered may hang in the kernel, in a write that never ends. */
 	if (rc < 0 || !ckptd_process_wait(&link.process, deadline_in(END_SECONDS)))
 		ckptd_process_kill(&link.process, deadline_in(END_SECONDS));
 	ckptd_start_leave(&link);

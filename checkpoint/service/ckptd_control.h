@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The other side of FINISH and STATUS: the job's epilog, and people who look. */
+/* The client's side of FINISH and STATUS, for the job's epilog and for administrators. */
 #ifndef MUSTER_CKPTD_CONTROL_H
 #define MUSTER_CKPTD_CONTROL_H
 
 #include "checkpoint/protocol/ckptd_proto.h"
 #include "common/err.h"
 
-/* What the service at `path` holds: a STATE, to be released by the caller. EXIT_LOST: none answers.
- */
+/* Asks the service at `path` for its STATE, which the caller releases. -1 with EXIT_LOST when none
+ * answers. */
 int ckptd_control_status(const char *path, struct ckptd_message *state, struct err *err);
 
-/* Has the service finish within `seconds` and waits until it is gone. Returns 1 with a FINISHED
- * (the caller's to release) that lists what was lost; 0 when no service was there; -1 when it did
- * not answer (it is killed then) or can't be asked. */
+/* Tells the service to finish within `seconds`, and waits until it is gone. Returns 1 with a
+ * FINISHED (released by the caller) that lists what was lost; 0 when there was no service; -1 when
+ * it did not answer (then it is killed) or can't be asked. */
 int ckptd_control_finish(const char *path, double seconds, struct ckptd_message *finished,
 	struct err *err);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stranger gets no further than one small frame: who has not said the secret within ten seconds
- * is dropped, and the oldest of many at once. Where descriptors are scarce a part's connection may
- * be missed, too: what is not decided is told again over another. */
+/* A stranger is a connection that has not given the secret. It may send only one small frame, it is
+ * dropped after ten seconds, and of many at once the oldest is dropped. When descriptors are
+ * scarce, a part's connection may be dropped too: its service connects again and reports every part
+ * that is not decided. */
 #include "config.h"
 #include "checkpoint/service/ckptd_hear.h"
 
@@ -22,15 +23,15 @@
 #include "common/descriptors.h"
 #include "common/log.h"
 
-#define STRANGERS_MAX 64 /* connections that have not said the secret */
+#define STRANGERS_MAX 64 /* connections that have not given the secret */
 #define STRANGER_SECONDS 10.0
-#define REMEMBERED 16 /* committed steps whose parts may be told again */
+#define REMEMBERED 16 /* committed steps whose parts may be reported again */
 
 struct peer {
 	struct peer *next;
 	struct ckptd_conn conn;
 	int part;     /* -1: a stranger */
-	double since; /* it came, or was heard last */
+	double since; /* time of its arrival or last message */
 };
 
 struct ckptd_hear {
@@ -38,9 +39,9 @@ struct ckptd_hear {
 	struct ckptd_hear_news news;
 	struct acceptor acceptor;
 	int port;
-	struct peer *peers; /* the newest first */
+	struct peer *peers; /* newest first */
 	size_t peer_count, strangers;
-	bool shares; /* it has been said that the parts share the descriptors */
+	bool shares; /* it has been logged that the parts share the descriptors */
 	int64_t committed[REMEMBERED];
 	size_t next_committed;
 };
@@ -95,9 +96,10 @@ int ckptd_hear_port(const struct ckptd_hear *hear)
 	return hear->port;
 }
 
-/* ---- what is told ---- */
+/* ---- messages ---- */
 
-/* The time it takes does not tell how much of it was right. */
+/* Takes the same time however much of the token is right, so that it can't be guessed piece by
+ * piece. */
 static bool same_token(const char *a, const char *b)
 {
 	unsigned char differ = 0;
@@ -131,7 +133,7 @@ static bool is_committed(const struct ckptd_hear *hear, int64_t step)
 	return false;
 }
 
-/* Passes it on; a text that is not what it should be is a fault of its part. */
+/* Passes a part on; if its text is wrong, that is passed on as the part's fault. */
 static int pass_on(struct ckptd_hear *hear, const struct peer *peer, const struct ckptd_part *told,
 	struct err *err)
 {
@@ -191,7 +193,7 @@ static int hear_message(struct ckptd_hear *hear, struct peer *peer,
 		ckptd_type_name(message->type));
 }
 
-/* Returns -1 when the connection is to be closed. */
+/* Returns -1 when the connection must be closed. */
 static int listen_to(struct ckptd_hear *hear, struct peer *peer, struct err *err)
 {
 	struct ckptd_message message;
@@ -209,7 +211,7 @@ static int listen_to(struct ckptd_hear *hear, struct peer *peer, struct err *err
 	return rc;
 }
 
-/* Says why, where that was no end of the connection, and to a stranger only on the wire. */
+/* Sends the reason, unless the connection just ended. Logs it only for parts, not for strangers. */
 static void refuse(struct peer *peer, const struct err *why)
 {
 	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
@@ -230,7 +232,7 @@ static void drop(struct ckptd_hear *hear, struct peer **at)
 	free(peer);
 }
 
-/* False when the connection is no more. */
+/* False when the connection was closed. */
 static bool tend(struct ckptd_hear *hear, struct peer **at)
 {
 	struct err why;
@@ -243,14 +245,14 @@ static bool tend(struct ckptd_hear *hear, struct peer **at)
 
 /* ---- new connections ---- */
 
-/* Strangers come before parts, and then who has been silent longest. */
+/* Strangers are dropped before parts; among equals, the one that has been silent longest. */
 static bool is_missed_less(const struct peer *peer, const struct peer *than)
 {
 	return !than
 		|| ((peer->part < 0) != (than->part < 0) ? peer->part < 0 : peer->since < than->since);
 }
 
-/* Whether something of a part's is under way: then another one is to go. */
+/* Whether a message of a part is under way; then another connection is dropped. */
 static bool is_at_work(const struct peer *peer)
 {
 	char byte;
@@ -259,7 +261,7 @@ static bool is_at_work(const struct peer *peer)
 			|| recv(peer->conn.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0);
 }
 
-/* NULL: all are at work. */
+/* The connection to drop; NULL: all have messages under way. */
 static struct peer **find_least_missed(struct ckptd_hear *hear)
 {
 	double now = clock_now();
@@ -283,7 +285,7 @@ static bool make_room(void *arg)
 	return at;
 }
 
-/* Whether another connection has to go for a new one. */
+/* Whether a connection has to be dropped to make room for a new one. */
 static bool is_full(struct ckptd_hear *hear)
 {
 	size_t most = descriptors_for_connections();
@@ -296,7 +298,8 @@ static bool is_full(struct ckptd_hear *hear)
 	return hear->shares = true;
 }
 
-/* A part's first words are mostly there: it is heard before the next stranger can push it out. */
+/* A part has mostly sent its first message already: process it now, before the next stranger can
+ * displace it. */
 static bool accept_one(struct ckptd_hear *hear)
 {
 	int fd = acceptor_take(&hear->acceptor, make_room, hear);
@@ -320,7 +323,7 @@ static bool accept_one(struct ckptd_hear *hear)
 	return true;
 }
 
-/* ---- the owner's side ---- */
+/* ---- calls of the session ---- */
 
 void ckptd_hear_step(struct ckptd_hear *hear)
 {
@@ -345,7 +348,7 @@ void ckptd_hear_decided(struct ckptd_hear *hear, int64_t step, bool committed)
 	const struct ckptd_message message = { .type = CKPTD_DECIDED, .decided = { step, committed } };
 	if (committed)
 		hear->committed[hear->next_committed++ % REMEMBERED] = step;
-	/* A connection that is broken shows it when it is read. */
+	/* A broken connection is noticed when it is read. */
 	for (struct peer *peer = hear->peers; peer; peer = peer->next)
 		if (peer->part >= 0)
 			ckptd_conn_send(&peer->conn, &message, NULL, 0, NULL);

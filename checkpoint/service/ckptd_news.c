@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The queue of a worker's news. */
 #include "checkpoint/service/ckptd_news.h"
 
 #include <stdlib.h>

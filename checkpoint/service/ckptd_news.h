@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker has to tell whoever owns it, one piece behind the other. No lock of its own. */
+/* News from a worker to the session that owns it, in order. The queue has no lock of its own. */
 #ifndef MUSTER_CKPTD_NEWS_H
 #define MUSTER_CKPTD_NEWS_H
 
@@ -11,9 +11,9 @@
 
 enum ckptd_news_type {
 	NEWS_PROGRESS,
-	NEWS_PART,    /* a part from 1 on is durable: `text` is its file's, for part 0 */
-	NEWS_WRITTEN, /* nobody needs the buffer any more; part 0 of several, or a part whose save is
-					 committed already */
+	NEWS_PART,    /* a part other than 0 is durable: `text` is its file's, for part 0 */
+	NEWS_WRITTEN, /* the buffer is no longer needed; for part 0 of several, or for a part whose save
+					 is already committed */
 	NEWS_DURABLE,
 	NEWS_FAILED,
 	NEWS_DECIDED, /* several parts: the save of `step` is over; `taken`: it is committed */
@@ -23,7 +23,7 @@ struct ckptd_news {
 	struct ckptd_news *next;
 	enum ckptd_news_type type;
 	int64_t step;
-	int buffer; /* that is free now; -1: none */
+	int buffer; /* the buffer that is free now; -1: none */
 	uint64_t bytes, total;
 	double seconds;
 	bool taken;
@@ -37,17 +37,17 @@ struct ckptd_news_queue {
 	struct ckptd_news *first, *last;
 };
 
-/* What became of a save is never dropped: where there is no memory for it, this waits for some. The
- * caller's. */
+/* Makes a piece of news, owned by the caller. The outcome of a save must never be dropped: when
+ * there is no memory, this waits for some. */
 struct ckptd_news *ckptd_news_make(enum ckptd_news_type type, int64_t step, int buffer);
 
 /* Frees it with its text. NULL is allowed. */
 void ckptd_news_free(struct ckptd_news *news);
 
-/* Takes the news over, behind what is there. */
+/* Appends the news and takes ownership of it. */
 void ckptd_news_put(struct ckptd_news_queue *queue, struct ckptd_news *news);
 
-/* The first one, which is the caller's then; NULL: there is none. */
+/* Removes and returns the first piece, which the caller then owns; NULL: there is none. */
 struct ckptd_news *ckptd_news_take(struct ckptd_news_queue *queue);
 void ckptd_news_clear(struct ckptd_news_queue *queue);
 

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A short list of saves, ordered by step. */
+/* A short list of saves, sorted by step. */
 #include "checkpoint/service/ckptd_parts.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STEPS_MAX 64 /* a stranger to the order of saves can't make it grow for ever */
-#define NAMED 4      /* missing parts that a message names */
+#define STEPS_MAX \
+	64 /* so that parts that report arbitrary steps can't make the list grow without limit */
+#define NAMED 4 /* how many missing parts a message names */
 
 struct ckptd_parts {
 	int parts;
 	double patience;
-	double hurry;  /* 0: none */
-	int64_t *left; /* [parts] the first step that does not come any more; INT64_MAX: none */
+	double hurry;  /* clock_now() at which all saves are late; 0: not set */
+	int64_t *left; /* [parts] the first step for which the part does not come; INT64_MAX: none */
 	struct ckptd_parts_step *first;
 	size_t count;
 };
@@ -90,7 +91,7 @@ static void note_fault(struct ckptd_parts_step *save, int part, const struct err
 		save->fault = *fault;
 }
 
-/* A part that its client did not hand over before it went. */
+/* Notes as a fault that the part's client ended before it handed the part over. */
 static void note_left(struct ckptd_parts *parts, struct ckptd_parts_step *save, int part)
 {
 	struct err fault;
@@ -102,7 +103,7 @@ static void note_left(struct ckptd_parts *parts, struct ckptd_parts_step *save, 
 	note_fault(save, part, &fault);
 }
 
-/* The save of `step`, made and put in its place if need be. */
+/* Finds the save of `step`, or inserts a new one. */
 static struct ckptd_parts_step *get_step(struct ckptd_parts *parts, int64_t step, double now)
 {
 	struct ckptd_parts_step **at = &parts->first;
@@ -134,7 +135,7 @@ int ckptd_parts_tell(struct ckptd_parts *parts, int64_t step, int part, char *te
 	const struct err *fault, double now)
 {
 	if (text && step >= parts->left[part])
-		parts->left[part] = INT64_MAX; /* it has come back by another service */
+		parts->left[part] = INT64_MAX; /* the part came from another service after all */
 	struct ckptd_parts_step *save = get_step(parts, step, now);
 	if (!save || save->told[part]) {
 		free(text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A queue of parts and the connection over which they go. Part 0's service may be replaced at any
- * time: what is not decided is told to the new one. */
+/* A queue of parts, and the connection over which they are reported. Part 0's service may be
+ * replaced at any time: everything that is not decided is reported to the new one. */
 #include "config.h"
 #include "checkpoint/service/ckptd_report.h"
 
@@ -17,7 +17,7 @@
 #include "common/log.h"
 
 #define CONNECT_SECONDS 10.0
-#define CLIENT_SECONDS 10.0 /* for so long the client's buffer waits for part 0 */
+#define CLIENT_SECONDS 10.0 /* maximum time for which the client's buffer waits for part 0 */
 #define FIRST_PAUSE 0.1
 #define LONGEST_PAUSE 1.0
 
@@ -28,11 +28,12 @@ struct ckptd_report {
 	struct ckptd_report_news news;
 	struct ckptd_conn conn;
 	bool connecting;
-	double until, next_try, pause; /* of a connection that is being made; clock_now() of the next;
-									  seconds before the one after */
+	/* until: when the connection attempt under way fails; next_try: when to make the next; both by
+	 * clock_now(). pause: seconds before the attempt after that. */
+	double until, next_try, pause;
 	struct ckptd_told *first;
 	bool hurried;
-	struct err why; /* the last connection ended */
+	struct err why; /* why the last connection ended */
 };
 
 struct ckptd_report *ckptd_report_open(const struct ckptd_attach *attach, double patience,
@@ -78,7 +79,7 @@ static void disconnect(struct ckptd_report *report)
 			at = &told->next;
 			continue;
 		}
-		*at = told->next; /* another service will not have the save that this would end */
+		*at = told->next; /* a new service does not have the save that this would end */
 		free_told(told);
 	}
 }
@@ -101,7 +102,7 @@ static int start_connecting(struct ckptd_report *report, struct err *err)
 	return 0;
 }
 
-/* 1 connected, 0 not yet, -1 it failed. */
+/* 1 when connected, 0 when not yet, -1 when it failed. */
 static int look_at_connecting(struct ckptd_report *report, struct err *err)
 {
 	struct sockaddr_storage peer;
@@ -141,7 +142,7 @@ static int send_parts(struct ckptd_report *report, struct err *err)
 	return ckptd_conn_flush(&report->conn, err);
 }
 
-/* ---- what is told ---- */
+/* ---- reports ---- */
 
 static void give_back(struct ckptd_report *report, struct ckptd_told *told)
 {
@@ -175,7 +176,7 @@ static void drop(struct ckptd_report *report, struct ckptd_told **at, bool commi
 	free_told(told);
 }
 
-/* One message from part 0. */
+/* Handles one message from part 0. */
 static int hear(struct ckptd_report *report, const struct ckptd_message *message, struct err *err)
 {
 	if (message->type == CKPTD_REFUSED)
@@ -187,8 +188,8 @@ static int hear(struct ckptd_report *report, const struct ckptd_message *message
 	for (struct ckptd_told **at = &report->first; *at; at = &(*at)->next) {
 		if ((*at)->step != message->decided.step)
 			continue;
-		/* Where part 0's has descriptors for some parts only, those that it has heard come back in
-		 * no hurry. */
+		/* When part 0's service has descriptors for some parts only, those that it has already
+		 * heard should come back slowly, so only news resets the pause. */
 		if (!(*at)->taken)
 			report->pause = FIRST_PAUSE;
 		(*at)->taken = true;
@@ -222,7 +223,8 @@ static int talk(struct ckptd_report *report, struct err *err)
 	return rc;
 }
 
-/* Slots that the client has waited for long enough, and parts whose time is over. */
+/* Gives back buffers that the client has waited for long enough, and gives up parts whose time is
+ * over. */
 static void look_at_time(struct ckptd_report *report, double now)
 {
 	for (struct ckptd_told **at = &report->first; *at;) {

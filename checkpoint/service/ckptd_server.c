@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing here waits but the one poll(): a disk that hangs holds up its worker, and the epilog
- * still gets its answer. */
+/* The service's loop waits nowhere but in its poll(): a disk that hangs holds up its worker only,
+ * and the epilog still gets its answer. */
 #include "config.h"
 #include "checkpoint/service/ckptd_server.h"
 
@@ -21,13 +21,14 @@
 #define VISITORS_MAX 64 /* connections that have not attached */
 #define SESSIONS_MAX 128
 #define LOST_MAX 100         /* lines that are kept */
-#define VISITOR_SECONDS 30.0 /* for so long one may say nothing */
+#define VISITOR_SECONDS 30.0 /* maximum silence of a visitor */
 #define LOOK_SECONDS 2.0     /* between looks at the socket's folder */
-#define GOODBYE_SECONDS 5.0  /* for the answer to FINISH to be taken */
-#define STRANGER_SECONDS \
-	60.0 /* between lines about other users, whom nothing keeps from the abstract name */
+#define GOODBYE_SECONDS 5.0  /* maximum wait until the answer to FINISH is sent */
+/* Seconds between log lines about other users, whom nothing keeps from connecting to the abstract
+ * name. */
+#define STRANGER_SECONDS 60.0
 
-/* Somebody who has not attached: a client to be, or one who asks. */
+/* A connection that has not attached: a future client, or one that asks a question. */
 struct visitor {
 	struct visitor *next;
 	struct ckptd_conn conn;
@@ -49,7 +50,8 @@ struct server {
 	const struct ckptd_server_plan *plan;
 	struct ckptd_service service;
 	struct acceptor
-		acceptors[2]; /* of the plan's listening socket: at its path, at its abstract name */
+		/* Of the plan's listening socket: at its path, at its abstract name. */
+		acceptors[2];
 	struct ckptd_polls polls;
 	struct visitor *visitors;
 	struct session *sessions;
@@ -101,7 +103,8 @@ static void refuse_stranger(struct server *server, const struct err *why)
 	log_warn("service: a connection is refused: %s", why->text);
 }
 
-/* Not all that wait: somebody who comes again and again would keep the others from being served. */
+/* Accepts a limited number at a time: a process that connects again and again must not keep the
+ * others from being served. */
 static void accept_visitors(struct server *server, struct acceptor *acceptor)
 {
 	struct err err;
@@ -150,7 +153,8 @@ static void start_finishing(struct server *server, struct visitor *visitor, doub
 		ckptd_session_finish(at->session, deadline);
 }
 
-/* A client of the same part that is still at work would have its files written under its hands. */
+/* Refuses a client while an earlier one of the same part still has saves under way: both would
+ * write the same files. */
 static int check_attach(const struct server *server, const struct ckptd_attach *attach,
 	struct err *err)
 {
@@ -167,7 +171,7 @@ static int check_attach(const struct server *server, const struct ckptd_attach *
 	return 0;
 }
 
-/* The connection moves from the visitor to a session. */
+/* Moves the connection from the visitor to a session. */
 static int attach(struct server *server, struct visitor *visitor, struct ckptd_message *message,
 	struct err *err)
 {
@@ -188,7 +192,7 @@ static int attach(struct server *server, struct visitor *visitor, struct ckptd_m
 	return 0;
 }
 
-/* Returns -1 when the visitor is to be sent away. */
+/* Returns -1 when the visitor must be sent away. */
 static int serve(struct server *server, struct visitor *visitor, struct ckptd_message *message,
 	struct err *err)
 {
@@ -220,7 +224,7 @@ static int hear_visitor(struct server *server, struct visitor *visitor, struct e
 	return rc;
 }
 
-/* Says why, unless the other side has gone. */
+/* Sends the reason, and logs it unless the connection was just lost. */
 static void send_away(struct visitor *visitor, const struct err *why)
 {
 	const struct ckptd_message refused = { .type = CKPTD_REFUSED,
@@ -250,7 +254,7 @@ static void step_visitors(struct server *server)
 
 /* ---- sessions ---- */
 
-/* What part 0's service has not taken. */
+/* Logs a part that part 0's service has not noted. */
 static void log_line(void *arg, const char *text)
 {
 	(void)arg;
@@ -284,7 +288,7 @@ static bool is_busy(const struct server *server)
 
 /* ---- the end ---- */
 
-/* Tells those who wait what was lost. */
+/* Tells the visitors that wait what was lost. */
 static void say_finished(struct server *server)
 {
 	struct deadline deadline = deadline_in(GOODBYE_SECONDS);
@@ -305,7 +309,7 @@ static void say_finished(struct server *server)
 	free_lines(&lines);
 }
 
-/* Whether clients find the service no more, or its job is gone. */
+/* Whether clients can no longer find the service, or its job is gone. */
 static bool is_forsaken(struct server *server)
 {
 	bool idle = server->session_count == 0 && server->visitor_count == 0;
@@ -357,8 +361,8 @@ static void wait_for_something(struct server *server)
 	(void)n;
 }
 
-/* What still runs at FINISH's deadline is left to the end of the process, which no thread outlives.
- */
+/* Sessions still at work at FINISH's deadline are not freed; the end of the process ends their
+ * threads. */
 static void tear_down(struct server *server)
 {
 	struct visitor *visitor;
@@ -380,7 +384,7 @@ static void tear_down(struct server *server)
 
 int ckptd_server_run(const struct ckptd_server_plan *plan, struct err *err)
 {
-	/* Never freed: a worker that hangs may still use it when this returns. */
+	/* Static, since a worker that hangs may still use it when this returns. */
 	static struct server server;
 	const struct ckptd_socket *listening = plan->listening;
 	server = (struct server) { .plan = plan,

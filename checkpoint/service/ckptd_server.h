@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The service: one loop that takes clients in, looks after their sessions, and knows when to end.
- */
+/* The service: one loop that accepts clients, runs their sessions, and decides when to end. */
 #ifndef MUSTER_CKPTD_SERVER_H
 #define MUSTER_CKPTD_SERVER_H
 
@@ -8,18 +7,19 @@
 #include "common/err.h"
 
 struct ckptd_server_plan {
-	struct ckptd_socket *listening; /* borrowed; NULL: there is only the client below */
-	int client;                     /* a connected socket, taken over; -1: none */
-	const char *job;                /* for people; "" if there is none */
-	double patience;                /* seconds for the other parts of a save */
+	struct ckptd_socket *listening; /* borrowed; NULL: `client` is the only one */
+	int client;                     /* a connected socket, which the service then owns; -1: none */
+	const char *job;                /* the job's name in messages; "" if there is none */
+	double patience;                /* seconds to wait for the other parts of a save */
 	const char
-		*alive; /* command that says with status 1 that the job is gone; NULL: nobody is asked */
-	double alive_every; /* seconds */
+		/* Command whose exit status 1 means that the job is gone; NULL: don't ask. */
+		*alive;
+	double alive_every; /* seconds between runs of it */
 };
 
-/* Runs until its end: FINISH; the job or the socket's folder is gone; without a socket, the client
- * has gone. Then everything that was handed over has had its end, but for FINISH's deadline. -1: it
- * couldn't start. */
+/* Runs until the service is to end: after FINISH; when the job or the socket's folder is gone; or,
+ * without a socket, when the client has gone. By then every save that was handed over has ended,
+ * except at FINISH's deadline. -1 with err set: it couldn't start. */
 int ckptd_server_run(const struct ckptd_server_plan *plan, struct err *err);
 
 #endif

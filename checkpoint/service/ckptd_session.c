@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes from the client goes to the worker, and what the worker says goes to the client and to
- * the other parts. */
+/* Passes messages between a client and its worker, and the worker's news to the services of the
+ * other parts. */
 #include "config.h"
 #include "checkpoint/service/ckptd_session.h"
 
@@ -18,8 +18,8 @@
 #include "checkpoint/service/ckptd_worker.h"
 #include "common/log.h"
 
-#define REPORT_SECONDS 15.0 /* for so long a service that is to end tries to reach part 0's */
-#define LEFT_SECONDS 5.0    /* the same of one whose client has gone, as part 0's may have */
+#define REPORT_SECONDS 15.0 /* maximum time for which an ending service tries to reach part 0's */
+#define LEFT_SECONDS 5.0    /* the same when only the client has gone, as part 0's may have */
 
 struct ckptd_session {
 	const struct ckptd_service *service;
@@ -28,13 +28,13 @@ struct ckptd_session {
 	struct ckpt_dir dir;
 	struct snapshot_memory memory;
 	struct ckptd_worker *worker;
-	struct ckptd_hear *hear;     /* part 0 of several */
-	struct ckptd_report *report; /* parts from 1 on */
-	bool busy[SNAPSHOT_BUFFERS]; /* buffers that were handed over */
-	bool deaf; /* an answer failed; what the client sent before it died may still wait to be read */
+	struct ckptd_hear *hear;     /* for part 0 of several */
+	struct ckptd_report *report; /* for parts other than 0 */
+	bool busy[SNAPSHOT_BUFFERS]; /* handed over and not given back */
+	bool deaf; /* sending failed, but messages sent before the client died may still be unread */
 	bool finishing;
-	int64_t handed; /* step that was handed over last; -1: none */
-	int64_t newest; /* step that was durable last; -1: none */
+	int64_t handed; /* the last step handed over; -1: none */
+	int64_t newest; /* the last step made durable; -1: none */
 };
 
 static const struct ckptd_attach *attach_of(const struct ckptd_session *session)
@@ -44,7 +44,7 @@ static const struct ckptd_attach *attach_of(const struct ckptd_session *session)
 
 /* ---- the client ---- */
 
-/* The client has gone, or is sent away: what it handed over goes on. */
+/* The client has gone or is sent away; its saves go on. */
 static void leave(struct ckptd_session *session)
 {
 	ckptd_conn_close(&session->conn);
@@ -63,14 +63,14 @@ static void send_away(struct ckptd_session *session, const struct err *why)
 	leave(session);
 }
 
-/* Whether the client can still be answered: its connection is open, and no answer has failed. */
+/* Whether the client can receive answers: its connection is open, and no answer has failed. */
 static bool is_heard(const struct ckptd_session *session)
 {
 	return session->conn.fd >= 0 && !session->deaf;
 }
 
-/* A client that is dead may have handed over more before: hear_client reads that, and then the end.
- */
+/* A failed answer does not end the session: a dead client may have handed over more before, which
+ * hear_client reads first. */
 static void answer(struct ckptd_session *session, const struct ckptd_message *message)
 {
 	struct err err;
@@ -142,7 +142,7 @@ static void hear_client(struct ckptd_session *session)
 
 /* ---- the worker ---- */
 
-/* Whether a line in the log is the only one that says it. */
+/* Whether the log is the only place that reports it. */
 static bool is_to_be_logged(const struct ckptd_session *session)
 {
 	return !session->service->quiet || !is_heard(session);
@@ -204,7 +204,7 @@ static void on_progress(struct ckptd_session *session, const struct ckptd_news *
 		answer(session, &progress);
 }
 
-/* A part from 1 on has its end, good or bad: part 0 is to hear of it. */
+/* A part other than 0 has ended, well or badly: part 0 must learn of it. */
 static void report(struct ckptd_session *session, struct ckptd_news *news)
 {
 	struct ckptd_told told = { .step = news->step,
@@ -221,7 +221,7 @@ static void report(struct ckptd_session *session, struct ckptd_news *news)
 
 static void on_news(struct ckptd_session *session, struct ckptd_news *news)
 {
-	/* The buffer of a part that is durable stays taken until part 0 knows. */
+	/* The buffer of a durable part stays in use until part 0 knows of the part. */
 	if (news->buffer >= 0 && news->type != NEWS_PART)
 		session->busy[news->buffer] = false;
 	switch (news->type) {
@@ -269,9 +269,9 @@ static void on_taken(void *arg, const struct ckptd_told *told)
 	tell_written(session, told->step, told->bytes, told->seconds);
 }
 
-/* ---- life ---- */
+/* ---- opening and closing ---- */
 
-/* Without a word to a file server, which may hang. */
+/* AT_STATX_DONT_SYNC: a file server that hangs is not asked. */
 static int check_directory(const struct ckptd_session *session, struct err *err)
 {
 	struct statx st;
@@ -410,7 +410,7 @@ bool ckptd_session_is(const struct ckptd_session *session, const struct ckptd_at
 void ckptd_session_finish(struct ckptd_session *session, struct deadline deadline)
 {
 	double report = deadline_left(deadline);
-	/* What is in the socket was handed over before. */
+	/* Messages that are still in the socket were handed over in time. */
 	hear_client(session);
 	session->finishing = true;
 	ckptd_worker_hurry(session->worker, deadline);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One loop: what is over is decided, then the next save is written. So a part that another node is
- * late with holds up no writing, and saves are committed in their order. */
+/* The worker's loop first decides saves that are over, then writes the next one. So a part that is
+ * late on another node holds up no writing, and saves are committed in order. */
 #include "config.h"
 #include "checkpoint/service/ckptd_worker_private.h"
 
@@ -56,7 +56,7 @@ void ckptd_worker_post_decided(struct ckptd_worker *worker, int64_t step, bool c
 	ckptd_worker_post(worker, news);
 }
 
-/* Progress is not queued: only the last word counts. */
+/* Progress is not queued, since only the latest matters. */
 struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker)
 {
 	pthread_mutex_lock(&worker->lock);
@@ -74,7 +74,7 @@ struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker)
 
 /* ---- the thread ---- */
 
-/* With the lock held, which it gives up meanwhile. Returns false when no save is over. */
+/* Called with the lock held; releases it meanwhile. Returns false when no save is over. */
 static bool decide_next(struct ckptd_worker *worker)
 {
 	struct ckptd_parts_step *save = NULL;
@@ -92,7 +92,7 @@ static bool decide_next(struct ckptd_worker *worker)
 	return true;
 }
 
-/* With the lock held, as above. */
+/* Called with the lock held; releases it meanwhile. Returns false when no save waits. */
 static bool save_next(struct ckptd_worker *worker)
 {
 	struct job *job = worker->jobs;
@@ -109,8 +109,8 @@ static bool save_next(struct ckptd_worker *worker)
 	return true;
 }
 
-/* With the lock held, as above, while there is nothing else to do: a first save may be one in a
- * hurry, and the state is there long before it. */
+/* Called with the lock held, which it releases, when there is nothing else to do. It maps the
+ * snapshot memory, which is ready long before the first save; that save may be urgent. */
 static bool map_next(struct ckptd_worker *worker)
 {
 	const struct snapshot_memory *memory = worker->plan.memory;
@@ -139,8 +139,8 @@ static void wait_for_work(struct ckptd_worker *worker)
 static void *run(void *arg)
 {
 	struct ckptd_worker *worker = arg;
-	/* A umask of its own for this thread and those that it starts: files get the modes that the
-	 * client's would have. */
+	/* Gives this thread, and those that it starts, their own umask: files get the modes that the
+	 * client would give them. */
 	if (unshare(CLONE_FS) == 0)
 		umask((mode_t)worker->plan.attach->umask);
 	pthread_mutex_lock(&worker->lock);
@@ -154,7 +154,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* ---- the owner's side ---- */
+/* ---- calls of the session ---- */
 
 static void release(struct ckptd_worker *worker)
 {
@@ -218,7 +218,7 @@ int ckptd_worker_save(struct ckptd_worker *worker, const struct ckptd_save *save
 	return 0;
 }
 
-/* Whether it is being decided what becomes of a save, or its owner has yet to hear of that. */
+/* Whether the save is being decided, or the session has not yet taken the news of that. */
 static bool is_being_decided(const struct ckptd_worker *worker, int64_t step)
 {
 	const struct ckptd_news *news = worker->news.first;
@@ -232,7 +232,7 @@ int ckptd_worker_tell(struct ckptd_worker *worker, int64_t step, int part, char 
 {
 	int rc = 0;
 	pthread_mutex_lock(&worker->lock);
-	/* Of a part that was told before: it must not begin the save anew. */
+	/* A part that is reported again must not begin the save anew. */
 	if (is_being_decided(worker, step))
 		free(text);
 	else

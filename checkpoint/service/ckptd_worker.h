@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread that does one client's saves, in the order in which they came: writes, waits for the
- * other parts, commits, removes old checkpoints. It speaks to nobody; whoever owns it collects its
- * news. */
+/* The thread that does one client's saves, in the order in which they came: it writes, waits for
+ * the other parts, commits, and removes old checkpoints. It has no connections; the session that
+ * owns it collects its news. */
 #ifndef MUSTER_CKPTD_WORKER_H
 #define MUSTER_CKPTD_WORKER_H
 
@@ -14,44 +14,45 @@
 
 struct ckptd_worker_plan {
 	const struct ckptd_attach *attach; /* borrowed */
-	struct ckpt_dir dir;               /* borrowed descriptor */
+	struct ckpt_dir dir;               /* the descriptor is borrowed */
 	const struct snapshot_memory *memory;
-	double patience; /* seconds for the other parts of a save */
-	int wake;        /* an eventfd that is written to when there is news */
+	double patience; /* seconds to wait for the other parts of a save */
+	int wake;        /* an eventfd to write to when there is news */
 };
 
 struct ckptd_worker;
 
 struct ckptd_worker *ckptd_worker_start(const struct ckptd_worker_plan *plan, struct err *err);
 
-/* Queues a save. -1: no memory. */
+/* Queues a save. -1: out of memory. */
 int ckptd_worker_save(struct ckptd_worker *worker, const struct ckptd_save *save);
 
-/* Another part was told, to part 0: `text` is taken over, or NULL with a fault. -1: there is no
- * room for it. */
+/* For part 0: another part was reported. Takes ownership of `text`, or it is NULL and `fault` says
+ * why. -1: no room for it. */
 int ckptd_worker_tell(struct ckptd_worker *worker, int64_t step, int part, char *text, size_t size,
 	const struct err *fault);
 
-/* That part's client has gone: no part of `step` or a later one will be told. */
+/* The client of that part has gone: its parts of `step` and later will not come. */
 void ckptd_worker_left(struct ckptd_worker *worker, int part, int64_t step);
 
-/* The next piece of news, or NULL; the caller's, to be freed with ckptd_news_free. */
+/* The next piece of news, or NULL; the caller frees it with ckptd_news_free. */
 struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker);
 
-/* Whether something that was handed over has not had its end. */
+/* Whether a save that was handed over has not ended. */
 bool ckptd_worker_busy(struct ckptd_worker *worker);
 
-/* The client has gone: from now on the worker shows that the directory's owner still writes. */
+/* The client has gone: from now on the worker writes the owner's heartbeat while it saves. */
 void ckptd_worker_alone(struct ckptd_worker *worker);
 
-/* Parts that were not told by then are not waited for. */
+/* Parts that have not been reported by the deadline are no longer waited for. */
 void ckptd_worker_hurry(struct ckptd_worker *worker, struct deadline deadline);
 
-/* One call for each save that has not had its end, with a line that says how far it is. */
+/* Calls `line` for each save that has not ended, with its progress. */
 void ckptd_worker_list(struct ckptd_worker *worker, void (*line)(void *arg, const char *text),
 	void *arg);
 
-/* Waits for the thread and frees it. Only when it is not busy: what is queued would be lost. */
+/* Waits for the thread and frees the worker. Call it only when it is not busy, or queued saves are
+ * lost. */
 void ckptd_worker_stop(struct ckptd_worker *worker);
 
 #endif

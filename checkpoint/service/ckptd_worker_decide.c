@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How a worker ends a save by several services: commits it when all parts are durable, and
+ * otherwise fails it and removes its files. */
 #include "config.h"
 #include "checkpoint/service/ckptd_worker_private.h"
 
@@ -27,7 +29,7 @@ static int commit(struct ckptd_worker *worker, const struct ckptd_parts_step *sa
 	return 0;
 }
 
-/* Why a save whose parts are not all there has failed. */
+/* Sets err to the reason why a save without all its parts has failed. */
 static void explain(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict,
 	const struct ckptd_parts_step *save, struct err *err)
 {
@@ -45,7 +47,7 @@ static void explain(struct ckptd_worker *worker, enum ckptd_parts_verdict verdic
 			parts);
 }
 
-/* Files of which word came late may be complete: they stay until a later save has its end. */
+/* The files of a save that is late may be complete: they stay until a later save ends. */
 void ckptd_worker_decide(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict,
 	struct ckptd_parts_step *save)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a worker, for ckptd_worker.c, which has its thread and its owner's side,
+/* The members of a worker, for ckptd_worker.c, which runs its thread and serves its session,
  * ckptd_worker_save.c, which writes, and ckptd_worker_decide.c, which commits what several services
  * have written. */
 #ifndef MUSTER_CKPTD_WORKER_PRIVATE_H
@@ -15,7 +15,7 @@
 #include "checkpoint/service/ckptd_parts.h"
 #include "checkpoint/service/ckptd_worker.h"
 
-/* A save that waits. */
+/* A queued save. */
 struct job {
 	struct job *next;
 	struct ckptd_save save;
@@ -26,29 +26,31 @@ struct ckptd_worker {
 	struct retention retention;
 	struct snapshot snapshots[SNAPSHOT_BUFFERS];
 	pthread_t thread;
-	double next_progress, next_beat; /* the thread's own */
-	int mapped_buffer; /* the same: buffers in front of it, and bytes in it, that are mapped */
+	double next_progress, next_beat; /* used by the thread alone */
+	int mapped_buffer; /* used by the thread alone: buffers before it are mapped, as are the first
+						  `mapped` bytes in it */
 	size_t mapped;
-	int64_t left_over; /* the same: a failed save whose files may be complete; -1: none */
+	int64_t left_over; /* used by the thread alone: step of a failed save whose files may be
+						  complete; -1: none */
 
-	pthread_mutex_t lock; /* of all below */
+	pthread_mutex_t lock; /* protects all members below */
 	pthread_cond_t changed;
-	struct job *jobs; /* the first is being done while `working` */
+	struct job *jobs; /* the first one is being written while `working` */
 	bool working, ending, alone;
-	int64_t deciding;     /* the step of the save whose end this is; -1: none */
+	int64_t deciding;     /* step of the save that is being decided; -1: none */
 	uint64_t done, total; /* bytes of the save that is being written */
 	bool progressed;
-	struct ckptd_parts *parts; /* part 0 of several; else NULL */
+	struct ckptd_parts *parts; /* for part 0 of several; else NULL */
 	struct ckptd_news_queue news;
 };
 
-/* Wakes whoever owns the worker; with the lock or without. */
+/* Wakes the session that owns the worker. May be called with the lock or without. */
 void ckptd_worker_wake_owner(const struct ckptd_worker *worker);
 
-/* ---- all below is called by the worker's thread, without the lock ---- */
+/* ---- called by the worker's thread, without the lock ---- */
 
-/* Tells the owner: any news, which is taken over, or that a save is written or durable, has failed,
- * or is over for all parts. */
+/* Post news for the session. The first takes ownership of any news; the others report that a save
+ * is written or durable, has failed, or is over for all parts. */
 void ckptd_worker_post(struct ckptd_worker *worker, struct ckptd_news *news);
 void ckptd_worker_post_saved(struct ckptd_worker *worker, enum ckptd_news_type type, int64_t step,
 	int buffer, const struct ckpt_saved *saved);
@@ -56,13 +58,13 @@ void ckptd_worker_post_failed(struct ckptd_worker *worker, int64_t step, int buf
 	const struct err *err);
 void ckptd_worker_post_decided(struct ckptd_worker *worker, int64_t step, bool committed);
 
-/* Does one save: whole, or this client's part of it. */
+/* Writes one save: whole, or this client's part of it. */
 void ckptd_worker_do_save(struct ckptd_worker *worker, const struct ckptd_save *save);
 
-/* Removes what the save of `durable` makes superfluous. */
+/* Removes what is no longer needed once `durable` is durable. */
 void ckptd_worker_clean_up(struct ckptd_worker *worker, int64_t durable);
 
-/* Commits or gives up a save of several parts that is over; `save` stays the caller's. */
+/* Commits or gives up a save of several parts that is over; the caller still owns `save`. */
 void ckptd_worker_decide(struct ckptd_worker *worker, enum ckptd_parts_verdict verdict,
 	struct ckptd_parts_step *save);
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How a worker writes a save: whole, or its part of it. It skips what an earlier service of this
+ * attempt has already made durable. */
 #include "config.h"
 #include "checkpoint/service/ckptd_worker_private.h"
 
@@ -8,9 +10,9 @@
 #include "common/log.h"
 
 #define PROGRESS_SECONDS 0.25
-#define SPARE_SECONDS \
-	5.0 /* for so long a save takes only the processor time that training leaves */
-#define SPARE_LEAST ((size_t)64 << 20) /* bytes of a snapshot that are worth that */
+/* Seconds for which a save takes only the processor time that training leaves. */
+#define SPARE_SECONDS 5.0
+#define SPARE_LEAST ((size_t)64 << 20) /* bytes; smaller snapshots are not worth that */
 #define BEAT_SECONDS (OWNER_HEARTBEAT / 4)
 
 static void on_progress(void *arg, uint64_t done, uint64_t total)
@@ -27,8 +29,8 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 	bool alone = worker->alone;
 	pthread_mutex_unlock(&worker->lock);
 	ckptd_worker_wake_owner(worker);
-	/* The trainer, whose heart beat until then, is gone: without it another job would take the
-	 * directory over in mid-save. */
+	/* The trainer, which wrote the heartbeat, is gone. Without a heartbeat another job could take
+	 * over the directory during the save. */
 	if (alone && now >= worker->next_beat) {
 		worker->next_beat = now + BEAT_SECONDS;
 		owner_heartbeat(&worker->plan.dir, worker->plan.attach->token, NULL);
@@ -50,14 +52,15 @@ void ckptd_worker_clean_up(struct ckptd_worker *worker, int64_t durable)
 {
 	struct err err;
 	const char *token = worker->plan.attach->token;
-	/* A disk on which a save or a removal failed may have refused to remove its files, too. Now it
-	 * is good. */
+	/* A disk on which a save or a removal failed may also have refused to remove its files. The
+	 * disk works now, so try again. */
 	remove_own_leftovers(&worker->plan.dir, durable, token);
 	if (remove_expired(&worker->plan.dir, &worker->retention, token, &err) < 0)
 		log_error("checkpoint: %s", err.text);
 }
 
-/* As long as the client lives it trains, or waits for this save and leaves the processors to it. */
+/* While the client lives, it either trains, or waits for this save and leaves the processors to
+ * it. */
 static struct ckpt_save_options options_for(struct ckptd_worker *worker)
 {
 	pthread_mutex_lock(&worker->lock);
@@ -83,7 +86,7 @@ static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *sav
 	ckptd_worker_clean_up(worker, save->step);
 }
 
-/* The text of this part's file, durable; NULL on error. */
+/* The text of this part's file, once it is durable; NULL on error. */
 static char *write_part(struct ckptd_worker *worker, const struct ckptd_save *save, size_t *size,
 	struct ckpt_saved *saved, struct err *err)
 {

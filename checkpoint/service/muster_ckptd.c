@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-ckptd: the checkpoint service of a node and a job, and how its epilog and its
- * administrator speak with it. */
+/* muster-ckptd: the checkpoint service for one job on one node, and the commands with which the
+ * job's epilog and the administrator query it. */
 #include "config.h"
 
 #include <argp.h>
@@ -32,7 +32,7 @@ const char *argp_program_version = PACKAGE_STRING;
 #define HIGHEST_DESCRIPTOR 65536
 
 struct options {
-	const char *socket, *finish, *status; /* one of these, or client */
+	const char *socket, *finish, *status; /* one of these, or `client` */
 	int client;                           /* -1: not given */
 	const char *job, *alive;
 	double alive_every, part_timeout, timeout;
@@ -186,8 +186,8 @@ static void write_syslog(void *arg, enum log_level level, const char *line)
 	syslog(priorities[level], "%s", line);
 }
 
-/* Slurm sends these to all that it counts to a step, limits of its user raise some, and timers
- * outlive an exec. */
+/* Slurm sends some of these to all processes of a step, resource limits raise others, and timers
+ * survive an exec. */
 static void ignore_signals(void)
 {
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE,
@@ -198,7 +198,7 @@ static void ignore_signals(void)
 	setitimer(ITIMER_REAL, &none, NULL);
 }
 
-/* All but standard streams and `keep`. */
+/* Closes all descriptors but the standard streams and `keep`. */
 static void close_descriptors(int keep)
 {
 #ifdef SYS_close_range
@@ -223,8 +223,8 @@ static int refuse_root(const struct options *options, struct err *err)
 		"service: it is the job's user's, not root's: start it as that user, or give --allow-root");
 }
 
-/* A descriptor that is a socket: a number that was left over in a variable would be closed by the
- * first read. */
+/* Checks that the descriptor is a socket: a stale number may belong to another file, which would be
+ * closed when the first read from it fails. */
 static int check_client(const struct options *options, struct err *err)
 {
 	int type;
@@ -251,8 +251,8 @@ static int serve(const struct options *options, struct ckptd_socket *listening, 
 	return rc;
 }
 
-/* What a crash would dump is the user's model, as large as it is, and another process of his has no
- * business in here. */
+/* A core dump would hold the user's model, at its full size, and no other process of the user may
+ * trace this one. */
 static void set_up_process(const struct options *options)
 {
 	char host[256] = "";
@@ -266,7 +266,7 @@ static void set_up_process(const struct options *options)
 	}
 }
 
-/* The socket that is the standard input moves out of its way. */
+/* Moves the socket from standard input to another descriptor. */
 static int take_bound(struct ckptd_socket *listening, const char *path, struct err *err)
 {
 	int bound = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3),
@@ -277,7 +277,7 @@ static int take_bound(struct ckptd_socket *listening, const char *path, struct e
 	return ckptd_socket_take(listening, path, bound, err);
 }
 
-/* In the process that serves; `ready` is told, by one line or by nothing, how its start went. */
+/* Runs in the serving process. `ready` is a pipe that it closes when its start succeeded. */
 static int run(const struct options *options, int ready, struct err *err)
 {
 	struct ckptd_socket listening;
@@ -293,13 +293,13 @@ static int run(const struct options *options, int ready, struct err *err)
 		close(null);
 		close(ready);
 	}
-	/* No folder of the job's is kept from being removed or unmounted. */
+	/* The working directory may be a folder of the job's, which must stay free to be unmounted. */
 	if (chdir("/") < 0)
 		log_warn("service: couldn't change to /: %m");
 	return serve(options, &listening, err);
 }
 
-/* The caller ends when the service listens, or with its fault. */
+/* The calling process returns when the service listens, or with its fault. */
 static int detach(const struct options *options, struct err *err)
 {
 	int ends[2];
