@@ -30,7 +30,7 @@ struct ops_trace {
 	double chunk_elements;
 };
 
-/* The least that a call costs beside its matrix products. */
+/* The least that a call costs besides its matrix products. */
 struct cost {
 	double bytes, saved, flops; /* `saved`: the part of the bytes that a product could save */
 };

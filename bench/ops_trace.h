@@ -22,7 +22,7 @@ struct trace_row {
 	char name[64]; /* "linear 768 to 2304" */
 	size_t calls;
 	double seconds;
-	double bytes; /* moved beside matrix products: each input read once, each output written once */
+	double bytes;      /* moved outside products: each input read once, each output written once */
 	double step_bytes; /* the part of `bytes` that belongs to the floor: without those that a
 						  product could save */
 	double flops;      /* of the products inside our own kernels: attention's */

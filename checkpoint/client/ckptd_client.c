@@ -81,7 +81,7 @@ static void end_entry(struct ckptd_client *client, struct ckptd_entry *entry,
 
 /* ---- services come and go ---- */
 
-/* Called with the lock held; releases it meanwhile. */
+/* Called with the lock held; releases it while it works. */
 static void get_service(struct ckptd_client *client)
 {
 	struct err err;
@@ -140,7 +140,7 @@ static void look_for_service(struct ckptd_client *client)
 }
 
 /* The connection broke. Saves that were sent over it and have not ended are sent again over the
- * next one. Called with the lock held; releases it meanwhile. */
+ * next one. Called with the lock held; releases it while it works. */
 static void lose_service(struct ckptd_client *client, const struct err *why)
 {
 	struct err said;

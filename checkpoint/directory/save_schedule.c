@@ -37,10 +37,9 @@ int save_schedule_parse(const char *text, struct save_schedule *schedule, struct
 	*schedule = (struct save_schedule) { .unit = SAVE_AUTO };
 	if (strcmp(text, "auto") == 0)
 		return 0;
-	double number = strtod(text,
-		/* strtod accepts more than is meant here, such as 1e3 and 0x10: there `end` is not at the
-		 * unit. */
-		&end);
+	/* strtod accepts more than is meant here, such as 1e3 and 0x10: there `end` is not at the
+	 * unit. */
+	double number = strtod(text, &end);
 	if (end == text || end != unit || number > NUMBER_MAX)
 		return refuse(text, err);
 	for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
@@ -68,9 +67,8 @@ static bool is_interruption(const struct attempts_record *end)
 double save_schedule_mean_time_between(const struct attempts_record *records, size_t count,
 	double now)
 {
-	const struct attempts_record *running =
-		/* The start of an attempt that has no end so far. */
-		NULL;
+	/* The start of an attempt that has no end so far. */
+	const struct attempts_record *running = NULL;
 	double ran = 0;
 	int interruptions = 0;
 	for (size_t i = 0; i <= count; i++) {

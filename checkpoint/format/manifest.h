@@ -47,7 +47,7 @@ struct manifest {
 	double loss;            /* of this step; NAN: not known, null in the file */
 	double validation_loss; /* measured at this step; NAN: not known, in the file null or missing */
 	json_t *config;         /* an object of three objects: identity, schedule, operation */
-	json_t *numerics; /* an object: what the bits of a run depend on beside its configuration */
+	json_t *numerics; /* an object: what the bits of a run depend on besides its configuration */
 	struct manifest_file *files;
 	size_t file_count;
 	int part, parts; /* parts > 0: this is the manifest of part `part`, from 0, of a save by several

@@ -15,7 +15,7 @@
 
 struct ckpt; /* used by one thread at a time */
 
-/* The third result of the functions below, beside 0 and -1: the bytes are not those that were
+/* The third result of the functions below, besides 0 and -1: the bytes are not those that were
  * saved. err is set (EXIT_DATA). */
 #define CKPT_DAMAGED (-2)
 

@@ -163,7 +163,7 @@ static int write_at(const struct stream *stream, const char *from, size_t size, 
 	return 0;
 }
 
-/* Called with the lock held; releases it meanwhile. */
+/* Called with the lock held; releases it while it works. */
 static void tell(struct stream *stream)
 {
 	uint64_t more = stream->written - stream->told;

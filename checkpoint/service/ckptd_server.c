@@ -49,9 +49,8 @@ struct lines {
 struct server {
 	const struct ckptd_server_plan *plan;
 	struct ckptd_service service;
-	struct acceptor
-		/* Of the plan's listening socket: at its path, at its abstract name. */
-		acceptors[2];
+	/* Of the plan's listening socket: at its path, at its abstract name. */
+	struct acceptor acceptors[2];
 	struct ckptd_polls polls;
 	struct visitor *visitors;
 	struct session *sessions;

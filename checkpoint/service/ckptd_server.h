@@ -11,9 +11,8 @@ struct ckptd_server_plan {
 	int client;                     /* a connected socket, which the service then owns; -1: none */
 	const char *job;                /* the job's name in messages; "" if there is none */
 	double patience;                /* seconds to wait for the other parts of a save */
-	const char
-		/* Command whose exit status 1 means that the job is gone; NULL: don't ask. */
-		*alive;
+	/* Command whose exit status 1 means that the job is gone; NULL: don't ask. */
+	const char *alive;
 	double alive_every; /* seconds between runs of it */
 };
 

@@ -74,7 +74,7 @@ struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker)
 
 /* ---- the thread ---- */
 
-/* Called with the lock held; releases it meanwhile. Returns false when no save is over. */
+/* Called with the lock held; releases it while it works. Returns false when no save is over. */
 static bool decide_next(struct ckptd_worker *worker)
 {
 	struct ckptd_parts_step *save = NULL;
@@ -92,7 +92,7 @@ static bool decide_next(struct ckptd_worker *worker)
 	return true;
 }
 
-/* Called with the lock held; releases it meanwhile. Returns false when no save waits. */
+/* Called with the lock held; releases it while it works. Returns false when no save waits. */
 static bool save_next(struct ckptd_worker *worker)
 {
 	struct job *job = worker->jobs;
