@@ -20,9 +20,8 @@
 
 #define PROGRAM "muster-ckptd"
 #define CLIENT_FD 3 /* the descriptor's number in the new program; above standard error */
-#define CLEAR_OF \
-	16 /* our own copy has at least this number, so that moving it to CLIENT_FD overwrites nothing \
-		*/
+/* Our own copy has at least this number, so that moving it to CLIENT_FD overwrites nothing. */
+#define CLEAR_OF 16
 
 int ckptd_start_connect(const char *path, struct ckptd_link *link, struct err *err)
 {

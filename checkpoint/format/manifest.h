@@ -14,8 +14,8 @@
 
 #define MANIFEST_NAME "manifest.json"
 #define MANIFEST_VERSION 1
-#define MANIFEST_CHUNK \
-	(16u << 20) /* bytes that one chunk hash covers; a file's last chunk may be shorter */
+/* Bytes that one chunk hash covers; a file's last chunk may be shorter. */
+#define MANIFEST_CHUNK (16u << 20)
 #define MANIFEST_SIZE_MAX (256u << 20) /* bytes; no manifest is larger */
 #define MANIFEST_TOKEN_SIZE 33         /* 32 hexadecimal digits and the final NUL */
 

@@ -21,8 +21,8 @@
 #include "common/auto.h"
 #include "common/io.h"
 
-#define IO_TIMEOUT \
-	1.0 /* seconds for which an I/O error is retried, once for the headers and once per file */
+/* Seconds for which an I/O error is retried, once for the headers and once per file. */
+#define IO_TIMEOUT 1.0
 
 struct checking {
 	const struct ckpt_check *check;

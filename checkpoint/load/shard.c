@@ -17,9 +17,8 @@
 #include "common/io.h"
 #include "common/pages.h"
 
-#define RETRY_SECONDS 0.5 /* between two tries after an I/O error */
-#define DIRECT_LEAST \
-	((uint64_t)1 << 20) /* bytes; files of at least this size are read with O_DIRECT */
+#define RETRY_SECONDS 0.5                /* between two tries after an I/O error */
+#define DIRECT_LEAST ((uint64_t)1 << 20) /* bytes; smaller files are read without O_DIRECT */
 #define AHEAD_LEAST (2 * (size_t)MANIFEST_CHUNK) /* bytes; longer reads are worth threads */
 
 enum shard_fault shard_fault_of(int error_number)

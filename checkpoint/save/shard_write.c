@@ -23,9 +23,7 @@
 #include "common/io.h"
 #include "common/thread.h"
 
-#define PAGE \
-	4096u /* O_DIRECT accepts offsets and lengths that are multiples of this everywhere \
-		   */
+#define PAGE 4096u /* everywhere O_DIRECT accepts multiples of this as offsets and lengths */
 /* Maximum bytes; the fastest of 0.5 to 16 MiB, with 4 threads. */
 #define REQUEST_DIRECT ((size_t)8 << 20)
 /* For larger ones the kernel looks for large runs of free memory, which is slower. */

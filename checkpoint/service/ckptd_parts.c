@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STEPS_MAX \
-	64 /* so that parts that report arbitrary steps can't make the list grow without limit */
-#define NAMED 4 /* how many missing parts a message names */
+#define STEPS_MAX 64 /* parts that report arbitrary steps must not grow the list without limit */
+#define NAMED 4      /* how many missing parts a message names */
 
 struct ckptd_parts {
 	int parts;
