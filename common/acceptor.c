@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* It rests by the clock: nobody tells when a descriptor is free again. */
+/* Resting is timed, since the kernel does not tell when a descriptor becomes free again. */
 #include "config.h"
 
 #include "common/acceptor.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who was started by mpirun, torchrun or a step of srun has said so in `ident`. */
+/* Only a process whose `ident` says "single" or a special step can have lost its srun: mpirun,
+ * torchrun and srun's steps give each rank an identity. */
 #include "common/alone.h"
 
 #include <ctype.h>
@@ -10,7 +11,7 @@
 
 #define MOST (1 << 24)
 
-/* 0 where there is no such number. */
+/* 0 when unset or malformed. */
 static int64_t number_of(const char *name, ident_env *env, void *arg)
 {
 	const char *text = env(name, arg);
@@ -23,7 +24,7 @@ static bool is_of_word(char c)
 	return isalnum((unsigned char)c) || c == '_' || c == '-';
 }
 
-/* As a whole word, behind whatever path. */
+/* As a whole word; a path may come before it. */
 static bool has_word(const char *text, const char *word)
 {
 	const size_t length = strlen(word);
@@ -48,7 +49,7 @@ bool alone_job_is_larger(ident_env *env, void *arg, char *out, size_t size)
 {
 	int64_t nodes = number_of("SLURM_JOB_NUM_NODES", env, arg),
 			tasks = number_of("SLURM_NTASKS", env, arg);
-	/* Newer releases leave SLURM_NTASKS unset where only the tasks of a node were given. */
+	/* Newer releases of Slurm leave SLURM_NTASKS unset when only the tasks per node were given. */
 	if (!tasks)
 		tasks = nodes * number_of("SLURM_NTASKS_PER_NODE", env, arg);
 	if (tasks < nodes)

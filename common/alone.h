@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that was not started as one rank of several, though it was meant to be.
+/* Detects a process that runs alone though it was meant to be one rank of several.
  *
- * A forgotten srun: a program that was started in a job's script or shell, beside the job's steps,
- * is a world of one however much the job was given, and nothing else tells it so. */
+ * The usual cause is a forgotten srun: a program started in a job's script or shell, outside the
+ * job's steps, is a world of one however many nodes the job has, and nothing else warns about
+ * it. */
 #ifndef MUSTER_ALONE_H
 #define MUSTER_ALONE_H
 
@@ -11,7 +12,7 @@
 
 #include "common/ident.h"
 
-/* A step whose Slurm gives its tasks no way to meet. */
+/* For a step whose Slurm gives its tasks no PMI. */
 #define ALONE_NO_PMIX "this step was started without PMIx"
 #define ALONE_WITH_PMIX \
 	"start it with srun --mpi=pmix (or srun --muster), where Slurm has none with srun --mpi=pmi2"
@@ -22,15 +23,15 @@
  * mpirun, torchrun, … */
 bool alone_names_launcher(const char *text);
 
-/* Whether a job was given several nodes or tasks, as its environment says. `out` gets "4 nodes and
- * 8 tasks". */
+/* Whether the environment says that the job has several nodes or tasks. `out` gets "4 nodes and 8
+ * tasks". */
 bool alone_job_is_larger(ident_env *env, void *arg, char *out, size_t size);
 
-/* Whether that process is such a one. `out` then gets what is so, in one line without the remedy.
- */
+/* Whether this process runs alone in a larger job. If so, `out` gets one line that says so, without
+ * the remedy. */
 bool alone_in_job(const struct ident *ident, ident_env *env, void *arg, char *out, size_t size);
 
-/* The same over the real environment, logged as a warning with its remedy. Defined in
+/* alone_in_job() over the real environment, logged as a warning with the remedy. Defined in
  * launch/ident_discover.c. */
 void alone_warn(const struct ident *ident);
 

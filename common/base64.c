@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Only what base64_encode writes is read: no line breaks, and no other text for the same bytes. */
+/* A strict decoder: it accepts only what base64_encode writes, without line breaks, so bytes have
+ * exactly one text. */
 #include "common/base64.h"
 
 #include <stdint.h>
@@ -21,15 +22,15 @@ void base64_encode(const void *data, size_t size, char *out)
 	*out = '\0';
 }
 
-/* The value of a digit, -1 for none. */
+/* The value of a digit; -1 if it is none. */
 static int value_of(char c)
 {
 	const char *place = c ? strchr(digits, c) : NULL;
 	return place ? (int)(place - digits) : -1;
 }
 
-/* Four characters as up to three bytes; returns how many, -1 when malformed. Padding stands only
- * where `last`. */
+/* Decodes four characters to up to three bytes. Returns their number, -1 when malformed. Only the
+ * `last` group may have padding. */
 static int decode_group(const char *text, int last, unsigned char out[3])
 {
 	int here = !last || text[3] != '=' ? 3 : text[2] != '=' ? 2 : 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The build's id from the notes of the program, as they are mapped. */
+/* Reads the build ID from the program's ELF notes in memory. */
 #include "config.h"
 
 #include "common/build_id.h"
@@ -13,8 +13,8 @@ struct build_id {
 	char hex[65];
 };
 
-/* The notes of one segment: name size, description size, type, then both padded to 4 bytes (ELF
- * specification). */
+/* Searches the notes of one segment: name size, description size, type, then both padded to 4 bytes
+ * (ELF specification). */
 static int find_note(const char *note, const char *end, struct build_id *id)
 {
 	while (note + sizeof(ElfW(Nhdr)) <= end) {
@@ -32,7 +32,7 @@ static int find_note(const char *note, const char *end, struct build_id *id)
 	return 0;
 }
 
-/* The first object is the program itself. */
+/* dl_iterate_phdr() visits the program itself first. */
 static int look_at_program(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	(void)size;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Little-endian integers at any address: the byte order of every format of ours. */
+/* Little-endian integers at any address, since all our formats are little-endian; and conversions
+ * of half-precision floats. */
 #ifndef MUSTER_BYTES_H
 #define MUSTER_BYTES_H
 
@@ -56,8 +57,8 @@ static inline float bytes_to_float(uint32_t v)
 	return f;
 }
 
-/* The half-precision formats of weight files as floats, without rounding: bfloat16 is the upper
- * half of one, IEEE 754 binary16 has 5 bits of exponent and 10 of fraction. */
+/* Half-precision formats of weight files to float, exactly. bfloat16 is the upper half of a float;
+ * IEEE 754 binary16 has 5 bits of exponent and 10 of fraction. */
 static inline float bytes_bf16_to_float(uint16_t v)
 {
 	return bytes_to_float((uint32_t)v << 16);
@@ -71,7 +72,7 @@ static inline float bytes_f16_to_float(uint16_t v)
 	return bytes_to_float(sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13);
 }
 
-/* As bfloat16, rounded to nearest, ties to even; a NaN stays one. */
+/* To bfloat16, rounded to nearest, ties to even. A NaN stays a NaN. */
 static inline uint16_t bytes_float_to_bf16(float v)
 {
 	uint32_t bits = bytes_of_float(v);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks. */
+/* CLOCK_MONOTONIC for durations and deadlines, CLOCK_REALTIME only for records that people read. */
 #include "common/clock.h"
 
 #include <errno.h>
@@ -73,7 +73,7 @@ struct timespec deadline_timespec(struct deadline deadline)
 
 char *clock_iso8601(double wall, char *out, size_t size)
 {
-	const double last = 253402300799.0; /* of the year 9999 */
+	const double last = 253402300799.0; /* the end of the year 9999 */
 	if (!(wall >= 0))
 		wall = 0;
 	if (wall > last)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic seconds, and deadlines on that clock. */
+/* Monotonic seconds, and deadlines on that clock, so that a change of the system's time moves no
+ * deadline. */
 #ifndef MUSTER_CLOCK_H
 #define MUSTER_CLOCK_H
 
@@ -22,21 +23,21 @@ bool deadline_passed(struct deadline deadline);
 /* Seconds left, 0 when passed. */
 double deadline_left(struct deadline deadline);
 
-/* Sleeps, also across signals, but never past the deadline. Returns false when the deadline has
- * passed. */
+/* Sleeps `seconds`, through signals, but never past the deadline. Returns false when the deadline
+ * has passed. */
 bool deadline_sleep(struct deadline deadline, double seconds);
 
-/* Makes a condition whose clock is CLOCK_MONOTONIC; pthread_cond_destroy ends it. */
+/* Initializes a condition variable that uses CLOCK_MONOTONIC; pthread_cond_destroy ends it. */
 void deadline_condition(pthread_cond_t *condition);
 
-/* The deadline as pthread_cond_timedwait on such a condition wants it. */
+/* The deadline as pthread_cond_timedwait takes it for such a condition variable. */
 struct timespec deadline_timespec(struct deadline deadline);
 
 /* Seconds since the epoch (CLOCK_REALTIME), for records that people read. */
 double clock_wall(void);
 
-/* `wall` as 2026-01-31T12:34:56.789Z; `out` holds at least 32 bytes. Returns `out`. What is no time
- * from 1970 to 9999, as a file from elsewhere may have it, becomes the nearest one. */
+/* `wall` as 2026-01-31T12:34:56.789Z; `out` holds at least 32 bytes. Returns `out`. A time outside
+ * 1970 to 9999, which a file from elsewhere may hold, becomes the nearest one inside. */
 char *clock_iso8601(double wall, char *out, size_t size);
 
 #endif

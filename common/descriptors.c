@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limit that processes start with is 1,024 nearly everywhere, for the sake of select(), which
- * nothing here calls. */
+/* Nearly every system starts processes with a soft limit of 1,024, because select() can't handle
+ * more. Nothing here calls select(). */
 #include "common/descriptors.h"
 
 #include <stdint.h>

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What came from outside may hold anything; an error stays one line, and no terminal is told what
- * to do. */
+/* Text from outside may hold anything: the error stays one line, and no control character reaches a
+ * terminal. */
 static void keep_one_line(char *text)
 {
 	for (; *text; text++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An error: one line of text and the exit status it leads to, in a buffer that the caller owns. */
+/* An error: one line of text and the exit status that it leads to, in a buffer that the caller
+ * owns. Libraries fill it in; main() prints it. */
 #ifndef MUSTER_ERR_H
 #define MUSTER_ERR_H
 
@@ -11,7 +12,7 @@ enum exit_status {
 	EXIT_USAGE = 2,    /* wrong option or combination of options */
 	EXIT_DATA = 65,    /* bad data, or a checkpoint that can't be used */
 	EXIT_LOST = 69,    /* a peer was lost, a deadline passed, an I/O error that may pass: requeue */
-	EXIT_REQUEUE = 75, /* checkpointed; requeue me */
+	EXIT_REQUEUE = 75, /* checkpointed: requeue */
 };
 
 struct err {
@@ -24,7 +25,7 @@ struct err {
  * is returned. */
 int err_set(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same with a status of the caller's choice. */
+/* The same with a given status. */
 int err_fail(struct err *err, enum exit_status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XXH3-128 through libxxhash. */
+/* XXH3-128 from libxxhash, with AVX2 where the CPU has it. */
 #include "common/hash.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XXH3-128 (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md), the hash of every byte
- * that is kept. */
+/* XXH3-128 (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md), which detects damage
+ * in all data that is kept. */
 #ifndef MUSTER_HASH_H
 #define MUSTER_HASH_H
 
@@ -21,7 +21,7 @@ bool hash_equal(struct hash128 a, struct hash128 b);
 /* Writes the 32 lower-case digits into `out` and returns it. */
 char *hash_hex(struct hash128 hash, char out[HASH_HEX_SIZE]);
 
-/* Reads 32 digits; -1 for anything else. */
+/* Parses exactly 32 lower-case digits; -1 for anything else. */
 int hash_parse(const char *text, struct hash128 *hash);
 
 /* The hash of bytes that arrive in pieces. */

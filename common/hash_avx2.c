@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XXH3-128 with AVX2. */
+/* The same code as in hash.c, compiled for AVX2. */
 #if defined __x86_64__ && !defined __clang__
 #pragma GCC target("avx2")
 #endif

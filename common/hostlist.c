@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists come from the environment: whatever they hold, no more than HOSTS_MAX names are looked at,
- * which is more than Slurm has nodes. */
+/* Host lists come from the environment and may hold anything, so at most HOSTS_MAX names are
+ * considered: more than a Slurm cluster has nodes. */
 #include "common/hostlist.h"
 
 #include <stdbool.h>
@@ -27,7 +27,7 @@ static int read_number(const char **at, const char *end, long *value)
 	return (int)(*at - start);
 }
 
-/* The range at *at, which moves behind it and its comma. */
+/* Parses the range at *at and moves *at past it and its comma. */
 static int read_range(const char **at, const char *end, struct range *range)
 {
 	range->width = read_number(at, end, &range->first);
@@ -44,8 +44,8 @@ static int read_range(const char **at, const char *end, struct range *range)
 	return *(*at)++ == ',' && *at < end ? 0 : -1;
 }
 
-/* How many numbers stand between two brackets, -1 if malformed. Number `index` of them is printed
- * to `out`, unless that is NULL; it has room for any. */
+/* The count of numbers between two brackets; -1 if malformed. Number `index` of them is printed to
+ * `out`, unless that is NULL; `out` has room for any number. */
 static long read_bracket(const char *at, const char *end, long index, char *out)
 {
 	long count = 0;
@@ -61,7 +61,7 @@ static long read_bracket(const char *at, const char *end, long index, char *out)
 	return count <= HOSTS_MAX ? count : -1;
 }
 
-/* The end of the item that begins here: a comma outside brackets, or the end of the list. */
+/* The end of the item at `at`: a comma outside brackets, or the end of the list. */
 static const char *item_end(const char *at)
 {
 	for (bool inside = false; *at && (inside || *at != ','); at++)
@@ -69,7 +69,7 @@ static const char *item_end(const char *at)
 	return at;
 }
 
-/* How many names an item stands for; -1 if it is malformed. */
+/* How many names an item denotes; -1 if it is malformed. */
 static long item_count(const char *at, const char *end)
 {
 	long count = at < end ? 1 : -1;
@@ -88,7 +88,7 @@ static long item_count(const char *at, const char *end)
 	return count;
 }
 
-/* Name `index` of the `count` names of a well-formed item: of several brackets the last counts
+/* Name `index` of the `count` names of a well-formed item. The last of several brackets varies
  * fastest. */
 static int item_name(const char *at, const char *end, long index, long count, char *out,
 	size_t size)
@@ -128,8 +128,7 @@ int hostlist_nth(const char *list, long index, char *out, size_t size)
 	return -1;
 }
 
-/* The place among the numbers between two brackets of the one that is written as these digits; -1
- * if it is not there. */
+/* The place of these digits among the numbers between two brackets; -1 if they are not there. */
 static long place_in_bracket(const char *at, const char *end, const char *digits, int length)
 {
 	const char *rest = digits;
@@ -153,7 +152,7 @@ static long item_find(const char *at, const char *end, long count, const char *n
 	const char *open = memchr(at, '[', (size_t)(end - at)),
 			   *close = open ? memchr(open, ']', (size_t)(end - open)) : NULL;
 	if (open && !memchr(close, '[', (size_t)(end - close))) {
-		/* Thousands of nodes are written so: their names are not made one by one. */
+		/* Lists of thousands of nodes have this form: don't generate their names one by one. */
 		size_t before = (size_t)(open - at), behind = (size_t)(end - close - 1),
 			   length = strlen(name);
 		if (length < before + behind || strncmp(name, at, before) != 0

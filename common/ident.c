@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides who this process is from what its launchers say, and refuses to guess where they
+/* Decides this process's identity from what its launchers say, and refuses to guess when they
  * disagree. */
 #include "common/ident.h"
 
@@ -14,7 +14,7 @@
 
 #define UNSAID (-1)
 
-/* The environment as a source of numbers; the first malformed one is kept as the error. */
+/* Reads numbers from the environment; the first malformed one becomes the error. */
 struct reader {
 	ident_env *env;
 	void *arg;
@@ -22,7 +22,7 @@ struct reader {
 	bool failed;
 };
 
-/* Where the ranks stand, as one source tells it; UNSAID where it doesn't. */
+/* One source's claim about this process; UNSAID where it says nothing. */
 struct claim {
 	long rank, world_size, local_rank, local_world_size, node_rank, node_count;
 };
@@ -35,7 +35,8 @@ static const char *text_of(struct reader *reader, const char *name)
 	return text && text[0] ? text : NULL;
 }
 
-/* Digits only; -1 otherwise or above `max`. *end is where the digits stop. */
+/* Parses digits; -1 if there are none or the value is above `max`. *end is the first character
+ * after them. */
 static long digits(const char *text, long max, const char **end)
 {
 	long value = 0;
@@ -94,9 +95,9 @@ int ident_tasks_on_node(const char *coded, int node)
 	return -1;
 }
 
-/* The place of this node in SLURM_STEP_TASKS_PER_NODE. Slurm sorts that by name together with the
- * list of nodes, while the nodes of a heterogeneous step are numbered component by component (22.05
- * and 25.11). */
+/* The index of this node in SLURM_STEP_TASKS_PER_NODE. Slurm sorts that list by node name, like the
+ * node list, but numbers the nodes of a heterogeneous step component by component (22.05 and
+ * 25.11). */
 static int place_of_node(struct reader *reader, const struct claim *claim)
 {
 	const char *nodes = text_of(reader, "SLURM_STEP_NODELIST"),
@@ -105,7 +106,7 @@ static int place_of_node(struct reader *reader, const struct claim *claim)
 	return (int)(place < 0 ? claim->node_rank : place);
 }
 
-/* What Slurm says of a task of a step; false outside a step (a batch script has no
+/* Slurm's claim about a task of a step; false outside a step (a batch script has no
  * SLURM_STEP_NUM_TASKS). */
 static bool read_slurm_step(struct reader *reader, struct claim *claim)
 {
@@ -131,9 +132,9 @@ static bool read_slurm_step(struct reader *reader, struct claim *claim)
 	return true;
 }
 
-/* Slurm's mpi/pmi2 calls a step JOB.STEP; in a heterogeneous job JOB is the leader's id,
- * SLURM_JOB_ID the component's. A step without PMI2 that was started from inside one with it
- * inherits variables which are not its own. */
+/* Slurm's mpi/pmi2 names a step JOB.STEP. In a heterogeneous job, JOB is the leader's ID and
+ * SLURM_JOB_ID the component's. A step without PMI2, started from inside one with PMI2, inherits
+ * PMI_* variables that belong to the outer step. */
 static bool pmi2_is_ours(struct reader *reader)
 {
 	char job[32], step[32];
@@ -145,7 +146,7 @@ static bool pmi2_is_ours(struct reader *reader)
 		&& (text_of(reader, "SLURM_HET_SIZE") || strcmp(job, own_job) == 0);
 }
 
-/* What PMI2 says of a task of a step; false outside of it. */
+/* PMI2's claim about a task of a step; false outside such a step. */
 static bool read_pmi2(struct reader *reader, bool in_step, struct claim *claim)
 {
 	*claim = NOTHING_SAID;
@@ -156,8 +157,8 @@ static bool read_pmi2(struct reader *reader, bool in_step, struct claim *claim)
 	return true;
 }
 
-/* torchrun's variables, which many other launchers set too; false where RANK and WORLD_SIZE are not
- * both there. */
+/* The claim of torchrun's variables, which many other launchers set too; false unless both RANK and
+ * WORLD_SIZE are set. */
 static bool read_torchrun(struct reader *reader, struct claim *claim)
 {
 	*claim = NOTHING_SAID;
@@ -182,7 +183,7 @@ struct compared {
 	long a, b;
 };
 
-/* The first pair that both sides state and that differs is the error. */
+/* Fails at the first pair that both sides state and that differs. */
 static int compare(const struct compared *rows, int count, const char *name_a, const char *remedy,
 	struct err *err)
 {
@@ -218,8 +219,8 @@ static int compare_pmi2(const struct claim *pmi2, const struct claim *slurm, str
 		"start the program with srun itself, without changing SLURM_* or PMI_* on the way", err);
 }
 
-/* RANK and WORLD_SIZE that another launcher or an outer shell left behind would silently change who
- * reads what. */
+/* A stale RANK or WORLD_SIZE from another launcher or an outer shell would silently change which
+ * rank reads which data. */
 static int compare_torchrun(const struct claim *claim, const char *source,
 	const struct claim *torchrun, struct err *err)
 {
@@ -231,8 +232,8 @@ static int compare_torchrun(const struct claim *claim, const char *source,
 		"unset RANK and WORLD_SIZE, or start one task a rank", err);
 }
 
-/* Slurm's PMIx calls a step slurm.pmix.JOB.STEP. Under any other (mpirun, prterun) SLURM_* describe
- * its daemons. */
+/* Slurm's PMIx namespace is slurm.pmix.JOB.STEP. Under any other launcher (mpirun, prterun) SLURM_*
+ * describe the launcher's daemons. */
 static bool pmix_is_slurms(const struct ident_pmix *pmix)
 {
 	return strncmp(pmix->nspace, "slurm.pmix.", 11) == 0;
@@ -252,7 +253,7 @@ static void complete(struct claim *claim, const struct claim *other)
 	prefer(&claim->node_count, other->node_count);
 }
 
-/* What nobody said: ranks are taken to fill the nodes in order, `local_world_size` on each. */
+/* Fills in what no source stated: ranks fill the nodes in order, `local_world_size` on each. */
 static void assume_rest(struct claim *claim)
 {
 	prefer(&claim->local_world_size, claim->node_count == 1 ? claim->world_size : 1);
@@ -303,7 +304,7 @@ static int decide_pmix(struct claim *claim, const struct ident_pmix *pmix,
 	return 0;
 }
 
-/* One of a pair without the other would have to be guessed. */
+/* Half a pair would have to be guessed. */
 static int refuse_halves(const struct claim *torchrun, struct err *err)
 {
 	const struct {
@@ -331,8 +332,8 @@ static int decide_claim(struct claim *claim, const char **source, const struct i
 	bool have_torchrun = read_torchrun(reader, &torchrun);
 	if (reader->failed)
 		return -1;
-	/* torchrun's agent is itself a task of srun: what PMIx and Slurm say is then the agent's
-	 * identity, not the worker's. */
+	/* torchrun's agent is itself a task of srun: PMIx and Slurm then describe the agent, not the
+	 * worker. */
 	bool torchrun_launched = have_torchrun && text_of(reader, "TORCHELASTIC_RUN_ID");
 	if (pmix && !torchrun_launched) {
 		*source = "pmix";
@@ -358,7 +359,7 @@ static void copy_text(char *to, size_t size, const char *from)
 static int read_job(struct ident *ident, struct reader *reader)
 {
 	long job = number_of(reader, "SLURM_JOB_ID", UINT32_MAX);
-	/* Outside the steps of srun a batch script has -5 there (Slurm 26.05). */
+	/* Outside srun's steps, a batch script has SLURM_STEP_ID=-5 (Slurm 26.05). */
 	long step = text_of(reader, "SLURM_STEP_NUM_TASKS")
 		? number_of(reader, "SLURM_STEP_ID", UINT32_MAX)
 		: UNSAID;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* File input and output that is whole and, where asked for, durable. */
+/* File input and output that handles short transfers and EINTR, and replaces files durably. */
 #include "common/io.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include "common/auto.h"
 
-/* An offset of -1: from where the descriptor stands. */
+/* An offset of -1 reads at the descriptor's position. */
 static ssize_t read_until(int fd, void *buffer, size_t size, size_t room, off_t offset)
 {
 	size_t done = 0;
@@ -110,8 +110,8 @@ int io_sync_dir(int dirfd, struct err *err)
 	return 0;
 }
 
-/* Writes and fsyncs `temporary`; its close is checked too, since network file systems report there.
- */
+/* Writes and fsyncs `temporary`. close() is checked too, since network file systems report errors
+ * there. */
 static int write_synced(int dirfd, const char *temporary, const void *data, size_t size,
 	struct err *err)
 {
@@ -137,7 +137,7 @@ int io_replace_durably(int dirfd, const char *name, const void *data, size_t siz
 	gethostname(host, sizeof host - 1);
 	snprintf(temporary, sizeof temporary, ".%.150s.%.60s.%d.%u", name, host, (int)getpid(),
 		__atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED));
-	/* A name left by a killed process with our pid would make O_EXCL fail for ever. */
+	/* A file left by a killed process with our PID would make O_EXCL fail for ever. */
 	unlinkat(dirfd, temporary, 0);
 	if (write_synced(dirfd, temporary, data, size, err) < 0) {
 		unlinkat(dirfd, temporary, 0);
@@ -166,9 +166,9 @@ bool io_has_no_locks(int error_number)
 		|| error_number == EINVAL;
 }
 
-/* File systems of clusters tell of a server that is gone by many numbers: Lustre by ESHUTDOWN and
- * ENOTCONN, BeeGFS by ECOMM and EREMOTEIO, GPFS and NFS by ESTALE. So those are named that tell of
- * a request that is wrong, or of who may make it. */
+/* Cluster file systems report a lost server by many error numbers: Lustre by ESHUTDOWN and
+ * ENOTCONN, BeeGFS by ECOMM and EREMOTEIO, GPFS and NFS by ESTALE. So this lists the lasting errors
+ * instead: a wrong request or a missing permission. */
 enum exit_status io_status_or(int error_number, enum exit_status lasting)
 {
 	switch (error_number) {

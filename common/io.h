@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole reads and writes, and the one way in which a file is replaced durably. */
+/* Complete reads and writes, and the one way to replace a file durably. */
 #ifndef MUSTER_IO_H
 #define MUSTER_IO_H
 
@@ -10,45 +10,44 @@
 
 #include "common/err.h"
 
-/* Read or write all `size` bytes, across short transfers and EINTR. The readers return the bytes
- * read, fewer than `size` only at the end of the file; all return -1 with errno set on an error. */
+/* Read or write all `size` bytes, through short transfers and EINTR. The readers return the number
+ * of bytes read, less than `size` only at the end of the file. All return -1 with errno on an
+ * error. */
 ssize_t io_read_full(int fd, void *buffer, size_t size);
 ssize_t io_read_at(int fd, void *buffer, size_t size, off_t offset);
 int io_write_full(int fd, const void *buffer, size_t size);
 
-/* The same where requests have to reach to the end of a page (O_DIRECT): each asks for all that is
- * missing of `room` bytes, and none follows once there are `size`. May return more than `size`. */
+/* The same for O_DIRECT, where a request must end at a page: each request asks for all that is
+ * missing of `room` bytes, and none follows once `size` bytes have come. May return more than
+ * `size`. */
 ssize_t io_read_within(int fd, void *buffer, size_t size, size_t room, off_t offset);
 
-/* Reads a whole regular file of at most `limit` bytes. *data is malloc'ed, has a NUL behind its
- * *size bytes, and is the caller's. `dirfd` may be AT_FDCWD. A file that is not there or can't be
- * one of ours: status EXIT_DATA, and errno ENOENT where it is not there; what may pass: EXIT_LOST.
- */
+/* Reads a whole regular file of at most `limit` bytes. *data is malloc'ed, has a NUL after its
+ * *size bytes, and is the caller's. `dirfd` may be AT_FDCWD. Status EXIT_DATA if the file is
+ * missing (errno ENOENT) or can't be one of ours, EXIT_LOST if the error may pass. */
 int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t *size,
 	struct err *err);
 
-/* A stream of its own over the folder, so that no other's position is moved; closedir ends it. NULL
- * with errno. */
+/* Opens a folder's listing through a descriptor of its own, so that no other position moves;
+ * closedir ends it. NULL with errno. */
 DIR *io_open_list(int dirfd);
 
-/* fsync of a folder, so that names created, renamed or removed in it are durable. */
+/* fsyncs a folder: names created, renamed or removed in it become durable. */
 int io_sync_dir(int dirfd, struct err *err);
 
-/* Creates or replaces `name` in `dirfd` so that after a crash it holds the old bytes or the new
- * ones, whole: temporary name, write, fsync, close, rename, fsync of the folder. On an error the
- * old file stays and the temporary one is removed; a failed fsync is never retried on the same
- * file. */
+/* Creates or replaces `name` in `dirfd`; after a crash it holds all old or all new bytes. The
+ * steps: temporary name, write, fsync, close, rename, fsync of the folder. On an error the old file
+ * stays and the temporary one is removed. A failed fsync is never retried on the same file. */
 int io_replace_durably(int dirfd, const char *name, const void *data, size_t size, struct err *err);
 
-/* What was printed has reached standard output; else err says why. A program's last step, or a full
- * disk goes unnoticed. */
+/* Flushes standard output. A program must call this last, or a full disk goes unnoticed. */
 int io_flush_output(struct err *err);
 
-/* Whether an errno of asking for a lock says that this file system has none. */
+/* Whether this errno of a lock request means that the file system has no locks. */
 bool io_has_no_locks(int error_number);
 
-/* Status of an errno of a file: EXIT_LOST for one that may pass (EIO, ENOSPC, ESTALE, ENOTCONN,
- * EMFILE …), else `lasting`, or EXIT_FAULT. */
+/* The exit status for an errno of a file operation: EXIT_LOST if it may pass (EIO, ENOSPC, ESTALE,
+ * ENOTCONN, EMFILE …), else `lasting`. io_status() takes EXIT_FAULT for `lasting`. */
 enum exit_status io_status_or(int error_number, enum exit_status lasting);
 enum exit_status io_status(int error_number);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sealed memfd: the task can neither shrink it under slurmstepd's read nor make it large. */
+/* The memory is a sealed memfd: the task can neither shrink it while slurmstepd reads it nor grow
+ * it. */
 #include "config.h"
 
 #include "common/last_words.h"
@@ -17,9 +18,9 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SLOT_BYTES 256
-#define PROGRESS_OFFSET 251  /* of a byte that is 1 for progress */
-#define RESULT_OFFSET 252    /* of the process id in the slot */
-#define FIRST_DESCRIPTOR 200 /* out of the way of scripts, which number theirs by hand */
+#define PROGRESS_OFFSET 251  /* a byte: 1 means progress */
+#define RESULT_OFFSET 252    /* int32_t: the process whose status is a result */
+#define FIRST_DESCRIPTOR 200 /* out of the way of scripts, which choose low numbers */
 
 int last_words_make(int slots)
 {
@@ -82,7 +83,8 @@ struct last_words last_words_open(const char *value)
 	if (!value || sscanf(value, "%d:%ju:%jd%n", &fd, &inode, &offset, &end) != 3 || value[end]
 		|| fd < 0 || offset < 0)
 		return none;
-	/* A program in between may have closed it and opened something of its own in its place. */
+	/* Another program in between may have closed the descriptor and opened something else under its
+	 * number. */
 	if (fstat(fd, &st) < 0 || st.st_ino != inode || fcntl(fd, F_GET_SEALS) != SEALS
 		|| offset > st.st_size - SLOT_BYTES)
 		return none;
@@ -96,7 +98,7 @@ void last_words_write(const struct last_words *words, const char *line)
 		return;
 	int saved = errno;
 	memcpy(slot, line, strnlen(line, sizeof slot));
-	/* In one call, which a SIGKILL does not divide. */
+	/* One call, which a SIGKILL does not split. */
 	ssize_t ignored = pwrite(words->fd, slot, sizeof slot, words->offset);
 	(void)ignored;
 	errno = saved;

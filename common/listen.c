@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As the store of PyTorch listens, so that what fails there fails here. */
+/* Listens as PyTorch's store does, so that what fails there fails here. */
 #include "config.h"
 
 #include "common/listen.h"
@@ -30,7 +30,7 @@ int listen_any(int port, int *got)
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int) { 1 }, sizeof(int));
-	/* Where net.ipv6.bindv6only is 1 it would be deaf to IPv4. */
+	/* With net.ipv6.bindv6only = 1 the socket would not take IPv4 connections. */
 	if (six)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int) { 0 }, sizeof(int));
 	if (bind_any(fd, six, port) < 0 || listen(fd, SOMAXCONN) < 0

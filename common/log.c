@@ -22,7 +22,7 @@ static log_writer *writer = write_stderr;
 static void *writer_arg;
 static struct last_words last_words = { .fd = -1 };
 
-/* One write(2) a line, so that lines of several ranks on one terminal stay whole. */
+/* One write(2) for each line, so that lines of several ranks on one terminal stay whole. */
 static void write_stderr(void *arg, enum log_level level, const char *line)
 {
 	char out[LINE_MAX_BYTES + 400];

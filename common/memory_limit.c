@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads /proc/meminfo and, for the cgroup of this process and all above it, limit and usage (Linux,
- * Documentation/ admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst). */
+/* Reads /proc/meminfo, and the limit and usage of this process's cgroup and all its parents (Linux,
+ * Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst). */
 #include "common/memory_limit.h"
 
 #include <inttypes.h>
@@ -14,12 +14,11 @@
 
 #define PATH_SIZE 4096
 
-/* The files of one version of the interface. */
+/* The file names of one cgroup version. */
 struct interface {
 	const char *type; /* of the mount */
 	const char *limit, *usage;
-	const char *inactive,
-		*active; /* entries of memory.stat: cached files, those of cgroups below included */
+	const char *inactive, *active; /* entries of memory.stat: cached files, descendants included */
 };
 
 static const struct interface v1 = { "cgroup", "memory.limit_in_bytes", "memory.usage_in_bytes",
@@ -34,9 +33,8 @@ static FILE *open_at(const char *root, const char *folder, const char *name)
 	return fopen(path, "re");
 }
 
-/* The number behind the word `key` at the beginning of a line; an empty key: of the first line.
- * False if there is none
- * ("max" is none). */
+/* The number after the word `key` at the start of a line; an empty key means the first line. False
+ * if there is none ("max" is not a number). */
 static bool read_number(const char *root, const char *folder, const char *name, const char *key,
 	uint64_t *value)
 {
@@ -63,8 +61,8 @@ static uint64_t left_in(const char *root, const char *folder, const struct inter
 	return limit > usage - cached ? limit - (usage - cached) : 0;
 }
 
-/* Whether `options`, separated by commas, name the memory controller; version 2 has one tree for
- * all controllers. */
+/* Whether the comma-separated `options` name the memory controller; version 2 has one tree for all
+ * controllers. */
 static bool has_memory(const char *options, const struct interface *interface)
 {
 	char padded[PATH_SIZE + 2];
@@ -72,8 +70,8 @@ static bool has_memory(const char *options, const struct interface *interface)
 	return interface == &v2 || strstr(padded, ",memory,");
 }
 
-/* Where the hierarchy is mounted and which of its folders stands there (/proc/self/mountinfo, see
- * proc(5)). */
+/* Where the hierarchy is mounted, and which of its folders is the root of the mount
+ * (/proc/self/mountinfo, see proc(5)). */
 static bool find_mount(const char *root, const struct interface *interface, char *folder, char *top)
 {
 	char line[3 * PATH_SIZE], type[64];
@@ -108,7 +106,7 @@ static bool find_path(const char *root, const struct interface *interface, char 
 	return false;
 }
 
-/* The least that the cgroup of this process or one above it leaves. */
+/* The least that this process's cgroup or one of its parents leaves. */
 static uint64_t left_in_tree(const char *root, const struct interface *interface)
 {
 	char mount[PATH_SIZE], top[PATH_SIZE], path[PATH_SIZE], folder[2 * PATH_SIZE];
@@ -116,8 +114,8 @@ static uint64_t left_in_tree(const char *root, const struct interface *interface
 	if (!find_mount(root, interface, mount, top) || !find_path(root, interface, path))
 		return least;
 	size_t skip = strlen(top);
-	/* In a container the mount may begin at the container's own folder, while the path is the
-	 * machine's. */
+	/* In a container the mount may begin at the container's own folder, while the path starts at
+	 * the machine's root. */
 	if (strcmp(top, "/") != 0 && strncmp(path, top, skip) == 0
 		&& (path[skip] == '/' || path[skip] == '\0'))
 		memmove(path, path + skip, strlen(path + skip) + 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slurm needs no name service: it has the address of a node from slurm.conf (NodeAddr), or of a
- * cloud's from the controller. A program of its own asks, since libslurm may end the process that
- * calls it. */
+/* A cluster may have no name service: Slurm has each node's address from slurm.conf (NodeAddr), or,
+ * for a cloud node, from the controller. scontrol asks for it in a process of its own, since
+ * libslurm may end the process that calls it. */
 #include "config.h"
 
 #include "common/node_address.h"
@@ -17,10 +17,10 @@
 #include "common/run_as_user.h"
 
 #define ASK_SECONDS 5.0
-#define ASK_AGAIN 5.0          /* seconds after an answer that was none */
+#define ASK_AGAIN 5.0          /* seconds after a failed query */
 #define ANSWER_BYTES (4 << 20) /* about 1 KB a node */
 
-/* What scontrol has said, one line a node; NULL: nothing yet. */
+/* scontrol's output, one line a node; NULL: none yet. */
 static struct {
 	pthread_mutex_t lock;
 	char *text;
@@ -44,7 +44,7 @@ static void ask(char *nodes)
 	answer.again = clock_now() + ASK_AGAIN;
 }
 
-/* The value of a word in a line, which ends at a space. */
+/* The value of the word NAME=VALUE in a line; it ends at a space. */
 static bool word_of(const char *line, const char *name, char *out, size_t size)
 {
 	size_t length = strlen(name);
@@ -67,7 +67,7 @@ static bool find(const char *node, char *out, size_t size)
 	return false;
 }
 
-/* What Slurm calls the node's address, which may be a name. */
+/* Slurm's address of the node, which may be a name. */
 static bool slurm_address(const char *node, char *out, size_t size)
 {
 	char *nodes = getenv("SLURM_STEP_NODELIST");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals of Slurm's grace time (SIGTERM), of sbatch --signal (SIGUSR1 or SIGUSR2) and of a
- * terminal (SIGINT).
+/* Takes the signals of Slurm's grace time (SIGTERM), of sbatch --signal (SIGUSR1 or SIGUSR2) and of
+ * a terminal (SIGINT).
  *
- * They are blocked in every thread and taken by one that does nothing else, never by a handler:
- * oneDNN's generated products (seen with 2.6.3) run with the stack pointer in a heap buffer, and
- * the frame that the kernel would push there for a handler overwrites what lies in front of it. */
+ * They are blocked in every thread and taken by a dedicated one, never by a handler: oneDNN's
+ * generated matrix products (seen with 2.6.3) run with the stack pointer in a heap buffer, and the
+ * frame that the kernel would push there for a handler overwrites the memory below it. */
 #include "common/notice.h"
 
 #include <pthread.h>
@@ -57,7 +57,7 @@ static int start(struct err *err)
 	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fd < 0)
 		return err_set(err, "signals: couldn't make an eventfd: %m");
-	/* One that our parent ignored would be dropped before it could be waited for. */
+	/* A signal that our parent ignored would be discarded before sigwait() sees it. */
 	for (size_t i = 0; i < NOTICES; i++)
 		signal(notices[i].number, SIG_DFL);
 	atomic_store(&readable, fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C library's readers pass over spaces, take signs, and stop where they like: here the whole
- * text is looked at first. */
+/* strtoll() and its kin skip spaces, accept signs and stop anywhere, so this checks the whole text
+ * first. */
 #include "common/number.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #define DIGITS "0123456789"
 
-/* The number at the start of the text, with *end behind it. */
+/* Parses the number at the start of the text; *end is the first character after it. */
 static bool read_whole(const char *text, int64_t *value, const char **end)
 {
 	const char *first = text + (*text == '-');
@@ -55,7 +55,7 @@ bool number_real(const char *text, double least, double most, double *value)
 	return true;
 }
 
-/* Binary ones first, largest first: that is the order in which a value is shown. */
+/* Binary units first, largest first: the order in which number_bytes_text() tries them. */
 static const struct {
 	const char *name;
 	int64_t bytes;

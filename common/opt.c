@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values in a caller's struct, described by a table; their text and JSON forms. */
+/* Option values in a caller's struct, as a table describes it: their text and JSON forms. */
 #include "common/opt.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "common/auto.h"
 #include "common/number.h"
 
-#define TEXT_BYTES 4200 /* the longest value that is compared or shown: a path */
+#define TEXT_BYTES 4200 /* the longest value to compare or show: a path */
 
 static void *value_of(const struct opt *opt, void *values)
 {
@@ -39,7 +39,7 @@ int opt_find(const struct opt *table, const char *name)
 	return -1;
 }
 
-/* The place of `word` in "a|b|c", or -1. */
+/* The index of `word` in "a|b|c", or -1. */
 static int choice_index(const char *choices, const char *word)
 {
 	size_t length = strlen(word);
@@ -215,7 +215,7 @@ json_t *opt_record(const struct opt *table, enum opt_kind kind, const char *mode
 	return record;
 }
 
-/* A recorded value as text, in the same form as opt_text gives the present one. */
+/* A recorded value as text, in the form that opt_text gives the present one. */
 static char *recorded_text(const struct opt *opt, const json_t *value, char *out, size_t size)
 {
 	if (!value)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An option table on the command line: argp's vectors are made from the rows, its errors become one
+/* Parses an option table's command line: its rows become argp's vectors, argp's errors become one
  * line each. */
 #include "config.h"
 
@@ -12,9 +12,9 @@
 
 #include "common/auto.h"
 
-#define FIRST_KEY 1000 /* above every character: no row has a one-letter form */
+#define FIRST_KEY 1000 /* above every character: options have no one-letter forms */
 
-/* argp's own --help says nothing under ARGP_NO_ERRS, so these three are ours. */
+/* Under ARGP_NO_ERRS argp's own --help prints nothing, so these three are ours. */
 enum { KEY_HELP = 900, KEY_USAGE, KEY_VERSION };
 
 static const struct argp_option own_options[] = {
@@ -32,7 +32,7 @@ struct parse {
 	bool *given;
 	struct err *err;
 	bool failed;
-	int next; /* the word of argv that stands behind the last one understood */
+	int next; /* index in argv of the word after the last one understood */
 };
 
 static const char *kind_note(enum opt_kind kind)
@@ -63,7 +63,7 @@ static void free_options(struct argp_option *options)
 	free(options);
 }
 
-/* argp's vector: a heading row where a group begins, then the rows. */
+/* Makes argp's vector: a heading row where a group begins, then the group's rows. */
 static struct argp_option *make_options(const struct opt *table, int count)
 {
 	struct argp_option *options = calloc((size_t)count * 2 + OWN + 1, sizeof *options),
@@ -127,7 +127,8 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-/* Edits between two words (Levenshtein), for the suggestion; words are cut at 31 characters. */
+/* The edit distance (Levenshtein) of two words, for the suggestion. Words are cut at 31
+ * characters. */
 static int edits(const char *a, const char *b)
 {
 	int row[32];
@@ -147,7 +148,7 @@ static int edits(const char *a, const char *b)
 	return row[n];
 }
 
-/* What getopt refused: an option without its value, an ambiguous or an unknown one. */
+/* Explains what getopt refused: an option without its value, an ambiguous or an unknown one. */
 static int refuse(const struct opt *table, const char *word, struct err *err)
 {
 	if (strncmp(word, "--", 2) != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel is asked for huge pages: where it has none, or is set not to give any, all works as
- * well, only slower. */
+/* Huge pages are only requested: if the kernel has none or is set to give none, all works the same,
+ * only slower. */
 #include "config.h"
 #include "common/pages.h"
 

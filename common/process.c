@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /proc/PID/stat for the identity, a pidfd so that the check and the signal are of one process. */
+/* /proc/PID/stat gives the identity; a pidfd ensures that the check and the signal reach the same
+ * process. */
 #include "config.h"
 
 #include "common/process.h"
@@ -22,7 +23,7 @@ bool process_find(pid_t pid, struct process *process)
 	AUTO_FCLOSE FILE *file = fopen(path, "re");
 	if (!file || !fgets(text, sizeof text, file))
 		return false;
-	/* Fields 3 and 22 (proc(5)); the name in field 2 may hold spaces and parentheses. */
+	/* Fields 3 and 22 (proc(5)); the name in field 2 may contain spaces and parentheses. */
 	const char *rest = strrchr(text, ')');
 	if (!rest
 		|| sscanf(rest + 1,
@@ -59,5 +60,5 @@ void process_kill(const struct process *process)
 	if (fd >= 0)
 		syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
 	else
-		kill(process->pid, SIGKILL); /* Linux before 5.3 */
+		kill(process->pid, SIGKILL); /* Linux before 5.3 has no pidfd_open */
 }

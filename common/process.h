@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that is nobody's child here and may have ended long ago: its pid, and the start time
- * that tells it from a later process of the same pid. */
+/* A process that is not our child and may have ended long ago, identified by its PID and its start
+ * time, which tells it from a later process with the same PID. */
 #ifndef MUSTER_PROCESS_H
 #define MUSTER_PROCESS_H
 
@@ -10,19 +10,19 @@
 /* A value. */
 struct process {
 	pid_t pid;
-	unsigned long long start; /* in clock ticks since boot */
+	unsigned long long start; /* clock ticks since boot */
 };
 
-/* Fills in the start time. False when there is no such process, or only its corpse. */
+/* Fills in `process`. False if there is no such process, or only a zombie. */
 bool process_find(pid_t pid, struct process *process);
 
-/* Whether that very process still runs. */
+/* Whether that same process still runs. */
 bool process_runs(const struct process *process);
 
-/* Waits until it has ended. False when it still runs after `seconds`. */
+/* Waits until it has ended. False if it still runs after `seconds`. */
 bool process_wait(const struct process *process, double seconds);
 
-/* Kills it, and nothing that has taken its pid; it may take a while to be gone. */
+/* Kills it, and never another process that has its PID now. Does not wait until it is gone. */
 void process_kill(const struct process *process);
 
 #endif

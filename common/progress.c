@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drawn at most five times a second, over itself, and wiped at the end. */
+/* Redrawn in place at most five times a second, and wiped at the end. */
 #include "common/progress.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fork twice, drop every privilege, run, and never wait longer than asked. */
+/* Forks twice, drops every privilege, runs the program, and never waits longer than asked. */
 #include "config.h"
 
 #include "common/run_as_user.h"
@@ -29,19 +29,19 @@
 #define HIGHEST_DESCRIPTOR 65536
 #define PASSWD_BYTES 65536
 
-/* What is to become of the second child. */
+/* What the grandchild is to become. */
 struct program {
 	const struct run_user *user;
 	char *const *argv, *const *env;
 	int input, output; /* -1: /dev/null */
-	int report;        /* gets the pid, and a message if the start fails */
-	double seconds;    /* 0: it stays */
+	int report;        /* receives the PID, and a message if the start fails */
+	double seconds;    /* 0: it may run for ever */
 };
 
-/* Slurm sends them to every process that it counts to the step. */
+/* Slurm sends these to every process that it counts as part of the step. */
 static const int ignored_signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
 
-/* The user's name in the database; the caller frees it. NULL when he has no entry. */
+/* The user's name in the user database, malloc'ed. NULL if there is no entry. */
 static char *name_of(uid_t uid, struct err *err)
 {
 	struct passwd entry, *found = NULL;
@@ -78,7 +78,7 @@ int run_user_groups(uid_t uid, gid_t gid, gid_t **groups, size_t *count, struct 
 	return name ? err_set(err, "run: couldn't list the groups of %s", name) : -1;
 }
 
-/* Group and user ids, saved ones included; nothing can bring them back. */
+/* Changes group and user IDs, the saved ones included, so that nothing can restore them. */
 static bool drop_privileges(const struct run_user *user)
 {
 	uid_t real, effective, saved;
@@ -88,7 +88,7 @@ static bool drop_privileges(const struct run_user *user)
 		return true;
 	if (effective != 0 && seteuid(0) < 0)
 		return false;
-	/* No set-user-id program gives back what is dropped here. */
+	/* A set-user-ID program must not restore what is dropped here. */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return false;
 	return setgroups(user->group_count, user->groups) == 0
@@ -105,13 +105,13 @@ static void set_signals(double seconds)
 		signal(i, SIG_DFL);
 	for (size_t i = 0; i < sizeof ignored_signals / sizeof ignored_signals[0]; i++)
 		signal(ignored_signals[i], SIG_IGN);
-	/* Timers outlive execve. */
+	/* Timers survive execve: SIGALRM ends the program. */
 	struct itimerval timer = { .it_value = { (time_t)seconds,
 								   (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6) } };
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* Slurm's daemons are spared when memory runs out; what runs for a user is not. */
+/* Slurm's daemons are protected from the OOM killer; programs that run for a user are not to be. */
 static void set_oom_score(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -121,8 +121,8 @@ static void set_oom_score(void)
 		close(fd);
 }
 
-/* /dev/null or the input and output as streams, the report, and nothing else. One of these may be a
- * descriptor below 3 itself. */
+/* Sets up the streams (/dev/null, or the input and output), the report, and closes everything else.
+ * Any of them may itself be a descriptor below 3. */
 static bool set_descriptors(const struct program *program)
 {
 	int null = open("/dev/null", O_RDWR);
@@ -146,7 +146,7 @@ static _Noreturn void give_up(const char *message)
 	_exit(1);
 }
 
-/* In the child of a threaded process: only calls that are safe after fork. */
+/* The child of a threaded process: only async-signal-safe calls are allowed. */
 static _Noreturn void become(const struct program *program)
 {
 	pid_t self = getpid();
@@ -162,8 +162,8 @@ static _Noreturn void become(const struct program *program)
 	give_up("it can't be executed");
 }
 
-/* The process between the caller and the program: it ends at once, and the program gets another
- * parent. */
+/* The process between the caller and the program: it ends at once, so that the program is no longer
+ * the caller's descendant. */
 static _Noreturn void become_orphan(const struct program *program)
 {
 	pid_t pid = fork();
@@ -172,8 +172,8 @@ static _Noreturn void become_orphan(const struct program *program)
 	_exit(pid < 0);
 }
 
-/* Reads until the other end is closed or the deadline passes. Returns false for the latter. *used
- * is what came, cut to size - 1 bytes and followed by a NUL. */
+/* Reads until the other end is closed; false when the deadline passes first. `output` gets at most
+ * size - 1 bytes and a NUL, *used their number; more is discarded. */
 static bool read_all(int fd, struct deadline deadline, char *output, size_t size, size_t *used)
 {
 	char rest[512];
@@ -208,7 +208,7 @@ static int reap(pid_t pid, struct err *err)
 	return 0;
 }
 
-/* What has reported its pid, and then nothing: it hangs in execve. */
+/* The program reported its PID and then nothing: it hangs in execve. */
 static void kill_late(const char *report)
 {
 	struct process process;
@@ -218,8 +218,8 @@ static void kill_late(const char *report)
 		process_kill(&process);
 }
 
-/* Forks the program and reads how its start went. The write ends of `program` are the caller's to
- * close. */
+/* Forks the program and reads how its start went. Closes program->report; program->output
+ * stays the caller's. */
 static int launch(const struct program *program, int report, struct deadline deadline, pid_t *pid,
 	struct err *err)
 {
@@ -269,7 +269,7 @@ int run_as_user(const struct run_user *user, char *const *argv, char *const *env
 	close(to);
 	to = -1;
 	if (!read_all(from, deadline, output, size, &used)) {
-		if (runs) /* its user may have stopped it: then SIGALRM waits, too */
+		if (runs) /* the user may have stopped it, so that SIGALRM stays pending */
 			process_kill(&helper);
 		return err_set(err, "run: couldn't wait for %s: it took more than %g s", argv[0], seconds);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SipHash-2-4, as its paper has it in section 2. */
+/* SipHash-2-4, as in section 2 of its paper. */
 #include "common/siphash.h"
 
 #include "common/bytes.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SipHash-2-4 (Aumasson and Bernstein, 2012): who does not know the key can't make the tag of a
- * short message. */
+/* SipHash-2-4 (Aumasson and Bernstein, 2012): authenticates short messages; without the key nobody
+ * can compute a message's tag. */
 #ifndef MUSTER_SIPHASH_H
 #define MUSTER_SIPHASH_H
 

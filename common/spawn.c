@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* posix_spawn() resets signals in the child without the cost of fork(). */
 #include "config.h"
 #include "common/spawn.h"
 

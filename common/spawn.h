@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs that we start: they take signals as a shell's child does, though we block or ignore
- * some. */
+/* Starts programs with default signal handling, as a shell would, though this process blocks or
+ * ignores some signals. */
 #ifndef MUSTER_SPAWN_H
 #define MUSTER_SPAWN_H
 
@@ -8,9 +8,9 @@
 #include <sys/types.h>
 
 /* Runs `program` (a path) with `argv` and this process's environment, no signal blocked or ignored.
- * `actions` on descriptors may be NULL; `flags` are more of posix_spawnattr_setflags, such as
- * POSIX_SPAWN_SETPGROUP for a group of its own. Returns 0 with *pid, or the error number, as
- * posix_spawn does: not fork, which copies the page tables of a large process. */
+ * `actions` on descriptors may be NULL. `flags` are further flags of posix_spawnattr_setflags, such
+ * as POSIX_SPAWN_SETPGROUP for its own process group. Returns 0 with *pid, or an error number. Like
+ * posix_spawn, and unlike fork, it does not copy the page tables of a large process. */
 int spawn_program(pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions,
 	char *const argv[], int flags);
 

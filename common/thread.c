@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread inherits the mask of the one that starts it: a mask that it sets by itself would come
- * too late. */
+/* A thread inherits the signal mask of the thread that starts it. If it set its own mask, a signal
+ * could arrive before that. */
 #include "common/thread.h"
 
 #include <stddef.h>
 
-/* Blocked they would end the process without the program's handler, which may tell where. */
+/* If blocked, these would end the process without the program's handler, which may print where the
+ * fault is. */
 static const int faults[] = { SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP };
 
 void thread_block_signals(sigset_t *before)
