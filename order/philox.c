@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Philox 4x32-10, the one source of every random number in a training. */
+/* Philox 4x32-10, the source of all random numbers in a training. */
 #include "order/philox.h"
 
 #include <string.h>

@@ -7,10 +7,11 @@
 
 #include <stdint.h>
 
-/* Counter word 3 names the use, so that no two uses of one seed share a number. */
+/* Counter word 3 names the use, so that two uses of one seed never share a number. */
 enum philox_use { PHILOX_INIT = 1, PHILOX_SAMPLER = 2, PHILOX_DROPOUT = 3 };
 
-/* Four random words of (counter, key); `out` may be `counter`. Word 0 is the least significant. */
+/* The four random words of (counter, key); `out` may be `counter`. Word 0 is the least
+ * significant. */
 void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 #endif

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of samples, computed place by place instead of stored as a list. */
+/* Computes the order of samples place by place, so that no list is stored. */
 #include "order/sampler.h"
 
 #include "order/philox.h"
 
-/* Four rounds make a Feistel network a pseudo-random permutation (Luby and Rackoff, 1988); eight
- * also mix the domains of a few bits, where each round has few values to choose from. */
+/* Four rounds make a Feistel network a pseudo-random permutation (Luby and Rackoff, 1988). Eight
+ * also mix domains of few bits, where each round has few values to choose from. */
 #define ROUNDS 8
 
-/* Half the width, in bits, of the smallest domain 2^(2·half) that holds [0, count). At least 1, at
- * most 32. */
+/* Half the width, in bits, of the smallest domain 2^(2·half) that contains [0, count): 1 to 32. */
 static unsigned int half_bits(uint64_t count)
 {
 	unsigned int half = 1;
@@ -18,8 +17,8 @@ static unsigned int half_bits(uint64_t count)
 	return half;
 }
 
-/* The counter is (right half, epoch, epoch's upper bits and round, use): distinct for every epoch
- * below 2^56. */
+/* The counter is (right half, epoch, the epoch's upper bits and the round, use): distinct for every
+ * epoch below 2^56. */
 static uint32_t round_value(uint64_t seed, uint64_t epoch, uint32_t round, uint32_t right)
 {
 	const uint32_t counter[4] = { right, (uint32_t)epoch, (uint32_t)(epoch >> 32) << 8 | round,
@@ -43,9 +42,9 @@ static uint64_t feistel(uint64_t seed, uint64_t epoch, unsigned int half, uint64
 	return (uint64_t)left << half | right;
 }
 
-/* Walks the cycle of the larger domain's permutation until it is back in [0, count); the domain is
- * less than four times as large (for two samples or more), so fewer than four steps are expected.
- */
+/* Cycle walking: applies the larger domain's permutation until the value is in [0, count). For two
+ * samples or more the domain is less than four times as large, so fewer than four steps are
+ * expected. */
 uint64_t sampler_permute(uint64_t seed, uint64_t epoch, uint64_t count, uint64_t index)
 {
 	unsigned int half = half_bits(count);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fixed summation tree: which nodes a rank can sum alone, and the additions above them. */
+/* Finds the nodes of the tree that a rank sums alone, and the additions that join the ranks'
+ * nodes. */
 #include "order/tree.h"
 
 #include <stdbool.h>
@@ -24,7 +25,7 @@ int tree_node_end(struct tree_node node, int slots)
 	return end < slots ? end : slots;
 }
 
-/* A left child without a sibling is the same sum as its parent. The root is no one's child. */
+/* A left child without a sibling has the same sum as its parent. The root is nobody's child. */
 static bool is_only_child(struct tree_node node, int slots)
 {
 	return node.index % 2 == 0 && tree_node_end(node, slots) == slots && node_begin(node) > 0;

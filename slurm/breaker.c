@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The count is in the job's comment: nothing else goes where the job goes. */
+/* The count of attempts in vain is in the job's comment: nothing else follows a job from node to
+ * node. */
 #include "config.h"
 
 #include "slurm/breaker.h"
@@ -9,11 +10,11 @@
 #include "common/auto.h"
 #include "common/clock.h"
 
-#define WRITE_TRIES 5     /* where others write over it at the same moment */
-#define WRITE_SECONDS 0.1 /* from one node's look at a job to its word in the comment, at most */
-#define WORD_SECONDS \
-	3.0 /* for a node that knows of progress: Slurm kills its tasks, and it waits for notes that \
-		   come before */
+#define WRITE_TRIES 5     /* when other nodes overwrite the comment at the same moment */
+#define WRITE_SECONDS 0.1 /* at most, from reading a job to writing its comment */
+/* Seconds to wait until a node that knows of progress has said so: Slurm kills its tasks first, and
+ * it waits for earlier notes. */
+#define WORD_SECONDS 3.0
 
 static bool has_progressed(const struct breaker *breaker, const struct requeue_job *job,
 	int attempt)
@@ -30,7 +31,7 @@ static bool is_known(const char *comment, int attempt)
 	return requeue_is_counted(comment, attempt) && requeue_vain(comment, attempt) == 0;
 }
 
-/* Looks the job up anew: others write to its comment, too. */
+/* Loads the job again, since other nodes write its comment too. */
 static int look_again(struct requeue_job *job, struct err *err)
 {
 	struct requeue_job now;

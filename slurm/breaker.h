@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The breaker of crash loops, for every program: a job whose attempts fail by themselves, early and
- * without progress, comes back REQUEUE_VAIN_MOST - 1 times. */
+/* Breaks crash loops of any program. An attempt is in vain if it failed by itself, early and
+ * without progress; after REQUEUE_VAIN_MOST such attempts in a row the job does not come back. */
 #ifndef MUSTER_BREAKER_H
 #define MUSTER_BREAKER_H
 
@@ -10,20 +10,19 @@
 #include "slurm/requeue.h"
 
 struct breaker {
-	double
-		seconds; /* an attempt that ran for longer was not in vain; negative: nothing is counted */
+	double seconds;       /* an attempt that ran longer was not in vain; negative: don't count */
 	bool progressed;      /* a task of this node has made progress */
-	const char *progress; /* a file or folder that progress changes; NULL: none is known */
+	const char *progress; /* a file or folder that changes with progress; NULL: none is known */
 };
 
-/* Both look at the job anew where that takes them time: *job is then how it stands. */
+/* Both functions may load the job again, which updates *job. */
 
-/* Lets the other nodes know, in the job's comment, of the progress that this one knows of. */
+/* If this node knows of progress, tells the other nodes in the job's comment. */
 int breaker_tell(const struct breaker *breaker, struct requeue_job *job, int attempt,
 	struct err *err);
 
-/* Counts the attempt, which still runs and has failed by itself. Returns 0 when the job may come
- * back, 1 when it may not, -1 when it couldn't be counted. */
+/* Counts an attempt that still runs and has failed by itself. Returns 0 if the job may come back, 1
+ * if it may not, -1 if the attempt couldn't be counted. */
 int breaker_count(const struct breaker *breaker, struct requeue_job *job, int attempt,
 	struct err *err);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the timeouts of a site's hooks leave to a checkpoint service. */
 #include "config.h"
 
 #include "slurm/hooks.h"

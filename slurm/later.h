@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What muster-requeue --later prints last when it has to be asked again. */
+/* The last line that muster-requeue --later prints if it has to be asked again. */
 #ifndef MUSTER_LATER_H
 #define MUSTER_LATER_H
 

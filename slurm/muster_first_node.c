@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-first-node: asks Slurm's controller where rank 0 of a step is, for the plugin, which runs
- * it as the job's user. */
+/* muster-first-node: asks Slurm's controller where rank 0 of a step runs. The plugin runs it as the
+ * job's user. */
 #include <slurm/slurm.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-requeue: puts a job back in the queue, for the plugin (which runs it as the job's user)
- * and for batch scripts. */
+/* muster-requeue: puts a job back in the queue. The plugin runs it as the job's user; batch scripts
+ * call it too. */
 #include "config.h"
 
 #include <argp.h>
@@ -29,8 +29,8 @@ const char *argp_program_version = PACKAGE_STRING;
 #define RETRY_SECONDS 1.0
 #define DEFAULT_DEADLINE 300
 #define BREAKER_MOST 100000 /* minutes */
-#define NOTE_SECONDS 0.1    /* from one rank's look at a job to its note, at most */
-#define NOTE_CALLS 3        /* of the controller, from a rank's end to its note */
+#define NOTE_SECONDS 0.1    /* at most, from reading a job to writing the note about a rank */
+#define NOTE_CALLS 3        /* calls of the controller between a rank's end and its note */
 
 struct options {
 	long job, status; /* -1: not given */
@@ -131,7 +131,7 @@ static error_t parse_argument(struct options *options, char *arg, struct argp_st
 	return 0;
 }
 
-/* What an option without a value sets; NULL for others. */
+/* The flag that an option without a value sets; NULL for other options. */
 static bool *flag_of(struct options *options, int key)
 {
 	switch (key) {
@@ -215,7 +215,7 @@ static void say(const char *format, ...)
 
 static bool says_later;
 
-/* libslurm waits for a controller that is away as long as it sees fit: the deadline ends the
+/* libslurm waits for an unreachable controller as long as it likes, so the deadline ends the
  * process. */
 static void on_deadline(int signal_number)
 {
@@ -227,9 +227,9 @@ static void on_deadline(int signal_number)
 	_exit(EXIT_LOST);
 }
 
-/* Leaves a note for the ranks on other nodes that this step has ended for good. Those who leave one
- * at the same moment replace each other's: the last one stands. Returns 0 if that is another one's
- * of this step, 1 if it is ours or of another step, or if that can't be known, -1 on error. */
+/* Leaves a note for ranks on other nodes that this step has ended for good. Notes written at the
+ * same moment overwrite each other; the last one stays. Returns 0 if the note that stayed is
+ * another rank's of this step, 1 if it is ours or another step's or can't be read, -1 on error. */
 static int note(const struct requeue_job *job, const struct options *options, const char *why,
 	struct err *err)
 {
@@ -259,14 +259,14 @@ static int end_for_good(const struct requeue_job *job, const struct options *opt
 	int ours = first ? note(job, options, options->final, err) : 0;
 	if (ours < 0)
 		return -1;
-	/* Not that the job stays: another rank may have been killed before, and bring it back. */
+	/* Don't say that the job won't come back: a rank that was killed earlier may bring it back. */
 	if (ours || !options->quiet)
 		say("%s, which does not put job %u back in the queue: the same would come again",
 			options->final, job->id);
 	return EXIT_OK;
 }
 
-/* The job should come back and can't: said once, by the first rank that wants it. */
+/* The job should come back and can't. The first rank that wants it back says so, once. */
 static int refuse(const struct requeue_job *job, const struct options *options, const char *reason)
 {
 	if (options->end.step < 0 || note(job, options, reason, NULL) != 0)
@@ -274,7 +274,7 @@ static int refuse(const struct requeue_job *job, const struct options *options, 
 	return EXIT_FAULT;
 }
 
-/* A failure that is Slurm's doing says so. */
+/* If Slurm caused the failure, the line says so. */
 static void say_back(const struct requeue_job *job, const struct options *options)
 {
 	char why[600] = "";
@@ -283,7 +283,7 @@ static void say_back(const struct requeue_job *job, const struct options *option
 	say("%sjob %u is put back in the queue after attempt %d", why, job->id, options->end.attempt);
 }
 
-/* The breaker's word, said once. */
+/* The breaker's verdict, said once. */
 static int give_up(const struct requeue_job *job, const struct options *options)
 {
 	char why[300];
@@ -317,8 +317,8 @@ static int put_back(struct requeue_job *job, const struct options *options,
 	return EXIT_OK;
 }
 
-/* For who asks here and now another try may help; the end of a task can't wait, since the job waits
- * for that. */
+/* With --later the caller can't wait here: it is the end of a task, and the job waits for that.
+ * Others try again. */
 static int wait_for_nodes(const struct requeue_job *job, const struct options *options,
 	struct err *err)
 {
@@ -355,7 +355,7 @@ static int act_on(struct requeue_job *job, const struct options *options, struct
 	return EXIT_OK;
 }
 
-/* One try. Returns an exit status, or -1. */
+/* One try. Returns an exit status, or -1 to try again. */
 static int act(const struct options *options, struct err *err)
 {
 	struct requeue_job job;
@@ -366,7 +366,7 @@ static int act(const struct options *options, struct err *err)
 	return status;
 }
 
-/* Looks once: who asks does so again and again. What can't be known is neither yes nor no. */
+/* Looks once: callers of these options ask repeatedly. An unknown answer is neither yes nor no. */
 static int look(const struct options *options)
 {
 	struct requeue_job job;
@@ -379,7 +379,7 @@ static int look(const struct options *options)
 		say("%s", err.text);
 		return EXIT_LOST;
 	}
-	/* While a job completes, what it left on its nodes may still write. */
+	/* While a job completes, processes left on its nodes may still write. */
 	bool runs =
 		found && requeue_attempt_runs(&job, options->running ? options->end.attempt : job.attempt);
 	if (options->runs)
@@ -391,9 +391,9 @@ static int look(const struct options *options)
 	return options->runs || (options->ends ? found : runs) ? EXIT_OK : EXIT_FAULT;
 }
 
-/* Waits for the note of another rank that has ended for good, and for longer where the controller
- * takes its time: Slurm's PMIx kills the others while that rank still asks for it. `late`: the
- * controller was away, and that rank may have yet to see that it is back. */
+/* Waits for the note of another rank that ended for good, longer if the controller is slow: Slurm's
+ * PMIx kills the others while that rank is still writing it. `late`: the controller was
+ * unreachable, and that rank may not have noticed yet that it is back. */
 static int settle(const struct options *options, bool late, struct deadline deadline,
 	struct err *err)
 {
@@ -415,8 +415,8 @@ static int attempt(const struct options *options, int tries, bool *settled,
 	return *settled ? act(options, err) : -1;
 }
 
-/* Tries until the controller answers; every try looks at the job anew, since it may have moved on
- * meanwhile. */
+/* Tries until the controller answers. Each try loads the job again, since its state may have
+ * changed. */
 static int run(const struct options *options)
 {
 	struct err err;
@@ -438,7 +438,7 @@ static int run(const struct options *options)
 	return status;
 }
 
-/* The job and attempt of the script that we end. */
+/* The job and attempt of the batch script that this ends. */
 static int read_script_job(struct options *options)
 {
 	const char *job = getenv("SLURM_JOB_ID"), *attempt = getenv("SLURM_RESTART_COUNT");
@@ -472,8 +472,8 @@ int main(int argc, char **argv)
 		.end = { .attempt = -1, .step = REQUEUE_ANY_STEP, .when = INFINITY },
 		.breaker = { .seconds = -1 },
 		.deadline = DEFAULT_DEADLINE };
-	/* Started by the plugin, it runs where none of the job's limits hold: no other process of the
-	 * user's may take it over. The mode of the installed file sees to it until here. */
+	/* The plugin starts this outside the job's limits, so no other process of the user may take it
+	 * over. Until here the mode of the installed file prevents that. */
 	prctl(PR_SET_DUMPABLE, 0);
 	descriptors_raise();
 	argp_err_exit_status = EXIT_USAGE;

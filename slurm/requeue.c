@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one place that calls libslurm: loads a job, decides, puts it back. */
+/* Loads a job, decides whether it is put back, and puts it back: the calls of libslurm for
+ * requeues. */
 #include "config.h"
 #include "slurm/requeue.h"
 
@@ -16,7 +17,7 @@
 #define COUNT_START "muster: attempts in vain: "
 #define COUNT_FORMAT COUNT_START "%d up to %d"
 #define CLOCKS_DIFFER 0.1 /* seconds, at most */
-#define SEEN_LATE 1.0     /* seconds, at most, from a peer's loss to its own node's notice */
+#define SEEN_LATE 1.0     /* seconds, at most, from a peer's loss until its own node notices */
 
 bool requeue_noted(const char *comment, const struct requeue_end *end)
 {
@@ -30,7 +31,8 @@ bool requeue_noted(const char *comment, const struct requeue_end *end)
 		&& when <= end->when + (end->lost ? SEEN_LATE : CLOCKS_DIFFER);
 }
 
-/* What of a comment stands in front of `part`, without what divides the two; all of it for NULL. */
+/* The length of the comment before `part`, without the separator between them; of all of it if
+ * `part` is NULL. */
 static int length_before(const char *comment, const char *part)
 {
 	int kept = part ? (int)(part - comment) : (int)strlen(comment);
@@ -67,8 +69,8 @@ int requeue_vain(const char *comment, int attempt)
 		return 1;
 	if (last == attempt)
 		return vain;
-	/* One that was ended by its count, and is back all the same, was put back by somebody who
-	 * knows. */
+	/* The breaker ended the job at that attempt: if it is back anyway, somebody decided that, so
+	 * the count starts anew. */
 	return last == attempt - 1 && vain < REQUEUE_VAIN_MOST ? vain + 1 : 1;
 }
 
@@ -119,8 +121,8 @@ enum requeue_action requeue_decide(const struct requeue_job *job, const struct r
 
 bool requeue_attempt_runs(const struct requeue_job *job, int attempt)
 {
-	/* A requeue counts at once, while the nodes of the attempt before it are still being cleaned
-	 * up. */
+	/* A requeue raises the attempt at once, while the nodes of the attempt before are still being
+	 * cleaned up. */
 	if (job->completing && job->attempt == attempt + 1)
 		return true;
 	return job->attempt == attempt && (job->completing || job->state == REQUEUE_RUNNING);
@@ -140,8 +142,8 @@ static int controller_error(const char *verb, uint32_t id, struct err *err)
 
 static enum requeue_state state_of(uint32_t job_state)
 {
-	/* Until the last node has been cleaned up, a requeued job shows its old base state with this
-	 * flag. */
+	/* Until its last node has been cleaned up, a requeued job shows its old base state with one of
+	 * these flags. */
 	if (job_state & (JOB_REQUEUE | JOB_REQUEUE_HOLD | JOB_SPECIAL_EXIT))
 		return REQUEUE_WAITING;
 	switch (job_state & JOB_STATE_BASE) {
@@ -178,8 +180,8 @@ void requeue_clear(struct requeue_job *job)
 	job->comment = NULL;
 }
 
-/* As requeue_find. *leader gets the id of the het job's first component, or 0 when `id` is it or is
- * no such job. */
+/* As requeue_find. *leader is the ID of the het job's leader; 0 if `id` is the leader or not part
+ * of a het job. */
 static int find_one(uint32_t id, struct requeue_job *job, uint32_t *leader, struct err *err)
 {
 	job_info_msg_t *message = NULL;
@@ -209,7 +211,7 @@ int requeue_load(uint32_t id, struct requeue_job *job, struct err *err)
 {
 	uint32_t leader;
 	int found = find_one(id, job, &leader, err);
-	/* Only the leader of a heterogeneous job can be requeued; its components go with it. */
+	/* Only the leader of a heterogeneous job can be requeued; its components follow. */
 	if (found > 0 && leader) {
 		requeue_clear(job);
 		found = find_one(leader, job, &leader, err);
@@ -234,12 +236,12 @@ int requeue_look_at_node(struct requeue_job *job, const char *node, struct err *
 
 int requeue_submit(const struct requeue_job *job, enum requeue_action action, struct err *err)
 {
-	/* Without this flag the call brings a cancelled or finished job back to life; with it, it says
-	 * success and leaves a job in TIMEOUT alone. */
+	/* Without this flag the call also revives a cancelled or finished job. With it, the call
+	 * reports success and leaves a job in TIMEOUT alone. */
 	uint32_t flags = action == REQUEUE_REVIVE ? 0 : JOB_RUNNING;
 	if (slurm_requeue(slurm_compat_job(job->id, job->run), flags) == SLURM_SUCCESS)
 		return 0;
-	/* That run of it is over: another look tells what has become of the job. */
+	/* That attempt is over: loading the job again shows what became of it. */
 	if (job->run && errno == ESLURM_INVALID_JOB_ID)
 		return err_fail(err, EXIT_LOST, "requeue: job %u is at another attempt by now", job->id);
 	return controller_error("requeue", job->id, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that differs between the releases of Slurm that we build against (22.05 to 26.05), behind
- * configure's probes. */
+/* All differences between the releases of Slurm that we build against (22.05 to 26.05),
+ * chosen by configure's probes. */
 #ifndef MUSTER_SLURM_COMPAT_H
 #define MUSTER_SLURM_COMPAT_H
 
@@ -18,14 +18,14 @@
 #define PROLOG_FLAG_RUN_IN_JOB 0 /* before 24.05 */
 #endif
 
-/* slurm.conf as the process around the plugin has read it; NULL where it has not. No public symbol,
- * but the plugin only loads into the Slurm release that it was built for. */
+/* The slurm.conf that the process around the plugin has read; NULL if it has not. The symbol is not
+ * public, but the plugin only loads into the Slurm release that it was built for. */
 static inline const slurm_conf_t *slurm_compat_conf(void)
 {
 	return dlsym(RTLD_DEFAULT, "slurm_conf");
 }
 
-/* How slurm.conf has the prologs and epilogs run: from 25.05 on each with a timeout of its own. */
+/* How slurm.conf has prologs and epilogs run. From 25.05 on each has its own timeout. */
 static inline struct hooks slurm_compat_hooks(const slurm_conf_t *conf)
 {
 #ifdef SLURM_CONF_HAS_EPILOG_TIMEOUT
@@ -39,10 +39,10 @@ static inline struct hooks slurm_compat_hooks(const slurm_conf_t *conf)
 		.epilog = hooks_timeout(epilog) };
 }
 
-/* How slurm_load_job() and slurm_requeue() are told a job: from 26.05 on as a step id. That can
- * name one run of the job alone, by what slurm_compat_run() says of it; 0: whichever there is.
- * Before, a call of slurm_requeue() that the controller takes up late is for the run that there is
- * then. */
+/* The job argument of slurm_load_job() and slurm_requeue(): from 26.05 on a step ID, which can name
+ * a single run of the job by the value of slurm_compat_run(); 0: whichever run there is. Before
+ * 26.05, a call of slurm_requeue() that the controller handles late affects the run that there is
+ * by then. */
 #ifdef SLURM_CALLS_TAKE_STEP_ID
 static inline slurm_step_id_t slurm_compat_job(uint32_t id, uint64_t run)
 {
@@ -66,7 +66,7 @@ static inline uint64_t slurm_compat_run(const slurm_job_info_t *info)
 }
 #endif
 
-/* Says which job a change is for: from 25.11 on in a step id. */
+/* Sets which job a change is for: from 25.11 on in a step ID. */
 static inline void slurm_compat_describe(job_desc_msg_t *change, uint32_t id)
 {
 #ifdef SLURM_JOB_DESC_HAS_STEP_ID
@@ -76,8 +76,8 @@ static inline void slurm_compat_describe(job_desc_msg_t *change, uint32_t id)
 #endif
 }
 
-/* Whether a call that failed with this error may succeed later: the controller is away, busy, or a
- * standby. */
+/* Whether a call that failed with this error may succeed later: the controller is unreachable, busy
+ * or a standby. */
 static inline bool slurm_compat_may_pass(int error)
 {
 	switch (error) {

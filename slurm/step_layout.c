@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SLURM_STEP_NODELIST is sorted by name, and so is not in the order of the ranks where the user
- * gave that
- * (--distribution=arbitrary) or a step has several components. */
+/* SLURM_STEP_NODELIST is sorted by name. It is not in rank order if the user gave an order
+ * (--distribution=arbitrary) or the step has several components, so the controller is asked. */
 #include "slurm/step_layout.h"
 
 #include <errno.h>
@@ -11,8 +10,8 @@
 
 #include "common/hostlist.h"
 
-/* The node of task 0 in a layout, if there is one and it is one of the step's: another step of the
- * leader's may have the same number. */
+/* The node of task 0 in a layout, if the layout has it and the node is in the step: another step of
+ * the leader's job may have the same number. */
 static bool first_node(const slurm_step_layout_t *layout, const char *nodes, char *out, size_t size)
 {
 	for (uint32_t node = 0; node < layout->node_cnt; node++)
@@ -23,8 +22,8 @@ static bool first_node(const slurm_step_layout_t *layout, const char *nodes, cha
 	return false;
 }
 
-/* 1: found; 0: the job has no such step, or not on our nodes; -1: the controller couldn't be asked.
- */
+/* 1: found; 0: the job has no such step, or not on our nodes; -1: the controller couldn't be
+ * asked. */
 static int ask(uint32_t job, uint32_t step, uint32_t component, const char *nodes, char *out,
 	size_t size)
 {
@@ -41,9 +40,9 @@ int step_layout_first_node(const struct step_layout_step *step, char *out, size_
 	struct err *err)
 {
 	int found = 0;
-	/* Components of one job have numbers; components that are jobs have none. All exist before the
-	 * first task starts; one whose tasks have all ended is passed over, and then nobody meets there
-	 * any more. */
+	/* Components of one job are numbered; components that are jobs are not. All of them exist
+	 * before the first task starts. One whose tasks have all ended is skipped, but then no rank
+	 * meets there any more. */
 	for (uint32_t job = step->leader; found == 0 && job <= step->job; job++) {
 		found = ask(job, step->step, 0, step->nodes, out, size);
 		if (found == 0)
