@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread a rank moves the messages. Rank 0's has a link with each rank, and sends when the last
- * has come; any other rank's has one link, with rank 0. What each rank came with stays where it is
- * until the end: it can be asked for at any time. */
+/* One thread per rank moves the messages. Rank 0's thread has a link to each rank, and sends once
+ * the last rank's message has arrived; any other rank's thread has one link, to rank 0. The data of
+ * all ranks is kept until the end, since it can be asked for at any time. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static void free_bodies(const struct bootstrap *bootstrap, struct round *round)
 	round->bodies = NULL;
 }
 
-/* Rank 0: what all have come with, as one message. */
+/* Rank 0: joins the bodies of all ranks to one message. */
 static bool put_together(const struct bootstrap *bootstrap, struct round *round, uint32_t fence)
 {
 	size_t size = 0;
@@ -104,7 +104,7 @@ static bool has_sent_all(const struct bootstrap *bootstrap)
 	return true;
 }
 
-/* Rank 0 may end its process as soon as it is told, so it has to have sent everything. */
+/* Rank 0 may end its process as soon as it is told, so all messages have to be sent first. */
 static void tell_all(struct bootstrap *bootstrap)
 {
 	while (bootstrap->told < bootstrap->complete && has_sent_all(bootstrap))
@@ -116,7 +116,6 @@ static void tell_all(struct bootstrap *bootstrap)
 
 /* ---- the thread ---- */
 
-/* Waits for something to do. */
 static void await_work(struct bootstrap *bootstrap)
 {
 	double seconds = INFINITY;
@@ -137,7 +136,7 @@ static void await_work(struct bootstrap *bootstrap)
 	(void)!read(bootstrap->wake, &count, sizeof count);
 }
 
-/* Moves what can be moved; false: it is over. */
+/* Moves what can be moved; false: the bootstrap is over. */
 static bool work(struct bootstrap *bootstrap)
 {
 	pthread_mutex_lock(&bootstrap->lock);
@@ -277,8 +276,8 @@ static void wake(struct bootstrap *bootstrap)
 	(void)!write(bootstrap->wake, &(uint64_t) { 1 }, sizeof(uint64_t));
 }
 
-/* Rank 0 takes what it comes with as it takes the others'; they keep theirs as the message that
- * they will send. */
+/* Rank 0 takes its own body as it takes those of others. Another rank keeps its body as the message
+ * that it will send. */
 static bool come_with(struct bootstrap *bootstrap, struct round *round, const void *bytes,
 	size_t size)
 {

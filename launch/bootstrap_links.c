@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The connections of a bootstrap: what comes over them is nobody's until its tag says whose, and
- * nothing that was put goes over one whose other end has not shown that it is rank 0's. */
+/* The connections of a bootstrap. A message has no sender until its tag proves one, and no put
+ * value is sent until the other end has proved that it is rank 0. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "launch/bootstrap_private.h"
 
 #define CONNECT_SECONDS 0.5
-#define FIRST_PAUSE 0.001 /* between two looks for rank 0 */
+#define FIRST_PAUSE 0.001 /* seconds between two attempts to reach rank 0 */
 #define LONGEST_PAUSE 0.1
 #define PAUSE_GROWTH 1.1
 
@@ -52,7 +52,7 @@ bool bootstrap_open_link(struct bootstrap *bootstrap, struct link *link, int fd)
 	return true;
 }
 
-/* A challenge is there, which is answered, or the answer to this rank's. */
+/* A challenge has arrived, which is answered, or the answer to this rank's challenge. */
 static bool take_greeting(const struct bootstrap *bootstrap, struct link *link)
 {
 	uint64_t challenge;
@@ -68,14 +68,14 @@ static bool take_greeting(const struct bootstrap *bootstrap, struct link *link)
 	return true;
 }
 
-/* Of the messages that this rank receives. */
+/* The secret that authenticates the messages received on this link. */
 static const struct bootstrap_secret *origin_of(const struct bootstrap *bootstrap,
 	const struct link *link)
 {
 	return bootstrap->rank == 0 ? &link->origin : &bootstrap->secret;
 }
 
-/* Whether a message of this sender is due now; on rank 0 it may be a link's first. */
+/* Whether a message of this sender is due now. On rank 0 it may be the link's first. */
 static bool is_due(struct bootstrap *bootstrap, struct link *link,
 	const struct bootstrap_head *head)
 {
@@ -92,7 +92,7 @@ static bool is_due(struct bootstrap *bootstrap, struct link *link,
 	return rank == link->rank && head->fence == bootstrap->come[rank];
 }
 
-/* A whole message is there. */
+/* A whole message has arrived. */
 static bool take_message(struct bootstrap *bootstrap, struct link *link)
 {
 	const struct bootstrap_message message = { link->in, link->want - bootstrap_message_length(0) };
@@ -112,7 +112,7 @@ static bool take_message(struct bootstrap *bootstrap, struct link *link)
 	return link->in;
 }
 
-/* The head is there: makes room for the rest. */
+/* A head has arrived: makes room for the rest. */
 static bool take_head(struct bootstrap *bootstrap, struct link *link)
 {
 	const size_t world = (size_t)bootstrap->world_size;
@@ -153,7 +153,7 @@ bool bootstrap_receive(struct bootstrap *bootstrap, struct link *link)
 	}
 }
 
-/* Of the rounds, the first whose message is not to be sent yet. */
+/* The first round whose message must not be sent yet. */
 static uint32_t sendable(const struct bootstrap *bootstrap, const struct link *link)
 {
 	if (bootstrap->rank == 0)
@@ -166,7 +166,7 @@ bool bootstrap_has_to_send(const struct bootstrap *bootstrap, const struct link 
 	return link->greeting_left > 0 || link->out < sendable(bootstrap, link);
 }
 
-/* False with errno, as of send(). */
+/* False with errno, as send() sets it. */
 static bool send_greeting(struct link *link)
 {
 	while (link->greeting_left > 0) {
@@ -204,7 +204,8 @@ bool bootstrap_send(struct bootstrap *bootstrap, struct link *link)
 
 /* ---- rank 0 ---- */
 
-/* The oldest connection that has not said who it is, and how many there are; NULL: none. */
+/* The oldest connection that has not said which rank it is, or NULL, and the number of such
+ * connections. */
 static struct link *oldest_stranger(struct bootstrap *bootstrap, int *count)
 {
 	struct link *oldest = NULL;
@@ -229,7 +230,7 @@ static bool make_room(void *arg)
 	return oldest;
 }
 
-/* There is one: ranks connect once. */
+/* There always is one, since each rank connects once. */
 static struct link *free_link(struct bootstrap *bootstrap)
 {
 	struct link *link = bootstrap->links;
@@ -253,7 +254,8 @@ void bootstrap_take_connections(struct bootstrap *bootstrap)
 
 /* ---- any other rank ---- */
 
-/* Whether it is to go on, after waiting that long for a word of its owner's, or for `fd`. */
+/* Waits `seconds`, or until `fd` can be written. Returns false if the owner has ended the
+ * bootstrap. */
 static bool pause_for(struct bootstrap *bootstrap, int fd, double seconds)
 {
 	struct pollfd fds[] = { { .fd = bootstrap->wake, .events = POLLIN },

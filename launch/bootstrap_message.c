@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The layout of these messages; nothing here sends or receives. */
 #include "launch/bootstrap_message.h"
 
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 
 #define CHALLENGE_MAGIC "MGC2"
 #define PROOF_MAGIC "MGP2"
-#define NUMBER_AT 4 /* in a proof; a challenge has the run there */
-#define LAST_AT 12  /* the challenge's number, and the proof's tag */
+#define NUMBER_AT 4 /* in a proof; in a challenge it is the run */
+#define LAST_AT 12  /* the challenge's number, or the proof's tag */
 
 #define MAGIC "MGA2"
 #define SESSION_AT 4
@@ -18,7 +19,7 @@
 #define FENCE_AT 16
 #define SIZE_AT 20
 #define TAG_AT (BOOTSTRAP_HEAD_SIZE - BOOTSTRAP_TAG_SIZE)
-#define LENGTH 4 /* bytes of a body's length among others */
+#define LENGTH 4 /* bytes of a rank's length field in rank 0's body */
 
 void bootstrap_challenge_write(unsigned char out[BOOTSTRAP_GREETING_SIZE], uint64_t run,
 	uint64_t challenge)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages of doc/bootstrap.md as bytes: a challenge and its proof, and then a head with a tag,
- * a body, and a tag of all. */
-#ifndef MUSTER_BOOTSTRAP_MESSAGE_H
-#define MUSTER_BOOTSTRAP_MESSAGE_H
+/* The messages of doc/bootstrap.md as bytes: a challenge and its proof; then messages of a head
+ * with a tag, a body, and a tag of everything. */
+#ifndef MUSTER_GATHERING_MESSAGE_H
+#define MUSTER_GATHERING_MESSAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,11 +12,10 @@
 #define BOOTSTRAP_HEAD_SIZE 32
 #define BOOTSTRAP_TAG_SIZE 8
 
-/* What tells a message's origin. */
+/* What authenticates the sender of a message. */
 struct bootstrap_secret {
-	uint64_t session; /* of rank 0's messages the run_number(); of any other's what rank 0 has drawn
-						 for its connection */
-	unsigned char key[16]; /* which this run's ranks know, and nobody else does */
+	uint64_t session;      /* rank 0's: run_number(); others': drawn by rank 0 for the connection */
+	unsigned char key[16]; /* known only to this run's ranks */
 };
 
 struct bootstrap_head {
@@ -25,52 +24,52 @@ struct bootstrap_head {
 	size_t size; /* of the body */
 };
 
-/* A message; `bytes` is malloc'ed and its owner's, NULL for none. */
+/* A message. `bytes` is malloc'ed and belongs to its owner; NULL: none. */
 struct bootstrap_message {
 	unsigned char *bytes;
 	size_t size; /* of the body */
 };
 
-/* What a rank sends first, with a random number of its own; and what comes as one, false: it is
- * none of this run's. */
+/* The first bytes that a rank sends, with its own random number; and their reader, false if they
+ * are not from this run. */
 void bootstrap_challenge_write(unsigned char out[BOOTSTRAP_GREETING_SIZE], uint64_t run,
 	uint64_t challenge);
 bool bootstrap_challenge_read(const unsigned char bytes[BOOTSTRAP_GREETING_SIZE], uint64_t run,
 	uint64_t *challenge);
 
-/* Rank 0's answer, which shows that it knows the key, with the connection's session, a random
- * number of its own. `secret` has the run_number(). */
+/* Rank 0's answer. It proves that rank 0 knows the key, and names the connection's session, rank
+ * 0's own random number. `secret` has the run_number(). */
 void bootstrap_proof_write(unsigned char out[BOOTSTRAP_GREETING_SIZE],
 	const struct bootstrap_secret *secret, uint64_t challenge, uint64_t session);
 bool bootstrap_proof_read(const unsigned char bytes[BOOTSTRAP_GREETING_SIZE],
 	const struct bootstrap_secret *secret, uint64_t challenge, uint64_t *session);
 
-/* Room for a message with a body of so many bytes; without `bytes` when there is no memory. */
+/* Allocates a message with a body of `size` bytes; `bytes` is NULL when out of memory. */
 struct bootstrap_message bootstrap_message_make(size_t size);
 unsigned char *bootstrap_message_body(const struct bootstrap_message *message);
-/* Of head, body and tag. */
+/* Bytes of head, body and tag together. */
 size_t bootstrap_message_length(size_t size);
 /* Writes head and tags around the body. */
 void bootstrap_message_seal(const struct bootstrap_message *message,
 	const struct bootstrap_secret *secret, int rank, uint32_t fence);
 
-/* Reads a head that came from elsewhere, of a message with a body of at most `most` bytes. False:
- * it is not of this origin. */
+/* Reads a received head of a message with a body of at most `most` bytes. False if it is malformed
+ * or not from this sender. */
 bool bootstrap_message_head(const unsigned char bytes[BOOTSTRAP_HEAD_SIZE],
 	const struct bootstrap_secret *secret, int world_size, size_t most,
 	struct bootstrap_head *head);
-/* Whether the tag behind the body is that of a whole message. */
+/* Whether the tag after the body matches a whole received message. */
 bool bootstrap_message_is_sealed(const unsigned char *bytes, const struct bootstrap_secret *secret,
 	size_t size);
 
-/* Rank 0's body: each rank's length and bytes, in rank order. How long that is, of `size` bytes in
- * all. */
+/* Rank 0's body: each rank's length and bytes, in rank order. Returns its length for `size` bytes
+ * in total. */
 size_t bootstrap_bodies_size(size_t size, size_t world_size);
-/* Writes one rank's; returns where the next one's begins. */
+/* Writes one rank's part; returns where the next one begins. */
 unsigned char *bootstrap_bodies_put(unsigned char *at, const void *bytes, size_t size);
-/* Whether a body that came from elsewhere is exactly that. */
+/* Whether a received body is exactly of this form. */
 bool bootstrap_bodies_are_whole(const unsigned char *bodies, size_t size, int world_size);
-/* A rank's bytes in such a one. */
+/* A rank's bytes in such a body. */
 const unsigned char *bootstrap_bodies_of(const unsigned char *bodies, int rank, size_t *size);
 
 #endif

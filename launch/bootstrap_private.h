@@ -9,7 +9,7 @@
 #include "launch/bootstrap.h"
 #include "launch/bootstrap_message.h"
 
-#define BOOTSTRAP_STRANGERS_MAX 64 /* connections to rank 0 that have not said who they are */
+#define BOOTSTRAP_STRANGERS_MAX 64 /* connections to rank 0 whose rank is unknown */
 #define BOOTSTRAP_LINKS_MAX (BOOTSTRAP_WORLD_MAX + BOOTSTRAP_STRANGERS_MAX)
 
 struct body {
@@ -19,63 +19,62 @@ struct body {
 
 /* One fence. */
 struct round {
-	struct body *bodies; /* on rank 0, until all have come: of each rank */
-	struct bootstrap_message own,
-		all; /* what any other rank sends, until it is answered; what rank 0 sends */
-	void (*met)(void *arg, bool all); /* NULL: this rank has not come, or was told */
+	struct body *bodies;               /* rank 0, until all have come: each rank's */
+	struct bootstrap_message own, all; /* rank 0 sends `all`; others send `own` and receive `all` */
+	void (*met)(void *arg, bool all);  /* NULL: this rank has not reached the fence, or was told */
 	void *arg;
 };
 
 struct link {
-	int fd, rank; /* -1: none; -1: it has not said */
+	int fd, rank; /* -1: no connection; -1: the rank is not known yet */
 	unsigned long age;
-	bool greeted;                   /* its challenge, or rank 0's proof, has come */
-	uint64_t number;                /* of this rank's: the challenge; on rank 0 the session */
-	struct bootstrap_secret origin; /* of the messages that a rank sends to rank 0 */
+	bool greeted;                   /* the challenge, or rank 0's proof, has arrived */
+	uint64_t number;                /* this rank's challenge; on rank 0 the session */
+	struct bootstrap_secret origin; /* authenticates what arrives on rank 0, and what others send */
 	unsigned char greeting[BOOTSTRAP_GREETING_SIZE];
-	size_t greeting_left; /* its last bytes, which are to be sent */
+	size_t greeting_left; /* bytes of it still to send, the last ones */
 	unsigned char *in;
 	size_t have, want;
-	uint32_t out; /* the round whose message is sent to it */
+	uint32_t out; /* the round whose message is being sent */
 	size_t sent;
 };
 
 struct bootstrap {
 	int rank, world_size, port, wake;
 	struct acceptor acceptor;
-	struct bootstrap_secret secret; /* of rank 0's messages */
-	char node[256];                 /* of rank 0; "": this one */
-	int found; /* a connection with rank 0's port, from before the key; -1: none */
+	struct bootstrap_secret secret; /* for rank 0's messages */
+	char node[256];                 /* rank 0's; "": this one */
+	int found; /* a connection to rank 0's port, made before the key was set; -1: none */
 	unsigned long links_seen;
 	struct link links[BOOTSTRAP_LINKS_MAX];
 
-	pthread_mutex_t lock; /* over what follows, and the links once they are made */
+	pthread_mutex_t lock; /* for the fields below, and for the links once they exist */
 	int references;       /* the owner's and the thread's */
 	bool over, lost;
 	struct round **rounds;
 	uint32_t round_count;
-	uint32_t come[BOOTSTRAP_WORLD_MAX]; /* of each rank, the fences that it has come to; of others
-										   than rank 0 only the own */
-	uint32_t complete, told; /* rounds that all have come to; that `met` was called for */
+	uint32_t
+		come[BOOTSTRAP_WORLD_MAX]; /* rank 0: fences each rank has reached; others: own entry */
+	uint32_t complete, told;       /* rounds all ranks have reached; rounds `met` was called for */
 };
 
-/* Takes a body, of `size` bytes, with which a rank has come to its next fence (bootstrap.c). */
+/* Takes the body of `size` bytes with which a rank has reached its next fence (bootstrap.c). */
 bool bootstrap_take_body(struct bootstrap *bootstrap, int rank, const unsigned char *body,
 	size_t size);
 
-/* The connections (bootstrap_links.c); the lock is held. */
+/* The connections (bootstrap_links.c). The lock is held. */
 void bootstrap_close_link(struct bootstrap *bootstrap, struct link *link);
 bool bootstrap_open_link(struct bootstrap *bootstrap, struct link *link, int fd);
-/* Takes what has come; false: the connection is of no more use. */
+/* Takes what has arrived; false: close the connection. */
 bool bootstrap_receive(struct bootstrap *bootstrap, struct link *link);
-/* Whether there is something to send; sends what can be, false: the connection is of no more use.
- */
+/* Whether there is something to send; bootstrap_send() sends what it can, false: close the
+ * connection. */
 bool bootstrap_has_to_send(const struct bootstrap *bootstrap, const struct link *link);
 bool bootstrap_send(struct bootstrap *bootstrap, struct link *link);
-/* Rank 0: takes new ones. */
+/* Rank 0: accepts new connections. */
 void bootstrap_take_connections(struct bootstrap *bootstrap);
-/* Any other rank, without the lock: a connection with rank 0's port, or -1 when there is no time
- * for it any more. */
+/* Other ranks, without the lock: a connection to rank 0's port, or -1 when time is up or the
+ * bootstrap has ended. */
 int bootstrap_look_for_rank_0(struct bootstrap *bootstrap, double seconds);
 
 #endif

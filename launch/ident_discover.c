@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identity from the real world: the environment, the PMIx server of this process, the host's name.
- */
+/* The inputs of an identity on a real machine: the environment, this process's PMIx server, the
+ * host name. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,20 +24,20 @@ static bool differ(const char *a, const char *b)
 	return a && b && strcmp(a, b) != 0;
 }
 
-/* A step without PMIx that was started from inside one with it inherits PMIX_* which are not its
- * own. */
+/* A step without PMIx, started from inside one with PMIx, inherits PMIX_* that belong to the outer
+ * step. */
 static bool pmix_is_inherited(void)
 {
 	char job[32], step[32];
 	const char *nspace = getenv("PMIX_NAMESPACE");
 	if (!nspace || sscanf(nspace, "slurm.pmix.%31[0-9].%31[0-9]", job, step) != 2)
 		return false;
-	/* In a heterogeneous job PMIx names the leader's id, SLURM_JOB_ID the component's. */
+	/* In a heterogeneous job PMIx names the leader's ID, SLURM_JOB_ID the component's. */
 	return differ(getenv("SLURM_STEP_ID"), step)
 		|| (!getenv("SLURM_HET_SIZE") && differ(getenv("SLURM_JOB_ID"), job));
 }
 
-/* torchrun's workers inherit the PMIx variables of their agent and would all claim its rank. */
+/* torchrun's workers inherit their agent's PMIx variables and would all claim its rank. */
 static bool pmix_is_ours(void)
 {
 	return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK") && !getenv("TORCHELASTIC_RUN_ID")

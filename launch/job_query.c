@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the answers of muster-requeue, which prints them for this purpose. */
 #include "config.h"
 
 #include "launch/job_query.h"
@@ -13,7 +14,7 @@
 #define HELPER LIBEXECDIR "/muster-requeue"
 #define TIME_MAX 1e12
 
-/* The one line that the helper answers with; false where it gives none, or fails. */
+/* The one line that muster-requeue answers with; false if there is none, or it fails. */
 static bool ask(const char *question, uint32_t job, char *answer, size_t size)
 {
 	char command[600];
@@ -30,7 +31,7 @@ static bool ask(const char *question, uint32_t job, char *answer, size_t size)
 
 double job_end_time(uint32_t job)
 {
-	/* From Slurm 23.02 on a variable says it. */
+	/* Set from Slurm 23.02 on. */
 	const char *told = getenv("SLURM_JOB_END_TIME");
 	char answer[40];
 	double end = 0;

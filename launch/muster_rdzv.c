@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-rdzv: shows who each rank is and how long it takes the ranks to meet. The first thing to
+/* muster-rdzv: shows each rank's identity and how long the ranks take to meet. The first program to
  * run on a new cluster. */
 #include "config.h"
 
@@ -28,7 +28,7 @@ struct options {
 	bool json;
 };
 
-/* What a rank has measured, in seconds; it travels as one text line through the rendezvous. */
+/* A rank's measurements, in seconds; they travel through the rendezvous as one line of text. */
 struct times {
 	double open, fence, exchange;
 };
@@ -66,7 +66,7 @@ static const struct argp argp = {
 		   "srun --mpi=pmix -N4 --ntasks-per-node=2 muster-rdzv",
 };
 
-/* Every rank reads a value of every rank, as a collective's set-up does. */
+/* Every rank reads a value of every rank, as the set-up of a collective does. */
 static int exchange(struct rdzv *rdzv, const struct ident *ident, struct err *err)
 {
 	for (int rank = 0; rank < ident->world_size; rank++) {
@@ -94,8 +94,8 @@ static int put_ident(struct rdzv *rdzv, const struct ident *ident, struct err *e
 	return rdzv_put(rdzv, IDENT_KEY, text, strlen(text), err);
 }
 
-/* open was timed by the caller; this times a bare fence, then put, fence and get of one value a
- * rank. */
+/* Measures a fence alone, then put, fence and get of one value per rank. The caller has timed
+ * open. */
 static int measure(struct rdzv *rdzv, const struct ident *ident, struct times *times,
 	struct err *err)
 {
@@ -184,7 +184,7 @@ static int report(struct rdzv *rdzv, const struct ident *ident, const struct tim
 		return -1;
 	if (ident->rank == 0 && print_all(rdzv, ident, json, err) < 0)
 		return -1;
-	/* Rank 0 is still reading: nobody leaves before it is done. */
+	/* Nobody leaves before rank 0 has read everything. */
 	return rdzv_fence(rdzv, 0, err);
 }
 
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
 	double start = clock_now();
 	struct rdzv *rdzv = rdzv_open(&ident, options.provider, options.timeout, &err);
 	if (!rdzv && err.status == EXIT_USAGE && ident.rank != 0)
-		return err.status; /* rank 0 says the same */
+		return err.status; /* rank 0 prints the same */
 	if (!rdzv)
 		return rdzv_leave(NULL, &err);
 	times.open = clock_now() - start;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exchange, connect, settle: each with a deadline. */
+/* Three stages, each with a deadline: exchange the ID, connect, settle. */
 #include "launch/nccl_bootstrap.h"
 
 #include <stdbool.h>
@@ -8,15 +8,15 @@
 #include "launch/nccl_exchange.h"
 #include "launch/nccl_library.h"
 
-#define FIRST_PAUSE 0.0005 /* between two looks at a communicator in the making */
+#define FIRST_PAUSE 0.0005 /* seconds between two looks at a communicator that is being made */
 #define LONGEST_PAUSE 0.02
-#define FIRST_LOOK 0.00002 /* between two looks at a collective, which steps wait for */
+#define FIRST_LOOK 0.00002 /* seconds between two looks at a collective, which a step waits for */
 #define LONGEST_LOOK 0.001
 #define SETTLE_SECONDS 10.0 /* for ranks that reach their deadline a little later */
 
 _Static_assert(sizeof(ncclUniqueId) == NCCL_EXCHANGE_ID, "the size of NCCL's unique id");
 
-/* What this rank can say before the others are asked. */
+/* What this rank contributes before it hears from the others. */
 static int prepare(const struct nccl_library *nccl, int rank, int *version, ncclUniqueId *id,
 	struct err *err)
 {
@@ -51,7 +51,8 @@ static int result_error(const struct nccl_library *nccl, ncclComm_t comm, ncclRe
 		nccl->get_error_string(result), nccl->get_last_error(comm), remedy);
 }
 
-/* Until the communicator stands in no call any more; ncclInProgress when that takes longer. */
+/* Waits until no call on the communicator is in progress; ncclInProgress if the deadline passes
+ * first. */
 static ncclResult_t await(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t result,
 	struct deadline deadline)
 {
@@ -84,7 +85,7 @@ static int connect_ranks(const struct nccl_library *nccl, const struct ident *id
 	return result_error(nccl, *comm, result, err);
 }
 
-/* Its last error belongs to the communicator: to be asked for before. */
+/* NCCL's last error belongs to the communicator: read it before this. */
 static void drop(const struct nccl_library *nccl, ncclComm_t *comm)
 {
 	if (*comm)
@@ -118,8 +119,8 @@ int nccl_bootstrap(struct rdzv *rdzv, const struct ident *ident, const struct nc
 	int rc = connect_ranks(nccl, ident, &id, timeout, &comm, &failure);
 	if (rc < 0)
 		drop(nccl, &comm);
-	/* A rank that failed early waits here until the others have found that out; and rank 0, whose
-	 * process the ranks connect through, stays until all have. */
+	/* A rank that failed early waits here until the others have noticed. Rank 0, through whose
+	 * process the ranks connect, stays until all have connected. */
 	if (nccl_settle(rdzv, ident, number, rc < 0 ? &failure : NULL,
 			deadline_left(deadline) + SETTLE_SECONDS, err)
 		< 0) {
@@ -130,8 +131,8 @@ int nccl_bootstrap(struct rdzv *rdzv, const struct ident *ident, const struct nc
 	return 0;
 }
 
-/* The error of a communicator that was whole before: the other ranks are asked to look at
- * themselves, not at their GPUs. */
+/* The error of a communicator that worked before: unlike result_error(), it gives no advice about
+ * GPUs. */
 static int wait_error(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t result,
 	double timeout, struct err *err)
 {
@@ -145,7 +146,7 @@ static int wait_error(const struct nccl_library *nccl, ncclComm_t comm, ncclResu
 		nccl->get_last_error(comm));
 }
 
-/* One look: 1 when all has ended, 0 when not yet. NCCL is asked first, since a stream whose
+/* One look: 1 when everything has ended, 0 when not yet. NCCL is asked first, since a stream whose
  * collective failed never ends. */
 static int look(const struct nccl_library *nccl, ncclComm_t comm, ncclResult_t *result,
 	void *stream, struct err *err)

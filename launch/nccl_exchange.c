@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two exchanges of words, whose number is the version of NCCL and whose data is rank 0's id. */
+/* Two status exchanges. In the first the number is the rank's version of NCCL, and the data is rank
+ * 0's ID. */
 #include "launch/nccl_exchange.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 
 #include "launch/rank_status.h"
 
-/* 2.28.9 is 22809; before 2.9 it would have been 2809. */
+/* 2.28.9 is 22809; before 2.9 the form had four digits: 2.8.9 would be 2809. */
 static void version_text(int version, char *out, size_t size)
 {
 	int major = version >= 10000 ? version / 10000 : version / 1000;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds NCCL and the CUDA driver by their sonames. */
+/* Loads NCCL and the CUDA driver by their sonames. */
 #include "launch/nccl_library.h"
 
 #include <dlfcn.h>
@@ -15,8 +15,8 @@ _Static_assert(sizeof(void *) == sizeof(void (*)(void)),
 
 #define CUDA_NOT_READY 600 /* CUDA_ERROR_NOT_READY */
 
-/* The driver is asked, not the runtime: every node with a GPU has it, and a program need not link
- * the runtime for us. */
+/* The driver is asked, not the runtime: every node with a GPU has the driver, and a program need
+ * not link the runtime for us. */
 static int find_in_driver(const char *name, void *function, struct err *err)
 {
 	void *driver = dlopen(DRIVER_SONAME, RTLD_NOW | RTLD_LOCAL);

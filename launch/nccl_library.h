@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of NCCL that the bootstrap and the communicator of trainings need, found when they are
- * needed: a program that never makes a communicator runs where there is neither NCCL nor a GPU, and
- * one that has loaded an NCCL (PyTorch brings its own) gets that one. */
+/* The NCCL functions that the bootstrap and the communicator need, loaded on first use: a program
+ * that makes no communicator runs without NCCL and GPU, and a program that has already loaded an
+ * NCCL (PyTorch brings its own) shares that one. */
 #ifndef MUSTER_NCCL_LIBRARY_H
 #define MUSTER_NCCL_LIBRARY_H
 
@@ -32,13 +32,13 @@ struct nccl_library {
 	const char *(*get_last_error)(ncclComm_t comm);
 	/* GPUs that this process sees; -1 with err: the driver can't be asked. */
 	int (*count_gpus)(struct err *err);
-	/* Whether what was queued on a stream (a CUstream of the current context) has ended: 1, 0 not
-	 * yet, -1 with err. */
+	/* Whether the work queued on a stream (a CUstream of the current context) has ended: 1 yes, 0
+	 * not yet, -1 with err. */
 	int (*stream_ended)(void *stream, struct err *err);
 };
 
-/* libnccl.so.2 of this process; it stays loaded. NULL on error: the text says what the dynamic
- * linker said, and the remedy. */
+/* This process's libnccl.so.2; it stays loaded. NULL on error: the text has the dynamic linker's
+ * message and the remedy. */
 const struct nccl_library *nccl_library_load(struct err *err);
 
 #endif

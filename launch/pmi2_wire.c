@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server is part of Slurm and trusted, but what it sends is checked: too long, cut off or out
- * of order is an error. */
+/* The client side of PMI 2.0. The server is part of Slurm and trusted, but its messages are
+ * checked: one that is too long, cut off or out of order is an error. */
 #include "config.h"
 
 #include "launch/pmi2_wire.h"
@@ -45,7 +45,7 @@ static int await(const struct pmi2_wire *wire, short events, struct deadline dea
 	}
 }
 
-/* Fills `to` up to `want` bytes; *got counts on across calls. Returns as pmi2_wire_fence does; a
+/* Fills `to` up to `want` bytes; *got continues across calls. Returns as pmi2_wire_fence does. A
  * closed socket is an error. */
 static int receive(struct pmi2_wire *wire, char *to, size_t want, size_t *got,
 	struct deadline deadline)
@@ -88,7 +88,7 @@ static int transmit(struct pmi2_wire *wire, const char *from, size_t size, struc
 
 /* ---- messages ---- */
 
-/* Digits, and blanks behind them. */
+/* Digits, then blanks. */
 static long read_length(const char *head)
 {
 	size_t digits = strspn(head, "0123456789");
@@ -184,8 +184,8 @@ void pmi2_wire_clear(struct pmi2_wire *wire)
 
 /* ---- the dialogue ---- */
 
-/* The server has said farewell to an earlier program of this task: it has closed the socket, or
- * answers in another way. */
+/* The server has finalized an earlier program of this task: it has closed the socket, or answers
+ * differently. */
 static int misused(struct pmi2_wire *wire, struct err *err)
 {
 	wire->lost = true;
@@ -236,7 +236,7 @@ int pmi2_wire_send(struct pmi2_wire *wire, struct deadline deadline, struct err 
 	return rc;
 }
 
-/* Takes the answer to a fence out of the order of the others. */
+/* Takes the answer to a fence, which arrives out of order. */
 static bool take_fence(struct pmi2_wire *wire)
 {
 	if (wire->fence != PMI2_FENCE_ASKED || !field_is(wire, "cmd", "kvs-fence-response"))

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Puts a deadline on calls of PMIx that have none in Slurm. */
 #include "launch/pmix_client.h"
 
 #include <stdio.h>
@@ -112,7 +113,7 @@ struct answer *pmix_client_ask(pmix_rank_t rank, const char *key, bool refresh, 
 	return answer;
 }
 
-/* A number that the server has told us at start; -1 when it has not. */
+/* A number that the server sent at start; -1 if it did not. */
 static int ask_number(pmix_rank_t rank, const char *key)
 {
 	struct answer *answer = pmix_client_ask(rank, key, false, NULL);
@@ -140,7 +141,7 @@ void pmix_client_close(void)
 	pmix_client.open = false;
 }
 
-/* A call that has no form that does not wait: in a thread of its own, which gives the answer. */
+/* Runs a blocking call in its own thread, which gives the answer. */
 static pmix_status_t call(void *(*body)(void *answer), double timeout)
 {
 	struct answer *answer = answer_create(NULL);
@@ -222,7 +223,7 @@ static void *commit_thread(void *arg)
 	return NULL;
 }
 
-/* PMIx_Commit waits for the server's answer (4.2). */
+/* PMIx_Commit waits for the server's answer (PMIx 4.2). */
 int pmix_client_publish(const char *key, double timeout, struct err *err)
 {
 	pmix_status_t status = call(commit_thread, timeout);

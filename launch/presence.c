@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each rank tells a few others, chosen at random, whom it knows to have come, and takes what they
- * know: nobody leads, so it does not matter who is missing. What is known only ever grows. */
+/* Each rank tells a few others, chosen at random, which ranks it knows to have come, and merges
+ * what they know. No rank leads, so it does not matter which one is missing. Knowledge only
+ * grows. */
 #include "config.h"
 
 #include "launch/presence.h"
@@ -25,13 +26,13 @@
 #include "common/thread.h"
 #include "launch/run_key.h"
 
-#define CALLS 3          /* a round */
-#define FIRST_PAUSE 0.05 /* between two rounds, in a world of up to PAUSE_WORLD ranks */
+#define CALLS 3          /* ranks called in a round */
+#define FIRST_PAUSE 0.05 /* seconds between two rounds, in a world of up to PAUSE_WORLD ranks */
 #define LONGEST_PAUSE 0.5
 #define PAUSE_GROWTH 1.25
 #define PAUSE_WORLD 128
-#define TAKE_MAX 256      /* datagrams, before it is looked at the clock again */
-#define ADDRESSES 4       /* of a node's name */
+#define TAKE_MAX 256      /* datagrams, before the clock is read again */
+#define ADDRESSES 4       /* of one node name */
 #define RESOLVE_AGAIN 5.0 /* seconds after a name had no address */
 #define MAGIC "MRC1"
 #define HEAD_SIZE 24
@@ -42,7 +43,7 @@ struct node {
 	char *name;
 	struct sockaddr_storage addresses[ADDRESSES];
 	int count;
-	double resolve_at; /* of clock_now() */
+	double resolve_at; /* clock_now() */
 };
 
 /* Where a rank listens. */
@@ -62,11 +63,11 @@ struct presence {
 	int fd, wake, family;
 	unsigned random;
 
-	pthread_mutex_t lock; /* over what follows */
+	pthread_mutex_t lock; /* for the fields below */
 	int references;       /* the owner's and the thread's */
 	bool over, news;
-	uint32_t fence; /* the last one that this rank has come to, and one more; 0: none */
-	uint32_t *come; /* the same of each rank, as far as it is known */
+	uint32_t fence; /* the last fence that this rank has reached, plus 1; 0: none */
+	uint32_t *come; /* the same of each rank, as far as known */
 };
 
 /* ---- the message ---- */
@@ -104,7 +105,7 @@ static bool is_message(const struct presence *roll, const unsigned char *message
 
 /* ---- addresses ---- */
 
-/* Called by the thread alone: it may take as long as the name service likes. */
+/* Called by the thread alone: the name service may take as long as it likes. */
 static void resolve(struct presence *roll, struct node *node)
 {
 	const struct addrinfo hints = { .ai_family = roll->family,
@@ -113,8 +114,7 @@ static void resolve(struct presence *roll, struct node *node)
 	struct addrinfo *found = NULL;
 	if (node->count > 0 || clock_now() < node->resolve_at)
 		return;
-	/* The name of the own node may have an address there that is not the one which it has
-	 * elsewhere. */
+	/* The node's own name may resolve to another address here than on other nodes. */
 	bool own = node == &roll->nodes[roll->seats[roll->rank].node];
 	if (node_address(own ? "127.0.0.1" : node->name, NULL, &hints, &found) == 0)
 		for (struct addrinfo *at = found; at && node->count < ADDRESSES; at = at->ai_next)
@@ -124,7 +124,7 @@ static void resolve(struct presence *roll, struct node *node)
 	node->resolve_at = clock_now() + RESOLVE_AGAIN;
 }
 
-/* The port's place is the same for both families. */
+/* The port is at the same offset for both families. */
 static in_port_t *port_of(struct sockaddr_storage *address)
 {
 	return &((struct sockaddr_in *)(void *)address)->sin_port;
@@ -140,8 +140,8 @@ static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_st
 									: a4->sin_addr.s_addr == b4->sin_addr.s_addr;
 }
 
-/* Without a key it is the source that tells who speaks: nobody else can have the port of a rank
- * that is there. */
+/* Without a key the source address authenticates the sender: nobody else can have the port of a
+ * rank that is running. */
 static bool comes_from(struct presence *roll, uint32_t rank, struct sockaddr_storage *source)
 {
 	const struct seat *seat = &roll->seats[rank];
@@ -160,14 +160,14 @@ static void send_message(struct presence *roll, const struct sockaddr_storage *t
 {
 	socklen_t size =
 		roll->family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-	/* One that gets lost is made up for by the next. */
+	/* The next datagram makes up for a lost one. */
 	(void)!sendto(roll->fd, message, roll->message_size, MSG_DONTWAIT | MSG_NOSIGNAL,
 		(const struct sockaddr *)to, size);
 }
 
 /* ---- the thread ---- */
 
-/* Takes the ranks that a message names. */
+/* Takes over the ranks that a message names. */
 static void merge(struct presence *roll, const unsigned char *message)
 {
 	uint32_t fence = bytes_le32(message + 16);
@@ -243,7 +243,7 @@ static void call_some(struct presence *roll)
 			message);
 }
 
-/* Returns whether it is over; *news, and forgets it, whether something was learnt. */
+/* Returns whether this is over. *news: whether something was learnt since the last call. */
 static bool look(struct presence *roll, bool *news)
 {
 	pthread_mutex_lock(&roll->lock);
@@ -311,8 +311,8 @@ static void drop(struct presence *roll)
 		release(roll);
 }
 
-/* The number of a node, which becomes the last one if its name is new; -1: no memory. Neighbours
- * mostly share one. */
+/* The number of a node; a new name gets the next number. -1: out of memory. Neighbouring ranks
+ * mostly share a node, so the search runs backwards. */
 static int node_number(struct presence *roll, const char *name)
 {
 	for (int i = roll->node_count - 1; i >= 0; i--)
@@ -325,7 +325,7 @@ static int node_number(struct presence *roll, const char *name)
 	return roll->node_count++;
 }
 
-/* Each rank's node, and its port by its place there. */
+/* Sets each rank's node, and its port by its place on that node. */
 static int seat_ranks(struct presence *roll, const struct presence_plan *plan, uint64_t first)
 {
 	AUTO_FREE int *taken = calloc((size_t)plan->world_size, sizeof *taken);
@@ -363,7 +363,7 @@ static int open_socket(struct presence *roll, struct err *err)
 		return err_set(err, "rendezvous: couldn't call the roll: no socket: %m");
 	if (roll->family == AF_INET6)
 		setsockopt(roll->fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int) { 0 }, sizeof(int));
-	/* With a key it can speak from any port, and is answered there. */
+	/* With a key a rank may send from any port, and is answered there. */
 	if (bind_port(roll, port) < 0 && (!roll->keyed || bind_port(roll, 0) < 0))
 		return err_set(err,
 			"rendezvous: couldn't call the roll: couldn't listen on port %d (UDP): %m", port);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Each entry is one byte, the key's length; the key; four bytes, the value's length; the value. */
 #include "launch/put_list.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A word is a line "STATUS NUMBER NODE", then the data or the text of the failure. */
+/* A status is published as a line "STATUS NUMBER NODE", followed by the data or the text of the
+ * failure. */
 #include "launch/rank_status.h"
 
 #include <stdbool.h>
@@ -81,15 +82,15 @@ struct rank_status *rank_status_exchange(struct rdzv *rdzv, const struct ident *
 	return NULL;
 }
 
-/* Whether a failure is one that all ranks have heard of at an earlier point: it names its rank
- * already. */
+/* Whether all ranks have heard of this failure in an earlier exchange: then the text already names
+ * its rank. */
 static bool is_named(const char *text)
 {
 	int rank, end = 0;
 	return sscanf(text, "rank %d (on %*255[^)]): %n", &rank, &end) == 1 && end > 0;
 }
 
-/* The order in which failures are told: causes before consequences. */
+/* The order in which failures are reported: causes before consequences. */
 static int weight(const struct rank_status *word)
 {
 	if (word->status == EXIT_REQUEUE)

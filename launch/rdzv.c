@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the provider of a rendezvous, and checks what goes to it. */
+/* Chooses the provider of a rendezvous, and checks arguments for it. */
 #include "launch/rdzv.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ static const struct rdzv_provider *find(const char *name)
 	return NULL;
 }
 
-/* The launcher hosts these; who the ranks are comes from there, too, and ident->source has the same
+/* The launcher hosts these and also tells the ranks' identities; ident->source has the same
  * name. */
 static bool is_hosted(const char *name)
 {

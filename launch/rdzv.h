@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous: how ranks that know only their identity find each other. Put, fence, get; every call
- * has a deadline. */
+/* Rendezvous: how ranks that know only their own identity find each other, by put, fence and get.
+ * Every call has a deadline. */
 #ifndef MUSTER_RDZV_H
 #define MUSTER_RDZV_H
 
@@ -12,12 +12,12 @@
 struct rdzv; /* one per process; its calls come from one thread at a time */
 
 /* Opens the rendezvous of `ident`. `provider` is "pmix", "pmi2", "file", "single" or NULL: then
- * MUSTER_RDZV names it, else the first that fits (PMIx or PMI2 when this process was started under
- * it, file when MUSTER_RDZV_DIR is set, single for a world of one). It meets all ranks once, or
- * leaves that to the first fence (pmix). `timeout` in seconds bounds this call and is the default
- * for the others. NULL on error: status EXIT_USAGE when no provider fits (the message says what to
- * do, and is the same on every rank, so that rank 0 alone needs to print it), EXIT_LOST when peers
- * did not come (they are named). */
+ * MUSTER_RDZV names it, or else it is the first that fits (PMIx or PMI2 if this process was started
+ * under it, file if MUSTER_RDZV_DIR is set, single for a world of one). Meets all ranks once, or
+ * leaves that to the first fence (pmix). `timeout`, in seconds, is for this call and the default
+ * for the others. NULL on error: status EXIT_USAGE if no provider fits (the message says what to
+ * do, and is the same on every rank, so that only rank 0 needs to print it), EXIT_LOST if peers did
+ * not come (the text names them). */
 struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double timeout,
 	struct err *err);
 
@@ -25,13 +25,13 @@ struct rdzv *rdzv_open(const struct ident *ident, const char *provider, double t
  * characters of [A-Za-z0-9._-], each used once; value up to 64 KiB. */
 int rdzv_put(struct rdzv *rdzv, const char *key, const void *value, size_t size, struct err *err);
 
-/* Waits for all ranks and makes every put before it visible. timeout 0: the default of rdzv_open.
- * When it expires the missing ranks are named with their nodes as far as they are known, status
- * EXIT_LOST. */
+/* Waits for all ranks; afterwards every earlier put is visible. timeout 0: the default of
+ * rdzv_open. If it expires, the text names the missing ranks, with their nodes as far as known;
+ * status EXIT_LOST. */
 int rdzv_fence(struct rdzv *rdzv, double timeout, struct err *err);
 
-/* Reads what `rank` put under `key` before the last fence; *value is malloc'ed, has a NUL behind
- * its *size bytes, and is the caller's. */
+/* Reads what `rank` put under `key` before the last fence. *value is malloc'ed, has a NUL after its
+ * *size bytes, and is the caller's. */
 int rdzv_get(struct rdzv *rdzv, int rank, const char *key, void **value, size_t *size,
 	double timeout, struct err *err);
 
@@ -41,14 +41,14 @@ double rdzv_timeout(const struct rdzv *rdzv);
 /* Name of the provider: "pmix", "pmi2", "file" or "single". */
 const char *rdzv_provider(const struct rdzv *rdzv);
 
-/* Asks the launcher to end the whole job step with `status`; returns when it can't. */
+/* Asks the launcher to end the whole job step with `status`. Returns if it can't. */
 void rdzv_abort(struct rdzv *rdzv, int status, const char *why);
 
-/* Leaves. `orderly` false when a peer is known to be lost: then nothing is waited for (no
+/* Leaves. `orderly` false if a peer is known to be lost: then nothing is waited for (no
  * PMIx_Finalize). NULL is allowed. */
 void rdzv_close(struct rdzv *rdzv, int orderly);
 
-/* Leaves because of a fault: logs it, and where a peer is lost gives the other ranks two seconds to
+/* Leaves because of a fault: logs it and, if a peer is lost, gives the other ranks two seconds to
  * log theirs. Returns the exit status. */
 int rdzv_leave(struct rdzv *rdzv, const struct err *err);
 

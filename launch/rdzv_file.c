@@ -3,16 +3,16 @@
  *
  * Each run has its own folder in it, named by the run and its attempt:
  *   here.RANK      "WORLD_SIZE NODE", made when a rank opens; must not exist before
- *   world          what all of these say, one a line; made by rank 0 when all are there
+ *   world          all these lines; made by rank 0 when all ranks have opened
  *   put.KEY.RANK   a value; replaced durably, so never seen in part
  *   fence.N.RANK   RANK has reached its N-th fence
- *   all.N          all have; made by rank 0
- *   abort          "RANK WHY" of the first that gave up; ends every fence
+ *   all.N          all ranks have; made by rank 0
+ *   abort          "RANK WHY" of the first rank that gave up; ends every fence
  *   bye.RANK       RANK has closed; when all have, rank 0 removes the folder
  *
- * Only rank 0 lists the folder, over and over; the others look for one name, so that a larger world
- * does not cost each of them more. When rank 0 fails them, they list it themselves once the time is
- * over. */
+ * Only rank 0 lists the folder, repeatedly; the others look for one name, so that a larger world
+ * does not cost each of them more. If rank 0 fails, they list the folder themselves once their time
+ * is up. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,20 +29,20 @@
 
 #define FIRST_SLEEP 0.001
 #define LONGEST_SLEEP 0.1
-#define LONGEST_SLEEP_OF_RANK_0 0.02 /* all the others wait for it */
+#define LONGEST_SLEEP_OF_RANK_0 0.02 /* all other ranks wait for it */
 #define FAREWELL_SECONDS 5.0
 #define VALUE_LIMIT (64 * 1024)
 #define LINE_LIMIT 300
 
 struct file {
-	int base, dir;  /* MUSTER_RDZV_DIR and the run's folder in it */
+	int base, dir;  /* MUSTER_RDZV_DIR, and the run's folder in it */
 	char name[200]; /* of the run's folder */
 	char path[600]; /* for messages */
 	int rank, world_size, fences;
-	char (*nodes)[256]; /* of each rank, "" until it was read */
+	char (*nodes)[256]; /* each rank's, "" until it was read */
 };
 
-/* What names this run and no other: a stale folder must never match. */
+/* A name for this run and no other: a stale folder must never match. */
 static int run_name(const struct ident *ident, char *name, size_t size, struct err *err)
 {
 	const char *id = getenv("MUSTER_RDZV_ID"), *torch_id = getenv("TORCHELASTIC_RUN_ID");
@@ -104,7 +104,7 @@ static int make_mark(struct file *file, const char *name, struct err *err)
 	return 0;
 }
 
-/* Makes a file that must not exist yet. It gets its name when it is whole, so that nobody reads
+/* Makes a file that must not exist yet. It gets its name once it is complete, so that nobody reads
  * half of it. */
 static int make_file(struct file *file, const char *name, const char *text, struct err *err)
 {
@@ -154,7 +154,7 @@ static int hear_abort(const struct file *file, int dir, struct err *err)
 		text[end] ? text + end : "it gave no reason");
 }
 
-/* A folder opened anew is what makes NFS look again. */
+/* NFS looks again only when a folder is opened anew. */
 static int reopen(const struct file *file, struct err *err)
 {
 	int dir = openat(file->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -162,7 +162,7 @@ static int reopen(const struct file *file, struct err *err)
 					: err_fail(err, EXIT_LOST, "rendezvous: couldn't list %s: %m", file->path);
 }
 
-/* Returns whether `name` is there, -1 when a rank has given up. */
+/* Returns whether `name` exists, -1 if a rank has given up. */
 static int look(const struct file *file, const char *name, struct err *err)
 {
 	AUTO_CLOSE int dir = reopen(file, err);
@@ -171,7 +171,8 @@ static int look(const struct file *file, const char *name, struct err *err)
 	return faccessat(dir, name, F_OK, 0) == 0 ? 1 : hear_abort(file, dir, err);
 }
 
-/* Marks in `seen` whose PREFIX.RANK exists. Returns whether all do, -1 when a rank has given up. */
+/* Marks in `seen` the ranks whose PREFIX.RANK exists. Returns whether all do, -1 if a rank has
+ * given up. */
 static int list(const struct file *file, const char *prefix, bool *seen, struct err *err)
 {
 	int fd = reopen(file, err), count = 0;
@@ -194,7 +195,7 @@ static int list(const struct file *file, const char *prefix, bool *seen, struct 
 	return rc;
 }
 
-/* Waits until every rank has its PREFIX.RANK, or rank 0 says so by the name `all`. */
+/* Waits until every rank has its PREFIX.RANK, or rank 0 says so with the file `all`. */
 static int wait_for_all(const struct file *file, const char *prefix, const char *all,
 	double timeout, struct err *err)
 {
@@ -223,7 +224,7 @@ static int wait_for_all(const struct file *file, const char *prefix, const char 
 
 /* ---- opening ---- */
 
-/* What `rank` has said of itself. */
+/* Parses the line of `rank`. */
 static int read_line(struct file *file, int rank, const char *line, struct err *err)
 {
 	int world_size = 0;
@@ -237,7 +238,7 @@ static int read_line(struct file *file, int rank, const char *line, struct err *
 	return 0;
 }
 
-/* Reads what each rank has said; the lines go to `world`. */
+/* Reads each rank's line; the lines go to `world`. */
 static int read_each(struct file *file, FILE *world, struct err *err)
 {
 	for (int rank = 0; rank < file->world_size; rank++) {
@@ -254,8 +255,8 @@ static int read_each(struct file *file, FILE *world, struct err *err)
 	return 0;
 }
 
-/* Reads what rank 0 has gathered. Ranks that disagree about the world size find that in its first
- * line. */
+/* Parses the lines that rank 0 has gathered. Ranks that disagree on the world size notice in the
+ * first line. */
 static int read_world(struct file *file, const char *text, struct err *err)
 {
 	for (int rank = 0; rank < file->world_size; rank++) {
@@ -267,8 +268,8 @@ static int read_world(struct file *file, const char *text, struct err *err)
 	return 0;
 }
 
-/* By rank 0, and by all where it has failed: reads what each has said, and makes `world`, which may
- * be there already. */
+/* On rank 0, and on all if it failed: reads each rank's line. Rank 0 makes `world`, which must not
+ * exist yet. */
 static int gather(struct file *file, struct err *err)
 {
 	AUTO_FREE char *text = NULL;
@@ -384,7 +385,7 @@ static int file_get(void *state, int rank, const char *key, void **value, size_t
 	char name[100];
 	char *text = NULL;
 	value_name(name, sizeof name, key, rank);
-	/* After a fence the file is there; a network file system may need a moment to show it. */
+	/* After a fence the file exists, but a network file system may take a moment to show it. */
 	while (io_read_file(file->dir, name, VALUE_LIMIT, &text, size, err) < 0) {
 		if (errno != ENOENT && errno != ESTALE)
 			return err_prefix(err, "rendezvous");
@@ -397,7 +398,7 @@ static int file_get(void *state, int rank, const char *key, void **value, size_t
 	return 0;
 }
 
-/* Where another has given up before, that is the reason. */
+/* If another rank has given up before, its reason stays. */
 static void file_abort(void *state, int status, const char *why)
 {
 	struct file *file = state;

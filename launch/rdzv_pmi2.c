@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous through the PMI2 server of the launcher (Slurm's mpi/pmi2), for a Slurm that has no
- * PMIx.
+/* Rendezvous through the launcher's PMI2 server (Slurm's mpi/pmi2), for a Slurm without PMIx.
  *
- * What ranks put travels with the fence, in one message up and one down the tree of nodes, however
- * many they are; afterwards each reads from the server of its own node. A value goes in base64
- * under one key or more, since PMI2 limits a value to 1,023 characters: HASH.RANK.0 "SIZE:TEXT";
- * HASH is that of our key, which can be longer than PMI2 allows HASH.RANK.N     the text of the
- * bytes from N * VALUE_BYTES on
+ * Values travel with the fence, in one message up and one down the tree of nodes, however many
+ * there are; afterwards each rank reads from its own node's server. A value is base64 under one or
+ * more keys, since PMI2 limits a value to 1,023 characters:
+ *   HASH.RANK.0    "SIZE:TEXT"; HASH is our key's, which can be longer than PMI2 allows
+ *   HASH.RANK.N    the text of the bytes from N * VALUE_BYTES on
  *
- * A fence that does not complete names nobody, so each rank leaves a trace when it comes to one:
- *   muster.FENCE.LOCAL RANK   an attribute of the node: the rank. Set by each before it asks for
- * the fence; costs nothing muster.FENCE.NODE RANK    a name published at srun: the ranks that have
- * come on this node. Only once a fence takes long muster.FENCE.asks, .told  attributes of the node:
- * one rank asks srun for the names of all nodes, the others read what it found */
+ * A fence that does not complete names nobody, so each rank leaves traces when it comes to one:
+ *   muster.FENCE.LOCAL RANK     an attribute of the node: the rank. Set by each rank before it asks
+ *                               for the fence; costs nothing
+ *   muster.FENCE.NODE RANK      a name published at srun: the ranks of this node that have come.
+ *                               Only once a fence takes long
+ *   muster.FENCE.asks, .told    attributes of the node: one rank asks srun for the names of all
+ *                               nodes, the others read what it found */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -30,15 +31,15 @@
 #include "launch/pmi2_wire.h"
 #include "launch/rdzv_provider.h"
 
-#define VALUE_BYTES 756 /* 1,008 characters, and SIZE: in front */
+#define VALUE_BYTES 756 /* 1,008 characters, after SIZE: */
 #define VALUE_LIMIT (64 * 1024)
 #define KEY_SIZE 64          /* PMI2_MAX_KEYLEN, with the NUL */
-#define NODE_KEY "a node"    /* with a blank: no key of the caller's */
-#define PATIENCE_SECONDS 1.0 /* with a fence, before srun is told who has come */
-/* For asking who has not; at least so long for either, though the deadline is nearer: TCP sends a
- * SYN that is lost again after one second. */
+#define NODE_KEY "a node"    /* contains a blank: no key of the caller's does */
+#define PATIENCE_SECONDS 1.0 /* with a fence, before srun is told which ranks have come */
+/* For asking which ranks are missing. Telling and asking each get at least this long, even if the
+ * deadline is nearer: TCP sends a lost SYN again after one second. */
 #define INQUEST_SECONDS 2.0
-#define NODE_SECONDS 1.0 /* for where they run */
+#define NODE_SECONDS 1.0 /* for finding the missing ranks' nodes */
 #define FAREWELL_SECONDS 1.0
 #define POLL_SECONDS 0.05
 
@@ -58,7 +59,7 @@ struct pmi2 {
 
 /* ---- the connection ---- */
 
-/* A child that exits is not the task. */
+/* A child of the task that exits must not finalize. */
 static void finalize_at_exit(void)
 {
 	if (client.open && !client.wire.lost && client.pid == getpid())
@@ -148,7 +149,7 @@ static int put_value(const struct pmi2 *pmi2, const char *key, const void *value
 	return 0;
 }
 
-/* The text under one key; NULL with an error when there is none. */
+/* The text under one key; NULL with an error if there is none. */
 static char *get_part(int rank, const char *key, size_t part, struct deadline deadline,
 	struct err *err)
 {
@@ -205,9 +206,9 @@ static int get_value(int rank, const char *key, void **value, size_t *size,
 	return 0;
 }
 
-/* ---- who has come ---- */
+/* ---- which ranks have come ---- */
 
-/* A set of ranks as text, "0-3,7". Malloc'ed; NULL when out of memory. */
+/* A set of ranks as text, such as "0-3,7". Malloc'ed; NULL when out of memory. */
 static char *write_ranks(const bool *ranks, int world_size)
 {
 	char *text = NULL;
@@ -224,7 +225,7 @@ static char *write_ranks(const bool *ranks, int world_size)
 	return fclose(out) == 0 ? text : NULL;
 }
 
-/* Adds what a text says to a set; what is no rank of this world ends it. */
+/* Adds the ranks in a text to a set, up to the first that is not in this world. */
 static void read_ranks(const char *text, bool *ranks, int world_size)
 {
 	int first, last, end;
@@ -241,7 +242,7 @@ static void read_ranks(const char *text, bool *ranks, int world_size)
 	}
 }
 
-/* An attribute that a rank of this node has set; malloc'ed, NULL when there is none. */
+/* An attribute that a rank of this node has set; malloc'ed, NULL if there is none. */
 static char *node_attribute(const char *name, struct deadline deadline)
 {
 	if (pmi2_wire_ask(&client.wire, deadline, NULL,
@@ -276,8 +277,8 @@ static void look_here(const struct pmi2 *pmi2, bool *came, struct deadline deadl
 	}
 }
 
-/* Each rank tells it anew, so that the last one that comes to a node is told of, too. Where srun
- * can't be told, nothing is lost but a name. */
+/* Each rank publishes this again, so that the last one to come on a node is included. If srun can't
+ * be told, only a name is lost. */
 static void tell_srun(const struct pmi2 *pmi2, struct deadline deadline)
 {
 	AUTO_FREE bool *came = calloc((size_t)pmi2->ident.world_size, sizeof *came);
@@ -290,19 +291,19 @@ static void tell_srun(const struct pmi2 *pmi2, struct deadline deadline)
 			client.fences, pmi2->ident.node_rank, text);
 }
 
-/* Who has come on a node, as it has told srun; malloc'ed, NULL when it has not. */
+/* The ranks that have come on a node, as it told srun; malloc'ed, NULL if it has not. */
 static char *ask_srun(int node, struct deadline deadline)
 {
 	if (pmi2_wire_ask(&client.wire, deadline, NULL, "cmd=name-lookup;name=muster.%d.%d;",
 			client.fences, node)
 		< 0)
 		return NULL;
-	/* The protocol calls it "port". */
+	/* The protocol calls this field "port". */
 	char *text = pmi2_wire_text(&client.wire, "value");
 	return text ? text : pmi2_wire_text(&client.wire, "port");
 }
 
-/* False where srun doesn't know what this node has told it: then it can't be asked for others. */
+/* False if srun does not know what this node told it: then it can't answer for others either. */
 static bool look_elsewhere(const struct pmi2 *pmi2, bool *came, struct deadline deadline)
 {
 	AUTO_FREE char *own = ask_srun(pmi2->ident.node_rank, deadline);
@@ -313,7 +314,7 @@ static bool look_elsewhere(const struct pmi2 *pmi2, bool *came, struct deadline 
 	return own && !client.wire.lost;
 }
 
-/* What another rank of this node has found out; malloc'ed, NULL when it finds nothing in time. */
+/* What another rank of this node has found out; malloc'ed, NULL if it finds nothing in time. */
 static char *wait_for_findings(struct deadline deadline)
 {
 	char *told = NULL;
@@ -323,8 +324,8 @@ static char *wait_for_findings(struct deadline deadline)
 	return told;
 }
 
-/* Marks who has come. False when that can't be learnt for all nodes. srun answers one question at a
- * time, so one rank of a node asks for all. */
+/* Marks the ranks that have come. False if that can't be learnt for all nodes. srun answers one
+ * question at a time, so one rank of a node asks for all. */
 static bool look_everywhere(const struct pmi2 *pmi2, bool *came, struct deadline deadline)
 {
 	came[pmi2->ident.rank] = true;
@@ -348,8 +349,8 @@ static bool look_everywhere(const struct pmi2 *pmi2, bool *came, struct deadline
 
 /* ---- the fence ---- */
 
-/* Before the first fence only the mapping tells where a rank runs; it counts the nodes in an order
- * that a heterogeneous job's list of nodes doesn't have. */
+/* Before the first fence only the mapping tells where a rank runs. Its order of nodes differs from
+ * the node list of a heterogeneous job. */
 static char *mapped_node(const struct pmi2 *pmi2, int rank, struct deadline deadline)
 {
 	const char *nodes = getenv("SLURM_STEP_NODELIST");
@@ -403,8 +404,8 @@ static struct deadline at_least(struct deadline deadline)
 	return deadline.at > least.at ? deadline : least;
 }
 
-/* The last part of a fence that takes too long: looks who is missing, while it may still be over.
- */
+/* The last part of a fence that takes too long: finds out which ranks are missing, while the fence
+ * may still complete. */
 static int end_fence(const struct pmi2 *pmi2, double timeout, struct deadline end, struct err *err)
 {
 	AUTO_FREE bool *came = calloc((size_t)pmi2->ident.world_size, sizeof *came);
@@ -425,7 +426,8 @@ static int end_fence(const struct pmi2 *pmi2, double timeout, struct deadline en
 	return -1;
 }
 
-/* Until the fence is over, or the deadline has passed; the looking is part of the time. */
+/* Waits until the fence is over or the deadline has passed. Finding the missing ranks is part of
+ * that time. */
 static int wait_fence(const struct pmi2 *pmi2, double timeout, struct err *err)
 {
 	struct deadline end = deadline_in(timeout),
@@ -484,7 +486,7 @@ static int pmi2_get(void *state, int rank, const char *key, void **value, size_t
 	return get_value(rank, key, value, size, deadline_in(timeout), err);
 }
 
-/* Slurm kills the step and does not look at the status. */
+/* Slurm kills the step and ignores the status. */
 static void pmi2_abort(void *state, int status, const char *why)
 {
 	char text[200];
@@ -497,7 +499,7 @@ static void pmi2_abort(void *state, int status, const char *why)
 	client.wire.lost = true;
 }
 
-/* The server is told at the end of the process: it takes nobody back. */
+/* The server is told when the process ends, since it takes no task back. */
 static void pmi2_close(void *state, int orderly)
 {
 	if (!orderly)

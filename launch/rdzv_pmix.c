@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous through the PMIx server of the launcher (Slurm's mpi/pmix, prterun).
+/* Rendezvous through the launcher's PMIx server (Slurm's mpi/pmix, prterun).
  *
  * In Slurm (22.05 to 26.05) a fence can hang for ever. Its data goes round a ring of the nodes, and
- * a slurmstepd hands on what comes also while it still forks its own tasks, for which it has
- * dropped its privileges: then it can't decode the credential of the node it hands it to, rejects
- * the connection that it has asked for, and all that is to go there stays where it is. (Its other
- * way, SLURM_PMIX_FENCE=tree, waits for nobody: seen in 22.05.) To ask a rank for what it has
- * published is safe: of two nodes the one that asked decodes, and its tasks run; a rank on another
- * node answers once it has published. But the first question between two nodes often takes 44 ms.
- * So in a small world rank 0 alone is asked, and for no more than a key; with it the ranks exchange
- * what they have put themselves (launch/bootstrap.h). In a large one the first fence comes no
- * earlier than a moment after this process was started: by then the tasks of the other nodes are
- * started, too. And any fence is over when every rank has published its key for it; the bootstrap
- * and PMIx's own fence are only fast ways to learn that: when they take long, the ranks are asked.
+ * a slurmstepd forwards what arrives even while it forks its own tasks, for which it drops its
+ * privileges. It then can't decode the credential of the node that it forwards to, rejects the
+ * connection that it asked for, and everything for that node stays queued. (The alternative,
+ * SLURM_PMIX_FENCE=tree, waits for nobody: seen in 22.05.) Asking a rank for what it has published
+ * is safe: the node that asks does the decoding, and its tasks already run; a rank on another node
+ * answers once it has published. But the first question between two nodes often takes 44 ms.
  *
- * While Slurm's server of a node looks for a node that does not answer, it gives no answers for the
- * others either. Who is missing is therefore also asked among the ranks themselves
- * (launch/presence.h). */
+ * So in a small world only rank 0 is asked, and only for a key, with which the ranks exchange their
+ * values themselves (launch/bootstrap.h). In a large world the first fence waits a moment after
+ * this process started, by when the other nodes have started their tasks, too. Every fence is over
+ * once every rank has published its key for it. The bootstrap and PMIx's own fence are only fast
+ * ways to learn that; if they take long, the ranks are asked.
+ *
+ * While Slurm's server of a node looks for a node that does not answer, it answers for no other
+ * either. So the ranks also ask each other which ranks are missing (launch/presence.h). */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,13 +37,13 @@
 #include "launch/presence.h"
 #include "launch/run_key.h"
 
-#define ROLL_SECONDS 1.0     /* with the fast way of a fence, before the ranks call the roll */
-#define PATIENCE_SECONDS 5.0 /* with PMIx's own fence, before the ranks are asked one by one */
+#define ROLL_SECONDS 1.0     /* for a fence's fast way, before the ranks use presence */
+#define PATIENCE_SECONDS 5.0 /* for PMIx's own fence, before the ranks are asked one by one */
 #define INQUEST_SECONDS 5.0  /* for their answers */
 #define LONGEST_PAUSE 16.0   /* between two rounds of asking */
 #define RETRY_SECONDS 0.1
 #define SEE_OFF_SECONDS 5.0 /* for ranks that still ask whether all have come to the last fence */
-#define LEAVE_SECONDS 0.2   /* for those that still ask whether all are through */
+#define LEAVE_SECONDS 0.2   /* for ranks that still ask whether all are through */
 #define LOCAL_RETRY_SECONDS 0.002 /* at first */
 #define SETTLE_SECONDS \
 	0.3 /* from the start of this process to its first fence, in a large world under Slurm */
@@ -51,22 +51,22 @@
 #define PUT_KEY "muster.%s"
 #define FENCE_KEY "muster-fence.%d"
 #define THROUGH_KEY "muster-through"
-#define BOOTSTRAP_KEY "muster-key" /* of rank 0: RUN_KEY_DIGITS digits; empty: nobody gathers */
+#define BOOTSTRAP_KEY "muster-key" /* rank 0's: RUN_KEY_DIGITS digits; empty: no bootstrap */
 #define NODE_SIZE 256
 #define RUN_SIZE (PMIX_MAX_NSLEN + 40)
 
 struct pmix {
 	int world_size, attempt, fences;
-	struct deadline until; /* of the fence that this rank stands in */
-	bool asked; /* the last fence was over since each rank had said, when asked, that it had come */
+	struct deadline until; /* of the current fence */
+	bool asked;            /* all ranks said, when asked, that they had come to the last fence */
 	bool roll_tried;
-	struct presence *roll;       /* NULL: none was needed yet, or none can be had */
-	bool gathers, has_key;       /* instead of PMIx's own fences */
-	struct bootstrap *bootstrap; /* NULL: there can be none */
-	struct put_list puts;        /* since the fence before */
+	struct presence *roll;       /* NULL: not needed yet, or impossible */
+	bool gathers, has_key;       /* a bootstrap in place of PMIx's own fences */
+	struct bootstrap *bootstrap; /* NULL: impossible */
+	struct put_list puts;        /* since the last fence */
 };
 
-/* All that was put, and with it that this rank has come to a fence. */
+/* Publishes all that was put, and that this rank has come to a fence. */
 static int publish(const char *fence, double timeout, struct err *err)
 {
 	return pmix_client_put(fence, "", 0, err) < 0 ? -1 : pmix_client_publish(fence, timeout, err);
@@ -98,8 +98,8 @@ static bool all_came(const struct pmix *pmix, const char *key, bool *seen, bool 
 
 /* ---- presence ---- */
 
-/* The names of all ranks' nodes, as one piece of memory that is the caller's; NULL where the server
- * has not told them. */
+/* The node names of all ranks, as one block of memory, which is the caller's; NULL if the server
+ * did not send them. */
 static const char **all_nodes(int world_size)
 {
 	size_t size = (size_t)world_size * (sizeof(char *) + NODE_SIZE);
@@ -118,14 +118,14 @@ static const char **all_nodes(int world_size)
 	return nodes;
 }
 
-/* The same text on all ranks. */
+/* A text that is the same on all ranks. */
 static void name_run(const struct pmix *pmix, char run[RUN_SIZE])
 {
 	snprintf(run, RUN_SIZE, "%s %d %d", pmix_client.self.nspace, pmix->attempt, pmix->world_size);
 }
 
-/* Tells the others, from now on, that this rank has come to a fence. Where that can't be done PMIx
- * alone is asked. */
+/* From now on tells other ranks that this rank has come to a fence. If that is impossible, only
+ * PMIx is asked. */
 static void call_roll(struct pmix *pmix, int fence)
 {
 	struct err err;
@@ -168,7 +168,7 @@ static void on_fence(pmix_status_t status, void *arg)
 	answer_give(arg, status);
 }
 
-/* Starts PMIx's own fence. Where that is of no use, the answer never comes. */
+/* Starts PMIx's own fence. If that is of no use, the answer never comes. */
 static struct answer *start_fence(bool of_use, struct err *err)
 {
 	struct answer *answer = answer_create(err);
@@ -206,7 +206,7 @@ static void mark_near(const struct pmix *pmix, bool *seen)
 	answer_drop(answer);
 }
 
-/* Waits for the ranks of this node: of them PMIx says at once that they have yet to publish. */
+/* Waits for the ranks of this node: PMIx answers at once if they have not published yet. */
 static bool near_came(const struct pmix *pmix, const char *key, struct deadline deadline)
 {
 	double retry = LOCAL_RETRY_SECONDS;
@@ -224,7 +224,7 @@ static bool near_came(const struct pmix *pmix, const char *key, struct deadline 
 	return true;
 }
 
-/* Rank 0 publishes the key that it has drawn, or that there is none to be had. */
+/* Rank 0 publishes the key that it has drawn, or that there is none. */
 static int publish_key(struct pmix *pmix, struct err *err)
 {
 	char digits[HASH_HEX_SIZE] = "";
@@ -238,9 +238,9 @@ static int publish_key(struct pmix *pmix, struct err *err)
 	return pmix_client_put(BOOTSTRAP_KEY, digits, strlen(digits), err);
 }
 
-/* Asks rank 0 for the key. The node's own ranks come first: while the server of a node asks another
- * one, they can't publish. And it asks one whose PMIx server is not up yet again after 0.5, 1, 2, 4
- * … seconds, and does nothing else meanwhile: so nothing is asked before rank 0 is there. */
+/* Asks rank 0 for the key. This waits for the ranks of this node first: while a node's server asks
+ * another server, its ranks can't publish. It then waits for rank 0: a server whose peer is not up
+ * yet repeats its question after 0.5, 1, 2, 4 … seconds and does nothing else meanwhile. */
 static void ask_for_key(struct pmix *pmix, const char *fence, double soon, double patience)
 {
 	struct deadline all = deadline_in(patience);
@@ -268,7 +268,7 @@ static void ask_for_key(struct pmix *pmix, const char *fence, double soon, doubl
 	}
 }
 
-/* Where nothing can be had, questions do. */
+/* Without a bootstrap or a key, the ranks ask each other by PMIx. */
 static int begin_bootstrap(struct pmix *pmix, struct err *err)
 {
 	char run[RUN_SIZE], here[NODE_SIZE], there[NODE_SIZE];
@@ -299,7 +299,7 @@ static void on_met(void *arg, bool all)
 	answer_give(arg, all ? PMIX_SUCCESS : PMIX_ERROR);
 }
 
-/* Comes to a fence with what was put since the one before. Returns whether it is worth waiting for
+/* Comes to a fence with the values put since the last one. Returns whether it is worth waiting for
  * all to do so. */
 static bool come_to_bootstrap(struct pmix *pmix, int fence, struct answer *answer, const char *key,
 	double timeout)
@@ -314,7 +314,7 @@ static bool come_to_bootstrap(struct pmix *pmix, int fence, struct answer *answe
 	return pmix->bootstrap && bootstrap_complete(pmix->bootstrap) >= (uint32_t)fence;
 }
 
-/* The last fence's values are asked for most. */
+/* Searches from the last fence, whose values are read most. */
 static bool was_gathered(const struct pmix *pmix, int rank, const char *key, void **value,
 	size_t *size)
 {
@@ -330,17 +330,16 @@ static bool was_gathered(const struct pmix *pmix, int rank, const char *key, voi
 
 /* ---- fences ---- */
 
-/* Until the fast way has brought all together, or all ranks say that they have come: asked after a
- * while, or at once (`ask`). */
+/* Waits until the fast way has completed the fence, or all ranks say that they have come. They are
+ * asked after a while, or at once (`ask`). */
 static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *answer,
 	const char *key, double timeout, struct err *err)
 {
-	/* The last round of asking is part of the time, so that those who are missing are named within
-	 * it. */
+	/* The last round of asking is part of the time, so that missing ranks are named within it. */
 	double inquest = shorter(INQUEST_SECONDS, timeout / 5);
 	struct deadline deadline = { pmix->until.at - inquest };
-	/* All asking all is more than the servers of a large world can answer while it starts: it must
-	 * rarely come to that. */
+	/* If all ranks ask all others, the servers of a starting large world can't keep up, so this
+	 * must rarely happen. */
 	double scale = 1 + pmix->world_size / SMALL_WORLD;
 	double pause =
 		pmix_client.fences_lost ? RETRY_SECONDS : shorter(scale * PATIENCE_SECONDS, timeout / 2);
@@ -348,8 +347,8 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 	AUTO_FREE bool *seen = calloc((size_t)pmix->world_size, sizeof *seen);
 	if (!seen)
 		return err_set(err, "rendezvous: no memory for %d ranks", pmix->world_size);
-	/* Not asked: the server of this node does not even answer for its own ranks while it looks for
-	 * one whose node has none. */
+	/* This rank is not asked: while its node's server looks for one on a node that has none, it
+	 * does not even answer for its own ranks. */
 	if (pmix_client.self.rank < (pmix_rank_t)pmix->world_size)
 		seen[pmix_client.self.rank] = true;
 	pmix->asked = ask && all_came(pmix, key, seen, fence > 0, soon);
@@ -363,7 +362,7 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 			== PMIX_SUCCESS)
 			return 0;
 		bool last = deadline_passed(deadline);
-		/* Nobody is told by a stranger that all have come. */
+		/* Only believed with a key, so that no stranger can say that all have come. */
 		if (presence_is_keyed(pmix->roll))
 			presence_mark(pmix->roll, (uint32_t)fence, seen);
 		if (all_came(pmix, key, seen, true,
@@ -374,7 +373,7 @@ static int wait_fence(struct pmix *pmix, int fence, bool ask, struct answer *ans
 		}
 		if (last)
 			return missing_error(pmix, fence, seen, timeout, err);
-		/* A fence that has failed at once must not be asked about at once again and again. */
+		/* Don't ask continuously when a fence has failed at once. */
 		deadline_sleep(deadline, RETRY_SECONDS);
 		pause = shorter(pause * 2, LONGEST_PAUSE);
 	}
@@ -398,7 +397,7 @@ static int pmix_fence(void *state, double timeout, struct err *err)
 	return rc;
 }
 
-/* Seconds since this process was started; 0 where that can't be told. */
+/* Seconds since this process started; 0 if unknown. */
 static double process_age(void)
 {
 	struct timespec now;
@@ -409,8 +408,8 @@ static double process_age(void)
 		- (double)self.start / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Whether the bootstrap has brought all ranks together in the last fence, too: then it tells all of
- * them, and none depends on answers. What it says may come a moment behind the last answer. */
+/* Whether the bootstrap has completed the last fence, too: then it tells all ranks, and none of
+ * them depends on answers. Its message may come a moment after the last answer. */
 static bool was_told(const struct pmix *pmix)
 {
 	struct deadline deadline = deadline_in(ROLL_SECONDS);
@@ -422,10 +421,10 @@ static bool was_told(const struct pmix *pmix)
 	return true;
 }
 
-/* Who has all answers may be through while another still asks, and the server of its node, which
- * gives its answer, ends with it. So it stays until all are through; those who hear of that late
- * have lost nothing but time. But where the ranks were told, those that did not have to ask do not
- * say that they are through. */
+/* A rank that has all answers may leave while another still asks, and its node's server, which
+ * gives the answers, ends with it. So a rank stays until all are through; a rank that learns this
+ * late has only lost time. But if the bootstrap told the ranks, those that did not have to ask do
+ * not say that they are through. */
 static void see_off(struct pmix *pmix)
 {
 	if (was_told(pmix))
@@ -456,7 +455,7 @@ static void pmix_close(void *state, int orderly)
 	free(pmix);
 }
 
-/* Meets nobody: that is for the first fence. */
+/* Meets nobody: that is left to the first fence. */
 static void *pmix_open(const struct ident *ident, double timeout, struct err *err)
 {
 	if (pmix_client_open(err) < 0)
@@ -490,7 +489,7 @@ static int pmix_put(void *state, const char *key, const void *value, size_t size
 	return pmix_client_put(full, value, size, err);
 }
 
-/* Takes the value out of an answer; false when it isn't one. */
+/* Takes the value out of an answer; false if there is none. */
 static bool take_value(struct answer *answer, void **value, size_t *size)
 {
 	if (!answer->bytes || answer->size == 0)
@@ -501,7 +500,7 @@ static bool take_value(struct answer *answer, void **value, size_t *size)
 	return true;
 }
 
-/* The fence has brought all values here; where it has not, the rank itself is asked until the
+/* Normally the fence has brought all values here; otherwise the rank itself is asked until the
  * deadline. */
 static int pmix_get(void *state, int rank, const char *key, void **value, size_t *size,
 	double timeout, struct err *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child that speaks to the controller: libslurm may end its process, which must not be ours. */
+/* Runs muster-requeue, since libslurm may end the process that calls it, which must not be ours. */
 #include "config.h"
 
 #include "launch/requeue_ask.h"

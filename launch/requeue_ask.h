@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking for the job's requeue from inside the step, for clusters without our plugin. */
+/* Asks for the job's requeue from inside the step, for clusters without our plugin. */
 #ifndef MUSTER_REQUEUE_ASK_H
 #define MUSTER_REQUEUE_ASK_H
 
 #include "common/ident.h"
 
-/* Runs libexec/muster-requeue for the job and waits for it, at most 15 s; what goes wrong is
- * logged. Does nothing outside Slurm and where the plugin is loaded, which asks by itself when the
- * tasks end. */
+/* Runs libexec/muster-requeue for the job and waits for it, at most 15 s. Errors are logged. Does
+ * nothing outside Slurm, nor if the plugin is loaded, which asks by itself when the tasks end. */
 void requeue_ask(const struct ident *ident);
 
 #endif

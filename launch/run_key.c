@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ports and keys from values that every rank knows. */
 #include "launch/run_key.h"
 
 #include <string.h>
@@ -6,7 +7,7 @@
 #include "common/bytes.h"
 #include "common/hash.h"
 
-/* Below the range from which Linux takes the ports of connections. */
+/* Below the range from which Linux takes ephemeral ports. */
 #define PORT_FIRST 20000
 #define PORT_COUNT 12000
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all ranks of a run work out alike, without an exchange: where they listen, and the key by
- * which they know each other (doc/presence.md, doc/bootstrap.md). */
+/* What all ranks of a run compute alike, without an exchange: where they listen, and the key that
+ * authenticates them to each other (doc/presence.md, doc/bootstrap.md). */
 #ifndef MUSTER_RUN_KEY_H
 #define MUSTER_RUN_KEY_H
 
@@ -11,13 +11,13 @@
 #define RUN_KEY "MUSTER_STEP_KEY" /* the variable with the step's key, if it has one */
 #define RUN_KEY_DIGITS 32
 
-/* RUN, from a text that is the same on all ranks of this run, and on no other. */
+/* RUN, from a text that is the same on all ranks of this run and on no others. */
 uint64_t run_number(const char *text);
 
-/* The port, by UDP and by TCP, of the rank that has so many lower ones on its node. */
+/* The port, for UDP and TCP, of the rank that has `place` lower ranks on its node. */
 int run_port(uint64_t run, int place);
 
-/* Reads hexadecimal digits; -1 for what is not exactly a key, with status EXIT_USAGE. */
+/* Parses hexadecimal digits; -1 with status EXIT_USAGE if they are not exactly a key. */
 int run_key_read(const char *digits, unsigned char key[16], struct err *err);
 
 #endif
