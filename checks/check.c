@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of checks. doc/muster-doctor.1 lists the same rows; tests/doctor.bats compares the two.
- */
+/* The table of checks. doc/muster-doctor.1 lists the same rows; tests/doctor.bats compares the
+ * two. */
 #include "checks/check.h"
 
 #include "common/alone.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The faults of a launch, one row each, and the judge that finds them in facts: a pure function.
- * muster-doctor and the plugin's preflight say what it finds in the same words. */
+/* The faults of a launch, one row each, and the functions that find them in facts. These are pure
+ * functions. muster-doctor and the plugin's preflight report a fault in the same words. */
 #ifndef MUSTER_CHECK_H
 #define MUSTER_CHECK_H
 
@@ -11,24 +11,24 @@
 #include "checks/site.h"
 
 enum check_severity {
-	CHECK_NOTE,    /* to know */
-	CHECK_WARNING, /* works, but slower, or not through an interruption */
+	CHECK_NOTE,    /* information */
+	CHECK_WARNING, /* works, but slower, or does not survive an interruption */
 	CHECK_ERROR,   /* does not work */
 };
 
-/* What the plugin makes of a fault when it starts a task. */
+/* What the plugin does about a fault when it starts a task. */
 enum check_preflight {
-	PREFLIGHT_SILENT, /* it can't be seen there */
-	PREFLIGHT_SLURMD, /* nor there, but where slurmd starts */
+	PREFLIGHT_SILENT, /* can't be seen there */
+	PREFLIGHT_SLURMD, /* reported when slurmd starts */
 	PREFLIGHT_SAY,
 	PREFLIGHT_STOP, /* the step ends with EXIT_USAGE */
 };
 
-/* What is judged. */
+/* What the checks judge. */
 struct checkup {
-	const struct facts *tasks; /* of all ranks, or of those that are known */
+	const struct facts *tasks; /* facts of all ranks, or of those that are known */
 	int count;
-	const struct site *site; /* NULL: was not asked */
+	const struct site *site; /* NULL: Slurm was not asked */
 };
 
 struct findings;
@@ -38,22 +38,22 @@ struct check {
 	enum check_severity severity;
 	enum check_preflight preflight;
 	const char *what;   /* the fault, for the manual */
-	const char *remedy; /* "{}" stands for a value that belongs to the finding */
+	const char *remedy; /* "{}" is replaced by a value that the finding has */
 	void (*judge)(const struct check *check, const struct checkup *checkup,
 		struct findings *findings);
 };
 
 extern const struct check checks[]; /* ends with a row without a name */
 
-/* A fault that was found, and with whom. */
+/* A fault that was found, and which tasks have it. */
 struct finding {
 	const struct check *check;
-	char text[400]; /* what is so, without saying where */
+	char text[400]; /* the fault, without where it is */
 	char remedy[400];
-	bool *tasks; /* of the checkup: those that it concerns; none: the job or the site */
+	bool *tasks; /* by checkup task: those it concerns; NULL: the job or the site */
 };
 
-/* Zero-initialised before the first; freed by findings_clear. */
+/* Start with zeros; freed by findings_clear. */
 struct findings {
 	struct finding *list;
 	int count;
@@ -61,20 +61,20 @@ struct findings {
 	bool incomplete; /* out of memory */
 };
 
-/* Judges by every check, or by those of the plugin's preflight. */
+/* Runs every check, or those of the plugin's preflight. */
 void check_run(const struct checkup *checkup, bool preflight, struct findings *findings);
 
-/* By those of them that slurmd makes when it starts. */
+/* Runs the checks that slurmd makes when it starts. */
 void check_run_in_slurmd(const struct checkup *checkup, struct findings *findings);
 
-/* For the checks: adds a fault of one task (-1: of none) to the findings. What is said of several
- * tasks in the same words is one finding. `value` stands for "{}" in the remedy; NULL where that
+/* For the checks: adds a fault of one task (-1: of none) to the findings. Faults of several tasks
+ * with the same text become one finding. `value` replaces "{}" in the remedy; NULL if the remedy
  * has none. */
 void findings_add(struct findings *findings, const struct check *check, int task, const char *value,
 	const char *format, ...) __attribute__((format(printf, 5, 6)));
 void findings_clear(struct findings *findings);
 
-/* The worst severity; -1 without any finding. */
+/* The worst severity; -1 if there are no findings. */
 int findings_worst(const struct findings *findings);
 
 /* "error", "warning" or "note". */
@@ -84,7 +84,7 @@ const char *check_severity_name(enum check_severity severity);
 char *finding_line(const struct finding *finding, const struct checkup *checkup, char *out,
 	size_t size);
 
-/* The judges, grouped by what they look at. */
+/* The check functions, grouped by what they look at. */
 typedef void check_judge(const struct check *check, const struct checkup *checkup,
 	struct findings *findings);
 check_judge check_gpu_none, check_gpu_step, check_gpu_too_few, check_gpu_idle, check_gpu_shared,

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks of what Slurm makes of the job prologs and epilogs, which start and end the checkpoint
- * service: one of them at most has something to say. slurmd says it too, when it starts. */
+/* The checks of how Slurm runs the job prologs and epilogs, which start and end the checkpoint
+ * service. At most one of them finds something. slurmd also reports it when it starts. */
 #include <stdio.h>
 #include <string.h>
 
 #include "checks/check.h"
 
-#define OWN_TIMEOUTS \
-	0x190500 /* from Slurm 25.05 on prolog and epilog have one each, before which they share one \
-			  */
+#define OWN_TIMEOUTS 0x190500 /* Slurm 25.05: since then prolog and epilog have a timeout each */
 #define NO_SERVICE "so that the job prolog starts no checkpoint service"
 
 enum fault { FAULT_NONE, FAULT_IN_JOB, FAULT_SERIAL, FAULT_PROLOG, FAULT_EPILOG };
 
-/* What is to be mended first. */
+/* What must be fixed first. */
 static enum fault fault_of(const struct checkup *checkup)
 {
 	const struct site *site = checkup->site;
@@ -46,7 +44,7 @@ void check_prolog_serial(const struct check *check, const struct checkup *checku
 			": the node's other jobs would wait until its user lets it end");
 }
 
-/* The timeout that is long enough, as slurm.conf is to have it. */
+/* The setting in slurm.conf that is long enough. */
 static void remedy_of(const struct site *site, bool epilog, char *out, size_t size)
 {
 	int end = HOOKS_EPILOG_SECONDS + (site->drain ? site->drain : 1),

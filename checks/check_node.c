@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks of nodes against each other: versions, clocks, ways, the shared directory, limits. */
+/* The checks that compare nodes: versions, clocks, connections, the shared directory, limits. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static const char *field(const struct checkup *checkup, int task, size_t offset)
 	return (const char *)&checkup->tasks[task] + offset;
 }
 
-/* What most tasks have; of equals the first. */
+/* The value that most tasks have; the first one if several are equally frequent. */
 static const char *usual(const struct checkup *checkup, size_t offset)
 {
 	const char *best = "";
@@ -70,7 +70,7 @@ void check_muster(const struct check *check, const struct checkup *checkup,
 	compare_versions(check, checkup, findings, "Muster", offsetof(struct facts, muster));
 }
 
-/* ---- ways ---- */
+/* ---- connections ---- */
 
 void check_port(const struct check *check, const struct checkup *checkup, struct findings *findings)
 {
@@ -91,7 +91,7 @@ void check_master(const struct check *check, const struct checkup *checkup,
 
 /* ---- network interfaces ---- */
 
-/* Any of the words will do for NCCL; Gloo wants each. */
+/* NCCL needs any one of the words to match; Gloo needs all of them. */
 static bool has_wanted(const char *wanted, const char *interfaces, bool each)
 {
 	char list[sizeof((struct facts *)0)->interfaces],
@@ -156,9 +156,9 @@ void check_gloo_interface(const struct check *check, const struct checkup *check
 
 /* ---- clocks ---- */
 
-/* Every task came before any could leave. So however long they were on their way, task i's clock is
- * ahead of the first one's by at least its "before" minus the first one's "after", and at most the
- * other way round. */
+/* No task leaves the fence before all have reached it. So, however long the messages took, task i's
+ * clock is ahead of the first task's by at least its "before" minus the first task's "after", and
+ * at most its "after" minus the first task's "before". */
 void check_clock(const struct check *check, const struct checkup *checkup,
 	struct findings *findings)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks of Slurm's settings and of the job's: does it come back, and is there time to save
+/* The checks of Slurm's settings and the job's: does the job come back, and is there time to save
  * before it goes? */
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ void check_slurm_silent(const struct check *check, const struct checkup *checkup
 		findings_add(findings, check, -1, NULL, "%s", checkup->site->silent);
 }
 
-/* Slurm compares major and minor. */
+/* Slurm compares major and minor version. */
 void check_plugin(const struct check *check, const struct checkup *checkup,
 	struct findings *findings)
 {
@@ -33,7 +33,7 @@ void check_plugin(const struct check *check, const struct checkup *checkup,
 			built >> 8 & 0xff, slurm >> 16, slurm >> 8 & 0xff);
 }
 
-/* Whether the job can come back at all; without a job, one that is yet to be submitted. */
+/* Whether the job can come back at all; outside a job: whether one yet to be submitted could. */
 static bool comes_back(const struct checkup *checkup)
 {
 	return checkup->site
@@ -66,8 +66,8 @@ void check_open_mode(const struct check *check, const struct checkup *checkup,
 		findings_add(findings, check, -1, NULL, "the next attempt empties the output of this one");
 }
 
-/* Seconds that a save keeps the trainer; -1: none is recorded. With a checkpoint service outside
- * the step, what was handed over is written even when the step is killed. */
+/* For how many seconds a save occupies the trainer; -1: none is recorded. With a checkpoint service
+ * outside the step, a snapshot that was handed over is written even if the step is killed. */
 static double save_seconds(const struct checkup *checkup)
 {
 	const struct site *site = checkup->site;
@@ -79,7 +79,7 @@ static double save_seconds(const struct checkup *checkup)
 	return service ? site->save_stall : site->save_stall + site->save_flush;
 }
 
-/* Adds the finding that `given` seconds, named by `noun`, don't suffice. */
+/* Adds a finding if `given` seconds, named by `noun`, are too few. */
 static void compare_time(const struct check *check, const struct checkup *checkup,
 	struct findings *findings, int given, const char *noun)
 {
@@ -129,8 +129,8 @@ void check_preempt_mode(const struct check *check, const struct checkup *checkup
 			checkup->site->partition, checkup->site->preempt_mode);
 }
 
-/* slurm.conf(5): one for the answer of the controller, one to make a step, and for every 48 nodes
- * two more; then one of PMIx or PMI2. Ours is taken only where there are more. */
+/* slurm.conf(5): one port for the controller's answer, one to create a step, and two more for every
+ * 48 nodes; then one for PMIx or PMI2. The plugin takes one only if there are more. */
 static int ports_of_srun(int nodes)
 {
 	return 2 + 2 * ((nodes + 47) / 48) + 1;

@@ -11,7 +11,7 @@ static bool same_node(const struct facts *a, const struct facts *b)
 	return strcmp(a->node, b->node) == 0;
 }
 
-/* A number as the value of a remedy. */
+/* A number as text, for a remedy. */
 struct number {
 	char text[16];
 };
@@ -30,8 +30,8 @@ void check_gpu_none(const struct check *check, const struct checkup *checkup,
 {
 	for (int i = 0; i < checkup->count; i++) {
 		const struct facts *task = &checkup->tasks[i];
-		/* A site may leave the list unset (gres.conf, Flags=no_gpu_env): then what may be opened is
-		 * visible. */
+		/* A site may leave the list unset (gres.conf, Flags=no_gpu_env): then every device that the
+		 * task may open is visible. */
 		if (task->gpus > 0
 			&& (task->gpus_hidden || (!task->visible[0] && !task->devices_open && task->in_step)))
 			findings_add(findings, check, i, NULL, "sees none of the step's GPUs (%s)",
@@ -67,7 +67,6 @@ void check_gpu_too_few(const struct check *check, const struct checkup *checkup,
 				checkup->tasks[i].gpus, checkup->tasks[i].gpus == 1 ? "" : "s");
 }
 
-/* How many GPUs a task sees. */
 static int seen(const struct facts *task)
 {
 	int count = task->visible[0] != '\0';
@@ -76,8 +75,8 @@ static int seen(const struct facts *task)
 	return count;
 }
 
-/* A task may have been given several GPUs on purpose (--gpus-per-task=2): then it sees fewer than
- * the step has. */
+/* A task may have several GPUs on purpose (--gpus-per-task=2): then it sees fewer than the step
+ * has. */
 void check_gpu_idle(const struct check *check, const struct checkup *checkup,
 	struct findings *findings)
 {
@@ -112,7 +111,7 @@ void check_gpu_shared(const struct check *check, const struct checkup *checkup,
 	}
 }
 
-/* Where the task sees several, the script may count its own. */
+/* If the task sees several GPUs, its script may number them itself. */
 static void judge_number(const struct check *check, struct findings *findings, int task,
 	const char *name, const char *value)
 {
@@ -151,7 +150,7 @@ void check_gpu_hidden(const struct check *check, const struct checkup *checkup,
 
 /* ---- CPUs ---- */
 
-/* CPUs that a rank should have; 0 when nobody said. What is not there can't be given. */
+/* CPUs that a rank should have, at most those that exist; 0 if nothing tells. */
 static int cpus_wanted(const struct facts *task)
 {
 	int wanted = task->cpus_per_task > 0 ? task->cpus_per_task

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts from the environment of a task. */
+/* Facts from a task's environment, and what follows from facts. */
 #include "checks/facts.h"
 
 #include <limits.h>
@@ -30,7 +30,7 @@ static void copy(char *out, size_t size, const struct source *source, const char
 	snprintf(out, size, "%s", text_of(source, name));
 }
 
-/* The digits that a value begins with: "4(x2)" is 4. */
+/* The digits at the start of a value: "4(x2)" is 4. */
 static int number_of(const struct source *source, const char *name)
 {
 	const char *text = text_of(source, name);
@@ -50,7 +50,7 @@ static int entries(const char *list)
 	return count;
 }
 
-/* Slurm's words, and CUDA's, for a list without a device. */
+/* Slurm and CUDA write a list without a device in these ways. */
 static bool names_no_device(const char *list)
 {
 	return !list[0] || strcmp(list, "-1") == 0 || strcmp(list, "NoDevFiles") == 0;
@@ -58,7 +58,7 @@ static bool names_no_device(const char *list)
 
 static void read_gpus(struct facts *facts, const struct source *source)
 {
-	/* Not SLURM_JOB_GPUS: a job with whole nodes (--exclusive) is given their GPUs unasked. */
+	/* Not SLURM_JOB_GPUS: a job with whole nodes (--exclusive) gets their GPUs without asking. */
 	static const char *const asked[] = { "SLURM_GPUS", "SLURM_GPUS_PER_NODE",
 		"SLURM_GPUS_PER_SOCKET", "SLURM_GPUS_PER_TASK" };
 	static const char *const shared[] = { "SLURM_SHARDS_ON_NODE",
@@ -71,8 +71,8 @@ static void read_gpus(struct facts *facts, const struct source *source)
 	facts->gpus_hidden = list && names_no_device(list);
 	if (list && !facts->gpus_hidden)
 		snprintf(facts->visible, sizeof facts->visible, "%s", list);
-	/* SLURM_STEP_GPUS has the step's GPUs, or only the task's where they are bound to tasks (seen
-	 * in Slurm 22.05). */
+	/* SLURM_STEP_GPUS has the step's GPUs, or only the task's if they are bound to tasks (seen in
+	 * Slurm 22.05). */
 	facts->gpus = number_of(source, "SLURM_GPUS_ON_NODE");
 	if (facts->gpus < 0 && is_set(source, "SLURM_STEP_GPUS"))
 		facts->gpus = entries(text_of(source, "SLURM_STEP_GPUS"));
@@ -106,7 +106,7 @@ void facts_from_env(struct facts *facts, const struct ident *ident, ident_env *e
 		.dir_free = -1,
 		.cpus_online = -1 };
 	snprintf(facts->node, sizeof facts->node, "%s", ident->node);
-	/* A batch script has the others too in Slurm 26.05. */
+	/* In Slurm 26.05 a batch script has the other variables too. */
 	facts->in_step = is_set(&source, "SLURM_STEP_ID") && is_set(&source, "SLURM_PROCID")
 		&& is_set(&source, "SLURM_STEP_NUM_TASKS") && ident->step < IDENT_SPECIAL_STEPS;
 	if (!alone_in_job(ident, env, arg, facts->alone, sizeof facts->alone))
@@ -126,7 +126,7 @@ void facts_from_env(struct facts *facts, const struct ident *ident, ident_env *e
 
 /* ---- what follows from facts ---- */
 
-/* Number `index` of the devices that the task may open; -1 when there are fewer. */
+/* Number `index` of the devices that the task may open; -1 if there are fewer. */
 static int open_device(const struct facts *facts, int index)
 {
 	for (int device = 0; device < 63; device++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at /dev, /proc and /sys, asks the kernel. Linked into the plugin too, so it needs libc
- * alone. */
+/* Reads /dev, /proc and /sys, and asks the kernel. The plugin links this too, so it needs only
+ * libc. */
 #include "config.h"
 
 #include "checks/facts_probe.h"
@@ -24,7 +24,7 @@
 
 #define DEVICES 63
 
-/* The device cgroup has its say in access(2) as in open(2). */
+/* The device cgroup applies to access(2) as it does to open(2). */
 void facts_probe_devices(struct facts *facts)
 {
 	for (int i = 0; i < DEVICES; i++) {

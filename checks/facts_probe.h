@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts from the node itself: devices, CPUs, limits, versions. Whatever can't be read stays
- * unknown. */
+/* Facts from the node itself: devices, CPUs, limits, versions. What can't be read stays unknown. */
 #ifndef MUSTER_FACTS_PROBE_H
 #define MUSTER_FACTS_PROBE_H
 
 #include "checks/facts.h"
 
-/* GPU devices and which of them this task may open. Nothing is opened: that could wake a GPU up,
+/* The GPU devices, and which of them this task may open. Opens none: that could wake a GPU up,
  * which takes seconds. */
 void facts_probe_devices(struct facts *facts);
 
-/* CPUs that this task may run on, its limit of locked memory, RDMA adapters. */
+/* The CPUs that this task may run on, its limit of locked memory, RDMA adapters. */
 void facts_probe_limits(struct facts *facts);
 
-/* Versions of the driver, of CUDA, NCCL and this program. Loads libcuda, libcudart and libnccl
- * where the loader finds them. */
+/* The versions of the driver, CUDA, NCCL and this program. Loads libcuda, libcudart and libnccl if
+ * the loader finds them. */
 void facts_probe_versions(struct facts *facts);
 
 /* The names of the interfaces that are up and have an address. */
 void facts_probe_interfaces(struct facts *facts);
 
-/* What NCCL and PyTorch's Gloo would take of them. Asks for addresses of names. */
+/* The interfaces that NCCL and PyTorch's Gloo would choose. Resolves names. */
 void facts_probe_network(struct facts *facts);
 
-/* Whether rank 0 can listen on its MASTER_PORT; says why not in facts->port_error. */
+/* Whether rank 0 can listen on its MASTER_PORT; if not, facts->port_error says why. */
 void facts_probe_port(struct facts *facts);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Findings: what is said of several tasks in the same words becomes one line. */
+/* Collects findings, merges equal ones of several tasks, and prints one as a line. */
 #include "config.h"
 
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #define NODES_NAMED 8
 
-/* Puts the value where the remedy has "{}". */
+/* Replaces "{}" in the remedy by the value. */
 static void make_remedy(char *out, size_t size, const char *remedy, const char *value)
 {
 	const char *hole = strstr(remedy, "{}");
@@ -21,7 +21,7 @@ static void make_remedy(char *out, size_t size, const char *remedy, const char *
 		snprintf(out, size, "%s", remedy);
 }
 
-/* What came from the environment or a file may hold anything; a finding stays one line. */
+/* Text from the environment or a file may hold anything; a finding stays one line. */
 static void keep_one_line(char *text)
 {
 	for (; *text; text++)
@@ -29,7 +29,7 @@ static void keep_one_line(char *text)
 			*text = '?';
 }
 
-/* The finding that says just this; made where there is none. */
+/* The finding with exactly this text; added if there is none. */
 static struct finding *find(struct findings *findings, const struct finding *wanted)
 {
 	for (int i = 0; i < findings->count; i++) {

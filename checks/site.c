@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what Slurm's commands print: the same words in all releases, where the C interface changes.
- */
+/* Reads what Slurm's commands print: the words are the same in all releases, while the C interface
+ * changes. */
 #include "config.h"
 
 #include "checks/site.h"
@@ -32,8 +32,8 @@ void site_init(struct site *site)
 
 /* ---- reading ---- */
 
-/* The value behind `name`, at the beginning of a word, and an equals sign that may stand between
- * spaces; false where there is none. It ends at the next space. */
+/* The value after `name`, which must begin a word, and an equals sign with optional spaces; false
+ * if there is none. The value ends at the next space. */
 static bool value_of(const char *text, const char *name, char *out, size_t size)
 {
 	size_t length = strlen(name);
@@ -51,7 +51,7 @@ static bool value_of(const char *text, const char *name, char *out, size_t size)
 	return false;
 }
 
-/* -1 where there is no such number. */
+/* -1 if there is no such number. */
 static int number_of(const char *text, const char *name)
 {
 	char value[32], *end;
@@ -61,7 +61,7 @@ static int number_of(const char *text, const char *name)
 	return end == value || number < 0 || number > 1 << 30 ? -1 : (int)number;
 }
 
-/* "22.05.8" or "24.11.0-0rc1", as Slurm numbers its releases in a plugin. */
+/* Reads "22.05.8" or "24.11.0-0rc1" to the number that Slurm puts into plugins. */
 static uint32_t read_release(const char *text)
 {
 	char value[64];
@@ -72,7 +72,7 @@ static uint32_t read_release(const char *text)
 	return major << 16 | minor << 8 | micro;
 }
 
-/* Whether a word is in a list with commas. */
+/* Whether a word is in a comma-separated list. */
 static bool has_word(const char *list, const char *word)
 {
 	size_t length = strlen(word);
@@ -82,7 +82,7 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-/* "PrologEpilogTimeout" is what both are, where they are the same, and in Slurm up to 24.11. */
+/* Slurm prints "PrologEpilogTimeout" if both are the same, and up to 24.11. */
 static void read_hooks(struct hooks *hooks, const char *text)
 {
 	char flags[200] = "";
@@ -95,7 +95,7 @@ static void read_hooks(struct hooks *hooks, const char *text)
 		.epilog = hooks_timeout(epilog < 0 ? both : epilog) };
 }
 
-/* "60001-63000"; "0-0" where there is none. */
+/* The number of ports in "60001-63000"; "0-0" means no range. */
 static int read_ports(const char *text)
 {
 	char range[40];
@@ -127,8 +127,8 @@ void site_read_config(struct site *site, const char *text)
 		site->cred_expire = atoi(expire + strlen("cred_expire="));
 }
 
-/* "TresPerNode=gres:gpu:2", "TresPerTask=gres/gpu=1" …: what a job asked for; with whole nodes it
- * may have been given more. */
+/* What a job asked for, as in "TresPerNode=gres:gpu:2" or "TresPerTask=gres/gpu=1". With whole
+ * nodes the job may have more. */
 static bool asks_for_gpus(const char *text)
 {
 	static const char *const names[] = { "TresPerJob", "TresPerNode", "TresPerSocket",
@@ -151,7 +151,7 @@ void site_read_job(struct site *site, const char *text)
 		site->partition[0] = '\0';
 }
 
-/* One line a partition: the one that site->partition names, or else the default one. */
+/* One line a partition: takes the one that site->partition names, or the default one. */
 void site_read_partition(struct site *site, const char *text)
 {
 	char line[8192], name[sizeof site->partition], is_default[8] = "";
@@ -171,8 +171,8 @@ void site_read_partition(struct site *site, const char *text)
 	}
 }
 
-/* A heading, then one type a line behind a tab ("srun: pmix" behind the program's name in older
- * releases); then, on one line with a colon, the versions. */
+/* A heading, then one type a line after a tab ("srun: pmix" after the program's name in older
+ * releases); then one line with a colon and the versions. */
 void site_read_mpi(struct site *site, const char *text)
 {
 	size_t used = 0;
@@ -191,8 +191,8 @@ void site_read_mpi(struct site *site, const char *text)
 
 /* ---- asking ---- */
 
-/* What a command of Slurm's prints; "" when it can't be run. `argv` begins with its name, which is
- * looked up in PATH. */
+/* The output of one of Slurm's commands; "" if it can't be run. `argv` begins with its name, which
+ * is looked up in PATH. */
 static void ask(char *const *argv, double seconds, char *out)
 {
 	struct run_user self = { getuid(), getgid(), NULL, 0 };
@@ -201,7 +201,7 @@ static void ask(char *const *argv, double seconds, char *out)
 		snprintf(out, OUTPUT_BYTES, "%s", "");
 }
 
-/* The first line of an answer that was no use. */
+/* Keeps the first line of a useless answer as the reason. */
 static void be_silent(struct site *site, const char *command, const char *answer)
 {
 	int length = (int)strcspn(answer, "\n");
@@ -212,7 +212,7 @@ static void be_silent(struct site *site, const char *command, const char *answer
 
 #define ENV "/usr/bin/env"
 
-/* Our own plugin in that srun has nothing to do. */
+/* MUSTER=0: our own plugin has nothing to do in this srun. */
 void site_ask_mpi(struct site *site, double seconds)
 {
 	char *text = malloc(OUTPUT_BYTES);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Slurm says of itself, of the job and of its partition; and what the job's checkpoint
- * directory says of its saves. Asked once a job, not by each task. */
+/* What Slurm says about itself, the job and its partition, and what the job's checkpoint directory
+ * records about saves. Asked once for a job, not by each task. */
 #ifndef MUSTER_SITE_H
 #define MUSTER_SITE_H
 
@@ -11,27 +11,27 @@
 #include "common/err.h"
 #include "slurm/hooks.h"
 
-/* Numbers are -1, and texts "", where nothing is known. */
+/* Unknown numbers are -1, unknown texts "". */
 struct site {
 	char silent[200]; /* why Slurm could not be asked */
 
 	/* scontrol show config */
 	int kill_wait;    /* seconds */
-	int cred_expire;  /* AuthInfo's; -1: not set there, so Slurm's default */
+	int cred_expire;  /* AuthInfo's; -1: not set, Slurm's default holds */
 	bool file_append; /* JobFileAppend */
 	bool config_known;
-	uint32_t release; /* Slurm's: 22.05.8 is 0x160508; 0: not known */
+	uint32_t release; /* Slurm's: 22.05.8 is 0x160508; 0: unknown */
 	char plug_stack[1024], plugin_dir[1024];
-	struct hooks hooks; /* how the job prologs and epilogs run */
-	int srun_ports;     /* how many SrunPortRange has; -1: srun takes any */
+	struct hooks hooks; /* how job prologs and epilogs run */
+	int srun_ports;     /* ports in SrunPortRange; -1: srun takes any */
 
 	/* our plugin, on the machine that asks */
-	char plugin[1024];   /* as plugstack.conf has it */
-	int drain;           /* seconds, of its arguments; -1: it starts no service, or there is none */
-	bool plugin_missing; /* there is no such file, or it can't be read */
-	uint32_t plugin_release; /* the one that it was built for; 0: not known */
+	char plugin[1024];       /* its path in plugstack.conf */
+	int drain;               /* seconds, of its arguments; -1: no service, or no plugin */
+	bool plugin_missing;     /* the file is missing or can't be read */
+	uint32_t plugin_release; /* the release it was built for; 0: unknown */
 
-	char mpi[256]; /* what srun --mpi=list lists, separated by spaces */
+	char mpi[256]; /* types that srun --mpi=list prints, separated by spaces */
 
 	/* scontrol show job */
 	bool job_known, batch, requeue;
@@ -42,52 +42,52 @@ struct site {
 	/* scontrol show partition */
 	char partition[128];
 	int grace;             /* seconds */
-	char preempt_mode[32]; /* of the partition */
+	char preempt_mode[32]; /* the partition's */
 
-	/* the longest save in the newest record of them; seconds, -1: no save is recorded */
+	/* the longest save in the newest metrics that have one; seconds, -1: none is recorded */
 	double save_stall, save_flush;
 	int64_t save_bytes;
 	int64_t need_bytes; /* what the shared directory must hold */
 	char dir[1024];     /* the shared directory */
 };
 
-/* Nothing known. */
+/* Everything unknown. */
 void site_init(struct site *site);
 
-/* Each takes what one command printed. */
+/* Each takes the output of one command. */
 void site_read_config(struct site *site, const char *text);
 void site_read_job(struct site *site, const char *text);
 void site_read_partition(struct site *site, const char *text);
 void site_read_mpi(struct site *site, const char *text);
 
-/* Asks Slurm's commands, as they are found in PATH. `job` 0: there is none; `partition` is then the
- * one to ask about, or NULL for the default one. What doesn't answer within `seconds` is left out,
- * and site->silent says why. */
+/* Asks Slurm's commands, as found in PATH. `job` 0: none; `partition` is then the one to ask about,
+ * or NULL for the default one. If a command does not answer within `seconds`, its facts stay
+ * unknown and site->silent says why. */
 void site_ask(struct site *site, uint32_t job, const char *partition, double seconds);
 
-/* Asks only for the types of MPI. */
+/* Asks only for the MPI types. */
 void site_ask_mpi(struct site *site, double seconds);
 
-/* In srun: whether its plugin for a type of MPI ("pmix", also where its name has a version behind)
- * is where it looks for plugins. False also where it can't be told. */
+/* In srun: whether its plugin for an MPI type ("pmix", even if a version follows in the file name)
+ * is where srun looks for plugins. False also if that can't be found out. */
 bool site_mpi_installed(const char *type);
 
-/* Finds our plugin, and its drain, in plugstack.conf and what that includes. `folder` is Slurm's
- * PluginDir. False where it isn't. */
+/* Finds our plugin and its drain in plugstack.conf and the files that it includes. `folder` is
+ * Slurm's PluginDir. False if it is not there. */
 bool site_find_plugin(struct site *site, const char *conf, const char *folder);
 
-/* The release of Slurm that a plugin was built for, from the bytes of its file; 0 where they don't
- * tell. */
+/* The release of Slurm that a plugin was built for, from the bytes of its file; 0 if it can't be
+ * found. */
 uint32_t site_plugin_release(const char *data, size_t size);
 
-/* Both, into `site`. */
+/* Both of the above, stored in `site`. */
 void site_look_at_plugin(struct site *site, const char *conf, const char *folder);
 
-/* Reads what metrics-*.jsonl in `dir` (doc/metrics-format.md) say of saves. No record is no error.
- */
+/* Reads what metrics-*.jsonl in `dir` (doc/metrics-format.md) record about saves. A missing record
+ * is no error. */
 void site_read_saves(struct site *site, const char *dir);
 
-/* The same from the bytes of one file; false when it tells of none. */
+/* The same for the bytes of one file; false if it records no save. */
 bool site_read_metrics(struct site *site, const char *text, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether Slurm's plugin for a type of MPI lies where srun loads its plugins from. That costs
- * nothing, where srun --mpi=list takes as long as an srun; it is only asked when the file is not
+/* Looks for Slurm's plugin for an MPI type in the folders from which srun loads plugins. That costs
+ * nothing, while srun --mpi=list takes as long as an srun and is only asked if the file is not
  * found. */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 #include "checks/site.h"
 #include "common/auto.h"
 
-/* PluginDir as slurm.conf has it: a list with colons. False when that is not said, or the file is
+/* PluginDir as slurm.conf has it: a list with colons. False if it is not set, or the file is
  * elsewhere. */
 static bool read_folders(char *out, size_t size)
 {
@@ -31,7 +31,7 @@ static bool read_folders(char *out, size_t size)
 	return false;
 }
 
-/* Slurm's library lies beside its plugins. */
+/* Slurm's library is in the same folder as its plugins. */
 static void guess_folder(char *out, size_t size)
 {
 	Dl_info info;

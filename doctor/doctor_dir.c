@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file that rank 0 makes has to be seen everywhere. No node has looked for its name before, so no
- * cache says that it isn't there. */
+/* Rank 0 makes a file, which all nodes must see. No node has looked for its name before, so no
+ * negative cache entry hides it. */
 #include "config.h"
 
 #include "doctor/doctor_dir.h"
@@ -18,10 +18,9 @@
 #include "common/auto.h"
 #include "common/io.h"
 
-#define PROBE_BYTES \
-	(256 * 1024) /* more than a file system keeps in its inode or has left in a last block */
+#define PROBE_BYTES (256 * 1024) /* more than a file system keeps in an inode or a last block */
 
-/* The directory, or the nearest one above that is there. */
+/* The directory, or its nearest parent that exists. */
 static void existing(const char *dir, char *out, size_t size)
 {
 	struct stat st;
@@ -49,8 +48,7 @@ static void mark_name(const char *dir, const char *word, int rank, char *out, si
 		snprintf(out, size, "%s/.muster-doctor-%s-%d", folder, word, rank);
 }
 
-/* Makes a file with `size` bytes that has to reach the disk. Returns 0 or an errno; nothing is left
- * then. */
+/* Makes a file of `size` bytes and fsyncs it. Returns 0, or an errno with no file left. */
 static int make_file(const char *path, size_t size)
 {
 	AUTO_FREE char *zeros = calloc(1, size + 1);

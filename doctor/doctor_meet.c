@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Three fences: rank 0 has told where it is; all are there at one moment, and each node has told of
- * its door; each rank has told its facts. */
+/* Three fences: rank 0 has published where it listens; all ranks are there at one moment, and each
+ * node has published where it listens; each rank has published its facts. */
 #include "config.h"
 
 #include "doctor/doctor_meet.h"
@@ -22,7 +22,7 @@
 #define KEY_DOOR "doctor-door"
 #define WAY_SECONDS 5.0
 #define DOOR_SECONDS 2.0 /* for each address of another node */
-#define DOORS 4          /* addresses that are tried for NCCL, and as many for Gloo */
+#define DOORS 4          /* addresses that are tried for NCCL, and the same number for Gloo */
 
 /* What rank 0 tells the others, as text: its port, whether it has marked the directory, and the
  * word. */
@@ -32,7 +32,7 @@ struct host {
 	char word[40];
 };
 
-/* On rank 0. What it can't do the others are told, so that they don't wait for it. */
+/* On rank 0. What fails is told to the others, so that they don't wait for it. */
 static void open_host(struct host *host, const struct facts *own, const char *dir)
 {
 	uint64_t number = (uint64_t)getpid();
@@ -69,7 +69,7 @@ static int hear_host(struct rdzv *rdzv, struct host *host, struct err *err)
 	return 0;
 }
 
-/* Once a node. */
+/* On the first task of each node. */
 static void look_around(struct facts *own, const struct host *host, const char *dir)
 {
 	struct err err;
@@ -84,15 +84,15 @@ static void look_around(struct facts *own, const struct host *host, const char *
 
 /* ---- from node to node ---- */
 
-/* Another node's: where its first task listens, and what NCCL and Gloo would tell the others of it.
- */
+/* Where another node's first task listens, and the addresses that NCCL and Gloo would publish for
+ * that node. */
 struct door {
 	int port;
 	char node[256], nccl[sizeof((struct facts *)0)->nccl_ways],
 		gloo[sizeof((struct facts *)0)->gloo_ways];
 };
 
-/* The first task of each node opens one; the others say that they have none. */
+/* The first task of each node opens a door; other tasks publish that they have none. */
 static int open_door(struct rdzv *rdzv, const struct facts *own, const struct host *host,
 	struct way **way, struct err *err)
 {
@@ -115,7 +115,7 @@ static char *take_line(char **rest)
 	return line;
 }
 
-/* False where the rank has none. */
+/* False if the rank has no door. */
 static bool read_door(char *text, struct door *door)
 {
 	if (text[0] == '-')
@@ -127,8 +127,8 @@ static bool read_door(char *text, struct door *door)
 	return door->port > 0;
 }
 
-/* That of the next node, in the order of the ranks: each node has one that looks for it. 0: there
- * is none. */
+/* Finds the next other node's door, in rank order, so that each node is tried by one. 0: there is
+ * none. */
 static int find_door(struct rdzv *rdzv, const struct facts *own, struct door *door, struct err *err)
 {
 	for (int next = 1; next < own->world_size; next++) {
@@ -144,7 +144,7 @@ static int find_door(struct rdzv *rdzv, const struct facts *own, struct door *do
 	return 0;
 }
 
-/* Tries each address of a list until one is not reached, and says so in `error`. */
+/* Tries the addresses of a list until one can't be reached, and says so in `error`. */
 static void try_ways(const struct door *door, const char *ways, int most, const char *word,
 	char *error, size_t size)
 {
@@ -166,8 +166,8 @@ static void try_ways(const struct door *door, const char *ways, int most, const 
 	}
 }
 
-/* NCCL needs one interface where an RDMA adapter carries the data, else it uses all that it has
- * taken. */
+/* NCCL needs one interface if an RDMA adapter carries the data; otherwise it uses all that it has
+ * chosen. */
 static int look_next_door(struct rdzv *rdzv, struct facts *own, const char *word, struct err *err)
 {
 	struct door door;
@@ -235,6 +235,6 @@ int doctor_meet(struct rdzv *rdzv, struct facts *own, const char *dir, struct fa
 	way_close(door);
 	if (own->rank == 0)
 		close_host(&host, dir);
-	/* Rank 0 was still reading: nobody leaves before it is done. */
+	/* Nobody leaves before rank 0 has read everything. */
 	return rc < 0 ? -1 : rdzv_fence(rdzv, 0, err);
 }

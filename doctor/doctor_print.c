@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Standard output, written at the end and checked. */
+/* Prints to standard output and checks that it got there. */
 #include "doctor/doctor_print.h"
 
 #include <jansson.h>

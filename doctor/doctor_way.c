@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One accepting thread; one connecting call that tries every address of a name. */
+/* One thread accepts connections; one call connects and tries every address of a name. */
 #include "config.h"
 
 #include "doctor/doctor_way.h"
@@ -29,7 +29,7 @@
 
 struct way {
 	struct acceptor acceptor;
-	int stop[2]; /* the thread ends when stop's other end is closed */
+	int stop[2]; /* the thread ends when the other end of `stop` is closed */
 	pthread_t thread;
 	char word[WORD_SIZE];
 };
@@ -49,7 +49,8 @@ static void *serve(void *arg)
 		if (wait[1].revents)
 			return NULL;
 		AUTO_CLOSE int peer = acceptor_take(&way->acceptor, NULL, NULL);
-		ssize_t sent = peer >= 0 && fcntl(peer, F_SETFL, 0) == 0; /* these few bytes find room */
+		/* Blocking again: these few bytes fit into the send buffer. */
+		ssize_t sent = peer >= 0 && fcntl(peer, F_SETFL, 0) == 0;
 		for (size_t at = 0; at < WORD_SIZE && sent > 0; at += (size_t)sent)
 			sent = send(peer, way->word + at, WORD_SIZE - at, MSG_NOSIGNAL);
 	}
@@ -109,7 +110,7 @@ static bool wait_for(int fd, short events, struct deadline deadline)
 	}
 }
 
-/* Returns 0, or -1 with errno; EBADMSG when somebody else answered. */
+/* Returns 0, or -1 with errno; EBADMSG if another program answered. */
 static int hear(const struct addrinfo *address, const char *word, struct deadline deadline)
 {
 	char heard[WORD_SIZE] = "";

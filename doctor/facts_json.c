@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table of the fields drives both directions. */
+/* One table of fields serves both directions. */
 #include "doctor/facts_json.h"
 
 #include <jansson.h>
@@ -73,7 +73,7 @@ static const struct field fields[] = {
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 
-/* json_string wants UTF-8. */
+/* json_string needs UTF-8. */
 static json_t *encode_text(const char *text)
 {
 	char copy[2048];

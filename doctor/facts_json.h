@@ -8,12 +8,12 @@
 #include "checks/facts.h"
 #include "common/err.h"
 
-/* malloc'ed, the caller's; NULL on error. A text that is not UTF-8 travels with '?' for its other
- * bytes. */
+/* malloc'ed, the caller's; NULL on error. In a text that is not UTF-8, each byte from 0x80 up
+ * becomes '?'. */
 char *facts_encode(const struct facts *facts, struct err *err);
 
-/* Keys that are missing are left as they are in *facts, keys that are unknown are ignored: ranks
- * may have different builds. */
+/* Missing keys leave *facts unchanged, unknown keys are ignored: ranks may have different
+ * builds. */
 int facts_decode(const char *text, size_t size, struct facts *facts, struct err *err);
 
 #endif

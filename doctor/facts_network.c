@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which addresses of this node the others are told of: chosen as NCCL (2.30, src/misc/socket.cc and
- * src/os/linux.cc) and the Gloo of PyTorch (2.9, ProcessGroupGloo.cpp) choose them. */
+/* The addresses that this node gives to others, chosen as NCCL (2.30, src/misc/socket.cc and
+ * src/os/linux.cc) and PyTorch's Gloo (2.9, ProcessGroupGloo.cpp) choose them. */
 #include "config.h"
 
 #include <ifaddrs.h>
@@ -15,8 +15,7 @@
 
 #include "checks/facts_probe.h"
 
-/* Whether an interface is one that may be taken at all: with an address that means something on
- * another node, too. */
+/* Whether an interface may be chosen at all: it has an address that other nodes can use, too. */
 static bool is_usable(const struct ifaddrs *at)
 {
 	if (!at->ifa_addr || !(at->ifa_flags & IFF_UP) || !(at->ifa_flags & IFF_RUNNING))
@@ -37,7 +36,7 @@ static int write_digits(const struct sockaddr *address, char *out, size_t size)
 																							: -1;
 }
 
-/* Whether a list of words of the form NAME=ADDRESS has that name. */
+/* Whether a list of NAME=ADDRESS words has that name. */
 static bool has_name(const char *list, const char *name)
 {
 	size_t length = strlen(name);
@@ -54,8 +53,8 @@ static void add(char *list, size_t size, const char *name, const char *digits)
 		snprintf(list + used, size - used, "%s%s=%s", used ? " " : "", name, digits);
 }
 
-/* All that the words of NCCL_SOCKET_IFNAME match, in the kernel's order; an interface's first
- * address counts. */
+/* Adds all interfaces that the words of NCCL_SOCKET_IFNAME match, in the kernel's order, each with
+ * its first address. */
 static void add_matches(const struct ifaddrs *list, const char *words, char *out, size_t size)
 {
 	char digits[NI_MAXHOST];
@@ -77,7 +76,7 @@ static void choose_nccl(struct facts *facts, const struct ifaddrs *list)
 		add_matches(list, turns[i], out, sizeof facts->nccl_ways);
 }
 
-/* The interface that has an address; "" where none has. */
+/* The interface that has an address; "" if none has. */
 static const char *owner_of(const struct ifaddrs *list, const char *digits)
 {
 	char own[NI_MAXHOST];
@@ -88,7 +87,7 @@ static const char *owner_of(const struct ifaddrs *list, const char *digits)
 	return "";
 }
 
-/* An address to which a name resolves and at which one can listen here; "" for none. */
+/* An address that a name resolves to and that this node can listen on; "" for none. */
 static void resolve_own(const char *name, char *out, size_t size)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };

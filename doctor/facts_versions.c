@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Versions. The libraries are loaded only here, and only by muster-doctor: no Muster program that
- * trains depends on them. */
+/* Versions. Only this file loads these libraries, and only muster-doctor links it: no Muster
+ * program that trains depends on them. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -11,8 +11,8 @@
 #include "common/auto.h"
 #include "common/build_id.h"
 
-/* cuDriverGetVersion, cudaRuntimeGetVersion and ncclGetVersion are alike, and none of them touches
- * a GPU. */
+/* cuDriverGetVersion, cudaRuntimeGetVersion and ncclGetVersion have the same form, and none of them
+ * touches a GPU. */
 typedef int version_function(int *version);
 
 static int ask_library(const char *const *names, const char *function)
@@ -57,7 +57,7 @@ static void read_cuda(struct facts *facts)
 			used ? " with " : "", of_runtime / 1000, of_runtime % 1000 / 10);
 }
 
-/* NCCL 2.28.9 is 22809; up to 2.8 it was 2804. */
+/* NCCL 2.28.9 is 22809; up to 2.8 the form was 2804. */
 static void read_nccl(struct facts *facts)
 {
 	static const char *const names[] = { "libnccl.so.2", "libnccl.so", NULL };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-doctor: looks for what keeps a training from starting, from running well or from coming
- * back, before it is started. */
+/* muster-doctor: looks, before a training starts, for what keeps it from starting, from running
+ * well or from coming back. */
 #include "config.h"
 
 #include <argp.h>
@@ -23,7 +23,7 @@
 
 const char *argp_program_version = PACKAGE_STRING;
 
-#define EXIT_WARNED 3 /* warnings and no error */
+#define EXIT_WARNED 3 /* warnings but no errors */
 
 struct options {
 	bool json, list;
@@ -97,8 +97,8 @@ static int conclude(const struct checkup *checkup, bool summary, const struct op
 	return worst == CHECK_ERROR ? EXIT_FAULT : worst == CHECK_WARNING ? EXIT_WARNED : EXIT_OK;
 }
 
-/* Without a way to meet, each rank speaks for itself; what holds for all of them is rank 0's to
- * say. */
+/* Without a rendezvous each rank reports for itself; rank 0 also reports what holds for all of
+ * them. */
 static int judge_alone(struct facts *own, const struct ident *ident, const struct options *options)
 {
 	struct site site;
@@ -128,7 +128,7 @@ static int judge_together(struct rdzv *rdzv, struct facts *own, const struct ide
 		const struct checkup checkup = { all, own->world_size, &site };
 		status = conclude(&checkup, true, options);
 	}
-	/* A rank that leaves with a bad status has the others killed: they leave first. */
+	/* If a rank leaves with a bad status, Slurm kills the others, so they leave first. */
 	if (rdzv_fence(rdzv, 0, &err) < 0)
 		return rdzv_leave(rdzv, &err);
 	rdzv_close(rdzv, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether Slurm can load our plugin. It loads only one that was built for its own release, and
- * passes an optional one over in silence: so the release that the file was built for is read from
- * the file, without loading it. */
+/* Whether Slurm can load our plugin. Slurm loads only a plugin that was built for its own release,
+ * and silently skips an optional one that was not. So this reads the release from the file without
+ * loading it. */
 #include "config.h"
 
 #include <elf.h>
@@ -35,7 +35,7 @@ static bool find_included(struct site *site, const char *pattern, const char *fo
 	return found;
 }
 
-/* As the plugin reads its arguments. */
+/* Reads the arguments as the plugin does. */
 static int read_drain(const char *arguments)
 {
 	char word[100];
@@ -48,8 +48,8 @@ static int read_drain(const char *arguments)
 	return drain;
 }
 
-/* "optional PATH [ARGUMENT…]" or "include PATTERN" (spank(8)); a path without a slash lies in the
- * folder of Slurm's plugins. */
+/* "optional PATH [ARGUMENT…]" or "include PATTERN" (spank(8)); a path without a slash is in Slurm's
+ * plugin folder. */
 static bool find_in_file(struct site *site, const char *path, const char *folder, int depth)
 {
 	char line[PATH_MAX + 200], word[16], file[PATH_MAX];
@@ -84,7 +84,7 @@ struct image {
 	size_t size;
 };
 
-/* `count` things of `each` bytes at `offset`; NULL when they are not all in the file, or not
+/* `count` items of `each` bytes at `offset`; NULL if they are not all in the file, or not
  * aligned. */
 static const void *part(const struct image *image, uint64_t offset, uint64_t count, size_t each)
 {
@@ -94,7 +94,7 @@ static const void *part(const struct image *image, uint64_t offset, uint64_t cou
 	return image->data + offset;
 }
 
-/* Where the bytes that are loaded at an address lie in the file. */
+/* The bytes in the file that are loaded at an address; NULL if there are none. */
 static const uint32_t *number_at(const struct image *image, const Elf64_Ehdr *header,
 	uint64_t address)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a save took, from the metrics of a run (doc/metrics-format.md): the longest of the
+/* How long a save took, from a run's metrics (doc/metrics-format.md): the longest save of the
  * newest attempt that made one. */
 #include "config.h"
 
@@ -38,7 +38,7 @@ bool site_read_metrics(struct site *site, const char *text, size_t size)
 	for (size_t at = 0; at < size;) {
 		const char *end = memchr(text + at, '\n', size - at);
 		size_t length = (end ? (size_t)(end - text) : size) - at;
-		/* Most lines are of steps; a torn last line does not count. */
+		/* Most lines are about steps. A torn last line does not count. */
 		json_t *line = end && memmem(text + at, length, "\"checkpoint\"", 12)
 			? json_loadb(text + at, length, 0, NULL)
 			: NULL;
@@ -49,7 +49,7 @@ bool site_read_metrics(struct site *site, const char *text, size_t size)
 	return any;
 }
 
-/* The highest number below `below` of a metrics file; -1: there is none. */
+/* The highest number of a metrics file that is below `below`; -1: there is none. */
 static int newest_below(DIR *folder, int below)
 {
 	int best = -1, number, used;

@@ -3,8 +3,8 @@
  * launch/rdzv_pmix.c uses it.
  *
  * Slurm ignores PMIX_TIMEOUT, so no caller waits inside PMIx: calls are non-blocking or run in a
- * thread. A callback that comes too late still finds its struct answer, since the
- * caller and the callback each hold a reference to it. */
+ * thread. A callback that comes too late still finds its struct answer, since the caller and the
+ * callback each hold a reference to it. */
 #ifndef MUSTER_PMIX_CLIENT_H
 #define MUSTER_PMIX_CLIENT_H
 
