@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One message a connection. */
+/* One connection carries one message. */
 #include "config.h"
 
 #include "plugin/end_channel.h"
@@ -21,12 +21,10 @@
 #include "common/listen.h"
 #include "common/number.h"
 
-#define SPARE_PORTS \
-	64 /* that stay free in a range; srun listens on 3, 2 more for each 48 nodes, and 1 for PMIx \
-		*/
-#define LISTENS 10       /* TCP_LISTEN, as /proc/net/tcp has it */
+#define SPARE_PORTS 64   /* left free in a range; srun uses 3, 2 more per 48 nodes, 1 for PMIx */
+#define LISTENS 10       /* TCP_LISTEN, as /proc/net/tcp prints it */
 #define BATCH 64         /* connections that are read at once */
-#define READ_SECONDS 0.2 /* what came is there: who has sent nothing yet may stay away */
+#define READ_SECONDS 0.2 /* messages have already arrived: a silent connection may be ignored */
 
 /* ---- in srun ---- */
 
@@ -40,8 +38,8 @@ static int make_secret(char out[END_SECRET_SIZE])
 	return 0;
 }
 
-/* Ports of the range on which somebody listens here. Looking takes none from anybody, as trying
- * would. -1: not known. */
+/* Ports of the range on which a process listens here; -1: unknown. Reading the list takes no port,
+ * while trying to listen would. */
 static int taken_ports(const uint16_t *range, const char *list)
 {
 	char line[300];
@@ -54,7 +52,7 @@ static int taken_ports(const uint16_t *range, const char *list)
 	return file ? taken : -1;
 }
 
-/* Other sruns will want ports, too: half of them stay free for these. */
+/* Half of the range stays free, for other sruns. */
 static bool has_ports_to_spare(const uint16_t *range)
 {
 	int size = range[1] - range[0] + 1, four = taken_ports(range, "/proc/net/tcp"),
@@ -99,7 +97,8 @@ struct visitor {
 	bool done;
 };
 
-/* Reads what is there; done when that is a line, too much for one, or all there will be. */
+/* Reads what has arrived. Done after a line, too many bytes for one, or the end of the
+ * connection. */
 static void listen_to(struct visitor *visitor)
 {
 	while (!visitor->done) {
@@ -135,7 +134,7 @@ static bool somebody_waits(const struct end_channel *channel)
 	return poll(&polled, 1, 0) > 0 && (polled.revents & POLLIN);
 }
 
-/* Accepts up to BATCH connections and takes in their messages. Returns how many there were. */
+/* Accepts up to BATCH connections and takes their messages. Returns how many there were. */
 static int take_batch(const struct end_channel *channel, struct deadline end,
 	struct first_end *state)
 {
@@ -189,8 +188,8 @@ bool end_address_read(const char *host, const char *value, struct end_address *a
 	return number_whole(address->port, 0, 65535, &port);
 }
 
-/* A socket that is the user's, also for a firewall. The raw call changes this thread alone, and a
- * root process can change back what it changes. */
+/* A socket that belongs to the user, for firewalls too. The raw call changes only this thread, and
+ * a root process can undo what it changes. */
 static int socket_of(uid_t uid, int family)
 {
 	uid_t self = geteuid();
@@ -228,9 +227,8 @@ static int connect_to(const struct addrinfo *to, uid_t uid, struct deadline dead
 	return connected;
 }
 
-/* Until its last byte is acknowledged the message may be lost on the way, and srun, to which Slurm
- * tells the end of the step over another connection, would not wait for it. So close() waits for
- * that. */
+/* Until the last byte is acknowledged the message may still be lost. srun learns of the step's end
+ * over another connection and would not wait for it, so close() waits for the acknowledgement. */
 static bool send_all(int fd, const char *message, size_t size, struct deadline deadline)
 {
 	const struct linger until_acknowledged = { .l_onoff = 1, .l_linger = 1 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How slurmstepd tells srun of the end of a task: srun listens from before the step is made, and
- * looks at what came when it ends. Until then the kernel keeps the connections, in the order in
- * which they came: srun needs no thread for it.
+/* How slurmstepd tells srun about the end of a task. srun listens from before the step is made, and
+ * reads the messages when the step ends. Until then the kernel keeps the connections in order of
+ * arrival, so srun needs no thread for them.
  *
- * Anybody who reaches srun's host can connect: what does not know the secret is passed over. */
+ * Anybody who reaches srun's host can connect: messages without the secret are ignored. */
 #ifndef MUSTER_END_CHANNEL_H
 #define MUSTER_END_CHANNEL_H
 
@@ -13,8 +13,8 @@
 #include "common/err.h"
 #include "plugin/first_end.h"
 
-/* Begins with SLURM, since srun --export=NONE lets nothing else through. PORT:SECRET; port 0:
- * nobody listens. */
+/* Its name begins with SLURM, since srun --export=NONE passes nothing else on. PORT:SECRET; port 0:
+ * srun does not listen. */
 #define END_CHANNEL_VARIABLE "SLURM_MUSTER_LAUNCHER"
 #define END_CHANNEL_VALUE_SIZE (END_SECRET_SIZE + 8)
 
@@ -25,28 +25,28 @@ struct end_channel {
 	char secret[END_SECRET_SIZE];
 };
 
-/* Listens, on any port where `range` is NULL; else on one from range[0] to range[1], if these have
- * many to spare, and on none if they don't: srun itself needs some, and does not start without.
- * `value` gets what END_CHANNEL_VARIABLE is to say. */
+/* Listens on any port if `range` is NULL. Otherwise listens on one from range[0] to range[1] if
+ * many of these are free, and on none if not: srun itself needs some ports, and does not start
+ * without them. `value` gets the value for END_CHANNEL_VARIABLE. */
 int end_channel_open(struct end_channel *channel, const uint16_t *range,
 	char value[END_CHANNEL_VALUE_SIZE], struct err *err);
 
-/* Takes what has come, at most for `seconds`, and closes the channel. */
+/* Takes the messages that have arrived, for at most `seconds`, and closes the channel. */
 void end_channel_collect(struct end_channel *channel, double seconds, struct first_end *state);
 
 /* ---- in slurmstepd ---- */
 
 /* Where a step's srun listens. A value. */
 struct end_address {
-	char host[64]; /* as SLURM_SRUN_COMM_HOST: numeric */
+	char host[64]; /* as in SLURM_SRUN_COMM_HOST: numeric */
 	char port[8];  /* "0": srun does not listen */
 	char secret[END_SECRET_SIZE];
 };
 
-/* False when one of the two is missing or malformed. */
+/* False if one of the two is missing or malformed. */
 bool end_address_read(const char *host, const char *value, struct end_address *address);
 
-/* Sends a message as `uid`, within `seconds`. -1 when it was not sent; srun may be gone, or not
+/* Sends a message as `uid`, within `seconds`. -1 if it was not sent: srun may be gone or not
  * listen. */
 int end_channel_tell(const struct end_address *address, uid_t uid, const char *message, size_t size,
 	double seconds);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first rank that failed. */
+/* The format of the messages, and the rules by which one rank is named as the first that failed. */
 #include "config.h"
 
 #include "plugin/first_end.h"
@@ -35,7 +35,7 @@ size_t end_write_running(const char *secret, char out[END_MESSAGE_MAX])
 	return (size_t)snprintf(out, END_MESSAGE_MAX, START "%s running\n", secret);
 }
 
-/* The next word of a line, which it is cut off; NULL where there is no space behind it. */
+/* Cuts the next word off a line; NULL if no space follows it. */
 static char *take_word(char **rest)
 {
 	char *word = *rest, *space = strchr(word, ' ');
@@ -56,7 +56,7 @@ static bool take_number(char **rest, int least, int most, int *value)
 	return true;
 }
 
-/* What stands behind "end ". */
+/* Parses what follows "end ". */
 static enum end_message read_report(char *rest, struct task_report *report)
 {
 	struct task_report read;
@@ -102,15 +102,15 @@ void first_end_add(struct first_end *state, const struct task_report *report)
 	if (blame == TASK_BLAME_TOLD)
 		state->told = true;
 	else if (!state->found && (blame == TASK_BLAME_OWN || !state->told)) {
-		/* What follows on a task that was told to end has the same cause, if it isn't a failure in
-		 * itself. */
+		/* If a task was told to end, later ends that are no failures of their own have the same
+		 * cause. */
 		state->found = true;
 		state->first = *report;
 	}
 }
 
-/* What became of the other ranks, if that is known: those that failed by themselves were not
- * stopped. */
+/* What became of the other ranks, if known. If several nodes had a failure of their own, their
+ * ranks were not stopped. */
 static void tell_of_others(const struct first_end *state, char *out, size_t size)
 {
 	int others = state->first.world - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rank of a step was the first to fail: the message by which a node tells srun how a task of
- * its own has ended (doc/first-failure.md), the judgement, and the line for srun's user. All pure
+/* Which rank of a step was the first to fail: the message by which a node tells srun how one of its
+ * tasks ended (doc/first-failure.md), the decision, and the line for srun's user. All pure
  * functions. */
 #ifndef MUSTER_FIRST_END_H
 #define MUSTER_FIRST_END_H
@@ -12,42 +12,42 @@
 
 #define END_SECRET_SIZE 33 /* 32 hexadecimal digits */
 #define END_NODE_SIZE 65
-#define END_MESSAGE_MAX 512 /* bytes, with the newline that ends it */
+#define END_MESSAGE_MAX 512 /* bytes, with the final newline */
 
-/* How a task has ended. A value. */
+/* How a task ended. A value. */
 struct task_report {
 	int rank, world;
 	int wait_status;
 	char node[END_NODE_SIZE];
-	char words[LAST_WORDS_MAX + 1]; /* what it logged last; "" for nothing */
+	char words[LAST_WORDS_MAX + 1]; /* its last log line; "" for none */
 };
 
 enum end_message { END_BAD, END_REPORT, END_RUNNING };
 
-/* The two messages: a task's end; and that the job was neither cancelled nor taken away then.
- * Return the length. */
+/* The two messages: a task's end; and that the job was neither cancelled nor preempted when it
+ * ended. Return the length. */
 size_t end_write_report(const char *secret, const struct task_report *report,
 	char out[END_MESSAGE_MAX]);
 size_t end_write_running(const char *secret, char out[END_MESSAGE_MAX]);
 
-/* Reads a message from anybody: END_BAD for what is not exactly one of the two, with that secret.
- * *report is filled in for END_REPORT alone; its texts are printable ASCII. */
+/* Reads a message from any sender: END_BAD unless it is exactly one of the two, with that secret.
+ * *report is filled in only for END_REPORT; its texts are printable ASCII. */
 enum end_message end_read(const char *bytes, size_t size, const char *secret,
 	struct task_report *report);
 
-/* What is known of a step's end; all zero at first. A value. */
+/* What is known of a step's end. Start with zeros. A value. */
 struct first_end {
 	bool found, told, running;
-	bool others_go_on; /* the step is not ended for a failure (--kill-on-bad-exit=0) */
+	bool others_go_on; /* the step goes on after a failure (--kill-on-bad-exit=0) */
 	struct task_report first;
-	int own; /* nodes on which a task has failed by itself */
+	int own; /* nodes with a task that failed by itself */
 };
 
-/* Takes one report; they come in the order in which the tasks ended. */
+/* Takes one report. They come in the order in which the tasks ended. */
 void first_end_add(struct first_end *state, const struct task_report *report);
 
-/* The line for the user into `out`. False when nobody has failed: the job was cancelled or
- * preempted, or the tasks were told to end, and did. */
+/* Writes the line for the user to `out`. False if no rank failed: the job was cancelled or
+ * preempted, or its tasks were told to end, and did. */
 bool first_end_line(const struct first_end *state, char *out, size_t size);
 
 #endif

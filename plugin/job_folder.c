@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every step goes from an open folder to a name in it, with O_NOFOLLOW. */
+/* Every step of a path is opened from the folder before it, with O_NOFOLLOW, so that no user can
+ * redirect root. */
 #include "config.h"
 
 #include "plugin/job_folder.h"
@@ -24,8 +25,8 @@
 #define SERVICE_NAME "ckptd"
 #define SOCKET_NAME "socket"
 #define NOTE_NAME "service"
-#define STEP_TIME 1 /* of the socket; seconds since the epoch */
-#define DEEPEST 32  /* folders in each other that are removed; a service makes none */
+#define STEP_TIME 1 /* the socket's, in seconds since the epoch */
+#define DEEPEST 32  /* nested folders that are removed; a service makes none */
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 char *job_folder_socket(const char *run, uint32_t job, char out[JOB_FOLDER_SOCKET_SIZE])
@@ -35,9 +36,9 @@ char *job_folder_socket(const char *run, uint32_t job, char out[JOB_FOLDER_SOCKE
 	return out;
 }
 
-/* ---- root's part ---- */
+/* ---- as root ---- */
 
-/* A folder that only the caller can change. -1 with errno; ENOENT where it is missing. */
+/* Opens a folder that only the caller can change. -1 with errno; ENOENT if it is missing. */
 static int open_own(int at, const char *name)
 {
 	struct stat st;
@@ -70,7 +71,7 @@ static char *job_name(uint32_t job, char out[20])
 	return out;
 }
 
-/* The open folder of the job; -1 with errno ENOENT when there is none. */
+/* Opens the job's folder; -1 with errno ENOENT if there is none. */
 static int open_job(const char *run, uint32_t job, struct err *err)
 {
 	char name[20];
@@ -89,7 +90,7 @@ static int open_job(const char *run, uint32_t job, struct err *err)
 	return fd;
 }
 
-/* A new folder of the caller's that all may enter, whatever the umask. */
+/* Makes a folder of the caller's that everybody may enter, whatever the umask. */
 static int make_folder(int at, const char *name)
 {
 	if (mkdirat(at, name, 0700) < 0)
@@ -98,14 +99,15 @@ static int make_folder(int at, const char *name)
 	return fd < 0 || fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, 0755) < 0 ? -1 : 0;
 }
 
-/* RUN as it is left where whoever made it was cut short: nobody could enter it, for ever. */
+/* Repairs the mode of RUN if its maker was killed before setting it: otherwise nobody could ever
+ * enter it. */
 static int open_for_all(int fd)
 {
 	struct stat st;
 	return fstat(fd, &st) < 0 || ((st.st_mode & 0111) != 0111 && fchmod(fd, 0755) < 0) ? -1 : 0;
 }
 
-/* RUN, open, and made where it is missing. */
+/* Opens RUN; makes it if it is missing. */
 static int make_run(const char *run, struct err *err)
 {
 	if (make_folder(AT_FDCWD, run) < 0 && errno != EEXIST)
@@ -136,7 +138,7 @@ int job_folder_make(const char *run, uint32_t job, struct err *err)
 	return 0;
 }
 
-/* In an open folder, which nobody else can change, so that the name stays what it is. */
+/* Binds in an open folder, which nobody else can change, so that the name keeps its meaning. */
 static int bind_in(int folder, uid_t uid, gid_t gid)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -173,8 +175,8 @@ int job_folder_exists(const char *run, uint32_t job, struct err *err)
 
 /* ---- removing ---- */
 
-/* A folder of the user's, but nothing that he has mounted there: his file system could keep root
- * waiting for ever. */
+/* Opens a folder of the user's, but no file system that is mounted there: it could block root for
+ * ever. */
 static int open_users(int at, const char *name)
 {
 #ifdef RESOLVE_NO_XDEV
@@ -189,8 +191,8 @@ static int open_users(int at, const char *name)
 
 static int remove_entry(int at, const char *name, int depth);
 
-/* Empties an open folder, which it takes over. Made root's first: nobody puts anything in any more.
- */
+/* Empties an open folder and closes it. The folder becomes root's first, so that nobody adds
+ * anything. */
 static int empty(int fd, int depth)
 {
 	struct dirent *entry;
@@ -211,7 +213,7 @@ static int empty(int fd, int depth)
 	return rc;
 }
 
-/* A file or link, or a folder with all in it. */
+/* Removes a file, a link, or a folder with its content. */
 static int remove_entry(int at, const char *name, int depth)
 {
 	if (unlinkat(at, name, 0) == 0 || errno == ENOENT)
@@ -246,7 +248,7 @@ int job_folder_remove(const char *run, uint32_t job, struct err *err)
 	return 0;
 }
 
-/* ---- the service's ---- */
+/* ---- the service's socket ---- */
 
 bool job_folder_has_socket(const char *run, uint32_t job)
 {
@@ -257,8 +259,8 @@ bool job_folder_has_socket(const char *run, uint32_t job)
 		&& S_ISSOCK(st.st_mode);
 }
 
-/* The user has no file here, which he could fill: the socket is his, and its time holds the mark.
- */
+/* The mark is the socket's time: the user has no file here, which could be filled, but the socket
+ * is the user's. */
 void job_folder_mark_step(const char *run, uint32_t job)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE];
@@ -276,7 +278,7 @@ int job_folder_had_step(const char *run, uint32_t job)
 	return st.st_mtim.tv_sec == STEP_TIME;
 }
 
-/* ---- root's words ---- */
+/* ---- root's notes ---- */
 
 void job_folder_need(const char *run, uint32_t job)
 {

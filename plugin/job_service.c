@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting and ending muster-ckptd for a job. */
+/* Starts and ends muster-ckptd for a job. */
 #include "config.h"
 
 #include "plugin/job_service.h"
@@ -14,14 +14,13 @@
 #include "common/last_words.h"
 #include "common/run_as_user.h"
 
-#define START_SECONDS \
-	4.0 /* to its execution, and from there until it listens; the job's first step waits for it */
+#define START_SECONDS 4.0 /* until execve, and then until it listens; the first step waits */
 #define POLL_SECONDS 0.02
-#define ANSWER_SECONDS 10 /* more than drain, for muster-ckptd --finish to tell what it knows */
-#define LEAVE_SECONDS 2.0 /* from its last answer, or from a SIGKILL, to the end of the process */
+#define ANSWER_SECONDS 10 /* beyond drain, for muster-ckptd --finish to report */
+#define LEAVE_SECONDS 2.0 /* until the process is gone, after its last answer or a SIGKILL */
 
-/* Slurm's configuration, for the question whether the job is there, and nothing of the job's or
- * slurmd's. */
+/* Only Slurm's configuration, so that the service can ask whether its job exists; nothing of the
+ * job's or slurmd's. */
 static void service_env(const struct job_service *plan, char *conf, size_t size, char **env)
 {
 	snprintf(conf, size, "SLURM_CONF=%s", plan->conf ? plan->conf : "");
@@ -35,7 +34,7 @@ static void service_env(const struct job_service *plan, char *conf, size_t size,
 static void say_lines(char *text, job_service_say *say, void *arg)
 {
 	char *rest = NULL;
-	/* They go to the administrator's log, and the user may be who wrote them. */
+	/* These lines go to the administrator's log, and the user may have written them. */
 	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		last_words_make_printable(line);
 		say(arg, line);
@@ -60,9 +59,9 @@ static void ask_to_finish(const struct job_service *plan, job_service_say *say, 
 		say(arg, err.text);
 }
 
-/* Ends the service, if it runs, with what was handed over to it on the disk. One that could not be
- * asked (its user has stopped it, the program has moved) ends by itself when its folder is gone and
- * nothing is left to write. */
+/* Ends the service, if it runs, once what was handed over is on disk. A service that can't be asked
+ * (its user stopped it, or the program moved) ends by itself when its folder is gone and nothing is
+ * left to write. */
 static void end_service(const struct job_service *plan, const struct process *service,
 	job_service_say *say, void *arg)
 {
@@ -109,7 +108,7 @@ static int ended_at_once(const struct job_service *plan, struct err *err)
 		plan->program);
 }
 
-/* `bound` is the socket at which it is to listen. */
+/* `bound` is the socket at which the service will listen. */
 static int launch(const struct job_service *plan, int bound, struct job_note *note,
 	job_service_say *say, void *arg, struct err *err)
 {
@@ -136,8 +135,7 @@ static int launch(const struct job_service *plan, int bound, struct job_note *no
 	argv[n] = NULL;
 	service_env(plan, conf, sizeof conf, env);
 	if (run_user_groups(plan->uid, plan->gid, &groups, &user.group_count, err) < 0)
-		say(arg, err->text); /* and goes on with the one that is known: a rank sees what the service
-								lacks */
+		say(arg, err->text); /* goes on with the known group: ranks see what the service lacks */
 	user.groups = groups;
 	if (start_as_user(&user, argv, env, bound, START_SECONDS, &pid, err) < 0)
 		return -1;

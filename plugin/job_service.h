@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checkpoint service of one job on this node, as root sees it: started before the job's first
- * step, outside all of them, and asked to finish when the last one has ended. */
+/* A job's checkpoint service on this node, as root handles it: started before the job's first step
+ * and outside all steps, and asked to finish after the last one has ended. */
 #ifndef MUSTER_JOB_SERVICE_H
 #define MUSTER_JOB_SERVICE_H
 
@@ -10,33 +10,33 @@
 #include "common/err.h"
 #include "plugin/job_folder.h"
 
-/* Borrowed. */
+/* All borrowed. */
 struct job_service {
 	const char *program; /* muster-ckptd */
 	const char *run;     /* where the jobs' folders are */
-	const char *requeue; /* muster-requeue, which is asked whether the job is still there */
-	const char *conf;    /* SLURM_CONF of the service; NULL: none */
+	const char *requeue; /* muster-requeue, which the service asks whether its job still exists */
+	const char *conf;    /* the service's SLURM_CONF; NULL: none */
 	uint32_t job;
-	int attempt; /* -1: not known; then the job is not asked after */
+	int attempt; /* -1: unknown; the service then does not ask */
 	uid_t uid;
 	gid_t gid;
-	int drain; /* seconds that the end may take; -1: it is killed at once */
+	int drain; /* seconds that the end may take; -1: kill it at once */
 };
 
-/* What is to be told, line by line. */
+/* Receives one line to log. */
 typedef void job_service_say(void *arg, const char *line);
 
-/* Starts it, as the job's user with the groups that the node's database gives him, and waits a few
- * seconds until it listens. One that runs already for this attempt is kept; what an earlier attempt
- * has left is finished and removed. `say` gets what is worth knowing though all is well. Returns 0
- * with *service, -1 when no service is there; then nothing is left of it. */
+/* Starts the service as the job's user, with the groups from the node's user database, and waits a
+ * few seconds until it listens. A service that already runs for this attempt is kept; one that an
+ * earlier attempt left is finished and removed. `say` gets warnings. Returns 0 with *service, or -1
+ * if there is no service; nothing is left of it then. */
 int job_service_start(const struct job_service *plan, struct process *service, job_service_say *say,
 	void *arg, struct err *err);
 
-/* Has it finish what was handed over to it, for at most `drain` seconds and 14 more, and end; then
- * removes the job's folder. `say` gets a line for each thing that is lost. Returns 1 when there was
- * a service, 0 when there was none, -1 when something else went wrong, also then with nothing left
- * but what the message says. */
+/* Has the service finish what was handed over to it, for at most `drain` seconds and 14 more, and
+ * end. Then removes the job's folder. `say` gets a line for each thing that is lost. Returns 1 if
+ * there was a service, 0 if not, -1 on another error; even then nothing is left except what the
+ * message names. */
 int job_service_finish(const struct job_service *plan, job_service_say *say, void *arg,
 	struct err *err);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tasks of one node meet in shared memory: nothing is sent, and nothing runs as root. */
+/* A node's tasks exchange their facts in shared memory: nothing is sent, and nothing runs as
+ * root. */
 #include "config.h"
 
 #include "plugin/preflight.h"
@@ -15,7 +16,7 @@
 #include "common/clock.h"
 
 #define TASKS_MOST 4096
-#define WAIT_SECONDS 5.0 /* for a task that is not even started */
+#define WAIT_SECONDS 5.0 /* for a task that may not even have started */
 #define POLL_SECONDS 0.0005
 #define MPI_LIST_SECONDS 5.0
 
@@ -24,7 +25,7 @@ enum verdict { UNDECIDED, BEGIN, STOP };
 struct preflight {
 	int tasks;
 	atomic_int arrived, verdict;
-	struct facts facts[]; /* of each task, by its local rank */
+	struct facts facts[]; /* each task's, by local rank */
 };
 
 int preflight_mode_of(const char *word)
@@ -63,7 +64,7 @@ struct task {
 	bool launches;
 };
 
-/* The environment as Slurm made it: what an outer launcher left is not part of who the task is. */
+/* Only what Slurm has set: variables of an outer launcher do not describe this task. */
 static const char *slurm_only(const char *name, void *arg)
 {
 	const struct task *task = arg;
@@ -80,9 +81,9 @@ static bool look(struct task *task, struct facts *facts)
 	facts_probe_limits(facts);
 	facts_probe_interfaces(facts);
 	facts_probe_port(facts);
-	/* The one task of a step may drive all GPUs: the step's size does not tell. */
+	/* A step's only task may drive all GPUs, which the step's size does not show. */
 	facts->gpus_all_used = task->launches || facts->world_size == 1;
-	/* A single task in a larger job is meant so: it prepares something. */
+	/* A single task in a larger job is intended: it prepares something. */
 	if (facts->world_size == 1 && (facts->job_nodes > 1 || facts->job_tasks > 1)) {
 		facts->job_nodes = facts->job_tasks = facts->gpus = -1;
 		facts->gpus_asked = false;
@@ -90,8 +91,8 @@ static bool look(struct task *task, struct facts *facts)
 	return true;
 }
 
-/* Whether a finding is for this node to say. Nodes are mostly alike: what concerns all of them, and
- * works, is said once. */
+/* Whether this node reports a finding. Nodes are mostly alike, so a finding that concerns all and
+ * does not prevent the start is reported once. */
 static bool is_ours(const struct finding *finding, const struct facts *facts)
 {
 	return facts->node_rank == 0 || (finding->tasks && finding->check->severity == CHECK_ERROR);
@@ -146,7 +147,7 @@ bool preflight_task(struct preflight *shared, enum preflight_mode mode, bool lau
 		atomic_store(&shared->verdict, verdict);
 		return verdict != STOP;
 	}
-	/* Only GPUs can keep a step from beginning. */
+	/* Only checks of GPUs can stop a step. */
 	return own.gpus <= 0 || mode != PREFLIGHT_MODE_ON || wait_for_verdict(shared) != STOP;
 }
 

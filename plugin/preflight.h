@@ -12,23 +12,23 @@ enum preflight_mode { PREFLIGHT_MODE_OFF, PREFLIGHT_MODE_WARN, PREFLIGHT_MODE_ON
 /* "on", "warn" or "off"; -1 for anything else. */
 int preflight_mode_of(const char *word);
 
-/* Memory that the tasks of a node share; made before they are forked. NULL when there is none: then
- * no checks are made. */
+/* Memory that a node's tasks share, made before they are forked. NULL if it can't be made: then no
+ * checks are made. */
 struct preflight;
 struct preflight *preflight_share(int tasks);
 
 /* Receives one line. */
 typedef void preflight_say(void *arg, const char *line);
 
-/* In each task, once its environment is complete: the last of the node's tasks judges what all of
- * them see, and says it. The others wait for it only where it may be that the step must not begin.
- * What only warns is said on the step's first node. `launches`: the task starts ranks of its own.
- * Returns false when the task is to end with EXIT_USAGE. `arg` goes to both functions. */
+/* In each task, once its environment is complete. The last of the node's tasks judges the facts of
+ * all and reports the findings. The others wait for it only if the step may have to be stopped.
+ * Warnings are reported on the step's first node only. `launches`: the task starts ranks itself.
+ * Returns false if the task must end with EXIT_USAGE. `arg` goes to both functions. */
 bool preflight_task(struct preflight *shared, enum preflight_mode mode, bool launches,
 	ident_env *env, preflight_say *say, void *arg);
 
-/* In srun: the type of MPI by which ranks are to meet, "pmix" or, where this Slurm has none,
- * "pmi2". NULL where it has neither, which is said. */
+/* In srun: the MPI type by which ranks will meet, "pmix", or "pmi2" if this Slurm has no PMIx. NULL
+ * if it has neither, which is reported. */
 const char *preflight_mpi(preflight_say *say, void *arg);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank variables. RANK and its like are always overwritten: what an outer environment left behind
- * must not count. */
+/* Sets the rank variables. RANK and the like are always overwritten, since values from an outer
+ * environment must not count. */
 #include "plugin/rank_env.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What of the user's variables we have set, for a step that is started from inside this one. */
+/* Records which of the user's variables we have set, for a step that is started from inside this
+ * one. */
 #define DEFAULTS "MUSTER_DEFAULTS"
 #define PORT_FIRST 20000
 #define PORT_COUNT 12000
@@ -14,13 +15,12 @@
 struct task {
 	ident_env *env;
 	rank_env_set *set;
-	void *arg; /* of both */
+	void *arg; /* for both functions */
 	struct ident ident;
 	bool one_device;
 };
 
-/* The environment as Slurm made it: what an outer launcher left of our own names is not part of it.
- */
+/* Only what Slurm has set: our variables from an outer launcher do not count. */
 static const char *slurm_only(const char *name, void *arg)
 {
 	const struct task *task = arg;
@@ -45,7 +45,7 @@ int rank_env_second_port(int port)
 
 bool rank_env_one_device(const char *devices)
 {
-	/* Slurm's words for "none". */
+	/* Slurm's values for "none". */
 	if (!devices || !devices[0] || strcmp(devices, "-1") == 0 || strcmp(devices, "NoDevFiles") == 0)
 		return false;
 	return !strchr(devices, ',');
@@ -87,11 +87,11 @@ static int set_ranks(const struct task *task, int attempt)
 	return task->set("ROLE_NAME", "default", task->arg);
 }
 
-/* ---- what the user may have set, and then wins ---- */
+/* ---- variables whose value from the user wins ---- */
 
 struct default_value {
 	const char *name;
-	const char *value; /* NULL: none in this step */
+	const char *value; /* NULL: unset in this step */
 };
 
 static const char *value_of(const struct task *task, const char *name)
@@ -99,7 +99,7 @@ static const char *value_of(const struct task *task, const char *name)
 	return task->env(name, task->arg);
 }
 
-/* Whether MUSTER_DEFAULTS, words of the form NAME=VALUE, says that we have set a variable to this
+/* Whether MUSTER_DEFAULTS, which lists NAME=VALUE, records that we have set a variable to this
  * value. */
 static bool is_ours(const char *ours, const char *name, const char *value)
 {
@@ -137,16 +137,16 @@ static int set_defaults(const struct task *task, const struct default_value *row
 	return task->set(DEFAULTS, ours, task->arg);
 }
 
-/* Whether all nodes have as many tasks: Slurm's code is then a single run, 2(x4). Lightning insists
- * on SLURM_NTASKS_PER_NODE where a step has several tasks, though Slurm sets it only for who gave
- * the option. */
+/* Whether all nodes have the same number of tasks: Slurm's code is then a single run, 2(x4).
+ * Lightning requires SLURM_NTASKS_PER_NODE if a step has several tasks, but Slurm sets it only if
+ * the user gave the option. */
 static bool is_even(const struct task *task)
 {
 	const char *coded = value_of(task, "SLURM_STEP_TASKS_PER_NODE");
 	return coded && !strchr(coded, ',');
 }
 
-/* JAX's service is on rank 0's host too, so what the user says of that counts for both. */
+/* JAX's service runs on rank 0's host too, so the user's MASTER_ADDR counts for both. */
 static int write_coordinator(const struct task *task, const char *host, const char *port, char *out,
 	size_t size)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables by which PyTorch, Lightning, Accelerate, DeepSpeed and JAX learn who they are, made
- * from those that Slurm gives a task. The table of them is muster-environment(7). */
+/* The variables from which PyTorch, Lightning, Accelerate, DeepSpeed and JAX learn a task's
+ * identity, made from those that Slurm sets. muster-environment(7) has the table. */
 #ifndef MUSTER_RANK_ENV_H
 #define MUSTER_RANK_ENV_H
 
@@ -14,24 +14,23 @@
 /* Receives one variable of the task; a value of NULL unsets it. Returns 0 or -1. */
 typedef int rank_env_set(const char *name, const char *value, void *arg);
 
-/* What the task's environment doesn't say. */
+/* What the task's environment does not tell. */
 struct rank_env_place {
 	int attempt;
-	const char
-		*master; /* the host of rank 0, as the other nodes reach it; NULL if that is not known */
-	const char *unknown; /* why it is not: the error where the user hasn't set MASTER_ADDR either */
+	const char *master;  /* rank 0's host, as other nodes reach it; NULL: unknown */
+	const char *unknown; /* why: the error if the user hasn't set MASTER_ADDR either */
 };
 
-/* Reads the task's environment through `env` and hands each variable to `set`. Ranks overwrite what
- * is there; where to meet, the number of threads and the like don't, unless it was set by this
- * function, in a step that this one was started from: MUSTER_DEFAULTS tells. `arg` goes to both
- * functions. */
+/* Reads the task's environment through `env` and passes each variable to `set`. Rank variables
+ * overwrite existing values. The meeting place, the number of threads and the like do not, unless
+ * this function set the existing value in the step from which this one was started, as
+ * MUSTER_DEFAULTS records. `arg` goes to both functions. */
 int rank_env_make(const struct rank_env_place *place, ident_env *env, rank_env_set *set, void *arg,
 	struct err *err);
 
-/* A port for rank 0 to listen on: the same for all tasks of a step's attempt, and below the range
- * (32768–60999) from which Linux takes the local ports of connections. The second is for JAX, whose
- * service may run beside PyTorch's. */
+/* A port for rank 0 to listen on: the same for all tasks of a step's attempt, and below Linux's
+ * range of ephemeral ports (32768–60999). The second is for JAX, whose service may run beside
+ * PyTorch's. */
 int rank_env_port(uint32_t job, uint32_t step, int attempt);
 int rank_env_second_port(int port);
 

@@ -164,14 +164,14 @@ enum spank_choice spank_args_scan(char *const *argv, int argc)
 	return choice;
 }
 
-/* As srun reads the value of that option: a number, where one is given. -1: another option. */
+/* srun reads the value of this option as a number, if there is one. -1: another option. */
 static int kill_value(const char *word)
 {
 	static const char name[] = "--kill-on-bad-exit";
 	size_t length = strcspn(word, "=");
 	if (word[0] == '-' && word[1] == 'K')
 		return word[2] ? atoi(word + 2) != 0 : 1;
-	/* getopt_long takes a beginning that is no other option's. */
+	/* getopt_long accepts a prefix that no other option has. */
 	if (length < strlen("--kill") || length > strlen(name) || strncmp(word, name, length) != 0)
 		return -1;
 	return word[length] ? atoi(word + length + 1) != 0 : 1;
@@ -199,7 +199,7 @@ int spank_args_place(char *const *argv, int argc, const char *option, size_t lea
 
 #define INHERITED_PREFIX "SLURM_SPANK__SLURM_SPANK_OPTION_muster_"
 
-/* Slurm turns what can't stand in a variable's name into underscores. */
+/* Slurm replaces characters that a variable's name can't have by underscores. */
 static const char *inherited_name(enum spank_choice choice)
 {
 	return choice == CHOICE_ON ? INHERITED_PREFIX "muster" : INHERITED_PREFIX "no_muster";
@@ -212,8 +212,8 @@ enum spank_choice spank_args_inherited(ident_env *env, void *arg)
 	return env(inherited_name(CHOICE_ON), arg) ? CHOICE_ON : CHOICE_NONE;
 }
 
-/* Slurm puts SPANK_ in front of what the job's maker hands on: it is a prolog's environment, and
- * the maker is a user. */
+/* Slurm prefixes what the submitting command passes on with SPANK_: it becomes a prolog's
+ * environment, and a user has chosen it. */
 enum spank_choice spank_args_job(spank_t spank)
 {
 	enum spank_choice told = spank_args_variable(getenv("SPANK_MUSTER"));
@@ -234,8 +234,7 @@ void spank_args_hand_on(enum spank_choice choice)
 	unsetenv(inherited_name(CHOICE_ON));
 	unsetenv(inherited_name(CHOICE_OFF));
 	if (choice != CHOICE_NONE)
-		setenv(inherited_name(choice), "(null)",
-			1); /* what Slurm itself writes for an option without a value */
+		setenv(inherited_name(choice), "(null)", 1); /* as Slurm writes an option without a value */
 }
 
 enum spank_choice spank_args_variable(const char *value)

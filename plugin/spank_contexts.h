@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's parts, one file a context; plugin/spank_dispatch.c sends Slurm's callbacks to them.
- * Each returns 0 or -1. */
+/* The parts of the plugin, one file for each of Slurm's contexts; plugin/spank_dispatch.c routes
+ * Slurm's callbacks to them. Each function returns 0 or -1. */
 #ifndef MUSTER_SPANK_CONTEXTS_H
 #define MUSTER_SPANK_CONTEXTS_H
 
@@ -30,8 +30,8 @@ int spank_slurmd_init(int argc, char **argv);
 int spank_job_prolog(spank_t spank, int argc, char **argv);
 int spank_job_epilog(spank_t spank, int argc, char **argv);
 
-/* The same in slurmstepd: where Slurm leaves plugins out of both, the job's extern step stands in
- * for them */
+/* The same in slurmstepd: if Slurm leaves plugins out of both, the job's extern step takes their
+ * place */
 int spank_job_extern_init(spank_t spank, int argc, char **argv);
 int spank_job_extern_exit(spank_t spank, int argc, char **argv);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The callbacks that Slurm looks for, sent to the file of the context in which they come. Nothing
- * else names them.
+/* The callbacks that Slurm looks for, routed to the file of their context. Nothing else calls them.
  *
- * All return success, whatever has failed: what they return otherwise may end a job or drain a node
+ * All return success, even after failures: another value may end a job or drain a node
  * (spank(8)). */
 #include "plugin/spank_contexts.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In slurmstepd: the end of a task, told to srun. */
+/* In slurmstepd: reports the end of a task to srun. */
 #include "config.h"
 
 #include "plugin/spank_end.h"
@@ -17,16 +17,15 @@
 #include "plugin/spank_task.h"
 #include "plugin/task_end.h"
 
-/* A message, of which a packet may be lost; there are two at most, or three where the second is of
- * a task that failed by itself. */
+/* Enough for a message with one lost packet. A node sends two messages at most, or three if the
+ * second task failed by itself. */
 #define TELL_SECONDS 1.5
-/* Where another rank's end may have been the cause, that one's message is to come first. */
+/* If another rank's end may have been the cause, that rank's message must arrive first. */
 #define ECHO_SECONDS 0.05
 
 static struct {
 	int words;       /* the tasks' last words; -1: none */
-	int *first_rank; /* shared with the tasks: by how much their ranks are higher than this
-						component counts them */
+	int *first_rank; /* shared with the tasks: rank minus S_TASK_GLOBAL_ID */
 	bool told, told_own, known;
 } end = { .words = -1 };
 
@@ -41,7 +40,8 @@ static bool variable(spank_t spank, const char *name, char *out, size_t size)
 	return spank_getenv(spank, name, out, (int)size) == ESPANK_SUCCESS;
 }
 
-/* A number that Slurm gives a task, which its user may have changed; -1 where it is none. */
+/* A number that Slurm sets for a task, and that its user may have changed; -1 if it is not a
+ * number. */
 static int number(spank_t spank, const char *name)
 {
 	char text[16];
@@ -68,8 +68,8 @@ static bool find_launcher(spank_t spank, struct end_address *address)
 		&& end_address_read(host, value, address);
 }
 
-/* The key by which ranks tell each other of their presence (doc/presence.md) is made of what nobody
- * but this step's nodes knows. The tasks don't get the secret itself. */
+/* The key with which ranks authenticate each other (doc/presence.md), derived from the secret that
+ * only this step's nodes know. The tasks don't get the secret itself. */
 static void set_step_key(spank_t spank)
 {
 	struct end_address address;
@@ -89,7 +89,7 @@ void spank_end_task_init(spank_t spank)
 {
 	char value[100];
 	set_step_key(spank);
-	/* A step that is started from inside this one has an srun of its own. */
+	/* A step that is started from inside this one has its own srun. */
 	spank_unsetenv(spank, END_CHANNEL_VARIABLE);
 	spank_unsetenv(spank, SPANK_TASK_ASIDE);
 	spank_unsetenv(spank, LAST_WORDS_VARIABLE);
@@ -109,7 +109,7 @@ int spank_end_rank(spank_t spank)
 bool spank_end_is_result(spank_t spank)
 {
 	pid_t pid = 0;
-	/* By the task's own process: a shell in front of it may go on to something else. */
+	/* Said by the task's own process: a shell around the program may go on to do something else. */
 	return end.words >= 0 && spank_get_item(spank, S_TASK_PID, &pid) == ESPANK_SUCCESS && pid > 0
 		&& last_words_result_of(end.words, (int)item(spank, S_TASK_ID)) == pid;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In slurmd's job prolog (root, on each node, before the job's first step): clears what a
- * slurmstepd that was killed left behind, and starts the job's checkpoint service. In the epilog,
- * after the last step: has the service finish. Until the epilog returns, the job is COMPLETING:
- * nobody else gets the node, nor does the job's own next attempt start. Then a requeue is asked for
- * that could not be before.
+/* In slurmd's job prolog (as root, on each node, before the job's first step): removes what a
+ * killed slurmstepd left, and starts the job's checkpoint service. In the epilog, after the last
+ * step: has the service finish. Until the epilog returns, the job is COMPLETING: no other job gets
+ * the node, and the job's own next attempt does not start. Then a requeue that could not be asked
+ * for before is asked for.
  *
- * What a slurmstepd leaves that is killed, or whose node loses its power: its PMIx server listens
- * on SPOOL/stepd.slurm.pmix.JOB.STEP, and has the folders SPOOL/pmix.JOB.STEP and
- * TMPFS/spmix_appdir_UID_JOB.STEP. A requeued job has the same ids again: where the socket is still
- * there, Slurm 22.05 fails with "Address already in use" (and srun even exits with 0), where a
- * folder is, with "Cannot create directory: File exists". The step does not start. */
+ * What a slurmstepd leaves when it is killed or its node loses power: its PMIx server's socket
+ * SPOOL/stepd.slurm.pmix.JOB.STEP, and the folders SPOOL/pmix.JOB.STEP and
+ * TMPFS/spmix_appdir_UID_JOB.STEP. A requeued job has the same IDs again. If the socket still
+ * exists, Slurm 22.05 fails with "Address already in use" (and srun even exits with 0); if a folder
+ * does, with "Cannot create directory: File exists". The step does not start. */
 #include "config.h"
 
 #include <dirent.h>
@@ -40,13 +40,13 @@
 #include "plugin/wish.h"
 #include "slurm/slurm_compat.h"
 
-#define ENDING_SECONDS 600 /* more than drain=, for a job to end on all its nodes */
+#define ENDING_SECONDS 600 /* beyond drain=, for a job to end on all its nodes */
 #define START_SECONDS 4.0
 #define SOCKET_PREFIX "stepd.slurm." /* before the name of the server's folder */
 
-/* What %n or %h stands for on this node; "*" where that can't be told, since only dead sockets are
- * removed. But several nodes may share a file system, and a socket of another one that has its name
- * and does not listen yet looks like a dead one. */
+/* The value of %n or %h on this node. "*" if it is unknown, since only dead sockets are removed.
+ * "*" is not always used, since nodes may share a file system, and another node's socket that does
+ * not listen yet looks dead. */
 static const char *place_name(char letter, char host[65])
 {
 	const char *node = getenv("SLURMD_NODENAME");
@@ -58,7 +58,7 @@ static const char *place_name(char letter, char host[65])
 	return host;
 }
 
-/* A path of slurm.conf as it is on this node, as a pattern. */
+/* A path of slurm.conf on this node, as a pattern. */
 static bool path_here(const char *from, char *pattern, size_t size)
 {
 	char host[65];
@@ -75,7 +75,7 @@ static bool path_here(const char *from, char *pattern, size_t size)
 	return used < size;
 }
 
-/* Whether a name in a folder is a socket on which nobody listens. */
+/* Whether a name in a folder is a socket on which no process listens. */
 static bool is_dead_socket(int folder, const char *name)
 {
 	struct stat st;
@@ -91,8 +91,8 @@ static bool is_dead_socket(int folder, const char *name)
 		&& errno == ECONNREFUSED;
 }
 
-/* Slurm's own folder: one that a user can put something into, or has made to match the pattern, is
- * none. */
+/* Opens Slurm's own folder. NULL if a user can put something into it, or made it to match the
+ * pattern. */
 static DIR *open_spool(const char *path)
 {
 	const slurm_conf_t *conf = slurm_compat_conf();
@@ -109,7 +109,7 @@ static DIR *open_spool(const char *path)
 	return folder;
 }
 
-/* What a server keeps for its clients in TmpFS. */
+/* Removes what a server keeps for its clients in TmpFS. */
 static int remove_clients(const struct job_service *plan, const char *step)
 {
 	const slurm_conf_t *conf = slurm_compat_conf();
@@ -121,7 +121,7 @@ static int remove_clients(const struct job_service *plan, const char *step)
 	return fd < 0 ? 0 : job_folder_remove_users(fd, name);
 }
 
-/* The folders of a server that is dead go before its socket, by which it is found. */
+/* A dead server's folders are removed before its socket, since it is found by the socket. */
 static void remove_left(const struct job_service *plan, DIR *folder, const char *spool,
 	const char *name)
 {
@@ -164,7 +164,7 @@ static void remove_dead_servers(const struct job_service *plan)
 
 /* ---- the checkpoint service ---- */
 
-/* -1: Slurm doesn't say. */
+/* -1: Slurm does not tell. */
 static int attempt_of_job(void)
 {
 	const char *count = getenv("SLURM_JOB_RESTART_COUNT");
@@ -178,8 +178,8 @@ static int read_plan(spank_t spank, int argc, char **argv, struct spank_args *ar
 	struct err err;
 	if (spank_args_parse(argc, argv, args, &err) < 0)
 		slurm_error("muster: %s", err.text);
-	/* A service is ended, and asks after its job, though none is started or nothing put back any
-	 * more. */
+	/* The programs are needed even if they are turned off: a running service is still ended, and
+	 * still asks about its job. */
 	*plan = (struct job_service) { .program = args->ckptd ? args->ckptd : SPANK_ARGS_CKPTD,
 		.run = args->run,
 		.drain = args->drain,
@@ -237,14 +237,14 @@ int spank_job_prolog(spank_t spank, int argc, char **argv)
 		start_service(&plan);
 	else
 		finish_service(
-			&plan); /* of a job that had this id before, where the controller counts anew */
+			&plan); /* of an earlier job with this ID, if the controller's count restarted */
 	return 0;
 }
 
 /* ---- what could not be asked for ---- */
 
-/* A job whose time was over can be put back when it has ended on all nodes, and so can one whose
- * script's slurmstepd did not live to ask: by a process that outlives this epilog. */
+/* A job that ran out of time can be put back once it has ended on all nodes, and so can one whose
+ * batch script's slurmstepd died before it asked. The process that asks outlives this epilog. */
 static void ask_at_last(const struct job_service *plan, const char *requeue, struct wish *wish)
 {
 	char conf[4200], deadline[40];
@@ -289,9 +289,9 @@ int spank_job_epilog(spank_t spank, int argc, char **argv)
 
 /* ---- PrologFlags=RunInJob ---- */
 
-/* With that flag slurmstepd runs the prolog and the epilog, and knows of no plugin that has one
- * (24.05 to 26.05). Each node of the job has an extern step then: it begins before all others, and
- * when it ends they have ended, or were given KillWait to. */
+/* With that flag slurmstepd runs the prolog and the epilog, without the plugins that have one
+ * (24.05 to 26.05). Each node of the job then has an extern step. It begins before all other steps,
+ * and when it ends they have ended, or had KillWait to end. */
 static bool stands_in(spank_t spank, int argc, char **argv)
 {
 	struct spank_args args;
@@ -309,7 +309,7 @@ int spank_job_extern_init(spank_t spank, int argc, char **argv)
 	return stands_in(spank, argc, argv) ? spank_job_prolog(spank, argc, argv) : 0;
 }
 
-/* Calls a function of slurmstepd's that is no public symbol, if it has it. */
+/* Calls a function of slurmstepd that is not a public symbol, if it exists. */
 static void call_slurmstepd(const char *name)
 {
 	void (*call)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, name);
@@ -317,8 +317,8 @@ static void call_slurmstepd(const char *name)
 		call();
 }
 
-/* Another thread ends the forwarding of X11 at this moment, and makes the process the user for
- * that: not while the lock is held. */
+/* At this moment another thread ends X11 forwarding, for which it makes the process the user. It
+ * can't while the lock is held. */
 int spank_job_extern_exit(spank_t spank, int argc, char **argv)
 {
 	call_slurmstepd("auth_setuid_lock");

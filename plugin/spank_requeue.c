@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-requeue is run for it: it is the user who asks. */
+/* All requests go through muster-requeue, which runs as the user, so that the user's permissions
+ * count. */
 #include "plugin/spank_requeue.h"
 
 #include <stdbool.h>
@@ -14,13 +15,10 @@
 #include "plugin/wish.h"
 #include "slurm/later.h"
 
-#define HELPER_SECONDS 10.0 /* how long the end of a task may wait for muster-requeue */
+#define HELPER_SECONDS 10.0 /* how long a task's end may wait for muster-requeue */
 #define HELPER_DEADLINE "8"
-#define SETTLE_SECONDS \
-	"1" /* for the note of the rank whose failure made Slurm kill this one, or left it without a \
-		   peer */
-#define WAIT_SECONDS \
-	25.0 /* the same where any number of runs wait for the controller, for one of them */
+#define SETTLE_SECONDS "1" /* for the note of the rank that failed and took this one along */
+#define WAIT_SECONDS 25.0  /* the same when many runs may wait for the controller, for one run */
 #define WAIT_DEADLINE "20"
 #define PATH_SIZE 4096
 #define ARGUMENTS 16
@@ -31,7 +29,7 @@
 
 /* What the node knows of the step that is most likely the training: one with several tasks. */
 struct larger {
-	bool runs, overlaps; /* with --overlap */
+	bool runs, overlaps; /* overlaps: started with --overlap */
 	uint32_t step, tasks;
 };
 
@@ -70,7 +68,7 @@ void spank_requeue_begin(spank_t spank, const struct spank_args *args)
 	spank_task_options(spank, &own.overlaps, &pty);
 	if (own.tasks < 2 || pty)
 		return;
-	/* Where all steps overlap, the one with the most tasks is the training. */
+	/* If all steps overlap, the one with the most tasks is the training. */
 	if (own.overlaps && read_larger(spank, args, &other)
 		&& (!other.overlaps || other.tasks >= own.tasks))
 		return;
@@ -88,9 +86,8 @@ void spank_requeue_end(spank_t spank, const struct spank_args *args)
 
 enum weight {
 	WEIGHT_FULL,  /* it may be the training */
-	WEIGHT_AFTER, /* one task, behind a larger step: it may want to come back, and be taken away; it
-					 is no training that fails */
-	WEIGHT_NONE,  /* it stands beside the training */
+	WEIGHT_AFTER, /* one task, after a larger step: it may come back, but no failure counts */
+	WEIGHT_NONE,  /* it runs beside the training */
 };
 
 static enum weight weigh(spank_t spank, const struct spank_args *args)
@@ -108,7 +105,7 @@ static enum weight weigh(spank_t spank, const struct spank_args *args)
 
 /* ---- asking ---- */
 
-/* What the helper is to be asked, and room for the arguments that are made. */
+/* The arguments for muster-requeue, and storage for those that are made. */
 struct request {
 	char job[16], attempt[16], step[32], ended[40], final[400], place[300], breaker[30],
 		progress[PATH_SIZE + 20];
@@ -122,8 +119,8 @@ static void add(struct request *request, const char *argument)
 	request->argv[request->argc] = NULL;
 }
 
-/* The file that progress changes; a relative path is that of the step's working folder. False where
- * none is named. */
+/* The file that changes with progress; a relative path is relative to the step's working folder.
+ * False if none is set. */
 static bool progress_path(spank_t spank, char *out, size_t size)
 {
 	const char *path = spank_task_env("MUSTER_PROGRESS", spank),
@@ -145,7 +142,7 @@ static void add_breaker(struct request *request, spank_t spank, int minutes)
 		add(request, request->progress);
 }
 
-/* What depends on the end. */
+/* Adds what depends on how the task ended. */
 static void add_end(struct request *request, spank_t spank, const struct spank_args *args,
 	int status)
 {
@@ -186,7 +183,7 @@ static void make_request(struct request *request, spank_t spank, const struct sp
 
 static const char away[] = LATER_AWAY "\n", ending[] = LATER_ENDED "\n";
 
-/* Whether a text ends with that line, which then goes. */
+/* Whether a text ends with that line, which is then removed. */
 static bool cut_line(char *text, const char *line)
 {
 	size_t length = strlen(text), size = strlen(line);
@@ -196,9 +193,9 @@ static bool cut_line(char *text, const char *line)
 	return true;
 }
 
-/* Runs the helper. *later gets its last line, where that says that it has to be asked again (away,
- * ending), and NULL else; it is cut off the output. Returns -1, with `away`, when it did not run to
- * its end. */
+/* Runs muster-requeue. *later is its last line if that says that it must be asked again (away,
+ * ending), else NULL; the line is removed from the output. Returns -1, with `away`, if it did not
+ * run to its end. */
 static int ask(spank_t spank, const struct spank_args *args, char *const *request,
 	const char *deadline, double seconds, char *output, size_t size, const char **later,
 	struct err *err)
@@ -219,8 +216,8 @@ static int ask(spank_t spank, const struct spank_args *args, char *const *reques
 	return 0;
 }
 
-/* Tells the user, through srun, what the helper had to say; it has a line only on the node that was
- * first. */
+/* Passes the lines of muster-requeue to the user through srun; there are some only on the node that
+ * was first. */
 static void relay(char *output, const char *why)
 {
 	char *rest = NULL, *line = strtok_r(output, "\n", &rest);
@@ -230,7 +227,7 @@ static void relay(char *output, const char *why)
 		slurm_spank_log("%s", line);
 }
 
-/* `failed`: why the helper has not said anything; NULL: it has run. */
+/* `failed`: why muster-requeue printed nothing; NULL: it has run. */
 static void tell(spank_t spank, const char *failed, char *output, const char *why,
 	enum spank_requeue_telling telling)
 {
@@ -242,7 +239,7 @@ static void tell(spank_t spank, const char *failed, char *output, const char *wh
 		relay(output, telling == SPANK_REQUEUE_TELL_ALL ? why : NULL);
 }
 
-/* Until the controller answers, however long it is away: the job runs meanwhile. */
+/* Asks until the controller answers, however long it is away: the job runs meanwhile. */
 static int ask_until_answered(spank_t spank, const struct spank_args *args, char *const *request,
 	char *output, size_t size, const char **later, struct err *err)
 {
@@ -250,15 +247,15 @@ static int ask_until_answered(spank_t spank, const struct spank_args *args, char
 		if (ask(spank, args, request, "--deadline=" WAIT_DEADLINE, WAIT_SECONDS, output, size,
 				later, err)
 			< 0)
-			return -1; /* its user has stopped it, for instance, and must not hold the node up with
-						  that */
+			/* For instance because the user stopped it, which must not hold up the node. */
+			return -1;
 	while (*later == away);
 	return 0;
 }
 
-/* It could not be asked for in the time that the end of a task may take. With the controller away
- * this end waits on: srun, which would learn of it, has the controller kill the other ranks. Should
- * srun end all the same, the end of the script asks. */
+/* The requeue could not be asked for in the time that a task's end may take. If the controller is
+ * away, this end waits on: srun would learn of it and have the controller kill the other ranks. If
+ * srun ends anyway, the end of the script asks. */
 static void ask_on(spank_t spank, const struct spank_args *args, char *const *request,
 	const char *later)
 {
@@ -273,7 +270,7 @@ static void ask_on(spank_t spank, const struct spank_args *args, char *const *re
 		slurm_spank_log("muster: job %u has ended: it is put back in the queue when nothing of it "
 						"is left on its nodes",
 			job);
-	/* Only a job of sbatch can come back: nobody is to wait at a terminal. */
+	/* Only a job of sbatch can come back: don't keep a user waiting at a terminal. */
 	if (later != away || !(here || (kind && strcmp(kind, "BATCH") == 0)))
 		return;
 	if (ask_until_answered(spank, args, request, output, sizeof output, &later, &err) < 0) {
@@ -299,7 +296,7 @@ void spank_requeue_ask(spank_t spank, const struct spank_args *args, int status,
 	snprintf(why, sizeof why, "rank %d%s%s %s", spank_end_rank(spank), node ? " on " : "",
 		node ? node : "", task_end_describe(status, end_text, sizeof end_text));
 	make_request(&request, spank, args, status, when, why);
-	/* srun, which may know of the end already, need not wait for the answer. */
+	/* srun may know of this end and be gone before the answer: then the script's end asks. */
 	uint32_t job = spank_task_item(spank, S_JOB_ID);
 	if (wish_is_batch_host(args->run, job))
 		wish_write(args->run, job, WISH_ASKED, request.argv);

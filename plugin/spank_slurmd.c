@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In slurmd, at its start: says what the site's settings do to the jobs' checkpoint services, in
- * the words of muster-doctor, and leaves them where the prologs and epilogs find them. Those run in
- * slurmstepd, which up to 22.05 reads slurm.conf; later ones get a part of it from slurmd, without
- * the timeouts, and up to 23.11 without the flags. */
+/* In slurmd, when it starts: reports, in the words of muster-doctor, what the site's settings do to
+ * the jobs' checkpoint services, and stores the settings for the prologs and epilogs. These run in
+ * slurmstepd, which reads slurm.conf itself only up to 22.05. Later ones get a part of it from
+ * slurmd, without the timeouts, and up to 23.11 without the flags. */
 #include "config.h"
 
 #include <slurm/spank.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In srun: supplies the defaults that data-parallel training needs and that the user has not set,
- * and says at the end which rank was the first to fail. */
+/* In srun: sets the defaults that data-parallel training needs and the user has not set, and at the
+ * end names the rank that failed first. */
 #include "config.h"
 
 #include <slurm/slurm.h>
@@ -18,15 +18,15 @@
 #include "plugin/spank_task.h"
 #include "slurm/slurm_compat.h"
 
-#define COLLECT_SECONDS 1.0 /* what came is there; strangers may have come, too */
+#define COLLECT_SECONDS 1.0 /* messages have already arrived, possibly among those of strangers */
 
 static struct {
 	struct spank_args args;
 	enum spank_choice early;
 	bool defaults_set, interactive;
-	bool is_part;     /* the step is to be a part of its job */
-	int overlap, pty; /* where those options stand; 0: nowhere */
-	int kills;        /* it ends for a task's bad exit; -1: the site says */
+	bool is_part;     /* the step is meant to be a part of its job */
+	int overlap, pty; /* places of these options; 0: not given */
+	int kills;        /* ends the step after a task's bad exit; -1: site default */
 	struct end_channel ends;
 } srun = { .ends.fd = -1 };
 
@@ -41,8 +41,8 @@ static const char *const defaults[][2] = {
 #endif
 };
 
-/* The command line of this process. *argv points into *text; both are the caller's. Returns its
- * length, 0 on error. */
+/* The command line of this process. *argv points into *text; the caller frees both. Returns the
+ * number of words, 0 on error. */
 static int read_command_line(char **text, char ***argv)
 {
 	AUTO_FCLOSE FILE *file = fopen("/proc/self/cmdline", "re");
@@ -64,7 +64,7 @@ static int read_command_line(char **text, char ***argv)
 	return argc;
 }
 
-/* Whether an option is for one of several steps that share a job, or chooses some of its nodes. */
+/* Whether an option is for one of several steps that share a job, or selects some of its nodes. */
 static bool makes_part(const char *word)
 {
 	static const char *const words[] = { "--exact", "--exclusive", "--overlap", "--nodelist",
@@ -75,9 +75,9 @@ static bool makes_part(const char *word)
 	return false;
 }
 
-/* Slurm has not processed the options yet when the defaults must be set. *interactive: this is the
- * srun by which salloc starts the user's shell on a node (LaunchParameters=use_interactive_step).
- * *mpi: the user has chosen a type of MPI. */
+/* Slurm has not processed the options yet when the defaults must be set. *interactive: this srun
+ * starts the user's shell of salloc on a node (LaunchParameters=use_interactive_step). *mpi: the
+ * user has chosen an MPI type. */
 static enum spank_choice scan_command_line(bool *interactive, bool *mpi)
 {
 	AUTO_FREE char *text = NULL;
@@ -100,7 +100,7 @@ static const char *own_env(const char *name, void *arg)
 	return getenv(name);
 }
 
-/* The nearest word counts: this command line, then MUSTER, then what sbatch was told. */
+/* The nearest choice counts: this command line, then MUSTER, then sbatch's option. */
 static enum spank_choice early_choice(bool *interactive, bool *mpi)
 {
 	enum spank_choice outer = spank_args_first(spank_args_variable(getenv("MUSTER")),
@@ -115,7 +115,7 @@ static void say(void *arg, const char *line)
 
 static void say_nothing(void *arg, const char *line) {}
 
-/* A step starts without PMIx and PMI2 where Slurm has neither: not every program needs them. */
+/* If Slurm has neither PMIx nor PMI2 the step starts without them: not every program needs them. */
 static void choose_mpi(void)
 {
 	const char *type =
@@ -138,9 +138,9 @@ static bool read_number(const char *name, int64_t *value)
 	return text && number_whole(text, 1, 1 << 24, value);
 }
 
-/* For the tasks, which see only the step's own number: what the script or the shell of the job has.
- * Newer releases of Slurm leave SLURM_NTASKS unset where only --ntasks-per-node was given. 0: the
- * step is smaller on purpose. */
+/* For the tasks, which see only the step's number of tasks: passes on the number from the
+ * environment of the job's script or shell. Newer releases of Slurm leave SLURM_NTASKS unset if
+ * only --ntasks-per-node was given. 0: the step is smaller on purpose. */
 static void tell_job_tasks(void)
 {
 	char text[24];
@@ -164,7 +164,7 @@ static void tell_job_tasks(void)
 	setenv("MUSTER_JOB_TASKS", text, 1);
 }
 
-/* For slurmstepd, which knows the words of the program. */
+/* For slurmstepd, which knows which words belong to the program. */
 static void tell_aside(void)
 {
 	char text[40];
@@ -195,8 +195,7 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 	enum spank_choice choice = srun.early = early_choice(&srun.interactive, &mpi);
 	spank_args_hand_on(choice);
 	srun.defaults_set = choice == CHOICE_NONE ? srun.args.default_on : choice == CHOICE_ON;
-	/* The shell would hand them to each srun that is started from it, also to one with --no-muster.
-	 */
+	/* The shell would pass them on to each srun started from it, even one with --no-muster. */
 	if (srun.defaults_set && !srun.interactive)
 		set_defaults(mpi);
 	if (srun.defaults_set && !srun.interactive)
@@ -207,27 +206,27 @@ int spank_srun_init(spank_t spank, int argc, char **argv)
 	return 0;
 }
 
-/* The ports that the site lets srun listen on; NULL: any. */
+/* The ports on which the site lets srun listen; NULL: any. */
 static const uint16_t *port_range(void)
 {
 	return slurm_compat_conf() ? slurm_compat_conf()->srun_port_range : NULL;
 }
 
-/* Whether ranks go on when another one has failed. */
+/* Whether ranks go on after another one has failed. */
 static bool others_go_on(void)
 {
 	return srun.kills < 0 ? slurm_compat_conf() && !slurm_compat_conf()->kill_on_bad_exit
 						  : !srun.kills;
 }
 
-/* From before the step is made, since a step of several components takes the environment of this
- * moment. */
+/* Listens from before the step is made, since a step of several components copies the environment
+ * at this moment. */
 static void await_ends(enum spank_choice choice)
 {
 	char value[END_CHANNEL_VALUE_SIZE];
 	struct err err;
 	if (srun.ends.fd >= 0)
-		return; /* Slurm calls once a component */
+		return; /* Slurm calls this once a component */
 	unsetenv(END_CHANNEL_VARIABLE);
 	if (srun.interactive || (choice == CHOICE_NONE ? !srun.args.default_on : choice == CHOICE_OFF))
 		return;
@@ -247,7 +246,7 @@ int spank_srun_post_opt(spank_t spank)
 						"program's name");
 	spank_args_tell_job(spank, spank_args_first(choice, srun.early));
 	await_ends(spank_args_first(choice, srun.early));
-	/* The tasks, and srun commands that they start, go by the same choice. */
+	/* Applies the choice to the tasks, and to srun commands that they start. */
 	if (choice != CHOICE_NONE)
 		setenv("MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
 	return 0;

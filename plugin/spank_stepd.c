@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In slurmstepd: gives each task its rank variables, and looks at how each one ends.
+/* In slurmstepd: gives each task its rank variables, and handles its end.
  *
- * Whatever fails is reported from task_init, which ends the task: from init and post_opt it would
- * drain the node (spank(8)). */
+ * All failures are reported from task_init, where they end the task: from init and post_opt they
+ * would drain the node (spank(8)). */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <slurm/slurm.h>
@@ -29,21 +29,19 @@
 #include "plugin/spank_task.h"
 #include "plugin/task_end.h"
 
-#define SCRIPT_MAX (1 << 20) /* bytes of a job's script that is looked into */
-#define FIRST_NODE_SECONDS \
-	10.0 /* how long the start of a step may wait for the controller's answer */
+#define SCRIPT_MAX (1 << 20)    /* bytes of a job's script that are read */
+#define FIRST_NODE_SECONDS 10.0 /* for the controller's answer, when a step starts */
 
 static struct {
 	struct spank_args args;
 	struct err args_error;
 	bool args_failed, wanted;
-	char master[256]; /* the host of rank 0; "" where that couldn't be found */
+	char master[256]; /* rank 0's host; "" if it couldn't be found */
 	struct err master_error;
-	char service[JOB_FOLDER_SOCKET_SIZE]; /* where the node's checkpoint service of this job
-											 listens; "": there is none */
+	char service[JOB_FOLDER_SOCKET_SIZE]; /* of this job's checkpoint service; "": none */
 	struct preflight *preflight;          /* NULL: not made */
 	uint32_t tasks_ended;
-	bool end_seen; /* a task of this node has ended otherwise than with 0 */
+	bool end_seen; /* a task of this node has ended with a status other than 0 */
 } stepd;
 
 int spank_stepd_init(spank_t spank, int argc, char **argv)
@@ -58,8 +56,8 @@ int spank_stepd_init(spank_t spank, int argc, char **argv)
 
 /* ---- where rank 0 is ---- */
 
-/* Whether the list of the step's nodes doesn't begin with that of rank 0: the user gave an order,
- * or the step has other components, which Slurm counts separately. */
+/* Whether the step's node list may not begin with rank 0's node: the user gave an order, or the
+ * step has other components, which Slurm counts separately. */
 static bool is_out_of_order(spank_t spank)
 {
 	const char *distribution = spank_task_env("SLURM_DISTRIBUTION", spank),
@@ -68,8 +66,8 @@ static bool is_out_of_order(spank_t spank)
 		|| (nodes && strtoul(nodes, NULL, 10) != spank_task_item(spank, S_JOB_NNODES));
 }
 
-/* A process of its own asks the controller: from within slurmstepd the call may end that
- * (Slurm 26.05). */
+/* A separate process asks the controller: within slurmstepd the call may end slurmstepd (Slurm
+ * 26.05). */
 static int ask_first_node(spank_t spank, const char *leader, const char *nodes, char *out,
 	size_t size, struct err *err)
 {
@@ -102,10 +100,10 @@ static int first_node(spank_t spank, char *out, size_t size, struct err *err)
 	return 0;
 }
 
-/* What Slurm's daemons use to reach a node, NodeAddr in slurm.conf, else its name.
- * slurm_conf_get_address is no public symbol, but mpi/pmix finds its peers by it, and the plugin
- * only loads into the release that it was built for. What it returns can't be freed from here: some
- * bytes a step. */
+/* The address that Slurm's daemons use for a node: NodeAddr in slurm.conf, else its name.
+ * slurm_conf_get_address is not a public symbol, but mpi/pmix finds its peers with it, and the
+ * plugin only loads into the release that it was built for. Its result can't be freed from here: a
+ * few bytes a step are lost. */
 static void address_of_node(const char *node, char *out, size_t size)
 {
 	char *(*address_of)(const char *) =
@@ -114,7 +112,7 @@ static void address_of_node(const char *node, char *out, size_t size)
 	snprintf(out, size, "%s", address && address[0] ? address : node);
 }
 
-/* Still as root, before the first task of the node. A failure is reported by the tasks. */
+/* Still as root, before the node's first task. The tasks report a failure. */
 static void find_master(spank_t spank)
 {
 	char node[256];
@@ -122,8 +120,8 @@ static void find_master(spank_t spank)
 		address_of_node(node, stepd.master, sizeof stepd.master);
 }
 
-/* In task_init the folder may be out of sight: another plugin, or Slurm's own, has put the task
- * into its container by then. */
+/* In task_init the folder may be invisible: another plugin, or Slurm itself, may already have put
+ * the task into a container. */
 static void find_service(spank_t spank)
 {
 	char path[JOB_FOLDER_SOCKET_SIZE];
@@ -137,11 +135,11 @@ int spank_stepd_post_opt(spank_t spank)
 {
 	enum spank_choice told =
 		spank_args_first(spank_args_option(), spank_args_variable(spank_task_env("MUSTER", spank)));
-	/* In the batch step, Slurm 22.05 has the option in this variable only. */
+	/* In the batch step, Slurm 22.05 passes the option only in this variable. */
 	enum spank_choice choice = spank_args_first(told, spank_args_inherited(spank_task_env, spank));
 	stepd.wanted = choice == CHOICE_NONE ? stepd.args.default_on : choice == CHOICE_ON;
-	/* The script and its srun commands don't see sbatch's options, and with --export not its
-	 * environment either. */
+	/* The script and its srun commands don't see sbatch's options, nor, with --export, its
+	 * environment. */
 	if (choice != CHOICE_NONE && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
 		spank_setenv(spank, "MUSTER", choice == CHOICE_ON ? "1" : "0", 1);
 	if (stepd.wanted && spank_task_item(spank, S_JOB_STEPID) == SLURM_BATCH_SCRIPT)
@@ -155,7 +153,7 @@ int spank_stepd_post_opt(spank_t spank)
 	return 0;
 }
 
-/* Before the node's first task starts, as the user. */
+/* As the user, before the node's first task starts. */
 int spank_stepd_user_init(spank_t spank)
 {
 	if (stepd.wanted && spank_task_is_step(spank))
@@ -170,7 +168,7 @@ static int set_task_env(const char *name, const char *value, void *arg)
 		: -1;
 }
 
-/* A task that was started from inside another job must not take that one's. */
+/* A task that was started from inside another job must not use that job's service. */
 static void set_service(spank_t spank)
 {
 	const char *inherited = spank_task_env("MUSTER_CKPTD", spank);
@@ -187,7 +185,7 @@ static void say(void *arg, const char *line)
 	slurm_spank_log("muster: %s", line);
 }
 
-/* What the user says counts; a word that is none does not. */
+/* The user's MUSTER_PREFLIGHT counts, unless it is malformed. */
 static enum preflight_mode preflight_mode(spank_t spank)
 {
 	const char *word = spank_task_env("MUSTER_PREFLIGHT", spank);
@@ -195,17 +193,17 @@ static enum preflight_mode preflight_mode(spank_t spank)
 	return mode < 0 ? stepd.args.preflight : (enum preflight_mode)mode;
 }
 
-/* This is the task's own process: its end is the task's, with a status that says so. An error that
- * is returned would not stop the task, since the plugin is optional, and without its rank it would
- * take itself for a world of one. */
+/* This is the task's own process, so exiting ends the task, with a status that says so. Returning
+ * an error would not stop the task, since the plugin is optional, and without its rank the task
+ * would take itself for a world of one. */
 static _Noreturn void stop_task(const struct err *why)
 {
 	slurm_error("muster: %s", why->text);
 	_exit(EXIT_USAGE);
 }
 
-/* Whether the command line of this task, or the script that it is, starts ranks without srun. It is
- * the user who reads it. */
+/* Whether this task's command line, or the script that it runs, starts ranks without srun. The
+ * script is read as the user. */
 static bool starts_ranks(spank_t spank, bool is_script)
 {
 	char **argv = NULL;
@@ -244,8 +242,9 @@ int spank_stepd_task_init(spank_t spank)
 	return 0;
 }
 
-/* Of a script that has ended by itself: with several nodes or tasks and without any step, all that
- * it started was started once. A script that was cancelled may not have come to its srun. */
+/* For a script that has ended by itself: in a job of several nodes or tasks without any step,
+ * everything that it started ran once. A script that was cancelled may not have reached its
+ * srun. */
 static void look_for_srun(spank_t spank)
 {
 	int status = 0;
@@ -279,8 +278,8 @@ int spank_stepd_task_exit(spank_t spank)
 	enum task_end end = task_end_judge(status);
 	if (end == TASK_FINISHED)
 		return 0;
-	/* A result other than 0 still has srun kill the other ranks, and a job must not come back for
-	 * those. */
+	/* Even after a result other than 0 srun kills the other ranks, and the job must not come back
+	 * because of those. */
 	bool result = end == TASK_FINAL && spank_end_is_result(spank);
 	enum spank_requeue_telling telling = SPANK_REQUEUE_TELL_NONE;
 	if (!result)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What slurmstepd knows of its step, and programs that it runs for the job's user. */
+/* Facts about slurmstepd's step, and programs that it runs as the job's user. */
 #include "plugin/spank_task.h"
 
 #include <slurm/slurm.h>
@@ -14,8 +14,7 @@ uint32_t spank_task_item(spank_t spank, enum spank_item name)
 	return spank_get_item(spank, name, &value) == ESPANK_SUCCESS ? value : 0;
 }
 
-/* Of a step that srun started; the batch script, the extern and the interactive step have no ranks.
- */
+/* Steps that srun started. The batch script, the extern and the interactive step have no ranks. */
 bool spank_task_is_step(spank_t spank)
 {
 	uint32_t step = spank_task_item(spank, S_JOB_STEPID);
@@ -23,10 +22,9 @@ bool spank_task_is_step(spank_t spank)
 		&& step != SLURM_INTERACTIVE_STEP;
 }
 
-#define VARIABLE_MAX (1 << 17) /* bytes: Linux lets no program start with a longer one */
+#define VARIABLE_MAX (1 << 17) /* bytes: Linux starts no program with a longer one */
 
-/* A variable of the task; NULL when it is unset. Each call has its own buffer among the last few:
- * the list of the nodes of a large step is long. */
+/* A large step's node list is long, so the buffers grow. */
 const char *spank_task_env(const char *name, void *arg)
 {
 	static struct {
@@ -56,22 +54,22 @@ void spank_task_options(spank_t spank, bool *overlap, bool *pty)
 	char **argv = NULL;
 	if (places && sscanf(places, "%d %d", &places_of[0], &places_of[1]) == 2)
 		spank_get_item(spank, S_JOB_ARGV, &argc, &argv);
-	/* A word of the program's own is no option of srun's. */
+	/* A word of the program's own is not an option of srun. */
 	*overlap = places_of[0] > argc;
 	*pty = places_of[1] > argc;
 }
 
-/* The item for this is 0 in the steps of a restarted job (Slurm 22.05); the variable is not set in
- * a first attempt. */
+/* S_SLURM_RESTART_COUNT is 0 in the steps of a restarted job (Slurm 22.05); the variable is not set
+ * in a first attempt. */
 uint32_t spank_task_attempt(spank_t spank)
 {
 	const char *count = spank_task_env("SLURM_RESTART_COUNT", spank);
 	return count ? (uint32_t)strtoul(count, NULL, 10) : 0;
 }
 
-/* A clean environment for a helper: it needs Slurm's configuration and nothing of the job's. Not
- * the job's SLURM_CONF either: it would name the libraries that the helper loads, and no limit of
- * the job's holds that one. */
+/* A clean environment for muster-requeue and the like: they need Slurm's configuration and nothing
+ * of the job's. The job's own SLURM_CONF is not used either: it would choose the libraries that the
+ * program loads, and the program runs outside the job's limits. */
 static void helper_env(char *conf, size_t size, char **env)
 {
 	const char *path = getenv("SLURM_CONF");
@@ -81,7 +79,6 @@ static void helper_env(char *conf, size_t size, char **env)
 	env[2] = NULL;
 }
 
-/* Runs a helper as the job's user. */
 int spank_task_run(spank_t spank, char **argv, double seconds, char *output, size_t size,
 	struct err *err)
 {

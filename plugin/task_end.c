@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exit statuses of ranks, judged. */
+/* The rules for the exit statuses of ranks. */
 #include "plugin/task_end.h"
 
 #include <signal.h>
@@ -9,7 +9,7 @@
 
 #include "common/err.h"
 
-/* The signal that ended the task, also behind a shell; 0 for none. */
+/* The signal that ended the task, also inside a shell; 0 for none. */
 static int signal_of(int wait_status)
 {
 	if (WIFSIGNALED(wait_status))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the end of a task means for its job, from the wait status alone (doc/exit-status.md). */
+/* What a task's end means for its job, from the wait status alone (doc/exit-status.md). */
 #ifndef MUSTER_TASK_END_H
 #define MUSTER_TASK_END_H
 
@@ -8,30 +8,28 @@
 
 enum task_end {
 	TASK_FINISHED, /* status 0 */
-	TASK_FINAL,    /* a fault that would come again: the job ends */
-	TASK_REQUEUE,  /* the job goes back to the queue */
-	TASK_KILLED,   /* the same, by a signal that Slurm itself sends when another rank has failed */
+	TASK_FINAL,    /* a fault that would recur: the job ends */
+	TASK_REQUEUE,  /* the job goes back into the queue */
+	TASK_KILLED,   /* the same, by a signal that Slurm itself sends after another rank has failed */
 };
 
-/* A shell in front of the program turns death by signal N into status 128 + N: it counts as the
+/* A shell around the program turns death by signal N into status 128 + N, which counts as the
  * same. */
 enum task_end task_end_judge(int wait_status);
 
-/* Whether an end that brings the job back is one that would come back for ever, if nobody counted:
- * all but status 75. */
+/* Whether an end that brings the job back could recur for ever and so must be counted: all except
+ * status 75. */
 bool task_end_is_counted(int wait_status);
 
-/* Whose doing an end is. */
+/* Who caused an end. */
 enum task_blame {
-	TASK_BLAME_OWN,    /* the task's */
-	TASK_BLAME_LOST,   /* most likely a peer's: status 69 */
-	TASK_BLAME_KILLED, /* SIGKILL: by a user or for its memory, or by Slurm since another task has
-						  failed */
-	TASK_BLAME_TOLD, /* nobody's: it was told to end, by SIGTERM for instance, or has seen a notice
-						(status 75) */
+	TASK_BLAME_OWN,    /* the task */
+	TASK_BLAME_LOST,   /* most likely a peer: status 69 */
+	TASK_BLAME_KILLED, /* SIGKILL: the user, a lack of memory, or Slurm after another failure */
+	TASK_BLAME_TOLD,   /* nobody: told to end, as by SIGTERM, or saw a notice (status 75) */
 };
 
-/* For statuses other than that of TASK_FINISHED. */
+/* For all statuses except TASK_FINISHED's. */
 enum task_blame task_end_blame(int wait_status);
 
 /* "exited with status 1", "was killed by signal 9 (Killed)" … into `out`; returns it. */

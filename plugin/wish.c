@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One argument a line, in a file of root's. */
+/* Stored as one argument a line, in a file of root's. */
 #include "plugin/wish.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ void wish_write(const char *run, uint32_t job, enum wish_kind kind, char *const 
 	if (wish_read(run, job, kind, &old) && (is_final(argv) || !is_final(old.argv)))
 		return;
 	for (; *argv; argv++) {
-		/* What does not fit, or would be two, is a path that shows progress. */
+		/* Only a path for --progress can be too long or contain a newline: it is left out. */
 		if (strchr(*argv, '\n') || used + strlen(*argv) + 2 > sizeof text)
 			continue;
 		used += (size_t)sprintf(text + used, "%s\n", *argv);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A requeue that the controller has not answered yet, in the job's folder on this node: what
- * muster-requeue is to be asked when the script ends before the answer, when the controller
- * answers, or when the job has ended. */
+/* A requeue that the controller has not answered yet, kept in the job's folder on this node: the
+ * arguments with which muster-requeue is run again when the script ends before the answer, when the
+ * controller answers, or when the job has ended. */
 #ifndef MUSTER_WISH_H
 #define MUSTER_WISH_H
 
@@ -13,25 +13,24 @@
 
 struct wish {
 	char text[WISH_SIZE];
-	char *argv[WISH_ARGUMENTS + 1]; /* into text, ended by NULL */
+	char *argv[WISH_ARGUMENTS + 1]; /* point into `text`; ends with NULL */
 };
 
 enum wish_kind {
-	WISH_ASKED,   /* is being asked for the first time */
-	WISH_IN_VAIN, /* could not be asked for then; only such a one may bring back a job that has
-					 ended */
+	WISH_ASKED,   /* being asked for the first time */
+	WISH_IN_VAIN, /* the first request failed; only this kind revives a job that has ended */
 };
 
-/* Keeps the arguments, if none are kept that may bring the job back: a step that ended for good
- * (--final) takes nobody's place. */
+/* Stores the arguments, unless stored ones may already bring the job back. A step that ended for
+ * good (--final) replaces nothing. */
 void wish_write(const char *run, uint32_t job, enum wish_kind kind, char *const *argv);
 
-/* False when there is none. */
+/* False if there is none. */
 bool wish_read(const char *run, uint32_t job, enum wish_kind kind, struct wish *wish);
 
 void wish_drop(const char *run, uint32_t job, enum wish_kind kind);
 
-/* Of the nodes of a job that keep one, that on which its script runs asks. */
+/* If several nodes keep a wish, the node that runs the job's script asks. */
 void wish_mark_batch_host(const char *run, uint32_t job);
 bool wish_is_batch_host(const char *run, uint32_t job);
 
