@@ -1,5 +1,5 @@
-# checks/: the facts about a launch and what can be wrong with them; the plugin and muster-doctor take the same sources, each with
-# objects of its own.
+# checks/: the facts about a launch and what can be wrong with them. The plugin and muster-doctor
+# compile the same sources, each into its own objects.
 launch_checks = \
 	checks/check.c checks/check.h \
 	checks/check_hooks.c \

@@ -10,7 +10,7 @@ libdoctor_la_SOURCES = $(launch_checks) checks/site.c checks/site.h \
 	doctor/facts_versions.c \
 	doctor/site_plugin.c \
 	doctor/site_saves.c
-# Objects of its own: tests build some of these files by themselves.
+# Separate objects, since tests compile some of these files themselves.
 libdoctor_la_CPPFLAGS = $(AM_CPPFLAGS)
 libdoctor_la_LIBADD = liblaunch.la libcommon.la
 bin_PROGRAMS += muster-doctor

@@ -1,6 +1,6 @@
 # launch/: the launch half of libmuster (identity, rendezvous, NCCL bootstrap), and muster-rdzv.
 
-# Whoever links it links libcommon.la too.
+# Programs that link this library must link libcommon.la too.
 noinst_LTLIBRARIES += liblaunch.la
 liblaunch_la_SOURCES = \
 	launch/ident_discover.c \
@@ -26,7 +26,7 @@ if HAVE_PMIX
 liblaunch_la_SOURCES += launch/rdzv_pmix.c launch/pmix_client.c launch/pmix_client.h
 endif
 
-# The NCCL communicator over it, for those who make one. NCCL itself is loaded when it is needed.
+# NCCL communicators, for programs that make one. NCCL itself is loaded on first use.
 if HAVE_NCCL
 noinst_LTLIBRARIES += libncclbootstrap.la
 libncclbootstrap_la_SOURCES = \

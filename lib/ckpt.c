@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint directory for a program's own arrays: checkpoint/attempt/folder.h holds it, each
- * save is copied into a buffer of shared memory that the checkpoint service writes from. */
+/* A checkpoint directory for a program's own arrays. checkpoint/attempt/folder.h holds the
+ * directory; each save is copied to a buffer of shared memory, from which the checkpoint service
+ * writes it. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@
 #include "lib/plan.h"
 
 #define START_SECONDS 30.0 /* to find or start a checkpoint service */
-#define SLOTS 2            /* a save is copied while the one before is written */
+#define SLOTS 2            /* snapshot buffers: a save is copied while the one before is written */
 
 /* A save that did not become durable. */
 struct failure {
@@ -40,17 +41,17 @@ struct muster_ckpt {
 	struct snapshot snapshot;
 	struct snapshot_memory memory;
 	struct ckptd_client *client;
-	bool begun_here; /* what the run begins with is decided: it was loaded, or saved */
-	int64_t handed;  /* the last save that was handed over, whatever came of it; -1: none */
+	bool begun_here; /* the start is settled: something was loaded or saved */
+	int64_t handed;  /* the last save handed over, whatever became of it; -1: none */
 
-	pthread_mutex_t lock;     /* over what follows */
-	int64_t begun, durable;   /* the newest of each; -1: none */
+	pthread_mutex_t lock;     /* for the fields below */
+	int64_t begun, durable;   /* the newest step of each; -1: none */
 	struct failure *failures; /* of steps that were not saved again */
 };
 
 /* ---- start ---- */
 
-/* With the lock held, as in the next two. NULL: none. */
+/* This function and the next two need the lock. NULL: none. */
 static struct failure *find_failure(struct muster_ckpt *ckpt, int64_t step)
 {
 	struct failure *failure = ckpt->failures;
@@ -59,7 +60,7 @@ static struct failure *find_failure(struct muster_ckpt *ckpt, int64_t step)
 	return failure;
 }
 
-/* It is remembered: the client knows of the last few saves only. */
+/* Failures are kept here, since the client knows only the last few saves. */
 static void add_failure(struct muster_ckpt *ckpt, const struct ckptd_event *event)
 {
 	struct failure *failure = malloc(sizeof *failure);
@@ -198,7 +199,8 @@ int muster_ckpt_open(struct muster *muster, const struct muster_ckpt_plan *given
 
 /* ---- load ---- */
 
-/* From the newest one down, until one is whole. 0 with *step, -1: an error that is not damage. */
+/* Tries checkpoints from the newest to older ones until one is intact. 0 with *step; -1: an error
+ * other than damage. */
 static int load(struct muster_ckpt *ckpt, int64_t *step, struct err *err)
 {
 	struct ckpt *from;
@@ -242,7 +244,7 @@ int muster_ckpt_load(struct muster_ckpt *ckpt, int64_t *step)
 
 /* ---- save ---- */
 
-/* The newest step that is durable, or with `begun` on its way. */
+/* The newest durable step, or with `begun` the newest step that was begun. */
 static int64_t newest(struct muster_ckpt *ckpt, bool begun)
 {
 	pthread_mutex_lock(&ckpt->lock);
@@ -259,7 +261,7 @@ static void set_begun(struct muster_ckpt *ckpt, int64_t step)
 	pthread_mutex_unlock(&ckpt->lock);
 }
 
-/* Whether the step has failed; then *err says why. */
+/* Whether the save of the step failed; if so, *err says why. */
 static bool has_failed(struct muster_ckpt *ckpt, int64_t step, struct err *err)
 {
 	pthread_mutex_lock(&ckpt->lock);
@@ -270,8 +272,8 @@ static bool has_failed(struct muster_ckpt *ckpt, int64_t step, struct err *err)
 	return failure;
 }
 
-/* The folder's own thread looks a few times a second: a program that stops at once would leave no
- * record of why. */
+/* The folder's own thread looks only a few times a second: without this, a program that stops at
+ * once would leave no record of the reason. */
 static void record_notice(struct muster_ckpt *ckpt)
 {
 	struct err err;
@@ -294,7 +296,7 @@ static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err 
 		.cursor = (uint64_t)step,
 		.loss = loss,
 		.validation_loss = NAN };
-	/* Before, since the end of a save may be heard of at once. */
+	/* Before the call, since the save may end at once. */
 	set_begun(ckpt, step);
 	if (ckptd_client_save(ckpt->client, buffer, &what, err) == 0) {
 		ckpt->handed = step;
@@ -304,8 +306,8 @@ static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err 
 	return -1;
 }
 
-/* Whether a save of that step makes sense; a run that goes over another one's checkpoints would
- * never come back to its own. */
+/* Whether a save of that step makes sense. A run that saved over another run's checkpoints could
+ * never resume from its own. */
 static int check_save(struct muster_ckpt *ckpt, int64_t step, struct err *err)
 {
 	const struct ckpt *there = ckpt->begun_here ? NULL : folder_checkpoint(ckpt->folder);
@@ -360,8 +362,8 @@ static bool has_other_owner(const struct muster_ckpt *ckpt)
 		&& err.status == EXIT_FAULT;
 }
 
-/* As muster-train ends: whatever keeps the last save, the next attempt may have more luck, unless
- * the directory is another's. */
+/* As in muster-train: whatever prevents the last save, the next attempt may succeed, unless another
+ * attempt owns the directory. */
 int muster_ckpt_drain(struct muster_ckpt *ckpt, double timeout)
 {
 	if (!ckpt)

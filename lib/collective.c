@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small collectives over the rendezvous. They share one row of keys, so a rank that fails and says
- * so (muster_agree) is heard by the others in whichever of them they stand. */
+/* Small collectives over the rendezvous. All of them use the same sequence of keys, so a failure
+ * that a rank reports (muster_agree) reaches the others in whichever of these calls they are. */
 #include <stdio.h>
 #include <string.h>
 
 #include "launch/rank_status.h"
 #include "lib/muster_private.h"
 
-/* The number of a word says in which call a rank stands; behind BROADCAST, from which root. */
+/* The number in a rank's status tells in which call it is; from BROADCAST on, also from which
+ * root. */
 enum { AGREE, ALLGATHER, END, BROADCAST };
 
 struct call_name {
@@ -38,7 +39,7 @@ static int check_calls(const struct rank_status *words, int count, struct err *e
 	return 0;
 }
 
-/* The words of all ranks, in whichever call each stands; NULL where they did not all come. */
+/* The statuses of all ranks, whichever call each is in; NULL if some did not come. */
 static struct rank_status *exchange(struct muster *muster, const struct rank_status_own *own,
 	double timeout, struct err *err)
 {
@@ -50,7 +51,7 @@ static struct rank_status *exchange(struct muster *muster, const struct rank_sta
 	return words;
 }
 
-/* All ranks in this call: their words; NULL where one has failed, or stands in another call. */
+/* The statuses of all ranks in this call; NULL if one has failed or is in another call. */
 static struct rank_status *meet(struct muster *muster, const struct rank_status_own *own,
 	double timeout, struct err *err)
 {
@@ -82,8 +83,8 @@ static int check_memory(const void *memory, size_t size, struct err *err)
 		: err_fail(err, EXIT_USAGE, "rendezvous: couldn't share %zu bytes at NULL", size);
 }
 
-/* What a rank says of itself in the call `number`. Who asks to be requeued may give no reason ("")
- * where another rank does. */
+/* This rank's status in the call `number`. A rank that asks to be requeued may give no reason ("")
+ * if another rank does. */
 static struct rank_status_own own_word(int number, int status, const char *why, struct err *failure)
 {
 	err_fail(failure, (enum exit_status)status, "%s", why ? why : muster_error());

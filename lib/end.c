@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a program ends: the last save is durable, all ranks have the same exit status, and none
+/* How a program ends: the last save is durable, all ranks have the same exit status, and no rank
  * leaves before the others may. */
 #include "config.h"
 
@@ -12,20 +12,18 @@
 #include "launch/requeue_ask.h"
 #include "lib/muster_private.h"
 
-#define LAST_CALL_SECONDS 5.0 /* for the others to come, when one of them is lost already */
-#define RECORD_SECONDS \
-	30.0 /* for rank 0 to record the end, and to ask Slurm for the next attempt */
-#define LAST_WORDS_SECONDS \
-	2.0                 /* Slurm's PMIx kills the step as soon as one rank has left behind a loss */
-#define STATUS_MOST 255 /* of an exit status */
-#define LONGEST_SECONDS 1e8 /* twice as long is a timeout, too */
+#define LAST_CALL_SECONDS 5.0  /* for the others to come, once one of them is lost */
+#define RECORD_SECONDS 30.0    /* for rank 0 to record the end and ask Slurm for the next attempt */
+#define LAST_WORDS_SECONDS 2.0 /* Slurm's PMIx kills the step once a rank leaves after a loss */
+#define STATUS_MOST 255        /* the largest exit status */
+#define LONGEST_SECONDS 1e8    /* twice this is still a valid timeout */
 
 static bool is_good(int status)
 {
 	return status == MUSTER_OK || status == MUSTER_REQUEUE;
 }
 
-/* What this rank came to. A save that is not durable makes a lie of a good end. */
+/* This rank's status. A good status is not true unless the last save is durable. */
 static int own_end(struct muster_ckpt *ckpt, int status, double seconds)
 {
 	if (status < 0 || status > STATUS_MOST)
@@ -34,15 +32,15 @@ static int own_end(struct muster_ckpt *ckpt, int status, double seconds)
 	return saved ? saved : status;
 }
 
-/* What all ranks came to. Rank 0 has `seconds` for its last save before it comes here; who stands
- * in another call hears of a failure there, and then comes too. */
+/* The status of all ranks. Rank 0 has `seconds` for its last save before it comes here. A rank in
+ * another call hears of a failure there and then comes too. */
 static int common_end(struct muster *muster, int status, double seconds)
 {
 	const struct deadline end = deadline_in(2 * seconds);
 	const char *why = NULL;
 	bool together;
 	if (status == MUSTER_REQUEUE)
-		why = notice_signal() ? notice_name(notice_signal()) : ""; /* another may know */
+		why = notice_signal() ? notice_name(notice_signal()) : ""; /* another rank may know */
 	do {
 		double left = status == MUSTER_LOST ? LAST_CALL_SECONDS : 2 * seconds;
 		status = muster_agree_on_end(muster, status, why, left, &together);
@@ -52,8 +50,8 @@ static int common_end(struct muster *muster, int status, double seconds)
 	return status;
 }
 
-/* What is handed over is written though the run has failed. Where a rank is lost the step may be
- * killed any moment: the service of the plugin outlives that. */
+/* What was handed over is written even if the run has failed. If a rank is lost, Slurm may kill the
+ * step at any moment: the plugin's checkpoint service survives that. */
 static void close_ckpt(struct muster *muster, struct muster_ckpt *ckpt, int status, const char *why,
 	double seconds)
 {
@@ -68,7 +66,7 @@ static void close_ckpt(struct muster *muster, struct muster_ckpt *ckpt, int stat
 		log_warn("checkpoint: couldn't record the end: %s", err.text);
 }
 
-/* Nobody's end may cost another rank its own. */
+/* A rank that leaves early must not end the others. */
 static void part(struct muster *muster, double seconds)
 {
 	if (muster->met)

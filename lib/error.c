@@ -53,7 +53,7 @@ const char *muster_version(void)
 }
 
 static void (*user_write)(void *arg, int level, const char *line);
-static bool chosen; /* the program has said where lines go */
+static bool chosen; /* the program has called muster_set_log */
 
 static void write_line(void *arg, enum log_level level, const char *line)
 {

@@ -1,5 +1,6 @@
-# lib/: libmuster, what a C program gets.
-# All of it is inside: a program links libmuster and nothing else of ours. Not libslurm, which is bound to one release of Slurm.
+# lib/: libmuster, for C programs.
+# libmuster contains everything of ours that it needs, so a program links nothing else. It does not
+# contain libslurm, which is bound to one release of Slurm.
 lib_LTLIBRARIES = libmuster.la
 include_HEADERS = lib/muster.h
 libmuster_la_SOURCES = lib/muster.h lib/muster_private.h \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The NCCL communicator, where the build has NCCL. */
+/* The NCCL communicator, if the build has NCCL. */
 #include "config.h"
 
 #include "launch/nccl_bootstrap.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notices, as muster-train takes them. */
+/* The public names of common/notice.h. */
 #include "common/notice.h"
 
 #include "lib/muster_private.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Turns a plan into the tensors of a snapshot. Each array gets its own aligned place in it. */
 #include "config.h"
 #include "lib/plan.h"
 
@@ -10,9 +11,9 @@
 #include "lib/muster_private.h"
 
 #define DEFAULT_SECONDS 60.0
-#define ALIGN 64 /* of each array in a snapshot */
+#define ALIGN 64 /* of each array in a snapshot, bytes */
 
-/* An array of the program: where it is, and where in a snapshot its copy goes. */
+/* An array of the program: where it is, and where its copy goes in a snapshot. */
 struct place {
 	void *data;
 	size_t offset, bytes;
@@ -67,8 +68,8 @@ static int describe(struct plan *plan, const struct muster_ckpt_plan *given, str
 	return 0;
 }
 
-/* A program of an older header has a shorter plan; of a newer one, with members that would be
- * ignored. */
+/* A program built with an older header has a shorter plan. One built with a newer header has
+ * members that would be ignored, so it is refused. */
 static int check_given(const struct muster_ckpt_plan *given, struct muster_ckpt_plan *whole,
 	struct err *err)
 {
@@ -127,7 +128,7 @@ void plan_copy(const struct plan *plan, void *snapshot)
 			plan->places[i].bytes);
 }
 
-/* The checkpoint is of this program's state, as it is now. */
+/* Checks that the checkpoint has exactly the plan's tensors. */
 static int check_tensors(const struct plan *plan, const struct ckpt *from, struct err *err)
 {
 	int64_t step = ckpt_manifest(from)->step;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program's plan of its checkpoints, checked, and where each of its arrays lies in a snapshot. */
+/* A program's plan for its checkpoints, checked, and where each of its arrays is in a snapshot. */
 #ifndef MUSTER_PLAN_H
 #define MUSTER_PLAN_H
 
@@ -12,30 +12,31 @@
 
 struct place;
 
-/* A value; zeroed means none. The arrays are the program's. */
+/* A value; all zeros: none. The arrays are the program's. */
 struct plan {
 	double timeout;
 	struct retention retention;
-	struct snapshot_tensor *tensors; /* their names are ours, their data is set by plan_set_base */
+	struct snapshot_tensor *tensors; /* names are ours; plan_set_base sets the data */
 	struct place *places;
-	size_t count, bytes; /* bytes of a snapshot */
+	size_t count, bytes; /* bytes: of a snapshot */
 };
 
-/* Checks what a program has given, the directory's name too, which stays in `given`; EXIT_USAGE. On
- * an error nothing is left to release. */
+/* Checks what the program has given, including the directory's name, which stays in `given`; status
+ * EXIT_USAGE. On an error nothing is left to release. */
 int plan_open(struct plan *plan, const struct muster_ckpt_plan *given, struct err *err);
 void plan_release(struct plan *plan);
 
-/* The tensors' data is that of a snapshot at `base`. */
+/* Points the tensors' data into a snapshot at `base`. */
 void plan_set_base(struct plan *plan, const void *base);
 
-/* Copies the arrays to a snapshot. */
+/* Copies the arrays into a snapshot. */
 void plan_copy(const struct plan *plan, void *snapshot);
 
-/* Fills the arrays from a checkpoint. CKPT_DAMAGED; -1, EXIT_DATA where it has other tensors. */
+/* Fills the arrays from a checkpoint. Returns CKPT_DAMAGED, or -1 with EXIT_DATA if it has other
+ * tensors. */
 int plan_load(const struct plan *plan, struct ckpt *from, struct err *err);
 
-/* Of the names, types and shapes: equal on ranks that have the same state. */
+/* The hash of names, types and shapes: equal on ranks that have the same state. */
 int plan_hash(const struct plan *plan, struct hash128 *hash, struct err *err);
 
 #endif

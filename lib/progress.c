@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Progress, told where slurmstepd finds it however this process ends. */
+/* Records progress where slurmstepd finds it however this process ends. */
 #include "common/log.h"
 #include "lib/muster_private.h"
 

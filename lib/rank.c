@@ -11,7 +11,7 @@
 
 #define DEFAULT_SECONDS 60.0
 #define NODE_KEY "muster-node"
-#define USER_KEY "u.%s" /* the program's keys never meet ours */
+#define USER_KEY "u.%s" /* a prefix, so that the program's keys never clash with ours */
 #define KEY_MAX 60
 
 static int meet(struct muster *muster, struct err *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All ranks begin with the state of the newest checkpoint. Rank 0 owns the directory and finds the
- * newest one that is whole; the others read the same one, each by itself, since what travels over
- * the rendezvous stays there. */
+ * newest intact checkpoint; each other rank reads the same one itself, since data sent over the
+ * rendezvous stays in the rendezvous. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -17,8 +17,8 @@
 /* What rank 0 tells the others. */
 struct found {
 	int64_t step;           /* -1: there is none */
-	struct hash128 content; /* of the checkpoint's manifest */
-	struct hash128 tensors; /* of the plan's */
+	struct hash128 content; /* hash of the checkpoint's manifest */
+	struct hash128 tensors; /* hash of the plan's tensors */
 };
 
 static int hash_manifest(const struct manifest *manifest, struct hash128 *hash, struct err *err)
@@ -31,7 +31,7 @@ static int hash_manifest(const struct manifest *manifest, struct hash128 *hash, 
 	return 0;
 }
 
-/* ---- rank 0 ---- */
+/* ---- on rank 0 ---- */
 
 static int describe_found(const char *path, struct found *found, struct err *err)
 {
@@ -58,7 +58,7 @@ static int find(struct muster *muster, const struct muster_ckpt_plan *given, str
 																			  : status;
 }
 
-/* ---- the others ---- */
+/* ---- on the other ranks ---- */
 
 static int load_from(const struct ckpt_dir *dir, const struct plan *plan, const struct found *found,
 	struct err *err)
@@ -94,9 +94,9 @@ static int read_found(const char *path, const struct plan *plan, const struct fo
 					   found->step, path);
 }
 
-/* ---- all ---- */
+/* ---- on all ranks ---- */
 
-/* Each rank's part before the ranks meet: the plan, and on rank 0 all the rest. */
+/* Each rank's part before the ranks meet: the plan, and on rank 0 everything else. */
 static int prepare(struct muster *muster, const struct muster_ckpt_plan *given, struct plan *plan,
 	struct found *found, struct muster_ckpt **ckpt)
 {
@@ -126,7 +126,7 @@ static int take(const char *path, const struct plan *plan, const struct found *o
 	return MUSTER_OK;
 }
 
-/* The stages in which all ranks go on, or fail, together. */
+/* The stages at which all ranks go on or fail together. */
 static int resume(struct muster *muster, const struct muster_ckpt_plan *given, double timeout,
 	struct muster_ckpt **ckpt, struct found *found)
 {

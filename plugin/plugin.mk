@@ -1,7 +1,7 @@
 # plugin/: the SPANK plugin.
 
 if HAVE_SLURM
-# The plugin holds all it needs: slurmstepd, running as root, is not made to load further libraries.
+# The plugin is self-contained, so that slurmstepd, which runs as root, loads no further libraries.
 plugindir = $(libdir)/slurm
 plugin_LTLIBRARIES = spank_muster.la
 noinst_LTLIBRARIES += libplugin.la
@@ -39,7 +39,8 @@ libplugin_la_SOURCES = $(launch_checks) checks/site.c checks/site.h checks/site_
 	plugin/wish.c plugin/wish.h
 libplugin_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"' \
 	-DBINDIR='"$(bindir)"'
-# SPANK_PLUGIN's variables have no visibility of their own; the version script is what hides the rest.
+# SPANK_PLUGIN's variables don't set their visibility, so all is visible here; the version script
+# hides the rest.
 libplugin_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 spank_muster_la_SOURCES =
 spank_muster_la_LIBADD = libplugin.la

@@ -1,4 +1,5 @@
-# slurm/: what is known of a site's Slurm, and the programs that speak to its controller: muster-requeue, muster-first-node.
+# slurm/: a site's Slurm, and the programs that call its controller: muster-requeue and
+# muster-first-node.
 if HAVE_SLURM
 libexec_PROGRAMS = muster-first-node muster-requeue
 muster_requeue_SOURCES = slurm/muster_requeue.c slurm/breaker.c slurm/breaker.h slurm/later.h slurm/requeue.c slurm/requeue.h \
