@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator: a queue of operations, tickets, and the one error that ends everything. Whoever
- * waits also watches: for the deadline, and for peers that are gone. */
+/* The callers' side of the communicator: a queue of operations, their tickets, and the one failure
+ * that ends everything. A thread that waits for a ticket also watches the deadline and looks for
+ * lost peers, since the communicator's own thread is blocked in an operation. */
 #include "config.h"
 
 #include "trainer/comm/comm.h"
@@ -16,8 +17,8 @@
 #include "trainer/comm/comm_private.h"
 #include "trainer/telemetry/trace.h"
 
-#define WATCH_SECONDS 0.05 /* between two looks of a waiter at peers and deadline */
-#define LEAVE_SECONDS 10.0 /* a thread that has not left by then is given up by the waiters */
+#define WATCH_SECONDS 0.05 /* how often a waiter looks at peers and the deadline */
+#define LEAVE_SECONDS 10.0 /* waiters give up a communicator's thread that has not left by then */
 
 bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status,
 	const char *why)
@@ -148,8 +149,8 @@ void comm_place(struct comm *comm, uint64_t step, int bucket)
 	pthread_mutex_unlock(&comm->lock);
 }
 
-/* One look at what can end a wait, without the lock held. `progress`: since when nothing has moved.
- */
+/* Checks once, without the lock, for lost peers and the deadline. `progress`: when something moved
+ * last. */
 static void watch(struct comm *comm, bool running, double progress)
 {
 	struct err err;
@@ -165,7 +166,7 @@ static void watch(struct comm *comm, bool running, double progress)
 	}
 }
 
-/* Sleeps until something is settled, but not past the next look. */
+/* Sleeps until something is settled, but not past the next look at peers and the deadline. */
 static void wait_settled(struct comm *comm)
 {
 	struct timespec until = deadline_timespec(deadline_in(WATCH_SECONDS));
@@ -173,8 +174,8 @@ static void wait_settled(struct comm *comm)
 	pthread_cond_timedwait(&comm->settled, &comm->lock, &until);
 }
 
-/* With the lock held; for a look it is given back. `begun`: since when is waited. Returns as
- * comm_wait(). */
+/* Called with the lock held, and gives it up while it watches. `begun`: when the wait began.
+ * Returns as comm_wait(). */
 static int wait_done(struct comm *comm, comm_ticket ticket, double begun, struct err *err)
 {
 	for (;;) {
@@ -207,7 +208,7 @@ int comm_wait(struct comm *comm, comm_ticket ticket, struct err *err)
 	if (waits)
 		flight_wait(comm->flight, true);
 	int rc = wait_done(comm, ticket, clock_now(), err);
-	if (waits && rc == 0) /* else it still stands there */
+	if (waits && rc == 0) /* after a failure the record keeps where it stood */
 		flight_wait(comm->flight, false);
 	pthread_mutex_unlock(&comm->lock);
 	trace_end(comm->trace, begin, "wait");
@@ -294,7 +295,7 @@ const char *comm_peer(const struct comm *comm, int rank)
 	return comm->provider->peer(comm->state, rank);
 }
 
-/* The provider by name, or the fitting one. */
+/* The provider of this name; NULL: the one that fits the world size. */
 static const struct comm_provider *choose(const char *name, int world_size, struct err *err)
 {
 	if (name && strcmp(name, "tcp") != 0 && strcmp(name, "single") != 0) {
@@ -341,7 +342,7 @@ static struct comm *alloc_comm(const struct ident *ident, double deadline)
 	return comm;
 }
 
-/* Opens the provider and starts the thread. */
+/* Opens the provider and starts the communicator's thread. */
 static int start(struct comm *comm, const struct ident *ident, struct rdzv *rdzv, struct err *err)
 {
 	struct comm_events events = { .arg = comm,
@@ -380,7 +381,8 @@ struct comm *comm_open_over(const struct comm_provider *chosen, const struct ide
 	}
 	comm->provider = chosen;
 
-	/* The provider's threads, too. */
+	/* Threads inherit the signal mask: blocked here, signals are blocked in the provider's threads,
+	 * too. */
 	sigset_t before;
 	thread_block_signals(&before);
 	int rc = start(comm, ident, rdzv, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choice of the network interface. Debian gives the host's own name 127.0.1.1, so a name's
- * addresses only count if an interface other than loopback has them. */
+/* Chooses the network interface. Debian gives a host's own name the address 127.0.1.1, so an
+ * address that a name resolves to counts only if an interface other than loopback has it. */
 #include "trainer/comm/comm_address.h"
 
 #include <arpa/inet.h>
@@ -54,7 +54,7 @@ static const struct sockaddr *pick(const struct ifaddrs *list, const char *name)
 	return NULL;
 }
 
-/* Whether one of this node's interfaces has the address in digits. */
+/* Whether one of this node's interfaces has the address, in digits. */
 static bool is_own(const struct ifaddrs *list, const char *digits)
 {
 	char own[COMM_ADDRESS_SIZE];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All in the caller's thread, in rounds: what has come is taken and what can be sent is sent, then
- * it is decided whether all is done, and then it waits. Nothing between the decision and the wait
- * changes what is decided, or a rank would wait for news that it has had. Each call may do less
- * than it was asked for, or nothing yet (EAGAIN): awaited() says what then is left to do. */
+/* Connects a rank with all others in the caller's thread, in rounds: it takes what has come and
+ * sends what it can, then decides whether all is done, and then waits. Nothing between the decision
+ * and the wait may change what was decided, or the rank would wait for news that it already has.
+ * Each call may do less than it was asked for, or nothing yet (EAGAIN): awaited() says what is left
+ * to do. */
 #include "config.h"
 
 #include "trainer/comm/comm_links.h"
@@ -35,7 +36,7 @@
 #define HELLO_SIZE 20
 #define ALL_ARE_CONNECTED 0x47
 #define STRANGERS_MAX 64
-#define KNOWING_SHARE 0.9 /* of the time */
+#define KNOWING_SHARE 0.9 /* of the time limit, for ranks that miss a peer themselves */
 #define LAST_HELLO_SECONDS 1.0
 #define FDS(size) ((nfds_t)(size) + STRANGERS_MAX + 1)
 
@@ -47,15 +48,15 @@ union address {
 
 struct link {
 	int fd;           /* -1: none */
-	size_t sent;      /* of the hello */
-	bool greeted;     /* the hello was sent, or has come */
-	bool told, heard; /* between rank 0 and another one: the word that this end, or the other, is
+	size_t sent;      /* bytes of the hello */
+	bool greeted;     /* the hello is sent, or has come */
+	bool told, heard; /* between rank 0 and another: this end's word, and the other's, that it is
 						 connected with all */
 	union address at;
 	unsigned char key[16];
 };
 
-/* A connection that has not said whose it is. */
+/* An accepted connection whose rank is not known yet. */
 struct stranger {
 	int fd; /* -1: none */
 	unsigned long age;
@@ -68,10 +69,10 @@ struct comm_links {
 	unsigned char key[16];
 	char place[COMM_ADDRESS_SIZE + 8 + HASH_HEX_SIZE];
 	struct link *links; /* by rank */
-	struct pollfd *fds; /* of the peers by rank, of the strangers, of the listening socket */
+	struct pollfd *fds; /* of the peers by rank, of the strangers, and of the listening socket */
 	struct stranger strangers[STRANGERS_MAX];
 	unsigned long strangers_seen;
-	struct acceptor acceptor; /* of the listening socket */
+	struct acceptor acceptor; /* for the listening socket */
 };
 
 /* ---- places ---- */
@@ -178,7 +179,7 @@ static void write_hello(unsigned char hello[HELLO_SIZE], int from, int to,
 	bytes_put_le64(hello + TAG_AT, siphash(key, hello, TAG_AT));
 }
 
-/* Who says hello, and may; -1: a stranger. */
+/* The rank that says a valid hello; -1: not one. */
 static int read_hello(const struct comm_links *links, const unsigned char hello[HELLO_SIZE])
 {
 	unsigned char wanted[HELLO_SIZE];
@@ -190,7 +191,7 @@ static int read_hello(const struct comm_links *links, const unsigned char hello[
 	return memcmp(hello, wanted, HELLO_SIZE) == 0 ? (int)from : -1;
 }
 
-/* A rank that is not connected with this one yet; -1: all are. */
+/* The lowest rank that is not connected with this one yet; -1: all are. */
 static int missing(const struct comm_links *links)
 {
 	for (int peer = 0; peer < links->size; peer++)
@@ -199,8 +200,8 @@ static int missing(const struct comm_links *links)
 	return -1;
 }
 
-/* Says hello to a lower rank once the connection is there. False with errno when it can't be had.
- */
+/* Sends the rest of the hello to a lower rank, as far as the connection takes it. False with errno
+ * when the connection failed. */
 static bool say_hello(struct comm_links *links, int peer)
 {
 	struct link *link = &links->links[peer];
@@ -215,13 +216,13 @@ static bool say_hello(struct comm_links *links, int peer)
 	return true;
 }
 
-/* A word must not wait until the hello before it is acknowledged. */
+/* The word must not wait until the hello before it is acknowledged. */
 static void set_no_delay(int fd)
 {
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int) { 1 }, sizeof(int));
 }
 
-/* Begins to connect with a lower rank. */
+/* Starts to connect with a lower rank. */
 static bool begin_link(struct comm_links *links, int peer)
 {
 	struct link *link = &links->links[peer];
@@ -241,8 +242,7 @@ static void drop_stranger(struct stranger *stranger)
 	stranger->fd = -1;
 }
 
-/* Takes what has come of a hello, and no more: what follows it is for the
- * one that gets the connection. */
+/* Takes what has come of a hello, and not a byte more: what follows it is for Gloo. */
 static void hear_stranger(struct comm_links *links, struct stranger *stranger)
 {
 	ssize_t got = recv(stranger->fd, stranger->hello + stranger->have, HELLO_SIZE - stranger->have,
@@ -290,7 +290,7 @@ static void take_connections(struct comm_links *links)
 
 /* ---- connecting ---- */
 
-/* Whether each has told rank 0, which this is, that it is connected with all. */
+/* On rank 0: whether every other rank has said that it is connected with all. */
 static bool has_heard_all(const struct comm_links *links)
 {
 	for (int peer = 1; peer < links->size; peer++)
@@ -299,14 +299,14 @@ static bool has_heard_all(const struct comm_links *links)
 	return true;
 }
 
-/* Whether it is time to send the word, which rank 0 does when it has that of all. */
+/* Whether this rank may send its word; rank 0 waits for that of all others. */
 static bool may_tell(const struct comm_links *links)
 {
 	return missing(links) < 0 && (links->rank > 0 || has_heard_all(links));
 }
 
-/* What is awaited of a connection: of one that stands its end, or a word between rank 0 and another
- * one. */
+/* The events to poll for: until the hello is sent, that it can be; then the connection's end, and
+ * between rank 0 and another rank the word. */
 static short awaited(const struct comm_links *links, int peer, bool may_tell_now)
 {
 	const struct link *link = &links->links[peer];
@@ -317,7 +317,7 @@ static short awaited(const struct comm_links *links, int peer, bool may_tell_now
 		| (has_words && !link->told && may_tell_now ? POLLOUT : 0));
 }
 
-/* Waits for something to do. */
+/* Waits until a connection is ready, or the deadline passes. */
 static void await_news(struct comm_links *links, struct deadline deadline)
 {
 	struct pollfd *others = links->fds + links->size;
@@ -343,7 +343,7 @@ static void meet_strangers(struct comm_links *links)
 		take_connections(links);
 }
 
-/* One that can't be told any more is missed at the first operation. */
+/* If the word can't be sent any more, the first operation will find the peer missing. */
 static void tell(struct link *link)
 {
 	if (!link->told)
@@ -362,8 +362,8 @@ static bool hear(struct link *link)
 	return word == ALL_ARE_CONNECTED;
 }
 
-/* Rank 0: whether each is connected with all, and was told that all are. -1: *faulty has sent what
- * no rank does. */
+/* On rank 0: 1 when every rank is connected with all and was told that all are, else 0; -1: *faulty
+ * has sent something else. */
 static int all_are_told(struct comm_links *links, int *faulty)
 {
 	bool all = true;
@@ -379,8 +379,8 @@ static int all_are_told(struct comm_links *links, int *faulty)
 	return all;
 }
 
-/* Likewise. What rank 0 says counts, and nothing else: another one that has heard it may have left
- * already. */
+/* The same on every rank. Others than rank 0 believe only rank 0: any other peer may have heard its
+ * word and left already. */
 static int all_connected(struct comm_links *links, int *faulty)
 {
 	struct link *zero = &links->links[0];
@@ -393,14 +393,14 @@ static int all_connected(struct comm_links *links, int *faulty)
 	return hear(zero) ? zero->heard : -1;
 }
 
-/* Whether the end of a connection ends the attempt: not that of a rank which was told, or may have
+/* Whether the end of this connection ends the attempt: not when the peer was told, or may have
  * been. */
 static bool is_needed(const struct comm_links *links, int peer)
 {
 	return links->rank == 0 ? !links->links[peer].told : peer == 0 || missing(links) >= 0;
 }
 
-/* Whether the news of a connection are its end. Of rank 0 a word may come before. */
+/* Whether poll reported the end of the connection. On rank 0's a word may still be unread. */
 static bool has_ended(const struct comm_links *links, int peer)
 {
 	char next;
@@ -412,7 +412,7 @@ static bool has_ended(const struct comm_links *links, int peer)
 	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* Of a connection that has been there, what counts is that the peer gave up. */
+/* Where a connection existed, its end means that the peer gave up. */
 static enum comm_links_end lose(const struct comm_links *links, int peer, int error,
 	struct err *err)
 {
@@ -424,7 +424,7 @@ static enum comm_links_end lose(const struct comm_links *links, int peer, int er
 	return COMM_LINKS_MISSING;
 }
 
-/* A rank that is gone before it was told. */
+/* Finds a peer that is gone before it was told. */
 static enum comm_links_end find_lost(const struct comm_links *links, int *peer, struct err *err)
 {
 	int error = 0;
@@ -437,7 +437,7 @@ static enum comm_links_end find_lost(const struct comm_links *links, int *peer, 
 	return lose(links, *peer, error, err);
 }
 
-/* Says hello where poll has told that it can be said. */
+/* Sends hellos where poll says that the connections take them. */
 static enum comm_links_end greet(struct comm_links *links, int *peer, struct err *err)
 {
 	for (*peer = 0; *peer < links->rank; ++*peer)
@@ -447,7 +447,7 @@ static enum comm_links_end greet(struct comm_links *links, int *peer, struct err
 	return COMM_LINKS_ALL;
 }
 
-/* Whether this rank can tell who it is that others may be waiting for, too. */
+/* Whether this rank knows itself which peer is missing; others may only wait for this rank. */
 static bool knows_more(const struct comm_links *links)
 {
 	return links->rank > 0 && missing(links) >= 0;
@@ -470,8 +470,8 @@ static enum comm_links_end time_is_over(const struct comm_links *links, double s
 	return COMM_LINKS_LEFT;
 }
 
-/* Who gives up says hello first wherever it was about to: nobody misses the end of a connection
- * that has no name. */
+/* A rank that gives up first says hello wherever it was about to: a peer doesn't notice the end of
+ * a connection that has no name. */
 static void say_last_hellos(struct comm_links *links)
 {
 	struct deadline deadline = deadline_in(LAST_HELLO_SECONDS);
@@ -500,7 +500,7 @@ static enum comm_links_end begin_links(struct comm_links *links, int *peer, stru
 	return COMM_LINKS_ALL;
 }
 
-/* Who waits for this rank sees it. */
+/* Closes all connections, which tells the peers that wait for this rank. */
 static void end_connections(struct comm_links *links)
 {
 	for (int peer = 0; peer < links->size; peer++) {
@@ -513,11 +513,12 @@ static void end_connections(struct comm_links *links)
 			drop_stranger(&links->strangers[i]);
 }
 
-/* Waits once, unless a rank is lost or the time is over, and takes what has come. */
+/* Waits once, unless a rank is lost or the time is over, and then takes what has come. */
 static enum comm_links_end await_connections(struct comm_links *links, double begun, double seconds,
 	int *peer, struct err *err)
 {
-	/* Who only waits for others' waiting lets them be the first to say for whom. */
+	/* A rank that misses a peer gives up earlier, so that its reason comes first; a rank that only
+	 * waits for it gives up later. */
 	struct deadline deadline = { begun + (knows_more(links) ? KNOWING_SHARE : 1) * seconds };
 	enum comm_links_end end = find_lost(links, peer, err);
 	if (end == COMM_LINKS_ALL && deadline_passed(deadline))

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ways beside each other. What lies in a GPU's memory travels by NCCL, on the stream on which
- * the operations of the communicator's thread are queued. What lies in the host's memory travels by
- * TCP, whose connections also tell who is gone and why, and carry the last words: NCCL knows
- * nothing of that.
+/* The provider over NCCL. Device memory travels by NCCL, on the stream on which the ops of the
+ * communicator's thread are queued. Host memory travels by Gloo, whose connections also tell which
+ * rank is gone and why, and carry the last words: NCCL has nothing for that.
  *
- * NCCL's communicator is non-blocking, and all calls behind open are the communicator's thread's: a
- * call that is not through yet is asked for, and so is the stream, until the end, an error, or an
- * interrupt. The abort is in leave(). */
+ * NCCL's communicator is non-blocking, and after open only the communicator's thread calls it. It
+ * polls an unfinished call, and the stream, until the end, an error, or an interrupt. The abort is
+ * in leave(). */
 #include "config.h"
 
 #include "trainer/comm/comm_nccl.h"
@@ -23,25 +22,26 @@
 #include "trainer/cuda/host/check.h"
 #include "trainer/cuda/kernels/elements.h"
 
-#define FIRST_LOOK 1e-5 /* seconds between two looks at a stream or a call */
+#define FIRST_LOOK 1e-5 /* seconds; the pause between looks grows from this to LONGEST_LOOK */
 #define LONGEST_LOOK 5e-4
 #define BLAME_SECONDS \
-	1.0 /* for the connections to tell who is gone, where NCCL has noticed that somebody is */
+	1.0 /* for Gloo's connections to tell which rank is gone, when NCCL reports an error */
 #define END_SECONDS 5.0
-#define CAST_ELEMENTS ((size_t)8 << 20) /* that are rounded to bf16 and travel at once */
+#define CAST_ELEMENTS ((size_t)8 << 20) /* elements that are rounded to bf16 and travel at once */
 
-/* From its begin to its finish; transfers and sums are the operation's, which lives as long. */
+/* Lives from its begin to its finish; transfers and sums belong to the operation, which lives as
+ * long. */
 struct exchange {
-	struct exchange *next; /* all that were made */
+	struct exchange *next; /* list of all that were ever made, for reuse */
 	bool used;
 	const struct comm_transfer *transfers;
 	int count;
 	const struct comm_sums *sums;
 	bool on_device;
-	void *host;               /* TCP's, once it has begun */
-	cudaEvent_t begun, ended; /* on the stream */
+	void *host;               /* Gloo's exchange, once it has begun */
+	cudaEvent_t begun, ended; /* recorded on the stream */
 	bool failed;
-	struct err err; /* of what failed in the beginning */
+	struct err err; /* of a failed begin */
 };
 
 struct state {
@@ -49,11 +49,11 @@ struct state {
 	struct comm_events events;
 	const struct nccl_library *lib;
 	ncclComm_t comm;
-	cudaStream_t stream; /* NULL: no memory is a device's yet */
+	cudaStream_t stream; /* NULL: nothing is attached, so all memory is the host's */
 	atomic_bool interrupted;
 	char text[40];                      /* "NCCL 2.28.9" */
 	void *bf16;                         /* bf16 [CAST_ELEMENTS]; NULL until it is needed */
-	struct exchange *exchanges, broken; /* the latter stands for one that there is no memory for */
+	struct exchange *exchanges, broken; /* `broken`: there was no memory for another */
 };
 
 /* ---- calls of NCCL ---- */
@@ -63,7 +63,7 @@ static int stopped(struct err *err)
 	return err_fail(err, EXIT_LOST, "waiting for the other ranks");
 }
 
-/* A pause that grows. False when interrupted. */
+/* Sleeps for a pause that grows with each call. False when interrupted. */
 static bool pause_for(struct state *s, double *pause)
 {
 	deadline_sleep(deadline_in(1), *pause);
@@ -71,7 +71,7 @@ static bool pause_for(struct state *s, double *pause)
 	return !atomic_load(&s->interrupted);
 }
 
-/* NCCL has failed: the connections may know because of whom. */
+/* NCCL has failed: the connections may know which rank caused it. */
 static int explain(struct state *s, ncclResult_t result, const char *call, const char *file,
 	int line, struct err *err)
 {
@@ -86,12 +86,12 @@ static int explain(struct state *s, ncclResult_t result, const char *call, const
 	snprintf(words, sizeof words, "%s (%.300s)", s->lib->get_error_string(result),
 		s->lib->get_last_error(s->comm));
 	cuda_check_words("nccl", (int)result, words, call, file, line, err);
-	if (result == ncclRemoteError || result == ncclSystemError) /* a rank, or the way to it */
+	if (result == ncclRemoteError || result == ncclSystemError) /* a rank failed, or its network */
 		err->status = EXIT_LOST;
 	return -1;
 }
 
-/* Until the communicator has taken the call. */
+/* Waits until NCCL has taken a call that it reports as in progress. */
 static int nccl_check(struct state *s, ncclResult_t result, const char *call, const char *file,
 	int line, struct err *err)
 {
@@ -108,7 +108,7 @@ static int nccl_check(struct state *s, ncclResult_t result, const char *call, co
 
 #define NCCL_CHECK(s, call, err) nccl_check(s, (s)->lib->call, #call, __FILE__, __LINE__, err)
 
-/* Within a group nothing happens but in its end. */
+/* Only queues: within a group, NCCL starts nothing before the group's end. */
 static int add_transfer(struct state *s, const struct comm_transfer *t, struct err *err)
 {
 	return t->receive
@@ -134,7 +134,7 @@ static int queue_transfers(struct state *s, const struct comm_transfer *transfer
 
 /* ---- exchanges ---- */
 
-/* All memory of an operation is of one kind. */
+/* One buffer is enough to tell: all memory of an operation is of one kind. */
 static bool is_on_device(const struct state *s, const void *buffer)
 {
 	struct cudaPointerAttributes attributes = { .type = cudaMemoryTypeUnregistered };
@@ -193,7 +193,8 @@ static int record_end(struct state *s, struct exchange *x, struct err *err)
 	return CUDA_CHECK(cudaEventRecord(x->ended, s->stream), err);
 }
 
-/* As long as this rank's own GPU has not come to it, no peer is late: the deadline begins there. */
+/* No peer is late as long as this rank's own GPU has not come to the operation: the deadline begins
+ * there. */
 static int await_end(struct state *s, struct exchange *x, struct err *err)
 {
 	double pause = FIRST_LOOK;
@@ -217,8 +218,8 @@ static int await_end(struct state *s, struct exchange *x, struct err *err)
 	return cuda_check((int)code, "cudaEventQuery(x->ended)", __FILE__, __LINE__, err);
 }
 
-/* Host memory may be written by what the stream has yet to do: it goes when the operations before
- * it are through. */
+/* Earlier work on the stream may still write the host memory, so such an exchange begins only when
+ * the operations before it are complete. */
 static void begin_on_host(struct state *s, struct exchange *x)
 {
 	if (!x->host)
@@ -244,7 +245,7 @@ static void *nccl_begin(void *state, const struct comm_transfer *transfers, int 
 	return x;
 }
 
-/* Bytes that come from each peer. */
+/* Bytes of the piece that each peer sends. */
 static size_t received(const struct exchange *x)
 {
 	for (int i = 0; i < x->count; i++)
@@ -253,7 +254,7 @@ static size_t received(const struct exchange *x)
 	return 0;
 }
 
-/* The sum is only queued, behind the pieces: so it is one run. */
+/* The sum is queued after the pieces without waiting for them, as one run. */
 static int make_on_device(struct state *s, struct exchange *x, const struct comm_sums *sums,
 	struct err *err)
 {
@@ -356,8 +357,8 @@ static int nccl_check_peers(void *state, struct err *err)
 	return comm_tcp.check(((struct state *)state)->host, err);
 }
 
-/* The farewell comes first: who waits for this rank shall know why. Then nothing of ours is in use
- * any more. */
+/* Says goodbye first, so that ranks that wait for this one learn why. After that nothing of ours is
+ * in use any more. */
 static void nccl_leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE])
 {
 	struct state *s = state;
@@ -414,11 +415,11 @@ static void on_lost(void *arg, const char *why)
 static int connect_gpus(struct state *s, const struct ident *ident, struct rdzv *rdzv,
 	struct err *err)
 {
-	static int opened; /* the number of a communicator is used once */
+	static int opened; /* a communicator's number can be used only once */
 	int version = 0;
 	void *comm = NULL;
 	s->lib = nccl_library_load(err);
-	/* One that has none says so where the others wait for it. */
+	/* A rank without the library reports that in the bootstrap, where the others wait for it. */
 	if (nccl_bootstrap(rdzv, ident, s->lib, opened++, rdzv_timeout(rdzv), &comm, err) < 0)
 		return -1;
 	s->comm = comm;

@@ -5,13 +5,13 @@
 
 #include "trainer/comm/comm_provider.h"
 
-/* Bytes of a GPU's memory that NCCL takes for its connections, by what its documentation lets
- * expect: 4 MiB a channel and direction (NCCL_BUFFSIZE), more for sends between many ranks. An
- * allowance: how many there are NCCL decides. */
+/* An allowance, in bytes, for the device memory that NCCL takes for its connections. Its
+ * documentation has 4 MiB a channel and direction (NCCL_BUFFSIZE), and more for sends between many
+ * ranks; NCCL itself decides how many channels there are. */
 #define COMM_NCCL_BYTES ((size_t)512 << 20)
 
-/* Only where HAVE_NCCL and HAVE_CUBLAS are defined; for comm_open_over(), on the current
- * GPU of the calling thread. */
+/* Defined only with HAVE_NCCL, HAVE_GLOO and HAVE_CUBLAS. For comm_open_over(); it uses the calling
+ * thread's current GPU. */
 extern const struct comm_provider comm_nccl;
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations over a provider's exchange. The all-gather sends each rank's bytes straight to every
- * other: as many bytes as a ring, in one step. The all-reduce is the ring of Patarasuk and Yuan
- * (JPDC 2009). The broadcast of much is a scatter and an all-gather, so that the root sends it
- * about once. */
+/* Builds collectives from a provider's exchange, so that a provider needs nothing else. The
+ * all-gather sends each rank's bytes straight to every other: as many bytes as a ring, in one step.
+ * The all-reduce is the ring of Patarasuk and Yuan (JPDC 2009). The broadcast of a large buffer is
+ * a scatter and an all-gather, so that the root sends the buffer about once. */
 #include "trainer/comm/comm_op.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "common/bytes.h"
 
-#define BROADCAST_DIRECT 65536 /* bytes up to which the root sends everything itself */
+#define BROADCAST_DIRECT 65536 /* bytes that the root still sends whole to every rank */
 #define SEGMENT_ALIGN 64
 
 static struct comm_op *new_op(const char *operation, const char *label, int rank, int size,
@@ -48,7 +48,7 @@ static void add_transfers(struct comm_op *op, const struct comm_transfer *transf
 			transfers[i].receive);
 }
 
-/* A transfer with nobody; NULL: there is none. */
+/* A transfer whose peer does not exist or is this rank; NULL: there is none. */
 static const struct comm_transfer *impossible(const struct comm_op *op)
 {
 	for (int i = 0; i < op->count + op->sums.count; i++)
@@ -155,7 +155,7 @@ struct comm_op *comm_op_allgather(int rank, int size, const char *label, const v
 	return op;
 }
 
-/* The part of the buffer that is `rank`'s to sum or to pass on. */
+/* The part of the buffer that `rank` sums or passes on. */
 static char *segment(const struct comm_op *op, int rank, size_t *bytes)
 {
 	size_t each = (op->bytes / (size_t)op->size + SEGMENT_ALIGN) / SEGMENT_ALIGN * SEGMENT_ALIGN;
@@ -167,7 +167,7 @@ static char *segment(const struct comm_op *op, int rank, size_t *bytes)
 	return (char *)op->buffer + begin;
 }
 
-/* One step round the ring: sends one segment on and receives the one before it. */
+/* One step of the ring: sends one segment on and receives the one before it. */
 static int pass_on(struct comm_op *op, int send, void *into, const struct comm_provider *provider,
 	void *state, struct err *err)
 {
@@ -198,7 +198,7 @@ static int run_allreduce(struct comm_op *op, const struct comm_provider *provide
 
 	if (rc != COMM_OF_HOST)
 		return rc;
-	segment(op, 0, &bytes); /* the longest */
+	segment(op, 0, &bytes); /* segment 0 is the longest */
 	float *theirs = op->scratch = malloc(bytes + 1);
 	if (!theirs)
 		return err_set(err, "out of memory");
@@ -234,7 +234,7 @@ struct comm_op *comm_op_allreduce(int rank, int size, const char *label, float *
 	return op;
 }
 
-/* bytes_float_to_bf16 over many, in a form that compilers turn into vectors. */
+/* bytes_float_to_bf16 over many elements, in a form that compilers vectorise. */
 static void cast_to_bf16(uint16_t *to, const float *from, size_t count)
 {
 #pragma omp simd
@@ -258,8 +258,8 @@ static void add_wide(float *to, const uint16_t *from, size_t count)
 		to[i] += bytes_bf16_to_float(from[i]);
 }
 
-/* One step round the ring in bf16: the segment `send` is cast into `out` and sent, the one before
- * it comes into `in`. */
+/* One step of the ring in bf16: casts the segment `send` into `out` and sends it; the one before it
+ * comes into `in`. */
 static int pass_bf16(struct comm_op *op, int send, uint16_t *out, uint16_t *in,
 	const struct comm_provider *provider, void *state, struct err *err)
 {
@@ -283,7 +283,7 @@ static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *pr
 	if (rc != COMM_OF_HOST)
 		return rc;
 	segment(op, 0, &longest);
-	uint16_t *out = op->scratch = malloc(longest + 1); /* two segments in bf16 */
+	uint16_t *out = op->scratch = malloc(longest + 1); /* of two bf16 segments */
 	if (!out)
 		return err_set(err, "out of memory");
 	uint16_t *in = out + longest / sizeof(float);
@@ -295,7 +295,7 @@ static int run_allreduce_bf16(struct comm_op *op, const struct comm_provider *pr
 		float *to = (float *)(void *)segment(op, send, &bytes);
 		if (step == size - 1)
 			cast_to_fp32(to, out,
-				bytes / sizeof *to); /* the sum that this rank owns: rounded as at all others */
+				bytes / sizeof *to); /* this rank's own sum, rounded as on all other ranks */
 		to = (float *)(void *)segment(op, (send - 1 + size) % size, &bytes);
 		if (step >= size - 1)
 			cast_to_fp32(to, in, bytes / sizeof *to);
@@ -334,7 +334,7 @@ static int run_scatter(struct comm_op *op, const struct comm_provider *provider,
 	return run_exchange(op, provider, state, err);
 }
 
-/* Everyone passes its part on to all who have not got it: the root has everything. */
+/* Every rank passes its part on to all that lack it: the root has everything. */
 static int run_allgather_parts(struct comm_op *op, const struct comm_provider *provider,
 	void *state, struct err *err)
 {
@@ -387,7 +387,7 @@ struct comm_op *comm_op_broadcast(int rank, int size, const char *label, void *b
 	return op;
 }
 
-/* A rank's part of an all-gather has `bytes`; an exchange has nothing but its transfers. */
+/* For an all-gather op->bytes is one rank's part; an exchange has only its transfers. */
 size_t comm_op_bytes(const struct comm_op *op)
 {
 	size_t bytes = op->bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One queued operation of a communicator: all-gather, all-reduce and broadcast are composed here of
+/* One queued operation of a communicator. All-gather, all-reduce and broadcast are composed here of
  * a provider's exchanges. */
 #ifndef MUSTER_COMM_OP_H
 #define MUSTER_COMM_OP_H
@@ -19,31 +19,31 @@ struct comm_op {
 	int (*run)(struct comm_op *op, const struct comm_provider *provider, void *state,
 		struct err *err);
 	comm_work *work;
-	struct ops *ops;         /* on whose device it may be; NULL: none */
-	uint64_t event;          /* behind what was queued there before it, */
-	bool waits;              /* which the stream has been told */
-	bool reduction;          /* it may begin before those before it have ended */
-	comm_prepare *prepare;   /* until it has run */
+	struct ops *ops;         /* whose device may hold the buffers; NULL: none */
+	uint64_t event;          /* after what was queued on the device before this operation */
+	bool waits;              /* the stream has been told to wait for `event` */
+	bool reduction;          /* may begin before the operations ahead of it have ended */
+	comm_prepare *prepare;   /* NULL once it has run */
 	comm_make *make;         /* the caller's */
-	void *arg;               /* of each */
-	struct comm_sums sums;   /* its make is that of whoever runs the operation */
-	void (*made)(void *arg); /* that one's, too: all sums are made; NULL: he need not know */
+	void *arg;               /* for work, prepare and make */
+	struct comm_sums sums;   /* its `make` is set by the thread that runs the operation */
+	void (*made)(void *arg); /* also its runner's: all sums are made; may be NULL */
 	void *exchange;          /* the provider's, from its begin to its finish */
 	int rank, size, root;
 	const void *source;
 	void *buffer;
-	void *scratch; /* its own, of which the provider may have a part until it has left */
+	void *scratch; /* owned; the provider may use a part of it until it has left */
 	size_t bytes;
-	uint64_t sent; /* bytes; what it makes counts as soon as it is made */
-	uint64_t step; /* that it belongs to, */
-	int bucket;    /* and the bucket; -1: none */
-	double queued; /* clock_now() where operations are traced, else 0 */
+	uint64_t sent; /* bytes; a sum counts as sent as soon as it is made */
+	uint64_t step; /* that it belongs to */
+	int bucket;    /* that it belongs to; -1: none */
+	double queued; /* clock_now() when operations are traced, else 0 */
 	int count;
 	struct comm_transfer
-		transfers[]; /* copied, or composed in the run; the sums' are behind the others */
+		transfers[]; /* copied, or composed as it runs; those of the sums come last */
 };
 
-/* Each is freed by comm_op_free, one that failed only when the provider has left; NULL when out of
+/* Free each with comm_op_free; one that failed, only after the provider has left. NULL when out of
  * memory. The arguments are those of comm.h. */
 struct comm_op *comm_op_exchange(int rank, int size, const char *label,
 	const struct comm_transfer *transfers, int count, comm_work *work, void *arg);
@@ -62,7 +62,7 @@ void comm_op_free(struct comm_op *op);
 
 /* Bytes of all its buffers on this rank. */
 size_t comm_op_bytes(const struct comm_op *op);
-/* Begins the exchange of a reduction, for its run to find. What fails is told there. */
+/* Begins the exchange of a reduction early; its run() finds it begun and reports any failure. */
 void comm_op_begin(struct comm_op *op, const struct comm_provider *provider, void *state);
 
 #endif

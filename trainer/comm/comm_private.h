@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of struct comm, shared by its files: whoever queues and waits, and the thread that runs
- * what is queued. */
+/* The state of a communicator, shared by comm.c, where threads queue and wait, and comm_run.c, the
+ * thread that runs what is queued. */
 #ifndef MUSTER_COMM_PRIVATE_H
 #define MUSTER_COMM_PRIVATE_H
 
@@ -17,40 +17,40 @@ struct comm {
 	void *state;
 	int rank, size;
 	double deadline;
-	struct ops *ops; /* attached, the queueing thread's to know; NULL: none */
+	struct ops *ops; /* attached; only the queueing thread reads it; NULL: none */
 	bool stopping;   /* atomic: something has failed */
 	pthread_t thread;
-	pthread_mutex_t lock;   /* of all below */
-	pthread_cond_t wake;    /* for the thread: an operation, a failure or the end */
-	pthread_cond_t settled; /* for waiters: a ticket is done, or the thread has left */
+	pthread_mutex_t lock; /* guards all below */
+	pthread_cond_t wake;  /* wakes the communicator's thread: an operation, a failure or the end */
+	pthread_cond_t settled; /* wakes waiters: a ticket is done, or the thread has left */
 	struct comm_op *head, *tail;
 	comm_ticket last, done;
-	struct flight_operation now;    /* its `operation` is "" when idle */
-	const char *latest;             /* the operation begun last; its label is still in `now` */
-	struct flight_recorder *flight; /* the record; NULL: none */
-	uint64_t step;                  /* of the operations queued next, */
-	int bucket;                     /* and their bucket */
+	struct flight_operation now;    /* `operation` is "" when idle */
+	const char *latest;             /* the operation that began last; its label is still in `now` */
+	struct flight_recorder *flight; /* NULL: none */
+	uint64_t step;                  /* of the operations queued next */
+	int bucket;                     /* of the operations queued next */
 	unsigned char last_words[FLIGHT_SIZE];
-	double left_at;      /* when they were said */
+	double left_at;      /* time of the last words */
 	double progress;     /* when bytes moved last */
-	double busy;         /* seconds of all operations that are done */
+	double busy;         /* seconds that finished operations took */
 	struct trace *trace; /* NULL: none */
 	bool closing, worded, left;
 	enum failure failure;
 	double failed_at;
-	struct err error; /* of the failure; complete when `left` */
+	struct err error; /* of the failure; complete once `left` */
 };
 
-/* With the lock held. The first failure counts. Returns whether this was it; then the caller
- * interrupts the provider, without the lock. */
+/* Called with the lock held. Only the first failure counts. Returns true if this is the first; the
+ * caller must then interrupt the provider, without the lock. */
 bool comm_record_failure(struct comm *comm, enum failure failure, enum exit_status status,
 	const char *why);
 
-/* This rank's own device has yet to come to the operation that is running: no peer is late, and
+/* Notes that this rank's own device has not reached the running operation: no peer is late, and
  * nothing is communicated yet. */
 void comm_note_computing(void *comm);
 
-/* The thread's body; its argument is the communicator (comm_run.c). */
+/* The body of the communicator's thread (comm_run.c); its argument is the communicator. */
 void *comm_run(void *comm);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator's thread: runs the queued operations in order, begins those early that may be,
- * and words the failure. */
+/* The communicator's thread: runs the queued operations in order, begins reductions early where
+ * they allow it, and words the failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "trainer/telemetry/trace.h"
 
 #define SETTLE_LOOK 5e-5 /* seconds between two looks at a device */
-#define NAMED 4          /* ranks; of more only the number is told */
+#define NAMED 4          /* ranks that an error names; the rest are only counted */
 
 static void enter(struct comm *comm, const struct comm_op *op)
 {
@@ -24,7 +24,8 @@ static void enter(struct comm *comm, const struct comm_op *op)
 	flight_enter(comm->flight, &comm->now);
 }
 
-/* Waits for the next operation and enters it in the record. NULL: leave. */
+/* Waits for the next operation and enters it in the flight recorder. NULL: the thread must
+ * leave. */
 static struct comm_op *next_op(struct comm *comm)
 {
 	struct comm_op *op = NULL;
@@ -43,7 +44,8 @@ static struct comm_op *next_op(struct comm *comm)
 	return op;
 }
 
-/* The error of an operation that failed: what, where, how long, and then the reason. */
+/* Words a failed operation's error: which operation, of what, after how long, and then the
+ * reason. */
 static void word_failure(struct comm *comm, const struct err *err)
 {
 	char why[sizeof comm->error.text];
@@ -75,7 +77,7 @@ static void end_op(struct comm *comm, const struct comm_op *op, int rc, enum fai
 	pthread_mutex_unlock(&comm->lock);
 }
 
-/* The part of an operation from `begin` until now. Returns the end. */
+/* Traces the part of an operation from `begin` until now. Returns the end. */
 static double trace_part(struct comm *comm, const struct comm_op *op, const char *part,
 	double begin, uint64_t bytes)
 {
@@ -89,7 +91,7 @@ static double trace_part(struct comm *comm, const struct comm_op *op, const char
 	span.end = clock_now();
 	snprintf(span.name, sizeof span.name, "%s: %s", part, op->label);
 	const char *step =
-		strstr(op->label, TRACE_OF_STEP); /* weights may travel in the step behind theirs */
+		strstr(op->label, TRACE_OF_STEP); /* weights may travel during the step after theirs */
 	if (step)
 		span.step = strtoull(step + strlen(TRACE_OF_STEP), NULL, 10);
 	trace_add(comm->trace, &span);
@@ -100,17 +102,17 @@ static double trace_part(struct comm *comm, const struct comm_op *op, const char
 struct running {
 	struct comm *comm;
 	struct comm_op *op;
-	double begin;  /* of its part that is not traced yet, 0 without a trace */
-	uint64_t told; /* bytes sent that were traced */
-	bool faulty;   /* what it makes has failed */
+	double begin;  /* of the part that is not traced yet; 0 without a trace */
+	uint64_t told; /* bytes sent that are traced already */
+	bool faulty;   /* `make` has failed */
 };
 
-/* The transfers since the part before, but not before this rank's own device came to the operation.
- */
+/* Traces the transfers since the last traced part, but not before this rank's own device reached
+ * the operation. */
 static void trace_transfers(struct running *running)
 {
 	uint64_t sent = running->op->sent;
-	double entered = running->comm->now.entered; /* this thread's to write */
+	double entered = running->comm->now.entered; /* only this thread writes it */
 
 	if (running->begin > 0 && entered > running->begin)
 		running->begin = entered;
@@ -119,7 +121,7 @@ static void trace_transfers(struct running *running)
 	running->told = sent;
 }
 
-/* Whatever it does on the device comes behind what was queued there before it. */
+/* Makes what the operation does on the device start after what was queued there before it. */
 static void wait_event(struct comm_op *op)
 {
 	if (op->ops && !op->waits)
@@ -138,7 +140,7 @@ static void prepare(struct running *running, struct comm_op *op)
 	running->begin = trace_part(running->comm, op, "add", running->begin, 0);
 }
 
-/* The queued operation behind `op`, or the first; only this thread takes any away. */
+/* The operation queued after `op`, or the first one for NULL. Only this thread removes any. */
 static struct comm_op *queued_behind(struct comm *comm, const struct comm_op *op)
 {
 	pthread_mutex_lock(&comm->lock);
@@ -147,8 +149,8 @@ static struct comm_op *queued_behind(struct comm *comm, const struct comm_op *op
 	return next;
 }
 
-/* Nothing is left to be made, so what comes next is begun: up to the one that is to make something
- * itself. */
+/* All sums of the running operation are made, so the reductions that follow begin, up to and
+ * including the first that makes a sum itself. */
 static void begin_next(void *arg)
 {
 	struct running *running = arg;
@@ -165,7 +167,7 @@ static void begin_next(void *arg)
 	} while (!op->make);
 }
 
-/* A run of bytes has come. */
+/* Called when a run of bytes has come from all peers. */
 static int make_run(void *arg, size_t first, size_t bytes, struct err *err)
 {
 	struct running *running = arg;
@@ -189,7 +191,7 @@ void comm_note_computing(void *arg)
 	pthread_mutex_unlock(&comm->lock);
 }
 
-/* What the work has queued on the device is done, too, before the ticket is. */
+/* The ticket must not be done before what the work queued on the device is. */
 static int settle(struct comm *comm, struct comm_op *op, struct err *err)
 {
 	struct deadline never = deadline_in(1e9);
@@ -229,8 +231,8 @@ static int run_op(struct comm *comm, struct comm_op *op)
 	return rc;
 }
 
-/* Where the provider can't tell who was waited for: those of whom nothing was heard, unless the
- * text names them already. */
+/* Names the ranks that took no leave, where the provider can't tell which rank was waited for.
+ * Leaves out ranks that the text names already. */
 static void name_silent(struct comm *comm)
 {
 	unsigned char record[FLIGHT_SIZE];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator of a world of one: there is no one to talk to. */
+/* The communicator's provider for a world of one, where there is no peer to exchange anything
+ * with. */
 #include "trainer/comm/comm_provider.h"
 
 static void *open_state(const struct ident *ident, struct rdzv *rdzv,

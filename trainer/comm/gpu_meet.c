@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One put, one fence, one get a rank. */
+/* Each rank puts its word, all meet at one fence, and each gets the words of all. */
 #include "trainer/comm/gpu_meet.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "trainer/comm/status_exchange.h"
 
 #define KEY "device"
-#define GET_SECONDS 5.0 /* for what was put before the fence */
+#define GET_SECONDS 5.0 /* enough for what was put before the fence */
 
 static int judge_failures(const struct gpu_word *words, int world_size, struct err *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One all-gather of outcomes. */
+/* One all-gather of every rank's outcome, from which all derive the same error. */
 #include "trainer/comm/status_exchange.h"
 
 #include <stdbool.h>
@@ -26,7 +26,7 @@ static bool told_already(const struct outcome *all, int rank)
 	return false;
 }
 
-/* "rank 3 on n2", and how many later ranks failed with the same words. */
+/* "rank 3 on n2", and the number of later ranks that failed with the same words. */
 static const char *who(const struct outcome *all, int size, int rank, char out[200])
 {
 	int same = 0;

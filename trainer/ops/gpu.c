@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at the devices by the driver's own calls; nothing is created on a device. */
+/* Finds this rank's GPU through the CUDA driver alone, so that nothing is created on a device. */
 #include "trainer/ops/gpu.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,8 @@
 #define DRIVER_SONAME "libcuda.so.1"
 #define REMEDY_NONE "ask for one by srun --gpus-per-task=1, or compute on the CPU by --device cpu"
 
-/* Of cuda.h (CUresult, CUdevice_attribute): a program without CUDA looks, too. */
+/* The values of cuda.h (CUresult, CUdevice_attribute), so that a program built without CUDA can ask
+ * the driver, too. */
 enum { NO_DEVICE = 100, INVALID_DEVICE = 101, NOT_READY = 802, DRIVER_MISMATCH = 803 };
 enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76 };
 
@@ -52,7 +53,7 @@ int gpu_driver_load(struct gpu_driver *driver, struct err *err)
 	return 0;
 }
 
-/* A call of the driver failed. */
+/* Words the failure of a driver call, with what the user can do about it. */
 static int driver_error(const struct gpu_driver *driver, int code, const char *call,
 	struct err *err)
 {
