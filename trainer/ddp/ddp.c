@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of data parallelism, as the training loop sees it. */
+/* Runs one step of data parallelism for the training loop: takes each slot's gradients, starts the
+ * reduction of a bucket as soon as it is complete, and waits for the results. */
 #include "trainer/ddp/ddp.h"
 
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static int alloc_arenas(struct ddp *ddp, struct err *err)
 	return ddp->arenas ? 0 : err_set(err, "ddp: couldn't allocate the gradients: out of memory");
 }
 
-/* Bytes that a rank with so many pieces sends in a step. */
+/* Bytes that a rank with this number of pieces sends in a step. */
 static size_t traffic(const struct ddp *ddp, int rank, int pieces)
 {
 	size_t bytes = 0;
@@ -54,8 +55,8 @@ static struct ddp_cost cost_of(const struct ddp *ddp)
 	return cost;
 }
 
-/* Where the ranks have segments, these begin where blocks of the norm do: who has summed one sums
- * its squares, too. */
+/* With segments, these begin at blocks of the norm, so that the rank that sums a block's gradients
+ * sums its squares, too. */
 static int cut_buckets(struct ddp *ddp, size_t bytes, struct err *err)
 {
 	ddp->buckets = ddp_buckets_make(ddp->table, bytes, &ddp->bucket_count);
@@ -137,7 +138,8 @@ void ddp_destroy(struct ddp *ddp)
 {
 	if (!ddp)
 		return;
-	/* A step that was given up half-way: nothing may be in flight over memory that goes away. */
+	/* When a step is given up half-way, no operation may stay in flight over memory that is
+	 * freed. */
 	if ((ddp->last && !ddp->settled) || ddp->whole < ddp->last_allgather) {
 		struct err ignored;
 		comm_abort(ddp->comm, "the step was given up");
@@ -205,7 +207,7 @@ double *ddp_slot_loss(struct ddp *ddp, int slot)
 	return ddp->figures + (slot - ddp->plan.first);
 }
 
-/* Only the last slot's gradients complete a bucket. */
+/* Buckets become complete only with the last slot's gradients. */
 void ddp_ready(void *arg, int layer)
 {
 	struct ddp *ddp = arg;
@@ -256,7 +258,8 @@ void ddp_join_split(struct ddp *ddp, size_t first, size_t end)
 	ddp->ops->add(ddp->ops, whole, head, whole, end - first);
 }
 
-/* What nobody sums by segments is summed as a whole. */
+/* Waits for the reduction where no rank sums by segments, and then adds a split embedding as a
+ * whole. */
 static int await_sums(struct ddp *ddp, struct ddp_result *result, struct err *err)
 {
 	double begun = clock_now();
@@ -276,7 +279,7 @@ int ddp_finish(struct ddp *ddp, const struct ddp_control *mine, struct ddp_resul
 	if (ddp->ended != ddp->plan.count && !mine->fault)
 		return err_set(err, "ddp: couldn't finish the step: %d of this rank's %d slots have ended",
 			ddp->ended, ddp->plan.count);
-	launch_rest(ddp); /* a faulty rank takes part all the same, or the others would wait */
+	launch_rest(ddp); /* a faulty rank takes part all the same, or the others would wait for it */
 	result->exposed = ddp->waited;
 	if (!ddp->segmented && await_sums(ddp, result, err) < 0)
 		return -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one small all-gather of a step: loss, norm, flags and cross-checks, folded by every rank in
- * the same order, so that the numbers are the same bits everywhere and at every world size. */
+/* The one small all-gather of a step: loss, norm, flags and cross-checks. Every rank folds them in
+ * the same order, so that the numbers have the same bits on every rank and at every world size. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -13,10 +13,10 @@
 #include "common/hash.h"
 #include "trainer/ddp/ddp_private.h"
 
-#define NAMED 4 /* ranks; of more only the number is told */
+#define NAMED 4 /* ranks that a list names; the rest are only counted */
 
-/* A rank's message: struct ddp_control, the slots_max numbers of valid targets, as many losses,
- * blocks_max block sums. */
+/* A rank's message: struct ddp_control, then slots_max numbers of valid targets, slots_max losses,
+ * and blocks_max block sums. */
 static struct ddp_control *control_of(const struct ddp *ddp, char *message)
 {
 	return (struct ddp_control *)(void *)message;
@@ -47,7 +47,7 @@ static char *message_of(const struct ddp *ddp, int rank)
 	return ddp->messages + (size_t)rank * ddp->message_bytes;
 }
 
-/* How many of the norm's blocks begin before an element. */
+/* Number of the norm's blocks that begin before an element. */
 static size_t blocks_before(const struct ddp *ddp, size_t element)
 {
 	int i = ddp->table->count;
@@ -61,8 +61,8 @@ static size_t blocks_before(const struct ddp *ddp, size_t element)
 	return first + (blocks < count ? blocks : count);
 }
 
-/* Who has a segment sums its blocks. With native the gradients are the same everywhere by then, so
- * it does not matter who does. */
+/* The rank that has a segment sums its blocks. With native all ranks have the same gradients by
+ * then, so the blocks are simply shared out. */
 static void assign_blocks(struct ddp *ddp)
 {
 	size_t world = (size_t)ddp->plan.world, all = ddp->block_start[ddp->table->count], count;
@@ -79,7 +79,7 @@ static void assign_blocks(struct ddp *ddp)
 		}
 }
 
-/* Blocks of the rank that has most. */
+/* Number of blocks of the rank that has most. */
 static size_t most_blocks(const struct ddp *ddp)
 {
 	size_t most = 0;
@@ -94,7 +94,7 @@ static size_t most_blocks(const struct ddp *ddp)
 	return most;
 }
 
-/* This rank's blocks of each bucket that it sums with its segment. */
+/* Gives each bucket's job this rank's blocks in it, which are summed together with its segment. */
 static void place_blocks(struct ddp *ddp)
 {
 	double *sums = ddp->figures + ddp->slots_max;
@@ -162,7 +162,7 @@ static void sum_run(struct ddp *ddp, size_t begin, size_t end, double *sums)
 	}
 }
 
-/* How many of the norm's blocks have all their elements before one. */
+/* Number of the norm's blocks that lie entirely before an element. */
 static size_t blocks_within(const struct ddp *ddp, size_t element)
 {
 	int i = ddp->table->count;
@@ -198,7 +198,7 @@ static void sum_all_blocks(struct ddp *ddp, double *sums)
 	}
 }
 
-/* Faults, flags and hashes. */
+/* Folds faults, stop signals and rank 0's save flag. */
 static void fold_flags(struct ddp *ddp, struct ddp_result *result)
 {
 	result->fault_rank = -1;
@@ -231,7 +231,7 @@ static uint64_t weights_of(const struct ddp *ddp, int rank)
 	return control_of(ddp, message_of(ddp, rank))->weights_hash;
 }
 
-/* How many ranks have the hash. */
+/* Number of ranks that have this hash. */
 static int with_weights(const struct ddp *ddp, uint64_t hash)
 {
 	int count = 0;
@@ -241,7 +241,7 @@ static int with_weights(const struct ddp *ddp, uint64_t hash)
 	return count;
 }
 
-/* The hash that most ranks have; of several such the one of the lowest rank. */
+/* The hash that most ranks have; of several such, the lowest rank's. */
 static uint64_t common_weights(const struct ddp *ddp, int *most)
 {
 	uint64_t best = weights_of(ddp, 0);
@@ -258,9 +258,9 @@ static uint64_t common_weights(const struct ddp *ddp, int *most)
 	return best;
 }
 
-/* A list of ranks as people read it. */
+/* A list of ranks for messages. */
 struct names {
-	char *out; /* DDP_NAMES */
+	char *out; /* [DDP_NAMES] */
 	int count;
 };
 
@@ -275,7 +275,7 @@ __attribute__((format(printf, 2, 3))) static void add_text(struct names *names, 
 	va_end(args);
 }
 
-/* Node names are cut, so that a remark behind the list has room. */
+/* Cuts node names, so that a remark after the list has room. */
 static void add_name(struct names *names, const struct ddp *ddp, int rank)
 {
 	if (names->count++ < NAMED)
@@ -317,7 +317,7 @@ static int compare_hashes(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Whether two ranks told the same hash, other than 0. Sorted, since this is done in each step of
+/* Whether two ranks told the same hash other than 0. Sorts them, since this runs in every step of
  * any number of ranks. */
 static bool have_twins(struct ddp *ddp)
 {
@@ -341,7 +341,7 @@ static bool has_twin(const struct ddp *ddp, int rank)
 	return false;
 }
 
-/* Every sample is read once in a step, by one rank. */
+/* Finds ranks that read the same samples: each sample must be read once in a step, by one rank. */
 static void fold_samples(struct ddp *ddp, struct ddp_result *result)
 {
 	struct names names = { result->same_samples, 0 };
@@ -358,8 +358,8 @@ static void fold_samples(struct ddp *ddp, struct ddp_result *result)
 		add_text(&names, " (all ranks)");
 }
 
-/* In block order; the first tensor that has a value that is not finite is in the first such block.
- */
+/* Adds the sums in block order. The first block that is not finite belongs to the first tensor with
+ * a value that is not finite. */
 static void fold_blocks(struct ddp *ddp, struct ddp_result *result)
 {
 	double squares = 0;
@@ -383,7 +383,7 @@ static void fold_blocks(struct ddp *ddp, struct ddp_result *result)
 	result->norm = sqrt(squares);
 }
 
-/* Slots stand in rank order, so this is slot order. */
+/* Each rank has consecutive slots, in rank order, so this adds them in slot order. */
 static void fold_losses(struct ddp *ddp, struct ddp_result *result)
 {
 	double loss = 0;
@@ -418,7 +418,8 @@ static int cross_check(struct ddp *ddp, struct err *err)
 	return 0;
 }
 
-/* Behind the sums of the last bucket, the message travels beside them. */
+/* With segments the message goes as a reduction, so that it travels beside the last bucket's
+ * sums. */
 static comm_ticket queue_control(struct ddp *ddp, const char *label)
 {
 	const struct ddp_plan *plan = &ddp->plan;
@@ -440,7 +441,8 @@ static comm_ticket queue_control(struct ddp *ddp, const char *label)
 		&(struct comm_reduction) { .pieces = ddp->transfers, .piece_count = count });
 }
 
-/* All that the host has to know of the device's step, in one copy: here a step waits for it. */
+/* Copies all that the host needs of the device's step at once. This is where a step waits for the
+ * device. */
 static int fetch_figures(struct ddp *ddp, struct ddp_result *result, struct err *err)
 {
 	double begun = clock_now();
@@ -473,8 +475,8 @@ int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_
 	ddp->settled = true;
 	if (rc < 0)
 		return -1;
-	ddp->whole = ddp->last_allgather; /* weights have travelled before it, though a rank that can't
-										 go on has not asked for them */
+	ddp->whole = ddp->last_allgather; /* the weights came before it, even where a faulty rank never
+										 waited for them */
 	result->exposed += clock_now() - begun;
 	fold_flags(ddp, result);
 	if (result->fault)
@@ -514,7 +516,7 @@ static const char *const agree_names[AGREE_COUNT] = {
 	"hash of the tensors",
 };
 
-/* A hash of what is where, without the bytes between the members. */
+/* A hash of the table's contents, member by member so that padding between them does not count. */
 static uint64_t layout_hash(const struct tensor_table *table)
 {
 	struct hasher *hasher = hasher_create();

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank whose slots make up several nodes of the tree has all but the last one finished before its
- * last slot. These pieces travel at once, while later slots are computed, and wait at the owners of
- * the segments until the last ones come. */
+/* Early pieces: a rank whose slots make up several nodes of the tree has all of these but the last
+ * one complete before its last slot. They travel at once, while later slots are computed, and wait
+ * at the owners of the segments until the last pieces come. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "trainer/ddp/ddp_private.h"
 
-/* The number of the early piece that a rank has finished after just so many slots; -1 for none. */
+/* The number of the early piece that a rank completes with exactly this many slots; -1 for none. */
 static int finished_piece(const struct ddp_plan *plan, int rank, int ended)
 {
 	for (int number = plan->piece_start[rank]; ddp_plan_is_early(plan, rank, number); number++)
@@ -23,7 +23,7 @@ float *ddp_early_at(const struct ddp *ddp, int number, const struct ddp_bucket *
 		+ ddp->share_start[bucket - ddp->buckets];
 }
 
-/* One bucket of what the ranks have finished after `ended` slots. */
+/* Queues one bucket of the pieces that the ranks complete with `ended` slots. */
 static void exchange(struct ddp *ddp, const struct ddp_bucket *bucket, int ended)
 {
 	const struct ddp_plan *plan = &ddp->plan;

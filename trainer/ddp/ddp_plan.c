@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of a rank's arenas and buckets: arithmetic only, nothing is sent. */
+/* Computes the plan of a rank's arenas and buckets. It only calculates and sends nothing, so tests
+ * can check it for any world size. */
 #include "trainer/ddp/ddp_plan.h"
 
 #include <stdlib.h>
@@ -8,11 +9,11 @@
 #include "trainer/ops/ops.h"
 
 #define SEGMENT_ALIGN 64 /* elements */
-#define BUCKETS 16       /* as which gradients should travel, unless these got */
-#define LARGEST_MB 25    /* larger than this, */
-#define RANKS_MB 4       /* or less than a MB for so many ranks */
+#define BUCKETS 16       /* wanted number of buckets */
+#define LARGEST_MB 25    /* upper limit of a bucket's MB */
+#define RANKS_MB 4       /* the lower limit is 1 MB for this many ranks */
 
-/* Which arenas are taken while the counter is played. */
+/* The arenas in use while the counter is played. */
 struct player {
 	struct ddp_plan *plan;
 	bool *taken;
@@ -138,8 +139,8 @@ int ddp_bucket_mb(const struct tensor_table *table, int world)
 	return (int)(mb < LARGEST_MB ? mb : LARGEST_MB);
 }
 
-/* Where the next bucket ends: at most `limit` elements after `first`, at the end of a layer if that
- * is not far back. */
+/* Where the next bucket ends: at most `limit` elements after `first`, but at the end of a layer if
+ * there is one in the bucket's second half. */
 static size_t bucket_end(const struct tensor_table *table, size_t first, size_t limit)
 {
 	size_t end = first + limit;
@@ -200,7 +201,7 @@ static size_t larger(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-/* Where the norm's block that holds element `at` begins, and in *end the next one. */
+/* Returns where the norm's block with element `at` begins; *end is where the next one does. */
 static size_t block_around(const struct tensor_table *table, size_t at, size_t *end)
 {
 	int i = table->count - 1;
@@ -226,15 +227,15 @@ static size_t nearest_block(const struct tensor_table *table, size_t at)
 	return at - begin <= end - at ? begin : end;
 }
 
-/* Buckets that are being made, one behind the other. */
+/* Consecutive buckets as they are made. */
 struct cutter {
 	const struct tensor_table *table;
 	struct ddp_bucket *buckets;
 	int count;
-	size_t first; /* of the next one */
+	size_t first; /* of the next bucket */
 };
 
-/* Nothing where it would be empty. */
+/* Ends a bucket at `end`, unless it would be empty. */
 static void cut_at(struct cutter *cutter, size_t end)
 {
 	if (end <= cutter->first)
@@ -244,8 +245,8 @@ static void cut_at(struct cutter *cutter, size_t end)
 	cutter->first = end;
 }
 
-/* The end of the rows' elements that a split embedding takes, with those that align what follows; 0
- * without. */
+/* The end of the elements that a split embedding takes among the rows, with the padding up to the
+ * next row; 0 without. */
 static size_t split_end(const struct tensor_table *table)
 {
 	for (int i = 0; i + 1 < table->count && table->split_count; i++)
@@ -254,7 +255,7 @@ static size_t split_end(const struct tensor_table *table)
 	return table->split_count ? table->elements : 0;
 }
 
-/* The rows' buckets, cut at blocks, and at both ends of a split embedding. */
+/* Cuts the buckets of rows at blocks, and at both ends of a split embedding. */
 static void cut_rows(struct cutter *cutter, const struct ddp_bucket *buckets, int count)
 {
 	const struct tensor_table *table = cutter->table;
@@ -271,7 +272,7 @@ static void cut_rows(struct cutter *cutter, const struct ddp_bucket *buckets, in
 	}
 }
 
-/* The segments' cuts of a bucket of rows: where blocks begin. */
+/* Cuts a bucket of rows into segments, at the beginnings of blocks. */
 static void cut_segments(const struct tensor_table *table, const struct ddp_bucket *bucket,
 	int world, size_t *cuts)
 {
@@ -287,7 +288,7 @@ static void cut_segments(const struct tensor_table *table, const struct ddp_buck
 	cuts[world] = end;
 }
 
-/* The head's part of a bucket of the embedding's, with its cuts. */
+/* The head's counterpart of one of the embedding's buckets, with its cuts. */
 static struct ddp_bucket mirror(const struct tensor_table *table, const struct ddp_bucket *bucket,
 	int world, size_t *cuts)
 {
@@ -301,7 +302,7 @@ static struct ddp_bucket mirror(const struct tensor_table *table, const struct d
 size_t *ddp_buckets_align(const struct tensor_table *table, struct ddp_bucket **buckets, int *count,
 	int world)
 {
-	/* The rows' buckets with two more cuts, and as many of the head's, which stand in front. */
+	/* Room for the rows' buckets with two more cuts, and as many of the head's before them. */
 	size_t room = 2 * ((size_t)*count + 2), stride = (size_t)world + 1,
 		   *cuts = calloc(room * stride, sizeof *cuts);
 	struct cutter cutter = { .table = table, .buckets = calloc(room, sizeof *cutter.buckets) };

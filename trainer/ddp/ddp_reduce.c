@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reduction of one bucket. Canonical: the last slot's additions, then every rank gets the
- * others' last pieces of its segment (the early ones are there), adds all in the tree's order, and
- * sends the sum to all. Only sends and receives, so that no library chooses an order. */
+/* The reduction of one bucket. Canonical: after the last slot's additions every rank gets the
+ * others' last pieces of its segment (it has the early ones already), adds all pieces in the tree's
+ * order, and sends the sum to all. It uses only sends and receives, so that no library chooses an
+ * order. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +12,12 @@
 
 #include "trainer/ddp/ddp_private.h"
 
-/* The additions on the communicator's thread take one core: the others belong to the backward pass.
- */
+/* The additions on the communicator's thread use one core; the others belong to the backward
+ * pass. */
 static void limit_threads(void)
 {
 #ifdef _OPENMP
-	omp_set_num_threads(1); /* of teams that this thread makes */
+	omp_set_num_threads(1); /* for the teams that this thread makes */
 #endif
 }
 
@@ -42,7 +43,8 @@ static int merge_alone(void *arg, struct err *err)
 	return 0;
 }
 
-/* Where another rank's last piece of a segment is received: this rank's own has no place there. */
+/* Where another rank's last piece of a segment is received; this rank's own piece needs no place
+ * there. */
 static float *staging_at(const struct ddp *ddp, int rank)
 {
 	return ddp->staging + (size_t)(rank < ddp->plan.rank ? rank : rank - 1) * ddp->segment_max;
@@ -52,7 +54,7 @@ struct combination {
 	struct ddp *ddp;
 	float *result;
 	size_t count;
-	int left; /* additions still to do; the last one writes the result */
+	int left; /* additions left; the last one writes the result */
 };
 
 static void add_piece(void *arg, int left, int right)
@@ -64,8 +66,7 @@ static void add_piece(void *arg, int left, int right)
 		c->count);
 }
 
-/* Where piece `number` of this rank's segment lies, `first` being the segment's place in an arena.
- */
+/* Where piece `number` of this rank's segment lies; `first` is the segment's offset in an arena. */
 static float *piece_at(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank, int number,
 	size_t first)
 {
@@ -77,7 +78,7 @@ static float *piece_at(const struct ddp *ddp, const struct ddp_bucket *bucket, i
 												 : staging_at(ddp, rank);
 }
 
-/* Runs when all pieces of these bytes of this rank's segment are here. */
+/* Called when all pieces of these bytes of this rank's segment have come. */
 static int reduce_segment(void *arg, size_t first_byte, size_t bytes, struct err *err)
 {
 	struct ddp_job *job = arg;
@@ -112,9 +113,9 @@ void ddp_add_transfer(struct ddp *ddp, int *count, int peer, float *at, size_t e
 		(struct comm_transfer) { peer, at, elements * sizeof *at, receive };
 }
 
-/* Every rank's last piece goes to the owners of the segments, and the sums to all, unless the ranks
- * keep what they own: with zero everything, else the head's part of a split embedding, which is in
- * the embedding's sums. */
+/* Sends every rank's last piece to the owners of the segments, and the sums to all ranks. Sums stay
+ * with their owners with zero; and those of a split embedding's head always do, since the
+ * embedding's sums contain them. */
 static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prepare *merge,
 	const char *label)
 {
@@ -122,7 +123,7 @@ static comm_ticket reduce_bucket(struct ddp *ddp, struct ddp_job *job, comm_prep
 	float *piece = ddp->arenas[plan->piece_arena[plan->pieces - 1]];
 	size_t own_count, to_count, from_count;
 	size_t own = ddp_segment(job->bucket, plan->world, plan->rank, &own_count);
-	int pieces = 0, behind = 2 * plan->world, sums = behind; /* in ddp->transfers */
+	int pieces = 0, behind = 2 * plan->world, sums = behind; /* indexes into ddp->transfers */
 
 	job->next = job->blocks ? job->blocks->begin : 0;
 	for (int step = 1; step < plan->world; step++) {
@@ -176,8 +177,8 @@ void ddp_launch(struct ddp *ddp)
 	ddp->last = reduce(ddp->comm, label, ddp->arenas[0] + job->bucket->first, job->bucket->count);
 }
 
-/* Its pieces of the segments that it does not own, and its own segment to all others (with zero
- * that is of the weights), which a split embedding has once. */
+/* A rank sends its pieces of the segments that it does not own, and its own segment to all others
+ * (with zero that is of weights). A split embedding sends its own segment only once. */
 size_t ddp_bucket_traffic(const struct ddp *ddp, const struct ddp_bucket *bucket, int rank,
 	int pieces)
 {
@@ -197,7 +198,7 @@ size_t ddp_staging_bytes(const struct ddp *ddp)
 	return (last + (size_t)ddp->early_pieces * ddp->share) * sizeof(float);
 }
 
-/* Where the ops can do so, a segment's pieces are combined at once: the same additions. */
+/* Where the ops can do so, all pieces of a segment are added at once, by the same additions. */
 static int prepare_additions(struct ddp *ddp, struct err *err)
 {
 	const struct ddp_plan *plan = &ddp->plan;
@@ -223,8 +224,8 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 		ddp->segment_max = count > ddp->segment_max ? count : ddp->segment_max;
 	}
 	ddp->piece_at = calloc((size_t)plan->piece_start[world], sizeof *ddp->piece_at);
-	/* To and from each other rank, of pieces and of sums; of weights, the runs between rows that
-	 * are no parameters. */
+	/* Room to send to and receive from each other rank, for pieces and for sums; for weights, also
+	 * for the runs between rows that are no parameters. */
 	ddp->transfers = calloc(2 * world * (2 + (ddp->zero ? tensor_table_others(ddp->table) : 0)),
 		sizeof *ddp->transfers);
 	if (!ddp->piece_at || !ddp->transfers)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who owns what with --zero 1: of every bucket each rank has a segment of whole blocks of the norm,
- * so that it sums and updates what it has reduced, and nobody else does. */
+/* Ownership with --zero 1: each rank has a segment of every bucket, made of whole blocks of the
+ * norm, and it alone sums and updates these elements. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "trainer/ddp/ddp_private.h"
 
-/* Neighbours of one rank become one. */
+/* Joins adjacent shards of a rank. */
 static void add_shard(struct ddp *ddp, int rank, size_t first, size_t count)
 {
 	struct zero_shard *last = ddp->shard_count > 0 ? &ddp->shards[ddp->shard_count - 1] : NULL;
@@ -68,7 +68,7 @@ const struct zero_shard *ddp_own(const struct ddp *ddp, size_t *count)
 	return ddp->shards + first;
 }
 
-/* Parameters among elements [first, end), in the runs that other rows leave of them. */
+/* Adds transfers of the parameters among elements [first, end), in the runs between other rows. */
 static void add_parameters(struct ddp *ddp, int *count, int peer, float *arena, size_t first,
 	size_t end, int receive)
 {
@@ -86,8 +86,8 @@ static void add_parameters(struct ddp *ddp, int *count, int peer, float *arena, 
 		ddp_add_transfer(ddp, count, peer, arena + first, end - first, receive);
 }
 
-/* Every rank's weights of a bucket go to all others. Nothing is made of them, so the next bucket's
- * begin behind them at once. */
+/* Sends every rank's weights of a bucket to all others. Nothing is computed of them, so the next
+ * bucket's begin at once. */
 static comm_ticket allgather_bucket(struct ddp *ddp, int number, float *arena)
 {
 	const struct ddp_plan *plan = &ddp->plan;
@@ -130,11 +130,12 @@ static int wait_for(struct ddp *ddp, comm_ticket ticket, double *waited, struct 
 	return rc;
 }
 
-/* The buckets behind the one that holds the layer's first element have travelled before it. */
+/* All-gathers start with the last bucket; so when the bucket with the layer's first element has
+ * come, those after it have come, too. */
 void ddp_wait_weights(void *arg, int layer)
 {
 	struct ddp *ddp = arg;
-	struct err kept; /* the communicator gives it to whoever waits next, too */
+	struct err kept; /* unused: the next wait on the communicator returns the error again */
 	int first = ddp->heads;
 
 	if (ddp->whole == ddp->last_allgather)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks tell each other of a batch: how many rows, and two numbers a column. */
+/* Batch normalisation over all ranks: they exchange the number of rows and two numbers a column,
+ * twice a microbatch. */
 #include "trainer/model/batchnorm.h"
 
 #include <inttypes.h>
@@ -13,26 +14,26 @@
 struct batchnorm {
 	struct batchnorm_tensors tensors;
 	int width;
-	struct comm *comm; /* NULL: alone */
+	struct comm *comm; /* NULL: a single rank */
 	int rank, size;
-	const float *weights; /* in the memory of the ops, in their compute type */
+	const float *weights; /* in the ops' memory, in their compute type */
 	double waited;
 
-	/* a rank's message: the number of rows, two numbers a column */
-	double *messages; /* [size] of them */
+	/* ---- a rank's message: the number of its rows, and two numbers a column ---- */
+	double *messages; /* [size] */
 	comm_ticket ticket;
 
-	/* the batch */
-	double rows;        /* of all ranks */
-	double *total;      /* [2, width] folded over the ranks */
+	/* ---- the batch ---- */
+	double rows;        /* on all ranks */
+	double *total;      /* [2, width] combined over the ranks */
 	float *mean, *rstd; /* [width] */
-	float *means;       /* [2, width] of dy·n and dy over all rows */
+	float *means;       /* [2, width] means of dy·n and dy over all rows */
 
-	/* where ops can't touch the host's memory, theirs: NULL else */
+	/* ---- copies in device memory; NULL where ops use the host's ---- */
 	double *remote_sums; /* [2, width] of this rank's rows */
 	float *remote_mean;  /* [4, width] mean, rstd, means */
 
-	/* the statistics with all batches since batchnorm_bind */
+	/* ---- the running statistics, with all batches since batchnorm_bind ---- */
 	float *running_mean, *running_var;
 	int64_t batches;
 };
@@ -106,7 +107,7 @@ int batchnorm_join(struct batchnorm *norm, struct comm *comm, struct err *err)
 	return 0;
 }
 
-/* ---- where ops have a memory of their own ---- */
+/* ---- copies to and from device memory ---- */
 
 static void take(struct ops *ops, void *host, const void *device, size_t bytes)
 {
@@ -129,13 +130,13 @@ static const float *weight_at(const struct batchnorm *norm, const struct ops *op
 	return (const float *)(const void *)((const char *)norm->weights + offset * ops->element);
 }
 
-/* Where ops leave the sums of this rank's rows, */
+/* Where ops write the sums of this rank's rows. */
 static double *sums_of(struct batchnorm *norm)
 {
 	return norm->remote_sums ? norm->remote_sums : message_of(norm, norm->rank) + 1;
 }
 
-/* and how they come from there into its message. */
+/* Copies the sums of this rank's rows into its message, where ops write them elsewhere. */
 static void take_sums(struct batchnorm *norm, struct ops *ops)
 {
 	if (norm->remote_sums)
@@ -143,7 +144,8 @@ static void take_sums(struct batchnorm *norm, struct ops *ops)
 			2 * (size_t)norm->width * sizeof(double));
 }
 
-/* Two rows of width that were folded, mean and rstd or the means, where ops can read them. */
+/* Makes two combined rows (mean and rstd, or the means) readable for ops, and returns where they
+ * can read them. */
 static const float *given(struct batchnorm *norm, struct ops *ops, const float *rows)
 {
 	if (!norm->remote_mean)
@@ -205,7 +207,7 @@ static void send(struct batchnorm *norm, const char *what, uint64_t step)
 
 static void receive(struct batchnorm *norm)
 {
-	struct err kept; /* the communicator gives it to whoever waits next, too */
+	struct err kept; /* unused: the next wait on the communicator returns the error again */
 	double began = clock_now();
 	if (!norm->comm)
 		return;
@@ -222,8 +224,8 @@ double batchnorm_waited(struct batchnorm *norm)
 
 /* ---- forward ---- */
 
-/* Joins the moments of one more rank to those before (Chan, Golub and LeVeque, "Updating formulae
- * and a pairwise algorithm for computing sample variances", 1979). */
+/* Combines one more rank's moments with those before it (Chan, Golub and LeVeque, "Updating
+ * formulae and a pairwise algorithm for computing sample variances", 1979). */
 static void join_moments(struct batchnorm *norm, const double *message)
 {
 	double *mean = norm->total, *squares = norm->total + norm->width, before = norm->rows,
@@ -253,7 +255,7 @@ static void fold_moments(struct batchnorm *norm)
 	update_running(norm);
 }
 
-/* By norm->mean and norm->rstd. */
+/* Normalises by norm->mean and norm->rstd. */
 static void normalise(struct batchnorm *norm, struct ops *ops, float *y, const float *x, int M)
 {
 	const float *mean = given(norm, ops, norm->mean);

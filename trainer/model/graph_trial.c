@@ -3,7 +3,7 @@
 
 #define EACH (GRAPH_TRIAL_SKIPPED + GRAPH_TRIAL_TIMED)
 
-/* Without first; behind the trial what was shorter. */
+/* Times steps without graphs first; after the trial uses what was faster. */
 bool graph_trial_uses(const struct graph_trial *trial)
 {
 	return trial->steps < 2 * EACH ? trial->steps >= EACH : trial->least[1] < trial->least[0];

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether graphs make this rank's steps shorter: its first ones are timed without, then with them.
- * Both give the same bits, so that no rank has to ask another. */
+/* Decides whether graphs make this rank's steps shorter: it times the first ones without, the next
+ * ones with them. Both give the same bits, so each rank decides for itself. */
 #ifndef MUSTER_GRAPH_TRIAL_H
 #define MUSTER_GRAPH_TRIAL_H
 
 #include <stdbool.h>
 
-/* Steps of each kind: the first few are left out, in which caches fill and graphs are captured. */
+/* Steps of each kind. The first are not timed, since in them caches fill and graphs are
+ * captured. */
 #define GRAPH_TRIAL_SKIPPED 2
 #define GRAPH_TRIAL_TIMED 4
 
-/* Zeroed: nothing was timed yet. */
+/* Zeroed: nothing is timed yet. */
 struct graph_trial {
 	int steps;
-	double least[2]; /* seconds of the shortest step without, and with */
+	double least[2]; /* seconds of the shortest step without graphs, and with them */
 };
 
 /* Whether the next step is to use graphs. */
 bool graph_trial_uses(const struct graph_trial *trial);
-/* The step took so long. True: that was the last one, and the choice is made. */
+/* Notes a step's duration. True when this step ended the trial. */
 bool graph_trial_step(struct graph_trial *trial, double seconds);
 
 #endif

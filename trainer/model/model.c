@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all models have in common: their table, their memory, their losses. */
+/* What all kinds of model have in common: the tensor table, the memory, the batch, the losses. */
 #include "trainer/model/model.h"
 
 #include <limits.h>
@@ -10,9 +10,9 @@
 #include "trainer/model/model_graph.h"
 #include "trainer/model/model_kind.h"
 
-#define SLICE_ALIGN 256 /* bytes: what a GPU's matrix products are chosen for */
+#define SLICE_ALIGN 256 /* bytes; the alignment that a GPU's matrix products are chosen for */
 #define SLICE_LIMIT \
-	(SIZE_MAX >> 2) /* more than any machine has; an absurd sum stops here instead of wrapping */
+	(SIZE_MAX >> 2) /* more than any machine has; an absurd sum stops here and does not wrap */
 
 static void *slice_bytes(struct slicer *slicer, size_t count, size_t size)
 {
@@ -110,7 +110,7 @@ int model_layers(const struct model *model)
 	return model->table.rows[model->table.count - 1].layer + 1;
 }
 
-/* No index of an op may pass what its int arguments can say. */
+/* An op's int arguments must be able to hold all its indexes. */
 static int check_batch(const struct ops_shapes *shapes, struct err *err)
 {
 	long long rows = (long long)shapes->batch * shapes->positions;
@@ -122,8 +122,7 @@ static int check_batch(const struct ops_shapes *shapes, struct err *err)
 	return 0;
 }
 
-/* Where a batch is put that ops with device memory are to see, and what the ranks tell each other
- * of it. */
+/* Reserves device memory for the batch, and for what batch normalisation exchanges. */
 static void lay_out_batch(struct model *model, const struct ops_shapes *shapes,
 	struct slicer *slicer)
 {
@@ -213,7 +212,7 @@ void model_bind(struct model *model, const float *weights)
 void model_use_graphs(struct model *model, bool use)
 {
 	model->use_graphs = use && model->ops->capture && !model->graphs_fail
-		&& !model->batchnorm; /* the host takes part in that one's passes */
+		&& !model->batchnorm; /* that one's passes need the host */
 }
 
 void model_set_weights_wait(struct model *model, model_weights_wait *wait, void *arg)
@@ -239,7 +238,7 @@ double model_waited(struct model *model)
 	return model->batchnorm ? batchnorm_waited(model->batchnorm) : 0;
 }
 
-/* Inputs are activations, so they have the compute type. */
+/* Inputs are activations, so they are cast to the compute type. */
 static void place_inputs(struct model *model, const struct batch *batch)
 {
 	struct ops *ops = model->ops;
@@ -251,7 +250,7 @@ static void place_inputs(struct model *model, const struct batch *batch)
 		count * ops->element);
 }
 
-/* The batch where the ops can read it: the caller's own where that is the host's memory. */
+/* Returns the batch where ops can read it: the caller's own where ops use the host's memory. */
 static const struct batch *place(struct model *model, const struct batch *batch)
 {
 	struct ops *ops = model->ops;
@@ -270,7 +269,7 @@ static const struct batch *place(struct model *model, const struct batch *batch)
 	return placed;
 }
 
-/* Returns the number of targets that count; the losses of the others are 0. */
+/* Runs a pass, and returns the number of targets that count; the losses of the others are 0. */
 static int64_t run(struct model *model, const struct batch *batch, const struct model_pass *pass,
 	double *loss)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2 (Radford et al., 2019) exactly as Hugging Face's GPT2LMHeadModel: learned positions, layer
- * norm in front of each part, GELU in its tanh form, weights [in, out], the head tied to the token
- * embedding. Names and layouts are theirs, so that a checkpoint is a plain copy. M = samples ×
+/* GPT-2 (Radford et al., 2019), exactly as Hugging Face's GPT2LMHeadModel: learned positions, layer
+ * norm before each part, GELU in its tanh form, weights [in, out], the head tied to the token
+ * embedding. Names and layouts are the same, so that a checkpoint is a plain copy. M = samples ×
  * positions, C = width, V = vocabulary. */
 #include <limits.h>
 #include <math.h>
@@ -15,8 +15,9 @@
 #define WIDTH_LIMIT (1 << 18)
 #define COUNT_LIMIT (1 << 24)
 
-/* What of a block becomes ready together in the backward pass, in this order; a forward pass needs
- * the last one first. So a part travels while the next one is computed. */
+/* The parts of a block. The gradients of a part become ready together in the backward pass, in this
+ * order; a forward pass needs the last part first. So one part travels while the next one is
+ * computed. */
 enum part { MLP_PROJ, FC_AND_NORM, ATTN_PROJ, ATTN_AND_NORM, PARTS };
 
 /* Offsets of a block's tensors in every arena. */
@@ -25,14 +26,14 @@ struct block_tensors {
 	size_t ln_2_weight, ln_2_bias, c_fc_weight, c_fc_bias, mlp_proj_weight, mlp_proj_bias;
 };
 
-/* What a layer norm keeps for its backward pass. */
+/* The results that a layer norm keeps for its backward pass. */
 struct norm {
 	float *y;           /* [M, C] */
 	float *mean, *rstd; /* [M] */
 };
 
-/* What a block's backward pass reads. What is forgotten (enum model_recompute) has one place for
- * all blocks. */
+/* What a block's backward pass reads. All blocks share one place for what they forget (enum
+ * model_recompute). */
 struct block {
 	float *input; /* [M, C] the residual stream */
 	struct norm ln_1;
@@ -46,15 +47,14 @@ struct block {
 
 struct gpt2 {
 	size_t wte, wpe, ln_f_weight, ln_f_bias;
-	size_t head; /* where in an arena of gradients the head's part of wte's begins: at wte where it
-					is not split */
+	size_t head;   /* offset of the head's part of wte's gradient; the same as wte where it is not
+					  split */
 	float *output; /* [M, C] the residual stream after the last block */
 	struct norm ln_f;
-	float *part; /* [M, C] what a part adds to the residual stream; backward: gradient of a part's
-					input */
-	float *dresidual;     /* [M, C] */
-	float *dwide;         /* [M, 4C] gradient of hidden or of qkv */
-	struct block *blocks; /* [layers], behind `tensors` in the same allocation */
+	float *part;      /* [M, C] a part's addition to the stream; backward: gradient of its input */
+	float *dresidual; /* [M, C] */
+	float *dwide;     /* [M, 4C] gradient of hidden or of qkv */
+	struct block *blocks; /* [layers], after `tensors` in the same allocation */
 	struct block_tensors tensors[];
 };
 
@@ -74,8 +74,8 @@ static struct extent extent_of(const struct model *model, const struct batch *ba
 		.V = c->vocabulary };
 }
 
-/* tensor.layer of a block's part: the last norm is 0, and block 0's last part stands in front of
- * the embeddings. */
+/* The tensor.layer of a block's part: the final norm is layer 0, and the embeddings come after
+ * block 0's last part. */
 static int layer_of(const struct model *model, int block, enum part part)
 {
 	return 1 + (model->config.layers - 1 - block) * PARTS + (int)part;
@@ -122,12 +122,13 @@ static int add_matrix(struct model *model, int layer, double std, int rows, int 
 	return model_add(model, &row, offset, err);
 }
 
-/* The rows of a block, last part first. */
+/* Adds the rows of a block, last part first. */
 static int add_block(struct model *model, int index, struct err *err)
 {
 	struct block_tensors *t = &((struct gpt2 *)model->kind)->tensors[index];
 	const int C = model->config.width;
-	/* Each block adds twice to the residual stream; its variance must not grow with depth. */
+	/* Each block adds to the residual stream twice; the stream's variance must not grow with
+	 * depth. */
 	const double residual_std = INIT_STD / sqrt(2.0 * model->config.layers);
 	char prefix[40];
 	snprintf(prefix, sizeof prefix, "transformer.h.%d.", index);
@@ -225,7 +226,7 @@ static void lay_out_norm(struct slicer *slicer, struct norm *norm, size_t M, siz
 	norm->rstd = slice_floats(slicer, M);
 }
 
-/* Block 0 has a place for everything, and the others for what they keep. */
+/* Block 0 gets a place for everything, the others only for what they keep. */
 static void lay_out_block(struct model *model, int index, size_t M, struct slicer *slicer)
 {
 	struct gpt2 *g = model->kind;
@@ -266,7 +267,7 @@ static void lay_out(struct model *model, int batch, struct slicer *slicer)
 	model->losses = slice_floats(slicer, M);
 }
 
-/* sum = x + add (add may be NULL: then x is the stream itself) and its norm. */
+/* sum = x + add and its norm; with `add` NULL, x is already the sum. */
 static void norm_forward(struct model *model, struct norm *norm, float *sum, const float *x,
 	const float *add, size_t weight, size_t bias, const struct extent *e)
 {
@@ -274,7 +275,7 @@ static void norm_forward(struct model *model, struct norm *norm, float *sum, con
 		model_weight(model, weight), model_weight(model, bias), e->M, e->C);
 }
 
-/* From b->ln_1 to b->attended. */
+/* Computes b->qkv, b->lse and b->attended from b->ln_1. */
 static void attend(struct model *model, int index, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
@@ -286,7 +287,7 @@ static void attend(struct model *model, int index, const struct extent *e)
 	ops->attention(ops, b->attended, b->lse, b->qkv, e->B, e->T, e->C, e->H);
 }
 
-/* From b->attended to g->part, what attention adds to b->input. */
+/* Computes what attention adds to b->input from b->attended, into g->part. */
 static void project_attended(struct model *model, int index, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
@@ -296,7 +297,7 @@ static void project_attended(struct model *model, int index, const struct extent
 		e->C, e->C);
 }
 
-/* From b->ln_2 to b->hidden. */
+/* Computes b->pre and b->hidden from b->ln_2. */
 static void widen(struct model *model, int index, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
@@ -307,8 +308,8 @@ static void widen(struct model *model, int index, const struct extent *e)
 		4 * e->C);
 }
 
-/* From b->ln_1 to g->part, what the block's MLP adds to b->middle. The gate lets each part in by
- * itself. */
+/* Computes a block from b->ln_1, and leaves what its MLP adds to b->middle in g->part. Waits for
+ * each part's weights separately. */
 static void block_forward(struct model *model, int index, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
@@ -325,8 +326,8 @@ static void block_forward(struct model *model, int index, const struct extent *e
 		model_weight(model, t->mlp_proj_bias), e->M, 4 * e->C, e->C);
 }
 
-/* From tokens to g->ln_f. The addition to the residual stream is made by the norm that reads it
- * next. */
+/* From the tokens to g->ln_f. The norm that reads the residual stream next also makes the addition
+ * to it. */
 static void forward(struct model *model, const struct batch *batch, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
@@ -352,9 +353,9 @@ static void forward(struct model *model, const struct batch *batch, const struct
 		g->ln_f_bias, e);
 }
 
-/* Before a block's backward pass: what was forgotten of it. Nothing was of the last block: no other
- * came behind it. All weights are there since the forward pass, and g->part is free between blocks.
- */
+/* Recomputes, before a block's backward pass, what the block forgot. The last block has everything,
+ * since no other ran after it. All weights have been there since the forward pass, and g->part is
+ * free between blocks. */
 static void block_again(struct model *model, int index, const struct extent *e)
 {
 	struct gpt2 *g = model->kind;
@@ -363,7 +364,7 @@ static void block_again(struct model *model, int index, const struct extent *e)
 	const enum model_recompute forgets =
 		index == model->config.layers - 1 ? RECOMPUTE_NONE : model->config.recompute;
 	const bool sum =
-		forgets >= RECOMPUTE_BLOCK; /* of the residual stream and what attention adds */
+		forgets >= RECOMPUTE_BLOCK; /* add what attention adds to the residual stream again */
 	if (forgets < RECOMPUTE_NORM)
 		return;
 	norm_forward(model, &b->ln_1, b->input, b->input, NULL, t->ln_1_weight, t->ln_1_bias, e);
@@ -377,7 +378,7 @@ static void block_again(struct model *model, int index, const struct extent *e)
 		widen(model, index, e);
 }
 
-/* g->part holds the gradient of norm->y; g->dresidual gets (accumulate_dx 1: more of) that of x. */
+/* g->part holds the gradient of norm->y. g->dresidual gets that of x; accumulate_dx 1 adds it. */
 static void norm_backward(struct model *model, const struct model_pass *pass,
 	const struct norm *norm, const float *x, size_t weight, size_t bias, int accumulate_dx,
 	const struct extent *e)
@@ -394,7 +395,7 @@ static void tell_ready(const struct model_pass *pass, int layer)
 		pass->ready(pass->arg, layer);
 }
 
-/* g->dresidual: from the gradient of the block's output to that of b->middle. */
+/* Turns g->dresidual from the gradient of the block's output into that of b->middle. */
 static void mlp_backward(struct model *model, int index, const struct model_pass *pass,
 	const struct extent *e)
 {
@@ -417,7 +418,7 @@ static void mlp_backward(struct model *model, int index, const struct model_pass
 	tell_ready(pass, layer_of(model, index, FC_AND_NORM));
 }
 
-/* g->dresidual: from the gradient of b->middle to that of b->input. */
+/* Turns g->dresidual from the gradient of b->middle into that of b->input. */
 static void attention_backward(struct model *model, int index, const struct model_pass *pass,
 	const struct extent *e)
 {
@@ -442,7 +443,7 @@ static void attention_backward(struct model *model, int index, const struct mode
 	tell_ready(pass, layer_of(model, index, ATTN_AND_NORM));
 }
 
-/* wte's gradient has the head's part already, or that one has its own place. */
+/* wte's gradient already has the head's part, unless that part has a place of its own. */
 static void embedding_backward(struct model *model, const struct batch *batch,
 	const struct model_pass *pass, const struct extent *e)
 {
@@ -454,7 +455,7 @@ static void embedding_backward(struct model *model, const struct batch *batch,
 		batch->tokens, e->B, e->T, e->C, e->V, pass->accumulate);
 }
 
-/* After the head: g->part holds the gradient of ln_f.y. */
+/* Runs after the head: g->part holds the gradient of ln_f.y. */
 static void backward(struct model *model, const struct batch *batch, const struct model_pass *pass,
 	const struct extent *e)
 {
@@ -500,8 +501,7 @@ static double flops(const struct model *model)
 static json_t *config_json(const struct model *model)
 {
 	const struct model_config *c = &model->config;
-	const int end_of_text =
-		50256; /* GPT-2's own vocabulary; another one has none that we know of */
+	const int end_of_text = 50256; /* in GPT-2's own vocabulary; others have no known one */
 	const int64_t end = c->vocabulary > end_of_text ? end_of_text : -1;
 	const struct gpt2_config config = { .layers = c->layers,
 		.width = c->width,

@@ -5,20 +5,20 @@
 
 #include "common/log.h"
 
-/* What a graph was captured for: these addresses and shapes are in it for good. */
+/* What a graph was captured for: its addresses and shapes can't change. */
 struct graph_key {
 	const float *weights;
 	float *grads;
 	int accumulate, samples, positions;
-	bool tells; /* it has a place where each layer is ready */
+	bool tells; /* it marks a place where each layer is ready */
 };
 
 struct model_graph {
 	struct model_graph *next;
 	struct graph_key key;
-	void *graph; /* the ops' */
+	void *graph; /* owned by the ops */
 	int count;
-	int layers[]; /* [count] that became ready, in this order */
+	int layers[]; /* [count] in the order in which they become ready */
 };
 
 static struct graph_key key_of(const struct model *model, const struct batch *batch,
@@ -42,8 +42,8 @@ static struct model_graph *find(const struct model *model, const struct graph_ke
 	return graph;
 }
 
-/* The ready callback of a pass that is captured: nobody may act on it before the graph is replayed.
- */
+/* The ready callback while a pass is captured: it only marks the place, since nothing is ready
+ * before a replay. */
 struct capture {
 	struct ops *ops;
 	struct model_graph *graph;
@@ -57,12 +57,12 @@ static void keep_layer(void *arg, int layer)
 	graph->layers[graph->count++] = layer;
 }
 
-/* NULL: nothing was captured, and nothing has run. */
+/* NULL: nothing was captured, and nothing was executed. */
 static struct model_graph *capture(struct model *model, const struct batch *batch,
 	const struct model_pass *pass)
 {
 	struct ops *ops = model->ops;
-	int most = model_layers(model) + 1; /* and MODEL_FORWARD_DONE */
+	int most = model_layers(model) + 1; /* one more for MODEL_FORWARD_DONE */
 	struct model_graph *graph = calloc(1, sizeof *graph + (size_t)most * sizeof graph->layers[0]);
 	struct capture capture = { ops, graph };
 	struct model_pass kept = *pass;
@@ -73,7 +73,7 @@ static struct model_graph *capture(struct model *model, const struct batch *batc
 	}
 	kept.ready = pass->ready ? keep_layer : NULL;
 	kept.arg = &capture;
-	model->wait = NULL; /* whoever replays it has waited */
+	model->wait = NULL; /* the weights are waited for before each replay */
 	model->methods->run(model, batch, &kept);
 	model->wait = wait;
 	graph->graph = ops->captured(ops);

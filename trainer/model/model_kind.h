@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files model*.c share: a model's common part and the functions that each kind of model
- * brings. */
+/* Shared by the files model*.c: the common part of a model, and the functions that each kind of
+ * model brings. */
 #ifndef MUSTER_MODEL_KIND_H
 #define MUSTER_MODEL_KIND_H
 
@@ -9,7 +9,7 @@
 #include "trainer/model/batchnorm.h"
 #include "trainer/model/model.h"
 
-/* Where the losses of a microbatch end up; ready may be NULL. */
+/* One pass over a microbatch; ready may be NULL. */
 struct model_pass {
 	float *grads; /* NULL: loss only */
 	int accumulate;
@@ -22,14 +22,15 @@ struct model_graph;
 struct model_methods {
 	/* Checks the configuration, adds the rows to the table and sets model->kind, malloc'ed. */
 	int (*build)(struct model *model, struct err *err);
-	/* The shapes of microbatches of `batch` samples, and where their activations lie in a block. */
+	/* The largest shapes of microbatches of `batch` samples; and the places of their activations in
+	 * a block. */
 	void (*shapes)(const struct model *model, int batch, struct ops_shapes *shapes);
 	void (*lay_out)(struct model *model, int batch, struct slicer *slicer);
 	/* One pass; leaves the loss of each target in model->losses. */
 	void (*run)(struct model *model, const struct batch *batch, const struct model_pass *pass);
-	/* What model_absent does; NULL: nothing but to say at once that all is ready. */
+	/* Does model_absent; NULL: only says at once that all is ready. */
 	void (*absent)(struct model *model, const struct model_pass *pass);
-	/* Targets of a batch. */
+	/* Number of targets of a batch. */
 	size_t (*targets)(const struct batch *batch);
 	double (*flops)(const struct model *model);
 	json_t *(*config_json)(const struct model *model);
@@ -41,21 +42,21 @@ struct model {
 	struct model_config config;
 	const struct model_methods *methods;
 	struct tensor_table table;
-	struct ops *ops;             /* the caller's */
+	struct ops *ops;             /* borrowed */
 	struct batchnorm *batchnorm; /* NULL: there is none */
-	const float *weights;        /* the caller's arena */
+	const float *weights;        /* borrowed arena */
 	model_weights_wait *wait;    /* NULL: none */
 	void *wait_arg;
-	float *losses;              /* of each target of a microbatch, inside `block` */
-	void *block;                /* activations, one allocation of ops */
-	int batch;                  /* samples the block is made for */
-	int valid;                  /* targets of the microbatch that count */
-	struct model_graph *graphs; /* of passes, where graphs are used (model_graph.h) */
+	float *losses;              /* [targets of a microbatch] inside `block` */
+	void *block;                /* activations, allocated by ops */
+	int batch;                  /* samples that the block is made for */
+	int valid;                  /* targets of the current microbatch that count */
+	struct model_graph *graphs; /* captured passes (model_graph.h) */
 	bool use_graphs, graphs_fail;
-	struct batch placed; /* device memory: where a batch is put, inside `block`, */
-	double *sum;         /* and the sum of losses that the host is to read */
-	uint16_t *halves;    /* bf16: inputs on their way */
-	void *kind;          /* the kind's own: offsets of tensors and places of activations */
+	struct batch placed; /* with device memory: where a batch is put, inside `block` */
+	double *sum;         /* with device memory: the sum of losses that the host reads */
+	uint16_t *halves;    /* with bf16: inputs on their way to the device */
+	void *kind;          /* owned, of its kind: offsets of tensors and places of activations */
 };
 
 /* Takes consecutive arrays out of a block; with base NULL it only counts. */
@@ -66,23 +67,23 @@ struct slicer {
 };
 
 float *slice(struct slicer *slicer, size_t activations);
-/* What is fp32 in any compute type. */
+/* For arrays that are fp32 in any compute type. */
 float *slice_floats(struct slicer *slicer, size_t floats);
 
-/* The weights at an offset of the table that a pass reads. */
+/* The weights that a pass reads at an offset of the table. */
 static inline const float *model_weight(const struct model *model, size_t offset)
 {
 	return (
 		const float *)(const void *)((const char *)model->weights + offset * model->ops->element);
 }
 
-/* Adds a row and gives its offset. */
+/* Adds a row to the table and returns its offset in *offset. */
 int model_add(struct model *model, const struct tensor *row, size_t *offset, struct err *err);
 
-/* To be called before the weights of a layer are read. */
+/* Must be called before a pass reads the weights of a layer. */
 void model_wait_weights(const struct model *model, int layer);
 
-/* A number of the configuration that must be in [1, limit]; the message names the flag. */
+/* Checks that a number of the configuration is in [1, limit]; the message names the flag. */
 int model_check(const char *flag, int value, int limit, struct err *err);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The textbook Linear–ReLU–Linear over a table's columns, with classes as targets. Tensors are
- * named as in PyTorch's nn.Sequential(nn.Linear, nn.ReLU, nn.Linear): 0.weight,
- * 0.bias, 2.weight, 2.bias; with nn.BatchNorm1d behind the first layer it is number 1 there, and
- * the last layer number 3. The weights are [in, out], the transpose of nn.Linear's; config.json
- * says so. Initial values are nn.Linear's: uniform in ± 1/sqrt(inputs). */
+/* A Linear–ReLU–Linear network over a table's columns, with classes as targets. Tensors are named
+ * as in PyTorch's nn.Sequential(nn.Linear, nn.ReLU, nn.Linear): 0.weight, 0.bias, 2.weight, 2.bias;
+ * with nn.BatchNorm1d after the first layer that is number 1, and the last layer number 3. The
+ * weights are [in, out], the transpose of nn.Linear's; config.json says so. Initial values are
+ * nn.Linear's: uniform in ± 1/sqrt(inputs). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #define SIZE_LIMIT (1 << 24)
 
 struct mlp {
-	size_t weight_0, bias_0, weight_2, bias_2; /* of the first layer and the last */
-	float *before;                             /* [M, hidden] what is normalised; NULL without */
+	size_t weight_0, bias_0, weight_2, bias_2; /* of the first and the last layer */
+	float *before;                             /* [M, hidden] before normalisation; NULL without */
 	float *hidden;                             /* [M, hidden] after ReLU */
 	float *dhidden;                            /* [M, hidden] */
 	float *logits;                             /* [M, classes], then their gradient */
@@ -50,7 +50,7 @@ static int add_vector(struct model *model, const char *name, int count, enum ten
 	return model_add(model, &row, offset, err);
 }
 
-/* As nn.BatchNorm1d begins: the identity. */
+/* Starts as nn.BatchNorm1d does: as the identity. */
 static int add_batchnorm(struct model *model, int width, struct err *err)
 {
 	struct batchnorm_tensors at;
@@ -128,8 +128,8 @@ static void backward_last(struct model *model, const struct batch *batch,
 	tell_ready(pass, 0);
 }
 
-/* What normalisation tells the other ranks travels while the last layer's gradients are computed.
- * So it goes before their bucket, and absent() keeps to that order. */
+/* What normalisation sends to the other ranks travels while the last layer's gradients are
+ * computed. So it is queued before their bucket, and absent() must keep that order. */
 static void backward(struct model *model, const struct batch *batch, const struct model_pass *pass)
 {
 	const struct mlp *mlp = model->kind;
@@ -165,7 +165,7 @@ static void absent(struct model *model, const struct model_pass *pass)
 	tell_ready(pass, 1);
 }
 
-/* The hidden layer, up to and with its ReLU. */
+/* Computes the hidden layer up to and including its ReLU. */
 static void forward_hidden(struct model *model, const struct batch *batch, bool training)
 {
 	const struct mlp *mlp = model->kind;

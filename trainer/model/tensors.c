@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensor table: offsets of the arenas and initial weights. */
+/* The tensor table: lays tensors out in the arenas and computes initial weights. */
 #include "trainer/model/tensors.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static size_t align_up(size_t n)
 	return (n + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN;
 }
 
-/* Fills in what a row may leave out: a second dimension of a vector, and a padded shape equal to
+/* Fills in what a row may leave out: the second dimension of a vector, and a padded shape equal to
  * the logical one. */
 static void complete_shape(struct tensor *row)
 {
@@ -81,7 +81,7 @@ const struct tensor *tensor_table_find(const struct tensor_table *table, const c
 	return NULL;
 }
 
-/* A word as a number inside (0, 1), never 0, so that its logarithm exists. */
+/* Maps a word to a number inside (0, 1), never 0, so that its logarithm exists. */
 static double unit(uint32_t word)
 {
 	return (word + 0.5) * 0x1p-32;
@@ -97,7 +97,7 @@ static void box_muller(const uint32_t words[2], double out[2])
 	out[1] = radius * sin(angle);
 }
 
-/* Initial values of the four elements from 4·block on. */
+/* Computes the initial values of the four elements from 4·block on. */
 static void init_block(const struct tensor *row, int place, uint64_t seed, uint64_t block,
 	float out[4])
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensor table: one row a parameter. It drives initialisation, buckets, the optimizer,
- * snapshot, resume and the names in the files. */
+/* The tensor table has one row a tensor. It is the only description of a model's memory:
+ * initialisation, buckets, optimizer, snapshot, resume and the names in files all follow it. */
 #ifndef MUSTER_TENSORS_H
 #define MUSTER_TENSORS_H
 
@@ -10,7 +10,7 @@
 
 #include "common/err.h"
 
-#define TENSOR_ALIGN 256 /* element offsets are multiples of this */
+#define TENSOR_ALIGN 256 /* elements; every tensor's offset is a multiple */
 #define TENSOR_DIMS 2
 
 enum tensor_init {
@@ -20,38 +20,38 @@ enum tensor_init {
 	TENSOR_UNIFORM /* ± init_std */
 };
 
-/* What is not a parameter has no gradient and no optimizer's state: the model counts it, and it is
- * saved with the weights. */
+/* A tensor that is no parameter has neither a gradient nor optimizer state: the model counts it,
+ * and it is saved with the weights. */
 enum tensor_role {
 	TENSOR_PARAMETER,
 	TENSOR_STATISTIC, /* fp32 */
-	TENSOR_COUNTER,   /* one int64, a scalar in files, in the place of two fp32: shape [2] */
+	TENSOR_COUNTER,   /* one int64 in the place of two fp32: shape [2]; a scalar in files */
 };
 
 struct tensor {
 	char name[96];               /* Hugging Face's, such as transformer.h.0.attn.c_attn.weight */
 	int dims;                    /* 1 or 2 */
 	int64_t shape[TENSOR_DIMS];  /* logical */
-	int64_t padded[TENSOR_DIMS]; /* ≥ shape; only the first dimension (rows) may be padded, padding
+	int64_t padded[TENSOR_DIMS]; /* ≥ shape; only the first dimension (rows) may be padded; padding
 									stays zero */
-	bool decay;                  /* matrices decay, vectors do not */
-	int layer;                   /* what becomes ready together in the backward pass; 0 is first */
-	size_t offset;               /* first element in every arena */
-	size_t count;                /* logical elements */
+	bool decay;                  /* weight decay applies; matrices decay, vectors do not */
+	int layer;     /* tensors of a layer become ready together in the backward pass; 0 is first */
+	size_t offset; /* first element in every arena */
+	size_t count;  /* logical elements */
 	enum tensor_init init;
 	float init_std;
 	enum tensor_role role;
 };
 
-/* Rows stand in the order in which the backward pass finishes their gradients, so a bucket is a
+/* Rows are in the order in which the backward pass finishes their gradients, so a bucket is a
  * contiguous run. */
 struct tensor_table {
 	struct tensor *rows;
 	int count;
 	size_t elements;   /* of one arena, with padding */
-	size_t parameters; /* sum of the logical counts of those */
-	/* With a split embedding the head's part of its gradient is ready in layer 0 and lies behind
-	 * the rows in an arena of gradients: that many elements, which are added to those at
+	size_t parameters; /* sum of `count` over all parameters */
+	/* With a split embedding the head's part of its gradient is ready in layer 0, and lies after
+	 * the rows in an arena of gradients: split_count elements, which are added to those at
 	 * split_offset once both are reduced. 0 without. */
 	size_t split_count, split_offset;
 };
@@ -62,7 +62,7 @@ static inline size_t tensor_table_gradients(const struct tensor_table *table)
 	return table->elements + table->split_count;
 }
 
-/* Rows that are no parameters. */
+/* Number of rows that are no parameters. */
 static inline size_t tensor_table_others(const struct tensor_table *table)
 {
 	size_t others = 0;
@@ -72,17 +72,17 @@ static inline size_t tensor_table_others(const struct tensor_table *table)
 	return others;
 }
 
-/* Appends a row and computes its offset and count; a padded dimension of 0 means as its shape.
- * Refuses a name that is taken and a layer below the last row's. rows are the table's;
+/* Appends a copy of a row with its offset and count; a padded dimension of 0 means the shape's.
+ * Refuses a name that exists and a layer below the last row's. The table owns its rows;
  * tensor_table_clear frees them. */
 int tensor_table_add(struct tensor_table *table, const struct tensor *row, struct err *err);
 void tensor_table_clear(struct tensor_table *table);
-/* NULL when there is none of that name. */
+/* NULL when there is no tensor of that name. Borrowed. */
 const struct tensor *tensor_table_find(const struct tensor_table *table, const char *name);
 
-/* Writes the initial weights of logical element (tensor, index) as a pure function of (seed, the
- * row's place, index): Philox 4x32-10 (Salmon et al., SC'11), normal values by Box–Muller. Padding
- * does not shift them. `arena` is host memory. */
+/* Writes the initial weights. Element `index` of a tensor is a pure function of (seed, the row's
+ * place, index): Philox 4x32-10 (Salmon et al., SC'11), normal values by Box–Muller. Padding does
+ * not shift them. `arena` is host memory. */
 void tensor_table_init(const struct tensor_table *table, uint64_t seed, float *arena);
 
 #endif
