@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Times this rank's first steps without graphs, then with them, and keeps the shortest of each
+ * kind. */
 #include "trainer/model/graph_trial.h"
 
 #define EACH (GRAPH_TRIAL_SKIPPED + GRAPH_TRIAL_TIMED)
 
-/* Times steps without graphs first; after the trial uses what was faster. */
+/* Without graphs first; after the trial, the kind whose shortest step was shorter. */
 bool graph_trial_uses(const struct graph_trial *trial)
 {
 	return trial->steps < 2 * EACH ? trial->steps >= EACH : trial->least[1] < trial->least[0];

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Captures a pass on its first use, finds it again by its addresses and shapes, and replays it. */
 #include "trainer/model/model_graph.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The live set of arenas becomes the service's, and the next update writes into another: nothing is
- * copied; or what lies on a device is copied into a free buffer (device_snapshot.h). A thread
- * beside the one that trains waits for the copies and hands the buffer over; what becomes of it
- * then is heard from the client's own thread. */
+/* A state in host memory is not copied: its live buffer is handed over to the service, and the next
+ * update writes into another one (buffer_pool.h). A state on a device is copied into a free buffer
+ * (device_snapshot.h). A thread beside the training waits for the copies and hands the buffer over;
+ * the client's own thread then reports what becomes of it. */
 #include "trainer/state/async_saver.h"
 
 #include <math.h>
@@ -20,40 +20,38 @@
 #include "trainer/state/buffer_pool.h"
 
 #define SNAPSHOTS (SNAPSHOT_BUFFERS - 1)
-#define UNTOLD \
-	16           /* saves that async_saver_take has not been asked for; older ones are forgotten \
-				  */
-#define RECENT 8 /* saves whose stall is remembered */
+#define UNTOLD 16 /* saves that await async_saver_take; beyond that the oldest is forgotten */
+#define RECENT 8  /* saves whose stall is remembered */
 
-/* A save that was begun. */
+/* A save that has begun. */
 struct begun {
 	int64_t step;
-	double stall; /* as far as it is over */
-	int buffer;   /* whose copies may make it longer; -1: none */
+	double stall; /* seconds, without those of `buffer` */
+	int buffer;   /* whose copies may still add to the stall; -1: none */
 };
 
 struct async_saver {
 	struct async_saver_plan plan;
 	struct layout layout;
-	struct snapshot snapshot;              /* the layout, as the service is told it */
-	struct buffer_pool pool;               /* of a state in host memory, */
-	struct device_snapshot *snapshot_copy; /* or of one on a device, else NULL */
-	const struct snapshot_memory *memory;  /* of either */
+	struct snapshot snapshot;              /* the layout as the service gets it */
+	struct buffer_pool pool;               /* of a state in host memory */
+	struct device_snapshot *snapshot_copy; /* of a state on a device, else NULL */
+	const struct snapshot_memory *memory;  /* of the one or the other */
 	struct ckptd_client *client;
 	bool running;
 	pthread_t thread;
 
-	pthread_mutex_t lock; /* over what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	bool busy, ending; /* busy: `next` is being handed over */
 	struct ckptd_step next;
 	int buffer;                        /* of `next` */
-	int64_t writing[SNAPSHOT_BUFFERS]; /* steps whose buffers the service holds; -1: none */
-	int64_t newest;                    /* durable; of parts from 1 on: written */
-	int64_t begun;                     /* the newest step whose save was begun and has not failed */
+	int64_t writing[SNAPSHOT_BUFFERS]; /* steps whose buffers the service holds; -1: free */
+	int64_t newest;                    /* durable step; for parts other than 0: written step */
+	int64_t begun;                     /* newest step whose save has begun and not failed */
 	int fault;
 	struct err err;              /* of the last save that failed */
-	struct begun recent[RECENT]; /* by turns */
+	struct begun recent[RECENT]; /* ring */
 	unsigned turn;
 	struct async_saver_saved untold[UNTOLD];
 	int untold_count;
@@ -66,7 +64,7 @@ static bool is_first(const struct async_saver *saver)
 
 /* ---- what the service says ---- */
 
-/* With the lock held. */
+/* Called with the lock held. */
 static double stall_of(const struct async_saver *saver, int64_t step)
 {
 	for (int i = 0; i < RECENT; i++)
@@ -78,7 +76,7 @@ static double stall_of(const struct async_saver *saver, int64_t step)
 	return 0;
 }
 
-/* The buffer will be another save's. */
+/* Adds the stall of a buffer's copies to its save before another save takes the buffer. */
 static void settle_stall(struct async_saver *saver, int buffer)
 {
 	pthread_mutex_lock(&saver->lock);
@@ -90,7 +88,7 @@ static void settle_stall(struct async_saver *saver, int buffer)
 	pthread_mutex_unlock(&saver->lock);
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static void set_writing(struct async_saver *saver, int64_t from, int64_t to)
 {
 	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
@@ -100,7 +98,7 @@ static void set_writing(struct async_saver *saver, int64_t from, int64_t to)
 		}
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static bool is_writing(const struct async_saver *saver)
 {
 	for (int i = 0; i < SNAPSHOT_BUFFERS; i++)
@@ -140,7 +138,7 @@ static void note_written(struct async_saver *saver, const struct ckptd_event *ev
 	pthread_mutex_unlock(&saver->lock);
 }
 
-/* Rank 0 speaks for all: it hears of the parts that fail. */
+/* Rank 0 logs the error for all, since it hears of every part that fails. */
 static void tell_failed(struct async_saver *saver, int64_t step, const char *text)
 {
 	pthread_mutex_lock(&saver->lock);
@@ -189,7 +187,7 @@ static void take_event(void *arg, const struct ckptd_event *event)
 
 /* ---- the thread that hands over ---- */
 
-/* False where the buffer holds no state. */
+/* Waits for the copies. False when they failed, so that the buffer holds no state. */
 static bool take_copies(struct async_saver *saver)
 {
 	struct err err;
@@ -212,7 +210,7 @@ static void hand_over(struct async_saver *saver)
 		return;
 	if (saver->plan.before)
 		saver->plan.before(saver->plan.arg);
-	/* Counted before, since the end of a save may be heard of at once. */
+	/* Counted before the call, since the client's thread may report the end of the save at once. */
 	pthread_mutex_lock(&saver->lock);
 	set_writing(saver, -1, saver->next.step);
 	pthread_mutex_unlock(&saver->lock);
@@ -243,7 +241,7 @@ static void *run(void *arg)
 
 /* ---- start ---- */
 
-/* Two snapshots unless they do not fit. The state itself has its memory already. */
+/* Two snapshots, or one where two do not fit. The state itself has its memory already. */
 static int choose_buffers(const struct async_saver *saver)
 {
 	const struct async_saver_plan *plan = &saver->plan;
@@ -261,7 +259,8 @@ static int choose_buffers(const struct async_saver *saver)
 	return 1;
 }
 
-/* Of snapshots that are there from the start; who gives --ckpt-slots insists. */
+/* Device snapshots take their memory at the start, so this checks that it is there; --ckpt-slots
+ * overrules the check. */
 static int check_memory(const struct async_saver *saver, int buffers, struct err *err)
 {
 	size_t available = snapshot_memory_available();
@@ -276,7 +275,7 @@ static int check_memory(const struct async_saver *saver, int buffers, struct err
 		(double)needed * 1e-6, (double)available * 1e-6);
 }
 
-/* The memory that is handed over. */
+/* Makes the buffers that are handed over. */
 static int make_memory(struct async_saver *saver, struct state *state, struct err *err)
 {
 	int buffers = choose_buffers(saver);
@@ -291,7 +290,7 @@ static int make_memory(struct async_saver *saver, struct state *state, struct er
 	return saver->snapshot_copy ? 0 : -1;
 }
 
-/* Saves that there is room for at once. */
+/* Number of saves that can be in flight at once. */
 static int snapshots_of(const struct async_saver *saver)
 {
 	return saver->memory->buffers - (saver->snapshot_copy ? 0 : 1);
@@ -389,8 +388,8 @@ size_t async_saver_memory(const struct async_saver *saver)
 
 /* ---- a save ---- */
 
-/* Until what was begun is handed over, and with `written` until no buffer is being written; false
- * when that takes longer. */
+/* Waits until the last save is handed over, and with `written` until the service has written all
+ * buffers. False when the hand-over takes longer than `patience`. */
 static bool wait_idle(struct async_saver *saver, bool written, double patience)
 {
 	struct deadline deadline = deadline_in(patience);
@@ -403,9 +402,8 @@ static bool wait_idle(struct async_saver *saver, bool written, double patience)
 	return idle;
 }
 
-/* A free buffer for the next update or for copies, or -1: said in the log, as is a wait that is
- * felt.
- */
+/* Waits for a free buffer, for the next update or for copies; -1 where there is none. Logs a
+ * failure, and a wait of more than a second. */
 static int wait_for_buffer(struct async_saver *saver, int64_t step, double patience)
 {
 	double began = clock_now();
@@ -427,11 +425,12 @@ static int wait_for_buffer(struct async_saver *saver, int64_t step, double patie
 
 static double known(double loss)
 {
-	return isfinite(loss) ? loss : NAN; /* a step that was left out changed nothing: its state is
+	return isfinite(loss) ? loss : NAN; /* a step that was left out changed nothing, so its state is
 										   good though its loss is not */
 }
 
-/* The buffer that holds the state, or will; -1, noted, where there is none. */
+/* Returns the buffer that holds the state, or will when its copies are done; -1 after noting a
+ * failure. */
 static int give_away(struct async_saver *saver, int64_t step, int buffer)
 {
 	struct err err;
@@ -519,8 +518,9 @@ int async_saver_fault(struct async_saver *saver)
 
 /* ---- end ---- */
 
-/* Ends the thread once what it has is handed over, and tries to see it written: a service that was
- * started inside the job's step ends with it. False when the hand-over takes too long. */
+/* Ends the thread once its last save is handed over. Also tries to wait until that is written,
+ * since a service that was started inside the job's step ends with the step. False when the
+ * hand-over takes too long. */
 static bool end_thread(struct async_saver *saver)
 {
 	if (!saver->running)
@@ -540,7 +540,7 @@ void async_saver_stop(struct async_saver *saver)
 	if (!saver)
 		return;
 	if (!end_thread(saver))
-		return; /* it hangs: the process ends without it */
+		return; /* the thread hangs: the process ends without it */
 	ckptd_client_close(saver->client);
 	buffer_pool_stop(&saver->pool);
 	device_snapshot_stop(saver->snapshot_copy);

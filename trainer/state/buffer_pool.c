@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set is a memory file with the arenas one behind the other. */
+/* A buffer is a memory file that holds the arenas one after the other. What this rank does not save
+ * is mapped from the first buffer into all others. */
 #include "config.h"
 #include "trainer/state/buffer_pool.h"
 
@@ -21,9 +22,9 @@ static size_t page_size(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Bytes [from, to) of the set become those of the first set, as far as they fill pages. A page of
- * which this part has some stays the set's own; that is right, since an update writes all of a set.
- */
+/* Maps bytes [from, to) of the first buffer into this one, as far as they fill whole pages. A page
+ * that holds some of this part stays the buffer's own; that is right, since an update writes the
+ * whole buffer. */
 static int share(const struct snapshot_memory *memory, int buffer, size_t from, size_t to,
 	struct err *err)
 {
@@ -44,7 +45,7 @@ static int share(const struct snapshot_memory *memory, int buffer, size_t from, 
 static int share_rest(const struct snapshot_memory *memory, int buffer, const struct layout *layout,
 	struct err *err)
 {
-	size_t behind = 0; /* what is kept before */
+	size_t behind = 0; /* end of the previous kept run */
 	for (size_t s = 0; s < SNAPSHOT_STATES; s++)
 		for (size_t i = 0; i < layout->kept_count[s]; i++) {
 			size_t arena = s * layout_arena(layout);
@@ -56,7 +57,7 @@ static int share_rest(const struct snapshot_memory *memory, int buffer, const st
 	return share(memory, buffer, behind, memory->bytes, err);
 }
 
-/* The pages are there before the first update that writes into them. */
+/* Prefaults the pages, so that the first update that writes them takes no page faults. */
 static void prefault_own(const struct snapshot_memory *memory, int buffer,
 	const struct layout *layout)
 {

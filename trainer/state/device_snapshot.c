@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A buffer is a memory file with the arenas one behind the other, of which only the pages that are
- * saved are there. */
+/* A buffer is a memory file that holds the arenas one after the other; only the pages that are
+ * saved are allocated and pinned. */
 #include "config.h"
 #include "trainer/state/device_snapshot.h"
 
@@ -14,24 +14,24 @@
 #include "trainer/state/prefault.h"
 
 #define PIECE_LEAST \
-	((size_t)32 << 20)  /* bytes of one copy: what else is copied out in a step waits for no more \
-						   than that */
-#define PIECES_MOST 512 /* but no more copies than a stream takes without making the host wait */
-#define RING 3          /* pieces that wait to be moved, where the buffers aren't pinned */
+	((size_t)32 << 20)  /* bytes of one copy at least; other copies out of the device wait no \
+						   longer than for one */
+#define PIECES_MOST 512 /* more copies would fill a stream's queue and make the host wait */
+#define RING 3          /* staging pieces, used where the buffers aren't pinned */
 #define RING_BYTES ((size_t)16 << 20)
 #define POLL 0.0002 /* seconds */
 
 _Static_assert(SNAPSHOT_BUFFERS + RING <= OPS_TRANSFERS,
 	"each buffer and each piece of the ring is a transfer");
 
-/* Bytes of a buffer, whole pages. */
+/* A run of whole pages of a buffer, in bytes. */
 struct span {
 	size_t first, end;
 };
 
 /* One copy. */
 struct piece {
-	size_t at; /* byte of a buffer */
+	size_t at; /* byte offset in a buffer */
 	const char *device;
 	size_t bytes;
 };
@@ -42,17 +42,17 @@ struct device_snapshot {
 	struct snapshot_memory memory;
 	struct span *spans;
 	struct piece *pieces;
-	size_t span_count, piece_count, room; /* the last: pieces that there is memory for */
-	size_t pinned;                        /* spans of buffers, buffer by buffer */
+	size_t span_count, piece_count, room; /* room: pieces that are allocated */
+	size_t pinned;                        /* number of pinned spans, counted buffer by buffer */
 	char *ring[RING];                     /* NULL where the buffers are pinned */
 
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
-	int buffer;     /* begun last */
-	bool copying;   /* the pieces of the ring are on their way */
-	bool overtaken; /* the update can't have waited: `err` says why */
+	int buffer;     /* of the snapshot begun last */
+	bool copying;   /* the ring's copies are not finished */
+	bool overtaken; /* the update could not be made to wait; `err` says why */
 	struct err err;
-	double stalls[SNAPSHOT_BUFFERS]; /* of the host */
+	double stalls[SNAPSHOT_BUFFERS]; /* seconds that the host stood still */
 	bool waited[SNAPSHOT_BUFFERS];   /* the device was made to wait, too */
 };
 
@@ -63,7 +63,7 @@ static const struct ops_copy_stream *copy_stream_of(const struct device_snapshot
 
 /* ---- what is copied ---- */
 
-/* Pages are pinned once, so runs that share one are joined. */
+/* A page can be pinned only once, so runs that share a page are joined. */
 static void add_span(struct device_snapshot *snapshot_copy, size_t first, size_t end)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -106,7 +106,7 @@ static int add_piece(struct device_snapshot *snapshot_copy, struct piece piece)
 	return 0;
 }
 
-/* Elements [first, end) of an arena, which on the device begin at `from`. */
+/* Adds the pieces of elements [first, end) of an arena, which on the device begin at `from`. */
 static int add_run(struct device_snapshot *snapshot_copy, size_t arena, size_t first, size_t end,
 	const float *from, size_t most)
 {
@@ -120,7 +120,8 @@ static int add_run(struct device_snapshot *snapshot_copy, size_t arena, size_t f
 	return 0;
 }
 
-/* What of a run of moments is kept here: on the device one shard stands behind the other. */
+/* Adds the pieces of a run of moments that are kept here; on the device shards lie one after the
+ * other. */
 static int add_moments(struct device_snapshot *snapshot_copy, size_t arena,
 	const struct zero_shard *run, const float *from, size_t most)
 {
@@ -181,7 +182,7 @@ static void unpin(struct device_snapshot *snapshot_copy)
 			->unpin(snapshot_copy->ops, place_of(snapshot_copy, --snapshot_copy->pinned));
 }
 
-/* All or nothing. */
+/* Pins all spans of all buffers, or none. */
 static int pin(struct device_snapshot *snapshot_copy, struct err *err)
 {
 	size_t count = snapshot_copy->span_count * (size_t)snapshot_copy->memory.buffers;
@@ -274,7 +275,7 @@ bool device_snapshot_is_pinned(const struct device_snapshot *snapshot_copy)
 
 /* ---- a snapshot ---- */
 
-/* state->before: the update is about to write. */
+/* The state's `before`: called when an update is about to write. */
 static void wait_transfer(void *arg)
 {
 	struct device_snapshot *snapshot_copy = arg;
@@ -334,7 +335,7 @@ static int wait_for(struct device_snapshot *snapshot_copy, int transfer, struct 
 	return rc < 0 ? -1 : 0;
 }
 
-/* A piece of the ring is empty once what it held has been moved to its place. */
+/* Moves a piece out of the ring to its place, which makes the ring's place free again. */
 static int move_piece(struct device_snapshot *snapshot_copy, size_t i, struct deadline deadline,
 	struct err *err)
 {

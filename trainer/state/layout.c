@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensor table, divided among the writers as the checkpoint's files will be. */
+/* Divides the tensor table among the writers, as the checkpoint's files will be divided. */
 #include "trainer/state/layout.h"
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "checkpoint/save/shard_plan.h"
 #include "common/auto.h"
 
-/* A counter is one int64 in the files. */
+/* In files a counter is one int64 scalar. */
 static void describe_tensor(const struct tensor *row, struct snapshot_tensor *tensor)
 {
 	*tensor = (struct snapshot_tensor) { .name = row->name, .dtype = SAFETENSORS_I64 };
@@ -31,7 +31,7 @@ static void add_slice(struct layout *layout, const struct tensor *row, size_t fi
 		.writer = writer };
 }
 
-/* What a shard has of the parameters. */
+/* Adds the slices of the parameters that a shard holds. */
 static void add_shard(struct layout *layout, const struct zero_shard *shard)
 {
 	for (int i = 0; i < layout->table->count; i++) {
@@ -62,7 +62,7 @@ static bool is_own(const struct layout *layout, int i)
 	return layout->tensors[i].writer == layout->part;
 }
 
-/* The run of this part's elements, as far as to the next part's. */
+/* Finds the run of this part's elements, up to where the next part's begin. */
 static void find_own(struct layout *layout)
 {
 	const struct tensor_table *table = layout->table;
@@ -87,7 +87,7 @@ static void keep(struct layout *layout, int s, size_t first, size_t end)
 		layout->kept[s][layout->kept_count[s]++] = (struct zero_shard) { layout->part, first, end };
 }
 
-/* Sorts what is kept of an arena, and joins what overlaps or touches. */
+/* Sorts the runs kept of an arena, and joins those that overlap or touch. */
 static void join_kept(struct layout *layout, int s)
 {
 	struct zero_shard *kept = layout->kept[s];
@@ -142,7 +142,7 @@ static int divide(struct layout *layout, int writers, const struct zero_shard *s
 int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers,
 	const struct zero_shard *shards, size_t shard_count, struct err *err)
 {
-	/* Each row and each shard ends at most one slice. */
+	/* Each slice ends with a row or with a shard, so this is enough. */
 	size_t count = (size_t)table->count, slices = count + shard_count;
 	*layout = (struct layout) { .table = table,
 		.part = part,

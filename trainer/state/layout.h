@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the state of a training lies in a buffer of the snapshots' memory: as in the arenas, which
- * such a buffer holds one behind the other, weights, m, v. A rank that saves only a part of the
- * tensors tells where these are. */
+/* Where the state lies in a snapshot buffer: a buffer holds the arenas of weights, m and v one
+ * after the other. Also which part of it this rank saves. */
 #ifndef MUSTER_LAYOUT_H
 #define MUSTER_LAYOUT_H
 
@@ -15,15 +14,15 @@
 struct layout {
 	const struct tensor_table *table; /* borrowed */
 	int part, parts;
-	struct snapshot_tensor *
-		tensors; /* [table->count] with writers; data NULL until layout_place, and of other parts */
+	struct snapshot_tensor *tensors; /* [table->count] with their writers; data is NULL before
+										layout_place, and for other parts */
 	struct snapshot_slice
-		*slices; /* [slice_count] one a parameter: statistics are in the model's files only */
+		*slices; /* [slice_count] of parameters only: statistics are saved in the model's files */
 	size_t slice_count;
-	size_t *slice_at;  /* [slice_count] where each begins in the arenas */
-	size_t first, end; /* elements of the part's tensors in each arena; they stand side by side */
-	/* What this part saves of each arena, by place: of the weights its tensors and its slices, of
-	 * the moments its slices. */
+	size_t *slice_at;  /* [slice_count] offset of each in the arenas */
+	size_t first, end; /* elements of this part's tensors, which lie side by side in each arena */
+	/* The runs that this part saves of each arena, sorted: of the weights its tensors and its
+	 * slices, of the moments its slices. */
 	struct zero_shard *kept[SNAPSHOT_STATES];
 	size_t kept_count[SNAPSHOT_STATES];
 };
@@ -34,18 +33,18 @@ static inline size_t layout_arena(const struct layout *layout)
 	return layout->table->elements * sizeof(float);
 }
 
-/* Bytes of a buffer. */
+/* Bytes of a snapshot buffer. */
 static inline size_t layout_bytes(const struct layout *layout)
 {
 	return SNAPSHOT_STATES * layout_arena(layout);
 }
 
-/* Bytes of what is this part's in a buffer. */
+/* Bytes of a snapshot buffer that belong to this part. */
 size_t layout_own_bytes(const struct layout *layout);
 
-/* Divides the tensors among as many of `writers` as there is something to write for
- * (layout->parts); layout->part is -1 where nothing is left for number `part`. With `shards`, by
- * writer and then by place, the slices are these instead of whole tensors. */
+/* Divides the tensors among the writers; only as many of these write as there is something to write
+ * for (layout->parts). layout->part is -1 where nothing is left for `part`. With `shards`, sorted
+ * by writer and then by place, the slices are these instead of whole tensors. Borrows the table. */
 int layout_make(struct layout *layout, const struct tensor_table *table, int part, int writers,
 	const struct zero_shard *shards, size_t shard_count, struct err *err);
 void layout_clear(struct layout *layout);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedule, clipping and the update of all tensors. */
+/* The learning rate's schedule, clipping, and the update of all tensors. */
 #include "trainer/state/optimizer.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step does to the weights: learning rate, clipping and AdamW over the tensor table.
- * Everything is a function of the step and the reduced gradients; there is no state but the
- * moments. */
+/* How a step changes the weights: learning rate, clipping and AdamW over the tensor table.
+ * Everything is a function of the step and the reduced gradients; the moments are the only
+ * state. */
 #ifndef MUSTER_OPTIMIZER_H
 #define MUSTER_OPTIMIZER_H
 
@@ -12,41 +12,43 @@
 
 struct optimizer_config {
 	double learning_rate;         /* the highest */
-	double minimal_learning_rate; /* where the decay ends */
-	uint64_t warmup;              /* steps of linear rise */
-	uint64_t steps;               /* where the decay ends; steps after it keep the minimum */
+	double minimal_learning_rate; /* at the end of the decay */
+	uint64_t warmup;              /* steps of linear warm-up */
+	uint64_t steps;               /* at which the decay ends; later steps keep the minimum */
 	double beta1, beta2, epsilon, weight_decay;
-	double clip; /* the largest norm of the gradients, 0: any */
+	double clip; /* the largest norm of the gradients; 0: no limit */
 };
 
-/* Learning rate of a step, counted from 1: linear warm-up, highest·step/warmup, then a cosine from
- * the highest to the minimum (Loshchilov and Hutter, arXiv 1608.03983, without restarts): with p =
- * (step - 1 - warmup) / (steps - warmup), minimum + (highest - minimum)·(1 + cos(pi·p)) / 2. */
+/* Learning rate of a step, counted from 1. First a linear warm-up, highest·step/warmup, then a
+ * cosine from the highest to the minimum (Loshchilov and Hutter, arXiv 1608.03983, without
+ * restarts): with p = (step - 1 - warmup) / (steps - warmup), minimum + (highest - minimum)·(1 +
+ * cos(pi·p)) / 2. */
 double optimizer_learning_rate(const struct optimizer_config *config, uint64_t step);
 
-/* Before a step's first pass: fills in all that is known. `valid` is the number of targets of the
+/* Fills in what is known before a step's first pass. `valid` is the number of valid targets in the
  * global batch. */
 void optimizer_begin(const struct optimizer_config *config, uint64_t step, int64_t valid,
 	struct step_params *params);
 
-/* After the reduction: the clip factor min(1, clip / norm), and `masked` when loss or norm is not
- * finite. Returns whether the step changes the weights. */
+/* After the reduction: sets the clip factor min(1, clip / norm), and `masked` when loss or norm is
+ * not finite. Returns whether the step changes the weights. */
 bool optimizer_clip(const struct optimizer_config *config, double loss, double norm,
 	struct step_params *params);
 
 /* AdamW over all parameters, from the arenas of `from` to those of `to`, which may be the same;
- * matrices (tensor.decay) decay. Statistics stay as they are. The arenas have the table's offsets.
- * Padding is not touched. The ops' memory is the host's. */
+ * only matrices (tensor.decay) decay. Copies statistics unchanged. The arenas have the table's
+ * offsets. Does not touch padding. For ops whose memory is the host's. */
 void optimizer_update(struct ops *ops, const struct tensor_table *table,
 	const struct adamw_state *to, const struct adamw_state *from, const float *grads);
 
-/* Its two parts: elements [first, end) of the parameters, and what is no parameter. `compute` is
- * the arena of the new weights in the compute type of the ops, NULL: to->weights. */
+/* The two parts of optimizer_update: optimizer_update_run updates the parameters among elements
+ * [first, end), optimizer_keep copies what is no parameter. `compute` is the arena of the new
+ * weights in the compute type of the ops; NULL: to->weights. */
 void optimizer_update_run(struct ops *ops, const struct tensor_table *table,
 	const struct adamw_state *to, const struct adamw_state *from, float *compute,
 	const float *grads, size_t first, size_t end);
-/* The chunks of such a run, by place, for what the ops update at once. Their moments are where they
- * are. Writes at most `most`; returns how many there are. */
+/* Lists the chunks of such a run, by place, for ops that update all at once; a chunk's `moments`
+ * equals its `first`. Writes at most `most`; returns the number of all. */
 size_t optimizer_chunks(const struct tensor_table *table, size_t first, size_t end,
 	struct adamw_chunk *chunks, size_t most);
 void optimizer_keep(const struct tensor_table *table, const struct adamw_state *to,

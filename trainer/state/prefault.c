@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Prefaults memory with all threads, and with one call for many pages where the kernel has one. */
 #include "config.h"
 #include "trainer/state/prefault.h"
 
@@ -6,9 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PIECE ((size_t)4 << 20) /* bytes that one thread makes be there at once */
+#define PIECE ((size_t)4 << 20) /* bytes that a thread prefaults at a time */
 
-/* By a call where the kernel has it (Linux 5.14). */
+/* MADV_POPULATE_WRITE exists since Linux 5.14; without it each page is written once. */
 static void prefault_piece(volatile char *from, size_t bytes, size_t page)
 {
 #ifdef MADV_POPULATE_WRITE

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is there before it is needed. */
-#ifndef MUSTER_PREFAULT_H
-#define MUSTER_PREFAULT_H
+/* Makes memory be there before it is needed, so that a training step takes no page faults. */
+#ifndef MUSTER_POPULATE_H
+#define MUSTER_POPULATE_H
 
 #include <stddef.h>
 
-/* Makes the pages of these bytes be there for writing, by all threads: quicker than by one fault a
- * page. What they hold stays. */
+/* Prefaults the pages of these bytes for writing, with all threads, which is faster than one page
+ * fault after the other. Their contents stay. */
 void prefault(void *from, size_t bytes);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arenas of a training and their way from rank 0 to all ranks. */
+/* Allocates the arenas of the state, shares rank 0's state with all ranks, and moves it onto a
+ * device. */
 #include "config.h"
 #include "trainer/state/state.h"
 
@@ -13,22 +14,22 @@
 #include "trainer/state/optimizer.h"
 
 #define CHUNK_BYTES \
-	((size_t)16 << 20) /* of a broadcast (small enough for a deadline by progress), and of a copy \
-						  by one thread */
+	((size_t)16 << 20) /* of a broadcast (small enough for a deadline by progress), and of one \
+						  thread's copy */
 
 static size_t arena_bytes(const struct state *state)
 {
 	return state->tensors->elements * sizeof(float);
 }
 
-/* What `ops` would put where the host can't reach it, and what has gaps, is mapped. */
+/* Arenas are mapped where `ops` would put them out of the host's reach, or where they have gaps. */
 static bool is_mapped(const struct state *state, bool moments)
 {
 	return ops_has_device_memory(state->ops) || (moments && state->sharded);
 }
 
-/* Pages that are there when they are written to. Small ones: a huge page would hold other ranks'
- * elements, too. */
+/* Pages appear when they are first written. They must be small ones: a huge page would also hold
+ * other ranks' elements. */
 static float *alloc_sparse(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -137,7 +138,7 @@ static void copy_own(const struct state *state, float *to, const float *from)
 			(state->own[i].end - state->own[i].first) * sizeof *to);
 }
 
-/* One arena after the other, so that there is no more than one of them twice. */
+/* Moves one arena after the other, so that at most one exists twice. */
 void state_move(struct state *state, const struct adamw_state *to)
 {
 	float **arenas[] = { &state->weights, &state->m, &state->v },
@@ -155,8 +156,7 @@ void state_move(struct state *state, const struct adamw_state *to)
 
 /* ---- where the host can't touch the memory of `ops` ---- */
 
-/* Moments that are kept here; where the next run of them begins on the device is the sum of those
- * before. */
+/* Number of moments that are kept here. On the device their runs lie one after the other. */
 static size_t own_elements(const struct state *state)
 {
 	size_t elements = state->sharded ? 0 : state->tensors->elements;
@@ -165,7 +165,7 @@ static size_t own_elements(const struct state *state)
 	return elements;
 }
 
-/* Copies the moments that are kept here into the device. */
+/* Copies the moments that are kept here to the device. */
 static void upload_moments(struct state *state)
 {
 	float *const host[] = { state->m, state->v },
@@ -182,7 +182,7 @@ static void upload_moments(struct state *state)
 	}
 }
 
-/* What an update of `own` takes, in one table for the device. */
+/* Makes one table of chunks for an update of `own`, in device memory. */
 static int upload_chunks(struct state *state, struct err *err)
 {
 	const struct zero_shard all = { 0, 0, state->tensors->elements };
@@ -271,7 +271,7 @@ size_t state_bytes(const struct state *state)
 	return arena_bytes(state) + state_moment_bytes(state);
 }
 
-/* As far as they are kept here. */
+/* Zeroes the moments that are kept here. */
 static void zero_moments(struct state *state)
 {
 	size_t bytes = arena_bytes(state);
@@ -354,7 +354,7 @@ int state_share(struct state *state, struct comm *comm, struct err *err)
 	return 0;
 }
 
-/* The same as of all of them at once. */
+/* Gives the same hash as of all weights at once. */
 static struct hash128 hash_device(struct state *state)
 {
 	size_t bytes = arena_bytes(state);
@@ -375,7 +375,7 @@ uint64_t state_weights_hash(struct state *state)
 	return hash_bytes(state->weights, state->tensors->elements * sizeof(float)).low | 1;
 }
 
-/* In place: what is handed over is a copy. */
+/* Updates in place: a snapshot holds a copy. */
 static void update_device(struct state *state, const float *grads)
 {
 	const struct zero_shard all = { 0, 0, state->tensors->elements };
@@ -387,8 +387,8 @@ static void update_device(struct state *state, const float *grads)
 		return;
 	}
 	for (size_t i = 0; i < count; at += own[i].end - own[i].first, i++) {
-		/* The optimizer adds the place in an arena, which is not where the moments of a shard lie.
-		 */
+		/* The optimizer adds an element's offset in an arena, but the moments of a shard lie
+		 * elsewhere. */
 		uintptr_t shift = (own[i].first - at) * sizeof(float);
 		const struct adamw_state shard = { state->device.weights,
 			(float *)((uintptr_t)state->device.m - shift),
