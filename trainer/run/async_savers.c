@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0 begins, since the others' services report to its service; then it tells all ranks what
- * they need, and they follow. */
+/* Rank 0 starts its saver first, since the other services report to its service. Then it broadcasts
+ * what the others need, and they start theirs. */
 #include "trainer/run/async_savers.h"
 
 #include <jansson.h>
@@ -13,17 +13,17 @@
 #include "trainer/comm/status_exchange.h"
 #include "trainer/comm/comm_address.h"
 
-#define START_SECONDS 30.0   /* to find or start a checkpoint service */
-#define TEXT_MAX (64u << 20) /* bytes of what rank 0 tells */
+#define START_SECONDS 30.0   /* to find or start the checkpoint service */
+#define TEXT_MAX (64u << 20) /* bytes of what rank 0 broadcasts */
 
-/* Which of the designated ranks this one is. */
+/* This rank's place among the designated ranks. */
 struct place {
-	int part;    /* -1: none of them */
-	int writers; /* how many there are */
-	int sharers; /* on one node */
+	int part;    /* -1: it is not one */
+	int writers; /* number of designated ranks */
+	int sharers; /* number of them on one node */
 };
 
-/* Collective. The first rank of a node is not known to others by arithmetic. */
+/* Collective, since which rank is the first of its node can't be calculated by others. */
 static int find_place(const struct run *run, struct place *place, struct err *err)
 {
 	const struct ident *ident = &run->ident;
@@ -50,7 +50,8 @@ static int find_place(const struct run *run, struct place *place, struct err *er
 	return ERR_SHARED;
 }
 
-/* Called from the saver's thread: no step before a checkpoint may lack its line. */
+/* Called on the saver's thread before each hand-over: no step up to a checkpoint may lack its
+ * line. */
 static void sync_metrics(void *arg)
 {
 	struct run *run = arg;
@@ -106,7 +107,7 @@ static int start_first(struct run *run, const struct place *place, struct err *e
 {
 	if (run->ident.rank != 0)
 		return 0;
-	run->ckpt_dir = *folder_dir(run->folder); /* the folder's descriptor */
+	run->ckpt_dir = *folder_dir(run->folder); /* shares the folder's descriptor */
 	run->token = strdup(folder_token(run->folder));
 	return run->token ? start(run, place, NULL, err) : err_set(err, "checkpoint: out of memory");
 }
@@ -123,7 +124,7 @@ static char *tell(const struct run *run)
 	return text;
 }
 
-/* Collective. *text is malloc'ed. */
+/* Collective. Rank 0 passes the text in *text; the others get it there, malloc'ed. */
 static int broadcast(const struct run *run, char **text, struct err *err)
 {
 	uint64_t size = *text ? strlen(*text) : 0;
@@ -148,7 +149,7 @@ static char *copy_of(const json_t *told, const char *name)
 	return text ? strdup(text) : NULL;
 }
 
-/* The other designated ranks: the same records, the same directory. */
+/* Starts the other designated ranks with the same records and the same directory. */
 static int start_other(struct run *run, const struct place *place, const char *text,
 	struct err *err)
 {

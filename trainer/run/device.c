@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stages of a run's start that know of GPUs. */
+/* The stages of a run's start that deal with GPUs. */
 #include "config.h"
 #include "trainer/run/device.h"
 
@@ -29,9 +29,10 @@
 #define REMEDY_NCCL \
 	"build it where NCCL is installed (--with-nccl=DIR), start one rank, " \
 	"or use --device cpu"
-#define TEXT_MAX (1u << 20) /* bytes of the algorithms as text */
+#define TEXT_MAX (1u << 20) /* bytes of the GEMM plans as text */
 #define TUNE_SECONDS \
-	30.0 /* that --tune may take, and no more than half of what the other ranks wait */
+	30.0 /* limit of --tune; at most half of the collective timeout too, since other ranks wait \
+			meanwhile */
 
 /* ---- the choice ---- */
 
@@ -47,7 +48,7 @@ static int settle_precision(struct run *run, struct err *err)
 	return 0;
 }
 
-/* What cuDNN's attention has to have. */
+/* Checks what cuDNN's attention needs. */
 static int check_attention(const struct run *run, struct err *err)
 {
 	if (run->settings.attention == ATTENTION_OWN)
@@ -64,7 +65,8 @@ static int check_attention(const struct run *run, struct err *err)
 
 #ifdef HAVE_CUBLAS
 
-/* Ranks that share a card are strangers to NCCL if they seem to be on hosts of their own. */
+/* NCCL lets ranks share a card only if they seem to be on different hosts, so each gets a host name
+ * of its own. */
 static int share(const struct ident *ident, struct err *err)
 {
 	char host[80];
@@ -102,17 +104,17 @@ int device_choose(struct run *run, struct err *err)
 int device_agree(struct run *run, int rc, struct err *err)
 {
 	if (run->settings.device == DEVICE_CPU || run->ident.world_size == 1)
-		return rc < 0 ? ERR_SHARED : 0; /* all find the same */
+		return rc < 0 ? ERR_SHARED : 0; /* every rank finds the same */
 	if (rc == GPU_NONE && !run->has_driver)
-		return 0; /* a cluster without GPUs doesn't wait for this; ranks that have one name those
-					 that say nothing */
+		return 0; /* a cluster without GPUs need not meet; ranks that have a driver name the silent
+					 ones */
 	return gpu_meet(run->rdzv, &run->ident, &run->gpu, rc, run->settings.share_gpu, err);
 }
 
 /* ---- memory ---- */
 
-/* Other ranks' last pieces of this rank's segment of a bucket, their early pieces of all its
- * segments, and NCCL's own. */
+/* Bytes for other ranks' last pieces of this rank's segment of a bucket, for their early pieces of
+ * all its segments, and for NCCL. */
 static size_t staging_of(const struct run *run, const struct ddp_plan *plan)
 {
 	size_t others = (size_t)plan->world - 1,
@@ -170,8 +172,8 @@ static int check_memory(const struct run *run, enum gemm_mode mode, size_t more_
 		run->settings.share_gpu ? run->ident.local_world_size : 1, err);
 }
 
-/* With cuDNN's attention where it is asked for: what that needs of the memory is known when its
- * plans are made. */
+/* Makes the ops, with cuDNN's attention where it is asked for. That comes first, since its memory
+ * is known only once its plans are made. */
 static int make_ops(struct run *run, enum gemm_mode mode, struct err *err)
 {
 	struct attention_cudnn *cudnn = NULL;
@@ -213,7 +215,7 @@ int device_choose(struct run *run, struct err *err)
 
 int device_agree(struct run *run, int rc, struct err *err)
 {
-	return rc < 0 ? ERR_SHARED : 0; /* all find the same */
+	return rc < 0 ? ERR_SHARED : 0; /* every rank finds the same */
 }
 
 int device_ops(struct run *run, struct err *err)
@@ -246,7 +248,7 @@ int device_comm(struct run *run, struct err *err)
 	return run->comm ? 0 : -1;
 }
 
-/* ---- algorithms ---- */
+/* ---- GEMM plans ---- */
 
 static const char *recorded_algorithms(const struct run *run)
 {
@@ -261,7 +263,8 @@ static double tune_seconds(const struct run *run)
 	return run->ident.world_size > 1 && patience < TUNE_SECONDS ? patience : TUNE_SECONDS;
 }
 
-/* Rank 0's part: *text is malloc'ed. */
+/* On rank 0: adopts the plans of the checkpoint and chooses the missing ones. *text is
+ * malloc'ed. */
 static int choose_algorithms(const struct run *run, char **text, struct err *err)
 {
 	struct err why;
@@ -318,7 +321,7 @@ int device_algorithms(struct run *run, struct err *err)
 		run->ident.rank ? run->ops->adopt(run->ops, text, err) : 0, err);
 }
 
-/* ---- use ---- */
+/* ---- MFU ---- */
 
 double device_use(const struct run *run, double tokens_per_second)
 {

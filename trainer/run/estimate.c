@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Adds up the parts and words the refusal. */
 #include "trainer/run/estimate.h"
 
 #include <stdio.h>

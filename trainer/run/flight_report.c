@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of the others is what they said when they took their leave, over the connections
- * that work; of those that said nothing, their files where they can be read. */
+/* Other ranks' records come with the goodbyes that they sent over the connections that still work.
+ * For ranks that sent none, their record's file is read where that is possible. */
 #include "trainer/run/flight_report.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "common/log.h"
 #include "trainer/telemetry/flight_table.h"
 
-/* The last words of a rank. `now` is its clock. */
+/* Reads a rank's last words. *now is that rank's clock at that time. */
 static bool hear(const struct run *run, int rank, struct flight_view *view, double *now)
 {
 	unsigned char record[FLIGHT_SIZE];
@@ -21,7 +21,8 @@ static bool hear(const struct run *run, int rank, struct flight_view *view, doub
 		&& flight_read(record, sizeof record, view, &ignored) == 0 && view->rank == rank;
 }
 
-/* One that computes may come to its own end late: it hears of the failure when it is done. */
+/* Whether this rank logs the table. A rank that computes hears of the failure late, so the lowest
+ * rank that waited does. */
 static bool is_speaker(const struct run *run)
 {
 	struct flight_view view;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines are kept until they are written whole, so that a full disk costs no line once there is room
- * again. */
+/* Appends the lines of the metrics. A line is kept in memory until it is written whole, so that a
+ * full disk costs no line once there is room again. */
 #include "trainer/run/metrics.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 struct metrics {
 	int fd;
 	char name[64];
-	pthread_mutex_t lock; /* over what follows; not held while the disk is waited for */
+	pthread_mutex_t lock; /* guards what follows; not held while waiting for the disk */
 	char *pending;        /* lines that are not written yet */
 	size_t size, room;
 };
@@ -39,7 +39,8 @@ struct metrics *metrics_open(int dirfd, int attempt, struct err *err)
 		metrics_close(metrics);
 		return NULL;
 	}
-	/* Its name, once for all: lines that metrics_sync makes durable must be found again. */
+	/* Makes the name durable once, or lines that metrics_sync makes durable could be lost with
+	 * it. */
 	if (io_sync_dir(dirfd, err) < 0) {
 		err_prefix(err, "metrics: %s", metrics->name);
 		metrics_close(metrics);
@@ -62,7 +63,7 @@ static int flush(struct metrics *metrics, struct err *err)
 		done += (size_t)n;
 	}
 	metrics->size -= done;
-	if (metrics->size > 0) /* pending may be NULL still */
+	if (metrics->size > 0) /* pending may still be NULL */
 		memmove(metrics->pending, metrics->pending + done, metrics->size);
 	return metrics->size ? -1 : 0;
 }
@@ -91,7 +92,7 @@ static int append(struct metrics *metrics, const char *line, struct err *err)
 	return rc;
 }
 
-/* A number as JSON has it: there is no NaN and no infinity there. The bits tell which it was. */
+/* A number as JSON allows it: NaN and infinity become null. */
 static const char *number(float value, char out[32])
 {
 	if (!isfinite(value))

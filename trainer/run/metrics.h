@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics-N.jsonl: one JSON object a line for each step and each validation of the directory's
- * attempt N. Written by rank 0, flushed each step. */
+/* Writes metrics-N.jsonl, one JSON object a line for each step, validation and checkpoint of the
+ * directory's attempt N. Written by rank 0, flushed after each step. */
 #ifndef MUSTER_METRICS_H
 #define MUSTER_METRICS_H
 
@@ -13,17 +13,17 @@
 struct metrics_step {
 	uint64_t step;
 	float loss, norm, learning_rate;
-	double tokens_per_second, milliseconds, exposed, communication; /* the last two in seconds */
+	double tokens_per_second, milliseconds, exposed, communication; /* last two: seconds */
 	int ranks;
 	struct ddp_cost cost;
-	double use;   /* of the GPUs' peak; 0: not known */
-	bool skipped; /* the update was left out, the loss or the norm is not finite */
+	double use;   /* MFU; 0: not known */
+	bool skipped; /* the update was left out, since the loss or the norm is not finite */
 };
 
 struct metrics_checkpoint {
 	int64_t step;
-	double stall, flush; /* seconds that training stood still, and from the hand-over until the save
-							was durable */
+	double stall, flush; /* seconds that training stood still, and seconds from the hand-over until
+							the save was durable */
 	uint64_t bytes;
 };
 
@@ -32,18 +32,18 @@ struct metrics;
 /* Creates `metrics-ATTEMPT.jsonl` in the folder, durably. */
 struct metrics *metrics_open(int dirfd, int attempt, struct err *err);
 
-/* Appends a line. When the file can't be written the lines are kept in memory and written by a
- * later call; the error is for a warning. */
+/* Append a line. When the file can't be written, lines are kept in memory and written by a later
+ * call; the error is for a warning. */
 int metrics_step(struct metrics *metrics, const struct metrics_step *step, struct err *err);
 int metrics_checkpoint(struct metrics *metrics, const struct metrics_checkpoint *checkpoint,
 	struct err *err);
 int metrics_validation(struct metrics *metrics, uint64_t step, float loss, struct err *err);
 
-/* Makes the lines durable; before each save, so that no step before a checkpoint lacks its line.
- * May be called from another thread, which then alone waits for the disk. */
+/* Makes the lines durable; called before each save, so that no step up to a checkpoint lacks its
+ * line. May be called from another thread, and then only that thread waits for the disk. */
 int metrics_sync(struct metrics *metrics, struct err *err);
 
-/* NULL is allowed. */
+/* `metrics` may be NULL. */
 void metrics_close(struct metrics *metrics);
 
 #endif

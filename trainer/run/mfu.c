@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/run/mfu.h"
+/* The peaks are from the vendor's data sheets, by words of the card's name. */
+#include "trainer/run/gpu_peak.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -7,8 +8,8 @@
 
 #define TERA 1e12
 
-/* The first row whose words are all in the name counts, so what is special stands before what is
- * general: the PCIe and NVL cards have fewer multiprocessors or lower clocks than the SXM ones. */
+/* The first row counts whose words are all in the name, so special cards come before general ones:
+ * PCIe and NVL cards have fewer multiprocessors or lower clocks than SXM ones. */
 static const struct {
 	const char *words[2];
 	double peak;
@@ -35,8 +36,7 @@ static const struct {
 	{ { "RTX", "3090" }, 71 * TERA },
 };
 
-/* "L4" is no part of "L40", and "A10" none of "A100" and "A10G": a word ends where the name's does.
- */
+/* Compares whole words: "L4" must not match "L40", nor "A10" "A100" or "A10G". */
 static bool has_word(const char *name, const char *word)
 {
 	size_t length = strlen(word);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The numerics record: made, compared in time and across ranks. */
+/* Makes the numerics record, and compares it with a checkpoint's and across ranks. */
 #include "config.h"
 
 #include "trainer/run/numerics.h"
@@ -14,8 +14,8 @@
 #include "common/log.h"
 #include "trainer/comm/status_exchange.h"
 
-#define TEXT_BYTES 2048 /* of a record, as ranks exchange it */
-#define TEXT_TOLD 190   /* of one of its values */
+#define TEXT_BYTES 2048 /* of a record that ranks exchange */
+#define TEXT_TOLD 190   /* longest text of a value that ranks exchange whole */
 
 json_t *numerics_record(const struct settings *settings, struct ops *ops, const struct comm *comm)
 {
@@ -47,7 +47,7 @@ json_t *numerics_record(const struct settings *settings, struct ops *ops, const 
 	return record;
 }
 
-/* In the place of a value that is too long to be told. */
+/* Writes what replaces a text that is too long to be exchanged. */
 static void hash_text(const json_t *value, char *out, size_t size)
 {
 	char hex[HASH_HEX_SIZE];
@@ -55,7 +55,7 @@ static void hash_text(const json_t *value, char *out, size_t size)
 		hash_hex(hash_bytes(json_string_value(value), json_string_length(value)), hex));
 }
 
-/* The record with such texts in their place: what ranks exchange. */
+/* A copy of the record in which hashes replace long texts: this is what ranks exchange. */
 static json_t *shorten(const json_t *record)
 {
 	json_t *copy = json_copy((json_t *)record), *value;
@@ -70,7 +70,7 @@ static json_t *shorten(const json_t *record)
 	return copy;
 }
 
-/* A value of a record as people read it. */
+/* Words a value of a record for messages. */
 static const char *value_text(const json_t *value, char out[200])
 {
 	if (json_is_string(value) && json_string_length(value) > TEXT_TOLD)

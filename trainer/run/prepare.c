@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The stages before the first step, in order. Each stage that may fail on one rank alone ends with
+ * a status exchange. */
 #include "config.h"
 #include "trainer/run/prepare.h"
 
@@ -20,10 +22,10 @@
 #include "trainer/run/async_savers.h"
 #include "trainer/run/threads.h"
 
-#define IO_SECONDS 60.0 /* how long an I/O error at the start is retried */
+#define IO_SECONDS 60.0 /* an I/O error at the start is retried for this long */
 #define TRACE_DEFAULT_STEPS 10
 
-/* Whether so many ranks can share a step. */
+/* Checks that this number of ranks can share a step. */
 static int check_world(const struct settings *settings, int ranks, struct err *err)
 {
 	if (ranks > settings->slots)
@@ -43,8 +45,8 @@ static int check_world(const struct settings *settings, int ranks, struct err *e
 	return 0;
 }
 
-/* Where the ranks have met and then can't connect, it is most likely by a network that they don't
- * share. */
+/* Ranks that have met but can't connect most likely use a network that they don't share: adds the
+ * remedy. */
 static void name_interface(const struct ident *ident, struct err *err)
 {
 	char address[COMM_ADDRESS_SIZE];
@@ -58,7 +60,7 @@ static void name_interface(const struct ident *ident, struct err *err)
 		why.text, address);
 }
 
-/* Who has not come may come late, or never on that node. */
+/* A missing rank may come late, or never come on its node: adds the remedies. */
 static void name_patience(struct err *err)
 {
 	struct err why = *err;
@@ -69,7 +71,7 @@ static void name_patience(struct err *err)
 			why.text);
 }
 
-/* Who am I, and where are the others. */
+/* Learns who this rank is and connects it with the others. */
 static int meet(struct run *run, struct err *err)
 {
 	const struct settings *settings = &run->settings;
@@ -85,9 +87,8 @@ static int meet(struct run *run, struct err *err)
 	run->rdzv = rdzv_open(&run->ident, settings->rendezvous, settings->rdzv_timeout, err);
 	if (!run->rdzv) {
 		name_patience(err);
-		return err->status == EXIT_USAGE
-			? ERR_SHARED
-			: -1; /* the way a step is started is the same for all ranks */
+		return err->status == EXIT_USAGE ? ERR_SHARED
+										 : -1; /* all ranks of a step are started the same way */
 	}
 	*err = why;
 	if ((rc = device_agree(run, rc, err)) < 0) {
@@ -106,7 +107,7 @@ static int meet(struct run *run, struct err *err)
 	return rc;
 }
 
-/* Rank 0 takes the checkpoint directory; the number of the attempt then names its metrics. */
+/* Takes the checkpoint directory on rank 0; the attempt's number then names its metrics. */
 static int open_folder(struct run *run, struct err *err)
 {
 	const struct settings *settings = &run->settings;
@@ -123,7 +124,7 @@ static int open_folder(struct run *run, struct err *err)
 	return 0;
 }
 
-/* Nobody needs the record to train. */
+/* Opens the flight recorder's file; training goes on without one. */
 static void keep_flight(struct run *run)
 {
 	struct err err;
@@ -250,14 +251,15 @@ static int restore(struct run *run, struct err *err)
 	return run->ident.rank == 0 ? resume_apply(run, err) : 0;
 }
 
-/* What a rank sees as the data; and what it is to trace, since that is done together, too. */
+/* What a rank sees as its data; and which steps it traces, which must be the same on all ranks,
+ * too. */
 struct view {
 	struct hash128 identity;
 	uint64_t files;
 	int64_t trace, trace_first, trace_last;
 };
 
-/* The same data on every rank, or their gradients would be of different things. */
+/* Checks that all ranks see the same data, or their gradients would not belong together. */
 static int compare_data(struct run *run, struct err *err)
 {
 	const struct settings *settings = &run->settings;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The start-up table and the aligned lines of the steps. */
+/* Prints the start-up table and the aligned lines of the steps. */
 #include "trainer/run/report.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ static void line(const char *name, const char *value)
 	printf("  %-20s %s\n", name, value);
 }
 
-/* Bytes that a rank has for something. */
+/* Bytes of a rank's memory by their use. */
 enum {
 	MEMORY_WEIGHTS,
 	MEMORY_MOMENTS,
@@ -62,7 +62,7 @@ static int memory_text(const struct memory *all, int ranks, int part, char *out,
 	return snprintf(out, size, "%.1f to %.1f MB %s", least, most, memory_names[part]);
 }
 
-/* Collective: a rank's shares of slots, moments and saves are its own. */
+/* Collective, since each rank has its own shares of slots, moments and saves. */
 static int compare_memory(const struct run *run, char *text, size_t size, struct err *err)
 {
 	const struct memory mine = memory_of(run);
@@ -82,7 +82,7 @@ static int compare_memory(const struct run *run, char *text, size_t size, struct
 	return 0;
 }
 
-/* What the number of ranks costs, where it costs something. */
+/* The cost of this number of ranks; "" where there is none. */
 static const char *cost_text(const struct ddp_cost *cost, char out[100])
 {
 	int n = 0;
@@ -170,7 +170,7 @@ static int digits(uint64_t number)
 	return snprintf(NULL, 0, "%" PRIu64, number);
 }
 
-/* Behind every line of what is no training. */
+/* The end of a step's line, which says so where nothing is trained. */
 static const char *measured(const struct run *run)
 {
 	static const char *const marks[] = { "", "  not trained: --comm none",

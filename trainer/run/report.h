@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rank 0 tells people on standard output: the parameters in force at the start, then one line
- * a step. */
+/* Rank 0's reports on standard output: the parameters in force at the start, then one line a
+ * step. */
 #ifndef MUSTER_REPORT_H
 #define MUSTER_REPORT_H
 

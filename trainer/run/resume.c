@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the newest checkpoint, or from nothing, to the state at which the loop begins. */
+/* Makes the state at which the loop begins, from the newest checkpoint or from nothing. */
 #include "trainer/run/resume.h"
 
 #include <inttypes.h>
@@ -13,9 +13,9 @@
 #include "common/log.h"
 #include "trainer/run/numerics.h"
 
-#define RESUME_IO_SECONDS 60.0 /* how long an I/O error is retried */
+#define RESUME_IO_SECONDS 60.0 /* an I/O error is retried for this long */
 
-/* Name and shape of each tensor stand in the checkpoint as in the table. */
+/* Checks that a tensor has the same name and shape in the checkpoint as in the table. */
 static int check_tensor(struct ckpt *ckpt, const struct tensor *row, struct err *err)
 {
 	const struct safetensors_tensor *found = ckpt_tensor_find(ckpt, row->name);
@@ -35,8 +35,8 @@ static int check_tensor(struct ckpt *ckpt, const struct tensor *row, struct err 
 	return 0;
 }
 
-/* What the model counts stands beside its weights: few numbers, after everything has been verified.
- */
+/* Reads the model's statistics, which lie beside its weights: few numbers, read after everything is
+ * verified. */
 static int read_statistics(struct run *run, struct ckpt *ckpt, struct err *err)
 {
 	struct state *state = &run->state;
@@ -52,13 +52,13 @@ static int read_statistics(struct run *run, struct ckpt *ckpt, struct err *err)
 	return 0;
 }
 
-/* What is wanted of the checkpoint. */
+/* The parts of the checkpoint to read. */
 struct wants {
 	struct ckpt_want *wants;
 	size_t count;
 };
 
-/* Room for whole tensors and what shards are cut out of them. */
+/* Room for whole tensors and for the parts that shards cut out of them. */
 static int alloc_wants(struct wants *wants, const struct state *state, struct err *err)
 {
 	wants->wants = calloc(SNAPSHOT_STATES * ((size_t)state->tensors->count + state->own_count),
@@ -66,7 +66,7 @@ static int alloc_wants(struct wants *wants, const struct state *state, struct er
 	return wants->wants ? 0 : err_set(err, "resume: out of memory");
 }
 
-/* What lies at elements [first, end) of the arena, as far as it is the parameter's. */
+/* Adds the elements [first, end) of the arena, as far as they are the parameter's. */
 static void want(struct wants *wants, const struct tensor *row, enum snapshot_state s, float *arena,
 	size_t first, size_t end)
 {
@@ -77,7 +77,7 @@ static void want(struct wants *wants, const struct tensor *row, enum snapshot_st
 			(struct ckpt_want) { s, row->name, first - row->offset, end - first, arena + first };
 }
 
-/* Those that this rank keeps. */
+/* Adds the moments that this rank keeps. */
 static void want_moments(struct wants *wants, const struct state *state)
 {
 	const struct zero_shard all = { 0, 0, state->tensors->elements };
@@ -89,7 +89,7 @@ static void want_moments(struct wants *wants, const struct state *state)
 		}
 }
 
-/* Everything is verified, and each byte read once. */
+/* Reads the state and verifies everything, reading each byte once. */
 static int read_state(struct run *run, struct ckpt *ckpt, struct err *err)
 {
 	struct state *state = &run->state;
@@ -138,7 +138,7 @@ int resume_moments(struct run *run, struct err *err)
 	ckpt_dir_close(&dir);
 	if (rc == 0)
 		return 0;
-	/* Rank 0 has read the same files, and found them good. */
+	/* Rank 0 has read the same files and found them good. */
 	err_prefix(err,
 		"resume: couldn't read this rank's moments of step %" PRIu64
 		" in %s, which rank 0 has verified (does this node see the same directory?)",
@@ -146,7 +146,7 @@ int resume_moments(struct run *run, struct err *err)
 	return -1;
 }
 
-/* A model tensor in whatever precision it was imported, as fp32. */
+/* Reads a tensor of an imported model, in F32, F16 or BF16, as fp32. */
 static int read_tensor(struct ckpt *ckpt, const struct tensor *row, float *out, struct err *err)
 {
 	enum safetensors_dtype dtype = ckpt_tensor_find(ckpt, row->name)->dtype;
@@ -167,8 +167,8 @@ static int read_tensor(struct ckpt *ckpt, const struct tensor *row, float *out, 
 	return rc;
 }
 
-/* Weights from elsewhere: the run begins with them instead of random ones, and else as a fresh one.
- */
+/* Reads imported weights: the run begins with them instead of random ones, and is a fresh run
+ * otherwise. */
 static int read_imported(struct run *run, struct ckpt *ckpt, struct err *err)
 {
 	struct state *state = &run->state;
@@ -196,7 +196,8 @@ static bool is_imported(const struct manifest *manifest)
 	return manifest->step == 0 && json_is_true(json_object_get(manifest->config, "imported"));
 }
 
-/* What is normalised together depends on what each rank holds at once, so neither may change. */
+/* Which samples are normalised together depends on the microbatch and the number of ranks, so
+ * neither may change. */
 static int compare_batches(const struct settings *settings, int world_size,
 	const struct manifest *manifest, struct err *err)
 {
@@ -218,7 +219,7 @@ static int compare_batches(const struct settings *settings, int world_size,
 	return 0;
 }
 
-/* The checkpoint's own parameters against the present ones; the differences that are allowed go to
+/* Compares the checkpoint's parameters with the present ones; adds allowed differences to
  * `changes`. */
 static int compare(struct run *run, const struct manifest *manifest, json_t *changes,
 	struct err *err)
@@ -257,7 +258,8 @@ static int make_records(struct run *run, json_t *changes, struct err *err)
 	return 0;
 }
 
-/* From the newest checkpoint there is, if any. CKPT_DAMAGED: not from this one. */
+/* Applies the newest checkpoint, or the initial weights if there is none. CKPT_DAMAGED: not from
+ * this checkpoint. */
 static int apply_newest(struct run *run, json_t *changes, struct err *err)
 {
 	struct ckpt *ckpt = run->folder ? folder_checkpoint(run->folder) : NULL;

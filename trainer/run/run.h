@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that is alive during one attempt. Made stage by stage by prepare.c, used by the loop, resume
- * and the report. */
+/* All that lives during one attempt. prepare.c makes it stage by stage; the loop, resume and the
+ * report use it. */
 #ifndef MUSTER_RUN_H
 #define MUSTER_RUN_H
 
@@ -32,35 +32,35 @@ struct run {
 	struct ident ident;
 	struct rdzv *rdzv;
 	struct comm *comm;
-	struct flight_recorder *flight; /* where this rank stands, */
-	struct flight_file flight_file; /* and the file of that */
+	struct flight_recorder *flight; /* records where this rank stands */
+	struct flight_file flight_file; /* the recorder's file */
 	int threads;
-	bool on_gpu;     /* else on the CPU */
-	bool has_driver; /* of CUDA, on this node */
+	bool on_gpu;     /* false: on the CPU */
+	bool has_driver; /* this node has a CUDA driver */
 	struct gpu gpu;
-	uint64_t gpu_available; /* bytes of its memory that were free at the start */
+	uint64_t gpu_available; /* bytes of GPU memory that were free at the start */
 
 	struct dataset *data, *validation_data;
 	struct sampler sampler;
 	struct ops *ops;
 	struct model *model;
 	struct ddp *ddp;
-	struct validation *validation; /* NULL without */
+	struct validation *validation; /* NULL without validation */
 	struct state state;
 	json_t *numerics;
 	struct trace_file *trace_file; /* NULL without --trace */
 	struct trace *trace;
 
-	/* rank 0 with --ckpt-dir only, else NULL */
+	/* only on rank 0 with --ckpt-dir, else NULL */
 	struct folder *folder;
 	struct metrics *metrics;
 	struct save_scheduler scheduler;
-	bool metrics_failed; /* the last line could not be written, and that was said */
+	bool metrics_failed; /* the last line could not be written, and that was logged */
 
-	/* designated ranks with --ckpt-dir only, else NULL; the records on rank 0, too */
+	/* only on designated ranks with --ckpt-dir, else NULL; the records also on rank 0 */
 	struct async_saver *saver;
 	struct ckpt_dir ckpt_dir;                       /* rank 0: the folder's */
-	bool ckpt_dir_opened;                           /* it is this rank's own */
+	bool ckpt_dir_opened;                           /* opened by this rank itself */
 	char *token;                                    /* of the directory's owner */
 	char *config_json, *numerics_json, *model_json; /* what every checkpoint records */
 };
@@ -71,14 +71,14 @@ static inline bool run_is_finished(const struct run *run)
 	return run->state.step >= (uint64_t)run->settings.steps;
 }
 
-/* Tokens or classes there are. */
+/* Number of tokens or classes. */
 static inline int run_vocabulary(const struct run *run)
 {
 	return (
 		int)(run->settings.model == MODEL_GPT2 ? run->settings.vocabulary : run->settings.classes);
 }
 
-/* Targets of one sample. */
+/* Number of targets of a sample. */
 static inline int run_positions(const struct run *run)
 {
 	return run->settings.model == MODEL_GPT2 ? (int)run->settings.context : 1;

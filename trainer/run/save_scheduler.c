@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Smoothed measurements, and the interval that follows from them. */
+/* Smooths the measured costs of steps and saves, and derives the interval between saves from
+ * them. */
 #include "trainer/run/save_scheduler.h"
 
-#define WEIGHT 0.3 /* of a new measurement */
+#define WEIGHT 0.3 /* of a new measurement in the mean */
 #define FIRST_STEPS \
-	5 /* before the save that measures: the first steps of a process are not like the others */
-#define UNKNOWN 600.0 /* seconds between saves of which none has become durable */
+	5 /* before the save that measures; the first steps of a process are not typical */
+#define UNKNOWN 600.0 /* seconds between saves while none has become durable */
 #define TOLD 1.2
 
 static void smooth(double *value, double measured)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0's choice of the steps that are saved: what saves cost is measured as training goes on, so
- * that --ckpt-every auto follows the disk and the interruptions that there are. All times are
- * seconds of clock_now(). */
-#ifndef MUSTER_SAVE_SCHEDULER_H
-#define MUSTER_SAVE_SCHEDULER_H
+/* The save scheduler: rank 0 decides with it which steps are saved. It measures what saves cost as
+ * training goes on, so that --ckpt-every auto adapts to the disk and to the interruptions. All
+ * times are seconds of clock_now(). */
+#ifndef MUSTER_PACE_H
+#define MUSTER_PACE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,37 +13,36 @@
 /* A value. */
 struct save_scheduler {
 	struct save_schedule schedule;
-	double began; /* when the last save was begun, or training */
+	double began; /* when the last save began, or training */
 	double ordinary,
-		saving; /* seconds of an ordinary step, and of one behind a save; smoothed, 0: not known */
-	double stall;    /* seconds that training stood still for a save, smoothed */
-	double flush;    /* seconds from the hand-over of a save until it was durable; smoothed, 0: not
-						known */
-	double interval; /* of SAVE_AUTO; 0: not known */
-	double told;     /* interval of the last line about it */
-	int steps;       /* that were seen */
+		saving;   /* seconds of an ordinary step, and of one after a save; smoothed, 0: not known */
+	double stall; /* seconds that training stood still for a save; smoothed */
+	double flush; /* seconds from a save's hand-over until it was durable; smoothed, 0: not known */
+	double interval; /* seconds, for SAVE_AUTO; 0: not known */
+	double told;     /* the interval when it was last reported */
+	int steps;       /* number of steps seen */
 };
 
 void save_scheduler_begin(struct save_scheduler *scheduler, const struct save_schedule *schedule,
 	double now);
 
-/* Whether this step is to be saved. As long as auto knows nothing it saves early, in order to
+/* Whether to save this step. As long as auto has measured nothing, it saves early in order to
  * measure. */
 bool save_scheduler_due(const struct save_scheduler *scheduler, int64_t step, double now);
 
-/* A save begins. */
+/* Notes that a save begins. */
 void save_scheduler_save(struct save_scheduler *scheduler, double now);
 
-/* A step took so long; `behind_save`: the one before was saved. */
+/* Notes a step's duration; `behind_save`: the step before it was saved. */
 void save_scheduler_step(struct save_scheduler *scheduler, double seconds, bool behind_save);
 
-/* What a save costs: the seconds by which it makes the step behind it longer, but no less than
- * those for which training stood. */
+/* What a save costs, in seconds: how much longer the step after it is, but at least the time that
+ * training stood still. */
 double save_scheduler_cost(const struct save_scheduler *scheduler);
 
-/* A save has become durable. `mean` seconds between interruptions
- * (save_schedule_mean_time_between). Returns true when the interval of auto differs from what it
- * was when this last said so by more than a fifth: worth a line. */
+/* Notes that a save has become durable. `mean`: seconds between interruptions
+ * (save_schedule_mean_time_between). Returns true when the interval of auto has changed by more
+ * than a fifth since it was last reported, and should be reported again. */
 bool save_scheduler_saved(struct save_scheduler *scheduler, double stall, double flush,
 	double mean);
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sums up the judged steps and words the hint. */
 #include "trainer/run/scaling_hint.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define WARM_UP 3    /* steps */
+#define WARM_UP 3    /* steps that are not judged */
 #define WINDOW 20    /* steps that are judged */
-#define ALLOWED 0.25 /* share of a step */
-#define MUCH 0.5     /* communication, as a share of computing */
+#define ALLOWED 0.25 /* share of a step that a rank may wait before the hint is given */
+#define MUCH 0.5     /* ratio of communication to computing from which --zero 1 is worth it */
 
 __attribute__((format(printf, 2, 3))) static void add(char *out, const char *format, ...)
 {
@@ -22,9 +23,9 @@ __attribute__((format(printf, 2, 3))) static void add(char *out, const char *for
 static void write_line(const struct scaling_hint *hint, const struct scaling_hint_facts *facts,
 	const struct scaling_hint_waits *waits, char *out)
 {
-	const double step = 1e3 / WINDOW; /* seconds of all to milliseconds of one */
-	const double share = waits->most
-		/ hint->seconds; /* of another rank's step, which may have ended a little earlier */
+	const double step = 1e3 / WINDOW; /* converts seconds of all steps to milliseconds of one */
+	const double share = waits->most / hint->seconds; /* may exceed 1: `most` is another rank's,
+														 whose step may end a little earlier */
 	*out = '\0';
 	add(out,
 		"scaling: %.0f%% of a step waits for communication or slower ranks (%.3g of %.3g ms on %s, "

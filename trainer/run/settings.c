@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may be said on muster-train's command line, and what follows from it. */
+/* The options of muster-train's command line, how they depend on each other, and what follows from
+ * them. */
 #include "trainer/run/settings.h"
 
 #include <argp.h>
@@ -252,7 +253,7 @@ static int check_data(const struct settings *settings, struct err *err)
 	return 0;
 }
 
-/* microbatches, slots and what follows from them. */
+/* Derives microbatches and slots, and checks that they divide each other. */
 static int derive_slots(struct settings *settings, struct err *err)
 {
 	if (settings->global_batch % settings->microbatch)
@@ -292,7 +293,7 @@ static bool names(const char *list, const char *name)
 	return false;
 }
 
-/* Every name of --change is a schedule option. */
+/* Checks that --change names only schedule options. */
 static int check_change(const struct settings *settings, struct err *err)
 {
 	for (const char *p = settings->change; p && *p;
@@ -330,7 +331,7 @@ static int check_checkpoints(struct settings *settings, struct err *err)
 	return 0;
 }
 
-/* --trace-steps, "A-B" or one step. */
+/* Reads --trace-steps, "A-B" or one step. */
 static int check_trace(struct settings *settings, struct err *err)
 {
 	char first[24];
@@ -359,7 +360,7 @@ static int check_reduction(const struct settings *settings, struct err *err)
 	return 0;
 }
 
-/* What a rank alone has, it alone can write. */
+/* With --zero 1 every rank must write, since each has moments that no other has. */
 static int check_zero(struct settings *settings, const bool *given, struct err *err)
 {
 	if (!settings->zero)
@@ -375,7 +376,7 @@ static int check_zero(struct settings *settings, const bool *given, struct err *
 	return 0;
 }
 
-/* What is only measured has no result that could be kept, judged or compared. */
+/* Refuses options that need a trained model where a step is only measured. */
 static int check_comm(struct settings *settings, const bool *given, struct err *err)
 {
 	static const char *const senseless[] = { "ckpt-dir", "validate-every", "check-replicas" };
@@ -443,7 +444,7 @@ json_t *settings_record(const struct settings *settings, struct hash128 data)
 	json_t *identity = opt_record(table, OPT_IDENTITY, settings_mode(settings), settings);
 	json_t *schedule = opt_record(table, OPT_SCHEDULE, settings_mode(settings), settings);
 	json_t *operation = opt_record(table, OPT_OPERATION, settings_mode(settings), settings);
-	/* "o" hands the references over, also when packing fails. */
+	/* "o" takes over the references, even when packing fails. */
 	if (identity)
 		json_object_set_new(identity, "data", json_string(hash_hex(data, hex)));
 	return json_pack("{s:o, s:o, s:o}", "identity", identity, "schedule", schedule, "operation",
@@ -493,7 +494,7 @@ int settings_compare(const struct settings *settings, struct hash128 data, const
 	const char *recorded_data = json_string_value(json_object_get(recorded, "data"));
 	json_t *identity = json_copy((json_t *)recorded);
 	json_object_del(identity, "data");
-	if (!json_object_get(identity, "precision")) /* of a version that had no other */
+	if (!json_object_get(identity, "precision")) /* written by a version that had only fp32 */
 		json_object_set_new(identity, "precision", json_string("fp32"));
 	int rc = opt_compare(table, OPT_IDENTITY, settings_mode(settings), identity, settings,
 		refuse_identity, &compare, err);
@@ -520,7 +521,7 @@ static int refuse_model(void *arg, const struct opt *opt, const char *recorded, 
 
 int settings_compare_model(const struct settings *settings, const json_t *record, struct err *err)
 {
-	/* What the record does not name is as it is now. */
+	/* Options that the record does not name count as equal. */
 	json_t *merged = opt_record(table, OPT_IDENTITY, settings_mode(settings), settings);
 	if (!merged || json_object_update(merged, json_object_get(record, "identity")) < 0) {
 		json_decref(merged);

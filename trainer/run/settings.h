@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parameters of a run: the option table of muster-train, what is derived from it, and how a
- * resumed run's parameters are held against the recorded ones. */
+/* The parameters of a run: muster-train's option table, what is derived from it, and the comparison
+ * of a resumed run's parameters with the recorded ones. */
 #ifndef MUSTER_SETTINGS_H
 #define MUSTER_SETTINGS_H
 
@@ -27,7 +27,7 @@ enum settings_graph { GRAPH_AUTO, GRAPH_ON, GRAPH_OFF };
 enum settings_order { ORDER_SHUFFLED, ORDER_FILE };
 
 struct settings {
-	/* identity */
+	/* ---- identity: never changes during a run ---- */
 	int model;                                         /* enum model_kind */
 	int64_t layers, width, heads, context, vocabulary; /* gpt2 */
 	int64_t hidden, classes;                           /* mlp */
@@ -36,11 +36,11 @@ struct settings {
 	int last_batch, order;
 	bool batchnorm; /* mlp */
 	int precision;  /* auto until the device is chosen */
-	/* schedule */
+	/* ---- schedule: changes only where --change names it ---- */
 	int64_t steps, warmup_steps,
 		decay_steps; /* decay_steps may be OPT_AUTO: settings_decay_steps() */
 	double learning_rate, min_learning_rate, weight_decay, beta1, beta2, epsilon, clip;
-	/* operation */
+	/* ---- operation: any attempt may change it ---- */
 	const char *data, *labels, *validation_data, *validation_labels, *ckpt_dir, *ckpt_every,
 		*change, *rendezvous, *trace, *trace_steps;
 	int64_t microbatch, validate_every, validate_batches, keep_last, keep_every, keep_best,
@@ -52,39 +52,39 @@ struct settings {
 	int comm; /* enum ddp_comm */
 	int cuda_graph;
 	int recompute; /* enum model_recompute, gpt2 */
-	/* derived */
-	int64_t microbatches;            /* of a step, over all ranks */
-	int64_t slot_microbatches;       /* of a slot */
+	/* ---- derived ---- */
+	int64_t microbatches;            /* in a step, over all ranks */
+	int64_t slot_microbatches;       /* in a slot */
 	struct save_schedule schedule;   /* ckpt_every */
-	int64_t trace_first, trace_last; /* trace_steps; 0: the first ones of the attempt */
+	int64_t trace_first, trace_last; /* trace_steps; 0: the attempt's first steps */
 };
 
-/* Parses and checks the command line; status EXIT_USAGE names the flag and the remedy. --help and
- * --version exit. */
+/* Parses and checks the command line. -1 with status EXIT_USAGE and a message that names the option
+ * and the remedy. --help and --version exit. */
 int settings_parse(struct settings *settings, int argc, char **argv, struct err *err);
 
-/* The word of --model, which decides which options count. */
+/* The value of --model, which decides which options apply. */
 const char *settings_mode(const struct settings *settings);
 int64_t settings_decay_steps(const struct settings *settings);
 
-/* The model's dimensions; `features` are the columns of a table, 0 for tokens. */
+/* The model's dimensions; `features`: columns of the table, 0 for tokens. */
 struct model_config settings_model(const struct settings *settings, int features);
 
-/* What a checkpoint records: {"identity": {…, "data": HASH}, "schedule": {…}, "operation": {…}}.
- * NULL when out of memory. */
+/* Makes what a checkpoint records: {"identity": {…, "data": HASH}, "schedule": {…}, "operation":
+ * {…}}. NULL when out of memory. */
 json_t *settings_record(const struct settings *settings, struct hash128 data);
 
-/* Holds the present parameters against a record. An identity that differs is refused with both
- * values (EXIT_USAGE); so is a schedule, unless --change names it: then {"step", "name", "from",
- * "to"} is appended to `changes`. */
+/* Compares the present parameters with a record. Refuses an identity that differs, with both values
+ * (EXIT_USAGE); and a schedule that differs, unless --change names the option: then it appends
+ * {"step", "name", "from", "to"} to `changes`. */
 int settings_compare(const struct settings *settings, struct hash128 data, const json_t *record,
 	uint64_t step, json_t *changes, struct err *err);
 
-/* Holds the present model against that of an imported checkpoint: only what its record names
- * counts. A difference is refused with both values (EXIT_USAGE). */
+/* Compares the present model with an imported checkpoint's; only what its record names counts.
+ * Refuses a difference, with both values (EXIT_USAGE). */
 int settings_compare_model(const struct settings *settings, const json_t *record, struct err *err);
 
-/* The table of parameters in force, one line each: name, value, kind. */
+/* Prints the parameters in force, one line each: name, value, kind. */
 void settings_print(const struct settings *settings, FILE *out);
 
 #endif

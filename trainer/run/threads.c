@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of a rank, from its CPU mask and Slurm's word. */
+/* Chooses a rank's number of threads from its CPU mask and Slurm's variable. */
 #include "config.h"
 
 #include "trainer/run/threads.h"
@@ -20,7 +20,7 @@ int threads_default(const struct ident *ident)
 	int usable = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)online;
 	if (usable >= online)
 		usable = (int)online / (ident->local_world_size > 0 ? ident->local_world_size : 1);
-	/* A Slurm that was told of more CPUs than there are must not make us start them all. */
+	/* Ignores Slurm's number if Slurm believes in more CPUs than the machine has. */
 	if (asked > 0 && asked <= online)
 		return asked;
 	return usable > 0 ? usable : 1;

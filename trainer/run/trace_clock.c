@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every operation of a ping is queued beforehand and reads the clock on the communicator's thread,
- * so that no thread's waking is part of the round trip. */
+/* Compares the clocks by pings. All operations of a ping are queued beforehand and read the clock
+ * on the communicator's thread, so that the round trip does not include the waking of a thread. */
 #include "trainer/run/trace_clock.h"
 
 #include <math.h>
@@ -9,8 +9,8 @@
 
 #define PINGS 16
 
-/* One round trip. On rank 0: when it left and when it was back, and what came; on the other: the
- * clock in between. */
+/* One round trip. On rank 0: when it left, the other clock's value, and when it was back; on the
+ * other rank: its own clock in between. */
 struct ping {
 	double sent, remote, back;
 };
@@ -33,7 +33,7 @@ static int note_back(void *arg, struct err *err)
 	return 0;
 }
 
-/* Rank 0's side of a ping to `peer`, or that rank's own. */
+/* Queues rank 0's side of a ping to `peer`, or the other rank's side. */
 static comm_ticket queue(struct comm *comm, int peer, struct ping *ping)
 {
 	static const char label[] = "the clocks";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0 asks for one rank's spans after the other, so that it never holds more than one rank's
- * beside its own. */
+/* Rank 0 collects one rank's spans after the other's, so that it never holds more than one other
+ * rank's beside its own. */
 #include "config.h"
 
 #include "trainer/run/trace_file.h"
@@ -20,13 +20,13 @@
 #include "common/log.h"
 #include "trainer/run/trace_clock.h"
 
-#define SPANS_ALL 400000 /* of all ranks and both threads: a file of about 80 MB */
-#define SPANS_MOST 50000 /* of a thread */
+#define SPANS_ALL 400000 /* of all ranks and both threads; gives a file of about 80 MB */
+#define SPANS_MOST 50000 /* of one thread */
 #define SPANS_LEAST 500
 
 enum state { STATE_BEFORE, STATE_RECORDING, STATE_DONE };
 
-/* What a rank says before its spans. */
+/* What a rank sends before its spans. */
 struct summary {
 	uint64_t count[TRACE_THREADS], dropped;
 	char node[64];
@@ -35,14 +35,14 @@ struct summary {
 struct trace_file {
 	struct trace *trace;
 	struct comm *comm;
-	uint64_t first, last, begun; /* begun: the first step that was recorded */
+	uint64_t first, last, begun; /* `begun`: the first step that was recorded */
 	enum state state;
 	char node[64];
-	/* rank 0 */
+	/* only on rank 0 */
 	char *path, *part;
 	FILE *out;
 	double axis;                        /* the clock_now() at which the time axis begins */
-	struct trace_clock *before, *after; /* of each rank */
+	struct trace_clock *before, *after; /* [ranks] measured before and after the traced steps */
 	struct summary *summaries;
 	uint64_t events, dropped;
 };
@@ -149,7 +149,7 @@ static void name_rank(struct trace_file *file, int rank)
 	char name[100];
 	snprintf(name, sizeof name, "rank %d on %.63s", rank, file->summaries[rank].node);
 	json_t *json = json_string(name);
-	AUTO_FREE char *text = json_dumps(json, JSON_ENCODE_ANY); /* NULL for what is no UTF-8 */
+	AUTO_FREE char *text = json_dumps(json, JSON_ENCODE_ANY); /* NULL if the name is not UTF-8 */
 	json_decref(json);
 	fprintf(file->out,
 		"{\"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"name\": \"process_name\", \"args\": {\"name\": "
@@ -163,7 +163,7 @@ static void name_rank(struct trace_file *file, int rank)
 	name_thread(file, rank, TRACE_COMMUNICATION, "communication");
 }
 
-/* Nanoseconds on the axis: whole numbers, so that spans that touch do so in the file. */
+/* Nanoseconds on the axis: whole numbers, so that adjacent spans still touch in the file. */
 static long long on_axis(const struct trace_file *file, int rank, double time)
 {
 	return llround(
@@ -193,7 +193,7 @@ static void write_head(struct trace_file *file)
 		name_rank(file, rank);
 }
 
-/* What the time axis is worth. Perfetto shows this under "Info and stats". */
+/* Writes how accurate the time axis is. Perfetto shows it under "Info and stats". */
 static void write_tail(struct trace_file *file, uint64_t step)
 {
 	fprintf(file->out,
@@ -213,7 +213,7 @@ static void write_tail(struct trace_file *file, uint64_t step)
 	fputs("]}}\n", file->out);
 }
 
-/* Under its own name, once it is whole. */
+/* Gives the file its own name once it is whole. */
 static void finish_file(struct trace_file *file, uint64_t step)
 {
 	bool bad = fflush(file->out) != 0 || ferror(file->out);
@@ -261,7 +261,7 @@ static int gather_summaries(struct trace_file *file, struct err *err)
 	return 0;
 }
 
-/* From `peer` to rank 0, where they are written; every thread's spans apart. */
+/* Sends `peer`'s spans, one thread after the other, to rank 0, which writes them. */
 static int move_spans(struct trace_file *file, int peer, struct trace_span *room, struct err *err)
 {
 	int me = comm_rank(file->comm);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step after the other. */
+/* The training loop: computes, reduces and updates one step after the other, and does what is due
+ * between them. */
 #include "trainer/run/train_loop.h"
 
 #include <inttypes.h>
@@ -21,16 +22,16 @@ struct loop {
 	struct run *run;
 	struct feed *feed;
 	struct optimizer_config optimizer;
-	int fault; /* exit status of this rank when it can't go on */
+	int fault; /* exit status if this rank can't go on, else 0 */
 	struct ddp_result result;
 	bool changed;           /* the step changed the weights */
-	double validation_loss; /* measured after the step; NAN: it was not */
-	bool behind_save;       /* the step before is being saved */
+	double validation_loss; /* measured after the step; NAN: not measured */
+	bool behind_save;       /* the previous step was saved */
 	struct scaling_hint hint;
-	uint64_t agreed; /* the last step after which all ranks were seen to have the same weights */
+	uint64_t agreed;           /* the last step after which all ranks had the same weights */
 	double communicated;       /* comm_busy() when the step began */
-	double since;              /* trace: when the part of the pass that is being computed began */
-	bool last_pass;            /* it is the last microbatch of this rank's last slot */
+	double since;              /* trace: when the current part of the pass began */
+	bool last_pass;            /* this is the last microbatch of this rank's last slot */
 	struct graph_trial graphs; /* --cuda-graph auto */
 };
 
@@ -65,8 +66,7 @@ static struct feed *start_feed(struct run *run, struct err *err)
 	return feed_start(run->data, &plan, err);
 }
 
-/* The rest of a slot, `left` microbatches, is not trained, but this rank takes part in all that the
- * ranks exchange. */
+/* Skips the last `left` microbatches of a slot, but takes part in all that the ranks exchange. */
 static void leave_out(struct run *run, int64_t left)
 {
 	for (; left > 0; left--)
@@ -74,7 +74,7 @@ static void leave_out(struct run *run, int64_t left)
 	ddp_slot_end(run->ddp, 0);
 }
 
-/* This rank's data can't be read: it says so and goes on without gradients, so that all learn it at
+/* This rank's data can't be read. It goes on without gradients, so that all ranks learn of it at
  * the end of the step. */
 static void give_up_slot(struct loop *loop, int64_t left, const struct err *err)
 {
@@ -84,7 +84,7 @@ static void give_up_slot(struct loop *loop, int64_t left, const struct err *err)
 	leave_out(loop->run, left);
 }
 
-/* The model's ready callback: each call ends a part of the pass. */
+/* The model's ready callback; each call ends a part of the pass. */
 static void part_done(void *arg, int layer)
 {
 	struct loop *loop = arg;
@@ -139,7 +139,7 @@ static void train_slot(struct loop *loop, int slot)
 	end_slot(loop, slot, valid);
 }
 
-/* What a device has computed since it failed is worth nothing: no rank may make anything of it. */
+/* After a device has failed its results are void, and no rank may use them. */
 static void note_device(struct loop *loop)
 {
 	struct err err;
@@ -149,7 +149,7 @@ static void note_device(struct loop *loop)
 	loop->fault = (int)err.status;
 }
 
-/* The exit status for which this rank must end the run, 0 for none. */
+/* The exit status with which this rank must end the run; 0 for none. */
 static int own_fault(struct loop *loop)
 {
 	const struct run *run = loop->run;
@@ -161,15 +161,15 @@ static int own_fault(struct loop *loop)
 	return run->folder && folder_lost(run->folder) ? EXIT_FAULT : 0;
 }
 
-/* Rank 0 decides for all which steps are saved, and says so with its flags. The last step is saved
- * by the closing of the run. */
+/* Rank 0 decides for all which steps are saved, and tells them in its control. The last step is
+ * saved when the run closes. */
 static bool save_is_due(const struct run *run, uint64_t step)
 {
 	return run->folder && step < (uint64_t)run->settings.steps
 		&& save_scheduler_due(&run->scheduler, (int64_t)step, clock_now());
 }
 
-/* The weights before this step are compared with those of the other ranks. */
+/* Whether to compare the weights before this step with the other ranks'. */
 static bool check_is_due(const struct loop *loop)
 {
 	const struct run *run = loop->run;
@@ -177,8 +177,8 @@ static bool check_is_due(const struct loop *loop)
 	return every && run->ident.world_size > 1 && step % every == 0 && step != loop->agreed;
 }
 
-/* A memory or a processor that errs, or an update that differs between ranks: no rank can go on
- * from that. */
+/* Ends the run if weights differ: memory or a processor has erred, or an update differed between
+ * ranks, and no rank can go on from that. */
 static int check_replicas(struct loop *loop, struct err *err)
 {
 	struct run *run = loop->run;
@@ -199,7 +199,8 @@ static int check_replicas(struct loop *loop, struct err *err)
 	return ERR_SHARED;
 }
 
-/* The order of samples is computed on each rank, so this is a program or a processor that errs. */
+/* Ends the run if ranks read the same samples: each rank computes the order of samples, so the
+ * program or a processor has erred. */
 static int check_samples(const struct loop *loop, uint64_t step, struct err *err)
 {
 	if (!loop->result.same_samples[0])
@@ -212,7 +213,7 @@ static int check_samples(const struct loop *loop, uint64_t step, struct err *err
 	return ERR_SHARED;
 }
 
-/* A pass has waited for all weights, but there may have been none. */
+/* A pass has waited for all weights already, but this step may have had none. */
 static uint64_t weights_hash(struct run *run)
 {
 	ddp_wait_weights(run->ddp, 0);
@@ -224,7 +225,7 @@ static bool replays(const struct run *run)
 	return run->settings.comm == DDP_COMM_REPLAY;
 }
 
-/* Forward, backward and reduction. */
+/* Runs the forward and backward passes and the reduction. */
 static int compute(struct loop *loop, uint64_t step, struct err *err)
 {
 	struct run *run = loop->run;
@@ -273,8 +274,8 @@ static int compute(struct loop *loop, uint64_t step, struct err *err)
 	return 0;
 }
 
-/* The update; a step that is not finite changes nothing. With --zero 1 the weights that others have
- * updated are on their way then. */
+/* Updates the weights; a step that is not finite changes nothing. With --zero 1 it then starts the
+ * all-gather of weights. */
 static void update(struct loop *loop, uint64_t step)
 {
 	struct run *run = loop->run;
@@ -293,7 +294,7 @@ static void update(struct loop *loop, uint64_t step)
 	run->state.step = step;
 }
 
-/* A metrics file that can't be written is said once, until it can be written again. */
+/* Logs once that the metrics can't be written, and again only after they could be. */
 static void note_metrics(struct run *run, int rc, const struct err *err)
 {
 	if (rc < 0 && !run->metrics_failed)
@@ -344,7 +345,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 		return;
 	}
 	report_step(run, &line);
-	advise(loop, &line); /* by what the ranks told in this step of the steps before */
+	advise(loop, &line); /* from what the ranks told in this step of earlier steps */
 	scaling_hint_step(&loop->hint, seconds, line.exposed, line.communication);
 	if (!run->folder)
 		return;
@@ -353,7 +354,7 @@ static void tell_step(struct loop *loop, uint64_t step, double seconds)
 	save_scheduler_step(&run->scheduler, seconds, loop->behind_save);
 }
 
-/* Ends a run whose loss or norm is not finite, unless such steps are to be left out. */
+/* Ends a run whose loss or norm is not finite, unless --on-nonfinite leaves such steps out. */
 static int check_finite(struct loop *loop, uint64_t step, struct err *err)
 {
 	struct run *run = loop->run;
@@ -428,13 +429,14 @@ static void save(struct loop *loop)
 	trace_end(run->trace, begin, "hand-over of the save");
 }
 
-/* Whoever reads all weights behind this step has them, and the step has waited for them. */
+/* Waits for all weights where something reads them after this step; the wait counts as the
+ * step's. */
 static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
 {
 	struct run *run = loop->run;
 	bool last = step == (uint64_t)run->settings.steps || loop->result.stop;
 	bool narrowed = run->settings.zero
-		&& ops_has_device_memory(run->ops); /* what passes read is made of all of them */
+		&& ops_has_device_memory(run->ops); /* passes read a cast of all weights */
 	if (!last && !narrowed && !loop->result.save && !validation_is_due(run, step))
 		return 0;
 	if (ddp_whole(run->ddp, &loop->result.exposed, err) < 0)
@@ -444,7 +446,7 @@ static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
 	return 0;
 }
 
-/* Of the CPU there is nothing to replay. */
+/* Ops on the CPU can't be captured. */
 static void use_graphs(struct loop *loop)
 {
 	int graph = loop->run->settings.cuda_graph;
@@ -488,8 +490,7 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	loop->behind_save = false;
 	train_loop_take_saves(loop->run);
 	rc = check_finite(loop, step, err);
-	/* A notice leaves little time: the validation of this step is then done by the next attempt, at
-	 * its start. */
+	/* A notice leaves little time: the next attempt does this step's validation when it starts. */
 	bool stopping = loop->result.stop && step < (uint64_t)run->settings.steps;
 	if (rc == 0 && !stopping)
 		rc = validate(run, step, &loop->validation_loss, err);

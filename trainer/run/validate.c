@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each rank computes every world-size-th microbatch; all fold the gathered sums in the order of the
- * microbatches. */
+/* Each rank computes every world-size-th microbatch; then all ranks add the gathered sums in the
+ * order of the microbatches. */
 #include "trainer/run/validate.h"
 
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 #include "common/log.h"
 #include "trainer/comm/status_exchange.h"
 
-/* One microbatch's part of the loss. */
+/* The outcome of one microbatch. */
 struct part {
 	double loss;
 	int64_t valid;
-	int64_t status; /* exit status when it couldn't be read, else 0 */
+	int64_t status; /* exit status when its samples couldn't be read, else 0 */
 };
 
 struct validation {
@@ -23,9 +23,9 @@ struct validation {
 	struct comm *comm;
 	uint64_t samples;
 	int microbatch, vocabulary;
-	size_t parts; /* of one rank, the last may be empty */
+	size_t parts; /* microbatches of one rank; the last may be empty */
 	struct batch *batch;
-	uint64_t *indices; /* of one microbatch */
+	uint64_t *indices; /* sample indices of one microbatch */
 	struct part *mine, *all;
 };
 
