@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What token files and tables have in common: life time, identity, and filling a batch. */
+/* What token files and tables have in common: lifetime, identity, and filling a batch. */
 #include "trainer/data/dataset.h"
 
 #include <stdlib.h>
@@ -156,7 +156,7 @@ void batch_free(struct batch *batch)
 	free(batch);
 }
 
-/* A row that counts nowhere: zeros that every op can work on, and no target. */
+/* Clears a row that does not count: zeros, which every op can compute with, and no target. */
 static void clear_row(struct batch *batch, int row)
 {
 	size_t positions = (size_t)batch->positions, features = (size_t)batch->features;
@@ -168,7 +168,8 @@ static void clear_row(struct batch *batch, int row)
 		batch->targets[(size_t)row * positions + i] = -1;
 }
 
-/* The shard that holds a sample: the last one that begins at it or before it. None is empty. */
+/* Finds the shard that holds a sample: the last one that begins at it or before it. No shard is
+ * empty. */
 static const struct dataset_shard *shard_of(const struct dataset *dataset, uint64_t sample)
 {
 	size_t low = 0, high = dataset->shard_count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables as a data set: a row of features and a class a sample, from two .npy files. */
+/* Tables as a data set: a sample is a row of features and its class, from two .npy files. */
 #include <limits.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token files as a data set: sample i is the tokens from i·positions on, and one more as the last
- * target. */
+/* Token files as a data set: sample i is the tokens from i·positions on, and one more token as the
+ * last target. */
 #include "common/bytes.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/dataset_private.h"

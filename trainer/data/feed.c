@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which samples a rank reads: place p of step k is the sampler's, and a rank's places are those of
- * its slots. */
+/* Decides which samples a rank reads: the sampler says which sample is at place p of step k, and a
+ * rank reads the places of its slots. */
 #include "trainer/data/feed.h"
 
 #include <stdbool.h>
@@ -20,9 +20,9 @@ struct feed {
 	struct feed_plan plan;
 	struct prefetch *prefetch;
 	struct cursor pushed, next;
-	uint64_t *samples; /* scratch: one microbatch */
+	uint64_t *samples; /* scratch for one microbatch */
 	struct hasher *hasher;
-	bool read_any; /* a sample since the last feed_hash() */
+	bool read_any; /* a sample was read since the last feed_hash() */
 };
 
 struct feed *feed_start(const struct dataset *dataset, const struct feed_plan *plan,
@@ -48,7 +48,7 @@ struct feed *feed_start(const struct dataset *dataset, const struct feed_plan *p
 	return feed;
 }
 
-/* Writes the samples at the cursor to feed->samples and moves it on. */
+/* Writes the samples at the cursor to feed->samples, and moves the cursor on. */
 static void samples_at(struct feed *feed, struct cursor *cursor)
 {
 	const struct feed_plan *plan = &feed->plan;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splits at commas, expands patterns, sorts. */
+/* Splits the text at commas, expands patterns, and sorts the names. */
 #include "config.h" /* _GNU_SOURCE, for strndup */
 
 #include "trainer/data/file_list.h"
@@ -27,8 +27,7 @@ static int add(struct file_list *list, const char *path, struct err *err)
 	return 0;
 }
 
-/* GLOB_ERR: a folder that can't be read is an error, or the data would be other data without a
- * word. */
+/* GLOB_ERR makes an unreadable folder an error; without it the data would silently be others. */
 static int add_matches(struct file_list *list, const char *pattern, struct err *err)
 {
 	glob_t found = { 0 };

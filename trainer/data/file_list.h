@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that one option names: names and patterns as in a shell, between commas, sorted by the
- * bytes of their names. So the order is that of the names, whatever the locale, the folder or a
- * shell say. */
+/* The files that one option names: names and shell patterns, separated by commas, sorted by the
+ * bytes of the names. So the order does not depend on locale, folder or shell. */
 #ifndef MUSTER_FILE_LIST_H
 #define MUSTER_FILE_LIST_H
 
@@ -15,9 +14,9 @@ struct file_list {
 	size_t count;
 };
 
-/* What exists under its very name, commas and stars included, is that file. A pattern that nothing
- * matches, a file that is named twice (EXIT_DATA) and an empty name (EXIT_USAGE) are errors; that a
- * plain name exists is not looked at. */
+/* Makes the list. A text that is itself the name of an existing file means that file, even with
+ * commas and stars in it. Errors are a pattern without matches, a file that is named twice
+ * (EXIT_DATA), and an empty name (EXIT_USAGE). Whether a plain name exists is not checked. */
 int file_list_make(struct file_list *list, const char *text, struct err *err);
 void file_list_clear(struct file_list *list);
 

@@ -15,7 +15,7 @@
 int mapping_open(struct mapping *mapping, const char *path, struct err *err)
 {
 	*mapping = (struct mapping) { 0 };
-	/* O_NONBLOCK: a FIFO without a writer must not hold us here. */
+	/* O_NONBLOCK: opening a FIFO without a writer must not block. */
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
 		return err_fail(err, io_status_or(errno, EXIT_DATA), "data: couldn't open %s: %m", path);

@@ -13,14 +13,14 @@ struct mapping {
 	size_t size; /* > 0 */
 };
 
-/* Maps the whole file. What is missing, empty or not a regular file: status EXIT_DATA.
+/* Maps the whole file. A missing, empty or not regular file: status EXIT_DATA.
  *
- * A file that is cut short, or a disk that fails, while it is mapped raises SIGBUS in whoever reads
- * the lost pages: no check can come before each access. The process dies by that signal, which
- * counts as a fault that may pass, and the next attempt meets the size check at opening. */
+ * If a mapped file is cut short, or its disk fails, reading the lost pages raises SIGBUS: no check
+ * can come before each access. The process dies of that signal, which counts as a fault that may
+ * pass, and the next attempt fails the size check when it opens the file. */
 int mapping_open(struct mapping *mapping, const char *path, struct err *err);
 
-/* Unmaps; a zeroed mapping is allowed. */
+/* Unmaps; accepts a zeroed mapping. */
 void mapping_close(struct mapping *mapping);
 
 #endif

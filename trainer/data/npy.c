@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A parser for the one Python dictionary that heads an .npy file, such as
+/* A parser for the one Python dictionary at the head of an .npy file, such as
  * {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 784), } */
 #include "trainer/data/npy.h"
 
@@ -9,7 +9,7 @@
 
 #include "common/bytes.h"
 
-#define PREFIX 8 /* bytes: magic, major and minor version */
+#define PREFIX 8 /* bytes of magic, major and minor version */
 
 static const struct {
 	const char *descr, *name;
@@ -21,10 +21,10 @@ static const struct {
 	[NPY_INT64] = { "<i8", "int64", 8 },
 };
 
-/* The text still to be read, and where what was read goes. */
+/* The text that is left to read, and the result. */
 struct parser {
 	const char *at, *end;
-	const char *name; /* of the file */
+	const char *name; /* of the file, for messages */
 	struct npy *npy;
 	bool have_descr, have_order, have_shape;
 	struct err *err;
@@ -52,7 +52,7 @@ static void skip_blanks(struct parser *p)
 		p->at++;
 }
 
-/* Takes `c` if it is next, behind blanks. */
+/* Takes `c` if it comes next, after blanks. */
 static bool take(struct parser *p, char c)
 {
 	skip_blanks(p);
@@ -72,7 +72,7 @@ static bool take_word(struct parser *p, const char *word)
 	return true;
 }
 
-/* A quoted string of printable characters without escapes: the only kind in these headers. */
+/* A quoted string of printable characters without escapes, the only kind in these headers. */
 static int parse_string(struct parser *p, char *out, size_t size)
 {
 	char quote = take(p, '\'') ? '\'' : take(p, '"') ? '"' : 0;
@@ -135,7 +135,7 @@ static int parse_length(struct parser *p, uint64_t *length)
 		if (__builtin_mul_overflow(*length, 10, length)
 			|| __builtin_add_overflow(*length, (uint64_t)(*p->at - '0'), length))
 			return malformed(p, "a length of the shape is too large");
-	if (p->at < p->end && *p->at == 'L') /* Python 2 wrote long integers so */
+	if (p->at < p->end && *p->at == 'L') /* Python 2 wrote long integers with it */
 		p->at++;
 	return 0;
 }
@@ -194,7 +194,7 @@ static int parse_dictionary(struct parser *p)
 	return 0;
 }
 
-/* Finds the dictionary's text behind magic and version; the length is 2 bytes in version 1.0 and 4
+/* Finds the dictionary's text after magic and version; its length has 2 bytes in version 1.0 and 4
  * in 2.0. */
 static int find_text(struct parser *p, const unsigned char *bytes, size_t size)
 {

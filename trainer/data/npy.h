@@ -20,12 +20,13 @@ struct npy {
 	size_t offset; /* of the first element, in bytes; not aligned in old files */
 };
 
-/* Parses the header at the start of a whole file of `size` bytes: little-endian elements in C order
- * that fill the rest of the file exactly. `name` is for messages; status EXIT_DATA. */
+/* Parses the header at the start of a whole file of `size` bytes. Accepts only little-endian
+ * elements in C order that fill the rest of the file exactly. `name` is for messages; status
+ * EXIT_DATA. */
 int npy_parse(const unsigned char *bytes, size_t size, const char *name, struct npy *npy,
 	struct err *err);
 
-/* "float32" and so on; bytes of an element. */
+/* "float32" and so on; and the bytes of an element. */
 const char *npy_type_name(enum npy_type type);
 size_t npy_type_size(enum npy_type type);
 

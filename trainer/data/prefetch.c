@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads batches ahead on a thread of its own, so that a page that is not in memory yet costs the
- * step nothing. */
+/* Reads batches ahead in a thread of its own, so that a step does not wait for pages that are not
+ * in memory yet. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "trainer/data/dataset.h"
 #include "trainer/data/dataset_private.h"
 
-/* How long storage may be away before the run gives up (it comes back by a requeue), and before a
- * stop leaves the thread behind. */
+/* READ: how long storage may not answer before the run gives up (a requeue brings it back). STOP:
+ * how long a stop waits before it leaves the thread behind. */
 #define READ_SECONDS 300
 #define STOP_SECONDS 5
 
@@ -21,18 +21,18 @@ struct slot {
 	uint64_t *samples;
 	struct batch *batch;
 	bool failed;
-	struct err err; /* of this batch; handed out in its turn */
+	struct err err; /* of this batch; returned in its turn */
 };
 
-/* Places of the ring count up for ever; place p lives in slot p mod slot_count. taken ≤ read ≤
- * pushed ≤ taken + depth, and one more slot keeps the batch that was handed out last. */
+/* Places of the ring count up for ever; place p is in slot p mod slot_count. taken ≤ read ≤ pushed
+ * ≤ taken + depth, and one more slot keeps the batch returned last. */
 struct prefetch {
 	const struct dataset *dataset;
 	int samples, vocabulary, depth, slot_count;
 	struct slot *slots;
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* on CLOCK_MONOTONIC */
+	pthread_cond_t changed; /* uses CLOCK_MONOTONIC */
 	uint64_t pushed, read, taken;
 	bool stop, ended;
 };
@@ -191,7 +191,7 @@ void prefetch_stop(struct prefetch *prefetch)
 		rc = pthread_cond_timedwait(&prefetch->changed, &prefetch->lock, &deadline);
 	bool ended = prefetch->ended;
 	pthread_mutex_unlock(&prefetch->lock);
-	/* A thread that hangs in a read keeps what it uses, the data set too; the process is about to
+	/* A thread that hangs in a read keeps what it uses, even the data set; the process is about to
 	 * end. */
 	if (!ended) {
 		pthread_detach(prefetch->thread);

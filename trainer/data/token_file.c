@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layouts of token files, told apart without trusting a byte of them. */
+/* Tells the layouts of token files apart, without trusting any byte of them. */
 #include "trainer/data/token_file.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ bool token_file_is_raw(const char *name)
 	return ends_in(name, ".u16");
 }
 
-/* Only a header has 253 words of zero behind a first word that is not zero. */
+/* Only a header has 253 words of zero after a first word that is not zero. */
 static bool looks_like_header(const unsigned char *bytes, size_t size)
 {
 	if (size < TOKEN_FILE_HEADER || bytes_le32(bytes) == 0)

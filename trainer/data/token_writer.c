@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes token files of any length, whole or not at all. */
+/* Writes a token file of any length, whole or not at all. */
 #include "config.h" /* _GNU_SOURCE, for renameat2 */
 
 #include "trainer/data/token_writer.h"
@@ -23,7 +23,7 @@
 
 struct token_writer {
 	char *path;
-	char name[256];      /* the last part of the path */
+	char name[256];      /* last part of the path */
 	char temporary[300]; /* "" before the file exists and after the commit */
 	int dirfd, fd;
 	bool replace;
@@ -36,7 +36,7 @@ static int write_error(const struct token_writer *writer, const char *verb, stru
 	return err_fail(err, io_status(errno), "write: couldn't %s %s: %m", verb, writer->path);
 }
 
-/* Opens the folder of the path and keeps the last part as the name. */
+/* Opens the path's folder, and keeps the last part of the path as the name. */
 static int open_folder(struct token_writer *writer, struct err *err)
 {
 	AUTO_FREE char *for_folder = strdup(writer->path);
@@ -76,7 +76,7 @@ static int create_temporary(struct token_writer *writer, struct err *err)
 	gethostname(host, sizeof host - 1);
 	snprintf(writer->temporary, sizeof writer->temporary, ".%.150s.%.60s.%d", writer->name, host,
 		(int)getpid());
-	unlinkat(writer->dirfd, writer->temporary, 0); /* left by a killed process with our pid */
+	unlinkat(writer->dirfd, writer->temporary, 0); /* left by a killed process with the same pid */
 	writer->fd =
 		openat(writer->dirfd, writer->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (writer->fd < 0) {
@@ -169,8 +169,8 @@ bool token_writer_same(const struct token_writer *a, const struct token_writer *
 		&& x.st_ino == y.st_ino && strcmp(a->name, b->name) == 0;
 }
 
-/* NFS and some other file systems know no rename that refuses to replace; there the check at the
- * start has to do. */
+/* NFS and some other file systems lack a rename that refuses to replace; there the check at the
+ * start must do. */
 static int rename_new(const struct token_writer *writer)
 {
 	if (renameat2(writer->dirfd, writer->temporary, writer->dirfd, writer->name, RENAME_NOREPLACE)
@@ -181,7 +181,7 @@ static int rename_new(const struct token_writer *writer)
 	return renameat(writer->dirfd, writer->temporary, writer->dirfd, writer->name);
 }
 
-/* Closes in any case: a close reports what network file systems could not write. */
+/* Closes the file in any case: close() reports what a network file system could not write. */
 static int finish_file(struct token_writer *writer, struct err *err)
 {
 	unsigned char header[TOKEN_FILE_HEADER];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A token file in the making: written as a stream under a temporary name, and there under its own
- * only when it is whole and durable. A name that ends in ".u16" gets raw uint16 tokens, any other
- * llm.c's header in front. */
+/* Writes a token file as a stream under a temporary name; it gets its own name only when it is
+ * whole and durable. A name that ends in ".u16" gets raw uint16 tokens, any other name llm.c's
+ * header first. */
 #ifndef MUSTER_TOKEN_WRITER_H
 #define MUSTER_TOKEN_WRITER_H
 
@@ -13,14 +13,14 @@
 
 struct token_writer;
 
-/* Without `replace` a `path` that exists is refused (EXIT_USAGE). NULL on error. */
+/* Without `replace`, an existing `path` is refused (EXIT_USAGE). NULL on error. */
 struct token_writer *token_writer_create(const char *path, bool replace, struct err *err);
 
-/* Appends one token a byte. */
+/* Appends one token for each byte. */
 int token_writer_add(struct token_writer *writer, const unsigned char *bytes, size_t count,
 	struct err *err);
 
-/* Tokens so far, and the most that the file's layout can count. */
+/* The tokens so far, and the most that the file's layout can count. */
 uint64_t token_writer_tokens(const struct token_writer *writer);
 uint64_t token_writer_most(const struct token_writer *writer);
 
@@ -28,14 +28,14 @@ uint64_t token_writer_most(const struct token_writer *writer);
 int token_writer_move_tail(struct token_writer *from, struct token_writer *to, uint64_t count,
 	struct err *err);
 
-/* Whether both would be the same file. */
+/* Whether both writers would make the same file. */
 bool token_writer_same(const struct token_writer *a, const struct token_writer *b);
 
-/* Writes the header, makes the file durable and gives it its name. The writer is still to be
+/* Writes the header, makes the file durable and gives it its name. The writer must still be
  * destroyed. */
 int token_writer_commit(struct token_writer *writer, struct err *err);
 
-/* Frees; removes the temporary file unless it was committed. NULL is allowed. */
+/* Frees the writer; removes the temporary file unless it was committed. `writer` may be NULL. */
 void token_writer_destroy(struct token_writer *writer);
 
 #endif

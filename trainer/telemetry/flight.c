@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record's bytes. Each of its two writers has two places and writes them in turn, with a hash:
- * whenever the process stops, one of them is whole. */
+/* Writes the bytes of a flight record. Two threads write it; each has two places for its entry and
+ * writes them in turn, each time with a hash. So one of the two is whole whenever the process
+ * stops. */
 #include "config.h"
 
 #include "trainer/telemetry/flight.h"
@@ -19,7 +20,7 @@
 #include "common/hash.h"
 
 #define MAGIC "MSTAND01"
-#define PART 256 /* the header, and an entry */
+#define PART 256 /* bytes of the header and of an entry */
 #define HASHED (PART - 8)
 #define TRAINING PART
 #define COMMUNICATOR (3 * PART)
@@ -28,11 +29,11 @@
 #define MAPPED 4096
 
 struct flight_recorder {
-	unsigned char *map; /* MAPPED bytes, of which FLIGHT_SIZE are the record; a page of its own */
-	/* the training thread's */
+	unsigned char *map; /* MAPPED bytes, a page of its own; the record is the first FLIGHT_SIZE */
+	/* written by the training thread */
 	uint64_t training_number;
 	unsigned char training[PART];
-	/* the communicator's thread's */
+	/* written by the communicator's thread */
 	uint64_t communicator_number;
 	unsigned char communicator[PART];
 };
@@ -58,8 +59,8 @@ static void seal(unsigned char part[PART])
 	bytes_put_le64(part + HASHED, hash_bytes(part, HASHED).low);
 }
 
-/* Word by word, since another thread may be copying the record: what it then gets has a wrong hash.
- */
+/* Copies word by word, since another thread may copy the record at the same time; a torn entry then
+ * has a wrong hash. */
 static void copy_words(void *to, const void *from, size_t size)
 {
 	uint64_t *out = to;
@@ -68,7 +69,7 @@ static void copy_words(void *to, const void *from, size_t size)
 		__atomic_store_n(&out[i], __atomic_load_n(&in[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
-/* Writes the next entry at one of the two places from `offset` on. */
+/* Writes the next entry to the older of the two places at `offset`. */
 static void publish(struct flight_recorder *flight, size_t offset, uint64_t *number,
 	unsigned char entry[PART])
 {
@@ -132,7 +133,8 @@ void flight_finish(struct flight_recorder *flight)
 
 /* ---- making and keeping ---- */
 
-/* All ranks of an attempt that share a folder have the same parent or the same step. */
+/* The same text on all ranks of an attempt that share a folder: they have the same step, or the
+ * same parent. */
 static void name_run(const struct ident *ident, char *out, size_t size)
 {
 	if (ident->job)
@@ -174,7 +176,7 @@ struct flight_recorder *flight_create(const struct ident *ident, struct err *err
 	return flight;
 }
 
-/* With all its blocks: a store into a hole on a full disk would kill the process. */
+/* Writes all blocks, since on a full disk a store into a hole would kill the process. */
 int flight_create_file(int dirfd, const char *name, const unsigned char bytes[FLIGHT_SIZE],
 	struct err *err)
 {

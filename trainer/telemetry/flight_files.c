@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of the checkpoint directory where its file system is this machine's, else one of the
- * node's memory. */
+/* Chooses the folder of a rank's file: in the checkpoint directory where that is on a local file
+ * system, else in the node's memory. */
 #include "config.h"
 
 #include "trainer/telemetry/flight_files.h"
@@ -24,7 +24,7 @@
 #define FILE_PREFIX "rank-"
 #define NODE_PREFIX "standing-"
 #define FORGOTTEN_SECONDS \
-	(7 * 86400) /* a node's files of killed ranks are then removed by the next ones */
+	(7 * 86400) /* after that the next ranks remove a node's files of killed ranks */
 #define FILES_MAX 1000000
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
@@ -32,8 +32,8 @@
 
 /* ---- folders ---- */
 
-/* A store into memory that is shared with a file never waits for another machine there, and never
- * fails once the file has its blocks. */
+/* Whether a mapped file is safe there: a store never waits for another machine, and never fails
+ * once the file has its blocks. */
 static bool is_local(int fd)
 {
 	struct statfs fs;
@@ -53,8 +53,8 @@ static int open_folder(int dirfd, const char *name)
 	return openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* The user's own folder of this node's memory, made where `make`. Its path goes to `path`. -1:
- * there is none. */
+/* Opens the user's own folder in this node's memory, and creates it with `make`. Writes its path to
+ * `path`. -1: there is none. */
 static int open_node_folder(bool make, char *path, size_t size)
 {
 	const char *const parents[] = { getenv("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp" };
@@ -74,7 +74,7 @@ static int open_node_folder(bool make, char *path, size_t size)
 	return -1;
 }
 
-/* Its names; `visit` returns false to stop. */
+/* Visits the names with this prefix until `visit` returns false. */
 static void each_file(int dirfd, const char *prefix,
 	bool (*visit)(void *arg, int dirfd, const char *name), void *arg)
 {
@@ -126,9 +126,9 @@ void flight_files_begin(int ckpt_dirfd)
 	mkdirat(ckpt_dirfd, FLIGHT_FOLDER, 0755);
 }
 
-/* ---- a rank's own ---- */
+/* ---- this rank's file ---- */
 
-/* The checkpoint directory's folder; -1 where this rank does not see it. */
+/* Opens the checkpoint directory's folder; -1 where this rank does not see it. */
 static int open_ckpt_folder(const char *dir)
 {
 	AUTO_CLOSE int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -184,7 +184,7 @@ int flight_file_open(struct flight_file *file, struct flight_recorder *flight,
 	return keep_on_node(file, flight, ident, err);
 }
 
-/* The folder goes with the last file. */
+/* Only succeeds once the last file is gone. */
 static void remove_folder(int dirfd)
 {
 	AUTO_CLOSE int parent = openat(dirfd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -208,12 +208,12 @@ void flight_file_remove(struct flight_file *file)
 	*file = (struct flight_file) { 0 };
 }
 
-/* ---- all ranks' ---- */
+/* ---- all ranks' files ---- */
 
 static int read_one(int dirfd, const char *name, struct flight_view *view, struct err *err)
 {
 	unsigned char bytes[FLIGHT_SIZE + 1];
-	/* O_NONBLOCK: it may be a pipe. */
+	/* O_NONBLOCK: the name may be a pipe's. */
 	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	ssize_t size = fd < 0 ? -1 : read(fd, bytes, sizeof bytes);
 	if (size < 0)

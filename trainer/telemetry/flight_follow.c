@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Like the kernel's own writing back, but nobody else has to wait for it. */
+/* Does what the kernel's write-back would do with a mapped file, but in a thread that no other
+ * waits for. */
 #include "config.h"
 
 #include "trainer/telemetry/flight_follow.h"
@@ -26,7 +27,7 @@ struct flight_follow {
 	bool over;
 };
 
-/* What can't be written now is tried again with the next change. */
+/* A failed write is tried again with the next change. */
 static void write_change(struct flight_follow *follow)
 {
 	unsigned char bytes[FLIGHT_SIZE];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a record of another process (doc/flight-recorder-format.md), and puts it into words.
- * Nothing in it is believed. */
+/* Reads another process's flight record (doc/flight-recorder-format.md), and words it. It trusts
+ * nothing in the record. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static bool is_sealed(const unsigned char *part)
 	return bytes_le64(part + HASHED) == hash_bytes(part, HASHED).low;
 }
 
-/* A moment, or 0 for what can't be one. */
+/* A time; 0 for a value that can't be one. */
 static double get_time(const unsigned char *at)
 {
 	uint64_t bits = bytes_le64(at);
@@ -30,7 +30,7 @@ static double get_time(const unsigned char *at)
 	return isfinite(value) && fabs(value) < TIME_LIMIT ? value : 0;
 }
 
-/* False unless it ends within its field and can be printed. */
+/* False unless the text ends within its field and is printable. */
 static bool get_text(const unsigned char *at, char *out, size_t size)
 {
 	if (!memchr(at, 0, size))
@@ -67,7 +67,7 @@ static int read_header(const unsigned char *at, struct flight_view *view, struct
 	return 0;
 }
 
-/* Of the two entries at `parts` the newer one that is whole; NULL for none. */
+/* The newer whole entry of the two at `parts`; NULL for none. */
 static const unsigned char *newer(const unsigned char *parts)
 {
 	const unsigned char *best = NULL;
@@ -127,7 +127,7 @@ int flight_read(const void *bytes, size_t size, struct flight_view *view, struct
 
 /* ---- words ---- */
 
-/* What a rank does in a phase of a step, or of one of its slots. */
+/* The words for a phase; `slot`: of a slot of the step, else of the step. */
 static const struct {
 	const char *doing;
 	bool slot;
@@ -163,7 +163,7 @@ double flight_words(const struct flight_view *view, char *out, size_t size)
 	return view->since;
 }
 
-/* Never negative: clocks of machines differ, and what is read may lie. */
+/* Never negative, since machines' clocks differ and a record may lie. */
 static double ago(double now, double then)
 {
 	return now > then ? now - then : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line a place. */
+/* Groups the ranks by the place where they stand, and prints one line a group. */
 #include "trainer/telemetry/flight_table.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "common/clock.h"
 
-#define NODES_NAMED 8 /* of a line; of more only the number is told */
+#define NODES_NAMED 8 /* nodes that a line names; the rest are only counted */
 #define RANGES_NAMED 16
 
 static int compare(const void *a, const void *b)
@@ -31,7 +31,7 @@ static void append(char *out, size_t size, const char *separator, const char *te
 	snprintf(out + length, size - length, "%s%s", length ? separator : "", text);
 }
 
-/* "0, 2-5": rows are in the order of ranks. */
+/* "0, 2-5"; rows are sorted by rank. */
 static void name_ranks(const struct flight_row *rows, size_t count, char *out, size_t size)
 {
 	int ranges = 0;
@@ -53,7 +53,7 @@ static void name_ranks(const struct flight_row *rows, size_t count, char *out, s
 	}
 }
 
-/* " on n1, n3", each node once, in the order of ranks; "" where none is known. */
+/* " on n1, n3": each node once, in rank order; "" if none is known. */
 static void name_nodes(const struct flight_row *rows, size_t count, char *out, size_t size)
 {
 	int nodes = 0;
@@ -95,7 +95,7 @@ static void name_time(const struct flight_row *rows, size_t count, bool moments,
 		snprintf(out, size, " for %.1f to %.1f s", least, most);
 }
 
-/* A group's first rank decides its place among those that answered. */
+/* Prints one group; the group's first rank decides its position among those that answered. */
 static void say_group(const struct flight_row *rows, size_t count, bool moments, flight_say *say,
 	void *arg)
 {

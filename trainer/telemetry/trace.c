@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spans in arrays that are allocated once: nothing waits and nothing grows while steps are
+/* Keeps spans in arrays that are allocated once, so that nothing waits or grows while steps are
  * measured. */
 #include "trainer/telemetry/trace.h"
 

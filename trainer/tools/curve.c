@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merging the metrics of several attempts. */
+/* Merges the metrics of several attempts into one curve. */
 #include "trainer/tools/curve.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 
 #define METRICS_LIMIT ((size_t)4 << 30)
 
-/* The point of `step`, made in its place if it is new; NULL when out of memory. */
+/* The point of `step`, inserted at its place if it is new; NULL when out of memory. */
 static struct curve_point *point_of(struct curve *curve, uint64_t step)
 {
 	size_t at = curve->count;
@@ -40,7 +40,7 @@ static struct curve_point *point_of(struct curve *curve, uint64_t step)
 	return &curve->points[at];
 }
 
-/* Drops the steps from `step` on: this attempt does them again. The validation of the step before
+/* Drops the steps from `step` on, which this attempt does again. The validation of the step before
  * stays. */
 static void drop_from(struct curve *curve, uint64_t step)
 {
@@ -58,8 +58,8 @@ static int bits_of(const json_t *line, const char *key, uint32_t *bits)
 	return *end ? -1 : 0;
 }
 
-/* Takes one line in; -1 when it is none of ours. `*first` is still true for the attempt's first
- * step. */
+/* Takes in one line; -1 when it is not a line of the metrics. `*first` is true until the attempt's
+ * first step. */
 static int take_line(struct curve *curve, const json_t *line, bool *first)
 {
 	const json_t *number = json_object_get(line, "step");
@@ -68,7 +68,7 @@ static int take_line(struct curve *curve, const json_t *line, bool *first)
 		return -1;
 	uint64_t step = (uint64_t)json_integer_value(number);
 	if (json_is_object(json_object_get(line, "checkpoint")))
-		return 0; /* of a save; no point of the curve */
+		return 0; /* a save is no point of the curve */
 	bool is_step = bits_of(line, "loss_bits", &loss) == 0 && bits_of(line, "norm_bits", &norm) == 0;
 	bool is_validation = !is_step && bits_of(line, "validation_loss_bits", &validation) == 0;
 	if (!is_step && !is_validation)
@@ -106,7 +106,7 @@ static int read_attempt(int dirfd, int attempt, struct curve *curve, struct err 
 		json_t *json = json_loadb(line, (size_t)(end - line), 0, NULL);
 		int rc = json ? take_line(curve, json, &first) : -1;
 		json_decref(json);
-		/* A crash of the machine may leave a last line of zeros, whole with its newline. */
+		/* A crash of the machine may leave a last line of zeros that even ends in a newline. */
 		if (rc < 0 && end + 1 < data + size)
 			return err_fail(err, EXIT_DATA, "curve: couldn't read line %zu of %s", number, name);
 	}

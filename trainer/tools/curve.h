@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss curve of a run, merged from the metrics files of its attempts: what a later attempt did
- * again replaces what an earlier one did, and a torn last line is dropped. A killed run's curve
- * equals that of an undisturbed one. */
+/* The loss curve of a run, merged from the metrics files of its attempts. Steps that a later
+ * attempt did again replace the earlier ones, and a torn last line is dropped; so a killed run's
+ * curve equals that of an undisturbed one. */
 #ifndef MUSTER_CURVE_H
 #define MUSTER_CURVE_H
 
@@ -12,24 +12,24 @@
 
 struct curve_point {
 	uint64_t step;
-	uint32_t loss, norm, validation; /* bits of a float */
+	uint32_t loss, norm, validation; /* the bits of a float */
 	int has_step, has_validation;
 };
 
 struct curve {
-	struct curve_point *points; /* ascending steps */
+	struct curve_point *points; /* by ascending step */
 	size_t count, room;
-	int attempts; /* metrics files that were read */
+	int attempts; /* number of metrics files read */
 };
 
-/* Reads every metrics-N.jsonl of the folder in the order of N. Status EXIT_DATA names file and line
- * of what can't be read, except the last line of a file. */
+/* Reads every metrics-N.jsonl of the folder in the order of N. -1 with status EXIT_DATA names the
+ * file and line that can't be read; a bad last line of a file is no error. */
 int curve_read(int dirfd, struct curve *curve, struct err *err);
-/* The N of all metrics-N.jsonl of the folder, ascending, malloc'ed; NULL when there are none. */
+/* The N of all metrics-N.jsonl in the folder, ascending, malloc'ed; NULL when there are none. */
 int curve_attempts(int dirfd, int **attempts, size_t *count, struct err *err);
 void curve_clear(struct curve *curve);
 
-/* "step loss-bits loss norm-bits norm [validation-bits validation]", one line a step. */
+/* Prints "step loss-bits loss norm-bits norm [validation-bits validation]", one line a step. */
 void curve_print(const struct curve *curve, FILE *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-curve DIR: prints the merged loss curve of a run. muster-curve --scaling DIR…: compares
- * runs on different numbers of ranks. */
+/* muster-curve DIR prints the merged loss curve of a run. muster-curve --scaling DIR… compares runs
+ * on different numbers of ranks. */
 #include "config.h"
 
 #include <argp.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-tokens: makes a token file from text. Byte level: a token is a byte, so the vocabulary is
- * 256. */
+/* muster-tokens makes a token file from text. Each byte is a token, so the vocabulary is 256. */
 #include "config.h"
 
 #include <argp.h>
@@ -27,21 +26,21 @@
 
 struct options {
 	const char *output, *validation_output;
-	double fraction; /* of the text that goes to the validation file; 0: `bytes` says */
+	double fraction; /* of the text, for validation; 0: `bytes` counts */
 	uint64_t bytes;
 	bool validation, force, quiet;
 	char **inputs; /* none: standard input */
 	int input_count;
 };
 
-/* What is under way. */
+/* The state of the work. */
 struct work {
 	const struct options *options;
-	struct token_writer *training, *validation; /* the second NULL without --validation */
+	struct token_writer *training, *validation; /* `validation` is NULL without --validation */
 	unsigned char *block;
-	uint64_t expected; /* bytes of all inputs, 0 when not known */
+	uint64_t expected; /* bytes of all inputs; 0: not known */
 	bool progress;
-	double shown; /* clock_now() of the last progress line */
+	double shown; /* clock_now() at the last progress line */
 };
 
 static volatile sig_atomic_t caught;
@@ -51,7 +50,7 @@ static void catch (int signal_number)
 	caught = signal_number;
 }
 
-/* No SA_RESTART, so that a read of a silent terminal or pipe ends too. */
+/* Without SA_RESTART, so that a signal also ends a read from a silent terminal or pipe. */
 static void catch_signals(void)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
@@ -125,7 +124,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* How many of `total` tokens are for validation. */
+/* The number of `total` tokens that go to validation. */
 static uint64_t validation_share(const struct options *options, uint64_t total)
 {
 	uint64_t share =
@@ -152,8 +151,8 @@ static int check_count(const struct work *work, uint64_t total, struct err *err)
 		count, name, most);
 }
 
-/* Adds up the sizes, so that a text that is too long is refused before it is read. 0 when one is no
- * regular file. */
+/* Adds up the sizes, so that a text that is too long is refused before it is read. 0 when an input
+ * is no regular file. */
 static uint64_t total_size(const struct options *options)
 {
 	uint64_t total = 0;
@@ -245,7 +244,7 @@ static int split(struct work *work, struct err *err)
 	return token_writer_move_tail(work->training, work->validation, share, err);
 }
 
-/* The training file comes last: where it is, the validation file is too. */
+/* The training file comes last: where it exists, the validation file exists too. */
 static int commit(struct work *work, struct err *err)
 {
 	if (work->validation && token_writer_commit(work->validation, err) < 0)

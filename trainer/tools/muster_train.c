@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-train: one attempt of a training, from the command line to the exit status. */
+/* muster-train runs one attempt of a training, from the command line to the exit status. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -23,11 +23,9 @@
 #include "trainer/run/train_loop.h"
 
 #define LEAVE_SECONDS \
-	2.0 /* between the words of a lost rank and its end, so that they are read \
-		 */
+	2.0 /* between a lost rank's last line and its end, so that the line is read */
 
-/* This process's rank as the launcher gave it, before anything is checked; NULL without a launcher.
- */
+/* This process's rank as the launcher gave it, unchecked; NULL without a launcher. */
 static const char *launched_as(void)
 {
 	static const char *const names[] = { "PMIX_RANK", "SLURM_PROCID", "RANK" };
@@ -37,9 +35,9 @@ static const char *launched_as(void)
 	return NULL;
 }
 
-/* What all ranks find wrong alike, before they have met: rank 0 alone speaks. srun ends all tasks
- * at the first that fails, also one that it has hardly started: so rank 0 leaves when the others
- * had time to come up, and they leave after it, at srun's SIGTERM. */
+/* Reports an error that all ranks find alike before they have met: only rank 0 logs it. srun ends
+ * all tasks when the first one fails, even tasks that it has hardly started. So rank 0 leaves only
+ * after the others had time to start, and they leave after it, at srun's SIGTERM. */
 static void speak_for_all(bool speaker, bool alone, const struct err *err)
 {
 	struct deadline leave = deadline_in(speaker ? 1 : 2);
@@ -56,8 +54,8 @@ static int usage_error(const struct err *err)
 	return (int)err->status;
 }
 
-/* Rank 0's part of the end: the last save, and what is recorded. Returns the status of all ranks.
- */
+/* Rank 0's part of closing the run: the last save, and the records. Returns the exit status of all
+ * ranks. */
 static int close_folder(struct run *run, const struct train_end *end)
 {
 	struct err err = { 0 };
@@ -90,7 +88,7 @@ static int close_folder(struct run *run, const struct train_end *end)
 	return status;
 }
 
-/* The other designated ranks' part of it: rank 0 hears of their failures through the services. */
+/* The other designated ranks' part: rank 0 learns of their failures through the services. */
 static void close_part(struct run *run, const struct train_end *end)
 {
 	struct err err = { 0 };
@@ -101,8 +99,8 @@ static void close_part(struct run *run, const struct train_end *end)
 		log_error("step %" PRIu64 " could not be saved: %s", run->state.step, err.text);
 }
 
-/* No rank leaves before the last save is durable: the first bad exit would make srun end the
- * others. Rank 0's status goes the way on which its success would be told. */
+/* No rank leaves before the last save is durable, since srun would end the others at the first bad
+ * exit. Rank 0 tells its status, good or bad, the same way. */
 static int close_run(struct run *run, const struct train_end *end, struct err *err)
 {
 	AUTO_FREE void *value = NULL;
@@ -116,7 +114,7 @@ static int close_run(struct run *run, const struct train_end *end, struct err *e
 	} else {
 		close_part(run, end);
 	}
-	/* Rank 0 may wait for the save before the last one, too. */
+	/* Rank 0 may also wait for the save before the last one. */
 	if (rdzv_fence(run->rdzv, 2 * run->settings.save_timeout + run->settings.rdzv_timeout, err) < 0)
 		return -1;
 	if (rdzv_get(run->rdzv, 0, "closing", &value, &size, run->settings.rdzv_timeout, err) < 0)
@@ -127,8 +125,8 @@ static int close_run(struct run *run, const struct train_end *end, struct err *e
 	return status;
 }
 
-/* A trace of a run that ended before the last step that was asked for. What is saved is more
- * urgent, so it comes after that. */
+/* Finishes the trace of a run that ended before the last traced step. It comes after the save,
+ * which is more urgent. */
 static void end_trace(struct run *run)
 {
 	struct err err;
@@ -159,8 +157,8 @@ static void release(struct run *run, bool orderly)
 	if (run->ckpt_dir_opened)
 		ckpt_dir_close(&run->ckpt_dir);
 	if (!orderly)
-		return; /* the threads of a broken communicator may stand anywhere: the exit of the process
-				   ends them */
+		return; /* a broken communicator's threads may be anywhere; the exit of the process ends
+				   them */
 	validation_destroy(run->validation);
 	ddp_destroy(run->ddp);
 	comm_close(run->comm);
@@ -182,17 +180,16 @@ static void release(struct run *run, bool orderly)
 	free(run->model_json);
 }
 
-/* What went wrong is said and recorded; the peers are told as far as they can be. Ends the process.
- */
+/* Logs and records the error, and tells the peers if they can be reached. Ends the process. */
 static int fail(struct run *run, int rc, const struct err *err)
 {
 	struct err ignored;
 	bool shared = rc == ERR_SHARED;
 	if (shared)
-		log_set_tag("%s", ""); /* all of them say it; whose fault it is stands in the text */
+		log_set_tag("%s", ""); /* all ranks have the error; the text names the rank at fault */
 	else if (run->comm && err->status == EXIT_LOST)
-		flight_report(run); /* before the reason, which srun's user sees as the last words of a rank
-							   that fails first */
+		flight_report(run); /* before the reason: the last line of the rank that fails first is what
+							   srun's user sees */
 	if (shared && !run->comm)
 		speak_for_all(run->ident.rank == 0, run->ident.world_size == 1, err);
 	else if (!shared || run->ident.rank == 0)
@@ -219,7 +216,7 @@ int main(int argc, char **argv)
 	static const char *const isas[] = { "auto", "avx512", "avx2", "default" };
 	descriptors_raise();
 	log_keep_last();
-	signal(SIGPIPE, SIG_IGN); /* a reader of our output that went away must not end the training */
+	signal(SIGPIPE, SIG_IGN); /* the training must outlive a reader of our output */
 	if (notice_take(&err) < 0 || settings_parse(&run.settings, argc, argv, &err) < 0)
 		return usage_error(&err);
 	log_set_level((enum log_level)run.settings.log_level);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* muster-where [DIR]: prints where the ranks of a training stand, or stood when they were killed.
- */
+/* muster-where [DIR] prints where the ranks of a training stand, or stood when they were killed. */
 #include "config.h"
 
 #include <argp.h>
@@ -48,7 +47,7 @@ static void print_line(void *arg, const char *line)
 	printf("  %s\n", line);
 }
 
-/* A line of its own for each record: everything, at the moment of its latest change. */
+/* Prints one line for each record, with all that is known, as of its latest change. */
 static void print_each(const struct flight_view *views, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -78,7 +77,7 @@ static int print_groups(const struct flight_view *views, size_t count, struct er
 	return 0;
 }
 
-/* One run after the other. */
+/* Prints one run after the other. */
 static int print_list(const struct flight_list *list, bool all, struct err *err)
 {
 	printf("%s%s:\n", list->place, list->before ? " (of an attempt before the last one)" : "");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Medians of the last attempt's lines: one step that a busy machine made long does not count. */
+/* Computes medians over the last attempt's lines, so that single steps that a busy machine made
+ * long do not count. */
 #include "trainer/tools/scaling.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 #define METRICS_LIMIT ((size_t)4 << 30)
 #define BAR_WIDTH 50
 
-/* pixels */
+/* The plot's measures, in pixels. */
 #define PLOT_WIDTH 640
 #define PLOT_HEIGHT 420
 #define PLOT_LEFT 60
@@ -48,7 +49,7 @@ static int add_sample(struct samples *samples, const double values[COLUMNS])
 	return 0;
 }
 
-/* A line of a step is taken; others are no error. */
+/* Takes in a step's line; ignores others. */
 static int take_line(struct samples *samples, const json_t *line)
 {
 	double values[COLUMNS];
@@ -70,7 +71,7 @@ static int compare(const void *a, const void *b)
 	return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
-/* Sorts the values. */
+/* Sorts the values and returns their median. */
 static double median(double *values, size_t count)
 {
 	qsort(values, count, sizeof *values, compare);
@@ -86,7 +87,7 @@ static int read_lines(int dirfd, const char *name, struct samples *samples, stru
 	for (char *line = data, *end; (end = memchr(line, '\n', size - (size_t)(line - data)));
 		 line = end + 1) {
 		json_t *json = json_loadb(line, (size_t)(end - line), 0, NULL);
-		int rc = json ? take_line(samples, json) : 0; /* a torn line is none */
+		int rc = json ? take_line(samples, json) : 0; /* a torn line is ignored */
 		json_decref(json);
 		if (rc < 0)
 			return err_set(err, "scaling: out of memory");
@@ -174,7 +175,7 @@ void scaling_bars(const struct scaling_run *runs, size_t count, FILE *out)
 
 /* ---- the plot ---- */
 
-/* What the axes reach to; both begin at 0. */
+/* The axes' upper ends; both begin at 0. */
 struct axes {
 	double ranks, speedup;
 };
