@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the CPU's ops share: their state and the functions that fill the table. */
+/* Shared by the files of the CPU's ops: their state, the sizes of their blocks, and the functions
+ * that fill the table. */
 #ifndef MUSTER_CPU_H
 #define MUSTER_CPU_H
 
 #include "trainer/ops/ops.h"
 
-/* Behind ops->state. */
+/* The struct in ops->state. */
 struct cpu {
 	struct step_params params;
 	struct ops_shapes shapes;
-	float *logits; /* plain: one row [V]; fast: HEAD_ROWS of them */
-	float *norms;  /* fast: sums of dgamma and dbeta of every block of LAYERNORM_ROWS rows,
+	float *logits; /* plain: one row [V]; fast: HEAD_ROWS rows */
+	float *norms;  /* fast: sums of dgamma and dbeta of each block of LAYERNORM_ROWS rows,
 					  [blocks][2][C] */
-	const struct kernels *kernels; /* fast */
+	const struct kernels *kernels; /* fast only */
 };
 
 #define LAYERNORM_EPSILON 1e-5f
-#define NORM_LANES 64          /* of the tree of square_sums */
-#define ATTENTION_BLOCK 64     /* queries or keys of a block of scores */
-#define ATTENTION_SIZE_MAX 256 /* of a head: wider ones are computed plainly */
-#define LAYERNORM_ROWS 32      /* of a block whose sums are kept apart */
-#define HEAD_ROWS 512          /* of logits that exist at once */
-#define COLUMNS 64             /* of a matrix for one thread, where columns are summed */
-#define ELEMENTS 16384         /* of a vector for one thread */
+#define NORM_LANES 64          /* lanes in the tree of square_sums */
+#define ATTENTION_BLOCK 64     /* queries or keys in a block of scores */
+#define ATTENTION_SIZE_MAX 256 /* widest head of the fast kernels; wider ones use plain C */
+#define LAYERNORM_ROWS 32      /* rows in a block with its own sums */
+#define HEAD_ROWS 512          /* rows of logits that exist at once */
+#define COLUMNS 64             /* columns that one thread sums */
+#define ELEMENTS 16384         /* elements of a vector for one thread */
 
 struct kernels;
 
@@ -31,11 +32,11 @@ static inline struct cpu *cpu_of(struct ops *ops)
 	return ops->state;
 }
 
-/* Zeroed, 64-byte aligned, released with free(); NULL when out of memory. */
+/* Zeroed and 64-byte aligned; release it with free(). NULL when out of memory. */
 void *cpu_alloc(size_t bytes);
 
-/* Each fills its entries of the table with simple loops: the oracle that every other implementation
- * is held against. */
+/* Each fills in its entries of the table with simple loops. They are the reference for all other
+ * implementations. */
 void plain_linear_install(struct ops *ops);
 void plain_norm_install(struct ops *ops);
 void plain_batchnorm_install(struct ops *ops);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal self-attention over threads: one head of one sample each. */
+/* Causal self-attention over threads: each head of each sample is one thread's work. */
 #include "config.h"
 
 #include "trainer/cpu/cpu.h"
@@ -47,7 +47,7 @@ static void attention_backward(struct ops *ops, float *dqkv, const float *dy, co
 		size_t at_y = (size_t)(i / H) * T * C + (size_t)(i % H) * head.size;
 		float *dq = dqkv + (head.q - qkv);
 
-		head.y = (float *)y + at_y; /* read only here */
+		head.y = (float *)y + at_y; /* only read here */
 		head.lse = (float *)lse + (size_t)i * T;
 		head.dy = dy + at_y;
 		head.dq = dq;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of batch normalisation over threads: a sum is one column's, a thread has blocks of
- * columns or of rows. The bits are those of plain_batchnorm.c. */
+/* The parts of batch normalisation over threads. A sum stays inside one column, and a thread has
+ * blocks of columns or of rows, so the bits are those of plain_batchnorm.c. */
 #include "config.h"
 
 #include "trainer/cpu/cpu.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear layers: tiled products, and what follows them applied to each tile while it is in the
- * cache. */
+/* Linear layers: tiled matrix products; bias and activation are applied to each tile while it is in
+ * the cache. */
 #include "config.h"
 
 #include "trainer/cpu/cpu.h"
 #include "trainer/cpu/kernels.h"
 #include "trainer/cpu/gemm.h"
 
-/* What follows a product, on its result [·, ld]. */
+/* What is applied after a product, to its result [·, ld]. */
 struct after {
 	const struct kernels *kernels;
 	float *result, *activated;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Embedding and layer normalisation over threads: a sum is either one thread's, or of blocks fixed
- * by the shape. */
+/* Embedding and layer normalisation over threads. Each sum is computed by one thread, or in blocks
+ * that only the shape decides, so the number of threads changes no bits. */
 #include "config.h"
 
 #include "trainer/cpu/cpu.h"
@@ -22,7 +22,7 @@ static void embedding(struct ops *ops, float *out, const int32_t *tokens, const 
 			(size_t)C);
 }
 
-/* A token can occur anywhere, so threads share out the columns, not the rows. */
+/* A token can occur anywhere, so threads share out columns, not rows. */
 static void embedding_backward(struct ops *ops, float *dwte, float *dwpe, const float *dout,
 	const int32_t *tokens, int B, int T, int C, int V, int accumulate)
 {
@@ -55,8 +55,7 @@ static void layernorm(struct ops *ops, float *sum, float *y, float *mean, float 
 	}
 }
 
-/* Every block of rows has its own sums of dgamma and dbeta; they are folded in the order of the
- * blocks. */
+/* Each block of rows has its own sums of dgamma and dbeta; they are added in block order. */
 static void layernorm_backward(struct ops *ops, float *dx, float *dgamma, float *dbeta,
 	const float *dy, const float *x, const float *gamma, const float *mean, const float *rstd,
 	int M, int C, int accumulate_dx, int accumulate)

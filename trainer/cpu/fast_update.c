@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW, the blocks of the gradient norm and additions over threads: the bits of plain_update.c. */
+/* AdamW, the blocks of the gradient norm and additions over threads, with the bits of
+ * plain_update.c. */
 #include "config.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts matrix products into tiles and has oneDNN compute each with one thread. oneDNN's own
- * threading would be as fast, but for some shapes it cuts k by the number of threads, and with that
- * the result changes. */
+/* Cuts matrix products into tiles; oneDNN computes each with one thread. oneDNN's own threading
+ * would be as fast, but for some shapes it cuts k by the number of threads, and that changes the
+ * result. */
 #include "config.h"
 
 #ifdef HAVE_DNNL
@@ -14,15 +14,15 @@
 #include "trainer/cpu/kernels.h"
 #include "trainer/cpu/gemm.h"
 
-#define TILES 16 /* at least so many where the shape allows it, for as many threads */
+#define TILES 16 /* least number where the shape allows it, so that that many threads have work */
 
 struct grid {
 	int rows, columns; /* of a tile */
-	int down, across;  /* tiles */
+	int down, across;  /* number of tiles */
 };
 
-/* Where a grid begins, and how small its tiles may become. oneDNN copies a transposed b once for
- * every row of tiles, so those are kept high; for the others the size hardly matters. */
+/* The size of tiles to start with, and how small they may become. oneDNN copies a transposed b once
+ * for each row of tiles, so these tiles stay high; for others the size hardly matters. */
 struct limits {
 	int rows, columns, rows_min, columns_min;
 };
@@ -35,7 +35,7 @@ static int pieces(int length, int size)
 	return (length + size - 1) / size;
 }
 
-/* A tile's length where `length` is cut into so many pieces: a multiple of `unit`. */
+/* The length of a tile when `length` is cut into `count` pieces: a multiple of `unit`. */
 static int piece_length(int length, int count, int unit)
 {
 	return pieces(pieces(length, count), unit) * unit;
@@ -88,7 +88,8 @@ const char *gemm_provider(void)
 	return "own";
 }
 
-/* Computes with the kernels' own product, whose bits are the same at every instruction set. */
+/* Computes a tile with the kernels' own product, whose bits are the same with every instruction
+ * set. */
 static void gemm_tile(const struct gemm *p, const struct gemm_part *t)
 {
 	size_t a_row = p->a_transposed ? 1 : (size_t)p->k, a_col = p->a_transposed ? (size_t)p->m : 1;
@@ -108,8 +109,8 @@ void gemm_run(const struct gemm *p, gemm_done *done, void *arg)
 #pragma omp parallel
 	{
 #ifdef _OPENMP
-		/* of this thread's task alone: oneDNN sees one thread even where the team is of one and
-		 * counts as no team */
+		/* for this thread only: oneDNN then sees one thread, even in a team of one, which OpenMP
+		 * does not count as a parallel region */
 		omp_set_num_threads(1);
 #endif
 #pragma omp for schedule(dynamic)

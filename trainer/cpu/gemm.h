@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products whose bits do not depend on the number of threads: a grid of tiles fixed by the
- * shape, one thread each. */
-#ifndef MUSTER_CPU_GEMM_H
-#define MUSTER_CPU_GEMM_H
+/* Matrix products whose bits do not depend on the number of threads: the shape alone decides the
+ * grid of tiles, and each tile is one thread's. */
+#ifndef MUSTER_CPU_PRODUCT_H
+#define MUSTER_CPU_PRODUCT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,12 +16,12 @@ struct gemm {
 	bool a_transposed, b_transposed, accumulate;
 };
 
-/* The part of c that one thread has just computed. */
+/* A part of c that a thread has just computed. */
 struct gemm_part {
 	int row, rows, column, columns;
 };
 
-/* Called on each part while it lies in that thread's cache. */
+/* Called for each part while it is in that thread's cache. */
 typedef void gemm_done(void *arg, const struct gemm_part *part);
 
 /* `done` may be NULL. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the instruction set of the CPU's kernels, and names it and the libraries for the record
- * of a run's numerics. */
+/* Chooses the instruction set of the CPU's kernels, and names it and the libraries for the numerics
+ * record. */
 #include "config.h"
 
 #include <gnu/libc-version.h>
@@ -38,7 +38,7 @@ const char *ops_cpu_isa(void)
 	return isa_names[cpu_isa()];
 }
 
-/* oneDNN generates its code at the first product: too late is an error there too. */
+/* oneDNN generates its code at the first product; pinning later is an error. */
 static int pin_dnnl(enum cpu_isa isa, struct err *err)
 {
 #ifdef HAVE_DNNL

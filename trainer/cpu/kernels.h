@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops of the fast operations, one thread each: one table for every instruction set. All
- * tables give the same bits (vec.h says why), so those depend on the instruction set only where
- * oneDNN does the products. */
+/* The inner loops of the fast ops, one thread each: one table for each instruction set. All tables
+ * give the same bits (vec.h says why), so bits depend on the instruction set only where oneDNN
+ * computes the products. */
 #ifndef MUSTER_CPU_KERNELS_H
 #define MUSTER_CPU_KERNELS_H
 
@@ -37,8 +37,8 @@ struct block_gemm {
 	bool accumulate;
 };
 
-/* One head of one sample: q, k, v, and their gradients, with rows `row` elements apart; y and dy
- * with `y_row`. */
+/* One head of one sample: q, k, v and their gradients have rows `row` elements apart; y and dy
+ * `y_row`. */
 struct attention_head {
 	int positions, size;
 	const float *q, *k, *v;
@@ -51,24 +51,24 @@ struct attention_head {
 };
 
 struct kernels {
-	/* Rows of a tile [rows, cols] with `ld` elements from row to row. */
+	/* These work on a tile [rows, cols] with `ld` elements from row to row. */
 	void (*bias)(float *y, const float *bias, int rows, int cols, size_t ld);
 	void (*bias_relu)(float *y, const float *bias, int rows, int cols, size_t ld);
 	void (*bias_gelu)(float *y, float *pre, const float *bias, int rows, int cols, size_t ld);
 	void (*relu_backward)(float *dx, const float *y, int rows, int cols, size_t ld);
 	void (*gelu_backward)(float *dx, const float *pre, int rows, int cols, size_t ld);
-	/* out[cols] = or += the sum of the rows, ascending. */
+	/* out[cols] = or += the sum of the rows, in ascending order. */
 	void (*column_sums)(float *out, const float *x, int rows, int cols, size_t ld, bool accumulate);
 
 	void (*layernorm)(float *sum, float *y, float *mean, float *rstd, const float *x,
 		const float *add, const float *gamma, const float *beta, int rows, int width);
-	/* dgamma and dbeta [width] are overwritten with what these rows give. */
+	/* Overwrites dgamma and dbeta [width] with these rows' sums. */
 	void (*layernorm_backward)(float *dx, float *dgamma, float *dbeta, const float *dy,
 		const float *x, const float *gamma, const float *mean, const float *rstd, int rows,
 		int width, bool accumulate_dx);
 
-	/* The parts of batch normalisation (kernels_batchnorm.h): sums of up to COLUMNS columns, and
-	 * one row of the rest. */
+	/* The parts of batch normalisation (kernels_batchnorm.h): sums of up to COLUMNS columns; the
+	 * other parts work on one row. */
 	void (*batchnorm_moments)(double *mean, double *squares, const float *x, const int32_t *targets,
 		int rows, int cols, size_t ld);
 	void (*batchnorm_relu)(float *y, const float *x, const float *mean, const float *rstd,
@@ -80,8 +80,8 @@ struct kernels {
 		const float *rstd, const float *gamma, const float *mean_dyn, const float *mean_dy,
 		bool counts, int width);
 
-	/* The loss of one row of logits; with `gradient` they become (softmax - one at target)·scale.
-	 */
+	/* Returns the loss of one row of logits; with `gradient` they become (softmax - one at
+	 * target)·scale. */
 	float (*cross_entropy)(float *logits, int target, int vocabulary, bool gradient, float scale);
 
 	void (*gemm)(const struct tile_gemm *gemm);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of batch normalisation; included once by each kernels_ISA.c, after vec.h. No sum crosses
- * columns, so the compiler may put these side by side in vectors of any width, and the bits are
- * those of plain_batchnorm.c. */
+ * columns, so the compiler may vectorise over columns at any width, and the bits are those of
+ * plain_batchnorm.c. */
 
-/* Of up to COLUMNS columns: the mean over the rows that count, and the sum of the squared distances
- * from it. */
+/* For up to COLUMNS columns: the mean over the rows that count, and the sum of the squared
+ * distances from it. */
 static void batchnorm_moments(double *mean, double *squares, const float *x, const int32_t *targets,
 	int rows, int cols, size_t ld)
 {
@@ -47,7 +47,7 @@ static void batchnorm_relu_row(float *y, const float *x, const float *mean, cons
 	}
 }
 
-/* Of up to COLUMNS columns, over the rows that count: the sums of dy·n and of dy, with n = (x -
+/* For up to COLUMNS columns, over the rows that count: the sums of dy·n and of dy, with n = (x -
  * mean)·rstd. */
 static void batchnorm_sums(double *sum_dyn, double *sum_dy, const float *dy, const float *x,
 	const float *mean, const float *rstd, const int32_t *targets, int rows, int cols, size_t ld)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for any CPU, and the choice between the tables. */
+/* The kernels for any CPU, and the choice of the table in effect. */
 #include "config.h"
 
 #include "trainer/cpu/cpu.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A product too large for the cache: its operands are copied block by block to where the tiles of
- * kernels_tiles.h read them in order (Goto and van de Geijn, "Anatomy of high-performance matrix
- * multiplication", 2008). Included once by each kernels_ISA.c, after kernels_tiles.h. */
+/* A product that is too large for the cache. It copies the operands block by block into memory
+ * where the tiles of kernels_tiles.h read them in order (Goto and van de Geijn, "Anatomy of
+ * high-performance matrix multiplication", 2008). Included once by each kernels_ISA.c, after
+ * kernels_tiles.h. */
 
-#define DEPTH 256  /* of a block, along k */
-#define HEIGHT 256 /* of a block of a: with DEPTH floats a row, 256 KB */
+#define DEPTH 256  /* elements of a block along k */
+#define HEIGHT 256 /* rows of a block of a; with DEPTH floats a row, 256 KB */
 #define STRIP 64   /* columns of a block of b: 64 KB */
-#define PANEL 8    /* rows of a transposed a that lie together */
+#define PANEL 8    /* rows of a transposed a that are stored together */
 
 typedef float quad __attribute__((vector_size(16)));
 typedef int32_t quad_places __attribute__((vector_size(16)));
@@ -61,7 +62,7 @@ static void copy_rows(float *to, size_t to_row, const float *from, size_t from_r
 		memcpy(to + r * to_row, from + r * from_row, (size_t)columns * sizeof(*to));
 }
 
-/* A block of a: [rows][DEPTH], or where a is transposed panels [depth][PANEL]. */
+/* Copies a block of a: [rows][DEPTH], or as panels [depth][PANEL] where a is transposed. */
 static void copy_a(float *to, const struct block_gemm *p, int row, int rows, int k, int depth)
 {
 	if (p->a_col == 1) {
@@ -73,7 +74,7 @@ static void copy_a(float *to, const struct block_gemm *p, int row, int rows, int
 			rows - r < PANEL ? rows - r : PANEL);
 }
 
-/* A strip of b: [depth][STRIP]. */
+/* Copies a strip of b: [depth][STRIP]. */
 static void copy_b(float *to, const struct block_gemm *p, int k, int depth, int column, int columns)
 {
 	if (p->b_col == 1)

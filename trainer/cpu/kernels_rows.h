@@ -4,8 +4,8 @@
 #define GELU_SCALE 0.79788456080286535588f /* sqrt(2/pi) */
 #define GELU_CUBE 0.044715f
 
-/* 1 / (1 + e^-2u) with u = sqrt(2/pi)·(x + 0.044715·x³), so that GELU(x) = x·that: (1 + tanh u) / 2
- * is the same. */
+/* 1 / (1 + e^-2u) with u = sqrt(2/pi)·(x + 0.044715·x³). GELU(x) is x times this, since it equals
+ * (1 + tanh u) / 2. */
 static inline vec gelu_gate(vec x)
 {
 	vec u = v_fma(x * x * v_set(GELU_SCALE * GELU_CUBE), x, x * v_set(GELU_SCALE));
@@ -75,8 +75,8 @@ static void gelu_backward_rows(float *dx, const float *pre, int rows, int cols, 
 		}
 }
 
-/* Four vectors of columns at once, so that the additions of a column need not wait for one another.
- */
+/* Sums four vectors of columns at once, so that the additions of a column need not wait for one
+ * another. */
 static void column_sums(float *out, const float *x, int rows, int cols, size_t ld, bool accumulate)
 {
 	int c = 0;
@@ -104,8 +104,8 @@ static void column_sums(float *out, const float *x, int rows, int cols, size_t l
 	}
 }
 
-/* Calls BODY(c, n, i) for the vectors of a row: n <= VL elements at c, which belong to lane vector
- * i. */
+/* Calls BODY(c, n, i) for the vectors of a row: n <= VL elements from c on, which belong to lane
+ * vector i. */
 #define ROW_LOOP(width, BODY) \
 	do { \
 		int c_ = 0; \
@@ -209,7 +209,7 @@ static void layernorm_backward_rows(float *dx, float *dgamma, float *dbeta, cons
 			x + (size_t)r * width, gamma, mean[r], rstd[r], width, accumulate_dx);
 }
 
-/* The largest of n floats. Where there is a NaN the result may be any of the others. */
+/* The largest of n floats. With a NaN among them the result may be any of the others. */
 static float row_max(const float *x, int n)
 {
 	vec max[4] = { v_set(-INFINITY), v_set(-INFINITY), v_set(-INFINITY), v_set(-INFINITY) };
@@ -226,7 +226,7 @@ static float row_max(const float *x, int n)
 	return result;
 }
 
-/* out[n] = e^(x·scale - max), returning their sum; out may be x, or NULL. */
+/* out[n] = e^(x·scale - max); returns their sum. out may be x, or NULL. */
 static float row_exp_sum(float *out, const float *x, float scale, float max, int n)
 {
 	vec sum[LANE_VECS] = { 0 };
@@ -272,8 +272,8 @@ static float cross_entropy_row(float *logits, int target, int vocabulary, bool g
 	return loss;
 }
 
-/* With `stream` whole vectors of `to` go past the caches: memory that is only written need not be
- * read first. */
+/* With `stream`, whole vectors of `to` bypass the caches, since memory that is only written need
+ * not be read first. */
 static inline void adamw_loop(const struct step_params *p, const struct adamw_state *to,
 	const struct adamw_state *from, float *compute, const float *grad, size_t count,
 	float weight_decay, const bool stream)
@@ -312,7 +312,7 @@ static void adamw_run(const struct step_params *p, const struct adamw_state *to,
 		adamw_loop(p, to, from, compute, grad, count, weight_decay, false);
 }
 
-/* The tree of plain_update.c. */
+/* Sums by the tree of plain_update.c. */
 static double square_sum_block(const float *x, size_t count)
 {
 	double lanes[NORM_LANES] = { 0 };

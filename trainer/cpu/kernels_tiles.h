@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels over tiles that lie in the cache: small products, and causal attention in the manner of
+/* Kernels over tiles that fit into the cache: small products, and causal attention in the manner of
  * FlashAttention (Dao et al., arXiv 2205.14135). Included once by each kernels_ISA.c, after
  * kernels_rows.h. */
 
@@ -10,8 +10,8 @@
 #endif
 #define TILE_VECS 2
 
-/* rows × vecs vectors of the result, kept in registers; `part` floats of a single vector where part
- * > 0. An element's sum runs over k alone, so it does not depend on the shape of the tile. */
+/* Computes rows × vecs vectors of the result in registers; with part > 0, `part` floats of a single
+ * vector. An element's sum runs over k alone, so it does not depend on the tile's shape. */
 static inline __attribute__((always_inline)) void gemm_tile(const struct tile_gemm *p, int m, int n,
 	int rows, int vecs, int part)
 {
@@ -74,12 +74,12 @@ static void gemm(const struct tile_gemm *p)
 		gemm_columns(p, n, 1, p->n - n);
 }
 
-/* Scores are kept transposed, [keys, queries], so that each query has a lane of its own from the
+/* Scores are stored transposed, [keys, queries], so that each query has its own lane from the
  * scores to the sums. */
 #define QUERIES ATTENTION_BLOCK
 #define KEYS ATTENTION_BLOCK
 
-/* out[size][QUERIES] = rows x (at most QUERIES of them, `row` apart), transposed and multiplied by
+/* out[size][QUERIES] = the rows of x (at most QUERIES, `row` apart), transposed and multiplied by
  * scale; zeros beyond. */
 static void transpose_queries(float *out, const float *x, size_t row, int rows, int size,
 	float scale)
@@ -89,7 +89,7 @@ static void transpose_queries(float *out, const float *x, size_t row, int rows, 
 			out[d * QUERIES + q] = q < rows ? x[q * row + d] * scale : 0;
 }
 
-/* Causality inside the block on the diagonal: key j is hidden from the queries before it. */
+/* Hides key j from the queries before it, in the block on the diagonal. */
 static void hide_future(float *scores, int keys, float hidden)
 {
 	for (int j = 0; j < keys; j++)
@@ -97,13 +97,13 @@ static void hide_future(float *scores, int keys, float hidden)
 			scores[j * QUERIES + q] = hidden;
 }
 
-/* Where a block of queries stands: its largest scores and sums of exponentials so far. */
+/* A block of queries' largest scores and sums of exponentials so far. */
 struct softmax_state {
 	float max[QUERIES], sum[QUERIES], rescale[QUERIES];
 };
 
-/* Scores become exponentials; the state takes them in, and says by how much what was summed before
- * has to shrink. */
+/* Turns scores into exponentials and adds them to the state; state->rescale becomes the factor by
+ * which earlier sums shrink. */
 static void softmax_block(struct softmax_state *state, float *scores, int keys)
 {
 	for (int q = 0; q < QUERIES; q += VL) {
@@ -176,7 +176,7 @@ static void attention_head_forward(const struct attention_head *h)
 		attend_queries(h, first);
 }
 
-/* probabilities come as scores and become e^(score - lse); dscores come as dP and become P·(dP -
+/* Turns the scores in `probabilities` into e^(score - lse), and dP in `dscores` into P·(dP -
  * delta). */
 static void softmax_backward_block(float *probabilities, float *dscores, const float *lse,
 	const float *delta, int keys)
@@ -193,10 +193,10 @@ static void softmax_backward_block(float *probabilities, float *dscores, const f
 	}
 }
 
-/* What a block of queries keeps while it meets the blocks of keys, each [size][QUERIES] or
+/* What a block of queries keeps while it goes through the blocks of keys, each [size][QUERIES] or
  * [KEYS][QUERIES]. */
 struct query_block {
-	float queries[ATTENTION_SIZE_MAX * QUERIES]; /* times the scale */
+	float queries[ATTENTION_SIZE_MAX * QUERIES]; /* multiplied by the scale */
 	float dy[ATTENTION_SIZE_MAX * QUERIES];
 	float probabilities[KEYS * QUERIES];
 	float dscores[KEYS * QUERIES];
@@ -225,7 +225,7 @@ static void attend_keys_backward(struct query_block *block, const struct attenti
 {
 	int keys = block_length(key, h->positions);
 	size_t at_queries = (size_t)first * h->row, at_keys = (size_t)key * h->row;
-	bool later = first > key; /* the block on the diagonal is the first that these keys meet */
+	bool later = first > key; /* the diagonal block is the first with these keys */
 
 	gemm(&(struct tile_gemm) { keys, QUERIES, h->size, h->k + at_keys, h->row, 1, block->queries,
 		QUERIES, block->probabilities, QUERIES, false });

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the CPU's table of operations: memory, state, and the choice between the plain and the fast
- * functions. */
+/* Makes the CPU's table of operations: allocates memory and state, and chooses between the plain
+ * and the fast functions. */
 #include "config.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal self-attention in plain C: one row of scores at a time, recomputed where it is needed
+/* Causal self-attention in plain C: one row of scores at a time, computed again where it is needed
  * again. */
 #include "config.h"
 
@@ -9,7 +9,7 @@
 
 /* Where one head of one sample lies: element d of position t is at base + t·stride + d. */
 struct head {
-	size_t qkv; /* of q; k and v are C and 2C further */
+	size_t qkv; /* of q; k and v are C and 2C elements further */
 	size_t y;
 	size_t lse;
 };
@@ -62,7 +62,7 @@ static void attention(struct ops *ops, float *y, float *lse, const float *qkv, i
 	}
 }
 
-/* Adds what position t gives to the gradients of q at t and of k and v at s <= t. */
+/* Adds position t's part of the gradients of q at t, and of k and v at s <= t. */
 static void attend_backward(float *dqkv, const float *dy, const float *qkv, const float *y,
 	float lse, int t, int C, int D)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of batch normalisation in plain C: every sum is of one column, in ascending order of
- * the rows, in fp64. */
+/* The parts of batch normalisation in plain C: each sum is over one column, in ascending order of
+ * rows, in fp64. */
 #include "config.h"
 
 #include <string.h>

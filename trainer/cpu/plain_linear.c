@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear layers in plain C: every sum runs in ascending order of its index. */
+/* Linear layers in plain C: each sum runs in ascending order of its index. */
 #include "config.h"
 
 #include <math.h>
@@ -58,7 +58,7 @@ static void linear_relu(struct ops *ops, float *y, const float *x, const float *
 {
 	linear(ops, y, x, w, bias, M, K, N);
 	for (size_t i = 0; i < (size_t)M * N; i++)
-		y[i] = y[i] < 0 ? 0 : y[i]; /* written so that a NaN stays one */
+		y[i] = y[i] < 0 ? 0 : y[i]; /* written such that a NaN stays a NaN */
 }
 
 static void linear_backward_input(struct ops *ops, float *dx, const float *dy, const float *w,

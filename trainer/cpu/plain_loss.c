@@ -37,8 +37,7 @@ static void cross_entropy(struct ops *ops, float *losses, float *logits, const i
 			ops->params->loss_scale);
 }
 
-/* What one row of logit gradients gives: dx[C] = dlogits[V] · wte[V,C], dwte[V,C] += dlogits ⊗ x.
- */
+/* One row's part of the gradients: dx[C] = dlogits[V] · wte[V,C], dwte[V,C] += dlogits ⊗ x. */
 static void head_backward_row(float *dx, float *dwte, const float *dlogits, const float *x,
 	const float *wte, int C, int V)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Embedding and layer normalisation in plain C: every sum runs in ascending order of its index. */
+/* Embedding and layer normalisation in plain C: each sum runs in ascending order of its index. */
 #include "config.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AdamW, the blocks of the gradient norm and the addition of the canonical reduction, in plain C.
- * Each of them is built from correctly rounded operations in a stated order, so every
- * implementation has to give these very bits. */
+ * Each is made of correctly rounded operations in a stated order, so every implementation must give
+ * exactly these bits. */
 #include "config.h"
 
 #include <math.h>
@@ -31,8 +31,8 @@ static void adamw(struct ops *ops, const struct adamw_state *to, const struct ad
 }
 
 /* The tree: lane j sums the squares of elements j, j + NORM_LANES, … in ascending order (a product
- * of two floats is exact in fp64), then the upper half of the lanes is added to the lower half
- * until one is left. */
+ * of two floats is exact in fp64); then the upper half of the lanes is added to the lower half
+ * until one lane is left. */
 static double square_sum(const float *x, size_t count)
 {
 	double lanes[NORM_LANES] = { 0 };

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectors of floats for one instruction set: the file that includes this defines VEC_BITS as 512,
- * 256 or 128 (portable).
+/* Vectors of floats for one instruction set. The including file defines VEC_BITS as 512, 256 or 128
+ * (portable).
  *
- * Every operation is one correctly rounded IEEE operation a lane, v_fma included, and sums over an
- * array always run in LANES lanes that v_fold adds in one order. So the kernels written in these
- * give the same bits at every VEC_BITS. */
+ * Every operation is one correctly rounded IEEE operation in each lane, including v_fma, and sums
+ * over an array always run in LANES lanes, which v_fold adds in one order. So kernels written with
+ * these give the same bits at every VEC_BITS. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#define LANES 16           /* of every sum over an array, whatever the width of a vector */
-#define VL (VEC_BITS / 32) /* floats of a vector */
+#define LANES 16           /* in every sum over an array, whatever a vector's width */
+#define VL (VEC_BITS / 32) /* floats in a vector */
 #define LANE_VECS (LANES / VL)
 
 #if VEC_BITS == 512
 
 typedef __m512 vec;
-/* clang-format off: a line each */
 static inline vec v_load(const float *p)
 {
 	return _mm512_loadu_ps(p);
@@ -49,7 +48,7 @@ static inline vec v_sqrt(vec a)
 {
 	return _mm512_sqrt_ps(a);
 }
-/* a < b ? x : y, lane by lane; false where one is NaN. */
+/* a < b ? x : y in each lane; false where one is NaN. */
 static inline vec v_if_less(vec a, vec b, vec x, vec y)
 {
 	return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
@@ -145,7 +144,7 @@ static inline vec v_if_less(vec a, vec b, vec x, vec y)
 static inline vec v_max(vec a, vec b)
 {
 	return v_if_less(b, a, a, b);
-} /* as x86's: b where one is NaN */
+} /* as on x86: b where one is NaN */
 static inline vec v_power(vec biased)
 {
 	return (vec)((vec_bits)biased << 23);
@@ -174,7 +173,6 @@ static inline vec v_load_upto(const float *p, int n)
 {
 	return n >= VL ? v_load(p) : v_load_part(p, n);
 }
-/* clang-format on */
 
 static inline void v_store_upto(float *p, vec a, int n)
 {
@@ -184,8 +182,8 @@ static inline void v_store_upto(float *p, vec a, int n)
 		v_store_part(p, a, n);
 }
 
-/* The same; with `stream` a whole vector goes past the caches, to a place that is aligned to its
- * size. Other threads see it after v_stream_end. */
+/* As v_store_upto; with `stream`, a whole vector bypasses the caches, to an address that is aligned
+ * to its size. Other threads see it after v_stream_end. */
 static inline void v_store_past(float *p, vec a, int n, const bool stream)
 {
 	if (stream && n >= VL)
@@ -194,7 +192,7 @@ static inline void v_store_past(float *p, vec a, int n, const bool stream)
 		v_store_upto(p, a, n);
 }
 
-/* The sum of LANES lanes: the upper half is added to the lower half until one is left. */
+/* Adds LANES lanes: the upper half is added to the lower half until one is left. */
 static inline float v_fold(const vec sum[LANE_VECS])
 {
 	float lanes[LANES];
@@ -219,7 +217,7 @@ static inline float v_fold_max(vec a)
 	return max;
 }
 
-/* e^x by x = n·ln2 + r, |r| <= ln2/2, and a polynomial of degree 6 (the Taylor coefficients;
+/* e^x with x = n·ln2 + r, |r| <= ln2/2, and a polynomial of degree 6 (the Taylor coefficients;
  * relative error below 2 ulp). 0 below EXP_LOW, where the result would leave the normal range;
  * infinite above EXP_HIGH; NaN stays NaN. */
 #define EXP_LOW -87.0f

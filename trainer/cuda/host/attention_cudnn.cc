@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two graphs of cuDNN's attention, by its frontend. cuDNN is loaded at run time: programs have
- * to start without it. */
+/* Builds and runs the two graphs of cuDNN's attention with its frontend. cuDNN is loaded at run
+ * time, since programs must start without it. */
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
@@ -19,7 +19,7 @@ extern "C" {
 
 namespace cudnn_frontend
 {
-void *cudnn_dlhandle = nullptr; /* the frontend looks for cuDNN's calls there */
+void *cudnn_dlhandle = nullptr; /* the frontend looks up cuDNN's functions here */
 }
 
 namespace fe = cudnn_frontend;
@@ -27,7 +27,7 @@ using tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 #define SONAME "libcudnn.so.9"
 
-/* Numbers by which tensors are named when a plan runs. */
+/* The tensors' numbers in a plan. */
 enum { Q = 1, K, V, Y, LSE, DY, DQ, DK, DV };
 
 struct attention_cudnn {
@@ -60,7 +60,7 @@ static int told(cudnnStatus_t status, const char *call, struct err *err)
 			return -1; \
 	} while (0)
 
-/* The frontend throws where the library lacks a call; C doesn't catch. */
+/* The frontend throws where the library lacks a function, and C can't catch that. */
 template <typename F> static int guarded(struct err *err, const F &f)
 {
 	try {
@@ -72,7 +72,8 @@ template <typename F> static int guarded(struct err *err, const F &f)
 
 /* ---- graphs ---- */
 
-/* A head's rows: [B,H,T,D] of a matrix [B·T, row], from its column's address on. */
+/* Describes the rows of the heads: [B,H,T,D] inside a matrix [B·T, row], from its column's address
+ * on. */
 static fe::graph::Tensor_attributes rows(const attention_cudnn &a, const char *name, int uid,
 	int64_t row)
 {
@@ -152,8 +153,8 @@ static void describe_backward(attention_cudnn &a)
 	set_output(dv, rows(a, "dv", DV, 3 * a.C));
 }
 
-/* The first plan of the heuristics that is supported; those that say of themselves that their bits
- * wander are left out. */
+/* Builds the first supported plan of the heuristics; leaves out plans that are marked as
+ * nondeterministic. */
 static int build(attention_cudnn &a, fe::graph::Graph &graph, const char *pass, struct err *err)
 {
 	int64_t bytes = 0;
@@ -254,7 +255,7 @@ static int run(attention_cudnn &a, fe::graph::Graph &graph, addresses &at, void 
 	return 0;
 }
 
-/* Columns of bf16. */
+/* An address in a matrix of bf16, this many columns further. */
 static void *part(const void *matrix, int64_t columns)
 {
 	return (char *)const_cast<void *>(matrix) + 2 * columns;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In the place of attention_cudnn.cc where its headers are not there. */
+/* Takes the place of attention_cudnn.cc where cuDNN's headers are missing. */
 #include "trainer/cuda/host/attention_cudnn.h"
 
 static int refuse(struct err *err)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Words the errors of CUDA and its libraries, with what the user can do about them. */
 #include "trainer/cuda/host/check.h"
 
 #include <cuda_runtime_api.h>
 #include <string.h>
 
-/* Faults that someone can mend, and by what. */
+/* Errors that the user can mend, and how. */
 static const struct {
 	int code;
 	const char *text;
@@ -38,7 +39,7 @@ static const char *remedy_of(int code)
 	return NULL;
 }
 
-/* The file without the folders that it was built in. */
+/* The path from trainer/ on, without the folders of the build. */
 static const char *short_name(const char *file)
 {
 	const char *at = strstr(file, "trainer/");
@@ -70,7 +71,7 @@ void *cuda_check_alloc(size_t bytes, const char *purpose, struct err *err)
 	void *memory = NULL;
 	cudaError_t code = cudaMalloc(&memory, bytes ? bytes : 1);
 	if (code == cudaErrorMemoryAllocation) {
-		cudaGetLastError(); /* it isn't the next launch's */
+		cudaGetLastError(); /* or the next launch would report it */
 		cudaMemGetInfo(&available, &all);
 		err_fail(err, EXIT_USAGE,
 			"memory: couldn't get %.1f MB on the GPU for %s: %.1f of its %.1f MB are free: a "
@@ -79,7 +80,7 @@ void *cuda_check_alloc(size_t bytes, const char *purpose, struct err *err)
 			(double)bytes * 1e-6, purpose, (double)available * 1e-6, (double)all * 1e-6);
 		return NULL;
 	}
-	/* Streams that don't wait for the default one use it. */
+	/* Streams that don't wait for the default stream use it. */
 	if (cuda_check((int)code, "cudaMalloc(&memory, bytes)", __FILE__, __LINE__, err) < 0
 		|| CUDA_CHECK(cudaMemset(memory, 0, bytes), err) < 0
 		|| CUDA_CHECK(cudaDeviceSynchronize(), err) < 0) {

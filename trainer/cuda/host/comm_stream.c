@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The communicator's stream, beside the training's, which runs ahead of it where both could. What
- * orders the two are the events: it waits for the training's stream, never the other way round. */
+/* The communicator's stream, beside the training's. It has the higher priority where both could
+ * run. Only events order the two: the communicator's stream waits for the training's, never the
+ * reverse. */
 #include <cuda_runtime_api.h>
 
 #include "trainer/cuda/host/cuda.h"
 
-#define GRAPH_EVENT ((uint64_t)1 << 63) /* a place in a graph, and not one of the events */
+#define GRAPH_EVENT ((uint64_t)1 << 63) /* marks a place in a graph, and not one of the events */
 
-static __thread bool on_comm_stream; /* this thread's ops are the communicator's */
+static __thread bool on_comm_stream; /* this thread's ops go to the communicator's stream */
 
 struct cuda_stream *cuda_stream_of(struct ops *ops)
 {
@@ -53,8 +54,8 @@ static void *make_comm_stream(struct ops *ops, struct err *err)
 																 : cuda->communication.stream;
 }
 
-/* An event that was recorded again by the time it is waited for: the later one is behind it, and
- * comes as well. */
+/* If the event is recorded again before it is waited for, that is right, too: the later record
+ * comes after the earlier one. */
 static uint64_t record_event(struct ops *ops)
 {
 	struct cuda *cuda = cuda_of(ops);

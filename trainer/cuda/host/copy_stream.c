@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies out of the GPU on a stream of their own. What fails here fails a snapshot: nothing of it
- * is left for a launch to find, and the ops go on unless the GPU itself is lost, which they learn
- * by themselves. */
+/* Copies out of the GPU on a stream of their own. An error here fails only a snapshot: it is
+ * cleared, so that no launch finds it, and the ops go on unless the GPU itself is lost, which they
+ * notice themselves. */
 #include "trainer/cuda/host/copy_stream.h"
 
 #include <cuda_runtime_api.h>
@@ -10,9 +10,9 @@
 #include "trainer/cuda/host/cuda.h"
 
 struct transfer {
-	cudaEvent_t begun;         /* on the stream of the ops */
-	cudaEvent_t first, done;   /* around the copies */
-	cudaEvent_t before, after; /* around the wait of the ops for them */
+	cudaEvent_t begun;         /* on the ops' stream */
+	cudaEvent_t first, done;   /* before and after the copies */
+	cudaEvent_t before, after; /* before and after the ops' wait for the copies */
 };
 
 struct cuda_copy_stream {
@@ -25,7 +25,7 @@ struct cuda_copy_stream {
 static int side_check(int code, const char *call, int line, struct err *err)
 {
 	if (code != cudaSuccess)
-		cudaGetLastError(); /* it isn't the next launch's */
+		cudaGetLastError(); /* or the next launch would report it */
 	return cuda_check(code, call, __FILE__, line, err);
 }
 
@@ -81,7 +81,8 @@ void cuda_copy_stream_destroy(struct cuda_copy_stream *copy_stream)
 
 /* ---- memory ---- */
 
-/* The runtime's current device is each thread's own; an error of the ops is a snapshot's, too. */
+/* Each thread has its own current device in the runtime; and an error of the ops fails a snapshot,
+ * too. */
 static int enter(struct ops *ops, struct err *err)
 {
 	return cuda_begin(ops)         ? 0
@@ -97,7 +98,7 @@ static int pin(struct ops *ops, void *pages, size_t bytes, struct err *err)
 	if (code == cudaSuccess)
 		return 0;
 	cudaGetLastError();
-	/* It is not the GPU's memory that is short. */
+	/* cudaHostRegister lacks host memory, not the GPU's, so cuda_check's remedy would be wrong. */
 	return err_set(err, "cudaHostRegister of %zu MB: %s (%s)", bytes >> 20,
 		cudaGetErrorString(code), cudaGetErrorName(code));
 }
@@ -172,7 +173,7 @@ static int done(struct ops *ops, int number, struct err *err)
 	return side_check(code, "cudaEventQuery(done)", __LINE__, err) < 0 ? -1 : 1;
 }
 
-/* Copies that are done cost the ops nothing. */
+/* A transfer that is already done costs the ops nothing. */
 static int wait_transfer(struct ops *ops, int number, struct err *err)
 {
 	struct transfer *transfer = &copy_stream_of(ops)->transfers[number];
@@ -187,7 +188,7 @@ static int wait_transfer(struct ops *ops, int number, struct err *err)
 	return 1;
 }
 
-/* 0 where the ops have not come so far: the copies are done, so that they won't wait. */
+/* 0 where the ops have not reached the wait yet: the copies are done, so there will be none. */
 static double between(struct ops *ops, cudaEvent_t from, cudaEvent_t to)
 {
 	struct err ignored;

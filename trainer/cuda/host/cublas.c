@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds cuBLASLt by its soname: the major version that this program was built with. */
+/* Loads cuBLASLt by its soname, which has the major version that this program was built with. */
 #include "trainer/cuda/host/cublas.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of cuBLASLt that are needed, found when a run computes on a GPU: loading it takes most
- * of a second and a GB of addresses, and programs have to start without it. */
+/* The functions of cuBLASLt that are used. They are looked up only when a run computes on a GPU:
+ * loading the library takes most of a second and a GB of address space, and programs must start
+ * without it. */
 #ifndef MUSTER_CUDA_CUBLAS_H
 #define MUSTER_CUDA_CUBLAS_H
 
@@ -43,7 +44,7 @@ struct cublas {
 		cudaStream_t stream);
 };
 
-/* The library of this node; NULL with the remedy where there is none. */
+/* Loads this node's library; NULL with the remedy in `err` where there is none. */
 const struct cublas *cublas_load(struct err *err);
 
 /* As CUDA_CHECK. */

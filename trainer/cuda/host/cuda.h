@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the GPU's ops share: their state, how they fail, and the functions that fill
- * the table. */
+/* Shared by the files of the GPU's ops: their state, how they fail, and the functions that fill the
+ * table. */
 #ifndef MUSTER_CUDA_CUDA_H
 #define MUSTER_CUDA_CUDA_H
 
@@ -14,52 +14,52 @@
 #include "trainer/ops/gpu.h"
 #include "trainer/ops/ops.h"
 
-#define CUDA_PARAMS 16 /* copies of the step's numbers that may be on their way */
-#define CUDA_EVENTS 64 /* an older number waits for a newer one's event */
-#define CUDA_PUTS 16   /* parts of batches that may be on their way, */
-#define CUDA_PUT_BYTES ((size_t)256 << 10) /* of at most so many bytes each */
+#define CUDA_PARAMS 16 /* copies of step_params that may be on their way */
+#define CUDA_EVENTS 64 /* to wait for an older number is to wait for a newer event */
+#define CUDA_PUTS 16   /* parts of batches that may be on their way */
+#define CUDA_PUT_BYTES ((size_t)256 << 10) /* bytes of each at most */
 
-/* What a thread queues on. */
+/* A stream that a thread queues ops on. */
 struct cuda_stream {
-	void *stream; /* cudaStream_t: all ops, one behind the other */
+	void *stream; /* cudaStream_t: all its ops run in order */
 };
 
-/* Behind ops->state. */
+/* The struct in ops->state. */
 struct cuda {
-	struct step_params params;       /* the trainer's */
-	struct step_params *params_ring; /* [CUDA_PARAMS] pinned, */
+	struct step_params params;       /* host copy, which the trainer writes */
+	struct step_params *params_ring; /* [CUDA_PARAMS] pinned */
 	unsigned int params_next;
-	struct step_params *params_device;          /* and what kernels read */
-	struct cuda_stream training, communication; /* the second only where ranks are several */
-	void *stream;                               /* the training's */
-	void *events[CUDA_EVENTS];                  /* cudaEvent_t, in that stream */
+	struct step_params *params_device;          /* read by kernels */
+	struct cuda_stream training, communication; /* the second only with several ranks */
+	void *stream;                               /* training.stream */
+	void *events[CUDA_EVENTS];                  /* cudaEvent_t, recorded in the training's stream */
 	uint64_t recorded;
-	void **graph_events; /* [graph_event_count] the same, of the graph that was replayed last */
-	bool capturing,
-		spoilt; /* by that thread; and something failed in it, which is no error of the ops */
+	void **graph_events; /* [graph_event_count] cudaEvent_t of the graph that was replayed last */
+	bool capturing, spoilt; /* `capturer` is capturing a graph; and something failed in it, which is
+							   no error of the ops */
 	pthread_t capturer;
 	int graph_event_count,
-		replayed_to;     /* which of them record_event() is now, from 1 on; 0: none */
+		replayed_to;     /* the graph event that record_event() returns now, from 1; 0: none */
 	enum cuda_type type; /* of activations */
 	enum gemm_mode mode;
 	int device;
 	char card[160], libraries[400];
-	struct ops_shapes shapes; /* of prepare() */
+	struct ops_shapes shapes; /* given to prepare() */
 	struct gemm_engine *engine;
-	struct cuda_copy_stream *copy_stream; /* copies beside the ops */
+	struct cuda_copy_stream *copy_stream; /* the copies beside the ops */
 	void *workspace;
-	struct attention_cudnn *cudnn; /* NULL: our attention */
+	struct attention_cudnn *cudnn; /* NULL: our own attention */
 	void *cudnn_workspace;
-	void *scratch; /* of one op at a time */
+	void *scratch; /* used by one op at a time */
 	void *logits;  /* of one chunk of rows */
 	size_t scratch_bytes, logits_bytes;
-	char *puts;                  /* [CUDA_PUTS][CUDA_PUT_BYTES] pinned: parts of batches, */
-	void *put_events[CUDA_PUTS]; /* and when they have left (cudaEvent_t) */
+	char *puts;                  /* [CUDA_PUTS][CUDA_PUT_BYTES] pinned staging for put() */
+	void *put_events[CUDA_PUTS]; /* cudaEvent_t: the part was copied */
 	unsigned int put_next;
 
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	bool failed;
-	struct err err; /* the first */
+	struct err err; /* the first error */
 };
 
 static inline struct cuda *cuda_of(struct ops *ops)
@@ -67,24 +67,25 @@ static inline struct cuda *cuda_of(struct ops *ops)
 	return ops->state;
 }
 
-/* An op begins: false where one before has failed. Makes the device this thread's. */
+/* Called at the beginning of an op: false if an earlier op has failed. Makes the device this
+ * thread's current one. */
 bool cuda_begin(struct ops *ops);
-/* Keeps the first error: ops have no way to fail, and what follows it is worth nothing. Returns
- * whether there is none. */
+/* Keeps the first error, since ops can't return one; all results after it are void. Returns whether
+ * there is none. */
 bool cuda_note(struct ops *ops, int rc, const struct err *err);
 
-/* Runs what returns a cudaError_t. */
+/* Runs a call that returns a cudaError_t, and keeps its error. */
 #define CUDA_RUN(ops, call) cuda_run(ops, (int)(call), #call, __FILE__, __LINE__)
 bool cuda_run(struct ops *ops, int code, const char *call, const char *file, int line);
 
 /* The stream of the calling thread (comm_stream.c). */
 struct cuda_stream *cuda_stream_of(struct ops *ops);
-/* `first`: what is queued on it goes before the other's. */
+/* `first`: its work has priority over the other stream's. */
 int cuda_stream_make(struct cuda_stream *comm_stream, bool first, struct err *err);
-/* Zeroed is allowed, and so is one that was made in part. */
+/* `comm_stream` may be zeroed or only partly made. */
 void cuda_stream_end(struct cuda_stream *comm_stream);
 
-/* What graph.c keeps there. */
+/* Frees graph.c's state. */
 void cuda_graph_end(struct cuda *cuda);
 
 void cuda_graph_install(struct ops *ops);

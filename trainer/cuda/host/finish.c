@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Maps each epilogue to our kernel for it. */
 #include "trainer/cuda/host/finish.h"
 
 #include "trainer/cuda/kernels/column_sums.h"

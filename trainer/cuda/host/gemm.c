@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors of each product are made once; a run only sets its addresses. */
+/* Makes the cuBLASLt descriptors of each product once; a run then only sets addresses. */
 #include "trainer/cuda/host/gemm.h"
 
 #include <stdio.h>
@@ -7,13 +7,13 @@
 #include <string.h>
 
 #define ALIGNMENT 256u
-#define KEPT_MULTIPLE 8 /* columns of what an epilogue keeps or reads: cuBLASLt takes no others */
-#define CANDIDATES 8    /* of the heuristics, in their order: the first that may be used is taken */
+#define KEPT_MULTIPLE 8 /* cuBLASLt's epilogues keep and read only such multiples of columns */
+#define CANDIDATES 8    /* asked of the heuristics; the first usable one is chosen */
 
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == GEMM_WORDS * sizeof(uint64_t),
 	"an algorithm is so many words");
 
-/* A choice as the library wants it, at the same place as in plans.rows. */
+/* A choice in the library's form; it has the same index as in plans.rows. */
 struct plan {
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a, b, d;
@@ -81,7 +81,7 @@ static int set(const struct gemm_engine *engine, struct plan *plan,
 	return CUBLAS_CHECK(engine->lib, desc_set(plan->desc, attribute, value, size), err);
 }
 
-/* A matrix of ours that is stored [rows, columns]. */
+/* Describes a matrix of ours that is stored [rows, columns]. */
 static int make_layout(const struct gemm_engine *engine, cublasLtMatrixLayout_t *layout,
 	enum gemm_type type, int rows, int columns, struct err *err)
 {
@@ -89,7 +89,7 @@ static int make_layout(const struct gemm_engine *engine, cublasLtMatrixLayout_t 
 		layout_create(layout, type_of(type), (uint64_t)columns, (uint64_t)rows, columns), err);
 }
 
-/* Where the epilogue finds its vector, read or written, and its matrix. */
+/* Sets the addresses of the epilogue's vector, read or written, and of its matrix. */
 static int set_pointers(const struct gemm_engine *engine, struct plan *plan, const struct gemm *p,
 	const void *vector, void *kept, struct err *err)
 {
@@ -115,7 +115,7 @@ static int describe_epilogue(const struct gemm_engine *engine, struct plan *plan
 	if (keeps(p)
 		&& set(engine, plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld, err) < 0)
 		return -1;
-	/* The heuristics look at the addresses' alignment: these are replaced in each run. */
+	/* The heuristics look at the alignment of these addresses; each run replaces them. */
 	return set_pointers(engine, plan, p, engine->workspace, engine->workspace, err);
 }
 
@@ -143,7 +143,8 @@ static int describe(const struct gemm_engine *engine, struct plan *plan, const s
 
 /* ---- choice ---- */
 
-/* Sums that are split are joined in fp32, in a fixed order: by no atomics, in no narrower type. */
+/* Allows only algorithms that join split sums in fp32 and in a fixed order: no atomics, and no
+ * narrower type. */
 static bool may_be_used(const struct gemm_engine *engine,
 	const cublasLtMatmulHeuristicResult_t *result)
 {
@@ -182,7 +183,7 @@ static int none_at_all(const struct gemm *gemm, struct err *err)
 		gemm_text(gemm, text, sizeof text), GEMM_PLANS_WORKSPACE >> 20);
 }
 
-/* The first `count` of the results may be used. */
+/* Finds usable algorithms: the first `count` of the results. */
 static int find(struct gemm_engine *engine, struct plan *plan, const struct gemm *gemm,
 	cublasLtMatmulHeuristicResult_t *results, int most, int *count, struct err *err)
 {
@@ -194,7 +195,7 @@ static int find(struct gemm_engine *engine, struct plan *plan, const struct gemm
 		return -1;
 	cublasStatus_t status = engine->lib->heuristic(engine->handle, plan->desc, plan->a, plan->b,
 		plan->d, plan->d, engine->preference, most, results, &found);
-	/* Of an epilogue that it has not for these types the library says this or that. */
+	/* The library returns various statuses for an epilogue that it lacks for these types. */
 	if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_SUCCESS
 		&& gemm->epilogue == GEMM_PLAIN)
 		return cublas_check(engine->lib, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__,
@@ -205,7 +206,7 @@ static int find(struct gemm_engine *engine, struct plan *plan, const struct gemm
 	return 0;
 }
 
-/* Keeps one of the results, or none where it is NULL. */
+/* Keeps one of the results; NULL: the choice is `none`. */
 static int keep_result(struct gemm_engine *engine, struct plan *plan, const struct gemm *gemm,
 	const cublasLtMatmulHeuristicResult_t *result, struct err *err)
 {
@@ -371,7 +372,7 @@ int gemm_trial_keep(struct gemm_trial *trial, int algorithm, struct err *err)
 			algorithm < 0 ? NULL : &trial->results[algorithm], err)
 		< 0)
 		return -1;
-	trial->plan = (struct plan) { 0 }; /* the engine's now */
+	trial->plan = (struct plan) { 0 }; /* now owned by the engine */
 	return 0;
 }
 

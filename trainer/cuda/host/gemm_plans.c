@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of a model's products, and the text form of what was chosen for them. */
+/* Lists a model's products, and converts their GEMM plans to and from text. */
 #include "trainer/cuda/host/gemm_plans.h"
 
 #include "trainer/cuda/kernels/head.h" /* needs no CUDA */
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define NAME "muster-products "
-#define NEWEST 2 /* version of the form */
+#define NEWEST 2 /* version of the text */
 
 static const char *const types[] = { "fp32", "bf16" }, *const modes[] = { "fp32", "tf32", "bf16" };
 static const char *const epilogues[] = { "plain", "bias", "bias-gelu", "bias-relu", "gelu-grad",
@@ -36,8 +36,8 @@ static void add(struct list *list, const struct gemm *gemm)
 		list->out[list->count++] = *gemm;
 }
 
-/* A linear layer x[M,K] → y[M,N] and its backward passes; `before` is GELU' where x was made by
- * one. */
+/* Adds a linear layer x[M,K] → y[M,N] and its backward passes; `before` is GELU' if a GELU made
+ * x. */
 static void add_linear(struct list *list, int M, int K, int N, enum gemm_epilogue epilogue,
 	bool input_gradient, enum gemm_epilogue before)
 {
@@ -72,7 +72,7 @@ static void add_linear(struct list *list, int M, int K, int N, enum gemm_epilogu
 	}
 }
 
-/* logits[M,V] = x[M,C] · wte[V,C]ᵀ and what goes back from them, in chunks of rows of which the
+/* Adds logits[M,V] = x[M,C] · wte[V,C]ᵀ and its backward products, in chunks of rows, of which the
  * last may be shorter. */
 static void add_head(struct list *list, int M, int C, int V)
 {
@@ -171,8 +171,8 @@ char *gemm_text(const struct gemm *gemm, char *out, size_t size)
 
 /* ---- the text ---- */
 
-/* What version 1 has no word for. Where our kernel makes it that needs none: a record without a row
- * for it says the same. */
+/* Whether version 1 has no word for this product. If our kernel makes its epilogue, it needs none:
+ * a text without its row means the same. */
 static bool is_new(const struct gemm *gemm)
 {
 	return gemm->epilogue == GEMM_BIAS_GRAD;
@@ -219,7 +219,7 @@ char *gemm_plans_encode(const struct gemm_plans *plans)
 	return NULL;
 }
 
-/* What is left of a text. */
+/* The rest of a text. */
 struct reader {
 	const char *text, *at;
 	uint64_t version;
@@ -242,7 +242,7 @@ static bool skip(struct reader *reader, const char *what)
 	return true;
 }
 
-/* Digits without sign or leading zero, at most `most`. */
+/* Reads digits without a sign or leading zeros, at most `most`. */
 static bool read_number(struct reader *reader, uint64_t most, uint64_t *value)
 {
 	const char *begin = reader->at;
@@ -265,7 +265,7 @@ static bool read_size(struct reader *reader, int *value)
 	return true;
 }
 
-/* One of the words, and the blank behind it; its number, or -1. */
+/* Reads one of the words and the blank after it; returns its index, or -1. */
 static int read_word(struct reader *reader, const char *const *words, int count)
 {
 	size_t length = strcspn(reader->at, " ;");

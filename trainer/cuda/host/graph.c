@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the training queues, captured once as a CUDA graph and replayed in one call. Inside, the
- * places where gradients are ready are records of external events: the communicator's stream waits
- * for those, outside of any graph. */
+/* Captures what the training queues as a CUDA graph, and replays it in one call. Inside the graph,
+ * places where gradients are ready are records of external events; the communicator's stream waits
+ * for these outside of any graph. */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 
 #include "trainer/cuda/host/cuda.h"
 
-/* Nobody waits for a place where there is no second stream. */
+/* Makes the events of the places; none are needed without a communicator's stream, since nothing
+ * waits for them. */
 static bool make_events(struct ops *ops, int events)
 {
 	struct cuda *cuda = cuda_of(ops);
@@ -27,7 +28,8 @@ static bool make_events(struct ops *ops, int events)
 	return true;
 }
 
-/* The communicator's thread goes on meanwhile, and may do what a captured stream may not. */
+/* Thread-local capture, since the communicator's thread goes on meanwhile and may make calls that a
+ * capture forbids. */
 static bool capture(struct ops *ops, int events)
 {
 	struct cuda *cuda = cuda_of(ops);
@@ -39,7 +41,7 @@ static bool capture(struct ops *ops, int events)
 		cudaStreamBeginCapture(cuda->training.stream, cudaStreamCaptureModeThreadLocal)
 		== cudaSuccess;
 	if (!cuda->capturing)
-		cudaGetLastError(); /* it isn't the next launch's */
+		cudaGetLastError(); /* or the next launch would report it */
 	return cuda->capturing;
 }
 

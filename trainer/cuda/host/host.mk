@@ -1,4 +1,4 @@
-# trainer/cuda/host/: the operations on the GPU, in libtrainer.a; what uses them links cuda_kernels behind trainer_LIBS.
+# trainer/cuda/host/: the operations on the GPU, in libtrainer.a; programs that use them link cuda_kernels after trainer_LIBS.
 libtrainer_a_SOURCES += trainer/cuda/host/gemm_plans.c trainer/cuda/host/gemm_plans.h
 cuda_ops = \
 	trainer/cuda/host/cublas.c trainer/cuda/host/cublas.h \

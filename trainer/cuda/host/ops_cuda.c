@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the GPU's table of operations: memory, copies, the choice of algorithms. */
+/* Makes the GPU's table of operations: memory, copies, and the choice of GEMM plans. */
 #include "trainer/cuda/host/ops_cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -59,7 +59,8 @@ bool cuda_run(struct ops *ops, int code, const char *call, const char *file, int
 	return code == 0 || cuda_note(ops, cuda_check(code, call, file, line, &err), &err);
 }
 
-/* The runtime keeps a current device for each thread, and the communicator's thread adds, too. */
+/* The runtime keeps a current device for each thread, and the communicator's thread calls ops,
+ * too. */
 bool cuda_begin(struct ops *ops)
 {
 	static __thread int current = -1;
@@ -118,8 +119,8 @@ static void copy_out(struct ops *ops, void *host, const void *device, size_t byt
 	copy(ops, host, device, bytes, cudaMemcpyDeviceToHost);
 }
 
-/* Through pinned memory. A place that is still on its way is waited for: then the host is that far
- * ahead, and loses nothing. */
+/* Copies through pinned memory. Waiting for a place that is still in use costs nothing, since the
+ * host is then that far ahead of the device. */
 static bool put_part(struct ops *ops, char *device, const char *host, size_t bytes)
 {
 	struct cuda *cuda = cuda_of(ops);
@@ -142,8 +143,8 @@ static void put(struct ops *ops, void *device, const void *host, size_t bytes)
 			bytes - at < CUDA_PUT_BYTES ? bytes - at : CUDA_PUT_BYTES);
 }
 
-/* From pinned memory, so that nobody waits. The ring has room for many steps, and the host waits
- * for the device in each. */
+/* Copies from pinned memory, so that the host does not wait. The ring has room for many steps, and
+ * the host waits for the device in each step, so no place is overwritten too early. */
 static void put_params(struct ops *ops)
 {
 	struct cuda *cuda = cuda_of(ops);
@@ -173,7 +174,7 @@ static int rows_of(const struct ops_shapes *shapes)
 	return shapes->batch * (shapes->positions ? shapes->positions : 1);
 }
 
-/* Of the op that needs most. */
+/* Bytes of scratch for the op that needs most. */
 static size_t scratch_of(const struct ops_shapes *s)
 {
 	int M = rows_of(s), N = s->hidden > 3 * s->width ? s->hidden : 3 * s->width;
@@ -220,9 +221,9 @@ static int prepare(struct ops *ops, const struct ops_shapes *shapes, struct err 
 	return cuda->logits ? 0 : -1;
 }
 
-/* ---- algorithms ---- */
+/* ---- GEMM plans ---- */
 
-/* What was chosen before the last attempt ended, if that fits. */
+/* Adopts an earlier attempt's plans, if they fit. */
 static int use_recorded(struct cuda *cuda, const char *recorded, struct err *err)
 {
 	struct gemm_plans plans;
@@ -242,7 +243,7 @@ static int choose(struct ops *ops, struct err *err)
 		struct gemm plain = list[i];
 		if (gemm_choose(cuda->engine, &list[i], err) < 0)
 			return -1;
-		/* What stands in for an epilogue that there is not is chosen now, too. */
+		/* Also chooses the plain product that replaces an epilogue which the library lacks. */
 		plain.epilogue = GEMM_PLAIN;
 		if (!gemm_is_there(cuda->engine, &list[i], err)
 			&& gemm_choose(cuda->engine, &plain, err) < 0)
@@ -331,7 +332,7 @@ static int begin_puts(struct cuda *cuda, struct err *err)
 	return 0;
 }
 
-/* Everything that does not depend on shapes. */
+/* Makes all that does not depend on shapes. */
 static int begin(struct cuda *cuda, const struct cublas *lib, const char *card, struct err *err)
 {
 	void *ring = NULL;

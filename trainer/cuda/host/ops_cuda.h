@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPU's table of operations. */
+/* Creates the GPU's table of operations. */
 #ifndef MUSTER_CUDA_OPS_CUDA_H
 #define MUSTER_CUDA_OPS_CUDA_H
 
@@ -10,27 +10,27 @@
 #include "trainer/ops/gpu.h"
 #include "trainer/ops/ops.h"
 
-/* CUDA version of the runtime that this program was built with, 13000 for 13.0. */
+/* The CUDA version of the runtime that this program was built with, 13000 for 13.0. */
 int ops_cuda_runtime(void);
 
-/* Makes a GPU the current one of this thread, and of all that ops are called from; before any other
- * call of CUDA. *available is what of its memory is free. */
+/* Makes a GPU the current device of this thread, and of every thread that calls ops later. Call it
+ * before any other call of CUDA. *available: bytes of its memory that are free. */
 int ops_cuda_begin(const struct gpu *gpu, uint64_t *available, struct err *err);
 
-/* On the GPU of ops_cuda_begin; NULL on error. Its memory is not the host's. Freed by ops->destroy.
- */
+/* On the GPU of ops_cuda_begin; its memory is not the host's. NULL on error. Free it with
+ * ops->destroy. */
 struct ops *ops_cuda_create(const struct gpu *gpu, enum gemm_mode mode, struct err *err);
 
-/* The same over a cuBLASLt of the caller's (struct cublas), for tests. */
+/* The same over the caller's cuBLASLt (struct cublas), for tests. */
 struct ops *ops_cuda_create_over(const void *cublas, const struct gpu *gpu, enum gemm_mode mode,
 	struct err *err);
 
-/* Attention is cuDNN's from now on, and `attention` the table's; at an error, too. */
+/* From now on the table uses cuDNN's attention and owns `attention`, even after an error. */
 struct attention_cudnn;
 int ops_cuda_take_attention(struct ops *ops, struct attention_cudnn *attention, struct err *err);
 
-/* Bytes of device memory that prepare() takes for these shapes, with what a table needs in any
- * case. */
+/* Bytes of device memory that prepare() takes for these shapes, including what the table always
+ * needs. */
 size_t ops_cuda_scratch(const struct ops_shapes *shapes, enum gemm_mode mode);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear layers and the head: matrix products with the epilogues that cuBLASLt has; what it has not
- * for a shape is a kernel of ours behind a plain product. */
+/* Linear layers and the head: matrix products with cuBLASLt's epilogues. Where it lacks one for a
+ * shape, a kernel of ours follows the plain product. */
 #include "trainer/cuda/host/cuda.h"
 #include "trainer/cuda/host/finish.h"
 #include "trainer/cuda/kernels/add.h"
@@ -13,20 +13,22 @@ static enum gemm_type type_of(const struct cuda *cuda)
 	return cuda->type == CUDA_BF16 ? GEMM_BF16 : GEMM_FP32;
 }
 
-/* Whether it is made with its epilogue; if not, nothing is. */
+/* Computes a product with its epilogue. False if the library lacks the epilogue; then nothing is
+ * computed. */
 static bool multiply(struct ops *ops, const struct gemm *gemm, const struct gemm_operands *operands)
 {
 	struct cuda *cuda = cuda_of(ops);
 	struct err err = { 0 };
 	if (!cuda_begin(ops))
-		return true; /* nothing is made any more */
+		return true; /* an op has failed: nothing is computed any more */
 	if (gemm->epilogue != GEMM_PLAIN && !gemm_is_there(cuda->engine, gemm, &err))
 		return !cuda_note(ops, err.text[0] ? -1 : 0, &err);
 	cuda_note(ops, gemm_launch(cuda->engine, gemm, operands, cuda->stream, &err), &err);
 	return true;
 }
 
-/* With its epilogue in any case: the library's, or our kernel behind the plain product. */
+/* Computes a product with its epilogue, by the library's, or by our kernel after the plain
+ * product. */
 static void multiply_and_finish(struct ops *ops, const struct gemm *gemm,
 	const struct gemm_operands *operands)
 {
@@ -130,8 +132,8 @@ static struct gemm weight_of(const struct ops *ops, int M, int K, int N, bool ad
 		.adds = adds };
 }
 
-/* The bias' gradient is a kernel of ours, unless tuning found the library's epilogue faster. That
- * overwrites its sums: what is added to takes one more kernel. */
+/* A kernel of ours computes the bias' gradient, unless tuning found the library's epilogue faster.
+ * That epilogue overwrites its sums, so accumulating takes one more kernel. */
 static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x,
 	const float *dy, int M, int K, int N, int accumulate)
 {
@@ -153,7 +155,7 @@ static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, con
 
 /* ---- the head ---- */
 
-/* Rows [first, first + rows) of x, of targets and of what is made of them. */
+/* The operands of the head; a chunk is rows [first, first + rows) of x, targets and the results. */
 struct head {
 	float *losses, *dx, *dwte;
 	const float *x, *wte;

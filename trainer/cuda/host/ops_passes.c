@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations that are one kernel of ours, or a few: each hands over its pointers, the scratch
+/* The operations that are one kernel of ours, or a few: each passes on its pointers, the scratch
  * and the stream. */
 #include "trainer/cuda/host/attention_cudnn.h"
 #include "trainer/cuda/host/cuda.h"

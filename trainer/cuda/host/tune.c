@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The products one after the other, within the time that there is. */
+/* Tunes the products one after the other, within the time allowed. */
 #include "trainer/cuda/host/tune.h"
 
 #include <stdio.h>
@@ -7,10 +7,10 @@
 #include "common/log.h"
 #include "trainer/cuda/host/tune_bench.h"
 
-#define TELL_SECONDS 5.0 /* between lines of progress */
+#define TELL_SECONDS 5.0 /* between two lines of progress */
 #define LIST_MOST 128
 
-/* All that is to be timed, plain products before the epilogues that they stand behind. */
+/* The products to time; plain products come before the epilogues that build on them. */
 struct work {
 	struct gemm list[LIST_MOST];
 	size_t count;
@@ -21,7 +21,7 @@ static void add(struct work *work, const struct tune *tune, const struct gemm *g
 	struct gemm plain = *gemm;
 	plain.epilogue = GEMM_PLAIN;
 	if (gemm_plans_find(gemm_choices(tune->engine), gemm))
-		return; /* with the one that it stands behind, if that is needed */
+		return; /* so its plain product is chosen too, if it is needed */
 	if (gemm->epilogue != GEMM_PLAIN)
 		add(work, tune, &plain);
 	if (work->count >= LIST_MOST)
@@ -32,7 +32,7 @@ static void add(struct work *work, const struct tune *tune, const struct gemm *g
 	work->list[work->count++] = *gemm;
 }
 
-/* The fastest, if that is more than noise. */
+/* The fastest way, if it beats the first by more than noise. */
 static int best_of(const struct tune_bench *bench)
 {
 	int best = 0;
@@ -42,7 +42,7 @@ static int best_of(const struct tune_bench *bench)
 	return bench->medians[best] < bench->medians[0] * (1 - TUNE_MARGIN) ? best : 0;
 }
 
-/* Without the time for it, the first that is right. */
+/* Chooses the fastest; or the first correct way, if there is no time to compare. */
 static int choose(struct tune_bench *bench, double deadline, struct tune_result *result,
 	struct err *err)
 {

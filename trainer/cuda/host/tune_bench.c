@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs, compares and times the ways to make a product. */
+/* Runs, compares and times the ways to compute one product. */
 #include "trainer/cuda/host/tune_bench.h"
 
 #include <cuda_runtime_api.h>
@@ -15,15 +15,14 @@
 #include "trainer/cuda/kernels/difference.h"
 
 #define ALIGNMENT 256
-#define CACHES 3 /* so many times the cache lies between two uses of a set */
+#define CACHES 3 /* data between two uses of a set, in cache sizes */
 #define SETS_MOST 64
 #define NUMBERS \
-	1048573 /* random ones that operands are filled with; prime, so that no row is like the next \
-			 */
+	1048573 /* random numbers that fill the operands; prime, so that no row equals the next */
 #define ROUNDS 9
 #define ROUNDS_LEAST 3
-#define REPEATS_MOST 8 /* of a way in a round */
-#define ROUND_MS 0.3   /* that a way is to take in a round, at least */
+#define REPEATS_MOST 8 /* runs of a way in a round */
+#define ROUND_MS 0.3   /* least milliseconds of a way in a round */
 
 static size_t place(size_t *end, size_t bytes)
 {
@@ -65,8 +64,8 @@ static struct tune_layout layout_of(const struct gemm *p)
 	return l;
 }
 
-/* Behind the sets: what the first way wrote, what another wrote in its second run, random numbers
- * in bf16 and in fp32, distances. */
+/* After the sets follow: what the first way wrote, what another wrote in its second run, random
+ * numbers in bf16 and in fp32, distances. */
 static char *first_out(const struct tune_bench *b)
 {
 	return b->memory + b->sets * b->layout.bytes;
@@ -119,8 +118,8 @@ static int wait_for(const struct tune_bench *b, struct err *err)
 	return CUDA_CHECK(cudaStreamSynchronize((cudaStream_t)b->tune->stream), err);
 }
 
-/* About normal, so that the card draws the power of a training: sums of four bytes of a linear
- * generator. */
+/* About normally distributed, so that the card draws as much power as in a training: sums of four
+ * bytes of a linear congruential generator. */
 static float number(uint64_t *state)
 {
 	int sum = -510;
@@ -150,7 +149,7 @@ static int make_numbers(const struct tune_bench *b, struct err *err)
 	return wait_for(b, err);
 }
 
-/* Fills with them from the `skip`th on, each copy twice as long as the one before. */
+/* Fills memory with these numbers from the `skip`th on; each copy doubles the filled part. */
 static int fill(const struct tune_bench *b, char *at, size_t bytes, enum gemm_type type,
 	size_t skip, struct err *err)
 {
@@ -169,7 +168,7 @@ static int fill(const struct tune_bench *b, char *at, size_t bytes, enum gemm_ty
 	return 0;
 }
 
-/* The same at each place, so that what a way adds to, or reads there, is the same. */
+/* Fills every result the same way, since some ways add to it or read it. */
 static int fill_out(const struct tune_bench *b, char *out, struct err *err)
 {
 	return fill(b, out, b->layout.out_bytes, b->gemm.out, 200003, err);
@@ -197,7 +196,7 @@ static size_t memory_of(const struct tune_bench *b)
 	return bytes;
 }
 
-/* 1: there is not so much. */
+/* 1: there is not enough memory. */
 static int get_memory(struct tune_bench *b, struct err *err)
 {
 	void *memory = NULL;
@@ -205,7 +204,7 @@ static int get_memory(struct tune_bench *b, struct err *err)
 	b->sets = apart < SETS_MOST ? apart : SETS_MOST;
 	cudaError_t code = cudaMalloc(&memory, memory_of(b));
 	if (code == cudaErrorMemoryAllocation) {
-		cudaGetLastError(); /* it isn't the next launch's */
+		cudaGetLastError(); /* or the next launch would report it */
 		return 1;
 	}
 	b->memory = memory;
@@ -255,7 +254,7 @@ static int run_composed(const struct tune_bench *b, const struct gemm_operands *
 	return CUDA_CHECK(cuda_finish(&b->gemm, o, tune->scratch, tune->stream), err);
 }
 
-/* The library overwrites a bias' gradient: what is added to takes one more kernel. */
+/* The library overwrites a bias' gradient, so accumulating takes one more kernel. */
 static int run(const struct tune_bench *b, int way, size_t set, char *out, struct err *err)
 {
 	const struct tune *tune = b->tune;
@@ -273,9 +272,9 @@ static int run(const struct tune_bench *b, int way, size_t set, char *out, struc
 		: 0;
 }
 
-/* ---- what they give ---- */
+/* ---- correctness ---- */
 
-/* The largest distance of two tensors, as part of the largest of the second. */
+/* The largest distance between two tensors, divided by the second's largest value. */
 static int distance(const struct tune_bench *b, const char *x, const char *y, size_t count,
 	double *out, struct err *err)
 {
@@ -300,7 +299,7 @@ static int distance(const struct tune_bench *b, const char *x, const char *y, si
 	return 0;
 }
 
-/* Of all that a way writes. */
+/* The largest distance over all that a way writes. */
 static int out_distance(const struct tune_bench *b, const char *x, const char *y, double *worst,
 	struct err *err)
 {
@@ -321,16 +320,16 @@ static int out_distance(const struct tune_bench *b, const char *x, const char *y
 	return 0;
 }
 
-/* Sums in another order differ by their rounding and by that of the type that they are written in;
- * a tile that is missing or in another's place is off by most of the largest. */
+/* Sums in another order differ by their rounding, and by that of the result's type; a missing or
+ * misplaced tile is off by most of the largest value. */
 static double tolerance(const struct tune_bench *b)
 {
 	bool tf32 = b->gemm.in == GEMM_FP32 && gemm_choices(b->tune->engine)->mode == GEMM_MODE_TF32;
 	return b->gemm.out == GEMM_BF16 ? 1.0 / 64 : tf32 ? 1.0 / 256 : 1e-4;
 }
 
-/* Whether a way runs, gives what the first one did (`reference`; NULL: this is the first), and the
- * same bits in a second run. */
+/* Whether a way runs, gives the first one's result (`reference`; NULL: this is the first), and
+ * gives the same bits in a second run. */
 static int is_right(const struct tune_bench *b, int way, const char *reference, bool *right,
 	struct err *err)
 {
@@ -376,9 +375,9 @@ int tune_bench_check(struct tune_bench *b, struct err *err)
 	return wrong;
 }
 
-/* ---- how long they take ---- */
+/* ---- timing ---- */
 
-/* The events around each way's runs in a round. */
+/* The events before and after each way's runs in a round. */
 struct events {
 	cudaEvent_t begin[TUNE_WAYS], end[TUNE_WAYS];
 };
@@ -424,8 +423,8 @@ static int queue_way(struct tune_bench *b, const struct events *events, int way,
 	return record(b, events->end[way], err);
 }
 
-/* milliseconds[way] of one run. What goes ahead of a round keeps the device busy while the rest of
- * it is queued. */
+/* milliseconds[way] of one run. One more run goes ahead of the round: it keeps the device busy
+ * while the rest is queued. */
 static int run_round(struct tune_bench *b, const struct events *events, int round, int repeats,
 	double *milliseconds, struct err *err)
 {
@@ -466,8 +465,7 @@ static int run_rounds(struct tune_bench *b, const struct events *events, double 
 {
 	double times[ROUNDS][TUNE_WAYS];
 	int rounds = 0, repeats = 1;
-	if (run_round(b, events, 0, 1, times[0], err)
-		< 0) /* warms up, and tells how long a run takes */
+	if (run_round(b, events, 0, 1, times[0], err) < 0) /* warms up and shows how long a run takes */
 		return -1;
 	while (repeats < REPEATS_MOST && times[0][0] * repeats < ROUND_MS)
 		repeats++;

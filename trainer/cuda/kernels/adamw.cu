@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW, bound by memory: moves 16 bytes in (gradient, weight, m, v) and 12 out an element, and 2
- * or 4 more for the copy that the passes read. Every operation is one that the CPU rounds alike,
- * fused only where fmaf says so; the compiler fuses none (--fmad=false), and division and square
- * root are its correctly rounded ones. */
+/* AdamW, bound by memory: moves 16 bytes in (gradient, weight, m, v) and 12 out for each element,
+ * and 2 or 4 more for the copy that the passes read. Every operation is rounded as on the CPU, and
+ * fused only where fmaf says so: the compiler fuses none (--fmad=false), and its division and
+ * square root are correctly rounded. */
 #include "trainer/cuda/kernels/adamw.h"
 
 #include "trainer/cuda/kernels/launch.h"
 #include "trainer/cuda/kernels/pack.h"
 
 #define THREADS 256
-#define OWN 4 /* neighbouring elements of a thread */
+#define OWN 4 /* neighbouring elements that a thread has */
 
 /* Elements of all four arenas, updated in place. */
 template <int N> struct elements {
@@ -50,8 +50,8 @@ __device__ __forceinline__ void update_at(const struct cuda_adamw &a, size_t i, 
 		store((T *)a.compute + i, x.weights);
 }
 
-/* One chunk a block. `wide`: the arenas are aligned to sixteen bytes; a chunk's own first elements
- * may yet not be. */
+/* One chunk a block. `wide`: the arenas are aligned to sixteen bytes; a chunk's first elements may
+ * still not be. */
 template <typename T>
 __device__ __forceinline__ void update_chunk(const struct cuda_adamw &a,
 	const struct adamw_chunk &chunk, const struct step_params &p, bool wide)

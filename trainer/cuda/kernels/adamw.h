@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW on the GPU, over one tensor or, in one launch, over all tensors of a run of the arenas: the
- * very bits of struct ops' adamw. */
+/* AdamW on the GPU, over one tensor, or over all tensors of a run of the arenas in one launch;
+ * exactly the bits of struct ops' adamw. */
 #ifndef MUSTER_CUDA_ADAMW_H
 #define MUSTER_CUDA_ADAMW_H
 
@@ -14,18 +14,17 @@
 extern "C" {
 #endif
 
-/* Where the update reads and writes, device pointers: `to` may be `from`. */
+/* Where the update reads and writes; device pointers. `to` may be `from`. */
 struct cuda_adamw {
 	struct adamw_state to, from;
 	const float *grad;
-	void
-		*compute; /* the new weights as the passes read them; with CUDA_FP32 it may be to.weights */
+	void *compute;       /* new weights for the passes; with CUDA_FP32 may be to.weights */
 	enum cuda_type type; /* of compute */
 };
 
-/* AdamW on these chunks of the arenas, one block of threads each; `chunks` and `params` are in the
- * device's memory. A masked step changes nothing. Returns at once, with 0 or the cudaError_t of the
- * launch. */
+/* AdamW on these chunks of the arenas, one block of threads each; `chunks` and `params` are in
+ * device memory. A masked step changes nothing. Queues the kernel and returns 0 or the cudaError_t
+ * of the launch. */
 int cuda_adamw_chunks(const struct cuda_adamw *arenas, const struct adamw_chunk *chunks,
 	size_t count, const struct step_params *params, void *stream);
 

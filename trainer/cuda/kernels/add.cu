@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise addition, bound by memory: moves 12·count bytes. A thread has one pack of
- * neighbours, or one element where an address forbids more. */
+/* Element-wise addition, bound by memory: moves 12·count bytes. A thread has a pack of neighbours,
+ * or one element where an address is not aligned for a pack. */
 #include "trainer/cuda/kernels/add.h"
 
 #include "trainer/cuda/kernels/launch.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one addition of the canonical reduction, on the GPU. Its reference is the CPU's struct
+/* The addition of the canonical reduction, on the GPU. Its reference is the CPU's struct
  * ops.add. */
 #ifndef MUSTER_CUDA_ADD_H
 #define MUSTER_CUDA_ADD_H
@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 /* out[i] = a[i] + b[i] for i < count, in fp32, rounded to nearest; out may be a or b. Device
- * pointers; `stream` is a cudaStream_t. Returns at once, with 0 or the cudaError_t of the launch.
- */
+ * pointers; `stream` is a cudaStream_t. Queues the kernel and returns 0 or the cudaError_t of the
+ * launch. */
 int cuda_add(float *out, const float *a, const float *b, size_t count, void *stream);
 
 #ifdef __cplusplus

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the attention kernels takes a problem: its type and the width of a head decide, nothing
- * else. */
+/* Chooses the attention kernel for a problem, by its type and the width of a head alone. */
 #include "trainer/cuda/kernels/attention.h"
 
 #include "trainer/cuda/kernels/attention_shape.h"
@@ -11,7 +10,7 @@ static attention_shape shape_of(int B, int T, int C, int H)
 	return { B, T, C, H, D, 1.0f / sqrtf((float)D) };
 }
 
-/* Rows are copied 16 bytes at a time. */
+/* The kernels on the tensor cores copy rows 16 bytes at a time. */
 static bool fits_tensor_cores(const attention_shape &shape, cuda_type type)
 {
 	return type == CUDA_BF16 && shape.D % 8 == 0 && shape.D <= 128;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The forward pass of attention on the tensor cores, for bf16 and heads of up to 128 columns.
  *
- * A block of 4 warps has 128 query rows (64 where a head is wider than 64), each warp its own of
- * them in registers, and walks over tiles of 64 keys and values: while one is computed the next is
- * copied. The softmax is taken as the scores come (arXiv 2307.08691, algorithm 1), in powers of
+ * A block of 4 warps has 128 query rows (64 where a head is wider than 64). Each warp has its own
+ * rows in registers and goes over tiles of 64 keys and values; while it computes one tile, the next
+ * is copied. The softmax is updated as scores come (arXiv 2307.08691, algorithm 1), in powers of
  * two. */
 #include "trainer/cuda/kernels/attention_tile.h"
 
@@ -14,10 +14,10 @@ template <int COLUMNS, int FRAGMENTS> struct mma_forward {
 	static constexpr size_t SHARED_BYTES = (size_t)(ROWS + 4 * KEYS) * TILE_PITCH(D) * sizeof(bf16);
 };
 
-/* What a warp knows of its rows so far; a lane has two of every 16. */
+/* A warp's softmax so far; a lane has two rows of every 16. */
 template <int M> struct mma_softmax {
-	float most[M][2]; /* of the raw scores */
-	float sum[M][2];  /* this lane's part of the sum of exponentials relative to it */
+	float most[M][2]; /* largest raw score */
+	float sum[M][2];  /* this lane's part of the sum of exponentials relative to `most` */
 };
 
 __device__ __forceinline__ float quad_max(float x)
@@ -32,7 +32,7 @@ __device__ __forceinline__ float quad_sum(float x)
 	return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-/* Hides the keys after each query: of rows from `row` on and keys from `key` on. */
+/* Hides the keys after each query, for rows from `row` on and keys from `key` on. */
 template <int M, int N>
 __device__ __forceinline__ void hide_later_keys(float scores[M][N / 8][4], int row, int key)
 {
@@ -48,8 +48,8 @@ __device__ __forceinline__ void hide_later_keys(float scores[M][N / 8][4], int r
 			scores[m][n][i] = -INFINITY;
 }
 
-/* Turns a tile's scores into weights relative to the rows' largest scores now; the results so far
- * follow. `scale` is that of the scores times log2(e). */
+/* Turns a tile's scores into weights relative to the rows' largest scores now, and rescales the
+ * results so far. `scale` is that of the scores times log2(e). */
 template <int D, int M, int N>
 __device__ __forceinline__ void soften(mma_softmax<M> *so_far, float scores[M][N / 8][4],
 	float results[M][D / 8][4], float scale)
@@ -91,7 +91,7 @@ __device__ __forceinline__ void load_keys(bf16 *k, bf16 *v, const bf16 *qkv, int
 	cp_async_commit();
 }
 
-/* Divides by the sums: what each row of the results is to be multiplied by. Writes lse. */
+/* Computes the factors that divide each row of the results by its sum. Writes lse. */
 template <int M>
 __device__ __forceinline__ void finish(float factors[M][2], float *lse,
 	const mma_softmax<M> &so_far, int row, const attention_shape &shape)
@@ -134,7 +134,7 @@ __global__ void LAUNCH_BOUNDS(MMA_THREADS)
 	load_keys<D>(k, v, qkv, 0, shape);
 	for (int tile = 0; tile <= last / KEYS; tile++) {
 		cp_async_wait<0>();
-		__syncthreads(); /* the tile is there, and no warp reads the one before any more */
+		__syncthreads(); /* the tile has come, and no warp reads the previous one any more */
 		if (tile < last / KEYS)
 			load_keys<D>(k, v, qkv, tile + 1, shape);
 		if (tile == 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backward pass of attention on the tensor cores, for bf16 and heads of up to 128 columns: one
- * kernel for dq, with query rows in the warps as in the forward pass, then one for dk and dv with
- * key rows in the warps, so that each result has one writer and one order of sums. Both compute the
- * scores again: that costs two products of seven more than sums by atomics, whose order wanders.
+/* The backward pass of attention on the tensor cores, for bf16 and heads of up to 128 columns. One
+ * kernel computes dq, with query rows in the warps as in the forward pass; then one computes dk and
+ * dv, with key rows in the warps. So each result has one writer and one order of sums. Both compute
+ * the scores again, which costs two products of seven more than sums by atomics, whose order
+ * varies.
  *
  * With p = exp(score - lse), dp = dy·vᵀ and sum = Σ dy ⊙ y: dv = pᵀ·dy, ds = p ⊙ (dp - sum), dq =
  * ds·k·scale and dk = dsᵀ·q·scale. */
@@ -12,13 +13,12 @@
 
 template <int COLUMNS, int FRAGMENTS> struct mma_backward {
 	static constexpr int D = COLUMNS, M = FRAGMENTS, ROWS = MMA_WARPS * 16 * M;
-	static constexpr int TILE =
-		4096 / D; /* rows of the other side in shared memory at a time, double */
+	static constexpr int TILE = 4096 / D; /* rows of the other side in shared memory, twice */
 	static constexpr size_t SHARED_BYTES =
 		(size_t)(2 * ROWS + 4 * TILE) * TILE_PITCH(D) * sizeof(bf16);
 };
 
-/* Two operands side by side: their tile number `tile` into one half of each's buffer. */
+/* Starts to copy tile number `tile` of two operands, each into one half of its buffer. */
 template <int D, int TILE>
 __device__ __forceinline__ void load_pair(bf16 *a, const bf16 *from_a, size_t stride_a, bf16 *b,
 	const bf16 *from_b, size_t stride_b, int tile, const attention_shape &shape)
@@ -28,8 +28,8 @@ __device__ __forceinline__ void load_pair(bf16 *a, const bf16 *from_a, size_t st
 	cp_async_commit();
 }
 
-/* The sum over a row's columns, of dy in shared memory and y in global memory; 0 below the last
- * row. */
+/* The sum over a row's columns of dy (in shared memory) times y (in global memory); 0 below the
+ * last row. */
 template <int D>
 __device__ __forceinline__ float row_sum(bf16 *g, const bf16 *y, int row, int at,
 	const attention_shape &shape)
@@ -46,7 +46,7 @@ __device__ __forceinline__ float row_sum(bf16 *g, const bf16 *y, int row, int at
 	return sum;
 }
 
-/* The sums of the block's rows, one a thread, for itself and for the kernel that follows. */
+/* Computes the block's row sums, one a thread, for this kernel and for the next one. */
 template <int D, int ROWS>
 __device__ __forceinline__ void sum_rows(float *block_sums, float *sums, bf16 *g, const bf16 *y,
 	int first, const attention_shape &shape)
@@ -60,8 +60,8 @@ __device__ __forceinline__ void sum_rows(float *block_sums, float *sums, bf16 *g
 		sums[first + row] = block_sums[row];
 }
 
-/* What belongs to a warp's query rows, two of every 16 in a lane: -lse in powers of two, and the
- * row sums. */
+/* Numbers of a warp's query rows, two of every 16 in a lane: -lse in powers of two, and the row
+ * sums. */
 template <int M> struct row_numbers {
 	float lse[M][2], sums[M][2];
 };
@@ -140,7 +140,7 @@ __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_query(bf16 *dqkv, float 
 	const row_numbers<M> numbers = read_rows<M>(lse + head.lse, block_sums + warp_row, row, shape);
 	for (int tile = 0; tile <= last / TILE; tile++) {
 		cp_async_wait<0>();
-		__syncthreads(); /* the tile is there, and no warp reads the one before any more */
+		__syncthreads(); /* the tile has come, and no warp reads the previous one any more */
 		if (tile < last / TILE)
 			load_pair<D, TILE>(k, qkv + C, 3 * C, v, qkv + 2 * C, 3 * C, tile + 1, shape);
 		for (int step = 0; step < TILE; step += STEP) {
@@ -158,8 +158,8 @@ __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_query(bf16 *dqkv, float 
 	store_rows<D, M>(dqkv + head.qkv, 3 * C, results, factors, row, shape);
 }
 
-/* What belongs to the queries of one tile: -lse in powers of two, and the row sums. 0 where there
- * is no query: its q and dy are 0, so any weight will do. A thread fetches one number at most. */
+/* Numbers of the queries of one tile: -lse in powers of two, and the row sums. 0 where there is no
+ * query: its q and dy are 0, so its weight does not matter. A thread fetches at most one number. */
 template <int TILE> struct query_numbers {
 	float lse[TILE], sums[TILE];
 };
@@ -210,7 +210,7 @@ __device__ __forceinline__ void differentiate_keys(float scores[M][STEP / 8][4],
 	}
 }
 
-/* dk and dv within dqkv[B,T,3C]; a block walks over the queries from its first key on */
+/* dk and dv within dqkv[B,T,3C]; a block goes over the queries from its first key on */
 template <class S>
 __global__ void LAUNCH_BOUNDS(MMA_THREADS) mma_backward_key(bf16 *dqkv, const float *sums,
 	const bf16 *dy, const bf16 *qkv, const float *lse, attention_shape shape)

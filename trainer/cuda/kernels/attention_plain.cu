@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Causal attention in fp32 arithmetic, for any width of a head.
  *
- * A block has 32 rows of one head and walks over tiles of 32 rows of the other side. Four
- * neighbouring threads share a row: of the scores each has every fourth column, of the results the
- * columns 16i + 4·part to 16i + 4·part + 3. A block computes 64 columns of the results; where a
+ * A block has 32 rows of one head and goes over tiles of 32 rows of the other side. Four
+ * neighbouring threads share a row: each has every fourth column of the scores, and the columns 16i
+ * + 4·part to 16i + 4·part + 3 of the results. A block computes 64 columns of the results. Where a
  * head is wider, blockIdx.y says which, and each such block computes the scores again. */
 #include "trainer/cuda/kernels/attention_shape.h"
 
@@ -11,21 +11,21 @@
 #define TILE 32           /* rows */
 #define CHUNK 64          /* columns */
 #define PITCH (CHUNK + 4) /* of a tile, so that 8 rows lie in different banks */
-#define SCORES (TILE / 4) /* a thread's, of its row */
+#define SCORES (TILE / 4) /* of a thread, in its row */
 #define SCORE_PITCH (TILE + 4)
-#define RESULTS (CHUNK / 16) /* a thread's, in fours */
+#define RESULTS (CHUNK / 16) /* of a thread, in fours */
 
 /* Rows of one head, read four columns at a time. */
 struct alignas(16) plain_tile {
 	float at[TILE * PITCH];
 };
 
-/* Scores, of which every thread reads its row. */
+/* Scores; every thread reads its whole row. */
 struct plain_weights {
 	float at[TILE * SCORE_PITCH];
 };
 
-/* This thread's row of the block's tile and which quarter of it. */
+/* This thread's row of the block's tile, and its quarter of the row. */
 struct plain_place {
 	int row, part;
 };
@@ -35,8 +35,8 @@ __device__ __forceinline__ plain_place plain_place_of_thread(void)
 	return { (int)(threadIdx.x / 4), (int)(threadIdx.x % 4) };
 }
 
-/* tile = rows [first, first + TILE) and columns [column, column + CHUNK) of a head; zeros outside.
- */
+/* tile = rows [first, first + TILE) and columns [column, column + CHUNK) of a head; zeros
+ * outside. */
 template <class E>
 __device__ __forceinline__ void plain_load(plain_tile *tile, const E *head, size_t stride,
 	int first, int column, const attention_shape &shape)
@@ -63,8 +63,8 @@ __device__ __forceinline__ void plain_dots(float scores[SCORES], const plain_til
 	}
 }
 
-/* results += the row's weights · b's rows. The four threads of a row write the weights, all in one
- * warp. */
+/* results += the row's weights · b's rows. The row's four threads, all in one warp, have written
+ * the weights. */
 __device__ __forceinline__ void plain_weigh(float4 results[RESULTS], const plain_weights *weights,
 	const plain_tile *b, plain_place at)
 {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void plain_store(E *head, size_t stride, const float4
 	}
 }
 
-/* Over the four threads of a row: every one gets the same bits. */
+/* Combine the four threads of a row; every thread gets the same bits. */
 __device__ __forceinline__ float plain_row_max(float x)
 {
 	x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
@@ -122,7 +122,8 @@ struct plain_softmax {
 	float most, sum;
 };
 
-/* Turns a tile's scores into weights relative to the row's largest score now; `results` follow. */
+/* Turns a tile's scores into weights relative to the row's largest score now, and rescales
+ * `results`. */
 __device__ __forceinline__ void plain_soften(plain_softmax *so_far, float scores[SCORES],
 	float4 results[RESULTS], int row, int first, plain_place at, float scale)
 {
@@ -136,8 +137,7 @@ __device__ __forceinline__ void plain_soften(plain_softmax *so_far, float scores
 		scores[j] = expf(scores[j] - most);
 		sum += scores[j];
 	}
-	float decay =
-		expf(so_far->most - most); /* the first tile has key 0: `most` is finite from there on */
+	float decay = expf(so_far->most - most); /* finite: the first tile has key 0 */
 	for (int i = 0; i < RESULTS; i++)
 		results[i] = make_float4(results[i].x * decay, results[i].y * decay, results[i].z * decay,
 			results[i].w * decay);
@@ -185,7 +185,7 @@ __global__ void LAUNCH_BOUNDS(THREADS)
 		lse[head.lse + (size_t)(block.first + at.row)] = so_far.most + logf(so_far.sum);
 }
 
-/* What turns scores into gradients: of the weights p = exp(score - lse), and of the scores p·(dp -
+/* Turns scores into weights p = exp(score - lse), and dp into the scores' gradients p·(dp -
  * sum). */
 __device__ __forceinline__ void plain_gradient(float *p, float *ds, bool inside, float scale,
 	float lse, float sum)
@@ -195,7 +195,7 @@ __device__ __forceinline__ void plain_gradient(float *p, float *ds, bool inside,
 	*ds = inside ? weight * (*ds - sum) : 0.0f;
 }
 
-/* The sum of dy ⊙ y over the columns of one row of a head; by the row's four threads. */
+/* The sum of dy ⊙ y over the columns of one row of a head, computed by the row's four threads. */
 template <class E>
 __device__ __forceinline__ float plain_sum(const E *dy, const E *y, int row, plain_place at,
 	const attention_shape &shape)
@@ -208,13 +208,14 @@ __device__ __forceinline__ float plain_sum(const E *dy, const E *y, int row, pla
 	return plain_row_sum(sum);
 }
 
-/* A chunk's columns of queries, keys, values and dy. */
+/* Queries, keys, values and dy of one chunk of columns. */
 struct plain_tiles {
 	plain_tile *q, *k, *v, *g;
 };
 
-/* p = queries · keys and ds = dy · values, a row of a query (or of a key) by all of the other's,
- * over all columns. The own columns come last: the tiles hold them when they are needed again. */
+/* p = queries · keys and ds = dy · values over all columns: a row is a query (or a key), and meets
+ * all of the other side's. The block's own columns come last, so that the tiles still hold them
+ * when they are needed again. */
 template <bool BY_QUERY, class E>
 __device__ __forceinline__ void plain_gemms(float p[SCORES], float ds[SCORES],
 	const plain_tiles &tile, const E *qkv, const E *dy, int query, int key, plain_place at,
@@ -272,7 +273,7 @@ __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_query(E *dqkv, float *sums
 		sums[head.lse + (size_t)row] = sum;
 }
 
-/* dk and dv within dqkv[B,T,3C]: a block has 32 keys and walks over the queries from there on */
+/* dk and dv within dqkv[B,T,3C]: a block has 32 keys and goes over the queries from there on */
 template <class E>
 __global__ void LAUNCH_BOUNDS(THREADS) plain_backward_key(E *dqkv, const float *sums, const E *dy,
 	const E *qkv, const float *lse, attention_shape shape)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the attention kernels know of their operands, and which of them takes a problem. For .cu
- * files only. */
+/* Shared by the attention kernels: the shape of their operands, and how blocks are mapped to it.
+ * For .cu files only. */
 #ifndef MUSTER_CUDA_ATTENTION_SHAPE_H
 #define MUSTER_CUDA_ATTENTION_SHAPE_H
 
@@ -24,8 +24,8 @@ struct attention_gradients {
 	const float *lse;
 };
 
-/* Where one head of one sample lies: column d of position t is at qkv + t·3C + d (k and v are C and
- * 2C further), at y + t·C + d; its row of lse is at lse + t. */
+/* Offsets of one head of one sample: column d of position t is at qkv + t·3C + d (k and v C and 2C
+ * further) and at y + t·C + d; its row of lse is at lse + t. */
 struct attention_head {
 	size_t qkv, y, lse;
 };
@@ -39,15 +39,15 @@ __device__ __forceinline__ attention_head attention_head_at(unsigned int index,
 		row * (size_t)shape.C + h * (size_t)shape.D, (size_t)index * (size_t)shape.T };
 }
 
-/* Blocks of a grid: `tile` rows of one head each. */
+/* Number of blocks in a grid, each of `tile` rows of one head. */
 static inline unsigned int attention_blocks(const attention_shape &shape, int tile)
 {
 	return (
 		unsigned int)((size_t)shape.B * (size_t)shape.H * (size_t)((shape.T + tile - 1) / tile));
 }
 
-/* The head and the first row of this block. Long blocks first, so that the last to run are short:
- * with `last_first` the tiles of a head run from its end, where a query has the most keys. */
+/* The head and the first row of this block. Long blocks start first, so that the last to run are
+ * short: with `last_first` the tiles of a head go from its end, where a query has the most keys. */
 struct attention_block {
 	unsigned int head;
 	int first;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of bf16 in shared memory and the tensor cores' products of them, for attention_mma*.cu.
+/* Tiles of bf16 in shared memory, and the tensor cores' products of them, for attention_mma*.cu.
  *
- * A tile is rows of D columns, D 64 or 128, each with 16 bytes behind it that nothing uses: so the
- * same 8 columns of 8 neighbouring rows, which one ldmatrix reads, lie in different banks, and all
- * addresses are one register and a constant.
+ * A tile is rows of D columns, D 64 or 128, each followed by 16 unused bytes. So the same 8 columns
+ * of 8 neighbouring rows, which one ldmatrix reads, lie in different banks, and every address is a
+ * register plus a constant.
  *
  * Fragments are those of mma.m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16"): of a 16 × 8
  * result a lane holds rows lane / 4 and lane / 4 + 8, columns 2·(lane % 4) and the next. A result
@@ -29,8 +29,8 @@ template <int D> __device__ __forceinline__ bf16 *tile_at(bf16 *tile, int row, i
 	return tile + row * TILE_PITCH(D) + column;
 }
 
-/* Begins to copy rows [first, first + ROWS) of a head; zeros below its last row and right of its
- * last column. */
+/* Starts to copy rows [first, first + ROWS) of a head; writes zeros below its last row and right of
+ * its last column. */
 template <int D, int ROWS>
 __device__ __forceinline__ void tile_load(bf16 *tile, const bf16 *head, size_t stride, int first,
 	const attention_shape &shape)
@@ -43,13 +43,13 @@ __device__ __forceinline__ void tile_load(bf16 *tile, const bf16 *head, size_t s
 	for (int i = 0; i < ROWS; i += AT_ONCE) {
 		bool inside = first + row + i < shape.T && piece * 8 < shape.D;
 		cp_async_16(tile_at<D>(tile, row + i, piece * 8), from,
-			inside); /* reads nothing that is not inside */
+			inside); /* outside it reads nothing */
 		from += (size_t)AT_ONCE * stride;
 	}
 }
 
-/* 16 rows and 16 columns as operand A; transposed, as operand B of two products: columns 0–7, then
- * 8–15. */
+/* Reads 16 rows and 16 columns as operand A; transposed, as operand B of two products: columns 0–7,
+ * then 8–15. */
 template <int D>
 __device__ __forceinline__ void tile_rows(uint32_t to[4], bf16 *tile, int row, int column)
 {
@@ -64,8 +64,8 @@ __device__ __forceinline__ void tile_rows_trans(uint32_t to[4], bf16 *tile, int 
 		tile_at<D>(tile, row + lane_of_thread() % 16, column + lane_of_thread() / 16 * 8));
 }
 
-/* 16 rows and 16 columns as operand B of two products with the tile's transpose: rows 0–7, then
- * 8–15. */
+/* Reads 16 rows and 16 columns as operand B of two products with the tile's transpose: rows 0–7,
+ * then 8–15. */
 template <int D>
 __device__ __forceinline__ void tile_columns(uint32_t to[4], bf16 *tile, int row, int column)
 {
@@ -96,7 +96,7 @@ template <int D, int M> struct held_rows {
 	}
 };
 
-/* The same, read from the tile each time: where registers are short. */
+/* The same, read from the tile each time, where registers are scarce. */
 template <int D, int M> struct tile_operand {
 	bf16 *tile;
 	int row;

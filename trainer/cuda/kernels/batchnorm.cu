@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch normalisation. Element-wise parts move M·C·(x and y; dy, x and dx) elements; sums over the
- * rows M·C·x, the second time for the moments from the cache where it holds 32 columns a block, or
- * M·C·(dy, x). A block sums 32 columns, each of its 32 warps every 32nd row in fp64, and adds the
- * warps' sums in their order: no shape but C decides how many blocks there are. */
+/* Batch normalisation. Element-wise parts move M·C·(x and y; dy, x and dx) elements. Sums over the
+ * rows move M·C·x, for the moments a second time, from the cache if it holds 32 columns a block; or
+ * M·C·(dy, x). A block sums 32 columns: each of its 32 warps sums every 32nd row in fp64, and the
+ * warps' sums are added in their order. The number of blocks depends on C alone. */
 #include "trainer/cuda/kernels/batchnorm.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -10,15 +10,15 @@
 
 #define WARPS 8
 #define THREADS (WARPS * LANES)
-#define COLUMNS 32 /* of a block that sums */
-#define RUNS 32    /* of rows, each a warp's */
+#define COLUMNS 32 /* columns that a block sums */
+#define RUNS 32    /* runs of rows, each one warp's */
 
-/* The sum of what the threads of a column have, in their order, for all of them. `runs`:
+/* Adds the values of a column's threads in their order; every thread gets the total. `runs`:
  * [RUNS·COLUMNS] */
 template <typename N> __device__ __forceinline__ N column_total(N *runs, N own)
 {
 	N total = 0;
-	__syncthreads(); /* the one before has been read */
+	__syncthreads(); /* the previous total has been read */
 	runs[threadIdx.x] = own;
 	__syncthreads();
 	for (int run = 0; run < RUNS; run++)
@@ -106,7 +106,7 @@ __global__ void LAUNCH_BOUNDS(THREADS) batchnorm_relu_kernel(T *y, const T *x, c
 		UNROLL
 		for (int e = 0; e < P; e++) {
 			const float a = (value[e] - center[e]) * scale[e] * gain[e] + shift[e];
-			value[e] = a < 0 ? 0 : a; /* written so that a NaN stays one */
+			value[e] = a < 0 ? 0 : a; /* written such that a NaN stays a NaN */
 		}
 		store(y + m * C + c, value);
 	}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of batch normalisation on the GPU. The reference is struct ops' batchnorm_moments,
- * _relu, _sums and _backward, whose shapes these have.
+/* The parts of batch normalisation on the GPU. Their reference is struct ops' batchnorm_moments,
+ * _relu, _sums and _backward; shapes are the same.
  *
  * Tensors that are `void *` are of `type`, sums fp64, the others fp32; rows m with targets[m] < 0
- * do not count. All pointers are the device's, `stream` is a cudaStream_t; each call returns at
- * once, with 0 or the cudaError_t of its launch. */
+ * do not count. All pointers are the device's, `stream` is a cudaStream_t. Each call queues its
+ * kernel and returns 0 or the cudaError_t of the launch. */
 #ifndef MUSTER_CUDA_BATCHNORM_H
 #define MUSTER_CUDA_BATCHNORM_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bf16: the upper half of a float. Converted to by rounding to nearest, halves to even; a NaN
- * becomes 0x7fff, as PTX's cvt.rn.bf16 makes it. The same bits on the GPU and on the host. For .cu
- * files only.
+/* bf16 is the upper half of a float. The cast to it rounds to nearest, halves to even; a NaN
+ * becomes 0x7fff, as with PTX's cvt.rn.bf16. The bits are the same on the GPU and on the host. For
+ * .cu files only.
  *
- * Kernels are written once for elements of type T, float or bf16: float_of(x), of_float<T>(x),
+ * Kernels are written once for elements of type T, float or bf16, with float_of(x), of_float<T>(x),
  * load8() and store8(). */
 #ifndef MUSTER_CUDA_BF16_H
 #define MUSTER_CUDA_BF16_H
@@ -14,7 +14,6 @@ struct bf16 {
 	uint16_t bits;
 };
 
-/* clang-format off: a line each */
 __device__ __forceinline__ float float_of(bf16 x)
 {
 	return __uint_as_float((uint32_t)x.bits << 16);
@@ -24,7 +23,7 @@ __device__ __forceinline__ float float_of(float x)
 	return x;
 }
 
-/* Two of them in a word, the first in its lower half: as matrix instructions take them. */
+/* Two elements in a word, the first in its lower half, as matrix instructions take them. */
 __device__ __forceinline__ float low_of(uint32_t pair)
 {
 	return __uint_as_float(pair << 16);
@@ -67,7 +66,7 @@ static inline uint32_t pair_of(float low, float high)
 
 #endif
 
-/* An element of type T. */
+/* Casts to an element of type T. */
 template <typename T> __device__ __forceinline__ T of_float(float x);
 template <> __device__ __forceinline__ float of_float<float>(float x)
 {
@@ -77,9 +76,8 @@ template <> __device__ __forceinline__ bf16 of_float<bf16>(float x)
 {
 	return bf16_of(x);
 }
-/* clang-format on */
 
-/* Eight neighbours at once; p is aligned to 16 bytes. */
+/* Load eight neighbours at once; p is aligned to 16 bytes. */
 __device__ __forceinline__ void load8(float out[8], const bf16 *p)
 {
 	const uint4 words = *reinterpret_cast<const uint4 *>(p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Column sums, bound by memory: a block has a pack of columns a lane and the rows of one part
- * (partials.h), each of its warps every eighth row. Moves M·N elements, and 8·N bytes a part out
+/* Column sums, bound by memory: each lane has a pack of columns, and each block the rows of one
+ * part (partials.h), each warp every eighth of them. Moves M·N elements, and 8·N bytes a part out
  * and in again. */
 #include "trainer/cuda/kernels/column_sums.h"
 

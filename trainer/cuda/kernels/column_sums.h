@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of a bias where the matrix product's own epilogue is not used: fp32 sums of a
- * matrix' columns. The reference is the dbias of struct ops' linear_backward_weight. */
+ * matrix' columns. Its reference is the dbias of struct ops' linear_backward_weight. */
 #ifndef MUSTER_CUDA_COLUMN_SUMS_H
 #define MUSTER_CUDA_COLUMN_SUMS_H
 
@@ -13,14 +13,14 @@
 extern "C" {
 #endif
 
-/* Elements of `scratch`, fp32. */
+/* fp32 elements of `scratch`. */
 static inline size_t cuda_column_sums_scratch(int M, int N)
 {
 	return (size_t)partial_count(M) * (size_t)N;
 }
 
 /* dbias[N], fp32, = or += the column sums of dy[M,N], which is of `type`. All pointers are the
- * device's; returns at once, with 0 or the cudaError_t of a launch. */
+ * device's. Queues the kernels and returns 0 or the cudaError_t of a launch. */
 int cuda_column_sums(float *dbias, float *scratch, const void *dy, int M, int N, int accumulate,
 	enum cuda_type type, void *stream);
 

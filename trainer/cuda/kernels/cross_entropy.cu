@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-entropy, one block a row. The first pass keeps the largest logit and the sum of
- * exponentials relative to it as they come (Milakov and Gimelshein, arXiv 1805.02867); the second
- * finds the row in the cache, mostly, and writes the gradient. Bound by memory: logits travel 16
+/* Cross-entropy, one block a row. The first pass updates the largest logit and the sum of
+ * exponentials relative to it as logits come (Milakov and Gimelshein, arXiv 1805.02867); the second
+ * pass mostly finds the row in the cache, and writes the gradient. Bound by memory: logits move 16
  * bytes at a time where rows begin at a multiple of that. */
 #include "trainer/cuda/kernels/cross_entropy.h"
 
@@ -20,7 +20,7 @@ template <class E, int N> struct alignas(sizeof(E) * N) logit_group {
 	E at[N];
 };
 
-/* exp(x - most). For bf16 logits, whose own rounding is far coarser, by two instructions. */
+/* exp(x - most). bf16 logits, whose own rounding is far coarser, use two instructions. */
 __device__ __forceinline__ float relative(float x, float most, float)
 {
 	return expf(x - most);
@@ -31,10 +31,10 @@ __device__ __forceinline__ float relative(float x, float most, bf16)
 }
 
 struct softmax_part {
-	float most, sum; /* the largest logit, and the sum of exponentials relative to it */
+	float most, sum; /* largest logit; sum of exponentials relative to it */
 };
 
-/* Parts of nothing are (-inf, 0). */
+/* A part without logits is (-inf, 0). */
 __device__ __forceinline__ softmax_part joined(softmax_part a, softmax_part b)
 {
 	float most = fmaxf(a.most, b.most);
@@ -43,7 +43,8 @@ __device__ __forceinline__ softmax_part joined(softmax_part a, softmax_part b)
 	return { most, left + right };
 }
 
-/* Joins the parts of a block's threads in one fixed order: every thread gets the same bits. */
+/* Joins the parts of a block's threads in one fixed order, so that every thread gets the same
+ * bits. */
 __device__ __forceinline__ softmax_part joined_in_block(softmax_part part)
 {
 	SHARED(softmax_part, of_warp, WARPS);
@@ -152,7 +153,7 @@ __global__ void LAUNCH_BOUNDS(THREADS) cross_entropy_kernel(float *losses, E *lo
 		losses[m] = part.most + logf(part.sum) - float_of(row[target]);
 	if (!gradient)
 		return;
-	__syncthreads(); /* the target's logit has been read before it is overwritten */
+	__syncthreads(); /* the target's logit must be read before it is overwritten */
 	write_gradient<E, N>(row, part, target, params->loss_scale, V, pitch);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Distances, bound by memory: moves 2·count elements. Maxima have no order. */
+/* Distances between tensors, bound by memory: moves 2·count elements. Maxima do not depend on the
+ * order. */
 #include "trainer/cuda/kernels/difference.h"
 
 #include <math.h>
@@ -10,13 +11,13 @@
 #define WARPS 8
 #define THREADS (WARPS * LANES)
 
-/* fmaxf passes over what is no number; here that is the largest there is. */
+/* fmaxf ignores NaN; here NaN counts as infinity. */
 __device__ __forceinline__ float larger(float most, float value)
 {
 	return value <= most ? most : value < INFINITY ? value : INFINITY;
 }
 
-/* a, b: [count]; block p has every gridDim.x-th run of THREADS elements from its own on */
+/* a, b: [count]; block p has every gridDim.x-th run of THREADS elements, from the p-th on */
 template <typename T>
 __global__ void LAUNCH_BOUNDS(THREADS)
 	difference_kernel(struct difference *parts, const T *a, const T *b, size_t count)

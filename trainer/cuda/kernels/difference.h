@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far two tensors are apart, for the tuning of products: one algorithm's result against
+/* Measures how far two tensors are apart, so that tuning can compare one algorithm's result with
  * another's. */
 #ifndef MUSTER_CUDA_DIFFERENCE_H
 #define MUSTER_CUDA_DIFFERENCE_H
@@ -12,10 +12,10 @@
 extern "C" {
 #endif
 
-#define DIFFERENCE_PARTS 1024    /* at most */
-#define DIFFERENCE_ELEMENTS 4096 /* of a part, unless there would be too many */
+#define DIFFERENCE_PARTS 1024    /* most parts */
+#define DIFFERENCE_ELEMENTS 4096 /* elements of a part, unless there would be too many parts */
 
-/* Of a part of the elements, or of all. The largest of what is no number is infinity. */
+/* The maxima over a part of the elements, or over all. A NaN counts as infinity. */
 struct difference {
 	float most;    /* |a[i] - b[i]| */
 	float largest; /* |b[i]| */
@@ -27,8 +27,8 @@ static inline unsigned int difference_parts(size_t count)
 	return (unsigned int)(parts < DIFFERENCE_PARTS ? parts : DIFFERENCE_PARTS);
 }
 
-/* parts[difference_parts(count)], on the device: of the `count` elements of a and b, both of
- * `type`. Returns at once, with 0 or the cudaError_t of the launch. */
+/* Writes parts[difference_parts(count)], on the device, for the `count` elements of a and b, both
+ * of `type`. Queues the kernel and returns 0 or the cudaError_t of the launch. */
 int cuda_difference(struct difference *parts, const void *a, const void *b, size_t count,
 	enum cuda_type type, void *stream);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise kernels, bound by memory. With sizes of an element: the activation moves M·N·(x, y,
- * and pre where it is asked for), its derivatives count·3, zero count·4 bytes, the conversion
- * count·6. A thread has one pack of neighbours: enough threads are on a multiprocessor at once to
- * keep the memory busy. */
+/* Element-wise kernels, bound by memory. In elements or bytes: the activation moves M·N·(x, y, and
+ * pre where it is wanted) elements, its derivatives count·3 elements, zero count·4 bytes, the cast
+ * count·6 bytes. A thread has one pack of neighbours, which is enough threads on a multiprocessor
+ * to keep the memory busy. */
 #include "trainer/cuda/kernels/elements.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -13,8 +13,8 @@
 #define SQRT_2_PI 0.79788456080286535588f /* sqrt(2/pi) */
 #define GELU_CUBE 0.044715f
 
-/* 0.5·(1 + tanh(u)) is 1 / (1 + exp(-2u)), which needs no tanh. An exp in bf16 may be the fast one:
- * its error is far below. */
+/* 0.5·(1 + tanh(u)) equals 1 / (1 + exp(-2u)), which needs no tanh. bf16 may use the fast exp: its
+ * error is far below bf16's. */
 template <typename T> __device__ __forceinline__ float sigmoid_2u(float x)
 {
 	const float u = SQRT_2_PI * (x + GELU_CUBE * x * x * x);
@@ -32,7 +32,7 @@ template <typename T> __device__ __forceinline__ float gelu_derivative(float x)
 	return s + x * s * (1.0f - s) * 2.0f * SQRT_2_PI * (1.0f + 3.0f * GELU_CUBE * x * x);
 }
 
-/* Written so that a NaN stays one. */
+/* Written such that a NaN stays a NaN. */
 template <typename T>
 __device__ __forceinline__ float activation_of(float x, enum cuda_activation activation)
 {
@@ -92,7 +92,7 @@ extern "C" int cuda_activation(void *y, void *pre, const void *x, const void *bi
 							 : activate<bf16>(y, pre, x, bias, M, N, activation, stream);
 }
 
-/* What each kernel does to the P values it has of two operands. */
+/* What each kernel does with the P values of its two operands. */
 struct gelu_gradient {
 	template <typename T> static __device__ __forceinline__ float of(float dy, float pre)
 	{
@@ -155,7 +155,7 @@ extern "C" int cuda_relu_backward(void *dx, const void *dy, const void *y, size_
 							 : gradient<relu_gradient, bf16>(dx, dy, y, count, stream);
 }
 
-/* out, x: [count]; x may be NULL for zeros. P is of the wider side, fp32. */
+/* out, x: [count]; x may be NULL for zeros. P is the pack of the wider side, fp32. */
 template <typename T, int P>
 __global__ void LAUNCH_BOUNDS(THREADS) fill_kernel(T *out, const float *x, size_t count)
 {

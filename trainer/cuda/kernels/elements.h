@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is computed element by element on the GPU where no matrix product does it on the way: biases
- * and activations, the zeros of an arena, conversion to bf16. Tensors that are `void *` are of
- * `type`. All pointers are the device's, `stream` is a cudaStream_t; each call returns at once,
- * with 0 or the cudaError_t of its launch. */
+/* Element-wise operations on the GPU that no matrix product does on the way: biases and
+ * activations, zeros of an arena, casts from and to bf16. Tensors that are `void *` are of `type`.
+ * All pointers are the device's, `stream` is a cudaStream_t. Each call queues its kernel and
+ * returns 0 or the cudaError_t of the launch. */
 #ifndef MUSTER_CUDA_ELEMENTS_H
 #define MUSTER_CUDA_ELEMENTS_H
 
@@ -16,8 +16,8 @@ extern "C" {
 
 enum cuda_activation { CUDA_IDENTITY, CUDA_RELU, CUDA_GELU /* tanh form as in GPT-2 */ };
 
-/* pre[M,N] = x[M,N] + bias[N] (bias may be NULL), y[M,N] = the activation of pre as it is stored:
- * computed again from it, y has the same bits. pre may be NULL; pre and y may be x. */
+/* pre[M,N] = x[M,N] + bias[N] (bias may be NULL); y[M,N] = the activation of pre as it is stored,
+ * so that y computed again from pre has the same bits. pre may be NULL; pre and y may be x. */
 int cuda_activation(void *y, void *pre, const void *x, const void *bias, int M, int N,
 	enum cuda_activation activation, enum cuda_type type, void *stream);
 
@@ -30,9 +30,9 @@ int cuda_relu_backward(void *dx, const void *dy, const void *y, size_t count, en
 
 /* out[i] = 0 */
 int cuda_zero(float *out, size_t count, void *stream);
-/* out[i], bf16 = x[i], rounded to nearest, ties to even */
+/* out[i] = x[i] as bf16, rounded to nearest, ties to even */
 int cuda_to_bf16(void *out, const float *x, size_t count, void *stream);
-/* out[i] = x[i], of bf16 */
+/* out[i] = x[i], which is bf16 */
 int cuda_from_bf16(float *out, const void *x, size_t count, void *stream);
 
 #ifdef __cplusplus

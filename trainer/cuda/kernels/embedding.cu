@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The embedding, bound by memory. With sizes of an element: forward moves M·C·(wte, out) and T·C of
- * wpe; backward M·C of dout twice (the second time for dwpe), 8·C bytes for every token that occurs
- * and 4·T·C for dwpe. */
+/* The embedding, bound by memory. In elements or bytes: forward moves M·C·(wte, out) and T·C of
+ * wpe; backward M·C of dout twice (the second time for dwpe), 8·C bytes for each token that occurs,
+ * and 4·T·C bytes for dwpe. */
 #include "trainer/cuda/kernels/embedding.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -9,7 +9,7 @@
 
 #define WARPS 8
 #define THREADS (WARPS * LANES)
-#define AHEAD 8 /* rows on their way while one is added */
+#define AHEAD 8 /* rows that are loaded at once, before they are added */
 
 /* out: [M,C]; tokens: [M]; wte: [V,C]; wpe: [T,C]; a warp a row, P columns a lane at a time */
 template <typename E, int P>
@@ -53,8 +53,8 @@ __global__ void LAUNCH_BOUNDS(THREADS)
 	store(dwpe + i, sum);
 }
 
-/* Adds those of 32 rows of dout whose lanes are in `named`, the first lanes, one after the other:
- * each lane has its row's number. */
+/* Adds some of 32 rows of dout, one after the other: those whose lanes are in `named`, which are
+ * the first lanes. Each lane has its row's number. */
 template <typename E, int P>
 __device__ __forceinline__ void add_rows(float (&sum)[P], const E *dout, uint32_t place,
 	uint32_t named, int C, bool inside)
@@ -78,8 +78,8 @@ __device__ __forceinline__ void add_rows(float (&sum)[P], const E *dout, uint32_
 }
 
 /* dwte: [V,C]; dout: [M,C]; sorted, places: [M], the tokens in ascending order. Warp (x, y) has
- * columns [32·P·y, …) of the token whose first is sorted[x]; where x is no first one it has nothing
- * to do. */
+ * columns [32·P·y, …) of the token whose first occurrence is sorted[x]; a warp whose x is not a
+ * first occurrence has nothing to do. */
 template <typename E, int P>
 __global__ void LAUNCH_BOUNDS(THREADS) embedding_tokens_kernel(float *dwte, const E *dout,
 	const uint32_t *sorted, const uint32_t *places, uint32_t M, int C)
@@ -134,7 +134,7 @@ extern "C" int cuda_embedding(void *out, const int32_t *tokens, const void *wte,
 							 : forward<bf16>(out, tokens, wte, wpe, B * T, T, C, stream);
 }
 
-/* What the backward pass has: B·T = M tokens in ascending order. */
+/* The operands of the backward pass: B·T = M tokens in ascending order. */
 struct backward {
 	float *dwte, *dwpe;
 	const void *dout;

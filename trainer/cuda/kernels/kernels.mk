@@ -1,5 +1,5 @@
-# trainer/cuda/kernels/: CUDA kernels. nvcc makes them for the GPU, the C++ compiler for the host (tests/shim/); what links the former
-# links cuda_kernels. No fused multiply-add unless a kernel asks for it: bits are promised.
+# trainer/cuda/kernels/: CUDA kernels. nvcc compiles them for the GPU, the C++ compiler for the host (tests/shim/); programs that use
+# the former link cuda_kernels. Nothing is fused into a multiply-add unless a kernel asks for it, since the bits are promised.
 cuda_sources = \
 	trainer/cuda/kernels/adamw.cu \
 	trainer/cuda/kernels/add.cu \

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How kernels are written and launched. nvcc compiles them for the GPU; any C++ compiler for the
- * host, through the shim of the tests (doc/cuda-shim.md). For .cu files only.
+/* How kernels are written and launched. nvcc compiles them for the GPU, and any C++ compiler for
+ * the host, through the tests' shim (doc/cuda-shim.md). For .cu files only.
  *
- * LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...)   0 or the cudaError_t of the
- * launch; grid and block are dim3 or numbers, stream a void *. More than 48 KiB of dynamic shared
- * memory is asked for. SHARED(type, name, count)         in a kernel: a static array that the
- * threads of a block share SHARED_DYNAMIC(type, name)        in a kernel: the shared_bytes of its
- * launch, aligned to 16 bytes LAUNCH_BOUNDS(threads)            before a kernel's name: that its
- * blocks have no more UNROLL                            before a loop of a constant length */
+ *  - LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...) returns 0 or the cudaError_t
+ *    of the launch; grid and block are dim3 or numbers, stream is a void *. Asks for more than 48
+ *    KiB of dynamic shared memory where needed.
+ *  - SHARED(type, name, count), in a kernel: a static array that the threads of a block share.
+ *  - SHARED_DYNAMIC(type, name), in a kernel: the shared_bytes of its launch, aligned to 16 bytes.
+ *  - LAUNCH_BOUNDS(threads), before a kernel's name: its blocks have no more threads.
+ *  - UNROLL, before a loop of constant length. */
 #ifndef MUSTER_CUDA_LAUNCH_H
 #define MUSTER_CUDA_LAUNCH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define LANES 32 /* threads of a warp */
+#define LANES 32 /* threads in a warp */
 
 #ifdef __CUDACC__
 
@@ -27,7 +28,7 @@
 	type *const name = reinterpret_cast<type *>(launch_dynamic)
 #define UNROLL _Pragma("unroll")
 
-/* Dynamic shared memory that needs no leave. */
+/* Dynamic shared memory that a kernel may use without asking for it. */
 #define LAUNCH_SHARED_PLAIN ((size_t)48 << 10)
 
 template <typename... P, typename... A>

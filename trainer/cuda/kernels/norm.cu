@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer normalisation, bound by memory. A warp has a row, in registers where they hold it, so that
- * each element is read once: forward moves M·C·(x, y, and with the residual add and sum) elements,
- * backward dy, x and dx (twice where it accumulates) and 16·C·parts bytes of partial sums. */
+/* Layer normalisation, bound by memory. A warp has a row, in registers if it fits, so that each
+ * element is read once: forward moves M·C·(x, y, and with the residual add and sum) elements;
+ * backward dy, x and dx (twice if it accumulates) and 16·C·parts bytes of partial sums. */
 #include "trainer/cuda/kernels/norm.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -10,7 +10,7 @@
 #define WARPS 8
 #define THREADS (WARPS * LANES)
 #define EPSILON 1e-5f
-#define WIDEST 2048 /* elements of a row that is kept in registers */
+#define WIDEST 2048 /* elements of the widest row that is kept in registers */
 
 template <typename T> struct norm_forward {
 	T *sum, *y;            /* [M,C] */
@@ -20,7 +20,7 @@ template <typename T> struct norm_forward {
 	int M, C;
 };
 
-/* The sum over a warp's lanes. All of them have the same bits, for a + b are those of b + a. */
+/* The sum over a warp's lanes. All lanes get the same bits, since a + b equals b + a. */
 __device__ __forceinline__ float warp_sum(float value)
 {
 	UNROLL
@@ -34,7 +34,7 @@ __device__ __forceinline__ float rstd_of(float squares, int C)
 	return 1.0f / sqrtf(warp_sum(squares) / (float)C + EPSILON);
 }
 
-/* The sum of x and add as it is stored, or x. */
+/* The sum of x and add as it is stored; x without `add`. */
 template <typename T, int N>
 __device__ __forceinline__ void join_input(float (&value)[N], const struct norm_forward<T> &rows,
 	size_t at, const float (&other)[N])
@@ -70,7 +70,7 @@ __device__ __forceinline__ void save_moments(const struct norm_forward<T> &rows,
 	rows.rstd[m] = rstd;
 }
 
-/* Lane l has packs l, l + 32, … of its row: PACKS of them, the last may lie behind the row. */
+/* Lane l has packs l, l + 32, … of its row: PACKS of them; the last may lie after the row's end. */
 template <typename T, int PACKS>
 __global__ void LAUNCH_BOUNDS(THREADS) norm_forward_kernel(const struct norm_forward<T> rows)
 {
@@ -82,7 +82,7 @@ __global__ void LAUNCH_BOUNDS(THREADS) norm_forward_kernel(const struct norm_for
 	float value[PACKS][N] = {}, sum = 0, squares = 0;
 	if (m >= (size_t)rows.M)
 		return;
-	/* All loads are on their way before the first store, which might be to the same tensor. */
+	/* All loads start before the first store, which may be to the same tensor. */
 	UNROLL
 	for (int i = 0; i < PACKS; i++)
 		if (first + i * LANES * N < rows.C) {
@@ -119,7 +119,7 @@ __global__ void LAUNCH_BOUNDS(THREADS) norm_forward_kernel(const struct norm_for
 	save_moments(rows, m, mean, rstd);
 }
 
-/* Any C, any address. Each lane reads again only what it has written itself. */
+/* For any C and any address. Each lane reads again only what it has written itself. */
 template <typename T>
 __global__ void LAUNCH_BOUNDS(THREADS) norm_forward_any_kernel(const struct norm_forward<T> rows)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backward pass of layer normalisation, bound by memory: with n = (x - mean)·rstd and g =
- * dy·gamma it is dx = rstd·(g
- * - mean(g) - n·mean(g·n)). A block has the rows of one part (partials.h), each of its warps every
- * eighth of them, and adds up their dgamma and dbeta on the way, so that dy and x are read once.
- * Moves M·C·(dy, x, dx, and where dx accumulates dx again) elements and, out and in again, 8·C
- * bytes a part. */
+/* The backward pass of layer normalisation, bound by memory. With n = (x - mean)·rstd and g =
+ * dy·gamma it is dx = rstd·(g - mean(g) - n·mean(g·n)). A block has the rows of one part
+ * (partials.h), each warp every eighth of them, and sums their dgamma and dbeta on the way, so that
+ * dy and x are read once. Moves M·C·(dy, x, dx, and dx again where it accumulates) elements, and
+ * 8·C bytes a part, out and in again. */
 #include "trainer/cuda/kernels/norm.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -12,8 +11,8 @@
 
 #define WARPS 8
 #define THREADS (WARPS * LANES)
-/* Elements of a row that is kept in registers; two of bf16 take no more of them than one of fp32.
- */
+/* Elements of the widest row that is kept in registers; two of bf16 take as many registers as one
+ * of fp32. */
 #define WIDEST(T) (sizeof(T) == 4 ? 1792 : 2048)
 
 template <typename T> struct norm_backward {
@@ -23,7 +22,7 @@ template <typename T> struct norm_backward {
 	const T *gamma;           /* [C] */
 	const float *mean, *rstd; /* [M] */
 	int M, C, rows;           /* of a part */
-	bool accumulate;          /* dx */
+	bool accumulate;          /* for dx */
 };
 
 /* The means over a row that each of its elements needs. */
@@ -58,7 +57,7 @@ __device__ __forceinline__ void store_dx(const struct norm_backward<T> &rows, si
 	store(rows.dx + at, dx);
 }
 
-/* One row of a warp: dx, and what it adds to the lane's sums. Lane l has packs l, l + 32, … */
+/* One row of a warp: computes dx, and adds to the lane's sums. Lane l has packs l, l + 32, … */
 template <typename T, int PACKS, int N>
 __device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows, size_t m,
 	float (&dgamma)[PACKS][N], float (&dbeta)[PACKS][N])
@@ -106,7 +105,7 @@ __device__ __forceinline__ void backward_row(const struct norm_backward<T> &rows
 template <typename T, int PACKS>
 __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_kernel(const struct norm_backward<T> rows)
 {
-	constexpr int N = pack_of<T>, SLICE = LANES * N; /* columns of a pack of each lane */
+	constexpr int N = pack_of<T>, SLICE = LANES * N; /* columns that one pack of each lane covers */
 	SHARED(float, tile, WARPS * 2 * SLICE);
 	const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
 	const size_t begin = (size_t)blockIdx.x * rows.rows;
@@ -133,7 +132,7 @@ __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_kernel(const struct norm_ba
 	}
 }
 
-/* Any C, any address: dx, a warp a row. */
+/* dx for any C and any address; a warp a row. */
 template <typename T>
 __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_any_kernel(const struct norm_backward<T> rows)
 {
@@ -159,8 +158,8 @@ __global__ void LAUNCH_BOUNDS(THREADS) norm_backward_any_kernel(const struct nor
 	}
 }
 
-/* The parts of dgamma and dbeta beside it: a thread a column, block (x, y) has columns [256·x, …)
- * of part y. */
+/* The parts of dgamma and dbeta for that case: a thread a column; block (x, y) has columns [256·x,
+ * …) of part y. */
 template <typename T>
 __global__ void LAUNCH_BOUNDS(THREADS) norm_partials_any_kernel(const struct norm_backward<T> rows)
 {
@@ -186,7 +185,7 @@ static int launch_backward(const struct norm_backward<T> &rows, void *stream)
 	return LAUNCH(kernel, (unsigned int)partial_count(rows.M), THREADS, 0, stream, rows);
 }
 
-/* partials first: dx may be dy. */
+/* partials come first, since dx may be dy. */
 template <typename T> static int launch_any(const struct norm_backward<T> &rows, void *stream)
 {
 	const dim3 columns((unsigned int)((rows.C + THREADS - 1) / THREADS),

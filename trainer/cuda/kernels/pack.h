@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of a tensor as kernels move them: N neighbours in accesses of sixteen bytes, the widest
- * there are, or one by one where the shape or an address does not allow that. They are computed on
+/* How kernels move the elements of a tensor: N neighbours sixteen bytes at a time, the widest
+ * access there is, or one by one where the shape or an address does not allow that. Kernels compute
  * in fp32. For .cu files only. */
 #ifndef MUSTER_CUDA_PACK_H
 #define MUSTER_CUDA_PACK_H
@@ -11,16 +11,16 @@
 #include "trainer/cuda/kernels/bf16.h"
 #include "trainer/cuda/kernels/launch.h"
 
-/* Elements of sixteen bytes. */
+/* Number of elements in sixteen bytes. */
 template <typename T> constexpr int pack_of = 16 / (int)sizeof(T);
 
-/* What is left of a value that is stored as a T. */
+/* A value rounded as if it were stored as a T. */
 template <typename T> __device__ __forceinline__ float rounded(float value)
 {
 	return float_of(of_float<T>(value));
 }
 
-/* Sixteen bytes of elements as they are loaded: half the registers of their values in bf16. */
+/* Sixteen bytes of elements as loaded; in bf16 this takes half the registers of their values. */
 template <typename T> struct raw_pack;
 template <> struct raw_pack<float> {
 	float4 bits;
@@ -59,8 +59,8 @@ __device__ __forceinline__ void store_pack(bf16 *to, const float *from)
 	store8(to, from);
 }
 
-/* to[N] = from[N]; unless N is 1, from is aligned to sixteen bytes and N a multiple of their
- * elements. */
+/* to[N] = from[N]. Unless N is 1, from is aligned to sixteen bytes, and N is a multiple of the
+ * elements in these. */
 template <int N, typename T> __device__ __forceinline__ void load(float (&to)[N], const T *from)
 {
 	if constexpr (N == 1) {
@@ -72,7 +72,7 @@ template <int N, typename T> __device__ __forceinline__ void load(float (&to)[N]
 	}
 }
 
-/* The same the other way, and four elements of eight bytes. */
+/* The reverse; also four elements of eight bytes in all. */
 template <int N, typename T> __device__ __forceinline__ void store(T *to, const float (&from)[N])
 {
 	if constexpr (N == 1) {
@@ -86,7 +86,8 @@ template <int N, typename T> __device__ __forceinline__ void store(T *to, const 
 	}
 }
 
-/* The same at the end of a tensor, where `left` elements are left; the others of `to` are 0. */
+/* The same at the end of a tensor, where `left` elements are left; load sets the others of `to` to
+ * 0. */
 template <int N, typename T>
 __device__ __forceinline__ void load_upto(float (&to)[N], const T *from, size_t left)
 {
@@ -112,13 +113,13 @@ __device__ __forceinline__ void store_upto(T *to, const float (&from)[N], size_t
 			to[i] = of_float<T>(from[i]);
 }
 
-/* Whether all of these addresses (NULL is one) allow accesses of sixteen bytes. */
+/* Whether all these addresses allow sixteen-byte accesses; NULL does. */
 template <typename... P> static inline bool is_wide(P... at)
 {
 	return (((uintptr_t)at | ...) & 15) == 0;
 }
 
-/* Calls f<T, PACKS>(…) with the least number of packs a lane that hold a row of C elements, in
+/* Calls f<T, PACKS>(…) with the least number of packs a lane that holds a row of C elements, in
  * steps of 256; C is at most `widest`. */
 #define BY_WIDTH(f, T, C, widest, ...) \
 	((C) <= 256           ? f<T, 256 / LANES / pack_of<T>>(__VA_ARGS__) \

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last stage of sums over rows. Small: what counts is how many loads are on their way at once,
- * so that 32 threads share the parts of a column, and are added in their order. */
+/* The last stage of sums over rows. It moves little, so its speed depends on how many loads are in
+ * flight at once: 32 threads share the parts of a column, and their sums are added in order. */
 #include "trainer/cuda/kernels/partials.h"
 
 #include "trainer/cuda/kernels/launch.h"
 
 #define COLUMNS 32
-#define RUNS 32 /* of parts, each one thread's */
+#define RUNS 32 /* runs of parts, each one thread's */
 
 /* partials: [count][pair][C]; block (x, k) adds columns [32·x, 32·(x+1)) into first (k = 0) or
  * second [C] */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Instructions of the GPU that CUDA C++ has no name for, one function each (sm_80 and later; the
- * names and layouts are those of the PTX ISA's chapters "Warp level matrix instructions" and "Data
- * movement"). On the host tests/shim/ emulates them. All 32 lanes of a warp call the first four
- * together. For .cu files only.
+/* GPU instructions that CUDA C++ has no name for, one function each (sm_80 and later; names and
+ * layouts are those of the PTX ISA's chapters "Warp level matrix instructions" and "Data
+ * movement"). On the host tests/shim/ emulates them. All 32 lanes of a warp call the matrix
+ * instructions (mma and ldmatrix) together. For .cu files only.
  *
- * Lane l, with g = l / 4 and t = l % 4, two bf16 a word and the lower half first, holds
- *   of A[16][16], by rows:    a[0] = A[g][2t, 2t+1], a[1] = A[g+8][2t …], a[2] = A[g][2t+8 …], a[3]
- * = A[g+8][2t+8 …] of B[16][8], by columns:  b[0] = B[2t, 2t+1][g], b[1] = B[2t+8, 2t+9][g] of
- * D[16][8], in fp32:     d[0], d[1] = D[g][2t, 2t+1], d[2], d[3] = D[g+8][2t, 2t+1] */
+ * Lane l, with g = l / 4 and t = l % 4, holds the following; a word has two bf16, the first in its
+ * lower half:
+ *
+ *   of A[16][16], by rows:    a[0] = A[g][2t, 2t+1],   a[1] = A[g+8][2t …],
+ *                             a[2] = A[g][2t+8 …],     a[3] = A[g+8][2t+8 …]
+ *   of B[16][8], by columns:  b[0] = B[2t, 2t+1][g],   b[1] = B[2t+8, 2t+9][g]
+ *   of D[16][8], in fp32:     d[0], d[1] = D[g][2t, 2t+1],   d[2], d[3] = D[g+8][2t, 2t+1] */
 #ifndef MUSTER_CUDA_PTX_H
 #define MUSTER_CUDA_PTX_H
 
@@ -30,8 +33,9 @@ __device__ __forceinline__ uint32_t ptx_shared_address(const void *shared)
 	return (uint32_t)__cvta_generic_to_shared(shared);
 }
 
-/* Four matrices of 8 rows of 8 elements of 2 bytes: lane l names row l % 8 of matrix l / 8 (16
- * bytes, aligned to 16) and gets in r[m] the elements 2t and 2t + 1 of row g of matrix m. */
+/* Reads four matrices of 8 rows of 8 elements of 2 bytes. Lane l passes the address of row l % 8 of
+ * matrix l / 8 (16 bytes, aligned to 16), and gets in r[m] the elements 2t and 2t + 1 of row g of
+ * matrix m. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t r[4], const void *shared)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -40,7 +44,7 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t r[4], const void *shared)
 				 : "memory");
 }
 
-/* Transposed: the elements 2t and 2t + 1 of column g. */
+/* The same transposed: gets the elements 2t and 2t + 1 of column g. */
 __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t r[4], const void *shared)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -49,8 +53,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t r[4], const void *sha
 				 : "memory");
 }
 
-/* Two matrices: lanes 0 to 15 name their rows; what the others name has to be a valid address, too.
- */
+/* Two matrices: lanes 0 to 15 pass their rows; the others must pass a valid address, too. */
 __device__ __forceinline__ void ldmatrix_x2(uint32_t r[2], const void *shared)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
@@ -67,9 +70,9 @@ __device__ __forceinline__ void ldmatrix_x2_trans(uint32_t r[2], const void *sha
 				 : "memory");
 }
 
-/* Begins to copy 16 bytes, both aligned to 16; not `valid`: zeros, and `global` is not read. They
- * are there for this thread behind cp_async_wait(), for the others of its block behind a barrier
- * after that. */
+/* Starts to copy 16 bytes, both addresses aligned to 16; if not `valid`, writes zeros and does not
+ * read `global`. This thread sees the bytes after cp_async_wait(), other threads of its block after
+ * a barrier that follows that. */
 __device__ __forceinline__ void cp_async_16(void *shared, const void *global, bool valid)
 {
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(ptx_shared_address(shared)),
@@ -77,20 +80,20 @@ __device__ __forceinline__ void cp_async_16(void *shared, const void *global, bo
 				 : "memory");
 }
 
-/* This thread's copies since the last time are a group. */
+/* Makes a group of this thread's copies since the last commit. */
 __device__ __forceinline__ void cp_async_commit()
 {
 	asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits until at most the newest `groups` groups of this thread are under way. */
+/* Waits until at most the newest `groups` groups of this thread are in flight. */
 template <int groups> __device__ __forceinline__ void cp_async_wait()
 {
 	asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 }
 
-/* 2^x with a relative error of about 2^-22; what is smaller than the normal numbers is 0. One
- * instruction, where exp2f is several. */
+/* 2^x with a relative error of about 2^-22; results below the normal numbers become 0. One
+ * instruction, while exp2f takes several. */
 __device__ __forceinline__ float exp2_approx(float x)
 {
 	float result;

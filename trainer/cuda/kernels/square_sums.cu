@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient norm's blocks, bound by memory: moves 4·count bytes. The tree has 64 lanes, each the
- * sum of every 64th square in ascending order. Half a warp has a block, a thread four neighbouring
- * lanes of it, so that the loads are of sixteen bytes. */
+/* The blocks of the gradient norm, bound by memory: moves 4·count bytes. The tree has 64 lanes,
+ * each the sum of every 64th square in ascending order. Half a warp has a block, and a thread four
+ * neighbouring lanes of it, so that loads are of sixteen bytes. */
 #include "trainer/cuda/kernels/square_sums.h"
 
 #include "trainer/cuda/kernels/launch.h"
 #include "trainer/cuda/kernels/pack.h"
 #include "trainer/ops/ops.h"
 
-#define TREE_LANES 64 /* NORM_LANES of the CPU's */
-#define OWN 4         /* of these a thread's */
+#define TREE_LANES 64 /* NORM_LANES of the CPU */
+#define OWN 4         /* lanes of a thread */
 #define TEAM (TREE_LANES / OWN)
 #define THREADS 128
 #define TEAMS (THREADS / TEAM)
 
-/* The square of a float is exact in fp64, so that this is the CPU's product and sum. */
+/* The square of a float is exact in fp64, so this equals the CPU's product and sum. */
 template <bool WIDE>
 __device__ __forceinline__ void add_squares(double (&lanes)[OWN], const float *x, size_t left)
 {
@@ -41,7 +41,7 @@ __global__ void LAUNCH_BOUNDS(THREADS)
 #pragma unroll 8
 	for (size_t at = begin + member * OWN; at < min(begin + NORM_BLOCK, count); at += TREE_LANES)
 		add_squares<WIDE>(lanes, x + at, count - at);
-	/* The upper half of the lanes is added to the lower one until one is left. */
+	/* Adds the upper half of the lanes to the lower half until one is left. */
 	for (int distance = TEAM / 2; distance > 0; distance /= 2)
 		UNROLL
 	for (int e = 0; e < OWN; e++)

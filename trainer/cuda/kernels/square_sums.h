@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The blocks of the gradient norm on the GPU: the very bits of struct ops' square_sums. */
+/* The blocks of the gradient norm on the GPU, with exactly the bits of struct ops' square_sums. */
 #ifndef MUSTER_CUDA_SQUARE_SUMS_H
 #define MUSTER_CUDA_SQUARE_SUMS_H
 
@@ -10,8 +10,8 @@ extern "C" {
 #endif
 
 /* sums[i] = fp64 sum of squares of elements [i·NORM_BLOCK, (i+1)·NORM_BLOCK) of x[count], by the
- * tree of plain_update.c. Device pointers; returns at once, with 0 or the cudaError_t of the
- * launch. */
+ * tree of plain_update.c. Device pointers. Queues the kernel and returns 0 or the cudaError_t of
+ * the launch. */
 int cuda_square_sums(double *sums, const float *x, size_t count, void *stream);
 
 #ifdef __cplusplus

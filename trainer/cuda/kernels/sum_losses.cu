@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sum of losses, bound by latency: so few that one block of threads adds them, each thread one
- * run of LOSS_BLOCK in index order. Their sums are added in order by one thread. */
+/* The sum of losses, bound by latency: there are so few that one block of threads adds them. Each
+ * thread adds a run of LOSS_BLOCK in index order, and one thread adds the threads' sums in
+ * order. */
 #include "trainer/cuda/kernels/sum_losses.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -19,7 +20,7 @@ __device__ __forceinline__ double sum_of_run(const float *losses, size_t begin, 
 		load_upto(values, losses + at, end - at);
 		UNROLL
 		for (int e = 0; e < P; e++)
-			sum += (double)values[e]; /* behind the end 0 is added, which changes nothing */
+			sum += (double)values[e]; /* after the end it adds 0, which changes nothing */
 	}
 	return sum;
 }

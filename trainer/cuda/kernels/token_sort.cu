@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A radix sort, stable and without atomics: every warp has a run of tokens and counts its digits in
- * their order; the counts of all warps before it and of all lower digits say where each goes. For a
- * step's tokens it takes microseconds: moves 28·M bytes a digit. */
+/* A radix sort, stable and without atomics. Every warp has a run of tokens and counts their digits
+ * in order; the counts of all warps before it, and of all lower digits, tell where each token goes.
+ * It takes microseconds for a step's tokens: it moves 28·M bytes a digit. */
 #include "trainer/cuda/kernels/token_sort.h"
 
 #include "trainer/cuda/kernels/launch.h"
 
 #define WARPS 8
-#define THREADS \
-	(WARPS * LANES) /* as many as digits: where one is a thread's, it is the thread's own number \
-					 */
+#define THREADS (WARPS * LANES) /* as many as digits, so that a digit can be one thread's */
 #define DIGITS 256
 #define DIGIT_BITS 8
-#define STRIPS (TOKEN_SORT_TILE / THREADS) /* of 32 tokens, a warp's run */
+#define STRIPS (TOKEN_SORT_TILE / THREADS) /* strips of 32 tokens in a warp's run */
 
-/* One digit's pass: from tokens and their places (NULL: 0, 1, …) to the next ones. */
+/* The pass of one digit: sorts tokens and their places (NULL: 0, 1, …) from one set into the
+ * other. */
 struct sort_pass {
 	const uint32_t *tokens, *places; /* [M] */
 	uint32_t *to_tokens, *to_places; /* [M] */
-	uint32_t *counts; /* [tiles][256], then where the digit's first of the tile goes */
+	uint32_t *counts;                /* [tiles][256], then where each digit's first token goes */
 	uint32_t M;
 	int shift;
 };
@@ -35,8 +34,9 @@ __device__ __forceinline__ uint32_t same_digit(uint32_t digit, uint32_t present)
 	return same;
 }
 
-/* Walks over a warp's run, strip by strip: seen[digit] is the warp's own count, in the end of all.
- * Calls found(token's number, its digit, how many of it the warp had before). */
+/* Goes over a warp's run, strip by strip. seen[digit] is the warp's own count, in the end that of
+ * its whole run. Calls found(the token's number, its digit, seen[digit] plus the number of earlier
+ * lanes with this digit). */
 template <typename F>
 __device__ __forceinline__ void walk_run(const struct sort_pass &pass, uint32_t *seen, F found)
 {
@@ -57,7 +57,7 @@ __device__ __forceinline__ void walk_run(const struct sort_pass &pass, uint32_t 
 	}
 }
 
-/* counts[tile][digit] = how many of the tile's tokens have it */
+/* counts[tile][digit] = number of the tile's tokens with this digit */
 __global__ void LAUNCH_BOUNDS(THREADS) token_count_kernel(const struct sort_pass pass)
 {
 	SHARED(uint32_t, seen, WARPS * DIGITS);
@@ -72,8 +72,8 @@ __global__ void LAUNCH_BOUNDS(THREADS) token_count_kernel(const struct sort_pass
 	pass.counts[(size_t)blockIdx.x * DIGITS + threadIdx.x] = count;
 }
 
-/* One block: counts[tile][digit] becomes how many tokens have a lower digit, or this one in an
- * earlier tile. */
+/* One block: counts[tile][digit] becomes the number of tokens with a lower digit, or with this one
+ * in an earlier tile. */
 __global__ void LAUNCH_BOUNDS(THREADS) token_place_kernel(uint32_t *counts, uint32_t tiles)
 {
 	SHARED(uint32_t, totals, DIGITS);
@@ -93,7 +93,7 @@ __global__ void LAUNCH_BOUNDS(THREADS) token_place_kernel(uint32_t *counts, uint
 	}
 }
 
-/* Each token and its place go where they belong by this digit. */
+/* Moves each token and its place to where they belong by this digit. */
 __global__ void LAUNCH_BOUNDS(THREADS) token_move_kernel(const struct sort_pass pass)
 {
 	SHARED(uint32_t, seen, WARPS * DIGITS);
@@ -104,7 +104,7 @@ __global__ void LAUNCH_BOUNDS(THREADS) token_move_kernel(const struct sort_pass 
 	__syncthreads();
 	walk_run(pass, own, [](uint32_t, uint32_t, uint32_t) {});
 	__syncthreads();
-	/* A digit's counts of the warps become where each warp's first goes. */
+	/* Turns the warps' counts of a digit into where each warp's first token goes. */
 	at = pass.counts[(size_t)blockIdx.x * DIGITS + threadIdx.x];
 	for (int w = 0; w < WARPS; w++) {
 		const uint32_t count = seen[w * DIGITS + threadIdx.x];

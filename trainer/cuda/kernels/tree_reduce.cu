@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree of the canonical reduction, bound by memory: moves 4·count·(pieces + 1) bytes, where one
- * addition after another would move 12·count for each. */
+/* The tree of the canonical reduction, bound by memory: moves 4·count·(pieces + 1) bytes, while one
+ * addition after another would move 12·count bytes each. */
 #include "trainer/cuda/kernels/tree_reduce.h"
 
 #include "trainer/cuda/kernels/launch.h"
@@ -8,8 +8,8 @@
 
 #define THREADS 256
 
-/* The top of the stack is entry 0 and the others move: so each has its registers, none an address.
- */
+/* Entry 0 is the top of the stack, and the others move, so that each entry stays in registers and
+ * none needs an address. */
 template <int P>
 __device__ __forceinline__ void push(float (&stack)[COMBINE_DEPTH][P], const float (&value)[P])
 {

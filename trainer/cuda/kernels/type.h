@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The types that activations, and the weights that forward and backward read, can have on the GPU.
- * Gradients of weights, the optimizer's state, losses and what the norms save are fp32 always. */
+ * Gradients of weights, the optimizer's state, losses and what the norms save are always fp32. */
 #ifndef MUSTER_CUDA_TYPE_H
 #define MUSTER_CUDA_TYPE_H
 
