@@ -35,8 +35,8 @@ struct comm_transfer {
  *
  * `deadline`, in seconds, is how long this rank waits while nothing moves. It is counted only
  * inside comm_wait(), from the latest of: the beginning of that wait; the beginning of the running
- * operation; the last bytes that moved in it. So an operation that is queued early may stand for
- * any time while its ranks compute. A peer that comes to an operation later than the others by more
+ * operation; the last bytes that moved in it. So an operation that is queued early may wait for any
+ * time while its ranks compute. A peer that comes to an operation later than the others by more
  * than the deadline ends the run, even if it is alive and computing; its last words then say so
  * (comm_last_words), while a rank that is stopped or cut off has none. */
 struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char *provider,

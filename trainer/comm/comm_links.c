@@ -353,7 +353,7 @@ static void tell(struct link *link)
 			|| (errno != EAGAIN && errno != EINTR);
 }
 
-/* False: something else than the word has come. */
+/* False: something other than the word has come. */
 static bool hear(struct link *link)
 {
 	unsigned char word = ALL_ARE_CONNECTED;
