@@ -19,7 +19,7 @@ enum ddp_comm { DDP_COMM_REAL, DDP_COMM_NONE, DDP_COMM_REPLAY };
 
 struct ddp_config {
 	int slots;           /* S; the same at every world size */
-	size_t bucket_bytes; /* 25 MB; the first bucket has at most 1 MiB */
+	size_t bucket_bytes; /* limit of a bucket (--bucket-mb); the first has at most 1 MiB */
 	int native; /* 1: the ranks' sums go through the communicator's all-reduce (--reduction native);
 				   0: canonical */
 	int bf16;   /* 1: with native, gradients travel in bf16 */
