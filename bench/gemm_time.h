@@ -2,8 +2,8 @@
 /* Measures how fast the GPU does what a step can't avoid: its matrix products, and moving bytes.
  * The data is random, and the work goes on for long enough that the card is as warm and its clock
  * as low as in a training. */
-#ifndef MUSTER_BENCH_PRODUCT_TIME_H
-#define MUSTER_BENCH_PRODUCT_TIME_H
+#ifndef MUSTER_GEMM_TIME_H
+#define MUSTER_GEMM_TIME_H
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fast way of a fence in a small world: ranks send what they have put to rank 0, which sends
  * all of it to all (doc/bootstrap.md). It may fail at any time. */
-#ifndef MUSTER_GATHERING_H
-#define MUSTER_GATHERING_H
+#ifndef MUSTER_BOOTSTRAP_H
+#define MUSTER_BOOTSTRAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

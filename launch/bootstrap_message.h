@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The messages of doc/bootstrap.md as bytes: a challenge and its proof; then messages of a head
  * with a tag, a body, and a tag of everything. */
-#ifndef MUSTER_GATHERING_MESSAGE_H
-#define MUSTER_GATHERING_MESSAGE_H
+#ifndef MUSTER_BOOTSTRAP_MESSAGE_H
+#define MUSTER_BOOTSTRAP_MESSAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>

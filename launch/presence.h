@@ -2,8 +2,8 @@
 /* Which ranks have come to a fence, learnt among the ranks themselves by datagrams
  * (doc/presence.md). It is for a launcher's fence that takes long, while the launcher's servers are
  * too busy with missing ranks to answer for those that are there. */
-#ifndef MUSTER_ROLL_CALL_H
-#define MUSTER_ROLL_CALL_H
+#ifndef MUSTER_PRESENCE_H
+#define MUSTER_PRESENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
 /* A status exchange: all ranks tell each other, at one point of the run, whether they can go on,
  * with a little data. A failure is published where the success would have been, so that all ranks
  * fail at once and with the same line. */
-#ifndef MUSTER_RANK_WORD_H
-#define MUSTER_RANK_WORD_H
+#ifndef MUSTER_RANK_STATUS_H
+#define MUSTER_RANK_STATUS_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How often to save: every given number of steps or seconds, or as often as pays off. */
-#ifndef MUSTER_CADENCE_H
-#define MUSTER_CADENCE_H
+#ifndef MUSTER_SAVE_SCHEDULE_H
+#define MUSTER_SAVE_SCHEDULE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The communicator: how ranks exchange data. Grouped sends and receives, all-gather, all-reduce and
- * broadcast run in the order of the calls, on the communicator's own thread (Gloo) or stream
+ * broadcast run in the order of the calls, on the communicator's own thread (TCP) or stream
  * (NCCL), so that the training computes meanwhile. Each call returns at once with a ticket, which
  * comm_wait() waits for. */
 #ifndef MUSTER_COMM_H
@@ -29,7 +29,7 @@ struct comm_transfer {
 	int receive; /* 0: send */
 };
 
-/* Opens a communicator over all ranks of `ident`. `provider`: "gloo", "single" (a world of one
+/* Opens a communicator over all ranks of `ident`. `provider`: "tcp", "single" (a world of one
  * only) or NULL for the one that fits. Takes at most twice the deadline of `rdzv`. NULL on error
  * (EXIT_LOST names the ranks that did not come).
  *

@@ -242,7 +242,7 @@ static void drop_stranger(struct stranger *stranger)
 	stranger->fd = -1;
 }
 
-/* Takes what has come of a hello, and not a byte more: what follows it is for Gloo. */
+/* Takes what has come of a hello, and not a byte more: what follows it are frames. */
 static void hear_stranger(struct comm_links *links, struct stranger *stranger)
 {
 	ssize_t got = recv(stranger->fd, stranger->hello + stranger->have, HELLO_SIZE - stranger->have,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a TCP connection between any two ranks from one line of text a rank (doc/comm-links.md),
- * before Gloo sees them: Gloo itself connects more slowly. */
+/* Makes a TCP connection between any two ranks from one line of text a rank (doc/comm-links.md). */
 #ifndef MUSTER_COMM_LINKS_H
 #define MUSTER_COMM_LINKS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The provider over NCCL. Device memory travels by NCCL, on the stream on which the ops of the
- * communicator's thread are queued. Host memory travels by Gloo, whose connections also tell which
+ * communicator's thread are queued. Host memory travels by TCP, whose connections also tell which
  * rank is gone and why, and carry the last words: NCCL has nothing for that.
  *
  * NCCL's communicator is non-blocking, and after open only the communicator's thread calls it. It
@@ -25,7 +25,7 @@
 #define FIRST_LOOK 1e-5 /* seconds; the pause between looks grows from this to LONGEST_LOOK */
 #define LONGEST_LOOK 5e-4
 #define BLAME_SECONDS \
-	1.0 /* for Gloo's connections to tell which rank is gone, when NCCL reports an error */
+	1.0 /* for the TCP connections to tell which rank is gone, when NCCL reports an error */
 #define END_SECONDS 5.0
 #define CAST_ELEMENTS ((size_t)8 << 20) /* elements that are rounded to bf16 and travel at once */
 
@@ -38,7 +38,7 @@ struct exchange {
 	int count;
 	const struct comm_sums *sums;
 	bool on_device;
-	void *host;               /* Gloo's exchange, once it has begun */
+	void *host;               /* TCP's exchange, once it has begun */
 	cudaEvent_t begun, ended; /* recorded on the stream */
 	bool failed;
 	struct err err; /* of a failed begin */

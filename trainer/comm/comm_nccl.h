@@ -10,7 +10,7 @@
  * ranks; NCCL itself decides how many channels there are. */
 #define COMM_NCCL_BYTES ((size_t)512 << 20)
 
-/* Defined only with HAVE_NCCL, HAVE_GLOO and HAVE_CUBLAS. For comm_open_over(); it uses the calling
+/* Defined only with HAVE_NCCL and HAVE_CUBLAS. For comm_open_over(); it uses the calling
  * thread's current GPU. */
 extern const struct comm_provider comm_nccl;
 

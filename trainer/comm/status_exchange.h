@@ -2,8 +2,8 @@
 /* Ends a stage that every rank must pass. A rank's failure is published where its success would
  * have been, so that all leave together, with one status, and none waits for a peer that has
  * gone. */
-#ifndef MUSTER_AGREE_H
-#define MUSTER_AGREE_H
+#ifndef MUSTER_STATUS_EXCHANGE_H
+#define MUSTER_STATUS_EXCHANGE_H
 
 #include "common/err.h"
 #include "trainer/comm/comm.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products whose bits do not depend on the number of threads: the shape alone decides the
  * grid of tiles, and each tile is one thread's. */
-#ifndef MUSTER_CPU_PRODUCT_H
-#define MUSTER_CPU_PRODUCT_H
+#ifndef MUSTER_CPU_GEMM_H
+#define MUSTER_CPU_GEMM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the async savers of the designated ranks: decides which rank saves which part of the state
  * (--ckpt-writers), and tells them what only rank 0 knows. */
-#ifndef MUSTER_SAVERS_H
-#define MUSTER_SAVERS_H
+#ifndef MUSTER_ASYNC_SAVERS_H
+#define MUSTER_ASYNC_SAVERS_H
 
 #include "common/err.h"
 #include "trainer/run/run.h"

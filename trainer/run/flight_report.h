@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reports, after a collective has failed, where the ranks stood: each rank logs its own place, and
  * one of them the places of all, with the ranks that did not answer. */
-#ifndef MUSTER_STANDING_REPORT_H
-#define MUSTER_STANDING_REPORT_H
+#ifndef MUSTER_FLIGHT_REPORT_H
+#define MUSTER_FLIGHT_REPORT_H
 
 #include "trainer/run/run.h"
 

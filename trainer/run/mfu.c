@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The peaks are from the vendor's data sheets, by words of the card's name. */
-#include "trainer/run/gpu_peak.h"
+#include "trainer/run/mfu.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
 /* The save scheduler: rank 0 decides with it which steps are saved. It measures what saves cost as
  * training goes on, so that --ckpt-every auto adapts to the disk and to the interruptions. All
  * times are seconds of clock_now(). */
-#ifndef MUSTER_PACE_H
-#define MUSTER_PACE_H
+#ifndef MUSTER_SAVE_SCHEDULER_H
+#define MUSTER_SAVE_SCHEDULER_H
 
 #include <stdbool.h>
 #include <stdint.h>

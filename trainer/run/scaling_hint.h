@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scaling hint: a line, logged once, that says how much of a step waits for communication or
  * for which rank, and which options shorten that. */
-#ifndef MUSTER_ADVICE_H
-#define MUSTER_ADVICE_H
+#ifndef MUSTER_SCALING_HINT_H
+#define MUSTER_SCALING_HINT_H
 
 #include <stdbool.h>
 

@@ -3,8 +3,8 @@
  * training goes on. The service makes this rank's part durable whatever becomes of this process. Of
  * a state in host memory the state's own buffer is handed over, and training goes on in another
  * one. A state on a device is copied, while the device goes on until the next update. */
-#ifndef MUSTER_SAVER_H
-#define MUSTER_SAVER_H
+#ifndef MUSTER_ASYNC_SAVER_H
+#define MUSTER_ASYNC_SAVER_H
 
 #include <stdbool.h>
 #include <stdint.h>

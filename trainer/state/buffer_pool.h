@@ -3,8 +3,8 @@
  * can be given. One buffer is live. Once it is handed over, the next update writes into another
  * one, which is live from then on; so a snapshot costs no copy. What this rank does not save exists
  * once: all buffers share that memory. */
-#ifndef MUSTER_ROTATION_H
-#define MUSTER_ROTATION_H
+#ifndef MUSTER_BUFFER_POOL_H
+#define MUSTER_BUFFER_POOL_H
 
 #include "checkpoint/format/snapshot_memory.h"
 #include "common/err.h"

@@ -2,8 +2,8 @@
 /* Device snapshots: a state that lies on a device is copied into memory that the checkpoint service
  * can be given, beside what the device computes. The update after a snapshot starts, on the device,
  * only when its copies are done, so that the snapshot is the state of one step. */
-#ifndef MUSTER_OFFLOAD_H
-#define MUSTER_OFFLOAD_H
+#ifndef MUSTER_DEVICE_SNAPSHOT_H
+#define MUSTER_DEVICE_SNAPSHOT_H
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes memory be there before it is needed, so that a training step takes no page faults. */
-#ifndef MUSTER_POPULATE_H
-#define MUSTER_POPULATE_H
+#ifndef MUSTER_PREFAULT_H
+#define MUSTER_PREFAULT_H
 
 #include <stddef.h>
 

@@ -3,8 +3,8 @@
  * collective of which bucket of which step its communicator is in. From flight_keep() on it lies in
  * a small mapped file (doc/flight-recorder-format.md), so that it can be read after the process was
  * killed. Writing costs no system call. */
-#ifndef MUSTER_STANDING_H
-#define MUSTER_STANDING_H
+#ifndef MUSTER_FLIGHT_H
+#define MUSTER_FLIGHT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of flight records (doc/flight-recorder-format.md): keeps this rank's, and reads those
  * of all ranks. */
-#ifndef MUSTER_STANDING_FILES_H
-#define MUSTER_STANDING_FILES_H
+#ifndef MUSTER_FLIGHT_FILES_H
+#define MUSTER_FLIGHT_FILES_H
 
 #include "common/err.h"
 #include "common/ident.h"

@@ -2,8 +2,8 @@
 /* Copies a flight record to a file that is not mapped, for a file server: if that does not answer,
  * a store into a mapped file may block, or end the process with SIGBUS. A thread of its own writes
  * the copy, and only that thread waits. */
-#ifndef MUSTER_STANDING_FOLLOW_H
-#define MUSTER_STANDING_FOLLOW_H
+#ifndef MUSTER_FLIGHT_FOLLOW_H
+#define MUSTER_FLIGHT_FOLLOW_H
 
 #include "trainer/telemetry/flight.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints where all ranks stand in a few lines, however many ranks there are: ranks in the same
  * place share a line. */
-#ifndef MUSTER_STANDING_TABLE_H
-#define MUSTER_STANDING_TABLE_H
+#ifndef MUSTER_FLIGHT_TABLE_H
+#define MUSTER_FLIGHT_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The copy stream of the GPU (struct ops_copy_stream): copies beside the computing, with events
  * that order its stream and the ops' stream. */
-#ifndef MUSTER_CUDA_SIDE_H
-#define MUSTER_CUDA_SIDE_H
+#ifndef MUSTER_COPY_STREAM_H
+#define MUSTER_COPY_STREAM_H
 
 #include "common/err.h"
 #include "trainer/ops/ops.h"

@@ -4,8 +4,8 @@
  * cuBLASLt's matrices are column-major and ours are row-major, and one is the other's transpose:
  * our D = X · W is their Dᵀ = Wᵀ · Xᵀ. So their A is our W, their B our X, their rows are our
  * columns, and their bias of one number a row is ours of one number a column. */
-#ifndef MUSTER_CUDA_PRODUCT_H
-#define MUSTER_CUDA_PRODUCT_H
+#ifndef MUSTER_CUDA_GEMM_H
+#define MUSTER_CUDA_GEMM_H
 
 #include "common/err.h"
 #include "trainer/cuda/host/cublas.h"

@@ -3,8 +3,8 @@
  * for each. The library has many algorithms for each shape, and each adds in another order. So rank
  * 0 chooses them once, before the first step, and the run keeps them. Their text form goes to the
  * other ranks and into every checkpoint (doc/gemm-plans-format.md). */
-#ifndef MUSTER_PRODUCTS_H
-#define MUSTER_PRODUCTS_H
+#ifndef MUSTER_GEMM_PLANS_H
+#define MUSTER_GEMM_PLANS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
 /* All additions of the canonical reduction above the ranks' pieces, in one pass on the GPU: each
  * piece is read once, and the sum is written once. The order is that of tree_additions
  * (order/tree.h), so the bits are those of single additions. */
-#ifndef MUSTER_CUDA_COMBINE_H
-#define MUSTER_CUDA_COMBINE_H
+#ifndef MUSTER_TREE_REDUCE_H
+#define MUSTER_TREE_REDUCE_H
 
 #include <stddef.h>
 
