@@ -117,6 +117,7 @@ static void next_frame(struct comm_conn *conn)
 static void note_written(struct comm_conn *conn, size_t bytes)
 {
 	size_t head = least(bytes, conn->out_head_size - conn->out_head_sent);
+	conn->traffic += bytes;
 	conn->out_head_sent += head;
 	bytes -= head;
 	conn->out += bytes;
@@ -285,6 +286,7 @@ void comm_conn_read(struct comm_conn *conn, size_t most)
 			end(conn);
 			return;
 		}
+		conn->traffic += (size_t)got;
 		direct = least(direct, (size_t)got);
 		if (direct > 0) {
 			conn->in_left -= direct;

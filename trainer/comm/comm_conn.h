@@ -37,6 +37,7 @@ struct comm_conn {
 	bool ended;         /* the peer's end, or a fault, was seen: nothing comes any more */
 	bool said;          /* the peer's goodbye has come */
 	bool moved;         /* something ended, or a chunk did, since the caller cleared this */
+	uint64_t traffic;   /* bytes read and written */
 	bool blocked;       /* the kernel takes no more: poll for writing */
 
 	struct comm_conn_queue sends, receives;

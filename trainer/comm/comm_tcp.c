@@ -105,7 +105,6 @@ static bool serve_peer(struct comm_tcp *tcp, int rank, uint32_t events)
 	write_peer(tcp, rank);
 	if (peer->conn.moved) {
 		peer->conn.moved = false;
-		tcp->moves++;
 		pthread_cond_broadcast(&tcp->changed);
 	}
 	if (had_said || !has_failed(peer))
@@ -129,8 +128,12 @@ static void serve_event(struct comm_tcp *tcp, const struct epoll_event *event)
 {
 	int rank = (int)event->data.u64;
 	pthread_mutex_lock(&tcp->lock);
+	uint64_t traffic = tcp->peers[rank].conn.traffic;
 	bool failed = serve_peer(tcp, rank, event->events);
+	bool progress = tcp->peers[rank].conn.traffic != traffic;
 	pthread_mutex_unlock(&tcp->lock);
+	if (progress)
+		tcp->events.progress(tcp->events.arg);
 	if (!failed)
 		return;
 	tcp->events.lost(tcp->events.arg, tcp->peers[rank].heard.why);
@@ -308,28 +311,18 @@ static int explain(const struct comm_tcp *tcp, const struct comm_tcp_exchange *e
 	return err_fail(err, EXIT_LOST, "%s", why[0] ? why : "a rank that has finished was needed");
 }
 
-/* Waits until so much of an exchange is done. Tells of progress meanwhile. */
+/* Waits until so much of an exchange is done. */
 static int wait_for(struct comm_tcp *tcp, const struct comm_tcp_exchange *exchange, bool pieces,
 	size_t bytes, struct err *err)
 {
 	int rc = exchange == &no_memory ? err_set(err, "out of memory") : 0;
 	pthread_mutex_lock(&tcp->lock);
-	uint64_t seen = tcp->moves;
-	while (rc == 0 && !has_reached(exchange, pieces, bytes)) {
-		if (tcp->interrupted || is_broken(tcp, exchange)) {
+	while (rc == 0 && !has_reached(exchange, pieces, bytes))
+		if (tcp->interrupted || is_broken(tcp, exchange))
 			rc = explain(tcp, exchange, err);
-		} else if (seen != tcp->moves) {
-			seen = tcp->moves;
-			pthread_mutex_unlock(&tcp->lock);
-			tcp->events.progress(tcp->events.arg);
-			pthread_mutex_lock(&tcp->lock);
-		} else {
+		else
 			pthread_cond_wait(&tcp->changed, &tcp->lock);
-		}
-	}
 	pthread_mutex_unlock(&tcp->lock);
-	if (rc == 0)
-		tcp->events.progress(tcp->events.arg);
 	return rc;
 }
 

@@ -41,7 +41,6 @@ struct comm_tcp {
 	struct comm_tcp_peer *peers; /* [size]; one's own has a name only */
 	const char *told;            /* the first reason heard from a peer that gave up */
 	bool interrupted, stopping;
-	uint64_t moves; /* chunks that have come or gone */
 	struct comm_tcp_goodbye own;
 	struct comm_tcp_exchange *exchanges; /* begun; one that fails stays until close */
 
