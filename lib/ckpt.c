@@ -292,7 +292,7 @@ static int save(struct muster_ckpt *ckpt, int64_t step, double loss, struct err 
 			" still runs after %g s: save less often, or on faster storage",
 			step, before, ckpt->plan.timeout);
 	plan_copy(&ckpt->plan, ckpt->memory.base[buffer]);
-	const struct ckptd_step what = { .step = step,
+	const struct save_step what = { .step = step,
 		.cursor = (uint64_t)step,
 		.loss = loss,
 		.validation_loss = NAN };

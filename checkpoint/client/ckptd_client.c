@@ -164,10 +164,8 @@ static int send_saves(struct ckptd_client *client, struct err *err)
 	for (struct ckptd_entry *entry = client->entries.first; entry; entry = entry->next) {
 		if (entry->sent || ckptd_entries_is_done(&client->entries, entry))
 			continue;
-		const struct ckptd_step *step = &entry->step;
 		const struct ckptd_message save = { .type = CKPTD_SAVE,
-			.save = { entry->buffer, step->step, (int64_t)step->cursor, step->loss,
-				step->validation_loss } };
+			.save = { entry->buffer, entry->step } };
 		if (ckptd_conn_send(conn, &save, NULL, 0, err) < 0)
 			return -1;
 		entry->sent = true;
@@ -397,7 +395,7 @@ int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds)
 	return buffer;
 }
 
-int ckptd_client_save(struct ckptd_client *client, int buffer, const struct ckptd_step *step,
+int ckptd_client_save(struct ckptd_client *client, int buffer, const struct save_step *step,
 	struct err *err)
 {
 	struct ckptd_entries *entries = &client->entries;

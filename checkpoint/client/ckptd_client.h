@@ -34,7 +34,7 @@ int ckptd_client_buffer(struct ckptd_client *client, int live, double seconds);
 
 /* Hands the buffer over. -1 with err set when no service could be found or started; the buffer is
  * free again. */
-int ckptd_client_save(struct ckptd_client *client, int buffer, const struct ckptd_step *step,
+int ckptd_client_save(struct ckptd_client *client, int buffer, const struct save_step *step,
 	struct err *err);
 
 /* Waits until the save of `step` has ended (part 0: committed; other parts: written). Returns 0, or

@@ -7,7 +7,7 @@
 
 #define REMEMBERED 8 /* ended saves that are kept for ckptd_client_wait */
 
-struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step,
+struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct save_step *step,
 	int buffer, double since)
 {
 	struct ckptd_entry *entry = calloc(1, sizeof *entry), **at = &entries->first;

@@ -21,7 +21,7 @@ enum ckptd_entry_state {
 /* One save. */
 struct ckptd_entry {
 	struct ckptd_entry *next;
-	struct ckptd_step step;
+	struct save_step step;
 	int buffer; /* -1: freed */
 	enum ckptd_entry_state state;
 	bool sent;    /* to the current service */
@@ -39,7 +39,7 @@ struct ckptd_entries {
 };
 
 /* Appends a save; the list owns it. NULL: out of memory. */
-struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct ckptd_step *step,
+struct ckptd_entry *ckptd_entries_add(struct ckptd_entries *entries, const struct save_step *step,
 	int buffer, double since);
 
 /* Removes one entry and frees it. */

@@ -50,11 +50,4 @@ struct ckptd_plan {
 	void *arg;
 };
 
-/* The members of a snapshot that change from step to step. */
-struct ckptd_step {
-	int64_t step;
-	uint64_t cursor;
-	double loss, validation_loss; /* NAN: not known */
-};
-
 #endif

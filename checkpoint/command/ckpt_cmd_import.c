@@ -140,8 +140,7 @@ static int save(struct import *import, const char *token, struct err *err)
 {
 	struct progress progress;
 	const struct snapshot snapshot = { .world_size = 1,
-		.loss = NAN,
-		.validation_loss = NAN,
+		.at = { .loss = NAN, .validation_loss = NAN },
 		.config_json = import->config_json,
 		.numerics_json = "{}",
 		.model_json = import->model_json,

@@ -31,14 +31,19 @@ struct snapshot_slice {
 	const float *state[SNAPSHOT_STATES]; /* NULL when another part has them */
 };
 
+/* All that changes from one save of a run to the next. */
+struct save_step {
+	int64_t step;           /* steps done */
+	uint64_t cursor;        /* the sampler's position, below 2^63 */
+	double loss;            /* NAN: not known */
+	double validation_loss; /* measured at this step; NAN: not measured */
+};
+
 struct snapshot {
-	int64_t step; /* steps done */
+	struct save_step at;
 	int attempt;
 	int world_size;
 	uint64_t seed;
-	uint64_t cursor;           /* the sampler's position, below 2^63 */
-	double loss;               /* NAN: not known */
-	double validation_loss;    /* measured at this step; NAN: not measured */
 	const char *config_json;   /* {"identity": {…}, "schedule": {…}, "operation": {…}} */
 	const char *numerics_json; /* {…} */
 	const char *model_json;    /* the text of config.json */

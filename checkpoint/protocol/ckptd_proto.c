@@ -70,10 +70,10 @@ static const struct ckptd_field attached_fields[] = {
 
 static const struct ckptd_field save_fields[] = {
 	{ "slot", FIELD_INTEGER, AT(ckptd_save, buffer), .least = -1, .most = SNAPSHOT_BUFFERS - 1 },
-	{ "step", FIELD_INTEGER, AT(ckptd_save, step), ANY },
-	{ "cursor", FIELD_INTEGER, AT(ckptd_save, cursor), ANY },
-	{ "loss", FIELD_REAL, AT(ckptd_save, loss) },
-	{ "validation_loss", FIELD_REAL, AT(ckptd_save, validation_loss) },
+	{ "step", FIELD_INTEGER, AT(ckptd_save, at.step), ANY },
+	{ "cursor", FIELD_INTEGER, AT(ckptd_save, at.cursor), ANY },
+	{ "loss", FIELD_REAL, AT(ckptd_save, at.loss) },
+	{ "validation_loss", FIELD_REAL, AT(ckptd_save, at.validation_loss) },
 	{ 0 },
 };
 

@@ -97,8 +97,8 @@ struct ckptd_attached {
 	int64_t pid, port;
 };
 struct ckptd_save {
-	int64_t buffer, step, cursor;
-	double loss, validation_loss;
+	int64_t buffer;
+	struct save_step at;
 }; /* buffer -1: already written */
 struct ckptd_progress {
 	int64_t step, bytes, total;

@@ -85,7 +85,7 @@ static int check_slices(const struct snapshot *snapshot, struct err *err)
 
 static int check_snapshot(const struct snapshot *snapshot, struct err *err)
 {
-	if (snapshot->step < 0 || !snapshot->model_json || !snapshot->tensors
+	if (snapshot->at.step < 0 || !snapshot->model_json || !snapshot->tensors
 		|| snapshot->tensor_count == 0)
 		return err_set(err,
 			"checkpoint: the snapshot has no step, tensors or configuration of the model");

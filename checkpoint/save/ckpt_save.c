@@ -51,14 +51,14 @@ static int make_manifest(struct work *work, const char *token, struct err *err)
 	struct manifest *manifest = work->manifest = manifest_create();
 	if (!manifest)
 		return err_set(err, "checkpoint: no memory");
-	manifest->step = snapshot->step;
+	manifest->step = snapshot->at.step;
 	manifest->attempt = snapshot->attempt;
 	manifest->world_size = snapshot->world_size;
 	manifest->time = clock_wall();
 	manifest->seed = snapshot->seed;
-	manifest->cursor = snapshot->cursor;
-	manifest->loss = snapshot->loss;
-	manifest->validation_loss = snapshot->validation_loss;
+	manifest->cursor = snapshot->at.cursor;
+	manifest->loss = snapshot->at.loss;
+	manifest->validation_loss = snapshot->at.validation_loss;
 	snprintf(manifest->token, sizeof manifest->token, "%s", token);
 	manifest->config = parse_group("configuration", snapshot->config_json, err);
 	manifest->numerics =
@@ -107,7 +107,7 @@ static int start(struct work *work, const struct ckpt_dir *dir, const struct sna
 {
 	static const struct ckpt_save_options defaults;
 	*work = (struct work) { .snapshot = snapshot, .options = options ? options : &defaults };
-	pending_save_init(&work->saving, dir, snapshot->step, token);
+	pending_save_init(&work->saving, dir, snapshot->at.step, token);
 	if (ckpt_files_plan(snapshot, &work->files, err) < 0)
 		return -1;
 	return make_manifest(work, token, err);

@@ -102,15 +102,15 @@ static int take_save(struct ckptd_session *session, const struct ckptd_save *sav
 			save->buffer);
 	if (session->finishing) {
 		err_fail(&why, EXIT_LOST, "service: it was told to end");
-		answer_failed(session, save->step, &why);
+		answer_failed(session, save->at.step, &why);
 		return 0;
 	}
 	if (ckptd_worker_save(session->worker, save) < 0)
 		return err_fail(err, EXIT_LOST, "service: no memory");
 	if (save->buffer >= 0)
 		session->busy[save->buffer] = true;
-	if (save->step > session->handed)
-		session->handed = save->step;
+	if (save->at.step > session->handed)
+		session->handed = save->at.step;
 	return 0;
 }
 

@@ -63,7 +63,7 @@ struct ckptd_news *ckptd_worker_news(struct ckptd_worker *worker)
 	struct ckptd_news *news = ckptd_news_take(&worker->news);
 	if (!news && worker->progressed && worker->jobs && (news = calloc(1, sizeof *news)))
 		*news = (struct ckptd_news) { .type = NEWS_PROGRESS,
-			.step = worker->jobs->save.step,
+			.step = worker->jobs->save.at.step,
 			.buffer = -1,
 			.bytes = worker->done,
 			.total = worker->total };
@@ -291,11 +291,11 @@ void ckptd_worker_list(struct ckptd_worker *worker, void (*line)(void *arg, cons
 	pthread_mutex_lock(&worker->lock);
 	for (const struct job *job = worker->jobs; job; job = job->next) {
 		if (job == worker->jobs && worker->working)
-			err_set(&text, "step %" PRId64 " of %s: %.2f of %.2f GB are written", job->save.step,
+			err_set(&text, "step %" PRId64 " of %s: %.2f of %.2f GB are written", job->save.at.step,
 				path, (double)worker->done * 1e-9, (double)worker->total * 1e-9);
 		else
 			err_set(&text, "step %" PRId64 " of %s: it waits for the save before it",
-				job->save.step, path);
+				job->save.at.step, path);
 		line(arg, text.text);
 	}
 	const struct ckptd_parts_step *save = worker->parts ? ckptd_parts_first(worker->parts) : NULL;

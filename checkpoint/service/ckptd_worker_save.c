@@ -41,10 +41,7 @@ static const struct snapshot *snapshot_of(struct ckptd_worker *worker,
 	const struct ckptd_save *save)
 {
 	struct snapshot *snapshot = &worker->snapshots[save->buffer];
-	snapshot->step = save->step;
-	snapshot->cursor = (uint64_t)save->cursor;
-	snapshot->loss = save->loss;
-	snapshot->validation_loss = save->validation_loss;
+	snapshot->at = save->at;
 	return snapshot;
 }
 
@@ -79,11 +76,11 @@ static void save_whole(struct ckptd_worker *worker, const struct ckptd_save *sav
 	if (ckpt_save(&worker->plan.dir, snapshot_of(worker, save), worker->plan.attach->token,
 			&options, &saved, &err)
 		< 0) {
-		ckptd_worker_post_failed(worker, save->step, (int)save->buffer, &err);
+		ckptd_worker_post_failed(worker, save->at.step, (int)save->buffer, &err);
 		return;
 	}
-	ckptd_worker_post_saved(worker, NEWS_DURABLE, save->step, (int)save->buffer, &saved);
-	ckptd_worker_clean_up(worker, save->step);
+	ckptd_worker_post_saved(worker, NEWS_DURABLE, save->at.step, (int)save->buffer, &saved);
+	ckptd_worker_clean_up(worker, save->at.step);
 }
 
 /* The text of this part's file, once it is durable; NULL on error. */
@@ -93,7 +90,7 @@ static char *write_part(struct ckptd_worker *worker, const struct ckptd_save *sa
 	const struct ckpt_save_options options = options_for(worker);
 	const struct ckptd_attach *attach = worker->plan.attach;
 	const struct ckpt_dir *dir = &worker->plan.dir;
-	char *text = ckptd_already_part(dir, save->step, attach->token, (int)attach->part,
+	char *text = ckptd_already_part(dir, save->at.step, attach->token, (int)attach->part,
 		(int)attach->parts, size);
 	if (text)
 		return text;
@@ -132,21 +129,21 @@ static void save_part(struct ckptd_worker *worker, const struct ckptd_save *save
 	struct err err = { 0 };
 	size_t size = 0;
 	int buffer = (int)save->buffer;
-	if (worker->left_over == save->step)
+	if (worker->left_over == save->at.step)
 		worker->left_over = -1;
-	if (worker->parts && begin_own(worker, save->step, &err) < 0) {
-		ckptd_worker_post_failed(worker, save->step, buffer, &err);
+	if (worker->parts && begin_own(worker, save->at.step, &err) < 0) {
+		ckptd_worker_post_failed(worker, save->at.step, buffer, &err);
 		return;
 	}
 	char *text = write_part(worker, save, &size, &saved, &err);
 	if (!text)
-		ckptd_worker_post_failed(worker, save->step, buffer, &err);
+		ckptd_worker_post_failed(worker, save->at.step, buffer, &err);
 	else if (worker->parts)
-		ckptd_worker_post_saved(worker, NEWS_WRITTEN, save->step, buffer, &saved);
+		ckptd_worker_post_saved(worker, NEWS_WRITTEN, save->at.step, buffer, &saved);
 	if (worker->parts) {
-		tell_own(worker, save->step, text, size, &err);
+		tell_own(worker, save->at.step, text, size, &err);
 	} else if (text) {
-		struct ckptd_news *news = ckptd_news_make(NEWS_PART, save->step, buffer);
+		struct ckptd_news *news = ckptd_news_make(NEWS_PART, save->at.step, buffer);
 		news->bytes = saved.bytes;
 		news->seconds = saved.seconds;
 		news->text = text;
@@ -159,12 +156,12 @@ void ckptd_worker_do_save(struct ckptd_worker *worker, const struct ckptd_save *
 {
 	const struct ckptd_attach *attach = worker->plan.attach;
 	worker->next_progress = clock_now() + PROGRESS_SECONDS;
-	if (ckptd_already_committed(&worker->plan.dir, save->step, attach->token)) {
+	if (ckptd_already_committed(&worker->plan.dir, save->at.step, attach->token)) {
 		const struct ckpt_saved saved = { .taken = true };
-		ckptd_worker_post_saved(worker, attach->part == 0 ? NEWS_DURABLE : NEWS_WRITTEN, save->step,
-			(int)save->buffer, &saved);
+		ckptd_worker_post_saved(worker, attach->part == 0 ? NEWS_DURABLE : NEWS_WRITTEN,
+			save->at.step, (int)save->buffer, &saved);
 		if (worker->parts)
-			ckptd_worker_post_decided(worker, save->step, true);
+			ckptd_worker_post_decided(worker, save->at.step, true);
 	} else if (attach->parts == 1) {
 		save_whole(worker, save);
 	} else {

@@ -58,13 +58,13 @@ void ckpt_sample_fill(struct ckpt_sample *sample, int64_t step)
 	add_slice(sample, 1, VECTOR, 1, 0, 5);
 	add_slice(sample, 2, MATRIX, 0, 0, 20);
 	sample->snapshot = (struct snapshot) {
-		.step = step,
+		.at = { .step = step,
+			.cursor = (uint64_t)step * 16,
+			.loss = 1.0 / (double)(step + 3),
+			.validation_loss = step % 2 ? NAN : 2.0 / (double)(step + 3) },
 		.attempt = 2,
 		.world_size = 4,
 		.seed = 18446744073709551557ull,
-		.cursor = (uint64_t)step * 16,
-		.loss = 1.0 / (double)(step + 3),
-		.validation_loss = step % 2 ? NAN : 2.0 / (double)(step + 3),
 		.config_json = "{\"identity\": {\"model\": \"gpt2\", \"slots\": 8}, \"schedule\": {\"lr\": "
 					   "0.0003}, \"operation\": {}}",
 		.numerics_json = "{\"reduction\": \"canonical\"}",
@@ -163,8 +163,8 @@ int ckpt_sample_check(struct ckpt *ckpt, int64_t step, struct err *err)
 	const struct snapshot *snapshot = &want.snapshot;
 	if (manifest->step != step || manifest->attempt != snapshot->attempt
 		|| manifest->seed != snapshot->seed || manifest->world_size != snapshot->world_size
-		|| manifest->cursor != snapshot->cursor || manifest->loss != snapshot->loss
-		|| !same_loss(manifest->validation_loss, snapshot->validation_loss)
+		|| manifest->cursor != snapshot->at.cursor || manifest->loss != snapshot->at.loss
+		|| !same_loss(manifest->validation_loss, snapshot->at.validation_loss)
 		|| !same_json(manifest->config, snapshot->config_json)
 		|| !same_json(manifest->numerics, snapshot->numerics_json))
 		return err_set(err, "the manifest is not that of step %lld", (long long)step);

@@ -95,8 +95,8 @@ static int hand_over(struct writer *writer, int64_t step, struct err *err)
 		return err_set(err, "there is no free slot for step %" PRId64, step);
 	struct ckpt_sample *sample = writer->memory.base[slot];
 	ckpt_sample_fill(sample, step);
-	const struct ckptd_step what = { step, sample->snapshot.cursor, sample->snapshot.loss,
-		sample->snapshot.validation_loss };
+	struct save_step what = sample->snapshot.at;
+	what.step = step;
 	return ckptd_client_save(writer->client, slot, &what, err);
 }
 

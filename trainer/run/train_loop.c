@@ -418,7 +418,8 @@ void train_loop_take_saves(struct run *run)
 static void save(struct loop *loop)
 {
 	struct run *run = loop->run;
-	const struct async_saver_losses losses = { loop->result.loss, loop->validation_loss };
+	const struct save_step losses = { .loss = loop->result.loss,
+		.validation_loss = loop->validation_loss };
 	loop->behind_save = true;
 	if (!run->saver)
 		return;
@@ -507,7 +508,7 @@ int train_loop(struct run *run, struct train_end *end, struct err *err)
 		.optimizer = optimizer_of(&run->settings),
 		.agreed = run->state.step };
 	uint64_t steps = (uint64_t)run->settings.steps;
-	*end = (struct train_end) { .losses = { NAN, NAN } };
+	*end = (struct train_end) { .losses = { .loss = NAN, .validation_loss = NAN } };
 	model_bind_cast(run->model, state_compute(&run->state), state_master(&run->state));
 	int rc = validate(run, run->state.step, &loop.validation_loss, err);
 	if (rc < 0)
@@ -518,7 +519,8 @@ int train_loop(struct run *run, struct train_end *end, struct err *err)
 	save_scheduler_begin(&run->scheduler, &run->settings.schedule, clock_now());
 	while (rc == 0 && run->state.step < steps && !end->stop) {
 		rc = one_step(&loop, run->state.step + 1, err);
-		end->losses = (struct async_saver_losses) { loop.result.loss, loop.validation_loss };
+		end->losses = (struct save_step) { .loss = loop.result.loss,
+			.validation_loss = loop.validation_loss };
 		end->stop = run->state.step < steps ? loop.result.stop : 0;
 	}
 	feed_stop(loop.feed);

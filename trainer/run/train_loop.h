@@ -10,7 +10,7 @@
 struct train_end {
 	int stop; /* the signal of a notice on some rank that ended the loop early, or 0; the same on
 				 every rank */
-	struct async_saver_losses losses; /* of the last step */
+	struct save_step losses; /* of the last step */
 };
 
 /* Runs from run->state.step + 1 to the last step, or to the end of the step in which all ranks

@@ -44,7 +44,7 @@ struct async_saver {
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	bool busy, ending; /* busy: `next` is being handed over */
-	struct ckptd_step next;
+	struct save_step next;
 	int buffer;                        /* of `next` */
 	int64_t writing[SNAPSHOT_BUFFERS]; /* steps whose buffers the service holds; -1: free */
 	int64_t newest;                    /* durable step; for parts other than 0: written step */
@@ -447,7 +447,7 @@ static int give_away(struct async_saver *saver, int64_t step, int buffer)
 }
 
 void async_saver_save(struct async_saver *saver, const struct state *state,
-	const struct async_saver_losses *losses, bool last)
+	const struct save_step *losses, bool last)
 {
 	double began = clock_now();
 	int64_t step = (int64_t)state->step;
@@ -465,10 +465,10 @@ void async_saver_save(struct async_saver *saver, const struct state *state,
 	if (given < 0)
 		return;
 	pthread_mutex_lock(&saver->lock);
-	saver->next = (struct ckptd_step) { .step = step,
+	saver->next = (struct save_step) { .step = step,
 		.cursor = state->step * saver->plan.global_batch,
-		.loss = known(losses->training),
-		.validation_loss = known(losses->validation) };
+		.loss = known(losses->loss),
+		.validation_loss = known(losses->validation_loss) };
 	saver->buffer = given;
 	saver->begun = step;
 	saver->recent[++saver->turn % RECENT] = (struct begun) { .step = step,

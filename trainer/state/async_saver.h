@@ -11,6 +11,7 @@
 
 #include "checkpoint/directory/ckpt_dir.h"
 #include "checkpoint/directory/retention.h"
+#include "checkpoint/format/snapshot.h"
 #include "common/err.h"
 #include "trainer/state/state.h"
 
@@ -44,11 +45,6 @@ struct async_saver_plan {
 
 struct async_saver;
 
-/* The numbers of a step that its checkpoint records; NAN: not known. */
-struct async_saver_losses {
-	double training, validation;
-};
-
 /* A save that has become durable. */
 struct async_saver_saved {
 	int64_t step;
@@ -71,9 +67,10 @@ size_t async_saver_memory(const struct async_saver *saver);
 /* Starts to hand the state over; the next state_update leaves the handed-over state as it is. A
  * step that is durable or on its way is not saved again. Waits for a free buffer with the plan's
  * patience (`last`: last_patience); where none becomes free, the step is not saved. A save that
- * fails only logs a line: the earlier checkpoints stay, and training may go on. */
+ * fails only logs a line: the earlier checkpoints stay, and training may go on. Of `losses` only
+ * the losses count. */
 void async_saver_save(struct async_saver *saver, const struct state *state,
-	const struct async_saver_losses *losses, bool last);
+	const struct save_step *losses, bool last);
 
 /* Waits for the save of `step`, with last_patience, until it is committed (part 0) or its part is
  * written (other parts). Returns 0 then; else -1 with the error of its save, or with EXIT_LOST when

@@ -14,7 +14,7 @@
 
 static struct ckptd_entry *add(struct ckptd_entries *entries, int64_t step, int buffer)
 {
-	const struct ckptd_step save = { .step = step };
+	const struct save_step save = { .step = step };
 	struct ckptd_entry *entry = ckptd_entries_add(entries, &save, buffer, 0);
 	assert_non_null(entry);
 	return entry;

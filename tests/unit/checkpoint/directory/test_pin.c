@@ -26,7 +26,7 @@ static void save_with_loss(struct ckpt_fixture *run, int64_t step, double valida
 	struct ckpt_sample sample;
 	struct err err;
 	ckpt_sample_fill(&sample, step);
-	sample.snapshot.validation_loss = validation_loss;
+	sample.snapshot.at.validation_loss = validation_loss;
 	if (ckpt_save(&run->dir, &sample.snapshot, run->owner.token, NULL, NULL, &err) < 0)
 		fail_msg("%s", err.text);
 }

@@ -71,10 +71,8 @@ static void save(int64_t step)
 			.count = ELEMENTS,
 			.state = { values[1][t], values[2][t], values[3][t] } };
 	}
-	const struct snapshot snapshot = { .step = step,
+	const struct snapshot snapshot = { .at = { .step = step, .loss = 0.5, .validation_loss = NAN },
 		.world_size = 1,
-		.loss = 0.5,
-		.validation_loss = NAN,
 		.config_json = "{\"identity\": {}, \"schedule\": {}, \"operation\": {}}",
 		.numerics_json = "{}",
 		.model_json = "{\"model_type\": \"gpt2\"}\n",

@@ -142,8 +142,8 @@ void ckptd_fixture_save(struct ckptd_fixture *fixture, int64_t step)
 {
 	int buffer = ckptd_fixture_fill(fixture, step);
 	const struct ckpt_sample *sample = fixture->memory.base[buffer];
-	const struct ckptd_step what = { step, sample->snapshot.cursor, sample->snapshot.loss,
-		sample->snapshot.validation_loss };
+	struct save_step what = sample->snapshot.at;
+	what.step = step;
 	struct err err;
 	if (ckptd_client_save(fixture->client, buffer, &what, &err) < 0)
 		fail_msg("%s", err.text);

@@ -61,7 +61,7 @@ static void what_is_handed_over_comes_back(void **state)
 static void a_buffer_is_handed_over_once(void **state)
 {
 	struct ckptd_fixture fixture;
-	struct ckptd_step step = { .step = 1 };
+	struct save_step step = { .step = 1 };
 	struct err err;
 	ckptd_fixture_make(&fixture, files_path("once"), 0, 0, 1, NULL);
 	ckptd_fixture_open(&fixture);
@@ -284,7 +284,7 @@ static void a_service_that_cant_be_replaced_is_looked_for_again(void **state)
 	CKPTD_UNTIL(ckptd_fixture_saving(&fixture, 1));
 	kill((pid_t)ckptd_client_service(fixture.client), SIGKILL);
 	ckptd_fixture_await(&fixture, CKPTD_GONE, -1);
-	struct ckptd_step step = { .step = 2 };
+	struct save_step step = { .step = 2 };
 	int buffer = ckptd_fixture_fill(&fixture, 2);
 	assert_int_equal(ckptd_client_save(fixture.client, buffer, &step, &err), -1);
 	assert_non_null(strstr(err.text, "/nonexistent"));

@@ -65,9 +65,8 @@ static void save(struct pair *pair, int buffer, int64_t step)
 	struct ckpt_sample *sample = pair->fixture.memory.base[buffer];
 	struct err err;
 	ckpt_sample_fill(sample, step);
-	const struct ckptd_message message = { .type = CKPTD_SAVE,
-		.save = { buffer, step, (int64_t)sample->snapshot.cursor, sample->snapshot.loss,
-			sample->snapshot.validation_loss } };
+	struct ckptd_message message = { .type = CKPTD_SAVE, .save = { buffer, sample->snapshot.at } };
+	message.save.at.step = step;
 	assert_int_equal(ckptd_conn_send(&pair->client, &message, NULL, 0, &err), 0);
 	assert_null(pair->client.first);
 }

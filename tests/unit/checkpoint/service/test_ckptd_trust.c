@@ -308,8 +308,8 @@ static void clients_that_break_the_rules_are_sent_away(void **state)
 	assert_int_equal(attach(socket, descriptors, 3, &conn, text), CKPTD_REFUSED);
 	ckptd_conn_close(&conn);
 	const struct ckptd_message saves[] = {
-		{ .type = CKPTD_SAVE, .save = { 1, 1, 0, 0, 0 } },
-		{ .type = CKPTD_SAVE, .save = { -1, 1, 0, 0, 0 } },
+		{ .type = CKPTD_SAVE, .save = { 1, { 1, 0, 0, 0 } } },
+		{ .type = CKPTD_SAVE, .save = { -1, { 1, 0, 0, 0 } } },
 		{ .type = CKPTD_STATUS },
 		{ .type = CKPTD_DECIDED, .decided = { 1, true } },
 	};
@@ -350,7 +350,7 @@ static void a_buffer_in_flight_is_refused(void **state)
 	int good = make_memory(4096, F_SEAL_SHRINK | F_SEAL_GROW),
 		dir = open(files_dir, O_RDONLY | O_DIRECTORY);
 	const int descriptors[] = { dir, good };
-	const struct ckptd_message save = { .type = CKPTD_SAVE, .save = { 0, 1, 0, 0, 0 } };
+	const struct ckptd_message save = { .type = CKPTD_SAVE, .save = { 0, { 1, 0, 0, 0 } } };
 	struct ckptd_conn conn;
 	char text[1100];
 	assert_int_equal(attach(socket, descriptors, 2, &conn, text), CKPTD_ATTACHED);
