@@ -153,7 +153,8 @@ record() {
 
 # Checks final checkpoints, loss curves and number of preemptions. Sets LOSS, the last step's loss.
 compare() {
-	local name=step-$(printf %08d "$STEPS") file curves
+	local name file curves
+	printf -v name 'step-%08d' "$STEPS"
 	for file in "$JOBS/undisturbed/$name"/*.safetensors; do
 		cmp "$file" "$JOBS/preempted/$name/$(basename "$file")" || fail "the final weights differ: $(basename "$file")"
 	done

@@ -55,6 +55,7 @@ setup() {
 # A copy of the sources with one line more: LINE at the end of FILE.
 changed_sources() {
     rm -rf "$BATS_TEST_TMPDIR/changed" && mkdir "$BATS_TEST_TMPDIR/changed"
+    # shellcheck disable=SC2086
     (cd "$MUSTER_TOP" && tar -cf - HACKING.md $ROOMS) | tar -C "$BATS_TEST_TMPDIR/changed" -xf -
     echo "$2" >>"$BATS_TEST_TMPDIR/changed/$1"
 }

@@ -156,7 +156,7 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
     for way in "${ways[@]}"; do
         fresh
         # shellcheck disable=SC2086
-        calls=$(calls =EIO "$writer" save run 3 3 $way)
+        calls=$(calls "=EIO" "$writer" save run 3 3 $way)
         for ((n = 0; n < moments / 4; n++)); do
             fresh
             error=${errors[n % ${#errors[@]}]}
@@ -178,7 +178,7 @@ ways=("1 4 direct" "1 4 buffered" "4 1 direct" "4 3 direct")
     for way in "" "${ways[@]}"; do
         fresh
         # shellcheck disable=SC2086
-        calls=$(calls =EIO "$writer" save run 3 3 $way)
+        calls=$(calls "=EIO" "$writer" save run 3 3 $way)
         for ((n = 0; n < moments / 5; n++)); do
             fresh
             error=${errors[n % ${#errors[@]}]}

@@ -20,8 +20,8 @@ train() {
 
 setup() {
     cd "$BATS_FILE_TMPDIR" || return
-    model=model-00001-of-00001.safetensors
-    optimizer=optimizer-00001-of-00001.safetensors
+    model="model-00001-of-00001.safetensors"
+    optimizer="optimizer-00001-of-00001.safetensors"
 }
 
 # copy: a copy of the training's directory of this test's own, `d`.
@@ -40,6 +40,7 @@ check() {
 flip() {
     local byte
     byte=$(od -An -tu1 -j "$2" -N1 "$1")
+    # shellcheck disable=SC2059
     printf "\\$(printf %o $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 

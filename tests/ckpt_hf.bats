@@ -23,7 +23,7 @@ venv() {
 
 setup_file() {
     : "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}" "${MUSTER_BUILD:=$MUSTER_TOP/build}"
-    export MUSTER_TOP MUSTER_BUILD OMP_NUM_THREADS=2 HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error why= venv
+    export MUSTER_TOP MUSTER_BUILD OMP_NUM_THREADS=2 HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error why='' venv
     cd "$BATS_FILE_TMPDIR" || return
     venv || return 0
     hf make . || return

@@ -13,7 +13,7 @@ unpacked() {
     cd "$BATS_TEST_TMPDIR/muster-gpu"
     cp "$MUSTER_TOP"/tests/gpu.sh "$MUSTER_TOP"/tests/gpu_train.sh "$MUSTER_TOP"/tests/lib/tap.awk .
     program muster-train 'echo "  --device=auto"'
-    for name in ckptd ckpt curve tokens; do program muster-$name 'exit 9'; done
+    for name in ckptd ckpt curve tokens; do program "muster-$name" 'exit 9'; done
 }
 
 program() { printf '#!/bin/sh\n%s\n' "$2" >"bin/$1" && chmod +x "bin/$1"; }
@@ -142,11 +142,11 @@ END
     # It is told where that differs, or brings no figure.
     for bench in 'echo train-gpu-124M-curves 3 %; exit 1' 'exit 0'; do
         printf '%s\n' "$bench" >bench/train-gpu.sh
-        run env GPU_BENCH=$PWD/bench/train-gpu.sh GPU_OUT=. bash ./gpu_train.sh check losses_like_pytorch
+        run env "GPU_BENCH=$PWD/bench/train-gpu.sh" GPU_OUT=. bash ./gpu_train.sh check losses_like_pytorch
         [ "$status" = 1 ]
     done
     echo 'echo no peer; exit 77' >bench/train-gpu.sh
-    run env GPU_BENCH=$PWD/bench/train-gpu.sh GPU_OUT=. bash ./gpu_train.sh check losses_like_pytorch
+    run env "GPU_BENCH=$PWD/bench/train-gpu.sh" GPU_OUT=. bash ./gpu_train.sh check losses_like_pytorch
     [ "$status" = 77 ]
 }
 

@@ -158,7 +158,7 @@ describe_machine() {
     echo "gpu, driver: ${gpu:-none: $no_gpu}"
     [ ! -e "$here/packed" ] || cat "$here/packed"
     for name in libcudart.so.{13,12} libcublasLt.so.{13,12} libnccl.so.2; do
-        ! file=$(machine_library $name) || echo "on the machine: $name is $file$(library_version "$name" "$file")"
+        ! file=$(machine_library "$name") || echo "on the machine: $name is $file$(library_version "$name" "$file")"
     done
     machine_library libcublasLt.so.13 >/dev/null || machine_library libcublasLt.so.12 >/dev/null ||
         echo "on the machine: no cuBLASLt in /usr/local/cuda/lib64 nor in PyTorch's wheels: what needs it will say so"

@@ -7,7 +7,7 @@
 setup() { command -v man >/dev/null && command -v groff >/dev/null || skip "no man and groff here"; }
 
 # shown PAGE: as plain text; what groff warns of goes to standard error.
-shown() { LC_ALL=C.UTF-8 MANWIDTH=80 MAN_KEEP_FORMATTING= man -l --warnings=all "$1"; }
+shown() { LC_ALL=C.UTF-8 MANWIDTH=80 MAN_KEEP_FORMATTING='' man -l --warnings=all "$1"; }
 
 @test "each page fits into 80 columns, and groff warns of nothing" {
     for page in "$MUSTER_TOP"/doc/*.[1-9]; do
@@ -78,6 +78,7 @@ faults() {
             echo "$number: $word"
             grep -qx -- "$word" <<<"$known"
             files=$(sed -n "s/^$number \([^ ]*\) .*/\1/p" <<<"$places" | sort -u)
+            # shellcheck disable=SC2086
             (cd "$MUSTER_TOP/tests/cluster" && cat $files) | grep -qF -- "$word"
         done
     done <<<"$rows"

@@ -15,7 +15,7 @@ setup() {
 
 launch() {
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive \
-        timeout $HANG mpirun --oversubscribe --bind-to none "$@" </dev/null 2>&1 3>&-
+        timeout "$HANG" mpirun --oversubscribe --bind-to none "$@" </dev/null 2>&1 3>&-
 }
 
 @test "the ranks of mpirun know each other and meet" {
@@ -42,7 +42,6 @@ launch() {
 }
 
 @test "a rank that does not come is named, and mpirun ends with 69" {
-    # shellcheck disable=SC2016
     run launch -n 3 bash -c '[ $PMIX_RANK != 1 ] || exec sleep 1235; exec muster-rdzv -t 2'
     echo "$output"
     [ "$status" -eq 69 ]

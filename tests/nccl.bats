@@ -7,7 +7,7 @@
 
 setup_file() {
     : "${MUSTER_PREFIX:?the folder that Muster is installed in}"
-    export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig fakes=$BATS_FILE_TMPDIR/fakes cuda= libdir
+    export PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig fakes=$BATS_FILE_TMPDIR/fakes cuda='' libdir
     libdir=$(pkg-config --variable=libdir muster)
     for folder in /usr/local/cuda/include /usr/include; do
         [ ! -e "$folder/nccl.h" ] || [ ! -e "$folder/cuda_runtime.h" ] || { cuda=$folder && break; }
@@ -139,7 +139,7 @@ say() {
     under 8
     say 4 "rank 0 (on $(hostname)): nccl: couldn't make a unique id: system error (fake words of no communicator): set \
 NCCL_SOCKET_IFNAME to an interface that all nodes reach"
-    export FAKE_ID= FAKE_INIT=fail FAKE_RANK=1
+    export FAKE_ID='' FAKE_INIT=fail FAKE_RANK=1
     ranks 4 "$BATS_FILE_TMPDIR/comm" 25
     [ "$statuses" = "2 2 2 2 " ]
     under 8
@@ -163,7 +163,7 @@ its own, for instance by --gpus-per-task=1"
     say 4 "rank 2 (on $(hostname)): nccl: couldn't connect all 4 ranks within 1 s: set NCCL_SOCKET_IFNAME to an interface by which \
 all nodes reach each other, or give a longer timeout"
     [ "$(cat out-* | grep -cx 'fake: aborted')" -eq 4 ]
-    export FAKE_INIT= ABSENT=3
+    export FAKE_INIT='' ABSENT=3
     ranks 4 "$BATS_FILE_TMPDIR/comm" 1
     [ "$statuses" = "69 69 69 0 " ]
     over 1

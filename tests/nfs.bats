@@ -16,7 +16,7 @@ setup() {
     [ -w /dev/fuse ] || skip "no /dev/fuse that can be opened here"
     export MUSTER_CKPTD_PROGRAM=$MUSTER_BUILD/muster-ckptd
     cd "$BATS_FILE_TMPDIR" || return
-    rm -rf --one-file-system server ? client.err
+    rm -rf --one-file-system server ./? client.err
     mkdir server a b
     SERVERS=()
     no_faults
@@ -28,7 +28,7 @@ teardown() {
     local place
     # What holds something open there may hold it for ever.
     [ ${#SERVERS[@]} -eq 0 ] || kill "${SERVERS[@]}" || :
-    for place in ?; do ! mountpoint -q $place || umount -l $place || fusermount3 -uz $place; done
+    for place in ?; do ! mountpoint -q "$place" || umount -l "$place" || fusermount3 -uz "$place"; done
     [ ${#SERVERS[@]} -eq 0 ] || wait "${SERVERS[@]}" || :
 }
 
@@ -36,13 +36,13 @@ teardown() {
 # file FAULTS.
 client() {
     local pid
-    "$tools/nfs_like" server "$1" "${FAULTS-faults}" ${2-} 2>>client.err 3>&- &
+    "$tools/nfs_like" server "$1" "${FAULTS-faults}" ${2:+"$2"} 2>>client.err 3>&- &
     pid=$!
     until mountpoint -q "$1"; do
         kill -0 $pid 2>/dev/null || { cat client.err && skip "file systems in user space can't be mounted here"; }
         sleep 0.01
     done
-    SERVERS+=($pid)
+    SERVERS+=("$pid")
 }
 
 # quiet FILE: nothing in it is a warning or an error.
@@ -200,6 +200,7 @@ race() {
     exec 9>go
     for at; do wait_log "won-$at" "^won\|^ckpt_writer"; done
     cat won-* >&2
+    # shellcheck disable=SC2126 # grep -c counts for each file
     grep -hx won won-* | wc -l
     exec 9>&-
     wait "${RACERS[@]}" || :

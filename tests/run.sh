@@ -100,6 +100,7 @@ take_down() {
 }
 
 # Every process of this run but this one.
+# shellcheck disable=SC2317 # called by a trap, as are those of the next directives
 run_processes() { grep -lzs "^MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 | grep -vx -e $$ -e "$BASHPID"; }
 
 # What tests make lies below these two, on disk and in memory, and goes with them. Sockets need
@@ -110,6 +111,7 @@ make_scratch() {
     mkdir "$MUSTER_TEST_MEMORY" 2>/dev/null || MUSTER_TEST_MEMORY=$SCRATCH
 }
 
+# shellcheck disable=SC2317
 remove_scratch() {
     local mounted
     # In /proc/mounts an inner one stands behind its outer one, which goes last.
@@ -121,18 +123,19 @@ remove_scratch() {
 }
 
 # Leaves neither a test nor a cluster behind, nor what they have made, however the run ends.
+# shellcheck disable=SC2317
 clean_up() {
-    local status=$? round
+    local status=$?
     trap - EXIT
     trap '' INT TERM HUP
-    for round in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5; do
         # shellcheck disable=SC2046
         kill -KILL $(run_processes) 2>/dev/null || break
     done
     take_down >/dev/null 2>&1
     remove_scratch
     [ -n "$keep" ] || rm -rf --one-file-system "$MUSTER_PREFIX"
-    exit $status
+    exit "$status"
 }
 
 # One failure of what comes before the tests: its last lines, and the end.
@@ -235,8 +238,8 @@ end_lost_watchdogs() {
     while sleep 5; do
         for sleeper in $(pgrep -fx "sleep $BATS_TEST_TIMEOUT"); do
             watchdog=$(ps -o ppid= "$sleeper") || continue
-            grep -qs "bats-exec-" "/proc/$(ps -o ppid= $watchdog | tr -d ' ')/cmdline" ||
-                ! grep -qzxs "MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN" "/proc/$sleeper/environ" || kill -KILL $watchdog "$sleeper"
+            grep -qs "bats-exec-" "/proc/$(ps -o ppid= "$watchdog" | tr -d ' ')/cmdline" ||
+                ! grep -qzxs "MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN" "/proc/$sleeper/environ" || kill -KILL "$watchdog" "$sleeper"
         done
     done 2>/dev/null
 }
@@ -250,17 +253,18 @@ FAILED=$LOG/failed
 # machine with all other lanes.
 run_file() {
     local name=${1##*/}
-    local program=$MUSTER_BUILD/tests/unit/${name%.c} limit=$((${long:+4 *} 900 * MUSTER_PATIENCE))
+    local program=$MUSTER_BUILD/tests/unit/${name%.c} limit=$((900 * MUSTER_PATIENCE))
+    [ -z "$long" ] || limit=$((4 * limit))
     case $1 in
     *.bats)
         [ -n "$(bats_tests "$1")" ] || { echo 1..0 && exit; }
-        exec timeout -k 10 $limit bats --tap --tempdir "$(mktemp -u "$SCRATCH/XXXXXX")" \
+        exec timeout -k 10 "$limit" bats --tap --tempdir "$(mktemp -u "$SCRATCH/XXXXXX")" \
             --filter "$(bats_filter "$1")" "$MUSTER_TOP/$1"
         ;;
     esac
     [ -z "$only" ] || export CMOCKA_TEST_FILTER=$only LD_PRELOAD=$MUSTER_BUILD/tests/tools/.libs/test_filter.so
     export TMPDIR=$SCRATCH
-    [ -x "$program" ] && cd "$MUSTER_BUILD" && exec timeout -k 10 $limit "$program"
+    [ -x "$program" ] && cd "$MUSTER_BUILD" && exec timeout -k 10 "$limit" "$program"
     if grep -qrw "tests/unit/${name%.c}" --include='*.mk' "$MUSTER_TOP/tests"; then
         echo "1..0 # SKIP not part of this build's configuration"
     else
@@ -312,7 +316,7 @@ queue() {
     local number lines
     lines=$(cat)
     for ((number = 1; number <= repeat; number++)); do
-        [ -z "$lines" ] || if [ "$repeat" = 1 ]; then echo "$lines"; else sed "s/$/ $number/" <<<"$lines"; fi
+        [ -z "$lines" ] || if [ "$repeat" = 1 ]; then echo "$lines"; else echo "${lines//$'\n'/ $number$'\n'} $number"; fi
     done >"$LOG/new-queue" && mv "$LOG/new-queue" "$LOG/queue-$1"
 }
 
@@ -328,7 +332,8 @@ next_of() {
 lane() {
     local next
     trap - EXIT
-    export MUSTER_CLUSTER_DIR=$(lane_folder "$2")
+    MUSTER_CLUSTER_DIR=$(lane_folder "$2")
+    export MUSTER_CLUSTER_DIR
     while next=$(next_of "${@:3}"); do
         # shellcheck disable=SC2086
         test_file $next

@@ -75,7 +75,7 @@ slow_disk() {
         kill "${PIDS[1]}"
         end_world || [ $? -eq 75 ]
         [ "${STATUSES[*]}" = "75 75 75 75" ]
-        [ "$(grep -l 'checkpoint: the service is pid' rank*.out | wc -l)" -eq $n ]
+        [ "$(grep -l 'checkpoint: the service is pid' rank*.out | wc -l)" -eq "$n" ]
         [ "$(find "$writers"/step-* -name 'model-*' | wc -l)" -gt 10 ]
         train_world 2 "$writers" --ckpt-writers all --shard-size 1MiB --keep-last 0
         same_state_as_whole "$writers"
@@ -127,9 +127,9 @@ is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # Kills all of PIDS once every rank's log has the words; then their services finish what they have, and are gone.
 kill_at_words() {
-    local services=() pid rank
+    local services pid rank
     wait_log rank0.out "checkpoint: the service is pid"
-    for pid in "${PIDS[@]}"; do services+=($(pgrep -x muster-ckptd -P "$pid" || :)); done
+    mapfile -t services < <(for pid in "${PIDS[@]}"; do pgrep -x muster-ckptd -P "$pid" || :; done)
     slow_disk 0.1 "${services[@]}"
     for rank in "${!PIDS[@]}"; do wait_log "rank$rank.out" "$1"; done
     kill -9 "${PIDS[@]}"
@@ -167,7 +167,7 @@ large() {
     train() { large "$@"; }
     for writers in rank0 all; do
         n=$([ $writers = all ] && echo 2 || echo 1)
-        start_world $n "torn$n" --ckpt-writers $writers
+        start_world "$n" "torn$n" --ckpt-writers $writers
         # What is handed over waits for the lines of its steps to be durable.
         wait_log rank0.out 'checkpoint: the service is pid'
         slow_disk 5 "${PIDS[0]}"

@@ -113,7 +113,9 @@ fails() {
     local want=$1 words=$2
     shift 2
     run "$@"
+    # shellcheck disable=SC2154 # bats' run sets status and output
     echo "$output"
+    # shellcheck disable=SC2154
     [ "$status" -eq "$want" ] || { echo "status $status, not $want"; return 1; }
     grep -qF -- "$words" <<<"$output" || { echo "nothing said: $words"; return 1; }
 }

@@ -144,7 +144,7 @@ watch() { POWER_LOSS_UNDER=$PLACE/$1 LD_PRELOAD=$tools/.libs/power_loss.so "${@:
         durable=$(told_durable out)
         for how in strict ahead $n killed; do
             dir=found/run
-            if [ $how = killed ]; then dir=under/run; else "$tools/power_cut" $how under found; fi
+            if [ "$how" = killed ]; then dir=under/run; else "$tools/power_cut" "$how" under found; fi
             goes_on_to_the_end "${durable:-0}" || complain "call $n, $how"
             cuts=$((cuts + 1))
         done

@@ -51,6 +51,7 @@ hold() {
     done
 }
 # release [JOB]: those of the job, or all.
+# shellcheck disable=SC2046,SC2086
 release() { kill $(cat "$BATS_TEST_TMPDIR"/held-${1-*} 2>/dev/null) 2>/dev/null || :; }
 
 node_log() { grep "muster: job $2: " "$(cluster status log)/slurmd-$1.log"; }
@@ -86,7 +87,7 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     for node in n1 n2; do
         pid=$(service $node "$id")
         status=$(tr -s '\t ' ' ' <"/proc/$pid/status")
-        grep -qx "Uid:$(printf ' %s' $(for i in 1 2 3 4; do id -u muster-test1; done))" <<<"$status"
+        grep -qxE "Uid:( $(id -u muster-test1)){4}" <<<"$status"
         [ "$(grep -cE '^Cap(Inh|Prm|Eff|Amb): 0+$' <<<"$status")" -eq 4 ]
         grep -qx 'NoNewPrivs: 1' <<<"$status"
         [ "$(ps -o sid= -p "$pid" | tr -d ' ')" = "$pid" ]
@@ -126,7 +127,6 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
 }
 
 @test "a job has one when it asked for Muster, in whatever way; leftovers of a node that died are not in its way" {
-    # shellcheck disable=SC2016
     show='echo got $MUSTER_CKPTD'
     run cluster run srun --muster bash -c "$show"
     [[ $output = *"got /run/muster/job-"*/ckptd/socket* ]]

@@ -69,7 +69,7 @@ processes() { grep -ls "$(cluster status dir)/own " /proc/[0-9]*/mountinfo | cut
     command -v cc >/dev/null && pkg-config --exists pmix || skip "no C compiler or no libpmix-dev"
     # shellcheck disable=SC2046
     cc -o "$JOBS/ring" "$MUSTER_TOP/tests/cluster/ring.c" $(pkg-config --cflags --libs pmix)
-    run_slurm cluster run timeout -k 10 $HANG srun -N4 --ntasks-per-node=2 --mpi=pmix ./ring
+    run_slurm cluster run timeout -k 10 "$HANG" srun -N4 --ntasks-per-node=2 --mpi=pmix ./ring
     echo "$output"
     [ "$status" -eq 0 ]
     for rank in 0 1 2 3 4 5 6 7; do
@@ -154,9 +154,9 @@ hardware_address() { cluster run --node "$1" ip -o link show "$2" | sed 's/.*lin
     head -c 1000000 /dev/urandom >"$JOBS/bytes"
     # Milliseconds to read 1 MB from a program on another node.
     transfer() {
-        cluster run --node n1 timeout -k 10 $HANG bash -c 'exec 3<>/dev/tcp/n4/7777 || exit 1; cat <&3 | wc -c >got'
+        cluster run --node n1 timeout -k 10 "$HANG" bash -c 'exec 3<>/dev/tcp/n4/7777 || exit 1; cat <&3 | wc -c >got'
     }
-    serve() { cluster run --node n4 timeout -k 10 $HANG perl -MIO::Socket -e '
+    serve() { cluster run --node n4 timeout -k 10 "$HANG" perl -MIO::Socket -e '
         $s = IO::Socket::INET->new(LocalPort => 7777, Listen => 1, ReuseAddr => 1) or die; $c = $s->accept;
         open F, "<", "bytes"; local $/; print $c scalar <F>; close $c' 3>&- & }
     listening() { cluster run --node n4 ss -tln | grep -q :7777; }

@@ -40,6 +40,7 @@ teardown_file() { cluster_end; }
 setup() { plugin_require; }
 
 teardown() {
+    # shellcheck disable=SC2046
     [ ! -e "$BATS_TEST_TMPDIR/pids" ] || kill -KILL $(cat "$BATS_TEST_TMPDIR/pids") 2>/dev/null || :
     [ -z "${service-}" ] || kill -CONT "$service" 2>/dev/null || :
     rm -rf "$JOBS/inside"
@@ -189,7 +190,6 @@ END_OF_SOURCE
     for order in "enter plugstack" "plugstack enter"; do
         # shellcheck disable=SC2086
         (cd "$BATS_TEST_TMPDIR" && cat $order) >"$conf.new" && mv "$conf.new" "$conf"
-        # shellcheck disable=SC2016
         run cluster run srun --quiet --muster -w n1 -n1 bash -c 'ls -A /run; id -u; echo "at $MUSTER_CKPTD"; muster-ckptd --status "$MUSTER_CKPTD"'
         cp "$BATS_TEST_TMPDIR/plugstack" "$conf.new" && mv "$conf.new" "$conf"
         echo "$order: $status $output"
@@ -200,7 +200,6 @@ END_OF_SOURCE
 }
 
 @test "a network of its own: the service is found by its path, where that is mounted" {
-    # shellcheck disable=SC2016
     ask='muster-ckptd --status "$MUSTER_CKPTD"'
     run cluster run srun --muster -w n1 -n1 unshare --map-root-user --net bash -c "$ask"
     echo "$output"

@@ -70,7 +70,7 @@ teardown() { cluster_explain; }
 on_node() { cluster run --user root --node "$1" sh -c "$2"; }
 
 # step SRUN-OPTION…: runs the doctor in a step, without our plugin in srun.
-step() { run cluster run timeout -k 10 $HANG srun --mpi=pmix "$@"; }
+step() { run cluster run timeout -k 10 "$HANG" srun --mpi=pmix "$@"; }
 
 # found STATUS SEVERITY CHECK PART…: there is one line of this check, with all the parts, and the status was this.
 found() {
@@ -92,7 +92,7 @@ also_said() {
 plugin_says() {
     local want=$1 count=$2 line=$3
     shift 3
-    run cluster run timeout -k 10 $HANG srun --muster "$@"
+    run cluster run timeout -k 10 "$HANG" srun --muster "$@"
     echo "$output"
     [ "$(grep -cF -- "$line" <<<"$output")" -eq "$count" ] && [ "$status" -eq "$want" ]
 }
@@ -160,10 +160,10 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     plugin_says 0 0 muster: -N1 -w n1 -n3 --gres=gpu:1 true
     cluster plugin "$PLUGIN"
     # One task prepares something for the others.
-    run cluster run timeout $HANG salloc -N2 -n4 --gres=gpu:2 srun --muster -N1 -n1 true
+    run cluster run timeout "$HANG" salloc -N2 -n4 --gres=gpu:2 srun --muster -N1 -n1 true
     echo "$output"
     [[ $status = 0 && $output != *muster* ]]
-    wait_for $GIVING_UP all_idle
+    wait_for "$GIVING_UP" all_idle
 }
 
 # The device cgroup is faked by a device file that the user may not open: access(2) says the same of both.
@@ -271,7 +271,6 @@ time.sleep(50)' 3>&- &
     output=$doctors status=1
     found 1 error port-taken "rank 0 on n1: can't listen on MASTER_PORT=25999: Address already in use" "set MASTER_PORT"
     [ "$(faults)" -eq 1 ]
-    # shellcheck disable=SC2016
     on_node n3 'sed "/ n1\$/d" /etc/hosts >/run/hosts && echo 127.0.1.1 n1 >>/run/hosts && mount --bind /run/hosts /etc/hosts'
     step -N4 --ntasks-per-node=2 muster-doctor
     on_node n3 'umount /etc/hosts'

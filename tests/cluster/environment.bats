@@ -105,10 +105,10 @@ print(*sorted({str(json.load(open(path))["env"].get(sys.argv[2])) for path in gl
         distribution=${distributions[RANDOM % 5]}
         # Each node at least once, and then any.
         for ((i = 0; i < tasks; i++)); do echo "n$((1 + (i < nodes ? i : RANDOM % nodes)))"; done | shuf >"$JOBS/shuffled"
-        shape=(-N$nodes)
+        shape=(-N"$nodes")
         # The file says how many nodes there are: from 23.11 on srun won't be told it besides.
-        [ $distribution != arbitrary ] || { export SLURM_HOSTFILE=shuffled && shape=(); }
-        world $tasks srun --muster "${shape[@]}" -n$tasks --distribution=$distribution @
+        [ "$distribution" != arbitrary ] || { export SLURM_HOSTFILE=shuffled && shape=(); }
+        world $tasks srun --muster "${shape[@]}" -n$tasks --distribution="$distribution" @
         unset SLURM_HOSTFILE
     done
 }
@@ -133,7 +133,7 @@ print(*sorted({str(json.load(open(path))["env"].get(sys.argv[2])) for path in gl
 @test "the user's own values win, each alone" {
     for own in MASTER_ADDR=n1 MASTER_PORT=9999 JAX_COORDINATOR_ADDRESS=n1:9998 JAX_COORDINATOR_PORT=9998 \
         JAX_LOCAL_DEVICE_IDS=1 OMP_NUM_THREADS=5 SLURM_NTASKS_PER_NODE=2; do
-        run cluster run timeout -k 10 $HANG srun --muster -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 --export="ALL,$own" \
+        run cluster run timeout -k 10 "$HANG" srun --muster -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 --export="ALL,$own" \
             bash -c 'echo "task: $MASTER_ADDR $MASTER_PORT $JAX_COORDINATOR_ADDRESS $JAX_COORDINATOR_PORT" \
                 "$JAX_LOCAL_DEVICE_IDS $OMP_NUM_THREADS $SLURM_NTASKS_PER_NODE"; env | grep "^'"${own%%=*}"'="'
         echo "$output"
@@ -162,12 +162,11 @@ print(len({json.load(open(path))["env"]["MASTER_PORT"] for path in glob.glob(sys
 names() { tr '\0' '\n' <"$JOBS/$1" | sed -n 's/^\([A-Za-z_][A-Za-z_0-9]*\)=.*/\1/p' | grep -vE '^(SLURM|PMIX)' | sort -u; }
 
 @test "the manual names every variable that is set, and no other" {
-    # shellcheck disable=SC2016
     noting='[ $SLURM_PROCID != 0 ] || env -0 >"$0"'
     # In a job that was there before: only then is it something to compare the step with.
     for own in with without; do
         option=--muster && [ $own = with ] || option=--no-muster
-        cluster run timeout -k 10 $HANG salloc $option -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 \
+        cluster run timeout -k 10 "$HANG" salloc $option -N2 --ntasks-per-node=2 -c2 --gpus-per-task=1 \
             srun --mpi=pmix sh -c "$noting" $own.env
     done
     # MUSTER itself is "0" in the one without.
@@ -189,7 +188,7 @@ left_alone() {
 @test "a batch step, an interactive one and the extern step are left alone" {
     sed -n '/^lB2 l2 l2 l\.$/,/^\.TE$/p' "$MUSTER_TOP/doc/muster-environment.7" | sed '1,2d; $d' | cut -f1 | tr -d ',' |
         tr ' ' '\n' | sort >"$BATS_FILE_TMPDIR/told"
-    cluster run timeout -k 10 $HANG salloc --muster -N2 -n4
+    cluster run timeout -k 10 "$HANG" salloc --muster -N2 -n4
     left_alone alone.env
     if tr '\0' '\n' <"$JOBS/alone.env" | grep -E '^(SLURM_MPI_TYPE=pmix|SLURM_KILL_BAD_EXIT=|PMIX_)'; then false; fi
     rm "$JOBS/alone.env"

@@ -20,7 +20,7 @@ setup() { plugin_require; }
 teardown() { cluster_explain; }
 
 # begin NAME SRUN-ARGUMENT…: a step in the background, its output in $JOBS/NAME.
-begin() { cluster run timeout -k 10 $HANG srun --muster "${@:2}" >"$JOBS/$1" 2>&1 3>&- & }
+begin() { cluster run timeout -k 10 "$HANG" srun --muster "${@:2}" >"$JOBS/$1" 2>&1 3>&- & }
 
 # said NAME LINE: the step's output has that line about a rank, and no other.
 said() {
@@ -36,7 +36,6 @@ silent() { ! grep -H '^muster: rank ' "$@"; }
 others=", the first of 4 ranks to fail; the 3 others were stopped for it"
 
 @test "a kill, a crash, an exit and an exception are named with rank and node, once" {
-    # shellcheck disable=SC2016
     local -A ends=([kill]='kill -9 $$' [segv]='kill -11 $$' [one]='exit 1'
         [python]='exec python3 -c "raise ValueError()"' [behind]='until [ -e trapped ]; do sleep 0.1; done; exit 3')
     # What waits for its sleep may see that killed a moment before it gets the signal itself.
@@ -55,7 +54,6 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
 }
 
 @test "the others of a rank that failed are not said to have been stopped where they go on" {
-    # shellcheck disable=SC2016
     local fails='[ $RANK = 2 ] && exit 1; sleep 1'
     begin option --kill-on-bad-exit=0 -N2 --ntasks-per-node=2 bash -c "$fails"
     begin short -K0 -N2 --ntasks-per-node=2 bash -c "$fails"
@@ -75,19 +73,18 @@ ports() {
 # Whether an srun of a step with PMIx, and without Muster, starts with that many.
 suffices() {
     ports "$1"
-    cluster run timeout -k 5 $HANG srun --no-muster --mpi=pmix -N2 -n2 true
+    cluster run timeout -k 5 "$HANG" srun --no-muster --mpi=pmix -N2 -n2 true
 }
 
 @test "srun starts where the site has no more ports for it than it needs, and the failure is named all the same" {
     local count=2 # Slurm takes no range of one
-    # shellcheck disable=SC2016
     local fails='[ $RANK = 1 ] && exit 3; exec sleep 40'
     until suffices $count; do
         count=$((count + 1))
         [ $count -lt 12 ]
     done
     echo "srun needs $count ports"
-    run cluster run timeout -k 5 $HANG srun --muster -N2 -n2 bash -c 'echo "rank $RANK has a key of ${#MUSTER_STEP_KEY}"'
+    run cluster run timeout -k 5 "$HANG" srun --muster -N2 -n2 bash -c 'echo "rank $RANK has a key of ${#MUSTER_STEP_KEY}"'
     echo "$output"
     [ "$status" -eq 0 ]
     [ "$(sort <<<"$output")" = "$(printf 'rank %d has a key of 32\n' 0 1)" ]
@@ -149,8 +146,7 @@ END
 @test "nobody has failed: a notice, success, a step without --muster, a job that is cancelled" {
     begin notice -N2 -n4 bash -c 'exit 75'
     begin success -N2 -n4 true
-    cluster run timeout -k 10 $HANG srun -N2 -n4 bash -c 'exit 1' >"$JOBS/without" 2>&1 3>&- &
-    # shellcheck disable=SC2016
+    cluster run timeout -k 10 "$HANG" srun -N2 -n4 bash -c 'exit 1' >"$JOBS/without" 2>&1 3>&- &
     for answer in : 'trap "" TERM' 'trap "exit 1" TERM' 'trap "exit 69" TERM'; do
         ids+=("$(job_submit --muster -N2 -n2 step.sh "$answer; sleep 40 & wait; wait")")
     done

@@ -73,7 +73,7 @@ node_dies() {
         wait_for 60 node_is "$node" idle
     done
     job_is "$job" COMPLETED
-    train_equals_reference dead-node-$try
+    train_equals_reference "dead-node-$try"
 }
 
 @test "a node is cut off and heals after the next attempt has begun" {

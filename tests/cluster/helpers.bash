@@ -70,6 +70,7 @@ cluster_explain() {
 }
 
 # "${BOUNDED[@]}" COMMAND…: under salloc, which takes a killed command for the user's wish and ends with 0.
+# shellcheck disable=SC2034 # the tests read it
 BOUNDED=(bash -c "timeout -k 5 $HANG"' "$@"; exit $?' bounded)
 
 # What Slurm itself gets wrong now and then, and nothing but that, by its own words (doc/slurm-releases.md has the causes).
@@ -94,7 +95,9 @@ run_slurm() {
         run "$@"
         met=
         for fault in "${SLURM_FAULTS[@]}"; do
-            [ "$status" -eq 0 ] || { [[ $output != *"$fault"* ]] && [ "$(said_on_nodes "$fault")" = "${before[$fault]}" ]; } || met=$fault
+            # shellcheck disable=SC2154 # bats' run sets status and output
+            [ "$status" -eq 0 ] ||
+                { [[ $output != *"$fault"* ]] && [ "$(said_on_nodes "$fault")" = "${before[$fault]}" ]; } || met=$fault
         done
         [ -n "$met" ] || return 0
         slurm_fault "$met"

@@ -40,7 +40,7 @@ ring_result() {
 # Whether the run in folder $JOBS/$1 has a checkpoint of a step that its attempt $2 has made.
 has_saved() { [ "$(muster-ckpt ls --json "$JOBS/$1" 2>/dev/null | grep -c "\"attempt\": *$2")" -gt 0 ]; }
 
-srun() { cluster run timeout -k 10 $HANG srun "$@"; }
+srun() { cluster run timeout -k 10 "$HANG" srun "$@"; }
 
 @test "the NCCL unique id of rank 0 reaches all ranks over PMIx" {
     [ -x "$EXCHANGE" ] || skip "no test_nccl_exchange: MUSTER_BUILD is not a build with its tests"

@@ -27,7 +27,7 @@ teardown() { cluster_explain; }
 
 # The round trips of a byte between two nodes, in milliseconds, over one connection: the least, and the most of a hundred.
 round_trips() {
-    cluster run --node n2 timeout $HANG /usr/bin/python3 -c '
+    cluster run --node n2 timeout "$HANG" /usr/bin/python3 -c '
 import socket
 listener = socket.create_server(("", 7777))
 print("listens", flush=True)
@@ -35,7 +35,7 @@ with listener.accept()[0] as peer:
     while byte := peer.recv(1):
         peer.sendall(byte)' >"$JOBS/echo.log" &
     wait_for 30 grep -qs listens "$JOBS/echo.log"
-    cluster run --node n1 timeout $HANG /usr/bin/python3 -c '
+    cluster run --node n1 timeout "$HANG" /usr/bin/python3 -c '
 import socket, time
 times = []
 with socket.create_connection(("n2", 7777)) as peer:
@@ -96,6 +96,7 @@ for name in a["model"]:
 
 @test "ranks and their services whose calls on sockets do as little at once as they may: the same bits" {
     # Without the plugin, so that the services are started by the ranks and load the library too.
+    # shellcheck disable=SC2086
     run cluster run env PATH="$PATH" LD_PRELOAD="$JOBS/partial_io.so" timeout -k 10 $((4 * HANG)) \
         srun --mpi=pmix -N4 --ntasks-per-node=2 muster-train --data train.bin --ckpt-dir parts $TRAIN_ARGS --ckpt-every 40 --ckpt-writers node
     echo "$output"

@@ -41,7 +41,7 @@ setup() { plugin_require; }
 
 teardown() { cluster_explain; }
 
-srun() { run cluster run timeout -k 10 $HANG srun --muster "$@" && echo "$output"; }
+srun() { run cluster run timeout -k 10 "$HANG" srun --muster "$@" && echo "$output"; }
 
 # says COUNT LINE: so many lines begin so.
 says() { [ "$(grep -cF -- "$2" <<<"$output")" -eq "$1" ] || { echo "not $1 times: $2" && return 1; }; }
@@ -52,7 +52,6 @@ says() { [ "$(grep -cF -- "$2" <<<"$output")" -eq "$1" ] || { echo "not $1 times
     says 0 muster:
     srun -N2 --ntasks-per-node=2 --gpus-per-task=1 --export=ALL,JAX_LOCAL_DEVICE_IDS=1 true
     says 1 "muster: error: gpu-number: ranks 0-1 on n1: JAX_LOCAL_DEVICE_IDS=1, and the task sees one GPU, which is number 0"
-    # shellcheck disable=SC2016
     srun -N2 --ntasks-per-node=2 --gpus-per-task=1 bash -c 'LOCAL_RANK=$SLURM_LOCALID exec muster-doctor'
     says 1 "error: gpu-number: ranks 1, 3 on n1, n2: LOCAL_RANK=1, and the task sees one GPU, which is number 0"
     [ "$status" -eq 1 ]
@@ -92,7 +91,7 @@ END
         esac
     done
     # In salloc's shell, which runs where salloc does.
-    run cluster run timeout -k 10 $HANG salloc -N2 -n4 muster-rdzv
+    run cluster run timeout -k 10 "$HANG" salloc -N2 -n4 muster-rdzv
     says 1 "muster: warning: this process runs alone on ctl, outside of the steps of job"
 }
 

@@ -38,7 +38,7 @@ END
     chmod 755 "$JOBS/step.sh" "$JOBS/ranks"
 }
 
-srun() { cluster run timeout -k 10 $HANG srun "$@"; }
+srun() { cluster run timeout -k 10 "$HANG" srun "$@"; }
 
 # job SBATCH-ARGUMENT… COMMAND: submits a job with --muster whose tasks run COMMAND; prints its id.
 job() { job_submit --muster "${@:1:$#-1}" step.sh "${*: -1}"; }
@@ -188,7 +188,6 @@ inner() {
 }
 
 @test "75, 69, a signal, and a signal behind a shell bring the job back" {
-    # shellcheck disable=SC2016
     local -A ends=([75]='exit 75' [69]='exit 69' [kill]='kill -9 $$' [segv]='kill -11 $$' [shell]='bash -c "kill -9 \$\$"; exit')
     local -A id=()
     for end in "${!ends[@]}"; do
@@ -207,7 +206,6 @@ inner() {
 @test "0, 1, 2 and 65 end the job, though Slurm kills the other ranks with a signal" {
     local -A id=()
     for code in 0 1 2 65; do
-        # shellcheck disable=SC2016
         id[$code]=$(job -N2 -n2 '[ $RANK = 1 ] && exit '$code'; [ '$code' = 0 ] || exec sleep 60')
     done
     for code in 0 1 2 65; do
@@ -232,7 +230,6 @@ inner() {
 
 @test "a rank that fails because another one was killed does not keep the job from coming back" {
     # As PyTorch does: rank 1 sees that rank 0 is gone, and ends with an error of its own.
-    # shellcheck disable=SC2016
     id=$(job -N2 -n2 'cd '"$JOBS"'; [ $MUSTER_ATTEMPT = 0 ] || exit 0
         if [ $RANK = 0 ]; then echo >gone.$SLURM_JOB_ID; kill -9 $$; fi
         until [ -e gone.$SLURM_JOB_ID ]; do sleep 0.02; done
@@ -248,7 +245,6 @@ inner() {
 
 @test "scancel never comes back, whatever the ranks answer" {
     local -a id=()
-    # shellcheck disable=SC2016
     for answer in 'exit 75' 'sleep 0.7; exit 75' 'exit 69' 'trap "" TERM; sleep 60'; do
         id+=("$(job -N1 -n2 "trap '$answer' TERM; sleep 60 & wait; $answer")")
     done
@@ -312,8 +308,8 @@ has_step() { cluster run squeue -h -s -j "$1" -o %i | grep -q '\.0$'; }
 
 @test "muster-requeue gives up at its deadline" {
     cluster stop-controller
-    cluster run timeout -k 10 $HANG "$REQUEUE" --deadline=2 1 0 3>&- &
-    run cluster run timeout -k 10 $HANG "$REQUEUE" --deadline=2 --running 1 0
+    cluster run timeout -k 10 "$HANG" "$REQUEUE" --deadline=2 1 0 3>&- &
+    run cluster run timeout -k 10 "$HANG" "$REQUEUE" --deadline=2 --running 1 0
     wait $! && acted=0 || acted=$?
     cluster start-controller
     echo "$output"
@@ -354,7 +350,6 @@ no_node_completes() { [ -z "$(cluster run sinfo -h -t completing -o %n)" ]; }
 }
 
 @test "a job submitted from inside a restarted one counts its own attempts" {
-    # shellcheck disable=SC2016
     run env SLURM_RESTART_COUNT=7 "$MUSTER_TOP/tests/cluster/cluster" run sbatch --parsable --muster -N1 -n1 -W step.sh \
         'echo it is $MUSTER_ATTEMPT'
     grep -q '^it is 0$' "$(job_output "${lines[0]}")"
@@ -395,7 +390,6 @@ job_wait_attempt_over() { wait_for 60 job_left_attempt "$1" 0; }
 
 @test "eight requeues in a row are never held" {
     # The next test's takes a while, too, and runs beside.
-    # shellcheck disable=SC2016
     job -N1 -n1 -w n1 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75' >"$JOBS/limit"
     id=$(job --export=ALL -N1 -n2 '[ $MUSTER_ATTEMPT -lt 8 ] && exit 75; exit 0')
     job_wait "$id" 120 COMPLETED

@@ -19,7 +19,7 @@ setup() { cluster_require; }
 
 teardown() { cluster_explain; }
 
-step() { run cluster run timeout $HANG srun --mpi=pmi2 "$@" && echo "$output"; }
+step() { run cluster run timeout "$HANG" srun --mpi=pmi2 "$@" && echo "$output"; }
 
 # rows RANK NODE…: whether the table has these rows, and no others.
 rows() {
@@ -88,7 +88,7 @@ rows() {
 
 @test "the ranks of an mpirun in a job meet over its own PMIx" {
     mpirun --version 2>/dev/null | grep -q 'Open MPI' || skip "no mpirun of Open MPI"
-    printf '#!/bin/bash\nexec timeout %d mpirun -n 4 --oversubscribe %s\n' $HANG "$RDZV" >"$JOBS/mpirun.sh"
+    printf '#!/bin/bash\nexec timeout %d mpirun -n 4 --oversubscribe %s\n' "$HANG" "$RDZV" >"$JOBS/mpirun.sh"
     job_wait "$(job_submit -N2 --ntasks-per-node=2 -o mpirun.out mpirun.sh)" 60 COMPLETED
     cat "$JOBS/mpirun.out"
     [ "$(grep -cE '^ +[0-3]/4 +[01]/2 +[01]/2 +n[12] +pmix +pmix ' "$JOBS/mpirun.out")" -eq 4 ]

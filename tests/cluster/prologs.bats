@@ -44,7 +44,7 @@ has_service() { [ -n "$(service "$1")" ]; }
 # no_service JOB: the job prolog has run, and there is none.
 no_service() { [ -z "$(service "$1")" ] && as_root n1 test ! -e "/run/muster/job-$1/ckptd/socket"; }
 
-waiting() { job_submit --muster -w n1 "$@" --wrap 'srun bash -c "echo \$SLURMD_NODENAME got \${MUSTER_CKPTD-none}; sleep 100.5"'; }
+waiting() { job_submit --muster -w n1 --wrap 'srun bash -c "echo \$SLURMD_NODENAME got \${MUSTER_CKPTD-none}; sleep 100.5"'; }
 stopped() { grep -q '^State:[[:space:]]*T' "/proc/$1/status"; }
 
 # left JOB NODE: a socket as a PMIx server leaves it that died with its node.

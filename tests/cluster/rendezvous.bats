@@ -135,7 +135,7 @@ teardown_file() { cluster_end; }
 
 setup() {
     plugin_require
-    wait_for $GIVING_UP all_idle # or the steps of the test before keep those of this one waiting
+    wait_for "$GIVING_UP" all_idle # or the steps of the test before keep those of this one waiting
 }
 
 teardown() { cluster_explain; }
@@ -145,7 +145,7 @@ step() {
     local case=$1 options=()
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
-    cluster run timeout $HANG srun "${options[@]}" ./rank.sh "$case" "${@:2}" >"$JOBS/$case.out" 2>&1 3>&- &
+    cluster run timeout "$HANG" srun "${options[@]}" ./rank.sh "$case" "${@:2}" >"$JOBS/$case.out" 2>&1 3>&- &
 }
 
 # meet CASE SECONDS SRUN-ARGUMENT…: with muster-rdzv. train CASE SECONDS SRUN-ARGUMENT…: with muster-train.
@@ -248,7 +248,7 @@ nothing_left() {
         named $case "6 7" "$theirs"
         gave_up $case "[123]"
     done
-    wait_for $GIVING_UP node_is n4 idle
+    wait_for "$GIVING_UP" node_is n4 idle
 }
 
 # Rank 0 asks later than the others are answered: none leaves before it has heard of all.
@@ -395,5 +395,5 @@ last_node() { cluster run scontrol show hostnames "$(job_field "$1" NodeList)" |
     [ -e "$JOBS/up-meets-leaves-3-1" ]
     train_equals_reference meets-leaves
     cluster start-slurmd "$away"
-    wait_for $GIVING_UP node_is "$away" idle
+    wait_for "$GIVING_UP" node_is "$away" idle
 }

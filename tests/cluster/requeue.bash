@@ -22,7 +22,7 @@ job() { job_submit --muster "${@:1:$#-1}" step.sh "${*: -1}"; }
 
 # What a rank runs to end as one that lost its peer, whose pid comes through the pipe $JOBS/gone:
 # once Slurm has seen the end of that one.
-# shellcheck disable=SC2016
+# shellcheck disable=SC2034 # the tests read it
 LOST='read -r peer <gone; tail --pid=$peer -f /dev/null; exit 69'
 
 said() { grep -q -- "$2" "$(job_output "$1")"; }

@@ -14,7 +14,6 @@ setup() { plugin_require; }
 teardown() { cluster_explain; }
 
 @test "a rank that fails at a preemption's SIGTERM brings the job back; at anybody else's it does not" {
-    # shellcheck disable=SC2016
     fails='[ $MUSTER_ATTEMPT = 0 ] || exit 0; trap "exit 1" TERM; echo ready; sleep 300 & wait; exit 1'
     taken=$(job -N2 -n4 "$fails")
     wait_for 30 said "$taken" ready
@@ -28,7 +27,6 @@ teardown() { cluster_explain; }
 }
 
 @test "a rank that fails on a node that is being drained brings the job back" {
-    # shellcheck disable=SC2016
     id=$(job -N2 -n2 -w n1,n2 '[ $MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; until [ -e drained ]; do sleep 0.1; done; [ $RANK = 0 ] || exit 1; sleep 300')
     wait_for 30 said "$id" ready
     cluster run --user root scontrol update nodename=n2 state=drain reason=test
@@ -64,7 +62,6 @@ END
     cluster plugin "$PLUGIN" breaker=off "requeue=$JOBS/slow-requeue"
     killed=$(job -N2 -n2 'exec ./ends')
     mkfifo -m 666 "$JOBS/gone"
-    # shellcheck disable=SC2016
     lost=$(job -N2 -n2 'if [ $RANK = 1 ]; then echo $$ >gone; exit 1; fi; '"$LOST")
     for id in "$killed" "$lost"; do
         job_wait "$id" 90 FAILED COMPLETED
@@ -80,10 +77,8 @@ END
 
 @test "a program that dies at each start comes back twice, and then its job ends with one line" {
     # The first rank that dies is on another node than the next.
-    # shellcheck disable=SC2016
     id=$(job --comment="mine, and more" -N4 -n4 '[ $((RANK % 2)) = 0 ] && sleep 60; kill -SEGV $$')
     # A loop of another kind: asked for, and not counted.
-    # shellcheck disable=SC2016
     asked=$(job --exclusive=user -N1 -n1 '[ $MUSTER_ATTEMPT = 4 ] || exit 75')
     job_wait "$id" 120 FAILED
     cat "$(job_output "$id")"
@@ -120,9 +115,7 @@ END
     # shellcheck disable=SC2046
     PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig cc "$JOBS/progress.c" $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config \
         --cflags --libs muster) -Wl,-rpath,"$MUSTER_PREFIX/lib" -o "$JOBS/progress"
-    # shellcheck disable=SC2016
     says=$(job -N2 -n2 '[ $MUSTER_ATTEMPT = 5 ] || exec ./progress 2')
-    # shellcheck disable=SC2016
     names=$(MUSTER_PROGRESS=saved job -N2 -n2 '[ $MUSTER_ATTEMPT != 4 ] || exit 0; [ $RANK = 1 ] || exec sleep 60; touch saved; kill -9 $$')
     job_wait "$says" 150 COMPLETED FAILED
     cat "$(job_output "$says")"
@@ -133,12 +126,10 @@ END
 
 @test "an attempt that ran longer than breaker= minutes was not in vain, and breaker=off counts nothing" {
     cluster plugin "$PLUGIN" breaker=1
-    # shellcheck disable=SC2016
     long=$(job -N1 -n1 '[ $MUSTER_ATTEMPT != 3 ] || exit 0; [ $MUSTER_ATTEMPT != 2 ] || sleep 65; kill -9 $$')
     job_wait "$long" 180 COMPLETED FAILED
     cat "$(job_output "$long")"
     cluster plugin "$PLUGIN" breaker=off
-    # shellcheck disable=SC2016
     uncounted=$(job -N1 -n1 '[ $MUSTER_ATTEMPT = 4 ] || kill -9 $$')
     job_wait "$uncounted" 90 COMPLETED FAILED
     cluster plugin "$PLUGIN"
@@ -152,7 +143,6 @@ END
     cc -shared -fPIC "$JOBS/refuse.c" -o "$JOBS/refuse.so"
     printf '#!/bin/sh\nLD_PRELOAD=%s exec %s "$@"\n' "$JOBS/refuse.so" "$REQUEUE" >"$JOBS/refused"
     chmod 755 "$JOBS/refused"
-    # shellcheck disable=SC2016
     dies='[ $MUSTER_ATTEMPT != 0 ] || { echo ready; until [ -e now ]; do sleep 0.1; done; kill -SEGV $$; }'
     id=$(job -N1 -n1 "$dies")
     wait_for 30 said "$id" ready
@@ -229,7 +219,6 @@ srun --overlap -N2 -n4 bash -c "$1"
 kill $monitor
 sleep 5 # longer than a requeue takes to be asked for
 END
-    # shellcheck disable=SC2016
     fails=$(job_submit --muster -N2 --ntasks-per-node=2 overlap.sh '[ $MUSTER_ATTEMPT != 0 ] || { [ $RANK = 3 ] && kill -9 $$; sleep 60; }')
     ends=$(job_submit --muster -N2 --ntasks-per-node=2 overlap.sh 'exit 0')
     restarted_once "$fails" "put back in the queue after attempt 0"
@@ -244,12 +233,10 @@ END
 srun -N2 -n2 true
 srun -N1 -n1 bash -c "$1"
 END
-    # shellcheck disable=SC2016
     taken=$(job_submit --muster -N2 -n2 behind.sh '[ $MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; exec sleep 300')
     wait_for 30 said "$taken" ready
     job_preempt "$taken" 0
     restarted_once "$taken" "put back in the queue after attempt 0"
-    # shellcheck disable=SC2016
     asks=$(job_submit --muster -N2 -n2 behind.sh '[ $MUSTER_ATTEMPT = 0 ] || exit 0; exit 75')
     restarted_once "$asks" "put back in the queue after attempt 0"
 }

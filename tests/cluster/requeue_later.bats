@@ -47,7 +47,6 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
 
 @test "a job that waits for a controller that was away can be cancelled; one that ended for good does not come back" {
     cancelled=$(dying 1)
-    # shellcheck disable=SC2016
     final=$(job -N2 -n2 'echo ready; [ $RANK = 1 ] || exec sleep 600; until [ -e die ]; do sleep 0.1; done; exit 1')
     for id in "$cancelled" "$final"; do
         wait_for 30 said "$id" ready
@@ -68,7 +67,6 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
 }
 
 @test "a job whose time is over on two nodes comes back once both are clean" {
-    # shellcheck disable=SC2016
     id=$(job -N2 -n2 --time=1 'trap "exit 75" TERM; [ $MUSTER_ATTEMPT -gt 0 ] && exit 0; sleep 200 & wait; exit 75')
     # Slurm looks for such jobs every 30 s.
     job_wait "$id" 180 COMPLETED
@@ -82,7 +80,6 @@ asks() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$")" ]; }
     slow_requeue
     cluster plugin "$PLUGIN" breaker=off "requeue=$JOBS/slow-requeue"
     mkfifo -m 666 "$JOBS/gone"
-    # shellcheck disable=SC2016
     id=$(job -N2 -n2 'echo ready
         if [ $RANK = 1 ]; then mkfifo held; read -r _ <held; echo $$ >gone; exit 1; fi
         '"$LOST")
@@ -152,7 +149,6 @@ die_and_hold() {
     slow_requeue
     rm -f "$JOBS/asked"
     touch "$JOBS/hold"
-    # shellcheck disable=SC2016
     id=$(job -N2 -n2 'trap "echo saved in attempt $MUSTER_ATTEMPT; exit 75" TERM; echo "ready $MUSTER_ATTEMPT"
         until [ -e done.$SLURM_JOB_ID ]; do sleep 0.1; done')
     wait_for 30 said "$id" "ready 0"

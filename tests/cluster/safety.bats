@@ -23,6 +23,7 @@ teardown_file() { cluster_end; }
 setup() { plugin_require; }
 
 teardown() {
+    # shellcheck disable=SC2046
     [ ! -e "$BATS_TEST_TMPDIR/pids" ] || kill -KILL $(cat "$BATS_TEST_TMPDIR/pids") 2>/dev/null || :
     cluster_explain
 }
@@ -31,7 +32,7 @@ teardown() {
 not() { ! "$@"; }
 
 as() { cluster run --user "$1" --node "$2" "${@:3}"; }
-srun() { cluster run timeout $HANG srun "$@"; }
+srun() { cluster run timeout "$HANG" srun "$@"; }
 no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 idle() { node_is n1 idle && node_is n2 idle; }
 nothing_left() { [ -z "$(as root n1 find /run/muster -mindepth 1 2>/dev/null)$(as root n2 find /run/muster -mindepth 1 2>/dev/null)" ]; }
@@ -236,7 +237,6 @@ stop_helpers() {
 }
 
 @test "a user who stops the service and the helpers holds up his step for 10 s and his node for drain=, no longer" {
-    # shellcheck disable=SC2016
     printf '#!/bin/sh\necho $$ >"%s/stopped"\nkill -STOP $$\n' "$JOBS" >"$JOBS/stops"
     chmod 755 "$JOBS/stops"
     plugin optional "$PLUGIN" drain=2 "requeue=$JOBS/stops"

@@ -99,13 +99,13 @@ train_notices() { grep -c '"event": *"notice"' "$JOBS/$1/attempts.jsonl"; }
 # The node and the pid of a rank of a running job of this cluster; prints "NODE PID". It starts no other program for each
 # process that it looks at: a short training is over before many have run.
 train_rank() {
-    local pid variables
+    local pid variables text
     for pid in $(pgrep -x muster-train); do
         [ "/proc/$pid/cwd" -ef "$JOBS" ] || continue
         mapfile -d '' -t variables 2>/dev/null <"/proc/$pid/environ" || continue
-        variables=" ${variables[*]} "
-        [[ $variables = *" SLURM_JOB_ID=$1 "* && $variables = *" SLURM_PROCID=$2 "* ]] || continue
-        [[ $variables =~ " SLURMD_NODENAME="([^ ]*) ]] || continue
+        text=" ${variables[*]} "
+        [[ $text = *" SLURM_JOB_ID=$1 "* && $text = *" SLURM_PROCID=$2 "* ]] || continue
+        [[ $text =~ " SLURMD_NODENAME="([^ ]*) ]] || continue
         echo "${BASH_REMATCH[1]} $pid"
         return 0
     done
@@ -134,7 +134,9 @@ refused() {
     local want=$1 words=$2
     shift 2
     run train_now "$@"
+    # shellcheck disable=SC2154 # bats' run sets status and output
     echo "$output"
+    # shellcheck disable=SC2154
     [ "$status" -eq "$want" ] || { echo "status $status, not $want"; return 1; }
     [ "$(grep -cE '^muster: (\[rank .*\] )?error: ' <<<"$output")" -eq 1 ] || { echo "not one line"; return 1; }
     grep -F 'error: ' <<<"$output" | grep -qF -- "$words" || { echo "nothing said: $words"; return 1; }

@@ -55,7 +55,9 @@ kernels_are_clean() {
 # A fault of a kernel's that its results do not show: told NAME SANITIZER WHAT.
 told() {
     run tests/tools/kernel_fault "$1"
+    # shellcheck disable=SC2154 # bats' run sets output and status
     echo "$output"
+    # shellcheck disable=SC2154
     [ "$status" -ne 0 ]
     [[ $output = *"$2: $3"* ]]
     [[ $output = *samples.cu* ]]

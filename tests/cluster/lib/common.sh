@@ -6,7 +6,9 @@ TOP=${CLUSTER_HOME%/*/*}
 # One folder a checkout, so that two checkouts can each have a cluster at the same time.
 STATE=${MUSTER_CLUSTER_DIR:-/var/tmp/muster-cluster-$(cksum <<<"$TOP" | cut -d' ' -f1)}
 # The files of `status`, by its keys.
+# shellcheck disable=SC2034 # the other files here read it
 declare -A PATHS=([dir]=$STATE [jobs]=$STATE/jobs [conf]=$STATE/etc/slurm.conf [log]=$STATE/log)
+# shellcheck disable=SC2034
 { read -r ID <"$STATE/.muster-cluster"; } 2>/dev/null || ID=$(cksum <<<"$STATE" | cut -d' ' -f1)
 
 # Prints one line that says who speaks.
