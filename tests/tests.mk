@@ -53,11 +53,14 @@ if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 endif
-EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats tests/nccl.bats tests/gpu.sh tests/gpu_train.sh tests/gpu_slurm.sh tests/gpu.bats tests/cluster/gpu.bats
+EXTRA_DIST += tests/cluster/libmuster.bats tests/libmuster.bats tests/nccl.bats tests/gpu.sh tests/gpu_train.sh \
+	tests/gpu_slurm.sh tests/gpu.bats tests/cluster/gpu.bats
 EXTRA_DIST += tests/bench_gpu.bats
 
 EXTRA_DIST += tests/unit/trainer/cpu/threads_sample.h
-EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit/skip_main.h tests/unit/trainer/state/odd_table.h tests/unit/ports.h tests/golden tests/checkpoint_kill.bats tests/ckpt_command.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
+EXTRA_DIST += tests/unit/files.h tests/unit/hang.h tests/unit/quiet.h tests/unit/skip_main.h \
+	tests/unit/trainer/state/odd_table.h tests/unit/ports.h tests/golden tests/checkpoint_kill.bats \
+	tests/ckpt_command.bats tests/fuzz/fuzz_manifest.c tests/fuzz/fuzz_safetensors.c
 
 # What bats files run.
 check_PROGRAMS += tests/tools/ckpt_writer
@@ -122,7 +125,8 @@ tests_tools_fake_cublaslt_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -sha
 tests_tools_fake_cublaslt_la_LIBADD = libcommon.la
 endif
 endif
-EXTRA_DIST += tests/tools/train_shim.c tests/fakes/fake_driver.c tests/fakes/fake_cublaslt.c tests/gpu_train.bats tests/gpu_ranks.bats
+EXTRA_DIST += tests/tools/train_shim.c tests/fakes/fake_driver.c tests/fakes/fake_cublaslt.c tests/gpu_train.bats \
+	tests/gpu_ranks.bats
 check_PROGRAMS += tests/tools/power_cut tests/tools/kill_at
 tests_tools_power_cut_LDADD = tests/tools/libpower.la
 EXTRA_DIST += tests/power_loss.bats tests/ckptd_kill.bats tests/train_kill.bats
@@ -154,17 +158,18 @@ EXTRA_DIST += tests/trace.bats tests/tools/check_trace.py tests/tools/flip_bits.
 EXTRA_DIST += tests/train.bats tests/elastic.bats tests/mpirun.bats tests/saving.bats tests/small_run.bash
 
 # The runner and the test cluster.
-EXTRA_DIST += .ci/run tests/run.sh tests/streak.sh tests/streak.tsv tests/run.bats tests/packages.txt tests/lib/packages.sh tests/lib/plain_path.sh \
-	tests/lib/rooms.py tests/lib/has_torch.bash tests/lib/wait_for.bash tests/lib/sanitize.bash tests/lib/tap.awk
-EXTRA_DIST += \
-	tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash \
-	tests/cluster/plugin.bats tests/cluster/pmi2.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
+EXTRA_DIST += .ci/run tests/run.sh tests/streak.sh tests/streak.tsv tests/run.bats tests/packages.txt \
+	tests/lib/packages.sh tests/lib/plain_path.sh tests/lib/rooms.py tests/lib/has_torch.bash tests/lib/wait_for.bash \
+	tests/lib/sanitize.bash tests/lib/tap.awk
+EXTRA_DIST += tests/cluster/cluster tests/cluster/cluster.bats tests/cluster/helpers.bash tests/cluster/plugin.bats \
+	tests/cluster/pmi2.bats tests/cluster/environment.bats tests/cluster/world.py tests/cluster/examples.bats \
 	tests/cluster/without_plugin.bats tests/cluster/safety.bats tests/cluster/watchdog.bats tests/cluster/containers.bats \
-	tests/cluster/requeue.bats tests/cluster/requeue_later.bats tests/cluster/requeue.bash \
-	tests/cluster/probe.c tests/cluster/ring.c tests/cluster/training.bash \
-	tests/cluster/preemption.bats tests/cluster/failure.bats tests/cluster/rendezvous.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
-	tests/cluster/ckptd.bats tests/cluster/prologs.bats tests/cluster/network.bats tests/cluster/latency.c tests/cluster/lib/network.sh tests/cluster/doctor.bats tests/cluster/pains.bats tests/cluster/guards.bats tests/doctor.bats \
-	tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
+	tests/cluster/requeue.bats tests/cluster/requeue_later.bats tests/cluster/requeue.bash tests/cluster/probe.c \
+	tests/cluster/ring.c tests/cluster/training.bash tests/cluster/preemption.bats tests/cluster/failure.bats \
+	tests/cluster/rendezvous.bats tests/cluster/faults.bats tests/cluster/badinput.bats tests/build.bats \
+	tests/cluster/ckptd.bats tests/cluster/prologs.bats tests/cluster/network.bats tests/cluster/latency.c \
+	tests/cluster/lib/network.sh tests/cluster/doctor.bats tests/cluster/pains.bats tests/cluster/guards.bats \
+	tests/doctor.bats tests/cluster/lib/common.sh tests/cluster/lib/config.sh tests/cluster/lib/daemons.sh \
 	tests/cluster/lib/links.sh tests/cluster/lib/space-init.sh tests/cluster/lib/space.sh tests/cluster/lib/users.sh
 EXTRA_DIST += tests/lib/tap-skip.sh tests/tokens.bats tests/manuals.bats
 
@@ -173,9 +178,12 @@ FUZZ_SECONDS = 20
 fuzz:
 	$(top_srcdir)/tests/fuzz/run.sh $(FUZZ_SECONDS)
 .PHONY: fuzz shim
-EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats tests/descriptors.bats tests/network.bats tests/cluster/addresses.bats tests/cluster/groups.bats tests/fuzz.bats tests/fuzz/run.sh tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c \
-	tests/fuzz/fuzz_attempts.c tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_comm_links.c tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c \
-	tests/fuzz/fuzz_bootstrap.c tests/fuzz/fuzz_hostlist.c tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c \
-	tests/fuzz/fuzz_owner.c tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_gemm_plans.c tests/fuzz/fuzz_flight.c tests/fuzz/seeds \
-	tests/fuzz/dictionaries
+EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats tests/descriptors.bats \
+	tests/network.bats tests/cluster/addresses.bats tests/cluster/groups.bats tests/fuzz.bats tests/fuzz/run.sh \
+	tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c tests/fuzz/fuzz_attempts.c \
+	tests/fuzz/fuzz_checkpoint.c tests/fuzz/fuzz_ckptd_proto.c tests/fuzz/fuzz_comm_conn.c tests/fuzz/fuzz_comm_links.c \
+	tests/fuzz/fuzz_first_end.c tests/fuzz/fuzz_import.c tests/fuzz/fuzz_bootstrap.c tests/fuzz/fuzz_hostlist.c \
+	tests/fuzz/fuzz_layout.c tests/fuzz/fuzz_rank_env.c tests/fuzz/fuzz_spank_args.c tests/fuzz/fuzz_owner.c \
+	tests/fuzz/fuzz_part.c tests/fuzz/fuzz_pmi2_wire.c tests/fuzz/fuzz_gemm_plans.c tests/fuzz/fuzz_flight.c \
+	tests/fuzz/seeds tests/fuzz/dictionaries
 # End of tests.mk

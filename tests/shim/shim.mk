@@ -15,7 +15,8 @@ shim_LIBS = libcudashim.a -lstdc++ $(CMOCKA_LIBS)
 SHIM_CXXFLAGS = -std=c++17 -Wno-unused-parameter -Wno-unknown-pragmas -ffp-contract=off -march=native
 .cu.host.o:
 	@$(MKDIR_P) $(@D)
-	$(AM_V_CXX)$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) -I$(top_srcdir)/tests/shim $(CPPFLAGS) $(AM_CXXFLAGS) $(SHIM_CXXFLAGS) \
+	$(AM_V_CXX)$(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) -I$(top_srcdir)/tests/shim $(CPPFLAGS) $(AM_CXXFLAGS) \
+	$(SHIM_CXXFLAGS) \
 		$(CXXFLAGS) -MMD -MF $@.d -x c++ -c -o $@ $<
 -include $(cuda_sources:.cu=.o.d) $(cuda_sources:.cu=.host.o.d) tests/shim/samples.host.o.d \
 	tests/shim/samples.o.d tests/shim/ptx_samples.host.o.d tests/shim/ptx_samples.o.d \

@@ -1,4 +1,5 @@
-# trainer/ops/: what a device computes. All of trainer/ but its programs is in libtrainer.a; programs that link it link trainer_LIBS.
+# trainer/ops/: what a device computes. All of trainer/ but its programs is in libtrainer.a; programs that link it link
+# trainer_LIBS.
 noinst_LIBRARIES += libtrainer.a
 trainer_LIBS = libtrainer.a librun.la libcheckpoint.la liblaunch.la liborder.la libcommon.la $(DNNL_LIBS)
 libtrainer_a_SOURCES = \

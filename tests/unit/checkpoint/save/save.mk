@@ -1,6 +1,7 @@
 # tests/unit/checkpoint/save/: the unit tests of checkpoint/save/.
 if HAVE_CMOCKA
-ckpt_fixture = tests/unit/checkpoint/save/ckpt_fixture.c tests/unit/checkpoint/save/ckpt_fixture.h tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
+ckpt_fixture = tests/unit/checkpoint/save/ckpt_fixture.c tests/unit/checkpoint/save/ckpt_fixture.h \
+	tests/tools/ckpt_sample.c tests/tools/ckpt_sample.h
 unit_tests += tests/unit/test_ckpt_save
 tests_unit_test_ckpt_save_SOURCES = tests/unit/checkpoint/save/test_ckpt_save.c $(ckpt_fixture)
 tests_unit_test_ckpt_save_LDADD = libcheckpoint.la $(CMOCKA_LIBS)

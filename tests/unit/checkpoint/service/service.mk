@@ -11,15 +11,18 @@ tests_unit_test_ckptd_parts_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_writers
 tests_unit_test_ckptd_writers_SOURCES = tests/unit/checkpoint/service/test_ckptd_writers.c $(ckptd_fixture)
 tests_unit_test_ckptd_writers_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
-tests_unit_test_ckptd_hear_SOURCES = tests/unit/checkpoint/service/test_ckptd_hear.c tests/unit/checkpoint/service/ckptd_node.h $(ckptd_fixture)
+tests_unit_test_ckptd_hear_SOURCES = tests/unit/checkpoint/service/test_ckptd_hear.c \
+	tests/unit/checkpoint/service/ckptd_node.h $(ckptd_fixture)
 tests_unit_test_ckptd_hear_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
-tests_unit_test_ckptd_node_SOURCES = tests/unit/checkpoint/service/test_ckptd_node.c tests/unit/checkpoint/service/ckptd_node.h $(ckptd_fixture)
+tests_unit_test_ckptd_node_SOURCES = tests/unit/checkpoint/service/test_ckptd_node.c \
+	tests/unit/checkpoint/service/ckptd_node.h $(ckptd_fixture)
 tests_unit_test_ckptd_node_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_session
 tests_unit_test_ckptd_session_SOURCES = tests/unit/checkpoint/service/test_ckptd_session.c $(ckptd_fixture)
 tests_unit_test_ckptd_session_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd_trust
-tests_unit_test_ckptd_trust_SOURCES = tests/unit/checkpoint/service/test_ckptd_trust.c tests/unit/checkpoint/service/ckptd_node.h $(ckptd_fixture)
+tests_unit_test_ckptd_trust_SOURCES = tests/unit/checkpoint/service/test_ckptd_trust.c \
+	tests/unit/checkpoint/service/ckptd_node.h $(ckptd_fixture)
 tests_unit_test_ckptd_trust_LDADD = libckptd.la libcheckpoint.la $(CMOCKA_LIBS)
 unit_tests += tests/unit/test_ckptd
 tests_unit_test_ckptd_SOURCES = tests/unit/checkpoint/service/test_ckptd.c $(ckptd_fixture)

@@ -1,7 +1,8 @@
 # tests/unit/trainer/comm/: the unit tests of trainer/comm/.
 if HAVE_CMOCKA
 unit_tests += tests/unit/test_comm
-comm_world = tests/unit/trainer/comm/summing.c tests/unit/trainer/comm/summing.h tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
+comm_world = tests/unit/trainer/comm/summing.c tests/unit/trainer/comm/summing.h \
+	tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
 tests_unit_test_comm_SOURCES = tests/unit/trainer/comm/test_comm.c $(comm_world)
 tests_unit_test_comm_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_comm_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=free
@@ -22,7 +23,8 @@ tests_unit_test_comm_nccl_LDADD += $(gpus_LIBS)
 endif
 endif
 unit_tests += tests/unit/test_status_exchange
-tests_unit_test_status_exchange_SOURCES = tests/unit/trainer/comm/test_status_exchange.c tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
+tests_unit_test_status_exchange_SOURCES = tests/unit/trainer/comm/test_status_exchange.c \
+	tests/unit/trainer/comm/world_fixture.c tests/unit/trainer/comm/world_fixture.h
 tests_unit_test_status_exchange_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 endif
 # End of comm.mk

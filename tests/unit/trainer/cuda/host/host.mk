@@ -31,14 +31,18 @@ endif
 EXTRA_DIST += tests/fakes/fake_attention.c tests/fakes/fake_attention.h tests/unit/trainer/cuda/host/test_gpu_attention_cudnn.c
 if HAVE_CUBLAS
 unit_tests += tests/unit/test_gpu_attention_cudnn
-tests_unit_test_gpu_attention_cudnn_SOURCES = tests/unit/trainer/cuda/host/test_gpu_attention_cudnn.c tests/unit/trainer/cuda/host/gpu_noise.c tests/unit/trainer/cuda/host/gpu_noise.h
+tests_unit_test_gpu_attention_cudnn_SOURCES = tests/unit/trainer/cuda/host/test_gpu_attention_cudnn.c \
+	tests/unit/trainer/cuda/host/gpu_noise.c tests/unit/trainer/cuda/host/gpu_noise.h
 tests_unit_test_gpu_attention_cudnn_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS)
 tests_unit_test_gpu_attention_cudnn_LDADD = $(trainer_LIBS) $(gpu_LIBS)
 endif
 # The whole table, op by op.
-op_sources = tests/unit/trainer/cuda/host/op_cases.c tests/unit/trainer/cuda/host/op_cases.h tests/unit/trainer/cuda/host/op_run.c tests/unit/trainer/cuda/host/op_run.h tests/unit/trainer/cuda/host/op_device.h
-op_stand_ins = $(op_sources) tests/unit/trainer/cuda/host/op_device_host.c tests/fakes/fake_cublas.c tests/fakes/fake_cublas.h $(fake_runtime)
-EXTRA_DIST += $(op_stand_ins) tests/unit/trainer/cuda/host/op_device_gpu.c tests/unit/trainer/cuda/host/gpu_noise.c tests/unit/trainer/cuda/host/gpu_noise.h tests/shim/digest.cu tests/shim/digest.h
+op_sources = tests/unit/trainer/cuda/host/op_cases.c tests/unit/trainer/cuda/host/op_cases.h \
+	tests/unit/trainer/cuda/host/op_run.c tests/unit/trainer/cuda/host/op_run.h tests/unit/trainer/cuda/host/op_device.h
+op_stand_ins = $(op_sources) tests/unit/trainer/cuda/host/op_device_host.c tests/fakes/fake_cublas.c \
+	tests/fakes/fake_cublas.h $(fake_runtime)
+EXTRA_DIST += $(op_stand_ins) tests/unit/trainer/cuda/host/op_device_gpu.c tests/unit/trainer/cuda/host/gpu_noise.c \
+	tests/unit/trainer/cuda/host/gpu_noise.h tests/shim/digest.cu tests/shim/digest.h
 unit_tests += tests/unit/test_cuda_ops
 tests_unit_test_cuda_ops_SOURCES = tests/unit/trainer/cuda/host/test_cuda_ops.c
 tests_unit_test_cuda_ops_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
@@ -49,13 +53,16 @@ tests_unit_test_cuda_repeat_LDADD = $(trainer_LIBS) $(CMOCKA_LIBS)
 if HAVE_CUBLAS
 tests_unit_test_cuda_ops_SOURCES += $(op_stand_ins)
 tests_unit_test_cuda_ops_LDADD += $(shim_LIBS)
-tests_unit_test_cuda_repeat_SOURCES += $(op_stand_ins) tests/unit/trainer/cuda/host/gpu_noise.c tests/unit/trainer/cuda/host/gpu_noise.h
+tests_unit_test_cuda_repeat_SOURCES += $(op_stand_ins) tests/unit/trainer/cuda/host/gpu_noise.c \
+	tests/unit/trainer/cuda/host/gpu_noise.h
 tests_unit_test_cuda_repeat_LDADD += tests/shim/digest.host.o $(shim_LIBS)
 unit_tests += tests/unit/test_gpu_ops
-tests_unit_test_gpu_ops_SOURCES = tests/unit/trainer/cuda/host/test_cuda_ops.c $(op_sources) tests/unit/trainer/cuda/host/op_device_gpu.c
+tests_unit_test_gpu_ops_SOURCES = tests/unit/trainer/cuda/host/test_cuda_ops.c $(op_sources) \
+	tests/unit/trainer/cuda/host/op_device_gpu.c
 tests_unit_test_gpu_ops_LDADD = $(trainer_LIBS) $(gpu_LIBS)
 unit_tests += tests/unit/test_gpu_repeat
-tests_unit_test_gpu_repeat_SOURCES = tests/unit/trainer/cuda/host/test_cuda_repeat.c $(op_sources) tests/unit/trainer/cuda/host/op_device_gpu.c tests/unit/trainer/cuda/host/gpu_noise.c \
+tests_unit_test_gpu_repeat_SOURCES = tests/unit/trainer/cuda/host/test_cuda_repeat.c $(op_sources) \
+	tests/unit/trainer/cuda/host/op_device_gpu.c tests/unit/trainer/cuda/host/gpu_noise.c \
 	tests/unit/trainer/cuda/host/gpu_noise.h
 tests_unit_test_gpu_repeat_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS)
 tests_unit_test_gpu_repeat_LDADD = tests/shim/digest.o $(trainer_LIBS) $(gpu_LIBS)

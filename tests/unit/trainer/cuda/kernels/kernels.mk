@@ -4,24 +4,29 @@ unit_tests += tests/unit/test_cuda_add
 tests_unit_test_cuda_add_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_add.c
 tests_unit_test_cuda_add_LDADD = $(shim_LIBS)
 unit_tests += tests/unit/test_cuda_attention
-tests_unit_test_cuda_attention_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_attention.c tests/unit/trainer/cuda/kernels/cuda_floats.c tests/unit/trainer/cuda/kernels/cuda_floats.h
+tests_unit_test_cuda_attention_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_attention.c \
+	tests/unit/trainer/cuda/kernels/cuda_floats.c tests/unit/trainer/cuda/kernels/cuda_floats.h
 tests_unit_test_cuda_attention_LDADD = $(shim_LIBS)
 unit_tests += tests/unit/test_cuda_cross_entropy
-tests_unit_test_cuda_cross_entropy_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_cross_entropy.c tests/unit/trainer/cuda/kernels/cuda_floats.c tests/unit/trainer/cuda/kernels/cuda_floats.h
+tests_unit_test_cuda_cross_entropy_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_cross_entropy.c \
+	tests/unit/trainer/cuda/kernels/cuda_floats.c tests/unit/trainer/cuda/kernels/cuda_floats.h
 tests_unit_test_cuda_cross_entropy_LDADD = $(shim_LIBS)
 if HAVE_CUDA
 unit_tests += tests/unit/test_gpu_add
 tests_unit_test_gpu_add_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_add.c
 tests_unit_test_gpu_add_LDADD = $(gpu_LIBS)
 unit_tests += tests/unit/test_gpu_attention
-tests_unit_test_gpu_attention_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_attention.c tests/unit/trainer/cuda/kernels/cuda_floats.c tests/unit/trainer/cuda/kernels/cuda_floats.h
+tests_unit_test_gpu_attention_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_attention.c \
+	tests/unit/trainer/cuda/kernels/cuda_floats.c tests/unit/trainer/cuda/kernels/cuda_floats.h
 tests_unit_test_gpu_attention_LDADD = $(gpu_LIBS)
 unit_tests += tests/unit/test_gpu_cross_entropy
-tests_unit_test_gpu_cross_entropy_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_cross_entropy.c tests/unit/trainer/cuda/kernels/cuda_floats.c tests/unit/trainer/cuda/kernels/cuda_floats.h
+tests_unit_test_gpu_cross_entropy_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_cross_entropy.c \
+	tests/unit/trainer/cuda/kernels/cuda_floats.c tests/unit/trainer/cuda/kernels/cuda_floats.h
 tests_unit_test_gpu_cross_entropy_LDADD = $(gpu_LIBS)
 endif
 # One op each, with the CPU's as the reference.
-kernel_fixture = tests/unit/trainer/cuda/kernels/kernel_fixture.c tests/unit/trainer/cuda/kernels/kernel_fixture.h tests/unit/trainer/cuda/kernels/cuda_floats.c tests/unit/trainer/cuda/kernels/cuda_floats.h \
+kernel_fixture = tests/unit/trainer/cuda/kernels/kernel_fixture.c tests/unit/trainer/cuda/kernels/kernel_fixture.h \
+	tests/unit/trainer/cuda/kernels/cuda_floats.c tests/unit/trainer/cuda/kernels/cuda_floats.h \
 	tests/unit/trainer/ops/ops_fixture.c tests/unit/trainer/ops/ops_fixture.h
 unit_tests += tests/unit/test_cuda_norm
 tests_unit_test_cuda_norm_SOURCES = tests/unit/trainer/cuda/kernels/test_cuda_norm.c $(kernel_fixture)
