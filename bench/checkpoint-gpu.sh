@@ -3,10 +3,11 @@
 # bench/checkpoint-gpu.sh [--only MODEL]… [--saves N] [--every SECONDS] [--microbatch N] [--dir DIR] [--torch-python PYTHON]
 #     [--no-torch] [--build DIR] [-- OPTION OF muster-train…]
 # What a checkpoint costs a training of GPT-2 on one GPU (124M and 1558M; both by default): the stall of a save against a step, the
-# rate at which the state comes out of the GPU against the rate of a pinned copy on this card, and both against torch.save of the same
-# state. Of --saves (5) the first is not counted. The checkpoints go into a new folder in --dir (default: the current one), which takes
-# twice 16 bytes a parameter and what torch.save writes; the disk has to write one within --every (8 seconds for 124M, 45 for 1558M).
-# Works in a build folder's source tree and beside the bin/ of tests/gpu.sh's tarball. Without a GPU: one line, and no figures.
+# rate at which the state comes out of the GPU against the rate of a pinned copy on this card, and both against torch.save of the
+# same state. Of --saves (5) the first is not counted. The checkpoints go into a new folder in --dir (default: the current one),
+# which takes twice 16 bytes a parameter and what torch.save writes; the disk has to write one within --every (8 seconds for 124M,
+# 45 for 1558M). Works in a build folder's source tree and beside the bin/ of tests/gpu.sh's tarball. Without a GPU: one line, and
+# no figures.
 set -eu -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) top=$(cd "$here/.." && pwd)

@@ -50,8 +50,8 @@ quietly() { "$@" >out 2>&1 || { cat out && return 1; }; }
     done
 }
 
-# over_worlds NAME "RANKS RANKS RANKS" OPTION…: six steps by one rank, and two by each of these numbers of ranks, have the same bits,
-# with other threads and buckets each time. 76 samples of odd sizes: the last step of an epoch is not full.
+# over_worlds NAME "RANKS RANKS RANKS" OPTION…: six steps by one rank, and two by each of these numbers of ranks, have the same
+# bits, with other threads and buckets each time. 76 samples of odd sizes: the last step of an epoch is not full.
 over_worlds() {
     local name=$1 n step=0
     local sizes=(--data valid.u16 --last-batch pad --width 132 --heads 3 --context 13 --vocabulary 67 --decay-steps 15 "${@:3}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The part of tests/gpu.sh that trains through Slurm and PMIx: prints TAP. A Slurm of two nodes on this machine (tests/cluster), one task
-# a node with --gpus-per-task=1, which both have the one card: preempted, requeued, and in the end the bits of one rank.
+# The part of tests/gpu.sh that trains through Slurm and PMIx: prints TAP. A Slurm of two nodes on this machine (tests/cluster), one
+# task a node with --gpus-per-task=1, which both have the one card: preempted, requeued, and in the end the bits of one rank.
 #   GPU_PROGRAMS   folder of the programs; GPU_LIBRARIES, of their libraries
 #   GPU_CLUSTER    folder of the cluster's script and helpers.bash
 #   GPU_SLURM      Slurm, munge and PMIx where the machine has none: a folder with their usr/

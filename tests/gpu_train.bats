@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# muster-train --device cuda, as a user runs it, where there is no GPU: tests/tools/train_shim is the program with its kernels on the
-# host, and stand-ins for the driver, the CUDA runtime and cuBLASLt that do what their documentation says. What is seen here is the way
-# of the data and of the errors, and no result of a GPU.
+# muster-train --device cuda, as a user runs it, where there is no GPU: tests/tools/train_shim is the program with its kernels on
+# the host, and stand-ins for the driver, the CUDA runtime and cuBLASLt that do what their documentation says. What is seen here is
+# the way of the data and of the errors, and no result of a GPU.
 # bats file_tags=ci
 
 load small_run

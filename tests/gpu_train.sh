@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The parts of tests/gpu.sh that train on the GPU: gpu_train.sh train|share|torch prints TAP. Each check is a process of its own with its own
-# limit, so that one that hangs takes no other with it. What is compared is each byte of the last checkpoint, and the loss curve.
+# The parts of tests/gpu.sh that train on the GPU: gpu_train.sh train|share|torch prints TAP. Each check is a process of its own
+# with its own limit, so that one that hangs takes no other with it. What is compared is each byte of the last checkpoint, and the
+# loss curve.
 #   GPU_PROGRAMS   folder of muster-train, muster-ckptd, muster-ckpt, muster-curve and muster-tokens
 #   GPU_WORK       an empty folder for the runs
 #   GPU_BENCH, GPU_OUT   for torch: bench/train-gpu.sh, and where its figures go
@@ -142,8 +143,8 @@ end_all() {
     done
 }
 
-# hit RANKS STATUSES START… : kills these ranks (by place) of a run when its first checkpoint is there, and expects all of them to end so.
-# A run that came to its end before that is begun anew.
+# hit RANKS STATUSES START… : kills these ranks (by place) of a run when its first checkpoint is there, and expects all of them to
+# end so. A run that came to its end before that is begun anew.
 hit() {
     local victims=$1 wanted=$2 dir=$4 options=("${@:5}") try rank
     [ "$3" = start_one ] || dir=$5 options=("${@:6}")

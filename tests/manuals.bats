@@ -42,8 +42,8 @@ shown() { LC_ALL=C.UTF-8 MANWIDTH=80 MAN_KEEP_FORMATTING='' man -l --warnings=al
     [ "$(wc -l <<<"$made")" -ge 9 ]
 }
 
-# faults FILE COLUMN TESTS LAST: the rows of a table of faults, numbers from 1 to LAST with the text of a column, in $rows, and where
-# they are provoked, as the head of TESTS says, in $places: numbers, files, and names of tests, which there are.
+# faults FILE COLUMN TESTS LAST: the rows of a table of faults, numbers from 1 to LAST with the text of a column, in $rows, and
+# where they are provoked, as the head of TESTS says, in $places: numbers, files, and names of tests, which there are.
 faults() {
     rows=$(sed -n 's/^| \([0-9]*\) | /\1 | /p' "$MUSTER_TOP/doc/$1" | awk -F ' [|] ' -v at="$2" '{ sub(/ [|]$/, ""); print $1, $at }')
     places=$(sed -n 's/^# *\([0-9][0-9]*\)  \([a-z_]*\.bats\): /\1 \2 /p' "$MUSTER_TOP/tests/cluster/$3")

@@ -32,8 +32,8 @@ teardown() {
     [ ${#SERVERS[@]} -eq 0 ] || wait "${SERVERS[@]}" || :
 }
 
-# client FOLDER [nolocks | clock=SECONDS]: shows what is on the server in FOLDER, as another node does in another one, with the faults of the
-# file FAULTS.
+# client FOLDER [nolocks | clock=SECONDS]: shows what is on the server in FOLDER, as another node does in another one, with the
+# faults of the file FAULTS.
 client() {
     local pid
     "$tools/nfs_like" server "$1" "${FAULTS-faults}" ${2:+"$2"} 2>>client.err 3>&- &

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/run.sh [OPTION…] [FILE [TEST]]: installs what is missing, builds, and runs the tests of every file whose path contains FILE
-# (a shell pattern), or those of them whose name matches TEST (an expression for bats' tests, a pattern with * for cmocka's). The last line
-# is "N passed, N failed, N skipped"; the status is 0 only when some passed and none failed. Tests that need a Slurm run as root,
-# and are skipped otherwise.
+# (a shell pattern), or those of them whose name matches TEST (an expression for bats' tests, a pattern with * for cmocka's). The
+# last line is "N passed, N failed, N skipped"; the status is 0 only when some passed and none failed. Tests that need a Slurm run
+# as root, and are skipped otherwise.
 #   --long        also what searches rather than checks: sanitizers, fuzzing, every kill point, every call that may fail; and the
 #                 cluster's files once more over a network with latency, and with calls on sockets that do little at once
 #   --ci          of these the sanitizers, and the fuzz targets with their seeds; and trainings on a GPU that is the host, other
@@ -231,8 +231,8 @@ load_all_cpus() {
     for ((cpu = 2 * $(nproc); cpu > 0; cpu--)); do (while :; do :; done) {lock}<&- & disown; done
 }
 
-# A test's watchdog sleeps for the time that the test may take, and bats 1.8 ends it with the test. One that is told to end before it
-# has begun to listen stays, with bats' pipe in its hands, and bats waits for it. No bats is its parent's parent any more.
+# A test's watchdog sleeps for the time that the test may take, and bats 1.8 ends it with the test. One that is told to end before
+# it has begun to listen stays, with bats' pipe in its hands, and bats waits for it. No bats is its parent's parent any more.
 end_lost_watchdogs() {
     local sleeper watchdog
     while sleep 5; do

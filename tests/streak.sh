@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/streak.sh [KIND…]: runs the tests of HEAD for each KIND in a fresh clone with an empty environment, and writes a line for each
-# run to tests/streak.tsv: when, which commit, KIND, seconds, and the run's last line. Without a KIND it tells what is still to be
-# run until the suite has proved itself: a failure starts the count again.
+# tests/streak.sh [KIND…]: runs the tests of HEAD for each KIND in a fresh clone with an empty environment, and writes a line for
+# each run to tests/streak.tsv: when, which commit, KIND, seconds, and the run's last line. Without a KIND it tells what is still to
+# be run until the suite has proved itself: a failure starts the count again.
 #   quiet     nothing else runs on this machine
 #   load      beside stress-ng --cpu 4
 #   one-core  on one CPU: the first that this script may use

@@ -50,8 +50,8 @@ fill() { cluster run --user root sh -c 'cat /dev/zero >"$1/filler"' - "$1" 2>/de
 log_at() { [ "$(log_step "$1")" -ge "$2" ] 2>/dev/null; }
 
 # disk_fails NAME REASON: break_NAME spoils the disk of the running job $job. Each save that fails is told, the last good
-# checkpoint stays, training goes on; after mend_NAME it saves again, and ends as a run with a good disk. While it is looked at, it stands
-# still.
+# checkpoint stays, training goes on; after mend_NAME it saves again, and ends as a run with a good disk. While it is looked at, it
+# stands still.
 disk_fails() {
     local name=$1 reason=$2 good pid
     wait_for 60 log_at "$name" 25

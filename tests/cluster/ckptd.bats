@@ -177,8 +177,8 @@ equals_reference() {
     [ -z "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' -o -maxdepth 1 -name '*.damaged-*')" ]
 }
 
-# train [--held] [--pausing] NAME NODES TASKS WRITERS [OPTION…]: submits a training on those nodes, so many tasks on each. Prints the
-# job's id. With --held its services are; with --pausing its rank 0 stands still after some steps, until Slurm sends SIGCONT and
+# train [--held] [--pausing] NAME NODES TASKS WRITERS [OPTION…]: submits a training on those nodes, so many tasks on each. Prints
+# the job's id. With --held its services are; with --pausing its rank 0 stands still after some steps, until Slurm sends SIGCONT and
 # SIGTERM to it.
 train() {
     local wrap=() held=

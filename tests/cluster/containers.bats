@@ -15,8 +15,8 @@ setup_file() {
     training_begin
     cat >"$JOBS/contain" <<'END_OF_SCRIPT'
 #!/bin/bash
-# contain KIND COMMAND…: in a container of that kind. Where there is a folder "inside", it is "outside" that is seen there. Process 1
-# is not the command: unshare(1) of util-linux 2.38 ends with 1 where that is killed.
+# contain KIND COMMAND…: in a container of that kind. Where there is a folder "inside", it is "outside" that is seen there. Process
+# 1 is not the command: unshare(1) of util-linux 2.38 ends with 1 where that is killed.
 case $1 in
 root) options=(--map-root-user) ;;
 self) options=(--map-current-user --keep-caps) ;;
@@ -113,8 +113,8 @@ ended() {
 # has_unread NODE PID: whether something that the process has not read yet is in one of its sockets.
 has_unread() { as root "$1" ss -xHnp state connected | grep "pid=$2," | awk '$3 > 0 { found = 1 } END { exit !found }'; }
 
-# stop_before_a_save NODE PID NAME: stops the service there between two saves, the next of which then waits in its socket. Where it was
-# stopped before it could answer for the last one, nothing comes: it goes on, and this fails.
+# stop_before_a_save NODE PID NAME: stops the service there between two saves, the next of which then waits in its socket. Where it
+# was stopped before it could answer for the last one, nothing comes: it goes on, and this fails.
 stop_before_a_save() {
     local look
     kill -STOP "$2"

@@ -85,8 +85,8 @@ slurm_fault() { printf '%s\n' "$1" >>"${MUSTER_SLURM_FAULTS:-/dev/null}"; }
 # How often the daemons and the steps of the nodes have said so.
 said_on_nodes() { cat "$(cluster status log)"/slurmd-n*.log | grep -cF "$1" || :; }
 
-# run_slurm COMMAND…: bats' run; and again, three times at most, where the command failed and its output, or what the nodes have logged
-# meanwhile, names a fault of Slurm's.
+# run_slurm COMMAND…: bats' run; and again, three times at most, where the command failed and its output, or what the nodes have
+# logged meanwhile, names a fault of Slurm's.
 run_slurm() {
     local try fault met
     local -A before

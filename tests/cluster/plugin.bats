@@ -355,8 +355,8 @@ no_node_completes() { [ -z "$(cluster run sinfo -h -t completing -o %n)" ]; }
     grep -q '^it is 0$' "$(job_output "${lines[0]}")"
 }
 
-# As a slurmstepd leaves it that was killed. Between its name and its listening a server's socket refuses as a dead one's does. Here all
-# nodes see the sockets of all, and each has its own TmpFS.
+# As a slurmstepd leaves it that was killed. Between its name and its listening a server's socket refuses as a dead one's does. Here
+# all nodes see the sockets of all, and each has its own TmpFS.
 @test "what a dead server has left is removed on its own node, and no other node's" {
     id=$(job --hold -N1 -n1 -w n2 true)
     local spool clients

@@ -15,8 +15,8 @@ teardown() { cluster_explain; }
 
 has_step() { cluster run squeue -h -s -j "$1" -o %i | grep -q '\.0$'; }
 
-# dying RANK SBATCH-ARGUMENT…: a job of two ranks on two nodes; that one is killed when $JOBS/die.ID is there. The other one takes no
-# note of it: Slurm has to end it.
+# dying RANK SBATCH-ARGUMENT…: a job of two ranks on two nodes; that one is killed when $JOBS/die.ID is there. The other one takes
+# no note of it: Slurm has to end it.
 dying() {
     job "${@:2}" -N2 -n2 "[ \$MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; [ \$RANK = $1 ] || exec sleep 600
         until [ -e die.\$SLURM_JOB_ID ]; do sleep 0.1; done; kill -SEGV \$\$"
@@ -103,8 +103,8 @@ controller() { cat "$(cluster status dir)/pid/slurmctld"; }
 # Whether another process than that asks for the job's requeue.
 asks_again() { [ -n "$(cluster_pids -f "muster-requeue .* $1 0\$" | grep -vx "$2")" ]; }
 
-# die_and_hold RANK: that rank of a job dies, and what asks for the requeue waits with its call as long as $JOBS/hold is there. Sets $id,
-# and $first, its pid.
+# die_and_hold RANK: that rank of a job dies, and what asks for the requeue waits with its call as long as $JOBS/hold is there. Sets
+# $id, and $first, its pid.
 die_and_hold() {
     slow_requeue
     rm -f "$JOBS/asked"

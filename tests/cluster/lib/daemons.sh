@@ -82,8 +82,8 @@ node_states() { ask_controller sinfo -h -p spot -N -o '%N %T'; }
 # When the slurmd of a node began that slurmctld knows, to the second.
 slurmd_began() { ask_controller scontrol show node "$1" | sed -n 's/.*SlurmdStartTime=\([^ ]*\).*/\1/p'; }
 
-# Whether a node is idle with another slurmd than that which began then. One that is back before slurmctld has missed it counts as idle
-# all the time, and a job that starts before the new slurmd listens goes without its prolog there.
+# Whether a node is idle with another slurmd than that which began then. One that is back before slurmctld has missed it counts as
+# idle all the time, and a job that starts before the new slurmd listens goes without its prolog there.
 node_is_back() {
     local began
     began=$(slurmd_began "$1")

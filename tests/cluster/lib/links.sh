@@ -11,8 +11,8 @@ CONTROLLER_ADDRESS=${NETWORK}1
 # The address of node nX.
 node_address() { printf '%s%d' "$NETWORK" $((10 + ${1#n})); }
 
-# links_hardware_address NUMBER. As of a card, it stays when a node comes back or goes, and with the bridge's (the least of its links'
-# by default) too: what the others have in their ARP caches leads there for up to a minute.
+# links_hardware_address NUMBER. As of a card, it stays when a node comes back or goes, and with the bridge's (the least of its
+# links' by default) too: what the others have in their ARP caches leads there for up to a minute.
 links_hardware_address() { printf '02:4d:55:53:00:%02x' "$1"; }
 
 # Makes the bridge.
