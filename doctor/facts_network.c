@@ -108,7 +108,7 @@ static void resolve_own(const char *name, char *out, size_t size)
 
 static void choose_gloo(struct facts *facts, const struct ifaddrs *list)
 {
-	char digits[NI_MAXHOST], host[256] = "", names[sizeof facts->gloo_wanted], *rest = NULL;
+	char digits[NI_MAXHOST] = "", host[256] = "", names[sizeof facts->gloo_wanted], *rest = NULL;
 	if (!facts->gloo_wanted[0]) {
 		if (gethostname(host, sizeof host - 1) == 0)
 			resolve_own(host, digits, sizeof digits);
