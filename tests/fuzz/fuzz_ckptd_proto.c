@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer harness of the checkpoint service's protocol. The first byte says what the rest is: the
  * payload of a message of that type; a stream of frames as a socket gives it; an address. What is
- * accepted comes back as it was, and all of a snapshot that it describes lies in its slot; what is
- * refused has its one line. */
+ * accepted comes back as it was, and all of a snapshot that it describes lies in its buffer; what
+ * is refused has its one line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
-#define SLOT_MAX (1 << 16)
+#define BUFFER_MAX (1 << 16)
 
 static void refused(const struct err *err)
 {
@@ -31,14 +31,14 @@ static void read_all(const void *data, uint64_t size)
 		sum = (unsigned char)(sum + ((const unsigned char *)data)[i]);
 }
 
-/* With a slot of exactly the size that was promised: whatever lies outside is found. */
+/* With a buffer of exactly the size that was promised: whatever lies outside is found. */
 static void use_snapshot(const struct ckptd_attach *attach)
 {
 	struct snapshot snapshot;
-	if (attach->slot_bytes > SLOT_MAX)
+	if (attach->buffer_bytes > BUFFER_MAX)
 		return;
-	void *slot = calloc(1, (size_t)attach->slot_bytes);
-	if (ckptd_attach_snapshot(attach, slot, &snapshot, NULL) < 0)
+	void *buffer = calloc(1, (size_t)attach->buffer_bytes);
+	if (ckptd_attach_snapshot(attach, buffer, &snapshot, NULL) < 0)
 		abort();
 	for (size_t i = 0; i < snapshot.tensor_count; i++) {
 		const struct snapshot_tensor *tensor = &snapshot.tensors[i];
@@ -50,9 +50,9 @@ static void use_snapshot(const struct ckptd_attach *attach)
 	for (size_t i = 0; i < snapshot.slice_count; i++)
 		for (int s = 0; s < SNAPSHOT_STATES; s++)
 			read_all(snapshot.slices[i].state[s], snapshot.slices[i].count * sizeof(float));
-	const struct snapshot_memory memory = { .slots = (int)attach->slots,
-		.bytes = (size_t)attach->slot_bytes,
-		.base = { slot } };
+	const struct snapshot_memory memory = { .buffers = (int)attach->buffers,
+		.bytes = (size_t)attach->buffer_bytes,
+		.base = { buffer } };
 	struct ckptd_attach again = *attach;
 	if (ckptd_attach_describe(&again, &snapshot, &memory, NULL) < 0)
 		abort();
@@ -62,7 +62,7 @@ static void use_snapshot(const struct ckptd_attach *attach)
 	free(again.tensors);
 	free(again.slices);
 	ckptd_attach_free(&snapshot);
-	free(slot);
+	free(buffer);
 }
 
 static void comes_back(const struct ckptd_message *message)

@@ -2,6 +2,7 @@
 /* libFuzzer harness of the plugin's arguments and of a command line with its options: what is
  * accepted lies in its range, what is refused has its one line, and the last option before "--" is
  * the one that counts. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
