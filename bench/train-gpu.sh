@@ -5,8 +5,8 @@
 #     [--build DIR] [--curve STEPS [--batch SAMPLES]] [--device cpu [--precision fp32]] [-- OPTION OF muster-train…]
 # Training steps of GPT-2 (124M, 350M, 774M, 1558M; all by default) on one GPU: the floor of a step on this card, where a step's
 # time goes, and ours against PyTorch's, the best of its batch sizes, modes and attentions: runs of --seconds (30) in turns,
-# --rounds (3) of them, behind a warm-up of --warm-up (20) seconds. --limit ends it in time and leaves out what no time is left for,
-# so
+# --rounds (3) of them, behind a warm-up of --warm-up (20) seconds. --limit ends it in time and leaves out what no time is left
+# for, so
 #     bench/train-gpu.sh --only 124M --limit 520 --rounds 2 --microbatch 64 --torch 32,max-autotune,flash
 # fits into nine minutes; --floor takes the floors that an earlier run wrote down. --data is a token file, such as muster-tokens
 # makes; else tokens are made of --text, or of the text of Python's own library. --curve trains STEPS steps from the same weights

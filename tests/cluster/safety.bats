@@ -48,8 +48,7 @@ plugin() {
 }
 
 # fault HOOK:CALL RESULT: a step while that call fails in that hook, of a plugin that is `required`: its tasks run, the first with
-# status
-# 7, which is what srun ends with ("runs"); or they end with 2 and a line of ours ("stops").
+# status 7, which is what srun ends with ("runs"); or they end with 2 and a line of ours ("stops").
 fault() {
     local began=$SECONDS
     plugin required "$FAULTY" drain=5 "fault=$1"
@@ -152,8 +151,8 @@ END
     mapfile -t rest <"$JOBS/seen.rest"
     [ "${rest[0]} ${rest[1]}" = "/ 0" ]
     [ "${rest[2]}" = "${rest[3]}" ]
-    # 10 is the shell's own: the script. (A pipe behind ls would be another for a moment, so would its output outside of a
-    # subshell.)
+    # 10 is the shell's own: the script. (A pipe behind ls would be another for a moment, and so would its output outside
+    # of a subshell.)
     sed -n 's/.* \([0-9]*\) -> /\1 /p' "$JOBS/seen.ls" >"$JOBS/seen.fd"
     [ "$(wc -l <"$JOBS/seen.fd")" -ge 3 ]
     not grep -vE '^(0 /dev/null|[12] pipe:.*|10 .*/probe)$' "$JOBS/seen.fd"
