@@ -36,6 +36,7 @@ int listen_any(int port, int *got)
 	if (bind_any(fd, six, port) < 0 || listen(fd, SOMAXCONN) < 0
 		|| getsockname(fd, (struct sockaddr *)&address, &size) < 0)
 		return -1;
+	/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): getsockname fills the address */
 	*got = ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
 					 : ((struct sockaddr_in *)&address)->sin_port);
 	int kept = fd;

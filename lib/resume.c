@@ -53,6 +53,7 @@ static int find(struct muster *muster, const struct muster_ckpt_plan *given, str
 	struct err err;
 	int status = muster_ckpt_open(muster, given, ckpt);
 	if (status == MUSTER_OK)
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): muster_ckpt_resume refuses NULL */
 		status = muster_ckpt_load(*ckpt, &found->step);
 	return status == MUSTER_OK && describe_found(given->dir, found, &err) < 0 ? muster_failed(&err)
 																			  : status;
@@ -157,9 +158,11 @@ int muster_ckpt_resume(struct muster *muster, const struct muster_ckpt_plan *pla
 		return muster_failed(&err);
 	int status = resume(muster, plan, timeout, ckpt, &found);
 	if (status == MUSTER_OK) {
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): refused above */
 		*step = found.step;
 		return MUSTER_OK;
 	}
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): refused above */
 	if (muster_ckpt_leave(*ckpt, status, muster_error(), &err) < 0)
 		log_warn("checkpoint: couldn't record the end: %s", err.text);
 	*ckpt = NULL;

@@ -177,7 +177,14 @@ EXTRA_DIST += tests/lib/tap-skip.sh tests/tokens.bats tests/manuals.bats
 FUZZ_SECONDS = 20
 fuzz:
 	$(top_srcdir)/tests/fuzz/run.sh $(FUZZ_SECONDS)
-.PHONY: fuzz shim
+# Faults in the sources: make lint LINT_OPTIONS=--quick
+lint:
+	MUSTER_BUILD=$(abs_top_builddir) $(top_srcdir)/tests/lint.sh $(LINT_OPTIONS)
+lint-flags:
+	@echo $(DEFS) -D_GNU_SOURCE -I$(abs_top_builddir) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS) $(CMOCKA_CFLAGS) $(DNNL_CPPFLAGS) \
+		$(SLURM_CPPFLAGS) $(PMIX_CFLAGS) $(FUSE_CFLAGS) $(CUDA_CPPFLAGS) $(NCCL_CPPFLAGS)
+.PHONY: fuzz lint lint-flags shim
+EXTRA_DIST += tests/lint.sh tests/lint.bats tests/lib/analyzer.h
 EXTRA_DIST += tests/sanitize.bats tests/sanitize_threads.bats tests/hardening.bats tests/descriptors.bats \
 	tests/network.bats tests/cluster/addresses.bats tests/cluster/groups.bats tests/fuzz.bats tests/fuzz/run.sh \
 	tests/fuzz/fuzz_input.h tests/fuzz/fuzz_npy.c tests/fuzz/fuzz_tokens.c tests/fuzz/fuzz_attempts.c \

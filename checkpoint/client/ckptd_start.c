@@ -91,7 +91,7 @@ int ckptd_start_own(struct ckptd_link *link, struct err *err)
 {
 	char program[4096];
 	int ends[2];
-	pid_t pid;
+	pid_t pid = -1;
 	if (find_program(program, sizeof program, err) < 0)
 		return -1;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)

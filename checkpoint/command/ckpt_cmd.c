@@ -199,7 +199,7 @@ static int width_of(const struct ckpt_table *table, int column)
 
 int ckpt_table_print(const struct ckpt_table *table)
 {
-	int widths[CKPT_TABLE_COLUMNS];
+	int widths[CKPT_TABLE_COLUMNS] = { 0 };
 	if (table->failed) {
 		fputs("muster-ckpt: no memory for the table\n", stderr);
 		return EXIT_FAULT;

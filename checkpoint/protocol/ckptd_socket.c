@@ -171,6 +171,7 @@ static int own_groups(gid_t **groups)
 static bool holds(const gid_t *groups, int count, gid_t group)
 {
 	for (int i = 0; i < count; i++)
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): where there is a count */
 		if (groups[i] == group)
 			return true;
 	return false;

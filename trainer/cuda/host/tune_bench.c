@@ -463,7 +463,7 @@ static double median_of(const double times[][TUNE_WAYS], int rounds, int way)
 static int run_rounds(struct tune_bench *b, const struct events *events, double deadline,
 	struct err *err)
 {
-	double times[ROUNDS][TUNE_WAYS];
+	double times[ROUNDS][TUNE_WAYS] = { 0 };
 	int rounds = 0, repeats = 1;
 	if (run_round(b, events, 0, 1, times[0], err) < 0) /* warms up and shows how long a run takes */
 		return -1;
