@@ -51,7 +51,8 @@ for n in ${worlds[@]+"${worlds[@]}"} $([ ${#worlds[@]} -gt 0 ] || echo 2 3 4 8);
         ${rate:+tc qdisc add dev lo root tbf rate $rate burst 256k latency 200ms}
         measure $n" | awk -v n="$n" '
         { fastest[$1] = $2; median[$1] = $3; cpu[$1] = $4; bytes[$1] = $5
-          printf "  %d ranks, %-11s fastest %7.1f, median %7.1f ms a step, %6.1f ms of CPU, %6.1f MB on the wire; a rank sends up to %.1f MB\n",
+          printf "  %d ranks, %-11s fastest %7.1f, median %7.1f ms a step, %6.1f ms of CPU, " \
+              "%6.1f MB on the wire; a rank sends up to %.1f MB\n",
               n, $1, $2 * 1e3, $3 * 1e3, $4 * 1e3, $5 / 1e6, $6 / 1e6 }
         END { if (NR != 3) exit 1
               wire = bytes["canonical"] / bytes["native"]

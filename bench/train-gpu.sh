@@ -27,8 +27,8 @@ while [ $# -gt 0 ]; do
     --out) out=$2; shift 2 ;;
     --device) device=$2; pass+=("$1" "$2"); shift 2 ;;
     --no-torch) pass+=("$1"); shift ;;
-    --only | --seconds | --rounds | --warm-up | --limit | --data | --text | --microbatch | --torch | --torch-python | --floor | --curve | \
-        --batch | --precision)
+    --only | --seconds | --rounds | --warm-up | --limit | --data | --text | --microbatch | --torch | --torch-python | \
+        --floor | --curve | --batch | --precision)
         [ $# -gt 1 ] || bench_usage "$0"
         pass+=("$1" "$2"); shift 2 ;;
     --) shift; train=("$@"); break ;;
@@ -39,7 +39,8 @@ done
 machine="$(nproc) CPUs"
 if [ "$device" != cpu ]; then
     PATH=$PATH:/usr/local/nvidia/bin:/usr/local/cuda/bin
-    if ! card=$(timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1) || [ -z "$card" ]; then
+    if ! card=$(timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1) ||
+            [ -z "$card" ]; then
         echo "train-gpu: no GPU, nothing was measured: ${card:-nvidia-smi, which is of the driver, is not here}"
         exit 0
     fi
@@ -56,4 +57,5 @@ else
     machine+="; commit $(git -C "$top" rev-parse --short HEAD 2>/dev/null || echo unknown)"
 fi
 [ -n "$out" ] || { [ -n "$packed" ] && out=$PWD || out=$here/results; }
-exec python3 "$here/train_gpu.py" --programs "$programs" --machine "$machine" --out "$out" ${pass[@]+"${pass[@]}"} -- ${train[@]+"${train[@]}"}
+exec python3 "$here/train_gpu.py" --programs "$programs" --machine "$machine" --out "$out" \
+    ${pass[@]+"${pass[@]}"} -- ${train[@]+"${train[@]}"}

@@ -13,7 +13,8 @@ setup() {
     cp "$MUSTER_TOP"/bench/train-gpu.sh "$MUSTER_TOP"/bench/train_gpu*.py "$MUSTER_TOP"/bench/setup.bash "$pack/bench/"
     cd "$BATS_TEST_TMPDIR"
     PATH=$BATS_TEST_TMPDIR/tools:/usr/bin:/bin
-    program tools/nvidia-smi 'case $1 in *clocks*) while echo "1755, 690.5, 61"; do sleep 0.1; done ;; *) echo "Stand-in, 1.2, 9 MiB" ;; esac'
+    program tools/nvidia-smi 'case $1 in *clocks*) while echo "1755, 690.5, 61"; do sleep 0.1; done ;;
+        *) echo "Stand-in, 1.2, 9 MiB" ;; esac'
     program muster-gpu/bin/muster-train 'echo "  numerics             stand-in, cuBLASLt 13.0.1"
         case $1 in --help) echo "  --tune  time them"; exit ;; esac
         echo "$@" >>ours
@@ -27,8 +28,8 @@ setup() {
         echo "{\"torch\": \"2.99.0\", \"cudnn\": 91900}"
         n=0; while n=$((n + 1)); echo "step $n/1000000  loss $((11 - n % 3)).5${TENTH-}"; do sleep $pause; done'
     cat >floor.json <<'END'
-{"card": "Stand-in", "libraries": "cuBLASLt 13.0.1", "peak": 1e17, "parameters": 1, "token_flops": 1, "tokens": 1, "step_seconds": 0.020,
- "copy": 4e12,
+{"card": "Stand-in", "libraries": "cuBLASLt 13.0.1", "peak": 1e17, "parameters": 1, "token_flops": 1, "tokens": 1,
+ "step_seconds": 0.020, "copy": 4e12,
  "products": [{"name": "a", "calls": 10, "seconds": 0.001, "flops": 8e11, "bare": false},
               {"name": "b", "calls": 2, "seconds": 0.0005, "flops": 2e11, "bare": true}],
  "ops": [{"name": "linear", "calls": 10, "seconds": 0.0115, "bytes": 0, "step_bytes": 0, "flops": 0, "products": [[0, 10]]},
@@ -42,7 +43,8 @@ END
 program() { printf '#!/bin/bash\n%s\n' "$2" >"$1" && chmod +x "$1"; }
 
 bench() {
-    run "$pack/bench/train-gpu.sh" --out "$BATS_TEST_TMPDIR/out" --torch-python "$BATS_TEST_TMPDIR/torch" --text "$BATS_TEST_TMPDIR/text" "$@"
+    run "$pack/bench/train-gpu.sh" --out "$BATS_TEST_TMPDIR/out" --torch-python "$BATS_TEST_TMPDIR/torch" \
+        --text "$BATS_TEST_TMPDIR/text" "$@"
     echo "$output"
 }
 
@@ -67,8 +69,9 @@ bench() {
     [ "$(cat floor-arguments)" = "12 768 12 1024 50257 $size $((512 / size)) 10" ]
     grep -q 'round 2, muster canonical .* SM 1755 MHz, 690 W, 61 C' out/train-gpu-*.txt
     [ "$(grep -c '^  round [12], ' out/train-gpu-*.txt)" = 5 ]
-    for line in 'floor 14 ms$' 'curves 0 %, aim <= 1: met' 'over-torch [0-9.]* x, aim >= 1.3: met' 'over-floor [0-9.]* x, aim <= 1.15: missed' \
-        'mfu [0-9.]* %, aim >= 55: missed' 'native-over-torch [0-9.]* x$' 'torch-mfu [0-9.]* %$' 'native-mfu [0-9.]* %$'; do
+    for line in 'floor 14 ms$' 'curves 0 %, aim <= 1: met' 'over-torch [0-9.]* x, aim >= 1.3: met' \
+        'over-floor [0-9.]* x, aim <= 1.15: missed' 'mfu [0-9.]* %, aim >= 55: missed' \
+        'native-over-torch [0-9.]* x$' 'torch-mfu [0-9.]* %$' 'native-mfu [0-9.]* %$'; do
         echo "$line"
         grep -q "^bench: train-gpu-124M-$line" out/train-gpu-*.txt
     done

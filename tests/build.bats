@@ -48,7 +48,8 @@ setup() {
     ../configure --without-cuda --disable-dependency-tracking >configure.out
     # The tests have run, or will; MAKEFLAGS as an argument would keep "TESTS=" from the makes below.
     MAKEFLAGS=-j$(nproc) make distcheck TESTS= check_PROGRAMS= \
-        AM_DISTCHECK_CONFIGURE_FLAGS="--without-cuda --disable-dependency-tracking" >distcheck.out 2>&1 || { tail -30 distcheck.out; return 1; }
+        AM_DISTCHECK_CONFIGURE_FLAGS="--without-cuda --disable-dependency-tracking" >distcheck.out 2>&1 ||
+            { tail -30 distcheck.out; return 1; }
     grep -q 'ready for distribution' distcheck.out || { tail -5 distcheck.out; return 1; }
 }
 
@@ -90,7 +91,8 @@ EOF
     cd "$MUSTER_TOP"
     # shellcheck disable=SC2086
     {
-        [ "$(grep -rlE 'pthread_create|posix_spawnp? *\(' --include=*.c --include=*.cc $ROOMS | sort)" = $'common/spawn.c\ncommon/thread.c' ]
+        [ "$(grep -rlE 'pthread_create|posix_spawnp? *\(' --include=*.c --include=*.cc $ROOMS | sort)" = \
+            $'common/spawn.c\ncommon/thread.c' ]
         [ "$(grep -rlE 'slurm/spank\.h' --include=*.[ch] $ROOMS | grep -v '^plugin/spank_')" = "" ]
         [ "$(grep -rl '<pmix' --include=*.[ch] $ROOMS)" = launch/pmix_client.h ]
         [ "$(grep -rlE '<nccl' --include=*.[ch] $ROOMS | grep -vE '^launch/nccl_|^trainer/comm/comm_nccl')" = "" ]
@@ -103,7 +105,9 @@ EOF
     run grep -nE '<<<|__shared__|__launch_bounds__|\<asm\>|# *include <(cuda|mma|coop)' trainer/cuda/kernels/*.cu tests/shim/*.cu
     echo "$output"
     [ -z "$output" ]
-    for kernel in trainer/cuda/kernels/*.cu; do grep -q "$kernel" trainer/cuda/kernels/kernels.mk || { echo "$kernel is not built" && return 1; }; done
+    for kernel in trainer/cuda/kernels/*.cu; do
+        grep -q "$kernel" trainer/cuda/kernels/kernels.mk || { echo "$kernel is not built" && return 1; }
+    done
     # No sum may depend on an order.
     cat >"$BATS_TEST_TMPDIR/sum.cu" <<<'#include "trainer/cuda/kernels/launch.h"
         void integers(unsigned int *p) { atomicAdd(p, 1u); }

@@ -120,7 +120,8 @@ read_told() {
         status=0
         "$tools/ckptd_writer" run 3 7 >told 2>complaints || status=$?
         grep -qx "step 7" told || { complain "call $n"; return 1; }
-        [ $status -eq 0 ] || grep -q '^failed [3456]: .*Read-only file system' told || { complain "call $n: status $status"; return 1; }
+        [ $status -eq 0 ] || grep -q '^failed [3456]: .*Read-only file system' told ||
+            { complain "call $n: status $status"; return 1; }
         [ $status -eq 0 ] || failures=$((failures + 1))
         wait_traced || return
         ! compgen -G 'run/.[sr]*ing-*' || { complain "call $n: left behind"; return 1; }

@@ -58,7 +58,8 @@ over_worlds() {
     quietly train "$name-one" "${sizes[@]}" --steps 6
     for n in $2; do
         step=$((step + 2))
-        quietly train_world "$n" "$name" "${sizes[@]}" --steps $step --change steps --threads $((step / 2)) --bucket-mb $((step * step))
+        quietly train_world "$n" "$name" "${sizes[@]}" \
+            --steps $step --change steps --threads $((step / 2)) --bucket-mb $((step * step))
         echo "$name: $n ranks to step $step: $(grep '^step .*/' out | tail -n 1)"
     done
     [ "$step" -eq 6 ]
@@ -70,7 +71,8 @@ over_worlds() {
     over_worlds two-a-slot "6 4 1" --global-batch 36 --slots 6 --microbatch 3
     over_worlds many "7 2 13" --global-batch 15 --slots 15
     # What identity asks for: another number of slots is another sum.
-    quietly train other-slots --data valid.u16 --last-batch pad --width 132 --heads 3 --context 13 --vocabulary 67 --decay-steps 15 \
+    quietly train other-slots --data valid.u16 --last-batch pad \
+        --width 132 --heads 3 --context 13 --vocabulary 67 --decay-steps 15 \
         --global-batch 32 --slots 16 --steps 6
     ! cmp <(hashes four-a-slot-one/step-00000006) <(hashes other-slots/step-00000006) || false
 }

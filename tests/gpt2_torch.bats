@@ -24,4 +24,6 @@ compare() {
 
 @test "the MLP agrees with PyTorch, in plain C too" { compare mlp; }
 
-@test "the MLP with batch normalisation agrees with PyTorch, in its running statistics and in plain C too" { compare mlp-batchnorm; }
+@test "the MLP with batch normalisation agrees with PyTorch, in its running statistics and in plain C too" {
+    compare mlp-batchnorm
+}

@@ -61,14 +61,18 @@ END
     "$MUSTER_TOP/tests/gpu.sh" --pack gpu.tar.xz
     [ "$(stat -c %s gpu.tar.xz)" -le $((60 << 20)) ]
     mkdir empty && cd empty && tar -xf ../gpu.tar.xz
-    for module in $(sed -n 's/^\(from\|import\) \(train_[a-z_]*\).*/\2/p' muster-gpu/bench/*.py); do [ -e "muster-gpu/bench/$module.py" ]; done
+    for module in $(sed -n 's/^\(from\|import\) \(train_[a-z_]*\).*/\2/p' muster-gpu/bench/*.py); do
+        [ -e "muster-gpu/bench/$module.py" ]
+    done
     run env -i PATH=/usr/bin:/bin muster-gpu/gpu.sh --out out --part-seconds 20
     [ "$status" = 0 ]
     [[ ${lines[-1]} =~ ^[0-9]+\ passed,\ 0\ failed,\ [0-9]+\ skipped$ ]]
     [ "$(tail -n 1 out/summary)" = "${lines[-1]}" ]
     grep -q '^gpu, driver: .' out/summary && grep -q '^packed: .' out/summary
     grep -q '^compiler: .' out/summary && grep -q '^library: libcmocka.so' out/summary
-    for part in gpu_add gpu_ops gpu_repeat memcheck-add racecheck-add train share torch slurm; do grep -q "^$part " out/summary && [ -s out/$part.tap ]; done
+    for part in gpu_add gpu_ops gpu_repeat memcheck-add racecheck-add train share torch slurm; do
+        grep -q "^$part " out/summary && [ -s out/$part.tap ]
+    done
     [ -x muster-gpu/bench/train-gpu.sh ]
     [ -x muster-gpu/bin/initial_weights ]
     grep -q '^gpu, driver: none' out/summary || return 0

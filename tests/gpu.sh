@@ -19,7 +19,8 @@ die() {
 
 options() {
     while [ $# -gt 0 ]; do
-        [ $# -gt 1 ] || die "usage: gpu.sh [--out DIR] [--seconds N] [--part-seconds N] | --pack FILE.tar.xz [--pack-mib N] | --pack-slurm FILE.tar.xz"
+        [ $# -gt 1 ] || die "usage: gpu.sh [--out DIR] [--seconds N] [--part-seconds N] \
+| --pack FILE.tar.xz [--pack-mib N] | --pack-slurm FILE.tar.xz"
         case $1 in
         --pack) pack=$2 ;;
         --pack-slurm) pack_slurm=$2 ;;
@@ -282,7 +283,8 @@ slurm_part() {
     elif [ ! -e "$here/gpu_slurm.sh" ] || [ ! -d "$cluster" ]; then
         skip_part slurm "this tarball has no cluster: the build had no Slurm"
     else
-        part slurm "${with_libraries[@]}" "GPU_PROGRAMS=$bin" "GPU_LIBRARIES=$here/lib" "GPU_CLUSTER=$cluster" "GPU_SLURM=$here/slurm" \
+        part slurm "${with_libraries[@]}" "GPU_PROGRAMS=$bin" "GPU_LIBRARIES=$here/lib" \
+            "GPU_CLUSTER=$cluster" "GPU_SLURM=$here/slurm" \
             "GPU_JOB=$top/train-no-plugin.sbatch" bash "$here/gpu_slurm.sh"
     fi
 }

@@ -10,7 +10,8 @@ set -u -o pipefail
 
 PATH=$PATH:/usr/sbin:/sbin
 steps=${GPU_SLURM_STEPS:-4000}
-args="${GPU_SMALL:---layers 2 --width 128 --heads 2 --context 64 --global-batch 8 --microbatch 2} --vocabulary 256 --slots 4 --steps $steps
+args="${GPU_SMALL:---layers 2 --width 128 --heads 2 --context 64 --global-batch 8 --microbatch 2}
+    --vocabulary 256 --slots 4 --steps $steps
     --ckpt-every 200 --learning-rate 0.001 --warmup-steps 3 --rdzv-timeout 60 --collective-timeout 60"
 
 skip() {
@@ -50,8 +51,11 @@ bring() {
         cp -L "$GPU_PROGRAMS/muster-requeue" "$JOBS/libexec/" || return
     [ ! -d "${GPU_LIBRARIES-}" ] || cp -L "$GPU_LIBRARIES"/* "$JOBS/lib/" || return
     cp "$GPU_JOB" "$JOBS/job.sbatch" && chmod -R a+rX "$JOBS"
-    export PATH=$JOBS/bin:$PATH LD_LIBRARY_PATH=$JOBS/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} MUSTER_CKPTD_PROGRAM=$JOBS/bin/muster-ckptd
-    awk 'BEGIN { for (i = 1; i <= 60000; i++) { a = i * 7919 % 997; b = i * 104729 % 89; print a " times " b " is " a * b "." } }' >"$JOBS/text"
+    export PATH=$JOBS/bin:$PATH \
+        LD_LIBRARY_PATH=$JOBS/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} MUSTER_CKPTD_PROGRAM=$JOBS/bin/muster-ckptd
+    awk 'BEGIN {
+        for (i = 1; i <= 60000; i++) { a = i * 7919 % 997; b = i * 104729 % 89; print a " times " b " is " a * b "." }
+    }' >"$JOBS/text"
     muster-tokens -o "$JOBS/train.bin" "$JOBS/text" && chmod a+r "$JOBS/train.bin"
 }
 

@@ -66,7 +66,8 @@ END
 mlp() {
     local dir=$1
     shift
-    ${REPLACE-} muster-train --device cuda --model mlp --data x.npy --labels y.npy --hidden 24 --classes 4 --global-batch 16 --microbatch 2 \
+    ${REPLACE-} muster-train --device cuda --model mlp --data x.npy --labels y.npy \
+        --hidden 24 --classes 4 --global-batch 16 --microbatch 2 \
         --threads 1 --learning-rate 0.01 --steps $STEPS --ckpt-every 4 --keep-last 0 --ckpt-dir "$dir" "$@"
 }
 
@@ -94,7 +95,9 @@ one_line() {
 }
 
 # manifest DIR EXPRESSION: of the newest step's manifest, m.
-manifest() { python3 -c 'import json, sys; m = json.load(open(sys.argv[1] + "/manifest.json")); print(eval(sys.argv[2]))' "$(last "$1")" "$2"; }
+manifest() {
+    python3 -c 'import json, sys; m = json.load(open(sys.argv[1] + "/manifest.json")); print(eval(sys.argv[2]))' "$(last "$1")" "$2"
+}
 
 @test "GPT-2 and MLP have the CPU's loss curve in each precision, and the same bits in each order of threads and blocks" {
     local model precision order=0 bound
@@ -104,10 +107,12 @@ manifest() { python3 -c 'import json, sys; m = json.load(open(sys.argv[1] + "/ma
             bound=1e-5
             [ $precision != bf16 ] || bound=1e-2
             $model $model-$precision --precision $precision >$model-$precision.out 2>&1
-            grep -q "numerics  *cuda-$precision, NVIDIA H200, 132 multiprocessors, CUDA .*, cuBLASLt 13.0.1, build " $model-$precision.out
+            grep -q "numerics  *cuda-$precision, NVIDIA H200, 132 multiprocessors, CUDA .*, cuBLASLt 13.0.1, build " \
+                $model-$precision.out
             near $bound $model-cpu $model-$precision
             order=$((order % 4 + 1))
-            FAKE_GPU_ORDER=$order FAKE_GPU_STREAMS=$((order % 3)) $model $model-$precision-again --precision $precision >again.out 2>&1
+            FAKE_GPU_ORDER=$order FAKE_GPU_STREAMS=$((order % 3)) $model $model-$precision-again \
+                --precision $precision >again.out 2>&1
             same $model-$precision $model-$precision-again
         done
     done
@@ -141,7 +146,8 @@ needs() { sed -n 's/^muster: memory: this rank needs \([0-9.]*\) MB of its GPU, 
     [ "$(muster-curve valid | awk 'NF == 7' | wc -l)" -eq $((STEPS / 3)) ]
     diff <(hashes "$(last whole)") <(hashes "$(last valid)")
     for i in 1 2 3; do
-        REPLACE=exec gpt2 killed --ckpt-every 2 --validation-data valid.u16 --validate-every 3 --validate-batches 2 >>killed.out 2>&1 3>&- &
+        REPLACE=exec gpt2 killed --ckpt-every 2 --validation-data valid.u16 --validate-every 3 --validate-batches 2 \
+            >>killed.out 2>&1 3>&- &
         pid=$!
         wait_for_lines $((RANDOM % 3 + 1)) killed/metrics-$((i - 1)).jsonl
         kill -9 $pid 2>/dev/null || :
@@ -212,7 +218,8 @@ saved() {
     [ -z "$(sed 1d products | cut -d' ' -f1-6 | sort | uniq -d)" ]
     # The CPU goes on from it, with a word on each thing that is different.
     cp -r whole moved
-    one_line 2 "--precision is fp32, but the run in this --ckpt-dir was begun with bf16" gpt2 moved --device cpu --steps 13 --change steps
+    one_line 2 "--precision is fp32, but the run in this --ckpt-dir was begun with bf16" gpt2 moved \
+        --device cpu --steps 13 --change steps
 }
 
 @test "the algorithms of the manifest are used again, unless the card or the library is another one" {
@@ -225,9 +232,11 @@ saved() {
     [ "$(manifest whole 'm["numerics"]["products"]')" = "$(manifest again 'm["numerics"]["products"]')" ]
     same whole again
     rm -rf again/step-00000012
-    FAKE_GPU_NAME="NVIDIA H100 PCIe" fails 65 "card was NVIDIA H200, 132 multiprocessors, now NVIDIA H100 PCIe" gpt2 again --require-identical
+    FAKE_GPU_NAME="NVIDIA H100 PCIe" fails 65 \
+        "card was NVIDIA H200, 132 multiprocessors, now NVIDIA H100 PCIe" gpt2 again --require-identical
     FAKE_GPU_NAME="NVIDIA H100 PCIe" gpt2 again >card.out 2>&1
-    grep 'were chosen for NVIDIA H200, 132 multiprocessors, and this is NVIDIA H100 PCIe, 132 multiprocessors; they are chosen anew' card.out
+    other='NVIDIA H100 PCIe, 132 multiprocessors'
+    grep "were chosen for NVIDIA H200, 132 multiprocessors, and this is $other; they are chosen anew" card.out
     grep 'numerics differ, so bits may: card was NVIDIA H200' card.out
     rm -rf again/step-00000012
     FAKE_CUBLAS_VERSION=130102 gpt2 again >library.out 2>&1
@@ -258,11 +267,13 @@ saved() {
     # What it says that it needs is enough.
     FAKE_GPU_MEMORY=$(awk "BEGIN { print int($needed * 1e6 + 5e4) }") gpt2 tight >tight.out 2>&1
     same whole tight
-    FAKE_GPU_MEMORY=$(awk "BEGIN { print int($needed * 1e6 - 5e4) }") one_line 2 "memory: this run doesn't fit into its GPU: it needs $needed MB (weights " \
+    FAKE_GPU_MEMORY=$(awk "BEGIN { print int($needed * 1e6 - 5e4) }") \
+        one_line 2 "memory: this run doesn't fit into its GPU: it needs $needed MB (weights " \
         gpt2 none
     grep -q 'MB are free: a smaller --microbatch .* needs less for activations' <<<"$output"
     # Another program takes most of it meanwhile: whatever comes first for which there is no room.
-    FAKE_GPU_MEMORY=100000000 FAKE_GPU_TAKEN=80000000 one_line 2 "memory: couldn't get 33.6 MB on the GPU for the workspace of the matrix products" gpt2 none
+    FAKE_GPU_MEMORY=100000000 FAKE_GPU_TAKEN=80000000 \
+        one_line 2 "memory: couldn't get 33.6 MB on the GPU for the workspace of the matrix products" gpt2 none
     FAKE_GPU_MEMORY=100000000 FAKE_GPU_TAKEN=66000000 one_line 2 "on the GPU for the arenas of the training" gpt2 none
     grep -q 'a smaller --microbatch.* needs less' <<<"$output"
     ! grep -q '^step ' <<<"$output" || false
@@ -305,14 +316,15 @@ saved() {
     ! grep mfu unknown/metrics-0.jsonl || false
 }
 
-@test "one to four ranks give the same bits, on cards of their own or sharing one, with and without --zero 1, with graphs and without" {
+@test "one to four ranks give the same bits, on cards of their own or sharing one, with and without --zero 1 and graphs" {
     several_gpus
     FAKE_GPUS=2 gpt2_ranks 2 two --cuda-graph on >two.out || { cat two.out; return 1; }
     same whole two
     grep -q 'communicator nccl' two.out
     FAKE_GPU_STREAMS=1 gpt2_ranks 3 three --share-gpu --cuda-graph off >three.out || { cat three.out; return 1; }
     same whole three
-    FAKE_GPU_STREAMS=2 gpt2_ranks 4 four --share-gpu --cuda-graph on --zero 1 --check-replicas 3 >four.out || { cat four.out; return 1; }
+    FAKE_GPU_STREAMS=2 gpt2_ranks 4 four --share-gpu --cuda-graph on --zero 1 --check-replicas 3 >four.out ||
+        { cat four.out; return 1; }
     muster-ckpt diff "$(last whole)" "$(last four)"
     diff <(muster-curve whole) <(muster-curve four)
 }

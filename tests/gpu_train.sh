@@ -15,7 +15,8 @@ share_checks=(small_on_2_ranks small_on_3_ranks small_on_4_ranks small_zero_on_2
     large_on_2_ranks large_on_4_ranks)
 
 # Steps enough to be killed amid them; 124 million parameters.
-read -ra small <<<"${GPU_SMALL:---layers 2 --width 128 --heads 2 --context 64 --steps 300 --ckpt-every 50 --global-batch 8 --microbatch 2}"
+read -ra small <<<"${GPU_SMALL:---layers 2 --width 128 --heads 2 --context 64 --steps 300 --ckpt-every 50
+    --global-batch 8 --microbatch 2}"
 read -ra large <<<"${GPU_LARGE:---layers 12 --width 768 --heads 12 --context 1024 --vocabulary 50257 --steps 40 --ckpt-every 10
     --global-batch 32 --microbatch 8}"
 [[ " ${small[*]} " = *" --vocabulary "* ]] || small+=(--vocabulary 256)
@@ -328,7 +329,9 @@ losses_like_pytorch() {
 
 # Arithmetic, to learn from: some 2 MB.
 make_data() {
-    awk 'BEGIN { for (i = 1; i <= 60000; i++) { a = i * 7919 % 997; b = i * 104729 % 89; print a " times " b " is " a * b "." } }' >text
+    awk 'BEGIN {
+        for (i = 1; i <= 60000; i++) { a = i * 7919 % 997; b = i * 104729 % 89; print a " times " b " is " a * b "." }
+    }' >text
     muster-tokens -o train.bin.new text >tokens.log 2>&1 && mv train.bin.new train.bin
 }
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/lint.sh [--quick | --tidy] [FILE…]: looks for faults in all sources that git tracks, or in these files. Prints a line for each
-# finding, and ends with 1 if there is one. A tool that is missing is left out, with a line that names its package.
+# tests/lint.sh [--quick | --tidy] [FILE…]: looks for faults in all sources that git tracks, or in these files. Prints a line for
+# each finding, and ends with 1 if there is one. A tool that is missing is left out, with a line that names its package.
 #   --quick  without clang-tidy, which takes minutes
 #   --tidy   clang-tidy alone
-# clang-tidy needs a configured build, MUSTER_BUILD, which `make lint` sets. With MUSTER_LINT_SINCE=COMMIT it looks only at sources that
-# have changed since the merge base with that commit.
+# clang-tidy needs a configured build, MUSTER_BUILD, which `make lint` sets. With MUSTER_LINT_SINCE=COMMIT it looks only at sources
+# that have changed since the merge base with that commit.
 set -u -o pipefail
 
 LONGEST=132
-# In a bats file each test is a subshell with variables of its own (SC2030, SC2031, SC2128, SC2178, SC2190), a sourced file reads some
-# (SC2034), a failed cd ends the test (SC2164), "!" would hide a failure (SC2143), and files have plain names that may be those of
-# functions or programs (SC2010, SC2011, SC2012, SC2013, SC2094, SC2209).
+# In a bats file each test is a subshell with variables of its own (SC2030, SC2031, SC2128, SC2178, SC2190), a sourced file reads
+# some (SC2034), a failed cd ends the test (SC2164), "!" would hide a failure (SC2143), and files have plain names that may be those
+# of functions or programs (SC2010, SC2011, SC2012, SC2013, SC2094, SC2209).
 NOT_IN_BATS=SC2010,SC2011,SC2012,SC2013,SC2030,SC2031,SC2034,SC2094,SC2128,SC2143,SC2164,SC2178,SC2190,SC2209
 # TRAIN_ARGS of the examples is several words.
 NOT_IN_SBATCH=SC2086

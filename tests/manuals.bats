@@ -45,7 +45,8 @@ shown() { LC_ALL=C.UTF-8 MANWIDTH=80 MAN_KEEP_FORMATTING='' man -l --warnings=al
 # faults FILE COLUMN TESTS LAST: the rows of a table of faults, numbers from 1 to LAST with the text of a column, in $rows, and
 # where they are provoked, as the head of TESTS says, in $places: numbers, files, and names of tests, which there are.
 faults() {
-    rows=$(sed -n 's/^| \([0-9]*\) | /\1 | /p' "$MUSTER_TOP/doc/$1" | awk -F ' [|] ' -v at="$2" '{ sub(/ [|]$/, ""); print $1, $at }')
+    rows=$(sed -n 's/^| \([0-9]*\) | /\1 | /p' "$MUSTER_TOP/doc/$1" |
+        awk -F ' [|] ' -v at="$2" '{ sub(/ [|]$/, ""); print $1, $at }')
     places=$(sed -n 's/^# *\([0-9][0-9]*\)  \([a-z_]*\.bats\): /\1 \2 /p' "$MUSTER_TOP/tests/cluster/$3")
     [ "$(cut -d' ' -f1 <<<"$rows")" = "$(seq "$4")" ]
     [ "$(cut -d' ' -f1 <<<"$places" | sort -nu)" = "$(seq "$4")" ]
@@ -93,7 +94,8 @@ faults() {
         [[ $help != *" COMMAND "* ]] || for command in $(sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' <<<"$help"); do
             help+=$("$program" "$command" --help 2>&1) || :
         done
-        for option in $(grep -oE '(^| )--[a-z][a-z0-9-]+' <<<"$help" | tr -d ' ' | sort -u | grep -vxE -- '--(help|usage|version)'); do
+        for option in $(grep -oE '(^| )--[a-z][a-z0-9-]+' <<<"$help" | tr -d ' ' | sort -u |
+            grep -vxE -- '--(help|usage|version)'); do
             echo "$program $option"
             sed 's/\\-/-/g' "$page" | grep -qE -- "$option\b"
             checked=$((checked + 1))
@@ -103,8 +105,8 @@ faults() {
 }
 
 @test "every variable of ours that the programs and the plugin read or set stands in a manual" {
-    names=$(cd "$MUSTER_TOP" && grep -rhoE '"MUSTER_[A-Z_]+[="]' --include=*.[ch] --include=*.cc common launch doctor plugin checkpoint lib \
-        trainer | grep -oE '[A-Z_]+' | sort -u)
+    names=$(cd "$MUSTER_TOP" && grep -rhoE '"MUSTER_[A-Z_]+[="]' --include=*.[ch] --include=*.cc \
+        common launch doctor plugin checkpoint lib trainer | grep -oE '[A-Z_]+' | sort -u)
     [ "$(wc -l <<<"$names")" -ge 10 ]
     for name in $names; do
         echo "$name"
@@ -132,5 +134,6 @@ words() { sed 's/^\.[A-Z]\{1,2\} *//; s/\\f.//g; s/\\-/-/g; s/ *$//' "$MUSTER_TO
     says spank_muster.8 "${three[$(constant REQUEUE_VAIN_MOST slurm/requeue.h)]} attempts in a row that fail by themselves"
     says exit-status.md "${three[$(constant REQUEUE_VAIN_MOST slurm/requeue.h)]} attempts of a job in a row"
     says exit-status.md "${three[$(constant ATTEMPTS_CRASH_LOOP checkpoint/directory/attempts.h)]} attempts of a training in a row"
-    says checkpoint-format.md "more than $(constant OWNER_HEARTBEAT checkpoint/directory/owner.h) s away from now, and is seen to stand still for $(constant OWNER_WATCH checkpoint/directory/owner.h) s"
+    says checkpoint-format.md "more than $(constant OWNER_HEARTBEAT checkpoint/directory/owner.h) s away from now"
+    says checkpoint-format.md "and is seen to stand still for $(constant OWNER_WATCH checkpoint/directory/owner.h) s"
 }

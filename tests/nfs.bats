@@ -178,7 +178,8 @@ stopped() {
 
 @test "a damaged newest checkpoint is set aside, and the run ends as if nothing had been" {
     stopped a/run
-    printf x | dd of="server/run/step-$(printf %08d "$stop")/model-00001-of-00001.safetensors" bs=1 seek=5000 conv=notrunc status=none
+    printf x | dd of="server/run/step-$(printf %08d "$stop")/model-00001-of-00001.safetensors" \
+        bs=1 seek=5000 conv=notrunc status=none
     client b
     train b/run >out 2>&1
     grep "DAMAGED" out
@@ -472,7 +473,8 @@ passes() {
 
 @test "a last save that fails ends a program of libmuster as it ends muster-train" {
     local error
-    cc -o ring -I"$MUSTER_TOP/lib" "$MUSTER_TOP/slurm-examples/ring.c" -L"$MUSTER_BUILD/.libs" -lmuster -Wl,-rpath,"$MUSTER_BUILD/.libs"
+    cc -o ring -I"$MUSTER_TOP/lib" "$MUSTER_TOP/slurm-examples/ring.c" \
+        -L"$MUSTER_BUILD/.libs" -lmuster -Wl,-rpath,"$MUSTER_BUILD/.libs"
     mkdir a/run a/ring
     for error in ENOSPC EREMOTEIO EACCES; do
         fault "mkdir $error"

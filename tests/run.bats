@@ -90,7 +90,8 @@ own_run() { tests/run.sh "$@" 3>&-; }
 @test "a watchdog that outlives its test does not keep bats waiting" {
     tree
     # As bats 1.8 leaves one behind: with its descriptors, and no parent.
-    file tests/one.bats 'short" { ( (sleep "$BATS_TEST_TIMEOUT" & touch lost; wait) & ); while [ ! -e lost ]; do sleep 0.1; done; }' \
+    file tests/one.bats \
+        'short" { ( (sleep "$BATS_TEST_TIMEOUT" & touch lost; wait) & ); while [ ! -e lost ]; do sleep 0.1; done; }' \
         'next" { true; }'
     run own_run --no-install one
     echo "$output"

@@ -101,7 +101,9 @@ take_down() {
 
 # Every process of this run but this one.
 # shellcheck disable=SC2317 # called by a trap, as are those of the next directives
-run_processes() { grep -lzs "^MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 | grep -vx -e $$ -e "$BASHPID"; }
+run_processes() {
+    grep -lzs "^MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 | grep -vx -e $$ -e "$BASHPID"
+}
 
 # What tests make lies below these two, on disk and in memory, and goes with them. Sockets need
 # short paths.
@@ -375,7 +377,9 @@ run_lanes() {
     local name pids watch help=
     rm -f "$LOG"/counts-* "$LOG"/queue-*
     test_files | grep ^tests/unit/ | sed 's/^/plain /' | queue units
-    test_files | grep '^tests/[^/]*$' | first tests/{sanitize,sanitize_threads,gpu_train,fuzz,gpt2_torch,nfs,elastic,saving,train,gpu}.bats | sed 's/^/plain /' | queue commands
+    test_files | grep '^tests/[^/]*$' |
+        first tests/{sanitize,sanitize_threads,gpu_train,fuzz,lint,gpt2_torch,nfs,elastic,saving,train,gpu}.bats |
+        sed 's/^/plain /' | queue commands
     test_files | grep -x $ALONE | sed 's/^/plain /' | queue alone
     end_lost_watchdogs {lock}<&- &
     watch=$!

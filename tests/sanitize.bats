@@ -15,7 +15,8 @@ too_long="test_model_bits test_ops_threads"
 
 @test "addresses, leaks and undefined behaviour" {
     cd "$MUSTER_BUILD/sanitize-address"
-    mapfile -t names < <(find "$MUSTER_TOP/tests/unit" -name 'test_*.c' -printf '%f\n' | sed 's/\.c$//' | grep -v '^test_cuda_' | grep -vxF "${too_long// /$'\n'}")
+    mapfile -t names < <(find "$MUSTER_TOP/tests/unit" -name 'test_*.c' -printf '%f\n' | sed 's/\.c$//' |
+        grep -v '^test_cuda_' | grep -vxF "${too_long// /$'\n'}")
     run_tests "${names[@]}"
     # A service that ends by one is replaced, and its test goes on.
     ! grep -E 'Sanitizer:|runtime error:' -- *.out || false
@@ -29,7 +30,8 @@ too_long="test_model_bits test_ops_threads"
 }
 
 # Over stand-ins of CUDA's runtime and libraries: without CUDA's headers these have nothing to run.
-device="test_comm_nccl test_cuda_ops test_cuda_repeat test_cuda_tune test_ddp_cuda test_device_snapshot test_ops_cuda test_device_memory test_step_cuda"
+device="test_comm_nccl test_cuda_ops test_cuda_repeat test_cuda_tune test_ddp_cuda test_device_snapshot test_ops_cuda"
+device+=" test_device_memory test_step_cuda"
 
 @test "a build with CUDA and the address sanitizer" {
     grep -q '^#define HAVE_CUBLAS' "$MUSTER_BUILD/config.h" || skip "this build computes on no GPU"

@@ -55,8 +55,9 @@ communicate() {
     small_run_prepare
     cd "$BATS_FILE_TMPDIR" || return
     PATH=$MUSTER_BUILD/sanitize-thread:$PATH
-    train_world 2 shared --zero 1 --width 128 --layers 3 --bucket-mb 1 --split-embedding --steps 8 --ckpt-every 3 --check-replicas 2 \
-        --validation-data valid.u16 --validate-every 4 --trace shared.json --trace-steps 2-7 --rdzv-timeout 60 --collective-timeout 60
+    train_world 2 shared --zero 1 --width 128 --layers 3 --bucket-mb 1 --split-embedding \
+        --steps 8 --ckpt-every 3 --check-replicas 2 --validation-data valid.u16 --validate-every 4 \
+        --trace shared.json --trace-steps 2-7 --rdzv-timeout 60 --collective-timeout 60
     [ "${STATUSES[*]}" = "0 0" ]
     ! grep 'Sanitizer:' rank*.out || false
 }

@@ -97,7 +97,8 @@ npy("x.npy", "<f4", (64, 4), struct.pack("<256f", *(i % 7 - 3 for i in range(256
 npy("y.npy", "<i4", (64,), struct.pack("<64i", *(i % 3 for i in range(64))))
 END
     mlp() {
-        ${REPLACE-} muster-train --model mlp --data x.npy --labels y.npy --hidden 8 --classes 3 --global-batch 8 --microbatch 1 --threads 1 \
+        ${REPLACE-} muster-train --model mlp --data x.npy --labels y.npy --hidden 8 --classes 3 \
+            --global-batch 8 --microbatch 1 --threads 1 \
             --steps 20 --ckpt-every 5 --rdzv-timeout 20 --collective-timeout 20 \
             --ckpt-dir "$@"
     }

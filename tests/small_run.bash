@@ -52,7 +52,8 @@ start_world() {
     mkdir -p meet
     for ((rank = 0; rank < n; rank++)); do
         RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$((rank % per)) LOCAL_WORLD_SIZE=$per GROUP_RANK=$((rank / per)) \
-            GROUP_WORLD_SIZE=$((n / per)) MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$meeting REPLACE=exec train "$@" >"rank$rank.out" 2>&1 3>&- &
+            GROUP_WORLD_SIZE=$((n / per)) MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$meeting \
+            REPLACE=exec train "$@" >"rank$rank.out" 2>&1 3>&- &
         PIDS+=($!)
     done
 }

@@ -30,7 +30,8 @@ apart = {"step": [], "busy": [], "waited": []}
 spans = [e for e in json.load(open("traced.json"))["traceEvents"] if e["ph"] == "X" and e["pid"] == 0]
 for step in 2, 3, 4, 5:
     whole = next(e for e in spans if e["name"] == f"step {step}")
-    inside = [e for e in spans if e["args"]["step"] == step and e["ts"] >= whole["ts"] and e["ts"] + e["dur"] <= whole["ts"] + whole["dur"]]
+    inside = [e for e in spans if e["args"]["step"] == step and e["ts"] >= whole["ts"]
+        and e["ts"] + e["dur"] <= whole["ts"] + whole["dur"]]
     busy = sum(e["dur"] for e in inside if e["tid"] == 1) / 1e3
     waited = sum(e["dur"] for e in inside if e["name"] == "wait") / 1e3
     line = lines[step]
@@ -88,7 +89,8 @@ spans = {}
 for mode in "none", "replay":
     spans[mode] = [e for e in json.load(open(mode + ".json"))["traceEvents"] if e["ph"] == "X"]
 compute = [e for e in spans["none"] if e["name"].startswith("backward of layer")]
-ready = collections.Counter((e["pid"], e["args"]["step"], e["name"]) for e in spans["none"] if e["name"].startswith("ready: bucket"))
+ready = collections.Counter((e["pid"], e["args"]["step"], e["name"]) for e in spans["none"]
+    if e["name"].startswith("ready: bucket"))
 steps, buckets = range(1, 5), {name.split()[-1] for _, _, name in ready}
 assert len(buckets) > 2 and len(compute) == 2 * 4 * 4 * (2 + 2 * 4), (buckets, len(compute))
 assert all(ready[rank, step, f"ready: bucket {k}"] == 1 for rank in (0, 1) for step in steps for k in buckets), ready
@@ -117,7 +119,8 @@ END
     fails 2 "--comm none measures a step and trains no model, so there is nothing for --ckpt-dir" train kept --comm none
     # Ranks of which only one computes would spoil each other's sums.
     export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_RDZV_DIR=meet MUSTER_RDZV_ID=$$-$EPOCHREALTIME
-    small=(--data tokens.u16 --layers 1 --width 64 --heads 2 --context 64 --vocabulary 64 --global-batch 8 --microbatch 1 --threads 1)
+    small=(--data tokens.u16 --layers 1 --width 64 --heads 2
+        --context 64 --vocabulary 64 --global-batch 8 --microbatch 1 --threads 1)
     RANK=1 LOCAL_RANK=1 muster-train "${small[@]}" --comm replay >apart1.out 2>&1 3>&- &
     RANK=0 LOCAL_RANK=0 fails 2 "--comm is 0 on rank 0 and 2 on rank 1" muster-train "${small[@]}" --check-replicas 0
     wait $! && return 1 || [ $? -eq 2 ]
@@ -153,7 +156,8 @@ END
     echo "$output"
     [ "$status" -eq 0 ]
     [[ ${lines[1]} =~ ^' '+1\ +[0-9]+\ +1\.00\ +100\.0% && ${lines[2]} =~ ^' '+2' ' && ${lines[4]} = *' 100.0%' ]]
-    python3 -c 'import json; r = json.load(open("scaling.json"))["runs"]; assert [(x["ranks"], x["steps"]) for x in r] == [(1, 15), (2, 15)]
+    python3 -c 'import json; r = json.load(open("scaling.json"))["runs"]
+assert [(x["ranks"], x["steps"]) for x in r] == [(1, 15), (2, 15)]
 assert r[0]["efficiency"] == 1 and r[1]["communication_milliseconds"] > 0'
     fails 65 "scale2: scaling: metrics-0.jsonl has 20 steps with all numbers, of which the first 20" \
         muster-curve --scaling --skip 20 scale2

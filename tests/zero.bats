@@ -23,8 +23,8 @@ train() {
     local dir=$1
     shift
     # shellcheck disable=SC2086
-    ${REPLACE-} ${WRAP-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 3 --width 128 --heads 4 --context 8 --vocabulary 64 \
-        --global-batch 8 --microbatch 1 --learning-rate 0.003 --min-learning-rate 0.001 --warmup-steps 3 --threads 1 \
+    ${REPLACE-} ${WRAP-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 3 --width 128 --heads 4 \
+        --context 8 --vocabulary 64 --global-batch 8 --microbatch 1 --learning-rate 0.003 --min-learning-rate 0.001 --warmup-steps 3 --threads 1 \
         --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
 }
 
@@ -46,7 +46,8 @@ equal_to_whole() {
     local n
     train split --split-embedding --vocabulary 2000 --steps 20 >split.out 2>&1
     for n in 2 5; do
-        train_world $n "split$n" --split-embedding --zero 1 --vocabulary 2000 --bucket-mb 1 --steps 20 >out || { cat out; return 1; }
+        train_world $n "split$n" --split-embedding --zero 1 --vocabulary 2000 --bucket-mb 1 --steps 20 >out ||
+            { cat out; return 1; }
         muster-ckpt diff split/step-00000020 "split$n/step-00000020"
         diff <(muster-curve split) <(muster-curve "split$n")
     done
@@ -138,7 +139,8 @@ share_of() {
     wait_log rank0.out '^step .* loss'
     least='' most=''
     whole=$(python3 -c 'import os, sys, glob
-print(max(os.stat(f).st_size for f in glob.glob(f"/proc/{sys.argv[1]}/fd/*") if "muster-snapshot" in os.readlink(f)) * 2 // 3)' "${PIDS[0]}")
+mapped = [f for f in glob.glob(f"/proc/{sys.argv[1]}/fd/*") if "muster-snapshot" in os.readlink(f)]
+print(max(os.stat(f).st_size for f in mapped) * 2 // 3)' "${PIDS[0]}")
     for pid in "${PIDS[@]}"; do
         here=$(moments "$pid")
         echo "rank with $here of $whole bytes"

@@ -70,7 +70,8 @@ no_trainer() { [ -z "$(cluster_pids -u muster-test1 -f "muster-train .*--ckpt-di
 
 # The step that attempt ATTEMPT of a run began with, and when it did.
 began_with() { began "$1" "$2" step; }
-began() { sed -n "s/.*\"event\": *\"start\".*\"attempt\": *$2[,}].*/&/p" "$JOBS/$1/attempts.jsonl" | sed "s/.*\"$3\": *\([0-9.-]*\).*/\1/"; }
+began() { sed -n "s/.*\"event\": *\"start\".*\"attempt\": *$2[,}].*/&/p" "$JOBS/$1/attempts.jsonl" |
+    sed "s/.*\"$3\": *\([0-9.-]*\).*/\1/"; }
 
 waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLURMD_NODENAME \$MUSTER_CKPTD; sleep 100.5"'; }
 
@@ -116,8 +117,8 @@ waiting() { job_submit --muster "$@" --wrap 'srun --overlap bash -c "echo \$SLUR
     done
     # What is there all the same harms nobody when root empties the folder.
     mkdir "$JOBS/others" && echo theirs >"$JOBS/others/file" && chown -R muster-test2 "$JOBS/others"
-    as root n1 sh -c "cd /run/muster/job-$id/ckptd && ln -s $JOBS/others link && ln -s /etc etc && mkdir -p a/b && ln -s / a/b/root &&
-        mkfifo pipe && chmod 0 a/b && chown -R muster-test1 a"
+    as root n1 sh -c "cd /run/muster/job-$id/ckptd && ln -s $JOBS/others link && ln -s /etc etc &&
+        mkdir -p a/b && ln -s / a/b/root && mkfifo pipe && chmod 0 a/b && chown -R muster-test1 a"
     cluster run scancel "$id"
     wait_for 20 nothing_left
     [ "$(cat "$JOBS/others/file") $(stat -c %U "$JOBS/others")" = "theirs muster-test2" ]

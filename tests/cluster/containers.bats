@@ -31,7 +31,8 @@ exec unshare --user --mount "${options[@]}" -- bash -c 'mount -t tmpfs none /run
 END_OF_SCRIPT
     chmod a+rx "$JOBS/contain"
     # shellcheck disable=SC2046
-    cc -std=c99 "$MUSTER_TOP/slurm-examples/ring.c" $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config --cflags --libs muster) \
+    cc -std=c99 "$MUSTER_TOP/slurm-examples/ring.c" \
+        $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config --cflags --libs muster) \
         -Wl,-rpath,"$MUSTER_PREFIX/lib" -o "$JOBS/ring"
 }
 
@@ -55,8 +56,8 @@ train() {
     local -x SRUN_OPTIONS=
     [ "$2" != root ] || SRUN_OPTIONS=--mpi=pmi2
     # shellcheck disable=SC2086
-    train_submit "$1" --wrap-with "./contain $2" "-N$(wc -w <<<"$nodes")" -w "$3" --ntasks-per-node=2 --gpus-per-task=0 --exclusive -- \
-        --ckpt-every 10 --log-level info "${@:4}"
+    train_submit "$1" --wrap-with "./contain $2" "-N$(wc -w <<<"$nodes")" -w "$3" --ntasks-per-node=2 \
+        --gpus-per-task=0 --exclusive -- --ckpt-every 10 --log-level info "${@:4}"
 }
 
 # clients NODE JOB: what the job's service there has to say of each of its clients that is connected.
@@ -141,7 +142,8 @@ stop_before_a_save() {
     wait_for 20 no_trainer
     kill -CONT "$service"
     wait_for 60 train_attempt_has pid 1 1
-    began=$(sed -n 's/.*"event": *"start".*"attempt": *1[,}].*/&/p' "$JOBS/pid/attempts.jsonl" | sed 's/.*"step": *\([0-9]*\).*/\1/')
+    began=$(sed -n 's/.*"event": *"start".*"attempt": *1[,}].*/&/p' "$JOBS/pid/attempts.jsonl" |
+        sed 's/.*"step": *\([0-9]*\).*/\1/')
     echo "step $handed was handed over, began with $began"
     [ "$began" -ge "$handed" ] || { ls -la "$JOBS/pid" && tail -n 60 "$JOBS/pid.log" && return 1; }
     ended pid "$job" pid
@@ -190,7 +192,8 @@ END_OF_SOURCE
     for order in "enter plugstack" "plugstack enter"; do
         # shellcheck disable=SC2086
         (cd "$BATS_TEST_TMPDIR" && cat $order) >"$conf.new" && mv "$conf.new" "$conf"
-        run cluster run srun --quiet --muster -w n1 -n1 bash -c 'ls -A /run; id -u; echo "at $MUSTER_CKPTD"; muster-ckptd --status "$MUSTER_CKPTD"'
+        run cluster run srun --quiet --muster -w n1 -n1 bash -c \
+            'ls -A /run; id -u; echo "at $MUSTER_CKPTD"; muster-ckptd --status "$MUSTER_CKPTD"'
         cp "$BATS_TEST_TMPDIR/plugstack" "$conf.new" && mv "$conf.new" "$conf"
         echo "$order: $status $output"
         [ "$status" -eq 0 ]

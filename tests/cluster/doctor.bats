@@ -202,7 +202,8 @@ END
     slurmd=$(cat "$(cluster status dir)/pid/slurmd-n1")
     all=$(taskset -pc "$slurmd" | sed 's/.*: //')
     taskset -apc 0 "$slurmd" >/dev/null # all threads: newer releases begin a step on another than the first
-    plugin_says 0 1 "muster: warning: cpu-few: ranks 0-1 on n1: may use 1 CPU of 2 asked for: srun --cpus-per-task=2" -N1 -w n1 -n2 -c2 true
+    plugin_says 0 1 "muster: warning: cpu-few: ranks 0-1 on n1: may use 1 CPU of 2 asked for: srun --cpus-per-task=2" \
+        -N1 -w n1 -n2 -c2 true
     taskset -apc "$all" "$slurmd" >/dev/null
     plugin_says 0 0 muster: -N1 -w n1 -n2 -c2 true
 }

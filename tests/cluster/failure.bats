@@ -109,10 +109,11 @@ END
     begin library -N2 -n2 bash -c '[ $RANK = 0 ] || exec sleep 40; exec ./silent'
     wait
     said alone '0 on n? exited with status 65; it last said "*missing.bin*"'
-    said late '0 on n? lost a peer*; it last said "rendezvous: couldn'"'"'t meet 1 of 2 ranks within 1 s: rank 1 (on n?) did not come"'
+    local words="*; it last said \"rendezvous: couldn't meet 1 of 2 ranks within 1 s: rank 1 (on n?) did not come\""
+    said late "0 on n? lost a peer$words"
     said plain '0 on n? exited with status 7'
     # libmuster says nothing itself; the program may.
-    said library '0 on n? lost a peer*; it last said "rendezvous: couldn'"'"'t meet 1 of 2 ranks within 1 s: rank 1 (on n?) did not come"'
+    said library "0 on n? lost a peer$words"
 }
 
 fail_in_components() {

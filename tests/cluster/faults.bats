@@ -20,7 +20,8 @@ setup() { plugin_require; }
 teardown() {
     cluster_explain
     # The next test needs the node, too.
-    [ -n "${BATS_TEST_COMPLETED-}" ] || [ -z "${node-}" ] || { cluster heal "$node" && cluster start-node "$node"; } >/dev/null 2>&1 || :
+    [ -n "${BATS_TEST_COMPLETED-}" ] || [ -z "${node-}" ] ||
+        { cluster heal "$node" && cluster start-node "$node"; } >/dev/null 2>&1 || :
 }
 
 # start NAME SBATCH-OPTION… -- TRAIN-OPTION…: submits a training that stands still at a step which nobody planned, so that there is

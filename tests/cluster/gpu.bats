@@ -44,7 +44,8 @@ slurm_part() {
 }
 
 @test "a second attempt that differs is told" {
-    sed -i '/^exec/i [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || args+=(--learning-rate 0.002 --change learning-rate)' "$GPU_PROGRAMS/muster-train"
+    sed -i '/^exec/i [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || args+=(--learning-rate 0.002 --change learning-rate)' \
+        "$GPU_PROGRAMS/muster-train"
     slurm_part
     [ "$status" = 1 ]
     [[ $output == *"not ok 1 - preempted_and_requeued"*"two ranks, preempted, end with other bits than one"* ]]

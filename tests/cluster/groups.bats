@@ -47,7 +47,8 @@ comes_back() {
     [ "$status" -ne 0 ]
     shared unknown
     comes_back unknown n1,n2
-    grep "lacks group $GROUP, which this one has, and unknown is not the user's own: starting a service of its own" "$JOBS/unknown.log"
+    grep "lacks group $GROUP, which this one has, and unknown is not the user's own: starting a service of its own" \
+        "$JOBS/unknown.log"
     grep "couldn't find the groups of user" "$(cluster status log)/slurmd-n1.log"
 }
 

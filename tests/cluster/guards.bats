@@ -64,7 +64,8 @@ goes_on() {
     for node in n1 n2; do wait_for 20 node_is $node idle; done
     began=$SECONDS
     WRAP=./sleep-rank3 train_now absent --muster -N2 --ntasks-per-node=2 -- --rdzv-timeout 5 >"$JOBS/absent.log" 3>&- &
-    wait_for 10 log_has absent 1 "couldn't meet 1 of 4 ranks within 5 s: rank 3 (on n2) did not come: .* --rdzv-timeout .* --exclude "
+    wait_for 10 log_has absent 1 \
+        "couldn't meet 1 of 4 ranks within 5 s: rank 3 (on n2) did not come: .* --rdzv-timeout .* --exclude "
     # The deadline, and what srun takes to start on a busy machine.
     [ $((SECONDS - began)) -le 8 ]
     wait $! || :
@@ -89,7 +90,8 @@ EOF
 }
 
 @test "a wrong number of ranks is refused: more than slots, worlds of one, another one with --batchnorm" {
-    refused 2 "16 ranks can't share the 8 slots of a step, some would have none: start 1 to 8 ranks" many --muster -N2 -n16 --overcommit --
+    refused 2 "16 ranks can't share the 8 slots of a step, some would have none: start 1 to 8 ranks" \
+        many --muster -N2 -n16 --overcommit --
     [ ! -e "$JOBS/many" ]
     refused 2 "started without PMIx: start it with srun --mpi=pmix" none -N2 -n4 --mpi=none --
     refused 2 "started without PMIx: start it with srun --mpi=pmix" none --muster -N2 -n4 --mpi=none --
@@ -110,14 +112,16 @@ EOF
     [ "$(train_notices joined)" -eq 1 ]
     cluster run muster-ckpt diff batches/step-00000100 joined/step-00000100
     diff <(muster-curve "$JOBS/batches") <(muster-curve "$JOBS/joined")
-    refused 2 "there are 2 ranks, but the run in this --ckpt-dir was begun with 4" joined --muster -N2 -n2 -- --steps 200 --change steps
+    refused 2 "there are 2 ranks, but the run in this --ckpt-dir was begun with 4" \
+        joined --muster -N2 -n2 -- --steps 200 --change steps
     [ "$(ls -d "$JOBS"/joined/step-* | tail -n 1)" = "$JOBS/joined/step-00000100" ]
 }
 
 # same_samples STEP RANKS NAMES: from the step behind it on these ranks read what rank 0 reads.
 same_samples() {
     export FAULTY_STEP=$1 FAULTY_RANKS=$2 FAULTY_WORLD=4
-    WRAP=./faulty refused 1 "step $(($1 + 1)): ranks read the same samples, where each has its own: $3: this program or a node errs" \
+    WRAP=./faulty refused 1 \
+        "step $(($1 + 1)): ranks read the same samples, where each has its own: $3: this program or a node errs" \
         same --muster -N2 --ntasks-per-node=2 -- --ckpt-every 10
     grep -qF "checkpoints are good: start again with another build, or without that node (srun's --exclude)" <<<"$output"
     unset FAULTY_STEP FAULTY_RANKS FAULTY_WORLD
@@ -138,7 +142,8 @@ same_samples() {
     cluster shape n2 off
     job_wait "$job" 60 COMPLETED
     grep 'scaling: ' "$JOBS/link.log"
-    grep -qE 'scaling: ([4-9][0-9]|100)% of a step waits for communication or slower ranks .*--global-batch .*--zero 1 .*--grad-dtype=bf16' "$JOBS/link.log"
+    hint='scaling: ([4-9][0-9]|100)% of a step waits for communication or slower ranks '
+    grep -qE "$hint.*--global-batch .*--zero 1 .*--grad-dtype=bf16" "$JOBS/link.log"
     [ "$(grep -c 'scaling: ' "$JOBS/link.log")" -eq 1 ]
     [ "$(job_field "$job" ExitCode)" = 0:0 ]
     train_equals_reference link
@@ -149,7 +154,8 @@ same_samples() {
     WRAP=./faulty train_now slowed --muster -N2 --ntasks-per-node=2 -- --log-level info >"$JOBS/slowed.log"
     unset FAULTY_RANKS FAULTY_MILLISECONDS FAULTY_UNTIL
     grep 'scaling: ' "$JOBS/slowed.log"
-    grep -qE 'scaling: ([3-9][0-9]|100)% of a step waits .* ms on rank [123] on n[12], .*rank 0 on n1 computes [0-9.]+ ms longer than that one' \
+    hint='scaling: ([3-9][0-9]|100)% of a step waits .* ms on rank [123] on n[12], '
+    grep -qE "$hint.*rank 0 on n1 computes [0-9.]+ ms longer than that one" \
         "$JOBS/slowed.log"
     train_equals_reference slowed
 }
@@ -190,7 +196,8 @@ EOF
     job_wait "$job" 60 FAILED
     cat "$JOBS/drift.log"
     [ "$(job_field "$job" ExitCode) $(job_field "$job" Restarts)" = "1:0 0" ]
-    grep -qE '^muster: \[rank 2 on n2\] error: the weights here differ from those of other ranks after step [0-9]+0$' "$JOBS/drift.log"
+    grep -qE '^muster: \[rank 2 on n2\] error: the weights here differ from those of other ranks after step [0-9]+0$' \
+        "$JOBS/drift.log"
     line=$(grep 'error: step .* the replicas have drifted apart' "$JOBS/drift.log")
     [[ $line =~ "the weights of rank 2 on n2 differ from those of the other ranks; after step "([0-9]*)" all were equal: " ]]
     # What the line advises. Others than that rank have taken its gradients.

@@ -125,7 +125,8 @@ END
     run srun --mpi=pmix -N4 "$JOBS/ring" 9 /tmp/own
     echo "$output"
     [ "$status" -ne 0 ]
-    [ "$(grep -c '^ring: rank 1 (on n2): resume: couldn.t read step 5 in /tmp/own, .*does this node see the same directory' <<<"$output")" -eq 4 ]
+    refusal='^ring: rank 1 (on n2): resume: couldn.t read step 5 in /tmp/own, .*does this node see the same directory'
+    [ "$(grep -c "$refusal" <<<"$output")" -eq 4 ]
 }
 
 @test "the example in C: preempted, requeued, resumed, and the right result" {

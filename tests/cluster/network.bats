@@ -98,7 +98,8 @@ for name in a["model"]:
     # Without the plugin, so that the services are started by the ranks and load the library too.
     # shellcheck disable=SC2086
     run cluster run env PATH="$PATH" LD_PRELOAD="$JOBS/partial_io.so" timeout -k 10 $((4 * HANG)) \
-        srun --mpi=pmix -N4 --ntasks-per-node=2 muster-train --data train.bin --ckpt-dir parts $TRAIN_ARGS --ckpt-every 40 --ckpt-writers node
+        srun --mpi=pmix -N4 --ntasks-per-node=2 muster-train --data train.bin --ckpt-dir parts \
+            $TRAIN_ARGS --ckpt-every 40 --ckpt-writers node
     echo "$output"
     [ "$status" -eq 0 ]
     # In other files, since each node writes its own.

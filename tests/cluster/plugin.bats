@@ -53,10 +53,16 @@ ranks_of_8() {
 }
 
 # Whether no line of the output has a rank variable.
-nothing_set() { [[ $output = *task* ]] && ! grep '^task' <<<"$output" | grep -v -- ': -/- local -/- node - group -/- master -: pmix - attempt -'; }
+nothing_set() {
+    [[ $output = *task* ]] &&
+        ! grep '^task' <<<"$output" | grep -v -- ': -/- local -/- node - group -/- master -: pmix - attempt -'
+}
 
 # Whether all tasks have the rank that Slurm gave them, and PMIx.
-all_set() { [[ $output = *task* ]] && ! grep '^task' <<<"$output" | grep -vE '^task ([0-9]+): \1/2 .* master 10\.77\.0\.1[1-4]:port pmix \1 '; }
+all_set() {
+    [[ $output = *task* ]] &&
+        ! grep '^task' <<<"$output" | grep -vE '^task ([0-9]+): \1/2 .* master 10\.77\.0\.1[1-4]:port pmix \1 '
+}
 
 # inner SBATCH-ARGUMENT…: the lines of the two tasks of a job's step. $output is theirs.
 inner() {

@@ -49,7 +49,8 @@ stopped() { grep -q '^State:[[:space:]]*T' "/proc/$1/status"; }
 
 # left JOB NODE: a socket as a PMIx server leaves it that died with its node.
 left() {
-    python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$(cluster status dir)/spool/$2/stepd.slurm.pmix.$1.0"
+    python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' \
+        "$(cluster status dir)/spool/$2/stepd.slurm.pmix.$1.0"
 }
 nothing_left() { [ -z "$(as_root "$1" find /run/muster -mindepth 1 -name 'job-*' 2>/dev/null)" ]; }
 

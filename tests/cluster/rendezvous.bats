@@ -160,7 +160,8 @@ named() {
     for rank in $2; do
         text=$(sed -nE "s/^muster: \[rank $rank on n[1-4]\] error: (.*: )?rendezvous: couldn't meet //p" "$JOBS/$1.out")
         # shellcheck disable=SC2053
-        [[ ${text%"$REMEDY"} = $3" did not come" ]] || { echo "$1: rank $rank told '$text', not: $3" && cat "$JOBS/$1.out" && return 1; }
+        [[ ${text%"$REMEDY"} = $3" did not come" ]] ||
+            { echo "$1: rank $rank told '$text', not: $3" && cat "$JOBS/$1.out" && return 1; }
     done
 }
 

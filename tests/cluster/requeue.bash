@@ -57,7 +57,8 @@ typedef uint32_t job;
 #define SLOWLY if (access(JOBS "/slow", F_OK) == 0) usleep(1200000)
 
 int slurm_load_job(job_info_msg_t **got, job id, uint16_t flags) { SLOWLY; return REAL(slurm_load_job)(got, id, flags); }
-int slurm_load_node_single(node_info_msg_t **got, char *name, uint16_t flags) { SLOWLY; return REAL(slurm_load_node_single)(got, name, flags); }
+int slurm_load_node_single(node_info_msg_t **got, char *name, uint16_t flags)
+{ SLOWLY; return REAL(slurm_load_node_single)(got, name, flags); }
 int slurm_update_job(job_desc_msg_t *change) { SLOWLY; return REAL(slurm_update_job)(change); }
 
 int slurm_requeue(job id, uint32_t flags)

@@ -18,7 +18,8 @@ teardown() { cluster_explain; }
     taken=$(job -N2 -n4 "$fails")
     wait_for 30 said "$taken" ready
     job_preempt "$taken" 0
-    restarted_once "$taken" "exited with status 1 while the job was being preempted: job $taken is put back in the queue after attempt 0"
+    restarted_once "$taken" \
+        "exited with status 1 while the job was being preempted: job $taken is put back in the queue after attempt 0"
     told=$(job -N2 -n4 "$fails")
     wait_for 30 said "$told" ready
     cluster run scancel --signal=TERM "$told"
@@ -27,7 +28,9 @@ teardown() { cluster_explain; }
 }
 
 @test "a rank that fails on a node that is being drained brings the job back" {
-    id=$(job -N2 -n2 -w n1,n2 '[ $MUSTER_ATTEMPT = 0 ] || exit 0; echo ready; until [ -e drained ]; do sleep 0.1; done; [ $RANK = 0 ] || exit 1; sleep 300')
+    id=$(job -N2 -n2 -w n1,n2 \
+        '[ $MUSTER_ATTEMPT = 0 ] || exit 0
+        echo ready; until [ -e drained ]; do sleep 0.1; done; [ $RANK = 0 ] || exit 1; sleep 300')
     wait_for 30 said "$id" ready
     cluster run --user root scontrol update nodename=n2 state=drain reason=test
     touch "$JOBS/drained"
@@ -39,7 +42,8 @@ teardown() { cluster_explain; }
 @test "a rank that ends for good keeps the job from coming back however slow the controller is" {
     # Slurm's PMIx kills the other rank at once, before anybody can have noted why; or that sees by itself that its peer has gone.
     # shellcheck disable=SC2046
-    PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig cc -o "$JOBS/ends" -x c - $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config \
+    PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig cc -o "$JOBS/ends" -x c - \
+        $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config \
         --cflags --libs muster) -Wl,-rpath,"$MUSTER_PREFIX/lib" <<'END'
 #include <muster.h>
 #include <signal.h>
@@ -83,7 +87,8 @@ END
     job_wait "$id" 120 FAILED
     cat "$(job_output "$id")"
     [ "$(job_restarts "$id")" = 2 ]
-    [ "$(grep -c "the last 3 attempts of job $id failed by themselves within 10 minutes each and showed no progress" "$(job_output "$id")")" = 1 ]
+    words="the last 3 attempts of job $id failed by themselves within 10 minutes each and showed no progress"
+    [ "$(grep -c "$words" "$(job_output "$id")")" = 1 ]
     [[ $(comment "$id") = "mine, and more; muster: attempts in vain: 3 up to 2; muster: attempt 2 step 0 ended for good "* ]]
     job_wait "$asked" 90 COMPLETED
     [ "$(job_restarts "$asked")" = 4 ]
@@ -116,7 +121,8 @@ END
     PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig cc "$JOBS/progress.c" $(PKG_CONFIG_PATH=$MUSTER_PREFIX/lib/pkgconfig pkg-config \
         --cflags --libs muster) -Wl,-rpath,"$MUSTER_PREFIX/lib" -o "$JOBS/progress"
     says=$(job -N2 -n2 '[ $MUSTER_ATTEMPT = 5 ] || exec ./progress 2')
-    names=$(MUSTER_PROGRESS=saved job -N2 -n2 '[ $MUSTER_ATTEMPT != 4 ] || exit 0; [ $RANK = 1 ] || exec sleep 60; touch saved; kill -9 $$')
+    names=$(MUSTER_PROGRESS=saved job -N2 -n2 \
+        '[ $MUSTER_ATTEMPT != 4 ] || exit 0; [ $RANK = 1 ] || exec sleep 60; touch saved; kill -9 $$')
     job_wait "$says" 150 COMPLETED FAILED
     cat "$(job_output "$says")"
     [ "$(job_state "$says") $(job_restarts "$says")" = "COMPLETED 5" ]
@@ -219,7 +225,8 @@ srun --overlap -N2 -n4 bash -c "$1"
 kill $monitor
 sleep 5 # longer than a requeue takes to be asked for
 END
-    fails=$(job_submit --muster -N2 --ntasks-per-node=2 overlap.sh '[ $MUSTER_ATTEMPT != 0 ] || { [ $RANK = 3 ] && kill -9 $$; sleep 60; }')
+    fails=$(job_submit --muster -N2 --ntasks-per-node=2 overlap.sh \
+        '[ $MUSTER_ATTEMPT != 0 ] || { [ $RANK = 3 ] && kill -9 $$; sleep 60; }')
     ends=$(job_submit --muster -N2 --ntasks-per-node=2 overlap.sh 'exit 0')
     restarted_once "$fails" "put back in the queue after attempt 0"
     job_wait "$ends" 60 COMPLETED FAILED

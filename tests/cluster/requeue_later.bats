@@ -133,7 +133,7 @@ die_and_hold() {
     [ "$(job_restarts "$id")" = 1 ]
 }
 
-@test "srun ends before the controller has answered for a dead rank: the end of the script waits for the answer, the job comes back" {
+@test "srun ends before the controller has answered for a dead rank: the script's end waits for the answer, the job comes back" {
     die_and_hold 0
     # shellcheck disable=SC2046
     kill -KILL $(cluster_pids -f '^srun /bin/bash -c')

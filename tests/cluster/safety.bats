@@ -14,7 +14,8 @@ setup_file() {
     plugin_locate || return 0
     cluster_begin 2 --plugin "$PLUGIN"
     # fails.sh: two tasks on two nodes say their rank; the first ends with 7.
-    printf '#!/bin/sh\necho "ran ${RANK-none} of ${WORLD_SIZE-none}"\n[ "$SLURM_PROCID" != 0 ] || exit 7\nsleep 0.5\n' >"$JOBS/fails.sh"
+    printf '#!/bin/sh\necho "ran ${RANK-none} of ${WORLD_SIZE-none}"\n[ "$SLURM_PROCID" != 0 ] || exit 7\nsleep 0.5\n' \
+        >"$JOBS/fails.sh"
     chmod 755 "$JOBS/fails.sh"
 }
 
@@ -35,7 +36,7 @@ as() { cluster run --user "$1" --node "$2" "${@:3}"; }
 srun() { cluster run timeout "$HANG" srun "$@"; }
 no_node_drained() { [ -z "$(cluster run sinfo -h -t drain,fail,down -o '%n %E')" ]; }
 idle() { node_is n1 idle && node_is n2 idle; }
-nothing_left() { [ -z "$(as root n1 find /run/muster -mindepth 1 2>/dev/null)$(as root n2 find /run/muster -mindepth 1 2>/dev/null)" ]; }
+nothing_left() { [ -z "$(for node in n1 n2; do as root $node find /run/muster -mindepth 1 2>/dev/null; done)" ]; }
 nodes_log() { cat "$(cluster status log)"/slurmd-n?.log; }
 # Whether none of our programs runs on a node of this cluster.
 no_services() { [ -z "$(cluster_pids -f '^([^ ]*/)?muster-(ckptd|requeue|first-node)')" ]; }
@@ -175,7 +176,8 @@ END
     is_plain_user "/proc/$pid/status" muster-test1
     [ "$(readlink "/proc/$pid/cwd") $(cat "/proc/$pid/oom_score_adj")" = "/ 0" ]
     [ "$(tr '\0' '\n' <"/proc/$pid/environ" | sort)" = "$(printf '%s\n' PATH=/usr/bin:/bin "SLURM_CONF=$conf")" ]
-    [ -z "$(find "/proc/$pid/fd" -mindepth 1 -printf '%l\n' | grep -vE '^(/dev/null|/dev/log|socket:.*|pipe:.*|anon_inode:.*|/run/muster/job-[0-9]+/ckptd)$')" ]
+    [ -z "$(find "/proc/$pid/fd" -mindepth 1 -printf '%l\n' |
+        grep -vE '^(/dev/null|/dev/log|socket:.*|pipe:.*|anon_inode:.*|/run/muster/job-[0-9]+/ckptd)$')" ]
     job_end "$id"
 }
 
@@ -187,7 +189,8 @@ END
     echo $tracer >>"$BATS_TEST_TMPDIR/pids"
     until grep -q "^TracerPid:[[:space:]]*$tracer$" "/proc/$slurmd/status"; do sleep 0.05; done
     evil=$JOBS/evil-place/x
-    export HOME=$evil MUSTER_CKPTD=$evil MUSTER_CKPTD_PROGRAM=$evil MUSTER_RDZV_DIR=$evil MUSTER_LAST_WORDS=$evil MUSTER_DEFAULTS=$evil \
+    export HOME=$evil MUSTER_CKPTD=$evil MUSTER_CKPTD_PROGRAM=$evil MUSTER_RDZV_DIR=$evil \
+        MUSTER_LAST_WORDS=$evil MUSTER_DEFAULTS=$evil \
         MASTER_ADDR=$evil MUSTER_PREFLIGHT=$evil SLURM_RESTART_COUNT=$evil MUSTER_JOB_TASKS=$evil
     run srun -w n1 -n1 "--export=ALL,SLURM_CONF=$evil,SLURM_JOB_NODELIST=$evil,SLURM_MUSTER_LAUNCHER=$evil" /bin/sh -c 'exit 7'
     echo "$output"
@@ -268,7 +271,10 @@ stop_helpers() {
     plugin optional "$PLUGIN"
     for fault in full foreign link; do
         case $fault in
-        full) as root n1 sh -c 'rm -rf /run/muster; i=0; mount -o remount,nr_inodes=40 /run; while mkdir /run/fill-$i 2>/dev/null; do i=$((i + 1)); done' ;;
+        full)
+            as root n1 sh -c 'rm -rf /run/muster; i=0; mount -o remount,nr_inodes=40 /run
+                while mkdir /run/fill-$i 2>/dev/null; do i=$((i + 1)); done'
+            ;;
         foreign) as root n1 sh -c 'mkdir /run/muster && chown muster-test1 /run/muster' ;;
         link) as root n1 sh -c "ln -s $JOBS /run/muster" ;;
         esac

@@ -69,7 +69,8 @@ train_submit() {
     while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
     [ $# -eq 0 ] || shift
     cluster run env PATH="$PATH" TRAIN_ARGS="$TRAIN_ARGS" WRAP="$wrap" PAUSE_AT="${PAUSE_AT-5}" PAUSE_IN="${PAUSE_IN-0}" \
-        sbatch --parsable --open-mode=append --muster --requeue -N4 --ntasks-per-node=2 --gpus-per-task=1 -J "$name" -o "$name.log" \
+        sbatch --parsable --open-mode=append --muster --requeue -N4 --ntasks-per-node=2 \
+            --gpus-per-task=1 -J "$name" -o "$name.log" \
         "${options[@]}" train.sh "$name" "$@"
 }
 

@@ -38,7 +38,8 @@ told() {
     local name=$1 rank
     shift
     for rank; do
-        grep -q "\[rank $rank on n[1-4]\] error: this rank stood: .* of step [0-9]* .*; complete last: .*" "$JOBS/$name.log" || return 1
+        grep -q "\[rank $rank on n[1-4]\] error: this rank stood: .* of step [0-9]* .*; complete last: .*" \
+            "$JOBS/$name.log" || return 1
         grep -q "\[rank $rank on n[1-4]\] error: comm: couldn't complete .* of step [0-9]* after " "$JOBS/$name.log" || return 1
     done
 }
@@ -60,7 +61,8 @@ nothing_runs_on() {
 
 # silent NAME NODE: the ranks there that gave no answer, each with its record, which this cluster's nodes share.
 silent() {
-    sed -nE "s/.* error:   ranks? ([0-9, -]+) on $2: no answer; by its record it was [a-z]+ .* of step [0-9]+ for .* s\$/\1/p" "$JOBS/$1.log" |
+    sed -nE "s/.* error:   ranks? ([0-9, -]+) on $2: no answer; by its record it was [a-z]+ .* of step [0-9]+ for .* s\$/\1/p" \
+        "$JOBS/$1.log" |
         tr -d ' ' | tr , '\n' | while IFS=- read -r first last; do seq "$first" "${last:-$first}"; done | sort -n | xargs
 }
 
@@ -80,7 +82,8 @@ silent() {
     grep -q "waiting for rank 3 on $last" <<<"$output"
     if grep -v "waiting for rank 3 on $last" <<<"$output"; then false; fi
     # Those that answered stood in collectives.
-    [ "$(grep -cE "error:   ranks? [0-2][-0-9, ]* on ($first|$first, $last|$last): waiting in .* of step [0-9]+ for" "$JOBS/stopped.log")" -ge 1 ]
+    grep -qE "error:   ranks? [0-2][-0-9, ]* on ($first|$first, $last|$last): waiting in .* of step [0-9]+ for" \
+        "$JOBS/stopped.log"
     echo "$job" >"$JOBS/stopped.job"
 }
 

@@ -8,15 +8,16 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1-20}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn comm_links first_end bootstrap hostlist import layout manifest npy owner part pmi2_wire \
-    gemm_plans rank_env safetensors spank_args flight tokens
+[ $# -gt 0 ] || set -- attempts checkpoint ckptd_proto comm_conn comm_links first_end bootstrap hostlist import layout \
+    manifest npy owner part pmi2_wire gemm_plans rank_env safetensors spank_args flight tokens
 compiler=${FUZZ_CC:-clang}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # The sources that a harness needs.
 sources() {
-    local base=(checkpoint/format/record.c common/{clock,err,hash,hash_avx2,io,last_words,log,number,process}.c -ljansson -lxxhash -lm)
+    local base=(checkpoint/format/record.c
+        common/{clock,err,hash,hash_avx2,io,last_words,log,number,process}.c -ljansson -lxxhash -lm)
     case $1 in
     attempts) echo checkpoint/directory/attempts.c "${base[@]}" ;;
     checkpoint)
@@ -30,7 +31,9 @@ sources() {
     bootstrap) echo launch/{bootstrap_message,put_list}.c common/siphash.c ;;
     hostlist) echo common/hostlist.c ;;
     layout) echo slurm/step_layout.c common/{err,hostlist,ident}.c ;;
-    rank_env) echo plugin/rank_env.c checks/{check*,facts,findings}.c slurm/hooks.c common/{alone,err,hostlist,ident,number}.c -lm ;;
+    rank_env)
+        echo plugin/rank_env.c checks/{check*,facts,findings}.c slurm/hooks.c common/{alone,err,hostlist,ident,number}.c -lm
+        ;;
     spank_args)
         echo plugin/{preflight,spank_args}.c \
             checks/{check*,facts,facts_probe,findings,site,site_mpi}.c slurm/hooks.c \
@@ -64,7 +67,8 @@ cd "$top"
 for name; do
     mapfile -t files < <(sources "$name" | tr ' ' '\n')
     [ ${#files[@]} -gt 0 ] || exit 2
-    "$compiler" -g -O1 -std=gnu11 -I"$top" -I"$work" "${where[@]}" -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+    "$compiler" -g -O1 -std=gnu11 -I"$top" -I"$work" "${where[@]}" \
+        -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
         -o "$work/fuzz_$name" "tests/fuzz/fuzz_$name.c" "${files[@]}"
     corpus=${FUZZ_CORPUS-$work/found}/$name
     mkdir -p "$corpus" "$work/place_$name"

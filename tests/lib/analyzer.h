@@ -8,4 +8,4 @@
 #define err_prefix(...) (err_prefix(__VA_ARGS__), -1)
 
 /* GCC has it, clang does not. */
-#define __builtin_shuffle(a, b, places) (a)
+#define __builtin_shuffle(a, ...) (a)

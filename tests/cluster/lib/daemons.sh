@@ -73,7 +73,8 @@ daemons_start_backup() {
 # Asks slurmctld, in its own space.
 ask_controller() {
     local pid
-    pid=$(space_pid ctl) && SLURM_CONF=$STATE/etc/slurm.conf timeout 5 nsenter --target "$pid" --net --uts --mount -- "$@" 2>/dev/null
+    pid=$(space_pid ctl) &&
+        SLURM_CONF=$STATE/etc/slurm.conf timeout 5 nsenter --target "$pid" --net --uts --mount -- "$@" 2>/dev/null
 }
 
 # A line "node state" for each node.

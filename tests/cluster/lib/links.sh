@@ -34,7 +34,8 @@ links_attach_all() {
 
 # Connects one node. On the bridge's side its link has the node's name.
 links_attach() {
-    links_ip ctl link add "$1" type veth peer name eth0 address "$(links_hardware_address $((10 + ${1#n})))" netns "$(space_pid "$1")" &&
+    links_ip ctl link add "$1" type veth peer name eth0 \
+        address "$(links_hardware_address $((10 + ${1#n})))" netns "$(space_pid "$1")" &&
         links_ip ctl link set "$1" master bridge0 up &&
         links_ip "$1" address add "$(node_address "$1")/$LENGTH" dev eth0 "${FLAGS[@]}" &&
         links_ip "$1" link set eth0 up
