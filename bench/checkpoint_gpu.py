@@ -33,7 +33,8 @@ def parameters(layers, width, _, context, vocabulary):
 
 
 def verdict(name, value, unit, aim=None, holds=None):
-    print(f"bench: checkpoint-gpu-{name} {value:.4g} {unit}" + (f", aim {aim}: {'met' if holds else 'missed'}" if aim else ""), flush=True)
+    judged = f", aim {aim}: {'met' if holds else 'missed'}" if aim else ""
+    print(f"bench: checkpoint-gpu-{name} {value:.4g} {unit}{judged}", flush=True)
 
 
 def at_most(name, value, unit, aim):
@@ -64,7 +65,8 @@ def libraries(python):
 class Bench:
     def __init__(self, options):
         self.options = options
-        path = [os.path.join(options.programs, "..", "lib"), *libraries(options.torch_python), os.environ.get("LD_LIBRARY_PATH", "")]
+        path = [os.path.join(options.programs, "..", "lib"), *libraries(options.torch_python),
+                os.environ.get("LD_LIBRARY_PATH", "")]
         self.environment = dict(os.environ, OMP_WAIT_POLICY="passive", LD_LIBRARY_PATH=":".join(filter(None, path)),
                                 MUSTER_CKPTD_PROGRAM=os.path.join(options.programs, "muster-ckptd"))
 
@@ -74,14 +76,16 @@ class Bench:
         shape, batch, microbatches, _ = MODELS[name]
         tokens = os.path.join(options.folder, f"{name}.u16")
         write_tokens(tokens, 4 * batch * shape[3] + 1)
-        words = [part for pair in zip(("layers", "width", "heads", "context", "vocabulary"), shape) for part in (f"--{pair[0]}", pair[1])]
+        words = [part for pair in zip(("layers", "width", "heads", "context", "vocabulary"), shape)
+                 for part in (f"--{pair[0]}", pair[1])]
         contestant = Contestant(name, [
             os.path.join(options.programs, "muster-train"), "--data", tokens, "--ckpt-dir", run, *words, "--global-batch", batch,
-            "--microbatch", options.microbatch or microbatches[0], "--steps", 10 ** 6, "--learning-rate", 1e-5, "--min-learning-rate", 1e-5,
-            "--ckpt-every", f"{every:g}s", "--keep-last", 1, "--log-level", "debug", "--device", "cuda", *options.train], self.environment)
+            "--microbatch", options.microbatch or microbatches[0], "--steps", 10 ** 6, "--learning-rate", 1e-5,
+            "--min-learning-rate", 1e-5, "--ckpt-every", f"{every:g}s", "--keep-last", 1, "--log-level", "debug",
+            "--device", "cuda", *options.train], self.environment)
         try:
-            contestant.wait(lambda: len(self.durable(contestant)) > options.saves, time.monotonic() + FIRST + 4 * every * (options.saves + 1),
-                            f"save {options.saves + 1}")
+            contestant.wait(lambda: len(self.durable(contestant)) > options.saves,
+                            time.monotonic() + FIRST + 4 * every * (options.saves + 1), f"save {options.saves + 1}")
         finally:
             contestant.process.kill()
             contestant.process.wait()
@@ -97,7 +101,8 @@ class Bench:
         every = self.options.every or EVERY[name]
         run = self.train(name, every)
         saves = [(int(m[1]), float(m[2]), float(m[3])) for m in self.durable(run)][1:]
-        copies = {int(m[1]): float(m[3]) * 1e6 / float(m[2]) for line in run.lines if (m := COPIED.search(line)) and float(m[2]) > 0}
+        copies = {int(m[1]): float(m[3]) * 1e6 / float(m[2]) for line in run.lines
+                  if (m := COPIED.search(line)) and float(m[2]) > 0}
         ends = {step: moment for moment, step, _ in run.steps}
         seconds = {step: ends[step] - ends[step - 1] for step in ends if step - 1 in ends}
         busy = [(ends[step], ends[step] + flush + seconds[step]) for step, flush, _ in saves if step in seconds]
@@ -108,17 +113,19 @@ class Bench:
             raise Failed(f"{name}: there is no step without a save: give a larger --every")
         late = [flush for _, flush, _ in saves if flush > every]
         if late:
-            raise Failed(f"{name}: a save took the disk {max(late):.0f} s, longer than the {every:g} s to the next: give a larger --every")
+            raise Failed(f"{name}: a save took the disk {max(late):.0f} s, longer than the {every:g} s to the next: "
+                         "give a larger --every")
         usual = statistics.median(quiet)
         return {"step": usual, "quiet": len(quiet), "stall": statistics.median(stall for _, _, stall in saves),
                 "most": max(stall for _, _, stall in saves), "longer": statistics.median(both) - 2 * usual,
-                "rate": statistics.median(copies.values()) if copies else None, "flush": statistics.median(flush for _, flush, _ in saves)}
+                "rate": statistics.median(copies.values()) if copies else None,
+                "flush": statistics.median(flush for _, flush, _ in saves)}
 
     def torch(self, name):
         """What PyTorch does with the same state, or None and the reason told."""
         shape = MODELS[name][0]
-        command = [self.options.torch_python, os.path.join(HERE, "checkpoint_gpu_torch.py"), os.path.join(self.options.folder, "torch.pt"),
-                   *map(str, shape)]
+        command = [self.options.torch_python, os.path.join(HERE, "checkpoint_gpu_torch.py"),
+                   os.path.join(self.options.folder, "torch.pt"), *map(str, shape)]
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -134,11 +141,12 @@ class Bench:
         shape = MODELS[name][0]
         needed, free = 2 * PARAMETER_BYTES * parameters(*shape), shutil.disk_usage(self.options.folder).free
         if free < needed:
-            print(f"  {name} is left out: {self.options.folder} has {free / 1e9:.0f} GB left of the {needed / 1e9:.0f} needed: give another "
-                  "--dir")
+            print(f"  {name} is left out: {self.options.folder} has {free / 1e9:.0f} GB left of the {needed / 1e9:.0f} needed: "
+                  "give another --dir")
             return False
         ours = self.ours(name)
-        print(f"  {name}: step {ours['step']:.4f} s (median of {ours['quiet']}), stall {ours['stall']:.4f} s (at most {ours['most']:.4f}), "
+        print(f"  {name}: step {ours['step']:.4f} s (median of {ours['quiet']}), "
+              f"stall {ours['stall']:.4f} s (at most {ours['most']:.4f}), "
               f"the two steps behind a save {ours['longer']:.4f} s longer, durable after {ours['flush']:.2f} s", flush=True)
         at_most(f"{name}-stall", ours["stall"] / ours["step"], "of a step", 0.05)
         at_most(f"{name}-longer", ours["longer"] / ours["step"], "of a step", 0.05)

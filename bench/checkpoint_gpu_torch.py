@@ -3,8 +3,8 @@
 
     checkpoint_gpu_torch.py FILE LAYERS WIDTH HEADS CONTEXT VOCABULARY
 
-Prints one line of JSON: the median seconds of a save (without fsync; the first is not counted), bytes a second of a copy of 1 GiB, and
-PyTorch's version."""
+Prints one line of JSON: the median seconds of a save (without fsync; the first is not counted), bytes a second of a copy of 1 GiB,
+and PyTorch's version."""
 import json
 import os
 import statistics

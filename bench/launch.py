@@ -149,8 +149,9 @@ def measure_small(options, parts):
     if peer.runs:
         ratio = peer.median("exec") / ours.median("exec")
         verdict("torchrun", ratio, "x faster than torchrun", f">= {AIM_TORCH}", ratio >= AIM_TORCH)
-        print(f"  than its workers alone, from their exec: {peer.median('worker') / ours.median('exec'):.1f}; than init_process_group "
-              f"alone, from the last import: {peer.median('imported', first=max) / ours.median('exec'):.2f}")
+        print(f"  than its workers alone, from their exec: {peer.median('worker') / ours.median('exec'):.1f}; "
+              "than init_process_group alone, "
+              f"from the last import: {peer.median('imported', first=max) / ours.median('exec'):.2f}")
 
 
 def measure_scale(options):
@@ -192,8 +193,8 @@ def measure_latency(options):
     for name in table[0]:
         for latency in LATENCIES[1:]:
             trips = (table[latency][name] - table[0][name]) / (2e-6 * latency)
-            print(f"  {name}: {table[latency][name] - table[0][name]:+.4f} s since the last exec at {latency / 1000} ms: {trips:.1f} "
-                  f"round trips")
+            print(f"  {name}: {table[latency][name] - table[0][name]:+.4f} s since the last exec at {latency / 1000} ms: "
+                  f"{trips:.1f} round trips")
         if name in AIM_TRIPS:
             verdict(f"round-trips-{name}", trips, "round trips", f"<= {AIM_TRIPS[name]}", trips <= AIM_TRIPS[name])
 

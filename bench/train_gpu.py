@@ -99,8 +99,8 @@ class Bench:
         script = ("import sysconfig, torch; print(torch.__version__, torch.cuda.is_available()); "
                   "print(sysconfig.get_paths()['purelib'])")
         try:
-            done = subprocess.run([self.options.torch_python, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  timeout=120, check=False)
+            done = subprocess.run([self.options.torch_python, "-c", script], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return self.no_torch(str(error))
         if done.returncode:
@@ -125,18 +125,18 @@ class Bench:
 
     def ours(self, model, microbatch, reduction="canonical", steps=FOREVER):
         layers, width, heads, context, vocabulary = model.shape
-        command = [self.program("muster-train"), "--data", self.options.data, "--order", "file", "--seed", SEED, "--layers", layers,
-                   "--width", width, "--heads", heads, "--context", context, "--vocabulary", vocabulary, "--global-batch", model.batch,
-                   "--microbatch", microbatch, "--steps", steps, "--learning-rate", RATE, "--min-learning-rate", RATE,
-                   "--warmup-steps", WARM_UP_STEPS, "--reduction", reduction, "--device", self.options.device, *self.tuned(),
-                   *self.options.train]
+        command = [self.program("muster-train"), "--data", self.options.data, "--order", "file", "--seed", SEED,
+                   "--layers", layers, "--width", width, "--heads", heads, "--context", context, "--vocabulary", vocabulary,
+                   "--global-batch", model.batch, "--microbatch", microbatch, "--steps", steps, "--learning-rate", RATE,
+                   "--min-learning-rate", RATE, "--warmup-steps", WARM_UP_STEPS, "--reduction", reduction,
+                   "--device", self.options.device, *self.tuned(), *self.options.train]
         return Contestant(f"muster {reduction}", command, self.environment())
 
     def torch(self, model, microbatch, mode, attention, steps=FOREVER):
         command = [self.options.torch_python, os.path.join(HERE, "train_gpu_torch.py"), "--shape", *model.shape, "--weights",
                    self.weights(model), "--data", self.options.data, "--global-batch", model.batch, "--microbatch", microbatch,
-                   "--steps", steps, "--learning-rate", RATE, "--warmup-steps", WARM_UP_STEPS, "--mode", mode, "--attention", attention,
-                   "--device", self.options.device, "--precision", self.options.precision]
+                   "--steps", steps, "--learning-rate", RATE, "--warmup-steps", WARM_UP_STEPS, "--mode", mode,
+                   "--attention", attention, "--device", self.options.device, "--precision", self.options.precision]
         return Contestant(f"torch {microbatch} {mode} {attention}", command,
                           dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(self.folder, "inductor")))
 
@@ -209,14 +209,15 @@ class Bench:
                       key=lambda way: (way[1:] != (MODES[0], ATTENTIONS[0])) + 2 * (way[0] != model.torch[0]))
         if self.options.device == "cpu":
             grid = [(size, "eager", "any") for size in model.torch]
-        return self.choose(model, "torch", [(",".join(map(str, way)), "torch", lambda way=way: self.torch(model, *way)) for way in grid])
+        return self.choose(model, "torch", [(",".join(map(str, way)), "torch", lambda way=way: self.torch(model, *way))
+                                            for way in grid])
 
     def measure_floor(self, model, microbatch):
         """What step_floor says, or None where it could not be measured."""
         command = [self.program("step_floor"), *model.shape, microbatch, model.batch // microbatch, FLOOR_SECONDS]
         try:
-            done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
-                                  env=self.environment(), timeout=max(1, min(300, self.left())))
+            done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, check=False, env=self.environment(), timeout=max(1, min(300, self.left())))
         except subprocess.TimeoutExpired:
             return self.say("  the floor was not measured: no answer of step_floor in time")
         if done.returncode:
@@ -231,8 +232,8 @@ class Bench:
             return None
         self.record["models"][model.name]["floor"] = measured
         floor = figures.Floor(measured)
-        self.say(f"  {measured['card']}; {measured['libraries']}; copies at {measured['copy'] / 1e12:.2f} TB/s; products of a step at "
-                 f"{floor.rate / 1e12:.0f} TFLOP/s", *floor.products_table(), *floor.table(),
+        self.say(f"  {measured['card']}; {measured['libraries']}; copies at {measured['copy'] / 1e12:.2f} TB/s; "
+                 f"products of a step at {floor.rate / 1e12:.0f} TFLOP/s", *floor.products_table(), *floor.table(),
                  f"  floor of a step: products {floor.products * 1e3:.2f} ms + passes {floor.passes * 1e3:.2f} ms",
                  figures.bench_line(f"train-gpu-{model.name}-floor", floor.step * 1e3, "ms"))
         return floor
@@ -294,7 +295,8 @@ class Bench:
     def measure(self, name, torch):
         model = Model(name)
         self.record["models"][name] = {"shape": model.shape, "batch": model.batch}
-        shape = ", ".join(f"{word} {value}" for word, value in zip(("layers", "width", "heads", "context", "vocabulary"), model.shape))
+        words = ("layers", "width", "heads", "context", "vocabulary")
+        shape = ", ".join(f"{word} {value}" for word, value in zip(words, model.shape))
         self.say("", f"{name}: {shape}, {model.tokens} tokens a step")
         microbatch = self.choose_ours(model)
         if not microbatch:

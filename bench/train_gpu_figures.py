@@ -11,9 +11,9 @@ class Floor:
     """What step_floor measured of a step, and the least that the card needs for it.
 
     The products at the best algorithm that was found for each, all other passes by the bytes that they can't do without over the
-    rate of a copy, attention (products inside kernels of ours) by its operations over the rate of the fastest of the products, or by
-    its bytes where these take longer. Own floors also count passes that a product could do on its way (gradients of biases), those
-    of the step do not."""
+    rate of a copy, attention (products inside kernels of ours) by its operations over the rate of the fastest of the products, or
+    by its bytes where these take longer. Own floors also count passes that a product could do on its way (gradients of biases),
+    those of the step do not."""
 
     def __init__(self, measured):
         self.measured = measured
@@ -54,7 +54,8 @@ class Floor:
         lines = [f"  {'product':58s} {'calls':>6s} {'us each':>9s} {'TFLOP/s':>8s}"]
         for p in self.measured["products"]:
             bare = " (no such epilogue: without)" if p["bare"] else ""
-            lines.append(f"  {p['name'] + bare:58s} {p['calls']:6d} {p['seconds'] * 1e6:9.1f} {p['flops'] / p['seconds'] / 1e12:8.1f}")
+            rate = p["flops"] / p["seconds"] / 1e12
+            lines.append(f"  {p['name'] + bare:58s} {p['calls']:6d} {p['seconds'] * 1e6:9.1f} {rate:8.1f}")
         return lines
 
 

@@ -67,7 +67,8 @@ class Contestant:
         limit = start + 3 * (warm + seconds) + first
         self.wait(lambda: self.steps[-1][0] >= start + warm, limit, "the end of the warm-up")
         begin = next(i for i, step in enumerate(self.steps) if step[0] >= start + warm)
-        self.wait(lambda: self.steps[-1][0] >= self.steps[begin][0] + seconds and len(self.steps) > begin + 1, limit, "the last step")
+        self.wait(lambda: self.steps[-1][0] >= self.steps[begin][0] + seconds and len(self.steps) > begin + 1, limit,
+                  "the last step")
         end = len(self.steps) - 1
         return {"name": self.name, "start_up": start - begun, "begin": self.steps[begin][0], "end": self.steps[end][0],
                 "steps": end - begin, "step_seconds": (self.steps[end][0] - self.steps[begin][0]) / (end - begin),

@@ -26,11 +26,12 @@ def read_text(pattern):
 
 
 def make_tokens(pattern, path, least, vocabulary):
-    """Writes raw uint16 tokens, at least `least` and one; returns what they are of. Bytes are tokens 0 to 255, and pieces of the text
-    that are too rare for a token of their own are spelt in them."""
+    """Writes raw uint16 tokens, at least `least` and one; returns what they are of. Bytes are tokens 0 to 255, and pieces of the
+    text that are too rare for a token of their own are spelt in them."""
     text, files = read_text(pattern)
     if not text:
-        raise SystemExit(f"train-gpu: couldn't read any text from {pattern or 'the library of Python'}: give --text FILES, or --data")
+        raise SystemExit(f"train-gpu: couldn't read any text from {pattern or 'the library of Python'}: "
+                         "give --text FILES, or --data")
     pieces = PIECE.findall(text)
     known = {piece: 256 + i for i, (piece, _) in enumerate(collections.Counter(pieces).most_common(max(0, vocabulary - 256)))}
     tokens = array.array("H")

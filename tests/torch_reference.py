@@ -131,7 +131,8 @@ def make_model(config):
                               nn.Linear(config["hidden"], config["classes"]))
     with torch.no_grad():
         for name, p in model.named_parameters():
-            scale = 0.1 if p.dim() == 1 else 0.5 if "wte" in name or not name.startswith("transformer") else 1.5 / math.sqrt(p.shape[0])
+            scale = (0.1 if p.dim() == 1 else 0.5 if "wte" in name or not name.startswith("transformer")
+                     else 1.5 / math.sqrt(p.shape[0]))
             norm = p.dim() == 1 and name.endswith("weight")
             p.copy_(torch.randn(p.shape) * scale + (1 if norm else 0))
     return model

@@ -24,7 +24,8 @@ train() {
     shift
     # shellcheck disable=SC2086
     ${REPLACE-} ${WRAP-} muster-train --data tokens.u16 --ckpt-dir "$dir" --layers 3 --width 128 --heads 4 \
-        --context 8 --vocabulary 64 --global-batch 8 --microbatch 1 --learning-rate 0.003 --min-learning-rate 0.001 --warmup-steps 3 --threads 1 \
+        --context 8 --vocabulary 64 --global-batch 8 --microbatch 1 --learning-rate 0.003 --min-learning-rate 0.001 \
+        --warmup-steps 3 --threads 1 \
         --steps 100 --ckpt-every 20 --rdzv-timeout 20 --collective-timeout 20 "$@"
 }
 

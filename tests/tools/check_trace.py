@@ -95,5 +95,6 @@ for step in steps:
 if len(sys.argv) > 6:
     # Something was ready while the last layer was still to be computed, or this were no overlap at all.
     assert any(e["args"]["ready"] < end(b) for e in spans if e["name"] == "exchange: bucket 0"
-               for b in spans if b["pid"] == e["pid"] and b["args"]["step"] == e["args"]["step"] and b["name"] == f"backward of layer {layers - 1}")
+               for b in spans if b["pid"] == e["pid"] and b["args"]["step"] == e["args"]["step"]
+               and b["name"] == f"backward of layer {layers - 1}")
 print(len(spans), "spans of", ranks, "ranks,", count, "buckets; clocks within", max(c["error_us"] for c in other["clocks"]), "us")
