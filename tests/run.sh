@@ -419,7 +419,7 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 
 mkdir -p "$LOG" && : >"$GREEN" && : >"$FAILED" && : >"$MUSTER_SLURM_FAULTS" && chmod 666 "$MUSTER_SLURM_FAULTS" || exit 1
-[ -n "$no_install" ] || packages_install build cluster tests >"$LOG/packages" 2>&1 {lock}<&- ||
+[ -n "$no_install" ] || packages_install build cluster tests ${ci:+lint} ${long:+lint} >"$LOG/packages" 2>&1 {lock}<&- ||
     fail_early "install packages" "$LOG/packages"
 echo "building in $MUSTER_BUILD"
 (build) >"$LOG/build" 2>&1 </dev/null || fail_early build "$LOG/build"

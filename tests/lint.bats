@@ -1,0 +1,21 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# tests/lint.sh finds no fault in the sources.
+# bats file_tags=ci
+
+: "${MUSTER_TOP:=$(cd "$BATS_TEST_DIRNAME/.." && pwd)}"
+
+setup() {
+    [ "$(git -C "$MUSTER_TOP" rev-parse --show-toplevel 2>/dev/null)" -ef "$MUSTER_TOP" ] || skip "this is no git checkout"
+    unset CMOCKA_MESSAGE_OUTPUT MAKEFLAGS
+}
+
+@test "format, scripts, manual pages, Python and the length of lines" {
+    "$MUSTER_TOP/tests/lint.sh" --quick
+}
+
+@test "clang-tidy's checks for bugs" {
+    command -v clang-tidy >/dev/null || skip "no clang-tidy here: apt-get install clang-tidy"
+    : "${MUSTER_BUILD:?the build folder}"
+    "$MUSTER_TOP/tests/lint.sh" --tidy
+}
