@@ -239,7 +239,7 @@ end_lost_watchdogs() {
     local sleeper watchdog
     while sleep 5; do
         for sleeper in $(pgrep -fx "sleep $BATS_TEST_TIMEOUT"); do
-            watchdog=$(ps -o ppid= "$sleeper") || continue
+            watchdog=$(ps -o ppid= "$sleeper" | tr -d " ") && [ -n "$watchdog" ] || continue
             grep -qs "bats-exec-" "/proc/$(ps -o ppid= "$watchdog" | tr -d ' ')/cmdline" ||
                 ! grep -qzxs "MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN" "/proc/$sleeper/environ" || kill -KILL "$watchdog" "$sleeper"
         done

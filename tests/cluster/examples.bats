@@ -36,7 +36,8 @@ lines() { sed -n '/^## Examples/,/^## When/s/^    \([^#].*\)/\1/p' "$MUSTER_TOP/
 paste_line() {
     local line
     line=$(lines | grep "slurm-examples/$1\$") || return 1
-    cluster run env PATH="$EXAMPLE_PATH" TRAIN_ARGS="$TRAIN_ARGS" SBATCH_OUTPUT=slurm-%j.out bash -c \
+    # shellcheck disable=SC2086 # none or several
+    cluster run env PATH="$EXAMPLE_PATH" TRAIN_ARGS="$TRAIN_ARGS" SBATCH_OUTPUT=slurm-%j.out ${SLOW-} bash -c \
         "${line//\/shared/$JOBS\/shared}" | sed -n 's/^Submitted batch job //p' | grep .
 }
 
@@ -113,7 +114,8 @@ END2
 }
 
 @test "from four nodes to the three that are left, and the same bits" {
-    id=$(paste_line train-elastic.sbatch)
+    # So that it is not over before a node is taken.
+    id=$(SLOW="LD_PRELOAD=$JOBS/slow_steps.so STEP_MILLISECONDS=50" paste_line train-elastic.sbatch)
     wait_for 60 train_attempt_has shared/elastic 0 5
     [ "$(job_field "$id" NumNodes)" = 4 ]
     taker=$(cluster run sbatch --parsable -p ondemand -N1 --exclusive -o /dev/null --wrap 'sleep 100')

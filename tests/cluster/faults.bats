@@ -17,8 +17,19 @@ teardown_file() { cluster_end; }
 
 setup() { plugin_require; }
 
+# A slurmstepd that tells an srun of its task's end whose node is gone may do so for minutes, until Slurm takes its step for
+# unkillable and drains the node, which the next test needs.
+resume_drained() {
+    local name
+    for name in $(cluster run sinfo -h -N -t drain -o '%N %E' 2>/dev/null | sed -n 's/ Kill task failed$//p' | sort -u); do
+        slurm_fault "Kill task failed: slurmstepd could not reach an srun that was gone"
+        cluster run --user root scontrol update "NodeName=$name" State=RESUME
+    done
+}
+
 teardown() {
     cluster_explain
+    resume_drained
     # The next test needs the node, too.
     [ -n "${BATS_TEST_COMPLETED-}" ] || [ -z "${node-}" ] ||
         { cluster heal "$node" && cluster start-node "$node"; } >/dev/null 2>&1 || :
