@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* News from a worker to the session that owns it, in order. The queue has no lock of its own. */
+/* News from a worker to its owner, in order. The queue has no lock of its own. */
 #ifndef MUSTER_CKPTD_NEWS_H
 #define MUSTER_CKPTD_NEWS_H
 

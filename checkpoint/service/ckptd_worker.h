@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that does one client's saves, in the order in which they came: it writes, waits for
- * the other parts, commits, and removes old checkpoints. It has no connections; the session that
- * owns it collects its news. */
+ * the other parts, commits, and removes old checkpoints. It has no connections; its owner
+ * collects its news. */
 #ifndef MUSTER_CKPTD_WORKER_H
 #define MUSTER_CKPTD_WORKER_H
 

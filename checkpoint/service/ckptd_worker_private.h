@@ -44,7 +44,7 @@ struct ckptd_worker {
 	struct ckptd_news_queue news;
 };
 
-/* Wakes the session that owns the worker. May be called with the lock or without. */
+/* Wakes the worker's owner. May be called with the lock or without. */
 void ckptd_worker_wake_owner(const struct ckptd_worker *worker);
 
 /* ---- called by the worker's thread, without the lock ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU's plain operations as a device whose memory the host can't touch: every address that it
- * gives is one that no process has, so whoever reads or writes it dies, and host memory that is
+ * gives is one that no process has, so code that reads or writes it dies, and host memory that is
  * given to an op where the device's is due dies in there. Copies beside the ops are done when
  * somebody waits for them, and no sooner. */
 #ifndef MUSTER_DEVICE_MEMORY_OPS_H
