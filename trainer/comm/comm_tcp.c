@@ -57,17 +57,19 @@ static bool is_lost(const struct comm_tcp_peer *peer)
 	return peer->conn.ended && !peer->conn.said;
 }
 
-/* Polls a peer for what it may bring or take. */
-static void poll_peer(struct comm_tcp *tcp, int rank)
+/* Polls a peer for what it may bring or take. 0, or -1 with errno; only the first poll can fail. */
+static int poll_peer(struct comm_tcp *tcp, int rank)
 {
 	struct comm_tcp_peer *peer = &tcp->peers[rank];
 	uint32_t wanted = peer->conn.ended ? 0 : EPOLLIN | (peer->conn.blocked ? EPOLLOUT : 0);
 	if (wanted == peer->polled)
-		return;
+		return 0;
 	struct epoll_event event = { .events = wanted, .data.u64 = (uint64_t)rank };
 	int how = !peer->polled ? EPOLL_CTL_ADD : wanted ? EPOLL_CTL_MOD : EPOLL_CTL_DEL;
-	epoll_ctl(tcp->epoll, how, peer->conn.fd, &event);
+	if (epoll_ctl(tcp->epoll, how, peer->conn.fd, &event) < 0)
+		return -1;
 	peer->polled = wanted;
+	return 0;
 }
 
 static void write_peer(struct comm_tcp *tcp, int rank)
@@ -163,8 +165,8 @@ static int start_thread(struct comm_tcp *tcp, struct err *err)
 		|| epoll_ctl(tcp->epoll, EPOLL_CTL_ADD, tcp->wake, &event) < 0)
 		return err_set(err, "comm: couldn't poll connections: %m");
 	for (int rank = 0; rank < tcp->size; rank++)
-		if (is_peer(tcp, rank))
-			poll_peer(tcp, rank);
+		if (is_peer(tcp, rank) && poll_peer(tcp, rank) < 0)
+			return err_set(err, "comm: couldn't poll rank %d: %m", rank);
 	int rc = thread_start(&tcp->thread, serve, tcp);
 	if (rc != 0)
 		return err_set(err, "comm: couldn't start a thread: %s", strerror(rc));
@@ -416,6 +418,13 @@ static bool is_alone(const struct comm_tcp *tcp)
 	return true;
 }
 
+static void close_connections(struct comm_tcp *tcp)
+{
+	for (int rank = 0; rank < tcp->size; rank++)
+		if (tcp->peers[rank].conn.fd >= 0)
+			close(tcp->peers[rank].conn.fd);
+}
+
 static void tcp_leave(void *state, const char *why, const unsigned char flight[FLIGHT_SIZE])
 {
 	struct comm_tcp *tcp = state;
@@ -426,9 +435,7 @@ static void tcp_leave(void *state, const char *why, const unsigned char flight[F
 		;
 	pthread_mutex_unlock(&tcp->lock);
 	stop_thread(tcp);
-	for (int rank = 0; rank < tcp->size; rank++)
-		if (tcp->peers[rank].conn.fd >= 0)
-			close(tcp->peers[rank].conn.fd);
+	close_connections(tcp);
 }
 
 static bool tcp_said(void *state, int rank, unsigned char flight[FLIGHT_SIZE], double *now)
@@ -505,9 +512,7 @@ static void *tcp_open(const struct ident *ident, struct rdzv *rdzv,
 	}
 	if (comm_tcp_connect(tcp, ident, rdzv, err) == 0 && start_thread(tcp, err) == 0)
 		return tcp;
-	for (int rank = 0; rank < tcp->size; rank++)
-		if (tcp->peers[rank].conn.fd >= 0)
-			close(tcp->peers[rank].conn.fd);
+	close_connections(tcp);
 	tcp_close(tcp);
 	return NULL;
 }
