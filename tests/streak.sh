@@ -13,12 +13,13 @@
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 LEDGER=$PWD/tests/streak.tsv
+KINDS=(quiet load one-core tmp space long repeat)
 declare -A WANTED=([quiet]=6 [load]=2 [one-core]=2 [tmp]=1 [space]=1 [long]=2 [repeat]=1)
 
 # Each line counts for its kind; one whose run failed takes back all before it.
 tell() {
     local kind left=0
-    for kind in "${!WANTED[@]}"; do
+    for kind in "${KINDS[@]}"; do
         awk -F '\t' -v kind="$kind" -v wanted="${WANTED[$kind]}" '
             $5 !~ / 0 failed/ { count = 0; next }
             $3 == kind { count++ }
@@ -56,7 +57,7 @@ run_kind() {
 }
 
 for kind; do
-    [ -n "${WANTED[$kind]-}" ] || { echo "streak.sh: no such kind as '$kind': give ${!WANTED[*]}" >&2; exit 2; }
+    [ -n "${WANTED[$kind]-}" ] || { echo "streak.sh: no such kind as '$kind': give ${KINDS[*]}" >&2; exit 2; }
 done
 if [[ " $* " = *' load '* ]] && ! command -v stress-ng >/dev/null; then
     echo "streak.sh: load needs stress-ng: apt-get install stress-ng" >&2
