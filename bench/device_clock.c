@@ -66,14 +66,14 @@ static double seconds(void *arg, size_t from, size_t to)
 	return (double)milliseconds * 1e-3;
 }
 
-struct device_clock *device_clock_create(struct ops *ops, struct err *err)
+struct device_clock *device_clock_create(struct device *device, struct err *err)
 {
 	struct device_clock *clock = calloc(1, sizeof *clock);
 	if (!clock) {
 		err_set(err, "trace: out of memory");
 		return NULL;
 	}
-	clock->stream = cuda_of(ops)->stream;
+	clock->stream = cuda_of(device)->stream;
 	return clock;
 }
 

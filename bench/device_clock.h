@@ -8,8 +8,8 @@
 
 struct device_clock;
 
-/* `ops` must be a GPU's (struct cuda) and is borrowed. NULL with err set when out of memory. */
-struct device_clock *device_clock_create(struct ops *ops, struct err *err);
+/* `device` must be a GPU's (struct cuda) and is borrowed. NULL with err set when out of memory. */
+struct device_clock *device_clock_create(struct device *device, struct err *err);
 /* NULL is allowed. */
 void device_clock_destroy(struct device_clock *clock);
 struct trace_clock device_clock_of(struct device_clock *clock);

@@ -10,7 +10,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
-#include "trainer/cuda/host/cuda.h"
+#include "trainer/cuda/host/ops_cuda_private.h"
 
 #define ALIGN 256u
 #define CACHES 4 /* operands cycle through this many times the size of the device's last cache */
@@ -25,7 +25,7 @@ struct region {
 
 struct bench {
 	struct ops *ops;
-	struct cuda *cuda;
+	struct ops_cuda *cuda;
 	struct region in, kept, out; /* inputs; what an epilogue reads or writes; results */
 	size_t beyond_cache;         /* bytes */
 	struct timed_gemm *plans;
@@ -92,7 +92,7 @@ static int fill(struct bench *b, struct region *region, struct err *err)
 		return err_set(err, "bench: out of memory");
 	draw_all(block, size, b->ops->element == 2, &state);
 	for (size_t at = 0; at < region->bytes; at += size)
-		b->ops->copy_in(b->ops, region->memory + at, block,
+		b->ops->device->copy_in(b->ops->device, region->memory + at, block,
 			region->bytes - at < size ? region->bytes - at : size);
 	return 0;
 }
@@ -101,9 +101,9 @@ static int open_region(struct bench *b, struct region *region, size_t largest, b
 	struct err *err)
 {
 	region->bytes = larger(b->beyond_cache, (2 * largest + ALIGN - 1) / ALIGN * ALIGN);
-	region->memory = b->ops->alloc(b->ops, region->bytes);
+	region->memory = b->ops->device->alloc(b->ops->device, region->bytes);
 	if (!region->memory)
-		return ops_check(b->ops, err) < 0 ? -1 : err_set(err, "bench: out of memory");
+		return device_check(b->ops->device, err) < 0 ? -1 : err_set(err, "bench: out of memory");
 	return random ? fill(b, region, err) : 0;
 }
 
@@ -130,7 +130,7 @@ static void close_regions(struct bench *b)
 	struct region *const regions[] = { &b->in, &b->kept, &b->out };
 	for (int i = 0; i < 3; i++)
 		if (regions[i]->memory)
-			b->ops->release(b->ops, regions[i]->memory);
+			b->ops->device->release(b->ops->device, regions[i]->memory);
 }
 
 /* ---- time ---- */
@@ -138,7 +138,9 @@ static void close_regions(struct bench *b)
 static int look(struct bench *b, struct err *err)
 {
 	int cache = 0;
-	if (CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, b->cuda->device), err)
+	if (CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize,
+					   cuda_of(b->ops->device)->number),
+			err)
 		< 0)
 		return -1;
 	b->beyond_cache = ((size_t)cache * CACHES + ALIGN - 1) / ALIGN * ALIGN;
@@ -224,7 +226,7 @@ static int measure(struct bench *b, double seconds, struct err *err)
 int gemm_time(struct ops *ops, struct timed_gemm *plans, size_t count, double seconds,
 	struct err *err)
 {
-	struct bench b = { .ops = ops, .cuda = cuda_of(ops), .plans = plans, .count = count };
+	struct bench b = { .ops = ops, .cuda = ops_cuda_of(ops), .plans = plans, .count = count };
 	int rc = look(&b, err) < 0 ? -1 : measure(&b, seconds, err);
 	close_regions(&b);
 	return rc;
@@ -245,7 +247,7 @@ static double copy(struct bench *b, int count, struct err *err)
 
 double copy_rate(struct ops *ops, double seconds, struct err *err)
 {
-	struct bench b = { .ops = ops, .cuda = cuda_of(ops) };
+	struct bench b = { .ops = ops, .cuda = ops_cuda_of(ops) };
 	double elapsed = 0, once = 0;
 	int done = 0;
 	if (look(&b, err) == 0 && open_region(&b, &b.in, 0, true, err) == 0

@@ -54,7 +54,7 @@ static void die(const struct err *err)
 
 static void *get(struct ops *ops, size_t bytes)
 {
-	void *p = ops->alloc(ops, bytes);
+	void *p = ops->device->alloc(ops->device, bytes);
 
 	if (!p)
 		die(&(struct err) { .text = "out of memory" });

@@ -203,8 +203,8 @@ static double chunk_elements(struct ops_trace *trace, const struct adamw_chunk *
 		trace->failed = true;
 		return 0;
 	}
-	if (ops_has_device_memory(trace->inner))
-		trace->inner->copy_out(trace->inner, copy, chunks, count * sizeof *copy);
+	if (device_has_memory(trace->inner->device))
+		trace->inner->device->copy_out(trace->inner->device, copy, chunks, count * sizeof *copy);
 	else
 		memcpy(copy, chunks, count * sizeof *copy);
 	for (size_t i = 0; i < count; i++)

@@ -26,6 +26,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/number.h"
+#include "trainer/cuda/host/device_cuda.h"
 #include "trainer/cuda/host/ops_cuda.h"
 #include "trainer/model/model.h"
 #include "trainer/run/mfu.h"
@@ -104,17 +105,17 @@ static int open_step(struct step *s, struct ops *ops, const struct model_config 
 	draw_tokens(&s->batch, config->vocabulary);
 	if (state_upload(&s->state, err) < 0)
 		return -1;
-	s->grads = ops->alloc(ops, tensor_table_gradients(table) * sizeof *s->grads);
-	s->sums = s->grads ? ops->alloc(ops, s->sum_count * sizeof *s->sums) : NULL;
-	return s->sums ? 0 : ops_check(ops, err);
+	s->grads = ops->device->alloc(ops->device, tensor_table_gradients(table) * sizeof *s->grads);
+	s->sums = s->grads ? ops->device->alloc(ops->device, s->sum_count * sizeof *s->sums) : NULL;
+	return s->sums ? 0 : device_check(ops->device, err);
 }
 
 static void close_step(struct step *s)
 {
 	if (s->grads)
-		s->ops->release(s->ops, s->grads);
+		s->ops->device->release(s->ops->device, s->grads);
 	if (s->sums)
-		s->ops->release(s->ops, s->sums);
+		s->ops->device->release(s->ops->device, s->sums);
 	state_free(&s->state);
 	model_destroy(s->model);
 	free(s->batch.tokens);
@@ -131,7 +132,7 @@ static double norm_of(struct step *s, double *loss)
 	for (int i = 0; i < table->count; at += blocks_of(&table->rows[i++]))
 		s->ops->square_sums(s->ops, s->sums + at, s->grads + table->rows[i].offset,
 			table->rows[i].count);
-	s->ops->copy_out(s->ops, s->host_sums, s->sums, s->sum_count * sizeof *s->sums);
+	s->ops->device->copy_out(s->ops->device, s->host_sums, s->sums, s->sum_count * sizeof *s->sums);
 	for (size_t i = 1; i < s->sum_count; i++)
 		sum += s->host_sums[i];
 	*loss = s->host_sums[0];
@@ -151,13 +152,13 @@ static int run_step(struct step *s, struct err *err)
 		model_train(s->model, &s->batch, s->grads, i > 0, s->sums, &valid, NULL, NULL);
 	norm = norm_of(s, &loss);
 	if (!optimizer_clip(&schedule, loss, norm, s->ops->params))
-		return ops_check(s->ops, err) < 0
+		return device_check(s->ops->device, err) < 0
 			? -1
 			: err_set(err, "step_floor: the loss or the norm is not finite");
 	ops_put_params(s->ops);
 	state_update(&s->state, s->grads, true);
-	s->ops->copy_out(s->ops, &last, s->grads, sizeof last);
-	return ops_check(s->ops, err);
+	s->ops->device->copy_out(s->ops->device, &last, s->grads, sizeof last);
+	return device_check(s->ops->device, err);
 }
 
 static int compare(const void *a, const void *b)
@@ -279,7 +280,7 @@ static int measure(struct ops *ops, const struct model_config *config, const int
 	json_t *out, struct err *err)
 {
 	struct step step = { 0 };
-	struct device_clock *clock = device_clock_create(ops, err);
+	struct device_clock *clock = device_clock_create(ops->device, err);
 	const struct trace_clock moments = clock ? device_clock_of(clock) : (struct trace_clock) { 0 };
 	struct ops_trace *trace = clock ? ops_trace_create(ops, &moments, err) : NULL;
 	int rc = trace
@@ -309,13 +310,13 @@ static int on_gpu(const int64_t *numbers, json_t *out, struct err *err)
 	struct gpu gpu;
 	uint64_t available;
 	if (gpu_driver_load(&driver, err) != 0
-		|| gpu_choose(&driver, &alone, ops_cuda_runtime(), false, &gpu, err) != 0
-		|| ops_cuda_begin(&gpu, &available, err) < 0)
+		|| gpu_choose(&driver, &alone, device_cuda_runtime(), false, &gpu, err) != 0
+		|| device_cuda_begin(&gpu, &available, err) < 0)
 		return -1;
 	struct ops *ops = ops_cuda_create(&gpu, GEMM_MODE_BF16, err);
 	if (!ops)
 		return -1;
-	json_object_set_new(out, "card", json_string(ops->card));
+	json_object_set_new(out, "card", json_string(ops->device->card));
 	json_object_set_new(out, "libraries", json_string(ops->libraries));
 	json_object_set_new(out, "peak", json_real(mfu_peak_flops(gpu.name)));
 	int rc = measure(ops, &config, numbers, out, err);

@@ -47,7 +47,7 @@ static void die(const char *text)
 
 static void *get(struct run *r, size_t bytes)
 {
-	void *p = r->ops->alloc(r->ops, bytes);
+	void *p = r->ops->device->alloc(r->ops->device, bytes);
 
 	if (!p)
 		die("out of memory");
@@ -126,9 +126,9 @@ static double gemm_rate(struct run *r)
 			NULL);
 		best = fmin(best, clock_now() - start);
 	}
-	r->ops->release(r->ops, a);
-	r->ops->release(r->ops, b);
-	r->ops->release(r->ops, c);
+	r->ops->device->release(r->ops->device, a);
+	r->ops->device->release(r->ops->device, b);
+	r->ops->device->release(r->ops->device, c);
 	return 2.0 * size * size * size / best * 1e-9;
 }
 

@@ -11,6 +11,7 @@
 #define WAITING 1000 /* copies */
 
 struct device_memory {
+	struct device device;
 	struct ops *plain;
 	struct step_params params;
 	struct remote_traffic traffic;
@@ -24,13 +25,13 @@ struct device_memory {
 };
 
 /* clang-format off: a line each */
-static struct device_memory *remote_of(struct ops *ops)
+static struct device_memory *device_memory_of(struct device *device)
 {
-	return ops->state;
+	return device->state;
 }
-static struct ops *plain_of(struct ops *ops)
+static struct device *near_of(struct device *device)
 {
-	return remote_of(ops)->plain;
+	return device_memory_of(device)->plain->device;
 }
 
 /* From one side to the other. */
@@ -39,89 +40,89 @@ static void *flip(const void *p)
 	return p ? (void *)((uintptr_t)p ^ AWAY) : NULL;
 }
 
-#define OPS plain_of(ops)
+#define OPS (device_memory_of(ops->device)->plain)
 
 static int prepare(struct ops *ops, const struct ops_shapes *shapes, struct err *err)
 {
 	return OPS->prepare(OPS, shapes, err);
 }
-static void *alloc(struct ops *ops, size_t bytes)
+static void *alloc(struct device *device, size_t bytes)
 {
-	return flip(OPS->alloc(OPS, bytes));
+	return flip(near_of(device)->alloc(near_of(device), bytes));
 }
-static void release(struct ops *ops, void *p)
+static void release(struct device *device, void *p)
 {
-	OPS->release(OPS, flip(p));
-}
-
-static void copy_in(struct ops *ops, void *device, const void *host, size_t bytes)
-{
-	remote_of(ops)->traffic.in += bytes;
-	memcpy(flip(device), host, bytes);
+	near_of(device)->release(near_of(device), flip(p));
 }
 
-static void copy_out(struct ops *ops, void *host, const void *device, size_t bytes)
+static void copy_in(struct device *device, void *to, const void *host, size_t bytes)
 {
-	remote_of(ops)->traffic.out += bytes;
-	memcpy(host, flip(device), bytes);
+	device_memory_of(device)->traffic.in += bytes;
+	memcpy(flip(to), host, bytes);
 }
 
-static void put(struct ops *ops, void *device, const void *host, size_t bytes)
+static void copy_out(struct device *device, void *host, const void *from, size_t bytes)
 {
-	copy_in(ops, device, host, bytes);
+	device_memory_of(device)->traffic.out += bytes;
+	memcpy(host, flip(from), bytes);
+}
+
+static void put(struct device *device, void *to, const void *host, size_t bytes)
+{
+	copy_in(device, to, host, bytes);
 }
 /* ---- copies beside the ops ---- */
 
-static int pin(struct ops *ops, void *pages, size_t bytes, struct err *err)
+static int pin(struct device *device, void *pages, size_t bytes, struct err *err)
 {
-	return remote_of(ops)->no_pins ? err_set(err, "remote: no memory may be pinned") : 0;
+	return device_memory_of(device)->no_pins ? err_set(err, "remote: no memory may be pinned") : 0;
 }
 
-static void unpin(struct ops *ops, void *pages) {}
-static void *side_alloc(struct ops *ops, size_t bytes, struct err *err)
+static void unpin(struct device *device, void *pages) {}
+static void *side_alloc(struct device *device, size_t bytes, struct err *err)
 {
 	return malloc(bytes);
 }
-static void side_release(struct ops *ops, void *p)
+static void side_release(struct device *device, void *p)
 {
 	free(p);
 }
-static int side_begin(struct ops *ops, int turn, struct err *err)
+static int side_begin(struct device *device, int turn, struct err *err)
 {
 	return 0;
 }
-static int side_end(struct ops *ops, int turn, struct err *err)
+static int side_end(struct device *device, int turn, struct err *err)
 {
 	return 0;
 }
-static double side_seconds(struct ops *ops, int turn)
+static double side_seconds(struct device *device, int turn)
 {
 	return 0;
 }
 
-static int side_copy(struct ops *ops, void *pinned, const void *device, size_t bytes,
+static int side_copy(struct device *device, void *pinned, const void *from, size_t bytes,
 	struct err *err)
 {
-	struct device_memory *device_memory = remote_of(ops);
+	struct device_memory *device_memory = device_memory_of(device);
 	if (device_memory->count == WAITING)
 		return err_set(err, "remote: too many copies");
 	device_memory->waiting[device_memory->count].to = pinned;
-	device_memory->waiting[device_memory->count].from = device;
+	device_memory->waiting[device_memory->count].from = from;
 	device_memory->waiting[device_memory->count++].bytes = bytes;
 	return 0;
 }
 
-static int side_done(struct ops *ops, int turn, struct err *err)
+static int side_done(struct device *device, int turn, struct err *err)
 {
-	struct device_memory *device_memory = remote_of(ops);
+	struct device_memory *device_memory = device_memory_of(device);
 	for (int i = 0; i < device_memory->count; i++)
-		copy_out(ops, device_memory->waiting[i].to, device_memory->waiting[i].from,
+		copy_out(device, device_memory->waiting[i].to, device_memory->waiting[i].from,
 			device_memory->waiting[i].bytes);
 	device_memory->count = 0;
 	return 1;
 }
 
-static const struct ops_copy_stream copy_stream_ops = { .pin = pin,
+static const struct copy_stream copy_stream = { .pin = pin,
 	.unpin = unpin,
 	.alloc = side_alloc,
 	.release = side_release,
@@ -137,7 +138,7 @@ static void put_params(struct ops *ops)
 {
 	*OPS->params = *ops->params;
 }
-static int check(struct ops *ops, struct err *err)
+static int check(struct device *device, struct err *err)
 {
 	return 0;
 }
@@ -320,19 +321,22 @@ static void zero(struct ops *ops, float *out, size_t count)
 	OPS->zero(OPS, flip(out), count);
 }
 
-static const struct ops device_memory_ops = {
-	.name = "remote",
-	.element = sizeof(float),
-	.prepare = prepare,
-	.destroy = destroy,
+static const struct device device_table = {
 	.alloc = alloc,
 	.release = release,
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.put = put,
-	.copy_stream = &copy_stream_ops,
-	.put_params = put_params,
+	.copy_stream = &copy_stream,
 	.check = check,
+};
+
+static const struct ops device_memory_ops = {
+	.name = "remote",
+	.element = sizeof(float),
+	.prepare = prepare,
+	.destroy = destroy,
+	.put_params = put_params,
 	.embedding = embedding,
 	.embedding_backward = embedding_backward,
 	.layernorm = layernorm,
@@ -363,23 +367,25 @@ static const struct ops device_memory_ops = {
 struct ops *device_memory_ops_create(struct err *err)
 {
 	struct ops *ops = calloc(1, sizeof *ops);
-	struct device_memory *device_memory = calloc(1, sizeof *device_memory);
+	struct device_memory *memory = calloc(1, sizeof *memory);
 	struct ops *plain = ops_cpu_create(true, err);
-	if (!ops || !device_memory || !plain) {
+	if (!ops || !memory || !plain) {
 		free(ops);
-		free(device_memory);
+		free(memory);
 		return NULL;
 	}
 	*ops = device_memory_ops;
-	device_memory->plain = plain;
-	ops->state = device_memory;
-	ops->params = &device_memory->params;
+	memory->plain = plain;
+	memory->device = device_table;
+	memory->device.state = ops->state = memory;
+	ops->device = &memory->device;
+	ops->params = &memory->params;
 	return ops;
 }
 
 void device_memory_ops_refuse_pins(struct ops *ops)
 {
-	remote_of(ops)->no_pins = true;
+	device_memory_of(ops->device)->no_pins = true;
 }
 /* clang-format on */
 

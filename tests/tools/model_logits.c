@@ -87,7 +87,7 @@ static struct ckpt *open_folder(const char *path)
 static float *read_weights(struct ckpt *ckpt, const struct tensor_table *table, struct ops *ops)
 {
 	struct err err;
-	float *weights = ops->alloc(ops, table->elements * sizeof *weights);
+	float *weights = ops->device->alloc(ops->device, table->elements * sizeof *weights);
 	if (!weights || ckpt_tensor_count(ckpt) != (size_t)table->count)
 		die("find exactly the model's tensors");
 	for (int i = 0; i < table->count; i++) {
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
 	model_bind(model, weights);
 	model_loss(model, &batch, &loss, &valid);
 	write_logits(argv[3], head.logits, positions * V);
-	ops->release(ops, weights);
+	ops->device->release(ops->device, weights);
 	model_destroy(model);
 	ops->destroy(ops);
 	ckpt_close(ckpt);

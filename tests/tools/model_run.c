@@ -111,7 +111,7 @@ static struct model *create(const struct setup *s, struct err *err)
 
 static float *arena(struct run *run)
 {
-	float *p = run->ops->alloc(run->ops, run->table->elements * sizeof *p);
+	float *p = run->ops->device->alloc(run->ops->device, run->table->elements * sizeof *p);
 	if (!p)
 		die("get memory");
 	return p;
@@ -248,7 +248,7 @@ static void close_run(struct run *run)
 {
 	float *arenas[] = { run->weights, run->grads, run->m, run->v };
 	for (int i = 0; i < 4; i++)
-		run->ops->release(run->ops, arenas[i]);
+		run->ops->device->release(run->ops->device, arenas[i]);
 	model_destroy(run->model);
 	run->ops->destroy(run->ops);
 }

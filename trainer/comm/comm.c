@@ -63,9 +63,9 @@ static void on_lost(void *arg, const char *why)
 
 static comm_ticket enqueue(struct comm *comm, struct comm_op *op)
 {
-	if (op && comm->ops) {
-		op->ops = comm->ops;
-		op->event = comm->ops->record_event(comm->ops);
+	if (op && comm->device) {
+		op->device = comm->device;
+		op->event = comm->device->record_event(comm->device);
 	}
 	pthread_mutex_lock(&comm->lock);
 	comm_ticket ticket = ++comm->last;
@@ -406,21 +406,21 @@ static int attach(void *arg, struct err *err)
 	return attachment->comm->provider->attach(attachment->comm->state, attachment->stream, err);
 }
 
-int comm_attach(struct comm *comm, struct ops *ops, struct err *err)
+int comm_attach(struct comm *comm, struct device *device, struct err *err)
 {
 	struct attachment attachment = { .comm = comm };
 
-	if (!ops->comm_stream || comm->size == 1)
+	if (!device->comm_stream || comm->size == 1)
 		return 0;
 	if (!comm->provider->attach)
 		return err_fail(err, EXIT_USAGE,
 			"comm: couldn't reduce gradients on GPUs: provider \"%s\" carries the host's memory "
 			"only",
 			comm->provider->name);
-	attachment.stream = ops->comm_stream(ops, err);
+	attachment.stream = device->comm_stream(device, err);
 	if (!attachment.stream)
 		return -1;
-	comm->ops = ops;
+	comm->device = device;
 	return comm_wait(comm, comm_call(comm, "the GPU", attach, &attachment), err);
 }
 

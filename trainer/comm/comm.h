@@ -17,7 +17,7 @@
 
 struct comm;
 struct comm_provider;
-struct ops;
+struct device;
 struct trace;
 typedef uint64_t comm_ticket;
 
@@ -44,11 +44,11 @@ struct comm *comm_open(const struct ident *ident, struct rdzv *rdzv, const char 
 /* As comm_open(), over a provider (comm_provider.h) that is already chosen. */
 struct comm *comm_open_over(const struct comm_provider *provider, const struct ident *ident,
 	struct rdzv *rdzv, double deadline, struct err *err);
-/* From now on buffers may also lie in the memory of these ops' device. All buffers of one operation
+/* From now on buffers may also lie in the device's memory. All buffers of one operation
  * lie in one kind of memory, the same on all ranks. Ops that the communicator's thread calls are
- * queued on the communicator's stream (ops.h). The ops must outlive the communicator. Does nothing
- * where the host can touch their memory, or in a world of one. */
-int comm_attach(struct comm *comm, struct ops *ops, struct err *err);
+ * queued on the communicator's stream (device.h). The device must outlive the communicator. Does
+ * nothing where the host can touch its memory, or in a world of one. */
+int comm_attach(struct comm *comm, struct device *device, struct err *err);
 /* Ends the thread and the connections; an operation in flight fails. `comm` may be NULL. */
 void comm_close(struct comm *comm);
 const char *comm_provider(const struct comm *comm);
@@ -63,7 +63,7 @@ const char *comm_peer(const struct comm *comm, int rank);
 /* Queues grouped sends and receives. The buffers belong to the operation until its ticket is done.
  * `work`, when not NULL, runs on the communicator's thread right after the operation and before the
  * ticket is done (the canonical addition, for instance). The data must be ready at the call; on a
- * device, where ops are attached, earlier work that this thread has queued may still be producing
+ * device, where one is attached, earlier work that this thread has queued may still be producing
  * it. */
 typedef int comm_work(void *arg, struct err *err);
 comm_ticket comm_exchange(struct comm *comm, const char *label,

@@ -9,7 +9,7 @@
 #include "trainer/comm/comm.h"
 #include "trainer/comm/comm_provider.h"
 
-struct ops;
+struct device;
 
 struct comm_op {
 	struct comm_op *next;
@@ -19,7 +19,7 @@ struct comm_op {
 	int (*run)(struct comm_op *op, const struct comm_provider *provider, void *state,
 		struct err *err);
 	comm_work *work;
-	struct ops *ops;         /* whose device may hold the buffers; NULL: none */
+	struct device *device;   /* whose memory may hold the buffers; NULL: none */
 	uint64_t event;          /* after what was queued on the device before this operation */
 	bool waits;              /* the stream has been told to wait for `event` */
 	bool reduction;          /* may begin before the operations ahead of it have ended */

@@ -17,8 +17,8 @@ struct comm {
 	void *state;
 	int rank, size;
 	double deadline;
-	struct ops *ops; /* attached; only the queueing thread reads it; NULL: none */
-	bool stopping;   /* atomic: something has failed */
+	struct device *device; /* attached; only the queueing thread reads it; NULL: none */
+	bool stopping;         /* atomic: something has failed */
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t wake;  /* wakes the communicator's thread: an operation, a failure or the end */

@@ -124,8 +124,8 @@ static void trace_transfers(struct running *running)
 /* Makes what the operation does on the device start after what was queued there before it. */
 static void wait_event(struct comm_op *op)
 {
-	if (op->ops && !op->waits)
-		op->ops->wait_event(op->ops, op->event);
+	if (op->device && !op->waits)
+		op->device->wait_event(op->device, op->event);
 	op->waits = true;
 }
 
@@ -195,9 +195,9 @@ void comm_note_computing(void *arg)
 static int settle(struct comm *comm, struct comm_op *op, struct err *err)
 {
 	struct deadline never = deadline_in(1e9);
-	int rc = op->ops ? 0 : 1;
+	int rc = op->device ? 0 : 1;
 
-	while (rc == 0 && (rc = op->ops->settled(op->ops, err)) == 0) {
+	while (rc == 0 && (rc = op->device->comm_stream_idle(op->device, err)) == 0) {
 		if (__atomic_load_n(&comm->stopping, __ATOMIC_ACQUIRE))
 			return err_fail(err, EXIT_LOST, "waiting for the device");
 		comm_note_computing(comm);

@@ -8,6 +8,7 @@
 
 /* The struct in ops->state. */
 struct cpu {
+	struct device device;
 	struct step_params params;
 	struct ops_shapes shapes;
 	float *logits; /* plain: one row [V]; fast: HEAD_ROWS rows */

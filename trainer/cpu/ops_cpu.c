@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the CPU's table of operations: allocates memory and state, and chooses between the plain
- * and the fast functions. */
+/* Makes the CPU's tables: its device's, which is memory only, and its ops', by the plain or the
+ * fast functions. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -21,12 +21,12 @@ void *cpu_alloc(size_t bytes)
 	return p;
 }
 
-static void *ops_cpu_alloc(struct ops *ops, size_t bytes)
+static void *device_alloc(struct device *device, size_t bytes)
 {
 	return cpu_alloc(bytes);
 }
 
-static void ops_cpu_release(struct ops *ops, void *p)
+static void device_release(struct device *device, void *p)
 {
 	free(p);
 }
@@ -117,8 +117,8 @@ struct ops *ops_cpu_create(bool plain, struct err *err)
 	ops->state = cpu;
 	ops->params = &cpu->params;
 	ops->element = sizeof(float);
-	ops->alloc = ops_cpu_alloc;
-	ops->release = ops_cpu_release;
+	cpu->device = (struct device) { .alloc = device_alloc, .release = device_release };
+	ops->device = &cpu->device;
 	ops->destroy = ops_cpu_destroy;
 	if (plain)
 		plain_install(ops);

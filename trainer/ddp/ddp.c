@@ -15,9 +15,9 @@ static int alloc_arenas(struct ddp *ddp, struct err *err)
 
 	ddp->arenas = calloc((size_t)ddp->plan.arenas, sizeof *ddp->arenas);
 	for (int i = 0; ddp->arenas && i < ddp->plan.arenas; i++) {
-		ddp->arenas[i] = ddp->ops->alloc(ddp->ops, bytes);
+		ddp->arenas[i] = ddp->device->alloc(ddp->device, bytes);
 		if (!ddp->arenas[i])
-			return ops_check(ddp->ops, err) < 0
+			return device_check(ddp->device, err) < 0
 				? -1
 				: err_set(err,
 					"ddp: couldn't allocate %d gradient arenas of %.1f MB: out of memory; fewer "
@@ -120,6 +120,7 @@ struct ddp *ddp_create(struct comm *comm, struct ops *ops, const struct tensor_t
 	}
 	ddp->comm = comm;
 	ddp->ops = ops;
+	ddp->device = ops->device;
 	ddp->table = table;
 	ddp->native = config->native != 0;
 	ddp->bf16 = config->bf16 != 0;
@@ -147,13 +148,13 @@ void ddp_destroy(struct ddp *ddp)
 	}
 	for (int i = 0; ddp->arenas && i < ddp->plan.arenas; i++)
 		if (ddp->arenas[i])
-			ddp->ops->release(ddp->ops, ddp->arenas[i]);
+			ddp->device->release(ddp->device, ddp->arenas[i]);
 	if (ddp->staging)
-		ddp->ops->release(ddp->ops, ddp->staging);
+		ddp->device->release(ddp->device, ddp->staging);
 	if (ddp->early)
-		ddp->ops->release(ddp->ops, ddp->early);
-	if (ddp->figures && ops_has_device_memory(ddp->ops))
-		ddp->ops->release(ddp->ops, ddp->figures);
+		ddp->device->release(ddp->device, ddp->early);
+	if (ddp->figures && device_has_memory(ddp->device))
+		ddp->device->release(ddp->device, ddp->figures);
 	free(ddp->arenas);
 	free(ddp->buckets);
 	free(ddp->jobs);

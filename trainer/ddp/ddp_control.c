@@ -136,8 +136,9 @@ int ddp_control_prepare(struct ddp *ddp, struct err *err)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	ddp->own_message = message_of(ddp, ddp->plan.rank);
 	ddp->valid = valid_of(ddp, ddp->own_message);
-	ddp->figures = ops_has_device_memory(ddp->ops) ? ddp->ops->alloc(ddp->ops, figures_bytes(ddp))
-												   : losses_of(ddp, ddp->own_message);
+	ddp->figures = device_has_memory(ddp->device)
+		? ddp->device->alloc(ddp->device, figures_bytes(ddp))
+		: losses_of(ddp, ddp->own_message);
 	if (!ddp->figures)
 		return err_set(err, "ddp: couldn't prepare the control message: out of memory");
 	place_blocks(ddp);
@@ -447,14 +448,14 @@ static int fetch_figures(struct ddp *ddp, struct ddp_result *result, struct err 
 {
 	double begun = clock_now();
 
-	if (!ops_has_device_memory(ddp->ops))
+	if (!device_has_memory(ddp->device))
 		return 0;
 	if (ddp->segmented && comm_wait(ddp->comm, ddp->last, err) < 0)
 		return -1;
 	result->exposed += clock_now() - begun;
-	ddp->ops->copy_out(ddp->ops, losses_of(ddp, ddp->own_message), ddp->figures,
+	ddp->device->copy_out(ddp->device, losses_of(ddp, ddp->own_message), ddp->figures,
 		figures_bytes(ddp));
-	return ops_check(ddp->ops, err);
+	return device_check(ddp->device, err);
 }
 
 int ddp_control_run(struct ddp *ddp, const struct ddp_control *mine, struct ddp_result *result,

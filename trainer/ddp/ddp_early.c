@@ -87,9 +87,9 @@ int ddp_early_prepare(struct ddp *ddp, struct err *err)
 			 rank != plan->rank && ddp_plan_is_early(plan, rank, number); number++)
 			ddp->early_place[number] = ddp->early_pieces++;
 	size_t bytes = (size_t)ddp->early_pieces * ddp->share * sizeof(float);
-	ddp->early = bytes ? ddp->ops->alloc(ddp->ops, bytes) : NULL;
+	ddp->early = bytes ? ddp->device->alloc(ddp->device, bytes) : NULL;
 	if (bytes && !ddp->early)
-		return ops_check(ddp->ops, err) < 0
+		return device_check(ddp->device, err) < 0
 			? -1
 			: err_set(err,
 				"ddp: couldn't allocate %.1f MB to receive early pieces of other ranks: out of "

@@ -25,6 +25,7 @@ struct ddp_blocks {
 struct ddp {
 	struct comm *comm;
 	struct ops *ops;
+	struct device *device; /* the ops' */
 	const struct tensor_table *table;
 	bool native, bf16, zero, late;
 	bool segmented; /* each rank sums its segments of the buckets, and their blocks of the norm */

@@ -232,9 +232,9 @@ int ddp_reduce_prepare(struct ddp *ddp, struct err *err)
 		return err_set(err, "ddp: couldn't prepare the reduction: out of memory");
 	if (!ddp->segmented)
 		return 0;
-	ddp->staging = ddp->ops->alloc(ddp->ops, (world - 1) * ddp->segment_max * sizeof(float));
+	ddp->staging = ddp->device->alloc(ddp->device, (world - 1) * ddp->segment_max * sizeof(float));
 	if (!ddp->staging)
-		return ops_check(ddp->ops, err) < 0
+		return device_check(ddp->device, err) < 0
 			? -1
 			: err_set(err,
 				"ddp: couldn't allocate %.1f MB to receive pieces of other ranks: out of memory",

@@ -16,7 +16,7 @@ struct batchnorm {
 	int width;
 	struct comm *comm; /* NULL: a single rank */
 	int rank, size;
-	const float *weights; /* in the ops' memory, in their compute type */
+	const float *weights; /* in the device's memory, in the ops' compute type */
 	double waited;
 
 	/* ---- a rank's message: the number of its rows, and two numbers a column ---- */
@@ -111,16 +111,16 @@ int batchnorm_join(struct batchnorm *norm, struct comm *comm, struct err *err)
 
 static void take(struct ops *ops, void *host, const void *device, size_t bytes)
 {
-	if (ops_has_device_memory(ops))
-		ops->copy_out(ops, host, device, bytes);
+	if (device_has_memory(ops->device))
+		ops->device->copy_out(ops->device, host, device, bytes);
 	else
 		memcpy(host, device, bytes);
 }
 
 static void give(struct ops *ops, void *device, const void *host, size_t bytes)
 {
-	if (ops_has_device_memory(ops))
-		ops->put(ops, device, host, bytes);
+	if (device_has_memory(ops->device))
+		ops->device->put(ops->device, device, host, bytes);
 	else
 		memcpy(device, host, bytes);
 }

@@ -87,7 +87,7 @@ void model_destroy(struct model *model)
 		return;
 	model_graph_drop(model);
 	if (model->block)
-		model->ops->release(model->ops, model->block);
+		model->ops->device->release(model->ops->device, model->block);
 	tensor_table_clear(&model->table);
 	batchnorm_destroy(model->batchnorm);
 	free(model->halves);
@@ -175,19 +175,19 @@ int model_prepare(struct model *model, struct ops *ops, int batch, struct err *e
 	if (check_batch(&shapes, err) < 0)
 		return -1;
 	if (ops->prepare(ops, &shapes, err) < 0
-		|| (ops_has_device_memory(ops) && prepare_device_memory(model, &shapes, err) < 0))
+		|| (device_has_memory(ops->device) && prepare_device_memory(model, &shapes, err) < 0))
 		return -1;
-	size_t bytes = lay_out(model, &shapes, ops_has_device_memory(ops), ops->element, NULL);
+	size_t bytes = lay_out(model, &shapes, device_has_memory(ops->device), ops->element, NULL);
 	model->ops = ops;
-	model->block = ops->alloc(ops, bytes);
-	if (!model->block && ops_check(ops, err) < 0)
+	model->block = ops->device->alloc(ops->device, bytes);
+	if (!model->block && device_check(ops->device, err) < 0)
 		return -1;
 	if (!model->block)
 		return err_set(err,
 			"model: couldn't get %zu MB for the activations of %d samples: out of memory; a "
 			"smaller --microbatch needs less, and a GPT-2 with --recompute block",
 			bytes >> 20, batch);
-	lay_out(model, &shapes, ops_has_device_memory(ops), ops->element, model->block);
+	lay_out(model, &shapes, device_has_memory(ops->device), ops->element, model->block);
 	model->batch = batch;
 	return 0;
 }
@@ -211,7 +211,7 @@ void model_bind(struct model *model, const float *weights)
 
 void model_use_graphs(struct model *model, bool use)
 {
-	model->use_graphs = use && model->ops->capture && !model->graphs_fail
+	model->use_graphs = use && model->ops->device->capture && !model->graphs_fail
 		&& !model->batchnorm; /* that one's passes need the host */
 }
 
@@ -245,7 +245,7 @@ static void place_inputs(struct model *model, const struct batch *batch)
 	size_t count = (size_t)batch->samples * (size_t)batch->features;
 	for (size_t i = 0; ops->element == sizeof *model->halves && i < count; i++)
 		model->halves[i] = bytes_float_to_bf16(batch->inputs[i]);
-	ops->put(ops, model->placed.inputs,
+	ops->device->put(ops->device, model->placed.inputs,
 		ops->element == sizeof *model->halves ? (const void *)model->halves : batch->inputs,
 		count * ops->element);
 }
@@ -256,14 +256,14 @@ static const struct batch *place(struct model *model, const struct batch *batch)
 	struct ops *ops = model->ops;
 	struct batch *placed = &model->placed;
 	size_t rows = (size_t)batch->samples * (size_t)batch->positions;
-	if (!ops_has_device_memory(ops))
+	if (!device_has_memory(ops->device))
 		return batch;
 	placed->samples = batch->samples;
 	placed->positions = batch->positions;
 	placed->features = batch->features;
-	ops->put(ops, placed->targets, batch->targets, rows * sizeof *batch->targets);
+	ops->device->put(ops->device, placed->targets, batch->targets, rows * sizeof *batch->targets);
 	if (batch->tokens)
-		ops->put(ops, placed->tokens, batch->tokens, rows * sizeof *batch->tokens);
+		ops->device->put(ops->device, placed->tokens, batch->tokens, rows * sizeof *batch->tokens);
 	else
 		place_inputs(model, batch);
 	return placed;
@@ -289,10 +289,10 @@ static int64_t run(struct model *model, const struct batch *batch, const struct 
 void model_loss(struct model *model, const struct batch *batch, double *loss_sum, int64_t *valid)
 {
 	struct ops *ops = model->ops;
-	double *loss = ops_has_device_memory(ops) ? model->sum : loss_sum;
+	double *loss = device_has_memory(ops->device) ? model->sum : loss_sum;
 	*valid = run(model, batch, &(struct model_pass) { 0 }, loss);
-	if (ops_has_device_memory(ops))
-		ops->copy_out(ops, loss_sum, loss, sizeof *loss);
+	if (device_has_memory(ops->device))
+		ops->device->copy_out(ops->device, loss_sum, loss, sizeof *loss);
 }
 
 void model_train(struct model *model, const struct batch *batch, float *grads, int accumulate,

@@ -98,7 +98,7 @@ void model_loss(struct model *model, const struct batch *batch, double *loss_sum
 
 /* Forward and backward. Writes the gradients of (sum of losses × params->loss_scale) into the arena
  * `grads`, which has tensor_table_gradients() elements, and the sum of the losses into *loss; both
- * lie in the ops' memory. accumulate 0 overwrites, for the first microbatch of a slot; 1 adds.
+ * lie in the device's memory. accumulate 0 overwrites, for the first microbatch of a slot; 1 adds.
  * *valid: valid targets of this microbatch alone. `ready` may be NULL. Writes only what the batch
  * can reach: padding, and positions after the batch's (at most the model's context), keep the zeros
  * that the arena was allocated with. */

@@ -17,7 +17,7 @@ struct graph_key {
 struct model_graph {
 	struct model_graph *next;
 	struct graph_key key;
-	void *graph; /* owned by the ops */
+	void *graph; /* owned by the device */
 	int count;
 	int layers[]; /* [count] in the order in which they become ready */
 };
@@ -46,7 +46,7 @@ static struct model_graph *find(const struct model *model, const struct graph_ke
 /* The ready callback while a pass is captured: it only marks the place, since nothing is ready
  * before a replay. */
 struct capture {
-	struct ops *ops;
+	struct device *device;
 	struct model_graph *graph;
 };
 
@@ -54,7 +54,7 @@ static void keep_layer(void *arg, int layer)
 {
 	struct capture *capture = arg;
 	struct model_graph *graph = capture->graph;
-	capture->ops->capture_event(capture->ops, graph->count);
+	capture->device->capture_event(capture->device, graph->count);
 	graph->layers[graph->count++] = layer;
 }
 
@@ -62,13 +62,13 @@ static void keep_layer(void *arg, int layer)
 static struct model_graph *capture(struct model *model, const struct batch *batch,
 	const struct model_pass *pass)
 {
-	struct ops *ops = model->ops;
+	struct device *device = model->ops->device;
 	int most = model_layers(model) + 1; /* one more for MODEL_FORWARD_DONE */
 	struct model_graph *graph = calloc(1, sizeof *graph + (size_t)most * sizeof graph->layers[0]);
-	struct capture capture = { ops, graph };
+	struct capture capture = { device, graph };
 	struct model_pass kept = *pass;
 	model_weights_wait *wait = model->wait;
-	if (!graph || !ops->capture(ops, most)) {
+	if (!graph || !device->capture(device, most)) {
 		free(graph);
 		return NULL;
 	}
@@ -77,7 +77,7 @@ static struct model_graph *capture(struct model *model, const struct batch *batc
 	model->wait = NULL; /* the weights are waited for before each replay */
 	model->methods->run(model, batch, &kept);
 	model->wait = wait;
-	graph->graph = ops->captured(ops);
+	graph->graph = device->captured(device);
 	if (!graph->graph) {
 		free(graph);
 		return NULL;
@@ -91,7 +91,7 @@ static struct model_graph *capture(struct model *model, const struct batch *batc
 void model_graph_run(struct model *model, const struct batch *batch, const struct model_pass *pass)
 {
 	const struct graph_key key = key_of(model, batch, pass);
-	struct ops *ops = model->ops;
+	struct device *device = model->ops->device;
 	struct model_graph *graph = find(model, &key);
 	if (!graph)
 		graph = capture(model, batch, pass);
@@ -104,12 +104,12 @@ void model_graph_run(struct model *model, const struct batch *batch, const struc
 		return;
 	}
 	model_wait_weights(model, 0); /* the layer whose weights come last */
-	ops->replay(ops, graph->graph);
+	device->replay(device, graph->graph);
 	for (int i = 0; i < graph->count; i++) {
-		ops->replayed_to(ops, i);
+		device->replayed_to(device, i);
 		pass->ready(pass->arg, graph->layers[i]);
 	}
-	ops->replayed_to(ops, -1);
+	device->replayed_to(device, -1);
 }
 
 void model_graph_drop(struct model *model)
@@ -117,7 +117,7 @@ void model_graph_drop(struct model *model)
 	while (model->graphs) {
 		struct model_graph *graph = model->graphs;
 		model->graphs = graph->next;
-		model->ops->drop_graph(model->ops, graph->graph);
+		model->ops->device->drop_graph(model->ops->device, graph->graph);
 		free(graph);
 	}
 }

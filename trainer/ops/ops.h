@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operations that every model is written in, as a table of functions. A model calls them
- * without knowing the device; trainer/cpu/ and trainer/cuda/ each implement the table.
+ * without knowing the device that computes them.
  *
  * The contract:
  *  - no op takes a number of the step by value: these lie in one struct step_params, which is
@@ -14,7 +14,7 @@
  * vocabulary, B = batch, T = positions, H = heads, D = C / H. All matrices are row-major; weights
  * are [in, out] as in Hugging Face's Conv1D.
  *
- * Memory is the device's, from `alloc`. Where the host can't touch it (ops_has_device_memory),
+ * Memory is the device's (device.h). Where the host can't touch it (device_has_memory),
  * tokens, targets and inputs must be copied in first, and what the host reads must be copied out;
  * no op takes or returns host memory. Activations, and the weights that passes read, have the
  * device's compute type of `element` bytes: with 2 (bf16) a float * to them is only an address.
@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "trainer/ops/device.h"
 
 struct ops;
 
@@ -77,61 +78,21 @@ struct ops_shapes {
 #define OPS_VOCABULARY_ROWS(V) \
 	(((V) + OPS_VOCABULARY_ALIGN - 1) / OPS_VOCABULARY_ALIGN * OPS_VOCABULARY_ALIGN)
 
-/* The copy stream: copies of a snapshot out of device memory, beside what the device computes. A
- * transfer is a number below OPS_TRANSFERS for the copies between its begin() and its end(). Any
- * thread may call these. Functions that return an int return -1 on error; it is the snapshot's
- * error and does not end the training. */
-#define OPS_TRANSFERS 8
-
-struct ops_copy_stream {
-	/* Pins whole pages of the host in physical memory until unpin(), so that the device copies to
-	 * them without the host's help. */
-	int (*pin)(struct ops *ops, void *pages, size_t bytes, struct err *err);
-	void (*unpin)(struct ops *ops, void *pages);
-	/* Allocates pinned memory; NULL on error. */
-	void *(*alloc)(struct ops *ops, size_t bytes, struct err *err);
-	void (*release)(struct ops *ops, void *p);
-	/* Begins a transfer: the copies until its end() belong to it, and start on the device after the
-	 * ops called so far. */
-	int (*begin)(struct ops *ops, int transfer, struct err *err);
-	int (*copy)(struct ops *ops, void *pinned, const void *device, size_t bytes, struct err *err);
-	int (*end)(struct ops *ops, int transfer, struct err *err);
-	/* 1 when all copies up to the transfer's end are done, else 0. */
-	int (*done)(struct ops *ops, int transfer, struct err *err);
-	/* Makes ops that are called from now on start, on the device, only once the transfer is done;
-	 * the host does not wait. Returns 0 where it is done already, else 1. */
-	int (*wait_transfer)(struct ops *ops, int transfer, struct err *err);
-	/* Of a transfer that is done: the seconds for which wait_transfer() made the device stand
-	 * still, and the seconds that its copies took. */
-	double (*waited)(struct ops *ops, int transfer);
-	double (*took)(struct ops *ops, int transfer);
-};
-
 struct ops {
-	const char *name;             /* "cpu-dnnl", "cpu-plain", "cuda" */
-	void *state;                  /* owned by the implementation */
-	const char *card, *libraries; /* of a GPU, for the numerics record; NULL on a CPU */
-	size_t element;               /* bytes of an activation: 4 or 2 */
+	const char *name;      /* "cpu-dnnl", "cpu-plain", "cuda" */
+	struct device *device; /* which computes them; lives as long as they do */
+	void *state;           /* owned by the implementation */
+	const char *libraries; /* of a GPU, for the numerics record; NULL on a CPU */
+	size_t element;        /* bytes of an activation: 4 or 2 */
 	struct step_params
 		*params; /* host copy, which the trainer writes; ops see it after ops_put_params() */
 
 	int (*prepare)(struct ops *ops, const struct ops_shapes *shapes, struct err *err);
 	void (*destroy)(struct ops *ops);
-	void *(*alloc)(struct ops *ops,
-		size_t bytes); /* zeroed, 64-byte aligned; NULL when out of memory */
-	void (*release)(struct ops *ops, void *p);
-
-	/* These are NULL where memory is the host's. copy_in and copy_out wait for the device; the host
-	 * may reuse its side as soon as they return. */
-	void (*copy_in)(struct ops *ops, void *device, const void *host, size_t bytes);
-	void (*copy_out)(struct ops *ops, void *host, const void *device, size_t bytes);
-	/* copy_in() for the inputs of each pass: it does not wait for the device, unless the host is so
-	 * far ahead that every staging buffer is still in use. */
-	void (*put)(struct ops *ops, void *device, const void *host, size_t bytes);
+	/* NULL where memory is the host's. */
 	void (*put_params)(struct ops *ops);
-	const struct ops_copy_stream *copy_stream;
 	/* Casts master weights to the weights that passes read: compute[i] = weights[i] in the compute
-	 * type. NULL with element 4, too. */
+	 * type. NULL with element 4. */
 	void (*cast)(struct ops *ops, float *compute, const float *weights, size_t count);
 	/* These are NULL where there are no algorithms to choose. choose() chooses one for each shape
 	 * of prepare() that has none yet. algorithms() returns all that were chosen as a malloc'ed line
@@ -142,38 +103,6 @@ struct ops {
 	int (*tune)(struct ops *ops, double seconds, struct err *err);
 	char *(*algorithms)(struct ops *ops);
 	int (*adopt)(struct ops *ops, const char *text, struct err *err);
-	/* Returns 0, or -1 with the first error of all calls so far: ops themselves can't return an
-	 * error. */
-	int (*check)(struct ops *ops, struct err *err);
-
-	/* These are NULL where an op is complete when it returns. Elsewhere ops are queued on a device,
-	 * and the communicator's thread has a stream of its own for the ops that it calls (add,
-	 * tree_reduce, square_sums). comm_stream() makes that stream, once, and returns it; NULL on
-	 * error. */
-	void *(*comm_stream)(struct ops *ops, struct err *err);
-	/* Records an event after all that the training's thread has queued so far. */
-	uint64_t (*record_event)(struct ops *ops);
-	/* Makes the communicator's stream the calling thread's from now on, and lets the work it queues
-	 * start only after the event. */
-	void (*wait_event)(struct ops *ops, uint64_t record_event);
-	/* Whether the communicator's stream is idle: 1, 0 not yet, -1 on error. */
-	int (*settled)(struct ops *ops, struct err *err);
-
-	/* These are NULL where nothing can be replayed. Between capture() and captured() what the
-	 * training's thread queues is not executed but recorded, with its addresses and numbers; each
-	 * replay() executes it, for the same bits. Copies of host memory and waits are not allowed in
-	 * it. Up to `events` places in it can be marked, by capture_event() with numbers from 0.
-	 * capture() returning false or captured() returning NULL means that this can't be captured:
-	 * nothing was executed, and it is not an error of the ops. A graph may be dropped while it
-	 * still runs. */
-	bool (*capture)(struct ops *ops, int events);
-	void (*capture_event)(struct ops *ops, int number);
-	void *(*captured)(struct ops *ops);
-	void (*replay)(struct ops *ops, void *graph);
-	/* From now on record_event() returns the event at place `number` of the graph that was replayed
-	 * last; -1: as usual. */
-	void (*replayed_to)(struct ops *ops, int number);
-	void (*drop_graph)(struct ops *ops, void *graph);
 
 	/* out[M,C] = wte[tokens[m],:] + wpe[m % T,:]; M = B·T */
 	void (*embedding)(struct ops *ops, float *out, const int32_t *tokens, const float *wte,
@@ -265,8 +194,8 @@ struct ops {
 	 * step leaves weights and moments as they are. */
 	void (*adamw)(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from,
 		float *compute, const float *grad, size_t count, int decay);
-	/* The same on all these chunks of the arenas at once; the chunks lie in the ops' memory, too.
-	 * NULL where that is no faster. */
+	/* The same on all these chunks of the arenas at once; the chunks lie in the device's memory,
+	 * too. NULL where that is no faster. */
 	void (*adamw_chunks)(struct ops *ops, const struct adamw_state *to,
 		const struct adamw_state *from, float *compute, const float *grad,
 		const struct adamw_chunk *chunks, size_t count);
@@ -285,22 +214,11 @@ struct ops {
 	void (*zero)(struct ops *ops, float *out, size_t count);
 };
 
-/* Whether `alloc` returns memory that the host can't touch. */
-static inline bool ops_has_device_memory(const struct ops *ops)
-{
-	return ops->copy_in != NULL;
-}
-
 /* Makes the current *ops->params take effect from the next op on. */
 static inline void ops_put_params(struct ops *ops)
 {
 	if (ops->put_params)
 		ops->put_params(ops);
-}
-
-static inline int ops_check(struct ops *ops, struct err *err)
-{
-	return ops->check ? ops->check(ops, err) : 0;
 }
 
 /* Creates the CPU's ops: oneDNN's products where it was found at build time and `plain` is false,

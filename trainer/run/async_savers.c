@@ -87,7 +87,7 @@ static int start(struct run *run, const struct place *place, const char *first, 
 		.shards = shards,
 		.shard_count = shard_count,
 		.buffers = settings->ckpt_slots == OPT_AUTO ? 0 : (int)settings->ckpt_slots,
-		.reserve = ops_has_device_memory(run->ops)
+		.reserve = device_has_memory(run->ops->device)
 			? 0
 			: ddp_memory(run->ddp) * (size_t)run->ident.local_world_size,
 		.sharers = place->sharers,

@@ -17,6 +17,7 @@
 #include "trainer/run/estimate.h"
 #ifdef HAVE_CUBLAS
 #include "trainer/cuda/host/attention_cudnn.h"
+#include "trainer/cuda/host/device_cuda.h"
 #include "trainer/cuda/host/ops_cuda.h"
 #endif
 #if defined HAVE_CUBLAS && defined HAVE_NCCL
@@ -83,10 +84,10 @@ static int choose_gpu(struct run *run, struct err *err)
 	int rc = gpu_driver_load(&driver, err);
 	run->has_driver = rc == 0;
 	if (rc == 0)
-		rc = gpu_choose(&driver, &run->ident, ops_cuda_runtime(), settings->share_gpu, &run->gpu,
+		rc = gpu_choose(&driver, &run->ident, device_cuda_runtime(), settings->share_gpu, &run->gpu,
 			err);
 	if (rc == 0)
-		rc = ops_cuda_begin(&run->gpu, &run->gpu_available, err);
+		rc = device_cuda_begin(&run->gpu, &run->gpu_available, err);
 	if (rc == 0 && settings->share_gpu)
 		rc = share(&run->ident, err);
 	run->on_gpu = rc == 0;
@@ -203,7 +204,7 @@ int device_ops(struct run *run, struct err *err)
 		run->ops = ops_cpu_create(false, err);
 		return run->ops ? 0 : -1;
 	}
-	return make_ops(run, mode, err) < 0 ? -1 : comm_attach(run->comm, run->ops, err);
+	return make_ops(run, mode, err) < 0 ? -1 : comm_attach(run->comm, run->ops->device, err);
 }
 
 #else /* without CUDA */

@@ -34,8 +34,8 @@ json_t *numerics_record(const struct settings *settings, struct ops *ops, const 
 		json_decref(record);
 		return NULL;
 	}
-	if (record && ops->card)
-		json_object_set_new(record, "card", json_string(ops->card));
+	if (record && ops->device->card)
+		json_object_set_new(record, "card", json_string(ops->device->card));
 	if (record && ops->libraries)
 		json_object_set_new(record, "libraries", json_string(ops->libraries));
 	if (record && ops->algorithms) {

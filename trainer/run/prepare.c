@@ -322,7 +322,7 @@ int prepare(struct run *run, struct err *err)
 		return rc;
 	if (run_is_finished(run))
 		return 0;
-	if (ops_has_device_memory(run->ops)
+	if (device_has_memory(run->ops->device)
 		&& (rc = STAGE("memory", state_upload(&run->state, err))) < 0)
 		return rc;
 	rc = STAGE("trace", open_trace(run, err));

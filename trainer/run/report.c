@@ -145,7 +145,7 @@ int report_start(const struct run *run, struct err *err)
 	line("step", text);
 	report_cost(run);
 	if (run->on_gpu)
-		snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, run->ops->card,
+		snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, run->ops->device->card,
 			run->ops->libraries, build_id());
 	else
 		snprintf(text, sizeof text, "%s, %s, %s, build %s", run->ops->name, ops_cpu_isa(),

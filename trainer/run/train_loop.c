@@ -143,7 +143,7 @@ static void train_slot(struct loop *loop, int slot)
 static void note_device(struct loop *loop)
 {
 	struct err err;
-	if (loop->fault || ops_check(loop->run->ops, &err) == 0)
+	if (loop->fault || device_check(loop->run->ops->device, &err) == 0)
 		return;
 	log_error("step %" PRIu64 ": %s", loop->run->state.step + 1, err.text);
 	loop->fault = (int)err.status;
@@ -437,7 +437,7 @@ static int complete_weights(struct loop *loop, uint64_t step, struct err *err)
 	struct run *run = loop->run;
 	bool last = step == (uint64_t)run->settings.steps || loop->result.stop;
 	bool narrowed = run->settings.zero
-		&& ops_has_device_memory(run->ops); /* passes read a cast of all weights */
+		&& device_has_memory(run->ops->device); /* passes read a cast of all weights */
 	if (!last && !narrowed && !loop->result.save && !validation_is_due(run, step))
 		return 0;
 	if (ddp_whole(run->ddp, &loop->result.exposed, err) < 0)
@@ -459,7 +459,7 @@ static void try_graphs(struct loop *loop, double seconds)
 {
 	const struct run *run = loop->run;
 	const struct graph_trial *trial = &loop->graphs;
-	if (run->settings.cuda_graph != GRAPH_AUTO || !run->ops->capture
+	if (run->settings.cuda_graph != GRAPH_AUTO || !run->ops->device->capture
 		|| !graph_trial_step(&loop->graphs, seconds))
 		return;
 	if (run->ident.rank == 0)
@@ -482,7 +482,7 @@ static int one_step(struct loop *loop, uint64_t step, struct err *err)
 	if (rc < 0)
 		return rc;
 	update(loop, step);
-	if (complete_weights(loop, step, err) < 0 || ops_check(run->ops, err) < 0)
+	if (complete_weights(loop, step, err) < 0 || device_check(run->ops->device, err) < 0)
 		return -1;
 	trace_end(run->trace, begin, "step %" PRIu64, step);
 	double seconds = clock_now() - began;

@@ -279,7 +279,7 @@ static int check_memory(const struct async_saver *saver, int buffers, struct err
 static int make_memory(struct async_saver *saver, struct state *state, struct err *err)
 {
 	int buffers = choose_buffers(saver);
-	if (!ops_has_device_memory(state->ops)) {
+	if (!device_has_memory(state->ops->device)) {
 		saver->memory = &saver->pool.memory;
 		return buffer_pool_start(&saver->pool, state, &saver->layout, buffers + 1, err);
 	}

@@ -21,7 +21,7 @@
 #define RING_BYTES ((size_t)16 << 20)
 #define POLL 0.0002 /* seconds */
 
-_Static_assert(SNAPSHOT_BUFFERS + RING <= OPS_TRANSFERS,
+_Static_assert(SNAPSHOT_BUFFERS + RING <= DEVICE_TRANSFERS,
 	"each buffer and each piece of the ring is a transfer");
 
 /* A run of whole pages of a buffer, in bytes. */
@@ -37,7 +37,7 @@ struct piece {
 };
 
 struct device_snapshot {
-	struct ops *ops;
+	struct device *device;
 	struct state *state;
 	struct snapshot_memory memory;
 	struct span *spans;
@@ -56,9 +56,9 @@ struct device_snapshot {
 	bool waited[SNAPSHOT_BUFFERS];   /* the device was made to wait, too */
 };
 
-static const struct ops_copy_stream *copy_stream_of(const struct device_snapshot *snapshot_copy)
+static const struct copy_stream *copy_stream_of(const struct device_snapshot *snapshot_copy)
 {
-	return snapshot_copy->ops->copy_stream;
+	return snapshot_copy->device->copy_stream;
 }
 
 /* ---- what is copied ---- */
@@ -179,7 +179,7 @@ static void unpin(struct device_snapshot *snapshot_copy)
 {
 	while (snapshot_copy->pinned > 0)
 		copy_stream_of(snapshot_copy)
-			->unpin(snapshot_copy->ops, place_of(snapshot_copy, --snapshot_copy->pinned));
+			->unpin(snapshot_copy->device, place_of(snapshot_copy, --snapshot_copy->pinned));
 }
 
 /* Pins all spans of all buffers, or none. */
@@ -188,7 +188,7 @@ static int pin(struct device_snapshot *snapshot_copy, struct err *err)
 	size_t count = snapshot_copy->span_count * (size_t)snapshot_copy->memory.buffers;
 	for (; snapshot_copy->pinned < count; snapshot_copy->pinned++)
 		if (copy_stream_of(snapshot_copy)
-				->pin(snapshot_copy->ops, place_of(snapshot_copy, snapshot_copy->pinned),
+				->pin(snapshot_copy->device, place_of(snapshot_copy, snapshot_copy->pinned),
 					span_bytes(snapshot_copy, snapshot_copy->pinned), err)
 			< 0) {
 			unpin(snapshot_copy);
@@ -201,7 +201,7 @@ static int make_ring(struct device_snapshot *snapshot_copy, struct err *err)
 {
 	for (int i = 0; i < RING; i++)
 		if (!(snapshot_copy->ring[i] =
-					copy_stream_of(snapshot_copy)->alloc(snapshot_copy->ops, RING_BYTES, err)))
+					copy_stream_of(snapshot_copy)->alloc(snapshot_copy->device, RING_BYTES, err)))
 			return -1;
 	return 0;
 }
@@ -233,7 +233,7 @@ struct device_snapshot *device_snapshot_start(struct state *state, const struct 
 		err_set(err, "checkpoint: out of memory");
 		return NULL;
 	}
-	snapshot_copy->ops = state->ops;
+	snapshot_copy->device = state->ops->device;
 	snapshot_copy->state = state;
 	pthread_mutex_init(&snapshot_copy->lock, NULL);
 	pthread_cond_init(&snapshot_copy->changed, NULL);
@@ -254,7 +254,7 @@ void device_snapshot_stop(struct device_snapshot *snapshot_copy)
 	unpin(snapshot_copy);
 	for (int i = 0; i < RING; i++)
 		if (snapshot_copy->ring[i])
-			copy_stream_of(snapshot_copy)->release(snapshot_copy->ops, snapshot_copy->ring[i]);
+			copy_stream_of(snapshot_copy)->release(snapshot_copy->device, snapshot_copy->ring[i]);
 	snapshot_memory_release(&snapshot_copy->memory);
 	free(snapshot_copy->spans);
 	free(snapshot_copy->pieces);
@@ -283,7 +283,7 @@ static void wait_transfer(void *arg)
 	struct err err;
 	int rc = snapshot_copy->pinned
 		? copy_stream_of(snapshot_copy)
-			  ->wait_transfer(snapshot_copy->ops, snapshot_copy->buffer, &err)
+			  ->wait_transfer(snapshot_copy->device, snapshot_copy->buffer, &err)
 		: 0;
 	pthread_mutex_lock(&snapshot_copy->lock);
 	while (snapshot_copy->copying)
@@ -299,16 +299,16 @@ static void wait_transfer(void *arg)
 
 int device_snapshot_begin(struct device_snapshot *snapshot_copy, int buffer, struct err *err)
 {
-	const struct ops_copy_stream *copy_stream = copy_stream_of(snapshot_copy);
-	struct ops *ops = snapshot_copy->ops;
-	int rc = copy_stream->begin(ops, buffer, err);
+	const struct copy_stream *copy_stream = copy_stream_of(snapshot_copy);
+	struct device *device = snapshot_copy->device;
+	int rc = copy_stream->begin(device, buffer, err);
 	for (size_t i = 0; rc == 0 && snapshot_copy->pinned && i < snapshot_copy->piece_count; i++) {
 		const struct piece *piece = &snapshot_copy->pieces[i];
-		rc = copy_stream->copy(ops, (char *)snapshot_copy->memory.base[buffer] + piece->at,
+		rc = copy_stream->copy(device, (char *)snapshot_copy->memory.base[buffer] + piece->at,
 			piece->device, piece->bytes, err);
 	}
 	if (rc == 0 && snapshot_copy->pinned)
-		rc = copy_stream->end(ops, buffer, err);
+		rc = copy_stream->end(device, buffer, err);
 	if (rc < 0)
 		return -1;
 	pthread_mutex_lock(&snapshot_copy->lock);
@@ -327,7 +327,7 @@ static int wait_for(struct device_snapshot *snapshot_copy, int transfer, struct 
 	struct err *err)
 {
 	int rc;
-	while ((rc = copy_stream_of(snapshot_copy)->done(snapshot_copy->ops, transfer, err)) == 0)
+	while ((rc = copy_stream_of(snapshot_copy)->done(snapshot_copy->device, transfer, err)) == 0)
 		if (!deadline_sleep(deadline, POLL))
 			return err_fail(err, EXIT_LOST,
 				"checkpoint: the state can't be had from the device: its copies don't come to an "
@@ -350,16 +350,16 @@ static int move_piece(struct device_snapshot *snapshot_copy, size_t i, struct de
 static int copy_by_ring(struct device_snapshot *snapshot_copy, struct deadline deadline,
 	struct err *err)
 {
-	const struct ops_copy_stream *copy_stream = copy_stream_of(snapshot_copy);
+	const struct copy_stream *copy_stream = copy_stream_of(snapshot_copy);
 	for (size_t i = 0; i < snapshot_copy->piece_count + RING; i++) {
 		if (i >= RING && i - RING < snapshot_copy->piece_count
 			&& move_piece(snapshot_copy, i - RING, deadline, err) < 0)
 			return -1;
 		if (i < snapshot_copy->piece_count
-			&& (copy_stream->copy(snapshot_copy->ops, snapshot_copy->ring[i % RING],
+			&& (copy_stream->copy(snapshot_copy->device, snapshot_copy->ring[i % RING],
 					snapshot_copy->pieces[i].device, snapshot_copy->pieces[i].bytes, err)
 					< 0
-				|| copy_stream->end(snapshot_copy->ops, SNAPSHOT_BUFFERS + (int)(i % RING), err)
+				|| copy_stream->end(snapshot_copy->device, SNAPSHOT_BUFFERS + (int)(i % RING), err)
 					< 0))
 			return -1;
 	}
@@ -388,11 +388,13 @@ double device_snapshot_stall(struct device_snapshot *snapshot_copy, int buffer)
 	double stall = snapshot_copy->stalls[buffer];
 	bool waited = snapshot_copy->waited[buffer];
 	pthread_mutex_unlock(&snapshot_copy->lock);
-	return stall + (waited ? copy_stream_of(snapshot_copy)->waited(snapshot_copy->ops, buffer) : 0);
+	return stall
+		+ (waited ? copy_stream_of(snapshot_copy)->waited(snapshot_copy->device, buffer) : 0);
 }
 
 double device_snapshot_seconds(struct device_snapshot *snapshot_copy, int buffer)
 {
-	return snapshot_copy->pinned ? copy_stream_of(snapshot_copy)->took(snapshot_copy->ops, buffer)
-								 : 0;
+	return snapshot_copy->pinned
+		? copy_stream_of(snapshot_copy)->took(snapshot_copy->device, buffer)
+		: 0;
 }

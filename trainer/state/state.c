@@ -25,7 +25,7 @@ static size_t arena_bytes(const struct state *state)
 /* Arenas are mapped where `ops` would put them out of the host's reach, or where they have gaps. */
 static bool is_mapped(const struct state *state, bool moments)
 {
-	return ops_has_device_memory(state->ops) || (moments && state->sharded);
+	return device_has_memory(state->ops->device) || (moments && state->sharded);
 }
 
 /* Pages appear when they are first written. They must be small ones: a huge page would also hold
@@ -42,8 +42,9 @@ static float *alloc_sparse(size_t bytes)
 
 static float *alloc_arena(struct state *state, bool moments)
 {
-	return is_mapped(state, moments) ? alloc_sparse(arena_bytes(state))
-									 : state->ops->alloc(state->ops, arena_bytes(state));
+	return is_mapped(state, moments)
+		? alloc_sparse(arena_bytes(state))
+		: state->ops->device->alloc(state->ops->device, arena_bytes(state));
 }
 
 static int alloc_all(struct state *state, struct err *err)
@@ -85,7 +86,7 @@ static void release(struct state *state, float *arena, bool moments)
 	if (is_mapped(state, moments))
 		munmap(arena, arena_bytes(state));
 	else
-		state->ops->release(state->ops, arena);
+		state->ops->device->release(state->ops->device, arena);
 }
 
 static void release_device(struct state *state)
@@ -94,9 +95,9 @@ static void release_device(struct state *state)
 		state->compute != state->device.weights ? state->compute : NULL };
 	for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++)
 		if (arenas[i])
-			state->ops->release(state->ops, arenas[i]);
+			state->ops->device->release(state->ops->device, arenas[i]);
 	if (state->chunks)
-		state->ops->release(state->ops, state->chunks);
+		state->ops->device->release(state->ops->device, state->chunks);
 	state->chunks = NULL;
 	state->device = (struct adamw_state) { 0 };
 	state->compute = NULL;
@@ -177,7 +178,7 @@ static void upload_moments(struct state *state)
 		const struct zero_shard *own = state->sharded ? state->own : &all;
 		for (size_t k = 0; k < count; at += own[k].end - own[k].first, k++) {
 			size_t bytes = (own[k].end - own[k].first) * sizeof(float);
-			ops->copy_in(ops, device[i] + at, host[i] + own[k].first, bytes);
+			ops->device->copy_in(ops->device, device[i] + at, host[i] + own[k].first, bytes);
 		}
 	}
 }
@@ -191,9 +192,10 @@ static int upload_chunks(struct state *state, struct err *err)
 	for (size_t i = 0; i < shards; i++)
 		count += optimizer_chunks(state->tensors, own[i].first, own[i].end, NULL, 0);
 	AUTO_FREE struct adamw_chunk *chunks = calloc(count + 1, sizeof *chunks);
-	state->chunks = chunks ? state->ops->alloc(state->ops, count * sizeof *chunks) : NULL;
+	state->chunks =
+		chunks ? state->ops->device->alloc(state->ops->device, count * sizeof *chunks) : NULL;
 	if (!state->chunks)
-		return ops_check(state->ops, err) < 0
+		return device_check(state->ops->device, err) < 0
 			? -1
 			: err_set(err, "memory: couldn't prepare the update: out of memory");
 	for (size_t i = 0; i < shards; at += own[i].end - own[i].first, i++) {
@@ -203,7 +205,7 @@ static int upload_chunks(struct state *state, struct err *err)
 		for (size_t k = first; k < state->chunk_count; k++)
 			chunks[k].moments = chunks[k].first - own[i].first + at;
 	}
-	state->ops->copy_in(state->ops, state->chunks, chunks, count * sizeof *chunks);
+	state->ops->device->copy_in(state->ops->device, state->chunks, chunks, count * sizeof *chunks);
 	return 0;
 }
 
@@ -218,14 +220,15 @@ int state_upload(struct state *state, struct err *err)
 {
 	struct ops *ops = state->ops;
 	size_t elements = state->tensors->elements, moments = own_elements(state) * sizeof(float);
-	if (!ops_has_device_memory(ops))
+	if (!device_has_memory(ops->device))
 		return 0;
-	state->device = (struct adamw_state) { ops->alloc(ops, arena_bytes(state)),
-		ops->alloc(ops, moments), ops->alloc(ops, moments) };
-	state->compute = ops->element == sizeof(float) ? state->device.weights
-												   : ops->alloc(ops, elements * ops->element);
+	state->device = (struct adamw_state) { ops->device->alloc(ops->device, arena_bytes(state)),
+		ops->device->alloc(ops->device, moments), ops->device->alloc(ops->device, moments) };
+	state->compute = ops->element == sizeof(float)
+		? state->device.weights
+		: ops->device->alloc(ops->device, elements * ops->element);
 	if (!state->device.weights || !state->device.m || !state->device.v || !state->compute) {
-		if (ops_check(ops, err) == 0)
+		if (device_check(ops->device, err) == 0)
 			err_set(err,
 				"memory: couldn't get %zu MB on the device for weights and moments: use a smaller "
 				"model, or --zero 1 with several ranks",
@@ -236,13 +239,13 @@ int state_upload(struct state *state, struct err *err)
 	state->piece = malloc(CHUNK_BYTES);
 	if (!state->hasher || !state->piece)
 		return err_set(err, "memory: couldn't get %zu MB to compare weights by", CHUNK_BYTES >> 20);
-	ops->copy_in(ops, state->device.weights, state->weights, arena_bytes(state));
+	ops->device->copy_in(ops->device, state->device.weights, state->weights, arena_bytes(state));
 	upload_moments(state);
 	cast(state);
 	if (ops->adamw_chunks && upload_chunks(state, err) < 0)
 		return -1;
 	release_host(state);
-	return ops_check(ops, err);
+	return device_check(ops->device, err);
 }
 
 float *state_compute(const struct state *state)
@@ -361,8 +364,8 @@ static struct hash128 hash_device(struct state *state)
 	hasher_reset(state->hasher);
 	for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
 		size_t size = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
-		state->ops->copy_out(state->ops, state->piece, (const char *)state->device.weights + at,
-			size);
+		state->ops->device->copy_out(state->ops->device, state->piece,
+			(const char *)state->device.weights + at, size);
 		hasher_add(state->hasher, state->piece, size);
 	}
 	return hasher_value(state->hasher);

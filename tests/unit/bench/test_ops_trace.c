@@ -60,7 +60,7 @@ static double step(struct ops *ops, float *weights)
 	const struct tensor_table *table = model_tensors(model);
 	assert_int_equal(state_alloc(&state, ops, table, &err), 0);
 	state_init(&state, 3);
-	float *grads = ops->alloc(ops, table->elements * sizeof *grads);
+	float *grads = ops->device->alloc(ops->device, table->elements * sizeof *grads);
 	const struct fixture f = { .model = model, .table = table };
 	optimizer_begin(&schedule, 1, M * MICROBATCHES, ops->params);
 	model_bind(model, state.weights);
@@ -73,7 +73,7 @@ static double step(struct ops *ops, float *weights)
 	ops->square_sums(ops, squares, grads, table->rows[0].count);
 	state_update(&state, grads, true);
 	memcpy(weights, state.weights, table->elements * sizeof *weights);
-	ops->release(ops, grads);
+	ops->device->release(ops->device, grads);
 	state_free(&state);
 	model_destroy(model);
 	return loss;

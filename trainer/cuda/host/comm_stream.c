@@ -6,93 +6,90 @@
 
 #include "trainer/cuda/host/cuda.h"
 
-#define GRAPH_EVENT ((uint64_t)1 << 63) /* marks a place in a graph, and not one of the events */
+#define GRAPH_EVENT ((uint64_t)1 << 63) /* the number is that of an event in a graph */
 
-static __thread bool on_comm_stream; /* this thread's ops go to the communicator's stream */
+static __thread bool on_comm_stream; /* this thread's work goes to the communicator's stream */
 
-struct cuda_stream *cuda_stream_of(struct ops *ops)
+void *cuda_stream_of(struct device *device)
 {
-	struct cuda *cuda = cuda_of(ops);
-	return on_comm_stream && cuda->communication.stream ? &cuda->communication : &cuda->training;
+	struct cuda *cuda = cuda_of(device);
+	return on_comm_stream && cuda->comm_stream ? cuda->comm_stream : cuda->stream;
 }
 
-int cuda_stream_make(struct cuda_stream *comm_stream, bool first, struct err *err)
+int cuda_stream_make(void **stream, bool first, struct err *err)
 {
-	cudaStream_t stream = NULL;
+	cudaStream_t made = NULL;
 	int least = 0, greatest = 0;
 	if (CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest), err) < 0
-		|| CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+		|| CUDA_CHECK(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking,
 						  first ? greatest : least),
 			   err)
 			< 0)
 		return -1;
-	comm_stream->stream = stream;
+	*stream = made;
 	return 0;
 }
 
-void cuda_stream_end(struct cuda_stream *comm_stream)
+void cuda_stream_end(void *stream)
 {
-	if (comm_stream->stream)
-		cudaStreamSynchronize(comm_stream->stream);
-	if (comm_stream->stream)
-		cudaStreamDestroy(comm_stream->stream);
-	*comm_stream = (struct cuda_stream) { 0 };
+	if (!stream)
+		return;
+	cudaStreamSynchronize(stream);
+	cudaStreamDestroy(stream);
 }
 
-static void *make_comm_stream(struct ops *ops, struct err *err)
+static void *make_comm_stream(struct device *device, struct err *err)
 {
-	struct cuda *cuda = cuda_of(ops);
-	if (cuda->communication.stream)
-		return cuda->communication.stream;
+	struct cuda *cuda = cuda_of(device);
+	if (cuda->comm_stream)
+		return cuda->comm_stream;
 	for (int i = 0; i < CUDA_EVENTS; i++) {
 		cudaEvent_t event = NULL;
 		if (CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), err) < 0)
 			return NULL;
 		cuda->events[i] = event;
 	}
-	return cuda_stream_make(&cuda->communication, true, err) < 0 ? NULL
-																 : cuda->communication.stream;
+	return cuda_stream_make(&cuda->comm_stream, true, err) < 0 ? NULL : cuda->comm_stream;
 }
 
 /* If the event is recorded again before it is waited for, that is right, too: the later record
  * comes after the earlier one. */
-static uint64_t record_event(struct ops *ops)
+static uint64_t record_event(struct device *device)
 {
-	struct cuda *cuda = cuda_of(ops);
+	struct cuda *cuda = cuda_of(device);
 	if (cuda->replayed_to)
 		return GRAPH_EVENT | (uint64_t)(cuda->replayed_to - 1);
 	uint64_t number = cuda->recorded++;
-	if (cuda_begin(ops))
-		CUDA_RUN(ops, cudaEventRecord(cuda->events[number % CUDA_EVENTS], cuda->training.stream));
+	if (cuda_begin(device))
+		CUDA_RUN(device, cudaEventRecord(cuda->events[number % CUDA_EVENTS], cuda->stream));
 	return number;
 }
 
-static void wait_event(struct ops *ops, uint64_t number)
+static void wait_event(struct device *device, uint64_t number)
 {
-	struct cuda *cuda = cuda_of(ops);
+	struct cuda *cuda = cuda_of(device);
 	void *event = number & GRAPH_EVENT ? cuda->graph_events[number & ~GRAPH_EVENT]
 									   : cuda->events[number % CUDA_EVENTS];
 	on_comm_stream = true;
-	if (cuda_begin(ops))
-		CUDA_RUN(ops, cudaStreamWaitEvent(cuda->communication.stream, event, cudaEventWaitDefault));
+	if (cuda_begin(device))
+		CUDA_RUN(device, cudaStreamWaitEvent(cuda->comm_stream, event, cudaEventWaitDefault));
 }
 
-static int settled(struct ops *ops, struct err *err)
+static int comm_stream_idle(struct device *device, struct err *err)
 {
-	cudaError_t code = cudaStreamQuery(cuda_of(ops)->communication.stream);
+	cudaError_t code = cudaStreamQuery(cuda_of(device)->comm_stream);
 	if (code == cudaErrorNotReady)
 		return 0;
-	return cuda_check((int)code, "cudaStreamQuery(communication.stream)", __FILE__, __LINE__, err)
-				< 0
-			|| ops->check(ops, err) < 0
+	return cuda_check((int)code, "cudaStreamQuery(comm_stream)", __FILE__, __LINE__, err) < 0
+			|| cuda_first_error(device, err) < 0
 		? -1
 		: 1;
 }
 
-void cuda_stream_install(struct ops *ops)
+void cuda_comm_stream_install(struct device *device)
 {
-	ops->comm_stream = make_comm_stream;
-	ops->record_event = record_event;
-	ops->wait_event = wait_event;
-	ops->settled = settled;
+	device->comm_stream = make_comm_stream;
+	device->record_event = record_event;
+	device->wait_event = wait_event;
+	device->comm_stream_idle = comm_stream_idle;
 }

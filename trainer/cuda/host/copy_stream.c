@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies out of the GPU on a stream of their own. An error here fails only a snapshot: it is
- * cleared, so that no launch finds it, and the ops go on unless the GPU itself is lost, which they
- * notice themselves. */
+ * cleared, so that no launch finds it, and the training goes on unless the GPU itself is lost,
+ * which it notices itself. */
 #include "trainer/cuda/host/copy_stream.h"
 
 #include <cuda_runtime_api.h>
@@ -10,14 +10,14 @@
 #include "trainer/cuda/host/cuda.h"
 
 struct transfer {
-	cudaEvent_t begun;         /* on the ops' stream */
+	cudaEvent_t begun;         /* on the training's stream */
 	cudaEvent_t first, done;   /* before and after the copies */
-	cudaEvent_t before, after; /* before and after the ops' wait for the copies */
+	cudaEvent_t before, after; /* before and after the training's wait for the copies */
 };
 
 struct cuda_copy_stream {
 	cudaStream_t stream;
-	struct transfer transfers[OPS_TRANSFERS];
+	struct transfer transfers[DEVICE_TRANSFERS];
 };
 
 #define COPY_CHECK(call, err) side_check((int)(call), #call, __LINE__, err)
@@ -52,7 +52,7 @@ struct cuda_copy_stream *cuda_copy_stream_create(struct err *err)
 	}
 	int rc =
 		COPY_CHECK(cudaStreamCreateWithFlags(&copy_stream->stream, cudaStreamNonBlocking), err);
-	for (int i = 0; rc == 0 && i < OPS_TRANSFERS; i++)
+	for (int i = 0; rc == 0 && i < DEVICE_TRANSFERS; i++)
 		rc = make_transfer(&copy_stream->transfers[i], err);
 	if (rc == 0)
 		return copy_stream;
@@ -66,7 +66,7 @@ void cuda_copy_stream_destroy(struct cuda_copy_stream *copy_stream)
 		return;
 	if (copy_stream->stream)
 		cudaStreamSynchronize(copy_stream->stream);
-	for (int i = 0; i < OPS_TRANSFERS; i++) {
+	for (int i = 0; i < DEVICE_TRANSFERS; i++) {
 		struct transfer *transfer = &copy_stream->transfers[i];
 		cudaEvent_t const events[] = { transfer->begun, transfer->first, transfer->done,
 			transfer->before, transfer->after };
@@ -81,18 +81,18 @@ void cuda_copy_stream_destroy(struct cuda_copy_stream *copy_stream)
 
 /* ---- memory ---- */
 
-/* Each thread has its own current device in the runtime; and an error of the ops fails a snapshot,
- * too. */
-static int enter(struct ops *ops, struct err *err)
+/* Each thread has its own current device in the runtime; and an error of the training's work fails
+ * a snapshot, too. */
+static int enter(struct device *device, struct err *err)
 {
-	return cuda_begin(ops)         ? 0
-		: ops->check(ops, err) < 0 ? -1
-								   : err_set(err, "cuda: the device can't be used");
+	return cuda_begin(device)               ? 0
+		: cuda_first_error(device, err) < 0 ? -1
+											: err_set(err, "cuda: the device can't be used");
 }
 
-static int pin(struct ops *ops, void *pages, size_t bytes, struct err *err)
+static int pin(struct device *device, void *pages, size_t bytes, struct err *err)
 {
-	if (enter(ops, err) < 0)
+	if (enter(device, err) < 0)
 		return -1;
 	cudaError_t code = cudaHostRegister(pages, bytes, cudaHostRegisterDefault);
 	if (code == cudaSuccess)
@@ -103,69 +103,71 @@ static int pin(struct ops *ops, void *pages, size_t bytes, struct err *err)
 		cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
-static void unpin(struct ops *ops, void *pages)
+static void unpin(struct device *device, void *pages)
 {
 	struct err ignored;
-	if (enter(ops, &ignored) == 0)
+	if (enter(device, &ignored) == 0)
 		COPY_CHECK(cudaHostUnregister(pages), &ignored);
 }
 
-static void *side_alloc(struct ops *ops, size_t bytes, struct err *err)
+static void *side_alloc(struct device *device, size_t bytes, struct err *err)
 {
 	void *memory = NULL;
-	return enter(ops, err) == 0
+	return enter(device, err) == 0
 			&& COPY_CHECK(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), err) == 0
 		? memory
 		: NULL;
 }
 
-static void side_release(struct ops *ops, void *p)
+static void side_release(struct device *device, void *p)
 {
 	cudaFreeHost(p);
 }
 
 /* ---- copies ---- */
 
-static struct cuda_copy_stream *copy_stream_of(struct ops *ops)
+static struct cuda_copy_stream *copy_stream_of(struct device *device)
 {
-	return cuda_of(ops)->copy_stream;
+	return cuda_of(device)->copy_stream;
 }
 
-static int begin(struct ops *ops, int number, struct err *err)
+static int begin(struct device *device, int number, struct err *err)
 {
-	struct cuda_copy_stream *copy_stream = copy_stream_of(ops);
+	struct cuda_copy_stream *copy_stream = copy_stream_of(device);
 	struct transfer *transfer = &copy_stream->transfers[number];
-	if (enter(ops, err) < 0
-		|| COPY_CHECK(cudaEventRecord(transfer->begun, (cudaStream_t)cuda_of(ops)->stream), err) < 0
+	if (enter(device, err) < 0
+		|| COPY_CHECK(cudaEventRecord(transfer->begun, (cudaStream_t)cuda_of(device)->stream), err)
+			< 0
 		|| COPY_CHECK(cudaStreamWaitEvent(copy_stream->stream, transfer->begun, 0), err) < 0
 		|| COPY_CHECK(cudaEventRecord(transfer->first, copy_stream->stream), err) < 0)
 		return -1;
 	return 0;
 }
 
-static int copy(struct ops *ops, void *pinned, const void *device, size_t bytes, struct err *err)
+static int copy(struct device *device, void *pinned, const void *from, size_t bytes,
+	struct err *err)
 {
-	return enter(ops, err) < 0
+	return enter(device, err) < 0
 		? -1
-		: COPY_CHECK(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost,
-						 copy_stream_of(ops)->stream),
+		: COPY_CHECK(cudaMemcpyAsync(pinned, from, bytes, cudaMemcpyDeviceToHost,
+						 copy_stream_of(device)->stream),
 			err);
 }
 
-static int end(struct ops *ops, int number, struct err *err)
+static int end(struct device *device, int number, struct err *err)
 {
-	return enter(ops, err) < 0
+	return enter(device, err) < 0
 		? -1
-		: COPY_CHECK(cudaEventRecord(copy_stream_of(ops)->transfers[number].done,
-						 copy_stream_of(ops)->stream),
+		: COPY_CHECK(cudaEventRecord(copy_stream_of(device)->transfers[number].done,
+						 copy_stream_of(device)->stream),
 			err);
 }
 
-static int done(struct ops *ops, int number, struct err *err)
+static int done(struct device *device, int number, struct err *err)
 {
-	if (enter(ops, err) < 0)
+	if (enter(device, err) < 0)
 		return -1;
-	cudaError_t code = cudaEventQuery(copy_stream_of(ops)->transfers[number].done);
+	cudaError_t code = cudaEventQuery(copy_stream_of(device)->transfers[number].done);
 	if (code == cudaErrorNotReady) {
 		cudaGetLastError();
 		return 0;
@@ -173,12 +175,12 @@ static int done(struct ops *ops, int number, struct err *err)
 	return side_check(code, "cudaEventQuery(done)", __LINE__, err) < 0 ? -1 : 1;
 }
 
-/* A transfer that is already done costs the ops nothing. */
-static int wait_transfer(struct ops *ops, int number, struct err *err)
+/* A transfer that is already done costs the training nothing. */
+static int wait_transfer(struct device *device, int number, struct err *err)
 {
-	struct transfer *transfer = &copy_stream_of(ops)->transfers[number];
-	cudaStream_t stream = (cudaStream_t)cuda_of(ops)->stream;
-	int rc = done(ops, number, err);
+	struct transfer *transfer = &copy_stream_of(device)->transfers[number];
+	cudaStream_t stream = (cudaStream_t)cuda_of(device)->stream;
+	int rc = done(device, number, err);
 	if (rc != 0)
 		return rc < 0 ? -1 : 0;
 	if (COPY_CHECK(cudaEventRecord(transfer->before, stream), err) < 0
@@ -188,12 +190,12 @@ static int wait_transfer(struct ops *ops, int number, struct err *err)
 	return 1;
 }
 
-/* 0 where the ops have not reached the wait yet: the copies are done, so there will be none. */
-static double between(struct ops *ops, cudaEvent_t from, cudaEvent_t to)
+/* 0 where the training has not reached the wait yet: the copies are done, so there will be none. */
+static double between(struct device *device, cudaEvent_t from, cudaEvent_t to)
 {
 	struct err ignored;
 	float milliseconds = 0;
-	if (enter(ops, &ignored) < 0)
+	if (enter(device, &ignored) < 0)
 		return 0;
 	cudaError_t code = cudaEventElapsedTime(&milliseconds, from, to);
 	if (code != cudaSuccess)
@@ -201,19 +203,19 @@ static double between(struct ops *ops, cudaEvent_t from, cudaEvent_t to)
 	return code == cudaSuccess ? (double)milliseconds * 1e-3 : 0;
 }
 
-static double waited(struct ops *ops, int number)
+static double waited(struct device *device, int number)
 {
-	const struct transfer *transfer = &copy_stream_of(ops)->transfers[number];
-	return between(ops, transfer->before, transfer->after);
+	const struct transfer *transfer = &copy_stream_of(device)->transfers[number];
+	return between(device, transfer->before, transfer->after);
 }
 
-static double took(struct ops *ops, int number)
+static double took(struct device *device, int number)
 {
-	const struct transfer *transfer = &copy_stream_of(ops)->transfers[number];
-	return between(ops, transfer->first, transfer->done);
+	const struct transfer *transfer = &copy_stream_of(device)->transfers[number];
+	return between(device, transfer->first, transfer->done);
 }
 
-const struct ops_copy_stream cuda_copy_stream_ops = { .pin = pin,
+const struct copy_stream cuda_copy_stream = { .pin = pin,
 	.unpin = unpin,
 	.alloc = side_alloc,
 	.release = side_release,

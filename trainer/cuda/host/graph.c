@@ -9,19 +9,20 @@
 
 /* Makes the events of the places; none are needed without a communicator's stream, since nothing
  * waits for them. */
-static bool make_events(struct ops *ops, int events)
+static bool make_events(struct device *device, int events)
 {
-	struct cuda *cuda = cuda_of(ops);
+	struct cuda *cuda = cuda_of(device);
 	struct err err;
-	if (!cuda->communication.stream || events <= cuda->graph_event_count)
+	if (!cuda->comm_stream || events <= cuda->graph_event_count)
 		return true;
 	void **more = realloc(cuda->graph_events, (size_t)events * sizeof *more);
 	if (!more)
-		return cuda_note(ops, err_set(&err, "cuda: couldn't capture a graph: out of memory"), &err);
+		return cuda_note(device, err_set(&err, "cuda: couldn't capture a graph: out of memory"),
+			&err);
 	cuda->graph_events = more;
 	for (; cuda->graph_event_count < events; cuda->graph_event_count++) {
 		cudaEvent_t event = NULL;
-		if (!CUDA_RUN(ops, cudaEventCreateWithFlags(&event, cudaEventDisableTiming)))
+		if (!CUDA_RUN(device, cudaEventCreateWithFlags(&event, cudaEventDisableTiming)))
 			return false;
 		more[cuda->graph_event_count] = event;
 	}
@@ -30,36 +31,35 @@ static bool make_events(struct ops *ops, int events)
 
 /* Thread-local capture, since the communicator's thread goes on meanwhile and may make calls that a
  * capture forbids. */
-static bool capture(struct ops *ops, int events)
+static bool capture(struct device *device, int events)
 {
-	struct cuda *cuda = cuda_of(ops);
-	if (!cuda_begin(ops) || !make_events(ops, events))
+	struct cuda *cuda = cuda_of(device);
+	if (!cuda_begin(device) || !make_events(device, events))
 		return false;
 	cuda->spoilt = false;
 	cuda->capturer = pthread_self();
 	cuda->capturing =
-		cudaStreamBeginCapture(cuda->training.stream, cudaStreamCaptureModeThreadLocal)
-		== cudaSuccess;
+		cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
 	if (!cuda->capturing)
 		cudaGetLastError(); /* or the next launch would report it */
 	return cuda->capturing;
 }
 
-static void capture_event(struct ops *ops, int number)
+static void capture_event(struct device *device, int number)
 {
-	struct cuda *cuda = cuda_of(ops);
-	if (number < cuda->graph_event_count && cuda_begin(ops))
-		CUDA_RUN(ops,
-			cudaEventRecordWithFlags(cuda->graph_events[number], cuda->training.stream,
+	struct cuda *cuda = cuda_of(device);
+	if (number < cuda->graph_event_count && cuda_begin(device))
+		CUDA_RUN(device,
+			cudaEventRecordWithFlags(cuda->graph_events[number], cuda->stream,
 				cudaEventRecordExternal));
 }
 
-static void *captured(struct ops *ops)
+static void *captured(struct device *device)
 {
-	struct cuda *cuda = cuda_of(ops);
+	struct cuda *cuda = cuda_of(device);
 	cudaGraph_t graph = NULL;
 	cudaGraphExec_t exec = NULL;
-	cudaError_t code = cudaStreamEndCapture(cuda->training.stream, &graph);
+	cudaError_t code = cudaStreamEndCapture(cuda->stream, &graph);
 	if (code == cudaSuccess && !cuda->spoilt)
 		code = cudaGraphInstantiateWithFlags(&exec, graph, 0);
 	cuda->capturing = false;
@@ -70,18 +70,18 @@ static void *captured(struct ops *ops)
 	return code == cudaSuccess ? exec : NULL;
 }
 
-static void replay(struct ops *ops, void *graph)
+static void replay(struct device *device, void *graph)
 {
-	if (cuda_begin(ops))
-		CUDA_RUN(ops, cudaGraphLaunch(graph, cuda_of(ops)->training.stream));
+	if (cuda_begin(device))
+		CUDA_RUN(device, cudaGraphLaunch(graph, cuda_of(device)->stream));
 }
 
-static void replayed_to(struct ops *ops, int number)
+static void replayed_to(struct device *device, int number)
 {
-	cuda_of(ops)->replayed_to = number + 1;
+	cuda_of(device)->replayed_to = number + 1;
 }
 
-static void drop_graph(struct ops *ops, void *graph)
+static void drop_graph(struct device *device, void *graph)
 {
 	cudaGraphExecDestroy(graph);
 }
@@ -93,12 +93,12 @@ void cuda_graph_end(struct cuda *cuda)
 	free(cuda->graph_events);
 }
 
-void cuda_graph_install(struct ops *ops)
+void cuda_graph_install(struct device *device)
 {
-	ops->capture = capture;
-	ops->capture_event = capture_event;
-	ops->captured = captured;
-	ops->replay = replay;
-	ops->replayed_to = replayed_to;
-	ops->drop_graph = drop_graph;
+	device->capture = capture;
+	device->capture_event = capture_event;
+	device->captured = captured;
+	device->replay = replay;
+	device->replayed_to = replayed_to;
+	device->drop_graph = drop_graph;
 }

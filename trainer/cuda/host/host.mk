@@ -1,12 +1,13 @@
-# trainer/cuda/host/: the operations on the GPU, in libtrainer.a; programs that use them link cuda_kernels after trainer_LIBS.
+# trainer/cuda/host/: the GPU and its operations, in libtrainer.a; programs that use them link cuda_kernels after trainer_LIBS.
 libtrainer_a_SOURCES += trainer/cuda/host/gemm_plans.c trainer/cuda/host/gemm_plans.h
 cuda_ops = \
 	trainer/cuda/host/cublas.c trainer/cuda/host/cublas.h \
-	trainer/cuda/host/cuda.h \
+	trainer/cuda/host/cuda.c trainer/cuda/host/cuda.h \
+	trainer/cuda/host/device_cuda.c trainer/cuda/host/device_cuda.h \
 	trainer/cuda/host/finish.c trainer/cuda/host/finish.h \
 	trainer/cuda/host/graph.c \
 	trainer/cuda/host/comm_stream.c \
-	trainer/cuda/host/ops_cuda.c trainer/cuda/host/ops_cuda.h \
+	trainer/cuda/host/ops_cuda.c trainer/cuda/host/ops_cuda.h trainer/cuda/host/ops_cuda_private.h \
 	trainer/cuda/host/ops_linear.c \
 	trainer/cuda/host/ops_passes.c \
 	trainer/cuda/host/gemm.c trainer/cuda/host/gemm.h \

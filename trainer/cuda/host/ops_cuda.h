@@ -10,15 +10,8 @@
 #include "trainer/ops/gpu.h"
 #include "trainer/ops/ops.h"
 
-/* The CUDA version of the runtime that this program was built with, 13000 for 13.0. */
-int ops_cuda_runtime(void);
-
-/* Makes a GPU the current device of this thread, and of every thread that calls ops later. Call it
- * before any other call of CUDA. *available: bytes of its memory that are free. */
-int ops_cuda_begin(const struct gpu *gpu, uint64_t *available, struct err *err);
-
-/* On the GPU of ops_cuda_begin; its memory is not the host's. NULL on error. Free it with
- * ops->destroy. */
+/* On the GPU of device_cuda_begin; its memory is not the host's. NULL on error. Free it, and the
+ * device with it, with ops->destroy. */
 struct ops *ops_cuda_create(const struct gpu *gpu, enum gemm_mode mode, struct err *err);
 
 /* The same over the caller's cuBLASLt (struct cublas), for tests. */

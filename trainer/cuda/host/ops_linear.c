@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers and the head: matrix products with cuBLASLt's epilogues. Where it lacks one for a
  * shape, a kernel of ours follows the plain product. */
-#include "trainer/cuda/host/cuda.h"
+#include "trainer/cuda/host/ops_cuda_private.h"
 #include "trainer/cuda/host/finish.h"
 #include "trainer/cuda/kernels/add.h"
 #include "trainer/cuda/kernels/cross_entropy.h"
 #include "trainer/cuda/kernels/elements.h"
 #include "trainer/cuda/kernels/head.h"
 
-static enum gemm_type type_of(const struct cuda *cuda)
+static enum gemm_type type_of(const struct ops_cuda *cuda)
 {
 	return cuda->type == CUDA_BF16 ? GEMM_BF16 : GEMM_FP32;
 }
@@ -17,13 +17,13 @@ static enum gemm_type type_of(const struct cuda *cuda)
  * computed. */
 static bool multiply(struct ops *ops, const struct gemm *gemm, const struct gemm_operands *operands)
 {
-	struct cuda *cuda = cuda_of(ops);
+	struct ops_cuda *cuda = ops_cuda_of(ops);
 	struct err err = { 0 };
-	if (!cuda_begin(ops))
+	if (!cuda_begin(ops->device))
 		return true; /* an op has failed: nothing is computed any more */
 	if (gemm->epilogue != GEMM_PLAIN && !gemm_is_there(cuda->engine, gemm, &err))
-		return !cuda_note(ops, err.text[0] ? -1 : 0, &err);
-	cuda_note(ops, gemm_launch(cuda->engine, gemm, operands, cuda->stream, &err), &err);
+		return !cuda_note(ops->device, err.text[0] ? -1 : 0, &err);
+	cuda_note(ops->device, gemm_launch(cuda->engine, gemm, operands, cuda->stream, &err), &err);
 	return true;
 }
 
@@ -32,13 +32,13 @@ static bool multiply(struct ops *ops, const struct gemm *gemm, const struct gemm
 static void multiply_and_finish(struct ops *ops, const struct gemm *gemm,
 	const struct gemm_operands *operands)
 {
-	struct cuda *cuda = cuda_of(ops);
+	struct ops_cuda *cuda = ops_cuda_of(ops);
 	struct gemm plain = *gemm;
 	if (multiply(ops, gemm, operands))
 		return;
 	plain.epilogue = GEMM_PLAIN;
-	if (multiply(ops, &plain, operands) && cuda_begin(ops))
-		CUDA_RUN(ops, cuda_finish(gemm, operands, cuda->scratch, cuda->stream));
+	if (multiply(ops, &plain, operands) && cuda_begin(ops->device))
+		CUDA_RUN(ops->device, cuda_finish(gemm, operands, cuda->scratch, cuda->stream));
 }
 
 /* ---- forward: y[M,N] = x[M,K] · w[K,N] ---- */
@@ -113,10 +113,10 @@ static void linear_backward_input_gelu(struct ops *ops, float *dx, const float *
 static void linear_backward_input_relu(struct ops *ops, float *dx, const float *dy, const float *w,
 	const float *y, int M, int K, int N)
 {
-	struct cuda *cuda = cuda_of(ops);
+	struct ops_cuda *cuda = ops_cuda_of(ops);
 	linear_backward_input(ops, dx, dy, w, M, K, N);
-	if (cuda_begin(ops))
-		CUDA_RUN(ops,
+	if (cuda_begin(ops->device))
+		CUDA_RUN(ops->device,
 			cuda_relu_backward(dx, dx, y, (size_t)M * (size_t)K, cuda->type, cuda->stream));
 }
 
@@ -137,7 +137,7 @@ static struct gemm weight_of(const struct ops *ops, int M, int K, int N, bool ad
 static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, const float *x,
 	const float *dy, int M, int K, int N, int accumulate)
 {
-	struct cuda *cuda = cuda_of(ops);
+	struct ops_cuda *cuda = ops_cuda_of(ops);
 	struct gemm gemm = weight_of(ops, M, K, N, accumulate != 0);
 	struct gemm_operands operands = { .d = dw,
 		.x = x,
@@ -145,8 +145,8 @@ static void linear_backward_weight(struct ops *ops, float *dw, float *dbias, con
 		.sums = accumulate ? cuda->scratch : dbias };
 	gemm.epilogue = dbias ? GEMM_BIAS_GRAD : GEMM_PLAIN;
 	if (multiply(ops, &gemm, &operands)) {
-		if (dbias && accumulate && cuda_begin(ops))
-			CUDA_RUN(ops, cuda_add(dbias, dbias, cuda->scratch, (size_t)N, cuda->stream));
+		if (dbias && accumulate && cuda_begin(ops->device))
+			CUDA_RUN(ops->device, cuda_add(dbias, dbias, cuda->scratch, (size_t)N, cuda->stream));
 		return;
 	}
 	operands.sums = dbias;
@@ -170,7 +170,7 @@ static void *row_at(const struct ops *ops, const float *matrix, size_t row, int 
 
 static void head_chunk(struct ops *ops, const struct head *h, size_t first, int rows, bool adds)
 {
-	struct cuda *cuda = cuda_of(ops);
+	struct ops_cuda *cuda = ops_cuda_of(ops);
 	int P = OPS_VOCABULARY_ROWS(h->V);
 	enum gemm_type type = type_of(cuda);
 	const struct gemm logits = { .rows = rows,
@@ -183,8 +183,8 @@ static void head_chunk(struct ops *ops, const struct head *h, size_t first, int 
 					  dwte = weight_of(ops, rows, P, h->C, adds);
 	const void *x = row_at(ops, h->x, first, h->C);
 	multiply(ops, &logits, &(struct gemm_operands) { .d = cuda->logits, .x = x, .w = h->wte });
-	if (!cuda_begin(ops)
-		|| !CUDA_RUN(ops,
+	if (!cuda_begin(ops->device)
+		|| !CUDA_RUN(ops->device,
 			cuda_cross_entropy(h->losses + first, cuda->logits, h->targets + first,
 				cuda->params_device, (size_t)rows, h->V, P, h->dx != NULL, cuda->type,
 				cuda->stream))
@@ -208,7 +208,7 @@ static void head_loss(struct ops *ops, float *losses, float *dx, float *dwte, co
 	}
 }
 
-void cuda_linear_install(struct ops *ops)
+void ops_cuda_linear_install(struct ops *ops)
 {
 	ops->linear = linear;
 	ops->linear_gelu = linear_gelu;

@@ -2,7 +2,7 @@
 /* The operations that are one kernel of ours, or a few: each passes on its pointers, the scratch
  * and the stream. */
 #include "trainer/cuda/host/attention_cudnn.h"
-#include "trainer/cuda/host/cuda.h"
+#include "trainer/cuda/host/ops_cuda_private.h"
 #include "trainer/cuda/kernels/adamw.h"
 #include "trainer/cuda/kernels/add.h"
 #include "trainer/cuda/kernels/attention.h"
@@ -17,9 +17,9 @@
 
 #define RUN(launch) \
 	do { \
-		struct cuda *cuda = cuda_of(ops); \
-		if (cuda_begin(ops)) \
-			CUDA_RUN(ops, launch); \
+		struct ops_cuda *cuda = ops_cuda_of(ops); \
+		if (cuda_begin(ops->device)) \
+			CUDA_RUN(ops->device, launch); \
 	} while (0)
 
 static void embedding(struct ops *ops, float *out, const int32_t *tokens, const float *wte,
@@ -80,12 +80,12 @@ static void batchnorm_backward(struct ops *ops, float *dx, const float *dy, cons
 static void attention(struct ops *ops, float *y, float *lse, const float *qkv, int B, int T, int C,
 	int H)
 {
-	struct cuda *own = cuda_of(ops);
+	struct ops_cuda *own = ops_cuda_of(ops);
 	struct err err;
 	if (!own->cudnn)
 		RUN(cuda_attention(y, lse, qkv, B, T, C, H, cuda->type, cuda->stream));
-	else if (cuda_begin(ops))
-		cuda_note(ops,
+	else if (cuda_begin(ops->device))
+		cuda_note(ops->device,
 			attention_cudnn_forward(own->cudnn, y, lse, qkv, B, T, C, H, own->cudnn_workspace,
 				own->stream, &err),
 			&err);
@@ -94,13 +94,13 @@ static void attention(struct ops *ops, float *y, float *lse, const float *qkv, i
 static void attention_backward(struct ops *ops, float *dqkv, const float *dy, const float *qkv,
 	const float *y, const float *lse, int B, int T, int C, int H)
 {
-	struct cuda *own = cuda_of(ops);
+	struct ops_cuda *own = ops_cuda_of(ops);
 	struct err err;
 	if (!own->cudnn)
 		RUN(cuda_attention_backward(dqkv, cuda->scratch, dy, qkv, y, lse, B, T, C, H, cuda->type,
 			cuda->stream));
-	else if (cuda_begin(ops))
-		cuda_note(ops,
+	else if (cuda_begin(ops->device))
+		cuda_note(ops->device,
 			attention_cudnn_backward(own->cudnn, dqkv, dy, qkv, y, lse, B, T, C, H,
 				own->cudnn_workspace, own->stream, &err),
 			&err);
@@ -116,7 +116,7 @@ static void cross_entropy(struct ops *ops, float *losses, float *logits, const i
 static void adamw(struct ops *ops, const struct adamw_state *to, const struct adamw_state *from,
 	float *compute, const float *grad, size_t count, int decay)
 {
-	const struct cuda_adamw tensor = { *to, *from, grad, compute, cuda_of(ops)->type };
+	const struct cuda_adamw tensor = { *to, *from, grad, compute, ops_cuda_of(ops)->type };
 	RUN(cuda_adamw(&tensor, count, decay, cuda->params_device, cuda->stream));
 }
 
@@ -124,7 +124,7 @@ static void adamw_chunks(struct ops *ops, const struct adamw_state *to,
 	const struct adamw_state *from, float *compute, const float *grad,
 	const struct adamw_chunk *chunks, size_t count)
 {
-	const struct cuda_adamw arenas = { *to, *from, grad, compute, cuda_of(ops)->type };
+	const struct cuda_adamw arenas = { *to, *from, grad, compute, ops_cuda_of(ops)->type };
 	RUN(cuda_adamw_chunks(&arenas, chunks, count, cuda->params_device, cuda->stream));
 }
 
@@ -136,14 +136,14 @@ static void sum_losses(struct ops *ops, double *sum, const float *losses, size_t
 
 static void square_sums(struct ops *ops, double *sums, const float *x, size_t count)
 {
-	if (cuda_begin(ops))
-		CUDA_RUN(ops, cuda_square_sums(sums, x, count, cuda_stream_of(ops)->stream));
+	if (cuda_begin(ops->device))
+		CUDA_RUN(ops->device, cuda_square_sums(sums, x, count, cuda_stream_of(ops->device)));
 }
 
 static void add(struct ops *ops, float *out, const float *a, const float *b, size_t count)
 {
-	if (cuda_begin(ops))
-		CUDA_RUN(ops, cuda_add(out, a, b, count, cuda_stream_of(ops)->stream));
+	if (cuda_begin(ops->device))
+		CUDA_RUN(ops->device, cuda_add(out, a, b, count, cuda_stream_of(ops->device)));
 }
 
 static void tree_reduce(struct ops *ops, float *out, float *const *pieces, const int *additions,
@@ -154,8 +154,8 @@ static void tree_reduce(struct ops *ops, float *out, float *const *pieces, const
 		stack.pieces[n].at = pieces[n];
 		stack.pieces[n].additions = additions[n];
 	}
-	if (cuda_begin(ops))
-		CUDA_RUN(ops, cuda_tree_reduce(out, &stack, elements, cuda_stream_of(ops)->stream));
+	if (cuda_begin(ops->device))
+		CUDA_RUN(ops->device, cuda_tree_reduce(out, &stack, elements, cuda_stream_of(ops->device)));
 }
 
 static void zero(struct ops *ops, float *out, size_t count)
@@ -163,7 +163,7 @@ static void zero(struct ops *ops, float *out, size_t count)
 	RUN(cuda_zero(out, count, cuda->stream));
 }
 
-void cuda_passes_install(struct ops *ops)
+void ops_cuda_passes_install(struct ops *ops)
 {
 	ops->embedding = embedding;
 	ops->embedding_backward = embedding_backward;

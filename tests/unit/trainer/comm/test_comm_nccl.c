@@ -49,10 +49,10 @@ static int begin(struct rank *rank, struct comm *comm, struct err *err)
 {
 	*rank = (struct rank) { .comm = comm, .me = comm_rank(comm), .world = comm_size(comm) };
 	rank->ops = ops_cuda_create_over(&fake_cublas_library, &gpu, GEMM_MODE_FP32, err);
-	if (!rank->ops || comm_attach(comm, rank->ops, err) < 0)
+	if (!rank->ops || comm_attach(comm, rank->ops->device, err) < 0)
 		return -1;
-	rank->zeros =
-		rank->ops->alloc(rank->ops, (size_t)rank->world * sizes[SIZES - 1] * sizeof(float));
+	rank->zeros = rank->ops->device->alloc(rank->ops->device,
+		(size_t)rank->world * sizes[SIZES - 1] * sizeof(float));
 	return rank->zeros ? 0 : -1;
 }
 
@@ -70,9 +70,9 @@ static float *make(struct rank *rank, bool device, size_t count, int from, int t
 		host[i] = value_of(from, to, i);
 	if (!device)
 		return host;
-	float *source = ops->alloc(ops, count * sizeof *host),
-		  *p = ops->alloc(ops, count * sizeof *host);
-	ops->copy_in(ops, source, host, count * sizeof *host);
+	float *source = ops->device->alloc(ops->device, count * sizeof *host),
+		  *p = ops->device->alloc(ops->device, count * sizeof *host);
+	ops->device->copy_in(ops->device, source, host, count * sizeof *host);
 	assert_true(rank->late_count < LATE);
 	rank->late[rank->late_count++] = (struct late) { p, source, count };
 	free(host); /* what is on the device stays to the end */
@@ -94,7 +94,7 @@ static float *fetch(struct rank *rank, bool device, const float *p, size_t count
 {
 	float *host = malloc(count * sizeof *host + 1);
 	if (device)
-		rank->ops->copy_out(rank->ops, host, p, count * sizeof *host);
+		rank->ops->device->copy_out(rank->ops->device, host, p, count * sizeof *host);
 	else
 		memcpy(host, p, count * sizeof *host);
 	return host;
@@ -276,8 +276,8 @@ static int reduce_in_turn(struct rank *rank, struct err *err)
 	struct reducing r[QUEUED];
 	int all[QUEUED][WORLD_MAX];
 	comm_ticket last = 0;
-	float *received =
-		rank->ops->alloc(rank->ops, (size_t)rank->world * sizes[SIZES - 1] * sizeof(float));
+	float *received = rank->ops->device->alloc(rank->ops->device,
+		(size_t)rank->world * sizes[SIZES - 1] * sizeof(float));
 	struct late late[QUEUED];
 	for (int i = 0; i < QUEUED; i++) {
 		r[i] = (struct reducing) { .rank = rank,
@@ -360,7 +360,7 @@ static int body_carry(struct comm *comm, void *arg, struct err *err)
 	WORLD_CHECK(
 		strcmp(comm_provider(comm), "nccl") == 0 && strcmp(comm_library(comm), "NCCL 2.28.9") == 0);
 	WORLD_CHECK(fake_nccl.calls > 0 && fake_runtime.awaits > 0);
-	return ops_check(rank.ops, err);
+	return device_check(rank.ops->device, err);
 }
 
 static void all_kinds_of_memory_are_carried(void **state)

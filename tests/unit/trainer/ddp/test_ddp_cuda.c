@@ -35,7 +35,7 @@ static const struct gpu gpu = { .name = "Fake", .capability = 90, .processors = 
 static struct ops *open_gpu(struct comm *comm, enum gemm_mode mode, struct err *err)
 {
 	struct ops *ops = ops_cuda_create_over(&fake_cublas_library, &gpu, mode, err);
-	return ops && comm_attach(comm, ops, err) == 0 ? ops : NULL;
+	return ops && comm_attach(comm, ops->device, err) == 0 ? ops : NULL;
 }
 
 /* ---- made-up gradients ---- */
@@ -58,16 +58,18 @@ static int make_up(struct made *made, const struct ddp_work *work, int first, in
 {
 	size_t elements = tensor_table_gradients(made->table);
 	float *host = calloc(elements, sizeof *host);
-	made->zeros = made->ops->alloc(made->ops, elements * sizeof *host);
+	made->zeros = made->ops->device->alloc(made->ops->device, elements * sizeof *host);
 	for (uint64_t step = 0; step < STEPS; step++)
 		for (int slot = first; slot < first + count; slot++) {
 			for (int layer = 0; layer < LAYERS; layer++)
 				ddp_work_fill_layer(&work->table, host, step, slot, layer);
-			made->grads[step][slot] = made->ops->alloc(made->ops, elements * sizeof *host);
-			made->ops->copy_in(made->ops, made->grads[step][slot], host, elements * sizeof *host);
+			made->grads[step][slot] =
+				made->ops->device->alloc(made->ops->device, elements * sizeof *host);
+			made->ops->device->copy_in(made->ops->device, made->grads[step][slot], host,
+				elements * sizeof *host);
 		}
 	free(host);
-	return ops_check(made->ops, err);
+	return device_check(made->ops->device, err);
 }
 
 /* Queued, as a backward pass is. */
@@ -90,7 +92,8 @@ static int compare_run(const struct made *made, const float *grads, const float 
 	size_t first, size_t end, struct err *err)
 {
 	float *host = malloc((end - first) * sizeof *host + 1);
-	made->ops->copy_out(made->ops, host, grads + first, (end - first) * sizeof *host);
+	made->ops->device->copy_out(made->ops->device, host, grads + first,
+		(end - first) * sizeof *host);
 	int rc = memcmp(host, wanted + first, (end - first) * sizeof *host);
 	free(host);
 	return rc ? err_set(err, WRONG "elements %zu to %zu are wrong", first, end) : 0;
@@ -134,11 +137,11 @@ static int body_made_up(struct comm *comm, void *arg, struct err *err)
 				ddp_ready(ddp, layer);
 			}
 			double loss = ddp_work_slot_loss(step, slot);
-			made.ops->put(made.ops, ddp_slot_loss(ddp, slot), &loss, sizeof loss);
+			made.ops->device->put(made.ops->device, ddp_slot_loss(ddp, slot), &loss, sizeof loss);
 			ddp_slot_end(ddp, VALID + slot);
 		}
 		struct ddp_control control = ddp_work_control(comm, step);
-		if (ddp_finish(ddp, &control, &result, err) < 0 || ops_check(made.ops, err) < 0
+		if (ddp_finish(ddp, &control, &result, err) < 0 || device_check(made.ops->device, err) < 0
 			|| compare_grads(&made, ddp, work.grads[step], err) < 0)
 			return -1;
 		if (result.norm != work.norm[step] || result.valid != work.valid)
@@ -282,7 +285,7 @@ static int one_step(struct training *t, uint64_t step, struct outcome *outcome, 
 	t->state.step = step;
 	outcome->losses[step - 1] = result.loss;
 	outcome->norms[step - 1] = result.norm;
-	return ops_check(t->ops, err);
+	return device_check(t->ops->device, err);
 }
 
 static int body_train(struct comm *comm, void *arg, struct err *err)

@@ -45,7 +45,8 @@ double fixture_unit(uint64_t seed, uint32_t a, uint32_t b)
 
 float *fixture_arena(const struct fixture *f)
 {
-	float *arena = f->ops->alloc(f->ops, tensor_table_gradients(f->table) * sizeof *arena);
+	float *arena =
+		f->ops->device->alloc(f->ops->device, tensor_table_gradients(f->table) * sizeof *arena);
 	assert_non_null(arena);
 	return arena;
 }
@@ -83,8 +84,8 @@ struct fixture fixture_open(const struct model_config *config, bool plain, int b
 
 void fixture_close(struct fixture *f)
 {
-	f->ops->release(f->ops, f->weights);
-	f->ops->release(f->ops, f->grads);
+	f->ops->device->release(f->ops->device, f->weights);
+	f->ops->device->release(f->ops->device, f->grads);
 	model_destroy(f->model);
 	f->ops->destroy(f->ops);
 }

@@ -385,7 +385,7 @@ static double training_loss(struct fixture *f, const struct batch *batch)
 	int64_t valid;
 	float *grads = fixture_arena(f);
 	model_train(f->model, batch, grads, 0, &loss, &valid, NULL, NULL);
-	f->ops->release(f->ops, grads);
+	f->ops->device->release(f->ops->device, grads);
 	return loss;
 }
 

@@ -121,7 +121,7 @@ static void gradients_scale_with_loss_scale(void **state)
 		train(&f, &batch, quarter, 0);
 		for (size_t k = 0; k < f.table->elements; k++)
 			assert_true(quarter[k] * 4 == f.grads[k]);
-		f.ops->release(f.ops, quarter);
+		f.ops->device->release(f.ops->device, quarter);
 		fixture_free_batch(&batch);
 		fixture_close(&f);
 	}
@@ -150,8 +150,8 @@ static void accumulate_adds_and_its_absence_overwrites(void **state)
 		for (int r = 0; r < f.table->count; r++)
 			if (!(fixture_distance(&f.table->rows[r], f.grads, sum) < 1e-6))
 				fail_msg("%s: not the sum", f.table->rows[r].name);
-		f.ops->release(f.ops, sum);
-		f.ops->release(f.ops, other);
+		f.ops->device->release(f.ops->device, sum);
+		f.ops->device->release(f.ops->device, other);
 		fixture_free_batch(&a);
 		fixture_free_batch(&b);
 		fixture_close(&f);
@@ -202,7 +202,7 @@ static void a_split_embedding_adds_up(void **state)
 			if (!(fixture_distance(&tied.table->rows[r], split.grads, tied.grads)
 					< (r == (int)(wte - tied.table->rows) ? 1e-6 : 1e-30)))
 				fail_msg("%s: not the same gradient", tied.table->rows[r].name);
-		split.ops->release(split.ops, head.seen);
+		split.ops->device->release(split.ops->device, head.seen);
 		fixture_free_batch(&a);
 		fixture_free_batch(&b);
 		fixture_close(&tied);
@@ -248,7 +248,7 @@ static void ready_comes_in_order_and_only_when_final(void **state)
 		assert_int_equal(seen.next, model_layers(f.model));
 		assert_int_equal(seen.forward, 1);
 		assert_memory_equal(seen.copy, f.grads, f.table->elements * sizeof *f.grads);
-		f.ops->release(f.ops, seen.copy);
+		f.ops->device->release(f.ops->device, seen.copy);
 		fixture_free_batch(&batch);
 		fixture_close(&f);
 	}
@@ -307,8 +307,8 @@ static void check_gate(const struct model_config *config, bool plain)
 	train(&f, &batch, late, 0);
 	assert_int_equal(arrival.next, 0);
 	assert_memory_equal(late, f.grads, tensor_table_gradients(f.table) * sizeof *late);
-	f.ops->release(f.ops, late);
-	f.ops->release(f.ops, arrival.weights);
+	f.ops->device->release(f.ops->device, late);
+	f.ops->device->release(f.ops->device, arrival.weights);
 	fixture_free_batch(&batch);
 	fixture_close(&f);
 }
@@ -354,7 +354,7 @@ static void split_batch_gives_the_same_sum(void **state)
 		assert_true(fabs(loss - validation) < 1e-6 * loss);
 		for (int r = 0; r < f.table->count; r++)
 			assert_true(fixture_distance(&f.table->rows[r], parts, f.grads) < 2e-6);
-		f.ops->release(f.ops, parts);
+		f.ops->device->release(f.ops->device, parts);
 		fixture_free_batch(&whole);
 		fixture_close(&f);
 	}
@@ -377,7 +377,7 @@ static void missing_samples_count_nothing(void **state)
 		assert_true(fabs(loss - expected) < 1e-6 * expected);
 		for (int r = 0; r < f.table->count; r++)
 			assert_true(fixture_distance(&f.table->rows[r], f.grads, without) < 2e-6);
-		f.ops->release(f.ops, without);
+		f.ops->device->release(f.ops->device, without);
 		fixture_free_batch(&whole);
 		fixture_close(&f);
 	}

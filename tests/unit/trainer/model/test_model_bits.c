@@ -86,7 +86,7 @@ static void check_any_order(struct fixture *f, const struct slot reference[SLOTS
 				fail_msg("%s: slot %d differs with %d threads", f->ops->name, order[i], threads);
 		}
 	}
-	f->ops->release(f->ops, slot.grads);
+	f->ops->device->release(f->ops->device, slot.grads);
 }
 
 static void check(const struct model_config *config, bool plain)
@@ -102,7 +102,7 @@ static void check(const struct model_config *config, bool plain)
 	check_any_order(&f, reference);
 	set_threads(threads);
 	for (int i = 0; i < SLOTS; i++)
-		f.ops->release(f.ops, reference[i].grads);
+		f.ops->device->release(f.ops->device, reference[i].grads);
 	fixture_close(&f);
 }
 

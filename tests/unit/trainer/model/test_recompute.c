@@ -98,7 +98,7 @@ static struct outcome run(const struct model_config *config, int level, bool pla
 		train_slot(&f, slot, &outcome);
 		outcome.grads[slot] = malloc(bytes);
 		memcpy(outcome.grads[slot], grads, bytes);
-		f.ops->release(f.ops, grads);
+		f.ops->device->release(f.ops->device, grads);
 	}
 	fixture_close(&f);
 	return outcome;
@@ -185,12 +185,12 @@ static void each_level_needs_less_by_what_it_forgets(void **state)
 
 /* An operation that only counts what is asked for. */
 static size_t asked_bytes;
-static void *(*real_alloc)(struct ops *ops, size_t bytes);
+static void *(*real_alloc)(struct device *device, size_t bytes);
 
-static void *counting_alloc(struct ops *ops, size_t bytes)
+static void *counting_alloc(struct device *device, size_t bytes)
 {
 	asked_bytes += bytes;
-	return real_alloc(ops, bytes);
+	return real_alloc(device, bytes);
 }
 
 static void what_is_said_is_allocated(void **state)
@@ -201,8 +201,8 @@ static void what_is_said_is_allocated(void **state)
 		config.recompute = (enum model_recompute)level;
 		struct model *model = model_create(&config, &err);
 		struct ops *ops = ops_cpu_create(true, &err);
-		real_alloc = ops->alloc;
-		ops->alloc = counting_alloc;
+		real_alloc = ops->device->alloc;
+		ops->device->alloc = counting_alloc;
 		asked_bytes = 0;
 		assert_int_equal(model_prepare(model, ops, BATCH, &err), 0);
 		assert_int_equal(asked_bytes, model_activations(model, BATCH, false, sizeof(float)));

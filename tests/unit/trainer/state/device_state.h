@@ -13,12 +13,14 @@ static inline float *device_state_read(const struct state *state)
 	const struct zero_shard all = { 0, 0, elements }, *own = state->sharded ? state->own : &all;
 	const float *const moments[] = { state->device.m, state->device.v };
 	float *arenas = calloc(3 * elements, sizeof *arenas);
-	state->ops->copy_out(state->ops, arenas, state->device.weights, elements * sizeof *arenas);
+	state->ops->device->copy_out(state->ops->device, arenas, state->device.weights,
+		elements * sizeof *arenas);
 	for (size_t i = 0; i < (state->sharded ? state->own_count : 1);
 		 at += own[i].end - own[i].first, i++)
 		for (int k = 0; k < 2; k++)
-			state->ops->copy_out(state->ops, arenas + (size_t)(k + 1) * elements + own[i].first,
-				moments[k] + at, (own[i].end - own[i].first) * sizeof *arenas);
+			state->ops->device->copy_out(state->ops->device,
+				arenas + (size_t)(k + 1) * elements + own[i].first, moments[k] + at,
+				(own[i].end - own[i].first) * sizeof *arenas);
 	return arenas;
 }
 

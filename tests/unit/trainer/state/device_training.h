@@ -52,10 +52,10 @@ static inline void device_training_upload(struct device_training *t)
 	float *grads = calloc(elements, sizeof *grads);
 	for (size_t i = 0; i < elements; i++)
 		grads[i] = sinf((float)i);
-	t->grads = t->ops->alloc(t->ops, elements * sizeof *grads);
+	t->grads = t->ops->device->alloc(t->ops->device, elements * sizeof *grads);
 	if (state_upload(&t->state, &err) < 0)
 		fail_msg("%s", err.text);
-	t->ops->copy_in(t->ops, t->grads, grads, elements * sizeof *grads);
+	t->ops->device->copy_in(t->ops->device, t->grads, grads, elements * sizeof *grads);
 	free(grads);
 }
 
@@ -69,9 +69,9 @@ static inline void device_training_begin(struct device_training *t, int64_t rows
 static inline void device_training_end(struct device_training *t)
 {
 	struct err err = { 0 };
-	if (ops_check(t->ops, &err) < 0)
+	if (device_check(t->ops->device, &err) < 0)
 		print_message("# %s\n", err.text);
-	t->ops->release(t->ops, t->grads);
+	t->ops->device->release(t->ops->device, t->grads);
 	state_free(&t->state);
 	t->ops->destroy(t->ops);
 	tensor_table_clear(&t->table);

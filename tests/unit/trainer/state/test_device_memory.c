@@ -130,7 +130,7 @@ static int one_step(struct training *t, uint64_t step, struct outcome *outcome, 
 	t->state.step = step;
 	outcome->losses[step - 1] = result.loss;
 	outcome->norms[step - 1] = result.norm;
-	return ops_check(t->ops, err);
+	return device_check(t->ops->device, err);
 }
 
 static float *copy_of(const float *weights, const float *m, const float *v, size_t elements)
@@ -353,8 +353,8 @@ static int run_joined(struct comm *comm, struct ops *ops, struct joined *out, st
 	state_init(&state, 5);
 	if (state_upload(&state, err) < 0)
 		return -1;
-	float *grads = ops->alloc(ops, bytes);
-	double *loss = ops->alloc(ops, sizeof *loss);
+	float *grads = ops->device->alloc(ops->device, bytes);
+	double *loss = ops->device->alloc(ops->device, sizeof *loss);
 	ops->params->loss_scale = 0.25f;
 	ops_put_params(ops);
 	model_bind_cast(model, state_compute(&state), state_master(&state));
@@ -366,18 +366,18 @@ static int run_joined(struct comm *comm, struct ops *ops, struct joined *out, st
 	fixture_free_batch(&batch);
 	out->grads = malloc(bytes);
 	out->weights = malloc(bytes);
-	void (*const copy)(struct ops *, void *, const void *, size_t) = ops->copy_out;
+	void (*const copy)(struct device *, void *, const void *, size_t) = ops->device->copy_out;
 	if (copy) {
-		copy(ops, out->grads, grads, bytes);
-		copy(ops, out->weights, state_master(&state), bytes);
-		copy(ops, &out->loss, loss, sizeof *loss);
+		copy(ops->device, out->grads, grads, bytes);
+		copy(ops->device, out->weights, state_master(&state), bytes);
+		copy(ops->device, &out->loss, loss, sizeof *loss);
 	} else {
 		memcpy(out->grads, grads, bytes);
 		memcpy(out->weights, state.weights, bytes);
 		out->loss = *loss;
 	}
-	ops->release(ops, grads);
-	ops->release(ops, loss);
+	ops->device->release(ops->device, grads);
+	ops->device->release(ops->device, loss);
 	state_free(&state);
 	model_destroy(model);
 	ops->destroy(ops);

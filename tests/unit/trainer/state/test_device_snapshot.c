@@ -73,7 +73,8 @@ static void begin(struct test *test, int buffers)
 static void catch_up(struct test *test)
 {
 	float element;
-	test->t.ops->copy_out(test->t.ops, &element, test->t.state.device.m, sizeof element);
+	test->t.ops->device->copy_out(test->t.ops->device, &element, test->t.state.device.m,
+		sizeof element);
 }
 
 static void end(struct test *test)
@@ -171,7 +172,7 @@ static void copies_that_are_refused_fail_the_snapshot_alone(void **state)
 	assert_non_null(
 		strstr(test.err.text, "(cudaErrorLaunchFailure, trainer/cuda/host/copy_stream.c:"));
 	fake_runtime.copies_fail = 0;
-	assert_int_equal(ops_check(test.t.ops, &test.err), 0);
+	assert_int_equal(device_check(test.t.ops->device, &test.err), 0);
 	assert_int_equal(device_snapshot_begin(test.snapshot_copy, 0, &test.err), 0);
 	device_training_step(&test.t);
 	assert_int_equal(device_snapshot_finish(test.snapshot_copy, 20, &test.err), 0);

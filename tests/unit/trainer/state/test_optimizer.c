@@ -121,9 +121,9 @@ static void update_is_adamw_with_decay_on_matrices(void **state)
 	}
 	for (size_t k = 0; k < f.table->elements; k++) /* padding stays as it was */
 		assert_true(start[k] != 0.0f || f.weights[k] == 0.0f);
-	f.ops->release(f.ops, m);
-	f.ops->release(f.ops, v);
-	f.ops->release(f.ops, start);
+	f.ops->device->release(f.ops->device, m);
+	f.ops->device->release(f.ops->device, v);
+	f.ops->device->release(f.ops->device, start);
 	fixture_close(&f);
 }
 
@@ -142,9 +142,9 @@ static void masked_step_changes_nothing(void **state)
 	memset(start, 0, bytes);
 	assert_memory_equal(m, start, bytes);
 	assert_memory_equal(v, start, bytes);
-	f.ops->release(f.ops, m);
-	f.ops->release(f.ops, v);
-	f.ops->release(f.ops, start);
+	f.ops->device->release(f.ops->device, m);
+	f.ops->device->release(f.ops->device, v);
+	f.ops->device->release(f.ops->device, start);
 	fixture_close(&f);
 }
 
@@ -177,9 +177,9 @@ static void statistics_go_along_unchanged(void **state)
 		assert_int_equal(same, row->role != TENSOR_PARAMETER);
 	}
 	for (int i = 0; i < 3; i++)
-		f.ops->release(f.ops, to[i]);
-	f.ops->release(f.ops, from[1]);
-	f.ops->release(f.ops, from[2]);
+		f.ops->device->release(f.ops->device, to[i]);
+	f.ops->device->release(f.ops->device, from[1]);
+	f.ops->device->release(f.ops->device, from[2]);
 	fixture_close(&f);
 }
 

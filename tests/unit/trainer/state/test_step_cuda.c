@@ -155,7 +155,7 @@ static void train_step(struct training *t, uint64_t step)
 	model_bind(t->model, state_compute(&t->state));
 	t->loss = result.loss;
 	t->norm = result.norm;
-	if (ops_check(t->ops, &err) < 0)
+	if (device_check(t->ops->device, &err) < 0)
 		fail_msg("%s", err.text);
 }
 
@@ -224,7 +224,7 @@ static struct outcome train(struct training t, bool graphs, fault_planter *plant
 	}
 	outcome.elements = t.state.tensors->elements;
 	outcome.weights = malloc(outcome.elements * sizeof(float));
-	t.ops->copy_out(t.ops, outcome.weights, state_master(&t.state),
+	t.ops->device->copy_out(t.ops->device, outcome.weights, state_master(&t.state),
 		outcome.elements * sizeof(float));
 	end(&t);
 	return outcome;
@@ -279,7 +279,7 @@ static void on_the_host(struct ops *ops, float *out, const int32_t *tokens, cons
 	const float *wpe, int B, int T, int C)
 {
 	int32_t other = calls++ % 7;
-	ops->put(ops, (void *)(uintptr_t)tokens, &other, sizeof other);
+	ops->device->put(ops->device, (void *)(uintptr_t)tokens, &other, sizeof other);
 	right.embedding(ops, out, tokens, wte, wpe, B, T, C);
 }
 
@@ -302,7 +302,7 @@ static void waiting(struct ops *ops, float *out, const int32_t *tokens, const fl
 {
 	float unused;
 	if (calls++ % 3 == 2)
-		ops->copy_out(ops, &unused, wte, sizeof unused);
+		ops->device->copy_out(ops->device, &unused, wte, sizeof unused);
 	right.embedding(ops, out, tokens, wte, wpe, B, T, C);
 }
 
@@ -321,7 +321,7 @@ static void what_cannot_be_captured_runs_one_by_one(void **state)
 	assert_int_equal(fake_runtime.replays, 0);
 	assert_int_equal(fake_runtime.graphs, 0);
 	assert_true(loss > 0 && t.loss > 0 && loss != t.loss);
-	assert_int_equal(ops_check(t.ops, &err), 0);
+	assert_int_equal(device_check(t.ops->device, &err), 0);
 	end(&t);
 }
 
@@ -337,7 +337,7 @@ static void what_a_graph_must_not_hold_is_seen(void **state)
 struct follower {
 	struct training *t;
 	float *grads, *copy;
-	uint64_t mark;
+	uint64_t event;
 	int layer, told;
 };
 
@@ -347,13 +347,13 @@ static void *follow(void *arg)
 	const struct tensor_table *table = model_tensors(f->t->model);
 	struct ops *ops = f->t->ops;
 	struct err err;
-	ops->wait_event(ops, f->mark);
+	ops->device->wait_event(ops->device, f->event);
 	for (int i = 0; i < table->count; i++)
 		if (table->rows[i].layer == f->layer)
 			ops->tree_reduce(ops, f->copy + table->rows[i].offset,
 				(float *const[]) { f->grads + table->rows[i].offset }, (const int[]) { 0 }, 1,
 				table->rows[i].count);
-	while (ops->settled(ops, &err) == 0)
+	while (ops->device->comm_stream_idle(ops->device, &err) == 0)
 		;
 	return NULL;
 }
@@ -364,7 +364,7 @@ static void copy_ready(void *arg, int layer)
 	pthread_t thread;
 	f->layer = layer;
 	f->told++;
-	f->mark = f->t->ops->record_event(f->t->ops);
+	f->event = f->t->ops->device->record_event(f->t->ops->device);
 	assert_int_equal(pthread_create(&thread, NULL, follow, f), 0);
 	pthread_join(thread, NULL);
 }
@@ -383,8 +383,9 @@ static bool follows(bool graphs)
 	const struct tensor_table *table = model_tensors(t.model);
 	const struct fixture fixture = { .model = t.model, .table = table };
 	size_t bytes = table->elements * sizeof(float);
-	struct follower f = { &t, ddp_slot_grads(t.ddp, 0), t.ops->alloc(t.ops, bytes), 0, 0, 0 };
-	assert_non_null(t.ops->comm_stream(t.ops, &err));
+	struct follower f = { &t, ddp_slot_grads(t.ddp, 0), t.ops->device->alloc(t.ops->device, bytes),
+		0, 0, 0 };
+	assert_non_null(t.ops->device->comm_stream(t.ops->device, &err));
 	optimizer_begin(&schedule, 1, BATCH, t.ops->params);
 	ops_put_params(t.ops);
 	for (uint64_t i = 0; i < 2; i++) {
@@ -393,8 +394,8 @@ static bool follows(bool graphs)
 		fixture_free_batch(&batch);
 	}
 	float *grads = malloc(bytes), *copy = malloc(bytes);
-	t.ops->copy_out(t.ops, grads, f.grads, bytes);
-	t.ops->copy_out(t.ops, copy, f.copy, bytes);
+	t.ops->device->copy_out(t.ops->device, grads, f.grads, bytes);
+	t.ops->device->copy_out(t.ops->device, copy, f.copy, bytes);
 	bool same = true;
 	for (int i = 0; i < table->count; i++)
 		same = same
@@ -402,10 +403,10 @@ static bool follows(bool graphs)
 				   table->rows[i].count * sizeof(float))
 				== 0;
 	assert_int_equal(f.told, 2 * (model_layers(t.model) + 1));
-	assert_int_equal(ops_check(t.ops, &err), 0);
+	assert_int_equal(device_check(t.ops->device, &err), 0);
 	free(grads);
 	free(copy);
-	t.ops->release(t.ops, f.copy);
+	t.ops->device->release(t.ops->device, f.copy);
 	end(&t);
 	return same;
 }
@@ -436,7 +437,7 @@ static int reduce(struct comm *comm, void *arg, struct err *err)
 	for (uint64_t step = 0; step < STEPS; step++) {
 		struct ddp_result result;
 		if (ddp_work_run_step(ddp, &job, step, ddp_work_control(comm, step), &result, err) < 0
-			|| ops_check(job.ops, err) < 0)
+			|| device_check(job.ops->device, err) < 0)
 			return -1;
 		WORLD_CHECK(
 			memcmp(ddp_grads(ddp), job.grads[step], job.table.elements * sizeof(float)) == 0);

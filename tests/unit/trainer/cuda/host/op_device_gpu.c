@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "trainer/cuda/host/device_cuda.h"
 #include "trainer/cuda/host/ops_cuda.h"
 
 struct ops *op_device_create(enum gemm_mode mode)
@@ -19,8 +20,8 @@ struct ops *op_device_create(enum gemm_mode mode)
 	uint64_t available;
 	struct ops *ops = NULL;
 	if (gpu_driver_load(&driver, &err) == 0
-		&& gpu_choose(&driver, &ident, ops_cuda_runtime(), true, &gpu, &err) == 0
-		&& ops_cuda_begin(&gpu, &available, &err) == 0)
+		&& gpu_choose(&driver, &ident, device_cuda_runtime(), true, &gpu, &err) == 0
+		&& device_cuda_begin(&gpu, &available, &err) == 0)
 		ops = ops_cuda_create(&gpu, mode, &err);
 	if (!ops)
 		fail_msg("%s", err.text);

@@ -20,13 +20,13 @@
 static void check(struct ops *ops)
 {
 	struct err err = { 0 };
-	if (ops_check(ops, &err) < 0)
+	if (device_check(ops->device, &err) < 0)
 		fail_msg("%s", err.text);
 }
 
 static void *make(struct ops *ops, size_t bytes)
 {
-	void *memory = ops->alloc(ops, bytes);
+	void *memory = ops->device->alloc(ops->device, bytes);
 	if (!memory) {
 		check(ops);
 		fail_msg("couldn't allocate %zu bytes", bytes);
@@ -36,27 +36,28 @@ static void *make(struct ops *ops, size_t bytes)
 
 static void put(struct ops *ops, void *to, const void *from, size_t bytes)
 {
-	if (ops_has_device_memory(ops))
-		ops->copy_in(ops, to, from, bytes);
+	if (device_has_memory(ops->device))
+		ops->device->copy_in(ops->device, to, from, bytes);
 	else
 		memcpy(to, from, bytes);
 }
 
 static void poison(struct ops *ops, void *at, size_t bytes)
 {
-	if (!ops_has_device_memory(ops))
+	if (!device_has_memory(ops->device))
 		memset(at, POISON, bytes);
 	else
-		CUDA_RUN(ops, cudaMemsetAsync(at, POISON, bytes, cuda_of(ops)->stream));
+		CUDA_RUN(ops->device, cudaMemsetAsync(at, POISON, bytes, cuda_of(ops->device)->stream));
 }
 
 static void restore(struct ops *ops, void *to, const void *from, size_t bytes)
 {
-	if (!ops_has_device_memory(ops))
+	if (!device_has_memory(ops->device))
 		memcpy(to, from, bytes);
 	else
-		CUDA_RUN(ops,
-			cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(ops)->stream));
+		CUDA_RUN(ops->device,
+			cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
+				cuda_of(ops->device)->stream));
 }
 
 /* ---- operands ---- */
@@ -212,9 +213,9 @@ void op_run_begin(struct op_run *run, struct ops *ops, const struct op_case *op,
 void op_run_end(struct op_run *run)
 {
 	for (int i = 0; i < op_run_operands(run); i++) {
-		run->ops->release(run->ops, run->at[i]);
+		run->ops->device->release(run->ops->device, run->at[i]);
 		if (run->initial[i])
-			run->ops->release(run->ops, run->initial[i]);
+			run->ops->device->release(run->ops->device, run->initial[i]);
 	}
 	*run = (struct op_run) { 0 };
 }
@@ -256,8 +257,8 @@ float *op_run_read(const struct op_run *run, int i, size_t *count, size_t *room)
 	*room = room_of(run, i);
 	float *values = malloc((*room ? *room : 1) * sizeof *values);
 	assert_true(copy && values);
-	if (ops_has_device_memory(run->ops))
-		run->ops->copy_out(run->ops, copy, run->at[i], bytes);
+	if (device_has_memory(run->ops->device))
+		run->ops->device->copy_out(run->ops->device, copy, run->at[i], bytes);
 	else
 		memcpy(copy, run->at[i], bytes);
 	check(run->ops);

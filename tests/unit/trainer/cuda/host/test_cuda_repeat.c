@@ -49,10 +49,11 @@ static int end(void **state)
 /* A row of them a time, one number an operand. */
 static void digest_outputs(const struct op_run *run, uint64_t *row)
 {
-	struct cuda *cuda = cuda_of(run->ops);
+	struct cuda *cuda = cuda_of(run->ops->device);
 	for (int i = 0; i < op_run_operands(run); i++)
 		if (op_run_writes(run, i))
-			CUDA_RUN(run->ops, digest(row + i, run->at[i], op_run_bytes(run, i), cuda->stream));
+			CUDA_RUN(run->ops->device,
+				digest(row + i, run->at[i], op_run_bytes(run, i), cuda->stream));
 }
 
 /* The first time, counted from 0, that an operand is another one than at time 0, and which it is;
@@ -73,7 +74,8 @@ static int repeat(struct op_run *run, int *operand)
 	const size_t count = (size_t)times * OP_OPERANDS;
 	struct err err = { 0 };
 	struct ops *ops = run->ops;
-	uint64_t *rows = ops->alloc(ops, count * sizeof *rows), *read = calloc(count, sizeof *read);
+	uint64_t *rows = ops->device->alloc(ops->device, count * sizeof *rows),
+			 *read = calloc(count, sizeof *read);
 	assert_true(rows && read);
 	for (int t = 0; t < times; t++) {
 		device_order(t % device_orders());
@@ -81,12 +83,12 @@ static int repeat(struct op_run *run, int *operand)
 		device_order(0);
 		digest_outputs(run, rows + t * OP_OPERANDS);
 	}
-	ops->copy_out(ops, read, rows, count * sizeof *rows);
-	if (ops_check(ops, &err) < 0)
+	ops->device->copy_out(ops->device, read, rows, count * sizeof *rows);
+	if (device_check(ops->device, &err) < 0)
 		fail_msg("%s: %s", run->op->name, err.text);
 	int other = first_other(read, times, operand);
 	runs += (size_t)times;
-	ops->release(ops, rows);
+	ops->device->release(ops->device, rows);
 	free(read);
 	return other;
 }

@@ -108,15 +108,15 @@ static void begin(struct training *t, struct ops *ops, const struct model_config
 	}
 	assert_int_equal(state_upload(&t->state, &err), 0);
 	size_t bytes = tensor_table_gradients(t->state.tensors) * sizeof(float);
-	t->grads = ops->alloc(ops, bytes);
-	t->loss = ops->alloc(ops, sizeof *t->loss);
-	t->host_grads = ops_has_device_memory(ops) ? calloc(1, bytes) : NULL;
+	t->grads = ops->device->alloc(ops->device, bytes);
+	t->loss = ops->device->alloc(ops->device, sizeof *t->loss);
+	t->host_grads = device_has_memory(ops->device) ? calloc(1, bytes) : NULL;
 }
 
 static void end(struct training *t)
 {
-	t->ops->release(t->ops, t->grads);
-	t->ops->release(t->ops, t->loss);
+	t->ops->device->release(t->ops->device, t->grads);
+	t->ops->device->release(t->ops->device, t->loss);
 	free(t->host_grads);
 	state_free(&t->state);
 	model_destroy(t->model);
@@ -127,7 +127,7 @@ static const float *grads_of(struct training *t)
 {
 	if (!t->host_grads)
 		return t->grads;
-	t->ops->copy_out(t->ops, t->host_grads, t->grads,
+	t->ops->device->copy_out(t->ops->device, t->host_grads, t->grads,
 		tensor_table_gradients(t->state.tensors) * sizeof(float));
 	return t->host_grads;
 }
@@ -147,8 +147,8 @@ static void pass(struct training *t, uint64_t step)
 		fixture_free_batch(&batch);
 	}
 	t->losses[step - 1] = *t->loss;
-	if (ops_has_device_memory(t->ops))
-		t->ops->copy_out(t->ops, &t->losses[step - 1], t->loss, sizeof *t->loss);
+	if (device_has_memory(t->ops->device))
+		t->ops->device->copy_out(t->ops->device, &t->losses[step - 1], t->loss, sizeof *t->loss);
 }
 
 static void update(struct training *t, double norm)
@@ -158,7 +158,7 @@ static void update(struct training *t, double norm)
 	ops_put_params(t->ops);
 	state_update(&t->state, t->grads, true);
 	model_settle(t->model, state_master(&t->state));
-	if (ops_check(t->ops, &err) < 0)
+	if (device_check(t->ops->device, &err) < 0)
 		fail_msg("%s", err.text);
 }
 
@@ -429,7 +429,7 @@ static void cudnns_attention_takes_the_place_of_ours(void **state)
 	near(host.state.tensors, grads_of(&device), host.grads, 0.04, false, "the gradient");
 	fake_attention.fails = true;
 	pass(&device, 2);
-	assert_int_equal(ops_check(device.ops, &err), -1);
+	assert_int_equal(device_check(device.ops->device, &err), -1);
 	assert_string_equal(err.text, "cudnn: couldn't run graph.execute(): a reason (1)");
 	end(&host);
 	end(&device);
@@ -439,7 +439,7 @@ static void the_record_names_card_and_libraries(void **state)
 {
 	struct ops *ops = ops_of(GEMM_MODE_TF32);
 	assert_string_equal(ops->name, "cuda-tf32");
-	assert_string_equal(ops->card, "Fake, 132 multiprocessors");
+	assert_string_equal(ops->device->card, "Fake, 132 multiprocessors");
 	assert_non_null(strstr(ops->libraries, "cuBLASLt 13.0.1"));
 	ops->destroy(ops);
 }
@@ -524,14 +524,14 @@ static void failures_stay(void **state)
 	struct err err = { 0 };
 	struct training t;
 	begin(&t, ops_of(GEMM_MODE_FP32), &wide_gpt2);
-	assert_int_equal(ops_check(t.ops, &err), 0);
+	assert_int_equal(device_check(t.ops->device, &err), 0);
 	fake_runtime.copies_fail = cudaErrorLaunchFailure;
 	pass(&t, 1);
 	fake_runtime.copies_fail = 0;
 	int plans = fake_cublas.plans;
 	pass(&t, 1);
 	assert_int_equal(fake_cublas.plans, plans);
-	assert_int_equal(ops_check(t.ops, &err), -1);
+	assert_int_equal(device_check(t.ops->device, &err), -1);
 	assert_non_null(strstr(err.text, "couldn't run cudaMemcpyAsync("));
 	assert_non_null(strstr(err.text,
 		"unspecified launch failure (cudaErrorLaunchFailure, trainer/cuda/host/ops_cuda.c:"));
@@ -539,8 +539,8 @@ static void failures_stay(void **state)
 	const struct gpu other = { .index = 1, .name = "Fake" };
 	struct ops *ops = ops_cuda_create_over(&fake_cublas_library, &other, GEMM_MODE_FP32, &err);
 	assert_non_null(ops);
-	assert_null(ops->alloc(ops, 100)); /* its device can't be made this thread's */
-	assert_int_equal(ops_check(ops, &err), -1);
+	assert_null(ops->device->alloc(ops->device, 100)); /* its device can't be made this thread's */
+	assert_int_equal(device_check(ops->device, &err), -1);
 	assert_non_null(strstr(err.text, "cudaSetDevice("));
 	ops->destroy(ops);
 }
@@ -550,17 +550,18 @@ static void norms_are_the_cpus(void **state)
 	struct err err = { 0 };
 	struct ops *cpu = ops_cpu_create(true, &err), *ops = ops_of(GEMM_MODE_FP32);
 	size_t count = 3 * NORM_BLOCK + 77;
-	float *x = calloc(count, sizeof *x), *device = ops->alloc(ops, count * sizeof *x);
-	double mine[4], theirs[4], *sums = ops->alloc(ops, sizeof mine);
+	float *x = calloc(count, sizeof *x),
+		  *device = ops->device->alloc(ops->device, count * sizeof *x);
+	double mine[4], theirs[4], *sums = ops->device->alloc(ops->device, sizeof mine);
 	for (size_t i = 0; i < count; i++)
 		x[i] = sinf((float)i);
-	ops->copy_in(ops, device, x, count * sizeof *x);
+	ops->device->copy_in(ops->device, device, x, count * sizeof *x);
 	ops->square_sums(ops, sums, device, count);
-	ops->copy_out(ops, mine, sums, sizeof mine);
+	ops->device->copy_out(ops->device, mine, sums, sizeof mine);
 	cpu->square_sums(cpu, theirs, x, count);
 	assert_memory_equal(mine, theirs, sizeof mine);
-	ops->release(ops, device);
-	ops->release(ops, sums);
+	ops->device->release(ops->device, device);
+	ops->device->release(ops->device, sums);
 	free(x);
 	ops->destroy(ops);
 	cpu->destroy(cpu);
