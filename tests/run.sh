@@ -216,12 +216,13 @@ list_tests() {
     done
 }
 
-# Seconds of waiting are for hangs only. How many times longer this machine may take than ours, measured once: by as many processes
-# as it has CPUs, with whatever else it does.
+# Seconds of waiting are for hangs only. How many times longer this machine may take than two quiet
+# cores, measured once: by as many processes as it has CPUs, but at least two, since the lanes that
+# share one CPU are as many as those that share two.
 measure_patience() {
     [ -z "${MUSTER_PATIENCE-}" ] || return 0 # by the run that this one is a test of
     local began=${EPOCHREALTIME/./} cpu milliseconds pids=
-    for ((cpu = $(nproc); cpu > 0; cpu--)); do (for ((i = 0; i < 300000; i++)); do :; done) & pids+=" $!"; done
+    for ((cpu = $(nproc) > 1 ? $(nproc) : 2; cpu > 0; cpu--)); do (for ((i = 0; i < 300000; i++)); do :; done) & pids+=" $!"; done
     # shellcheck disable=SC2086
     wait $pids
     milliseconds=$(((${EPOCHREALTIME/./} - began) / 1000))
