@@ -226,7 +226,7 @@ measure_patience() {
     # shellcheck disable=SC2086
     wait $pids
     milliseconds=$(((${EPOCHREALTIME/./} - began) / 1000))
-    export MUSTER_PATIENCE=$((3 * (1 + milliseconds / 1200) * (${under_load:+2} + 1)))
+    export MUSTER_PATIENCE=$((3 * (1 + milliseconds / 400) * (${under_load:+2} + 1)))
 }
 
 load_all_cpus() {

@@ -53,7 +53,8 @@ run_kind() {
     last=$(tail -n 1 "$clone.log")
     [ -z "$load" ] || kill "$load"
     printf '%(%F %H:%M)T\t%s\t%s\t%d\t%s\n' -1 "$commit" "$kind" $((SECONDS - began)) "$last" | tee -a "$LEDGER"
-    if [[ $last = *' 0 failed'* ]]; then rm -rf "$clone" "$clone.log"; else echo "streak.sh: see $clone.log" >&2; fi
+    [[ $last = *' 0 failed'* ]] || { echo "streak.sh: see $clone.log" >&2; return 1; }
+    rm -rf "$clone" "$clone.log"
 }
 
 for kind; do
