@@ -117,7 +117,7 @@ own_run() { tests/run.sh "$@" 3>&-; }
     fi
     for name in one cluster/two; do
         file tests/$name.bats "waits\" { cd \"\$BATS_TEST_TMPDIR\"; $mounts
-            touch \"\$MUSTER_TEST_MEMORY/$mark-${name#*/}\"
+            touch \"\$MUSTER_TEST_MEMORY/$mark-${name#*/}\" \"\$XDG_RUNTIME_DIR/$mark-record-${name#*/}\"
             setsid sleep $mark & touch '$PWD/waits-${name#*/}'; sleep $mark; }"
     done
     tests/run.sh --no-install >out 2>&1 3>&- &

@@ -105,12 +105,13 @@ run_processes() {
     grep -lzs "^MUSTER_TESTS_RUN=$MUSTER_TESTS_RUN\$" /proc/[0-9]*/environ | cut -d/ -f3 | grep -vx -e $$ -e "$BASHPID"
 }
 
-# What tests make lies below these two, on disk and in memory, and goes with them. Sockets need
-# short paths.
+# What tests make lies below these two, on disk and in memory, and goes with them: also the flight
+# recorder of a rank that a test kills, which stays in memory for its user. Sockets need short paths.
 make_scratch() {
     SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/muster-XXXXXX") && chmod 755 "$SCRATCH" || exit 1
     export MUSTER_TEST_MEMORY=/dev/shm/${SCRATCH##*/}
     mkdir "$MUSTER_TEST_MEMORY" 2>/dev/null || MUSTER_TEST_MEMORY=$SCRATCH
+    export XDG_RUNTIME_DIR=$MUSTER_TEST_MEMORY
 }
 
 # shellcheck disable=SC2317

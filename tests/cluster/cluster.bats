@@ -30,6 +30,7 @@ machine() {
     ip -o link | sed 's/^[0-9]*: //; s/@.*//'
     findmnt -rno TARGET,SOURCE,FSTYPE | grep -v ' fuse' # those of other tests come and go
     ls -d /var/tmp/muster-cluster* /run/netns/* /sys/fs/cgroup/freezer/muster-* 2>/dev/null || true
+    ls -d /dev/shm/muster-[0-9]*/standing-* 2>/dev/null || true # the records of killed ranks
     getent passwd muster-test1 muster-test2 || true
     sha256sum /etc/hosts /etc/resolv.conf /etc/munge/munge.key /etc/slurm/*.conf 2>/dev/null || true
 }
