@@ -86,7 +86,7 @@ faults() {
 }
 
 @test "every option of a program stands in its manual" {
-    local checked=0 help
+    local checked=0 help PATH=$PATH:${MUSTER_PREFIX-}/libexec
     for page in "$MUSTER_TOP"/doc/*.[18]; do
         program=${page##*/} && program=${program%.*}
         command -v "$program" >/dev/null || continue
