@@ -62,7 +62,7 @@ const struct check checks[] = {
 		"set MASTER_PORT to a free port, or leave it to the plugin", check_port },
 	{ "master-unreachable", CHECK_ERROR, PREFLIGHT_SILENT,
 		"A node can't reach rank 0 at MASTER_ADDR.",
-		"set MASTER_ADDR to an address of {} that every node reaches, or mend that name in "
+		"set MASTER_ADDR to an address of {} that every node reaches, or correct that name in "
 		"/etc/hosts or DNS",
 		check_master },
 	{ "interface-missing", CHECK_ERROR, PREFLIGHT_SAY,
@@ -95,7 +95,7 @@ const struct check checks[] = {
 		check_muster },
 	{ "dir-unusable", CHECK_ERROR, PREFLIGHT_SILENT,
 		"The shared directory can't be written on a node.",
-		"mend its owner and mode, or its mount there: the job's user must be able to write",
+		"fix its owner and mode, or its mount there: the job's user must be able to write",
 		check_dir },
 	{ "dir-not-shared", CHECK_ERROR, PREFLIGHT_SILENT,
 		"Nodes see different directories under the same path.",
@@ -115,7 +115,7 @@ const struct check checks[] = {
 		"readable by all users",
 		check_plugin },
 	{ "slurm-silent", CHECK_NOTE, PREFLIGHT_SILENT,
-		"Slurm could not be asked: what it says is not judged.",
+		"Slurm does not answer: its settings are not checked.",
 		"start muster-doctor where scontrol works", check_slurm_silent },
 	{ "no-requeue", CHECK_WARNING, PREFLIGHT_SILENT, "The job can't be put back in the queue.",
 		"sbatch --requeue (and no --no-requeue), or JobRequeue=1 in slurm.conf", check_requeue },

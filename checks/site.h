@@ -13,7 +13,7 @@
 
 /* Unknown numbers are -1, unknown texts "". */
 struct site {
-	char silent[200]; /* why Slurm could not be asked */
+	char silent[200]; /* why Slurm does not answer */
 
 	/* scontrol show config */
 	int kill_wait;    /* seconds */

@@ -174,8 +174,9 @@ static bool read_torchrun(struct reader *reader, struct claim *claim)
 static int contradiction(struct err *err, const char *noun, const char *name_a, long a,
 	const char *name_b, long b, const char *remedy)
 {
-	return err_fail(err, EXIT_USAGE, "identity: couldn't tell the %s: %s says %ld, %s says %ld: %s",
-		noun, name_a, a, name_b, b, remedy);
+	return err_fail(err, EXIT_USAGE,
+		"identity: couldn't determine the %s: %s says %ld, %s says %ld: %s", noun, name_a, a,
+		name_b, b, remedy);
 }
 
 struct compared {
@@ -317,7 +318,7 @@ static int refuse_halves(const struct claim *torchrun, struct err *err)
 	for (int i = 0; i < 2; i++)
 		if ((rows[i].index == UNSAID) != (rows[i].count == UNSAID))
 			return err_fail(err, EXIT_USAGE,
-				"identity: couldn't do with %s alone: set both %s and %s, or none",
+				"identity: couldn't use %s alone: set both %s and %s, or none",
 				rows[i].index == UNSAID ? rows[i].count_name : rows[i].index_name,
 				rows[i].index_name, rows[i].count_name);
 	return 0;

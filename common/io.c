@@ -71,13 +71,12 @@ int io_read_file(int dirfd, const char *name, size_t limit, char **data, size_t 
 		return err_fail(err, EXIT_LOST, "read: couldn't look at %s: %m", name);
 	if (!S_ISREG(st.st_mode)) {
 		errno = EINVAL;
-		return err_fail(err, EXIT_DATA, "read: %s is not a regular file", name);
+		return err_fail(err, EXIT_DATA, "read: couldn't use %s: it is not a regular file", name);
 	}
 	if ((unsigned long long)st.st_size > limit) {
 		errno = EFBIG;
-		return err_fail(err, EXIT_DATA,
-			"read: %s has %lld bytes, more than the %zu that are plausible", name,
-			(long long)st.st_size, limit);
+		return err_fail(err, EXIT_DATA, "read: couldn't use %s: it has %lld bytes, more than %zu",
+			name, (long long)st.st_size, limit);
 	}
 	AUTO_FREE char *bytes = malloc((size_t)st.st_size + 1);
 	if (!bytes)

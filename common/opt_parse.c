@@ -107,8 +107,8 @@ static error_t parse_one(int key, char *arg, struct argp_state *state)
 	struct parse *parse = state->input;
 	if (key == ARGP_KEY_ARG) {
 		err_fail(parse->err, EXIT_USAGE,
-			"\"%s\" stands alone: every value belongs to an option; a pattern that the shell must "
-			"not expand stands in quotes (see --help)",
+			"\"%s\" belongs to no option: quote a pattern that the shell must not expand (see "
+			"--help)",
 			arg);
 		parse->failed = true;
 		return EINVAL;

@@ -65,7 +65,7 @@ static int hear_host(struct rdzv *rdzv, struct host *host, struct err *err)
 		return -1;
 	if (size == 0 || ((char *)text)[size - 1]
 		|| sscanf(text, "%d %d %39s", &host->port, &host->marked, host->word) != 3)
-		return err_set(err, "muster-doctor: couldn't read what rank 0 tells: its build differs");
+		return err_set(err, "muster-doctor: couldn't read rank 0's report: its build differs");
 	return 0;
 }
 

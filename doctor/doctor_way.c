@@ -60,7 +60,7 @@ struct way *way_open(int port, const char *word, int *got, struct err *err)
 {
 	struct way *way = calloc(1, sizeof *way);
 	if (!way) {
-		err_set(err, "way: no memory");
+		err_set(err, "network: no memory");
 		return NULL;
 	}
 	way->stop[0] = way->stop[1] = -1;
@@ -71,7 +71,7 @@ struct way *way_open(int port, const char *word, int *got, struct err *err)
 	if (way->acceptor.fd < 0 || fcntl(way->acceptor.fd, F_SETFL, O_NONBLOCK) < 0
 		|| pipe2(way->stop, O_CLOEXEC) < 0
 		|| (errno = thread_start(&way->thread, serve, way)) != 0) {
-		err_set(err, "way: couldn't listen: %m");
+		err_set(err, "network: couldn't listen: %m");
 		for (int i = 0; i < 2; i++)
 			if (way->stop[i] >= 0)
 				close(way->stop[i]);

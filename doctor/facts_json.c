@@ -159,11 +159,11 @@ int facts_decode(const char *text, size_t size, struct facts *facts, struct err 
 	int rc = 0;
 	json_t *object = json_loadb(text, size, 0, NULL);
 	if (!json_is_object(object))
-		rc = err_set(err, "facts: couldn't read what a rank tells of itself: not a JSON object");
+		rc = err_set(err, "facts: couldn't read a rank's report: not a JSON object");
 	for (size_t i = 0; rc == 0 && i < FIELD_COUNT; i++) {
 		const json_t *value = json_object_get(object, fields[i].name);
 		if (value && !decode(&fields[i], value, facts))
-			rc = err_set(err, "facts: couldn't read what a rank tells of its %s", fields[i].name);
+			rc = err_set(err, "facts: couldn't read %s in a rank's report", fields[i].name);
 	}
 	json_decref(object);
 	return rc;

@@ -59,7 +59,7 @@ static int open_run(const char *run, struct err *err)
 	int fd = open_own(AT_FDCWD, run);
 	if (fd < 0 && errno == EPERM)
 		return err_set(err,
-			"folder: couldn't trust %s: it must be root's, and writable by nobody else; mend it, "
+			"folder: couldn't trust %s: it must be root's, and writable by nobody else; fix it, "
 			"or give another run= in plugstack.conf",
 			run);
 	return fd < 0 ? err_set(err, "folder: couldn't open %s: %m", run) : fd;

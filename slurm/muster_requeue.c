@@ -79,8 +79,9 @@ static const struct argp_option option_table[] = {
 		"Slurm is taking its nodes away",
 		0 },
 	{ "node", KEY_NODE, "NAME", 0,
-		"where the rank ended: with --final and --taken, one that is being drained is being taken "
-		"away",
+		"the node of the rank that ended: for --final and --taken, it counts as taken away while "
+		"it "
+		"is being drained",
 		0 },
 	{ "taken", KEY_TAKEN, NULL, 0, "put it back only if Slurm is taking its nodes away", 0 },
 	{ "when", KEY_WHEN, "SECONDS", 0,
@@ -92,14 +93,15 @@ static const struct argp_option option_table[] = {
 	{ "settle", KEY_SETTLE, "SECONDS", 0,
 		"wait before deciding, and longer where the controller is slow (default 0)", 0 },
 	{ "breaker", KEY_BREAKER, "MINUTES", 0,
-		"it has failed by itself: don't put it back at the third time in a row that it ran no "
-		"longer than that, without progress",
+		"the attempt failed by itself: don't put the job back after the third attempt in a row "
+		"that "
+		"ran no longer than this and made no progress",
 		0 },
 	{ "progress", KEY_PROGRESS, "PATH", 0,
-		"with --breaker: a file or folder that has changed if there was progress", 0 },
-	{ "progressed", KEY_PROGRESSED, NULL, 0, "with --breaker: there was progress", 0 },
+		"with --breaker: a file or folder that changes if the attempt makes progress", 0 },
+	{ "progressed", KEY_PROGRESSED, NULL, 0, "with --breaker: the attempt made progress", 0 },
 	{ "asked", KEY_ASKED, NULL, 0,
-		"it has been asked for before, in vain: put the job back though it has failed since", 0 },
+		"an earlier request was in vain: put the job back even if it has failed since", 0 },
 	{ "later", KEY_LATER, NULL, 0,
 		"print the line \"" LATER_AWAY "\" where the controller was not reached, and \"" LATER_ENDED
 		"\" where the job can be put back when nothing of it is left on its nodes, and don't wait "
@@ -107,7 +109,7 @@ static const struct argp_option option_table[] = {
 		0 },
 	{ "deadline", KEY_DEADLINE, "SECONDS", 0, "give up on a controller that is away (default 300)",
 		0 },
-	{ "quiet", 'q', NULL, 0, "say nothing when nothing was to be done", 0 },
+	{ "quiet", 'q', NULL, 0, "print nothing if there was nothing to do", 0 },
 	{ 0 },
 };
 
@@ -196,7 +198,7 @@ static const struct argp argp = {
 	.parser = parse_option,
 	.args_doc = "JOB ATTEMPT",
 	.doc = "Puts a batch job back in Slurm's queue if it still is at restart number ATTEMPT.\vExit "
-		   "status: 0 done, or nothing was to be done; 1 the job can't be put back, or with "
+		   "status: 0 done, or there was nothing to do; 1 the job can't be put back, or with "
 		   "--running: does not run; 2 usage; 69 the controller was not reached before the "
 		   "deadline; with --status N: N.",
 };
@@ -261,7 +263,8 @@ static int end_for_good(const struct requeue_job *job, const struct options *opt
 		return -1;
 	/* Don't say that the job won't come back: a rank that was killed earlier may bring it back. */
 	if (ours || !options->quiet)
-		say("%s, which does not put job %u back in the queue: the same would come again",
+		say("%s, which does not put job %u back in the queue: the next attempt would fail in the "
+			"same way",
 			options->final, job->id);
 	return EXIT_OK;
 }
@@ -292,7 +295,7 @@ static int give_up(const struct requeue_job *job, const struct options *options)
 		"progress",
 		REQUEUE_VAIN_MOST, job->id, options->breaker.seconds / 60);
 	if (options->end.step < 0 || note(job, options, why, NULL) != 0)
-		say("%s: it does not come back; look for their errors above, mend them, and start it again",
+		say("%s: it does not come back; look for their errors above, fix them, and start it again",
 			why);
 	return EXIT_OK;
 }

@@ -16,7 +16,7 @@ static const struct command {
 	{ "ls", "DIR", "list the checkpoints of a directory", ckpt_cmd_ls },
 	{ "show", "DIR|STEPDIR [STEP]", "show one: its configuration, files and tensors",
 		ckpt_cmd_show },
-	{ "verify", "DIR|STEPDIR [STEP...]", "look for damage, and say where it is", ckpt_cmd_verify },
+	{ "verify", "DIR|STEPDIR [STEP...]", "find damage, and show where it is", ckpt_cmd_verify },
 	{ "diff", "A B", "compare two, tensor by tensor", ckpt_cmd_diff },
 	{ "prune", "DIR --keep-last N", "remove old ones", ckpt_cmd_prune },
 	{ "pin", "DIR STEP", "keep one for ever", ckpt_cmd_pin },
@@ -33,7 +33,7 @@ static const struct command {
 static int help(void)
 {
 	puts("Usage: muster-ckpt COMMAND [OPTION...] ARGUMENT...\n"
-		 "Looks at the checkpoints of muster-train and looks after them.\n");
+		 "Shows and manages the checkpoints of muster-train.\n");
 	for (size_t i = 0; i < COMMANDS; i++)
 		printf("  %-8s %-22s  %s\n", commands[i].name, commands[i].arguments, commands[i].help);
 	puts("\nDIR is a checkpoint directory, STEPDIR a folder in it such as DIR/step-00001000.\n"

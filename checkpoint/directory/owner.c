@@ -108,7 +108,7 @@ static int open_owner(const struct ckpt_dir *dir, struct owner *owner, int *fd, 
 			err_fail(err, why.status, "owner: %s", why.text);
 		else
 			err_fail(err, EXIT_DATA,
-				"owner: couldn't understand %s/" OWNER_NAME
+				"owner: couldn't parse %s/" OWNER_NAME
 				"; if no run uses this directory, remove that file",
 				dir->path);
 	}
@@ -347,7 +347,7 @@ static int decide(const struct ckpt_dir *dir, const struct owner *self, struct c
 		return 0;
 	if (other->brief)
 		return err_fail(err, EXIT_LOST,
-			"owner: %s is looked after by a tool, %s, and it does not end", dir->path, who);
+			"owner: couldn't take %s over: the tool %s uses it and does not end", dir->path, who);
 	return err_fail(err, EXIT_USAGE,
 		"owner: %s is in use by %s; wait until it has ended, cancel it, or give another directory",
 		dir->path, who);
@@ -364,7 +364,7 @@ static int name_other(const struct ckpt_dir *dir, struct err *err)
 		return -1;
 	describe(&other, who, sizeof who);
 	return err_fail(err, EXIT_USAGE,
-		"owner: %s %s %s, and its lock is not ours to take; give another directory", dir->path,
+		"owner: %s %s %s, and you may not take its lock; give another directory", dir->path,
 		other.ended ? "was used by" : "is in use by", who);
 }
 

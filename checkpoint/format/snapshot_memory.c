@@ -61,7 +61,7 @@ int snapshot_memory_create(struct snapshot_memory *memory, int buffers, size_t b
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	start(memory, buffers, 0);
 	if (buffers < 1 || buffers > SNAPSHOT_BUFFERS || bytes == 0 || bytes > SIZE_MAX / 2)
-		return err_set(err, "snapshot: %d buffers of %zu bytes can't be", buffers, bytes);
+		return err_set(err, "snapshot: couldn't make %d buffers of %zu bytes", buffers, bytes);
 	memory->bytes = (bytes + page - 1) / page * page;
 	for (int i = 0; i < buffers; i++)
 		if (make_buffer(memory, i, err) < 0) {
@@ -79,7 +79,8 @@ static int adopt_buffer(struct snapshot_memory *memory, int buffer, struct err *
 	int seals = fcntl(memory->fd[buffer], F_GET_SEALS);
 	if (seals < 0 || (seals & SIZE_SEALS) != SIZE_SEALS)
 		return err_set(err,
-			"snapshot: what was handed over as memory is not a memory file of fixed size");
+			"snapshot: couldn't use the memory that was handed over: not a memory file of fixed "
+			"size");
 	if (fstat(memory->fd[buffer], &st) < 0)
 		return err_set(err, "snapshot: couldn't look at the memory that was handed over: %m");
 	if ((unsigned long long)st.st_size < memory->bytes)
@@ -99,7 +100,7 @@ int snapshot_memory_adopt(struct snapshot_memory *memory, const int *fds, int bu
 		memory->fd[memory->buffers] = fds[memory->buffers];
 	if (buffers < 1 || buffers > SNAPSHOT_BUFFERS || bytes == 0
 		|| bytes % (size_t)sysconf(_SC_PAGESIZE))
-		result = err_set(err, "snapshot: %d buffers of %zu bytes can't be", buffers, bytes);
+		result = err_set(err, "snapshot: couldn't make %d buffers of %zu bytes", buffers, bytes);
 	for (int i = 0; result == 0 && i < memory->buffers; i++)
 		result = adopt_buffer(memory, i, err);
 	if (result < 0)

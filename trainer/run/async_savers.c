@@ -133,7 +133,7 @@ static int broadcast(const struct run *run, char **text, struct err *err)
 		< 0)
 		return -1;
 	if (size == 0 || size > TEXT_MAX) {
-		err_set(err, "checkpoint: rank 0 could not tell the others what it knows");
+		err_set(err, "checkpoint: rank 0 couldn't send its records to the others");
 		return ERR_SHARED;
 	}
 	if (run->ident.rank != 0)
@@ -163,7 +163,7 @@ static int start_other(struct run *run, const struct place *place, const char *t
 	run->model_json = copy_of(told, "model");
 	json_decref(told);
 	if (!first || !run->token || !run->config_json || !run->numerics_json || !run->model_json)
-		return err_set(err, "checkpoint: couldn't understand what rank 0 told");
+		return err_set(err, "checkpoint: couldn't read the records that rank 0 sent");
 	if (ckpt_dir_open(&run->ckpt_dir, run->settings.ckpt_dir, err) < 0)
 		return -1;
 	run->ckpt_dir_opened = true;

@@ -294,7 +294,8 @@ static int share_text(const struct run *run, char **text, struct err *err)
 		< 0)
 		return -1;
 	if (size == 0 || size > TEXT_MAX)
-		return err_set(err, "GEMM plans: rank 0 told %llu bytes of algorithms",
+		return err_set(err,
+			"GEMM plans: couldn't use the %llu bytes of algorithms that rank 0 sent",
 			(unsigned long long)size);
 	if (!*text)
 		*text = calloc(size + 1, 1);

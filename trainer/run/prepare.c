@@ -130,7 +130,8 @@ static void keep_flight(struct run *run)
 	struct err err;
 	if (flight_file_open(&run->flight_file, run->flight, &run->ident, run->settings.ckpt_dir, &err)
 		< 0)
-		log_info("where this rank stands can't be read after it was killed: %s", err.text);
+		log_info("the flight recorder of this rank can't be read after the rank is killed: %s",
+			err.text);
 }
 
 static struct dataset *open_dataset(const struct settings *settings, const char *data,

@@ -33,8 +33,8 @@ enum { KEY_SCALING = 256, KEY_JSON, KEY_PLOT, KEY_BARS, KEY_SKIP };
 static const struct argp_option options[] = {
 	{ .name = "scaling",
 		.key = KEY_SCALING,
-		.doc = "Compares runs of one training on different numbers of ranks; the first is what the "
-			   "others are held against" },
+		.doc = "Compares runs of one training on different numbers of ranks; the first is the "
+			   "baseline" },
 	{ .name = "json",
 		.key = KEY_JSON,
 		.arg = "FILE",

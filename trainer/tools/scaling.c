@@ -116,7 +116,7 @@ static int summarise(const struct samples *samples, size_t skip, const char *nam
 		.exposed = m[EXPOSED] };
 	if (run->ranks < 1 || !(run->rate > 0))
 		return err_fail(err, EXIT_DATA,
-			"scaling: %s tells of %d ranks and %g a second, which can't be", name, run->ranks,
+			"scaling: couldn't use %s: it has %d ranks and a rate of %g", name, run->ranks,
 			run->rate);
 	return 0;
 }

@@ -132,8 +132,8 @@ static void what_is_no_sealed_memory_is_refused(void **state)
 	refused(memory_file(4096, F_SEAL_GROW), 4096, "not a memory file of fixed size");
 	refused(memory_file(4096, F_SEAL_SHRINK), 4096, "not a memory file of fixed size");
 	refused(memory_file(4096, F_SEAL_SHRINK | F_SEAL_GROW), 8192, "has 4096 bytes, not 8192");
-	refused(memory_file(4096, F_SEAL_SHRINK | F_SEAL_GROW), 100, "can't be");
-	refused(memory_file(4096, F_SEAL_SHRINK | F_SEAL_GROW), 0, "can't be");
+	refused(memory_file(4096, F_SEAL_SHRINK | F_SEAL_GROW), 100, "couldn't make 1 buffers");
+	refused(memory_file(4096, F_SEAL_SHRINK | F_SEAL_GROW), 0, "couldn't make 1 buffers");
 }
 
 /* More descriptors than there are buffers are closed, not lost. */
