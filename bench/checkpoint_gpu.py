@@ -71,7 +71,7 @@ class Bench:
                                 MUSTER_CKPTD_PROGRAM=os.path.join(options.programs, "muster-ckptd"))
 
     def train(self, name, every):
-        """The lines of a run of so many saves, with its steps."""
+        """The lines of a run of that many saves, with its steps."""
         options, run = self.options, os.path.join(self.options.folder, name)
         shape, batch, microbatches, _ = MODELS[name]
         tokens = os.path.join(options.folder, f"{name}.u16")

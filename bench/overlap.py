@@ -78,7 +78,7 @@ class Network:
         return f"10.77.0.{node + 1}"
 
     def shape(self, rate):
-        """Every port sends at so many bytes a second."""
+        """Every port sends at that many bytes a second."""
         for namespace, port in self.ports:
             sh("tc", "-n", namespace, "qdisc", "replace", "dev", port, "root", "tbf", "rate", f"{rate * 8:.0f}bit", "burst",
                "128kb", "latency", f"{QUEUE * 1e3:.0f}ms")

@@ -36,7 +36,7 @@ class Trace:
         return max(slots) - self.whole(step, rank)["begin"]
 
     def behind(self, step, rank):
-        """What the rank does behind its last slot: norm and update, without what it waits for."""
+        """What the rank does after its last slot: norm and update, without what it waits for."""
         step_span = self.whole(step, rank)
         waited = sum(e["end"] - e["begin"] for e in self.spans[step, rank]
                      if e["name"].startswith("wait") and e["end"] <= step_span["end"])
@@ -81,7 +81,7 @@ def later(tables):
 
 class Bound:
     """The shortest step that its parts allow, from runs of --comm none and of --comm replay: the longer of computing and, for
-    each bucket, the wait until it is ready with its time and that of those behind it; then norm and update."""
+    each bucket, the wait until it is ready with its time and that of the later ones; then norm and update."""
 
     def __init__(self, alone, replayed):
         each = [(trace, step) for trace in alone for step in trace.steps]

@@ -22,14 +22,14 @@ static struct muster *muster;
 static struct muster_ckpt *ckpt; /* of rank 0, which saves for all */
 static struct ncclComm *comm;
 static int rank, size;
-static int64_t state[1 + RANKS]; /* what is saved: the step, and behind it each rank's number */
+static int64_t state[1 + RANKS]; /* what is saved: the step, then each rank's number */
 static struct word { int64_t number, notice; } words[RANKS]; /* what each rank tells the others in a step */
 
 /* Every rank gets every rank's word: GPU to GPU, or over the rendezvous, which does for little. */
 static int exchange(const struct word *mine)
 {
 #ifdef RING_NCCL
-	static struct word *gpu; /* all words, and behind them this rank's */
+	static struct word *gpu; /* all words, then this rank's */
 	int status;
 	if (!comm && ((status = muster_nccl_comm(muster, 0, &comm)) || (status = muster_agree(muster,
 			cudaMalloc((void **)&gpu, sizeof words + sizeof *mine) ? MUSTER_FAULT : MUSTER_OK, "no memory on the GPU", 0))))

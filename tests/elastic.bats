@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The number of ranks changes nothing: a model of several buckets, on 1 to 8 ranks and more, with accumulation, and steps of so many
-# slots that ranks have unequal shares in several pieces. What is compared is the final checkpoint's hashes and the loss curve.
+# The number of ranks changes nothing: a model of several buckets, on 1 to 8 ranks and more, with
+# accumulation, and steps of enough slots that ranks have unequal shares in several pieces. What is
+# compared is the final checkpoint's hashes and the loss curve.
 
 load small_run
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Several ranks of muster-train --device cuda where there is no GPU: the program of gpu_train.bats, and a stand-in of NCCL between
-# the processes. The bits are those of one rank; whoever is killed comes back to them; a rank that is lost is named. No result of a
+# the processes. The bits are those of one rank; a rank that is killed comes back to them; a rank that is lost is named. No result of a
 # GPU.
 
 load small_run

@@ -155,7 +155,7 @@ hit() {
         wait_for 60 saved_or_over "$dir/$(first_save "${options[@]}")" "${PIDS[0]}"
         for rank in $victims; do kill -9 "${PIDS[rank]}" 2>/dev/null; done
         end_all 2>/dev/null
-        # Behind the last step its service saves what it was handed, whoever is killed.
+        # After the last step its service saves what it was handed, whichever process is killed.
         [ "$(muster-curve "$dir" | wc -l)" -ge "$(option steps "${options[@]}")" ] || break
         wait_for 10 test -d "$dir/$(last_step "${options[@]}")"
     done
@@ -223,7 +223,7 @@ recomputed() {
 # The algorithms of the products, as a checkpoint keeps them.
 products() { grep '"products"' "$1/manifest.json"; }
 
-# What was measured before the kill is used again behind it.
+# What was measured before the kill is used again after it.
 tuned() {
     local first
     killed small-tuned "${small[@]}" --tune

@@ -97,7 +97,7 @@ ranks() {
 under() { awk -v s="$seconds" -v limit="$1" 'BEGIN { exit !(s < limit) }'; }
 over() { if under "$1"; then return 1; fi; }
 
-# say COUNT LINE: so many ranks say it, and nothing else but how the communicator ended.
+# say COUNT LINE: that many ranks say it, and nothing else but how the communicator ended.
 say() {
     [ "$(cat out-* | grep -cFx -- "$2")" -eq "$1" ] || return
     [ "$(cat out-* | grep -v '^fake: ' | grep -cvFx -- "$2")" -eq 0 ]
@@ -132,7 +132,7 @@ say() {
     [ "$(cat out-* | grep -cx 'fake: destroyed')" -eq 4 ]
 }
 
-@test "what a rank can't is said by all at once: no unique id, an NCCL that is too old, a GPU that is another's" {
+@test "what a rank can't do, all log at once: no unique id, an NCCL that is too old, a GPU that is another's" {
     export FAKE_ID=fail
     ranks 4 "$BATS_FILE_TMPDIR/comm" 25
     [ "$statuses" = "1 1 1 1 " ]

@@ -32,7 +32,7 @@ complain() {
     return 1
 }
 
-# found_is FOLDER LEAST MOST ATTEMPTS: the folder has a newest step in [LEAST, MOST], where 0 is none, and at least so many
+# found_is FOLDER LEAST MOST ATTEMPTS: the folder has a newest step in [LEAST, MOST], where 0 is none, and at least that many
 # attempts on record; nothing in it is damaged; it goes on with the next step; and when the power goes then, that step
 # is there.
 found_is() {

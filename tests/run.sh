@@ -16,7 +16,7 @@
 #   --slurm DIR   the Slurm that is installed in DIR (its --prefix) in place of Debian's, and the tests that start one
 set -u -o pipefail
 shopt -s globstar
-# By this the processes of a run are found, whoever their parent is.
+# By this the processes of a run are found, whatever their parent is.
 [[ ${MUSTER_TESTS_RUN-} = $$.* ]] || MUSTER_TESTS_RUN=$$.$RANDOM exec "$BASH" "${BASH_SOURCE[0]}" "$@"
 
 usage() { sed -n 's/^# \(tests\/run.sh [^:]*\):.*/usage: \1/p; s/^#   /  /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
@@ -117,7 +117,7 @@ make_scratch() {
 # shellcheck disable=SC2317
 remove_scratch() {
     local mounted
-    # In /proc/mounts an inner one stands behind its outer one, which goes last.
+    # In /proc/mounts an inner one follows its outer one, which goes last.
     cut -d' ' -f2 /proc/mounts | tac | while read -r mounted; do
         printf -v mounted %b "$mounted"
         [[ $mounted != "$SCRATCH"/* ]] || umount -l "$mounted" || fusermount3 -uz "$mounted"
@@ -398,7 +398,7 @@ run_lanes() {
     {
         lane alone "${CLUSTERS%% *}" alone
         passed=0 failed=0 skipped=0
-        cluster_queue | queue cluster # for whoever has nothing left from now on
+        cluster_queue | queue cluster # for each lane that has nothing left from now on
         # shellcheck disable=SC2086
         for name in $CLUSTERS; do lane "cluster-$name" "$name" cluster $help & done
         wait

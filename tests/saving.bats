@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# How training saves: through a service that outlives it, from one rank or several, in one file or many. Whoever is killed and
-# whenever, the newest durable checkpoint is the last that was handed over whole, and the run ends with the undisturbed bits.
+# How training saves: through a service that outlives it, from one rank or several, in one file or many. Whichever process is killed
+# and whenever, the newest durable checkpoint is the last that was handed over whole, and the run ends with the undisturbed bits.
 
 load small_run
 

@@ -101,7 +101,7 @@ same_as_whole() {
 wait_step() { wait_for 20 has_step "$@"; }
 has_step() { cat "$1"/metrics-*.jsonl 2>/dev/null | grep -q "\"step\": $2,"; }
 
-# wait_for_lines N FILE: until it has so many.
+# wait_for_lines N FILE: until it has that many.
 wait_for_lines() { wait_for 10 has_lines "$@"; }
 has_lines() { [ -e "$2" ] && [ "$(wc -l <"$2")" -ge "$1" ]; }
 

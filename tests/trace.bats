@@ -134,7 +134,7 @@ END
     wait $! && return 1 || [ $? -eq 2 ]
 }
 
-@test "what can't be is said at once, and a full disk costs the trace only" {
+@test "what can't be is an error at once, and a full disk costs the trace only" {
     fails 2 "trace: couldn't create nowhere/t.json.part: No such file" train wrong --trace nowhere/t.json
     fails 2 '--trace-steps 3-5 has no file' train wrong --trace-steps 3-5
     fails 2 '--trace-steps "5-3" is no range' train wrong --trace t.json --trace-steps 5-3

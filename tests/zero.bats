@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # --zero 1: each rank has its share of the moments, and nothing else changes: not a bit of weights, moments, losses or norms,
-# whoever saved and whoever resumes.
+# whichever ranks saved it and whichever resume.
 
 load small_run
 
@@ -132,7 +132,7 @@ print(largest.st_blocks * 512 - largest.st_size // 3)
 END
 }
 
-# share_of RANKS DIR: starts so many, and compares what each has with the RANKS-th part of all moments; leaves the least and the
+# share_of RANKS DIR: starts that many, and compares what each has with the RANKS-th part of all moments; leaves the least and the
 # most of it, in bytes, in $least and $most.
 share_of() {
     local pid here all=0 whole blocks
@@ -163,7 +163,7 @@ print(max(os.stat(f).st_size for f in mapped) * 2 // 3)' "${PIDS[0]}")
     local line
     share_of 4 big # and once more, behind a resume on fewer
     share_of 3 big
-    # What is said at the start are these: pages of 4096 bytes are shared at both ends of a run.
+    # The report at the start has these: pages of 4096 bytes are shared at both ends of a run.
     line=$(sed -n 's/^ *memory of a rank .* weights, \(.*\) MB moments.*/\1/p' big.out)
     echo "said: $line MB; measured: $least to $most bytes"
     awk -v said="$line" -v least="$least" -v most="$most" 'BEGIN {

@@ -178,7 +178,7 @@ equals_reference() {
     [ -z "$(find "$JOBS/$1" -maxdepth 1 -name '.saving-*' -o -maxdepth 1 -name '*.damaged-*')" ]
 }
 
-# train [--held] [--pausing] NAME NODES TASKS WRITERS [OPTION…]: submits a training on those nodes, so many tasks on each. Prints
+# train [--held] [--pausing] NAME NODES TASKS WRITERS [OPTION…]: submits a training on those nodes, that many tasks on each. Prints
 # the job's id. With --held its services are; with --pausing its rank 0 stands still after some steps, until Slurm sends SIGCONT and
 # SIGTERM to it.
 train() {
@@ -224,7 +224,7 @@ killed_in_grace() {
     cluster run "$MUSTER_PREFIX/libexec/muster-requeue" --running "$2" 0
 }
 
-# taken_when_durable NAME TAKER: whoever sees the other job start sees the checkpoint. Prints its step.
+# taken_when_durable NAME TAKER: a job that sees the other one start sees the checkpoint. Prints its step.
 taken_when_durable() {
     job_wait "$2" 60 RUNNING COMPLETED >&2
     newest "$1" | grep .

@@ -149,7 +149,7 @@ faults() { grep -c '^\(error\|warning\): ' <<<"$output" || :; }
     plugin_says 2 1 "muster: error: gpu-shared: ranks 0-1 on n1: GPU 0 of the node" -N2 -w n1,n2 --ntasks-per-node=2 --gres=gpu:2 \
         --gpu-bind=map_gpu:0,0 echo began
     grep -q "gpu-shared: ranks 2-3 on n2:" <<<"$output"
-    # What only warns is said once, not by each node.
+    # What only warns is logged once, not by each node.
     plugin_says 0 1 "muster: warning: gpu-idle: rank 0 on n1: 1 task a node and 2 GPUs" -N4 -n4 --gres=gpu:2 true
     [ "$(grep -c gpu-idle <<<"$output")" -eq 1 ]
     # One process may drive all of them, and so may what it starts.

@@ -42,7 +42,7 @@ END2
     chmod 755 "$JOBS"/{world,alone,array.sh,inner.sh}
 }
 
-# world TASKS COMMAND…: runs the command, in which @ stands for "./world FOLDER", and checks the world of that many tasks.
+# world TASKS COMMAND…: runs the command, in which @ means "./world FOLDER", and checks the world of that many tasks.
 world() {
     local tasks=$1 folder words=()
     shift

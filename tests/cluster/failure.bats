@@ -64,7 +64,7 @@ others=", the first of 4 ranks to fail; the 3 others were stopped for it"
     said overruled "2 on n? exited with status 1$others"
 }
 
-# ports COUNT: so many for all that srun listens on (SrunPortRange); none: any.
+# ports COUNT: that many for all that srun listens on (SrunPortRange); none: any.
 ports() {
     sed -i '/^SrunPortRange=/d' "$(cluster status conf)"
     [ -z "${1-}" ] || echo "SrunPortRange=61001-$((61000 + $1))" >>"$(cluster status conf)"

@@ -29,7 +29,7 @@ END
     export GPU_SMALL="--layers 1 --width 32 --heads 1 --context 32 --global-batch 8 --microbatch 1"
 }
 
-# Whoever was stopped in it.
+# Whichever test was stopped in it.
 teardown() { cluster down || :; }
 
 slurm_part() {

@@ -117,7 +117,7 @@ EOF
     [ "$(ls -d "$JOBS"/joined/step-* | tail -n 1)" = "$JOBS/joined/step-00000100" ]
 }
 
-# same_samples STEP RANKS NAMES: from the step behind it on these ranks read what rank 0 reads.
+# same_samples STEP RANKS NAMES: from the step after it on these ranks read what rank 0 reads.
 same_samples() {
     export FAULTY_STEP=$1 FAULTY_RANKS=$2 FAULTY_WORLD=4
     WRAP=./faulty refused 1 \

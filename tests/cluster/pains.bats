@@ -43,7 +43,7 @@ teardown() { cluster_explain; }
 
 srun() { run cluster run timeout -k 10 "$HANG" srun --muster "$@" && echo "$output"; }
 
-# says COUNT LINE: so many lines begin so.
+# says COUNT LINE: that many lines begin so.
 says() { [ "$(grep -cF -- "$2" <<<"$output")" -eq "$1" ] || { echo "not $1 times: $2" && return 1; }; }
 
 @test "a script that counts GPUs by itself, where a task sees one" {

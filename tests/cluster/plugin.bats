@@ -243,7 +243,7 @@ inner() {
     job_wait "$id" 60 COMPLETED
     [ "$(job_restarts "$id")" = 1 ]
     cat "$(job_output "$id")"
-    # What is said of rank 1 stays true of the job.
+    # What was noted of rank 1 stays true of the job.
     grep -q "muster-requeue: rank 1 on n. exited with status 1, which does not put job $id back" "$(job_output "$id")"
     grep -q "muster-requeue: job $id is put back in the queue after attempt 0" "$(job_output "$id")"
     ! grep "job $id is not put back\|can't be put back" "$(job_output "$id")" || false
@@ -337,7 +337,7 @@ END
 
 no_node_completes() { [ -z "$(cluster run sinfo -h -t completing -o %n)" ]; }
 
-@test "what cannot be put back is said" {
+@test "a job that cannot be put back is logged" {
     # A step that ended while the controller was away tells so a minute later, and its node is not free until then.
     wait_for 90 no_node_completes
     run srun --muster -N1 bash -c 'exit 75'

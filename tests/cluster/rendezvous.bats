@@ -71,7 +71,7 @@ int accept4(int fd, struct sockaddr *from, socklen_t *size, int flags)
 }
 END
     cat >"$JOBS/asks_late.c" <<'END'
-/* Whoever has all answers is through before this process asks for any. */
+/* A process that has all answers is through before this process asks for any. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>

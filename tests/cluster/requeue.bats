@@ -169,8 +169,8 @@ END
 # Whether the job runs its first attempt and nobody has noted an end.
 untouched() { job_runs_attempt "$1" 0 && [ "$(comment "$1")" = "${2-}" ]; }
 
-@test "a monitor that is stopped when the training has ended does not bring the job back, and the evaluation behind it runs" {
-    # monitored.sh OPTIONS END: a training beside a monitor, which is stopped behind it; then an evaluation that ends so.
+@test "a monitor that is stopped when the training has ended does not bring the job back, and the evaluation after it runs" {
+    # monitored.sh OPTIONS END: a training beside a monitor, which is stopped after it; then an evaluation that ends so.
     cat >"$JOBS/monitored.sh" <<'END'
 #!/bin/bash
 srun $1 -N1 -n1 sleep 1000 &

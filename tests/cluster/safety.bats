@@ -103,7 +103,7 @@ fault() {
     done
     wait_for 20 idle
     wait_for 20 nothing_left
-    # Where root can't remove the folder it stays, and that is said; the service ends all the same.
+    # Where root can't remove the folder it stays, and that is logged; the service ends all the same.
     for call in unlinkat fchown; do
         fault epilog:$call runs
         wait_for 20 idle

@@ -43,7 +43,7 @@ END
     cat >"$JOBS/pausing" <<'END'
 #!/bin/bash
 # Rank 0 stops itself after $PAUSE_AT steps of each attempt that $PAUSE_IN names, and where it saves every few of them after a
-# save: whoever watched it from afar might come too late.
+# save: a process that watched it from afar might come too late.
 attempt=${SLURM_RESTART_COUNT:-0}
 # No program is started to look: eight trainings may do so at once.
 trained() { { mapfile -t lines <"$NAME/metrics-$attempt.jsonl"; } 2>/dev/null && [ ${#lines[@]} -ge "$PAUSE_AT" ]; }

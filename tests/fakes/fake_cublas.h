@@ -14,11 +14,10 @@ struct fake_cublas {
 	size_t version;        /* 0: 130001 */
 	unsigned no_epilogues; /* cublasLtEpilogue_t of which it has no algorithm, joined by | of 1 <<
 							  their place in epilogues[] */
-	int bad_candidates; /* so many of the first may not be used: by their reduction scheme and their
-						   workspace in turn */
-	bool refuses;       /* cublasLtMatmulAlgoCheck refuses */
-	int objects;        /* handles, descriptors, layouts and preferences that are alive */
-	int heuristics, plans;          /* calls */
+	int bad_candidates;    /* of the first, not usable: by their reduction scheme or workspace */
+	bool refuses;          /* cublasLtMatmulAlgoCheck refuses */
+	int objects;           /* handles, descriptors, layouts and preferences that are alive */
+	int heuristics, plans; /* calls */
 	unsigned fails, wrong, wanders; /* candidates, 1 << number: can't be run, give other numbers,
 									   give others each time */
 	double (*duration)(int epilogue, int candidate, int gemm); /* milliseconds of a product, */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA driver as far as a rank asks it which card it has, for machines without one:
- * libcuda.so.1 for whoever finds it by LD_LIBRARY_PATH. The environment says what it shows:
+ * libcuda.so.1 for a program that finds it by LD_LIBRARY_PATH. The environment says what it shows:
  *     FAKE_GPUS=N              cards of this machine (1)
  *     CUDA_VISIBLE_DEVICES     numbers of those that the process sees, as the true one reads it;
  * all where it isn't set FAKE_GPU_NAME=TEXT       NVIDIA H200 FAKE_GPU_CAPABILITY=N    times ten

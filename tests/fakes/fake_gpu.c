@@ -2,7 +2,7 @@
 /* NCCL, the CUDA driver and its runtime as far as slurm-examples/ring.c and libmuster call them,
  * for machines without a GPU: one library that tests/nccl.bats gives all three names. "GPU memory"
  * is the process's; a gather travels through files in $FAKE_DIR, one a rank and round. What goes
- * wrong is said by the environment, in rank $FAKE_RANK alone where that is set: FAKE_ID=fail no
+ * wrong is set by the environment, in rank $FAKE_RANK alone where that is set: FAKE_ID=fail no
  * unique id can be made FAKE_INIT=slow|never|fail     connecting takes a while, never ends, ends
  * with ncclInvalidUsage FAKE_GATHER=never|lost        a gather never ends, is found to be hopeless
  * by NCCL What ends a communicator is told on standard error. */
@@ -182,7 +182,7 @@ static int take(const struct ncclComm *comm, int rank)
 	return got == 1 ? 0 : -1;
 }
 
-/* The stream's work is done by whoever looks. */
+/* The stream's work is done by the thread that looks. */
 int cuStreamQuery(void *stream)
 {
 	if (stream)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL on the host, as far as the communicator calls it, beside the stand-in of the runtime, whose
  * streams it queues on. Ranks are processes that share a file; sums are in the order of the ranks.
- * As with the real one, whoever waits for a rank that does not come waits until the abort; and
+ * As with the real one, a rank that waits for one that does not come waits until the abort; and
  * nobody is told of a rank that has died unless `error_at` says so. */
 #ifndef MUSTER_TESTS_FAKE_NCCL_H
 #define MUSTER_TESTS_FAKE_NCCL_H

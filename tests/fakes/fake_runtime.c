@@ -126,7 +126,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 
 /* ---- failures ---- */
 
-static int failed; /* cudaError_t of what ran late; behind it nothing runs */
+static int failed; /* cudaError_t of what ran late; after it nothing runs */
 
 /* Whether the next kernel or copy of a stream does what it should. */
 static bool runs(void)
@@ -165,7 +165,7 @@ static void drop_copy(void *arg)
 }
 
 /* Pinned memory is read and written when the stream comes to it. Other memory of the host is read
- * at the call, and has what it gets behind it. */
+ * at the call, and has its result after it. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
 	cudaStream_t stream)
 {

@@ -17,8 +17,8 @@ struct fake_runtime {
 	size_t taken;    /* of these, what is another's once cudaMemGetInfo has been called */
 	int copies_fail; /* cudaError_t of every copy; 0: none */
 	long fail_at; /* the number of the kernel or copy that fails with `failure` when a stream comes
-				   * to it; 0: none. What comes behind it does not run, and whoever waits, launches
-				   * or copies is told. */
+				   * to it; 0: none. What comes after it does not run, and a wait, a launch or a
+				   * copy returns the error. */
 	int failure;  /* cudaError_t */
 	long works;   /* kernels and copies that streams have come to */
 	size_t used, peak;    /* bytes that are allocated, */
@@ -36,9 +36,9 @@ struct fake_runtime {
 							 from then on; 0: none */
 	int waits_fail;       /* cudaError_t of a stream's wait for an event; 0: none */
 	double copy_time;     /* milliseconds of its clock that each copy takes */
-	int unready;          /* so many questions for an event are answered by no, whatever it is */
+	int unready;          /* that many questions for an event are answered by no, whatever it is */
 	int registers_fail;   /* cudaError_t of memory that is to be pinned; 0: none */
-	int registers_left;   /* with it: so many pieces are pinned before */
+	int registers_left;   /* with it: that many pieces are pinned before */
 	size_t registered;    /* bytes that are pinned */
 };
 

@@ -7,7 +7,7 @@
 
 #define LOOK_MICROSECONDS 100
 
-/* A place in a stream: behind so many of the tasks that it was ever given. */
+/* A place in a stream: after that many of the tasks that it was ever given. */
 struct place {
 	struct stream *stream;
 	uint64_t count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The streams and events of the stand-in runtime: what is queued on a stream runs in its order,
- * behind the events that the stream was told to wait for, and as late as the tests want. Whoever
- * forgets to wait computes with what was there before. */
+ * after the events that the stream was told to wait for, and as late as the tests want. Code
+ * that forgets to wait computes with what was there before. */
 #ifndef MUSTER_TESTS_FAKE_STREAM_H
 #define MUSTER_TESTS_FAKE_STREAM_H
 

@@ -129,7 +129,7 @@ static void parse_address(const unsigned char *bytes, size_t size)
 	memcpy(text, bytes, size);
 	text[size] = '\0';
 	if (ckptd_address_parse(text, &address, &err) == 0) {
-		/* A port may have been written otherwise; what it stands for is the same. */
+		/* A port may have been written otherwise; what it means is the same. */
 		snprintf(again, sizeof again, "%s:%d:%s", address.host, address.port, address.secret);
 		struct ckptd_address second;
 		if (ckptd_address_parse(again, &second, &err) < 0 || strcmp(second.host, address.host) != 0

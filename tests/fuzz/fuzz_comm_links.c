@@ -52,7 +52,7 @@ static void try_place(const unsigned char *bytes, size_t size)
 	comm_links_close(links);
 }
 
-/* Whether the bytes are the hello of rank 1, and its word behind it. */
+/* Whether the bytes are the hello of rank 1, and its word after it. */
 static bool is_right(const unsigned char *said, size_t size, const unsigned char key[16])
 {
 	return size > HELLO && memcmp(said, "MCL1", 4) == 0 && bytes_le32(said + 4) == 1

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
 /* ---- tasks on nodes ---- */
 
-/* The number at *at, which moves behind it; -1 where there is none that an int holds. */
+/* The number at *at, which moves past it; -1 where there is none that an int holds. */
 static long long take_number(const char **at)
 {
 	long long value = 0;
@@ -33,7 +33,7 @@ static long long take_number(const char **at)
 	return value;
 }
 
-/* Number `node` of the list that a code stands for, made one by one; -1 for none. */
+/* Number `node` of the list that a code means, made one by one; -1 for none. */
 static int expand(const char *coded, int node)
 {
 	for (int at_node = 0; *coded;) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer harness of the manifest and of the text of a part: once as it is, which the hash stops,
- * and once with its hash made right, so that all behind it is reached. What is accepted encodes to
+ * and once with its hash made right, so that all after it is reached. What is accepted encodes to
  * a text that stays the same; what is refused has its one line. */
 #include <stdio.h>
 #include <stdlib.h>

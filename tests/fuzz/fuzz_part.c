@@ -21,7 +21,7 @@ static void refused(const struct err *err)
 		abort();
 }
 
-/* The text with its hash behind it; malloc'ed. */
+/* The text with its hash after it; malloc'ed. */
 static char *close_text(const unsigned char *bytes, size_t size, size_t *closed)
 {
 	char hex[HASH_HEX_SIZE];

@@ -33,7 +33,7 @@ int sample_ldmatrix(uint32_t *r, const uint16_t *m, int count, bool transposed);
 
 /* out[i] = in[i], 16 bytes a thread and stage, through two stages of shared memory; zeros from
  * element `valid` on, a multiple of
- * 4. count: a multiple of 4 · threads. Without the wait or without the barrier behind it: a fault.
+ * 4. count: a multiple of 4 · threads. Without the wait or without the barrier after it: a fault.
  */
 int sample_copy(uint32_t *out, const uint32_t *in, size_t count, size_t valid, unsigned int threads,
 	bool wait, bool barrier);

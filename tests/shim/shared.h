@@ -27,7 +27,7 @@ void *shared_dynamic(void);
 /* Whether `bytes` at p are a block's shared memory. */
 bool shared_holds(const void *p, size_t bytes);
 
-/* A launch with so many dynamic bytes; then each of its blocks. Returns -1 when out of memory. */
+/* A launch with that many dynamic bytes; then each of its blocks. Returns -1 when out of memory. */
 int shared_launch(size_t dynamic_bytes);
 void shared_block(void);
 

@@ -180,7 +180,7 @@ static struct task *find_task(pid_t id)
 		if (tasks[i].id == id)
 			return &tasks[i];
 	if (task_count == TASKS)
-		give_up("remember so many tasks");
+		give_up("remember that many tasks");
 	tasks[task_count] = (struct task) { .id = id };
 	return &tasks[task_count++];
 }

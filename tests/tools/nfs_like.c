@@ -6,10 +6,10 @@
  * a file is opened or locked, and in folders that were changed here; folders are listed by
  * position; there is no fallocate and no flock, and with "nolocks" no fcntl lock either. With
  * "clock" the client sets the times of files, as those of Lustre, GPFS and BeeGFS do, by its own
- * clock, which is so many seconds ahead. Two of it over one folder are two nodes. FAULTS is a file
- * of lines "CALL ERROR", such as "write EDQUOT" or "all stall", that hold while they stand there; a
- * call that stalls, and all later ones, go on when the line is gone. "done" behind a line has the
- * call fail though the server has done it: its answer is lost. */
+ * clock, which is that many seconds ahead. Two of it over one folder are two nodes. FAULTS is a
+ * file of lines "CALL ERROR", such as "write EDQUOT" or "all stall", that hold while they stand
+ * there; a call that stalls, and all later ones, go on when the line is gone. "done" behind a line
+ * has the call fail though the server has done it: its answer is lost. */
 #define FUSE_USE_VERSION 312
 #include "config.h"
 

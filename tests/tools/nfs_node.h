@@ -37,7 +37,7 @@ struct node *node_of(int fd);
 /* The one of a name on the server now. NULL with errno. */
 struct node *node_at(const struct node *folder, const char *name);
 
-/* What a name stands for, as far as is known here. NULL with errno. */
+/* What a name refers to, as far as is known here. NULL with errno. */
 struct node *node_find(struct node *folder, const char *name);
 
 /* A path to it that is valid until the next call. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A network that is never kind: sockets whose calls do as little at once as POSIX allows. A
- * connection that is there at once is said to be under way, every other call on a non-blocking
+ * connection that is there at once is reported as under way, every other call on a non-blocking
  * socket answers EAGAIN although it could do something, and the others move one byte at the
  * beginning of a connection and an arbitrary part of what is asked for later.
  *

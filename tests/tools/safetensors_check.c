@@ -13,7 +13,7 @@ int main(void)
 	while (fread(length, sizeof length, 1, stdin) == 1) {
 		size_t size = bytes_le32(length);
 		char *bytes =
-			malloc(size + 1); /* of the exact size, so that a sanitizer sees a read behind it */
+			malloc(size + 1); /* of the exact size, so that a sanitizer sees a read past it */
 		struct err err;
 		if (!bytes || fread(bytes, 1, size, stdin) != size)
 			return 1;

@@ -3,14 +3,14 @@
  * and the CUDA runtime is tests/fakes/fake_runtime.c. The driver and cuBLASLt are libraries that
  * LD_LIBRARY_PATH finds (fake_driver.c, fake_cublaslt.c). The environment says what the card does:
  *     FAKE_GPU_MEMORY=BYTES    that it has (any number of them)
- *     FAKE_GPU_TAKEN=BYTES     of these, what another process takes as soon as this one has looked
- * how many are free FAKE_GPU_ORDER=N         the order in which threads and blocks run, 0 to 4
+ *     FAKE_GPU_TAKEN=BYTES     of these, what others take once it has been asked how many are free
+ *     FAKE_GPU_ORDER=N         the order in which threads and blocks run, 0 to 4
  *     FAKE_GPU_STREAMS=N       when streams run: 0 at once, 1 as late as may be, 2 at random
- *     FAKE_GPU_FAIL=N[@RANK]   the Nth kernel or copy (of that rank) fails when its stream comes to
- * it, and nothing behind it runs FAKE_GPU_UNREADY=N       the first N questions whether copies
- * beside the training are done are answered by no FAKE_GPU_PINS=N          so many pieces of the
- * host's memory are pinned, and no more FAKE_GPU_WORKS=FILE      how many of those there were, at
- * the end */
+ *     FAKE_GPU_FAIL=N[@RANK]   the Nth kernel or copy (of that rank) fails, and all after it
+ *     FAKE_GPU_UNREADY=N       the first N questions whether copies are done are answered by no
+ *     FAKE_GPU_PINS=N          this many pieces of the host's memory are pinned, and no more
+ *     FAKE_GPU_WORKS=FILE      has, at the end, how many kernels and copies there were
+ */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static size_t number(const char *name)
 	return getenv(name) ? strtoull(getenv(name), NULL, 10) : 0;
 }
 
-/* The number before '@', unless another rank's stands behind it. */
+/* The number before '@', unless another rank's follows it. */
 static long number_here(const char *name)
 {
 	const char *value = getenv(name), *other = value ? strchr(value, '@') : NULL,

@@ -86,8 +86,8 @@ seconds_since() {
     printf '%d.%d' $((tenths / 10)) $((tenths % 10))
 }
 
-# spawn LOG COMMAND…: starts a process that outlives this script and holds none of its descriptors (a test runner waits
-# for whoever still holds its own).
+# spawn LOG COMMAND…: starts a process that outlives this script and holds none of its descriptors,
+# since a test runner waits for each process that still holds its own.
 spawn() {
     local log=$1
     shift

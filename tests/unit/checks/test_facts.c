@@ -98,7 +98,7 @@ static void hostile_values_are_nothing_known(void **state)
 	assert_int_equal(strlen(facts.visible), sizeof facts.visible - 1);
 }
 
-/* Whole nodes come with their GPUs, whoever wants them. */
+/* Whole nodes come with their GPUs, whatever the job asks for. */
 static void gpus_that_nobody_asked_for(void **state)
 {
 	const char *const given[] = { "SLURM_JOB_GPUS", "0,1", NULL },

@@ -168,7 +168,7 @@ static void meet_at_all_fences(struct world *world)
 		}
 }
 
-/* Whoever is first; the ranks go through their fences at their own pace. */
+/* Whichever rank is first; the ranks go through their fences at their own pace. */
 static void all_get_what_all_came_with(void **state)
 {
 	for (int first = 0; first < 3; first++) {

@@ -248,7 +248,7 @@ static void a_greeting_that_is_none_is_refused(void **state)
 	}
 }
 
-/* Whoever takes nothing must not keep the others waiting. */
+/* A peer that takes nothing must not keep the others waiting. */
 static void a_server_that_reads_nothing_is_given_up(void **state)
 {
 	static char much[1 << 20];

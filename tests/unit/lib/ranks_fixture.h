@@ -23,7 +23,7 @@ extern struct ranks_outcome *ranks_outcomes;
 typedef int ranks_body(struct muster *muster, int rank);
 
 /* Runs one process a rank and waits for all. Whose body has `ended` by muster_end is not closed
- * behind it. */
+ * after it. */
 void ranks_run(ranks_body *body, bool ended);
 
 /* All ranks but `but` (-1: none) came to `status` with the same line, which has `words` in it. */

@@ -466,7 +466,7 @@ static void a_notice_is_seen_and_can_be_waited_for(void **state)
 	assert_string_equal(muster_notice_name(muster_notice()), "SIGUSR1");
 }
 
-/* However soon the program ends behind it: an attempt that a notice ended is no crash. */
+/* However soon the program ends after it: an attempt that a notice ended is no crash. */
 static void a_notice_is_recorded_before_the_end(void **state)
 {
 	char text[4096];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler: a bijection whatever the count, and every sample exactly once an epoch whoever reads it.
+/* sampler: a bijection whatever the count, and every sample exactly once an epoch whichever rank
+ * reads it.
  */
 #include <setjmp.h>
 #include <stdarg.h>

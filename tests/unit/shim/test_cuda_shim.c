@@ -13,7 +13,7 @@
 
 #define MOST 1024
 
-/* A loop over the orders of launches, the first of which is the one again behind it. */
+/* A loop over the orders of launches, the first of which is the one again after it. */
 #define IN_EACH_ORDER \
 	for (int order = 0; device_order(order % device_orders()), order < device_orders(); order++)
 

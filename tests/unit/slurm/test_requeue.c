@@ -100,8 +100,8 @@ static void what_cannot_be_put_back_is_refused(void **state)
 	assert_int_equal(decide(&job, 3, 0, "cancelled"), REQUEUE_NOTHING);
 }
 
-/* What fails while Slurm takes the nodes away is not the job's fault, whoever noted an end for good
- * in that moment. */
+/* What fails while Slurm takes the nodes away is not the job's fault, whichever rank noted an end
+ * for good in that moment. */
 static void a_notice_answers_for_what_fails(void **state)
 {
 	struct requeue_job job = job_in(REQUEUE_RUNNING);

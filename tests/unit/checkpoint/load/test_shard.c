@@ -76,7 +76,7 @@ static int teardown(void **state)
 	return files_teardown(state);
 }
 
-/* A file of so many bytes, open for reading. */
+/* A file of that many bytes, open for reading. */
 static struct shard begin(size_t size)
 {
 	struct err err;
@@ -231,7 +231,7 @@ static void a_fault_is_retried(void **state)
 
 /* What a scan told of the chunks, in the order in which it did. */
 static struct {
-	size_t count, until; /* it is to end behind so many */
+	size_t count, until; /* it is to end after this many */
 	int results[MOST / CHUNK + 1];
 	char first[200]; /* why the first of them can't be had */
 } heard;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ckpt_save: whatever the parts and the size of the shards, the same state comes back; a save of
- * several writers is committed by whoever holds all its parts, with the same bytes, and by nobody
- * else. */
+ * several writers is committed by the writer that holds all its parts, with the same bytes, and by
+ * nobody else. */
 #include "config.h"
 
 #include <setjmp.h>

@@ -78,7 +78,7 @@ static void check_group(const uint64_t *bytes, const int *writer, size_t count, 
 		assert_int_equal(groups[g].writer, writer[next]);
 		assert_true(groups[g].count > 0 && may_share(bytes, writer, next, groups[g].count, limit));
 		next += groups[g].count;
-		/* As large as it can be: the item behind it would not fit. */
+		/* As large as it can be: the next item would not fit. */
 		if (next < count)
 			assert_false(may_share(bytes, writer, groups[g].first, groups[g].count + 1, limit));
 	}

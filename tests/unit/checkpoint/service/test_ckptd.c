@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckptd_client and the service that it starts: what was handed over is durable whoever dies, and
- * what can't be saved is said. */
+/* ckptd_client and the service that it starts: what was handed over is durable whichever process
+ * dies, and what can't be saved is said. */
 #include "config.h"
 
 #include <dirent.h>
@@ -156,7 +156,7 @@ static void a_service_inherits_nothing(void **state)
 }
 
 /* A trainer in a process of its own, which kills itself with the signal: before it hands step 2
- * over, or right behind it. The service's pid is what it leaves. */
+ * over, or right after it. The service's pid is what it leaves. */
 static pid_t die(struct ckptd_fixture *fixture, int by, bool before)
 {
 	int ends[2];

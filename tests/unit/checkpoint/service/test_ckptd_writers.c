@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves of several writers: their services make them whole over TCP, whoever of them dies. */
+/* Saves of several writers: their services make them whole over TCP, whichever of them dies. */
 #include "config.h"
 
 #include <netinet/in.h>

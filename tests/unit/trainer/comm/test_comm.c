@@ -343,8 +343,8 @@ static int body_meet_once(struct comm *comm, void *arg, struct err *err)
 	return comm_wait(comm, comm_allgather(comm, "only", &me, all, sizeof me), err);
 }
 
-/* Ranks that leave at the same moment hear each other do so, whoever closes his connections first:
- * none waits in vain for the 5 s in which srun may have killed it. */
+/* Ranks that leave at the same moment hear each other do so, whichever closes its connections
+ * first: none waits in vain for the 5 s in which srun may have killed it. */
 static void test_common_end(void **state)
 {
 	struct world_rank ranks[16];

@@ -146,7 +146,7 @@ static void test_allreduce_fails(void **state)
 	check_doom(3, 1.5, (struct doom) { 2, SIGSTOP, BEFORE, ALLREDUCE }, false);
 }
 
-/* An operation that is queued early stands for longer than the deadline while its rank computes,
+/* An operation that is queued early waits for longer than the deadline while its rank computes,
  * and a little longer for its peer: the deadline is that of the wait. */
 static int body_early(struct comm *comm, void *arg, struct err *err)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_list: names and patterns become files in the order of their names, and what can't is said.
+/* file_list: names and patterns become files in the order of their names, and a message names what
+ * can't.
  */
 #include "config.h"
 

@@ -181,7 +181,7 @@ static int body_nonfinite(struct comm *comm, void *arg, struct err *err)
 	return 0;
 }
 
-/* Whoever owns it, all ranks know the first tensor whose gradient is not finite. */
+/* Whichever rank owns it, all know the first tensor whose gradient is not finite. */
 static void test_nonfinite(void **state)
 {
 	struct world_rank ranks[WORLD_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights on their way to all ranks with --zero 1: they come to whoever waits for them, layer by
- * layer and while other things go on, what is no parameter is left alone, and a rank that dies on
- * the way ends the step of the others. */
+/* Weights on their way to all ranks with --zero 1: they come layer by layer and while other
+ * things go on, what is no parameter is left alone, and a rank that
+ * dies on the way ends the step of the others. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -198,7 +198,7 @@ static int body_held(struct comm *comm, void *arg, struct err *err)
 	ddp_allgather_weights(ddp, arena);
 	WORLD_CHECK(ddp->whole < ddp->last_allgather && ddp->waited == 0);
 	WORLD_CHECK(!first || write(held->pipe[1], "x", 1) == 1);
-	ddp_wait_weights(ddp, LAYERS - 2); /* the layer behind it is no parameter here */
+	ddp_wait_weights(ddp, LAYERS - 2); /* the layer after it is no parameter here */
 	WORLD_CHECK(ddp->whole < ddp->last_allgather && ddp->waited > 0);
 	WORLD_CHECK(is_here(job, arena, 1, LAYERS - 2));
 	ddp_wait_weights(ddp, 0);

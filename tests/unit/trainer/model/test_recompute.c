@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recompute: what is forgotten and computed again has the same bits, nothing is asked for or told
- * in another order, and memory is what is said of it. */
+ * in another order, and memory is what the estimate is. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

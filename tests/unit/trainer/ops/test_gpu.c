@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu: which device is chosen by what a driver shows, what is said where none can be, and what
+/* gpu: which device is chosen by what a driver shows, the message where none can be, and what
  * ranks make of each other's. */
 #include <setjmp.h>
 #include <stdarg.h>

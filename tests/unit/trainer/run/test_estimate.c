@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* estimate: sums made by hand, and what is said when they are too large. */
+/* estimate: sums made by hand, and the message when they are too large. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

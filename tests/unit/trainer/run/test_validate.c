@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* validate: the mean over the first samples, each of them once, whoever computes which; the same
- * bits in every world. */
+/* validate: the mean over the first samples, each of them once, whichever rank computes it; the
+ * same bits in every world. */
 #include "config.h"
 
 #include <math.h>

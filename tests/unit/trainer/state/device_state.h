@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a state on a device is, for tests to look at. Whoever includes it has stdlib.h. */
+/* What a state on a device is, for tests to look at. A file that includes it has stdlib.h. */
 #ifndef MUSTER_TESTS_DEVICE_STATE_H
 #define MUSTER_TESTS_DEVICE_STATE_H
 

@@ -91,7 +91,7 @@ static size_t differs(struct test *test, int buffer)
 		device_snapshot_memory(test->snapshot_copy)->base[buffer], test->step);
 }
 
-/* A snapshot with two updates behind it, and then the wait for its copies. Returns how much of it
+/* A snapshot followed by two updates, and then the wait for its copies. Returns how much of it
  * is not of its step. */
 static size_t in_passing(enum fake_order order, uint64_t seed, bool deaf)
 {

@@ -81,7 +81,8 @@ static void a_clock_that_drifts_is_straightened(void **state)
 	assert_true(trace_clock_on_axis(&same, &same, 33) == 33);
 }
 
-/* All ranks of this machine read one clock: what is measured is off by no more than is said. */
+/* All ranks of this machine read one clock: the measured offset is off by no more than the error
+ * that is given. */
 static int measure_body(struct comm *comm, void *arg, struct err *err)
 {
 	struct trace_clock clocks[WORLD] = { 0 };

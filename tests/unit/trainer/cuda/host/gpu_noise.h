@@ -10,7 +10,7 @@
 
 struct gpu_noise;
 
-/* Copies of so many bytes; with `collectives` also an all-reduce and a send to itself of a
+/* Copies of that many bytes; with `collectives` also an all-reduce and a send to itself of a
  * communicator of one rank. */
 struct gpu_noise *gpu_noise_begin(size_t bytes, bool collectives);
 void gpu_noise_end(struct gpu_noise *noise);

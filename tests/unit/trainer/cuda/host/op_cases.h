@@ -32,7 +32,7 @@ struct operand {
 	enum operand_kind kind;
 	const char *shape;
 	float scale, middle; /* values are in middle ± scale */
-	const char *room;    /* NULL, or the shape with rows of zeros behind it */
+	const char *room;    /* NULL, or the shape with rows of zeros after it */
 };
 
 struct op_sizes {

@@ -89,7 +89,7 @@ static size_t size_of(const struct op_run *run, enum operand_kind kind)
 	return 0;
 }
 
-/* With the rows behind it. */
+/* With the rows after it. */
 static size_t room_of(const struct op_run *run, int i)
 {
 	const struct operand *operand = &run->op->operands[i];

@@ -29,7 +29,7 @@ int op_run_operands(const struct op_run *run);
 bool op_run_writes(const struct op_run *run, int i);
 size_t op_run_bytes(const struct op_run *run, int i);
 
-/* Operand i as floats, with the rows behind it, malloc'ed; *count is how many are its own, *room
+/* Operand i as floats, with the rows after it, malloc'ed; *count is how many are its own, *room
  * how many there are. */
 float *op_run_read(const struct op_run *run, int i, size_t *count, size_t *room);
 

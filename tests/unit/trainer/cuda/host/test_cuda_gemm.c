@@ -145,7 +145,7 @@ static void check_gemm(struct gemm_engine *engine, const struct gemm *p)
 		free(all[i]->at);
 }
 
-/* No two extents alike, so that none can stand for another. */
+/* No two extents alike, so that none passes for another. */
 static void every_kind_in(enum gemm_mode mode, enum gemm_type in, enum gemm_type out)
 {
 	struct gemm_engine *engine = engine_of(mode);
@@ -242,7 +242,7 @@ static void each_is_chosen_once(void **state)
 	gemm_engine_destroy(engine);
 }
 
-/* Sums joined in place would be joined by whoever comes first. */
+/* Sums joined in place would be joined in the order in which blocks come. */
 static void what_may_not_be_used_is_passed_over(void **state)
 {
 	struct err err;

@@ -112,7 +112,7 @@ static bool has_case(size_t function)
 	return false;
 }
 
-/* Operations stand together in struct ops: whoever adds one adds its case. */
+/* Operations are together in struct ops: a new one needs its case. */
 static void every_op_has_a_case(void **state)
 {
 	struct ops *ops = ops_of(GEMM_MODE_BF16, &sizes[0]);

@@ -518,7 +518,7 @@ static void full_memory_is_told(void **state)
 
 /* ---- failures ---- */
 
-/* The first error is kept, and nothing is computed behind it. */
+/* The first error is kept, and nothing is computed after it. */
 static void failures_stay(void **state)
 {
 	struct err err = { 0 };
